@@ -1,0 +1,3 @@
+"""Turns vendors' CDC topics into Delta tables that provably equal the source."""
+
+__version__ = "0.1.0"

@@ -1,0 +1,85 @@
+"""One family of errors. Each keeps its facts as fields, builds its own message and says whether a retry
+makes sense: Dagster must know whether to raise a retry or to give up."""
+
+from collections.abc import Iterable
+
+
+class CdcError(Exception):
+    """Root of all errors raised on purpose. `retriable`: the same call may succeed later, unchanged."""
+
+    retriable = False
+
+
+class ConfigError(CdcError):
+    """A key or value of cdc.yaml is wrong. Fields: `key` (dotted path), `problem`, `valid` (what would have worked)."""
+
+    def __init__(self, key: str, problem: str, valid: Iterable[str] = ()):
+        self.key, self.problem, self.valid = key, problem, tuple(valid)
+        hint = f"; valid: {', '.join(self.valid)}" if self.valid else ""
+        super().__init__(f"{key}: {problem}{hint}")
+
+
+class SetupError(CdcError):
+    """Something the machine lacks (Java, jars). The message ends with the one command that mends it."""
+
+
+class KafkaUnreachable(CdcError):
+    """No broker answered. Fields: `source`, `servers`."""
+
+    retriable = True
+
+    def __init__(self, source: str, servers: str, problem: str):
+        self.source, self.servers = source, servers
+        super().__init__(f"source {source}: no answer from Kafka at {servers}: {problem}")
+
+
+class OffsetsLost(CdcError):
+    """Offsets that were never landed can't be read any more. Fields: `source`, `losses`.
+
+    `losses` holds one dict per partition: topic, partition, from_offset, to_offset (exclusive), why.
+    """
+
+    def __init__(self, source: str, losses: list[dict]):
+        self.source, self.losses = source, losses
+        lines = "; ".join(
+            f"{x['topic']}[{x['partition']}] offsets {x['from_offset']}..{x['to_offset'] - 1} ({x['why']})"
+            for x in losses
+        )
+        super().__init__(
+            f"source {source}: records are gone from Kafka: {lines}. Nothing was landed. To go on without them "
+            f"and record the gap in offset_ledger, set `on_lost_offsets: accept` for this source and run again."
+        )
+
+
+class DecodeError(CdcError):
+    """One message can't be used. Fields: `format`, `reason`. The frame adds the wire address."""
+
+    def __init__(self, format: str, reason: str):
+        self.format, self.reason = format, reason
+        super().__init__(f"{format}: {reason}")
+
+
+class UnknownType(CdcError):
+    """A MySQL type text that no rule reads. Field: `type_text`."""
+
+    def __init__(self, type_text: str):
+        self.type_text = type_text
+        super().__init__(f"unknown MySQL type {type_text!r}")
+
+
+class TableStopped(CdcError):
+    """A table can't be kept as a snapshot. Fields: `source`, `db`, `table`, `reason`."""
+
+    def __init__(self, source: str, db: str, table: str, reason: str):
+        self.source, self.db, self.table, self.reason = source, db, table, reason
+        super().__init__(f"{source}: table {db!r}.{table!r} is stopped: {reason}")
+
+
+class RunInProgress(CdcError):
+    """Another process is already writing this source's tables. Field: `source`."""
+
+    retriable = True
+
+    def __init__(self, source: str, waited_s: float):
+        self.source = source
+        super().__init__(f"source {source}: another run is writing its tables (waited {waited_s:.0f} s)")

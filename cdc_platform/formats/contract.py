@@ -1,0 +1,108 @@
+"""What every wire format gives and gets. Nothing outside `formats/` knows a vendor.
+
+A decoder is a function of one Arrow batch of whole messages (`MESSAGE`) to one Arrow batch of change events
+(`EVENT`). It never raises for bad bytes: what can't be used becomes an event of kind `error` with the reason.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+from pydantic import BaseModel, ConfigDict
+
+_STR_MAP = pa.map_(pa.string(), pa.string())
+
+MESSAGE = pa.schema([
+    ("topic", pa.string()),
+    ("partition", pa.int32()),
+    ("offset", pa.int64()),                       # of the message's first Kafka record
+    ("timestamp", pa.timestamp("us", "UTC")),     # Kafka's
+    ("key", pa.binary()),
+    ("value", pa.binary()),                       # null: Kafka tombstone
+    ("headers", pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))),
+    ("landed_at", pa.timestamp("us", "UTC")),
+])
+"""One complete logical message, as decoders get it."""
+
+KINDS = ("row", "ddl", "schema", "begin", "commit", "rollback", "heartbeat", "checkpoint", "skip", "error")
+"""
+row         a row change, an initial-load row or a truncate (see `op`)
+ddl         a DDL statement, in `ddl`
+schema      the columns of a table as this message states them, in `columns`; once per batch and version
+begin, commit, rollback, heartbeat, checkpoint: control events, details in `info`
+skip        a message that rightly holds nothing (a tombstone, an empty packet), why in `reason`
+error       something that could not be used, why in `reason`
+"""
+
+OPS = ("insert", "update", "delete", "read", "truncate")
+
+EVENT = pa.schema([
+    ("topic", pa.string()),
+    ("partition", pa.int32()),
+    ("offset", pa.int64()),
+    ("entry_index", pa.int32()),        # event within the message, from 0
+    ("row_index", pa.int32()),          # row within the event, from 0
+    ("kind", pa.string()),              # one of KINDS
+    ("reason", pa.string()),            # for error and skip
+    ("db", pa.string()),
+    ("schema", pa.string()),
+    ("table", pa.string()),
+    ("op", pa.string()),                # one of OPS, for kind row
+    ("key", _STR_MAP),                  # primary key values of the row before (insert/read: of the row)
+    ("before", _STR_MAP),               # canonical text; absent key = not in the image, null value = NULL
+    ("after", _STR_MAP),
+    ("schema_version", pa.string()),    # `schema_version(...)` of the columns that describe this row
+    ("columns", pa.string()),           # kind schema only: JSON, see `columns_json`
+    ("ddl", pa.string()),
+    ("source_time", pa.timestamp("us", "UTC")),
+    ("landed_at", pa.timestamp("us", "UTC")),
+    ("txn_id", pa.string()),
+    ("txn_seq", pa.int64()),
+    ("txn_last", pa.bool_()),
+    ("gtid", pa.string()),
+    ("binlog_file", pa.string()),
+    ("binlog_pos", pa.decimal128(20, 0)),
+    ("lineage", pa.string()),           # whose binlog the position belongs to (server id); null: not told
+    ("file_no", pa.int64()),            # number at the end of binlog_file; null: no position told
+    ("event_no", pa.int64()),           # order of events that share a position
+    ("row_no", pa.int64()),             # order of rows within the event, as the source counts them
+    ("info", _STR_MAP),                 # control events: what they say, field by field
+])
+"""One decoded event: the row of `changes/<format>/<source>`."""
+
+
+class FormatOptions(BaseModel):
+    """`options:` of a source. Each format derives its own model; every field has a description."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """How a format's Kafka records state their place in a split message (see `envelopes/`)."""
+
+    parse: Callable[[pa.RecordBatch], pa.RecordBatch]
+    """MESSAGE batch → PART batch (below), same rows, same order."""
+
+
+PART = pa.schema([
+    ("total", pa.int64()),       # parts of the message; 1 = not split
+    ("index", pa.int64()),       # this part, from 0
+    ("data", pa.binary()),       # payload of this part
+    ("shard", pa.string()),      # who numbers the parts besides the partition ('' = nobody)
+    ("seq", pa.decimal128(20, 0)),  # vendor's running number within (partition, shard); null = not told
+    ("error", pa.string()),      # why this record is no part of anything; null = fine
+])
+
+
+@dataclass(frozen=True, slots=True)
+class Format:
+    """A wire format is a value: the registry, the assets, the command line and the docs read it."""
+
+    name: str
+    version: str                                          # stamped on every changelog row
+    summary: str                                          # one line for docs and the UI
+    options: type[FormatOptions]
+    decode: Callable[[pa.RecordBatch, Any], pa.RecordBatch]   # (MESSAGE batch, options) → EVENT batch
+    part: Part | None = None                              # None: a record is always a whole message

@@ -1,0 +1,39 @@
+"""Small builders shared by all decoders: schema versions and EVENT batches."""
+
+import hashlib
+import json
+import re
+from typing import Any
+
+import pyarrow as pa
+
+from cdc_platform.formats.contract import EVENT
+
+_FILE_NO = re.compile(r"\.(\d+)$")
+
+
+def columns_json(columns: list[dict[str, Any]]) -> str:
+    """Columns in table order → JSON text `[{"name","type","key"}, …]`; `type` is MySQL type text
+    (`bigint(20) unsigned`, `decimal(12,2)`, `enum('a','b')`), `key` whether it is part of the primary key."""
+    return json.dumps(
+        [{"name": c["name"], "type": c["type"], "key": bool(c["key"])} for c in columns],
+        ensure_ascii=False, separators=(",", ":"),
+    )
+
+
+def schema_version(db: str | None, table: str | None, columns: str) -> str:
+    """16 hex digits that name this state of this table's columns: equal columns, equal version."""
+    text = "\x00".join((db or "", table or "", columns))
+    return hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=8).hexdigest()
+
+
+def file_number(binlog_file: str | None) -> int | None:
+    """`mysql-bin.000123` → 123; None when the name ends in no number."""
+    found = _FILE_NO.search(binlog_file or "")
+    return int(found.group(1)) if found and len(found.group(1)) <= 18 else None
+
+
+def event_batch(rows: list[dict[str, Any]]) -> pa.RecordBatch:
+    """Dicts with keys of EVENT (missing = null; maps as lists of pairs) → EVENT batch. For rare events:
+    row changes are built column by column."""
+    return pa.RecordBatch.from_pylist(rows, schema=EVENT)
