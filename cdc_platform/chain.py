@@ -1,0 +1,78 @@
+"""The rooms in the order of the data, as plain functions of a Spark session, the configuration and one source.
+
+Dagster's assets and the command line call these and nothing deeper. Each call is one catch-up to "now": calling
+it again with no new input changes nothing.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from cdc_platform.config import Config, Source
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+@dataclass(frozen=True, slots=True)
+class RoomResult:
+    """What one catch-up of one room of one source did.
+
+    rows: rows written to the room's main table; batches: micro-batches run; seconds: wall time;
+    metrics: further figures by name (numbers only: they are charted); tables: for snapshots, figures per "db.table".
+    """
+
+    room: str
+    source: str
+    rows: int
+    batches: int
+    seconds: float
+    metrics: dict[str, float] = field(default_factory=dict)
+    tables: dict[str, dict[str, float | str]] = field(default_factory=dict)
+
+
+Room = Callable[["SparkSession", Config, Source], RoomResult]
+
+
+def land(spark: "SparkSession", config: Config, source: Source) -> RoomResult:
+    """Kafka → landing/<source>. metrics: records, bytes, lag (records still in Kafka after the run), lost.
+    Raises OffsetsLost, KafkaUnreachable."""
+    from cdc_platform.landing.run import run
+
+    return run(spark, config, source)
+
+
+def reassemble(spark: "SparkSession", config: Config, source: Source) -> RoomResult:
+    """landing → envelopes/<source>; nothing to do for formats that never split.
+    metrics: messages, joined (messages of several parts), waiting, torn, duplicates."""
+    from cdc_platform.envelopes.run import run
+
+    return run(spark, config, source)
+
+
+def decode(spark: "SparkSession", config: Config, source: Source) -> RoomResult:
+    """Whole messages → changes/<format>/<source>. metrics: messages, events."""
+    from cdc_platform.formats.run import run
+
+    return run(spark, config, source)
+
+
+def unify(spark: "SparkSession", config: Config, source: Source) -> RoomResult:
+    """changes → changelog, schema_history, control_events, quarantine, offset_ledger.
+    metrics: applied, control, filtered, duplicates, quarantined, ddl."""
+    from cdc_platform.changelog.run import run
+
+    return run(spark, config, source)
+
+
+def snapshot(spark: "SparkSession", config: Config, source: Source) -> RoomResult:
+    """changelog → snapshots/<source>/<db>/<table>. metrics: changes, stopped_tables; tables: per table
+    rows (live rows now), changes, invalid_dates, seconds, state ("live" or "stopped"), reason."""
+    from cdc_platform.snapshots.run import run
+
+    return run(spark, config, source)
+
+
+ROOMS: dict[str, Room] = {
+    "landing": land, "envelopes": reassemble, "changes": decode, "changelog": unify, "snapshots": snapshot,
+}

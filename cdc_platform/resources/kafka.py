@@ -1,0 +1,112 @@
+"""One set of client properties for Spark's connector, librdkafka and the command line.
+
+Users write Java client names, as in a `client.properties`; librdkafka shares most of them and the table below
+translates the rest. Source: librdkafka CONFIGURATION.md; Apache Kafka "Configuration", 3.4 Consumer Configs.
+"""
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from cdc_platform.config import Config, Source
+from cdc_platform.errors import ConfigError
+
+if TYPE_CHECKING:
+    from confluent_kafka.admin import AdminClient
+
+_MANAGED = frozenset((  # set by the platform: positions live in Delta checkpoints
+    "group.id", "enable.auto.commit", "auto.offset.reset", "key.deserializer", "value.deserializer",
+    "interceptor.classes", "partition.assignment.strategy",
+))
+_JAVA_ONLY = frozenset((
+    "sasl.jaas.config", "ssl.truststore.type", "ssl.keystore.type", "ssl.protocol", "ssl.enabled.protocols",
+    "ssl.trustmanager.algorithm", "ssl.keymanager.algorithm", "sasl.login.callback.handler.class",
+    "sasl.client.callback.handler.class", "sasl.login.class", "default.api.timeout.ms", "max.poll.records",
+    "fetch.max.wait.ms", "receive.buffer.bytes", "send.buffer.bytes", "client.dns.lookup",
+))
+_RENAMED = {
+    "ssl.truststore.location": "ssl.ca.location",          # PEM only
+    "ssl.truststore.certificates": "ssl.ca.pem",
+    "ssl.keystore.certificate.chain": "ssl.certificate.pem",
+    "ssl.keystore.key": "ssl.key.pem",
+    "request.timeout.ms": "socket.timeout.ms",
+}
+_LOGIN_MODULES = frozenset((  # CVE-2023-25194: any other module may load code named by the configuration
+    "org.apache.kafka.common.security.plain.PlainLoginModule",
+    "org.apache.kafka.common.security.scram.ScramLoginModule",
+    "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule",
+    "com.sun.security.auth.module.Krb5LoginModule",
+))
+_JAAS_FIELD = re.compile(r'(\w+)\s*=\s*"((?:[^"\\]|\\.)*)"')
+
+
+def group_id(source: Source) -> str:
+    """Consumer group under which landed offsets are committed, for lag tools only."""
+    return f"cdc-platform-{source.name}"
+
+
+def spark_options(config: Config, source: Source) -> dict[str, str]:
+    """Options of Spark's Kafka source for this source's cluster and topics. Raises ConfigError."""
+    properties = _checked(config, source)
+    subscribe = {"subscribe": ",".join(source.topics)} if source.topics else {"subscribePattern": str(source.topic_pattern)}
+    return {**{f"kafka.{k}": v for k, v in properties.items()}, **subscribe}
+
+
+def librdkafka_properties(config: Config, source: Source) -> dict[str, str]:
+    """The same properties as confluent-kafka takes them. Raises ConfigError."""
+    out: dict[str, str] = {}
+    for key, value in _checked(config, source).items():
+        if key == "sasl.jaas.config":
+            out |= _jaas_login(value)
+        elif key not in _JAVA_ONLY:
+            out[_RENAMED.get(key, key)] = value
+    if "ssl.ca.location" in out and Path(out["ssl.ca.location"]).suffix.lower() in (".jks", ".p12", ".pfx"):
+        raise ConfigError(
+            "kafka.ssl.truststore.location", "must be a PEM file: offsets are also read by librdkafka, which reads no "
+            "Java key store; `keytool -exportcert -rfc` makes one", ["ssl.truststore.type: PEM with a .pem file"],
+        )
+    return out
+
+
+def admin(config: Config, source: Source) -> "AdminClient":
+    """An AdminClient of this source's cluster; connects on first use."""
+    from confluent_kafka.admin import AdminClient
+
+    return AdminClient({**librdkafka_properties(config, source), "log_level": "3"}, logger=_silent())
+
+
+def topic_filter(source: Source) -> Callable[[str], bool]:
+    """Whether a topic belongs to the source, by name or pattern (a whole match, as Java's `matches`)."""
+    if source.topics:
+        return frozenset(source.topics).__contains__
+    pattern = re.compile(str(source.topic_pattern))
+    return lambda topic: pattern.fullmatch(topic) is not None
+
+
+def _checked(config: Config, source: Source) -> dict[str, str]:
+    properties = config.kafka_properties(source)
+    if not properties.get("bootstrap.servers"):
+        raise ConfigError("kafka.bootstrap.servers", f"is missing for source {source.name}", ["host:port[,host:port…]"])
+    for key in properties:
+        if key in _MANAGED:
+            raise ConfigError(f"kafka.{key}", "is managed by the platform; leave it out")
+    jaas = properties.get("sasl.jaas.config")
+    if jaas and jaas.split(None, 1)[0] not in _LOGIN_MODULES:
+        raise ConfigError("kafka.sasl.jaas.config", "names a login module that isn't allowed", sorted(_LOGIN_MODULES))
+    return properties
+
+
+def _jaas_login(jaas: str) -> dict[str, str]:
+    found = dict(_JAAS_FIELD.findall(jaas))
+    return {f"sasl.{k}": re.sub(r"\\(.)", r"\1", found[k]) for k in ("username", "password") if k in found}
+
+
+def _silent():  # noqa: ANN202
+    """librdkafka prints connection trouble to stderr; our own errors say it once and clearly."""
+    import logging
+
+    logger = logging.getLogger("cdc_platform.librdkafka")
+    logger.addHandler(logging.NullHandler())
+    logger.propagate = False
+    return logger

@@ -1,0 +1,80 @@
+"""The one place that knows how a Spark session is made: classic or Spark Connect, by configuration alone."""
+
+import os
+import sys
+from typing import TYPE_CHECKING
+
+from cdc_platform.config import Config
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+_BASE = {
+    "spark.app.name": "cdc-platform",
+    "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
+    "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
+    "spark.sql.session.timeZone": "UTC",
+    "spark.sql.ansi.enabled": "true",            # a value that doesn't fit is an error, never a silent NULL
+    "spark.sql.streaming.numRecentProgressUpdates": "100000",  # every batch's figures, for the run's metadata
+    "spark.sql.streaming.noDataMicroBatches.enabled": "false",
+    "spark.sql.execution.arrow.maxBytesPerBatch": "67108864",  # big messages: Python's memory stays bounded
+    "spark.databricks.delta.merge.repartitionBeforeWrite.enabled": "true",
+    "spark.redaction.regex": "(?i)secret|password|passwd|token|access[.]?key|jaas|credential|ssl[.]key",
+    "spark.sql.redaction.options.regex": "(?i)url|secret|password|passwd|token|jaas|credential|ssl[.]key",
+}
+
+_LOCAL = {  # one machine: listen on loopback only, no UI port, small shuffles
+    "spark.driver.host": "127.0.0.1",
+    "spark.driver.bindAddress": "127.0.0.1",
+    "spark.ui.enabled": "false",
+    "spark.databricks.delta.snapshotPartitions": "2",
+    "spark.driver.memory": "2g",
+    "spark.driver.extraJavaOptions": "-XX:+UseParallelGC -Dio.netty.tryReflectionSetAccessible=true",
+}
+
+
+def spark_config(config: Config) -> dict[str, str]:
+    """Properties for dagster-pyspark's LazyPySparkResource and for the Connect server: with `remote` just the
+    address (the server was started with its own), else everything. Raises SetupError when jars are missing."""
+    if config.spark.remote:
+        return {"spark.remote": config.spark.remote}
+    return {"spark.master": config.spark.master, **server_config(config)}
+
+
+def server_config(config: Config) -> dict[str, str]:
+    """Properties of the process that runs Spark."""
+    from cdc_platform.jars import spark_jars
+
+    local = config.spark.master.startswith("local")
+    cores = os.cpu_count() or 2
+    return {
+        **_BASE,
+        **({**_LOCAL, "spark.sql.shuffle.partitions": str(cores * 2)} if local else {}),
+        "spark.jars": ",".join(spark_jars()),
+        **config.spark.conf,
+    }
+
+
+def open_session(config: Config) -> "SparkSession":
+    """A session outside Dagster (command line, tests). Classic sessions stop with the process."""
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    from pyspark.sql import SparkSession
+
+    builder = SparkSession.builder
+    for key, value in spark_config(config).items():
+        builder = builder.config(key, value)
+    session = builder.getOrCreate()
+    if config.spark.remote:
+        _session_conf(session)
+    return session
+
+
+def prepare(session: "SparkSession") -> "SparkSession":
+    """Session-level settings a shared Connect server can't be trusted to have; harmless elsewhere."""
+    _session_conf(session)
+    return session
+
+
+def _session_conf(session: "SparkSession") -> None:
+    for key in ("spark.sql.session.timeZone", "spark.sql.ansi.enabled"):
+        session.conf.set(key, _BASE[key])

@@ -1,0 +1,201 @@
+"""Every Delta table: columns, properties and path, one frozen record each. No Spark at import."""
+
+from dataclasses import dataclass, field
+
+_STAGED = {  # rooms that only ever grow and can be rebuilt: what every one of them shares
+    "delta.appendOnly": "true",
+    "delta.checkpointInterval": "50",
+    "delta.logRetentionDuration": "interval 3650 days",  # `replay` reads commits from the first on
+}
+
+_ADDRESS = """
+  topic STRING COMMENT 'Kafka topic',
+  `partition` INT COMMENT 'Kafka partition',
+  `offset` BIGINT COMMENT 'Kafka offset (of the first record of a split message)'"""
+
+_ORDER = (
+    "STRUCT<epoch: BIGINT, file: BIGINT, pos: DECIMAL(20,0), event: BIGINT, `row`: BIGINT, landed: BIGINT>"
+)
+"""epoch: lineage of binlogs, in the order of their first appearance; file, pos: binlog position; event, row:
+order at one position; landed: Kafka offset, a last tie-break. Compared field by field, all numbers."""
+
+_POSITION = f"""
+  source_time TIMESTAMP COMMENT 'commit time at the source',
+  landed_at TIMESTAMP COMMENT 'when the raw record was landed',
+  txn_id STRING COMMENT 'transaction, where the format tells',
+  txn_seq BIGINT COMMENT 'place in the transaction, where the format tells',
+  txn_last BOOLEAN COMMENT 'last of its transaction, where the format tells',
+  gtid STRING,
+  binlog_file STRING,
+  binlog_pos DECIMAL(20,0),
+  order_key {_ORDER} COMMENT 'numeric order within the source'"""
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """A Delta table of the lake: path template, columns as DDL, partition columns, properties."""
+
+    path: str
+    columns: str
+    comment: str
+    partition_by: tuple[str, ...] = ()
+    properties: dict[str, str] = field(default_factory=dict)
+
+    def at(self, lake: str, **names: str) -> str:
+        """Path under `lake`; the names are escaped so that no name leaves it."""
+        return f"{lake}/" + self.path.format(**{k: path_name(v) for k, v in names.items()})
+
+
+def path_name(name: str) -> str:
+    """Injective name → path segment: ASCII letters, digits, `_`, `-` and inner `.` stay, a leading `_` or `.` and
+    every other UTF-8 byte become `~XX` (a percent sign would make delta-rs readers miss the table)."""
+    out = []
+    last = len(name) - 1
+    for i, c in enumerate(name):
+        plain = c.isascii() and (c.isalnum() or c in "_-" or (c == "." and 0 < i < last))
+        if plain and not (i == 0 and c in "_."):
+            out.append(c)
+        else:
+            out.extend(f"~{b:02X}" for b in c.encode("utf-8", "surrogatepass"))
+    return "".join(out) or "~"
+
+
+LANDING = Table(
+    "landing/{source}",
+    f"""{_ADDRESS},
+  timestamp TIMESTAMP COMMENT 'Kafka timestamp',
+  timestamp_type INT COMMENT '0 create time, 1 log append time',
+  `key` BINARY, value BINARY COMMENT 'the record, byte for byte; NULL is a Kafka tombstone',
+  headers ARRAY<STRUCT<`key`: STRING, value: BINARY>>,
+  landed_at TIMESTAMP COMMENT 'start of the landing batch'""",
+    "Kafka records, byte for byte",
+    properties={
+        **_STAGED,
+        "delta.parquet.compression.codec": "zstd",
+        "delta.dataSkippingStatsColumns": "topic,partition,offset,timestamp,landed_at",
+    },
+)
+
+ENVELOPES = Table(
+    "envelopes/{source}",
+    f"""{_ADDRESS},
+  last_offset BIGINT COMMENT 'Kafka offset of the last part',
+  parts INT COMMENT 'number of Kafka records that made this message',
+  shard STRING COMMENT 'who numbered the parts beside the partition',
+  timestamp TIMESTAMP COMMENT 'Kafka timestamp of the first part',
+  `key` BINARY, value BINARY COMMENT 'the parts put together',
+  headers ARRAY<STRUCT<`key`: STRING, value: BINARY>>,
+  landed_at TIMESTAMP""",
+    "Complete logical messages",
+    properties={
+        **_STAGED,
+        "delta.parquet.compression.codec": "zstd",
+        "delta.dataSkippingStatsColumns": "topic,partition,offset,last_offset,timestamp,landed_at",
+    },
+)
+
+WAITING = Table(
+    "envelopes_waiting/{source}",
+    f"""batch BIGINT COMMENT 'this is the state after that batch',
+  state STRING COMMENT 'part: an unfinished message; seq: the running number last seen',{_ADDRESS},
+  timestamp TIMESTAMP, `key` BINARY, headers ARRAY<STRUCT<`key`: STRING, value: BINARY>>, landed_at TIMESTAMP,
+  total BIGINT, `index` BIGINT, data BINARY, shard STRING, seq DECIMAL(20,0)""",
+    "Parts that wait for the rest of their message: the reassembly's state after each batch",
+    partition_by=("batch",),
+    properties={"delta.checkpointInterval": "20", "delta.dataSkippingNumIndexedCols": "1"},
+)
+
+CHANGES = Table(
+    "changes/{format}/{source}",
+    f"""{_ADDRESS},
+  entry_index INT COMMENT 'event within the message', row_index INT COMMENT 'row within the event',
+  kind STRING COMMENT 'row, ddl, schema, begin, commit, rollback, heartbeat, checkpoint, skip, error',
+  reason STRING COMMENT 'of error and skip',
+  db STRING, schema STRING, `table` STRING, op STRING COMMENT 'insert, update, delete, read, truncate',
+  `key` MAP<STRING, STRING>, before MAP<STRING, STRING>, after MAP<STRING, STRING>,
+  schema_version STRING, columns STRING COMMENT 'kind schema: JSON of name, type, key', ddl STRING,
+  source_time TIMESTAMP, landed_at TIMESTAMP, txn_id STRING, txn_seq BIGINT, txn_last BOOLEAN, gtid STRING,
+  binlog_file STRING, binlog_pos DECIMAL(20,0), lineage STRING COMMENT 'whose binlog the position belongs to',
+  file_no BIGINT, event_no BIGINT, row_no BIGINT, info MAP<STRING, STRING>""",
+    "Decoded events as the format tells them",
+    properties={
+        **_STAGED,
+        "delta.parquet.compression.codec": "zstd",
+        "delta.dataSkippingStatsColumns": "topic,partition,offset,kind,db,table,file_no,binlog_pos",
+    },
+)
+
+CHANGELOG = Table(
+    "changelog",
+    f"""source STRING, format STRING, decoder_version STRING,{_ADDRESS},
+  entry_index INT, row_index INT,
+  db STRING, schema STRING, `table` STRING, op STRING COMMENT 'insert, update, delete, read, truncate',
+  `key` MAP<STRING, STRING> COMMENT 'primary key of the row before',
+  before MAP<STRING, STRING> COMMENT 'absent key: not in the image; null value: NULL', after MAP<STRING, STRING>,
+  schema_version STRING COMMENT 'row of schema_history in force',{_POSITION}""",
+    "Row changes of all sources in one vocabulary",
+    partition_by=("source",),
+    properties={
+        **_STAGED,
+        "delta.parquet.compression.codec": "zstd",
+        "delta.dataSkippingStatsColumns":
+            "topic,partition,offset,db,table,op,order_key.epoch,order_key.file,order_key.pos,source_time,landed_at",
+    },
+)
+
+SCHEMA_HISTORY = Table(
+    "schema_history",
+    f"""source STRING, format STRING, decoder_version STRING,{_ADDRESS}, entry_index INT,
+  kind STRING COMMENT 'ddl: a statement of the source; message: columns as the messages state them',
+  db STRING, schema STRING, `table` STRING,
+  schema_version STRING COMMENT 'kind message: names this state of the columns',
+  columns STRING COMMENT 'kind message: JSON array of name, type, key', ddl STRING,
+  info MAP<STRING, STRING>,{_POSITION}""",
+    "DDL statements and column lists, by position",
+    partition_by=("source",),
+    properties=_STAGED,
+)
+
+CONTROL_EVENTS = Table(
+    "control_events",
+    f"""source STRING, format STRING, decoder_version STRING,{_ADDRESS}, entry_index INT,
+  kind STRING COMMENT 'begin, commit, rollback, heartbeat, checkpoint',
+  db STRING, info MAP<STRING, STRING>,{_POSITION}""",
+    "Begin, commit, heartbeat and checkpoint events",
+    partition_by=("source",),
+    properties=_STAGED,
+)
+
+QUARANTINE = Table(
+    "quarantine",
+    f"""source STRING, format STRING, decoder_version STRING, room STRING COMMENT 'envelopes, changes, changelog',
+  {_ADDRESS.strip()}, entry_index INT, row_index INT, db STRING, `table` STRING,
+  reason STRING, landed_at TIMESTAMP, quarantined_at TIMESTAMP""",
+    "What could not be used, and why; the bytes are in landing under the same address",
+    partition_by=("source",),
+    properties=_STAGED,
+)
+
+OFFSET_LEDGER = Table(
+    "offset_ledger",
+    """source STRING, batch BIGINT COMMENT 'batch of the room', room STRING,
+  topic STRING, `partition` INT, from_offset BIGINT, to_offset BIGINT COMMENT 'last, inclusive',
+  outcome STRING COMMENT 'landed, applied, control, filtered, waiting, joined, duplicate, quarantined, lost',
+  records BIGINT COMMENT 'offsets with this outcome; negative takes an earlier waiting back'""",
+    "Accounted ranges of offsets: landed equals the sum of all other outcomes but lost",
+    partition_by=("source",),
+    properties=_STAGED,
+)
+
+LINEAGES = Table(
+    "lineages",
+    "source STRING, lineage STRING COMMENT 'server id', epoch BIGINT, batch BIGINT",
+    "Whose binlogs were seen, in the order of their first appearance",
+    partition_by=("source",),
+    properties=_STAGED,
+)
+
+SNAPSHOT_PATH = Table("snapshots/{source}/{db}/{table}", "", "Live rows of one source table")
+TOMBSTONES_PATH = Table("tombstones/{source}/{db}/{table}", "", "Deleted keys with the order of their delete")
+
+CHECKPOINT = Table("_checkpoints/{room}/{source}", "", "Structured Streaming checkpoint of one room of one source")
