@@ -1,0 +1,49 @@
+# The logic is in Python: cdc_platform/bootstrap.py (.venv), java.py, jars.py.
+.DEFAULT_GOAL := help
+.PHONY: help setup demo test test-fast check lock proto ui bench clean
+
+IS_GOOD := import sys; sys.exit(not (3, 11) <= sys.version_info[:2] < (3, 14))
+PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11; do \
+	$$p -c '$(IS_GOOD)' 2>/dev/null && echo $$p && break; done)
+
+help: ## this list
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 12
+
+setup: ## .venv with the locked packages, Java 17+, the jars (does only what is missing)
+	@"$(PYTHON)" -c '$(IS_GOOD)' 2>/dev/null || { echo "error: Python 3.11, 3.12 or 3.13 is needed$(if $(PYTHON), and $(PYTHON) is none). Install it with: sudo apt-get install -y python3 python3-venv, or name one: make setup PYTHON=/path/to/python3.11" >&2; exit 1; }
+	@"$(PYTHON)" -m cdc_platform.bootstrap
+
+demo: setup ## the whole chain on a seeded shop, each cell compared with the truth
+	@.venv/bin/cdc-platform demo
+
+test: setup ## all tests
+	@.venv/bin/pytest -q
+
+test-fast: setup ## the tests that need no Spark
+	@.venv/bin/pytest -q -m "not spark"
+
+check: setup ## lint, format, types
+	@.venv/bin/ruff check .
+	@.venv/bin/ruff format --check .
+	@.venv/bin/pyright
+
+ui: setup ## broker, warm Spark, Dagster's web pages and daemon together
+	@.venv/bin/cdc-platform ui
+
+bench: setup ## seconds and events/s of each room and of the whole chain
+	@.venv/bin/cdc-platform bench
+
+lock: setup ## renew requirements.lock from pyproject.toml and jars.lock from ivy.xml
+	@tmp=$$(mktemp -d) && trap 'rm -rf "$$tmp"' EXIT && .venv/bin/python -m venv "$$tmp" && \
+		"$$tmp/bin/pip" -q install uv && \
+		"$$tmp/bin/uv" pip compile -q pyproject.toml --extra dev --universal --generate-hashes --no-header \
+			-o requirements.lock
+	@.venv/bin/python -m cdc_platform.jars --write-lock
+
+proto: setup ## Python classes of proto/*.proto
+	@.venv/bin/python -m grpc_tools.protoc -I proto --python_out=cdc_platform/formats/pb \
+		--pyi_out=cdc_platform/formats/pb proto/*.proto
+
+clean: ## remove .venv and what tools left behind; keeps .cdc (data) and the jars in the user's cache
+	@rm -rf .venv .pytest_cache .ruff_cache .hypothesis build *.egg-info spark-warehouse metastore_db derby.log
+	@find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -1,0 +1,108 @@
+"""The command line. Commands are imported when they are called: `--help` and small commands start fast,
+without pyspark and dagster."""
+
+import importlib
+import sys
+from typing import Annotated, Any
+
+import typer
+from typer._click import Command, Context, HelpFormatter  # typer carries its own click; it exports no more
+from typer._click.exceptions import ClickException, NoArgsIsHelpError
+from typer.core import TyperGroup
+
+from cdc_platform.cli.output import clean, show
+from cdc_platform.errors import CdcError
+
+# name: (module:attribute, help). The attribute is a Typer app, or one function.
+COMMANDS = {
+    "demo": ("cdc_platform.cli.demo:command", "The whole chain on a seeded shop, compared with the truth."),
+    "run": ("cdc_platform.cli.run:command", "Catch up with Kafka: all sources, or some."),
+    "status": ("cdc_platform.cli.status:command", "Sources, rooms, lag, and what needs attention."),
+    "broker": ("cdc_platform.cli.broker:app", "The embedded Kafka broker: start, stop, status."),
+    "ui": ("cdc_platform.cli.ui:command", "Broker, warm Spark, Dagster's web pages and daemon together."),
+    "quarantine": ("cdc_platform.cli.quarantine:app", "What could not be used, and why: list, show."),
+    "bench": ("cdc_platform.cli.bench:command", "Events per second of each room and of the whole chain."),
+}
+
+
+class LazyGroup(TyperGroup):
+    """A group whose commands come from COMMANDS and are imported on call."""
+
+    def list_commands(self, ctx: Context) -> list[str]:  # noqa: ARG002
+        """All names, in the table's order."""
+        return list(COMMANDS)
+
+    def get_command(self, ctx: Context, cmd_name: str) -> Command | None:  # noqa: ARG002
+        """Imports one command; None: there is no such."""
+        if cmd_name not in COMMANDS:
+            return None
+        module, attribute = COMMANDS[cmd_name][0].split(":")
+        found = getattr(importlib.import_module(module), attribute)
+        if isinstance(found, typer.Typer):
+            return typer.main.get_command(found)
+        single = typer.Typer(add_completion=False, rich_markup_mode=None)
+        single.command(cmd_name)(found)
+        return typer.main.get_command(single)
+
+    def format_commands(self, ctx: Context, formatter: HelpFormatter) -> None:  # noqa: ARG002
+        """Lists names and help from the table: asking the commands would import them."""
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, text) for name, (_, text) in COMMANDS.items()])
+
+
+app = typer.Typer(
+    cls=LazyGroup,
+    add_completion=False,
+    no_args_is_help=True,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,  # it prints local variables, and with them secrets
+)
+
+
+def _version(asked: bool) -> None:
+    if asked:
+        from importlib.metadata import version
+
+        typer.echo(version("cdc-platform"))
+        raise typer.Exit
+
+
+@app.callback()
+def _root(
+    version: Annotated[
+        bool, typer.Option("--version", is_eager=True, callback=_version, help="Print the version.")
+    ] = False,
+) -> None:
+    """Turns vendors' CDC topics into Delta tables that provably equal the source."""
+
+
+def _usage_error(error: ClickException, args: list[str]) -> int:
+    if "--json" in args and not isinstance(error, NoArgsIsHelpError):
+        message = error.format_message()
+        show({"error": {"type": "UsageError", "message": message, "retriable": False}}, as_json=True)
+    else:
+        error.show()
+    return error.exit_code
+
+
+def run(args: list[str]) -> int:
+    """Runs one command line and gives its exit code: 0, 1 (a CdcError, told), 2 (usage), 130 (interrupted).
+
+    Anything else is a fault of ours and leaves as the exception it is.
+    """
+    try:
+        result: Any = app(args, prog_name="cdc-platform", standalone_mode=False)
+    except ClickException as error:
+        return _usage_error(error, args)
+    except CdcError as error:  # from a command that prints by itself
+        sys.stderr.write(f"error: {clean(str(error))}\n")
+        return 1
+    except (KeyboardInterrupt, typer.Abort):
+        sys.stderr.write("interrupted\n")
+        return 130
+    return result if isinstance(result, int) else 0
+
+
+def main() -> None:
+    """The entry point `cdc-platform`."""
+    sys.exit(run(sys.argv[1:]))
