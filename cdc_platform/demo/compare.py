@@ -16,7 +16,7 @@ from deltalake.exceptions import TableNotFoundError
 
 from cdc_platform.demo.shop import Column, Table
 
-pc: Any = pyarrow.compute  # its functions are made at import, out of a type checker's sight
+pc: Any = pyarrow.compute  # its functions are made at import: unseen by type checkers
 _UTC = pa.timestamp("us", "UTC")
 
 SNAPSHOT_TYPES: dict[str, tuple[pa.DataType, ...]] = {
@@ -62,16 +62,21 @@ class Cell:
     expected: Any
     actual: Any
 
+    def describe(self) -> str:
+        was, got = _short(self.expected), _short(self.actual)
+        return f"{_short(self.key)} {self.column!r}: expected {was}, got {got}"
+
 
 @dataclass(slots=True)
 class Differences:
-    """How a snapshot differs from the truth. The lists are cut at a limit, the counts are exact.
+    """How a snapshot differs from the truth. The lists are cut at `limit`, the counts are exact.
 
     `problems`: differences of the table itself (absent, column names or order, types, repeated keys).
     `compared`: rows found on both sides.
     """
 
     table: str
+    limit: int = 20
     compared: int = 0
     problems: list[str] = field(default_factory=list)
     missing: list[tuple] = field(default_factory=list)
@@ -96,10 +101,7 @@ class Differences:
                 lines.append(f"{self.table}: {count} {word} rows, keys {_short(keys)}")
         if self.cell_count:
             lines.append(f"{self.table}: {self.cell_count} differing cells")
-            lines += [
-                f"{self.table} {_short(c.key)} {c.column!r}: expected {_short(c.expected)}, got {_short(c.actual)}"
-                for c in self.cells
-            ]
+            lines += [f"{self.table} {cell.describe()}" for cell in self.cells]
         return lines
 
 
@@ -162,19 +164,17 @@ def compare(
     compare bit by bit. A table that isn't there is a difference, not an error.
     """
     expected: pa.Table = truth if isinstance(truth, pa.Table) else truth_table(table, truth)
-    found = Differences(table.full_name)
+    found = Differences(table.full_name, limit)
     try:
         actual = read_snapshot(path, storage_options)
     except TableNotFoundError:
         found.problems.append(f"no snapshot at {path!r}")
         found.missing_count = expected.num_rows
         return found
-    return compare_tables(table, expected, actual, found, limit)
+    return compare_tables(table, expected, actual, found)
 
 
-def compare_tables(
-    table: Table, expected: pa.Table, actual: pa.Table, found: Differences, limit: int = 20
-) -> Differences:
+def compare_tables(table: Table, expected: pa.Table, actual: pa.Table, found: Differences) -> Differences:
     """`compare` for two Arrow tables; fills and returns `found`."""
     actual = actual.select([n for n in actual.column_names if not n.startswith("_cdc_")])
     if actual.column_names != expected.column_names:
@@ -183,11 +183,12 @@ def compare_tables(
     if not set(table.key) <= usable:
         found.problems.append("rows can't be matched: key columns are absent or of another type")
         return found
-    pairs = _match(table, expected, actual, found, limit)
+    pairs = _match(table, expected, actual, found)
     found.compared = pairs.num_rows
+    left, right = expected.take(pairs["e"]), actual.select(sorted(usable)).take(pairs["a"])
     for c in table.columns:
         if c.name in usable and not c.key:
-            _compare_column(table, c, expected, actual, pairs, found, limit)
+            _compare_column(table, c.name, left, right, found)
     return found
 
 
@@ -201,7 +202,7 @@ def _type_fits(column: Column, actual: pa.Table, found: Differences) -> bool:
     return False
 
 
-def _match(table: Table, expected: pa.Table, actual: pa.Table, found: Differences, limit: int) -> pa.Table:
+def _match(table: Table, expected: pa.Table, actual: pa.Table, found: Differences) -> pa.Table:
     """Row numbers of both sides, `e` and `a`, joined on the key. Notes missing, extra and repeated keys."""
     key = list(table.key)
     types = [snapshot_types(c)[0] for c in table.columns if c.key]
@@ -209,7 +210,7 @@ def _match(table: Table, expected: pa.Table, actual: pa.Table, found: Difference
     right = actual.select(key).cast(pa.schema(list(zip(key, types, strict=True))))
     repeated = right.group_by(key).aggregate([([], "count_all")]).filter(pc.field("count_all") > 1)
     if repeated.num_rows:
-        some = _keys(repeated.select(key).slice(0, limit))
+        some = _keys(repeated.select(key).slice(0, found.limit))
         found.problems.append(f"{repeated.num_rows} keys occur more than once: {_short(some)}")
     right = right.append_column("a", pa.array(range(actual.num_rows), pa.int64()))
     # Not a full outer join: it would hide which side a key with NULL came from.
@@ -217,8 +218,8 @@ def _match(table: Table, expected: pa.Table, actual: pa.Table, found: Difference
     missing = left.join(right, key, join_type="left anti").sort_by("e")
     extra = right.join(left, key, join_type="left anti").sort_by("a")
     found.missing_count, found.extra_count = missing.num_rows, extra.num_rows
-    found.missing = _keys(missing.select(key).slice(0, limit))
-    found.extra = _keys(extra.select(key).slice(0, limit))
+    found.missing = _keys(missing.select(key).slice(0, found.limit))
+    found.extra = _keys(extra.select(key).slice(0, found.limit))
     return pairs.select(["e", "a"]).sort_by("e")
 
 
@@ -226,29 +227,19 @@ def _keys(keys: pa.Table) -> list[tuple]:
     return list(zip(*(c.to_pylist() for c in keys.columns), strict=True))
 
 
-def _compare_column(
-    table: Table,
-    column: Column,
-    expected: pa.Table,
-    actual: pa.Table,
-    pairs: pa.Table,
-    found: Differences,
-    limit: int,
-) -> None:
-    e = expected[column.name].take(pairs["e"])
-    a = actual[column.name].take(pairs["a"])
-    left, right = _comparable(e), _comparable(a.cast(e.type))
-    same = pc.or_(pc.fill_null(pc.equal(left, right), False), pc.and_(pc.is_null(left), pc.is_null(right)))
+def _compare_column(table: Table, name: str, left: pa.Table, right: pa.Table, found: Differences) -> None:
+    """left, right: matched rows of truth and snapshot, in the same order."""
+    wanted, got = left[name], right[name].cast(left[name].type)
+    e, a = _comparable(wanted), _comparable(got)
+    same = pc.or_(pc.fill_null(pc.equal(e, a), False), pc.and_(pc.is_null(e), pc.is_null(a)))
     differs = pc.indices_nonzero(pc.invert(same))
     found.cell_count += len(differs)
-    rows = differs.slice(0, max(0, limit - len(found.cells)))
+    rows = differs.slice(0, max(0, found.limit - len(found.cells)))
     if not len(rows):
         return
-    keys = _keys(expected.select(list(table.key)).take(pairs["e"].take(rows)))
-    found.cells += [
-        Cell(key, column.name, x, y)
-        for key, x, y in zip(keys, e.take(rows).to_pylist(), a.take(rows).to_pylist(), strict=True)
-    ]
+    keys = _keys(left.select(list(table.key)).take(rows))
+    values = zip(keys, wanted.take(rows).to_pylist(), got.take(rows).to_pylist(), strict=True)
+    found.cells += [Cell(key, name, x, y) for key, x, y in values]
 
 
 def _comparable(column: pa.ChunkedArray) -> pa.ChunkedArray:

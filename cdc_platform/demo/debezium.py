@@ -7,12 +7,13 @@ oracle. Source: Debezium 2.7 documentation, MySQL connector, "Data type mappings
 """
 
 import base64
-import json
 from collections.abc import Callable, Iterable, Iterator
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from functools import cached_property
 from typing import Any
+
+import msgspec
 
 from cdc_platform.demo.publish import Record
 from cdc_platform.demo.shop import Column, Table
@@ -96,8 +97,8 @@ class DebeziumEncoder:
         at = _times(tx.timestamp_ms // 1000 * 1000)  # a binlog event's time has whole seconds
         return {
             "version": VERSION, "connector": "mysql", "name": self.prefix, "ts_ms": at["ts_ms"],
-            "snapshot": "false", "db": table.db, "sequence": None, "ts_us": at["ts_us"], "ts_ns": at["ts_ns"], "table": table.name,
-            "server_id": SERVER_ID, "gtid": tx.gtid, "file": tx.file, "pos": pos, "row": row,
+            "snapshot": "false", "db": table.db, "sequence": None, "ts_us": at["ts_us"],
+            "ts_ns": at["ts_ns"], "table": table.name, "server_id": SERVER_ID, "gtid": tx.gtid, "file": tx.file, "pos": pos, "row": row,
             "thread": tx.thread_id, "query": None,
         }
 
@@ -133,11 +134,11 @@ class TableShape:
         self._keys = [(c.name, _encoder(c)) for c in table.columns if c.key]
 
     @cached_property
-    def _key_schema(self) -> bytes:
+    def key_schema(self) -> bytes:
         return _dumps(_struct([_column(c) for c in self.table.columns if c.key], f"{self.topic}.Key"))
 
     @cached_property
-    def _value_schema(self) -> bytes:
+    def value_schema(self) -> bytes:
         columns = [_column(c) for c in self.table.columns]
         image = _struct(columns, f"{self.topic}.Value", optional=True)
         return _dumps(_struct(
@@ -158,11 +159,11 @@ class TableShape:
     def key(self, row: dict[str, Any] | None) -> bytes:
         assert row is not None
         payload = _dumps({name: encode(row[name]) for name, encode in self._keys})
-        return b'{"schema":%b,"payload":%b}' % (self._key_schema, payload) if self._schemas else payload
+        return b'{"schema":%b,"payload":%b}' % (self.key_schema, payload) if self._schemas else payload
 
     def value(self, payload: dict[str, Any]) -> bytes:
         raw = _dumps(payload)
-        return b'{"schema":%b,"payload":%b}' % (self._value_schema, raw) if self._schemas else raw
+        return b'{"schema":%b,"payload":%b}' % (self.value_schema, raw) if self._schemas else raw
 
     def struct_text(self, row: dict[str, Any]) -> bytes:
         """A key in a header: Connect's default header converter writes a struct's `toString`."""
@@ -170,7 +171,7 @@ class TableShape:
 
 
 def _dumps(value: Any) -> bytes:
-    return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode()
+    return msgspec.json.encode(value)
 
 
 def _wrap(schema: dict[str, Any], payload: dict[str, Any], schemas: bool) -> bytes:
@@ -272,6 +273,20 @@ def _zoned(value: datetime) -> str:
     return f"{moment:%Y-%m-%dT%H:%M:%S}{fraction}Z"
 
 
+def java_number(text: str) -> msgspec.Raw:
+    """A float's shortest text → JSON as JsonConverter (Java's Double.toString) writes it: 5.0, 1.0E20."""
+    sign, digits, exponent = Decimal(text).normalize().as_tuple()
+    assert isinstance(exponent, int)
+    figures = "".join(map(str, digits))
+    power = len(figures) + exponent - 1  # of the first digit
+    if figures == "0" or -3 <= power < 7:
+        plain = f"{abs(Decimal(text).normalize()):f}"
+        body = plain if "." in plain else f"{plain}.0"
+    else:
+        body = f"{figures[0]}.{figures[1:] or '0'}E{power}"
+    return msgspec.Raw(f"{'-' * sign}{body}".encode())
+
+
 _BY_NAME: dict[str, Callable[[Column], Callable[[Any], Any]]] = {
     "org.apache.kafka.connect.data.Decimal": lambda c: (
         lambda v, scale=int(c.connect.parameters["scale"]): _decimal(v, scale)
@@ -290,7 +305,8 @@ _BY_TYPE: dict[str, Callable[[Any], Any]] = {
     "bytes": _base64,
     "boolean": bool,
     # JsonConverter writes a Connect float32 as a Java float: 5.1, not 5.099999904632568.
-    "float": lambda v: float(float32_text(v)),
+    "float": lambda v: java_number(float32_text(v)),
+    "double": lambda v: java_number(repr(v)),
 }
 
 

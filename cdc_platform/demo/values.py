@@ -1,6 +1,7 @@
 """Rows of the demo's shop: plausible ones by chance, and the extremes of every column type."""
 
 import json
+import math
 import random
 import struct
 from datetime import UTC, date, datetime, timedelta
@@ -25,8 +26,11 @@ def utc(ms: int, fsp: int) -> datetime:
 
 
 def float32(x: float) -> float:
-    """The nearest 32-bit float, which is what a FLOAT column holds."""
-    return struct.unpack("<f", struct.pack("<f", x))[0]
+    """The nearest 32-bit float, which is what a FLOAT column holds; infinite beyond the largest."""
+    try:
+        return struct.unpack("<f", struct.pack("<f", x))[0]
+    except OverflowError:
+        return math.copysign(math.inf, x)
 
 
 def float32_text(x: float) -> str:

@@ -1,0 +1,231 @@
+"""Many small row changes, fast, for `cdc-platform bench`: rows of one table, inserts first, then updates.
+
+Change i (from 0) concerns key `i % keys`; the changes 0..keys-1 insert, the later ones update. Records of one
+key share a partition, so the last change of a key is its truth.
+"""
+
+import random
+from base64 import b64encode
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from decimal import Decimal
+
+import pyarrow as pa
+
+from cdc_platform.demo.compare import snapshot_types
+from cdc_platform.demo.debezium import VERSION, TableShape
+from cdc_platform.demo.publish import Record
+from cdc_platform.demo.shop import BENCH
+from cdc_platform.demo.tencent_dts import envelopes
+from cdc_platform.demo.workload import SERVER_ID, SERVER_UUID, START_MS
+from cdc_platform.errors import ConfigError
+from cdc_platform.formats.pb import tencent_dts_pb2 as pb
+
+CREATED = "2026-01-02 03:04:05"
+_CREATED_MS = 1_767_323_045_000
+_NOTE = "some longer text value to look like a real row " * 2
+_ROWS_PER_TRANSACTION = 5
+_ROWS_PER_MESSAGE = 40
+_EVENT_BYTES = 300
+
+
+def bench_records(
+    format: str,
+    n: int,
+    keys: int,
+    seed: int = 0,
+    *,
+    topic: str = "bench",
+    partitions: int = 4,
+    schemas: bool = True,
+) -> Iterator[Record]:
+    """n row changes of shop.orders as Kafka records, all with an explicit partition below `partitions`.
+
+    format: `tencent_dts` (40 rows of single-row statements, 8 transactions, per message) or `debezium` (a
+    message per row; `schemas` False leaves the schema blocks out). Everything goes to the one `topic`, which
+    is Debezium's `source.name` too. Raises ConfigError for other formats.
+    """
+    if format not in _GENERATORS:
+        raise ConfigError("format", f"no generator for {format!r}", _GENERATORS)
+    return _GENERATORS[format](_Run(n, keys, _salt(seed), topic, partitions, schemas))
+
+
+@dataclass(frozen=True, slots=True)
+class _Run:
+    n: int
+    keys: int
+    salt: str
+    topic: str
+    partitions: int
+    schemas: bool
+
+
+def bench_truth(n: int, keys: int, seed: int = 0) -> pa.Table:
+    """The rows of shop.orders after `bench_records(…, n, keys, seed)`: canonical snapshot types, by key."""
+    salt, live = _salt(seed), min(n, keys)
+    # The last change of key k is the largest i < n with i % keys == k.
+    last = [k + (n - 1 - k) // keys * keys for k in range(live)]
+    columns = {
+        "id": pa.array(range(live), pa.int64()),
+        "name": pa.array([f"{salt}-{k}-{i}" for k, i in enumerate(last)]),
+        "amount": pa.array([Decimal(_cents(i)).scaleb(-2) for i in last], pa.decimal128(12, 2)),
+        "created": pa.array([_CREATED_MS * 1000] * live, pa.int64()).cast(pa.timestamp("us")),
+        "note": pa.array([_NOTE] * live),
+        "qty": pa.array([i % 77 for i in last], pa.int32()),
+    }
+    assert [t.type for t in columns.values()] == [snapshot_types(c)[0] for c in BENCH.columns]
+    return pa.table(columns)
+
+
+def _salt(seed: int) -> str:
+    return f"n{random.Random(seed).randrange(10**6):06d}"  # noqa: S311
+
+
+def _cents(i: int) -> int:
+    return i % 10000 * 100 + i % 100
+
+
+def _timestamp(i: int) -> int:
+    return START_MS + i // 10
+
+
+# -- debezium ----------------------------------------------------------------------------------------------
+
+
+def _debezium(run: _Run) -> Iterator[Record]:
+    keys, salt, topic, schemas = run.keys, run.salt, run.topic, run.schemas
+    shape = TableShape(topic, BENCH, schemas)
+    head = b'{"schema":%b,"payload":' % shape.value_schema if schemas else b""
+    key_head = b'{"schema":%b,"payload":' % shape.key_schema if schemas else b""
+    tail = b"}" if schemas else b""
+    for i in range(run.n):
+        k, ms = i % keys, _timestamp(i)
+        whole = ms // 1000  # a binlog event's time has whole seconds
+        before, op = ("null", "c") if i < keys else (_json_row(salt, k, i - keys), "u")
+        value = (
+            f'{{"before":{before},"after":{_json_row(salt, k, i)},"source":{{"version":"{VERSION}",'
+            f'"connector":"mysql","name":"{topic}","ts_ms":{whole}000,"snapshot":"false","db":"shop",'
+            f'"sequence":null,"ts_us":{whole}000000,"ts_ns":{whole}000000000,"table":"orders",'
+            f'"server_id":{SERVER_ID},"gtid":"{SERVER_UUID}:{i + 1}","file":"{_file(i)}",'
+            f'"pos":{_position(i)},"row":0,"thread":7,"query":null}},"transaction":null,"op":"{op}",'
+            f'"ts_ms":{ms},"ts_us":{ms}000,"ts_ns":{ms}000000}}'
+        ).encode()
+        key = f'{{"id":{k}}}'.encode()
+        yield Record(topic, k % run.partitions, key_head + key + tail, head + value + tail, (), ms)
+
+
+def _json_row(salt: str, k: int, i: int) -> str:
+    return (
+        f'{{"id":{k},"name":"{salt}-{k}-{i}","amount":"{_AMOUNTS[_cents(i) // 100]}",'
+        f'"created":{_CREATED_MS},"note":"{_NOTE}","qty":{i % 77}}}'
+    )
+
+
+def _amounts() -> list[str]:
+    # Cents follow from the whole amount: i % 100 is i % 10000 % 100.
+    unscaled = (_cents(whole) for whole in range(10000))
+    return [b64encode(c.to_bytes(c.bit_length() // 8 + 1, "big")).decode() for c in unscaled]
+
+
+_AMOUNTS = _amounts()
+
+
+# -- tencent_dts -------------------------------------------------------------------------------------------
+
+
+def _dts(run: _Run) -> Iterator[Record]:
+    waiting: list[list[int]] = [[] for _ in range(run.partitions)]
+    ps = [0] * run.partitions
+    for i in range(run.n):
+        partition = i % run.keys % run.partitions
+        waiting[partition].append(i)
+        if len(waiting[partition]) == _ROWS_PER_MESSAGE:
+            yield from _dts_message(run, waiting[partition], partition, ps)
+            waiting[partition].clear()
+    for partition, rows in enumerate(waiting):
+        if rows:
+            yield from _dts_message(run, rows, partition, ps)
+
+
+def _dts_message(run: _Run, rows: list[int], partition: int, ps: list[int]) -> Iterator[Record]:
+    parts = []
+    for start in range(0, len(rows), _ROWS_PER_TRANSACTION):
+        group = rows[start : start + _ROWS_PER_TRANSACTION]
+        gtid = f"{SERVER_UUID}:{group[0] + 1}"
+        begin = pb.Event(beginEvent=pb.BeginEvent(transactionId=gtid, threadId=7))
+        parts.append(_dts_entry(_header(pb.BEGIN, group[0], 0, gtid), begin.SerializeToString()))
+        parts += [_dts_entry(_header(pb.DML, i, 100, gtid), _dts_event(run, i)) for i in group]
+        commit = pb.Event(commitEvent=pb.CommitEvent(transactionId=gtid))
+        parts.append(_dts_entry(_header(pb.COMMIT, group[-1], 250, gtid), commit.SerializeToString()))
+    for value in envelopes(b"".join(parts), 10**6):
+        ps[partition] += 1
+        headers = (("ps", b"%d" % ps[partition]),)
+        yield Record(run.topic, partition, None, value, headers, _timestamp(rows[-1]))
+
+
+def _header(kind: pb.MessageType, i: int, within: int, gtid: str) -> bytes:
+    named = ("shop", "orders") if kind == pb.DML else ("", "")
+    return pb.Header(
+        version=1, sourceType=pb.MYSQL, messageType=kind, timestamp=_timestamp(i) // 1000, serverId=SERVER_ID,
+        fileName=_file(i), position=_position(i) + within, gtid=gtid, seqId=i + 1, isLast=True,
+        schemaName=named[0], tableName=named[1],
+    ).SerializeToString()
+
+
+def _dts_event(run: _Run, i: int) -> bytes:
+    keys, salt = run.keys, run.salt
+    k = i % keys
+    new = _dts_row(salt, k, i, 0x12)
+    row = new if i < keys else _dts_row(salt, k, i - keys, 0x0A) + new
+    dml = (b"" if i < keys else b"\x08\x01") + _COLUMNS + _field(0x1A, row)
+    return _field(0x12, dml)
+
+
+def _dts_row(salt: str, k: int, i: int, tag: int) -> bytes:
+    """RowChange.oldColumns (tag 0x0A) or newColumns (0x12), put together from bytes that repeat."""
+    string = b"\x08\x0d\x12\x07utf8mb4"
+    whole = i % 10000
+    return b"".join((
+        _field(tag, b"\x08\x04" + _field(0x1A, b"%d" % k)),
+        _field(tag, string + _field(0x22, f"{salt}-{k}-{i}".encode())),
+        _field(tag, b"\x08\x0c" + _field(0x1A, b"%d.%02d" % (whole, i % 100))),
+        _field(tag, string + _field(0x22, CREATED.encode())),
+        _field(tag, string + _field(0x22, _NOTE.encode())),
+        _field(tag, b"\x08\x03" + _field(0x1A, b"%d" % (i % 77))),
+    ))
+
+
+def _dts_entry(header: bytes, event: bytes) -> bytes:
+    """Entries.items: header is field 1 of Entry, event field 2."""
+    return _field(0x0A, _field(0x0A, header) + _field(0x12, event))
+
+
+def _field(tag: int, data: bytes) -> bytes:
+    """A length-delimited protobuf field: tag byte (field number and wire type 2), varint length, data."""
+    size = len(data)
+    if size < 0x80:
+        return bytes((tag, size)) + data
+    head = [tag]
+    while size >= 0x80:
+        head.append(size & 0x7F | 0x80)
+        size >>= 7
+    return bytes((*head, size)) + data
+
+
+_COLUMNS = pb.DMLEvent(
+    columns=[pb.Column(name=c.name, originalType=c.type, isKey=c.key) for c in BENCH.columns]
+).SerializeToString()
+
+
+def _file(i: int) -> str:
+    return f"mysql-bin.{999_999 + i // 1_000_000}"
+
+
+def _position(i: int) -> int:
+    return 4 + i % 1_000_000 * _EVENT_BYTES
+
+
+_GENERATORS: dict[str, Callable[[_Run], Iterator[Record]]] = {
+    "tencent_dts": _dts,
+    "debezium": _debezium,
+}
