@@ -1,0 +1,321 @@
+"""Kafka Connect and Debezium schema blocks → columns: MySQL type text and the converter of its values.
+
+The type is decided by schema name, never by magnitude. Sources: Debezium's MySQL/MariaDB documentation (data
+types, time.precision.mode, decimal.handling.mode, binary.handling.mode) and dtle's `driver/kafka/kafka2.go`.
+Where Connect's type is poorer than MySQL's (`string`, `int64`), a hint gives the real one: the option
+`columns`, or the schema parameters that `column.propagate.source.type` adds.
+"""
+
+import re
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Literal
+
+from cdc_platform.errors import UnknownType
+from cdc_platform.formats import connect_values as cv
+from cdc_platform.mysql.types import MySqlType, parse_type
+
+TemporalMode = Literal[
+    "adaptive_time_microseconds", "adaptive", "connect", "isostring", "microseconds", "nanoseconds"
+]
+DecimalMode = Literal["precise", "string", "double"]
+BinaryMode = Literal["bytes", "base64", "base64-url-safe", "hex"]
+
+
+@dataclass(frozen=True, slots=True)
+class Dialect:
+    """What the writer was set to, as far as schema blocks don't say it."""
+
+    temporal: TemporalMode = "adaptive_time_microseconds"
+    decimal: DecimalMode = "precise"
+    binary: BinaryMode = "bytes"
+    unavailable: str = "__debezium_unavailable_value"
+    dtle: bool = False
+    snapshot: bool = False            # dtle only: its snapshot and incremental writers differ
+    zone: str | None = None           # dtle's DateTimeZone
+    text_base64: bool = False         # dtle: TEXT and JSON of incremental rows are base64
+    snapshot_year: bool = False       # dtle: years 2001..2069 of snapshots are really 1901..1969
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """One field of a row: `type_text` in MySQL's language, `convert`, and the value that means "not in the image"."""
+
+    name: str
+    type_text: str
+    convert: cv.Convert
+    unavailable: str | None = None
+
+
+Typed = tuple[str, cv.Convert]
+_CONNECT, _TIME, _DATA = "org.apache.kafka.connect.data.", "io.debezium.time.", "io.debezium.data."
+
+
+def _count(type_text: str, text: Callable[..., str], per_second: int | None = None) -> Callable[[dict], Typed]:
+    bound = partial(text, per_second=per_second) if per_second else text
+    return lambda _: (type_text, cv.each("integer", (int,), bound))
+
+
+def _texts(type_text: str, text: Callable[[str], str] | None = None) -> Callable[[dict], Typed]:
+    return lambda _: (type_text, cv.each("text", (str,), text))
+
+
+def _struct(type_text: str, text: Callable[[dict], str]) -> Callable[[dict], Typed]:
+    return lambda _: (type_text, cv.each("object", (dict,), text))
+
+
+def _decimal(parameters: dict) -> Typed:
+    scale = int(parameters["scale"])
+    # Without a precision take MySQL's largest: the snapshot column must hold whatever comes.
+    precision = int(parameters.get("connect.decimal.precision") or 65)
+    kinds = (str, int, cv.Number)
+    return f"decimal({precision},{scale})", cv.each("decimal", kinds, cv.decimal_text(scale))
+
+
+def _bits(parameters: dict) -> Typed:
+    length = int(parameters["length"]) if "length" in parameters else None
+    return f"bit({length or 64})", cv.each("base64 text", (str,), cv.bits_text(length))
+
+
+def _labelled(kind: str) -> Callable[[dict], Typed]:
+    # Labels that hold commas come apart here (Debezium and dtle join them bare); values stay right as texts.
+    return lambda p: (labels_type(kind, str(p.get("allowed") or "").split(",")), cv.STRING)
+
+
+def labels_type(kind: str, labels: Iterable[str]) -> str:
+    """`enum`, labels → `enum('a','it''s')`."""
+    quoted = ("'" + x.replace("\\", "\\\\").replace("'", "''") + "'" for x in labels)
+    return f"{kind}({','.join(quoted)})"
+
+
+def year_text(value: int) -> str:
+    if not 0 <= value <= 9999:
+        raise ValueError(f"{value} is no year")
+    return f"{value:04d}"
+
+
+_MILLIS, _MICROS, _NANOS = 1_000, 1_000_000, 1_000_000_000
+
+NAMED: dict[str, Callable[[dict], Typed]] = {
+    _CONNECT + "Decimal": _decimal,
+    _CONNECT + "Date": _count("date", cv.date_text),
+    # Debezium's page says microseconds for this one; Connect's class is milliseconds since midnight.
+    _CONNECT + "Time": _count("time(3)", cv.time_text, _MILLIS),
+    _CONNECT + "Timestamp": _count("datetime(3)", cv.datetime_text, _MILLIS),
+    _TIME + "Date": _count("date", cv.date_text),
+    _TIME + "Time": _count("time(3)", cv.time_text, _MILLIS),
+    _TIME + "MicroTime": _count("time(6)", cv.time_text, _MICROS),
+    _TIME + "NanoTime": _count("time(6)", cv.time_text, _NANOS),
+    _TIME + "Timestamp": _count("datetime(3)", cv.datetime_text, _MILLIS),
+    _TIME + "MicroTimestamp": _count("datetime(6)", cv.datetime_text, _MICROS),
+    _TIME + "NanoTimestamp": _count("datetime(6)", cv.datetime_text, _NANOS),
+    _TIME + "ZonedTimestamp": _texts("timestamp(6)", cv.zoned_text),
+    _TIME + "IsoDate": _texts("date", cv.iso_date_text),
+    _TIME + "IsoTime": _texts("time(6)", cv.iso_time_text),
+    _TIME + "IsoTimestamp": _texts("datetime(6)", cv.iso_datetime_text),
+    _TIME + "Year": _count("year", year_text),
+    _DATA + "Bits": _bits,
+    _DATA + "Json": _texts("json"),
+    _DATA + "Enum": _labelled("enum"),
+    _DATA + "EnumSet": _labelled("set"),
+    _DATA + "Xml": _texts("longtext"),
+    _DATA + "Uuid": _texts("longtext"),
+    _DATA + "VariableScaleDecimal": _struct("decimal(65,30)", cv.variable_decimal_text),
+    _DATA + "geometry.Geometry": _struct("geometry", cv.geometry_text),
+    _DATA + "geometry.Point": _struct("point", cv.geometry_text),
+    _DATA + "FloatVector": lambda _: ("longtext", cv.each("array", (list,), cv.vector_text)),
+}
+"""Schema name → (its parameters → type text and converter)."""
+
+PLAIN: dict[str, Typed] = {
+    "int8": ("tinyint", cv.INTEGER), "int16": ("smallint", cv.INTEGER),
+    "int32": ("int", cv.INTEGER), "int64": ("bigint", cv.INTEGER),
+    "float": ("float", cv.floats_text), "float32": ("float", cv.floats_text),
+    "double": ("double", cv.FLOAT64), "float64": ("double", cv.FLOAT64),
+    "boolean": ("boolean", cv.BOOLEAN), "string": ("longtext", cv.STRING), "bytes": ("longblob", cv.BYTES),
+    # dtle gives geometry and unknown types an empty type; an unnamed array or map comes from a transformation.
+    "": ("longtext", cv.PLAIN), "array": ("longtext", cv.PLAIN), "map": ("longtext", cv.PLAIN),
+}
+"""Connect type without a name → type text and converter. JsonConverter writes "float"/"double", dtle "float64"."""
+
+_FITS = {
+    "integer": {"integer"}, "float": {"float"}, "binary": {"binary"}, "decimal": {"decimal", "integer"},
+    "boolean": {"boolean", "bit", "integer"}, "geometry": {"geometry"},
+    "text": {"text", "decimal", "binary", "enum", "set", "json"},
+}
+"""Family of the message's own type → families of real types it can carry; others carry only themselves."""
+
+_FROM_TEXT: dict[str, Callable[[Dialect], cv.Convert | None]] = {
+    "decimal": lambda _: cv.each("decimal text", (str,), partial(cv.number_text, scale=None)),
+    "binary": lambda d: _BINARY_TEXT[d.binary],
+}
+_BINARY_TEXT: dict[str, cv.Convert | None] = {
+    "bytes": None,
+    "base64": cv.BYTES,
+    "base64-url-safe": cv.each("base64 text", (str,), lambda v: cv.base64_text(v.replace("-", "+").replace("_", "/"))),
+    "hex": cv.each("hexadecimal text", (str,), lambda v: cv.to_base64(bytes.fromhex(v))),
+}
+
+
+def column(field: dict, given: str | None, dialect: Dialect) -> Column:
+    """Schema field and the user's type for it (or None) → Column. Raises ValueError when the field's type or
+    name is unknown, or when `given` can't be what the message carries; UnknownType for a bad `given`."""
+    name, semantic = field["field"], field.get("name")
+    parameters = field.get("parameters") or {}
+    kind = field.get("type") or ""
+    if semantic in NAMED:
+        type_text, convert = NAMED[semantic](parameters)
+    elif kind in PLAIN and (not semantic or kind == "string"):
+        type_text, convert = PLAIN[kind]
+    else:
+        raise ValueError(f"column {cv.shown(name)}: unknown schema type {cv.shown(kind)} named {cv.shown(semantic)}")
+    real = parse_type(given) if given else None
+    told = given
+    if real is None and (propagated := _propagated(parameters)):
+        told, real = propagated, parse_type(propagated)
+    if real is not None and told is not None:
+        type_text, convert = _refine(name, type_text, convert, told, real, bool(given), dialect)
+    if dialect.dtle:
+        convert = _repaired(semantic, real, convert, dialect)
+    return Column(name, type_text, convert, _unavailable(kind, dialect))
+
+
+def _unavailable(kind: str, dialect: Dialect) -> str | None:
+    if kind == "bytes":
+        return cv.to_base64(dialect.unavailable.encode())
+    return dialect.unavailable if kind in ("string", "") else None
+
+
+def _propagated(parameters: dict) -> str | None:
+    source = parameters.get("__debezium.source.column.type")
+    if not source:
+        return None
+    text = mysql_type(str(source), parameters.get("__debezium.source.column.length"),
+                      parameters.get("__debezium.source.column.scale"), ())
+    # ENUM and SET come without labels here: the message's own `allowed` is better.
+    return text if text and parse_type(text).family not in ("enum", "set") else None
+
+
+def mysql_type(name: str, length: Any, scale: Any, labels: Iterable[str]) -> str | None:
+    """Debezium's (typeName, length, scale, enumValues): `INT UNSIGNED`, 10 → `int(10) unsigned`; None: unknown."""
+    words = re.sub(r"\(.*?\)", "", name).lower().split()
+    if words[:1] in (["enum"], ["set"]):
+        # Newer versions quote each label as the DDL does.
+        plain = [x[1:-1].replace("''", "'") if len(x) > 1 and x[0] == x[-1] == "'" else x for x in labels]
+        return labels_type(words[0], plain)
+    args = ",".join(str(int(x)) for x in (length, scale) if x not in (None, "", -1, "-1"))
+    split = 2 if words[:2] == ["double", "precision"] else 1
+    text = " ".join(words[:split]) + (f"({args})" if args else "") + "".join(f" {w}" for w in words[split:])
+    try:
+        parse_type(text)
+    except UnknownType:
+        return None
+    return text
+
+
+def _refine(
+    name: str, type_text: str, convert: cv.Convert, told: str, real: MySqlType, by_user: bool, dialect: Dialect
+) -> Typed:
+    """The message's type and converter, made exact by the real type."""
+    family = parse_type(type_text).family
+    if real.family not in _FITS.get(family, {family}):
+        if by_user and (family, real.family) != ("float", "decimal"):  # decimal.handling.mode=double stays a double
+            raise ValueError(f"column {cv.shown(name)}: option columns says {cv.shown(told)}, the message has {type_text}")
+        return type_text, convert
+    if family == "text" and real.family in _FROM_TEXT:
+        # A string that was bytes: base64 and hex can't be told apart, so without the option it stays text.
+        found = _FROM_TEXT[real.family](dialect)
+        return (told, found) if found else (type_text, convert)
+    if family == "integer" and real.name == "bigint" and real.unsigned:
+        return told, cv.UNSIGNED
+    if family == "float" and real.spark == "float":
+        return told, cv.floats_text
+    return told, convert
+
+
+def _repaired(semantic: str | None, real: MySqlType | None, convert: cv.Convert, dialect: Dialect) -> cv.Convert:
+    """dtle's encoders differ from Debezium's; repairs that are certain, or that an option orders."""
+    family, digits = (real.family, (real.args or (0,))[0]) if real else (None, 6)
+    if semantic == _TIME + "MicroTime" and family == "time" and digits < 6:
+        return cv.each("integer", (int,), partial(cv.dtle_time_text, digits=digits))
+    if semantic == _TIME + "Timestamp" and dialect.zone:
+        return cv.each("integer", (int,), partial(cv.zoned_datetime_text, zone=dialect.zone))
+    if semantic == _TIME + "ZonedTimestamp":
+        return cv.each("text", (str,), _dtle_timestamp)
+    if semantic == _TIME + "Year" and dialect.snapshot:
+        return cv.each("integer", (int,), partial(_dtle_year, shifted=dialect.snapshot_year))
+    is_text = semantic == _DATA + "Json" or bool(real and real.name.endswith("text"))
+    if dialect.text_base64 and not dialect.snapshot and is_text:
+        return cv.each("base64 text", (str,), lambda v: cv.from_base64(v).decode("utf-8"))
+    return convert
+
+
+def _dtle_timestamp(value: str) -> str:
+    # dtle's year 1 is its zero date: MySQL's TIMESTAMP itself begins in 1970, so this can't be a real value.
+    return "0000-00-00 00:00:00" if value == "0001-01-01T00:00:00Z" else cv.zoned_text(value)
+
+
+def _dtle_year(value: int, shifted: bool) -> str:
+    """dtle's snapshot takes 1900 off, then reads 1..69 as 20xx. 100..255 are no MySQL years, so surely years
+    from 2000 on; 2001..2069 are 1901..1969 only if this dtle has the fault: the option says so."""
+    if 100 <= value <= 255:
+        return year_text(value + 1900)
+    return year_text(value - 100 if shifted and 2001 <= value <= 2069 else value)
+
+
+def _bare_bit(real: MySqlType, _: Dialect) -> dict:
+    length = (real.args or (1,))[0]
+    if length == 1:
+        return {"type": "boolean"}
+    return {"type": "bytes", "name": _DATA + "Bits", "parameters": {"length": length}}
+
+
+def _bare_decimal(real: MySqlType, dialect: Dialect) -> dict:
+    if dialect.decimal != "precise":
+        return {"type": dialect.decimal}
+    precision, scale = (*(real.args or (10,)), 0)[:2]
+    parameters = {"connect.decimal.precision": precision, "scale": scale}
+    return {"type": "bytes", "name": _CONNECT + "Decimal", "parameters": parameters}
+
+
+def _bare(kind: str, name: str | None = None) -> Callable[[MySqlType, Dialect], dict]:
+    return lambda _real, _dialect: {"type": kind, "name": name}
+
+
+_BARE: dict[str, Callable[[MySqlType, Dialect], dict]] = {
+    **dict.fromkeys(("text", "enum", "set"), _bare("string")),
+    "integer": _bare("int64"),
+    "boolean": _bare("boolean"),
+    "json": _bare("string", _DATA + "Json"),
+    "geometry": _bare("struct", _DATA + "geometry.Geometry"),
+    "year": _bare("int32", _TIME + "Year"),
+    "timestamp": _bare("string", _TIME + "ZonedTimestamp"),
+    "float": lambda real, _: {"type": "float" if real.spark == "float" else "double"},
+    "binary": lambda _, dialect: {"type": "bytes" if dialect.binary == "bytes" else "string"},
+    "bit": _bare_bit,
+    "decimal": _bare_decimal,
+    **dict.fromkeys(("date", "time", "datetime"), lambda real, dialect: {"name": _temporal_name(real, dialect)}),
+}
+"""Family of the user's type → the schema field Debezium would have sent with this dialect's settings."""
+
+
+def _temporal_name(real: MySqlType, dialect: Dialect) -> str:
+    family = real.family
+    by_digits = "Micro" if (real.args or (0,))[0] > 3 else ""
+    sub = {"microseconds": "Micro", "nanoseconds": "Nano"}.get(dialect.temporal, by_digits)
+    if dialect.temporal == "connect":
+        return _CONNECT + {"date": "Date", "time": "Time", "datetime": "Timestamp"}[family]
+    if dialect.temporal == "isostring":
+        return _TIME + {"date": "IsoDate", "time": "IsoTime", "datetime": "IsoTimestamp"}[family]
+    if family == "time" and dialect.temporal == "adaptive_time_microseconds":
+        sub = "Micro"
+    return _TIME + {"date": "Date", "time": f"{sub}Time", "datetime": f"{sub}Timestamp"}[family]
+
+
+def bare_column(name: str, given: str | None, dialect: Dialect) -> Column:
+    """Column of a message without schema. Without a type from the user the values stay as written, `longtext`."""
+    if given is None:
+        return Column(name, "longtext", cv.PLAIN, dialect.unavailable)
+    real = parse_type(given)
+    return column({"field": name, **_BARE[real.family](real, dialect)}, given, dialect)

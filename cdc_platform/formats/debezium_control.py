@@ -1,0 +1,148 @@
+"""Debezium's and dtle's messages that are no row changes: transactions, heartbeats, DDL, signals."""
+
+import re
+from collections.abc import Callable
+from typing import Any
+
+from cdc_platform.formats.connect_types import mysql_type
+from cdc_platform.formats.connect_values import json_text, plain_text, shown
+from cdc_platform.formats.debezium_rows import integer, positions, source_time
+from cdc_platform.formats.events import columns_json, schema_version
+
+_HEARTBEAT_TOPIC = "__debezium-heartbeat"
+_HEARTBEAT_SCHEMA = "Heartbeat"     # io.debezium.connector.common.Heartbeat, in older versions ….mysql.Heartbeat
+_DTLE_DDL_TOPIC = "schema-changes."  # dtle's default SchemaChangeTopic is this and its job's Topic
+_TABLE_ID = re.compile(r'"((?:[^"]|"")*)"\."((?:[^"]|"")*)"')
+_SIGNAL = {"id", "type", "data"}
+_NOTIFICATION = {"id", "aggregate_type", "type"}
+_STATUS = {"BEGIN": "begin", "END": "commit"}
+
+Event = dict[str, Any]
+
+
+def control_events(payload: dict, topic: str, schema_name: str | None) -> list[Event] | None:
+    """Payload of a message without `op` → its events, without wire address; None: no known control message.
+    Raises ValueError when it is one but a field can't be what it says."""
+    for matches, build in _KINDS:
+        if matches(payload, topic, schema_name):
+            return build(payload, topic)
+    return None
+
+
+def _is_heartbeat(payload: dict, topic: str, schema_name: str | None) -> bool:
+    named = (schema_name or "").rsplit(".", 1)[-1] == _HEARTBEAT_SCHEMA
+    return topic.startswith(_HEARTBEAT_TOPIC) or named or payload.keys() == {"ts_ms"}
+
+
+def _heartbeat(payload: dict, _: str) -> list[Event]:
+    return [{"kind": "heartbeat", "source_time": source_time(payload), "info": _info(payload)}]
+
+
+def _is_transaction(payload: dict, _: str, __: str | None) -> bool:
+    return payload.get("status") in ("BEGIN", "END") and "id" in payload
+
+
+def _transaction(payload: dict, _: str) -> list[Event]:
+    info = _info({k: payload.get(k) for k in ("event_count", "data_collections")})
+    txn = payload["id"]
+    if type(txn) is not str:
+        raise ValueError(f"transaction id {shown(txn)} is no text")
+    integer(payload.get("event_count"), "event_count")
+    return [{"kind": _STATUS[payload["status"]], "txn_id": txn, "source_time": source_time(payload), "info": info}]
+
+
+def _is_ddl(payload: dict, _: str, __: str | None) -> bool:
+    return "ddl" in payload and ("source" in payload or "position" in payload)
+
+
+def _ddl(payload: dict, topic: str) -> list[Event]:
+    ddl, changes = payload["ddl"], payload.get("tableChanges")
+    source = _object(payload, "source")
+    position = _object(payload, "position") or source
+    if ddl is not None and type(ddl) is not str or not (ddl or changes):
+        raise ValueError(f"schema change with ddl {shown(ddl)} and no tableChanges")
+    if changes is not None and type(changes) is not list:
+        raise ValueError(f"tableChanges {shown(changes)} is no list")
+    tables = [t for change in changes or () if (t := _named_table(change))]
+    place = {name: values[0] for name, values in positions([position], [False]).items()}
+    place["lineage"] = place["lineage"] or _dtle_lineage(source, topic)
+    place["gtid"] = place["gtid"] or source.get("gtid")
+    if place["source_time"] is None and position is source:
+        place["source_time"] = source_time(payload) if not _snapshot(source) else None
+    told = payload.get("databaseName") or source.get("db") or None
+    if told is not None and type(told) is not str:
+        raise ValueError(f"databaseName {shown(told)} is no text")
+    info = {"snapshot": position.get("snapshot"), "gtids": position.get("gtids"), "table_changes": changes}
+    first = {
+        "kind": "ddl", "ddl": ddl, "db": told, "table": tables[0][1] if len(tables) == 1 else None,
+        "info": _info(info), **place,
+    }
+    shapes = [_shape(change, *name) for change in changes or () if (name := _named_table(change)) and change.get("table")]
+    return [{**e, "entry_index": i} for i, e in enumerate([first, *({**s, **place} for s in shapes)])]
+
+
+def _object(payload: dict, name: str) -> dict:
+    value = payload.get(name)
+    if value is not None and type(value) is not dict:
+        raise ValueError(f"{name} {shown(value)} is no object")
+    return value or {}
+
+
+def _snapshot(source: dict) -> bool:
+    return source.get("snapshot") not in (None, False, "false")
+
+
+def _dtle_lineage(source: dict, topic: str) -> str | None:
+    """dtle names no server in its DDL (`source.server` is ""): its rows' name is the rest of the default topic."""
+    is_dtle = topic.startswith(_DTLE_DDL_TOPIC) and not source.get("connector")
+    return f"dtle:{topic.removeprefix(_DTLE_DDL_TOPIC)}" if is_dtle else None
+
+
+def _named_table(change: Any) -> tuple[str, str] | None:
+    """Table id `"db"."table"` (quotes doubled); a rename has `"db"."old","db"."new"`: the new one."""
+    if type(change) is not dict or type(change.get("id")) is not str:
+        raise ValueError(f"tableChanges entry without id: {shown(change)}")
+    found = _TABLE_ID.findall(change["id"])
+    return (found[-1][0].replace('""', '"'), found[-1][1].replace('""', '"')) if found else None
+
+
+def _shape(change: dict, db: str, table: str) -> Event:
+    """A table's columns, with MySQL's real types. DROP has none; a type that MySqlType can't read is text."""
+    keys = change["table"].get("primaryKeyColumnNames") or []
+    columns = columns_json([
+        {
+            "name": c["name"], "key": c["name"] in keys,
+            "type": mysql_type(c["typeName"], c.get("length"), c.get("scale"), c.get("enumValues") or ()) or "longtext",
+        }
+        for c in change["table"]["columns"]
+    ])
+    return {
+        "kind": "schema", "db": db, "table": table, "columns": columns,
+        "schema_version": schema_version(db, table, columns),
+    }
+
+
+def _is_signal(payload: dict, _: str, __: str | None) -> bool:
+    return payload.keys() == _SIGNAL
+
+
+def _is_notification(payload: dict, _: str, __: str | None) -> bool:
+    return payload.keys() >= _NOTIFICATION and payload.keys() <= _NOTIFICATION | {"additional_data", "timestamp"}
+
+
+def _skip(reason: str) -> Callable[[dict, str], list[Event]]:
+    return lambda _, __: [{"kind": "skip", "reason": reason}]
+
+
+def _info(fields: dict) -> list[tuple[str, str]]:
+    """Fields → pairs of EVENT's `info`: texts plain, lists and objects as JSON, nulls left out."""
+    return [(k, json_text(v) if type(v) is bool else plain_text(v)) for k, v in fields.items() if v is not None]
+
+
+_KINDS: tuple[tuple[Callable[[dict, str, str | None], bool], Callable[[dict, str], list[Event]]], ...] = (
+    (_is_heartbeat, _heartbeat),
+    (_is_transaction, _transaction),
+    (_is_ddl, _ddl),
+    (_is_signal, _skip("signal")),
+    (_is_notification, _skip("notification")),
+)

@@ -1,0 +1,232 @@
+"""Row changes of Debezium and dtle, group by group (one table, one schema) → EVENT batches."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from itertools import chain
+from operator import itemgetter
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from cdc_platform.formats.connect_types import Column
+from cdc_platform.formats.connect_values import BAD, shown
+from cdc_platform.formats.contract import EVENT
+from cdc_platform.formats.events import columns_json, file_number, schema_version
+
+_ABSENT: Any = object()
+_NO_ROW: dict = {}
+
+
+class Row(NamedTuple):
+    """One row message: `index` in the batch, images and key as parsed JSON objects (None: not there)."""
+
+    index: int
+    op: str
+    before: dict | None
+    after: dict | None
+    key: dict | None
+    source: dict
+    transaction: dict | None
+
+
+@dataclass(slots=True)
+class Table:
+    """What all rows of a group share: the table, its columns by name, the key's column names in key order."""
+
+    db: str
+    table: str
+    dtle: bool
+    columns: dict[str, Column]
+    key_names: tuple[str, ...]
+    complete: bool                       # False: no image told the columns, so they name no schema version
+    columns_json: str | None = field(init=False, default=None)
+    version: str | None = field(init=False, default=None)
+
+    def __post_init__(self) -> None:
+        if self.complete:
+            self.columns_json = columns_json([
+                {"name": c.name, "type": c.type_text, "key": c.name in self.key_names} for c in self.columns.values()
+            ])
+            self.version = schema_version(self.db, self.table, self.columns_json)
+
+
+def convert_rows(
+    messages: pa.RecordBatch, table: Table, rows: list[Row], fail: Callable[[int, BaseException], None]
+) -> Iterator[tuple[pa.RecordBatch, list[int]]]:
+    """Rows of one table → EVENT batches, each with the message index of its rows. When one row is bad, all are
+    done one by one and only the bad ones go to `fail(message index, error)`."""
+    try:
+        yield _batch(messages, table, rows), [r.index for r in rows]
+        return
+    except BAD as e:
+        if len(rows) == 1:
+            fail(rows[0].index, e)
+            return
+    # Halving keeps the cost of one bad row in a large group at a few extra passes.
+    middle = len(rows) // 2
+    yield from convert_rows(messages, table, rows[:middle], fail)
+    yield from convert_rows(messages, table, rows[middle:], fail)
+
+
+def _batch(messages: pa.RecordBatch, table: Table, rows: list[Row]) -> pa.RecordBatch:
+    n = len(rows)
+    address = messages.select(["topic", "partition", "offset", "landed_at"]).take(pa.array([r.index for r in rows]))
+    sources = [r.source for r in rows]
+    position = positions(sources, [table.dtle] * n)
+    transactions = [r.transaction or _NO_ROW for r in rows]
+    key_columns = {name: table.columns[name] for name in table.key_names}
+    images = {
+        "key": map_array([r.key for r in rows], key_columns, whole=False),
+        "before": map_array([r.before for r in rows], table.columns),
+        "after": map_array([r.after for r in rows], table.columns),
+    }
+    version = table.version
+    found: dict[str, Any] = {
+        **{name: address.column(name) for name in address.schema.names},
+        "entry_index": np.zeros(n, np.int32), "row_index": np.zeros(n, np.int32),
+        "kind": ["row"] * n, "db": [table.db] * n, "table": [table.table] * n, "op": [r.op for r in rows], **images,
+        "schema_version": [None if r.op == "truncate" else version for r in rows],
+        "txn_id": [_txn(t.get("id")) or _text(s.get("gtid")) or None for t, s in zip(transactions, sources, strict=True)],
+        "txn_seq": [integer(t.get("total_order"), "transaction.total_order") for t in transactions],
+        **position,
+    }
+    return arrow_batch(found, n)
+
+
+def arrow_batch(found: dict[str, Any], n: int) -> pa.RecordBatch:
+    """Columns by name (lists or arrays; missing = null) → EVENT batch of n rows."""
+    return pa.RecordBatch.from_arrays([_array(found.get(f.name), f.type, n) for f in EVENT], schema=EVENT)
+
+
+def _array(values: Any, kind: pa.DataType, n: int) -> pa.Array:
+    if values is None:
+        return pa.nulls(n, kind)
+    if isinstance(values, pa.Array):
+        return values
+    if pa.types.is_decimal(kind) or pa.types.is_timestamp(kind):
+        return pa.array(values, pa.int64()).cast(kind)
+    return pa.array(values, kind)
+
+
+def positions(sources: list[dict], dtle: list[bool]) -> dict[str, list]:
+    """`source` blocks → source_time (µs), gtid, binlog_file, binlog_pos, lineage, file_no, event_no, row_no."""
+    files = [_text(s.get("file")) or None for s in sources]
+    numbers = {f: file_number(f) for f in set(files)}
+    return {
+        "source_time": list(map(source_time, sources)),
+        "gtid": [_text(s.get("gtid")) or None for s in sources],
+        "binlog_file": files,
+        # dtle's snapshot rows carry file "" and pos 0: no position.
+        "binlog_pos": [integer(s.get("pos"), "source.pos") if f else None for s, f in zip(sources, files, strict=True)],
+        "lineage": [_dtle_lineage(s) if d else _lineage(s) for s, d in zip(sources, dtle, strict=True)],
+        "file_no": [numbers[f] for f in files],
+        "event_no": [0] * len(sources),
+        "row_no": [integer(s.get("row"), "source.row") for s in sources],
+    }
+
+
+def _lineage(source: dict) -> str | None:
+    # Debezium's snapshot rows carry server_id 0: nobody's binlog.
+    server = integer(source.get("server_id"), "source.server_id")
+    return str(server) if server and server > 0 else None
+
+
+def _dtle_lineage(source: dict) -> str | None:
+    # dtle's server_id is a constant (0 in snapshots, 1 later) and says nothing; its job name does.
+    return f"dtle:{_text(source.get('name')) or ''}"
+
+
+_CLOCKS = (("ts_us", 1, 1), ("ts_ms", 1000, 1), ("ts_sec", 1_000_000, 1), ("ts_ns", 1, 1000))
+
+
+def source_time(source: dict) -> int | None:
+    """Commit time at the source in µs: ts_us, ts_ms, ts_sec (0.x, dtle: there dtle's own clock) or ts_ns. 0 = not told."""
+    for name, times, per in _CLOCKS:
+        value = integer(source.get(name), name)
+        if value:
+            return value * times // per
+    return None
+
+
+def integer(value: Any, name: str) -> int | None:
+    """JSON integer, or a text of one (`transaction` blocks hold either). Raises ValueError naming the field."""
+    if value is None or type(value) is int:
+        return value
+    if type(value) is str and value.strip().isdecimal():
+        return int(value)
+    raise ValueError(f"{name}: {shown(value)} is no integer")
+
+
+def _text(value: Any) -> str | None:
+    if value is None or type(value) is str:
+        return value
+    raise ValueError(f"{shown(value)} stands where a text belongs (source.file, gtid, name, or transaction.id)")
+
+
+def _txn(value: Any) -> str | None:
+    return str(value) if type(value) is int else _text(value)
+
+
+def map_array(images: list[dict | None], columns: dict[str, Column], whole: bool = True) -> pa.MapArray:
+    """Row images → MAP<string,string> of canonical text; None → null map. `whole`: fields that are no column are
+    an error (they would be lost), and missing ones are absent; otherwise every column must be there."""
+    missing = np.fromiter((i is None for i in images), bool, len(images))
+    there = [i for i in images if i is not None]
+    if not columns and whole and any(there):
+        raise ValueError("the message's schema names no columns for its rows")
+    sizes, names, values = _entries(there, columns, whole) if there else (np.zeros(0, np.int64), [], [])
+    counts = np.zeros(len(images) + 1, np.int64)
+    counts[1:][~missing] = sizes
+    offsets = pa.array(np.cumsum(counts).astype(np.int32))
+    items = pa.array(values, pa.string())
+    keys = names if isinstance(names, pa.Array) else pa.array(names, pa.string())
+    # Nulls go in by the mask: null offsets would need their own copy of the array.
+    return pa.MapArray.from_arrays(offsets, keys, items, mask=pa.array(missing) if missing.any() else None)
+
+
+def _entries(images: list[dict], columns: dict[str, Column], whole: bool) -> tuple[Any, Any, list]:
+    """→ entries per image, entry names, entry values; image by image, columns in table order."""
+    lists, sparse = [], False
+    for column in columns.values():
+        values, gaps = _values(images, column, whole)
+        sparse = sparse or gaps
+        lists.append(values)
+    n, width = len(images), len(lists)
+    if whole and (sparse or set(map(len, images)) != {width}):
+        _check_fields(images, columns)
+    flat = list(chain.from_iterable(zip(*lists, strict=True)))
+    names = pa.array(list(columns), pa.string())
+    if not sparse:
+        return np.full(n, width), names.take(pa.array(np.tile(np.arange(width, dtype=np.int32), n))), flat
+    kept = np.fromiter((v is not _ABSENT for v in flat), bool, len(flat))
+    places = np.tile(np.arange(width, dtype=np.int32), n)[kept]
+    return kept.reshape(n, width).sum(axis=1), names.take(pa.array(places)), [v for v in flat if v is not _ABSENT]
+
+
+def _values(images: list[dict], column: Column, whole: bool) -> tuple[list, bool]:
+    """One column's texts, `_ABSENT` where the image lacks it; and whether any is absent."""
+    try:
+        values = list(map(itemgetter(column.name), images))
+        gaps = False
+    except KeyError:
+        values = [i.get(column.name, _ABSENT) for i in images]
+        gaps = True
+    if column.unavailable is not None and column.unavailable in values:
+        values = [_ABSENT if v == column.unavailable else v for v in values]
+        gaps = True
+    if gaps and not whole:
+        raise ValueError(f"key column {shown(column.name)} has no value")
+    try:
+        if not gaps:
+            return column.convert(values), False
+        texts = column.convert([None if v is _ABSENT else v for v in values])
+    except BAD as e:
+        raise ValueError(f"column {shown(column.name)}: {e}") from e
+    return [_ABSENT if v is _ABSENT else t for v, t in zip(values, texts, strict=True)], True
+
+
+def _check_fields(images: list[dict], columns: dict[str, Column]) -> None:
+    for image in images:
+        if extra := image.keys() - columns.keys():
+            raise ValueError(f"fields that the schema doesn't name: {', '.join(sorted(map(shown, extra)))}")
