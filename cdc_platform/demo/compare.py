@@ -40,7 +40,7 @@ SNAPSHOT_TYPES: dict[str, tuple[pa.DataType, ...]] = {
     "blob": (pa.binary(),),
     **dict.fromkeys(("varchar", "text", "mediumtext", "enum", "set", "json"), (pa.string(),)),
 }
-"""MySQL type → Arrow types a snapshot column may have, the canonical one first. DECIMAL follows its digits."""
+"""MySQL type → Arrow types its snapshot column may have, the canonical one first. DECIMAL: by its digits."""
 
 
 def snapshot_types(column: Column) -> tuple[pa.DataType, ...]:

@@ -97,9 +97,9 @@ class DebeziumEncoder:
         at = _times(tx.timestamp_ms // 1000 * 1000)  # a binlog event's time has whole seconds
         return {
             "version": VERSION, "connector": "mysql", "name": self.prefix, "ts_ms": at["ts_ms"],
-            "snapshot": "false", "db": table.db, "sequence": None, "ts_us": at["ts_us"],
-            "ts_ns": at["ts_ns"], "table": table.name, "server_id": SERVER_ID, "gtid": tx.gtid, "file": tx.file, "pos": pos, "row": row,
-            "thread": tx.thread_id, "query": None,
+            "snapshot": "false", "db": table.db, "sequence": None, "ts_us": at["ts_us"], "ts_ns": at["ts_ns"],
+            "table": table.name, "server_id": SERVER_ID, "gtid": tx.gtid, "file": tx.file, "pos": pos,
+            "row": row, "thread": tx.thread_id, "query": None,
         }
 
     def _heartbeat(self, tx: Transaction) -> Record:

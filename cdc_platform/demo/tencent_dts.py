@@ -33,7 +33,7 @@ class DtsEncoder:
         partitions: int = 1,
         merge_bytes: int = 16 * 1024,
         max_message_bytes: int = 64 * 1024,
-        checkpoint_every: int = 20,
+        checkpoint_every: int = 5,
     ):
         self.topic, self.partitions = topic, partitions
         self.merge_bytes, self.max_message_bytes = merge_bytes, max_message_bytes

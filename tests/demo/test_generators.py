@@ -1,0 +1,73 @@
+import base64
+import json
+from collections import Counter
+
+import pytest
+
+from cdc_platform.demo.generators import bench_records, bench_truth
+from cdc_platform.errors import ConfigError
+from cdc_platform.formats.pb import tencent_dts_pb2 as pb
+
+N, KEYS = 1003, 100
+
+
+def last_rows_dts(records):
+    rows, ops = {}, Counter()
+    for record in records:
+        for entry in pb.Entries.FromString(pb.Envelope.FromString(record.value).data).items:
+            dml = entry.event.dmlEvent
+            for row in dml.rows:
+                old = [d.sv or d.bv.decode() for d in row.oldColumns]
+                new = [d.sv or d.bv.decode() for d in row.newColumns]
+                assert rows.get(new[0], []) == old
+                rows[new[0]] = new
+                ops[pb.DMLType.Name(dml.dmlEventType)] += 1
+                assert [c.name for c in dml.columns] == ["id", "name", "amount", "created", "note", "qty"]
+    return rows, ops
+
+
+def last_rows_debezium(records, schemas):
+    rows, ops = {}, Counter()
+    for record in records:
+        message = json.loads(record.value)
+        payload = message["payload"] if schemas else message
+        key = json.loads(record.key)
+        key = key["payload"] if schemas else key
+        assert rows.get(key["id"]) == payload["before"] and key["id"] == payload["after"]["id"]
+        rows[key["id"]] = payload["after"]
+        ops[payload["op"]] += 1
+    return rows, ops
+
+
+@pytest.mark.parametrize(("n", "keys"), [(N, KEYS), (50, 100), (100, 100), (N, 7)])
+def test_dts_records_lead_to_the_truth(n, keys):
+    rows, ops = last_rows_dts(bench_records("tencent_dts", n, keys, seed=3))
+    truth = bench_truth(n, keys, seed=3).to_pylist()
+    assert sorted(rows.values(), key=lambda r: int(r[0])) == [[str(v) for v in r.values()] for r in truth]
+    assert ops == +Counter(INSERT=min(n, keys), UPDATE=max(0, n - keys))
+
+
+@pytest.mark.parametrize("schemas", [True, False])
+def test_debezium_records_lead_to_the_truth(schemas):
+    rows, ops = last_rows_debezium(bench_records("debezium", N, KEYS, seed=3, schemas=schemas), schemas)
+    truth = bench_truth(N, KEYS, seed=3).to_pylist()
+    assert len(truth) == len(rows)
+    for want in truth:
+        got = rows[want["id"]]
+        cents = int.from_bytes(base64.b64decode(got["amount"]), "big", signed=True)
+        assert cents == int(want["amount"] * 100)
+        assert got["created"] == 1767323045000 and f"{want['created']}" == "2026-01-02 03:04:05"
+        assert all(got[c] == want[c] for c in ("name", "note", "qty"))
+    assert ops == Counter(c=KEYS, u=N - KEYS)
+
+
+@pytest.mark.parametrize("format", ["tencent_dts", "debezium"])
+def test_equal_seeds_give_equal_records(format):
+    one, two, other = (list(bench_records(format, 300, 50, seed)) for seed in (1, 1, 2))
+    assert one == two and one != other
+    assert {r.partition for r in one} == {0, 1, 2, 3}
+
+
+def test_unknown_format_names_the_known_ones():
+    with pytest.raises(ConfigError, match="tencent_dts, debezium"):
+        next(bench_records("csv", 1, 1))
