@@ -1,0 +1,142 @@
+"""Tencent DTS data subscription, Kafka edition, protobuf. Wire definition: proto/tencent_dts.proto.
+
+A Kafka record is one Envelope; `total` envelopes together carry one serialized Entries, a list of binlog
+events of any tables and transactions. proto3 leaves zeros out: an INSERT has no dmlEventType on the wire, a
+BEGIN no messageType, a NULL is an empty sub-message. So a header's messageType counts only together with the
+event body that belongs to it.
+"""
+
+# pyarrow.compute makes its functions at run time, so that type checkers do not see them.
+# pyright: reportAttributeAccessIssue=false
+
+from collections.abc import Callable, Iterator
+from typing import Annotated
+from zoneinfo import ZoneInfo
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from pydantic import AfterValidator, Field
+
+from cdc_platform.formats.contract import EVENT, PART, Format, FormatOptions, Part
+from cdc_platform.formats.pb import tencent_dts_pb2 as pb
+from cdc_platform.formats.protobuf_arrow import bools, lists, parse, take_or_null
+from cdc_platform.formats.tencent_dts_events import KIND, assemble, read_entries
+from cdc_platform.formats.tencent_dts_rows import row_changes, tables
+from cdc_platform.mysql.charsets import decode_text
+
+_PIECE_BYTES = 16 << 20  # decoded at a time: bounds memory, keeps Arrow's 32-bit offsets far away
+
+
+def _zone(name: str) -> str:
+    try:
+        ZoneInfo(name)
+    except (ValueError, OSError, LookupError):
+        raise ValueError(f"{name!r} is no time zone; valid: IANA names such as UTC, Asia/Shanghai") from None
+    return name
+
+
+class Options(FormatOptions):
+    """Options of a Tencent DTS source."""
+
+    time_zone: Annotated[str, AfterValidator(_zone)] = Field(
+        default="UTC",
+        description="Zone of TIMESTAMP text that carries no offset (IANA name). DTS writes one: `+00:00`.",
+    )
+
+
+def parse_part(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """Kafka records → their place in a split message. `shard` and `seq` come from the Kafka headers `ShardId`
+    (TDSQL: parts and sequences run per shard) and `ps` (running number within the partition or shard)."""
+    value, headers = batch.column("value"), batch.column("headers")
+    parsed, unreadable = parse(value, pb.Envelope.DESCRIPTOR)
+    version, total, index = (
+        parsed.column(n).cast(pa.int64()).to_numpy() for n in ("version", "total", "index")
+    )
+    shard, shard_ok = decode_text(_last_header(headers, "ShardId"), "utf8mb4")
+    ps, ps_ok = decode_text(_last_header(headers, "ps"), "utf8mb4")
+    digits = pc.match_substring_regex(ps, "^[0-9]{1,20}$")
+    checks: list[tuple[np.ndarray, Callable[[int], str]]] = [
+        (~shard_ok, lambda _: "Kafka header ShardId is no UTF-8 text"),
+        (~(ps_ok & bools(digits, True)), lambda _: "Kafka header ps is no decimal number of up to 20 digits"),
+        (
+            (index >= total) & ((total > 0) | (index > 0)),
+            lambda i: f"Envelope says part {index[i]} of {total[i]}",
+        ),
+        (version != 1, lambda i: f"Envelope version {version[i]}; only 1 is known"),
+        (pc.fill_null(pc.binary_length(value), 0).to_numpy() == 0, lambda _: "no value, so no Envelope"),
+        (_marked(len(value), list(unreadable)), lambda i: f"not an Envelope: {unreadable[i]}"),
+    ]
+    error = np.full(len(value), None, object)
+    for mask, reason in checks:  # the last one that fits wins
+        for i in np.nonzero(mask)[0]:
+            error[i] = reason(int(i))
+    fine = pa.array([e is None for e in error], pa.bool_())
+    place = [pa.array(np.maximum(total, 1)), pa.array(index), parsed.column("data")]
+    return pa.RecordBatch.from_arrays(
+        [
+            *(pc.if_else(fine, column, None) for column in place),
+            pc.fill_null(shard, ""),
+            pc.if_else(pc.fill_null(digits, False), ps, None).cast(pa.decimal128(20, 0)),
+            pa.array(error, pa.string()),
+        ],
+        schema=PART,
+    )
+
+
+def _last_header(headers: pa.Array, name: str) -> pa.Array:
+    """Value of the last Kafka header of this name in each record; null when there is none."""
+    flat, parent = headers.flatten(), pc.list_parent_indices(headers).to_numpy()
+    hits = np.nonzero(bools(pc.equal(flat.field("key"), name), False))[0]
+    place = np.full(len(headers), -1)
+    place[parent[hits]] = hits
+    return take_or_null(flat.field("value"), place)
+
+
+def _marked(length: int, at: list[int]) -> np.ndarray:
+    mask = np.zeros(length, bool)
+    mask[at] = True
+    return mask
+
+
+def decode(batch: pa.RecordBatch, options: Options) -> pa.RecordBatch:
+    """MESSAGE batch whose values are serialized Entries → EVENT batch, in the order of the messages."""
+    seen: set[str] = set()  # schema versions told already
+    pieces = [_decode_piece(piece, options, seen) for piece in _pieces(batch)]
+    return pa.concat_batches(pieces) if pieces else pa.RecordBatch.from_pylist([], schema=EVENT)
+
+
+def _pieces(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+    size = np.cumsum(pc.fill_null(pc.binary_length(batch.column("value")), 0).to_numpy().astype(np.int64))
+    start = 0
+    while start < len(batch):
+        done = size[start - 1] if start else 0
+        end = max(start + 1, int(np.searchsorted(size, done + _PIECE_BYTES, side="right")))
+        yield batch.slice(start, end - start)
+        start = end
+
+
+def _decode_piece(batch: pa.RecordBatch, options: Options, seen: set[str]) -> pa.RecordBatch:
+    parsed, unreadable = parse(batch.column("value"), pb.Entries.DESCRIPTOR)
+    items = lists(parsed.column("items"))
+    entries = read_entries(items.values)
+    dml = entries.event.field("dmlEvent")
+    found = tables(entries.header, dml, np.nonzero(entries.kind == KIND["row"])[0])
+    unusable = np.isin(found.group, list(found.problems)) & (found.group >= 0)
+    entries.mark(unusable, "error", lambda i: found.problems[int(found.group[i])])
+    number = lists(dml.field("rows")).lengths
+    none = (entries.kind == KIND["row"]) & (number == 0)
+    entries.mark(none, "skip", lambda _: "DML event without rows")
+    usable = np.nonzero(entries.kind == KIND["row"])[0]
+    rows = row_changes(entries.header, dml, found, usable, options.time_zone)
+    return assemble(batch, items, entries, rows, unreadable, seen=seen)
+
+
+FORMAT = Format(
+    name="tencent_dts",
+    version="1",
+    summary="Tencent DTS data subscription (Kafka edition), protobuf: TencentDB for MySQL, MariaDB, TDSQL",
+    options=Options,
+    decode=decode,
+    part=Part(parse=parse_part),
+)

@@ -1,0 +1,252 @@
+"""Tencent DTS entries → EVENT batch: what each Entry is, and the events of a batch column by column."""
+
+# pyarrow.compute makes its functions at run time, so that type checkers do not see them.
+# pyright: reportAttributeAccessIssue=false
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from cdc_platform.formats.contract import EVENT, KINDS
+from cdc_platform.formats.events import file_number
+from cdc_platform.formats.pb import tencent_dts_pb2 as pb
+from cdc_platform.formats.protobuf_arrow import Lists, bools, build_maps, counts, present, take_or_null
+from cdc_platform.formats.tencent_dts_rows import Image, RowChanges
+
+_OPS = {pb.INSERT: "insert", pb.UPDATE: "update", pb.DELETE: "delete"}
+_BODIES = {
+    pb.BEGIN: ("begin", "beginEvent"), pb.COMMIT: ("commit", "commitEvent"), pb.DML: ("row", "dmlEvent"),
+    pb.DDL: ("ddl", "ddlEvent"), pb.ROLLBACK: ("rollback", "rollbackEvent"),
+    pb.HEARTBEAT: ("heartbeat", "heartbeatEvent"), pb.CHECKPOINT: ("checkpoint", "checkpointEvent"),
+}  # fmt: skip
+_INFO = {
+    "begin": ("beginEvent", {"transaction_id": "transactionId", "thread_id": "threadId"}),
+    "commit": ("commitEvent", {"transaction_id": "transactionId"}),
+    "rollback": ("rollbackEvent", {}),
+    "heartbeat": ("heartbeatEvent", {"epoch": "epoch"}),
+    "checkpoint": ("checkpointEvent", {"synced_gtid": "syncedGtid", "fake_gtid": "fakeGtid",
+                                       "binlog_file": "fileName", "binlog_pos": "position"}),
+    "ddl": ("ddlEvent", {"session_db": "schemaName", "execution_time": "executionTime"}),
+}  # fmt: skip
+KIND = {kind: number for number, kind in enumerate(KINDS)}
+
+
+@dataclass(frozen=True, slots=True)
+class Entries:
+    """All Entry messages of a piece: the kind of each (number in KINDS) and why, for errors and skips."""
+
+    header: pa.StructArray
+    event: pa.StructArray
+    kind: np.ndarray
+    reason: dict[int, str]
+
+    def mark(self, which: np.ndarray, kind: str, reason: Callable[[int], str]) -> None:
+        for i in np.nonzero(which)[0].tolist():
+            self.kind[i] = KIND[kind]
+            self.reason[i] = reason(i)
+
+
+def read_entries(entry: pa.StructArray) -> Entries:
+    """Header and event body of each entry must tell the same kind of event."""
+    header, event = entry.field("header"), entry.field("event")
+    said, has_header = header.field("messageType").to_numpy(zero_copy_only=False), present(header)
+    bodies = {name: present(event) & present(event.field(name)) for _, name in _BODIES.values()}
+    number = np.sum(list(bodies.values()), axis=0)
+    out = Entries(header, event, np.full(len(entry), KIND["error"], np.int64), {})
+    fits = np.zeros(len(entry), bool)
+    for message_type, (kind, body) in _BODIES.items():
+        mine = has_header & (said == message_type) & bodies[body] & (number == 1)
+        out.kind[mine] = KIND[kind]
+        fits |= mine
+
+    def contradiction(i: int) -> str:
+        told = ", ".join(name for name, there in bodies.items() if there[i]) or "no event"
+        if not has_header[i]:
+            return f"Entry without header ({told})"
+        name = pb.MessageType.Name(said[i]) if said[i] in _BODIES else "unknown"
+        return f"messageType {said[i]} ({name}) with {told}"
+
+    out.mark(~fits, "error", contradiction)
+    position = bools(pc.greater(header.field("eventIndex"), 2**63 - 1), False) & fits
+    out.mark(position, "error", lambda i: f"eventIndex {header.field('eventIndex')[i]} is beyond 2^63")
+    no_sql = (out.kind == KIND["ddl"]) & _empty(event.field("ddlEvent").field("sql"))
+    out.mark(no_sql, "error", lambda _: "DDL event without statement")
+    row = out.kind == KIND["row"]
+    nameless = row & (_empty(header.field("schemaName")) | _empty(header.field("tableName")))
+    out.mark(nameless, "error", lambda _: "DML event without schemaName or tableName")
+    op = event.field("dmlEvent").field("dmlEventType").to_numpy(zero_copy_only=False)
+    out.mark(row & ~nameless & ~np.isin(op, list(_OPS)), "error", lambda i: f"unknown dmlEventType {op[i]}")
+    return out
+
+
+def _empty(text: pa.StringArray) -> np.ndarray:
+    return pc.fill_null(pc.binary_length(text), 0).to_numpy() == 0
+
+
+@dataclass(frozen=True, slots=True)
+class _Layout:
+    """Where each event comes from: index of its message, Entry (-1: none) and row (-1: no row change)."""
+
+    message: np.ndarray
+    entry: np.ndarray
+    row: np.ndarray
+    entry_index: np.ndarray
+    row_index: np.ndarray
+    is_schema: np.ndarray
+
+    def of_rows(self) -> np.ndarray:
+        """Event of each row."""
+        return np.nonzero((self.row >= 0) & ~self.is_schema)[0]
+
+
+def _layout(items: Lists, entries: Entries, rows: RowChanges, seen: set[str]) -> _Layout:
+    """One event per row, else one per Entry, else one per message; before the first row that has a schema
+    version not yet `seen`, one for the schema."""
+    per_message = np.maximum(items.lengths, 1)
+    message, local = np.repeat(np.arange(len(per_message)), per_message), counts(per_message)
+    entry = np.where(items.lengths[message] > 0, items.starts[message] + local, -1)
+    is_row = np.append(entries.kind == KIND["row"], False)[entry]  # -1 hits the last
+    row_counts = np.append(np.bincount(rows.entry, minlength=len(entries.kind)), 0)[entry]
+    per_entry = np.where(is_row, row_counts, 1)
+    of = np.repeat(np.arange(len(entry)), per_entry)
+    row = np.where(is_row[of], np.cumsum(is_row[of]) - 1, -1)
+    event_of_row = np.nonzero(row >= 0)[0]
+    groups, first_rows = np.unique(rows.group, return_index=True)
+    new = []
+    for first, group in sorted(zip(first_rows.tolist(), groups.tolist(), strict=True)):
+        version, _ = rows.schemas[group]
+        if version not in seen:
+            seen.add(version)
+            new.append(event_of_row[first])
+    columns = (message[of], entry[of], row, local[of], counts(per_entry))
+    is_schema = np.insert(np.zeros(len(row), bool), new, True)
+    return _Layout(*(np.insert(c, new, c[new]) for c in columns), is_schema)
+
+
+def assemble(
+    batch: pa.RecordBatch,
+    items: Lists,
+    entries: Entries,
+    rows: RowChanges,
+    unreadable: dict[int, str],
+    *,
+    seen: set[str],
+) -> pa.RecordBatch:
+    """Everything decoded from a MESSAGE batch → its EVENT batch. `unreadable`: message → what is wrong."""
+    at = _layout(items, entries, rows, seen)
+    of_rows = at.of_rows()
+    kind, reason = _kinds(batch, entries, rows, unreadable, at)
+    is_row = kind == KIND["row"]
+    row_op = np.append(rows.op, -1)[at.row]
+    group = np.append(rows.group, -1)[at.row]
+    schemas = [rows.schemas.get(g, ("", "")) for g in range(int(rows.group.max(initial=-1)) + 1)]
+    versions, columns = (pa.array([s[i] for s in schemas], pa.string()) for i in (0, 1))
+    has_key = is_row & np.append(rows.has_key, False)[at.row]
+
+    def image(side: Image, has_map: np.ndarray) -> pa.MapArray:
+        return build_maps(of_rows[side.row], side.names, side.text, has_map)
+
+    values = {
+        **{
+            name: batch.column(name).take(pa.array(at.message))
+            for name in ("topic", "partition", "offset", "landed_at")
+        },
+        "entry_index": pa.array(at.entry_index, pa.int32()),
+        "row_index": pa.array(at.row_index, pa.int32()),
+        "kind": pa.array(KINDS).take(pa.array(kind)),
+        "reason": reason,
+        "op": pa.array(list(_OPS.values())).take(pa.array(row_op, mask=~is_row)),
+        "key": image(rows.key, has_key),
+        "before": image(rows.before, is_row & (row_op != pb.INSERT)),
+        "after": image(rows.after, is_row & (row_op != pb.DELETE)),
+        "schema_version": take_or_null(versions, group),
+        "columns": take_or_null(columns, np.where(at.is_schema, group, -1)),
+        "row_no": pa.array(at.row_index, pa.int64(), mask=(at.row < 0) | at.is_schema),
+        "info": _info(entries.event, kind, at.entry),
+        **_header_columns(entries, kind, at.entry),
+    }
+    nulls = (values.get(f.name, pa.nulls(len(kind), f.type)) for f in EVENT)
+    return pa.RecordBatch.from_arrays(list(nulls), schema=EVENT)
+
+
+def _kinds(
+    batch: pa.RecordBatch, entries: Entries, rows: RowChanges, unreadable: dict[int, str], at: _Layout
+) -> tuple[np.ndarray, pa.StringArray]:
+    kind = np.append(entries.kind, KIND["error"])[at.entry]
+    kind[at.is_schema] = KIND["schema"]
+    reason = np.full(len(kind), None, object)
+    event_of_entry = np.zeros(len(entries.kind), np.int64)
+    event_of_entry[at.entry[at.entry >= 0]] = np.nonzero(at.entry >= 0)[0]
+    for entry, why in entries.reason.items():
+        reason[event_of_entry[entry]] = why
+    of_rows = at.of_rows()
+    for row, why in rows.bad.items():
+        kind[of_rows[row]], reason[of_rows[row]] = KIND["error"], why
+    for event in np.nonzero(at.entry < 0)[0]:
+        message = int(at.message[event])
+        value = batch.column("value")[message].as_py()
+        if message in unreadable:
+            reason[event] = f"not a serialized Entries: {unreadable[message]}"
+        elif value is None:
+            reason[event] = "no value"
+        elif value:
+            reason[event] = f"no Entry in {len(value)} bytes"
+        else:
+            kind[event], reason[event] = KIND["skip"], "empty Entries"
+    return kind, pa.array(reason, pa.string())
+
+
+def _header_columns(entries: Entries, kind: np.ndarray, entry: np.ndarray) -> dict[str, pa.Array]:
+    """What the entries' headers tell, per event. proto3: a zero or empty field is one that is not told."""
+    field = {f.name: take_or_null(entries.header.field(f.name), entry) for f in entries.header.type}
+    ddl_db = take_or_null(
+        entries.event.field("ddlEvent").field("schemaName"), np.where(kind == KIND["ddl"], entry, -1)
+    )
+    file, gtid = _told(field["fileName"]), _told(field["gtid"])
+    names = file.dictionary_encode()
+    numbers = pa.array([file_number(n) for n in names.dictionary.to_pylist()], pa.int64())
+    seconds = _told(field["timestamp"]).cast(pa.int64())
+    position = pc.if_else(file.is_valid(), field["position"], None).cast(pa.decimal128(20, 0))
+    # Beyond int64 the entry is an error already.
+    event_no = pc.if_else(pc.less_equal(field["eventIndex"], 2**63 - 1), field["eventIndex"], None)
+    return {
+        "db": pc.coalesce(_told(ddl_db), _told(field["schemaName"])),
+        "table": _told(field["tableName"]),
+        "ddl": take_or_null(
+            entries.event.field("ddlEvent").field("sql"), np.where(kind == KIND["ddl"], entry, -1)
+        ),
+        "source_time": pc.multiply(seconds, 1_000_000).cast(pa.timestamp("us", "UTC")),
+        "txn_id": gtid,
+        "gtid": gtid,
+        "binlog_file": file,
+        "binlog_pos": position,
+        "lineage": _told(field["serverId"]).cast(pa.string()),
+        "file_no": numbers.take(names.indices),
+        "event_no": event_no.cast(pa.int64()),
+    }
+
+
+def _told(values: pa.Array) -> pa.Array:
+    zero = pa.scalar("" if pa.types.is_string(values.type) else 0, values.type)
+    return pc.if_else(pc.equal(values, zero), None, values)
+
+
+def _info(event: pa.StructArray, kind: np.ndarray, entry: np.ndarray) -> pa.MapArray:
+    """What control events say, field by field."""
+    of_event, keys, texts = [np.zeros(0, np.int64)], [pa.array([], pa.string())], [pa.array([], pa.string())]
+    has_info = np.zeros(len(kind), bool)
+    for name, (body, fields) in _INFO.items():
+        mine = np.nonzero(kind == KIND[name])[0]
+        has_info[mine] = True
+        for key, field in fields.items() if len(mine) else ():
+            of_event.append(mine)
+            keys.append(pa.repeat(key, len(mine)))
+            texts.append(event.field(body).field(field).take(pa.array(entry[mine])).cast(pa.string()))
+    of = np.concatenate(of_event)
+    order = pa.array(np.argsort(of, kind="stable"))
+    return build_maps(
+        np.sort(of), pa.concat_arrays(keys).take(order), pa.concat_arrays(texts).take(order), has_info
+    )

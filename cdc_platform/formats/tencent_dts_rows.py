@@ -1,0 +1,201 @@
+"""Row changes of Tencent DTS: DMLEvents of many entries → row images in bulk, and the columns they state.
+
+`columns[i]` describes oldColumns[i] and newColumns[i] of every row: INSERT has new, DELETE old, UPDATE both.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+
+from cdc_platform.formats.events import columns_json, schema_version
+from cdc_platform.formats.pb import tencent_dts_pb2 as pb
+from cdc_platform.formats.protobuf_arrow import Lists, counts, lists, ranges
+from cdc_platform.formats.tencent_dts_cells import Cells, ColumnTypes, Converted, convert, untyped
+
+
+@dataclass(frozen=True, slots=True)
+class Tables:
+    """Which entries state the same columns of the same table. `group[entry]` is -1 for entries that are no
+    DML; `first[g]` is one entry of group g; `problems[g]` says why its column list can't be used."""
+
+    columns: Lists
+    group: np.ndarray
+    first: np.ndarray
+    problems: dict[int, str]
+
+
+def tables(header: pa.StructArray, dml: pa.StructArray, entries: np.ndarray) -> Tables:
+    """`entries`: indices of the DML entries."""
+    columns = lists(dml.field("columns"))
+    name, mysql_type = (columns.values.field(n).dictionary_encode() for n in ("name", "originalType"))
+    code = name.indices.to_numpy().astype(np.int64) * max(len(mysql_type.dictionary), 1)
+    code = (code + mysql_type.indices.to_numpy()) * 2 + columns.values.field("isKey").to_numpy(
+        zero_copy_only=False
+    )
+    # One binary value per entry, made of its columns' numbers: Arrow's dictionary then finds the equal lists.
+    offsets = np.append(columns.starts, columns.starts[-1:] + columns.lengths[-1:]).astype(np.int32) * 8
+    buffers = [None, pa.py_buffer(offsets), pa.py_buffer(np.ascontiguousarray(code, np.int64))]
+    same = (
+        pa.Array.from_buffers(pa.binary(), len(columns.starts), buffers)
+        .dictionary_encode()
+        .indices.to_numpy()
+    )
+    key = same[entries].astype(np.int64)
+    for field in ("schemaName", "tableName"):
+        part = header.field(field).dictionary_encode()
+        key = key * (len(part.dictionary) + 1) + part.indices.fill_null(0).to_numpy()[entries]
+    _, first, inverse = np.unique(key, return_index=True, return_inverse=True)
+    group = np.full(len(columns.starts), -1)
+    group[entries] = inverse
+    problems = {}
+    for g, entry in enumerate(entries[first]):
+        names = columns.values.field("name").slice(columns.starts[entry], columns.lengths[entry]).to_pylist()
+        if not names or "" in names:
+            problems[g] = "DML event with a column that has no name" if names else "DML event without columns"
+        elif len(set(names)) < len(names):
+            twice = sorted({n for n in names if names.count(n) > 1})
+            problems[g] = f"DML event names columns twice: {', '.join(map(repr, twice))}"
+    return Tables(columns, group, entries[first], problems)
+
+
+@dataclass(frozen=True, slots=True)
+class Image:
+    """One side of many rows, as map entries: `row` (ascending), `names` and `text` of each cell in it."""
+
+    row: np.ndarray
+    names: pa.StringArray
+    text: pa.StringArray
+
+
+@dataclass(frozen=True, slots=True)
+class RowChanges:
+    """All rows of a piece, in wire order. Rows in `bad` (row → reason) have no cells in the images."""
+
+    entry: np.ndarray
+    number: np.ndarray  # row within its event, from 0
+    op: np.ndarray  # DMLType
+    group: np.ndarray
+    bad: dict[int, str]
+    before: Image
+    after: Image
+    key: Image
+    has_key: np.ndarray
+    schemas: dict[int, tuple[str, str]]  # group → (schema version, columns as JSON)
+
+
+def row_changes(
+    header: pa.StructArray, dml: pa.StructArray, found: Tables, entries: np.ndarray, zone: str
+) -> RowChanges:
+    """Rows of `entries` (DML entries whose column list can be used)."""
+    rows, columns = lists(dml.field("rows")), found.columns
+    lengths = rows.lengths[entries]
+    entry, number = np.repeat(entries, lengths), counts(lengths)
+    at = ranges(rows.starts[entries], lengths)
+    op, width = dml.field("dmlEventType").to_numpy()[entry], columns.lengths[entry]
+    old, new = lists(rows.values.field("oldColumns")), lists(rows.values.field("newColumns"))
+    wanted = np.where(op == pb.INSERT, 0, width), np.where(op == pb.DELETE, 0, width)
+    odd = (old.lengths[at] != wanted[0]) | (new.lengths[at] != wanted[1])
+    bad = {
+        int(i): f"{pb.DMLType.Name(int(op[i]))} of {width[i]} columns has {old.lengths[at[i]]} old and "
+        f"{new.lengths[at[i]]} new values"
+        for i in np.nonzero(odd)[0]
+    }
+    first_column = columns.starts[entry]
+    sides = [_cells(side, at, ~odd, first_column) for side in (old, new)]
+    types, wires = _types(found, sides, entry)
+    done = [convert(cells, wire, types, zone) for cells, wire in zip(sides, wires, strict=True)]
+    is_key = columns.values.field("isKey").to_numpy(zero_copy_only=False)
+    names = columns.values.field("name")
+    key_side = np.where(op == pb.INSERT, 1, 0)
+    for side, (cells, result) in enumerate(zip(sides, done, strict=True)):
+        _note_bad_cells(bad, cells, result, names)
+        lost = is_key[cells.column] & ~result.in_image & (key_side[cells.row] == side)
+        for i in np.nonzero(lost)[0]:
+            bad.setdefault(
+                int(cells.row[i]), f"key column {names[int(cells.column[i])].as_py()!r} is not in the image"
+            )
+    fine = np.ones(len(entry), bool)
+    fine[list(bad)] = False
+    keep = [fine[c.row] & r.in_image for c, r in zip(sides, done, strict=True)]
+    before, after = (_image(c, r, k, names) for c, r, k in zip(sides, done, keep, strict=True))
+    keys = [
+        _image(c, r, k & is_key[c.column] & (key_side[c.row] == side), names)
+        for side, (c, r, k) in enumerate(zip(sides, done, keep, strict=True))
+    ]
+    group = found.group[entry]
+    key_counts = np.append(0, np.cumsum(is_key))
+    has_key = key_counts[first_column + width] > key_counts[first_column]
+    schemas = _schemas(header, found, types, np.unique(group))
+    return RowChanges(entry, number, op, group, bad, before, after, _merged(*keys), has_key, schemas)
+
+
+def _cells(side: Lists, at: np.ndarray, usable: np.ndarray, first_column: np.ndarray) -> Cells:
+    lengths = np.where(usable, side.lengths[at], 0)
+    row = np.repeat(np.arange(len(at)), lengths)
+    return Cells(side.values, ranges(side.starts[at], lengths), row, first_column[row] + counts(lengths))
+
+
+def _types(found: Tables, sides: list[Cells], entry: np.ndarray) -> tuple[ColumnTypes, list[np.ndarray]]:
+    """Types of all columns, and the wire types of each side's cells. A column that states no type takes the
+    one of the first cell of its group that holds a value."""
+    columns = found.columns
+    original = columns.values.field("originalType")
+    bare = untyped(original)
+    wires = [cells.wire_types(bare) for cells in sides]
+    fallback = np.zeros(len(bare), np.int64)
+    if bare.any():
+        stride = int(columns.lengths.max()) + 1
+
+        def slot(of_entry: np.ndarray, column: np.ndarray) -> np.ndarray:
+            return found.group[of_entry] * stride + column - columns.starts[of_entry]
+
+        slots = np.concatenate([slot(entry[c.row], c.column) for c in sides])
+        wire = np.concatenate(wires)
+        told = (wire != pb.NIL) & (wire != pb.NA) & bare[np.concatenate([c.column for c in sides])]
+        known, first = np.unique(slots[told], return_index=True)
+        of_entry = np.repeat(np.arange(len(columns.starts)), columns.lengths)
+        mine = slot(of_entry, ranges(columns.starts, columns.lengths))
+        hit = np.isin(mine, known) & (found.group[of_entry] >= 0)
+        fallback[hit] = wire[told][first][np.searchsorted(known, mine[hit])]
+    return ColumnTypes.read(original, fallback), wires
+
+
+def _note_bad_cells(bad: dict[int, str], cells: Cells, result: Converted, names: pa.StringArray) -> None:
+    for i in sorted(result.bad):
+        bad.setdefault(int(cells.row[i]), f"column {names[int(cells.column[i])].as_py()!r}: {result.bad[i]}")
+
+
+def _image(cells: Cells, result: Converted, keep: np.ndarray, names: pa.StringArray) -> Image:
+    if keep.all():
+        return Image(cells.row, names.take(pa.array(cells.column)), result.text)
+    where = np.nonzero(keep)[0]
+    return Image(
+        cells.row[where], names.take(pa.array(cells.column[where])), result.text.take(pa.array(where))
+    )
+
+
+def _merged(one: Image, two: Image) -> Image:
+    row = np.concatenate([one.row, two.row])
+    order = np.argsort(row, kind="stable")
+    index = pa.array(order)
+    names, text = pa.concat_arrays([one.names, two.names]), pa.concat_arrays([one.text, two.text])
+    return Image(row[order], names.take(index), text.take(index))
+
+
+def _schemas(
+    header: pa.StructArray, found: Tables, types: ColumnTypes, groups: np.ndarray
+) -> dict[int, tuple[str, str]]:
+    fields = found.columns.values
+    out = {}
+    for g in groups.tolist():
+        entry = int(found.first[g])
+        start, length = int(found.columns.starts[entry]), int(found.columns.lengths[entry])
+        names, keys = (fields.field(n).slice(start, length).to_pylist() for n in ("name", "isKey"))
+        texts = [types.texts[code] for code in types.code[start : start + length]]
+        columns = columns_json(
+            [{"name": n, "type": t, "key": k} for n, t, k in zip(names, texts, keys, strict=True)]
+        )
+        db, table = (header.field(n)[entry].as_py() for n in ("schemaName", "tableName"))
+        out[g] = schema_version(db, table, columns), columns
+    return out
