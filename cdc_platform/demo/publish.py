@@ -63,7 +63,11 @@ def publish(
     config: further librdkafka properties (security.protocol, sasl.*, …).
     Raises KafkaUnreachable, PublishFailed. Records before the refused one may have been written.
     """
-    common: dict[str, str | int | float | bool] = {**(config or {}), "bootstrap.servers": bootstrap}
+    common: dict[str, str | int | float | bool] = {
+        "log_level": 0,  # what matters comes as an error; librdkafka would write each retry to stderr
+        **(config or {}),
+        "bootstrap.servers": bootstrap,
+    }
     wanted = dict(partitions or {})
     topics = _Topics(AdminClient(common), bootstrap)
     topics.ensure(wanted)

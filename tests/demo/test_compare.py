@@ -4,9 +4,10 @@ import pyarrow as pa
 import pytest
 from deltalake import write_deltalake
 
-from cdc_platform.demo.compare import compare, time_text, truth_table
+from cdc_platform.demo.compare import compare, snapshot_types, time_text, truth_table
 from cdc_platform.demo.shop import CUSTOMERS, ITEMS, ORDERS, TABLES
 from cdc_platform.demo.workload import Workload
+from cdc_platform.mysql.types import parse_type
 
 
 @pytest.fixture(scope="module")
@@ -130,3 +131,17 @@ def test_times_in_canonical_text(shop):
     assert texts[(2**63 - 1,)] == "838:59:59"
     assert texts[(-(2**63),)] == "-838:59:59"
     assert texts[(0,)] == "-00:00:00.001"
+
+
+ARROW = {
+    "tinyint": pa.int8(), "smallint": pa.int16(), "int": pa.int32(), "bigint": pa.int64(),
+    "float": pa.float32(), "double": pa.float64(), "boolean": pa.bool_(), "string": pa.string(),
+    "binary": pa.binary(), "date": pa.date32(), "timestamp": pa.timestamp("us", "UTC"),
+    "timestamp_ntz": pa.timestamp("us"), "decimal(20,0)": pa.decimal128(20, 0),
+    "decimal(12,2)": pa.decimal128(12, 2), "decimal(38,18)": pa.decimal128(38, 18),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("column", [c for t in TABLES.values() for c in t.columns], ids=lambda c: c.type)
+def test_expected_types_agree_with_the_type_knowledge(column):
+    assert snapshot_types(column)[0] == ARROW[parse_type(column.type).spark]
