@@ -1,0 +1,326 @@
+"""The chain's rooms as Dagster assets, made from the configured sources. Declarations: the work is in `chain.ROOMS`.
+
+`landing`, `envelopes` and `changes` are one asset per source; `changelog` and `snapshots` are shared by all and
+process the sources whose assets are in the run. Runs are launched per source, so that a broken one blocks no other.
+"""
+
+import logging
+from collections.abc import Iterable, Iterator
+from typing import Any, NoReturn
+
+import dagster as dg
+
+from cdc_platform import tables
+from cdc_platform.automation import checks, observe
+from cdc_platform.automation.keys import (
+    CHANGELOG,
+    OFFSET_LEDGER,
+    QUARANTINE,
+    SNAPSHOTS,
+    SOURCE_TAG,
+    TABLES,
+    changes_key,
+    is_partitioned,
+    own_keys,
+    sources_of,
+    topic_keys,
+)
+from cdc_platform.automation.metadata import (
+    column_schema,
+    figures,
+    read_figures,
+    room_metadata,
+    snapshot_metadata,
+    table_metadata,
+)
+from cdc_platform.chain import ROOMS, RoomResult
+from cdc_platform.config import Config, Source
+from cdc_platform.errors import CdcError
+from cdc_platform.formats import FORMATS
+from cdc_platform.resources.lock import source_lock
+
+OWNERS = ["team:cdc"]
+RETRIES, RETRY_WAIT_S = 2, 10
+log = logging.getLogger("cdc_platform.run")
+
+
+def all_assets(config: Config) -> list[Any]:
+    """Every asset of the platform."""
+    own = [asset for source in config.sources for asset in source_assets(config, source)]
+    return [
+        *topic_specs(config),
+        *own,
+        changelog(config),
+        snapshots(config),
+        quarantine(config),
+        offset_ledger(config),
+    ]
+
+
+def topic_specs(config: Config) -> list[dg.AssetSpec]:
+    """The Kafka topics: external, so that the lineage begins where the data does."""
+    specs: dict[dg.AssetKey, dg.AssetSpec] = {}
+    for source in config.sources:
+        names = source.topics or [f"topics like {source.topic_pattern}"]
+        for key, name in zip(topic_keys(source), names, strict=True):
+            specs[key] = dg.AssetSpec(
+                key,
+                group_name="kafka",
+                kinds={"kafka"},
+                owners=OWNERS,
+                description=f"Kafka: {name}",
+                metadata={
+                    "topic": name,
+                    "servers": config.kafka_properties(source).get("bootstrap.servers", ""),
+                },
+            )
+    return list(specs.values())
+
+
+def source_assets(config: Config, source: Source) -> list[dg.AssetsDefinition]:
+    """landing, envelopes and changes of one source."""
+    fmt = FORMATS[source.format]
+    landing, envelopes, changes = own_keys(source)
+    whole = "" if fmt.part else " This format never splits a message: nothing is copied."
+    return [
+        _room_asset(
+            config,
+            source,
+            "landing",
+            landing,
+            topic_keys(source),
+            tables.LANDING,
+            {"kafka", "spark", "deltalake"},
+            f"Kafka records of {source.name}, byte for byte, each exactly once.",
+        ),
+        _room_asset(
+            config,
+            source,
+            "envelopes",
+            envelopes,
+            [landing],
+            tables.ENVELOPES,
+            {"spark", "deltalake"},
+            f"Complete messages of {source.name}: split ones put together again.{whole}",
+        ),
+        _room_asset(
+            config,
+            source,
+            "changes",
+            changes,
+            [envelopes],
+            tables.CHANGES,
+            {"spark", "deltalake"},
+            f"Decoded events of {source.name}. {fmt.summary}",
+            code_version=fmt.version,
+        ),
+    ]
+
+
+def _room_asset(
+    config: Config,
+    source: Source,
+    room: str,
+    key: dg.AssetKey,
+    deps: Iterable[dg.AssetKey],
+    table: tables.Table,
+    kinds: set[str],
+    description: str,
+    code_version: str | None = None,
+) -> dg.AssetsDefinition:
+    path = table.at(config.lake, source=source.name, format=source.format)
+
+    @dg.asset(
+        key=key,
+        deps=list(deps),
+        group_name=room,
+        kinds=kinds,
+        owners=OWNERS,
+        description=description,
+        tags={"cdc/format": source.format, SOURCE_TAG: source.name},
+        code_version=code_version,
+        metadata=_declared(table, path),
+        required_resource_keys={"spark"},
+        pool=f"source_{source.slug}",
+    )
+    def room_asset(context: dg.AssetExecutionContext) -> dg.MaterializeResult:
+        result = _call(context, config, source, room)
+        return dg.MaterializeResult(metadata=room_metadata(result, path, observe.row_count(path)))
+
+    return room_asset
+
+
+def changelog(config: Config) -> dg.AssetsDefinition:
+    """changelog, with schema_history and control_events."""
+    path = tables.CHANGELOG.at(config.lake)
+
+    @dg.asset(
+        key=CHANGELOG,
+        deps=[changes_key(s) for s in config.sources],
+        group_name="changelog",
+        owners=OWNERS,
+        kinds={"spark", "deltalake"},
+        required_resource_keys={"spark"},
+        metadata=_declared(tables.CHANGELOG, path),
+        description="Row changes of all sources in one vocabulary; beside it schema_history and control_events.",
+    )
+    def changelog_asset(context: dg.AssetExecutionContext) -> dg.MaterializeResult:
+        found: dict[str, Any] = {}
+        for result in _each(context, config, "changelog"):
+            found |= room_metadata(result, path, None, prefix=f"{result.source}/")
+        return dg.MaterializeResult(metadata={**found, **table_metadata(path, observe.row_count(path))})
+
+    return changelog_asset
+
+
+def snapshots(config: Config) -> dg.AssetsDefinition:
+    """snapshots: one partition per source table.
+
+    A catch-up run has no partition key: it brings all tables of its sources up to date and tells of each table it
+    touched. A run of chosen partitions does the same for their sources.
+    """
+
+    @dg.multi_asset(  # not @asset: only here may a run leave out the checks of sources that it isn't about
+        name="snapshots",
+        can_subset=True,
+        specs=[
+            dg.AssetSpec(
+                SNAPSHOTS,
+                deps=[CHANGELOG],
+                group_name="snapshots",
+                kinds={"spark", "deltalake"},
+                owners=OWNERS,
+                skippable=True,
+                partitions_def=TABLES,
+                description="One Delta table per source table, equal to the source: "
+                "`snapshots/<source>/<db>/<table>`.",
+                metadata={"dagster/uri": f"{config.lake}/snapshots"},
+            )
+        ],
+        check_specs=[checks.stopped_spec(source) for source in config.sources],
+        backfill_policy=dg.BackfillPolicy.single_run(),
+        required_resource_keys={"spark"},
+    )
+    def snapshots_asset(context: dg.AssetExecutionContext) -> Iterator[Any]:
+        for result in _each(context, config, "snapshots"):
+            yield from _table_events(context, config, result)
+            yield checks.stopped_result(config.source(result.source), result)
+
+    return snapshots_asset
+
+
+def _table_events(
+    context: dg.AssetExecutionContext, config: Config, result: RoomResult
+) -> Iterator[dg.AssetMaterialization]:
+    """One materialization per table that got changes, was asked for, or is new to Dagster; stopped ones have none."""
+    asked = set(context.partition_keys) if is_partitioned(context) else set()
+    known = set(context.instance.get_materialized_partitions(SNAPSHOTS))
+    live: dict[str, tuple[dict, str]] = {}
+    for name, found in result.tables.items():
+        db, table = split_name(name)
+        key = observe.partition_key(result.source, db, table)
+        if found.get("state", "live") == "live" and (
+            found.get("changes") or key in asked or key not in known
+        ):
+            live[key] = found, tables.SNAPSHOT_PATH.at(config.lake, source=result.source, db=db, table=table)
+    context.instance.add_dynamic_partitions(str(TABLES.name), sorted(live))
+    for key, (found, path) in live.items():
+        yield dg.AssetMaterialization(
+            SNAPSHOTS,
+            partition=key,
+            metadata=snapshot_metadata(found, path),
+            tags={SOURCE_TAG: result.source},
+        )
+
+
+def split_name(name: str) -> tuple[str, str]:
+    """ "db.table" of RoomResult.tables → (db, table), at the first dot."""
+    db, _, table = name.partition(".")
+    return db, table
+
+
+def quarantine(config: Config) -> dg.AssetsDefinition:
+    """quarantine: how many rows, how many of them new; a check warns of new ones."""
+    path = tables.QUARANTINE.at(config.lake)
+
+    @dg.asset(
+        key=QUARANTINE,
+        deps=[CHANGELOG],
+        group_name="accounting",
+        kinds={"deltalake"},
+        owners=OWNERS,
+        check_specs=[checks.QUARANTINE_SPEC],
+        metadata=_declared(tables.QUARANTINE, path),
+        description="What could not be used, and why. The bytes stay in landing under the same address.",
+    )
+    def quarantine_asset(context: dg.AssetExecutionContext) -> dg.MaterializeResult:
+        rows = observe.row_count(path) or 0
+        before = context.instance.get_latest_materialization_event(QUARANTINE)
+        earlier = before.asset_materialization.metadata if before and before.asset_materialization else {}
+        new = rows - int(read_figures(earlier).get("records", 0))
+        return dg.MaterializeResult(
+            metadata={"records": rows, "new": new, **table_metadata(path, rows)},
+            check_results=[checks.quarantine_result(rows, new)],
+        )
+
+    return quarantine_asset
+
+
+def offset_ledger(config: Config) -> dg.AssetsDefinition:
+    """offset_ledger: what became of every landed offset."""
+    path = tables.OFFSET_LEDGER.at(config.lake)
+
+    @dg.asset(
+        key=OFFSET_LEDGER,
+        deps=[CHANGELOG],
+        group_name="accounting",
+        kinds={"deltalake"},
+        owners=OWNERS,
+        metadata=_declared(tables.OFFSET_LEDGER, path),
+        description="What became of every landed offset: applied, control, filtered, waiting, duplicate, quarantined.",
+    )
+    def ledger_asset() -> dg.MaterializeResult:
+        rows = observe.ledger(config, config.sources)
+        sums = {o: sum(int(row[o]) for row in rows) for o in ("landed", *observe.OUTCOMES, "lost")}
+        return dg.MaterializeResult(metadata={**sums, **table_metadata(path, observe.row_count(path))})
+
+    return ledger_asset
+
+
+def _declared(table: tables.Table, path: str) -> dict[str, Any]:
+    return {"dagster/uri": path, "dagster/column_schema": column_schema(table)}
+
+
+def _each(context: dg.AssetExecutionContext, config: Config, room: str) -> Iterator[RoomResult]:
+    """One room for every source of the run; a failing source is told after the others are done."""
+    failed: dg.Failure | dg.RetryRequested | None = None
+    for source in sources_of(config, context):
+        try:
+            yield _call(context, config, source, room)
+        except (dg.Failure, dg.RetryRequested) as error:
+            failed = failed or error
+    if failed:
+        raise failed
+
+
+def _call(context: dg.AssetExecutionContext, config: Config, source: Source, room: str) -> RoomResult:
+    """One room of one source under its lock; a CdcError becomes what Dagster acts upon."""
+    log.info("%s %s: started", room, source.name)
+    try:
+        with source_lock(config, source):
+            result = ROOMS[room](context.resources.spark.spark_session, config, source)
+    except CdcError as error:
+        _give_up(context, error)
+    log.info("%s %s: %s", room, source.name, _short(result))
+    return result
+
+
+def _give_up(context: dg.AssetExecutionContext, error: CdcError) -> NoReturn:
+    if error.retriable and context.retry_number < RETRIES:
+        raise dg.RetryRequested(max_retries=RETRIES, seconds_to_wait=RETRY_WAIT_S) from error
+    raise dg.Failure(str(error), allow_retries=False) from error
+
+
+def _short(result: RoomResult) -> str:
+    found = figures(result)
+    return f"{found['records']:,.0f} records in {found['seconds']:.1f} s"
