@@ -231,6 +231,8 @@ def start(home: Path, port: int | None = DEFAULT_PORT, timeout_s: float = 60) ->
             return _info(home, _await(home, port, deadline), already=running, answers=True)
     except Timeout:
         raise BrokerError(home, "another command is still starting or stopping it") from None
+    except OSError as error:  # no right to write there, disk full, something else in its place
+        raise BrokerError(home, str(error)) from error
 
 
 def stop(home: Path) -> tuple[BrokerInfo, bool]:

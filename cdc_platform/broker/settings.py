@@ -1,7 +1,6 @@
 """The broker's server.properties and its first format."""
 
 import secrets
-import shutil
 import subprocess
 import tempfile
 from base64 import urlsafe_b64encode
@@ -66,7 +65,7 @@ def cluster_id(home: Path) -> str | None:
     """The id in the formatted storage below `home`; None: not formatted."""
     try:
         lines = (home / "data" / "meta.properties").read_text().splitlines()
-    except FileNotFoundError:
+    except OSError:
         return None
     return dict(line.split("=", 1) for line in lines if "=" in line).get("cluster.id")
 
@@ -85,5 +84,5 @@ def format_storage(home: Path, java: list[str], properties: Path) -> str:
         )
         if done.returncode:
             return (done.stdout + done.stderr).strip()
-        shutil.move(Path(work, "data"), home / "data")
+        Path(work, "data").rename(home / "data")
     return ""

@@ -1,0 +1,42 @@
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from pathlib import Path
+
+import psutil
+import pytest
+from confluent_kafka.admin import AdminClient
+
+from cdc_platform.broker import BrokerInfo, start, status, stop
+from cdc_platform.broker.node import free_port
+
+
+def _client(info: BrokerInfo) -> AdminClient:
+    return AdminClient({"bootstrap.servers": info.bootstrap_servers, "log_level": 0})
+
+
+@pytest.fixture(scope="session")
+def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerInfo]:
+    """A running embedded broker of this test session's own, on a free port."""
+    home = tmp_path_factory.mktemp("broker")
+    yield start(home, free_port())
+    stop(home)
+
+
+@pytest.fixture
+def admin(broker: BrokerInfo) -> AdminClient:
+    return _client(broker)
+
+
+@pytest.fixture
+def own_home(tmp_path: Path) -> Iterator[Path]:
+    """A home for a broker that the test starts; whatever still runs there at the end is killed."""
+    home = tmp_path / "own broker, with a comma"
+    yield home
+    if (pid := status(home).pid) is not None:
+        with suppress(psutil.NoSuchProcess):
+            psutil.Process(pid).kill()
+
+
+@pytest.fixture
+def admin_of() -> Callable[[BrokerInfo], AdminClient]:
+    return _client
