@@ -135,7 +135,7 @@ PLAIN: dict[str, Typed] = {
     "double": ("double", cv.FLOAT64), "float64": ("double", cv.FLOAT64),
     "boolean": ("boolean", cv.BOOLEAN), "string": ("longtext", cv.STRING), "bytes": ("longblob", cv.BYTES),
     # dtle gives geometry and unknown types an empty type; an unnamed array or map comes from a transformation.
-    "": ("longtext", cv.PLAIN), "array": ("longtext", cv.PLAIN), "map": ("longtext", cv.PLAIN),
+    "": ("longtext", cv.plain_texts), "array": ("longtext", cv.plain_texts), "map": ("longtext", cv.plain_texts),
 }
 """Connect type without a name → type text and converter. JsonConverter writes "float"/"double", dtle "float64"."""
 
@@ -316,6 +316,6 @@ def _temporal_name(real: MySqlType, dialect: Dialect) -> str:
 def bare_column(name: str, given: str | None, dialect: Dialect) -> Column:
     """Column of a message without schema. Without a type from the user the values stay as written, `longtext`."""
     if given is None:
-        return Column(name, "longtext", cv.PLAIN, dialect.unavailable)
+        return Column(name, "longtext", cv.plain_texts, dialect.unavailable)
     real = parse_type(given)
     return column({"field": name, **_BARE[real.family](real, dialect)}, given, dialect)

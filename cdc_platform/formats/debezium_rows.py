@@ -40,10 +40,12 @@ class Table:
     columns: dict[str, Column]
     key_names: tuple[str, ...]
     complete: bool                       # False: no image told the columns, so they name no schema version
+    key_set: frozenset[str] = field(init=False)
     columns_json: str | None = field(init=False, default=None)
     version: str | None = field(init=False, default=None)
 
     def __post_init__(self) -> None:
+        self.key_set = frozenset(self.key_names)
         if self.complete:
             self.columns_json = columns_json([
                 {"name": c.name, "type": c.type_text, "key": c.name in self.key_names} for c in self.columns.values()

@@ -1,0 +1,248 @@
+"""Debezium and dtle messages → EVENT rows. A fixture `<scenario>.json` holds options and messages, the file
+`<scenario>.expected.json` beside it the events, without null columns."""
+
+import base64
+import json
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from pydantic import ValidationError
+
+from cdc_platform.formats.connect_json import read_json
+from cdc_platform.formats.contract import EVENT, KINDS, MESSAGE, OPS
+from cdc_platform.formats.debezium import FORMAT, DebeziumOptions, decode
+
+FIXTURES = Path(__file__).parent.parent / "fixtures" / "debezium"
+SCENARIOS = sorted(p.name.removesuffix(".expected.json") for p in FIXTURES.glob("*.expected.json"))
+LANDED = datetime(2026, 11, 20, tzinfo=UTC)
+
+
+def raw(part):
+    """null, {"json": any}, {"text": str} or {"base64": str} → bytes of a Kafka key or value."""
+    if part is None:
+        return None
+    if "json" in part:
+        return json.dumps(part["json"], ensure_ascii=False, separators=(",", ":")).encode()
+    return part["text"].encode() if "text" in part else base64.b64decode(part["base64"])
+
+
+def messages(records):
+    """(topic, key, value) tuples → MESSAGE batch, offsets from 0."""
+    rows = [
+        {"topic": t, "partition": 0, "offset": i, "timestamp": LANDED, "key": k, "value": v, "landed_at": LANDED}
+        for i, (t, k, v) in enumerate(records)
+    ]
+    return pa.RecordBatch.from_pylist(rows, schema=MESSAGE)
+
+
+def plain(batch):
+    """EVENT batch → dicts without nulls and landed_at; maps as objects, numbers and times as JSON can say them."""
+    events = []
+    for row in batch.to_pylist(maps_as_pydicts="strict"):
+        assert row.pop("landed_at") == LANDED
+        event = {k: v for k, v in row.items() if v is not None}
+        if "binlog_pos" in event:
+            event["binlog_pos"] = int(event["binlog_pos"])
+        if "source_time" in event:
+            event["source_time"] = event["source_time"].isoformat()
+        if "columns" in event:
+            event["columns"] = {c["name"]: c["type"] + (" KEY" if c["key"] else "") for c in json.loads(event["columns"])}
+        events.append(event)
+    return events
+
+
+def load(name):
+    told = json.loads((FIXTURES / f"{name}.json").read_text())
+    records = [(m["topic"], raw(m.get("key")), raw(m["value"])) for m in told["messages"]]
+    return messages(records), DebeziumOptions(**told.get("options", {}))
+
+
+@pytest.mark.parametrize("name", SCENARIOS)
+def test_scenario(name):
+    batch, options = load(name)
+    found = decode(batch, options)
+    found.validate(full=True)
+    assert found.schema == EVENT
+    assert plain(found) == json.loads((FIXTURES / f"{name}.expected.json").read_text())
+
+
+@pytest.mark.parametrize("name", SCENARIOS)
+def test_message_by_message_gives_the_same_events(name):
+    batch, options = load(name)
+    alone = [e for i in range(len(batch)) for e in plain(decode(batch.slice(i, 1), options)) if e["kind"] != "schema"]
+    assert alone == [e for e in plain(decode(batch, options)) if e["kind"] != "schema"]
+
+
+def test_every_fixture_has_its_expected_events():
+    assert {p.stem for p in FIXTURES.glob("*.json")} == {*SCENARIOS, *(f"{s}.expected" for s in SCENARIOS)}
+    assert len(SCENARIOS) > 20
+
+
+def row(op="c", after=None, before=None, **payload):
+    source = {"connector": "mysql", "db": "d", "table": "t", "server_id": 1, "file": "b.000001", "pos": 4, "row": 0}
+    return {"op": op, "before": before, "after": after, "source": source, **payload}
+
+
+def text(value):
+    return json.dumps(value, separators=(",", ":")).encode()
+
+
+GOOD = ("d.t", b'{"id":1}', text(row(after={"id": 1})))
+
+
+def reason_of(value, key=None):
+    """Decodes `value` between two good messages, which must come through; its own event must be one error."""
+    events = plain(decode(messages([GOOD, ("d.t", key, value), GOOD]), DebeziumOptions()))
+    rows = [e for e in events if e["kind"] == "row"]
+    assert [(e["offset"], e["after"]) for e in rows] == [(0, {"id": "1"}), (2, {"id": "1"})]
+    (error,) = [e for e in events if e["offset"] == 1]
+    assert error["kind"] == "error"
+    return error["reason"]
+
+
+BROKEN = {
+    "trailing garbage": (text(row(after={"id": 1})) + b" x", "trailing"),
+    "second object": (text(row(after={"id": 1})) * 2, "trailing"),
+    "cut short": (text(row(after={"id": 1}))[:-3], "truncated"),
+    "empty": (b"", "truncated"),
+    "no JSON": (b"Struct{id=1}", "malformed"),
+    "bad UTF-8": (text(row(after={"id": "x"})).replace(b'"x"', b'"\xff"'), "utf-8"),
+    "lone high surrogate": (text(row(after={"id": "\ud800 no pair"})), "surrogate"),
+    "lone low surrogate": (text(row(after={"id": "\udc00 no pair"})), "surrogate"),
+    "deep nesting": (text(row(after={"id": 1})).replace(b'"id":1', b'"id":' + b"[" * 5000 + b"]" * 5000), "recursion"),
+    "NaN": (b'{"op":"c","after":{"id":NaN}}', "malformed"),
+    "integer of 5000 digits": (text(row(after={"id": 1})).replace(b'"id":1', b'"id":' + b"9" * 5000), "out of range"),
+    "twice the same column": (text(row(after={"id": 1})).replace(b'"id":1', b'"id":1,"id":2'), "twice"),
+    "twice op": (b'{"op":"d",' + text(row(after={"id": 1}))[1:], "twice"),
+    "twice, escaped": (text(row(after={"id": 1})).replace(b'"id":1', b'"id":1,"\\u0069d":2'), "twice"),
+    "twice, spaced": (text(row(after={"id": 1})).replace(b'"id":1', b'"id" :1,"id":2'), "twice"),
+    "twice, hidden by text": (
+        text(row(after={"id": 1})).replace(b'"id":1', b'"id" :1,"id":2,"x":"\\":"'), "twice"),
+    "twice payload": (b'{"schema":null,"payload":null,"payload":' + text(row(after={"id": 1})) + b"}", "twice"),
+    "twice in a struct": (text(row(after={"id": 1})).replace(b'"id":1', b'"id":{"a":1,"a":2}'), "twice"),
+    "array": (b"[1]", "no object"),
+    "number": (b"1.5", "no object"),
+    "unknown op": (text(row("x", after={"id": 1})), "unknown op"),
+    "op of another type": (text(row(["c"], after={"id": 1})), "unknown op"),
+    "flattened": (b'{"id":1,"name":"a","__deleted":"false"}', "ExtractNewRecordState"),
+    "no source": (b'{"op":"c","before":null,"after":{"id":1}}', "source null is no object".replace("null", "None")),
+    "no table": (b'{"op":"c","after":{"id":1},"source":{"db":"d"}}', "names no table"),
+    "empty db": (b'{"op":"c","after":{"id":1},"source":{"db":"","table":"t"}}', "names no table"),
+    "insert without after": (text(row("c")), "without after"),
+    "update without after": (text(row("u", before={"id": 1})), "without after"),
+    "delete without before and key": (text(row("d")), "no telling which row"),
+    "after is text": (text(row("c", after="x")), "is no object"),
+    "pos is text": (text(row(after={"id": 1})).replace(b'"pos":4', b'"pos":"x"'), "source.pos"),
+    "pos too large": (text(row(after={"id": 1})).replace(b'"pos":4', b'"pos":99999999999999999999'), "too "),
+    "file is a number": (text(row(after={"id": 1})).replace(b'"b.000001"', b"7"), "belongs"),
+    "transaction is text": (text(row(after={"id": 1}, transaction="x")), "transaction"),
+    "heartbeat time too large": (b'{"ts_ms":99999999999999999999}', "too "),
+    "schema is text": (b'{"schema":"x","payload":{}}', "is no object"),
+    "schema fields are text": (b'{"schema":{"fields":"x"},"payload":{}}', "attribute"),
+    "ddl is a number": (b'{"source":{},"ddl":1}', "schema change"),
+    "tableChanges without id": (b'{"source":{},"ddl":"x","tableChanges":[1]}', "without id"),
+}
+
+
+@pytest.mark.parametrize("name", BROKEN)
+def test_bad_message_is_one_error_and_leaves_its_neighbours_alone(name):
+    value, reason = BROKEN[name]
+    assert reason in reason_of(value)
+
+
+@pytest.mark.parametrize("key", [None, b"", b"null", b"junk", b"{}", b'{"schema":null,"payload":{}}', b'"1"', b"[1]",
+                                 b'{"other":1}', b"\xff", b'{"schema":{"fields":3},"payload":{"id":1}}'])
+def test_without_a_readable_key_the_row_still_counts(key):
+    (found, shape) = plain(decode(messages([("d.t", key, text(row(after={"id": 1})))]), DebeziumOptions()))
+    assert (found["kind"], found["op"], found["after"], found.get("key")) == ("row", "insert", {"id": "1"}, None)
+    assert shape["columns"] == {"id": "longtext"}
+
+
+def test_a_schema_version_stands_once_per_batch_at_its_first_row():
+    batch = messages([("d.t", b'{"id":1}', text(row("t"))), GOOD, GOOD, ("d.t", b'{"id":1}', text(row(after={"id": 1, "n": 2})))])
+    events = plain(decode(batch, DebeziumOptions()))
+    schemas = [(e["offset"], e["columns"]) for e in events if e["kind"] == "schema"]
+    assert schemas == [(1, {"id": "longtext KEY"}), (3, {"id": "longtext KEY", "n": "longtext"})]
+    versions = {e["offset"]: e["schema_version"] for e in events if e["kind"] == "schema"}
+    assert [e.get("schema_version") for e in events if e["kind"] == "row"] == [None, versions[1], versions[1], versions[3]]
+
+
+def test_many_tables_share_a_topic():
+    def wrapped(i, kind):
+        fields = [{"type": kind, "field": f"c{i}"}]
+        schema = {"type": "struct", "fields": [{"type": "struct", "field": "after", "fields": fields},
+                                               {"type": "string", "field": "op"}]}
+        return text({"schema": schema, "payload": row(after={f"c{i}": i})})
+
+    records = [("all", None, wrapped(i % 40, "int32")) for i in range(120)]
+    events = plain(decode(messages(records), DebeziumOptions()))
+    assert [e["after"] for e in events if e["kind"] == "row"] == [{f"c{i % 40}": str(i % 40)} for i in range(120)]
+    assert sum(e["kind"] == "schema" for e in events) == 40
+
+
+def test_empty_batch():
+    assert decode(messages([]), DebeziumOptions()).num_rows == 0
+    assert FORMAT.name == "debezium"
+
+
+@pytest.mark.parametrize(("options", "told"), [
+    ({"dtle_time_zone": "Mars/Base"}, "unknown time zone"),
+    ({"columns": {"d.t": {"id": "quux"}}}, "unknown MySQL type 'quux'"),
+    ({"time_precision_mode": "exact"}, "adaptive_time_microseconds"),
+    ({"surprise": 1}, "surprise"),
+])
+def test_bad_options_say_what_is_wrong(options, told):
+    with pytest.raises(ValidationError, match=told):
+        DebeziumOptions(**options)
+
+
+JSON_VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers(-(2**70), 2**70) | st.text(),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=4), max_leaves=12)
+
+
+@given(JSON_VALUES, st.sampled_from([None, 1, "\t"]), st.booleans())
+def test_json_is_read_as_written(value, indent, ascii_only):
+    for separators in ((",", ":"), (", ", ": "), (" , ", " : ")):
+        data = json.dumps(value, indent=indent, ensure_ascii=ascii_only, separators=separators).encode()
+        assert read_json(data) == value
+
+
+@given(st.dictionaries(st.text(max_size=6), st.text(max_size=6), min_size=1, max_size=4), st.data())
+def test_a_repeated_key_is_always_seen(pairs, data):
+    twice = data.draw(st.sampled_from(sorted(pairs)))
+    items = [*pairs.items(), (twice, data.draw(st.text(max_size=6)))]
+    colons = [data.draw(st.sampled_from([":", " :", ": ", "\n:"])) for _ in items]
+    told = "{" + ",".join(f"{json.dumps(k)}{c}{json.dumps(v)}" for (k, v), c in zip(items, colons, strict=True)) + "}"
+    for document in (told, f'{{"after":{told}}}', f'[{{"after":{{"x":{told}}}}}]'):
+        with pytest.raises(ValueError, match="twice"):
+            read_json(document.encode())
+
+
+MATERIAL = [(m["topic"], raw(m.get("key")), raw(m["value"]))
+            for name in SCENARIOS for m in json.loads((FIXTURES / f"{name}.json").read_text())["messages"]]
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.data())
+def test_mutated_bytes_never_raise_and_never_touch_their_neighbours(data):
+    topic, key, value = data.draw(st.sampled_from(MATERIAL))
+    broken = {}
+    for part, original in (("key", key), ("value", value)):
+        changed = bytearray(original or b"")
+        for _ in range(data.draw(st.integers(0, 3))):
+            at = data.draw(st.integers(0, len(changed)))
+            changed[at:at + data.draw(st.integers(0, 4))] = data.draw(st.binary(max_size=4))
+        broken[part] = bytes(changed)
+    found = decode(messages([GOOD, (topic, broken["key"], broken["value"]), GOOD]), DebeziumOptions())
+    found.validate(full=True)
+    events = plain(found)
+    assert {e["offset"] for e in events} == {0, 1, 2}
+    assert all(e["kind"] in KINDS and (e["kind"] != "row" or e["op"] in OPS) for e in events)
+    assert all(e["kind"] != "error" or e["reason"] for e in events)
+    neighbours = [e for e in events if e["offset"] != 1 and e["kind"] == "row"]
+    assert [(e["op"], e["after"], e["key"]) for e in neighbours] == [("insert", {"id": "1"}, {"id": "1"})] * 2
