@@ -71,7 +71,6 @@ LANDING = Table(
     "Kafka records, byte for byte",
     properties={
         **_STAGED,
-        "delta.parquet.compression.codec": "zstd",
         "delta.dataSkippingStatsColumns": "topic,partition,offset,timestamp,landed_at",
     },
 )
@@ -82,6 +81,7 @@ ENVELOPES = Table(
   last_offset BIGINT COMMENT 'Kafka offset of the last part',
   parts INT COMMENT 'number of Kafka records that made this message',
   shard STRING COMMENT 'who numbered the parts beside the partition',
+  seq DECIMAL(20,0) COMMENT 'running number the vendor gave the first part',
   timestamp TIMESTAMP COMMENT 'Kafka timestamp of the first part',
   `key` BINARY, value BINARY COMMENT 'the parts put together',
   headers ARRAY<STRUCT<`key`: STRING, value: BINARY>>,
@@ -89,7 +89,6 @@ ENVELOPES = Table(
     "Complete logical messages",
     properties={
         **_STAGED,
-        "delta.parquet.compression.codec": "zstd",
         "delta.dataSkippingStatsColumns": "topic,partition,offset,last_offset,timestamp,landed_at",
     },
 )
@@ -97,7 +96,7 @@ ENVELOPES = Table(
 WAITING = Table(
     "envelopes_waiting/{source}",
     f"""batch BIGINT COMMENT 'this is the state after that batch',
-  state STRING COMMENT 'part: an unfinished message; seq: the running number last seen',{_ADDRESS},
+  {_ADDRESS.strip()},
   timestamp TIMESTAMP, `key` BINARY, headers ARRAY<STRUCT<`key`: STRING, value: BINARY>>, landed_at TIMESTAMP,
   total BIGINT, `index` BIGINT, data BINARY, shard STRING, seq DECIMAL(20,0)""",
     "Parts that wait for the rest of their message: the reassembly's state after each batch",
@@ -120,7 +119,6 @@ CHANGES = Table(
     "Decoded events as the format tells them",
     properties={
         **_STAGED,
-        "delta.parquet.compression.codec": "zstd",
         "delta.dataSkippingStatsColumns": "topic,partition,offset,kind,db,table,file_no,binlog_pos",
     },
 )
@@ -137,7 +135,6 @@ CHANGELOG = Table(
     partition_by=("source",),
     properties={
         **_STAGED,
-        "delta.parquet.compression.codec": "zstd",
         "delta.dataSkippingStatsColumns":
             "topic,partition,offset,db,table,op,order_key.epoch,order_key.file,order_key.pos,source_time,landed_at",
     },
@@ -189,8 +186,9 @@ OFFSET_LEDGER = Table(
 
 LINEAGES = Table(
     "lineages",
-    "source STRING, lineage STRING COMMENT 'server id', epoch BIGINT, batch BIGINT",
-    "Whose binlogs were seen, in the order of their first appearance",
+    """source STRING, lineage STRING COMMENT 'server id; NULL: not told', epoch BIGINT, batch BIGINT,
+  high_file BIGINT COMMENT 'binlog position reached after the batch', high_pos DECIMAL(20,0)""",
+    "Whose binlogs were seen, in the order of their first appearance, and how far",
     partition_by=("source",),
     properties=_STAGED,
 )
@@ -199,3 +197,22 @@ SNAPSHOT_PATH = Table("snapshots/{source}/{db}/{table}", "", "Live rows of one s
 TOMBSTONES_PATH = Table("tombstones/{source}/{db}/{table}", "", "Deleted keys with the order of their delete")
 
 CHECKPOINT = Table("_checkpoints/{room}/{source}", "", "Structured Streaming checkpoint of one room of one source")
+
+TOPICS = Table(
+    "topics",
+    "source STRING, topic STRING, topic_id STRING COMMENT 'Kafka topic id', seen_at TIMESTAMP",
+    "Topics under the ids with which they were landed",
+    partition_by=("source",),
+    properties=_STAGED,
+)
+
+TABLE_STATE = Table(
+    "table_state",
+    """source STRING, db STRING, `table` STRING, batch BIGINT, state STRING COMMENT 'live or stopped', reason STRING,
+  at TIMESTAMP""",
+    "Since which batch a table is kept or stopped, and why; the row with the highest batch holds",
+    partition_by=("source",),
+    properties=_STAGED,
+)
+
+ORDER_TYPE = _ORDER

@@ -1,0 +1,112 @@
+"""The numeric order of changes within a source, and which changes came twice.
+
+Order is the binlog's: lineage (which server's binlogs, in the order of their first appearance), file number,
+position, event, row; never text, never a clock. Where a format tells no position, the Kafka offset stands in.
+"""
+
+from typing import Any
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+
+_NO_FILE = -1
+
+ADDRESS = ("topic", "partition", "offset", "entry_index", "row_index")
+
+
+def order_key(epochs: dict[str | None, int]) -> Column:
+    """The `order_key` struct of EVENT rows, given the epoch of each lineage."""
+    epoch = F.lit(epochs.get(None, 0)).cast("bigint")
+    for lineage, number in epochs.items():
+        if lineage is not None:
+            epoch = F.when(F.col("lineage") == lineage, F.lit(number).cast("bigint")).otherwise(epoch)
+    told = F.col("file_no").isNotNull() & F.col("binlog_pos").isNotNull()
+    return F.struct(
+        epoch.alias("epoch"),
+        F.when(told, F.col("file_no")).otherwise(F.lit(_NO_FILE)).cast("bigint").alias("file"),
+        F.when(told, F.col("binlog_pos")).otherwise(F.col("offset")).cast("decimal(20,0)").alias("pos"),
+        F.coalesce("event_no", "entry_index", F.lit(0)).cast("bigint").alias("event"),
+        F.coalesce("row_no", "row_index", F.lit(0)).cast("bigint").alias("row"),
+        F.col("offset").alias("landed"),
+    )
+
+
+def profile(events: DataFrame) -> list[dict[str, Any]]:
+    """Figures of one batch per lineage, for the driver (one row per server seen): counts per kind, first address,
+    lowest and highest binlog position of row changes, offset range."""
+    position = F.when((F.col("kind") == "row") & F.col("file_no").isNotNull(), F.struct("file_no", "binlog_pos"))
+    kinds = {
+        "rows": ("row",), "schemas": ("schema",), "ddl": ("ddl",), "errors": ("error",),
+        "control": ("begin", "commit", "rollback", "heartbeat", "checkpoint"),
+    }
+    grouped = events.groupBy("lineage").agg(
+        *(F.count_if(F.col("kind").isin(*names)).alias(k) for k, names in kinds.items()),
+        F.count(F.lit(1)).alias("events"),
+        F.min(F.struct("landed_at", "topic", "partition", "offset")).alias("first"),
+        F.min("offset").alias("from_offset"), F.max("offset").alias("to_offset"),
+        F.min(position).alias("low"), F.max(position).alias("high"),
+    )
+    return [r.asDict(recursive=True) for r in grouped.collect()]
+
+
+def epochs_of(known: dict[str | None, int], figures: list[dict[str, Any]]) -> dict[str | None, int]:
+    """Epoch of every lineage: the known ones, then new ones in the order of their first record.
+
+    Rows that tell no server (a snapshot's) belong to the newest lineage known before this batch.
+    """
+    epochs = {k: v for k, v in known.items() if k is not None}
+    before = max(epochs.values(), default=0)
+    new = sorted((f for f in figures if f["lineage"] is not None and f["lineage"] not in epochs), key=lambda f: tuple(f["first"].values()))
+    following = max(epochs.values(), default=0) + 1 if epochs or any(f["lineage"] is None for f in figures) or None in known else 0
+    for i, f in enumerate(new):
+        epochs[f["lineage"]] = following + i
+    return {**epochs, None: before}
+
+
+_CONTENT = ("op", "db", "table", "gtid", "lineage")
+
+
+def _same_place() -> list[Column]:
+    return [F.col("lineage"), F.col("file_no"), F.col("binlog_pos"), F.coalesce("event_no", F.lit(0)), F.coalesce("row_no", F.lit(0))]
+
+
+def _content() -> Column:
+    """Everything a repeated change has in common, comparable: maps are not, their sorted entries are."""
+    maps = [F.array_sort(F.map_entries(m)).alias(m) for m in ("key", "before", "after")]
+    return F.struct(*(F.col(c) for c in _CONTENT), *maps)
+
+
+def repeated_here(rows: DataFrame) -> DataFrame | None:
+    """Addresses of rows that repeat an earlier row of the same batch; None when there are none.
+
+    Cheap first: only rows that share a hash of their position are compared in full.
+    """
+    told = rows.where(F.col("file_no").isNotNull())
+    hashed = told.withColumn("_place", F.xxhash64(*_same_place(), "op", "db", "table"))
+    shared = hashed.groupBy("_place").agg(F.count(F.lit(1)).alias("n")).where("n > 1")
+    if shared.isEmpty():
+        return None
+    suspects = hashed.join(shared, "_place", "left_semi").select(
+        *ADDRESS, F.struct(*(c.alias(f"p{i}") for i, c in enumerate(_same_place()))).alias("place"), _content().alias("content"),
+        F.struct("landed_at", *ADDRESS).alias("at"),
+    )
+    firsts = suspects.groupBy("place", "content").agg(F.min("at").alias("first"), F.collect_list("at").alias("all"))
+    repeats = firsts.select(F.explode(F.array_except("all", F.array("first"))).alias("at"))
+    return repeats.select(*(F.col(f"at.{c}").alias(c) for c in ADDRESS))
+
+
+def repeated_before(rows: DataFrame, changelog: DataFrame, epochs: dict[str | None, int], low: dict[str, Any], high: dict[str, Any]) -> DataFrame:
+    """Addresses of rows that stand in the changelog already. `low`, `high`: range of positions to look at."""
+    bounds = [(f["file_no"], f["binlog_pos"]) for f in (low, high)]
+    near = changelog.where(
+        (F.struct("order_key.file", "order_key.pos") >= F.struct(F.lit(bounds[0][0]).cast("bigint"), F.lit(bounds[0][1]).cast("decimal(20,0)")))
+        & F.col("order_key.file").between(bounds[0][0], bounds[1][0])
+    )
+    maps = [F.array_sort(F.map_entries(m)).alias(f"_{m}") for m in ("key", "before", "after")]
+    names = ("epoch", "file", "pos", "event", "row")
+    stored = near.select(*(F.col(f"order_key.{n}").alias(f"_{n}") for n in names), "op", "db", "table", "gtid", *maps)
+    mine = rows.where(F.col("file_no").isNotNull()).withColumn("_order", order_key(epochs)).select(
+        *ADDRESS, *(F.col(f"_order.{n}").alias(f"_{n}") for n in names), "op", "db", "table", "gtid", *maps
+    )
+    on = [mine[c].eqNullSafe(stored[c]) for c in (*(f"_{n}" for n in names), "op", "db", "table", "gtid", "_key", "_before", "_after")]
+    return mine.join(stored, on, "left_semi").select(*ADDRESS)

@@ -1,0 +1,231 @@
+"""changes → changelog, schema_history, control_events, quarantine, offset_ledger: one vocabulary for all formats.
+
+Each batch is looked at once for its figures, then every output is written at most once (txnAppId, txnVersion).
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from cdc_platform.chain import RoomResult
+from cdc_platform.changelog import order, rules
+from cdc_platform.config import Config, Source
+from cdc_platform.formats import FORMATS
+from cdc_platform.resources import lake
+from cdc_platform.tables import (
+    CHANGELOG, CHANGES, CHECKPOINT, CONTROL_EVENTS, ENVELOPES, LINEAGES, OFFSET_LEDGER, QUARANTINE, SCHEMA_HISTORY,
+)
+
+_OUTPUTS = {
+    "changelog": CHANGELOG, "schema_history": SCHEMA_HISTORY, "control_events": CONTROL_EVENTS,
+    "quarantine": QUARANTINE, "ledger": OFFSET_LEDGER, "lineages": LINEAGES,
+}
+_TXN = ("source_time", "landed_at", "txn_id", "txn_seq", "txn_last", "gtid", "binlog_file", "binlog_pos", "order_key")
+_CONTROL = ("begin", "commit", "rollback", "heartbeat", "checkpoint")
+
+
+@dataclass(frozen=True, slots=True)
+class _Batch:
+    """One micro-batch on its way: its events with order and outcome, and where it goes."""
+
+    source: Source
+    paths: dict[str, str]
+    number: int
+    events: DataFrame
+
+    def append(self, df: DataFrame, output: str) -> None:
+        lake.append(df, self.paths[output], f"changelog {self.source.name}", self.number)
+
+
+def run(spark: SparkSession, config: Config, source: Source) -> RoomResult:
+    """One catch-up of the changelog room."""
+    watch = lake.Stopwatch()
+    paths = {name: lake.ensure(spark, table, table.at(config.lake)) for name, table in _OUTPUTS.items()}
+    if FORMATS[source.format].part is not None:
+        paths["envelopes"] = ENVELOPES.at(config.lake, source=source.name)
+    changes = lake.stream(spark, CHANGES.at(config.lake, format=source.format, source=source.name), source.max_bytes_per_batch)
+    progress = lake.for_each_batch(
+        changes, CHECKPOINT.at(config.lake, room="changelog", source=source.name), f"changelog {source.name}",
+        batch_writer(source, paths),
+    )
+    batches = [p["batchId"] for p in progress if int(p["numInputRows"]) > 0]
+    metrics = _outcomes(spark, paths["ledger"], source, batches) if batches else {}
+    return RoomResult("changelog", source.name, int(metrics.get("applied", 0)), len(batches), watch.seconds, metrics)
+
+
+def batch_writer(source: Source, paths: dict[str, str]) -> Callable[[DataFrame, int], None]:
+    """The foreachBatch function of one source."""
+
+    def each(batch: DataFrame, batch_id: int) -> None:
+        spark = batch.sparkSession
+        figures = order.profile(batch)
+        if not figures:
+            return
+        known, reached = _lineages(spark, paths["lineages"], source, batch_id)
+        epochs = order.epochs_of(known, figures)
+        events = batch.withColumn("order_key", order.order_key(epochs)).withColumn(
+            "outcome", _outcome(source)
+        )
+        repeats = _repeats(spark, batch, figures, epochs, reached, paths["changelog"], source)
+        if repeats is not None:
+            events = events.join(repeats.withColumn("_again", F.lit(True)), list(order.ADDRESS), "left").withColumn(
+                "outcome", F.when(F.col("_again") & (F.col("kind") == "row"), "duplicate").otherwise(F.col("outcome"))
+            ).drop("_again")
+        _write(_Batch(source, paths, batch_id, events), figures)
+        _note_lineages(spark, source, paths["lineages"], figures, epochs, batch_id)
+
+    return each
+
+
+def _outcome(source: Source) -> Column:
+    """What becomes of one event; `applied` may still turn out a duplicate."""
+    kind = F.col("kind")
+    return (
+        F.when(kind == "error", "quarantined")
+        .when((kind == "row") & ~rules.wanted(source.tables), "filtered")
+        .when(kind.isin("row", "ddl"), "applied")
+        .otherwise("control")
+    )
+
+
+def _repeats(
+    spark: SparkSession, batch: DataFrame, figures: list[dict[str, Any]], epochs: dict[str | None, int],
+    reached: dict[int, tuple[int, Any]], changelog: str, source: Source,
+) -> DataFrame | None:
+    """Addresses of repeated row changes. The stored changelog is asked only when a batch goes back behind the
+    highest position already seen, as a replay does."""
+    rows = batch.where("kind = 'row'")
+    found = order.repeated_here(rows)
+    for f in figures:
+        high = reached.get(epochs[f["lineage"]])
+        if f["low"] is None or high is None or (f["low"]["file_no"], f["low"]["binlog_pos"]) > high:
+            continue
+        stored = lake.read(spark, changelog).where(F.col("source") == source.name)
+        top = {"file_no": high[0], "binlog_pos": high[1]}
+        of_lineage = rows.where(F.col("lineage").eqNullSafe(F.lit(f["lineage"])))
+        again = order.repeated_before(of_lineage, stored, epochs, f["low"], top)
+        found = again if found is None else found.union(again)
+    return None if found is None else found.dropDuplicates()
+
+
+def _write(batch: _Batch, figures: list[dict[str, Any]]) -> None:
+    total = {k: sum(f[k] for f in figures) for k in ("rows", "schemas", "ddl", "control", "errors")}
+    if total["rows"]:
+        batch.append(_changelog_rows(batch), "changelog")
+    if total["schemas"] or total["ddl"]:
+        batch.append(_schema_rows(batch), "schema_history")
+    if total["control"]:
+        control = batch.events.where(F.col("kind").isin(*_CONTROL))
+        batch.append(_said_by(batch.source, control, ("entry_index", "kind", "db", "info", *_TXN)), "control_events")
+    if total["errors"]:
+        batch.append(_quarantine_rows(batch), "quarantine")
+    batch.append(_ledger_rows(batch, figures), "ledger")
+
+
+def _said_by(source: Source, events: DataFrame, columns: tuple[str, ...]) -> DataFrame:
+    """`source`, `format`, `decoder_version`, the Kafka address, then `columns`."""
+    return events.select(
+        F.lit(source.name).alias("source"), F.lit(source.format).alias("format"),
+        F.lit(FORMATS[source.format].version).alias("decoder_version"), "topic", "partition", "offset", *columns,
+    )
+
+
+def _changelog_rows(batch: _Batch) -> DataFrame:
+    rows = batch.events.where("kind = 'row' AND outcome = 'applied'").withColumn("key", rules.key(batch.source.tables))
+    return _said_by(
+        batch.source, rows,
+        ("entry_index", "row_index", "db", "schema", "table", "op", "key", "before", "after", "schema_version", *_TXN),
+    )
+
+
+def _schema_rows(batch: _Batch) -> DataFrame:
+    """DDL statements, and column lists that the history doesn't know yet."""
+    columns = ("entry_index", "kind", "db", "schema", "table", "schema_version", "columns", "ddl", "info", *_TXN)
+    ddl = batch.events.where("kind = 'ddl'")
+    stated = batch.events.where("kind = 'schema'")
+    first = stated.groupBy("schema_version").agg(F.min(F.struct("landed_at", *order.ADDRESS)).alias("_first"))
+    known = lake.read(batch.events.sparkSession, batch.paths["schema_history"]).where(
+        (F.col("source") == batch.source.name) & (F.col("kind") == "message")
+    )
+    new = (
+        stated.join(F.broadcast(first), "schema_version")
+        .where(F.struct("landed_at", *order.ADDRESS) == F.col("_first"))
+        .join(known.select("schema_version"), "schema_version", "left_anti")
+        .withColumn("kind", F.lit("message"))
+    )
+    return _said_by(batch.source, ddl, columns).unionByName(_said_by(batch.source, new, columns))
+
+
+def _quarantine_rows(batch: _Batch) -> DataFrame:
+    bad = batch.events.where("kind = 'error'").withColumn("room", F.lit("changes"))
+    return _said_by(batch.source, bad, ("room", "entry_index", "row_index", "db", "table", "reason", "landed_at")).withColumn(
+        "quarantined_at", F.current_timestamp()
+    )
+
+
+_RANK = ("quarantined", "applied", "filtered", "duplicate", "control")
+"""A message with several outcomes counts under the first of these."""
+
+
+def _ledger_rows(batch: _Batch, figures: list[dict[str, Any]]) -> DataFrame:
+    ranks = F.array_position(F.array(*map(F.lit, _RANK)), F.col("outcome"))
+    messages = batch.events.groupBy("topic", "partition", "offset").agg(F.min(ranks).alias("rank"))
+    weight: Column = F.lit(1)
+    if "envelopes" in batch.paths:  # a message of several records accounts for all of them
+        low, high = min(f["from_offset"] for f in figures), max(f["to_offset"] for f in figures)
+        split = lake.read(batch.events.sparkSession, batch.paths["envelopes"]).where(
+            F.col("offset").between(low, high) & (F.col("parts") > 1)
+        )
+        messages = messages.join(F.broadcast(split.select("topic", "partition", "offset", "parts")), ["topic", "partition", "offset"], "left")
+        weight = F.coalesce("parts", F.lit(1))
+    outcome = F.element_at(F.array(*map(F.lit, _RANK)), F.col("rank").cast("int"))
+    return (
+        messages.groupBy("topic", "partition", outcome.alias("outcome"))
+        .agg(F.min("offset").alias("from_offset"), F.max("offset").alias("to_offset"), F.sum(weight).cast("bigint").alias("records"))
+        .select(
+            F.lit(batch.source.name).alias("source"), F.lit(batch.number).cast("bigint").alias("batch"), F.lit("changelog").alias("room"),
+            "topic", "partition", "from_offset", "to_offset", "outcome", "records",
+        )
+    )
+
+
+def _lineages(
+    spark: SparkSession, path: str, source: Source, batch_id: int
+) -> tuple[dict[str | None, int], dict[int, tuple[int, Any]]]:
+    """Epochs known before this batch, and the highest position reached in each."""
+    rows = (
+        lake.read(spark, path).where((F.col("source") == source.name) & (F.col("batch") < batch_id))
+        .groupBy("lineage", "epoch").agg(F.max(F.struct("high_file", "high_pos")).alias("high")).collect()
+    )
+    reached: dict[int, tuple[int, Any]] = {}
+    for r in rows:
+        if r["high"]["high_file"] is not None:
+            at = (r["high"]["high_file"], r["high"]["high_pos"])
+            reached[r["epoch"]] = max(at, reached.get(r["epoch"], at))
+    return {r["lineage"]: r["epoch"] for r in rows}, reached
+
+
+def _note_lineages(
+    spark: SparkSession, source: Source, path: str, figures: list[dict[str, Any]], epochs: dict[str | None, int], batch_id: int
+) -> None:
+    rows = [
+        (source.name, f["lineage"], epochs[f["lineage"]], batch_id,
+         f["high"] and f["high"]["file_no"], f["high"] and f["high"]["binlog_pos"])
+        for f in figures
+    ]
+    frame = spark.createDataFrame(rows, lake.read(spark, path).schema)
+    lake.append(frame, path, f"changelog {source.name}", batch_id)
+
+
+def _outcomes(spark: SparkSession, ledger: str, source: Source, batches: list[int]) -> dict[str, float]:
+    """Records per outcome over the batches of this run, from the ledger."""
+    rows = (
+        lake.read(spark, ledger)
+        .where((F.col("source") == source.name) & (F.col("room") == "changelog") & F.col("batch").between(min(batches), max(batches)))
+        .groupBy("outcome").agg(F.sum("records").alias("n")).collect()
+    )
+    found = {r["outcome"]: float(r["n"]) for r in rows}
+    return {name: found.get(name, 0.0) for name in _RANK}

@@ -1,0 +1,193 @@
+"""landing/<source> → envelopes/<source>: split messages put together, also across batches and runs.
+
+Formats that never split have no envelopes table: their decoder reads landing itself. For those that do, records
+that are whole already pass in one sweep; parts are sorted out by `reassemble` and joined. Unfinished messages are
+carried from batch to batch in a table that holds the state after each batch, so a repeated batch starts from the
+same state and writes the same rows.
+"""
+
+from collections.abc import Callable, Iterator
+from functools import partial
+
+import pyarrow as pa
+from pyspark.sql import DataFrame, Observation, SparkSession
+from pyspark.sql import functions as F
+
+from cdc_platform.chain import RoomResult
+from cdc_platform.config import Config, Source
+from cdc_platform.envelopes import reassemble
+from cdc_platform.formats import FORMATS
+from cdc_platform.formats.contract import MESSAGE, PART
+from cdc_platform.formats.frame import as_message_batch, spark_schema
+from cdc_platform.resources import lake
+from cdc_platform.tables import CHECKPOINT, ENVELOPES, LANDING, OFFSET_LEDGER, QUARANTINE, WAITING
+
+_LANDED = ("topic", "partition", "offset", "timestamp", "key", "value", "headers", "landed_at")
+_WAITING = ("topic", "partition", "offset", "timestamp", "key", "headers", "landed_at", "total", "index", "data", "shard", "seq")
+
+
+def run(spark: SparkSession, config: Config, source: Source) -> RoomResult:
+    """One catch-up of the envelopes room."""
+    watch = lake.Stopwatch()
+    if FORMATS[source.format].part is None:
+        return RoomResult("envelopes", source.name, 0, 0, watch.seconds, {})
+    paths = {
+        "envelopes": lake.ensure(spark, ENVELOPES, ENVELOPES.at(config.lake, source=source.name)),
+        "waiting": lake.ensure(spark, WAITING, WAITING.at(config.lake, source=source.name)),
+        "quarantine": lake.ensure(spark, QUARANTINE, QUARANTINE.at(config.lake)),
+        "ledger": lake.ensure(spark, OFFSET_LEDGER, OFFSET_LEDGER.at(config.lake)),
+    }
+    landed = lake.stream(spark, LANDING.at(config.lake, source=source.name), source.max_bytes_per_batch)
+    progress = lake.for_each_batch(
+        landed.select(*_LANDED), CHECKPOINT.at(config.lake, room="envelopes", source=source.name),
+        f"envelopes {source.name}", batch_writer(source, paths),
+    )
+    waiting = _state(lake.read(spark, paths["waiting"])).count()
+    return RoomResult(
+        "envelopes", source.name, lake.input_rows(progress), lake.batches(progress), watch.seconds, {"waiting": waiting}
+    )
+
+
+def messages_path(config: Config, source: Source) -> str:
+    """Table that holds the source's whole messages: envelopes, or landing where nothing is ever split."""
+    table = LANDING if FORMATS[source.format].part is None else ENVELOPES
+    return table.at(config.lake, source=source.name)
+
+
+def batch_writer(source: Source, paths: dict[str, str]) -> Callable[[DataFrame, int], None]:
+    """The foreachBatch function of one source."""
+
+    def each(batch: DataFrame, batch_id: int) -> None:
+        spark = batch.sparkSession
+        parsed = parse_parts(batch, source.format)
+        seen = Observation()
+        whole = parsed.observe(
+            seen, F.count_if(F.col("total") > 1).alias("split"), F.count_if(F.col("error").isNotNull()).alias("bad")
+        ).where(F.col("error").isNull() & (F.col("total") == 1))
+        lake.append(_whole_rows(whole), paths["envelopes"], f"envelopes {source.name}", batch_id)
+        before = lake.read(spark, paths["waiting"]).where(F.col("batch") == batch_id - 1)
+        figures = seen.get
+        carries = not before.isEmpty()
+        if figures["split"] or figures["bad"] or carries:
+            _odd_ones(parsed, before, source, paths, batch_id)
+
+    return each
+
+
+def parse_parts(batch: DataFrame, format_name: str) -> DataFrame:
+    """LANDING rows → the same with PART's columns instead of `value`."""
+    keep = [f for f in spark_schema(MESSAGE).fields if f.name != "value"]
+    schema = spark_schema(PART)
+    for f in keep:
+        schema = schema.add(f)
+    return batch.mapInArrow(partial(_parse, format_name), schema)
+
+
+def _parse(format_name: str, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    part = FORMATS[format_name].part
+    assert part is not None
+    for raw in batches:
+        batch = as_message_batch(raw)
+        parsed = part.parse(batch)
+        keep = [n for n in MESSAGE.names if n != "value"]
+        yield pa.RecordBatch.from_arrays(
+            [*parsed.columns, *(batch.column(n) for n in keep)], names=[*PART.names, *keep]
+        )
+
+
+def _whole_rows(parts: DataFrame) -> DataFrame:
+    return parts.select(
+        "topic", "partition", "offset", F.col("offset").alias("last_offset"), F.lit(1).alias("parts"), "shard", "seq",
+        "timestamp", "key", F.col("data").alias("value"), "headers", "landed_at",
+    )
+
+
+def _odd_ones(parsed: DataFrame, before: DataFrame, source: Source, paths: dict[str, str], batch_id: int) -> None:
+    """Split messages, torn ones and records that are no part of anything."""
+    name = source.name
+    here = parsed.where(F.col("error").isNull()).withColumn("carried", F.lit(False))
+    known = before.select(*_WAITING, F.lit(True).alias("carried"))
+    everything = known.unionByName(here.select(*_WAITING, "carried"))
+    timeout_ms = source.waiting_timeout_s * 1000
+    verdicts = F.broadcast(verdicts_of(everything, timeout_ms))
+    split = everything.where(F.col("total") > 1).drop("carried").join(verdicts, ["topic", "partition", "shard", "offset"])
+    lake.append(joined_rows(split), paths["envelopes"], f"envelopes joined {name}", batch_id)
+    bad = parsed.where(F.col("error").isNotNull()).select(
+        "topic", "partition", "offset", "landed_at", F.col("error").alias("reason"), F.lit(False).alias("carried")
+    )
+    torn = split.where(F.col("verdict") == "torn").select("topic", "partition", "offset", "landed_at", "reason", "carried")
+    unusable = bad.unionByName(torn)
+    lake.append(_quarantine_rows(unusable, source), paths["quarantine"], f"envelopes {name}", batch_id)
+    waiting = split.where(F.col("verdict") == "waiting").select(F.lit(batch_id).cast("bigint").alias("batch"), *_WAITING)
+    lake.append(waiting, paths["waiting"], f"envelopes {name}", batch_id)
+    outcomes = _outcomes(split, bad)
+    lake.append(_ledger_rows(outcomes, source, batch_id), paths["ledger"], f"envelopes {name}", batch_id)
+    parsed.sparkSession.sql(f"DELETE FROM {lake.delta(paths['waiting'])} WHERE batch < {int(batch_id) - 1}")
+
+
+def verdicts_of(parts: DataFrame, timeout_ms: int) -> DataFrame:
+    """Part rows (with `carried`) → VERDICT rows."""
+    meta = parts.select(
+        "topic", "partition", "shard", "offset", "total", "index",
+        F.when(F.col("total") > 1, F.xxhash64("data")).otherwise(F.lit(0)).alias("digest"),
+        F.unix_millis("timestamp").alias("at"), "carried",
+    )
+
+    def verdict(group: pa.Table) -> pa.Table:
+        return reassemble.classify(group.cast(reassemble.META), timeout_ms)
+
+    return meta.groupBy("topic", "partition", "shard").applyInArrow(verdict, spark_schema(reassemble.VERDICT))
+
+
+def joined_rows(split: DataFrame) -> DataFrame:
+    """Parts with verdict `complete` → ENVELOPES rows."""
+    part = F.struct("index", "data")
+    grouped = split.where(F.col("verdict") == "complete").groupBy("topic", "partition", "shard", F.col("message").alias("offset")).agg(
+        F.max("offset").alias("last_offset"), F.count(F.lit(1)).cast("int").alias("parts"),
+        *(F.min_by(c, "index").alias(c) for c in ("seq", "timestamp", "key", "headers")),
+        F.max("landed_at").alias("landed_at"), F.sort_array(F.collect_list(part)).alias("pieces"),
+    )
+    whole = F.aggregate("pieces", F.lit(b""), lambda done, piece: F.concat(done, piece["data"]))
+    return grouped.withColumn("value", whole).select(
+        "topic", "partition", "offset", "last_offset", "parts", "shard", "seq", "timestamp", "key", "value", "headers", "landed_at"
+    )
+
+
+def _state(waiting: DataFrame) -> DataFrame:
+    """Rows of the newest state."""
+    newest = waiting.agg(F.max("batch").alias("newest"))
+    return waiting.join(F.broadcast(newest), F.col("batch") == F.col("newest"))
+
+
+def _quarantine_rows(unusable: DataFrame, source: Source) -> DataFrame:
+    return unusable.select(
+        F.lit(source.name).alias("source"), F.lit(source.format).alias("format"),
+        F.lit(FORMATS[source.format].version).alias("decoder_version"), F.lit("envelopes").alias("room"),
+        "topic", "partition", "offset", F.lit(None).cast("int").alias("entry_index"), F.lit(None).cast("int").alias("row_index"),
+        F.lit(None).cast("string").alias("db"), F.lit(None).cast("string").alias("table"), "reason", "landed_at",
+        F.current_timestamp().alias("quarantined_at"),
+    )
+
+
+def _outcomes(split: DataFrame, bad: DataFrame) -> DataFrame:
+    """One row per change of an offset's outcome: topic, partition, offset, outcome, records (+1 or -1).
+
+    Complete parts get their outcome in the changelog, with their message; here they only leave `waiting`.
+    """
+    named = F.when(F.col("verdict") == "torn", "quarantined").when(F.col("verdict") == "complete", F.lit(None)).otherwise(F.col("verdict"))
+    taken_back = F.when(F.col("carried"), F.array(F.struct(F.lit("waiting").alias("outcome"), F.lit(-1).alias("records"))))
+    now = F.when(named.isNotNull(), F.array(F.struct(named.alias("outcome"), F.lit(1).alias("records"))))
+    empty = F.array().cast("array<struct<outcome: string, records: int>>")
+    both = F.concat(F.coalesce(taken_back, empty), F.coalesce(now, empty))
+    of_split = split.select("topic", "partition", "offset", F.explode(both).alias("o")).select("topic", "partition", "offset", "o.*")
+    return of_split.unionByName(bad.select("topic", "partition", "offset", F.lit("quarantined").alias("outcome"), F.lit(1).alias("records")))
+
+
+def _ledger_rows(outcomes: DataFrame, source: Source, batch_id: int) -> DataFrame:
+    grouped = outcomes.groupBy("topic", "partition", "outcome").agg(
+        F.min("offset").alias("from_offset"), F.max("offset").alias("to_offset"), F.sum("records").cast("bigint").alias("records")
+    )
+    return grouped.where("records <> 0").select(
+        F.lit(source.name).alias("source"), F.lit(batch_id).cast("bigint").alias("batch"), F.lit("envelopes").alias("room"),
+        "topic", "partition", "from_offset", "to_offset", "outcome", "records",
+    )

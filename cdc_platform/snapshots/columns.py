@@ -1,0 +1,89 @@
+"""From canonical text to the typed columns of a snapshot: one rule per family of MySQL types."""
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from pyspark.sql import Column
+from pyspark.sql import functions as F
+
+from cdc_platform.errors import TableStopped, UnknownType
+from cdc_platform.mysql.types import MySqlType, parse_type
+
+BOOKKEEPING = ("_cdc_order", "_cdc_source_time")
+
+_MAY_BE_INVALID = frozenset(("date", "datetime", "timestamp"))
+"""MySQL stores dates that don't exist (0000-00-00, 2026-02-30): NULL in the snapshot, and counted. Any other value
+that doesn't fit its column is an error that stops the table: ANSI casts raise."""
+
+_CASTS: dict[str, Callable[[Column, str], Column]] = {
+    **dict.fromkeys(_MAY_BE_INVALID, lambda text, spark: text.try_cast(spark)),
+    **dict.fromkeys(("binary", "geometry"), lambda text, _: F.to_binary(text, F.lit("base64"))),
+    **dict.fromkeys(("text", "enum", "set", "json", "time"), lambda text, _: text),
+    **dict.fromkeys(("integer", "float", "bit", "boolean", "year"), lambda text, spark: text.cast(spark)),
+    "decimal": lambda text, spark: text if spark == "string" else text.cast(spark),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class TableColumn:
+    """A column of a source table: name, MySQL type, whether it is part of the key."""
+
+    name: str
+    type: MySqlType
+    key: bool
+
+    @property
+    def spark(self) -> str:
+        """Spark type of the snapshot column, as DDL."""
+        return self.type.spark
+
+    def text(self, image: str) -> Column:
+        """The column's canonical text in a row image (a map column); NULL when absent or NULL."""
+        return F.try_element_at(F.col(image), F.lit(self.name))
+
+    def value(self, text: Column) -> Column:
+        """Typed value of a canonical text."""
+        return _CASTS[self.type.family](text, self.spark)
+
+    def invalid(self, image: str) -> Column:
+        """Whether the image holds a text that can only become NULL; always false for types that are never invalid."""
+        if self.type.family not in _MAY_BE_INVALID:
+            return F.lit(False)
+        return self.text(image).isNotNull() & self.value(self.text(image)).isNull()
+
+
+def columns_of(source: str, db: str, table: str, columns_json: str, keys: list[str] | None) -> list[TableColumn]:
+    """`columns` of a schema_history row → typed columns; `keys` from the configuration win. Raises TableStopped."""
+    out = []
+    for c in json.loads(columns_json):
+        try:
+            type_ = parse_type(c["type"])
+        except UnknownType as error:
+            raise TableStopped(source, db, table, f"column {c['name']!r}: {error}") from None
+        if not c["name"] or c["name"].lower() in BOOKKEEPING:
+            raise TableStopped(source, db, table, f"column name {c['name']!r} can't be kept")
+        out.append(TableColumn(c["name"], type_, c["name"] in keys if keys else c["key"]))
+    missing = set(keys or ()) - {c.name for c in out}
+    if missing:
+        raise TableStopped(source, db, table, f"configured key columns {sorted(missing)} are not in the table")
+    if not any(c.key for c in out):
+        raise TableStopped(
+            source, db, table, f"the messages tell no key; name one in cdc.yaml: tables.keys: {{'{db}.{table}': [...]}}"
+        )
+    return out
+
+
+_ORDER_FIELDS = {"epoch": "BIGINT", "file": "BIGINT", "pos": "DECIMAL(20,0)", "event": "BIGINT", "row": "BIGINT", "landed": "BIGINT"}
+
+
+def order_sql(order: Any) -> str:
+    """An `order_key` value (Row) as SQL text; all numbers."""
+    fields = ", ".join(f"'{f}', CAST({int(order[f])} AS {t})" for f, t in _ORDER_FIELDS.items())
+    return f"named_struct({fields})"
+
+
+def order_literal(order: Any) -> Column:
+    """An `order_key` value (Row) as a column."""
+    return F.expr(order_sql(order))

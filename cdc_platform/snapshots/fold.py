@@ -1,0 +1,172 @@
+"""Changes of one table → at most one row per key: what the batch does to that key in the end.
+
+Frames only. Input rows are CHANGELOG rows of one table; output rows have `_k0…` (typed key columns), `_deleted`,
+`_whole` (columns absent from the image are NULL, not unchanged), `_cdc_order`, `_cdc_source_time` and, per column
+i, `_v{i}` (typed value) and `_h{i}` (whether the image holds it).
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+
+from cdc_platform.snapshots.columns import TableColumn, order_literal
+
+_SETS_WHOLE_ROW = ("insert", "read")
+
+
+@dataclass(frozen=True, slots=True)
+class Profile:
+    """Figures of one table's batch that decide how it is folded and merged."""
+
+    changes: int
+    partial: int            # images that lack columns
+    key_changes: int
+    deletes: int
+    no_key: int
+    lost_moves: int         # key changes whose images don't hold the whole row
+    invalid_dates: int
+    low_order: Any
+    truncated_at: Any       # order of the last TRUNCATE, or None
+    low_key: Any            # lowest and highest first key column, typed
+    high_key: Any
+
+
+def profile(rows: DataFrame, columns: list[TableColumn]) -> Profile:
+    """One pass over the batch."""
+    keys = [c for c in columns if c.key]
+    truncate = F.col("op") == "truncate"
+    row = rows.withColumn("_kmap", _key_image()).withColumn("_new", F.when(F.col("op") != "delete", F.col("after")))
+    first_old, first_new = keys[0].value(keys[0].text("_kmap")), keys[0].value(keys[0].text("_new"))
+    invalid = sum((c.invalid("_new").cast("int") for c in columns), F.lit(0))
+    out = row.agg(
+        F.count(F.lit(1)).alias("changes"),
+        F.count_if(F.col("_new").isNotNull() & ~_holds_all(columns)).alias("partial"),
+        F.count_if(_key_moves(keys)).alias("key_changes"),
+        F.count_if(F.col("op") == "delete").alias("deletes"),
+        F.count_if(~truncate & ~_has_key(keys)).alias("no_key"),
+        F.count_if(_key_moves(keys) & ~_holds_all(columns, F.map_keys(_overlaid()))).alias("lost_moves"),
+        F.coalesce(F.sum(invalid), F.lit(0)).alias("invalid_dates"),
+        F.min("order_key").alias("low_order"),
+        F.max(F.when(truncate, F.col("order_key"))).alias("truncated_at"),
+        F.min(F.least(first_old, first_new)).alias("low_key"),
+        F.max(F.greatest(first_old, first_new)).alias("high_key"),
+    ).collect()[0]
+    return Profile(**{f: out[f] for f in Profile.__slots__})
+
+
+def fold(rows: DataFrame, columns: list[TableColumn], figures: Profile) -> DataFrame:
+    """One row per key (see module)."""
+    keys = [c for c in columns if c.key]
+    alive = rows.where("op <> 'truncate'")
+    if figures.truncated_at is not None:
+        alive = alive.where(F.col("order_key") > order_literal(figures.truncated_at))
+    steps = _steps(alive, keys, moves=figures.key_changes > 0)
+    if figures.partial:
+        return _fold_partial(steps, columns, keys)
+    return _typed(_last(steps, keys), columns)
+
+
+def key_names(columns: list[TableColumn]) -> list[str]:
+    """`_k0`, `_k1`, … for the key columns in table order."""
+    return [f"_k{i}" for i, _ in enumerate(c for c in columns if c.key)]
+
+
+def _key_image() -> Column:
+    """Where the key of the row before stands: told key, else the row images."""
+    return F.coalesce(F.col("key"), F.when(F.col("op") == "insert", F.col("after")), F.col("before"), F.col("after"))
+
+
+def _has_key(keys: list[TableColumn]) -> Column:
+    return _all(c.text("_kmap").isNotNull() for c in keys)
+
+
+def _key_moves(keys: list[TableColumn]) -> Column:
+    """An update whose after image holds another key than the row before."""
+    differs = F.lit(False)
+    for c in keys:
+        differs = differs | (c.text("after").isNotNull() & (c.text("after") != c.text("_kmap")))
+    return (F.col("op") == "update") & differs
+
+
+def _holds_all(columns: list[TableColumn], held: Column | None = None) -> Column:
+    held = F.map_keys("_new") if held is None else held
+    return F.size(F.array_except(F.array(*(F.lit(c.name) for c in columns)), held)) == 0
+
+
+def _all(conditions: Any) -> Column:
+    out = F.lit(True)
+    for condition in conditions:
+        out = out & condition
+    return out
+
+
+def _steps(rows: DataFrame, keys: list[TableColumn], moves: bool) -> DataFrame:
+    """Changes as steps on single keys: a key change is a delete of the old key and a whole row under the new one."""
+    row = rows.withColumn("_kmap", _key_image()).withColumn("_deleted", F.col("op") == "delete")
+    row = row.withColumn("_whole", F.col("op").isin(*_SETS_WHOLE_ROW))
+    if moves:
+        stay = F.struct(F.col("_kmap").alias("kmap"), F.col("_deleted").alias("deleted"), F.col("_whole").alias("whole"), F.col("after").alias("after"))
+        old = F.struct(F.col("_kmap").alias("kmap"), F.lit(True).alias("deleted"), F.lit(False).alias("whole"), F.col("after").alias("after"))
+        new_key = F.map_zip_with("_kmap", "after", lambda _, k, a: F.coalesce(a, k))
+        new = F.struct(new_key.alias("kmap"), F.lit(False).alias("deleted"), F.lit(True).alias("whole"), _overlaid().alias("after"))
+        both = F.when(_key_moves(keys), F.array(old, new)).otherwise(F.array(stay))
+        row = row.withColumn("_s", F.explode(both)).select(
+            "order_key", "source_time", *_UNIQUE, F.col("_s.kmap").alias("_kmap"), F.col("_s.deleted").alias("_deleted"),
+            F.col("_s.whole").alias("_whole"), F.col("_s.after").alias("_image"),
+        )
+    else:
+        row = row.select("order_key", "source_time", *_UNIQUE, "_kmap", "_deleted", "_whole", F.col("after").alias("_image"))
+    typed_keys = [c.value(c.text("_kmap")).alias(f"_k{i}") for i, c in enumerate(keys)]
+    return row.select("*", *typed_keys).drop("_kmap")
+
+
+_UNIQUE = ("partition", "entry_index", "row_index")
+
+
+def _overlaid() -> Column:
+    """The row after an update: the after image over the before image. An explicit NULL after wins."""
+    before, after = (F.coalesce(F.col(c), F.expr("CAST(map() AS MAP<STRING, STRING>)")) for c in ("before", "after"))
+    unchanged = F.map_filter(before, lambda k, _: ~F.map_contains_key(after, k))
+    return F.map_concat(unchanged, after)
+
+
+def _last(steps: DataFrame, keys: list[TableColumn]) -> DataFrame:
+    """The step with the highest order per key. A maximum over numbers and a join beat max_by over whole rows."""
+    names = [f"_k{i}" for i, _ in enumerate(keys)]
+    tagged = steps.withColumn("_at", F.struct("order_key", *_UNIQUE, F.col("_deleted").cast("int")))
+    newest = tagged.groupBy(*names).agg(F.max("_at").alias("_at"))
+    return tagged.join(newest, [*names, "_at"], "left_semi")
+
+
+def _typed(steps: DataFrame, columns: list[TableColumn]) -> DataFrame:
+    values = [F.when(~F.col("_deleted"), c.value(c.text("_image"))).alias(f"_v{i}") for i, c in enumerate(columns)]
+    return steps.select(
+        *[n for n in steps.columns if n.startswith("_k")], "_deleted", F.lit(True).alias("_whole"),
+        F.col("order_key").alias("_cdc_order"), F.col("source_time").alias("_cdc_source_time"), *values,
+    )
+
+
+def _fold_partial(steps: DataFrame, columns: list[TableColumn], keys: list[TableColumn]) -> DataFrame:
+    """Images that lack columns: per column the newest value said since the last whole row or delete."""
+    names = [f"_k{i}" for i, _ in enumerate(keys)]
+    at = F.struct("order_key", *_UNIQUE, F.col("_deleted").cast("int").alias("_d"))
+    tagged = steps.withColumn("_at", at)
+    resets = tagged.groupBy(*names).agg(F.max(F.when(F.col("_whole") | F.col("_deleted"), F.col("_at"))).alias("_reset"))
+    join = [tagged[n].eqNullSafe(resets[n]) for n in names]
+    since = tagged.join(resets, join).select(tagged["*"], "_reset").where("_reset IS NULL OR _at >= _reset")
+    said = since.where("NOT _deleted OR _at = _reset")
+    per_column = []
+    for i, c in enumerate(columns):
+        holds = ~F.col("_deleted") & F.map_contains_key(F.col("_image"), F.lit(c.name))
+        per_column.append(F.max_by(F.when(holds, F.struct(c.text("_image").alias("t"))), F.when(holds, F.col("_at"))).alias(f"_t{i}"))
+    grouped = said.groupBy(*names).agg(
+        F.max_by("_deleted", "_at").alias("_deleted"), F.max(F.col("_reset").isNotNull()).alias("_whole"),
+        F.max("order_key").alias("_cdc_order"), F.max_by("source_time", "_at").alias("_cdc_source_time"), *per_column,
+    )
+    return grouped.select(
+        *names, "_deleted", "_whole", "_cdc_order", "_cdc_source_time",
+        *(c.value(F.col(f"_t{i}.t")).alias(f"_v{i}") for i, c in enumerate(columns)),
+        *(F.col(f"_t{i}").isNotNull().alias(f"_h{i}") for i, _ in enumerate(columns)),
+    )

@@ -1,0 +1,149 @@
+"""The Delta tables of one source table: its snapshot and, beside it, its tombstones. Made, evolved, merged into."""
+
+from dataclasses import dataclass
+from typing import Any
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from cdc_platform.config import Config
+from cdc_platform.errors import TableStopped
+from cdc_platform.resources import lake
+from cdc_platform.resources.lake import delta, literal, quoted
+from cdc_platform.snapshots.columns import BOOKKEEPING, TableColumn, order_literal, order_sql
+from cdc_platform.snapshots.fold import Profile, key_names
+from cdc_platform.tables import ORDER_TYPE, SNAPSHOT_PATH, TOMBSTONES_PATH
+
+_SNAPSHOT_PROPERTIES = {
+    "delta.columnMapping.mode": "name",       # renames and drops rewrite nothing; any column name is allowed
+    "delta.enableDeletionVectors": "true",    # MERGE marks rows instead of rewriting files
+    "delta.checkpointInterval": "50",
+}
+_BOOKKEEPING_COLUMNS = (
+    f"_cdc_order {ORDER_TYPE} COMMENT 'order of the change that made this row', "
+    "_cdc_source_time TIMESTAMP COMMENT 'commit time of that change at the source'"
+)
+_RANGE_TYPES = frozenset(("tinyint", "smallint", "int", "bigint", "date", "string"))
+"""Key types whose lowest and highest value of a batch prune files. MERGE prunes on nothing but literals."""
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """Where a source table is kept."""
+
+    source: str
+    db: str
+    table: str
+    snapshot: str
+    tombstones: str
+
+    @staticmethod
+    def of(config: Config, source: str, db: str, table: str) -> "Target":
+        names = {"source": source, "db": db, "table": table}
+        return Target(source, db, table, SNAPSHOT_PATH.at(config.lake, **names), TOMBSTONES_PATH.at(config.lake, **names))
+
+
+def prepare(spark: SparkSession, target: Target, columns: list[TableColumn]) -> None:
+    """Make both tables, or add the columns they lack. Raises TableStopped where a column changed its type."""
+    if not lake.exists(spark, target.snapshot):
+        own = ", ".join(f"{quoted(c.name)} {c.spark}" for c in columns)
+        lake.create(spark, target.snapshot, f"{own}, {_BOOKKEEPING_COLUMNS}", _SNAPSHOT_PROPERTIES,
+                    f"Live rows of {target.db}.{target.table} from source {target.source}")
+    else:
+        _evolve(spark, target, columns)
+    if not lake.exists(spark, target.tombstones):
+        keys = ", ".join(f"{n} {c.spark}" for n, c in zip(key_names(columns), (c for c in columns if c.key), strict=True))
+        lake.create(spark, target.tombstones, f"{keys}, scope STRING COMMENT 'row, or table for TRUNCATE', _cdc_order {ORDER_TYPE}",
+                    {"delta.checkpointInterval": "50"}, "Deleted keys with the order of their delete")
+
+
+def _evolve(spark: SparkSession, target: Target, columns: list[TableColumn]) -> None:
+    there = {f.name.lower(): f.dataType for f in lake.read(spark, target.snapshot).schema.fields}
+    previous: TableColumn | None = None
+    for c in columns:
+        kept = there.get(c.name.lower())
+        if kept is None:
+            place = f"AFTER {quoted(previous.name)}" if previous else "FIRST"
+            spark.sql(f"ALTER TABLE {delta(target.snapshot)} ADD COLUMNS ({quoted(c.name)} {c.spark} {place})")
+        elif kept.simpleString() != c.spark:
+            raise TableStopped(
+                target.source, target.db, target.table,
+                f"column {c.name!r} is kept as {kept.simpleString()} and now comes as {c.spark}",
+            )
+        previous = c
+
+
+def bury(folded: DataFrame, target: Target, columns: list[TableColumn], figures: Profile, app: str, batch_id: int) -> None:
+    """Write tombstones of the batch's deletes and its TRUNCATE, at most once per batch."""
+    names = key_names(columns)
+    graves = folded.where("_deleted").select(*names, F.lit("row").alias("scope"), "_cdc_order")
+    if figures.truncated_at is not None:
+        stone = folded.sparkSession.range(1).select(
+            *(F.lit(None).cast(c.spark).alias(n) for n, c in zip(names, (c for c in columns if c.key), strict=True)),
+            F.lit("table").alias("scope"), order_literal(figures.truncated_at).alias("_cdc_order"),
+        )
+        graves = graves.unionByName(stone)
+    lake.append(graves, target.tombstones, app, batch_id)
+
+
+def not_buried(folded: DataFrame, target: Target, columns: list[TableColumn], figures: Profile) -> DataFrame:
+    """Without rows that an already known later delete or TRUNCATE has removed. Most batches are newer than every
+    tombstone; then nothing is joined."""
+    spark = folded.sparkSession
+    later = lake.read(spark, target.tombstones).where(F.col("_cdc_order") > order_literal(figures.low_order))
+    scopes = {r["scope"]: r["top"] for r in later.groupBy("scope").agg(F.max("_cdc_order").alias("top")).collect()}
+    if "table" in scopes:
+        folded = folded.where(F.col("_deleted") | (F.col("_cdc_order") > order_literal(scopes["table"])))
+    if "row" in scopes:
+        names = key_names(columns)
+        graves = later.where("scope = 'row'").groupBy(*names).agg(F.max("_cdc_order").alias("_buried"))
+        folded = folded.join(graves, names, "left").where("_deleted OR _buried IS NULL OR _cdc_order >= _buried").drop("_buried")
+    return folded
+
+
+def apply(folded: DataFrame, target: Target, columns: list[TableColumn], figures: Profile, app: str, batch_id: int) -> None:
+    """Bring folded rows into the snapshot, each only if it is newer than the row that is there."""
+    spark = folded.sparkSession
+    if figures.truncated_at is not None:
+        spark.sql(
+            f"DELETE FROM {delta(target.snapshot)} WHERE _cdc_order < {order_sql(figures.truncated_at)}"
+        )
+    if lake.read(spark, target.snapshot).isEmpty():
+        fresh = folded.where("NOT _deleted").select(
+            *(F.col(f"_v{i}").alias(c.name) for i, c in enumerate(columns)), *BOOKKEEPING
+        )
+        lake.append(fresh, target.snapshot, app, batch_id)
+        return
+    view = f"cdc_fold_{abs(hash((target.snapshot, batch_id)))}"
+    folded.createOrReplaceTempView(view)
+    try:
+        spark.sql(_merge_sql(view, target, columns, figures))
+    finally:
+        spark.catalog.dropTempView(view)
+
+
+def _merge_sql(view: str, target: Target, columns: list[TableColumn], figures: Profile) -> str:
+    keys = [c for c in columns if c.key]
+    on = [f"t.{quoted(c.name)} = s._k{i}" for i, c in enumerate(keys)]
+    if keys[0].spark in _RANGE_TYPES and figures.low_key is not None:
+        low, high = (_key_literal(k, keys[0].spark) for k in (figures.low_key, figures.high_key))
+        on.append(f"t.{quoted(keys[0].name)} BETWEEN {low} AND {high}")
+    cells = [(c.name, f"s._v{i}", f"s._h{i}") for i, c in enumerate(columns)]
+    bookkeeping = [(n, f"s.{n}") for n in BOOKKEEPING]
+    updated = [
+        f"t.{quoted(name)} = " + (f"IF(s._whole OR {held}, {value}, t.{quoted(name)})" if figures.partial else value)
+        for name, value, held in cells
+    ] + [f"t.{n} = {v}" for n, v in bookkeeping]
+    names = [quoted(name) for name, _, _ in cells] + [n for n, _ in bookkeeping]
+    values = [value for _, value, _ in cells] + [v for _, v in bookkeeping]
+    newer = "s._cdc_order > t._cdc_order"
+    return (
+        f"MERGE INTO {delta(target.snapshot)} AS t USING {view} AS s ON {' AND '.join(on)} "
+        + (f"WHEN MATCHED AND {newer} AND s._deleted THEN DELETE " if figures.deletes or figures.key_changes else "")
+        + f"WHEN MATCHED AND {newer} THEN UPDATE SET {', '.join(updated)} "
+        + f"WHEN NOT MATCHED AND NOT s._deleted THEN INSERT ({', '.join(names)}) VALUES ({', '.join(values)})"
+    )
+
+
+def _key_literal(value: Any, spark_type: str) -> str:
+    return f"CAST({literal(str(value))} AS {spark_type})"
