@@ -37,19 +37,21 @@ def _distinct(pairs: list[tuple[str, Any]]) -> dict:
     found = dict(pairs)
     if len(found) != len(pairs):
         keys = [k for k, _ in pairs]
-        raise ValueError(f"JSON key {shown(next(k for k in keys if keys.count(k) > 1))} stands twice in one object")
+        raise ValueError(
+            f"JSON key {shown(next(k for k in keys if keys.count(k) > 1))} stands twice in one object"
+        )
     return found
 
 
 def read_json(data: bytes) -> Any:
     """Exact JSON: numbers digit by digit, no repeated keys. Raises ValueError or RecursionError.
 
-    msgspec keeps the last of repeated keys silently. Each pair shows as `":` in compact JSON, and a text can only
-    add such places: when their number equals the pairs parsed, and no blank stands before a colon, none was lost.
-    Anything else takes the slow way."""
+    msgspec keeps the last of repeated keys silently. Each pair shows as `":` in compact JSON, and a text can
+    only add such places: when their number equals the pairs parsed, and no blank stands before a colon, none
+    was lost. Anything else takes the slow way."""
     value = _JSON.decode(data)
     pairs = 0
-    if type(value) is dict:     # deeper objects are rare in rows: they only cost the slow way
+    if type(value) is dict:  # deeper objects are rare in rows: they only cost the slow way
         pairs = len(value)
         for inner in value.values():
             if type(inner) is dict:
@@ -69,22 +71,22 @@ def _schema(block: bytes) -> Schema:
 
 
 class Unwrapper:
-    """Messages → (schema or None, payload, wrapped?). Remembers, per topic, the bytes before the payload: comparing
+    """Messages → (schema or None, payload). Remembers, per topic, the bytes before the payload: comparing
     them costs a tenth of parsing the schema block again."""
 
     def __init__(self) -> None:
         self._known: dict[str, list[tuple[bytes, Schema | None]]] = {}
 
-    def __call__(self, topic: str, data: bytes) -> tuple[Schema | None, Any, bool]:
+    def __call__(self, topic: str, data: bytes) -> tuple[Schema | None, Any]:
         for prefix, schema in self._known.get(topic, ()):
             if data.startswith(prefix) and data.endswith(b"}"):
-                return schema, read_json(data[len(prefix):-1]), True
+                return schema, read_json(data[len(prefix) : -1])
         value = read_json(data)
         if type(value) is not dict or value.keys() != _WRAPPER_KEYS:
-            return None, value, False
+            return None, value
         block = bytes(_WRAPPER.decode(data).schema).strip()
         schema = None if block == b"null" else _schema(block)
         prefix = b'{"schema":' + block + b',"payload":'
         if data.startswith(prefix):
             self._known[topic] = [(prefix, schema), *self._known.get(topic, ())][:_PREFIXES_PER_TOPIC]
-        return schema, value["payload"], True
+        return schema, value["payload"]

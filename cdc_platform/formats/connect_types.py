@@ -32,15 +32,15 @@ class Dialect:
     binary: BinaryMode = "bytes"
     unavailable: str = "__debezium_unavailable_value"
     dtle: bool = False
-    snapshot: bool = False            # dtle only: its snapshot and incremental writers differ
-    zone: str | None = None           # dtle's DateTimeZone
-    text_base64: bool = False         # dtle: TEXT and JSON of incremental rows are base64
-    snapshot_year: bool = False       # dtle: years 2001..2069 of snapshots are really 1901..1969
+    snapshot: bool = False  # dtle only: its snapshot and incremental writers differ
+    zone: str | None = None  # dtle's DateTimeZone
+    text_base64: bool = False  # dtle: TEXT and JSON of incremental rows are base64
+    snapshot_year: bool = False  # dtle: years 2001..2069 of snapshots are really 1901..1969
 
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """One field of a row: `type_text` in MySQL's language, `convert`, and the value that means "not in the image"."""
+    """One field of a row: `type_text` in MySQL's language, `convert`, the value for "not in the image"."""
 
     name: str
     type_text: str
@@ -49,10 +49,12 @@ class Column:
 
 
 Typed = tuple[str, cv.Convert]
-_CONNECT, _TIME, _DATA = "org.apache.kafka.connect.data.", "io.debezium.time.", "io.debezium.data."
+CONNECT, TIME, DATA = "org.apache.kafka.connect.data.", "io.debezium.time.", "io.debezium.data."
 
 
-def _count(type_text: str, text: Callable[..., str], per_second: int | None = None) -> Callable[[dict], Typed]:
+def _count(
+    type_text: str, text: Callable[..., str], per_second: int | None = None
+) -> Callable[[dict], Typed]:
     bound = partial(text, per_second=per_second) if per_second else text
     return lambda _: (type_text, cv.each("integer", (int,), bound))
 
@@ -98,50 +100,62 @@ def year_text(value: int) -> str:
 _MILLIS, _MICROS, _NANOS = 1_000, 1_000_000, 1_000_000_000
 
 NAMED: dict[str, Callable[[dict], Typed]] = {
-    _CONNECT + "Decimal": _decimal,
-    _CONNECT + "Date": _count("date", cv.date_text),
+    CONNECT + "Decimal": _decimal,
+    CONNECT + "Date": _count("date", cv.date_text),
     # Debezium's page says microseconds for this one; Connect's class is milliseconds since midnight.
-    _CONNECT + "Time": _count("time(3)", cv.time_text, _MILLIS),
-    _CONNECT + "Timestamp": _count("datetime(3)", cv.datetime_text, _MILLIS),
-    _TIME + "Date": _count("date", cv.date_text),
-    _TIME + "Time": _count("time(3)", cv.time_text, _MILLIS),
-    _TIME + "MicroTime": _count("time(6)", cv.time_text, _MICROS),
-    _TIME + "NanoTime": _count("time(6)", cv.time_text, _NANOS),
-    _TIME + "Timestamp": _count("datetime(3)", cv.datetime_text, _MILLIS),
-    _TIME + "MicroTimestamp": _count("datetime(6)", cv.datetime_text, _MICROS),
-    _TIME + "NanoTimestamp": _count("datetime(6)", cv.datetime_text, _NANOS),
-    _TIME + "ZonedTimestamp": _texts("timestamp(6)", cv.zoned_text),
-    _TIME + "IsoDate": _texts("date", cv.iso_date_text),
-    _TIME + "IsoTime": _texts("time(6)", cv.iso_time_text),
-    _TIME + "IsoTimestamp": _texts("datetime(6)", cv.iso_datetime_text),
-    _TIME + "Year": _count("year", year_text),
-    _DATA + "Bits": _bits,
-    _DATA + "Json": _texts("json"),
-    _DATA + "Enum": _labelled("enum"),
-    _DATA + "EnumSet": _labelled("set"),
-    _DATA + "Xml": _texts("longtext"),
-    _DATA + "Uuid": _texts("longtext"),
-    _DATA + "VariableScaleDecimal": _struct("decimal(65,30)", cv.variable_decimal_text),
-    _DATA + "geometry.Geometry": _struct("geometry", cv.geometry_text),
-    _DATA + "geometry.Point": _struct("point", cv.geometry_text),
-    _DATA + "FloatVector": lambda _: ("longtext", cv.each("array", (list,), cv.vector_text)),
+    CONNECT + "Time": _count("time(3)", cv.time_text, _MILLIS),
+    CONNECT + "Timestamp": _count("datetime(3)", cv.datetime_text, _MILLIS),
+    TIME + "Date": _count("date", cv.date_text),
+    TIME + "Time": _count("time(3)", cv.time_text, _MILLIS),
+    TIME + "MicroTime": _count("time(6)", cv.time_text, _MICROS),
+    TIME + "NanoTime": _count("time(6)", cv.time_text, _NANOS),
+    TIME + "Timestamp": _count("datetime(3)", cv.datetime_text, _MILLIS),
+    TIME + "MicroTimestamp": _count("datetime(6)", cv.datetime_text, _MICROS),
+    TIME + "NanoTimestamp": _count("datetime(6)", cv.datetime_text, _NANOS),
+    TIME + "ZonedTimestamp": _texts("timestamp(6)", cv.zoned_text),
+    TIME + "IsoDate": _texts("date", cv.iso_date_text),
+    TIME + "IsoTime": _texts("time(6)", cv.iso_time_text),
+    TIME + "IsoTimestamp": _texts("datetime(6)", cv.iso_datetime_text),
+    TIME + "Year": _count("year", year_text),
+    DATA + "Bits": _bits,
+    DATA + "Json": _texts("json"),
+    DATA + "Enum": _labelled("enum"),
+    DATA + "EnumSet": _labelled("set"),
+    DATA + "Xml": _texts("longtext"),
+    DATA + "Uuid": _texts("longtext"),
+    DATA + "VariableScaleDecimal": _struct("decimal(65,30)", cv.variable_decimal_text),
+    DATA + "geometry.Geometry": _struct("geometry", cv.geometry_text),
+    DATA + "geometry.Point": _struct("point", cv.geometry_text),
+    DATA + "FloatVector": lambda _: ("longtext", cv.each("array", (list,), cv.vector_text)),
 }
 """Schema name → (its parameters → type text and converter)."""
 
 PLAIN: dict[str, Typed] = {
-    "int8": ("tinyint", cv.INTEGER), "int16": ("smallint", cv.INTEGER),
-    "int32": ("int", cv.INTEGER), "int64": ("bigint", cv.INTEGER),
-    "float": ("float", cv.floats_text), "float32": ("float", cv.floats_text),
-    "double": ("double", cv.FLOAT64), "float64": ("double", cv.FLOAT64),
-    "boolean": ("boolean", cv.BOOLEAN), "string": ("longtext", cv.STRING), "bytes": ("longblob", cv.BYTES),
-    # dtle gives geometry and unknown types an empty type; an unnamed array or map comes from a transformation.
-    "": ("longtext", cv.plain_texts), "array": ("longtext", cv.plain_texts), "map": ("longtext", cv.plain_texts),
+    "int8": ("tinyint", cv.INTEGER),
+    "int16": ("smallint", cv.INTEGER),
+    "int32": ("int", cv.INTEGER),
+    "int64": ("bigint", cv.INTEGER),
+    "float": ("float", cv.floats_text),
+    "float32": ("float", cv.floats_text),
+    "double": ("double", cv.FLOAT64),
+    "float64": ("double", cv.FLOAT64),
+    "boolean": ("boolean", cv.BOOLEAN),
+    "string": ("longtext", cv.STRING),
+    "bytes": ("longblob", cv.BYTES),
+    # dtle gives geometry and unknown types an empty type; an unnamed array or map comes from an SMT.
+    "": ("longtext", cv.plain_texts),
+    "array": ("longtext", cv.plain_texts),
+    "map": ("longtext", cv.plain_texts),
 }
-"""Connect type without a name → type text and converter. JsonConverter writes "float"/"double", dtle "float64"."""
+"""Connect type without a name → type text and converter. dtle writes "float64", JsonConverter "double"."""
 
 _FITS = {
-    "integer": {"integer"}, "float": {"float"}, "binary": {"binary"}, "decimal": {"decimal", "integer"},
-    "boolean": {"boolean", "bit", "integer"}, "geometry": {"geometry"},
+    "integer": {"integer"},
+    "float": {"float"},
+    "binary": {"binary"},
+    "decimal": {"decimal", "integer"},
+    "boolean": {"boolean", "bit", "integer"},
+    "geometry": {"geometry"},
     "text": {"text", "decimal", "binary", "enum", "set", "json"},
 }
 """Family of the message's own type → families of real types it can carry; others carry only themselves."""
@@ -153,7 +167,9 @@ _FROM_TEXT: dict[str, Callable[[Dialect], cv.Convert | None]] = {
 _BINARY_TEXT: dict[str, cv.Convert | None] = {
     "bytes": None,
     "base64": cv.BYTES,
-    "base64-url-safe": cv.each("base64 text", (str,), lambda v: cv.base64_text(v.replace("-", "+").replace("_", "/"))),
+    "base64-url-safe": cv.each(
+        "base64 text", (str,), lambda v: cv.base64_text(v.replace("-", "+").replace("_", "/"))
+    ),
     "hex": cv.each("hexadecimal text", (str,), lambda v: cv.to_base64(bytes.fromhex(v))),
 }
 
@@ -169,15 +185,17 @@ def column(field: dict, given: str | None, dialect: Dialect) -> Column:
     elif kind in PLAIN and (not semantic or kind == "string"):
         type_text, convert = PLAIN[kind]
     else:
-        raise ValueError(f"column {cv.shown(name)}: unknown schema type {cv.shown(kind)} named {cv.shown(semantic)}")
-    real = parse_type(given) if given else None
-    told = given
-    if real is None and (propagated := _propagated(parameters)):
-        told, real = propagated, parse_type(propagated)
-    if real is not None and told is not None:
-        type_text, convert = _refine(name, type_text, convert, told, real, bool(given), dialect)
+        raise ValueError(
+            f"column {cv.shown(name)}: unknown schema type {cv.shown(kind)} named {cv.shown(semantic)}"
+        )
+    told = given or _propagated(parameters)
+    if told:
+        try:
+            type_text, convert = _refine((type_text, convert), told, bool(given), dialect)
+        except ValueError as e:
+            raise ValueError(f"column {cv.shown(name)}: {e}") from None
     if dialect.dtle:
-        convert = _repaired(semantic, real, convert, dialect)
+        convert = _repaired(semantic, parse_type(told) if told else None, convert, dialect)
     return Column(name, type_text, convert, _unavailable(kind, dialect))
 
 
@@ -191,14 +209,18 @@ def _propagated(parameters: dict) -> str | None:
     source = parameters.get("__debezium.source.column.type")
     if not source:
         return None
-    text = mysql_type(str(source), parameters.get("__debezium.source.column.length"),
-                      parameters.get("__debezium.source.column.scale"), ())
+    text = mysql_type(
+        str(source),
+        parameters.get("__debezium.source.column.length"),
+        parameters.get("__debezium.source.column.scale"),
+        (),
+    )
     # ENUM and SET come without labels here: the message's own `allowed` is better.
     return text if text and parse_type(text).family not in ("enum", "set") else None
 
 
 def mysql_type(name: str, length: Any, scale: Any, labels: Iterable[str]) -> str | None:
-    """Debezium's (typeName, length, scale, enumValues): `INT UNSIGNED`, 10 → `int(10) unsigned`; None: unknown."""
+    """Debezium's (typeName, length, scale, enumValues): `INT UNSIGNED`, 10 → `int(10) unsigned`; or None."""
     words = re.sub(r"\(.*?\)", "", name).lower().split()
     if words[:1] in (["enum"], ["set"]):
         # Newer versions quote each label as the DDL does.
@@ -214,19 +236,21 @@ def mysql_type(name: str, length: Any, scale: Any, labels: Iterable[str]) -> str
     return text
 
 
-def _refine(
-    name: str, type_text: str, convert: cv.Convert, told: str, real: MySqlType, by_user: bool, dialect: Dialect
-) -> Typed:
-    """The message's type and converter, made exact by the real type."""
+def _refine(typed: Typed, told: str, by_user: bool, dialect: Dialect) -> Typed:
+    """The message's own type and converter, made exact by the real type that the user or the schema told."""
+    (type_text, convert), real = typed, parse_type(told)
     family = parse_type(type_text).family
     if real.family not in _FITS.get(family, {family}):
-        if by_user and (family, real.family) != ("float", "decimal"):  # decimal.handling.mode=double stays a double
-            raise ValueError(f"column {cv.shown(name)}: option columns says {cv.shown(told)}, the message has {type_text}")
-        return type_text, convert
+        if by_user and (family, real.family) != (
+            "float",
+            "decimal",
+        ):  # decimal.handling.mode=double: a double
+            raise ValueError(f"option columns says {cv.shown(told)}, the message has {type_text}")
+        return typed
     if family == "text" and real.family in _FROM_TEXT:
         # A string that was bytes: base64 and hex can't be told apart, so without the option it stays text.
         found = _FROM_TEXT[real.family](dialect)
-        return (told, found) if found else (type_text, convert)
+        return (told, found) if found else typed
     if family == "integer" and real.name == "bigint" and real.unsigned:
         return told, cv.UNSIGNED
     if family == "float" and real.spark == "float":
@@ -234,18 +258,20 @@ def _refine(
     return told, convert
 
 
-def _repaired(semantic: str | None, real: MySqlType | None, convert: cv.Convert, dialect: Dialect) -> cv.Convert:
+def _repaired(
+    semantic: str | None, real: MySqlType | None, convert: cv.Convert, dialect: Dialect
+) -> cv.Convert:
     """dtle's encoders differ from Debezium's; repairs that are certain, or that an option orders."""
     family, digits = (real.family, (real.args or (0,))[0]) if real else (None, 6)
-    if semantic == _TIME + "MicroTime" and family == "time" and digits < 6:
+    if semantic == TIME + "MicroTime" and family == "time" and digits < 6:
         return cv.each("integer", (int,), partial(cv.dtle_time_text, digits=digits))
-    if semantic == _TIME + "Timestamp" and dialect.zone:
+    if semantic == TIME + "Timestamp" and dialect.zone:
         return cv.each("integer", (int,), partial(cv.zoned_datetime_text, zone=dialect.zone))
-    if semantic == _TIME + "ZonedTimestamp":
+    if semantic == TIME + "ZonedTimestamp":
         return cv.each("text", (str,), _dtle_timestamp)
-    if semantic == _TIME + "Year" and dialect.snapshot:
+    if semantic == TIME + "Year" and dialect.snapshot:
         return cv.each("integer", (int,), partial(_dtle_year, shifted=dialect.snapshot_year))
-    is_text = semantic == _DATA + "Json" or bool(real and real.name.endswith("text"))
+    is_text = semantic == DATA + "Json" or bool(real and real.name.endswith("text"))
     if dialect.text_base64 and not dialect.snapshot and is_text:
         return cv.each("base64 text", (str,), lambda v: cv.from_base64(v).decode("utf-8"))
     return convert
@@ -262,60 +288,3 @@ def _dtle_year(value: int, shifted: bool) -> str:
     if 100 <= value <= 255:
         return year_text(value + 1900)
     return year_text(value - 100 if shifted and 2001 <= value <= 2069 else value)
-
-
-def _bare_bit(real: MySqlType, _: Dialect) -> dict:
-    length = (real.args or (1,))[0]
-    if length == 1:
-        return {"type": "boolean"}
-    return {"type": "bytes", "name": _DATA + "Bits", "parameters": {"length": length}}
-
-
-def _bare_decimal(real: MySqlType, dialect: Dialect) -> dict:
-    if dialect.decimal != "precise":
-        return {"type": dialect.decimal}
-    precision, scale = (*(real.args or (10,)), 0)[:2]
-    parameters = {"connect.decimal.precision": precision, "scale": scale}
-    return {"type": "bytes", "name": _CONNECT + "Decimal", "parameters": parameters}
-
-
-def _bare(kind: str, name: str | None = None) -> Callable[[MySqlType, Dialect], dict]:
-    return lambda _real, _dialect: {"type": kind, "name": name}
-
-
-_BARE: dict[str, Callable[[MySqlType, Dialect], dict]] = {
-    **dict.fromkeys(("text", "enum", "set"), _bare("string")),
-    "integer": _bare("int64"),
-    "boolean": _bare("boolean"),
-    "json": _bare("string", _DATA + "Json"),
-    "geometry": _bare("struct", _DATA + "geometry.Geometry"),
-    "year": _bare("int32", _TIME + "Year"),
-    "timestamp": _bare("string", _TIME + "ZonedTimestamp"),
-    "float": lambda real, _: {"type": "float" if real.spark == "float" else "double"},
-    "binary": lambda _, dialect: {"type": "bytes" if dialect.binary == "bytes" else "string"},
-    "bit": _bare_bit,
-    "decimal": _bare_decimal,
-    **dict.fromkeys(("date", "time", "datetime"), lambda real, dialect: {"name": _temporal_name(real, dialect)}),
-}
-"""Family of the user's type → the schema field Debezium would have sent with this dialect's settings."""
-
-
-def _temporal_name(real: MySqlType, dialect: Dialect) -> str:
-    family = real.family
-    by_digits = "Micro" if (real.args or (0,))[0] > 3 else ""
-    sub = {"microseconds": "Micro", "nanoseconds": "Nano"}.get(dialect.temporal, by_digits)
-    if dialect.temporal == "connect":
-        return _CONNECT + {"date": "Date", "time": "Time", "datetime": "Timestamp"}[family]
-    if dialect.temporal == "isostring":
-        return _TIME + {"date": "IsoDate", "time": "IsoTime", "datetime": "IsoTimestamp"}[family]
-    if family == "time" and dialect.temporal == "adaptive_time_microseconds":
-        sub = "Micro"
-    return _TIME + {"date": "Date", "time": f"{sub}Time", "datetime": f"{sub}Timestamp"}[family]
-
-
-def bare_column(name: str, given: str | None, dialect: Dialect) -> Column:
-    """Column of a message without schema. Without a type from the user the values stay as written, `longtext`."""
-    if given is None:
-        return Column(name, "longtext", cv.plain_texts, dialect.unavailable)
-    real = parse_type(given)
-    return column({"field": name, **_BARE[real.family](real, dialect)}, given, dialect)

@@ -73,7 +73,7 @@ def _clock(seconds: int) -> str:
 
 
 def _micros(value: int, per_second: int) -> int:
-    """A count of 1/`per_second` seconds → microseconds. MySQL has no more than six digits: others are wrong."""
+    """A count of 1/`per_second` seconds → microseconds. MySQL has no more than six digits."""
     scaled, rest = divmod(value * 1_000_000, per_second)
     if rest:
         raise ValueError(f"{value} has digits below a microsecond")
@@ -85,8 +85,8 @@ def _fraction(micros: int) -> str:
 
 
 def datetime_text(value: int, per_second: int) -> str:
-    """Wall clock counted from 1970 in 1/`per_second` seconds → `2026-11-20 01:02:03.5`. Python's floor division
-    is right before 1970, where Java's remainder gives a negative fraction."""
+    """Wall clock counted from 1970 in 1/`per_second` seconds → `2026-11-20 01:02:03.5`. Floor division is
+    right before 1970, where Java's remainder gives a negative fraction."""
     seconds, micros = divmod(_micros(value, per_second), 1_000_000)
     days, second = divmod(seconds, 86400)
     return f"{date_text(days)} {_clock(second)}{_fraction(micros)}"
@@ -123,7 +123,7 @@ def _iso_fraction(digits: str | None) -> str:
 
 
 def iso_datetime_text(value: str) -> str:
-    """`2026-11-20T01:02:03.500Z` as wall clock (isostring mode: the Z means nothing) → `2026-11-20 01:02:03.5`."""
+    """`2026-11-20T01:02:03.500Z` as wall clock (isostring mode: the Z is empty) → `2026-11-20 01:02:03.5`."""
     found = _ISO.fullmatch(value)
     if not found or found[5] not in (None, "Z", "+00:00"):
         raise ValueError(f"{shown(value)} is no ISO timestamp at Z")
@@ -161,7 +161,7 @@ def iso_time_text(value: str) -> str:
 
 
 def from_base64(value: str) -> bytes:
-    """Standard base64, strictly: no other characters, padding complete. Raises binascii.Error (a ValueError)."""
+    """Standard base64, strictly: no other characters, padding complete. Raises ValueError."""
     return binascii.a2b_base64(value, strict_mode=True)
 
 
@@ -193,15 +193,16 @@ def number_text(value: Any, scale: int | None) -> str:
     places = max(0, -exponent) if scale is None else scale
     if abs(exponent) > 2 * _DIGITS_LIMIT:
         raise ValueError(f"{shown(value)} is no MySQL decimal")
-    unscaled, rest = divmod(int("".join(map(str, digits))) * 10 ** max(0, exponent + places),
-                            10 ** max(0, -exponent - places))
+    unscaled, rest = divmod(
+        int("".join(map(str, digits))) * 10 ** max(0, exponent + places), 10 ** max(0, -exponent - places)
+    )
     if rest:
         raise ValueError(f"{shown(value)} has more than {places} digits after the dot")
     return scaled_text(-unscaled if sign else unscaled, places)
 
 
 def decimal_text(scale: int) -> Callable[[Any], str]:
-    """Connect's Decimal: base64 of big-endian two's complement (BASE64), or the JSON number itself (NUMERIC)."""
+    """Connect's Decimal: base64 of big-endian two's complement (BASE64), or a JSON number (NUMERIC)."""
 
     def text(value: Any) -> str:
         if type(value) is not str:
@@ -239,7 +240,7 @@ def double_text(value: Any) -> str:
 
 
 def floats_text(values: list[Any]) -> list[Any]:
-    """float32 column: some versions widen 5.1 to 5.099999904632568; both are the same 32 bits, shown as 5.1."""
+    """float32 column: some versions widen 5.1 to 5.099999904632568; the same 32 bits, shown as 5.1."""
     double = FLOAT64(values)
     with np.errstate(over="ignore"):
         singles = np.array([0.0 if v is None else float(v) for v in double], np.float32)

@@ -10,7 +10,7 @@ from cdc_platform.formats.debezium_rows import integer, positions, source_time
 from cdc_platform.formats.events import columns_json, schema_version
 
 _HEARTBEAT_TOPIC = "__debezium-heartbeat"
-_HEARTBEAT_SCHEMA = "Heartbeat"     # io.debezium.connector.common.Heartbeat, in older versions ….mysql.Heartbeat
+_HEARTBEAT_SCHEMA = "Heartbeat"  # io.debezium.connector.common.Heartbeat, in older versions ….mysql.Heartbeat
 _DTLE_DDL_TOPIC = "schema-changes."  # dtle's default SchemaChangeTopic is this and its job's Topic
 _TABLE_ID = re.compile(r'"((?:[^"]|"")*)"\."((?:[^"]|"")*)"')
 _SIGNAL = {"id", "type", "data"}
@@ -48,7 +48,9 @@ def _transaction(payload: dict, _: str) -> list[Event]:
     if type(txn) is not str:
         raise ValueError(f"transaction id {shown(txn)} is no text")
     integer(payload.get("event_count"), "event_count")
-    return [{"kind": _STATUS[payload["status"]], "txn_id": txn, "source_time": source_time(payload), "info": info}]
+    return [
+        {"kind": _STATUS[payload["status"]], "txn_id": txn, "source_time": source_time(payload), "info": info}
+    ]
 
 
 def _is_ddl(payload: dict, _: str, __: str | None) -> bool:
@@ -59,7 +61,7 @@ def _ddl(payload: dict, topic: str) -> list[Event]:
     ddl, changes = payload["ddl"], payload.get("tableChanges")
     source = _object(payload, "source")
     position = _object(payload, "position") or source
-    if ddl is not None and type(ddl) is not str or not (ddl or changes):
+    if (ddl is not None and type(ddl) is not str) or not (ddl or changes):
         raise ValueError(f"schema change with ddl {shown(ddl)} and no tableChanges")
     if changes is not None and type(changes) is not list:
         raise ValueError(f"tableChanges {shown(changes)} is no list")
@@ -74,10 +76,18 @@ def _ddl(payload: dict, topic: str) -> list[Event]:
         raise ValueError(f"databaseName {shown(told)} is no text")
     info = {"snapshot": position.get("snapshot"), "gtids": position.get("gtids"), "table_changes": changes}
     first = {
-        "kind": "ddl", "ddl": ddl, "db": told, "table": tables[0][1] if len(tables) == 1 else None,
-        "info": _info(info), **place,
+        "kind": "ddl",
+        "ddl": ddl,
+        "db": told,
+        "table": tables[0][1] if len(tables) == 1 else None,
+        "info": _info(info),
+        **place,
     }
-    shapes = [_shape(change, *name) for change in changes or () if (name := _named_table(change)) and change.get("table")]
+    shapes = [
+        _shape(change, *name)
+        for change in changes or ()
+        if (name := _named_table(change)) and change.get("table")
+    ]
     return [{**e, "entry_index": i} for i, e in enumerate([first, *({**s, **place} for s in shapes)])]
 
 
@@ -93,7 +103,7 @@ def _snapshot(source: dict) -> bool:
 
 
 def _dtle_lineage(source: dict, topic: str) -> str | None:
-    """dtle names no server in its DDL (`source.server` is ""): its rows' name is the rest of the default topic."""
+    """dtle names no server in its DDL (`source.server` is ""): the rest of the default topic is its name."""
     is_dtle = topic.startswith(_DTLE_DDL_TOPIC) and not source.get("connector")
     return f"dtle:{topic.removeprefix(_DTLE_DDL_TOPIC)}" if is_dtle else None
 
@@ -109,15 +119,22 @@ def _named_table(change: Any) -> tuple[str, str] | None:
 def _shape(change: dict, db: str, table: str) -> Event:
     """A table's columns, with MySQL's real types. DROP has none; a type that MySqlType can't read is text."""
     keys = change["table"].get("primaryKeyColumnNames") or []
-    columns = columns_json([
-        {
-            "name": c["name"], "key": c["name"] in keys,
-            "type": mysql_type(c["typeName"], c.get("length"), c.get("scale"), c.get("enumValues") or ()) or "longtext",
-        }
-        for c in change["table"]["columns"]
-    ])
+    columns = columns_json(
+        [
+            {
+                "name": c["name"],
+                "key": c["name"] in keys,
+                "type": mysql_type(c["typeName"], c.get("length"), c.get("scale"), c.get("enumValues") or ())
+                or "longtext",
+            }
+            for c in change["table"]["columns"]
+        ]
+    )
     return {
-        "kind": "schema", "db": db, "table": table, "columns": columns,
+        "kind": "schema",
+        "db": db,
+        "table": table,
+        "columns": columns,
         "schema_version": schema_version(db, table, columns),
     }
 
@@ -127,7 +144,10 @@ def _is_signal(payload: dict, _: str, __: str | None) -> bool:
 
 
 def _is_notification(payload: dict, _: str, __: str | None) -> bool:
-    return payload.keys() >= _NOTIFICATION and payload.keys() <= _NOTIFICATION | {"additional_data", "timestamp"}
+    return payload.keys() >= _NOTIFICATION and payload.keys() <= _NOTIFICATION | {
+        "additional_data",
+        "timestamp",
+    }
 
 
 def _skip(reason: str) -> Callable[[dict, str], list[Event]]:
@@ -136,7 +156,9 @@ def _skip(reason: str) -> Callable[[dict, str], list[Event]]:
 
 def _info(fields: dict) -> list[tuple[str, str]]:
     """Fields → pairs of EVENT's `info`: texts plain, lists and objects as JSON, nulls left out."""
-    return [(k, json_text(v) if type(v) is bool else plain_text(v)) for k, v in fields.items() if v is not None]
+    return [
+        (k, json_text(v) if type(v) is bool else plain_text(v)) for k, v in fields.items() if v is not None
+    ]
 
 
 _KINDS: tuple[tuple[Callable[[dict, str, str | None], bool], Callable[[dict, str], list[Event]]], ...] = (

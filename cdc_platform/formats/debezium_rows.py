@@ -19,9 +19,9 @@ _NO_ROW: dict = {}
 
 
 class Row(NamedTuple):
-    """One row message: `index` in the batch, images and key as parsed JSON objects (None: not there)."""
+    """One row message: place `at` in the batch, images and key as parsed JSON objects (None: not there)."""
 
-    index: int
+    at: int
     op: str
     before: dict | None
     after: dict | None
@@ -39,7 +39,7 @@ class Table:
     dtle: bool
     columns: dict[str, Column]
     key_names: tuple[str, ...]
-    complete: bool                       # False: no image told the columns, so they name no schema version
+    complete: bool  # False: no image told the columns, so they name no schema version
     key_set: frozenset[str] = field(init=False)
     columns_json: str | None = field(init=False, default=None)
     version: str | None = field(init=False, default=None)
@@ -47,23 +47,36 @@ class Table:
     def __post_init__(self) -> None:
         self.key_set = frozenset(self.key_names)
         if self.complete:
-            self.columns_json = columns_json([
-                {"name": c.name, "type": c.type_text, "key": c.name in self.key_names} for c in self.columns.values()
-            ])
+            self.columns_json = columns_json(
+                [
+                    {"name": c.name, "type": c.type_text, "key": c.name in self.key_names}
+                    for c in self.columns.values()
+                ]
+            )
             self.version = schema_version(self.db, self.table, self.columns_json)
+
+    def schema_event(self) -> dict[str, Any]:
+        """EVENT of kind schema, without wire address."""
+        return {
+            "kind": "schema",
+            "db": self.db,
+            "table": self.table,
+            "schema_version": self.version,
+            "columns": self.columns_json,
+        }
 
 
 def convert_rows(
     messages: pa.RecordBatch, table: Table, rows: list[Row], fail: Callable[[int, BaseException], None]
 ) -> Iterator[tuple[pa.RecordBatch, list[int]]]:
-    """Rows of one table → EVENT batches, each with the message index of its rows. When one row is bad, all are
-    done one by one and only the bad ones go to `fail(message index, error)`."""
+    """Rows of one table → EVENT batches, each with the message index of its rows. When a row is bad the group
+    is halved until only the bad ones are left: those go to `fail(message index, error)`."""
     try:
-        yield _batch(messages, table, rows), [r.index for r in rows]
+        yield _batch(messages, table, rows), [r.at for r in rows]
         return
     except BAD as e:
         if len(rows) == 1:
-            fail(rows[0].index, e)
+            fail(rows[0].at, e)
             return
     # Halving keeps the cost of one bad row in a large group at a few extra passes.
     middle = len(rows) // 2
@@ -73,7 +86,9 @@ def convert_rows(
 
 def _batch(messages: pa.RecordBatch, table: Table, rows: list[Row]) -> pa.RecordBatch:
     n = len(rows)
-    address = messages.select(["topic", "partition", "offset", "landed_at"]).take(pa.array([r.index for r in rows]))
+    address = messages.select(["topic", "partition", "offset", "landed_at"]).take(
+        pa.array([r.at for r in rows])
+    )
     sources = [r.source for r in rows]
     position = positions(sources, [table.dtle] * n)
     transactions = [r.transaction or _NO_ROW for r in rows]
@@ -86,10 +101,18 @@ def _batch(messages: pa.RecordBatch, table: Table, rows: list[Row]) -> pa.Record
     version = table.version
     found: dict[str, Any] = {
         **{name: address.column(name) for name in address.schema.names},
-        "entry_index": np.zeros(n, np.int32), "row_index": np.zeros(n, np.int32),
-        "kind": ["row"] * n, "db": [table.db] * n, "table": [table.table] * n, "op": [r.op for r in rows], **images,
+        "entry_index": np.zeros(n, np.int32),
+        "row_index": np.zeros(n, np.int32),
+        "kind": ["row"] * n,
+        "db": [table.db] * n,
+        "table": [table.table] * n,
+        "op": [r.op for r in rows],
+        **images,
         "schema_version": [None if r.op == "truncate" else version for r in rows],
-        "txn_id": [_txn(t.get("id")) or _text(s.get("gtid")) or None for t, s in zip(transactions, sources, strict=True)],
+        "txn_id": [
+            _txn(t.get("id")) or _text(s.get("gtid")) or None
+            for t, s in zip(transactions, sources, strict=True)
+        ],
         "txn_seq": [integer(t.get("total_order"), "transaction.total_order") for t in transactions],
         **position,
     }
@@ -112,7 +135,7 @@ def _array(values: Any, kind: pa.DataType, n: int) -> pa.Array:
 
 
 def positions(sources: list[dict], dtle: list[bool]) -> dict[str, list]:
-    """`source` blocks → source_time (µs), gtid, binlog_file, binlog_pos, lineage, file_no, event_no, row_no."""
+    """`source` blocks → source_time (µs), gtid, binlog place, lineage, file_no, event_no, row_no."""
     files = [_text(s.get("file")) or None for s in sources]
     numbers = {f: file_number(f) for f in set(files)}
     return {
@@ -120,7 +143,9 @@ def positions(sources: list[dict], dtle: list[bool]) -> dict[str, list]:
         "gtid": [_text(s.get("gtid")) or None for s in sources],
         "binlog_file": files,
         # dtle's snapshot rows carry file "" and pos 0: no position.
-        "binlog_pos": [integer(s.get("pos"), "source.pos") if f else None for s, f in zip(sources, files, strict=True)],
+        "binlog_pos": [
+            integer(s.get("pos"), "source.pos") if f else None for s, f in zip(sources, files, strict=True)
+        ],
         "lineage": [_dtle_lineage(s) if d else _lineage(s) for s, d in zip(sources, dtle, strict=True)],
         "file_no": [numbers[f] for f in files],
         "event_no": [0] * len(sources),
@@ -143,7 +168,7 @@ _CLOCKS = (("ts_us", 1, 1), ("ts_ms", 1000, 1), ("ts_sec", 1_000_000, 1), ("ts_n
 
 
 def source_time(source: dict) -> int | None:
-    """Commit time at the source in µs: ts_us, ts_ms, ts_sec (0.x, dtle: there dtle's own clock) or ts_ns. 0 = not told."""
+    """Commit time at the source in µs: ts_us, ts_ms, ts_sec (0.x; dtle's own clock) or ts_ns; 0: not told."""
     for name, times, per in _CLOCKS:
         value = integer(source.get(name), name)
         if value:
@@ -152,7 +177,7 @@ def source_time(source: dict) -> int | None:
 
 
 def integer(value: Any, name: str) -> int | None:
-    """JSON integer, or a text of one (`transaction` blocks hold either). Raises ValueError naming the field."""
+    """JSON integer, or a text of one (`transaction` blocks hold either). Raises ValueError."""
     if value is None or type(value) is int:
         return value
     if type(value) is str and value.strip().isdecimal():
@@ -163,7 +188,9 @@ def integer(value: Any, name: str) -> int | None:
 def _text(value: Any) -> str | None:
     if value is None or type(value) is str:
         return value
-    raise ValueError(f"{shown(value)} stands where a text belongs (source.file, gtid, name, or transaction.id)")
+    raise ValueError(
+        f"{shown(value)} stands where a text belongs (source.file, gtid, name, or transaction.id)"
+    )
 
 
 def _txn(value: Any) -> str | None:
@@ -171,8 +198,8 @@ def _txn(value: Any) -> str | None:
 
 
 def map_array(images: list[dict | None], columns: dict[str, Column], whole: bool = True) -> pa.MapArray:
-    """Row images → MAP<string,string> of canonical text; None → null map. `whole`: fields that are no column are
-    an error (they would be lost), and missing ones are absent; otherwise every column must be there."""
+    """Row images → MAP<string,string> of canonical text; None → null map. `whole`: fields that are no column
+    are an error (they would be lost), missing ones are absent; otherwise every column must be there."""
     missing = np.fromiter((i is None for i in images), bool, len(images))
     there = [i for i in images if i is not None]
     if not columns and whole and any(there):
@@ -203,7 +230,11 @@ def _entries(images: list[dict], columns: dict[str, Column], whole: bool) -> tup
         return np.full(n, width), names.take(pa.array(np.tile(np.arange(width, dtype=np.int32), n))), flat
     kept = np.fromiter((v is not _ABSENT for v in flat), bool, len(flat))
     places = np.tile(np.arange(width, dtype=np.int32), n)[kept]
-    return kept.reshape(n, width).sum(axis=1), names.take(pa.array(places)), [v for v in flat if v is not _ABSENT]
+    return (
+        kept.reshape(n, width).sum(axis=1),
+        names.take(pa.array(places)),
+        [v for v in flat if v is not _ABSENT],
+    )
 
 
 def _values(images: list[dict], column: Column, whole: bool) -> tuple[list, bool]:

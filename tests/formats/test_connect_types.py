@@ -10,7 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cdc_platform.formats import connect_values as cv
-from cdc_platform.formats.connect_types import Dialect, bare_column, column, mysql_type
+from cdc_platform.formats.connect_bare import bare_column
+from cdc_platform.formats.connect_types import Dialect, column, mysql_type
 from cdc_platform.mysql.types import parse_type
 
 C, T, D = "org.apache.kafka.connect.data.", "io.debezium.time.", "io.debezium.data."
@@ -38,14 +39,48 @@ CASES = [
     ("boolean", None, {}, False, "boolean", "0"),
     ("string", None, {}, "1.50", "longtext", "1.50"),
     ("bytes", None, {}, "3q2+7w==", "longblob", "3q2+7w=="),
-    ("bytes", C + "Decimal", {"scale": "2", "connect.decimal.precision": "10"}, "EjRW", "decimal(10,2)", "11930.46"),
-    ("bytes", C + "Decimal", {"scale": "2"}, b64((-1).to_bytes(1, "big", signed=True)), "decimal(65,2)", "-0.01"),
-    ("bytes", C + "Decimal", {"scale": "0"}, b64((2**64 - 1).to_bytes(9, "big")), "decimal(65,0)", "18446744073709551615"),
-    ("bytes", C + "Decimal", {"scale": "4"}, N("123456789012345678901234567890123.4567"), "decimal(65,4)",
-     "123456789012345678901234567890123.4567"),
+    (
+        "bytes",
+        C + "Decimal",
+        {"scale": "2", "connect.decimal.precision": "10"},
+        "EjRW",
+        "decimal(10,2)",
+        "11930.46",
+    ),
+    (
+        "bytes",
+        C + "Decimal",
+        {"scale": "2"},
+        b64((-1).to_bytes(1, "big", signed=True)),
+        "decimal(65,2)",
+        "-0.01",
+    ),
+    (
+        "bytes",
+        C + "Decimal",
+        {"scale": "0"},
+        b64((2**64 - 1).to_bytes(9, "big")),
+        "decimal(65,0)",
+        "18446744073709551615",
+    ),
+    (
+        "bytes",
+        C + "Decimal",
+        {"scale": "4"},
+        N("123456789012345678901234567890123.4567"),
+        "decimal(65,4)",
+        "123456789012345678901234567890123.4567",
+    ),
     ("bytes", C + "Decimal", {"scale": "2"}, 7, "decimal(65,2)", "7.00"),
     ("bytes", C + "Decimal", {"scale": "2"}, N("1E50"), "decimal(65,2)", "1" + "0" * 50 + ".00"),
-    ("struct", D + "VariableScaleDecimal", {}, {"scale": 3, "value": b64(b"\x80")}, "decimal(65,30)", "-0.128"),
+    (
+        "struct",
+        D + "VariableScaleDecimal",
+        {},
+        {"scale": 3, "value": b64(b"\x80")},
+        "decimal(65,30)",
+        "-0.128",
+    ),
     ("int32", T + "Date", {}, -719162, "date", "0001-01-01"),
     ("int32", C + "Date", {}, 2932896, "date", "9999-12-31"),
     ("int32", T + "Time", {}, 3_723_004, "time(3)", "01:02:03.004"),
@@ -59,7 +94,14 @@ CASES = [
     ("int64", T + "MicroTimestamp", {}, -719162 * DAY_US, "datetime(6)", "0001-01-01 00:00:00"),
     ("int64", T + "MicroTimestamp", {}, 2932897 * DAY_US - 1, "datetime(6)", "9999-12-31 23:59:59.999999"),
     ("int64", T + "NanoTimestamp", {}, 1_001_000, "datetime(6)", "1970-01-01 00:00:00.001001"),
-    ("string", T + "ZonedTimestamp", {}, "2026-11-20T01:02:03.500Z", "timestamp(6)", "2026-11-20 01:02:03.5Z"),
+    (
+        "string",
+        T + "ZonedTimestamp",
+        {},
+        "2026-11-20T01:02:03.500Z",
+        "timestamp(6)",
+        "2026-11-20 01:02:03.5Z",
+    ),
     ("string", T + "ZonedTimestamp", {}, "2026-01-01T07:30:00+08:00", "timestamp(6)", "2025-12-31 23:30:00Z"),
     ("string", T + "ZonedTimestamp", {}, "2025-12-31T23:30-01:30", "timestamp(6)", "2026-01-01 01:00:00Z"),
     ("string", T + "IsoDate", {}, "2017-09-15Z", "date", "2017-09-15"),
@@ -71,18 +113,31 @@ CASES = [
     ("string", D + "Json", {}, '{"a": 1.10}', "json", '{"a": 1.10}'),
     ("string", D + "Enum", {"allowed": "a,it's"}, "it's", "enum('a','it''s')", "it's"),
     ("string", D + "EnumSet", {"allowed": "a,b\\c"}, "a,b\\c", "set('a','b\\\\c')", "a,b\\c"),
-    ("struct", D + "geometry.Geometry", {}, {"wkb": b64(b"\x01\x02"), "srid": 4326}, "geometry",
-     b64(b"\xe6\x10\x00\x00\x01\x02")),
-    ("struct", D + "geometry.Point", {}, {"x": N("1.0"), "y": N("2.0"), "wkb": b64(b"\x01"), "srid": None}, "point",
-     b64(b"\x00\x00\x00\x00\x01")),
+    (
+        "struct",
+        D + "geometry.Geometry",
+        {},
+        {"wkb": b64(b"\x01\x02"), "srid": 4326},
+        "geometry",
+        b64(b"\xe6\x10\x00\x00\x01\x02"),
+    ),
+    (
+        "struct",
+        D + "geometry.Point",
+        {},
+        {"x": N("1.0"), "y": N("2.0"), "wkb": b64(b"\x01"), "srid": None},
+        "point",
+        b64(b"\x00\x00\x00\x00\x01"),
+    ),
     ("array", D + "FloatVector", {}, [N("1.5"), 2, N("5.099999904632568")], "longtext", "[1.5,2.0,5.1]"),
     ("", None, {}, "AAAA", "longtext", "AAAA"),
     ("array", None, {}, [1, N("1.10"), {"a": None}], "longtext", '[1,1.10,{"a":null}]'),
 ]
 
 
-@pytest.mark.parametrize(("kind", "name", "parameters", "value", "type_text", "text"), CASES)
-def test_schema_name_decides_type_and_text(kind, name, parameters, value, type_text, text):
+@pytest.mark.parametrize("case", CASES)
+def test_schema_name_decides_type_and_text(case):
+    kind, name, parameters, value, type_text, text = case
     found = column({"type": kind, "name": name, "parameters": parameters, "field": "c"}, None, Dialect())
     assert found.type_text == type_text
     assert found.convert([value, None, value]) == [text, None, text]
@@ -90,19 +145,37 @@ def test_schema_name_decides_type_and_text(kind, name, parameters, value, type_t
 
 
 BAD_VALUES = [
-    ("int32", None, {}, "5"), ("int32", None, {}, True), ("int32", None, {}, N("1.5")), ("string", None, {}, 5),
-    ("string", None, {}, N("1.5")), ("boolean", None, {}, 1), ("double", None, {}, N("1e999")),
-    ("float", None, {}, N("1e39")), ("double", None, {}, "NaN"), ("bytes", None, {}, "a-_b"), ("bytes", None, {}, "AA="),
-    ("bytes", C + "Decimal", {"scale": "2"}, ""), ("bytes", C + "Decimal", {"scale": "2"}, N("1.234")),
-    ("bytes", C + "Decimal", {"scale": "2"}, N("1e999999999")), ("bytes", C + "Decimal", {}, "AA=="),
-    ("bytes", C + "Decimal", {"scale": "-1"}, "AA=="), ("bytes", C + "Decimal", {"scale": "999999999"}, "AA=="),
-    ("int32", T + "Date", {}, 2932897), ("int64", T + "NanoTimestamp", {}, 1), ("int64", T + "MicroTimestamp", {}, 2**63),
-    ("string", T + "ZonedTimestamp", {}, "2026-11-20T01:02:03"), ("string", T + "ZonedTimestamp", {}, "yesterday"),
+    ("int32", None, {}, "5"),
+    ("int32", None, {}, True),
+    ("int32", None, {}, N("1.5")),
+    ("string", None, {}, 5),
+    ("string", None, {}, N("1.5")),
+    ("boolean", None, {}, 1),
+    ("double", None, {}, N("1e999")),
+    ("float", None, {}, N("1e39")),
+    ("double", None, {}, "NaN"),
+    ("bytes", None, {}, "a-_b"),
+    ("bytes", None, {}, "AA="),
+    ("bytes", C + "Decimal", {"scale": "2"}, ""),
+    ("bytes", C + "Decimal", {"scale": "2"}, N("1.234")),
+    ("bytes", C + "Decimal", {"scale": "2"}, N("1e999999999")),
+    ("bytes", C + "Decimal", {}, "AA=="),
+    ("bytes", C + "Decimal", {"scale": "-1"}, "AA=="),
+    ("bytes", C + "Decimal", {"scale": "999999999"}, "AA=="),
+    ("int32", T + "Date", {}, 2932897),
+    ("int64", T + "NanoTimestamp", {}, 1),
+    ("int64", T + "MicroTimestamp", {}, 2**63),
+    ("string", T + "ZonedTimestamp", {}, "2026-11-20T01:02:03"),
+    ("string", T + "ZonedTimestamp", {}, "yesterday"),
     ("string", T + "ZonedTimestamp", {}, "2026-11-20T01:02:03.0000001Z"),
-    ("string", T + "IsoTimestamp", {}, "2026-11-20T01:02:03+08:00"), ("int32", T + "Year", {}, -1),
-    ("bytes", D + "Bits", {"length": "3"}, b64(b"\x08")), ("struct", D + "geometry.Geometry", {}, {"srid": 1}),
+    ("string", T + "IsoTimestamp", {}, "2026-11-20T01:02:03+08:00"),
+    ("int32", T + "Year", {}, -1),
+    ("bytes", D + "Bits", {"length": "3"}, b64(b"\x08")),
+    ("struct", D + "geometry.Geometry", {}, {"srid": 1}),
     ("struct", D + "geometry.Geometry", {}, {"wkb": "AA==", "srid": -1}),
-    ("struct", T + "StructuredDate", {}, {}), ("int64", "com.example.Odd", {}, 5), ("struct", "x.Value", {}, {}),
+    ("struct", T + "StructuredDate", {}, {}),
+    ("int64", "com.example.Odd", {}, 5),
+    ("struct", "x.Value", {}, {}),
     ("int128", None, {}, 5),
 ]
 
@@ -110,7 +183,9 @@ BAD_VALUES = [
 @pytest.mark.parametrize(("kind", "name", "parameters", "value"), BAD_VALUES)
 def test_what_the_schema_does_not_promise_is_an_error(kind, name, parameters, value):
     with pytest.raises(cv.BAD):
-        column({"type": kind, "name": name, "parameters": parameters, "field": "c"}, None, Dialect()).convert([value])
+        column({"type": kind, "name": name, "parameters": parameters, "field": "c"}, None, Dialect()).convert(
+            [value]
+        )
 
 
 def source_type(kind, length=None, scale=None):
@@ -123,48 +198,129 @@ def source_type(kind, length=None, scale=None):
 
 HINTS = [
     # type, name, parameters, option, dialect, value, type text, text
-    ("int64", None, source_type("BIGINT UNSIGNED", "20"), None, {}, -1, "bigint(20) unsigned", "18446744073709551615"),
+    (
+        "int64",
+        None,
+        source_type("BIGINT UNSIGNED", "20"),
+        None,
+        {},
+        -1,
+        "bigint(20) unsigned",
+        "18446744073709551615",
+    ),
     ("int64", None, {}, "bigint unsigned", {}, -(2**63), "bigint unsigned", "9223372036854775808"),
     ("int64", None, {}, "int unsigned", {}, 4294967295, "int unsigned", "4294967295"),
     ("string", None, source_type("VARCHAR", "255"), None, {}, "x", "varchar(255)", "x"),
     ("string", None, source_type("DECIMAL", "10", "8"), None, {}, "1E-7", "decimal(10,8)", "0.0000001"),
     ("double", None, source_type("DECIMAL", "10", "2"), None, {}, N("1.5"), "double", "1.5"),
     ("double", None, source_type("FLOAT"), None, {}, N("5.099999904632568"), "float", "5.1"),
-    ("string", D + "Enum", {"allowed": "a,b", **source_type("ENUM", "1")}, None, {}, "a", "enum('a','b')", "a"),
+    (
+        "string",
+        D + "Enum",
+        {"allowed": "a,b", **source_type("ENUM", "1")},
+        None,
+        {},
+        "a",
+        "enum('a','b')",
+        "a",
+    ),
     ("string", None, source_type("BLOB"), None, {}, "3q0=", "longtext", "3q0="),
     ("string", None, source_type("BLOB"), None, {"binary": "hex"}, "dead", "blob", "3q0="),
     ("string", None, {}, "blob", {"binary": "base64-url-safe"}, "3q-_", "blob", "3q+/"),
     ("string", None, {}, "varbinary(4)", {"binary": "base64"}, "3q2+7w==", "varbinary(4)", "3q2+7w=="),
     ("boolean", None, source_type("TINYINT", "1"), None, {}, True, "tinyint(1)", "1"),
-    ("bytes", C + "Decimal", {"scale": "0", **source_type("BIGINT UNSIGNED")}, None, {}, b64(b"\x00" + b"\xff" * 8),
-     "bigint unsigned", "18446744073709551615"),
-    ("int64", T + "MicroTimestamp", source_type("DATETIME", "6"), None, {}, 0, "datetime(6)", "1970-01-01 00:00:00"),
+    (
+        "bytes",
+        C + "Decimal",
+        {"scale": "0", **source_type("BIGINT UNSIGNED")},
+        None,
+        {},
+        b64(b"\x00" + b"\xff" * 8),
+        "bigint unsigned",
+        "18446744073709551615",
+    ),
+    (
+        "int64",
+        T + "MicroTimestamp",
+        source_type("DATETIME", "6"),
+        None,
+        {},
+        0,
+        "datetime(6)",
+        "1970-01-01 00:00:00",
+    ),
     ("string", None, source_type("VECTOR", "3"), None, {}, "x", "longtext", "x"),
     # dtle
     ("int64", T + "MicroTime", {}, "time(3)", {"dtle": True}, 43_200_000_123, "time(3)", "12:00:00.123"),
     ("int64", T + "MicroTime", {}, "time(1)", {"dtle": True}, -5, "time(1)", "-00:00:00.5"),
-    ("int64", T + "Timestamp", {}, None, {"dtle": True, "zone": "Asia/Shanghai"}, 1_500, "datetime(3)",
-     "1970-01-01 08:00:01.5"),
-    ("string", T + "ZonedTimestamp", {}, None, {"dtle": True}, "0001-01-01T00:00:00Z", "timestamp(6)",
-     "0000-00-00 00:00:00"),
+    (
+        "int64",
+        T + "Timestamp",
+        {},
+        None,
+        {"dtle": True, "zone": "Asia/Shanghai"},
+        1_500,
+        "datetime(3)",
+        "1970-01-01 08:00:01.5",
+    ),
+    (
+        "string",
+        T + "ZonedTimestamp",
+        {},
+        None,
+        {"dtle": True},
+        "0001-01-01T00:00:00Z",
+        "timestamp(6)",
+        "0000-00-00 00:00:00",
+    ),
     ("int32", T + "Year", {}, None, {"dtle": True, "snapshot": True}, 124, "year", "2024"),
     ("int32", T + "Year", {}, None, {"dtle": True, "snapshot": True}, 2050, "year", "2050"),
-    ("int32", T + "Year", {}, None, {"dtle": True, "snapshot": True, "snapshot_year": True}, 2050, "year", "1950"),
+    (
+        "int32",
+        T + "Year",
+        {},
+        None,
+        {"dtle": True, "snapshot": True, "snapshot_year": True},
+        2050,
+        "year",
+        "1950",
+    ),
     ("string", D + "Json", {}, None, {"dtle": True, "text_base64": True}, b64(b"[1]"), "json", "[1]"),
-    ("string", D + "Json", {}, None, {"dtle": True, "text_base64": True, "snapshot": True}, "[1]", "json", "[1]"),
-    ("string", None, {}, "mediumtext", {"dtle": True, "text_base64": True}, b64("é".encode()), "mediumtext", "é"),
+    (
+        "string",
+        D + "Json",
+        {},
+        None,
+        {"dtle": True, "text_base64": True, "snapshot": True},
+        "[1]",
+        "json",
+        "[1]",
+    ),
+    (
+        "string",
+        None,
+        {},
+        "mediumtext",
+        {"dtle": True, "text_base64": True},
+        b64("é".encode()),
+        "mediumtext",
+        "é",
+    ),
     ("string", None, {}, None, {"dtle": True, "text_base64": True}, "abcd", "longtext", "abcd"),
 ]
 
 
-@pytest.mark.parametrize(("kind", "name", "parameters", "option", "dialect", "value", "type_text", "text"), HINTS)
-def test_hints_make_types_exact(kind, name, parameters, option, dialect, value, type_text, text):
+@pytest.mark.parametrize("case", HINTS)
+def test_hints_make_types_exact(case):
+    kind, name, parameters, option, dialect, value, type_text, text = case
     field = {"type": kind, "name": name, "parameters": parameters, "field": "c"}
     found = column(field, option, Dialect(**dialect))
     assert (found.type_text, found.convert([value, None])) == (type_text, [text, None])
 
 
-@pytest.mark.parametrize(("kind", "option"), [("int64", "date"), ("int32", "text"), ("bytes", "int"), ("string", "int")])
+@pytest.mark.parametrize(
+    ("kind", "option"), [("int64", "date"), ("int32", "text"), ("bytes", "int"), ("string", "int")]
+)
 def test_an_option_against_the_message_is_an_error(kind, option):
     with pytest.raises(ValueError, match="option columns says"):
         column({"type": kind, "field": "c"}, option, Dialect())

@@ -5,6 +5,7 @@ import base64
 import json
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -33,14 +34,22 @@ def raw(part):
 def messages(records):
     """(topic, key, value) tuples → MESSAGE batch, offsets from 0."""
     rows = [
-        {"topic": t, "partition": 0, "offset": i, "timestamp": LANDED, "key": k, "value": v, "landed_at": LANDED}
+        {
+            "topic": t,
+            "partition": 0,
+            "offset": i,
+            "timestamp": LANDED,
+            "key": k,
+            "value": v,
+            "landed_at": LANDED,
+        }
         for i, (t, k, v) in enumerate(records)
     ]
     return pa.RecordBatch.from_pylist(rows, schema=MESSAGE)
 
 
 def plain(batch):
-    """EVENT batch → dicts without nulls and landed_at; maps as objects, numbers and times as JSON can say them."""
+    """EVENT batch → dicts without nulls and landed_at; all as JSON can say it."""
     events = []
     for row in batch.to_pylist(maps_as_pydicts="strict"):
         assert row.pop("landed_at") == LANDED
@@ -50,7 +59,9 @@ def plain(batch):
         if "source_time" in event:
             event["source_time"] = event["source_time"].isoformat()
         if "columns" in event:
-            event["columns"] = {c["name"]: c["type"] + (" KEY" if c["key"] else "") for c in json.loads(event["columns"])}
+            event["columns"] = {
+                c["name"]: c["type"] + (" KEY" if c["key"] else "") for c in json.loads(event["columns"])
+            }
         events.append(event)
     return events
 
@@ -73,7 +84,12 @@ def test_scenario(name):
 @pytest.mark.parametrize("name", SCENARIOS)
 def test_message_by_message_gives_the_same_events(name):
     batch, options = load(name)
-    alone = [e for i in range(len(batch)) for e in plain(decode(batch.slice(i, 1), options)) if e["kind"] != "schema"]
+    alone = [
+        e
+        for i in range(len(batch))
+        for e in plain(decode(batch.slice(i, 1), options))
+        if e["kind"] != "schema"
+    ]
     assert alone == [e for e in plain(decode(batch, options)) if e["kind"] != "schema"]
 
 
@@ -82,8 +98,16 @@ def test_every_fixture_has_its_expected_events():
     assert len(SCENARIOS) > 20
 
 
-def row(op="c", after=None, before=None, **payload):
-    source = {"connector": "mysql", "db": "d", "table": "t", "server_id": 1, "file": "b.000001", "pos": 4, "row": 0}
+def row(op: Any = "c", after=None, before=None, **payload):
+    source = {
+        "connector": "mysql",
+        "db": "d",
+        "table": "t",
+        "server_id": 1,
+        "file": "b.000001",
+        "pos": 4,
+        "row": 0,
+    }
     return {"op": op, "before": before, "after": after, "source": source, **payload}
 
 
@@ -113,23 +137,37 @@ BROKEN = {
     "bad UTF-8": (text(row(after={"id": "x"})).replace(b'"x"', b'"\xff"'), "utf-8"),
     "lone high surrogate": (text(row(after={"id": "\ud800 no pair"})), "surrogate"),
     "lone low surrogate": (text(row(after={"id": "\udc00 no pair"})), "surrogate"),
-    "deep nesting": (text(row(after={"id": 1})).replace(b'"id":1', b'"id":' + b"[" * 5000 + b"]" * 5000), "recursion"),
+    "deep nesting": (
+        text(row(after={"id": 1})).replace(b'"id":1', b'"id":' + b"[" * 5000 + b"]" * 5000),
+        "recursion",
+    ),
     "NaN": (b'{"op":"c","after":{"id":NaN}}', "malformed"),
-    "integer of 5000 digits": (text(row(after={"id": 1})).replace(b'"id":1', b'"id":' + b"9" * 5000), "out of range"),
+    "integer of 5000 digits": (
+        text(row(after={"id": 1})).replace(b'"id":1', b'"id":' + b"9" * 5000),
+        "out of range",
+    ),
     "twice the same column": (text(row(after={"id": 1})).replace(b'"id":1', b'"id":1,"id":2'), "twice"),
     "twice op": (b'{"op":"d",' + text(row(after={"id": 1}))[1:], "twice"),
     "twice, escaped": (text(row(after={"id": 1})).replace(b'"id":1', b'"id":1,"\\u0069d":2'), "twice"),
     "twice, spaced": (text(row(after={"id": 1})).replace(b'"id":1', b'"id" :1,"id":2'), "twice"),
     "twice, hidden by text": (
-        text(row(after={"id": 1})).replace(b'"id":1', b'"id" :1,"id":2,"x":"\\":"'), "twice"),
-    "twice payload": (b'{"schema":null,"payload":null,"payload":' + text(row(after={"id": 1})) + b"}", "twice"),
+        text(row(after={"id": 1})).replace(b'"id":1', b'"id" :1,"id":2,"x":"\\":"'),
+        "twice",
+    ),
+    "twice payload": (
+        b'{"schema":null,"payload":null,"payload":' + text(row(after={"id": 1})) + b"}",
+        "twice",
+    ),
     "twice in a struct": (text(row(after={"id": 1})).replace(b'"id":1', b'"id":{"a":1,"a":2}'), "twice"),
     "array": (b"[1]", "no object"),
     "number": (b"1.5", "no object"),
     "unknown op": (text(row("x", after={"id": 1})), "unknown op"),
     "op of another type": (text(row(["c"], after={"id": 1})), "unknown op"),
     "flattened": (b'{"id":1,"name":"a","__deleted":"false"}', "ExtractNewRecordState"),
-    "no source": (b'{"op":"c","before":null,"after":{"id":1}}', "source null is no object".replace("null", "None")),
+    "no source": (
+        b'{"op":"c","before":null,"after":{"id":1}}',
+        "source null is no object".replace("null", "None"),
+    ),
     "no table": (b'{"op":"c","after":{"id":1},"source":{"db":"d"}}', "names no table"),
     "empty db": (b'{"op":"c","after":{"id":1},"source":{"db":"","table":"t"}}', "names no table"),
     "insert without after": (text(row("c")), "without after"),
@@ -154,33 +192,71 @@ def test_bad_message_is_one_error_and_leaves_its_neighbours_alone(name):
     assert reason in reason_of(value)
 
 
-@pytest.mark.parametrize("key", [None, b"", b"null", b"junk", b"{}", b'{"schema":null,"payload":{}}', b'"1"', b"[1]",
-                                 b'{"other":1}', b"\xff", b'{"schema":{"fields":3},"payload":{"id":1}}'])
+@pytest.mark.parametrize(
+    "key",
+    [
+        None,
+        b"",
+        b"null",
+        b"junk",
+        b"{}",
+        b'{"schema":null,"payload":{}}',
+        b'"1"',
+        b"[1]",
+        b'{"other":1}',
+        b"\xff",
+        b'{"schema":{"fields":3},"payload":{"id":1}}',
+    ],
+)
 def test_without_a_readable_key_the_row_still_counts(key):
     (found, shape) = plain(decode(messages([("d.t", key, text(row(after={"id": 1})))]), DebeziumOptions()))
-    assert (found["kind"], found["op"], found["after"], found.get("key")) == ("row", "insert", {"id": "1"}, None)
+    assert (found["kind"], found["op"], found["after"], found.get("key")) == (
+        "row",
+        "insert",
+        {"id": "1"},
+        None,
+    )
     assert shape["columns"] == {"id": "longtext"}
 
 
 def test_a_schema_version_stands_once_per_batch_at_its_first_row():
-    batch = messages([("d.t", b'{"id":1}', text(row("t"))), GOOD, GOOD, ("d.t", b'{"id":1}', text(row(after={"id": 1, "n": 2})))])
+    batch = messages(
+        [
+            ("d.t", b'{"id":1}', text(row("t"))),
+            GOOD,
+            GOOD,
+            ("d.t", b'{"id":1}', text(row(after={"id": 1, "n": 2}))),
+        ]
+    )
     events = plain(decode(batch, DebeziumOptions()))
     schemas = [(e["offset"], e["columns"]) for e in events if e["kind"] == "schema"]
     assert schemas == [(1, {"id": "longtext KEY"}), (3, {"id": "longtext KEY", "n": "longtext"})]
     versions = {e["offset"]: e["schema_version"] for e in events if e["kind"] == "schema"}
-    assert [e.get("schema_version") for e in events if e["kind"] == "row"] == [None, versions[1], versions[1], versions[3]]
+    assert [e.get("schema_version") for e in events if e["kind"] == "row"] == [
+        None,
+        versions[1],
+        versions[1],
+        versions[3],
+    ]
 
 
 def test_many_tables_share_a_topic():
     def wrapped(i, kind):
         fields = [{"type": kind, "field": f"c{i}"}]
-        schema = {"type": "struct", "fields": [{"type": "struct", "field": "after", "fields": fields},
-                                               {"type": "string", "field": "op"}]}
+        schema = {
+            "type": "struct",
+            "fields": [
+                {"type": "struct", "field": "after", "fields": fields},
+                {"type": "string", "field": "op"},
+            ],
+        }
         return text({"schema": schema, "payload": row(after={f"c{i}": i})})
 
     records = [("all", None, wrapped(i % 40, "int32")) for i in range(120)]
     events = plain(decode(messages(records), DebeziumOptions()))
-    assert [e["after"] for e in events if e["kind"] == "row"] == [{f"c{i % 40}": str(i % 40)} for i in range(120)]
+    assert [e["after"] for e in events if e["kind"] == "row"] == [
+        {f"c{i % 40}": str(i % 40)} for i in range(120)
+    ]
     assert sum(e["kind"] == "schema" for e in events) == 40
 
 
@@ -189,12 +265,15 @@ def test_empty_batch():
     assert FORMAT.name == "debezium"
 
 
-@pytest.mark.parametrize(("options", "told"), [
-    ({"dtle_time_zone": "Mars/Base"}, "unknown time zone"),
-    ({"columns": {"d.t": {"id": "quux"}}}, "unknown MySQL type 'quux'"),
-    ({"time_precision_mode": "exact"}, "adaptive_time_microseconds"),
-    ({"surprise": 1}, "surprise"),
-])
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        ({"dtle_time_zone": "Mars/Base"}, "unknown time zone"),
+        ({"columns": {"d.t": {"id": "quux"}}}, "unknown MySQL type 'quux'"),
+        ({"time_precision_mode": "exact"}, "adaptive_time_microseconds"),
+        ({"surprise": 1}, "surprise"),
+    ],
+)
 def test_bad_options_say_what_is_wrong(options, told):
     with pytest.raises(ValidationError, match=told):
         DebeziumOptions(**options)
@@ -202,7 +281,9 @@ def test_bad_options_say_what_is_wrong(options, told):
 
 JSON_VALUES = st.recursive(
     st.none() | st.booleans() | st.integers(-(2**70), 2**70) | st.text(),
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=4), max_leaves=12)
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=4),
+    max_leaves=12,
+)
 
 
 @given(JSON_VALUES, st.sampled_from([None, 1, "\t"]), st.booleans())
@@ -217,14 +298,21 @@ def test_a_repeated_key_is_always_seen(pairs, data):
     twice = data.draw(st.sampled_from(sorted(pairs)))
     items = [*pairs.items(), (twice, data.draw(st.text(max_size=6)))]
     colons = [data.draw(st.sampled_from([":", " :", ": ", "\n:"])) for _ in items]
-    told = "{" + ",".join(f"{json.dumps(k)}{c}{json.dumps(v)}" for (k, v), c in zip(items, colons, strict=True)) + "}"
+    told = (
+        "{"
+        + ",".join(f"{json.dumps(k)}{c}{json.dumps(v)}" for (k, v), c in zip(items, colons, strict=True))
+        + "}"
+    )
     for document in (told, f'{{"after":{told}}}', f'[{{"after":{{"x":{told}}}}}]'):
         with pytest.raises(ValueError, match="twice"):
             read_json(document.encode())
 
 
-MATERIAL = [(m["topic"], raw(m.get("key")), raw(m["value"]))
-            for name in SCENARIOS for m in json.loads((FIXTURES / f"{name}.json").read_text())["messages"]]
+MATERIAL = [
+    (m["topic"], raw(m.get("key")), raw(m["value"]))
+    for name in SCENARIOS
+    for m in json.loads((FIXTURES / f"{name}.json").read_text())["messages"]
+]
 
 
 @settings(max_examples=150, deadline=None)
@@ -236,7 +324,7 @@ def test_mutated_bytes_never_raise_and_never_touch_their_neighbours(data):
         changed = bytearray(original or b"")
         for _ in range(data.draw(st.integers(0, 3))):
             at = data.draw(st.integers(0, len(changed)))
-            changed[at:at + data.draw(st.integers(0, 4))] = data.draw(st.binary(max_size=4))
+            changed[at : at + data.draw(st.integers(0, 4))] = data.draw(st.binary(max_size=4))
         broken[part] = bytes(changed)
     found = decode(messages([GOOD, (topic, broken["key"], broken["value"]), GOOD]), DebeziumOptions())
     found.validate(full=True)

@@ -1,0 +1,67 @@
+"""Columns of payloads without schema block: the user's MySQL type → the schema field that Debezium would have
+sent under the connector's settings → `connect_types.column`."""
+
+from collections.abc import Callable
+
+from cdc_platform.formats.connect_types import CONNECT, DATA, TIME, Column, Dialect, column
+from cdc_platform.formats.connect_values import plain_texts
+from cdc_platform.mysql.types import MySqlType, parse_type
+
+
+def _bare_bit(real: MySqlType, _: Dialect) -> dict:
+    length = (real.args or (1,))[0]
+    if length == 1:
+        return {"type": "boolean"}
+    return {"type": "bytes", "name": DATA + "Bits", "parameters": {"length": length}}
+
+
+def _bare_decimal(real: MySqlType, dialect: Dialect) -> dict:
+    if dialect.decimal != "precise":
+        return {"type": dialect.decimal}
+    precision, scale = (*(real.args or (10,)), 0)[:2]
+    parameters = {"connect.decimal.precision": precision, "scale": scale}
+    return {"type": "bytes", "name": CONNECT + "Decimal", "parameters": parameters}
+
+
+def _bare(kind: str, name: str | None = None) -> Callable[[MySqlType, Dialect], dict]:
+    return lambda _real, _dialect: {"type": kind, "name": name}
+
+
+_BARE: dict[str, Callable[[MySqlType, Dialect], dict]] = {
+    **dict.fromkeys(("text", "enum", "set"), _bare("string")),
+    "integer": _bare("int64"),
+    "boolean": _bare("boolean"),
+    "json": _bare("string", DATA + "Json"),
+    "geometry": _bare("struct", DATA + "geometry.Geometry"),
+    "year": _bare("int32", TIME + "Year"),
+    "timestamp": _bare("string", TIME + "ZonedTimestamp"),
+    "float": lambda real, _: {"type": "float" if real.spark == "float" else "double"},
+    "binary": lambda _, dialect: {"type": "bytes" if dialect.binary == "bytes" else "string"},
+    "bit": _bare_bit,
+    "decimal": _bare_decimal,
+    **dict.fromkeys(
+        ("date", "time", "datetime"), lambda real, dialect: {"name": _temporal_name(real, dialect)}
+    ),
+}
+"""Family of the user's type → the schema field Debezium would have sent with this dialect's settings."""
+
+
+def _temporal_name(real: MySqlType, dialect: Dialect) -> str:
+    family = real.family
+    by_digits = "Micro" if (real.args or (0,))[0] > 3 else ""
+    sub = {"microseconds": "Micro", "nanoseconds": "Nano"}.get(dialect.temporal, by_digits)
+    if dialect.temporal == "connect":
+        return CONNECT + {"date": "Date", "time": "Time", "datetime": "Timestamp"}[family]
+    if dialect.temporal == "isostring":
+        return TIME + {"date": "IsoDate", "time": "IsoTime", "datetime": "IsoTimestamp"}[family]
+    if family == "time" and dialect.temporal == "adaptive_time_microseconds":
+        sub = "Micro"
+    return TIME + {"date": "Date", "time": f"{sub}Time", "datetime": f"{sub}Timestamp"}[family]
+
+
+def bare_column(name: str, given: str | None, dialect: Dialect) -> Column:
+    """Column of a message without schema. Without a type from the user: `longtext`, as written."""
+    if given is None:
+        return Column(name, "longtext", plain_texts, dialect.unavailable)
+    real = parse_type(given)
+    return column({"field": name, **_BARE[real.family](real, dialect)}, given, dialect)
