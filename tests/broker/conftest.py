@@ -6,20 +6,11 @@ import psutil
 import pytest
 from confluent_kafka.admin import AdminClient
 
-from cdc_platform.broker import BrokerInfo, start, status, stop
-from cdc_platform.broker.node import free_port
+from cdc_platform.broker import BrokerInfo, status
 
 
 def _client(info: BrokerInfo) -> AdminClient:
     return AdminClient({"bootstrap.servers": info.bootstrap_servers, "log_level": 0})
-
-
-@pytest.fixture(scope="session")
-def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerInfo]:
-    """A running embedded broker of this test session's own, on a free port."""
-    home = tmp_path_factory.mktemp("broker")
-    yield start(home, free_port())
-    stop(home)
 
 
 @pytest.fixture
