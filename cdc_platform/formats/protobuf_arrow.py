@@ -4,6 +4,7 @@ arithmetic over the nested lists that come out. Knows no vendor."""
 # pyarrow.compute makes its functions at run time, so that type checkers do not see them.
 # pyright: reportAttributeAccessIssue=false
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -11,15 +12,15 @@ import numpy as np
 import ptars
 import pyarrow as pa
 import pyarrow.compute as pc
-from google.protobuf.descriptor import Descriptor
+from google.protobuf.message import Message
 
 
 @lru_cache(maxsize=16)
-def _handler(message: Descriptor):
-    return ptars.HandlerPool([message.file]).get_for_message(message)
+def _handler(message: type[Message]):
+    return ptars.HandlerPool([message.DESCRIPTOR.file]).get_for_message(message.DESCRIPTOR)
 
 
-def parse(values: pa.BinaryArray, message: Descriptor) -> tuple[pa.RecordBatch, dict[int, str]]:
+def parse(values: pa.BinaryArray, message: type[Message]) -> tuple[pa.RecordBatch, dict[int, str]]:
     """Serialized messages → (one row each, what is wrong with those that can't be read by their index).
 
     Unreadable values and nulls come out as an empty message. ptars raises for a whole batch when one value is
@@ -34,7 +35,7 @@ def parse(values: pa.BinaryArray, message: Descriptor) -> tuple[pa.RecordBatch, 
         return handler.array_to_record_batch(pc.if_else(pa.array(fine), values, None)), errors
 
 
-def _bad_ones(values: pa.BinaryArray, base: int, handler):
+def _bad_ones(values: pa.BinaryArray, base: int, handler) -> Iterator[tuple[int, str]]:
     try:
         handler.array_to_record_batch(values)
     except ValueError as problem:

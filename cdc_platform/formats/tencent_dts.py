@@ -49,7 +49,7 @@ def parse_part(batch: pa.RecordBatch) -> pa.RecordBatch:
     """Kafka records → their place in a split message. `shard` and `seq` come from the Kafka headers `ShardId`
     (TDSQL: parts and sequences run per shard) and `ps` (running number within the partition or shard)."""
     value, headers = batch.column("value"), batch.column("headers")
-    parsed, unreadable = parse(value, pb.Envelope.DESCRIPTOR)
+    parsed, unreadable = parse(value, pb.Envelope)
     version, total, index = (
         parsed.column(n).cast(pa.int64()).to_numpy() for n in ("version", "total", "index")
     )
@@ -117,7 +117,7 @@ def _pieces(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
 
 
 def _decode_piece(batch: pa.RecordBatch, options: Options, seen: set[str]) -> pa.RecordBatch:
-    parsed, unreadable = parse(batch.column("value"), pb.Entries.DESCRIPTOR)
+    parsed, unreadable = parse(batch.column("value"), pb.Entries)
     items = lists(parsed.column("items"))
     entries = read_entries(items.values)
     dml = entries.event.field("dmlEvent")

@@ -30,7 +30,7 @@ _MAY_HOLD_BV = np.isin(np.arange(16), (pb.STRING, pb.BYTES, _UNKNOWN))
 _TEXT = frozenset(("text", "enum", "set", "json"))
 _RAW = frozenset(("binary", "geometry"))
 
-FALLBACK_TYPES = {
+FALLBACK_TYPES: dict[int, str] = {
     pb.INT8: "tinyint", pb.INT16: "smallint", pb.INT32: "int", pb.INT64: "bigint",
     pb.UINT8: "tinyint unsigned", pb.UINT16: "smallint unsigned", pb.UINT32: "int unsigned",
     pb.UINT64: "bigint unsigned", pb.FLOAT32: "float", pb.FLOAT64: "double", pb.BYTES: "longblob",
@@ -160,7 +160,8 @@ def _group(data: pa.StructArray, at: np.ndarray, mysql_type: MySqlType, wire: in
     if wire in _NUMBERS and family not in _TEXT | _RAW:
         text, ok = values.to_text(data.field("sv").take(index), mysql_type, zone)
     elif wire in (pb.STRING, pb.BYTES) and family in _RAW:
-        return values.base64_text(data.field("bv").take(index))[0], {}
+        width = mysql_type.args[0] if mysql_type.name == "binary" and mysql_type.args else 0
+        return values.base64_text(data.field("bv").take(index), min(width, 255))[0], {}
     elif wire in (pb.STRING, pb.BYTES) and family in _TEXT:
         return _decoded(data, index, family, wire)
     elif wire == pb.STRING:
@@ -169,7 +170,7 @@ def _group(data: pa.StructArray, at: np.ndarray, mysql_type: MySqlType, wire: in
         ok &= readable
     else:
         text, ok = pa.nulls(len(at), pa.string()), np.zeros(len(at), bool)
-    return text, {int(i): f"{_WIRE_NAMES[wire]} value can't be read" for i in np.nonzero(~ok)[0]}
+    return text, {int(i): f"{_WIRE_NAMES[wire]} value doesn't fit" for i in np.nonzero(~ok)[0]}
 
 
 def _decoded(data: pa.StructArray, index: pa.Array, family: str, wire: int):

@@ -32,6 +32,7 @@ _INFO = {
     "ddl": ("ddlEvent", {"session_db": "schemaName", "execution_time": "executionTime"}),
 }  # fmt: skip
 KIND = {kind: number for number, kind in enumerate(KINDS)}
+_INT64_MAX = pa.scalar(2**63 - 1, pa.uint64())
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +71,7 @@ def read_entries(entry: pa.StructArray) -> Entries:
         return f"messageType {said[i]} ({name}) with {told}"
 
     out.mark(~fits, "error", contradiction)
-    position = bools(pc.greater(header.field("eventIndex"), 2**63 - 1), False) & fits
+    position = bools(pc.greater(header.field("eventIndex"), _INT64_MAX), False) & fits
     out.mark(position, "error", lambda i: f"eventIndex {header.field('eventIndex')[i]} is beyond 2^63")
     no_sql = (out.kind == KIND["ddl"]) & _empty(event.field("ddlEvent").field("sql"))
     out.mark(no_sql, "error", lambda _: "DDL event without statement")
@@ -121,9 +122,18 @@ def _layout(items: Lists, entries: Entries, rows: RowChanges, seen: set[str]) ->
         if version not in seen:
             seen.add(version)
             new.append(event_of_row[first])
-    columns = (message[of], entry[of], row, local[of], counts(per_entry))
-    is_schema = np.insert(np.zeros(len(row), bool), new, True)
-    return _Layout(*(np.insert(c, new, c[new]) for c in columns), is_schema)
+
+    def with_schemas(column: np.ndarray) -> np.ndarray:
+        return np.insert(column, new, column[new])
+
+    return _Layout(
+        message=with_schemas(message[of]),
+        entry=with_schemas(entry[of]),
+        row=with_schemas(row),
+        entry_index=with_schemas(local[of]),
+        row_index=with_schemas(counts(per_entry)),
+        is_schema=np.insert(np.zeros(len(row), bool), new, True),
+    )
 
 
 def assemble(
@@ -211,7 +221,7 @@ def _header_columns(entries: Entries, kind: np.ndarray, entry: np.ndarray) -> di
     seconds = _told(field["timestamp"]).cast(pa.int64())
     position = pc.if_else(file.is_valid(), field["position"], None).cast(pa.decimal128(20, 0))
     # Beyond int64 the entry is an error already.
-    event_no = pc.if_else(pc.less_equal(field["eventIndex"], 2**63 - 1), field["eventIndex"], None)
+    event_no = pc.if_else(pc.less_equal(field["eventIndex"], _INT64_MAX), field["eventIndex"], None)
     return {
         "db": pc.coalesce(_told(ddl_db), _told(field["schemaName"])),
         "table": _told(field["tableName"]),

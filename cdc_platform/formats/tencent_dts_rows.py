@@ -73,7 +73,6 @@ class RowChanges:
     """All rows of a piece, in wire order. Rows in `bad` (row → reason) have no cells in the images."""
 
     entry: np.ndarray
-    number: np.ndarray  # row within its event, from 0
     op: np.ndarray  # DMLType
     group: np.ndarray
     bad: dict[int, str]
@@ -87,47 +86,67 @@ class RowChanges:
 def row_changes(
     header: pa.StructArray, dml: pa.StructArray, found: Tables, entries: np.ndarray, zone: str
 ) -> RowChanges:
-    """Rows of `entries` (DML entries whose column list can be used)."""
+    """Rows of `entries` (DML entries whose column list can be used). `zone`: of zoneless TIMESTAMP text."""
     rows, columns = lists(dml.field("rows")), found.columns
     lengths = rows.lengths[entries]
-    entry, number = np.repeat(entries, lengths), counts(lengths)
-    at = ranges(rows.starts[entries], lengths)
-    op, width = dml.field("dmlEventType").to_numpy()[entry], columns.lengths[entry]
-    old, new = lists(rows.values.field("oldColumns")), lists(rows.values.field("newColumns"))
-    wanted = np.where(op == pb.INSERT, 0, width), np.where(op == pb.DELETE, 0, width)
-    odd = (old.lengths[at] != wanted[0]) | (new.lengths[at] != wanted[1])
-    bad = {
-        int(i): f"{pb.DMLType.Name(int(op[i]))} of {width[i]} columns has {old.lengths[at[i]]} old and "
-        f"{new.lengths[at[i]]} new values"
-        for i in np.nonzero(odd)[0]
-    }
-    first_column = columns.starts[entry]
-    sides = [_cells(side, at, ~odd, first_column) for side in (old, new)]
+    entry, at = np.repeat(entries, lengths), ranges(rows.starts[entries], lengths)
+    op, width, first_column = (
+        dml.field("dmlEventType").to_numpy()[entry],
+        columns.lengths[entry],
+        columns.starts[entry],
+    )
+    images = [lists(rows.values.field(name)) for name in ("oldColumns", "newColumns")]
+    bad = _mismatches(op, width, *(image.lengths[at] for image in images))
+    sides = [_cells(image, at, _all_but(bad, len(at)), first_column) for image in images]
     types, wires = _types(found, sides, entry)
     done = [convert(cells, wire, types, zone) for cells, wire in zip(sides, wires, strict=True)]
-    is_key = columns.values.field("isKey").to_numpy(zero_copy_only=False)
     names = columns.values.field("name")
-    key_side = np.where(op == pb.INSERT, 1, 0)
-    for side, (cells, result) in enumerate(zip(sides, done, strict=True)):
+    is_key = columns.values.field("isKey").to_numpy(zero_copy_only=False)
+    # The key is that of the row before: in the old image, but for INSERT, which has only a new one.
+    key_cells = [
+        is_key[c.column] & ((op == pb.INSERT)[c.row] == new)
+        for c, new in zip(sides, (False, True), strict=True)
+    ]
+    for cells, result, is_key_cell in zip(sides, done, key_cells, strict=True):
         _note_bad_cells(bad, cells, result, names)
-        lost = is_key[cells.column] & ~result.in_image & (key_side[cells.row] == side)
-        for i in np.nonzero(lost)[0]:
+        for i in np.nonzero(is_key_cell & ~result.in_image)[0]:
             bad.setdefault(
                 int(cells.row[i]), f"key column {names[int(cells.column[i])].as_py()!r} is not in the image"
             )
-    fine = np.ones(len(entry), bool)
-    fine[list(bad)] = False
-    keep = [fine[c.row] & r.in_image for c, r in zip(sides, done, strict=True)]
+    fine = _all_but(bad, len(at))
+    keep = [fine[cells.row] & result.in_image for cells, result in zip(sides, done, strict=True)]
     before, after = (_image(c, r, k, names) for c, r, k in zip(sides, done, keep, strict=True))
-    keys = [
-        _image(c, r, k & is_key[c.column] & (key_side[c.row] == side), names)
-        for side, (c, r, k) in enumerate(zip(sides, done, keep, strict=True))
-    ]
-    group = found.group[entry]
+    keys = (_image(c, r, k & mine, names) for c, r, k, mine in zip(sides, done, keep, key_cells, strict=True))
     key_counts = np.append(0, np.cumsum(is_key))
-    has_key = key_counts[first_column + width] > key_counts[first_column]
-    schemas = _schemas(header, found, types, np.unique(group))
-    return RowChanges(entry, number, op, group, bad, before, after, _merged(*keys), has_key, schemas)
+    group = found.group[entry]
+    return RowChanges(
+        entry=entry,
+        op=op,
+        group=group,
+        bad=bad,
+        before=before,
+        after=after,
+        key=_merged(*keys),
+        has_key=key_counts[first_column + width] > key_counts[first_column],
+        schemas=_schemas(header, found, types, np.unique(group)),
+    )
+
+
+def _mismatches(op: np.ndarray, width: np.ndarray, old: np.ndarray, new: np.ndarray) -> dict[int, str]:
+    """Rows whose images don't have one value per column: pairing them would shift values."""
+    odd = (old != np.where(op == pb.INSERT, 0, width)) | (new != np.where(op == pb.DELETE, 0, width))
+    return {
+        int(
+            i
+        ): f"{pb.DMLType.Name(int(op[i]))} of {width[i]} columns has {old[i]} old and {new[i]} new values"
+        for i in np.nonzero(odd)[0]
+    }
+
+
+def _all_but(bad: dict[int, str], length: int) -> np.ndarray:
+    mask = np.ones(length, bool)
+    mask[list(bad)] = False
+    return mask
 
 
 def _cells(side: Lists, at: np.ndarray, usable: np.ndarray, first_column: np.ndarray) -> Cells:

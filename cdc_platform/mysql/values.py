@@ -116,22 +116,26 @@ def times(values: pa.StringArray) -> Checked:
 
 
 def _trim_fraction(values: pa.StringArray) -> pa.StringArray:
-    if not pc.any(pc.match_substring(values, ".")).as_py():
+    dotted = pc.match_substring(values, ".")
+    if not pc.any(dotted).as_py():
         return values
-    trimmed = pc.replace_substring_regex(values, r"(\.[0-9]*[1-9])0+$", r"\1")
-    return pc.replace_substring_regex(trimmed, r"\.0+$", "")
+    trimmed = pc.ascii_rtrim(pc.ascii_rtrim(values, characters="0"), characters=".")
+    return trimmed if pc.all(dotted).as_py() else pc.if_else(dotted, trimmed, values)
 
 
 def timestamps(values: pa.StringArray, time_zone: str) -> Checked:
     """Text with an offset (`2021-05-17 07:22:42 +00:00`, also `Z` or no blank) or without one (then local to
     `time_zone`) → `2021-05-17 07:22:42Z`, in UTC. Local times that a zone has twice or never are not ok."""
+    zero = _bools(pc.starts_with(values, "0000-00-00"), False)
+    if not zero.any() and _matches(values, rf"{_DATE} {_CLOCK} \+00:00").all():  # what sources really send
+        bare = _trim_fraction(pc.replace_substring(values, " +00:00", ""))
+        return pc.binary_join_element_wise(bare, "Z", ""), _all_ok(values)
     ok = _matches(values, f"{_DATE} {_CLOCK}({_ZONE})?")
     utc = _ends_with(values, "(Z|[+-]00:00)$")
     if time_zone == "UTC":
         utc |= ~_ends_with(values, "[+-][0-9]{2}:[0-9]{2}$")
     text = _trim_fraction(pc.replace_substring_regex(values, r" ?(Z|[+-]00:00)$", ""))
     text = pc.binary_join_element_wise(text, "Z", "")
-    zero = _bools(pc.starts_with(values, "0000-00-00"), False)
     if zero.any():
         text = pc.if_else(pa.array(zero), values, text)
     moved = np.nonzero(ok & ~utc & ~zero)[0]
@@ -153,7 +157,7 @@ def _moved_to_utc(values: pa.StringArray, time_zone: str) -> Checked:
     try:  # all with offsets, all real dates: Arrow's own parser
         instants = pc.replace_substring(values, " +", "+")
         instants = pc.replace_substring(instants, " -", "-").cast(pa.timestamp("us", "UTC"))
-        text = _trim_fraction(pc.strftime(instants, format="%Y-%m-%d %H:%M:%S"))
+        text = _trim_fraction(instants.cast(pa.timestamp("us")).cast(pa.string()))
         return pc.binary_join_element_wise(text, "Z", ""), _all_ok(values)
     except pa.ArrowInvalid:
         pass
@@ -198,9 +202,15 @@ def booleans(values: pa.StringArray) -> Checked:
     return values, _matches(values, "[01]")
 
 
-def base64_text(values: pa.BinaryArray) -> Checked:
-    """Bytes → standard base64 with padding. (Arrow has no such kernel; CPython's runs at memory speed.)"""
-    words = [None if v is None else b2a_base64(v, newline=False).decode() for v in values.to_pylist()]
+def base64_text(values: pa.BinaryArray, width: int = 0) -> Checked:
+    """Bytes → standard base64 with padding. (Arrow has no such kernel; CPython's runs at memory speed.)
+
+    `width`: n of BINARY(n). Such a column always holds n bytes, but the binlog leaves zeros at the end out
+    (MySQL `Field_string::pack`), so they are put back."""
+    words = [
+        None if v is None else b2a_base64(v.ljust(width, b"\0"), newline=False).decode()
+        for v in values.to_pylist()
+    ]
     return pa.array(words, pa.string()), _all_ok(values)
 
 
