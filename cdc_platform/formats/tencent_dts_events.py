@@ -161,7 +161,7 @@ def assemble(
 
     values = {
         **{
-            name: batch.column(name).take(pa.array(at.message))
+            name: batch.column(name).take(pa.array(at.message)).cast(EVENT.field(name).type)
             for name in ("topic", "partition", "offset", "landed_at")
         },
         "entry_index": pa.array(at.entry_index, pa.int32()),

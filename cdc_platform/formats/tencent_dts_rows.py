@@ -109,10 +109,7 @@ def row_changes(
     ]
     for cells, result, is_key_cell in zip(sides, done, key_cells, strict=True):
         _note_bad_cells(bad, cells, result, names)
-        for i in np.nonzero(is_key_cell & ~result.in_image)[0]:
-            bad.setdefault(
-                int(cells.row[i]), f"key column {names[int(cells.column[i])].as_py()!r} is not in the image"
-            )
+        _note_lost_keys(bad, cells, result, is_key_cell, names)
     fine = _all_but(bad, len(at))
     keep = [fine[cells.row] & result.in_image for cells, result in zip(sides, done, strict=True)]
     before, after = (_image(c, r, k, names) for c, r, k in zip(sides, done, keep, strict=True))
@@ -183,6 +180,19 @@ def _types(found: Tables, sides: list[Cells], entry: np.ndarray) -> tuple[Column
 def _note_bad_cells(bad: dict[int, str], cells: Cells, result: Converted, names: pa.StringArray) -> None:
     for i in sorted(result.bad):
         bad.setdefault(int(cells.row[i]), f"column {names[int(cells.column[i])].as_py()!r}: {result.bad[i]}")
+
+
+def _note_lost_keys(
+    bad: dict[int, str], cells: Cells, result: Converted, is_key_cell: np.ndarray, names: pa.StringArray
+) -> None:
+    """A row without its key can't be found again: MERGE would never match it."""
+    lost = np.nonzero(is_key_cell & result.text.is_null().to_numpy(zero_copy_only=False))[0]
+    for i in lost.tolist():
+        name, why = (
+            names[int(cells.column[i])].as_py(),
+            "is NULL" if result.in_image[i] else "is not in the image",
+        )
+        bad.setdefault(int(cells.row[i]), f"key column {name!r} {why}")
 
 
 def _image(cells: Cells, result: Converted, keep: np.ndarray, names: pa.StringArray) -> Image:

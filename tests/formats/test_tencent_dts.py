@@ -50,6 +50,15 @@ def test_no_messages_give_no_events():
     assert decoded([]) == []
 
 
+def test_times_in_another_name_of_utc_are_taken_as_they_are():
+    batch = message_batch([GOOD])
+    zone = pa.array([0], pa.timestamp("us", "Etc/UTC"))
+    batch = batch.set_column(batch.schema.get_field_index("landed_at"), "landed_at", zone)
+    landed = decode(batch, Options()).column("landed_at")
+    assert landed.type == EVENT.field("landed_at").type
+    assert landed.cast(pa.int64()).to_pylist() == [0, 0]
+
+
 def test_a_batch_larger_than_a_piece_keeps_its_order_and_tells_a_schema_once(monkeypatch):
     monkeypatch.setattr(tencent_dts, "_PIECE_BYTES", 2 * len(GOOD))
     events = decoded([GOOD] * 5)
