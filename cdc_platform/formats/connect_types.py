@@ -178,6 +178,8 @@ def column(field: dict, given: str | None, dialect: Dialect) -> Column:
     """Schema field and the user's type for it (or None) → Column. Raises ValueError when the field's type or
     name is unknown, or when `given` can't be what the message carries; UnknownType for a bad `given`."""
     name, semantic = field["field"], field.get("name")
+    if type(name) is not str:
+        raise ValueError(f"schema field named {cv.shown(name)}")
     parameters = field.get("parameters") or {}
     kind = field.get("type") or ""
     if semantic in NAMED:

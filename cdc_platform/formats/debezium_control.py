@@ -118,7 +118,12 @@ def _named_table(change: Any) -> tuple[str, str] | None:
 
 def _shape(change: dict, db: str, table: str) -> Event:
     """A table's columns, with MySQL's real types. DROP has none; a type that MySqlType can't read is text."""
-    keys = change["table"].get("primaryKeyColumnNames") or []
+    keys, names = (
+        change["table"].get("primaryKeyColumnNames") or [],
+        [c["name"] for c in change["table"]["columns"]],
+    )
+    if type(keys) is not list or set(map(type, names)) - {str} or len(set(names)) != len(names):
+        raise ValueError(f"tableChanges of {shown(table)}: column names {shown(names)}, key {shown(keys)}")
     columns = columns_json(
         [
             {

@@ -2,6 +2,7 @@
 `<scenario>.expected.json` beside it the events, without null columns."""
 
 import base64
+import copy
 import json
 from datetime import UTC, datetime
 from pathlib import Path
@@ -334,3 +335,35 @@ def test_mutated_bytes_never_raise_and_never_touch_their_neighbours(data):
     assert all(e["kind"] != "error" or e["reason"] for e in events)
     neighbours = [e for e in events if e["offset"] != 1 and e["kind"] == "row"]
     assert [(e["op"], e["after"], e["key"]) for e in neighbours] == [("insert", {"id": "1"}, {"id": "1"})] * 2
+
+
+def places(node, path=()):
+    """Paths to all values inside a JSON tree."""
+    items = node.items() if isinstance(node, dict) else enumerate(node) if isinstance(node, list) else ()
+    for step, inner in items:
+        yield (*path, step)
+        yield from places(inner, (*path, step))
+
+
+ODD = st.sampled_from(
+    [None, True, -1, 0, 10**30, 1.5, "", "x", "AA==", [], [None], {}, {"a": 1}, "1e999999999", -(2**63)]
+)
+TREES = [json.loads(v) for _, _, v in MATERIAL if v and v[:1] == b"{"]
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.data())
+def test_odd_values_in_any_place_never_raise(data):
+    tree = json.loads(json.dumps(data.draw(st.sampled_from(TREES))))
+    for _ in range(data.draw(st.integers(1, 2))):
+        *way, last = data.draw(st.sampled_from(list(places(tree)) or [("op",)]))
+        node = tree
+        for step in way:
+            node = node[step]
+        node[last] = copy.deepcopy(data.draw(ODD))  # never share a list with ODD itself
+    found = decode(messages([GOOD, ("any", b'{"id":1}', text(tree)), GOOD]), DebeziumOptions())
+    found.validate(full=True)
+    events = plain(found)
+    assert {e["offset"] for e in events} == {0, 1, 2}
+    assert sum(e["kind"] == "row" and e["offset"] != 1 for e in events) == 2
+    assert all(e["reason"] for e in events if e["kind"] == "error")
