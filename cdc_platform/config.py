@@ -15,7 +15,10 @@ from cdc_platform.errors import ConfigError
 _ENV = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
 _NAME = re.compile(r"^[A-Za-z][A-Za-z0-9_-]{0,63}$")
 
-SECRET_KEYS = re.compile(r"password|secret|jaas|token|credential|\.key$|keystore\.key|access.key", re.IGNORECASE)
+SECRET_KEYS = re.compile(
+    r"password|passphrase|secret|jaas|token|credential|\.key$|keystore\.key|key\.pem|access.key|account\.key",
+    re.IGNORECASE,
+)
 
 
 class _Model(BaseModel):
@@ -46,7 +49,9 @@ class Source(_Model):
     format: str = Field(description="wire format, one of the registry's")
     topics: list[str] = Field(default=[], description="Kafka topics by name")
     topic_pattern: str | None = Field(default=None, description="Java regular expression of topic names, instead of topics")
-    kafka: dict[str, str] = Field(default={}, description="Kafka client properties that override the common ones")
+    kafka: dict[str, str] = Field(
+        default={}, repr=False, description="Kafka client properties that override the common ones"
+    )
     tables: Tables = Tables()
     options: dict[str, Any] = Field(default={}, description="options of the format")
     start: Literal["earliest", "latest"] = Field(
@@ -71,6 +76,15 @@ class Source(_Model):
             raise ValueError("must start with a letter and hold only letters, digits, _ and - (at most 64)")
         return value
 
+    @field_validator("topic_pattern")
+    @classmethod
+    def _regular_expression(cls, value: str | None) -> str | None:
+        try:
+            re.compile(value or "")
+        except re.error as error:
+            raise ValueError(f"is no regular expression: {error.msg} at character {error.pos}") from None
+        return value
+
     @field_validator("kafka", mode="before")
     @classmethod
     def _kafka_text(cls, value: Any) -> Any:
@@ -93,7 +107,7 @@ class Spark(_Model):
 
     master: str = Field(default="local[*]", description="local[*], spark://…, k8s://…, yarn")
     remote: str | None = Field(default=None, description="sc://host:15002: use this Spark Connect server instead")
-    conf: dict[str, str] = Field(default={}, description="any Spark property")
+    conf: dict[str, str] = Field(default={}, repr=False, description="any Spark property")
 
     @field_validator("conf", mode="before")
     @classmethod
@@ -106,7 +120,9 @@ class Config(_Model):
 
     lake: str = Field(description="path or URI of the lake, any file system Spark knows")
     spark: Spark = Spark()
-    kafka: dict[str, str] = Field(default={}, description="Kafka client properties common to all sources")
+    kafka: dict[str, str] = Field(
+        default={}, repr=False, description="Kafka client properties common to all sources"
+    )
     sources: list[Source] = Field(min_length=1)
     catch_up_cron: str = Field(default="*/10 * * * *", description="schedule of catch-up runs, beside the sensor's")
     _file: Path = PrivateAttr(default=Path("cdc.yaml"))
@@ -214,9 +230,16 @@ def _fill(value: Any, key: str) -> Any:
 
 
 def _as_text(value: Any) -> Any:
+    """Property values as Java writes them; what is no scalar stays as it is, for the model to refuse."""
     if not isinstance(value, dict):
         return value
-    return {str(k): ("true" if v else "false") if isinstance(v, bool) else str(v) for k, v in value.items()}
+    return {str(k): _scalar_text(v) for k, v in value.items()}
+
+
+def _scalar_text(value: Any) -> Any:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return str(value) if isinstance(value, int | float) else value
 
 
 def _config_error(error: ValidationError, prefix: str = "", model: type[BaseModel] = Config) -> ConfigError:

@@ -92,7 +92,7 @@ def _checked(config: Config, source: Source) -> dict[str, str]:
         if key in _MANAGED:
             raise ConfigError(f"kafka.{key}", "is managed by the platform; leave it out")
     jaas = properties.get("sasl.jaas.config")
-    if jaas and jaas.split(None, 1)[0] not in _LOGIN_MODULES:
+    if jaas is not None and (jaas.split(None, 1) or [""])[0] not in _LOGIN_MODULES:
         raise ConfigError("kafka.sasl.jaas.config", "names a login module that isn't allowed", sorted(_LOGIN_MODULES))
     return properties
 

@@ -21,7 +21,7 @@ _BASE = {
     "spark.sql.parquet.compression.codec": "zstd",
     # Raw payloads never repeat: trying a dictionary on them costs half of the landing's time.
     "spark.hadoop.parquet.enable.dictionary#value": "false",
-    "spark.redaction.regex": "(?i)secret|password|passwd|token|access[.]?key|jaas|credential|ssl[.]key",
+    "spark.redaction.regex": "(?i)secret|password|passwd|passphrase|token|(access|account)[.]?key|jaas|credential|ssl[.]key",
     "spark.sql.redaction.options.regex": "(?i)url|secret|password|passwd|token|jaas|credential|ssl[.]key",
 }
 
