@@ -173,10 +173,16 @@ def base64_text(value: str) -> str:
     return to_base64(from_base64(value))
 
 
-def scaled_text(unscaled: int, scale: int) -> str:
-    """Unscaled integer and scale → plain decimal text with exactly `scale` digits after the dot."""
+def checked_scale(scale: int) -> int:
+    """Raises ValueError for a scale that no decimal has: a power of ten of it must not fill the memory."""
     if not 0 <= scale <= _DIGITS_LIMIT:
         raise ValueError(f"scale {scale} is outside 0..{_DIGITS_LIMIT}")
+    return scale
+
+
+def scaled_text(unscaled: int, scale: int) -> str:
+    """Unscaled integer and scale → plain decimal text with exactly `scale` digits after the dot."""
+    checked_scale(scale)
     digits = str(abs(unscaled)).rjust(scale + 1, "0")
     cut = len(digits) - scale
     sign = "-" if unscaled < 0 else ""
@@ -190,7 +196,7 @@ def number_text(value: Any, scale: int | None) -> str:
         raise ValueError(f"{shown(value)} is no MySQL decimal")
     sign, digits, exponent = number.as_tuple()
     exponent = int(exponent)
-    places = max(0, -exponent) if scale is None else scale
+    places = checked_scale(max(0, -exponent) if scale is None else scale)
     if abs(exponent) > 2 * _DIGITS_LIMIT:
         raise ValueError(f"{shown(value)} is no MySQL decimal")
     unscaled, rest = divmod(

@@ -167,12 +167,18 @@ def _dtle_lineage(source: dict) -> str | None:
 _CLOCKS = (("ts_us", 1, 1), ("ts_ms", 1000, 1), ("ts_sec", 1_000_000, 1), ("ts_ns", 1, 1000))
 
 
+_FIRST_TIME, _LAST_TIME = -62_135_596_800_000_000, 253_402_300_799_999_999  # years 1 to 9999
+
+
 def source_time(source: dict) -> int | None:
     """Commit time at the source in µs: ts_us, ts_ms, ts_sec (0.x; dtle's own clock) or ts_ns; 0: not told."""
     for name, times, per in _CLOCKS:
         value = integer(source.get(name), name)
         if value:
-            return value * times // per
+            micros = value * times // per
+            if not _FIRST_TIME <= micros <= _LAST_TIME:  # no reader of the tables could show it
+                raise ValueError(f"{name}: {value} is outside the years 1 to 9999")
+            return micros
     return None
 
 

@@ -161,6 +161,8 @@ BAD_VALUES = [
     ("bytes", C + "Decimal", {"scale": "2"}, N("1e999999999")),
     ("bytes", C + "Decimal", {}, "AA=="),
     ("bytes", C + "Decimal", {"scale": "-1"}, "AA=="),
+    ("bytes", C + "Decimal", {"scale": "9" * 30}, 1),
+    ("struct", D + "VariableScaleDecimal", {}, {"scale": 10**30, "value": 1}),
     ("bytes", C + "Decimal", {"scale": "999999999"}, "AA=="),
     ("int32", T + "Date", {}, 2932897),
     ("int64", T + "NanoTimestamp", {}, 1),
