@@ -1,7 +1,7 @@
 """The one `Definitions`: assets, checks, job, schedule, sensors and the Spark session, all from cdc.yaml.
 
-cdc.yaml is read when Dagster loads the code location, never at import. CDC_SPARK_REMOTE (set by `cdc-platform ui`)
-names a Spark Connect server to use instead of the configured one.
+cdc.yaml is read when Dagster loads the code location, never at import. CDC_SPARK_REMOTE (set by `cdc-platform
+ui`) names a Spark Connect server to use instead of the configured one.
 """
 
 import os

@@ -1,21 +1,22 @@
-"""The chain's rooms as Dagster assets, made from the configured sources. Declarations: the work is in `chain.ROOMS`.
+"""The chain's rooms as Dagster assets, made from the configured sources. Declarations: the work is in
+`chain.ROOMS`.
 
-`landing`, `envelopes` and `changes` are one asset per source; `changelog` and `snapshots` are shared by all and
-process the sources whose assets are in the run. Runs are launched per source, so that a broken one blocks no other.
+`landing`, `envelopes` and `changes` are one asset per source; `changelog` and `snapshots` are shared by all
+and process the sources whose assets are in the run. Runs are launched per source, so that a broken one blocks
+no other.
 """
 
 import logging
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Set
 from typing import Any, NoReturn
 
 import dagster as dg
 
 from cdc_platform import tables
-from cdc_platform.automation import checks, observe
+from cdc_platform.automation import accounting, checks, delta, observe
 from cdc_platform.automation.keys import (
     CHANGELOG,
-    OFFSET_LEDGER,
-    QUARANTINE,
+    OWNERS,
     SNAPSHOTS,
     SOURCE_TAG,
     TABLES,
@@ -26,9 +27,8 @@ from cdc_platform.automation.keys import (
     topic_keys,
 )
 from cdc_platform.automation.metadata import (
-    column_schema,
+    declared_metadata,
     figures,
-    read_figures,
     room_metadata,
     snapshot_metadata,
     table_metadata,
@@ -39,7 +39,6 @@ from cdc_platform.errors import CdcError
 from cdc_platform.formats import FORMATS
 from cdc_platform.resources.lock import source_lock
 
-OWNERS = ["team:cdc"]
 RETRIES, RETRY_WAIT_S = 2, 10
 log = logging.getLogger("cdc_platform.run")
 
@@ -52,8 +51,8 @@ def all_assets(config: Config) -> list[Any]:
         *own,
         changelog(config),
         snapshots(config),
-        quarantine(config),
-        offset_ledger(config),
+        accounting.quarantine(config),
+        accounting.offset_ledger(config),
     ]
 
 
@@ -86,32 +85,27 @@ def source_assets(config: Config, source: Source) -> list[dg.AssetsDefinition]:
         _room_asset(
             config,
             source,
-            "landing",
-            landing,
-            topic_keys(source),
             tables.LANDING,
-            {"kafka", "spark", "deltalake"},
-            f"Kafka records of {source.name}, byte for byte, each exactly once.",
+            key=landing,
+            deps=topic_keys(source),
+            kinds={"kafka", "spark", "deltalake"},
+            description=f"Kafka records of {source.name}, byte for byte, each exactly once.",
         ),
         _room_asset(
             config,
             source,
-            "envelopes",
-            envelopes,
-            [landing],
             tables.ENVELOPES,
-            {"spark", "deltalake"},
-            f"Complete messages of {source.name}: split ones put together again.{whole}",
+            key=envelopes,
+            deps=[landing],
+            description=f"Complete messages of {source.name}: split ones put together again.{whole}",
         ),
         _room_asset(
             config,
             source,
-            "changes",
-            changes,
-            [envelopes],
             tables.CHANGES,
-            {"spark", "deltalake"},
-            f"Decoded events of {source.name}. {fmt.summary}",
+            key=changes,
+            deps=[envelopes],
+            description=f"Decoded events of {source.name}. {fmt.summary}",
             code_version=fmt.version,
         ),
     ]
@@ -120,32 +114,33 @@ def source_assets(config: Config, source: Source) -> list[dg.AssetsDefinition]:
 def _room_asset(
     config: Config,
     source: Source,
-    room: str,
+    table: tables.Table,
+    *,
     key: dg.AssetKey,
     deps: Iterable[dg.AssetKey],
-    table: tables.Table,
-    kinds: set[str],
     description: str,
+    kinds: Set[str] = frozenset(("spark", "deltalake")),
     code_version: str | None = None,
 ) -> dg.AssetsDefinition:
+    room = key.path[0]
     path = table.at(config.lake, source=source.name, format=source.format)
 
     @dg.asset(
         key=key,
         deps=list(deps),
         group_name=room,
-        kinds=kinds,
+        kinds=set(kinds),
         owners=OWNERS,
         description=description,
         tags={"cdc/format": source.format, SOURCE_TAG: source.name},
         code_version=code_version,
-        metadata=_declared(table, path),
+        metadata=declared_metadata(table, path),
         required_resource_keys={"spark"},
         pool=f"source_{source.slug}",
     )
     def room_asset(context: dg.AssetExecutionContext) -> dg.MaterializeResult:
         result = _call(context, config, source, room)
-        return dg.MaterializeResult(metadata=room_metadata(result, path, observe.row_count(path)))
+        return dg.MaterializeResult(metadata=room_metadata(result, path, delta.row_count(path)))
 
     return room_asset
 
@@ -161,14 +156,14 @@ def changelog(config: Config) -> dg.AssetsDefinition:
         owners=OWNERS,
         kinds={"spark", "deltalake"},
         required_resource_keys={"spark"},
-        metadata=_declared(tables.CHANGELOG, path),
-        description="Row changes of all sources in one vocabulary; beside it schema_history and control_events.",
+        metadata=declared_metadata(tables.CHANGELOG, path),
+        description="Row changes of all sources in one vocabulary; beside it schema_history, control_events.",
     )
     def changelog_asset(context: dg.AssetExecutionContext) -> dg.MaterializeResult:
         found: dict[str, Any] = {}
         for result in _each(context, config, "changelog"):
             found |= room_metadata(result, path, None, prefix=f"{result.source}/")
-        return dg.MaterializeResult(metadata={**found, **table_metadata(path, observe.row_count(path))})
+        return dg.MaterializeResult(metadata={**found, **table_metadata(path, delta.row_count(path))})
 
     return changelog_asset
 
@@ -176,35 +171,31 @@ def changelog(config: Config) -> dg.AssetsDefinition:
 def snapshots(config: Config) -> dg.AssetsDefinition:
     """snapshots: one partition per source table.
 
-    A catch-up run has no partition key: it brings all tables of its sources up to date and tells of each table it
-    touched. A run of chosen partitions does the same for their sources.
+    A catch-up run has no partition key: it brings all tables of its sources up to date and tells of each
+    table it touched. A run of chosen partitions does the same for their sources.
     """
 
-    @dg.multi_asset(  # not @asset: only here may a run leave out the checks of sources that it isn't about
-        name="snapshots",
-        can_subset=True,
-        specs=[
-            dg.AssetSpec(
-                SNAPSHOTS,
-                deps=[CHANGELOG],
-                group_name="snapshots",
-                kinds={"spark", "deltalake"},
-                owners=OWNERS,
-                skippable=True,
-                partitions_def=TABLES,
-                description="One Delta table per source table, equal to the source: "
-                "`snapshots/<source>/<db>/<table>`.",
-                metadata={"dagster/uri": f"{config.lake}/snapshots"},
-            )
-        ],
-        check_specs=[checks.stopped_spec(source) for source in config.sources],
+    @dg.asset(
+        key=SNAPSHOTS,
+        deps=[CHANGELOG],
+        group_name="snapshots",
+        kinds={"spark", "deltalake"},
+        owners=OWNERS,
+        partitions_def=TABLES,
         backfill_policy=dg.BackfillPolicy.single_run(),
         required_resource_keys={"spark"},
+        output_required=False,  # no event for the asset as a whole: one per touched table
+        check_specs=[checks.STOPPED_SPEC],
+        description="One Delta table per source table, equal to the source: "
+        "`snapshots/<source>/<db>/<table>`.",
+        metadata={"dagster/uri": f"{config.lake}/snapshots"},
     )
-    def snapshots_asset(context: dg.AssetExecutionContext) -> Iterator[Any]:
+    def snapshots_asset(
+        context: dg.AssetExecutionContext,
+    ) -> Iterator[Any]:
         for result in _each(context, config, "snapshots"):
             yield from _table_events(context, config, result)
-            yield checks.stopped_result(config.source(result.source), result)
+        yield checks.stopped_result(config)
 
     return snapshots_asset
 
@@ -212,7 +203,8 @@ def snapshots(config: Config) -> dg.AssetsDefinition:
 def _table_events(
     context: dg.AssetExecutionContext, config: Config, result: RoomResult
 ) -> Iterator[dg.AssetMaterialization]:
-    """One materialization per table that got changes, was asked for, or is new to Dagster; stopped ones have none."""
+    """One materialization per table that got changes, was asked for, or is new to Dagster; stopped ones
+    have none."""
     asked = set(context.partition_keys) if is_partitioned(context) else set()
     known = set(context.instance.get_materialized_partitions(SNAPSHOTS))
     live: dict[str, tuple[dict, str]] = {}
@@ -237,58 +229,6 @@ def split_name(name: str) -> tuple[str, str]:
     """ "db.table" of RoomResult.tables → (db, table), at the first dot."""
     db, _, table = name.partition(".")
     return db, table
-
-
-def quarantine(config: Config) -> dg.AssetsDefinition:
-    """quarantine: how many rows, how many of them new; a check warns of new ones."""
-    path = tables.QUARANTINE.at(config.lake)
-
-    @dg.asset(
-        key=QUARANTINE,
-        deps=[CHANGELOG],
-        group_name="accounting",
-        kinds={"deltalake"},
-        owners=OWNERS,
-        check_specs=[checks.QUARANTINE_SPEC],
-        metadata=_declared(tables.QUARANTINE, path),
-        description="What could not be used, and why. The bytes stay in landing under the same address.",
-    )
-    def quarantine_asset(context: dg.AssetExecutionContext) -> dg.MaterializeResult:
-        rows = observe.row_count(path) or 0
-        before = context.instance.get_latest_materialization_event(QUARANTINE)
-        earlier = before.asset_materialization.metadata if before and before.asset_materialization else {}
-        new = rows - int(read_figures(earlier).get("records", 0))
-        return dg.MaterializeResult(
-            metadata={"records": rows, "new": new, **table_metadata(path, rows)},
-            check_results=[checks.quarantine_result(rows, new)],
-        )
-
-    return quarantine_asset
-
-
-def offset_ledger(config: Config) -> dg.AssetsDefinition:
-    """offset_ledger: what became of every landed offset."""
-    path = tables.OFFSET_LEDGER.at(config.lake)
-
-    @dg.asset(
-        key=OFFSET_LEDGER,
-        deps=[CHANGELOG],
-        group_name="accounting",
-        kinds={"deltalake"},
-        owners=OWNERS,
-        metadata=_declared(tables.OFFSET_LEDGER, path),
-        description="What became of every landed offset: applied, control, filtered, waiting, duplicate, quarantined.",
-    )
-    def ledger_asset() -> dg.MaterializeResult:
-        rows = observe.ledger(config, config.sources)
-        sums = {o: sum(int(row[o]) for row in rows) for o in ("landed", *observe.OUTCOMES, "lost")}
-        return dg.MaterializeResult(metadata={**sums, **table_metadata(path, observe.row_count(path))})
-
-    return ledger_asset
-
-
-def _declared(table: tables.Table, path: str) -> dict[str, Any]:
-    return {"dagster/uri": path, "dagster/column_schema": column_schema(table)}
 
 
 def _each(context: dg.AssetExecutionContext, config: Config, room: str) -> Iterator[RoomResult]:

@@ -1,25 +1,33 @@
-"""Asset checks: sources are alive, every landed offset is accounted for, nothing new in quarantine, no table stopped."""
+"""Asset checks: sources are alive, every landed offset is accounted for, nothing new in quarantine, no
+table stopped."""
 
 from typing import Any
 
 import dagster as dg
 
 from cdc_platform import tables
-from cdc_platform.automation import observe
+from cdc_platform.automation import delta, observe
 from cdc_platform.automation.keys import sources_of
-from cdc_platform.chain import RoomResult
 from cdc_platform.config import Config, Source
 
 HEARTBEAT = "heartbeat"
 QUARANTINE_SPEC = dg.AssetCheckSpec(
     "no_new_rows", asset="quarantine", description="Warns when a run quarantined something."
 )
+STOPPED_SPEC = dg.AssetCheckSpec(
+    "no_table_is_stopped",
+    asset="snapshots",
+    description="Fails when a table can't be kept as a snapshot; its changes stay in changelog.",
+)
 _SHOWN = 20
 
 
 def all_checks(config: Config) -> list[dg.AssetChecksDefinition]:
     """The checks that run by themselves; those of `quarantine` and `snapshots` come with their assets."""
-    return [*(heartbeat_check(config, source) for source in config.sources), ledger_check(config)]
+    return [
+        *(heartbeat_check(config, source) for source in config.sources),
+        ledger_check(config),
+    ]
 
 
 def heartbeat_check(config: Config, source: Source) -> dg.AssetChecksDefinition:
@@ -28,8 +36,8 @@ def heartbeat_check(config: Config, source: Source) -> dg.AssetChecksDefinition:
     @dg.asset_check(
         asset=dg.AssetKey(["landing", source.name]),
         name=HEARTBEAT,
-        description=f"Fails when {source.name} sent nothing for {source.heartbeat_timeout_s} s, has no topic, or Kafka "
-        "doesn't answer. The heartbeat sensor reports here too.",
+        description=f"Fails when {source.name} sent nothing for {source.heartbeat_timeout_s} s, has no "
+        "topic, or Kafka doesn't answer. The heartbeat sensor reports here too.",
     )
     def check() -> dg.AssetCheckResult:
         seen = observe.heartbeat(config, source)
@@ -62,7 +70,8 @@ def heartbeat_metadata(seen: observe.Heartbeat) -> dict[str, Any]:
 
 
 def ledger_check(config: Config) -> dg.AssetChecksDefinition:
-    """Landed = applied + control + filtered + waiting + joined + duplicate + quarantined, and = rows in landing.
+    """Landed = applied + control + filtered + waiting + joined + duplicate + quarantined, and = rows in
+    landing.
 
     Looks at the run's sources only: another source may be in the middle of its own run.
     """
@@ -80,14 +89,14 @@ def ledger_check(config: Config) -> dg.AssetChecksDefinition:
 
 def ledger_result(config: Config, sources: list[Source]) -> dg.AssetCheckResult:
     """The sum, checked for these sources."""
-    rows = observe.ledger(config, sources)
+    rows = delta.ledger(config, sources)
     wrong = [
         f"{r['source']} {r['topic']}[{r['partition']}]: landed {r['landed']}, accounted {r['accounted']}"
         for r in rows
         if r["landed"] != r["accounted"]
     ]
     for source in sources:
-        there = observe.row_count(tables.LANDING.at(config.lake, source=source.name)) or 0
+        there = delta.row_count(tables.LANDING.at(config.lake, source=source.name)) or 0
         counted = sum(r["landed"] for r in rows if r["source"] == source.name)
         if there != counted:
             wrong.append(f"{source.name}: landing holds {there} records, the ledger counts {counted}")
@@ -113,25 +122,12 @@ def quarantine_result(rows: int, new: int) -> dg.AssetCheckResult:
     )
 
 
-def stopped_spec(source: Source) -> dg.AssetCheckSpec:
-    """One per source, so that a run of one source says nothing about another."""
-    return dg.AssetCheckSpec(
-        f"no_table_is_stopped_{source.slug}",
-        asset="snapshots",
-        description=f"Fails when a table of {source.name} can't be kept as a snapshot; its changes stay in changelog.",
-    )
-
-
-def stopped_result(source: Source, result: RoomResult) -> dg.AssetCheckResult:
-    """Fails with the stopped tables and their reasons."""
-    stopped = {
-        name: found.get("reason", "")
-        for name, found in result.tables.items()
-        if found.get("state") == "stopped"
-    }
-    shown = "; ".join(f"{name}: {reason}" for name, reason in list(stopped.items())[:_SHOWN])
+def stopped_result(config: Config) -> dg.AssetCheckResult:
+    """Fails with the stopped tables of all sources and their reasons."""
+    stopped = [t for t in delta.table_states(config) if t["state"] == "stopped"]
+    shown = "; ".join(f"{t['source']} {t['db']}.{t['table']}: {t['reason']}" for t in stopped[:_SHOWN])
     return dg.AssetCheckResult(
-        check_name=stopped_spec(source).name,
+        check_name=STOPPED_SPEC.name,
         passed=not stopped,
         severity=dg.AssetCheckSeverity.ERROR,
         description=shown or "no table is stopped",

@@ -7,6 +7,7 @@ import dagster as dg
 from cdc_platform import tables
 from cdc_platform.config import Config, Source
 
+OWNERS = ["team:cdc"]
 SOURCE_TAG = "cdc/source"
 TABLES = dg.DynamicPartitionsDefinition(name="tables")
 CHANGELOG, SNAPSHOTS = dg.AssetKey("changelog"), dg.AssetKey("snapshots")
@@ -46,12 +47,12 @@ def topic_keys(source: Source) -> list[dg.AssetKey]:
 
 
 def sources_of(config: Config, context: Any) -> list[Source]:
-    """The sources that a run is about: those of its partitions, else those with an asset of their own in it, else
-    the one of its tag, else all."""
+    """The sources that a run is about: those of its partitions, else those with an asset of their own in
+    it, else the one of its tag, else all."""
     if isinstance(context, dg.AssetExecutionContext) and is_partitioned(context):
         named = {key.split("/", 1)[0] for key in context.partition_keys}
     else:
-        selected = context.job_def.asset_layer.executable_asset_keys
+        selected = set(context.job_def.asset_layer.executable_asset_keys)
         named = {s.name for s in config.sources if selected & set(own_keys(s))}
         named = named or {context.run.tags.get(SOURCE_TAG)}
     return [s for s in config.sources if s.name in named] or list(config.sources)

@@ -68,6 +68,11 @@ def table_metadata(uri: str, rows: int | None) -> dict[str, Any]:
     return {"dagster/uri": uri, **({} if rows is None else {"dagster/row_count": rows})}
 
 
+def declared_metadata(table: Table, path: str) -> dict[str, Any]:
+    """What a definition says of its table before any run."""
+    return {"dagster/uri": path, "dagster/column_schema": column_schema(table)}
+
+
 def snapshot_metadata(found: Mapping[str, float | str], uri: str) -> dict[str, Any]:
     """Metadata of one snapshot table from its figures in RoomResult.tables."""
     shown = {

@@ -1,15 +1,15 @@
-"""What sensors, checks and `status` look at: Kafka's offsets and Delta's logs. No Spark, bounded waiting.
+"""What sensors, checks and `status` see in Kafka: ends of topics, and whether a source is alive. Bounded
+waiting."""
 
-Delta tables are read by delta-rs. It finds credentials for object stores in the environment (AWS_…, AZURE_…).
-"""
-
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any, TypeVar
 
 from cdc_platform import tables
+from cdc_platform.automation import delta
+from cdc_platform.automation.delta import Partition
 from cdc_platform.config import Config, Source
 from cdc_platform.errors import CdcError, KafkaUnreachable
 from cdc_platform.landing.offsets import kafka_state
@@ -17,14 +17,13 @@ from cdc_platform.resources.kafka import admin, topic_filter
 
 KAFKA_TIMEOUT_S = 5.0
 
-Partition = tuple[str, int]
 T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
 class Heartbeat:
-    """Whether a source is alive. newest: Kafka time of its newest record; change: commit time of the newest row
-    change in the changelog (as of the last run); None: there is none, or it can't be known."""
+    """Whether a source is alive. newest: Kafka time of its newest record; change: commit time of the
+    newest row change in the changelog (as of the last run); None: there is none, or it can't be known."""
 
     state: str
     text: str
@@ -66,12 +65,16 @@ def newest_record(config: Config, source: Source) -> tuple[int, datetime | None]
     The broker answers from its time index (KIP-734, Kafka 3.0): no record is read.
     """
     from confluent_kafka import KafkaException, TopicPartition
-    from confluent_kafka.admin import OffsetSpec
+    from confluent_kafka.admin import OffsetSpec  # pyright: ignore[reportPrivateImportUsage]
 
     client, wanted, spec = admin(config, source), topic_filter(source), OffsetSpec.max_timestamp()
     try:
-        topics = client.list_topics(timeout=KAFKA_TIMEOUT_S).topics  # of all: asking for one by name may create it
-        asked = {TopicPartition(n, p): spec for n, t in topics.items() if wanted(n) for p in t.partitions}
+        topics = client.list_topics(
+            timeout=KAFKA_TIMEOUT_S
+        ).topics  # of all: asking for one by name may create it
+        asked: dict[TopicPartition, Any] = {
+            TopicPartition(n, p): spec for n, t in topics.items() if wanted(n) for p in t.partitions
+        }
         answers = client.list_offsets(asked, request_timeout=KAFKA_TIMEOUT_S) if asked else {}
         newest = max((answer.result().timestamp for answer in answers.values()), default=-1)
     except KafkaException as error:
@@ -85,82 +88,10 @@ def _unreachable(config: Config, source: Source, error: Exception) -> KafkaUnrea
     return KafkaUnreachable(source.name, servers, told)
 
 
-def query(sql: str, **paths: str) -> list[dict[str, Any]] | None:
-    """Rows of a query over Delta tables, by name; small results only. None: one of the tables isn't there yet."""
-    import pyarrow as pa
-    from deltalake import DeltaTable, QueryBuilder
-    from deltalake.exceptions import TableNotFoundError
-
-    builder = QueryBuilder()
-    for name, path in paths.items():
-        try:
-            builder = builder.register(name, DeltaTable(path))
-        except TableNotFoundError:
-            return None
-    return pa.table(builder.execute(sql).read_all()).to_pylist()
-
-
-def text(value: str) -> str:
-    """A text as a literal of DataFusion's SQL, which knows no escapes but the doubled quote."""
-    return "'" + value.replace("'", "''") + "'"
-
-
-def row_count(path: str) -> int | None:
-    """Rows of a Delta table, from its statistics where they tell; None: no such table."""
-    found = query("SELECT count(*) AS n FROM t", t=path)
-    return None if found is None else int(found[0]["n"])
-
-
-def landed(config: Config, source: Source) -> dict[Partition, int]:
-    """(topic, partition) → offset of the next record to land, by the offset ledger. After an accepted loss that is
-    where landing went on, be it an earlier offset."""
-    found = query(
-        "SELECT topic, partition, last_value(to_offset ORDER BY batch, to_offset) AS last FROM t "  # noqa: S608
-        f"WHERE source = {text(source.name)} AND outcome IN ('landed', 'lost') GROUP BY topic, partition",
-        t=tables.OFFSET_LEDGER.at(config.lake),
-    )
-    return {(row["topic"], row["partition"]): row["last"] + 1 for row in found or [] if row["last"] >= 0}
-
-
 def lag(ends: dict[Partition, tuple[int, int]], at: dict[Partition, int]) -> int:
-    """Offsets in Kafka that haven't landed: records, or a few more where Kafka compacts or holds transactions."""
+    """Offsets in Kafka that haven't landed: records, or a few more where Kafka compacts or holds
+    transactions."""
     return sum(max(0, end - max(begin, at.get(partition, begin))) for partition, (begin, end) in ends.items())
-
-
-def ledger(config: Config, sources: Iterable[Source]) -> list[dict[str, Any]]:
-    """Per source, topic and partition: landed, every other outcome, and `accounted`, their sum without lost."""
-    names = ", ".join(text(s.name) for s in sources)
-    sums = ", ".join(
-        f"sum(CASE WHEN outcome = '{o}' THEN records ELSE 0 END) AS {o}"
-        for o in ("landed", *OUTCOMES, "lost")
-    )
-    found = query(
-        f"SELECT source, topic, partition, {sums} FROM t WHERE source IN ({names}) "  # noqa: S608
-        "GROUP BY source, topic, partition ORDER BY source, topic, partition",
-        t=tables.OFFSET_LEDGER.at(config.lake),
-    )
-    return [{**row, "accounted": sum(row[o] for o in OUTCOMES)} for row in found or []]
-
-
-OUTCOMES = ("applied", "control", "filtered", "waiting", "joined", "duplicate", "quarantined")
-
-
-def newest_change(config: Config, source: Source) -> datetime | None:
-    """Commit time of the newest row change, from the statistics in the changelog's Delta log: no data is read."""
-    import pyarrow as pa
-    import pyarrow.compute as pc
-    from deltalake import DeltaTable
-    from deltalake.exceptions import TableNotFoundError
-
-    try:
-        files = pa.table(DeltaTable(tables.CHANGELOG.at(config.lake)).get_add_actions(flatten=True))
-    except TableNotFoundError:
-        return None
-    if "max.source_time" not in files.column_names:
-        return None
-    own = files.filter(pc.equal(files["partition.source"].cast(pa.string()), source.name))
-    found = pc.max(own["max.source_time"]).as_py()
-    return found.replace(tzinfo=found.tzinfo or UTC) if found else None
 
 
 def heartbeat(config: Config, source: Source, now: datetime | None = None) -> Heartbeat:
@@ -177,11 +108,12 @@ def heartbeat(config: Config, source: Source, now: datetime | None = None) -> He
         )
     if newest is None:
         return Heartbeat("silent", "the topics hold no record")
-    change = newest_change(config, source)
+    change = delta.newest_change(config, source)
     if now - newest > limit:
         return Heartbeat(
             "silent",
-            f"no heartbeat, checkpoint or change for {_seconds(now - newest)} s (limit {source.heartbeat_timeout_s} s)",
+            f"no heartbeat, checkpoint or change for {_seconds(now - newest)} s "
+            f"(limit {source.heartbeat_timeout_s} s)",
             newest,
             change,
         )
@@ -201,17 +133,6 @@ def _seconds(age: timedelta) -> int:
 
 
 def partition_key(source: str, db: str, table: str) -> str:
-    """Dagster partition of a snapshot: `<source>/<db>/<table>` as in its path, injective. Dagster forbids `...`."""
+    """Dagster partition of a snapshot: `<source>/<db>/<table>` as in its path, injective. Dagster forbids
+    `...`."""
     return "/".join((source, tables.path_name(db), tables.path_name(table))).replace("...", "~2E~2E~2E")
-
-
-def known_tables(config: Config) -> list[tuple[Source, str, str]]:
-    """(source, db, table) that the schema history names and the configuration wants as snapshots."""
-    found = query(
-        'SELECT DISTINCT source, db, "table" FROM t WHERE kind = \'message\' AND db IS NOT NULL AND "table" IS NOT NULL',
-        t=tables.SCHEMA_HISTORY.at(config.lake),
-    )
-    by_name = {s.name: s for s in config.sources}
-    named = ((by_name.get(row["source"]), row["db"], row["table"]) for row in found or [])
-    wanted = [(s, db, table) for s, db, table in named if s and s.tables.wanted(db, table)]
-    return sorted(wanted, key=lambda t: (t[0].name, t[1], t[2]))

@@ -16,13 +16,13 @@ def catch_up_job() -> Any:
         CATCH_UP,
         selection=dg.AssetSelection.all(),
         executor_def=dg.in_process_executor,
-        description="Catch up with Kafka: all rooms, all sources. Sensor and schedule launch it source by source.",
+        description="Catch up with Kafka: all rooms. Sensor and schedule launch it source by source.",
     )
 
 
 def catch_up_schedule(config: Config) -> dg.ScheduleDefinition:
-    """The net below the sensor: it runs a source again whose last run failed at a position that hasn't moved since.
-    With nothing new a run takes seconds and changes nothing."""
+    """The net below the sensor: it runs a source again whose last run failed at a position that hasn't
+    moved since. With nothing new a run takes seconds and changes nothing."""
 
     @dg.schedule(
         name="catch_up_schedule",

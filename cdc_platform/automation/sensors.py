@@ -6,7 +6,7 @@ import time
 
 import dagster as dg
 
-from cdc_platform.automation import checks, keys, observe
+from cdc_platform.automation import checks, delta, keys, observe
 from cdc_platform.config import Config, Source
 from cdc_platform.errors import CdcError
 
@@ -42,20 +42,21 @@ def is_running(instance: dg.DagsterInstance, source: Source) -> bool:
     return instance.get_runs_count(runs) > 0
 
 
-def position_id(ends: dict[observe.Partition, tuple[int, int]]) -> str:
+def position_id(ends: dict[delta.Partition, tuple[int, int]]) -> str:
     """A short name of a position in all topics of a source."""
     return hashlib.sha256(repr(sorted((p, end) for p, (_, end) in ends.items())).encode()).hexdigest()[:16]
 
 
 def checkpoint_sensor(config: Config) -> dg.SensorDefinition:
-    """Requests a catch-up run per source and position: every checkpoint, heartbeat or change moves the end offsets."""
+    """Requests a catch-up run per source and position: every checkpoint, heartbeat or change moves the end
+    offsets."""
 
     @dg.sensor(
         name="checkpoint_sensor",
         job_name="catch_up",
         minimum_interval_seconds=INTERVAL_S,
         default_status=dg.DefaultSensorStatus.RUNNING,
-        description="Sees new offsets (checkpoints, heartbeats, changes) in Kafka and requests one catch-up run for each.",
+        description="Sees new offsets (checkpoints, heartbeats, changes) in Kafka; one catch-up run each.",
     )
     def sensor(context: dg.SensorEvaluationContext) -> dg.SensorResult:
         requested: dict[str, str] = json.loads(context.cursor or "{}")
@@ -80,21 +81,23 @@ def checkpoint_sensor(config: Config) -> dg.SensorDefinition:
     return sensor
 
 
-def _has_news(config: Config, source: Source, ends: dict[observe.Partition, tuple[int, int]]) -> bool:
-    """Whether an end differs from the landed position; an end before it (a re-created topic) is news as well."""
-    at = observe.landed(config, source)
+def _has_news(config: Config, source: Source, ends: dict[delta.Partition, tuple[int, int]]) -> bool:
+    """Whether an end differs from the landed position; an end before it (a re-created topic) is news as
+    well."""
+    at = delta.landed(config, source)
     return any(end != at.get(p, begin) for p, (begin, end) in ends.items())
 
 
 def heartbeat_sensor(config: Config) -> dg.SensorDefinition:
-    """Reports each source's state as the check `heartbeat` on its landing asset, on change and every ten minutes."""
+    """Reports each source's state as the check `heartbeat` on its landing asset, on change and every ten
+    minutes."""
 
     @dg.sensor(
         name="heartbeat_sensor",
         minimum_interval_seconds=INTERVAL_S,
         default_status=dg.DefaultSensorStatus.RUNNING,
         asset_selection=[keys.landing_key(s) for s in config.sources],
-        description="Tells alive, quiet, silent and unreachable sources apart, as the check `heartbeat` of landing.",
+        description="Tells alive, quiet, silent and unreachable sources apart: check `heartbeat` of landing.",
     )
     def sensor(context: dg.SensorEvaluationContext) -> dg.SensorResult:
         told: dict[str, dict] = json.loads(context.cursor or "{}")
@@ -128,7 +131,7 @@ def new_tables_sensor(config: Config) -> dg.SensorDefinition:
     )
     def sensor(context: dg.SensorEvaluationContext) -> dg.SensorResult:
         known = set(context.instance.get_dynamic_partitions(str(keys.TABLES.name)))
-        seen = {observe.partition_key(s.name, db, table) for s, db, table in observe.known_tables(config)}
+        seen = {observe.partition_key(s.name, db, table) for s, db, table in delta.known_tables(config)}
         new = sorted(seen - known)
         if not new:
             return dg.SensorResult(skip_reason=dg.SkipReason(f"no new table beside {len(known)}"))

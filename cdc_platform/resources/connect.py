@@ -1,7 +1,8 @@
 """A warm local Spark Connect server: a run has its session in about a second instead of ten.
 
-The server listens on loopback and asks every client for a token, which only this user's processes know: without one
-anybody on the machine could run code in it. `connect.json` beside cdc.yaml tells the command line where it is.
+The server listens on loopback and asks every client for a token, which only this user's processes know:
+without one anybody on the machine could run code in it. `connect.json` beside cdc.yaml tells the command line
+where it is.
 """
 
 import importlib.util
@@ -26,7 +27,8 @@ _ROOT = Path(__file__).resolve().parent.parent.parent
 
 @dataclass(frozen=True, slots=True)
 class Server:
-    """A running server. created: its process's start time, which tells it from a later process of the same id."""
+    """A running server. created: its process's start time, which tells it from a later process of the same
+    id."""
 
     remote: str
     port: int
@@ -41,7 +43,8 @@ class Server:
 
 
 def launch(config: Config, log: Path, port: int | None = None) -> tuple[subprocess.Popen[bytes], Server]:
-    """Start the server; it answers some ten seconds later (see `answers`). Raises SetupError without Java or jars."""
+    """Start the server; it answers some ten seconds later (see `answers`). Raises SetupError without Java
+    or jars."""
     from cdc_platform.java import java_env
     from cdc_platform.resources.spark import server_config
 

@@ -37,8 +37,8 @@ class Program:
 
 @dataclass
 class Group:
-    """Programs in the order of their start. Each has a process group of its own, so that Ctrl-C in the terminal
-    reaches this process alone and the others end in order."""
+    """Programs in the order of their start. Each has a process group of its own, so that Ctrl-C in the
+    terminal reaches this process alone and the others end in order."""
 
     programs: list[Program] = field(default_factory=list)
 
@@ -78,7 +78,8 @@ class Group:
                 raise ProgramEnded(program.name, code, program.log)
 
     def stop(self) -> None:
-        """Stop all, the last started first; whoever doesn't end within STOP_S is killed with all its children."""
+        """Stop all, the last started first; whoever doesn't end within STOP_S is killed with all its
+        children."""
         for program in reversed(self.programs):
             with suppress(ProcessLookupError):
                 os.killpg(program.process.pid, signal.SIGTERM)

@@ -5,13 +5,17 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 import dagster as dg
 import pyarrow as pa
 import pytest
+from confluent_kafka import Producer
+from confluent_kafka.admin import AdminClient, NewTopic
 from deltalake import write_deltalake
 
 from cdc_platform import chain, tables
+from cdc_platform.broker import BrokerInfo
 from cdc_platform.chain import RoomResult
 from cdc_platform.config import Config, parse_config
 from cdc_platform.definitions import build
@@ -95,7 +99,9 @@ def run_job(
     def run(*selection: dg.AssetKey, **more: Any) -> dg.ExecuteInProcessResult:
         job = build(config).resolve_job_def("catch_up")
         return job.execute_in_process(
-            instance=instance, raise_on_error=False, asset_selection=list(selection) or None,
+            instance=instance,
+            raise_on_error=False,
+            asset_selection=list(selection) or None,
             **more,
         )
 
@@ -106,7 +112,9 @@ def ledger(config: Config, *rows: tuple[str, str, int, int, int, str, int]) -> N
     """Rows of offset_ledger: source, topic, partition, from, to, outcome, records."""
     names = ["source", "topic", "partition", "from_offset", "to_offset", "outcome", "records"]
     columns = dict(zip(names, map(list, zip(*rows, strict=True)), strict=True))
-    data = pa.table({**columns, "partition": pa.array(columns["partition"], pa.int32()), "batch": [0] * len(rows)})
+    data = pa.table(
+        {**columns, "partition": pa.array(columns["partition"], pa.int32()), "batch": [0] * len(rows)}
+    )
     write_deltalake(tables.OFFSET_LEDGER.at(config.lake), data, mode="append", partition_by=["source"])
 
 
@@ -118,14 +126,41 @@ def landing(config: Config, source: str, records: int) -> None:
 
 def schema_history(config: Config, *rows: tuple[str, str, str]) -> None:
     """Column lists of (source, db, table)."""
-    data = pa.table({
-        "source": [r[0] for r in rows], "kind": ["message"] * len(rows),
-        "db": [r[1] for r in rows], "table": [r[2] for r in rows],
-    })
+    data = pa.table(
+        {
+            "source": [r[0] for r in rows],
+            "kind": ["message"] * len(rows),
+            "db": [r[1] for r in rows],
+            "table": [r[2] for r in rows],
+        }
+    )
     write_deltalake(tables.SCHEMA_HISTORY.at(config.lake), data, mode="append", partition_by=["source"])
 
 
 def changelog(config: Config, source: str, at: datetime) -> None:
     """One row change of a source, committed at a time."""
-    data = pa.table({"source": [source], "source_time": pa.array([at.astimezone(UTC)], pa.timestamp("us", "UTC"))})
+    data = pa.table(
+        {"source": [source], "source_time": pa.array([at.astimezone(UTC)], pa.timestamp("us", "UTC"))}
+    )
     write_deltalake(tables.CHANGELOG.at(config.lake), data, mode="append", partition_by=["source"])
+
+
+@pytest.fixture(scope="session")
+def servers(broker: BrokerInfo) -> str:
+    """bootstrap.servers of the session's broker."""
+    return str(broker.bootstrap_servers)
+
+
+def new_topic(servers: str) -> str:
+    """A topic of one partition."""
+    name = f"dts-{uuid4().hex}"
+    client = AdminClient({"bootstrap.servers": servers})
+    client.create_topics([NewTopic(name, 1, 1)])[name].result(10)
+    return name
+
+
+def send(servers: str, topic: str, at: datetime | None = None) -> None:
+    """One record, stamped with a time (default: now)."""
+    producer = Producer({"bootstrap.servers": servers})
+    producer.produce(topic, b"x", timestamp=int(at.timestamp() * 1000) if at else 0)
+    assert producer.flush(10) == 0

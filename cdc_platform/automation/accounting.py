@@ -1,0 +1,57 @@
+"""The assets beside the chain: what became of every offset, and what could not be used. They only read."""
+
+import dagster as dg
+
+from cdc_platform import tables
+from cdc_platform.automation import checks, delta
+from cdc_platform.automation.keys import CHANGELOG, OFFSET_LEDGER, OWNERS, QUARANTINE
+from cdc_platform.automation.metadata import declared_metadata, read_figures, table_metadata
+from cdc_platform.config import Config
+
+
+def quarantine(config: Config) -> dg.AssetsDefinition:
+    """quarantine: how many rows, how many of them new; a check warns of new ones."""
+    path = tables.QUARANTINE.at(config.lake)
+
+    @dg.asset(
+        key=QUARANTINE,
+        deps=[CHANGELOG],
+        group_name="accounting",
+        kinds={"deltalake"},
+        owners=OWNERS,
+        check_specs=[checks.QUARANTINE_SPEC],
+        metadata=declared_metadata(tables.QUARANTINE, path),
+        description="What could not be used, and why. The bytes stay in landing under the same address.",
+    )
+    def quarantine_asset(context: dg.AssetExecutionContext) -> dg.MaterializeResult:
+        rows = delta.row_count(path) or 0
+        before = context.instance.get_latest_materialization_event(QUARANTINE)
+        earlier = before.asset_materialization.metadata if before and before.asset_materialization else {}
+        new = rows - int(read_figures(earlier).get("records", 0))
+        return dg.MaterializeResult(
+            metadata={"records": rows, "new": new, **table_metadata(path, rows)},
+            check_results=[checks.quarantine_result(rows, new)],
+        )
+
+    return quarantine_asset
+
+
+def offset_ledger(config: Config) -> dg.AssetsDefinition:
+    """offset_ledger: what became of every landed offset."""
+    path = tables.OFFSET_LEDGER.at(config.lake)
+
+    @dg.asset(
+        key=OFFSET_LEDGER,
+        deps=[CHANGELOG],
+        group_name="accounting",
+        kinds={"deltalake"},
+        owners=OWNERS,
+        metadata=declared_metadata(tables.OFFSET_LEDGER, path),
+        description="What became of every landed offset: applied, control, filtered, waiting, …",
+    )
+    def ledger_asset() -> dg.MaterializeResult:
+        rows = delta.ledger(config, config.sources)
+        sums = {o: sum(int(row[o]) for row in rows) for o in ("landed", *delta.OUTCOMES, "lost")}
+        return dg.MaterializeResult(metadata={**sums, **table_metadata(path, delta.row_count(path))})
+
+    return ledger_asset

@@ -1,0 +1,140 @@
+"""Reads of the lake's Delta tables without Spark, for sensors, checks and `status`: small answers only.
+
+delta-rs reads them; credentials of object stores come from the environment (AWS_…, AZURE_…).
+"""
+
+from collections.abc import Iterable
+from datetime import UTC, datetime
+from typing import Any
+
+from cdc_platform import tables
+from cdc_platform.config import Config, Source
+
+Partition = tuple[str, int]
+OUTCOMES = ("applied", "control", "filtered", "waiting", "joined", "duplicate", "quarantined")
+"""What can become of a landed offset."""
+
+
+def query(sql: str, **paths: str) -> list[dict[str, Any]] | None:
+    """Rows of a query over Delta tables, by name; small results only. None: one of the tables isn't there
+    yet."""
+    import pyarrow as pa
+    from deltalake import DeltaTable, QueryBuilder
+    from deltalake.exceptions import TableNotFoundError
+
+    builder = QueryBuilder()
+    for name, path in paths.items():
+        try:
+            builder = builder.register(name, DeltaTable(path))
+        except TableNotFoundError:
+            return None
+    return pa.table(builder.execute(sql).read_all()).to_pylist()
+
+
+def text(value: str) -> str:
+    """A text as a literal of DataFusion's SQL, which knows no escapes but the doubled quote."""
+    return "'" + value.replace("'", "''") + "'"
+
+
+def row_count(path: str) -> int | None:
+    """Rows of a Delta table, from its statistics where they tell; None: no such table."""
+    found = query("SELECT count(*) AS n FROM t", t=path)
+    return None if found is None else int(found[0]["n"])
+
+
+def landed(config: Config, source: Source) -> dict[Partition, int]:
+    """(topic, partition) → offset of the next record to land, by the offset ledger. After an accepted loss
+    that is where landing went on, be it an earlier offset."""
+    found = query(
+        "SELECT topic, partition, last_value(to_offset ORDER BY batch, to_offset) AS last FROM t "  # noqa: S608
+        f"WHERE source = {text(source.name)} AND outcome IN ('landed', 'lost') GROUP BY topic, partition",
+        t=tables.OFFSET_LEDGER.at(config.lake),
+    )
+    return {(row["topic"], row["partition"]): row["last"] + 1 for row in found or [] if row["last"] >= 0}
+
+
+def ledger(config: Config, sources: Iterable[Source]) -> list[dict[str, Any]]:
+    """Per source, topic and partition: landed, every other outcome, and `accounted`, their sum without
+    lost."""
+    names = ", ".join(text(s.name) for s in sources)
+    sums = ", ".join(
+        f"sum(CASE WHEN outcome = '{o}' THEN records ELSE 0 END) AS {o}"
+        for o in ("landed", *OUTCOMES, "lost")
+    )
+    found = query(
+        f"SELECT source, topic, partition, {sums} FROM t WHERE source IN ({names}) "  # noqa: S608
+        "GROUP BY source, topic, partition ORDER BY source, topic, partition",
+        t=tables.OFFSET_LEDGER.at(config.lake),
+    )
+    return [{**row, "accounted": sum(row[o] for o in OUTCOMES)} for row in found or []]
+
+
+def newest_change(config: Config, source: Source) -> datetime | None:
+    """Commit time of the newest row change, from the statistics in the changelog's Delta log: no data is
+    read."""
+    import pyarrow as pa
+    from deltalake import DeltaTable
+    from deltalake.exceptions import TableNotFoundError
+
+    try:
+        files = pa.table(DeltaTable(tables.CHANGELOG.at(config.lake)).get_add_actions(flatten=True))
+    except TableNotFoundError:
+        return None
+    if "max.source_time" not in files.column_names:
+        return None
+    rows = files.select(["partition.source", "max.source_time"]).to_pylist()
+    times = [r["max.source_time"] for r in rows if r["partition.source"] == source.name]
+    found = max(filter(None, times), default=None)
+    return found.replace(tzinfo=found.tzinfo or UTC) if found else None
+
+
+def known_tables(config: Config) -> list[tuple[Source, str, str]]:
+    """(source, db, table) that the schema history or the snapshots name and the configuration wants."""
+    found = query(
+        'SELECT DISTINCT source, db, "table" FROM t '
+        "WHERE kind = 'message' AND db IS NOT NULL AND \"table\" IS NOT NULL",
+        t=tables.SCHEMA_HISTORY.at(config.lake),
+    )
+    by_name = {s.name: s for s in config.sources}
+    rows = [*(found or []), *table_states(config)]
+    named = {(row["source"], row["db"], row["table"]) for row in rows if row["source"] in by_name}
+    return [(by_name[s], db, t) for s, db, t in sorted(named) if by_name[s].tables.wanted(db, t)]
+
+
+def table_states(config: Config) -> list[dict[str, Any]]:
+    """source, db, table, state ("live" or "stopped"), reason of every table that the snapshots room has
+    met."""
+    found = query(
+        'SELECT source, db, "table", last_value(state ORDER BY batch) AS state, '
+        'last_value(reason ORDER BY batch) AS reason FROM t GROUP BY source, db, "table" ORDER BY 1, 2, 3',
+        t=tables.TABLE_STATE.at(config.lake),
+    )
+    return found or []
+
+
+def control_times(config: Config) -> dict[str, dict[str, datetime]]:
+    """source → kind (heartbeat, checkpoint) → source's time of the newest, else the time it was landed."""
+    found = query(
+        "SELECT source, kind, max(coalesce(source_time, landed_at)) AS at FROM t "
+        "WHERE kind IN ('heartbeat', 'checkpoint') GROUP BY source, kind",
+        t=tables.CONTROL_EVENTS.at(config.lake),
+    )
+    times: dict[str, dict[str, datetime]] = {}
+    for row in found or []:
+        times.setdefault(row["source"], {})[row["kind"]] = row["at"]
+    return times
+
+
+def quarantined(config: Config) -> dict[str, int]:
+    """source → rows in quarantine."""
+    found = query("SELECT source, count(*) AS n FROM t GROUP BY source", t=tables.QUARANTINE.at(config.lake))
+    return {row["source"]: row["n"] for row in found or []}
+
+
+def waiting_parts(config: Config, source: Source) -> int:
+    """Parts that wait for the rest of their message."""
+    found = query(
+        "SELECT count(*) AS n FROM t WHERE state = 'part' AND batch = (SELECT max(batch) FROM t)",
+        t=tables.WAITING.at(config.lake, source=source.name),
+    )
+    return int(found[0]["n"]) if found else 0

@@ -1,0 +1,142 @@
+"""`cdc-platform ui`: broker, warm Spark, Dagster's pages and daemon, started and stopped together."""
+
+import sys
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import Annotated
+from urllib.error import URLError
+from urllib.request import urlopen
+
+import typer
+
+from cdc_platform.cli.output import printed, progress
+from cdc_platform.config import Config, load_config
+from cdc_platform.resources import connect
+from cdc_platform.resources.processes import Group, Program, stop_signals
+
+_READY_S = 120
+_MODULE = "cdc_platform.definitions"
+
+
+class _Stopped(Exception):
+    pass
+
+
+@printed
+def command(
+    config: Annotated[Path, typer.Option("--config", envvar="CDC_CONFIG", help="cdc.yaml")] = Path(
+        "cdc.yaml"
+    ),
+    port: Annotated[int, typer.Option(min=1, max=65535, help="Port of the web pages.")] = 3000,
+    broker: Annotated[
+        bool, typer.Option(help="Start the embedded broker, where cdc.yaml points at loopback.")
+    ] = True,
+) -> None:
+    """Start broker, warm Spark, Dagster's web pages and daemon; stop them all on Ctrl-C."""
+    loaded = load_config(config)
+    group = Group()
+    own_broker = False
+    with stop_signals() as stopped:
+        try:
+            own_broker = broker and _start_broker(loaded)
+            env = _start_spark(loaded, group, stopped)
+            _start_dagster(loaded, group, env, port, stopped)
+            progress(f"ready: http://127.0.0.1:{port}   (logs in {_logs(loaded)}; Ctrl-C stops everything)")
+            while not stopped():
+                group.check()
+                time.sleep(0.5)
+        except _Stopped:
+            pass
+        finally:
+            progress("stopping")
+            group.stop()
+            connect.forget(loaded)
+            if own_broker:
+                _stop_broker(loaded)
+
+
+def _start_broker(config: Config) -> bool:
+    """Start the embedded broker where cdc.yaml points at it; whether it is ours to stop."""
+    from cdc_platform import broker
+
+    port = loopback_port(config)
+    if port is None:
+        return False
+    progress(f"broker: starting on 127.0.0.1:{port}")
+    info = broker.start(config.state_dir / "broker", port)
+    if info.already_running:
+        progress("broker: was already running, and stays when this ends")
+    return not info.already_running
+
+
+def loopback_port(config: Config) -> int | None:
+    """Port of the embedded broker that the common bootstrap.servers name; None: they name another cluster."""
+    host, _, port = config.kafka.get("bootstrap.servers", "").rpartition(":")
+    return int(port) if host in ("127.0.0.1", "localhost") and port.isdigit() else None
+
+
+def _stop_broker(config: Config) -> None:
+    from cdc_platform import broker
+
+    broker.stop(config.state_dir / "broker")
+
+
+def _start_spark(config: Config, group: Group, stopped: Callable[[], bool]) -> dict[str, str]:
+    """One Spark Connect server for all runs, unless cdc.yaml names one; the environment that points at it."""
+    if config.spark.remote:
+        return {}
+    progress("Spark: starting a Connect server")
+    log = _logs(config) / "spark-connect.log"
+    process, server = connect.launch(config, log)
+    program = group.add(Program("Spark Connect server", process, log))
+    group.until(_or_stop(lambda: connect.answers(server.port), stopped), program, _READY_S)
+    return server.env
+
+
+def _start_dagster(
+    config: Config, group: Group, env: dict[str, str], port: int, stopped: Callable[[], bool]
+) -> None:
+    from cdc_platform.automation.instance import dagster_home
+
+    env = {
+        **env,
+        "DAGSTER_HOME": str(dagster_home(config)),
+        "CDC_CONFIG": str(config.file),
+        "PYTHONUNBUFFERED": "1",
+    }
+    programs = Path(sys.executable).parent
+    progress("Dagster: starting web pages and daemon")
+    pages = group.start(
+        "dagster-webserver",
+        [str(programs / "dagster-webserver"), "-h", "127.0.0.1", "-p", str(port), "-m", _MODULE],
+        _logs(config) / "dagster-webserver.log",
+        env,
+    )
+    group.start(
+        "dagster-daemon",
+        [str(programs / "dagster-daemon"), "run", "-m", _MODULE],
+        _logs(config) / "dagster-daemon.log",
+        env,
+    )
+    group.until(_or_stop(lambda: _serves(port), stopped), pages, _READY_S)
+
+
+def _or_stop(ready: Callable[[], bool], stopped: Callable[[], bool]) -> Callable[[], bool]:
+    def look() -> bool:
+        if stopped():
+            raise _Stopped
+        return ready()
+
+    return look
+
+
+def _serves(port: int) -> bool:
+    with suppress(URLError, OSError), urlopen(f"http://127.0.0.1:{port}/server_info", timeout=2) as answer:
+        return answer.status == 200
+    return False
+
+
+def _logs(config: Config) -> Path:
+    return config.state_dir / "logs"
