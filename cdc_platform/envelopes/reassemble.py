@@ -2,7 +2,8 @@
 
 A message cut into `total` parts lies in consecutive records of one partition (and shard), index 0 first. Anything
 else is told apart here: a part sent twice (same bytes at the same index), a message torn by a restart, a part
-without its beginning. Payloads are joined afterwards, in bulk (see `run`).
+without its beginning. Where the vendor numbers its records without gaps, a number left out tells that the parts on
+both sides belong to two messages, even when index and total would fit. Payloads are joined afterwards, in bulk (see `run`).
 """
 
 from typing import Any
@@ -16,6 +17,7 @@ META = pa.schema([
     ("digest", pa.int64()),       # hash of the part's bytes
     ("at", pa.int64()),           # Kafka timestamp, milliseconds
     ("carried", pa.bool_()),      # waits since an earlier batch
+    ("seq", pa.int64()),          # vendor's running number; -1: not told
 ])
 """Input: all records of one (topic, partition, shard) in a batch, and the parts carried over."""
 
@@ -33,8 +35,8 @@ def classify(group: pa.Table, timeout_ms: int) -> pa.Table:
     """META rows of one (topic, partition, shard), in any order → VERDICT rows. A message unfinished for more than
     `timeout_ms` of Kafka time counts as torn."""
     group = group.sort_by("offset")
-    offset, total, index, digest, at = (
-        group.column(c).to_numpy(zero_copy_only=False) for c in ("offset", "total", "index", "digest", "at")
+    offset, total, index, digest, at, seq = (
+        group.column(c).to_numpy(zero_copy_only=False) for c in ("offset", "total", "index", "digest", "at", "seq")
     )
     carried = group.column("carried").to_numpy(zero_copy_only=False)
     verdicts: dict[int, tuple[str, int | None, str | None]] = {}
@@ -48,6 +50,12 @@ def classify(group: pa.Table, timeout_ms: int) -> pa.Table:
             done[:] = opened
         opened.clear()
 
+    def follows(i: int) -> bool:
+        if total[i] != total[opened[0]] or index[i] != len(opened):
+            return False
+        told = seq[i] >= 0 and seq[opened[-1]] >= 0
+        return not told or 0 <= seq[i] - seq[opened[-1]] <= 1  # 0: numbered by message, not by record
+
     def repeats(i: int, parts: list[int]) -> bool:
         return index[i] < len(parts) and total[i] == total[parts[0]] and digest[i] == digest[parts[int(index[i])]]
 
@@ -55,7 +63,7 @@ def classify(group: pa.Table, timeout_ms: int) -> pa.Table:
         if repeats(i, opened) or (not opened and index[i] > 0 and repeats(i, done)):
             verdicts[i] = ("duplicate", None, None)
             continue
-        if opened and (total[i] != total[opened[0]] or index[i] != len(opened)):
+        if opened and not follows(i):
             close("torn", f"part {len(opened)} of {total[opened[0]]} never came; offset {offset[i]} begins or continues another")
         if total[i] == 1:
             continue

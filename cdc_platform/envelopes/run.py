@@ -42,10 +42,20 @@ def run(spark: SparkSession, config: Config, source: Source) -> RoomResult:
         landed.select(*_LANDED), CHECKPOINT.at(config.lake, room="envelopes", source=source.name),
         f"envelopes {source.name}", batch_writer(source, paths),
     )
-    waiting = _state(lake.read(spark, paths["waiting"])).count()
+    batches = lake.batches(progress)
     return RoomResult(
-        "envelopes", source.name, lake.input_rows(progress), lake.batches(progress), watch.seconds, {"waiting": waiting}
+        "envelopes", source.name, 0, len(batches), watch.seconds, _figures(spark, paths["ledger"], source, batches)
     )
+
+
+def _figures(spark: SparkSession, ledger: str, source: Source, batches: list[int]) -> dict[str, float]:
+    """Parts still waiting after this run, and parts that this run found torn or repeated."""
+    mine = lake.read(spark, ledger).where((F.col("source") == source.name) & (F.col("room") == "envelopes"))
+    now = F.col("batch") >= (min(batches) if batches else 1 << 62)
+    rows = mine.groupBy("outcome").agg(F.sum("records").alias("all"), F.sum(F.when(now, F.col("records"))).alias("now")).collect()
+    found = {r["outcome"]: r for r in rows}
+    figure = lambda outcome, column: float((found[outcome][column] if outcome in found else 0) or 0)  # noqa: E731
+    return {"waiting": figure("waiting", "all"), "torn": figure("quarantined", "now"), "duplicates": figure("duplicate", "now")}
 
 
 def messages_path(config: Config, source: Source) -> str:
@@ -69,7 +79,7 @@ def batch_writer(source: Source, paths: dict[str, str]) -> Callable[[DataFrame, 
         figures = seen.get
         carries = not before.isEmpty()
         if figures["split"] or figures["bad"] or carries:
-            _odd_ones(parsed, before, source, paths, batch_id)
+            _odd_ones(parsed, before, source, paths, batch_id, bad_ones=figures["bad"] > 0)
 
     return each
 
@@ -102,26 +112,37 @@ def _whole_rows(parts: DataFrame) -> DataFrame:
     )
 
 
-def _odd_ones(parsed: DataFrame, before: DataFrame, source: Source, paths: dict[str, str], batch_id: int) -> None:
+def _odd_ones(
+    parsed: DataFrame, before: DataFrame, source: Source, paths: dict[str, str], batch_id: int, bad_ones: bool
+) -> None:
     """Split messages, torn ones and records that are no part of anything."""
     name = source.name
     here = parsed.where(F.col("error").isNull()).withColumn("carried", F.lit(False))
     known = before.select(*_WAITING, F.lit(True).alias("carried"))
     everything = known.unionByName(here.select(*_WAITING, "carried"))
     timeout_ms = source.waiting_timeout_s * 1000
-    verdicts = F.broadcast(verdicts_of(everything, timeout_ms))
-    split = everything.where(F.col("total") > 1).drop("carried").join(verdicts, ["topic", "partition", "shard", "offset"])
-    lake.append(joined_rows(split), paths["envelopes"], f"envelopes joined {name}", batch_id)
-    bad = parsed.where(F.col("error").isNotNull()).select(
-        "topic", "partition", "offset", "landed_at", F.col("error").alias("reason"), F.lit(False).alias("carried")
-    )
-    torn = split.where(F.col("verdict") == "torn").select("topic", "partition", "offset", "landed_at", "reason", "carried")
-    unusable = bad.unionByName(torn)
-    lake.append(_quarantine_rows(unusable, source), paths["quarantine"], f"envelopes {name}", batch_id)
-    waiting = split.where(F.col("verdict") == "waiting").select(F.lit(batch_id).cast("bigint").alias("batch"), *_WAITING)
-    lake.append(waiting, paths["waiting"], f"envelopes {name}", batch_id)
-    outcomes = _outcomes(split, bad)
-    lake.append(_ledger_rows(outcomes, source, batch_id), paths["ledger"], f"envelopes {name}", batch_id)
+    verdicts = verdicts_of(everything, timeout_ms).persist()
+    try:
+        found = {r["verdict"] for r in verdicts.select("verdict").distinct().collect()}
+        split = everything.where(F.col("total") > 1).drop("carried").join(
+            F.broadcast(verdicts), ["topic", "partition", "shard", "offset"]
+        )
+        bad = parsed.where(F.col("error").isNotNull()).select(
+            "topic", "partition", "offset", "landed_at", F.col("error").alias("reason"), F.lit(False).alias("carried")
+        )
+        torn = split.where(F.col("verdict") == "torn").select(*bad.columns)
+        waiting = split.where(F.col("verdict") == "waiting").select(F.lit(batch_id).cast("bigint").alias("batch"), *_WAITING)
+        writes = {
+            "envelopes": ("complete" in found, joined_rows(split), f"envelopes joined {name}"),
+            "quarantine": ("torn" in found or bad_ones, _quarantine_rows(bad.unionByName(torn), source), f"envelopes {name}"),
+            "waiting": ("waiting" in found, waiting, f"envelopes {name}"),
+            "ledger": (True, _ledger_rows(_outcomes(split, bad), source, batch_id), f"envelopes {name}"),
+        }
+        lake.together([
+            partial(lake.append, rows, paths[table], app, batch_id) for table, (any_, rows, app) in writes.items() if any_
+        ])
+    finally:
+        verdicts.unpersist()
     parsed.sparkSession.sql(f"DELETE FROM {lake.delta(paths['waiting'])} WHERE batch < {int(batch_id) - 1}")
 
 
@@ -131,6 +152,7 @@ def verdicts_of(parts: DataFrame, timeout_ms: int) -> DataFrame:
         "topic", "partition", "shard", "offset", "total", "index",
         F.when(F.col("total") > 1, F.xxhash64("data")).otherwise(F.lit(0)).alias("digest"),
         F.unix_millis("timestamp").alias("at"), "carried",
+        F.coalesce(F.col("seq").try_cast("bigint"), F.lit(-1)).alias("seq"),
     )
 
     def verdict(group: pa.Table) -> pa.Table:
@@ -151,12 +173,6 @@ def joined_rows(split: DataFrame) -> DataFrame:
     return grouped.withColumn("value", whole).select(
         "topic", "partition", "offset", "last_offset", "parts", "shard", "seq", "timestamp", "key", "value", "headers", "landed_at"
     )
-
-
-def _state(waiting: DataFrame) -> DataFrame:
-    """Rows of the newest state."""
-    newest = waiting.agg(F.max("batch").alias("newest"))
-    return waiting.join(F.broadcast(newest), F.col("batch") == F.col("newest"))
 
 
 def _quarantine_rows(unusable: DataFrame, source: Source) -> DataFrame:
