@@ -42,7 +42,7 @@ def profile(events: DataFrame) -> list[dict[str, Any]]:
     grouped = events.groupBy("lineage").agg(
         *(F.count_if(F.col("kind").isin(*names)).alias(k) for k, names in kinds.items()),
         F.count(F.lit(1)).alias("events"),
-        F.min(F.struct("landed_at", "topic", "partition", "offset")).alias("first"),
+        F.min(F.struct("landed_at", "topic", "partition", "offset", "entry_index")).alias("first"),
         F.min("offset").alias("from_offset"), F.max("offset").alias("to_offset"),
         F.min(position).alias("low"), F.max(position).alias("high"),
     )
@@ -79,9 +79,10 @@ def _content() -> Column:
 def repeated_here(rows: DataFrame) -> DataFrame | None:
     """Addresses of rows that repeat an earlier row of the same batch; None when there are none.
 
-    Cheap first: only rows that share a hash of their position are compared in full.
+    Cheap first: only rows that share a hash of their position are compared in full. Rows of an initial load that
+    have no key are never repeats: they all share one position, and a table without a key may hold equal rows.
     """
-    told = rows.where(F.col("file_no").isNotNull())
+    told = rows.where(_tells_itself_apart())
     hashed = told.withColumn("_place", F.xxhash64(*_same_place(), "op", "db", "table"))
     shared = hashed.groupBy("_place").agg(F.count(F.lit(1)).alias("n")).where("n > 1")
     if shared.isEmpty():
@@ -96,7 +97,8 @@ def repeated_here(rows: DataFrame) -> DataFrame | None:
 
 
 def repeated_before(rows: DataFrame, changelog: DataFrame, epochs: dict[str | None, int], low: dict[str, Any], high: dict[str, Any]) -> DataFrame:
-    """Addresses of rows that stand in the changelog already. `low`, `high`: range of positions to look at."""
+    """Addresses of rows that stand in the changelog already, under another address: under the same one it is the
+    row itself, written before a crash. `low`, `high`: range of positions to look at."""
     bounds = [(f["file_no"], f["binlog_pos"]) for f in (low, high)]
     near = changelog.where(
         (F.struct("order_key.file", "order_key.pos") >= F.struct(F.lit(bounds[0][0]).cast("bigint"), F.lit(bounds[0][1]).cast("decimal(20,0)")))
@@ -104,9 +106,15 @@ def repeated_before(rows: DataFrame, changelog: DataFrame, epochs: dict[str | No
     )
     maps = [F.array_sort(F.map_entries(m)).alias(f"_{m}") for m in ("key", "before", "after")]
     names = ("epoch", "file", "pos", "event", "row")
-    stored = near.select(*(F.col(f"order_key.{n}").alias(f"_{n}") for n in names), "op", "db", "table", "gtid", *maps)
-    mine = rows.where(F.col("file_no").isNotNull()).withColumn("_order", order_key(epochs)).select(
+    there = F.struct(*ADDRESS).alias("_there")
+    stored = near.select(there, *(F.col(f"order_key.{n}").alias(f"_{n}") for n in names), "op", "db", "table", "gtid", *maps)
+    mine = rows.where(_tells_itself_apart()).withColumn("_order", order_key(epochs)).select(
         *ADDRESS, *(F.col(f"_order.{n}").alias(f"_{n}") for n in names), "op", "db", "table", "gtid", *maps
     )
     on = [mine[c].eqNullSafe(stored[c]) for c in (*(f"_{n}" for n in names), "op", "db", "table", "gtid", "_key", "_before", "_after")]
+    on.append(F.struct(*(mine[c] for c in ADDRESS)) != stored["_there"])
     return mine.join(stored, on, "left_semi").select(*ADDRESS)
+
+
+def _tells_itself_apart() -> Column:
+    return F.col("file_no").isNotNull() & ~((F.col("op") == "read") & F.col("key").isNull())

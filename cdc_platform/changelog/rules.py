@@ -1,6 +1,7 @@
 """Rules of the configuration as column expressions: which tables are wanted, which key a table has."""
 
 import fnmatch
+import re
 
 from pyspark.sql import Column
 from pyspark.sql import functions as F
@@ -19,8 +20,9 @@ def key(tables: Tables) -> Column:
     """The key of a row change: the message's, or the configured columns of the row before."""
     out = F.col("key")
     for table, columns in tables.keys.items():
-        image = F.coalesce("before", "after")
-        chosen = F.map_from_arrays(F.array(*map(F.lit, columns)), F.array(*(F.try_element_at(image, F.lit(c)) for c in columns)))
+        # Column by column: a minimal before image need not hold columns that only the configuration calls a key.
+        values = [F.coalesce(*(F.try_element_at(F.col(image), F.lit(c)) for image in ("before", "after"))) for c in columns]
+        chosen = F.map_from_arrays(F.array(*map(F.lit, columns)), F.array(*values))
         out = F.when(F.concat_ws(".", F.col("db"), F.col("table")) == table, chosen).otherwise(out)
     return out
 
@@ -32,7 +34,17 @@ def _any(name: Column, patterns: list[str]) -> Column:
     return found
 
 
+_CLASS = re.compile(r"\\.|\[(\^?)(\]?(?:\\.|[^\]\\])*)\]", re.DOTALL)
+_BRACKET = re.compile(r"\\.|[\[\]]", re.DOTALL)
+
+
 def _java_regex(pattern: str) -> str:
-    """Shell pattern → regular expression of the whole name, in Java's dialect (its \\Z would allow a newline)."""
+    """Shell pattern → regular expression of the whole name, in Java's dialect: its \\Z would allow a newline, and
+    a bare [ within a class opens another one."""
     translated = fnmatch.translate(pattern)
+    translated = _CLASS.sub(lambda m: m[0] if m[2] is None else f"[{m[1]}{_BRACKET.sub(_escaped, m[2])}]", translated)
     return "^" + translated.removesuffix(r"\Z").removesuffix(r"\z") + r"\z"
+
+
+def _escaped(found: re.Match[str]) -> str:
+    return found[0] if found[0].startswith("\\") else "\\" + found[0]

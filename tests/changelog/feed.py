@@ -1,0 +1,142 @@
+"""Events as a decoder would give them, appended to a source's changes table, and the tables that come of them."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from itertools import count
+from pathlib import Path
+from typing import Any, cast
+
+import pyarrow as pa
+from deltalake import DeltaTable, QueryBuilder
+
+from cdc_platform import tables
+from cdc_platform.chain import RoomResult
+from cdc_platform.changelog import run as changelog
+from cdc_platform.formats.contract import EVENT
+from cdc_platform.formats.events import columns_json, event_batch, schema_version
+from cdc_platform.formats.frame import spark_schema
+from cdc_platform.resources import lake
+from cdc_platform.snapshots import run as snapshots
+from cdc_platform.snapshots.target import Target
+
+LANDED = datetime(2026, 11, 20, tzinfo=UTC)
+Image = dict[str, str | None]
+
+
+@dataclass(frozen=True)
+class SourceTable:
+    """A table of the source: db, name, columns as (name, MySQL type), names of the key columns."""
+
+    db: str
+    name: str
+    columns: Sequence[tuple[str, str]]
+    keys: Sequence[str] = ("id",)
+
+    @property
+    def json(self) -> str:
+        return columns_json([{"name": n, "type": t, "key": n in self.keys} for n, t in self.columns])
+
+    @property
+    def version(self) -> str:
+        return schema_version(self.db, self.name, self.json)
+
+    def stated(self) -> dict[str, Any]:
+        """The event that states the columns."""
+        return {"kind": "schema", "db": self.db, "table": self.name, "schema_version": self.version,
+                "columns": self.json}  # fmt: skip
+
+    def change(self, op: str, at: tuple, before: Image | None = None, after: Image | None = None, **rest: Any) -> dict[str, Any]:
+        """A row change at (file, position[, row number]); the key is the row before's, as formats tell it."""
+        image = before or after or {}
+        key = {k: image[k] for k in self.keys if k in image} or None
+        told: dict[str, Any] = {"kind": "row", "db": self.db, "table": self.name, "op": op, "key": key, "before": before,
+                                "after": after, "schema_version": self.version, "row_no": (*at, 0)[2]}  # fmt: skip
+        return {**told, **position(*at[:2]), **rest}
+
+    def insert(self, at: tuple, row: Image, **rest: Any) -> dict[str, Any]:
+        return self.change("insert", at, None, row, **rest)
+
+    def update(self, at: tuple, old: Image, new: Image, **rest: Any) -> dict[str, Any]:
+        return self.change("update", at, old, new, **rest)
+
+    def delete(self, at: tuple, old: Image, **rest: Any) -> dict[str, Any]:
+        return self.change("delete", at, old, **rest)
+
+
+def position(file: int | None, pos: int | None, lineage: str | None = "1") -> dict[str, Any]:
+    """Position fields of an event; (None, None) tells none."""
+    name = None if file is None else f"mysql-bin.{file:06d}"
+    return {"binlog_file": name, "binlog_pos": pos, "file_no": file, "lineage": lineage}
+
+
+@dataclass
+class Feed:
+    """One source's changes table and the rooms behind it."""
+
+    spark: Any
+    config: Any
+    name: str
+    _offsets: Any = field(default_factory=count)
+    _commits: Any = field(default_factory=count)
+
+    @property
+    def source(self) -> Any:
+        return self.config.source(self.name)
+
+    def say(self, *events: dict[str, Any]) -> None:
+        """Append events as one commit of one file; each is a message of its own unless it tells its offset."""
+        landed = LANDED + timedelta(seconds=next(self._commits))
+        rows = [as_event({"landed_at": landed, **({} if "offset" in e else {"offset": next(self._offsets)}), **e}) for e in events]
+        path = tables.CHANGES.at(self.config.lake, format=self.source.format, source=self.name)
+        lake.ensure(self.spark, tables.CHANGES, path)
+        frame = self.spark.createDataFrame(pa.Table.from_batches([event_batch(rows)]), spark_schema(EVENT))
+        frame.coalesce(1).write.format("delta").mode("append").save(path)
+
+    def unify(self) -> RoomResult:
+        return changelog.run(self.spark, self.config, self.source)
+
+    def snapshot(self) -> RoomResult:
+        return snapshots.run(self.spark, self.config, self.source)
+
+    def catch_up(self) -> RoomResult:
+        self.unify()
+        return self.snapshot()
+
+    def rows(self, table: tables.Table) -> list[dict[str, Any]]:
+        """Rows of a shared table that belong to this source, in the order of their wire address."""
+        found = DeltaTable(table.at(self.config.lake)).to_pyarrow_table(filters=[("source", "=", self.name)])
+        dicts = found.to_pylist(maps_as_pydicts="strict")
+        return sorted(dicts, key=lambda r: [r.get(k) or 0 for k in ("batch", "partition", "offset", "entry_index", "row_index")])
+
+    def target(self, db: str, table: str) -> Target:
+        return Target.of(self.config, self.name, db, table)
+
+    def live(self, db: str, table: str) -> list[dict[str, Any]]:
+        """Rows of a snapshot as another reader than Spark sees them, without bookkeeping."""
+        found = read(self.target(db, table).snapshot)
+        return [{k: v for k, v in r.items() if not k.startswith("_cdc_")} for r in found.to_pylist()]
+
+    def state(self, db: str, table: str) -> tuple[str, str | None]:
+        """State and reason of a table now."""
+        states = [r for r in self.rows(tables.TABLE_STATE) if (r["db"], r["table"]) == (db, table)]
+        return states[-1]["state"], states[-1]["reason"]
+
+    def forget_last_commit(self, room: str) -> None:
+        """As after a kill between a batch's work and its commit: the next run does that batch again."""
+        commits = Path(tables.CHECKPOINT.at(self.config.lake, room=room, source=self.name)) / "commits"
+        last = max(int(p.name) for p in commits.iterdir() if p.name.isdigit())
+        for name in (f"{last}", f".{last}.crc"):
+            (commits / name).unlink(missing_ok=True)
+
+
+def as_event(event: dict[str, Any]) -> dict[str, Any]:
+    """Readable event → a row for `event_batch`: defaults filled in, maps as pairs."""
+    out = {"topic": "t", "partition": 0, "entry_index": 0, "row_index": 0 if event["kind"] == "row" else None, **event}
+    return {k: list(v.items()) if isinstance(v, dict) else v for k, v in out.items()}
+
+
+def read(path: str) -> pa.Table:
+    """A Delta table by delta-rs."""
+    reader = QueryBuilder().register("t", DeltaTable(path))
+    return pa.table(cast(Any, reader.execute("SELECT * FROM t").read_all()))
