@@ -208,9 +208,11 @@ TOPICS = Table(
 
 TABLE_STATE = Table(
     "table_state",
-    """source STRING, db STRING, `table` STRING, batch BIGINT, state STRING COMMENT 'live or stopped', reason STRING,
-  at TIMESTAMP""",
-    "Since which batch a table is kept or stopped, and why; the row with the highest batch holds",
+    """source STRING, db STRING, `table` STRING, batch BIGINT,
+  state STRING COMMENT 'live, or stopped: not followed any more', reason STRING COMMENT 'why it is stopped',
+  changes BIGINT COMMENT 'row changes of the batch',
+  invalid_dates BIGINT COMMENT 'dates that do not exist, NULL in the snapshot', at TIMESTAMP""",
+    "What each batch did to each table it touched; the row with the highest batch holds",
     partition_by=("source",),
     properties=_STAGED,
 )

@@ -5,6 +5,7 @@ Each batch is looked at once for its figures, then every output is written at mo
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from pyspark.sql import Column, DataFrame, SparkSession
@@ -36,8 +37,8 @@ class _Batch:
     number: int
     events: DataFrame
 
-    def append(self, df: DataFrame, output: str) -> None:
-        lake.append(df, self.paths[output], f"changelog {self.source.name}", self.number)
+    def append(self, rows: Callable[["_Batch"], DataFrame], output: str) -> None:
+        lake.append(rows(self), self.paths[output], f"changelog {self.source.name}", self.number)
 
 
 def run(spark: SparkSession, config: Config, source: Source) -> RoomResult:
@@ -51,7 +52,7 @@ def run(spark: SparkSession, config: Config, source: Source) -> RoomResult:
         changes, CHECKPOINT.at(config.lake, room="changelog", source=source.name), f"changelog {source.name}",
         batch_writer(source, paths),
     )
-    batches = [p["batchId"] for p in progress if int(p["numInputRows"]) > 0]
+    batches = lake.batches(progress)
     metrics = _outcomes(spark, paths["ledger"], source, batches) if batches else {}
     return RoomResult("changelog", source.name, int(metrics.get("applied", 0)), len(batches), watch.seconds, metrics)
 
@@ -74,8 +75,9 @@ def batch_writer(source: Source, paths: dict[str, str]) -> Callable[[DataFrame, 
             events = events.join(repeats.withColumn("_again", F.lit(True)), list(order.ADDRESS), "left").withColumn(
                 "outcome", F.when(F.col("_again") & (F.col("kind") == "row"), "duplicate").otherwise(F.col("outcome"))
             ).drop("_again")
-        _write(_Batch(source, paths, batch_id, events), figures)
-        _note_lineages(spark, source, paths["lineages"], figures, epochs, batch_id)
+        work = _writes(_Batch(source, paths, batch_id, events), figures)
+        work.append(lambda: _note_lineages(spark, source, paths["lineages"], figures, epochs, batch_id))
+        lake.together(work)
 
     return each
 
@@ -111,18 +113,17 @@ def _repeats(
     return None if found is None else found.dropDuplicates()
 
 
-def _write(batch: _Batch, figures: list[dict[str, Any]]) -> None:
+def _writes(batch: _Batch, figures: list[dict[str, Any]]) -> list[Callable[[], None]]:
+    """The batch's writes, one per output that has rows; independent of each other."""
     total = {k: sum(f[k] for f in figures) for k in ("rows", "schemas", "ddl", "control", "errors")}
-    if total["rows"]:
-        batch.append(_changelog_rows(batch), "changelog")
-    if total["schemas"] or total["ddl"]:
-        batch.append(_schema_rows(batch), "schema_history")
-    if total["control"]:
-        control = batch.events.where(F.col("kind").isin(*_CONTROL))
-        batch.append(_said_by(batch.source, control, ("entry_index", "kind", "db", "info", *_TXN)), "control_events")
-    if total["errors"]:
-        batch.append(_quarantine_rows(batch), "quarantine")
-    batch.append(_ledger_rows(batch, figures), "ledger")
+    writes = {
+        "changelog": (total["rows"], _changelog_rows),
+        "schema_history": (total["schemas"] or total["ddl"], _schema_rows),
+        "control_events": (total["control"], _control_rows),
+        "quarantine": (total["errors"], _quarantine_rows),
+        "ledger": (True, partial(_ledger_rows, figures=figures)),
+    }
+    return [partial(batch.append, rows, output) for output, (any_, rows) in writes.items() if any_]
 
 
 def _said_by(source: Source, events: DataFrame, columns: tuple[str, ...]) -> DataFrame:
@@ -157,6 +158,11 @@ def _schema_rows(batch: _Batch) -> DataFrame:
         .withColumn("kind", F.lit("message"))
     )
     return _said_by(batch.source, ddl, columns).unionByName(_said_by(batch.source, new, columns))
+
+
+def _control_rows(batch: _Batch) -> DataFrame:
+    control = batch.events.where(F.col("kind").isin(*_CONTROL))
+    return _said_by(batch.source, control, ("entry_index", "kind", "db", "info", *_TXN))
 
 
 def _quarantine_rows(batch: _Batch) -> DataFrame:

@@ -21,4 +21,4 @@ def run(spark: SparkSession, config: Config, source: Source) -> RoomResult:
         CHECKPOINT.at(config.lake, room="changes", source=source.name), f"changes {source.name}",
     )
     messages_in = lake.input_rows(progress)
-    return RoomResult("changes", source.name, messages_in, lake.batches(progress), watch.seconds, {"messages": messages_in})
+    return RoomResult("changes", source.name, messages_in, len(lake.batches(progress)), watch.seconds, {"messages": messages_in})

@@ -73,9 +73,11 @@ def losses(
     found: list[dict[str, Any]] = []
     for s in state:
         have = landed.get((s.topic, s.partition))
-        if have is None:
-            continue
-        if s.topic_id and s.topic_id not in topic_ids.get(s.topic, {s.topic_id}):
+        if not landed:
+            continue  # nothing was landed ever: reading begins wherever Kafka does
+        made_again = have is not None and s.topic_id and s.topic_id not in topic_ids.get(s.topic, {s.topic_id})
+        have = have or 0  # a partition that is new since the last landing begins at 0
+        if made_again:
             why, to, restart = "topic was deleted and made again; what it still held before is unknown", have + 1, s.begin
         elif s.begin > have:
             why, to, restart = "removed by retention before they were landed", s.begin, s.begin
@@ -94,6 +96,18 @@ def losses(
     return found
 
 
+def first_offsets(state: list[PartitionState], start: str) -> dict[tuple[str, int], int]:
+    """(topic, partition) → where the first landing begins; `start`: earliest or latest."""
+    return {(s.topic, s.partition): s.begin if start == "earliest" else s.end for s in state}
+
+
+def end_offsets(progress: list[dict[str, Any]]) -> dict[tuple[str, int], int]:
+    """Where the Kafka source of a streaming query stands after these batches: (topic, partition) → next offset."""
+    ends = [s["endOffset"] for p in progress for s in p["sources"] if s.get("endOffset")]
+    last = ends[-1] if ends else {}
+    return {(t, int(p)): o for t, partitions in last.items() for p, o in partitions.items()}
+
+
 def commit_group(config: Config, source: Source, landed: dict[tuple[str, int], int]) -> None:
     """Commit next offsets to the source's consumer group, so that lag tools see them. Recovery never reads this.
     Raises KafkaException."""
@@ -110,11 +124,11 @@ def _offsets(
     client: "AdminClient", partitions: list[tuple[str, int]], which: str, isolation: str | None = None
 ) -> dict[tuple[str, int], int]:
     from confluent_kafka import IsolationLevel, TopicPartition
-    from confluent_kafka.admin import OffsetSpec
+    from confluent_kafka.admin import OffsetSpec  # pyright: ignore[reportPrivateImportUsage]
 
     if not partitions:
         return {}
-    spec = OffsetSpec.earliest() if which == "earliest" else OffsetSpec.latest()
+    spec: Any = OffsetSpec.earliest() if which == "earliest" else OffsetSpec.latest()
     level = IsolationLevel.READ_UNCOMMITTED if isolation == "read_uncommitted" else IsolationLevel.READ_COMMITTED
     futures = client.list_offsets(
         {TopicPartition(t, p): spec for t, p in partitions}, isolation_level=level, request_timeout=TIMEOUT_S

@@ -30,42 +30,70 @@ def run(spark: SparkSession, config: Config, source: Source) -> RoomResult:
     path = lake.ensure(spark, LANDING, LANDING.at(config.lake, source=source.name))
     ledger = lake.ensure(spark, OFFSET_LEDGER, OFFSET_LEDGER.at(config.lake))
     topics = lake.ensure(spark, TOPICS, TOPICS.at(config.lake))
-    generation = _generation(spark, ledger, source)
-    _account(spark, config, source, generation)
-    landed = landed_offsets(spark, ledger, source)
+    _account(spark, config, source, _position(spark, ledger, source)[0])
+    generation, landed, batch = _position(spark, ledger, source)
+    known = _topic_ids(spark, topics, source)
     state = offsets.settled_state(config, source, landed)
-    lost = _losses(spark, source, state, landed, topics)
+    if not state and not landed:  # a pattern that matches nothing yet: no checkpoint, so no wrong start either
+        return RoomResult("landing", source.name, 0, 0, watch.seconds, {"records": 0, "lag": 0, "partitions": 0, "lost": 0})
+    lost = _losses(source, state, landed, known)
     if lost:
         generation += 1
         _note_losses(spark, source, lost, generation, ledger)
-        landed = landed_offsets(spark, ledger, source)
-    _note_topics(spark, source, state, topics)
-    starts = _starts(state, landed) if generation else source.start
+        generation, landed, batch = _position(spark, ledger, source)
+    _note_topics(spark, source, state, known, topics)
+    if not landed:
+        landed = _note_positions(spark, source, offsets.first_offsets(state, source.start), landed, batch, ledger)
     progress = lake.into_table(
-        _records(spark, config, source, starts), path,
+        _records(spark, config, source, _starts(state, landed)), path,
         CHECKPOINT.at(config.lake, room="landing", source=f"{source.name}.{generation}"), f"landing {source.name}",
     )
     if _account(spark, config, source, generation):
-        landed = landed_offsets(spark, ledger, source)
+        _, landed, batch = _position(spark, ledger, source)
+    landed = _note_positions(spark, source, offsets.end_offsets(progress), landed, batch, ledger)
     _commit_group(config, source, landed)
     records = lake.input_rows(progress)
     lag = sum(max(0, s.end - landed.get((s.topic, s.partition), s.begin)) for s in state)
     return RoomResult(
-        "landing", source.name, records, lake.batches(progress), watch.seconds,
+        "landing", source.name, records, len(lake.batches(progress)), watch.seconds,
         {"records": records, "lag": lag, "partitions": len(state), "lost": sum(x["to_offset"] - x["from_offset"] for x in lost)},
     )
 
 
-def landed_offsets(spark: SparkSession, ledger: str, source: Source) -> dict[tuple[str, int], int]:
-    """(topic, partition) → next offset to land; a partition whose loss was accepted goes on at its restart."""
+_GONE = -2
+"""to_offset of a lost row whose partition has left Kafka; -1 says that landing goes on at offset 0."""
+
+_GENERATION = 1 << 40
+"""Ledger batches of generation g are numbered from g * 2**40 on: newer always means larger."""
+
+
+def _position(spark: SparkSession, ledger: str, source: Source) -> tuple[int, dict[tuple[str, int], int], int]:
+    """How often losses were accepted (the generation), (topic, partition) → next offset to land, newest ledger batch.
+
+    Each accepted loss begins a new checkpoint: one that remembers offsets which no longer exist would skip the
+    first records of a topic that was made again. A partition goes on at its restart; one that is gone is left out.
+    """
     rows = (
         lake.read(spark, ledger)
         .where((F.col("source") == source.name) & F.col("outcome").isin("landed", "lost"))
         .groupBy("topic", "partition")
-        .agg(F.max_by(F.col("to_offset"), F.struct("batch", "to_offset")).alias("last"))
+        .agg(
+            F.max_by(F.col("to_offset"), F.struct("batch", "to_offset")).alias("last"),
+            F.max(F.when(F.col("outcome") == "lost", F.col("batch"))).alias("lost"), F.max("batch").alias("batch"),
+        )
         .collect()
     )
-    return {(r["topic"], r["partition"]): r["last"] + 1 for r in rows if r["last"] >= 0}
+    generation = (max((r["lost"] for r in rows if r["lost"] is not None), default=-1) + 1) // _GENERATION
+    batch = max((generation * _GENERATION, *(r["batch"] for r in rows)))
+    return generation, {(r["topic"], r["partition"]): r["last"] + 1 for r in rows if r["last"] > _GONE}, batch
+
+
+def _topic_ids(spark: SparkSession, topics: str, source: Source) -> dict[str, set[str]]:
+    """Topic → ids under which it was landed."""
+    known: dict[str, set[str]] = {}
+    for row in lake.read(spark, topics).where(F.col("source") == source.name).collect():
+        known.setdefault(row["topic"], set()).add(row["topic_id"])
+    return known
 
 
 def _records(spark: SparkSession, config: Config, source: Source, starts: str) -> DataFrame:
@@ -78,32 +106,19 @@ def _records(spark: SparkSession, config: Config, source: Source, starts: str) -
         .option("startingOffsets", starts)
         .option("maxOffsetsPerTrigger", source.max_records_per_batch)
     )
-    return reader.load().select(
+    records = reader.load().select(
         "topic", "partition", "offset", "timestamp", F.col("timestampType").alias("timestamp_type"), "key", "value",
         "headers", F.current_timestamp().alias("landed_at"),
     )
-
-
-_GENERATION = 1 << 40
-"""Ledger batches of generation g are numbered from g * 2**40 on: newer always means larger."""
-
-
-def _generation(spark: SparkSession, ledger: str, source: Source) -> int:
-    """How often losses were accepted. Each time reading goes on with a new checkpoint: one that remembers offsets
-    which no longer exist would skip the first records of a topic that was made again."""
-    mine = lake.read(spark, ledger).where((F.col("source") == source.name) & (F.col("outcome") == "lost"))
-    newest = mine.agg(F.max("batch").alias("b")).collect()[0]["b"]
-    return 0 if newest is None else (newest + 1) // _GENERATION
+    # No more files than tasks can work on at once. A Kafka partition still lies in one file per batch: the order
+    # in which parts of split messages are read again depends on it.
+    return records.coalesce(int(spark.conf.get("spark.sql.shuffle.partitions") or 200))
 
 
 def _losses(
-    spark: SparkSession, source: Source, state: list[offsets.PartitionState], landed: dict[tuple[str, int], int], topics: str
+    source: Source, state: list[offsets.PartitionState], landed: dict[tuple[str, int], int], known: dict[str, set[str]]
 ) -> list[dict[str, Any]]:
     """Accepted losses; raises OffsetsLost where the source doesn't accept them."""
-    rows = lake.read(spark, topics).where(F.col("source") == source.name).collect()
-    known: dict[str, set[str]] = {}
-    for row in rows:
-        known.setdefault(row["topic"], set()).add(row["topic_id"])
     lost = offsets.losses(state, landed, known)
     if lost and source.on_lost_offsets == "fail":
         raise OffsetsLost(source.name, lost)
@@ -120,31 +135,50 @@ def _starts(state: list[offsets.PartitionState], landed: dict[tuple[str, int], i
     return json.dumps(starts)
 
 
-def _note_topics(spark: SparkSession, source: Source, state: list[offsets.PartitionState], topics: str) -> None:
+def _note_topics(
+    spark: SparkSession, source: Source, state: list[offsets.PartitionState], known: dict[str, set[str]], topics: str
+) -> None:
     """Remember ids of topics that are new or were made again."""
-    known = lake.read(spark, topics).where(F.col("source") == source.name).select("topic", "topic_id")
-    now = spark.createDataFrame(
-        sorted({(s.topic, s.topic_id) for s in state}), "topic STRING, topic_id STRING"
-    ).join(known, ["topic", "topic_id"], "left_anti")
-    if now.isEmpty():
-        return
-    rows = now.select(F.lit(source.name).alias("source"), "topic", "topic_id", F.current_timestamp().alias("seen_at"))
-    rows.write.format("delta").mode("append").save(topics)
+    new = sorted({(source.name, s.topic, s.topic_id) for s in state if s.topic_id not in known.get(s.topic, ())})
+    if new:
+        rows = spark.createDataFrame(new, "source STRING, topic STRING, topic_id STRING")
+        rows.withColumn("seen_at", F.current_timestamp()).write.format("delta").mode("append").save(topics)
 
 
 def _note_losses(spark: SparkSession, source: Source, lost: list[dict[str, Any]], generation: int, ledger: str) -> None:
-    """Gaps as ledger rows; to_offset is where landing goes on less one (-1: the partition is gone)."""
+    """Gaps as ledger rows; to_offset is where landing goes on less one (_GONE: the partition is gone)."""
     rows = [
         (source.name, generation * _GENERATION - 1, "landing", x["topic"], x["partition"], x["from_offset"],
-         -1 if x["restart"] is None else x["restart"] - 1, "lost", x["to_offset"] - x["from_offset"])
+         _GONE if x["restart"] is None else x["restart"] - 1, "lost", x["to_offset"] - x["from_offset"])
         for x in lost
     ]
     columns = spark.read.format("delta").load(ledger).schema
     lake.append(spark.createDataFrame(rows, columns), ledger, f"losses {source.name}", generation)
 
 
-def _account(spark: SparkSession, config: Config, source: Source, generation: int) -> int:
-    """Write `landed` ledger rows for batches that have none yet; returns how many batches."""
+def _note_positions(
+    spark: SparkSession, source: Source, now: dict[tuple[str, int], int], landed: dict[tuple[str, int], int],
+    batch: int, ledger: str,
+) -> dict[tuple[str, int], int]:
+    """Next offsets that no landed record tells, as ledger rows of 0 records; returns all next offsets.
+
+    Transaction markers and aborted records take offsets but are never landed, and a partition may hold nothing yet.
+    When retention removes such offsets, or the topic is made again, landed records alone wouldn't tell whether
+    something unread is gone. A row written twice changes nothing.
+    """
+    passed = {k: offset for k, offset in sorted(now.items()) if offset != landed.get(k)}
+    if passed:
+        rows = [
+            (source.name, batch, "landing", t, p, landed.get((t, p), offset), offset - 1, "landed", 0)
+            for (t, p), offset in passed.items()
+        ]
+        frame = spark.createDataFrame(rows, lake.read(spark, ledger).schema)
+        frame.write.format("delta").mode("append").save(ledger)
+    return {**landed, **passed}
+
+
+def _account(spark: SparkSession, config: Config, source: Source, generation: int) -> list[int]:
+    """Write `landed` ledger rows for batches that have none yet; returns their ids."""
     name = source.name
     ledger = OFFSET_LEDGER.at(config.lake)
     path = LANDING.at(config.lake, source=name)

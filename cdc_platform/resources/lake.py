@@ -1,13 +1,19 @@
 """Delta tables of the lake: made on first use, written idempotently, streamed from one into the next."""
 
+import json
 import time
 from collections.abc import Callable
-from typing import Any
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, TypeVar
 
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F
 
 from cdc_platform.tables import Table
+
+T = TypeVar("T")
+
+AT_ONCE = 4
+"""Writes and tables worked on at once by one batch: planning and commits of one overlap the work of others."""
 
 
 def quoted(name: str) -> str:
@@ -110,19 +116,26 @@ def finish(query: Any) -> list[dict[str, Any]]:
 
 def _plain(progress: Any) -> dict[str, Any]:
     """Progress as a dict: classic sessions give objects, Connect gives dicts."""
-    import json
-
     return progress if isinstance(progress, dict) else json.loads(progress.json)
 
 
+def together(work: list[Callable[[], T]]) -> list[T]:
+    """Run independent pieces of a batch at the same time; results in order; the first error is raised when all
+    have ended."""
+    if len(work) <= 1:
+        return [w() for w in work]
+    with ThreadPoolExecutor(AT_ONCE) as pool:
+        return [f.result() for f in [pool.submit(w) for w in work]]
+
+
 def input_rows(progress: list[dict[str, Any]]) -> int:
-    """Rows that came in over all batches."""
+    """Rows that came in over all batches of an `into_table`."""
     return sum(int(p["numInputRows"]) for p in progress)
 
 
-def batches(progress: list[dict[str, Any]]) -> int:
-    """Batches that held data."""
-    return sum(1 for p in progress if int(p["numInputRows"]) > 0)
+def batches(progress: list[dict[str, Any]]) -> list[int]:
+    """Ids of the batches that held data. (`foreachBatch` counts its rows once per use: no measure of them.)"""
+    return [int(p["batchId"]) for p in progress if int(p["numInputRows"]) > 0]
 
 
 class Stopwatch:
@@ -134,8 +147,3 @@ class Stopwatch:
     @property
     def seconds(self) -> float:
         return round(time.monotonic() - self._start, 3)
-
-
-def counts(df: DataFrame, by: list[str]) -> list[dict[str, Any]]:
-    """Small result of a grouped count, for the driver: `by` columns and `n`. Not for data."""
-    return [row.asDict() for row in df.groupBy(*by).agg(F.count(F.lit(1)).alias("n")).collect()]

@@ -6,6 +6,8 @@ kept is stopped by itself, with the reason; the others go on.
 
 import logging
 from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from pyspark.errors import PySparkException
@@ -17,14 +19,13 @@ from cdc_platform.config import Config, Source
 from cdc_platform.errors import TableStopped
 from cdc_platform.resources import lake
 from cdc_platform.snapshots import target as targets
-from cdc_platform.snapshots.columns import columns_of
+from cdc_platform.snapshots.columns import TableColumn, columns_of
 from cdc_platform.snapshots.fold import fold, profile
 from cdc_platform.tables import CHANGELOG, CHECKPOINT, SCHEMA_HISTORY, TABLE_STATE
 
 log = logging.getLogger(__name__)
 
 _BAD_VALUE = ("CAST_INVALID_INPUT", "CAST_OVERFLOW", "NUMERIC_VALUE_OUT_OF_RANGE", "CONVERSION_INVALID_INPUT", "INVALID_FORMAT")
-_UNKNOWN = "no column list is known for it"
 
 
 def run(spark: SparkSession, config: Config, source: Source) -> RoomResult:
@@ -35,11 +36,13 @@ def run(spark: SparkSession, config: Config, source: Source) -> RoomResult:
         lake.stream(spark, CHANGELOG.at(config.lake), source.max_bytes_per_batch).where(F.col("source") == source.name),
         CHECKPOINT.at(config.lake, room="snapshots", source=source.name), f"snapshots {source.name}", batch_writer(config, source),
     )
-    states = table_states(spark, state, source)
-    stopped = sum(1 for s in states.values() if s["state"] == "stopped")
+    batches = lake.batches(progress)
+    figures = _figures(spark, config, source, state, batches)
+    changes = sum(float(f["changes"]) for f in figures.values())
     return RoomResult(
-        "snapshots", source.name, lake.input_rows(progress), lake.batches(progress), watch.seconds,
-        {"changes": lake.input_rows(progress), "stopped_tables": stopped}, _table_figures(spark, config, source, states, progress),
+        "snapshots", source.name, int(changes), len(batches), watch.seconds,
+        {"changes": changes, "tables": len(figures), "stopped_tables": sum(f["state"] == "stopped" for f in figures.values())},
+        figures,
     )
 
 
@@ -49,33 +52,60 @@ def batch_writer(config: Config, source: Source) -> Callable[[DataFrame, int], N
     def each(batch: DataFrame, batch_id: int) -> None:
         spark = batch.sparkSession
         state = TABLE_STATE.at(config.lake)
-        known = table_states(spark, state, source)
         touched = batch.groupBy("db", "table").agg(
             F.count(F.lit(1)).alias("n"), F.max(F.struct("order_key", "schema_version")).alias("newest")
         ).collect()
-        for t in touched:
-            before = known.get((t["db"], t["table"]), {})
-            if before.get("state") == "stopped":
-                continue
-            now: dict[str, Any] = {"state": "live", "reason": None}
-            try:
-                _bring_up(spark, config, source, batch, t, batch_id)
-            except TableStopped as error:
-                log.error("%s", error)
-                now = {"state": "stopped", "reason": error.reason}
-            if now["state"] != before.get("state"):
-                _note_state(spark, state, source, t, now, batch_id)
+        if not touched:
+            return
+        stopped = _stopped(spark, state, source)
+        lists = _column_lists(spark, config, source, {t["newest"]["schema_version"] for t in touched})
+        work = [
+            partial(_outcome, config, source, batch, t, lists.get(t["newest"]["schema_version"]), batch_id)
+            for t in touched if (t["db"], t["table"]) not in stopped
+        ]
+        outcomes = [*lake.together(work), *(
+            _TableOutcome(t["db"], t["table"], "stopped", stopped[t["db"], t["table"]], t["n"], 0)
+            for t in touched if (t["db"], t["table"]) in stopped
+        )]
+        rows = [(source.name, o.db, o.table, batch_id, o.state, o.reason, o.changes, o.invalid_dates, None) for o in outcomes]
+        frame = spark.createDataFrame(rows, lake.read(spark, state).schema).withColumn("at", F.current_timestamp())
+        lake.append(frame, state, f"snapshots {source.name}", batch_id)
 
     return each
 
 
-def _bring_up(spark: SparkSession, config: Config, source: Source, batch: DataFrame, touched: Any, batch_id: int) -> None:
-    """Fold and merge one table's changes of one batch. Raises TableStopped."""
+@dataclass(frozen=True, slots=True)
+class _TableOutcome:
+    """What one batch did to one table."""
+
+    db: str
+    table: str
+    state: str
+    reason: str | None
+    changes: int
+    invalid_dates: int
+
+
+def _outcome(
+    config: Config, source: Source, batch: DataFrame, touched: Any, columns_json: str | None, batch_id: int
+) -> _TableOutcome:
     db, table = touched["db"], touched["table"]
-    columns = columns_of(
-        source.name, db, table, _columns_json(spark, config, source, db, table, touched["newest"]["schema_version"]),
-        source.tables.keys.get(f"{db}.{table}"),
-    )
+    try:
+        if columns_json is None:
+            raise TableStopped(source.name, db, table, "no column list is known for it")
+        columns = columns_of(source.name, db, table, columns_json, source.tables.keys.get(f"{db}.{table}"))
+        invalid = _bring_up(config, source, batch, db, table, columns, batch_id)
+    except TableStopped as error:
+        log.error("%s", error)
+        return _TableOutcome(db, table, "stopped", error.reason, touched["n"], 0)
+    return _TableOutcome(db, table, "live", None, touched["n"], invalid)
+
+
+def _bring_up(
+    config: Config, source: Source, batch: DataFrame, db: str, table: str, columns: list[TableColumn], batch_id: int
+) -> int:
+    """Fold and merge one table's changes of one batch; returns how many dates became NULL. Raises TableStopped."""
+    spark = batch.sparkSession
     target = targets.Target.of(config, source.name, db, table)
     rows = batch.where(F.col("db").eqNullSafe(F.lit(db)) & F.col("table").eqNullSafe(F.lit(table)))
     app = f"snapshots {source.name}"
@@ -88,52 +118,56 @@ def _bring_up(spark: SparkSession, config: Config, source: Source, batch: DataFr
         folded = targets.not_buried(fold(rows, columns, figures), target, columns, figures)
         targets.bury(folded, target, columns, figures, app, batch_id)
         targets.apply(folded, target, columns, figures, app, batch_id)
+        return figures.invalid_dates
     except PySparkException as error:
         if (error.getCondition() or "").split(".")[0] in _BAD_VALUE or any(c in str(error) for c in _BAD_VALUE):
             raise TableStopped(source.name, db, table, f"a value doesn't fit its column: {str(error).splitlines()[0][:300]}") from None
         raise
 
 
-def _columns_json(spark: SparkSession, config: Config, source: Source, db: str, table: str, version: str | None) -> str:
-    """Column list of a schema version. Raises TableStopped where the history has none."""
-    found = (
-        lake.read(spark, SCHEMA_HISTORY.at(config.lake))
-        .where((F.col("source") == source.name) & (F.col("schema_version") == version) & (F.col("kind") == "message"))
-        .select("columns").limit(1).collect()
-    )
-    if not found:
-        raise TableStopped(source.name, db, table, _UNKNOWN)
-    return found[0]["columns"]
-
-
-def table_states(spark: SparkSession, path: str, source: Source) -> dict[tuple[str, str], dict[str, Any]]:
-    """(db, table) → state and reason now."""
+def _column_lists(spark: SparkSession, config: Config, source: Source, versions: set[str]) -> dict[str, str]:
+    """schema_version → column list as JSON, for the versions the history knows."""
     rows = (
-        lake.read(spark, path).where(F.col("source") == source.name)
-        .groupBy("db", "table").agg(F.max_by(F.struct("state", "reason"), "batch").alias("s")).collect()
+        lake.read(spark, SCHEMA_HISTORY.at(config.lake))
+        .where((F.col("source") == source.name) & (F.col("kind") == "message") & F.col("schema_version").isin(*(v for v in versions if v)))
+        .select("schema_version", "columns").collect()
     )
-    return {(r["db"], r["table"]): r["s"].asDict() for r in rows}
+    return {r["schema_version"]: r["columns"] for r in rows}
 
 
-def _note_state(spark: SparkSession, path: str, source: Source, touched: Any, now: dict[str, Any], batch_id: int) -> None:
-    row = [(source.name, touched["db"], touched["table"], batch_id, now["state"], now["reason"])]
-    frame = spark.createDataFrame(
-        row, "source STRING, db STRING, `table` STRING, batch BIGINT, state STRING, reason STRING"
-    ).withColumn("at", F.current_timestamp())
-    frame.write.format("delta").mode("append").save(path)
+def _states(spark: SparkSession, path: str, source: Source) -> DataFrame:
+    """One row per table of the source: db, table, state, reason now, and invalid_dates so far."""
+    mine = lake.read(spark, path).where(F.col("source") == source.name)
+    return mine.groupBy("db", "table").agg(
+        F.max_by("state", "batch").alias("state"), F.max_by("reason", "batch").alias("reason"),
+        F.max("batch").alias("batch"), F.sum("invalid_dates").alias("invalid_dates"),
+    )
 
 
-def _table_figures(
-    spark: SparkSession, config: Config, source: Source, states: dict[tuple[str, str], dict[str, Any]], progress: list[dict[str, Any]]
+def _stopped(spark: SparkSession, path: str, source: Source) -> dict[tuple[str, str], str]:
+    """(db, table) → reason, for stopped tables."""
+    rows = _states(spark, path, source).where("state = 'stopped'").collect()
+    return {(r["db"], r["table"]): r["reason"] for r in rows}
+
+
+def _figures(
+    spark: SparkSession, config: Config, source: Source, path: str, batches: list[int]
 ) -> dict[str, dict[str, float | str]]:
-    """Per "db.table": live rows and state; only when the run had changes."""
-    out: dict[str, dict[str, float | str]] = {}
-    if not lake.batches(progress):
-        return out
-    for (db, table), s in sorted(states.items()):
-        figures: dict[str, float | str] = {"state": s["state"], "reason": s["reason"] or ""}
-        path = targets.Target.of(config, source.name, db, table).snapshot
-        if lake.exists(spark, path):
-            figures["rows"] = lake.read(spark, path).count()
-        out[f"{db}.{table}"] = figures
-    return out
+    """Per "db.table" touched by this run: live rows now, changes of the run, invalid dates so far, state, reason."""
+    if not batches:
+        return {}
+    mine = lake.read(spark, path).where((F.col("source") == source.name) & (F.col("batch") >= min(batches)))
+    run_changes = mine.groupBy("db", "table").agg(F.sum("changes").alias("changes"))
+    rows = _states(spark, path, source).join(run_changes, ["db", "table"]).orderBy("db", "table").collect()
+
+    def live_rows(row: Any) -> int:
+        target = targets.Target.of(config, source.name, row["db"], row["table"])
+        return lake.read(spark, target.snapshot).count() if lake.exists(spark, target.snapshot) else 0
+
+    counted = lake.together([partial(live_rows, r) for r in rows])
+    return {
+        f"{r['db']}.{r['table']}": {
+            "rows": n, "changes": r["changes"], "invalid_dates": r["invalid_dates"], "state": r["state"], "reason": r["reason"] or "",
+        }
+        for r, n in zip(rows, counted, strict=True)
+    }

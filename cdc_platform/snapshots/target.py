@@ -75,6 +75,8 @@ def _evolve(spark: SparkSession, target: Target, columns: list[TableColumn]) -> 
 
 def bury(folded: DataFrame, target: Target, columns: list[TableColumn], figures: Profile, app: str, batch_id: int) -> None:
     """Write tombstones of the batch's deletes and its TRUNCATE, at most once per batch."""
+    if not (figures.deletes or figures.key_changes or figures.truncated_at):
+        return
     names = key_names(columns)
     graves = folded.where("_deleted").select(*names, F.lit("row").alias("scope"), "_cdc_order")
     if figures.truncated_at is not None:
