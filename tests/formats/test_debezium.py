@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from cdc_platform.formats.connect_json import read_json
+from cdc_platform.formats.kafka_connect.json import read_json
 from cdc_platform.formats.contract import EVENT, KINDS, MESSAGE, OPS
 from cdc_platform.formats.debezium import FORMAT, DebeziumOptions, decode
 

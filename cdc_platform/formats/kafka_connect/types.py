@@ -13,7 +13,7 @@ from functools import partial
 from typing import Any, Literal
 
 from cdc_platform.errors import UnknownType
-from cdc_platform.formats import connect_values as cv
+from cdc_platform.formats.kafka_connect import values as cv
 from cdc_platform.mysql.types import MySqlType, parse_type
 
 TemporalMode = Literal[

@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 
-from cdc_platform.formats.connect_values import Number, shown
+from cdc_platform.formats.kafka_connect.values import Number, shown
 
 
 class Schema:

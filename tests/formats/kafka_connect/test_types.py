@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cdc_platform.formats import connect_values as cv
-from cdc_platform.formats.connect_bare import bare_column
-from cdc_platform.formats.connect_types import Dialect, column, mysql_type
+from cdc_platform.formats.kafka_connect import values as cv
+from cdc_platform.formats.kafka_connect.bare import bare_column
+from cdc_platform.formats.kafka_connect.types import Dialect, column, mysql_type
 from cdc_platform.mysql.types import parse_type
 
 C, T, D = "org.apache.kafka.connect.data.", "io.debezium.time.", "io.debezium.data."

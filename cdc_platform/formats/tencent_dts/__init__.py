@@ -21,8 +21,8 @@ from pydantic import AfterValidator, Field
 from cdc_platform.formats.contract import EVENT, PART, Format, FormatOptions, Part
 from cdc_platform.formats.pb import tencent_dts_pb2 as pb
 from cdc_platform.formats.protobuf_arrow import bools, lists, parse, take_or_null
-from cdc_platform.formats.tencent_dts_events import KIND, assemble, read_entries
-from cdc_platform.formats.tencent_dts_rows import row_changes, tables
+from cdc_platform.formats.tencent_dts.events import KIND, assemble, read_entries
+from cdc_platform.formats.tencent_dts.rows import row_changes, tables
 from cdc_platform.mysql.charsets import decode_text
 
 _PIECE_BYTES = 16 << 20  # decoded at a time: bounds memory, keeps Arrow's 32-bit offsets far away

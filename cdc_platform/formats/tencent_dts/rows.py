@@ -11,7 +11,7 @@ import pyarrow as pa
 from cdc_platform.formats.events import columns_json, schema_version
 from cdc_platform.formats.pb import tencent_dts_pb2 as pb
 from cdc_platform.formats.protobuf_arrow import Lists, counts, lists, ranges
-from cdc_platform.formats.tencent_dts_cells import Cells, ColumnTypes, Converted, convert, untyped
+from cdc_platform.formats.tencent_dts.cells import Cells, ColumnTypes, Converted, convert, untyped
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,7 @@ from zoneinfo import ZoneInfo
 from pydantic import Field, field_validator
 
 from cdc_platform.errors import UnknownType
-from cdc_platform.formats.connect_types import BinaryMode, DecimalMode, Dialect, TemporalMode
+from cdc_platform.formats.kafka_connect.types import BinaryMode, DecimalMode, Dialect, TemporalMode
 from cdc_platform.formats.contract import FormatOptions
 from cdc_platform.mysql.types import parse_type
 

@@ -4,9 +4,9 @@ import re
 from collections.abc import Callable
 from typing import Any
 
-from cdc_platform.formats.connect_types import mysql_type
-from cdc_platform.formats.connect_values import json_text, plain_text, shown
-from cdc_platform.formats.debezium_rows import integer, positions, source_time
+from cdc_platform.formats.kafka_connect.types import mysql_type
+from cdc_platform.formats.kafka_connect.values import json_text, plain_text, shown
+from cdc_platform.formats.debezium.rows import integer, positions, source_time
 from cdc_platform.formats.events import columns_json, schema_version
 
 _HEARTBEAT_TOPIC = "__debezium-heartbeat"

@@ -23,14 +23,14 @@ from typing import NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from cdc_platform.formats.connect_bare import bare_column
-from cdc_platform.formats.connect_json import Schema, Unwrapper
-from cdc_platform.formats.connect_types import Column, column
-from cdc_platform.formats.connect_values import BAD, shown
+from cdc_platform.formats.kafka_connect.bare import bare_column
+from cdc_platform.formats.kafka_connect.json import Schema, Unwrapper
+from cdc_platform.formats.kafka_connect.types import Column, column
+from cdc_platform.formats.kafka_connect.values import BAD, shown
 from cdc_platform.formats.contract import EVENT, Format
-from cdc_platform.formats.debezium_control import control_events
-from cdc_platform.formats.debezium_options import DebeziumOptions
-from cdc_platform.formats.debezium_rows import Row, Table, convert_rows
+from cdc_platform.formats.debezium.control import control_events
+from cdc_platform.formats.debezium.options import DebeziumOptions
+from cdc_platform.formats.debezium.rows import Row, Table, convert_rows
 from cdc_platform.formats.events import event_batch
 
 _MANY = 10_000  # tables × schemas kept for one decode call; beyond it something invents schemas

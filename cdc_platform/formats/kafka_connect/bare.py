@@ -1,10 +1,10 @@
 """Columns of payloads without schema block: the user's MySQL type → the schema field that Debezium would have
-sent under the connector's settings → `connect_types.column`."""
+sent under the connector's settings → `kafka_connect.types.column`."""
 
 from collections.abc import Callable
 
-from cdc_platform.formats.connect_types import CONNECT, DATA, TIME, Column, Dialect, column
-from cdc_platform.formats.connect_values import plain_texts
+from cdc_platform.formats.kafka_connect.types import CONNECT, DATA, TIME, Column, Dialect, column
+from cdc_platform.formats.kafka_connect.values import plain_texts
 from cdc_platform.mysql.types import MySqlType, parse_type
 
 

@@ -9,8 +9,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from cdc_platform.formats.connect_types import Column
-from cdc_platform.formats.connect_values import BAD, shown
+from cdc_platform.formats.kafka_connect.types import Column
+from cdc_platform.formats.kafka_connect.values import BAD, shown
 from cdc_platform.formats.contract import EVENT
 from cdc_platform.formats.events import columns_json, file_number, schema_version
 

@@ -14,7 +14,7 @@ from cdc_platform.formats.contract import EVENT, KINDS
 from cdc_platform.formats.events import file_number
 from cdc_platform.formats.pb import tencent_dts_pb2 as pb
 from cdc_platform.formats.protobuf_arrow import Lists, bools, build_maps, counts, present, take_or_null
-from cdc_platform.formats.tencent_dts_rows import Image, RowChanges
+from cdc_platform.formats.tencent_dts.rows import Image, RowChanges
 
 _OPS = {pb.INSERT: "insert", pb.UPDATE: "update", pb.DELETE: "delete"}
 _BODIES = {

@@ -1,0 +1,1 @@
+"""Kafka Connect and Debezium encodings, by semantic type: what several JSON writers share."""
