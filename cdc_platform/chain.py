@@ -73,6 +73,13 @@ def snapshot(spark: "SparkSession", config: Config, source: Source) -> RoomResul
     return run(spark, config, source)
 
 
+def rebuild(spark: "SparkSession", config: Config, source: Source, db: str, table: str) -> RoomResult:
+    """One table made anew from the whole changelog; heals a stopped table. Raises TableStopped."""
+    from cdc_platform.snapshots.run import rebuild
+
+    return rebuild(spark, config, source, db, table)
+
+
 ROOMS: dict[str, Room] = {
     "landing": land, "envelopes": reassemble, "changes": decode, "changelog": unify, "snapshots": snapshot,
 }

@@ -1,5 +1,6 @@
 """Every Delta table: columns, properties and path, one frozen record each. No Spark at import."""
 
+import hashlib
 from dataclasses import dataclass, field
 
 _STAGED = {  # rooms that only ever grow and can be rebuilt: what every one of them shares
@@ -46,9 +47,13 @@ class Table:
         return f"{lake}/" + self.path.format(**{k: path_name(v) for k, v in names.items()})
 
 
+_LONGEST_SEGMENT = 240
+
+
 def path_name(name: str) -> str:
     """Injective name → path segment: ASCII letters, digits, `_`, `-` and inner `.` stay, a leading `_` or `.` and
-    every other UTF-8 byte become `~XX` (a percent sign would make delta-rs readers miss the table)."""
+    every other UTF-8 byte become `~XX` (a percent sign would make delta-rs readers miss the table). What would be
+    too long for a file system (255 bytes) is cut, and told apart by `~~` and a hash of the name."""
     out = []
     last = len(name) - 1
     for i, c in enumerate(name):
@@ -57,7 +62,10 @@ def path_name(name: str) -> str:
             out.append(c)
         else:
             out.extend(f"~{b:02X}" for b in c.encode("utf-8", "surrogatepass"))
-    return "".join(out) or "~"
+    text = "".join(out) or "~"
+    if len(text) <= _LONGEST_SEGMENT:
+        return text
+    return text[:_LONGEST_SEGMENT - 34] + "~~" + hashlib.blake2b(name.encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
 
 
 LANDING = Table(
@@ -211,8 +219,9 @@ TABLE_STATE = Table(
     """source STRING, db STRING, `table` STRING, batch BIGINT,
   state STRING COMMENT 'live, or stopped: not followed any more', reason STRING COMMENT 'why it is stopped',
   changes BIGINT COMMENT 'row changes of the batch',
-  invalid_dates BIGINT COMMENT 'dates that do not exist, NULL in the snapshot', at TIMESTAMP""",
-    "What each batch did to each table it touched; the row with the highest batch holds",
+ invalid_dates BIGINT COMMENT 'dates that do not exist, NULL in the snapshot',
+  rebuild BIGINT COMMENT 'how often the table had been built anew from the changelog', at TIMESTAMP""",
+    "What each batch did to each table it touched; the row with the highest rebuild and batch holds",
     partition_by=("source",),
     properties=_STAGED,
 )

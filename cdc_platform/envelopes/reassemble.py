@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 META = pa.schema([
     ("topic", pa.string()), ("partition", pa.int32()), ("shard", pa.string()), ("offset", pa.int64()),
@@ -19,7 +20,7 @@ META = pa.schema([
     ("carried", pa.bool_()),      # waits since an earlier batch
     ("seq", pa.int64()),          # vendor's running number; -1: not told
 ])
-"""Input: all records of one (topic, partition, shard) in a batch, and the parts carried over."""
+"""Input: all records of one (topic, partition) in a batch, and the parts carried over."""
 
 VERDICT = pa.schema([
     ("topic", pa.string()), ("partition", pa.int32()), ("shard", pa.string()), ("offset", pa.int64()),
@@ -31,9 +32,20 @@ VERDICT = pa.schema([
 """Output: one row per part of a split message. Records that are whole by themselves get none."""
 
 
-def classify(group: pa.Table, timeout_ms: int) -> pa.Table:
+def classify_partition(records: pa.Table, timeout_ms: int) -> pa.Table:
+    """META rows of one (topic, partition), in any order → VERDICT rows. Each shard's records by themselves; but Kafka
+    time goes on with every record of the partition: a shard that fell silent sends none of its own."""
+    now_ms = pc.max(records.column("at")).as_py()
+    shard = records.column("shard")
+    return pa.concat_tables(
+        [VERDICT.empty_table()]
+        + [classify(records.filter(pc.equal(shard, s)), timeout_ms, now_ms) for s in shard.unique()]
+    )
+
+
+def classify(group: pa.Table, timeout_ms: int, now_ms: int) -> pa.Table:
     """META rows of one (topic, partition, shard), in any order → VERDICT rows. A message unfinished for more than
-    `timeout_ms` of Kafka time counts as torn."""
+    `timeout_ms` of Kafka time, which stands at `now_ms`, counts as torn."""
     group = group.sort_by("offset")
     offset, total, index, digest, at, seq = (
         group.column(c).to_numpy(zero_copy_only=False) for c in ("offset", "total", "index", "digest", "at", "seq")
@@ -73,7 +85,7 @@ def classify(group: pa.Table, timeout_ms: int) -> pa.Table:
         opened.append(i)
         if len(opened) == total[i]:
             close("complete")
-    if opened and int(at.max()) - int(at[opened[0]]) > timeout_ms:
+    if opened and now_ms - int(at[opened[0]]) > timeout_ms:
         close("torn", f"unfinished for more than {timeout_ms // 1000} s: {len(opened)} of {total[opened[0]]} parts came")
     if opened:
         close("waiting")

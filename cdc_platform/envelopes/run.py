@@ -18,7 +18,7 @@ from cdc_platform.config import Config, Source
 from cdc_platform.envelopes import reassemble
 from cdc_platform.formats import FORMATS
 from cdc_platform.formats.contract import MESSAGE, PART
-from cdc_platform.formats.frame import as_message_batch, spark_schema
+from cdc_platform.formats.frame import as_message_batch, isolated, spark_schema
 from cdc_platform.resources import lake
 from cdc_platform.tables import CHECKPOINT, ENVELOPES, LANDING, OFFSET_LEDGER, QUARANTINE, WAITING
 
@@ -96,13 +96,17 @@ def parse_parts(batch: DataFrame, format_name: str) -> DataFrame:
 def _parse(format_name: str, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     part = FORMATS[format_name].part
     assert part is not None
+    keep = [n for n in MESSAGE.names if n != "value"]
     for raw in batches:
         batch = as_message_batch(raw)
-        parsed = part.parse(batch)
-        keep = [n for n in MESSAGE.names if n != "value"]
-        yield pa.RecordBatch.from_arrays(
-            [*parsed.columns, *(batch.column(n) for n in keep)], names=[*PART.names, *keep]
-        )
+        pieces = [pa.Table.from_batches([p]) for p in isolated(batch, part.parse, _no_part)]
+        parsed = pa.concat_tables(pieces).combine_chunks()
+        columns = [*(parsed.column(n).combine_chunks() for n in PART.names), *(batch.column(n) for n in keep)]
+        yield pa.RecordBatch.from_arrays(columns, names=[*PART.names, *keep])
+
+
+def _no_part(_message: pa.RecordBatch, error: Exception) -> pa.RecordBatch:
+    return pa.RecordBatch.from_pylist([{"error": f"the envelope's reader failed ({type(error).__name__})"}], schema=PART)
 
 
 def _whole_rows(parts: DataFrame) -> DataFrame:
@@ -156,9 +160,9 @@ def verdicts_of(parts: DataFrame, timeout_ms: int) -> DataFrame:
     )
 
     def verdict(group: pa.Table) -> pa.Table:
-        return reassemble.classify(group.cast(reassemble.META), timeout_ms)
+        return reassemble.classify_partition(group.cast(reassemble.META), timeout_ms)
 
-    return meta.groupBy("topic", "partition", "shard").applyInArrow(verdict, spark_schema(reassemble.VERDICT))
+    return meta.groupBy("topic", "partition").applyInArrow(verdict, spark_schema(reassemble.VERDICT))
 
 
 def joined_rows(split: DataFrame) -> DataFrame:

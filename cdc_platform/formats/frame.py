@@ -4,13 +4,14 @@ Executors get the format's name and its options as JSON, never a closure over th
 """
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
 from cdc_platform.formats.contract import EVENT, MESSAGE
+from cdc_platform.formats.events import event_batch
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -30,7 +31,36 @@ def _decode(format_name: str, options_json: str, batches: Iterator[pa.RecordBatc
     format_ = FORMATS[format_name]
     options = format_.options.model_validate_json(options_json)
     for batch in batches:
-        yield format_.decode(as_message_batch(batch), options)
+        messages = as_message_batch(batch)
+        yield from isolated(messages, lambda m: format_.decode(m, options), _undecodable)
+
+
+def isolated(
+    messages: pa.RecordBatch, work: Callable[[pa.RecordBatch], pa.RecordBatch],
+    refused: Callable[[pa.RecordBatch, Exception], pa.RecordBatch],
+) -> Iterator[pa.RecordBatch]:
+    """`work` on the batch; where it raises, on ever smaller pieces, until `refused` answers for a single message.
+
+    Decoders don't raise for bad bytes. Should one do so all the same, that message must stop neither its
+    neighbours nor the run.
+    """
+    try:
+        out = work(messages)
+    except Exception as error:  # noqa: BLE001 - whatever it is, it belongs to one message
+        if messages.num_rows == 1:
+            yield refused(messages, error)
+            return
+        middle = messages.num_rows // 2
+        yield from isolated(messages.slice(0, middle), work, refused)
+        yield from isolated(messages.slice(middle), work, refused)
+    else:
+        yield out
+
+
+def _undecodable(message: pa.RecordBatch, error: Exception) -> pa.RecordBatch:
+    address = message.select(["topic", "partition", "offset", "landed_at"]).to_pylist()[0]
+    reason = f"the decoder failed ({type(error).__name__}): a fault of the decoder; retry after an update"
+    return event_batch([{**address, "entry_index": 0, "row_index": 0, "kind": "error", "reason": reason}])
 
 
 def as_message_batch(batch: pa.RecordBatch) -> pa.RecordBatch:

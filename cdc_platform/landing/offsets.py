@@ -4,6 +4,7 @@ Loss is found before anything is read, by name: Spark's own check stops a run to
 made again with as many records as before (its id differs) and doesn't say which offsets are gone.
 """
 
+import json
 import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -90,7 +91,7 @@ def losses(
     there = {(s.topic, s.partition) for s in state}
     found += [
         {"topic": t, "partition": p, "from_offset": have, "to_offset": have + 1,
-         "why": "topic or partition is no longer in Kafka", "restart": None}
+         "why": "no longer in Kafka, or no longer among the source's topics", "restart": None}
         for (t, p), have in sorted(landed.items()) if (t, p) not in there
     ]
     return found
@@ -105,6 +106,8 @@ def end_offsets(progress: list[dict[str, Any]]) -> dict[tuple[str, int], int]:
     """Where the Kafka source of a streaming query stands after these batches: (topic, partition) → next offset."""
     ends = [s["endOffset"] for p in progress for s in p["sources"] if s.get("endOffset")]
     last = ends[-1] if ends else {}
+    if isinstance(last, str):  # as pyspark's own progress objects hold it
+        last = json.loads(last)
     return {(t, int(p)): o for t, partitions in last.items() for p, o in partitions.items()}
 
 

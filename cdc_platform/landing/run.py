@@ -43,7 +43,8 @@ def run(spark: SparkSession, config: Config, source: Source) -> RoomResult:
         generation, landed, batch = _position(spark, ledger, source)
     _note_topics(spark, source, state, known, topics)
     if not landed:
-        landed = _note_positions(spark, source, offsets.first_offsets(state, source.start), landed, batch, ledger)
+        first = offsets.first_offsets(state, "earliest" if generation else source.start)
+        landed = _note_positions(spark, source, first, landed, batch, ledger)
     progress = lake.into_table(
         _records(spark, config, source, _starts(state, landed)), path,
         CHECKPOINT.at(config.lake, room="landing", source=f"{source.name}.{generation}"), f"landing {source.name}",

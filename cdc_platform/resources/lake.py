@@ -39,13 +39,15 @@ def ensure(spark: SparkSession, table: Table, path: str) -> str:
 
 
 def create(
-    spark: SparkSession, path: str, columns: str, properties: dict[str, str], comment: str, partition_by: tuple[str, ...] = ()
+    spark: SparkSession, path: str, columns: str, properties: dict[str, str], comment: str,
+    partition_by: tuple[str, ...] = (), *, replace: bool = False,
 ) -> None:
-    """CREATE TABLE IF NOT EXISTS at a path."""
+    """CREATE TABLE at a path, if it isn't there; with `replace`, in place of what is there."""
     partition = f" PARTITIONED BY ({', '.join(map(quoted, partition_by))})" if partition_by else ""
     tblproperties = ", ".join(f"{literal(k)} = {literal(v)}" for k, v in properties.items())
+    verb = "CREATE OR REPLACE TABLE" if replace else "CREATE TABLE IF NOT EXISTS"
     spark.sql(
-        f"CREATE TABLE IF NOT EXISTS {delta(path)} ({columns}) USING delta{partition} COMMENT {literal(comment)}"
+        f"{verb} {delta(path)} ({columns}) USING delta{partition} COMMENT {literal(comment)}"
         + (f" TBLPROPERTIES ({tblproperties})" if tblproperties else "")
     )
 

@@ -14,6 +14,7 @@ _BASE = {
     "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
     "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
     "spark.sql.session.timeZone": "UTC",
+    "spark.sql.variable.substitute": "false",    # a name or key like ${env:HOME} from the wire stays as it is
     "spark.sql.ansi.enabled": "true",            # a value that doesn't fit is an error, never a silent NULL
     "spark.sql.streaming.numRecentProgressUpdates": "100000",  # every batch's figures, for the run's metadata
     "spark.sql.streaming.noDataMicroBatches.enabled": "false",
@@ -70,6 +71,6 @@ def open_session(config: Config) -> "SparkSession":
 
 def prepare(session: "SparkSession") -> "SparkSession":
     """Settings every session needs and a shared Connect server can't be trusted to have."""
-    for key in ("spark.sql.session.timeZone", "spark.sql.ansi.enabled", "spark.sql.parquet.compression.codec"):
+    for key in ("spark.sql.session.timeZone", "spark.sql.ansi.enabled", "spark.sql.variable.substitute", "spark.sql.parquet.compression.codec"):
         session.conf.set(key, _BASE[key])
     return session

@@ -17,12 +17,29 @@ _MAY_BE_INVALID = frozenset(("date", "datetime", "timestamp"))
 """MySQL stores dates that don't exist (0000-00-00, 2026-02-30): NULL in the snapshot, and counted. Any other value
 that doesn't fit its column is an error that stops the table: ANSI casts raise."""
 
+def _float(text: Column, spark: str) -> Column:
+    """MySQL holds no infinity and no NaN; a cast makes an infinity of what is too large."""
+    fits = F.abs(text.cast(spark)) < F.lit(float("inf"))
+    return F.when(fits, text).otherwise(F.concat(text, F.lit(" (out of range)"))).cast(spark)
+
+
+def _decimal(text: Column, spark: str) -> Column:
+    """Too many digits before the point raise by themselves; too many after it would be rounded away."""
+    if spark == "string":
+        return text
+    scale = int(spark.rstrip(")").rpartition(",")[2])
+    point = F.instr(text, ".")
+    fits = (point == 0) | (F.length(text) - point <= scale) | text.rlike(rf"\.\d{{0,{scale}}}0*$")
+    return F.when(fits, text).otherwise(F.concat(text, F.lit(f" (more than {scale} decimals)"))).cast(spark)
+
+
 _CASTS: dict[str, Callable[[Column, str], Column]] = {
     **dict.fromkeys(_MAY_BE_INVALID, lambda text, spark: text.try_cast(spark)),
     **dict.fromkeys(("binary", "geometry"), lambda text, _: F.to_binary(text, F.lit("base64"))),
     **dict.fromkeys(("text", "enum", "set", "json", "time"), lambda text, _: text),
-    **dict.fromkeys(("integer", "float", "bit", "boolean", "year"), lambda text, spark: text.cast(spark)),
-    "decimal": lambda text, spark: text if spark == "string" else text.cast(spark),
+    **dict.fromkeys(("integer", "bit", "boolean", "year"), lambda text, spark: text.cast(spark)),
+    "float": _float,
+    "decimal": _decimal,
 }
 
 

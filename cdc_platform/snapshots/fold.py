@@ -79,7 +79,8 @@ def _key_image() -> Column:
 
 
 def _has_key(keys: list[TableColumn]) -> Column:
-    return _all(c.text("_kmap").isNotNull() for c in keys)
+    """Whether every key column has a value; a date that doesn't exist is none (it would match no row again)."""
+    return _all(c.value(c.text("_kmap")).isNotNull() for c in keys)
 
 
 def _key_moves(keys: list[TableColumn]) -> Column:

@@ -5,19 +5,21 @@ kept is stopped by itself, with the reason; the others go on.
 """
 
 import logging
+import uuid
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
 from pyspark.errors import PySparkException
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from cdc_platform.chain import RoomResult
 from cdc_platform.config import Config, Source
 from cdc_platform.errors import TableStopped
 from cdc_platform.resources import lake
+from cdc_platform.snapshots import state
 from cdc_platform.snapshots import target as targets
 from cdc_platform.snapshots.columns import TableColumn, columns_of
 from cdc_platform.snapshots.fold import fold, profile
@@ -31,13 +33,13 @@ _BAD_VALUE = ("CAST_INVALID_INPUT", "CAST_OVERFLOW", "NUMERIC_VALUE_OUT_OF_RANGE
 def run(spark: SparkSession, config: Config, source: Source) -> RoomResult:
     """One catch-up of a source's snapshots."""
     watch = lake.Stopwatch()
-    state = lake.ensure(spark, TABLE_STATE, TABLE_STATE.at(config.lake))
+    path = lake.ensure(spark, TABLE_STATE, TABLE_STATE.at(config.lake))
     progress = lake.for_each_batch(
         lake.stream(spark, CHANGELOG.at(config.lake), source.max_bytes_per_batch).where(F.col("source") == source.name),
         CHECKPOINT.at(config.lake, room="snapshots", source=source.name), f"snapshots {source.name}", batch_writer(config, source),
     )
     batches = lake.batches(progress)
-    figures = _figures(spark, config, source, state, batches)
+    figures = state.figures(spark, config, source, path, batches)
     changes = sum(float(f["changes"]) for f in figures.values())
     return RoomResult(
         "snapshots", source.name, int(changes), len(batches), watch.seconds,
@@ -51,77 +53,104 @@ def batch_writer(config: Config, source: Source) -> Callable[[DataFrame, int], N
 
     def each(batch: DataFrame, batch_id: int) -> None:
         spark = batch.sparkSession
-        state = TABLE_STATE.at(config.lake)
+        path = TABLE_STATE.at(config.lake)
         touched = batch.groupBy("db", "table").agg(
             F.count(F.lit(1)).alias("n"), F.max(F.struct("order_key", "schema_version")).alias("newest")
         ).collect()
         if not touched:
             return
-        stopped = _stopped(spark, state, source)
+        before = state.now(spark, path, source)
         lists = _column_lists(spark, config, source, {t["newest"]["schema_version"] for t in touched})
-        work = [
-            partial(_outcome, config, source, batch, t, lists.get(t["newest"]["schema_version"]), batch_id)
-            for t in touched if (t["db"], t["table"]) not in stopped
-        ]
-        outcomes = [*lake.together(work), *(
-            _TableOutcome(t["db"], t["table"], "stopped", stopped[t["db"], t["table"]], t["n"], 0)
-            for t in touched if (t["db"], t["table"]) in stopped
-        )]
-        rows = [(source.name, o.db, o.table, batch_id, o.state, o.reason, o.changes, o.invalid_dates, None) for o in outcomes]
-        frame = spark.createDataFrame(rows, lake.read(spark, state).schema).withColumn("at", F.current_timestamp())
-        lake.append(frame, state, f"snapshots {source.name}", batch_id)
+        doing = _Work(config, source, batch, batch_id, f"snapshots {source.name}")
+        outcomes = lake.together([
+            partial(_outcome, doing, t, lists.get(t["newest"]["schema_version"]), before.get((t["db"], t["table"]))) for t in touched
+        ])
+        lake.append(state.rows(spark, path, source, outcomes, before, batch_id), path, doing.app, batch_id)
 
     return each
 
 
+def rebuild(spark: SparkSession, config: Config, source: Source, db: str, table: str) -> RoomResult:
+    """Make one table anew from the whole changelog; a stopped table that this heals is followed again. Raises
+    TableStopped where it can't be kept (the snapshot is then empty and stays stopped)."""
+    watch = lake.Stopwatch()
+    path = lake.ensure(spark, TABLE_STATE, TABLE_STATE.at(config.lake))
+    rows = lake.read(spark, CHANGELOG.at(config.lake)).where(F.col("source") == source.name).where(_of_table(db, table))
+    newest = rows.agg(F.count(F.lit(1)).alias("n"), _newest().alias("newest")).collect()[0]
+    if not newest["n"]:
+        raise TableStopped(source.name, db, table, "the changelog holds no change of it")
+    before = state.now(spark, path, source)
+    last = before.get((db, table))
+    batch_id = last["batch"] if last else 0
+    lists = _column_lists(spark, config, source, {newest["newest"]["schema_version"]})
+    touched = {"db": db, "table": table, **newest.asDict()}
+    app = f"rebuild {uuid.uuid4().hex}"
+    work = _Work(config, source, rows, batch_id, app, anew=True)
+    outcome = _outcome(work, touched, lists.get(newest["newest"]["schema_version"]), None)
+    lake.append(state.rows(spark, path, source, [outcome], before, batch_id, anew=True), path, app, 0)
+    if outcome.state == "stopped":
+        raise TableStopped(source.name, db, table, str(outcome.reason))
+    return RoomResult("snapshots", source.name, outcome.changes, 1, watch.seconds, {"changes": outcome.changes})
+
+
+def _newest() -> Column:
+    """Order and schema_version of the newest change that tells one: a TRUNCATE tells none."""
+    return F.max(F.struct(F.col("schema_version").isNotNull().alias("told"), "order_key", "schema_version"))
+
+
+def _of_table(db: str, table: str) -> Column:
+    return F.col("db").eqNullSafe(F.lit(db)) & F.col("table").eqNullSafe(F.lit(table))
+
+
 @dataclass(frozen=True, slots=True)
-class _TableOutcome:
-    """What one batch did to one table."""
+class _Work:
+    """Changes of one source to bring into its tables. `app` and `batch_id` name the write: it happens once.
+    anew: the table is made from these changes alone."""
 
-    db: str
-    table: str
-    state: str
-    reason: str | None
-    changes: int
-    invalid_dates: int
+    config: Config
+    source: Source
+    changes: DataFrame
+    batch_id: int
+    app: str
+    anew: bool = False
 
 
-def _outcome(
-    config: Config, source: Source, batch: DataFrame, touched: Any, columns_json: str | None, batch_id: int
-) -> _TableOutcome:
-    db, table = touched["db"], touched["table"]
+def _outcome(work: _Work, touched: Any, columns_json: str | None, before: Any) -> state.Outcome:
+    """Bring one table up to date, unless it is stopped."""
+    source, db, table = work.source, touched["db"], touched["table"]
+    if before and before["state"] == "stopped":
+        return state.Outcome(db, table, "stopped", before["reason"], touched["n"], 0)
     try:
+        if columns_json is None and touched["newest"]["schema_version"] is None:
+            columns_json = _newest_list(work.changes.sparkSession, work.config, source, db, table)
         if columns_json is None:
             raise TableStopped(source.name, db, table, "no column list is known for it")
         columns = columns_of(source.name, db, table, columns_json, source.tables.keys.get(f"{db}.{table}"))
-        invalid = _bring_up(config, source, batch, db, table, columns, batch_id)
+        invalid = _bring_up(work, db, table, columns)
     except TableStopped as error:
         log.error("%s", error)
-        return _TableOutcome(db, table, "stopped", error.reason, touched["n"], 0)
-    return _TableOutcome(db, table, "live", None, touched["n"], invalid)
+        return state.Outcome(db, table, "stopped", error.reason, touched["n"], 0)
+    return state.Outcome(db, table, "live", None, touched["n"], invalid)
 
 
-def _bring_up(
-    config: Config, source: Source, batch: DataFrame, db: str, table: str, columns: list[TableColumn], batch_id: int
-) -> int:
-    """Fold and merge one table's changes of one batch; returns how many dates became NULL. Raises TableStopped."""
-    spark = batch.sparkSession
-    target = targets.Target.of(config, source.name, db, table)
-    rows = batch.where(F.col("db").eqNullSafe(F.lit(db)) & F.col("table").eqNullSafe(F.lit(table)))
-    app = f"snapshots {source.name}"
+def _bring_up(work: _Work, db: str, table: str, columns: list[TableColumn]) -> int:
+    """Fold and merge one table's changes; returns how many dates became NULL. Raises TableStopped."""
+    spark, source = work.changes.sparkSession, work.source
+    target = targets.Target.of(work.config, source.name, db, table)
+    rows = work.changes.where(_of_table(db, table))
     try:
         figures = profile(rows, columns)
         for count, what in ((figures.no_key, "come without a key value"), (figures.lost_moves, "change a key with a partial row image")):
             if count:
                 raise TableStopped(source.name, db, table, f"{count} changes {what}")
-        targets.prepare(spark, target, columns)
+        targets.prepare(spark, target, columns, anew=work.anew)
         folded = targets.not_buried(fold(rows, columns, figures), target, columns, figures)
-        targets.bury(folded, target, columns, figures, app, batch_id)
-        targets.apply(folded, target, columns, figures, app, batch_id)
+        targets.bury(folded, target, columns, figures, work.app, work.batch_id)
+        targets.apply(folded, target, columns, figures, work.app, work.batch_id)
         return figures.invalid_dates
     except PySparkException as error:
         if (error.getCondition() or "").split(".")[0] in _BAD_VALUE or any(c in str(error) for c in _BAD_VALUE):
-            raise TableStopped(source.name, db, table, f"a value doesn't fit its column: {str(error).splitlines()[0][:300]}") from None
+            raise TableStopped(source.name, db, table, f"a value doesn't fit its column: {str(error).splitlines()[0][:300]!r}") from None
         raise
 
 
@@ -135,39 +164,7 @@ def _column_lists(spark: SparkSession, config: Config, source: Source, versions:
     return {r["schema_version"]: r["columns"] for r in rows}
 
 
-def _states(spark: SparkSession, path: str, source: Source) -> DataFrame:
-    """One row per table of the source: db, table, state, reason now, and invalid_dates so far."""
-    mine = lake.read(spark, path).where(F.col("source") == source.name)
-    return mine.groupBy("db", "table").agg(
-        F.max_by("state", "batch").alias("state"), F.max_by("reason", "batch").alias("reason"),
-        F.max("batch").alias("batch"), F.sum("invalid_dates").alias("invalid_dates"),
-    )
-
-
-def _stopped(spark: SparkSession, path: str, source: Source) -> dict[tuple[str, str], str]:
-    """(db, table) → reason, for stopped tables."""
-    rows = _states(spark, path, source).where("state = 'stopped'").collect()
-    return {(r["db"], r["table"]): r["reason"] for r in rows}
-
-
-def _figures(
-    spark: SparkSession, config: Config, source: Source, path: str, batches: list[int]
-) -> dict[str, dict[str, float | str]]:
-    """Per "db.table" touched by this run: live rows now, changes of the run, invalid dates so far, state, reason."""
-    if not batches:
-        return {}
-    mine = lake.read(spark, path).where((F.col("source") == source.name) & (F.col("batch") >= min(batches)))
-    run_changes = mine.groupBy("db", "table").agg(F.sum("changes").alias("changes"))
-    rows = _states(spark, path, source).join(run_changes, ["db", "table"]).orderBy("db", "table").collect()
-
-    def live_rows(row: Any) -> int:
-        target = targets.Target.of(config, source.name, row["db"], row["table"])
-        return lake.read(spark, target.snapshot).count() if lake.exists(spark, target.snapshot) else 0
-
-    counted = lake.together([partial(live_rows, r) for r in rows])
-    return {
-        f"{r['db']}.{r['table']}": {
-            "rows": n, "changes": r["changes"], "invalid_dates": r["invalid_dates"], "state": r["state"], "reason": r["reason"] or "",
-        }
-        for r, n in zip(rows, counted, strict=True)
-    }
+def _newest_list(spark: SparkSession, config: Config, source: Source, db: str, table: str) -> str | None:
+    """The newest column list the history knows of a table, for batches that hold nothing but its TRUNCATE."""
+    known = lake.read(spark, SCHEMA_HISTORY.at(config.lake)).where((F.col("source") == source.name) & (F.col("kind") == "message"))
+    return known.where(_of_table(db, table)).agg(F.max_by("columns", F.struct("landed_at", "order_key")).alias("c")).collect()[0]["c"]

@@ -43,18 +43,19 @@ class Target:
         return Target(source, db, table, SNAPSHOT_PATH.at(config.lake, **names), TOMBSTONES_PATH.at(config.lake, **names))
 
 
-def prepare(spark: SparkSession, target: Target, columns: list[TableColumn]) -> None:
-    """Make both tables, or add the columns they lack. Raises TableStopped where a column changed its type."""
-    if not lake.exists(spark, target.snapshot):
+def prepare(spark: SparkSession, target: Target, columns: list[TableColumn], *, anew: bool = False) -> None:
+    """Make both tables, or add the columns they lack; `anew` empties what is there and takes today's columns.
+    Raises TableStopped where a column changed its type."""
+    if anew or not lake.exists(spark, target.snapshot):
         own = ", ".join(f"{quoted(c.name)} {c.spark}" for c in columns)
         lake.create(spark, target.snapshot, f"{own}, {_BOOKKEEPING_COLUMNS}", _SNAPSHOT_PROPERTIES,
-                    f"Live rows of {target.db}.{target.table} from source {target.source}")
+                    f"Live rows of {target.db}.{target.table} from source {target.source}", replace=anew)
     else:
         _evolve(spark, target, columns)
-    if not lake.exists(spark, target.tombstones):
+    if anew or not lake.exists(spark, target.tombstones):
         keys = ", ".join(f"{n} {c.spark}" for n, c in zip(key_names(columns), (c for c in columns if c.key), strict=True))
         lake.create(spark, target.tombstones, f"{keys}, scope STRING COMMENT 'row, or table for TRUNCATE', _cdc_order {ORDER_TYPE}",
-                    {"delta.checkpointInterval": "50"}, "Deleted keys with the order of their delete")
+                    {"delta.checkpointInterval": "50"}, "Deleted keys with the order of their delete", replace=anew)
 
 
 def _evolve(spark: SparkSession, target: Target, columns: list[TableColumn]) -> None:
@@ -112,7 +113,7 @@ def apply(folded: DataFrame, target: Target, columns: list[TableColumn], figures
         )
     if lake.read(spark, target.snapshot).isEmpty():
         fresh = folded.where("NOT _deleted").select(
-            *(F.col(f"_v{i}").alias(c.name) for i, c in enumerate(columns)), *BOOKKEEPING
+            *(F.col(v).alias(c.name) for v, c in zip(_values(columns), columns, strict=True)), *BOOKKEEPING
         )
         lake.append(fresh, target.snapshot, app, batch_id)
         return
@@ -130,7 +131,7 @@ def _merge_sql(view: str, target: Target, columns: list[TableColumn], figures: P
     if keys[0].spark in _RANGE_TYPES and figures.low_key is not None:
         low, high = (_key_literal(k, keys[0].spark) for k in (figures.low_key, figures.high_key))
         on.append(f"t.{quoted(keys[0].name)} BETWEEN {low} AND {high}")
-    cells = [(c.name, f"s._v{i}", f"s._h{i}") for i, c in enumerate(columns)]
+    cells = [(c.name, f"s.{v}", f"s._h{i}") for i, (v, c) in enumerate(zip(_values(columns), columns, strict=True))]
     bookkeeping = [(n, f"s.{n}") for n in BOOKKEEPING]
     updated = [
         f"t.{quoted(name)} = " + (f"IF(s._whole OR {held}, {value}, t.{quoted(name)})" if figures.partial else value)
@@ -145,6 +146,12 @@ def _merge_sql(view: str, target: Target, columns: list[TableColumn], figures: P
         + f"WHEN MATCHED AND {newer} THEN UPDATE SET {', '.join(updated)} "
         + f"WHEN NOT MATCHED AND NOT s._deleted THEN INSERT ({', '.join(names)}) VALUES ({', '.join(values)})"
     )
+
+
+def _values(columns: list[TableColumn]) -> list[str]:
+    """Column of the folded rows that holds each column's value; a partial image need not hold the key's."""
+    keys = iter(key_names(columns))
+    return [next(keys) if c.key else f"_v{i}" for i, c in enumerate(columns)]
 
 
 def _key_literal(value: Any, spark_type: str) -> str:

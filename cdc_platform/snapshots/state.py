@@ -1,0 +1,76 @@
+"""What became of each table, batch by batch: live or stopped, and why; its figures."""
+
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from cdc_platform.config import Config, Source
+from cdc_platform.resources import lake
+from cdc_platform.snapshots.target import Target
+
+Tables = dict[tuple[str, str], dict[str, Any]]
+"""(db, table) → state, reason, batch, rebuild, invalid_dates."""
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What one batch did to one table. state: live or stopped."""
+
+    db: str
+    table: str
+    state: str
+    reason: str | None
+    changes: int
+    invalid_dates: int
+
+
+def now(spark: SparkSession, path: str, source: Source) -> Tables:
+    """The present state of every table of the source."""
+    return {(r["db"], r["table"]): r.asDict() for r in _latest(spark, path, source).collect()}
+
+
+def rows(
+    spark: SparkSession, path: str, source: Source, outcomes: list[Outcome], before: Tables, batch_id: int, *, anew: bool = False
+) -> DataFrame:
+    """Outcomes as TABLE_STATE rows; `anew`: of a rebuild, which counts above all batches before it."""
+    out = [
+        (source.name, o.db, o.table, batch_id, o.state, o.reason, o.changes, o.invalid_dates,
+         before.get((o.db, o.table), {}).get("rebuild", 0) + anew, None)
+        for o in outcomes
+    ]
+    return spark.createDataFrame(out, lake.read(spark, path).schema).withColumn("at", F.current_timestamp())
+
+
+def figures(
+    spark: SparkSession, config: Config, source: Source, path: str, batches: list[int]
+) -> dict[str, dict[str, float | str]]:
+    """Per "db.table" touched by the run of these batches: live rows now, changes of the run, invalid dates so far,
+    state, reason."""
+    if not batches:
+        return {}
+    mine = lake.read(spark, path).where((F.col("source") == source.name) & (F.col("batch") >= min(batches)))
+    changes = mine.groupBy("db", "table").agg(F.sum("changes").alias("changes"))
+    found = _latest(spark, path, source).join(changes, ["db", "table"]).orderBy("db", "table").collect()
+
+    def live_rows(row: Any) -> int:
+        snapshot = Target.of(config, source.name, row["db"], row["table"]).snapshot
+        return lake.read(spark, snapshot).count() if lake.exists(spark, snapshot) else 0
+
+    counted = lake.together([partial(live_rows, r) for r in found])
+    return {
+        f"{r['db']}.{r['table']}": {
+            "rows": n, "changes": r["changes"], "invalid_dates": r["invalid_dates"], "state": r["state"], "reason": r["reason"] or "",
+        }
+        for r, n in zip(found, counted, strict=True)
+    }
+
+
+def _latest(spark: SparkSession, path: str, source: Source) -> DataFrame:
+    at = F.struct("rebuild", "batch")
+    return lake.read(spark, path).where(F.col("source") == source.name).groupBy("db", "table").agg(
+        F.max_by("state", at).alias("state"), F.max_by("reason", at).alias("reason"), F.max("batch").alias("batch"),
+        F.max("rebuild").alias("rebuild"), F.sum("invalid_dates").alias("invalid_dates"),
+    )
