@@ -1,0 +1,117 @@
+"""`run`: what it chooses, what it does with failures, what it tells."""
+
+import json
+from pathlib import Path
+
+import pytest
+from dagster import ConfigurableResource
+
+from cdc_platform import chain
+from cdc_platform.chain import RoomResult
+from cdc_platform.cli.app import run
+from cdc_platform.cli.run import choose
+from cdc_platform.config import Config, load_config
+from cdc_platform.errors import ConfigError, OffsetsLost
+
+YAML = """
+lake: ./lake
+spark: {remote: "sc://127.0.0.1:1"}
+kafka: {bootstrap.servers: "127.0.0.1:1"}
+sources:
+  - {name: orders, format: tencent_dts, topics: [a], tables: {include: ["shop.*"]}}
+  - {name: stock, format: debezium, topics: [b], tables: {include: ["depot.*"]}}
+"""
+
+
+class NoSpark(ConfigurableResource):
+    """Stands where the session would be."""
+
+    @property
+    def spark_session(self) -> None:
+        return None
+
+
+@pytest.fixture
+def config(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Config:
+    (tmp_path / "cdc.yaml").write_text(YAML)
+    monkeypatch.setenv("CDC_CONFIG", str(tmp_path / "cdc.yaml"))
+    monkeypatch.delenv("DAGSTER_HOME", raising=False)
+    return load_config()
+
+
+@pytest.fixture
+def rooms(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, str]]:
+    """The rooms replaced by ones that note their call; landing of `orders` finds a loss."""
+    calls: list[tuple[str, str]] = []
+
+    def fake(room: str) -> chain.Room:
+        def call(spark, config, source) -> RoomResult:
+            calls.append((room, source.name))
+            if (room, source.name) == ("landing", "orders"):
+                raise OffsetsLost(
+                    "orders",
+                    [{"topic": "a", "partition": 0, "from_offset": 1, "to_offset": 3, "why": "retention"}],
+                )
+            tables = {"depot.bins": {"rows": 7, "changes": 4, "state": "live"}}
+            return RoomResult(room, source.name, 4, 1, 2.0, {}, tables if room == "snapshots" else {})
+
+        return call
+
+    for name in chain.ROOMS:
+        monkeypatch.setitem(chain.ROOMS, name, fake(name))
+    monkeypatch.setattr("cdc_platform.definitions.spark_resource", lambda config: NoSpark())
+    monkeypatch.setattr("cdc_platform.automation.observe.KAFKA_TIMEOUT_S", 0.3)
+    return calls
+
+
+def test_a_failing_source_is_told_and_stops_no_other(config, rooms, capsys):
+    assert run(["run", "--json"]) == 1
+    out, err = capsys.readouterr()
+    data = json.loads(out)
+    orders, stock = data["sources"]
+    assert (orders["ok"], stock["ok"]) == (False, True)
+    assert "a[0] offsets 1..2 (retention)" in orders["error"]
+    assert [(r["source"], r["room"], r["records"], r["events_per_second"]) for r in data["rooms"]] == [
+        ("stock", room, 4, 2.0) for room in ("landing", "envelopes", "changes", "changelog")
+    ]
+    assert [(t["table"], t["rows"]) for t in data["tables"]] == [("depot.bins", 7)]
+    assert "landing stock: started" in err
+    assert rooms[0] == ("landing", "orders")
+
+
+def test_a_source_alone_can_succeed(config, rooms, capsys):
+    assert run(["run", "--source", "stock"]) == 0
+    assert {source for _, source in rooms} == {"stock"}
+
+
+def test_runs_go_into_the_history_that_the_ui_shows(config, rooms, capsys):
+    from cdc_platform.automation.instance import open_instance
+
+    assert run(["run", "--source", "stock", "--json"]) == 0
+    made = json.loads(capsys.readouterr().out)["sources"][0]["run_id"]
+    with open_instance(config) as instance:
+        found = instance.get_run_by_id(made)
+    assert found and (found.job_name, found.tags["cdc/source"], found.status.value) == (
+        "catch_up",
+        "stock",
+        "SUCCESS",
+    )
+
+
+def test_choose(config):
+    assert [s.name for s in choose(config, [], None)] == ["orders", "stock"]
+    assert [s.name for s in choose(config, ["stock", "stock"], None)] == ["stock"]
+    assert [s.name for s in choose(config, [], "depot.bins")] == ["stock"]
+
+
+@pytest.mark.parametrize(
+    ("names", "table", "told"),
+    [
+        (["nope"], None, "orders, stock"),
+        ([], "bins", "db.table"),
+        (["orders"], "depot.bins", "no chosen source keeps"),
+    ],
+)
+def test_a_wrong_choice_says_what_is_valid(config, names, table, told):
+    with pytest.raises(ConfigError, match=told):
+        choose(config, names, table)

@@ -1,0 +1,106 @@
+"""`status` from Kafka and Delta tables."""
+
+import json
+from datetime import UTC, datetime
+from pathlib import Path
+from uuid import uuid4
+
+import pyarrow as pa
+import pytest
+from confluent_kafka import Producer
+from confluent_kafka.admin import AdminClient, NewTopic
+from deltalake import write_deltalake
+
+from cdc_platform.cli.app import run
+from cdc_platform.tables import CONTROL_EVENTS, OFFSET_LEDGER, SNAPSHOT_PATH, TABLE_STATE
+
+
+def configure(folder: Path, monkeypatch: pytest.MonkeyPatch, servers: str, topic: str) -> str:
+    (folder / "cdc.yaml").write_text(
+        f"lake: ./lake\nkafka: {{bootstrap.servers: '{servers}'}}\n"
+        f"sources: [{{name: orders, format: tencent_dts, topics: [{topic}]}}]\n"
+    )
+    monkeypatch.setenv("CDC_CONFIG", str(folder / "cdc.yaml"))
+    return str(folder / "lake")
+
+
+def status(capsys: pytest.CaptureFixture[str]) -> tuple[int, dict]:
+    code = run(["status", "--json"])
+    return code, json.loads(capsys.readouterr().out)
+
+
+def test_an_unreachable_broker_is_a_problem_not_a_crash(tmp_path, monkeypatch, capsys):
+    configure(tmp_path, monkeypatch, "127.0.0.1:1", "a")
+    monkeypatch.setattr("cdc_platform.automation.observe.KAFKA_TIMEOUT_S", 0.3)
+    code, data = status(capsys)
+    assert code == 1
+    assert (data["sources"][0]["state"], data["sources"][0]["lag"]) == ("unreachable", None)
+    assert "no answer from Kafka at 127.0.0.1:1" in data["problems"][0]
+
+
+@pytest.fixture
+def fed(tmp_path, monkeypatch, broker) -> str:
+    """Three records in Kafka, two of them landed; the lake's path."""
+    topic, servers = f"dts-{uuid4().hex}", str(broker.bootstrap_servers)
+    client = AdminClient({"bootstrap.servers": servers})
+    client.create_topics([NewTopic(topic, 1, 1)])[topic].result(10)
+    producer = Producer({"bootstrap.servers": servers})
+    for _ in range(3):
+        producer.produce(topic, b"x")
+    assert producer.flush(10) == 0
+    lake = configure(tmp_path, monkeypatch, servers, topic)
+    row = {
+        "source": "orders",
+        "topic": topic,
+        "partition": 0,
+        "batch": 0,
+        "from_offset": 0,
+        "to_offset": 1,
+        "outcome": "landed",
+        "records": 2,
+    }
+    write_deltalake(OFFSET_LEDGER.at(lake), pa.Table.from_pylist([row]))
+    beat = {
+        "source": "orders",
+        "kind": "heartbeat",
+        "source_time": None,
+        "landed_at": datetime(2026, 11, 20, tzinfo=UTC),
+    }
+    schema = pa.schema(
+        [
+            ("source", pa.string()),
+            ("kind", pa.string()),
+            ("source_time", pa.timestamp("us", "UTC")),
+            ("landed_at", pa.timestamp("us", "UTC")),
+        ]
+    )
+    write_deltalake(CONTROL_EVENTS.at(lake), pa.Table.from_pylist([beat], schema))
+    return lake
+
+
+def table_state(lake: str, table: str, state: str, reason: str | None) -> None:
+    row = {"source": "orders", "db": "shop", "table": table, "batch": 0, "state": state, "reason": reason}
+    schema = pa.schema([(k, pa.int64() if k == "batch" else pa.string()) for k in row])
+    write_deltalake(TABLE_STATE.at(lake), pa.Table.from_pylist([row], schema), mode="append")
+
+
+@pytest.mark.broker
+def test_all_well(fed, capsys):
+    table_state(fed, "items", "live", None)
+    write_deltalake(
+        SNAPSHOT_PATH.at(fed, source="orders", db="shop", table="items"), pa.table({"id": [1, 2, 3]})
+    )
+    code, data = status(capsys)
+    source = data["sources"][0]
+    assert (code, data["problems"]) == (0, [])
+    assert (source["state"], source["lag"], source["landed"]) == ("quiet", 1, 2)
+    assert source["heartbeat"].startswith("2026-11-20T00:00:00")
+    assert [(t["table"], t["rows"], t["state"]) for t in data["tables"]] == [("shop.items", 3, "live")]
+
+
+@pytest.mark.broker
+def test_a_stopped_table_is_a_problem(fed, capsys):
+    table_state(fed, "audit", "stopped", "no key")
+    code, data = status(capsys)
+    assert code == 1
+    assert data["problems"] == ["orders: shop.audit is stopped: no key"]

@@ -1,0 +1,102 @@
+"""`ui` as a process: all up, all down, and one death ends the rest."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from urllib.request import urlopen
+
+import psutil
+import pytest
+
+from cdc_platform.broker.node import free_port
+from cdc_platform.cli.ui import loopback_port
+from cdc_platform.config import Config, parse_config
+
+COMMAND = Path(sys.executable).parent / "cdc-platform"
+
+
+def sources(servers: str) -> Config:
+    feed = {"name": "orders", "format": "tencent_dts", "topics": ["a"]}
+    return parse_config({"lake": "x", "kafka": {"bootstrap.servers": servers}, "sources": [feed]})
+
+
+@pytest.mark.parametrize(
+    ("servers", "port"),
+    [("127.0.0.1:9092", 9092), ("localhost:1", 1), ("kafka.example:9092", None), ("a:1,127.0.0.1:2", None)],
+)
+def test_the_embedded_broker_is_for_loopback_only(servers, port):
+    assert loopback_port(sources(servers)) == port
+
+
+class Ui:
+    """A started `ui` on free ports, in a folder of its own."""
+
+    def __init__(self, folder: Path):
+        self.port, self.folder = free_port(), folder
+        (folder / "cdc.yaml").write_text(
+            f"lake: ./lake\nkafka: {{bootstrap.servers: '127.0.0.1:{free_port()}'}}\n"
+            "spark: {master: 'local[1]'}\nsources: [{name: orders, format: tencent_dts, topics: [a]}]\n"
+        )
+        self.log = folder / "ui.log"
+        env = {**os.environ, "CDC_CONFIG": str(folder / "cdc.yaml")}
+        env.pop("DAGSTER_HOME", None)
+        with open(self.log, "wb") as out:
+            self.process = subprocess.Popen(
+                [COMMAND, "ui", "--port", str(self.port)], stdout=out, stderr=out, cwd=folder, env=env
+            )
+
+    def wait_ready(self) -> None:
+        deadline = time.monotonic() + 240
+        while "ready:" not in self.log.read_text():
+            assert self.process.poll() is None, self.log.read_text()
+            assert time.monotonic() < deadline, self.log.read_text()
+            time.sleep(0.5)
+
+    def left(self) -> list[str]:
+        """Command lines of processes that belong to this folder."""
+        mark = str(self.folder)
+        found = []
+        for process in psutil.process_iter(["pid", "cmdline", "environ"]):
+            env = process.info["environ"] or {}
+            if process.pid != os.getpid() and (
+                mark in str(process.info["cmdline"]) or env.get("CDC_CONFIG", "").startswith(mark)
+            ):
+                found.append(f"{process.pid} {process.info['cmdline']}")
+        return found
+
+
+@pytest.fixture
+def ui(tmp_path: Path) -> Iterator[Ui]:
+    started = Ui(tmp_path)
+    yield started
+    if started.process.poll() is None:
+        started.process.terminate()
+        started.process.wait(90)
+
+
+@pytest.mark.e2e
+def test_ui_starts_everything_and_leaves_nothing_behind(ui):
+    ui.wait_ready()
+    with urlopen(f"http://127.0.0.1:{ui.port}/server_info", timeout=10) as answer:
+        assert "dagster_version" in json.load(answer)
+    state = ui.folder / ".cdc" / "connect.json"
+    assert state.stat().st_mode & 0o077 == 0
+    ui.process.send_signal(signal.SIGINT)
+    assert ui.process.wait(90) == 0
+    assert not state.exists()
+    assert ui.left() == []
+
+
+@pytest.mark.e2e
+def test_a_program_that_dies_is_named_and_ends_the_rest(ui):
+    ui.wait_ready()
+    server = json.loads((ui.folder / ".cdc" / "connect.json").read_text())
+    os.kill(server["pid"], signal.SIGKILL)
+    assert ui.process.wait(90) == 1
+    assert "Spark Connect server ended with code -9" in ui.log.read_text()
+    assert ui.left() == []
