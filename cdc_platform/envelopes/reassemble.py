@@ -6,6 +6,9 @@ without its beginning. Where the vendor numbers its records without gaps, a numb
 both sides belong to two messages, even when index and total would fit. Payloads are joined afterwards, in bulk (see `run`).
 """
 
+# pyarrow.compute makes its functions at run time, so that type checkers do not see them.
+# pyright: reportAttributeAccessIssue=false
+
 from typing import Any
 
 import numpy as np
