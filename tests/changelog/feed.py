@@ -1,4 +1,4 @@
-"""Events as a decoder would give them, appended to a source's changes table, and the tables that come of them."""
+"""Events as a decoder would give them, appended to a source's changes table, and what comes of them."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -43,15 +43,31 @@ class SourceTable:
 
     def stated(self) -> dict[str, Any]:
         """The event that states the columns."""
-        return {"kind": "schema", "db": self.db, "table": self.name, "schema_version": self.version,
-                "columns": self.json}  # fmt: skip
+        return {
+            "kind": "schema",
+            "db": self.db,
+            "table": self.name,
+            "schema_version": self.version,
+            "columns": self.json,
+        }
 
-    def change(self, op: str, at: tuple, before: Image | None = None, after: Image | None = None, **rest: Any) -> dict[str, Any]:
+    def change(
+        self, op: str, at: tuple, before: Image | None = None, after: Image | None = None, **rest: Any
+    ) -> dict[str, Any]:
         """A row change at (file, position[, row number]); the key is the row before's, as formats tell it."""
         image = before or after or {}
         key = {k: image[k] for k in self.keys if k in image} or None
-        told: dict[str, Any] = {"kind": "row", "db": self.db, "table": self.name, "op": op, "key": key, "before": before,
-                                "after": after, "schema_version": self.version, "row_no": (*at, 0)[2]}  # fmt: skip
+        told: dict[str, Any] = {
+            "kind": "row",
+            "db": self.db,
+            "table": self.name,
+            "op": op,
+            "key": key,
+            "before": before,
+            "after": after,
+            "schema_version": self.version,
+            "row_no": (*at, 0)[2],
+        }
         return {**told, **position(*at[:2]), **rest}
 
     def insert(self, at: tuple, row: Image, **rest: Any) -> dict[str, Any]:
@@ -85,9 +101,12 @@ class Feed:
         return self.config.source(self.name)
 
     def say(self, *events: dict[str, Any]) -> None:
-        """Append events as one commit of one file; each is a message of its own unless it tells its offset."""
+        """Append events as one commit of one file; each a message of its own unless it tells its offset."""
         landed = LANDED + timedelta(seconds=next(self._commits))
-        rows = [as_event({"landed_at": landed, **({} if "offset" in e else {"offset": next(self._offsets)}), **e}) for e in events]
+        rows = [
+            as_event({"landed_at": landed, **({} if "offset" in e else {"offset": next(self._offsets)}), **e})
+            for e in events
+        ]
         path = tables.CHANGES.at(self.config.lake, format=self.source.format, source=self.name)
         lake.ensure(self.spark, tables.CHANGES, path)
         frame = self.spark.createDataFrame(pa.Table.from_batches([event_batch(rows)]), spark_schema(EVENT))
@@ -107,7 +126,12 @@ class Feed:
         """Rows of a shared table that belong to this source, in the order of their wire address."""
         found = DeltaTable(table.at(self.config.lake)).to_pyarrow_table(filters=[("source", "=", self.name)])
         dicts = found.to_pylist(maps_as_pydicts="strict")
-        return sorted(dicts, key=lambda r: [r.get(k) or 0 for k in ("batch", "partition", "offset", "entry_index", "row_index")])
+        return sorted(
+            dicts,
+            key=lambda r: [
+                r.get(k) or 0 for k in ("batch", "partition", "offset", "entry_index", "row_index")
+            ],
+        )
 
     def target(self, db: str, table: str) -> Target:
         return Target.of(self.config, self.name, db, table)
@@ -132,7 +156,13 @@ class Feed:
 
 def as_event(event: dict[str, Any]) -> dict[str, Any]:
     """Readable event → a row for `event_batch`: defaults filled in, maps as pairs."""
-    out = {"topic": "t", "partition": 0, "entry_index": 0, "row_index": 0 if event["kind"] == "row" else None, **event}
+    out = {
+        "topic": "t",
+        "partition": 0,
+        "entry_index": 0,
+        "row_index": 0 if event["kind"] == "row" else None,
+        **event,
+    }
     return {k: list(v.items()) if isinstance(v, dict) else v for k, v in out.items()}
 
 

@@ -18,13 +18,27 @@ BEYOND_LONG = 2**64 - 1
 
 
 def frame(spark: Any, *events: dict[str, Any]) -> Any:
-    rows = [as_event({"landed_at": LANDED, **({} if "offset" in e else {"offset": i}), **e}) for i, e in enumerate(events)]
+    rows = [
+        as_event({"landed_at": LANDED, **({} if "offset" in e else {"offset": i}), **e})
+        for i, e in enumerate(events)
+    ]
     return spark.createDataFrame(pa.Table.from_batches([event_batch(rows)]), spark_schema(EVENT))
+
+
+def repeated(rows: Any) -> set[int]:
+    """Offsets of the rows that repeat an earlier one."""
+    found = order.repeated_here(rows)
+    return set() if found is None else {r["offset"] for r in found.select(*order.ADDRESS).collect()}
 
 
 def seen(lineage: str | None, offset: int, landed_s: int = 0, partition: int = 0) -> dict[str, Any]:
     """What `profile` says of a lineage first seen at that address."""
-    first = {"landed_at": LANDED + timedelta(seconds=landed_s), "topic": "t", "partition": partition, "offset": offset}
+    first = {
+        "landed_at": LANDED + timedelta(seconds=landed_s),
+        "topic": "t",
+        "partition": partition,
+        "offset": offset,
+    }
     return {"lineage": lineage, "first": first}
 
 
@@ -34,7 +48,12 @@ def test_epochs_follow_first_appearance_not_names() -> None:
 
 
 def test_a_known_server_keeps_its_epoch_and_a_new_one_gets_the_next() -> None:
-    assert order.epochs_of({"a": 0, "b": 1}, [seen("c", 9), seen("b", 1), seen("a", 10)]) == {"a": 0, "b": 1, "c": 2, None: 1}
+    assert order.epochs_of({"a": 0, "b": 1}, [seen("c", 9), seen("b", 1), seen("a", 10)]) == {
+        "a": 0,
+        "b": 1,
+        "c": 2,
+        None: 1,
+    }
 
 
 def test_rows_that_tell_no_server_come_before_a_server_that_appears_with_them() -> None:
@@ -57,15 +76,15 @@ def test_order_is_numeric(spark: Any) -> None:
     """Each pair: the later change first in text, second in number."""
     insert = ORDERS.insert
     in_order = [
-        insert((None, None), {"id": "1"}, lineage="a", offset=900),                  # no position: before the binlog
+        insert((None, None), {"id": "1"}, lineage="a", offset=900),  # no position: before the binlog
         insert((999_999, 10), {"id": "2"}, offset=800, lineage="a"),
-        insert((1_000_000, 4), {"id": "3"}, offset=7, lineage="a"),                  # a seventh digit
+        insert((1_000_000, 4), {"id": "3"}, offset=7, lineage="a"),  # a seventh digit
         insert((1_000_000, 2**63 - 1), {"id": "4"}, offset=6, lineage="a"),
         insert((1_000_000, BEYOND_LONG), {"id": "5"}, offset=5, event_no=9, lineage="a"),
         insert((1_000_000, BEYOND_LONG, 2), {"id": "6"}, offset=4, event_no=10, lineage="a"),
         insert((1_000_000, BEYOND_LONG, 10), {"id": "7"}, offset=3, event_no=10, lineage="a"),
-        insert((1, 4), {"id": "8"}, offset=2, lineage="b"),                          # failover: another server
-    ]  # fmt: skip
+        insert((1, 4), {"id": "8"}, offset=2, lineage="b"),  # failover: another server
+    ]
     keyed = frame(spark, *in_order[::-1]).withColumn("o", order.order_key({"a": 0, "b": 1, None: 0}))
     found = keyed.orderBy("o").select("after.id", "o").collect()
     assert [r["id"] for r in found] == [str(i) for i in range(1, 9)]
@@ -75,12 +94,23 @@ def test_order_is_numeric(spark: Any) -> None:
 @pytest.mark.spark
 def test_without_positions_offsets_order_rows_and_events(spark: Any) -> None:
     rows = [
-        ORDERS.insert((None, None), {"id": f"{offset}.{entry}.{row}"}, lineage=None, offset=offset, entry_index=entry,
-                      row_index=row, row_no=None)
-        for offset in (9, 10) for entry in (2, 10) for row in (2, 10)
-    ]  # fmt: skip
+        ORDERS.insert(
+            (None, None),
+            {"id": f"{offset}.{entry}.{row}"},
+            lineage=None,
+            offset=offset,
+            entry_index=entry,
+            row_index=row,
+            row_no=None,
+        )
+        for offset in (9, 10)
+        for entry in (2, 10)
+        for row in (2, 10)
+    ]
     keyed = frame(spark, *rows[::-1]).withColumn("o", order.order_key({None: 0}))
-    assert [r["id"] for r in keyed.orderBy("o").select("after.id").collect()] == [r["after"]["id"] for r in rows]
+    assert [r["id"] for r in keyed.orderBy("o").select("after.id").collect()] == [
+        r["after"]["id"] for r in rows
+    ]
 
 
 @pytest.mark.spark
@@ -88,21 +118,30 @@ def test_only_equal_changes_at_an_equal_place_are_repeats(spark: Any) -> None:
     no_key = {**ORDERS.insert((1, 50), {"id": "8"}), "op": "read", "key": None}
     once = [
         ORDERS.insert((1, 10), {"id": "1", "note": None}),
-        ORDERS.insert((1, 10), {"id": "1"}),                           # absent is not NULL
-        ORDERS.insert((1, 10), {"id": "1", "note": ""}),               # nor is the empty text
-        ORDERS.insert((1, 20, 0), {"id": "2"}), ORDERS.insert((1, 20, 1), {"id": "2"}),  # two rows of one event
-        ORDERS.insert((1, 20), {"id": "2"}, event_no=1),               # another event at the position
-        {**ORDERS.insert((1, 30), {"id": "3"}), "op": "read"}, {**ORDERS.insert((1, 30), {"id": "4"}), "op": "read"},
-        ORDERS.delete((1, 40), {"id": "5"}), ORDERS.insert((1, 40), {"id": "6"}),        # a key change in two events
-        ORDERS.insert((None, None), {"id": "7"}), ORDERS.insert((None, None), {"id": "7"}),  # no position: no proof
-        ORDERS.insert((1, 10), {"id": "1", "note": None}, lineage="2"),                  # another server's binlog
-        no_key, no_key,                # a table without a key may hold equal rows; a snapshot gives them one position
-    ]  # fmt: skip
-    assert order.repeated_here(frame(spark, *once)) is None or order.repeated_here(frame(spark, *once)).isEmpty()
-    again = [once[0], once[3], once[8], once[12], {**once[0], "after": dict(reversed(once[0]["after"].items()))}]
-    repeats = order.repeated_here(frame(spark, *once, *again))
-    assert sorted(r["offset"] for r in repeats.collect()) == [len(once) + i for i in range(len(again))]
-    assert set(repeats.columns) == set(order.ADDRESS)
+        ORDERS.insert((1, 10), {"id": "1"}),  # absent is not NULL
+        ORDERS.insert((1, 10), {"id": "1", "note": ""}),  # nor is the empty text
+        ORDERS.insert((1, 20, 0), {"id": "2"}),
+        ORDERS.insert((1, 20, 1), {"id": "2"}),  # two rows of one event
+        ORDERS.insert((1, 20), {"id": "2"}, event_no=1),  # another event at the position
+        {**ORDERS.insert((1, 30), {"id": "3"}), "op": "read"},
+        {**ORDERS.insert((1, 30), {"id": "4"}), "op": "read"},
+        ORDERS.delete((1, 40), {"id": "5"}),
+        ORDERS.insert((1, 40), {"id": "6"}),  # a key change in two events
+        ORDERS.insert((None, None), {"id": "7"}),
+        ORDERS.insert((None, None), {"id": "7"}),  # no position: no proof
+        ORDERS.insert((1, 10), {"id": "1", "note": None}, lineage="2"),  # another server's binlog
+        no_key,
+        no_key,  # a table without a key may hold equal rows; a snapshot gives them one position
+    ]
+    assert repeated(frame(spark, *once)) == set()
+    again = [
+        once[0],
+        once[3],
+        once[8],
+        once[12],
+        {**once[0], "after": dict(reversed(once[0]["after"].items()))},
+    ]
+    assert repeated(frame(spark, *once, *again)) == {len(once) + i for i in range(len(again))}
 
 
 @pytest.mark.spark
@@ -111,22 +150,34 @@ def test_a_replayed_range_is_found_in_the_changelog(spark: Any) -> None:
     epochs: dict[str | None, int] = {"1": 0, None: 0}
     changelog = frame(spark, *stored).withColumn("order_key", order.order_key(epochs))
     come = frame(
-        spark, *(dict(e, offset=100 + i) for i, e in enumerate(stored)),
-        ORDERS.insert((1, 30), {"id": "30"}, offset=200), ORDERS.insert((2, 30), {"id": "3"}, offset=201),
+        spark,
+        *(dict(e, offset=100 + i) for i, e in enumerate(stored)),
+        ORDERS.insert((1, 30), {"id": "30"}, offset=200),
+        ORDERS.insert((2, 30), {"id": "3"}, offset=201),
         dict(stored[0], offset=0),
-    )  # fmt: skip
+    )
     low, high = ({"file_no": 1, "binlog_pos": Decimal(p)} for p in (10, 40))
     found = order.repeated_before(come, changelog, epochs, low, high)
-    assert sorted(r["offset"] for r in found.collect()) == [100, 101, 102, 103], "offset 0 is the stored row itself"
+    assert sorted(r["offset"] for r in found.collect()) == [100, 101, 102, 103], (
+        "offset 0 is the stored row itself"
+    )
 
 
 @pytest.mark.spark
 def test_profile_counts_kinds_and_the_range_of_row_positions(spark: Any) -> None:
-    found = order.profile(frame(
-        spark, ORDERS.stated(), ORDERS.insert((9, 5), {"id": "1"}), ORDERS.insert((10, 4), {"id": "2"}),
-        {"kind": "begin", **position(8, 1)}, {"kind": "commit", **position(11, 1)}, {"kind": "error", "reason": "bad"},
-        {"kind": "ddl", "ddl": "x", **position(10, 2)}, {"kind": "skip", "reason": "empty"},
-    ))  # fmt: skip
+    found = order.profile(
+        frame(
+            spark,
+            ORDERS.stated(),
+            ORDERS.insert((9, 5), {"id": "1"}),
+            ORDERS.insert((10, 4), {"id": "2"}),
+            {"kind": "begin", **position(8, 1)},
+            {"kind": "commit", **position(11, 1)},
+            {"kind": "error", "reason": "bad"},
+            {"kind": "ddl", "ddl": "x", **position(10, 2)},
+            {"kind": "skip", "reason": "empty"},
+        )
+    )
     of = {f["lineage"]: f for f in found}
     figures = {k: of["1"][k] for k in ("rows", "schemas", "ddl", "control", "errors", "events")}
     assert figures == {"rows": 2, "schemas": 0, "ddl": 1, "control": 2, "errors": 0, "events": 5}

@@ -35,14 +35,30 @@ def samples(strategy: Any, n: int, seed: int) -> list[Any]:
 
 @pytest.mark.spark
 def test_patterns_agree_with_the_configuration(spark: Any) -> None:
-    names = [*samples(st.tuples(NAMES, NAMES), 150, 1), ("shop", "orders"), ("shop", "orders\n"), ("shop", ""), ("", "orders")]
-    drawn = samples(st.tuples(st.lists(PATTERNS, min_size=1, max_size=3), st.lists(PATTERNS, max_size=2)), 100, 2)
+    names = [
+        *samples(st.tuples(NAMES, NAMES), 150, 1),
+        ("shop", "orders"),
+        ("shop", "orders\n"),
+        ("shop", ""),
+        ("", "orders"),
+    ]
+    drawn = samples(
+        st.tuples(st.lists(PATTERNS, min_size=1, max_size=3), st.lists(PATTERNS, max_size=2)), 100, 2
+    )
     tables = [Tables(include=i, exclude=e) for i, e in drawn] + [
-        Tables(), Tables(include=[]), Tables(include=["shop.*"], exclude=["*.orders"]), Tables(include=["shop.orders"]),
-        Tables(include=["*.[ab[c]*"]), Tables(include=["a[!b].*", "[]].?"]), Tables(exclude=["*\n"]),
-        Tables(include=["SHOP.*"]), Tables(include=["*漢*"]), Tables(include=["a.🙂?"]), Tables(include=["s?op.o*s"]),
+        Tables(),
+        Tables(include=[]),
+        Tables(include=["shop.*"], exclude=["*.orders"]),
+        Tables(include=["shop.orders"]),
+        Tables(include=["*.[ab[c]*"]),
+        Tables(include=["a[!b].*", "[]].?"]),
+        Tables(exclude=["*\n"]),
+        Tables(include=["SHOP.*"]),
+        Tables(include=["*漢*"]),
+        Tables(include=["a.🙂?"]),
+        Tables(include=["s?op.o*s"]),
         *(Tables(include=[f"{db}.{table}"]) for db, table in names[:20]),
-    ]  # fmt: skip
+    ]
     found = as_java(names, spark, tables)
     wrong = [
         (t.include, t.exclude, name, got)
@@ -60,17 +76,32 @@ def test_every_pattern_matches_whole_names_only() -> None:
 
 @pytest.mark.spark
 def test_configured_keys_come_from_the_row_before(spark: Any) -> None:
-    tables = Tables(keys={"shop.audit": ["b", "a"], "shop.a\"`; --": ["x"]})
+    tables = Tables(keys={"shop.audit": ["b", "a"], 'shop.a"`; --': ["x"]})
     rows = [
-        ("shop", "audit", {"id": "9"}, {"a": "1", "b": "2", "c": "3"}, {"a": "5", "b": "6"}, {"b": "2", "a": "1"}),
+        (
+            "shop",
+            "audit",
+            {"id": "9"},
+            {"a": "1", "b": "2", "c": "3"},
+            {"a": "5", "b": "6"},
+            {"b": "2", "a": "1"},
+        ),
         ("shop", "audit", None, None, {"a": "5", "b": None}, {"b": None, "a": "5"}),
-        ("shop", "audit", None, {"c": "1"}, {"a": "5", "b": "6"}, {"b": "6", "a": "5"}),   # a before image without the key
-        ("shop", "a\"`; --", None, {"x": "1"}, None, {"x": "1"}),
+        (
+            "shop",
+            "audit",
+            None,
+            {"c": "1"},
+            {"a": "5", "b": "6"},
+            {"b": "6", "a": "5"},
+        ),  # a before image without the key
+        ("shop", 'a"`; --', None, {"x": "1"}, None, {"x": "1"}),
         ("shop", "orders", {"id": "9"}, {"a": "1"}, None, {"id": "9"}),
         ("shop2", "audit", None, {"a": "1", "b": "1"}, None, None),
-    ]  # fmt: skip
+    ]
     frame = spark.createDataFrame(
         [r[:5] for r in rows],
-        "db STRING, `table` STRING, key MAP<STRING, STRING>, before MAP<STRING, STRING>, after MAP<STRING, STRING>",
+        "db STRING, `table` STRING, key MAP<STRING, STRING>, before MAP<STRING, STRING>, "
+        "after MAP<STRING, STRING>",
     ).coalesce(1)
     assert [r["k"] for r in frame.select(rules.key(tables).alias("k")).collect()] == [r[5] for r in rows]
