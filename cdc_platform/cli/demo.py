@@ -1,5 +1,6 @@
 """`cdc-platform demo`: a seeded shop through the whole chain, compared with its truth."""
 
+import signal
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -32,6 +33,7 @@ def command(  # noqa: PLR0917 - Typer's options
     """Run the whole chain on a seeded shop and compare every snapshot cell with its truth."""
     from cdc_platform.demo.run import Settings, run_demo
 
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # so that the broker is stopped then, too
     settings = Settings(folder, seed, transactions, max(1, transactions // 3), master, remote, keep_broker)
     try:
         outcome = run_demo(settings, progress)

@@ -286,7 +286,7 @@ def next_steps(outcome: Outcome) -> dict[str, str]:
     config = shlex.quote(_near(outcome.config))
     program = shlex.quote(_near(str(Path(sys.executable).with_name("cdc-platform"))))
     orders = _near(SNAPSHOT_PATH.at(outcome.lake, source=DTS, db="shop", table="orders"))
-    read = f'from cdc_platform.demo.compare import read_snapshot; print(read_snapshot("{orders}").to_pandas())'
+    read = f'from cdc_platform.demo.compare import read_snapshot as r; print(r("{orders}").to_pandas())'
     return {
         "open the UI": f"CDC_CONFIG={config} {program} ui",
         "read a snapshot": f"{shlex.quote(_near(sys.executable))} -c {shlex.quote(read)}",

@@ -1,0 +1,87 @@
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from cdc_platform.cli.app import run
+from cdc_platform.demo import bench
+from cdc_platform.demo.bench import CHAIN, RAW, Trial, ratios, stage_rows, whole
+from cdc_platform.demo.meter import Reading, measured
+
+ROOMS = ("landing", "envelopes", "changes", "changelog", "snapshots")
+
+
+def trial(raw, *rooms):
+    stages = {RAW: Reading(raw, 2 * raw, 100_000_000)}
+    stages |= {name: Reading(s, s, 200_000_000) for name, s in zip(ROOMS, rooms, strict=True)}
+    stages[CHAIN] = whole([stages[name] for name in ROOMS])
+    return Trial("debezium", 1000, 50_000_000, 1.0, stages)
+
+
+def test_the_chain_is_its_rooms_one_after_another():
+    assert whole([Reading(1, 2, 30), Reading(4, 5, 20)]) == Reading(5, 7, 30)
+
+
+def test_figures_of_stages():
+    rows = stage_rows(1000, [trial(2, 3, 0, 1, 1, 5), trial(4, 3, 0, 1, 1, 15), trial(3, 3, 0, 1, 1, 10)])
+    by_stage = {r["stage"]: r for r in rows}
+    assert list(by_stage) == [RAW, *ROOMS, CHAIN]
+    assert by_stage[RAW] == {
+        "format": "debezium", "stage": RAW, "seconds": 3, "min_s": 2, "max_s": 4, "events_per_s": 333,
+        "mb_per_s": 16.7, "cpu_s": 6, "peak_mb": 100,
+    }  # fmt: skip
+    assert by_stage["envelopes"]["events_per_s"] is None
+    assert (by_stage[CHAIN]["seconds"], by_stage[CHAIN]["peak_mb"]) == (15, 200)
+
+
+def test_ratios_are_per_trial_and_then_the_median():
+    found = ratios([trial(2, 3, 0, 1, 1, 5), trial(5, 3, 1, 3, 3, 15), trial(1, 6, 0, 1, 1, 10)])
+    assert found["raw_to_log"] == 0.4  # of 2/5, 5/10, 1/8
+    assert found["chain_to_raw"] == 5.0  # of 10/2, 25/5, 18/1
+
+
+def test_the_meter_counts_children():
+    code = "import time; x = bytearray(150_000_000)\nwhile time.process_time() < 0.5: pass"
+    with measured() as reading:
+        subprocess.run([sys.executable, "-c", code + "\ntime.sleep(1.5)"], check=True)
+    assert reading.seconds >= 2
+    assert 0.5 <= reading.cpu_s < reading.seconds + 2
+    assert reading.peak_bytes > 150_000_000
+
+
+def test_an_unknown_format_is_told(capsys):
+    assert run(["bench", "--format", "xml", "--json"]) == 1
+    error = json.loads(capsys.readouterr().out)["error"]
+    assert (error["type"], error["valid"]) == ("ConfigError", list(bench.FORMATS))
+
+
+@pytest.mark.spark
+@pytest.mark.broker
+@pytest.mark.e2e
+def test_a_small_benchmark(tmp_path):
+    program = Path(sys.executable).with_name("cdc-platform")
+    options = ["--format", "debezium", "--rows", "300", "--keys", "70", "--master", "local[2]"]
+    done = subprocess.run(
+        [program, "bench", "--json", "--folder", str(tmp_path), *options],
+        capture_output=True, text=True, timeout=550, check=False, env=os.environ,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout)
+    assert [r["stage"] for r in found["stages"]] == [RAW, *ROOMS, CHAIN]
+    assert found["differences"] == []
+    assert found["ratios"][0]["records"] == 300
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.spark
+@pytest.mark.broker
+@pytest.mark.e2e
+def test_a_snapshot_that_is_not_the_truth_is_told(spark, tmp_path, monkeypatch):
+    real = bench.bench_truth
+    monkeypatch.setattr(bench, "bench_truth", lambda rows, keys: real(rows, keys, seed=1))
+    settings = bench.Settings(("debezium",), rows=40, keys=8, master="local[2]", folder=tmp_path)
+    found = bench.run_bench(settings, str)
+    assert any("'name'" in line for line in found["differences"])

@@ -1,0 +1,114 @@
+import dataclasses
+import json
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from deltalake import write_deltalake
+from filelock import FileLock
+
+from cdc_platform.demo import run as demo
+from cdc_platform.demo.run import (
+    DemoFolderInUse,
+    Outcome,
+    Settings,
+    next_steps,
+    prepare,
+    run_demo,
+    table_versions,
+    unaccounted,
+)
+from cdc_platform.demo.workload import Workload
+
+OUTCOMES = ("applied", "control", "filtered", "waiting", "joined", "duplicate", "quarantined", "lost")
+
+
+def ledger_row(topic="t", partition=0, landed=5, **outcomes):
+    row = {"topic": topic, "partition": partition, "landed": landed, **dict.fromkeys(OUTCOMES, 0), **outcomes}
+    return {**row, "accounted": sum(row[o] for o in OUTCOMES if o != "lost")}
+
+
+def test_a_ledger_that_adds_up_is_fine():
+    rows = [ledger_row(applied=3, control=2), ledger_row(partition=1, landed=2, duplicate=1, filtered=1)]
+    assert unaccounted(rows, {"t": 7}) == []
+
+
+@pytest.mark.parametrize(("rows", "sent", "told"), [
+    ([ledger_row(applied=4)], {"t": 5}, ["t[0]: 5 records landed, 4 accounted for"]),
+    ([ledger_row(applied=4, waiting=1)], {"t": 5}, ["t[0]: 1 records waiting"]),
+    ([ledger_row(applied=3, quarantined=2)], {"t": 5}, ["t[0]: 2 records quarantined"]),
+    ([ledger_row(applied=5, lost=1)], {"t": 5}, ["t[0]: 1 records lost"]),
+    ([ledger_row(applied=5)], {"t": 6}, ["t: 6 records sent, 5 landed"]),
+    ([ledger_row(applied=5)], {"t": 5, "u": 1}, ["u: 1 records sent, 0 landed"]),
+    ([ledger_row(applied=5)], {}, ["t: 0 records sent, 5 landed"]),
+])  # fmt: skip
+def test_what_does_not_add_up_is_told(rows, sent, told):
+    assert unaccounted(rows, sent) == told
+
+
+def test_nothing_compared_is_not_equal():
+    assert not Outcome("c", "l").equal
+    assert Outcome("c", "l", snapshots=[{}]).equal
+    assert not Outcome("c", "l", snapshots=[{}], problems=["x"]).equal
+
+
+def test_the_folder_is_wiped_only_when_it_is_a_demos(tmp_path):
+    folder = tmp_path / "demo"
+    config = prepare(folder, Settings(folder))
+    (folder / "lake").mkdir()
+    assert prepare(folder, Settings(folder)).lake == config.lake == str(folder / "lake")
+    assert not (folder / "lake").exists()
+
+    (folder / "cdc.yaml").write_text("lake: ./precious\n")
+    with pytest.raises(DemoFolderInUse, match="won't be wiped"):
+        prepare(folder, Settings(folder))
+    assert (folder / "cdc.yaml").read_text() == "lake: ./precious\n"
+
+
+def test_two_demos_in_one_folder_exclude_each_other(tmp_path):
+    with FileLock(tmp_path / ".demo.lock"), pytest.raises(DemoFolderInUse, match="another demo"):
+        run_demo(Settings(tmp_path / "demo"), str)
+    assert not (tmp_path / "demo").exists()
+
+
+def test_versions_of_all_tables_below_a_lake(tmp_path):
+    rows = pa.table({"x": [1]})
+    for path in ("a", "a", "b/c"):
+        write_deltalake(str(tmp_path / path), rows, mode="append")
+    assert table_versions(str(tmp_path)) == {"a": 1, "b/c": 0}
+
+
+def test_next_steps_name_the_demos_own_config(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    steps = next_steps(Outcome(str(tmp_path / ".cdc/demo/cdc.yaml"), str(tmp_path / ".cdc/demo/lake")))
+    assert steps["open the UI"].startswith("CDC_CONFIG=.cdc/demo/cdc.yaml ")
+    assert ".cdc/demo/lake/snapshots/shop_dts/shop/orders" in steps["read a snapshot"]
+
+
+class Forgetful(Workload):
+    """A shop whose truth has one cell that no record tells of."""
+
+    def advance(self, n):
+        made = super().advance(n)
+        rows = self.truth["shop.customers"]
+        rows[(0,)] = {**rows[(0,)], "visits": 99}
+        return made
+
+
+@pytest.mark.spark
+@pytest.mark.broker
+@pytest.mark.e2e
+def test_one_wrong_cell_is_the_only_finding(spark, tmp_path, monkeypatch):
+    monkeypatch.delenv("DAGSTER_HOME", raising=False)
+    monkeypatch.setattr(demo, "Workload", Forgetful)
+    outcome = run_demo(Settings(Path(tmp_path / "demo"), transactions=5, more=2, master="local[2]"), str)
+
+    assert not outcome.equal
+    wrong = [(s["run"], s["source"], s["table"]) for s in outcome.snapshots if not s["equal"]]
+    assert wrong == [(n, s, "shop.customers") for n in (1, 2) for s in ("shop_dts", "shop_debezium")]
+    cells = [p for p in outcome.problems if "'visits'" in p]
+    assert len(cells) == 4
+    assert all("expected 99, got 0" in p for p in cells)
+    assert {(r["run"], r["room"]) for r in outcome.rooms} >= {(3, "landing"), (1, "snapshots")}
+    assert all(r["landed"] == r["accounted"] for r in outcome.ledger)
+    json.dumps(dataclasses.asdict(outcome), default=str)
