@@ -1,0 +1,180 @@
+"""The demo's shop on the session's broker, and a chain that runs in this process or in one of its own."""
+
+import os
+import signal
+import subprocess
+import sys
+from contextlib import suppress
+from pathlib import Path
+
+import psutil
+import yaml
+
+from cdc_platform import chain
+from cdc_platform.config import load_config
+from cdc_platform.demo.compare import compare, read_snapshot
+from cdc_platform.demo.debezium import DebeziumEncoder
+from cdc_platform.demo.publish import publish
+from cdc_platform.demo.shop import TABLES
+from cdc_platform.demo.tencent_dts import DtsEncoder
+from cdc_platform.demo.workload import Workload
+from cdc_platform.snapshots.target import Target
+from cdc_platform.tables import CHANGELOG, LANDING, OFFSET_LEDGER, QUARANTINE
+
+DRIVER = Path(__file__).with_name("driver.py")
+FAST = {
+    "spark.sql.shuffle.partitions": "2",
+    "spark.databricks.delta.snapshotPartitions": "1",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.driver.memory": "1g",
+}
+
+
+class Shop:
+    """A seeded workload whose two encodings lie in topics of its own."""
+
+    def __init__(self, servers, name, transactions):
+        self.servers, self.name = servers, name
+        self.workload = Workload(1, transactions)
+        self._dts = DtsEncoder(f"{name}-dts", partitions=2)
+        self._debezium = DebeziumEncoder(f"{name}-deb")
+        self._publish(self.workload.transactions)
+
+    def advance(self, transactions):
+        self._publish(self.workload.advance(transactions))
+
+    def _publish(self, transactions):
+        publish(self._dts.encode(transactions), self.servers, partitions={f"{self.name}-dts": 2})
+        publish(self._debezium.encode(transactions), self.servers, default_partitions=1)
+
+    def sources(self):
+        return [
+            {"name": "dts", "format": "tencent_dts", "topics": [f"{self.name}-dts"]},
+            {"name": "deb", "format": "debezium", "topic_pattern": f"{self.name}-deb.*"},
+        ]
+
+    def config(self, folder, sources=None, **top):
+        """A cdc.yaml in `folder`, its lake beside it."""
+        folder.mkdir(parents=True, exist_ok=True)
+        file = folder / "cdc.yaml"
+        file.write_text(
+            yaml.safe_dump(
+                {
+                    "lake": "./lake",
+                    "kafka": {"bootstrap.servers": self.servers},
+                    "sources": sources or self.sources(),
+                    "spark": {"master": "local[2]", "conf": FAST},
+                    **top,
+                }
+            )
+        )
+        return load_config(file)
+
+    def differences(self, config):
+        """Lines that tell how the snapshots of all sources differ from the truth."""
+        return [
+            f"{source.name} {line}"
+            for source in config.sources
+            for name, table in TABLES.items()
+            for line in compare(
+                table, self.workload.truth[name], Target.of(config, source.name, *name.split(".")).snapshot
+            ).describe()
+        ]
+
+
+def run_rooms(spark, config, *rooms):
+    """Rooms of all sources in this process: (source, room) → RoomResult."""
+    return {
+        (source.name, room): chain.ROOMS[room](spark, config, source)
+        for source in config.sources
+        for room in rooms or chain.ROOMS
+    }
+
+
+def facts(config):
+    """What has to be equal however often a run was killed: landed addresses and bytes, addresses in the
+    changelog, records by outcome, quarantine."""
+    landed = {
+        s.name: sorted(
+            _rows(LANDING.at(config.lake, source=s.name), "topic", "partition", "offset", "key", "value"),
+            key=str,
+        )
+        for s in config.sources
+    }
+    changes = _rows(
+        CHANGELOG.at(config.lake),
+        "source",
+        "topic",
+        "partition",
+        "offset",
+        "entry_index",
+        "row_index",
+        "op",
+        "db",
+        "table",
+    )
+    outcomes = {}
+    for source, topic, partition, outcome, records in _rows(
+        OFFSET_LEDGER.at(config.lake), "source", "topic", "partition", "outcome", "records"
+    ):
+        at = (source, topic, partition, outcome)
+        outcomes[at] = outcomes.get(at, 0) + records
+    return {
+        "landed": landed,
+        "changelog": sorted(changes, key=str),
+        "outcomes": {k: v for k, v in outcomes.items() if v},
+        "quarantine": _rows(QUARANTINE.at(config.lake), "source", "topic", "partition", "offset", "reason"),
+    }
+
+
+def unaccounted(outcomes):
+    """(source, topic, partition) whose landed records aren't the sum of all their outcomes."""
+    sums = {}
+    for (*at, outcome), records in outcomes.items():
+        sums[tuple(at)] = sums.get(tuple(at), 0) + (
+            -records if outcome == "landed" else records if outcome != "lost" else 0
+        )
+    return {at: n for at, n in sums.items() if n}
+
+
+def _rows(path, *columns):
+    table = read_snapshot(path).select(list(columns))
+    return list(zip(*(c.to_pylist() for c in table.columns), strict=True))
+
+
+class Process:
+    """The driver in a session of its own, so that all its children can be found and killed."""
+
+    def __init__(self, config, *rooms, env=None):
+        self.log = config.file.parent / "driver.log"
+        with open(self.log, "wb") as out:
+            self.popen = subprocess.Popen(
+                [sys.executable, str(DRIVER), str(config.file), *rooms],
+                stdin=subprocess.DEVNULL,
+                stdout=out,
+                stderr=out,
+                env={**os.environ, **(env or {})},
+                cwd=config.file.parent,
+                start_new_session=True,
+            )
+
+    def kill(self):
+        """SIGKILL everything in the session at once: Python, its JVM, the JVM's Python workers (they form a
+        process group of their own)."""
+        with suppress(ProcessLookupError):
+            os.killpg(self.popen.pid, signal.SIGKILL)
+        self.popen.wait()
+        left = [p for p in psutil.process_iter() if _session(p.pid) == self.popen.pid]
+        for process in left:
+            with suppress(psutil.Error):
+                process.kill()
+        psutil.wait_procs(left, 10)
+
+    def tail(self):
+        return self.log.read_text(errors="replace")[-3000:]
+
+
+def _session(pid):
+    with suppress(OSError):
+        return os.getsid(pid)
+    return None

@@ -1,0 +1,66 @@
+"""Kafka to snapshots, both formats, in a classic session and over Spark Connect: all cells equal."""
+
+import os
+import signal
+import time
+
+import pytest
+from e2e_shop import Shop, facts, run_rooms, unaccounted
+
+from cdc_platform.resources import connect
+
+pytestmark = [pytest.mark.spark, pytest.mark.broker, pytest.mark.e2e]
+
+
+@pytest.fixture(scope="module")
+def shop(broker):
+    return Shop(broker.bootstrap_servers, "chain", 30)
+
+
+def check(shop, config):
+    assert shop.differences(config) == []
+    found = facts(config)
+    assert unaccounted(found["outcomes"]) == {}
+    assert found["quarantine"] == []
+    for landed in found["landed"].values():
+        assert len({row[:3] for row in landed}) == len(landed)
+    return found
+
+
+def test_a_backlog_an_increment_and_a_run_without_news(shop, spark, tmp_path):
+    config = shop.config(tmp_path)
+    backlog = run_rooms(spark, config)
+    check(shop, config)
+    assert backlog["dts", "landing"].rows > 40  # the 2 MB row alone takes 32 records
+    shop.advance(15)
+    increment = run_rooms(spark, config)
+    found = check(shop, config)
+    assert 0 < increment["dts", "landing"].rows < backlog["dts", "landing"].rows
+    again = run_rooms(spark, config)
+    assert {key: result.batches for key, result in again.items()} == dict.fromkeys(again, 0)
+    assert facts(config) == found
+
+
+@pytest.fixture
+def server(shop, tmp_path):
+    """A Spark Connect server as `ui` starts it, stopped with all its children."""
+    config = shop.config(tmp_path / "server")
+    process, server = connect.launch(config, tmp_path / "connect.log")
+    try:
+        deadline = time.monotonic() + 120
+        while not connect.answers(server.port):
+            assert process.poll() is None and time.monotonic() < deadline, (
+                tmp_path / "connect.log"
+            ).read_text()[-3000:]
+            time.sleep(0.2)
+        yield server
+    finally:
+        os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+
+
+def test_the_same_over_spark_connect(shop, server, process, tmp_path):
+    config = shop.config(tmp_path, spark={"remote": server.remote})
+    driver = process(config, env=server.env)
+    assert driver.popen.wait(400) == 0, driver.tail()
+    check(shop, config)
