@@ -8,7 +8,7 @@ no other.
 
 import logging
 from collections.abc import Iterable, Iterator, Set
-from typing import Any, NoReturn
+from typing import Any
 
 import dagster as dg
 
@@ -39,7 +39,9 @@ from cdc_platform.errors import CdcError
 from cdc_platform.formats import FORMATS
 from cdc_platform.resources.lock import source_lock
 
-RETRIES, RETRY_WAIT_S = 2, 10
+RETRY = dg.RetryPolicy(max_retries=2, delay=10, backoff=dg.Backoff.EXPONENTIAL)
+"""Rooms may be called again at will, so whatever Spark or a store stumbled over is tried again; a CdcError
+says itself whether that makes sense."""
 log = logging.getLogger("cdc_platform.run")
 
 
@@ -136,6 +138,7 @@ def _room_asset(
         code_version=code_version,
         metadata=declared_metadata(table, path),
         required_resource_keys={"spark"},
+        retry_policy=RETRY,
         pool=f"source_{source.slug}",
     )
     def room_asset(context: dg.AssetExecutionContext) -> dg.MaterializeResult:
@@ -156,6 +159,7 @@ def changelog(config: Config) -> dg.AssetsDefinition:
         owners=OWNERS,
         kinds={"spark", "deltalake"},
         required_resource_keys={"spark"},
+        retry_policy=RETRY,
         metadata=declared_metadata(tables.CHANGELOG, path),
         description="Row changes of all sources in one vocabulary; beside it schema_history, control_events.",
     )
@@ -184,6 +188,7 @@ def snapshots(config: Config) -> dg.AssetsDefinition:
         partitions_def=TABLES,
         backfill_policy=dg.BackfillPolicy.single_run(),
         required_resource_keys={"spark"},
+        retry_policy=RETRY,
         output_required=False,  # no event for the asset as a whole: one per touched table
         check_specs=[checks.STOPPED_SPEC],
         description="One Delta table per source table, equal to the source: "
@@ -233,11 +238,11 @@ def split_name(name: str) -> tuple[str, str]:
 
 def _each(context: dg.AssetExecutionContext, config: Config, room: str) -> Iterator[RoomResult]:
     """One room for every source of the run; a failing source is told after the others are done."""
-    failed: dg.Failure | dg.RetryRequested | None = None
+    failed: dg.Failure | None = None
     for source in sources_of(config, context):
         try:
             yield _call(context, config, source, room)
-        except (dg.Failure, dg.RetryRequested) as error:
+        except dg.Failure as error:
             failed = failed or error
     if failed:
         raise failed
@@ -250,15 +255,9 @@ def _call(context: dg.AssetExecutionContext, config: Config, source: Source, roo
         with source_lock(config, source):
             result = ROOMS[room](context.resources.spark.spark_session, config, source)
     except CdcError as error:
-        _give_up(context, error)
+        raise dg.Failure(str(error), allow_retries=error.retriable) from error
     log.info("%s %s: %s", room, source.name, _short(result))
     return result
-
-
-def _give_up(context: dg.AssetExecutionContext, error: CdcError) -> NoReturn:
-    if error.retriable and context.retry_number < RETRIES:
-        raise dg.RetryRequested(max_retries=RETRIES, seconds_to_wait=RETRY_WAIT_S) from error
-    raise dg.Failure(str(error), allow_retries=False) from error
 
 
 def _short(result: RoomResult) -> str:

@@ -131,7 +131,7 @@ def test_bad_data_is_not_retried_and_says_what(config, run_job, rooms):
 
 
 def test_a_retriable_error_is_tried_again(config, run_job, rooms, monkeypatch):
-    monkeypatch.setattr("cdc_platform.automation.assets.RETRY_WAIT_S", 0)
+    monkeypatch.setattr("cdc_platform.automation.assets.RETRY", dg.RetryPolicy(max_retries=2))
     rooms.give["landing", "shop-dts"] = KafkaUnreachable("shop-dts", "h:1", "timed out")
     result = run_job(keys.landing_key(config.source("shop-dts")))
     assert rooms.calls == [("landing", "shop-dts")] * 3
@@ -148,7 +148,7 @@ def test_one_failing_source_leaves_the_others_changelog_done(run_job, rooms):
 
 
 def test_a_second_writer_of_a_source_is_refused(config, run_job, rooms, monkeypatch):
-    monkeypatch.setattr("cdc_platform.automation.assets.RETRY_WAIT_S", 0)
+    monkeypatch.setattr("cdc_platform.automation.assets.RETRY", dg.RetryPolicy(max_retries=2))
     monkeypatch.setattr("cdc_platform.resources.lock.WAIT_S", 0.05)
     source = config.source("shop-dts")
     with source_lock(config, source):
