@@ -4,6 +4,7 @@ Order is the binlog's: lineage (which server's binlogs, in the order of their fi
 position, event, row; never text, never a clock. Where a format tells no position, the Kafka offset stands in.
 """
 
+from functools import cmp_to_key
 from typing import Any
 
 from pyspark.sql import Column, DataFrame
@@ -32,25 +33,31 @@ def order_key(epochs: dict[str | None, int]) -> Column:
 
 
 def profile(events: DataFrame) -> list[dict[str, Any]]:
-    """Figures of one batch per lineage, for the driver (one row per server seen): counts per kind, first address,
-    lowest and highest binlog position of row changes, offset range."""
+    """Figures of one batch per lineage, for the driver (one row per server seen): counts per kind, first address and
+    source time, first offset per partition, lowest and highest binlog position of row changes, offset range."""
     position = F.when((F.col("kind") == "row") & F.col("file_no").isNotNull(), F.struct("file_no", "binlog_pos"))
     kinds = {
         "rows": ("row",), "schemas": ("schema",), "ddl": ("ddl",), "errors": ("error",),
         "control": ("begin", "commit", "rollback", "heartbeat", "checkpoint"),
     }
-    grouped = events.groupBy("lineage").agg(
+    per_partition = events.groupBy("lineage", "topic", "partition").agg(
         *(F.count_if(F.col("kind").isin(*names)).alias(k) for k, names in kinds.items()),
         F.count(F.lit(1)).alias("events"),
         F.min(F.struct("landed_at", "topic", "partition", "offset", "entry_index")).alias("first"),
+        F.min("source_time").alias("since"),
         F.min("offset").alias("from_offset"), F.max("offset").alias("to_offset"),
         F.min(position).alias("low"), F.max(position).alias("high"),
+    )
+    grouped = per_partition.groupBy("lineage").agg(
+        *(F.sum(k).alias(k) for k in (*kinds, "events")), *(F.min(k).alias(k) for k in ("first", "since", "from_offset", "low")),
+        *(F.max(k).alias(k) for k in ("to_offset", "high")),
+        F.collect_list(F.struct("topic", "partition", "from_offset")).alias("starts"),
     )
     return [r.asDict(recursive=True) for r in grouped.collect()]
 
 
 def epochs_of(known: dict[str | None, int], figures: list[dict[str, Any]]) -> dict[str | None, int]:
-    """Epoch of every lineage: the known ones, then new ones in the order of their first record.
+    """Epoch of every lineage: the known ones, then new ones in the order of their first appearance.
 
     Rows that tell no server (a snapshot's) belong to the newest lineage known before this batch.
     """
@@ -58,9 +65,20 @@ def epochs_of(known: dict[str | None, int], figures: list[dict[str, Any]]) -> di
     before = max(epochs.values(), default=0)
     new = sorted((f for f in figures if f["lineage"] is not None and f["lineage"] not in epochs), key=lambda f: tuple(f["first"].values()))
     following = max(epochs.values(), default=0) + 1 if epochs or any(f["lineage"] is None for f in figures) or None in known else 0
-    for i, f in enumerate(new):
+    for i, f in enumerate(sorted(new, key=cmp_to_key(_came_first))):
         epochs[f["lineage"]] = following + i
     return {**epochs, None: before}
+
+
+def _came_first(a: dict[str, Any], b: dict[str, Any]) -> int:
+    """Which of two servers appeared first, as a comparison. Kafka's order holds within a partition only: where both
+    stand in one, that tells; else (a table that changed on one side of a failover only) their clocks do."""
+    starts = {(s["topic"], s["partition"]): s["from_offset"] for s in a["starts"]}
+    pairs = [(starts[at], s["from_offset"]) for s in b["starts"] if (at := (s["topic"], s["partition"])) in starts]
+    if votes := sum((mine > its) - (mine < its) for mine, its in pairs):
+        return votes
+    mine, its = ((f["first"]["landed_at"], f["since"] is None, f["since"], *f["first"].values()) for f in (a, b))
+    return (mine > its) - (mine < its)
 
 
 _CONTENT = ("op", "db", "table", "gtid", "lineage")

@@ -31,20 +31,36 @@ def repeated(rows: Any) -> set[int]:
     return set() if found is None else {r["offset"] for r in found.select(*order.ADDRESS).collect()}
 
 
-def seen(lineage: str | None, offset: int, landed_s: int = 0, partition: int = 0) -> dict[str, Any]:
-    """What `profile` says of a lineage first seen at that address."""
-    first = {
-        "landed_at": LANDED + timedelta(seconds=landed_s),
-        "topic": "t",
-        "partition": partition,
-        "offset": offset,
+def seen(
+    lineage: str | None, offset: int, topic: str = "t", since_s: int = 0, more: dict[str, int] | None = None
+) -> dict[str, Any]:
+    """What `profile` says of a lineage first seen at that address, in other topics at those of `more`."""
+    first = {"landed_at": LANDED, "topic": topic, "partition": 0, "offset": offset, "entry_index": 0}
+    starts = [
+        {"topic": t, "partition": 0, "from_offset": o} for t, o in {topic: offset, **(more or {})}.items()
+    ]
+    return {
+        "lineage": lineage,
+        "first": first,
+        "since": LANDED + timedelta(seconds=since_s),
+        "starts": starts,
     }
-    return {"lineage": lineage, "first": first}
 
 
 def test_epochs_follow_first_appearance_not_names() -> None:
     found = order.epochs_of({}, [seen("10", 5), seen("9", 7), seen("200", 1)])
     assert [found[s] for s in ("200", "10", "9")] == [0, 1, 2]
+
+
+def test_the_order_within_a_partition_tells_and_not_the_names_of_topics() -> None:
+    """Topic a holds a table that changed after the failover only: it says nothing about who came first."""
+    old, new = seen("old", 3, "z", since_s=9), seen("new", 0, "a", since_s=5, more={"z": 8})
+    assert order.epochs_of({}, [new, old]) == {"old": 0, "new": 1, None: 0}
+
+
+def test_servers_that_share_no_partition_are_ordered_by_their_clocks() -> None:
+    found = order.epochs_of({}, [seen("new", 0, "a", since_s=9), seen("old", 50, "z", since_s=5)])
+    assert found == {"old": 0, "new": 1, None: 0}
 
 
 def test_a_known_server_keeps_its_epoch_and_a_new_one_gets_the_next() -> None:
@@ -183,4 +199,5 @@ def test_profile_counts_kinds_and_the_range_of_row_positions(spark: Any) -> None
     assert figures == {"rows": 2, "schemas": 0, "ddl": 1, "control": 2, "errors": 0, "events": 5}
     assert of["1"]["low"] == {"file_no": 9, "binlog_pos": Decimal(5)}
     assert of["1"]["high"] == {"file_no": 10, "binlog_pos": Decimal(4)}
+    assert of["1"]["starts"] == [{"topic": "t", "partition": 0, "from_offset": 1}]
     assert (of[None]["schemas"], of[None]["errors"], of[None]["low"]) == (1, 1, None)
