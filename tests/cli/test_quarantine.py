@@ -20,7 +20,8 @@ VALUE = bytes(range(40)) + b"\x1b[31m</script>"
 def lake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     (tmp_path / "cdc.yaml").write_text(
         "lake: ./lake\nkafka: {bootstrap.servers: 'h:1'}\nsources:\n"
-        "  - {name: orders, format: tencent_dts, topics: [a]}\n  - {name: stock, format: debezium, topics: [b]}\n"
+        "  - {name: orders, format: tencent_dts, topics: [a]}\n"
+        "  - {name: stock, format: debezium, topics: [b]}\n"
     )
     monkeypatch.setenv("CDC_CONFIG", str(tmp_path / "cdc.yaml"))
     return str(tmp_path / "lake")
