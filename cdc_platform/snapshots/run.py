@@ -5,12 +5,14 @@ kept is stopped by itself, with the reason; the others go on.
 """
 
 import logging
+import re
 import uuid
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
+from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
@@ -27,7 +29,9 @@ from cdc_platform.tables import CHANGELOG, CHECKPOINT, SCHEMA_HISTORY, TABLE_STA
 
 log = logging.getLogger(__name__)
 
-_BAD_VALUE = ("CAST_INVALID_INPUT", "CAST_OVERFLOW", "NUMERIC_VALUE_OUT_OF_RANGE", "CONVERSION_INVALID_INPUT", "INVALID_FORMAT")
+_BAD_VALUE = re.compile(
+    r"\[(CAST_INVALID_INPUT|CAST_OVERFLOW|NUMERIC_VALUE_OUT_OF_RANGE|CONVERSION_INVALID_INPUT|INVALID_FORMAT)[^\]]*\][^\n]*"
+)
 
 
 def run(spark: SparkSession, config: Config, source: Source) -> RoomResult:
@@ -138,6 +142,7 @@ def _bring_up(work: _Work, db: str, table: str, columns: list[TableColumn]) -> i
     spark, source = work.changes.sparkSession, work.source
     target = targets.Target.of(work.config, source.name, db, table)
     rows = work.changes.where(_of_table(db, table))
+    folded: DataFrame | None = None
     try:
         figures = profile(rows, columns)
         for count, what in ((figures.no_key, "come without a key value"), (figures.lost_moves, "change a key with a partial row image")):
@@ -148,10 +153,27 @@ def _bring_up(work: _Work, db: str, table: str, columns: list[TableColumn]) -> i
         targets.bury(folded, target, columns, figures, work.app, work.batch_id)
         targets.apply(folded, target, columns, figures, work.app, work.batch_id)
         return figures.invalid_dates
-    except PySparkException as error:
-        if (error.getCondition() or "").split(".")[0] in _BAD_VALUE or any(c in str(error) for c in _BAD_VALUE):
-            raise TableStopped(source.name, db, table, f"a value doesn't fit its column: {str(error).splitlines()[0][:300]!r}") from None
+    except (PySparkException, Py4JError) as error:
+        misfit = _misfit(error) or (folded is not None and _misfit_of(folded))
+        if misfit:
+            raise TableStopped(source.name, db, table, f"a value doesn't fit its column: {misfit!r}") from None
         raise
+
+
+def _misfit(error: Exception) -> str | None:
+    """What Spark says of a value that doesn't fit its type; None where something else went wrong. A failed write is
+    a Java error that names the value as its cause only."""
+    found = _BAD_VALUE.search(str(error))
+    return found[0][:300] if found else None
+
+
+def _misfit_of(folded: DataFrame) -> str | None:
+    """The same by a query of its own: a failed write on Spark Connect need not tell its cause."""
+    try:
+        folded.agg(F.max(F.xxhash64(*(c for c in folded.columns if c.startswith("_v"))))).collect()
+    except PySparkException as error:
+        return _misfit(error)
+    return None
 
 
 def _column_lists(spark: SparkSession, config: Config, source: Source, versions: set[str]) -> dict[str, str]:

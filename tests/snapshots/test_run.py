@@ -206,7 +206,7 @@ def test_configured_keys_of_tables_whose_messages_tell_none(world: Any) -> None:
     [
         ("nokey", "tables.keys: {'k.nokey': [...]}"),
         ("unknown", "column 'p': unknown MySQL type 'tsvector'"),
-        ("misfit", "'12x'"),
+        ("misfit", "12x"),
         ("zerokey", "1 changes come without a key value"),
         ("unstated", "no column list is known"),
         ("retyped", "column 'v' is kept as int and now comes as string"),
