@@ -27,6 +27,9 @@ def command(
     table: Annotated[
         str | None, typer.Option(help="Only sources that keep this db.table; report only it.")
     ] = None,
+    rebuild: Annotated[
+        bool, typer.Option("--rebuild", help="Make the snapshot of --table anew from the changelog.")
+    ] = False,
     master: Annotated[str | None, typer.Option(help="Spark master of an own session, e.g. local[2].")] = None,
     config: Annotated[Path, typer.Option("--config", envvar="CDC_CONFIG", help="cdc.yaml")] = Path(
         "cdc.yaml"
@@ -35,8 +38,12 @@ def command(
     """Catch up with Kafka: all sources, or some. A failing source doesn't stop the others."""
     loaded = load_config(config)
     chosen = choose(loaded, source or [], table)
+    if rebuild and table is None:
+        raise ConfigError("--rebuild", "needs a table", ["--table db.table"])
     ready = _with_spark(loaded, master)
     progress(f"Spark: {ready.spark.remote or ready.spark.master}")
+    if rebuild and table:
+        return Report({"rebuilt": _rebuild(ready, chosen, table)})
     with _told_on_stderr():
         results = _run_all(ready, chosen)
     data = {
@@ -77,6 +84,22 @@ def _with_spark(config: Config, master: str | None) -> Config:
     if server:
         os.environ |= server.env
     return with_remote(config, server.remote if server else None)
+
+
+def _rebuild(config: Config, chosen: list[Source], table: str) -> list[dict[str, Any]]:
+    """One table of every chosen source made anew. Raises TableStopped where it can't be kept."""
+    from cdc_platform.chain import rebuild
+    from cdc_platform.resources.lock import source_lock
+    from cdc_platform.resources.spark import open_session
+
+    db, _, name = table.partition(".")
+    spark = open_session(config)
+    done = []
+    for source in chosen:
+        with source_lock(config, source):
+            result = rebuild(spark, config, source, db, name)
+        done.append({"source": source.name, "table": table, "changes": result.rows, "seconds": result.seconds})
+    return done
 
 
 def _run_all(config: Config, chosen: list[Source]) -> list[dict[str, Any]]:
