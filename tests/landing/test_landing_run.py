@@ -9,6 +9,7 @@ from pyspark.sql import functions as F
 
 from cdc_platform.errors import ConfigError, KafkaUnreachable, OffsetsLost
 from cdc_platform.landing import run as landing
+from cdc_platform.landing.offsets import kafka_state
 from cdc_platform.resources.kafka import group_id
 from cdc_platform.tables import LANDING, OFFSET_LEDGER
 
@@ -285,10 +286,12 @@ def test_a_topic_that_does_not_exist_is_a_wrong_configuration(feed, kafka):
 def test_an_unreachable_broker_is_told_quickly(spark, make_config):
     own = Feed(spark, make_config, "127.0.0.1:1", topics=["t"])
     started = time.monotonic()
+    with pytest.raises(KafkaUnreachable):
+        kafka_state(own.config, own.source)
+    assert time.monotonic() - started < 20
     with pytest.raises(KafkaUnreachable, match=r"127\.0\.0\.1:1") as caught:
         own.land()
     assert caught.value.retriable
-    assert time.monotonic() - started < 30
 
 
 def test_aborted_records_are_not_landed_and_markers_are_no_loss(feed, kafka, broker):
