@@ -27,12 +27,20 @@ def command(  # noqa: PLR0917 - Typer's options
         str | None,
         typer.Option(help="A Spark Connect server on this machine instead, e.g. sc://localhost:15002."),
     ] = None,
+    more: Annotated[
+        int | None,
+        typer.Option(min=1, help="Publish so many more transactions for a demo that `ui` follows, and wait for them."),
+    ] = None,
+    wait: Annotated[float, typer.Option(help="Seconds that --more waits.")] = 180,
     keep_broker: Annotated[bool, typer.Option("--keep-broker", help="Leave the broker running.")] = False,
     json_output: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
 ) -> None:
     """Run the whole chain on a seeded shop and compare every snapshot cell with its truth."""
     from cdc_platform.demo.run import Settings, run_demo
 
+    if more is not None:
+        _more(folder, more, wait, json_output)
+        return
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # so that the broker is stopped then, too
     settings = Settings(folder, seed, transactions, max(1, transactions // 3), master, remote, keep_broker)
     try:
@@ -42,6 +50,25 @@ def command(  # noqa: PLR0917 - Typer's options
         raise typer.Exit(1) from None
     _show(outcome, json_output)
     raise typer.Exit(0 if outcome.equal else 1)
+
+
+def _more(folder: Path, transactions: int, wait_s: float, as_json: bool) -> None:
+    from cdc_platform.demo.more import publish_more
+    from cdc_platform.demo.run import EQUAL
+
+    try:
+        followed = publish_more(folder, transactions, wait_s, progress)
+    except CdcError as error:
+        show_error(error, as_json)
+        raise typer.Exit(1) from None
+    if as_json:
+        show(asdict(followed), as_json=True)
+    else:
+        for problem in followed.problems:
+            progress(problem)
+        verdict = "NOT equal" if followed.problems else EQUAL
+        show(f"{verdict} {followed.seconds} s after {followed.records} more records", as_json=False)
+    raise typer.Exit(1 if followed.problems else 0)
 
 
 def _show(outcome: "Outcome", as_json: bool) -> None:

@@ -44,8 +44,8 @@ def command(
     progress(f"Spark: {ready.spark.remote or ready.spark.master}")
     if rebuild and table:
         return Report({"rebuilt": _rebuild(ready, chosen, table)})
-    with _told_on_stderr():
-        results = _run_all(ready, chosen)
+    with told_on_stderr():
+        results = run_all(ready, chosen)
     data = {
         "spark": ready.spark.remote or ready.spark.master,
         "sources": [{k: v for k, v in r.items() if k not in ("rooms", "tables")} for r in results],
@@ -98,11 +98,14 @@ def _rebuild(config: Config, chosen: list[Source], table: str) -> list[dict[str,
     for source in chosen:
         with source_lock(config, source):
             result = rebuild(spark, config, source, db, name)
-        done.append({"source": source.name, "table": table, "changes": result.rows, "seconds": result.seconds})
+        done.append(
+            {"source": source.name, "table": table, "changes": result.rows, "seconds": result.seconds}
+        )
     return done
 
 
-def _run_all(config: Config, chosen: list[Source]) -> list[dict[str, Any]]:
+def run_all(config: Config, chosen: list[Source]) -> list[dict[str, Any]]:
+    """Dagster's job for each of the sources, one after the other, in this process; one dict per source."""
     from dagster import DagsterExecutionInterruptedError
 
     from cdc_platform.automation.instance import open_instance
@@ -179,7 +182,7 @@ def _error(result: "dg.ExecuteInProcessResult") -> str | None:
 
 
 @contextmanager
-def _told_on_stderr() -> Iterator[None]:
+def told_on_stderr() -> Iterator[None]:
     """Progress of the rooms as lines on stderr."""
 
     class Told(logging.Handler):

@@ -1,11 +1,12 @@
 """The demo: a seeded shop's changes as Kafka records of two vendors, through the whole chain into a lake of
 its own, and every snapshot cell compared with the workload's truth."""
 
+import json
 import shlex
 import shutil
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -19,7 +20,7 @@ from cdc_platform.broker.node import DEFAULT_PORT, free_port
 from cdc_platform.config import Config, parse_config
 from cdc_platform.demo.compare import compare
 from cdc_platform.demo.debezium import DebeziumEncoder
-from cdc_platform.demo.publish import publish
+from cdc_platform.demo.publish import Record, publish
 from cdc_platform.demo.shop import TABLES
 from cdc_platform.demo.tencent_dts import DtsEncoder
 from cdc_platform.demo.workload import Transaction, Workload
@@ -29,6 +30,7 @@ from cdc_platform.tables import SNAPSHOT_PATH
 
 EQUAL = "all snapshots equal the source"
 DTS, DEBEZIUM = "shop_dts", "shop_debezium"
+ROUNDS = "rounds.json"
 _TOPIC, _PREFIX, _PARTITIONS = "dts-shop", "shopdb", 2
 _MARK = "# Written by `cdc-platform demo`, which removes this whole folder when it runs again.\n"
 
@@ -108,19 +110,30 @@ def run_demo(settings: Settings, say: Say) -> Outcome:
     return outcome
 
 
+def encoders() -> tuple[DtsEncoder, DebeziumEncoder]:
+    """The demo's two feeds, from their beginning."""
+    return DtsEncoder(_TOPIC, partitions=_PARTITIONS), DebeziumEncoder(_PREFIX)
+
+
+def as_of_now(records: Iterable[Record]) -> Iterator[Record]:
+    """The records with the present time as Kafka's: the heartbeat check judges a feed by that."""
+    return (r._replace(timestamp_ms=int(time.time() * 1000)) for r in records)
+
+
 class _Feed:
     """The source database, its two feeds, and the runs that follow them."""
 
     def __init__(self, settings: Settings, config: Config, outcome: Outcome, say: Say):
         self.settings, self.config, self.outcome, self.say = settings, config, outcome, say
-        self.dts = DtsEncoder(_TOPIC, partitions=_PARTITIONS)
-        self.debezium = DebeziumEncoder(_PREFIX)
+        self.dts, self.debezium = encoders()
         self.sent: dict[str, int] = {}
 
     def play(self) -> None:
         """Backlog, increment, and a run with nothing new."""
         with self.outcome.timed("making the shop", self.say):
             self.shop = Workload(self.settings.seed, self.settings.transactions)
+        rounds = {"seed": self.settings.seed, "rounds": [self.settings.transactions, self.settings.more]}
+        (self.config.file.parent / ROUNDS).write_text(json.dumps(rounds))
         # Compared before the shop goes on: its truth is that of now only.
         if not self._round(1, self.shop.transactions):
             return
@@ -149,8 +162,7 @@ class _Feed:
         feeds = {DTS: self.dts.encode(transactions), DEBEZIUM: self.debezium.encode(transactions)}
         for source, records in feeds.items():
             done = publish(
-                records, self.config.kafka["bootstrap.servers"],
-                partitions={_TOPIC: _PARTITIONS} if source == DTS else None,
+                as_of_now(records), self.config.kafka["bootstrap.servers"], default_partitions=_PARTITIONS
             )
             for topic, count in done.topics.items():
                 self.sent[topic] = self.sent.get(topic, 0) + count
@@ -162,8 +174,8 @@ class _Feed:
         """Dagster's job for every source, as `cdc-platform run` runs it; whether all went well."""
         from cdc_platform.cli import run as cli_run
 
-        with cli_run._told_on_stderr():
-            results = cli_run._run_all(self.config, self.config.sources)
+        with cli_run.told_on_stderr():
+            results = cli_run.run_all(self.config, self.config.sources)
         for result in results:
             if not result["ok"]:
                 self.outcome.problems.append(f"run {number} of {result['source']} failed: {_why(result)}")
@@ -289,6 +301,7 @@ def next_steps(outcome: Outcome) -> dict[str, str]:
     read = f'from cdc_platform.demo.compare import read_snapshot as r; print(r("{orders}").to_pandas())'
     return {
         "open the UI": f"CDC_CONFIG={config} {program} ui",
+        "more changes for its sensor": f"{program} demo --more 50",
         "read a snapshot": f"{shlex.quote(_near(sys.executable))} -c {shlex.quote(read)}",
     }
 

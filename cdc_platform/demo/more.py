@@ -1,0 +1,65 @@
+"""More changes for a finished demo, while the UI follows it: published, then awaited in the snapshots."""
+
+import json
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+from cdc_platform.config import load_config
+from cdc_platform.demo.compare import compare
+from cdc_platform.demo.publish import publish
+from cdc_platform.demo.run import ROUNDS, DemoFolderInUse, Say, as_of_now, encoders
+from cdc_platform.demo.shop import TABLES
+from cdc_platform.demo.workload import Workload
+from cdc_platform.tables import SNAPSHOT_PATH
+
+_LOOK_EVERY_S = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class Followed:
+    """transactions and records published; seconds until every snapshot showed them; problems: what still differed
+    when the time was up."""
+
+    transactions: int
+    records: int
+    seconds: float
+    problems: list[str]
+
+
+def publish_more(folder: Path, transactions: int, wait_s: float, say: Say) -> Followed:
+    """Publish `transactions` more and wait until the snapshots equal the source again, at most `wait_s`.
+
+    The shop and its feeds are made again from their seed up to where the demo stopped. Raises DemoFolderInUse (no
+    demo has run there), KafkaUnreachable (the UI, and with it the broker, isn't running).
+    """
+    folder = folder.expanduser().absolute()
+    if not (folder / ROUNDS).is_file():
+        raise DemoFolderInUse(folder, "no finished demo is there; run `cdc-platform demo` first")
+    config = load_config(folder / "cdc.yaml")
+    told = json.loads((folder / ROUNDS).read_text())
+    shop, feeds, batch, records = None, encoders(), [], []
+    for count in [*told["rounds"], transactions]:
+        if shop is None:
+            shop = Workload(told["seed"], count)
+            batch = shop.transactions
+        else:
+            batch = shop.advance(count)
+        records = [r for feed in feeds for r in feed.encode(list(batch))]
+    assert shop is not None
+    done = publish(as_of_now(records), config.kafka["bootstrap.servers"])
+    (folder / ROUNDS).write_text(json.dumps({**told, "rounds": [*told["rounds"], transactions]}))
+    say(f"published {done.records} records; waiting for the sensor and its runs")
+    started = time.monotonic()
+    while True:
+        problems = [
+            f"{source.name}: {line}"
+            for source in config.sources
+            for name, table in TABLES.items()
+            for path in [SNAPSHOT_PATH.at(config.lake, source=source.name, db=table.db, table=table.name)]
+            for line in compare(table, shop.truth[name], path).describe()
+        ]
+        seconds = time.monotonic() - started
+        if not problems or seconds > wait_s:
+            return Followed(len(batch), done.records, round(seconds, 1), problems)
+        time.sleep(_LOOK_EVERY_S)
