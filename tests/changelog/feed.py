@@ -128,9 +128,7 @@ class Feed:
         dicts = found.to_pylist(maps_as_pydicts="strict")
         return sorted(
             dicts,
-            key=lambda r: [
-                r.get(k) or 0 for k in ("batch", "partition", "offset", "entry_index", "row_index")
-            ],
+            key=lambda r: [r.get(k) or 0 for k in ("batch", "partition", "offset", "entry_index", "row_index")],
         )
 
     def target(self, db: str, table: str) -> Target:

@@ -19,8 +19,7 @@ BEYOND_LONG = 2**64 - 1
 
 def frame(spark: Any, *events: dict[str, Any]) -> Any:
     rows = [
-        as_event({"landed_at": LANDED, **({} if "offset" in e else {"offset": i}), **e})
-        for i, e in enumerate(events)
+        as_event({"landed_at": LANDED, **({} if "offset" in e else {"offset": i}), **e}) for i, e in enumerate(events)
     ]
     return spark.createDataFrame(pa.Table.from_batches([event_batch(rows)]), spark_schema(EVENT))
 
@@ -36,9 +35,7 @@ def seen(
 ) -> dict[str, Any]:
     """What `profile` says of a lineage first seen at that address, in other topics at those of `more`."""
     first = {"landed_at": LANDED, "topic": topic, "partition": 0, "offset": offset, "entry_index": 0}
-    starts = [
-        {"topic": t, "partition": 0, "from_offset": o} for t, o in {topic: offset, **(more or {})}.items()
-    ]
+    starts = [{"topic": t, "partition": 0, "from_offset": o} for t, o in {topic: offset, **(more or {})}.items()]
     return {
         "lineage": lineage,
         "first": first,
@@ -124,9 +121,7 @@ def test_without_positions_offsets_order_rows_and_events(spark: Any) -> None:
         for row in (2, 10)
     ]
     keyed = frame(spark, *rows[::-1]).withColumn("o", order.order_key({None: 0}))
-    assert [r["id"] for r in keyed.orderBy("o").select("after.id").collect()] == [
-        r["after"]["id"] for r in rows
-    ]
+    assert [r["id"] for r in keyed.orderBy("o").select("after.id").collect()] == [r["after"]["id"] for r in rows]
 
 
 @pytest.mark.spark
@@ -174,9 +169,7 @@ def test_a_replayed_range_is_found_in_the_changelog(spark: Any) -> None:
     )
     low, high = ({"file_no": 1, "binlog_pos": Decimal(p)} for p in (10, 40))
     found = order.repeated_before(come, changelog, epochs, low, high)
-    assert sorted(r["offset"] for r in found.collect()) == [100, 101, 102, 103], (
-        "offset 0 is the stored row itself"
-    )
+    assert sorted(r["offset"] for r in found.collect()) == [100, 101, 102, 103], "offset 0 is the stored row itself"
 
 
 @pytest.mark.spark

@@ -42,9 +42,7 @@ def test_patterns_agree_with_the_configuration(spark: Any) -> None:
         ("shop", ""),
         ("", "orders"),
     ]
-    drawn = samples(
-        st.tuples(st.lists(PATTERNS, min_size=1, max_size=3), st.lists(PATTERNS, max_size=2)), 100, 2
-    )
+    drawn = samples(st.tuples(st.lists(PATTERNS, min_size=1, max_size=3), st.lists(PATTERNS, max_size=2)), 100, 2)
     tables = [Tables(include=i, exclude=e) for i, e in drawn] + [
         Tables(),
         Tables(include=[]),
@@ -101,7 +99,6 @@ def test_configured_keys_come_from_the_row_before(spark: Any) -> None:
     ]
     frame = spark.createDataFrame(
         [r[:5] for r in rows],
-        "db STRING, `table` STRING, key MAP<STRING, STRING>, before MAP<STRING, STRING>, "
-        "after MAP<STRING, STRING>",
+        "db STRING, `table` STRING, key MAP<STRING, STRING>, before MAP<STRING, STRING>, after MAP<STRING, STRING>",
     ).coalesce(1)
     assert [r["k"] for r in frame.select(rules.key(tables).alias("k")).collect()] == [r[5] for r in rows]

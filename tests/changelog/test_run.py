@@ -13,7 +13,7 @@ from cdc_platform.changelog.run import batch_writer
 from cdc_platform.resources import lake
 from changelog.feed import Feed, SourceTable, position
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(1800)]  # the first test pays for all batches
 
 ORDERS = SourceTable("shop", "orders", [("id", "bigint unsigned"), ("note", "text")])
 WIDER = SourceTable("shop", "orders", [*ORDERS.columns, ("more", "int")])
@@ -118,9 +118,7 @@ def caught_up(spark: Any, tmp_path_factory: pytest.TempPathFactory) -> tuple[Fee
 def kill_before_ledger(feed: Feed, folder: Path) -> None:
     """A batch that writes its changelog and ends without its ledger."""
     (folder / "file").touch()
-    paths = {name: t.at(feed.config.lake) for name, t in OUTPUTS.items()} | {
-        "ledger": str(folder / "file" / "none")
-    }
+    paths = {name: t.at(feed.config.lake) for name, t in OUTPUTS.items()} | {"ledger": str(folder / "file" / "none")}
     paths["envelopes"] = tables.ENVELOPES.at(feed.config.lake, source=feed.name)
     changes = tables.CHANGES.at(feed.config.lake, format=feed.source.format, source=feed.name)
     with pytest.raises(PySparkException):
@@ -197,16 +195,11 @@ def test_row_changes_land_in_the_changelog_once(caught_up: Any) -> None:
         "row": 0,
         "landed": 0,
     }
-    assert rows[-1]["order_key"]["epoch"] == 1, (
-        "a server that appears later comes later, at whatever position"
-    )
+    assert rows[-1]["order_key"]["epoch"] == 1, "a server that appears later comes later, at whatever position"
 
 
 def test_schema_versions_are_kept_once_and_ddl_always(caught_up: Any) -> None:
-    found = [
-        (r["offset"], r["kind"], r["schema_version"], r["ddl"])
-        for r in caught_up[0].rows(tables.SCHEMA_HISTORY)
-    ]
+    found = [(r["offset"], r["kind"], r["schema_version"], r["ddl"]) for r in caught_up[0].rows(tables.SCHEMA_HISTORY)]
     assert found == [
         (0, "message", ORDERS.version, None),
         (4, "ddl", None, "ALTER TABLE orders ADD more INT"),
@@ -248,9 +241,7 @@ def test_every_offset_has_exactly_one_outcome(caught_up: Any) -> None:
         "applied": 3,  # 30, 31, 32
     }
     ranges = {
-        r["outcome"]: (r["from_offset"], r["to_offset"])
-        for r in feed.rows(tables.OFFSET_LEDGER)
-        if r["batch"] == 0
+        r["outcome"]: (r["from_offset"], r["to_offset"]) for r in feed.rows(tables.OFFSET_LEDGER) if r["batch"] == 0
     }
     assert ranges["applied"] == (0, 13)
     assert [r.batches for r in results] == [2, 1]

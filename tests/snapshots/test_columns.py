@@ -123,9 +123,7 @@ def test_values_at_the_limits(spark: Any) -> None:
     nulls = [column(t, f"n{i}") for i, (t, *_) in enumerate(LIMITS)]
     absent = [column(t, f"a{i}") for i, (t, *_) in enumerate(LIMITS)]
     shown = frame.select(*(c.value(c.text("after")).alias(c.name) for c in (*told, *nulls, *absent)))
-    assert [f.dataType.simpleString() for f in shown.schema.fields[: len(LIMITS)]] == [
-        s for _, _, s, _ in LIMITS
-    ]
+    assert [f.dataType.simpleString() for f in shown.schema.fields[: len(LIMITS)]] == [s for _, _, s, _ in LIMITS]
     row = shown.toArrow().to_pylist()[0]
     found = {(t, text): row[f"c{i}"] for i, (t, text, *_) in enumerate(LIMITS)}
     found = {k: v.replace(tzinfo=None) if isinstance(v, datetime) else v for k, v in found.items()}
@@ -145,9 +143,7 @@ def test_timestamps_keep_their_instant_in_any_session_time_zone(spark: Any) -> N
 @pytest.mark.spark
 def test_dates_that_do_not_exist_become_null_and_are_counted(spark: Any) -> None:
     image = {f"c{i}": text for i, (_, text) in enumerate(INVALID)}
-    frame = spark.createDataFrame(
-        [({**image, "good": "2026-11-20", "none": None},)], "after MAP<STRING, STRING>"
-    )
+    frame = spark.createDataFrame([({**image, "good": "2026-11-20", "none": None},)], "after MAP<STRING, STRING>")
     columns = [column(t, f"c{i}") for i, (t, _) in enumerate(INVALID)] + [
         column("date", n) for n in ("good", "none", "absent")
     ]
@@ -162,16 +158,12 @@ def test_dates_that_do_not_exist_become_null_and_are_counted(spark: Any) -> None
 def test_other_misfits_raise_and_name_the_value(spark: Any, type_text: str, text: str) -> None:
     c = column(type_text)
     with pytest.raises(PySparkException) as caught:
-        spark.createDataFrame([({"c": text},)], "after MAP<STRING, STRING>").select(
-            c.value(c.text("after"))
-        ).collect()
+        spark.createDataFrame([({"c": text},)], "after MAP<STRING, STRING>").select(c.value(c.text("after"))).collect()
     assert text in str(caught.value).splitlines()[0]
 
 
 def test_columns_keep_the_sources_order_and_keys() -> None:
-    found = columns_of(
-        "s", "d", "t", listed(("b", "int", True), ('`a"', "text", False), ("A", "date", True)), None
-    )
+    found = columns_of("s", "d", "t", listed(("b", "int", True), ('`a"', "text", False), ("A", "date", True)), None)
     assert [(c.name, c.spark, c.key) for c in found] == [
         ("b", "int", True),
         ('`a"', "string", False),
@@ -180,9 +172,7 @@ def test_columns_keep_the_sources_order_and_keys() -> None:
 
 
 def test_configured_keys_win() -> None:
-    found = columns_of(
-        "s", "d", "t", listed(("id", "int", True), ("a", "int", False), ("b", "int", False)), ["b", "a"]
-    )
+    found = columns_of("s", "d", "t", listed(("id", "int", True), ("a", "int", False), ("b", "int", False)), ["b", "a"])
     assert [c.name for c in found if c.key] == ["a", "b"]
 
 

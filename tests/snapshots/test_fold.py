@@ -14,12 +14,10 @@ from changelog.feed import Feed, Image, SourceTable, read
 from cdc_platform import tables
 from cdc_platform.resources import lake
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(1800)]  # the first test pays for all batches
 
 FULL = SourceTable("f", "full", [("id", "int"), ("v", "varchar(20)"), ("n", "int")])
-CUT = SourceTable(
-    "f", "cut", [("v", "varchar(20)"), ("a", "varchar(20)"), ("b", "bigint unsigned")], ("a", "b")
-)
+CUT = SourceTable("f", "cut", [("v", "varchar(20)"), ("a", "varchar(20)"), ("b", "bigint unsigned")], ("a", "b"))
 PARTIAL = SourceTable("f", "partial", [("id", "int"), ("v", "varchar(20)"), ("n", "int"), ("m", "text")])
 BATCHES = 4
 KEYS: dict[str, list[Image]] = {
@@ -42,11 +40,7 @@ class Oracle:
 
     def _at(self) -> tuple:
         file, pos = self.pos
-        self.pos = (
-            (file + 1, 4)
-            if self.random.random() < 0.02
-            else (file, pos + self.random.choice((1, 90, 10**11)))
-        )
+        self.pos = (file + 1, 4) if self.random.random() < 0.02 else (file, pos + self.random.choice((1, 90, 10**11)))
         return self.pos
 
     def _key(self, row: Image) -> tuple:
@@ -54,10 +48,7 @@ class Oracle:
 
     def _values(self) -> Image:
         rest = [(n, t) for n, t in self.table.columns if n not in self.table.keys]
-        return {
-            n: self.random.choice([None, "7", "-3"] if t == "int" else [None, "", "a", "é'\\"])
-            for n, t in rest
-        }
+        return {n: self.random.choice([None, "7", "-3"] if t == "int" else [None, "", "a", "é'\\"]) for n, t in rest}
 
     def say(self, *events: dict[str, Any]) -> None:
         self.changes += events
@@ -130,10 +121,7 @@ class Oracle:
     def expected(self) -> list[dict[str, Any]]:
         types = dict(self.table.columns)
         return sorted(
-            (
-                {n: v if v is None else CASTS.get(types[n], str)(v) for n, v in r.items()}
-                for r in self.live.values()
-            ),
+            ({n: v if v is None else CASTS.get(types[n], str)(v) for n, v in r.items()} for r in self.live.values()),
             key=repr,
         )
 
@@ -176,9 +164,7 @@ def world(spark: Any, tmp_path_factory: pytest.TempPathFactory) -> tuple[Feed, d
 
     folder = tmp_path_factory.mktemp("fold")
     source = {"name": "fuzz", "format": "debezium", "topics": ["t"], "max_bytes_per_batch": "1"}
-    feed = Feed(
-        spark, parse_config({"lake": str(folder / "lake"), "sources": [source]}, folder / "cdc.yaml"), "fuzz"
-    )
+    feed = Feed(spark, parse_config({"lake": str(folder / "lake"), "sources": [source]}, folder / "cdc.yaml"), "fuzz")
     full, cut, partial = Oracle(FULL, 1), Oracle(CUT, 2), PartialOracle(PARTIAL, 3)
     for i in range(500):
         full.step()
@@ -214,18 +200,14 @@ def test_duplicates_are_counted_and_the_changelog_holds_each_change_once(world: 
     places = {(r["table"], r["binlog_file"], r["binlog_pos"], r["op"]) for r in rows}
     assert len(places) == told
     again = sum(r["records"] for r in feed.rows(tables.OFFSET_LEDGER) if r["outcome"] == "duplicate")
-    assert again == len(oracles["full"].changes) // 10 + len(oracles["cut"].changes) // 10 + 20 * (
-        BATCHES - 1
-    )
+    assert again == len(oracles["full"].changes) // 10 + len(oracles["cut"].changes) // 10 + 20 * (BATCHES - 1)
 
 
 def test_the_snapshot_holds_rows_and_bookkeeping_only_for_every_reader(world: Any) -> None:
     feed, _ = world
     path = feed.target("f", "cut").snapshot
     other = read(path)
-    assert other.column_names == ["v", "a", "b", "_cdc_order", "_cdc_source_time"], (
-        "the source's order of columns"
-    )
+    assert other.column_names == ["v", "a", "b", "_cdc_order", "_cdc_source_time"], "the source's order of columns"
     spark = lake.read(feed.spark, path).drop("_cdc_order", "_cdc_source_time").toArrow().to_pylist()
     mine = [{k: r[k] for k in ("v", "a", "b")} for r in other.to_pylist()]
     assert sorted(mine, key=repr) == sorted(spark, key=repr)
