@@ -34,7 +34,8 @@ def order_key(epochs: dict[str | None, int]) -> Column:
 
 def profile(events: DataFrame) -> list[dict[str, Any]]:
     """Figures of one batch per lineage, for the driver (one row per server seen): counts per kind, first address and
-    source time, first offset per partition, lowest and highest binlog position of row changes, offset range."""
+    source time, first offset per partition, lowest and highest binlog position of row changes, offset range, schema
+    versions stated."""
     position = F.when((F.col("kind") == "row") & F.col("file_no").isNotNull(), F.struct("file_no", "binlog_pos"))
     kinds = {
         "rows": ("row",), "schemas": ("schema",), "ddl": ("ddl",), "errors": ("error",),
@@ -47,11 +48,13 @@ def profile(events: DataFrame) -> list[dict[str, Any]]:
         F.min("source_time").alias("since"),
         F.min("offset").alias("from_offset"), F.max("offset").alias("to_offset"),
         F.min(position).alias("low"), F.max(position).alias("high"),
+        F.collect_set(F.when(F.col("kind") == "schema", F.col("schema_version"))).alias("versions"),
     )
     grouped = per_partition.groupBy("lineage").agg(
         *(F.sum(k).alias(k) for k in (*kinds, "events")), *(F.min(k).alias(k) for k in ("first", "since", "from_offset", "low")),
         *(F.max(k).alias(k) for k in ("to_offset", "high")),
         F.collect_list(F.struct("topic", "partition", "from_offset")).alias("starts"),
+        F.array_distinct(F.flatten(F.collect_list("versions"))).alias("versions"),
     )
     return [r.asDict(recursive=True) for r in grouped.collect()]
 
@@ -63,8 +66,10 @@ def epochs_of(known: dict[str | None, int], figures: list[dict[str, Any]]) -> di
     """
     epochs = {k: v for k, v in known.items() if k is not None}
     before = max(epochs.values(), default=0)
-    new = sorted((f for f in figures if f["lineage"] is not None and f["lineage"] not in epochs), key=lambda f: tuple(f["first"].values()))
-    following = max(epochs.values(), default=0) + 1 if epochs or any(f["lineage"] is None for f in figures) or None in known else 0
+    new = (f for f in figures if f["lineage"] is not None and f["lineage"] not in epochs)
+    # Rows that tell no server came first as long as no server was known: theirs is epoch 0.
+    untold = None in known or any(f["lineage"] is None for f in figures)
+    following = max(epochs.values()) + 1 if epochs else int(untold)
     for i, f in enumerate(sorted(new, key=cmp_to_key(_came_first))):
         epochs[f["lineage"]] = following + i
     return {**epochs, None: before}

@@ -115,10 +115,11 @@ def _repeats(
 
 def _writes(batch: _Batch, figures: list[dict[str, Any]]) -> list[Callable[[], None]]:
     """The batch's writes, one per output that has rows; independent of each other."""
-    total = {k: sum(f[k] for f in figures) for k in ("rows", "schemas", "ddl", "control", "errors")}
+    total = {k: sum(f[k] for f in figures) for k in ("rows", "ddl", "control", "errors")}
+    versions = _new_versions(batch, {v for f in figures for v in f["versions"]})
     writes = {
         "changelog": (total["rows"], _changelog_rows),
-        "schema_history": (total["schemas"] or total["ddl"], _schema_rows),
+        "schema_history": (versions or total["ddl"], partial(_schema_rows, versions=versions)),
         "control_events": (total["control"], _control_rows),
         "quarantine": (total["errors"], _quarantine_rows),
         "ledger": (True, partial(_ledger_rows, figures=figures)),
@@ -142,22 +143,30 @@ def _changelog_rows(batch: _Batch) -> DataFrame:
     )
 
 
-def _schema_rows(batch: _Batch) -> DataFrame:
-    """DDL statements, and column lists that the history doesn't know yet."""
-    columns = ("entry_index", "kind", "db", "schema", "table", "schema_version", "columns", "ddl", "info", *_TXN)
-    ddl = batch.events.where("kind = 'ddl'")
-    stated = batch.events.where("kind = 'schema'")
-    first = stated.groupBy("schema_version").agg(F.min(F.struct("landed_at", *order.ADDRESS)).alias("_first"))
+def _new_versions(batch: _Batch, stated: set[str]) -> set[str]:
+    """Schema versions of this batch that the history doesn't know from earlier ones."""
+    if not stated:
+        return stated
     known = lake.read(batch.events.sparkSession, batch.paths["schema_history"]).where(
-        (F.col("source") == batch.source.name) & (F.col("kind") == "message")
+        (F.col("source") == batch.source.name) & (F.col("kind") == "message") & F.col("schema_version").isin(*stated)
     )
+    return stated - {r["schema_version"] for r in known.select("schema_version").collect()}
+
+
+def _schema_rows(batch: _Batch, versions: set[str]) -> DataFrame:
+    """DDL statements, and the new column lists, each where it came first."""
+    columns = ("entry_index", "kind", "db", "schema", "table", "schema_version", "columns", "ddl", "info", *_TXN)
+    ddl = _said_by(batch.source, batch.events.where("kind = 'ddl'"), columns)
+    if not versions:
+        return ddl
+    stated = batch.events.where((F.col("kind") == "schema") & F.col("schema_version").isin(*versions))
+    first = stated.groupBy("schema_version").agg(F.min(F.struct("landed_at", *order.ADDRESS)).alias("_first"))
     new = (
         stated.join(F.broadcast(first), "schema_version")
         .where(F.struct("landed_at", *order.ADDRESS) == F.col("_first"))
-        .join(known.select("schema_version"), "schema_version", "left_anti")
         .withColumn("kind", F.lit("message"))
     )
-    return _said_by(batch.source, ddl, columns).unionByName(_said_by(batch.source, new, columns))
+    return ddl.unionByName(_said_by(batch.source, new, columns))
 
 
 def _control_rows(batch: _Batch) -> DataFrame:
