@@ -54,7 +54,7 @@ class Oracle:
         self.changes += events
 
     def step(self) -> None:
-        kinds = ["insert", "update", "update", "delete", "move", "swap", "move_in_two"]
+        kinds = ["insert"] * 3 + ["update", "update", "delete", "move", "swap", "move_in_two"]
         kind = self.random.choice(kinds)
         self.counts[kind] = self.counts.get(kind, 0) + 1
         getattr(self, kind)()
