@@ -71,6 +71,11 @@ def read(spark: SparkSession, path: str) -> DataFrame:
     return spark.read.format("delta").load(path)
 
 
+def version(spark: SparkSession, path: str) -> int:
+    """Number of the table's newest commit."""
+    return spark.sql(f"DESCRIBE HISTORY {delta(path)} LIMIT 1").collect()[0]["version"]
+
+
 def append(df: DataFrame, path: str, app: str, version: int) -> None:
     """Append `df`, at most once per (`app`, `version`): a repeated batch writes nothing."""
     (
