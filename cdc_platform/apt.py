@@ -14,9 +14,7 @@ _APT = ["apt-get", "-o", "DPkg::Lock::Timeout=180"]
 
 def _run(command: Sequence[str]) -> subprocess.CompletedProcess[str]:
     env = os.environ | {"DEBIAN_FRONTEND": "noninteractive"}
-    return subprocess.run(
-        command, env=env, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False
-    )
+    return subprocess.run(command, env=env, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
 
 
 def _privilege() -> list[str] | None:

@@ -81,5 +81,9 @@ def rebuild(spark: "SparkSession", config: Config, source: Source, db: str, tabl
 
 
 ROOMS: dict[str, Room] = {
-    "landing": land, "envelopes": reassemble, "changes": decode, "changelog": unify, "snapshots": snapshot,
+    "landing": land,
+    "envelopes": reassemble,
+    "changes": decode,
+    "changelog": unify,
+    "snapshots": snapshot,
 }

@@ -48,25 +48,34 @@ class Source(_Model):
     name: str = Field(description="names the feed in assets, paths and tables: letters, digits, _ and -")
     format: str = Field(description="wire format, one of the registry's")
     topics: list[str] = Field(default=[], description="Kafka topics by name")
-    topic_pattern: str | None = Field(default=None, description="Java regular expression of topic names, instead of topics")
+    topic_pattern: str | None = Field(
+        default=None, description="Java regular expression of topic names, instead of topics"
+    )
     kafka: dict[str, str] = Field(
         default={}, repr=False, description="Kafka client properties that override the common ones"
     )
     tables: Tables = Tables()
     options: dict[str, Any] = Field(default={}, description="options of the format")
     start: Literal["earliest", "latest"] = Field(
-        default="earliest", description="where the first landing of a topic begins; a topic that appears later is read from its start"
+        default="earliest",
+        description="where the first landing of a topic begins; a topic that appears later is read from its start",
     )
     on_lost_offsets: Literal["fail", "accept"] = Field(
         default="fail", description="fail: a run stops when offsets are gone; accept: it records the gap and goes on"
     )
     max_records_per_batch: int = Field(default=500_000, gt=0, description="bound of one landing batch, records")
-    max_bytes_per_batch: str = Field(default="512m", pattern=r"^\d+[kmg]?$", description="bound of one batch between Delta tables")
+    max_bytes_per_batch: str = Field(
+        default="512m", pattern=r"^\d+[kmg]?$", description="bound of one batch between Delta tables"
+    )
     heartbeat_timeout_s: int = Field(
-        default=120, gt=0, description="seconds without heartbeat, checkpoint or change after which the source counts as silent"
+        default=120,
+        gt=0,
+        description="seconds without heartbeat, checkpoint or change after which the source counts as silent",
     )
     waiting_timeout_s: int = Field(
-        default=86_400, gt=0, description="seconds of Kafka time after which an unfinished split message goes to quarantine"
+        default=86_400,
+        gt=0,
+        description="seconds of Kafka time after which an unfinished split message goes to quarantine",
     )
 
     @field_validator("name")
@@ -120,9 +129,7 @@ class Config(_Model):
 
     lake: str = Field(description="path or URI of the lake, any file system Spark knows")
     spark: Spark = Spark()
-    kafka: dict[str, str] = Field(
-        default={}, repr=False, description="Kafka client properties common to all sources"
-    )
+    kafka: dict[str, str] = Field(default={}, repr=False, description="Kafka client properties common to all sources")
     sources: list[Source] = Field(min_length=1)
     catch_up_cron: str = Field(default="*/10 * * * *", description="schedule of catch-up runs, beside the sensor's")
     _file: Path = PrivateAttr(default=Path("cdc.yaml"))

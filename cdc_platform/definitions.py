@@ -61,9 +61,7 @@ def spark_resource(config: Config) -> Any:
 
         def _init_session(self) -> None:
             if self._spark_session is None:
-                os.environ.setdefault(
-                    "PYSPARK_PYTHON", sys.executable
-                )  # workers need this environment's packages
+                os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # workers need this environment's packages
                 wanted = {k: real.get(k, v) if v == "***" else v for k, v in self.spark_config.items()}
                 self._spark_session = prepare(spark_session_from_config(wanted))
 

@@ -65,11 +65,7 @@ def differences(folder: Path, locked: dict[str, str]) -> list[str]:
     return [
         *(f"{name} is missing" for name in sorted(locked.keys() - there.keys())),
         *(f"{name} is not in jars.lock" for name in sorted(there.keys() - locked.keys())),
-        *(
-            f"{name} has another checksum"
-            for name in sorted(there)
-            if locked.get(name, there[name]) != there[name]
-        ),
+        *(f"{name} has another checksum" for name in sorted(there) if locked.get(name, there[name]) != there[name]),
     ]
 
 
@@ -93,9 +89,7 @@ def named_jars() -> list[str]:
 def _ivy_command(java: Java, work: Path) -> list[str]:
     ivy = next(iter(_pyspark_jars().glob("ivy-*.jar")), None)
     if ivy is None:
-        raise SetupError(
-            "pyspark's ivy jar is missing: the installation is damaged. Mend it with: make clean setup"
-        )
+        raise SetupError("pyspark's ivy jar is missing: the installation is damaged. Mend it with: make clean setup")
     return [
         str(java.binary),
         # Ivy would trust ~/.m2 and ~/.ivy2, which other tools may have left half filled.
@@ -119,9 +113,7 @@ def _try_resolve(command: list[str], work: Path) -> str | None:
         )
     except subprocess.TimeoutExpired:
         return f"no end after {_RESOLVE_TIMEOUT_S} s"
-    told = re.findall(
-        r"^.*(?:FAILED|UNRESOLVED|not found|ERROR|Exception).*$", done.stdout + done.stderr, re.M
-    )
+    told = re.findall(r"^.*(?:FAILED|UNRESOLVED|not found|ERROR|Exception).*$", done.stdout + done.stderr, re.M)
     missing = [name for name in named_jars() if not (work / "out" / name).is_file()]
     if done.returncode == 0 and not missing:
         return None
@@ -167,16 +159,12 @@ def ensure_jars(java: Java, say: Say) -> Path:
         if not wrong:
             return target
         if target.exists() and os.environ.get("CDC_JARS"):
-            raise SetupError(
-                f"CDC_JARS={target}: {'; '.join(wrong)}. Without that folder: env -u CDC_JARS make setup"
-            )
+            raise SetupError(f"CDC_JARS={target}: {'; '.join(wrong)}. Without that folder: env -u CDC_JARS make setup")
         say(f"fetching {len(locked)} jars into {target} (once; a minute or two)")
         with tempfile.TemporaryDirectory(dir=target.parent, prefix=".fetch-") as temp:
             out = resolve(Path(temp), java, say)
             if wrong := differences(out, locked):
-                raise SetupError(
-                    f"the fetched jars are not those of jars.lock: {'; '.join(wrong)}. Again: make setup"
-                )
+                raise SetupError(f"the fetched jars are not those of jars.lock: {'; '.join(wrong)}. Again: make setup")
             if target.exists():  # damaged
                 shutil.move(target, Path(temp, "old"))
             out.rename(target)
@@ -197,9 +185,7 @@ def _installed(conf: str) -> list[Path]:
     missing = [f.name for f in named if not f.is_file()]
     found = sorted((folder / conf).glob("*.jar"))
     if missing or not found:
-        raise SetupError(
-            f"jars are missing in {folder / conf} ({', '.join(missing) or 'all'}). Fetch: make setup"
-        )
+        raise SetupError(f"jars are missing in {folder / conf} ({', '.join(missing) or 'all'}). Fetch: make setup")
     return found
 
 

@@ -46,9 +46,7 @@ def _candidates() -> Iterator[Path]:
 @lru_cache(maxsize=32)
 def _probe(binary: Path) -> Java | None:
     try:
-        done = subprocess.run(
-            [str(binary), "-version"], capture_output=True, text=True, timeout=60, check=False
-        )
+        done = subprocess.run([str(binary), "-version"], capture_output=True, text=True, timeout=60, check=False)
     except (OSError, subprocess.TimeoutExpired):
         return None
     version = parse_version(done.stderr + done.stdout)

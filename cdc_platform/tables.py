@@ -14,9 +14,7 @@ _ADDRESS = """
   `partition` INT COMMENT 'Kafka partition',
   `offset` BIGINT COMMENT 'Kafka offset (of the first record of a split message)'"""
 
-_ORDER = (
-    "STRUCT<epoch: BIGINT, file: BIGINT, pos: DECIMAL(20,0), event: BIGINT, `row`: BIGINT, landed: BIGINT>"
-)
+_ORDER = "STRUCT<epoch: BIGINT, file: BIGINT, pos: DECIMAL(20,0), event: BIGINT, `row`: BIGINT, landed: BIGINT>"
 """epoch: lineage of binlogs, in the order of their first appearance; file, pos: binlog position; event, row:
 order at one position; landed: Kafka offset, a last tie-break. Compared field by field, all numbers."""
 
@@ -65,7 +63,11 @@ def path_name(name: str) -> str:
     text = "".join(out) or "~"
     if len(text) <= _LONGEST_SEGMENT:
         return text
-    return text[:_LONGEST_SEGMENT - 34] + "~~" + hashlib.blake2b(name.encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
+    return (
+        text[: _LONGEST_SEGMENT - 34]
+        + "~~"
+        + hashlib.blake2b(name.encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
+    )
 
 
 LANDING = Table(
@@ -143,8 +145,9 @@ CHANGELOG = Table(
     partition_by=("source",),
     properties={
         **_STAGED,
-        "delta.dataSkippingStatsColumns":
-            "topic,partition,offset,db,table,op,order_key.epoch,order_key.file,order_key.pos,source_time,landed_at",
+        "delta.dataSkippingStatsColumns": (
+            "topic,partition,offset,db,table,op,order_key.epoch,order_key.file,order_key.pos,source_time,landed_at"
+        ),
     },
 )
 

@@ -38,10 +38,13 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     from cdc_platform.resources.spark import open_session
 
     warehouse = str(tmp_path_factory.mktemp("warehouse"))
-    config = parse_config({
-        "lake": warehouse, "spark": {"master": "local[2]", "conf": {**_FAST, "spark.sql.warehouse.dir": warehouse}},
-        "sources": [{"name": "unused", "format": "debezium", "topics": ["unused"]}],
-    })
+    config = parse_config(
+        {
+            "lake": warehouse,
+            "spark": {"master": "local[2]", "conf": {**_FAST, "spark.sql.warehouse.dir": warehouse}},
+            "sources": [{"name": "unused", "format": "debezium", "topics": ["unused"]}],
+        }
+    )
     session = open_session(config)
     yield session
     session.stop()

@@ -53,9 +53,7 @@ def test_spark_gets_only_what_pyspark_lacks():
     assert len(shipped) > 100
     assert not set(names) & shipped
     assert len(names) == len(set(names))
-    assert {"delta-spark_4.2_2.13", "spark-sql-kafka-0-10_2.13", "kafka-clients", "delta-storage"} <= set(
-        names
-    )
+    assert {"delta-spark_4.2_2.13", "spark-sql-kafka-0-10_2.13", "kafka-clients", "delta-storage"} <= set(names)
     assert all(Path(p).is_file() for p in jars.spark_jars())
 
 
@@ -91,9 +89,7 @@ def test_a_version_that_does_not_fit_is_named(monkeypatch, tmp_path):
             (tmp_path / name.replace("delta-spark_4.2_2.13-4.4.0", "delta-spark_4.1_2.13-4.4.0")).touch()
     monkeypatch.setenv("CDC_JARS", str(tmp_path))
     monkeypatch.setattr(jars, "named_jars", list)
-    with pytest.raises(
-        SetupError, match=r"Delta's jar should be delta-spark_4\.2_2\.13-4\.4\.0\.jar.*make setup"
-    ):
+    with pytest.raises(SetupError, match=r"Delta's jar should be delta-spark_4\.2_2\.13-4\.4\.0\.jar.*make setup"):
         jars.check_versions()
 
 

@@ -31,9 +31,7 @@ def machine(tmp_path, monkeypatch):
     add.calls = lambda: calls.read_text().splitlines() if calls.exists() else []
     add.java = lambda version: f"echo 'openjdk version \"{version}\"' >&2"
     monkeypatch.setenv("PATH", f"{programs}:/bin:/usr/sbin:/sbin")
-    monkeypatch.setattr(
-        apt.shutil, "which", lambda name: str(programs / name) if (programs / name).exists() else None
-    )
+    monkeypatch.setattr(apt.shutil, "which", lambda name: str(programs / name) if (programs / name).exists() else None)
     monkeypatch.setattr(java, "_JVM_ROOT", tmp_path / "jvm")
     monkeypatch.delenv("JAVA_HOME", raising=False)
     java._probe.cache_clear()
@@ -127,9 +125,7 @@ def test_apt_get_that_fails_is_quoted(machine, monkeypatch):
 
 
 def make(*args: str, **env: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        ["make", *args], cwd=ROOT, env=os.environ | env, capture_output=True, text=True, check=False
-    )
+    return subprocess.run(["make", *args], cwd=ROOT, env=os.environ | env, capture_output=True, text=True, check=False)
 
 
 def test_an_old_python_is_refused_with_the_way_out(tmp_path):

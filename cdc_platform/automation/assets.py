@@ -191,8 +191,7 @@ def snapshots(config: Config) -> dg.AssetsDefinition:
         retry_policy=RETRY,
         output_required=False,  # no event for the asset as a whole: one per touched table
         check_specs=[checks.STOPPED_SPEC],
-        description="One Delta table per source table, equal to the source: "
-        "`snapshots/<source>/<db>/<table>`.",
+        description="One Delta table per source table, equal to the source: `snapshots/<source>/<db>/<table>`.",
         metadata={"dagster/uri": f"{config.lake}/snapshots"},
     )
     def snapshots_asset(
@@ -216,9 +215,7 @@ def _table_events(
     for name, found in result.tables.items():
         db, table = split_name(name)
         key = observe.partition_key(result.source, db, table)
-        if found.get("state", "live") == "live" and (
-            found.get("changes") or key in asked or key not in known
-        ):
+        if found.get("state", "live") == "live" and (found.get("changes") or key in asked or key not in known):
             live[key] = found, tables.SNAPSHOT_PATH.at(config.lake, source=result.source, db=db, table=table)
     context.instance.add_dynamic_partitions(str(TABLES.name), sorted(live))
     for key, (found, path) in live.items():

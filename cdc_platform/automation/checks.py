@@ -115,9 +115,7 @@ def quarantine_result(rows: int, new: int) -> dg.AssetCheckResult:
         check_name=QUARANTINE_SPEC.name,
         passed=new <= 0,
         severity=dg.AssetCheckSeverity.WARN,
-        description=f"{new} new; `cdc-platform quarantine list` shows them"
-        if new > 0
-        else f"none new, {rows} in all",
+        description=f"{new} new; `cdc-platform quarantine list` shows them" if new > 0 else f"none new, {rows} in all",
         metadata={"new": new, "records": rows},
     )
 

@@ -46,7 +46,7 @@ def landed(config: Config, source: Source) -> dict[Partition, int]:
     """(topic, partition) → offset of the next record to land, by the offset ledger. After an accepted loss
     that is where landing went on, be it an earlier offset."""
     found = query(
-        "SELECT topic, partition, last_value(to_offset ORDER BY batch, to_offset) AS last FROM t "  # noqa: S608
+        "SELECT topic, partition, last_value(to_offset ORDER BY batch, to_offset) AS last FROM t "
         f"WHERE source = {text(source.name)} AND outcome IN ('landed', 'lost') GROUP BY topic, partition",
         t=tables.OFFSET_LEDGER.at(config.lake),
     )
@@ -58,11 +58,10 @@ def ledger(config: Config, sources: Iterable[Source]) -> list[dict[str, Any]]:
     lost."""
     names = ", ".join(text(s.name) for s in sources)
     sums = ", ".join(
-        f"sum(CASE WHEN outcome = '{o}' THEN records ELSE 0 END) AS {o}"
-        for o in ("landed", *OUTCOMES, "lost")
+        f"sum(CASE WHEN outcome = '{o}' THEN records ELSE 0 END) AS {o}" for o in ("landed", *OUTCOMES, "lost")
     )
     found = query(
-        f"SELECT source, topic, partition, {sums} FROM t WHERE source IN ({names}) "  # noqa: S608
+        f"SELECT source, topic, partition, {sums} FROM t WHERE source IN ({names}) "
         "GROUP BY source, topic, partition ORDER BY source, topic, partition",
         t=tables.OFFSET_LEDGER.at(config.lake),
     )

@@ -69,9 +69,7 @@ def newest_record(config: Config, source: Source) -> tuple[int, datetime | None]
 
     client, wanted, spec = admin(config, source), topic_filter(source), OffsetSpec.max_timestamp()
     try:
-        topics = client.list_topics(
-            timeout=KAFKA_TIMEOUT_S
-        ).topics  # of all: asking for one by name may create it
+        topics = client.list_topics(timeout=KAFKA_TIMEOUT_S).topics  # of all: asking for one by name may create it
         asked: dict[TopicPartition, Any] = {
             TopicPartition(n, p): spec for n, t in topics.items() if wanted(n) for p in t.partitions
         }
@@ -112,8 +110,7 @@ def heartbeat(config: Config, source: Source, now: datetime | None = None) -> He
     if now - newest > limit:
         return Heartbeat(
             "silent",
-            f"no heartbeat, checkpoint or change for {_seconds(now - newest)} s "
-            f"(limit {source.heartbeat_timeout_s} s)",
+            f"no heartbeat, checkpoint or change for {_seconds(now - newest)} s (limit {source.heartbeat_timeout_s} s)",
             newest,
             change,
         )

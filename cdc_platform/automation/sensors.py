@@ -22,9 +22,7 @@ def all_sensors(config: Config) -> list[dg.SensorDefinition]:
 
 def run_request(source: Source, run_key: str | None = None) -> dg.RunRequest:
     """One catch-up run of one source."""
-    return dg.RunRequest(
-        run_key=run_key, tags={keys.SOURCE_TAG: source.name}, asset_selection=keys.run_keys(source)
-    )
+    return dg.RunRequest(run_key=run_key, tags={keys.SOURCE_TAG: source.name}, asset_selection=keys.run_keys(source))
 
 
 def is_running(instance: dg.DagsterInstance, source: Source) -> bool:

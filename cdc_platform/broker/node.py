@@ -107,9 +107,7 @@ def _answers(home: Path, port: int, timeout_s: float = 2) -> bool:
     return found.cluster_id == cluster_id(home) and NODE_ID in found.brokers
 
 
-def _info(
-    home: Path, process: psutil.Process | None, already: bool = False, answers: bool = False
-) -> BrokerInfo:
+def _info(home: Path, process: psutil.Process | None, already: bool = False, answers: bool = False) -> BrokerInfo:
     port = _state(home).get("port")
     if process is None:
         return BrokerInfo(home, port)

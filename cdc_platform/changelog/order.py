@@ -38,7 +38,10 @@ def profile(events: DataFrame) -> list[dict[str, Any]]:
     versions stated."""
     position = F.when((F.col("kind") == "row") & F.col("file_no").isNotNull(), F.struct("file_no", "binlog_pos"))
     kinds = {
-        "rows": ("row",), "schemas": ("schema",), "ddl": ("ddl",), "errors": ("error",),
+        "rows": ("row",),
+        "schemas": ("schema",),
+        "ddl": ("ddl",),
+        "errors": ("error",),
         "control": ("begin", "commit", "rollback", "heartbeat", "checkpoint"),
     }
     per_partition = events.groupBy("lineage", "topic", "partition").agg(
@@ -46,12 +49,15 @@ def profile(events: DataFrame) -> list[dict[str, Any]]:
         F.count(F.lit(1)).alias("events"),
         F.min(F.struct("landed_at", "topic", "partition", "offset", "entry_index")).alias("first"),
         F.min("source_time").alias("since"),
-        F.min("offset").alias("from_offset"), F.max("offset").alias("to_offset"),
-        F.min(position).alias("low"), F.max(position).alias("high"),
+        F.min("offset").alias("from_offset"),
+        F.max("offset").alias("to_offset"),
+        F.min(position).alias("low"),
+        F.max(position).alias("high"),
         F.collect_set(F.when(F.col("kind") == "schema", F.col("schema_version"))).alias("versions"),
     )
     grouped = per_partition.groupBy("lineage").agg(
-        *(F.sum(k).alias(k) for k in (*kinds, "events")), *(F.min(k).alias(k) for k in ("first", "since", "from_offset", "low")),
+        *(F.sum(k).alias(k) for k in (*kinds, "events")),
+        *(F.min(k).alias(k) for k in ("first", "since", "from_offset", "low")),
         *(F.max(k).alias(k) for k in ("to_offset", "high")),
         F.collect_list(F.struct("topic", "partition", "from_offset")).alias("starts"),
         F.array_distinct(F.flatten(F.collect_list("versions"))).alias("versions"),
@@ -90,7 +96,13 @@ _CONTENT = ("op", "db", "table", "gtid", "lineage")
 
 
 def _same_place() -> list[Column]:
-    return [F.col("lineage"), F.col("file_no"), F.col("binlog_pos"), F.coalesce("event_no", F.lit(0)), F.coalesce("row_no", F.lit(0))]
+    return [
+        F.col("lineage"),
+        F.col("file_no"),
+        F.col("binlog_pos"),
+        F.coalesce("event_no", F.lit(0)),
+        F.coalesce("row_no", F.lit(0)),
+    ]
 
 
 def _content() -> Column:
@@ -111,7 +123,9 @@ def repeated_here(rows: DataFrame) -> DataFrame | None:
     if shared.isEmpty():
         return None
     suspects = hashed.join(shared, "_place", "left_semi").select(
-        *ADDRESS, F.struct(*(c.alias(f"p{i}") for i, c in enumerate(_same_place()))).alias("place"), _content().alias("content"),
+        *ADDRESS,
+        F.struct(*(c.alias(f"p{i}") for i, c in enumerate(_same_place()))).alias("place"),
+        _content().alias("content"),
         F.struct("landed_at", *ADDRESS).alias("at"),
     )
     firsts = suspects.groupBy("place", "content").agg(F.min("at").alias("first"), F.collect_list("at").alias("all"))
@@ -119,22 +133,34 @@ def repeated_here(rows: DataFrame) -> DataFrame | None:
     return repeats.select(*(F.col(f"at.{c}").alias(c) for c in ADDRESS))
 
 
-def repeated_before(rows: DataFrame, changelog: DataFrame, epochs: dict[str | None, int], low: dict[str, Any], high: dict[str, Any]) -> DataFrame:
+def repeated_before(
+    rows: DataFrame, changelog: DataFrame, epochs: dict[str | None, int], low: dict[str, Any], high: dict[str, Any]
+) -> DataFrame:
     """Addresses of rows that stand in the changelog already, under another address: under the same one it is the
     row itself, written before a crash. `low`, `high`: range of positions to look at."""
     bounds = [(f["file_no"], f["binlog_pos"]) for f in (low, high)]
     near = changelog.where(
-        (F.struct("order_key.file", "order_key.pos") >= F.struct(F.lit(bounds[0][0]).cast("bigint"), F.lit(bounds[0][1]).cast("decimal(20,0)")))
+        (
+            F.struct("order_key.file", "order_key.pos")
+            >= F.struct(F.lit(bounds[0][0]).cast("bigint"), F.lit(bounds[0][1]).cast("decimal(20,0)"))
+        )
         & F.col("order_key.file").between(bounds[0][0], bounds[1][0])
     )
     maps = [F.array_sort(F.map_entries(m)).alias(f"_{m}") for m in ("key", "before", "after")]
     names = ("epoch", "file", "pos", "event", "row")
     there = F.struct(*ADDRESS).alias("_there")
-    stored = near.select(there, *(F.col(f"order_key.{n}").alias(f"_{n}") for n in names), "op", "db", "table", "gtid", *maps)
-    mine = rows.where(_tells_itself_apart()).withColumn("_order", order_key(epochs)).select(
-        *ADDRESS, *(F.col(f"_order.{n}").alias(f"_{n}") for n in names), "op", "db", "table", "gtid", *maps
+    stored = near.select(
+        there, *(F.col(f"order_key.{n}").alias(f"_{n}") for n in names), "op", "db", "table", "gtid", *maps
     )
-    on = [mine[c].eqNullSafe(stored[c]) for c in (*(f"_{n}" for n in names), "op", "db", "table", "gtid", "_key", "_before", "_after")]
+    mine = (
+        rows.where(_tells_itself_apart())
+        .withColumn("_order", order_key(epochs))
+        .select(*ADDRESS, *(F.col(f"_order.{n}").alias(f"_{n}") for n in names), "op", "db", "table", "gtid", *maps)
+    )
+    on = [
+        mine[c].eqNullSafe(stored[c])
+        for c in (*(f"_{n}" for n in names), "op", "db", "table", "gtid", "_key", "_before", "_after")
+    ]
     on.append(F.struct(*(mine[c] for c in ADDRESS)) != stored["_there"])
     return mine.join(stored, on, "left_semi").select(*ADDRESS)
 

@@ -21,7 +21,9 @@ def key(tables: Tables) -> Column:
     out = F.col("key")
     for table, columns in tables.keys.items():
         # Column by column: a minimal before image need not hold columns that only the configuration calls a key.
-        values = [F.coalesce(*(F.try_element_at(F.col(image), F.lit(c)) for image in ("before", "after"))) for c in columns]
+        values = [
+            F.coalesce(*(F.try_element_at(F.col(image), F.lit(c)) for image in ("before", "after"))) for c in columns
+        ]
         chosen = F.map_from_arrays(F.array(*map(F.lit, columns)), F.array(*values))
         out = F.when(F.concat_ws(".", F.col("db"), F.col("table")) == table, chosen).otherwise(out)
     return out

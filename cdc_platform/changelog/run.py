@@ -17,12 +17,24 @@ from cdc_platform.config import Config, Source
 from cdc_platform.formats import FORMATS
 from cdc_platform.resources import lake
 from cdc_platform.tables import (
-    CHANGELOG, CHANGES, CHECKPOINT, CONTROL_EVENTS, ENVELOPES, LINEAGES, OFFSET_LEDGER, QUARANTINE, SCHEMA_HISTORY,
+    CHANGELOG,
+    CHANGES,
+    CHECKPOINT,
+    CONTROL_EVENTS,
+    ENVELOPES,
+    LINEAGES,
+    OFFSET_LEDGER,
+    QUARANTINE,
+    SCHEMA_HISTORY,
 )
 
 _OUTPUTS = {
-    "changelog": CHANGELOG, "schema_history": SCHEMA_HISTORY, "control_events": CONTROL_EVENTS,
-    "quarantine": QUARANTINE, "ledger": OFFSET_LEDGER, "lineages": LINEAGES,
+    "changelog": CHANGELOG,
+    "schema_history": SCHEMA_HISTORY,
+    "control_events": CONTROL_EVENTS,
+    "quarantine": QUARANTINE,
+    "ledger": OFFSET_LEDGER,
+    "lineages": LINEAGES,
 }
 _TXN = ("source_time", "landed_at", "txn_id", "txn_seq", "txn_last", "gtid", "binlog_file", "binlog_pos", "order_key")
 _CONTROL = ("begin", "commit", "rollback", "heartbeat", "checkpoint")
@@ -47,9 +59,13 @@ def run(spark: SparkSession, config: Config, source: Source) -> RoomResult:
     paths = {name: lake.ensure(spark, table, table.at(config.lake)) for name, table in _OUTPUTS.items()}
     if FORMATS[source.format].part is not None:
         paths["envelopes"] = ENVELOPES.at(config.lake, source=source.name)
-    changes = lake.stream(spark, CHANGES.at(config.lake, format=source.format, source=source.name), source.max_bytes_per_batch)
+    changes = lake.stream(
+        spark, CHANGES.at(config.lake, format=source.format, source=source.name), source.max_bytes_per_batch
+    )
     progress = lake.for_each_batch(
-        changes, CHECKPOINT.at(config.lake, room="changelog", source=source.name), f"changelog {source.name}",
+        changes,
+        CHECKPOINT.at(config.lake, room="changelog", source=source.name),
+        f"changelog {source.name}",
         batch_writer(source, paths),
     )
     batches = lake.batches(progress)
@@ -67,14 +83,17 @@ def batch_writer(source: Source, paths: dict[str, str]) -> Callable[[DataFrame, 
             return
         known, reached = _lineages(spark, paths["lineages"], source, batch_id)
         epochs = order.epochs_of(known, figures)
-        events = batch.withColumn("order_key", order.order_key(epochs)).withColumn(
-            "outcome", _outcome(source)
-        )
+        events = batch.withColumn("order_key", order.order_key(epochs)).withColumn("outcome", _outcome(source))
         repeats = _repeats(spark, batch, figures, epochs, reached, paths["changelog"], source)
         if repeats is not None:
-            events = events.join(repeats.withColumn("_again", F.lit(True)), list(order.ADDRESS), "left").withColumn(
-                "outcome", F.when(F.col("_again") & (F.col("kind") == "row"), "duplicate").otherwise(F.col("outcome"))
-            ).drop("_again")
+            events = (
+                events.join(repeats.withColumn("_again", F.lit(True)), list(order.ADDRESS), "left")
+                .withColumn(
+                    "outcome",
+                    F.when(F.col("_again") & (F.col("kind") == "row"), "duplicate").otherwise(F.col("outcome")),
+                )
+                .drop("_again")
+            )
         work = _writes(_Batch(source, paths, batch_id, events), figures)
         work.append(lambda: _note_lineages(spark, source, paths["lineages"], figures, epochs, batch_id))
         lake.together(work)
@@ -94,8 +113,13 @@ def _outcome(source: Source) -> Column:
 
 
 def _repeats(
-    spark: SparkSession, batch: DataFrame, figures: list[dict[str, Any]], epochs: dict[str | None, int],
-    reached: dict[int, tuple[int, Any]], changelog: str, source: Source,
+    spark: SparkSession,
+    batch: DataFrame,
+    figures: list[dict[str, Any]],
+    epochs: dict[str | None, int],
+    reached: dict[int, tuple[int, Any]],
+    changelog: str,
+    source: Source,
 ) -> DataFrame | None:
     """Addresses of repeated row changes. The stored changelog is asked only when a batch goes back behind the
     highest position already seen, as a replay does."""
@@ -130,15 +154,21 @@ def _writes(batch: _Batch, figures: list[dict[str, Any]]) -> list[Callable[[], N
 def _said_by(source: Source, events: DataFrame, columns: tuple[str, ...]) -> DataFrame:
     """`source`, `format`, `decoder_version`, the Kafka address, then `columns`."""
     return events.select(
-        F.lit(source.name).alias("source"), F.lit(source.format).alias("format"),
-        F.lit(FORMATS[source.format].version).alias("decoder_version"), "topic", "partition", "offset", *columns,
+        F.lit(source.name).alias("source"),
+        F.lit(source.format).alias("format"),
+        F.lit(FORMATS[source.format].version).alias("decoder_version"),
+        "topic",
+        "partition",
+        "offset",
+        *columns,
     )
 
 
 def _changelog_rows(batch: _Batch) -> DataFrame:
     rows = batch.events.where("kind = 'row' AND outcome = 'applied'").withColumn("key", rules.key(batch.source.tables))
     return _said_by(
-        batch.source, rows,
+        batch.source,
+        rows,
         ("entry_index", "row_index", "db", "schema", "table", "op", "key", "before", "after", "schema_version", *_TXN),
     )
 
@@ -176,9 +206,9 @@ def _control_rows(batch: _Batch) -> DataFrame:
 
 def _quarantine_rows(batch: _Batch) -> DataFrame:
     bad = batch.events.where("kind = 'error'").withColumn("room", F.lit("changes"))
-    return _said_by(batch.source, bad, ("room", "entry_index", "row_index", "db", "table", "reason", "landed_at")).withColumn(
-        "quarantined_at", F.current_timestamp()
-    )
+    return _said_by(
+        batch.source, bad, ("room", "entry_index", "row_index", "db", "table", "reason", "landed_at")
+    ).withColumn("quarantined_at", F.current_timestamp())
 
 
 _RANK = ("quarantined", "applied", "filtered", "duplicate", "control")
@@ -194,15 +224,28 @@ def _ledger_rows(batch: _Batch, figures: list[dict[str, Any]]) -> DataFrame:
         split = lake.read(batch.events.sparkSession, batch.paths["envelopes"]).where(
             F.col("offset").between(low, high) & (F.col("parts") > 1)
         )
-        messages = messages.join(F.broadcast(split.select("topic", "partition", "offset", "parts")), ["topic", "partition", "offset"], "left")
+        messages = messages.join(
+            F.broadcast(split.select("topic", "partition", "offset", "parts")), ["topic", "partition", "offset"], "left"
+        )
         weight = F.coalesce("parts", F.lit(1))
     outcome = F.element_at(F.array(*map(F.lit, _RANK)), F.col("rank").cast("int"))
     return (
         messages.groupBy("topic", "partition", outcome.alias("outcome"))
-        .agg(F.min("offset").alias("from_offset"), F.max("offset").alias("to_offset"), F.sum(weight).cast("bigint").alias("records"))
+        .agg(
+            F.min("offset").alias("from_offset"),
+            F.max("offset").alias("to_offset"),
+            F.sum(weight).cast("bigint").alias("records"),
+        )
         .select(
-            F.lit(batch.source.name).alias("source"), F.lit(batch.number).cast("bigint").alias("batch"), F.lit("changelog").alias("room"),
-            "topic", "partition", "from_offset", "to_offset", "outcome", "records",
+            F.lit(batch.source.name).alias("source"),
+            F.lit(batch.number).cast("bigint").alias("batch"),
+            F.lit("changelog").alias("room"),
+            "topic",
+            "partition",
+            "from_offset",
+            "to_offset",
+            "outcome",
+            "records",
         )
     )
 
@@ -212,8 +255,11 @@ def _lineages(
 ) -> tuple[dict[str | None, int], dict[int, tuple[int, Any]]]:
     """Epochs known before this batch, and the highest position reached in each."""
     rows = (
-        lake.read(spark, path).where((F.col("source") == source.name) & (F.col("batch") < batch_id))
-        .groupBy("lineage", "epoch").agg(F.max(F.struct("high_file", "high_pos")).alias("high")).collect()
+        lake.read(spark, path)
+        .where((F.col("source") == source.name) & (F.col("batch") < batch_id))
+        .groupBy("lineage", "epoch")
+        .agg(F.max(F.struct("high_file", "high_pos")).alias("high"))
+        .collect()
     )
     reached: dict[int, tuple[int, Any]] = {}
     for r in rows:
@@ -224,11 +270,22 @@ def _lineages(
 
 
 def _note_lineages(
-    spark: SparkSession, source: Source, path: str, figures: list[dict[str, Any]], epochs: dict[str | None, int], batch_id: int
+    spark: SparkSession,
+    source: Source,
+    path: str,
+    figures: list[dict[str, Any]],
+    epochs: dict[str | None, int],
+    batch_id: int,
 ) -> None:
     rows = [
-        (source.name, f["lineage"], epochs[f["lineage"]], batch_id,
-         f["high"] and f["high"]["file_no"], f["high"] and f["high"]["binlog_pos"])
+        (
+            source.name,
+            f["lineage"],
+            epochs[f["lineage"]],
+            batch_id,
+            f["high"] and f["high"]["file_no"],
+            f["high"] and f["high"]["binlog_pos"],
+        )
         for f in figures
     ]
     frame = spark.createDataFrame(rows, lake.read(spark, path).schema)
@@ -239,8 +296,14 @@ def _outcomes(spark: SparkSession, ledger: str, source: Source, batches: list[in
     """Records per outcome over the batches of this run, from the ledger."""
     rows = (
         lake.read(spark, ledger)
-        .where((F.col("source") == source.name) & (F.col("room") == "changelog") & F.col("batch").between(min(batches), max(batches)))
-        .groupBy("outcome").agg(F.sum("records").alias("n")).collect()
+        .where(
+            (F.col("source") == source.name)
+            & (F.col("room") == "changelog")
+            & F.col("batch").between(min(batches), max(batches))
+        )
+        .groupBy("outcome")
+        .agg(F.sum("records").alias("n"))
+        .collect()
     )
     found = {r["outcome"]: float(r["n"]) for r in rows}
     return {name: found.get(name, 0.0) for name in _RANK}

@@ -10,7 +10,7 @@ from cdc_platform.cli.output import Report, printed, progress
 
 
 @printed
-def command(  # noqa: PLR0917 - Typer's options
+def command(
     formats: Annotated[
         list[str] | None, typer.Option("--format", help="Only this format; may be repeated. [default: all]")
     ] = None,

@@ -25,9 +25,7 @@ Config = Annotated[
 ]
 Port = Annotated[
     int | None,
-    typer.Option(
-        min=1, max=65535, help=f"Port for clients. [default: the one used last, else {DEFAULT_PORT}]"
-    ),
+    typer.Option(min=1, max=65535, help=f"Port for clients. [default: the one used last, else {DEFAULT_PORT}]"),
 ]
 _CONFIG = Path("cdc.yaml")
 

@@ -14,14 +14,14 @@ if TYPE_CHECKING:
     from cdc_platform.demo.run import Outcome
 
 
-def command(  # noqa: PLR0917 - Typer's options
+def command(
     seed: Annotated[int, typer.Option(help="Of the shop's random transactions.")] = 1,
     transactions: Annotated[
         int, typer.Option(min=1, help="Of the backlog, beside the hard cases; the increment has a third.")
     ] = 300,
-    folder: Annotated[
-        Path, typer.Option(help="Config, lake and broker of the demo; wiped at the start.")
-    ] = Path(".cdc/demo"),
+    folder: Annotated[Path, typer.Option(help="Config, lake and broker of the demo; wiped at the start.")] = Path(
+        ".cdc/demo"
+    ),
     master: Annotated[str, typer.Option(help="Spark master of the demo's session.")] = "local[*]",
     remote: Annotated[
         str | None,

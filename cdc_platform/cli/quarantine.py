@@ -48,9 +48,7 @@ def show_command(
     address: Annotated[str, typer.Argument(help="topic/partition/offset, as `list` prints it.")],
     config: ConfigFile = _CONFIG,
     source: OnlySource = None,
-    all_bytes: Annotated[
-        bool, typer.Option("--all", help=f"All bytes, not the first {_SHOWN_BYTES}.")
-    ] = False,
+    all_bytes: Annotated[bool, typer.Option("--all", help=f"All bytes, not the first {_SHOWN_BYTES}.")] = False,
 ) -> dict[str, Any]:
     """Show one message in quarantine: why it is there, and its raw bytes."""
     loaded = load_config(config)
@@ -97,7 +95,7 @@ def quarantined(
     if address:
         at = f'AND topic = {text(address[0])} AND partition = {address[1]} AND "offset" = {address[2]} '
     rows = query(
-        'SELECT source, format, decoder_version, room, topic, partition, "offset", entry_index, row_index, '  # noqa: S608
+        'SELECT source, format, decoder_version, room, topic, partition, "offset", entry_index, row_index, '
         f'db, "table", reason, quarantined_at FROM t WHERE source IN ({names}) {at}'
         'ORDER BY quarantined_at DESC, topic, partition, "offset", entry_index, row_index '
         f"LIMIT {int(limit)}",
@@ -112,7 +110,7 @@ def raw_record(config: Config, source: Source, topic: str, partition: int, offse
     from cdc_platform.automation.delta import query, text
 
     rows = query(
-        "SELECT timestamp, landed_at, key, value, headers FROM t "  # noqa: S608
+        "SELECT timestamp, landed_at, key, value, headers FROM t "
         f'WHERE topic = {text(topic)} AND partition = {partition} AND "offset" = {offset}',
         t=tables.LANDING.at(config.lake, source=source.name),
     )

@@ -24,16 +24,12 @@ _FEED_CHECKS = frozenset(("heartbeat",))  # they judge the feed, not this run
 @printed
 def command(
     source: Annotated[list[str] | None, typer.Option(help="Only this source; may be repeated.")] = None,
-    table: Annotated[
-        str | None, typer.Option(help="Only sources that keep this db.table; report only it.")
-    ] = None,
+    table: Annotated[str | None, typer.Option(help="Only sources that keep this db.table; report only it.")] = None,
     rebuild: Annotated[
         bool, typer.Option("--rebuild", help="Make the snapshot of --table anew from the changelog.")
     ] = False,
     master: Annotated[str | None, typer.Option(help="Spark master of an own session, e.g. local[2].")] = None,
-    config: Annotated[Path, typer.Option("--config", envvar="CDC_CONFIG", help="cdc.yaml")] = Path(
-        "cdc.yaml"
-    ),
+    config: Annotated[Path, typer.Option("--config", envvar="CDC_CONFIG", help="cdc.yaml")] = Path("cdc.yaml"),
 ) -> Report:
     """Catch up with Kafka: all sources, or some. A failing source doesn't stop the others."""
     loaded = load_config(config)
@@ -98,9 +94,7 @@ def _rebuild(config: Config, chosen: list[Source], table: str) -> list[dict[str,
     for source in chosen:
         with source_lock(config, source):
             result = rebuild(spark, config, source, db, name)
-        done.append(
-            {"source": source.name, "table": table, "changes": result.rows, "seconds": result.seconds}
-        )
+        done.append({"source": source.name, "table": table, "changes": result.rows, "seconds": result.seconds})
     return done
 
 
@@ -173,9 +167,7 @@ def _error(result: "dg.ExecuteInProcessResult") -> str | None:
     """Why the run failed: our own errors by their text, others with their trace."""
     failures = [e.step_failure_data for e in result.get_step_failure_events()]
     told = [
-        f.user_failure_data.description
-        for f in failures
-        if f.user_failure_data and f.user_failure_data.description
+        f.user_failure_data.description for f in failures if f.user_failure_data and f.user_failure_data.description
     ]
     traces = [f.error.to_string() for f in failures if f.error and not f.user_failure_data]
     return "; ".join([*told, *traces]) or (None if result.success else "the run failed without telling why")

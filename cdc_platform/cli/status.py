@@ -12,9 +12,7 @@ from cdc_platform.errors import CdcError
 
 @printed
 def command(
-    config: Annotated[Path, typer.Option("--config", envvar="CDC_CONFIG", help="cdc.yaml")] = Path(
-        "cdc.yaml"
-    ),
+    config: Annotated[Path, typer.Option("--config", envvar="CDC_CONFIG", help="cdc.yaml")] = Path("cdc.yaml"),
 ) -> Report:
     """Sources, lag, tables, and what needs attention. Exit code 1 when something does."""
     loaded = load_config(config)
@@ -50,9 +48,7 @@ def look(config: Config) -> dict[str, Any]:
             }
         )
     tables = _tables(config)
-    problems += [
-        f"{t['source']}: {t['table']} is stopped: {t['reason']}" for t in tables if t["state"] == "stopped"
-    ]
+    problems += [f"{t['source']}: {t['table']} is stopped: {t['reason']}" for t in tables if t["state"] == "stopped"]
     return {"lake": config.lake, "sources": sources, "tables": tables, "problems": problems}
 
 

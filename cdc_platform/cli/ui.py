@@ -26,13 +26,9 @@ class _Stopped(Exception):
 
 @printed
 def command(
-    config: Annotated[Path, typer.Option("--config", envvar="CDC_CONFIG", help="cdc.yaml")] = Path(
-        "cdc.yaml"
-    ),
+    config: Annotated[Path, typer.Option("--config", envvar="CDC_CONFIG", help="cdc.yaml")] = Path("cdc.yaml"),
     port: Annotated[int, typer.Option(min=1, max=65535, help="Port of the web pages.")] = 3000,
-    broker: Annotated[
-        bool, typer.Option(help="Start the embedded broker, where cdc.yaml points at loopback.")
-    ] = True,
+    broker: Annotated[bool, typer.Option(help="Start the embedded broker, where cdc.yaml points at loopback.")] = True,
 ) -> None:
     """Start broker, warm Spark, Dagster's web pages and daemon; stop them all on Ctrl-C."""
     loaded = load_config(config)
@@ -95,9 +91,7 @@ def _start_spark(config: Config, group: Group, stopped: Callable[[], bool]) -> d
     return server.env
 
 
-def _start_dagster(
-    config: Config, group: Group, env: dict[str, str], port: int, stopped: Callable[[], bool]
-) -> None:
+def _start_dagster(config: Config, group: Group, env: dict[str, str], port: int, stopped: Callable[[], bool]) -> None:
     from cdc_platform.automation.instance import dagster_home
 
     env = {

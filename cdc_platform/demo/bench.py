@@ -114,15 +114,22 @@ class _Bench:
         self.spark = open_session(self._config("none", "debezium", "none"))
 
     def _config(self, lake: str, format_name: str, topic: str) -> Config:
-        return parse_config({
-            "lake": str(self.work / lake),
-            "spark": {"master": self.settings.master, "conf": {
-                "spark.log.level": "ERROR", "spark.ui.showConsoleProgress": "false",
-                "spark.sql.warehouse.dir": str(self.work / "warehouse"),
-            }},
-            "kafka": {"bootstrap.servers": str(self.info.bootstrap_servers)},
-            "sources": [{"name": "bench", "format": format_name, "topics": [topic]}],
-        }, self.work / "cdc.yaml")
+        return parse_config(
+            {
+                "lake": str(self.work / lake),
+                "spark": {
+                    "master": self.settings.master,
+                    "conf": {
+                        "spark.log.level": "ERROR",
+                        "spark.ui.showConsoleProgress": "false",
+                        "spark.sql.warehouse.dir": str(self.work / "warehouse"),
+                    },
+                },
+                "kafka": {"bootstrap.servers": str(self.info.bootstrap_servers)},
+                "sources": [{"name": "bench", "format": format_name, "topics": [topic]}],
+            },
+            self.work / "cdc.yaml",
+        )
 
     def trial(self, format_name: str, name: str, rows: int, keys: int) -> Trial:
         """Publish, copy raw, run every room, compare."""
@@ -163,8 +170,15 @@ def raw_copy(spark: "SparkSession", config: Config, source: Source) -> int:
         .option("maxOffsetsPerTrigger", source.max_records_per_batch)
         .load()
         .selectExpr(
-            "topic", "partition", "offset", "timestamp", "timestampType AS timestamp_type", "key", "value",
-            "headers", "current_timestamp() AS landed_at",
+            "topic",
+            "partition",
+            "offset",
+            "timestamp",
+            "timestampType AS timestamp_type",
+            "key",
+            "value",
+            "headers",
+            "current_timestamp() AS landed_at",
         )
     )
     writer = stream.writeStream.format("delta").option("checkpointLocation", f"{config.lake}/raw_checkpoint")
@@ -194,7 +208,9 @@ def _result(settings: Settings, trials: list[Trial]) -> dict[str, Any]:
     by_format = {name: [t for t in trials if t.format == name] for name in settings.formats}
     return {
         "machine": machine(settings),
-        "rows": settings.rows, "keys": settings.keys, "repeats": settings.repeats,
+        "rows": settings.rows,
+        "keys": settings.keys,
+        "repeats": settings.repeats,
         "stages": [row for found in by_format.values() if found for row in stage_rows(settings.rows, found)],
         "ratios": [ratios(found) for found in by_format.values() if found],
         "differences": [f"{t.format}: {line}" for t in trials for line in t.differences],
@@ -209,15 +225,20 @@ def stage_rows(rows: int, trials: list[Trial]) -> list[dict[str, Any]]:
         readings = [t.stages[stage] for t in trials]
         seconds = [r.seconds for r in readings]
         mid = median(seconds)
-        out.append({
-            "format": trials[0].format, "stage": stage,
-            "seconds": round(mid, 2), "min_s": round(min(seconds), 2), "max_s": round(max(seconds), 2),
-            # A room that has nothing to do for this format takes no time: no rate.
-            "events_per_s": round(rows / mid) if mid >= 0.01 else None,
-            "mb_per_s": round(trials[0].bytes / 1e6 / mid, 1) if mid >= 0.01 else None,
-            "cpu_s": round(median(r.cpu_s for r in readings), 1),
-            "peak_mb": round(max(r.peak_bytes for r in readings) / 1e6),
-        })
+        out.append(
+            {
+                "format": trials[0].format,
+                "stage": stage,
+                "seconds": round(mid, 2),
+                "min_s": round(min(seconds), 2),
+                "max_s": round(max(seconds), 2),
+                # A room that has nothing to do for this format takes no time: no rate.
+                "events_per_s": round(rows / mid) if mid >= 0.01 else None,
+                "mb_per_s": round(trials[0].bytes / 1e6 / mid, 1) if mid >= 0.01 else None,
+                "cpu_s": round(median(r.cpu_s for r in readings), 1),
+                "peak_mb": round(max(r.peak_bytes for r in readings) / 1e6),
+            }
+        )
     return out
 
 

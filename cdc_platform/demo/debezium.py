@@ -85,8 +85,12 @@ class DebeziumEncoder:
         op = "c" if before is None else "d" if after is None else "u"
         source = self._source(tx, change.pos, change.row, change.table)
         payload = {
-            "before": shape.image(before), "after": shape.image(after), "source": source, "transaction": None,
-            "op": op, **_times(tx.timestamp_ms + 85),
+            "before": shape.image(before),
+            "after": shape.image(after),
+            "source": source,
+            "transaction": None,
+            "op": op,
+            **_times(tx.timestamp_ms + 85),
         }
         key = shape.key(before if after is None else after)
         yield Record(shape.topic, None, key, shape.value(payload), headers, tx.timestamp_ms + 90)
@@ -96,10 +100,23 @@ class DebeziumEncoder:
     def _source(self, tx: Transaction, pos: int, row: int, table: Table) -> dict[str, Any]:
         at = _times(tx.timestamp_ms // 1000 * 1000)  # a binlog event's time has whole seconds
         return {
-            "version": VERSION, "connector": "mysql", "name": self.prefix, "ts_ms": at["ts_ms"],
-            "snapshot": "false", "db": table.db, "sequence": None, "ts_us": at["ts_us"], "ts_ns": at["ts_ns"],
-            "table": table.name, "server_id": SERVER_ID, "gtid": tx.gtid, "file": tx.file, "pos": pos,
-            "row": row, "thread": tx.thread_id, "query": None,
+            "version": VERSION,
+            "connector": "mysql",
+            "name": self.prefix,
+            "ts_ms": at["ts_ms"],
+            "snapshot": "false",
+            "db": table.db,
+            "sequence": None,
+            "ts_us": at["ts_us"],
+            "ts_ns": at["ts_ns"],
+            "table": table.name,
+            "server_id": SERVER_ID,
+            "gtid": tx.gtid,
+            "file": tx.file,
+            "pos": pos,
+            "row": row,
+            "thread": tx.thread_id,
+            "query": None,
         }
 
     def _heartbeat(self, tx: Transaction) -> Record:
@@ -107,8 +124,12 @@ class DebeziumEncoder:
         key = _struct([_field("serverName", "string")], f"{common}.ServerNameKey")
         value = _struct([_field("ts_ms", "int64")], f"{common}.Heartbeat")
         return Record(
-            self.heartbeat_topic, None, _wrap(key, {"serverName": self.prefix}, self.schemas),
-            _wrap(value, {"ts_ms": tx.timestamp_ms}, self.schemas), (), tx.timestamp_ms,
+            self.heartbeat_topic,
+            None,
+            _wrap(key, {"serverName": self.prefix}, self.schemas),
+            _wrap(value, {"ts_ms": tx.timestamp_ms}, self.schemas),
+            (),
+            tx.timestamp_ms,
         )
 
     def _schema_change(self, tx: Transaction, table: Table) -> Record:
@@ -117,8 +138,12 @@ class DebeziumEncoder:
         key_schema = _struct([_field("databaseName", "string")], key_name)
         change = {"type": "CREATE", "id": f'"{table.db}"."{table.name}"', "table": _table_change(table)}
         payload = {
-            "source": self._source(tx, tx.end_pos, 0, table), **_times(tx.timestamp_ms + 85), **names,
-            "schemaName": None, "ddl": table.ddl, "tableChanges": [change],
+            "source": self._source(tx, tx.end_pos, 0, table),
+            **_times(tx.timestamp_ms + 85),
+            **names,
+            "schemaName": None,
+            "ddl": table.ddl,
+            "tableChanges": [change],
         }
         # The value's schema block is left out: readers take the payload, and the vendor's is 20 KB of text.
         value = _dumps({"schema": None, "payload": payload} if self.schemas else payload)
@@ -141,14 +166,20 @@ class TableShape:
     def value_schema(self) -> bytes:
         columns = [_column(c) for c in self.table.columns]
         image = _struct(columns, f"{self.topic}.Value", optional=True)
-        return _dumps(_struct(
-            [
-                {**image, "field": "before"}, {**image, "field": "after"}, {**_SOURCE, "field": "source"},
-                {**_TRANSACTION, "field": "transaction"}, _field("op", "string"),
-                *(_field(x, "int64", optional=True) for x in ("ts_ms", "ts_us", "ts_ns")),
-            ],
-            f"{self.topic}.Envelope", version=2,
-        ))
+        return _dumps(
+            _struct(
+                [
+                    {**image, "field": "before"},
+                    {**image, "field": "after"},
+                    {**_SOURCE, "field": "source"},
+                    {**_TRANSACTION, "field": "transaction"},
+                    _field("op", "string"),
+                    *(_field(x, "int64", optional=True) for x in ("ts_ms", "ts_us", "ts_ns")),
+                ],
+                f"{self.topic}.Envelope",
+                version=2,
+            )
+        )
 
     def image(self, row: dict[str, Any] | None) -> dict[str, Any] | None:
         """A row as the payload's before or after."""
@@ -201,29 +232,45 @@ def _column(column: Column) -> dict[str, Any]:
     named = {"name": connect.name, "version": 1} if connect.name else {}
     parameters = {"parameters": connect.parameters} if connect.parameters else {}
     return {
-        "type": connect.type, "optional": column.nullable, **named, **parameters, "field": column.name,
+        "type": connect.type,
+        "optional": column.nullable,
+        **named,
+        **parameters,
+        "field": column.name,
     }
 
 
 _SOURCE = _struct(
     [
-        *(_field(x, "string") for x in ("version", "connector", "name")), _field("ts_ms", "int64"),
+        *(_field(x, "string") for x in ("version", "connector", "name")),
+        _field("ts_ms", "int64"),
         {
-            "type": "string", "optional": True, "name": "io.debezium.data.Enum", "version": 1,
-            "parameters": {"allowed": "true,last,false,incremental"}, "default": "false", "field": "snapshot",
+            "type": "string",
+            "optional": True,
+            "name": "io.debezium.data.Enum",
+            "version": 1,
+            "parameters": {"allowed": "true,last,false,incremental"},
+            "default": "false",
+            "field": "snapshot",
         },
-        _field("db", "string"), _field("sequence", "string", optional=True),
+        _field("db", "string"),
+        _field("sequence", "string", optional=True),
         *(_field(x, "int64", optional=True) for x in ("ts_us", "ts_ns")),
         _field("table", "string", optional=True),
-        _field("server_id", "int64"), _field("gtid", "string", optional=True), _field("file", "string"),
-        _field("pos", "int64"), _field("row", "int32"), _field("thread", "int64", optional=True),
+        _field("server_id", "int64"),
+        _field("gtid", "string", optional=True),
+        _field("file", "string"),
+        _field("pos", "int64"),
+        _field("row", "int32"),
+        _field("thread", "int64", optional=True),
         _field("query", "string", optional=True),
     ],
     "io.debezium.connector.mysql.Source",
 )
 _TRANSACTION = _struct(
     [_field("id", "string"), _field("total_order", "int64"), _field("data_collection_order", "int64")],
-    "event.block", optional=True,
+    "event.block",
+    optional=True,
 )
 
 
@@ -243,10 +290,20 @@ def _changed_column(column: Column, position: int) -> dict[str, Any]:
     labels = inner[1:-1].split("','") if base in ("enum", "set") else None
     length, _, scale = ("1", "", "") if labels else inner.partition(",")
     return {
-        "name": column.name, "jdbcType": 12, "nativeType": None, "typeName": name, "typeExpression": name,
-        "charsetName": column.charset, "length": int(length) if length else None,
-        "scale": int(scale) if scale else None, "position": position, "optional": column.nullable,
-        "autoIncremented": False, "generated": False, "comment": None, "hasDefaultValue": False,
+        "name": column.name,
+        "jdbcType": 12,
+        "nativeType": None,
+        "typeName": name,
+        "typeExpression": name,
+        "charsetName": column.charset,
+        "length": int(length) if length else None,
+        "scale": int(scale) if scale else None,
+        "position": position,
+        "optional": column.nullable,
+        "autoIncremented": False,
+        "generated": False,
+        "comment": None,
+        "hasDefaultValue": False,
         "enumValues": labels or [],
     }
 

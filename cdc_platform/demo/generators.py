@@ -166,9 +166,18 @@ def _dts_message(run: _Run, rows: list[int], partition: int, ps: list[int]) -> I
 def _header(kind: pb.MessageType, i: int, within: int, gtid: str) -> bytes:
     named = ("shop", "orders") if kind == pb.DML else ("", "")
     return pb.Header(
-        version=1, sourceType=pb.MYSQL, messageType=kind, timestamp=_timestamp(i) // 1000, serverId=SERVER_ID,
-        fileName=_file(i), position=_position(i) + within, gtid=gtid, seqId=i + 1, isLast=True,
-        schemaName=named[0], tableName=named[1],
+        version=1,
+        sourceType=pb.MYSQL,
+        messageType=kind,
+        timestamp=_timestamp(i) // 1000,
+        serverId=SERVER_ID,
+        fileName=_file(i),
+        position=_position(i) + within,
+        gtid=gtid,
+        seqId=i + 1,
+        isLast=True,
+        schemaName=named[0],
+        tableName=named[1],
     ).SerializeToString()
 
 
@@ -185,14 +194,16 @@ def _dts_row(salt: str, k: int, i: int, tag: int) -> bytes:
     """RowChange.oldColumns (tag 0x0A) or newColumns (0x12), put together from bytes that repeat."""
     string = b"\x08\x0d\x12\x07utf8mb4"
     whole = i % 10000
-    return b"".join((
-        _field(tag, b"\x08\x04" + _field(0x1A, b"%d" % k)),
-        _field(tag, string + _field(0x22, f"{salt}-{k}-{i}".encode())),
-        _field(tag, b"\x08\x0c" + _field(0x1A, b"%d.%02d" % (whole, i % 100))),
-        _field(tag, string + _field(0x22, CREATED.encode())),
-        _field(tag, string + _field(0x22, _NOTE.encode())),
-        _field(tag, b"\x08\x03" + _field(0x1A, b"%d" % (i % 77))),
-    ))
+    return b"".join(
+        (
+            _field(tag, b"\x08\x04" + _field(0x1A, b"%d" % k)),
+            _field(tag, string + _field(0x22, f"{salt}-{k}-{i}".encode())),
+            _field(tag, b"\x08\x0c" + _field(0x1A, b"%d.%02d" % (whole, i % 100))),
+            _field(tag, string + _field(0x22, CREATED.encode())),
+            _field(tag, string + _field(0x22, _NOTE.encode())),
+            _field(tag, b"\x08\x03" + _field(0x1A, b"%d" % (i % 77))),
+        )
+    )
 
 
 def _dts_entry(header: bytes, event: bytes) -> bytes:

@@ -124,8 +124,13 @@ def _produce(producer: Producer, record: Record, report: _Report) -> None:
     while True:
         try:
             producer.produce(
-                record.topic, value=record.value, key=record.key, headers=list(record.headers) or None,
-                timestamp=record.timestamp_ms, on_delivery=report, partition=partition,
+                record.topic,
+                value=record.value,
+                key=record.key,
+                headers=list(record.headers) or None,
+                timestamp=record.timestamp_ms,
+                on_delivery=report,
+                partition=partition,
             )
             return
         except BufferError:  # the queue is full: let it drain

@@ -161,9 +161,7 @@ class _Feed:
     def _publish(self, number: int, transactions: list[Transaction]) -> None:
         feeds = {DTS: self.dts.encode(transactions), DEBEZIUM: self.debezium.encode(transactions)}
         for source, records in feeds.items():
-            done = publish(
-                as_of_now(records), self.config.kafka["bootstrap.servers"], default_partitions=_PARTITIONS
-            )
+            done = publish(as_of_now(records), self.config.kafka["bootstrap.servers"], default_partitions=_PARTITIONS)
             for topic, count in done.topics.items():
                 self.sent[topic] = self.sent.get(topic, 0) + count
             self.outcome.published.append(

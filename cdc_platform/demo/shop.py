@@ -92,65 +92,97 @@ def _enum(*labels: str) -> Connect:
     return Connect("string", "io.debezium.data.Enum", {"allowed": ",".join(labels)})
 
 
-CUSTOMERS = Table("shop", "customers", (
-    # bigint.unsigned.handling.mode=precise: the only mode that keeps values beyond 2^63.
-    Column("id", "bigint(20) unsigned", "UINT64", _decimal(20, 0), key=True, nullable=False),
-    _text("email", "varchar(191)", nullable=False),
-    _text("name", "varchar(64)"),
-    _text("city", "varchar(64)", charset="gbk"),
-    Column("vip", "tinyint(1)", "INT8", _INT16, nullable=False),
-    Column("visits", "int(10) unsigned", "UINT32", _INT64),
-    Column("birthday", "date", "STRING", _DATE),
-    Column("birth_year", "year(4)", "INT64", _YEAR),
-    Column("joined", "timestamp(3)", "STRING", _ZONED, nullable=False, fsp=3),
-    Column("score", "float", "FLOAT32", Connect("float")),
-    Column("rating", "double", "FLOAT64", Connect("double")),
-    Column("flags", "bit(8)", "INT64", Connect("bytes", "io.debezium.data.Bits", {"length": "8"})),
-    Column("active", "bit(1)", "INT64", Connect("boolean")),
-    Column("level", "enum('new','regular','it''s gold')", "STRING", _enum("new", "regular", "it's gold"),
-           charset="utf8mb4"),
-    Column("interests", "set('music','sport','food')", "STRING",
-           Connect("string", "io.debezium.data.EnumSet", {"allowed": "music,sport,food"}), charset="utf8mb4"),
-    Column("profile", "json", "BYTES", _JSON),
-    Column("avatar", "blob", "BYTES", Connect("bytes")),
-))
+CUSTOMERS = Table(
+    "shop",
+    "customers",
+    (
+        # bigint.unsigned.handling.mode=precise: the only mode that keeps values beyond 2^63.
+        Column("id", "bigint(20) unsigned", "UINT64", _decimal(20, 0), key=True, nullable=False),
+        _text("email", "varchar(191)", nullable=False),
+        _text("name", "varchar(64)"),
+        _text("city", "varchar(64)", charset="gbk"),
+        Column("vip", "tinyint(1)", "INT8", _INT16, nullable=False),
+        Column("visits", "int(10) unsigned", "UINT32", _INT64),
+        Column("birthday", "date", "STRING", _DATE),
+        Column("birth_year", "year(4)", "INT64", _YEAR),
+        Column("joined", "timestamp(3)", "STRING", _ZONED, nullable=False, fsp=3),
+        Column("score", "float", "FLOAT32", Connect("float")),
+        Column("rating", "double", "FLOAT64", Connect("double")),
+        Column("flags", "bit(8)", "INT64", Connect("bytes", "io.debezium.data.Bits", {"length": "8"})),
+        Column("active", "bit(1)", "INT64", Connect("boolean")),
+        Column(
+            "level",
+            "enum('new','regular','it''s gold')",
+            "STRING",
+            _enum("new", "regular", "it's gold"),
+            charset="utf8mb4",
+        ),
+        Column(
+            "interests",
+            "set('music','sport','food')",
+            "STRING",
+            Connect("string", "io.debezium.data.EnumSet", {"allowed": "music,sport,food"}),
+            charset="utf8mb4",
+        ),
+        Column("profile", "json", "BYTES", _JSON),
+        Column("avatar", "blob", "BYTES", Connect("bytes")),
+    ),
+)
 
-ORDERS = Table("shop", "orders", (
-    Column("id", "bigint(20)", "INT64", _INT64, key=True, nullable=False),
-    Column("customer_id", "bigint(20) unsigned", "UINT64", _decimal(20, 0), nullable=False),
-    Column("status", "enum('open','paid','sent','lost')", "STRING", _enum("open", "paid", "sent", "lost"),
-           nullable=False, charset="utf8mb4"),
-    Column("amount", "decimal(12,2)", "DECIMAL", _decimal(12, 2), nullable=False),
-    Column("rate", "decimal(38,18)", "DECIMAL", _decimal(38, 18)),
-    Column("placed", "datetime(6)", "STRING", _DATETIME_US, nullable=False, fsp=6),
-    Column("packed", "datetime", "STRING", _DATETIME_MS),
-    Column("changed", "timestamp", "STRING", _ZONED),
-    Column("due", "date", "STRING", _DATE),
-    Column("transit", "time(3)", "STRING", _TIME, fsp=3),
-    # mediumtext: a text column ends at 64 KiB, and this one has to hold 2 MB.
-    _text("note", "mediumtext"),
-))
+ORDERS = Table(
+    "shop",
+    "orders",
+    (
+        Column("id", "bigint(20)", "INT64", _INT64, key=True, nullable=False),
+        Column("customer_id", "bigint(20) unsigned", "UINT64", _decimal(20, 0), nullable=False),
+        Column(
+            "status",
+            "enum('open','paid','sent','lost')",
+            "STRING",
+            _enum("open", "paid", "sent", "lost"),
+            nullable=False,
+            charset="utf8mb4",
+        ),
+        Column("amount", "decimal(12,2)", "DECIMAL", _decimal(12, 2), nullable=False),
+        Column("rate", "decimal(38,18)", "DECIMAL", _decimal(38, 18)),
+        Column("placed", "datetime(6)", "STRING", _DATETIME_US, nullable=False, fsp=6),
+        Column("packed", "datetime", "STRING", _DATETIME_MS),
+        Column("changed", "timestamp", "STRING", _ZONED),
+        Column("due", "date", "STRING", _DATE),
+        Column("transit", "time(3)", "STRING", _TIME, fsp=3),
+        # mediumtext: a text column ends at 64 KiB, and this one has to hold 2 MB.
+        _text("note", "mediumtext"),
+    ),
+)
 
-ITEMS = Table("shop", "items", (
-    Column("order_id", "bigint(20)", "INT64", _INT64, key=True, nullable=False),
-    Column("line_no", "int(11)", "INT32", _INT32, key=True, nullable=False),
-    _text("sku", "varchar(32)", nullable=False),
-    Column("qty", "smallint(5) unsigned", "UINT16", _INT32, nullable=False),
-    Column("price", "decimal(12,2)", "DECIMAL", _decimal(12, 2), nullable=False),
-    Column("weight", "double", "FLOAT64", Connect("double")),
-    Column("gift", "tinyint(1)", "INT8", _INT16),
-    _text("remark", "varchar(255)"),
-))
+ITEMS = Table(
+    "shop",
+    "items",
+    (
+        Column("order_id", "bigint(20)", "INT64", _INT64, key=True, nullable=False),
+        Column("line_no", "int(11)", "INT32", _INT32, key=True, nullable=False),
+        _text("sku", "varchar(32)", nullable=False),
+        Column("qty", "smallint(5) unsigned", "UINT16", _INT32, nullable=False),
+        Column("price", "decimal(12,2)", "DECIMAL", _decimal(12, 2), nullable=False),
+        Column("weight", "double", "FLOAT64", Connect("double")),
+        Column("gift", "tinyint(1)", "INT8", _INT16),
+        _text("remark", "varchar(255)"),
+    ),
+)
 
 TABLES = {t.full_name: t for t in (CUSTOMERS, ORDERS, ITEMS)}
 """Full name → Table of the demo, in the order they are created."""
 
-BENCH = Table("shop", "orders", (
-    Column("id", "bigint(20)", "INT64", _INT64, key=True, nullable=False),
-    _text("name", "varchar(64)"),
-    Column("amount", "decimal(12,2)", "DECIMAL", _decimal(12, 2)),
-    Column("created", "datetime", "STRING", _DATETIME_MS),
-    _text("note", "text"),
-    Column("qty", "int(11)", "INT32", _INT32),
-))
+BENCH = Table(
+    "shop",
+    "orders",
+    (
+        Column("id", "bigint(20)", "INT64", _INT64, key=True, nullable=False),
+        _text("name", "varchar(64)"),
+        Column("amount", "decimal(12,2)", "DECIMAL", _decimal(12, 2)),
+        Column("created", "datetime", "STRING", _DATETIME_MS),
+        _text("note", "text"),
+        Column("qty", "int(11)", "INT32", _INT32),
+    ),
+)
 """The benchmark's one table."""

@@ -81,9 +81,18 @@ class DtsEncoder:
     ) -> pb.Entry:
         self._seq += 1
         header = pb.Header(
-            version=1, sourceType=pb.MYSQL, messageType=kind, timestamp=tx.timestamp_ms // 1000,
-            serverId=SERVER_ID, fileName=tx.file, position=pos, gtid=tx.gtid, seqId=self._seq, isLast=True,
-            schemaName=table.db if table else "", tableName=table.name if table else "",
+            version=1,
+            sourceType=pb.MYSQL,
+            messageType=kind,
+            timestamp=tx.timestamp_ms // 1000,
+            serverId=SERVER_ID,
+            fileName=tx.file,
+            position=pos,
+            gtid=tx.gtid,
+            seqId=self._seq,
+            isLast=True,
+            schemaName=table.db if table else "",
+            tableName=table.name if table else "",
         )
         return pb.Entry(header=header, event=event)
 

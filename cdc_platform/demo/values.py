@@ -13,7 +13,14 @@ Row = dict[str, Any]
 _NAMES = ("Ada", "Zoë", "李雷", "韩梅梅", "O'Brien", "Ana 😀", "", "Ünal", "back\\slash", "👩‍👩‍👧 family")
 _CITIES = ("北京", "上海", "深圳", "Paris", "")
 _NOTES = (
-    "", "call first", "line one\nline two\ttab", 'say "hi"', "NULL", "\\N", "trailing space ", "naïve 🍕",
+    "",
+    "call first",
+    "line one\nline two\ttab",
+    'say "hi"',
+    "NULL",
+    "\\N",
+    "trailing space ",
+    "naïve 🍕",
     "\u2028",
 )
 _INTERESTS = ("music", "sport", "food")
@@ -119,18 +126,42 @@ def item(rng: random.Random, order_id: int, line_no: int) -> Row:
 def extreme_customers() -> list[Row]:
     """The largest and the smallest of every column, all NULLs, and a blob with all 256 byte values."""
     top = {
-        "id": 2**64 - 1, "email": "😀@example.org", "name": "𝕏\x00é\r\n", "city": "深圳", "vip": 127,
-        "visits": 2**32 - 1, "birthday": date(9999, 12, 31), "birth_year": 2155,
-        "joined": datetime(2038, 1, 19, 3, 14, 7, 999_000, UTC), "score": 3.4028234663852886e38,
-        "rating": 1.7976931348623157e308, "flags": 255, "active": True, "level": "it's gold",
-        "interests": "music,sport,food", "profile": '{"n": 12345678901234567890.10, "é": ["😀", "\\u0000"]}',
+        "id": 2**64 - 1,
+        "email": "😀@example.org",
+        "name": "𝕏\x00é\r\n",
+        "city": "深圳",
+        "vip": 127,
+        "visits": 2**32 - 1,
+        "birthday": date(9999, 12, 31),
+        "birth_year": 2155,
+        "joined": datetime(2038, 1, 19, 3, 14, 7, 999_000, UTC),
+        "score": 3.4028234663852886e38,
+        "rating": 1.7976931348623157e308,
+        "flags": 255,
+        "active": True,
+        "level": "it's gold",
+        "interests": "music,sport,food",
+        "profile": '{"n": 12345678901234567890.10, "é": ["😀", "\\u0000"]}',
         "avatar": bytes(range(256)),
     }
     low = {
-        "id": 0, "email": "", "name": "", "city": "", "vip": -128, "visits": 0, "birthday": date(1000, 1, 1),
-        "birth_year": 1901, "joined": datetime(1970, 1, 1, 0, 0, 1, 0, UTC), "score": 1.1754943508222875e-38,
-        "rating": -2.2250738585072014e-308, "flags": 0, "active": False, "level": "new", "interests": "",
-        "profile": "[]", "avatar": b"",
+        "id": 0,
+        "email": "",
+        "name": "",
+        "city": "",
+        "vip": -128,
+        "visits": 0,
+        "birthday": date(1000, 1, 1),
+        "birth_year": 1901,
+        "joined": datetime(1970, 1, 1, 0, 0, 1, 0, UTC),
+        "score": 1.1754943508222875e-38,
+        "rating": -2.2250738585072014e-308,
+        "flags": 0,
+        "active": False,
+        "level": "new",
+        "interests": "",
+        "profile": "[]",
+        "avatar": b"",
     }
     must = ("id", "email", "vip", "joined")
     nulls = {name: low[name] if name in must else None for name in low}
@@ -141,21 +172,37 @@ def extreme_orders() -> list[Row]:
     """Extremes of DECIMAL, DATETIME, TIMESTAMP and TIME; their ids never collide with the shop's own."""
     end = timedelta(hours=838, minutes=59, seconds=59)
     top = {
-        "id": 2**63 - 1, "customer_id": 2**64 - 1, "status": "paid", "amount": Decimal("9999999999.99"),
+        "id": 2**63 - 1,
+        "customer_id": 2**64 - 1,
+        "status": "paid",
+        "amount": Decimal("9999999999.99"),
         "rate": Decimal("99999999999999999999.999999999999999999"),
-        "placed": datetime(9999, 12, 31, 23, 59, 59, 999_999), "packed": datetime(9999, 12, 31, 23, 59, 59),
-        "changed": datetime(2038, 1, 19, 3, 14, 7, 0, UTC), "due": date(9999, 12, 31), "transit": end,
+        "placed": datetime(9999, 12, 31, 23, 59, 59, 999_999),
+        "packed": datetime(9999, 12, 31, 23, 59, 59),
+        "changed": datetime(2038, 1, 19, 3, 14, 7, 0, UTC),
+        "due": date(9999, 12, 31),
+        "transit": end,
         "note": "\x00\ufeff end",
     }
     low = {
-        "id": -(2**63), "customer_id": 0, "status": "lost", "amount": Decimal("-9999999999.99"),
+        "id": -(2**63),
+        "customer_id": 0,
+        "status": "lost",
+        "amount": Decimal("-9999999999.99"),
         "rate": Decimal("-0.000000000000000001"),
-        "placed": datetime(1000, 1, 1), "packed": datetime(1000, 1, 1),
-        "changed": datetime(1970, 1, 1, 0, 0, 1, 0, UTC), "due": date(1000, 1, 1), "transit": -end,
+        "placed": datetime(1000, 1, 1),
+        "packed": datetime(1000, 1, 1),
+        "changed": datetime(1970, 1, 1, 0, 0, 1, 0, UTC),
+        "due": date(1000, 1, 1),
+        "transit": -end,
         "note": "",
     }
     small = {
-        **low, "id": 0, "amount": Decimal("-0.01"), "rate": Decimal("0.000000000000000000"),
-        "transit": timedelta(milliseconds=-1), "placed": datetime(1969, 12, 31, 23, 59, 59, 999_999),
+        **low,
+        "id": 0,
+        "amount": Decimal("-0.01"),
+        "rate": Decimal("0.000000000000000000"),
+        "transit": timedelta(milliseconds=-1),
+        "placed": datetime(1969, 12, 31, 23, 59, 59, 999_999),
     }
     return [top, low, small]

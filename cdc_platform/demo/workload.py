@@ -85,8 +85,15 @@ class Workload:
         for _ in range(n):
             # Half of the work makes orders, the rest changes what is there.
             self._rng.choices(
-                (self._new_order, self._new_customer, self._pay, self._edit_customers, self._cancel,
-                 self._renumber, self._replace_item),
+                (
+                    self._new_order,
+                    self._new_customer,
+                    self._pay,
+                    self._edit_customers,
+                    self._cancel,
+                    self._renumber,
+                    self._replace_item,
+                ),
                 (40, 15, 20, 10, 6, 3, 6),
             )[0]()
             self._commit()
@@ -133,10 +140,18 @@ class Workload:
         end = start + 400 if last is None else last.pos + _size(last.after or last.before) + 91
         self._gno += 1
         self._now += self._rng.randint(1, 1500)
-        self.transactions.append(Transaction(
-            f"{SERVER_UUID}:{self._gno}", f"mysql-bin.{self._file:06d}", start, end, self._now,
-            self._rng.randint(10, 40), tuple(self._changes), ddl,
-        ))
+        self.transactions.append(
+            Transaction(
+                f"{SERVER_UUID}:{self._gno}",
+                f"mysql-bin.{self._file:06d}",
+                start,
+                end,
+                self._now,
+                self._rng.randint(10, 40),
+                tuple(self._changes),
+                ddl,
+            )
+        )
         self._changes = []
         self._pos = end
         # max_binlog_size rolls the file between transactions, never inside one.

@@ -3,7 +3,8 @@
 A message cut into `total` parts lies in consecutive records of one partition (and shard), index 0 first. Anything
 else is told apart here: a part sent twice (same bytes at the same index), a message torn by a restart, a part
 without its beginning. Where the vendor numbers its records without gaps, a number left out tells that the parts on
-both sides belong to two messages, even when index and total would fit. Payloads are joined afterwards, in bulk (see `run`).
+both sides belong to two messages, even when index and total would fit. Payloads are joined
+afterwards, in bulk (see `run`).
 """
 
 # pyarrow.compute makes its functions at run time, so that type checkers do not see them.
@@ -15,23 +16,34 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-META = pa.schema([
-    ("topic", pa.string()), ("partition", pa.int32()), ("shard", pa.string()), ("offset", pa.int64()),
-    ("total", pa.int64()), ("index", pa.int64()),
-    ("digest", pa.int64()),       # hash of the part's bytes
-    ("at", pa.int64()),           # Kafka timestamp, milliseconds
-    ("carried", pa.bool_()),      # waits since an earlier batch
-    ("seq", pa.int64()),          # vendor's running number; -1: not told
-])
+META = pa.schema(
+    [
+        ("topic", pa.string()),
+        ("partition", pa.int32()),
+        ("shard", pa.string()),
+        ("offset", pa.int64()),
+        ("total", pa.int64()),
+        ("index", pa.int64()),
+        ("digest", pa.int64()),  # hash of the part's bytes
+        ("at", pa.int64()),  # Kafka timestamp, milliseconds
+        ("carried", pa.bool_()),  # waits since an earlier batch
+        ("seq", pa.int64()),  # vendor's running number; -1: not told
+    ]
+)
 """Input: all records of one (topic, partition) in a batch, and the parts carried over."""
 
-VERDICT = pa.schema([
-    ("topic", pa.string()), ("partition", pa.int32()), ("shard", pa.string()), ("offset", pa.int64()),
-    ("verdict", pa.string()),     # complete, waiting, torn, duplicate
-    ("message", pa.int64()),      # complete: offset of the message's first part
-    ("reason", pa.string()),      # torn: why
-    ("carried", pa.bool_()),
-])
+VERDICT = pa.schema(
+    [
+        ("topic", pa.string()),
+        ("partition", pa.int32()),
+        ("shard", pa.string()),
+        ("offset", pa.int64()),
+        ("verdict", pa.string()),  # complete, waiting, torn, duplicate
+        ("message", pa.int64()),  # complete: offset of the message's first part
+        ("reason", pa.string()),  # torn: why
+        ("carried", pa.bool_()),
+    ]
+)
 """Output: one row per part of a split message. Records that are whole by themselves get none."""
 
 
@@ -55,8 +67,8 @@ def classify(group: pa.Table, timeout_ms: int, now_ms: int) -> pa.Table:
     )
     carried = group.column("carried").to_numpy(zero_copy_only=False)
     verdicts: dict[int, tuple[str, int | None, str | None]] = {}
-    opened: list[int] = []        # positions of the open message's parts
-    done: list[int] = []          # of the message completed last: its last part may come twice
+    opened: list[int] = []  # positions of the open message's parts
+    done: list[int] = []  # of the message completed last: its last part may come twice
 
     def close(verdict: str, reason: str | None = None) -> None:
         message = int(offset[opened[0]]) if verdict == "complete" else None
@@ -79,7 +91,10 @@ def classify(group: pa.Table, timeout_ms: int, now_ms: int) -> pa.Table:
             verdicts[i] = ("duplicate", None, None)
             continue
         if opened and not follows(i):
-            close("torn", f"part {len(opened)} of {total[opened[0]]} never came; offset {offset[i]} begins or continues another")
+            close(
+                "torn",
+                f"part {len(opened)} of {total[opened[0]]} never came; offset {offset[i]} begins or continues another",
+            )
         if total[i] == 1:
             continue
         if index[i] != len(opened):
@@ -89,7 +104,9 @@ def classify(group: pa.Table, timeout_ms: int, now_ms: int) -> pa.Table:
         if len(opened) == total[i]:
             close("complete")
     if opened and now_ms - int(at[opened[0]]) > timeout_ms:
-        close("torn", f"unfinished for more than {timeout_ms // 1000} s: {len(opened)} of {total[opened[0]]} parts came")
+        close(
+            "torn", f"unfinished for more than {timeout_ms // 1000} s: {len(opened)} of {total[opened[0]]} parts came"
+        )
     if opened:
         close("waiting")
     return _verdict_table(group, verdicts, carried)
@@ -106,7 +123,13 @@ def _verdict_table(group: pa.Table, verdicts: dict[int, tuple[Any, ...]], carrie
     at = sorted(verdicts)
     rows = group.select(["topic", "partition", "shard", "offset"]).take(pa.array(at, pa.int64()))
     columns = list(zip(*(verdicts[i] for i in at), strict=True)) or [(), (), ()]
-    return pa.table([
-        *rows.columns, pa.array(columns[0], pa.string()), pa.array(columns[1], pa.int64()),
-        pa.array(columns[2], pa.string()), pa.array(carried[at] if at else [], pa.bool_()),
-    ], schema=VERDICT)
+    return pa.table(
+        [
+            *rows.columns,
+            pa.array(columns[0], pa.string()),
+            pa.array(columns[1], pa.int64()),
+            pa.array(columns[2], pa.string()),
+            pa.array(carried[at] if at else [], pa.bool_()),
+        ],
+        schema=VERDICT,
+    )

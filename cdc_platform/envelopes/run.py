@@ -23,7 +23,20 @@ from cdc_platform.resources import lake
 from cdc_platform.tables import CHECKPOINT, ENVELOPES, LANDING, OFFSET_LEDGER, QUARANTINE, WAITING
 
 _LANDED = ("topic", "partition", "offset", "timestamp", "key", "value", "headers", "landed_at")
-_WAITING = ("topic", "partition", "offset", "timestamp", "key", "headers", "landed_at", "total", "index", "data", "shard", "seq")
+_WAITING = (
+    "topic",
+    "partition",
+    "offset",
+    "timestamp",
+    "key",
+    "headers",
+    "landed_at",
+    "total",
+    "index",
+    "data",
+    "shard",
+    "seq",
+)
 
 
 def run(spark: SparkSession, config: Config, source: Source) -> RoomResult:
@@ -39,8 +52,10 @@ def run(spark: SparkSession, config: Config, source: Source) -> RoomResult:
     }
     landed = lake.stream(spark, LANDING.at(config.lake, source=source.name), source.max_bytes_per_batch)
     progress = lake.for_each_batch(
-        landed.select(*_LANDED), CHECKPOINT.at(config.lake, room="envelopes", source=source.name),
-        f"envelopes {source.name}", batch_writer(source, paths),
+        landed.select(*_LANDED),
+        CHECKPOINT.at(config.lake, room="envelopes", source=source.name),
+        f"envelopes {source.name}",
+        batch_writer(source, paths),
     )
     batches = lake.batches(progress)
     return RoomResult(
@@ -52,10 +67,18 @@ def _figures(spark: SparkSession, ledger: str, source: Source, batches: list[int
     """Parts still waiting after this run, and parts that this run found torn or repeated."""
     mine = lake.read(spark, ledger).where((F.col("source") == source.name) & (F.col("room") == "envelopes"))
     now = F.col("batch") >= (min(batches) if batches else 1 << 62)
-    rows = mine.groupBy("outcome").agg(F.sum("records").alias("all"), F.sum(F.when(now, F.col("records"))).alias("now")).collect()
+    rows = (
+        mine.groupBy("outcome")
+        .agg(F.sum("records").alias("all"), F.sum(F.when(now, F.col("records"))).alias("now"))
+        .collect()
+    )
     found = {r["outcome"]: r for r in rows}
     figure = lambda outcome, column: float((found[outcome][column] if outcome in found else 0) or 0)  # noqa: E731
-    return {"waiting": figure("waiting", "all"), "torn": figure("quarantined", "now"), "duplicates": figure("duplicate", "now")}
+    return {
+        "waiting": figure("waiting", "all"),
+        "torn": figure("quarantined", "now"),
+        "duplicates": figure("duplicate", "now"),
+    }
 
 
 def messages_path(config: Config, source: Source) -> str:
@@ -117,13 +140,25 @@ def _parse(format_name: str, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.R
 
 
 def _no_part(_message: pa.RecordBatch, error: Exception) -> pa.RecordBatch:
-    return pa.RecordBatch.from_pylist([{"error": f"the envelope's reader failed ({type(error).__name__})"}], schema=PART)
+    return pa.RecordBatch.from_pylist(
+        [{"error": f"the envelope's reader failed ({type(error).__name__})"}], schema=PART
+    )
 
 
 def _whole_rows(parts: DataFrame) -> DataFrame:
     return parts.select(
-        "topic", "partition", "offset", F.col("offset").alias("last_offset"), F.lit(1).alias("parts"), "shard", "seq",
-        "timestamp", "key", F.col("data").alias("value"), "headers", "landed_at",
+        "topic",
+        "partition",
+        "offset",
+        F.col("offset").alias("last_offset"),
+        F.lit(1).alias("parts"),
+        "shard",
+        "seq",
+        "timestamp",
+        "key",
+        F.col("data").alias("value"),
+        "headers",
+        "landed_at",
     )
 
 
@@ -139,23 +174,35 @@ def _odd_ones(
     verdicts = verdicts_of(everything, timeout_ms).persist()
     try:
         found = {r["verdict"] for r in verdicts.select("verdict").distinct().collect()}
-        split = everything.where(F.col("total") > 1).drop("carried").join(
-            F.broadcast(verdicts), ["topic", "partition", "shard", "offset"]
+        split = (
+            everything.where(F.col("total") > 1)
+            .drop("carried")
+            .join(F.broadcast(verdicts), ["topic", "partition", "shard", "offset"])
         )
         bad = parsed.where(F.col("error").isNotNull()).select(
             "topic", "partition", "offset", "landed_at", F.col("error").alias("reason"), F.lit(False).alias("carried")
         )
         torn = split.where(F.col("verdict") == "torn").select(*bad.columns)
-        waiting = split.where(F.col("verdict") == "waiting").select(F.lit(batch_id).cast("bigint").alias("batch"), *_WAITING)
+        waiting = split.where(F.col("verdict") == "waiting").select(
+            F.lit(batch_id).cast("bigint").alias("batch"), *_WAITING
+        )
         writes = {
             "envelopes": ("complete" in found, joined_rows(split), f"envelopes joined {name}"),
-            "quarantine": ("torn" in found or bad_ones, _quarantine_rows(bad.unionByName(torn), source), f"envelopes {name}"),
+            "quarantine": (
+                "torn" in found or bad_ones,
+                _quarantine_rows(bad.unionByName(torn), source),
+                f"envelopes {name}",
+            ),
             "waiting": ("waiting" in found, waiting, f"envelopes {name}"),
             "ledger": (True, _ledger_rows(_outcomes(split, bad), source, batch_id), f"envelopes {name}"),
         }
-        lake.together([
-            partial(lake.append, rows, paths[table], app, batch_id) for table, (any_, rows, app) in writes.items() if any_
-        ])
+        lake.together(
+            [
+                partial(lake.append, rows, paths[table], app, batch_id)
+                for table, (any_, rows, app) in writes.items()
+                if any_
+            ]
+        )
     finally:
         verdicts.unpersist()
     parsed.sparkSession.sql(f"DELETE FROM {lake.delta(paths['waiting'])} WHERE batch < {int(batch_id) - 1}")
@@ -164,9 +211,15 @@ def _odd_ones(
 def verdicts_of(parts: DataFrame, timeout_ms: int) -> DataFrame:
     """Part rows (with `carried`) → VERDICT rows."""
     meta = parts.select(
-        "topic", "partition", "shard", "offset", "total", "index",
+        "topic",
+        "partition",
+        "shard",
+        "offset",
+        "total",
+        "index",
         F.when(F.col("total") > 1, F.xxhash64("data")).otherwise(F.lit(0)).alias("digest"),
-        F.unix_millis("timestamp").alias("at"), "carried",
+        F.unix_millis("timestamp").alias("at"),
+        "carried",
         F.coalesce(F.col("seq").try_cast("bigint"), F.lit(-1)).alias("seq"),
     )
 
@@ -179,23 +232,49 @@ def verdicts_of(parts: DataFrame, timeout_ms: int) -> DataFrame:
 def joined_rows(split: DataFrame) -> DataFrame:
     """Parts with verdict `complete` → ENVELOPES rows."""
     part = F.struct("index", "data")
-    grouped = split.where(F.col("verdict") == "complete").groupBy("topic", "partition", "shard", F.col("message").alias("offset")).agg(
-        F.max("offset").alias("last_offset"), F.count(F.lit(1)).cast("int").alias("parts"),
-        *(F.min_by(c, "index").alias(c) for c in ("seq", "timestamp", "key", "headers")),
-        F.max("landed_at").alias("landed_at"), F.sort_array(F.collect_list(part)).alias("pieces"),
+    grouped = (
+        split.where(F.col("verdict") == "complete")
+        .groupBy("topic", "partition", "shard", F.col("message").alias("offset"))
+        .agg(
+            F.max("offset").alias("last_offset"),
+            F.count(F.lit(1)).cast("int").alias("parts"),
+            *(F.min_by(c, "index").alias(c) for c in ("seq", "timestamp", "key", "headers")),
+            F.max("landed_at").alias("landed_at"),
+            F.sort_array(F.collect_list(part)).alias("pieces"),
+        )
     )
     whole = F.aggregate("pieces", F.lit(b""), lambda done, piece: F.concat(done, piece["data"]))
     return grouped.withColumn("value", whole).select(
-        "topic", "partition", "offset", "last_offset", "parts", "shard", "seq", "timestamp", "key", "value", "headers", "landed_at"
+        "topic",
+        "partition",
+        "offset",
+        "last_offset",
+        "parts",
+        "shard",
+        "seq",
+        "timestamp",
+        "key",
+        "value",
+        "headers",
+        "landed_at",
     )
 
 
 def _quarantine_rows(unusable: DataFrame, source: Source) -> DataFrame:
     return unusable.select(
-        F.lit(source.name).alias("source"), F.lit(source.format).alias("format"),
-        F.lit(FORMATS[source.format].version).alias("decoder_version"), F.lit("envelopes").alias("room"),
-        "topic", "partition", "offset", F.lit(None).cast("int").alias("entry_index"), F.lit(None).cast("int").alias("row_index"),
-        F.lit(None).cast("string").alias("db"), F.lit(None).cast("string").alias("table"), "reason", "landed_at",
+        F.lit(source.name).alias("source"),
+        F.lit(source.format).alias("format"),
+        F.lit(FORMATS[source.format].version).alias("decoder_version"),
+        F.lit("envelopes").alias("room"),
+        "topic",
+        "partition",
+        "offset",
+        F.lit(None).cast("int").alias("entry_index"),
+        F.lit(None).cast("int").alias("row_index"),
+        F.lit(None).cast("string").alias("db"),
+        F.lit(None).cast("string").alias("table"),
+        "reason",
+        "landed_at",
         F.current_timestamp().alias("quarantined_at"),
     )
 
@@ -205,20 +284,39 @@ def _outcomes(split: DataFrame, bad: DataFrame) -> DataFrame:
 
     Complete parts get their outcome in the changelog, with their message; here they only leave `waiting`.
     """
-    named = F.when(F.col("verdict") == "torn", "quarantined").when(F.col("verdict") == "complete", F.lit(None)).otherwise(F.col("verdict"))
-    taken_back = F.when(F.col("carried"), F.array(F.struct(F.lit("waiting").alias("outcome"), F.lit(-1).alias("records"))))
+    named = (
+        F.when(F.col("verdict") == "torn", "quarantined")
+        .when(F.col("verdict") == "complete", F.lit(None))
+        .otherwise(F.col("verdict"))
+    )
+    taken_back = F.when(
+        F.col("carried"), F.array(F.struct(F.lit("waiting").alias("outcome"), F.lit(-1).alias("records")))
+    )
     now = F.when(named.isNotNull(), F.array(F.struct(named.alias("outcome"), F.lit(1).alias("records"))))
     empty = F.array().cast("array<struct<outcome: string, records: int>>")
     both = F.concat(F.coalesce(taken_back, empty), F.coalesce(now, empty))
-    of_split = split.select("topic", "partition", "offset", F.explode(both).alias("o")).select("topic", "partition", "offset", "o.*")
-    return of_split.unionByName(bad.select("topic", "partition", "offset", F.lit("quarantined").alias("outcome"), F.lit(1).alias("records")))
+    of_split = split.select("topic", "partition", "offset", F.explode(both).alias("o")).select(
+        "topic", "partition", "offset", "o.*"
+    )
+    return of_split.unionByName(
+        bad.select("topic", "partition", "offset", F.lit("quarantined").alias("outcome"), F.lit(1).alias("records"))
+    )
 
 
 def _ledger_rows(outcomes: DataFrame, source: Source, batch_id: int) -> DataFrame:
     grouped = outcomes.groupBy("topic", "partition", "outcome").agg(
-        F.min("offset").alias("from_offset"), F.max("offset").alias("to_offset"), F.sum("records").cast("bigint").alias("records")
+        F.min("offset").alias("from_offset"),
+        F.max("offset").alias("to_offset"),
+        F.sum("records").cast("bigint").alias("records"),
     )
     return grouped.where("records <> 0").select(
-        F.lit(source.name).alias("source"), F.lit(batch_id).cast("bigint").alias("batch"), F.lit("envelopes").alias("room"),
-        "topic", "partition", "from_offset", "to_offset", "outcome", "records",
+        F.lit(source.name).alias("source"),
+        F.lit(batch_id).cast("bigint").alias("batch"),
+        F.lit("envelopes").alias("room"),
+        "topic",
+        "partition",
+        "from_offset",
+        "to_offset",
+        "outcome",
+        "records",
     )

@@ -13,16 +13,18 @@ from pydantic import BaseModel, ConfigDict
 
 _STR_MAP = pa.map_(pa.string(), pa.string())
 
-MESSAGE = pa.schema([
-    ("topic", pa.string()),
-    ("partition", pa.int32()),
-    ("offset", pa.int64()),                       # of the message's first Kafka record
-    ("timestamp", pa.timestamp("us", "UTC")),     # Kafka's
-    ("key", pa.binary()),
-    ("value", pa.binary()),                       # null: Kafka tombstone
-    ("headers", pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))),
-    ("landed_at", pa.timestamp("us", "UTC")),
-])
+MESSAGE = pa.schema(
+    [
+        ("topic", pa.string()),
+        ("partition", pa.int32()),
+        ("offset", pa.int64()),  # of the message's first Kafka record
+        ("timestamp", pa.timestamp("us", "UTC")),  # Kafka's
+        ("key", pa.binary()),
+        ("value", pa.binary()),  # null: Kafka tombstone
+        ("headers", pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))),
+        ("landed_at", pa.timestamp("us", "UTC")),
+    ]
+)
 """One complete logical message, as decoders get it."""
 
 KINDS = ("row", "ddl", "schema", "begin", "commit", "rollback", "heartbeat", "checkpoint", "skip", "error")
@@ -37,38 +39,40 @@ error       something that could not be used, why in `reason`
 
 OPS = ("insert", "update", "delete", "read", "truncate")
 
-EVENT = pa.schema([
-    ("topic", pa.string()),
-    ("partition", pa.int32()),
-    ("offset", pa.int64()),
-    ("entry_index", pa.int32()),        # event within the message, from 0
-    ("row_index", pa.int32()),          # row within the event, from 0
-    ("kind", pa.string()),              # one of KINDS
-    ("reason", pa.string()),            # for error and skip
-    ("db", pa.string()),
-    ("schema", pa.string()),
-    ("table", pa.string()),
-    ("op", pa.string()),                # one of OPS, for kind row
-    ("key", _STR_MAP),                  # primary key values of the row before (insert/read: of the row)
-    ("before", _STR_MAP),               # canonical text; absent key = not in the image, null value = NULL
-    ("after", _STR_MAP),
-    ("schema_version", pa.string()),    # `schema_version(...)` of the columns that describe this row
-    ("columns", pa.string()),           # kind schema only: JSON, see `columns_json`
-    ("ddl", pa.string()),
-    ("source_time", pa.timestamp("us", "UTC")),
-    ("landed_at", pa.timestamp("us", "UTC")),
-    ("txn_id", pa.string()),
-    ("txn_seq", pa.int64()),
-    ("txn_last", pa.bool_()),
-    ("gtid", pa.string()),
-    ("binlog_file", pa.string()),
-    ("binlog_pos", pa.decimal128(20, 0)),
-    ("lineage", pa.string()),           # whose binlog the position belongs to (server id); null: not told
-    ("file_no", pa.int64()),            # number at the end of binlog_file; null: no position told
-    ("event_no", pa.int64()),           # order of events that share a position
-    ("row_no", pa.int64()),             # order of rows within the event, as the source counts them
-    ("info", _STR_MAP),                 # control events: what they say, field by field
-])
+EVENT = pa.schema(
+    [
+        ("topic", pa.string()),
+        ("partition", pa.int32()),
+        ("offset", pa.int64()),
+        ("entry_index", pa.int32()),  # event within the message, from 0
+        ("row_index", pa.int32()),  # row within the event, from 0
+        ("kind", pa.string()),  # one of KINDS
+        ("reason", pa.string()),  # for error and skip
+        ("db", pa.string()),
+        ("schema", pa.string()),
+        ("table", pa.string()),
+        ("op", pa.string()),  # one of OPS, for kind row
+        ("key", _STR_MAP),  # primary key values of the row before (insert/read: of the row)
+        ("before", _STR_MAP),  # canonical text; absent key = not in the image, null value = NULL
+        ("after", _STR_MAP),
+        ("schema_version", pa.string()),  # `schema_version(...)` of the columns that describe this row
+        ("columns", pa.string()),  # kind schema only: JSON, see `columns_json`
+        ("ddl", pa.string()),
+        ("source_time", pa.timestamp("us", "UTC")),
+        ("landed_at", pa.timestamp("us", "UTC")),
+        ("txn_id", pa.string()),
+        ("txn_seq", pa.int64()),
+        ("txn_last", pa.bool_()),
+        ("gtid", pa.string()),
+        ("binlog_file", pa.string()),
+        ("binlog_pos", pa.decimal128(20, 0)),
+        ("lineage", pa.string()),  # whose binlog the position belongs to (server id); null: not told
+        ("file_no", pa.int64()),  # number at the end of binlog_file; null: no position told
+        ("event_no", pa.int64()),  # order of events that share a position
+        ("row_no", pa.int64()),  # order of rows within the event, as the source counts them
+        ("info", _STR_MAP),  # control events: what they say, field by field
+    ]
+)
 """One decoded event: the row of `changes/<format>/<source>`."""
 
 
@@ -86,14 +90,16 @@ class Part:
     """MESSAGE batch → PART batch (below), same rows, same order."""
 
 
-PART = pa.schema([
-    ("total", pa.int64()),       # parts of the message; 1 = not split
-    ("index", pa.int64()),       # this part, from 0
-    ("data", pa.binary()),       # payload of this part
-    ("shard", pa.string()),      # who numbers the parts besides the partition ('' = nobody)
-    ("seq", pa.decimal128(20, 0)),  # vendor's running number within (partition, shard); null = not told
-    ("error", pa.string()),      # why this record is no part of anything; null = fine
-])
+PART = pa.schema(
+    [
+        ("total", pa.int64()),  # parts of the message; 1 = not split
+        ("index", pa.int64()),  # this part, from 0
+        ("data", pa.binary()),  # payload of this part
+        ("shard", pa.string()),  # who numbers the parts besides the partition ('' = nobody)
+        ("seq", pa.decimal128(20, 0)),  # vendor's running number within (partition, shard); null = not told
+        ("error", pa.string()),  # why this record is no part of anything; null = fine
+    ]
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,8 +107,8 @@ class Format:
     """A wire format is a value: the registry, the assets, the command line and the docs read it."""
 
     name: str
-    version: str                                          # stamped on every changelog row
-    summary: str                                          # one line for docs and the UI
+    version: str  # stamped on every changelog row
+    summary: str  # one line for docs and the UI
     options: type[FormatOptions]
-    decode: Callable[[pa.RecordBatch, Any], pa.RecordBatch]   # (MESSAGE batch, options) → EVENT batch
-    part: Part | None = None                              # None: a record is always a whole message
+    decode: Callable[[pa.RecordBatch, Any], pa.RecordBatch]  # (MESSAGE batch, options) → EVENT batch
+    part: Part | None = None  # None: a record is always a whole message

@@ -17,7 +17,8 @@ def columns_json(columns: list[dict[str, Any]]) -> str:
     (`bigint(20) unsigned`, `decimal(12,2)`, `enum('a','b')`), `key` whether it is part of the primary key."""
     return json.dumps(
         [{"name": c["name"], "type": c["type"], "key": bool(c["key"])} for c in columns],
-        ensure_ascii=False, separators=(",", ":"),
+        ensure_ascii=False,
+        separators=(",", ":"),
     )
 
 

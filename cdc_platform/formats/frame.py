@@ -36,7 +36,8 @@ def _decode(format_name: str, options_json: str, batches: Iterator[pa.RecordBatc
 
 
 def isolated(
-    messages: pa.RecordBatch, work: Callable[[pa.RecordBatch], pa.RecordBatch],
+    messages: pa.RecordBatch,
+    work: Callable[[pa.RecordBatch], pa.RecordBatch],
     refused: Callable[[pa.RecordBatch, Exception], pa.RecordBatch],
 ) -> Iterator[pa.RecordBatch]:
     """`work` on the batch; where it raises, on ever smaller pieces, until `refused` answers for a single message.

@@ -17,8 +17,12 @@ def run(spark: SparkSession, config: Config, source: Source) -> RoomResult:
     path = lake.ensure(spark, CHANGES, CHANGES.at(config.lake, format=source.format, source=source.name))
     messages = lake.stream(spark, messages_path(config, source), source.max_bytes_per_batch)
     progress = lake.into_table(
-        decode(messages.select(*MESSAGE.names), source.format, source.options), path,
-        CHECKPOINT.at(config.lake, room="changes", source=source.name), f"changes {source.name}",
+        decode(messages.select(*MESSAGE.names), source.format, source.options),
+        path,
+        CHECKPOINT.at(config.lake, room="changes", source=source.name),
+        f"changes {source.name}",
     )
     messages_in = lake.input_rows(progress)
-    return RoomResult("changes", source.name, messages_in, len(lake.batches(progress)), watch.seconds, {"messages": messages_in})
+    return RoomResult(
+        "changes", source.name, messages_in, len(lake.batches(progress)), watch.seconds, {"messages": messages_in}
+    )

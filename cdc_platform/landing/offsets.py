@@ -69,8 +69,8 @@ def losses(
     state: list[PartitionState], landed: dict[tuple[str, int], int], topic_ids: dict[str, set[str]]
 ) -> list[dict[str, Any]]:
     """Ranges that were never landed and can't be read any more. `landed`: next offset per partition;
-    `topic_ids`: ids under which each topic was landed (an id never comes back). Dicts: topic, partition, from_offset, to_offset (exclusive),
-    why, restart (offset at which reading can go on)."""
+    `topic_ids`: ids under which each topic was landed (an id never comes back). Dicts: topic, partition, from_offset,
+    to_offset (exclusive), why, restart (offset at which reading can go on)."""
     found: list[dict[str, Any]] = []
     for s in state:
         have = landed.get((s.topic, s.partition))
@@ -79,20 +79,39 @@ def losses(
         made_again = have is not None and s.topic_id and s.topic_id not in topic_ids.get(s.topic, {s.topic_id})
         have = have or 0  # a partition that is new since the last landing begins at 0
         if made_again:
-            why, to, restart = "topic was deleted and made again; what it still held before is unknown", have + 1, s.begin
+            why, to, restart = (
+                "topic was deleted and made again; what it still held before is unknown",
+                have + 1,
+                s.begin,
+            )
         elif s.begin > have:
             why, to, restart = "removed by retention before they were landed", s.begin, s.begin
         elif s.end < have:
             why, to, restart = f"partition now ends at {s.end}, {have} were landed", have + 1, s.end
         else:
             continue
-        found.append({"topic": s.topic, "partition": s.partition, "from_offset": have, "to_offset": to, "why": why,
-                      "restart": restart})
+        found.append(
+            {
+                "topic": s.topic,
+                "partition": s.partition,
+                "from_offset": have,
+                "to_offset": to,
+                "why": why,
+                "restart": restart,
+            }
+        )
     there = {(s.topic, s.partition) for s in state}
     found += [
-        {"topic": t, "partition": p, "from_offset": have, "to_offset": have + 1,
-         "why": "no longer in Kafka, or no longer among the source's topics", "restart": None}
-        for (t, p), have in sorted(landed.items()) if (t, p) not in there
+        {
+            "topic": t,
+            "partition": p,
+            "from_offset": have,
+            "to_offset": have + 1,
+            "why": "no longer in Kafka, or no longer among the source's topics",
+            "restart": None,
+        }
+        for (t, p), have in sorted(landed.items())
+        if (t, p) not in there
     ]
     return found
 
@@ -116,7 +135,9 @@ def commit_group(config: Config, source: Source, landed: dict[tuple[str, int], i
     Raises KafkaException."""
     from confluent_kafka import Consumer, TopicPartition
 
-    consumer = Consumer({**librdkafka_properties(config, source), "group.id": group_id(source), "enable.auto.commit": False})
+    consumer = Consumer(
+        {**librdkafka_properties(config, source), "group.id": group_id(source), "enable.auto.commit": False}
+    )
     try:
         consumer.commit(offsets=[TopicPartition(t, p, o) for (t, p), o in landed.items()], asynchronous=False)
     finally:

@@ -35,7 +35,9 @@ def run(spark: SparkSession, config: Config, source: Source) -> RoomResult:
     known = _topic_ids(spark, topics, source)
     state = offsets.settled_state(config, source, landed)
     if not state and not landed:  # a pattern that matches nothing yet: no checkpoint, so no wrong start either
-        return RoomResult("landing", source.name, 0, 0, watch.seconds, {"records": 0, "lag": 0, "partitions": 0, "lost": 0})
+        return RoomResult(
+            "landing", source.name, 0, 0, watch.seconds, {"records": 0, "lag": 0, "partitions": 0, "lost": 0}
+        )
     lost = _losses(source, state, landed, known)
     if lost:
         generation += 1
@@ -46,8 +48,10 @@ def run(spark: SparkSession, config: Config, source: Source) -> RoomResult:
         first = offsets.first_offsets(state, "earliest" if generation else source.start)
         landed = _note_positions(spark, source, first, landed, batch, ledger)
     progress = lake.into_table(
-        _records(spark, config, source, _starts(state, landed)), path,
-        CHECKPOINT.at(config.lake, room="landing", source=f"{source.name}.{generation}"), f"landing {source.name}",
+        _records(spark, config, source, _starts(state, landed)),
+        path,
+        CHECKPOINT.at(config.lake, room="landing", source=f"{source.name}.{generation}"),
+        f"landing {source.name}",
     )
     if _account(spark, config, source, generation):
         _, landed, batch = _position(spark, ledger, source)
@@ -56,8 +60,17 @@ def run(spark: SparkSession, config: Config, source: Source) -> RoomResult:
     records = lake.input_rows(progress)
     lag = sum(max(0, s.end - landed.get((s.topic, s.partition), s.begin)) for s in state)
     return RoomResult(
-        "landing", source.name, records, len(lake.batches(progress)), watch.seconds,
-        {"records": records, "lag": lag, "partitions": len(state), "lost": sum(x["to_offset"] - x["from_offset"] for x in lost)},
+        "landing",
+        source.name,
+        records,
+        len(lake.batches(progress)),
+        watch.seconds,
+        {
+            "records": records,
+            "lag": lag,
+            "partitions": len(state),
+            "lost": sum(x["to_offset"] - x["from_offset"] for x in lost),
+        },
     )
 
 
@@ -80,7 +93,8 @@ def _position(spark: SparkSession, ledger: str, source: Source) -> tuple[int, di
         .groupBy("topic", "partition")
         .agg(
             F.max_by(F.col("to_offset"), F.struct("batch", "to_offset")).alias("last"),
-            F.max(F.when(F.col("outcome") == "lost", F.col("batch"))).alias("lost"), F.max("batch").alias("batch"),
+            F.max(F.when(F.col("outcome") == "lost", F.col("batch"))).alias("lost"),
+            F.max("batch").alias("batch"),
         )
         .collect()
     )
@@ -108,8 +122,15 @@ def _records(spark: SparkSession, config: Config, source: Source, starts: str) -
         .option("maxOffsetsPerTrigger", source.max_records_per_batch)
     )
     records = reader.load().select(
-        "topic", "partition", "offset", "timestamp", F.col("timestampType").alias("timestamp_type"), "key", "value",
-        "headers", F.current_timestamp().alias("landed_at"),
+        "topic",
+        "partition",
+        "offset",
+        "timestamp",
+        F.col("timestampType").alias("timestamp_type"),
+        "key",
+        "value",
+        "headers",
+        F.current_timestamp().alias("landed_at"),
     )
     # No more files than tasks can work on at once. A Kafka partition still lies in one file per batch: the order
     # in which parts of split messages are read again depends on it.
@@ -149,8 +170,17 @@ def _note_topics(
 def _note_losses(spark: SparkSession, source: Source, lost: list[dict[str, Any]], generation: int, ledger: str) -> None:
     """Gaps as ledger rows; to_offset is where landing goes on less one (_GONE: the partition is gone)."""
     rows = [
-        (source.name, generation * _GENERATION - 1, "landing", x["topic"], x["partition"], x["from_offset"],
-         _GONE if x["restart"] is None else x["restart"] - 1, "lost", x["to_offset"] - x["from_offset"])
+        (
+            source.name,
+            generation * _GENERATION - 1,
+            "landing",
+            x["topic"],
+            x["partition"],
+            x["from_offset"],
+            _GONE if x["restart"] is None else x["restart"] - 1,
+            "lost",
+            x["to_offset"] - x["from_offset"],
+        )
         for x in lost
     ]
     columns = spark.read.format("delta").load(ledger).schema
@@ -158,8 +188,12 @@ def _note_losses(spark: SparkSession, source: Source, lost: list[dict[str, Any]]
 
 
 def _note_positions(
-    spark: SparkSession, source: Source, now: dict[tuple[str, int], int], landed: dict[tuple[str, int], int],
-    batch: int, ledger: str,
+    spark: SparkSession,
+    source: Source,
+    now: dict[tuple[str, int], int],
+    landed: dict[tuple[str, int], int],
+    batch: int,
+    ledger: str,
 ) -> dict[tuple[str, int], int]:
     """Next offsets that no landed record tells, as ledger rows of 0 records; returns all next offsets.
 
@@ -189,14 +223,23 @@ def _account(spark: SparkSession, config: Config, source: Source, generation: in
             F.min("offset").alias("from_offset"), F.max("offset").alias("to_offset"), F.count(F.lit(1)).alias("records")
         )
         rows = counted.select(
-            F.lit(name).alias("source"), F.lit(generation * _GENERATION + batch_id).cast("bigint").alias("batch"), F.lit("landing").alias("room"),
-            "topic", "partition", "from_offset", "to_offset", F.lit("landed").alias("outcome"), "records",
+            F.lit(name).alias("source"),
+            F.lit(generation * _GENERATION + batch_id).cast("bigint").alias("batch"),
+            F.lit("landing").alias("room"),
+            "topic",
+            "partition",
+            "from_offset",
+            "to_offset",
+            F.lit("landed").alias("outcome"),
+            "records",
         ).select(*_LEDGER_COLUMNS)
         lake.append(rows, ledger, f"ledger landing {name}", batch_id)
 
     progress = lake.for_each_batch(
         lake.stream(spark, path, source.max_bytes_per_batch).select("topic", "partition", "offset"),
-        CHECKPOINT.at(config.lake, room="ledger", source=name), f"ledger {name}", each,
+        CHECKPOINT.at(config.lake, room="ledger", source=name),
+        f"ledger {name}",
+        each,
     )
     return lake.batches(progress)
 
@@ -209,4 +252,6 @@ def _commit_group(config: Config, source: Source, landed: dict[tuple[str, int], 
     try:
         offsets.commit_group(config, source, landed)
     except KafkaException as error:
-        log.warning("source %s: offsets are landed but not committed for lag tools: %s", source.name, error.args[0].str())
+        log.warning(
+            "source %s: offsets are landed but not committed for lag tools: %s", source.name, error.args[0].str()
+        )

@@ -12,9 +12,7 @@ import pyarrow as pa
 
 # MySQL's latin1 is Windows-1252 with the five bytes that cp1252 leaves undefined read as C1 controls
 # (MySQL manual, "West European Character Sets").
-_LATIN1 = "".join(
-    bytes([b]).decode("latin-1" if b in (0x81, 0x8D, 0x8F, 0x90, 0x9D) else "cp1252") for b in range(256)
-)
+_LATIN1 = "".join(bytes([b]).decode("latin-1" if b in (0x81, 0x8D, 0x8F, 0x90, 0x9D) else "cp1252") for b in range(256))
 
 UTF8 = frozenset(("utf8", "utf8mb3", "utf8mb4", "utf-8"))
 """Charsets whose bytes are UTF-8."""

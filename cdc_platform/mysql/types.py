@@ -15,32 +15,84 @@ _ATTRIBUTES = frozenset(("unsigned", "signed", "zerofill", "binary", "ascii", "u
 _LABEL = re.compile(r"'((?:[^'\\]|''|\\.)*)'", re.DOTALL)
 
 _SYNONYMS = {
-    "integer": "int", "bool": "tinyint", "dec": "decimal", "numeric": "decimal", "fixed": "decimal", "real": "double",
-    "double precision": "double", "character": "char", "character varying": "varchar", "nchar": "char",
-    "nvarchar": "varchar", "national char": "char", "national varchar": "varchar", "int1": "tinyint", "int2": "smallint",
-    "int3": "mediumint", "int4": "int", "int8": "bigint", "float4": "float", "float8": "double",
+    "integer": "int",
+    "bool": "tinyint",
+    "dec": "decimal",
+    "numeric": "decimal",
+    "fixed": "decimal",
+    "real": "double",
+    "double precision": "double",
+    "character": "char",
+    "character varying": "varchar",
+    "nchar": "char",
+    "nvarchar": "varchar",
+    "national char": "char",
+    "national varchar": "varchar",
+    "int1": "tinyint",
+    "int2": "smallint",
+    "int3": "mediumint",
+    "int4": "int",
+    "int8": "bigint",
+    "float4": "float",
+    "float8": "double",
     "geomcollection": "geometrycollection",
 }
 
 FAMILIES = {
     **dict.fromkeys(("tinyint", "smallint", "mediumint", "int", "bigint"), "integer"),
     **dict.fromkeys(("float", "double"), "float"),
-    **dict.fromkeys(("char", "varchar", "tinytext", "text", "mediumtext", "longtext", "long varchar", "inet4", "inet6", "uuid"), "text"),
+    **dict.fromkeys(
+        ("char", "varchar", "tinytext", "text", "mediumtext", "longtext", "long varchar", "inet4", "inet6", "uuid"),
+        "text",
+    ),
     **dict.fromkeys(("binary", "varbinary", "tinyblob", "blob", "mediumblob", "longblob"), "binary"),
-    **dict.fromkeys(("geometry", "point", "linestring", "polygon", "multipoint", "multilinestring", "multipolygon", "geometrycollection"), "geometry"),
-    "decimal": "decimal", "bit": "bit", "boolean": "boolean", "date": "date", "time": "time", "datetime": "datetime",
-    "timestamp": "timestamp", "year": "year", "enum": "enum", "set": "set", "json": "json",
+    **dict.fromkeys(
+        (
+            "geometry",
+            "point",
+            "linestring",
+            "polygon",
+            "multipoint",
+            "multilinestring",
+            "multipolygon",
+            "geometrycollection",
+        ),
+        "geometry",
+    ),
+    "decimal": "decimal",
+    "bit": "bit",
+    "boolean": "boolean",
+    "date": "date",
+    "time": "time",
+    "datetime": "datetime",
+    "timestamp": "timestamp",
+    "year": "year",
+    "enum": "enum",
+    "set": "set",
+    "json": "json",
 }
 """Base type name → family. `boolean` is no MySQL type: formats use it when they say a value is true or false."""
 
 _INTEGERS = {  # (signed, unsigned)
-    "tinyint": ("tinyint", "smallint"), "smallint": ("smallint", "int"), "mediumint": ("int", "int"),
-    "int": ("int", "bigint"), "bigint": ("bigint", "decimal(20,0)"),
+    "tinyint": ("tinyint", "smallint"),
+    "smallint": ("smallint", "int"),
+    "mediumint": ("int", "int"),
+    "int": ("int", "bigint"),
+    "bigint": ("bigint", "decimal(20,0)"),
 }
 
 _SPARK = {
-    "text": "string", "enum": "string", "set": "string", "json": "string", "time": "string", "binary": "binary",
-    "geometry": "binary", "date": "date", "datetime": "timestamp_ntz", "timestamp": "timestamp", "year": "smallint",
+    "text": "string",
+    "enum": "string",
+    "set": "string",
+    "json": "string",
+    "time": "string",
+    "binary": "binary",
+    "geometry": "binary",
+    "date": "date",
+    "datetime": "timestamp_ntz",
+    "timestamp": "timestamp",
+    "year": "smallint",
     "boolean": "boolean",
 }
 

@@ -208,8 +208,7 @@ def base64_text(values: pa.BinaryArray, width: int = 0) -> Checked:
     `width`: n of BINARY(n). Such a column always holds n bytes, but the binlog leaves zeros at the end out
     (MySQL `Field_string::pack`), so they are put back."""
     words = [
-        None if v is None else b2a_base64(v.ljust(width, b"\0"), newline=False).decode()
-        for v in values.to_pylist()
+        None if v is None else b2a_base64(v.ljust(width, b"\0"), newline=False).decode() for v in values.to_pylist()
     ]
     return pa.array(words, pa.string()), _all_ok(values)
 

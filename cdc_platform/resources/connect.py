@@ -85,9 +85,7 @@ def launch(config: Config, log: Path, port: int | None = None) -> tuple[subproce
             cwd=config.state_dir,
             start_new_session=True,
         )
-    server = Server(
-        f"sc://localhost:{port}", port, process.pid, psutil.Process(process.pid).create_time(), token
-    )
+    server = Server(f"sc://localhost:{port}", port, process.pid, psutil.Process(process.pid).create_time(), token)
     _private(_file(config), json.dumps(asdict(server)))
     return process, server
 

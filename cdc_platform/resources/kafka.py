@@ -15,29 +15,52 @@ from cdc_platform.errors import ConfigError
 if TYPE_CHECKING:
     from confluent_kafka.admin import AdminClient
 
-_MANAGED = frozenset((  # set by the platform: positions live in Delta checkpoints
-    "group.id", "enable.auto.commit", "auto.offset.reset", "key.deserializer", "value.deserializer",
-    "interceptor.classes", "partition.assignment.strategy",
-))
-_JAVA_ONLY = frozenset((
-    "sasl.jaas.config", "ssl.truststore.type", "ssl.keystore.type", "ssl.protocol", "ssl.enabled.protocols",
-    "ssl.trustmanager.algorithm", "ssl.keymanager.algorithm", "sasl.login.callback.handler.class",
-    "sasl.client.callback.handler.class", "sasl.login.class", "default.api.timeout.ms", "max.poll.records",
-    "fetch.max.wait.ms", "receive.buffer.bytes", "send.buffer.bytes", "client.dns.lookup",
-))
+_MANAGED = frozenset(
+    (  # set by the platform: positions live in Delta checkpoints
+        "group.id",
+        "enable.auto.commit",
+        "auto.offset.reset",
+        "key.deserializer",
+        "value.deserializer",
+        "interceptor.classes",
+        "partition.assignment.strategy",
+    )
+)
+_JAVA_ONLY = frozenset(
+    (
+        "sasl.jaas.config",
+        "ssl.truststore.type",
+        "ssl.keystore.type",
+        "ssl.protocol",
+        "ssl.enabled.protocols",
+        "ssl.trustmanager.algorithm",
+        "ssl.keymanager.algorithm",
+        "sasl.login.callback.handler.class",
+        "sasl.client.callback.handler.class",
+        "sasl.login.class",
+        "default.api.timeout.ms",
+        "max.poll.records",
+        "fetch.max.wait.ms",
+        "receive.buffer.bytes",
+        "send.buffer.bytes",
+        "client.dns.lookup",
+    )
+)
 _RENAMED = {
-    "ssl.truststore.location": "ssl.ca.location",          # PEM only
+    "ssl.truststore.location": "ssl.ca.location",  # PEM only
     "ssl.truststore.certificates": "ssl.ca.pem",
     "ssl.keystore.certificate.chain": "ssl.certificate.pem",
     "ssl.keystore.key": "ssl.key.pem",
     "request.timeout.ms": "socket.timeout.ms",
 }
-_LOGIN_MODULES = frozenset((  # CVE-2023-25194: any other module may load code named by the configuration
-    "org.apache.kafka.common.security.plain.PlainLoginModule",
-    "org.apache.kafka.common.security.scram.ScramLoginModule",
-    "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule",
-    "com.sun.security.auth.module.Krb5LoginModule",
-))
+_LOGIN_MODULES = frozenset(
+    (  # CVE-2023-25194: any other module may load code named by the configuration
+        "org.apache.kafka.common.security.plain.PlainLoginModule",
+        "org.apache.kafka.common.security.scram.ScramLoginModule",
+        "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule",
+        "com.sun.security.auth.module.Krb5LoginModule",
+    )
+)
 _JAAS_FIELD = re.compile(r'(\w+)\s*=\s*"((?:[^"\\]|\\.)*)"')
 
 
@@ -49,7 +72,9 @@ def group_id(source: Source) -> str:
 def spark_options(config: Config, source: Source) -> dict[str, str]:
     """Options of Spark's Kafka source for this source's cluster and topics. Raises ConfigError."""
     properties = _checked(config, source)
-    subscribe = {"subscribe": ",".join(source.topics)} if source.topics else {"subscribePattern": str(source.topic_pattern)}
+    subscribe = (
+        {"subscribe": ",".join(source.topics)} if source.topics else {"subscribePattern": str(source.topic_pattern)}
+    )
     return {**{f"kafka.{k}": v for k, v in properties.items()}, **subscribe}
 
 
@@ -63,8 +88,10 @@ def librdkafka_properties(config: Config, source: Source) -> dict[str, str]:
             out[_RENAMED.get(key, key)] = value
     if "ssl.ca.location" in out and Path(out["ssl.ca.location"]).suffix.lower() in (".jks", ".p12", ".pfx"):
         raise ConfigError(
-            "kafka.ssl.truststore.location", "must be a PEM file: offsets are also read by librdkafka, which reads no "
-            "Java key store; `keytool -exportcert -rfc` makes one", ["ssl.truststore.type: PEM with a .pem file"],
+            "kafka.ssl.truststore.location",
+            "must be a PEM file: offsets are also read by librdkafka, which reads no "
+            "Java key store; `keytool -exportcert -rfc` makes one",
+            ["ssl.truststore.type: PEM with a .pem file"],
         )
     return out
 
@@ -102,7 +129,7 @@ def _jaas_login(jaas: str) -> dict[str, str]:
     return {f"sasl.{k}": re.sub(r"\\(.)", r"\1", found[k]) for k in ("username", "password") if k in found}
 
 
-def _silent():  # noqa: ANN202
+def _silent():
     """librdkafka prints connection trouble to stderr; our own errors say it once and clearly."""
     import logging
 

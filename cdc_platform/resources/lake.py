@@ -39,8 +39,14 @@ def ensure(spark: SparkSession, table: Table, path: str) -> str:
 
 
 def create(
-    spark: SparkSession, path: str, columns: str, properties: dict[str, str], comment: str,
-    partition_by: tuple[str, ...] = (), *, replace: bool = False,
+    spark: SparkSession,
+    path: str,
+    columns: str,
+    properties: dict[str, str],
+    comment: str,
+    partition_by: tuple[str, ...] = (),
+    *,
+    replace: bool = False,
 ) -> None:
     """CREATE TABLE at a path, if it isn't there; with `replace`, in place of what is there."""
     partition = f" PARTITIONED BY ({', '.join(map(quoted, partition_by))})" if partition_by else ""
@@ -59,8 +65,14 @@ def exists(spark: SparkSession, path: str) -> bool:
     try:
         spark.read.format("delta").load(path).schema  # noqa: B018 - Connect is lazy; the schema makes it look
     except AnalysisException as error:
-        if error.getCondition() in ("DELTA_TABLE_NOT_FOUND", "DELTA_PATH_DOES_NOT_EXIST", "PATH_NOT_FOUND",
-                                    "DELTA_SCHEMA_NOT_SET", "DELTA_MISSING_DELTA_TABLE", "DELTA_READ_TABLE_WITHOUT_COLUMNS"):
+        if error.getCondition() in (
+            "DELTA_TABLE_NOT_FOUND",
+            "DELTA_PATH_DOES_NOT_EXIST",
+            "PATH_NOT_FOUND",
+            "DELTA_SCHEMA_NOT_SET",
+            "DELTA_MISSING_DELTA_TABLE",
+            "DELTA_READ_TABLE_WITHOUT_COLUMNS",
+        ):
             return False
         raise
     return True
@@ -78,9 +90,7 @@ def version(spark: SparkSession, path: str) -> int:
 
 def append(df: DataFrame, path: str, app: str, version: int) -> None:
     """Append `df`, at most once per (`app`, `version`): a repeated batch writes nothing."""
-    (
-        df.write.format("delta").mode("append").option("txnAppId", app).option("txnVersion", version).save(path)
-    )
+    (df.write.format("delta").mode("append").option("txnAppId", app).option("txnVersion", version).save(path))
 
 
 def stream(spark: SparkSession, path: str, max_bytes: str) -> DataFrame:
@@ -107,7 +117,9 @@ def for_each_batch(
 
 def into_table(df: DataFrame, path: str, checkpoint: str, name: str) -> list[dict[str, Any]]:
     """Append all there is now to a Delta table, exactly once; returns the progress of every batch."""
-    writer = df.writeStream.queryName(name).format("delta").outputMode("append").option("checkpointLocation", checkpoint)
+    writer = (
+        df.writeStream.queryName(name).format("delta").outputMode("append").option("checkpointLocation", checkpoint)
+    )
     return finish(writer.trigger(availableNow=True).start(path))
 
 

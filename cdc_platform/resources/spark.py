@@ -14,15 +14,17 @@ _BASE = {
     "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
     "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
     "spark.sql.session.timeZone": "UTC",
-    "spark.sql.variable.substitute": "false",    # a name or key like ${env:HOME} from the wire stays as it is
-    "spark.sql.ansi.enabled": "true",            # a value that doesn't fit is an error, never a silent NULL
+    "spark.sql.variable.substitute": "false",  # a name or key like ${env:HOME} from the wire stays as it is
+    "spark.sql.ansi.enabled": "true",  # a value that doesn't fit is an error, never a silent NULL
     "spark.sql.streaming.numRecentProgressUpdates": "100000",  # every batch's figures, for the run's metadata
     "spark.sql.streaming.noDataMicroBatches.enabled": "false",
     "spark.sql.execution.arrow.maxBytesPerBatch": "67108864",  # big messages: Python's memory stays bounded
     "spark.sql.parquet.compression.codec": "zstd",
     # Raw payloads never repeat: trying a dictionary on them costs half of the landing's time.
     "spark.hadoop.parquet.enable.dictionary#value": "false",
-    "spark.redaction.regex": "(?i)secret|password|passwd|passphrase|token|(access|account)[.]?key|jaas|credential|ssl[.]key",
+    "spark.redaction.regex": (
+        "(?i)secret|password|passwd|passphrase|token|(access|account)[.]?key|jaas|credential|ssl[.]key"
+    ),
     "spark.sql.redaction.options.regex": "(?i)url|secret|password|passwd|token|jaas|credential|ssl[.]key",
 }
 
@@ -71,6 +73,11 @@ def open_session(config: Config) -> "SparkSession":
 
 def prepare(session: "SparkSession") -> "SparkSession":
     """Settings every session needs and a shared Connect server can't be trusted to have."""
-    for key in ("spark.sql.session.timeZone", "spark.sql.ansi.enabled", "spark.sql.variable.substitute", "spark.sql.parquet.compression.codec"):
+    for key in (
+        "spark.sql.session.timeZone",
+        "spark.sql.ansi.enabled",
+        "spark.sql.variable.substitute",
+        "spark.sql.parquet.compression.codec",
+    ):
         session.conf.set(key, _BASE[key])
     return session

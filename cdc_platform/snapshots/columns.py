@@ -17,6 +17,7 @@ _MAY_BE_INVALID = frozenset(("date", "datetime", "timestamp"))
 """MySQL stores dates that don't exist (0000-00-00, 2026-02-30): NULL in the snapshot, and counted. Any other value
 that doesn't fit its column is an error that stops the table: ANSI casts raise."""
 
+
 def _float(text: Column, spark: str) -> Column:
     """MySQL holds no infinity and no NaN; a cast makes an infinity of what is too large."""
     fits = F.abs(text.cast(spark)) < F.lit(float("inf"))
@@ -92,7 +93,14 @@ def columns_of(source: str, db: str, table: str, columns_json: str, keys: list[s
     return out
 
 
-_ORDER_FIELDS = {"epoch": "BIGINT", "file": "BIGINT", "pos": "DECIMAL(20,0)", "event": "BIGINT", "row": "BIGINT", "landed": "BIGINT"}
+_ORDER_FIELDS = {
+    "epoch": "BIGINT",
+    "file": "BIGINT",
+    "pos": "DECIMAL(20,0)",
+    "event": "BIGINT",
+    "row": "BIGINT",
+    "landed": "BIGINT",
+}
 
 
 def order_sql(order: Any) -> str:

@@ -21,15 +21,15 @@ class Profile:
     """Figures of one table's batch that decide how it is folded and merged."""
 
     changes: int
-    partial: int            # images that lack columns
+    partial: int  # images that lack columns
     key_changes: int
     deletes: int
     no_key: int
-    lost_moves: int         # key changes whose images don't hold the whole row
+    lost_moves: int  # key changes whose images don't hold the whole row
     invalid_dates: int
     low_order: Any
-    truncated_at: Any       # order of the last TRUNCATE, or None
-    low_key: Any            # lowest and highest first key column, typed
+    truncated_at: Any  # order of the last TRUNCATE, or None
+    low_key: Any  # lowest and highest first key column, typed
     high_key: Any
 
 
@@ -108,17 +108,36 @@ def _steps(rows: DataFrame, keys: list[TableColumn], moves: bool) -> DataFrame:
     row = rows.withColumn("_kmap", _key_image()).withColumn("_deleted", F.col("op") == "delete")
     row = row.withColumn("_whole", F.col("op").isin(*_SETS_WHOLE_ROW))
     if moves:
-        stay = F.struct(F.col("_kmap").alias("kmap"), F.col("_deleted").alias("deleted"), F.col("_whole").alias("whole"), F.col("after").alias("after"))
-        old = F.struct(F.col("_kmap").alias("kmap"), F.lit(True).alias("deleted"), F.lit(False).alias("whole"), F.col("after").alias("after"))
+        stay = F.struct(
+            F.col("_kmap").alias("kmap"),
+            F.col("_deleted").alias("deleted"),
+            F.col("_whole").alias("whole"),
+            F.col("after").alias("after"),
+        )
+        old = F.struct(
+            F.col("_kmap").alias("kmap"),
+            F.lit(True).alias("deleted"),
+            F.lit(False).alias("whole"),
+            F.col("after").alias("after"),
+        )
         new_key = F.map_zip_with("_kmap", "after", lambda _, k, a: F.coalesce(a, k))
-        new = F.struct(new_key.alias("kmap"), F.lit(False).alias("deleted"), F.lit(True).alias("whole"), _overlaid().alias("after"))
+        new = F.struct(
+            new_key.alias("kmap"), F.lit(False).alias("deleted"), F.lit(True).alias("whole"), _overlaid().alias("after")
+        )
         both = F.when(_key_moves(keys), F.array(old, new)).otherwise(F.array(stay))
         row = row.withColumn("_s", F.explode(both)).select(
-            "order_key", "source_time", *_UNIQUE, F.col("_s.kmap").alias("_kmap"), F.col("_s.deleted").alias("_deleted"),
-            F.col("_s.whole").alias("_whole"), F.col("_s.after").alias("_image"),
+            "order_key",
+            "source_time",
+            *_UNIQUE,
+            F.col("_s.kmap").alias("_kmap"),
+            F.col("_s.deleted").alias("_deleted"),
+            F.col("_s.whole").alias("_whole"),
+            F.col("_s.after").alias("_image"),
         )
     else:
-        row = row.select("order_key", "source_time", *_UNIQUE, "_kmap", "_deleted", "_whole", F.col("after").alias("_image"))
+        row = row.select(
+            "order_key", "source_time", *_UNIQUE, "_kmap", "_deleted", "_whole", F.col("after").alias("_image")
+        )
     typed_keys = [c.value(c.text("_kmap")).alias(f"_k{i}") for i, c in enumerate(keys)]
     return row.select("*", *typed_keys).drop("_kmap")
 
@@ -144,8 +163,12 @@ def _last(steps: DataFrame, keys: list[TableColumn]) -> DataFrame:
 def _typed(steps: DataFrame, columns: list[TableColumn]) -> DataFrame:
     values = [F.when(~F.col("_deleted"), c.value(c.text("_image"))).alias(f"_v{i}") for i, c in enumerate(columns)]
     return steps.select(
-        *[n for n in steps.columns if n.startswith("_k")], "_deleted", F.lit(True).alias("_whole"),
-        F.col("order_key").alias("_cdc_order"), F.col("source_time").alias("_cdc_source_time"), *values,
+        *[n for n in steps.columns if n.startswith("_k")],
+        "_deleted",
+        F.lit(True).alias("_whole"),
+        F.col("order_key").alias("_cdc_order"),
+        F.col("source_time").alias("_cdc_source_time"),
+        *values,
     )
 
 
@@ -154,20 +177,31 @@ def _fold_partial(steps: DataFrame, columns: list[TableColumn], keys: list[Table
     names = [f"_k{i}" for i, _ in enumerate(keys)]
     at = F.struct("order_key", *_UNIQUE, F.col("_deleted").cast("int").alias("_d"))
     tagged = steps.withColumn("_at", at)
-    resets = tagged.groupBy(*names).agg(F.max(F.when(F.col("_whole") | F.col("_deleted"), F.col("_at"))).alias("_reset"))
+    resets = tagged.groupBy(*names).agg(
+        F.max(F.when(F.col("_whole") | F.col("_deleted"), F.col("_at"))).alias("_reset")
+    )
     join = [tagged[n].eqNullSafe(resets[n]) for n in names]
     since = tagged.join(resets, join).select(tagged["*"], "_reset").where("_reset IS NULL OR _at >= _reset")
     said = since.where("NOT _deleted OR _at = _reset")
     per_column = []
     for i, c in enumerate(columns):
         holds = ~F.col("_deleted") & F.map_contains_key(F.col("_image"), F.lit(c.name))
-        per_column.append(F.max_by(F.when(holds, F.struct(c.text("_image").alias("t"))), F.when(holds, F.col("_at"))).alias(f"_t{i}"))
+        per_column.append(
+            F.max_by(F.when(holds, F.struct(c.text("_image").alias("t"))), F.when(holds, F.col("_at"))).alias(f"_t{i}")
+        )
     grouped = said.groupBy(*names).agg(
-        F.max_by("_deleted", "_at").alias("_deleted"), F.max(F.col("_reset").isNotNull()).alias("_whole"),
-        F.max("order_key").alias("_cdc_order"), F.max_by("source_time", "_at").alias("_cdc_source_time"), *per_column,
+        F.max_by("_deleted", "_at").alias("_deleted"),
+        F.max(F.col("_reset").isNotNull()).alias("_whole"),
+        F.max("order_key").alias("_cdc_order"),
+        F.max_by("source_time", "_at").alias("_cdc_source_time"),
+        *per_column,
     )
     return grouped.select(
-        *names, "_deleted", "_whole", "_cdc_order", "_cdc_source_time",
+        *names,
+        "_deleted",
+        "_whole",
+        "_cdc_order",
+        "_cdc_source_time",
         *(c.value(F.col(f"_t{i}.t")).alias(f"_v{i}") for i, c in enumerate(columns)),
         *(F.col(f"_t{i}").isNotNull().alias(f"_h{i}") for i, _ in enumerate(columns)),
     )

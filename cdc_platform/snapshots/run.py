@@ -40,14 +40,24 @@ def run(spark: SparkSession, config: Config, source: Source) -> RoomResult:
     path = lake.ensure(spark, TABLE_STATE, TABLE_STATE.at(config.lake))
     progress = lake.for_each_batch(
         lake.stream(spark, CHANGELOG.at(config.lake), source.max_bytes_per_batch).where(F.col("source") == source.name),
-        CHECKPOINT.at(config.lake, room="snapshots", source=source.name), f"snapshots {source.name}", batch_writer(config, source),
+        CHECKPOINT.at(config.lake, room="snapshots", source=source.name),
+        f"snapshots {source.name}",
+        batch_writer(config, source),
     )
     batches = lake.batches(progress)
     figures = state.figures(spark, config, source, path, batches)
     changes = sum(float(f["changes"]) for f in figures.values())
     return RoomResult(
-        "snapshots", source.name, int(changes), len(batches), watch.seconds,
-        {"changes": changes, "tables": len(figures), "stopped_tables": sum(f["state"] == "stopped" for f in figures.values())},
+        "snapshots",
+        source.name,
+        int(changes),
+        len(batches),
+        watch.seconds,
+        {
+            "changes": changes,
+            "tables": len(figures),
+            "stopped_tables": sum(f["state"] == "stopped" for f in figures.values()),
+        },
         figures,
     )
 
@@ -58,17 +68,22 @@ def batch_writer(config: Config, source: Source) -> Callable[[DataFrame, int], N
     def each(batch: DataFrame, batch_id: int) -> None:
         spark = batch.sparkSession
         path = TABLE_STATE.at(config.lake)
-        touched = batch.groupBy("db", "table").agg(
-            F.count(F.lit(1)).alias("n"), F.max(F.struct("order_key", "schema_version")).alias("newest")
-        ).collect()
+        touched = (
+            batch.groupBy("db", "table")
+            .agg(F.count(F.lit(1)).alias("n"), F.max(F.struct("order_key", "schema_version")).alias("newest"))
+            .collect()
+        )
         if not touched:
             return
         before = state.now(spark, path, source)
         lists = _column_lists(spark, config, source, {t["newest"]["schema_version"] for t in touched})
         doing = _Work(config, source, batch, batch_id, f"snapshots {source.name}")
-        outcomes = lake.together([
-            partial(_outcome, doing, t, lists.get(t["newest"]["schema_version"]), before.get((t["db"], t["table"]))) for t in touched
-        ])
+        outcomes = lake.together(
+            [
+                partial(_outcome, doing, t, lists.get(t["newest"]["schema_version"]), before.get((t["db"], t["table"])))
+                for t in touched
+            ]
+        )
         lake.append(state.rows(spark, path, source, outcomes, before, batch_id), path, doing.app, batch_id)
 
     return each
@@ -145,7 +160,10 @@ def _bring_up(work: _Work, db: str, table: str, columns: list[TableColumn]) -> i
     folded: DataFrame | None = None
     try:
         figures = profile(rows, columns)
-        for count, what in ((figures.no_key, "come without a key value"), (figures.lost_moves, "change a key with a partial row image")):
+        for count, what in (
+            (figures.no_key, "come without a key value"),
+            (figures.lost_moves, "change a key with a partial row image"),
+        ):
             if count:
                 raise TableStopped(source.name, db, table, f"{count} changes {what}")
         targets.prepare(spark, target, columns, anew=work.anew)
@@ -180,13 +198,24 @@ def _column_lists(spark: SparkSession, config: Config, source: Source, versions:
     """schema_version → column list as JSON, for the versions the history knows."""
     rows = (
         lake.read(spark, SCHEMA_HISTORY.at(config.lake))
-        .where((F.col("source") == source.name) & (F.col("kind") == "message") & F.col("schema_version").isin(*(v for v in versions if v)))
-        .select("schema_version", "columns").collect()
+        .where(
+            (F.col("source") == source.name)
+            & (F.col("kind") == "message")
+            & F.col("schema_version").isin(*(v for v in versions if v))
+        )
+        .select("schema_version", "columns")
+        .collect()
     )
     return {r["schema_version"]: r["columns"] for r in rows}
 
 
 def _newest_list(spark: SparkSession, config: Config, source: Source, db: str, table: str) -> str | None:
     """The newest column list the history knows of a table, for batches that hold nothing but its TRUNCATE."""
-    known = lake.read(spark, SCHEMA_HISTORY.at(config.lake)).where((F.col("source") == source.name) & (F.col("kind") == "message"))
-    return known.where(_of_table(db, table)).agg(F.max_by("columns", F.struct("landed_at", "order_key")).alias("c")).collect()[0]["c"]
+    known = lake.read(spark, SCHEMA_HISTORY.at(config.lake)).where(
+        (F.col("source") == source.name) & (F.col("kind") == "message")
+    )
+    return (
+        known.where(_of_table(db, table))
+        .agg(F.max_by("columns", F.struct("landed_at", "order_key")).alias("c"))
+        .collect()[0]["c"]
+    )

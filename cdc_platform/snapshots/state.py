@@ -33,12 +33,29 @@ def now(spark: SparkSession, path: str, source: Source) -> Tables:
 
 
 def rows(
-    spark: SparkSession, path: str, source: Source, outcomes: list[Outcome], before: Tables, batch_id: int, *, anew: bool = False
+    spark: SparkSession,
+    path: str,
+    source: Source,
+    outcomes: list[Outcome],
+    before: Tables,
+    batch_id: int,
+    *,
+    anew: bool = False,
 ) -> DataFrame:
     """Outcomes as TABLE_STATE rows; `anew`: of a rebuild, which counts above all batches before it."""
     out = [
-        (source.name, o.db, o.table, batch_id, o.state, o.reason, o.changes, o.invalid_dates,
-         before.get((o.db, o.table), {}).get("rebuild", 0) + anew, None)
+        (
+            source.name,
+            o.db,
+            o.table,
+            batch_id,
+            o.state,
+            o.reason,
+            o.changes,
+            o.invalid_dates,
+            before.get((o.db, o.table), {}).get("rebuild", 0) + anew,
+            None,
+        )
         for o in outcomes
     ]
     return spark.createDataFrame(out, lake.read(spark, path).schema).withColumn("at", F.current_timestamp())
@@ -62,7 +79,11 @@ def figures(
     counted = lake.together([partial(live_rows, r) for r in found])
     return {
         f"{r['db']}.{r['table']}": {
-            "rows": n, "changes": r["changes"], "invalid_dates": r["invalid_dates"], "state": r["state"], "reason": r["reason"] or "",
+            "rows": n,
+            "changes": r["changes"],
+            "invalid_dates": r["invalid_dates"],
+            "state": r["state"],
+            "reason": r["reason"] or "",
         }
         for r, n in zip(found, counted, strict=True)
     }
@@ -70,7 +91,15 @@ def figures(
 
 def _latest(spark: SparkSession, path: str, source: Source) -> DataFrame:
     at = F.struct("rebuild", "batch")
-    return lake.read(spark, path).where(F.col("source") == source.name).groupBy("db", "table").agg(
-        F.max_by("state", at).alias("state"), F.max_by("reason", at).alias("reason"), F.max("batch").alias("batch"),
-        F.max("rebuild").alias("rebuild"), F.sum("invalid_dates").alias("invalid_dates"),
+    return (
+        lake.read(spark, path)
+        .where(F.col("source") == source.name)
+        .groupBy("db", "table")
+        .agg(
+            F.max_by("state", at).alias("state"),
+            F.max_by("reason", at).alias("reason"),
+            F.max("batch").alias("batch"),
+            F.max("rebuild").alias("rebuild"),
+            F.sum("invalid_dates").alias("invalid_dates"),
+        )
     )

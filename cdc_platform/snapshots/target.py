@@ -15,8 +15,8 @@ from cdc_platform.snapshots.fold import Profile, key_names
 from cdc_platform.tables import ORDER_TYPE, SNAPSHOT_PATH, TOMBSTONES_PATH
 
 _SNAPSHOT_PROPERTIES = {
-    "delta.columnMapping.mode": "name",       # renames and drops rewrite nothing; any column name is allowed
-    "delta.enableDeletionVectors": "true",    # MERGE marks rows instead of rewriting files
+    "delta.columnMapping.mode": "name",  # renames and drops rewrite nothing; any column name is allowed
+    "delta.enableDeletionVectors": "true",  # MERGE marks rows instead of rewriting files
     "delta.checkpointInterval": "50",
 }
 _BOOKKEEPING_COLUMNS = (
@@ -40,7 +40,9 @@ class Target:
     @staticmethod
     def of(config: Config, source: str, db: str, table: str) -> "Target":
         names = {"source": source, "db": db, "table": table}
-        return Target(source, db, table, SNAPSHOT_PATH.at(config.lake, **names), TOMBSTONES_PATH.at(config.lake, **names))
+        return Target(
+            source, db, table, SNAPSHOT_PATH.at(config.lake, **names), TOMBSTONES_PATH.at(config.lake, **names)
+        )
 
 
 def prepare(spark: SparkSession, target: Target, columns: list[TableColumn], *, anew: bool = False) -> None:
@@ -48,14 +50,28 @@ def prepare(spark: SparkSession, target: Target, columns: list[TableColumn], *, 
     Raises TableStopped where a column changed its type."""
     if anew or not lake.exists(spark, target.snapshot):
         own = ", ".join(f"{quoted(c.name)} {c.spark}" for c in columns)
-        lake.create(spark, target.snapshot, f"{own}, {_BOOKKEEPING_COLUMNS}", _SNAPSHOT_PROPERTIES,
-                    f"Live rows of {target.db}.{target.table} from source {target.source}", replace=anew)
+        lake.create(
+            spark,
+            target.snapshot,
+            f"{own}, {_BOOKKEEPING_COLUMNS}",
+            _SNAPSHOT_PROPERTIES,
+            f"Live rows of {target.db}.{target.table} from source {target.source}",
+            replace=anew,
+        )
     else:
         _evolve(spark, target, columns)
     if anew or not lake.exists(spark, target.tombstones):
-        keys = ", ".join(f"{n} {c.spark}" for n, c in zip(key_names(columns), (c for c in columns if c.key), strict=True))
-        lake.create(spark, target.tombstones, f"{keys}, scope STRING COMMENT 'row, or table for TRUNCATE', _cdc_order {ORDER_TYPE}",
-                    {"delta.checkpointInterval": "50"}, "Deleted keys with the order of their delete", replace=anew)
+        keys = ", ".join(
+            f"{n} {c.spark}" for n, c in zip(key_names(columns), (c for c in columns if c.key), strict=True)
+        )
+        lake.create(
+            spark,
+            target.tombstones,
+            f"{keys}, scope STRING COMMENT 'row, or table for TRUNCATE', _cdc_order {ORDER_TYPE}",
+            {"delta.checkpointInterval": "50"},
+            "Deleted keys with the order of their delete",
+            replace=anew,
+        )
 
 
 def _evolve(spark: SparkSession, target: Target, columns: list[TableColumn]) -> None:
@@ -68,13 +84,17 @@ def _evolve(spark: SparkSession, target: Target, columns: list[TableColumn]) -> 
             spark.sql(f"ALTER TABLE {delta(target.snapshot)} ADD COLUMNS ({quoted(c.name)} {c.spark} {place})")
         elif kept.simpleString() != c.spark:
             raise TableStopped(
-                target.source, target.db, target.table,
+                target.source,
+                target.db,
+                target.table,
                 f"column {c.name!r} is kept as {kept.simpleString()} and now comes as {c.spark}",
             )
         previous = c
 
 
-def bury(folded: DataFrame, target: Target, columns: list[TableColumn], figures: Profile, app: str, batch_id: int) -> None:
+def bury(
+    folded: DataFrame, target: Target, columns: list[TableColumn], figures: Profile, app: str, batch_id: int
+) -> None:
     """Write tombstones of the batch's deletes and its TRUNCATE, at most once per batch."""
     if not (figures.deletes or figures.key_changes or figures.truncated_at):
         return
@@ -83,7 +103,8 @@ def bury(folded: DataFrame, target: Target, columns: list[TableColumn], figures:
     if figures.truncated_at is not None:
         stone = folded.sparkSession.range(1).select(
             *(F.lit(None).cast(c.spark).alias(n) for n, c in zip(names, (c for c in columns if c.key), strict=True)),
-            F.lit("table").alias("scope"), order_literal(figures.truncated_at).alias("_cdc_order"),
+            F.lit("table").alias("scope"),
+            order_literal(figures.truncated_at).alias("_cdc_order"),
         )
         graves = graves.unionByName(stone)
     lake.append(graves, target.tombstones, app, batch_id)
@@ -100,17 +121,21 @@ def not_buried(folded: DataFrame, target: Target, columns: list[TableColumn], fi
     if "row" in scopes:
         names = key_names(columns)
         graves = later.where("scope = 'row'").groupBy(*names).agg(F.max("_cdc_order").alias("_buried"))
-        folded = folded.join(graves, names, "left").where("_deleted OR _buried IS NULL OR _cdc_order >= _buried").drop("_buried")
+        folded = (
+            folded.join(graves, names, "left")
+            .where("_deleted OR _buried IS NULL OR _cdc_order >= _buried")
+            .drop("_buried")
+        )
     return folded
 
 
-def apply(folded: DataFrame, target: Target, columns: list[TableColumn], figures: Profile, app: str, batch_id: int) -> None:
+def apply(
+    folded: DataFrame, target: Target, columns: list[TableColumn], figures: Profile, app: str, batch_id: int
+) -> None:
     """Bring folded rows into the snapshot, each only if it is newer than the row that is there."""
     spark = folded.sparkSession
     if figures.truncated_at is not None:
-        spark.sql(
-            f"DELETE FROM {delta(target.snapshot)} WHERE _cdc_order < {order_sql(figures.truncated_at)}"
-        )
+        spark.sql(f"DELETE FROM {delta(target.snapshot)} WHERE _cdc_order < {order_sql(figures.truncated_at)}")
     if lake.read(spark, target.snapshot).isEmpty():
         fresh = folded.where("NOT _deleted").select(
             *(F.col(v).alias(c.name) for v, c in zip(_values(columns), columns, strict=True)), *BOOKKEEPING

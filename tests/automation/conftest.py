@@ -112,9 +112,7 @@ def ledger(config: Config, *rows: tuple[str, str, int, int, int, str, int]) -> N
     """Rows of offset_ledger: source, topic, partition, from, to, outcome, records."""
     names = ["source", "topic", "partition", "from_offset", "to_offset", "outcome", "records"]
     columns = dict(zip(names, map(list, zip(*rows, strict=True)), strict=True))
-    data = pa.table(
-        {**columns, "partition": pa.array(columns["partition"], pa.int32()), "batch": [0] * len(rows)}
-    )
+    data = pa.table({**columns, "partition": pa.array(columns["partition"], pa.int32()), "batch": [0] * len(rows)})
     write_deltalake(tables.OFFSET_LEDGER.at(config.lake), data, mode="append", partition_by=["source"])
 
 
@@ -139,9 +137,7 @@ def schema_history(config: Config, *rows: tuple[str, str, str]) -> None:
 
 def changelog(config: Config, source: str, at: datetime) -> None:
     """One row change of a source, committed at a time."""
-    data = pa.table(
-        {"source": [source], "source_time": pa.array([at.astimezone(UTC)], pa.timestamp("us", "UTC"))}
-    )
+    data = pa.table({"source": [source], "source_time": pa.array([at.astimezone(UTC)], pa.timestamp("us", "UTC"))})
     write_deltalake(tables.CHANGELOG.at(config.lake), data, mode="append", partition_by=["source"])
 
 

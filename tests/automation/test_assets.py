@@ -46,9 +46,7 @@ def test_column_schema_is_the_tables_ddl():
 def test_a_run_of_one_source_leaves_the_other_alone(config, run_job, rooms):
     result = run_job(*keys.run_keys(config.source("shop-dts")))
     assert result.success
-    assert rooms.calls == [
-        (room, "shop-dts") for room in ("landing", "envelopes", "changes", "changelog", "snapshots")
-    ]
+    assert rooms.calls == [(room, "shop-dts") for room in ("landing", "envelopes", "changes", "changelog", "snapshots")]
 
 
 def test_a_run_of_everything_catches_up_all_sources(run_job, rooms):
@@ -80,32 +78,24 @@ def live(rows: int, changes: int) -> dict:
 
 
 def partitions(result: dg.ExecuteInProcessResult) -> dict[str, int]:
-    events = [
-        e.materialization for e in result.get_asset_materialization_events() if e.asset_key == keys.SNAPSHOTS
-    ]
+    events = [e.materialization for e in result.get_asset_materialization_events() if e.asset_key == keys.SNAPSHOTS]
     return {str(m.partition): int(m.metadata["dagster/partition_row_count"].value) for m in events}
 
 
 def test_each_touched_table_shows_as_its_partition(config, instance, run_job, rooms):
-    rooms.give["snapshots", "shop-dts"] = snapshot_result(
-        "shop-dts", orders=live(5, 7), **{"a/b": live(1, 1)}
-    )
+    rooms.give["snapshots", "shop-dts"] = snapshot_result("shop-dts", orders=live(5, 7), **{"a/b": live(1, 1)})
     assert partitions(run_job(*keys.run_keys(config.source("shop-dts")))) == {
         "shop-dts/shop/orders": 5,
         "shop-dts/shop/a~2Fb": 1,
     }
     assert set(instance.get_dynamic_partitions("tables")) == {"shop-dts/shop/orders", "shop-dts/shop/a~2Fb"}
-    rooms.give["snapshots", "shop-dts"] = snapshot_result(
-        "shop-dts", orders=live(5, 0), **{"a/b": live(2, 1)}
-    )
+    rooms.give["snapshots", "shop-dts"] = snapshot_result("shop-dts", orders=live(5, 0), **{"a/b": live(2, 1)})
     assert partitions(run_job(*keys.run_keys(config.source("shop-dts")))) == {"shop-dts/shop/a~2Fb": 2}
 
 
 def test_chosen_partitions_run_their_sources(instance, run_job, rooms):
     instance.add_dynamic_partitions("tables", ["shop_debezium/shop/orders", "shop_debezium/shop/items"])
-    rooms.give["snapshots", "shop_debezium"] = snapshot_result(
-        "shop_debezium", orders=live(5, 0), items=live(2, 0)
-    )
+    rooms.give["snapshots", "shop_debezium"] = snapshot_result("shop_debezium", orders=live(5, 0), items=live(2, 0))
     result = run_job(keys.SNAPSHOTS, partition_key="shop_debezium/shop/orders")
     assert rooms.calls == [("snapshots", "shop_debezium")]
     assert partitions(result)["shop_debezium/shop/orders"] == 5
@@ -136,9 +126,7 @@ def test_a_retriable_error_is_tried_again(config, run_job, rooms, monkeypatch):
     result = run_job(keys.landing_key(config.source("shop-dts")))
     assert rooms.calls == [("landing", "shop-dts")] * 3
     failure = result.get_step_failure_events()[0].step_failure_data
-    assert failure.user_failure_data and "no answer from Kafka at h:1" in str(
-        failure.user_failure_data.description
-    )
+    assert failure.user_failure_data and "no answer from Kafka at h:1" in str(failure.user_failure_data.description)
 
 
 def test_one_failing_source_leaves_the_others_changelog_done(run_job, rooms):

@@ -146,18 +146,14 @@ def test_the_heartbeat_sensor_reports_changes_only_and_recovers(shop, instance):
     servers, sensor = shop.kafka["bootstrap.servers"], sensors.heartbeat_sensor(shop)
     send(servers, source.topics[0], LONG_AGO)
     first = tick(sensor, instance)
-    assert {
-        (e.asset_key.to_user_string(), e.passed, e.metadata["state"].value) for e in first.asset_events
-    } == {
+    assert {(e.asset_key.to_user_string(), e.passed, e.metadata["state"].value) for e in first.asset_events} == {
         ("landing/shop-dts", False, "silent"),
         ("landing/shop_debezium", False, "no_topic"),
     }
     assert tick(sensor, instance, first.cursor).asset_events == []
     send(servers, source.topics[0])
     back = tick(sensor, instance, first.cursor)
-    assert [(e.asset_key.to_user_string(), e.passed) for e in back.asset_events] == [
-        ("landing/shop-dts", True)
-    ]
+    assert [(e.asset_key.to_user_string(), e.passed) for e in back.asset_events] == [("landing/shop-dts", True)]
     old = json.loads(back.cursor)
     old["shop-dts"]["at"] -= sensors.REPEAT_S
     again = tick(sensor, instance, json.dumps(old))
@@ -167,9 +163,7 @@ def test_the_heartbeat_sensor_reports_changes_only_and_recovers(shop, instance):
 def test_new_tables_become_partitions_once(config, instance):
     sensor = sensors.new_tables_sensor(config)
     assert not tick(sensor, instance).dynamic_partitions_requests
-    schema_history(
-        config, ("shop-dts", "shop", "orders"), ("shop-dts", "shop", "a/b"), ("gone", "shop", "orders")
-    )
+    schema_history(config, ("shop-dts", "shop", "orders"), ("shop-dts", "shop", "a/b"), ("gone", "shop", "orders"))
     request = tick(sensor, instance).dynamic_partitions_requests[0]
     assert request.partitions_def_name == "tables"
     assert request.partition_keys == ["shop-dts/shop/a~2Fb", "shop-dts/shop/orders"]
@@ -185,8 +179,6 @@ def test_excluded_tables_become_no_partition(tmp_path, instance):
 
 
 def test_the_schedule_asks_for_one_run_per_free_source(config, instance):
-    create_run_for_test(
-        instance, "catch_up", tags={keys.SOURCE_TAG: "shop-dts"}, status=DagsterRunStatus.STARTED
-    )
+    create_run_for_test(instance, "catch_up", tags={keys.SOURCE_TAG: "shop-dts"}, status=DagsterRunStatus.STARTED)
     requests = catch_up_schedule(config)(dg.build_schedule_context(instance=instance))
     assert [r.tags[keys.SOURCE_TAG] for r in requests] == ["shop_debezium"]

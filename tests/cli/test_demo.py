@@ -12,9 +12,7 @@ from cdc_platform.cli.app import run
 def cli(*args: str, **env: str) -> subprocess.CompletedProcess[str]:
     program = Path(sys.executable).with_name("cdc-platform")
     around = {**os.environ, **env}
-    return subprocess.run(
-        [program, *args], capture_output=True, text=True, timeout=550, check=False, env=around
-    )
+    return subprocess.run([program, *args], capture_output=True, text=True, timeout=550, check=False, env=around)
 
 
 def test_missing_jars_are_told_with_what_mends_it(tmp_path):

@@ -151,9 +151,7 @@ def test_a_report_decides_the_exit_code_and_is_printed():
 
 
 def test_an_error_goes_to_stderr():
-    done = invoke(
-        command_of(raises=ConfigError("sources[0].format", "unknown 'x\x1b'", ["canal", "debezium"]))
-    )
+    done = invoke(command_of(raises=ConfigError("sources[0].format", "unknown 'x\x1b'", ["canal", "debezium"])))
     assert (done.exit_code, done.stdout) == (1, "")
     assert done.stderr == "error: sources[0].format: unknown 'x\\x1b'; valid: canal, debezium\n"
 

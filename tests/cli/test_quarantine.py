@@ -64,9 +64,7 @@ def rows(lake: str) -> None:
         ),
         ("stock", "debezium", "1", "changes", "b", 1, 7, 0, 0, None, None, "no JSON", NOW),
     ]
-    table = pa.Table.from_pylist(
-        [dict(zip([n for n, _ in fields], r, strict=True)) for r in data], pa.schema(fields)
-    )
+    table = pa.Table.from_pylist([dict(zip([n for n, _ in fields], r, strict=True)) for r in data], pa.schema(fields))
     write_deltalake(QUARANTINE.at(lake), table, partition_by=["source"])
     landed = pa.Table.from_pylist(
         [
@@ -102,9 +100,7 @@ def test_list_is_newest_first_and_bounded(rows, capsys):
     assert run(["quarantine", "list", "--json"]) == 0
     assert [r["address"] for r in json.loads(capsys.readouterr().out)] == ["a/0/9", "a/0/7", "b/1/7"]
     assert run(["quarantine", "list", "--source", "stock", "--json"]) == 0
-    assert [(r["address"], r["reason"]) for r in json.loads(capsys.readouterr().out)] == [
-        ("b/1/7", "no JSON")
-    ]
+    assert [(r["address"], r["reason"]) for r in json.loads(capsys.readouterr().out)] == [("b/1/7", "no JSON")]
     assert run(["quarantine", "list", "--limit", "1", "--json"]) == 0
     assert len(json.loads(capsys.readouterr().out)) == 1
 

@@ -87,9 +87,7 @@ def table_state(lake: str, table: str, state: str, reason: str | None) -> None:
 @pytest.mark.broker
 def test_all_well(fed, capsys):
     table_state(fed, "items", "live", None)
-    write_deltalake(
-        SNAPSHOT_PATH.at(fed, source="orders", db="shop", table="items"), pa.table({"id": [1, 2, 3]})
-    )
+    write_deltalake(SNAPSHOT_PATH.at(fed, source="orders", db="shop", table="items"), pa.table({"id": [1, 2, 3]}))
     code, data = status(capsys)
     source = data["sources"][0]
     assert (code, data["problems"]) == (0, [])

@@ -73,7 +73,9 @@ def replay(records):
         )
         op = message["payload"]["op"]
         assert (before is not None, after is not None) == {
-            "c": (False, True), "u": (True, True), "d": (True, False),
+            "c": (False, True),
+            "u": (True, True),
+            "d": (True, False),
         }[op]
         if before is not None:
             assert live.pop(key) == before
@@ -89,9 +91,7 @@ def test_messages_hold_the_truth(shop, records):
 
 
 def test_every_delete_is_followed_by_its_tombstone(records):
-    deletes = [
-        i for i, r in enumerate(records) if r.value and r.topic.startswith("p.") and b'"op":"d"' in r.value
-    ]
+    deletes = [i for i, r in enumerate(records) if r.value and r.topic.startswith("p.") and b'"op":"d"' in r.value]
     assert deletes
     assert all(records[i + 1].value is None and records[i + 1].key == records[i].key for i in deletes)
 
@@ -113,9 +113,7 @@ def test_source_block_tells_the_position(shop, records):
         if r.topic.startswith("p.") and r.value and (m := json.loads(r.value)["payload"])["op"] != "d"
         for s in [m["source"]]
     ]
-    have = [
-        (tx.gtid, tx.file, c.pos, c.row) for tx in shop.transactions for c in tx.events if c.op != "delete"
-    ]
+    have = [(tx.gtid, tx.file, c.pos, c.row) for tx in shop.transactions for c in tx.events if c.op != "delete"]
     assert told == have
 
 

@@ -34,8 +34,7 @@ TEXT = {
 
 def canonical(table, row):
     return {
-        c.name: None if row[c.name] is None else TEXT.get(c.type.split("(")[0], str)(row[c.name])
-        for c in table.columns
+        c.name: None if row[c.name] is None else TEXT.get(c.type.split("(")[0], str)(row[c.name]) for c in table.columns
     }
 
 

@@ -54,9 +54,7 @@ def test_keys_choose_the_partition(servers):
     assert len(placed) == 20 and len({p for _, p in placed}) > 1
 
 
-@pytest.mark.parametrize(
-    "record", [Record("pub-one", 99, None, b"x"), Record("no such name!", None, None, b"x")]
-)
+@pytest.mark.parametrize("record", [Record("pub-one", 99, None, b"x"), Record("no such name!", None, None, b"x")])
 def test_a_refused_record_is_an_error(servers, record):
     with pytest.raises(PublishFailed) as e:
         publish([record], servers, partitions={"pub-one": 1})

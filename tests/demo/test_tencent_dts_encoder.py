@@ -81,14 +81,14 @@ def replay(records):
                     for side in (row.oldColumns, row.newColumns)
                 )
                 assert (old is not None, new is not None) == {
-                    pb.INSERT: (False, True), pb.UPDATE: (True, True), pb.DELETE: (True, False),
+                    pb.INSERT: (False, True),
+                    pb.UPDATE: (True, True),
+                    pb.DELETE: (True, False),
                 }[dml.dmlEventType]
                 if old is not None:
                     del live[tuple(old[i] for i in keys)]
                 if new is not None:
-                    live[tuple(new[i] for i in keys)] = dict(
-                        zip((c.name for c in dml.columns), new, strict=True)
-                    )
+                    live[tuple(new[i] for i in keys)] = dict(zip((c.name for c in dml.columns), new, strict=True))
     return tables
 
 
@@ -125,9 +125,7 @@ def test_control_entries_surround_the_rows(shop, records):
 
 
 def test_ddl_is_the_create_statement(records):
-    ddl = [
-        e.event.ddlEvent.sql for _, m in messages(records) for e in m.items if e.header.messageType == pb.DDL
-    ]
+    ddl = [e.event.ddlEvent.sql for _, m in messages(records) for e in m.items if e.header.messageType == pb.DDL]
     assert ddl == [t.ddl for t in TABLES.values()]
     assert "`id` bigint(20) unsigned NOT NULL" in ddl[0] and "PRIMARY KEY (`order_id`, `line_no`)" in ddl[2]
 

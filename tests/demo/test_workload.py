@@ -47,9 +47,7 @@ def test_equal_seeds_give_equal_work():
 
 
 def test_positions_grow_as_numbers_but_not_as_text(shop):
-    at = [
-        (int(tx.file.removeprefix("mysql-bin.")), c.pos, c.row) for tx in shop.transactions for c in tx.events
-    ]
+    at = [(int(tx.file.removeprefix("mysql-bin.")), c.pos, c.row) for tx in shop.transactions for c in tx.events]
     assert at == sorted(set(at))
     files = list(dict.fromkeys(tx.file for tx in shop.transactions))
     assert files != sorted(files)

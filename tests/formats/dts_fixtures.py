@@ -42,9 +42,7 @@ def load(scenario: str) -> tuple[pa.RecordBatch, list[dict]]:
     return message_batch([_value(m) for m in wire["messages"]]), expected
 
 
-def message_batch(
-    values: list[bytes | None], headers: list[list[tuple[str, bytes]]] | None = None
-) -> pa.RecordBatch:
+def message_batch(values: list[bytes | None], headers: list[list[tuple[str, bytes]]] | None = None) -> pa.RecordBatch:
     n = len(values)
     columns = {
         "topic": ["dts"] * n,

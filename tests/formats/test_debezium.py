@@ -14,9 +14,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from cdc_platform.formats.kafka_connect.json import read_json
 from cdc_platform.formats.contract import EVENT, KINDS, MESSAGE, OPS
 from cdc_platform.formats.debezium import FORMAT, DebeziumOptions, decode
+from cdc_platform.formats.kafka_connect.json import read_json
 
 FIXTURES = Path(__file__).parent.parent / "fixtures" / "debezium"
 SCENARIOS = sorted(p.name.removesuffix(".expected.json") for p in FIXTURES.glob("*.expected.json"))
@@ -85,12 +85,7 @@ def test_scenario(name):
 @pytest.mark.parametrize("name", SCENARIOS)
 def test_message_by_message_gives_the_same_events(name):
     batch, options = load(name)
-    alone = [
-        e
-        for i in range(len(batch))
-        for e in plain(decode(batch.slice(i, 1), options))
-        if e["kind"] != "schema"
-    ]
+    alone = [e for i in range(len(batch)) for e in plain(decode(batch.slice(i, 1), options)) if e["kind"] != "schema"]
     assert alone == [e for e in plain(decode(batch, options)) if e["kind"] != "schema"]
 
 
@@ -256,9 +251,7 @@ def test_many_tables_share_a_topic():
 
     records = [("all", None, wrapped(i % 40, "int32")) for i in range(120)]
     events = plain(decode(messages(records), DebeziumOptions()))
-    assert [e["after"] for e in events if e["kind"] == "row"] == [
-        {f"c{i % 40}": str(i % 40)} for i in range(120)
-    ]
+    assert [e["after"] for e in events if e["kind"] == "row"] == [{f"c{i % 40}": str(i % 40)} for i in range(120)]
     assert sum(e["kind"] == "schema" for e in events) == 40
 
 
@@ -300,11 +293,7 @@ def test_a_repeated_key_is_always_seen(pairs, data):
     twice = data.draw(st.sampled_from(sorted(pairs)))
     items = [*pairs.items(), (twice, data.draw(st.text(max_size=6)))]
     colons = [data.draw(st.sampled_from([":", " :", ": ", "\n:"])) for _ in items]
-    told = (
-        "{"
-        + ",".join(f"{json.dumps(k)}{c}{json.dumps(v)}" for (k, v), c in zip(items, colons, strict=True))
-        + "}"
-    )
+    told = "{" + ",".join(f"{json.dumps(k)}{c}{json.dumps(v)}" for (k, v), c in zip(items, colons, strict=True)) + "}"
     for document in (told, f'{{"after":{told}}}', f'[{{"after":{{"x":{told}}}}}]'):
         with pytest.raises(ValueError, match="twice"):
             read_json(document.encode())

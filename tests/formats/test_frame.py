@@ -117,14 +117,9 @@ def test_a_decoder_that_fails_costs_one_message_and_no_neighbour(bad: set[int]) 
         if bad & set(offsets):
             raise KeyError("a fault")
         return event_batch(
-            [
-                {"topic": "t", "partition": 0, "offset": o, "entry_index": 0, "kind": "heartbeat"}
-                for o in offsets
-            ]
+            [{"topic": "t", "partition": 0, "offset": o, "entry_index": 0, "kind": "heartbeat"} for o in offsets]
         )
 
     found = [e for b in isolated(messages([b"x"] * 7), work, _undecodable) for e in b.to_pylist()]
-    assert [(e["offset"], e["kind"]) for e in found] == [
-        (i, "error" if i in bad else "heartbeat") for i in range(7)
-    ]
+    assert [(e["offset"], e["kind"]) for e in found] == [(i, "error" if i in bad else "heartbeat") for i in range(7)]
     assert all("KeyError" in e["reason"] for e in found if e["kind"] == "error")

@@ -32,9 +32,7 @@ each_format = pytest.mark.parametrize("name", FORMATS)
 
 
 def batch(values: list[bytes | None]) -> pa.RecordBatch:
-    rows = [
-        {"topic": "t", "partition": 0, "offset": i, "value": v, "headers": []} for i, v in enumerate(values)
-    ]
+    rows = [{"topic": "t", "partition": 0, "offset": i, "value": v, "headers": []} for i, v in enumerate(values)]
     return pa.RecordBatch.from_pylist(rows, schema=MESSAGE)
 
 
@@ -55,20 +53,14 @@ def test_every_option_is_documented_and_has_a_default(name: str) -> None:
     options()
     with pytest.raises(ValidationError):
         options.model_validate({"no_such_option": 1})
-    assert options.model_validate_json(options().model_dump_json()) == options(), (
-        "options travel to executors as JSON"
-    )
+    assert options.model_validate_json(options().model_dump_json()) == options(), "options travel to executors as JSON"
 
 
 @each_format
 def test_every_format_has_scenarios_with_expected_rows(name: str) -> None:
-    expected = sorted(
-        p.name.removesuffix(".expected.json") for p in (FIXTURES / name).glob("*.expected.json")
-    )
+    expected = sorted(p.name.removesuffix(".expected.json") for p in (FIXTURES / name).glob("*.expected.json"))
     told = sorted(
-        p.name.removesuffix(".json")
-        for p in (FIXTURES / name).glob("*.json")
-        if not p.name.endswith(".expected.json")
+        p.name.removesuffix(".json") for p in (FIXTURES / name).glob("*.json") if not p.name.endswith(".expected.json")
     )
     assert len(expected) >= 10
     assert told == expected
@@ -119,6 +111,4 @@ def test_parts_are_told_row_by_row_whatever_the_bytes(name: str) -> None:
     assert parts.schema == PART
     assert parts.num_rows == len(GARBAGE) + 1
     for p in parts.to_pylist():
-        assert p["error"] or (p["total"] >= 1 and 0 <= p["index"] < p["total"]), (
-            "a place, or a reason why it has none"
-        )
+        assert p["error"] or (p["total"] >= 1 and 0 <= p["index"] < p["total"]), "a place, or a reason why it has none"

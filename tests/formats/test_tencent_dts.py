@@ -153,9 +153,7 @@ def test_bad_part_says_why_and_leaves_its_neighbours_alone(value, headers, reaso
 
 
 def test_parts_of_a_slice_are_those_of_its_rows():
-    batch = message_batch([envelope(data=b"a"), envelope(data=b"b")], [[("ps", b"1")], [("ps", b"2")]]).slice(
-        1
-    )
+    batch = message_batch([envelope(data=b"a"), envelope(data=b"b")], [[("ps", b"1")], [("ps", b"2")]]).slice(1)
     (part,) = parse_part(batch).to_pylist()
     assert (part["data"], int(part["seq"])) == (b"b", 2)
 
@@ -187,9 +185,7 @@ def _fraction(moment) -> str:
 
 def _datetime(moment: dt.datetime):
     text = f"{moment.year:04d}-{moment.month:02d}-{moment.day:02d} {moment:%H:%M:%S}"
-    return pb.Data(dataType=pb.STRING, bv=f"{text}.{moment.microsecond:06d}".encode()), text + _fraction(
-        moment
-    )
+    return pb.Data(dataType=pb.STRING, bv=f"{text}.{moment.microsecond:06d}".encode()), text + _fraction(moment)
 
 
 def _timestamp(moment: dt.datetime):
@@ -247,12 +243,8 @@ def dml_entries(draw):
                 drawn = [draw(KEY), *(draw(CELL[name]) for name in types)]
                 cells.extend(data for data, _ in drawn)
                 names = ["id", *(f"c{i}" for i in range(len(types)))]
-                images[side] = {
-                    n: text for n, (_, text) in zip(names, drawn, strict=True) if text != "absent"
-                }
-        wanted.append(
-            (pb.DMLType.Name(event.dmlEventType).lower(), images.get("before"), images.get("after"))
-        )
+                images[side] = {n: text for n, (_, text) in zip(names, drawn, strict=True) if text != "absent"}
+        wanted.append((pb.DMLType.Name(event.dmlEventType).lower(), images.get("before"), images.get("after")))
     item = entry({"header": {"messageType": "DML"}})
     item.event.dmlEvent.CopyFrom(event)
     return item, wanted
@@ -332,15 +324,11 @@ ODD_CELLS = st.builds(
 def test_any_type_with_any_cell_gives_a_row_or_an_error(types, draws):
     event = pb.DMLEvent()
     event.columns.extend(pb.Column(name=f"c{i}", originalType=t) for i, t in enumerate(types))
-    for cells in draws.draw(
-        st.lists(st.lists(ODD_CELLS, min_size=len(types), max_size=len(types)), max_size=3)
-    ):
+    for cells in draws.draw(st.lists(st.lists(ODD_CELLS, min_size=len(types), max_size=len(types)), max_size=3)):
         event.rows.add().newColumns.extend(cells)
     item = entry({"header": {"messageType": "DML"}})
     item.event.dmlEvent.CopyFrom(event)
-    events = [
-        e for e in decoded([pb.Entries(items=[item]).SerializeToString(), GOOD]) if e["kind"] != "schema"
-    ]
+    events = [e for e in decoded([pb.Entries(items=[item]).SerializeToString(), GOOD]) if e["kind"] != "schema"]
     assert len(events) == max(len(event.rows), 1) + 1
     assert events[-1]["after"] == {"id": "7"}
 

@@ -45,9 +45,7 @@ def test_integers_reach_the_ends_of_their_type_and_no_further(type_text, low, hi
         assert one(str(low - 1), type_text) is None
 
 
-@pytest.mark.parametrize(
-    "junk", ["", " 1", "1 ", "+1", "1.0", "0x1F", "1e3", "five", "٣", "1\n", "-", "1_0", "9" * 60]
-)
+@pytest.mark.parametrize("junk", ["", " 1", "1 ", "+1", "1.0", "0x1F", "1e3", "five", "٣", "1\n", "-", "1_0", "9" * 60])
 def test_junk_is_no_integer_and_spares_its_neighbours(junk):
     assert many(["1", junk, None, "007", "-0"], "int") == ["1", None, None, "7", "0"]
 
@@ -159,9 +157,7 @@ def test_temporal_text(type_text, text, wanted):
 OFFSETS = st.integers(-12 * 60, 14 * 60).map(lambda m: dt.timezone(dt.timedelta(minutes=m)))
 
 
-@given(
-    st.lists(st.datetimes(dt.datetime(1970, 1, 2), dt.datetime(2038, 1, 1), timezones=OFFSETS), min_size=1)
-)
+@given(st.lists(st.datetimes(dt.datetime(1970, 1, 2), dt.datetime(2038, 1, 1), timezones=OFFSETS), min_size=1))
 def test_timestamps_of_any_offset_become_the_same_instant_in_utc(moments):
     texts = [m.isoformat(sep=" ", timespec="microseconds") for m in moments]
     for text, moment in zip(many(texts, "timestamp(6)"), moments, strict=True):

@@ -72,7 +72,9 @@ def test_librdkafka_accepts_what_a_java_client_properties_file_holds():
         "security.protocol": "SASL_SSL",
         "sasl.mechanism": "SCRAM-SHA-512",
         "ssl.endpoint.identification.algorithm": "https",
-        "sasl.jaas.config": 'org.apache.kafka.common.security.scram.ScramLoginModule required username="u" password="p";',
+        "sasl.jaas.config": (
+            'org.apache.kafka.common.security.scram.ScramLoginModule required username="u" password="p";'
+        ),
         "request.timeout.ms": "20000",
         "session.timeout.ms": "30000",
         "default.api.timeout.ms": "60000",
@@ -126,9 +128,7 @@ def test_a_java_key_store_is_refused_with_the_way_out(file):
 
 
 def test_absent_servers_are_named():
-    config = parse_config(
-        {"lake": "/l", "sources": [{"name": "shop", "format": "debezium", "topics": ["a"]}]}
-    )
+    config = parse_config({"lake": "/l", "sources": [{"name": "shop", "format": "debezium", "topics": ["a"]}]})
     with pytest.raises(ConfigError) as caught:
         kafka.spark_options(config, config.sources[0])
     assert caught.value.key == "kafka.bootstrap.servers"

@@ -23,15 +23,15 @@ from typing import NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from cdc_platform.formats.kafka_connect.bare import bare_column
-from cdc_platform.formats.kafka_connect.json import Schema, Unwrapper
-from cdc_platform.formats.kafka_connect.types import Column, column
-from cdc_platform.formats.kafka_connect.values import BAD, shown
 from cdc_platform.formats.contract import EVENT, Format
 from cdc_platform.formats.debezium.control import control_events
 from cdc_platform.formats.debezium.options import DebeziumOptions
 from cdc_platform.formats.debezium.rows import Row, Table, convert_rows
 from cdc_platform.formats.events import event_batch
+from cdc_platform.formats.kafka_connect.bare import bare_column
+from cdc_platform.formats.kafka_connect.json import Schema, Unwrapper
+from cdc_platform.formats.kafka_connect.types import Column, column
+from cdc_platform.formats.kafka_connect.values import BAD, shown
 
 _MANY = 10_000  # tables × schemas kept for one decode call; beyond it something invents schemas
 _OPS = {"c": "insert", "u": "update", "d": "delete", "r": "read", "t": "truncate"}
@@ -108,9 +108,7 @@ class _Batch:
         dtle = source.get("version") == "0.0.1" and "connector" not in source
         names = tuple(key_row) if key_row else ()
         shape = None if schema is not None else _shape(before, after)
-        group = Group(
-            schema, key_schema, source["db"], source["table"], dtle, dtle and snapshot, names, shape
-        )
+        group = Group(schema, key_schema, source["db"], source["table"], dtle, dtle and snapshot, names, shape)
         table = self._table(group)
         if not table.key_names:
             key_row = None
@@ -249,9 +247,7 @@ def _decode(messages: pa.RecordBatch, options: DebeziumOptions) -> pa.RecordBatc
 
 
 def _rare_batch(messages: pa.RecordBatch, rare: list[tuple[int, dict]]) -> pa.RecordBatch:
-    address = messages.select(["topic", "partition", "offset", "landed_at"]).take(
-        pa.array([i for i, _ in rare])
-    )
+    address = messages.select(["topic", "partition", "offset", "landed_at"]).take(pa.array([i for i, _ in rare]))
     events = [{"entry_index": 0, "row_index": 0, **event} for _, event in rare]
     try:
         batch = event_batch(events)

@@ -4,10 +4,10 @@ import re
 from collections.abc import Callable
 from typing import Any
 
-from cdc_platform.formats.kafka_connect.types import mysql_type
-from cdc_platform.formats.kafka_connect.values import json_text, plain_text, shown
 from cdc_platform.formats.debezium.rows import integer, positions, source_time
 from cdc_platform.formats.events import columns_json, schema_version
+from cdc_platform.formats.kafka_connect.types import mysql_type
+from cdc_platform.formats.kafka_connect.values import json_text, plain_text, shown
 
 _HEARTBEAT_TOPIC = "__debezium-heartbeat"
 _HEARTBEAT_SCHEMA = "Heartbeat"  # io.debezium.connector.common.Heartbeat, in older versions ….mysql.Heartbeat
@@ -48,9 +48,7 @@ def _transaction(payload: dict, _: str) -> list[Event]:
     if type(txn) is not str:
         raise ValueError(f"transaction id {shown(txn)} is no text")
     integer(payload.get("event_count"), "event_count")
-    return [
-        {"kind": _STATUS[payload["status"]], "txn_id": txn, "source_time": source_time(payload), "info": info}
-    ]
+    return [{"kind": _STATUS[payload["status"]], "txn_id": txn, "source_time": source_time(payload), "info": info}]
 
 
 def _is_ddl(payload: dict, _: str, __: str | None) -> bool:
@@ -84,9 +82,7 @@ def _ddl(payload: dict, topic: str) -> list[Event]:
         **place,
     }
     shapes = [
-        _shape(change, *name)
-        for change in changes or ()
-        if (name := _named_table(change)) and change.get("table")
+        _shape(change, *name) for change in changes or () if (name := _named_table(change)) and change.get("table")
     ]
     return [{**e, "entry_index": i} for i, e in enumerate([first, *({**s, **place} for s in shapes)])]
 
@@ -161,9 +157,7 @@ def _skip(reason: str) -> Callable[[dict, str], list[Event]]:
 
 def _info(fields: dict) -> list[tuple[str, str]]:
     """Fields → pairs of EVENT's `info`: texts plain, lists and objects as JSON, nulls left out."""
-    return [
-        (k, json_text(v) if type(v) is bool else plain_text(v)) for k, v in fields.items() if v is not None
-    ]
+    return [(k, json_text(v) if type(v) is bool else plain_text(v)) for k, v in fields.items() if v is not None]
 
 
 _KINDS: tuple[tuple[Callable[[dict, str, str | None], bool], Callable[[dict, str], list[Event]]], ...] = (

@@ -5,8 +5,8 @@ from zoneinfo import ZoneInfo
 from pydantic import Field, field_validator
 
 from cdc_platform.errors import UnknownType
-from cdc_platform.formats.kafka_connect.types import BinaryMode, DecimalMode, Dialect, TemporalMode
 from cdc_platform.formats.contract import FormatOptions
+from cdc_platform.formats.kafka_connect.types import BinaryMode, DecimalMode, Dialect, TemporalMode
 from cdc_platform.mysql.types import parse_type
 
 
@@ -36,8 +36,7 @@ class DebeziumOptions(FormatOptions):
     dtle_time_zone: str | None = Field(default=None, description="DateTimeZone of the dtle job, if set")
     dtle_text_base64: bool = Field(
         default=False,
-        description="dtle writes JSON columns, and those that `columns` calls *text, as base64 in "
-        "incremental rows",
+        description="dtle writes JSON columns, and those that `columns` calls *text, as base64 in incremental rows",
     )
     dtle_snapshot_year: bool = Field(
         default=False, description="dtle's snapshot rows give YEAR 1901..1969 as 2001..2069: turn them back"
@@ -50,9 +49,7 @@ class DebeziumOptions(FormatOptions):
             try:
                 ZoneInfo(zone)
             except (ValueError, OSError, LookupError):
-                raise ValueError(
-                    f"unknown time zone {zone!r}; valid: IANA names such as Asia/Shanghai"
-                ) from None
+                raise ValueError(f"unknown time zone {zone!r}; valid: IANA names such as Asia/Shanghai") from None
         return zone
 
     @field_validator("columns")

@@ -9,10 +9,10 @@ from typing import Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from cdc_platform.formats.kafka_connect.types import Column
-from cdc_platform.formats.kafka_connect.values import BAD, shown
 from cdc_platform.formats.contract import EVENT
 from cdc_platform.formats.events import columns_json, file_number, schema_version
+from cdc_platform.formats.kafka_connect.types import Column
+from cdc_platform.formats.kafka_connect.values import BAD, shown
 
 _ABSENT: Any = object()
 _NO_ROW: dict = {}
@@ -48,10 +48,7 @@ class Table:
         self.key_set = frozenset(self.key_names)
         if self.complete:
             self.columns_json = columns_json(
-                [
-                    {"name": c.name, "type": c.type_text, "key": c.name in self.key_names}
-                    for c in self.columns.values()
-                ]
+                [{"name": c.name, "type": c.type_text, "key": c.name in self.key_names} for c in self.columns.values()]
             )
             self.version = schema_version(self.db, self.table, self.columns_json)
 
@@ -86,9 +83,7 @@ def convert_rows(
 
 def _batch(messages: pa.RecordBatch, table: Table, rows: list[Row]) -> pa.RecordBatch:
     n = len(rows)
-    address = messages.select(["topic", "partition", "offset", "landed_at"]).take(
-        pa.array([r.at for r in rows])
-    )
+    address = messages.select(["topic", "partition", "offset", "landed_at"]).take(pa.array([r.at for r in rows]))
     sources = [r.source for r in rows]
     position = positions(sources, [table.dtle] * n)
     transactions = [r.transaction or _NO_ROW for r in rows]
@@ -110,8 +105,7 @@ def _batch(messages: pa.RecordBatch, table: Table, rows: list[Row]) -> pa.Record
         **images,
         "schema_version": [None if r.op == "truncate" else version for r in rows],
         "txn_id": [
-            _txn(t.get("id")) or _text(s.get("gtid")) or None
-            for t, s in zip(transactions, sources, strict=True)
+            _txn(t.get("id")) or _text(s.get("gtid")) or None for t, s in zip(transactions, sources, strict=True)
         ],
         "txn_seq": [integer(t.get("total_order"), "transaction.total_order") for t in transactions],
         **position,
@@ -143,9 +137,7 @@ def positions(sources: list[dict], dtle: list[bool]) -> dict[str, list]:
         "gtid": [_text(s.get("gtid")) or None for s in sources],
         "binlog_file": files,
         # dtle's snapshot rows carry file "" and pos 0: no position.
-        "binlog_pos": [
-            integer(s.get("pos"), "source.pos") if f else None for s, f in zip(sources, files, strict=True)
-        ],
+        "binlog_pos": [integer(s.get("pos"), "source.pos") if f else None for s, f in zip(sources, files, strict=True)],
         "lineage": [_dtle_lineage(s) if d else _lineage(s) for s, d in zip(sources, dtle, strict=True)],
         "file_no": [numbers[f] for f in files],
         "event_no": [0] * len(sources),
@@ -194,9 +186,7 @@ def integer(value: Any, name: str) -> int | None:
 def _text(value: Any) -> str | None:
     if value is None or type(value) is str:
         return value
-    raise ValueError(
-        f"{shown(value)} stands where a text belongs (source.file, gtid, name, or transaction.id)"
-    )
+    raise ValueError(f"{shown(value)} stands where a text belongs (source.file, gtid, name, or transaction.id)")
 
 
 def _txn(value: Any) -> str | None:

@@ -39,9 +39,7 @@ _BARE: dict[str, Callable[[MySqlType, Dialect], dict]] = {
     "binary": lambda _, dialect: {"type": "bytes" if dialect.binary == "bytes" else "string"},
     "bit": _bare_bit,
     "decimal": _bare_decimal,
-    **dict.fromkeys(
-        ("date", "time", "datetime"), lambda real, dialect: {"name": _temporal_name(real, dialect)}
-    ),
+    **dict.fromkeys(("date", "time", "datetime"), lambda real, dialect: {"name": _temporal_name(real, dialect)}),
 }
 """Family of the user's type → the schema field Debezium would have sent with this dialect's settings."""
 

@@ -37,9 +37,7 @@ def _distinct(pairs: list[tuple[str, Any]]) -> dict:
     found = dict(pairs)
     if len(found) != len(pairs):
         keys = [k for k, _ in pairs]
-        raise ValueError(
-            f"JSON key {shown(next(k for k in keys if keys.count(k) > 1))} stands twice in one object"
-        )
+        raise ValueError(f"JSON key {shown(next(k for k in keys if keys.count(k) > 1))} stands twice in one object")
     return found
 
 

@@ -16,9 +16,7 @@ from cdc_platform.errors import UnknownType
 from cdc_platform.formats.kafka_connect import values as cv
 from cdc_platform.mysql.types import MySqlType, parse_type
 
-TemporalMode = Literal[
-    "adaptive_time_microseconds", "adaptive", "connect", "isostring", "microseconds", "nanoseconds"
-]
+TemporalMode = Literal["adaptive_time_microseconds", "adaptive", "connect", "isostring", "microseconds", "nanoseconds"]
 DecimalMode = Literal["precise", "string", "double"]
 BinaryMode = Literal["bytes", "base64", "base64-url-safe", "hex"]
 
@@ -52,9 +50,7 @@ Typed = tuple[str, cv.Convert]
 CONNECT, TIME, DATA = "org.apache.kafka.connect.data.", "io.debezium.time.", "io.debezium.data."
 
 
-def _count(
-    type_text: str, text: Callable[..., str], per_second: int | None = None
-) -> Callable[[dict], Typed]:
+def _count(type_text: str, text: Callable[..., str], per_second: int | None = None) -> Callable[[dict], Typed]:
     bound = partial(text, per_second=per_second) if per_second else text
     return lambda _: (type_text, cv.each("integer", (int,), bound))
 
@@ -167,9 +163,7 @@ _FROM_TEXT: dict[str, Callable[[Dialect], cv.Convert | None]] = {
 _BINARY_TEXT: dict[str, cv.Convert | None] = {
     "bytes": None,
     "base64": cv.BYTES,
-    "base64-url-safe": cv.each(
-        "base64 text", (str,), lambda v: cv.base64_text(v.replace("-", "+").replace("_", "/"))
-    ),
+    "base64-url-safe": cv.each("base64 text", (str,), lambda v: cv.base64_text(v.replace("-", "+").replace("_", "/"))),
     "hex": cv.each("hexadecimal text", (str,), lambda v: cv.to_base64(bytes.fromhex(v))),
 }
 
@@ -187,9 +181,7 @@ def column(field: dict, given: str | None, dialect: Dialect) -> Column:
     elif kind in PLAIN and (not semantic or kind == "string"):
         type_text, convert = PLAIN[kind]
     else:
-        raise ValueError(
-            f"column {cv.shown(name)}: unknown schema type {cv.shown(kind)} named {cv.shown(semantic)}"
-        )
+        raise ValueError(f"column {cv.shown(name)}: unknown schema type {cv.shown(kind)} named {cv.shown(semantic)}")
     told = given or _propagated(parameters)
     if told:
         try:
@@ -260,9 +252,7 @@ def _refine(typed: Typed, told: str, by_user: bool, dialect: Dialect) -> Typed:
     return told, convert
 
 
-def _repaired(
-    semantic: str | None, real: MySqlType | None, convert: cv.Convert, dialect: Dialect
-) -> cv.Convert:
+def _repaired(semantic: str | None, real: MySqlType | None, convert: cv.Convert, dialect: Dialect) -> cv.Convert:
     """dtle's encoders differ from Debezium's; repairs that are certain, or that an option orders."""
     family, digits = (real.family, (real.args or (0,))[0]) if real else (None, 6)
     if semantic == TIME + "MicroTime" and family == "time" and digits < 6:

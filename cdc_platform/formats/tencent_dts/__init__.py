@@ -50,9 +50,7 @@ def parse_part(batch: pa.RecordBatch) -> pa.RecordBatch:
     (TDSQL: parts and sequences run per shard) and `ps` (running number within the partition or shard)."""
     value, headers = batch.column("value"), batch.column("headers")
     parsed, unreadable = parse(value, pb.Envelope)
-    version, total, index = (
-        parsed.column(n).cast(pa.int64()).to_numpy() for n in ("version", "total", "index")
-    )
+    version, total, index = (parsed.column(n).cast(pa.int64()).to_numpy() for n in ("version", "total", "index"))
     shard, shard_ok = decode_text(_last_header(headers, "ShardId"), "utf8mb4")
     ps, ps_ok = decode_text(_last_header(headers, "ps"), "utf8mb4")
     digits = pc.match_substring_regex(ps, "^[0-9]{1,20}$")

@@ -143,9 +143,7 @@ def _misplaced(cells: Cells, wire: np.ndarray) -> dict[int, str]:
     """Values where their DataType has none: reading on would lose them silently."""
     has_sv, has_bv = (pc.binary_length(cells.data.field(n)).to_numpy()[cells.at] > 0 for n in ("sv", "bv"))
     odd = (has_sv & ~_MAY_HOLD_SV[wire]) | (has_bv & ~_MAY_HOLD_BV[wire])
-    return {
-        int(i): f"{_WIRE_NAMES[int(wire[i])]} holds a value in the wrong field" for i in np.nonzero(odd)[0]
-    }
+    return {int(i): f"{_WIRE_NAMES[int(wire[i])]} holds a value in the wrong field" for i in np.nonzero(odd)[0]}
 
 
 def _group(data: pa.StructArray, at: np.ndarray, mysql_type: MySqlType, wire: int, zone: str):

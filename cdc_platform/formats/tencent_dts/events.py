@@ -212,9 +212,7 @@ def _kinds(
 def _header_columns(entries: Entries, kind: np.ndarray, entry: np.ndarray) -> dict[str, pa.Array]:
     """What the entries' headers tell, per event. proto3: a zero or empty field is one that is not told."""
     field = {f.name: take_or_null(entries.header.field(f.name), entry) for f in entries.header.type}
-    ddl_db = take_or_null(
-        entries.event.field("ddlEvent").field("schemaName"), np.where(kind == KIND["ddl"], entry, -1)
-    )
+    ddl_db = take_or_null(entries.event.field("ddlEvent").field("schemaName"), np.where(kind == KIND["ddl"], entry, -1))
     file, gtid = _told(field["fileName"]), _told(field["gtid"])
     names = file.dictionary_encode()
     numbers = pa.array([file_number(n) for n in names.dictionary.to_pylist()], pa.int64())
@@ -225,9 +223,7 @@ def _header_columns(entries: Entries, kind: np.ndarray, entry: np.ndarray) -> di
     return {
         "db": pc.coalesce(_told(ddl_db), _told(field["schemaName"])),
         "table": _told(field["tableName"]),
-        "ddl": take_or_null(
-            entries.event.field("ddlEvent").field("sql"), np.where(kind == KIND["ddl"], entry, -1)
-        ),
+        "ddl": take_or_null(entries.event.field("ddlEvent").field("sql"), np.where(kind == KIND["ddl"], entry, -1)),
         "source_time": pc.multiply(seconds, 1_000_000).cast(pa.timestamp("us", "UTC")),
         "txn_id": gtid,
         "gtid": gtid,
@@ -257,6 +253,4 @@ def _info(event: pa.StructArray, kind: np.ndarray, entry: np.ndarray) -> pa.MapA
             texts.append(event.field(body).field(field).take(pa.array(entry[mine])).cast(pa.string()))
     of = np.concatenate(of_event)
     order = pa.array(np.argsort(of, kind="stable"))
-    return build_maps(
-        np.sort(of), pa.concat_arrays(keys).take(order), pa.concat_arrays(texts).take(order), has_info
-    )
+    return build_maps(np.sort(of), pa.concat_arrays(keys).take(order), pa.concat_arrays(texts).take(order), has_info)

@@ -30,17 +30,11 @@ def tables(header: pa.StructArray, dml: pa.StructArray, entries: np.ndarray) -> 
     columns = lists(dml.field("columns"))
     name, mysql_type = (columns.values.field(n).dictionary_encode() for n in ("name", "originalType"))
     code = name.indices.to_numpy().astype(np.int64) * max(len(mysql_type.dictionary), 1)
-    code = (code + mysql_type.indices.to_numpy()) * 2 + columns.values.field("isKey").to_numpy(
-        zero_copy_only=False
-    )
+    code = (code + mysql_type.indices.to_numpy()) * 2 + columns.values.field("isKey").to_numpy(zero_copy_only=False)
     # One binary value per entry, made of its columns' numbers: Arrow's dictionary then finds the equal lists.
     offsets = np.append(columns.starts, columns.starts[-1:] + columns.lengths[-1:]).astype(np.int32) * 8
     buffers = [None, pa.py_buffer(offsets), pa.py_buffer(np.ascontiguousarray(code, np.int64))]
-    same = (
-        pa.Array.from_buffers(pa.binary(), len(columns.starts), buffers)
-        .dictionary_encode()
-        .indices.to_numpy()
-    )
+    same = pa.Array.from_buffers(pa.binary(), len(columns.starts), buffers).dictionary_encode().indices.to_numpy()
     key = same[entries].astype(np.int64)
     for field in ("schemaName", "tableName"):
         part = header.field(field).dictionary_encode()
@@ -104,8 +98,7 @@ def row_changes(
     is_key = columns.values.field("isKey").to_numpy(zero_copy_only=False)
     # The key is that of the row before: in the old image, but for INSERT, which has only a new one.
     key_cells = [
-        is_key[c.column] & ((op == pb.INSERT)[c.row] == new)
-        for c, new in zip(sides, (False, True), strict=True)
+        is_key[c.column] & ((op == pb.INSERT)[c.row] == new) for c, new in zip(sides, (False, True), strict=True)
     ]
     for cells, result, is_key_cell in zip(sides, done, key_cells, strict=True):
         _note_bad_cells(bad, cells, result, names)
@@ -133,9 +126,7 @@ def _mismatches(op: np.ndarray, width: np.ndarray, old: np.ndarray, new: np.ndar
     """Rows whose images don't have one value per column: pairing them would shift values."""
     odd = (old != np.where(op == pb.INSERT, 0, width)) | (new != np.where(op == pb.DELETE, 0, width))
     return {
-        int(
-            i
-        ): f"{pb.DMLType.Name(int(op[i]))} of {width[i]} columns has {old[i]} old and {new[i]} new values"
+        int(i): f"{pb.DMLType.Name(int(op[i]))} of {width[i]} columns has {old[i]} old and {new[i]} new values"
         for i in np.nonzero(odd)[0]
     }
 
@@ -199,9 +190,7 @@ def _image(cells: Cells, result: Converted, keep: np.ndarray, names: pa.StringAr
     if keep.all():
         return Image(cells.row, names.take(pa.array(cells.column)), result.text)
     where = np.nonzero(keep)[0]
-    return Image(
-        cells.row[where], names.take(pa.array(cells.column[where])), result.text.take(pa.array(where))
-    )
+    return Image(cells.row[where], names.take(pa.array(cells.column[where])), result.text.take(pa.array(where)))
 
 
 def _merged(one: Image, two: Image) -> Image:
@@ -222,9 +211,7 @@ def _schemas(
         start, length = int(found.columns.starts[entry]), int(found.columns.lengths[entry])
         names, keys = (fields.field(n).slice(start, length).to_pylist() for n in ("name", "isKey"))
         texts = [types.texts[code] for code in types.code[start : start + length]]
-        columns = columns_json(
-            [{"name": n, "type": t, "key": k} for n, t, k in zip(names, texts, keys, strict=True)]
-        )
+        columns = columns_json([{"name": n, "type": t, "key": k} for n, t, k in zip(names, texts, keys, strict=True)])
         db, table = (header.field(n)[entry].as_py() for n in ("schemaName", "tableName"))
         out[g] = schema_version(db, table, columns), columns
     return out

@@ -185,9 +185,7 @@ BAD_VALUES = [
 @pytest.mark.parametrize(("kind", "name", "parameters", "value"), BAD_VALUES)
 def test_what_the_schema_does_not_promise_is_an_error(kind, name, parameters, value):
     with pytest.raises(cv.BAD):
-        column({"type": kind, "name": name, "parameters": parameters, "field": "c"}, None, Dialect()).convert(
-            [value]
-        )
+        column({"type": kind, "name": name, "parameters": parameters, "field": "c"}, None, Dialect()).convert([value])
 
 
 def source_type(kind, length=None, scale=None):
