@@ -11,7 +11,7 @@ from pyspark.errors import PySparkException
 from cdc_platform import tables
 from cdc_platform.changelog.run import batch_writer
 from cdc_platform.resources import lake
-from changelog.feed import Feed, SourceTable, position
+from tests.changelog.feed import Feed, SourceTable, position
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(1800)]  # the first test pays for all batches
 

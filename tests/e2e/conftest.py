@@ -1,7 +1,7 @@
 """Drivers of the end-to-end tests: processes of their own, none left behind."""
 
 import pytest
-from e2e_shop import Process
+from tests.e2e.e2e_shop import Process
 
 
 @pytest.fixture

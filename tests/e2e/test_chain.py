@@ -5,7 +5,7 @@ import signal
 import time
 
 import pytest
-from e2e_shop import Shop, facts, run_rooms, unaccounted
+from tests.e2e.e2e_shop import Shop, facts, run_rooms, unaccounted
 
 from cdc_platform.resources import connect
 

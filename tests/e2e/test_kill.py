@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from e2e_shop import Shop, facts, run_rooms, unaccounted
+from tests.e2e.e2e_shop import Shop, facts, run_rooms, unaccounted
 
 from cdc_platform.demo.shop import ORDERS
 from cdc_platform.tables import CHANGELOG, CHECKPOINT, LANDING, OFFSET_LEDGER, SNAPSHOT_PATH, WAITING

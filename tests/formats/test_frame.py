@@ -3,7 +3,7 @@
 import json
 from typing import Any
 
-import dts_fixtures
+from tests.formats import dts_fixtures
 import pyarrow as pa
 import pytest
 

@@ -4,7 +4,7 @@ import struct
 
 import pyarrow as pa
 import pytest
-from dts_fixtures import entry, load, message_batch, readable, scenarios
+from tests.formats.dts_fixtures import entry, load, message_batch, readable, scenarios
 from google.protobuf.json_format import MessageToDict
 from google.protobuf.message import DecodeError
 from hypothesis import given, settings

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from changelog.feed import Feed, Image, SourceTable, read
+from tests.changelog.feed import Feed, Image, SourceTable, read
 
 from cdc_platform import tables
 from cdc_platform.resources import lake

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from changelog.feed import Feed, Image, SourceTable, read
+from tests.changelog.feed import Feed, Image, SourceTable, read
 
 from cdc_platform import tables
 from cdc_platform.config import parse_config
