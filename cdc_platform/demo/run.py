@@ -267,7 +267,8 @@ def prepare(folder: Path, settings: Settings) -> Config:
 
 
 def _config_data(settings: Settings, port: int) -> dict[str, Any]:
-    quiet = {"spark.log.level": "ERROR", "spark.ui.showConsoleProgress": "false"}
+    quiet = {"spark.log.level": "ERROR", "spark.ui.showConsoleProgress": "false",
+             "spark.driver.extraJavaOptions": "-XX:+UseParallelGC -XX:TieredStopAtLevel=1"}
     local = {"master": settings.master, "conf": quiet}
     pattern = rf"(__debezium-heartbeat\.)?{_PREFIX}.*"
     return {

@@ -80,6 +80,7 @@ def ui(tmp_path: Path) -> Iterator[Ui]:
 
 
 @pytest.mark.e2e
+@pytest.mark.spark
 def test_ui_starts_everything_and_leaves_nothing_behind(ui):
     ui.wait_ready()
     with urlopen(f"http://127.0.0.1:{ui.port}/server_info", timeout=10) as answer:
@@ -93,6 +94,7 @@ def test_ui_starts_everything_and_leaves_nothing_behind(ui):
 
 
 @pytest.mark.e2e
+@pytest.mark.spark
 def test_a_program_that_dies_is_named_and_ends_the_rest(ui):
     ui.wait_ready()
     server = json.loads((ui.folder / ".cdc" / "connect.json").read_text())
