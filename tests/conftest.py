@@ -19,6 +19,9 @@ _FAST = {
     "spark.sql.shuffle.partitions": "2",
     "spark.databricks.delta.snapshotPartitions": "1",
     "spark.databricks.delta.log.cacheSize": "3",
+    # Compiling code for a query takes longer than running it over a few rows; e2e runs compile, as users do.
+    "spark.sql.codegen.wholeStage": "false",
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
     "spark.ui.showConsoleProgress": "false",
     "spark.log.level": "ERROR",
 }

@@ -267,8 +267,13 @@ def prepare(folder: Path, settings: Settings) -> Config:
 
 
 def _config_data(settings: Settings, port: int) -> dict[str, Any]:
-    quiet = {"spark.log.level": "ERROR", "spark.ui.showConsoleProgress": "false",
-             "spark.driver.extraJavaOptions": "-XX:+UseParallelGC -XX:TieredStopAtLevel=1"}
+    # A demo's batches are tiny: compiling code for their queries would take most of its time.
+    quiet = {
+        "spark.log.level": "ERROR",
+        "spark.ui.showConsoleProgress": "false",
+        "spark.sql.codegen.wholeStage": "false",
+        "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+    }
     local = {"master": settings.master, "conf": quiet}
     pattern = rf"(__debezium-heartbeat\.)?{_PREFIX}.*"
     return {

@@ -49,9 +49,9 @@ def server(shop, tmp_path):
     try:
         deadline = time.monotonic() + 120
         while not connect.answers(server.port):
-            assert process.poll() is None and time.monotonic() < deadline, (
-                tmp_path / "connect.log"
-            ).read_text()[-3000:]
+            assert process.poll() is None and time.monotonic() < deadline, (tmp_path / "connect.log").read_text()[
+                -3000:
+            ]
             time.sleep(0.2)
         yield server
     finally:

@@ -38,9 +38,7 @@ def verdicts(records, timeout_ms=HOUR, carried=0):
     rows = found.to_pylist()
     assert len({r["offset"] for r in rows}) == len(rows)
     first = {None: None}
-    return {
-        r["offset"] - 100: (r["verdict"], first.get(r["message"], (r["message"] or 0) - 100)) for r in rows
-    }
+    return {r["offset"] - 100: (r["verdict"], first.get(r["message"], (r["message"] or 0) - 100)) for r in rows}
 
 
 def naive(records, timeout_ms=HOUR):
@@ -133,9 +131,7 @@ def test_every_part_of_a_split_message_gets_exactly_one_verdict(records):
 @settings(max_examples=200, deadline=None)
 def test_a_complete_message_is_consecutive_full_and_of_one_message(records):
     found = verdicts(records)
-    joined = {
-        m: [i for i, v in found.items() if v == ("complete", m)] for _, m in found.values() if m is not None
-    }
+    joined = {m: [i for i, v in found.items() if v == ("complete", m)] for _, m in found.values() if m is not None}
     for first, offsets in joined.items():
         parts = [records[i] for i in sorted(offsets)]
         assert [p[1] for p in parts] == list(range(parts[0][0]))
@@ -224,9 +220,7 @@ def test_an_unfinished_message_is_torn_once_kafka_time_has_passed_it():
     open_part = (2, 0, 1, 0)
     assert verdicts([open_part, (1, 0, 2, HOUR)])[0] == ("torn", None)  # torn by the record behind it
     assert verdicts([open_part], HOUR, 1)[0] == ("waiting", None)
-    late = classify_partition(
-        meta([open_part, (2, 0, 1, HOUR + 1)]), HOUR
-    ).to_pylist()  # a repeat moves time on
+    late = classify_partition(meta([open_part, (2, 0, 1, HOUR + 1)]), HOUR).to_pylist()  # a repeat moves time on
     assert [r["verdict"] for r in late] == ["torn", "duplicate"]
     assert "3600 s" in late[0]["reason"]
 
@@ -255,9 +249,7 @@ def test_rows_may_come_in_any_order():
     table = meta(message(5, 1) + message(4, 2))
     shuffled = table.take(pa.array(np.random.default_rng(1).permutation(len(table))))
     assert (
-        classify_partition(shuffled, HOUR)
-        .sort_by("offset")
-        .equals(classify_partition(table, HOUR).sort_by("offset"))
+        classify_partition(shuffled, HOUR).sort_by("offset").equals(classify_partition(table, HOUR).sort_by("offset"))
     )
 
 

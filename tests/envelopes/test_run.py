@@ -52,9 +52,7 @@ class Lake:
                 at = START + timedelta(hours=hours)
                 rows.append(("t", partition, offset, at, 0, None, bytearray(value), headers, at))
         schema = self.spark.read.format("delta").load(self.landing).schema
-        self.spark.createDataFrame(rows, schema).coalesce(1).write.format("delta").mode("append").save(
-            self.landing
-        )
+        self.spark.createDataFrame(rows, schema).coalesce(1).write.format("delta").mode("append").save(self.landing)
 
     def run(self):
         return envelopes.run(self.spark, self.config, self.source)
@@ -66,9 +64,7 @@ class Lake:
         """partition → [(offset, last_offset, parts, payload)]"""
         columns = ("partition", "offset", "last_offset", "parts", "value")
         out = {}
-        for r in (
-            self.read(ENVELOPES, source="shop").orderBy("partition", "offset").select(*columns).collect()
-        ):
+        for r in self.read(ENVELOPES, source="shop").orderBy("partition", "offset").select(*columns).collect():
             out.setdefault(r[0], []).append((r[1], r[2], r[3], bytes(r[4])))
         return out
 
@@ -83,12 +79,7 @@ class Lake:
     def outcomes(self):
         """partition → {outcome: records}, without those that cancel out"""
         out = {}
-        for r in (
-            self.read(OFFSET_LEDGER)
-            .groupBy("partition", "outcome")
-            .agg(F.sum("records").alias("n"))
-            .collect()
-        ):
+        for r in self.read(OFFSET_LEDGER).groupBy("partition", "outcome").agg(F.sum("records").alias("n")).collect():
             if r["n"]:
                 out.setdefault(r["partition"], {})[r["outcome"]] = r["n"]
         return out
@@ -232,15 +223,11 @@ def test_a_batch_that_is_repeated_after_a_crash_writes_nothing_twice(shop):
     checkpoint = Path(CHECKPOINT.at(shop.config.lake, room="envelopes", source="shop"))
     for batch in (1, 0):  # then also both batches, from the beginning
         for done in [
-            p
-            for p in (checkpoint / "commits").iterdir()
-            if p.name.strip(".").removesuffix(".crc") >= str(batch)
+            p for p in (checkpoint / "commits").iterdir() if p.name.strip(".").removesuffix(".crc") >= str(batch)
         ]:
             done.unlink()
         for planned in [
-            p
-            for p in (checkpoint / "offsets").iterdir()
-            if p.name.strip(".").removesuffix(".crc") > str(batch)
+            p for p in (checkpoint / "offsets").iterdir() if p.name.strip(".").removesuffix(".crc") > str(batch)
         ]:
             planned.unlink()
         assert shop.run().batches == 2 - batch

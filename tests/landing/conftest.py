@@ -41,14 +41,10 @@ class Kafka:
         self.admin.delete_records([at])[at].result()
 
     def fill(self, topic, count, prefix="v", partition=0):
-        self.produce(
-            topic, [{"value": f"{prefix}{i}".encode(), "partition": partition} for i in range(count)]
-        )
+        self.produce(topic, [{"value": f"{prefix}{i}".encode(), "partition": partition} for i in range(count)])
 
     def produce(self, topic, records):
-        producer = Producer(
-            {"bootstrap.servers": self.servers, "log_level": 0, "message.max.bytes": 4_000_000}
-        )
+        producer = Producer({"bootstrap.servers": self.servers, "log_level": 0, "message.max.bytes": 4_000_000})
         for record in records:
             producer.produce(topic, **{"partition": 0, **record})
         assert producer.flush(30) == 0

@@ -37,10 +37,7 @@ class Feed:
 
     def rows(self, *columns):
         frame = self.spark.read.format("delta").load(self.path)
-        return [
-            tuple(r)
-            for r in frame.orderBy("topic", "partition", "landed_at", "offset").select(*columns).collect()
-        ]
+        return [tuple(r) for r in frame.orderBy("topic", "partition", "landed_at", "offset").select(*columns).collect()]
 
     def values(self):
         return [bytes(v).decode() for (v,) in self.rows("value")]
@@ -49,16 +46,11 @@ class Feed:
         """(topic, partition, from_offset, to_offset, records) of rows that account for records."""
         frame = self.spark.read.format("delta").load(self.ledger_path).where(F.col("outcome") == outcome)
         columns = ("topic", "partition", "from_offset", "to_offset", "records")
-        return [
-            tuple(r) for r in frame.where("records > 0").orderBy("batch", *columns).select(*columns).collect()
-        ]
+        return [tuple(r) for r in frame.where("records > 0").orderBy("batch", *columns).select(*columns).collect()]
 
     def versions(self):
         """Delta versions of landing, ledger and topics."""
-        return [
-            self.spark.sql(f"DESCRIBE HISTORY delta.`{path}`").count()
-            for path in (self.path, self.ledger_path)
-        ]
+        return [self.spark.sql(f"DESCRIBE HISTORY delta.`{path}`").count() for path in (self.path, self.ledger_path)]
 
 
 @pytest.fixture
@@ -117,14 +109,7 @@ def test_a_backlog_then_an_increment_lands_once_and_a_run_without_news_writes_no
     first = own.land()
     assert (first.metrics["records"], first.metrics["lag"], first.metrics["partitions"]) == (42, 0, 2)
     assert first.batches >= 4
-    largest = (
-        own.spark.read.format("delta")
-        .load(own.path)
-        .groupBy("landed_at")
-        .count()
-        .agg(F.max("count"))
-        .first()[0]
-    )
+    largest = own.spark.read.format("delta").load(own.path).groupBy("landed_at").count().agg(F.max("count")).first()[0]
     assert largest <= 11  # Spark rounds each partition's share up
     kafka.fill(topic, 3, "w")
     assert own.land().metrics["records"] == 3
@@ -194,9 +179,7 @@ def test_records_removed_by_retention_fail_the_run_by_name_until_the_gap_is_acce
         with pytest.raises(OffsetsLost) as caught:
             own.land()
         assert f"{topic}[0] offsets 5..8" in str(caught.value)
-        assert [(x["partition"], x["from_offset"], x["to_offset"]) for x in caught.value.losses] == [
-            (0, 5, 9)
-        ]
+        assert [(x["partition"], x["from_offset"], x["to_offset"]) for x in caught.value.losses] == [(0, 5, 9)]
     assert len(own.rows("offset")) == 7  # nothing was landed
     own.set(topics=[topic], on_lost_offsets="accept")
     result = own.land()
