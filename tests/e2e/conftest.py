@@ -1,6 +1,7 @@
 """Drivers of the end-to-end tests: processes of their own, none left behind."""
 
 import pytest
+
 from tests.e2e.e2e_shop import Process
 
 

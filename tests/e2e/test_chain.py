@@ -5,9 +5,9 @@ import signal
 import time
 
 import pytest
-from tests.e2e.e2e_shop import Shop, facts, run_rooms, unaccounted
 
 from cdc_platform.resources import connect
+from tests.e2e.e2e_shop import Shop, facts, run_rooms, unaccounted
 
 pytestmark = [pytest.mark.spark, pytest.mark.broker, pytest.mark.e2e]
 

@@ -3,7 +3,6 @@
 import json
 from typing import Any
 
-from tests.formats import dts_fixtures
 import pyarrow as pa
 import pytest
 
@@ -11,6 +10,7 @@ from cdc_platform.formats import FORMATS
 from cdc_platform.formats.contract import EVENT, MESSAGE
 from cdc_platform.formats.events import event_batch
 from cdc_platform.formats.frame import _undecodable, as_message_batch, decode, isolated, spark_schema
+from tests.formats import dts_fixtures
 
 SCENARIOS = dts_fixtures.scenarios()
 

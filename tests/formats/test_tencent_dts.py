@@ -4,7 +4,6 @@ import struct
 
 import pyarrow as pa
 import pytest
-from tests.formats.dts_fixtures import entry, load, message_batch, readable, scenarios
 from google.protobuf.json_format import MessageToDict
 from google.protobuf.message import DecodeError
 from hypothesis import given, settings
@@ -16,6 +15,7 @@ from cdc_platform.formats.contract import EVENT, PART
 from cdc_platform.formats.pb import tencent_dts_pb2 as pb
 from cdc_platform.formats.protobuf_arrow import parse
 from cdc_platform.formats.tencent_dts import FORMAT, Options, decode, parse_part
+from tests.formats.dts_fixtures import entry, load, message_batch, readable, scenarios
 
 GOOD = pb.Entries(
     items=[entry({"dml": {"type": "INSERT", "columns": ["id int key"], "rows": [{"new": [{"INT32": "7"}]}]}})]

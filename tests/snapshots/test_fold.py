@@ -9,10 +9,10 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from tests.changelog.feed import Feed, Image, SourceTable, read
 
 from cdc_platform import tables
 from cdc_platform.resources import lake
+from tests.changelog.feed import Feed, Image, SourceTable, read
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(1800)]  # the first test pays for all batches
 

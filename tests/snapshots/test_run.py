@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.changelog.feed import Feed, Image, SourceTable, read
 
 from cdc_platform import tables
 from cdc_platform.config import parse_config
+from tests.changelog.feed import Feed, Image, SourceTable, read
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(1800)]  # the first test pays for all batches
 
