@@ -34,21 +34,21 @@ def run(spark: SparkSession, config: Config, source: Source) -> RoomResult:
     generation, landed, batch = _position(spark, ledger, source)
     known = _topic_ids(spark, topics, source)
     state = offsets.settled_state(config, source, landed)
-    if not state and not landed:  # a pattern that matches nothing yet: no checkpoint, so no wrong start either
-        return RoomResult(
-            "landing", source.name, 0, 0, watch.seconds, {"records": 0, "lag": 0, "partitions": 0, "lost": 0}
-        )
     lost = _losses(source, state, landed, known)
     if lost:
         generation += 1
         _note_losses(spark, source, lost, generation, ledger)
         generation, landed, batch = _position(spark, ledger, source)
+    if not state:  # a pattern that matches nothing (any more): no checkpoint, so no wrong start either
+        return RoomResult(
+            "landing", source.name, 0, 0, watch.seconds, {"records": 0, "lag": 0, "partitions": 0, "lost": len(lost)}
+        )
     _note_topics(spark, source, state, known, topics)
     if not landed:
         first = offsets.first_offsets(state, "earliest" if generation else source.start)
         landed = _note_positions(spark, source, first, landed, batch, ledger)
     progress = lake.into_table(
-        _records(spark, config, source, _starts(state, landed)),
+        _records(spark, config, source, state, _starts(state, landed)),
         path,
         CHECKPOINT.at(config.lake, room="landing", source=f"{source.name}.{generation}"),
         f"landing {source.name}",
@@ -111,11 +111,14 @@ def _topic_ids(spark: SparkSession, topics: str, source: Source) -> dict[str, se
     return known
 
 
-def _records(spark: SparkSession, config: Config, source: Source, starts: str) -> DataFrame:
-    """The source's Kafka records as LANDING rows, a stream."""
+def _records(
+    spark: SparkSession, config: Config, source: Source, state: list[offsets.PartitionState], starts: str
+) -> DataFrame:
+    """Kafka records of the topics that were looked at, as LANDING rows, a stream."""
+    topics = sorted({s.topic for s in state})
     reader = (
         spark.readStream.format("kafka")
-        .options(**{"kafka.isolation.level": "read_committed", **spark_options(config, source)})
+        .options(**{"kafka.isolation.level": "read_committed", **spark_options(config, source, topics)})
         .option("includeHeaders", "true")
         .option("failOnDataLoss", "true")
         .option("startingOffsets", starts)

@@ -69,13 +69,15 @@ def group_id(source: Source) -> str:
     return f"cdc-platform-{source.name}"
 
 
-def spark_options(config: Config, source: Source) -> dict[str, str]:
-    """Options of Spark's Kafka source for this source's cluster and topics. Raises ConfigError."""
+def spark_options(config: Config, source: Source, topics: list[str] | None = None) -> dict[str, str]:
+    """Options of Spark's Kafka source for this source's cluster and these topics (default: those it names). Raises
+    ConfigError.
+
+    Topics go by name also where the source has a pattern: Spark would take topics that match it only in part.
+    """
     properties = _checked(config, source)
-    subscribe = (
-        {"subscribe": ",".join(source.topics)} if source.topics else {"subscribePattern": str(source.topic_pattern)}
-    )
-    return {**{f"kafka.{k}": v for k, v in properties.items()}, **subscribe}
+    names = source.topics if topics is None else topics
+    return {**{f"kafka.{k}": v for k, v in properties.items()}, "subscribe": ",".join(names)}
 
 
 def librdkafka_properties(config: Config, source: Source) -> dict[str, str]:

@@ -37,7 +37,7 @@ def test_spark_takes_the_properties_as_written_and_the_topics():
         "kafka.fetch.max.wait.ms": "100",
         "subscribe": "a,b",
     }
-    assert kafka.spark_options(*configured({}, topic_pattern="a.*"))["subscribePattern"] == "a.*"
+    assert kafka.spark_options(*configured({}, topic_pattern="a.*"), ["a1", "a2"])["subscribe"] == "a1,a2"
 
 
 TRANSLATED = {
