@@ -16,8 +16,8 @@ setup: ## .venv with the locked packages, Java 17+, the jars (does only what is 
 demo: setup ## the whole chain on a seeded shop, each cell compared with the truth
 	@.venv/bin/cdc-platform demo
 
-test: setup ## all tests
-	@.venv/bin/pytest -q
+test: setup ## all tests, in two processes (each with its own broker and Spark)
+	@.venv/bin/pytest -q -n 2 --dist loadfile
 
 test-fast: setup ## the tests that need no Spark
 	@.venv/bin/pytest -q -m "not spark"

@@ -94,7 +94,7 @@ def _work(folder: Path | None) -> "Iterator[Path]":
 @contextmanager
 def _broker(work: Path, say: Say) -> "Iterator[BrokerInfo]":
     from cdc_platform import broker
-    from cdc_platform.broker.node import free_port
+    from cdc_platform.resources.ports import free_port
 
     say("starting a broker")
     try:

@@ -6,12 +6,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from cdc_platform.config import load_config
-from cdc_platform.demo.compare import compare
 from cdc_platform.demo.publish import publish
-from cdc_platform.demo.run import ROUNDS, DemoFolderInUse, Say, as_of_now, encoders
-from cdc_platform.demo.shop import TABLES
+from cdc_platform.demo.run import ROUNDS, DemoFolderInUse, Say, as_of_now, compared, encoders
 from cdc_platform.demo.workload import Workload
-from cdc_platform.tables import SNAPSHOT_PATH
 
 _LOOK_EVERY_S = 1.0
 
@@ -52,13 +49,7 @@ def publish_more(folder: Path, transactions: int, wait_s: float, say: Say) -> Fo
     say(f"published {done.records} records; waiting for the sensor and its runs")
     started = time.monotonic()
     while True:
-        problems = [
-            f"{source.name}: {line}"
-            for source in config.sources
-            for name, table in TABLES.items()
-            for path in [SNAPSHOT_PATH.at(config.lake, source=source.name, db=table.db, table=table.name)]
-            for line in compare(table, shop.truth[name], path).describe()
-        ]
+        problems = compared(config, shop.truth)[1]
         seconds = time.monotonic() - started
         if not problems or seconds > wait_s:
             return Followed(len(batch), done.records, round(seconds, 1), problems)

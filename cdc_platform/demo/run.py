@@ -6,7 +6,7 @@ import shlex
 import shutil
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -16,7 +16,7 @@ import yaml
 from filelock import FileLock, Timeout
 
 from cdc_platform import broker
-from cdc_platform.broker.node import DEFAULT_PORT, free_port
+from cdc_platform.broker.node import DEFAULT_PORT
 from cdc_platform.config import Config, parse_config
 from cdc_platform.demo.compare import compare
 from cdc_platform.demo.debezium import DebeziumEncoder
@@ -26,6 +26,7 @@ from cdc_platform.demo.tencent_dts import DtsEncoder
 from cdc_platform.demo.workload import Transaction, Workload
 from cdc_platform.errors import CdcError
 from cdc_platform.resources import connect
+from cdc_platform.resources.ports import free_port
 from cdc_platform.tables import SNAPSHOT_PATH
 
 EQUAL = "all snapshots equal the source"
@@ -184,19 +185,28 @@ class _Feed:
         return all(r["ok"] for r in results)
 
     def _compare(self, number: int) -> None:
-        for source in self.config.sources:
-            for name, table in TABLES.items():
-                path = SNAPSHOT_PATH.at(self.config.lake, source=source.name, db=table.db, table=table.name)
-                found = compare(table, self.shop.truth[name], path)
-                self.outcome.problems += [f"run {number}, {source.name}: {line}" for line in found.describe()]
-                row = {"run": number, "source": source.name, "table": name}
-                self.outcome.snapshots.append({**row, "rows": found.compared, "equal": found.equal})
+        rows, differences = compared(self.config, self.shop.truth)
+        self.outcome.snapshots += [{"run": number, **row} for row in rows]
+        self.outcome.problems += [f"run {number}, {line}" for line in differences]
 
     def _account(self) -> None:
         from cdc_platform.automation.delta import ledger
 
         self.outcome.ledger = ledger(self.config, self.config.sources)
         self.outcome.problems += unaccounted(self.outcome.ledger, self.sent)
+
+
+def compared(config: Config, truth: Mapping[str, Any]) -> tuple[list[dict[str, Any]], list[str]]:
+    """Every snapshot of every source against the truth: one dict (source, table, rows, equal) per snapshot, and
+    what differs, line by line."""
+    rows, differences = [], []
+    for source in config.sources:
+        for name, table in TABLES.items():
+            path = SNAPSHOT_PATH.at(config.lake, source=source.name, db=table.db, table=table.name)
+            found = compare(table, truth[name], path)
+            differences += [f"{source.name}: {line}" for line in found.describe()]
+            rows.append({"source": source.name, "table": name, "rows": found.compared, "equal": found.equal})
+    return rows, differences
 
 
 def _why(result: dict[str, Any]) -> str:

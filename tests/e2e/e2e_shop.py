@@ -4,6 +4,8 @@ import os
 import signal
 import subprocess
 import sys
+from collections import ChainMap
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
 
@@ -25,6 +27,9 @@ DRIVER = Path(__file__).with_name("driver.py")
 FAST = {
     "spark.sql.shuffle.partitions": "2",
     "spark.databricks.delta.snapshotPartitions": "1",
+    # Compiling code for a query takes longer than running it over a few rows.
+    "spark.sql.codegen.wholeStage": "false",
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
     "spark.ui.showConsoleProgress": "false",
     "spark.driver.memory": "1g",
 }
@@ -83,12 +88,13 @@ class Shop:
 
 
 def run_rooms(spark, config, *rooms):
-    """Rooms of all sources in this process: (source, room) → RoomResult."""
-    return {
-        (source.name, room): chain.ROOMS[room](spark, config, source)
-        for source in config.sources
-        for room in rooms or chain.ROOMS
-    }
+    """Rooms of all sources in this process, the sources at the same time: (source, room) → RoomResult."""
+
+    def follow(source):
+        return {(source.name, room): chain.ROOMS[room](spark, config, source) for room in rooms or chain.ROOMS}
+
+    with ThreadPoolExecutor(len(config.sources)) as pool:
+        return dict(ChainMap(*pool.map(follow, config.sources)))
 
 
 def facts(config):
