@@ -7,8 +7,9 @@ from pathlib import Path
 
 from cdc_platform.config import load_config
 from cdc_platform.demo.compare import compare
+from cdc_platform.demo.feeds import encoders
 from cdc_platform.demo.publish import publish
-from cdc_platform.demo.run import ROUNDS, DemoFolderInUse, Say, as_of_now, encoders
+from cdc_platform.demo.run import ROUNDS, DemoFolderInUse, Say, as_of_now
 from cdc_platform.demo.shop import TABLES
 from cdc_platform.demo.workload import Workload
 from cdc_platform.tables import SNAPSHOT_PATH
@@ -45,7 +46,7 @@ def publish_more(folder: Path, transactions: int, wait_s: float, say: Say) -> Fo
             batch = shop.transactions
         else:
             batch = shop.advance(count)
-        records = [r for feed in feeds for r in feed.encode(list(batch))]
+        records = [r for feed in feeds.values() for r in feed.encode(list(batch))]
     assert shop is not None
     done = publish(as_of_now(records), config.kafka["bootstrap.servers"])
     (folder / ROUNDS).write_text(json.dumps({**told, "rounds": [*told["rounds"], transactions]}))

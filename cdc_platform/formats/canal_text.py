@@ -79,7 +79,7 @@ def _enum(texts: pa.StringArray, mysql_type: MySqlType, dialect: Dialect) -> val
     labels = mysql_type.labels
     if dialect.labels == "label":
         known = {*labels, ""}
-        return values.unchanged(texts) if not labels else _each(texts, lambda t: t if t in known else None)
+        return _each(texts, lambda t: t if t in known else None) if labels else values.unchanged(texts)
 
     def label(text: str) -> str | None:
         # Index 0 is MySQL's '' of a value that was refused.
@@ -93,7 +93,7 @@ def _set(texts: pa.StringArray, mysql_type: MySqlType, dialect: Dialect) -> valu
     labels = mysql_type.labels
     if dialect.labels == "label":
         known = {*labels, ""}
-        return values.unchanged(texts) if not labels else _each(texts, lambda t: t if {*t.split(",")} <= known else None)
+        return _each(texts, lambda t: t if {*t.split(",")} <= known else None) if labels else values.unchanged(texts)
 
     def members(text: str) -> str | None:
         bits = _number(text.removeprefix("-"))

@@ -7,6 +7,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from cdc_platform.demo.canal_json import CanalJsonEncoder
 from cdc_platform.demo.compare import time_text
 from cdc_platform.demo.debezium import DebeziumEncoder
 from cdc_platform.demo.shop import TABLES
@@ -75,6 +76,7 @@ def replay(events):
 ENCODERS = {
     "tencent_dts": lambda: DtsEncoder("dts"),
     "debezium": lambda: DebeziumEncoder("p"),
+    "canal_json": lambda: CanalJsonEncoder("c"),
 }
 
 

@@ -8,6 +8,7 @@ from deltalake import write_deltalake
 from filelock import FileLock
 
 from cdc_platform.demo import run as demo
+from cdc_platform.demo.feeds import FEEDS
 from cdc_platform.demo.run import (
     DemoFolderInUse,
     Outcome,
@@ -105,9 +106,9 @@ def test_one_wrong_cell_is_the_only_finding(spark, tmp_path, monkeypatch):
 
     assert not outcome.equal
     wrong = [(s["run"], s["source"], s["table"]) for s in outcome.snapshots if not s["equal"]]
-    assert wrong == [(n, s, "shop.customers") for n in (1, 2) for s in ("shop_dts", "shop_debezium")]
+    assert wrong == [(n, s, "shop.customers") for n in (1, 2) for s in FEEDS]
     cells = [p for p in outcome.problems if "'visits'" in p]
-    assert len(cells) == 4
+    assert len(cells) == 2 * len(FEEDS)
     assert all("expected 99, got 0" in p for p in cells)
     assert {(r["run"], r["room"]) for r in outcome.rooms} >= {(3, "landing"), (1, "snapshots")}
     assert all(r["landed"] == r["accounted"] for r in outcome.ledger)

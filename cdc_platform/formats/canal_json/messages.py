@@ -1,7 +1,6 @@
 """FlatMessages: what kind of message each is, and the rows it holds."""
 
 import re
-from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from cdc_platform.formats.canal_json.options import CanalJsonOptions
@@ -220,5 +219,3 @@ def micros(message: dict) -> int | None:
     if not _FIRST_MS <= value <= _LAST_MS:
         raise ValueError(f"es {shown(value)} is outside the years 1 to 9999")
     return value * 1000
-
-
