@@ -54,10 +54,17 @@ def to_text(texts: pa.StringArray, mysql_type: MySqlType, dialect: Dialect) -> v
     return convert(texts, mysql_type, dialect) if convert else values.to_text(texts, mysql_type, dialect.zone)
 
 
+_HINTS = {
+    "timestamp": "; it may also be a time that option time_zone has twice or never, as its clocks are turned",
+    "json": "; a partial update (binlog_row_value_options=PARTIAL_JSON) doesn't tell the document",
+}
+
+
 def hint(mysql_type: MySqlType) -> str:
     """What else to say of a text that could not be read; mostly nothing."""
-    bare = mysql_type.family in ("enum", "set") and not mysql_type.labels
-    return ", which tells no labels: name them in option columns" if bare else ""
+    if mysql_type.family in ("enum", "set") and not mysql_type.labels:
+        return ", which tells no labels: name them in option columns"
+    return _HINTS.get(mysql_type.family, "")
 
 
 def _each(texts: pa.StringArray, read: Callable[[str], str | None]) -> values.Checked:

@@ -80,6 +80,17 @@ ENCODERS = {
 }
 
 
+def test_timestamps_of_another_zone_lead_to_the_truth():
+    shop = Workload(seed=29, transactions=20)
+    messages = list(whole(CanalJsonEncoder("c", zone="Asia/Shanghai").encode(shop.transactions)))
+    options = FORMATS["canal_json"].options(time_zone="Asia/Shanghai")
+    batch = pa.RecordBatch.from_pylist(messages, schema=MESSAGE)
+    decoded = replay(FORMATS["canal_json"].decode(batch, options).to_pylist())["shop.customers"]
+    assert [r["joined"] for r in decoded.values()] == [
+        moment(r["joined"]) for r in shop.truth["shop.customers"].values()
+    ]
+
+
 @pytest.mark.parametrize("format", ENCODERS)
 def test_decoded_changes_lead_to_the_truth(format):
     shop = Workload(seed=23, transactions=120)

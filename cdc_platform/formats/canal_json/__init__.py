@@ -51,7 +51,7 @@ class _Batch:
                 self.rare.extend(((at, i, 1), event) for i, event in enumerate(found))
 
     def fail(self, row: Row, error: BaseException) -> None:
-        self.rare.append(((row.at, row.index, 1), {**_error(error), "row_index": row.index}))
+        self.rare.append(((row.at, row.place, 1), {**_error(error), "row_index": row.place}))
 
     def rows(self) -> Iterator[tuple[pa.RecordBatch, list[_Place]]]:
         """EVENT batches of all rows with their places; puts the schema events beside."""
@@ -64,8 +64,12 @@ class _Batch:
                     self.fail(row, e)
                 continue
             for batch, good in convert_rows(self.messages, table, rows, self.options.dialect, self.fail):
-                yield batch, [(r.at, r.index, 1) for r in good]
-                here = (good[0].at, good[0].index, 0)
+                yield batch, [(r.at, r.place, 1) for r in good]
+                versions = batch.column("schema_version")
+                telling = next((r for r, v in zip(good, versions, strict=True) if v.is_valid), None)
+                if telling is None:
+                    continue
+                here = (telling.at, telling.place, 0)
                 seen = first.get(table.version)
                 first[table.version] = (here, table) if seen is None or here < seen[0] else seen
         self.rare.extend((here, {**table.schema_event(), "row_index": here[1]}) for here, table in first.values())

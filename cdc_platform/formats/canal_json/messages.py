@@ -17,6 +17,7 @@ _CONTROL = {
     "XACOMMIT": "commit",
     "XAROLLBACK": "rollback",
 }
+_DEFAULTS = frozenset((*OPS, "EVENTTYPECOMPATIBLEPROTO2"))
 _STATEMENT = re.compile(r"(?:\s|/\*.*?\*/|(?:--|#)[^\n]*(?:\n|\Z))*+([a-zA-Z]*)", re.DOTALL)
 _DML = frozenset(("insert", "update", "delete", "replace", "load", "with", "call"))
 _FIRST_MS, _LAST_MS = -62_135_596_800_000, 253_402_300_799_999  # years 1 to 9999
@@ -25,11 +26,11 @@ Event = dict[str, Any]
 
 
 class Row(NamedTuple):
-    """One row: message and place in it, op, `data` and the `old` beside it (None: the before image isn't told),
-    and what its message says of time (µs) and transaction."""
+    """One row: its message and `place` in it, from 0; op; `data` and the `old` beside it (None: the before image
+    isn't told); what its message says of time (µs) and transaction."""
 
     at: int
-    index: int
+    place: int
     op: str
     data: dict[str, Any]
     old: dict[str, Any] | None
@@ -129,7 +130,7 @@ def _events(kind: str, message: dict, extension: dict, empty: bool) -> list[Even
         return _query(message, sql, named)
     if kind in OPS and sql is not None:
         raise ValueError(f"{kind} as a statement: which rows it changed isn't told (binlog_format isn't ROW)")
-    if sql is None and db is None and table is None and message.get("data", ()) is None:
+    if kind in _DEFAULTS and sql is None and db is None and table is None and message.get("data", ()) is None:
         # canal's heartbeat and GTID entries have no RowChange, so they bear the default type, UPDATE.
         return [{**named, "kind": "heartbeat", "info": _info(kind, None, extension)}]
     if kind in OPS and empty:

@@ -84,6 +84,8 @@ def described(group: Group, options: CanalJsonOptions) -> Table:
         if found is None:
             raise ValueError(f"key column {shown(name)} isn't in the row")
         key.append(group.names.index(found))
+    if len(set(key)) != len(key):
+        raise ValueError(f"pkNames {shown(list(group.key))} names a column twice")
     return Table(group.db, group.table, group.names, types, key)
 
 
@@ -108,7 +110,9 @@ def grouped(message: Rows, fail: Fail) -> Iterator[tuple[Group, Row]]:
                 names += tuple(n for n in old if n not in row.data)
             group = seen.get(names)
             if group is None:
-                types = tuple(_told(message, n) for n in names)
+                types = tuple(map(message.types.get, names))
+                if set(map(type, types)) != {str} or "" in types:
+                    types = tuple(_told(message, n) for n in names)
                 group = seen[names] = Group(message.db, message.table, message.key, names, types)
         except ValueError as e:
             fail(row, e)
@@ -133,6 +137,14 @@ def _told(message: Rows, name: str) -> str | int | None:
         return told
     number = message.sql_types.get(_same_name(name, message.sql_types) or "")
     return number if number == _BLOB else None
+
+
+def _tells_columns(table: Table, row: Row) -> bool:
+    """Whether a row shows all columns of its table, as far as can be told: those of a delete that shows the key
+    alone (TiCDC's delete-only-output-handle-key-columns), or of a row whose `old` has more columns than its
+    `data`, must not pass for the table's columns."""
+    key_only = row.op == "delete" and len(table.key) == len(table.names)
+    return len(row.data) == len(table.names) and not key_only
 
 
 def convert_rows(
@@ -241,9 +253,7 @@ def _native(value: Any, family: str) -> str | None:
     return json_text(value) if family == "json" else plain_text(value)
 
 
-def _batch(
-    messages: pa.RecordBatch, table: Table, rows: list[Row], cells: _Cells, good: list[int]
-) -> pa.RecordBatch:
+def _batch(messages: pa.RecordBatch, table: Table, rows: list[Row], cells: _Cells, good: list[int]) -> pa.RecordBatch:
     rows = [rows[i] for i in good]
     n = len(rows)
     after, before = cells.after[good], cells.before[good]
@@ -252,7 +262,7 @@ def _batch(
     has_key = np.full(n, bool(table.key))
     address = messages.select(["topic", "partition", "offset", "landed_at"]).take(pa.array([r.at for r in rows]))
     names = pa.array(table.names, pa.string())
-    index = pa.array([r.index for r in rows], pa.int64())
+    index = pa.array([r.place for r in rows], pa.int64())
     found: dict[str, Any] = {
         **{name: address.column(name) for name in address.schema.names},
         "entry_index": pa.array(np.zeros(n, np.int32)),
@@ -264,7 +274,7 @@ def _batch(
         "key": _maps(cells.text, names.take(pa.array(table.key, pa.int64())), before[:, table.key], has_key),
         "before": _maps(cells.text, names, before, has_before),
         "after": _maps(cells.text, names, after, ~deleted),
-        "schema_version": pa.repeat(table.version, n),
+        "schema_version": pa.array([table.version if _tells_columns(table, r) else None for r in rows], pa.string()),
         "source_time": pa.array([r.time for r in rows], pa.int64()).cast(pa.timestamp("us", "UTC")),
         "txn_id": pa.array([r.txn for r in rows], pa.string()),
         "gtid": pa.array([r.gtid for r in rows], pa.string()),
