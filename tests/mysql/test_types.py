@@ -1,3 +1,5 @@
+from contextlib import suppress
+
 import pytest
 
 from cdc_platform.errors import UnknownType
@@ -87,7 +89,5 @@ def test_only_words_are_lowered():
 @pytest.mark.parametrize("text", ["enum('" + "\\'" * 200_000 + ")", "'" * 300_001, "enum(" + "'a'," * 100_000 + ")"])
 def test_long_type_text_is_read_in_linear_time(text):
     lower_outside_quotes(text)
-    try:
+    with suppress(UnknownType):
         assert parse_type(text).labels == ()
-    except UnknownType:
-        pass
