@@ -6,8 +6,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from cdc_platform.config import load_config
+from cdc_platform.demo.feeds import encoders
 from cdc_platform.demo.publish import publish
-from cdc_platform.demo.run import ROUNDS, DemoFolderInUse, Say, as_of_now, compared, encoders
+from cdc_platform.demo.run import ROUNDS, DemoFolderInUse, Say, as_of_now, compared
 from cdc_platform.demo.workload import Workload
 
 _LOOK_EVERY_S = 1.0
@@ -35,14 +36,14 @@ def publish_more(folder: Path, transactions: int, wait_s: float, say: Say) -> Fo
         raise DemoFolderInUse(folder, "no finished demo is there; run `cdc-platform demo` first")
     config = load_config(folder / "cdc.yaml")
     told = json.loads((folder / ROUNDS).read_text())
-    shop, feeds, batch, records = None, encoders(), [], []
+    shop, feeds, batch, records = None, encoders(config), [], []
     for count in [*told["rounds"], transactions]:
         if shop is None:
             shop = Workload(told["seed"], count)
             batch = shop.transactions
         else:
             batch = shop.advance(count)
-        records = [r for feed in feeds for r in feed.encode(list(batch))]
+        records = [r for feed in feeds.values() for r in feed.encode(list(batch))]
     assert shop is not None
     done = publish(as_of_now(records), config.kafka["bootstrap.servers"])
     (folder / ROUNDS).write_text(json.dumps({**told, "rounds": [*told["rounds"], transactions]}))

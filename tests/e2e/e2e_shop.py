@@ -16,6 +16,7 @@ from cdc_platform import chain
 from cdc_platform.config import load_config
 from cdc_platform.demo.compare import compare, read_snapshot
 from cdc_platform.demo.debezium import DebeziumEncoder
+from cdc_platform.demo.feeds import Feed
 from cdc_platform.demo.publish import publish
 from cdc_platform.demo.shop import TABLES
 from cdc_platform.demo.tencent_dts import DtsEncoder
@@ -36,27 +37,30 @@ FAST = {
 
 
 class Shop:
-    """A seeded workload whose two encodings lie in topics of its own."""
+    """A seeded workload whose encodings lie in topics of its own: `feeds` is source → Feed of the demo, by default
+    DTS and Debezium under topics that begin with `name`."""
 
-    def __init__(self, servers, name, transactions):
+    def __init__(self, servers, name, transactions, feeds=None):
         self.servers, self.name = servers, name
         self.workload = Workload(1, transactions)
-        self._dts = DtsEncoder(f"{name}-dts", partitions=2)
-        self._debezium = DebeziumEncoder(f"{name}-deb")
+        self.feeds = feeds or {
+            "dts": Feed("tencent_dts", lambda: DtsEncoder(f"{name}-dts", partitions=2), {"topics": [f"{name}-dts"]}),
+            "deb": Feed("debezium", lambda: DebeziumEncoder(f"{name}-deb"), {"topic_pattern": f"{name}-deb.*"}),
+        }
+        self._encoders = {source: feed.encoder() for source, feed in self.feeds.items()}
         self._publish(self.workload.transactions)
 
     def advance(self, transactions):
         self._publish(self.workload.advance(transactions))
 
     def _publish(self, transactions):
-        publish(self._dts.encode(transactions), self.servers, partitions={f"{self.name}-dts": 2})
-        publish(self._debezium.encode(transactions), self.servers, default_partitions=1)
+        for encoder in self._encoders.values():
+            publish(
+                encoder.encode(transactions), self.servers, partitions={f"{self.name}-dts": 2}, default_partitions=1
+            )
 
     def sources(self):
-        return [
-            {"name": "dts", "format": "tencent_dts", "topics": [f"{self.name}-dts"]},
-            {"name": "deb", "format": "debezium", "topic_pattern": f"{self.name}-deb.*"},
-        ]
+        return [{"name": name, "format": feed.format, **feed.topics} for name, feed in self.feeds.items()]
 
     def config(self, folder, sources=None, **top):
         """A cdc.yaml in `folder`, its lake beside it."""
