@@ -209,6 +209,11 @@ def broker_classpath() -> str:
     return os.pathsep.join(str(f) for f in _installed("broker"))
 
 
+def ddl_classpath() -> str:
+    """The class path of the DDL parsers and of py4j's server. Raises SetupError where jars are missing."""
+    return os.pathsep.join(map(str, [*_pyspark_jars().glob("py4j-*.jar"), *_installed("ddl")]))
+
+
 def check_versions() -> None:
     """Checks that pyspark, Delta (Python and jar), the Kafka source, Scala and Java fit together.
 

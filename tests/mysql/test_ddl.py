@@ -1,0 +1,87 @@
+"""DDL statements → columns, by Debezium's parsers in their own JVM."""
+
+import pytest
+
+from cdc_platform.mysql.ddl import Statement, history, named_table, split_statements, without_tdsql_extras
+from cdc_platform.mysql.types import parse_type
+
+CASES = [
+    ("a.t", "CREATE TABLE t (id BIGINT(20) UNSIGNED NOT NULL AUTO_INCREMENT PRIMARY KEY, `Na me` varchar(9) charset gbk)",
+     {"id": "bigint(20) unsigned KEY", "Na me": "varchar(9)"}),
+    ("a.t", "alter table t add column (x decimal(12,2), y int unsigned zerofill) , add column z bool first",
+     {"z": "tinyint(1)", "id": "bigint(20) unsigned KEY", "Na me": "varchar(9)", "x": "decimal(12,2)",
+      "y": "int unsigned zerofill"}),
+    ("a.t", "/* c */ ALTER TABLE `a`.`t` DROP COLUMN z, DROP x, DROP y, CHANGE `Na me` n char(4) character set binary",
+     {"id": "bigint(20) unsigned KEY", "n": "binary(4)"}),
+    ("a.t", "alter table t frobnicate everything", "input"),
+    ("b.e", r"""create table b.e (e enum('a','it''s',"q""u'o",'x\\y','t\tb'), s set('m','n'), b bit, f double precision,
+      d datetime(6), j json, l long varchar, p point, bb varchar(5) binary)""",
+     {"e": "enum('a','it''s','q\"u''o','x\\\\y','t\tb')", "s": "set('m','n')", "b": "bit(1)", "f": "double precision",
+      "d": "datetime(6)", "j": "json", "l": "long varchar", "p": "point", "bb": "varchar(5)"}),
+    ("a.s", "create table s (id int not null, n varchar(5) default ', shardkey=n', unique key(id)) engine=innodb, shardkey=id",
+     {"id": "int KEY", "n": "varchar(5)"}),
+    ("a.l", "create table l like s", {"id": "int KEY", "n": "varchar(5)"}),
+    ("a.s", "drop table if exists s", "dropped"),
+    ("c.r", "rename table a.l to c.r", {"id": "int KEY", "n": "varchar(5)"}),
+    ("a.m", "create or replace table m (u uuid primary key)", {"u": "uuid KEY"}),
+    ("c.r", "drop database `c`", "database was dropped"),
+]  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def changes():
+    return history(tuple(Statement("a", sql) for _, sql, _ in CASES))
+
+
+@pytest.mark.parametrize("at", range(len(CASES)))
+def test_a_statement_makes_of_its_table(changes, at):
+    name, _, expected = CASES[at]
+    [found] = [c for c in changes if c.at == at and f"{c.db}.{c.table}" == name]
+    if isinstance(expected, str):
+        assert found.columns is None
+        assert expected in found.reason
+    else:
+        assert {c.name: c.type + " KEY" * c.key for c in found.columns} == expected
+        for column in found.columns:
+            parse_type(column.type)
+
+
+def test_an_unreadable_statement_stops_only_its_table():
+    sql = ["create table x (i int)", "create table y (i int)", "alter table x nonsense", "alter table x add j int",
+           "alter table y add j int", "create table x (k int)"]  # fmt: skip
+    found = history(tuple(Statement("d", s) for s in sql))
+    assert [(c.at, c.table, c.columns and [k.name for k in c.columns]) for c in found] == [
+        (0, "x", ["i"]), (1, "y", ["i"]), (2, "x", None), (4, "y", ["i", "j"]), (5, "x", ["k"])
+    ]  # fmt: skip
+
+
+def test_what_is_no_ddl_of_tables_needs_no_java(monkeypatch):
+    monkeypatch.setenv("CDC_JARS", "/nowhere")
+    assert history((Statement("d", "BEGIN"), Statement(None, "grant all on *.* to x"))) == ()
+
+
+@pytest.mark.parametrize(
+    ("sql", "table"),
+    [
+        ("CREATE TABLE IF NOT EXISTS `a b`.`c``d` (x int)", ("a b", "c`d")),
+        ("/* hint */ alter online table t add x int", ("d", "t")),
+        ("drop temporary table if exists x . y", ("x", "y")),
+        ("create index i on t(x)", None),
+        ("create view v as select 'a table b'", None),
+    ],
+)
+def test_the_table_that_a_statement_names(sql, table):
+    assert named_table(Statement("d", sql)) == table
+
+
+def test_clauses_of_tdsql_go_and_quoted_text_stays():
+    assert without_tdsql_extras("create table t (a int comment 'shardkey=a') shardkey=`a`") == (
+        "create table t (a int comment 'shardkey=a')"
+    )
+
+
+def test_a_script_is_split_at_its_semicolons():
+    script = "-- a; b\nCREATE TABLE t (a varchar(3) default ';', `b;` int); /* ; */ use `x`;\n\n"
+    assert [s.split("\n")[-1] for s in split_statements(script)] == [
+        "CREATE TABLE t (a varchar(3) default ';', `b;` int)", "/* ; */ use `x`"
+    ]  # fmt: skip
