@@ -102,6 +102,11 @@ PART = pa.schema(
 )
 
 
+Context = Callable[[Any, list[dict[str, Any]]], Any]
+"""(options, DDL events of the source as dicts of EVENT) → what its messages mean beyond their own bytes: a value
+that JSON can say, handed to `decode` on every executor. Called on the driver, once per run."""
+
+
 @dataclass(frozen=True, slots=True)
 class Format:
     """A wire format is a value: the registry, the assets, the command line and the docs read it."""
@@ -110,5 +115,6 @@ class Format:
     version: str  # stamped on every changelog row
     summary: str  # one line for docs and the UI
     options: type[FormatOptions]
-    decode: Callable[[pa.RecordBatch, Any], pa.RecordBatch]  # (MESSAGE batch, options) → EVENT batch
+    decode: Callable[..., pa.RecordBatch]  # (MESSAGE batch, options[, context]) → EVENT batch
     part: Part | None = None  # None: a record is always a whole message
+    context: Context | None = None  # None: every message tells all that it needs

@@ -1,6 +1,6 @@
 """Decoders on Spark: a DataFrame of whole messages → a DataFrame of change events, batch by Arrow batch.
 
-Executors get the format's name and its options as JSON, never a closure over the registry.
+Executors get the format's name, its options and its context as JSON, never a closure over the registry.
 """
 
 import json
@@ -18,21 +18,24 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
 
-def decode(messages: "DataFrame", format_name: str, options: dict[str, Any]) -> "DataFrame":
-    """Messages (MESSAGE's columns) → EVENT rows."""
+def decode(messages: "DataFrame", format_name: str, options: dict[str, Any], context: Any = None) -> "DataFrame":
+    """Messages (MESSAGE's columns) → EVENT rows. `context`: what the format's own `context` gave, if it has one."""
     return messages.select(*MESSAGE.names).mapInArrow(
-        partial(_decode, format_name, json.dumps(options)), spark_schema(EVENT)
+        partial(_decode, format_name, json.dumps(options), json.dumps(context)), spark_schema(EVENT)
     )
 
 
-def _decode(format_name: str, options_json: str, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+def _decode(
+    format_name: str, options_json: str, context_json: str, batches: Iterator[pa.RecordBatch]
+) -> Iterator[pa.RecordBatch]:
     from cdc_platform.formats import FORMATS
 
     format_ = FORMATS[format_name]
     options = format_.options.model_validate_json(options_json)
+    beside = () if format_.context is None else (json.loads(context_json),)
     for batch in batches:
         messages = as_message_batch(batch)
-        yield from isolated(messages, lambda m: format_.decode(m, options), _undecodable)
+        yield from isolated(messages, lambda m: format_.decode(m, options, *beside), _undecodable)
 
 
 def isolated(

@@ -5,6 +5,7 @@ in a small JVM beside Python's, through py4j; no Java of ours. Beside Spark's JV
 Connect that one is out of reach, and its class path should not grow.
 """
 
+import os
 import re
 import subprocess
 from collections.abc import Iterator, Sequence
@@ -52,8 +53,9 @@ class Change:
 
 
 @lru_cache(maxsize=16)
-def history(statements: tuple[Statement, ...]) -> tuple[Change, ...]:
-    """Applies the statements one after the other to an empty server; what each changed, in order.
+def history(statements: tuple[Statement, ...], fold: bool = False) -> tuple[Change, ...]:
+    """Applies the statements one after the other to an empty server; what each changed, in order. `fold`: the
+    server doesn't tell the case of table names apart (lower_case_table_names); they are in lower case then.
 
     A statement that can't be read makes the table that it names unknown until it is created anew; other tables
     don't mind. Raises SetupError where the parsers' jars or Java are missing."""
@@ -61,7 +63,7 @@ def history(statements: tuple[Statement, ...]) -> tuple[Change, ...]:
     if not told:
         return ()
     with _java() as jvm:
-        model = _Model(jvm)
+        model = _Model(jvm, fold)
         return tuple(change for at, s in told for change in model.apply(at, s))
 
 
@@ -69,9 +71,12 @@ _GAP = r"(?:\s|/\*(?!!).*?\*/|(?:--\s|#)[^\n]*(?:\n|\Z))"
 _RELEVANT = re.compile(rf"{_GAP}*+(?:/\*!\d*\s*)?(?:CREATE|ALTER|DROP|RENAME|USE)\b", re.IGNORECASE | re.DOTALL)
 _NAME = r"(?:`(?:[^`]|``)+`|[\w$\u0080-\uffff]+)"
 _TARGET = re.compile(
-    rf"{_GAP}*+(?:/\*!\d*\s*)?(?:CREATE|ALTER|DROP|RENAME)\b[^`'\"(]*?\bTABLES?{_GAP}+"
+    rf"{_GAP}*+(?:/\*!\d*\s*)?(CREATE|ALTER|DROP|RENAME)\b[^`'\"(]*?\bTABLES?{_GAP}+"
     rf"(?:IF{_GAP}+(?:NOT{_GAP}+)?EXISTS{_GAP}+)?({_NAME}){_GAP}*+(?:\.{_GAP}*+({_NAME}))?",
     re.IGNORECASE | re.DOTALL,
+)
+_NEXT = re.compile(
+    rf"{_GAP}*+(?:,|TO\b){_GAP}*+({_NAME}){_GAP}*+(?:\.{_GAP}*+({_NAME}))?", re.IGNORECASE | re.DOTALL
 )
 _DROP_DB = re.compile(
     rf"{_GAP}*+DROP{_GAP}+(?:DATABASE|SCHEMA){_GAP}+(?:IF{_GAP}+EXISTS{_GAP}+)?({_NAME})", re.IGNORECASE | re.DOTALL
@@ -92,33 +97,49 @@ def without_tdsql_extras(sql: str) -> str:
     return _OF_TDSQL.sub(lambda m: m[1] or "", sql)
 
 
-def named_table(statement: Statement) -> tuple[str, str] | None:
-    """(database, table) that a CREATE, ALTER, DROP or RENAME TABLE names first; None: it names none."""
-    found = _TARGET.match(statement.sql)
+def _targets(sql: str) -> Iterator[tuple[int, int, str | None, str | None]]:
+    """Of each table that a CREATE, ALTER, DROP or RENAME TABLE names as its own: from where to where it stands
+    in the statement, and its one or two names."""
+    found = _TARGET.match(sql)
     if found is None:
-        return None
-    first, second = found.groups()
-    return (_plain(first), _plain(second)) if second else (statement.db or "", _plain(first))
+        return
+    yield found.start(2), found.end(), found[2], found[3]
+    if found[1].upper() in ("DROP", "RENAME"):
+        while found := _NEXT.match(sql, found.end()):
+            yield found.start(1), found.end(), found[1], found[2]
+
+
+def named_tables(statement: Statement) -> list[tuple[str, str]]:
+    """(database, table) of each table that a CREATE, ALTER, DROP or RENAME TABLE names as its own."""
+    names = [(first or "", second) for _, _, first, second in _targets(statement.sql)]
+    return [(_plain(a), _plain(b)) if b else (statement.db or "", _plain(a)) for a, b in names]
+
+
+def named_table(statement: Statement) -> tuple[str, str] | None:
+    """The first of `named_tables`; None: it names none."""
+    return next(iter(named_tables(statement)), None)
 
 
 @contextmanager
 def _java() -> Iterator[Any]:
     from py4j.java_gateway import GatewayParameters, JavaGateway, launch_gateway
 
-    port, token, process = launch_gateway(
-        classpath=ddl_classpath(),
-        jarpath=ddl_classpath().partition(":")[0],
+    classpath = ddl_classpath()
+    launched: Any = launch_gateway(
+        classpath=classpath,
+        jarpath=classpath.partition(os.pathsep)[0],
         javaopts=_JVM,
         java_path=str(find_java().binary),
         die_on_exit=True,  # the server ends with its standard input, so also when Python is killed
         enable_auth=True,
         return_proc=True,
     )
+    port, token, process = launched
     gateway = JavaGateway(gateway_parameters=GatewayParameters(port=port, auth_token=token))
     try:
         yield gateway.jvm
     finally:
-        gateway.close()
+        gateway.shutdown()  # not close(): Java objects freed later would still be told to a server that is gone
         process.stdin.close()
         try:
             process.wait(5)
@@ -130,13 +151,14 @@ def _java() -> Iterator[Any]:
 class _Model:
     """Debezium's model of the tables, and its parsers."""
 
-    def __init__(self, jvm: Any):
+    def __init__(self, jvm: Any, fold: bool):
+        self.fold = fold
         try:
             self.parsers = (
                 jvm.io.debezium.connector.mysql.antlr.MySqlAntlrDdlParser(),
                 jvm.io.debezium.connector.mariadb.antlr.MariaDbAntlrDdlParser(),
             )
-            self.tables = jvm.io.debezium.relational.Tables()
+            self.tables = jvm.io.debezium.relational.Tables(fold)
         except TypeError as error:  # py4j's way to say that there is no such class
             raise SetupError(f"the DDL parsers don't start: {error}. Fetch their jars again: make setup") from None
 
@@ -147,15 +169,16 @@ class _Model:
             return
         problem = self._parse(statement)
         changed = list(self.tables.drainChanges())
+        named = [(self._folded(db), self._folded(table)) for db, table in named_tables(statement)]
         if problem is not None:
-            named = named_table(statement)
-            changed = [i for i in self.tables.tableIds() if (i.catalog(), i.table()) == named] if named else []
-            for i in changed:
-                self.tables.removeTable(i)
-            self.tables.drainChanges()
-            if named:
-                yield Change(at, *named, None, problem)
+            for name in named:
+                self._forget(name)
+                yield Change(at, *name, None, problem)
             return
+        known = {(i.catalog(), i.table()) for i in (*changed, *self.tables.tableIds())}
+        for name in named:  # not even a DROP of an unknown table goes unsaid: it ends what was there before
+            if name not in known:
+                yield Change(at, *name, None, "what the table was before a DDL statement isn't known")
         for i in changed:
             table = self.tables.forTable(i)
             if table is None:
@@ -170,9 +193,12 @@ class _Model:
         if len(statement.sql) > _LONGEST:
             return f"a statement of {len(statement.sql)} characters"
         sql, reasons = without_tdsql_extras(statement.sql), []
+        if self.fold:  # the parsers' model folds names of tables, not those of databases
+            for start, end, _, _ in list(_targets(sql)):
+                sql = sql[:start] + sql[start:end].lower() + sql[end:]
         for parser in self.parsers:
             try:
-                parser.setCurrentSchema(statement.db or "")
+                parser.setCurrentSchema(self._folded(statement.db or ""))
                 parser.parse(sql, self.tables)
             except Py4JJavaError as error:
                 lines = str(error.java_exception.getMessage()).splitlines()
@@ -181,11 +207,19 @@ class _Model:
                 return None
         return f"a DDL statement can't be read: {reasons[0]}"
 
+    def _folded(self, name: str) -> str:
+        return name.lower() if self.fold else name
+
+    def _forget(self, name: tuple[str, str]) -> None:
+        for i in [i for i in self.tables.tableIds() if (i.catalog(), i.table()) == name]:
+            self.tables.removeTable(i)
+        self.tables.drainChanges()
+
     def _drop_database(self, at: int, db: str) -> Iterator[Change]:
         for i in list(self.tables.tableIds()):
-            if i.catalog() == db:
+            if i.catalog() == self._folded(db):
                 self.tables.removeTable(i)
-                yield Change(at, db, i.table(), None, "its database was dropped")
+                yield Change(at, i.catalog(), i.table(), None, "its database was dropped")
         self.tables.drainChanges()
 
 
@@ -248,3 +282,12 @@ _SPLIT = re.compile(
     r"(?:'(?:[^'\\]|''|\\.)*+'|\"(?:[^\"\\]|\"\"|\\.)*+\"|`(?:[^`]|``)*+`|/\*.*?\*/|(?:--\s|\#)[^\n]*+|[^;'\"`/#-]|[/#-])++",
     re.DOTALL,
 )
+
+
+_USE = re.compile(rf"{_GAP}*+USE{_GAP}+({_NAME})\s*", re.IGNORECASE | re.DOTALL)
+
+
+def used_database(sql: str) -> str | None:
+    """The database that a USE statement chooses; None: it is another statement."""
+    found = _USE.fullmatch(sql)
+    return _plain(found[1]) if found else None

@@ -6,7 +6,8 @@ from cdc_platform.mysql.ddl import Statement, history, named_table, split_statem
 from cdc_platform.mysql.types import parse_type
 
 CASES = [
-    ("a.t", "CREATE TABLE t (id BIGINT(20) UNSIGNED NOT NULL AUTO_INCREMENT PRIMARY KEY, `Na me` varchar(9) charset gbk)",
+    ("a.t",
+     "CREATE TABLE t (id BIGINT(20) UNSIGNED NOT NULL AUTO_INCREMENT PRIMARY KEY, `Na me` varchar(9) charset gbk)",
      {"id": "bigint(20) unsigned KEY", "Na me": "varchar(9)"}),
     ("a.t", "alter table t add column (x decimal(12,2), y int unsigned zerofill) , add column z bool first",
      {"z": "tinyint(1)", "id": "bigint(20) unsigned KEY", "Na me": "varchar(9)", "x": "decimal(12,2)",
@@ -18,7 +19,8 @@ CASES = [
       d datetime(6), j json, l long varchar, p point, bb varchar(5) binary)""",
      {"e": "enum('a','it''s','q\"u''o','x\\\\y','t\tb')", "s": "set('m','n')", "b": "bit(1)", "f": "double precision",
       "d": "datetime(6)", "j": "json", "l": "long varchar", "p": "point", "bb": "varchar(5)"}),
-    ("a.s", "create table s (id int not null, n varchar(5) default ', shardkey=n', unique key(id)) engine=innodb, shardkey=id",
+    ("a.s",
+     "create table s (id int not null, n varchar(5) default ', shardkey=n', unique key(id)) engine=innodb, shardkey=id",
      {"id": "int KEY", "n": "varchar(5)"}),
     ("a.l", "create table l like s", {"id": "int KEY", "n": "varchar(5)"}),
     ("a.s", "drop table if exists s", "dropped"),
@@ -51,7 +53,7 @@ def test_an_unreadable_statement_stops_only_its_table():
            "alter table y add j int", "create table x (k int)"]  # fmt: skip
     found = history(tuple(Statement("d", s) for s in sql))
     assert [(c.at, c.table, c.columns and [k.name for k in c.columns]) for c in found] == [
-        (0, "x", ["i"]), (1, "y", ["i"]), (2, "x", None), (4, "y", ["i", "j"]), (5, "x", ["k"])
+        (0, "x", ["i"]), (1, "y", ["i"]), (2, "x", None), (3, "x", None), (4, "y", ["i", "j"]), (5, "x", ["k"])
     ]  # fmt: skip
 
 
@@ -85,3 +87,17 @@ def test_a_script_is_split_at_its_semicolons():
     assert [s.split("\n")[-1] for s in split_statements(script)] == [
         "CREATE TABLE t (a varchar(3) default ';', `b;` int)", "/* ; */ use `x`"
     ]  # fmt: skip
+
+
+def test_a_drop_or_alter_of_an_unknown_table_is_told():
+    sql = ["drop table if exists a, x.b", "alter table c add i int", "rename table d to e, f to g"]
+    found = history(tuple(Statement("d", s) for s in sql))
+    assert [(c.at, c.db, c.table) for c in found] == [
+        (0, "d", "a"), (0, "x", "b"), (1, "d", "c"), (2, "d", "d"), (2, "d", "e"), (2, "d", "f"), (2, "d", "g")
+    ]  # fmt: skip
+    assert {c.columns for c in found} == {None}
+
+
+def test_names_without_case():
+    found = history((Statement("D", "create table T (i int)"), Statement("d", "alter table D.T add j int")), fold=True)
+    assert [(c.db, c.table, len(c.columns or ())) for c in found] == [("d", "t", 1), ("d", "t", 2)]

@@ -1,0 +1,209 @@
+"""A row's literals → canonical text. They look as `mysqlbinlog -v` prints them (MySQL's `log_event_print_value`):
+text and times in quotes, numbers bare, DATE with colons, a negative integer with its unsigned form in brackets,
+ENUM by number, BIT and SET as b'…', TIMESTAMP in seconds; TDSQL itself writes times as text.
+
+A literal of the wrong sort (bare text, a quoted integer) is refused: it is the sign of columns that don't fit
+the row, and nothing else in a message would show it.
+"""
+
+# pyarrow.compute makes its functions at run time, so that type checkers do not see them.
+# pyright: reportAttributeAccessIssue=false
+
+import re
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from cdc_platform.formats import canal_text
+from cdc_platform.formats.tdsql.options import Escapes
+from cdc_platform.mysql import values
+from cdc_platform.mysql.types import MySqlType
+
+NULLS = frozenset(("'##isnull##'", "NULL", "null"))
+"""How NULL is written; an element without any text is NULL too, for no value is written so."""
+
+_PER_BITS = {"tinyint": 8, "smallint": 16, "mediumint": 24, "int": 32, "bigint": 64}
+_BITS = re.compile(r"[bB]'([01]+)'")
+_HEX = re.compile(r"(?:[xX]'((?:[0-9A-Fa-f]{2})*)'|0x((?:[0-9A-Fa-f]{2})+))")
+_BRACKET = re.compile(r"(-[0-9]{1,20}) ?\(([0-9]{1,20})\)")
+_EPOCH = re.compile(r"([0-9]{1,11})(?:\.([0-9]{1,6}))?")
+_ESCAPED = re.compile(rb"\\(?:x([0-9A-Fa-f]{2})|(.))", re.DOTALL)
+_PLAIN = {b"\\": b"\\", b"'": b"'", b'"': b'"', b"n": b"\n", b"r": b"\r", b"t": b"\t", b"0": b"\0", b"Z": b"\x1a"}
+
+One = Callable[[str], str | None]
+"""A literal → its text; None or ValueError: it is none of this type."""
+
+
+def to_text(literals: pa.StringArray, mysql_type: MySqlType, zone: str, escapes: Escapes) -> values.Checked:
+    """Literals of one column, NULLs already null → (canonical text, ok), as `mysql.values.to_text`."""
+    family = mysql_type.family
+    if family in ("text", "json"):
+        return _texts(literals, escapes)
+    if family in ("binary", "geometry"):
+        return _binaries(literals, mysql_type, escapes)
+    read = _READ.get(family)
+    text, ok = read(literals, mysql_type) if read else _unquoted(literals)
+    if family in ("enum", "set"):
+        return text, ok
+    converted, fits = values.to_text(text, mysql_type, zone)
+    return converted, ok & fits
+
+
+def _bools(found: pa.Array) -> np.ndarray:
+    return pc.fill_null(found, True).to_numpy(zero_copy_only=False)
+
+
+def _quoted(literals: pa.StringArray) -> np.ndarray:
+    return _bools(pc.match_substring_regex(literals, r"(?s)^'.*'$"))
+
+
+def _inner(literals: pa.StringArray) -> pa.StringArray:
+    return pc.utf8_slice_codeunits(literals, 1, -1)
+
+
+def _unquoted(literals: pa.StringArray) -> values.Checked:
+    """Quotes at the ends taken off where they stand; blanks around bare ones too (FLOAT is printed with %-20g)."""
+    quoted = _quoted(literals)
+    if quoted.all():
+        return _inner(literals), np.ones(len(literals), bool)
+    bare = pc.utf8_trim_whitespace(literals)
+    return pc.if_else(pa.array(quoted), _inner(literals), bare), np.ones(len(literals), bool)
+
+
+def _each(literals: pa.StringArray, read: One) -> values.Checked:
+    """Distinct literals one by one."""
+
+    def safe(text: str) -> str | None:
+        try:
+            return read(text)
+        except ValueError:
+            return None
+
+    codes = literals.dictionary_encode()
+    text = pa.array(list(map(safe, codes.dictionary.to_pylist())), pa.string()).take(codes.indices)
+    return text, _bools(pc.or_(text.is_valid(), literals.is_null()))
+
+
+def _texts(literals: pa.StringArray, escapes: Escapes) -> values.Checked:
+    quoted = _quoted(literals)
+    if quoted.all() and (escapes == "raw" or not _bools(pc.match_substring(literals, "\\")).any()):
+        return _inner(literals), quoted
+
+    def read(text: str) -> str:
+        return _bytes(text, escapes).decode() if escapes == "backslash" or text[0] != "'" else text[1:-1]
+
+    return _each(literals, read)
+
+
+def _bytes(text: str, escapes: Escapes) -> bytes:
+    """The bytes of a literal in quotes or of hex digits. Raises ValueError."""
+    if found := _HEX.fullmatch(text):
+        return bytes.fromhex(found[1] if found[1] is not None else found[2])
+    if len(text) < 2 or text[0] != "'" or text[-1] != "'":
+        raise ValueError(text)
+    data = text[1:-1].encode()
+    return _ESCAPED.sub(_unescaped, data) if escapes == "backslash" else data
+
+
+def _unescaped(found: re.Match[bytes]) -> bytes:
+    plain = bytes.fromhex(found[1].decode()) if found[1] else _PLAIN.get(found[2])
+    if plain is None:
+        raise ValueError(found[0])
+    return plain
+
+
+def _binaries(literals: pa.StringArray, mysql_type: MySqlType, escapes: Escapes) -> values.Checked:
+    def read(text: str) -> bytes:
+        # Bytes beyond ASCII have no sure way through JSON text, nor has a backslash that may be an escape.
+        if text[:1] == "'" and (not text.isascii() or (escapes == "raw" and "\\" in text)):
+            raise ValueError(text)
+        return _bytes(text, escapes)
+
+    raw: list[bytes | None] = []
+    ok = np.ones(len(literals), bool)
+    for i, text in enumerate(literals.to_pylist()):
+        try:
+            raw.append(None if text is None else read(text))
+        except ValueError:
+            raw.append(None)
+            ok[i] = False
+    width = min(mysql_type.args[0], 255) if mysql_type.name == "binary" and mysql_type.args else 0
+    return values.base64_text(pa.array(raw, pa.binary()), width)[0], ok
+
+
+def _integers(literals: pa.StringArray, mysql_type: MySqlType) -> values.Checked:
+    if not _bools(pc.fill_null(pc.match_substring(literals, "("), False)).any():
+        return literals, np.ones(len(literals), bool)
+    width = _PER_BITS[mysql_type.name]
+
+    def read(text: str) -> str | None:
+        found = _BRACKET.fullmatch(text)
+        if found is None:
+            return text
+        signed, unsigned = int(found[1]), int(found[2])
+        # The unsigned form is that of the column's width or of a wider integer.
+        if not any(unsigned == signed + 2**bits for bits in (8, 16, 24, 32, 64) if bits >= width):
+            return None
+        return str(signed % 2**width) if mysql_type.unsigned and signed >= -(2 ** (width - 1)) else str(signed)
+
+    return _each(literals, read)
+
+
+def _bit(literals: pa.StringArray, _type: MySqlType) -> values.Checked:
+    def read(text: str) -> str:
+        found = _BITS.fullmatch(text)
+        return str(int(found[1], 2)) if found else text
+
+    return _each(literals, read)
+
+
+def _labels(literals: pa.StringArray, mysql_type: MySqlType) -> values.Checked:
+    """ENUM and SET: a quoted literal is the label, any other a number."""
+    numbers, _ = _bit(literals, mysql_type)
+    quoted = _quoted(literals)
+    texts, as_text = canal_text.to_text(_inner(literals), mysql_type, canal_text.Dialect(labels="label"))
+    if quoted.all():
+        return texts, as_text & bool(mysql_type.labels)
+    named, as_number = canal_text.to_text(
+        pc.if_else(pa.array(quoted), "0", numbers), mysql_type, canal_text.Dialect(labels="number")
+    )
+    return pc.if_else(pa.array(quoted), texts, named), np.where(quoted, as_text, as_number)
+
+
+def _dates(literals: pa.StringArray, _type: MySqlType) -> values.Checked:
+    text, ok = _unquoted(literals)
+    return pc.replace_substring(text, ":", "-"), ok
+
+
+def _timestamps(literals: pa.StringArray, _type: MySqlType) -> values.Checked:
+    quoted = _quoted(literals)
+    if quoted.all():
+        return _inner(literals), quoted
+
+    def read(text: str) -> str | None:
+        if text[0] == "'":
+            return text[1:-1]
+        found = _EPOCH.fullmatch(text.strip())
+        if found is None:
+            return None
+        seconds, micros = int(found[1]), int((found[2] or "").ljust(6, "0"))
+        if not seconds and not micros:
+            return "0000-00-00 00:00:00"  # how MySQL stores the zero TIMESTAMP
+        moment = datetime.fromtimestamp(0, UTC) + timedelta(seconds=seconds, microseconds=micros)
+        return f"{moment:%Y-%m-%d %H:%M:%S}.{moment.microsecond:06d} +00:00"
+
+    return _each(literals, read)
+
+
+_READ: dict[str, Callable[[pa.StringArray, MySqlType], values.Checked]] = {
+    "integer": _integers,
+    "bit": _bit,
+    "enum": _labels,
+    "set": _labels,
+    "date": _dates,
+    "timestamp": _timestamps,
+}
+"""Families whose literal isn't just a text or number; the others lose their quotes."""

@@ -1,0 +1,198 @@
+"""TDSQL's binlog messages: what kind each is, and what row it holds."""
+
+import re
+from typing import Any, NamedTuple
+
+from cdc_platform.formats.events import file_number
+from cdc_platform.formats.kafka_connect.values import shown
+from cdc_platform.formats.tdsql.options import TdsqlOptions
+from cdc_platform.mysql.ddl import Statement, named_table
+
+OPS = ("insert", "update", "delete")
+_TYPES = (*OPS, "gtid", "xid", "query")
+HEARTBEAT = ("sysdb", "statustableforhb")
+"""TDSQL writes into this table every few seconds; the case of its name varies."""
+
+_GTID = re.compile(r"(?:([0-9A-Fa-f-]{32,36}):|([0-9]{1,10})-[0-9]{1,10}-)([0-9]{1,19})")
+_MICROS = 1_000_000
+_LAST_S = 253_402_300_799  # the end of year 9999
+_WORD = re.compile(r"(?:\s|/\*.*?\*/|(?:--\s|#)[^\n]*(?:\n|\Z))*+(?:/\*!\d*\s*)?([a-zA-Z]*)", re.DOTALL)
+_OPTIONAL_TABLE = re.compile(r"\s+TABLE\b", re.IGNORECASE)
+_CONTROL = {"begin": "begin", "start": "begin", "commit": "commit", "rollback": "rollback"}
+_DML = frozenset(("insert", "update", "delete", "replace", "load", "call"))
+_NOTHING = frozenset(("savepoint", "release", "set", "use", ""))
+
+Event = dict[str, Any]
+
+
+class Place(NamedTuple):
+    """Where in the source's history a message stands. `lineage`: whose GTIDs; `number`: its place among them."""
+
+    lineage: str | None
+    number: int | None
+    time: int | None  # µs
+
+
+class Row(NamedTuple):
+    """One row: message number `at`; literals before and after; what its message says of place and transaction."""
+
+    at: int
+    op: str
+    where: list[str | None]
+    field: list[str | None]
+    place: Place
+    gtid: str | None
+    event_no: int | None
+    row_no: int | None
+    binlog_file: str | None
+
+
+class Rows(NamedTuple):
+    """A row and whose it is; `names`: its columns' names, where the message tells them (newer versions do)."""
+
+    db: str
+    table: str
+    names: tuple[str, ...] | None
+    row: Row
+
+
+def read(at: int, message: Any, options: TdsqlOptions) -> Rows | list[Event]:
+    """A parsed message, number `at` of its batch → its row, or its events without wire address.
+    Raises ValueError when it is none of TDSQL's, or when it contradicts itself."""
+    if type(message) is not dict:
+        raise ValueError(f"{shown(message)} is no object")
+    if message.get("logtype") != "mysqlbinlog":
+        raise ValueError(f"logtype {shown(message.get('logtype'))}: a message of TDSQL says mysqlbinlog")
+    kind = message.get("eventtypestr")
+    if kind not in _TYPES:
+        raise ValueError(f"eventtypestr {shown(kind)}; known: {', '.join(_TYPES)}")
+    place, gtid = _place(message)
+    if kind in OPS:
+        return _row(at, kind, message, place, gtid, options)
+    event_no = _number(message, "event_index")
+    told: Event = {"source_time": place.time, "gtid": gtid, "txn_id": gtid, "txn_seq": event_no, "event_no": event_no}
+    told["binlog_file"] = _file(message)
+    if options.order == "gtid" and place.number is not None:
+        told |= {"lineage": place.lineage, "file_no": 0, "binlog_pos": place.number}
+    if kind == "gtid":
+        return [{**told, "kind": "begin", "info": [("eventtypestr", kind)]}]
+    if kind == "xid":
+        xid = _text(message, "xid")
+        return [{**told, "kind": "commit", "info": [("eventtypestr", kind), *([("xid", xid)] if xid else [])]}]
+    return _query(_text(message, "sql"), _text(message, "db"), told)
+
+
+def _row(
+    at: int, op: str, message: dict, place: Place, gtid: str | None, options: TdsqlOptions
+) -> Rows | list[Event]:
+    db, table = _text(message, "db"), _text(message, "table")
+    if not db or not table:
+        raise ValueError("the row names no db and table")
+    if (db.lower(), table.lower()) == HEARTBEAT:
+        return [{"kind": "heartbeat", "source_time": place.time, "gtid": gtid, "db": db, "info": [("table", table)]}]
+    where, field = _literals(message, "where"), _literals(message, "field")
+    if bool(where) != (op != "insert") or bool(field) != (op != "delete"):
+        raise ValueError(f"{op} with {len(where)} values in where and {len(field)} in field")
+    if op == "update" and len(where) != len(field):
+        raise ValueError(f"update of {len(where)} values in where to {len(field)} in field")
+    event_no, row_no = _number(message, "event_index"), _number(message, "sub_event_index")
+    if options.lower_case_table_names:
+        db, table = db.lower(), table.lower()
+    row = Row(at, op, where, field, place, gtid, event_no, row_no, _file(message))
+    return Rows(db, table, _names(message, row), row)
+
+
+def _literals(message: dict, name: str) -> list[str | None]:
+    found = message.get(name)
+    if found is None:
+        return []
+    if type(found) is not list:
+        raise ValueError(f"{name} {shown(found)} is no list of values")
+    if set(map(type, found)) <= {str}:
+        return found
+    return [_literal(name, value) for value in found]
+
+
+def _literal(name: str, value: Any) -> str | None:
+    if value is None or isinstance(value, str):  # str: also a number with a fraction, as it was written
+        return value
+    if type(value) is int:
+        return str(value)
+    raise ValueError(f"{name} holds {shown(value)}, no literal")
+
+
+def _names(message: dict, row: Row) -> tuple[str, ...] | None:
+    """`column` of newer versions: the names, each in backticks."""
+    found = message.get("column")
+    if not found:
+        return None
+    if type(found) is not list or set(map(type, found)) != {str}:
+        raise ValueError(f"column {shown(found)} is no list of names")
+    names = tuple(n[1:-1].replace("``", "`") if len(n) > 2 and n[0] == n[-1] == "`" else n for n in found)
+    if len(set(names)) != len(names) or any(len(image) not in (0, len(names)) for image in (row.where, row.field)):
+        raise ValueError(f"column names {len(names)} columns, where has {len(row.where)}, field {len(row.field)}")
+    return names
+
+
+def _query(sql: str | None, db: str | None, told: Event) -> list[Event]:
+    """A statement. db is that of the session; the table beside it is some table of the transaction."""
+    if sql is None or not sql.strip():
+        raise ValueError("query without sql")
+    found = _WORD.match(sql)
+    word = found[1].lower() if found else ""
+    if kind := _CONTROL.get(word):
+        return [{**told, "kind": kind, "info": [("sql", sql)]}]
+    if word in _NOTHING:
+        return [{**told, "kind": "skip", "reason": "a statement without rows or DDL", "ddl": sql}]
+    if word in _DML:
+        raise ValueError(f"{word} as a statement: which rows it changed isn't told (binlog_format isn't ROW)")
+    truncates = found is not None and word == "truncate"
+    target = "DROP TABLE" + _OPTIONAL_TABLE.sub("", sql[found.end() :], count=1) if found and truncates else sql
+    name = named_table(Statement(db, target))
+    ddl = {**told, "kind": "ddl", "db": db or None, "table": name and name[1], "ddl": sql}
+    if not truncates:
+        return [ddl]
+    if name is None or not name[0]:
+        raise ValueError(f"which table is truncated isn't told: {shown(sql)}")
+    return [ddl, {**told, "kind": "row", "op": "truncate", "db": name[0], "table": name[1], "entry_index": 1}]
+
+
+def _place(message: dict) -> tuple[Place, str | None]:
+    gtid = _text(message, "gtid") or None
+    seconds = message.get("begintime")
+    if seconds is not None and (type(seconds) is not int or not 0 <= seconds <= _LAST_S):
+        raise ValueError(f"begintime {shown(seconds)} is no time in seconds")
+    return place(gtid, seconds * _MICROS if seconds else None), gtid
+
+
+def place(gtid: str | None, time: int | None) -> Place:
+    """MySQL's `uuid:number` and MariaDB's `domain-server-number`. A domain counts on when its master changes."""
+    found = _GTID.fullmatch(gtid or "")
+    if found is None:
+        return Place(None, None, time)
+    return Place((found[1] or found[2]).lower(), int(found[3]), time)
+
+
+def _file(message: dict) -> str | None:
+    path = _text(message, "filename")
+    name = path.rsplit("/", 1)[-1] if path else None
+    return name if file_number(name) is not None else None
+
+
+def _text(message: dict, name: str) -> str | None:
+    value = message.get(name)
+    if value is not None and type(value) is not str:
+        raise ValueError(f"{name} {shown(value)} is no text")
+    return value
+
+
+def _number(message: dict, name: str) -> int | None:
+    """A number, mostly written as text."""
+    value = message.get(name)
+    if value is None or value == "":
+        return None
+    if type(value) is int and 0 <= value < 2**63:
+        return value
+    if type(value) is str and value.isascii() and value.isdecimal() and len(value) < 19:
+        return int(value)
+    raise ValueError(f"{name} {shown(value)} is no natural number")
