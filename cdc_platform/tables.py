@@ -133,6 +133,13 @@ CHANGES = Table(
     },
 )
 
+DDL_SEEN = Table(
+    "ddl/{source}",
+    f"""{_ADDRESS}, source_time TIMESTAMP, gtid STRING, event_no BIGINT, db STRING, ddl STRING""",
+    "DDL statements ahead of the decoder, for formats whose rows mean nothing without them",
+    properties=_STAGED,
+)
+
 CHANGELOG = Table(
     "changelog",
     f"""source STRING, format STRING, decoder_version STRING,{_ADDRESS},

@@ -8,6 +8,7 @@ from cdc_platform.config import Config
 from cdc_platform.demo.canal_json import CanalJsonEncoder
 from cdc_platform.demo.debezium import DebeziumEncoder
 from cdc_platform.demo.publish import Record
+from cdc_platform.demo.tdsql import TdsqlEncoder
 from cdc_platform.demo.tencent_dts import DtsEncoder
 from cdc_platform.demo.workload import Transaction
 from cdc_platform.errors import ConfigError
@@ -39,6 +40,7 @@ FEEDS = {
         {"topic_pattern": r"(__debezium-heartbeat\.)?shopdb.*"},
     ),
     "shop_canal_json": Feed("canal_json", lambda: CanalJsonEncoder("canal-json-shop"), {"topics": ["canal-json-shop"]}),
+    "shop_tdsql": Feed("tdsql", lambda: TdsqlEncoder("tdsql-shop"), {"topics": ["tdsql-shop"]}),
 }
 """Source → its feed."""
 

@@ -102,9 +102,19 @@ PART = pa.schema(
 )
 
 
-Context = Callable[[Any, list[dict[str, Any]]], Any]
-"""(options, DDL events of the source as dicts of EVENT) → what its messages mean beyond their own bytes: a value
-that JSON can say, handed to `decode` on every executor. Called on the driver, once per run."""
+@dataclass(frozen=True, slots=True)
+class Context:
+    """What a format's messages mean beyond their own bytes: told by the DDL of the whole source."""
+
+    build: Callable[[Any, list[dict[str, Any]]], Any]
+    """(options, DDL events as dicts of DDL, in any order) → a value that JSON can say, handed to `decode` on every
+    executor. Called on the driver, once per run."""
+    marker: bytes
+    """Stands in every message that may hold DDL: the others needn't be looked at for it."""
+
+
+DDL = ("topic", "partition", "offset", "source_time", "gtid", "event_no", "db", "ddl")
+"""Columns of EVENT that `Context.build` gets; `source_time` in µs."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,37 +1,33 @@
-"""Whole messages → changes/<format>/<source>, exactly once: one pass, no shuffle."""
+"""Whole messages → changes/<format>/<source>, exactly once: one pass, no shuffle.
+
+A format whose rows mean nothing without the source's DDL (`Format.context`) gets that first: a pass of its own
+over the new messages puts their DDL aside, and all of it, which is little, goes to the driver.
+"""
 
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.compute as pc
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
 
 from cdc_platform.chain import RoomResult
 from cdc_platform.config import Config, Source
 from cdc_platform.envelopes.run import messages_path
-from cdc_platform.formats.contract import MESSAGE
+from cdc_platform.formats import FORMATS
+from cdc_platform.formats.contract import DDL, MESSAGE, Context
 from cdc_platform.formats.frame import decode
 from cdc_platform.resources import lake
-from cdc_platform.tables import CHANGES, CHECKPOINT
-
-_DDL = ["topic", "partition", "offset", "source_time", "gtid", "event_no", "db", "ddl"]
-
-
-def ddl_of(events: pa.RecordBatch | pa.Table) -> list[dict[str, Any]]:
-    """The DDL among EVENT rows, as formats' `context` wants it: plain values, `source_time` in µs."""
-    found = pa.Table.from_batches([events]) if isinstance(events, pa.RecordBatch) else events
-    found = found.filter(pc.equal(found["kind"], "ddl")).select(_DDL)
-    times = found["source_time"].cast(pa.timestamp("us", "UTC")).cast(pa.int64())
-    return found.set_column(_DDL.index("source_time"), "source_time", times).to_pylist()
+from cdc_platform.tables import CHANGES, CHECKPOINT, DDL_SEEN
 
 
 def run(spark: SparkSession, config: Config, source: Source) -> RoomResult:
-    """One catch-up of the formats room."""
+    """One catch-up of the formats room. Raises what the format's `context` raises."""
     watch = lake.Stopwatch()
     path = lake.ensure(spark, CHANGES, CHANGES.at(config.lake, format=source.format, source=source.name))
-    messages = lake.stream(spark, messages_path(config, source), source.max_bytes_per_batch)
+    needs = FORMATS[source.format].context
+    context = _context(spark, config, source, needs) if needs else None
     progress = lake.into_table(
-        decode(messages.select(*MESSAGE.names), source.format, source.options),
+        decode(_messages(spark, config, source), source.format, source.options, context),
         path,
         CHECKPOINT.at(config.lake, room="changes", source=source.name),
         f"changes {source.name}",
@@ -40,3 +36,27 @@ def run(spark: SparkSession, config: Config, source: Source) -> RoomResult:
     return RoomResult(
         "changes", source.name, messages_in, len(lake.batches(progress)), watch.seconds, {"messages": messages_in}
     )
+
+
+def _messages(spark: SparkSession, config: Config, source: Source) -> DataFrame:
+    return lake.stream(spark, messages_path(config, source), source.max_bytes_per_batch).select(*MESSAGE.names)
+
+
+def _context(spark: SparkSession, config: Config, source: Source, needs: Context) -> Any:
+    """Puts the DDL of new messages beside that seen before, and builds the context from all of it."""
+    path = lake.ensure(spark, DDL_SEEN, DDL_SEEN.at(config.lake, source=source.name))
+    may_hold = _messages(spark, config, source).where(F.contains("value", F.lit(needs.marker)))
+    lake.into_table(
+        decode(may_hold, source.format, source.options).where("kind = 'ddl'").select(*DDL),
+        path,
+        CHECKPOINT.at(config.lake, room="ddl", source=source.name),
+        f"ddl {source.name}",
+    )
+    options = FORMATS[source.format].options.model_validate(source.options)
+    return needs.build(options, ddl_of(lake.read(spark, path).select(*DDL).toArrow()))
+
+
+def ddl_of(ddl: pa.Table) -> list[dict[str, Any]]:
+    """Rows of DDL as `Context.build` gets them."""
+    times = ddl["source_time"].cast(pa.timestamp("us", "UTC")).cast(pa.int64())
+    return ddl.set_column(DDL.index("source_time"), "source_time", times).to_pylist()

@@ -11,11 +11,13 @@ from cdc_platform.demo.canal_json import CanalJsonEncoder
 from cdc_platform.demo.compare import time_text
 from cdc_platform.demo.debezium import DebeziumEncoder
 from cdc_platform.demo.shop import TABLES
+from cdc_platform.demo.tdsql import TdsqlEncoder
 from cdc_platform.demo.tencent_dts import DtsEncoder
 from cdc_platform.demo.workload import Workload
 from cdc_platform.formats import FORMATS
 from cdc_platform.formats.contract import MESSAGE
 from cdc_platform.formats.pb import tencent_dts_pb2 as pb
+from tests.formats.contexts import decode_with_context
 
 LANDED = datetime(2026, 11, 20, tzinfo=UTC)
 
@@ -77,6 +79,7 @@ ENCODERS = {
     "tencent_dts": lambda: DtsEncoder("dts"),
     "debezium": lambda: DebeziumEncoder("p"),
     "canal_json": lambda: CanalJsonEncoder("c"),
+    "tdsql": lambda: TdsqlEncoder("t"),
 }
 
 
@@ -96,7 +99,7 @@ def test_decoded_changes_lead_to_the_truth(format):
     shop = Workload(seed=23, transactions=120)
     messages = list(whole(ENCODERS[format]().encode(shop.transactions)))
     batch = pa.RecordBatch.from_pylist(messages, schema=MESSAGE)
-    events = FORMATS[format].decode(batch, FORMATS[format].options()).to_pylist()
+    events = decode_with_context(FORMATS[format], batch, FORMATS[format].options()).to_pylist()
     assert [e["reason"] for e in events if e["kind"] == "error"] == []
     decoded = replay(events)
     for name, table in TABLES.items():

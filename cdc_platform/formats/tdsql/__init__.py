@@ -16,13 +16,14 @@ import numpy as np
 import pyarrow as pa
 
 from cdc_platform.formats.contract import EVENT, Format
+from cdc_platform.formats.contract import Context as ContextOf
 from cdc_platform.formats.events import event_batch
 from cdc_platform.formats.kafka_connect.json import read_json
 from cdc_platform.formats.kafka_connect.values import BAD
 from cdc_platform.formats.tdsql.messages import Row, Rows, read
 from cdc_platform.formats.tdsql.options import TdsqlOptions
 from cdc_platform.formats.tdsql.rows import Group, columns_of, convert_rows
-from cdc_platform.formats.tdsql.schemas import Context, Schemas, Table, context
+from cdc_platform.formats.tdsql.schemas import Schemas, States, Table, context
 
 _Place = tuple[int, int]
 """Message in the batch; 0 for what comes before its events, then its events from 1."""
@@ -31,7 +32,7 @@ _Place = tuple[int, int]
 class _Batch:
     """Decodes one MESSAGE batch: control messages at once, rows collected by table and state of its columns."""
 
-    def __init__(self, messages: pa.RecordBatch, options: TdsqlOptions, told: Context | None):
+    def __init__(self, messages: pa.RecordBatch, options: TdsqlOptions, told: States | None):
         self.messages, self.options = messages, options
         self.schemas = Schemas(told, options.lower_case_table_names)
         self.groups: dict[Group, list[Row]] = {}
@@ -76,7 +77,7 @@ class _Batch:
         self.rare.extend((here, table.schema_event()) for here, table in first.values())
 
 
-def decode(messages: pa.RecordBatch, options: TdsqlOptions, told: Context | None = None) -> pa.RecordBatch:
+def decode(messages: pa.RecordBatch, options: TdsqlOptions, told: States | None = None) -> pa.RecordBatch:
     """MESSAGE batch → EVENT batch, in the order of the messages; never raises for bad bytes. `told`: the tables'
     columns over time, as `schemas.context` gives them."""
     collecting = gc.isenabled()
@@ -122,5 +123,5 @@ FORMAT = Format(
     summary="Tencent TDSQL's and TencentDB for MariaDB's binlog as JSON, rows by column position",
     options=TdsqlOptions,
     decode=decode,
-    context=context,
+    context=ContextOf(build=context, marker=b'"query"'),
 )

@@ -14,7 +14,7 @@ from cdc_platform.formats.tdsql.options import TdsqlOptions
 from cdc_platform.mysql import ddl
 from cdc_platform.mysql.types import MySqlType, parse_type
 
-Context = dict[str, list[dict[str, Any]]]
+States = dict[str, list[dict[str, Any]]]
 """What executors are told: {"states": [{"db", "table", "columns", "reason", "creates", "at"}, …]} in order; `at`
 is null for the seed file's, else [topic, partition, offset, lineage, number, time in µs]."""
 
@@ -23,9 +23,8 @@ UNKNOWN = "the table's columns aren't known"
 REMEDY = "a CREATE TABLE in the topic or in option schema_file tells them; then the row heals by itself"
 
 
-def context(options: TdsqlOptions, statements: Iterable[dict[str, Any]]) -> Context:
-    """Seed file and DDL events (EVENT's topic, partition, offset, source_time in µs, gtid, db, ddl; in any order,
-    some perhaps twice) → Context. Raises ConfigError where the seed file can't be read."""
+def context(options: TdsqlOptions, statements: Iterable[dict[str, Any]]) -> States:
+    """Seed file and DDL events (in any order, some perhaps sent twice) → States. Raises ConfigError where the seed file can't be read."""
     told: dict[tuple, dict[str, Any]] = {}
     for s in sorted(statements, key=lambda s: (s["topic"], s["partition"], s["offset"])):
         told.setdefault((s["gtid"], s["event_no"], s["db"], s["ddl"]) if s["gtid"] else (len(told),), s)
@@ -117,7 +116,7 @@ class _State:
 class Schemas:
     """The states of all tables, by database and table."""
 
-    def __init__(self, told: Context | None, fold: bool):
+    def __init__(self, told: States | None, fold: bool):
         self.fold = fold
         self._states: dict[tuple[str, str], list[_State]] = {}
         self._told: dict[tuple[str, str], list[dict[str, Any]]] = {}

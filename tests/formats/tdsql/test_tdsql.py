@@ -15,8 +15,8 @@ from pydantic import ValidationError
 
 from cdc_platform.errors import ConfigError
 from cdc_platform.formats.contract import EVENT, MESSAGE
-from cdc_platform.formats.run import ddl_of
 from cdc_platform.formats.tdsql import FORMAT, TdsqlOptions, decode
+from tests.formats.contexts import context_of
 
 FIXTURES = Path(__file__).parents[2] / "fixtures" / "tdsql"
 SCENARIOS = sorted(p.name.removesuffix(".expected.json") for p in FIXTURES.glob("*.expected.json"))
@@ -43,7 +43,7 @@ def messages(values):
 
 def context(batch, options):
     """What the driver would tell the executors, had it seen all of `batch`."""
-    return json.loads(json.dumps(FORMAT.context(options, ddl_of(decode(batch, options)))))
+    return context_of(FORMAT, options, decode(batch, options))
 
 
 def plain(batch):
@@ -113,13 +113,13 @@ def change(op, where, field):
 
 
 def image(key, row, which):
-    return [str(key), *(v[which] for v in row.values())]
+    return [str(key), *(row[name][which] for name in VALUES)]
 
 
 @pytest.fixture(scope="module")
 def told():
     create = {"topic": "c", "partition": 0, "offset": -1, "source_time": None, "gtid": None, "event_no": None}
-    return FORMAT.context(TdsqlOptions(), [{**create, "db": "d", "ddl": f"create table t ({TYPES})"}])
+    return FORMAT.context.build(TdsqlOptions(), [{**create, "db": "d", "ddl": f"create table t ({TYPES})"}])
 
 
 @settings(max_examples=150, deadline=None)
@@ -162,4 +162,4 @@ def test_bad_options_say_what_would_do(options, reason):
 
 def test_a_schema_file_that_is_missing_is_told():
     with pytest.raises(ConfigError, match=r"'/no/such\.sql' can't be read"):
-        FORMAT.context(TdsqlOptions(schema_file="/no/such.sql"), [])
+        FORMAT.context.build(TdsqlOptions(schema_file="/no/such.sql"), [])

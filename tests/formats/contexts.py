@@ -1,0 +1,21 @@
+"""What the driver tells the executors about a source, had it seen certain messages."""
+
+import json
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from cdc_platform.formats.contract import DDL
+from cdc_platform.formats.run import ddl_of
+
+
+def context_of(format_, options, events):
+    """The format's context from the DDL among EVENT rows, as executors get it."""
+    ddl = pa.Table.from_batches([events]).select(DDL).filter(pc.equal(events["kind"], "ddl"))
+    return json.loads(json.dumps(format_.context.build(options, ddl_of(ddl))))
+
+
+def decode_with_context(format_, batch, options):
+    """Events of a batch, after all of its own DDL has been seen where the format needs that."""
+    events = format_.decode(batch, options)
+    return format_.decode(batch, options, context_of(format_, options, events)) if format_.context else events
