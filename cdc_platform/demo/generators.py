@@ -4,6 +4,7 @@ Change i (from 0) concerns key `i % keys`; the changes 0..keys-1 insert, the lat
 key share a partition, so the last change of a key is its truth.
 """
 
+import json
 import random
 from base64 import b64encode
 from collections.abc import Callable, Iterator
@@ -42,8 +43,9 @@ def bench_records(
     """n row changes of shop.orders as Kafka records, all with an explicit partition below `partitions`.
 
     format: `tencent_dts` (40 rows of single-row statements, 8 transactions, per message), `debezium` (a
-    message per row; `schemas` False leaves the schema blocks out) or `canal_json` (a message per row).
-    Everything goes to the one `topic`, which is Debezium's `source.name` too. Raises ConfigError for other
+    message per row; `schemas` False leaves the schema blocks out), `canal_json` or `tdsql` (a message per row,
+    for the latter after one with the CREATE TABLE). Everything goes to the one `topic`, which is Debezium's
+    `source.name` too. Raises ConfigError for other
     formats.
     """
     if format not in _GENERATORS:
@@ -161,6 +163,38 @@ def _canal_old(salt: str, k: int, i: int) -> str:
     return f'{{"name":"{salt}-{k}-{i}","amount":"{i % 10000}.{i % 100:02d}","qty":"{i % 77}"}}'
 
 
+# -- tdsql -------------------------------------------------------------------------------------------------
+
+
+def _tdsql(run: _Run) -> Iterator[Record]:
+    create = _tdsql_message("query", 0, START_MS // 1000, f'"sql":{json.dumps(BENCH.ddl)}')
+    yield Record(run.topic, 0, None, create, (), START_MS)
+    for i in range(run.n):
+        k, ms = i % run.keys, _timestamp(i)
+        where, op = ("", "insert") if i < run.keys else (_tdsql_row(run.salt, k, i - run.keys), "update")
+        body = f'"where":[{where}],"field":[{_tdsql_row(run.salt, k, i)}],"sub_event_index":"1"'
+        yield Record(run.topic, k % run.partitions, None, _tdsql_message(op, i + 1, ms // 1000, body), (), ms)
+
+
+_TDSQL_TYPES = {"query": 2, "insert": 30, "update": 31}
+
+
+def _tdsql_message(op: str, number: int, seconds: int, body: str) -> bytes:
+    return (
+        f'{{"prefix":"Xpyba","filename":"/data/dblogs/bin/binlog.000081","logtype":"mysqlbinlog",'
+        f'"eventtype":{_TDSQL_TYPES[op]},"eventtypestr":"{op}","db":"shop","table":"orders","localip":"",'
+        f'"localport":0,"begintime":{seconds},"gtid":"{SERVER_UUID}:{number + 1}","serverid":"{SERVER_ID}",'
+        f'"event_index":"4","gtid_commitid":"","gtid_flag2":"0",{body},"sequence_num":"{number}",'
+        f'"orgoffset":{number}}}'
+    ).encode()
+
+
+def _tdsql_row(salt: str, k: int, i: int) -> str:
+    return (
+        f'"{k}","\'{salt}-{k}-{i}\'","{i % 10000}.{i % 100:02d}","\'{CREATED}\'","\'{_NOTE}\'","{i % 77}"'
+    )
+
+
 # -- tencent_dts -------------------------------------------------------------------------------------------
 
 
@@ -271,4 +305,5 @@ _GENERATORS: dict[str, Callable[[_Run], Iterator[Record]]] = {
     "tencent_dts": _dts,
     "debezium": _debezium,
     "canal_json": _canal_json,
+    "tdsql": _tdsql,
 }

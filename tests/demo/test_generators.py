@@ -76,7 +76,22 @@ def test_canal_json_records_lead_to_the_truth():
     assert ops == Counter(INSERT=KEYS, UPDATE=N - KEYS)
 
 
-@pytest.mark.parametrize("format", ["tencent_dts", "debezium", "canal_json"])
+def test_tdsql_records_lead_to_the_truth():
+    rows, ops = {}, Counter()
+    first, *records = bench_records("tdsql", N, KEYS, seed=3)
+    assert json.loads(first.value)["sql"].startswith("CREATE TABLE `orders`")
+    for record in records:
+        message = json.loads(record.value)
+        row = [v.strip("'") for v in message["field"]]
+        assert [v.strip("'") for v in message["where"]] == rows.get(row[0], [])
+        rows[row[0]] = row
+        ops[message["eventtypestr"]] += 1
+    truth = bench_truth(N, KEYS, seed=3).to_pylist()
+    assert sorted(rows.values(), key=lambda r: int(r[0])) == [[str(v) for v in r.values()] for r in truth]
+    assert ops == Counter(insert=KEYS, update=N - KEYS)
+
+
+@pytest.mark.parametrize("format", ["tencent_dts", "debezium", "canal_json", "tdsql"])
 def test_equal_seeds_give_equal_records(format):
     one, two, other = (list(bench_records(format, 300, 50, seed)) for seed in (1, 1, 2))
     assert one == two and one != other

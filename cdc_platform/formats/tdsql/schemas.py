@@ -15,7 +15,7 @@ from cdc_platform.mysql import ddl
 from cdc_platform.mysql.types import MySqlType, parse_type
 
 States = dict[str, list[dict[str, Any]]]
-"""What executors are told: {"states": [{"db", "table", "columns", "reason", "creates", "at"}, …]} in order; `at`
+"""{"states": [{"db", "table", "columns", "reason", "creates", "at"}, …]} in order; `at`
 is null for the seed file's, else [topic, partition, offset, lineage, number, time in µs]."""
 
 UNKNOWN = "the table's columns aren't known"
@@ -24,7 +24,8 @@ REMEDY = "a CREATE TABLE in the topic or in option schema_file tells them; then 
 
 
 def context(options: TdsqlOptions, statements: Iterable[dict[str, Any]]) -> States:
-    """Seed file and DDL events (in any order, some perhaps sent twice) → States. Raises ConfigError where the seed file can't be read."""
+    """Seed file and DDL events (in any order, some perhaps sent twice) → States. Raises ConfigError where the seed
+    file can't be read."""
     told: dict[tuple, dict[str, Any]] = {}
     for s in sorted(statements, key=lambda s: (s["topic"], s["partition"], s["offset"])):
         told.setdefault((s["gtid"], s["event_no"], s["db"], s["ddl"]) if s["gtid"] else (len(told),), s)
