@@ -16,6 +16,7 @@ from cdc_platform.resources.kafka import librdkafka_properties
 
 PARTITION = 0  # canal.mq.partition's default: all changes of a destination in one order
 _LONGEST = 1_000_000_000  # librdkafka's highest message.max.bytes: the topic decides, not the client
+_TOPIC = {"max.message.bytes": str(32 * 1024 * 1024)}  # one row may hold megabytes; Kafka's own limit is 1 MiB
 _ADMIN_S = 15.0
 _STOP_GRACE_S = 5.0
 _POLL_S = 0.2
@@ -39,7 +40,7 @@ class Publisher:
         try:
             if name in admin.list_topics(timeout=_ADMIN_S).topics:
                 return
-            admin.create_topics([NewTopic(name, 1)])[name].result(_ADMIN_S)
+            admin.create_topics([NewTopic(name, 1, config=_TOPIC)])[name].result(_ADMIN_S)
         except KafkaException as error:
             if error.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
                 raise self._failed(f"can't be looked up or made: {error.args[0].str()}") from None

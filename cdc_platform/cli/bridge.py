@@ -3,6 +3,7 @@
 import json
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any
@@ -13,6 +14,7 @@ from cdc_platform.bridge.settings import Bridge
 from cdc_platform.cli.output import Report, printed, progress
 from cdc_platform.config import Config, load_config
 from cdc_platform.errors import ConfigError
+from cdc_platform.resources.processes import STOP_S, stop_signals
 
 app = typer.Typer(
     help="Carry feeds that are not in Kafka there.",
@@ -48,8 +50,6 @@ def canal_command(
     bridges = chosen(loaded, names or [])
     if unsubscribe:
         return _unsubscribe(loaded, bridges, bool(names))
-    from cdc_platform.resources.processes import stop_signals
-
     with stop_signals() as stopped:
         if len(bridges) == 1:
             from dataclasses import asdict
@@ -99,8 +99,12 @@ def _one_process_each(
     finally:
         for child in children.values():
             child.terminate()
+        end = time.monotonic() + STOP_S
         while len(results) < len(children):
             _collect(children, results, _POLL_S)
+            if time.monotonic() > end:
+                for child in children.values():
+                    child.kill()
     failed = any(child.returncode for child in children.values())
     return Report({"bridges": [results[b.name] for b in bridges]}, exit_code=1 if failed else 0)
 
