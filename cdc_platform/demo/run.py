@@ -90,7 +90,8 @@ class Outcome:
 
 
 def run_demo(settings: Settings, say: Say) -> Outcome:
-    """The whole demo. Raises ConfigError (unknown format), DemoFolderInUse, SetupError, BrokerError, KafkaUnreachable, PublishFailed.
+    """The whole demo. Raises ConfigError (unknown format), DemoFolderInUse, SetupError, BrokerError, KafkaUnreachable,
+    PublishFailed.
 
     A run that fails or a difference isn't raised: it is in `problems`.
     """
