@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from cdc_platform.broker import BrokerInfo, start, stop
-from cdc_platform.broker.node import free_port
 from cdc_platform.config import Config, parse_config
+from cdc_platform.resources.ports import free_port
 
 os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
 
@@ -19,7 +19,7 @@ _FAST = {
     "spark.sql.shuffle.partitions": "2",
     "spark.databricks.delta.snapshotPartitions": "1",
     "spark.databricks.delta.log.cacheSize": "3",
-    # Compiling code for a query takes longer than running it over a few rows; e2e runs compile, as users do.
+    # Compiling code for a query takes longer than running it over a few rows.
     "spark.sql.codegen.wholeStage": "false",
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",
     "spark.ui.showConsoleProgress": "false",

@@ -18,6 +18,7 @@ from cdc_platform.broker.settings import HOST, NODE_ID, cluster_id, format_stora
 from cdc_platform.errors import CdcError
 from cdc_platform.jars import broker_classpath
 from cdc_platform.java import find_java
+from cdc_platform.resources.ports import free_port, is_free
 
 DEFAULT_PORT = 9092
 _TERM_WAIT_S = 30
@@ -115,23 +116,6 @@ def _info(home: Path, process: psutil.Process | None, already: bool = False, ans
     return BrokerInfo(home, port, process.pid, started, already, answers)
 
 
-def _is_free(port: int) -> bool:
-    with socket.socket() as probe:
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # as Kafka does: TIME_WAIT is no owner
-        try:
-            probe.bind((HOST, port))
-        except OSError:
-            return False
-    return True
-
-
-def free_port() -> int:
-    """A loopback port that nobody uses now."""
-    with socket.socket() as probe:
-        probe.bind((HOST, 0))
-        return probe.getsockname()[1]
-
-
 def _owner(port: int) -> str:
     with suppress(psutil.Error):
         for link in psutil.net_connections("tcp"):
@@ -153,9 +137,9 @@ def _java(home: Path) -> list[str]:
 
 def _launch(home: Path, port: int) -> None:
     """Formats the storage at first, starts the process in a session of its own and notes it."""
-    if not _is_free(port):
+    if not is_free(port):
         raise BrokerError(home, f"port {port} is in use{_owner(port)}; name another with --port")
-    controller = port + 1 if port < 65535 and _is_free(port + 1) else free_port()
+    controller = port + 1 if port < 65535 and is_free(port + 1) else free_port()
     properties = write_properties(home, port, controller)
     java = _java(home)
     if problem := format_storage(home, java, properties):
@@ -208,7 +192,7 @@ def _lock(home: Path, timeout_s: float) -> FileLock:
     return FileLock(home / "broker.lock", timeout=timeout_s)
 
 
-def start(home: Path, port: int | None = DEFAULT_PORT, timeout_s: float = 60) -> BrokerInfo:
+def start(home: Path, port: int | None = DEFAULT_PORT, timeout_s: float = 120) -> BrokerInfo:
     """Starts the broker whose data lies in `home` and returns when it answers; does nothing when it runs.
 
     `port` None: the one used last, else DEFAULT_PORT. Raises BrokerError where the port is taken, where the

@@ -48,7 +48,7 @@ def start_command(
     config: Config = _CONFIG,
     home: Home = None,
     port: Port = None,
-    timeout: Annotated[float, typer.Option(help="Seconds to wait until it answers.")] = 60,
+    timeout: Annotated[float, typer.Option(help="Seconds to wait until it answers.")] = 120,
 ) -> dict[str, Any]:
     """Start the broker and wait until it answers; says so when it already runs."""
     with working("starting the broker"):

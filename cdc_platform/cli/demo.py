@@ -1,7 +1,7 @@
 """`cdc-platform demo`: a seeded shop through the whole chain, compared with its truth."""
 
 import signal
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -32,17 +32,25 @@ def command(
         typer.Option(min=1, help="Publish so many more transactions for a demo that `ui` follows, and wait for them."),
     ] = None,
     wait: Annotated[float, typer.Option(help="Seconds that --more waits.")] = 180,
+    formats: Annotated[
+        list[str] | None,
+        typer.Option("--format", help="Show this wire format; may be repeated. Default: tencent_dts and debezium."),
+    ] = None,
+    all_formats: Annotated[bool, typer.Option("--all", help="Show all wire formats.")] = False,
     keep_broker: Annotated[bool, typer.Option("--keep-broker", help="Leave the broker running.")] = False,
     json_output: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
 ) -> None:
     """Run the whole chain on a seeded shop and compare every snapshot cell with its truth."""
     from cdc_platform.demo.run import Settings, run_demo
+    from cdc_platform.formats import FORMATS
 
     if more is not None:
         _more(folder, more, wait, json_output)
         return
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # so that the broker is stopped then, too
     settings = Settings(folder, seed, transactions, max(1, transactions // 3), master, remote, keep_broker)
+    if all_formats or formats:
+        settings = replace(settings, formats=tuple(FORMATS if all_formats else formats or ()))
     try:
         outcome = run_demo(settings, progress)
     except CdcError as error:

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     from cdc_platform.broker import BrokerInfo
 
-FORMATS = ("tencent_dts", "debezium")
+FORMATS = ("tencent_dts", "debezium", "canal_json")
 RAW, CHAIN = "raw copy", "whole chain"
 _LOG_ROOMS = ("landing", "envelopes", "changes", "changelog")
 _WARM_ROWS, _WARM_KEYS = 2_000, 500
@@ -94,7 +94,7 @@ def _work(folder: Path | None) -> "Iterator[Path]":
 @contextmanager
 def _broker(work: Path, say: Say) -> "Iterator[BrokerInfo]":
     from cdc_platform import broker
-    from cdc_platform.broker.node import free_port
+    from cdc_platform.resources.ports import free_port
 
     say("starting a broker")
     try:

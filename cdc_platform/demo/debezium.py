@@ -17,7 +17,7 @@ import msgspec
 
 from cdc_platform.demo.publish import Record
 from cdc_platform.demo.shop import Column, Table
-from cdc_platform.demo.values import float32_text
+from cdc_platform.demo.values import float32_text, java_number
 from cdc_platform.demo.workload import SERVER_ID, RowChange, Transaction
 
 VERSION = "2.7.4.Final"
@@ -330,20 +330,6 @@ def _zoned(value: datetime) -> str:
     return f"{moment:%Y-%m-%dT%H:%M:%S}{fraction}Z"
 
 
-def java_number(text: str) -> msgspec.Raw:
-    """A float's shortest text → JSON as JsonConverter (Java's Double.toString) writes it: 5.0, 1.0E20."""
-    sign, digits, exponent = Decimal(text).normalize().as_tuple()
-    assert isinstance(exponent, int)
-    figures = "".join(map(str, digits))
-    power = len(figures) + exponent - 1  # of the first digit
-    if figures == "0" or -3 <= power < 7:
-        plain = f"{abs(Decimal(text).normalize()):f}"
-        body = plain if "." in plain else f"{plain}.0"
-    else:
-        body = f"{figures[0]}.{figures[1:] or '0'}E{power}"
-    return msgspec.Raw(f"{'-' * sign}{body}".encode())
-
-
 _BY_NAME: dict[str, Callable[[Column], Callable[[Any], Any]]] = {
     "org.apache.kafka.connect.data.Decimal": lambda c: (
         lambda v, scale=int(c.connect.parameters["scale"]): _decimal(v, scale)
@@ -362,8 +348,8 @@ _BY_TYPE: dict[str, Callable[[Any], Any]] = {
     "bytes": _base64,
     "boolean": bool,
     # JsonConverter writes a Connect float32 as a Java float: 5.1, not 5.099999904632568.
-    "float": lambda v: java_number(float32_text(v)),
-    "double": lambda v: java_number(repr(v)),
+    "float": lambda v: msgspec.Raw(java_number(float32_text(v)).encode()),
+    "double": lambda v: msgspec.Raw(java_number(repr(v)).encode()),
 }
 
 

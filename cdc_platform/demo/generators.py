@@ -41,9 +41,10 @@ def bench_records(
 ) -> Iterator[Record]:
     """n row changes of shop.orders as Kafka records, all with an explicit partition below `partitions`.
 
-    format: `tencent_dts` (40 rows of single-row statements, 8 transactions, per message) or `debezium` (a
-    message per row; `schemas` False leaves the schema blocks out). Everything goes to the one `topic`, which
-    is Debezium's `source.name` too. Raises ConfigError for other formats.
+    format: `tencent_dts` (40 rows of single-row statements, 8 transactions, per message), `debezium` (a
+    message per row; `schemas` False leaves the schema blocks out) or `canal_json` (a message per row).
+    Everything goes to the one `topic`, which is Debezium's `source.name` too. Raises ConfigError for other
+    formats.
     """
     if format not in _GENERATORS:
         raise ConfigError("format", f"no generator for {format!r}", _GENERATORS)
@@ -128,6 +129,36 @@ def _amounts() -> list[str]:
 
 
 _AMOUNTS = _amounts()
+
+
+# -- canal_json --------------------------------------------------------------------------------------------
+
+
+def _canal_json(run: _Run) -> Iterator[Record]:
+    types = ",".join(f'"{c.name}":"{c.type}"' for c in BENCH.columns)
+    tail = (
+        f'"mysqlType":{{{types}}},"old":%s,"pkNames":["id"],"sql":"","sqlType":{{"id":-5,"name":12,"amount":3,'
+        '"created":93,"note":2005,"qty":4},"table":"orders","ts":%d,"type":"%s"}'
+    )
+    for i in range(run.n):
+        k, ms = i % run.keys, _timestamp(i)
+        old, op = ("null", "INSERT") if i < run.keys else (f"[{_canal_old(run.salt, k, i - run.keys)}]", "UPDATE")
+        value = (
+            f'{{"data":[{_canal_row(run.salt, k, i)}],"database":"shop","es":{ms // 1000}000,'
+            f'"gtid":"{SERVER_UUID}:1-{i + 1}","id":{i // 50},"isDdl":false,' + tail % (old, ms, op)
+        ).encode()
+        yield Record(run.topic, k % run.partitions, None, value, (), ms)
+
+
+def _canal_row(salt: str, k: int, i: int) -> str:
+    return (
+        f'{{"id":"{k}","name":"{salt}-{k}-{i}","amount":"{i % 10000}.{i % 100:02d}","created":"{CREATED}",'
+        f'"note":"{_NOTE}","qty":"{i % 77}"}}'
+    )
+
+
+def _canal_old(salt: str, k: int, i: int) -> str:
+    return f'{{"name":"{salt}-{k}-{i}","amount":"{i % 10000}.{i % 100:02d}","qty":"{i % 77}"}}'
 
 
 # -- tencent_dts -------------------------------------------------------------------------------------------
@@ -239,4 +270,5 @@ def _position(i: int) -> int:
 _GENERATORS: dict[str, Callable[[_Run], Iterator[Record]]] = {
     "tencent_dts": _dts,
     "debezium": _debezium,
+    "canal_json": _canal_json,
 }

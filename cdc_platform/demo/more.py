@@ -6,12 +6,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from cdc_platform.config import load_config
-from cdc_platform.demo.compare import compare
+from cdc_platform.demo.feeds import encoders
 from cdc_platform.demo.publish import publish
-from cdc_platform.demo.run import ROUNDS, DemoFolderInUse, Say, as_of_now, encoders
-from cdc_platform.demo.shop import TABLES
+from cdc_platform.demo.run import ROUNDS, DemoFolderInUse, Say, as_of_now, compared
 from cdc_platform.demo.workload import Workload
-from cdc_platform.tables import SNAPSHOT_PATH
 
 _LOOK_EVERY_S = 1.0
 
@@ -38,27 +36,21 @@ def publish_more(folder: Path, transactions: int, wait_s: float, say: Say) -> Fo
         raise DemoFolderInUse(folder, "no finished demo is there; run `cdc-platform demo` first")
     config = load_config(folder / "cdc.yaml")
     told = json.loads((folder / ROUNDS).read_text())
-    shop, feeds, batch, records = None, encoders(), [], []
+    shop, feeds, batch, records = None, encoders(config), [], []
     for count in [*told["rounds"], transactions]:
         if shop is None:
             shop = Workload(told["seed"], count)
             batch = shop.transactions
         else:
             batch = shop.advance(count)
-        records = [r for feed in feeds for r in feed.encode(list(batch))]
+        records = [r for feed in feeds.values() for r in feed.encode(list(batch))]
     assert shop is not None
     done = publish(as_of_now(records), config.kafka["bootstrap.servers"])
     (folder / ROUNDS).write_text(json.dumps({**told, "rounds": [*told["rounds"], transactions]}))
     say(f"published {done.records} records; waiting for the sensor and its runs")
     started = time.monotonic()
     while True:
-        problems = [
-            f"{source.name}: {line}"
-            for source in config.sources
-            for name, table in TABLES.items()
-            for path in [SNAPSHOT_PATH.at(config.lake, source=source.name, db=table.db, table=table.name)]
-            for line in compare(table, shop.truth[name], path).describe()
-        ]
+        problems = compared(config, shop.truth)[1]
         seconds = time.monotonic() - started
         if not problems or seconds > wait_s:
             return Followed(len(batch), done.records, round(seconds, 1), problems)

@@ -1,4 +1,4 @@
-"""The demo: a seeded shop's changes as Kafka records of two vendors, through the whole chain into a lake of
+"""The demo: a seeded shop's changes as Kafka records of each vendor, through the whole chain into a lake of
 its own, and every snapshot cell compared with the workload's truth."""
 
 import json
@@ -6,7 +6,7 @@ import shlex
 import shutil
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -16,22 +16,20 @@ import yaml
 from filelock import FileLock, Timeout
 
 from cdc_platform import broker
-from cdc_platform.broker.node import DEFAULT_PORT, free_port
+from cdc_platform.broker.node import DEFAULT_PORT
 from cdc_platform.config import Config, parse_config
 from cdc_platform.demo.compare import compare
-from cdc_platform.demo.debezium import DebeziumEncoder
+from cdc_platform.demo.feeds import DTS, PARTITIONS, chosen, encoders
 from cdc_platform.demo.publish import Record, publish
 from cdc_platform.demo.shop import TABLES
-from cdc_platform.demo.tencent_dts import DtsEncoder
 from cdc_platform.demo.workload import Transaction, Workload
 from cdc_platform.errors import CdcError
 from cdc_platform.resources import connect
+from cdc_platform.resources.ports import free_port
 from cdc_platform.tables import SNAPSHOT_PATH
 
 EQUAL = "all snapshots equal the source"
-DTS, DEBEZIUM = "shop_dts", "shop_debezium"
 ROUNDS = "rounds.json"
-_TOPIC, _PREFIX, _PARTITIONS = "dts-shop", "shopdb", 2
 _MARK = "# Written by `cdc-platform demo`, which removes this whole folder when it runs again.\n"
 
 Say = Callable[[str], None]
@@ -56,6 +54,7 @@ class Settings:
     master: str = "local[*]"
     remote: str | None = None
     keep_broker: bool = False
+    formats: tuple[str, ...] = ("tencent_dts", "debezium")
 
 
 @dataclass(slots=True)
@@ -91,11 +90,13 @@ class Outcome:
 
 
 def run_demo(settings: Settings, say: Say) -> Outcome:
-    """The whole demo. Raises DemoFolderInUse, SetupError, BrokerError, KafkaUnreachable, PublishFailed.
+    """The whole demo. Raises ConfigError (unknown format), DemoFolderInUse, SetupError, BrokerError, KafkaUnreachable,
+    PublishFailed.
 
     A run that fails or a difference isn't raised: it is in `problems`.
     """
     folder = settings.folder.expanduser().absolute()
+    chosen(settings.formats)  # a wrong name is told before anything is wiped
     with _alone(folder):
         config = prepare(folder, settings)
         outcome = Outcome(str(config.file), config.lake)
@@ -110,22 +111,17 @@ def run_demo(settings: Settings, say: Say) -> Outcome:
     return outcome
 
 
-def encoders() -> tuple[DtsEncoder, DebeziumEncoder]:
-    """The demo's two feeds, from their beginning."""
-    return DtsEncoder(_TOPIC, partitions=_PARTITIONS), DebeziumEncoder(_PREFIX)
-
-
 def as_of_now(records: Iterable[Record]) -> Iterator[Record]:
     """The records with the present time as Kafka's: the heartbeat check judges a feed by that."""
     return (r._replace(timestamp_ms=int(time.time() * 1000)) for r in records)
 
 
 class _Feed:
-    """The source database, its two feeds, and the runs that follow them."""
+    """The source database, its feeds, and the runs that follow them."""
 
     def __init__(self, settings: Settings, config: Config, outcome: Outcome, say: Say):
         self.settings, self.config, self.outcome, self.say = settings, config, outcome, say
-        self.dts, self.debezium = encoders()
+        self.encoders = encoders(config)
         self.sent: dict[str, int] = {}
 
     def play(self) -> None:
@@ -159,9 +155,9 @@ class _Feed:
         return True
 
     def _publish(self, number: int, transactions: list[Transaction]) -> None:
-        feeds = {DTS: self.dts.encode(transactions), DEBEZIUM: self.debezium.encode(transactions)}
-        for source, records in feeds.items():
-            done = publish(as_of_now(records), self.config.kafka["bootstrap.servers"], default_partitions=_PARTITIONS)
+        for source, encoder in self.encoders.items():
+            records = as_of_now(encoder.encode(transactions))
+            done = publish(records, self.config.kafka["bootstrap.servers"], default_partitions=PARTITIONS)
             for topic, count in done.topics.items():
                 self.sent[topic] = self.sent.get(topic, 0) + count
             self.outcome.published.append(
@@ -184,19 +180,28 @@ class _Feed:
         return all(r["ok"] for r in results)
 
     def _compare(self, number: int) -> None:
-        for source in self.config.sources:
-            for name, table in TABLES.items():
-                path = SNAPSHOT_PATH.at(self.config.lake, source=source.name, db=table.db, table=table.name)
-                found = compare(table, self.shop.truth[name], path)
-                self.outcome.problems += [f"run {number}, {source.name}: {line}" for line in found.describe()]
-                row = {"run": number, "source": source.name, "table": name}
-                self.outcome.snapshots.append({**row, "rows": found.compared, "equal": found.equal})
+        rows, differences = compared(self.config, self.shop.truth)
+        self.outcome.snapshots += [{"run": number, **row} for row in rows]
+        self.outcome.problems += [f"run {number}, {line}" for line in differences]
 
     def _account(self) -> None:
         from cdc_platform.automation.delta import ledger
 
         self.outcome.ledger = ledger(self.config, self.config.sources)
         self.outcome.problems += unaccounted(self.outcome.ledger, self.sent)
+
+
+def compared(config: Config, truth: Mapping[str, Any]) -> tuple[list[dict[str, Any]], list[str]]:
+    """Every snapshot of every source against the truth: one dict (source, table, rows, equal) per snapshot, and
+    what differs, line by line."""
+    rows, differences = [], []
+    for source in config.sources:
+        for name, table in TABLES.items():
+            path = SNAPSHOT_PATH.at(config.lake, source=source.name, db=table.db, table=table.name)
+            found = compare(table, truth[name], path)
+            differences += [f"{source.name}: {line}" for line in found.describe()]
+            rows.append({"source": source.name, "table": name, "rows": found.compared, "equal": found.equal})
+    return rows, differences
 
 
 def _why(result: dict[str, Any]) -> str:
@@ -275,14 +280,12 @@ def _config_data(settings: Settings, port: int) -> dict[str, Any]:
         "spark.sql.codegen.factoryMode": "NO_CODEGEN",
     }
     local = {"master": settings.master, "conf": quiet}
-    pattern = rf"(__debezium-heartbeat\.)?{_PREFIX}.*"
     return {
         "lake": "./lake",
         "spark": {"remote": settings.remote} if settings.remote else local,
         "kafka": {"bootstrap.servers": f"127.0.0.1:{port}"},
         "sources": [
-            {"name": DTS, "format": "tencent_dts", "topics": [_TOPIC]},
-            {"name": DEBEZIUM, "format": "debezium", "topic_pattern": pattern},
+            {"name": name, "format": feed.format, **feed.topics} for name, feed in chosen(settings.formats).items()
         ],
     }
 

@@ -45,6 +45,20 @@ def float32_text(x: float) -> str:
     return next(t for t in (f"{x:.{digits}g}" for digits in range(1, 10)) if float32(float(t)) == x)
 
 
+def java_number(text: str) -> str:
+    """A float's shortest text → Java's (Double.toString): 5.0, 1.0E20."""
+    sign, digits, exponent = Decimal(text).normalize().as_tuple()
+    assert isinstance(exponent, int)
+    figures = "".join(map(str, digits))
+    power = len(figures) + exponent - 1  # of the first digit
+    if figures == "0" or -3 <= power < 7:
+        plain = f"{abs(Decimal(text).normalize()):f}"
+        body = plain if "." in plain else f"{plain}.0"
+    else:
+        body = f"{figures[0]}.{figures[1:] or '0'}E{power}"
+    return f"{'-' * sign}{body}"
+
+
 def big_text(size: int) -> str:
     """A text of at least `size` UTF-8 bytes, barely more, with characters of 1 to 4 bytes."""
     rng, parts, done = random.Random(1), [], 0  # noqa: S311

@@ -12,7 +12,7 @@ import numpy as np
 import ptars
 import pyarrow as pa
 import pyarrow.compute as pc
-from google.protobuf.message import Message
+from google.protobuf.message import DecodeError, Message
 
 
 @lru_cache(maxsize=16)
@@ -23,21 +23,57 @@ def _handler(message: type[Message]):
 def parse(values: pa.BinaryArray, message: type[Message]) -> tuple[pa.RecordBatch, dict[int, str]]:
     """Serialized messages → (one row each, what is wrong with those that can't be read by their index).
 
-    Unreadable values and nulls come out as an empty message. ptars raises for a whole batch when one value is
-    cut short or has bad UTF-8 in a `string` field: the bad ones are found by halving."""
+    Unreadable values and nulls come out as an empty message. Each value is read by protobuf's own parser first
+    (a fifth of the time of decoding): ptars takes the length of an inner message at its word, past the end of the
+    outer one, so that broken bytes may come out as other values. What ptars alone refuses is found by halving."""
     handler = _handler(message)
+    errors = {i: _why(handler, values.slice(i, 1)) for i in _broken(values, message)}
+    if errors:
+        values = _without(values, errors)
     try:
-        return handler.array_to_record_batch(values), {}
+        return _read(handler, values), errors
     except ValueError:
-        errors = dict(_bad_ones(values, 0, handler))
-        fine = np.ones(len(values), bool)
-        fine[list(errors)] = False
-        return handler.array_to_record_batch(pc.if_else(pa.array(fine), values, None)), errors
+        errors |= dict(_bad_ones(values, 0, handler))
+        return _read(handler, _without(values, errors)), errors
+
+
+def _broken(values: pa.BinaryArray, message: type[Message]) -> Iterator[int]:
+    for i, value in enumerate(values.to_pylist()):
+        try:
+            if value:
+                message.FromString(value)
+        except DecodeError:
+            yield i
+
+
+def _why(handler, value: pa.BinaryArray) -> str:
+    """protobuf's parser says nothing more; ptars does, where it notices."""
+    try:
+        _read(handler, value)
+    except ValueError as problem:
+        return str(problem)
+    return "a length or a text in it is broken"
+
+
+def _without(values: pa.BinaryArray, errors: dict[int, str]) -> pa.BinaryArray:
+    fine = np.ones(len(values), bool)
+    fine[list(errors)] = False
+    return pc.if_else(pa.array(fine), values, None)
+
+
+def _read(handler, values: pa.BinaryArray) -> pa.RecordBatch:
+    try:
+        return handler.array_to_record_batch(values)
+    except BaseException as error:
+        # Some lengths that lie make ptars panic, and pyo3's PanicException is no Exception.
+        if type(error).__module__ != "pyo3_runtime":
+            raise
+        raise ValueError(f"broken lengths ({error})") from None
 
 
 def _bad_ones(values: pa.BinaryArray, base: int, handler) -> Iterator[tuple[int, str]]:
     try:
-        handler.array_to_record_batch(values)
+        _read(handler, values)
     except ValueError as problem:
         if len(values) == 1:
             yield base, str(problem)

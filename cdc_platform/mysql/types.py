@@ -12,7 +12,10 @@ from functools import lru_cache
 from cdc_platform.errors import UnknownType
 
 _ATTRIBUTES = frozenset(("unsigned", "signed", "zerofill", "binary", "ascii", "unicode", "byte"))
-_LABEL = re.compile(r"'((?:[^'\\]|''|\\.)*)'", re.DOTALL)
+_QUOTED = r"'((?:[^'\\]|''|\\.)*+)'"  # possessive: an unclosed quote must not be read again from each place in it
+_LABEL = re.compile(_QUOTED, re.DOTALL)
+_LABELS = re.compile(rf"\s*{_QUOTED}\s*(?:,\s*{_QUOTED}\s*)*+", re.DOTALL)
+_WORDS = re.compile(r"'(?:[^'\\]|''|\\.)*+(?:'|\Z)|[^']+", re.DOTALL)
 
 _SYNONYMS = {
     "integer": "int",
@@ -136,7 +139,8 @@ def parse_type(text: str) -> MySqlType:
         raise UnknownType(text)
     family = FAMILIES[name]
     if family in ("enum", "set"):
-        return MySqlType(name, family, labels=tuple(_unquote(x) for x in _LABEL.findall(inner or "")))
+        labels = _LABEL.findall(inner) if _LABELS.fullmatch(inner) else ()
+        return MySqlType(name, family, labels=tuple(map(_unquote, labels)))
     try:
         args = tuple(int(x) for x in inner.split(",")) if inner else ()
     except ValueError:
@@ -144,5 +148,14 @@ def parse_type(text: str) -> MySqlType:
     return MySqlType(name, family, args, unsigned=bool(attributes & {"unsigned", "zerofill"}))
 
 
+_ESCAPES = {"0": "\0", "n": "\n", "r": "\r"}
+"""What MySQL writes with a backslash in type text (`append_unescaped`), beside the backslash itself."""
+
+
 def _unquote(label: str) -> str:
-    return re.sub(r"\\(.)", r"\1", label.replace("''", "'"), flags=re.DOTALL)
+    return re.sub(r"''|\\(.)", lambda m: _ESCAPES.get(m[1], m[1]) if m[1] else "'", label, flags=re.DOTALL)
+
+
+def lower_outside_quotes(text: str) -> str:
+    """Type words in lower case; labels of ENUM and SET keep theirs."""
+    return _WORDS.sub(lambda m: m[0] if m[0][0] == "'" else m[0].lower(), text)

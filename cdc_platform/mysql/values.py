@@ -138,7 +138,7 @@ def timestamps(values: pa.StringArray, time_zone: str) -> Checked:
     text = pc.binary_join_element_wise(text, "Z", "")
     if zero.any():
         text = pc.if_else(pa.array(zero), values, text)
-    moved = np.nonzero(ok & ~utc & ~zero)[0]
+    moved = np.nonzero(ok & ~utc & ~zero & values.is_valid().to_numpy(zero_copy_only=False))[0]
     if len(moved):
         words, readable = _moved_to_utc(values.take(pa.array(moved)), time_zone)
         mask = np.zeros(len(values), bool)

@@ -19,6 +19,7 @@ import psutil
 
 from cdc_platform.config import Config
 from cdc_platform.errors import SetupError
+from cdc_platform.resources.ports import free_port
 
 TOKEN = "SPARK_CONNECT_AUTHENTICATE_TOKEN"  # noqa: S105 - the variable's name; server and client read it
 _SERVER = "org.apache.spark.sql.connect.service.SparkConnectServer"
@@ -110,13 +111,6 @@ def answers(port: int, timeout_s: float = 0.5) -> bool:
     with socket.socket() as probe:
         probe.settimeout(timeout_s)
         return probe.connect_ex(("127.0.0.1", port)) == 0
-
-
-def free_port() -> int:
-    """A loopback port that is free now."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
 
 
 def _file(config: Config) -> Path:

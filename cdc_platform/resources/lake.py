@@ -33,8 +33,14 @@ def delta(path: str) -> str:
 
 def ensure(spark: SparkSession, table: Table, path: str) -> str:
     """Make the table at `path` if it isn't there. Returns the path."""
-    if not exists(spark, path):
+    if exists(spark, path):
+        return path
+    try:
         create(spark, path, table.columns, table.properties, table.comment, table.partition_by)
+    except Exception:
+        # The first runs of two sources make the shared tables at the same time: one of them is told of a conflict.
+        if not exists(spark, path):
+            raise
     return path
 
 

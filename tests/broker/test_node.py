@@ -14,8 +14,8 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import ConfigResource, NewTopic
 
 from cdc_platform.broker import BrokerError, BrokerInfo, default_home, start, status, stop
-from cdc_platform.broker.node import free_port
 from cdc_platform.broker.settings import MAX_MESSAGE
+from cdc_platform.resources.ports import free_port
 
 pytestmark = pytest.mark.broker
 

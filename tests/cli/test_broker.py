@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from cdc_platform.broker.node import free_port
+from cdc_platform.resources.ports import free_port
 
 pytestmark = pytest.mark.broker
 
@@ -21,7 +21,7 @@ def test_start_status_stop(tmp_path):
 
     started = cli("broker", "start", "--port", str(port), *place)
     try:
-        assert started.returncode == 0, started.stderr
+        assert started.returncode == 0, started.stdout
         assert json.loads(started.stdout)["bootstrap_servers"] == f"127.0.0.1:{port}"
         assert "starting" in started.stderr
 

@@ -7,6 +7,9 @@ from pathlib import Path
 import pytest
 
 from cdc_platform.cli.app import run
+from cdc_platform.config import load_config
+from cdc_platform.demo.run import compared
+from cdc_platform.demo.workload import Workload
 
 
 def cli(*args: str, **env: str) -> subprocess.CompletedProcess[str]:
@@ -30,14 +33,46 @@ def test_a_folder_of_somebody_else_is_left_alone(tmp_path, capsys):
     assert (tmp_path / "mine").read_text() == "x"
 
 
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory):
+    """A demo that ran to its end, and its folder."""
+    folder = tmp_path_factory.mktemp("demo") / "demo"
+    done = cli("demo", "--json", "--folder", str(folder), "--transactions", "12", "--master", "local[2]", "--seed", "3")
+    assert done.returncode == 0, done.stderr + done.stdout
+    return json.loads(done.stdout), folder
+
+
 @pytest.mark.spark
 @pytest.mark.broker
 @pytest.mark.e2e
-def test_the_demo_ends_equal(tmp_path):
-    folder = tmp_path / "demo"
-    done = cli("demo", "--folder", str(folder), "--transactions", "20", "--master", "local[2]", "--seed", "3")
-    assert done.returncode == 0, done.stderr + done.stdout
-    assert done.stdout.splitlines()[-1] == "all snapshots equal the source"
-    assert "ui" in done.stdout
+def test_the_demo_ends_equal(finished):
+    told, folder = finished
+    assert told["equal"] is True
+    assert {(s["run"], s["source"]) for s in told["snapshots"] if s["equal"]} == {
+        (run, source) for run in (1, 2) for source in ("shop_dts", "shop_debezium")
+    }
+    assert {(r["run"], r["room"]) for r in told["rooms"]} >= {(3, "landing"), (1, "snapshots")}
+    assert all(r["landed"] == r["accounted"] for r in told["ledger"])
     broker = cli("broker", "status", "--home", str(folder / ".cdc/broker"), "--json")
     assert json.loads(broker.stdout)["state"] == "stopped"
+
+
+@pytest.mark.spark
+@pytest.mark.broker
+@pytest.mark.e2e
+def test_one_wrong_cell_is_the_only_finding(finished):
+    _, folder = finished
+    shop = Workload(3, 12)
+    shop.advance(12 // 3)  # the increment
+    config = load_config(folder / "cdc.yaml")
+    assert compared(config, shop.truth)[1] == []
+
+    customers = shop.truth["shop.customers"]
+    key = next(iter(customers))
+    customers[key] = {**customers[key], "visits": 99}
+    rows, differences = compared(config, shop.truth)
+    wrong = [(r["source"], r["table"]) for r in rows if not r["equal"]]
+    assert wrong == [(s, "shop.customers") for s in ("shop_dts", "shop_debezium")]
+    cells = [line for line in differences if "'visits'" in line]
+    assert len(cells) == 2
+    assert all("expected 99" in line for line in cells)

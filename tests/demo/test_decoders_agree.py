@@ -7,6 +7,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from cdc_platform.demo.canal_json import CanalJsonEncoder
 from cdc_platform.demo.compare import time_text
 from cdc_platform.demo.debezium import DebeziumEncoder
 from cdc_platform.demo.shop import TABLES
@@ -75,7 +76,19 @@ def replay(events):
 ENCODERS = {
     "tencent_dts": lambda: DtsEncoder("dts"),
     "debezium": lambda: DebeziumEncoder("p"),
+    "canal_json": lambda: CanalJsonEncoder("c"),
 }
+
+
+def test_timestamps_of_another_zone_lead_to_the_truth():
+    shop = Workload(seed=29, transactions=20)
+    messages = list(whole(CanalJsonEncoder("c", zone="Asia/Shanghai").encode(shop.transactions)))
+    options = FORMATS["canal_json"].options(time_zone="Asia/Shanghai")
+    batch = pa.RecordBatch.from_pylist(messages, schema=MESSAGE)
+    decoded = replay(FORMATS["canal_json"].decode(batch, options).to_pylist())["shop.customers"]
+    assert [r["joined"] for r in decoded.values()] == [
+        moment(r["joined"]) for r in shop.truth["shop.customers"].values()
+    ]
 
 
 @pytest.mark.parametrize("format", ENCODERS)

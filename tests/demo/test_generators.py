@@ -61,7 +61,22 @@ def test_debezium_records_lead_to_the_truth(schemas):
     assert ops == Counter(c=KEYS, u=N - KEYS)
 
 
-@pytest.mark.parametrize("format", ["tencent_dts", "debezium"])
+def test_canal_json_records_lead_to_the_truth():
+    rows, ops = {}, Counter()
+    for record in bench_records("canal_json", N, KEYS, seed=3):
+        message = json.loads(record.value)
+        [row], before = message["data"], rows.get(json.loads(record.value)["data"][0]["id"])
+        assert (before is None) == (message["old"] is None)
+        if before:
+            assert {**row, **message["old"][0]} == before
+        rows[row["id"]] = row
+        ops[message["type"]] += 1
+    truth = bench_truth(N, KEYS, seed=3).to_pylist()
+    assert sorted(rows.values(), key=lambda r: int(r["id"])) == [{k: str(v) for k, v in r.items()} for r in truth]
+    assert ops == Counter(INSERT=KEYS, UPDATE=N - KEYS)
+
+
+@pytest.mark.parametrize("format", ["tencent_dts", "debezium", "canal_json"])
 def test_equal_seeds_give_equal_records(format):
     one, two, other = (list(bench_records(format, 300, 50, seed)) for seed in (1, 1, 2))
     assert one == two and one != other
@@ -69,5 +84,5 @@ def test_equal_seeds_give_equal_records(format):
 
 
 def test_unknown_format_names_the_known_ones():
-    with pytest.raises(ConfigError, match="tencent_dts, debezium"):
+    with pytest.raises(ConfigError, match="tencent_dts, debezium, canal_json"):
         next(bench_records("csv", 1, 1))

@@ -4,6 +4,8 @@ import os
 import signal
 import subprocess
 import sys
+from collections import ChainMap
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
 
@@ -14,6 +16,7 @@ from cdc_platform import chain
 from cdc_platform.config import load_config
 from cdc_platform.demo.compare import compare, read_snapshot
 from cdc_platform.demo.debezium import DebeziumEncoder
+from cdc_platform.demo.feeds import Feed
 from cdc_platform.demo.publish import publish
 from cdc_platform.demo.shop import TABLES
 from cdc_platform.demo.tencent_dts import DtsEncoder
@@ -25,33 +28,39 @@ DRIVER = Path(__file__).with_name("driver.py")
 FAST = {
     "spark.sql.shuffle.partitions": "2",
     "spark.databricks.delta.snapshotPartitions": "1",
+    # Compiling code for a query takes longer than running it over a few rows.
+    "spark.sql.codegen.wholeStage": "false",
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
     "spark.ui.showConsoleProgress": "false",
     "spark.driver.memory": "1g",
 }
 
 
 class Shop:
-    """A seeded workload whose two encodings lie in topics of its own."""
+    """A seeded workload whose encodings lie in topics of its own: `feeds` is source → Feed of the demo, by default
+    DTS and Debezium under topics that begin with `name`."""
 
-    def __init__(self, servers, name, transactions):
+    def __init__(self, servers, name, transactions, feeds=None):
         self.servers, self.name = servers, name
         self.workload = Workload(1, transactions)
-        self._dts = DtsEncoder(f"{name}-dts", partitions=2)
-        self._debezium = DebeziumEncoder(f"{name}-deb")
+        self.feeds = feeds or {
+            "dts": Feed("tencent_dts", lambda: DtsEncoder(f"{name}-dts", partitions=2), {"topics": [f"{name}-dts"]}),
+            "deb": Feed("debezium", lambda: DebeziumEncoder(f"{name}-deb"), {"topic_pattern": f"{name}-deb.*"}),
+        }
+        self._encoders = {source: feed.encoder() for source, feed in self.feeds.items()}
         self._publish(self.workload.transactions)
 
     def advance(self, transactions):
         self._publish(self.workload.advance(transactions))
 
     def _publish(self, transactions):
-        publish(self._dts.encode(transactions), self.servers, partitions={f"{self.name}-dts": 2})
-        publish(self._debezium.encode(transactions), self.servers, default_partitions=1)
+        for encoder in self._encoders.values():
+            publish(
+                encoder.encode(transactions), self.servers, partitions={f"{self.name}-dts": 2}, default_partitions=1
+            )
 
     def sources(self):
-        return [
-            {"name": "dts", "format": "tencent_dts", "topics": [f"{self.name}-dts"]},
-            {"name": "deb", "format": "debezium", "topic_pattern": f"{self.name}-deb.*"},
-        ]
+        return [{"name": name, "format": feed.format, **feed.topics} for name, feed in self.feeds.items()]
 
     def config(self, folder, sources=None, **top):
         """A cdc.yaml in `folder`, its lake beside it."""
@@ -83,12 +92,13 @@ class Shop:
 
 
 def run_rooms(spark, config, *rooms):
-    """Rooms of all sources in this process: (source, room) → RoomResult."""
-    return {
-        (source.name, room): chain.ROOMS[room](spark, config, source)
-        for source in config.sources
-        for room in rooms or chain.ROOMS
-    }
+    """Rooms of all sources in this process, the sources at the same time: (source, room) → RoomResult."""
+
+    def follow(source):
+        return {(source.name, room): chain.ROOMS[room](spark, config, source) for room in rooms or chain.ROOMS}
+
+    with ThreadPoolExecutor(len(config.sources)) as pool:
+        return dict(ChainMap(*pool.map(follow, config.sources)))
 
 
 def facts(config):

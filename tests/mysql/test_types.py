@@ -1,7 +1,9 @@
+from contextlib import suppress
+
 import pytest
 
 from cdc_platform.errors import UnknownType
-from cdc_platform.mysql.types import MySqlType, parse_type
+from cdc_platform.mysql.types import MySqlType, lower_outside_quotes, parse_type
 
 
 @pytest.mark.parametrize(
@@ -23,6 +25,9 @@ from cdc_platform.mysql.types import MySqlType, parse_type
         ("datetime(6)", MySqlType("datetime", "datetime", (6,))),
         ("json", MySqlType("json", "json")),
         ("enum('a','b c')", MySqlType("enum", "enum", labels=("a", "b c"))),
+        (r"enum('l\nf','b\\s','it''s')", MySqlType("enum", "enum", labels=("l\nf", "b\\s", "it's"))),
+        ("enum('a', 'B') charset utf8", MySqlType("enum", "enum", labels=("a", "B"))),
+        ("enum('a','b)", MySqlType("enum", "enum")),
         ("set('it''s','x,y','(z)')", MySqlType("set", "set", labels=("it's", "x,y", "(z)"))),
     ],
 )
@@ -73,3 +78,16 @@ def test_unknown_type_text_is_told(text):
 )
 def test_spark_type_of_the_snapshot_column(text, spark):
     assert parse_type(text).spark == spark
+
+
+def test_only_words_are_lowered():
+    text = r"ENUM('A','B''C','\'D', 'E) CHARSET UTF8"
+    assert lower_outside_quotes(text) == r"enum('A','B''C','\'D', 'E) CHARSET UTF8"
+    assert lower_outside_quotes("SET('X') CHARSET UTF8") == "set('X') charset utf8"
+
+
+@pytest.mark.parametrize("text", ["enum('" + "\\'" * 200_000 + ")", "'" * 300_001, "enum(" + "'a'," * 100_000 + ")"])
+def test_long_type_text_is_read_in_linear_time(text):
+    lower_outside_quotes(text)
+    with suppress(UnknownType):
+        assert parse_type(text).labels == ()

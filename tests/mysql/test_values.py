@@ -180,6 +180,8 @@ def test_local_timestamps_follow_the_clock_of_their_zone():
         "2021-07-01 12:00:00Z",
         "2021-07-01 10:00:00Z",
     ]
+    text, ok = values.to_text(pa.array([None, "2021-01-01 12:00:00"]), parse_type("timestamp"), "Europe/Berlin")
+    assert (text.to_pylist(), ok.tolist()) == ([None, "2021-01-01 11:00:00Z"], [True, True])
     # 02:30 came twice on 2021-10-31 and never on 2021-03-28.
     assert many(["2021-10-31 02:30:00", "2021-03-28 02:30:00"], "timestamp", "Europe/Berlin") == [None, None]
 

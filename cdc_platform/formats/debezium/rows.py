@@ -244,7 +244,7 @@ def _values(images: list[dict], column: Column, whole: bool) -> tuple[list, bool
     if column.unavailable is not None and column.unavailable in values:
         values = [_ABSENT if v == column.unavailable else v for v in values]
         gaps = True
-    if gaps and not whole:
+    if not whole and (gaps or None in values):  # MERGE would never find a row of such a key
         raise ValueError(f"key column {shown(column.name)} has no value")
     try:
         if not gaps:

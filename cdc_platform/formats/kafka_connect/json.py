@@ -44,20 +44,34 @@ def _distinct(pairs: list[tuple[str, Any]]) -> dict:
 def read_json(data: bytes) -> Any:
     """Exact JSON: numbers digit by digit, no repeated keys. Raises ValueError or RecursionError.
 
-    msgspec keeps the last of repeated keys silently. Each pair shows as `":` in compact JSON, and a text can
-    only add such places: when their number equals the pairs parsed, and no blank stands before a colon, none
+    msgspec keeps the last of repeated keys silently. Each pair shows as `":` in compact JSON. A text can only
+    add such places, and its escaped quotes (`\\":`) are taken off again, unless a backslash stands before one
+    (then it may end a key). When the places equal the pairs parsed, and no blank stands before a colon, none
     was lost. Anything else takes the slow way."""
     value = _JSON.decode(data)
-    pairs = 0
-    if type(value) is dict:  # deeper objects are rare in rows: they only cost the slow way
-        pairs = len(value)
-        for inner in value.values():
-            if type(inner) is dict:
-                pairs += len(inner)
+    places = data.count(b'":')
+    if b'\\":' in data:
+        places = -1 if b'\\\\":' in data else places - data.count(b'\\":')
     spaced = b"\n" in data or b"\t" in data or b"\r" in data or (b" " in data and b" :" in data)
-    if spaced or data.count(b'":') != pairs:
+    if spaced or places != _pairs(value):
         json.loads(data, object_pairs_hook=_distinct, parse_int=str, parse_float=str)
     return value
+
+
+def _pairs(value: Any) -> int:
+    """Pairs of an object and of the objects in its values and their lists; deeper ones are rare in rows, and
+    only cost the slow way."""
+    if type(value) is not dict:
+        return 0
+    pairs = len(value)
+    for inner in value.values():
+        if type(inner) is dict:
+            pairs += len(inner)
+        elif type(inner) is list:
+            for row in inner:
+                if type(row) is dict:
+                    pairs += len(row)
+    return pairs
 
 
 @lru_cache(maxsize=1024)

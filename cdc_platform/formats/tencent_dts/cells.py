@@ -10,7 +10,6 @@ table and travels as MYSQL_TYPE_BLOB in the binlog, so it is expected as STRING 
 # pyarrow.compute makes its functions at run time, so that type checkers do not see them.
 # pyright: reportAttributeAccessIssue=false
 
-import re
 from dataclasses import dataclass
 
 import numpy as np
@@ -20,7 +19,7 @@ import pyarrow.compute as pc
 from cdc_platform.errors import UnknownType
 from cdc_platform.formats.pb import tencent_dts_pb2 as pb
 from cdc_platform.mysql import charsets, values
-from cdc_platform.mysql.types import MySqlType, parse_type
+from cdc_platform.mysql.types import MySqlType, lower_outside_quotes, parse_type
 
 _UNKNOWN = 15  # stands for any number that DataType doesn't have
 _WIRE_NAMES = {v: k for k, v in pb.DataType.items()}
@@ -53,7 +52,7 @@ class ColumnTypes:
     def read(cls, original_type: pa.StringArray, fallback: np.ndarray) -> "ColumnTypes":
         """`fallback[i]`: wire type that tells column i's type where `originalType` doesn't (0: none)."""
         distinct = original_type.dictionary_encode()
-        texts = [_lower_outside_quotes(t.strip()) for t in distinct.dictionary.to_pylist()]
+        texts = [lower_outside_quotes(t.strip()) for t in distinct.dictionary.to_pylist()]
         parsed = [_parse(t) for t in texts]
         code = distinct.indices.to_numpy().astype(np.int64)
         known = np.array([p is not None for p in parsed], bool)
@@ -73,14 +72,9 @@ def untyped(original_type: pa.StringArray) -> np.ndarray:
     return np.array([*odd, False], bool)[distinct.indices.to_numpy()]
 
 
-def _lower_outside_quotes(text: str) -> str:
-    """Type words in lower case; labels of ENUM and SET keep theirs."""
-    return re.sub(r"'(?:[^'\\]|''|\\.)*'|[^']+", lambda m: m[0] if m[0][0] == "'" else m[0].lower(), text)
-
-
 def _parse(text: str) -> MySqlType | None:
     try:
-        found = parse_type(_lower_outside_quotes(text))
+        found = parse_type(lower_outside_quotes(text))
     except UnknownType:
         return None
     return None if found.family == "bit" and not 1 <= (found.args or (1,))[0] <= 64 else found

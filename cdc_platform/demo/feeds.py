@@ -1,0 +1,56 @@
+"""The demo's feeds: the same shop as each vendor's tool sends it."""
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from cdc_platform.config import Config
+from cdc_platform.demo.canal_json import CanalJsonEncoder
+from cdc_platform.demo.debezium import DebeziumEncoder
+from cdc_platform.demo.publish import Record
+from cdc_platform.demo.tencent_dts import DtsEncoder
+from cdc_platform.demo.workload import Transaction
+from cdc_platform.errors import ConfigError
+
+PARTITIONS = 2
+DTS = "shop_dts"
+
+
+class Encoder(Protocol):
+    """A vendor's tool: the source's transactions → its Kafka records. Keeps its state between calls."""
+
+    def encode(self, transactions: Iterable[Transaction], /) -> Iterator[Record]: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Feed:
+    """One vendor's feed of the shop: what makes its records, and `topics` or `topic_pattern` of its source."""
+
+    format: str
+    encoder: Callable[[], Encoder]
+    topics: dict[str, Any]
+
+
+FEEDS = {
+    DTS: Feed("tencent_dts", lambda: DtsEncoder("dts-shop", partitions=PARTITIONS), {"topics": ["dts-shop"]}),
+    "shop_debezium": Feed(
+        "debezium",
+        lambda: DebeziumEncoder("shopdb"),
+        {"topic_pattern": r"(__debezium-heartbeat\.)?shopdb.*"},
+    ),
+    "shop_canal_json": Feed("canal_json", lambda: CanalJsonEncoder("canal-json-shop"), {"topics": ["canal-json-shop"]}),
+}
+"""Source → its feed."""
+
+
+def chosen(formats: Iterable[str]) -> dict[str, Feed]:
+    """The feeds of these formats. Raises ConfigError for one that the demo doesn't have."""
+    wanted, valid = list(formats), [feed.format for feed in FEEDS.values()]
+    if unknown := [name for name in wanted if name not in valid]:
+        raise ConfigError("--format", f"{unknown[0]!r} is no format of the demo", valid)
+    return {source: feed for source, feed in FEEDS.items() if feed.format in wanted}
+
+
+def encoders(config: Config) -> dict[str, Encoder]:
+    """Every source's encoder, from its beginning."""
+    return {source.name: FEEDS[source.name].encoder() for source in config.sources}

@@ -1,0 +1,222 @@
+"""FlatMessages: what kind of message each is, and the rows it holds."""
+
+import re
+from typing import Any, NamedTuple
+
+from cdc_platform.formats.canal_json.options import CanalJsonOptions
+from cdc_platform.formats.kafka_connect.values import shown
+
+OPS = {"INSERT": "insert", "UPDATE": "update", "DELETE": "delete", "INIT": "read"}
+"""Row types. INIT is Tencent DTS' full load in canal's format."""
+
+_DDL = ("CREATE", "ALTER", "ERASE", "TRUNCATE", "RENAME", "CINDEX", "DINDEX")
+_CONTROL = {
+    "MHEARTBEAT": "heartbeat",
+    "GTID": "checkpoint",
+    "TIDB_WATERMARK": "checkpoint",
+    "XACOMMIT": "commit",
+    "XAROLLBACK": "rollback",
+}
+_DEFAULTS = frozenset((*OPS, "EVENTTYPECOMPATIBLEPROTO2"))
+_STATEMENT = re.compile(r"(?:\s|/\*.*?\*/|(?:--|#)[^\n]*(?:\n|\Z))*+([a-zA-Z]*)", re.DOTALL)
+_DML = frozenset(("insert", "update", "delete", "replace", "load", "with", "call"))
+_FIRST_MS, _LAST_MS = -62_135_596_800_000, 253_402_300_799_999  # years 1 to 9999
+
+Event = dict[str, Any]
+
+
+class Row(NamedTuple):
+    """One row: its message and `place` in it, from 0; op; `data` and the `old` beside it (None: the before image
+    isn't told); what its message says of time (µs) and transaction."""
+
+    at: int
+    place: int
+    op: str
+    data: dict[str, Any]
+    old: dict[str, Any] | None
+    time: int | None
+    gtid: str | None
+    txn: str | None
+
+
+class Rows(NamedTuple):
+    """The rows of one message and what they share. `types`: `mysqlType`; `sql_types`: `sqlType`."""
+
+    db: str
+    table: str
+    key: tuple[str, ...]
+    types: dict[str, Any]
+    sql_types: dict[str, Any]
+    rows: list[Row]
+
+
+def read(at: int, message: Any, options: CanalJsonOptions) -> Rows | list[Event]:
+    """A parsed FlatMessage, number `at` of its batch → its rows, or its events without wire address.
+    Raises ValueError when it is none, or when it contradicts itself."""
+    if type(message) is not dict:
+        raise ValueError(f"{shown(message)} is no object")
+    extension = _object(message, "_tidb")
+    if place := extension.get("claimCheckLocation"):
+        raise ValueError(f"the row isn't here but in TiCDC's external storage: {shown(place)}")
+    kind = message.get("type")
+    if type(kind) is not str:
+        raise ValueError(f"type {shown(kind)} is no text: this is no FlatMessage of canal")
+    kind = kind.upper()
+    data = _list(message, "data")
+    if not data:
+        return _events(kind, message, extension, empty=data is not None)
+    if kind not in OPS:
+        known = ", ".join((*OPS, *_DDL, "QUERY", *_CONTROL))
+        raise ValueError(f"{len(data)} rows in a message of type {shown(kind)}; known: {known}")
+    if extension.get("onlyHandleKey") and kind != "DELETE":
+        raise ValueError("TiCDC sent only the key of a row that was too large (onlyHandleKey): its values aren't here")
+    return _rows(at, kind, message, extension, data, options)
+
+
+def _rows(at: int, kind: str, message: dict, extension: dict, data: list, options: CanalJsonOptions) -> Rows:
+    db, table = _text(message, "database") or options.database, _text(message, "table") or options.table
+    if not db or not table:
+        raise ValueError("the rows name no database and table; options database and table name one for all such")
+    key = _key(message)
+    op, time, gtid = OPS[kind], micros(message), _text(message, "gtid") or None
+    txn = _count(extension, "commitTs")
+    olds = _olds(message, len(data), key) if kind == "UPDATE" else [None] * len(data)
+    for row in data:
+        if type(row) is not dict or not row:
+            raise ValueError(f"data holds {shown(row)}, no row")
+    return Rows(
+        db,
+        table,
+        key,
+        _object(message, "mysqlType"),
+        _object(message, "sqlType"),
+        [Row(at, i, op, r, o, time, gtid, txn) for i, (r, o) in enumerate(zip(data, olds, strict=True))],
+    )
+
+
+def _olds(message: dict, count: int, key: tuple[str, ...]) -> list:
+    """`old` of each row of an UPDATE. InLong's `updateBefore` holds whole rows, to the same effect."""
+    olds = _list(message, "old") or _list(message, "updateBefore")
+    if not olds:
+        return [None] * count
+    for old in olds:
+        if old is not None and type(old) is not dict:
+            raise ValueError(f"old holds {shown(old)}, no row")
+    if len(olds) == count:
+        return [{} if old is None else old for old in olds]
+    if len(olds) > count:
+        raise ValueError(f"old has {len(olds)} rows, data {count}")
+    # canal up to 1.1.6 left rows out of old that change nothing (alibaba/canal#4267): which belongs to which
+    # row isn't told. Without a before image the rows are right all the same, unless a key changed.
+    named = {k.casefold() for k in key}
+    if not key or any(name.casefold() in named for old in olds for name in old or ()):
+        raise ValueError(f"old has {len(olds)} rows, data {count}, and keys may have changed: no telling which rows'")
+    return [None] * count
+
+
+def _events(kind: str, message: dict, extension: dict, empty: bool) -> list[Event]:
+    """Events of a message without rows."""
+    sql = _text(message, "sql") or None
+    db, table = _text(message, "database") or None, _text(message, "table") or None
+    named = {"db": db, "table": table, "source_time": micros(message), "gtid": _text(message, "gtid") or None}
+    named["txn_id"] = _count(extension, "commitTs")
+    if kind in _CONTROL:
+        return [{**named, "kind": _CONTROL[kind], "info": _info(kind, sql, extension)}]
+    if kind in _DDL:
+        if sql is None:
+            raise ValueError(f"{kind} without statement")
+        return [*_ddl(kind, sql, named)]
+    if kind == "QUERY" and sql is not None:
+        return _query(message, sql, named)
+    if kind in OPS and sql is not None:
+        raise ValueError(f"{kind} as a statement: which rows it changed isn't told (binlog_format isn't ROW)")
+    if kind in _DEFAULTS and sql is None and db is None and table is None and message.get("data", ()) is None:
+        # canal's heartbeat and GTID entries have no RowChange, so they bear the default type, UPDATE.
+        return [{**named, "kind": "heartbeat", "info": _info(kind, None, extension)}]
+    if kind in OPS and empty:
+        return [{**named, "kind": "skip", "reason": f"{kind} without rows"}]
+    if kind in OPS:
+        raise ValueError(f"{kind} without data")
+    if sql is not None and message.get("isDdl") is True:
+        return [*_ddl(kind, sql, named)]
+    known = ", ".join((*OPS, *_DDL, "QUERY", *_CONTROL))
+    raise ValueError(f"unknown type {shown(kind)}; known: {known}")
+
+
+def _ddl(kind: str, sql: str, named: Event) -> list[Event]:
+    ddl = {**named, "kind": "ddl", "ddl": sql, "info": _info(kind, None, {})}
+    if kind == "TRUNCATE" and named["db"] and named["table"]:
+        # Its effect on the rows is certain without reading the statement.
+        return [ddl, {**named, "kind": "row", "op": "truncate", "entry_index": 1}]
+    return [ddl]
+
+
+def _query(message: dict, sql: str, named: Event) -> list[Event]:
+    """QUERY is any DDL without a type of its own, but also (isDdl false, in no database) the text of a
+    statement whose rows come by themselves, and the variables of one in statement format."""
+    found = _STATEMENT.match(sql)
+    word = found[1].lower() if found else ""
+    if message.get("isDdl") is True or (word not in _DML and not (word == "set" and named["db"] is None)):
+        return _ddl("QUERY", sql, named)
+    if named["db"] is None:
+        return [{**named, "kind": "skip", "reason": "text or variables of a statement, no rows", "ddl": sql}]
+    raise ValueError("QUERY as a statement: which rows it changed isn't told (binlog_format isn't ROW)")
+
+
+def _info(kind: str, sql: str | None, extension: dict) -> list[tuple[str, str]]:
+    fields = {"type": kind, "sql": sql, "watermark_ts": _count(extension, "watermarkTs")}
+    return [(k, v) for k, v in fields.items() if v is not None]
+
+
+def _key(message: dict) -> tuple[str, ...]:
+    names = message.get("pkNames")
+    if names is None:
+        return ()
+    if type(names) is not list or set(map(type, names)) - {str} or len(set(names)) != len(names):
+        raise ValueError(f"pkNames {shown(names)} is no list of column names")
+    return tuple(names)
+
+
+def _object(message: dict, name: str) -> dict[str, Any]:
+    value = message.get(name)
+    if value is not None and type(value) is not dict:
+        raise ValueError(f"{name} {shown(value)} is no object")
+    return value or {}
+
+
+def _list(message: dict, name: str) -> list | None:
+    """Rows; SeaTunnel writes a single one without the array."""
+    value = message.get(name)
+    if type(value) is dict:
+        return [value]
+    if value is not None and type(value) is not list:
+        raise ValueError(f"{name} {shown(value)} is no list of rows")
+    return value
+
+
+def _text(message: dict, name: str) -> str | None:
+    value = message.get(name)
+    if value is not None and type(value) is not str:
+        raise ValueError(f"{name} {shown(value)} is no text")
+    return value
+
+
+def _count(message: dict, name: str) -> str | None:
+    value = message.get(name)
+    if value is not None and (type(value) is not int or value < 0):
+        raise ValueError(f"{name} {shown(value)} is no natural number")
+    return str(value) if value else None
+
+
+def micros(message: dict) -> int | None:
+    """`es`: binlog time in ms (0: not told) → µs."""
+    value = message.get("es")
+    if type(value) is str and value.isascii() and value.isdecimal() and len(value) < 20:
+        value = int(value)
+    if value is not None and type(value) is not int:
+        raise ValueError(f"es {shown(value)} is no integer")
+    if not value:
+        return None
+    if not _FIRST_MS <= value <= _LAST_MS:
+        raise ValueError(f"es {shown(value)} is outside the years 1 to 9999")
+    return value * 1000

@@ -1,0 +1,23 @@
+"""Formats beside the two that test_chain follows closely: the same shop, a backlog and an increment, equal cells."""
+
+import pytest
+
+from cdc_platform.demo.feeds import FEEDS
+from tests.e2e.e2e_shop import Shop, facts, run_rooms, unaccounted
+
+pytestmark = [pytest.mark.spark, pytest.mark.broker, pytest.mark.e2e]
+
+
+def test_all_other_formats_end_equal(broker, spark, tmp_path):
+    others = {name: feed for name, feed in FEEDS.items() if feed.format not in ("tencent_dts", "debezium")}
+    shop = Shop(broker.bootstrap_servers, "formats", 8, others)
+    config = shop.config(tmp_path)
+    for more in (0, 5):
+        if more:
+            shop.advance(more)
+        run_rooms(spark, config)
+        assert shop.differences(config) == []
+    found = facts(config)
+    assert unaccounted(found["outcomes"]) == {}
+    assert found["quarantine"] == []
+    assert {row[0] for row in found["changelog"]} == set(others)

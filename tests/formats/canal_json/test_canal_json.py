@@ -1,0 +1,154 @@
+"""FlatMessages → EVENT rows. A fixture `<scenario>.json` holds options and messages, the file
+`<scenario>.expected.json` beside it the events, without null columns."""
+
+import base64
+import json
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from pydantic import ValidationError
+
+from cdc_platform.formats.canal_json import FORMAT, CanalJsonOptions, decode
+from cdc_platform.formats.contract import EVENT, MESSAGE
+
+FIXTURES = Path(__file__).parents[2] / "fixtures" / "canal_json"
+SCENARIOS = sorted(p.name.removesuffix(".expected.json") for p in FIXTURES.glob("*.expected.json"))
+LANDED = datetime(2026, 11, 20, tzinfo=UTC)
+
+
+def raw(part):
+    """null, {"json": any}, {"text": str} or {"base64": str} → bytes of a Kafka value."""
+    if part is None:
+        return None
+    if "json" in part:
+        return json.dumps(part["json"], ensure_ascii=False, separators=(",", ":")).encode()
+    return part["text"].encode() if "text" in part else base64.b64decode(part["base64"])
+
+
+def messages(values):
+    """Kafka values → MESSAGE batch, offsets from 0."""
+    rows = [
+        {"topic": "c", "partition": 0, "offset": i, "timestamp": LANDED, "value": v, "landed_at": LANDED}
+        for i, v in enumerate(values)
+    ]
+    return pa.RecordBatch.from_pylist(rows, schema=MESSAGE)
+
+
+def plain(batch):
+    """EVENT batch → dicts without nulls, topic, partition and landed_at; all as JSON can say it."""
+    events = []
+    for row in batch.to_pylist(maps_as_pydicts="strict"):
+        assert (row.pop("landed_at"), row.pop("topic"), row.pop("partition")) == (LANDED, "c", 0)
+        event = {k: v for k, v in row.items() if v is not None}
+        if "source_time" in event:
+            event["source_time"] = event["source_time"].isoformat()
+        if "columns" in event:
+            event["columns"] = {
+                c["name"]: c["type"] + (" KEY" if c["key"] else "") for c in json.loads(event["columns"])
+            }
+        events.append(event)
+    return events
+
+
+def load(name):
+    told = json.loads((FIXTURES / f"{name}.json").read_text())
+    return messages([raw(m) for m in told["messages"]]), CanalJsonOptions(**told.get("options", {}))
+
+
+@pytest.mark.parametrize("name", SCENARIOS)
+def test_scenario(name):
+    batch, options = load(name)
+    found = decode(batch, options)
+    found.validate(full=True)
+    assert found.schema == EVENT
+    assert plain(found) == json.loads((FIXTURES / f"{name}.expected.json").read_text())
+
+
+@pytest.mark.parametrize("name", SCENARIOS)
+def test_message_by_message_gives_the_same_events(name):
+    batch, options = load(name)
+    alone = [e for i in range(len(batch)) for e in plain(decode(batch.slice(i, 1), options)) if e["kind"] != "schema"]
+    assert alone == [e for e in plain(decode(batch, options)) if e["kind"] != "schema"]
+
+
+LABELS = ["a", "it's", "x,y", "back\\slash", "", "Ünïcode", "line\nfeed"]
+TYPES = {
+    "id": "bigint(20)",
+    "d": "decimal(30,6)",
+    "t": "varchar(99)",
+    "b": "varbinary(99)",
+    "e": "enum('a','it''s','x,y','back\\\\slash','','Ünïcode','line\\nfeed')",
+    "s": "set('p','q','r')",
+}
+VALUES = {  # column → strategy of (canal's text, canonical text)
+    "d": st.decimals(-(10**20), 10**20, places=6).map(lambda v: (f"{v:f}", f"{v:f}")),
+    "t": st.text(st.characters(exclude_categories=["Cs"]), max_size=20).map(lambda v: (v, v)),
+    "b": st.binary(max_size=20).map(lambda v: (v.decode("latin-1"), base64.b64encode(v).decode())),
+    "e": st.integers(1, len(LABELS)).map(lambda v: (str(v), LABELS[v - 1])),
+    "s": st.integers(0, 7).map(lambda v: (str(v), ",".join(x for i, x in enumerate("pqr") if v >> i & 1))),
+}
+ROWS = st.fixed_dictionaries({name: st.none() | values for name, values in VALUES.items()})
+
+
+def image(key, row, which):
+    return {"id": str(key), **{name: v and v[which] for name, v in row.items()}}
+
+
+def flat(kind, data, old=None):
+    message = {"type": kind, "database": "d", "table": "t", "pkNames": ["id"], "mysqlType": TYPES, "sql": ""}
+    return json.dumps({**message, "data": data, "old": old}, ensure_ascii=False).encode()
+
+
+@settings(max_examples=150, deadline=None)
+@given(changes=st.lists(st.tuples(ROWS, ROWS), min_size=1, max_size=4))
+def test_both_images_of_an_update_come_back(changes):
+    changed, old = set(), []
+    for before, after in changes:  # canal never clears its set of changed columns between the rows
+        changed |= {name for name in after if before[name] != after[name]}
+        old.append({name: text for name, text in image(0, before, 0).items() if name in changed})
+    data = [image(key, after, 0) for key, (_, after) in enumerate(changes)]
+    rows = [e for e in plain(decode(messages([flat("UPDATE", data, old)]), CanalJsonOptions())) if e["kind"] == "row"]
+    assert [r["before"] for r in rows] == [image(key, before, 1) for key, (before, _) in enumerate(changes)]
+    assert [r["after"] for r in rows] == [image(key, after, 1) for key, (_, after) in enumerate(changes)]
+    assert [r["key"] for r in rows] == [{"id": str(key)} for key in range(len(changes))]
+
+
+@settings(max_examples=50, deadline=None)
+@given(rows=st.lists(ROWS, min_size=1, max_size=5), bad=st.integers(0, 4))
+def test_a_bad_row_takes_no_other_with_it(rows, bad):
+    data = [image(key, row, 0) for key, row in enumerate(rows)]
+    data[bad % len(rows)]["e"] = "99"
+    events = plain(decode(messages([flat("INSERT", data), flat("INSERT", data[:1])]), CanalJsonOptions()))
+    errors = [(e["offset"], e["row_index"]) for e in events if e["kind"] == "error"]
+    assert errors == [(0, bad % len(rows)), *([(1, 0)] if bad % len(rows) == 0 else [])]
+    good = [e["after"] for e in events if e["kind"] == "row" and e["offset"] == 0]
+    assert good == [image(key, row, 1) for key, row in enumerate(rows) if key != bad % len(rows)]
+
+
+def test_many_lists_of_columns_and_large_batches_keep_the_order():
+    values = []
+    for i in range(3000):
+        data = [{"id": str(i), f"c{i % 50}": "1"}, {"id": str(-i - 1)}]
+        values.append(flat("INSERT", data) if i % 7 else b'{"type":"NOSUCH"}')
+    events = decode(messages(values), CanalJsonOptions())
+    rows = [(e["offset"], e["row_index"]) for e in events.to_pylist() if e["kind"] != "schema"]
+    assert rows == [(i, r) for i in range(3000) for r in ((0, 1) if i % 7 else (0,))]
+    assert sum(k == "schema" for k in events.column("kind").to_pylist()) == 51
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        ({"time_zone": "Mars/Base"}, "unknown time zone 'Mars/Base'"),
+        ({"columns": {"d.t": {"c": "hologram"}}}, "d.t.c: unknown MySQL type 'hologram'"),
+        ({"binary": "utf-7"}, "latin-1"),
+        ({"labels": "both"}, "number"),
+    ],
+)
+def test_bad_options_say_what_would_do(options, told):
+    with pytest.raises(ValidationError, match=told):
+        FORMAT.options(**options)

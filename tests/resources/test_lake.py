@@ -1,0 +1,26 @@
+"""Tables that several writers share."""
+
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from cdc_platform.resources import lake
+from cdc_platform.tables import CHANGELOG, QUARANTINE
+
+pytestmark = pytest.mark.spark
+
+
+@pytest.mark.parametrize("table", [CHANGELOG, QUARANTINE], ids=lambda t: t.path)
+def test_writers_that_start_at_once_make_one_table(spark, tmp_path, table):
+    path = str(tmp_path / "shared")
+    with ThreadPoolExecutor(4) as pool:
+        made = list(pool.map(lambda _: lake.ensure(spark, table, path), range(4)))
+    assert made == [path] * 4
+    history = spark.sql(f"DESCRIBE HISTORY {lake.delta(path)}").collect()
+    assert [row["operation"] for row in history] == ["CREATE TABLE"]
+
+
+def test_a_table_that_cannot_be_made_is_told(spark, tmp_path):
+    (tmp_path / "file").write_text("in the way")
+    with pytest.raises(Exception, match="file"):
+        lake.ensure(spark, CHANGELOG, str(tmp_path / "file" / "changelog"))
