@@ -1,6 +1,7 @@
 """The whole bridge: the double on one side, the embedded Kafka on the other."""
 
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -214,6 +215,17 @@ def test_what_no_retry_mends_ends_the_run(broker: BrokerInfo, canal: CanalDouble
     with pytest.raises(CanalLoginRefused):
         carry(config)
     assert canal.acked == []
+
+
+@pytest.mark.broker
+def test_pauses_double_up_to_the_longest(broker: BrokerInfo, canal: CanalDouble, setup: Setup):
+    config = setup(broker.bootstrap_servers, max_backoff_s=1.5)
+    canal.stop()
+    said: list[str] = []
+    run(config, config.bridges[0], lambda: len(said) >= 3, said.append)
+    pauses = [float(re.findall(r"again in ([\d.]+) s", line)[0]) for line in said]
+    assert all("can't be reached" in line for line in said)
+    assert 0.5 <= pauses[0] <= 1.0 and all(0.7 <= p <= 1.5 for p in pauses[1:])
 
 
 @pytest.mark.broker
