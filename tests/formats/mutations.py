@@ -35,9 +35,12 @@ def _break_structure(rng: Rng, data: bytes, others: list[bytes]) -> bytes:
     except (ValueError, RecursionError):
         fields = read_fields(data)
         return write_fields(_break_fields(rng, fields)) if fields else _break_bytes(rng, data, others)
-    if type(value) not in (dict, list):
-        return _break_bytes(rng, data, others)
-    return rng.choice(_JSON_BREAKS)(rng, value)
+    try:
+        if type(value) in (dict, list):
+            return rng.choice(_JSON_BREAKS)(rng, value)
+    except RecursionError:  # too deep from an earlier round for Python's own writer
+        pass
+    return _break_bytes(rng, data, others)
 
 
 # -- bytes -------------------------------------------------------------------------------------------------
@@ -182,7 +185,8 @@ def _deepen(rng: Rng, value: Any) -> bytes:
 def _widen(rng: Rng, value: Any) -> bytes:
     if places := [(n, p) for n, p in _places(value) if type(n[p]) in (dict, list, str)]:
         node, place = rng.choice(places)
-        old, many = node[place], rng.choice((300, 3000))
+        old = node[place]
+        many = min(rng.choice((300, 3000)), 1 + 1_000_000 // len(_dumps(old)))
         if type(old) is dict:
             old.update({f"c{i}": rng.choice(NASTY_VALUES[:20]) for i in range(many)})
         elif type(old) is list:
