@@ -82,6 +82,7 @@ def row_changes(entries: Entries, options: CanalOptions) -> RowChanges:
 
     def side(which: np.ndarray) -> Side:
         where = np.nonzero(which & keep)[0]
+        where = where[np.argsort(row[where], kind="stable")]  # a key is of either image
         return Side(row[where], names.take(pa.array(cells.name[where])), text.take(pa.array(where)))
 
     has_key = np.zeros(n, bool)
