@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from cdc_platform.config import Config
+from cdc_platform.demo.canal import CanalEncoder
 from cdc_platform.demo.canal_json import CanalJsonEncoder
 from cdc_platform.demo.debezium import DebeziumEncoder
 from cdc_platform.demo.publish import Record
@@ -39,6 +40,7 @@ FEEDS = {
         {"topic_pattern": r"(__debezium-heartbeat\.)?shopdb.*"},
     ),
     "shop_canal_json": Feed("canal_json", lambda: CanalJsonEncoder("canal-json-shop"), {"topics": ["canal-json-shop"]}),
+    "shop_canal": Feed("canal", lambda: CanalEncoder("canal-shop"), {"topics": ["canal-shop"]}),
 }
 """Source → its feed."""
 

@@ -14,6 +14,19 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from google.protobuf.message import DecodeError, Message
 
+_PIECE_BYTES = 16 << 20  # decoded at a time: bounds memory, keeps Arrow's 32-bit offsets far away
+
+
+def pieces(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+    """A MESSAGE batch in slices of at most 16 MiB of `value`, or of one message that is larger."""
+    size = np.cumsum(pc.fill_null(pc.binary_length(batch.column("value")), 0).to_numpy().astype(np.int64))
+    start = 0
+    while start < len(batch):
+        done = size[start - 1] if start else 0
+        end = max(start + 1, int(np.searchsorted(size, done + _PIECE_BYTES, side="right")))
+        yield batch.slice(start, end - start)
+        start = end
+
 
 @lru_cache(maxsize=16)
 def _handler(message: type[Message]):

@@ -7,6 +7,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from cdc_platform.demo.canal import CanalEncoder
 from cdc_platform.demo.canal_json import CanalJsonEncoder
 from cdc_platform.demo.compare import time_text
 from cdc_platform.demo.debezium import DebeziumEncoder
@@ -77,6 +78,7 @@ ENCODERS = {
     "tencent_dts": lambda: DtsEncoder("dts"),
     "debezium": lambda: DebeziumEncoder("p"),
     "canal_json": lambda: CanalJsonEncoder("c"),
+    "canal": lambda: CanalEncoder("c"),
 }
 
 
