@@ -7,6 +7,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from cdc_platform.demo import dataworks
 from cdc_platform.demo.canal import CanalEncoder
 from cdc_platform.demo.canal_json import CanalJsonEncoder
 from cdc_platform.demo.compare import time_text
@@ -79,7 +80,10 @@ ENCODERS = {
     "debezium": lambda: DebeziumEncoder("p"),
     "canal_json": lambda: CanalJsonEncoder("c"),
     "canal": lambda: CanalEncoder("c"),
+    "dataworks": lambda: dataworks.DataworksEncoder("d"),
 }
+OPTIONS = {"dataworks": {"columns": dataworks.COLUMNS}}
+SENT = {"dataworks": dataworks.as_sent}
 
 
 def test_timestamps_of_another_zone_lead_to_the_truth():
@@ -98,11 +102,12 @@ def test_decoded_changes_lead_to_the_truth(format):
     shop = Workload(seed=23, transactions=120)
     messages = list(whole(ENCODERS[format]().encode(shop.transactions)))
     batch = pa.RecordBatch.from_pylist(messages, schema=MESSAGE)
-    events = FORMATS[format].decode(batch, FORMATS[format].options()).to_pylist()
+    events = FORMATS[format].decode(batch, FORMATS[format].options(**OPTIONS.get(format, {}))).to_pylist()
     assert [e["reason"] for e in events if e["kind"] == "error"] == []
     decoded = replay(events)
+    truth = SENT.get(format, dict)(shop.truth)
     for name, table in TABLES.items():
-        want = [canonical(table, row) for row in shop.truth[name].values()]
+        want = [canonical(table, row) for row in truth[name].values()]
         got = decoded[name]
         assert len(got) == len(want)
         for row in want:
