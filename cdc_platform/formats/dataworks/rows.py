@@ -51,15 +51,21 @@ def _long(value: Any, _type: MySqlType, _zone: str) -> str:
 def _double(value: Any, mysql_type: MySqlType, _zone: str) -> str:
     if type(value) not in (int, Number, str):
         raise ValueError(f"{shown(value)} is no number")
-    return str(value) if mysql_type.family == "float" else number_text(str(value), None)
+    try:
+        return str(value) if mysql_type.family == "float" else number_text(str(value), None)
+    except ArithmeticError:
+        raise ValueError(f"{shown(value)} is no number") from None
 
 
 def _date(value: Any, mysql_type: MySqlType, zone: str) -> str:
     if type(value) is not int:
         raise ValueError(f"{shown(value)} is no count of milliseconds")
-    if mysql_type.family == "timestamp":
-        return datetime_text(value, 1000) + "Z"
-    text = zoned_datetime_text(value, zone)
+    try:
+        if mysql_type.family == "timestamp":
+            return datetime_text(value, 1000) + "Z"
+        text = zoned_datetime_text(value, zone)
+    except ArithmeticError:
+        raise ValueError(f"{value} ms are outside the years 1 to 9999") from None
     if mysql_type.family == "date":
         if not text.endswith(_MIDNIGHT):
             raise ValueError(f"{value} is {text} in {zone}, no midnight and so no DATE (option time_zone)")
