@@ -15,6 +15,8 @@ import pyarrow.compute as pc
 from google.protobuf.message import DecodeError, Message
 
 _PIECE_BYTES = 16 << 20  # decoded at a time: bounds memory, keeps Arrow's 32-bit offsets far away
+_BROKEN = "a length or a text in it is broken"
+_SHORT = 4096  # bytes
 
 
 def pieces(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
@@ -60,12 +62,15 @@ def _broken(values: pa.BinaryArray, message: type[Message]) -> Iterator[int]:
 
 
 def _why(handler, value: pa.BinaryArray) -> str:
-    """protobuf's parser says nothing more; ptars does, where it notices."""
+    """protobuf's parser says nothing more; ptars does, where it notices. It follows nested groups (a byte each) as
+    deep as they go, till the stack ends and the process with it: it doesn't get long values that are broken."""
+    if len(value[0].as_py()) > _SHORT:
+        return _BROKEN
     try:
         _read(handler, value)
     except ValueError as problem:
         return str(problem)
-    return "a length or a text in it is broken"
+    return _BROKEN
 
 
 def _without(values: pa.BinaryArray, errors: dict[int, str]) -> pa.BinaryArray:

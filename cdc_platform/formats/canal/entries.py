@@ -132,8 +132,9 @@ def _entries(
 
 
 def _no_canal(first: int) -> str:
-    told = "JSON: if canal sends FlatMessages, the format is canal_json" if first == ord("{") else f"0x{first:02x}"
-    return f"neither a Packet nor an Entry of canal (it begins as {told})"
+    if first == ord("{"):
+        return "JSON, neither a Packet nor an Entry of canal; FlatMessages are the format canal_json"
+    return f"neither a Packet nor an Entry of canal: it begins with 0x{first:02x}"
 
 
 def _bodies(values: pa.BinaryArray, packets: np.ndarray) -> tuple[pa.BinaryArray, dict[int, str]]:

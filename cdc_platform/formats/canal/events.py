@@ -67,7 +67,7 @@ def _statement(kind: int, told: dict[str, Any], db: str | None, table: str | Non
         for event in found:
             if event["kind"] == "ddl":
                 event["db"] = session
-                event["info"] += [("session_db", session), *([("db", db)] if db else [])]
+                event["info"] += [("session_db", session), *([("db", db)] if db and db != session else [])]
     return found
 
 
