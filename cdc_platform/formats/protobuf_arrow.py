@@ -15,8 +15,6 @@ import pyarrow.compute as pc
 from google.protobuf.message import DecodeError, Message
 
 _PIECE_BYTES = 16 << 20  # decoded at a time: bounds memory, keeps Arrow's 32-bit offsets far away
-_BROKEN = "a length or a text in it is broken"
-_SHORT = 4096  # bytes
 
 
 def pieces(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
@@ -42,7 +40,7 @@ def parse(values: pa.BinaryArray, message: type[Message]) -> tuple[pa.RecordBatc
     (a fifth of the time of decoding): ptars takes the length of an inner message at its word, past the end of the
     outer one, so that broken bytes may come out as other values. What ptars alone refuses is found by halving."""
     handler = _handler(message)
-    errors = {i: _why(handler, values.slice(i, 1)) for i in _broken(values, message)}
+    errors = dict.fromkeys(_broken(values, message), "a field is cut short, or a length or text in it is wrong")
     if errors:
         values = _without(values, errors)
     try:
@@ -59,18 +57,6 @@ def _broken(values: pa.BinaryArray, message: type[Message]) -> Iterator[int]:
                 message.FromString(value)
         except DecodeError:
             yield i
-
-
-def _why(handler, value: pa.BinaryArray) -> str:
-    """protobuf's parser says nothing more; ptars does, where it notices. It follows nested groups (a byte each) as
-    deep as they go, till the stack ends and the process with it: it doesn't get long values that are broken."""
-    if len(value[0].as_py()) > _SHORT:
-        return _BROKEN
-    try:
-        _read(handler, value)
-    except ValueError as problem:
-        return str(problem)
-    return _BROKEN
 
 
 def _without(values: pa.BinaryArray, errors: dict[int, str]) -> pa.BinaryArray:

@@ -17,7 +17,7 @@ def shop():
 
 @pytest.fixture(scope="module")
 def packets(shop):
-    return [net.Packet.FromString(r.value) for r in CanalEncoder("c", zone=ZONE).encode(shop.transactions)]
+    return [net.Packet.FromString(r.value or b"") for r in CanalEncoder("c", zone=ZONE).encode(shop.transactions)]
 
 
 @pytest.fixture(scope="module")

@@ -11,7 +11,7 @@ event type (null: absent), "sql_types" {"name": number}, "places" false leaves t
 
 import json
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pyarrow as pa
 from google.protobuf.json_format import ParseDict
@@ -84,7 +84,7 @@ def entry(spec: dict | None) -> bytes:
     out = pb.Entry()
     kind = spec.get("type", _TYPES.get(body or "", "ROWDATA"))
     if kind is not None:
-        out.entryType = pb.EntryType.Value(kind) if isinstance(kind, str) else kind
+        out.entryType = cast(pb.EntryType, pb.EntryType.Value(kind) if isinstance(kind, str) else kind)
     header = spec.get("header", {})
     if header is not None:
         ParseDict(HEADER | (_OF_NO_TABLE if body in _TYPES else {}) | header, out.header, ignore_unknown_fields=False)
@@ -101,7 +101,7 @@ def _rows(spec: dict) -> pb.RowChange:
     out = pb.RowChange(tableId=7, isDdl=False)
     event = spec.get("event", "UPDATE")
     if event is not None:
-        out.eventType = pb.EventType.Value(event) if isinstance(event, str) else event
+        out.eventType = cast(pb.EventType, pb.EventType.Value(event) if isinstance(event, str) else event)
     for row in spec["rows"]:
         data = out.rowDatas.add()
         for image, columns in (("before", data.beforeColumns), ("after", data.afterColumns)):

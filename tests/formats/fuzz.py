@@ -267,15 +267,20 @@ def _refused(name: str, events: pa.RecordBatch, records: list, where: str) -> No
             raise Finding(f"{where}: another parser can't read it, it became {made[i]}: {shown(record)}")
 
 
+def _comparable(events: pa.RecordBatch) -> list[dict]:
+    """Schema events come once per batch; where in the text JSON is broken depends on what was read of it before."""
+    rows = [e for e in events.to_pylist() if e["kind"] != "schema"]
+    return [{**e, "reason": None} if e["kind"] == "error" else e for e in rows]
+
+
 def _beside(format_: Format, events: pa.RecordBatch, records: list, options: Any, good: Seed, where: str) -> None:
     """A good message and some broken ones decode alone as they did among the others."""
     told: dict[int, list[dict]] = {}
-    for e in events.to_pylist():
-        if e["kind"] != "schema":
-            told.setdefault(e["offset"], []).append(e)
+    for e in _comparable(events):
+        told.setdefault(e["offset"], []).append(e)
     sample = [i for i, r in enumerate(records) if r == (good.topic, good.key, good.value)]
     for i in {*sample[:1], *range(0, len(records), 60)}:
-        alone = [e for e in format_.decode(_batch(records).slice(i, 1), options).to_pylist() if e["kind"] != "schema"]
+        alone = _comparable(format_.decode(_batch(records).slice(i, 1), options))
         if alone != told[i]:
             raise Finding(f"{where}: among others {told[i]}, alone {alone}: {shown(records[i])}")
 

@@ -222,7 +222,8 @@ def _check_rows(entries: Entries) -> None:
     for name in ("schemaName", "tableName"):
         nameless = pc.fill_null(pc.binary_length(entries.header.field(name)), 0).to_numpy() == 0
         entries.mark(here & nameless, "error", lambda _, name=name: f"rows without {name}")
-    images = sum(lists(rows.values.field(n)).lengths for n in ("beforeColumns", "afterColumns"))
+    before, after = (lists(rows.values.field(n)).lengths for n in ("beforeColumns", "afterColumns"))
+    images = before + after
     of = np.repeat(np.arange(len(rows.lengths)), rows.lengths)
     blank = np.bincount(of[images[ranges(rows.starts, rows.lengths)] == 0], minlength=len(here))
     entries.mark(here & (blank > 0), "error", lambda i: f"{blank[i]} of {rows.lengths[i]} rows have no columns")

@@ -18,7 +18,7 @@ from cdc_platform.formats.events import file_number
 from cdc_platform.formats.pb import canal_entry_pb2 as pb
 from cdc_platform.formats.protobuf_arrow import Lists, build_maps, lists, take_or_null
 
-_XA = {pb.XACOMMIT: "commit", pb.XAROLLBACK: "rollback"}
+_XA: dict[int, str] = {pb.XACOMMIT: "commit", pb.XAROLLBACK: "rollback"}
 _CONTROL = ("begin", "commit", "rollback", "heartbeat", "checkpoint")
 _INFO: dict[str, tuple[str, dict[str, str]]] = {
     "begin": ("begin", {"transactionId": "transaction_id", "threadId": "thread_id"}),
