@@ -86,12 +86,13 @@ OPTIONS = {"dataworks": {"columns": dataworks.COLUMNS}}
 SENT = {"dataworks": dataworks.as_sent}
 
 
-def test_timestamps_of_another_zone_lead_to_the_truth():
+@pytest.mark.parametrize(("format", "encoder"), [("canal_json", CanalJsonEncoder), ("canal", CanalEncoder)])
+def test_timestamps_of_another_zone_lead_to_the_truth(format, encoder):
     shop = Workload(seed=29, transactions=20)
-    messages = list(whole(CanalJsonEncoder("c", zone="Asia/Shanghai").encode(shop.transactions)))
-    options = FORMATS["canal_json"].options(time_zone="Asia/Shanghai")
+    messages = list(whole(encoder("c", zone="Asia/Shanghai").encode(shop.transactions)))
+    options = FORMATS[format].options(time_zone="Asia/Shanghai")
     batch = pa.RecordBatch.from_pylist(messages, schema=MESSAGE)
-    decoded = replay(FORMATS["canal_json"].decode(batch, options).to_pylist())["shop.customers"]
+    decoded = replay(FORMATS[format].decode(batch, options).to_pylist())["shop.customers"]
     assert [r["joined"] for r in decoded.values()] == [
         moment(r["joined"]) for r in shop.truth["shop.customers"].values()
     ]

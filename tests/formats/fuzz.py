@@ -27,7 +27,7 @@ from cdc_platform.demo.workload import Workload
 from cdc_platform.formats import FORMATS
 from cdc_platform.formats.contract import EVENT, KINDS, MESSAGE, OPS, PART, Format
 from cdc_platform.formats.pb import tencent_dts_pb2 as pb
-from tests.formats import dts_fixtures
+from tests.formats import canal_fixtures, dts_fixtures
 from tests.formats.mutations import broken
 
 FIXTURES = Path(__file__).parents[1] / "fixtures"
@@ -92,7 +92,13 @@ def _dts(format_: Format, path: Path) -> Iterator[Seed]:
         yield Seed("dts", None, value, format_.options())
 
 
-_READERS: dict[str, Callable[[Format, Path], Iterator[Seed]]] = {"tencent_dts": _dts}
+def _canal(format_: Format, path: Path) -> Iterator[Seed]:
+    values, options, _ = canal_fixtures.load(path.stem)
+    for value in values:
+        yield Seed("canal", None, value, format_.options(**options))
+
+
+_READERS: dict[str, Callable[[Format, Path], Iterator[Seed]]] = {"tencent_dts": _dts, "canal": _canal}
 
 
 class Finding(AssertionError):

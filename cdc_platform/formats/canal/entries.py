@@ -132,8 +132,9 @@ def _entries(
 
 
 def _no_canal(first: int) -> str:
-    told = "JSON: if canal sends FlatMessages, the format is canal_json" if first == ord("{") else f"0x{first:02x}"
-    return f"neither a Packet nor an Entry of canal (it begins as {told})"
+    if first == ord("{"):
+        return "JSON, neither a Packet nor an Entry of canal; FlatMessages are the format canal_json"
+    return f"neither a Packet nor an Entry of canal: it begins with 0x{first:02x}"
 
 
 def _bodies(values: pa.BinaryArray, packets: np.ndarray) -> tuple[pa.BinaryArray, dict[int, str]]:
@@ -221,7 +222,8 @@ def _check_rows(entries: Entries) -> None:
     for name in ("schemaName", "tableName"):
         nameless = pc.fill_null(pc.binary_length(entries.header.field(name)), 0).to_numpy() == 0
         entries.mark(here & nameless, "error", lambda _, name=name: f"rows without {name}")
-    images = sum(lists(rows.values.field(n)).lengths for n in ("beforeColumns", "afterColumns"))
+    before, after = (lists(rows.values.field(n)).lengths for n in ("beforeColumns", "afterColumns"))
+    images = before + after
     of = np.repeat(np.arange(len(rows.lengths)), rows.lengths)
     blank = np.bincount(of[images[ranges(rows.starts, rows.lengths)] == 0], minlength=len(here))
     entries.mark(here & (blank > 0), "error", lambda i: f"{blank[i]} of {rows.lengths[i]} rows have no columns")

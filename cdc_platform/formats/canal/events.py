@@ -18,7 +18,7 @@ from cdc_platform.formats.events import file_number
 from cdc_platform.formats.pb import canal_entry_pb2 as pb
 from cdc_platform.formats.protobuf_arrow import Lists, build_maps, lists, take_or_null
 
-_XA = {pb.XACOMMIT: "commit", pb.XAROLLBACK: "rollback"}
+_XA: dict[int, str] = {pb.XACOMMIT: "commit", pb.XAROLLBACK: "rollback"}
 _CONTROL = ("begin", "commit", "rollback", "heartbeat", "checkpoint")
 _INFO: dict[str, tuple[str, dict[str, str]]] = {
     "begin": ("begin", {"transactionId": "transaction_id", "threadId": "thread_id"}),
@@ -67,7 +67,7 @@ def _statement(kind: int, told: dict[str, Any], db: str | None, table: str | Non
         for event in found:
             if event["kind"] == "ddl":
                 event["db"] = session
-                event["info"] += [("session_db", session), *([("db", db)] if db else [])]
+                event["info"] += [("session_db", session), *([("db", db)] if db and db != session else [])]
     return found
 
 
