@@ -78,7 +78,7 @@ class DataworksEncoder:
     def _row(self, tx: Transaction, table: Table, op: str, before: Any, after: Any) -> Record:
         row = before if after is None else after
         key = ",".join(str(row[k]) for k in table.key).encode()
-        payload = {"before": self._image(table, before), "after": self._image(table, after)}
+        payload: dict[str, Any] = {"before": self._image(table, before), "after": self._image(table, after)}
         payload["sequenceId"] = str(self._sequence)
         return self._record(tx, None, key, self._schema(table), payload, op)
 
