@@ -61,6 +61,10 @@ def _call(what: str, *command: str) -> None:
 
 def install(want: dict[str, str], have: dict[str, str]) -> None:
     """Brings .venv from `have` to `want` (stamps). A kill on the way leaves no stamp, so all is redone."""
+    if VENV.is_symlink():
+        raise SetupError(
+            f"{VENV} is a link: what it leads to may be another checkout's. Remove the link, then: make setup"
+        )
     python = VENV / "bin" / "python"
     pip = [str(python), "-m", "pip", "--disable-pip-version-check", "--no-input", "install"]
     if not sys.stderr.isatty():

@@ -8,9 +8,11 @@ from pathlib import Path
 from typing import Any, Literal, Self
 
 import yaml
-from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, ValidationError, field_validator, model_validator
+from pydantic import BaseModel, Field, PrivateAttr, ValidationError, field_validator, model_validator
 
+from cdc_platform.bridge.settings import Bridge, check_secrets
 from cdc_platform.errors import ConfigError
+from cdc_platform.model import Model, Properties
 
 _ENV = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
 _NAME = re.compile(r"^[A-Za-z][A-Za-z0-9_-]{0,63}$")
@@ -21,11 +23,7 @@ SECRET_KEYS = re.compile(
 )
 
 
-class _Model(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-
-class Tables(_Model):
+class Tables(Model):
     """Which tables of a source become snapshots. Patterns are `db.table` with `*` and `?`."""
 
     include: list[str] = Field(default=["*"], description="patterns of db.table; default: all")
@@ -42,7 +40,7 @@ class Tables(_Model):
         )
 
 
-class Source(_Model):
+class Source(Model):
     """One feed."""
 
     name: str = Field(description="names the feed in assets, paths and tables: letters, digits, _ and -")
@@ -51,7 +49,7 @@ class Source(_Model):
     topic_pattern: str | None = Field(
         default=None, description="Java regular expression of topic names, instead of topics"
     )
-    kafka: dict[str, str] = Field(
+    kafka: Properties = Field(
         default={}, repr=False, description="Kafka client properties that override the common ones"
     )
     tables: Tables = Tables()
@@ -94,11 +92,6 @@ class Source(_Model):
             raise ValueError(f"is no regular expression: {error.msg} at character {error.pos}") from None
         return value
 
-    @field_validator("kafka", mode="before")
-    @classmethod
-    def _kafka_text(cls, value: Any) -> Any:
-        return _as_text(value)
-
     @model_validator(mode="after")
     def _topics_or_pattern(self) -> Self:
         if bool(self.topics) == bool(self.topic_pattern):
@@ -111,33 +104,24 @@ class Source(_Model):
         return self.name.replace("-", "_")
 
 
-class Spark(_Model):
+class Spark(Model):
     """Where Spark runs: a classic session (`master`) or a Spark Connect server (`remote`)."""
 
     master: str = Field(default="local[*]", description="local[*], spark://…, k8s://…, yarn")
     remote: str | None = Field(default=None, description="sc://host:15002: use this Spark Connect server instead")
-    conf: dict[str, str] = Field(default={}, repr=False, description="any Spark property")
-
-    @field_validator("conf", mode="before")
-    @classmethod
-    def _conf_text(cls, value: Any) -> Any:
-        return _as_text(value)
+    conf: Properties = Field(default={}, repr=False, description="any Spark property")
 
 
-class Config(_Model):
+class Config(Model):
     """The whole of cdc.yaml."""
 
     lake: str = Field(description="path or URI of the lake, any file system Spark knows")
     spark: Spark = Spark()
-    kafka: dict[str, str] = Field(default={}, repr=False, description="Kafka client properties common to all sources")
+    kafka: Properties = Field(default={}, repr=False, description="Kafka client properties common to all sources")
     sources: list[Source] = Field(min_length=1)
+    bridges: list[Bridge] = Field(default=[], description="feeds that are carried into Kafka")
     catch_up_cron: str = Field(default="*/10 * * * *", description="schedule of catch-up runs, beside the sensor's")
     _file: Path = PrivateAttr(default=Path("cdc.yaml"))
-
-    @field_validator("kafka", mode="before")
-    @classmethod
-    def _kafka_text(cls, value: Any) -> Any:
-        return _as_text(value)
 
     @model_validator(mode="after")
     def _names_differ(self) -> Self:
@@ -146,6 +130,16 @@ class Config(_Model):
             if source.slug in seen:
                 raise ValueError(f"two sources are called {source.name!r} (- and _ count as equal)")
             seen.add(source.slug)
+        return self
+
+    @model_validator(mode="after")
+    def _bridges_differ(self) -> Self:
+        names = [b.slug for b in self.bridges]
+        topics = [b.topic for b in self.bridges]
+        if len(set(names)) < len(names):
+            raise ValueError("two bridges have the same name (- and _ count as equal)")
+        if len(set(topics)) < len(topics):
+            raise ValueError("two bridges have the same topic; positions of two servers in one topic can't be ordered")
         return self
 
     @property
@@ -165,8 +159,15 @@ class Config(_Model):
                 return source
         raise ConfigError("source", f"no source is called {name!r}", [s.name for s in self.sources])
 
-    def kafka_properties(self, source: Source) -> dict[str, str]:
-        """Client properties of one source: the common ones, overridden by its own."""
+    def bridge(self, name: str) -> Bridge:
+        """The bridge of that name; ConfigError with the valid ones otherwise."""
+        for bridge in self.bridges:
+            if bridge.name == name:
+                return bridge
+        raise ConfigError("bridge", f"no bridge is called {name!r}", [b.name for b in self.bridges])
+
+    def kafka_properties(self, source: Source | Bridge) -> dict[str, str]:
+        """Client properties of one source or bridge: the common ones, overridden by its own."""
         return {**self.kafka, **source.kafka}
 
 
@@ -189,6 +190,7 @@ def load_config(path: str | os.PathLike[str] | None = None) -> Config:
 
 def parse_config(raw: dict[str, Any], file: Path = Path("cdc.yaml")) -> Config:
     """A parsed mapping → Config; paths without a scheme are taken relative to the file's folder. Raises ConfigError."""
+    check_secrets(raw)
     filled = _fill(raw, "")
     try:
         config = Config.model_validate(filled)
@@ -236,19 +238,6 @@ def _fill(value: Any, key: str) -> Any:
     return _ENV.sub(one, value)
 
 
-def _as_text(value: Any) -> Any:
-    """Property values as Java writes them; what is no scalar stays as it is, for the model to refuse."""
-    if not isinstance(value, dict):
-        return value
-    return {str(k): _scalar_text(v) for k, v in value.items()}
-
-
-def _scalar_text(value: Any) -> Any:
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    return str(value) if isinstance(value, int | float) else value
-
-
 def _config_error(error: ValidationError, prefix: str = "", model: type[BaseModel] = Config) -> ConfigError:
     """The first finding of pydantic, without the offending value (it may be a secret)."""
     first = error.errors(include_input=False, include_url=False)[0]
@@ -261,7 +250,7 @@ def _config_error(error: ValidationError, prefix: str = "", model: type[BaseMode
 
 
 def _keys_at(model: type[BaseModel], loc: tuple[int | str, ...]) -> list[str]:
-    nested: dict[str, type[BaseModel]] = {"sources": Source, "tables": Tables, "spark": Spark}
+    nested: dict[str, type[BaseModel]] = {"sources": Source, "bridges": Bridge, "tables": Tables, "spark": Spark}
     for part in loc:
         model = nested.get(str(part), model) if isinstance(part, str) else model
     return list(model.model_fields)

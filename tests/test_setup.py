@@ -175,3 +175,12 @@ def test_setup_needs_no_installed_package():
         check=False,
     )
     assert done.returncode == 0
+
+
+def test_a_venv_that_is_a_link_is_left_alone(tmp_path, monkeypatch):
+    (tmp_path / "theirs" / "bin").mkdir(parents=True)
+    (tmp_path / ".venv").symlink_to(tmp_path / "theirs")
+    monkeypatch.setattr(bootstrap, "VENV", tmp_path / ".venv")
+    with pytest.raises(SetupError, match="is a link"):
+        bootstrap.install({"venv": "x", "packages": "y", "own": "z"}, {})
+    assert (tmp_path / "theirs" / "bin").is_dir()

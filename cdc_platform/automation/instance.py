@@ -32,3 +32,11 @@ def open_instance(config: Config) -> "DagsterInstance":
     from dagster import DagsterInstance
 
     return DagsterInstance.from_config(str(dagster_home(config)))
+
+
+def make_storage(config: Config) -> None:
+    """Make Dagster's tables. Its programs do so themselves, but two that start at once on an empty folder get in each
+    other's way (SQLite: table already exists)."""
+    with open_instance(config) as instance:
+        for storage in (instance.run_storage, instance.event_log_storage, instance.schedule_storage):
+            assert storage is not None

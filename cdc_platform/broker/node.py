@@ -82,15 +82,27 @@ def _mark(home: Path) -> str:
     return f"-Dcdc.broker.home={home}"
 
 
+_LOOKS = 10
+
+
 def _process(home: Path) -> psutil.Process | None:
     """Our live broker. The noted process number may by now be somebody else's: the command line must be ours
-    (a start time would do less: it moves when the clock is set)."""
+    (a start time would do less: it moves when the clock is set). On a busy machine the kernel at times gives a part
+    of a command line or none of it, so that one look without the mark proves nothing."""
     if not (pid := _state(home).get("pid")):
         return None
-    with suppress(psutil.Error):
-        process = psutil.Process(pid)
-        if _mark(home) in process.cmdline() and process.status() != psutil.STATUS_ZOMBIE:
-            return process
+    for _ in range(_LOOKS):
+        try:
+            process = psutil.Process(pid)
+            if process.status() == psutil.STATUS_ZOMBIE:
+                return None
+            if _mark(home) in process.cmdline():
+                return process
+        except (psutil.NoSuchProcess, psutil.ZombieProcess):
+            return None
+        except psutil.Error:
+            pass
+        time.sleep(0.05)
     return None
 
 

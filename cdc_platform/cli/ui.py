@@ -92,8 +92,10 @@ def _start_spark(config: Config, group: Group, stopped: Callable[[], bool]) -> d
 
 
 def _start_dagster(config: Config, group: Group, env: dict[str, str], port: int, stopped: Callable[[], bool]) -> None:
-    from cdc_platform.automation.instance import dagster_home
+    from cdc_platform.automation.instance import dagster_home, make_storage
 
+    progress("Dagster: starting web pages and daemon")
+    make_storage(config)
     env = {
         **env,
         "DAGSTER_HOME": str(dagster_home(config)),
@@ -101,7 +103,6 @@ def _start_dagster(config: Config, group: Group, env: dict[str, str], port: int,
         "PYTHONUNBUFFERED": "1",
     }
     programs = Path(sys.executable).parent
-    progress("Dagster: starting web pages and daemon")
     pages = group.start(
         "dagster-webserver",
         [str(programs / "dagster-webserver"), "-h", "127.0.0.1", "-p", str(port), "-m", _MODULE],

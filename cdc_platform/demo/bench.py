@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     from cdc_platform.broker import BrokerInfo
 
-FORMATS = ("tencent_dts", "debezium", "canal_json", "tdsql")
+FORMATS = ("tencent_dts", "debezium", "canal_json", "canal", "tdsql")
 RAW, CHAIN = "raw copy", "whole chain"
 _LOG_ROOMS = ("landing", "envelopes", "changes", "changelog")
 _WARM_ROWS, _WARM_KEYS = 2_000, 500

@@ -84,7 +84,7 @@ class CanalJsonEncoder:
         return {
             "pkNames": list(table.key),
             "type": op.upper(),
-            "sqlType": {c.name: _sql_type(c, last[c.name]) for c in table.columns},
+            "sqlType": {c.name: sql_type(c, last[c.name]) for c in table.columns},
             "mysqlType": {c.name: c.type for c in table.columns},
             "data": [self._image(table, row or {}) for row in images],
             "old": list(self._olds(table, rows)) if op == "update" else None,
@@ -102,13 +102,19 @@ class CanalJsonEncoder:
         return {c.name: None if row[c.name] is None else self._text(c, row[c.name]) for c in table.columns}
 
     def _text(self, column: Column, value: Any) -> str:
-        base = column.type.partition("(")[0]
-        if base == "timestamp":
-            value = value.astimezone(self.zone)
-        return _TEXT.get(base, lambda v, _: str(v))(value, column)
+        return column_text(column, value, self.zone)
 
 
-def _sql_type(column: Column, value: Any) -> int:
+def column_text(column: Column, value: Any, zone: ZoneInfo) -> str:
+    """A value as canal writes it, in either of its forms; `zone` is its JVM's."""
+    base = column.type.partition("(")[0]
+    if base == "timestamp":
+        value = value.astimezone(zone)
+    return _TEXT.get(base, lambda v, _: str(v))(value, column)
+
+
+def sql_type(column: Column, value: Any) -> int:
+    """`sqlType` of a value: a number of java.sql.Types."""
     base = column.type.partition("(")[0]
     if base not in _UNSIGNED:
         return _SQL_TYPES[base]

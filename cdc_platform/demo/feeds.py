@@ -1,10 +1,12 @@
 """The demo's feeds: the same shop as each vendor's tool sends it."""
 
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from cdc_platform.config import Config
+from cdc_platform.demo import dataworks
+from cdc_platform.demo.canal import CanalEncoder
 from cdc_platform.demo.canal_json import CanalJsonEncoder
 from cdc_platform.demo.debezium import DebeziumEncoder
 from cdc_platform.demo.publish import Record
@@ -12,6 +14,9 @@ from cdc_platform.demo.tdsql import TdsqlEncoder
 from cdc_platform.demo.tencent_dts import DtsEncoder
 from cdc_platform.demo.workload import Transaction
 from cdc_platform.errors import ConfigError
+
+Truth = Mapping[str, dict[Any, dict[str, Any]]]
+"""Table → key → row."""
 
 PARTITIONS = 2
 DTS = "shop_dts"
@@ -30,6 +35,8 @@ class Feed:
     format: str
     encoder: Callable[[], Encoder]
     topics: dict[str, Any]
+    options: dict[str, Any] = field(default_factory=dict)
+    as_sent: Callable[[Truth], Truth] = lambda truth: truth  # the truth as far as the messages can tell it
 
 
 FEEDS = {
@@ -40,6 +47,14 @@ FEEDS = {
         {"topic_pattern": r"(__debezium-heartbeat\.)?shopdb.*"},
     ),
     "shop_canal_json": Feed("canal_json", lambda: CanalJsonEncoder("canal-json-shop"), {"topics": ["canal-json-shop"]}),
+    "shop_canal": Feed("canal", lambda: CanalEncoder("canal-shop"), {"topics": ["canal-shop"]}),
+    "shop_dataworks": Feed(
+        "dataworks",
+        lambda: dataworks.DataworksEncoder("dataworks-shop"),
+        {"topics": ["dataworks-shop"]},
+        {"columns": dataworks.COLUMNS},
+        dataworks.as_sent,
+    ),
     "shop_tdsql": Feed("tdsql", lambda: TdsqlEncoder("tdsql-shop"), {"topics": ["tdsql-shop"]}),
 }
 """Source → its feed."""
@@ -51,6 +66,12 @@ def chosen(formats: Iterable[str]) -> dict[str, Feed]:
     if unknown := [name for name in wanted if name not in valid]:
         raise ConfigError("--format", f"{unknown[0]!r} is no format of the demo", valid)
     return {source: feed for source, feed in FEEDS.items() if feed.format in wanted}
+
+
+def source_config(name: str, feed: Feed) -> dict[str, Any]:
+    """A source of cdc.yaml that reads the feed."""
+    options = {"options": feed.options} if feed.options else {}
+    return {"name": name, "format": feed.format, **feed.topics, **options}
 
 
 def encoders(config: Config) -> dict[str, Encoder]:

@@ -4,30 +4,26 @@ Change i (from 0) concerns key `i % keys`; the changes 0..keys-1 insert, the lat
 key share a partition, so the last change of a key is its truth.
 """
 
-import json
-import random
 from base64 import b64encode
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from decimal import Decimal
 
 import pyarrow as pa
 
+from cdc_platform.demo import tdsql
+from cdc_platform.demo.bench_rows import CREATED, CREATED_MS, NOTE, Run, cents, field, file, position, salted, timestamp
+from cdc_platform.demo.canal import bench_packets
 from cdc_platform.demo.compare import snapshot_types
 from cdc_platform.demo.debezium import VERSION, TableShape
 from cdc_platform.demo.publish import Record
 from cdc_platform.demo.shop import BENCH
 from cdc_platform.demo.tencent_dts import envelopes
-from cdc_platform.demo.workload import SERVER_ID, SERVER_UUID, START_MS
+from cdc_platform.demo.workload import SERVER_ID, SERVER_UUID
 from cdc_platform.errors import ConfigError
 from cdc_platform.formats.pb import tencent_dts_pb2 as pb
 
-CREATED = "2026-01-02 03:04:05"
-_CREATED_MS = 1_767_323_045_000
-_NOTE = "some longer text value to look like a real row " * 2
 _ROWS_PER_TRANSACTION = 5
 _ROWS_PER_MESSAGE = 40
-_EVENT_BYTES = 300
 
 
 def bench_records(
@@ -43,74 +39,52 @@ def bench_records(
     """n row changes of shop.orders as Kafka records, all with an explicit partition below `partitions`.
 
     format: `tencent_dts` (40 rows of single-row statements, 8 transactions, per message), `debezium` (a
-    message per row; `schemas` False leaves the schema blocks out), `canal_json` or `tdsql` (a message per row,
-    for the latter after one with the CREATE TABLE). Everything goes to the one `topic`, which is Debezium's
-    `source.name` too. Raises ConfigError for other
-    formats.
+    message per row; `schemas` False leaves the schema blocks out), `canal_json` (a message per row), `canal`
+    (a message per batch of 50 entries, transactions of five single-row statements) or `tdsql` (a message per
+    row, after one with the CREATE TABLE). Everything goes to the one `topic`, which is Debezium's
+    `source.name` too. Raises ConfigError for other formats.
     """
     if format not in _GENERATORS:
         raise ConfigError("format", f"no generator for {format!r}", _GENERATORS)
-    return _GENERATORS[format](_Run(n, keys, _salt(seed), topic, partitions, schemas))
-
-
-@dataclass(frozen=True, slots=True)
-class _Run:
-    n: int
-    keys: int
-    salt: str
-    topic: str
-    partitions: int
-    schemas: bool
+    return _GENERATORS[format](Run(n, keys, salted(seed), topic, partitions, schemas))
 
 
 def bench_truth(n: int, keys: int, seed: int = 0) -> pa.Table:
     """The rows of shop.orders after `bench_records(…, n, keys, seed)`: canonical snapshot types, by key."""
-    salt, live = _salt(seed), min(n, keys)
+    salt, live = salted(seed), min(n, keys)
     # The last change of key k is the largest i < n with i % keys == k.
     last = [k + (n - 1 - k) // keys * keys for k in range(live)]
     columns = {
         "id": pa.array(range(live), pa.int64()),
         "name": pa.array([f"{salt}-{k}-{i}" for k, i in enumerate(last)]),
-        "amount": pa.array([Decimal(_cents(i)).scaleb(-2) for i in last], pa.decimal128(12, 2)),
-        "created": pa.array([_CREATED_MS * 1000] * live, pa.int64()).cast(pa.timestamp("us")),
-        "note": pa.array([_NOTE] * live),
+        "amount": pa.array([Decimal(cents(i)).scaleb(-2) for i in last], pa.decimal128(12, 2)),
+        "created": pa.array([CREATED_MS * 1000] * live, pa.int64()).cast(pa.timestamp("us")),
+        "note": pa.array([NOTE] * live),
         "qty": pa.array([i % 77 for i in last], pa.int32()),
     }
     assert [t.type for t in columns.values()] == [snapshot_types(c)[0] for c in BENCH.columns]
     return pa.table(columns)
 
 
-def _salt(seed: int) -> str:
-    return f"n{random.Random(seed).randrange(10**6):06d}"  # noqa: S311
-
-
-def _cents(i: int) -> int:
-    return i % 10000 * 100 + i % 100
-
-
-def _timestamp(i: int) -> int:
-    return START_MS + i // 10
-
-
 # -- debezium ----------------------------------------------------------------------------------------------
 
 
-def _debezium(run: _Run) -> Iterator[Record]:
+def _debezium(run: Run) -> Iterator[Record]:
     keys, salt, topic, schemas = run.keys, run.salt, run.topic, run.schemas
     shape = TableShape(topic, BENCH, schemas)
     head = b'{"schema":%b,"payload":' % shape.value_schema if schemas else b""
     key_head = b'{"schema":%b,"payload":' % shape.key_schema if schemas else b""
     tail = b"}" if schemas else b""
     for i in range(run.n):
-        k, ms = i % keys, _timestamp(i)
+        k, ms = i % keys, timestamp(i)
         whole = ms // 1000  # a binlog event's time has whole seconds
         before, op = ("null", "c") if i < keys else (_json_row(salt, k, i - keys), "u")
         value = (
             f'{{"before":{before},"after":{_json_row(salt, k, i)},"source":{{"version":"{VERSION}",'
             f'"connector":"mysql","name":"{topic}","ts_ms":{whole}000,"snapshot":"false","db":"shop",'
             f'"sequence":null,"ts_us":{whole}000000,"ts_ns":{whole}000000000,"table":"orders",'
-            f'"server_id":{SERVER_ID},"gtid":"{SERVER_UUID}:{i + 1}","file":"{_file(i)}",'
-            f'"pos":{_position(i)},"row":0,"thread":7,"query":null}},"transaction":null,"op":"{op}",'
+            f'"server_id":{SERVER_ID},"gtid":"{SERVER_UUID}:{i + 1}","file":"{file(i)}",'
+            f'"pos":{position(i)},"row":0,"thread":7,"query":null}},"transaction":null,"op":"{op}",'
             f'"ts_ms":{ms},"ts_us":{ms}000,"ts_ns":{ms}000000}}'
         ).encode()
         key = f'{{"id":{k}}}'.encode()
@@ -119,14 +93,14 @@ def _debezium(run: _Run) -> Iterator[Record]:
 
 def _json_row(salt: str, k: int, i: int) -> str:
     return (
-        f'{{"id":{k},"name":"{salt}-{k}-{i}","amount":"{_AMOUNTS[_cents(i) // 100]}",'
-        f'"created":{_CREATED_MS},"note":"{_NOTE}","qty":{i % 77}}}'
+        f'{{"id":{k},"name":"{salt}-{k}-{i}","amount":"{_AMOUNTS[cents(i) // 100]}",'
+        f'"created":{CREATED_MS},"note":"{NOTE}","qty":{i % 77}}}'
     )
 
 
 def _amounts() -> list[str]:
     # Cents follow from the whole amount: i % 100 is i % 10000 % 100.
-    unscaled = (_cents(whole) for whole in range(10000))
+    unscaled = (cents(whole) for whole in range(10000))
     return [b64encode(c.to_bytes(c.bit_length() // 8 + 1, "big")).decode() for c in unscaled]
 
 
@@ -136,14 +110,14 @@ _AMOUNTS = _amounts()
 # -- canal_json --------------------------------------------------------------------------------------------
 
 
-def _canal_json(run: _Run) -> Iterator[Record]:
+def _canal_json(run: Run) -> Iterator[Record]:
     types = ",".join(f'"{c.name}":"{c.type}"' for c in BENCH.columns)
     tail = (
         f'"mysqlType":{{{types}}},"old":%s,"pkNames":["id"],"sql":"","sqlType":{{"id":-5,"name":12,"amount":3,'
         '"created":93,"note":2005,"qty":4},"table":"orders","ts":%d,"type":"%s"}'
     )
     for i in range(run.n):
-        k, ms = i % run.keys, _timestamp(i)
+        k, ms = i % run.keys, timestamp(i)
         old, op = ("null", "INSERT") if i < run.keys else (f"[{_canal_old(run.salt, k, i - run.keys)}]", "UPDATE")
         value = (
             f'{{"data":[{_canal_row(run.salt, k, i)}],"database":"shop","es":{ms // 1000}000,'
@@ -155,7 +129,7 @@ def _canal_json(run: _Run) -> Iterator[Record]:
 def _canal_row(salt: str, k: int, i: int) -> str:
     return (
         f'{{"id":"{k}","name":"{salt}-{k}-{i}","amount":"{i % 10000}.{i % 100:02d}","created":"{CREATED}",'
-        f'"note":"{_NOTE}","qty":"{i % 77}"}}'
+        f'"note":"{NOTE}","qty":"{i % 77}"}}'
     )
 
 
@@ -163,42 +137,10 @@ def _canal_old(salt: str, k: int, i: int) -> str:
     return f'{{"name":"{salt}-{k}-{i}","amount":"{i % 10000}.{i % 100:02d}","qty":"{i % 77}"}}'
 
 
-# -- tdsql -------------------------------------------------------------------------------------------------
-
-
-def _tdsql(run: _Run) -> Iterator[Record]:
-    create = _tdsql_message("query", 0, START_MS // 1000, f'"sql":{json.dumps(BENCH.ddl)}')
-    yield Record(run.topic, 0, None, create, (), START_MS)
-    for i in range(run.n):
-        k, ms = i % run.keys, _timestamp(i)
-        where, op = ("", "insert") if i < run.keys else (_tdsql_row(run.salt, k, i - run.keys), "update")
-        body = f'"where":[{where}],"field":[{_tdsql_row(run.salt, k, i)}],"sub_event_index":"1"'
-        yield Record(run.topic, k % run.partitions, None, _tdsql_message(op, i + 1, ms // 1000, body), (), ms)
-
-
-_TDSQL_TYPES = {"query": 2, "insert": 30, "update": 31}
-
-
-def _tdsql_message(op: str, number: int, seconds: int, body: str) -> bytes:
-    return (
-        f'{{"prefix":"Xpyba","filename":"/data/dblogs/bin/binlog.000081","logtype":"mysqlbinlog",'
-        f'"eventtype":{_TDSQL_TYPES[op]},"eventtypestr":"{op}","db":"shop","table":"orders","localip":"",'
-        f'"localport":0,"begintime":{seconds},"gtid":"{SERVER_UUID}:{number + 1}","serverid":"{SERVER_ID}",'
-        f'"event_index":"4","gtid_commitid":"","gtid_flag2":"0",{body},"sequence_num":"{number}",'
-        f'"orgoffset":{number}}}'
-    ).encode()
-
-
-def _tdsql_row(salt: str, k: int, i: int) -> str:
-    return (
-        f'"{k}","\'{salt}-{k}-{i}\'","{i % 10000}.{i % 100:02d}","\'{CREATED}\'","\'{_NOTE}\'","{i % 77}"'
-    )
-
-
 # -- tencent_dts -------------------------------------------------------------------------------------------
 
 
-def _dts(run: _Run) -> Iterator[Record]:
+def _dts(run: Run) -> Iterator[Record]:
     waiting: list[list[int]] = [[] for _ in range(run.partitions)]
     ps = [0] * run.partitions
     for i in range(run.n):
@@ -212,7 +154,7 @@ def _dts(run: _Run) -> Iterator[Record]:
             yield from _dts_message(run, rows, partition, ps)
 
 
-def _dts_message(run: _Run, rows: list[int], partition: int, ps: list[int]) -> Iterator[Record]:
+def _dts_message(run: Run, rows: list[int], partition: int, ps: list[int]) -> Iterator[Record]:
     parts = []
     for start in range(0, len(rows), _ROWS_PER_TRANSACTION):
         group = rows[start : start + _ROWS_PER_TRANSACTION]
@@ -225,7 +167,7 @@ def _dts_message(run: _Run, rows: list[int], partition: int, ps: list[int]) -> I
     for value in envelopes(b"".join(parts), 10**6):
         ps[partition] += 1
         headers = (("ps", b"%d" % ps[partition]),)
-        yield Record(run.topic, partition, None, value, headers, _timestamp(rows[-1]))
+        yield Record(run.topic, partition, None, value, headers, timestamp(rows[-1]))
 
 
 def _header(kind: pb.MessageType, i: int, within: int, gtid: str) -> bytes:
@@ -234,10 +176,10 @@ def _header(kind: pb.MessageType, i: int, within: int, gtid: str) -> bytes:
         version=1,
         sourceType=pb.MYSQL,
         messageType=kind,
-        timestamp=_timestamp(i) // 1000,
+        timestamp=timestamp(i) // 1000,
         serverId=SERVER_ID,
-        fileName=_file(i),
-        position=_position(i) + within,
+        fileName=file(i),
+        position=position(i) + within,
         gtid=gtid,
         seqId=i + 1,
         isLast=True,
@@ -246,13 +188,13 @@ def _header(kind: pb.MessageType, i: int, within: int, gtid: str) -> bytes:
     ).SerializeToString()
 
 
-def _dts_event(run: _Run, i: int) -> bytes:
+def _dts_event(run: Run, i: int) -> bytes:
     keys, salt = run.keys, run.salt
     k = i % keys
     new = _dts_row(salt, k, i, 0x12)
     row = new if i < keys else _dts_row(salt, k, i - keys, 0x0A) + new
-    dml = (b"" if i < keys else b"\x08\x01") + _COLUMNS + _field(0x1A, row)
-    return _field(0x12, dml)
+    dml = (b"" if i < keys else b"\x08\x01") + _COLUMNS + field(0x1A, row)
+    return field(0x12, dml)
 
 
 def _dts_row(salt: str, k: int, i: int, tag: int) -> bytes:
@@ -261,31 +203,19 @@ def _dts_row(salt: str, k: int, i: int, tag: int) -> bytes:
     whole = i % 10000
     return b"".join(
         (
-            _field(tag, b"\x08\x04" + _field(0x1A, b"%d" % k)),
-            _field(tag, string + _field(0x22, f"{salt}-{k}-{i}".encode())),
-            _field(tag, b"\x08\x0c" + _field(0x1A, b"%d.%02d" % (whole, i % 100))),
-            _field(tag, string + _field(0x22, CREATED.encode())),
-            _field(tag, string + _field(0x22, _NOTE.encode())),
-            _field(tag, b"\x08\x03" + _field(0x1A, b"%d" % (i % 77))),
+            field(tag, b"\x08\x04" + field(0x1A, b"%d" % k)),
+            field(tag, string + field(0x22, f"{salt}-{k}-{i}".encode())),
+            field(tag, b"\x08\x0c" + field(0x1A, b"%d.%02d" % (whole, i % 100))),
+            field(tag, string + field(0x22, CREATED.encode())),
+            field(tag, string + field(0x22, NOTE.encode())),
+            field(tag, b"\x08\x03" + field(0x1A, b"%d" % (i % 77))),
         )
     )
 
 
 def _dts_entry(header: bytes, event: bytes) -> bytes:
     """Entries.items: header is field 1 of Entry, event field 2."""
-    return _field(0x0A, _field(0x0A, header) + _field(0x12, event))
-
-
-def _field(tag: int, data: bytes) -> bytes:
-    """A length-delimited protobuf field: tag byte (field number and wire type 2), varint length, data."""
-    size = len(data)
-    if size < 0x80:
-        return bytes((tag, size)) + data
-    head = [tag]
-    while size >= 0x80:
-        head.append(size & 0x7F | 0x80)
-        size >>= 7
-    return bytes((*head, size)) + data
+    return field(0x0A, field(0x0A, header) + field(0x12, event))
 
 
 _COLUMNS = pb.DMLEvent(
@@ -293,17 +223,10 @@ _COLUMNS = pb.DMLEvent(
 ).SerializeToString()
 
 
-def _file(i: int) -> str:
-    return f"mysql-bin.{999_999 + i // 1_000_000}"
-
-
-def _position(i: int) -> int:
-    return 4 + i % 1_000_000 * _EVENT_BYTES
-
-
-_GENERATORS: dict[str, Callable[[_Run], Iterator[Record]]] = {
+_GENERATORS: dict[str, Callable[[Run], Iterator[Record]]] = {
     "tencent_dts": _dts,
     "debezium": _debezium,
     "canal_json": _canal_json,
-    "tdsql": _tdsql,
+    "canal": bench_packets,
+    "tdsql": tdsql.bench_records,
 }

@@ -19,7 +19,7 @@ from cdc_platform import broker
 from cdc_platform.broker.node import DEFAULT_PORT
 from cdc_platform.config import Config, parse_config
 from cdc_platform.demo.compare import compare
-from cdc_platform.demo.feeds import DTS, PARTITIONS, chosen, encoders
+from cdc_platform.demo.feeds import DTS, FEEDS, PARTITIONS, chosen, encoders, source_config
 from cdc_platform.demo.publish import Record, publish
 from cdc_platform.demo.shop import TABLES
 from cdc_platform.demo.workload import Transaction, Workload
@@ -90,7 +90,8 @@ class Outcome:
 
 
 def run_demo(settings: Settings, say: Say) -> Outcome:
-    """The whole demo. Raises ConfigError (unknown format), DemoFolderInUse, SetupError, BrokerError, KafkaUnreachable, PublishFailed.
+    """The whole demo. Raises ConfigError (unknown format), DemoFolderInUse, SetupError, BrokerError, KafkaUnreachable,
+    PublishFailed.
 
     A run that fails or a difference isn't raised: it is in `problems`.
     """
@@ -195,9 +196,10 @@ def compared(config: Config, truth: Mapping[str, Any]) -> tuple[list[dict[str, A
     what differs, line by line."""
     rows, differences = [], []
     for source in config.sources:
+        sent = FEEDS[source.name].as_sent(truth)
         for name, table in TABLES.items():
             path = SNAPSHOT_PATH.at(config.lake, source=source.name, db=table.db, table=table.name)
-            found = compare(table, truth[name], path)
+            found = compare(table, sent[name], path)
             differences += [f"{source.name}: {line}" for line in found.describe()]
             rows.append({"source": source.name, "table": name, "rows": found.compared, "equal": found.equal})
     return rows, differences
@@ -283,9 +285,7 @@ def _config_data(settings: Settings, port: int) -> dict[str, Any]:
         "lake": "./lake",
         "spark": {"remote": settings.remote} if settings.remote else local,
         "kafka": {"bootstrap.servers": f"127.0.0.1:{port}"},
-        "sources": [
-            {"name": name, "format": feed.format, **feed.topics} for name, feed in chosen(settings.formats).items()
-        ],
+        "sources": [source_config(name, feed) for name, feed in chosen(settings.formats).items()],
     }
 
 

@@ -12,10 +12,11 @@ from zoneinfo import ZoneInfo
 
 import msgspec
 
+from cdc_platform.demo.bench_rows import CREATED, NOTE, Run, timestamp
 from cdc_platform.demo.publish import Record
-from cdc_platform.demo.shop import Column
+from cdc_platform.demo.shop import BENCH, Column
 from cdc_platform.demo.values import float32_text
-from cdc_platform.demo.workload import SERVER_ID, RowChange, Transaction, row_events
+from cdc_platform.demo.workload import SERVER_ID, SERVER_UUID, RowChange, Transaction, row_events
 
 _TYPES = {"insert": 30, "update": 31, "delete": 32, "gtid": 33, "xid": 16, "query": 2}
 _HEARTBEAT = ("SysDB", "StatusTableForHb")
@@ -147,3 +148,28 @@ _LITERALS: dict[str, Callable[[Any, Column], str]] = {
     "blob": lambda v, _: f"x'{v.hex()}'",
 }
 """MySQL type name → the literal; of the others the text in quotes."""
+
+
+def bench_records(run: Run) -> Iterator[Record]:
+    """The benchmark's changes (`generators.bench_records`), after a message with the CREATE TABLE."""
+    create = _bench_message("query", 0, f'"sql":{msgspec.json.encode(BENCH.ddl).decode()}')
+    yield Record(run.topic, 0, None, create, (), timestamp(0))
+    for i in range(run.n):
+        k = i % run.keys
+        where, op = ("", "insert") if i < run.keys else (_bench_row(run.salt, k, i - run.keys), "update")
+        body = f'"where":[{where}],"field":[{_bench_row(run.salt, k, i)}],"sub_event_index":"1"'
+        yield Record(run.topic, k % run.partitions, None, _bench_message(op, i + 1, body), (), timestamp(i))
+
+
+def _bench_message(op: str, number: int, body: str) -> bytes:
+    return (
+        f'{{"prefix":"Xpyba","filename":"/data/dblogs/bin/binlog.000081","logtype":"mysqlbinlog",'
+        f'"eventtype":{_TYPES[op]},"eventtypestr":"{op}","db":"shop","table":"orders","localip":"",'
+        f'"localport":0,"begintime":{timestamp(number) // 1000},"gtid":"{SERVER_UUID}:{number + 1}",'
+        f'"serverid":"{SERVER_ID}","event_index":"4","gtid_commitid":"","gtid_flag2":"0",{body},'
+        f'"sequence_num":"{number}","orgoffset":{number}}}'
+    ).encode()
+
+
+def _bench_row(salt: str, k: int, i: int) -> str:
+    return f'"{k}","\'{salt}-{k}-{i}\'","{i % 10000}.{i % 100:02d}","\'{CREATED}\'","\'{NOTE}\'","{i % 77}"'

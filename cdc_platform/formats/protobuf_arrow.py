@@ -14,6 +14,19 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from google.protobuf.message import DecodeError, Message
 
+_PIECE_BYTES = 16 << 20  # decoded at a time: bounds memory, keeps Arrow's 32-bit offsets far away
+
+
+def pieces(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+    """A MESSAGE batch in slices of at most 16 MiB of `value`, or of one message that is larger."""
+    size = np.cumsum(pc.fill_null(pc.binary_length(batch.column("value")), 0).to_numpy().astype(np.int64))
+    start = 0
+    while start < len(batch):
+        done = size[start - 1] if start else 0
+        end = max(start + 1, int(np.searchsorted(size, done + _PIECE_BYTES, side="right")))
+        yield batch.slice(start, end - start)
+        start = end
+
 
 @lru_cache(maxsize=16)
 def _handler(message: type[Message]):
@@ -27,7 +40,7 @@ def parse(values: pa.BinaryArray, message: type[Message]) -> tuple[pa.RecordBatc
     (a fifth of the time of decoding): ptars takes the length of an inner message at its word, past the end of the
     outer one, so that broken bytes may come out as other values. What ptars alone refuses is found by halving."""
     handler = _handler(message)
-    errors = {i: _why(handler, values.slice(i, 1)) for i in _broken(values, message)}
+    errors = dict.fromkeys(_broken(values, message), "a field is cut short, or a length or text in it is wrong")
     if errors:
         values = _without(values, errors)
     try:
@@ -44,15 +57,6 @@ def _broken(values: pa.BinaryArray, message: type[Message]) -> Iterator[int]:
                 message.FromString(value)
         except DecodeError:
             yield i
-
-
-def _why(handler, value: pa.BinaryArray) -> str:
-    """protobuf's parser says nothing more; ptars does, where it notices."""
-    try:
-        _read(handler, value)
-    except ValueError as problem:
-        return str(problem)
-    return "a length or a text in it is broken"
 
 
 def _without(values: pa.BinaryArray, errors: dict[int, str]) -> pa.BinaryArray:

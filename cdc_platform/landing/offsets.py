@@ -4,6 +4,7 @@ Loss is found before anything is read, by name: Spark's own check stops a run to
 made again with as many records as before (its id differs) and doesn't say which offsets are gone.
 """
 
+import difflib
 import json
 import time
 from dataclasses import dataclass
@@ -42,7 +43,8 @@ def kafka_state(config: Config, source: Source) -> list[PartitionState]:
         topics = sorted(t for t in metadata.topics if wanted(t))
         missing = [t for t in source.topics if t not in metadata.topics]
         if missing:
-            known = [t for t in sorted(metadata.topics) if not t.startswith("__")][:20]
+            known = [t for t in sorted(metadata.topics) if not t.startswith("__")]
+            known = difflib.get_close_matches(missing[0], known, n=20, cutoff=0)  # the most alike first
             raise ConfigError(f"source {source.name}: topics", f"{', '.join(missing)} not in this Kafka", known)
         ids = _topic_ids(client, topics)
         partitions = [(t, p) for t in topics for p in sorted(metadata.topics[t].partitions)]

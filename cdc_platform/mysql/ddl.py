@@ -75,9 +75,7 @@ _TARGET = re.compile(
     rf"(?:IF{_GAP}+(?:NOT{_GAP}+)?EXISTS{_GAP}+)?({_NAME}){_GAP}*+(?:\.{_GAP}*+({_NAME}))?",
     re.IGNORECASE | re.DOTALL,
 )
-_NEXT = re.compile(
-    rf"{_GAP}*+(?:,|TO\b){_GAP}*+({_NAME}){_GAP}*+(?:\.{_GAP}*+({_NAME}))?", re.IGNORECASE | re.DOTALL
-)
+_NEXT = re.compile(rf"{_GAP}*+(?:,|TO\b){_GAP}*+({_NAME}){_GAP}*+(?:\.{_GAP}*+({_NAME}))?", re.IGNORECASE | re.DOTALL)
 _DROP_DB = re.compile(
     rf"{_GAP}*+DROP{_GAP}+(?:DATABASE|SCHEMA){_GAP}+(?:IF{_GAP}+EXISTS{_GAP}+)?({_NAME})", re.IGNORECASE | re.DOTALL
 )

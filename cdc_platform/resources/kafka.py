@@ -9,6 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from cdc_platform.bridge.settings import Bridge
 from cdc_platform.config import Config, Source
 from cdc_platform.errors import ConfigError
 
@@ -80,7 +81,7 @@ def spark_options(config: Config, source: Source, topics: list[str] | None = Non
     return {**{f"kafka.{k}": v for k, v in properties.items()}, "subscribe": ",".join(names)}
 
 
-def librdkafka_properties(config: Config, source: Source) -> dict[str, str]:
+def librdkafka_properties(config: Config, source: Source | Bridge) -> dict[str, str]:
     """The same properties as confluent-kafka takes them. Raises ConfigError."""
     out: dict[str, str] = {}
     for key, value in _checked(config, source).items():
@@ -98,7 +99,7 @@ def librdkafka_properties(config: Config, source: Source) -> dict[str, str]:
     return out
 
 
-def admin(config: Config, source: Source) -> "AdminClient":
+def admin(config: Config, source: Source | Bridge) -> "AdminClient":
     """An AdminClient of this source's cluster; connects on first use."""
     from confluent_kafka.admin import AdminClient
 
@@ -113,10 +114,10 @@ def topic_filter(source: Source) -> Callable[[str], bool]:
     return lambda topic: pattern.fullmatch(topic) is not None
 
 
-def _checked(config: Config, source: Source) -> dict[str, str]:
+def _checked(config: Config, source: Source | Bridge) -> dict[str, str]:
     properties = config.kafka_properties(source)
     if not properties.get("bootstrap.servers"):
-        raise ConfigError("kafka.bootstrap.servers", f"is missing for source {source.name}", ["host:port[,host:port…]"])
+        raise ConfigError("kafka.bootstrap.servers", f"is missing for {source.name}", ["host:port[,host:port…]"])
     for key in properties:
         if key in _MANAGED:
             raise ConfigError(f"kafka.{key}", "is managed by the platform; leave it out")

@@ -4,6 +4,7 @@ Repeating a batch changes nothing: rows win by order, tombstones are written onc
 kept is stopped by itself, with the reason; the others go on.
 """
 
+import json
 import logging
 import re
 import uuid
@@ -68,21 +69,14 @@ def batch_writer(config: Config, source: Source) -> Callable[[DataFrame, int], N
     def each(batch: DataFrame, batch_id: int) -> None:
         spark = batch.sparkSession
         path = TABLE_STATE.at(config.lake)
-        touched = (
-            batch.groupBy("db", "table")
-            .agg(F.count(F.lit(1)).alias("n"), F.max(F.struct("order_key", "schema_version")).alias("newest"))
-            .collect()
-        )
+        touched = _touched(batch)
         if not touched:
             return
         before = state.now(spark, path, source)
-        lists = _column_lists(spark, config, source, {t["newest"]["schema_version"] for t in touched})
+        lists = _column_lists(spark, config, source, touched)
         doing = _Work(config, source, batch, batch_id, f"snapshots {source.name}")
         outcomes = lake.together(
-            [
-                partial(_outcome, doing, t, lists.get(t["newest"]["schema_version"]), before.get((t["db"], t["table"])))
-                for t in touched
-            ]
+            [partial(_outcome, doing, t, _columns_of(t, lists), before.get((t.db, t.table))) for t in touched]
         )
         lake.append(state.rows(spark, path, source, outcomes, before, batch_id), path, doing.app, batch_id)
 
@@ -95,26 +89,48 @@ def rebuild(spark: SparkSession, config: Config, source: Source, db: str, table:
     watch = lake.Stopwatch()
     path = lake.ensure(spark, TABLE_STATE, TABLE_STATE.at(config.lake))
     rows = lake.read(spark, CHANGELOG.at(config.lake)).where(F.col("source") == source.name).where(_of_table(db, table))
-    newest = rows.agg(F.count(F.lit(1)).alias("n"), _newest().alias("newest")).collect()[0]
-    if not newest["n"]:
+    touched = _touched(rows)
+    if not touched:
         raise TableStopped(source.name, db, table, "the changelog holds no change of it")
     before = state.now(spark, path, source)
     last = before.get((db, table))
     batch_id = last["batch"] if last else 0
-    lists = _column_lists(spark, config, source, {newest["newest"]["schema_version"]})
-    touched = {"db": db, "table": table, **newest.asDict()}
+    lists = _column_lists(spark, config, source, touched)
     app = f"rebuild {uuid.uuid4().hex}"
     work = _Work(config, source, rows, batch_id, app, anew=True)
-    outcome = _outcome(work, touched, lists.get(newest["newest"]["schema_version"]), None)
+    outcome = _outcome(work, touched[0], _columns_of(touched[0], lists), None)
     lake.append(state.rows(spark, path, source, [outcome], before, batch_id, anew=True), path, app, 0)
     if outcome.state == "stopped":
         raise TableStopped(source.name, db, table, str(outcome.reason))
     return RoomResult("snapshots", source.name, outcome.changes, 1, watch.seconds, {"changes": outcome.changes})
 
 
-def _newest() -> Column:
-    """Order and schema_version of the newest change that tells one: a TRUNCATE tells none."""
-    return F.max(F.struct(F.col("schema_version").isNotNull().alias("told"), "order_key", "schema_version"))
+@dataclass(frozen=True, slots=True)
+class _Touched:
+    """A table of a batch: its changes, and the versions of its columns that they tell, newest first (a TRUNCATE
+    tells none)."""
+
+    db: str
+    table: str
+    changes: int
+    versions: list[str]
+
+
+def _touched(changes: DataFrame) -> list[_Touched]:
+    by_version = changes.groupBy("db", "table", "schema_version").agg(
+        F.count(F.lit(1)).alias("n"), F.max("order_key").alias("newest")
+    )
+    found = (
+        by_version.groupBy("db", "table")
+        .agg(
+            F.sum("n").alias("n"), F.sort_array(F.collect_list(F.struct("newest", "schema_version")), False).alias("v")
+        )
+        .collect()
+    )
+    return [
+        _Touched(r["db"], r["table"], r["n"], [v["schema_version"] for v in r["v"] if v["schema_version"]])
+        for r in found
+    ]
 
 
 def _of_table(db: str, table: str) -> Column:
@@ -134,13 +150,13 @@ class _Work:
     anew: bool = False
 
 
-def _outcome(work: _Work, touched: Any, columns_json: str | None, before: Any) -> state.Outcome:
+def _outcome(work: _Work, touched: _Touched, columns_json: str | None, before: Any) -> state.Outcome:
     """Bring one table up to date, unless it is stopped."""
-    source, db, table = work.source, touched["db"], touched["table"]
+    source, db, table = work.source, touched.db, touched.table
     if before and before["state"] == "stopped":
-        return state.Outcome(db, table, "stopped", before["reason"], touched["n"], 0)
+        return state.Outcome(db, table, "stopped", before["reason"], touched.changes, 0)
     try:
-        if columns_json is None and touched["newest"]["schema_version"] is None:
+        if columns_json is None and not touched.versions:
             columns_json = _newest_list(work.changes.sparkSession, work.config, source, db, table)
         if columns_json is None:
             raise TableStopped(source.name, db, table, "no column list is known for it")
@@ -148,8 +164,8 @@ def _outcome(work: _Work, touched: Any, columns_json: str | None, before: Any) -
         invalid = _bring_up(work, db, table, columns)
     except TableStopped as error:
         log.error("%s", error)
-        return state.Outcome(db, table, "stopped", error.reason, touched["n"], 0)
-    return state.Outcome(db, table, "live", None, touched["n"], invalid)
+        return state.Outcome(db, table, "stopped", error.reason, touched.changes, 0)
+    return state.Outcome(db, table, "live", None, touched.changes, invalid)
 
 
 def _bring_up(work: _Work, db: str, table: str, columns: list[TableColumn]) -> int:
@@ -194,19 +210,32 @@ def _misfit_of(folded: DataFrame) -> str | None:
     return None
 
 
-def _column_lists(spark: SparkSession, config: Config, source: Source, versions: set[str]) -> dict[str, str]:
+def _column_lists(spark: SparkSession, config: Config, source: Source, touched: list[_Touched]) -> dict[str, str]:
     """schema_version → column list as JSON, for the versions the history knows."""
+    versions = sorted({v for t in touched for v in t.versions})
     rows = (
         lake.read(spark, SCHEMA_HISTORY.at(config.lake))
-        .where(
-            (F.col("source") == source.name)
-            & (F.col("kind") == "message")
-            & F.col("schema_version").isin(*(v for v in versions if v))
-        )
+        .where((F.col("source") == source.name) & (F.col("kind") == "message"))
+        .where(F.col("schema_version").isin(*versions))
         .select("schema_version", "columns")
         .collect()
     )
     return {r["schema_version"]: r["columns"] for r in rows}
+
+
+def _columns_of(touched: _Touched, lists: dict[str, str]) -> str | None:
+    """The newest column list of a batch, and what only older changes in it have: their cells are kept also where
+    the newest change tells a part of the row, and a batch gives what its changes one by one would."""
+    known = [json.loads(lists[v]) for v in touched.versions if v in lists]
+    if not known or touched.versions[0] not in lists:
+        return None
+    columns = known[0]
+    names = {c["name"].lower() for c in columns}
+    for older in known[1:]:
+        more = [c for c in older if c["name"].lower() not in names]
+        columns += [{**c, "key": False} for c in more]
+        names.update(c["name"].lower() for c in more)
+    return json.dumps(columns, ensure_ascii=False)
 
 
 def _newest_list(spark: SparkSession, config: Config, source: Source, db: str, table: str) -> str | None:

@@ -7,6 +7,8 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from cdc_platform.demo import dataworks
+from cdc_platform.demo.canal import CanalEncoder
 from cdc_platform.demo.canal_json import CanalJsonEncoder
 from cdc_platform.demo.compare import time_text
 from cdc_platform.demo.debezium import DebeziumEncoder
@@ -79,16 +81,21 @@ ENCODERS = {
     "tencent_dts": lambda: DtsEncoder("dts"),
     "debezium": lambda: DebeziumEncoder("p"),
     "canal_json": lambda: CanalJsonEncoder("c"),
+    "canal": lambda: CanalEncoder("c"),
+    "dataworks": lambda: dataworks.DataworksEncoder("d"),
     "tdsql": lambda: TdsqlEncoder("t"),
 }
+OPTIONS = {"dataworks": {"columns": dataworks.COLUMNS}}
+SENT = {"dataworks": dataworks.as_sent}
 
 
-def test_timestamps_of_another_zone_lead_to_the_truth():
+@pytest.mark.parametrize(("format", "encoder"), [("canal_json", CanalJsonEncoder), ("canal", CanalEncoder)])
+def test_timestamps_of_another_zone_lead_to_the_truth(format, encoder):
     shop = Workload(seed=29, transactions=20)
-    messages = list(whole(CanalJsonEncoder("c", zone="Asia/Shanghai").encode(shop.transactions)))
-    options = FORMATS["canal_json"].options(time_zone="Asia/Shanghai")
+    messages = list(whole(encoder("c", zone="Asia/Shanghai").encode(shop.transactions)))
+    options = FORMATS[format].options(time_zone="Asia/Shanghai")
     batch = pa.RecordBatch.from_pylist(messages, schema=MESSAGE)
-    decoded = replay(FORMATS["canal_json"].decode(batch, options).to_pylist())["shop.customers"]
+    decoded = replay(FORMATS[format].decode(batch, options).to_pylist())["shop.customers"]
     assert [r["joined"] for r in decoded.values()] == [
         moment(r["joined"]) for r in shop.truth["shop.customers"].values()
     ]
@@ -99,11 +106,13 @@ def test_decoded_changes_lead_to_the_truth(format):
     shop = Workload(seed=23, transactions=120)
     messages = list(whole(ENCODERS[format]().encode(shop.transactions)))
     batch = pa.RecordBatch.from_pylist(messages, schema=MESSAGE)
-    events = decode_with_context(FORMATS[format], batch, FORMATS[format].options()).to_pylist()
+    options = FORMATS[format].options(**OPTIONS.get(format, {}))
+    events = decode_with_context(FORMATS[format], batch, options).to_pylist()
     assert [e["reason"] for e in events if e["kind"] == "error"] == []
     decoded = replay(events)
+    truth = SENT.get(format, dict)(shop.truth)
     for name, table in TABLES.items():
-        want = [canonical(table, row) for row in shop.truth[name].values()]
+        want = [canonical(table, row) for row in truth[name].values()]
         got = decoded[name]
         assert len(got) == len(want)
         for row in want:

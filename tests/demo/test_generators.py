@@ -6,6 +6,8 @@ import pytest
 
 from cdc_platform.demo.generators import bench_records, bench_truth
 from cdc_platform.errors import ConfigError
+from cdc_platform.formats.pb import canal_entry_pb2 as canal_pb
+from cdc_platform.formats.pb import canal_protocol_pb2 as net
 from cdc_platform.formats.pb import tencent_dts_pb2 as pb
 
 N, KEYS = 1003, 100
@@ -91,7 +93,27 @@ def test_tdsql_records_lead_to_the_truth():
     assert ops == Counter(insert=KEYS, update=N - KEYS)
 
 
-@pytest.mark.parametrize("format", ["tencent_dts", "debezium", "canal_json", "tdsql"])
+def test_canal_records_lead_to_the_truth():
+    rows, ops = {}, Counter()
+    for record in bench_records("canal", N, KEYS, seed=3):
+        messages = net.Messages.FromString(net.Packet.FromString(record.value).body).messages
+        assert len(messages) <= 50
+        for entry in map(canal_pb.Entry.FromString, messages):
+            if entry.entryType != canal_pb.ROWDATA:
+                continue
+            change = canal_pb.RowChange.FromString(entry.storeValue)
+            [row] = change.rowDatas
+            before, after = ({c.name: c.value for c in image} for image in (row.beforeColumns, row.afterColumns))
+            assert rows.get(after["id"], {}) == before
+            rows[after["id"]] = after
+            assert change.eventType == entry.header.eventType
+            ops[canal_pb.EventType.Name(change.eventType)] += 1
+    truth = bench_truth(N, KEYS, seed=3).to_pylist()
+    assert sorted(rows.values(), key=lambda r: int(r["id"])) == [{k: str(v) for k, v in r.items()} for r in truth]
+    assert ops == Counter(INSERT=KEYS, UPDATE=N - KEYS)
+
+
+@pytest.mark.parametrize("format", ["tencent_dts", "debezium", "canal_json", "canal", "tdsql"])
 def test_equal_seeds_give_equal_records(format):
     one, two, other = (list(bench_records(format, 300, 50, seed)) for seed in (1, 1, 2))
     assert one == two and one != other

@@ -16,7 +16,7 @@ from cdc_platform import chain
 from cdc_platform.config import load_config
 from cdc_platform.demo.compare import compare, read_snapshot
 from cdc_platform.demo.debezium import DebeziumEncoder
-from cdc_platform.demo.feeds import Feed
+from cdc_platform.demo.feeds import Feed, source_config
 from cdc_platform.demo.publish import publish
 from cdc_platform.demo.shop import TABLES
 from cdc_platform.demo.tencent_dts import DtsEncoder
@@ -60,7 +60,7 @@ class Shop:
             )
 
     def sources(self):
-        return [{"name": name, "format": feed.format, **feed.topics} for name, feed in self.feeds.items()]
+        return [source_config(name, feed) for name, feed in self.feeds.items()]
 
     def config(self, folder, sources=None, **top):
         """A cdc.yaml in `folder`, its lake beside it."""
@@ -81,14 +81,13 @@ class Shop:
 
     def differences(self, config):
         """Lines that tell how the snapshots of all sources differ from the truth."""
-        return [
-            f"{source.name} {line}"
-            for source in config.sources
-            for name, table in TABLES.items()
-            for line in compare(
-                table, self.workload.truth[name], Target.of(config, source.name, *name.split(".")).snapshot
-            ).describe()
-        ]
+        lines = []
+        for source in config.sources:
+            sent = self.feeds[source.name].as_sent(self.workload.truth)
+            for name, table in TABLES.items():
+                path = Target.of(config, source.name, *name.split(".")).snapshot
+                lines += [f"{source.name} {line}" for line in compare(table, sent[name], path).describe()]
+        return lines
 
 
 def run_rooms(spark, config, *rooms):

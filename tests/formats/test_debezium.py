@@ -82,6 +82,18 @@ def test_scenario(name):
     assert plain(found) == json.loads((FIXTURES / f"{name}.expected.json").read_text())
 
 
+def test_a_row_whose_key_is_null_is_refused():
+    told = {"type": "struct", "fields": [{"type": "int32", "field": "id"}]}
+    key = text({"schema": told, "payload": {"id": 1}})
+    assert reason_of(text(row(after={"id": None, "n": 1})), key) == "key column 'id' has no value"
+
+
+def test_a_schema_change_without_columns_is_refused():
+    change = {"type": "CREATE", "id": '"d"."t"', "table": {"primaryKeyColumnNames": [], "columns": []}}
+    value = text({"source": row()["source"], "ddl": "CREATE TABLE t", "tableChanges": [change]})
+    assert "column names []" in reason_of(value)
+
+
 @pytest.mark.parametrize("name", SCENARIOS)
 def test_message_by_message_gives_the_same_events(name):
     batch, options = load(name)

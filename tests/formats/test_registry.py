@@ -23,6 +23,7 @@ GARBAGE = [
     b"{}",
     b'{"a": 1} trailing',
     b"\x0a\xff\xff\xff\xff\x7f",
+    b"\x33" * 1_000_000,  # protobuf groups within groups
     b"<xml/>",
     bytes(range(256)),
 ]

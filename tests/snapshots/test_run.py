@@ -67,6 +67,8 @@ GROWS = SourceTable("k", "grows", [("id", "int"), ("v", "int")])
 GROWN = SourceTable("k", "grows", [("first", "date"), ("id", "int"), ("m`1", "text"), ("v", "int"), ("last", "bit(1)")])
 RETYPED = SourceTable("k", "retyped", [("id", "int"), ("v", "int")])
 RETYPED_TO = SourceTable("k", "retyped", [("id", "int"), ("v", "varchar(9)")])
+FULL = SourceTable("k", "partly", [("id", "int"), ("a", "text"), ("b", "bigint")])
+PARTLY = SourceTable("k", "partly", [("id", "int"), ("a", "text")])
 CUT = SourceTable("k", "cut", [("id", "int"), ("v", "text")])
 UNSTATED = SourceTable("k", "unstated", [("id", "int")])
 TWIN = SourceTable("k", "twin", [("id", "int"), ("v", "text")])
@@ -82,7 +84,7 @@ def hostile_row(id_: str, value: str) -> Image:
 
 
 def first_batch() -> list[dict[str, Any]]:
-    listed = (KEYS, CONF, NO_KEY, UNKNOWN, MISFIT, ZERO_KEY, DATES, GROWS, RETYPED, CUT, TWIN, *HOSTILE)
+    listed = (KEYS, CONF, NO_KEY, UNKNOWN, MISFIT, ZERO_KEY, DATES, GROWS, RETYPED, FULL, PARTLY, CUT, TWIN, *HOSTILE)
     return [
         *(t.stated() for t in listed),
         *(KEYS.insert((1, n), keyed("old", n)) for n in (1, 2, 3, 4)),
@@ -97,6 +99,9 @@ def first_batch() -> list[dict[str, Any]]:
         DATES.insert((1, 2), {"id": "2", "d": "2026-02-28", "t": None}),
         GROWS.insert((1, 1), {"id": "1", "v": "1"}),
         RETYPED.insert((1, 1), {"id": "1", "v": "1"}),
+        FULL.insert((1, 1), {"id": "1", "a": "x", "b": "7"}),
+        FULL.insert((1, 2), {"id": "2", "a": "y", "b": "8"}),
+        PARTLY.update((1, 3), {"id": "1"}, {"id": "1", "a": "z"}),
         *(CUT.insert((1, n), {"id": str(n), "v": "old"}) for n in (1, 2, 3)),
         TWIN.insert((1, 1), {"id": "1", "v": "first source"}),
         *(t.insert((1, 1), hostile_row("1", "v1")) for t in HOSTILE),
@@ -190,6 +195,10 @@ def test_tombstones_are_beside_the_snapshot(world: Any) -> None:
         (4, "row", 3),
         (9, "row", 40),
     ]
+
+
+def test_cells_that_only_older_changes_of_a_batch_tell_are_kept(world: Any) -> None:
+    assert {r["id"]: (r["a"], r["b"]) for r in world[0].live("k", "partly")} == {1: ("z", 7), 2: ("y", 8)}
 
 
 def test_configured_keys_of_tables_whose_messages_tell_none(world: Any) -> None:

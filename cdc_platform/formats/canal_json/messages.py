@@ -1,15 +1,14 @@
 """FlatMessages: what kind of message each is, and the rows it holds."""
 
-import re
 from typing import Any, NamedTuple
 
 from cdc_platform.formats.canal_json.options import CanalJsonOptions
+from cdc_platform.formats.canal_statement import DDL, Event, ddl, query, without_rows
 from cdc_platform.formats.kafka_connect.values import shown
 
 OPS = {"INSERT": "insert", "UPDATE": "update", "DELETE": "delete", "INIT": "read"}
 """Row types. INIT is Tencent DTS' full load in canal's format."""
 
-_DDL = ("CREATE", "ALTER", "ERASE", "TRUNCATE", "RENAME", "CINDEX", "DINDEX")
 _CONTROL = {
     "MHEARTBEAT": "heartbeat",
     "GTID": "checkpoint",
@@ -18,11 +17,7 @@ _CONTROL = {
     "XAROLLBACK": "rollback",
 }
 _DEFAULTS = frozenset((*OPS, "EVENTTYPECOMPATIBLEPROTO2"))
-_STATEMENT = re.compile(r"(?:\s|/\*.*?\*/|(?:--|#)[^\n]*(?:\n|\Z))*+([a-zA-Z]*)", re.DOTALL)
-_DML = frozenset(("insert", "update", "delete", "replace", "load", "with", "call"))
 _FIRST_MS, _LAST_MS = -62_135_596_800_000, 253_402_300_799_999  # years 1 to 9999
-
-Event = dict[str, Any]
 
 
 class Row(NamedTuple):
@@ -66,7 +61,7 @@ def read(at: int, message: Any, options: CanalJsonOptions) -> Rows | list[Event]
     if not data:
         return _events(kind, message, extension, empty=data is not None)
     if kind not in OPS:
-        known = ", ".join((*OPS, *_DDL, "QUERY", *_CONTROL))
+        known = ", ".join((*OPS, *DDL, "QUERY", *_CONTROL))
         raise ValueError(f"{len(data)} rows in a message of type {shown(kind)}; known: {known}")
     if extension.get("onlyHandleKey") and kind != "DELETE":
         raise ValueError("TiCDC sent only the key of a row that was too large (onlyHandleKey): its values aren't here")
@@ -122,14 +117,12 @@ def _events(kind: str, message: dict, extension: dict, empty: bool) -> list[Even
     named["txn_id"] = _count(extension, "commitTs")
     if kind in _CONTROL:
         return [{**named, "kind": _CONTROL[kind], "info": _info(kind, sql, extension)}]
-    if kind in _DDL:
-        if sql is None:
-            raise ValueError(f"{kind} without statement")
-        return [*_ddl(kind, sql, named)]
+    if kind in DDL:
+        return ddl(kind, sql, named)
     if kind == "QUERY" and sql is not None:
-        return _query(message, sql, named)
+        return query(sql, message.get("isDdl") is True, named)
     if kind in OPS and sql is not None:
-        raise ValueError(f"{kind} as a statement: which rows it changed isn't told (binlog_format isn't ROW)")
+        raise without_rows(kind)
     if kind in _DEFAULTS and sql is None and db is None and table is None and message.get("data", ()) is None:
         # canal's heartbeat and GTID entries have no RowChange, so they bear the default type, UPDATE.
         return [{**named, "kind": "heartbeat", "info": _info(kind, None, extension)}]
@@ -138,29 +131,9 @@ def _events(kind: str, message: dict, extension: dict, empty: bool) -> list[Even
     if kind in OPS:
         raise ValueError(f"{kind} without data")
     if sql is not None and message.get("isDdl") is True:
-        return [*_ddl(kind, sql, named)]
-    known = ", ".join((*OPS, *_DDL, "QUERY", *_CONTROL))
+        return ddl(kind, sql, named)
+    known = ", ".join((*OPS, *DDL, "QUERY", *_CONTROL))
     raise ValueError(f"unknown type {shown(kind)}; known: {known}")
-
-
-def _ddl(kind: str, sql: str, named: Event) -> list[Event]:
-    ddl = {**named, "kind": "ddl", "ddl": sql, "info": _info(kind, None, {})}
-    if kind == "TRUNCATE" and named["db"] and named["table"]:
-        # Its effect on the rows is certain without reading the statement.
-        return [ddl, {**named, "kind": "row", "op": "truncate", "entry_index": 1}]
-    return [ddl]
-
-
-def _query(message: dict, sql: str, named: Event) -> list[Event]:
-    """QUERY is any DDL without a type of its own, but also (isDdl false, in no database) the text of a
-    statement whose rows come by themselves, and the variables of one in statement format."""
-    found = _STATEMENT.match(sql)
-    word = found[1].lower() if found else ""
-    if message.get("isDdl") is True or (word not in _DML and not (word == "set" and named["db"] is None)):
-        return _ddl("QUERY", sql, named)
-    if named["db"] is None:
-        return [{**named, "kind": "skip", "reason": "text or variables of a statement, no rows", "ddl": sql}]
-    raise ValueError("QUERY as a statement: which rows it changed isn't told (binlog_format isn't ROW)")
 
 
 def _info(kind: str, sql: str | None, extension: dict) -> list[tuple[str, str]]:

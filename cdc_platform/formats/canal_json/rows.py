@@ -56,9 +56,10 @@ class Table:
     version: str = field(init=False)
 
     def __post_init__(self) -> None:
+        in_key = set(self.key)
         self.columns_json = columns_json(
             [
-                {"name": n, "type": t, "key": i in self.key}
+                {"name": n, "type": t, "key": i in in_key}
                 for i, (n, (t, _)) in enumerate(zip(self.names, self.types, strict=True))
             ]
         )
@@ -72,71 +73,79 @@ class Table:
 
 def described(group: Group, options: CanalJsonOptions) -> Table:
     """Columns and key of a group's rows. Raises ValueError when a key column isn't in the rows."""
-    given = options.columns.get(f"{group.db}.{group.table}", {})
+    given = _Names(options.columns.get(f"{group.db}.{group.table}", {}))
     types = []
     for name, told in zip(group.names, group.types, strict=True):
-        real = given.get(_same_name(name, given) or "")
-        text = real or ("longblob" if told == _BLOB else told if type(told) is str else None)
+        real = given.get(name)
+        text = "longblob" if told == _BLOB else told if type(told) is str else None
         types.append((real, parse_type(real)) if real else told_type(text) or _TOLD_NOTHING)
-    key = []
-    for name in group.key:
-        found = _same_name(name, group.names)
-        if found is None:
-            raise ValueError(f"key column {shown(name)} isn't in the row")
-        key.append(group.names.index(found))
+    places = _Names({name: i for i, name in enumerate(group.names)})
+    key = [places.get(name) for name in group.key]
+    if None in key:
+        raise ValueError(f"key column {shown(group.key[key.index(None)])} isn't in the row")
     if len(set(key)) != len(key):
         raise ValueError(f"pkNames {shown(list(group.key))} names a column twice")
     return Table(group.db, group.table, group.names, types, key)
 
 
-def _same_name(name: str, names: Any) -> str | None:
-    """`name` among `names`, as MySQL compares column names: whatever their case, if only one fits."""
-    if name in names:
-        return name
-    folded = name.casefold()
-    found = [n for n in names if n.casefold() == folded]
-    return found[0] if len(found) == 1 else None
+class _Names:
+    """Values by column name. MySQL doesn't tell names apart by case: what has no exact match may have another
+    spelling, if only one fits."""
+
+    def __init__(self, values: dict[str, Any]):
+        self._values = values
+        self._folded: dict[str, str | None] | None = None
+
+    def get(self, name: str) -> Any:
+        return self._values.get(name) if name in self._values else self._values.get(self.other(name) or "")
+
+    def other(self, name: str) -> str | None:
+        """Another spelling of `name`, or None."""
+        if self._folded is None:  # rarely needed
+            self._folded = {}
+            for known in self._values:
+                folded = known.casefold()
+                self._folded[folded] = None if folded in self._folded else known
+        return self._folded.get(name.casefold())
 
 
 def grouped(message: Rows, fail: Fail) -> Iterator[tuple[Group, Row]]:
     """The rows of a message with their groups; `old` with the names that `data` spells."""
     seen: dict[tuple[str, ...], Group] = {}
+    types, sql_types = _Names(message.types), _Names(message.sql_types)
     for row in message.rows:
         names = tuple(row.data)
         try:
             if row.old and not row.old.keys() <= row.data.keys():
-                old = _renamed(row.old, names)
+                old = _renamed(row.old, row.data)
                 row = row._replace(old=old)  # noqa: PLW2901 - the same row, spelled as its data is
                 names += tuple(n for n in old if n not in row.data)
             group = seen.get(names)
             if group is None:
-                types = tuple(map(message.types.get, names))
-                if set(map(type, types)) != {str} or "" in types:
-                    types = tuple(_told(message, n) for n in names)
-                group = seen[names] = Group(message.db, message.table, message.key, names, types)
+                told = tuple(map(message.types.get, names))
+                if set(map(type, told)) != {str} or "" in told:
+                    told = tuple(_told(n, types, sql_types) for n in names)
+                group = seen[names] = Group(message.db, message.table, message.key, names, told)
         except ValueError as e:
             fail(row, e)
             continue
         yield group, row
 
 
-def _renamed(old: dict[str, Any], names: tuple[str, ...]) -> dict[str, Any]:
-    out = {_same_name(name, names) or name: value for name, value in old.items()}
+def _renamed(old: dict[str, Any], data: dict[str, Any]) -> dict[str, Any]:
+    spelled = _Names(data)
+    out = {name if name in data else spelled.other(name) or name: value for name, value in old.items()}
     if len(out) != len(old):
         raise ValueError("old names a column twice")
     return out
 
 
-def _told(message: Rows, name: str) -> str | int | None:
+def _told(name: str, types: _Names, sql_types: _Names) -> str | int | None:
     """Type of a column as the message tells it."""
-    types = message.types
-    told = types.get(name) or types.get(_same_name(name, types) or "")
+    told = types.get(name)
     if told is not None and type(told) is not str:
         raise ValueError(f"mysqlType of {shown(name)}: {shown(told)} is no text")
-    if told:
-        return told
-    number = message.sql_types.get(_same_name(name, message.sql_types) or "")
-    return number if number == _BLOB else None
+    return told or (_BLOB if sql_types.get(name) == _BLOB else None)
 
 
 def _tells_columns(table: Table, row: Row) -> bool:

@@ -118,7 +118,7 @@ def _shape(change: dict, db: str, table: str) -> Event:
         change["table"].get("primaryKeyColumnNames") or [],
         [c["name"] for c in change["table"]["columns"]],
     )
-    if type(keys) is not list or set(map(type, names)) - {str} or len(set(names)) != len(names):
+    if type(keys) is not list or set(map(type, names)) != {str} or len(set(names)) != len(names):
         raise ValueError(f"tableChanges of {shown(table)}: column names {shown(names)}, key {shown(keys)}")
     columns = columns_json(
         [

@@ -1,6 +1,7 @@
 """JSON as Kafka Connect writes it: exact reading, and `{"schema":…,"payload":…}` told from bare payloads."""
 
 import json
+from collections import Counter
 from functools import lru_cache
 from typing import Any
 
@@ -36,8 +37,8 @@ _PREFIXES_PER_TOPIC = 16
 def _distinct(pairs: list[tuple[str, Any]]) -> dict:
     found = dict(pairs)
     if len(found) != len(pairs):
-        keys = [k for k, _ in pairs]
-        raise ValueError(f"JSON key {shown(next(k for k in keys if keys.count(k) > 1))} stands twice in one object")
+        twice = Counter(k for k, _ in pairs).most_common(1)[0][0]
+        raise ValueError(f"JSON key {shown(twice)} stands twice in one object")
     return found
 
 

@@ -82,9 +82,7 @@ def read(at: int, message: Any, options: TdsqlOptions) -> Rows | list[Event]:
     return _query(_text(message, "sql"), _text(message, "db"), told)
 
 
-def _row(
-    at: int, op: str, message: dict, place: Place, gtid: str | None, options: TdsqlOptions
-) -> Rows | list[Event]:
+def _row(at: int, op: str, message: dict, place: Place, gtid: str | None, options: TdsqlOptions) -> Rows | list[Event]:
     db, table = _text(message, "db"), _text(message, "table")
     if not db or not table:
         raise ValueError("the row names no db and table")

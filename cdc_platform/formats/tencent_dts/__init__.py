@@ -9,7 +9,7 @@ event body that belongs to it.
 # pyarrow.compute makes its functions at run time, so that type checkers do not see them.
 # pyright: reportAttributeAccessIssue=false
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Annotated
 from zoneinfo import ZoneInfo
 
@@ -20,12 +20,10 @@ from pydantic import AfterValidator, Field
 
 from cdc_platform.formats.contract import EVENT, PART, Format, FormatOptions, Part
 from cdc_platform.formats.pb import tencent_dts_pb2 as pb
-from cdc_platform.formats.protobuf_arrow import bools, lists, parse, take_or_null
+from cdc_platform.formats.protobuf_arrow import bools, lists, parse, pieces, take_or_null
 from cdc_platform.formats.tencent_dts.events import KIND, assemble, read_entries
 from cdc_platform.formats.tencent_dts.rows import row_changes, tables
 from cdc_platform.mysql.charsets import decode_text
-
-_PIECE_BYTES = 16 << 20  # decoded at a time: bounds memory, keeps Arrow's 32-bit offsets far away
 
 
 def _zone(name: str) -> str:
@@ -100,18 +98,8 @@ def _marked(length: int, at: list[int]) -> np.ndarray:
 def decode(batch: pa.RecordBatch, options: Options) -> pa.RecordBatch:
     """MESSAGE batch whose values are serialized Entries → EVENT batch, in the order of the messages."""
     seen: set[str] = set()  # schema versions told already
-    pieces = [_decode_piece(piece, options, seen) for piece in _pieces(batch)]
-    return pa.concat_batches(pieces) if pieces else pa.RecordBatch.from_pylist([], schema=EVENT)
-
-
-def _pieces(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
-    size = np.cumsum(pc.fill_null(pc.binary_length(batch.column("value")), 0).to_numpy().astype(np.int64))
-    start = 0
-    while start < len(batch):
-        done = size[start - 1] if start else 0
-        end = max(start + 1, int(np.searchsorted(size, done + _PIECE_BYTES, side="right")))
-        yield batch.slice(start, end - start)
-        start = end
+    found = [_decode_piece(piece, options, seen) for piece in pieces(batch)]
+    return pa.concat_batches(found) if found else pa.RecordBatch.from_pylist([], schema=EVENT)
 
 
 def _decode_piece(batch: pa.RecordBatch, options: Options, seen: set[str]) -> pa.RecordBatch:

@@ -3,6 +3,7 @@
 
 import base64
 import json
+import time
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -138,6 +139,19 @@ def test_many_lists_of_columns_and_large_batches_keep_the_order():
     rows = [(e["offset"], e["row_index"]) for e in events.to_pylist() if e["kind"] != "schema"]
     assert rows == [(i, r) for i in range(3000) for r in ((0, 1) if i % 7 else (0,))]
     assert sum(k == "schema" for k in events.column("kind").to_pylist()) == 51
+
+
+def test_very_many_columns_take_linear_time():
+    """Names that match in no spelling, keys, doubled names: none may be looked up one by one."""
+    names = [f"c{i}" for i in range(20_000)]
+    message = {"database": "d", "table": "t", "type": "UPDATE", "pkNames": names, "data": [dict.fromkeys(names, "1")]}
+    odd = {**message, "mysqlType": {f"X{n}": "int" for n in names}, "old": [{f"y{n}": "2" for n in names}]}
+    twice = json.dumps(odd).replace('"c19999": "1"', '"c19999": "1", "c19999": "1"')
+    started = time.monotonic()
+    events = plain(decode(messages([json.dumps(odd).encode(), twice.encode()]), CanalJsonOptions()))
+    assert time.monotonic() - started < 15
+    assert [e["kind"] for e in events] == ["row", "error"]
+    assert (len(events[0]["before"]), len(events[0]["key"])) == (40_000, 20_000)
 
 
 @pytest.mark.parametrize(

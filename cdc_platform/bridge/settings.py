@@ -1,0 +1,110 @@
+"""The `bridges:` section of cdc.yaml."""
+
+import re
+from typing import Any, Literal
+
+from pydantic import Field, SecretStr, field_validator
+
+from cdc_platform.errors import ConfigError
+from cdc_platform.model import Model, Properties
+
+DEFAULT_PORT = 11111  # canal.port of canal's own canal.properties
+_NAME = re.compile(r"^[A-Za-z][A-Za-z0-9_-]{0,63}$")
+_TOPIC = re.compile(r"^[A-Za-z0-9._-]{1,249}$")
+_SERVER = re.compile(r"^(?:\[(?P<v6>[0-9A-Fa-f:.]+)\]|(?P<host>[^\s:\[\]/]+))(?::(?P<port>\d{1,5}))?$")
+_FROM_ENV = re.compile(r"^\$\{[A-Za-z_][A-Za-z0-9_]*\}$")
+
+
+class Bridge(Model):
+    """One destination (instance) of a canal server, carried to one topic."""
+
+    name: str = Field(description="names the bridge on the command line, in locks and logs: letters, digits, _ and -")
+    kind: Literal["canal"] = Field(default="canal", description="protocol of the server")
+    servers: list[str] = Field(
+        min_length=1, description=f"host or host:port (default {DEFAULT_PORT}); tried in turn, the first that answers"
+    )
+    destination: str = Field(min_length=1, description="canal's instance, as named in the server's canal.destinations")
+    topic: str = Field(description="Kafka topic; everything goes to its partition 0")
+    username: str = Field(default="", description="canal.user of the server; empty: the server asks for none")
+    password: SecretStr = Field(
+        default=SecretStr(""), description="plain password (not canal.passwd, its hash), as ${ENV_VAR} only"
+    )
+    client_id: int = Field(
+        default=1001, ge=1, le=32767, description="id under which the server keeps the position; 1001 is canal's own"
+    )
+    filter: str = Field(
+        default="",
+        description="comma-separated regular expressions of db\\.table; overrides the server's canal.instance.filter"
+        ".regex for this client's subscription. Empty: the server's",
+    )
+    batch_size: int = Field(
+        default=50,
+        gt=0,
+        le=100_000,
+        description="size of one batch as the server counts it: by default KiB (canal.instance.memory.batch.mode="
+        "MEMSIZE), else events; 50 is what canal's own Kafka producer asks for",
+    )
+    wait_ms: int = Field(
+        default=100, ge=1, le=60_000, description="milliseconds the server may wait to fill a batch, as canal's own"
+    )
+    timeout_s: float = Field(default=60, gt=0, description="seconds without the server's answer that end a connection")
+    kafka_timeout_s: float = Field(
+        default=120, gt=0, description="seconds until a batch that Kafka hasn't acknowledged is rolled back"
+    )
+    max_backoff_s: float = Field(default=60, gt=0, description="longest pause between tries after a failure")
+    max_frame_bytes: int = Field(
+        default=256 * 1024 * 1024, ge=1024, description="longest frame taken from the server; a longer one is refused"
+    )
+    max_record_bytes: int = Field(
+        default=900_000,
+        ge=1024,
+        description="a batch over this is cut between entries into several records; keep it under the topic's "
+        "max.message.bytes. A single entry is never cut",
+    )
+    kafka: Properties = Field(
+        default={}, repr=False, description="Kafka client properties that override the common ones"
+    )
+
+    @field_validator("name")
+    @classmethod
+    def _plain_name(cls, value: str) -> str:
+        if not _NAME.match(value):
+            raise ValueError("must start with a letter and hold only letters, digits, _ and - (at most 64)")
+        return value
+
+    @field_validator("topic")
+    @classmethod
+    def _topic_name(cls, value: str) -> str:
+        if not _TOPIC.match(value) or value in (".", ".."):
+            raise ValueError("is no topic name: letters, digits, . _ and - (at most 249)")
+        return value
+
+    @field_validator("servers")
+    @classmethod
+    def _addresses(cls, value: list[str]) -> list[str]:
+        for text in value:
+            address(text)
+        return value
+
+    @property
+    def slug(self) -> str:
+        """Name usable in file names of locks and logs."""
+        return self.name.replace("-", "_")
+
+
+def address(server: str) -> tuple[str, int]:
+    """ "host", "host:port" or "[v6]:port" → (host, port). Raises ValueError."""
+    found = _SERVER.match(server)
+    port = int(found["port"] or DEFAULT_PORT) if found else 0
+    if not found or not 0 < port < 65536:
+        raise ValueError(f"{server!r} is no address; valid: host, host:port, [IPv6]:port")
+    return found["v6"] or found["host"], port
+
+
+def check_secrets(raw: dict[str, Any]) -> None:
+    """Of cdc.yaml as it was read: a password written out is refused, without printing it. Raises ConfigError."""
+    bridges = raw.get("bridges")
+    for i, bridge in enumerate(bridges if isinstance(bridges, list) else []):
+        password = bridge.get("password") if isinstance(bridge, dict) else None
+        if password is not None and not (isinstance(password, str) and _FROM_ENV.match(password)):
+            raise ConfigError(f"bridges[{i}].password", "must come from the environment", ["${ENV_VAR}"])

@@ -1,0 +1,59 @@
+"""`cdc-platform inspect TOPIC`: which wire format a topic holds, and why not another."""
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from cdc_platform.cli.output import Report, printed, progress
+from cdc_platform.config import Config, Source, load_config, parse_config
+
+
+@printed
+def command(
+    topic: Annotated[str, typer.Argument(help="Kafka topic.")],
+    config: Annotated[Path, typer.Option("--config", envvar="CDC_CONFIG", help="cdc.yaml")] = Path("cdc.yaml"),
+    source: Annotated[str | None, typer.Option(help="Take this source's Kafka properties.")] = None,
+    bootstrap: Annotated[str | None, typer.Option(help="host:port of a Kafka without login; no cdc.yaml then.")] = None,
+    records: Annotated[int, typer.Option(min=1, max=10_000, help="Look at so many of the newest records.")] = 200,
+) -> Report:
+    """Read a few of a topic's newest records and tell which wire format they are, and why not another."""
+    from cdc_platform.formats import FORMATS
+    from cdc_platform.formats.recognize import sure, verdicts
+    from cdc_platform.landing.offsets import kafka_state
+    from cdc_platform.resources.sample import newest
+
+    ready, feed = _cluster(topic, config, source, bootstrap)
+    sample = newest(ready, feed, kafka_state(ready, feed), records)
+    progress(f"{sample.num_rows} records of {topic}")
+    found = verdicts(sample, FORMATS) if sample.num_rows else []
+    how = sure(found)
+    data: dict[str, Any] = {
+        "topic": topic,
+        "records": sample.num_rows,
+        "format": found[0].format if how != "none" else None,
+        "sure": how,
+        "formats": [
+            {
+                "format": v.format,
+                "understood": v.understood,
+                "parts": v.parts,
+                "refused": v.refused,
+                "events": ", ".join(f"{n} {kind}" for kind, n in v.events.items() if kind != "error"),
+                "why_not": v.why_not,
+            }
+            for v in found
+        ],
+    }
+    return Report(data, 0 if how != "none" else 1)
+
+
+def _cluster(topic: str, file: Path, name: str | None, bootstrap: str | None) -> tuple[Config, Source]:
+    """A configuration that reaches the topic's Kafka, and a source of nothing but that topic. Raises ConfigError."""
+    feed: dict[str, Any] = {"name": "inspect", "format": "debezium", "topics": [topic]}
+    if bootstrap:
+        made = parse_config({"lake": ".", "kafka": {"bootstrap.servers": bootstrap}, "sources": [feed]})
+        return made, made.sources[0]
+    loaded = load_config(file)
+    properties = loaded.source(name).kafka if name else {}
+    return loaded, Source.model_validate({**feed, "kafka": properties})

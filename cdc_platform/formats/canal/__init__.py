@@ -1,0 +1,36 @@
+"""canal's protobuf (`canal.mq.flatMessage=false`), TiCDC's `canal`, and bare Entry values (Volcengine DTS).
+
+A Kafka value is a Packet with a batch of entries of any tables and transactions; an entry is one binlog event. Each
+is read for itself: a broken one costs its neighbours nothing.
+"""
+
+import pyarrow as pa
+
+from cdc_platform.formats.canal.entries import read
+from cdc_platform.formats.canal.events import assemble
+from cdc_platform.formats.canal.rows import row_changes
+from cdc_platform.formats.canal_options import CanalOptions
+from cdc_platform.formats.contract import EVENT, Format
+from cdc_platform.formats.protobuf_arrow import pieces
+
+
+def decode(batch: pa.RecordBatch, options: CanalOptions) -> pa.RecordBatch:
+    """MESSAGE batch → EVENT batch, in the order of the messages; never raises for bad bytes."""
+    seen: set[str] = set()  # schema versions told already
+    found = [_decode_piece(piece, options, seen) for piece in pieces(batch)]
+    return pa.concat_batches(found) if found else pa.RecordBatch.from_pylist([], schema=EVENT)
+
+
+def _decode_piece(batch: pa.RecordBatch, options: CanalOptions, seen: set[str]) -> pa.RecordBatch:
+    entries = read(batch.column("value"))
+    return assemble(batch, entries, row_changes(entries, options), seen)
+
+
+FORMAT = Format(
+    name="canal",
+    version="1",
+    summary="canal's protobuf (flatMessage=false), also as TiCDC and Volcengine DTS write it",
+    options=CanalOptions,
+    decode=decode,
+    part=None,
+)

@@ -1,0 +1,142 @@
+"""Columns of canal's row images, cell by cell and in bulk: what each says of its column, and its canonical text.
+
+Facts: alibaba/canal `LogEventConvert.parseOneRow`. A column says its name and type in every row; `mysqlType` is
+missing where the server had no table definition. `sqlType` follows the value (an unsigned number is promoted by
+its size) and decides nothing but this: BLOB means bytes, one ISO-8859-1 character each.
+"""
+
+# pyarrow.compute makes its functions at run time, so that type checkers do not see them.
+# pyright: reportAttributeAccessIssue=false
+
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from cdc_platform.formats.canal_options import CanalOptions
+from cdc_platform.formats.canal_text import Dialect, hint, to_text, told_type
+from cdc_platform.formats.kafka_connect.values import shown
+from cdc_platform.formats.protobuf_arrow import bools
+from cdc_platform.mysql.charsets import decode_text
+from cdc_platform.mysql.types import MySqlType, parse_type
+from cdc_platform.mysql.values import Checked
+
+_BLOB = 2004  # java.sql.Types
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """How cells are read: the type text of their column and what it means. `raw`: text that came as bytes, for
+    canal knows the text types by their bare names only."""
+
+    text: str
+    type: MySqlType
+    raw: bool = False
+
+    @classmethod
+    def told(cls, mysql_type: str, blob: bool) -> "Kind":
+        found = told_type(mysql_type)
+        if found is None:
+            text = "longblob" if blob else "longtext"
+            return cls(text, parse_type(text))
+        return cls(*found, raw=blob and found[1].family == "text")
+
+
+@dataclass(frozen=True, slots=True)
+class Cells:
+    """Cells of many row images, image after image: `image` whose each is (ascending), name as a number in
+    `names`, kind as a number in `kinds`, whether part of the key, place in the table as told, value (null: NULL),
+    and whether NULL was told together with a value."""
+
+    image: np.ndarray
+    name: np.ndarray
+    names: list[str]
+    kind: np.ndarray
+    kinds: list[Kind]
+    key: np.ndarray
+    index: np.ndarray
+    value: pa.StringArray
+    torn: np.ndarray
+
+    @classmethod
+    def read(cls, columns: pa.StructArray, image: np.ndarray) -> "Cells":
+        """`columns`: Column messages, one per cell."""
+        name, mysql_type = (columns.field(n).dictionary_encode() for n in ("name", "mysqlType"))
+        blob = columns.field("sqlType").to_numpy() == _BLOB
+        texts = mysql_type.dictionary.to_pylist()
+        kind = mysql_type.indices.to_numpy().astype(np.int64) * 2 + blob
+        null = bools(columns.field("isNull"), False)  # absent: false
+        value = columns.field("value")
+        torn = null & (pc.binary_length(value).to_numpy() > 0) if null.any() else null
+        return cls(
+            image=image,
+            name=name.indices.to_numpy().astype(np.int64),
+            names=name.dictionary.to_pylist(),
+            kind=kind,
+            kinds=[Kind.told(text, blob) for text in texts for blob in (False, True)],
+            key=columns.field("isKey").to_numpy(zero_copy_only=False),
+            index=columns.field("index").to_numpy(),
+            value=pc.if_else(pa.array(null), None, value) if null.any() else value,
+            torn=torn,
+        )
+
+    def retype(self, tables: dict[str, np.ndarray], options: CanalOptions) -> None:
+        """Types of option `columns` in place of those told. `tables`: full table name → which images are its."""
+        for table, columns in options.columns.items():
+            mine = tables.get(table)
+            if mine is None:
+                continue
+            for column, text in columns.items():
+                same = [i for i, name in enumerate(self.names) if name.casefold() == column.casefold()]
+                where = mine[self.image] & np.isin(self.name, same)
+                bytes_too = np.array([k.raw for k in self.kinds])[self.kind] & where
+                type_ = parse_type(text)
+                self.kind[where] = len(self.kinds)
+                self.kinds.append(Kind(text, type_))
+                if type_.family == "text":
+                    self.kind[bytes_too] = len(self.kinds)
+                    self.kinds.append(Kind(text, type_, raw=True))
+
+    def texts(self, dialect: Dialect) -> tuple[pa.StringArray, dict[int, str]]:
+        """(canonical text of each cell, cell → reason of the bad ones)."""
+        bad = {int(i): self._reason(int(i), "is NULL and has a value") for i in np.nonzero(self.torn)[0]}
+        codes = self.kind.astype(np.uint16) if len(self.kinds) < 65_536 else self.kind  # 16 bits: sorted by radix
+        order = np.argsort(codes, kind="stable")
+        sizes = np.bincount(codes, minlength=1)
+        parts: list[pa.Array] = [pa.array([], pa.string())]
+        start = 0
+        for code in np.nonzero(sizes)[0].tolist():
+            where = order[start : start + sizes[code]]
+            start += len(where)
+            text, ok = _convert(self.value.take(pa.array(where)), self.kinds[code], dialect)
+            parts.append(text)
+            for i in np.nonzero(~ok)[0].tolist():
+                cell = int(where[i])
+                kind = self.kinds[code]
+                told = f"{shown(self.value[cell].as_py())} doesn't fit its type {shown(kind.text)}"
+                bad.setdefault(cell, self._reason(cell, f"{told}{_RAW_HINT if kind.raw else hint(kind.type)}"))
+        place = np.empty(len(codes), np.int64)
+        place[order] = np.arange(len(codes))
+        return pa.concat_arrays(parts).take(pa.array(place)), bad
+
+    def _reason(self, cell: int, what: str) -> str:
+        return f"column {shown(self.names[self.name[cell]])}: {what}"
+
+
+_RAW_HINT = ": its bytes came as they are, in a charset that isn't told, and are no UTF-8"
+
+
+def _convert(values: pa.StringArray, kind: Kind, dialect: Dialect) -> Checked:
+    return _text_of_bytes(values) if kind.raw else to_text(values, kind.type, dialect)
+
+
+def _text_of_bytes(values: pa.StringArray) -> Checked:
+    """Text whose bytes canal didn't decode. Only UTF-8 proves itself."""
+    raw = []
+    for text in values.to_pylist():
+        try:
+            raw.append(None if text is None else text.encode("latin-1"))
+        except UnicodeEncodeError:
+            raw.append(b"\xff")
+    return decode_text(pa.array(raw, pa.binary()), "utf8mb4")

@@ -1,0 +1,236 @@
+"""DataWorks' messages: what each one says, without looking at single cells.
+
+Facts: the vendor's page "Appendix: Message format" (Alibaba Cloud DataWorks); apache/paimon
+`AliyunRecordParser` and its test data.
+"""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from cdc_platform.formats.canal_statement import DDL, Event, ddl, query
+from cdc_platform.formats.kafka_connect.values import shown
+
+ROW_ID = "#alibaba_rds_row_id#"
+"""Hidden key of RDS tables without primary key: a column of the message, never in `primaryKey`."""
+
+_FULL_LOAD = -1  # sequenceId of rows that the full load read
+_POSITIONS_PER_FILE = 10**18  # a sequenceId of any length as (file number, position)
+_LONGEST = 36  # digits: what then still fits a 64-bit file number
+_FIRST_MS, _LAST_MS = -62_135_596_800_000, 253_402_300_799_999  # years 1 to 9999
+_CONTROL = {
+    "MHEARTBEAT": "heartbeat",
+    "TRANSACTION_BEGIN": "begin",
+    "TRANSACTION_END": "commit",
+    "XACOMMIT": "commit",
+    "XAROLLBACK": "rollback",
+}
+_HALF, _WHOLE = 0, 1
+"""event_no: the first half of an update that comes in two records stands before the second, whose sequenceId it
+shares."""
+
+
+class Group(NamedTuple):
+    """What rows must have in common to be converted together. `types`: of the six, one per name."""
+
+    db: str
+    schema: str | None
+    table: str
+    names: tuple[str, ...]
+    types: tuple[str, ...]
+    key: tuple[str, ...]
+
+
+class Row(NamedTuple):
+    """One row change: its message in the batch, op, place in the source's order, images, source time (µs)."""
+
+    at: int
+    op: str
+    file_no: int
+    position: int
+    event_no: int
+    before: dict[str, Any] | None
+    after: dict[str, Any] | None
+    time: int | None
+
+
+def read(at: int, message: Any) -> tuple[Group, Row] | list[Event]:
+    """A parsed message, number `at` of its batch → its row, or its events without wire address. Raises ValueError
+    when it is none of DataWorks', or when it contradicts itself."""
+    if type(message) is not dict:
+        raise ValueError(f"{shown(message)} is no object")
+    schema, payload = _object(message, "schema"), _object(message, "payload")
+    op = payload.get("op")
+    if type(op) is not str:
+        raise ValueError(f"payload.op {shown(op)} is no text: this is no message of DataWorks")
+    if op in _ROWS:
+        return _row(at, op, schema, payload)
+    return _events(op, schema, payload)
+
+
+def _row(at: int, op: str, schema: dict, payload: dict) -> tuple[Group, Row]:
+    group = _group(schema)
+    before, after = _image(payload, "before"), _image(payload, "after")
+    sequence = _sequence(payload)
+    if sequence is None:
+        raise ValueError(f"{op} without sequenceId: its place in the source's order isn't told")
+    kind, event_no = _ROWS[op](before, after, group)
+    if sequence == _FULL_LOAD:
+        if kind != "insert":
+            raise ValueError(f"{op} with sequenceId -1, which the full load's INSERT alone has")
+        file_no, position, kind = 0, 0, "read"
+    else:
+        file_no, position = divmod(sequence, _POSITIONS_PER_FILE)
+        file_no += 1
+    return group, Row(at, kind, file_no, position, event_no, before, after, _micros(payload))
+
+
+def _insert(before: dict | None, after: dict | None, _group: Group) -> tuple[str, int]:
+    if before is not None or after is None:
+        raise ValueError("an INSERT has an after image and no before image")
+    return "insert", _WHOLE
+
+
+def _delete(before: dict | None, after: dict | None, _group: Group) -> tuple[str, int]:
+    if before is None or after is not None:
+        raise ValueError("a DELETE has a before image and no after image")
+    return "delete", _WHOLE
+
+
+def _first_half(before: dict | None, after: dict | None, _group: Group) -> tuple[str, int]:
+    """The old row goes; the second half, at the same sequenceId, brings the new one, under whatever key. The halves
+    of an update that changes the key lie in different partitions, so that neither may wait for the other."""
+    if before is None or after is not None:
+        raise ValueError("the first half of an update has a before image and no after image")
+    return "delete", _HALF
+
+
+def _update(before: dict | None, after: dict | None, group: Group) -> tuple[str, int]:
+    if after is None:
+        raise ValueError("UPDATE_AFTER without after image")
+    if before is None and (missing := [n for n in group.names if n not in after]):
+        # The first half removed the old row: what isn't here would be lost.
+        raise ValueError(f"the second half of an update lacks column {shown(missing[0])}")
+    return "update", _WHOLE
+
+
+_ROWS: dict[str, Callable[[dict | None, dict | None, Group], tuple[str, int]]] = {
+    "INSERT": _insert,
+    "DELETE": _delete,
+    "UPDATE_BEFOR": _first_half,  # the vendor's spelling
+    "UPDATE_BEFORE": _first_half,
+    "UPDATE_AFTER": _update,
+}
+
+
+def _group(schema: dict) -> Group:
+    source = _object(schema, "source")
+    db, table = _text(source, "dbName"), _text(source, "tableName")
+    if not db or not table:
+        raise ValueError("schema.source names no dbName and tableName")
+    names, types = [], []
+    for column in _list(schema, "dataColumn") or ():
+        if type(column) is not dict or type(column.get("name")) is not str or type(column.get("type")) is not str:
+            raise ValueError(f"schema.dataColumn holds {shown(column)}, no column")
+        names.append(column["name"])
+        types.append(column["type"])
+    if not names or len(set(names)) != len(names):
+        raise ValueError("schema.dataColumn names a column twice" if names else "schema.dataColumn is empty")
+    key = _list(schema, "primaryKey") or ([ROW_ID] if ROW_ID in names else [])
+    if missing := [k for k in key if k not in names]:
+        raise ValueError(f"primaryKey names {shown(missing[0])}, which isn't in schema.dataColumn")
+    if len(set(key)) != len(key):
+        raise ValueError("primaryKey names a column twice")
+    return Group(db, _text(source, "schemaName"), table, tuple(names), tuple(types), tuple(key))
+
+
+def _image(payload: dict, name: str) -> dict[str, Any] | None:
+    if payload.get(name) is None:
+        return None
+    image = _object(payload, name).get("dataColumn")
+    if type(image) is not dict:
+        raise ValueError(f"payload.{name}.dataColumn {shown(image)} is no object")
+    return image
+
+
+def _events(op: str, schema: dict, payload: dict) -> list[Event]:
+    source = _object(schema, "source")
+    statement = _text(_object(payload, "ddl"), "text")
+    named: Event = {
+        "db": _text(source, "dbName") or None,
+        "schema": _text(source, "schemaName"),
+        "table": _text(source, "tableName") or None,
+        "source_time": _micros(payload),
+    }
+    if op in _CONTROL:
+        return [{**named, "kind": _CONTROL[op], "info": _info(op, payload)}]
+    if op == "GTID":
+        return [{**named, "kind": "skip", "reason": "a GTID event, which holds nothing"}]
+    found = _statement(op, statement, named)
+    sequence = _sequence(payload)
+    if sequence is not None and sequence >= 0:
+        file_no, position = divmod(sequence, _POSITIONS_PER_FILE)
+        place = {"lineage": "", "file_no": file_no + 1, "binlog_pos": position, "event_no": _WHOLE}
+        found = [{**event, **place} for event in found]
+    return found
+
+
+def _statement(op: str, statement: str | None, named: Event) -> list[Event]:
+    if op in DDL:
+        return ddl(op, statement, named)
+    if statement is not None:
+        return query(statement, is_ddl=True, named=named)
+    known = ", ".join((*_ROWS, *_CONTROL, *DDL, "QUERY", "GTID"))
+    raise ValueError(f"op {shown(op)} without statement; known: {known}")
+
+
+def _info(op: str, payload: dict) -> list[tuple[str, str]]:
+    told = {"op": op, "sequence_id": payload.get("sequenceId"), "scn": payload.get("scn")}
+    told |= {f"{k}": v for k, v in _object(payload, "timestamp").items() if k.endswith("Time")}
+    return [(k, str(v)) for k, v in told.items() if type(v) in (int, str)]
+
+
+def _sequence(payload: dict) -> int | None:
+    value = payload.get("sequenceId")
+    if value is None:
+        return None
+    text = str(value)
+    digits = text.removeprefix("-")
+    if type(value) is bool or not (digits.isascii() and digits.isdecimal() and len(digits) <= _LONGEST):
+        raise ValueError(f"sequenceId {shown(value)} is no number of at most {_LONGEST} digits")
+    number = int(text)
+    if number < _FULL_LOAD:
+        raise ValueError(f"sequenceId {shown(value)}: only -1 is known below 0")
+    return number
+
+
+def _micros(payload: dict) -> int | None:
+    """Source time in µs; the full load's -1 and a missing one are none."""
+    millis = _object(payload, "timestamp").get("eventTime")
+    if millis is None or millis == -1:
+        return None
+    if type(millis) is not int or not _FIRST_MS <= millis <= _LAST_MS:
+        raise ValueError(f"timestamp.eventTime {shown(millis)} is no time")
+    return millis * 1000
+
+
+def _object(parent: dict, name: str) -> dict[str, Any]:
+    value = parent.get(name)
+    if value is None:
+        return {}
+    if type(value) is not dict:
+        raise ValueError(f"{name} {shown(value)} is no object")
+    return value
+
+
+def _list(parent: dict, name: str) -> list | None:
+    value = parent.get(name)
+    if value is not None and (type(value) is not list or (name == "primaryKey" and set(map(type, value)) - {str})):
+        raise ValueError(f"{name} {shown(value)} is no list of names" if name == "primaryKey" else f"{name} is no list")
+    return value
+
+
+def _text(parent: dict, name: str) -> str | None:
+    value = parent.get(name)
+    if value is not None and type(value) is not str:
+        raise ValueError(f"{name} {shown(value)} is no text")
+    return value

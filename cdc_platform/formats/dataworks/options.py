@@ -1,0 +1,21 @@
+"""`options:` of a source of the format `dataworks`."""
+
+from pydantic import Field
+
+from cdc_platform.formats.contract import FormatOptions
+from cdc_platform.formats.option_types import ColumnTypes, ZoneName
+
+
+class DataworksOptions(FormatOptions):
+    """Options of the format `dataworks`."""
+
+    time_zone: ZoneName = Field(
+        default="UTC",
+        description="Zone (IANA name) in which the synchronization task reads DATE and DATETIME: the messages hold "
+        "instants only",
+    )
+    columns: ColumnTypes = Field(
+        default={},
+        description="Real MySQL types that the six types of the messages don't tell, e.g. "
+        "{'shop.orders': {'id': 'bigint unsigned', 'price': 'decimal(12,2)'}}",
+    )

@@ -1,0 +1,107 @@
+"""The bridge against canal's own Java server, which reads a MariaDB. Alone, and only when asked for:
+`pytest -m canal_server tests/bridge`."""
+
+import re
+import threading
+from collections.abc import Iterator
+
+import pytest
+
+from cdc_platform.bridge.errors import CanalLoginRefused, CanalRefused
+from cdc_platform.bridge.run import Totals, run
+from cdc_platform.bridge.session import open_session
+from cdc_platform.broker import BrokerInfo
+from cdc_platform.broker.node import free_port
+from tests.bridge.canal_server import PASSWORD, USERNAME, CanalServer, Database, Missing, database
+from tests.bridge.test_run import SOURCES, entries, first_seen, wait_for
+
+pytestmark = [pytest.mark.canal_server, pytest.mark.broker]
+DESTINATION = "shop"
+
+
+@pytest.fixture(scope="module")
+def asked_for(request: pytest.FixtureRequest) -> None:
+    expression = request.config.getoption("-m") or ""
+    if not re.search(r"(?<!not )\bcanal_server\b", expression):
+        pytest.skip("starts canal's Java server and a MariaDB; runs when asked for: pytest -m canal_server")
+
+
+@pytest.fixture(scope="module")
+def shop(asked_for: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Database, CanalServer]]:
+    """A database with one table, and canal reading it."""
+    folder = tmp_path_factory.mktemp("canal")
+    try:
+        with database(folder, free_port()) as db:
+            db.run("CREATE DATABASE shop; CREATE TABLE shop.orders (id INT PRIMARY KEY, note VARCHAR(60))")
+            server = CanalServer(folder, free_port(), db.port, DESTINATION)
+            try:
+                server.start()
+                yield db, server
+            finally:
+                server.kill()
+    except Missing as error:
+        pytest.fail(str(error))
+
+
+def _config(make_config, bootstrap: str, server: CanalServer, topic: str, **changes):
+    bridge = {"name": "shop", "servers": [f"127.0.0.1:{server.port}"], "destination": DESTINATION, "topic": topic}
+    bridge |= {"username": USERNAME, "password": "${CANAL_PASSWORD}", "max_backoff_s": 1, **changes}
+    return make_config(SOURCES, kafka={"bootstrap.servers": bootstrap}, bridges=[bridge])
+
+
+def _notes(found: list[bytes]) -> list[str]:
+    return [note.decode() for entry in first_seen(found) for note in re.findall(rb"note-\d{4}", entry)]
+
+
+def test_rows_arrive_in_order_across_a_killed_server(shop, broker: BrokerInfo, make_config, monkeypatch):
+    db, server = shop
+    monkeypatch.setenv("CANAL_PASSWORD", PASSWORD)
+    config = _config(make_config, broker.bootstrap_servers, server, "canal-real", batch_size=2)
+    stop, said, ended = threading.Event(), [], []
+    thread = threading.Thread(target=lambda: ended.append(run(config, config.bridges[0], stop.is_set, said.append)))
+    thread.start()
+    try:
+        wait_for(lambda: bool(said), 30)
+        for i in range(100):
+            db.run(f"INSERT INTO shop.orders VALUES ({i}, 'note-{i:04}')")
+        server.kill()
+        for i in range(100, 150):
+            db.run(f"INSERT INTO shop.orders VALUES ({i}, 'note-{i:04}')")
+        server.start()
+        wait_for(lambda: "note-0149" in _notes(entries(broker.bootstrap_servers, "canal-real")), 60)
+    finally:
+        stop.set()
+        thread.join(30)
+    arrived = list(dict.fromkeys(_notes(entries(broker.bootstrap_servers, "canal-real"))))
+    assert arrived == [f"note-{i:04}" for i in range(150)]
+    totals: Totals = ended[0]
+    assert totals.failures >= 1 and totals.batches > 10
+
+
+def test_rollback_filter_login_and_destination_as_the_real_server_has_them(
+    shop, broker: BrokerInfo, make_config, monkeypatch
+):
+    db, server = shop
+    monkeypatch.setenv("CANAL_PASSWORD", PASSWORD)
+
+    def bridge(**changes):
+        return _config(make_config, broker.bootstrap_servers, server, "unused", client_id=1002, **changes).bridges[0]
+
+    with open_session(bridge(wait_ms=3000)) as session:
+        db.run("INSERT INTO shop.orders VALUES (1000, 'note-1000')")
+        first = session.get()
+        session.rollback()
+        again = session.get()
+        assert list(first.entries) == list(again.entries) != []
+        assert first.packet.startswith(b"\x18\x07\x2a")  # the raw form: no version
+    with open_session(bridge(wait_ms=3000)) as session:  # not acked: it comes again
+        assert next(iter(session.get().entries)) == first.entries[0]
+        session.ack()
+        session.unsubscribe()
+    monkeypatch.setenv("CANAL_PASSWORD", "wrong")
+    with pytest.raises(CanalLoginRefused, match="auth failed for user:canal"), open_session(bridge()):
+        pass
+    monkeypatch.setenv("CANAL_PASSWORD", PASSWORD)
+    refused = pytest.raises(CanalRefused, match="refused the subscription to 'nope'")
+    with refused, open_session(bridge(destination="nope")):
+        pass

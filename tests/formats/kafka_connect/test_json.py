@@ -1,0 +1,53 @@
+"""Exact reading: no repeated key passes, in whatever text it hides."""
+
+import json
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from cdc_platform.formats.kafka_connect.json import read_json
+
+TEXTS = st.text(st.sampled_from('a":\\ ,{}[]\n'), max_size=8)
+LEAVES = st.none() | st.booleans() | st.integers() | TEXTS
+# Objects as lists of pairs, so that names may come twice.
+VALUES = st.recursive(LEAVES, lambda v: st.lists(v, max_size=3) | st.lists(st.tuples(TEXTS, v), max_size=4).map(tuple))
+
+
+def written(value):
+    if type(value) is tuple:
+        return "{" + ",".join(f"{json.dumps(k)}:{written(v)}" for k, v in value) + "}"
+    return "[" + ",".join(map(written, value)) + "]" if type(value) is list else json.dumps(value)
+
+
+def repeats(value):
+    inner = [v for _, v in value] if type(value) is tuple else value if type(value) is list else []
+    names = [k for k, _ in value] if type(value) is tuple else []
+    return len(set(names)) < len(names) or any(map(repeats, inner))
+
+
+@settings(max_examples=600, deadline=None)
+@given(value=VALUES)
+def test_a_document_is_refused_only_when_a_name_comes_twice(value):
+    text = written(value)
+    if repeats(value):
+        with pytest.raises(ValueError, match="stands twice"):
+            read_json(text.encode())
+    else:
+        assert read_json(text.encode()) == json.loads(text)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        r'{"a\\":1,"a\\":2}',
+        r'{"a\\":1,"a\\":2,"b":":x"}',
+        r'{"data":[{"id":"1","id":"2"}]}',
+        r'{"data":[{"j":"{\"k\":1}","j":"x"}]}',
+        r'{"data":[[{"a":1,"a":2}]],"b":":"}',
+        r'{"x":{"y":{"a":1,"a":2}},"b":":","c":":"}',
+    ],
+)
+def test_places_that_look_like_pairs_hide_no_repeated_name(text):
+    with pytest.raises(ValueError, match="stands twice"):
+        read_json(text.encode())
