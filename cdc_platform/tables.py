@@ -125,7 +125,8 @@ CHANGES = Table(
   schema_version STRING, columns STRING COMMENT 'kind schema: JSON of name, type, key', ddl STRING,
   source_time TIMESTAMP, landed_at TIMESTAMP, txn_id STRING, txn_seq BIGINT, txn_last BOOLEAN, gtid STRING,
   binlog_file STRING, binlog_pos DECIMAL(20,0), lineage STRING COMMENT 'whose binlog the position belongs to',
-  file_no BIGINT, event_no BIGINT, row_no BIGINT, info MAP<STRING, STRING>""",
+  file_no BIGINT, event_no BIGINT, row_no BIGINT, info MAP<STRING, STRING>,
+  retold BOOLEAN COMMENT 'true: by a later decoding of a message that was in quarantine'""",
     "Decoded events as the format tells them",
     properties={
         **_STAGED,
@@ -137,6 +138,13 @@ DDL_SEEN = Table(
     "ddl/{source}",
     f"""{_ADDRESS}, source_time TIMESTAMP, gtid STRING, event_no BIGINT, db STRING, ddl STRING""",
     "DDL statements ahead of the decoder, for formats whose rows mean nothing without them",
+    properties=_STAGED,
+)
+
+CONTEXTS = Table(
+    "contexts/{source}",
+    """number BIGINT, digest STRING COMMENT 'of what the DDL seen told the decoder', at TIMESTAMP""",
+    "What was known when the messages waiting in quarantine were last decoded anew",
     properties=_STAGED,
 )
 
@@ -185,10 +193,11 @@ QUARANTINE = Table(
     "quarantine",
     f"""source STRING, format STRING, decoder_version STRING, room STRING COMMENT 'envelopes, changes, changelog',
   {_ADDRESS.strip()}, entry_index INT, row_index INT, db STRING, `table` STRING,
-  reason STRING, landed_at TIMESTAMP, quarantined_at TIMESTAMP""",
+  reason STRING, landed_at TIMESTAMP, quarantined_at TIMESTAMP,
+  resolved_at TIMESTAMP COMMENT 'when a later decoding took its place; NULL: it holds'""",
     "What could not be used, and why; the bytes are in landing under the same address",
     partition_by=("source",),
-    properties=_STAGED,
+    properties={**_STAGED, "delta.appendOnly": "false"},  # `resolved_at` is noted later
 )
 
 OFFSET_LEDGER = Table(
@@ -196,7 +205,7 @@ OFFSET_LEDGER = Table(
     """source STRING, batch BIGINT COMMENT 'batch of the room', room STRING,
   topic STRING, `partition` INT, from_offset BIGINT, to_offset BIGINT COMMENT 'last, inclusive',
   outcome STRING COMMENT 'landed, applied, control, filtered, waiting, joined, duplicate, quarantined, lost',
-  records BIGINT COMMENT 'offsets with this outcome; negative takes an earlier waiting back'""",
+  records BIGINT COMMENT 'offsets with this outcome; negative takes an earlier waiting or quarantined back'""",
     "Accounted ranges of offsets: landed equals the sum of all other outcomes but lost",
     partition_by=("source",),
     properties=_STAGED,

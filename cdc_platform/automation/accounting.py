@@ -28,8 +28,9 @@ def quarantine(config: Config) -> dg.AssetsDefinition:
         before = context.instance.get_latest_materialization_event(QUARANTINE)
         earlier = before.asset_materialization.metadata if before and before.asset_materialization else {}
         new = rows - int(read_figures(earlier).get("records", 0))
+        left = sum(delta.quarantined(config).values())
         return dg.MaterializeResult(
-            metadata={"records": rows, "new": new, **table_metadata(path, rows)},
+            metadata={"records": rows, "new": new, "resolved": rows - left, **table_metadata(path, rows)},
             check_results=[checks.quarantine_result(rows, new)],
         )
 

@@ -33,9 +33,9 @@ def order_key(epochs: dict[str | None, int]) -> Column:
 
 
 def profile(events: DataFrame) -> list[dict[str, Any]]:
-    """Figures of one batch per lineage, for the driver (one row per server seen): counts per kind, first address and
-    source time, first offset per partition, lowest and highest binlog position of row changes, offset range, schema
-    versions stated."""
+    """Figures of one batch per lineage, for the driver (one row per server seen): counts per kind and of retold events,
+    first address and source time, first offset per partition, lowest and highest binlog position of row changes,
+    offset range, schema versions stated."""
     position = F.when((F.col("kind") == "row") & F.col("file_no").isNotNull(), F.struct("file_no", "binlog_pos"))
     kinds = {
         "rows": ("row",),
@@ -46,6 +46,7 @@ def profile(events: DataFrame) -> list[dict[str, Any]]:
     }
     per_partition = events.groupBy("lineage", "topic", "partition").agg(
         *(F.count_if(F.col("kind").isin(*names)).alias(k) for k, names in kinds.items()),
+        F.count_if("retold").alias("retold"),
         F.count(F.lit(1)).alias("events"),
         F.min(F.struct("landed_at", "topic", "partition", "offset", "entry_index")).alias("first"),
         F.min("source_time").alias("since"),
@@ -56,7 +57,7 @@ def profile(events: DataFrame) -> list[dict[str, Any]]:
         F.collect_set(F.when(F.col("kind") == "schema", F.col("schema_version"))).alias("versions"),
     )
     grouped = per_partition.groupBy("lineage").agg(
-        *(F.sum(k).alias(k) for k in (*kinds, "events")),
+        *(F.sum(k).alias(k) for k in (*kinds, "retold", "events")),
         *(F.min(k).alias(k) for k in ("first", "since", "from_offset", "low")),
         *(F.max(k).alias(k) for k in ("to_offset", "high")),
         F.collect_list(F.struct("topic", "partition", "from_offset")).alias("starts"),

@@ -7,12 +7,13 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
+from uuid import uuid4
 
-from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from cdc_platform.chain import RoomResult
-from cdc_platform.changelog import order, rules
+from cdc_platform.changelog import ledger, order, rules
 from cdc_platform.config import Config, Source
 from cdc_platform.formats import FORMATS
 from cdc_platform.resources import lake
@@ -37,6 +38,7 @@ _OUTPUTS = {
     "lineages": LINEAGES,
 }
 _TXN = ("source_time", "landed_at", "txn_id", "txn_seq", "txn_last", "gtid", "binlog_file", "binlog_pos", "order_key")
+_MESSAGE = ("topic", "partition", "offset")
 _CONTROL = ("begin", "commit", "rollback", "heartbeat", "checkpoint")
 
 
@@ -69,7 +71,7 @@ def run(spark: SparkSession, config: Config, source: Source) -> RoomResult:
         batch_writer(source, paths),
     )
     batches = lake.batches(progress)
-    metrics = _outcomes(spark, paths["ledger"], source, batches) if batches else {}
+    metrics = ledger.figures(spark, paths["ledger"], source, batches) if batches else {}
     return RoomResult("changelog", source.name, int(metrics.get("applied", 0)), len(batches), watch.seconds, metrics)
 
 
@@ -83,7 +85,7 @@ def batch_writer(source: Source, paths: dict[str, str]) -> Callable[[DataFrame, 
             return
         known, reached = _lineages(spark, paths["lineages"], source, batch_id)
         epochs = order.epochs_of(known, figures)
-        events = batch.withColumn("order_key", order.order_key(epochs)).withColumn("outcome", _outcome(source))
+        events = batch.withColumn("order_key", order.order_key(epochs)).withColumn("outcome", ledger.outcome(source))
         repeats = _repeats(spark, batch, figures, epochs, reached, paths["changelog"], source)
         if repeats is not None:
             events = (
@@ -99,17 +101,6 @@ def batch_writer(source: Source, paths: dict[str, str]) -> Callable[[DataFrame, 
         lake.together(work)
 
     return each
-
-
-def _outcome(source: Source) -> Column:
-    """What becomes of one event; `applied` may still turn out a duplicate."""
-    kind = F.col("kind")
-    return (
-        F.when(kind == "error", "quarantined")
-        .when((kind == "row") & ~rules.wanted(source.tables), "filtered")
-        .when(kind.isin("row", "ddl"), "applied")
-        .otherwise("control")
-    )
 
 
 def _repeats(
@@ -139,16 +130,16 @@ def _repeats(
 
 def _writes(batch: _Batch, figures: list[dict[str, Any]]) -> list[Callable[[], None]]:
     """The batch's writes, one per output that has rows; independent of each other."""
-    total = {k: sum(f[k] for f in figures) for k in ("rows", "ddl", "control", "errors")}
+    total = {k: sum(f[k] for f in figures) for k in ("rows", "ddl", "control", "errors", "retold")}
     versions = _new_versions(batch, {v for f in figures for v in f["versions"]})
     writes = {
         "changelog": (total["rows"], _changelog_rows),
         "schema_history": (versions or total["ddl"], partial(_schema_rows, versions=versions)),
         "control_events": (total["control"], _control_rows),
-        "quarantine": (total["errors"], _quarantine_rows),
         "ledger": (True, partial(_ledger_rows, figures=figures)),
     }
-    return [partial(batch.append, rows, output) for output, (any_, rows) in writes.items() if any_]
+    work = [partial(batch.append, rows, output) for output, (any_, rows) in writes.items() if any_]
+    return [partial(_quarantine, batch, total["errors"], total["retold"]), *work]
 
 
 def _said_by(source: Source, events: DataFrame, columns: tuple[str, ...]) -> DataFrame:
@@ -204,50 +195,48 @@ def _control_rows(batch: _Batch) -> DataFrame:
     return _said_by(batch.source, control, ("entry_index", "kind", "db", "info", *_TXN))
 
 
+def _quarantine(batch: _Batch, errors: int, retold: int) -> None:
+    """New rows, and what takes the place of earlier ones: one after the other, or Delta sees a conflict."""
+    if errors:
+        batch.append(_quarantine_rows, "quarantine")
+    if retold:
+        _resolve(batch)
+
+
 def _quarantine_rows(batch: _Batch) -> DataFrame:
-    bad = batch.events.where("kind = 'error'").withColumn("room", F.lit("changes"))
+    bad = batch.events.where("outcome = 'quarantined'").withColumn("room", F.lit("changes"))
     return _said_by(
         batch.source, bad, ("room", "entry_index", "row_index", "db", "table", "reason", "landed_at")
     ).withColumn("quarantined_at", F.current_timestamp())
 
 
-_RANK = ("quarantined", "applied", "filtered", "duplicate", "control")
-"""A message with several outcomes counts under the first of these."""
+def _resolve(batch: _Batch) -> None:
+    """Notes in quarantine whose place this batch takes: rows of its retold messages that give another reason. Once
+    more changes nothing."""
+    spark = batch.events.sparkSession
+    view = f"cdc_retold_{uuid4().hex}"
+    reasons = F.collect_set(F.when(F.col("kind") == "error", F.col("reason"))).alias("reasons")
+    batch.events.where("retold").groupBy(*_MESSAGE).agg(reasons).createOrReplaceTempView(view)
+    try:
+        same = " AND ".join(f"q.{lake.quoted(c)} = r.{lake.quoted(c)}" for c in _MESSAGE)
+        spark.sql(
+            f"MERGE INTO {lake.delta(batch.paths['quarantine'])} AS q USING {view} AS r "
+            f"ON q.source = {lake.literal(batch.source.name)} AND q.room = 'changes' AND q.resolved_at IS NULL "
+            f"AND {same} AND NOT array_contains(r.reasons, q.reason) "
+            "WHEN MATCHED THEN UPDATE SET resolved_at = current_timestamp()"
+        )
+    finally:
+        spark.catalog.dropTempView(view)
 
 
 def _ledger_rows(batch: _Batch, figures: list[dict[str, Any]]) -> DataFrame:
-    ranks = F.array_position(F.array(*map(F.lit, _RANK)), F.col("outcome"))
-    messages = batch.events.groupBy("topic", "partition", "offset").agg(F.min(ranks).alias("rank"))
-    weight: Column = F.lit(1)
+    split = None
     if "envelopes" in batch.paths:  # a message of several records accounts for all of them
         low, high = min(f["from_offset"] for f in figures), max(f["to_offset"] for f in figures)
         split = lake.read(batch.events.sparkSession, batch.paths["envelopes"]).where(
             F.col("offset").between(low, high) & (F.col("parts") > 1)
         )
-        messages = messages.join(
-            F.broadcast(split.select("topic", "partition", "offset", "parts")), ["topic", "partition", "offset"], "left"
-        )
-        weight = F.coalesce("parts", F.lit(1))
-    outcome = F.element_at(F.array(*map(F.lit, _RANK)), F.col("rank").cast("int"))
-    return (
-        messages.groupBy("topic", "partition", outcome.alias("outcome"))
-        .agg(
-            F.min("offset").alias("from_offset"),
-            F.max("offset").alias("to_offset"),
-            F.sum(weight).cast("bigint").alias("records"),
-        )
-        .select(
-            F.lit(batch.source.name).alias("source"),
-            F.lit(batch.number).cast("bigint").alias("batch"),
-            F.lit("changelog").alias("room"),
-            "topic",
-            "partition",
-            "from_offset",
-            "to_offset",
-            "outcome",
-            "records",
-        )
-    )
+    return ledger.rows(batch.events, split, batch.source, batch.number)
 
 
 def _lineages(
@@ -290,20 +279,3 @@ def _note_lineages(
     ]
     frame = spark.createDataFrame(rows, lake.read(spark, path).schema)
     lake.append(frame, path, f"changelog {source.name}", batch_id)
-
-
-def _outcomes(spark: SparkSession, ledger: str, source: Source, batches: list[int]) -> dict[str, float]:
-    """Records per outcome over the batches of this run, from the ledger."""
-    rows = (
-        lake.read(spark, ledger)
-        .where(
-            (F.col("source") == source.name)
-            & (F.col("room") == "changelog")
-            & F.col("batch").between(min(batches), max(batches))
-        )
-        .groupBy("outcome")
-        .agg(F.sum("records").alias("n"))
-        .collect()
-    )
-    found = {r["outcome"]: float(r["n"]) for r in rows}
-    return {name: found.get(name, 0.0) for name in _RANK}

@@ -36,10 +36,12 @@ def list_command(
     config: ConfigFile = _CONFIG,
     source: OnlySource = None,
     limit: Annotated[int, typer.Option(min=1, help="At most so many, the newest first.")] = 50,
+    resolved: Annotated[bool, typer.Option(help="Also what a later decoding could use.")] = False,
 ) -> list[dict[str, Any]]:
     """List what is in quarantine, the newest first."""
     loaded = load_config(config)
-    return quarantined(loaded, [loaded.source(source)] if source else list(loaded.sources), limit)
+    chosen = [loaded.source(source)] if source else list(loaded.sources)
+    return quarantined(loaded, chosen, limit, resolved=resolved)
 
 
 @app.command("show")
@@ -54,7 +56,7 @@ def show_command(
     loaded = load_config(config)
     topic, partition, offset = parse_address(address)
     chosen = [loaded.source(source)] if source else list(loaded.sources)
-    reasons = quarantined(loaded, chosen, 1000, (topic, partition, offset))
+    reasons = quarantined(loaded, chosen, 1000, (topic, partition, offset), resolved=True)
     if not reasons:
         raise NotQuarantined(
             address,
@@ -84,19 +86,24 @@ def parse_address(text: str) -> tuple[str, int, int]:
 
 
 def quarantined(
-    config: Config, sources: list[Source], limit: int, address: tuple[str, int, int] | None = None
+    config: Config,
+    sources: list[Source],
+    limit: int,
+    address: tuple[str, int, int] | None = None,
+    *,
+    resolved: bool = False,
 ) -> list[dict[str, Any]]:
-    """Rows of quarantine, the newest first; of one address where one is given."""
+    """Rows of quarantine, the newest first; of one address where one is given; `resolved`: those too."""
     from cdc_platform import tables
     from cdc_platform.automation.delta import query, text
 
     names = ", ".join(text(s.name) for s in sources)
-    at = ""
+    at = "" if resolved else "AND resolved_at IS NULL "
     if address:
-        at = f'AND topic = {text(address[0])} AND partition = {address[1]} AND "offset" = {address[2]} '
+        at += f'AND topic = {text(address[0])} AND partition = {address[1]} AND "offset" = {address[2]} '
     rows = query(
         'SELECT source, format, decoder_version, room, topic, partition, "offset", entry_index, row_index, '
-        f'db, "table", reason, quarantined_at FROM t WHERE source IN ({names}) {at}'
+        f'db, "table", reason, quarantined_at, resolved_at FROM t WHERE source IN ({names}) {at}'
         'ORDER BY quarantined_at DESC, topic, partition, "offset", entry_index, row_index '
         f"LIMIT {int(limit)}",
         t=tables.QUARANTINE.at(config.lake),

@@ -111,6 +111,8 @@ class Context:
     executor. Called on the driver, once per run."""
     marker: bytes
     """Stands in every message that may hold DDL: the others needn't be looked at for it."""
+    waiting: str
+    """How the reasons of error events begin whose message may mean something once more DDL is seen."""
 
 
 DDL = ("topic", "partition", "offset", "source_time", "gtid", "event_no", "db", "ddl")

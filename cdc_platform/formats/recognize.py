@@ -46,6 +46,10 @@ def sure(found: list[Verdict]) -> str:
 def _verdict(messages: pa.RecordBatch, format_: Format) -> Verdict:
     whole, parts, errors = _whole(messages, format_)
     events = format_.decode(whole, format_.options()).select(["partition", "offset", "kind", "reason"]).to_pylist()
+    if format_.context is not None:  # a row whose columns nothing in the sample tells is a row of this format
+        for e in events:
+            if e["kind"] == "error" and e["reason"].startswith(format_.context.waiting):
+                e["kind"] = "row"
     bad = [e for e in events if e["kind"] == "error"]
     used = {(e["partition"], e["offset"]) for e in events if e["kind"] not in _HOLDS_NOTHING}
     refused = {(e["partition"], e["offset"]) for e in bad}

@@ -16,8 +16,9 @@ from cdc_platform.envelopes.run import messages_path
 from cdc_platform.formats import FORMATS
 from cdc_platform.formats.contract import DDL, MESSAGE, Context
 from cdc_platform.formats.frame import decode
+from cdc_platform.formats.heal import heal
 from cdc_platform.resources import lake
-from cdc_platform.tables import CHANGES, CHECKPOINT, DDL_SEEN
+from cdc_platform.tables import CHANGES, CHECKPOINT, CONTEXTS, DDL_SEEN
 
 
 def run(spark: SparkSession, config: Config, source: Source) -> RoomResult:
@@ -26,12 +27,23 @@ def run(spark: SparkSession, config: Config, source: Source) -> RoomResult:
     path = lake.ensure(spark, CHANGES, CHANGES.at(config.lake, format=source.format, source=source.name))
     needs = FORMATS[source.format].context
     context = _context(spark, config, source, needs) if needs else None
+
+    def decoded(messages: DataFrame) -> DataFrame:
+        return decode(messages, source.format, source.options, context)
+
     progress = lake.into_table(
-        decode(_messages(spark, config, source), source.format, source.options, context),
+        decoded(_messages(spark, config, source)),
         path,
         CHECKPOINT.at(config.lake, room="changes", source=source.name),
         f"changes {source.name}",
     )
+    if needs:
+        paths = {
+            "changes": path,
+            "messages": messages_path(config, source),
+            "contexts": lake.ensure(spark, CONTEXTS, CONTEXTS.at(config.lake, source=source.name)),
+        }
+        heal(spark, source, needs.waiting, context, paths, decoded)
     messages_in = lake.input_rows(progress)
     return RoomResult(
         "changes", source.name, messages_in, len(lake.batches(progress)), watch.seconds, {"messages": messages_in}

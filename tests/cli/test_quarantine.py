@@ -29,7 +29,7 @@ def lake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
 
 @pytest.fixture
 def rows(lake: str) -> None:
-    """Three quarantined events of two sources, and the records they came from."""
+    """Three quarantined events of two sources, one that has healed, and the records they came from."""
     fields = [
         ("source", pa.string()),
         ("format", pa.string()),
@@ -44,9 +44,10 @@ def rows(lake: str) -> None:
         ("table", pa.string()),
         ("reason", pa.string()),
         ("quarantined_at", pa.timestamp("us", "UTC")),
+        ("resolved_at", pa.timestamp("us", "UTC")),
     ]
     data = [
-        ("orders", "tencent_dts", "1", "changes", "a", 0, 7, 0, 0, "shop", "x", "torn", NOW),
+        ("orders", "tencent_dts", "1", "changes", "a", 0, 7, 0, 0, "shop", "x", "torn", NOW, None),
         (
             "orders",
             "tencent_dts",
@@ -61,8 +62,10 @@ def rows(lake: str) -> None:
             "x",
             "bad\x1b[2J",
             NOW + timedelta(seconds=1),
+            None,
         ),
-        ("stock", "debezium", "1", "changes", "b", 1, 7, 0, 0, None, None, "no JSON", NOW),
+        ("stock", "debezium", "1", "changes", "b", 1, 7, 0, 0, None, None, "no JSON", NOW, None),
+        ("stock", "debezium", "1", "changes", "b", 1, 8, 0, 0, None, None, "not known", NOW, NOW),
     ]
     table = pa.Table.from_pylist([dict(zip([n for n, _ in fields], r, strict=True)) for r in data], pa.schema(fields))
     write_deltalake(QUARANTINE.at(lake), table, partition_by=["source"])
@@ -103,6 +106,12 @@ def test_list_is_newest_first_and_bounded(rows, capsys):
     assert [(r["address"], r["reason"]) for r in json.loads(capsys.readouterr().out)] == [("b/1/7", "no JSON")]
     assert run(["quarantine", "list", "--limit", "1", "--json"]) == 0
     assert len(json.loads(capsys.readouterr().out)) == 1
+
+
+def test_what_has_healed_is_listed_on_demand(rows, capsys):
+    assert run(["quarantine", "list", "--source", "stock", "--resolved", "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert [(r["address"], r["resolved_at"] is None) for r in found] == [("b/1/7", True), ("b/1/8", False)]
 
 
 def test_an_empty_quarantine_is_no_error(lake, capsys):

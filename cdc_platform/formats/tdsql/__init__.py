@@ -23,7 +23,7 @@ from cdc_platform.formats.kafka_connect.values import BAD
 from cdc_platform.formats.tdsql.messages import Row, Rows, read
 from cdc_platform.formats.tdsql.options import TdsqlOptions
 from cdc_platform.formats.tdsql.rows import Group, columns_of, convert_rows
-from cdc_platform.formats.tdsql.schemas import Schemas, States, Table, context
+from cdc_platform.formats.tdsql.schemas import UNKNOWN, Schemas, States, Table, context
 
 _Place = tuple[int, int]
 """Message in the batch; 0 for what comes before its events, then its events from 1."""
@@ -123,5 +123,5 @@ FORMAT = Format(
     summary="Tencent TDSQL's and TencentDB for MariaDB's binlog as JSON, rows by column position",
     options=TdsqlOptions,
     decode=decode,
-    context=ContextOf(build=context, marker=b'"query"'),
+    context=ContextOf(build=context, marker=b'"query"', waiting=UNKNOWN),
 )

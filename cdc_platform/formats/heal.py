@@ -1,0 +1,67 @@
+"""Messages whose meaning wasn't known when they were decoded → events, once the source's DDL tells it.
+
+They wait in quarantine. A message is told anew as a whole, and under its own address, so that its changes take their
+place in the source's order however late they come.
+"""
+
+import hashlib
+import json
+from collections.abc import Callable
+from typing import Any
+
+from pyspark.sql import DataFrame, SparkSession, Window
+from pyspark.sql import functions as F
+
+from cdc_platform.config import Source
+from cdc_platform.formats.contract import EVENT
+from cdc_platform.resources import lake
+
+_MESSAGE = ["topic", "partition", "offset"]
+
+
+def heal(
+    spark: SparkSession,
+    source: Source,
+    waiting: str,
+    context: Any,
+    paths: dict[str, str],
+    decode: Callable[[DataFrame], DataFrame],
+) -> bool:
+    """Decodes waiting messages anew, where `context` isn't the one that was last tried. Returns whether any waited.
+
+    `waiting`: how their reasons begin; `paths`: `changes`, `messages` and `contexts` of the source. Exactly once:
+    `changes` itself says what was told anew, and all of it comes with one commit.
+    """
+    digest = hashlib.blake2b(json.dumps(context, sort_keys=True).encode(), digest_size=16).hexdigest()
+    tried = lake.read(spark, paths["contexts"]).orderBy(F.desc("number")).limit(1).collect()
+    if tried and tried[0]["digest"] == digest:
+        return False
+    waits = _waiting(lake.read(spark, paths["changes"]), waiting)
+    ranges = waits.groupBy("topic", "partition").agg(F.min("offset").alias("low"), F.max("offset").alias("high"))
+    found = ranges.collect()  # a row per Kafka partition
+    if found:
+        near = F.lit(False)
+        for r in found:
+            at = (F.col("topic") == r["topic"]) & (F.col("partition") == r["partition"])
+            near = near | (at & F.col("offset").between(r["low"], r["high"]))
+        messages = lake.read(spark, paths["messages"]).where(near).join(waits, _MESSAGE, "left_semi")
+        _told(decode(messages), waiting).write.format("delta").mode("append").save(paths["changes"])
+    number = tried[0]["number"] + 1 if tried else 0
+    note = spark.range(1).select(
+        F.lit(number).cast("bigint").alias("number"), F.lit(digest).alias("digest"), F.current_timestamp().alias("at")
+    )
+    lake.append(note, paths["contexts"], f"context {source.name}", number)
+    return bool(found)
+
+
+def _waiting(changes: DataFrame, waiting: str) -> DataFrame:
+    """Addresses of messages that wait and haven't been told anew."""
+    errors = changes.where((F.col("kind") == "error") & F.col("reason").startswith(waiting))
+    return errors.select(*_MESSAGE).distinct().join(changes.where("retold").select(*_MESSAGE), _MESSAGE, "left_anti")
+
+
+def _told(events: DataFrame, waiting: str) -> DataFrame:
+    """Events of messages that don't wait any more; be it that something else is wrong with them."""
+    still = (F.col("kind") == "error") & F.col("reason").startswith(waiting)
+    waits = F.max(F.coalesce(still, F.lit(False))).over(Window.partitionBy(*_MESSAGE))
+    return events.withColumn("_waits", waits).where("NOT _waits").select(*EVENT.names, F.lit(True).alias("retold"))
