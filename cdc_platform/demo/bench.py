@@ -18,7 +18,7 @@ from statistics import median
 from typing import TYPE_CHECKING, Any
 
 from cdc_platform.config import Config, Source, parse_config
-from cdc_platform.demo.generators import bench_records, bench_truth
+from cdc_platform.demo.generators import OPTIONS, bench_records, bench_truth
 from cdc_platform.demo.meter import Reading, measured
 from cdc_platform.errors import ConfigError
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     from cdc_platform.broker import BrokerInfo
 
-FORMATS = ("tencent_dts", "debezium", "canal_json", "canal", "tdsql")
+FORMATS = ("tencent_dts", "debezium", "canal_json", "canal", "dataworks", "tdsql")
 RAW, CHAIN = "raw copy", "whole chain"
 _LOG_ROOMS = ("landing", "envelopes", "changes", "changelog")
 _WARM_ROWS, _WARM_KEYS = 2_000, 500
@@ -126,7 +126,14 @@ class _Bench:
                     },
                 },
                 "kafka": {"bootstrap.servers": str(self.info.bootstrap_servers)},
-                "sources": [{"name": "bench", "format": format_name, "topics": [topic]}],
+                "sources": [
+                    {
+                        "name": "bench",
+                        "format": format_name,
+                        "topics": [topic],
+                        "options": OPTIONS.get(format_name, {}),
+                    }
+                ],
             },
             self.work / "cdc.yaml",
         )

@@ -14,9 +14,10 @@ from zoneinfo import ZoneInfo
 
 import msgspec
 
+from cdc_platform.demo.bench_rows import CREATED_MS, NOTE, Run, timestamp
 from cdc_platform.demo.canal_json import column_text
 from cdc_platform.demo.publish import Record
-from cdc_platform.demo.shop import TABLES, Column, Table
+from cdc_platform.demo.shop import BENCH, TABLES, Column, Table
 from cdc_platform.demo.values import float32_text
 from cdc_platform.demo.workload import RowChange, Transaction
 
@@ -135,7 +136,7 @@ def _text(value: Any, column: Column, zone: ZoneInfo) -> str:
 _Cell = tuple[str, Callable[[Any, Column, ZoneInfo], Any]]
 _TYPES: dict[str, _Cell] = {
     **dict.fromkeys(("tinyint", "smallint", "int", "bigint", "year", "bit"), ("LONG", _number)),
-    **dict.fromkeys(("varchar", "mediumtext", "enum", "set", "json", "time"), ("STRING", _text)),
+    **dict.fromkeys(("varchar", "text", "mediumtext", "enum", "set", "json", "time"), ("STRING", _text)),
     **dict.fromkeys(("date", "datetime", "timestamp"), ("DATE", _millis)),
     "bool": ("BOOLEAN", lambda v, _c, _z: bool(v)),
     "blob": ("BYTES", lambda v, _c, _z: base64.b64encode(v).decode()),
@@ -144,3 +145,28 @@ _TYPES: dict[str, _Cell] = {
     "float": ("DOUBLE", lambda v, _c, _z: float32_text(v)),
 }
 """MySQL type → one of the six types, and how a value is written."""
+
+
+# -- benchmark ---------------------------------------------------------------------------------------------
+
+
+def bench_records(run: Run) -> Iterator[Record]:
+    """The benchmark's changes (`generators.bench_records`), updates in one record."""
+    columns = [{"name": c.name, "type": _TYPES[_base(c)][0]} for c in BENCH.columns]
+    schema = msgspec.json.encode({"dataColumn": columns, "primaryKey": list(BENCH.key), "source": _source(BENCH)})
+    for i in range(run.n):
+        k, ms = i % run.keys, timestamp(i)
+        before, op = ("null", "INSERT") if i < run.keys else (_bench_row(run.salt, k, i - run.keys), "UPDATE_AFTER")
+        value = (
+            f'{{"schema":{schema.decode()},"payload":{{"before":{before},"after":{_bench_row(run.salt, k, i)},'
+            f'"sequenceId":"{_FIRST_SEQUENCE + i}","ddl":null,"timestamp":{{"eventTime":{ms // 1000}000,'
+            f'"systemTime":{ms},"checkpointTime":{ms // 1000}000}},"op":"{op}"}},"version":"0.0.1"}}'
+        )
+        yield Record(run.topic, k % run.partitions, b"%d" % k, value.encode(), (), ms)
+
+
+def _bench_row(salt: str, k: int, i: int) -> str:
+    return (
+        f'{{"dataColumn":{{"id":{k},"name":"{salt}-{k}-{i}","amount":"{i % 10000}.{i % 100:02d}",'
+        f'"created":{CREATED_MS},"note":"{NOTE}","qty":{i % 77}}}}}'
+    )

@@ -7,10 +7,11 @@ key share a partition, so the last change of a key is its truth.
 from base64 import b64encode
 from collections.abc import Callable, Iterator
 from decimal import Decimal
+from typing import Any
 
 import pyarrow as pa
 
-from cdc_platform.demo import tdsql
+from cdc_platform.demo import dataworks, tdsql
 from cdc_platform.demo.bench_rows import CREATED, CREATED_MS, NOTE, Run, cents, field, file, position, salted, timestamp
 from cdc_platform.demo.canal import bench_packets
 from cdc_platform.demo.compare import snapshot_types
@@ -39,8 +40,8 @@ def bench_records(
     """n row changes of shop.orders as Kafka records, all with an explicit partition below `partitions`.
 
     format: `tencent_dts` (40 rows of single-row statements, 8 transactions, per message), `debezium` (a
-    message per row; `schemas` False leaves the schema blocks out), `canal_json` (a message per row), `canal`
-    (a message per batch of 50 entries, transactions of five single-row statements) or `tdsql` (a message per
+    message per row; `schemas` False leaves the schema blocks out), `canal_json` and `dataworks` (a message per row),
+    `canal` (a message per batch of 50 entries, transactions of five single-row statements) or `tdsql` (a message per
     row, after one with the CREATE TABLE). Everything goes to the one `topic`, which is Debezium's
     `source.name` too. Raises ConfigError for other formats.
     """
@@ -228,5 +229,11 @@ _GENERATORS: dict[str, Callable[[Run], Iterator[Record]]] = {
     "debezium": _debezium,
     "canal_json": _canal_json,
     "canal": bench_packets,
+    "dataworks": dataworks.bench_records,
     "tdsql": tdsql.bench_records,
 }
+
+OPTIONS: dict[str, dict[str, Any]] = {
+    "dataworks": {"columns": {BENCH.full_name: {c.name: c.type for c in BENCH.columns}}}
+}
+"""Format → `options` of a source that reads its records, where it needs some."""

@@ -1,6 +1,8 @@
 import base64
 import json
 from collections import Counter
+from datetime import UTC, datetime
+from decimal import Decimal
 
 import pytest
 
@@ -113,7 +115,23 @@ def test_canal_records_lead_to_the_truth():
     assert ops == Counter(INSERT=KEYS, UPDATE=N - KEYS)
 
 
-@pytest.mark.parametrize("format", ["tencent_dts", "debezium", "canal_json", "canal", "tdsql"])
+def test_dataworks_records_lead_to_the_truth():
+    rows, sequence = {}, 0
+    for record in bench_records("dataworks", N, KEYS, seed=3):
+        payload = json.loads(record.value)["payload"]
+        assert int(payload["sequenceId"]) > sequence
+        sequence = int(payload["sequenceId"])
+        after = payload["after"]["dataColumn"]
+        assert (payload["before"] or {}).get("dataColumn") == rows.get(after["id"])
+        assert payload["op"] == ("UPDATE_AFTER" if after["id"] in rows else "INSERT")
+        rows[after["id"]] = after
+    for row in rows.values():
+        row["created"] = datetime.fromtimestamp(row["created"] / 1000, UTC).replace(tzinfo=None)
+        row["amount"] = Decimal(row["amount"])
+    assert list(rows.values()) == bench_truth(N, KEYS, seed=3).to_pylist()
+
+
+@pytest.mark.parametrize("format", ["tencent_dts", "debezium", "canal_json", "canal", "dataworks", "tdsql"])
 def test_equal_seeds_give_equal_records(format):
     one, two, other = (list(bench_records(format, 300, 50, seed)) for seed in (1, 1, 2))
     assert one == two and one != other
