@@ -76,6 +76,11 @@ _TARGET = re.compile(
     re.IGNORECASE | re.DOTALL,
 )
 _NEXT = re.compile(rf"{_GAP}*+(?:,|TO\b){_GAP}*+({_NAME}){_GAP}*+(?:\.{_GAP}*+({_NAME}))?", re.IGNORECASE | re.DOTALL)
+_TRUNCATE = re.compile(  # to its end: what follows a name that was taken for the table's would show the mistake
+    rf"{_GAP}*+(?:/\*!\d*\s*)?TRUNCATE\b(?:{_GAP}++TABLE\b)?+(?:{_GAP}++IF{_GAP}++EXISTS\b)?+{_GAP}*+"
+    rf"(?:({_NAME}){_GAP}*+(?:\.{_GAP}*+({_NAME}))?+(?:{_GAP}|;|\*/|NOWAIT\b|WAIT{_GAP}++\d+)*+\Z)?+",
+    re.IGNORECASE | re.DOTALL,
+)
 _DROP_DB = re.compile(
     rf"{_GAP}*+DROP{_GAP}+(?:DATABASE|SCHEMA){_GAP}+(?:IF{_GAP}+EXISTS{_GAP}+)?({_NAME})", re.IGNORECASE | re.DOTALL
 )
@@ -116,6 +121,19 @@ def named_tables(statement: Statement) -> list[tuple[str, str]]:
 def named_table(statement: Statement) -> tuple[str, str] | None:
     """The first of `named_tables`; None: it names none."""
     return next(iter(named_tables(statement)), None)
+
+
+def truncated_table(statement: Statement) -> tuple[str, str] | None:
+    """(database, table) that a TRUNCATE empties; None: it is another statement. Raises ValueError when it doesn't
+    tell the table or its database. (ALTER TABLE … TRUNCATE PARTITION is no TRUNCATE: it leaves other rows.)"""
+    found = _TRUNCATE.match(statement.sql)
+    if found is None:
+        return None
+    db, table = (found[1], found[2]) if found[2] else (None, found[1])
+    name = (_plain(db) if db else statement.db or "", _plain(table or ""))
+    if not all(name):
+        raise ValueError(f"which table is truncated isn't told: {statement.sql[:200]!r}")
+    return name
 
 
 @contextmanager
