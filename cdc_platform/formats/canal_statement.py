@@ -19,8 +19,9 @@ _DML = frozenset(("insert", "update", "delete", "replace", "load", "with", "call
 
 
 def ddl(kind: str, sql: str | None, named: Event) -> list[Event]:
-    """Events of a DDL statement of type `kind`; `named`: what both say of table, time and position
-    (and `session`: the database that names without one are of). Raises ValueError when there is no statement, or a TRUNCATE of who knows what."""
+    """Events of a DDL statement of type `kind`; `named`: what both say of table, time and position (and `session`:
+    the database of names without one). Raises ValueError when there is no statement, or a TRUNCATE of who knows
+    what."""
     if sql is None:
         raise ValueError(f"{kind} without statement")
     statement = {**named, "kind": "ddl", "ddl": sql, "info": [("type", kind)]}

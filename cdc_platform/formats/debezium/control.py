@@ -90,7 +90,8 @@ def _ddl(payload: dict, topic: str) -> list[Event]:
 
 
 def _truncate(ddl: str | None, db: str | None, place: Event) -> list[Event]:
-    """The row event of a TRUNCATE: dtle tells it as DDL only, Debezium as op t, too, if `skipped.operations` lets it."""
+    """The row event of a TRUNCATE. dtle tells it as DDL only, Debezium as op t, too, if `skipped.operations` lets
+    it: twice at one position is once."""
     name = truncated_table(Statement(db, ddl or ""))
     if name is None:
         return []
