@@ -63,7 +63,8 @@ def test_every_value_is_read(feed):
 def test_canonical_text_is_what_the_source_holds(feed, number):
     rows, types, _ = decoded(feed)
     kind, table = KINDS[number], f"t{number}"
-    got = {i: text and text.removesuffix(" +00:00") if kind.base == "timestamp" else text
-           for i, text in rows[table].items()}  # fmt: skip
+    got = rows[table]
+    if kind.base == "timestamp":  # a zero stays as the source writes it, with its fraction or zone
+        got = {i: text[:19] if text and text.startswith("0000") else text for i, text in got.items()}
     assert got == told(feed, number)
     assert parse_type(types[table]).spark == FEEDS[feed].types.get(kind.base, kind.spark)

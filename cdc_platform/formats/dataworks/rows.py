@@ -73,10 +73,11 @@ def _date(value: Any, mysql_type: MySqlType, zone: str) -> str:
     return text
 
 
-def _bytes(value: Any, _type: MySqlType, _zone: str) -> str:
+def _bytes(value: Any, mysql_type: MySqlType, _zone: str) -> str:
     if type(value) is not str:
         raise ValueError(f"{shown(value)} is no base64 text")
-    return base64_text(value)
+    # BINARY(n) always holds n bytes; the binlog leaves zeros at the end out.
+    return base64_text(value, min(mysql_type.args[0], 255) if mysql_type.name == "binary" and mysql_type.args else 0)
 
 
 def _string(value: Any, _type: MySqlType, _zone: str) -> str:

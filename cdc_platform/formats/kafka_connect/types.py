@@ -88,6 +88,10 @@ def labels_type(kind: str, labels: Iterable[str]) -> str:
 
 
 def year_text(value: int) -> str:
+    """Four digits. Debezium's binlog reader adds 1900 to the stored byte (`RowDeserializers.deserializeYear`), which
+    is 0 for MySQL's year 0000; the year 1900 itself can't be stored."""
+    if value == 1900:
+        return "0000"
     if not 0 <= value <= 9999:
         raise ValueError(f"{value} is no year")
     return f"{value:04d}"
@@ -234,6 +238,8 @@ def _refine(typed: Typed, told: str, by_user: bool, dialect: Dialect) -> Typed:
     """The message's own type and converter, made exact by the real type that the user or the schema told."""
     (type_text, convert), real = typed, parse_type(told)
     family = parse_type(type_text).family
+    if dialect.dtle and (family, real.family) == ("text", "geometry"):
+        return told, cv.BYTES  # its parser knows no geometry: a schema without type, MySQL's own bytes in base64
     if real.family not in _FITS.get(family, {family}):
         if by_user and (family, real.family) != (
             "float",
@@ -244,7 +250,11 @@ def _refine(typed: Typed, told: str, by_user: bool, dialect: Dialect) -> Typed:
     if family == "text" and real.family in _FROM_TEXT:
         # A string that was bytes: base64 and hex can't be told apart, so without the option it stays text.
         found = _FROM_TEXT[real.family](dialect)
-        return (told, found) if found else typed
+        if found is None:
+            return typed
+        convert = found
+    if real.name == "binary" and real.args:
+        return told, cv.padded(convert, min(real.args[0], 255))
     if family == "integer" and real.name == "bigint" and real.unsigned:
         return told, cv.UNSIGNED
     if family == "float" and real.spark == "float":

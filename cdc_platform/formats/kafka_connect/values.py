@@ -169,8 +169,9 @@ def to_base64(data: bytes) -> str:
     return binascii.b2a_base64(data, newline=False).decode("ascii")
 
 
-def base64_text(value: str) -> str:
-    return to_base64(from_base64(value))
+def base64_text(value: str, width: int = 0) -> str:
+    """Checked base64, its bytes followed by zeros up to `width`."""
+    return to_base64(from_base64(value).ljust(width, b"\0"))
 
 
 def checked_scale(scale: int) -> int:
@@ -221,6 +222,16 @@ def decimal_text(scale: int) -> Callable[[Any], str]:
     return text
 
 
+def padded(convert: Convert, width: int) -> Convert:
+    """Converter of BINARY(`width`), which always holds that many bytes: the binlog leaves zeros at the end out, and
+    dtle doesn't put them back (actiontech/dtle#776)."""
+
+    def convert_padded(values: list[Any]) -> list[Any]:
+        return [None if v is None else base64_text(v, width) for v in convert(values)]
+
+    return convert_padded
+
+
 def variable_decimal_text(value: dict) -> str:
     """`io.debezium.data.VariableScaleDecimal`: struct of its own scale and the unscaled bytes."""
     return decimal_text(int(value["scale"]))(value["value"])
@@ -252,7 +263,8 @@ def floats_text(values: list[Any]) -> list[Any]:
         singles = np.array([0.0 if v is None else float(v) for v in double], np.float32)
     if not np.isfinite(singles).all():
         raise ValueError("a number outside a 32-bit float's range")
-    return [None if v is None else str(s) for v, s in zip(double, singles, strict=True)]
+    # numpy finds the fewest digits, and Python writes them: numpy turns to exponents earlier.
+    return [None if v is None else repr(float(str(s))) for v, s in zip(double, singles, strict=True)]
 
 
 def geometry_text(value: dict) -> str:
