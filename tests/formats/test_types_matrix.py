@@ -1,4 +1,4 @@
-"""Every value of every MySQL type, as each vendor sends it → the format's decoder → canonical text and snapshot type."""
+"""Every value of every MySQL type, as each vendor sends it → the format's decoder → canonical text, snapshot type."""
 
 from functools import cache
 
@@ -8,18 +8,18 @@ import pytest
 
 from cdc_platform.formats import FORMATS
 from cdc_platform.formats.contract import MESSAGE
-from cdc_platform.mysql.types import parse_type
+from cdc_platform.mysql.types import FAMILIES, parse_type
 from tests.formats.contexts import decode_with_context
+from tests.formats.types_doc import DOC, TABLES, written
 from tests.formats.types_matrix import KINDS
-from tests.formats.types_wire import FEEDS, LANDED, NOT_SENT, creates, records
+from tests.formats.types_wire import FEEDS, LANDED, creates, records
 
 
 def told(feed, number):
     """Row number → what the feed tells of the value; the row after the last is NULL."""
     kind = KINDS[number]
-    values = {i: FEEDS[feed].told(kind, v) for i, v in enumerate(kind.values)}
-    sent = {i: v.text for i, v in values.items() if v is not NOT_SENT}
-    return {**sent, len(kind.values): None}
+    values = {i: FEEDS[feed].told(kind, v).value for i, v in enumerate(kind.values)}
+    return {**{i: v.text for i, v in values.items() if v is not None}, len(kind.values): None}
 
 
 @cache
@@ -68,3 +68,14 @@ def test_canonical_text_is_what_the_source_holds(feed, number):
         got = {i: text[:19] if text and text.startswith("0000") else text for i, text in got.items()}
     assert got == told(feed, number)
     assert parse_type(types[table]).spark == FEEDS[feed].types.get(kind.base, kind.spark)
+
+
+@pytest.mark.parametrize("name", TABLES)
+def test_the_document_has_what_is_tested(name):
+    """On purpose no rewriting here: `python -m tests.formats.types_doc` does that."""
+    assert written(name, DOC.read_text()).splitlines() == list(TABLES[name]())
+
+
+def test_the_matrix_has_every_family_and_no_type_twice():
+    assert {parse_type(k.type).family for k in KINDS} == set(FAMILIES.values()) - {"boolean"}
+    assert len({k.name for k in KINDS}) == len(KINDS)

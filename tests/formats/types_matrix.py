@@ -25,8 +25,8 @@ class Value(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """A MySQL type as `SHOW COLUMNS` prints it, the snapshot's type for it, how DTS and Debezium declare it. The first of
-    its values is the example of docs/types.md."""
+    """A MySQL type as `SHOW COLUMNS` prints it, the snapshot's type for it, how DTS and Debezium declare it. The first
+    of its values is the example of docs/types.md."""
 
     type: str
     spark: str

@@ -7,7 +7,7 @@ import json
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 import msgspec
 
@@ -26,7 +26,6 @@ from tests.formats.types_matrix import KINDS, Kind, Value
 
 LANDED = datetime(2026, 11, 20, tzinfo=UTC)
 _ID = Column("id", "bigint(20)", "INT64", Connect("int64"), key=True, nullable=False)
-Raw = dict[str, msgspec.Raw]
 
 
 def table_of(number: int) -> Table:
@@ -48,8 +47,7 @@ def _shown(text: str) -> str:
 
 
 def _dts_cell(value: bytes) -> str | None:
-    envelope = tencent_dts_pb2.Envelope.FromString(value)
-    for entry in tencent_dts_pb2.Entries.FromString(envelope.data).items:
+    for entry in tencent_dts_pb2.Entries.FromString(value).items:
         for row in entry.event.dmlEvent.rows:
             cell = row.newColumns[1]
             name = tencent_dts_pb2.DataType.Name(cell.dataType)
@@ -68,16 +66,16 @@ def _canal_cell(value: bytes) -> str | None:
     return None
 
 
-def _json_cell(*path: str) -> Callable[[bytes], str | None]:
+def _json_cell(*path: str | int) -> Callable[[bytes], str | None]:
+    """The JSON at a place of the message, numbers as they are written; None where it has no such place."""
+
     def cell(value: bytes) -> str | None:
         found = msgspec.Raw(value)
         for step in path:
-            if bytes(found) == b"null":
+            content: Any = msgspec.json.decode(found, type=list[msgspec.Raw] | dict[str, msgspec.Raw] | None)
+            if not content or (isinstance(step, str) and step not in content):
                 return None
-            content = msgspec.json.decode(found, type=list[msgspec.Raw] if step.isdigit() else Raw)
-            if not step.isdigit() and step not in content:
-                return None
-            found = cast(Any, content)[int(step) if step.isdigit() else step]
+            found = content[step]
         text = bytes(found).decode()
         return _shown(msgspec.json.decode(found)) if text[0] == '"' else text
 
@@ -86,65 +84,94 @@ def _json_cell(*path: str) -> Callable[[bytes], str | None]:
 
 # -- what a feed can't tell -----------------------------------------------------------------------------------------
 
-NOT_SENT = "not sent"
 
-Told = Callable[[Kind, Value], Value | str]
-"""What the messages tell of a value: itself where nothing is lost, or NOT_SENT with the reason."""
+class Told(NamedTuple):
+    """What the messages tell of a value: `value` is None where they can't hold it at all; `why` where it isn't the
+    source's."""
 
-
-def _all(_kind: Kind, value: Value) -> Value:
-    return value
-
-
-def _cut(value: Value, digits: int) -> Value:
-    held = value.held.replace(microsecond=value.held.microsecond // 10 ** (6 - digits) * 10 ** (6 - digits))
-    text = f"{held:%H:%M:%S.%f}"[: 9 + digits].rstrip("0").rstrip(".") if held.microsecond else f"{held:%H:%M:%S}"
-    return value._replace(text=f"{held.date()} {text}{'Z' if held.tzinfo else ''}", held=held)
+    value: Value | None
+    why: str = ""
 
 
-def _debezium(kind: Kind, value: Value) -> Value | str:
-    if not _exists(kind, value):
-        # The connector's binlog reader takes a date with a zero in it for NULL, and fails at any other.
-        return NOT_SENT if "-02-30" in value.text else Value(None, cast(str, None), None)
-    return value
+def _all(_kind: Kind, value: Value) -> Told:
+    return Told(value)
 
 
-def _dtle(kind: Kind, value: Value) -> Value | str:
-    if kind.base == "enum" and value.text == "":
-        return NOT_SENT  # index 0 makes dtle's task fail
-    if not _exists(kind, value):
-        if kind.base == "timestamp":
-            return value
-        zero = {"date": "1970-01-01", "datetime": "1970-01-01 00:00:00"}[kind.base]
-        return NOT_SENT if "00" not in value.text[:10].split("-")[1:] else _moment(zero)
-    if kind.base == "decimal" and value.text[0] == "-":
-        return _without_sign(value, kind)
-    if kind.base in ("datetime", "timestamp") and kind.fsp:
-        return _cut(value, 3 if kind.base == "datetime" else 0)
-    return value
+_NULL = Value(None, cast(str, None), None)
 
 
-def _moment(text: str) -> Value:
-    held = datetime.fromisoformat(text)
-    return Value(None, text, held if " " in text else held.date())
+def _debezium(kind: Kind, value: Value) -> Told:
+    if _exists(kind, value):
+        return Told(value)
+    if "-02-30" in value.text:
+        return Told(None, "the connector fails at a day that its month doesn't have")
+    return Told(_NULL, "a date with a zero in it arrives as NULL (NOT NULL: as 1970-01-01); not counted as invalid")
 
 
-def _without_sign(value: Value, kind: Kind) -> Value:
-    """What dtle's bytes of a negative decimal say: right only where the magnitude's leading bit is not set."""
+def _dtle(kind: Kind, value: Value) -> Told:
+    lost = _DTLE.get(kind.base)
+    return lost(kind, value) if lost else Told(value)
+
+
+def _dtle_enum(_kind: Kind, value: Value) -> Told:
+    return Told(value) if value.text else Told(None, "its task fails at ENUM index 0")
+
+
+def _dtle_decimal(kind: Kind, value: Value) -> Told:
+    """dtle's bytes of a negative decimal are right only where the magnitude's leading bit is not set."""
     magnitude = int(value.text.translate({ord(c): None for c in "-."}))
     size = (magnitude.bit_length() + 7) // 8
-    if magnitude <= 2 ** (8 * size - 1):
-        return value
+    if value.text[0] != "-" or magnitude <= 2 ** (8 * size - 1):
+        return Told(value)
     scale = len(value.text.partition(".")[2])
     digits = str(256**size - magnitude).rjust(scale + 1, "0")
     text = f"{digits[:-scale]}.{digits[-scale:]}" if scale else digits
-    return Value(None, text, text if kind.spark == "string" else type(value.held)(text))
+    wrong = Value(None, text, text if kind.spark == "string" else type(value.held)(text))
+    return Told(wrong, "negative decimals whose leading bit is set arrive as positive ones")
 
 
-def _dataworks(kind: Kind, value: Value) -> Value | str:
+def _dtle_date(kind: Kind, value: Value) -> Told:
+    if _exists(kind, value):
+        return _cut(value, 3, "digits of DATETIME beyond milliseconds aren't sent") if kind.fsp else Told(value)
+    if "-02-30" in value.text:
+        return Told(None, "what it sends for a day that its month doesn't have isn't known")
+    at = datetime(1970, 1, 1)
+    held = Value(None, "1970-01-01", at.date()) if kind.base == "date" else Value(None, str(at), at)
+    return Told(held, "dates with a zero arrive as 1970-01-01, a date like any other")
+
+
+def _dtle_timestamp(kind: Kind, value: Value) -> Told:
+    # A zero arrives as the year 1, which no TIMESTAMP has.
+    return _cut(value, 0, "fractions of TIMESTAMP aren't sent") if _exists(kind, value) else Told(value)
+
+
+_DTLE: dict[str, Callable[[Kind, Value], Told]] = {
+    "enum": _dtle_enum,
+    "decimal": _dtle_decimal,
+    "date": _dtle_date,
+    "datetime": _dtle_date,
+    "timestamp": _dtle_timestamp,
+}
+
+
+def _dataworks(kind: Kind, value: Value) -> Told:
     if not _exists(kind, value):
-        return NOT_SENT  # a count of milliseconds has no place for it
-    return _cut(value, 3) if kind.base in ("datetime", "timestamp") else value
+        return Told(
+            None, "a date is a count of milliseconds: which one stands for a date that doesn't exist isn't known"
+        )
+    if kind.base in ("datetime", "timestamp"):
+        return _cut(value, 3, "digits beyond milliseconds aren't sent")
+    return Told(value)
+
+
+def _cut(value: Value, digits: int, why: str) -> Told:
+    unit = 10 ** (6 - digits)
+    held = value.held.replace(microsecond=value.held.microsecond // unit * unit)
+    if held == value.held:
+        return Told(value)
+    mark = "Z" if held.tzinfo else ""
+    text = str(held.replace(tzinfo=None))
+    return Told(Value(None, (text.rstrip("0") if held.microsecond else text) + mark, held), why)
 
 
 def _exists(kind: Kind, value: Value) -> bool:
@@ -156,13 +183,13 @@ def _exists(kind: Kind, value: Value) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Feed:
-    """`column` of docs/types.md: its decoder `format`, what makes the records of a row, what they show of column `c`, what they
-    tell; `types`: snapshot types other than the matrix's, by base type name."""
+    """A column of docs/types.md: its decoder's `format`, what makes the records of a row, what those hold of `c`, what
+    they tell; `types`: snapshot types other than the matrix's, by base type name."""
 
     format: str
     encoder: Callable[[], Encoder] | None
     cell: Callable[[bytes], str | None]
-    told: Told = _all
+    told: Callable[[Kind, Value], Told] = _all
     options: dict[str, Any] = field(default_factory=dict)
     types: dict[str, str] = field(default_factory=dict)
 
@@ -184,7 +211,7 @@ FEEDS = {
         {"columns": COLUMNS, "dtle_text_base64": True},
     ),
     "canal": Feed("canal", lambda: CanalEncoder("t"), _canal_cell),
-    "canal_json": Feed("canal_json", lambda: CanalJsonEncoder("t"), _json_cell("data", "0", "c")),
+    "canal_json": Feed("canal_json", lambda: CanalJsonEncoder("t"), _json_cell("data", 0, "c")),
     "dataworks": Feed(
         "dataworks",
         lambda: DataworksEncoder("t"),
@@ -192,7 +219,7 @@ FEEDS = {
         _dataworks,
         {"columns": COLUMNS},
     ),
-    "tdsql": Feed("tdsql", lambda: TdsqlEncoder("t"), _json_cell("field", "1")),
+    "tdsql": Feed("tdsql", lambda: TdsqlEncoder("t"), _json_cell("field", 1)),
 }
 """Columns of docs/types.md, in its order."""
 
@@ -202,33 +229,17 @@ def records(name: str, number: int, at: int, source: Any) -> list[tuple[bytes | 
     feed, table = FEEDS[name], table_of(number)
     if feed.encoder is None:
         return [dtle_messages.insert(table.name, at, KINDS[number], source)]
-    row = {"id": at, "c": source}
-    changes = (RowChange(table, "insert", None, row, 1000 + at * 100, 0),)
+    changes = (RowChange(table, "insert", None, {"id": at, "c": source}, 1000 + at * 100, 0),)
     sent = feed.encoder().encode([_transaction(at, changes, None)])
-    return [(r.key, tencent_dts_pb2.Envelope.FromString(r.value).data if name == "tencent_dts" else r.value) for r in sent]
+    if name == "tencent_dts":
+        return [(r.key, tencent_dts_pb2.Envelope.FromString(r.value or b"").data) for r in sent]
+    return [(r.key, r.value) for r in sent]
 
 
 def wire(name: str, number: int, source: Any) -> str:
     """What the message of an insert holds of the value, as docs/types.md shows it."""
-    feed, table = FEEDS[name], table_of(number)
-    if feed.encoder is None:
-        values = [dtle_messages.insert(table.name, 0, KINDS[number], source)[1]]
-    else:
-        changes = (RowChange(table, "insert", None, {"id": 0, "c": source}, 1000, 0),)
-        values = [r.value for r in feed.encoder().encode([_transaction(0, changes, None)]) if r.value]
-    return next(cell for cell in map(_safe(feed.cell), values) if cell is not None)
-
-
-def _safe(cell: Callable[[bytes], str | None]) -> Callable[[bytes], str | None]:
-    """Messages that hold no row have no such place."""
-
-    def found(value: bytes) -> str | None:
-        try:
-            return cell(value)
-        except (IndexError, msgspec.ValidationError):
-            return None
-
-    return found
+    cells = (FEEDS[name].cell(value) for _, value in records(name, number, 0, source) if value)
+    return next(cell for cell in cells if cell is not None)
 
 
 def creates() -> Iterator[bytes | None]:
