@@ -2,6 +2,7 @@
 
 import math
 from datetime import datetime
+from decimal import Decimal
 from typing import Any
 
 import pytest
@@ -9,24 +10,44 @@ from pyspark.sql import functions as F
 
 from cdc_platform.mysql.types import parse_type
 from cdc_platform.snapshots.columns import TableColumn
-from tests.formats.types_matrix import KINDS
+from tests.formats.types_matrix import KINDS, Value
 
-YEAR_0 = ("date", "datetime(6)", "timestamp")
-"""Types whose row of the year 0 is added to the matrix: MySQL stores it, no other date type has it."""
+CAST = [kind for kind in KINDS if kind.type not in {f"bit({n})" for n in range(3, 63)}]
+"""The other BITs are all one to Spark."""
+
+MORE: list[tuple[str, str, str, Any]] = [  # MySQL type, canonical text, Spark type, value
+    ("float(7,3)", "0.1", "float", 0.10000000149011612),
+    ("float(30)", "0.1", "double", 0.1),
+    ("decimal(38,38)", "0." + "0" * 37 + "1", "decimal(38,38)", Decimal("1e-38")),
+    ("decimal(5,2)", "1.2000", "decimal(5,2)", Decimal("1.20")),
+    ("decimal(5,0)", "7", "decimal(5,0)", Decimal(7)),
+    ("boolean", "0", "boolean", False),
+    ("time", "25:00:00", "string", "25:00:00"),
+    ("date", "2026-00-01", "date", None),
+    ("datetime(3)", "2026-11-31 10:00:00.5", "timestamp_ntz", None),
+    ("datetime", "2026-11-20 24:00:00", "timestamp_ntz", None),
+    ("timestamp", "0000-00-00 00:00:00Z", "timestamp", None),
+    ("timestamp", "2021-02-31 00:00:00 +08:00", "timestamp", None),
+    # MySQL stores dates of the year 0; no other date type has it.
+    ("date", "0000-12-31", "date", None),
+    ("datetime(6)", "0000-01-01 00:00:00.5", "timestamp_ntz", None),
+    ("timestamp", "0000-01-01 00:00:00Z", "timestamp", None),
+]
 
 
 def told() -> tuple[list[TableColumn], list[dict[str, str | None]], list[dict[str, Any]]]:
-    """Columns c0… of all kinds; images (a value of each kind, those of kinds with fewer values absent; the last all
+    """Columns c0… of all types; images (a value of each type, those of types with fewer values absent; the last all
     NULL), and what the snapshot must hold."""
-    columns = [TableColumn(f"c{n}", parse_type(kind.type), False) for n, kind in enumerate(KINDS)]
-    columns += [TableColumn(f"y{n}", parse_type(t), False) for n, t in enumerate(YEAR_0)]
+    kinds = [(kind.type, kind.spark, kind.values) for kind in CAST]
+    kinds += [(type_, spark, (Value(None, text, held),)) for type_, text, spark, held in MORE]
+    columns = [TableColumn(f"c{n}", parse_type(type_), False) for n, (type_, *_) in enumerate(kinds)]
+    assert [c.spark for c in columns] == [spark for _, spark, _ in kinds]
     images: list[dict[str, str | None]] = []
     held: list[dict[str, Any]] = []
-    for i in range(max(len(kind.values) for kind in KINDS)):
-        some = {f"c{n}": kind.values[i] for n, kind in enumerate(KINDS) if i < len(kind.values)}
+    for i in range(max(len(values) for *_, values in kinds)):
+        some = {f"c{n}": values[i] for n, (*_, values) in enumerate(kinds) if i < len(values)}
         images.append({name: value.text for name, value in some.items()})
         held.append({name: value.held for name, value in some.items()})
-    images[0] |= {"y0": "0000-12-31", "y1": "0000-01-01 00:00:00.5", "y2": "0000-01-01 00:00:00Z"}
     images.append({c.name: None for c in columns})
     held.append({})
     return columns, images, held
@@ -50,7 +71,7 @@ def test_every_value_of_every_type_is_held_as_the_source_has_it(spark: Any) -> N
         F.struct(*(c.invalid("after").alias(c.name) for c in dates)).alias("invalid"),
     )
     types = {f.name: f.dataType.simpleString() for f in shown.schema.fields}
-    assert [types[f"c{n}"] for n in range(len(KINDS))] == [kind.spark for kind in KINDS]
+    assert all(types[c.name] == c.spark for c in columns)
     found = {row["i"]: row for row in shown.toArrow().to_pylist()}
     for i, wanted in enumerate(held):
         got = {c.name: exact(found[i][c.name]) for c in columns if found[i][c.name] is not None}
