@@ -8,7 +8,7 @@ heartbeats. Begin and commit aren't sent in this form.
 
 import csv
 from collections.abc import Callable, Iterable, Iterator
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any
 from zoneinfo import ZoneInfo
 
@@ -113,7 +113,7 @@ def column_text(column: Column, value: Any, zone: ZoneInfo) -> str:
     base = column.type.partition("(")[0]
     if isinstance(value, str) and base not in ("enum", "set"):
         return value  # also dates that don't exist: canal prints them as they are stored
-    if base == "timestamp":
+    if base == "timestamp" and isinstance(value, datetime):
         value = value.astimezone(zone)
     return _TEXT.get(base, lambda v, _: str(v))(value, column)
 

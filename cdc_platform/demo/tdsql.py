@@ -7,7 +7,7 @@ one topic, partition 0 (the only one it writes to), MySQL's GTIDs, a server in `
 
 import csv
 from collections.abc import Callable, Iterable, Iterator
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any
 from zoneinfo import ZoneInfo
 
@@ -98,7 +98,7 @@ class TdsqlEncoder:
         base = column.type.partition("(")[0]
         if isinstance(value, str) and base in ("date", "datetime", "timestamp"):  # a date that doesn't exist
             return f"'{value.replace('-', ':') if base == 'date' else value}'"
-        if base == "timestamp":
+        if base == "timestamp" and isinstance(value, datetime):
             value = value.astimezone(self.zone)
         return _LITERALS.get(base, lambda v, _: f"'{v}'")(value, column)
 

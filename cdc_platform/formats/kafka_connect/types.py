@@ -247,19 +247,23 @@ def _refine(typed: Typed, told: str, by_user: bool, dialect: Dialect) -> Typed:
         ):  # decimal.handling.mode=double: a double
             raise ValueError(f"option columns says {cv.shown(told)}, the message has {type_text}")
         return typed
+    exact = _exact(convert, family, real, dialect)
+    return (told, exact) if exact else typed
+
+
+def _exact(convert: cv.Convert, family: str, real: MySqlType, dialect: Dialect) -> cv.Convert | None:
+    """Converter for the real type; None: what the message has can't be read as that."""
     if family == "text" and real.family in _FROM_TEXT:
         # A string that was bytes: base64 and hex can't be told apart, so without the option it stays text.
         found = _FROM_TEXT[real.family](dialect)
         if found is None:
-            return typed
+            return None
         convert = found
     if real.name == "binary" and real.args:
-        return told, cv.padded(convert, min(real.args[0], 255))
+        return cv.padded(convert, min(real.args[0], 255))
     if family == "integer" and real.name == "bigint" and real.unsigned:
-        return told, cv.UNSIGNED
-    if family == "float" and real.spark == "float":
-        return told, cv.floats_text
-    return told, convert
+        return cv.UNSIGNED
+    return cv.floats_text if family == "float" and real.spark == "float" else convert
 
 
 def _repaired(semantic: str | None, real: MySqlType | None, convert: cv.Convert, dialect: Dialect) -> cv.Convert:
