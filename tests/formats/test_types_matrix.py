@@ -3,16 +3,14 @@
 from functools import cache
 
 import msgspec
-import pyarrow as pa
 import pytest
 
 from cdc_platform.formats import FORMATS
-from cdc_platform.formats.contract import MESSAGE
 from cdc_platform.mysql.types import FAMILIES, parse_type
 from tests.formats.contexts import decode_with_context
 from tests.formats.types_doc import DOC, TABLES, written
 from tests.formats.types_matrix import KINDS
-from tests.formats.types_wire import FEEDS, LANDED, creates, records
+from tests.formats.types_wire import FEEDS, batch_of, creates, records
 
 
 def told(feed, number):
@@ -30,16 +28,8 @@ def decoded(feed):
         for i in told(feed, number):
             source = kind.values[i].source if i < len(kind.values) else None
             messages += records(feed, number, i, source)
-    batch = pa.RecordBatch.from_pylist(
-        [
-            {"topic": "t", "partition": 0, "offset": i, "timestamp": LANDED, "key": k, "value": v, "headers": [],
-             "landed_at": LANDED}
-            for i, (k, v) in enumerate(messages)
-        ],
-        schema=MESSAGE,
-    )  # fmt: skip
     format_ = FORMATS[FEEDS[feed].format]
-    events = decode_with_context(format_, batch, format_.options(**FEEDS[feed].options)).to_pylist()
+    events = decode_with_context(format_, batch_of(messages), format_.options(**FEEDS[feed].options)).to_pylist()
     rows, types, errors = {}, {}, []
     for event in events:
         if event["kind"] == "row":

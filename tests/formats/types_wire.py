@@ -4,12 +4,13 @@ Each value is an insert of one row (`id`, `c`) into a table of its own type, by 
 """
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any, NamedTuple, cast
 
 import msgspec
+import pyarrow as pa
 
 from cdc_platform.demo.canal import CanalEncoder
 from cdc_platform.demo.canal_json import CanalJsonEncoder
@@ -20,6 +21,7 @@ from cdc_platform.demo.shop import Column, Connect, Table
 from cdc_platform.demo.tdsql import TdsqlEncoder
 from cdc_platform.demo.tencent_dts import DtsEncoder
 from cdc_platform.demo.workload import SERVER_UUID, START_MS, RowChange, Transaction
+from cdc_platform.formats.contract import MESSAGE
 from cdc_platform.formats.pb import canal_entry_pb2, canal_protocol_pb2, tencent_dts_pb2
 from tests.formats import dtle_messages
 from tests.formats.types_matrix import KINDS, Kind, Value
@@ -229,8 +231,7 @@ def records(name: str, number: int, at: int, source: Any) -> list[tuple[bytes | 
     feed, table = FEEDS[name], table_of(number)
     if feed.encoder is None:
         return [dtle_messages.insert(table.name, at, KINDS[number], source)]
-    changes = (RowChange(table, "insert", None, {"id": at, "c": source}, 1000 + at * 100, 0),)
-    sent = feed.encoder().encode([_transaction(at, changes, None)])
+    sent = feed.encoder().encode([inserted(table, at, source)])
     if name == "tencent_dts":
         return [(r.key, tencent_dts_pb2.Envelope.FromString(r.value or b"").data) for r in sent]
     return [(r.key, r.value) for r in sent]
@@ -248,6 +249,21 @@ def creates() -> Iterator[bytes | None]:
     for number in range(len(KINDS)):
         for record in encoder.encode([_transaction(number, (), table_of(number))]):
             yield record.value
+
+
+def inserted(table: Table, at: int, source: Any) -> Transaction:
+    """The insert of row `at`, whose column `c` is `source`."""
+    row = {"id": at, "c": source}
+    return _transaction(at, (RowChange(table, "insert", None, row, 1000 + at * 100, 0),), None)
+
+
+def batch_of(messages: Iterable[tuple[bytes | None, bytes | None]]) -> pa.RecordBatch:
+    """(key, value) of messages → MESSAGE batch, offsets from 0."""
+    rows = [
+        {"topic": "t", "partition": 0, "offset": i, "timestamp": LANDED, "key": k, "value": v, "landed_at": LANDED}
+        for i, (k, v) in enumerate(messages)
+    ]
+    return pa.RecordBatch.from_pylist(rows, schema=MESSAGE)
 
 
 def _transaction(at: int, changes: tuple[RowChange, ...], ddl: Table | None) -> Transaction:

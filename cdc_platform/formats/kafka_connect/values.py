@@ -8,7 +8,7 @@ rounded, clipped or guessed. JSON numbers with a fraction or an exponent arrive 
 import binascii
 import re
 from collections.abc import Callable
-from datetime import date, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from functools import lru_cache
 from types import NoneType
@@ -28,6 +28,7 @@ _EPOCH = date(1970, 1, 1)
 _ISO = re.compile(r"(\d{4}-\d\d-\d\d)T(\d\d:\d\d)(:\d\d)?(?:\.(\d{1,9}))?(Z|[+-]\d\d:\d\d)?", re.ASCII)
 _ISO_DATE = re.compile(r"(\d{4}-\d\d-\d\d)(?:Z|[+-]00:00)?", re.ASCII)
 _ISO_TIME = re.compile(r"(\d\d:\d\d)(:\d\d)?(?:\.(\d{1,9}))?(?:Z|[+-]00:00)?", re.ASCII)
+_FIRST_MS, _LAST_MS = -62_135_510_400_000, 253_402_128_000_000  # 0001-01-02, 9999-12-30
 _DIGITS_LIMIT = 128  # MySQL's DECIMAL ends at 65; stops "1e999999999" from filling memory
 
 
@@ -109,10 +110,13 @@ def dtle_time_text(micros: int, digits: int) -> str:
 
 
 def zoned_datetime_text(millis: int, zone: str) -> str:
-    """Epoch ms of a wall clock in `zone` (dtle's DateTimeZone) → the wall clock."""
-    utc = datetime.fromisoformat(datetime_text(millis, 1000) + "+00:00")
-    local = utc.astimezone(ZoneInfo(zone))
-    return f"{local.date().isoformat()} {local:%H:%M:%S}{_fraction(local.microsecond)}"
+    """Epoch ms of a wall clock in `zone` (dtle's DateTimeZone) → the wall clock.
+
+    At the ends of the years 1 and 9999 the instant may lie outside them, while the wall clock doesn't: the offset is
+    that of a day further in, where no zone turns its clocks."""
+    inside = datetime(1970, 1, 1, tzinfo=UTC) + timedelta(milliseconds=min(max(millis, _FIRST_MS), _LAST_MS))
+    offset = inside.astimezone(ZoneInfo(zone)).utcoffset() or timedelta()
+    return datetime_text(millis + offset // timedelta(milliseconds=1), 1000)
 
 
 def _iso_fraction(digits: str | None) -> str:
