@@ -107,7 +107,10 @@ def _debezium(kind: Kind, value: Value) -> Told:
         return Told(value)
     if "-02-30" in value.text:
         return Told(None, "the connector fails at a day that its month doesn't have")
-    return Told(_NULL, "a date with a zero in it arrives as NULL (NOT NULL: as 1970-01-01); not counted as invalid")
+    return Told(
+        _NULL,
+        "a date with a zero arrives as NULL, if NOT NULL as 1970-01-01, which is known as zero for TIMESTAMP only",
+    )
 
 
 def _dtle(kind: Kind, value: Value) -> Told:

@@ -97,6 +97,14 @@ def year_text(value: int) -> str:
     return f"{value:04d}"
 
 
+def timestamp_text(value: str) -> str:
+    """TIMESTAMP of MySQL begins at 1970-01-01 00:00:01 UTC. What Debezium sends of the second before is its substitute
+    for a zero TIMESTAMP where NULL isn't allowed (its MySQL page, "Zero values")."""
+    text = cv.zoned_text(value)
+    return _ZERO if text == "1970-01-01 00:00:00Z" else text
+
+
+_ZERO = "0000-00-00 00:00:00"
 _MILLIS, _MICROS, _NANOS = 1_000, 1_000_000, 1_000_000_000
 
 NAMED: dict[str, Callable[[dict], Typed]] = {
@@ -112,7 +120,7 @@ NAMED: dict[str, Callable[[dict], Typed]] = {
     TIME + "Timestamp": _count("datetime(3)", cv.datetime_text, _MILLIS),
     TIME + "MicroTimestamp": _count("datetime(6)", cv.datetime_text, _MICROS),
     TIME + "NanoTimestamp": _count("datetime(6)", cv.datetime_text, _NANOS),
-    TIME + "ZonedTimestamp": _texts("timestamp(6)", cv.zoned_text),
+    TIME + "ZonedTimestamp": _texts("timestamp(6)", timestamp_text),
     TIME + "IsoDate": _texts("date", cv.iso_date_text),
     TIME + "IsoTime": _texts("time(6)", cv.iso_time_text),
     TIME + "IsoTimestamp": _texts("datetime(6)", cv.iso_datetime_text),
@@ -285,7 +293,7 @@ def _repaired(semantic: str | None, real: MySqlType | None, convert: cv.Convert,
 
 def _dtle_timestamp(value: str) -> str:
     # dtle's year 1 is its zero date: MySQL's TIMESTAMP itself begins in 1970, so this can't be a real value.
-    return "0000-00-00 00:00:00" if value == "0001-01-01T00:00:00Z" else cv.zoned_text(value)
+    return _ZERO if value == "0001-01-01T00:00:00Z" else timestamp_text(value)
 
 
 def _dtle_year(value: int, shifted: bool) -> str:
