@@ -65,3 +65,16 @@ def test_the_utc_of_a_source_is_not_moved():
     [number] = [n for n, k in enumerate(KINDS) if k.type == "timestamp"]
     moment = datetime(2026, 11, 20, 1, 2, 3, tzinfo=UTC)
     assert texts("canal", "Asia/Shanghai", [(number, moment)]) == ["2026-11-20 01:02:03Z"]
+
+
+def test_what_is_no_midnight_is_no_date():
+    [number] = [n for n, k in enumerate(KINDS) if k.type == "date"]
+    for zone, moment in (("Asia/Shanghai", datetime(1940, 6, 1, 1, 0, 1)), ("UTC", datetime(1940, 6, 1, 1))):
+        with pytest.raises(AssertionError, match="no midnight and so no DATE"):
+            texts("dataworks", zone, [(number, moment)])
+
+
+def test_the_first_instant_is_no_timestamp_but_a_zero():
+    [number] = [n for n, k in enumerate(KINDS) if k.type == "timestamp"]
+    moment = datetime(1970, 1, 1, tzinfo=UTC)
+    assert texts("dataworks", "Asia/Shanghai", [(number, moment)]) == ["0000-00-00 00:00:00"]

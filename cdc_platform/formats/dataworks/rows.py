@@ -63,8 +63,8 @@ def _date(value: Any, mysql_type: MySqlType, zone: str) -> str:
     if type(value) is not int:
         raise ValueError(f"{shown(value)} is no count of milliseconds")
     try:
-        if mysql_type.family == "timestamp":
-            return datetime_text(value, 1000) + "Z"
+        if mysql_type.family == "timestamp":  # MySQL's begins a second later: 0 is a zero TIMESTAMP
+            return datetime_text(value, 1000) + "Z" if value else "0000-00-00 00:00:00"
         text = zoned_datetime_text(value, zone)
     except ArithmeticError:
         raise ValueError(f"{value} ms are outside the years 1 to 9999") from None
