@@ -11,6 +11,8 @@ from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from typing import Any
 
+import numpy as np
+
 from tests.formats.types_matrix import Kind
 
 _EPOCH = datetime(1970, 1, 1)
@@ -74,8 +76,6 @@ def _number(value: float, single: bool) -> str:
 
 
 def _same(one: float, other: float, single: bool) -> bool:
-    import numpy as np
-
     with np.errstate(over="ignore"):
         return bool(np.float32(one) == np.float32(other)) if single else one == other
 
