@@ -6,8 +6,9 @@ default, and the only one in which updates of primary keys keep their order), a 
 heartbeats. Begin and commit aren't sent in this form.
 """
 
+import csv
 from collections.abc import Callable, Iterable, Iterator
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any
 from zoneinfo import ZoneInfo
 
@@ -24,6 +25,8 @@ _UNSIGNED = {"tinyint": (-6, 5, 7), "smallint": (5, 4, 15), "int": (4, -5, 31), 
 _SQL_TYPES = {
     "varchar": 12, "mediumtext": 2005, "date": 91, "time": 92, "datetime": 93, "timestamp": 93, "year": 12,
     "float": 7, "double": 8, "decimal": 3, "bit": -7, "enum": 4, "set": -7, "json": 12, "blob": 2004,
+    "mediumint": 4, "char": 1, "tinytext": 2005, "text": 2005, "longtext": 2005, "binary": 2004, "varbinary": 2004,
+    "tinyblob": 2004, "mediumblob": 2004, "longblob": 2004, "geometry": 2004, "point": 2004, "polygon": 2004,
 }  # fmt: skip
 
 
@@ -108,7 +111,9 @@ class CanalJsonEncoder:
 def column_text(column: Column, value: Any, zone: ZoneInfo) -> str:
     """A value as canal writes it, in either of its forms; `zone` is its JVM's."""
     base = column.type.partition("(")[0]
-    if base == "timestamp":
+    if isinstance(value, str) and base not in ("enum", "set"):
+        return value  # also dates that don't exist: canal prints them as they are stored
+    if base == "timestamp" and isinstance(value, datetime):
         value = value.astimezone(zone)
     return _TEXT.get(base, lambda v, _: str(v))(value, column)
 
@@ -139,8 +144,7 @@ def _time(value: timedelta, column: Column) -> str:
 
 
 def _labels(column: Column) -> list[str]:
-    inner = column.type.partition("(")[2].removesuffix(")")
-    return [x.replace("''", "'") for x in inner[1:-1].split("','")]
+    return next(csv.reader([column.type.partition("(")[2].removesuffix(")")], quotechar="'"))
 
 
 def _mask(value: str, column: Column) -> str:
@@ -157,8 +161,13 @@ _TEXT: dict[str, Callable[[Any, Column], str]] = {
     "float": lambda v, _: java_number(float32_text(v)),
     "double": lambda v, _: java_number(repr(v)),
     "bit": lambda v, _: str(int(v)),
-    "enum": lambda v, c: str(_labels(c).index(v) + 1),
+    # Index 0 is the '' of a value that was refused, which needs no label of its own.
+    "enum": lambda v, c: str(_labels(c).index(v) + 1 if v in _labels(c) else 0),
     "set": _mask,
-    "blob": lambda v, _: v.decode("latin-1"),
+    "binary": lambda v, _: v.rstrip(b"\0").decode("latin-1"),  # as the binlog leaves its end out
+    **dict.fromkeys(
+        ("varbinary", "tinyblob", "blob", "mediumblob", "longblob", "geometry", "point", "polygon"),
+        lambda v, _: v.decode("latin-1"),
+    ),
 }
 """MySQL type name → text as canal writes it; the others are `str`."""

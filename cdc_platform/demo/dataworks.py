@@ -135,11 +135,18 @@ def _text(value: Any, column: Column, zone: ZoneInfo) -> str:
 
 _Cell = tuple[str, Callable[[Any, Column, ZoneInfo], Any]]
 _TYPES: dict[str, _Cell] = {
-    **dict.fromkeys(("tinyint", "smallint", "int", "bigint", "year", "bit"), ("LONG", _number)),
-    **dict.fromkeys(("varchar", "text", "mediumtext", "enum", "set", "json", "time"), ("STRING", _text)),
+    **dict.fromkeys(("tinyint", "smallint", "mediumint", "int", "bigint", "year", "bit"), ("LONG", _number)),
+    **dict.fromkeys(
+        ("char", "varchar", "tinytext", "text", "mediumtext", "longtext", "enum", "set", "json", "time"),
+        ("STRING", _text),
+    ),
     **dict.fromkeys(("date", "datetime", "timestamp"), ("DATE", _millis)),
     "bool": ("BOOLEAN", lambda v, _c, _z: bool(v)),
-    "blob": ("BYTES", lambda v, _c, _z: base64.b64encode(v).decode()),
+    "binary": ("BYTES", lambda v, _c, _z: base64.b64encode(v.rstrip(b"\0")).decode()),  # as in the binlog
+    **dict.fromkeys(
+        ("varbinary", "tinyblob", "blob", "mediumblob", "longblob", "geometry", "point", "polygon"),
+        ("BYTES", lambda v, _c, _z: base64.b64encode(v).decode()),
+    ),
     "decimal": ("DOUBLE", lambda v, _c, _z: f"{v:f}"),
     "double": ("DOUBLE", lambda v, _c, _z: repr(v)),
     "float": ("DOUBLE", lambda v, _c, _z: float32_text(v)),

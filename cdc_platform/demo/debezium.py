@@ -231,14 +231,18 @@ def _column(column: Column) -> dict[str, Any]:
     connect = column.connect
     named = {"name": connect.name, "version": 1} if connect.name else {}
     parameters = {"parameters": connect.parameters} if connect.parameters else {}
+    members = {"fields": _GEOMETRY} if connect.type == "struct" else {}
     return {
         "type": connect.type,
+        **members,
         "optional": column.nullable,
         **named,
         **parameters,
         "field": column.name,
     }
 
+
+_GEOMETRY = [_field("wkb", "bytes"), _field("srid", "int32", optional=True)]
 
 _SOURCE = _struct(
     [
@@ -330,6 +334,11 @@ def _zoned(value: datetime) -> str:
     return f"{moment:%Y-%m-%dT%H:%M:%S}{fraction}Z"
 
 
+def _geometry(value: bytes) -> dict[str, Any]:
+    """MySQL's own bytes (little-endian SRID, then WKB) → struct; no SRID is null."""
+    return {"wkb": _base64(value[4:]), "srid": int.from_bytes(value[:4], "little") or None}
+
+
 _BY_NAME: dict[str, Callable[[Column], Callable[[Any], Any]]] = {
     "org.apache.kafka.connect.data.Decimal": lambda c: (
         lambda v, scale=int(c.connect.parameters["scale"]): _decimal(v, scale)
@@ -338,6 +347,9 @@ _BY_NAME: dict[str, Callable[[Column], Callable[[Any], Any]]] = {
     "io.debezium.data.Bits": lambda c: (
         lambda v, size=(int(c.connect.parameters["length"]) + 7) // 8: _base64(v.to_bytes(size, "little"))
     ),
+    "io.debezium.data.geometry.Geometry": lambda _: _geometry,
+    # The binlog reader adds 1900 to the stored byte, which is 0 for the year 0000 (RowDeserializers.deserializeYear).
+    "io.debezium.time.Year": lambda _: lambda v: v or 1900,
     "io.debezium.time.Date": lambda _: lambda v: (v - _EPOCH_DATE).days,
     "io.debezium.time.MicroTime": lambda _: lambda v: v // _US,
     "io.debezium.time.Timestamp": lambda _: lambda v: (v - _EPOCH) // _MS,
@@ -355,6 +367,13 @@ _BY_TYPE: dict[str, Callable[[Any], Any]] = {
 
 def _encoder(column: Column) -> Callable[[Any], Any]:
     """Non-null Python value → JSON payload value, by semantic name, else by Connect type, else as it is."""
+    if column.type.startswith("binary("):  # the connector puts back the zeros that the binlog leaves out
+        width = int(column.type[7:-1])
+        return lambda v: _base64(v.ljust(width, b"\0"))
+    if column.type.partition("(")[0] in ("date", "datetime", "timestamp"):
+        encode = _BY_NAME[column.connect.name or ""](column)
+        # A date that has a zero in it is NULL where the column may be NULL (Debezium's page, "Zero values").
+        return lambda v: None if isinstance(v, str) else encode(v)
     if column.connect.name in _BY_NAME:
         return _BY_NAME[column.connect.name](column)
     return _BY_TYPE.get(column.connect.type, lambda v: v)

@@ -5,8 +5,9 @@ literals (`log_event_print_value`), sharing nothing with `formats/tdsql`: it is 
 one topic, partition 0 (the only one it writes to), MySQL's GTIDs, a server in `zone`, heartbeats.
 """
 
+import csv
 from collections.abc import Callable, Iterable, Iterator
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any
 from zoneinfo import ZoneInfo
 
@@ -95,7 +96,9 @@ class TdsqlEncoder:
         if value is None:
             return "'##isnull##'"
         base = column.type.partition("(")[0]
-        if base == "timestamp":
+        if isinstance(value, str) and base in ("date", "datetime", "timestamp"):  # a date that doesn't exist
+            return f"'{value.replace('-', ':') if base == 'date' else value}'"
+        if base == "timestamp" and isinstance(value, datetime):
             value = value.astimezone(self.zone)
         return _LITERALS.get(base, lambda v, _: f"'{v}'")(value, column)
 
@@ -123,8 +126,7 @@ def _time(value: timedelta, column: Column) -> str:
 
 
 def _labels(column: Column) -> list[str]:
-    inner = column.type.partition("(")[2].removesuffix(")")
-    return [x.replace("''", "'") for x in inner[1:-1].split("','")]
+    return next(csv.reader([column.type.partition("(")[2].removesuffix(")")], quotechar="'"))
 
 
 def _set(value: str, column: Column) -> str:
@@ -133,19 +135,23 @@ def _set(value: str, column: Column) -> str:
 
 
 _LITERALS: dict[str, Callable[[Any, Column], str]] = {
-    **dict.fromkeys(("tinyint", "smallint", "int", "bigint"), _integer),
-    "year": lambda v, _: str(v),
+    **dict.fromkeys(("tinyint", "smallint", "mediumint", "int", "bigint"), _integer),
+    "year": lambda v, _: str(v or 1900),  # the printer adds 1900 to the stored byte, which is 0 for the year 0000
     "decimal": lambda v, _: f"{v:f}",
     "float": lambda v, _: f"{float32_text(v):<20}",
     "double": lambda v, _: f"{v:<20.17g}",
     "bit": lambda v, c: f"b'{int(v):0{c.type.partition('(')[2].removesuffix(')')}b}'",
-    "enum": lambda v, c: str(_labels(c).index(v) + 1),
+    "enum": lambda v, c: str(_labels(c).index(v) + 1 if v in _labels(c) else 0),
     "set": _set,
     "date": lambda v, _: f"'{v.year:04d}:{v.month:02d}:{v.day:02d}'",
     "datetime": _datetime,
     "timestamp": _datetime,
     "time": _time,
-    "blob": lambda v, _: f"x'{v.hex()}'",
+    "binary": lambda v, _: f"x'{v.rstrip(bytes(1)).hex()}'",  # as the binlog leaves its end out
+    **dict.fromkeys(
+        ("varbinary", "tinyblob", "blob", "mediumblob", "longblob", "geometry", "point", "polygon"),
+        lambda v, _: f"x'{v.hex()}'",
+    ),
 }
 """MySQL type name → the literal; of the others the text in quotes."""
 

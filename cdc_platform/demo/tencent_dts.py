@@ -166,16 +166,20 @@ def _image(table: Table, row: dict[str, Any] | None) -> list[pb.Data]:
 def _data(column: Column, value: Any) -> pb.Data:
     if value is None:
         return pb.Data()  # NIL is enum 0: a NULL is a message of length zero
+    base = column.type.split("(")[0]
     if column.dts == "BYTES":
-        return pb.Data(dataType=pb.BYTES, bv=value.encode() if isinstance(value, str) else value)
-    text = _TEXT.get(column.type.split("(")[0], lambda v, _: str(v))(value, column.fsp)
+        raw = value.encode() if isinstance(value, str) else value
+        # The binlog leaves zeros at the end of BINARY(n) out.
+        return pb.Data(dataType=pb.BYTES, bv=raw.rstrip(b"\0") if base == "binary" else raw)
+    # A date that doesn't exist is a text here, and sent as such.
+    text = value if isinstance(value, str) else _TEXT.get(base, lambda v, _: str(v))(value, column.fsp)
     if column.dts == "STRING":
         charset = column.charset or "utf8mb4"
         return pb.Data(dataType=pb.STRING, charset=charset, bv=text.encode(_PYTHON_CHARSET[charset]))
     return pb.Data(dataType=column.dts, sv=text)
 
 
-_PYTHON_CHARSET = {"utf8mb4": "utf-8", "gbk": "gbk"}
+_PYTHON_CHARSET = {"utf8mb4": "utf-8", "gbk": "gbk", "latin1": "cp1252"}
 
 
 def _fraction(micros: int, fsp: int) -> str:

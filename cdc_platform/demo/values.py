@@ -45,8 +45,15 @@ def float32_text(x: float) -> str:
     return next(t for t in (f"{x:.{digits}g}" for digits in range(1, 10)) if float32(float(t)) == x)
 
 
+_JAVA_SMALLEST = {"5e-324": "4.9E-324", "1e-45": "1.4E-45"}
+"""Java takes the nearest text of at least two digits, where others take one digit."""
+
+
 def java_number(text: str) -> str:
     """A float's shortest text → Java's (Double.toString): 5.0, 1.0E20."""
+    size = text.removeprefix("-")
+    if size in _JAVA_SMALLEST:
+        return f"{text.removesuffix(size)}{_JAVA_SMALLEST[size]}"
     sign, digits, exponent = Decimal(text).normalize().as_tuple()
     assert isinstance(exponent, int)
     figures = "".join(map(str, digits))

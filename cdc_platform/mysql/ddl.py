@@ -251,6 +251,7 @@ _AS_BINARY = {
 }
 _ATTRIBUTES = ("unsigned", "signed", "zerofill")
 _OF_TEXT = ("binary", "ascii", "unicode")  # `varchar(5) binary`: a collation, no type
+_ALONE = {"binary": "binary(1)"}  # its length matters: the binlog leaves zeros at its end out
 _RENAMED = {"boolean": "tinyint(1)", "bool": "tinyint(1)", "serial": "bigint unsigned"}
 
 
@@ -268,7 +269,7 @@ def _type_text(column: Any) -> str:
         name = _AS_BINARY.get(name, name)
     length, scale = column.length(), column.scale()
     if length < 0:
-        return name + attributes
+        return f"{_ALONE.get(name, name)}{attributes}"
     args = f"{length},{scale.get()}" if scale.isPresent() else str(length)
     return f"{name}({args}){attributes}"
 

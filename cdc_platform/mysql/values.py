@@ -181,8 +181,12 @@ def _one_in_utc(text: str, time_zone: str) -> str | None:
 
 
 def years(values: pa.StringArray) -> Checked:
-    """Four digits; MySQL's zero year is `0000`. Two digits would be a guess and are not ok."""
-    return pc.if_else(pc.equal(values, "0"), "0000", values), _matches(values, r"[0-9]{4}|0")
+    """Four digits; MySQL's zero year is `0000`. Two digits would be a guess and are not ok.
+
+    YEAR holds 1901 to 2155 and 0000, which is stored as 0: readers of the binlog that add 1900 to every stored byte
+    (mysqlbinlog's printer does) make 1900 of it."""
+    zero = pc.is_in(values, pa.array(["0", "1900"]))
+    return pc.if_else(zero, "0000", values), _matches(values, r"[0-9]{4}|0")
 
 
 def bits(values: pa.StringArray, width: int) -> Checked:

@@ -18,6 +18,11 @@ _MAY_BE_INVALID = frozenset(("date", "datetime", "timestamp"))
 that doesn't fit its column is an error that stops the table: ANSI casts raise."""
 
 
+def _date(text: Column, spark: str) -> Column:
+    """Spark reads dates of the year 0, too, but no reader of its tables: SQL's dates begin at 0001-01-01."""
+    return F.when(~text.startswith("0000"), text).try_cast(spark)
+
+
 def _float(text: Column, spark: str) -> Column:
     """MySQL holds no infinity and no NaN; a cast makes an infinity of what is too large."""
     fits = F.abs(text.cast(spark)) < F.lit(float("inf"))
@@ -35,7 +40,7 @@ def _decimal(text: Column, spark: str) -> Column:
 
 
 _CASTS: dict[str, Callable[[Column, str], Column]] = {
-    **dict.fromkeys(_MAY_BE_INVALID, lambda text, spark: text.try_cast(spark)),
+    **dict.fromkeys(_MAY_BE_INVALID, _date),
     **dict.fromkeys(("binary", "geometry"), lambda text, _: F.to_binary(text, F.lit("base64"))),
     **dict.fromkeys(("text", "enum", "set", "json", "time"), lambda text, _: text),
     **dict.fromkeys(("integer", "bit", "boolean", "year"), lambda text, spark: text.cast(spark)),

@@ -1,7 +1,6 @@
-"""Canonical text → typed values at the limits of every family of MySQL types; misfits by name."""
+"""Columns of a snapshot: misfits by name, keys, order. Their values: see test_types.py."""
 
-import base64
-from datetime import date, datetime, timedelta
+from datetime import datetime, timedelta
 from decimal import Decimal
 from typing import Any
 
@@ -10,76 +9,9 @@ from pyspark.errors import PySparkException
 
 from cdc_platform.errors import TableStopped
 from cdc_platform.formats.events import columns_json
-from cdc_platform.mysql.types import FAMILIES, parse_type
+from cdc_platform.mysql.types import parse_type
 from cdc_platform.snapshots.columns import TableColumn, columns_of, order_sql
 
-LIMITS: list[tuple[str, str, str, Any]] = [  # MySQL type, canonical text, Spark type, value
-    ("tinyint", "-128", "tinyint", -128),
-    ("tinyint(1)", "127", "tinyint", 127),
-    ("tinyint unsigned", "255", "smallint", 255),
-    ("smallint", "-32768", "smallint", -32768),
-    ("smallint unsigned", "65535", "int", 65535),
-    ("mediumint", "-8388608", "int", -8388608),
-    ("mediumint unsigned", "16777215", "int", 16777215),
-    ("int", "-2147483648", "int", -(2**31)),
-    ("int(10) unsigned", "4294967295", "bigint", 2**32 - 1),
-    ("bigint", "-9223372036854775808", "bigint", -(2**63)),
-    ("bigint(20) unsigned", "18446744073709551615", "decimal(20,0)", Decimal(2**64 - 1)),
-    (
-        "decimal(38,10)",
-        "-" + "9" * 28 + "." + "9" * 10,
-        "decimal(38,10)",
-        Decimal("-" + "9" * 28 + "." + "9" * 10),
-    ),
-    ("decimal(65,30)", "9" * 35 + "." + "1" * 30, "string", "9" * 35 + "." + "1" * 30),
-    ("decimal(38,38)", "0." + "0" * 37 + "1", "decimal(38,38)", Decimal("1e-38")),
-    ("decimal(5,2)", "-0.05", "decimal(5,2)", Decimal("-0.05")),
-    ("decimal(5,2)", "1.2000", "decimal(5,2)", Decimal("1.20")),
-    ("decimal(5,0)", "7", "decimal(5,0)", Decimal(7)),
-    ("float", "3.4028235e+38", "float", 3.4028234663852886e38),
-    ("float", "1.17549435e-38", "float", 1.1754943508222875e-38),
-    ("float(7,3)", "0.1", "float", 0.10000000149011612),
-    ("float(30)", "0.1", "double", 0.1),
-    ("double", "1.7976931348623157e+308", "double", 1.7976931348623157e308),
-    ("double", "-5e-324", "double", -5e-324),
-    ("bit(1)", "1", "boolean", True),
-    ("bit(64)", "18446744073709551615", "decimal(20,0)", Decimal(2**64 - 1)),
-    ("boolean", "0", "boolean", False),
-    ("year", "1901", "smallint", 1901),
-    ("year", "0000", "smallint", 0),
-    ("year", "2155", "smallint", 2155),
-    ("date", "1000-01-01", "date", date(1000, 1, 1)),
-    ("date", "9999-12-31", "date", date(9999, 12, 31)),
-    ("date", "2024-02-29", "date", date(2024, 2, 29)),
-    (
-        "datetime(6)",
-        "9999-12-31 23:59:59.999999",
-        "timestamp_ntz",
-        datetime(9999, 12, 31, 23, 59, 59, 999999),
-    ),
-    ("datetime", "1000-01-01 00:00:00", "timestamp_ntz", datetime(1000, 1, 1)),
-    ("timestamp(6)", "1970-01-01 00:00:01Z", "timestamp", datetime(1970, 1, 1, 0, 0, 1)),
-    ("timestamp(6)", "2038-01-19 03:14:07.999999Z", "timestamp", datetime(2038, 1, 19, 3, 14, 7, 999999)),
-    ("time(6)", "-838:59:59.000001", "string", "-838:59:59.000001"),
-    ("time", "25:00:00", "string", "25:00:00"),
-    ("varbinary(3)", "AP8=", "binary", b"\x00\xff"),
-    ("blob", "", "binary", b""),
-    ("point", base64.b64encode(bytes(25)).decode(), "binary", bytes(25)),
-    ("varchar(10)", "é漢🙂\n' ", "string", "é漢🙂\n' "),
-    ("char(3)", "", "string", ""),
-    ("json", '{"a": 1.10}', "string", '{"a": 1.10}'),
-    ("enum('a','b''c')", "b'c", "string", "b'c"),
-    ("set('x','y')", "x,y", "string", "x,y"),
-]
-INVALID = [
-    ("date", "0000-00-00"),
-    ("date", "2026-02-30"),
-    ("date", "2026-00-01"),
-    ("datetime", "0000-00-00 00:00:00"),
-    ("datetime(3)", "2026-11-31 10:00:00.5"),
-    ("timestamp", "0000-00-00 00:00:00Z"),
-    ("datetime", "2026-11-20 24:00:00"),
-]
 MISFITS = [
     ("tinyint", "128"),
     ("tinyint unsigned", "32768"),
@@ -110,27 +42,6 @@ def listed(*columns: tuple[str, str, bool]) -> str:
     return columns_json([{"name": n, "type": t, "key": k} for n, t, k in columns])
 
 
-def test_limits_cover_every_family() -> None:
-    assert {parse_type(t).family for t, *_ in LIMITS} == set(FAMILIES.values())
-
-
-@pytest.mark.spark
-def test_values_at_the_limits(spark: Any) -> None:
-    image = {f"c{i}": text for i, (_, text, _, _) in enumerate(LIMITS)}
-    image |= {f"n{i}": None for i in range(len(LIMITS))}
-    frame = spark.createDataFrame([(image,)], "after MAP<STRING, STRING>")
-    told = [column(t, f"c{i}") for i, (t, *_) in enumerate(LIMITS)]
-    nulls = [column(t, f"n{i}") for i, (t, *_) in enumerate(LIMITS)]
-    absent = [column(t, f"a{i}") for i, (t, *_) in enumerate(LIMITS)]
-    shown = frame.select(*(c.value(c.text("after")).alias(c.name) for c in (*told, *nulls, *absent)))
-    assert [f.dataType.simpleString() for f in shown.schema.fields[: len(LIMITS)]] == [s for _, _, s, _ in LIMITS]
-    row = shown.toArrow().to_pylist()[0]
-    found = {(t, text): row[f"c{i}"] for i, (t, text, *_) in enumerate(LIMITS)}
-    found = {k: v.replace(tzinfo=None) if isinstance(v, datetime) else v for k, v in found.items()}
-    assert found == {(t, text): value for t, text, _, value in LIMITS}
-    assert all(v is None for k, v in row.items() if k[0] in "na")
-
-
 @pytest.mark.spark
 def test_timestamps_keep_their_instant_in_any_session_time_zone(spark: Any) -> None:
     at = column("timestamp")
@@ -138,19 +49,6 @@ def test_timestamps_keep_their_instant_in_any_session_time_zone(spark: Any) -> N
     found = frame.select(at.value(at.text("after")).alias("c")).toArrow().to_pylist()[0]["c"]
     assert found.utcoffset() == timedelta(0)
     assert found.replace(tzinfo=None) == datetime(2026, 11, 20, 1, 2, 3, 500000)
-
-
-@pytest.mark.spark
-def test_dates_that_do_not_exist_become_null_and_are_counted(spark: Any) -> None:
-    image = {f"c{i}": text for i, (_, text) in enumerate(INVALID)}
-    frame = spark.createDataFrame([({**image, "good": "2026-11-20", "none": None},)], "after MAP<STRING, STRING>")
-    columns = [column(t, f"c{i}") for i, (t, _) in enumerate(INVALID)] + [
-        column("date", n) for n in ("good", "none", "absent")
-    ]
-    values = frame.select(*(c.value(c.text("after")).alias(c.name) for c in columns)).toArrow().to_pylist()[0]
-    flags = frame.select(*(c.invalid("after").alias(c.name) for c in columns)).toArrow().to_pylist()[0]
-    assert {k for k, v in values.items() if v is not None} == {"good"}
-    assert {k for k, v in flags.items() if v} == set(image)
 
 
 @pytest.mark.spark

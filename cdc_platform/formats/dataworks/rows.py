@@ -6,7 +6,9 @@ the option `columns` can tell; without it a type is taken that keeps every value
 
 import re
 from collections.abc import Callable, Iterator
+from datetime import UTC, datetime, timedelta
 from typing import Any
+from zoneinfo import ZoneInfo
 
 import numpy as np
 import pyarrow as pa
@@ -62,22 +64,30 @@ def _date(value: Any, mysql_type: MySqlType, zone: str) -> str:
     if type(value) is not int:
         raise ValueError(f"{shown(value)} is no count of milliseconds")
     try:
-        if mysql_type.family == "timestamp":
-            return datetime_text(value, 1000) + "Z"
+        if mysql_type.family == "timestamp":  # MySQL's begins a second later: 0 is a zero TIMESTAMP
+            return datetime_text(value, 1000) + "Z" if value else "0000-00-00 00:00:00"
         text = zoned_datetime_text(value, zone)
     except ArithmeticError:
         raise ValueError(f"{value} ms are outside the years 1 to 9999") from None
     if mysql_type.family == "date":
-        if not text.endswith(_MIDNIGHT):
+        if not text.endswith(_MIDNIGHT) and value != _first_instant(text[:10], zone):
             raise ValueError(f"{value} is {text} in {zone}, no midnight and so no DATE (option time_zone)")
-        return text.removesuffix(_MIDNIGHT)
+        return text[:10]
     return text
 
 
-def _bytes(value: Any, _type: MySqlType, _zone: str) -> str:
+def _first_instant(day: str, zone: str) -> int:
+    """Epoch ms of midnight, or of what Java makes of a midnight that the zone skips (Asia/Shanghai, 1940-06-01): the
+    clock's next time."""
+    midnight = datetime.fromisoformat(day).replace(tzinfo=ZoneInfo(zone))  # its offset is that before the gap
+    return (midnight - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(milliseconds=1)
+
+
+def _bytes(value: Any, mysql_type: MySqlType, _zone: str) -> str:
     if type(value) is not str:
         raise ValueError(f"{shown(value)} is no base64 text")
-    return base64_text(value)
+    # BINARY(n) always holds n bytes; the binlog leaves zeros at the end out.
+    return base64_text(value, min(mysql_type.args[0], 255) if mysql_type.name == "binary" and mysql_type.args else 0)
 
 
 def _string(value: Any, _type: MySqlType, _zone: str) -> str:

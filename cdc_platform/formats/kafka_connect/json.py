@@ -50,6 +50,8 @@ def read_json(data: bytes) -> Any:
     (then it may end a key). When the places equal the pairs parsed, and no blank stands before a colon, none
     was lost. Anything else takes the slow way."""
     value = _JSON.decode(data)
+    if b":-0," in data or b":-0}" in data:  # Go writes the float -0.0 so (dtle); msgspec takes it for the integer 0
+        value = json.loads(data, parse_int=_integer, parse_float=Number)
     places = data.count(b'":')
     if b'\\":' in data:
         places = -1 if b'\\\\":' in data else places - data.count(b'\\":')
@@ -57,6 +59,10 @@ def read_json(data: bytes) -> Any:
     if spaced or places != _pairs(value):
         json.loads(data, object_pairs_hook=_distinct, parse_int=str, parse_float=str)
     return value
+
+
+def _integer(text: str) -> Any:
+    return Number(text) if text == "-0" else int(text)
 
 
 def _pairs(value: Any) -> int:

@@ -88,11 +88,23 @@ def labels_type(kind: str, labels: Iterable[str]) -> str:
 
 
 def year_text(value: int) -> str:
+    """Four digits. Debezium's binlog reader adds 1900 to the stored byte (`RowDeserializers.deserializeYear`), which
+    is 0 for MySQL's year 0000; the year 1900 itself can't be stored."""
+    if value == 1900:
+        return "0000"
     if not 0 <= value <= 9999:
         raise ValueError(f"{value} is no year")
     return f"{value:04d}"
 
 
+def timestamp_text(value: str) -> str:
+    """TIMESTAMP of MySQL begins at 1970-01-01 00:00:01 UTC. What Debezium sends of the second before is its substitute
+    for a zero TIMESTAMP where NULL isn't allowed (its MySQL page, "Zero values")."""
+    text = cv.zoned_text(value)
+    return _ZERO if text == "1970-01-01 00:00:00Z" else text
+
+
+_ZERO = "0000-00-00 00:00:00"
 _MILLIS, _MICROS, _NANOS = 1_000, 1_000_000, 1_000_000_000
 
 NAMED: dict[str, Callable[[dict], Typed]] = {
@@ -108,7 +120,7 @@ NAMED: dict[str, Callable[[dict], Typed]] = {
     TIME + "Timestamp": _count("datetime(3)", cv.datetime_text, _MILLIS),
     TIME + "MicroTimestamp": _count("datetime(6)", cv.datetime_text, _MICROS),
     TIME + "NanoTimestamp": _count("datetime(6)", cv.datetime_text, _NANOS),
-    TIME + "ZonedTimestamp": _texts("timestamp(6)", cv.zoned_text),
+    TIME + "ZonedTimestamp": _texts("timestamp(6)", timestamp_text),
     TIME + "IsoDate": _texts("date", cv.iso_date_text),
     TIME + "IsoTime": _texts("time(6)", cv.iso_time_text),
     TIME + "IsoTimestamp": _texts("datetime(6)", cv.iso_datetime_text),
@@ -234,6 +246,8 @@ def _refine(typed: Typed, told: str, by_user: bool, dialect: Dialect) -> Typed:
     """The message's own type and converter, made exact by the real type that the user or the schema told."""
     (type_text, convert), real = typed, parse_type(told)
     family = parse_type(type_text).family
+    if dialect.dtle and (family, real.family) == ("text", "geometry"):
+        return told, cv.BYTES  # its parser knows no geometry: a schema without type, MySQL's own bytes in base64
     if real.family not in _FITS.get(family, {family}):
         if by_user and (family, real.family) != (
             "float",
@@ -241,15 +255,23 @@ def _refine(typed: Typed, told: str, by_user: bool, dialect: Dialect) -> Typed:
         ):  # decimal.handling.mode=double: a double
             raise ValueError(f"option columns says {cv.shown(told)}, the message has {type_text}")
         return typed
+    exact = _exact(convert, family, real, dialect)
+    return (told, exact) if exact else typed
+
+
+def _exact(convert: cv.Convert, family: str, real: MySqlType, dialect: Dialect) -> cv.Convert | None:
+    """Converter for the real type; None: what the message has can't be read as that."""
     if family == "text" and real.family in _FROM_TEXT:
         # A string that was bytes: base64 and hex can't be told apart, so without the option it stays text.
         found = _FROM_TEXT[real.family](dialect)
-        return (told, found) if found else typed
+        if found is None:
+            return None
+        convert = found
+    if real.name == "binary" and real.args:
+        return cv.padded(convert, min(real.args[0], 255))
     if family == "integer" and real.name == "bigint" and real.unsigned:
-        return told, cv.UNSIGNED
-    if family == "float" and real.spark == "float":
-        return told, cv.floats_text
-    return told, convert
+        return cv.UNSIGNED
+    return cv.floats_text if family == "float" and real.spark == "float" else convert
 
 
 def _repaired(semantic: str | None, real: MySqlType | None, convert: cv.Convert, dialect: Dialect) -> cv.Convert:
@@ -271,7 +293,7 @@ def _repaired(semantic: str | None, real: MySqlType | None, convert: cv.Convert,
 
 def _dtle_timestamp(value: str) -> str:
     # dtle's year 1 is its zero date: MySQL's TIMESTAMP itself begins in 1970, so this can't be a real value.
-    return "0000-00-00 00:00:00" if value == "0001-01-01T00:00:00Z" else cv.zoned_text(value)
+    return _ZERO if value == "0001-01-01T00:00:00Z" else timestamp_text(value)
 
 
 def _dtle_year(value: int, shifted: bool) -> str:

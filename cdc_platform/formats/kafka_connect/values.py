@@ -8,7 +8,7 @@ rounded, clipped or guessed. JSON numbers with a fraction or an exponent arrive 
 import binascii
 import re
 from collections.abc import Callable
-from datetime import date, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from functools import lru_cache
 from types import NoneType
@@ -28,6 +28,7 @@ _EPOCH = date(1970, 1, 1)
 _ISO = re.compile(r"(\d{4}-\d\d-\d\d)T(\d\d:\d\d)(:\d\d)?(?:\.(\d{1,9}))?(Z|[+-]\d\d:\d\d)?", re.ASCII)
 _ISO_DATE = re.compile(r"(\d{4}-\d\d-\d\d)(?:Z|[+-]00:00)?", re.ASCII)
 _ISO_TIME = re.compile(r"(\d\d:\d\d)(:\d\d)?(?:\.(\d{1,9}))?(?:Z|[+-]00:00)?", re.ASCII)
+_FIRST_MS, _LAST_MS = -62_135_510_400_000, 253_402_128_000_000  # 0001-01-02, 9999-12-30
 _DIGITS_LIMIT = 128  # MySQL's DECIMAL ends at 65; stops "1e999999999" from filling memory
 
 
@@ -109,10 +110,13 @@ def dtle_time_text(micros: int, digits: int) -> str:
 
 
 def zoned_datetime_text(millis: int, zone: str) -> str:
-    """Epoch ms of a wall clock in `zone` (dtle's DateTimeZone) → the wall clock."""
-    utc = datetime.fromisoformat(datetime_text(millis, 1000) + "+00:00")
-    local = utc.astimezone(ZoneInfo(zone))
-    return f"{local.date().isoformat()} {local:%H:%M:%S}{_fraction(local.microsecond)}"
+    """Epoch ms of a wall clock in `zone` (dtle's DateTimeZone) → the wall clock.
+
+    At the ends of the years 1 and 9999 the instant may lie outside them, while the wall clock doesn't: the offset is
+    that of a day further in, where no zone turns its clocks."""
+    inside = datetime(1970, 1, 1, tzinfo=UTC) + timedelta(milliseconds=min(max(millis, _FIRST_MS), _LAST_MS))
+    offset = inside.astimezone(ZoneInfo(zone)).utcoffset() or timedelta()
+    return datetime_text(millis + offset // timedelta(milliseconds=1), 1000)
 
 
 def _iso_fraction(digits: str | None) -> str:
@@ -169,8 +173,9 @@ def to_base64(data: bytes) -> str:
     return binascii.b2a_base64(data, newline=False).decode("ascii")
 
 
-def base64_text(value: str) -> str:
-    return to_base64(from_base64(value))
+def base64_text(value: str, width: int = 0) -> str:
+    """Checked base64, its bytes followed by zeros up to `width`."""
+    return to_base64(from_base64(value).ljust(width, b"\0"))
 
 
 def checked_scale(scale: int) -> int:
@@ -221,6 +226,16 @@ def decimal_text(scale: int) -> Callable[[Any], str]:
     return text
 
 
+def padded(convert: Convert, width: int) -> Convert:
+    """Converter of BINARY(`width`), which always holds that many bytes: the binlog leaves zeros at the end out, and
+    dtle doesn't put them back (actiontech/dtle#776)."""
+
+    def convert_padded(values: list[Any]) -> list[Any]:
+        return [None if v is None else base64_text(v, width) for v in convert(values)]
+
+    return convert_padded
+
+
 def variable_decimal_text(value: dict) -> str:
     """`io.debezium.data.VariableScaleDecimal`: struct of its own scale and the unscaled bytes."""
     return decimal_text(int(value["scale"]))(value["value"])
@@ -252,7 +267,8 @@ def floats_text(values: list[Any]) -> list[Any]:
         singles = np.array([0.0 if v is None else float(v) for v in double], np.float32)
     if not np.isfinite(singles).all():
         raise ValueError("a number outside a 32-bit float's range")
-    return [None if v is None else str(s) for v, s in zip(double, singles, strict=True)]
+    # numpy finds the fewest digits, and Python writes them: numpy turns to exponents earlier.
+    return [None if v is None else repr(float(str(s))) for v, s in zip(double, singles, strict=True)]
 
 
 def geometry_text(value: dict) -> str:

@@ -103,6 +103,9 @@ CASES = [
         "2026-11-20 01:02:03.5Z",
     ),
     ("string", T + "ZonedTimestamp", {}, "2026-01-01T07:30:00+08:00", "timestamp(6)", "2025-12-31 23:30:00Z"),
+    # A zero TIMESTAMP of a NOT NULL column: MySQL's first real one is a second later.
+    ("string", T + "ZonedTimestamp", {}, "1970-01-01T00:00:00Z", "timestamp(6)", "0000-00-00 00:00:00"),
+    ("string", T + "ZonedTimestamp", {}, "1970-01-01T00:00:01Z", "timestamp(6)", "1970-01-01 00:00:01Z"),
     ("string", T + "ZonedTimestamp", {}, "2025-12-31T23:30-01:30", "timestamp(6)", "2026-01-01 01:00:00Z"),
     ("string", T + "IsoDate", {}, "2017-09-15Z", "date", "2017-09-15"),
     ("string", T + "IsoTime", {}, "04:05:11.789Z", "time(6)", "04:05:11.789"),
