@@ -24,32 +24,40 @@ _LONGEST = 4_000_000  # characters of a statement; MySQL's own limit for table d
 
 
 class Statement(NamedTuple):
-    """One DDL statement and the database of its session (None: none)."""
+    """One DDL statement and the database of its session (None: none). `known`: (db, table, CREATE TABLE) of the
+    tables that it concerns, as they are known to have been, should no statement before it tell."""
 
     db: str | None
     sql: str
+    known: tuple[tuple[str, str, str], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Column:
     """A column: MySQL type text as `mysql.types.parse_type` reads it; `key`: part of the primary key, or of the
-    first unique key without NULLs where there is no primary one."""
+    first unique key without NULLs where there is no primary one. `default`: constant, as the statement writes it
+    without quotes; `computed`: generated, or numbered by the server."""
 
     name: str
     type: str
     nullable: bool
     key: bool
+    default: str | None = None
+    computed: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """A table after statement number `at`. `columns` None: it is gone, or not known any more, see `reason`."""
+    """A table after statement number `at`. `columns` None: it is gone, or not known any more, see `reason`. `before`:
+    its columns before the statement; None: it wasn't there, or not known."""
 
     at: int
     db: str
     table: str
     columns: tuple[Column, ...] | None
     reason: str | None = None
+    gone: bool = False
+    before: tuple[Column, ...] | None = None
 
 
 @lru_cache(maxsize=16)
@@ -67,26 +75,27 @@ def history(statements: tuple[Statement, ...], fold: bool = False) -> tuple[Chan
         return tuple(change for at, s in told for change in model.apply(at, s))
 
 
-_GAP = r"(?:\s|/\*(?!!).*?\*/|(?:--\s|#)[^\n]*(?:\n|\Z))"
-_RELEVANT = re.compile(rf"{_GAP}*+(?:/\*!\d*\s*)?(?:CREATE|ALTER|DROP|RENAME|USE)\b", re.IGNORECASE | re.DOTALL)
-_NAME = r"(?:`(?:[^`]|``)+`|[\w$\u0080-\uffff]+)"
+GAP = r"(?:\s|/\*(?!!).*?\*/|(?:--\s|#)[^\n]*(?:\n|\Z))"
+_RELEVANT = re.compile(rf"{GAP}*+(?:/\*!\d*\s*)?(?:CREATE|ALTER|DROP|RENAME|USE)\b", re.IGNORECASE | re.DOTALL)
+NAME = r"(?:`(?:[^`]|``)+`|[\w$\u0080-\uffff]+)"
 _TARGET = re.compile(
-    rf"{_GAP}*+(?:/\*!\d*\s*)?(CREATE|ALTER|DROP|RENAME)\b[^`'\"(]*?\bTABLES?{_GAP}+"
-    rf"(?:IF{_GAP}+(?:NOT{_GAP}+)?EXISTS{_GAP}+)?({_NAME}){_GAP}*+(?:\.{_GAP}*+({_NAME}))?",
+    rf"{GAP}*+(?:/\*!\d*\s*)?(CREATE|ALTER|DROP|RENAME)\b[^`'\"(]*?\bTABLES?{GAP}+"
+    rf"(?:IF{GAP}+(?:NOT{GAP}+)?EXISTS{GAP}+)?({NAME}){GAP}*+(?:\.{GAP}*+({NAME}))?",
     re.IGNORECASE | re.DOTALL,
 )
-_NEXT = re.compile(rf"{_GAP}*+(?:,|TO\b){_GAP}*+({_NAME}){_GAP}*+(?:\.{_GAP}*+({_NAME}))?", re.IGNORECASE | re.DOTALL)
+_NEXT = re.compile(rf"{GAP}*+(?:,|TO\b){GAP}*+({NAME}){GAP}*+(?:\.{GAP}*+({NAME}))?", re.IGNORECASE | re.DOTALL)
+_OR_REPLACE = re.compile(rf"({GAP}*+CREATE{GAP}+)OR{GAP}+REPLACE{GAP}+", re.IGNORECASE | re.DOTALL)
 _DROP_DB = re.compile(
-    rf"{_GAP}*+DROP{_GAP}+(?:DATABASE|SCHEMA){_GAP}+(?:IF{_GAP}+EXISTS{_GAP}+)?({_NAME})", re.IGNORECASE | re.DOTALL
+    rf"{GAP}*+DROP{GAP}+(?:DATABASE|SCHEMA){GAP}+(?:IF{GAP}+EXISTS{GAP}+)?({NAME})", re.IGNORECASE | re.DOTALL
 )
 _OF_TDSQL = re.compile(  # quoted text is matched first, and stays
     r"('(?:[^'\\]|''|\\.)*+'|\"(?:[^\"\\]|\"\"|\\.)*+\"|`[^`]*+`)"
-    rf"|,?\s*\b(?:shardkey{_GAP}*+={_GAP}*+{_NAME}|TDSQL_DISTRIBUTED\s+BY\b.*)",
+    rf"|,?\s*\b(?:shardkey{GAP}*+={GAP}*+{NAME}|TDSQL_DISTRIBUTED\s+BY\b.*)",
     re.IGNORECASE | re.DOTALL,
 )
 
 
-def _plain(name: str) -> str:
+def plain_name(name: str) -> str:
     return name[1:-1].replace("``", "`") if name[:1] == "`" else name
 
 
@@ -110,7 +119,7 @@ def _targets(sql: str) -> Iterator[tuple[int, int, str | None, str | None]]:
 def named_tables(statement: Statement) -> list[tuple[str, str]]:
     """(database, table) of each table that a CREATE, ALTER, DROP or RENAME TABLE names as its own."""
     names = [(first or "", second) for _, _, first, second in _targets(statement.sql)]
-    return [(_plain(a), _plain(b)) if b else (statement.db or "", _plain(a)) for a, b in names]
+    return [(plain_name(a), plain_name(b)) if b else (statement.db or "", plain_name(a)) for a, b in names]
 
 
 def named_table(statement: Statement) -> tuple[str, str] | None:
@@ -163,47 +172,69 @@ class _Model:
     def apply(self, at: int, statement: Statement) -> Iterator[Change]:
         """The tables that the statement changed."""
         if found := _DROP_DB.match(statement.sql):  # the parsers leave its tables in place
-            yield from self._drop_database(at, _plain(found[1]))
+            yield from self._drop_database(at, plain_name(found[1]))
             return
-        problem = self._parse(statement)
-        changed = list(self.tables.drainChanges())
+        self._know(statement)
         named = [(self._folded(db), self._folded(table)) for db, table in named_tables(statement)]
+        before = {name: _columns(self._there[name]) for name in self._there if name in named or not named}
+        problem = self._parse(statement)
+        changed = {(i.catalog() or "", i.table()): i for i in self.tables.drainChanges()}
         if problem is not None:
             for name in named:
                 self._forget(name)
-                yield Change(at, *name, None, problem)
+                yield Change(at, *name, None, problem, before=before.get(name))
             return
-        known = {(i.catalog(), i.table()) for i in (*changed, *self.tables.tableIds())}
+        known = {*changed, *self._there}
         for name in named:  # not even a DROP of an unknown table goes unsaid: it ends what was there before
             if name not in known:
                 yield Change(at, *name, None, "what the table was before a DDL statement isn't known")
-        for i in changed:
+        for name, i in changed.items():
             table = self.tables.forTable(i)
             if table is None:
-                yield Change(at, i.catalog() or "", i.table(), None, "the table was dropped or renamed")
+                yield Change(at, *name, None, "the table was dropped or renamed", gone=True, before=before.get(name))
             else:
-                yield Change(at, i.catalog() or "", i.table(), _columns(table))
+                yield Change(at, *name, _columns(table), before=before.get(name))
+
+    def _know(self, statement: Statement) -> None:
+        for db, table, create in statement.known:
+            if (self._folded(db), self._folded(table)) not in self._there:
+                self._read(db, create)
+        self.tables.drainChanges()
+
+    @property
+    def _there(self) -> dict[tuple[str, str], Any]:
+        return {(i.catalog() or "", i.table()): self.tables.forTable(i) for i in self.tables.tableIds()}
 
     def _parse(self, statement: Statement) -> str | None:
         """Applies one statement; why it can't be, in one line."""
-        from py4j.protocol import Py4JJavaError
-
         if len(statement.sql) > _LONGEST:
             return f"a statement of {len(statement.sql)} characters"
-        sql, reasons = without_tdsql_extras(statement.sql), []
+        sql = without_tdsql_extras(statement.sql)
+        if found := _OR_REPLACE.match(sql):  # the parsers leave a table in place that is there
+            sql = f"{found[1]}{sql[found.end() :]}"
+            for db, table in named_tables(Statement(statement.db, sql)):
+                self._forget((self._folded(db), self._folded(table)))
         if self.fold:  # the parsers' model folds names of tables, not those of databases
             for start, end, _, _ in list(_targets(sql)):
                 sql = sql[:start] + sql[start:end].lower() + sql[end:]
+        reasons = self._read(statement.db or "", sql)
+        return f"a DDL statement can't be read: {reasons[0]}" if reasons else None
+
+    def _read(self, db: str, sql: str) -> list[str]:
+        """Why none of the parsers can read it; nothing if one can."""
+        from py4j.protocol import Py4JJavaError
+
+        reasons = []
         for parser in self.parsers:
             try:
-                parser.setCurrentSchema(self._folded(statement.db or ""))
+                parser.setCurrentSchema(self._folded(db))
                 parser.parse(sql, self.tables)
             except Py4JJavaError as error:
                 lines = str(error.java_exception.getMessage()).splitlines()
                 reasons.append(next((x for x in lines if "input" in x or "token" in x), lines[0])[:300])
             else:
-                return None
-        return f"a DDL statement can't be read: {reasons[0]}"
+                return []
+        return reasons
 
     def _folded(self, name: str) -> str:
         return name.lower() if self.fold else name
@@ -216,14 +247,25 @@ class _Model:
     def _drop_database(self, at: int, db: str) -> Iterator[Change]:
         for i in list(self.tables.tableIds()):
             if i.catalog() == self._folded(db):
+                columns = _columns(self.tables.forTable(i))
                 self.tables.removeTable(i)
-                yield Change(at, i.catalog(), i.table(), None, "its database was dropped")
+                yield Change(at, i.catalog(), i.table(), None, "its database was dropped", gone=True, before=columns)
         self.tables.drainChanges()
 
 
 def _columns(table: Any) -> tuple[Column, ...]:
     key = set(table.primaryKeyColumnNames())
-    return tuple(Column(c.name(), _type_text(c), c.isOptional(), c.name() in key) for c in table.columns())
+    return tuple(
+        Column(
+            c.name(),
+            _type_text(c),
+            c.isOptional(),
+            c.name() in key,
+            c.defaultValueExpression().orElse(None),
+            c.isGenerated() or c.isAutoIncremented(),
+        )
+        for c in table.columns()
+    )
 
 
 _AS_BINARY = {
@@ -261,14 +303,18 @@ _SHOWN = {"\\": "\\\\", "'": "''", "\0": "\\0", "\n": "\\n", "\r": "\\r"}
 
 def _label(written: str) -> str:
     """A label as the statement writes it (either kind of quotes, SQL's escapes) → as SHOW COLUMNS would."""
-    quote = written[0]
-    text = re.sub(
+    text = unescaped(written[1:-1], written[0])
+    return "'" + "".join(_SHOWN.get(c, c) for c in text) + "'"
+
+
+def unescaped(text: str, quote: str) -> str:
+    """What a literal that stood in these quotes says."""
+    return re.sub(
         rf"{quote}{quote}|\\(.)",
         lambda m: quote if m[1] is None else _SQL_ESCAPES.get(m[1], m[1]),
-        written[1:-1],
+        text,
         flags=re.DOTALL,
     )
-    return "'" + "".join(_SHOWN.get(c, c) for c in text) + "'"
 
 
 def split_statements(script: str) -> Sequence[str]:
@@ -282,10 +328,10 @@ _SPLIT = re.compile(
 )
 
 
-_USE = re.compile(rf"{_GAP}*+USE{_GAP}+({_NAME})\s*", re.IGNORECASE | re.DOTALL)
+_USE = re.compile(rf"{GAP}*+USE{GAP}+({NAME})\s*", re.IGNORECASE | re.DOTALL)
 
 
 def used_database(sql: str) -> str | None:
     """The database that a USE statement chooses; None: it is another statement."""
     found = _USE.fullmatch(sql)
-    return _plain(found[1]) if found else None
+    return plain_name(found[1]) if found else None
