@@ -179,6 +179,18 @@ SCHEMA_HISTORY = Table(
     properties=_STAGED,
 )
 
+SCHEMA_CHANGES = Table(
+    "schema_changes",
+    f"""source STRING,{_ADDRESS}, entry_index INT, ddl STRING,
+  db_before STRING, table_before STRING COMMENT 'NULL: the table begins here',
+  db_after STRING, table_after STRING COMMENT 'NULL: it ends here',
+  decision STRING COMMENT 'no effect, applied, rebuilt, emptied, stopped, not placed',
+  reason STRING, order_key {_ORDER}, at TIMESTAMP""",
+    "What every DDL statement did to the snapshots",
+    partition_by=("source",),
+    properties=_STAGED,
+)
+
 CONTROL_EVENTS = Table(
     "control_events",
     f"""source STRING, format STRING, decoder_version STRING,{_ADDRESS}, entry_index INT,
