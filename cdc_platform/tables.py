@@ -191,6 +191,14 @@ SCHEMA_CHANGES = Table(
     properties=_STAGED,
 )
 
+SCHEMA_EFFECTS = Table(
+    "schema_effects",
+    """source STRING, digest STRING COMMENT 'of the statements', effects STRING COMMENT 'JSON', at TIMESTAMP""",
+    "What the DDL parsers made of a source's statements, so that they are asked once",
+    partition_by=("source",),
+    properties=_STAGED,
+)
+
 CONTROL_EVENTS = Table(
     "control_events",
     f"""source STRING, format STRING, decoder_version STRING,{_ADDRESS}, entry_index INT,

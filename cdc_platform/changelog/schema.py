@@ -6,7 +6,7 @@ RENAME and ends with DROP.
 """
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
 from typing import Any
@@ -133,6 +133,11 @@ class SchemaHistory:
             spans.append((None, _Incarnation(name)))
         return spans[-1][1]
 
+    @property
+    def names(self) -> list[Name]:
+        """Every name that a statement concerns."""
+        return list(self._spans)
+
     def exists(self, name: Name) -> bool:
         """Whether, by all DDL seen, there is a table of that name; True where none concerns it."""
         return name not in self._spans or self._spans[name][-1][1].told
@@ -202,9 +207,12 @@ def carried_list(columns: list[dict[str, Any]], carry: Carry) -> list[dict[str, 
     return [{**c, "key": c["name"].lower() in key} for c in out]
 
 
-def schema_history(rows: Iterable[dict[str, Any]], fold: bool = False) -> SchemaHistory:
+Effects = Callable[[Sequence[Statement]], list[Effect]]
+
+
+def schema_history(rows: Iterable[dict[str, Any]], read: Effects = effects) -> SchemaHistory:
     """schema_history's rows of one source (kind, db, table, columns, ddl, order_key as a tuple under `order`, and their
-    address) → SchemaHistory. A statement sent twice from one place counts once."""
+    address) → SchemaHistory. A statement sent twice from one place counts once. `read`: who reads the statements."""
     lists = [((r["db"], r["table"]), r["order"], r["columns"]) for r in rows if r["kind"] == "message"]
     told: dict[Any, dict[str, Any]] = {}
     for r in sorted((r for r in rows if r["kind"] == "ddl" and r["ddl"]), key=lambda r: (r["order"], r["address"])):
@@ -214,7 +222,7 @@ def schema_history(rows: Iterable[dict[str, Any]], fold: bool = False) -> Schema
     statements = [Statement(r["db"], r["ddl"], _known(r, lists)) for r in ordered]
     steps = [
         Step(ordered[e.at]["order"], ordered[e.at]["address"], ordered[e.at]["ddl"], e)
-        for e in effects(statements, fold)
+        for e in (read(statements) if statements else ())
     ]
     return SchemaHistory(steps, lists)
 

@@ -7,6 +7,8 @@ and true on statements that canal's parser doesn't know (REPLACE, LOAD DATA), so
 import re
 from typing import Any
 
+from cdc_platform.mysql.ddl import Statement, truncated_table
+
 Event = dict[str, Any]
 
 DDL = ("CREATE", "ALTER", "ERASE", "TRUNCATE", "RENAME", "CINDEX", "DINDEX")
@@ -17,15 +19,27 @@ _DML = frozenset(("insert", "update", "delete", "replace", "load", "with", "call
 
 
 def ddl(kind: str, sql: str | None, named: Event) -> list[Event]:
-    """Events of a DDL statement of type `kind`; `named`: what both say of table, time and position. Raises
-    ValueError when there is no statement."""
+    """Events of a DDL statement of type `kind`; `named`: what both say of table, time and position (and `session`:
+    the database of names without one). Raises ValueError when there is no statement, or a TRUNCATE of who knows
+    what."""
     if sql is None:
         raise ValueError(f"{kind} without statement")
     statement = {**named, "kind": "ddl", "ddl": sql, "info": [("type", kind)]}
+    emptied = _emptied(kind, sql, named)
+    if emptied is None:
+        return [statement]
+    db, table = emptied
+    return [statement, {**named, "kind": "row", "op": "truncate", "db": db, "table": table, "entry_index": 1}]
+
+
+def _emptied(kind: str, sql: str, named: Event) -> tuple[str, str] | None:
+    """(database, table) of a TRUNCATE, which the message says by itself or its statement does."""
     if kind == "TRUNCATE" and named["db"] and named["table"]:
-        # Its effect on the rows is certain without reading the statement.
-        return [statement, {**named, "kind": "row", "op": "truncate", "entry_index": 1}]
-    return [statement]
+        return named["db"], named["table"]
+    emptied = truncated_table(Statement(named.get("session") or named["db"], sql))
+    if kind == "TRUNCATE" and emptied is None:
+        raise ValueError(f"which table is truncated isn't told: {sql[:200]!r}")
+    return emptied
 
 
 def query(sql: str, is_ddl: bool, named: Event) -> list[Event]:

@@ -100,6 +100,11 @@ _TARGET = re.compile(
     re.IGNORECASE | re.DOTALL,
 )
 _NEXT = re.compile(rf"{GAP}*+(?:,|TO\b){GAP}*+({NAME}){GAP}*+(?:\.{GAP}*+({NAME}))?", re.IGNORECASE | re.DOTALL)
+_TRUNCATE = re.compile(  # to its end: what follows a name that was taken for the table's would show the mistake
+    rf"{GAP}*+(?:/\*!\d*\s*)?TRUNCATE\b(?:{GAP}++TABLE\b)?+(?:{GAP}++IF{GAP}++EXISTS\b)?+{GAP}*+"
+    rf"(?:({NAME}){GAP}*+(?:\.{GAP}*+({NAME}))?+(?:{GAP}|;|\*/|NOWAIT\b|WAIT{GAP}++\d+)*+\Z)?+",
+    re.IGNORECASE | re.DOTALL,
+)
 OR_REPLACE = re.compile(rf"({GAP}*+CREATE{GAP}+)OR{GAP}+REPLACE{GAP}+", re.IGNORECASE | re.DOTALL)
 DROP_DATABASE = re.compile(
     rf"{GAP}*+DROP{GAP}+(?:DATABASE|SCHEMA){GAP}+(?:IF{GAP}+EXISTS{GAP}+)?({NAME})", re.IGNORECASE | re.DOTALL
@@ -141,6 +146,19 @@ def named_tables(statement: Statement) -> list[tuple[str, str]]:
 def named_table(statement: Statement) -> tuple[str, str] | None:
     """The first of `named_tables`; None: it names none."""
     return next(iter(named_tables(statement)), None)
+
+
+def truncated_table(statement: Statement) -> tuple[str, str] | None:
+    """(database, table) that a TRUNCATE empties; None: it is another statement. Raises ValueError when it doesn't
+    tell the table or its database. (ALTER TABLE … TRUNCATE PARTITION is no TRUNCATE: it leaves other rows.)"""
+    found = _TRUNCATE.match(statement.sql)
+    if found is None:
+        return None
+    db, table = (found[1], found[2]) if found[2] else (None, found[1])
+    name = (plain_name(db) if db else statement.db or "", plain_name(table or ""))
+    if not all(name):
+        raise ValueError(f"which table is truncated isn't told: {statement.sql[:200]!r}")
+    return name
 
 
 _SQL_ESCAPES = {"0": "\0", "b": "\b", "n": "\n", "r": "\r", "t": "\t", "Z": "\x1a"}

@@ -4,11 +4,12 @@
 among them: every format tells it as a change of its own.
 """
 
+import json
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from decimal import Decimal
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pyarrow as pa
 
@@ -44,7 +45,7 @@ class Effect:
     added: tuple[Added, ...] = ()
     retyped: dict[str, tuple[str, str]] = field(default_factory=dict)  # new name → (type before, type after)
     columns: tuple[Column, ...] = ()  # as they are afterwards
-    key: tuple[str, ...] | None = None  # its key's columns, where they are others than before
+    key: tuple[str, ...] | None = None  # its key's columns in the table's order, where that changed
     unknown: str | None = None
 
     @property
@@ -52,6 +53,23 @@ class Effect:
         """Whether neither rows nor columns change (an index, a comment)."""
         columns = self.renamed or self.dropped or self.added or self.retyped or self.key is not None
         return self.before == self.after and not columns and not self.unknown
+
+
+def to_json(found: Sequence[Effect]) -> str:
+    """Effects as text; `from_json` reads it."""
+    return json.dumps([asdict(e) for e in found])
+
+
+def from_json(text: str) -> list[Effect]:
+    """What `to_json` wrote."""
+    return [_effect(**e) for e in json.loads(text)]
+
+
+def _effect(**said: Any) -> Effect:
+    said |= {n: said[n] and tuple(said[n]) for n in ("before", "after", "key")}
+    said |= {"dropped": tuple(said["dropped"]), "added": tuple(Added(*a) for a in said["added"])}
+    said["retyped"] = {n: (old, new) for n, (old, new) in said["retyped"].items()}
+    return Effect(**{**said, "columns": tuple(Column(**c) for c in said["columns"])})
 
 
 def effects(statements: Sequence[Statement], fold: bool = False) -> list[Effect]:
@@ -119,7 +137,7 @@ def _altered(statement: Statement, name: Name, after: Name, before: tuple[Column
     stays = [n for n in old if n in new and n not in renamed and n not in renamed.values() and n not in text.drops]
     kept = {**{n: n for n in stays}, **renamed}  # old → new
     came = [c for n, c in new.items() if n not in kept.values()]
-    key_was = {kept.get(n) for n, c in old.items() if c.key}
+    key_was = [kept.get(n) for n, c in old.items() if c.key]
     key = tuple(c.name for c in to.columns if c.key)
     return Effect(
         to.at,
@@ -130,7 +148,7 @@ def _altered(statement: Statement, name: Name, after: Name, before: tuple[Column
         added=tuple(_added(c, text) for c in came),
         retyped={new[b].name: (old[a].type, new[b].type) for a, b in kept.items() if old[a].type != new[b].type},
         columns=to.columns,
-        key=None if key_was == {k.lower() for k in key} else key,
+        key=None if key_was == [k.lower() for k in key] else key,
     )
 
 

@@ -3,7 +3,7 @@
 Frames only. What DDL did is told by `changelog.schema`; here it is done to row images.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
@@ -23,7 +23,7 @@ def order_literal(order: Order) -> Column:
     return F.expr(order_sql(dict(zip(ORDER_FIELDS, order, strict=True))))
 
 
-def carried(rows: DataFrame, spans: dict[Name, Sequence[Carry]]) -> DataFrame:
+def carried(rows: DataFrame, spans: Mapping[Name, Sequence[Carry]]) -> DataFrame:
     """Changelog rows → the same under today's `db` and `table`, with today's columns; without rows whose table is
     gone. Carried rows lose `schema_version`: it names columns of another day. Ask `unknown` first: rows whose carry
     isn't known stay as they are."""
@@ -33,7 +33,7 @@ def carried(rows: DataFrame, spans: dict[Name, Sequence[Carry]]) -> DataFrame:
     for name, carries in spans.items():
         start: Order | None = None
         for carry in carries:
-            here = _within(name, start, carry.until)
+            here = within(name, start, carry.until)
             start = carry.until
             if carry.today is None:
                 kept = kept & ~here
@@ -50,7 +50,8 @@ def carried(rows: DataFrame, spans: dict[Name, Sequence[Carry]]) -> DataFrame:
     return rows.where(kept).select(*(names.get(c, F.col(c)).alias(c) for c in rows.columns))
 
 
-def _within(name: Name, start: Order | None, until: Order | None) -> Column:
+def within(name: Name, start: Order | None, until: Order | None) -> Column:
+    """Rows of a name from one place up to another."""
     here = F.col("db").eqNullSafe(F.lit(name[0])) & F.col("table").eqNullSafe(F.lit(name[1]))
     if start is not None:
         here = here & (F.col("order_key") >= order_literal(start))

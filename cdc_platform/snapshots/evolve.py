@@ -4,22 +4,28 @@ Each statement is decided once and its decision kept in `schema_changes`. Doing 
 nothing: what is there already is left alone.
 """
 
-from collections.abc import Iterable
+import hashlib
+import json
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import partial
 from typing import Any, NamedTuple
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from cdc_platform.changelog.schema import Address, Order, SchemaHistory, Step, schema_history
+from cdc_platform.changelog.schema import Address, Carry, Order, Step, schema_history
 from cdc_platform.config import Config, Source
-from cdc_platform.mysql.effects import Effect, Name
+from cdc_platform.errors import UnknownType
+from cdc_platform.mysql.ddl import Statement
+from cdc_platform.mysql.effects import Effect, Name, effects, from_json, to_json
 from cdc_platform.mysql.types import parse_type
 from cdc_platform.resources import lake
 from cdc_platform.resources.lake import delta, quoted
 from cdc_platform.snapshots.carry import ORDER_FIELDS, same_values
 from cdc_platform.snapshots.columns import TableColumn, order_sql
 from cdc_platform.snapshots.target import Target
-from cdc_platform.tables import LINEAGES, OFFSET_LEDGER, SCHEMA_CHANGES, SCHEMA_HISTORY
+from cdc_platform.tables import LINEAGES, OFFSET_LEDGER, SCHEMA_CHANGES, SCHEMA_EFFECTS, SCHEMA_HISTORY
 
 
 class Decision(NamedTuple):
@@ -30,62 +36,91 @@ class Decision(NamedTuple):
     reason: str | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What becomes of rows that are older than DDL, as plain data: Spark Connect sends it to its server. `spans`: of
+    names whose rows aren't simply today's; `columns`: of today's tables concerned."""
+
+    spans: dict[Name, list[Carry]]
+    columns: dict[Name, str | None]
+
+    def old(self, name: Name, low: Order) -> bool:
+        """Whether rows of a name from this place on are to be carried."""
+        return any(c.until is not None and low < c.until for c in self.spans.get(name, ()))
+
+
 class History:
-    """The source's schema history as it stands at the start of a run; the DDL is read only where it matters."""
+    """The source's schema history as it stands at the start of a run."""
 
     def __init__(self, spark: SparkSession, config: Config, source: Source):
         self.spark, self.source = spark, source
         self.changes = lake.ensure(spark, SCHEMA_CHANGES, SCHEMA_CHANGES.at(config.lake))
-        self._config = config
-        self._rows = [_plain(r) for r in _told(spark, config, source).collect()]
-        self._full: SchemaHistory | None = None
+        rows = [_plain(r) for r in _told(spark, config, source).collect()]
+        self._ddl = [r for r in rows if r["kind"] == "ddl"]
         done = lake.read(spark, self.changes).where(F.col("source") == source.name)
-        decided = [r.asDict() for r in done.drop("ddl", "at").collect()]
-        self.decided: set[Address] = {_address(r) for r in decided}
-        self._last: dict[Name, Order] = {}
-        for r in decided:
-            if r["decision"] not in ("no effect", "not placed"):
-                self._note(
-                    tuple(r["order_key"]), (r["db_before"], r["table_before"]), (r["db_after"], r["table_after"])
-                )
-
-    def _note(self, order: Order, *names: tuple[str | None, str | None]) -> None:
-        for db, table in names:
-            if db is not None and table is not None:
-                self._last[db, table] = max(order, self._last.get((db, table), order))
+        self.decided = {
+            _address(r.asDict()) for r in done.select("topic", "partition", "offset", "entry_index").collect()
+        }
+        self._placed = _placed(spark, config, source, self._ddl)
+        told = [r for r in rows if r["kind"] == "message" or r["address"] in self._placed]
+        self.full = schema_history(told, partial(_effects, spark, config, source))
 
     @property
-    def full(self) -> SchemaHistory:
-        """All of it. Raises SetupError where the DDL parsers can't be started."""
-        if self._full is None:
-            placed = _placed(self.spark, self._config, self.source, self._rows)
-            self._full = schema_history([r for r in self._rows if r["kind"] == "message" or r["address"] in placed])
-        return self._full
+    def any_ddl(self) -> bool:
+        """Whether any statement was ever seen."""
+        return bool(self._ddl)
+
+    def plan(self) -> Plan:
+        """What batches need."""
+        spans = {
+            n: carries
+            for n in self.full.names
+            if any(not c.nothing or c.today != n for c in (carries := self.full.carries(n)))
+        }
+        today = {c.today for carries in spans.values() for c in carries if c.today is not None}
+        return Plan(spans, {n: self.full.columns(n) for n in today})
 
     def undecided(self) -> list[dict[str, Any]]:
         """DDL rows that no run has looked at."""
-        return [r for r in self._rows if r["kind"] == "ddl" and r["address"] not in self.decided]
+        return [r for r in self._ddl if r["address"] not in self.decided]
 
-    def last_change(self, name: Name) -> Order | None:
-        """Place of the last DDL that concerns rows of this name: older rows are to be carried."""
-        return self._last.get(name)
+    def undecided_steps(self, name: Name) -> list[Step]:
+        """What they do to the table that has this name today, or had it until now."""
+        new = {r["address"] for r in self.undecided()}
+        held = {name, *self.full.names_of(name)}
+        return [
+            s
+            for s in self.full.steps
+            if s.address in new and not s.effect.nothing and ({s.effect.before, s.effect.after} & held)
+        ]
 
-    def keep(self, decisions: Iterable[Decision], unplaced: Iterable[dict[str, Any]]) -> None:
-        """Writes what was decided; a statement without effect is kept, too."""
-        rows = [_row(self.source, d.step, d.decision, d.reason) for d in decisions]
+    def keep(self, decisions: Iterable[Decision]) -> None:
+        """Writes what was decided of the new statements; one without effect is kept, too."""
+        decisions = list(decisions)
         told = {d.step.address for d in decisions}
-        for r in unplaced:
+        for r in self.undecided():
             if r["address"] not in told:
-                placed = r["address"] in {s.address for s in self.full.steps} or r.get("placed", True)
+                placed = r["address"] in self._placed
+                why = None if placed else "its order among the rows isn't told; columns follow the messages"
                 step = Step(r["order"], r["address"], r["ddl"], Effect(0, None, None))
-                reason = None if placed else "its order among the rows isn't told; columns follow the messages"
-                rows.append(_row(self.source, step, "no effect" if placed else "not placed", reason))
+                decisions.append(Decision(step, "no effect" if placed else "not placed", why))
+        rows = [_row(self.source, d.step, d.decision, d.reason) for d in decisions]
         frame = self.spark.createDataFrame(rows, lake.read(self.spark, self.changes).schema)
         frame.withColumn("at", F.current_timestamp()).write.format("delta").mode("append").save(self.changes)
-        for d in decisions:
-            if d.decision != "no effect":
-                e = d.step.effect
-                self._note(d.step.order, e.before or (None, None), e.after or (None, None))
+        self.decided |= {d.step.address for d in decisions}
+
+
+def _effects(spark: SparkSession, config: Config, source: Source, statements: Sequence[Statement]) -> list[Effect]:
+    """Effects of the statements; the parsers, which take a JVM, are asked once."""
+    path = lake.ensure(spark, SCHEMA_EFFECTS, SCHEMA_EFFECTS.at(config.lake))
+    digest = hashlib.blake2b(json.dumps(statements).encode(), digest_size=16).hexdigest()
+    known = lake.read(spark, path).where((F.col("source") == source.name) & (F.col("digest") == digest))
+    if found := known.select("effects").limit(1).collect():
+        return from_json(found[0]["effects"])
+    made = effects(statements)
+    row = spark.createDataFrame([(source.name, digest, to_json(made), None)], lake.read(spark, path).schema)
+    row.withColumn("at", F.current_timestamp()).write.format("delta").mode("append").save(path)
+    return made
 
 
 def _told(spark: SparkSession, config: Config, source: Source) -> DataFrame:
@@ -114,9 +149,8 @@ def _row(source: Source, step: Step, decision: str, reason: str | None) -> tuple
 
 def _placed(spark: SparkSession, config: Config, source: Source, rows: list[dict[str, Any]]) -> set[Address]:
     """Addresses of the DDL whose order among the rows is told: by a binlog position, or all lie in one partition."""
-    ddl = [r for r in rows if r["kind"] == "ddl"]
-    if all(r["order"][1] >= 0 for r in ddl):
-        return {r["address"] for r in ddl}
+    if all(r["order"][1] >= 0 for r in rows):
+        return {r["address"] for r in rows}
     positions = lake.read(spark, LINEAGES.at(config.lake)).where(
         (F.col("source") == source.name) & F.col("high_file").isNotNull()
     )
@@ -124,7 +158,7 @@ def _placed(spark: SparkSession, config: Config, source: Source, rows: list[dict
         (F.col("source") == source.name) & (F.col("outcome") == "landed")
     )
     alone = positions.isEmpty() and partitions.select("topic", "partition").distinct().count() <= 1
-    return {r["address"] for r in ddl if alone or r["order"][1] >= 0}
+    return {r["address"] for r in rows if alone or r["order"][1] >= 0}
 
 
 # -- in place ----------------------------------------------------------------------------------------------
@@ -137,8 +171,17 @@ def in_place(steps: Iterable[Step], name: Name) -> bool:
         and s.effect.unknown is None
         and s.effect.key is None
         and all(same_values(*types) for types in s.effect.retyped.values())
+        and all(_known_type(a.type) for a in s.effect.added)
         for s in steps
     )
+
+
+def _known_type(text: str) -> bool:
+    try:
+        parse_type(text)
+    except UnknownType:
+        return False
+    return True
 
 
 def alter(spark: SparkSession, target: Target, steps: Iterable[Step]) -> bool:

@@ -205,6 +205,14 @@ CASES = {
         [(2, 0, 1, 0, 7), (2, 1, 2, 0, -1)],
         {0: ("complete", 0), 1: ("complete", 0)},
     ),
+    "numbers that begin anew between messages": (
+        [*message(2, 1, seq=9), *message(2, 2, seq=1)],
+        {**dict.fromkeys((0, 1), ("complete", 0)), **dict.fromkeys((2, 3), ("complete", 2))},
+    ),
+    "numbers that leave a gap between messages": (
+        [*message(2, 1, seq=1), *message(2, 2, seq=9)],
+        {**dict.fromkeys((0, 1), ("complete", 0)), **dict.fromkeys((2, 3), ("complete", 2))},
+    ),
     "torn by a whole record": ([message(2, 1)[0], (1, 0, 9)], {0: ("torn", None)}),
     "other total in the middle": ([message(2, 1)[0], (3, 1, 7)], {0: ("torn", None), 1: ("torn", None)}),
 }

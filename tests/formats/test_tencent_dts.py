@@ -50,6 +50,29 @@ def test_no_messages_give_no_events():
     assert decoded([]) == []
 
 
+UNKNOWN = b"\xa2\x06\x02hi"  # field 100, as of a newer version
+
+
+def _field(number: int, data: bytes) -> bytes:
+    assert len(data) < 2**14
+    return bytes((number << 3 | 2, len(data) & 0x7F | 0x80, len(data) >> 7)) + data
+
+
+def test_unknown_fields_are_skipped_wherever_they_stand():
+    [item] = pb.Entries.FromString(GOOD).items
+    whole = decoded([GOOD])
+    assert decoded([GOOD + UNKNOWN]) == whole
+    assert decoded([_field(1, item.SerializeToString() + UNKNOWN)]) == whole
+
+
+def test_an_envelope_with_properties_or_unknown_fields_is_read():
+    plain = envelope(data=b"x")
+    more = pb.Envelope(version=1, total=1, data=b"x", properties=[pb.KVPair(key="a", value="b")]).SerializeToString()
+    assert len(more) > len(plain)
+    assert [p["error"] for p in parts([more, plain + UNKNOWN])] == [None, None]
+    assert parts([more, plain + UNKNOWN]) == parts([plain, plain])
+
+
 def test_times_in_another_name_of_utc_are_taken_as_they_are():
     batch = message_batch([GOOD])
     zone = pa.array([0], pa.timestamp("us", "Etc/UTC"))

@@ -2,7 +2,14 @@
 
 import pytest
 
-from cdc_platform.mysql.ddl import Statement, history, named_table, split_statements, without_tdsql_extras
+from cdc_platform.mysql.ddl import (
+    Statement,
+    history,
+    named_table,
+    split_statements,
+    truncated_table,
+    without_tdsql_extras,
+)
 from cdc_platform.mysql.types import parse_type
 
 CASES = [
@@ -101,3 +108,34 @@ def test_a_drop_or_alter_of_an_unknown_table_is_told():
 def test_names_without_case():
     found = history((Statement("D", "create table T (i int)"), Statement("d", "alter table D.T add j int")), fold=True)
     assert [(c.db, c.table, len(c.columns or ())) for c in found] == [("d", "t", 1), ("d", "t", 2)]
+
+
+TRUNCATES = {
+    "truncate t": ("d", "t"),
+    "/* c */ TRUNCATE\tTABLE `a``b`.`c d` ;": ("a`b", "c d"),
+    "-- truncate x\nTruncate Table /* table y */ t # all": ("d", "t"),
+    "TRUNCATE`t`": ("d", "t"),
+    "truncate a . 表": ("a", "表"),
+    "/*!40000 truncate table t */;": ("d", "t"),
+    "truncate table if exists t nowait": ("d", "t"),
+    "truncate t wait 5": ("d", "t"),
+    "alter table t truncate partition p": None,
+    "/* truncate t */ drop table t": None,
+    "truncated t": None,
+}
+
+
+@pytest.mark.parametrize("sql", TRUNCATES)
+def test_a_truncate_names_its_table(sql):
+    assert truncated_table(Statement("d", sql)) == TRUNCATES[sql]
+
+
+@pytest.mark.parametrize(
+    ("db", "sql"),
+    [("d", "truncate table"), ("d", "truncate (x)"), ("d", "truncate t, u"), ("d", "truncate t u"),
+     (None, "truncate t"), ("", "truncate t"), ("d", "truncate \"t\""), ("d", "truncate a.b.c"),
+     ("d", "truncate t /* " * 20_000)],
+)  # fmt: skip
+def test_a_truncate_that_names_no_table_is_refused(db, sql):
+    with pytest.raises(ValueError, match="which table is truncated isn't told"):
+        truncated_table(Statement(db, sql))

@@ -87,7 +87,7 @@ def first_batch() -> list[dict[str, Any]]:
     listed = (KEYS, CONF, NO_KEY, UNKNOWN, MISFIT, ZERO_KEY, DATES, GROWS, RETYPED, FULL, PARTLY, CUT, TWIN, *HOSTILE)
     return [
         *(t.stated() for t in listed),
-        *(KEYS.insert((1, n), keyed("old", n)) for n in (1, 2, 3, 4)),
+        *(KEYS.insert((1, n), keyed("old", n)) for n in range(1, 9)),
         CONF.insert((1, 1), {"a": "1", "b": "1"}),
         CONF.insert((1, 2), {"a": "1", "b": "2"}),
         NO_KEY.insert((1, 1), {"a": "1"}),
@@ -115,6 +115,8 @@ def second_batch() -> list[dict[str, Any]]:
         KEYS.delete((1, 20), keyed("old", 2)),
         KEYS.update((1, 30), keyed("old", 3), keyed("moved", 3, "other")),
         KEYS.delete((1, 40), keyed("never seen", 9)),
+        *(KEYS.update((1, 10, n), keyed("old", n), keyed("new", n)) for n in (5, 6)),
+        *(KEYS.delete((1, 20, n), keyed("old", n)) for n in (7, 8)),
         CONF.update((1, 10), {"a": "1", "b": "2"}, {"a": "5", "b": "3"}),
         {**CUT.change("truncate", (1, 10)), "schema_version": None},
         *(t.update((1, 10), hostile_row("1", "v1"), hostile_row("1", "v2")) for t in HOSTILE[:2]),
@@ -132,6 +134,10 @@ def third_batch() -> list[dict[str, Any]]:
         KEYS.insert((1, 25), keyed("late", 3)),
         KEYS.insert((1, 41), keyed("after the delete", 9)),
         KEYS.delete((1, 3), keyed("late", 4)),
+        # A snapshot read anew in mid stream: its rows tell a position, but no server.
+        *(KEYS.change("read", (1, 30), None, keyed("read", n), lineage=None) for n in (5, 8)),
+        KEYS.change("read", (1, 5), None, keyed("read", 6), lineage=None),
+        KEYS.change("read", (1, 15), None, keyed("read", 7), lineage=None),
         CUT.insert((1, 9), {"id": "4", "v": "late"}),
         CUT.insert((1, 11), {"id": "1", "v": "new"}),
         GROWN.insert((1, 10), {"first": "2026-11-20", "id": "2", "m`1": "m", "v": "2", "last": "1"}),
@@ -183,6 +189,9 @@ def test_composite_keys_of_any_type_and_late_changes(world: Any) -> None:
         (1, "k"): ("new", Decimal("1.50"), b"\x00\xff", at[1]),
         (3, "other"): ("moved", Decimal("3.50"), b"\x00\xff", at[3]),  # and no row under the old key
         (4, "k"): ("old", Decimal("4.50"), b"\x00\xff", at[4]),  # a delete older than the row
+        (5, "k"): ("read", Decimal("5.50"), b"\x00\xff", at[5]),  # read after its update
+        (6, "k"): ("new", Decimal("6.50"), b"\x00\xff", at[6]),  # read before its update
+        (8, "k"): ("read", Decimal("8.50"), b"\x00\xff", at[8]),  # read after its delete; 7 was read before its own
         (9, "k"): ("after the delete", Decimal("9.50"), b"\x00\xff", at[9]),  # newer than its tombstone
     }
 
@@ -193,6 +202,8 @@ def test_tombstones_are_beside_the_snapshot(world: Any) -> None:
         (2, "row", 20),
         (3, "row", 30),
         (4, "row", 3),
+        (7, "row", 20),
+        (8, "row", 20),
         (9, "row", 40),
     ]
 

@@ -55,14 +55,15 @@ def _statement(kind: int, told: dict[str, Any], db: str | None, table: str | Non
         raise statement.without_rows(name)
     if kind in OPS:
         raise ValueError(f"{name} without rows: canal sends no such event")
-    named = {"db": db, "table": table}
+    session = told["ddlSchemaName"] or None
+    named = {"db": db, "table": table, "session": session}
     if name in statement.DDL or (is_ddl and sql is not None and name != "QUERY"):
         found = statement.ddl(name, sql, named)
     elif name == "QUERY" and sql is not None:
         found = statement.query(sql, is_ddl, named)
     else:
         raise ValueError(f"RowChange without rows or statement, of event type {event_name(kind)}")
-    if session := told["ddlSchemaName"]:
+    if session:
         # Names without a database are of the session's; the header's is that of the first table named.
         for event in found:
             if event["kind"] == "ddl":
@@ -134,8 +135,8 @@ def assemble(batch: pa.RecordBatch, entries: Entries, rows: RowChanges, seen: se
     texts = [pa.array([v[i] for v in rows.versions], pa.string()) for i in (2, 3)]
     ddl = pa.array([d.get("ddl") for d in details], pa.string())
     header = _header_columns(entries, at.entry)
-    # A DDL statement's database is the session's, where that is told.
-    session = take_or_null(pa.array([d.get("db") for d in details], pa.string()), at.extra)
+    # A DDL statement's database is the session's, where that is told; a TRUNCATE may name its table alone.
+    stated = {n: take_or_null(pa.array([d.get(n) for d in details], pa.string()), at.extra) for n in ("db", "table")}
     ops = np.where(truncate, 0, np.where(is_change, op, -1))
     values = {
         **header,
@@ -147,7 +148,8 @@ def assemble(batch: pa.RecordBatch, entries: Entries, rows: RowChanges, seen: se
         "row_index": pa.array(at.row_index, pa.int32()),
         "kind": pa.array(KINDS).take(pa.array(kind)),
         "reason": reason,
-        "db": pc.coalesce(session, header["db"]),
+        "db": pc.coalesce(stated["db"], header["db"]),
+        "table": pc.coalesce(stated["table"], header["table"]),
         "op": pa.array(["truncate", *OPS.values()]).take(pa.array(ops, mask=ops < 0)),
         "key": image(rows.key, is_change & np.append(rows.has_key, False)[at.row]),
         "before": image(rows.before, is_change & np.append(rows.has_before, False)[at.row]),

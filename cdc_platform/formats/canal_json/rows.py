@@ -21,6 +21,7 @@ from cdc_platform.formats.canal_text import Dialect, hint, to_text, told_type
 from cdc_platform.formats.contract import EVENT
 from cdc_platform.formats.events import columns_json, schema_version
 from cdc_platform.formats.kafka_connect.values import BAD, Number, json_text, number_text, plain_text, shown
+from cdc_platform.formats.names import Names
 from cdc_platform.formats.protobuf_arrow import build_maps
 from cdc_platform.mysql.types import MySqlType, parse_type
 from cdc_platform.mysql.values import Checked
@@ -73,13 +74,13 @@ class Table:
 
 def described(group: Group, options: CanalJsonOptions) -> Table:
     """Columns and key of a group's rows. Raises ValueError when a key column isn't in the rows."""
-    given = _Names(options.columns.get(f"{group.db}.{group.table}", {}))
+    given = Names(options.columns.get(f"{group.db}.{group.table}", {}))
     types = []
     for name, told in zip(group.names, group.types, strict=True):
         real = given.get(name)
         text = "longblob" if told == _BLOB else told if type(told) is str else None
         types.append((real, parse_type(real)) if real else told_type(text) or _TOLD_NOTHING)
-    places = _Names({name: i for i, name in enumerate(group.names)})
+    places = Names({name: i for i, name in enumerate(group.names)})
     key = [places.get(name) for name in group.key]
     if None in key:
         raise ValueError(f"key column {shown(group.key[key.index(None)])} isn't in the row")
@@ -88,31 +89,10 @@ def described(group: Group, options: CanalJsonOptions) -> Table:
     return Table(group.db, group.table, group.names, types, key)
 
 
-class _Names:
-    """Values by column name. MySQL doesn't tell names apart by case: what has no exact match may have another
-    spelling, if only one fits."""
-
-    def __init__(self, values: dict[str, Any]):
-        self._values = values
-        self._folded: dict[str, str | None] | None = None
-
-    def get(self, name: str) -> Any:
-        return self._values.get(name) if name in self._values else self._values.get(self.other(name) or "")
-
-    def other(self, name: str) -> str | None:
-        """Another spelling of `name`, or None."""
-        if self._folded is None:  # rarely needed
-            self._folded = {}
-            for known in self._values:
-                folded = known.casefold()
-                self._folded[folded] = None if folded in self._folded else known
-        return self._folded.get(name.casefold())
-
-
 def grouped(message: Rows, fail: Fail) -> Iterator[tuple[Group, Row]]:
     """The rows of a message with their groups; `old` with the names that `data` spells."""
     seen: dict[tuple[str, ...], Group] = {}
-    types, sql_types = _Names(message.types), _Names(message.sql_types)
+    types, sql_types = Names(message.types), Names(message.sql_types)
     for row in message.rows:
         names = tuple(row.data)
         try:
@@ -133,14 +113,14 @@ def grouped(message: Rows, fail: Fail) -> Iterator[tuple[Group, Row]]:
 
 
 def _renamed(old: dict[str, Any], data: dict[str, Any]) -> dict[str, Any]:
-    spelled = _Names(data)
+    spelled = Names(data)
     out = {name if name in data else spelled.other(name) or name: value for name, value in old.items()}
     if len(out) != len(old):
         raise ValueError("old names a column twice")
     return out
 
 
-def _told(name: str, types: _Names, sql_types: _Names) -> str | int | None:
+def _told(name: str, types: Names, sql_types: Names) -> str | int | None:
     """Type of a column as the message tells it."""
     told = types.get(name)
     if told is not None and type(told) is not str:

@@ -24,6 +24,7 @@ from cdc_platform.formats.kafka_connect.values import (
     shown,
     zoned_datetime_text,
 )
+from cdc_platform.formats.names import Names
 from cdc_platform.formats.protobuf_arrow import build_maps
 from cdc_platform.mysql.types import MySqlType, parse_type
 from cdc_platform.mysql.values import Checked, to_text
@@ -103,13 +104,13 @@ class Table:
     def __init__(self, group: Group, options: DataworksOptions):
         """Raises ValueError for a column type that isn't one of the six, or that the option contradicts."""
         self.group = group
-        real = options.columns.get(f"{group.db}.{group.table}", {})
+        real = Names(options.columns.get(f"{group.db}.{group.table}", {}))
         self.types: list[tuple[str, MySqlType]] = []
         for name, told in zip(group.names, group.types, strict=True):
             if told not in _TYPES:
                 raise ValueError(f"column {shown(name)}: type {shown(told)} is unknown; known: {', '.join(_TYPES)}")
             default, _, families = _TYPES[told]
-            text = real.get(name, default)
+            text = real.get(name) or default
             mysql_type = parse_type(text)
             if mysql_type.family not in families:
                 raise ValueError(f"column {shown(name)}: option columns says {text!r}, the message {told}")

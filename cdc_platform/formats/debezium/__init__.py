@@ -32,6 +32,7 @@ from cdc_platform.formats.kafka_connect.bare import bare_column
 from cdc_platform.formats.kafka_connect.json import Schema, Unwrapper
 from cdc_platform.formats.kafka_connect.types import Column, column
 from cdc_platform.formats.kafka_connect.values import BAD, shown
+from cdc_platform.formats.names import Names
 
 _MANY = 10_000  # tables × schemas kept for one decode call; beyond it something invents schemas
 _OPS = {"c": "insert", "u": "update", "d": "delete", "r": "read", "t": "truncate"}
@@ -161,7 +162,7 @@ class _Batch:
 def _described(group: Group, options: DebeziumOptions) -> Table:
     """Columns and key of the rows of a group. Raises ValueError for a schema that can't be read."""
     dialect = options.dialect(group.dtle, group.snapshot)
-    given = options.columns.get(f"{group.db}.{group.table}", {})
+    given = Names(options.columns.get(f"{group.db}.{group.table}", {}))
     if group.schema is not None:
         columns = [column(f, given.get(f["field"]), dialect) for f in group.schema.fields]
     else:

@@ -8,6 +8,7 @@ from cdc_platform.formats.debezium.rows import integer, positions, source_time
 from cdc_platform.formats.events import columns_json, schema_version
 from cdc_platform.formats.kafka_connect.types import mysql_type
 from cdc_platform.formats.kafka_connect.values import json_text, plain_text, shown
+from cdc_platform.mysql.ddl import Statement, truncated_table
 
 _HEARTBEAT_TOPIC = "__debezium-heartbeat"
 _HEARTBEAT_SCHEMA = "Heartbeat"  # io.debezium.connector.common.Heartbeat, in older versions ….mysql.Heartbeat
@@ -81,10 +82,22 @@ def _ddl(payload: dict, topic: str) -> list[Event]:
         "info": _info(info),
         **place,
     }
+    emptied = _truncate(ddl, told, place)
     shapes = [
         _shape(change, *name) for change in changes or () if (name := _named_table(change)) and change.get("table")
     ]
-    return [{**e, "entry_index": i} for i, e in enumerate([first, *({**s, **place} for s in shapes)])]
+    return [{**e, "entry_index": i} for i, e in enumerate([first, *emptied, *({**s, **place} for s in shapes)])]
+
+
+def _truncate(ddl: str | None, db: str | None, place: Event) -> list[Event]:
+    """The row event of a TRUNCATE. dtle tells it as DDL only, Debezium as op t, too, if `skipped.operations` lets
+    it: twice at one position is once."""
+    name = truncated_table(Statement(db, ddl or ""))
+    if name is None:
+        return []
+    if place["file_no"] is None or place["lineage"] is None:
+        raise ValueError("TRUNCATE without server and binlog position: before or after which rows isn't told")
+    return [{"kind": "row", "op": "truncate", "db": name[0], "table": name[1], **place}]
 
 
 def _object(payload: dict, name: str) -> dict:

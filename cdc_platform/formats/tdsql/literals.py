@@ -23,7 +23,7 @@ from cdc_platform.mysql import values
 from cdc_platform.mysql.types import MySqlType
 
 NULLS = frozenset(("'##isnull##'", "NULL", "null"))
-"""How NULL is written; an element without any text is NULL too, for no value is written so."""
+"""How NULL is written; an empty element is NULL too, for no value is written so. A blank one is neither."""
 
 _PER_BITS = {"tinyint": 8, "smallint": 16, "mediumint": 24, "int": 32, "bigint": 64}
 _BITS = re.compile(r"[bB]'([01]+)'")
@@ -93,7 +93,7 @@ def _texts(literals: pa.StringArray, escapes: Escapes) -> values.Checked:
         return _inner(literals), quoted
 
     def read(text: str) -> str:
-        return _bytes(text, escapes).decode() if escapes == "backslash" or text[0] != "'" else text[1:-1]
+        return _bytes(text, escapes).decode()
 
     return _each(literals, read)
 
@@ -185,7 +185,7 @@ def _timestamps(literals: pa.StringArray, _type: MySqlType) -> values.Checked:
 
     def read(text: str) -> str | None:
         if text[0] == "'":
-            return text[1:-1]
+            return text[1:-1] if len(text) > 1 and text[-1] == "'" else None
         found = _EPOCH.fullmatch(text.strip())
         if found is None:
             return None

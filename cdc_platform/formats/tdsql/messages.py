@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 from cdc_platform.formats.events import file_number
 from cdc_platform.formats.kafka_connect.values import shown
 from cdc_platform.formats.tdsql.options import TdsqlOptions
-from cdc_platform.mysql.ddl import Statement, named_table
+from cdc_platform.mysql.ddl import Statement, named_table, truncated_table
 
 OPS = ("insert", "update", "delete")
 _TYPES = (*OPS, "gtid", "xid", "query")
@@ -17,7 +17,6 @@ _GTID = re.compile(r"(?:([0-9A-Fa-f-]{32,36}):|([0-9]{1,10})-[0-9]{1,10}-)([0-9]
 _MICROS = 1_000_000
 _LAST_S = 253_402_300_799  # the end of year 9999
 _WORD = re.compile(r"(?:\s|/\*.*?\*/|(?:--\s|#)[^\n]*(?:\n|\Z))*+(?:/\*!\d*\s*)?([a-zA-Z]*)", re.DOTALL)
-_OPTIONAL_TABLE = re.compile(r"\s+TABLE\b", re.IGNORECASE)
 _CONTROL = {"begin": "begin", "start": "begin", "commit": "commit", "rollback": "rollback"}
 _DML = frozenset(("insert", "update", "delete", "replace", "load", "call"))
 _NOTHING = frozenset(("savepoint", "release", "set", "use", ""))
@@ -79,7 +78,7 @@ def read(at: int, message: Any, options: TdsqlOptions) -> Rows | list[Event]:
     if kind == "xid":
         xid = _text(message, "xid")
         return [{**told, "kind": "commit", "info": [("eventtypestr", kind), *([("xid", xid)] if xid else [])]}]
-    return _query(_text(message, "sql"), _text(message, "db"), told)
+    return _query(_text(message, "sql"), _text(message, "db"), told, options.lower_case_table_names)
 
 
 def _row(at: int, op: str, message: dict, place: Place, gtid: str | None, options: TdsqlOptions) -> Rows | list[Event]:
@@ -132,7 +131,7 @@ def _names(message: dict, row: Row) -> tuple[str, ...] | None:
     return names
 
 
-def _query(sql: str | None, db: str | None, told: Event) -> list[Event]:
+def _query(sql: str | None, db: str | None, told: Event, fold: bool) -> list[Event]:
     """A statement. db is that of the session; the table beside it is some table of the transaction."""
     if sql is None or not sql.strip():
         raise ValueError("query without sql")
@@ -144,15 +143,14 @@ def _query(sql: str | None, db: str | None, told: Event) -> list[Event]:
         return [{**told, "kind": "skip", "reason": "a statement without rows or DDL", "ddl": sql}]
     if word in _DML:
         raise ValueError(f"{word} as a statement: which rows it changed isn't told (binlog_format isn't ROW)")
-    truncates = found is not None and word == "truncate"
-    target = "DROP TABLE" + _OPTIONAL_TABLE.sub("", sql[found.end() :], count=1) if found and truncates else sql
-    name = named_table(Statement(db, target))
+    statement = Statement(db, sql)
+    emptied = truncated_table(statement)
+    name = emptied or named_table(statement)
     ddl = {**told, "kind": "ddl", "db": db or None, "table": name and name[1], "ddl": sql}
-    if not truncates:
+    if emptied is None:
         return [ddl]
-    if name is None or not name[0]:
-        raise ValueError(f"which table is truncated isn't told: {shown(sql)}")
-    return [ddl, {**told, "kind": "row", "op": "truncate", "db": name[0], "table": name[1], "entry_index": 1}]
+    db, table = (n.lower() for n in emptied) if fold else emptied  # as the table's rows are named
+    return [ddl, {**told, "kind": "row", "op": "truncate", "db": db, "table": table, "entry_index": 1}]
 
 
 def _place(message: dict) -> tuple[Place, str | None]:

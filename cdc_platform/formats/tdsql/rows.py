@@ -95,7 +95,7 @@ class _Cells:
     @staticmethod
     def _column(table: Table, c: int, raw: list, options: TdsqlOptions) -> tuple[pa.StringArray, np.ndarray, list]:
         if not NULLS.isdisjoint(raw) or None in raw or "" in raw:
-            raw = [None if v is None or v in NULLS or not v.strip() else v for v in raw]
+            raw = [None if not v or v in NULLS else v for v in raw]
         text, ok = to_text(pa.array(raw, pa.string()), table.types[c][1], options.time_zone, options.escapes)
         return text, ok, raw
 

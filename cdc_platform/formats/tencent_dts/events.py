@@ -15,6 +15,7 @@ from cdc_platform.formats.events import file_number
 from cdc_platform.formats.pb import tencent_dts_pb2 as pb
 from cdc_platform.formats.protobuf_arrow import Lists, bools, build_maps, counts, present, take_or_null
 from cdc_platform.formats.tencent_dts.rows import Image, RowChanges
+from cdc_platform.mysql.ddl import Statement, truncated_table
 
 _OPS = {pb.INSERT: "insert", pb.UPDATE: "update", pb.DELETE: "delete"}
 _BODIES = {
@@ -37,12 +38,14 @@ _INT64_MAX = pa.scalar(2**63 - 1, pa.uint64())
 
 @dataclass(frozen=True, slots=True)
 class Entries:
-    """All Entry messages of a piece: the kind of each (number in KINDS) and why, for errors and skips."""
+    """All Entry messages of a piece: the kind of each (number in KINDS) and why, for errors and skips; `emptied`:
+    (database, table) of those that are a TRUNCATE."""
 
     header: pa.StructArray
     event: pa.StructArray
     kind: np.ndarray
     reason: dict[int, str]
+    emptied: dict[int, tuple[str, str]]
 
     def mark(self, which: np.ndarray, kind: str, reason: Callable[[int], str]) -> None:
         for i in np.nonzero(which)[0].tolist():
@@ -56,7 +59,7 @@ def read_entries(entry: pa.StructArray) -> Entries:
     said, has_header = header.field("messageType").to_numpy(zero_copy_only=False), present(header)
     bodies = {name: present(event) & present(event.field(name)) for _, name in _BODIES.values()}
     number = np.sum(list(bodies.values()), axis=0)
-    out = Entries(header, event, np.full(len(entry), KIND["error"], np.int64), {})
+    out = Entries(header, event, np.full(len(entry), KIND["error"], np.int64), {}, {})
     fits = np.zeros(len(entry), bool)
     for message_type, (kind, body) in _BODIES.items():
         mine = has_header & (said == message_type) & bodies[body] & (number == 1)
@@ -75,12 +78,27 @@ def read_entries(entry: pa.StructArray) -> Entries:
     out.mark(position, "error", lambda i: f"eventIndex {header.field('eventIndex')[i]} is beyond 2^63")
     no_sql = (out.kind == KIND["ddl"]) & _empty(event.field("ddlEvent").field("sql"))
     out.mark(no_sql, "error", lambda _: "DDL event without statement")
+    _read_truncates(out)
     row = out.kind == KIND["row"]
     nameless = row & (_empty(header.field("schemaName")) | _empty(header.field("tableName")))
     out.mark(nameless, "error", lambda _: "DML event without schemaName or tableName")
     op = event.field("dmlEvent").field("dmlEventType").to_numpy(zero_copy_only=False)
     out.mark(row & ~nameless & ~np.isin(op, list(_OPS)), "error", lambda i: f"unknown dmlEventType {op[i]}")
     return out
+
+
+def _read_truncates(entries: Entries) -> None:
+    """DTS sends a TRUNCATE as nothing but a statement; the header's table isn't promised to be the one it names."""
+    ddl = entries.event.field("ddlEvent")
+    for i in np.nonzero(entries.kind == KIND["ddl"])[0].tolist():
+        session = ddl.field("schemaName")[i].as_py() or entries.header.field("schemaName")[i].as_py()
+        try:
+            emptied = truncated_table(Statement(session, ddl.field("sql")[i].as_py()))
+        except ValueError as error:
+            entries.kind[i], entries.reason[i] = KIND["error"], str(error)
+            continue
+        if emptied is not None:
+            entries.emptied[i] = emptied
 
 
 def _empty(text: pa.StringArray) -> np.ndarray:
@@ -97,6 +115,7 @@ class _Layout:
     entry_index: np.ndarray
     row_index: np.ndarray
     is_schema: np.ndarray
+    truncates: np.ndarray
 
     def of_rows(self) -> np.ndarray:
         """Event of each row."""
@@ -104,15 +123,17 @@ class _Layout:
 
 
 def _layout(items: Lists, entries: Entries, rows: RowChanges, seen: set[str]) -> _Layout:
-    """One event per row, else one per Entry, else one per message; before the first row that has a schema
-    version not yet `seen`, one for the schema."""
+    """One event per row, else one per Entry (a TRUNCATE: two), else one per message; before the first row that has
+    a schema version not yet `seen`, one for the schema."""
     per_message = np.maximum(items.lengths, 1)
     message, local = np.repeat(np.arange(len(per_message)), per_message), counts(per_message)
     entry = np.where(items.lengths[message] > 0, items.starts[message] + local, -1)
     is_row = np.append(entries.kind == KIND["row"], False)[entry]  # -1 hits the last
     row_counts = np.append(np.bincount(rows.entry, minlength=len(entries.kind)), 0)[entry]
-    per_entry = np.where(is_row, row_counts, 1)
+    empties = np.isin(entry, list(entries.emptied))
+    per_entry = np.where(is_row, row_counts, 1 + empties)
     of = np.repeat(np.arange(len(entry)), per_entry)
+    row_index = counts(per_entry)
     row = np.where(is_row[of], np.cumsum(is_row[of]) - 1, -1)
     event_of_row = np.nonzero(row >= 0)[0]
     groups, first_rows = np.unique(rows.group, return_index=True)
@@ -131,8 +152,9 @@ def _layout(items: Lists, entries: Entries, rows: RowChanges, seen: set[str]) ->
         entry=with_schemas(entry[of]),
         row=with_schemas(row),
         entry_index=with_schemas(local[of]),
-        row_index=with_schemas(counts(per_entry)),
+        row_index=with_schemas(row_index),
         is_schema=np.insert(np.zeros(len(row), bool), new, True),
+        truncates=with_schemas(empties[of] & (row_index == 1)),
     )
 
 
@@ -149,8 +171,8 @@ def assemble(
     at = _layout(items, entries, rows, seen)
     of_rows = at.of_rows()
     kind, reason = _kinds(batch, entries, rows, unreadable, at)
-    is_row = kind == KIND["row"]
-    row_op = np.append(rows.op, -1)[at.row]
+    is_row = (kind == KIND["row"]) & ~at.truncates
+    row_op = np.where(at.truncates, len(_OPS), np.append(rows.op, -1)[at.row])
     group = np.append(rows.group, -1)[at.row]
     schemas = [rows.schemas.get(g, ("", "")) for g in range(int(rows.group.max(initial=-1)) + 1)]
     versions, columns = (pa.array([s[i] for s in schemas], pa.string()) for i in (0, 1))
@@ -168,7 +190,7 @@ def assemble(
         "row_index": pa.array(at.row_index, pa.int32()),
         "kind": pa.array(KINDS).take(pa.array(kind)),
         "reason": reason,
-        "op": pa.array(list(_OPS.values())).take(pa.array(row_op, mask=~is_row)),
+        "op": pa.array([*_OPS.values(), "truncate"]).take(pa.array(row_op, mask=~is_row & ~at.truncates)),
         "key": image(rows.key, has_key),
         "before": image(rows.before, is_row & (row_op != pb.INSERT)),
         "after": image(rows.after, is_row & (row_op != pb.DELETE)),
@@ -176,7 +198,7 @@ def assemble(
         "columns": take_or_null(columns, np.where(at.is_schema, group, -1)),
         "row_no": pa.array(at.row_index, pa.int64(), mask=(at.row < 0) | at.is_schema),
         "info": _info(entries.event, kind, at.entry),
-        **_header_columns(entries, kind, at.entry),
+        **_header_columns(entries, kind, at),
     }
     nulls = (values.get(f.name, pa.nulls(len(kind), f.type)) for f in EVENT)
     return pa.RecordBatch.from_arrays(list(nulls), schema=EVENT)
@@ -186,7 +208,7 @@ def _kinds(
     batch: pa.RecordBatch, entries: Entries, rows: RowChanges, unreadable: dict[int, str], at: _Layout
 ) -> tuple[np.ndarray, pa.StringArray]:
     kind = np.append(entries.kind, KIND["error"])[at.entry]
-    kind[at.is_schema] = KIND["schema"]
+    kind[at.is_schema], kind[at.truncates] = KIND["schema"], KIND["row"]
     reason = np.full(len(kind), None, object)
     event_of_entry = np.zeros(len(entries.kind), np.int64)
     event_of_entry[at.entry[at.entry >= 0]] = np.nonzero(at.entry >= 0)[0]
@@ -209,10 +231,14 @@ def _kinds(
     return kind, pa.array(reason, pa.string())
 
 
-def _header_columns(entries: Entries, kind: np.ndarray, entry: np.ndarray) -> dict[str, pa.Array]:
+def _header_columns(entries: Entries, kind: np.ndarray, at: _Layout) -> dict[str, pa.Array]:
     """What the entries' headers tell, per event. proto3: a zero or empty field is one that is not told."""
+    entry = at.entry
     field = {f.name: take_or_null(entries.header.field(f.name), entry) for f in entries.header.type}
     ddl_db = take_or_null(entries.event.field("ddlEvent").field("schemaName"), np.where(kind == KIND["ddl"], entry, -1))
+    emptied = [entries.emptied[i] for i in entry[at.truncates].tolist()]
+    told = [(_told(field[n]), [e[i] for e in emptied]) for i, n in enumerate(("schemaName", "tableName"))]
+    db, table = (pc.replace_with_mask(a, pa.array(at.truncates), pa.array(b, pa.string())) for a, b in told)
     file, gtid = _told(field["fileName"]), _told(field["gtid"])
     names = file.dictionary_encode()
     numbers = pa.array([file_number(n) for n in names.dictionary.to_pylist()], pa.int64())
@@ -221,8 +247,8 @@ def _header_columns(entries: Entries, kind: np.ndarray, entry: np.ndarray) -> di
     # Beyond int64 the entry is an error already.
     event_no = pc.if_else(pc.less_equal(field["eventIndex"], _INT64_MAX), field["eventIndex"], None)
     return {
-        "db": pc.coalesce(_told(ddl_db), _told(field["schemaName"])),
-        "table": _told(field["tableName"]),
+        "db": pc.coalesce(_told(ddl_db), db),
+        "table": table,
         "ddl": take_or_null(entries.event.field("ddlEvent").field("sql"), np.where(kind == KIND["ddl"], entry, -1)),
         "source_time": pc.multiply(seconds, 1_000_000).cast(pa.timestamp("us", "UTC")),
         "txn_id": gtid,
