@@ -8,6 +8,7 @@ import hashlib
 import json
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from decimal import Decimal
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -72,11 +73,8 @@ class History:
 
     def plan(self) -> Plan:
         """What batches need."""
-        spans = {
-            n: carries
-            for n in self.full.names
-            if any(not c.nothing or c.today != n for c in (carries := self.full.carries(n)))
-        }
+        every = {n: self.full.carries(n) for n in self.full.names}
+        spans = {n: cs for n, cs in every.items() if any(not c.nothing or c.today != n for c in cs)}
         today = {c.today for carries in spans.values() for c in carries if c.today is not None}
         return Plan(spans, {n: self.full.columns(n) for n in today})
 
@@ -144,7 +142,9 @@ def _plain(row: Any) -> dict[str, Any]:
 
 def _row(source: Source, step: Step, decision: str, reason: str | None) -> tuple:
     before, after = step.effect.before or (None, None), step.effect.after or (None, None)
-    return (source.name, *step.address, step.ddl, *before, *after, decision, reason, step.order, None)
+    epoch, file, pos, *rest = step.order
+    order = (epoch, file, Decimal(pos), *rest)
+    return (source.name, *step.address, step.ddl, *before, *after, decision, reason, order, None)
 
 
 def _placed(spark: SparkSession, config: Config, source: Source, rows: list[dict[str, Any]]) -> set[Address]:
