@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from itertools import groupby
 from typing import Any
 
-from cdc_platform.mysql.ddl import Column, Statement, named_tables
+from cdc_platform.mysql.ddl import Column, Statement, tables_there_before
 from cdc_platform.mysql.effects import Added, Effect, Name, effects
 
 Order = tuple[int, ...]
@@ -228,9 +228,9 @@ def schema_history(rows: Iterable[dict[str, Any]], read: Effects = effects) -> S
 
 
 def _known(ddl: dict[str, Any], lists: list[tuple[Name, Order, str]]) -> tuple[tuple[str, str, str], ...]:
-    """The tables that a statement names, as messages told them before it."""
+    """The tables that a statement is about, as messages told them before it; what it makes wasn't there."""
     found = []
-    for db, table in named_tables(Statement(ddl["db"], ddl["ddl"])):
+    for db, table in tables_there_before(Statement(ddl["db"], ddl["ddl"])):
         before = [(order, columns) for name, order, columns in lists if name == (db, table) and order < ddl["order"]]
         if before:
             found.append((db, table, _create(table, json.loads(max(before)[1]))))

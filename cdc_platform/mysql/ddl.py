@@ -105,6 +105,12 @@ _TRUNCATE = re.compile(  # to its end: what follows a name that was taken for th
     rf"(?:({NAME}){GAP}*+(?:\.{GAP}*+({NAME}))?+(?:{GAP}|;|\*/|NOWAIT\b|WAIT{GAP}++\d+)*+\Z)?+",
     re.IGNORECASE | re.DOTALL,
 )
+_CREATES = re.compile(rf"{GAP}*+(?:/\*!\d*\s*)?CREATE\b", re.IGNORECASE)
+_LIKE = re.compile(
+    rf"{GAP}*+(?:/\*!\d*\s*)?CREATE\b[^`'\"(]*?\bTABLE{GAP}+(?:IF{GAP}+NOT{GAP}+EXISTS{GAP}+)?{NAME}(?:{GAP}*+\.{GAP}*+{NAME})?"
+    rf"{GAP}*+\(?{GAP}*+LIKE{GAP}+({NAME})(?:{GAP}*+\.{GAP}*+({NAME}))?",
+    re.IGNORECASE | re.DOTALL,
+)
 OR_REPLACE = re.compile(rf"({GAP}*+CREATE{GAP}+)OR{GAP}+REPLACE{GAP}+", re.IGNORECASE | re.DOTALL)
 DROP_DATABASE = re.compile(
     rf"{GAP}*+DROP{GAP}+(?:DATABASE|SCHEMA){GAP}+(?:IF{GAP}+EXISTS{GAP}+)?({NAME})", re.IGNORECASE | re.DOTALL
@@ -146,6 +152,18 @@ def named_tables(statement: Statement) -> list[tuple[str, str]]:
 def named_table(statement: Statement) -> tuple[str, str] | None:
     """The first of `named_tables`; None: it names none."""
     return next(iter(named_tables(statement)), None)
+
+
+def tables_there_before(statement: Statement) -> list[tuple[str, str]]:
+    """(database, table) of each table that a statement takes for granted: those that it alters, drops or renames, and
+    that of CREATE TABLE … LIKE."""
+    if _CREATES.match(statement.sql) is None:
+        return named_tables(statement)
+    found = _LIKE.match(statement.sql)
+    if found is None:
+        return []
+    first, second = found[1], found[2]
+    return [(plain_name(first), plain_name(second)) if second else (statement.db or "", plain_name(first))]
 
 
 def truncated_table(statement: Statement) -> tuple[str, str] | None:
