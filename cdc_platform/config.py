@@ -31,6 +31,11 @@ class Tables(Model):
     keys: dict[str, list[str]] = Field(
         default={}, description="key columns per db.table, where the messages tell none or the wrong ones"
     )
+    ddl: dict[str, Literal["evolve", "add_only", "stop"]] = Field(
+        default={},
+        description="per pattern of db.table, what a DDL statement may do to a snapshot: evolve (all; the default), "
+        "add_only (new columns, other statements stop the table), stop (any change of its columns stops it)",
+    )
 
     def wanted(self, db: str, table: str) -> bool:
         """Whether changes of this table are applied; others are counted as filtered."""
@@ -38,6 +43,11 @@ class Tables(Model):
         return any(fnmatch.fnmatchcase(name, p) for p in self.include) and not any(
             fnmatch.fnmatchcase(name, p) for p in self.exclude
         )
+
+    def ddl_policy(self, db: str, table: str) -> str:
+        """What DDL may do to this table's snapshot: the first pattern that fits decides."""
+        name = f"{db}.{table}"
+        return next((policy for p, policy in self.ddl.items() if fnmatch.fnmatchcase(name, p)), "evolve")
 
 
 class Source(Model):

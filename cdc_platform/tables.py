@@ -179,6 +179,26 @@ SCHEMA_HISTORY = Table(
     properties=_STAGED,
 )
 
+SCHEMA_CHANGES = Table(
+    "schema_changes",
+    f"""source STRING,{_ADDRESS}, entry_index INT, ddl STRING,
+  db_before STRING, table_before STRING COMMENT 'NULL: the table begins here',
+  db_after STRING, table_after STRING COMMENT 'NULL: it ends here',
+  decision STRING COMMENT 'no effect, applied, rebuilt, emptied, stopped, not placed',
+  reason STRING, order_key {_ORDER}, at TIMESTAMP""",
+    "What every DDL statement did to the snapshots",
+    partition_by=("source",),
+    properties=_STAGED,
+)
+
+SCHEMA_EFFECTS = Table(
+    "schema_effects",
+    """source STRING, digest STRING COMMENT 'of the statements', effects STRING COMMENT 'JSON', at TIMESTAMP""",
+    "What the DDL parsers made of a source's statements, so that they are asked once",
+    partition_by=("source",),
+    properties=_STAGED,
+)
+
 CONTROL_EVENTS = Table(
     "control_events",
     f"""source STRING, format STRING, decoder_version STRING,{_ADDRESS}, entry_index INT,

@@ -182,10 +182,14 @@ def _schema_rows(batch: _Batch, versions: set[str]) -> DataFrame:
         return ddl
     stated = batch.events.where((F.col("kind") == "schema") & F.col("schema_version").isin(*versions))
     first = stated.groupBy("schema_version").agg(F.min(F.struct("landed_at", *order.ADDRESS)).alias("_first"))
+    # A list stands where the first row that it describes does: messages tell no place of their own for it.
+    rows = batch.events.where((F.col("kind") == "row") & F.col("schema_version").isin(*versions))
+    placed = rows.groupBy("schema_version").agg(F.min("order_key").alias("_placed"))
     new = (
         stated.join(F.broadcast(first), "schema_version")
+        .join(F.broadcast(placed), "schema_version", "left")
         .where(F.struct("landed_at", *order.ADDRESS) == F.col("_first"))
-        .withColumn("kind", F.lit("message"))
+        .withColumns({"kind": F.lit("message"), "order_key": F.coalesce("_placed", "order_key")})
     )
     return ddl.unionByName(_said_by(batch.source, new, columns))
 

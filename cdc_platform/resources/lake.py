@@ -51,17 +51,21 @@ def create(
     properties: dict[str, str],
     comment: str,
     partition_by: tuple[str, ...] = (),
-    *,
-    replace: bool = False,
 ) -> None:
-    """CREATE TABLE at a path, if it isn't there; with `replace`, in place of what is there."""
+    """CREATE TABLE at a path, if it isn't there."""
     partition = f" PARTITIONED BY ({', '.join(map(quoted, partition_by))})" if partition_by else ""
     tblproperties = ", ".join(f"{literal(k)} = {literal(v)}" for k, v in properties.items())
-    verb = "CREATE OR REPLACE TABLE" if replace else "CREATE TABLE IF NOT EXISTS"
     spark.sql(
-        f"{verb} {delta(path)} ({columns}) USING delta{partition} COMMENT {literal(comment)}"
+        f"CREATE TABLE IF NOT EXISTS {delta(path)} ({columns}) USING delta{partition} COMMENT {literal(comment)}"
         + (f" TBLPROPERTIES ({tblproperties})" if tblproperties else "")
     )
+
+
+def replace(spark: SparkSession, path: str, columns: str) -> None:
+    """An empty table with these columns in place of the one that is there; its properties stay."""
+    # Not CREATE OR REPLACE: with column mapping Delta refuses other columns there.
+    empty = spark.createDataFrame([], columns)
+    empty.write.format("delta").mode("overwrite").option("overwriteSchema", "true").save(path)
 
 
 def exists(spark: SparkSession, path: str) -> bool:

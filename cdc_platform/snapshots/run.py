@@ -4,46 +4,50 @@ Repeating a batch changes nothing: rows win by order, tombstones are written onc
 kept is stopped by itself, with the reason; the others go on.
 """
 
-import json
 import logging
-import re
 import uuid
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from py4j.protocol import Py4JError
-from pyspark.errors import PySparkException
-from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from cdc_platform.chain import RoomResult
+from cdc_platform.changelog.schema import Carry
 from cdc_platform.config import Config, Source
 from cdc_platform.errors import TableStopped
+from cdc_platform.mysql.effects import Name
 from cdc_platform.resources import lake
-from cdc_platform.snapshots import state
-from cdc_platform.snapshots import target as targets
-from cdc_platform.snapshots.columns import TableColumn, columns_of
-from cdc_platform.snapshots.fold import fold, profile
-from cdc_platform.tables import CHANGELOG, CHECKPOINT, SCHEMA_HISTORY, TABLE_STATE
+from cdc_platform.snapshots import carry, state
+from cdc_platform.snapshots.bring_up import (
+    Touched,
+    Work,
+    column_lists,
+    emptied,
+    merged_list,
+    of_table,
+    outcome,
+    touched_by,
+)
+from cdc_platform.snapshots.evolve import Decision, History, Plan, alter, in_place
+from cdc_platform.snapshots.target import Target
+from cdc_platform.tables import CHANGELOG, CHECKPOINT, TABLE_STATE
 
 log = logging.getLogger(__name__)
-
-_BAD_VALUE = re.compile(
-    r"\[(CAST_INVALID_INPUT|CAST_OVERFLOW|NUMERIC_VALUE_OUT_OF_RANGE|CONVERSION_INVALID_INPUT|INVALID_FORMAT)[^\]]*\][^\n]*"
-)
 
 
 def run(spark: SparkSession, config: Config, source: Source) -> RoomResult:
     """One catch-up of a source's snapshots."""
     watch = lake.Stopwatch()
     path = lake.ensure(spark, TABLE_STATE, TABLE_STATE.at(config.lake))
+    history = History(spark, config, source)
+    evolve(spark, config, source, history)
     progress = lake.for_each_batch(
         lake.stream(spark, CHANGELOG.at(config.lake), source.max_bytes_per_batch).where(F.col("source") == source.name),
         CHECKPOINT.at(config.lake, room="snapshots", source=source.name),
         f"snapshots {source.name}",
-        batch_writer(config, source),
+        batch_writer(config, source, history.plan()),
     )
     batches = lake.batches(progress)
     figures = state.figures(spark, config, source, path, batches)
@@ -63,24 +67,138 @@ def run(spark: SparkSession, config: Config, source: Source) -> RoomResult:
     )
 
 
-def batch_writer(config: Config, source: Source) -> Callable[[DataFrame, int], None]:
+def batch_writer(config: Config, source: Source, plan: Plan) -> Callable[[DataFrame, int], None]:
     """The foreachBatch function of one source."""
 
     def each(batch: DataFrame, batch_id: int) -> None:
         spark = batch.sparkSession
         path = TABLE_STATE.at(config.lake)
-        touched = _touched(batch)
+        touched = touched_by(batch)
         if not touched:
             return
+        spans = {n: plan.spans[n] for t in touched if plan.old(n := (t.db, t.table), t.low)}
         before = state.now(spark, path, source)
-        lists = _column_lists(spark, config, source, touched)
-        doing = _Work(config, source, batch, batch_id, f"snapshots {source.name}")
-        outcomes = lake.together(
-            [partial(_outcome, doing, t, _columns_of(t, lists), before.get((t.db, t.table))) for t in touched]
-        )
-        lake.append(state.rows(spark, path, source, outcomes, before, batch_id), path, doing.app, batch_id)
+        stopped = _not_carried(batch, spans, source)
+        if spans:
+            batch = carry.carried(batch, spans)
+            touched = touched_by(batch)
+        moved = {c.today for carries in spans.values() for c in carries}
+        lists = column_lists(spark, config, source, touched)
+        work = Work(config, source, batch, batch_id, f"snapshots {source.name}")
+
+        def one(t: Touched) -> state.Outcome:
+            name = (t.db, t.table)
+            if reason := stopped.get(name):
+                return _stopped(name, reason, t.changes)
+            told = plan.columns.get(name) if name in moved else merged_list(t, lists)
+            return outcome(work, t, told, before.get(name))
+
+        outcomes = lake.together([partial(one, t) for t in touched])
+        lake.append(state.rows(spark, path, source, outcomes, before, batch_id), path, work.app, batch_id)
 
     return each
+
+
+def _stopped(name: Name, reason: str, changes: int = 0) -> state.Outcome:
+    log.error("%s.%s: %s", *name, reason)
+    return state.Outcome(*name, "stopped", reason, changes, 0)
+
+
+def _not_carried(rows: DataFrame, spans: dict[Name, list[Carry]], source: Source) -> dict[Name, str]:
+    """Today's tables some of whose rows can't be carried, and why."""
+    found: dict[Name, str] = {}
+    for name, carries in spans.items():
+        start = None
+        for c in carries:
+            why = c.today and (carry.unknown(c) or _filtered(name, c.today, source))
+            if c.today and why and not rows.where(carry.within(name, start, c.until)).isEmpty():
+                found[c.today] = why
+            start = c.until
+    return found
+
+
+def _filtered(name: Name, today: Name, source: Source) -> str | None:
+    """Why a table can't be told that took the place of another one: its rows were never let in."""
+    if source.tables.wanted(*name) or not source.tables.wanted(*today):
+        return None
+    return f"it was {'.'.join(name)} before a RENAME, whose rows tables.include leaves out"
+
+
+def evolve(spark: SparkSession, config: Config, source: Source, history: History) -> None:
+    """Brings the snapshots' shape up to date with DDL that no run has looked at; each statement is decided once."""
+    new = history.undecided()
+    if not new:
+        return
+    path = TABLE_STATE.at(config.lake)
+    addresses = {r["address"] for r in new}
+    steps = [s for s in history.full.steps if s.address in addresses]
+    before = state.now(spark, path, source)
+    names = {n for s in steps if not s.effect.nothing for n in (s.effect.before, s.effect.after) if n is not None}
+    decided = {n: _evolve(spark, config, source, history, n, before) for n in sorted(names) if source.tables.wanted(*n)}
+    outcomes = [o for _, _, o in decided.values() if o is not None]
+    if outcomes:
+        batch_id = max((before[o.db, o.table]["batch"] for o in outcomes if (o.db, o.table) in before), default=0)
+        rows = state.rows(spark, path, source, outcomes, before, batch_id, anew=True)
+        lake.append(rows, path, f"evolve {uuid.uuid4().hex}", 0)
+    decisions = []
+    for s in steps:
+        word, reason, _ = decided.get(s.effect.after or s.effect.before or ("", ""), ("no effect", None, None))
+        decisions.append(Decision(s, "no effect" if s.effect.nothing else word, reason))
+    history.keep(decisions)
+
+
+def _evolve(
+    spark: SparkSession, config: Config, source: Source, history: History, name: Name, before: state.Tables
+) -> tuple[str, str | None, state.Outcome | None]:
+    """(decision, reason, outcome) of the statements that concern one of today's names."""
+    target = Target.of(config, source.name, *name)
+    if (last := before.get(name)) is not None and last["state"] == "stopped":
+        return "stopped", last["reason"], None
+    if not lake.exists(spark, target.snapshot) and history.full.names_of(name) == [name]:
+        return "applied", None, None  # rows are carried as they come
+    steps = history.undecided_steps(name)
+    policy = source.tables.ddl_policy(*name)
+    only_adds = in_place(steps, name) and not any(s.effect.renamed or s.effect.dropped for s in steps)
+    if policy == "stop" or (policy == "add_only" and not only_adds):
+        reason = f"tables.ddl is {policy}: {steps[0].ddl[:200]}"
+        return "stopped", reason, _stopped(name, reason)
+    told = "; ".join(dict.fromkeys(x for c in history.full.carries(name) for x in carry.inexact(c))) or None
+    if in_place(steps, name) and alter(spark, target, steps):
+        return "applied", told, None
+    try:
+        result = _anew(spark, config, source, history, name)
+    except TableStopped as error:
+        return "stopped", error.reason, _stopped(name, error.reason)
+    return "rebuilt" if result.changes else "emptied", told, result
+
+
+def _anew(
+    spark: SparkSession, config: Config, source: Source, history: History, name: Name, *, needs_rows: bool = False
+) -> state.Outcome:
+    """One of today's tables made from the whole changelog. Raises TableStopped where it can't be."""
+    rows = lake.read(spark, CHANGELOG.at(config.lake)).where(F.col("source") == source.name)
+    spans = {n: history.full.carries(n) for n in history.full.names_of(name)} if history.any_ddl else {}
+    of_names = F.lit(False)
+    for n in spans or [name]:
+        of_names = of_names | of_table(*n)
+    rows = rows.where(of_names)
+    stopped = _not_carried(rows, spans, source)
+    if name in stopped:
+        raise TableStopped(source.name, *name, stopped[name])
+    rows = carry.carried(rows, spans).where(of_table(*name))
+    touched = touched_by(rows)
+    if not touched:
+        if needs_rows:
+            raise TableStopped(source.name, *name, "the changelog holds no change of it")
+        return emptied(spark, config, source, name, history.full.columns(name), history.full.exists(name))
+    told = (
+        history.full.columns(name) if spans else merged_list(touched[0], column_lists(spark, config, source, touched))
+    )
+    work = Work(config, source, rows, 0, f"rebuild {uuid.uuid4().hex}", anew=True)
+    found = outcome(work, touched[0], told, None)
+    if found.state == "stopped":
+        raise TableStopped(source.name, *name, str(found.reason))
+    return found
 
 
 def rebuild(spark: SparkSession, config: Config, source: Source, db: str, table: str) -> RoomResult:
@@ -88,163 +206,20 @@ def rebuild(spark: SparkSession, config: Config, source: Source, db: str, table:
     TableStopped where it can't be kept (the snapshot is then empty and stays stopped)."""
     watch = lake.Stopwatch()
     path = lake.ensure(spark, TABLE_STATE, TABLE_STATE.at(config.lake))
-    rows = lake.read(spark, CHANGELOG.at(config.lake)).where(F.col("source") == source.name).where(_of_table(db, table))
-    touched = _touched(rows)
-    if not touched:
-        raise TableStopped(source.name, db, table, "the changelog holds no change of it")
-    before = state.now(spark, path, source)
+    history = History(spark, config, source)
+    evolve(spark, config, source, history)
+    before: dict[tuple[str, str], Any] = state.now(spark, path, source)
     last = before.get((db, table))
     batch_id = last["batch"] if last else 0
-    lists = _column_lists(spark, config, source, touched)
-    app = f"rebuild {uuid.uuid4().hex}"
-    work = _Work(config, source, rows, batch_id, app, anew=True)
-    outcome = _outcome(work, touched[0], _columns_of(touched[0], lists), None)
-    lake.append(state.rows(spark, path, source, [outcome], before, batch_id, anew=True), path, app, 0)
-    if outcome.state == "stopped":
-        raise TableStopped(source.name, db, table, str(outcome.reason))
-    return RoomResult("snapshots", source.name, outcome.changes, 1, watch.seconds, {"changes": outcome.changes})
-
-
-@dataclass(frozen=True, slots=True)
-class _Touched:
-    """A table of a batch: its changes, and the versions of its columns that they tell, newest first (a TRUNCATE
-    tells none)."""
-
-    db: str
-    table: str
-    changes: int
-    versions: list[str]
-
-
-def _touched(changes: DataFrame) -> list[_Touched]:
-    by_version = changes.groupBy("db", "table", "schema_version").agg(
-        F.count(F.lit(1)).alias("n"), F.max("order_key").alias("newest")
-    )
-    found = (
-        by_version.groupBy("db", "table")
-        .agg(
-            F.sum("n").alias("n"), F.sort_array(F.collect_list(F.struct("newest", "schema_version")), False).alias("v")
-        )
-        .collect()
-    )
-    return [
-        _Touched(r["db"], r["table"], r["n"], [v["schema_version"] for v in r["v"] if v["schema_version"]])
-        for r in found
-    ]
-
-
-def _of_table(db: str, table: str) -> Column:
-    return F.col("db").eqNullSafe(F.lit(db)) & F.col("table").eqNullSafe(F.lit(table))
-
-
-@dataclass(frozen=True, slots=True)
-class _Work:
-    """Changes of one source to bring into its tables. `app` and `batch_id` name the write: it happens once.
-    anew: the table is made from these changes alone."""
-
-    config: Config
-    source: Source
-    changes: DataFrame
-    batch_id: int
-    app: str
-    anew: bool = False
-
-
-def _outcome(work: _Work, touched: _Touched, columns_json: str | None, before: Any) -> state.Outcome:
-    """Bring one table up to date, unless it is stopped."""
-    source, db, table = work.source, touched.db, touched.table
-    if before and before["state"] == "stopped":
-        return state.Outcome(db, table, "stopped", before["reason"], touched.changes, 0)
+    error = None
     try:
-        if columns_json is None and not touched.versions:
-            columns_json = _newest_list(work.changes.sparkSession, work.config, source, db, table)
-        if columns_json is None:
-            raise TableStopped(source.name, db, table, "no column list is known for it")
-        columns = columns_of(source.name, db, table, columns_json, source.tables.keys.get(f"{db}.{table}"))
-        invalid = _bring_up(work, db, table, columns)
-    except TableStopped as error:
-        log.error("%s", error)
-        return state.Outcome(db, table, "stopped", error.reason, touched.changes, 0)
-    return state.Outcome(db, table, "live", None, touched.changes, invalid)
-
-
-def _bring_up(work: _Work, db: str, table: str, columns: list[TableColumn]) -> int:
-    """Fold and merge one table's changes; returns how many dates became NULL. Raises TableStopped."""
-    spark, source = work.changes.sparkSession, work.source
-    target = targets.Target.of(work.config, source.name, db, table)
-    rows = work.changes.where(_of_table(db, table))
-    folded: DataFrame | None = None
-    try:
-        figures = profile(rows, columns)
-        for count, what in (
-            (figures.no_key, "come without a key value"),
-            (figures.lost_moves, "change a key with a partial row image"),
-        ):
-            if count:
-                raise TableStopped(source.name, db, table, f"{count} changes {what}")
-        targets.prepare(spark, target, columns, anew=work.anew)
-        folded = targets.not_buried(fold(rows, columns, figures), target, columns, figures)
-        targets.bury(folded, target, columns, figures, work.app, work.batch_id)
-        targets.apply(folded, target, columns, figures, work.app, work.batch_id)
-        return figures.invalid_dates
-    except (PySparkException, Py4JError) as error:
-        misfit = _misfit(error) or (folded is not None and _misfit_of(folded))
-        if misfit:
-            raise TableStopped(source.name, db, table, f"a value doesn't fit its column: {misfit!r}") from None
-        raise
-
-
-def _misfit(error: Exception) -> str | None:
-    """What Spark says of a value that doesn't fit its type; None where something else went wrong. A failed write is
-    a Java error that names the value as its cause only."""
-    found = _BAD_VALUE.search(str(error))
-    return found[0][:300] if found else None
-
-
-def _misfit_of(folded: DataFrame) -> str | None:
-    """The same by a query of its own: a failed write on Spark Connect need not tell its cause."""
-    try:
-        folded.agg(F.max(F.xxhash64(*(c for c in folded.columns if c.startswith("_v"))))).collect()
-    except PySparkException as error:
-        return _misfit(error)
-    return None
-
-
-def _column_lists(spark: SparkSession, config: Config, source: Source, touched: list[_Touched]) -> dict[str, str]:
-    """schema_version → column list as JSON, for the versions the history knows."""
-    versions = sorted({v for t in touched for v in t.versions})
-    rows = (
-        lake.read(spark, SCHEMA_HISTORY.at(config.lake))
-        .where((F.col("source") == source.name) & (F.col("kind") == "message"))
-        .where(F.col("schema_version").isin(*versions))
-        .select("schema_version", "columns")
-        .collect()
-    )
-    return {r["schema_version"]: r["columns"] for r in rows}
-
-
-def _columns_of(touched: _Touched, lists: dict[str, str]) -> str | None:
-    """The newest column list of a batch, and what only older changes in it have: their cells are kept also where
-    the newest change tells a part of the row, and a batch gives what its changes one by one would."""
-    known = [json.loads(lists[v]) for v in touched.versions if v in lists]
-    if not known or touched.versions[0] not in lists:
-        return None
-    columns = known[0]
-    names = {c["name"].lower() for c in columns}
-    for older in known[1:]:
-        more = [c for c in older if c["name"].lower() not in names]
-        columns += [{**c, "key": False} for c in more]
-        names.update(c["name"].lower() for c in more)
-    return json.dumps(columns, ensure_ascii=False)
-
-
-def _newest_list(spark: SparkSession, config: Config, source: Source, db: str, table: str) -> str | None:
-    """The newest column list the history knows of a table, for batches that hold nothing but its TRUNCATE."""
-    known = lake.read(spark, SCHEMA_HISTORY.at(config.lake)).where(
-        (F.col("source") == source.name) & (F.col("kind") == "message")
-    )
-    return (
-        known.where(_of_table(db, table))
-        .agg(F.max_by("columns", F.struct("landed_at", "order_key")).alias("c"))
-        .collect()[0]["c"]
-    )
+        found = _anew(spark, config, source, history, (db, table), needs_rows=True)
+    except TableStopped as why:
+        if last is None:
+            raise
+        found, error = _stopped((db, table), why.reason), why
+    rows = state.rows(spark, path, source, [found], before, batch_id, anew=True)
+    lake.append(rows, path, f"rebuild {uuid.uuid4().hex}", 0)
+    if error:
+        raise error
+    return RoomResult("snapshots", source.name, found.changes, 1, watch.seconds, {"changes": found.changes})

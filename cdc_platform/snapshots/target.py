@@ -48,30 +48,22 @@ class Target:
 def prepare(spark: SparkSession, target: Target, columns: list[TableColumn], *, anew: bool = False) -> None:
     """Make both tables, or add the columns they lack; `anew` empties what is there and takes today's columns.
     Raises TableStopped where a column changed its type."""
-    if anew or not lake.exists(spark, target.snapshot):
-        own = ", ".join(f"{quoted(c.name)} {c.spark}" for c in columns)
-        lake.create(
-            spark,
-            target.snapshot,
-            f"{own}, {_BOOKKEEPING_COLUMNS}",
-            _SNAPSHOT_PROPERTIES,
-            f"Live rows of {target.db}.{target.table} from source {target.source}",
-            replace=anew,
-        )
+    own = ", ".join(f"{quoted(c.name)} {c.spark}" for c in columns)
+    comment = f"Live rows of {target.db}.{target.table} from source {target.source}"
+    if not lake.exists(spark, target.snapshot):
+        lake.create(spark, target.snapshot, f"{own}, {_BOOKKEEPING_COLUMNS}", _SNAPSHOT_PROPERTIES, comment)
+    elif anew:
+        lake.replace(spark, target.snapshot, f"{own}, {_BOOKKEEPING_COLUMNS}")
     else:
         _evolve(spark, target, columns)
-    if anew or not lake.exists(spark, target.tombstones):
-        keys = ", ".join(
-            f"{n} {c.spark}" for n, c in zip(key_names(columns), (c for c in columns if c.key), strict=True)
-        )
-        lake.create(
-            spark,
-            target.tombstones,
-            f"{keys}, scope STRING COMMENT 'row, or table for TRUNCATE', _cdc_order {ORDER_TYPE}",
-            {"delta.checkpointInterval": "50"},
-            "Deleted keys with the order of their delete",
-            replace=anew,
-        )
+    named = zip(key_names(columns), (c for c in columns if c.key), strict=True)
+    graves = ", ".join(f"{n} {c.spark}" for n, c in named)
+    graves += f", scope STRING COMMENT 'row, or table for TRUNCATE', _cdc_order {ORDER_TYPE}"
+    if not lake.exists(spark, target.tombstones):
+        comment = "Deleted keys with the order of their delete"
+        lake.create(spark, target.tombstones, graves, {"delta.checkpointInterval": "50"}, comment)
+    elif anew:
+        lake.replace(spark, target.tombstones, graves)
 
 
 def _evolve(spark: SparkSession, target: Target, columns: list[TableColumn]) -> None:

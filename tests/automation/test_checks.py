@@ -60,7 +60,8 @@ def test_quarantine_warns_of_new_rows_once(config, run_job):
         return found.passed, found.severity.value
 
     assert check() == (True, "WARN")
-    write_deltalake(QUARANTINE.at(config.lake), pa.table({"source": ["shop-dts"], "reason": ["torn"]}))
+    row = {"source": ["shop-dts"], "reason": ["torn"], "resolved_at": pa.array([None], pa.timestamp("us", "UTC"))}
+    write_deltalake(QUARANTINE.at(config.lake), pa.table(row))
     assert check() == (False, "WARN")
     assert check() == (True, "WARN")
 

@@ -139,6 +139,10 @@ class Feed:
         found = read(self.target(db, table).snapshot)
         return [{k: v for k, v in r.items() if not k.startswith("_cdc_")} for r in found.to_pylist()]
 
+    def has(self, db: str, table: str) -> bool:
+        """Whether there is a snapshot."""
+        return DeltaTable.is_deltatable(self.target(db, table).snapshot)
+
     def state(self, db: str, table: str) -> tuple[str, str | None]:
         """State and reason of a table now."""
         states = [r for r in self.rows(tables.TABLE_STATE) if (r["db"], r["table"]) == (db, table)]

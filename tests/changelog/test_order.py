@@ -6,6 +6,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from pyspark.sql import functions as F
 
 from cdc_platform.changelog import order
 from cdc_platform.formats.contract import EVENT
@@ -185,11 +186,11 @@ def test_profile_counts_kinds_and_the_range_of_row_positions(spark: Any) -> None
             {"kind": "error", "reason": "bad"},
             {"kind": "ddl", "ddl": "x", **position(10, 2)},
             {"kind": "skip", "reason": "empty"},
-        )
+        ).withColumn("retold", F.lit(True))
     )
     of = {f["lineage"]: f for f in found}
-    figures = {k: of["1"][k] for k in ("rows", "schemas", "ddl", "control", "errors", "events")}
-    assert figures == {"rows": 2, "schemas": 0, "ddl": 1, "control": 2, "errors": 0, "events": 5}
+    figures = {k: of["1"][k] for k in ("rows", "schemas", "ddl", "control", "errors", "retold", "events")}
+    assert figures == {"rows": 2, "schemas": 0, "ddl": 1, "control": 2, "errors": 0, "retold": 5, "events": 5}
     assert of["1"]["low"] == {"file_no": 9, "binlog_pos": Decimal(5)}
     assert of["1"]["high"] == {"file_no": 10, "binlog_pos": Decimal(4)}
     assert of["1"]["starts"] == [{"topic": "t", "partition": 0, "from_offset": 1}]

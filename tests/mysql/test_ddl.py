@@ -7,6 +7,7 @@ from cdc_platform.mysql.ddl import (
     history,
     named_table,
     split_statements,
+    tables_there_before,
     truncated_table,
     without_tdsql_extras,
 )
@@ -141,3 +142,18 @@ def test_a_truncate_names_its_table(sql):
 def test_a_truncate_that_names_no_table_is_refused(db, sql):
     with pytest.raises(ValueError, match="which table is truncated isn't told"):
         truncated_table(Statement(db, sql))
+
+
+@pytest.mark.parametrize(
+    ("sql", "tables"),
+    [
+        ("alter table t add x int", [("d", "t")]),
+        ("rename table a to b", [("d", "a"), ("d", "b")]),
+        ("create table t (i int comment 'like x')", []),
+        ("create table if not exists `a`.`b` like c", [("d", "c")]),
+        ("CREATE TABLE t (LIKE `x y`.z)", [("x y", "z")]),
+        ("create index i on t (x)", []),
+    ],
+)
+def test_the_tables_that_a_statement_takes_for_granted(sql, tables):
+    assert tables_there_before(Statement("d", sql)) == tables

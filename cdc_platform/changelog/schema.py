@@ -1,0 +1,247 @@
+"""Schema history of a source: which table the rows of a name belong to today, and what became of their columns.
+
+Made from schema_history's DDL statements and column lists, in source order, however late they were delivered. An
+*incarnation* is one table through all its names: it begins with CREATE (or where the topic begins), moves with
+RENAME and ends with DROP.
+"""
+
+import json
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from itertools import groupby
+from typing import Any
+
+from cdc_platform.mysql.ddl import Column, Statement, tables_there_before
+from cdc_platform.mysql.effects import Added, Effect, Name, effects
+
+Order = tuple[int, ...]
+"""An `order_key` as a tuple: epoch, file, pos, event, row, landed."""
+Address = tuple[str, int, int, int]
+"""topic, partition, offset, entry_index."""
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One effect of a DDL statement, where it stands."""
+
+    order: Order
+    address: Address
+    ddl: str
+    effect: Effect
+
+
+@dataclass(frozen=True, slots=True)
+class Carry:
+    """What becomes of rows of one name up to (not including) a place: where they are today, and how their columns got
+    there. `until` None: to the end. `today` None: their table is gone. By lower-case name then: `names`, a column's
+    name today (None: dropped; absent: as it was). By lower-case name today: `added`, columns that came since;
+    `retyped`, the changes of a type, in order. `key`: other key columns since. `unknown`: why it isn't known."""
+
+    until: Order | None
+    today: Name | None
+    names: dict[str, str | None] = field(default_factory=dict)
+    added: dict[str, Added] = field(default_factory=dict)
+    retyped: dict[str, list[tuple[str, str]]] = field(default_factory=dict)
+    key: tuple[str, ...] | None = None
+    columns: tuple[Column, ...] = ()  # as the last statement left them
+    unknown: str | None = None
+
+    @property
+    def nothing(self) -> bool:
+        """Whether such rows are as rows of today."""
+        return not (self.names or self.added or self.retyped or self.key or self.unknown)
+
+
+def _carry(until: Order | None, today: Name | None, steps: Sequence[Step]) -> Carry:
+    names: dict[str, str | None] = {}
+    added: dict[str, Added] = {}
+    retyped: dict[str, list[tuple[str, str]]] = {}
+    for effect in (s.effect for s in steps):
+        now = {new.lower(): old for old, new in names.items() if new is not None}
+        after: dict[str, str | None] = {old.lower(): new for old, new in effect.renamed.items()}
+        after |= dict.fromkeys(map(str.lower, effect.dropped))
+        for old, new in after.items():
+            if old in now or (old not in added and old not in names):
+                names[now.get(old, old)] = new
+        added = {new.lower(): a._replace(name=new) for n, a in added.items() if (new := after.get(n, a.name))}
+        retyped = {new.lower(): types for n, types in retyped.items() if (new := after.get(n, n))}
+        for name, types in effect.retyped.items():
+            retyped.setdefault(name.lower(), []).append(types)
+        added |= {a.name.lower(): a for a in effect.added}
+    return Carry(
+        until,
+        today,
+        {old: new for old, new in names.items() if new != old},
+        added,
+        retyped,
+        next((s.effect.key for s in reversed(steps) if s.effect.key is not None), None),
+        next((s.effect.columns for s in reversed(steps) if s.effect.columns), ()),
+        next((f"{s.effect.unknown} ({s.ddl[:200]})" for s in steps if s.effect.unknown), None),
+    )
+
+
+@dataclass(slots=True)
+class _Incarnation:
+    """One table: its name today (None: gone), its steps. `told` False: nothing says that it exists, but that its name
+    became free."""
+
+    today: Name | None
+    told: bool = True
+    steps: list[Step] = field(default_factory=list)
+
+
+class SchemaHistory:
+    """Steps in source order, and what they mean for rows that were written before them.
+
+    `lists`: (name, place, JSON) of every column list that messages told."""
+
+    def __init__(self, steps: Sequence[Step], lists: Iterable[tuple[Name, Order, str]]):
+        self.steps = list(steps)
+        self._lists = sorted(lists, key=lambda x: x[1])
+        self._spans: dict[Name, list[tuple[Order | None, _Incarnation]]] = {}
+        for _, together in groupby(self.steps, key=lambda s: s.address):
+            self._apply(list(together))
+
+    def _apply(self, statement: list[Step]) -> None:
+        """All effects of one statement happen at once: tables may swap names."""
+        held = {s.effect.before: self._holder(s.effect.before) for s in statement if s.effect.before is not None}
+        for s in statement:
+            before, after = s.effect.before, s.effect.after
+            if before is None and after is not None:  # CREATE: rows before it that no DROP ended are of this table, too
+                inc = self._holder(after)
+                inc.told = True
+                inc.steps.append(s)
+            elif before is not None:
+                inc = held[before]
+                inc.today = after
+                inc.steps.append(s)
+                if before != after:
+                    self._move(s.order, before, after, inc, {id(i) for i in held.values()})
+
+    def _move(self, at: Order, before: Name, after: Name | None, inc: _Incarnation, moving: set[int]) -> None:
+        if self._spans[before][-1][1] is inc:
+            self._spans[before].append((at, _Incarnation(before, told=False)))
+        if after is not None:
+            there = self._spans.setdefault(after, [])
+            if there and id(there[-1][1]) not in moving:
+                there[-1][1].today = None  # the server moves onto a free name only: its DROP was missed
+            there.append((at, inc))
+
+    def _holder(self, name: Name) -> _Incarnation:
+        spans = self._spans.setdefault(name, [])
+        if not spans:
+            spans.append((None, _Incarnation(name)))
+        return spans[-1][1]
+
+    @property
+    def names(self) -> list[Name]:
+        """Every name that a statement concerns."""
+        return list(self._spans)
+
+    def exists(self, name: Name) -> bool:
+        """Whether, by all DDL seen, there is a table of that name; True where none concerns it."""
+        return name not in self._spans or self._spans[name][-1][1].told
+
+    def carries(self, name: Name) -> list[Carry]:
+        """What becomes of rows of a name, span by span; the last one has no end."""
+        spans = self._spans.get(name, [(None, _Incarnation(name))])
+        out: list[Carry] = []
+        if spans[0][0] is not None:  # rows from before a table took the name: of one that nobody told of
+            out.append(Carry(spans[0][0], name))
+        for i, (start, inc) in enumerate(spans):
+            end = spans[i + 1][0] if i + 1 < len(spans) else None
+            inside = [
+                s
+                for s in inc.steps
+                if (start is None or s.order > start) and (end is None or s.order < end) and not s.effect.nothing
+            ]
+            out += [_carry(s.order, inc.today, [x for x in inc.steps if x.order >= s.order]) for s in inside]
+            out.append(_carry(end, inc.today, [x for x in inc.steps if end is not None and x.order >= end]))
+        return out
+
+    def names_of(self, today: Name) -> list[Name]:
+        """Every name under which rows of today's table may stand."""
+        return [n for n in {*self._spans, today} if any(c.today == today for c in self.carries(n))]
+
+    def columns(self, today: Name) -> str | None:
+        """The column list of today's table, as JSON: the newest that a message told, and what DDL made of it since;
+        else as the last statement left it."""
+        told: list[tuple[Order, Carry, str]] = []
+        for name in self.names_of(today):
+            start: Order | None = None
+            for carry in self.carries(name):
+                told += [
+                    (order, carry, columns)
+                    for n, order, columns in self._lists
+                    if n == name
+                    and carry.today == today
+                    and (start is None or order > start)
+                    and (carry.until is None or order < carry.until)
+                ]
+                start = carry.until
+        if told:
+            _, carry, columns = max(told, key=lambda t: t[0])
+            return json.dumps(carried_list(json.loads(columns), carry), ensure_ascii=False)
+        steps = self._spans[today][-1][1].steps if today in self._spans else []
+        stated = next((s.effect.columns for s in reversed(steps) if s.effect.columns), None)
+        if not stated:
+            return None
+        return json.dumps([{"name": c.name, "type": c.type, "key": c.key} for c in stated], ensure_ascii=False)
+
+
+def carried_list(columns: list[dict[str, Any]], carry: Carry) -> list[dict[str, Any]]:
+    """A column list as it was → as DDL has made it since."""
+    out = []
+    for c in columns:
+        name = carry.names.get(c["name"].lower(), c["name"])
+        if name is not None:
+            types = carry.retyped.get(name.lower())
+            out.append({**c, "name": name, "type": types[-1][1] if types else c["type"]})
+    have = {c["name"].lower() for c in out}
+    out += [{"name": a.name, "type": a.type, "key": False} for n, a in carry.added.items() if n not in have]
+    place = {c.name.lower(): i for i, c in enumerate(carry.columns)}
+    out.sort(key=lambda c: place.get(c["name"].lower(), len(place)))
+    if carry.key is None:
+        return out
+    key = {k.lower() for k in carry.key}
+    return [{**c, "key": c["name"].lower() in key} for c in out]
+
+
+Effects = Callable[[Sequence[Statement]], list[Effect]]
+
+
+def schema_history(rows: Iterable[dict[str, Any]], read: Effects = effects) -> SchemaHistory:
+    """schema_history's rows of one source (kind, db, table, columns, ddl, order_key as a tuple under `order`, and their
+    address) → SchemaHistory. A statement sent twice from one place counts once. `read`: who reads the statements."""
+    lists = [((r["db"], r["table"]), r["order"], r["columns"]) for r in rows if r["kind"] == "message"]
+    told: dict[Any, dict[str, Any]] = {}
+    for r in sorted((r for r in rows if r["kind"] == "ddl" and r["ddl"]), key=lambda r: (r["order"], r["address"])):
+        same = (r["order"][:5], r["db"], r["ddl"]) if r["order"][1] >= 0 else r["address"]
+        told.setdefault(same, r)
+    ordered = list(told.values())
+    statements = [Statement(r["db"], r["ddl"], _known(r, lists)) for r in ordered]
+    steps = [
+        Step(ordered[e.at]["order"], ordered[e.at]["address"], ordered[e.at]["ddl"], e)
+        for e in (read(statements) if statements else ())
+    ]
+    return SchemaHistory(steps, lists)
+
+
+def _known(ddl: dict[str, Any], lists: list[tuple[Name, Order, str]]) -> tuple[tuple[str, str, str], ...]:
+    """The tables that a statement is about, as messages told them before it; what it makes wasn't there."""
+    found = []
+    for db, table in tables_there_before(Statement(ddl["db"], ddl["ddl"])):
+        before = [(order, columns) for name, order, columns in lists if name == (db, table) and order < ddl["order"]]
+        if before:
+            found.append((db, table, _create(table, json.loads(max(before)[1]))))
+    return tuple(found)
+
+
+def _create(table: str, columns: list[dict[str, Any]]) -> str:
+    def quoted(name: str) -> str:
+        return "`" + name.replace("`", "``") + "`"
+
+    parts = [f"{quoted(c['name'])} {c['type']}" for c in columns]
+    if key := [quoted(c["name"]) for c in columns if c["key"]]:
+        parts.append(f"PRIMARY KEY ({', '.join(key)})")
+    return f"CREATE TABLE {quoted(table)} ({', '.join(parts)})"

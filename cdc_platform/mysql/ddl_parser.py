@@ -1,0 +1,228 @@
+"""Debezium's DDL parsers (MySQL's, and MariaDB's for what that refuses) through py4j; no Java of ours. A program:
+JSON of statements in, JSON of changes out (`ddl.history`).
+
+In a small JVM beside Spark's, not in it: over Spark Connect that one is out of reach, and its class path should not
+grow.
+"""
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import astuple
+from typing import Any
+
+from cdc_platform.errors import SetupError
+from cdc_platform.jars import ddl_classpath
+from cdc_platform.java import find_java
+from cdc_platform.mysql.ddl import (
+    DROP_DATABASE,
+    OR_REPLACE,
+    Change,
+    Column,
+    Statement,
+    named_tables,
+    plain_name,
+    targets,
+    unescaped,
+    without_tdsql_extras,
+)
+from cdc_platform.mysql.types import FAMILIES
+
+_JVM = ["-Xmx256m", "-Xss8m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"]  # it lives for a second or two
+_LONGEST = 4_000_000  # characters of a statement; MySQL's own limit for table definitions is far below
+
+
+def main() -> None:
+    """Standard input → standard output."""
+    asked = json.load(sys.stdin)
+    statements = [(at, Statement(db, sql, tuple(map(tuple, known)))) for at, db, sql, known in asked["statements"]]
+    with _java() as jvm:
+        model = _Model(jvm, asked["fold"])
+        json.dump([astuple(change) for at, s in statements for change in model.apply(at, s)], sys.stdout)
+
+
+@contextmanager
+def _java() -> Iterator[Any]:
+    from py4j.java_gateway import GatewayParameters, JavaGateway, launch_gateway
+
+    classpath = ddl_classpath()
+    launched: Any = launch_gateway(
+        classpath=classpath,
+        jarpath=classpath.partition(os.pathsep)[0],
+        javaopts=_JVM,
+        java_path=str(find_java().binary),
+        die_on_exit=True,  # the server ends with its standard input, so also when Python is killed
+        enable_auth=True,
+        return_proc=True,
+    )
+    port, token, process = launched
+    gateway = JavaGateway(gateway_parameters=GatewayParameters(port=port, auth_token=token))
+    try:
+        yield gateway.jvm
+    finally:
+        gateway.shutdown()  # not close(): Java objects freed later would still be told to a server that is gone
+        process.stdin.close()
+        try:
+            process.wait(5)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+
+
+class _Model:
+    """Debezium's model of the tables, and its parsers."""
+
+    def __init__(self, jvm: Any, fold: bool):
+        self.fold = fold
+        try:
+            self.parsers = (
+                jvm.io.debezium.connector.mysql.antlr.MySqlAntlrDdlParser(),
+                jvm.io.debezium.connector.mariadb.antlr.MariaDbAntlrDdlParser(),
+            )
+            self.tables = jvm.io.debezium.relational.Tables(fold)
+        except TypeError as error:  # py4j's way to say that there is no such class
+            raise SetupError(f"the DDL parsers don't start: {error}. Fetch their jars again: make setup") from None
+
+    def apply(self, at: int, statement: Statement) -> Iterator[Change]:
+        """The tables that the statement changed."""
+        if found := DROP_DATABASE.match(statement.sql):  # the parsers leave its tables in place
+            yield from self._drop_database(at, plain_name(found[1]))
+            return
+        self._know(statement)
+        named = [(self._folded(db), self._folded(table)) for db, table in named_tables(statement)]
+        before = {name: _columns(self._there[name]) for name in self._there if name in named or not named}
+        problem = self._parse(statement)
+        changed = {(i.catalog() or "", i.table()): i for i in self.tables.drainChanges()}
+        if problem is not None:
+            for name in named:
+                self._forget(name)
+                yield Change(at, *name, None, problem, before=before.get(name))
+            return
+        known = {*changed, *self._there}
+        for name in named:  # not even a DROP of an unknown table goes unsaid: it ends what was there before
+            if name not in known:
+                yield Change(at, *name, None, "what the table was before a DDL statement isn't known")
+        for name, i in changed.items():
+            table = self.tables.forTable(i)
+            if table is None:
+                yield Change(at, *name, None, "the table was dropped or renamed", gone=True, before=before.get(name))
+            else:
+                yield Change(at, *name, _columns(table), before=before.get(name))
+
+    def _know(self, statement: Statement) -> None:
+        for db, table, create in statement.known:
+            if (self._folded(db), self._folded(table)) not in self._there:
+                self._read(db, create)
+        self.tables.drainChanges()
+
+    @property
+    def _there(self) -> dict[tuple[str, str], Any]:
+        return {(i.catalog() or "", i.table()): self.tables.forTable(i) for i in self.tables.tableIds()}
+
+    def _parse(self, statement: Statement) -> str | None:
+        """Applies one statement; why it can't be, in one line."""
+        if len(statement.sql) > _LONGEST:
+            return f"a statement of {len(statement.sql)} characters"
+        sql = without_tdsql_extras(statement.sql)
+        if found := OR_REPLACE.match(sql):  # the parsers leave a table in place that is there
+            sql = f"{found[1]}{sql[found.end() :]}"
+            for db, table in named_tables(Statement(statement.db, sql)):
+                self._forget((self._folded(db), self._folded(table)))
+        if self.fold:  # the parsers' model folds names of tables, not those of databases
+            for start, end, _, _ in list(targets(sql)):
+                sql = sql[:start] + sql[start:end].lower() + sql[end:]
+        reasons = self._read(statement.db or "", sql)
+        return f"a DDL statement can't be read: {reasons[0]}" if reasons else None
+
+    def _read(self, db: str, sql: str) -> list[str]:
+        """Why none of the parsers can read it; nothing if one can."""
+        from py4j.protocol import Py4JJavaError
+
+        reasons = []
+        for parser in self.parsers:
+            try:
+                parser.setCurrentSchema(self._folded(db))
+                parser.parse(sql, self.tables)
+            except Py4JJavaError as error:
+                lines = str(error.java_exception.getMessage()).splitlines()
+                reasons.append(next((x for x in lines if "input" in x or "token" in x), lines[0])[:300])
+            else:
+                return []
+        return reasons
+
+    def _folded(self, name: str) -> str:
+        return name.lower() if self.fold else name
+
+    def _forget(self, name: tuple[str, str]) -> None:
+        for i in [i for i in self.tables.tableIds() if (i.catalog(), i.table()) == name]:
+            self.tables.removeTable(i)
+        self.tables.drainChanges()
+
+    def _drop_database(self, at: int, db: str) -> Iterator[Change]:
+        for i in list(self.tables.tableIds()):
+            if i.catalog() == self._folded(db):
+                columns = _columns(self.tables.forTable(i))
+                self.tables.removeTable(i)
+                yield Change(at, i.catalog(), i.table(), None, "its database was dropped", gone=True, before=columns)
+        self.tables.drainChanges()
+
+
+def _columns(table: Any) -> tuple[Column, ...]:
+    key = set(table.primaryKeyColumnNames())
+    return tuple(
+        Column(
+            c.name(),
+            _type_text(c),
+            c.isOptional(),
+            c.name() in key,
+            c.defaultValueExpression().orElse(None),
+            c.isGenerated() or c.isAutoIncremented(),
+        )
+        for c in table.columns()
+    )
+
+
+_AS_BINARY = {
+    "char": "binary",
+    "varchar": "varbinary",
+    **{f"{size}text": f"{size}blob" for size in ("", "tiny", "medium", "long")},
+}
+_ATTRIBUTES = ("unsigned", "signed", "zerofill")
+_OF_TEXT = ("binary", "ascii", "unicode")  # `varchar(5) binary`: a collation, no type
+_ALONE = {"binary": "binary(1)"}  # its length matters: the binlog leaves zeros at its end out
+_RENAMED = {"boolean": "tinyint(1)", "bool": "tinyint(1)", "serial": "bigint unsigned"}
+
+
+def _type_text(column: Any) -> str:
+    words = column.typeName().lower().split()
+    words = [w for i, w in enumerate(words) if not (i and w in _OF_TEXT)]
+    name = " ".join(w for w in words if w not in _ATTRIBUTES)
+    attributes = "".join(f" {w}" for w in words if w in _ATTRIBUTES)
+    if name in _RENAMED:
+        return _RENAMED[name] + attributes
+    if FAMILIES.get(name) in ("enum", "set"):
+        return f"{name}({','.join(_label(x) for x in column.enumValues())})"
+    # CHARACTER SET binary turns a text column into its binary twin (MySQL manual, "The binary Character Set").
+    if (column.charsetName() or "").lower() == "binary":
+        name = _AS_BINARY.get(name, name)
+    length, scale = column.length(), column.scale()
+    if length < 0:
+        return f"{_ALONE.get(name, name)}{attributes}"
+    args = f"{length},{scale.get()}" if scale.isPresent() else str(length)
+    return f"{name}({args}){attributes}"
+
+
+_SHOWN = {"\\": "\\\\", "'": "''", "\0": "\\0", "\n": "\\n", "\r": "\\r"}
+
+
+def _label(written: str) -> str:
+    """A label as the statement writes it (either kind of quotes, SQL's escapes) → as SHOW COLUMNS would."""
+    text = unescaped(written[1:-1], written[0])
+    return "'" + "".join(_SHOWN.get(c, c) for c in text) + "'"
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,234 @@
+"""What DDL statements do to tables that hold rows: where their rows go on, what becomes of their columns.
+
+`ddl.history` tells the columns before and after each statement; here is the way between the two. TRUNCATE isn't
+among them: every format tells it as a change of its own.
+"""
+
+import json
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass, field
+from decimal import Decimal
+from typing import Any, NamedTuple
+
+import pyarrow as pa
+
+from cdc_platform.errors import UnknownType
+from cdc_platform.mysql import ddl, values
+from cdc_platform.mysql.ddl import GAP, NAME, Change, Column, Statement, named_tables, plain_name
+from cdc_platform.mysql.types import parse_type
+
+Name = tuple[str, str]
+"""(database, table)."""
+
+
+class Added(NamedTuple):
+    """A new column. `fill`: the text that rows have in it that were there before (None: NULL); `told` False: the feed
+    doesn't say it (a function of the moment or of other columns)."""
+
+    name: str
+    type: str
+    fill: str | None
+    told: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Effect:
+    """What statement `at` does to one table. `before`, `after`: its name; None: it begins or ends here. Rows of
+    `before` go on in `after`. `unknown`: why what it does isn't known."""
+
+    at: int
+    before: Name | None
+    after: Name | None
+    renamed: dict[str, str] = field(default_factory=dict)  # old column → new
+    dropped: tuple[str, ...] = ()
+    added: tuple[Added, ...] = ()
+    retyped: dict[str, tuple[str, str]] = field(default_factory=dict)  # new name → (type before, type after)
+    columns: tuple[Column, ...] = ()  # as they are afterwards
+    key: tuple[str, ...] | None = None  # its key's columns in the table's order, where that changed
+    unknown: str | None = None
+
+    @property
+    def nothing(self) -> bool:
+        """Whether neither rows nor columns change (an index, a comment)."""
+        columns = self.renamed or self.dropped or self.added or self.retyped or self.key is not None
+        return self.before == self.after and not columns and not self.unknown
+
+
+def to_json(found: Sequence[Effect]) -> str:
+    """Effects as text; `from_json` reads it."""
+    return json.dumps([asdict(e) for e in found])
+
+
+def from_json(text: str) -> list[Effect]:
+    """What `to_json` wrote."""
+    return [_effect(**e) for e in json.loads(text)]
+
+
+def _effect(**said: Any) -> Effect:
+    said |= {n: said[n] and tuple(said[n]) for n in ("before", "after", "key")}
+    said |= {"dropped": tuple(said["dropped"]), "added": tuple(Added(*a) for a in said["added"])}
+    said["retyped"] = {n: (old, new) for n, (old, new) in said["retyped"].items()}
+    return Effect(**{**said, "columns": tuple(Column(**c) for c in said["columns"])})
+
+
+def effects(statements: Sequence[Statement], fold: bool = False) -> list[Effect]:
+    """Effects of the statements, in order, applied one after the other to an empty server."""
+    by_statement: dict[int, dict[Name, Change]] = {}
+    for change in ddl.history(tuple(statements), fold):
+        by_statement.setdefault(change.at, {})[change.db, change.table] = change
+    found = [e for at, changes in by_statement.items() for e in _of(statements[at], changes, fold)]
+    return sorted(found, key=lambda e: (e.at, e.after is not None, e.before or ("", ""), e.after or ("", "")))
+
+
+def _of(statement: Statement, changes: dict[Name, Change], fold: bool) -> Iterator[Effect]:
+    moved = dict(_moves(statement, changes, fold))
+    came = set(moved.values())
+    for name, change in changes.items():
+        after = moved.get(name)
+        if after is not None and (there := changes.get(after)) is not None:
+            yield _altered(statement, name, after, change.before, there)
+        elif name in came:
+            if change.before is not None and name not in moved and not change.gone:
+                yield Effect(change.at, name, None)  # what stood there is gone; the server allows it after a DROP only
+        elif change.gone:
+            if change.before is not None or not _says(statement, "RENAME"):  # a name in passing, in a swap
+                yield Effect(change.at, name, None)
+        elif change.columns is None:
+            yield Effect(change.at, name, name, unknown=change.reason)
+        elif change.before is None or (_says(statement, "CREATE") and named_tables(statement)):
+            if change.before is not None:
+                yield Effect(change.at, name, None)
+            yield Effect(change.at, None, name, columns=change.columns)
+        else:
+            yield _altered(statement, name, name, change.before, change)
+
+
+def _moves(statement: Statement, changes: dict[Name, Change], fold: bool) -> Iterator[tuple[Name, Name]]:
+    """(old name, new name) of each table that the statement renames."""
+    named = [(db.lower(), t.lower()) if fold else (db, t) for db, t in named_tables(statement)]
+    if _says(statement, "RENAME"):
+        came_from: dict[Name, Name] = {}
+        for old, new in zip(named[::2], named[1::2], strict=False):
+            came_from[new] = came_from.pop(old, old)  # a, b swap by way of a third name
+        yield from ((old, new) for new, old in came_from.items() if old != new)
+    elif len(named) == 1 and (change := changes.get(named[0])) is not None and change.gone:
+        yield from ((named[0], new) for new, c in changes.items() if new != named[0] and c.columns is not None)
+
+
+_VERB = re.compile(rf"{GAP}*+(?:/\*!\d*\s*)?(\w+)", re.DOTALL)
+
+
+def _says(statement: Statement, verb: str) -> bool:
+    found = _VERB.match(statement.sql)
+    return found is not None and found[1].upper() == verb
+
+
+def _altered(statement: Statement, name: Name, after: Name, before: tuple[Column, ...] | None, to: Change) -> Effect:
+    if before is None or to.columns is None:
+        return Effect(to.at, name, after, unknown=to.reason or "what the table was before isn't known")
+    text = _Text(statement.sql)
+    if text.swaps:  # the parser applies renames one by one
+        return Effect(
+            to.at, name, after, unknown="a column takes the name of one that is renamed later in the statement"
+        )
+    old, new = {c.name.lower(): c for c in before}, {c.name.lower(): c for c in to.columns}
+    renamed = {a: b for a, b in text.renames if a in old and b in new}
+    stays = [n for n in old if n in new and n not in renamed and n not in renamed.values() and n not in text.drops]
+    kept = {**{n: n for n in stays}, **renamed}  # old → new
+    came = [c for n, c in new.items() if n not in kept.values()]
+    key_was = [kept.get(n) for n, c in old.items() if c.key]
+    key = tuple(c.name for c in to.columns if c.key)
+    return Effect(
+        to.at,
+        name,
+        after,
+        renamed={old[a].name: new[b].name for a, b in kept.items() if old[a].name != new[b].name},
+        dropped=tuple(c.name for n, c in old.items() if n not in kept),
+        added=tuple(_added(c, text) for c in came),
+        retyped={new[b].name: (old[a].type, new[b].type) for a, b in kept.items() if old[a].type != new[b].type},
+        columns=to.columns,
+        key=None if key_was == [k.lower() for k in key] else key,
+    )
+
+
+class _Text:
+    """What an ALTER says of columns that the columns before and after don't: which were renamed, which dropped (one of
+    the same name may be added), in lower case. Names in quoted text and comments are none."""
+
+    def __init__(self, sql: str):
+        self.renames: list[tuple[str, str]] = []
+        self.drops: set[str] = set()
+        self.of_the_moment = self.expression = False
+        for found in _SAYS.finditer(sql):
+            named = {k: plain_name(v).lower() for k, v in found.groupdict().items() if v is not None}
+            if "old" in named:
+                self.renames.append((named["old"], named["new"]))
+            elif "was" in named:
+                self.renames.append((named["was"], named["is"]))
+            elif "drop" in named and (found["drop"].startswith("`") or named["drop"] not in _NO_COLUMN):
+                self.drops.add(named["drop"])
+            elif "moment" in named:
+                self.of_the_moment = True
+            elif "expression" in named:
+                self.expression = True
+
+    @property
+    def swaps(self) -> bool:
+        """Whether a column gets the name of one that gives it away later in the statement."""
+        return any(
+            b in {a for a, _ in self.renames[i + 1 :]} - {a for a, _ in self.renames[:i]}
+            for i, (_, b) in enumerate(self.renames)
+        )
+
+
+_IF_EXISTS = rf"(?:IF{GAP}+EXISTS{GAP}+)?"
+_SAYS = re.compile(
+    r"'(?:[^'\\]|''|\\.)*+'|\"(?:[^\"\\]|\"\"|\\.)*+\"|/\*(?!!).*?\*/|(?:--\s|\#)[^\n]*"
+    rf"|\bCHANGE{GAP}+(?:COLUMN{GAP}+)?{_IF_EXISTS}(?P<old>{NAME}){GAP}+(?P<new>{NAME})"
+    rf"|\bRENAME{GAP}+COLUMN{GAP}+{_IF_EXISTS}(?P<was>{NAME}){GAP}+TO{GAP}+(?P<is>{NAME})"
+    rf"|\bDROP{GAP}+(?:COLUMN{GAP}+)?{_IF_EXISTS}(?P<drop>{NAME})"
+    r"|(?P<moment>\b(?:CURRENT_TIMESTAMP|NOW|LOCALTIME|LOCALTIMESTAMP)\b)|(?P<expression>\b(?:DEFAULT|AS)\s*\()"
+    rf"|{NAME}",
+    re.IGNORECASE | re.DOTALL,
+)
+_NO_COLUMN = frozenset(
+    ("primary", "index", "key", "foreign", "constraint", "check", "partition", "default", "column", "period", "system")
+)
+_IMPLICIT = {  # what a new NOT NULL column without default holds (MySQL manual, "Data Type Default Values")
+    **dict.fromkeys(("integer", "decimal", "bit", "boolean", "year"), "0"),
+    "float": "0.0",
+    "text": "",
+    "set": "",
+    "date": "0000-00-00",
+    "datetime": "0000-00-00 00:00:00",
+    "time": "00:00:00",
+}
+_OF_TIME = frozenset(("timestamp", "datetime", "date", "time", "text", "binary"))
+"""Families that CURRENT_TIMESTAMP can be the default of."""
+_CONSTANT = frozenset(("integer", "decimal", "float", "text", "enum", "set", "date", "datetime", "time", "year"))
+"""Families whose default is the same for every session, and written so that its text tells it."""
+
+
+def _added(column: Column, statement: _Text) -> Added:
+    """What rows that were there before have in a new column."""
+    try:
+        mysql_type = parse_type(column.type)
+    except UnknownType:
+        return Added(column.name, column.type, None, False)
+    family = mysql_type.family
+    if column.computed or statement.expression or (statement.of_the_moment and family in _OF_TIME):
+        return Added(column.name, column.type, None, False)
+    if column.default is None:
+        if column.nullable:
+            return Added(column.name, column.type, None, True)
+        implicit = mysql_type.labels[0] if family == "enum" and mysql_type.labels else _IMPLICIT.get(family)
+        return Added(column.name, column.type, implicit, implicit is not None)
+    if family not in _CONSTANT:
+        return Added(column.name, column.type, None, False)
+    words = {"true": "1", "false": "0"} if family == "integer" else {}
+    said = words.get(column.default.lower(), ddl.unescaped(column.default, "'"))
+    if family == "decimal" and re.fullmatch(r"-?[0-9]+(\.[0-9]+)?", said):
+        said = f"{Decimal(said):.{(*mysql_type.args, 0, 0)[1]}f}"
+    text, fits = values.to_text(pa.array([said], pa.string()), mysql_type, "UTC")
+    return Added(column.name, column.type, text[0].as_py() if fits[0] else None, bool(fits[0]))

@@ -1,0 +1,200 @@
+"""One table brought up to date with changes of the changelog: its columns, the fold, the merge.
+
+Repeating it changes nothing: rows win by order, tombstones are written once per batch. A table that can't be kept is
+stopped by itself, with the reason.
+"""
+
+import json
+import logging
+import re
+from dataclasses import dataclass
+from typing import Any
+
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from cdc_platform.changelog.schema import Order
+from cdc_platform.config import Config, Source
+from cdc_platform.errors import TableStopped
+from cdc_platform.resources import lake
+from cdc_platform.snapshots import state
+from cdc_platform.snapshots import target as targets
+from cdc_platform.snapshots.columns import TableColumn, columns_of
+from cdc_platform.snapshots.fold import fold, profile
+from cdc_platform.tables import SCHEMA_HISTORY
+
+log = logging.getLogger(__name__)
+
+_BAD_VALUE = re.compile(
+    r"\[(CAST_INVALID_INPUT|CAST_OVERFLOW|NUMERIC_VALUE_OUT_OF_RANGE|CONVERSION_INVALID_INPUT|INVALID_FORMAT)[^\]]*\][^\n]*"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Touched:
+    """A table of a batch: its changes, and the versions of its columns that they tell, newest first (a TRUNCATE
+    tells none)."""
+
+    db: str
+    table: str
+    changes: int
+    versions: list[str]
+    low: Order  # of the oldest change
+
+
+def touched_by(changes: DataFrame) -> list[Touched]:
+    """The tables of some changes."""
+    by_version = changes.groupBy("db", "table", "schema_version").agg(
+        F.count(F.lit(1)).alias("n"), F.max("order_key").alias("newest"), F.min("order_key").alias("low")
+    )
+    found = (
+        by_version.groupBy("db", "table")
+        .agg(
+            F.sum("n").alias("n"),
+            F.min("low").alias("low"),
+            F.sort_array(F.collect_list(F.struct("newest", "schema_version")), False).alias("v"),
+        )
+        .collect()
+    )
+    return [
+        Touched(
+            r["db"],
+            r["table"],
+            r["n"],
+            [v["schema_version"] for v in r["v"] if v["schema_version"]],
+            tuple(int(x) for x in r["low"]),
+        )
+        for r in found
+    ]
+
+
+def of_table(db: str, table: str) -> Column:
+    """Whether a change is one of this table."""
+    return F.col("db").eqNullSafe(F.lit(db)) & F.col("table").eqNullSafe(F.lit(table))
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """Changes of one source to bring into its tables. `app` and `batch_id` name the write: it happens once.
+    anew: the table is made from these changes alone."""
+
+    config: Config
+    source: Source
+    changes: DataFrame
+    batch_id: int
+    app: str
+    anew: bool = False
+
+
+def outcome(work: Work, touched: Touched, columns_json: str | None, before: Any) -> state.Outcome:
+    """Bring one table up to date, unless it is stopped."""
+    source, db, table = work.source, touched.db, touched.table
+    if before and before["state"] == "stopped":
+        return state.Outcome(db, table, "stopped", before["reason"], touched.changes, 0)
+    try:
+        if columns_json is None and not touched.versions:
+            columns_json = _newest_list(work.changes.sparkSession, work.config, source, db, table)
+        if columns_json is None:
+            raise TableStopped(source.name, db, table, "no column list is known for it")
+        columns = columns_of(source.name, db, table, columns_json, source.tables.keys.get(f"{db}.{table}"))
+        invalid = _bring_up(work, db, table, columns)
+    except TableStopped as error:
+        log.error("%s", error)
+        return state.Outcome(db, table, "stopped", error.reason, touched.changes, 0)
+    return state.Outcome(db, table, "live", None, touched.changes, invalid)
+
+
+def emptied(
+    spark: SparkSession, config: Config, source: Source, name: tuple[str, str], columns_json: str | None, exists: bool
+) -> state.Outcome:
+    """A table that DDL left without rows, dropped where it doesn't exist any more. Raises TableStopped."""
+    told = columns_json or _newest_list(spark, config, source, *name)
+    if told is None:
+        raise TableStopped(source.name, *name, "no column list is known for it")
+    columns = columns_of(source.name, *name, told, source.tables.keys.get(".".join(name)))
+    targets.prepare(spark, targets.Target.of(config, source.name, *name), columns, anew=True)
+    return state.Outcome(*name, "live" if exists else "dropped", None if exists else "dropped at the source", 0, 0)
+
+
+def _bring_up(work: Work, db: str, table: str, columns: list[TableColumn]) -> int:
+    """Fold and merge one table's changes; returns how many dates became NULL. Raises TableStopped."""
+    spark, source = work.changes.sparkSession, work.source
+    target = targets.Target.of(work.config, source.name, db, table)
+    rows = work.changes.where(of_table(db, table))
+    folded: DataFrame | None = None
+    try:
+        figures = profile(rows, columns)
+        for count, what in (
+            (figures.no_key, "come without a key value"),
+            (figures.lost_moves, "change a key with a partial row image"),
+        ):
+            if count:
+                raise TableStopped(source.name, db, table, f"{count} changes {what}")
+        targets.prepare(spark, target, columns, anew=work.anew)
+        folded = targets.not_buried(fold(rows, columns, figures), target, columns, figures)
+        targets.bury(folded, target, columns, figures, work.app, work.batch_id)
+        targets.apply(folded, target, columns, figures, work.app, work.batch_id)
+        return figures.invalid_dates
+    except (PySparkException, Py4JError) as error:
+        misfit = _misfit(error) or (folded is not None and _misfit_of(folded))
+        if misfit:
+            raise TableStopped(source.name, db, table, f"a value doesn't fit its column: {misfit!r}") from None
+        raise
+
+
+def _misfit(error: Exception) -> str | None:
+    """What Spark says of a value that doesn't fit its type; None where something else went wrong. A failed write is
+    a Java error that names the value as its cause only."""
+    found = _BAD_VALUE.search(str(error))
+    return found[0][:300] if found else None
+
+
+def _misfit_of(folded: DataFrame) -> str | None:
+    """The same by a query of its own: a failed write on Spark Connect need not tell its cause."""
+    try:
+        folded.agg(F.max(F.xxhash64(*(c for c in folded.columns if c.startswith("_v"))))).collect()
+    except PySparkException as error:
+        return _misfit(error)
+    return None
+
+
+def column_lists(spark: SparkSession, config: Config, source: Source, touched: list[Touched]) -> dict[str, str]:
+    """schema_version → column list as JSON, for the versions the history knows."""
+    versions = sorted({v for t in touched for v in t.versions})
+    rows = (
+        lake.read(spark, SCHEMA_HISTORY.at(config.lake))
+        .where((F.col("source") == source.name) & (F.col("kind") == "message"))
+        .where(F.col("schema_version").isin(*versions))
+        .select("schema_version", "columns")
+        .collect()
+    )
+    return {r["schema_version"]: r["columns"] for r in rows}
+
+
+def merged_list(touched: Touched, lists: dict[str, str]) -> str | None:
+    """The newest column list of a batch, and what only older changes in it have: their cells are kept also where
+    the newest change tells a part of the row, and a batch gives what its changes one by one would."""
+    known = [json.loads(lists[v]) for v in touched.versions if v in lists]
+    if not known or touched.versions[0] not in lists:
+        return None
+    columns = known[0]
+    names = {c["name"].lower() for c in columns}
+    for older in known[1:]:
+        more = [c for c in older if c["name"].lower() not in names]
+        columns += [{**c, "key": False} for c in more]
+        names.update(c["name"].lower() for c in more)
+    return json.dumps(columns, ensure_ascii=False)
+
+
+def _newest_list(spark: SparkSession, config: Config, source: Source, db: str, table: str) -> str | None:
+    """The newest column list the history knows of a table, for batches that hold nothing but its TRUNCATE."""
+    known = lake.read(spark, SCHEMA_HISTORY.at(config.lake)).where(
+        (F.col("source") == source.name) & (F.col("kind") == "message")
+    )
+    return (
+        known.where(of_table(db, table))
+        .agg(F.max_by("columns", F.struct("landed_at", "order_key")).alias("c"))
+        .collect()[0]["c"]
+    )

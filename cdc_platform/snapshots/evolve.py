@@ -1,0 +1,240 @@
+"""DDL of the source → the snapshots' shape: in place where that rewrites nothing, else built anew from the changelog.
+
+Each statement is decided once and its decision kept in `schema_changes`. Doing one again after a crash changes
+nothing: what is there already is left alone.
+"""
+
+import hashlib
+import json
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from decimal import Decimal
+from functools import partial
+from typing import Any, NamedTuple
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from cdc_platform.changelog.schema import Address, Carry, Order, Step, schema_history
+from cdc_platform.config import Config, Source
+from cdc_platform.errors import UnknownType
+from cdc_platform.mysql.ddl import Statement
+from cdc_platform.mysql.effects import Effect, Name, effects, from_json, to_json
+from cdc_platform.mysql.types import parse_type
+from cdc_platform.resources import lake
+from cdc_platform.resources.lake import delta, quoted
+from cdc_platform.snapshots.carry import ORDER_FIELDS, same_values
+from cdc_platform.snapshots.columns import TableColumn, order_sql
+from cdc_platform.snapshots.target import Target
+from cdc_platform.tables import LINEAGES, OFFSET_LEDGER, SCHEMA_CHANGES, SCHEMA_EFFECTS, SCHEMA_HISTORY
+
+
+class Decision(NamedTuple):
+    """What was done about one effect of a statement."""
+
+    step: Step
+    decision: str
+    reason: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What becomes of rows that are older than DDL, as plain data: Spark Connect sends it to its server. `spans`: of
+    names whose rows aren't simply today's; `columns`: of today's tables concerned."""
+
+    spans: dict[Name, list[Carry]]
+    columns: dict[Name, str | None]
+
+    def old(self, name: Name, low: Order) -> bool:
+        """Whether rows of a name from this place on are to be carried."""
+        return any(c.until is not None and low < c.until for c in self.spans.get(name, ()))
+
+
+class History:
+    """The source's schema history as it stands at the start of a run."""
+
+    def __init__(self, spark: SparkSession, config: Config, source: Source):
+        self.spark, self.source = spark, source
+        self.changes = lake.ensure(spark, SCHEMA_CHANGES, SCHEMA_CHANGES.at(config.lake))
+        rows = [_plain(r) for r in _told(spark, config, source).collect()]
+        self._ddl = [r for r in rows if r["kind"] == "ddl"]
+        done = lake.read(spark, self.changes).where(F.col("source") == source.name)
+        self.decided = {
+            _address(r.asDict()) for r in done.select("topic", "partition", "offset", "entry_index").collect()
+        }
+        self._placed = _placed(spark, config, source, self._ddl)
+        told = [r for r in rows if r["kind"] == "message" or r["address"] in self._placed]
+        self.full = schema_history(told, partial(_effects, spark, config, source))
+
+    @property
+    def any_ddl(self) -> bool:
+        """Whether any statement was ever seen."""
+        return bool(self._ddl)
+
+    def plan(self) -> Plan:
+        """What batches need."""
+        every = {n: self.full.carries(n) for n in self.full.names}
+        spans = {n: cs for n, cs in every.items() if any(not c.nothing or c.today != n for c in cs)}
+        today = {c.today for carries in spans.values() for c in carries if c.today is not None}
+        return Plan(spans, {n: self.full.columns(n) for n in today})
+
+    def undecided(self) -> list[dict[str, Any]]:
+        """DDL rows that no run has looked at."""
+        return [r for r in self._ddl if r["address"] not in self.decided]
+
+    def undecided_steps(self, name: Name) -> list[Step]:
+        """What they do to the table that has this name today, or had it until now."""
+        new = {r["address"] for r in self.undecided()}
+        held = {name, *self.full.names_of(name)}
+        return [
+            s
+            for s in self.full.steps
+            if s.address in new and not s.effect.nothing and ({s.effect.before, s.effect.after} & held)
+        ]
+
+    def keep(self, decisions: Iterable[Decision]) -> None:
+        """Writes what was decided of the new statements; one without effect is kept, too."""
+        decisions = list(decisions)
+        told = {d.step.address for d in decisions}
+        for r in self.undecided():
+            if r["address"] not in told:
+                placed = r["address"] in self._placed
+                why = None if placed else "its order among the rows isn't told; columns follow the messages"
+                step = Step(r["order"], r["address"], r["ddl"], Effect(0, None, None))
+                decisions.append(Decision(step, "no effect" if placed else "not placed", why))
+        rows = [_row(self.source, d.step, d.decision, d.reason) for d in decisions]
+        frame = self.spark.createDataFrame(rows, lake.read(self.spark, self.changes).schema)
+        frame.withColumn("at", F.current_timestamp()).write.format("delta").mode("append").save(self.changes)
+        self.decided |= {d.step.address for d in decisions}
+
+
+def _effects(spark: SparkSession, config: Config, source: Source, statements: Sequence[Statement]) -> list[Effect]:
+    """Effects of the statements; the parsers, which take a JVM, are asked once."""
+    path = lake.ensure(spark, SCHEMA_EFFECTS, SCHEMA_EFFECTS.at(config.lake))
+    digest = hashlib.blake2b(json.dumps(statements).encode(), digest_size=16).hexdigest()
+    known = lake.read(spark, path).where((F.col("source") == source.name) & (F.col("digest") == digest))
+    if found := known.select("effects").limit(1).collect():
+        return from_json(found[0]["effects"])
+    made = effects(statements)
+    row = spark.createDataFrame([(source.name, digest, to_json(made), None)], lake.read(spark, path).schema)
+    row.withColumn("at", F.current_timestamp()).write.format("delta").mode("append").save(path)
+    return made
+
+
+def _told(spark: SparkSession, config: Config, source: Source) -> DataFrame:
+    """DDL and column lists of the source. Statements that a connector made up to describe tables (its own snapshot)
+    did nothing at the source."""
+    rows = lake.read(spark, SCHEMA_HISTORY.at(config.lake)).where(F.col("source") == source.name)
+    made_up = F.coalesce(F.try_element_at("info", F.lit("snapshot")), F.lit("false")) != "false"
+    return rows.where((F.col("kind") == "message") | ((F.col("kind") == "ddl") & ~made_up)).select(
+        "kind", "db", "table", "columns", "ddl", "order_key", "topic", "partition", "offset", "entry_index"
+    )
+
+
+def _address(row: dict[str, Any]) -> Address:
+    return row["topic"], row["partition"], row["offset"], row["entry_index"]
+
+
+def _plain(row: Any) -> dict[str, Any]:
+    found = row.asDict()
+    return {**found, "order": tuple(int(x) for x in found["order_key"]), "address": _address(found)}
+
+
+def _row(source: Source, step: Step, decision: str, reason: str | None) -> tuple:
+    before, after = step.effect.before or (None, None), step.effect.after or (None, None)
+    epoch, file, pos, *rest = step.order
+    order = (epoch, file, Decimal(pos), *rest)
+    return (source.name, *step.address, step.ddl, *before, *after, decision, reason, order, None)
+
+
+def _placed(spark: SparkSession, config: Config, source: Source, rows: list[dict[str, Any]]) -> set[Address]:
+    """Addresses of the DDL whose order among the rows is told: by a binlog position, or all lie in one partition."""
+    if all(r["order"][1] >= 0 for r in rows):
+        return {r["address"] for r in rows}
+    positions = lake.read(spark, LINEAGES.at(config.lake)).where(
+        (F.col("source") == source.name) & F.col("high_file").isNotNull()
+    )
+    partitions = lake.read(spark, OFFSET_LEDGER.at(config.lake)).where(
+        (F.col("source") == source.name) & (F.col("outcome") == "landed")
+    )
+    alone = positions.isEmpty() and partitions.select("topic", "partition").distinct().count() <= 1
+    return {r["address"] for r in rows if alone or r["order"][1] >= 0}
+
+
+# -- in place ----------------------------------------------------------------------------------------------
+
+
+def in_place(steps: Iterable[Step], name: Name) -> bool:
+    """Whether the steps change the columns of one table only, and no value that it holds."""
+    return all(
+        s.effect.before == s.effect.after == name
+        and s.effect.unknown is None
+        and s.effect.key is None
+        and all(same_values(*types) for types in s.effect.retyped.values())
+        and all(_known_type(a.type) for a in s.effect.added)
+        for s in steps
+    )
+
+
+def _known_type(text: str) -> bool:
+    try:
+        parse_type(text)
+    except UnknownType:
+        return False
+    return True
+
+
+def alter(spark: SparkSession, target: Target, steps: Iterable[Step]) -> bool:
+    """Brings a snapshot's columns up to date without rewriting what is there. False: it must be built anew."""
+    have = [f.name for f in lake.read(spark, target.snapshot).schema.fields]
+    table = f"ALTER TABLE {delta(target.snapshot)}"
+    for step in steps:
+        effect = step.effect
+        for old, new in effect.renamed.items():
+            there, taken = _find(have, old), _find(have, new)
+            if there is None and taken is not None:
+                continue
+            if there is None or taken is not None:
+                return False
+            spark.sql(f"{table} RENAME COLUMN {quoted(there)} TO {quoted(new)}")
+            have[have.index(there)] = new
+        for old in effect.dropped:
+            if (there := _find(have, old)) is not None:
+                spark.sql(f"{table} DROP COLUMN {quoted(there)}")
+                have.remove(there)
+        for added in effect.added:
+            column = TableColumn(added.name, parse_type(added.type), False)
+            if _find(have, added.name) is None:
+                before = [c.name for c in effect.columns[: _place(effect, added.name)]]
+                previous = next((n for b in reversed(before) if (n := _find(have, b))), None)
+                spark.sql(
+                    f"{table} ADD COLUMNS ({quoted(added.name)} {column.spark} "
+                    + (f"AFTER {quoted(previous)})" if previous else "FIRST)")
+                )
+                have.insert(have.index(previous) + 1 if previous else 0, added.name)
+            if added.fill is not None:
+                _fill(spark, target, column, added.fill, step.order)
+    return True
+
+
+def _fill(spark: SparkSession, target: Target, column: TableColumn, fill: str, order: Order) -> None:
+    """The default of a new column in rows that were there before it."""
+    value = spark.range(1).select(column.value(F.lit(fill)).alias("v"))
+    view = f"cdc_fill_{abs(hash((target.snapshot, column.name)))}"
+    value.createOrReplaceTempView(view)
+    try:
+        at = order_sql(dict(zip(ORDER_FIELDS, order, strict=True)))
+        spark.sql(
+            f"MERGE INTO {delta(target.snapshot)} AS t USING {view} AS s ON t._cdc_order < {at} "
+            f"WHEN MATCHED THEN UPDATE SET {quoted(column.name)} = s.v"
+        )
+    finally:
+        spark.catalog.dropTempView(view)
+
+
+def _place(effect: Effect, name: str) -> int:
+    return next((i for i, c in enumerate(effect.columns) if c.name.lower() == name.lower()), len(effect.columns))
+
+
+def _find(have: list[str], name: str) -> str | None:
+    return next((h for h in have if h.lower() == name.lower()), None)

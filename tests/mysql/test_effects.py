@@ -1,0 +1,130 @@
+"""What DDL statements do to tables that hold rows."""
+
+from dataclasses import replace
+
+import pytest
+
+from cdc_platform.mysql.ddl import Statement
+from cdc_platform.mysql.effects import Added, Effect, effects
+
+T = "create table t (id int primary key, a int, b varchar(9) not null default 'x', e enum('p','q'))"
+
+
+def of(*sql, known=()):
+    return effects([Statement("d", s, known) for s in sql])
+
+
+@pytest.fixture(scope="module")
+def said():
+    """ALTER's clauses → what they do to table t; all read at once, each by a database of its own."""
+    clauses = [*ADDED, *(c for c, _ in ALTERED), SWAP, NO_SWAP]
+    sql = [(f"d{i}", s) for i, c in enumerate(clauses) for s in (T, f"alter table t {c}")]
+    found = {(e.after[0], e.at % 2): e for e in effects([Statement(*s) for s in sql])}
+    return {c: replace(found[f"d{i}", 1], at=1, before=("d", "t"), after=("d", "t")) for i, c in enumerate(clauses)}
+
+
+ADDED = {
+    "add x int": Added("x", "int", None, True),
+    "add column x int not null first": Added("x", "int", "0", True),
+    "add x int unsigned default 7 after a": Added("x", "int unsigned", "7", True),
+    "add x varchar(9) default 'it''s'": Added("x", "varchar(9)", "it's", True),
+    "add x varchar(9) not null": Added("x", "varchar(9)", "", True),
+    "add x decimal(9,3) default 1.5": Added("x", "decimal(9,3)", "1.500", True),
+    "add x double not null": Added("x", "double", "0.0", True),
+    "add x enum('m','n') not null": Added("x", "enum('m','n')", "m", True),
+    "add x enum('m','n') not null default 'n'": Added("x", "enum('m','n')", "n", True),
+    "add x date not null": Added("x", "date", "0000-00-00", True),
+    "add x datetime default '2020-01-02 03:04:05'": Added("x", "datetime", "2020-01-02 03:04:05", True),
+    "add x bool not null default true": Added("x", "tinyint(1)", "1", True),
+    "add x timestamp null default null": Added("x", "timestamp", None, True),
+    "add x timestamp not null default current_timestamp": Added("x", "timestamp", None, False),
+    "add x datetime(3) default now(3)": Added("x", "datetime(3)", None, False),
+    "add x int as (a + 1)": Added("x", "int", None, False),
+    "add x json not null": Added("x", "json", None, False),
+    "add x varchar(40) default (uuid())": Added("x", "varchar(40)", None, False),
+}
+
+
+ALTERED = [
+    ("drop a, drop column `b`", {"dropped": ("a", "b")}),
+    ("change a c int", {"renamed": {"a": "c"}}),
+    ("change a A int", {"renamed": {"a": "A"}}),
+    ("drop b, change a b int", {"dropped": ("b",), "renamed": {"a": "b"}}),
+    ("drop a, add a int",
+     {"dropped": ("a",), "added": (Added("a", "int", None, True),)}),
+    ("modify a bigint unsigned", {"retyped": {"a": ("int", "bigint unsigned")}}),
+    ("modify a int after b", {}),
+    (
+        "change `a` `c` bigint comment 'change b d int', drop primary key, add primary key (id, b)",
+        {"renamed": {"a": "c"}, "retyped": {"c": ("int", "bigint")}, "key": ("id", "b")},
+    ),
+    ("modify e enum('p','q','r') -- drop a",
+     {"retyped": {"e": ("enum('p','q')", "enum('p','q','r')")}}),
+    ("add index i (a), drop index j", {}),
+    ("comment 'add x int'", {}),
+]  # fmt: skip
+SWAP = "rename column a to b, rename column b to a"
+NO_SWAP = "change a c int, change b a varchar(9)"
+
+
+@pytest.mark.parametrize("clause", ADDED)
+def test_a_new_column_in_rows_that_were_there_before(said, clause):
+    found = said[clause]
+    assert found.added == (ADDED[clause],)
+    assert (found.renamed, found.dropped, found.retyped, found.key) == ({}, (), {}, None)
+
+
+@pytest.mark.parametrize(("clauses", "expected"), ALTERED)
+def test_columns_of_a_table_with_rows(said, clauses, expected):
+    assert replace(said[clauses], columns=()) == Effect(1, ("d", "t"), ("d", "t"), **expected)
+
+
+def test_an_index_or_comment_does_nothing():
+    assert [e.nothing for e in of(T, "alter table t add index i (a)", "create index j on t (b)")] == [False, True]
+
+
+def moves(*sql, **rest):
+    return [(e.at, e.before and ".".join(e.before), e.after and ".".join(e.after)) for e in of(*sql, **rest)]
+
+
+def test_tables_that_begin_end_and_move():
+    assert moves(
+        "create table t (id int)", "create table u like t", "rename table t to o.old, u to t", "drop table t, o.old",
+        "create or replace table t (i int)", "create or replace table t (j int)",
+        "create table if not exists t (k int)", "drop database d",
+    ) == [
+        (0, None, "d.t"), (1, None, "d.u"), (2, "d.t", "o.old"), (2, "d.u", "d.t"),
+        (3, "d.t", None), (3, "o.old", None),
+        (4, None, "d.t"), (5, "d.t", None), (5, None, "d.t"), (7, "d.t", None),
+    ]  # fmt: skip
+
+
+def test_a_swap_by_way_of_a_third_name():
+    first = ("create table a (i int)", "create table b (j int)")
+    assert sorted(moves(*first, "rename table a to c, b to a, c to b")[2:]) == [(2, "d.a", "d.b"), (2, "d.b", "d.a")]
+
+
+def test_an_alter_may_change_and_rename():
+    [_, found] = of(T, "alter table t add x int default 1, drop a, rename to other.u")
+    assert (found.before, found.after) == (("d", "t"), ("other", "u"))
+    assert (found.dropped, found.added) == (("a",), (Added("x", "int", "1", True),))
+
+
+def test_what_messages_told_of_a_table_stands_in_for_its_create():
+    known = (("d", "t", "create table `t` (`id` bigint(20), `v` varchar(9), primary key (`id`))"),)
+    [found] = of("alter table t change v w varchar(9)", known=known)
+    assert replace(found, columns=()) == Effect(0, ("d", "t"), ("d", "t"), renamed={"v": "w"})
+    assert [(c.name, c.type, c.key) for c in found.columns] == [("id", "bigint(20)", True), ("w", "varchar(9)", False)]
+
+
+def test_columns_that_swap_names_in_one_statement_are_unknown(said):
+    assert said[SWAP].unknown
+    assert said[NO_SWAP].renamed == {"a": "c", "b": "a"}
+
+
+def test_what_cannot_be_read_is_unknown_and_ends_nothing():
+    found = of(T, "alter table t frobnicate", "alter table unseen add x int")
+    assert [(e.at, e.before, e.after, e.unknown is not None) for e in found[1:]] == [
+        (1, ("d", "t"), ("d", "t"), True),
+        (2, ("d", "unseen"), ("d", "unseen"), True),
+    ]

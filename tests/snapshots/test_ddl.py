@@ -1,0 +1,117 @@
+"""DDL and its effect on snapshots: however rows and statements are taken up, the snapshot holds what the table
+would. Columns are followed from the messages and from the statements."""
+
+from typing import Any
+
+import pytest
+
+from cdc_platform import tables
+from tests.changelog.feed import Feed, SourceTable, position
+
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(1800)]
+
+
+def ddl(sql: str, pos: int, db: str = "shop", **rest: Any) -> dict[str, Any]:
+    return {"kind": "ddl", "db": db, "ddl": sql, **position(1, pos), **rest}
+
+
+def versions(*columns: str, name: str = "t", keys: tuple[str, ...] = ("id",)) -> SourceTable:
+    """A state of a table: `name type` each."""
+    return SourceTable("shop", name, [tuple(c.split(" ", 1)) for c in columns], keys)  # type: ignore[misc]
+
+
+OLD = versions("id bigint", "a int", "b varchar(9)")
+FIRST = OLD.insert((1, 10), {"id": "1", "a": "1", "b": "x"})
+SECOND = OLD.insert((1, 11), {"id": "2", "a": "2", "b": "y"})
+
+
+STORIES: dict[str, tuple[list[Any], dict[str, Any]]] = {
+    "rename, drop, add, and rows on both sides": (
+        [
+            OLD, FIRST, SECOND,
+            ddl("ALTER TABLE t CHANGE a aa INT, DROP b, ADD c DECIMAL(9,2) NOT NULL DEFAULT 1.5 FIRST", 20),
+            (new := versions("c decimal(9,2)", "id bigint", "aa int")),
+            new.update((1, 30), {"c": "1.50", "id": "2", "aa": "2"}, {"c": None, "id": "2", "aa": "7"}),
+            new.insert((1, 31), {"c": "9.00", "id": "3", "aa": "3"}),
+        ],
+        {"t": [["1.50", 1, 1], [None, 2, 7], ["9.00", 3, 3]]},
+    ),
+    "a statement alone changes the columns": (
+        [OLD, FIRST, ddl("alter table shop.t rename column b to bb, add n int", 20)],
+        {"t": [[1, 1, "x", None]]},
+    ),
+    "a type changes": (
+        [
+            OLD, FIRST, ddl("ALTER TABLE t MODIFY a BIGINT UNSIGNED", 20),
+            (wide := versions("id bigint", "a bigint unsigned", "b varchar(9)")),
+            wide.insert((1, 30), {"id": "2", "a": str(2**64 - 1), "b": "y"}),
+        ],
+        {"t": [[1, "1", "x"], [2, str(2**64 - 1), "y"]]},
+    ),
+    "a ghost table takes the table's place": (
+        [
+            OLD, FIRST, SECOND,
+            ddl("CREATE TABLE _t_gho LIKE t", 12), ddl("ALTER TABLE _t_gho ADD c INT", 13),
+            (gho := versions("id bigint", "a int", "b varchar(9)", "c int", name="_t_gho")),
+            gho.insert((1, 20), {"id": "1", "a": "1", "b": "x", "c": None}),
+            OLD.delete((1, 21), {"id": "2", "a": "2", "b": "y"}),
+            gho.insert((1, 22), {"id": "3", "a": "3", "b": "z", "c": None}),
+            OLD.insert((1, 23), {"id": "3", "a": "3", "b": "z"}),
+            ddl("RENAME TABLE t TO _t_del, _t_gho TO t", 30), ddl("DROP TABLE _t_del", 31),
+            (now := versions("id bigint", "a int", "b varchar(9)", "c int")),
+            now.update((1, 40), {"id": "3", "a": "3", "b": "z", "c": None}, {"id": "3", "a": "3", "b": "z", "c": "5"}),
+        ],
+        {"t": [[1, 1, "x", None], [3, 3, "z", 5]], "_t_gho": [], "_t_del": []},
+    ),
+    "dropped and made again": (
+        [
+            OLD, FIRST, ddl("drop table t", 20),
+            ddl("create table t (id varchar(5) primary key, z int)", 21), (again := versions("id varchar(5)", "z int")),
+            again.insert((1, 30), {"id": "k", "z": "1"}),
+        ],
+        {"t": [["k", 1]]},
+    ),
+    "another key": (
+        [
+            OLD, FIRST, SECOND,
+            ddl("ALTER TABLE t DROP PRIMARY KEY, ADD PRIMARY KEY (b)", 20),
+            (keyed := versions("id bigint", "a int", "b varchar(9)", keys=("b",))),
+            keyed.insert((1, 30), {"id": "1", "a": "3", "b": "z"}),
+            keyed.delete((1, 31), {"id": "2", "a": "2", "b": "y"}),
+        ],
+        {"t": [[1, 1, "x"], [1, 3, "z"]]},
+    ),
+}  # fmt: skip
+
+
+def text(value: Any) -> Any:
+    return str(value) if type(value).__name__ == "Decimal" else value
+
+
+def told(feed: Feed, expected: dict[str, Any]) -> dict[str, list[list[Any]]]:
+    found = {}
+    for table in expected:
+        rows = feed.live("shop", table) if feed.has("shop", table) else []
+        found[table] = sorted([[text(v) for v in r.values()] for r in rows], key=repr)
+    return found
+
+
+@pytest.mark.parametrize("name", STORIES)
+def test_at_once_and_step_by_step_the_snapshot_is_the_same(spark: Any, make_config: Any, name: str) -> None:
+    story, expected = STORIES[name]
+    events = [e.stated() | {"lineage": "1"} if isinstance(e, SourceTable) else e for e in story]
+    middle = next(i for i, e in enumerate(events) if e["kind"] == "ddl")
+    sources = [{"name": n, "format": "canal", "topics": ["t"]} for n in ("whole", "parts")]
+    config = make_config(sources)
+    whole, parts = (Feed(spark, config, n) for n in ("whole", "parts"))
+    whole.say(*events)
+    whole.catch_up()
+    expected = {t: sorted(rows, key=repr) for t, rows in expected.items()}
+    assert told(whole, expected) == expected
+    for some in (events[:middle], events[middle : middle + 1], events[middle + 1 :]):
+        if some:
+            parts.say(*some)
+            parts.catch_up()
+    assert told(parts, expected) == expected
+    decisions = {r["decision"] for r in parts.rows(tables.SCHEMA_CHANGES)}
+    assert decisions <= {"no effect", "applied", "rebuilt", "emptied"}
