@@ -68,7 +68,7 @@ def _server(
     from cdc_platform.resources.spark import open_session
 
     server = Server(dsn_from(variable))
-    server.tables(["information_schema"])  # an unreachable server is told before Spark is started
+    server.ping()  # an unreachable one is told before Spark is started
     names = _split(table) if table else None
     return against_server(open_session(config), config, source, server, names, wait_s=wait, limit=limit, told=progress)
 

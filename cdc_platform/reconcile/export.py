@@ -19,10 +19,12 @@ from cdc_platform.reconcile.live import bucket_count, differing
 from cdc_platform.reconcile.result import TableResult, by_key, show_rows
 from cdc_platform.resources.lake import quoted
 
+_EMPTY = "\ue000empty\ue000"
+"""Spark reads an empty field without quotes as NULL, and so what it is told stands for NULL: nothing that occurs."""
 _CSV = {
     "header": "true",
     "encoding": "UTF-8",
-    "nullValue": "\\N",
+    "nullValue": _EMPTY,
     "emptyValue": "",
     "quote": '"',
     "escape": '"',
@@ -46,18 +48,27 @@ _MYSQL = {
 
 def read(spark: SparkSession, path: str) -> DataFrame:
     """The export as it stands. Raises ExportUnreadable."""
-    name = PurePosixPath(path)
+    suffix = PurePosixPath(path).suffix.lower()
     try:
-        if name.suffix.lower() in (".csv", ".gz", ".txt"):
-            return spark.read.options(**_CSV).csv(path)
-        if name.suffix.lower() == ".parquet":
+        if suffix in (".csv", ".gz"):
+            return _csv(spark, path, {})
+        if suffix == ".parquet":
             return spark.read.parquet(path)
         try:
             return spark.read.option("pathGlobFilter", "*.parquet").parquet(path)
         except PySparkException:
-            return spark.read.options(**_CSV).option("pathGlobFilter", "*.csv*").csv(path)
+            return _csv(spark, path, {"pathGlobFilter": "*.csv*"})
     except PySparkException as error:
         raise ExportUnreadable(path, _first_line(error)) from None
+
+
+def _csv(spark: SparkSession, path: str, options: dict[str, str]) -> DataFrame:
+    rows = spark.read.options(**_CSV, **options).csv(path)
+    values = []
+    for name in rows.columns:
+        value = F.coalesce(quoted(name), F.lit(""))
+        values.append(F.when(value != "\\N", value).alias(name))
+    return rows.select(*values)
 
 
 def _first_line(error: Exception) -> str:

@@ -91,6 +91,11 @@ class Server:
         except pymysql.err.MySQLError as error:
             raise SourceRefused(self._dsn.server, _told(error)) from None
 
+    def ping(self) -> None:
+        """Raises SourceUnreachable where nobody answers or the login is refused."""
+        with self._connected():
+            pass
+
     def tables(self, databases: Sequence[str]) -> list[tuple[str, str]]:
         """(database, table) of all base tables in these databases that this account may see."""
         if not databases:
