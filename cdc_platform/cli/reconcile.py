@@ -49,10 +49,8 @@ def command(
         if version is not None or key is not None:
             raise ConfigError("--version and --key", "go with an export only", ["--export PATH"])
         results = _server(ready, feed, dsn_env, table, wait, limit)
-    equal = bool(results) and all(r.equal for r in results)
-    against = export or "server"
-    data = {"source": source, "against": against, "equal": equal, "tables": [_data(r) for r in results]}
-    return Report(data, 0 if equal else 1, _shown(data, results))
+    data = _data(source, export or "server", results)
+    return Report(data, 0 if data["equal"] else 1, shown(source, export or "server", results))
 
 
 def _server(
@@ -92,13 +90,16 @@ def _split(table: str) -> tuple[str, str]:
     return db, name
 
 
-def _data(result: "TableResult") -> dict[str, Any]:
-    found = asdict(result)
-    return {"table": found.pop("table"), "equal": result.equal, **found}
+def _data(source: str, against: str, results: "list[TableResult]") -> dict[str, Any]:
+    tables = [{"table": r.table, "equal": r.equal, **asdict(r)} for r in results]
+    return {"source": source, "against": against, "equal": bool(results) and all(r.equal for r in results)} | {
+        "tables": tables
+    }
 
 
-def _shown(data: dict[str, Any], results: "list[TableResult]") -> dict[str, Any]:
+def shown(source: str, against: str, results: "list[TableResult]") -> dict[str, Any]:
     """For people: a line per table, and one per column of every differing row, beside each other."""
+    data = _data(source, against, results)
     hidden = ("differences", "not_compared", "problems", "position", "seconds")
     return {
         **{k: data[k] for k in ("source", "against", "equal")},
