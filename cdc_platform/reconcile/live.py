@@ -12,23 +12,23 @@ from typing import Any
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
-from cdc_platform.reconcile import frames, statements
+from cdc_platform.reconcile import frames
 from cdc_platform.reconcile.columns import Pairing
 from cdc_platform.reconcile.frames import Differing, Sums
 from cdc_platform.reconcile.result import TableResult, by_key, show_rows
-from cdc_platform.reconcile.server import Server
+from cdc_platform.reconcile.server import Server, Wanted
 
 CHECKED = 2000
 """Differing keys of a table that are looked up at the source again; more are only counted."""
 DRILLED_ROWS = 200_000
 """Rows whose digests are fetched from the source at most, beyond the first bucket."""
-_BUCKET_ROWS, _MOST_BUCKETS = 1000, 65_536
+_BUCKET_ROWS, _MOST_BUCKETS = 250, 65_536
 _PAUSE_S = 2.0
 _DIGESTS = pa.schema([("kd", pa.string()), ("h", pa.string()), ("keys", pa.list_(pa.string()))])
 
 
 def bucket_count(rows: int) -> int:
-    """A power of two that leaves about a thousand rows to a bucket."""
+    """A power of two that leaves a few hundred rows to a bucket: so many must be read for one that differs."""
     return min(max(16, 1 << (max(rows, 1) // _BUCKET_ROWS).bit_length()), _MOST_BUCKETS)
 
 
@@ -131,15 +131,19 @@ class _Drill:
     def _server_states(self, found: list[Differing]) -> dict[str, str]:
         if not found:
             return {}
-        return self.table.server.states_now(self.table.db, self.table.name, self.table.pairing, self._where(found))
-
-    def _where(self, found: list[Differing]) -> dict[str, str]:
-        return {d.digest: statements.where(self.table.pairing, d.digest, d.keys) for d in found}
+        return self.table.server.states_now(
+            self.table.db, self.table.name, self.table.pairing, _wanted(found, self.table.pairing)
+        )
 
     def _rows(self, rows: DataFrame, shown: list[Differing]) -> list[Any]:
         if not shown:
             return []
         pairing = self.table.pairing
-        expected = self.table.server.rows(self.table.db, self.table.name, pairing, self._where(shown))
+        expected = self.table.server.rows(self.table.db, self.table.name, pairing, _wanted(shown, pairing))
         actual = frames.rows(rows, pairing, [d.digest for d in shown])
         return show_rows(pairing, shown, by_key(expected), by_key(actual))
+
+
+def _wanted(found: list[Differing], pairing: Pairing) -> Wanted:
+    """How the source is asked for these keys. Without a key all are looked for by digest."""
+    return {d.digest: (d.keys, d.expected is not None or not pairing.keyed) for d in found}

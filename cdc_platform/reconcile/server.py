@@ -22,6 +22,8 @@ _OPTIONS = ("ssl", "ssl_ca", "ssl_cert", "ssl_key", "unix_socket", "connect_time
 _CONNECT_S = 10
 _AT_ONCE = 200
 """Rows looked up by one statement."""
+Wanted = Mapping[str, tuple[Sequence[str], bool]]
+"""Digest of a key → texts of the key, and whether the source had such a row."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,28 +136,34 @@ class Server:
         with self._connected(statements.BEGIN) as cursor:
             yield View(cursor, _name(db, table), pairing)
 
-    def states_now(self, db: str, table: str, pairing: Pairing, wanted: Mapping[str, str]) -> dict[str, str]:
-        """Digest of key → state of its rows at this moment. wanted: digest → condition that finds its rows."""
+    def states_now(self, db: str, table: str, pairing: Pairing, wanted: Wanted) -> dict[str, str]:
+        """Digest of key → state of its rows at this moment. What is not found by its key is looked for by its digest:
+        a row that only seems to be gone would hide a difference."""
         found: dict[str, list[str]] = {}
         for digest, row in self._found(statements.states, db, table, pairing, wanted):
             found.setdefault(digest, []).append(row)
         return {digest: state(len(rows), min(rows), max(rows)) for digest, rows in found.items()}
 
-    def rows(self, db: str, table: str, pairing: Pairing, wanted: Mapping[str, str]) -> list[tuple[Any, ...]]:
-        """See `statements.rows`. wanted: digest → condition that finds its rows."""
+    def rows(self, db: str, table: str, pairing: Pairing, wanted: Wanted) -> list[tuple[Any, ...]]:
+        """See `statements.rows`."""
         return self._found(statements.rows, db, table, pairing, wanted)
 
     def _found(
-        self, statement: Callable[..., str], db: str, table: str, pairing: Pairing, wanted: Mapping[str, str]
+        self, statement: Callable[..., str], db: str, table: str, pairing: Pairing, wanted: Wanted
     ) -> list[tuple[Any, ...]]:
         out: list[tuple[Any, ...]] = []
-        pairs = list(wanted.items())
+        known = [(d, statements.by_key(pairing, keys)) for d, (keys, _) in wanted.items()] if pairing.keyed else []
+        pairs = [(digest, condition) for digest, condition in known if condition]
         with self._connected() as cursor:
             for at in range(0, len(pairs), _AT_ONCE):
                 some = dict(pairs[at : at + _AT_ONCE])
                 cursor.execute(statement(_name(db, table), pairing, some.values()))
                 # Under a collation a condition also finds rows whose keys count as equal: not wanted here.
                 out += [row for row in cursor.fetchall() if row[0] in some]
+            seen = {row[0] for row in out}
+            if rest := [digest for digest, (_, there) in wanted.items() if there and digest not in seen]:
+                cursor.execute(statement(_name(db, table), pairing, [statements.by_digest(pairing, rest)]))
+                out += cursor.fetchall()
         return out
 
 

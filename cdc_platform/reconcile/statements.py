@@ -60,13 +60,18 @@ def digests(table: str, pairing: Pairing, buckets: int, chosen: Sequence[int]) -
     return f"SELECT {', '.join(columns)} FROM {table} WHERE CRC32({_joined(pairing.keys)}) % {int(buckets)} IN ({some})"
 
 
-def where(pairing: Pairing, digest: str, key_texts: Sequence[str]) -> str:
-    """Condition that finds one row: by its key's values, which an index helps, or else by its digest.
-    Raises ValueError for texts that are none of a key."""
-    if not pairing.keyed:
-        return f"MD5({_joined(pairing.keys)}) = '{bytes.fromhex(digest).hex()}'"
-    values = zip(pairing.keys, key_texts, strict=True)
-    return " AND ".join(f"{quoted(p.name)} = {key_literal(p.text.key, t)}" for p, t in values)
+def by_key(pairing: Pairing, key_texts: Sequence[str | None]) -> str | None:
+    """Condition that finds a row by its key's values, which an index helps. None: they are no values of a key."""
+    values = [(p, key_literal(p.text.key, t)) for p, t in zip(pairing.keys, key_texts, strict=True)]
+    if any(literal is None for _, literal in values):
+        return None
+    return " AND ".join(f"{quoted(p.name)} = {literal}" for p, literal in values)
+
+
+def by_digest(pairing: Pairing, digests_: Iterable[str]) -> str:
+    """Condition that finds rows by the digests of their keys: a scan, but right for whatever a key holds."""
+    some = ", ".join(f"'{bytes.fromhex(d).hex()}'" for d in digests_)
+    return f"MD5({_joined(pairing.keys)}) IN ({some})"
 
 
 def states(table: str, pairing: Pairing, conditions: Iterable[str]) -> str:

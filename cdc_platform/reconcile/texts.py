@@ -164,8 +164,6 @@ NOT_COMPARED = {
 """Families that have no such text, and why. (MariaDB's JSON is LONGTEXT: compared.)"""
 
 
-def key_literal(key: Key, text: str) -> str:
-    """A key's text as an SQL literal. Raises ValueError for a text that no key value has."""
-    if not re.fullmatch(key.shape, text):
-        raise ValueError(f"{text!r} is no text of a key value")
-    return key.literal.format(text)
+def key_literal(key: Key, text: str | None) -> str | None:
+    """A key's text as an SQL literal. None: no key value has such a text (NULL, an impossible date)."""
+    return key.literal.format(text) if text is not None and re.fullmatch(key.shape, text) else None

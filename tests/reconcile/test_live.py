@@ -121,23 +121,18 @@ class World:
 
 
 @pytest.fixture(scope="module")
-def world(spark: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
+def world(spark: Any, mariadb: database.Server, tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
     folder = tmp_path_factory.mktemp("reconcile")
     (folder / "cdc.yaml").write_text(
         "lake: ./lake\nkafka: {bootstrap.servers: 'h:1'}\nspark: {master: 'local[2]'}\nsources:\n"
         "  - {name: shop, format: debezium, topics: [a], tables: {include: ['shop.*'], exclude: ['*.lagging']},\n"
         "     reconcile: {dsn_env: SHOP_DSN, wait_s: 0}}\n"
     )
-    db = database.Server(folder)
-    try:
-        db.start()
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setenv("SHOP_DSN", db.dsn)
-            made = World(spark, load_config(folder / "cdc.yaml"), db, Server(dsn_from("SHOP_DSN")))
-            _fill(made)
-            yield made
-    finally:
-        db.stop()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("SHOP_DSN", mariadb.dsn)
+        made = World(spark, load_config(folder / "cdc.yaml"), mariadb, Server(dsn_from("SHOP_DSN")))
+        _fill(made)
+        yield made
 
 
 def _fill(world: World) -> None:
