@@ -17,8 +17,8 @@ from cdc_platform.reconcile.columns import Pairing, SourceColumn
 from cdc_platform.reconcile.errors import SourceRefused, SourceUnreachable
 from cdc_platform.reconcile.frames import Sums, state
 
-_SHAPE = "mysql://user:password@host:3306 (also ?ssl_ca=/path/ca.pem, ?ssl=true, ?unix_socket=/path); escape as %XX"
-_OPTIONS = ("ssl", "ssl_ca", "ssl_cert", "ssl_key", "unix_socket", "connect_timeout")
+_SHAPE = "mysql://user:password@host:3306 (more as ?ssl_ca=/path/ca.pem&connect_timeout=10; escape as %XX)"
+_OPTIONS = ("ssl", "ssl_ca", "ssl_cert", "ssl_key", "ssl_check_hostname", "unix_socket", "connect_timeout")
 _CONNECT_S = 10
 _AT_ONCE = 200
 """Rows looked up by one statement."""
@@ -49,20 +49,37 @@ def dsn_from(variable: str) -> Dsn:
         if parts.scheme not in ("mysql", "mariadb") or not (host or "unix_socket" in options) or not user or unknown:
             raise ValueError
         timeout = int(options.get("connect_timeout", _CONNECT_S))
-    except ValueError:
+        problem = "the connect_timeout in the DSN must be at least 1 second"
+        if timeout < 1:
+            raise ValueError
+        problem = "the certificates named in the DSN can't be read"
+        context = _tls(options)
+    except (ValueError, OSError):
         raise ConfigError(variable, problem, [_SHAPE]) from None
     arguments: dict[str, Any] = {
         "host": host or None,
         "port": port,
         "user": unquote(user),
-        "password": unquote(parts.password or ""),
+        "password": unquote(parts.password or "").encode(),  # PyMySQL takes texts for Latin-1
         "connect_timeout": timeout,
         "charset": "utf8mb4",
-        **{k: options[k] for k in ("ssl_ca", "ssl_cert", "ssl_key", "unix_socket") if k in options},
+        "unix_socket": options.get("unix_socket"),
+        **({"ssl": context} if context else {}),  # without: TLS where the server offers it, unverified
     }
-    if options.get("ssl") == "true" and "ssl_ca" not in options:
-        arguments["ssl"] = ssl.create_default_context()
     return Dsn(options.get("unix_socket") or f"{host}:{port}", arguments)
+
+
+def _tls(options: dict[str, str]) -> ssl.SSLContext | None:
+    """TLS that is required, with certificate and host name verified: PyMySQL's own ssl_ca verifies nothing.
+    Raises OSError."""
+    if options.get("ssl") != "true" and not {"ssl_ca", "ssl_cert"} & options.keys():
+        return None
+    context = ssl.create_default_context(cafile=options.get("ssl_ca"))
+    context.verify_flags &= ~ssl.VERIFY_X509_STRICT  # certificates that MySQL made for itself don't pass it
+    context.check_hostname = options.get("ssl_check_hostname") != "false"
+    if "ssl_cert" in options:
+        context.load_cert_chain(options["ssl_cert"], options.get("ssl_key"))
+    return context
 
 
 def _told(error: pymysql.err.MySQLError) -> str:
@@ -82,8 +99,9 @@ class Server:
         """A cursor; every error of the server as one of ours."""
         try:
             connection = pymysql.connect(**self._dsn.arguments, autocommit=True)
-        except (pymysql.err.MySQLError, OSError) as error:
-            problem = _told(error) if isinstance(error, pymysql.err.MySQLError) else str(error)
+        except (pymysql.err.MySQLError, OSError, RuntimeError) as error:
+            # RuntimeError: a login of MySQL 8 without TLS would need one more package.
+            problem = _told(error) if isinstance(error, pymysql.err.MySQLError) else f"{error} (try ?ssl=true)"
             raise SourceUnreachable(self._dsn.server, problem) from None
         try:
             with connection, connection.cursor() as cursor:

@@ -1,6 +1,7 @@
 """Texts of values, SQL and DSNs: what needs neither a server nor Spark."""
 
 import math
+import ssl
 import struct
 from decimal import Decimal
 
@@ -121,11 +122,12 @@ SECRET = "s3cr%40t%2F"
 
 
 def test_a_dsn_is_read_and_never_shown(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setenv("SHOP_DSN", f"mysql://me:{SECRET}@db.example.com:3307/?connect_timeout=3&ssl_ca=/ca.pem")
+    monkeypatch.setenv("SHOP_DSN", f"mysql://me:{SECRET}@db.example.com:3307/?connect_timeout=3&ssl=true")
     found = dsn_from("SHOP_DSN")
     assert found.server == "db.example.com:3307"
-    assert found.arguments["password"] == "s3cr@t/"
-    assert (found.arguments["connect_timeout"], found.arguments["ssl_ca"]) == (3, "/ca.pem")
+    assert (found.arguments["password"], found.arguments["connect_timeout"]) == (b"s3cr@t/", 3)
+    assert found.arguments["ssl"].verify_mode == ssl.CERT_REQUIRED
+    assert found.arguments["ssl"].check_hostname
     assert "s3cr" not in repr(found)
 
 
@@ -138,6 +140,8 @@ def test_a_dsn_is_read_and_never_shown(monkeypatch: pytest.MonkeyPatch):
         f"mysql://:{SECRET}@h",
         f"mysql://me:{SECRET}@h:x",
         f"mysql://me:{SECRET}@h/?nonsense=1",
+        f"mysql://me:{SECRET}@h/?connect_timeout=0",
+        f"mysql://me:{SECRET}@h/?ssl_ca=/no/such/file.pem",
         f"{SECRET}",
     ],
 )
