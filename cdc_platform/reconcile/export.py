@@ -91,7 +91,11 @@ def _mysql_type(spark: str) -> str:
 
 def _typed(given: Column, spark: str, is_text: bool) -> Column:
     """A value of the export in the snapshot's type; NULL where it doesn't fit."""
-    return F.try_to_binary(given, F.lit("base64")) if is_text and spark == "binary" else given.try_cast(spark)
+    if is_text and spark == "binary":
+        return F.try_to_binary(given, F.lit("base64"))
+    if is_text and spark in ("date", "timestamp", "timestamp_ntz"):
+        given = F.when(~given.startswith("0000"), given)  # Spark would read the year 0; a snapshot doesn't hold it
+    return given.try_cast(spark)
 
 
 def typed(export: DataFrame, pairing: Pairing) -> tuple[DataFrame, Column, Column]:

@@ -21,10 +21,10 @@ NULL, NO_TEXT_AT_SOURCE, NO_TEXT_IN_SNAPSHOT = "N", "!", "?"
 
 _DAYS = "31, 28 + (YEAR({c}) % 4 = 0 AND (YEAR({c}) % 100 <> 0 OR YEAR({c}) % 400 = 0)), "
 _NO_SUCH_DAY = (
-    "(MONTH({c}) = 0 OR DAYOFMONTH({c}) = 0 OR DAYOFMONTH({c}) > ELT(MONTH({c}), "
+    "(YEAR({c}) = 0 OR MONTH({c}) = 0 OR DAYOFMONTH({c}) = 0 OR DAYOFMONTH({c}) > ELT(MONTH({c}), "
     f"{_DAYS}31, 30, 31, 30, 31, 31, 30, 31, 30, 31))"
 )
-"""Zero dates, and days that a month doesn't have (sql_mode ALLOW_INVALID_DATES)."""
+"""Zero dates, days that a month doesn't have (sql_mode ALLOW_INVALID_DATES), and the year 0, which SQL's dates lack."""
 
 
 @dataclass(frozen=True, slots=True)
