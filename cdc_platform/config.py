@@ -13,6 +13,7 @@ from pydantic import BaseModel, Field, PrivateAttr, ValidationError, field_valid
 from cdc_platform.bridge.settings import Bridge, check_secrets
 from cdc_platform.errors import ConfigError
 from cdc_platform.model import Model, Properties
+from cdc_platform.reconcile.settings import Reconcile
 
 _ENV = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
 _NAME = re.compile(r"^[A-Za-z][A-Za-z0-9_-]{0,63}$")
@@ -84,6 +85,9 @@ class Source(Model):
         default=86_400,
         gt=0,
         description="seconds of Kafka time after which an unfinished split message goes to quarantine",
+    )
+    reconcile: Reconcile | None = Field(
+        default=None, description="where the source itself can be read; makes an asset check of it"
     )
 
     @field_validator("name")
@@ -260,7 +264,13 @@ def _config_error(error: ValidationError, prefix: str = "", model: type[BaseMode
 
 
 def _keys_at(model: type[BaseModel], loc: tuple[int | str, ...]) -> list[str]:
-    nested: dict[str, type[BaseModel]] = {"sources": Source, "bridges": Bridge, "tables": Tables, "spark": Spark}
+    nested: dict[str, type[BaseModel]] = {
+        "sources": Source,
+        "bridges": Bridge,
+        "tables": Tables,
+        "spark": Spark,
+        "reconcile": Reconcile,
+    }
     for part in loc:
         model = nested.get(str(part), model) if isinstance(part, str) else model
     return list(model.model_fields)

@@ -26,7 +26,7 @@ def build(config: Config) -> dg.Definitions:
     return dg.Definitions(
         assets=assets.all_assets(config),
         asset_checks=checks.all_checks(config),
-        jobs=[schedules.catch_up_job()],
+        jobs=schedules.all_jobs(config),
         schedules=[schedules.catch_up_schedule(config)],
         sensors=sensors.all_sensors(config),
         resources={"spark": spark_resource(config)},

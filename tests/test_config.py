@@ -40,6 +40,11 @@ UNKNOWN = {
     "at the top": (raw(sauces=[]), "sauces", set(Config.model_fields)),
     "of a source": (raw({"topic": "x"}), "sources[0].topic", set(Source.model_fields)),
     "of tables": (raw({"tables": {"only": ["a.*"]}}), "sources[0].tables.only", set(Tables.model_fields)),
+    "of reconcile": (
+        raw({"reconcile": {"dsn_env": "A", "dsn": "mysql://me:CANARY@h"}}),
+        "sources[0].reconcile.dsn",
+        {"dsn_env", "wait_s", "limit"},
+    ),
     "of spark": (raw(spark={"mister": "local"}), "spark.mister", {"master", "remote", "conf"}),
     "of the format's options": (
         raw({"options": {"timezone": "UTC"}}),
@@ -63,6 +68,11 @@ WRONG = {
         raw({"max_records_per_batch": 0}),
         "sources[0].max_records_per_batch",
         "greater than 0",
+    ),
+    "a DSN written out": (
+        raw({"reconcile": {"dsn_env": "mysql://me:CANARY@h"}}),
+        "sources[0].reconcile.dsn_env",
+        "name of an environment variable",
     ),
     "size": (raw({"max_bytes_per_batch": "many"}), "sources[0].max_bytes_per_batch", "kmg"),
     "list given as text": (raw({"topics": "dts-shop"}), "sources[0].topics", "list"),

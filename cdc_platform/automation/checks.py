@@ -1,14 +1,19 @@
 """Asset checks: sources are alive, every landed offset is accounted for, nothing new in quarantine, no
-table stopped."""
+table stopped, snapshots equal the source."""
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import dagster as dg
 
 from cdc_platform import tables
-from cdc_platform.automation import delta, observe
+from cdc_platform.automation import delta, keys, observe
 from cdc_platform.automation.keys import sources_of
 from cdc_platform.config import Config, Source
+from cdc_platform.errors import CdcError
+from cdc_platform.reconcile.settings import Reconcile
+
+if TYPE_CHECKING:
+    from cdc_platform.reconcile.result import TableResult
 
 HEARTBEAT = "heartbeat"
 QUARANTINE_SPEC = dg.AssetCheckSpec(
@@ -27,7 +32,71 @@ def all_checks(config: Config) -> list[dg.AssetChecksDefinition]:
     return [
         *(heartbeat_check(config, source) for source in config.sources),
         ledger_check(config),
+        *(reconcile_check(config, s, s.reconcile) for s in config.sources if s.reconcile),
     ]
+
+
+def reconcile_keys(config: Config) -> list[dg.AssetCheckKey]:
+    """The checks that read the sources themselves: not part of a catch-up run."""
+    return [dg.AssetCheckKey(keys.SNAPSHOTS, _reconcile_name(s)) for s in config.sources if s.reconcile]
+
+
+def _reconcile_name(source: Source) -> str:
+    return f"equals_source_{source.slug}"
+
+
+def reconcile_check(config: Config, source: Source, how: Reconcile) -> dg.AssetChecksDefinition:
+    """What `cdc-platform reconcile` does, for all tables of a source. Tells how much differs but no values: those stay
+    with people who may read the source."""
+
+    @dg.asset_check(
+        asset=keys.SNAPSHOTS,
+        name=_reconcile_name(source),
+        description=f"Fails when a snapshot of {source.name} differs from the table at the source.",
+        required_resource_keys={"spark"},
+    )
+    def check(context: dg.AssetCheckExecutionContext) -> dg.AssetCheckResult:
+        from cdc_platform.reconcile.run import against_server  # imports pyspark
+        from cdc_platform.reconcile.server import Server, dsn_from
+
+        try:
+            server = Server(dsn_from(how.dsn_env))
+            server.ping()
+            spark = context.resources.spark.spark_session
+            return reconcile_result(
+                source, against_server(spark, config, source, server, wait_s=how.wait_s, limit=how.limit)
+            )
+        except CdcError as error:
+            return dg.AssetCheckResult(passed=False, description=f"not compared: {error}")
+
+    return check
+
+
+def reconcile_result(source: Source, results: "list[TableResult]") -> dg.AssetCheckResult:
+    """Passes when all tables are equal, and there is at least one."""
+    wrong = [r for r in results if not r.equal]
+    skipped = sum(len(r.not_compared) for r in results)
+    shown = "; ".join(_wrong(r) for r in wrong[:_SHOWN])
+    equal = f"{len(results)} tables equal their source" + (f"; {skipped} columns not compared" if skipped else "")
+    return dg.AssetCheckResult(
+        passed=bool(results) and not wrong,
+        severity=dg.AssetCheckSeverity.ERROR,
+        description=(shown or equal) if results else f"{source.name} has no snapshot yet",
+        metadata={
+            "tables": len(results),
+            "differing_tables": len(wrong),
+            "rows": sum(r.expected_rows for r in results),
+            "null_dates": sum(r.null_dates for r in results),
+            "not_compared": {r.table: r.not_compared for r in results if r.not_compared},
+        },
+    )
+
+
+def _wrong(result: "TableResult") -> str:
+    counts = {"missing": result.missing, "extra": result.extra, "changed": result.changed}
+    counts["differing buckets not looked into"] = result.not_looked_into
+    told = [*result.problems, *(f"{n} {what}" for what, n in counts.items() if n)]
+    return f"{result.table}: {', '.join(told)}; `cdc-platform reconcile` shows the rows"
 
 
 def heartbeat_check(config: Config, source: Source) -> dg.AssetChecksDefinition:

@@ -1,22 +1,39 @@
-"""The job `catch_up` and its schedule."""
+"""The job `catch_up` and its schedule; the job `reconcile`."""
 
 from typing import Any
 
 import dagster as dg
 
+from cdc_platform.automation import checks
 from cdc_platform.automation.sensors import is_running, run_request
 from cdc_platform.config import Config
 
-CATCH_UP = "catch_up"
+CATCH_UP, RECONCILE = "catch_up", "reconcile"
 
 
-def catch_up_job() -> Any:
-    """Everything, in one process: the default executor would start one JVM per asset."""
+def all_jobs(config: Config) -> list[Any]:
+    """`catch_up`, and `reconcile` where a source can be read."""
+    return [catch_up_job(config), *([reconcile_job(config)] if checks.reconcile_keys(config) else [])]
+
+
+def catch_up_job(config: Config) -> Any:
+    """Everything, in one process: the default executor would start one JVM per asset. Reading the sources'
+    databases whole is no part of it."""
     return dg.define_asset_job(
         CATCH_UP,
-        selection=dg.AssetSelection.all(),
+        selection=dg.AssetSelection.all() - dg.AssetSelection.checks(*checks.reconcile_keys(config)),
         executor_def=dg.in_process_executor,
         description="Catch up with Kafka: all rooms. Sensor and schedule launch it source by source.",
+    )
+
+
+def reconcile_job(config: Config) -> Any:
+    """The checks that compare snapshots with their sources, and nothing else."""
+    return dg.define_asset_job(
+        RECONCILE,
+        selection=dg.AssetSelection.checks(*checks.reconcile_keys(config)),
+        executor_def=dg.in_process_executor,
+        description="Compare all snapshots with the databases they follow.",
     )
 
 

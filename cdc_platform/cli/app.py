@@ -21,6 +21,7 @@ COMMANDS = {
     "broker": ("cdc_platform.cli.broker:app", "The embedded Kafka broker: start, stop, status."),
     "ui": ("cdc_platform.cli.ui:command", "Broker, warm Spark, Dagster's web pages and daemon together."),
     "inspect": ("cdc_platform.cli.inspect:command", "Which wire format a topic holds, and why not another."),
+    "reconcile": ("cdc_platform.cli.reconcile:command", "Compare snapshots with the source itself, or an export."),
     "quarantine": ("cdc_platform.cli.quarantine:app", "What could not be used, and why: list, show."),
     "bridge": ("cdc_platform.cli.bridge:app", "Carry feeds that are not in Kafka there: canal."),
     "bench": ("cdc_platform.cli.bench:command", "Events per second of each room and of the whole chain."),

@@ -33,10 +33,12 @@ _PLAIN_WIDTH = 100_000  # not a terminal: never wrap or cut what a program or a 
 
 @dataclass(frozen=True)
 class Report:
-    """A command's data when it also decides the exit code, e.g. a status with a failed check."""
+    """A command's data when it also decides the exit code, e.g. a status with a failed check. shown: what people see
+    of it, where that isn't the data itself."""
 
     data: Any
     exit_code: int = 0
+    shown: Any = None
 
 
 def clean(text: str) -> str:
@@ -219,7 +221,7 @@ def printed(command: Callable[..., Any]) -> Callable[..., None]:
             raise typer.Exit(1) from None
         report = result if isinstance(result, Report) else Report(result)
         if report.data is not None:
-            show(report.data, json_output)
+            show(report.data if json_output or report.shown is None else report.shown, json_output)
         if report.exit_code:
             raise typer.Exit(report.exit_code)
 

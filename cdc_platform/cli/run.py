@@ -36,7 +36,7 @@ def command(
     chosen = choose(loaded, source or [], table)
     if rebuild and table is None:
         raise ConfigError("--rebuild", "needs a table", ["--table db.table"])
-    ready = _with_spark(loaded, master)
+    ready = with_spark(loaded, master)
     progress(f"Spark: {ready.spark.remote or ready.spark.master}")
     if rebuild and table:
         return Report({"rebuilt": _rebuild(ready, chosen, table)})
@@ -65,7 +65,7 @@ def choose(config: Config, names: list[str], table: str | None) -> list[Source]:
     return keeping
 
 
-def _with_spark(config: Config, master: str | None) -> Config:
+def with_spark(config: Config, master: str | None) -> Config:
     """The configuration with --master, else with the warm server that `ui` keeps, else as it is."""
     from cdc_platform.definitions import with_remote
     from cdc_platform.resources import connect

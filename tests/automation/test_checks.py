@@ -1,9 +1,13 @@
 """Checks find what is wrong in real Delta tables, and pass when it is right."""
 
+from pathlib import Path
+
 import pytest
 
 from cdc_platform.automation import checks, keys
-from tests.automation.conftest import landing, ledger
+from cdc_platform.definitions import build
+from cdc_platform.reconcile.result import TableResult
+from tests.automation.conftest import landing, ledger, make_config
 
 LANDED = ("shop-dts", "dts-shop", 0, 0, 9, "landed", 10)
 
@@ -92,3 +96,31 @@ def test_a_stopped_table_fails_until_it_lives_again(config, run_job):
     assert check() == (False, "s shop.audit: no key")
     state(1, "live", None)
     assert check() == (True, "no table is stopped")
+
+
+def test_reconcile_is_a_check_of_its_own_job(tmp_path, instance, monkeypatch):
+    """A catch-up run doesn't read the source's database; without its DSN nothing is proven."""
+    monkeypatch.delenv("SHOP_DSN", raising=False)
+    defs = build(make_config(tmp_path, reconcile={"dsn_env": "SHOP_DSN"}))
+    checks_of = {
+        job: {k.name for k in defs.resolve_job_def(job).asset_layer.asset_graph.asset_check_keys}
+        for job in ("catch_up", "reconcile")
+    }
+    assert checks_of["reconcile"] == {"equals_source_shop_dts", "equals_source_shop_debezium"}
+    assert checks_of["catch_up"] >= {"heartbeat", "no_table_is_stopped"}
+    assert not checks_of["catch_up"] & checks_of["reconcile"]
+    found = defs.resolve_job_def("reconcile").execute_in_process(instance=instance).get_asset_check_evaluations()
+    assert {(c.check_name, c.passed) for c in found} == {(name, False) for name in checks_of["reconcile"]}
+    assert all("not compared: SHOP_DSN" in str(c.description) for c in found)
+
+
+def test_what_a_comparison_found_passes_only_when_all_is_equal():
+    equal = TableResult("a.b", expected_rows=5, actual_rows=5, not_compared={"doc": "json"})
+    source = make_config(Path("x")).sources[0]
+    passed = checks.reconcile_result(source, [equal])
+    assert (passed.passed, passed.description) == (True, "1 tables equal their source; 1 columns not compared")
+    for wrong in ({"missing": 1}, {"extra": 1}, {"changed": 1}, {"not_looked_into": 1}, {"problems": ["gone"]}):
+        failed = checks.reconcile_result(source, [equal, TableResult("a.c", **wrong)])
+        assert not failed.passed
+        assert str(failed.description).startswith("a.c: ")
+    assert not checks.reconcile_result(source, []).passed

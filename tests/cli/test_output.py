@@ -150,6 +150,12 @@ def test_a_report_decides_the_exit_code_and_is_printed():
     assert (done.exit_code, json.loads(done.stdout)) == (1, {"ok": False})
 
 
+def test_people_may_see_other_than_the_data():
+    app = command_of(result=Report({"all": 1}, shown={"short": 2}))
+    assert json.loads(invoke(app, "--json").stdout) == {"all": 1}
+    assert lines(invoke(app).stdout) == [["short", "2"]]
+
+
 def test_an_error_goes_to_stderr():
     done = invoke(command_of(raises=ConfigError("sources[0].format", "unknown 'x\x1b'", ["canal", "debezium"])))
     assert (done.exit_code, done.stdout) == (1, "")

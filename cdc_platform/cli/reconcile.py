@@ -1,0 +1,154 @@
+"""`cdc-platform reconcile SOURCE [TABLE]`: snapshots against the source itself, or against an export of it."""
+
+import json
+from collections.abc import Iterator
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from cdc_platform.cli.output import Report, printed, progress
+from cdc_platform.cli.run import choose, with_spark
+from cdc_platform.config import Config, Source, load_config
+from cdc_platform.errors import ConfigError
+
+if TYPE_CHECKING:
+    from cdc_platform.reconcile.result import Cell, TableResult
+
+_SHOWN = 200  # characters of a value that people see; --json has all
+
+
+@printed
+def command(
+    source: Annotated[str, typer.Argument(help="Source of cdc.yaml.")],
+    table: Annotated[str | None, typer.Argument(help="db.table; default: all tables of the source.")] = None,
+    at: Annotated[str, typer.Option(help="Position of the source to compare at: now.")] = "now",
+    dsn_env: Annotated[
+        str | None, typer.Option(help="Environment variable with the source's DSN; default: reconcile.dsn_env.")
+    ] = None,
+    export: Annotated[str | None, typer.Option(help="CSV or Parquet file or folder, instead of a server.")] = None,
+    version: Annotated[int | None, typer.Option(min=0, help="Of the snapshot; with --export. Default: newest.")] = None,
+    key: Annotated[str | None, typer.Option(help="Key columns a,b; with --export. Default: those known.")] = None,
+    wait: Annotated[float, typer.Option(min=0, help="Seconds per table for the chain to catch up.")] = 0,
+    limit: Annotated[int, typer.Option(min=1, max=1000, help="Show so many differing rows per table.")] = 20,
+    master: Annotated[str | None, typer.Option(help="Spark master of an own session, e.g. local[2].")] = None,
+    config: Annotated[Path, typer.Option("--config", envvar="CDC_CONFIG", help="cdc.yaml")] = Path("cdc.yaml"),
+) -> Report:
+    """Compare snapshots with the source itself, or with an export of a table. Exit code 1: something differs."""
+    loaded = load_config(config)
+    feed = loaded.source(source)
+    if at != "now":
+        raise ConfigError("--at", f"{at!r} is no position", ["now"])
+    if table:
+        choose(loaded, [source], table)
+    ready = with_spark(loaded, master)
+    if export:
+        results = [_export(ready, feed, export, table, version, key, limit)]
+    else:
+        if version is not None or key is not None:
+            raise ConfigError("--version and --key", "go with an export only", ["--export PATH"])
+        results = _server(ready, feed, dsn_env, table, wait, limit)
+    data = _data(source, export or "server", results)
+    return Report(data, 0 if data["equal"] else 1, shown(source, export or "server", results))
+
+
+def _server(
+    config: Config, source: Source, dsn_env: str | None, table: str | None, wait: float, limit: int
+) -> "list[TableResult]":
+    variable = dsn_env or (source.reconcile.dsn_env if source.reconcile else None)
+    if not variable:
+        raise ConfigError(
+            "--dsn-env", f"nothing tells how to reach the database of {source.name!r}", ["sources[].reconcile.dsn_env"]
+        )
+    from cdc_platform.reconcile.run import against_server
+    from cdc_platform.reconcile.server import Server, dsn_from
+    from cdc_platform.resources.spark import open_session
+
+    server = Server(dsn_from(variable))
+    server.ping()  # an unreachable one is told before Spark is started
+    names = _split(table) if table else None
+    return against_server(open_session(config), config, source, server, names, wait_s=wait, limit=limit, told=progress)
+
+
+def _export(
+    config: Config, source: Source, path: str, table: str | None, version: int | None, key: str | None, limit: int
+) -> "TableResult":
+    if not table:
+        raise ConfigError("TABLE", "an export is of one table", ["db.table"])
+    from cdc_platform.reconcile.run import against_export
+    from cdc_platform.resources.spark import open_session
+
+    keys = [k.strip() for k in key.split(",")] if key else None
+    return against_export(
+        open_session(config), config, source, path, _split(table), version=version, keys=keys, limit=limit
+    )
+
+
+def _split(table: str) -> tuple[str, str]:
+    db, _, name = table.partition(".")
+    return db, name
+
+
+def _data(source: str, against: str, results: "list[TableResult]") -> dict[str, Any]:
+    tables = [{"table": r.table, "equal": r.equal, **asdict(r)} for r in results]
+    return {"source": source, "against": against, "equal": bool(results) and all(r.equal for r in results)} | {
+        "tables": tables
+    }
+
+
+def shown(source: str, against: str, results: "list[TableResult]") -> dict[str, Any]:
+    """For people: a line per table, and one per column of every differing row, beside each other."""
+    data = _data(source, against, results)
+    hidden = ("differences", "not_compared", "problems", "position", "seconds")
+    return {
+        **{k: data[k] for k in ("source", "against", "equal")},
+        "tables": [
+            {**{k: v for k, v in t.items() if k not in hidden}, "position": _position(t["position"])}
+            for t in data["tables"]
+        ],
+        "problems": [{"table": r.table, "problem": p} for r in results for p in r.problems],
+        "not compared": [
+            {"table": r.table, "column": c, "why": why} for r in results for c, why in r.not_compared.items()
+        ],
+        "differing rows": list(_cells(results)),
+    }
+
+
+def _cells(results: "list[TableResult]") -> Iterator[dict[str, Any]]:
+    for result in results:
+        for one in result.differences:
+            key = ", ".join(f"{k}={_value(v)}" for k, v in one.key.items())
+            for cell in one.cells:
+                yield {
+                    "table": result.table,
+                    "key": key,
+                    "row": one.kind,
+                    "column": cell.column,
+                    "expected": _side(cell.expected, one.expected_rows),
+                    "actual": _side(cell.actual, one.actual_rows),
+                    "differs": _mark(cell),
+                }
+
+
+def _mark(cell: "Cell") -> str:
+    return "<<<" if cell.differs else ""
+
+
+def _side(value: str | None, rows: int) -> str:
+    return "(no row)" if rows == 0 else _value(value) + (f" ({rows} rows)" if rows > 1 else "")
+
+
+def _value(value: str | None) -> str:
+    """NULL, or the text in quotes: the empty text and a text NULL must show."""
+    if value is None:
+        return "NULL"
+    text = value if len(value) <= _SHOWN else f"{value[:_SHOWN]}… ({len(value)} characters)"
+    return json.dumps(text, ensure_ascii=False)
+
+
+def _position(told: dict[str, Any] | None) -> str | None:
+    if not told:
+        return None
+    about = "" if told["exact"] else "about "
+    return f"{about}{told['file']}:{told['position']}" + (f" gtid {told['gtid']}" if told["gtid"] else "")

@@ -1,0 +1,150 @@
+"""`reconcile`: the tables of a source, one after the other."""
+
+import json
+from collections.abc import Callable, Iterable
+from functools import partial
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from cdc_platform.automation import delta
+from cdc_platform.config import Config, Source
+from cdc_platform.errors import ConfigError
+from cdc_platform.reconcile import export, live
+from cdc_platform.reconcile.columns import SourceColumn, pair
+from cdc_platform.reconcile.result import TableResult
+from cdc_platform.reconcile.server import Server
+from cdc_platform.resources import lake
+from cdc_platform.tables import SCHEMA_HISTORY, SNAPSHOT_PATH
+
+NO_SNAPSHOT = "there is no snapshot of it"
+Told = Callable[[str], None]
+
+
+def against_server(
+    spark: SparkSession,
+    config: Config,
+    source: Source,
+    server: Server,
+    table: tuple[str, str] | None = None,
+    *,
+    wait_s: float = 0,
+    limit: int = 20,
+    told: Told = lambda _: None,
+) -> list[TableResult]:
+    """One table, or all tables of the source that have a snapshot or should have one, against a live server.
+
+    wait_s: seconds per table that the chain may need to catch up; limit: differing rows that are read.
+    Raises SourceUnreachable, SourceRefused, ConfigError (no such table)."""
+    known = _known(config, source)
+    wanted = [table] if table else sorted({*known, *_at_source(server, source, known)})
+    out = []
+    for db, name in wanted:
+        told(f"{db}.{name}")
+        one = partial(_live, spark, config, source, server, db, name, wait_s, limit)
+        out.append(_timed(TableResult(f"{db}.{name}"), one))
+    return out
+
+
+def _known(config: Config, source: Source) -> list[tuple[str, str]]:
+    return [
+        (r["db"], r["table"])
+        for r in delta.table_states(config)
+        if r["source"] == source.name and source.tables.wanted(r["db"], r["table"])
+    ]
+
+
+def _at_source(server: Server, source: Source, known: Iterable[tuple[str, str]]) -> list[tuple[str, str]]:
+    """Tables of the followed databases: one without a snapshot must show."""
+    return [(db, t) for db, t in server.tables(sorted({db for db, _ in known})) if source.tables.wanted(db, t)]
+
+
+def _timed(result: TableResult, compare: Callable[[TableResult], None]) -> TableResult:
+    watch = lake.Stopwatch()
+    compare(result)
+    result.seconds = watch.seconds
+    return result
+
+
+def _live(
+    spark: SparkSession,
+    config: Config,
+    source: Source,
+    server: Server,
+    db: str,
+    name: str,
+    wait_s: float,
+    limit: int,
+    result: TableResult,
+) -> None:
+    columns = server.columns(db, name)
+    path = SNAPSHOT_PATH.at(config.lake, source=source.name, db=db, table=name)
+    if not columns:
+        result.problems.append("the source has no such table, or its account may not read it")
+    if not lake.exists(spark, path):
+        result.problems.append(NO_SNAPSHOT)
+    if result.problems:
+        return
+    pairing = pair(_with_keys(columns, source.tables.keys.get(f"{db}.{name}")), _types(lake.read(spark, path)))
+    result.problems += pairing.problems
+    result.not_compared |= pairing.not_compared
+    if pairing.pairs:
+        snapshot = partial(_at_version, spark, path)
+        live.compare(spark, live.Table(server, db, name, pairing, snapshot), result, wait_s, limit)
+
+
+def _with_keys(columns: list[SourceColumn], keys: list[str] | None) -> list[SourceColumn]:
+    """Keys from the configuration win, as they do in the snapshot."""
+    if not keys:
+        return columns
+    return [SourceColumn(c.name, c.type_text, c.name in keys, c.virtual) for c in columns]
+
+
+def _types(rows: DataFrame) -> dict[str, str]:
+    return dict(rows.dtypes)
+
+
+def _at_version(spark: SparkSession, path: str, version: int | None = None) -> tuple[int, DataFrame]:
+    """The newest version, or that one; pinned, so that all reads of it see the same rows."""
+    number = lake.version(spark, path) if version is None else version
+    return number, spark.read.format("delta").option("versionAsOf", number).load(path)
+
+
+def against_export(
+    spark: SparkSession,
+    config: Config,
+    source: Source,
+    path: str,
+    table: tuple[str, str],
+    *,
+    version: int | None = None,
+    keys: list[str] | None = None,
+    limit: int = 20,
+) -> TableResult:
+    """One table's snapshot, its newest version or that one, against an export. keys: else the configuration's, else
+    those that the messages told. Raises ExportUnreadable, ConfigError."""
+    db, name = table
+    result = TableResult(f"{db}.{name}")
+    own = SNAPSHOT_PATH.at(config.lake, source=source.name, db=db, table=name)
+    if not lake.exists(spark, own):
+        result.problems.append(NO_SNAPSHOT)
+        return result
+    newest = lake.version(spark, own)
+    if version is not None and not 0 <= version <= newest:
+        raise ConfigError("--version", f"the snapshot has no version {version}", [f"0 to {newest}"])
+    told = keys or source.tables.keys.get(f"{db}.{name}") or _told_keys(spark, config, source, db, name)
+    result.version, snapshot = _at_version(spark, own, newest if version is None else version)
+    given = export.read(spark, path)
+    return _timed(result, lambda r: export.compare(given, snapshot, told, r, limit))
+
+
+def _told_keys(spark: SparkSession, config: Config, source: Source, db: str, table: str) -> list[str]:
+    """Key columns by the newest column list of the messages; none known: []."""
+    path = SCHEMA_HISTORY.at(config.lake)
+    if not lake.exists(spark, path):
+        return []
+    of_table = (F.col("source") == source.name) & (F.col("kind") == "message")
+    of_table &= (F.col("db") == db) & (F.col("table") == table)
+    newest = F.max_by("columns", F.struct("landed_at", "order_key")).alias("c")
+    found = lake.read(spark, path).where(of_table).agg(newest).collect()[0]["c"]
+    return [c["name"] for c in json.loads(found or "[]") if c["key"]]
