@@ -126,7 +126,7 @@ def test_other_topics(records):
     customers = changes[0]["tableChanges"][0]["table"]
     assert customers["primaryKeyColumnNames"] == ["id"]
     level = next(c for c in customers["columns"] if c["name"] == "level")
-    assert level["enumValues"] == ["new", "regular", "it''s gold"]
+    assert level["enumValues"] == ["'new'", "'regular'", "'it''s gold'"]
 
 
 def test_without_schemas_the_payload_stands_alone():
