@@ -26,8 +26,7 @@ def _time2(event: Any, column: Any) -> timedelta:
     """TIME, whose negative values mysql-replication 1.0.17 reads wrong: whole and fraction are one number in two's
     complement (MariaDB, `my_time_packed_from_binary`)."""
     size = (column.fsp + 1) // 2
-    packed = event.packet.read_int_be_by_size(3) - 0x800000 << 8 * size
-    packed += event.packet.read_int_be_by_size(size) if size else 0
+    packed = int.from_bytes(event.packet.read(3 + size), "big") - (0x800000 << 8 * size)
     whole, fraction = divmod(abs(packed), 1 << 8 * size)
     hours, minutes, seconds = whole >> 12 & 0x3FF, whole >> 6 & 0x3F, whole & 0x3F
     micros = fraction * 10 ** (6 - 2 * size)
@@ -43,7 +42,15 @@ def transactions(server: Server, told: dict[str, Done]) -> Iterator[Transaction]
     stream = BinLogStreamReader(
         connection_settings=dict(server.settings),
         server_id=9,
-        only_events=[MariadbGtidEvent, QueryEvent, XidEvent, RotateEvent, WriteRowsEvent, UpdateRowsEvent, DeleteRowsEvent],
+        only_events=[
+            MariadbGtidEvent,
+            QueryEvent,
+            XidEvent,
+            RotateEvent,
+            WriteRowsEvent,
+            UpdateRowsEvent,
+            DeleteRowsEvent,
+        ],
         is_mariadb=True,
         enable_logging=False,
     )

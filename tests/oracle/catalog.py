@@ -14,7 +14,16 @@ Rows = list[dict[str, Text]]
 _RAW: dict[Any, Any] = {}  # no conversions: every value as the server's text or bytes
 
 GEOMETRY = frozenset(
-    ("geometry", "point", "linestring", "polygon", "multipoint", "multilinestring", "multipolygon", "geometrycollection")
+    (
+        "geometry",
+        "point",
+        "linestring",
+        "polygon",
+        "multipoint",
+        "multilinestring",
+        "multipolygon",
+        "geometrycollection",
+    )
 )
 BYTES = frozenset(("binary", "varbinary", "tinyblob", "blob", "mediumblob", "longblob")) | GEOMETRY
 _DTS = {
@@ -88,7 +97,9 @@ class Catalog:
         """The table as it is now; None: there is none."""
         checks = {row[0] for row in self.ask(_CHECKS, (db, name))}
         found = [
-            _column(c, kind, nullable == "YES", charset, f"json_valid({quoted(c)})" in checks, key == "PRI", int(fsp or 0))
+            _column(
+                c, kind, nullable == "YES", charset, f"json_valid({quoted(c)})" in checks, key == "PRI", int(fsp or 0)
+            )
             for c, kind, nullable, charset, fsp, key in self.ask(_COLUMNS, (db, name))
         ]
         return Table(db, name, tuple(found)) if found else None

@@ -13,11 +13,37 @@ from cdc_platform.demo.shop import Column
 
 _BITS = {"tinyint": 8, "smallint": 16, "mediumint": 24, "int": 32, "bigint": 64}
 _WORDS = (
-    *("", " ", "a", "NULL", "null", "\\N", "O'Brien", 'say "hi"', "back\\slash", "100%", "a,b", "x\ty\r\nz", "\x00nul\x00"),
+    *(
+        "",
+        " ",
+        "a",
+        "NULL",
+        "null",
+        "\\N",
+        "O'Brien",
+        'say "hi"',
+        "back\\slash",
+        "100%",
+        "a,b",
+        "x\ty\r\nz",
+        "\x00nul\x00",
+    ),
     *("naïve", "##isnull##", "0", "-1", "1e5", "{}", "`tick`", "trailing\\", "'quoted'", "%s %(x)s", "\u00a0", "ÿ"),
 )
 _WIDE = ("北京", "快递🚚", "👩‍👩‍👧", "𝕏", "\u2028", "\ufeff", "zé", "\U0010ffff", "ß", "ﬁ")
-_DOUBLES = (0.0, 1.0, -1.0, 0.1, 1e20, 1e-7, 5e-324, -1.7976931348623157e308, 1.7976931348623157e308, 123456789.125, 2.0**53)
+_DOUBLES = (
+    0.0,
+    1.0,
+    -1.0,
+    0.1,
+    1e20,
+    1e-7,
+    5e-324,
+    -1.7976931348623157e308,
+    1.7976931348623157e308,
+    123456789.125,
+    2.0**53,
+)
 _FLOATS = ("0", "1", "-1.5", "3.4028234e38", "-3.4028234e38", "1.17549435e-38", "0.1", "16777216", "1e10", "123456.7")
 _SHAPES = {
     "point": ("POINT(1 2)", "POINT(-179.999999 89.5)", "POINT(0 0)", "POINT(1e10 -1e-10)"),
@@ -120,7 +146,9 @@ def _text(rng: random.Random, column: Column) -> str:
 
 
 def _bytes(rng: random.Random, column: Column) -> bytes:
-    some = rng.choice((b"", bytes(range(256)), bytes(3), b"\x00\xff\n'\\\"", rng.randbytes(rng.randrange(40)), b"abc\x00\x00"))
+    some = rng.choice(
+        (b"", bytes(range(256)), bytes(3), b"\x00\xff\n'\\\"", rng.randbytes(rng.randrange(40)), b"abc\x00\x00")
+    )
     return some[: _length(column)]
 
 

@@ -42,7 +42,9 @@ _OPTIONS = {
 def missing() -> str | None:
     """Why there can be no server here, in one line; None: there can."""
     lacking = [name for name in ("mariadbd", "mariadb-install-db") if _program(name) is None]
-    return f"{lacking[0]} is not installed: apt-get install -y --no-install-recommends mariadb-server" if lacking else None
+    return (
+        f"{lacking[0]} is not installed: apt-get install -y --no-install-recommends mariadb-server" if lacking else None
+    )
 
 
 def _program(name: str) -> str | None:

@@ -20,7 +20,27 @@ from tests.oracle.server import Server
 
 DB = "oracle"
 _MOST_ROWS = 40
-_REFUSED = (167, 1054, 1060, 1061, 1062, 1067, 1071, 1091, 1101, 1118, 1170, 1171, 1264, 1265, 1292, 1364, 1366, 1406, 4025)
+_REFUSED = (
+    167,
+    1054,
+    1060,
+    1061,
+    1062,
+    1067,
+    1071,
+    1091,
+    1101,
+    1118,
+    1170,
+    1171,
+    1264,
+    1265,
+    1292,
+    1364,
+    1366,
+    1406,
+    4025,
+)
 """The database's own No: duplicate keys, values that don't fit a narrower column, names in use."""
 _ARE_INTEGERS = ("tinyint", "smallint", "mediumint", "int", "bigint")
 
@@ -328,7 +348,9 @@ class Workload:
         table = self.live.get("parts")
         if table is None or "line" not in table.key:
             return
-        if rows := self.catalog.ask("SELECT order_id FROM oracle.parts GROUP BY order_id ORDER BY count(*) DESC LIMIT 1"):
+        if rows := self.catalog.ask(
+            "SELECT order_id FROM oracle.parts GROUP BY order_id ORDER BY count(*) DESC LIMIT 1"
+        ):
             order = int(rows[0][0])
             row = dict(zip([c.name for c in table.columns], self._row(table), strict=True))
             for line in (1, 2, 3):
@@ -341,7 +363,11 @@ class Workload:
     def create(self) -> None:
         name = self._name("made")
         columns = ", ".join(f"c{i} {d}" for i, d in enumerate(self.rng.sample(source.ADDED, 5)))
-        self._ddl("CREATE", f"CREATE TABLE IF NOT EXISTS {name} (id int PRIMARY KEY, {columns}) COMMENT='x; y'", [(name, None)])
+        self._ddl(
+            "CREATE",
+            f"CREATE TABLE IF NOT EXISTS {name} (id int PRIMARY KEY, {columns}) COMMENT='x; y'",
+            [(name, None)],
+        )
 
     def create_like(self) -> None:
         model = self._any(lambda t: not _is_made(t))
@@ -359,7 +385,9 @@ class Workload:
 
     def drop_and_create(self) -> None:
         self._ddl("ERASE", "DROP TABLE notes", [("notes", "")])
-        columns = ", ".join(f"{n} {d}" for n, d in zip(("title", "body", "z"), self.rng.sample(source.ADDED, 3), strict=True))
+        columns = ", ".join(
+            f"{n} {d}" for n, d in zip(("title", "body", "z"), self.rng.sample(source.ADDED, 3), strict=True)
+        )
         self._ddl("CREATE", f"CREATE TABLE notes (id int NOT NULL, {columns}, PRIMARY KEY (id))", [("notes", None)])
 
     def truncate(self) -> None:
@@ -392,7 +420,11 @@ class Workload:
         table = self._any(lambda t: bool(t.key) and t.name in ("parts", "notes", "odd `keys`"))
         assert table
         ghost, gone = f"_{table.name}_gho", f"_{table.name}_del"
-        self._ddl("CREATE", f"CREATE TABLE {quoted(DB)}.{quoted(ghost)} LIKE {quoted(DB)}.{quoted(table.name)}", [(ghost, None)])
+        self._ddl(
+            "CREATE",
+            f"CREATE TABLE {quoted(DB)}.{quoted(ghost)} LIKE {quoted(DB)}.{quoted(table.name)}",
+            [(ghost, None)],
+        )
         added = f"ADD COLUMN {quoted(self._name('g'))} {self.rng.choice(source.ADDED)}"
         self._alter("ALTER", ghost, added)
         names = ", ".join(quoted(c.name) for c in table.columns)
@@ -459,7 +491,9 @@ class Workload:
             self._alter("ALTER", "parts", f"DROP PRIMARY KEY, ADD PRIMARY KEY ({key})")
 
     def _indexable(self) -> tuple[Table, Column]:
-        found = [(t, c) for _, t in sorted(self.live.items()) for c in t.columns if c.base in ("int", "datetime", "decimal")]
+        found = [
+            (t, c) for _, t in sorted(self.live.items()) for c in t.columns if c.base in ("int", "datetime", "decimal")
+        ]
         return self.rng.choice(found)
 
     def add_index(self) -> None:

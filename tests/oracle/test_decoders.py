@@ -1,0 +1,112 @@
+"""A real database's workload through every format's encoder and decoder: the rows must be the database's own."""
+
+import base64
+import tempfile
+from collections import Counter
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from cdc_platform.demo.compare import time_text
+from cdc_platform.demo.shop import Column
+from cdc_platform.demo.workload import Transaction
+from cdc_platform.formats import FORMATS
+from cdc_platform.formats.contract import MESSAGE
+from tests.formats.contexts import decode_with_context
+from tests.oracle import server
+from tests.oracle.binlog import transactions
+from tests.oracle.feeds import FEEDS, options, whole
+from tests.oracle.replay import Replay, segments, source_events
+from tests.oracle.workload import Told, Workload
+
+LANDED = datetime(2026, 11, 20, tzinfo=UTC)
+CHANGES, STATEMENTS = 2300, 110
+
+
+@pytest.fixture(scope="module")
+def workload() -> tuple[list[Transaction], Told]:
+    if reason := server.missing():
+        pytest.skip(reason)
+    return made(seed=20261121, changes=CHANGES, ddl=STATEMENTS)
+
+
+def made(seed: int, changes: int, ddl: int, checkpoints: int = 3, **more: Any) -> tuple[list[Transaction], Told]:
+    """A workload, run on a server of its own: what its binlog says, and what the database said."""
+    with tempfile.TemporaryDirectory(prefix="oracle") as folder, server.running(Path(folder)) as running:
+        told = Workload(running, seed, **more).run(changes, ddl, checkpoints)
+        return list(transactions(running, told.ddl)), told
+
+
+def _moment(value: Any) -> str:
+    if isinstance(value, str):
+        return value
+    text = value.replace(tzinfo=None).isoformat(sep=" ")
+    return (text.rstrip("0") if "." in text else text) + ("Z" if value.tzinfo else "")
+
+
+_TEXT = {
+    "decimal": lambda v: f"{v:f}", "datetime": _moment, "timestamp": _moment, "time": time_text, "double": repr,
+    "float": lambda v: repr(float(str(np.float32(v)))), "year": lambda v: f"{v:04d}",
+}  # fmt: skip
+
+
+def _canonical(column: Column, value: Any) -> str | None:
+    if isinstance(value, bytes):
+        return base64.b64encode(value).decode()
+    return None if value is None else _TEXT.get(column.base, str)(value)
+
+
+def test_the_binlog_leads_to_what_the_database_says(workload):
+    """The oracle's own two sides agree: the independent reader of the binlog, and SELECT."""
+    source, told = workload
+    assert sum(len(tx.events) for tx in source) >= 2000 and len(told.ddl) >= 100
+    replay = Replay(lambda _, text: text)
+    for part, known in segments(source, told):
+        for tx in part:
+            for name, before, after in source_events(tx, _canonical):
+                replay.row(name, before, after, tx.gtid[-6:])
+        replay.reached(known)
+    assert replay.problems == []
+
+
+@pytest.mark.parametrize("format", FEEDS)
+def test_decoded_rows_are_the_database_s(workload, format):
+    source, told = workload
+    assert decoded_problems(format, source, told) == []
+
+
+def decoded_problems(format: str, source: list[Transaction], told: Told) -> list[str]:
+    """What is wrong with a format's decoded rows; [] when they are the database's own."""
+    feed, encoder, parts, messages = FEEDS[format], FEEDS[format].encoder(), [], []
+    for part, known in segments(source, told):
+        records = encoder.encode(part)
+        for record in whole(records) if feed.split else records:
+            headers = [{"key": k, "value": v} for k, v in record.headers]
+            message = {"topic": record.topic, "partition": 0, "offset": len(messages), "timestamp": LANDED}
+            messages.append(
+                message | {"key": record.key, "value": record.value, "headers": headers, "landed_at": LANDED}
+            )
+        parts.append((len(messages), known, sum(len(tx.events) for tx in part)))
+    batch = pa.RecordBatch.from_pylist(messages, schema=MESSAGE)
+    events = decode_with_context(FORMATS[format], batch, options(format, source)).to_pylist()
+    replay, at = Replay(feed.as_sent), 0
+    for end, known, changes in parts:
+        told_changes: Counter = Counter()
+        while at < len(events) and events[at]["offset"] < end:
+            event = events[at]
+            at += 1
+            told_changes[event["kind"]] += 1
+            where = f"offset {event['offset']}/{event['entry_index']}/{event['row_index']} {event['op'] or ''}"
+            if event["kind"] == "error":
+                replay.problems.append(f"{where}: {event['reason']}")
+            elif event["kind"] == "row" and event["op"] != "truncate":
+                images = [None if event[i] is None else dict(event[i]) for i in ("before", "after")]
+                replay.row(event["table"], *images, where)
+        if changes and not told_changes["row"]:
+            replay.problems.append(f"no rows up to offset {end}, {changes} were sent")
+        replay.reached(known)
+    return replay.problems
