@@ -179,7 +179,7 @@ def _data(column: Column, value: Any) -> pb.Data:
     return pb.Data(dataType=column.dts, sv=text)
 
 
-_PYTHON_CHARSET = {"utf8mb4": "utf-8", "gbk": "gbk", "latin1": "cp1252"}
+_PYTHON_CHARSET = {"utf8mb4": "utf-8", "gbk": "gbk", "latin1": "cp1252", "ascii": "ascii"}
 
 
 def _fraction(micros: int, fsp: int) -> str:

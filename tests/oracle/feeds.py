@@ -32,6 +32,11 @@ def _milliseconds(column: Column, text: Text) -> Text:
     return trimmed(f"{clock}.{fraction[:3]}") + ("Z" if text.endswith("Z") else "")
 
 
+def _not_null(_column: Column, text: Text) -> Text:
+    """TDSQL writes NULL as a text that a text may hold."""
+    return None if text == "##isnull##" else text
+
+
 @dataclass(frozen=True, slots=True)
 class Feed:
     """`encoder` makes a fresh one; `as_sent` (column, canonical text) → the text as far as messages can tell it."""
@@ -47,12 +52,13 @@ FEEDS = {
     "canal_json": Feed(lambda: CanalJsonEncoder("feed")),
     "canal": Feed(lambda: CanalEncoder("feed")),
     "dataworks": Feed(lambda: DataworksEncoder("feed"), _milliseconds),
-    "tdsql": Feed(lambda: TdsqlEncoder("feed")),
+    "tdsql": Feed(lambda: TdsqlEncoder("feed"), _not_null),
 }
 
 
 def options(format: str, transactions: Iterable[Transaction]) -> Any:
-    """Options of a source that reads the feed. DataWorks' messages know six types: the real ones are told."""
+    """Options of a source that reads the feed, between two DDL statements. DataWorks' messages know six types: the real
+    ones are told, and one option can't tell a column's earlier type from its later one."""
     if format != "dataworks":
         return FORMATS[format].options()
     columns: dict[str, dict[str, str]] = {}

@@ -252,7 +252,8 @@ def floats_text(values: list[Any]) -> list[Any]:
         singles = np.array([0.0 if v is None else float(v) for v in double], np.float32)
     if not np.isfinite(singles).all():
         raise ValueError("a number outside a 32-bit float's range")
-    return [None if v is None else str(s) for v, s in zip(double, singles, strict=True)]
+    # numpy's own text turns to exponents at 1e7 already, Python's at 1e16.
+    return [None if v is None else repr(float(str(s))) for v, s in zip(double, singles, strict=True)]
 
 
 def geometry_text(value: dict) -> str:
