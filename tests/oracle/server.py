@@ -81,7 +81,7 @@ def running(folder: Path) -> Iterator[Server]:
     command = [daemon, *options, f"--socket={socket}", f"--port={port}", f"--pid-file={folder / 'pid'}"]
     command += [f"--{name}={value}" for name, value in _OPTIONS.items()]
     with open(log, "wb") as out:
-        process = subprocess.Popen(command, stdout=out, stderr=out, preexec_fn=_die_with_parent)
+        process = subprocess.Popen(command, stdout=out, stderr=out, preexec_fn=_die_with_parent)  # noqa: PLW1509 (one call of libc)
     try:
         server = Server(str(socket), port)
         _wait(server, process, log)

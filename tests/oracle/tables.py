@@ -65,6 +65,8 @@ ADDED = (
     "text",
 )
 """Definitions of columns that are added."""
+ADDED_DEFAULT = tuple(d for d in ADDED if "DEFAULT" in d)
+ADDED_NULL = tuple(d for d in ADDED if "DEFAULT" not in d)
 
 WIDER = {
     "tinyint(3) unsigned": ("smallint unsigned", "int", "bigint unsigned"),

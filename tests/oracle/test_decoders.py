@@ -1,6 +1,7 @@
 """A real database's workload through every format's encoder and decoder: the rows must be the database's own."""
 
 import base64
+import json
 import tempfile
 from collections import Counter
 from collections.abc import Iterator
@@ -13,10 +14,11 @@ import pyarrow as pa
 import pytest
 
 from cdc_platform.demo.compare import time_text
-from cdc_platform.demo.shop import Column
+from cdc_platform.demo.shop import Column, Table
 from cdc_platform.demo.workload import Transaction
 from cdc_platform.formats import FORMATS
 from cdc_platform.formats.contract import MESSAGE
+from cdc_platform.mysql.types import parse_type
 from tests.formats.contexts import decode_with_context
 from tests.oracle import server
 from tests.oracle.binlog import transactions
@@ -26,6 +28,9 @@ from tests.oracle.workload import Told, Workload
 
 LANDED = datetime(2026, 11, 20, tzinfo=UTC)
 CHANGES, STATEMENTS = 2300, 110
+NO_SESSION = ("canal_json", "dataworks")
+LOOSE = ("debezium",)
+"""Formats whose messages tell types that are poorer than MySQL's."""
 
 
 @pytest.fixture(scope="module")
@@ -80,6 +85,17 @@ def test_decoded_rows_are_the_database_s(workload, format):
     assert decoded_problems(format, source, told) == []
 
 
+def _shape_fault(table: Table, told: list[dict[str, Any]], event: dict[str, Any], format: str) -> str | None:
+    """What is wrong with the columns that a row states, or its key."""
+    want = [(c.name, c.key, None if format in LOOSE else parse_type(c.type).spark) for c in table.columns]
+    got = [(c["name"], c["key"], None if format in LOOSE else parse_type(c["type"]).spark) for c in told]
+    row = dict(event["before"] or event["after"])
+    if want != got:
+        return f"columns are {got}, expected {want}"
+    key = {k: row.get(k) for k in table.key}
+    return f"key is {event['key']}, expected {key}" if dict(event["key"] or {}) != key else None
+
+
 def _events(format: str, messages: list[dict[str, Any]], parts: list[Any]) -> Iterator[dict[str, Any]]:
     if format != "dataworks":
         batch = pa.RecordBatch.from_pylist(messages, schema=MESSAGE)
@@ -106,8 +122,10 @@ def decoded_problems(format: str, source: list[Transaction], told: Told) -> list
         parts.append((len(messages), known, part))
     events = list(_events(format, messages, parts))
     replay, at = Replay(feed.as_sent), 0
+    shapes = {e["schema_version"]: json.loads(e["columns"]) for e in events if e["kind"] == "schema"}
     for end, known, part in parts:
         told_changes: Counter = Counter()
+        statements: list[tuple[str, str]] = []
         while at < len(events) and events[at]["offset"] < end:
             event = events[at]
             at += 1
@@ -116,9 +134,18 @@ def decoded_problems(format: str, source: list[Transaction], told: Told) -> list
             if event["kind"] == "error":
                 replay.problems.append(f"{where}: {event['reason']}")
             elif event["kind"] == "row" and event["op"] != "truncate":
+                if fault := _shape_fault(replay.tables[event["table"]], shapes[event["schema_version"]], event, format):
+                    replay.problems.append(f"{where}: {fault}")
                 images = [None if event[i] is None else dict(event[i]) for i in ("before", "after")]
                 replay.row(event["table"], *images, where)
+            elif event["kind"] == "ddl":
+                statements.append((event["db"], event["ddl"]))
         if any(tx.events for tx in part) and not told_changes["row"]:
             replay.problems.append(f"no rows up to offset {end}")
+        # FlatMessage and DataWorks tell a statement's table, not its session's database.
+        sent = [(tx.ddl.target[0] if format in NO_SESSION else tx.ddl.db, tx.ddl.sql) for tx in part if tx.ddl]
+        # Debezium takes statements apart.
+        if statements != sent and (format != "debezium" or len(statements) < len(sent)):
+            replay.problems.append(f"DDL up to offset {end}: {statements}, expected {sent}")
         replay.reached(known)
     return replay.problems

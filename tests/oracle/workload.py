@@ -50,7 +50,8 @@ DML = (
 )
 DDL = (
     *("create", "create_like", "drop", "drop_and_create", "truncate", "rename_table", "swap_tables", "ghost"),
-    *("add_column", "add_column_first", "add_column_after", "drop_column", "rename_column", "modify", "change_key"),
+    *("add_column", "add_column_first", "add_column_after", "add_column_default"),
+    *("drop_column", "rename_column", "modify", "change_key"),
     *("add_index", "drop_index", "index_by_statement", "comment", "charset"),
 )
 ALL = frozenset((*DML, *DDL))
@@ -433,12 +434,12 @@ class Workload:
         self._ddl("RENAME", swap, [(gone, table.name), (table.name, ghost)])
         self._ddl("ERASE", f"DROP TABLE IF EXISTS {quoted(gone)} /* gh-ost */", [(gone, "")])
 
-    def add_column(self, where: str = "") -> None:
+    def add_column(self, where: str = "", definitions: tuple[str, ...] = source.ADDED_NULL) -> None:
         table = self._any()
         assert table
         name = next((n for n in source.NAMES if n not in {c.name for c in table.columns}), self._name("c"))
         word = self.rng.choice(("ADD COLUMN", "add", "ADD COLUMN IF NOT EXISTS"))
-        self._alter("ALTER", table.name, f"{word} {quoted(name)} {self.rng.choice(source.ADDED)} {where}".rstrip())
+        self._alter("ALTER", table.name, f"{word} {quoted(name)} {self.rng.choice(definitions)} {where}".rstrip())
 
     def add_column_first(self) -> None:
         self.add_column("FIRST")
@@ -448,7 +449,12 @@ class Workload:
         assert table
         name = self._name("after")
         behind = self.rng.choice(table.columns).name
-        self._alter("ALTER", table.name, f"ADD {name} {self.rng.choice(source.ADDED)} AFTER {quoted(behind)}")
+        kind = self.rng.choice(source.ADDED_NULL)
+        self._alter("ALTER", table.name, f"ADD {name} {kind} AFTER {quoted(behind)}")
+
+    def add_column_default(self) -> None:
+        """The rows that are there get the default."""
+        self.add_column(definitions=source.ADDED_DEFAULT)
 
     def _loose(self) -> tuple[Table, Column] | None:
         """A column that may go or change."""
