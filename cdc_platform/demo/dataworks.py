@@ -108,7 +108,10 @@ class DataworksEncoder:
         return {"dataColumn": {c.name: self._cell(c, row[c.name]) for c in table.columns}}
 
     def _cell(self, column: Column, value: Any) -> Any:
-        return None if value is None else _TYPES[_base(column)][1](value, column, self.zone)
+        kind, write = _TYPES[_base(column)]
+        if value is None or (kind == "DATE" and isinstance(value, str)):
+            return None  # also a date that doesn't exist: no number of milliseconds is one
+        return write(value, column, self.zone)
 
 
 def _source(db: str, table: str) -> dict[str, Any]:

@@ -4,7 +4,7 @@ platform. What it can't tell (lengths, the exact type text) comes from informati
 
 import struct
 from collections.abc import Iterator
-from datetime import UTC, timedelta
+from datetime import UTC, datetime, timedelta
 from decimal import Context, Decimal
 from typing import Any
 
@@ -18,6 +18,7 @@ from tests.oracle.catalog import BYTES
 from tests.oracle.server import Server
 from tests.oracle.workload import DB, Done
 
+_EPOCH = datetime(1970, 1, 1)
 _EXACT = Context(prec=100)
 _ZERO = {"date": "0000-00-00", "datetime": "0000-00-00 00:00:00", "timestamp": "0000-00-00 00:00:00"}
 
@@ -146,6 +147,7 @@ _VALUES: dict[str, Any] = {
     "set": lambda v, c: ",".join(x for x in c.labels if x in v),
     # 1900 is no year of MySQL's: it is how the reader gives 0000.
     "year": lambda v, _: 0 if v == 1900 else v,
-    "timestamp": lambda v, _: v.replace(tzinfo=UTC),
+    # Zero seconds are how the zero TIMESTAMP is stored.
+    "timestamp": lambda v, _: _ZERO["timestamp"] if v == _EPOCH else v.replace(tzinfo=UTC),
     "float": lambda v, _: struct.unpack("<f", struct.pack("<f", v))[0],
 }

@@ -11,6 +11,7 @@ from typing import Any
 from cdc_platform.demo.compare import time_text
 from cdc_platform.demo.shop import Column
 
+_ZERO = {"date": "0000-00-00", **dict.fromkeys(("datetime", "timestamp"), "0000-00-00 00:00:00")}
 _BITS = {"tinyint": 8, "smallint": 16, "mediumint": 24, "int": 32, "bigint": 64}
 _WORDS = (
     *(
@@ -62,6 +63,8 @@ def cell(rng: random.Random, column: Column) -> Any:
     """A value that the column takes; None now and then where it may be NULL."""
     if column.nullable and rng.random() < 0.15:
         return None
+    if column.base in _ZERO and not column.key and rng.random() < 0.04:
+        return _ZERO[column.base]
     return _KINDS[column.base](rng, column)
 
 

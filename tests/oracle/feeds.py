@@ -24,9 +24,23 @@ def _whole(_column: Column, text: Text) -> Text:
     return text
 
 
+def is_zero(column: Column, text: Text) -> bool:
+    """Whether it is a date that doesn't exist."""
+    return column.base in ("date", "datetime", "timestamp") and text is not None and text.startswith("0000-00-00")
+
+
+def _no_zero(column: Column, text: Text) -> Text:
+    """Debezium has NULL for a date that doesn't exist, and the epoch where the column is NOT NULL."""
+    if not is_zero(column, text) or column.nullable:
+        return None if is_zero(column, text) else text
+    return {"date": "1970-01-01", "timestamp": "1970-01-01 00:00:00Z"}.get(column.base, "1970-01-01 00:00:00")
+
+
 def _milliseconds(column: Column, text: Text) -> Text:
     """DataWorks' DATE counts milliseconds."""
-    if text is None or column.base not in ("datetime", "timestamp"):
+    if text is None or is_zero(column, text):
+        return None
+    if column.base not in ("datetime", "timestamp"):
         return text
     clock, _, fraction = text.removesuffix("Z").partition(".")
     return trimmed(f"{clock}.{fraction[:3]}") + ("Z" if text.endswith("Z") else "")
@@ -48,7 +62,7 @@ class Feed:
 
 FEEDS = {
     "tencent_dts": Feed(lambda: DtsEncoder("feed"), split=True),
-    "debezium": Feed(lambda: DebeziumEncoder("feed")),
+    "debezium": Feed(lambda: DebeziumEncoder("feed"), _no_zero),
     "canal_json": Feed(lambda: CanalJsonEncoder("feed")),
     "canal": Feed(lambda: CanalEncoder("feed")),
     "dataworks": Feed(lambda: DataworksEncoder("feed"), _milliseconds),

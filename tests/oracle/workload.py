@@ -59,8 +59,8 @@ ALL = frozenset((*DML, *DDL))
 
 @dataclass(frozen=True, slots=True)
 class Done:
-    """A DDL statement that the database took: its GTID, canal's event type, the names tools give it, and the rows of the
-    tables it concerns, right before and right after."""
+    """A DDL statement that the database took: its GTID, canal's event type, the names tools give it, and the rows of
+    the tables it concerns, right before and right after."""
 
     gtid: str
     kind: str
@@ -144,8 +144,8 @@ class Workload:
         self._sql(end)
 
     def _ddl(self, kind: str, sql: str, results: list[tuple[str, str | None]], shown: str | None = None) -> bool:
-        """One statement. `results`: each table it concerns by its name afterwards, and the one before ("": the same; None:
-        there was none). Returns whether the database took it."""
+        """One statement. `results`: each table it concerns by its name afterwards, and the one before ("": the same;
+        None: there was none). Returns whether the database took it."""
         olds = [old or new for new, old in results if old is not None]
         before = {name: self.catalog.rows(self.live[name]) for name in olds if name in self.live}
         try:
