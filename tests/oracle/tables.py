@@ -42,6 +42,9 @@ TABLES = {
 }
 """Table of database `oracle` → its definition."""
 
+WIDE = ("numbers", "times", "texts", "bytes")
+"""Those of all types."""
+
 KEYLESS = "(a int, b varchar(10), c double)"
 
 ADDED = (

@@ -222,9 +222,15 @@ class Workload:
 
     # -- DML -------------------------------------------------------------------------------------------
 
-    def insert(self, count: int = 1) -> None:
-        table = self._any(lambda t: t.name != "bare" or self.rng.random() < 0.5)
+    def _some(self) -> Table:
+        """Half of the work is on the tables of all types."""
+        wide = self.rng.random() < 0.5
+        table = self._any(lambda t: t.name in source.WIDE or not wide)
         assert table
+        return table
+
+    def insert(self, count: int = 1) -> None:
+        table = self._some()
         [(rows,)] = self.catalog.ask(f"SELECT count(*) FROM {DB}.{quoted(table.name)}")
         if int(rows) < _MOST_ROWS:
             self._insert(table, [self._row(table) for _ in range(count)])
@@ -240,8 +246,7 @@ class Workload:
         self.insert(self.rng.randint(2, 8))
 
     def update(self, count: int = 1) -> None:
-        table = self._any()
-        assert table
+        table = self._some()
         keys, free = self._keys(table, count), [c for c in table.columns if not c.key]
         if not keys or not free:
             return
@@ -356,8 +361,10 @@ class Workload:
             row = dict(zip([c.name for c in table.columns], self._row(table), strict=True))
             for line in (1, 2, 3):
                 self._insert(table, [list({**row, "order_id": order, "line": line}.values())])
-            sql = "UPDATE parts SET line = line + 1 WHERE order_id = %s AND line < 60000 ORDER BY line DESC"
-            self._change(sql, [order])
+            self._change("DELETE FROM parts WHERE order_id = %s AND line = 4", [order])
+            self._change(
+                "UPDATE parts SET line = line + 1 WHERE order_id = %s AND line < 4 ORDER BY line DESC", [order]
+            )
 
     # -- DDL -------------------------------------------------------------------------------------------
 
