@@ -27,6 +27,8 @@ def main() -> int:
     parser.add_argument("--changes", type=int, default=10_000, help="changed rows per seed")
     parser.add_argument("--ddl", type=int, default=500, help="DDL statements per seed")
     parser.add_argument("--snapshot-seeds", type=int, default=2, help="how many of them go through the rooms on Spark")
+    parser.add_argument("--snapshot-changes", type=int, default=2_000, help="changed rows of those")
+    parser.add_argument("--snapshot-ddl", type=int, default=100, help="DDL statements of those")
     parser.add_argument("--formats", nargs="+", choices=FEEDS, default=list(FEEDS))
     told = parser.parse_args()
     if reason := server.missing():
@@ -39,7 +41,7 @@ def main() -> int:
             started = time.monotonic()
             failed += _report(f"seed {seed} {format} decoded", decoded.problems(format, source, known), started)
     for seed in range(told.seed, told.seed + told.snapshot_seeds):
-        failed += _snapshots(seed, told.formats)
+        failed += _snapshots(seed, told)
     return int(failed > 0)
 
 
@@ -50,14 +52,15 @@ def _report(what: str, problems: list[str], started: float) -> int:
     return len(problems)
 
 
-def _snapshots(seed: int, formats: list[str]) -> int:
+def _snapshots(seed: int, told: argparse.Namespace) -> int:
     from cdc_platform.resources.spark import open_session
 
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     kinds = frozenset((*DML, *DDL)) - NOT_YET
-    source, known = made(seed, 2_000, 100, checkpoints=4, kinds=kinds, keyless=KEYLESS)
+    sizes = (told.snapshot_changes, told.snapshot_ddl)
+    source, known = made(seed, *sizes, checkpoints=3, kinds=kinds, keyless=KEYLESS)
     failed = 0
-    for format in (f for f in formats if f in SNAPSHOT_FORMATS):
+    for format in (f for f in told.formats if f in SNAPSHOT_FORMATS):
         started = time.monotonic()
         with tempfile.TemporaryDirectory(prefix="soak") as folder:
             conf = {"spark.sql.shuffle.partitions": "2", "spark.log.level": "ERROR"}
