@@ -8,6 +8,7 @@ import time
 from pathlib import Path
 
 from cdc_platform.config import Config, parse_config
+from tests.conftest import FAST
 from tests.oracle import decoded, server, test_snapshots
 from tests.oracle.feeds import FEEDS
 from tests.oracle.lake import Lake
@@ -63,10 +64,9 @@ def _snapshots(seed: int, told: argparse.Namespace) -> int:
     for format in (f for f in told.formats if f in SNAPSHOT_FORMATS):
         started = time.monotonic()
         with tempfile.TemporaryDirectory(prefix="soak") as folder:
-            conf = {"spark.sql.shuffle.partitions": "2", "spark.log.level": "ERROR"}
 
-            def config(sources: list[dict], folder: str = folder, conf: dict = conf) -> Config:
-                told = {"lake": folder, "spark": {"master": "local[2]", "conf": conf}, "sources": sources}
+            def config(sources: list[dict], folder: str = folder) -> Config:
+                told = {"lake": folder, "spark": {"master": "local[2]", "conf": FAST}, "sources": sources}
                 return parse_config(told, Path(folder) / "cdc.yaml")
 
             unused = config([{"name": "unused", "format": "debezium", "topics": ["unused"]}])
