@@ -16,7 +16,7 @@ from cdc_platform.demo.shop import Column, Table
 from cdc_platform.demo.workload import SERVER_UUID, Ddl, Row, RowChange, Transaction
 from tests.oracle.catalog import BYTES
 from tests.oracle.server import Server
-from tests.oracle.workload import DB, Done
+from tests.oracle.session import DB, Done
 
 _EPOCH = datetime(1970, 1, 1)
 _EXACT = Context(prec=100)

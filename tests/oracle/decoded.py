@@ -16,7 +16,7 @@ from cdc_platform.mysql.types import parse_type
 from tests.formats.contexts import decode_with_context
 from tests.oracle.feeds import FEEDS, options, whole
 from tests.oracle.replay import Replay, segments
-from tests.oracle.workload import Told
+from tests.oracle.session import Told
 
 _LANDED = datetime(2026, 11, 20, tzinfo=UTC)
 NO_SESSION = ("canal_json", "dataworks")

@@ -21,7 +21,7 @@ from cdc_platform.formats.contract import MESSAGE
 from cdc_platform.snapshots.target import Target
 from tests.oracle.catalog import Rows
 from tests.oracle.feeds import Sent, is_zero
-from tests.oracle.workload import Checkpoint
+from tests.oracle.session import Checkpoint
 
 SOURCE = "oracle"
 _LANDED = datetime(2026, 11, 20, tzinfo=UTC)

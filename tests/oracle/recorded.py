@@ -7,7 +7,8 @@ from typing import Any
 from cdc_platform.demo.workload import Transaction
 from tests.oracle import server
 from tests.oracle.binlog import transactions
-from tests.oracle.workload import Told, Workload
+from tests.oracle.session import Told
+from tests.oracle.workload import Workload
 
 
 def made(seed: int, changes: int, ddl: int, checkpoints: int = 3, **more: Any) -> tuple[list[Transaction], Told]:

@@ -9,7 +9,7 @@ from cdc_platform.demo.shop import Table
 from cdc_platform.demo.workload import Ddl, Transaction
 from tests.oracle.catalog import Rows, Text
 from tests.oracle.feeds import Sent
-from tests.oracle.workload import DB, Checkpoint, Done, Told
+from tests.oracle.session import DB, Checkpoint, Done, Told
 
 Image = dict[str, Text]
 

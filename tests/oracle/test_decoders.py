@@ -14,7 +14,7 @@ from tests.oracle.decoded import problems
 from tests.oracle.feeds import FEEDS
 from tests.oracle.recorded import made
 from tests.oracle.replay import Replay, segments, source_events
-from tests.oracle.workload import Told
+from tests.oracle.session import Told
 
 pytestmark = pytest.mark.oracle
 

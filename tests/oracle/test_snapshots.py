@@ -8,7 +8,8 @@ from tests.oracle.feeds import FEEDS
 from tests.oracle.lake import Lake
 from tests.oracle.recorded import made
 from tests.oracle.replay import segments
-from tests.oracle.workload import DDL, DML, Checkpoint, Told
+from tests.oracle.session import Checkpoint, Told
+from tests.oracle.workload import DDL, DML
 
 pytestmark = [pytest.mark.spark, pytest.mark.oracle, pytest.mark.timeout(1800)]
 
