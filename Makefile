@@ -1,6 +1,6 @@
 # The logic is in Python: cdc_platform/bootstrap.py (.venv), java.py, jars.py.
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-fast fuzz check lock proto ui bench clean
+.PHONY: help setup demo test test-fast fuzz soak check lock proto ui bench clean
 
 IS_GOOD := import sys; sys.exit(not (3, 11) <= sys.version_info[:2] < (3, 14))
 PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11; do \
@@ -24,6 +24,9 @@ test-fast: setup ## the tests that need no Spark
 
 fuzz: setup ## 100,000 broken messages per format through every decoder
 	@.venv/bin/python -m tests.formats.fuzz
+
+soak: setup ## a real MariaDB's random workloads, seed after seed, through every format and the rooms
+	@.venv/bin/python -m tests.oracle.soak
 
 check: setup ## lint, format, types
 	@.venv/bin/ruff check .

@@ -15,7 +15,7 @@ from cdc_platform.resources.ports import free_port
 os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
 
 # Delta's own fast test settings, and room for many small queries.
-_FAST = {
+FAST = {
     "spark.sql.shuffle.partitions": "2",
     "spark.databricks.delta.snapshotPartitions": "1",
     "spark.databricks.delta.log.cacheSize": "3",
@@ -44,7 +44,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     config = parse_config(
         {
             "lake": warehouse,
-            "spark": {"master": "local[2]", "conf": {**_FAST, "spark.sql.warehouse.dir": warehouse}},
+            "spark": {"master": "local[2]", "conf": {**FAST, "spark.sql.warehouse.dir": warehouse}},
             "sources": [{"name": "unused", "format": "debezium", "topics": ["unused"]}],
         }
     )

@@ -12,13 +12,23 @@ from zoneinfo import ZoneInfo
 from cdc_platform.demo.bench_rows import CREATED, NOTE, Run, field, file, position, timestamp
 from cdc_platform.demo.canal_json import column_text, sql_type
 from cdc_platform.demo.publish import Record
-from cdc_platform.demo.shop import BENCH, Column, Table
+from cdc_platform.demo.shop import BENCH, Column
 from cdc_platform.demo.workload import SERVER_ID, SERVER_UUID, RowChange, Transaction, row_events
 from cdc_platform.formats.pb import canal_entry_pb2 as pb
 from cdc_platform.formats.pb import canal_protocol_pb2 as net
 
 _BATCH = 50  # canal.mq.canalBatchSize
 _EVENTS = {"insert": pb.INSERT, "update": pb.UPDATE, "delete": pb.DELETE}
+_DDL = {
+    "CREATE": pb.CREATE,
+    "ALTER": pb.ALTER,
+    "ERASE": pb.ERASE,
+    "TRUNCATE": pb.TRUNCATE,
+    "RENAME": pb.RENAME,
+    "CINDEX": pb.CINDEX,
+    "DINDEX": pb.DINDEX,
+    "QUERY": pb.QUERY,
+}
 _XID_BYTES = 31
 _ROWS_PER_TRANSACTION = 5
 
@@ -57,13 +67,14 @@ class CanalEncoder:
 
     def _entries(self, tx: Transaction) -> Iterator[pb.Entry]:
         if tx.ddl is not None:
-            change = pb.RowChange(eventType=pb.CREATE, isDdl=True, sql=tx.ddl.ddl, ddlSchemaName=tx.ddl.db)
-            yield _entry(_header(tx, tx.pos, tx.ddl, pb.CREATE), pb.ROWDATA, change)
+            event = _DDL[tx.ddl.kind]
+            change = pb.RowChange(eventType=event, isDdl=True, sql=tx.ddl.sql, ddlSchemaName=tx.ddl.db)
+            yield _entry(_header(tx, tx.pos, tx.ddl.target, event), pb.ROWDATA, change)
             return
         yield _entry(_header(tx, tx.pos), pb.TRANSACTIONBEGIN, pb.TransactionBegin(threadId=tx.thread_id))
         for rows in row_events(tx):
             table, event = rows[0].table, _EVENTS[rows[0].op]
-            header = _header(tx, rows[0].pos, table, event, len(rows))
+            header = _header(tx, rows[0].pos, (table.db, table.name), event, len(rows))
             change = pb.RowChange(tableId=111, eventType=event, isDdl=False, rowDatas=map(self._row, rows))
             yield _entry(header, pb.ROWDATA, change)
         end = pb.TransactionEnd(transactionId=tx.gtid.rpartition(":")[2])
@@ -110,7 +121,7 @@ def _heartbeat() -> pb.Entry:
 
 
 def _header(
-    tx: Transaction, pos: int, table: Table | None = None, event: pb.EventType | None = None, rows: int = 0
+    tx: Transaction, pos: int, named: tuple[str, str] = ("", ""), event: pb.EventType | None = None, rows: int = 0
 ) -> pb.Header:
     uuid, _, number = tx.gtid.rpartition(":")
     properties = {"curtGtid": tx.gtid, "curtGtidSn": number, "curtGtidLct": str(int(number) - 1)}
@@ -124,8 +135,8 @@ def _header(
         serverenCode="UTF-8",
         executeTime=tx.timestamp_ms // 1000 * 1000,  # a binlog event's time has whole seconds
         sourceType=pb.MYSQL,
-        schemaName=table.db if table else "",
-        tableName=table.name if table else "",
+        schemaName=named[0],
+        tableName=named[1],
         eventLength=100,
         props=[pb.Pair(key=k, value=v) for k, v in properties.items()],
         gtid=f"{uuid}:1-{number}",  # the set of all executed

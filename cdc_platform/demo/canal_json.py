@@ -6,7 +6,6 @@ default, and the only one in which updates of primary keys keep their order), a 
 heartbeats. Begin and commit aren't sent in this form.
 """
 
-import csv
 from collections.abc import Callable, Iterable, Iterator
 from datetime import datetime, timedelta
 from typing import Any
@@ -19,14 +18,26 @@ from cdc_platform.demo.shop import Column, Table
 from cdc_platform.demo.values import float32_text, java_number
 from cdc_platform.demo.workload import RowChange, Transaction, row_events
 
-_UNSIGNED = {"tinyint": (-6, 5, 7), "smallint": (5, 4, 15), "int": (4, -5, 31), "bigint": (-5, 3, 63)}
+BYTES = (
+    *("binary", "varbinary", "tinyblob", "blob", "mediumblob", "longblob"),
+    *("geometry", "point", "linestring", "polygon", "multipoint", "multilinestring", "multipolygon"),
+    "geometrycollection",
+)
+"""Types whose values are bytes."""
+
+_UNSIGNED = {
+    "tinyint": (-6, 5, 7),
+    "smallint": (5, 4, 15),
+    "mediumint": (4, 4, 23),
+    "int": (4, -5, 31),
+    "bigint": (-5, 3, 63),
+}
 """Type → java.sql.Types number, the one it is promoted to, and the bits beyond which it is."""
 
 _SQL_TYPES = {
-    "varchar": 12, "mediumtext": 2005, "date": 91, "time": 92, "datetime": 93, "timestamp": 93, "year": 12,
-    "float": 7, "double": 8, "decimal": 3, "bit": -7, "enum": 4, "set": -7, "json": 12, "blob": 2004,
-    "mediumint": 4, "char": 1, "tinytext": 2005, "text": 2005, "longtext": 2005, "binary": 2004, "varbinary": 2004,
-    "tinyblob": 2004, "mediumblob": 2004, "longblob": 2004, "geometry": 2004, "point": 2004, "polygon": 2004,
+    "char": 1, "varchar": 12, "date": 91, "time": 92, "datetime": 93, "timestamp": 93, "year": 12, "mediumint": 4,
+    "float": 7, "double": 8, "decimal": 3, "bit": -7, "enum": 4, "set": -7, "json": 12,
+    **dict.fromkeys(("tinytext", "text", "mediumtext", "longtext"), 2005), **dict.fromkeys(BYTES, 2004),
 }  # fmt: skip
 
 
@@ -44,10 +55,10 @@ class CanalJsonEncoder:
             last = tx
             self._batch += 1
             if tx.ddl is not None:
-                ddl = {"isDdl": True, "sql": tx.ddl.ddl, "type": "CREATE"}
-                yield self._record(tx, {**self._header(tx, tx.ddl), **ddl})
+                ddl = {"isDdl": True, "sql": tx.ddl.sql, "type": tx.ddl.kind}
+                yield self._record(tx, {**self._header(tx, tx.ddl.target), **ddl})
             for rows in row_events(tx):
-                yield self._record(tx, {**self._header(tx, rows[0].table), **self._body(rows)})
+                yield self._record(tx, {**self._header(tx, (rows[0].table.db, rows[0].table.name)), **self._body(rows)})
             if count % self.heartbeat_every == 0:
                 yield self._heartbeat(tx)
         if last is not None:
@@ -58,12 +69,12 @@ class CanalJsonEncoder:
         value = msgspec.json.encode(dict(sorted(message.items())))
         return Record(self.topic, 0, None, value, (), tx.timestamp_ms + 40)
 
-    def _header(self, tx: Transaction, table: Table | None) -> dict[str, Any]:
+    def _header(self, tx: Transaction, named: tuple[str, str]) -> dict[str, Any]:
         uuid, _, number = tx.gtid.rpartition(":")
         return {
             "id": self._batch,
-            "database": table.db if table else "",
-            "table": table.name if table else "",
+            "database": named[0],
+            "table": named[1],
             "pkNames": None,
             "isDdl": False,
             "es": tx.timestamp_ms // 1000 * 1000,  # a binlog event's time has whole seconds
@@ -78,7 +89,7 @@ class CanalJsonEncoder:
 
     def _heartbeat(self, tx: Transaction) -> Record:
         # An entry without RowChange bears the default event type, and its header no time.
-        return self._record(tx, {**self._header(tx, None), "type": "UPDATE", "es": 0, "gtid": ""})
+        return self._record(tx, {**self._header(tx, ("", "")), "type": "UPDATE", "es": 0, "gtid": ""})
 
     def _body(self, rows: list[RowChange]) -> dict[str, Any]:
         table, op = rows[0].table, rows[0].op
@@ -110,17 +121,16 @@ class CanalJsonEncoder:
 
 def column_text(column: Column, value: Any, zone: ZoneInfo) -> str:
     """A value as canal writes it, in either of its forms; `zone` is its JVM's."""
-    base = column.type.partition("(")[0]
-    if isinstance(value, str) and base not in ("enum", "set"):
+    if isinstance(value, str) and column.base not in ("enum", "set"):
         return value  # also dates that don't exist: canal prints them as they are stored
-    if base == "timestamp" and isinstance(value, datetime):
+    if column.base == "timestamp" and isinstance(value, datetime):
         value = value.astimezone(zone)
-    return _TEXT.get(base, lambda v, _: str(v))(value, column)
+    return _TEXT.get(column.base, lambda v, _: str(v))(value, column)
 
 
 def sql_type(column: Column, value: Any) -> int:
     """`sqlType` of a value: a number of java.sql.Types."""
-    base = column.type.partition("(")[0]
+    base = column.base
     if base not in _UNSIGNED:
         return _SQL_TYPES[base]
     plain, promoted, bits = _UNSIGNED[base]
@@ -143,13 +153,9 @@ def _time(value: timedelta, column: Column) -> str:
     return f"-{clock}" if value < timedelta(0) else clock
 
 
-def _labels(column: Column) -> list[str]:
-    return next(csv.reader([column.type.partition("(")[2].removesuffix(")")], quotechar="'"))
-
-
 def _mask(value: str, column: Column) -> str:
     chosen = set(value.split(","))
-    return str(sum(1 << i for i, label in enumerate(_labels(column)) if label in chosen))
+    return str(sum(1 << i for i, label in enumerate(column.labels) if label in chosen))
 
 
 _TEXT: dict[str, Callable[[Any, Column], str]] = {
@@ -162,12 +168,10 @@ _TEXT: dict[str, Callable[[Any, Column], str]] = {
     "double": lambda v, _: java_number(repr(v)),
     "bit": lambda v, _: str(int(v)),
     # Index 0 is the '' of a value that was refused, which needs no label of its own.
-    "enum": lambda v, c: str(_labels(c).index(v) + 1 if v in _labels(c) else 0),
+    "enum": lambda v, c: str(c.labels.index(v) + 1 if v in c.labels else 0),
     "set": _mask,
-    "binary": lambda v, _: v.rstrip(b"\0").decode("latin-1"),  # as the binlog leaves its end out
-    **dict.fromkeys(
-        ("varbinary", "tinyblob", "blob", "mediumblob", "longblob", "geometry", "point", "polygon"),
-        lambda v, _: v.decode("latin-1"),
-    ),
+    **dict.fromkeys(BYTES, lambda v, _: v.decode("latin-1")),
+    # A binlog leaves zeros at the end of BINARY(n) out.
+    "binary": lambda v, _: v.rstrip(b"\0").decode("latin-1"),
 }
 """MySQL type name → text as canal writes it; the others are `str`."""

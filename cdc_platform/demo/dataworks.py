@@ -15,7 +15,7 @@ from zoneinfo import ZoneInfo
 import msgspec
 
 from cdc_platform.demo.bench_rows import CREATED_MS, NOTE, Run, timestamp
-from cdc_platform.demo.canal_json import column_text
+from cdc_platform.demo.canal_json import BYTES, column_text
 from cdc_platform.demo.publish import Record
 from cdc_platform.demo.shop import BENCH, TABLES, Column, Table
 from cdc_platform.demo.values import float32_text
@@ -53,7 +53,8 @@ class DataworksEncoder:
         for count, tx in enumerate(transactions, 1):
             last = tx
             if tx.ddl is not None:
-                yield self._plain(tx, "CREATE", tx.ddl, {"text": tx.ddl.ddl, "ddlMeta": "rO0ABXNyAA=="})
+                ddl = {"text": tx.ddl.sql, "ddlMeta": "rO0ABXNyAA=="}
+                yield self._plain(tx, tx.ddl.kind, _source(*tx.ddl.target), ddl)
             elif tx.events:
                 yield self._plain(tx, "TRANSACTION_BEGIN", None, None)
                 for change in tx.events:
@@ -83,8 +84,8 @@ class DataworksEncoder:
         payload["sequenceId"] = str(self._sequence)
         return self._record(tx, None, key, self._schema(table), payload, op)
 
-    def _plain(self, tx: Transaction, op: str, table: Table | None, ddl: Any) -> Record:
-        schema = {"dataColumn": None, "primaryKey": None, "source": _source(table) if table else None}
+    def _plain(self, tx: Transaction, op: str, source: dict[str, Any] | None, ddl: Any) -> Record:
+        schema = {"dataColumn": None, "primaryKey": None, "source": source}
         payload = {"before": None, "after": None, "sequenceId": None, "ddl": ddl}
         return self._record(tx, 0, None, schema, payload, op)
 
@@ -99,7 +100,7 @@ class DataworksEncoder:
 
     def _schema(self, table: Table) -> dict[str, Any]:
         columns = [{"name": c.name, "type": _TYPES[_base(c)][0]} for c in table.columns]
-        return {"dataColumn": columns, "primaryKey": list(table.key), "source": _source(table)}
+        return {"dataColumn": columns, "primaryKey": list(table.key), "source": _source(table.db, table.name)}
 
     def _image(self, table: Table, row: dict[str, Any] | None) -> dict[str, Any] | None:
         if row is None:
@@ -107,15 +108,18 @@ class DataworksEncoder:
         return {"dataColumn": {c.name: self._cell(c, row[c.name]) for c in table.columns}}
 
     def _cell(self, column: Column, value: Any) -> Any:
-        return None if value is None else _TYPES[_base(column)][1](value, column, self.zone)
+        kind, write = _TYPES[_base(column)]
+        if value is None or (kind == "DATE" and isinstance(value, str)):
+            return None  # also a date that doesn't exist: no number of milliseconds is one
+        return write(value, column, self.zone)
 
 
-def _source(table: Table) -> dict[str, Any]:
-    return {"dbType": "MySQL", "dbName": table.db, "tableName": table.name}
+def _source(db: str, table: str) -> dict[str, Any]:
+    return {"dbType": "MySQL", "dbName": db, "tableName": table}
 
 
 def _base(column: Column) -> str:
-    return "bool" if column.type == "bit(1)" else column.type.partition("(")[0]
+    return "bool" if column.type == "bit(1)" else column.base
 
 
 def _millis(value: Any, _column: Column, zone: ZoneInfo) -> int:
@@ -136,17 +140,12 @@ def _text(value: Any, column: Column, zone: ZoneInfo) -> str:
 _Cell = tuple[str, Callable[[Any, Column, ZoneInfo], Any]]
 _TYPES: dict[str, _Cell] = {
     **dict.fromkeys(("tinyint", "smallint", "mediumint", "int", "bigint", "year", "bit"), ("LONG", _number)),
-    **dict.fromkeys(
-        ("char", "varchar", "tinytext", "text", "mediumtext", "longtext", "enum", "set", "json", "time"),
-        ("STRING", _text),
-    ),
+    **dict.fromkeys(("char", "varchar", "tinytext", "text", "mediumtext", "longtext"), ("STRING", _text)),
+    **dict.fromkeys(("enum", "set", "json", "time"), ("STRING", _text)),
     **dict.fromkeys(("date", "datetime", "timestamp"), ("DATE", _millis)),
     "bool": ("BOOLEAN", lambda v, _c, _z: bool(v)),
+    **dict.fromkeys(BYTES, ("BYTES", lambda v, _c, _z: base64.b64encode(v).decode())),
     "binary": ("BYTES", lambda v, _c, _z: base64.b64encode(v.rstrip(b"\0")).decode()),  # as in the binlog
-    **dict.fromkeys(
-        ("varbinary", "tinyblob", "blob", "mediumblob", "longblob", "geometry", "point", "polygon"),
-        ("BYTES", lambda v, _c, _z: base64.b64encode(v).decode()),
-    ),
     "decimal": ("DOUBLE", lambda v, _c, _z: f"{v:f}"),
     "double": ("DOUBLE", lambda v, _c, _z: repr(v)),
     "float": ("DOUBLE", lambda v, _c, _z: float32_text(v)),
@@ -160,7 +159,9 @@ _TYPES: dict[str, _Cell] = {
 def bench_records(run: Run) -> Iterator[Record]:
     """The benchmark's changes (`generators.bench_records`), updates in one record."""
     columns = [{"name": c.name, "type": _TYPES[_base(c)][0]} for c in BENCH.columns]
-    schema = msgspec.json.encode({"dataColumn": columns, "primaryKey": list(BENCH.key), "source": _source(BENCH)})
+    schema = msgspec.json.encode(
+        {"dataColumn": columns, "primaryKey": list(BENCH.key), "source": _source(BENCH.db, BENCH.name)}
+    )
     for i in range(run.n):
         k, ms = i % run.keys, timestamp(i)
         before, op = ("null", "INSERT") if i < run.keys else (_bench_row(run.salt, k, i - run.keys), "UPDATE_AFTER")

@@ -7,6 +7,7 @@ oracle. Source: Debezium 2.7 documentation, MySQL connector, "Data type mappings
 """
 
 import base64
+import struct
 from collections.abc import Callable, Iterable, Iterator
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
@@ -18,7 +19,7 @@ import msgspec
 from cdc_platform.demo.publish import Record
 from cdc_platform.demo.shop import Column, Table
 from cdc_platform.demo.values import float32_text, java_number
-from cdc_platform.demo.workload import SERVER_ID, RowChange, Transaction
+from cdc_platform.demo.workload import SERVER_ID, Ddl, RowChange, TableChange, Transaction
 
 VERSION = "2.7.4.Final"
 _EPOCH_DATE, _EPOCH = date(1970, 1, 1), datetime(1970, 1, 1)
@@ -52,7 +53,7 @@ class DebeziumEncoder:
         for count, tx in enumerate(transactions, 1):
             last = tx
             if tx.ddl is not None:
-                yield self._schema_change(tx, tx.ddl)
+                yield from self._ddl(tx, tx.ddl)
             for change in tx.events:
                 yield from self._change(tx, change)
             if count % self.heartbeat_every == 0:
@@ -61,7 +62,10 @@ class DebeziumEncoder:
             yield self._heartbeat(last)
 
     def _shape(self, table: Table) -> "TableShape":
-        return self._shapes.setdefault(table.full_name, TableShape(self.prefix, table, self.schemas))
+        found = self._shapes.get(table.full_name)
+        if found is None or found.table is not table:  # a DDL statement changed it
+            found = self._shapes[table.full_name] = TableShape(self.prefix, table, self.schemas)
+        return found
 
     def _change(self, tx: Transaction, change: RowChange) -> Iterator[Record]:
         shape, table = self._shape(change.table), change.table
@@ -81,9 +85,10 @@ class DebeziumEncoder:
         images: tuple[dict[str, Any] | None, dict[str, Any] | None],
         headers: tuple[tuple[str, bytes], ...] = (),
     ) -> Iterator[Record]:
-        shape, (before, after) = self._shape(change.table), images
+        table, (before, after) = change.table, images
+        shape = self._shape(table)
         op = "c" if before is None else "d" if after is None else "u"
-        source = self._source(tx, change.pos, change.row, change.table)
+        source = self._source(tx, change.pos, change.row, (table.db, table.name))
         payload = {
             "before": shape.image(before),
             "after": shape.image(after),
@@ -97,7 +102,7 @@ class DebeziumEncoder:
         if op == "d":
             yield Record(shape.topic, None, key, None, headers, tx.timestamp_ms + 90)
 
-    def _source(self, tx: Transaction, pos: int, row: int, table: Table) -> dict[str, Any]:
+    def _source(self, tx: Transaction, pos: int, row: int, named: tuple[str, str]) -> dict[str, Any]:
         at = _times(tx.timestamp_ms // 1000 * 1000)  # a binlog event's time has whole seconds
         return {
             "version": VERSION,
@@ -105,11 +110,11 @@ class DebeziumEncoder:
             "name": self.prefix,
             "ts_ms": at["ts_ms"],
             "snapshot": "false",
-            "db": table.db,
+            "db": named[0],
             "sequence": None,
             "ts_us": at["ts_us"],
             "ts_ns": at["ts_ns"],
-            "table": table.name,
+            "table": named[1],
             "server_id": SERVER_ID,
             "gtid": tx.gtid,
             "file": tx.file,
@@ -132,18 +137,42 @@ class DebeziumEncoder:
             tx.timestamp_ms,
         )
 
-    def _schema_change(self, tx: Transaction, table: Table) -> Record:
-        names = {"databaseName": table.db}
+    def _ddl(self, tx: Transaction, ddl: Ddl) -> Iterator[Record]:
+        """As `MySqlAntlrDdlParser` takes statements apart (tried, 3.5.0): one record per table of a RENAME or DROP,
+        each with a statement of its own; an index made or dropped by a statement of its own changes no table."""
+        if ddl.kind == "TRUNCATE":
+            yield self._schema_change(tx, ddl.target, ddl.sql, [])
+            # skipped.operations=none; a truncate has no key and no images.
+            payload = {"before": None, "after": None, "source": self._source(tx, tx.end_pos, 0, ddl.target)}
+            payload |= {"transaction": None, "op": "t", **_times(tx.timestamp_ms + 85)}
+            [change] = ddl.changes
+            assert change.table is not None
+            shape = self._shape(change.table)
+            yield Record(shape.topic, None, None, shape.value(payload), (), tx.timestamp_ms + 90)
+            return
+        for change in ddl.changes:
+            sql, old, new = ddl.sql, _quoted(change.old or ddl.target), _quoted((change.db, change.name))
+            if change.table is None:
+                sql = f"DROP TABLE {new}"
+            elif change.old and len(ddl.changes) > 1:
+                sql = f"RENAME TABLE {old} TO {new}"
+            yield self._schema_change(tx, (change.db, change.name), sql, [_changed_table(change)])
+        if not ddl.changes:
+            yield self._schema_change(tx, ddl.target, ddl.sql, [])
+
+    def _schema_change(
+        self, tx: Transaction, named: tuple[str, str], sql: str, changes: list[dict[str, Any]]
+    ) -> Record:
+        names = {"databaseName": named[0]}
         key_name = "io.debezium.connector.mysql.SchemaChangeKey"
         key_schema = _struct([_field("databaseName", "string")], key_name)
-        change = {"type": "CREATE", "id": f'"{table.db}"."{table.name}"', "table": _table_change(table)}
         payload = {
-            "source": self._source(tx, tx.end_pos, 0, table),
+            "source": self._source(tx, tx.end_pos, 0, named),
             **_times(tx.timestamp_ms + 85),
             **names,
             "schemaName": None,
-            "ddl": table.ddl,
-            "tableChanges": [change],
+            "ddl": sql,
+            "tableChanges": changes,
         }
         # The value's schema block is left out: readers take the payload, and the vendor's is 20 KB of text.
         value = _dumps({"schema": None, "payload": payload} if self.schemas else payload)
@@ -187,8 +216,11 @@ class TableShape:
             return None
         return {name: None if row[name] is None else encode(row[name]) for name, encode in self._encoders}
 
-    def key(self, row: dict[str, Any] | None) -> bytes:
+    def key(self, row: dict[str, Any] | None) -> bytes | None:
+        """The record's key; none where the table has none."""
         assert row is not None
+        if not self._keys:
+            return None
         payload = _dumps({name: encode(row[name]) for name, encode in self._keys})
         return b'{"schema":%b,"payload":%b}' % (self.key_schema, payload) if self._schemas else payload
 
@@ -231,10 +263,15 @@ def _column(column: Column) -> dict[str, Any]:
     connect = column.connect
     named = {"name": connect.name, "version": 1} if connect.name else {}
     parameters = {"parameters": connect.parameters} if connect.parameters else {}
-    members = {"fields": _GEOMETRY} if connect.type == "struct" else {}
+    # Debezium's geometry schemas are structs of their own.
+    fields = (
+        {"fields": [_field(n, t, optional=n != "wkb") for n, t in _GEOMETRY[connect.name]]}
+        if connect.type == "struct"
+        else {}
+    )
     return {
         "type": connect.type,
-        **members,
+        **fields,
         "optional": column.nullable,
         **named,
         **parameters,
@@ -242,8 +279,11 @@ def _column(column: Column) -> dict[str, Any]:
     }
 
 
-_GEOMETRY = [_field("wkb", "bytes"), _field("srid", "int32", optional=True)]
-
+_POINT = "io.debezium.data.geometry.Point"
+_GEOMETRY: dict[str | None, tuple[tuple[str, str], ...]] = {
+    _POINT: (("x", "double"), ("y", "double"), ("wkb", "bytes"), ("srid", "int32")),
+    "io.debezium.data.geometry.Geometry": (("wkb", "bytes"), ("srid", "int32")),
+}
 _SOURCE = _struct(
     [
         *(_field(x, "string") for x in ("version", "connector", "name")),
@@ -278,6 +318,24 @@ _TRANSACTION = _struct(
 )
 
 
+def _quoted(name: tuple[str, str]) -> str:
+    return ".".join("`" + part.replace("`", "``") + "`" for part in name)
+
+
+def _table_id(name: tuple[str, str]) -> str:
+    return ".".join('"' + part.replace('"', '""') + '"' for part in name)
+
+
+def _changed_table(change: TableChange) -> dict[str, Any]:
+    """An entry of `tableChanges` (`ConnectTableChangeSerializer`): a rename's id is the old one and the new one."""
+    names = [*([change.old] if change.old else []), (change.db, change.name)]
+    return {
+        "type": "DROP" if change.table is None else "CREATE" if change.created else "ALTER",
+        "id": ",".join(map(_table_id, names)),
+        "table": _table_change(change.table) if change.table else None,
+    }
+
+
 def _table_change(table: Table) -> dict[str, Any]:
     return {
         "defaultCharsetName": "utf8mb4",
@@ -291,7 +349,7 @@ def _changed_column(column: Column, position: int) -> dict[str, Any]:
     base, _, rest = column.type.partition("(")
     inner, _, tail = rest.rpartition(")")
     name = f"{base}{tail}".upper()
-    labels = inner[1:-1].split("','") if base in ("enum", "set") else None
+    labels = column.labels if base in ("enum", "set") else None
     length, _, scale = ("1", "", "") if labels else inner.partition(",")
     return {
         "name": column.name,
@@ -308,7 +366,7 @@ def _changed_column(column: Column, position: int) -> dict[str, Any]:
         "generated": False,
         "comment": None,
         "hasDefaultValue": False,
-        "enumValues": labels or [],
+        "enumValues": ["'" + x.replace("\\", "\\\\").replace("'", "''") + "'" for x in labels or ()],
     }
 
 
@@ -335,8 +393,18 @@ def _zoned(value: datetime) -> str:
 
 
 def _geometry(value: bytes) -> dict[str, Any]:
-    """MySQL's own bytes (little-endian SRID, then WKB) → struct; no SRID is null."""
+    """MySQL's own bytes: the SRID in four bytes, then WKB. An SRID of zero is none."""
     return {"wkb": _base64(value[4:]), "srid": int.from_bytes(value[:4], "little") or None}
+
+
+def _point(value: bytes) -> dict[str, Any]:
+    x, y = struct.unpack("<dd", value[9:25])
+    return {"x": x, "y": y, **_geometry(value)}
+
+
+def _existing(encode: Callable[[Any], Any], zero: Any) -> Callable[[Column], Callable[[Any], Any]]:
+    """A date that doesn't exist is NULL, or the epoch where the column is NOT NULL (Debezium, "Temporal types")."""
+    return lambda c: lambda v: encode(v) if not isinstance(v, str) else None if c.nullable else zero
 
 
 _BY_NAME: dict[str, Callable[[Column], Callable[[Any], Any]]] = {
@@ -347,14 +415,15 @@ _BY_NAME: dict[str, Callable[[Column], Callable[[Any], Any]]] = {
     "io.debezium.data.Bits": lambda c: (
         lambda v, size=(int(c.connect.parameters["length"]) + 7) // 8: _base64(v.to_bytes(size, "little"))
     ),
-    "io.debezium.data.geometry.Geometry": lambda _: _geometry,
     # The binlog reader adds 1900 to the stored byte, which is 0 for the year 0000 (RowDeserializers.deserializeYear).
     "io.debezium.time.Year": lambda _: lambda v: v or 1900,
-    "io.debezium.time.Date": lambda _: lambda v: (v - _EPOCH_DATE).days,
+    "io.debezium.time.Date": _existing(lambda v: (v - _EPOCH_DATE).days, 0),
     "io.debezium.time.MicroTime": lambda _: lambda v: v // _US,
-    "io.debezium.time.Timestamp": lambda _: lambda v: (v - _EPOCH) // _MS,
-    "io.debezium.time.MicroTimestamp": lambda _: lambda v: (v - _EPOCH) // _US,
-    "io.debezium.time.ZonedTimestamp": lambda _: _zoned,
+    "io.debezium.time.Timestamp": _existing(lambda v: (v - _EPOCH) // _MS, 0),
+    "io.debezium.time.MicroTimestamp": _existing(lambda v: (v - _EPOCH) // _US, 0),
+    "io.debezium.time.ZonedTimestamp": _existing(_zoned, "1970-01-01T00:00:00Z"),
+    _POINT: lambda _: _point,
+    "io.debezium.data.geometry.Geometry": lambda _: _geometry,
 }
 _BY_TYPE: dict[str, Callable[[Any], Any]] = {
     "bytes": _base64,

@@ -3,6 +3,7 @@
 Type text is what `SHOW COLUMNS` prints on MySQL 5.7 and what DTS sends as `originalType`.
 """
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
@@ -31,6 +32,20 @@ class Column:
     nullable: bool = True
     charset: str | None = None
     fsp: int = 0  # digits of a fraction of a second
+
+    @property
+    def base(self) -> str:
+        """The type's name without length and attributes."""
+        return self.type.partition("(")[0].partition(" ")[0]
+
+    @property
+    def labels(self) -> list[str]:
+        """Labels of an ENUM or SET, as SHOW COLUMNS quotes them: quotes doubled, few characters behind a backslash."""
+        quoted = re.findall(r"'((?:[^'\\]|''|\\.)*)'", self.type.partition("(")[2], re.DOTALL)
+        return [re.sub(r"''|\\(.)", lambda m: _ESCAPES.get(m[1], m[1] or "'"), x, flags=re.DOTALL) for x in quoted]
+
+
+_ESCAPES = {"0": "\0", "n": "\n", "r": "\r"}
 
 
 @dataclass(frozen=True, slots=True)

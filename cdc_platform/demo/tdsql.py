@@ -5,7 +5,6 @@ literals (`log_event_print_value`), sharing nothing with `formats/tdsql`: it is 
 one topic, partition 0 (the only one it writes to), MySQL's GTIDs, a server in `zone`, heartbeats.
 """
 
-import csv
 from collections.abc import Callable, Iterable, Iterator
 from datetime import datetime, timedelta
 from typing import Any
@@ -14,6 +13,7 @@ from zoneinfo import ZoneInfo
 import msgspec
 
 from cdc_platform.demo.bench_rows import CREATED, NOTE, Run, timestamp
+from cdc_platform.demo.canal_json import BYTES
 from cdc_platform.demo.publish import Record
 from cdc_platform.demo.shop import BENCH, Column
 from cdc_platform.demo.values import float32_text
@@ -36,8 +36,9 @@ class TdsqlEncoder:
         for count, tx in enumerate(transactions, 1):
             last = tx
             if tx.ddl is not None:
-                yield self._record(tx, "gtid", 1, tx.ddl.db, tx.ddl.name)
-                yield self._record(tx, "query", 2, tx.ddl.db, tx.ddl.name, {"sql": tx.ddl.ddl})
+                yield self._record(tx, "gtid", 1, *tx.ddl.target)
+                # `db` is the session's: a statement's own names need it.
+                yield self._record(tx, "query", 2, tx.ddl.db, tx.ddl.target[1], {"sql": tx.ddl.sql})
             else:
                 yield from self._transaction(tx)
             if count % self.heartbeat_every == 0:
@@ -95,20 +96,18 @@ class TdsqlEncoder:
     def _literal(self, column: Column, value: Any) -> str:
         if value is None:
             return "'##isnull##'"
-        base = column.type.partition("(")[0]
-        if isinstance(value, str) and base in ("date", "datetime", "timestamp"):  # a date that doesn't exist
-            return f"'{value.replace('-', ':') if base == 'date' else value}'"
-        if base == "timestamp" and isinstance(value, datetime):
+        if isinstance(value, str) and column.base in ("date", "datetime", "timestamp"):  # a date that doesn't exist
+            return f"'{value.replace('-', ':') if column.base == 'date' else value}'"
+        if column.base == "timestamp" and isinstance(value, datetime):
             value = value.astimezone(self.zone)
-        return _LITERALS.get(base, lambda v, _: f"'{v}'")(value, column)
+        return _LITERALS.get(column.base, lambda v, _: f"'{v}'")(value, column)
 
 
 def _integer(value: int, column: Column) -> str:
     if "unsigned" not in column.type:
         return str(value) if value >= 0 else f"{value} ({value + 2**64})"
     # The printer reads every integer as a signed one first.
-    base = column.type.partition("(")[0]
-    bits = {"tinyint": 8, "smallint": 16, "mediumint": 24, "int": 32, "bigint": 64}[base]
+    bits = {"tinyint": 8, "smallint": 16, "mediumint": 24, "int": 32, "bigint": 64}[column.base]
     return str(value) if value < 2 ** (bits - 1) else f"{value - 2**bits} ({value})"
 
 
@@ -125,13 +124,9 @@ def _time(value: timedelta, column: Column) -> str:
     return f"'{sign}{seconds // 3600:02d}:{seconds // 60 % 60:02d}:{seconds % 60:02d}{fraction}'"
 
 
-def _labels(column: Column) -> list[str]:
-    return next(csv.reader([column.type.partition("(")[2].removesuffix(")")], quotechar="'"))
-
-
 def _set(value: str, column: Column) -> str:
     chosen = set(value.split(","))
-    return "b'" + "".join("1" if x in chosen else "0" for x in reversed(_labels(column))) + "'"
+    return "b'" + "".join("1" if x in chosen else "0" for x in reversed(column.labels)) + "'"
 
 
 _LITERALS: dict[str, Callable[[Any, Column], str]] = {
@@ -141,17 +136,14 @@ _LITERALS: dict[str, Callable[[Any, Column], str]] = {
     "float": lambda v, _: f"{float32_text(v):<20}",
     "double": lambda v, _: f"{v:<20.17g}",
     "bit": lambda v, c: f"b'{int(v):0{c.type.partition('(')[2].removesuffix(')')}b}'",
-    "enum": lambda v, c: str(_labels(c).index(v) + 1 if v in _labels(c) else 0),
+    "enum": lambda v, c: str(c.labels.index(v) + 1 if v in c.labels else 0),
     "set": _set,
     "date": lambda v, _: f"'{v.year:04d}:{v.month:02d}:{v.day:02d}'",
     "datetime": _datetime,
     "timestamp": _datetime,
     "time": _time,
-    "binary": lambda v, _: f"x'{v.rstrip(bytes(1)).hex()}'",  # as the binlog leaves its end out
-    **dict.fromkeys(
-        ("varbinary", "tinyblob", "blob", "mediumblob", "longblob", "geometry", "point", "polygon"),
-        lambda v, _: f"x'{v.hex()}'",
-    ),
+    **dict.fromkeys(BYTES, lambda v, _: f"x'{v.hex()}'"),
+    "binary": lambda v, _: f"x'{v.rstrip(bytes(1)).hex()}'",  # a binlog leaves zeros at its end out
 }
 """MySQL type name → the literal; of the others the text in quotes."""
 

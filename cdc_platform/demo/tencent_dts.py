@@ -64,20 +64,20 @@ class DtsEncoder:
 
     def _entries(self, tx: Transaction) -> Iterator[tuple[int, pb.Entry]]:
         if tx.ddl is not None:
-            ddl = pb.DDLEvent(schemaName=tx.ddl.db, sql=tx.ddl.ddl, executionTime=tx.timestamp_ms // 1000)
-            yield 0, self._entry(tx, pb.DDL, tx.end_pos, pb.Event(ddlEvent=ddl), tx.ddl)
+            ddl = pb.DDLEvent(schemaName=tx.ddl.db, sql=tx.ddl.sql, executionTime=tx.timestamp_ms // 1000)
+            yield 0, self._entry(tx, pb.DDL, tx.end_pos, pb.Event(ddlEvent=ddl), tx.ddl.target)
             return
         begin = pb.BeginEvent(transactionId=tx.gtid, threadId=tx.thread_id)
         yield 0, self._entry(tx, pb.BEGIN, tx.pos, pb.Event(beginEvent=begin))
         for rows in row_events(tx):
             table = rows[0].table
             partition = self._placed.setdefault(table.full_name, len(self._placed) % self.partitions)
-            yield partition, self._entry(tx, pb.DML, rows[0].pos, pb.Event(dmlEvent=dml(rows)), table)
+            yield partition, self._entry(tx, pb.DML, rows[0].pos, pb.Event(dmlEvent=dml(rows)), (table.db, table.name))
         commit = pb.CommitEvent(transactionId=tx.gtid)
         yield 0, self._entry(tx, pb.COMMIT, tx.end_pos, pb.Event(commitEvent=commit))
 
     def _entry(
-        self, tx: Transaction, kind: pb.MessageType, pos: int, event: pb.Event, table: Table | None = None
+        self, tx: Transaction, kind: pb.MessageType, pos: int, event: pb.Event, named: tuple[str, str] = ("", "")
     ) -> pb.Entry:
         self._seq += 1
         header = pb.Header(
@@ -91,8 +91,8 @@ class DtsEncoder:
             gtid=tx.gtid,
             seqId=self._seq,
             isLast=True,
-            schemaName=table.db if table else "",
-            tableName=table.name if table else "",
+            schemaName=named[0],
+            tableName=named[1],
         )
         return pb.Entry(header=header, event=event)
 
@@ -166,20 +166,21 @@ def _image(table: Table, row: dict[str, Any] | None) -> list[pb.Data]:
 def _data(column: Column, value: Any) -> pb.Data:
     if value is None:
         return pb.Data()  # NIL is enum 0: a NULL is a message of length zero
-    base = column.type.split("(")[0]
+    if isinstance(value, bytes):
+        value = value.rstrip(b"\0") if column.base == "binary" else value  # as the binlog has it
+        return pb.Data(dataType=column.dts, charset="binary" if column.dts == "STRING" else "", bv=value)
     if column.dts == "BYTES":
-        raw = value.encode() if isinstance(value, str) else value
-        # The binlog leaves zeros at the end of BINARY(n) out.
-        return pb.Data(dataType=pb.BYTES, bv=raw.rstrip(b"\0") if base == "binary" else raw)
+        return pb.Data(dataType=pb.BYTES, bv=value.encode())
     # A date that doesn't exist is a text here, and sent as such.
-    text = value if isinstance(value, str) else _TEXT.get(base, lambda v, _: str(v))(value, column.fsp)
+    told = isinstance(value, str)
+    text = value if told else _TEXT.get(column.base, lambda v, _: str(v))(value, column.fsp)
     if column.dts == "STRING":
         charset = column.charset or "utf8mb4"
         return pb.Data(dataType=pb.STRING, charset=charset, bv=text.encode(_PYTHON_CHARSET[charset]))
     return pb.Data(dataType=column.dts, sv=text)
 
 
-_PYTHON_CHARSET = {"utf8mb4": "utf-8", "gbk": "gbk", "latin1": "cp1252"}
+_PYTHON_CHARSET = {"utf8mb4": "utf-8", "gbk": "gbk", "latin1": "cp1252", "ascii": "ascii"}
 
 
 def _fraction(micros: int, fsp: int) -> str:

@@ -39,6 +39,34 @@ class RowChange:
 
 
 @dataclass(frozen=True, slots=True)
+class TableChange:
+    """What a DDL statement did to a table: its state afterwards (None: it is gone); after a rename, its old name."""
+
+    db: str
+    name: str
+    table: Table | None
+    created: bool = False
+    old: tuple[str, str] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Ddl:
+    """One DDL statement. `db`: its session's database; `kind`: its canal event type (CREATE, ALTER, ERASE, TRUNCATE,
+    RENAME, CINDEX, DINDEX, QUERY); `target`: database and table that tools name it by (a rename: the new one)."""
+
+    db: str
+    sql: str
+    kind: str
+    target: tuple[str, str]
+    changes: tuple[TableChange, ...] = ()
+
+    @classmethod
+    def creating(cls, table: Table) -> "Ddl":
+        change = TableChange(table.db, table.name, table, created=True)
+        return cls(table.db, table.ddl, "CREATE", (table.db, table.name), (change,))
+
+
+@dataclass(frozen=True, slots=True)
 class Transaction:
     """One binlog transaction, or (`ddl` set, no events) one DDL statement.
 
@@ -52,7 +80,7 @@ class Transaction:
     timestamp_ms: int
     thread_id: int
     events: tuple[RowChange, ...]
-    ddl: Table | None = None
+    ddl: Ddl | None = None
 
 
 class Workload:
@@ -71,7 +99,7 @@ class Workload:
         self._order_no = 0
         self._changes: list[RowChange] = []
         for table in TABLES.values():
-            self._commit(ddl=table)
+            self._commit(ddl=Ddl.creating(table))
         self._hard_cases()
         # The extremes stay as they are, and the 2 MB row isn't rewritten by chance.
         self._protected = {name: frozenset(rows) for name, rows in self.truth.items()}
@@ -132,7 +160,7 @@ class Workload:
         pos = self._pos + 180 + sum(60 + _size(c.after or c.before) for c in self._changes)
         self._changes += [RowChange(table, op, b, a, pos, i) for i, (b, a) in enumerate(images)]
 
-    def _commit(self, ddl: Table | None = None) -> None:
+    def _commit(self, ddl: Ddl | None = None) -> None:
         if not self._changes and ddl is None:
             return
         start = self._pos

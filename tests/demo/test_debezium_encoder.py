@@ -2,6 +2,7 @@
 
 import base64
 import json
+from dataclasses import replace
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 
@@ -9,9 +10,9 @@ import numpy as np
 import pytest
 
 from cdc_platform.demo.debezium import DebeziumEncoder
-from cdc_platform.demo.shop import TABLES
+from cdc_platform.demo.shop import ITEMS, ORDERS, TABLES
 from cdc_platform.demo.values import java_number
-from cdc_platform.demo.workload import Workload
+from cdc_platform.demo.workload import Ddl, TableChange, Transaction, Workload
 
 
 @pytest.fixture(scope="module")
@@ -126,7 +127,7 @@ def test_other_topics(records):
     customers = changes[0]["tableChanges"][0]["table"]
     assert customers["primaryKeyColumnNames"] == ["id"]
     level = next(c for c in customers["columns"] if c["name"] == "level")
-    assert level["enumValues"] == ["new", "regular", "it''s gold"]
+    assert level["enumValues"] == ["'new'", "'regular'", "'it''s gold'"]
 
 
 def test_without_schemas_the_payload_stands_alone():
@@ -145,3 +146,46 @@ def test_without_schemas_the_payload_stands_alone():
 )  # fmt: skip
 def test_numbers_are_written_as_java_does(text, java):
     assert java_number(text) == java
+
+
+def statement(ddl):
+    tx = Transaction("u:9", "mysql-bin.000001", 4, 90, 1_790_000_000_000, 7, (), ddl)
+    return [json.loads(r.value)["payload"] for r in DebeziumEncoder("p").encode([tx]) if not r.topic.startswith("__")]
+
+
+def test_a_swap_comes_as_one_schema_change_per_rename():
+    a, b = replace(ITEMS, name="a"), replace(ORDERS, name="b")
+    changes = (
+        TableChange("shop", "c", replace(a, name="c"), old=("shop", "a")),
+        TableChange("shop", "a", replace(b, name="a"), old=("shop", "b")),
+    )
+    sent = statement(Ddl("", "RENAME TABLE shop.a TO shop.c, shop.b TO shop.a", "RENAME", ("shop", "c"), changes))
+    assert [m["ddl"] for m in sent] == [
+        "RENAME TABLE `shop`.`a` TO `shop`.`c`",
+        "RENAME TABLE `shop`.`b` TO `shop`.`a`",
+    ]
+    told = [m["tableChanges"][0] for m in sent]
+    assert [(t["type"], t["id"]) for t in told] == [
+        ("ALTER", '"shop"."a","shop"."c"'),
+        ("ALTER", '"shop"."b","shop"."a"'),
+    ]
+    assert told[1]["table"]["primaryKeyColumnNames"] == ["id"]
+
+
+def test_a_drop_names_the_table_in_full_and_has_no_columns():
+    sent = statement(Ddl("shop", "drop table items", "ERASE", ("shop", "items"), (TableChange("shop", "items", None),)))
+    assert [(m["ddl"], m["tableChanges"][0]["type"], m["tableChanges"][0]["table"]) for m in sent] == [
+        ("DROP TABLE `shop`.`items`", "DROP", None)
+    ]
+
+
+def test_a_truncate_is_a_schema_change_and_an_event_of_its_table():
+    change = TableChange("shop", "items", ITEMS)
+    told, event = statement(Ddl("shop", "TRUNCATE items", "TRUNCATE", ("shop", "items"), (change,)))
+    assert (told["ddl"], told["tableChanges"]) == ("TRUNCATE items", [])
+    assert (event["op"], event["before"], event["after"]) == ("t", None, None)
+
+
+def test_an_index_changes_no_table():
+    [told] = statement(Ddl("shop", "CREATE INDEX i ON items (qty)", "CINDEX", ("shop", "items")))
+    assert (told["databaseName"], told["tableChanges"]) == ("shop", [])

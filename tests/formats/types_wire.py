@@ -20,7 +20,7 @@ from cdc_platform.demo.feeds import Encoder
 from cdc_platform.demo.shop import Column, Connect, Table
 from cdc_platform.demo.tdsql import TdsqlEncoder
 from cdc_platform.demo.tencent_dts import DtsEncoder
-from cdc_platform.demo.workload import SERVER_UUID, START_MS, RowChange, Transaction
+from cdc_platform.demo.workload import SERVER_UUID, START_MS, Ddl, RowChange, Transaction
 from cdc_platform.formats.contract import MESSAGE
 from cdc_platform.formats.pb import canal_entry_pb2, canal_protocol_pb2, tencent_dts_pb2
 from tests.formats import dtle_messages
@@ -250,7 +250,7 @@ def creates() -> Iterator[bytes | None]:
     """TDSQL's messages of the CREATE TABLE of all tables: its rows have no types."""
     encoder = TdsqlEncoder("t")
     for number in range(len(KINDS)):
-        for record in encoder.encode([_transaction(number, (), table_of(number))]):
+        for record in encoder.encode([_transaction(number, (), Ddl.creating(table_of(number)))]):
             yield record.value
 
 
@@ -269,7 +269,7 @@ def batch_of(messages: Iterable[tuple[bytes | None, bytes | None]]) -> pa.Record
     return pa.RecordBatch.from_pylist(rows, schema=MESSAGE)
 
 
-def _transaction(at: int, changes: tuple[RowChange, ...], ddl: Table | None) -> Transaction:
+def _transaction(at: int, changes: tuple[RowChange, ...], ddl: Ddl | None) -> Transaction:
     return Transaction(
         f"{SERVER_UUID}:{at + 1}", "mysql-bin.000001", 900 + at * 100, 1090 + at * 100, START_MS, 7, changes, ddl
     )

@@ -31,6 +31,7 @@ CASES = [
     ("int64", None, {}, 9223372036854775807, "bigint", "9223372036854775807"),
     ("float", None, {}, N("5.099999904632568"), "float", "5.1"),
     ("float32", None, {}, N("3.140000104904175"), "float", "3.14"),
+    ("float32", None, {}, N("1.6777216E7"), "float", "16777216.0"),  # text of a 32-bit float, as of any other
     ("float", None, {}, 5, "float", "5.0"),
     ("double", None, {}, N("5.099999904632568"), "double", "5.099999904632568"),
     ("float64", None, {}, N("1E20"), "double", "1e+20"),
