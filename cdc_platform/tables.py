@@ -256,7 +256,8 @@ TOPICS = Table(
 TABLE_STATE = Table(
     "table_state",
     """source STRING, db STRING, `table` STRING, batch BIGINT,
-  state STRING COMMENT 'live, or stopped: not followed any more', reason STRING COMMENT 'why it is stopped',
+  state STRING COMMENT 'live; stopped: not followed any more; dropped at the source',
+  reason STRING COMMENT 'why it is stopped or dropped',
   changes BIGINT COMMENT 'row changes of the batch',
  invalid_dates BIGINT COMMENT 'dates that do not exist, NULL in the snapshot',
   rebuild BIGINT COMMENT 'how often the table had been built anew from the changelog', at TIMESTAMP""",

@@ -101,11 +101,11 @@ def known_tables(config: Config) -> list[tuple[Source, str, str]]:
 
 
 def table_states(config: Config) -> list[dict[str, Any]]:
-    """source, db, table, state ("live" or "stopped"), reason of every table that the snapshots room has
+    """source, db, table, state ("live", "stopped" or "dropped"), reason of every table that the snapshots room has
     met."""
     found = query(
-        'SELECT source, db, "table", last_value(state ORDER BY batch) AS state, '
-        'last_value(reason ORDER BY batch) AS reason FROM t GROUP BY source, db, "table" ORDER BY 1, 2, 3',
+        'SELECT source, db, "table", last_value(state ORDER BY rebuild, batch) AS state, '
+        'last_value(reason ORDER BY rebuild, batch) AS reason FROM t GROUP BY source, db, "table" ORDER BY 1, 2, 3',
         t=tables.TABLE_STATE.at(config.lake),
     )
     return found or []

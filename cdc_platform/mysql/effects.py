@@ -44,6 +44,7 @@ class Effect:
     dropped: tuple[str, ...] = ()
     added: tuple[Added, ...] = ()
     retyped: dict[str, tuple[str, str]] = field(default_factory=dict)  # new name → (type before, type after)
+    reordered: bool = False  # columns that stay have changed places
     columns: tuple[Column, ...] = ()  # as they are afterwards
     key: tuple[str, ...] | None = None  # its key's columns in the table's order, where that changed
     unknown: str | None = None
@@ -51,7 +52,7 @@ class Effect:
     @property
     def nothing(self) -> bool:
         """Whether neither rows nor columns change (an index, a comment)."""
-        columns = self.renamed or self.dropped or self.added or self.retyped or self.key is not None
+        columns = self.renamed or self.dropped or self.added or self.retyped or self.reordered or self.key is not None
         return self.before == self.after and not columns and not self.unknown
 
 
@@ -147,6 +148,7 @@ def _altered(statement: Statement, name: Name, after: Name, before: tuple[Column
         dropped=tuple(c.name for n, c in old.items() if n not in kept),
         added=tuple(_added(c, text) for c in came),
         retyped={new[b].name: (old[a].type, new[b].type) for a, b in kept.items() if old[a].type != new[b].type},
+        reordered=[kept[n] for n in old if n in kept] != [n for n in new if n in kept.values()],
         columns=to.columns,
         key=None if key_was == [k.lower() for k in key] else key,
     )

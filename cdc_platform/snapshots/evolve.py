@@ -214,7 +214,20 @@ def alter(spark: SparkSession, target: Target, steps: Iterable[Step]) -> bool:
                 have.insert(have.index(previous) + 1 if previous else 0, added.name)
             if added.fill is not None:
                 _fill(spark, target, column, added.fill, step.order)
+        _reorder(spark, table, have, effect)
     return True
+
+
+def _reorder(spark: SparkSession, table: str, have: list[str], effect: Effect) -> None:
+    """The source's order of columns; `have` is kept up."""
+    previous: str | None = None
+    for name in (n for c in effect.columns if (n := _find(have, c.name)) is not None):
+        place = have.index(previous) + 1 if previous else 0
+        if have[place] != name:
+            spark.sql(f"{table} ALTER COLUMN {quoted(name)} " + (f"AFTER {quoted(previous)}" if previous else "FIRST"))
+            have.remove(name)
+            have.insert(have.index(previous) + 1 if previous else 0, name)
+        previous = name
 
 
 def _fill(spark: SparkSession, target: Target, column: TableColumn, fill: str, order: Order) -> None:

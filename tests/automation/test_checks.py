@@ -76,16 +76,17 @@ def test_a_stopped_table_fails_until_it_lives_again(config, run_job):
 
     from cdc_platform.tables import TABLE_STATE
 
-    def state(batch: int, state: str, reason: str | None) -> None:
+    def state(batch: int, state: str, reason: str | None, rebuild: int = 0) -> None:
         row = {
             "source": "s",
             "db": "shop",
             "table": "audit",
             "batch": batch,
+            "rebuild": rebuild,
             "state": state,
             "reason": reason,
         }
-        schema = pa.schema([(k, pa.int64() if k == "batch" else pa.string()) for k in row])
+        schema = pa.schema([(k, pa.int64() if k in ("batch", "rebuild") else pa.string()) for k in row])
         write_deltalake(TABLE_STATE.at(config.lake), pa.Table.from_pylist([row], schema), mode="append")
 
     def check() -> tuple[bool, str | None]:
@@ -94,7 +95,7 @@ def test_a_stopped_table_fails_until_it_lives_again(config, run_job):
 
     state(0, "stopped", "no key")
     assert check() == (False, "s shop.audit: no key")
-    state(1, "live", None)
+    state(0, "live", None, rebuild=1)
     assert check() == (True, "no table is stopped")
 
 

@@ -146,7 +146,8 @@ class Feed:
     def state(self, db: str, table: str) -> tuple[str, str | None]:
         """State and reason of a table now."""
         states = [r for r in self.rows(tables.TABLE_STATE) if (r["db"], r["table"]) == (db, table)]
-        return states[-1]["state"], states[-1]["reason"]
+        now = max(states, key=lambda r: (r["rebuild"], r["batch"]))
+        return now["state"], now["reason"]
 
     def forget_last_commit(self, room: str) -> None:
         """As after a kill between a batch's work and its commit: the next run does that batch again."""

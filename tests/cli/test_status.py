@@ -79,8 +79,8 @@ def fed(tmp_path, monkeypatch, broker) -> str:
 
 
 def table_state(lake: str, table: str, state: str, reason: str | None) -> None:
-    row = {"source": "orders", "db": "shop", "table": table, "batch": 0, "state": state, "reason": reason}
-    schema = pa.schema([(k, pa.int64() if k == "batch" else pa.string()) for k in row])
+    row = {"source": "orders", "db": "shop", "table": table, "batch": 0, "rebuild": 0, "state": state, "reason": reason}
+    schema = pa.schema([(k, pa.int64() if k in ("batch", "rebuild") else pa.string()) for k in row])
     write_deltalake(TABLE_STATE.at(lake), pa.Table.from_pylist([row], schema), mode="append")
 
 

@@ -53,7 +53,7 @@ ALTERED = [
     ("drop a, add a int",
      {"dropped": ("a",), "added": (Added("a", "int", None, True),)}),
     ("modify a bigint unsigned", {"retyped": {"a": ("int", "bigint unsigned")}}),
-    ("modify a int after b", {}),
+    ("modify a int after b", {"reordered": True}),
     (
         "change `a` `c` bigint comment 'change b d int', drop primary key, add primary key (id, b)",
         {"renamed": {"a": "c"}, "retyped": {"c": ("int", "bigint")}, "key": ("id", "b")},

@@ -112,7 +112,9 @@ class World:
         given = self.spark.createDataFrame([(*r, "order") for r in rows], f"{columns}, _cdc_order STRING")
         options = {"delta.columnMapping.mode": "name", "overwriteSchema": "true"}
         given.coalesce(1).write.format("delta").mode("overwrite").options(**options).save(self.path(table))
-        state = pa.table({"source": ["shop"], "db": ["shop"], "table": [table], "batch": [0], "state": ["live"]})
+        state = pa.table(
+            {"source": ["shop"], "db": ["shop"], "table": [table], "batch": [0], "rebuild": [0], "state": ["live"]}
+        )
         state = state.append_column("reason", pa.array([None], pa.string()))
         write_deltalake(TABLE_STATE.at(self.config.lake), state, mode="append")
 
