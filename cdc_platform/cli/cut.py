@@ -34,8 +34,8 @@ def list_command(
 
 
 def cuts(config: Config, sources: list[Source], limit: int) -> list[dict[str, Any]]:
-    """Cuts of some sources, the newest first: what they are, where the source stood, and per snapshot ("db.table")
-    its path under the lake and its Delta version."""
+    """Cuts of some sources, the newest first: what they are, where the source stood, and db, table, path under the
+    lake and Delta version of every snapshot."""
     from cdc_platform import tables
     from cdc_platform.automation.delta import query, text
 
@@ -45,8 +45,4 @@ def cuts(config: Config, sources: list[Source], limit: int) -> list[dict[str, An
         f"FROM t WHERE source IN ({names}) ORDER BY at DESC, source, cut DESC LIMIT {int(limit)}",
         t=tables.CUTS.at(config.lake),
     )
-    return [{**r, "snapshots": {f"{s['db']}.{s['table']}": _opened(s) for s in r["snapshots"]}} for r in rows or []]
-
-
-def _opened(snapshot: dict[str, Any]) -> dict[str, Any]:
-    return {"path": snapshot["path"], "version": snapshot["version"]}
+    return rows or []

@@ -32,21 +32,23 @@ class Verdict(NamedTuple):
 @dataclass(frozen=True, slots=True)
 class Since:
     """Row changes of a source and its marks of transactions (begin, commit, rollback) since its last cut of kind
-    transaction. first: there was none. `partitions`: all that ever held any of them."""
+    transaction. `earlier`: marks from before it. `first`: there was none. `partitions`: how many ever held any."""
 
     rows: DataFrame
     marks: DataFrame
+    earlier: DataFrame
     first: bool
     partitions: int
 
 
-def since(events: DataFrame, offsets: Offsets) -> DataFrame:
-    """Events behind these offsets; those of a partition that isn't named, too."""
-    for place, offset in offsets.items():
-        topic, partition = place.rsplit("/", 1)
+def behind(offsets: Offsets) -> Column:
+    """Whether an event came after these offsets; in a partition that isn't named, every one did."""
+    found = F.lit(True)
+    for at, offset in offsets.items():
+        topic, partition = at.rsplit("/", 1)
         here = (F.col("topic") == topic) & (F.col("partition") == int(partition))
-        events = events.where(~(here & (F.col("offset") <= offset)))
-    return events
+        found = found & ~(here & (F.col("offset") <= offset))
+    return found
 
 
 def place() -> Column:
@@ -74,7 +76,8 @@ def brackets(now: Since, _source: Source) -> Verdict:
 
 
 def counts(now: Since, source: Source) -> Verdict:
-    """Commits that count their rows: every transaction has its commit, and as many rows as that says."""
+    """Commits that count their rows: every transaction has its commit, and as many rows as that says. One that a
+    connector tells again after a restart was there in whole at an earlier cut."""
     ends = now.marks.where("kind = 'commit' AND txn_id IS NOT NULL")
     if now.first and ends.isEmpty():
         return Verdict("position", "no transaction's end has come (provide.transaction.metadata)")
@@ -88,7 +91,9 @@ def counts(now: Since, source: Source) -> Verdict:
         return Verdict("position", "its newest rows belong to no transaction that is told (an initial load, or DDL)")
     there = now.rows.where(counted).groupBy("txn_id").agg(F.count(F.lit(1)).alias("rows"))
     short = there.join(_told(ends, source), "txn_id", "full").where("told IS NULL OR coalesce(rows, 0) < told")
-    if found := short.limit(1).collect():
+    if short.isEmpty():
+        return Verdict("transaction")
+    if found := short.join(now.earlier.where("kind = 'commit'"), "txn_id", "left_anti").limit(1).collect():
         row, told = found[0], "an unknown number of" if found[0]["told"] is None else found[0]["told"]
         return Verdict(None, f"transaction {row['txn_id']} has {row['rows'] or 0} of {told} rows")
     return Verdict("transaction")
@@ -98,7 +103,7 @@ def _told(ends: DataFrame, source: Source) -> DataFrame:
     """txn_id, told: how many rows its transaction has in tables that are followed; null where it isn't told."""
     of_tables = F.from_json(F.try_element_at("info", F.lit("data_collections")), _COUNTS)
     total = F.try_element_at("info", F.lit("event_count")).try_cast("bigint")
-    once = ends.dropDuplicates(["txn_id"])  # a connector that starts again may send it again
+    once = ends.dropDuplicates(["txn_id"])
     each = once.select("txn_id", total.alias("total"), F.explode_outer(of_tables).alias("t"))
     name, n = F.col("t.data_collection"), F.col("t.event_count")
     named = each.select(

@@ -18,7 +18,7 @@ from cdc_platform.config import Config, Source
 from cdc_platform.formats import FORMATS
 from cdc_platform.resources import lake
 from cdc_platform.snapshots import state
-from cdc_platform.snapshots.boundary import MARKS, TRANSACTIONS, Since, Verdict, place, since
+from cdc_platform.snapshots.boundary import MARKS, TRANSACTIONS, Since, Verdict, behind, place
 from cdc_platform.snapshots.columns import order_literal
 from cdc_platform.snapshots.target import Target
 from cdc_platform.tables import (
@@ -57,21 +57,20 @@ def publish(spark: SparkSession, config: Config, source: Source) -> dict[str, fl
         return {"cut": 0, "cut_held_back": 0}
     rows = _mine(spark, CHANGELOG.at(config.lake), source)
     marks = _mine(spark, CONTROL_EVENTS.at(config.lake), source).where(F.col("kind").isin(*MARKS))
-    offsets = _offsets(rows, marks, last)
-    verdict = _verdict(spark, config, source, _since(rows, marks, last, offsets))
+    found: list[Any] = lake.together(
+        [
+            partial(_offsets, rows, marks, last),
+            partial(_newest, rows, last),
+            partial(_missing, spark, config, source),
+            partial(_versions, spark, config, source),
+        ]
+    )
+    offsets, newest, missing, versions = found
+    verdict = _verdict(spark, config, source, missing, _since(rows, marks, last, offsets))
     if verdict.kind is None:
         log.info("no cut of %s: %s", source.name, verdict.reason)
         return {"cut": 0, "cut_held_back": 1}
-    row = (
-        source.name,
-        last.cut + 1,
-        *verdict,
-        *_newest(rows, last),
-        offsets,
-        _versions(spark, config, source),
-        work,
-        None,
-    )
+    row = (source.name, last.cut + 1, *verdict, *newest, offsets, versions, work, None)
     frame = spark.createDataFrame([row], lake.read(spark, path).schema).withColumn("at", F.current_timestamp())
     lake.append(frame, path, f"cuts {source.name}", last.cut + 1)
     return {"cut": last.cut + 1, "cut_held_back": 0}
@@ -98,13 +97,14 @@ def _last(spark: SparkSession, path: str, source: Source) -> _Last:
 
 def _work(spark: SparkSession, config: Config, source: Source) -> int:
     """How much was ever done to the source's tables: every write to them is followed by a row in one of these."""
-    return sum(_mine(spark, t.at(config.lake), source).count() for t in (TABLE_STATE, SCHEMA_CHANGES))
+    states, decisions = (_mine(spark, t.at(config.lake), source).select("at") for t in (TABLE_STATE, SCHEMA_CHANGES))
+    return states.union(decisions).count()
 
 
 def _offsets(rows: DataFrame, marks: DataFrame, last: _Last) -> dict[str, int]:
     """How far the changelog is, per partition."""
     address = ("topic", "partition", "offset")
-    new = since(rows.select(*address).union(marks.select(*address)), last.offsets)
+    new = rows.select(*address).union(marks.select(*address)).where(behind(last.offsets))
     found = new.groupBy(place().alias("place")).agg(F.max("offset").alias("offset")).collect()
     return {**last.offsets, **{r["place"]: r["offset"] for r in found}}
 
@@ -130,16 +130,15 @@ def _after(order: Any) -> Column:
 
 
 def _since(rows: DataFrame, marks: DataFrame, last: _Last, offsets: Mapping[str, int]) -> Since:
-    whole = last.whole or {}
-    return Since(since(rows, whole), since(marks, whole), last.whole is None, len(offsets))
+    new = behind(last.whole or {})
+    return Since(rows.where(new), marks.where(new), marks.where(~new), last.whole is None, len(offsets))
 
 
-def _verdict(spark: SparkSession, config: Config, source: Source, now: Since) -> Verdict:
+def _verdict(spark: SparkSession, config: Config, source: Source, missing: Mapping[str, int], now: Since) -> Verdict:
     """What kind of cut the end of the changelog is."""
     told = FORMATS[source.format].transactions
     if told is None:
         return Verdict("position", f"{source.format} doesn't tell transactions")
-    missing = _missing(spark, config, source)
     if missing["quarantined"]:
         return Verdict("position", f"{missing['quarantined']} events are in quarantine")
     if missing["lost"]:
