@@ -66,8 +66,9 @@ def unify(spark: "SparkSession", config: Config, source: Source) -> RoomResult:
 
 
 def snapshot(spark: "SparkSession", config: Config, source: Source) -> RoomResult:
-    """changelog → snapshots/<source>/<db>/<table>. metrics: changes, stopped_tables; tables: per table
-    rows (live rows now), changes, invalid_dates, seconds, state ("live" or "stopped"), reason."""
+    """changelog → snapshots/<source>/<db>/<table>. metrics: changes, stopped_tables, cut (number of
+    the one published, or 0), cut_held_back; tables: per table rows (live rows now), changes, invalid_dates, seconds,
+    state ("live" or "stopped"), reason."""
     from cdc_platform.snapshots.run import run
 
     return run(spark, config, source)

@@ -266,4 +266,21 @@ TABLE_STATE = Table(
     properties=_STAGED,
 )
 
+CUTS = Table(
+    "cuts",
+    f"""source STRING, cut BIGINT COMMENT 'number within the source, from 1',
+  kind STRING COMMENT 'transaction: no transaction is in it by half; position: the feed cannot tell that',
+  reason STRING COMMENT 'why it is of kind position',
+  order_key {_ORDER} COMMENT 'of the newest row change in it', binlog_file STRING, binlog_pos DECIMAL(20,0),
+  gtid STRING, source_time TIMESTAMP COMMENT 'commit time of that change at the source',
+  offsets MAP<STRING, BIGINT> COMMENT 'topic/partition: last offset of a row change or of a mark of transactions in it',
+  snapshots ARRAY<STRUCT<db: STRING, `table`: STRING, path: STRING, version: BIGINT>>
+    COMMENT 'every live snapshot of the source: path under the lake, Delta version at this cut',
+  work BIGINT COMMENT 'rows of table_state and schema_changes of the source: what had been done to its tables',
+  at TIMESTAMP""",
+    "Versions of all snapshots of a source that belong together",
+    partition_by=("source",),
+    properties=_STAGED,
+)
+
 ORDER_TYPE = _ORDER

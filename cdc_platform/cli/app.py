@@ -23,6 +23,7 @@ COMMANDS = {
     "inspect": ("cdc_platform.cli.inspect:command", "Which wire format a topic holds, and why not another."),
     "reconcile": ("cdc_platform.cli.reconcile:command", "Compare snapshots with the source itself, or an export."),
     "quarantine": ("cdc_platform.cli.quarantine:app", "What could not be used, and why: list, show."),
+    "cut": ("cdc_platform.cli.cut:app", "Versions of all tables of a source that belong together: list."),
     "bridge": ("cdc_platform.cli.bridge:app", "Carry feeds that are not in Kafka there: canal."),
     "bench": ("cdc_platform.cli.bench:command", "Events per second of each room and of the whole chain."),
 }

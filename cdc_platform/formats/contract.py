@@ -6,7 +6,7 @@ A decoder is a function of one Arrow batch of whole messages (`MESSAGE`) to one 
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import pyarrow as pa
 from pydantic import BaseModel, ConfigDict
@@ -130,3 +130,7 @@ class Format:
     decode: Callable[..., pa.RecordBatch]  # (MESSAGE batch, options[, context]) → EVENT batch
     part: Part | None = None  # None: a record is always a whole message
     context: Context | None = None  # None: every message tells all that it needs
+    transactions: Literal["brackets", "counts"] | None = None
+    """How control events tell where transactions end, if they do. brackets: begin and commit (or rollback) stand around
+    a transaction's rows, in the rows' own order. counts: a commit says, per table, how many rows its transaction has
+    (`info`: event_count, data_collections), wherever they are; rows in such a transaction have `txn_seq`."""

@@ -19,7 +19,7 @@ from cdc_platform.config import Config, Source
 from cdc_platform.errors import TableStopped
 from cdc_platform.mysql.effects import Name
 from cdc_platform.resources import lake
-from cdc_platform.snapshots import carry, state
+from cdc_platform.snapshots import carry, cuts, state
 from cdc_platform.snapshots.bring_up import (
     Touched,
     Work,
@@ -62,6 +62,7 @@ def run(spark: SparkSession, config: Config, source: Source) -> RoomResult:
             "changes": changes,
             "tables": len(figures),
             "stopped_tables": sum(f["state"] == "stopped" for f in figures.values()),
+            **cuts.publish(spark, config, source),
         },
         figures,
     )

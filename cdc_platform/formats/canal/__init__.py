@@ -33,4 +33,5 @@ FORMAT = Format(
     options=CanalOptions,
     decode=decode,
     part=None,
+    transactions="brackets",
 )

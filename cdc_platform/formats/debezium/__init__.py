@@ -278,4 +278,5 @@ FORMAT = Format(
     options=DebeziumOptions,
     decode=decode,
     part=None,
+    transactions="counts",
 )

@@ -124,4 +124,5 @@ FORMAT = Format(
     options=TdsqlOptions,
     decode=decode,
     context=ContextOf(build=context, marker=b'"query"', waiting=UNKNOWN),
+    transactions="brackets",
 )

@@ -125,4 +125,5 @@ FORMAT = Format(
     options=Options,
     decode=decode,
     part=Part(parse=parse_part),
+    transactions="brackets",
 )

@@ -1,0 +1,48 @@
+"""`cdc-platform cut list`: versions of all snapshots of a source that belong together."""
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from cdc_platform.cli.output import printed
+from cdc_platform.config import Config, Source, load_config
+
+app = typer.Typer(
+    help="Versions of all tables of a source that belong together.",
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode=None,
+)
+
+
+@app.callback()
+def _group() -> None:
+    """Versions of all tables of a source that belong together."""
+
+
+@app.command("list")
+@printed
+def list_command(
+    source: Annotated[str | None, typer.Argument(help="Only this source.")] = None,
+    config: Annotated[Path, typer.Option("--config", envvar="CDC_CONFIG", help="cdc.yaml")] = Path("cdc.yaml"),
+    limit: Annotated[int, typer.Option(min=1, help="At most so many, the newest first.")] = 20,
+) -> list[dict[str, Any]]:
+    """List the cuts, the newest first."""
+    loaded = load_config(config)
+    return cuts(loaded, [loaded.source(source)] if source else list(loaded.sources), limit)
+
+
+def cuts(config: Config, sources: list[Source], limit: int) -> list[dict[str, Any]]:
+    """Cuts of some sources, the newest first: what they are, where the source stood, and db, table, path under the
+    lake and Delta version of every snapshot."""
+    from cdc_platform import tables
+    from cdc_platform.automation.delta import query, text
+
+    names = ", ".join(text(s.name) for s in sources)
+    rows = query(
+        "SELECT source, cut, kind, reason, binlog_file, binlog_pos, gtid, source_time, at, snapshots "
+        f"FROM t WHERE source IN ({names}) ORDER BY at DESC, source, cut DESC LIMIT {int(limit)}",
+        t=tables.CUTS.at(config.lake),
+    )
+    return rows or []

@@ -1,0 +1,119 @@
+"""Whether a source's changelog ends between two transactions, as far as its format tells where they end. Frames only.
+
+The simple rule: every transaction that has a row in the changelog is there in whole. A binlog holds one transaction
+after the other, so begin and commit that stand among the rows end all rows before them; where rows are spread over
+topics and partitions (Debezium), the commit's own count of rows is what tells.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Literal, NamedTuple
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+
+from cdc_platform.changelog import rules
+from cdc_platform.config import Source
+
+Offsets = Mapping[str, int]
+"""topic/partition → last offset."""
+
+MARKS = ("begin", "commit", "rollback")
+_COUNTS = "array<struct<data_collection: string, event_count: bigint>>"
+
+
+class Verdict(NamedTuple):
+    """`kind` None: no cut here. `reason`: why it isn't a transaction's."""
+
+    kind: Literal["transaction", "position"] | None
+    reason: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Since:
+    """Row changes of a source and its marks of transactions (begin, commit, rollback) since its last cut of kind
+    transaction. `earlier`: marks from before it. `first`: there was none. `partitions`: how many ever held any."""
+
+    rows: DataFrame
+    marks: DataFrame
+    earlier: DataFrame
+    first: bool
+    partitions: int
+
+
+def behind(offsets: Offsets) -> Column:
+    """Whether an event came after these offsets; in a partition that isn't named, every one did."""
+    found = F.lit(True)
+    for at, offset in offsets.items():
+        topic, partition = at.rsplit("/", 1)
+        here = (F.col("topic") == topic) & (F.col("partition") == int(partition))
+        found = found & ~(here & (F.col("offset") <= offset))
+    return found
+
+
+def place() -> Column:
+    """topic/partition of an event."""
+    return F.concat_ws("/", "topic", "partition")
+
+
+def brackets(now: Since, _source: Source) -> Verdict:
+    """Begin and commit among the rows: every row has one behind it, in the order of its own binlog, or its
+    transaction's commit is there all the same (sent again by another server). Kafka's order alone doesn't tell which
+    transaction a row belongs to once a feed goes back: there each transaction's own commit must be in."""
+    if now.first and now.marks.isEmpty():
+        return Verdict("position", "no begin and commit has come")
+    if now.partitions > 1:
+        return Verdict("position", f"its transactions are spread over {now.partitions} partitions")
+    last = now.marks.groupBy(F.col("order_key.epoch").alias("_epoch")).agg(F.max("order_key").alias("_mark"))
+    rows = now.rows.select("txn_id", "order_key").withColumn("_epoch", F.col("order_key.epoch"))
+    unordered = (F.col("order_key.file") < 0) & F.col("txn_id").isNotNull()
+    behind = F.col("_mark").isNull() | (F.col("order_key") > F.col("_mark")) | unordered
+    ended = now.marks.where("kind != 'begin' AND txn_id IS NOT NULL").select("txn_id").distinct()
+    halves = rows.join(F.broadcast(last), "_epoch", "left").where(behind).join(ended, "txn_id", "left_anti")
+    if found := halves.select("txn_id").limit(1).collect():
+        return Verdict(None, f"transaction {found[0]['txn_id'] or '(not named)'} isn't there in whole")
+    return Verdict("transaction")
+
+
+def counts(now: Since, source: Source) -> Verdict:
+    """Commits that count their rows: every transaction has its commit, and as many rows as that says. One that a
+    connector tells again after a restart was there in whole at an earlier cut."""
+    ends = now.marks.where("kind = 'commit' AND txn_id IS NOT NULL")
+    if now.first and ends.isEmpty():
+        return Verdict("position", "no transaction's end has come (provide.transaction.metadata)")
+    if ends.select(place()).distinct().count() > 1:
+        return Verdict("position", "the ends of its transactions are spread over several partitions")
+    counted = F.col("txn_seq").isNotNull()
+    newest = now.rows.agg(
+        *(F.max(F.when(which, F.col("order_key"))).alias(n) for n, which in (("told", counted), ("untold", ~counted)))
+    ).collect()[0]
+    if newest["untold"] is not None and (newest["told"] is None or tuple(newest["untold"]) > tuple(newest["told"])):
+        return Verdict("position", "its newest rows belong to no transaction that is told (an initial load, or DDL)")
+    there = now.rows.where(counted).groupBy("txn_id").agg(F.count(F.lit(1)).alias("rows"))
+    short = there.join(_told(ends, source), "txn_id", "full").where("told IS NULL OR coalesce(rows, 0) < told")
+    if short.isEmpty():
+        return Verdict("transaction")
+    if found := short.join(now.earlier.where("kind = 'commit'"), "txn_id", "left_anti").limit(1).collect():
+        row, told = found[0], "an unknown number of" if found[0]["told"] is None else found[0]["told"]
+        return Verdict(None, f"transaction {row['txn_id']} has {row['rows'] or 0} of {told} rows")
+    return Verdict("transaction")
+
+
+def _told(ends: DataFrame, source: Source) -> DataFrame:
+    """txn_id, told: how many rows its transaction has in tables that are followed; null where it isn't told."""
+    of_tables = F.from_json(F.try_element_at("info", F.lit("data_collections")), _COUNTS)
+    total = F.try_element_at("info", F.lit("event_count")).try_cast("bigint")
+    once = ends.dropDuplicates(["txn_id"])
+    each = once.select("txn_id", total.alias("total"), F.explode_outer(of_tables).alias("t"))
+    name, n = F.col("t.data_collection"), F.col("t.event_count")
+    named = each.select(
+        "*",
+        F.substring_index(name, ".", 1).alias("db"),
+        F.regexp_replace(name, r"\A[^.]*\.", "").alias("table"),
+    )
+    followed = F.when(name.isNull(), F.col("total")).when(rules.wanted(source.tables), n).otherwise(0)
+    return named.groupBy("txn_id").agg(F.sum(followed).alias("told"))
+
+
+TRANSACTIONS: dict[str, Callable[[Since, Source], Verdict]] = {"brackets": brackets, "counts": counts}
+"""By `Format.transactions`."""

@@ -1,0 +1,180 @@
+"""Cuts: Delta versions of all snapshots of a source that belong together, published after a catch-up.
+
+A cut of kind `transaction` stands between two transactions of the source: it is published only where everything in the
+changelog belongs to transactions that are there in whole; else this run publishes none and a later one will. Where the
+feed can't tell that, the cut is of kind `position`, with the reason. Versions are read after all merges of the run, and
+nothing but the run that holds the source's lock writes these tables. What a killed run left out the next one publishes.
+"""
+
+import logging
+from collections.abc import Mapping
+from functools import partial
+from typing import Any, NamedTuple
+
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from cdc_platform.config import Config, Source
+from cdc_platform.formats import FORMATS
+from cdc_platform.resources import lake
+from cdc_platform.snapshots import state
+from cdc_platform.snapshots.boundary import MARKS, TRANSACTIONS, Since, Verdict, behind, place
+from cdc_platform.snapshots.columns import order_literal
+from cdc_platform.snapshots.target import Target
+from cdc_platform.tables import (
+    CHANGELOG,
+    CHECKPOINT,
+    CONTROL_EVENTS,
+    CUTS,
+    OFFSET_LEDGER,
+    QUARANTINE,
+    SCHEMA_CHANGES,
+    TABLE_STATE,
+)
+
+log = logging.getLogger(__name__)
+
+_POSITION = ("order_key", "binlog_file", "binlog_pos", "gtid", "source_time")
+
+
+class _Last(NamedTuple):
+    """The source's newest cut, and the offsets of its newest cut of kind transaction."""
+
+    cut: int
+    work: int
+    offsets: Mapping[str, int]
+    position: Any
+    whole: Mapping[str, int] | None
+
+
+def publish(spark: SparkSession, config: Config, source: Source) -> dict[str, float]:
+    """Publish a cut if the source's tables have changed since the last one. To be called when its snapshots have taken
+    up all that the changelog holds. Returns metrics: `cut`, its number, 0 if none was published; `cut_held_back`, 1 if
+    one will be when the changelog no longer ends in the middle of a transaction."""
+    path = lake.ensure(spark, CUTS, CUTS.at(config.lake))
+    last, work = _last(spark, path, source), _work(spark, config, source)
+    if work == last.work:
+        return {"cut": 0, "cut_held_back": 0}
+    rows = _mine(spark, CHANGELOG.at(config.lake), source)
+    marks = _mine(spark, CONTROL_EVENTS.at(config.lake), source).where(F.col("kind").isin(*MARKS))
+    found: list[Any] = lake.together(
+        [
+            partial(_offsets, rows, marks, last),
+            partial(_newest, rows, last),
+            partial(_missing, spark, config, source),
+            partial(_versions, spark, config, source),
+        ]
+    )
+    offsets, newest, missing, versions = found
+    verdict = _verdict(spark, config, source, missing, _since(rows, marks, last, offsets))
+    if verdict.kind is None:
+        log.info("no cut of %s: %s", source.name, verdict.reason)
+        return {"cut": 0, "cut_held_back": 1}
+    row = (source.name, last.cut + 1, *verdict, *newest, offsets, versions, work, None)
+    frame = spark.createDataFrame([row], lake.read(spark, path).schema).withColumn("at", F.current_timestamp())
+    lake.append(frame, path, f"cuts {source.name}", last.cut + 1)
+    return {"cut": last.cut + 1, "cut_held_back": 0}
+
+
+def _mine(spark: SparkSession, path: str, source: Source) -> DataFrame:
+    return lake.read(spark, path).where(F.col("source") == source.name)
+
+
+def _last(spark: SparkSession, path: str, source: Source) -> _Last:
+    cut = F.struct("cut", "work", "offsets", *_POSITION)
+    of_transactions = F.when(F.col("kind") == "transaction", F.col("cut"))
+    found = (
+        lake.read(spark, path)
+        .where(F.col("source") == source.name)
+        .agg(F.max_by(cut, "cut").alias("last"), F.max_by("offsets", of_transactions).alias("whole"))
+        .collect()[0]
+    )
+    if (row := found["last"]) is None:
+        return _Last(0, 0, {}, None, None)
+    position = None if row["order_key"] is None else tuple(row[p] for p in _POSITION)
+    return _Last(row["cut"], row["work"], row["offsets"], position, found["whole"])
+
+
+def _work(spark: SparkSession, config: Config, source: Source) -> int:
+    """How much was ever done to the source's tables: every write to them is followed by a row in one of these."""
+    states, decisions = (_mine(spark, t.at(config.lake), source).select("at") for t in (TABLE_STATE, SCHEMA_CHANGES))
+    return states.union(decisions).count()
+
+
+def _offsets(rows: DataFrame, marks: DataFrame, last: _Last) -> dict[str, int]:
+    """How far the changelog is, per partition."""
+    address = ("topic", "partition", "offset")
+    new = rows.select(*address).union(marks.select(*address)).where(behind(last.offsets))
+    found = new.groupBy(place().alias("place")).agg(F.max("offset").alias("offset")).collect()
+    return {**last.offsets, **{r["place"]: r["offset"] for r in found}}
+
+
+def _newest(rows: DataFrame, last: _Last) -> tuple:
+    """Position of the newest row change; the last cut's if none is newer."""
+    if last.position is not None:
+        rows = rows.where(_after(last.position[0]))
+    found = rows.agg(F.max_by(F.struct(*_POSITION), "order_key").alias("p")).collect()[0]["p"]
+    return tuple(found) if found is not None else last.position or (None,) * len(_POSITION)
+
+
+def _after(order: Any) -> Column:
+    """Whether a row is newer; told again in single columns, by which Delta leaves files out."""
+    epoch, file, pos = (F.col(f"order_key.{f}") for f in ("epoch", "file", "pos"))
+    same = epoch == order["epoch"]
+    older = (
+        (epoch < order["epoch"])
+        | (same & (file < order["file"]))
+        | (same & (file == order["file"]) & (pos < order["pos"]))
+    )
+    return ~older & (F.col("order_key") > order_literal(order))
+
+
+def _since(rows: DataFrame, marks: DataFrame, last: _Last, offsets: Mapping[str, int]) -> Since:
+    new = behind(last.whole or {})
+    return Since(rows.where(new), marks.where(new), marks.where(~new), last.whole is None, len(offsets))
+
+
+def _verdict(spark: SparkSession, config: Config, source: Source, missing: Mapping[str, int], now: Since) -> Verdict:
+    """What kind of cut the end of the changelog is."""
+    told = FORMATS[source.format].transactions
+    if told is None:
+        return Verdict("position", f"{source.format} doesn't tell transactions")
+    if missing["quarantined"]:
+        return Verdict("position", f"{missing['quarantined']} events are in quarantine")
+    if missing["lost"]:
+        return Verdict("position", f"{missing['lost']} offsets were lost before they were landed")
+    if missing["waiting"]:
+        return Verdict(None, f"{missing['waiting']} records wait for the rest of their message")
+    if _unfinished(spark, CHECKPOINT.at(config.lake, room="changelog", source=source.name)):
+        return Verdict(None, "the last batch of the changelog was interrupted; the next run does it again")
+    return TRANSACTIONS[told](now, source)
+
+
+def _missing(spark: SparkSession, config: Config, source: Source) -> dict[str, int]:
+    """What of the source isn't in the changelog: events in quarantine, offsets lost, records that wait."""
+    bad = _mine(spark, QUARANTINE.at(config.lake), source).where("resolved_at IS NULL")
+    ledger = _mine(spark, OFFSET_LEDGER.at(config.lake), source).where("outcome IN ('lost', 'waiting')")
+    figures = bad.select(F.lit("quarantined").alias("what"), F.lit(1).cast("bigint").alias("n"))
+    rows = figures.union(ledger.select("outcome", "records")).groupBy("what").agg(F.sum("n").alias("n")).collect()
+    return dict.fromkeys(("quarantined", "lost", "waiting"), 0) | {r["what"]: r["n"] for r in rows}
+
+
+def _unfinished(spark: SparkSession, checkpoint: str) -> bool:
+    """Whether the last batch of a query was begun but not committed: some of its outputs may be written, others not."""
+    files = spark.read.format("binaryFile").option("recursiveFileLookup", "true")
+    names = files.load(checkpoint).select(F.regexp_extract("path", r"/(offsets|commits)/(\d+)\z", 0).alias("name"))
+    found = names.where("name != ''").select(
+        F.split_part("name", F.lit("/"), F.lit(2)).alias("log"),
+        F.split_part("name", F.lit("/"), F.lit(3)).cast("bigint").alias("batch"),
+    )
+    last = {r["log"]: r["batch"] for r in found.groupBy("log").agg(F.max("batch").alias("batch")).collect()}
+    return last.get("offsets") != last.get("commits")
+
+
+def _versions(spark: SparkSession, config: Config, source: Source) -> list[tuple[str, str, str, int]]:
+    """Every live snapshot: db, table, path under the lake, version."""
+    live = sorted(n for n, t in state.now(spark, TABLE_STATE.at(config.lake), source).items() if t["state"] == "live")
+    paths = [Target.of(config, source.name, *name).snapshot for name in live]
+    versions = lake.together([partial(lake.version, spark, p) for p in paths])
+    under = f"{config.lake}/"
+    return [(*n, p.removeprefix(under), v) for n, p, v in zip(live, paths, versions, strict=True)]
