@@ -4,6 +4,7 @@ what would have worked. Values may be `${ENV_VAR}`; secrets come in only that wa
 import fnmatch
 import os
 import re
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal, Self
 
@@ -24,6 +25,15 @@ SECRET_KEYS = re.compile(
 )
 
 
+Collation = Literal[
+    "UTF8_LCASE", "UNICODE_CI", "UNICODE_CI_AI", "UTF8_LCASE_RTRIM", "UNICODE_CI_RTRIM", "UNICODE_CI_AI_RTRIM"
+]
+
+
+def _first(by_pattern: Mapping[str, str], name: str) -> str | None:
+    return next((value for p, value in by_pattern.items() if fnmatch.fnmatchcase(name, p)), None)
+
+
 class Tables(Model):
     """Which tables of a source become snapshots. Patterns are `db.table` with `*` and `?`."""
 
@@ -31,6 +41,12 @@ class Tables(Model):
     exclude: list[str] = Field(default=[], description="patterns of db.table, stronger than include")
     keys: dict[str, list[str]] = Field(
         default={}, description="key columns per db.table, where the messages tell none or the wrong ones"
+    )
+    key_collation: dict[str, Collation] = Field(
+        default={},
+        description="per pattern of db.table, how text keys compare where equal keys may come in other spelling: "
+        "UTF8_LCASE (lower case), UNICODE_CI (case), UNICODE_CI_AI (case and accents), each also with _RTRIM (trailing "
+        "spaces, too); default: by their bytes",
     )
     ddl: dict[str, Literal["evolve", "add_only", "stop"]] = Field(
         default={},
@@ -47,8 +63,11 @@ class Tables(Model):
 
     def ddl_policy(self, db: str, table: str) -> str:
         """What DDL may do to this table's snapshot: the first pattern that fits decides."""
-        name = f"{db}.{table}"
-        return next((policy for p, policy in self.ddl.items() if fnmatch.fnmatchcase(name, p)), "evolve")
+        return _first(self.ddl, f"{db}.{table}") or "evolve"
+
+    def collation(self, db: str, table: str) -> str | None:
+        """Spark collation of this table's text keys: the first pattern that fits decides."""
+        return _first(self.key_collation, f"{db}.{table}")
 
 
 class Source(Model):

@@ -7,8 +7,9 @@ stopped by itself, with the reason.
 import json
 import logging
 import re
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
 
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
@@ -19,10 +20,10 @@ from cdc_platform.changelog.schema import Order
 from cdc_platform.config import Config, Source
 from cdc_platform.errors import TableStopped
 from cdc_platform.resources import lake
-from cdc_platform.snapshots import state
+from cdc_platform.snapshots import multiset, state
 from cdc_platform.snapshots import target as targets
 from cdc_platform.snapshots.columns import TableColumn, columns_of
-from cdc_platform.snapshots.fold import fold, profile
+from cdc_platform.snapshots.fold import Profile, fold, key_names, late_keys, profile
 from cdc_platform.tables import SCHEMA_HISTORY
 
 log = logging.getLogger(__name__)
@@ -78,32 +79,45 @@ def of_table(db: str, table: str) -> Column:
 @dataclass(frozen=True, slots=True)
 class Work:
     """Changes of one source to bring into its tables. `app` and `batch_id` name the write: it happens once.
-    anew: the table is made from these changes alone."""
+    lists: column lists by schema version, as `column_lists`. history: all changes
+    of the source, as `changes`. anew: the table is made from these changes alone."""
 
     config: Config
     source: Source
     changes: DataFrame
     batch_id: int
     app: str
+    lists: Mapping[str, str]
+    history: DataFrame | None = None
     anew: bool = False
+
+
+class Done(NamedTuple):
+    """How many dates became NULL, how many images told a part of the row, what the feed didn't tell."""
+
+    invalid_dates: int
+    partial: int
+    untold: str | None = None
 
 
 def outcome(work: Work, touched: Touched, columns_json: str | None, before: Any) -> state.Outcome:
     """Bring one table up to date, unless it is stopped."""
     source, db, table = work.source, touched.db, touched.table
-    if before and before["state"] == "stopped":
-        return state.Outcome(db, table, "stopped", before["reason"], touched.changes, 0)
+    if before and before["state"] in ("stopped", "stale"):
+        return state.Outcome(db, table, before["state"], before["reason"], touched.changes, 0)
     try:
         if columns_json is None and not touched.versions:
             columns_json = _newest_list(work.changes.sparkSession, work.config, source, db, table)
         if columns_json is None:
             raise TableStopped(source.name, db, table, "no column list is known for it")
-        columns = columns_of(source.name, db, table, columns_json, source.tables.keys.get(f"{db}.{table}"))
-        invalid = _bring_up(work, db, table, columns)
+        columns = columns_of(source, db, table, columns_json)
+        done = _bring_up(work, db, table, columns, before)
     except TableStopped as error:
         log.error("%s", error)
         return state.Outcome(db, table, "stopped", error.reason, touched.changes, 0)
-    return state.Outcome(db, table, "live", None, touched.changes, invalid)
+    except targets.Stale:
+        return state.Outcome(db, table, "stale", "it is made anew from the changelog", touched.changes, 0)
+    return state.Outcome(db, table, "live", done.untold, touched.changes, done.invalid_dates, done.partial)
 
 
 def emptied(
@@ -113,18 +127,24 @@ def emptied(
     told = columns_json or _newest_list(spark, config, source, *name)
     if told is None:
         raise TableStopped(source.name, *name, "no column list is known for it")
-    columns = columns_of(source.name, *name, told, source.tables.keys.get(".".join(name)))
+    columns = columns_of(source, *name, told)
     targets.prepare(spark, targets.Target.of(config, source.name, *name), columns, anew=True)
     return state.Outcome(*name, "live" if exists else "dropped", None if exists else "dropped at the source", 0, 0)
 
 
-def _bring_up(work: Work, db: str, table: str, columns: list[TableColumn]) -> int:
-    """Fold and merge one table's changes; returns how many dates became NULL. Raises TableStopped."""
+def _bring_up(work: Work, db: str, table: str, columns: list[TableColumn], before: Any) -> Done:
+    """Fold and merge one table's changes. Raises TableStopped, Stale."""
     spark, source = work.changes.sparkSession, work.source
     target = targets.Target.of(work.config, source.name, db, table)
     rows = work.changes.where(of_table(db, table))
     folded: DataFrame | None = None
     try:
+        if not any(c.key for c in columns):
+            targets.prepare(spark, target, columns, anew=work.anew)
+            told = {v: [c["name"] for c in json.loads(text)] for v, text in work.lists.items()}
+            doubted = bool(before and before["reason"])
+            invalid, untold = multiset.bring_up(rows, target, columns, told, work.app, work.batch_id, doubted=doubted)
+            return Done(invalid, 0, untold)
         figures = profile(rows, columns)
         for count, what in (
             (figures.no_key, "come without a key value"),
@@ -133,15 +153,35 @@ def _bring_up(work: Work, db: str, table: str, columns: list[TableColumn]) -> in
             if count:
                 raise TableStopped(source.name, db, table, f"{count} changes {what}")
         targets.prepare(spark, target, columns, anew=work.anew)
-        folded = targets.not_buried(fold(rows, columns, figures), target, columns, figures)
+        parts = bool(figures.partial or (before and before["partial"]))
+        folded, figures = _folded(work, rows, target, columns, figures, parts)
+        folded = targets.not_buried(folded, target, columns, figures)
         targets.bury(folded, target, columns, figures, work.app, work.batch_id)
         targets.apply(folded, target, columns, figures, work.app, work.batch_id)
-        return figures.invalid_dates
+        return Done(figures.invalid_dates, figures.partial)
     except (PySparkException, Py4JError) as error:
         misfit = _misfit(error) or (folded is not None and _misfit_of(folded))
         if misfit:
             raise TableStopped(source.name, db, table, f"a value doesn't fit its column: {misfit!r}") from None
         raise
+
+
+def _folded(
+    work: Work, rows: DataFrame, target: targets.Target, columns: list[TableColumn], figures: Profile, parts: bool
+) -> tuple[DataFrame, Profile]:
+    """One row per key, and figures of them. parts: this table's images, now or before, tell a part of the row. Then a
+    row can't be made of late changes and the row that is there: all changes of its key are folded again."""
+    if work.history is None or not parts:
+        return fold(rows, columns, figures, partial=figures.partial > 0), figures
+    late = late_keys(rows, columns, figures, lake.read(rows.sparkSession, target.snapshot))
+    figures = replace(figures, partial=max(figures.partial, 1))
+    folded = fold(rows, columns, figures, partial=True)
+    if late.isEmpty():
+        return folded, figures
+    history = work.history.where(of_table(target.db, target.table))
+    again = fold(history, columns, profile(history, columns), only=late, partial=True)
+    others = folded.join(late, key_names(columns), "left_anti")
+    return others.unionByName(again), replace(figures, deletes=max(figures.deletes, 1))
 
 
 def _misfit(error: Exception) -> str | None:

@@ -41,9 +41,7 @@ def carried(rows: DataFrame, spans: Mapping[Name, Sequence[Carry]]) -> DataFrame
             if carry.today != name:
                 db, table = F.when(here, carry.today[0]).otherwise(db), F.when(here, carry.today[1]).otherwise(table)
             if not carry.nothing:
-                images = {
-                    n: F.when(here, _image(F.col(n), carry, n == "after")).otherwise(c) for n, c in images.items()
-                }
+                images = {n: F.when(here, _image(F.col(n), carry, True)).otherwise(c) for n, c in images.items()}
                 key = F.when(here, _key(carry)).otherwise(key)
                 version = F.when(here, F.lit(None).cast("string")).otherwise(version)
     names = {"db": db, "table": table, **images, "key": key, "schema_version": version}
@@ -63,8 +61,8 @@ def _key(carry: Carry) -> Column:
     return F.lit(None).cast("map<string,string>") if carry.key is not None else _image(F.col("key"), carry, False)
 
 
-def _image(image: Column, carry: Carry, after: bool) -> Column:
-    """A row image as it would be today; new columns are filled in what came after only, for that is the row."""
+def _image(image: Column, carry: Carry, row: bool) -> Column:
+    """A row image, or a key, as it would be today; new columns are filled in rows only."""
     out = image
     if carry.names:
         today = F.create_map(*(F.lit(x) for old, new in carry.names.items() for x in (old, new)))
@@ -74,7 +72,7 @@ def _image(image: Column, carry: Carry, after: bool) -> Column:
     if carry.retyped:
         out = F.transform_values(out, lambda k, v: _converted(k, v, carry))
     fills = {a.name: a.fill for a in carry.added.values()}
-    if after and fills:
+    if row and fills:
         new = F.create_map(*(F.lit(x).cast("string") for pair in fills.items() for x in pair))
         had = F.transform(F.map_keys(out), F.lower)
         out = F.map_concat(out, F.map_filter(new, lambda k, _: ~F.array_contains(had, F.lower(k))))

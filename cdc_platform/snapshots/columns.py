@@ -8,10 +8,12 @@ from typing import Any
 from pyspark.sql import Column
 from pyspark.sql import functions as F
 
+from cdc_platform.config import Source
 from cdc_platform.errors import TableStopped, UnknownType
 from cdc_platform.mysql.types import MySqlType, parse_type
 
 BOOKKEEPING = ("_cdc_order", "_cdc_source_time")
+_RESERVED = frozenset((*BOOKKEEPING, "_cdc_address"))
 
 _MAY_BE_INVALID = frozenset(("date", "datetime", "timestamp"))
 """MySQL stores dates that don't exist (0000-00-00, 2026-02-30): NULL in the snapshot, and counted. Any other value
@@ -51,11 +53,13 @@ _CASTS: dict[str, Callable[[Column, str], Column]] = {
 
 @dataclass(frozen=True, slots=True)
 class TableColumn:
-    """A column of a source table: name, MySQL type, whether it is part of the key."""
+    """A column of a source table: name, MySQL type, whether it is part of the key; how it then compares, if not by
+    its bytes."""
 
     name: str
     type: MySqlType
     key: bool
+    collation: str | None = None
 
     @property
     def spark(self) -> str:
@@ -70,6 +74,14 @@ class TableColumn:
         """Typed value of a canonical text."""
         return _CASTS[self.type.family](text, self.spark)
 
+    def comparable(self, value: Column) -> Column:
+        """A typed value as keys compare."""
+        return value if self.collation is None else F.collate(value, self.collation)
+
+    def plain(self, value: Column) -> Column:
+        """A comparable value as it is kept."""
+        return value if self.collation is None else F.collate(value, "UTF8_BINARY")
+
     def invalid(self, image: str) -> Column:
         """Whether the image holds a text that can only become NULL; always false for types that are never invalid."""
         if self.type.family not in _MAY_BE_INVALID:
@@ -77,24 +89,23 @@ class TableColumn:
         return self.text(image).isNotNull() & self.value(self.text(image)).isNull()
 
 
-def columns_of(source: str, db: str, table: str, columns_json: str, keys: list[str] | None) -> list[TableColumn]:
-    """`columns` of a schema_history row → typed columns; `keys` from the configuration win. Raises TableStopped."""
+def columns_of(source: Source, db: str, table: str, columns_json: str) -> list[TableColumn]:
+    """`columns` of a schema_history row → typed columns; keys of the configuration win. None of a table
+    without a key is one. Raises TableStopped."""
+    keys, collation = source.tables.keys.get(f"{db}.{table}"), source.tables.collation(db, table)
     out = []
     for c in json.loads(columns_json):
         try:
             type_ = parse_type(c["type"])
         except UnknownType as error:
-            raise TableStopped(source, db, table, f"column {c['name']!r}: {error}") from None
-        if not c["name"] or c["name"].lower() in BOOKKEEPING:
-            raise TableStopped(source, db, table, f"column name {c['name']!r} can't be kept")
-        out.append(TableColumn(c["name"], type_, c["name"] in keys if keys else c["key"]))
+            raise TableStopped(source.name, db, table, f"column {c['name']!r}: {error}") from None
+        if not c["name"] or c["name"].lower() in _RESERVED:
+            raise TableStopped(source.name, db, table, f"column name {c['name']!r} can't be kept")
+        key = c["name"] in keys if keys else c["key"]
+        out.append(TableColumn(c["name"], type_, key, collation if key and type_.spark == "string" else None))
     missing = set(keys or ()) - {c.name for c in out}
     if missing:
-        raise TableStopped(source, db, table, f"configured key columns {sorted(missing)} are not in the table")
-    if not any(c.key for c in out):
-        raise TableStopped(
-            source, db, table, f"the messages tell no key; name one in cdc.yaml: tables.keys: {{'{db}.{table}': [...]}}"
-        )
+        raise TableStopped(source.name, db, table, f"configured key columns {sorted(missing)} are not in the table")
     return out
 
 

@@ -11,6 +11,7 @@ from typing import Any
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
+from cdc_platform.resources.lake import quoted
 from cdc_platform.snapshots.columns import TableColumn, order_literal
 
 _SETS_WHOLE_ROW = ("insert", "read")
@@ -42,11 +43,11 @@ def profile(rows: DataFrame, columns: list[TableColumn]) -> Profile:
     invalid = sum((c.invalid("_new").cast("int") for c in columns), F.lit(0))
     out = row.agg(
         F.count(F.lit(1)).alias("changes"),
-        F.count_if(F.col("_new").isNotNull() & ~_holds_all(columns)).alias("partial"),
+        F.count_if(F.col("_new").isNotNull() & ~_holds_all(columns, F.col("_new"))).alias("partial"),
         F.count_if(_key_moves(keys)).alias("key_changes"),
         F.count_if(F.col("op") == "delete").alias("deletes"),
         F.count_if(~truncate & ~_has_key(keys)).alias("no_key"),
-        F.count_if(_key_moves(keys) & ~_holds_all(columns, F.map_keys(_overlaid()))).alias("lost_moves"),
+        F.count_if(_key_moves(keys) & ~_holds_all(columns, overlaid("after", "before"))).alias("lost_moves"),
         F.coalesce(F.sum(invalid), F.lit(0)).alias("invalid_dates"),
         F.min("order_key").alias("low_order"),
         F.max(F.when(truncate, F.col("order_key"))).alias("truncated_at"),
@@ -56,16 +57,26 @@ def profile(rows: DataFrame, columns: list[TableColumn]) -> Profile:
     return Profile(**{f: out[f] for f in Profile.__slots__})
 
 
-def fold(rows: DataFrame, columns: list[TableColumn], figures: Profile) -> DataFrame:
-    """One row per key (see module)."""
+def fold(
+    rows: DataFrame, columns: list[TableColumn], figures: Profile, *, only: DataFrame | None = None, partial: bool
+) -> DataFrame:
+    """One row per key (see module); `only`: of these keys. partial: images may lack columns."""
     keys = [c for c in columns if c.key]
-    alive = rows.where("op <> 'truncate'")
-    if figures.truncated_at is not None:
-        alive = alive.where(F.col("order_key") > order_literal(figures.truncated_at))
-    steps = _steps(alive, keys, moves=figures.key_changes > 0)
-    if figures.partial:
+    steps = _alive(rows, keys, figures)
+    if only is not None:
+        steps = steps.join(F.broadcast(only), key_names(columns), "left_semi")
+    if partial:
         return _fold_partial(steps, columns, keys)
     return _typed(_last(steps, keys), columns)
+
+
+def late_keys(rows: DataFrame, columns: list[TableColumn], figures: Profile, snapshot: DataFrame) -> DataFrame:
+    """`_k0`, … of keys of which the snapshot has a row that isn't older than all their changes here."""
+    names, keys = key_names(columns), [c for c in columns if c.key]
+    first = _alive(rows, keys, figures).groupBy(*names).agg(F.min("order_key").alias("_first"))
+    there = [c.comparable(F.col(quoted(c.name))).alias(n) for n, c in zip(names, keys, strict=True)]
+    late = first.join(snapshot.select(*there, "_cdc_order"), names).where("_cdc_order >= _first")
+    return late.select(*names)
 
 
 def key_names(columns: list[TableColumn]) -> list[str]:
@@ -87,13 +98,13 @@ def _key_moves(keys: list[TableColumn]) -> Column:
     """An update whose after image holds another key than the row before."""
     differs = F.lit(False)
     for c in keys:
-        differs = differs | (c.text("after").isNotNull() & (c.text("after") != c.text("_kmap")))
+        old, new = c.comparable(c.text("_kmap")), c.comparable(c.text("after"))
+        differs = differs | (c.text("after").isNotNull() & (new != old))
     return (F.col("op") == "update") & differs
 
 
-def _holds_all(columns: list[TableColumn], held: Column | None = None) -> Column:
-    held = F.map_keys("_new") if held is None else held
-    return F.size(F.array_except(F.array(*(F.lit(c.name) for c in columns)), held)) == 0
+def _holds_all(columns: list[TableColumn], image: Column) -> Column:
+    return F.size(F.array_except(F.array(*(F.lit(c.name) for c in columns)), F.map_keys(image))) == 0
 
 
 def _all(conditions: Any) -> Column:
@@ -101,6 +112,14 @@ def _all(conditions: Any) -> Column:
     for condition in conditions:
         out = out & condition
     return out
+
+
+def _alive(rows: DataFrame, keys: list[TableColumn], figures: Profile) -> DataFrame:
+    """Steps since the last TRUNCATE of these changes."""
+    alive = rows.where("op <> 'truncate'")
+    if figures.truncated_at is not None:
+        alive = alive.where(F.col("order_key") > order_literal(figures.truncated_at))
+    return _steps(alive, keys, moves=figures.key_changes > 0)
 
 
 def _steps(rows: DataFrame, keys: list[TableColumn], moves: bool) -> DataFrame:
@@ -122,7 +141,10 @@ def _steps(rows: DataFrame, keys: list[TableColumn], moves: bool) -> DataFrame:
         )
         new_key = F.map_zip_with("_kmap", "after", lambda _, k, a: F.coalesce(a, k))
         new = F.struct(
-            new_key.alias("kmap"), F.lit(False).alias("deleted"), F.lit(True).alias("whole"), _overlaid().alias("after")
+            new_key.alias("kmap"),
+            F.lit(False).alias("deleted"),
+            F.lit(True).alias("whole"),
+            overlaid("after", "before").alias("after"),
         )
         both = F.when(_key_moves(keys), F.array(old, new)).otherwise(F.array(stay))
         row = row.withColumn("_s", F.explode(both)).select(
@@ -138,18 +160,18 @@ def _steps(rows: DataFrame, keys: list[TableColumn], moves: bool) -> DataFrame:
         row = row.select(
             "order_key", "source_time", *_UNIQUE, "_kmap", "_deleted", "_whole", F.col("after").alias("_image")
         )
-    typed_keys = [c.value(c.text("_kmap")).alias(f"_k{i}") for i, c in enumerate(keys)]
+    typed_keys = [c.comparable(c.value(c.text("_kmap"))).alias(f"_k{i}") for i, c in enumerate(keys)]
     return row.select("*", *typed_keys).drop("_kmap")
 
 
 _UNIQUE = ("partition", "entry_index", "row_index")
 
 
-def _overlaid() -> Column:
-    """The row after an update: the after image over the before image. An explicit NULL after wins."""
-    before, after = (F.coalesce(F.col(c), F.expr("CAST(map() AS MAP<STRING, STRING>)")) for c in ("before", "after"))
-    unchanged = F.map_filter(before, lambda k, _: ~F.map_contains_key(after, k))
-    return F.map_concat(unchanged, after)
+def overlaid(image: str, under: str) -> Column:
+    """A row image and, where it lacks columns, what the other one says of them. An explicit NULL is told."""
+    over, below = (F.coalesce(F.col(c), F.expr("CAST(map() AS MAP<STRING, STRING>)")) for c in (image, under))
+    untold = F.map_filter(below, lambda k, _: ~F.map_contains_key(over, k))
+    return F.map_concat(untold, over)
 
 
 def _last(steps: DataFrame, keys: list[TableColumn]) -> DataFrame:

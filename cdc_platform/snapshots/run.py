@@ -8,7 +8,6 @@ import logging
 import uuid
 from collections.abc import Callable
 from functools import partial
-from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
@@ -49,6 +48,7 @@ def run(spark: SparkSession, config: Config, source: Source) -> RoomResult:
         f"snapshots {source.name}",
         batch_writer(config, source, history.plan()),
     )
+    _refresh(spark, config, source)
     batches = lake.batches(progress)
     figures = state.figures(spark, config, source, path, batches)
     changes = sum(float(f["changes"]) for f in figures.values())
@@ -85,7 +85,9 @@ def batch_writer(config: Config, source: Source, plan: Plan) -> Callable[[DataFr
             touched = touched_by(batch)
         moved = {c.today for carries in spans.values() for c in carries}
         lists = column_lists(spark, config, source, touched)
-        work = Work(config, source, batch, batch_id, f"snapshots {source.name}")
+        every = lake.read(spark, CHANGELOG.at(config.lake)).where(F.col("source") == source.name)
+        history = carry.carried(every, plan.spans)
+        work = Work(config, source, batch, batch_id, f"snapshots {source.name}", lists, history)
 
         def one(t: Touched) -> state.Outcome:
             name = (t.db, t.table)
@@ -192,14 +194,39 @@ def _anew(
         if needs_rows:
             raise TableStopped(source.name, *name, "the changelog holds no change of it")
         return emptied(spark, config, source, name, history.full.columns(name), history.full.exists(name))
-    told = (
-        history.full.columns(name) if spans else merged_list(touched[0], column_lists(spark, config, source, touched))
-    )
-    work = Work(config, source, rows, 0, f"rebuild {uuid.uuid4().hex}", anew=True)
+    lists = column_lists(spark, config, source, touched)
+    told = history.full.columns(name) if spans else merged_list(touched[0], lists)
+    work = Work(config, source, rows, 0, f"rebuild {uuid.uuid4().hex}", lists, anew=True)
     found = outcome(work, touched[0], told, None)
     if found.state == "stopped":
         raise TableStopped(source.name, *name, str(found.reason))
     return found
+
+
+def _rebuilt(
+    spark: SparkSession, config: Config, source: Source, history: History, name: Name, before: state.Tables
+) -> state.Outcome:
+    """One table made anew, and what became of it noted. Raises TableStopped of a table that no batch has met."""
+    try:
+        found = _anew(spark, config, source, history, name, needs_rows=True)
+    except TableStopped as why:
+        if name not in before:
+            raise
+        found = _stopped(name, why.reason)
+    path, batch_id = TABLE_STATE.at(config.lake), before[name]["batch"] if name in before else 0
+    rows = state.rows(spark, path, source, [found], before, batch_id, anew=True)
+    lake.append(rows, path, f"rebuild {uuid.uuid4().hex}", 0)
+    return found
+
+
+def _refresh(spark: SparkSession, config: Config, source: Source) -> None:
+    """Makes tables anew that batches left stale, this run's or those of one that was killed."""
+    before = state.now(spark, TABLE_STATE.at(config.lake), source)
+    stale = sorted(n for n, t in before.items() if t["state"] == "stale")
+    if stale:
+        history = History(spark, config, source)
+        for name in stale:
+            _rebuilt(spark, config, source, history, name, before)
 
 
 def rebuild(spark: SparkSession, config: Config, source: Source, db: str, table: str) -> RoomResult:
@@ -209,18 +236,7 @@ def rebuild(spark: SparkSession, config: Config, source: Source, db: str, table:
     path = lake.ensure(spark, TABLE_STATE, TABLE_STATE.at(config.lake))
     history = History(spark, config, source)
     evolve(spark, config, source, history)
-    before: dict[tuple[str, str], Any] = state.now(spark, path, source)
-    last = before.get((db, table))
-    batch_id = last["batch"] if last else 0
-    error = None
-    try:
-        found = _anew(spark, config, source, history, (db, table), needs_rows=True)
-    except TableStopped as why:
-        if last is None:
-            raise
-        found, error = _stopped((db, table), why.reason), why
-    rows = state.rows(spark, path, source, [found], before, batch_id, anew=True)
-    lake.append(rows, path, f"rebuild {uuid.uuid4().hex}", 0)
-    if error:
-        raise error
+    found = _rebuilt(spark, config, source, history, (db, table), state.now(spark, path, source))
+    if found.state == "stopped":
+        raise TableStopped(source.name, db, table, str(found.reason))
     return RoomResult("snapshots", source.name, found.changes, 1, watch.seconds, {"changes": found.changes})

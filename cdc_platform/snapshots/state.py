@@ -12,12 +12,12 @@ from cdc_platform.resources import lake
 from cdc_platform.snapshots.target import Target
 
 Tables = dict[tuple[str, str], dict[str, Any]]
-"""(db, table) → state, reason, batch, rebuild, invalid_dates."""
+"""(db, table) → state, reason, batch, rebuild, invalid_dates, partial."""
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What one batch did to one table. state: live or stopped."""
+    """What one batch did to one table. state: live, stopped, dropped or stale."""
 
     db: str
     table: str
@@ -25,6 +25,7 @@ class Outcome:
     reason: str | None
     changes: int
     invalid_dates: int
+    partial: int = 0
 
 
 def now(spark: SparkSession, path: str, source: Source) -> Tables:
@@ -53,6 +54,7 @@ def rows(
             o.reason,
             o.changes,
             o.invalid_dates,
+            o.partial,
             before.get((o.db, o.table), {}).get("rebuild", 0) + anew,
             None,
         )
@@ -101,5 +103,6 @@ def _latest(spark: SparkSession, path: str, source: Source) -> DataFrame:
             F.max("batch").alias("batch"),
             F.max("rebuild").alias("rebuild"),
             F.sum("invalid_dates").alias("invalid_dates"),
+            F.sum("partial").alias("partial"),
         )
     )

@@ -12,7 +12,7 @@ from cdc_platform.resources import lake
 from cdc_platform.resources.lake import delta, literal, quoted
 from cdc_platform.snapshots.columns import BOOKKEEPING, TableColumn, order_literal, order_sql
 from cdc_platform.snapshots.fold import Profile, key_names
-from cdc_platform.tables import ORDER_TYPE, SNAPSHOT_PATH, TOMBSTONES_PATH
+from cdc_platform.tables import ADDRESS_TYPE, ORDER_TYPE, SNAPSHOT_PATH, TOMBSTONES_PATH
 
 _SNAPSHOT_PROPERTIES = {
     "delta.columnMapping.mode": "name",  # renames and drops rewrite nothing; any column name is allowed
@@ -25,6 +25,20 @@ _BOOKKEEPING_COLUMNS = (
 )
 _RANGE_TYPES = frozenset(("tinyint", "smallint", "int", "bigint", "date", "string"))
 """Key types whose lowest and highest value of a batch prune files. MERGE prunes on nothing but literals."""
+
+ADDRESS = "_cdc_address"
+"""The bookkeeping column that only snapshots of tables without a key have."""
+_ADDRESS_COLUMN = f"{ADDRESS} {ADDRESS_TYPE} COMMENT 'where the change that made this row came from'"
+_TOMBSTONES = (
+    "scope STRING COMMENT 'delete; insert: taken away by one; table: TRUNCATE', "
+    "content BINARY COMMENT 'digest of the row', "
+    f"{ADDRESS} {ADDRESS_TYPE}, _cdc_order {ORDER_TYPE}"
+)
+"""Of tables without a key."""
+
+
+class Stale(Exception):
+    """The table can't be brought up to date from this batch alone: it is to be made anew from the changelog."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,18 +61,21 @@ class Target:
 
 def prepare(spark: SparkSession, target: Target, columns: list[TableColumn], *, anew: bool = False) -> None:
     """Make both tables, or add the columns they lack; `anew` empties what is there and takes today's columns.
-    Raises TableStopped where a column changed its type."""
-    own = ", ".join(f"{quoted(c.name)} {c.spark}" for c in columns)
+    Raises TableStopped where a column changed its type, Stale where the table must be made anew."""
+    keyed = any(c.key for c in columns)
+    own = ", ".join([*(f"{quoted(c.name)} {c.spark}" for c in columns), _BOOKKEEPING_COLUMNS])
+    own += "" if keyed else f", {_ADDRESS_COLUMN}"
     comment = f"Live rows of {target.db}.{target.table} from source {target.source}"
     if not lake.exists(spark, target.snapshot):
-        lake.create(spark, target.snapshot, f"{own}, {_BOOKKEEPING_COLUMNS}", _SNAPSHOT_PROPERTIES, comment)
+        lake.create(spark, target.snapshot, own, _SNAPSHOT_PROPERTIES, comment)
     elif anew:
-        lake.replace(spark, target.snapshot, f"{own}, {_BOOKKEEPING_COLUMNS}")
+        lake.replace(spark, target.snapshot, own)
     else:
         _evolve(spark, target, columns)
     named = zip(key_names(columns), (c for c in columns if c.key), strict=True)
     graves = ", ".join(f"{n} {c.spark}" for n, c in named)
     graves += f", scope STRING COMMENT 'row, or table for TRUNCATE', _cdc_order {ORDER_TYPE}"
+    graves = graves if keyed else _TOMBSTONES
     if not lake.exists(spark, target.tombstones):
         comment = "Deleted keys with the order of their delete"
         lake.create(spark, target.tombstones, graves, {"delta.checkpointInterval": "50"}, comment)
@@ -68,6 +85,9 @@ def prepare(spark: SparkSession, target: Target, columns: list[TableColumn], *, 
 
 def _evolve(spark: SparkSession, target: Target, columns: list[TableColumn]) -> None:
     there = {f.name.lower(): f.dataType for f in lake.read(spark, target.snapshot).schema.fields}
+    keyed, had_key = any(c.key for c in columns), ADDRESS not in there
+    if keyed != had_key or (not keyed and any(c.name.lower() not in there for c in columns)):
+        raise Stale
     previous: TableColumn | None = None
     for c in columns:
         kept = there.get(c.name.lower())
@@ -91,7 +111,8 @@ def bury(
     if not (figures.deletes or figures.key_changes or figures.truncated_at):
         return
     names = key_names(columns)
-    graves = folded.where("_deleted").select(*names, F.lit("row").alias("scope"), "_cdc_order")
+    keys = [c.plain(F.col(n)).alias(n) for n, c in zip(names, (c for c in columns if c.key), strict=True)]
+    graves = folded.where("_deleted").select(*keys, F.lit("row").alias("scope"), "_cdc_order")
     if figures.truncated_at is not None:
         stone = folded.sparkSession.range(1).select(
             *(F.lit(None).cast(c.spark).alias(n) for n, c in zip(names, (c for c in columns if c.key), strict=True)),
@@ -112,7 +133,13 @@ def not_buried(folded: DataFrame, target: Target, columns: list[TableColumn], fi
         folded = folded.where(F.col("_deleted") | (F.col("_cdc_order") > order_literal(scopes["table"])))
     if "row" in scopes:
         names = key_names(columns)
-        graves = later.where("scope = 'row'").groupBy(*names).agg(F.max("_cdc_order").alias("_buried"))
+        keys = [c.comparable(F.col(n)).alias(n) for n, c in zip(names, (c for c in columns if c.key), strict=True)]
+        graves = (
+            later.where("scope = 'row'")
+            .select(*keys, "_cdc_order")
+            .groupBy(*names)
+            .agg(F.max("_cdc_order").alias("_buried"))
+        )
         folded = (
             folded.join(graves, names, "left")
             .where("_deleted OR _buried IS NULL OR _cdc_order >= _buried")
@@ -130,7 +157,7 @@ def apply(
         spark.sql(f"DELETE FROM {delta(target.snapshot)} WHERE _cdc_order < {order_sql(figures.truncated_at)}")
     if lake.read(spark, target.snapshot).isEmpty():
         fresh = folded.where("NOT _deleted").select(
-            *(F.col(v).alias(c.name) for v, c in zip(_values(columns), columns, strict=True)), *BOOKKEEPING
+            *(F.expr(v).alias(c.name) for v, c in zip(_values(columns, ""), columns, strict=True)), *BOOKKEEPING
         )
         lake.append(fresh, target.snapshot, app, batch_id)
         return
@@ -144,11 +171,11 @@ def apply(
 
 def _merge_sql(view: str, target: Target, columns: list[TableColumn], figures: Profile) -> str:
     keys = [c for c in columns if c.key]
-    on = [f"t.{quoted(c.name)} = s._k{i}" for i, c in enumerate(keys)]
-    if keys[0].spark in _RANGE_TYPES and figures.low_key is not None:
+    on = [f"t.{quoted(c.name)}{f' COLLATE {c.collation}' if c.collation else ''} = s._k{i}" for i, c in enumerate(keys)]
+    if keys[0].spark in _RANGE_TYPES and keys[0].collation is None and figures.low_key is not None:
         low, high = (_key_literal(k, keys[0].spark) for k in (figures.low_key, figures.high_key))
         on.append(f"t.{quoted(keys[0].name)} BETWEEN {low} AND {high}")
-    cells = [(c.name, f"s.{v}", f"s._h{i}") for i, (v, c) in enumerate(zip(_values(columns), columns, strict=True))]
+    cells = [(c.name, v, f"s._h{i}") for i, (v, c) in enumerate(zip(_values(columns, "s."), columns, strict=True))]
     bookkeeping = [(n, f"s.{n}") for n in BOOKKEEPING]
     updated = [
         f"t.{quoted(name)} = " + (f"IF(s._whole OR {held}, {value}, t.{quoted(name)})" if figures.partial else value)
@@ -156,7 +183,7 @@ def _merge_sql(view: str, target: Target, columns: list[TableColumn], figures: P
     ] + [f"t.{n} = {v}" for n, v in bookkeeping]
     names = [quoted(name) for name, _, _ in cells] + [n for n, _ in bookkeeping]
     values = [value for _, value, _ in cells] + [v for _, v in bookkeeping]
-    newer = "s._cdc_order > t._cdc_order"
+    newer = f"s._cdc_order {'>=' if figures.partial else '>'} t._cdc_order"  # a row folded anew may end where it did
     return (
         f"MERGE INTO {delta(target.snapshot)} AS t USING {view} AS s ON {' AND '.join(on)} "
         + (f"WHEN MATCHED AND {newer} AND s._deleted THEN DELETE " if figures.deletes or figures.key_changes else "")
@@ -165,10 +192,12 @@ def _merge_sql(view: str, target: Target, columns: list[TableColumn], figures: P
     )
 
 
-def _values(columns: list[TableColumn]) -> list[str]:
-    """Column of the folded rows that holds each column's value; a partial image need not hold the key's."""
-    keys = iter(key_names(columns))
-    return [next(keys) if c.key else f"_v{i}" for i, c in enumerate(columns)]
+def _values(columns: list[TableColumn], of: str) -> list[str]:
+    """SQL of each column's value in folded rows; a partial image need not hold the key's, and what keys compare by need
+    not be how they are spelled."""
+    keys = iter(f"{of}{k}" for k in key_names(columns))
+    told = [(c, f"{of}_v{i}", next(keys) if c.key else "") for i, c in enumerate(columns)]
+    return [f"coalesce({v}, {k} COLLATE UTF8_BINARY)" if c.collation else k or v for c, v, k in told]
 
 
 def _key_literal(value: Any, spark_type: str) -> str:

@@ -96,12 +96,12 @@ def _compared(table: Table, rows: Rows, snapshot: pa.Table, as_sent: Sent, exact
     got: dict[tuple, list[Any]] = defaultdict(list)
     for row in snapshot.to_pylist():
         text = {c.name: _text(c, (row | untold)[c.name]) for c in table.columns}
-        got[tuple(text[k] for k in table.key)].append(text)
+        got[tuple(text[k] for k in table.key or want)].append(text)
     for row in rows:
         told = {c.name: as_sent(c, row[c.name]) for c in table.columns}
         # A snapshot has NULL for a date that doesn't exist.
         sent = {c.name: None if is_zero(c, told[c.name]) else told[c.name] for c in table.columns}
-        key = tuple(sent[k] for k in table.key)
+        key = tuple(sent[k] for k in table.key or want)
         found = got[key].pop() if got.get(key) else None
         if found != sent:
             off = found and {k: (v, found[k]) for k, v in sent.items() if found[k] != v}

@@ -13,7 +13,7 @@ from tests.oracle import decoded, server, test_snapshots
 from tests.oracle.feeds import FEEDS
 from tests.oracle.lake import Lake
 from tests.oracle.recorded import made
-from tests.oracle.test_snapshots import KEYLESS, NOT_YET
+from tests.oracle.test_snapshots import NOT_YET
 from tests.oracle.workload import DDL, DML
 
 SNAPSHOT_FORMATS = tuple(f for f in FEEDS if f != "dataworks")
@@ -59,7 +59,7 @@ def _snapshots(seed: int, told: argparse.Namespace) -> int:
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     kinds = frozenset((*DML, *DDL)) - NOT_YET
     sizes = (told.snapshot_changes, told.snapshot_ddl)
-    source, known = made(seed, *sizes, checkpoints=3, kinds=kinds, keyless=KEYLESS)
+    source, known = made(seed, *sizes, checkpoints=3, kinds=kinds)
     failed = 0
     for format in (f for f in told.formats if f in SNAPSHOT_FORMATS):
         started = time.monotonic()

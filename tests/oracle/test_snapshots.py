@@ -15,8 +15,6 @@ pytestmark = [pytest.mark.spark, pytest.mark.oracle, pytest.mark.timeout(1800)]
 
 NOT_YET: frozenset[str] = frozenset()
 """Statements whose effect the snapshots don't show yet. Take a name out, and the test holds it."""
-KEYLESS = False
-"""Whether tables without a key are kept."""
 EXACT = True
 """Whether snapshots have the source's columns in its order, and at once: not only when a row tells them."""
 FORMATS = ("tencent_dts",)
@@ -41,7 +39,7 @@ def workload():
     if reason := server.missing():
         pytest.skip(reason)
     kinds = frozenset((*DML, *DDL)) - NOT_YET - FEWER
-    return made(SEED, CHANGES, STATEMENTS, checkpoints=POSITIONS, kinds=kinds, keyless=KEYLESS)
+    return made(SEED, CHANGES, STATEMENTS, checkpoints=POSITIONS, kinds=kinds)
 
 
 @pytest.mark.parametrize("format", FORMATS)

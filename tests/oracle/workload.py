@@ -18,7 +18,7 @@ ALL = frozenset((*DML, *DDL))
 class Workload(Dml, Ddl):
     """`Workload(server, seed, kinds).run(changes, ddl, checkpoints)`; equal arguments give equal statements."""
 
-    def __init__(self, server: Server, seed: int, kinds: Collection[str] = ALL, keyless: bool = True):
+    def __init__(self, server: Server, seed: int, kinds: Collection[str] = ALL):
         super().__init__(server, seed)
         self.kinds = kinds
         self._sql(f"CREATE DATABASE {DB}")
@@ -26,8 +26,7 @@ class Workload(Dml, Ddl):
         self._sql(f"USE {DB}")
         for name, definition in source.TABLES.items():
             self._ddl("CREATE", f"CREATE TABLE {quoted(name)} {definition}", [(name, None)])
-        if keyless:
-            self._ddl("CREATE", f"CREATE TABLE bare {source.KEYLESS}", [("bare", None)])
+        self._ddl("CREATE", f"CREATE TABLE bare {source.KEYLESS}", [("bare", None)])
 
     def run(self, changes: int, ddl: int, checkpoints: int = 1) -> Told:
         """At least so many changed rows and DDL statements; all tables are looked at `checkpoints` times."""

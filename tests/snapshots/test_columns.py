@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from pyspark.errors import PySparkException
 
+from cdc_platform.config import Source
 from cdc_platform.errors import TableStopped
 from cdc_platform.formats.events import columns_json
 from cdc_platform.mysql.types import parse_type
@@ -60,8 +61,13 @@ def test_other_misfits_raise_and_name_the_value(spark: Any, type_text: str, text
     assert text in str(caught.value).splitlines()[0]
 
 
+def source(keys: list[str] | None = None) -> Source:
+    told: Any = {"keys": {"d.t": keys}} if keys else {}
+    return Source(name="s", format="canal", topics=["t"], tables=told)
+
+
 def test_columns_keep_the_sources_order_and_keys() -> None:
-    found = columns_of("s", "d", "t", listed(("b", "int", True), ('`a"', "text", False), ("A", "date", True)), None)
+    found = columns_of(source(), "d", "t", listed(("b", "int", True), ('`a"', "text", False), ("A", "date", True)))
     assert [(c.name, c.spark, c.key) for c in found] == [
         ("b", "int", True),
         ('`a"', "string", False),
@@ -70,23 +76,25 @@ def test_columns_keep_the_sources_order_and_keys() -> None:
 
 
 def test_configured_keys_win() -> None:
-    found = columns_of("s", "d", "t", listed(("id", "int", True), ("a", "int", False), ("b", "int", False)), ["b", "a"])
+    found = columns_of(
+        source(["b", "a"]), "d", "t", listed(("id", "int", True), ("a", "int", False), ("b", "int", False))
+    )
     assert [c.name for c in found if c.key] == ["a", "b"]
 
 
 @pytest.mark.parametrize(
     ("columns", "keys", "reason"),
     [
-        ([("id", "int", False)], None, "tables.keys: {'d.t': [...]}"),
         ([("id", "int", True), ("p", "tsvector", False)], None, "column 'p': unknown MySQL type 'tsvector'"),
         ([("id", "int", True)], ["nope"], "configured key columns ['nope'] are not in the table"),
         ([("id", "int", True), ("_CDC_order", "int", False)], None, "column name '_CDC_order' can't be kept"),
+        ([("id", "int", True), ("_cdc_address", "int", False)], None, "column name '_cdc_address' can't be kept"),
         ([("id", "int", True), ("", "int", False)], None, "column name '' can't be kept"),
     ],
 )
 def test_a_table_that_cant_be_kept_says_why(columns: Any, keys: Any, reason: str) -> None:
     with pytest.raises(TableStopped) as caught:
-        columns_of("s", "d", "t", listed(*columns), keys)
+        columns_of(source(keys), "d", "t", listed(*columns))
     assert reason in caught.value.reason
     assert (caught.value.source, caught.value.db, caught.value.table) == ("s", "d", "t")
 

@@ -1,7 +1,7 @@
 """Snapshots against an oracle: changes applied one by one, in the source's order, in plain Python.
 
-Full images may come in any order and twice. Partial images (absent columns keep their value) are promised in
-the source's order only: an older whole row that comes after a newer partial one is left for a later issue.
+Changes may come in any order and twice, also those whose images tell a part of the row (absent columns keep their
+value): however late a change comes, the row is folded from all of its key's.
 """
 
 import random
@@ -19,11 +19,13 @@ pytestmark = [pytest.mark.spark, pytest.mark.timeout(1800)]  # the first test pa
 FULL = SourceTable("f", "full", [("id", "int"), ("v", "varchar(20)"), ("n", "int")])
 CUT = SourceTable("f", "cut", [("v", "varchar(20)"), ("a", "varchar(20)"), ("b", "bigint unsigned")], ("a", "b"))
 PARTIAL = SourceTable("f", "partial", [("id", "int"), ("v", "varchar(20)"), ("n", "int"), ("m", "text")])
+LATE = SourceTable("f", "late", PARTIAL.columns)
 BATCHES = 4
 KEYS: dict[str, list[Image]] = {
     "full": [{"id": str(i)} for i in range(40)],
     "cut": [{"a": a, "b": str(b)} for a in ("", "x", "X", "é") for b in (0, 7, 2**64 - 1)],
     "partial": [{"id": str(i)} for i in range(25)],
+    "late": [{"id": str(i)} for i in range(25)],
 }
 CASTS: dict[str, Callable[[str], Any]] = {"int": int, "bigint unsigned": int}
 
@@ -167,24 +169,30 @@ def world(spark: Any, tmp_path_factory: pytest.TempPathFactory) -> tuple[Feed, d
     folder = tmp_path_factory.mktemp("fold")
     source = {"name": "fuzz", "format": "debezium", "topics": ["t"], "max_bytes_per_batch": "1"}
     feed = Feed(spark, parse_config({"lake": str(folder / "lake"), "sources": [source]}, folder / "cdc.yaml"), "fuzz")
-    full, cut, partial = Oracle(FULL, 1), Oracle(CUT, 2), PartialOracle(PARTIAL, 3)
+    full, cut, partial, late = Oracle(FULL, 1), Oracle(CUT, 2), PartialOracle(PARTIAL, 3), PartialOracle(LATE, 5)
     for i in range(500):
         full.step()
         partial.step()
+        late.step()
         cut.step()
         if i in (100, 101, 320):
             cut.truncate()
     rng = random.Random(4)
-    deliveries = [shuffled(full.changes, rng), shuffled(cut.changes, rng), in_order(partial.changes, rng)]
+    deliveries = [
+        shuffled(full.changes, rng),
+        shuffled(cut.changes, rng),
+        in_order(partial.changes, rng),
+        shuffled(late.changes, rng),
+    ]
     for i in range(BATCHES):
-        stated = [t.stated() for t in (FULL, CUT, PARTIAL)] if i == 0 else []
+        stated = [t.stated() for t in (FULL, CUT, PARTIAL, LATE)] if i == 0 else []
         feed.say(*stated, *(e for batches in deliveries for e in batches[i]))
     feed.unify()
     assert feed.snapshot().batches >= BATCHES
-    return feed, {"full": full, "cut": cut, "partial": partial}
+    return feed, {"full": full, "cut": cut, "partial": partial, "late": late}
 
 
-@pytest.mark.parametrize("table", ["full", "cut", "partial"])
+@pytest.mark.parametrize("table", ["full", "cut", "partial", "late"])
 def test_snapshot_equals_changes_applied_in_order(world: Any, table: str) -> None:
     feed, oracles = world
     oracle = oracles[table]
@@ -202,7 +210,8 @@ def test_duplicates_are_counted_and_the_changelog_holds_each_change_once(world: 
     places = {(r["table"], r["binlog_file"], r["binlog_pos"], r["op"]) for r in rows}
     assert len(places) == told
     again = sum(r["records"] for r in feed.rows(tables.OFFSET_LEDGER) if r["outcome"] == "duplicate")
-    assert again == len(oracles["full"].changes) // 10 + len(oracles["cut"].changes) // 10 + 20 * (BATCHES - 1)
+    twice = sum(len(oracles[t].changes) // 10 for t in ("full", "cut", "late"))
+    assert again == twice + 20 * (BATCHES - 1)
 
 
 def test_the_snapshot_holds_rows_and_bookkeeping_only_for_every_reader(world: Any) -> None:

@@ -57,6 +57,7 @@ KEYS = SourceTable(
     ],
     ("a", "b", "c", "d"),
 )
+CI = SourceTable("k", "ci", [("id", "varchar(9)"), ("v", "int")])
 CONF = SourceTable("k", "conf", [("a", "int"), ("b", "int")], ())
 NO_KEY = SourceTable("k", "nokey", [("a", "int")], ())
 UNKNOWN = SourceTable("k", "unknown", [("id", "int"), ("p", "tsvector")])
@@ -84,13 +85,31 @@ def hostile_row(id_: str, value: str) -> Image:
 
 
 def first_batch() -> list[dict[str, Any]]:
-    listed = (KEYS, CONF, NO_KEY, UNKNOWN, MISFIT, ZERO_KEY, DATES, GROWS, RETYPED, FULL, PARTLY, CUT, TWIN, *HOSTILE)
+    listed = (
+        KEYS,
+        CI,
+        CONF,
+        NO_KEY,
+        UNKNOWN,
+        MISFIT,
+        ZERO_KEY,
+        DATES,
+        GROWS,
+        RETYPED,
+        FULL,
+        PARTLY,
+        CUT,
+        TWIN,
+        *HOSTILE,
+    )
     return [
         *(t.stated() for t in listed),
         *(KEYS.insert((1, n), keyed("old", n)) for n in range(1, 9)),
         CONF.insert((1, 1), {"a": "1", "b": "1"}),
         CONF.insert((1, 2), {"a": "1", "b": "2"}),
         NO_KEY.insert((1, 1), {"a": "1"}),
+        NO_KEY.change("update", (1, 2), None, {"a": "2"}),
+        *(CI.insert((1, n), {"id": k, "v": v}) for n, (k, v) in enumerate((("Ab", "1"), ("é", "2"), ("C", "3")), 1)),
         UNKNOWN.insert((1, 1), {"id": "1", "p": "x"}),
         UNSTATED.insert((1, 1), {"id": "1"}),
         MISFIT.insert((1, 1), {"id": "1", "n": "12x"}),
@@ -118,6 +137,8 @@ def second_batch() -> list[dict[str, Any]]:
         *(KEYS.update((1, 10, n), keyed("old", n), keyed("new", n)) for n in (5, 6)),
         *(KEYS.delete((1, 20, n), keyed("old", n)) for n in (7, 8)),
         CONF.update((1, 10), {"a": "1", "b": "2"}, {"a": "5", "b": "3"}),
+        CI.update((1, 10), {"id": "Ab", "v": "1"}, {"id": "aB", "v": "4"}),
+        CI.delete((1, 11), {"id": "c", "v": "3"}),
         {**CUT.change("truncate", (1, 10)), "schema_version": None},
         *(t.update((1, 10), hostile_row("1", "v1"), hostile_row("1", "v2")) for t in HOSTILE[:2]),
         *(t.delete((1, 11), hostile_row("2", "v1")) for t in HOSTILE[:2]),
@@ -139,6 +160,8 @@ def third_batch() -> list[dict[str, Any]]:
         KEYS.change("read", (1, 5), None, keyed("read", 6), lineage=None),
         KEYS.change("read", (1, 15), None, keyed("read", 7), lineage=None),
         CUT.insert((1, 9), {"id": "4", "v": "late"}),
+        CI.insert((1, 5), {"id": "c", "v": "9"}),
+        CI.update((1, 12), {"id": "E", "v": "2"}, {"id": "E", "v": "5"}),
         CUT.insert((1, 11), {"id": "1", "v": "new"}),
         GROWN.insert((1, 10), {"first": "2026-11-20", "id": "2", "m`1": "m", "v": "2", "last": "1"}),
         RETYPED_TO.insert((1, 10), {"id": "2", "v": "text"}),
@@ -159,7 +182,7 @@ def world(spark: Any, tmp_path_factory: pytest.TempPathFactory) -> tuple[Feed, F
                     "format": "debezium",
                     "topics": ["t"],
                     "max_bytes_per_batch": "1",
-                    "tables": {"keys": {"k.conf": ["b"]}},
+                    "tables": {"keys": {"k.conf": ["b"]}, "key_collation": {"k.ci": "UNICODE_CI"}},
                 },
                 {"name": "other", "format": "debezium", "topics": ["o"]},
             ],
@@ -215,6 +238,11 @@ def test_cells_that_only_older_changes_of_a_batch_tell_are_kept(world: Any) -> N
 def test_configured_keys_of_tables_whose_messages_tell_none(world: Any) -> None:
     assert sorted(r["b"] for r in world[0].live("k", "conf")) == [1, 3]
     assert {r["b"]: r["a"] for r in world[0].live("k", "conf")} == {1: 1, 3: 5}
+
+
+def test_text_keys_compare_as_configured(world: Any) -> None:
+    """E isn't é; C is gone however it was spelled."""
+    assert {r["id"]: r["v"] for r in world[0].live("k", "ci")} == {"aB": 4, "é": 2, "E": 5}
 
 
 @pytest.mark.parametrize(
