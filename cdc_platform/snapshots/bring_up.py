@@ -19,7 +19,7 @@ from cdc_platform.changelog.schema import Order
 from cdc_platform.config import Config, Source
 from cdc_platform.errors import TableStopped
 from cdc_platform.resources import lake
-from cdc_platform.snapshots import state
+from cdc_platform.snapshots import origins, state
 from cdc_platform.snapshots import target as targets
 from cdc_platform.snapshots.columns import TableColumn, columns_of
 from cdc_platform.snapshots.fold import fold, profile
@@ -98,7 +98,7 @@ def outcome(work: Work, touched: Touched, columns_json: str | None, before: Any)
             columns_json = _newest_list(work.changes.sparkSession, work.config, source, db, table)
         if columns_json is None:
             raise TableStopped(source.name, db, table, "no column list is known for it")
-        columns = columns_of(source.name, db, table, columns_json, source.tables.keys.get(f"{db}.{table}"))
+        columns = columns_of(source.name, db, table, columns_json, source.tables.key_columns(db, table))
         invalid = _bring_up(work, db, table, columns)
     except TableStopped as error:
         log.error("%s", error)
@@ -113,7 +113,7 @@ def emptied(
     told = columns_json or _newest_list(spark, config, source, *name)
     if told is None:
         raise TableStopped(source.name, *name, "no column list is known for it")
-    columns = columns_of(source.name, *name, told, source.tables.keys.get(".".join(name)))
+    columns = columns_of(source.name, *name, told, source.tables.key_columns(*name))
     targets.prepare(spark, targets.Target.of(config, source.name, *name), columns, anew=True)
     return state.Outcome(*name, "live" if exists else "dropped", None if exists else "dropped at the source", 0, 0)
 
@@ -123,8 +123,11 @@ def _bring_up(work: Work, db: str, table: str, columns: list[TableColumn]) -> in
     spark, source = work.changes.sparkSession, work.source
     target = targets.Target.of(work.config, source.name, db, table)
     rows = work.changes.where(of_table(db, table))
+    merged = source.tables.merged(db, table)
     folded: DataFrame | None = None
     try:
+        gone = origins.emptied(rows) if merged else {}
+        rows = origins.since(rows, gone)
         figures = profile(rows, columns)
         for count, what in (
             (figures.no_key, "come without a key value"),
@@ -133,7 +136,12 @@ def _bring_up(work: Work, db: str, table: str, columns: list[TableColumn]) -> in
             if count:
                 raise TableStopped(source.name, db, table, f"{count} changes {what}")
         targets.prepare(spark, target, columns, anew=work.anew)
+        origins.empty(spark, target, columns, gone, work.app, work.batch_id)
+        if not figures.changes:
+            return 0
         folded = targets.not_buried(fold(rows, columns, figures), target, columns, figures)
+        if merged:
+            folded = origins.not_emptied(folded, target, columns, figures)
         targets.bury(folded, target, columns, figures, work.app, work.batch_id)
         targets.apply(folded, target, columns, figures, work.app, work.batch_id)
         return figures.invalid_dates

@@ -1,0 +1,212 @@
+"""Several tables of the source in one snapshot: each row tells its origin, and what happens to one of them touches its
+own rows only; taken up at once or in pieces, in order or late."""
+
+from typing import Any
+
+import pytest
+
+from cdc_platform import tables
+from tests.changelog.feed import Feed, SourceTable, position, read
+
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(1800)]
+
+ROUTES = {r"shop_[0-9]+\.order_.*": "shop.orders"}
+
+
+def ddl(sql: str, pos: int, db: str) -> dict[str, Any]:
+    return {"kind": "ddl", "db": db, "ddl": sql, **position(1, pos)}
+
+
+def shard(n: int, *columns: str, keys: tuple[str, ...] = ("id",), name: str = "order_x") -> SourceTable:
+    return SourceTable(f"shop_{n}", name, [tuple(c.split(" ", 1)) for c in columns], keys)  # type: ignore[misc]
+
+
+def truncate(table: SourceTable, pos: int, **rest: Any) -> dict[str, Any]:
+    return table.change("truncate", (1, pos), None, None, **rest)
+
+
+def row(**cells: Any) -> dict[str, Any]:
+    return {k: None if v is None else str(v) for k, v in cells.items()}
+
+
+ONE, TWO = (shard(n, "id bigint", "a int") for n in (1, 2))
+
+STORIES: dict[str, tuple[list[Any], list[list[Any]]]] = {
+    "the same keys in two tables": (
+        [
+            ONE, TWO,
+            ONE.insert((1, 10), row(id=1, a=10)), TWO.insert((1, 11), row(id=1, a=20)), ONE.insert((1, 12), row(id=2, a=12)),
+            TWO.insert((1, 13), row(id=2, a=22)), TWO.insert((1, 14), row(id=3, a=23)),
+            ONE.update((1, 20), row(id=1, a=10), row(id=1, a=11)),
+            TWO.delete((1, 21), row(id=1, a=20)),
+            TWO.update((1, 22), row(id=2, a=22), row(id=9, a=22)),
+            ONE.update((1, 23), row(id=2, a=12), row(id=3, a=12)),
+        ],
+        [["shop_1", 1, 11], ["shop_1", 3, 12], ["shop_2", 3, 23], ["shop_2", 9, 22]],
+    ),
+    "DDL on one table, then on the other": (
+        [
+            ONE, TWO, ONE.insert((1, 10), row(id=1, a=1)), TWO.insert((1, 11), row(id=1, a=2)),
+            ddl("ALTER TABLE order_x ADD b VARCHAR(9) NOT NULL DEFAULT 'n' AFTER id, MODIFY a BIGINT", 20, "shop_1"),
+            (one := shard(1, "id bigint", "b varchar(9)", "a bigint")),
+            one.insert((1, 30), row(id=2, b="x", a=2**40)), TWO.insert((1, 31), row(id=2, a=3)),
+            TWO.update((1, 32), row(id=2, a=3), row(id=5, a=4)),
+            ddl("ALTER TABLE order_x MODIFY a BIGINT, ADD b VARCHAR(9) AFTER id", 40, "shop_2"),
+            (two := shard(2, "id bigint", "b varchar(9)", "a bigint")),
+            two.update((1, 50), row(id=1, b=None, a=2), row(id=1, b="y", a=2**41)),
+        ],
+        [["shop_1", 1, "n", 1], ["shop_1", 2, "x", 2**40], ["shop_2", 1, "y", 2**41], ["shop_2", 5, None, 4]],
+    ),
+    "one of two loses a column that the other keeps": (
+        [
+            ONE, TWO, ONE.insert((1, 10), row(id=1, a=1)), TWO.insert((1, 11), row(id=1, a=2)),
+            ddl("ALTER TABLE order_x DROP a", 20, "shop_1"), (less := shard(1, "id bigint")),
+            less.insert((1, 30), row(id=2)), less.update((1, 31), row(id=2), row(id=3)),
+        ],
+        [["shop_1", 1, None], ["shop_1", 3, None], ["shop_2", 1, 2]],
+    ),
+    "TRUNCATE of one": (
+        [
+            ONE, TWO, ONE.insert((1, 10), row(id=1, a=1)), TWO.insert((1, 11), row(id=1, a=2)),
+            ONE.insert((1, 12), row(id=2, a=1)), truncate(ONE, 20), ONE.insert((1, 30), row(id=2, a=7)),
+            TWO.insert((1, 31), row(id=4, a=4)),
+        ],
+        [["shop_1", 2, 7], ["shop_2", 1, 2], ["shop_2", 4, 4]],
+    ),
+    "TRUNCATE of all": (
+        [
+            ONE, TWO, ONE.insert((1, 10), row(id=1, a=1)), TWO.insert((1, 11), row(id=1, a=2)),
+            truncate(ONE, 20), truncate(TWO, 21),
+        ],
+        [],
+    ),
+    "DROP of one, and another joins": (
+        [
+            ONE, TWO, ONE.insert((1, 10), row(id=1, a=1)), TWO.insert((1, 11), row(id=1, a=2)),
+            ddl("DROP TABLE order_x", 20, "shop_1"), ddl("CREATE TABLE order_y (id BIGINT PRIMARY KEY, a INT)", 21, "shop_1"),
+            (y := shard(1, "id bigint", "a int", name="order_y")), y.insert((1, 30), row(id=1, a=5)),
+        ],
+        [["shop_1", 1, 5], ["shop_2", 1, 2]],
+    ),
+    "a table leaves by RENAME, another one comes in": (
+        [
+            ONE, TWO, ONE.insert((1, 10), row(id=1, a=1)), TWO.insert((1, 11), row(id=1, a=2)),
+            (new := shard(1, "id bigint", "a int", name="new")), new.insert((1, 12), row(id=8, a=8)),
+            ddl("RENAME TABLE order_x TO old, new TO order_x", 20, "shop_1"),
+            ONE.update((1, 30), row(id=8, a=8), row(id=8, a=9)),
+        ],
+        [["shop_1", 8, 9], ["shop_2", 1, 2]],
+    ),
+}  # fmt: skip
+
+
+def events_of(story: list[Any]) -> list[dict[str, Any]]:
+    return [e.stated() | {"lineage": "1"} if isinstance(e, SourceTable) else e for e in story]
+
+
+def told(feed: Feed) -> list[list[Any]]:
+    """Rows with their origin's database first."""
+    rows = read(feed.target("shop", "orders").snapshot).to_pylist()
+    found = [[r["_cdc_db"], *(v for k, v in r.items() if not k.startswith("_cdc_"))] for r in rows]
+    return sorted(found, key=repr)
+
+
+def two_feeds(spark: Any, make_config: Any, **rules: Any) -> tuple[Feed, Feed]:
+    rules = {"routes": ROUTES, **rules}
+    sources = [{"name": n, "format": "canal", "topics": ["t"], "tables": rules} for n in ("whole", "parts")]
+    config = make_config(sources)
+    return Feed(spark, config, "whole"), Feed(spark, config, "parts")
+
+
+@pytest.mark.parametrize("name", STORIES)
+def test_at_once_and_step_by_step_the_snapshot_is_the_same(spark: Any, make_config: Any, name: str) -> None:
+    story, expected = STORIES[name]
+    events, expected = events_of(story), sorted(expected, key=repr)
+    whole, parts = two_feeds(spark, make_config)
+    whole.say(*events)
+    whole.catch_up()
+    assert told(whole) == expected
+    assert not whole.has("shop_1", "order_x") and not whole.has("shop_2", "order_x")
+    first = next(i for i, e in enumerate(events) if e.get("binlog_pos", 0) and e["binlog_pos"] >= 20)
+    for some in (events[:first], events[first : first + 1], events[first + 1 :]):
+        if some:
+            parts.say(*some)
+            parts.catch_up()
+    assert told(parts) == expected
+    from cdc_platform.snapshots.run import rebuild
+
+    rebuild(spark, parts.config, parts.source, "shop", "orders")
+    assert told(parts) == expected
+
+
+def test_rows_older_than_a_truncate_or_a_drop_come_late_and_a_batch_comes_again(spark: Any, make_config: Any) -> None:
+    feed, other = two_feeds(spark, make_config)
+    late = [ONE.insert((1, 12), row(id=3, a=3)), TWO.insert((1, 13), row(id=3, a=3)), TWO.insert((1, 14), row(id=6, a=6))]
+    for f, end in ((feed, truncate(ONE, 20)), (other, ddl("drop table order_x", 20, "shop_1"))):
+        f.say(*events_of([ONE, TWO]), ONE.insert((1, 10), row(id=1, a=1)), TWO.insert((1, 11), row(id=1, a=1)))
+        f.catch_up()
+        f.say(end, TWO.delete((1, 21), row(id=6, a=6)))
+        f.catch_up()
+        f.say(*late)
+        f.catch_up()
+        assert told(f) == [["shop_2", 1, 1], ["shop_2", 3, 3]]
+        f.forget_last_commit("snapshots")
+        f.snapshot()
+        assert told(f) == [["shop_2", 1, 1], ["shop_2", 3, 3]]
+
+
+def test_the_key_may_be_configured_and_the_target_may_be_a_table_itself(spark: Any, make_config: Any) -> None:
+    feed, _ = two_feeds(spark, make_config, keys={"shop.orders": ["a", "id"]}, include=["shop_*.*", "shop.*"])
+    plain = [shard(n, "id bigint", "a int", keys=()) for n in (1, 2)]
+    itself = SourceTable("shop", "orders", [("id", "bigint"), ("a", "int")], ())
+    feed.say(
+        *events_of([*plain, itself]),
+        *(t.insert((1, 10 + i), row(id=1, a=i)) for i, t in enumerate((*plain, itself))),
+        plain[0].update((1, 20), row(id=1, a=0), row(id=1, a=9)),
+    )
+    feed.catch_up()
+    assert feed.state("shop", "orders") == ("live", None)
+    assert told(feed) == [["shop", 1, 2], ["shop_1", 1, 9], ["shop_2", 1, 1]]
+
+
+REFUSED: dict[str, tuple[SourceTable, str]] = {
+    "another type": (shard(2, "id bigint", "a varchar(9)"), "shop_2.order_x: column 'a' is varchar(9), in the tables"),
+    "another key": (shard(2, "id bigint", "a int", keys=("id", "a")), "shop_2.order_x: its key is ['a', 'id']"),
+    "no key": (shard(2, "id bigint", "a int", keys=()), "shop_2.order_x: the messages tell no key"),
+    "a column of the origin's name": (shard(2, "id bigint", "_cdc_db int"), "shop_2.order_x: column name '_cdc_db'"),
+    "another spelling": (shard(2, "id bigint", "A int"), "shop_2.order_x: column 'A' is spelled 'a'"),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_tables_that_do_not_go_together_stop_the_snapshot_and_the_reason_names_one(
+    spark: Any, make_config: Any, name: str
+) -> None:
+    table, reason = REFUSED[name]
+    feed, _ = two_feeds(spark, make_config)
+    cells = {n: "1" for n, _ in table.columns}
+    free = SourceTable("shop_1", "free", [("id", "bigint"), ("_cdc_db", "int")])
+    feed.say(
+        *events_of([ONE, table, free]),
+        ONE.insert((1, 10), row(id=1, a=1)),
+        table.insert((1, 11), cells),
+        free.insert((1, 12), row(id=1, _cdc_db=5)),
+    )
+    feed.catch_up()
+    state, why = feed.state("shop", "orders")
+    assert state == "stopped" and reason in str(why)
+    assert read(feed.target("shop_1", "free").snapshot)["_cdc_db"].to_pylist() == [5]
+
+
+def test_a_new_table_that_fits_joins_without_a_rebuild(spark: Any, make_config: Any) -> None:
+    feed, _ = two_feeds(spark, make_config, ddl={"shop.orders": "add_only"})
+    feed.say(*events_of([ONE]), ONE.insert((1, 10), row(id=1, a=1)))
+    feed.catch_up()
+    feed.say(ddl("create table order_x (id bigint primary key, a int)", 20, "shop_2"), *events_of([TWO]))
+    feed.say(TWO.insert((1, 30), row(id=1, a=1)))
+    feed.catch_up()
+    assert told(feed) == [["shop_1", 1, 1], ["shop_2", 1, 1]]
+    assert [r["decision"] for r in feed.rows(tables.SCHEMA_CHANGES)] == ["applied"]
+    feed.say(ddl("alter table order_x drop a", 40, "shop_2"))
+    feed.catch_up()
+    assert feed.state("shop", "orders") == ("stopped", "tables.ddl is add_only: alter table order_x drop a")
