@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from cdc_platform import tables
+from cdc_platform.snapshots.run import rebuild
 from tests.changelog.feed import Feed, SourceTable, position, read
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(1800)]
@@ -35,8 +36,8 @@ STORIES: dict[str, tuple[list[Any], list[list[Any]]]] = {
     "the same keys in two tables": (
         [
             ONE, TWO,
-            ONE.insert((1, 10), row(id=1, a=10)), TWO.insert((1, 11), row(id=1, a=20)), ONE.insert((1, 12), row(id=2, a=12)),
-            TWO.insert((1, 13), row(id=2, a=22)), TWO.insert((1, 14), row(id=3, a=23)),
+            ONE.insert((1, 10), row(id=1, a=10)), TWO.insert((1, 11), row(id=1, a=20)),
+            ONE.insert((1, 12), row(id=2, a=12)), TWO.insert((1, 13), row(id=2, a=22)), TWO.insert((1, 14), row(id=3, a=23)),
             ONE.update((1, 20), row(id=1, a=10), row(id=1, a=11)),
             TWO.delete((1, 21), row(id=1, a=20)),
             TWO.update((1, 22), row(id=2, a=22), row(id=9, a=22)),
@@ -83,7 +84,8 @@ STORIES: dict[str, tuple[list[Any], list[list[Any]]]] = {
     "DROP of one, and another joins": (
         [
             ONE, TWO, ONE.insert((1, 10), row(id=1, a=1)), TWO.insert((1, 11), row(id=1, a=2)),
-            ddl("DROP TABLE order_x", 20, "shop_1"), ddl("CREATE TABLE order_y (id BIGINT PRIMARY KEY, a INT)", 21, "shop_1"),
+            ddl("DROP TABLE order_x", 20, "shop_1"),
+            ddl("CREATE TABLE order_y (id BIGINT PRIMARY KEY, a INT)", 21, "shop_1"),
             (y := shard(1, "id bigint", "a int", name="order_y")), y.insert((1, 30), row(id=1, a=5)),
         ],
         [["shop_1", 1, 5], ["shop_2", 1, 2]],
@@ -133,15 +135,13 @@ def test_at_once_and_step_by_step_the_snapshot_is_the_same(spark: Any, make_conf
             parts.say(*some)
             parts.catch_up()
     assert told(parts) == expected
-    from cdc_platform.snapshots.run import rebuild
-
     rebuild(spark, parts.config, parts.source, "shop", "orders")
     assert told(parts) == expected
 
 
 def test_rows_older_than_a_truncate_or_a_drop_come_late_and_a_batch_comes_again(spark: Any, make_config: Any) -> None:
     feed, other = two_feeds(spark, make_config)
-    late = [ONE.insert((1, 12), row(id=3, a=3)), TWO.insert((1, 13), row(id=3, a=3)), TWO.insert((1, 14), row(id=6, a=6))]
+    late = [t.insert((1, 12 + i), row(id=n, a=n)) for i, (t, n) in enumerate(((ONE, 3), (TWO, 3), (TWO, 6)))]
     for f, end in ((feed, truncate(ONE, 20)), (other, ddl("drop table order_x", 20, "shop_1"))):
         f.say(*events_of([ONE, TWO]), ONE.insert((1, 10), row(id=1, a=1)), TWO.insert((1, 11), row(id=1, a=1)))
         f.catch_up()
