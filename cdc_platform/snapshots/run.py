@@ -32,6 +32,7 @@ from cdc_platform.snapshots.bring_up import (
     touched_by,
 )
 from cdc_platform.snapshots.evolve import Decision, History, Plan, alter, in_place
+from cdc_platform.snapshots.follow import LEFT_OUT, follow, followed
 from cdc_platform.snapshots.target import Target
 from cdc_platform.tables import CHANGELOG, CHECKPOINT, TABLE_STATE
 
@@ -43,6 +44,7 @@ def run(spark: SparkSession, config: Config, source: Source) -> RoomResult:
     watch = lake.Stopwatch()
     path = lake.ensure(spark, TABLE_STATE, TABLE_STATE.at(config.lake))
     history = History(spark, config, source)
+    _follow(spark, config, source, history)
     evolve(spark, config, source, history)
     progress = lake.for_each_batch(
         lake.stream(spark, CHANGELOG.at(config.lake), source.max_bytes_per_batch).where(F.col("source") == source.name),
@@ -97,7 +99,10 @@ def batch_writer(config: Config, source: Source, plan: Plan) -> Callable[[DataFr
             name = (t.db, t.table)
             if reason := found.stopped.get(name):
                 return _stopped(name, reason, t.changes)
-            return outcome(work, t, found.told.get(name), before.get(name))
+            last = before.get(name)
+            if last and last["state"] == LEFT_OUT and not source.tables.kept(*name):
+                return state.Outcome(*name, LEFT_OUT, last["reason"], t.changes, 0)
+            return outcome(work, t, found.told.get(name), last)
 
         outcomes = lake.together([partial(one, t) for t in found.touched])
         lake.append(state.rows(spark, path, source, outcomes, before, batch_id), path, work.app, batch_id)
@@ -128,6 +133,20 @@ def _filtered(name: Name, today: Name, source: Source) -> str | None:
     if source.tables.wanted(*name) or not source.tables.wanted(*today):
         return None
     return f"it was {'.'.join(name)} before a RENAME, whose rows tables.include leaves out"
+
+
+def _follow(spark: SparkSession, config: Config, source: Source, history: History) -> None:
+    """Does what other rules of the configuration ask for."""
+    outcomes = follow(spark, config, source, history, lambda name: _anew(spark, config, source, history, name))
+    if not outcomes:
+        followed(spark, config, source)
+        return
+    path = TABLE_STATE.at(config.lake)
+    before = state.now(spark, path, source)
+    batch_id = max((t["batch"] for t in before.values()), default=0)
+    rows = state.rows(spark, path, source, outcomes, before, batch_id, anew=True)
+    lake.append(rows, path, f"follow {uuid.uuid4().hex}", 0)
+    followed(spark, config, source)
 
 
 def evolve(spark: SparkSession, config: Config, source: Source, history: History) -> None:

@@ -37,7 +37,8 @@ STORIES: dict[str, tuple[list[Any], list[list[Any]]]] = {
         [
             ONE, TWO,
             ONE.insert((1, 10), row(id=1, a=10)), TWO.insert((1, 11), row(id=1, a=20)),
-            ONE.insert((1, 12), row(id=2, a=12)), TWO.insert((1, 13), row(id=2, a=22)), TWO.insert((1, 14), row(id=3, a=23)),
+            ONE.insert((1, 12), row(id=2, a=12)), TWO.insert((1, 13), row(id=2, a=22)),
+            TWO.insert((1, 14), row(id=3, a=23)),
             ONE.update((1, 20), row(id=1, a=10), row(id=1, a=11)),
             TWO.delete((1, 21), row(id=1, a=20)),
             TWO.update((1, 22), row(id=2, a=22), row(id=9, a=22)),
