@@ -114,8 +114,8 @@ def stated_tables(config: Config, source: Source) -> list[tuple[str, str]]:
 
 
 def table_states(config: Config) -> list[dict[str, Any]]:
-    """source, db, table, state ("live", "stopped", "dropped", "left_out"), reason of every table that the snapshots room has
-    met."""
+    """source, db, table, state ("live", "stopped", "dropped", "left_out"), reason of every table that the snapshots
+    room has met."""
     found = query(
         'SELECT source, db, "table", last_value(state ORDER BY rebuild, batch) AS state, '
         'last_value(reason ORDER BY rebuild, batch) AS reason FROM t GROUP BY source, db, "table" ORDER BY 1, 2, 3',

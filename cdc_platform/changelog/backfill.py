@@ -19,14 +19,19 @@ from cdc_platform.config import Source
 from cdc_platform.resources import lake
 
 _MESSAGE = ("topic", "partition", "offset")
-_AT = [
-    *(F.col(c) for c in ("topic", "partition", "offset")),
-    F.coalesce("entry_index", F.lit(-1)).alias("_entry"),
-    F.coalesce("row_index", F.lit(-1)).alias("_row"),
-    F.coalesce("retold", F.lit(False)).alias("_retold"),
-]
+_AT = [*_MESSAGE, "_entry", "_row", "_retold"]
 """The address of an event; a message told anew has its first telling's."""
-_AT_NAMES = [*_MESSAGE, "_entry", "_row", "_retold"]
+
+
+def _addressed(events: DataFrame) -> DataFrame:
+    """With the columns that `_AT` lacks, never NULL."""
+    return events.withColumns(
+        {
+            "_entry": F.coalesce("entry_index", F.lit(-1)),
+            "_row": F.coalesce("row_index", F.lit(-1)),
+            "_retold": F.coalesce("retold", F.lit(False)),
+        }
+    )
 
 
 def _found(spark: SparkSession, changes: str, source: Source, before: Sequence[Rules], now: Rules) -> DataFrame:
@@ -39,12 +44,11 @@ def _found(spark: SparkSession, changes: str, source: Source, before: Sequence[R
     wanted = ledger.of_a_table() & rules.wanted(now.tables(source))
     new = current.where(wanted & ~rules.wanted(before[-1].tables(source)))
     taken = _taken(spark, changes, source, before, now)
-    touched = new.select(*_AT).join(taken, _AT_NAMES, "left_anti").select(*_MESSAGE).distinct()
+    touched = _addressed(new).join(taken, _AT, "left_anti").select(*_MESSAGE).distinct()
     mine = current.join(touched, list(_MESSAGE), "left_semi")
-    placed = mine.select("*", *_AT[3:]).join(taken.withColumn("was", F.lit(True)), _AT_NAMES, "left")
-    return placed.withColumns({"was": F.coalesce("was", F.lit(False)), "wanted": wanted}).drop(
-        "_entry", "_row", "_retold"
-    )
+    placed = _addressed(mine).join(taken.withColumn("was", F.lit(True)), _AT, "left")
+    flags = {"was": F.coalesce("was", F.lit(False)), "wanted": wanted}
+    return placed.withColumns(flags).drop("_entry", "_row", "_retold")
 
 
 def _at_version(spark: SparkSession, path: str, version: int | None) -> DataFrame:
@@ -54,15 +58,17 @@ def _at_version(spark: SparkSession, path: str, version: int | None) -> DataFram
 def _taken(spark: SparkSession, changes: str, source: Source, before: Sequence[Rules], now: Rules) -> DataFrame:
     """Addresses of events that the rules before wanted while they were in force."""
     ends = [*(r.version for r in before[1:]), now.version]
-    each = [
-        _at_version(spark, changes, end).where(ledger.of_a_table() & rules.wanted(r.tables(source))).select(*_AT)
-        for r, end in zip(before, ends, strict=True)
-    ]
+
+    def wanted(version: int | None, r: Rules) -> DataFrame:
+        there = _at_version(spark, changes, version).where(ledger.of_a_table() & rules.wanted(r.tables(source)))
+        return _addressed(there).select(*_AT)
+
+    each = [wanted(end, r) for r, end in zip(before, ends, strict=True)]
     return reduce(DataFrame.union, each).distinct()
 
 
 def _decided(events: DataFrame, stored: DataFrame, epochs: dict[str | None, int], order_key: Column) -> DataFrame:
-    """`_found` events with `order_key`, `outcome_before` and `outcome`, and `fresh`: not written by a killed run."""
+    """`_found` events with `order_key`, `outcome_before` and `outcome`. What a killed run wrote counts as new."""
     address: list[str] = list(order.ADDRESS)
     there = stored.select(*address).distinct().withColumn("_there", F.lit(True))
     placed = events.withColumn("order_key", order_key).join(there, address, "left")

@@ -41,10 +41,8 @@ def follow(
     known = {t for n in moved if (t := is_[n]) and (t in before or was[n])}
     rest = {t for n in moved if (t := was[n]) and t in is_.values()}
     outcomes = [_made(anew, t) for t in sorted(known | rest)]
-    return outcomes + [
-        state.Outcome(*t, LEFT_OUT, _why(source.tables, t), 0, 0)
-        for t in sorted({t for n in moved if (t := was[n]) and t in before} - set(is_.values()))
-    ]
+    left = {t for n in moved if (t := was[n]) and t in before} - set(is_.values())
+    return outcomes + [state.Outcome(*t, LEFT_OUT, _why(source.tables, t), 0, 0) for t in sorted(left)]
 
 
 def followed(spark: SparkSession, config: Config, source: Source) -> None:

@@ -73,13 +73,14 @@ def killed(monkeypatch: pytest.MonkeyPatch, at: str) -> None:
     def dies(*_: Any, **__: Any) -> Any:
         raise KeyboardInterrupt(at)
 
-    where = {
+    where: dict[str, tuple[Any, str]] = {
         "begun": (Chosen, "note"),
         "changelog": (backfill, "changelog_rows"),
         "quarantine": (backfill, "quarantine_rows"),
         "ledger": (ledger, "moved"),
     }
-    monkeypatch.setattr(*where[at], dies)
+    owner, name = where[at]
+    monkeypatch.setattr(owner, name, dies)
 
 
 def test_rows_left_out_come_once_over_kills_at_each_write(feed: Changing, monkeypatch: pytest.MonkeyPatch) -> None:

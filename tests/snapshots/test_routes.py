@@ -1,15 +1,18 @@
 """Several tables of the source in one snapshot: each row tells its origin, and what happens to one of them touches its
 own rows only; taken up at once or in pieces, in order or late."""
 
+import json
 from typing import Any
 
 import pytest
 
 from cdc_platform import tables
+from cdc_platform.errors import TableStopped
+from cdc_platform.snapshots.routes import merged
 from cdc_platform.snapshots.run import rebuild
 from tests.changelog.feed import Feed, SourceTable, position, read
 
-pytestmark = [pytest.mark.spark, pytest.mark.timeout(1800)]
+pytestmark = pytest.mark.timeout(1800)
 
 ROUTES = {r"shop_[0-9]+\.order_.*": "shop.orders"}
 
@@ -121,6 +124,7 @@ def two_feeds(spark: Any, make_config: Any, **rules: Any) -> tuple[Feed, Feed]:
     return Feed(spark, config, "whole"), Feed(spark, config, "parts")
 
 
+@pytest.mark.spark
 @pytest.mark.parametrize("name", STORIES)
 def test_at_once_and_step_by_step_the_snapshot_is_the_same(spark: Any, make_config: Any, name: str) -> None:
     story, expected = STORIES[name]
@@ -140,6 +144,7 @@ def test_at_once_and_step_by_step_the_snapshot_is_the_same(spark: Any, make_conf
     assert told(parts) == expected
 
 
+@pytest.mark.spark
 def test_rows_older_than_a_truncate_or_a_drop_come_late_and_a_batch_comes_again(spark: Any, make_config: Any) -> None:
     feed, other = two_feeds(spark, make_config)
     late = [t.insert((1, 12 + i), row(id=n, a=n)) for i, (t, n) in enumerate(((ONE, 3), (TWO, 3), (TWO, 6)))]
@@ -156,6 +161,7 @@ def test_rows_older_than_a_truncate_or_a_drop_come_late_and_a_batch_comes_again(
         assert told(f) == [["shop_2", 1, 1], ["shop_2", 3, 3]]
 
 
+@pytest.mark.spark
 def test_the_key_may_be_configured_and_the_target_may_be_a_table_itself(spark: Any, make_config: Any) -> None:
     feed, _ = two_feeds(spark, make_config, keys={"shop.orders": ["a", "id"]}, include=["shop_*.*", "shop.*"])
     plain = [shard(n, "id bigint", "a int", keys=()) for n in (1, 2)]
@@ -171,34 +177,65 @@ def test_the_key_may_be_configured_and_the_target_may_be_a_table_itself(spark: A
 
 
 REFUSED: dict[str, tuple[SourceTable, str]] = {
-    "another type": (shard(2, "id bigint", "a varchar(9)"), "shop_2.order_x: column 'a' is varchar(9), in the tables"),
-    "another key": (shard(2, "id bigint", "a int", keys=("id", "a")), "shop_2.order_x: its key is ['a', 'id']"),
-    "no key": (shard(2, "id bigint", "a int", keys=()), "shop_2.order_x: the messages tell no key"),
-    "a column of the origin's name": (shard(2, "id bigint", "_cdc_db int"), "shop_2.order_x: column name '_cdc_db'"),
-    "another spelling": (shard(2, "id bigint", "A int"), "shop_2.order_x: column 'A' is spelled 'a'"),
+    "another type": (shard(2, "id bigint", "a varchar(9)"), "column 'a' is varchar(9), in the tables before it int"),
+    "float as double": (shard(2, "id float"), "column 'id' is float, in the tables before it bigint"),
+    "another key": (
+        shard(2, "id bigint", "a int", keys=("id", "a")),
+        "its key is ['a', 'id'], that of the tables before",
+    ),
+    "no key": (shard(2, "id bigint", "a int", keys=()), "the messages tell no key; name one in cdc.yaml: tables.keys:"),
+    "the origin's name": (shard(2, "id bigint", "_CDC_db int"), "column name '_CDC_db' can't be kept"),
+    "another spelling": (shard(2, "id bigint", "A int"), "column 'A' is spelled 'a' in the tables before it"),
 }
 
 
 @pytest.mark.parametrize("name", REFUSED)
-def test_tables_that_do_not_go_together_stop_the_snapshot_and_the_reason_names_one(
-    spark: Any, make_config: Any, name: str
-) -> None:
+def test_column_lists_that_do_not_go_together_are_refused_by_name(make_config: Any, name: str) -> None:
     table, reason = REFUSED[name]
+    source = make_config([{"name": "s", "format": "canal", "topics": ["t"]}]).source("s")
+    with pytest.raises(TableStopped) as caught:
+        merged(source, ("shop", "orders"), {("shop_1", "order_x"): ONE.json, ("shop_2", "order_x"): table.json})
+    assert caught.value.reason.startswith(f"shop_2.order_x: {reason}")
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "both"),
+    [
+        ("int(11)", "bigint(20)", "bigint(20)"),
+        ("bigint unsigned", "int", "bigint unsigned"),
+        ("mediumint", "int(11)", "mediumint"),
+        ("decimal(10,2)", "decimal(9,4)", "decimal(12,4)"),
+        ("varchar(9)", "enum('a')", "varchar(9)"),
+        ("datetime(3)", "datetime(6)", "datetime(3)"),
+        ("DECIMAL(65,30)", "decimal(65,30)", "DECIMAL(65,30)"),
+    ],
+)
+def test_types_that_hold_the_values_of_both_are_found(make_config: Any, one: str, other: str, both: str) -> None:
+    source = make_config([{"name": "s", "format": "canal", "topics": ["t"]}]).source("s")
+    lists = {(f"shop_{n}", "t"): shard(n, "id int", f"v {t}", f"c{n} int").json for n, t in ((1, one), (2, other))}
+    found = merged(source, ("shop", "orders"), lists)
+    told = [(c["name"], c["type"], c["key"]) for c in json.loads(found.columns)]
+    assert told[:4] == [("id", "int", True), ("v", both, False), ("c2", "int", False), ("c1", "int", False)]
+    assert [n for n, _, key in told if key] == ["id", "_cdc_db", "_cdc_table"]
+    assert found.lacking == {("shop_1", "t"): ["c2"], ("shop_2", "t"): ["c1"]}
+
+
+@pytest.mark.spark
+def test_one_that_does_not_go_with_the_others_stops_their_snapshot_only(spark: Any, make_config: Any) -> None:
     feed, _ = two_feeds(spark, make_config)
-    cells = {n: "1" for n, _ in table.columns}
+    odd = shard(2, "id bigint", "_cdc_db int")
     free = SourceTable("shop_1", "free", [("id", "bigint"), ("_cdc_db", "int")])
     feed.say(
-        *events_of([ONE, table, free]),
-        ONE.insert((1, 10), row(id=1, a=1)),
-        table.insert((1, 11), cells),
-        free.insert((1, 12), row(id=1, _cdc_db=5)),
+        *events_of([ONE, odd, free]),
+        *(t.insert((1, 10 + i), {n: "5" for n, _ in t.columns}) for i, t in enumerate((ONE, odd, free))),
     )
     feed.catch_up()
-    state, why = feed.state("shop", "orders")
-    assert state == "stopped" and reason in str(why)
+    assert feed.state("shop", "orders")[0] == "stopped"
+    assert "shop_2.order_x: column name '_cdc_db'" in str(feed.state("shop", "orders")[1])
     assert read(feed.target("shop_1", "free").snapshot)["_cdc_db"].to_pylist() == [5]
 
 
+@pytest.mark.spark
 def test_a_new_table_that_fits_joins_without_a_rebuild(spark: Any, make_config: Any) -> None:
     feed, _ = two_feeds(spark, make_config, ddl={"shop.orders": "add_only"})
     feed.say(*events_of([ONE]), ONE.insert((1, 10), row(id=1, a=1)))
