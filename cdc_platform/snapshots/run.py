@@ -20,7 +20,7 @@ from cdc_platform.config import Config, Source
 from cdc_platform.errors import TableStopped
 from cdc_platform.mysql.effects import Name
 from cdc_platform.resources import lake
-from cdc_platform.snapshots import carry, cuts, routes, state
+from cdc_platform.snapshots import carry, cuts, limits, routes, state
 from cdc_platform.snapshots.bring_up import (
     Touched,
     Work,
@@ -54,6 +54,9 @@ def run(spark: SparkSession, config: Config, source: Source) -> RoomResult:
     )
     batches = lake.batches(progress)
     figures = state.figures(spark, config, source, path, batches)
+    live = [(db, table) for db, _, table in (n.partition(".") for n, f in figures.items() if f["state"] == "live")]
+    for name, text in limits.note(spark, config, source, history, live).items():
+        figures[".".join(name)]["limits"] = text
     changes = sum(float(f["changes"]) for f in figures.values())
     return RoomResult(
         "snapshots",
@@ -271,4 +274,5 @@ def rebuild(spark: SparkSession, config: Config, source: Source, db: str, table:
     lake.append(rows, path, f"rebuild {uuid.uuid4().hex}", 0)
     if error:
         raise error
+    limits.note(spark, config, source, history, [(db, table)])
     return RoomResult("snapshots", source.name, found.changes, 1, watch.seconds, {"changes": found.changes})
