@@ -101,7 +101,7 @@ def batch_writer(source: Source, paths: dict[str, str]) -> Callable[[DataFrame, 
                 events.join(repeats.withColumn("_again", F.lit(True)), list(order.ADDRESS), "left")
                 .withColumn(
                     "outcome",
-                    F.when(F.col("_again") & (F.col("kind") == "row"), "duplicate").otherwise(F.col("outcome")),
+                    F.when(F.col("_again") & (F.col("outcome") == "applied"), "duplicate").otherwise(F.col("outcome")),
                 )
                 .drop("_again")
             )

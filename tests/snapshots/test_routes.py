@@ -248,3 +248,25 @@ def test_a_new_table_that_fits_joins_without_a_rebuild(spark: Any, make_config: 
     feed.say(ddl("alter table order_x drop a", 40, "shop_2"))
     feed.catch_up()
     assert feed.state("shop", "orders") == ("stopped", "tables.ddl is add_only: alter table order_x drop a")
+
+
+@pytest.mark.spark
+def test_other_routes_bring_what_is_in_the_changelog_already(spark: Any, make_config: Any) -> None:
+    feed, _ = two_feeds(spark, make_config, routes={})
+    feed.say(*events_of([ONE, TWO]), ONE.insert((1, 10), row(id=1, a=1)), TWO.insert((1, 11), row(id=1, a=2)))
+    feed.catch_up()
+    assert feed.live("shop_1", "order_x") == [{"id": 1, "a": 1}] and not feed.has("shop", "orders")
+    routed = feed.source.model_copy(update={"tables": feed.source.tables.model_copy(update={"routes": ROUTES})})
+    unrouted, feed.config = feed.config, feed.config.model_copy(update={"sources": [routed]})
+    feed.catch_up()
+    assert told(feed) == [["shop_1", 1, 1], ["shop_2", 1, 2]]
+    assert feed.state("shop_1", "order_x") == (
+        "left_out", "tables.routes keep it in shop.orders; the snapshot stays as it was"
+    )  # fmt: skip
+    assert [s["table"] for s in feed.rows(tables.CUTS)[-1]["snapshots"]] == ["orders"]
+    feed.config = unrouted
+    feed.say(ONE.insert((1, 20), row(id=2, a=3)))
+    feed.catch_up()
+    assert sorted(r["id"] for r in feed.live("shop_1", "order_x")) == [1, 2]
+    assert feed.state("shop_1", "order_x") == ("live", None)
+    assert feed.state("shop", "orders")[0] == "left_out" and len(told(feed)) == 2
