@@ -136,7 +136,7 @@ def fill(
     events = _decided(_found(spark, changes, source, chosen.done, now), stored, epochs, key)
     split = None
     if "envelopes" in paths:  # a message of several records accounts for all of them
-        split = lake.read(spark, paths["envelopes"]).where("parts > 1")
+        split = lake.read(spark, paths["envelopes"]).where("parts > 1").join(events, list(_MESSAGE), "left_semi")
     new = events.where("wanted AND NOT was")
     counts = new.agg(*(F.count_if(F.col("outcome") == o).alias(o) for o in ("applied", "quarantined"))).collect()[0]
     batch = Batch(source, paths, now.number, new, "backfill")

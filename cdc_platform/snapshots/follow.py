@@ -25,16 +25,17 @@ def follow(
     source: Source,
     history: History,
     anew: Callable[[Name], state.Outcome],
-) -> list[state.Outcome]:
-    """What becomes of the snapshots that a change of rules concerns; none where there is no change. `anew` makes one
-    from the whole changelog, or raises TableStopped. Once more changes nothing; `followed` notes that it is done."""
+) -> tuple[list[state.Outcome], Callable[[], None]]:
+    """What becomes of the snapshots that a change of rules concerns, none where there is no change; and what notes that
+    it is done, to be called when the outcomes are kept. `anew` makes a snapshot from the whole changelog, or raises
+    TableStopped. Doing it once more changes nothing."""
     chosen = Chosen(spark, config, source, "snapshots")
     now = Rules.of(source, 0, routes=True)
     before = state.now(spark, TABLE_STATE.at(config.lake), source)
     if not chosen.done:  # made before rules were noted: there were no routes
         chosen.note(replace(now, routes=()) if before else now, "done")
     if chosen.done[-1].same(now):
-        return []
+        return [], lambda: None
     was, is_ = _places(spark, config, source, history, chosen.done[-1].tables(source))
     moved = [n for n in is_ if is_[n] != was[n]]
     # What was never taken into a snapshot comes by the changelog's stream.
@@ -42,15 +43,8 @@ def follow(
     rest = {t for n in moved if (t := was[n]) and t in is_.values()}
     outcomes = [_made(anew, t) for t in sorted(known | rest)]
     left = {t for n in moved if (t := was[n]) and t in before} - set(is_.values())
-    return outcomes + [state.Outcome(*t, LEFT_OUT, _why(source.tables, t), 0, 0) for t in sorted(left)]
-
-
-def followed(spark: SparkSession, config: Config, source: Source) -> None:
-    """Notes the configuration's rules as done."""
-    chosen = Chosen(spark, config, source, "snapshots")
-    now = Rules.of(source, chosen.done[-1].number + 1, routes=True)
-    if not chosen.done[-1].same(now):
-        chosen.note(now, "done")
+    outcomes += [state.Outcome(*t, LEFT_OUT, _why(source.tables, t), 0, 0) for t in sorted(left)]
+    return outcomes, lambda: chosen.note(replace(now, number=chosen.done[-1].number + 1), "done")
 
 
 def _places(

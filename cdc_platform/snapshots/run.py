@@ -32,7 +32,7 @@ from cdc_platform.snapshots.bring_up import (
     touched_by,
 )
 from cdc_platform.snapshots.evolve import Decision, History, Plan, alter, in_place
-from cdc_platform.snapshots.follow import LEFT_OUT, follow, followed
+from cdc_platform.snapshots.follow import LEFT_OUT, follow
 from cdc_platform.snapshots.target import Target
 from cdc_platform.tables import CHANGELOG, CHECKPOINT, TABLE_STATE
 
@@ -140,16 +140,14 @@ def _filtered(name: Name, today: Name, source: Source) -> str | None:
 
 def _follow(spark: SparkSession, config: Config, source: Source, history: History) -> None:
     """Does what other rules of the configuration ask for."""
-    outcomes = follow(spark, config, source, history, lambda name: _anew(spark, config, source, history, name))
-    if not outcomes:
-        followed(spark, config, source)
-        return
-    path = TABLE_STATE.at(config.lake)
-    before = state.now(spark, path, source)
-    batch_id = max((t["batch"] for t in before.values()), default=0)
-    rows = state.rows(spark, path, source, outcomes, before, batch_id, anew=True)
-    lake.append(rows, path, f"follow {uuid.uuid4().hex}", 0)
-    followed(spark, config, source)
+    outcomes, done = follow(spark, config, source, history, partial(_anew, spark, config, source, history))
+    if outcomes:
+        path = TABLE_STATE.at(config.lake)
+        before = state.now(spark, path, source)
+        batch_id = max((t["batch"] for t in before.values()), default=0)
+        rows = state.rows(spark, path, source, outcomes, before, batch_id, anew=True)
+        lake.append(rows, path, f"follow {uuid.uuid4().hex}", 0)
+    done()
 
 
 def evolve(spark: SparkSession, config: Config, source: Source, history: History) -> None:
