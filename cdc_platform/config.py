@@ -1,7 +1,6 @@
 """`cdc.yaml`: a typed, validated model. An unknown key or a bad value is a ConfigError that names the key and says
 what would have worked. Values may be `${ENV_VAR}`; secrets come in only that way and are never printed."""
 
-import fnmatch
 import os
 import re
 from pathlib import Path
@@ -11,6 +10,7 @@ import yaml
 from pydantic import BaseModel, Field, PrivateAttr, ValidationError, field_validator, model_validator
 
 from cdc_platform.bridge.settings import Bridge, check_secrets
+from cdc_platform.changelog.settings import Tables
 from cdc_platform.errors import ConfigError
 from cdc_platform.model import Model, Properties
 from cdc_platform.reconcile.settings import Reconcile
@@ -22,84 +22,6 @@ SECRET_KEYS = re.compile(
     r"password|passphrase|secret|jaas|token|credential|\.key$|keystore\.key|key\.pem|access.key|account\.key",
     re.IGNORECASE,
 )
-
-
-ORIGIN = ("_cdc_db", "_cdc_table")
-"""Columns of a snapshot that `tables.routes` merges: the table that a row comes from. They are part of its key."""
-
-
-class Tables(Model):
-    """Which tables of a source become snapshots. Patterns are `db.table` with `*` and `?`."""
-
-    include: list[str] = Field(default=["*"], description="patterns of db.table; default: all")
-    exclude: list[str] = Field(default=[], description="patterns of db.table, stronger than include")
-    keys: dict[str, list[str]] = Field(
-        default={}, description="key columns per db.table, where the messages tell none or the wrong ones"
-    )
-    ddl: dict[str, Literal["evolve", "add_only", "stop"]] = Field(
-        default={},
-        description="per pattern of db.table, what a DDL statement may do to a snapshot: evolve (all; the default), "
-        "add_only (new columns, other statements stop the table), stop (any change of its columns stops it)",
-    )
-    routes: dict[str, str] = Field(
-        default={},
-        description="Python regular expression of a whole db.table: the db.table whose snapshot its rows go to; the "
-        "first one that fits decides",
-    )
-
-    @field_validator("routes")
-    @classmethod
-    def _routes_make_sense(cls, value: dict[str, str]) -> dict[str, str]:
-        for pattern, target in value.items():
-            try:
-                re.compile(pattern)
-            except re.error as error:
-                raise ValueError(
-                    f"{pattern!r} is no regular expression: {error.msg} at character {error.pos}"
-                ) from None
-            if not all(target.partition(".")):
-                raise ValueError(f"{pattern!r}: {target!r} is no db.table")
-        for target in value.values():
-            further = next((t for p, t in value.items() if re.fullmatch(p, target)), target)
-            if further != target:
-                raise ValueError(f"the target {target!r} is itself routed, to {further!r}; name that one instead")
-        return value
-
-    def routed(self, db: str, table: str) -> tuple[str, str]:
-        """The snapshot that keeps the rows of a source table: its own, unless a route says another."""
-        name = f"{db}.{table}"
-        if not self.routes or name in self.routes.values():
-            return db, table
-        target = next((t for p, t in self.routes.items() if re.fullmatch(p, name)), None)
-        if target is None:
-            return db, table
-        to, _, other = target.partition(".")
-        return to, other
-
-    def merged(self, db: str, table: str) -> bool:
-        """Whether a snapshot of this name is a target of routes: its rows tell their origin."""
-        return f"{db}.{table}" in self.routes.values()
-
-    def kept(self, db: str, table: str) -> bool:
-        """Whether there is to be a snapshot of this name."""
-        return self.merged(db, table) or (self.wanted(db, table) and self.routed(db, table) == (db, table))
-
-    def key_columns(self, db: str, table: str) -> list[str] | None:
-        """Key columns that the configuration gives a snapshot; None: those that the messages tell."""
-        keys = self.keys.get(f"{db}.{table}")
-        return [*keys, *ORIGIN] if keys and self.merged(db, table) else keys
-
-    def wanted(self, db: str, table: str) -> bool:
-        """Whether changes of this table are applied; others are counted as filtered."""
-        name = f"{db}.{table}"
-        return any(fnmatch.fnmatchcase(name, p) for p in self.include) and not any(
-            fnmatch.fnmatchcase(name, p) for p in self.exclude
-        )
-
-    def ddl_policy(self, db: str, table: str) -> str:
-        """What DDL may do to this table's snapshot: the first pattern that fits decides."""
-        name = f"{db}.{table}"
-        return next((policy for p, policy in self.ddl.items() if fnmatch.fnmatchcase(name, p)), "evolve")
 
 
 class Source(Model):
