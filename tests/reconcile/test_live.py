@@ -15,7 +15,6 @@ import pyarrow.parquet as pq
 import pytest
 from deltalake import write_deltalake
 
-from cdc_platform.changelog.settings import Tables
 from cdc_platform.cli.app import run
 from cdc_platform.config import Config, Tables, load_config
 from cdc_platform.definitions import build
