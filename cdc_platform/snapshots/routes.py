@@ -3,6 +3,7 @@
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from pyspark.sql import Column, DataFrame, SparkSession
@@ -28,12 +29,14 @@ _INTEGERS = ("tinyint", "smallint", "int", "bigint", "decimal(20,0)")
 
 
 class Routed(NamedTuple):
-    """Changes under the names of their snapshots: rows, tables, their column lists, and why some are stopped."""
+    """Changes under the names of their snapshots: rows, tables, their column lists, and why some are stopped; `lacking`
+    is what `routed` needs to bring other rows there, too."""
 
     rows: DataFrame
     touched: list[Touched]
     told: dict[Name, str | None]
     stopped: dict[Name, str]
+    lacking: Mapping[Name, list[str]] = MappingProxyType({})
 
 
 def route(found: Routed, source: Source, known: Mapping[Name, Lists]) -> Routed:
@@ -58,7 +61,7 @@ def route(found: Routed, source: Source, known: Mapping[Name, Lists]) -> Routed:
         except TableStopped as error:
             stopped.setdefault(target, error.reason)
     names = [(t.db, t.table) for some in origins.values() for t in some]
-    return Routed(routed(found.rows, source, names, lacking), touched, told, stopped)
+    return Routed(routed(found.rows, source, names, lacking), touched, told, stopped, lacking)
 
 
 def only_joins(spark: SparkSession, source: Source, target: Target, steps: Sequence[Step], lists: Lists) -> bool:
