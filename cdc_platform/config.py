@@ -1,10 +1,8 @@
 """`cdc.yaml`: a typed, validated model. An unknown key or a bad value is a ConfigError that names the key and says
 what would have worked. Values may be `${ENV_VAR}`; secrets come in only that way and are never printed."""
 
-import fnmatch
 import os
 import re
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal, Self
 
@@ -12,6 +10,7 @@ import yaml
 from pydantic import BaseModel, Field, PrivateAttr, ValidationError, field_validator, model_validator
 
 from cdc_platform.bridge.settings import Bridge, check_secrets
+from cdc_platform.changelog.settings import Tables
 from cdc_platform.errors import ConfigError
 from cdc_platform.model import Model, Properties
 from cdc_platform.reconcile.settings import Reconcile
@@ -23,51 +22,6 @@ SECRET_KEYS = re.compile(
     r"password|passphrase|secret|jaas|token|credential|\.key$|keystore\.key|key\.pem|access.key|account\.key",
     re.IGNORECASE,
 )
-
-
-Collation = Literal[
-    "UTF8_LCASE", "UNICODE_CI", "UNICODE_CI_AI", "UTF8_LCASE_RTRIM", "UNICODE_CI_RTRIM", "UNICODE_CI_AI_RTRIM"
-]
-
-
-def _first(by_pattern: Mapping[str, str], name: str) -> str | None:
-    return next((value for p, value in by_pattern.items() if fnmatch.fnmatchcase(name, p)), None)
-
-
-class Tables(Model):
-    """Which tables of a source become snapshots. Patterns are `db.table` with `*` and `?`."""
-
-    include: list[str] = Field(default=["*"], description="patterns of db.table; default: all")
-    exclude: list[str] = Field(default=[], description="patterns of db.table, stronger than include")
-    keys: dict[str, list[str]] = Field(
-        default={}, description="key columns per db.table, where the messages tell none or the wrong ones"
-    )
-    key_collation: dict[str, Collation] = Field(
-        default={},
-        description="per pattern of db.table, how text keys compare where equal keys may come in other spelling: "
-        "UTF8_LCASE (lower case), UNICODE_CI (case), UNICODE_CI_AI (case and accents), each also with _RTRIM (trailing "
-        "spaces, too); default: by their bytes",
-    )
-    ddl: dict[str, Literal["evolve", "add_only", "stop"]] = Field(
-        default={},
-        description="per pattern of db.table, what a DDL statement may do to a snapshot: evolve (all; the default), "
-        "add_only (new columns, other statements stop the table), stop (any change of its columns stops it)",
-    )
-
-    def wanted(self, db: str, table: str) -> bool:
-        """Whether changes of this table are applied; others are counted as filtered."""
-        name = f"{db}.{table}"
-        return any(fnmatch.fnmatchcase(name, p) for p in self.include) and not any(
-            fnmatch.fnmatchcase(name, p) for p in self.exclude
-        )
-
-    def ddl_policy(self, db: str, table: str) -> str:
-        """What DDL may do to this table's snapshot: the first pattern that fits decides."""
-        return _first(self.ddl, f"{db}.{table}") or "evolve"
-
-    def collation(self, db: str, table: str) -> str | None:
-        """Spark collation of this table's text keys: the first pattern that fits decides."""
-        return _first(self.key_collation, f"{db}.{table}")
 
 
 class Source(Model):

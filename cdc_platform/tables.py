@@ -222,10 +222,10 @@ QUARANTINE = Table(
 
 OFFSET_LEDGER = Table(
     "offset_ledger",
-    """source STRING, batch BIGINT COMMENT 'batch of the room', room STRING,
+    """source STRING, batch BIGINT COMMENT 'batch of the room; below zero: a back-fill', room STRING,
   topic STRING, `partition` INT, from_offset BIGINT, to_offset BIGINT COMMENT 'last, inclusive',
   outcome STRING COMMENT 'landed, applied, control, filtered, waiting, joined, duplicate, quarantined, lost',
-  records BIGINT COMMENT 'offsets with this outcome; negative takes an earlier waiting or quarantined back'""",
+  records BIGINT COMMENT 'offsets with this outcome; negative takes back what was counted under it before'""",
     "Accounted ranges of offsets: landed equals the sum of all other outcomes but lost",
     partition_by=("source",),
     properties=_STAGED,
@@ -236,6 +236,17 @@ LINEAGES = Table(
     """source STRING, lineage STRING COMMENT 'server id; NULL: not told', epoch BIGINT, batch BIGINT,
   high_file BIGINT COMMENT 'binlog position reached after the batch', high_pos DECIMAL(20,0)""",
     "Whose binlogs were seen, in the order of their first appearance, and how far",
+    partition_by=("source",),
+    properties=_STAGED,
+)
+
+TABLE_RULES = Table(
+    "table_rules",
+    """source STRING, room STRING COMMENT 'changelog, snapshots', number BIGINT COMMENT 'of the change, from 0',
+  stage STRING COMMENT 'begun: what the change asks for is being done; done: these are in force',
+  include ARRAY<STRING>, exclude ARRAY<STRING>, routes ARRAY<STRUCT<pattern: STRING, target: STRING>>,
+  version BIGINT COMMENT 'of changes: it was taken up to there under the rules before', at TIMESTAMP""",
+    "By which of the configuration's rules the tables of a source were chosen, and since when",
     partition_by=("source",),
     properties=_STAGED,
 )
@@ -256,9 +267,9 @@ TOPICS = Table(
 TABLE_STATE = Table(
     "table_state",
     """source STRING, db STRING, `table` STRING, batch BIGINT,
-  state STRING COMMENT 'live; stopped: not followed any more; dropped at the source; stale: this run or the next makes
-    it anew from the changelog',
-  reason STRING COMMENT 'why it is stopped or dropped; of a live one what the feed does not tell',
+  state STRING COMMENT 'live; stopped: not followed any more; dropped at the source; left_out by other rules; stale:
+    this run or the next makes it anew from the changelog',
+  reason STRING COMMENT 'why it is stopped, dropped or left out; of a live one what the feed does not tell',
   changes BIGINT COMMENT 'row changes of the batch',
  invalid_dates BIGINT COMMENT 'dates that do not exist, NULL in the snapshot',
  partial BIGINT COMMENT 'row images that tell a part of the row',

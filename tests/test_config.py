@@ -74,6 +74,21 @@ WRONG = {
         "sources[0].reconcile.dsn_env",
         "name of an environment variable",
     ),
+    "a route that is no regular expression": (
+        raw({"tables": {"routes": {"shop_[0-9+.order": "shop.orders"}}}),
+        "sources[0].tables.routes",
+        "'shop_[0-9+.order' is no regular expression: unterminated character set at character 5",
+    ),
+    "a route to what is no table": (
+        raw({"tables": {"routes": {"a.*": "orders"}}}),
+        "sources[0].tables.routes",
+        "'a.*': 'orders' is no db.table",
+    ),
+    "a route to a table that is routed itself": (
+        raw({"tables": {"routes": {r"a\..*": "shop.orders", "shop.*": "all.shops"}}}),
+        "sources[0].tables.routes",
+        "the target 'shop.orders' is itself routed, to 'all.shops'",
+    ),
     "size": (raw({"max_bytes_per_batch": "many"}), "sources[0].max_bytes_per_batch", "kmg"),
     "list given as text": (raw({"topics": "dts-shop"}), "sources[0].topics", "list"),
     "topics and pattern": (raw({"topic_pattern": "dts-.*"}), "sources[0]", "either topics or topic_pattern"),
@@ -256,6 +271,27 @@ def test_an_absent_file_is_named(tmp_path):
 )
 def test_tables_are_chosen_by_pattern_and_exclude_is_stronger(include, exclude, wanted):
     assert Tables(include=include, exclude=exclude).wanted("shop", "orders") is wanted
+
+
+@pytest.mark.parametrize(
+    ("db", "table", "target"),
+    [
+        ("shop_1", "order_7", ("shop", "orders")),
+        ("shop_1", "Order_7", ("shop_1", "Order_7")),
+        ("xshop_1", "order_7", ("xshop_1", "order_7")),
+        ("shop_1", "order_special", ("shop", "special.ones")),
+        ("shop", "orders", ("shop", "orders")),
+        ("shop_1", "with.dots", ("shop_1", "with.dots")),
+    ],
+)
+def test_the_first_route_that_fits_the_whole_name_decides(db, table, target):
+    tables = Tables(
+        include=["shop_*.*"],
+        routes={r".*\.order_special": "shop.special.ones", r"shop_[0-9]+\.order_.*": "shop.orders"},
+    )
+    assert tables.routed(db, table) == target
+    assert tables.kept(*target) is (target[0] != "xshop_1")
+    assert tables.kept(db, table) is (target == (db, table) != ("xshop_1", "order_7"))
 
 
 @pytest.mark.parametrize(

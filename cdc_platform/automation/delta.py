@@ -88,21 +88,34 @@ def newest_change(config: Config, source: Source) -> datetime | None:
 
 
 def known_tables(config: Config) -> list[tuple[Source, str, str]]:
-    """(source, db, table) that the schema history or the snapshots name and the configuration wants."""
+    """(source, db, table) of the snapshots that there are or, by the schema history and the configuration, will be."""
     found = query(
         'SELECT DISTINCT source, db, "table" FROM t '
         "WHERE kind = 'message' AND db IS NOT NULL AND \"table\" IS NOT NULL",
         t=tables.SCHEMA_HISTORY.at(config.lake),
     )
     by_name = {s.name: s for s in config.sources}
-    rows = [*(found or []), *table_states(config)]
-    named = {(row["source"], row["db"], row["table"]) for row in rows if row["source"] in by_name}
-    return [(by_name[s], db, t) for s, db, t in sorted(named) if by_name[s].tables.wanted(db, t)]
+    named = {
+        (s.name, *s.tables.routed(row["db"], row["table"]))
+        for row in found or []
+        if (s := by_name.get(row["source"])) and s.tables.wanted(row["db"], row["table"])
+    }
+    named |= {(row["source"], row["db"], row["table"]) for row in table_states(config) if row["source"] in by_name}
+    return [(by_name[s], db, t) for s, db, t in sorted(named)]
+
+
+def stated_tables(config: Config, source: Source) -> list[tuple[str, str]]:
+    """(db, table) of every table of a source whose columns the messages told."""
+    found = query(
+        f"SELECT DISTINCT db, \"table\" FROM t WHERE source = {text(source.name)} AND kind = 'message'",
+        t=tables.SCHEMA_HISTORY.at(config.lake),
+    )
+    return [(r["db"], r["table"]) for r in found or [] if r["db"] is not None and r["table"] is not None]
 
 
 def table_states(config: Config) -> list[dict[str, Any]]:
-    """source, db, table, state ("live", "stopped" or "dropped"), reason of every table that the snapshots room has
-    met."""
+    """source, db, table, state ("live", "stopped", "dropped", "left_out"), reason of every table that the snapshots
+    room has met."""
     found = query(
         'SELECT source, db, "table", last_value(state ORDER BY rebuild, batch) AS state, '
         'last_value(reason ORDER BY rebuild, batch) AS reason FROM t GROUP BY source, db, "table" ORDER BY 1, 2, 3',

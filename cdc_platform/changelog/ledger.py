@@ -8,19 +8,25 @@ from cdc_platform.config import Source
 from cdc_platform.resources import lake
 
 
+def of_a_table() -> Column:
+    """Whether an event is one of a table, which the rules may leave out."""
+    kind = F.col("kind")
+    # An error may tell its table too (a row whose columns aren't known): that of a table nobody wants is no loss.
+    return (kind == "row") | ((kind == "error") & F.col("db").isNotNull() & F.col("table").isNotNull())
+
+
 def outcome(source: Source) -> Column:
     """What becomes of one event; `applied` may still turn out a duplicate."""
     kind = F.col("kind")
-    # An error may tell its table too (a row whose columns aren't known): that of a table nobody wants is no loss.
-    of_a_table = (kind == "row") | ((kind == "error") & F.col("db").isNotNull() & F.col("table").isNotNull())
     return (
-        F.when(of_a_table & ~rules.wanted(source.tables), "filtered")
+        F.when(of_a_table() & ~rules.wanted(source.tables), "filtered")
         .when(kind == "error", "quarantined")
         .when(kind.isin("row", "ddl"), "applied")
         .otherwise("control")
     )
 
 
+_MESSAGE = ("topic", "partition", "offset")
 _RANK = ("quarantined", "applied", "filtered", "duplicate", "control")
 """A message with several outcomes counts under the first of these."""
 
@@ -32,22 +38,49 @@ def rows(events: DataFrame, split: DataFrame | None, source: Source, batch: int)
     A message that is told anew was accounted for when it was quarantined (or filtered: a table nobody wants):
     negative records take that back.
     """
-    ranks = F.array_position(F.array(*map(F.lit, _RANK)), F.col("outcome"))
-    messages = events.groupBy("topic", "partition", "offset").agg(
-        F.min(ranks).alias("rank"), F.bool_or("retold").alias("retold")
+    messages = _weighed(
+        events.groupBy(*_MESSAGE).agg(F.min(_rank("outcome")).alias("rank"), F.bool_or("retold").alias("retold")), split
     )
-    weight: Column = F.lit(1)
-    if split is not None:
-        parts = split.select("topic", "partition", "offset", "parts")
-        messages = messages.join(F.broadcast(parts), ["topic", "partition", "offset"], "left")
-        weight = F.coalesce("parts", F.lit(1))
-    now = F.element_at(F.array(*map(F.lit, _RANK)), F.col("rank").cast("int"))
+    now = _named("rank")
     before = F.when(now == "filtered", now).otherwise("quarantined")
-    entry = F.array(F.struct(now.alias("outcome"), weight.alias("records")))
-    back = F.array(F.struct(before.alias("outcome"), (-weight).alias("records")))
-    entries = F.when(F.col("retold"), F.concat(entry, back)).otherwise(entry)
+    entry, back = _entry(now, F.col("weight")), _entry(before, -F.col("weight"))
+    entries = F.when(F.col("retold"), F.array(entry, back)).otherwise(F.array(entry))
+    return _summed(messages, entries, source, batch)
+
+
+def moved(events: DataFrame, split: DataFrame | None, source: Source, batch: int) -> DataFrame:
+    """Ledger rows of messages whose outcome has changed: `outcome_before` of their events → `outcome`."""
+    ranks = [F.min(_rank(c)).alias(n) for c, n in (("outcome_before", "was"), ("outcome", "rank"))]
+    messages = _weighed(events.groupBy(*_MESSAGE).agg(*ranks).where("was <> rank"), split)
+    entries = F.array(_entry(_named("rank"), F.col("weight")), _entry(_named("was"), -F.col("weight")))
+    return _summed(messages, entries, source, batch)
+
+
+def _rank(outcome: str) -> Column:
+    return F.array_position(F.array(*map(F.lit, _RANK)), F.col(outcome))
+
+
+def _named(rank: str) -> Column:
+    return F.element_at(F.array(*map(F.lit, _RANK)), F.col(rank).cast("int"))
+
+
+def _weighed(messages: DataFrame, split: DataFrame | None) -> DataFrame:
+    """With `weight`: the Kafka records of each."""
+    if split is None:
+        return messages.withColumn("weight", F.lit(1))
+    parts = split.select(*_MESSAGE, F.col("parts").alias("weight"))
+    return messages.join(F.broadcast(parts), list(_MESSAGE), "left").withColumn(
+        "weight", F.coalesce("weight", F.lit(1))
+    )
+
+
+def _entry(outcome: Column, records: Column) -> Column:
+    return F.struct(outcome.alias("outcome"), records.alias("records"))
+
+
+def _summed(messages: DataFrame, entries: Column, source: Source, batch: int) -> DataFrame:
     return (
-        messages.select("topic", "partition", "offset", F.explode(entries).alias("entry"))
+        messages.select(*_MESSAGE, F.explode(entries).alias("entry"))
         .groupBy("topic", "partition", "entry.outcome", (F.col("entry.records") < 0).alias("_back"))
         .agg(
             F.min("offset").alias("from_offset"),

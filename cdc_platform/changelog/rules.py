@@ -20,13 +20,20 @@ def key(tables: Tables) -> Column:
     """The key of a row change: the message's, or the configured columns of the row before."""
     out = F.col("key")
     for table, columns in tables.keys.items():
-        # Column by column: a minimal before image need not hold columns that only the configuration calls a key.
-        values = [
-            F.coalesce(*(F.try_element_at(F.col(image), F.lit(c)) for image in ("before", "after"))) for c in columns
-        ]
-        chosen = F.map_from_arrays(F.array(*map(F.lit, columns)), F.array(*values))
-        out = F.when(F.concat_ws(".", F.col("db"), F.col("table")) == table, chosen).otherwise(out)
+        out = F.when(
+            F.concat_ws(".", F.col("db"), F.col("table")) == table, of_images(F.array(*map(F.lit, columns)))
+        ).otherwise(out)
     return out
+
+
+def of_images(columns: Column) -> Column:
+    """The key of the row before, of these columns (an array of names)."""
+
+    # Column by column: a minimal before image need not hold columns that only the configuration calls a key.
+    def value(name: Column) -> Column:
+        return F.coalesce(*(F.try_element_at(F.col(image), name) for image in ("before", "after")))
+
+    return F.map_from_arrays(columns, F.transform(columns, value))
 
 
 def _any(name: Column, patterns: list[str]) -> Column:

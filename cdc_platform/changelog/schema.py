@@ -138,6 +138,15 @@ class SchemaHistory:
         """Every name that a statement concerns."""
         return list(self._spans)
 
+    @property
+    def listed(self) -> set[Name]:
+        """Every name that a column list is told for."""
+        return {name for name, _, _ in self._lists}
+
+    def last_listed(self, name: Name) -> str | None:
+        """The newest column list that messages told for a name, be its table there or not."""
+        return next((columns for n, _, columns in reversed(self._lists) if n == name), None)
+
     def exists(self, name: Name) -> bool:
         """Whether, by all DDL seen, there is a table of that name; True where none concerns it."""
         return name not in self._spans or self._spans[name][-1][1].told

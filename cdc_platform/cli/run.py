@@ -59,8 +59,11 @@ def choose(config: Config, names: list[str], table: str | None) -> list[Source]:
     db, dot, name = table.partition(".")
     if not (db and dot and name):
         raise ConfigError("--table", f"{table!r} is no table", ["db.table"])
-    keeping = [s for s in chosen if s.tables.wanted(db, name)]
+    keeping = [s for s in chosen if s.tables.kept(db, name)]
     if not keeping:
+        elsewhere = {".".join(s.tables.routed(db, name)) for s in chosen if s.tables.wanted(db, name)}
+        if elsewhere:
+            raise ConfigError("--table", f"tables.routes keep {table} in another snapshot", sorted(elsewhere))
         raise ConfigError("--table", f"no chosen source keeps {table}", [s.name for s in config.sources])
     return keeping
 

@@ -3,8 +3,16 @@
 from pydantic import Field
 
 from cdc_platform.formats.canal_text import BinaryText, Dialect, LabelText
-from cdc_platform.formats.contract import FormatOptions
+from cdc_platform.formats.contract import FormatOptions, Limit
+from cdc_platform.formats.limits import of
 from cdc_platform.formats.option_types import ColumnTypes, ZoneName
+
+TIMESTAMP_WITHOUT_ZONE = Limit(
+    "it may come as text without a zone and is then read in UTC: option time_zone names that of the canal server, of "
+    "TiCDC's changefeed",
+    of("timestamp"),
+    unless="time_zone",
+)
 
 
 class CanalOptions(FormatOptions):

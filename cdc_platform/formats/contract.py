@@ -11,6 +11,8 @@ from typing import Any, Literal
 import pyarrow as pa
 from pydantic import BaseModel, ConfigDict
 
+from cdc_platform.mysql.types import MySqlType
+
 _STR_MAP = pa.map_(pa.string(), pa.string())
 
 MESSAGE = pa.schema(
@@ -120,6 +122,19 @@ DDL = ("topic", "partition", "offset", "source_time", "gtid", "event_no", "db", 
 
 
 @dataclass(frozen=True, slots=True)
+class Limit:
+    """What a format's messages can't tell of the values of some columns: said in the snapshot's metadata."""
+
+    text: str
+    concerns: Callable[[MySqlType], bool]
+    """Whether it is so of a column of that type."""
+    unless: str | None = None
+    """The option that settles it, where the configuration gives it."""
+    writer: str | None = None
+    """Only of tables whose columns this tool told: `info` of kind schema, `writer` (else the format's name)."""
+
+
+@dataclass(frozen=True, slots=True)
 class Format:
     """A wire format is a value: the registry, the assets, the command line and the docs read it."""
 
@@ -130,6 +145,7 @@ class Format:
     decode: Callable[..., pa.RecordBatch]  # (MESSAGE batch, options[, context]) → EVENT batch
     part: Part | None = None  # None: a record is always a whole message
     context: Context | None = None  # None: every message tells all that it needs
+    limits: tuple[Limit, ...] = ()
     transactions: Literal["brackets", "counts"] | None = None
     """How control events tell where transactions end, if they do. brackets: begin and commit (or rollback) stand around
     a transaction's rows, in the rows' own order. counts: a commit says, per table, how many rows its transaction has

@@ -8,6 +8,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from cdc_platform.automation import delta
+from cdc_platform.changelog.settings import ORIGIN
 from cdc_platform.config import Config, Source
 from cdc_platform.errors import ConfigError
 from cdc_platform.reconcile import export, live
@@ -36,8 +37,13 @@ def against_server(
 
     wait_s: seconds per table that the chain may need to catch up; limit: differing rows that are read.
     Raises SourceUnreachable, SourceRefused, ConfigError (no such table)."""
-    known = _known(config, source)
-    wanted = [table] if table else sorted({*known, *_at_source(server, source, known)})
+    if table:
+        wanted = _origins(spark, config, source, server, [table]) if source.tables.merged(*table) else [table]
+    else:
+        known = _known(config, source)
+        merged = [n for n in known if source.tables.merged(*n)]
+        origins = _origins(spark, config, source, server, merged) if merged else []
+        wanted = sorted({*known, *_at_source(server, source, known), *origins} - set(merged) | set(origins))
     out = []
     for db, name in wanted:
         told(f"{db}.{name}")
@@ -50,8 +56,20 @@ def _known(config: Config, source: Source) -> list[tuple[str, str]]:
     return [
         (r["db"], r["table"])
         for r in delta.table_states(config)
-        if r["source"] == source.name and source.tables.wanted(r["db"], r["table"])
+        if r["source"] == source.name and source.tables.kept(r["db"], r["table"])
     ]
+
+
+def _origins(
+    spark: SparkSession, config: Config, source: Source, server: Server, snapshots: list[tuple[str, str]]
+) -> list[tuple[str, str]]:
+    """Tables of the source that routes lead to these snapshots: those it has, and those that rows tell."""
+    paths = [SNAPSHOT_PATH.at(config.lake, source=source.name, db=db, table=t) for db, t in snapshots]
+    rows = [r for p in paths if lake.exists(spark, p) for r in lake.read(spark, p).select(*ORIGIN).distinct().collect()]
+    told = {(r[ORIGIN[0]], r[ORIGIN[1]]) for r in rows}
+    dbs = {n for n in delta.stated_tables(config, source) if source.tables.routed(*n) in snapshots} | told
+    there = {n for n in _at_source(server, source, dbs) if source.tables.routed(*n) in snapshots}
+    return sorted(told | there)
 
 
 def _at_source(server: Server, source: Source, known: Iterable[tuple[str, str]]) -> list[tuple[str, str]]:
@@ -78,19 +96,46 @@ def _live(
     result: TableResult,
 ) -> None:
     columns = server.columns(db, name)
-    path = SNAPSHOT_PATH.at(config.lake, source=source.name, db=db, table=name)
+    path, part = _kept_in(config, source, db, name, [c.name for c in columns])
     if not columns:
         result.problems.append("the source has no such table, or its account may not read it")
     if not lake.exists(spark, path):
         result.problems.append(NO_SNAPSHOT)
     if result.problems:
         return
-    pairing = pair(_with_keys(columns, source.tables.keys.get(f"{db}.{name}")), _types(lake.read(spark, path)))
+    pairing = pair(_with_keys(columns, _keys(source, db, name)), _types(part(lake.read(spark, path))))
     result.problems += pairing.problems
     result.not_compared |= pairing.not_compared
     if pairing.pairs:
-        snapshot = partial(_at_version, spark, path)
+
+        def snapshot() -> tuple[int, DataFrame]:
+            number, rows = _at_version(spark, path)
+            return number, part(rows)
+
         live.compare(spark, live.Table(server, db, name, pairing, snapshot), result, wait_s, limit)
+
+
+def _kept_in(
+    config: Config, source: Source, db: str, table: str, columns: list[str]
+) -> tuple[str, Callable[[DataFrame], DataFrame]]:
+    """Path of the snapshot that keeps a table, and what of it is this table's: in one that routes merge, rows of its
+    origin, without columns that only other tables have (`columns`: its own at the source)."""
+    target = source.tables.routed(db, table)
+    path = SNAPSHOT_PATH.at(config.lake, source=source.name, db=target[0], table=target[1])
+    if not source.tables.merged(*target):
+        return path, lambda rows: rows
+    own = {c.lower() for c in columns}
+
+    def part(rows: DataFrame) -> DataFrame:
+        mine = rows.where((F.col(ORIGIN[0]) == db) & (F.col(ORIGIN[1]) == table))
+        return mine.select(*(F.col(lake.quoted(c)) for c in rows.columns if c.lower() in own))
+
+    return path, part
+
+
+def _keys(source: Source, db: str, table: str) -> list[str] | None:
+    """Key columns that the configuration gives a table, or the snapshot that it is kept in."""
+    return source.tables.keys.get(".".join(source.tables.routed(db, table))) or source.tables.keys.get(f"{db}.{table}")
 
 
 def _with_keys(columns: list[SourceColumn], keys: list[str] | None) -> list[SourceColumn]:
@@ -125,17 +170,20 @@ def against_export(
     those that the messages told. Raises ExportUnreadable, ConfigError."""
     db, name = table
     result = TableResult(f"{db}.{name}")
-    own = SNAPSHOT_PATH.at(config.lake, source=source.name, db=db, table=name)
+    given = export.read(spark, path)
+    own, part = _kept_in(config, source, db, name, given.columns)
+    if source.tables.merged(db, name):
+        result.problems.append("tables.routes merge it from several tables: compare each with an export of its own")
     if not lake.exists(spark, own):
         result.problems.append(NO_SNAPSHOT)
+    if result.problems:
         return result
     newest = lake.version(spark, own)
     if version is not None and not 0 <= version <= newest:
         raise ConfigError("--version", f"the snapshot has no version {version}", [f"0 to {newest}"])
-    told = keys or source.tables.keys.get(f"{db}.{name}") or _told_keys(spark, config, source, db, name)
+    told = keys or _keys(source, db, name) or _told_keys(spark, config, source, db, name)
     result.version, snapshot = _at_version(spark, own, newest if version is None else version)
-    given = export.read(spark, path)
-    return _timed(result, lambda r: export.compare(given, snapshot, told, r, limit))
+    return _timed(result, lambda r: export.compare(given, part(snapshot), told, r, limit))
 
 
 def _told_keys(spark: SparkSession, config: Config, source: Source, db: str, table: str) -> list[str]:

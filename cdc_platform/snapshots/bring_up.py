@@ -20,7 +20,7 @@ from cdc_platform.changelog.schema import Order
 from cdc_platform.config import Config, Source
 from cdc_platform.errors import TableStopped
 from cdc_platform.resources import lake
-from cdc_platform.snapshots import multiset, state
+from cdc_platform.snapshots import multiset, origins, state
 from cdc_platform.snapshots import target as targets
 from cdc_platform.snapshots.columns import TableColumn, columns_of
 from cdc_platform.snapshots.fold import Profile, fold, key_names, late_keys, profile
@@ -137,6 +137,7 @@ def _bring_up(work: Work, db: str, table: str, columns: list[TableColumn], befor
     spark, source = work.changes.sparkSession, work.source
     target = targets.Target.of(work.config, source.name, db, table)
     rows = work.changes.where(of_table(db, table))
+    merged = source.tables.merged(db, table)
     folded: DataFrame | None = None
     try:
         if not any(c.key for c in columns):
@@ -145,6 +146,8 @@ def _bring_up(work: Work, db: str, table: str, columns: list[TableColumn], befor
             doubted = bool(before and before["reason"])
             invalid, untold = multiset.bring_up(rows, target, columns, told, work.app, work.batch_id, doubted=doubted)
             return Done(invalid, 0, untold)
+        gone = origins.emptied(rows) if merged else {}
+        rows = origins.since(rows, gone)
         figures = profile(rows, columns)
         for count, what in (
             (figures.no_key, "come without a key value"),
@@ -153,9 +156,14 @@ def _bring_up(work: Work, db: str, table: str, columns: list[TableColumn], befor
             if count:
                 raise TableStopped(source.name, db, table, f"{count} changes {what}")
         targets.prepare(spark, target, columns, anew=work.anew)
+        origins.empty(spark, target, columns, gone, work.app, work.batch_id)
+        if not figures.changes:
+            return Done(0, 0)
         parts = bool(figures.partial or (before and before["partial"]))
         folded, figures = _folded(work, rows, target, columns, figures, parts)
         folded = targets.not_buried(folded, target, columns, figures)
+        if merged:
+            folded = origins.not_emptied(folded, target, columns, figures)
         targets.bury(folded, target, columns, figures, work.app, work.batch_id)
         targets.apply(folded, target, columns, figures, work.app, work.batch_id)
         return Done(figures.invalid_dates, figures.partial)
@@ -179,6 +187,8 @@ def _folded(
     if late.isEmpty():
         return folded, figures
     history = work.history.where(of_table(target.db, target.table))
+    if work.source.tables.merged(target.db, target.table):
+        history = origins.since(history, origins.emptied(history))
     again = fold(history, columns, profile(history, columns), only=late, partial=True)
     others = folded.join(late, key_names(columns), "left_anti")
     return others.unionByName(again), replace(figures, deletes=max(figures.deletes, 1))

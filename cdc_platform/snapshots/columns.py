@@ -92,7 +92,7 @@ class TableColumn:
 def columns_of(source: Source, db: str, table: str, columns_json: str) -> list[TableColumn]:
     """`columns` of a schema_history row → typed columns; keys of the configuration win. None of a table
     without a key is one. Raises TableStopped."""
-    keys, collation = source.tables.keys.get(f"{db}.{table}"), source.tables.collation(db, table)
+    keys, collation = source.tables.key_columns(db, table), source.tables.collation(db, table)
     out = []
     for c in json.loads(columns_json):
         try:

@@ -40,10 +40,12 @@ class Decision(NamedTuple):
 @dataclass(frozen=True, slots=True)
 class Plan:
     """What becomes of rows that are older than DDL, as plain data: Spark Connect sends it to its server. `spans`: of
-    names whose rows aren't simply today's; `columns`: of today's tables concerned."""
+    names whose rows aren't simply today's; `columns`: of today's tables concerned; `merged`: per snapshot of several
+    tables, their column lists."""
 
     spans: dict[Name, list[Carry]]
     columns: dict[Name, str | None]
+    merged: dict[Name, dict[Name, str]]
 
     def old(self, name: Name, low: Order) -> bool:
         """Whether rows of a name from this place on are to be carried."""
@@ -76,16 +78,34 @@ class History:
         every = {n: self.full.carries(n) for n in self.full.names}
         spans = {n: cs for n, cs in every.items() if any(not c.nothing or c.today != n for c in cs)}
         today = {c.today for carries in spans.values() for c in carries if c.today is not None}
-        return Plan(spans, {n: self.full.columns(n) for n in today})
+        targets = {self.source.tables.routed(*n) for n in self._names if self.source.tables.routes}
+        lists = {t: self.lists(t) for t in targets if self.source.tables.merged(*t)}
+        return Plan(spans, {n: self.full.columns(n) for n in today}, lists)
+
+    @property
+    def _names(self) -> set[Name]:
+        return {*self.full.names, *self.full.listed}
+
+    def members(self, snapshot: Name) -> list[Name]:
+        """Tables that are kept in a snapshot of this name, or were: itself, or those that routes lead there."""
+        tables = self.source.tables
+        if not tables.merged(*snapshot):
+            return [snapshot]
+        return sorted(n for n in self._names if tables.routed(*n) == snapshot and tables.wanted(*n))
+
+    def lists(self, snapshot: Name) -> dict[Name, str]:
+        """Column lists of the tables of a merged snapshot that exist."""
+        there = ((n, self.full.columns(n)) for n in self.members(snapshot) if self.full.exists(n))
+        return {n: columns for n, columns in there if columns}
 
     def undecided(self) -> list[dict[str, Any]]:
         """DDL rows that no run has looked at."""
         return [r for r in self._ddl if r["address"] not in self.decided]
 
-    def undecided_steps(self, name: Name) -> list[Step]:
-        """What they do to the table that has this name today, or had it until now."""
+    def undecided_steps(self, *names: Name) -> list[Step]:
+        """What they do to the tables that have these names today, or had them until now."""
         new = {r["address"] for r in self.undecided()}
-        held = {name, *self.full.names_of(name)}
+        held = {*names, *(before for n in names for before in self.full.names_of(n))}
         return [
             s
             for s in self.full.steps
@@ -164,10 +184,12 @@ def _placed(spark: SparkSession, config: Config, source: Source, rows: list[dict
 # -- in place ----------------------------------------------------------------------------------------------
 
 
-def in_place(steps: Iterable[Step], name: Name) -> bool:
-    """Whether the steps change the columns of one table only, and no value that it holds."""
+def in_place(steps: Iterable[Step], names: Iterable[Name]) -> bool:
+    """Whether the steps change the columns of these tables only, and no value that they hold."""
+    of = set(names)
     return all(
-        s.effect.before == s.effect.after == name
+        s.effect.before == s.effect.after
+        and s.effect.before in of
         and s.effect.unknown is None
         and s.effect.key is None
         and all(same_values(*types) for types in s.effect.retyped.values())

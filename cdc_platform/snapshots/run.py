@@ -7,7 +7,8 @@ kept is stopped by itself, with the reason; the others go on.
 import logging
 import uuid
 from collections.abc import Callable
-from functools import partial
+from functools import partial, reduce
+from operator import or_
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
@@ -18,7 +19,7 @@ from cdc_platform.config import Config, Source
 from cdc_platform.errors import TableStopped
 from cdc_platform.mysql.effects import Name
 from cdc_platform.resources import lake
-from cdc_platform.snapshots import carry, cuts, state
+from cdc_platform.snapshots import carry, cuts, limits, routes, state
 from cdc_platform.snapshots.bring_up import (
     Touched,
     Work,
@@ -30,6 +31,7 @@ from cdc_platform.snapshots.bring_up import (
     touched_by,
 )
 from cdc_platform.snapshots.evolve import Decision, History, Plan, alter, in_place
+from cdc_platform.snapshots.follow import LEFT_OUT, follow
 from cdc_platform.snapshots.target import Target
 from cdc_platform.tables import CHANGELOG, CHECKPOINT, TABLE_STATE
 
@@ -41,6 +43,7 @@ def run(spark: SparkSession, config: Config, source: Source) -> RoomResult:
     watch = lake.Stopwatch()
     path = lake.ensure(spark, TABLE_STATE, TABLE_STATE.at(config.lake))
     history = History(spark, config, source)
+    _follow(spark, config, source, history)
     evolve(spark, config, source, history)
     progress = lake.for_each_batch(
         lake.stream(spark, CHANGELOG.at(config.lake), source.max_bytes_per_batch).where(F.col("source") == source.name),
@@ -51,6 +54,9 @@ def run(spark: SparkSession, config: Config, source: Source) -> RoomResult:
     _refresh(spark, config, source)
     batches = lake.batches(progress)
     figures = state.figures(spark, config, source, path, batches)
+    live = [(db, table) for db, _, table in (n.partition(".") for n, f in figures.items() if f["state"] == "live")]
+    for name, text in limits.note(spark, config, source, history, live).items():
+        figures[".".join(name)]["limits"] = text
     changes = sum(float(f["changes"]) for f in figures.values())
     return RoomResult(
         "snapshots",
@@ -85,18 +91,27 @@ def batch_writer(config: Config, source: Source, plan: Plan) -> Callable[[DataFr
             touched = touched_by(batch)
         moved = {c.today for carries in spans.values() for c in carries}
         lists = column_lists(spark, config, source, touched)
+        names = {(t.db, t.table): t for t in touched}
+        told = {n: plan.columns.get(n) if n in moved else merged_list(t, lists) for n, t in names.items()}
+        found = routes.Routed(batch, touched, told, stopped)
         every = lake.read(spark, CHANGELOG.at(config.lake)).where(F.col("source") == source.name)
         history = carry.carried(every, plan.spans)
-        work = Work(config, source, batch, batch_id, f"snapshots {source.name}", lists, history)
+        if source.tables.routes:
+            found = routes.route(found, source, plan.merged)
+            known = {*names, *(n for lists in plan.merged.values() for n in lists)}
+            history = routes.routed(history, source, sorted(known), found.lacking)
+        work = Work(config, source, found.rows, batch_id, f"snapshots {source.name}", lists, history)
 
         def one(t: Touched) -> state.Outcome:
             name = (t.db, t.table)
-            if reason := stopped.get(name):
+            if reason := found.stopped.get(name):
                 return _stopped(name, reason, t.changes)
-            told = plan.columns.get(name) if name in moved else merged_list(t, lists)
-            return outcome(work, t, told, before.get(name))
+            last = before.get(name)
+            if last and last["state"] == LEFT_OUT and not source.tables.kept(*name):
+                return state.Outcome(*name, LEFT_OUT, last["reason"], t.changes, 0)
+            return outcome(work, t, found.told.get(name), last)
 
-        outcomes = lake.together([partial(one, t) for t in touched])
+        outcomes = lake.together([partial(one, t) for t in found.touched])
         lake.append(state.rows(spark, path, source, outcomes, before, batch_id), path, work.app, batch_id)
 
     return each
@@ -127,6 +142,18 @@ def _filtered(name: Name, today: Name, source: Source) -> str | None:
     return f"it was {'.'.join(name)} before a RENAME, whose rows tables.include leaves out"
 
 
+def _follow(spark: SparkSession, config: Config, source: Source, history: History) -> None:
+    """Does what other rules of the configuration ask for."""
+    outcomes, done = follow(spark, config, source, history, partial(_anew, spark, config, source, history))
+    if outcomes:
+        path = TABLE_STATE.at(config.lake)
+        before = state.now(spark, path, source)
+        batch_id = max((t["batch"] for t in before.values()), default=0)
+        rows = state.rows(spark, path, source, outcomes, before, batch_id, anew=True)
+        lake.append(rows, path, f"follow {uuid.uuid4().hex}", 0)
+    done()
+
+
 def evolve(spark: SparkSession, config: Config, source: Source, history: History) -> None:
     """Brings the snapshots' shape up to date with DDL that no run has looked at; each statement is decided once."""
     new = history.undecided()
@@ -137,7 +164,8 @@ def evolve(spark: SparkSession, config: Config, source: Source, history: History
     steps = [s for s in history.full.steps if s.address in addresses]
     before = state.now(spark, path, source)
     names = {n for s in steps if not s.effect.nothing for n in (s.effect.before, s.effect.after) if n is not None}
-    decided = {n: _evolve(spark, config, source, history, n, before) for n in sorted(names) if source.tables.wanted(*n)}
+    snapshots = {source.tables.routed(*n) for n in names if source.tables.wanted(*n)}
+    decided = {n: _evolve(spark, config, source, history, n, before) for n in sorted(snapshots)}
     outcomes = [o for _, _, o in decided.values() if o is not None]
     if outcomes:
         batch_id = max((before[o.db, o.table]["batch"] for o in outcomes if (o.db, o.table) in before), default=0)
@@ -145,7 +173,8 @@ def evolve(spark: SparkSession, config: Config, source: Source, history: History
         lake.append(rows, path, f"evolve {uuid.uuid4().hex}", 0)
     decisions = []
     for s in steps:
-        word, reason, _ = decided.get(s.effect.after or s.effect.before or ("", ""), ("no effect", None, None))
+        name = source.tables.routed(*(s.effect.after or s.effect.before or ("", "")))
+        word, reason, _ = decided.get(name, ("no effect", None, None))
         decisions.append(Decision(s, "no effect" if s.effect.nothing else word, reason))
     history.keep(decisions)
 
@@ -153,54 +182,77 @@ def evolve(spark: SparkSession, config: Config, source: Source, history: History
 def _evolve(
     spark: SparkSession, config: Config, source: Source, history: History, name: Name, before: state.Tables
 ) -> tuple[str, str | None, state.Outcome | None]:
-    """(decision, reason, outcome) of the statements that concern one of today's names."""
+    """(decision, reason, outcome) of the statements that concern one of today's snapshots."""
     target = Target.of(config, source.name, *name)
     if (last := before.get(name)) is not None and last["state"] == "stopped":
         return "stopped", last["reason"], None
-    if not lake.exists(spark, target.snapshot) and history.full.names_of(name) == [name]:
+    members = history.members(name)
+    merged, steps = source.tables.merged(*name), history.undecided_steps(*members)
+    fresh = not lake.exists(spark, target.snapshot) and all(history.full.names_of(m) == [m] for m in members)
+    if fresh or (merged and routes.only_joins(spark, source, target, steps, history.lists(name))):
         return "applied", None, None  # rows are carried as they come
-    steps = history.undecided_steps(name)
     policy = source.tables.ddl_policy(*name)
-    only_adds = in_place(steps, name) and not any(s.effect.renamed or s.effect.dropped for s in steps)
+    only_adds = in_place(steps, members) and not any(s.effect.renamed or s.effect.dropped for s in steps)
     if policy == "stop" or (policy == "add_only" and not only_adds):
         reason = f"tables.ddl is {policy}: {steps[0].ddl[:200]}"
         return "stopped", reason, _stopped(name, reason)
-    told = "; ".join(dict.fromkeys(x for c in history.full.carries(name) for x in carry.inexact(c))) or None
-    if in_place(steps, name) and alter(spark, target, steps):
-        return "applied", told, None
+    told = "; ".join(dict.fromkeys(x for m in members for c in history.full.carries(m) for x in carry.inexact(c)))
+    if not merged and in_place(steps, members) and alter(spark, target, steps):
+        return "applied", told or None, None
     try:
         result = _anew(spark, config, source, history, name)
     except TableStopped as error:
         return "stopped", error.reason, _stopped(name, error.reason)
-    return "rebuilt" if result.changes else "emptied", told, result
+    return "rebuilt" if result.changes else "emptied", told or None, result
 
 
 def _anew(
     spark: SparkSession, config: Config, source: Source, history: History, name: Name, *, needs_rows: bool = False
 ) -> state.Outcome:
-    """One of today's tables made from the whole changelog. Raises TableStopped where it can't be."""
+    """One of today's snapshots made from the whole changelog. Raises TableStopped where it can't be."""
     rows = lake.read(spark, CHANGELOG.at(config.lake)).where(F.col("source") == source.name)
-    spans = {n: history.full.carries(n) for n in history.full.names_of(name)} if history.any_ddl else {}
-    of_names = F.lit(False)
-    for n in spans or [name]:
-        of_names = of_names | of_table(*n)
-    rows = rows.where(of_names)
+    names = _names_of(source, history, rows, name)
+    spans = {n: history.full.carries(n) for n in names} if history.any_ddl else {}
+    rows = rows.where(reduce(or_, (of_table(*n) for n in names), F.lit(False)))
     stopped = _not_carried(rows, spans, source)
-    if name in stopped:
-        raise TableStopped(source.name, *name, stopped[name])
-    rows = carry.carried(rows, spans).where(of_table(*name))
-    touched = touched_by(rows)
-    if not touched:
+    rows = carry.carried(rows, spans)
+    touched = [t for t in touched_by(rows) if source.tables.routed(t.db, t.table) == name]
+    lists = column_lists(spark, config, source, touched)
+    told = {(t.db, t.table): history.full.columns((t.db, t.table)) if spans else merged_list(t, lists) for t in touched}
+    found = routes.Routed(rows, touched, told, stopped)
+    if source.tables.routes:
+        found = routes.route(found, source, {name: history.lists(name)})
+    if name in found.stopped:
+        raise TableStopped(source.name, *name, found.stopped[name])
+    if not found.touched:
         if needs_rows:
             raise TableStopped(source.name, *name, "the changelog holds no change of it")
-        return emptied(spark, config, source, name, history.full.columns(name), history.full.exists(name))
-    lists = column_lists(spark, config, source, touched)
-    told = history.full.columns(name) if spans else merged_list(touched[0], lists)
-    work = Work(config, source, rows, 0, f"rebuild {uuid.uuid4().hex}", lists, anew=True)
-    found = outcome(work, touched[0], told, None)
-    if found.state == "stopped":
-        raise TableStopped(source.name, *name, str(found.reason))
-    return found
+        return _emptied(spark, config, source, history, name)
+    work = Work(config, source, found.rows, 0, f"rebuild {uuid.uuid4().hex}", lists, anew=True)
+    done = outcome(work, found.touched[0], found.told.get(name), None)
+    if done.state == "stopped":
+        raise TableStopped(source.name, *name, str(done.reason))
+    return done
+
+
+def _names_of(source: Source, history: History, rows: DataFrame, name: Name) -> list[Name]:
+    """Every name under which rows of a snapshot may stand in the changelog."""
+    if not source.tables.merged(*name):
+        return history.full.names_of(name) if history.any_ddl else [name]
+    stored = [(r["db"], r["table"]) for r in rows.select("db", "table").distinct().collect()]
+    return [
+        n for n in stored if any(c.today and source.tables.routed(*c.today) == name for c in history.full.carries(n))
+    ]
+
+
+def _emptied(spark: SparkSession, config: Config, source: Source, history: History, name: Name) -> state.Outcome:
+    """A snapshot whose tables have no rows any more. Raises TableStopped."""
+    columns, exists = history.full.columns(name), history.full.exists(name)
+    if source.tables.merged(*name):
+        members = history.members(name)
+        lists = history.lists(name) or {m: c for m in members if (c := history.full.last_listed(m))}
+        columns, exists = routes.merged(source, name, lists).columns, any(map(history.full.exists, members))
+    return emptied(spark, config, source, name, columns, exists)
 
 
 def _rebuilt(
@@ -239,4 +291,5 @@ def rebuild(spark: SparkSession, config: Config, source: Source, db: str, table:
     found = _rebuilt(spark, config, source, history, (db, table), state.now(spark, path, source))
     if found.state == "stopped":
         raise TableStopped(source.name, db, table, str(found.reason))
+    limits.note(spark, config, source, history, [(db, table)])
     return RoomResult("snapshots", source.name, found.changes, 1, watch.seconds, {"changes": found.changes})

@@ -149,6 +149,11 @@ class Feed:
         now = max(states, key=lambda r: (r["rebuild"], r["batch"]))
         return now["state"], now["reason"]
 
+    def in_newest_cut(self) -> list[str]:
+        """Names of the tables in the source's newest cut."""
+        newest = max(self.rows(tables.CUTS), key=lambda c: c["cut"])
+        return [s["table"] for s in newest["snapshots"]]
+
     def forget_last_commit(self, room: str) -> None:
         """As after a kill between a batch's work and its commit: the next run does that batch again."""
         commits = Path(tables.CHECKPOINT.at(self.config.lake, room=room, source=self.name)) / "commits"

@@ -317,3 +317,31 @@ def test_a_server_that_doesnt_answer_or_refuses_is_told(
     assert "error: source database 127.0.0.1:1: Can't connect" in told("mysql://me:hunter2@127.0.0.1:1")
     assert "Access denied" in told(f"mysql://me:hunter2@127.0.0.1:{world.db.port}")
     assert Dsn("h:1", {"password": "hunter2"}) and "hunter2" not in repr(Dsn("h:1", {"password": "hunter2"}))
+
+
+def test_each_table_of_a_merged_snapshot_is_compared_with_its_own_rows(world: World) -> None:
+    world.db.run(
+        "CREATE DATABASE shop_1",
+        "CREATE DATABASE shop_2",
+        "CREATE TABLE shop_1.o (id INT PRIMARY KEY, a INT)",
+        "CREATE TABLE shop_2.o (id BIGINT PRIMARY KEY)",
+        "CREATE TABLE shop_2.empty (id INT PRIMARY KEY)",
+        "INSERT INTO shop_1.o VALUES (1, 1), (2, 2)",
+        "INSERT INTO shop_2.o VALUES (1)",
+    )
+    rules = {"include": ["shop_*.*"], "routes": {"shop_[0-9]\\..*": "shop.orders"}}
+    source = world.source.model_copy(update={"tables": Tables.model_validate(rules)})
+    rows = [(1, 1, "shop_1", "o"), (2, 9, "shop_1", "o"), (1, None, "shop_2", "o"), (7, None, "shop_2", "dropped")]
+    world.snapshot("orders", "id BIGINT, a INT, _cdc_db STRING, _cdc_table STRING", rows)
+    for table in (("shop", "orders"), None):
+        results = against_server(world.spark, world.config, source, world.server, table)
+        found = {r.table: (r.equal, r.changed, r.problems) for r in results}
+        assert found == {
+            "shop_1.o": (False, 1, []),
+            "shop_2.dropped": (False, 0, ["the source has no such table, or its account may not read it"]),
+            "shop_2.empty": (True, 0, []),
+            "shop_2.o": (True, 0, []),
+        }
+    (one,) = against_server(world.spark, world.config, source, world.server, ("shop_2", "o"))
+    assert one.equal and one.expected_rows == 1
+    world.db.run("DROP DATABASE shop_1", "DROP DATABASE shop_2")

@@ -9,7 +9,7 @@ import pyarrow as pa
 from cdc_platform.formats.canal.entries import read
 from cdc_platform.formats.canal.events import assemble
 from cdc_platform.formats.canal.rows import row_changes
-from cdc_platform.formats.canal_options import CanalOptions
+from cdc_platform.formats.canal_options import TIMESTAMP_WITHOUT_ZONE, CanalOptions
 from cdc_platform.formats.contract import EVENT, Format
 from cdc_platform.formats.protobuf_arrow import pieces
 
@@ -33,5 +33,6 @@ FORMAT = Format(
     options=CanalOptions,
     decode=decode,
     part=None,
+    limits=(TIMESTAMP_WITHOUT_ZONE,),
     transactions="brackets",
 )

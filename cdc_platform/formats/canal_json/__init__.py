@@ -17,6 +17,7 @@ import pyarrow as pa
 from cdc_platform.formats.canal_json.messages import Row, Rows, read
 from cdc_platform.formats.canal_json.options import CanalJsonOptions
 from cdc_platform.formats.canal_json.rows import Group, Table, convert_rows, described, grouped
+from cdc_platform.formats.canal_options import TIMESTAMP_WITHOUT_ZONE
 from cdc_platform.formats.contract import EVENT, Format
 from cdc_platform.formats.events import event_batch
 from cdc_platform.formats.kafka_connect.json import read_json
@@ -122,4 +123,5 @@ FORMAT = Format(
     options=CanalJsonOptions,
     decode=decode,
     part=None,
+    limits=(TIMESTAMP_WITHOUT_ZONE,),
 )

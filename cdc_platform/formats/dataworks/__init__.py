@@ -11,13 +11,14 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from cdc_platform.formats.contract import EVENT, Format
+from cdc_platform.formats.contract import EVENT, Format, Limit
 from cdc_platform.formats.dataworks.messages import Group, Row, read
 from cdc_platform.formats.dataworks.options import DataworksOptions
 from cdc_platform.formats.dataworks.rows import Table, convert_rows
 from cdc_platform.formats.events import event_batch
 from cdc_platform.formats.kafka_connect.json import read_json
 from cdc_platform.formats.kafka_connect.values import BAD
+from cdc_platform.formats.limits import finer_than, of
 
 _Place = tuple[int, int]
 """Message in the batch, and 0 for what comes before its row, else 1 and on."""
@@ -98,4 +99,13 @@ FORMAT = Format(
     summary="Alibaba DataWorks' JSON of whole-database synchronization, updates in one record or two",
     options=DataworksOptions,
     decode=decode,
+    limits=(
+        Limit(
+            "it comes as an instant and is read in UTC: option time_zone names the zone of the synchronization task",
+            of("date", "datetime"),
+            unless="time_zone",
+        ),
+        Limit("digits beyond milliseconds aren't sent", finer_than(3, "datetime", "timestamp")),
+        Limit("what arrives for a date that doesn't exist isn't known", of("date", "datetime", "timestamp")),
+    ),
 )

@@ -23,7 +23,7 @@ from typing import NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from cdc_platform.formats.contract import EVENT, Format
+from cdc_platform.formats.contract import EVENT, Format, Limit
 from cdc_platform.formats.debezium.control import control_events
 from cdc_platform.formats.debezium.options import DebeziumOptions
 from cdc_platform.formats.debezium.rows import Row, Table, convert_rows
@@ -32,6 +32,7 @@ from cdc_platform.formats.kafka_connect.bare import bare_column
 from cdc_platform.formats.kafka_connect.json import Schema, Unwrapper
 from cdc_platform.formats.kafka_connect.types import Column, column
 from cdc_platform.formats.kafka_connect.values import BAD, shown
+from cdc_platform.formats.limits import finer_than, of
 from cdc_platform.formats.names import Names
 
 _MANY = 10_000  # tables × schemas kept for one decode call; beyond it something invents schemas
@@ -271,6 +272,30 @@ def _error(error: BaseException) -> dict:
     return {"kind": "error", "reason": f"{type(error).__name__}: {error}" if named else str(error)}
 
 
+LIMITS = (
+    Limit(
+        "a date with a zero (0000-00-00) arrives as NULL, in a column that is NOT NULL as 1970-01-01",
+        of("date", "datetime", "timestamp"),
+        writer="debezium",
+    ),
+    Limit("negative decimals whose leading bit is set arrive as positive ones", of("decimal"), writer="dtle"),
+    Limit("a date with a zero (0000-00-00) arrives as 1970-01-01", of("date", "datetime"), writer="dtle"),
+    Limit("digits beyond milliseconds aren't sent", finer_than(3, "datetime"), writer="dtle"),
+    Limit("fractions of a second aren't sent", finer_than(0, "timestamp"), writer="dtle"),
+    Limit(
+        "shifted, if the dtle job sets DateTimeZone: option dtle_time_zone has to name it",
+        of("datetime"),
+        unless="dtle_time_zone",
+        writer="dtle",
+    ),
+    Limit(
+        "its bytes may be swapped, if dtle is older than 2022-05",
+        lambda t: t.family == "bit" and (*t.args, 1)[0] > 8,
+        writer="dtle",
+    ),
+)
+"""docs/types.md, "What a feed can't tell"."""
+
 FORMAT = Format(
     name="debezium",
     version="1",
@@ -279,4 +304,5 @@ FORMAT = Format(
     decode=decode,
     part=None,
     transactions="counts",
+    limits=LIMITS,
 )

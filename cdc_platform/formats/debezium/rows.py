@@ -60,6 +60,7 @@ class Table:
             "table": self.table,
             "schema_version": self.version,
             "columns": self.columns_json,
+            **({"info": [("writer", "dtle")]} if self.dtle else {}),
         }
 
 

@@ -15,11 +15,12 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from cdc_platform.formats.contract import EVENT, Format
+from cdc_platform.formats.contract import EVENT, Format, Limit
 from cdc_platform.formats.contract import Context as ContextOf
 from cdc_platform.formats.events import event_batch
 from cdc_platform.formats.kafka_connect.json import read_json
 from cdc_platform.formats.kafka_connect.values import BAD
+from cdc_platform.formats.limits import of
 from cdc_platform.formats.tdsql.messages import Row, Rows, read
 from cdc_platform.formats.tdsql.options import TdsqlOptions
 from cdc_platform.formats.tdsql.rows import Group, columns_of, convert_rows
@@ -125,4 +126,13 @@ FORMAT = Format(
     decode=decode,
     context=ContextOf(build=context, marker=b'"query"', waiting=UNKNOWN),
     transactions="brackets",
+    limits=(
+        Limit(
+            "it comes as text without a zone and is read in UTC: option time_zone names the server's",
+            of("timestamp"),
+            unless="time_zone",
+        ),
+        Limit("it may be sent with six digits only", lambda t: t.spark == "float"),
+        Limit("a text ##isnull## arrives as NULL", of("text")),
+    ),
 )

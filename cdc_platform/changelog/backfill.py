@@ -1,0 +1,151 @@
+"""changes → changelog once more, when the configuration follows tables that it left out: their rows have been decoded
+all along, and counted as filtered.
+
+First the stream is brought up to date under the rules before, so that whatever `changes` holds was decided by them.
+Then what only the new rules want is appended, once: every write is tied to the number of the change of rules, which is
+noted as done last. A row that is in the changelog already (its table was followed for a while) isn't taken again.
+"""
+
+from collections.abc import Sequence
+from functools import reduce
+
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from cdc_platform.changelog import ledger, order, rules
+from cdc_platform.changelog.chosen import Chosen, Rules
+from cdc_platform.changelog.outputs import Batch, changelog_rows, quarantine_rows
+from cdc_platform.config import Source
+from cdc_platform.resources import lake
+
+_MESSAGE = ("topic", "partition", "offset")
+_AT = [*_MESSAGE, "_entry", "_row", "_retold"]
+"""The address of an event; a message told anew has its first telling's."""
+
+
+def _addressed(events: DataFrame) -> DataFrame:
+    """With the columns that `_AT` lacks, never NULL."""
+    return events.withColumns(
+        {
+            "_entry": F.coalesce("entry_index", F.lit(-1)),
+            "_row": F.coalesce("row_index", F.lit(-1)),
+            "_retold": F.coalesce("retold", F.lit(False)),
+        }
+    )
+
+
+def _found(spark: SparkSession, changes: str, source: Source, before: Sequence[Rules], now: Rules) -> DataFrame:
+    """Events of all messages that the new rules touch, as `changes` has them, with `was` and `wanted`: whether rules
+    before took them up, whether the new ones want them. `before`: all rules so far, the last ones in force."""
+    events = _at_version(spark, changes, now.version)
+    # A message that was told anew counts by that: its first telling was taken back.
+    again = events.where("retold").select(*_MESSAGE).distinct().withColumn("_again", F.lit(True))
+    current = events.join(again, list(_MESSAGE), "left").where("_again IS NULL OR retold").drop("_again")
+    wanted = ledger.of_a_table() & rules.wanted(now.tables(source))
+    new = current.where(wanted & ~rules.wanted(before[-1].tables(source)))
+    taken = _taken(spark, changes, source, before, now)
+    touched = _addressed(new).join(taken, _AT, "left_anti").select(*_MESSAGE).distinct()
+    mine = current.join(touched, list(_MESSAGE), "left_semi")
+    placed = _addressed(mine).join(taken.withColumn("was", F.lit(True)), _AT, "left")
+    flags = {"was": F.coalesce("was", F.lit(False)), "wanted": wanted}
+    return placed.withColumns(flags).drop("_entry", "_row", "_retold")
+
+
+def _at_version(spark: SparkSession, path: str, version: int | None) -> DataFrame:
+    return spark.read.format("delta").option("versionAsOf", version).load(path)
+
+
+def _taken(spark: SparkSession, changes: str, source: Source, before: Sequence[Rules], now: Rules) -> DataFrame:
+    """Addresses of events that the rules before wanted while they were in force."""
+    ends = [*(r.version for r in before[1:]), now.version]
+
+    def wanted(version: int | None, r: Rules) -> DataFrame:
+        there = _at_version(spark, changes, version).where(ledger.of_a_table() & rules.wanted(r.tables(source)))
+        return _addressed(there).select(*_AT)
+
+    each = [wanted(end, r) for r, end in zip(before, ends, strict=True)]
+    return reduce(DataFrame.union, each).distinct()
+
+
+def _decided(events: DataFrame, stored: DataFrame, epochs: dict[str | None, int], order_key: Column) -> DataFrame:
+    """`_found` events with `order_key`, `outcome_before` and `outcome`. What a killed run wrote counts as new."""
+    address: list[str] = list(order.ADDRESS)
+    there = stored.select(*address).distinct().withColumn("_there", F.lit(True))
+    placed = events.withColumn("order_key", order_key).join(there, address, "left")
+    again = _repeats(placed.where("kind = 'row' AND wanted AND NOT was AND _there IS NULL"), stored, epochs)
+    if again is not None:
+        placed = placed.join(again.withColumn("_again", F.lit(True)), address, "left")
+    repeated = F.col("_again").isNotNull() if again is not None else F.lit(False)
+    kind, written = F.col("kind"), F.col("_there").isNotNull()
+    others = F.when(kind == "error", "quarantined").when(kind == "ddl", "applied").otherwise("control")
+    known = F.when(kind == "error", "quarantined").when(written, "applied").otherwise("duplicate")
+    new = F.when(kind == "error", "quarantined").when(repeated, "duplicate").otherwise("applied")
+    before = F.when(~ledger.of_a_table(), others).when(F.col("was"), known).otherwise("filtered")
+    after = F.when(F.col("wanted") & ~F.col("was"), new).otherwise(F.col("outcome_before"))
+    return placed.withColumn("outcome_before", before).withColumn("outcome", after)
+
+
+def _repeats(rows: DataFrame, stored: DataFrame, epochs: dict[str | None, int]) -> DataFrame | None:
+    """Addresses of rows that repeat one another or one of the changelog."""
+    found = order.repeated_here(rows)
+    for f in order.profile(rows):
+        if f["low"] is None:
+            continue
+        of_lineage = rows.where(F.col("lineage").eqNullSafe(F.lit(f["lineage"])))
+        again = order.repeated_before(of_lineage, stored, epochs, f["low"], f["high"])
+        found = again if found is None else found.union(again)
+    return None if found is None else found.dropDuplicates()
+
+
+def _order_key(
+    spark: SparkSession, source: Source, paths: dict[str, str], epochs: dict[str | None, int]
+) -> tuple[dict[str | None, int], Column]:
+    """Epochs, and the order of events. Rows that tell no server have the epoch of the newest server known when their
+    batch came: where that has changed since, the ledger says which offsets came when."""
+    mine = F.col("source") == source.name
+    noted = lake.read(spark, paths["lineages"]).where(mine & F.col("lineage").isNull()).select("batch", "epoch")
+    untold = sorted(r["epoch"] for r in noted.select("epoch").distinct().collect())
+    epochs = {**epochs, None: (untold or [0])[-1]}
+    key = order.order_key(epochs)
+    if len(untold) <= 1:
+        return epochs, key
+    of_room = lake.read(spark, paths["ledger"]).where(mine & (F.col("room") == "changelog"))
+    ranges = of_room.join(noted, "batch").groupBy("epoch", "topic", "partition")
+    for r in ranges.agg(F.min("from_offset").alias("low"), F.max("to_offset").alias("high")).collect():
+        at = (F.col("topic") == r["topic"]) & (F.col("partition") == r["partition"])
+        then = F.col("lineage").isNull() & at & F.col("offset").between(r["low"], r["high"])
+        key = F.when(then, order.order_key({**epochs, None: r["epoch"]})).otherwise(key)
+    return epochs, key
+
+
+def fill(
+    spark: SparkSession,
+    source: Source,
+    paths: dict[str, str],
+    changes: str,
+    chosen: Chosen,
+    known: dict[str | None, int],
+) -> int:
+    """Does what the change of rules that is begun asks for, and notes that it is done. `known`: epochs of the servers.
+    Returns how many rows came into the changelog."""
+    now = chosen.begun
+    if now is None:
+        return 0
+    stored = lake.read(spark, paths["changelog"]).where(F.col("source") == source.name)
+    epochs, key = _order_key(spark, source, paths, known)
+    events = _decided(_found(spark, changes, source, chosen.done, now), stored, epochs, key)
+    split = None
+    if "envelopes" in paths:  # a message of several records accounts for all of them
+        split = lake.read(spark, paths["envelopes"]).where("parts > 1").join(events, list(_MESSAGE), "left_semi")
+    new = events.where("wanted AND NOT was")
+    counts = new.agg(*(F.count_if(F.col("outcome") == o).alias(o) for o in ("applied", "quarantined"))).collect()[0]
+    batch = Batch(source, paths, now.number, new, "backfill")
+    # In this order: what is in the changelog already is known when the ledger's rows are made once more.
+    if counts["applied"]:
+        batch.append(changelog_rows, "changelog")
+    if counts["quarantined"]:
+        batch.append(quarantine_rows, "quarantine")
+    moved = ledger.moved(events, split, source, -now.number)
+    lake.append(moved, paths["ledger"], f"backfill {source.name}", now.number)
+    chosen.note(now, "done")
+    return int(counts["applied"])

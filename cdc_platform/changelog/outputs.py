@@ -1,0 +1,149 @@
+"""What a batch of events writes: rows for each output, with their order and outcome."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+from uuid import uuid4
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from cdc_platform.changelog import ledger, order, rules
+from cdc_platform.config import Source
+from cdc_platform.formats import FORMATS
+from cdc_platform.resources import lake
+
+_TXN = ("source_time", "landed_at", "txn_id", "txn_seq", "txn_last", "gtid", "binlog_file", "binlog_pos", "order_key")
+_MESSAGE = ("topic", "partition", "offset")
+_CONTROL = ("begin", "commit", "rollback", "heartbeat", "checkpoint")
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """Events on their way, with order and outcome, and where they go. `app` and `number` name their writes: each
+    happens once."""
+
+    source: Source
+    paths: dict[str, str]
+    number: int
+    events: DataFrame
+    app: str = "changelog"
+
+    def append(self, rows: Callable[["Batch"], DataFrame], output: str) -> None:
+        lake.append(rows(self), self.paths[output], f"{self.app} {self.source.name}", self.number)
+
+
+def writes(batch: Batch, figures: list[dict[str, Any]]) -> list[Callable[[], None]]:
+    """The batch's writes, one per output that has rows; independent of each other."""
+    total = {k: sum(f[k] for f in figures) for k in ("rows", "ddl", "control", "errors", "retold")}
+    versions = _new_versions(batch, {v for f in figures for v in f["versions"]})
+    writes = {
+        "changelog": (total["rows"], changelog_rows),
+        "schema_history": (versions or total["ddl"], partial(_schema_rows, versions=versions)),
+        "control_events": (total["control"], _control_rows),
+        "ledger": (True, partial(_ledger_rows, figures=figures)),
+    }
+    work = [partial(batch.append, rows, output) for output, (any_, rows) in writes.items() if any_]
+    return [partial(_quarantine, batch, total["errors"], total["retold"]), *work]
+
+
+def _said_by(source: Source, events: DataFrame, columns: tuple[str, ...]) -> DataFrame:
+    """`source`, `format`, `decoder_version`, the Kafka address, then `columns`."""
+    return events.select(
+        F.lit(source.name).alias("source"),
+        F.lit(source.format).alias("format"),
+        F.lit(FORMATS[source.format].version).alias("decoder_version"),
+        "topic",
+        "partition",
+        "offset",
+        *columns,
+    )
+
+
+def changelog_rows(batch: Batch) -> DataFrame:
+    rows = batch.events.where("kind = 'row' AND outcome = 'applied'").withColumn("key", rules.key(batch.source.tables))
+    return _said_by(
+        batch.source,
+        rows,
+        ("entry_index", "row_index", "db", "schema", "table", "op", "key", "before", "after", "schema_version", *_TXN),
+    )
+
+
+def _new_versions(batch: Batch, stated: set[str]) -> set[str]:
+    """Schema versions of this batch that the history doesn't know from earlier ones."""
+    if not stated:
+        return stated
+    known = lake.read(batch.events.sparkSession, batch.paths["schema_history"]).where(
+        (F.col("source") == batch.source.name) & (F.col("kind") == "message") & F.col("schema_version").isin(*stated)
+    )
+    return stated - {r["schema_version"] for r in known.select("schema_version").collect()}
+
+
+def _schema_rows(batch: Batch, versions: set[str]) -> DataFrame:
+    """DDL statements, and the new column lists, each where it came first."""
+    columns = ("entry_index", "kind", "db", "schema", "table", "schema_version", "columns", "ddl", "info", *_TXN)
+    ddl = _said_by(batch.source, batch.events.where("kind = 'ddl'"), columns)
+    if not versions:
+        return ddl
+    stated = batch.events.where((F.col("kind") == "schema") & F.col("schema_version").isin(*versions))
+    first = stated.groupBy("schema_version").agg(F.min(F.struct("landed_at", *order.ADDRESS)).alias("_first"))
+    # A list stands where the first row that it describes does: messages tell no place of their own for it.
+    rows = batch.events.where((F.col("kind") == "row") & F.col("schema_version").isin(*versions))
+    placed = rows.groupBy("schema_version").agg(F.min("order_key").alias("_placed"))
+    new = (
+        stated.join(F.broadcast(first), "schema_version")
+        .join(F.broadcast(placed), "schema_version", "left")
+        .where(F.struct("landed_at", *order.ADDRESS) == F.col("_first"))
+        .withColumns({"kind": F.lit("message"), "order_key": F.coalesce("_placed", "order_key")})
+    )
+    return ddl.unionByName(_said_by(batch.source, new, columns))
+
+
+def _control_rows(batch: Batch) -> DataFrame:
+    control = batch.events.where(F.col("kind").isin(*_CONTROL))
+    return _said_by(batch.source, control, ("entry_index", "kind", "db", "info", *_TXN))
+
+
+def _quarantine(batch: Batch, errors: int, retold: int) -> None:
+    """New rows, and what takes the place of earlier ones: one after the other, or Delta sees a conflict."""
+    if errors:
+        batch.append(quarantine_rows, "quarantine")
+    if retold:
+        _resolve(batch)
+
+
+def quarantine_rows(batch: Batch) -> DataFrame:
+    bad = batch.events.where("outcome = 'quarantined'").withColumn("room", F.lit("changes"))
+    return _said_by(
+        batch.source, bad, ("room", "entry_index", "row_index", "db", "table", "reason", "landed_at")
+    ).withColumn("quarantined_at", F.current_timestamp())
+
+
+def _resolve(batch: Batch) -> None:
+    """Notes in quarantine whose place this batch takes: rows of its retold messages that give another reason. Once
+    more changes nothing."""
+    spark = batch.events.sparkSession
+    view = f"cdc_retold_{uuid4().hex}"
+    reasons = F.collect_set(F.when(F.col("kind") == "error", F.col("reason"))).alias("reasons")
+    batch.events.where("retold").groupBy(*_MESSAGE).agg(reasons).createOrReplaceTempView(view)
+    try:
+        same = " AND ".join(f"q.{lake.quoted(c)} = r.{lake.quoted(c)}" for c in _MESSAGE)
+        spark.sql(
+            f"MERGE INTO {lake.delta(batch.paths['quarantine'])} AS q USING {view} AS r "
+            f"ON q.source = {lake.literal(batch.source.name)} AND q.room = 'changes' AND q.resolved_at IS NULL "
+            f"AND {same} AND NOT array_contains(r.reasons, q.reason) "
+            "WHEN MATCHED THEN UPDATE SET resolved_at = current_timestamp()"
+        )
+    finally:
+        spark.catalog.dropTempView(view)
+
+
+def _ledger_rows(batch: Batch, figures: list[dict[str, Any]]) -> DataFrame:
+    split = None
+    if "envelopes" in batch.paths:  # a message of several records accounts for all of them
+        low, high = min(f["from_offset"] for f in figures), max(f["to_offset"] for f in figures)
+        split = lake.read(batch.events.sparkSession, batch.paths["envelopes"]).where(
+            F.col("offset").between(low, high) & (F.col("parts") > 1)
+        )
+    return ledger.rows(batch.events, split, batch.source, batch.number)

@@ -1,0 +1,105 @@
+"""`tables:` of a source: which tables are followed, with which key, under which name."""
+
+import fnmatch
+import re
+from collections.abc import Mapping
+from typing import Literal
+
+from pydantic import Field, field_validator
+
+from cdc_platform.model import Model
+
+ORIGIN = ("_cdc_db", "_cdc_table")
+"""Columns of a snapshot that `tables.routes` merges: the table that a row comes from. They are part of its key."""
+
+
+Collation = Literal[
+    "UTF8_LCASE", "UNICODE_CI", "UNICODE_CI_AI", "UTF8_LCASE_RTRIM", "UNICODE_CI_RTRIM", "UNICODE_CI_AI_RTRIM"
+]
+
+
+def _first(by_pattern: Mapping[str, str], name: str) -> str | None:
+    return next((value for p, value in by_pattern.items() if fnmatch.fnmatchcase(name, p)), None)
+
+
+class Tables(Model):
+    """Which tables of a source become snapshots. Patterns are `db.table` with `*` and `?`."""
+
+    include: list[str] = Field(default=["*"], description="patterns of db.table; default: all")
+    exclude: list[str] = Field(default=[], description="patterns of db.table, stronger than include")
+    keys: dict[str, list[str]] = Field(
+        default={}, description="key columns per db.table, where the messages tell none or the wrong ones"
+    )
+    key_collation: dict[str, Collation] = Field(
+        default={},
+        description="per pattern of db.table, how text keys compare where equal keys may come in other spelling: "
+        "UTF8_LCASE (lower case), UNICODE_CI (case), UNICODE_CI_AI (case and accents), each also with _RTRIM (trailing "
+        "spaces, too); default: by their bytes",
+    )
+    ddl: dict[str, Literal["evolve", "add_only", "stop"]] = Field(
+        default={},
+        description="per pattern of db.table, what a DDL statement may do to a snapshot: evolve (all; the default), "
+        "add_only (new columns, other statements stop the table), stop (any change of its columns stops it)",
+    )
+    routes: dict[str, str] = Field(
+        default={},
+        description="Python regular expression of a whole db.table: the db.table whose snapshot its rows go to; the "
+        "first one that fits decides",
+    )
+
+    @field_validator("routes")
+    @classmethod
+    def _routes_make_sense(cls, value: dict[str, str]) -> dict[str, str]:
+        for pattern, target in value.items():
+            try:
+                re.compile(pattern)
+            except re.error as error:
+                raise ValueError(
+                    f"{pattern!r} is no regular expression: {error.msg} at character {error.pos}"
+                ) from None
+            if not all(target.partition(".")):
+                raise ValueError(f"{pattern!r}: {target!r} is no db.table")
+        for target in value.values():
+            further = next((t for p, t in value.items() if re.fullmatch(p, target)), target)
+            if further != target:
+                raise ValueError(f"the target {target!r} is itself routed, to {further!r}; name that one instead")
+        return value
+
+    def routed(self, db: str, table: str) -> tuple[str, str]:
+        """The snapshot that keeps the rows of a source table: its own, unless a route says another."""
+        name = f"{db}.{table}"
+        if not self.routes or name in self.routes.values():
+            return db, table
+        target = next((t for p, t in self.routes.items() if re.fullmatch(p, name)), None)
+        if target is None:
+            return db, table
+        to, _, other = target.partition(".")
+        return to, other
+
+    def merged(self, db: str, table: str) -> bool:
+        """Whether a snapshot of this name is a target of routes: its rows tell their origin."""
+        return f"{db}.{table}" in self.routes.values()
+
+    def kept(self, db: str, table: str) -> bool:
+        """Whether there is to be a snapshot of this name."""
+        return self.merged(db, table) or (self.wanted(db, table) and self.routed(db, table) == (db, table))
+
+    def key_columns(self, db: str, table: str) -> list[str] | None:
+        """Key columns that the configuration gives a snapshot; None: those that the messages tell."""
+        keys = self.keys.get(f"{db}.{table}")
+        return [*keys, *ORIGIN] if keys and self.merged(db, table) else keys
+
+    def wanted(self, db: str, table: str) -> bool:
+        """Whether changes of this table are applied; others are counted as filtered."""
+        name = f"{db}.{table}"
+        return any(fnmatch.fnmatchcase(name, p) for p in self.include) and not any(
+            fnmatch.fnmatchcase(name, p) for p in self.exclude
+        )
+
+    def ddl_policy(self, db: str, table: str) -> str:
+        """What DDL may do to this table's snapshot: the first pattern that fits decides."""
+        return _first(self.ddl, f"{db}.{table}") or "evolve"
+
+    def collation(self, db: str, table: str) -> str | None:
+        """Spark collation of this table's text keys: the first pattern that fits decides."""
+        return _first(self.key_collation, f"{db}.{table}")

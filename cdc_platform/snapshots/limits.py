@@ -1,0 +1,63 @@
+"""What a feed can't tell of a snapshot's columns, in the table's own metadata: property `cdc.limits`, a JSON object of
+column name → texts."""
+
+import json
+
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
+
+from cdc_platform.config import Config, Source
+from cdc_platform.formats import FORMATS
+from cdc_platform.formats.limits import limits_of
+from cdc_platform.mysql.effects import Name
+from cdc_platform.resources import lake
+from cdc_platform.resources.lake import delta, literal
+from cdc_platform.snapshots.evolve import History
+from cdc_platform.snapshots.target import Target
+from cdc_platform.tables import SCHEMA_HISTORY
+
+PROPERTY = "cdc.limits"
+
+
+def note(spark: SparkSession, config: Config, source: Source, history: History, names: list[Name]) -> dict[Name, str]:
+    """Says it of these snapshots; where nothing has changed, nothing is written. Returns the texts, for people."""
+    format_ = FORMATS[source.format]
+    if not format_.limits:
+        return {}
+    writers = _writers(spark, config, source)
+    told: dict[Name, str] = {}
+    for name in names:
+        members = history.lists(name) if source.tables.merged(*name) else {name: history.full.columns(name)}
+        found: dict[str, list[str]] = {}
+        for member, columns in members.items():
+            own = limits_of(format_, source.options, columns or "[]", writers.get(member, set()))
+            for column, texts in own.items():
+                found[column] = list(dict.fromkeys([*found.get(column, []), *texts]))
+        path = Target.of(config, source.name, *name).snapshot
+        _set(spark, path, json.dumps(found, ensure_ascii=False) if found else "")
+        if found:
+            told[name] = "\n".join(f"{column}: {'; '.join(texts)}" for column, texts in found.items())
+    return told
+
+
+def _set(spark: SparkSession, path: str, value: str) -> None:
+    """A commit only where the property isn't so yet."""
+    if not lake.exists(spark, path):
+        return
+    now = spark.sql(f"DESCRIBE DETAIL {delta(path)}").collect()[0]["properties"].get(PROPERTY, "")
+    if now == value:
+        return
+    change = f"SET TBLPROPERTIES ({literal(PROPERTY)} = {literal(value)})"
+    spark.sql(f"ALTER TABLE {delta(path)} {change if value else f'UNSET TBLPROPERTIES ({literal(PROPERTY)})'}")
+
+
+def _writers(spark: SparkSession, config: Config, source: Source) -> dict[Name, set[str]]:
+    """Which tools told the columns of each table."""
+    lists = lake.read(spark, SCHEMA_HISTORY.at(config.lake)).where(
+        (F.col("source") == source.name) & (F.col("kind") == "message")
+    )
+    writer = F.coalesce(F.try_element_at("info", F.lit("writer")), F.lit(source.format)).alias("writer")
+    found: dict[Name, set[str]] = {}
+    for r in lists.select("db", "table", writer).distinct().collect():
+        found.setdefault((r["db"], r["table"]), set()).add(r["writer"])
+    return found

@@ -1,0 +1,186 @@
+"""A table that the configuration begins to follow gets its past from what was decoded already: once, however often a
+run is killed, and every offset stays accounted for."""
+
+from collections import Counter
+from typing import Any
+
+import pytest
+
+from cdc_platform import tables
+from cdc_platform.changelog import backfill, ledger
+from cdc_platform.changelog.chosen import Chosen
+from cdc_platform.snapshots.run import rebuild
+from tests.changelog.feed import Feed, SourceTable, position
+
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(1800)]
+
+KEPT, LATER = (SourceTable("shop", n, [("id", "int"), ("a", "int")]) for n in ("kept", "later"))
+
+
+def row(i: int, a: int) -> dict[str, str | None]:
+    return {"id": str(i), "a": str(a)}
+
+
+def error(offset: int, table: str, entry: int = 0) -> dict[str, Any]:
+    told = {"kind": "error", "reason": f"half a row of {table}", "db": "shop", "table": table, "lineage": "1"}
+    return {"offset": offset, "entry_index": entry, **told}
+
+
+PAST = [
+    {"offset": 0, **KEPT.stated(), "lineage": "1"},
+    {"offset": 0, "entry_index": 1, **KEPT.insert((1, 10), row(1, 1))},
+    {"offset": 1, **LATER.stated(), "lineage": "1"},
+    {"offset": 1, "entry_index": 1, **LATER.insert((1, 11), row(1, 1))},
+    {"offset": 2, **LATER.insert((1, 12), row(2, 2))},
+    {"offset": 3, **KEPT.insert((1, 13), row(2, 2))},  # one message, rows of both
+    {"offset": 3, "entry_index": 1, **LATER.insert((1, 14), row(3, 3))},
+    {"offset": 4, **LATER.insert((1, 12), row(2, 2))},  # as offset 2
+    error(5, "later"),
+    {"offset": 6, "kind": "heartbeat", **position(1, 15)},
+    {"offset": 7, **SourceTable("shop", "never", LATER.columns).insert((1, 16), row(1, 1))},
+]
+MORE = [{"offset": 8, **LATER.update((1, 20), row(1, 1), row(1, 9))}, {"offset": 9, **KEPT.insert((1, 21), row(3, 3))}]
+
+
+class Changing(Feed):
+    """A feed whose configuration's tables can be another one."""
+
+    def follow(self, **rules: Any) -> None:
+        whole = self.source.model_dump() | {"tables": rules}
+        self.config = self.config.model_copy(update={"sources": [type(self.source).model_validate(whole)]})
+
+    def sums(self) -> dict[str, int]:
+        found: Counter[str] = Counter()
+        for r in self.rows(tables.OFFSET_LEDGER):
+            found[r["outcome"]] += r["records"]
+        return {k: n for k, n in sorted(found.items()) if n}
+
+    def changelog(self, table: str) -> list[int]:
+        return sorted(r["offset"] for r in self.rows(tables.CHANGELOG) if r["table"] == table)
+
+
+@pytest.fixture
+def feed(spark: Any, make_config: Any) -> Changing:
+    config = make_config([{"name": "s", "format": "canal", "topics": ["t"]}])
+    made = Changing(spark, config, "s")
+    made.follow(include=["shop.kept"])
+    return made
+
+
+def killed(monkeypatch: pytest.MonkeyPatch, at: str) -> None:
+    """A run that dies at one of its writes."""
+
+    def dies(*_: Any, **__: Any) -> Any:
+        raise KeyboardInterrupt(at)
+
+    where: dict[str, tuple[Any, str]] = {
+        "begun": (Chosen, "note"),
+        "changelog": (backfill, "changelog_rows"),
+        "quarantine": (backfill, "quarantine_rows"),
+        "ledger": (ledger, "moved"),
+    }
+    owner, name = where[at]
+    monkeypatch.setattr(owner, name, dies)
+
+
+def test_rows_left_out_come_once_over_kills_at_each_write(feed: Changing, monkeypatch: pytest.MonkeyPatch) -> None:
+    feed.say(*PAST)
+    feed.catch_up()
+    assert feed.sums() == {"applied": 2, "control": 1, "filtered": 5}
+    feed.follow(include=["shop.kept", "shop.later"])
+    feed.say(*MORE)
+    for at in ("begun", "changelog", "quarantine", "ledger"):
+        with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+            killed(patch, at)
+            feed.unify()
+    real = Chosen.note
+
+    def dies_when_done(self: Chosen, rules: Any, stage: str) -> None:
+        if stage == "done":
+            raise KeyboardInterrupt
+        real(self, rules, stage)
+
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(Chosen, "note", dies_when_done)
+        feed.unify()
+    result = feed.unify()
+    assert result.metrics["backfilled"] == 4
+    assert feed.changelog("later") == [1, 2, 3, 8] and feed.changelog("kept") == [0, 3, 9]
+    assert feed.changelog("never") == []
+    assert [r["reason"] for r in feed.rows(tables.QUARANTINE)] == ["half a row of later"]
+    assert feed.sums() == {"applied": 6, "control": 1, "duplicate": 1, "filtered": 1, "quarantined": 1}
+    assert "backfilled" not in feed.unify().metrics
+    feed.snapshot()
+    assert sorted(list(r.values()) for r in feed.live("shop", "later")) == [[1, 9], [2, 2], [3, 3]]
+
+
+def test_a_change_of_rules_that_was_begun_is_done_before_the_next(
+    feed: Changing, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    feed.say(*PAST)
+    feed.unify()
+    feed.follow(include=["shop.*"])
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        killed(patch, "ledger")
+        feed.unify()
+    feed.follow(include=["shop.kept"])
+    feed.say(*MORE)
+    feed.unify()
+    assert feed.changelog("later") == [1, 2, 3, 8] and feed.changelog("never") == [7]
+    feed.say({"offset": 10, **LATER.delete((1, 30), row(1, 9))})
+    feed.unify()
+    assert feed.changelog("later") == [1, 2, 3, 8]
+    assert feed.sums() == {"applied": 7, "control": 1, "duplicate": 1, "filtered": 1, "quarantined": 1}
+
+
+def test_a_table_left_out_for_a_while_is_taken_up_where_it_was(feed: Changing) -> None:
+    feed.follow(include=["*"])
+    feed.say(*PAST)
+    feed.catch_up()
+    before = feed.sums()
+    assert before == {"applied": 5, "control": 1, "duplicate": 1, "quarantined": 1}
+    feed.follow(include=["*"], exclude=["shop.later"])
+    feed.catch_up()
+    feed.say(*MORE)
+    feed.catch_up()
+    assert feed.state("shop", "later")[0] == "left_out" and "exclude" in str(feed.state("shop", "later")[1])
+    assert sorted(list(r.values()) for r in feed.live("shop", "later")) == [[1, 1], [2, 2], [3, 3]]
+    assert feed.in_newest_cut() == ["kept"]
+    feed.say({"kind": "ddl", "db": "shop", "ddl": "ALTER TABLE later DROP a", "offset": 10, **position(1, 30)})
+    feed.catch_up()
+    feed.follow(include=["*"])
+    feed.catch_up()
+    assert feed.changelog("later") == [1, 2, 3, 8]
+    assert feed.sums() == {**before, "applied": 8}
+    assert feed.state("shop", "later") == ("live", None)
+    assert sorted(list(r.values()) for r in feed.live("shop", "later")) == [[1], [2], [3]]
+
+
+def test_a_table_stopped_for_a_rename_of_one_left_out_is_healed_by_a_rebuild(feed: Changing) -> None:
+    feed.follow(include=["shop.later"])
+    old = SourceTable("shop", "old", LATER.columns)
+    feed.say(old.stated() | {"lineage": "1"}, old.insert((1, 10), row(1, 1)))
+    feed.say({"kind": "ddl", "db": "shop", "ddl": "RENAME TABLE old TO later", **position(1, 20)})
+    feed.say(LATER.stated() | {"lineage": "1"}, LATER.insert((1, 30), row(2, 2)))
+    feed.catch_up()
+    feed.say(LATER.update((1, 40), row(1, 1), row(1, 5)))
+    feed.follow(include=["shop.later", "shop.old"])
+    feed.catch_up()
+    rebuild(feed.spark, feed.config, feed.source, "shop", "later")
+    assert feed.state("shop", "later") == ("live", None)
+    assert sorted(list(r.values()) for r in feed.live("shop", "later")) == [[1, 5], [2, 2]]
+
+
+def test_rows_that_tell_no_server_keep_the_epoch_of_their_day(feed: Changing) -> None:
+    load = LATER.change("read", (None, None), None, row(1, 1), **position(None, None, None))
+    feed.say({"offset": 0, **LATER.stated(), "lineage": None}, {"offset": 0, "entry_index": 1, **load})
+    feed.unify()
+    feed.say({"offset": 1, **LATER.update((1, 10), row(1, 1), row(1, 2), lineage="a")})
+    feed.unify()
+    feed.say({"offset": 2, **LATER.change("read", (None, None), None, row(2, 2), **position(None, None, None))})
+    feed.unify()
+    feed.follow(include=["*"])
+    feed.catch_up()
+    assert sorted(list(r.values()) for r in feed.live("shop", "later")) == [[1, 2], [2, 2]]
+    epochs = {r["offset"]: r["order_key"]["epoch"] for r in feed.rows(tables.CHANGELOG)}
+    assert epochs == {0: 0, 1: 1, 2: 1}
