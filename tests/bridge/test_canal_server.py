@@ -13,7 +13,8 @@ from cdc_platform.bridge.session import open_session
 from cdc_platform.broker import BrokerInfo
 from cdc_platform.broker.node import free_port
 from tests.bridge.canal_server import PASSWORD, USERNAME, CanalServer, Database, Missing, database
-from tests.bridge.test_run import SOURCES, entries, first_seen, wait_for
+from tests.bridge.conftest import SOURCES
+from tests.bridge.test_run import entries, first_seen, wait_for
 
 pytestmark = [pytest.mark.canal_server, pytest.mark.broker]
 DESTINATION = "shop"
