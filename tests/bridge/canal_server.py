@@ -73,17 +73,17 @@ class Database:
     """A running MariaDB with a row-based binlog."""
 
     def __init__(self, socket: Path, port: int):
-        self._socket, self.port = socket, port
+        self.socket, self.port = socket, port
 
     def run(self, sql: str) -> None:
         """Statements, separated by semicolons."""
         client = _program("mariadb", "mysql")
-        subprocess.run([client, "-uroot", "-S", str(self._socket)], input=sql.encode(), check=True)
+        subprocess.run([client, "-uroot", "-S", str(self.socket)], input=sql.encode(), check=True)
 
     def answers(self) -> bool:
         """Whether it takes connections."""
         client = _program("mariadb", "mysql")
-        command = [client, "-uroot", "-S", str(self._socket), "-e", "SELECT 1"]
+        command = [client, "-uroot", "-S", str(self.socket), "-e", "SELECT 1"]
         return subprocess.run(command, capture_output=True, check=False).returncode == 0
 
 
