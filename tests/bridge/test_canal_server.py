@@ -9,7 +9,6 @@ from contextlib import contextmanager
 
 import pytest
 
-from cdc_platform.bridge import state
 from cdc_platform.bridge.errors import CanalLoginRefused, CanalRefused
 from cdc_platform.bridge.run import Totals, run
 from cdc_platform.bridge.session import open_session
@@ -27,6 +26,7 @@ from tests.oracle.catalog import Text
 from tests.oracle.dml import DML
 from tests.oracle.lake import compared
 from tests.oracle.server import Server
+from tests.oracle.tables import TABLES
 from tests.oracle.workload import Workload
 
 pytestmark = [pytest.mark.canal_server, pytest.mark.broker]
@@ -142,23 +142,25 @@ def test_a_random_workload_s_snapshots_are_the_database_s_own_rows(
     """canal's own bytes, not our encoder's, from binlog to snapshot."""
     db, server = shop
     monkeypatch.setenv("CANAL_PASSWORD", PASSWORD)
+    monkeypatch.delitem(TABLES, "odd `keys`")  # canal stops at a table's name with a backtick
+    # canal reads all text as UTF-8
+    monkeypatch.setitem(TABLES, "texts", re.sub(r" CHARACTER SET (latin1|gbk)", "", TABLES["texts"]))
     topic, said, ended = "canal-rooms", [], []
     sources = [{"name": "real", "format": "canal", "topics": [topic], "tables": {"include": ["oracle.*"]}}]
     config = _config(make_config, broker.bootstrap_servers, server, topic, sources, batch_size=4)
     with _carrying(config, said, ended):
         workload = Workload(Server(str(db.socket), db.port), 20261121, frozenset(DML), keyless=False)
         workload.run(CHANGES // 2, 0)
-        # Before its first ack a client has no position: a server that starts again begins where the binlog then ends.
-        wait_for(lambda: state.look(config, config.bridges[0]).position is not None, 60)
+        db.run("INSERT INTO shop.orders VALUES (8888, 'note-8888')")
+        wait_for(lambda: "note-8888" in _notes(entries(broker.bootstrap_servers, topic)), 60)
+        # canal writes positions down every 100 ms (meta.dat); killed before the first time, it would go on at the end
+        # of the binlog.
+        wait_for(lambda: '"position"' in server.positions())
         server.kill()
         told = workload.run(CHANGES, 0)
         server.start()
         db.run("INSERT INTO shop.orders VALUES (9999, 'note-9999')")
-        try:
-            wait_for(lambda: "note-9999" in _notes(entries(broker.bootstrap_servers, topic)), 60)
-        except AssertionError:
-            open("/tmp/f4/canal.log", "w").write(server.log() + "\n====\n" + "\n".join(said))
-            raise
+        wait_for(lambda: "note-9999" in _notes(entries(broker.bootstrap_servers, topic)), 120)
     run_rooms(spark, config)
     found = []
     for name, (table, rows) in told.checkpoints[-1].tables.items():
