@@ -6,14 +6,10 @@ time, with the same binlog positions, by which the changelog drops it.
 
 import random
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass
 
-from filelock import FileLock, Timeout
-
-from cdc_platform.bridge import frames
-from cdc_platform.bridge.errors import BridgeRunning
+from cdc_platform.bridge import frames, state
 from cdc_platform.bridge.publisher import Publisher
 from cdc_platform.bridge.session import Session, open_session
 from cdc_platform.bridge.settings import Bridge
@@ -53,14 +49,15 @@ def run(
 
     Raises BridgeRunning, ConfigError, and what no retry mends: CanalLoginRefused, CanalUnsupported.
     """
-    with _one_process(config, bridge):
+    with state.one_process(config, bridge):
         return _Loop(config, bridge, stopped, say, until_idle_s).run()
 
 
 def unsubscribe(config: Config, bridge: Bridge) -> None:
     """Makes the server forget the bridge's position. Raises errors of `bridge.errors`."""
-    with _one_process(config, bridge), open_session(bridge) as session:
+    with state.one_process(config, bridge), open_session(bridge) as session:
         session.unsubscribe()
+        state.forget(config, bridge)
 
 
 class _Loop:
@@ -74,6 +71,7 @@ class _Loop:
     ):
         self._bridge, self._stopped, self._say, self._until_idle_s = bridge, stopped, say, until_idle_s
         self._publisher = Publisher(config, bridge)
+        self._journal = state.Journal(config, bridge)
         self._totals = Totals(bridge.name, bridge.destination, bridge.topic)
         self._failed_in_a_row = 0
         self._busy_at = self._told_at = time.monotonic()
@@ -81,16 +79,23 @@ class _Loop:
 
     def run(self) -> Totals:
         try:
-            while not self._done():
-                try:
-                    self._connected()
-                except CdcError as error:
-                    if not error.retriable:
-                        raise
-                    self._pause(error)
+            self._until_done()
+        except BaseException as error:
+            self._journal.enter(state.ENDED, str(error) if isinstance(error, CdcError) else type(error).__name__)
+            raise
         finally:
             self._publisher.close()
+        self._journal.enter(state.STOPPED)
         return self._totals
+
+    def _until_done(self) -> None:
+        while not self._done():
+            try:
+                self._connected()
+            except CdcError as error:
+                if not error.retriable:
+                    raise
+                self._pause(error)
 
     def _connected(self) -> None:
         """One connection, until it fails or the work is done."""
@@ -105,6 +110,7 @@ class _Loop:
     def _carry(self, session: Session) -> None:
         batch = session.get()
         if batch.id is None:
+            self._journal.caught_up(session.server)
             time.sleep(_EMPTY_PAUSE_S)
             return
         values = frames.records(batch, self._bridge.max_record_bytes)
@@ -116,6 +122,7 @@ class _Loop:
         self._totals.records += len(values)
         self._totals.bytes += sum(map(len, values))
         self._totals.last_batch = batch.id
+        self._journal.acked(batch, session.server)
 
     def _done(self) -> bool:
         idle = time.monotonic() - self._busy_at
@@ -126,6 +133,7 @@ class _Loop:
         self._totals.failures += 1
         if self._stopped():
             return
+        self._journal.failed(error)
         longest = min(self._bridge.max_backoff_s, _FIRST_BACKOFF_S * 2**self._failed_in_a_row)
         self._failed_in_a_row = min(self._failed_in_a_row + 1, 30)
         seconds = longest * random.uniform(0.5, 1.0)  # noqa: S311  no secret
@@ -141,19 +149,3 @@ class _Loop:
         if new and now - self._told_at >= _TELL_EVERY_S:
             self._say(f"{self._bridge.name}: {new} batches since the last line, {self._totals.entries} entries in all")
             self._told_at, self._told_batches = now, self._totals.batches
-
-
-@contextmanager
-def _one_process(config: Config, bridge: Bridge) -> Iterator[None]:
-    """The bridge's lock file: the system frees it when the process dies. It covers the machine."""
-    folder = config.state_dir / "locks"
-    folder.mkdir(parents=True, exist_ok=True)
-    lock = FileLock(folder / f"bridge-{bridge.slug}.lock", timeout=0)
-    try:
-        lock.acquire()
-    except Timeout:
-        raise BridgeRunning(bridge.name) from None
-    try:
-        yield
-    finally:
-        lock.release()

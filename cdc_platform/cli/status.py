@@ -1,5 +1,6 @@
-"""`cdc-platform status`: sources, lag, tables, and what needs attention. No Spark."""
+"""`cdc-platform status`: sources, lag, bridges, tables, and what needs attention. No Spark."""
 
+from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -14,14 +15,15 @@ from cdc_platform.errors import CdcError
 def command(
     config: Annotated[Path, typer.Option("--config", envvar="CDC_CONFIG", help="cdc.yaml")] = Path("cdc.yaml"),
 ) -> Report:
-    """Sources, lag, tables, and what needs attention. Exit code 1 when something does."""
+    """Sources, lag, bridges, tables, and what needs attention. Exit code 1 when something does."""
     loaded = load_config(config)
     data = look(loaded)
-    return Report(data, 1 if data["problems"] else 0)
+    shown = {name: value for name, value in data.items() if name != "bridges" or value}
+    return Report(data, 1 if data["problems"] else 0, shown)
 
 
 def look(config: Config) -> dict[str, Any]:
-    """The state of everything: one row per source and per table, and the problems in words."""
+    """The state of everything: one row per source, bridge and table, and the problems in words."""
     from cdc_platform.automation import delta, observe
 
     times, bad = delta.control_times(config), delta.quarantined(config)
@@ -47,9 +49,27 @@ def look(config: Config) -> dict[str, Any]:
                 "quarantined": bad.get(source.name, 0),
             }
         )
+    bridges = _bridges(config)
+    problems += [f"bridge {b['bridge']} {_STATES[b['state']]}: {b['reason']}" for b in bridges if b["state"] in _STATES]
     tables = _tables(config)
     problems += [f"{t['source']}: {t['table']} is stopped: {t['reason']}" for t in tables if t["state"] == "stopped"]
-    return {"lake": config.lake, "sources": sources, "tables": tables, "problems": problems}
+    return {"lake": config.lake, "sources": sources, "bridges": bridges, "tables": tables, "problems": problems}
+
+
+_STATES = {"failing": "is failing", "ended": "has ended", "died": "has died"}
+"""States of a bridge that need attention, in words."""
+
+
+def _bridges(config: Config) -> list[dict[str, Any]]:
+    """Every bridge as it last said of itself on this machine."""
+    if not config.bridges:
+        return []
+    from cdc_platform.bridge import state
+
+    return [
+        {"bridge": b.name, "destination": b.destination, "topic": b.topic, **asdict(state.look(config, b))}
+        for b in config.bridges
+    ]
 
 
 def _kafka(config: Config, source: Source) -> dict[str, Any]:

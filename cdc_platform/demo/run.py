@@ -30,6 +30,7 @@ from cdc_platform.tables import SNAPSHOT_PATH
 
 EQUAL = "all snapshots equal the source"
 ROUNDS = "rounds.json"
+DEFAULT_FOLDER = Path(".cdc/demo")
 _MARK = "# Written by `cdc-platform demo`, which removes this whole folder when it runs again.\n"
 
 Say = Callable[[str], None]
@@ -47,7 +48,7 @@ class DemoFolderInUse(CdcError):
 class Settings:
     """What a demo is run with. transactions: the backlog's, beside the hard cases; more: the increment's."""
 
-    folder: Path = Path(".cdc/demo")
+    folder: Path = DEFAULT_FOLDER
     seed: int = 1
     transactions: int = 300
     more: int = 100
@@ -302,12 +303,15 @@ def _alone(folder: Path) -> Iterator[None]:
 def next_steps(outcome: Outcome) -> dict[str, str]:
     """Commands that go on from a finished demo."""
     config = shlex.quote(_near(outcome.config))
+    folder = Path(outcome.config).parent
+    where = "" if folder == DEFAULT_FOLDER.absolute() else f" --folder {shlex.quote(_near(str(folder)))}"
+    source = next((row["source"] for row in outcome.snapshots), DTS)
     program = shlex.quote(_near(str(Path(sys.executable).with_name("cdc-platform"))))
-    orders = _near(SNAPSHOT_PATH.at(outcome.lake, source=DTS, db="shop", table="orders"))
+    orders = _near(SNAPSHOT_PATH.at(outcome.lake, source=source, db="shop", table="orders"))
     read = f'from cdc_platform.demo.compare import read_snapshot as r; print(r("{orders}").to_pandas())'
     return {
         "open the UI": f"CDC_CONFIG={config} {program} ui",
-        "more changes for its sensor": f"{program} demo --more 50",
+        "more changes for its sensor": f"{program} demo --more 50{where}",
         "read a snapshot": f"{shlex.quote(_near(sys.executable))} -c {shlex.quote(read)}",
     }
 

@@ -10,7 +10,7 @@ Java's `toString`; TIMESTAMP is in the server's time zone and says none; a parti
 
 import binascii
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
@@ -26,6 +26,7 @@ LabelText = Literal["number", "label"]
 
 _OPEN = {"decimal": "decimal(65,30)", "bit": "bit(64)"}
 """TiCDC and others leave lengths out. A bare `decimal` isn't MySQL's decimal(10,0) then, nor `bit` bit(1)."""
+_LONGEST_NUMBER = 38  # digits of a decimal in Spark
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,10 +42,13 @@ def told_type(text: str | None) -> tuple[str, MySqlType] | None:
     """`mysqlType` of a column → type text and type; None where it tells none that MySQL has."""
     try:
         clean = lower_outside_quotes((text or "").strip())
-        clean = _OPEN.get(clean.partition(" ")[0], clean) if "(" not in clean else clean
+        known = None if "(" in clean else _OPEN.get(clean.partition(" ")[0])
+        clean = known or clean
         found = parse_type(clean)
     except UnknownType:
         return None
+    if known and found.family == "decimal":
+        found = replace(found, args=found.args[:1])  # its scale isn't told
     return None if found.family == "bit" and not 1 <= (found.args or (1,))[0] <= 64 else (clean, found)
 
 
@@ -151,7 +155,23 @@ def _json(texts: pa.StringArray, _type: MySqlType, _dialect: Dialect) -> values.
     return texts, ~pc.fill_null(pc.starts_with(texts, "JSON_"), False).to_numpy(zero_copy_only=False)
 
 
+def _decimal(texts: pa.StringArray, mysql_type: MySqlType, _dialect: Dialect) -> values.Checked:
+    # canal 1.1.7 leaves a fraction's last digits out where they are zero and fill no group of nine: 1.0 in
+    # DECIMAL(12,2), 27 zeros in DECIMAL(65,30). It would show where snapshots have text, for want of digits.
+    text, ok = values.decimals(texts)
+    precision, scale = (*mysql_type.args, 0, 0)[:2]
+    if precision <= _LONGEST_NUMBER or not scale:
+        return text, ok
+
+    def padded(number: str) -> str:
+        whole, _, fraction = number.partition(".")
+        return f"{whole}.{fraction.ljust(scale, '0')}"
+
+    return _each(text, padded)[0], ok
+
+
 _FAMILIES: dict[str, Callable[[pa.StringArray, MySqlType, Dialect], values.Checked]] = {
+    "decimal": _decimal,
     "enum": _enum,
     "set": _set,
     "binary": _binary,

@@ -163,12 +163,13 @@ def parse_type(text: str) -> MySqlType:
     return MySqlType(name, family, args, unsigned=bool(attributes & {"unsigned", "zerofill"}))
 
 
-_ESCAPES = {"0": "\0", "n": "\n", "r": "\r"}
-"""What MySQL writes with a backslash in type text (`append_unescaped`), beside the backslash itself."""
+_ESCAPES = {"0": "\0", "n": "\n", "r": "\r", "\\": "\\", "'": "'", '"': '"'}
+"""What MySQL writes with a backslash in type text (`append_unescaped`), and quotes. Before anything else a backslash
+is one: canal 1.1.7 writes labels without these escapes."""
 
 
 def _unquote(label: str) -> str:
-    return re.sub(r"''|\\(.)", lambda m: _ESCAPES.get(m[1], m[1]) if m[1] else "'", label, flags=re.DOTALL)
+    return re.sub(r"''|\\(.)", lambda m: _ESCAPES.get(m[1], m[0]) if m[1] else "'", label, flags=re.DOTALL)
 
 
 def lower_outside_quotes(text: str) -> str:

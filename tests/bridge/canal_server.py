@@ -73,17 +73,17 @@ class Database:
     """A running MariaDB with a row-based binlog."""
 
     def __init__(self, socket: Path, port: int):
-        self._socket, self.port = socket, port
+        self.socket, self.port = socket, port
 
     def run(self, sql: str) -> None:
         """Statements, separated by semicolons."""
         client = _program("mariadb", "mysql")
-        subprocess.run([client, "-uroot", "-S", str(self._socket)], input=sql.encode(), check=True)
+        subprocess.run([client, "-uroot", "-S", str(self.socket)], input=sql.encode(), check=True)
 
     def answers(self) -> bool:
         """Whether it takes connections."""
         client = _program("mariadb", "mysql")
-        command = [client, "-uroot", "-S", str(self._socket), "-e", "SELECT 1"]
+        command = [client, "-uroot", "-S", str(self.socket), "-e", "SELECT 1"]
         return subprocess.run(command, capture_output=True, check=False).returncode == 0
 
 
@@ -119,7 +119,7 @@ class CanalServer:
     """canal's server; `start` and `kill` as often as wanted, positions stay in `folder`."""
 
     def __init__(self, folder: Path, port: int, database_port: int, destination: str):
-        self._log, self.port = folder / "canal.log", port
+        self._log, self._meta, self.port = folder / "canal.log", folder / "meta" / destination / "meta.dat", port
         classpath = os.pathsep.join(str(f) for f in jars())
         arguments = [str(port), str(database_port), str(folder / "meta"), destination]
         self._command = [str(find_java().binary), "-Xmx512m", "-cp", classpath, str(SOURCE), *arguments]
@@ -140,6 +140,10 @@ class CanalServer:
     def log(self) -> str:
         """Its log since the last start."""
         return self._log.read_text(errors="replace")
+
+    def positions(self) -> str:
+        """What it has written down of its clients' positions, as JSON."""
+        return self._meta.read_text() if self._meta.is_file() else ""
 
     def _reads(self) -> bool:
         text = self.log()

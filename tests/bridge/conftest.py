@@ -2,11 +2,16 @@
 
 from collections.abc import Callable, Iterator
 from typing import Any
+from uuid import uuid4
 
 import pytest
 
 from cdc_platform.bridge.settings import Bridge
+from cdc_platform.config import Config
 from tests.bridge.double import CanalDouble
+
+SOURCES = [{"name": "s", "format": "debezium", "topics": ["s"]}]
+Setup = Callable[..., Config]
 
 
 @pytest.fixture
@@ -35,5 +40,28 @@ def make_bridge(canal: CanalDouble) -> Callable[..., Bridge]:
                 **changes,
             }
         )
+
+    return make
+
+
+@pytest.fixture
+def setup(canal: CanalDouble, make_config: Callable[..., Config], monkeypatch: pytest.MonkeyPatch) -> Setup:
+    """`setup(bootstrap, **changes)`: a Config with one impatient bridge to the double and a topic of its own."""
+    monkeypatch.setenv("CANAL_PASSWORD", canal.password)
+
+    def make(bootstrap: str, **changes: Any) -> Config:
+        bridge = {
+            "name": "shop",
+            "servers": [canal.address],
+            "destination": canal.destination,
+            "topic": f"canal-{uuid4().hex}",
+            "username": canal.username,
+            "password": "${CANAL_PASSWORD}",
+            "timeout_s": 0.5,
+            "wait_ms": 10,
+            "max_backoff_s": 0.1,
+            **changes,
+        }
+        return make_config(SOURCES, kafka={"bootstrap.servers": bootstrap}, bridges=[bridge])
 
     return make

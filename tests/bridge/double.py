@@ -36,7 +36,8 @@ def ack(code: int = 0, text: str = "") -> bytes:
 
 @dataclass
 class CanalDouble:
-    """`feed`: entries not yet acked, in order. `plan`: faults by request kind, each used once, in order."""
+    """`feed`: entries not yet acked, in order. `plan`: faults by request kind, each used once, in order. `lost`: kinds
+    of requests that are lost with the connection before the server has acted on them, each used once."""
 
     password: str = "a secret"
     username: str = "canal"
@@ -45,6 +46,7 @@ class CanalDouble:
     raw: bool = True
     feed: list[bytes] = field(default_factory=list)
     plan: list[tuple[int, Fault]] = field(default_factory=list)
+    lost: list[int] = field(default_factory=list)
     seen: list[int] = field(default_factory=list)  # kinds of the requests, in order
     acked: list[int] = field(default_factory=list)  # batch ids
     filters: list[str] = field(default_factory=list)
@@ -109,6 +111,9 @@ class CanalDouble:
                 request = pb.Packet.FromString(_exactly(sock, length))
                 with self._lock:
                     self.seen.append(request.type)
+                    if request.type in self.lost:
+                        self.lost.remove(request.type)
+                        return
                     answers = _HANDLERS[request.type](self, request.body)
                 for answer in answers:
                     going = going and self._answer(sock, request.type, answer)

@@ -9,8 +9,6 @@ import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
-from uuid import uuid4
 
 import pytest
 import yaml
@@ -25,33 +23,8 @@ from cdc_platform.broker import BrokerInfo
 from cdc_platform.broker.node import free_port
 from cdc_platform.config import Config
 from cdc_platform.formats.pb import canal_protocol_pb2 as pb
+from tests.bridge.conftest import SOURCES, Setup
 from tests.bridge.double import HEADER, CanalDouble, ack, before, cut, instead, packet, silence, twice
-
-SOURCES = [{"name": "s", "format": "debezium", "topics": ["s"]}]
-Setup = Callable[..., Config]
-
-
-@pytest.fixture
-def setup(canal: CanalDouble, make_config: Callable[..., Config], monkeypatch: pytest.MonkeyPatch) -> Setup:
-    """`setup(bootstrap, **changes)`: a Config with one impatient bridge to the double and a topic of its own."""
-    monkeypatch.setenv("CANAL_PASSWORD", canal.password)
-
-    def make(bootstrap: str, **changes: Any) -> Config:
-        bridge = {
-            "name": "shop",
-            "servers": [canal.address],
-            "destination": canal.destination,
-            "topic": f"canal-{uuid4().hex}",
-            "username": canal.username,
-            "password": "${CANAL_PASSWORD}",
-            "timeout_s": 0.5,
-            "wait_ms": 10,
-            "max_backoff_s": 0.1,
-            **changes,
-        }
-        return make_config(SOURCES, kafka={"bootstrap.servers": bootstrap}, bridges=[bridge])
-
-    return make
 
 
 def carry(config: Config, said: list[str] | None = None) -> Totals:

@@ -77,3 +77,13 @@ def test_next_steps_name_the_demos_own_config(tmp_path, monkeypatch):
     steps = next_steps(Outcome(str(tmp_path / ".cdc/demo/cdc.yaml"), str(tmp_path / ".cdc/demo/lake")))
     assert steps["open the UI"].startswith("CDC_CONFIG=.cdc/demo/cdc.yaml ")
     assert ".cdc/demo/lake/snapshots/shop_dts/shop/orders" in steps["read a snapshot"]
+    assert steps["more changes for its sensor"].endswith(" demo --more 50")
+
+
+def test_next_steps_of_a_demo_elsewhere_and_of_other_formats_name_those(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    found = Outcome(str(tmp_path / "my demo/cdc.yaml"), str(tmp_path / "my demo/lake"))
+    found.snapshots = [{"run": 1, "source": "shop_canal", "table": "shop.orders", "rows": 1, "equal": True}]
+    steps = next_steps(found)
+    assert steps["more changes for its sensor"].endswith(" demo --more 50 --folder 'my demo'")
+    assert "my demo/lake/snapshots/shop_canal/shop/orders" in steps["read a snapshot"]

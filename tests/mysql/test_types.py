@@ -33,6 +33,7 @@ from cdc_platform.mysql.types import MySqlType, lower_outside_quotes, parse_type
         ("json", MySqlType("json", "json")),
         ("enum('a','b c')", MySqlType("enum", "enum", labels=("a", "b c"))),
         (r"enum('l\nf','b\\s','it''s')", MySqlType("enum", "enum", labels=("l\nf", "b\\s", "it's"))),
+        (r"enum('b\s','it\'s')", MySqlType("enum", "enum", labels=("b\\s", "it's"))),
         ("enum('a', 'B') charset utf8", MySqlType("enum", "enum", labels=("a", "B"))),
         ("enum('a','b)", MySqlType("enum", "enum")),
         ("set('it''s','x,y','(z)')", MySqlType("set", "set", labels=("it's", "x,y", "(z)"))),

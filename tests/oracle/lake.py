@@ -66,7 +66,7 @@ class Lake:
             path = Target.of(self.config, SOURCE, table.db, name).snapshot
             if DeltaTable.is_deltatable(path):
                 found += [
-                    f"{name}: {problem}" for problem in _compared(table, rows, read_snapshot(path), as_sent, exact)
+                    f"{name}: {problem}" for problem in compared(table, rows, read_snapshot(path), as_sent, exact)
                 ]
             elif rows:
                 found.append(f"{name}: no snapshot, {len(rows)} rows expected")
@@ -86,7 +86,8 @@ class Lake:
         return sorted({(r["table"], r["reason"]) for r in states if r["state"] == "stopped"})
 
 
-def _compared(table: Table, rows: Rows, snapshot: pa.Table, as_sent: Sent, exact: bool) -> Iterable[str]:
+def compared(table: Table, rows: Rows, snapshot: pa.Table, as_sent: Sent, exact: bool) -> Iterable[str]:
+    """How a snapshot differs from the rows of a SELECT."""
     names, want = [n for n in snapshot.column_names if not n.startswith("_cdc_")], [c.name for c in table.columns]
     # What columns no row has told yet hold nothing.
     untold = {} if exact else {n: None for n in want if n not in names and all(row[n] is None for row in rows)}

@@ -56,7 +56,7 @@ def read_json(data: bytes) -> Any:
     if b'\\":' in data:
         places = -1 if b'\\\\":' in data else places - data.count(b'\\":')
     spaced = b"\n" in data or b"\t" in data or b"\r" in data or (b" " in data and b" :" in data)
-    if spaced or places != _pairs(value):
+    if spaced or (places != _pairs(value) and places != _all_pairs(value)):
         json.loads(data, object_pairs_hook=_distinct, parse_int=str, parse_float=str)
     return value
 
@@ -66,8 +66,7 @@ def _integer(text: str) -> Any:
 
 
 def _pairs(value: Any) -> int:
-    """Pairs of an object and of the objects in its values and their lists; deeper ones are rare in rows, and
-    only cost the slow way."""
+    """Pairs of an object and of the objects in its values and their lists: all of most formats' messages."""
     if type(value) is not dict:
         return 0
     pairs = len(value)
@@ -78,6 +77,22 @@ def _pairs(value: Any) -> int:
             for row in inner:
                 if type(row) is dict:
                     pairs += len(row)
+    return pairs
+
+
+def _all_pairs(value: Any) -> int:
+    """Pairs of all objects, however deep (DataWorks' columns are on the fourth level)."""
+    pairs, rest = 0, [value]
+    while rest:
+        inner = rest.pop()
+        if type(inner) is dict:
+            pairs += len(inner)
+            inner = inner.values()
+        elif type(inner) is not list:
+            continue
+        for v in inner:
+            if type(v) is dict or type(v) is list:
+                rest.append(v)  # noqa: PERF401 - a comprehension is a call, which costs more than these few values
     return pairs
 
 
