@@ -41,7 +41,7 @@ def command(
     if at != "now":
         raise ConfigError("--at", f"{at!r} is no position", ["now"])
     if table:
-        choose(loaded, [source], ".".join(feed.tables.routed(*_split(table))))
+        choose(loaded, [source], ".".join(feed.tables.routed(*_split(table))) if "." in table else table)
     ready = with_spark(loaded, master)
     if export:
         results = [_export(ready, feed, export, table, version, key, limit)]
