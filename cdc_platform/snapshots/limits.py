@@ -2,6 +2,7 @@
 column name → texts."""
 
 import json
+from functools import partial
 
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
@@ -25,19 +26,26 @@ def note(spark: SparkSession, config: Config, source: Source, history: History, 
     if not format_.limits:
         return {}
     writers = _writers(spark, config, source)
-    told: dict[Name, str] = {}
+    told: dict[Name, dict[str, list[str]]] = {}
     for name in names:
         members = history.lists(name) if source.tables.merged(*name) else {name: history.full.columns(name)}
-        found: dict[str, list[str]] = {}
+        told[name] = found = {}
         for member, columns in members.items():
             own = limits_of(format_, source.options, columns or "[]", writers.get(member, set()))
             for column, texts in own.items():
                 found[column] = list(dict.fromkeys([*found.get(column, []), *texts]))
-        path = Target.of(config, source.name, *name).snapshot
-        _set(spark, path, json.dumps(found, ensure_ascii=False) if found else "")
-        if found:
-            told[name] = "\n".join(f"{column}: {'; '.join(texts)}" for column, texts in found.items())
-    return told
+    paths = {name: Target.of(config, source.name, *name).snapshot for name in names}
+    lake.together(
+        [
+            partial(_set, spark, paths[name], json.dumps(found, ensure_ascii=False) if found else "")
+            for name, found in told.items()
+        ]
+    )
+    return {
+        name: "\n".join(f"{column}: {'; '.join(texts)}" for column, texts in found.items())
+        for name, found in told.items()
+        if found
+    }
 
 
 def _set(spark: SparkSession, path: str, value: str) -> None:

@@ -2,6 +2,7 @@
 own rows only; taken up at once or in pieces, in order or late."""
 
 import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -110,9 +111,28 @@ def events_of(story: list[Any]) -> list[dict[str, Any]]:
     return [e.stated() | {"lineage": "1"} if isinstance(e, SourceTable) else e for e in story]
 
 
-def told(feed: Feed) -> list[list[Any]]:
+def of_shop(number: int, story: list[Any]) -> list[dict[str, Any]]:
+    """The events of a story, in databases and a binlog file of its own."""
+    shapes = {e.version: replace(e, db=own(number, e.db)) for e in story if isinstance(e, SourceTable)}
+    shapes |= {t.version: replace(t, db=own(number, t.db)) for t in (ONE, TWO)}
+    events: list[dict[str, Any]] = []
+    for e in story:
+        if isinstance(e, SourceTable):
+            events.append(shapes[e.version].stated() | {"lineage": "1"})
+        else:
+            known = {"schema_version": shapes[e["schema_version"]].version} if "schema_version" in e else {}
+            events.append({**e, **known, "db": own(number, e["db"]), **position(number, e["binlog_pos"])})
+    return events
+
+
+def own(number: int, db: str) -> str:
+    """shop_1 of the 12th story: s12_1."""
+    return db.replace("shop", f"s{number}")
+
+
+def told(feed: Feed, db: str = "shop") -> list[list[Any]]:
     """Rows with their origin's database first."""
-    rows = read(feed.target("shop", "orders").snapshot).to_pylist()
+    rows = read(feed.target(db, "orders").snapshot).to_pylist()
     found = [[r["_cdc_db"], *(v for k, v in r.items() if not k.startswith("_cdc_"))] for r in rows]
     return sorted(found, key=repr)
 
@@ -125,23 +145,35 @@ def two_feeds(spark: Any, make_config: Any, **rules: Any) -> tuple[Feed, Feed]:
 
 
 @pytest.mark.spark
-@pytest.mark.parametrize("name", STORIES)
-def test_at_once_and_step_by_step_the_snapshot_is_the_same(spark: Any, make_config: Any, name: str) -> None:
-    story, expected = STORIES[name]
-    events, expected = events_of(story), sorted(expected, key=repr)
-    whole, parts = two_feeds(spark, make_config)
-    whole.say(*events)
+def test_at_once_and_step_by_step_the_snapshots_are_the_same(spark: Any, make_config: Any) -> None:
+    """Every story with all its events in one run; then up to its position 20, the event there, and the rest in a run
+    each; then two of them made anew."""
+    numbers = range(1, len(STORIES) + 1)
+    routes = {rf"s{n}_[0-9]+\.order_.*": f"s{n}.orders" for n in numbers}
+    whole, parts = two_feeds(spark, make_config, routes=routes)
+    stages: list[list[dict[str, Any]]] = [[], [], []]
+    expected = {}
+    for n, (name, (story, rows)) in zip(numbers, STORIES.items(), strict=True):
+        events = of_shop(n, story)
+        expected[name] = sorted(([own(n, db), *cells] for db, *cells in rows), key=repr)
+        first = next(i for i, e in enumerate(events) if (e.get("binlog_pos") or 0) >= 20)
+        for stage, some in zip(stages, (events[:first], events[first : first + 1], events[first + 1 :]), strict=True):
+            stage.extend(some)
+        whole.say(*events)
+
+    def found(feed: Feed) -> dict[str, list[list[Any]]]:
+        return {name: told(feed, f"s{n}") for n, name in zip(numbers, STORIES, strict=True)}
+
     whole.catch_up()
-    assert told(whole) == expected
-    assert not whole.has("shop_1", "order_x") and not whole.has("shop_2", "order_x")
-    first = next(i for i, e in enumerate(events) if e.get("binlog_pos", 0) and e["binlog_pos"] >= 20)
-    for some in (events[:first], events[first : first + 1], events[first + 1 :]):
-        if some:
-            parts.say(*some)
-            parts.catch_up()
-    assert told(parts) == expected
-    rebuild(spark, parts.config, parts.source, "shop", "orders")
-    assert told(parts) == expected
+    assert found(whole) == expected
+    assert not any(whole.has(f"s{n}_{i}", "order_x") for n in numbers for i in (1, 2))
+    for some in stages:
+        parts.say(*some)
+        parts.catch_up()
+    assert found(parts) == expected
+    for n in (2, 4):
+        rebuild(spark, parts.config, parts.source, f"s{n}", "orders")
+    assert found(parts) == expected
 
 
 @pytest.mark.spark
