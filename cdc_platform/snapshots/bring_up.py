@@ -7,7 +7,7 @@ stopped by itself, with the reason.
 import json
 import logging
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
@@ -79,8 +79,8 @@ def of_table(db: str, table: str) -> Column:
 @dataclass(frozen=True, slots=True)
 class Work:
     """Changes of one source to bring into its tables. `app` and `batch_id` name the write: it happens once.
-    lists: column lists by schema version, as `column_lists`. history: all changes
-    of the source, as `changes`. anew: the table is made from these changes alone."""
+    lists: column lists by schema version, as `column_lists`. history: makes all changes of the source, as `changes`.
+    anew: the table is made from these changes alone."""
 
     config: Config
     source: Source
@@ -88,7 +88,7 @@ class Work:
     batch_id: int
     app: str
     lists: Mapping[str, str]
-    history: DataFrame | None = None
+    history: Callable[[], DataFrame] | None = None
     anew: bool = False
 
 
@@ -186,7 +186,7 @@ def _folded(
     folded = fold(rows, columns, figures, partial=True)
     if late.isEmpty():
         return folded, figures
-    history = work.history.where(of_table(target.db, target.table))
+    history = work.history().where(of_table(target.db, target.table))
     if work.source.tables.merged(target.db, target.table):
         history = origins.since(history, origins.emptied(history))
     again = fold(history, columns, profile(history, columns), only=late, partial=True)

@@ -94,12 +94,14 @@ def batch_writer(config: Config, source: Source, plan: Plan) -> Callable[[DataFr
         names = {(t.db, t.table): t for t in touched}
         told = {n: plan.columns.get(n) if n in moved else merged_list(t, lists) for n, t in names.items()}
         found = routes.Routed(batch, touched, told, stopped)
-        every = lake.read(spark, CHANGELOG.at(config.lake)).where(F.col("source") == source.name)
-        history = carry.carried(every, plan.spans)
         if source.tables.routes:
             found = routes.route(found, source, plan.merged)
+
+        def history() -> DataFrame:
+            every = lake.read(spark, CHANGELOG.at(config.lake)).where(F.col("source") == source.name)
             known = {*names, *(n for lists in plan.merged.values() for n in lists)}
-            history = routes.routed(history, source, sorted(known), found.lacking)
+            return routes.routed(carry.carried(every, plan.spans), source, sorted(known), found.lacking)
+
         work = Work(config, source, found.rows, batch_id, f"snapshots {source.name}", lists, history)
 
         def one(t: Touched) -> state.Outcome:
