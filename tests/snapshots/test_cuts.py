@@ -19,7 +19,7 @@ pytestmark = [pytest.mark.spark, pytest.mark.timeout(1800)]
 
 ONE = SourceTable("bank", "one", [("id", "int"), ("amount", "int")])
 TWO = SourceTable("bank", "two", [("id", "int"), ("amount", "int")])
-NO_KEY = SourceTable("bank", "nokey", [("a", "int")], ())
+UNKNOWN = SourceTable("bank", "unknown", [("id", "int"), ("p", "tsvector")])
 TOTAL = 100
 DOCS = Path(__file__).parents[2] / "docs" / "reading.md"
 
@@ -201,7 +201,7 @@ def test_commits_that_count_their_rows(world: dict[str, Feed]) -> None:
 
 def test_a_format_without_transactions_and_a_stopped_table(world: dict[str, Feed]) -> None:
     feed = world["plain"]
-    feed.say(*opened(), NO_KEY.stated(), NO_KEY.insert((1, 5), {"a": "1"}))
+    feed.say(*opened(), UNKNOWN.stated(), UNKNOWN.insert((1, 5), {"id": "1", "p": "x"}))
     feed.catch_up()
     found = published(feed)
     assert [(c["cut"], c["kind"], c["reason"]) for c in found] == [
