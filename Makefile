@@ -1,6 +1,6 @@
 # The logic is in Python: cdc_platform/bootstrap.py (.venv), java.py, jars.py.
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-fast fuzz soak check lock proto ui bench clean
+.PHONY: help setup demo test test-all test-fast fuzz soak check lock proto ui bench clean
 
 IS_GOOD := import sys; sys.exit(not (3, 11) <= sys.version_info[:2] < (3, 14))
 PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11; do \
@@ -16,7 +16,10 @@ setup: ## .venv with the locked packages, Java 17+, the jars (does only what is 
 demo: setup ## the whole chain on a seeded shop, each cell compared with the truth
 	@.venv/bin/cdc-platform demo
 
-test: setup ## all tests, in two processes (each with its own broker and Spark)
+test: setup ## the tests, in two processes (each with its own broker and Spark)
+	@.venv/bin/pytest -q -n 2 --dist loadfile -m "not thorough"
+
+test-all: setup ## the same and those marked thorough
 	@.venv/bin/pytest -q -n 2 --dist loadfile
 
 test-fast: setup ## the tests that need no Spark

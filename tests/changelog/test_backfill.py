@@ -114,6 +114,7 @@ def test_rows_left_out_come_once_over_kills_at_each_write(feed: Changing, monkey
     assert sorted(list(r.values()) for r in feed.live("shop", "later")) == [[1, 9], [2, 2], [3, 3]]
 
 
+@pytest.mark.thorough
 def test_a_change_of_rules_that_was_begun_is_done_before_the_next(
     feed: Changing, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -156,6 +157,7 @@ def test_a_table_left_out_for_a_while_is_taken_up_where_it_was(feed: Changing) -
     assert sorted(list(r.values()) for r in feed.live("shop", "later")) == [[1], [2], [3]]
 
 
+@pytest.mark.thorough
 def test_a_table_stopped_for_a_rename_of_one_left_out_is_healed_by_a_rebuild(feed: Changing) -> None:
     feed.follow(include=["shop.later"])
     old = SourceTable("shop", "old", LATER.columns)
@@ -171,6 +173,7 @@ def test_a_table_stopped_for_a_rename_of_one_left_out_is_healed_by_a_rebuild(fee
     assert sorted(list(r.values()) for r in feed.live("shop", "later")) == [[1, 5], [2, 2]]
 
 
+@pytest.mark.thorough
 def test_rows_that_tell_no_server_keep_the_epoch_of_their_day(feed: Changing) -> None:
     load = LATER.change("read", (None, None), None, row(1, 1), **position(None, None, None))
     feed.say({"offset": 0, **LATER.stated(), "lineage": None}, {"offset": 0, "entry_index": 1, **load})

@@ -58,6 +58,7 @@ def test_an_unknown_format_is_told(capsys):
     assert (error["type"], error["valid"]) == ("ConfigError", list(bench.FORMATS))
 
 
+@pytest.mark.thorough
 @pytest.mark.spark
 @pytest.mark.broker
 @pytest.mark.e2e

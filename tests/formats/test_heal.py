@@ -120,6 +120,7 @@ def test_rows_heal_in_order_when_their_table_is_created_later(topic):
     assert topic.outcomes() == {"applied": 8, "filtered": 1}
 
 
+@pytest.mark.thorough
 def test_a_change_that_heals_late_does_not_undo_a_newer_one(topic, tmp_path):
     topic.land(row("insert", field=["1", "'old'"]), row("insert", field=["2", "'old'"]))
     topic.land(ddl("DROP TABLE t"), ddl(CREATE.replace("varchar(20)", "text")))

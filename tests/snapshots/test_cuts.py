@@ -171,6 +171,7 @@ def test_what_is_in_quarantine_is_missing_in_a_cut(bank: Any) -> None:
     assert (last["kind"], last["reason"]) == ("position", "1 events are in quarantine")
 
 
+@pytest.mark.thorough
 def test_commits_that_count_their_rows(world: dict[str, Feed]) -> None:
     """Rows of one transaction lie in several topics, and come in any order with what ends it."""
     feed = world["counted"]

@@ -176,6 +176,7 @@ def test_at_once_and_step_by_step_the_snapshots_are_the_same(spark: Any, make_co
     assert found(parts) == expected
 
 
+@pytest.mark.thorough
 @pytest.mark.spark
 def test_rows_older_than_a_truncate_or_a_drop_come_late_and_a_batch_comes_again(spark: Any, make_config: Any) -> None:
     feed, other = two_feeds(spark, make_config)
@@ -267,6 +268,7 @@ def test_one_that_does_not_go_with_the_others_stops_their_snapshot_only(spark: A
     assert read(feed.target("shop_1", "free").snapshot)["_cdc_db"].to_pylist() == [5]
 
 
+@pytest.mark.thorough
 @pytest.mark.spark
 def test_a_new_table_that_fits_joins_without_a_rebuild(spark: Any, make_config: Any) -> None:
     feed, _ = two_feeds(spark, make_config, ddl={"shop.orders": "add_only"})
@@ -282,6 +284,7 @@ def test_a_new_table_that_fits_joins_without_a_rebuild(spark: Any, make_config: 
     assert feed.state("shop", "orders") == ("stopped", "tables.ddl is add_only: alter table order_x drop a")
 
 
+@pytest.mark.thorough
 @pytest.mark.spark
 def test_other_routes_bring_what_is_in_the_changelog_already(spark: Any, make_config: Any) -> None:
     feed, _ = two_feeds(spark, make_config, routes={})
