@@ -93,8 +93,12 @@ def main() -> int:
     except SetupError as error:
         say(f"error: {error}")
         return 1
-    jars = [str(VENV / "bin" / "python"), "-m", "cdc_platform.jars"]  # Java and jars, by .venv's pyspark
-    return subprocess.run(jars, cwd=ROOT, stdin=subprocess.DEVNULL, check=False).returncode
+    for module in ("cdc_platform.jars", "cdc_platform.archive"):  # Java and jars, by .venv's pyspark
+        command = [str(VENV / "bin" / "python"), "-m", module]
+        code = subprocess.run(command, cwd=ROOT, stdin=subprocess.DEVNULL, check=False).returncode
+        if code:
+            return code
+    return 0
 
 
 if __name__ == "__main__":

@@ -32,6 +32,11 @@ _LOCAL = {  # one machine: listen on loopback only, no UI port, small shuffles
     "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.ui.enabled": "false",
+    # What it would show is kept even so: hundreds of MB of plans after some hundred batches.
+    "spark.ui.retainedJobs": "20",
+    "spark.ui.retainedStages": "20",
+    "spark.ui.retainedTasks": "1000",
+    "spark.sql.ui.retainedExecutions": "5",
     "spark.databricks.delta.snapshotPartitions": "2",
     "spark.driver.memory": "2g",
     "spark.driver.extraJavaOptions": "-XX:+UseParallelGC -Dio.netty.tryReflectionSetAccessible=true",
@@ -50,13 +55,21 @@ def server_config(config: Config) -> dict[str, str]:
     """Properties of the process that runs Spark."""
     from cdc_platform.jars import spark_jars
 
-    local = config.spark.master.startswith("local")
-    cores = os.cpu_count() or 2
+    local = config.spark.master == "local" or config.spark.master.startswith("local[")
+    there = _on_one_machine() if local else {"spark.jars": ",".join(spark_jars())}
+    return {**_BASE, **there, **config.spark.conf}
+
+
+def _on_one_machine() -> dict[str, str]:
+    """The jars on the JVM's own class path: nothing has to be sent, and the archive of classes holds them, too."""
+    from cdc_platform.archive import options
+    from cdc_platform.jars import spark_jars
+
     return {
-        **_BASE,
-        **({**_LOCAL, "spark.sql.shuffle.partitions": str(cores * 2)} if local else {}),
-        "spark.jars": ",".join(spark_jars()),
-        **config.spark.conf,
+        **_LOCAL,
+        "spark.driver.extraJavaOptions": f"{_LOCAL['spark.driver.extraJavaOptions']} {options()}".strip(),
+        "spark.driver.extraClassPath": os.pathsep.join(spark_jars()),
+        "spark.sql.shuffle.partitions": str((os.cpu_count() or 2) * 2),
     }
 
 

@@ -1,0 +1,122 @@
+"""A class data sharing archive of Spark's JVM: sessions start in about half the time (java -XX:SharedArchiveFile).
+
+It fits one class path and one Java: it lies in the virtual environment whose jars it holds, its name tells the rest,
+and a JVM that it doesn't fit goes on without it. `python -m cdc_platform.archive` makes it where it is missing.
+"""
+
+import hashlib
+import os
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+from cdc_platform.errors import CdcError
+from cdc_platform.jars import spark_jars
+from cdc_platform.java import find_java, java_env
+
+_TIMEOUT_S = 600
+_QUIET = "-Xlog:cds*=off"  # what doesn't fit is no news for a user
+
+
+def archive() -> Path:
+    """Where the archive for this Java and these jars is to lie. Raises SetupError without Java or jars."""
+    java = find_java()
+    told = f"{java.binary} {java.binary.stat().st_mtime_ns} {spark_jars()}"
+    return Path(sys.prefix) / f"spark-{hashlib.sha256(told.encode()).hexdigest()[:12]}.jsa"
+
+
+def options() -> str:
+    """Java options that use the archive where it is there, else none."""
+    return f"-XX:SharedArchiveFile={there} {_QUIET}" if (there := archive()).is_file() else ""
+
+
+def ensure() -> Path | None:
+    """Makes the archive where it is missing; None where that can't be done: nothing needs it."""
+    target = archive()
+    if target.is_file():
+        return target
+    if not os.access(target.parent, os.W_OK) or " " in str(target):
+        return None
+    _say("preparing Spark for quick starts (once; a minute)")
+    with tempfile.TemporaryDirectory(prefix="cdc-archive-") as temp:
+        made = Path(temp, target.name)
+        command = [sys.executable, "-m", "cdc_platform.archive", "--exercise", temp, str(made)]
+        env = {**os.environ, **java_env()}
+        try:
+            done = subprocess.run(
+                command, capture_output=True, stdin=subprocess.DEVNULL, env=env, timeout=_TIMEOUT_S, check=False
+            )
+        except subprocess.TimeoutExpired:
+            return None
+        if done.returncode or not made.is_file():
+            return None
+        for old in target.parent.glob("spark-*.jsa"):
+            old.unlink(missing_ok=True)
+        beside = target.with_suffix(f".{os.getpid()}")  # a rename is whole or not at all
+        beside.write_bytes(made.read_bytes())
+        beside.rename(target)
+    return target
+
+
+def _exercise(folder: Path, made: Path) -> None:
+    """Uses what sessions use, in one that writes the archive at its end."""
+    from pyspark import SparkContext
+
+    from cdc_platform.changelog import run as changelog
+    from cdc_platform.config import parse_config
+    from cdc_platform.resources import lake
+    from cdc_platform.resources.spark import open_session, server_config
+    from cdc_platform.snapshots import run as snapshots
+    from cdc_platform.tables import CHANGES
+
+    settings = {
+        "lake": str(folder / "lake"),
+        "sources": [{"name": "s", "format": "debezium", "topics": ["t"]}],
+    }
+    plain = parse_config(settings, folder / "cdc.yaml")
+    java = f"{server_config(plain)['spark.driver.extraJavaOptions']} -XX:ArchiveClassesAtExit={made} {_QUIET}"
+    settings["spark"] = {"master": "local[2]", "conf": {"spark.driver.extraJavaOptions": java}}
+    config = parse_config(settings, folder / "cdc.yaml")
+    spark = open_session(config)
+    source = config.source("s")
+    lake.ensure(spark, CHANGES, CHANGES.at(config.lake, format=source.format, source=source.name))
+    changelog.run(spark, config, source)
+    snapshots.run(spark, config, source)
+    path = str(folder / "t")
+    lake.create(spark, path, "k BIGINT, v STRING", {"delta.enableDeletionVectors": "true"}, "exercise")
+    rows = spark.range(100).selectExpr("id AS k", "CAST(id AS STRING) AS v")
+    lake.append(rows.mapInArrow(lambda batches: batches, rows.schema), path, "exercise", 0)
+    rows.createOrReplaceTempView("s")
+    spark.sql(
+        f"MERGE INTO {lake.delta(path)} AS t USING s ON t.k = s.k + 50 WHEN MATCHED THEN UPDATE SET v = s.v "
+        "WHEN NOT MATCHED THEN INSERT *"
+    )
+    lake.read(spark, path).groupBy("v").count().collect()
+    gateway = SparkContext._gateway  # pyright: ignore[reportPrivateUsage]  the JVM: it writes when it ends
+    spark.stop()
+    if gateway is not None and (jvm := getattr(gateway, "proc", None)) is not None:
+        jvm.stdin.close()
+        jvm.wait(_TIMEOUT_S)
+
+
+def _say(text: str) -> None:
+    print(text, file=sys.stderr, flush=True)  # noqa: T201  a step of set-up
+
+
+def main() -> int:
+    """Exit code 0, also where there is no archive in the end; 1 without Java or jars."""
+    if sys.argv[1:2] == ["--exercise"]:
+        _exercise(Path(sys.argv[2]), Path(sys.argv[3]))
+        return 0
+    try:
+        if ensure() is None:
+            _say("no archive of Spark's classes could be made: sessions start some seconds later")
+    except CdcError as error:
+        _say(f"error: {error}")
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
