@@ -266,13 +266,14 @@ TOPICS = Table(
 
 TABLE_STATE = Table(
     "table_state",
-    """source STRING, db STRING, `table` STRING, batch BIGINT,
+    f"""source STRING, db STRING, `table` STRING, batch BIGINT,
   state STRING COMMENT 'live; stopped: not followed any more; dropped at the source; left_out by other rules; stale:
     this run or the next makes it anew from the changelog',
   reason STRING COMMENT 'why it is stopped, dropped or left out; of a live one what the feed does not tell',
   changes BIGINT COMMENT 'row changes of the batch',
  invalid_dates BIGINT COMMENT 'dates that do not exist, NULL in the snapshot',
  partial BIGINT COMMENT 'row images that tell a part of the row',
+  high_order {_ORDER} COMMENT 'of the newest change; NULL of a table without a key',
   rebuild BIGINT COMMENT 'how often the table had been built anew from the changelog', at TIMESTAMP""",
     "What each batch did to each table it touched; the row with the highest rebuild and batch holds",
     partition_by=("source",),

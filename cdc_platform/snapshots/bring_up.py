@@ -20,7 +20,7 @@ from cdc_platform.changelog.schema import Order
 from cdc_platform.config import Config, Source
 from cdc_platform.errors import TableStopped
 from cdc_platform.resources import lake
-from cdc_platform.snapshots import multiset, origins, state
+from cdc_platform.snapshots import moves, multiset, origins, state
 from cdc_platform.snapshots import target as targets
 from cdc_platform.snapshots.columns import TableColumn, columns_of
 from cdc_platform.snapshots.fold import Profile, fold, key_names, late_keys, profile
@@ -93,11 +93,13 @@ class Work:
 
 
 class Done(NamedTuple):
-    """How many dates became NULL, how many images told a part of the row, what the feed didn't tell."""
+    """How many dates became NULL, how many images told a part of the row, what the feed didn't tell, order of the
+    newest change."""
 
     invalid_dates: int
     partial: int
     untold: str | None = None
+    high_order: Any = None
 
 
 def outcome(work: Work, touched: Touched, columns_json: str | None, before: Any) -> state.Outcome:
@@ -117,7 +119,9 @@ def outcome(work: Work, touched: Touched, columns_json: str | None, before: Any)
         return state.Outcome(db, table, "stopped", error.reason, touched.changes, 0)
     except targets.Stale:
         return state.Outcome(db, table, "stale", "it is made anew from the changelog", touched.changes, 0)
-    return state.Outcome(db, table, "live", done.untold, touched.changes, done.invalid_dates, done.partial)
+    return state.Outcome(
+        db, table, "live", done.untold, touched.changes, done.invalid_dates, done.partial, done.high_order
+    )
 
 
 def emptied(
@@ -149,24 +153,32 @@ def _bring_up(work: Work, db: str, table: str, columns: list[TableColumn], befor
         gone = origins.emptied(rows) if merged else {}
         rows = origins.since(rows, gone)
         figures = profile(rows, columns)
+        if figures.lost_moves and not work.anew:
+            raise targets.Stale
+        if figures.lost_moves:
+            rows = moves.filled(rows, columns, figures)
+            figures = profile(rows, columns)
         for count, what in (
             (figures.no_key, "come without a key value"),
-            (figures.lost_moves, "change a key with a partial row image"),
+            (figures.lost_moves, "change a key with a partial row image, and no earlier change tells the whole row"),
         ):
             if count:
                 raise TableStopped(source.name, db, table, f"{count} changes {what}")
-        targets.prepare(spark, target, columns, anew=work.anew)
+        empty = targets.prepare(spark, target, columns, anew=work.anew)
         origins.empty(spark, target, columns, gone, work.app, work.batch_id)
         if not figures.changes:
             return Done(0, 0)
-        parts = bool(figures.partial or (before and before["partial"]))
+        high = before and before["high_order"]
+        in_order = empty or bool(high and tuple(high) < tuple(figures.low_order))  # nothing there can be newer
+        parts = not in_order and bool(figures.partial or (before and before["partial"]))
         folded, figures = _folded(work, rows, target, columns, figures, parts)
-        folded = targets.not_buried(folded, target, columns, figures)
+        if not in_order:
+            folded = targets.not_buried(folded, target, columns, figures)
         if merged:
             folded = origins.not_emptied(folded, target, columns, figures)
         targets.bury(folded, target, columns, figures, work.app, work.batch_id)
-        targets.apply(folded, target, columns, figures, work.app, work.batch_id)
-        return Done(figures.invalid_dates, figures.partial)
+        targets.apply(folded, target, columns, figures, work.app, work.batch_id, empty=empty)
+        return Done(figures.invalid_dates, figures.partial, high_order=figures.high_order)
     except (PySparkException, Py4JError) as error:
         misfit = _misfit(error) or (folded is not None and _misfit_of(folded))
         if misfit:
@@ -178,18 +190,25 @@ def _folded(
     work: Work, rows: DataFrame, target: targets.Target, columns: list[TableColumn], figures: Profile, parts: bool
 ) -> tuple[DataFrame, Profile]:
     """One row per key, and figures of them. parts: this table's images, now or before, tell a part of the row. Then a
-    row can't be made of late changes and the row that is there: all changes of its key are folded again."""
+    row can't be made of late changes and the row that is there: all changes of its key are folded again. Raises Stale
+    where cells of the key went on to other keys."""
     if work.history is None or not parts:
         return fold(rows, columns, figures, partial=figures.partial > 0), figures
     late = late_keys(rows, columns, figures, lake.read(rows.sparkSession, target.snapshot))
     figures = replace(figures, partial=max(figures.partial, 1))
     folded = fold(rows, columns, figures, partial=True)
-    if late.isEmpty():
+    none_late = late.isEmpty()
+    if none_late and not targets.buried(target, rows.sparkSession, figures):
         return folded, figures
     history = work.history().where(of_table(target.db, target.table))
     if work.source.tables.merged(target.db, target.table):
         history = origins.since(history, origins.emptied(history))
-    again = fold(history, columns, profile(history, columns), only=late, partial=True)
+    ever = profile(history, columns)
+    if ever.lost_moves:
+        raise targets.Stale
+    if none_late:
+        return folded, figures
+    again = fold(history, columns, ever, only=late, partial=True)
     others = folded.join(late, key_names(columns), "left_anti")
     return others.unionByName(again), replace(figures, deletes=max(figures.deletes, 1))
 

@@ -47,10 +47,10 @@ class _Last(NamedTuple):
     whole: Mapping[str, int] | None
 
 
-def publish(spark: SparkSession, config: Config, source: Source) -> dict[str, float]:
+def publish(spark: SparkSession, config: Config, source: Source, tables: state.Tables) -> dict[str, float]:
     """Publish a cut if the source's tables have changed since the last one. To be called when its snapshots have taken
-    up all that the changelog holds. Returns metrics: `cut`, its number, 0 if none was published; `cut_held_back`, 1 if
-    one will be when the changelog no longer ends in the middle of a transaction."""
+    up all that the changelog holds. tables: their present state. Returns metrics: `cut`, its number, 0 if none was
+    published; `cut_held_back`, 1 if one will be when the changelog no longer ends in the middle of a transaction."""
     path = lake.ensure(spark, CUTS, CUTS.at(config.lake))
     last, work = _last(spark, path, source), _work(spark, config, source)
     if work == last.work:
@@ -62,7 +62,7 @@ def publish(spark: SparkSession, config: Config, source: Source) -> dict[str, fl
             partial(_offsets, rows, marks, last),
             partial(_newest, rows, last),
             partial(_missing, spark, config, source),
-            partial(_versions, spark, config, source),
+            partial(_versions, spark, config, source, tables),
         ]
     )
     offsets, newest, missing, versions = found
@@ -171,9 +171,11 @@ def _unfinished(spark: SparkSession, checkpoint: str) -> bool:
     return last.get("offsets") != last.get("commits")
 
 
-def _versions(spark: SparkSession, config: Config, source: Source) -> list[tuple[str, str, str, int]]:
+def _versions(
+    spark: SparkSession, config: Config, source: Source, tables: state.Tables
+) -> list[tuple[str, str, str, int]]:
     """Every live snapshot: db, table, path under the lake, version."""
-    live = sorted(n for n, t in state.now(spark, TABLE_STATE.at(config.lake), source).items() if t["state"] == "live")
+    live = sorted(n for n, t in tables.items() if t["state"] == "live")
     paths = [Target.of(config, source.name, *name).snapshot for name in live]
     versions = lake.together([partial(lake.version, spark, p) for p in paths])
     under = f"{config.lake}/"

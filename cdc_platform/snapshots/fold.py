@@ -29,6 +29,7 @@ class Profile:
     lost_moves: int  # key changes whose images don't hold the whole row
     invalid_dates: int
     low_order: Any
+    high_order: Any
     truncated_at: Any  # order of the last TRUNCATE, or None
     low_key: Any  # lowest and highest first key column, typed
     high_key: Any
@@ -38,18 +39,19 @@ def profile(rows: DataFrame, columns: list[TableColumn]) -> Profile:
     """One pass over the batch."""
     keys = [c for c in columns if c.key]
     truncate = F.col("op") == "truncate"
-    row = rows.withColumn("_kmap", _key_image()).withColumn("_new", F.when(F.col("op") != "delete", F.col("after")))
+    row = rows.withColumn("_kmap", key_image()).withColumn("_new", F.when(F.col("op") != "delete", F.col("after")))
     first_old, first_new = keys[0].value(keys[0].text("_kmap")), keys[0].value(keys[0].text("_new"))
     invalid = sum((c.invalid("_new").cast("int") for c in columns), F.lit(0))
     out = row.agg(
         F.count(F.lit(1)).alias("changes"),
         F.count_if(F.col("_new").isNotNull() & ~_holds_all(columns, F.col("_new"))).alias("partial"),
-        F.count_if(_key_moves(keys)).alias("key_changes"),
+        F.count_if(key_moves(keys)).alias("key_changes"),
         F.count_if(F.col("op") == "delete").alias("deletes"),
         F.count_if(~truncate & ~_has_key(keys)).alias("no_key"),
-        F.count_if(_key_moves(keys) & ~_holds_all(columns, overlaid("after", "before"))).alias("lost_moves"),
+        F.count_if(lost_move(columns)).alias("lost_moves"),
         F.coalesce(F.sum(invalid), F.lit(0)).alias("invalid_dates"),
         F.min("order_key").alias("low_order"),
+        F.max("order_key").alias("high_order"),
         F.max(F.when(truncate, F.col("order_key"))).alias("truncated_at"),
         F.min(F.least(first_old, first_new)).alias("low_key"),
         F.max(F.greatest(first_old, first_new)).alias("high_key"),
@@ -62,18 +64,18 @@ def fold(
 ) -> DataFrame:
     """One row per key (see module); `only`: of these keys. partial: images may lack columns."""
     keys = [c for c in columns if c.key]
-    steps = _alive(rows, keys, figures)
+    steps = alive(rows, columns, figures)
     if only is not None:
         steps = steps.join(F.broadcast(only), key_names(columns), "left_semi")
     if partial:
-        return _fold_partial(steps, columns, keys)
+        return _typed_parts(said_last(steps, key_names(columns), columns), columns)
     return _typed(_last(steps, keys), columns)
 
 
 def late_keys(rows: DataFrame, columns: list[TableColumn], figures: Profile, snapshot: DataFrame) -> DataFrame:
     """`_k0`, … of keys of which the snapshot has a row that isn't older than all their changes here."""
     names, keys = key_names(columns), [c for c in columns if c.key]
-    first = _alive(rows, keys, figures).groupBy(*names).agg(F.min("order_key").alias("_first"))
+    first = alive(rows, columns, figures).groupBy(*names).agg(F.min("order_key").alias("_first"))
     there = [c.comparable(F.col(quoted(c.name))).alias(n) for n, c in zip(names, keys, strict=True)]
     late = first.join(snapshot.select(*there, "_cdc_order"), names).where("_cdc_order >= _first")
     return late.select(*names)
@@ -84,7 +86,14 @@ def key_names(columns: list[TableColumn]) -> list[str]:
     return [f"_k{i}" for i, _ in enumerate(c for c in columns if c.key)]
 
 
-def _key_image() -> Column:
+def typed_keys(columns: list[TableColumn]) -> list[Column]:
+    """`_k0`, … of the row that a change says it changes (`_kmap`), as keys compare."""
+    keys = [c for c in columns if c.key]
+    names = key_names(columns)
+    return [c.comparable(c.value(c.text("_kmap"))).alias(n) for n, c in zip(names, keys, strict=True)]
+
+
+def key_image() -> Column:
     """Where the key of the row before stands: told key, else the row images."""
     return F.coalesce(F.col("key"), F.when(F.col("op") == "insert", F.col("after")), F.col("before"), F.col("after"))
 
@@ -94,13 +103,18 @@ def _has_key(keys: list[TableColumn]) -> Column:
     return _all(c.value(c.text("_kmap")).isNotNull() for c in keys)
 
 
-def _key_moves(keys: list[TableColumn]) -> Column:
+def key_moves(keys: list[TableColumn]) -> Column:
     """An update whose after image holds another key than the row before."""
     differs = F.lit(False)
     for c in keys:
         old, new = c.comparable(c.text("_kmap")), c.comparable(c.text("after"))
         differs = differs | (c.text("after").isNotNull() & (new != old))
     return (F.col("op") == "update") & differs
+
+
+def lost_move(columns: list[TableColumn]) -> Column:
+    """A key change whose images tell a part of the row: the rest is what the old key's row held."""
+    return key_moves([c for c in columns if c.key]) & ~_holds_all(columns, overlaid("after", "before"))
 
 
 def _holds_all(columns: list[TableColumn], image: Column) -> Column:
@@ -114,29 +128,32 @@ def _all(conditions: Any) -> Column:
     return out
 
 
-def _alive(rows: DataFrame, keys: list[TableColumn], figures: Profile) -> DataFrame:
+def alive(rows: DataFrame, columns: list[TableColumn], figures: Profile) -> DataFrame:
     """Steps since the last TRUNCATE of these changes."""
-    alive = rows.where("op <> 'truncate'")
+    since = rows.where("op <> 'truncate'")
     if figures.truncated_at is not None:
-        alive = alive.where(F.col("order_key") > order_literal(figures.truncated_at))
-    return _steps(alive, keys, moves=figures.key_changes > 0)
+        since = since.where(F.col("order_key") > order_literal(figures.truncated_at))
+    return _steps(since, columns, moves=figures.key_changes > 0)
 
 
-def _steps(rows: DataFrame, keys: list[TableColumn], moves: bool) -> DataFrame:
+def _steps(rows: DataFrame, columns: list[TableColumn], moves: bool) -> DataFrame:
     """Changes as steps on single keys: a key change is a delete of the old key and a whole row under the new one."""
-    row = rows.withColumn("_kmap", _key_image()).withColumn("_deleted", F.col("op") == "delete")
+    keys = [c for c in columns if c.key]
+    row = rows.withColumn("_kmap", key_image()).withColumn("_deleted", F.col("op") == "delete")
     row = row.withColumn("_whole", F.col("op").isin(*_SETS_WHOLE_ROW))
     if moves:
         stay = F.struct(
             F.col("_kmap").alias("kmap"),
             F.col("_deleted").alias("deleted"),
             F.col("_whole").alias("whole"),
+            F.lit(False).alias("lost"),
             F.col("after").alias("after"),
         )
         old = F.struct(
             F.col("_kmap").alias("kmap"),
             F.lit(True).alias("deleted"),
             F.lit(False).alias("whole"),
+            F.lit(False).alias("lost"),
             F.col("after").alias("after"),
         )
         new_key = F.map_zip_with("_kmap", "after", lambda _, k, a: F.coalesce(a, k))
@@ -144,27 +161,30 @@ def _steps(rows: DataFrame, keys: list[TableColumn], moves: bool) -> DataFrame:
             new_key.alias("kmap"),
             F.lit(False).alias("deleted"),
             F.lit(True).alias("whole"),
+            lost_move(columns).alias("lost"),
             overlaid("after", "before").alias("after"),
         )
-        both = F.when(_key_moves(keys), F.array(old, new)).otherwise(F.array(stay))
+        both = F.when(key_moves(keys), F.array(old, new)).otherwise(F.array(stay))
         row = row.withColumn("_s", F.explode(both)).select(
             "order_key",
             "source_time",
-            *_UNIQUE,
+            *UNIQUE,
             F.col("_s.kmap").alias("_kmap"),
             F.col("_s.deleted").alias("_deleted"),
             F.col("_s.whole").alias("_whole"),
+            F.col("_s.lost").alias("_lost"),
             F.col("_s.after").alias("_image"),
         )
     else:
         row = row.select(
-            "order_key", "source_time", *_UNIQUE, "_kmap", "_deleted", "_whole", F.col("after").alias("_image")
+            *("order_key", "source_time", *UNIQUE, "_kmap", "_deleted", "_whole"),
+            F.lit(False).alias("_lost"),
+            F.col("after").alias("_image"),
         )
-    typed_keys = [c.comparable(c.value(c.text("_kmap"))).alias(f"_k{i}") for i, c in enumerate(keys)]
-    return row.select("*", *typed_keys).drop("_kmap")
+    return row.select("*", *typed_keys(columns)).drop("_kmap")
 
 
-_UNIQUE = ("partition", "entry_index", "row_index")
+UNIQUE = ("partition", "entry_index", "row_index")
 
 
 def overlaid(image: str, under: str) -> Column:
@@ -177,7 +197,7 @@ def overlaid(image: str, under: str) -> Column:
 def _last(steps: DataFrame, keys: list[TableColumn]) -> DataFrame:
     """The step with the highest order per key. A maximum over numbers and a join beat max_by over whole rows."""
     names = [f"_k{i}" for i, _ in enumerate(keys)]
-    tagged = steps.withColumn("_at", F.struct("order_key", *_UNIQUE, F.col("_deleted").cast("int")))
+    tagged = steps.withColumn("_at", F.struct("order_key", *UNIQUE, F.col("_deleted").cast("int")))
     newest = tagged.groupBy(*names).agg(F.max("_at").alias("_at"))
     return tagged.join(newest, [*names, "_at"], "left_semi")
 
@@ -194,15 +214,14 @@ def _typed(steps: DataFrame, columns: list[TableColumn]) -> DataFrame:
     )
 
 
-def _fold_partial(steps: DataFrame, columns: list[TableColumn], keys: list[TableColumn]) -> DataFrame:
-    """Images that lack columns: per column the newest value said since the last whole row or delete."""
-    names = [f"_k{i}" for i, _ in enumerate(keys)]
-    at = F.struct("order_key", *_UNIQUE, F.col("_deleted").cast("int").alias("_d"))
+def said_last(steps: DataFrame, by: list[str], columns: list[TableColumn]) -> DataFrame:
+    """Images that lack columns: per column i the newest text said since the last whole row or delete, as `_t{i}`
+    (struct of the text; NULL where none is said), with `by`, `_deleted`, `_whole` (there is such a row or delete),
+    `_lost` (it is a `lost_move`), `_cdc_order`, `_cdc_source_time`."""
+    at = F.struct("order_key", *UNIQUE, F.col("_deleted").cast("int").alias("_d"))
     tagged = steps.withColumn("_at", at)
-    resets = tagged.groupBy(*names).agg(
-        F.max(F.when(F.col("_whole") | F.col("_deleted"), F.col("_at"))).alias("_reset")
-    )
-    join = [tagged[n].eqNullSafe(resets[n]) for n in names]
+    resets = tagged.groupBy(*by).agg(F.max(F.when(F.col("_whole") | F.col("_deleted"), F.col("_at"))).alias("_reset"))
+    join = [tagged[n].eqNullSafe(resets[n]) for n in by]
     since = tagged.join(resets, join).select(tagged["*"], "_reset").where("_reset IS NULL OR _at >= _reset")
     said = since.where("NOT _deleted OR _at = _reset")
     per_column = []
@@ -211,15 +230,19 @@ def _fold_partial(steps: DataFrame, columns: list[TableColumn], keys: list[Table
         per_column.append(
             F.max_by(F.when(holds, F.struct(c.text("_image").alias("t"))), F.when(holds, F.col("_at"))).alias(f"_t{i}")
         )
-    grouped = said.groupBy(*names).agg(
+    return said.groupBy(*by).agg(
         F.max_by("_deleted", "_at").alias("_deleted"),
         F.max(F.col("_reset").isNotNull()).alias("_whole"),
+        F.max("_lost").alias("_lost"),
         F.max("order_key").alias("_cdc_order"),
         F.max_by("source_time", "_at").alias("_cdc_source_time"),
         *per_column,
     )
-    return grouped.select(
-        *names,
+
+
+def _typed_parts(said: DataFrame, columns: list[TableColumn]) -> DataFrame:
+    return said.select(
+        *key_names(columns),
         "_deleted",
         "_whole",
         "_cdc_order",

@@ -52,8 +52,8 @@ def _set(spark: SparkSession, path: str, value: str) -> None:
     """A commit only where the property isn't so yet."""
     if not lake.exists(spark, path):
         return
-    now = spark.sql(f"DESCRIBE DETAIL {delta(path)}").collect()[0]["properties"].get(PROPERTY, "")
-    if now == value:
+    properties = spark.sql(f"SHOW TBLPROPERTIES {delta(path)}").where(F.col("key") == PROPERTY).collect()
+    if (properties[0]["value"] if properties else "") == value:
         return
     change = f"SET TBLPROPERTIES ({literal(PROPERTY)} = {literal(value)})"
     spark.sql(f"ALTER TABLE {delta(path)} {change if value else f'UNSET TBLPROPERTIES ({literal(PROPERTY)})'}")

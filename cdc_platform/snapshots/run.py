@@ -51,9 +51,9 @@ def run(spark: SparkSession, config: Config, source: Source) -> RoomResult:
         f"snapshots {source.name}",
         batch_writer(config, source, history.plan()),
     )
-    _refresh(spark, config, source)
+    tables = _refreshed(spark, config, source)
     batches = lake.batches(progress)
-    figures = state.figures(spark, config, source, path, batches)
+    figures = state.figures(spark, config, source, path, batches, tables)
     live = [(db, table) for db, _, table in (n.partition(".") for n, f in figures.items() if f["state"] == "live")]
     for name, text in limits.note(spark, config, source, history, live).items():
         figures[".".join(name)]["limits"] = text
@@ -68,7 +68,7 @@ def run(spark: SparkSession, config: Config, source: Source) -> RoomResult:
             "changes": changes,
             "tables": len(figures),
             "stopped_tables": sum(f["state"] == "stopped" for f in figures.values()),
-            **cuts.publish(spark, config, source),
+            **cuts.publish(spark, config, source, tables),
         },
         figures,
     )
@@ -273,14 +273,17 @@ def _rebuilt(
     return found
 
 
-def _refresh(spark: SparkSession, config: Config, source: Source) -> None:
-    """Makes tables anew that batches left stale, this run's or those of one that was killed."""
-    before = state.now(spark, TABLE_STATE.at(config.lake), source)
+def _refreshed(spark: SparkSession, config: Config, source: Source) -> state.Tables:
+    """Makes tables anew that batches left stale, this run's or a killed one's. Returns all tables' present state."""
+    path = TABLE_STATE.at(config.lake)
+    before = state.now(spark, path, source)
     stale = sorted(n for n, t in before.items() if t["state"] == "stale")
-    if stale:
-        history = History(spark, config, source)
-        for name in stale:
-            _rebuilt(spark, config, source, history, name, before)
+    if not stale:
+        return before
+    history = History(spark, config, source)
+    for name in stale:
+        _rebuilt(spark, config, source, history, name, before)
+    return state.now(spark, path, source)
 
 
 def rebuild(spark: SparkSession, config: Config, source: Source, db: str, table: str) -> RoomResult:

@@ -12,12 +12,12 @@ from cdc_platform.resources import lake
 from cdc_platform.snapshots.target import Target
 
 Tables = dict[tuple[str, str], dict[str, Any]]
-"""(db, table) → state, reason, batch, rebuild, invalid_dates, partial."""
+"""(db, table) → state, reason, batch, rebuild, invalid_dates, partial, high_order."""
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What one batch did to one table. state: live, stopped, dropped or stale."""
+    """What one batch did to one table. state: live, stopped, dropped or stale. high_order: of its newest change."""
 
     db: str
     table: str
@@ -26,6 +26,7 @@ class Outcome:
     changes: int
     invalid_dates: int
     partial: int = 0
+    high_order: Any = None
 
 
 def now(spark: SparkSession, path: str, source: Source) -> Tables:
@@ -55,6 +56,7 @@ def rows(
             o.changes,
             o.invalid_dates,
             o.partial,
+            o.high_order,
             before.get((o.db, o.table), {}).get("rebuild", 0) + anew,
             None,
         )
@@ -64,30 +66,31 @@ def rows(
 
 
 def figures(
-    spark: SparkSession, config: Config, source: Source, path: str, batches: list[int]
+    spark: SparkSession, config: Config, source: Source, path: str, batches: list[int], tables: Tables
 ) -> dict[str, dict[str, float | str]]:
     """Per "db.table" touched by the run of these batches: live rows now, changes of the run, invalid dates so far,
-    state, reason."""
+    state, reason. tables: as `now`."""
     if not batches:
         return {}
     mine = lake.read(spark, path).where((F.col("source") == source.name) & (F.col("batch") >= min(batches)))
-    changes = mine.groupBy("db", "table").agg(F.sum("changes").alias("changes"))
-    found = _latest(spark, path, source).join(changes, ["db", "table"]).orderBy("db", "table").collect()
+    found = mine.groupBy("db", "table").agg(F.sum("changes").alias("changes")).collect()
+    changes = {(r["db"], r["table"]): r["changes"] for r in found}
 
-    def live_rows(row: Any) -> int:
-        snapshot = Target.of(config, source.name, row["db"], row["table"]).snapshot
+    def live_rows(name: tuple[str, str]) -> int:
+        snapshot = Target.of(config, source.name, *name).snapshot
         return lake.read(spark, snapshot).count() if lake.exists(spark, snapshot) else 0
 
-    counted = lake.together([partial(live_rows, r) for r in found])
+    names = sorted(changes)
+    counted = lake.together([partial(live_rows, n) for n in names])
     return {
-        f"{r['db']}.{r['table']}": {
+        ".".join(name): {
             "rows": n,
-            "changes": r["changes"],
-            "invalid_dates": r["invalid_dates"],
-            "state": r["state"],
-            "reason": r["reason"] or "",
+            "changes": changes[name],
+            "invalid_dates": tables[name]["invalid_dates"],
+            "state": tables[name]["state"],
+            "reason": tables[name]["reason"] or "",
         }
-        for r, n in zip(found, counted, strict=True)
+        for name, n in zip(names, counted, strict=True)
     }
 
 
@@ -104,5 +107,6 @@ def _latest(spark: SparkSession, path: str, source: Source) -> DataFrame:
             F.max("rebuild").alias("rebuild"),
             F.sum("invalid_dates").alias("invalid_dates"),
             F.sum("partial").alias("partial"),
+            F.max("high_order").alias("high_order"),
         )
     )

@@ -59,14 +59,16 @@ class Target:
         )
 
 
-def prepare(spark: SparkSession, target: Target, columns: list[TableColumn], *, anew: bool = False) -> None:
-    """Make both tables, or add the columns they lack; `anew` empties what is there and takes today's columns.
-    Raises TableStopped where a column changed its type, Stale where the table must be made anew."""
+def prepare(spark: SparkSession, target: Target, columns: list[TableColumn], *, anew: bool = False) -> bool:
+    """Make both tables, or add the columns they lack; `anew` empties what is there and takes today's columns. Returns
+    whether both are known to be empty. Raises TableStopped where a column changed its type, Stale where the table must
+    be made anew."""
     keyed = any(c.key for c in columns)
     own = ", ".join([*(f"{quoted(c.name)} {c.spark}" for c in columns), _BOOKKEEPING_COLUMNS])
     own += "" if keyed else f", {_ADDRESS_COLUMN}"
     comment = f"Live rows of {target.db}.{target.table} from source {target.source}"
-    if not lake.exists(spark, target.snapshot):
+    made = not lake.exists(spark, target.snapshot)
+    if made:
         lake.create(spark, target.snapshot, own, _SNAPSHOT_PROPERTIES, comment)
     elif anew:
         lake.replace(spark, target.snapshot, own)
@@ -81,6 +83,9 @@ def prepare(spark: SparkSession, target: Target, columns: list[TableColumn], *, 
         lake.create(spark, target.tombstones, graves, {"delta.checkpointInterval": "50"}, comment)
     elif anew:
         lake.replace(spark, target.tombstones, graves)
+    else:
+        return False  # also where the snapshot is made again whose folder was lost
+    return made or anew
 
 
 def _evolve(spark: SparkSession, target: Target, columns: list[TableColumn]) -> None:
@@ -123,11 +128,19 @@ def bury(
     lake.append(graves, target.tombstones, app, batch_id)
 
 
+def buried(target: Target, spark: SparkSession, figures: Profile) -> bool:
+    """Whether anything is known to be deleted after the oldest of these changes."""
+    return not _later(target, spark, figures).isEmpty()
+
+
+def _later(target: Target, spark: SparkSession, figures: Profile) -> DataFrame:
+    return lake.read(spark, target.tombstones).where(F.col("_cdc_order") > order_literal(figures.low_order))
+
+
 def not_buried(folded: DataFrame, target: Target, columns: list[TableColumn], figures: Profile) -> DataFrame:
     """Without rows that an already known later delete or TRUNCATE has removed. Most batches are newer than every
     tombstone; then nothing is joined."""
-    spark = folded.sparkSession
-    later = lake.read(spark, target.tombstones).where(F.col("_cdc_order") > order_literal(figures.low_order))
+    later = _later(target, folded.sparkSession, figures)
     scopes = {r["scope"]: r["top"] for r in later.groupBy("scope").agg(F.max("_cdc_order").alias("top")).collect()}
     if "table" in scopes:
         folded = folded.where(F.col("_deleted") | (F.col("_cdc_order") > order_literal(scopes["table"])))
@@ -149,13 +162,20 @@ def not_buried(folded: DataFrame, target: Target, columns: list[TableColumn], fi
 
 
 def apply(
-    folded: DataFrame, target: Target, columns: list[TableColumn], figures: Profile, app: str, batch_id: int
+    folded: DataFrame,
+    target: Target,
+    columns: list[TableColumn],
+    figures: Profile,
+    app: str,
+    batch_id: int,
+    *,
+    empty: bool = False,
 ) -> None:
-    """Bring folded rows into the snapshot, each only if it is newer than the row that is there."""
+    """Bring folded rows into the snapshot, each only if it is newer than the row that is there. empty: none is."""
     spark = folded.sparkSession
-    if figures.truncated_at is not None:
+    if figures.truncated_at is not None and not empty:
         spark.sql(f"DELETE FROM {delta(target.snapshot)} WHERE _cdc_order < {order_sql(figures.truncated_at)}")
-    if lake.read(spark, target.snapshot).isEmpty():
+    if empty:
         fresh = folded.where("NOT _deleted").select(
             *(F.expr(v).alias(c.name) for v, c in zip(_values(columns, ""), columns, strict=True)), *BOOKKEEPING
         )

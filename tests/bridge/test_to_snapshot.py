@@ -61,6 +61,7 @@ def bridged(make_config: Callable[..., Config], canal: CanalDouble, broker: Brok
     )
 
 
+@pytest.mark.thorough
 def test_batches_that_come_twice_and_cut_otherwise_end_as_the_truth(
     broker: BrokerInfo, spark: Any, make_config: Callable[..., Config], monkeypatch: pytest.MonkeyPatch
 ):

@@ -83,6 +83,7 @@ def killed(monkeypatch: pytest.MonkeyPatch, at: str) -> None:
     monkeypatch.setattr(owner, name, dies)
 
 
+@pytest.mark.thorough
 def test_rows_left_out_come_once_over_kills_at_each_write(feed: Changing, monkeypatch: pytest.MonkeyPatch) -> None:
     feed.say(*PAST)
     feed.catch_up()

@@ -46,6 +46,7 @@ def finished(tmp_path_factory):
 @pytest.mark.spark
 @pytest.mark.broker
 @pytest.mark.e2e
+@pytest.mark.thorough
 def test_the_demo_ends_equal(finished):
     told, folder = finished
     assert told["equal"] is True

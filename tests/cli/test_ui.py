@@ -93,6 +93,7 @@ def test_ui_starts_everything_and_leaves_nothing_behind(ui):
     assert ui.left() == []
 
 
+@pytest.mark.thorough
 @pytest.mark.e2e
 @pytest.mark.spark
 def test_a_program_that_dies_is_named_and_ends_the_rest(ui):

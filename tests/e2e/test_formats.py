@@ -8,9 +8,14 @@ from tests.e2e.e2e_shop import Shop, facts, run_rooms, unaccounted
 pytestmark = [pytest.mark.spark, pytest.mark.broker, pytest.mark.e2e]
 
 
-def test_all_other_formats_end_equal(broker, spark, tmp_path):
-    others = {name: feed for name, feed in FEEDS.items() if feed.format not in ("tencent_dts", "debezium")}
-    shop = Shop(broker.bootstrap_servers, "formats", 8, others)
+@pytest.mark.parametrize(
+    "formats",
+    [("canal", "tdsql"), pytest.param(("canal_json", "dataworks"), marks=pytest.mark.thorough)],
+    ids="+".join,
+)
+def test_other_formats_end_equal(broker, spark, tmp_path, formats):
+    others = {name: feed for name, feed in FEEDS.items() if feed.format in formats}
+    shop = Shop(broker.bootstrap_servers, "-".join(formats), 8, others)
     config = shop.config(tmp_path)
     for more in (0, 5):
         if more:

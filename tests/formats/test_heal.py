@@ -140,6 +140,7 @@ def test_a_change_that_heals_late_does_not_undo_a_newer_one(topic, tmp_path):
     assert topic.outcomes() == {"applied": 7}
 
 
+@pytest.mark.thorough
 def test_a_killed_run_heals_nothing_twice(topic, tmp_path):
     topic.land(row("insert", field=["1", "'a'"]), row("insert", field=["2"]), row("insert", field=["x", "'b'"]))
     topic.read_on()

@@ -195,7 +195,14 @@ def test_records_removed_by_retention_fail_the_run_by_name_until_the_gap_is_acce
     assert sum(r[4] for r in own.ledger("landed")) == 16
 
 
-@pytest.mark.parametrize("records", [2, 5, 9], ids=["fewer", "as many", "more"])
+@pytest.mark.parametrize(
+    "records",
+    [
+        pytest.param(2, id="fewer"),
+        pytest.param(5, id="as many", marks=pytest.mark.thorough),
+        pytest.param(9, id="more", marks=pytest.mark.thorough),
+    ],
+)
 def test_a_topic_made_again_fails_the_run_and_accepted_all_its_records_are_landed(feed, kafka, records):
     topic = kafka.topic()
     kafka.fill(topic, 5, "old")

@@ -37,6 +37,7 @@ def test_a_table_says_what_its_feed_cannot_tell_until_an_option_settles_it(spark
     assert said(feed, "paid") == {} and "limits" not in result.tables["shop.paid"]
 
 
+@pytest.mark.thorough
 def test_tables_that_dtle_told_have_its_limits(spark: Any, make_config: Any) -> None:
     feed = Feed(spark, make_config([{"name": "s", "format": "debezium", "topics": ["t"]}]), "s")
     for at, (name, info) in enumerate({"one": {"writer": "dtle"}, "two": None}.items()):

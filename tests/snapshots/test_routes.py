@@ -145,12 +145,13 @@ def two_feeds(spark: Any, make_config: Any, **rules: Any) -> tuple[Feed, Feed]:
 
 
 @pytest.mark.spark
-def test_at_once_and_step_by_step_the_snapshots_are_the_same(spark: Any, make_config: Any) -> None:
-    """Every story with all its events in one run; then up to its position 20, the event there, and the rest in a run
+@pytest.mark.parametrize("at_once", [False, pytest.param(True, marks=pytest.mark.thorough)], ids=["steps", "at once"])
+def test_the_stories_end_as_told(spark: Any, make_config: Any, at_once: bool) -> None:
+    """Every story with all its events in one run; or up to its position 20, the event there, and the rest in a run
     each; then two of them made anew."""
     numbers = range(1, len(STORIES) + 1)
     routes = {rf"s{n}_[0-9]+\.order_.*": f"s{n}.orders" for n in numbers}
-    whole, parts = two_feeds(spark, make_config, routes=routes)
+    feed, _ = two_feeds(spark, make_config, routes=routes)
     stages: list[list[dict[str, Any]]] = [[], [], []]
     expected = {}
     for n, (name, (story, rows)) in zip(numbers, STORIES.items(), strict=True):
@@ -159,21 +160,18 @@ def test_at_once_and_step_by_step_the_snapshots_are_the_same(spark: Any, make_co
         first = next(i for i, e in enumerate(events) if (e.get("binlog_pos") or 0) >= 20)
         for stage, some in zip(stages, (events[:first], events[first : first + 1], events[first + 1 :]), strict=True):
             stage.extend(some)
-        whole.say(*events)
 
-    def found(feed: Feed) -> dict[str, list[list[Any]]]:
+    def found() -> dict[str, list[list[Any]]]:
         return {name: told(feed, f"s{n}") for n, name in zip(numbers, STORIES, strict=True)}
 
-    whole.catch_up()
-    assert found(whole) == expected
-    assert not any(whole.has(f"s{n}_{i}", "order_x") for n in numbers for i in (1, 2))
-    for some in stages:
-        parts.say(*some)
-        parts.catch_up()
-    assert found(parts) == expected
+    for some in [[e for stage in stages for e in stage]] if at_once else stages:
+        feed.say(*some)
+        feed.catch_up()
+    assert found() == expected
+    assert not any(feed.has(f"s{n}_{i}", "order_x") for n in numbers for i in (1, 2))
     for n in (2, 4):
-        rebuild(spark, parts.config, parts.source, f"s{n}", "orders")
-    assert found(parts) == expected
+        rebuild(spark, feed.config, feed.source, f"s{n}", "orders")
+    assert found() == expected
 
 
 @pytest.mark.thorough
