@@ -22,6 +22,8 @@ from cdc_platform.snapshots.fold import (
     typed_keys,
 )
 
+_AT_ONCE = 1_000_000
+"""Moves filled by one round."""
 _ADDRESS = ("topic", "partition", "offset", "entry_index", "row_index")
 
 
@@ -36,7 +38,9 @@ def filled(rows: DataFrame, columns: list[TableColumn], figures: Profile) -> Dat
     done: list[DataFrame] = []
     while True:
         now = _with(rows, done)
-        found = _held(now, columns, figures).localCheckpoint()
+        # The limit bounds what Spark takes for the frame's size: a join's is the product of both sides', so without it
+        # the number would double its digits each round. What it leaves out a further round finds.
+        found = _held(now, columns, figures).limit(_AT_ONCE).localCheckpoint()
         if found.isEmpty():
             return now
         done.append(found)
