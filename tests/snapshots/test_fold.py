@@ -152,16 +152,6 @@ class PartialOracle(Oracle):
             self.say(self.table.delete(self._at(), {k: old[k] for k in self.table.keys}))
 
 
-class MinimalOracle(PartialOracle):
-    """As above, and every fourth key change holds only the two keys."""
-
-    def told_move(self, old: Image, new: Image) -> dict[str, Any]:
-        if self.random.random() < 0.75:
-            return super().told_move(old, new)
-        keys = self.table.keys
-        return self.table.update(self._at(), {k: old[k] for k in keys}, {k: new[k] for k in keys})
-
-
 def shuffled(changes: list[dict[str, Any]], rng: random.Random) -> list[list[dict[str, Any]]]:
     """Every change in some batch, some twice, in no order at all."""
     come = changes + rng.sample(changes, len(changes) // 10)
@@ -182,7 +172,7 @@ def world(spark: Any, tmp_path_factory: pytest.TempPathFactory) -> tuple[Feed, d
     folder = tmp_path_factory.mktemp("fold")
     source = {"name": "fuzz", "format": "debezium", "topics": ["t"], "max_bytes_per_batch": "1"}
     feed = Feed(spark, parse_config({"lake": str(folder / "lake"), "sources": [source]}, folder / "cdc.yaml"), "fuzz")
-    full, cut, partial, late = Oracle(FULL, 1), Oracle(CUT, 2), MinimalOracle(PARTIAL, 3), PartialOracle(LATE, 5)
+    full, cut, partial, late = Oracle(FULL, 1), Oracle(CUT, 2), PartialOracle(PARTIAL, 3), PartialOracle(LATE, 5)
     for i in range(500):
         full.step()
         partial.step()

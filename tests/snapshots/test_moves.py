@@ -1,11 +1,14 @@
 """Key changes of which the feed tells the keys and what else changed, as with binlog_row_image=MINIMAL."""
 
+import random
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from cdc_platform.config import parse_config
-from tests.changelog.feed import Feed, SourceTable
+from tests.changelog.feed import Feed, Image, SourceTable
+from tests.snapshots.test_fold import PARTIAL, PartialOracle, in_order
 
 pytestmark = [pytest.mark.spark, pytest.mark.thorough, pytest.mark.timeout(900)]
 
@@ -13,6 +16,16 @@ COLUMNS = [("id", "int"), ("v", "varchar(9)"), ("n", "int")]
 MOVED, UNKNOWN, EMPTIED, GROWN = (SourceTable("m", n, COLUMNS) for n in ("moved", "unknown", "emptied", "grown"))
 GROWN_MORE = SourceTable("m", "grown", [*COLUMNS, ("more", "text")])
 TABLES = (MOVED, UNKNOWN, EMPTIED, GROWN)
+
+
+class MinimalOracle(PartialOracle):
+    """Updates hold only what changed, deletes only the key; every fourth key change holds only the two keys."""
+
+    def told_move(self, old: Image, new: Image) -> dict[str, Any]:
+        if self.random.random() < 0.75:
+            return super().told_move(old, new)
+        keys = self.table.keys
+        return self.table.update(self._at(), {k: old[k] for k in keys}, {k: new[k] for k in keys})
 
 
 def whole(id_: int, v: str | None, n: int | None) -> dict[str, str | None]:
@@ -106,3 +119,18 @@ def test_a_late_change_reaches_the_row_under_the_key_it_went_on_to(world: Feed) 
     assert now[3] == {"id": 3, "v": "late", "n": 33}
     assert now[31] == {"id": 31, "v": "after", "n": 7}
     assert world.state("m", "moved") == ("live", None)
+
+
+def test_snapshot_equals_changes_applied_in_order(spark: Any, tmp_path: Path) -> None:
+    oracle = MinimalOracle(PARTIAL, 3)
+    for _ in range(500):
+        oracle.step()
+    source = {"name": "m", "format": "debezium", "topics": ["t"], "max_bytes_per_batch": "1"}
+    feed = Feed(spark, parse_config({"lake": str(tmp_path / "lake"), "sources": [source]}, tmp_path / "cdc.yaml"), "m")
+    feed.say(PARTIAL.stated())
+    for events in in_order(oracle.changes, random.Random(4)):
+        feed.say(*events)
+    feed.unify()
+    feed.snapshot()
+    assert feed.state("f", "partial") == ("live", None)
+    assert oracle.by_key(feed.live("f", "partial")) == oracle.expected()
