@@ -43,6 +43,9 @@ _LOCAL = {  # one machine: listen on loopback only, no UI port, small shuffles
 }
 
 
+_CLASS_PATH = "spark.driver.extraClassPath"
+
+
 def spark_config(config: Config) -> dict[str, str]:
     """Properties for dagster-pyspark's LazyPySparkResource and for the Connect server: with `remote` just the
     address (the server was started with its own), else everything. Raises SetupError when jars are missing."""
@@ -57,7 +60,10 @@ def server_config(config: Config) -> dict[str, str]:
 
     local = config.spark.master == "local" or config.spark.master.startswith("local[")
     there = _on_one_machine() if local else {"spark.jars": ",".join(spark_jars())}
-    return {**_BASE, **there, **config.spark.conf}
+    own = dict(config.spark.conf)
+    if local and (path := own.pop(_CLASS_PATH, None)):  # beside ours, not in its place
+        there[_CLASS_PATH] = os.pathsep.join((there[_CLASS_PATH], path))
+    return {**_BASE, **there, **own}
 
 
 def _on_one_machine() -> dict[str, str]:
@@ -68,7 +74,7 @@ def _on_one_machine() -> dict[str, str]:
     return {
         **_LOCAL,
         "spark.driver.extraJavaOptions": f"{_LOCAL['spark.driver.extraJavaOptions']} {options()}".strip(),
-        "spark.driver.extraClassPath": os.pathsep.join(spark_jars()),
+        _CLASS_PATH: os.pathsep.join(spark_jars()),
         "spark.sql.shuffle.partitions": str((os.cpu_count() or 2) * 2),
     }
 

@@ -45,7 +45,7 @@ def profile(rows: DataFrame, columns: list[TableColumn]) -> Profile:
     out = row.agg(
         F.count(F.lit(1)).alias("changes"),
         F.count_if(F.col("_new").isNotNull() & ~_holds_all(columns, F.col("_new"))).alias("partial"),
-        F.count_if(key_moves(keys)).alias("key_changes"),
+        F.count_if(_key_moves(keys)).alias("key_changes"),
         F.count_if(F.col("op") == "delete").alias("deletes"),
         F.count_if(~truncate & ~_has_key(keys)).alias("no_key"),
         F.count_if(lost_move(columns)).alias("lost_moves"),
@@ -103,7 +103,7 @@ def _has_key(keys: list[TableColumn]) -> Column:
     return _all(c.value(c.text("_kmap")).isNotNull() for c in keys)
 
 
-def key_moves(keys: list[TableColumn]) -> Column:
+def _key_moves(keys: list[TableColumn]) -> Column:
     """An update whose after image holds another key than the row before."""
     differs = F.lit(False)
     for c in keys:
@@ -114,7 +114,7 @@ def key_moves(keys: list[TableColumn]) -> Column:
 
 def lost_move(columns: list[TableColumn]) -> Column:
     """A key change whose images tell a part of the row: the rest is what the old key's row held."""
-    return key_moves([c for c in columns if c.key]) & ~_holds_all(columns, overlaid("after", "before"))
+    return _key_moves([c for c in columns if c.key]) & ~_holds_all(columns, overlaid("after", "before"))
 
 
 def _holds_all(columns: list[TableColumn], image: Column) -> Column:
@@ -164,7 +164,7 @@ def _steps(rows: DataFrame, columns: list[TableColumn], moves: bool) -> DataFram
             lost_move(columns).alias("lost"),
             overlaid("after", "before").alias("after"),
         )
-        both = F.when(key_moves(keys), F.array(old, new)).otherwise(F.array(stay))
+        both = F.when(_key_moves(keys), F.array(old, new)).otherwise(F.array(stay))
         row = row.withColumn("_s", F.explode(both)).select(
             "order_key",
             "source_time",

@@ -9,6 +9,7 @@ from functools import reduce
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
+from cdc_platform.changelog.order import ADDRESS
 from cdc_platform.snapshots.columns import TableColumn, order_literal
 from cdc_platform.snapshots.fold import (
     UNIQUE,
@@ -24,7 +25,6 @@ from cdc_platform.snapshots.fold import (
 
 _AT_ONCE = 1_000_000
 """Moves filled by one round."""
-_ADDRESS = ("topic", "partition", "offset", "entry_index", "row_index")
 
 
 def filled(rows: DataFrame, columns: list[TableColumn], figures: Profile) -> DataFrame:
@@ -51,14 +51,14 @@ def _with(rows: DataFrame, done: list[DataFrame]) -> DataFrame:
         return rows
     told = reduce(DataFrame.unionByName, done)
     whole = F.when(F.col("_held").isNotNull(), overlaid("before", "_held")).otherwise(F.col("before"))
-    return rows.join(told, list(_ADDRESS), "left").withColumn("before", whole).drop("_held")
+    return rows.join(told, list(ADDRESS), "left").withColumn("before", whole).drop("_held")
 
 
 def _held(rows: DataFrame, columns: list[TableColumn], figures: Profile) -> DataFrame:
-    """`_ADDRESS` of partial moves and `_held` (map column -> text): the row under the old key just before, where it is
+    """The address of partial moves and `_held` (map column -> text): the row under the old key just before, where it is
     known from an insert or a whole move on. A column that none of these tell is NULL, as in an insert."""
     row = rows.withColumns({"_kmap": key_image(), "_until": F.struct("order_key", *UNIQUE)})
-    moves = row.where(lost_move(columns)).select(F.struct(*_ADDRESS).alias("_move"), "_until", *typed_keys(columns))
+    moves = row.where(lost_move(columns)).select(F.struct(*ADDRESS).alias("_move"), "_until", *typed_keys(columns))
     steps = alive(rows, columns, figures).join(F.broadcast(moves), key_names(columns))
     said = said_last(steps.where(F.struct("order_key", *UNIQUE) < F.col("_until")), ["_move"], columns)
     names = F.array(*(F.lit(c.name) for c in columns))
