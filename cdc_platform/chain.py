@@ -81,6 +81,14 @@ def rebuild(spark: "SparkSession", config: Config, source: Source, db: str, tabl
     return rebuild(spark, config, source, db, table)
 
 
+def maintain(spark: "SparkSession", config: Config, source: Source) -> RoomResult:
+    """Upkeep of a source's tables: small files put together, files of old versions removed, old tombstones expired.
+    metrics: tables, files_before, files, mb_before, mb, expired; tables: the same per path under the lake."""
+    from cdc_platform.maintenance.run import run
+
+    return run(spark, config, source)
+
+
 ROOMS: dict[str, Room] = {
     "landing": land,
     "envelopes": reassemble,

@@ -99,6 +99,16 @@ class Spark(Model):
     conf: Properties = Field(default={}, repr=False, description="any Spark property")
 
 
+class Maintenance(Model):
+    """Upkeep of the lake."""
+
+    cron: str = Field(default="0 3 * * *", description="schedule of the upkeep, UTC")
+    keep_hours: int = Field(
+        default=168, ge=168, description="how long versions of snapshots, and so cuts, stay readable"
+    )
+    tombstone_days: int = Field(default=90, ge=1, description="after which deleted keys are forgotten")
+
+
 class Config(Model):
     """The whole of cdc.yaml."""
 
@@ -108,6 +118,7 @@ class Config(Model):
     sources: list[Source] = Field(min_length=1)
     bridges: list[Bridge] = Field(default=[], description="feeds that are carried into Kafka")
     catch_up_cron: str = Field(default="*/10 * * * *", description="schedule of catch-up runs, beside the sensor's")
+    maintenance: Maintenance = Maintenance()
     _file: Path = PrivateAttr(default=Path("cdc.yaml"))
 
     @model_validator(mode="after")

@@ -27,7 +27,7 @@ def build(config: Config) -> dg.Definitions:
         assets=assets.all_assets(config),
         asset_checks=checks.all_checks(config),
         jobs=schedules.all_jobs(config),
-        schedules=[schedules.catch_up_schedule(config)],
+        schedules=schedules.all_schedules(config),
         sensors=sensors.all_sensors(config),
         resources={"spark": spark_resource(config)},
         executor=dg.in_process_executor,

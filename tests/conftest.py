@@ -19,6 +19,7 @@ FAST = {
     "spark.sql.shuffle.partitions": "2",
     "spark.databricks.delta.snapshotPartitions": "1",
     "spark.databricks.delta.log.cacheSize": "3",
+    "spark.sql.sources.parallelPartitionDiscovery.parallelism": "1",
     # Compiling code for a query takes longer than running it over a few rows.
     "spark.sql.codegen.wholeStage": "false",
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",

@@ -16,6 +16,7 @@ from cdc_platform import tables
 from cdc_platform.automation import accounting, checks, delta, observe
 from cdc_platform.automation.keys import (
     CHANGELOG,
+    MAINTENANCE,
     OWNERS,
     SNAPSHOTS,
     SOURCE_TAG,
@@ -33,7 +34,7 @@ from cdc_platform.automation.metadata import (
     snapshot_metadata,
     table_metadata,
 )
-from cdc_platform.chain import ROOMS, RoomResult
+from cdc_platform.chain import ROOMS, RoomResult, maintain
 from cdc_platform.config import Config, Source
 from cdc_platform.errors import CdcError
 from cdc_platform.formats import FORMATS
@@ -55,6 +56,7 @@ def all_assets(config: Config) -> list[Any]:
         snapshots(config),
         accounting.quarantine(config),
         accounting.offset_ledger(config),
+        maintenance(config),
     ]
 
 
@@ -204,6 +206,27 @@ def snapshots(config: Config) -> dg.AssetsDefinition:
     return snapshots_asset
 
 
+def maintenance(config: Config) -> dg.AssetsDefinition:
+    """maintenance: what upkeep did to the lake, in figures."""
+
+    @dg.asset(
+        key=MAINTENANCE,
+        group_name="accounting",
+        kinds={"spark", "deltalake"},
+        owners=OWNERS,
+        required_resource_keys={"spark"},
+        retry_policy=RETRY,
+        description="Upkeep: small files put together, files of old versions removed, old tombstones expired.",
+    )
+    def maintenance_asset(context: dg.AssetExecutionContext) -> dg.MaterializeResult:
+        found: dict[str, Any] = {}
+        for result in _each(context, config, "maintenance"):
+            found |= {f"{result.source}/{k}": v for k, v in {"seconds": result.seconds, **result.metrics}.items()}
+        return dg.MaterializeResult(metadata=found)
+
+    return maintenance_asset
+
+
 def _table_events(
     context: dg.AssetExecutionContext, config: Config, result: RoomResult
 ) -> Iterator[dg.AssetMaterialization]:
@@ -250,7 +273,7 @@ def _call(context: dg.AssetExecutionContext, config: Config, source: Source, roo
     log.info("%s %s: started", room, source.name)
     try:
         with source_lock(config, source):
-            result = ROOMS[room](context.resources.spark.spark_session, config, source)
+            result = ROOMS.get(room, maintain)(context.resources.spark.spark_session, config, source)
     except CdcError as error:
         raise dg.Failure(str(error), allow_retries=error.retriable) from error
     log.info("%s %s: %s", room, source.name, _short(result))

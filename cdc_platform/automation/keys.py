@@ -12,6 +12,7 @@ SOURCE_TAG = "cdc/source"
 TABLES = dg.DynamicPartitionsDefinition(name="tables")
 CHANGELOG, SNAPSHOTS = dg.AssetKey("changelog"), dg.AssetKey("snapshots")
 QUARANTINE, OFFSET_LEDGER = dg.AssetKey("quarantine"), dg.AssetKey("offset_ledger")
+MAINTENANCE = dg.AssetKey("maintenance")
 SHARED = (CHANGELOG, SNAPSHOTS, QUARANTINE, OFFSET_LEDGER)
 
 

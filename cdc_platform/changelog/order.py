@@ -36,7 +36,6 @@ def profile(events: DataFrame) -> list[dict[str, Any]]:
     """Figures of one batch per lineage, for the driver (one row per server seen): counts per kind and of retold events,
     first address and source time, first offset per partition, lowest and highest binlog position of row changes,
     offset range, schema versions stated."""
-    position = F.when((F.col("kind") == "row") & F.col("file_no").isNotNull(), F.struct("file_no", "binlog_pos"))
     kinds = {
         "rows": ("row",),
         "schemas": ("schema",),
@@ -44,17 +43,36 @@ def profile(events: DataFrame) -> list[dict[str, Any]]:
         "errors": ("error",),
         "control": ("begin", "commit", "rollback", "heartbeat", "checkpoint"),
     }
-    per_partition = events.groupBy("lineage", "topic", "partition").agg(
-        *(F.count_if(F.col("kind").isin(*names)).alias(k) for k, names in kinds.items()),
+    row, stated = F.col("kind") == "row", F.col("kind") == "schema"
+    # Numbers only in the pass over all events: lowest and highest of structs take Spark several times as long.
+    in_message = F.least(F.coalesce("entry_index", F.lit(0)), F.lit(_ENTRIES - 1))
+    of_kind = events.groupBy(
+        *("lineage", "topic", "partition", "kind"),
+        F.when(row, F.col("file_no")).alias("file_no"),
+        F.when(stated, F.col("schema_version")).alias("version"),
+    ).agg(
         F.count_if("retold").alias("retold"),
         F.count(F.lit(1)).alias("events"),
-        F.min(F.struct("landed_at", "topic", "partition", "offset", "entry_index")).alias("first"),
+        F.min("landed_at").alias("landed_at"),
+        F.min(F.col("offset") * _ENTRIES + in_message).alias("place"),
         F.min("source_time").alias("since"),
         F.min("offset").alias("from_offset"),
         F.max("offset").alias("to_offset"),
-        F.min(position).alias("low"),
-        F.max(position).alias("high"),
-        F.collect_set(F.when(F.col("kind") == "schema", F.col("schema_version"))).alias("versions"),
+        *(f(F.when(row, F.col("binlog_pos"))).alias(n) for f, n in ((F.min, "low_pos"), (F.max, "high_pos"))),
+    )
+    per_partition = of_kind.groupBy("lineage", "topic", "partition").agg(
+        *(
+            F.sum(F.when(F.col("kind").isin(*names), F.col("events")).otherwise(0)).alias(k)
+            for k, names in kinds.items()
+        ),
+        *(F.sum(k).alias(k) for k in ("retold", "events")),
+        F.min(F.struct("landed_at", "topic", "partition", "place")).alias("first"),
+        F.min("since").alias("since"),
+        F.min("from_offset").alias("from_offset"),
+        F.max("to_offset").alias("to_offset"),
+        F.min(_position("low_pos")).alias("low"),
+        F.max(_position("high_pos")).alias("high"),
+        F.collect_set("version").alias("versions"),
     )
     grouped = per_partition.groupBy("lineage").agg(
         *(F.sum(k).alias(k) for k in (*kinds, "retold", "events")),
@@ -64,6 +82,14 @@ def profile(events: DataFrame) -> list[dict[str, Any]]:
         F.array_distinct(F.flatten(F.collect_list("versions"))).alias("versions"),
     )
     return [r.asDict(recursive=True) for r in grouped.collect()]
+
+
+_ENTRIES = 1 << 20
+"""Events told apart within a message, where it matters which server's came first."""
+
+
+def _position(pos: str) -> Column:
+    return F.when(F.col("file_no").isNotNull(), F.struct("file_no", F.col(pos).alias("binlog_pos")))
 
 
 def epochs_of(known: dict[str | None, int], figures: list[dict[str, Any]]) -> dict[str | None, int]:

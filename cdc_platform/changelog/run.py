@@ -61,8 +61,10 @@ def _under_rules(
 
     def stream() -> list[int]:
         now = source.model_copy(update={"tables": chosen.done[-1].tables(source)})
-        progress = lake.for_each_batch(
-            lake.stream(spark, changes, source.max_bytes_per_batch),
+        progress = lake.for_each_scan(
+            spark,
+            changes,
+            source.max_bytes_per_batch,
             CHECKPOINT.at(config.lake, room="changelog", source=source.name),
             f"changelog {source.name}",
             batch_writer(now, paths),

@@ -14,19 +14,41 @@ def command(
     formats: Annotated[
         list[str] | None, typer.Option("--format", help="Only this format; may be repeated. [default: all]")
     ] = None,
+    what: Annotated[
+        list[str] | None, typer.Option(help="Only this: chain or increments; may be repeated. [default: both]")
+    ] = None,
     rows: Annotated[int, typer.Option(min=1, help="Row changes per format.")] = 200_000,
     keys: Annotated[int, typer.Option(min=1, help="Rows of the table; later changes are updates.")] = 50_000,
-    repeats: Annotated[int, typer.Option(min=1, help="Measured runs per format, after a small one.")] = 1,
+    repeats: Annotated[int, typer.Option(min=1, help="Measured runs per format, after a small one.")] = 3,
+    topic: Annotated[str | None, typer.Option(help="A topic that is there, in place of generated rows.")] = None,
+    servers: Annotated[str | None, typer.Option(help="The Kafka that has it.")] = None,
+    sizes: Annotated[
+        list[int] | None, typer.Option("--table", min=1000, help="Rows of a table that gets increments; repeatable.")
+    ] = None,
+    changes: Annotated[int, typer.Option(min=1, help="Changes of one increment.")] = 20_000,
     master: Annotated[str, typer.Option(help="Spark master.")] = "local[*]",
     folder: Annotated[
         Path | None, typer.Option(help="Where broker and lakes are made and removed. [default: the system's]")
     ] = None,
 ) -> Report:
-    """Measure a raw copy, each room and the whole chain; exit code 1 when the snapshot isn't the truth."""
-    from cdc_platform.demo.bench import FORMATS, Settings, run_bench
+    """Measure a raw copy, each room and the whole chain, and increments of large tables; exit code 1 when a snapshot
+    isn't the truth."""
+    from cdc_platform.demo.bench import FORMATS, WHAT, Settings, run_bench
 
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # so that the broker is stopped then, too
-    settings = Settings(tuple(dict.fromkeys(formats or FORMATS)), rows, keys, repeats, master, folder)
+    settings = Settings(
+        what=tuple(dict.fromkeys(what or WHAT)),
+        formats=tuple(dict.fromkeys(formats or FORMATS)),
+        rows=rows,
+        keys=keys,
+        repeats=repeats,
+        master=master,
+        folder=folder,
+        topic=topic,
+        servers=servers,
+        sizes=tuple(sizes or Settings().sizes),
+        changes=changes,
+    )
     result: dict[str, Any] = run_bench(settings, progress)
     data = {**result.pop("machine"), **result}
     return Report(data, 1 if result["differences"] else 0)

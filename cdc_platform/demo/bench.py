@@ -3,23 +3,21 @@
 The raw copy is what Structured Streaming needs at least to bring the records from Kafka into a Delta table
 with the landing's settings: the limit that the rooms are held against. A room's figures are those of one
 catch-up over the whole backlog. Nothing is measured that isn't also checked: the snapshot must equal the
-generator's truth.
+generator's truth. Of a topic that was there before (`Settings.topic`) no truth is known: there every record must be
+accounted for and none be in quarantine.
 """
 
-import os
-import platform
 import tempfile
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from contextlib import contextmanager
-from dataclasses import dataclass, field
-from importlib.metadata import version
+from dataclasses import dataclass
 from pathlib import Path
-from statistics import median
 from typing import TYPE_CHECKING, Any
 
 from cdc_platform.config import Config, Source, parse_config
+from cdc_platform.demo.bench_figures import CHAIN, IDLE, RAW, Trial, machine, ratios, stage_rows, whole
 from cdc_platform.demo.generators import OPTIONS, bench_records, bench_truth
-from cdc_platform.demo.meter import Reading, measured
+from cdc_platform.demo.meter import measured
 from cdc_platform.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -30,8 +28,7 @@ if TYPE_CHECKING:
     from cdc_platform.broker import BrokerInfo
 
 FORMATS = ("tencent_dts", "debezium", "canal_json", "canal", "dataworks", "tdsql")
-RAW, CHAIN = "raw copy", "whole chain"
-_LOG_ROOMS = ("landing", "envelopes", "changes", "changelog")
+WHAT = ("chain", "increments")
 _WARM_ROWS, _WARM_KEYS = 2_000, 500
 
 Say = Callable[[str], None]
@@ -40,49 +37,84 @@ Say = Callable[[str], None]
 @dataclass(frozen=True, slots=True)
 class Settings:
     """rows: row changes per format; keys: rows of the table; repeats: measured runs, after a small one that
-    isn't. folder: where broker and lakes are made (and removed); None: the system's temporary folder."""
+    isn't. folder: where broker and lakes are made (and removed); None: the system's temporary folder. topic, servers:
+    of a Kafka that is there, in place of generated rows (then of one format). sizes: rows of the tables that increments
+    of `changes` changes come into."""
 
+    what: tuple[str, ...] = WHAT
     formats: tuple[str, ...] = FORMATS
     rows: int = 200_000
     keys: int = 50_000
-    repeats: int = 1
+    repeats: int = 3
     master: str = "local[*]"
     folder: Path | None = None
-
-
-@dataclass(slots=True)
-class Trial:
-    """One run of one format: records and bytes in Kafka, a reading per stage, the differences found."""
-
-    format: str
-    records: int
-    bytes: int
-    publish_s: float
-    stages: dict[str, Reading] = field(default_factory=dict)
-    differences: list[str] = field(default_factory=list)
+    topic: str | None = None
+    servers: str | None = None
+    sizes: tuple[int, ...] = (100_000, 1_000_000)
+    changes: int = 20_000
 
 
 def run_bench(settings: Settings, say: Say) -> dict[str, Any]:
-    """machine, settings, stages (one row per format and stage), ratios (one per format), differences.
+    """machine, settings, stages (one row per format and stage), ratios (one per format), increments (one per size and
+    kind of keys), differences.
 
-    Raises ConfigError (unknown format), SetupError, BrokerError, KafkaUnreachable, PublishFailed.
+    Raises ConfigError, SetupError, BrokerError, KafkaUnreachable, PublishFailed.
     """
-    for name in settings.formats:
-        if name not in FORMATS:
-            raise ConfigError("--format", f"no generator for {name!r}", FORMATS)
+    _check(settings)
     trials: list[Trial] = []
-    warm_rows, warm_keys = min(settings.rows, _WARM_ROWS), min(settings.keys, _WARM_KEYS)
-    with _work(settings.folder) as work, _broker(work, say) as info:
-        bench = _Bench(work, info, settings, say)
-        for name in settings.formats:
-            say(f"{name}: warming up")
-            warm = bench.trial(name, "warm", warm_rows, warm_keys)
-            if warm.differences:
-                return _result(settings, [warm])
-            for i in range(settings.repeats):
-                say(f"{name}: run {i + 1} of {settings.repeats}")
+    found: dict[str, Any] = {}
+    with _work(settings.folder) as work:
+        if "chain" in settings.what:
+            with _broker(work, say) as info:
+                trials = _trials(_Bench(work, info, settings, say))
+        if "increments" in settings.what and not any(t.differences for t in trials):
+            say("starting Spark")
+            found = _increments(work, settings, say)
+    return _result(settings, trials, found)
+
+
+def _check(settings: Settings) -> None:
+    for given, valid, key in ((settings.what, WHAT, "--what"), (settings.formats, FORMATS, "--format")):
+        for name in given:
+            if name not in valid:
+                raise ConfigError(key, f"there is no {name!r}", valid)
+    if (settings.topic is None) != (settings.servers is None):
+        raise ConfigError("--topic", "a topic and its Kafka are given together", ["--topic T --servers HOST:PORT"])
+    if settings.topic is not None and len(settings.formats) != 1:
+        raise ConfigError("--topic", "needs its format", [f"--format {f}" for f in FORMATS])
+
+
+def _trials(bench: "_Bench") -> list[Trial]:
+    settings, trials = bench.settings, []
+    for name in settings.formats:
+        bench.say(f"{name}: warming up")
+        warm = bench.trial(name, "warm", min(settings.rows, _WARM_ROWS), min(settings.keys, _WARM_KEYS))
+        if warm.differences:
+            return [warm]
+        for i in range(settings.repeats):
+            bench.say(f"{name}: run {i + 1} of {settings.repeats}")
+            if settings.topic is not None:
+                trials.append(bench.of_topic(name, settings.topic, f"run{i}"))
+            else:
                 trials.append(bench.trial(name, f"run{i}", settings.rows, settings.keys))
-    return _result(settings, trials)
+    return trials
+
+
+def _increments(work: Path, settings: Settings, say: Say) -> dict[str, Any]:
+    """`increments`: per size and kind of keys seconds of an increment; `differences`."""
+    from cdc_platform.demo.increments import Table, figures
+    from cdc_platform.resources.spark import open_session
+
+    rows, differences = [], []
+    for size in settings.sizes:
+        config = _config(work, settings, f"increments-{size}", "canal_json", "none", "127.0.0.1:1")
+        table = Table(open_session(config), config, config.sources[0], size)
+        say(f"a table of {size} rows")
+        table.fill()
+        say(f"increments of {settings.changes} changes")
+        rows += figures(table, settings.changes, settings.repeats)
+        differences += table.differences()
+    return {"increments": rows, "differences": differences}
 
 
 @contextmanager
@@ -110,60 +142,70 @@ class _Bench:
         from cdc_platform.resources.spark import open_session
 
         self.work, self.info, self.settings, self.say = work, info, settings, say
+        self.servers = str(info.bootstrap_servers)
         say("starting Spark")
-        self.spark = open_session(self._config("none", "debezium", "none"))
-
-    def _config(self, lake: str, format_name: str, topic: str) -> Config:
-        return parse_config(
-            {
-                "lake": str(self.work / lake),
-                "spark": {
-                    "master": self.settings.master,
-                    "conf": {
-                        "spark.log.level": "ERROR",
-                        "spark.ui.showConsoleProgress": "false",
-                        "spark.sql.warehouse.dir": str(self.work / "warehouse"),
-                    },
-                },
-                "kafka": {"bootstrap.servers": str(self.info.bootstrap_servers)},
-                "sources": [
-                    {
-                        "name": "bench",
-                        "format": format_name,
-                        "topics": [topic],
-                        "options": OPTIONS.get(format_name, {}),
-                    }
-                ],
-            },
-            self.work / "cdc.yaml",
-        )
+        self.spark = open_session(_config(work, settings, "none", "debezium", "none", self.servers))
 
     def trial(self, format_name: str, name: str, rows: int, keys: int) -> Trial:
         """Publish, copy raw, run every room, compare."""
-        from cdc_platform.chain import ROOMS
         from cdc_platform.demo.publish import publish
 
         topic = f"bench-{format_name}-{name}"
-        config = self._config(topic, format_name, topic)
-        [source] = config.sources
-        records = bench_records(format_name, rows, keys, topic=topic)
-        done = publish(records, str(self.info.bootstrap_servers))
+        config = _config(self.work, self.settings, topic, format_name, topic, self.servers)
+        done = publish(bench_records(format_name, rows, keys, topic=topic), self.servers)
         trial = Trial(format_name, done.records, done.bytes, done.seconds)
+        records, _ = self._run(trial, config)
+        if records != done.records:
+            trial.differences.append(f"raw copy has {records} of {done.records} records")
+        trial.differences += _differences(config, rows, keys)
+        return trial
+
+    def of_topic(self, format_name: str, topic: str, name: str) -> Trial:
+        """A topic that is there: copy raw, run every room."""
+        config = _config(self.work, self.settings, name, format_name, topic, str(self.settings.servers))
+        trial = Trial(format_name, 0, 0, 0.0)
+        trial.records, trial.bytes = self._run(trial, config)
+        trial.differences += _unaccounted(config, trial.records)
+        return trial
+
+    def _run(self, trial: Trial, config: Config) -> tuple[int, int]:
+        """All stages; records and bytes of the raw copy."""
+        from cdc_platform.chain import ROOMS
+
+        [source] = config.sources
         with measured(self.info.pid) as trial.stages[RAW]:
             copied = raw_copy(self.spark, config, source)
-        if copied != done.records:
-            trial.differences.append(f"raw copy has {copied} of {done.records} records")
         for room, run in ROOMS.items():
             self.say(f"  {room}")
             with measured(self.info.pid) as trial.stages[room]:
                 run(self.spark, config, source)
         trial.stages[CHAIN] = whole([trial.stages[room] for room in ROOMS])
-        trial.differences += _differences(config, rows, keys)
-        return trial
+        with measured(self.info.pid) as trial.stages[IDLE]:
+            for run in ROOMS.values():
+                run(self.spark, config, source)
+        return copied
 
 
-def raw_copy(spark: "SparkSession", config: Config, source: Source) -> int:
-    """Kafka → a Delta table like the landing, by one plain stream; the number of records."""
+def _config(work: Path, settings: Settings, lake: str, format_name: str, topic: str, servers: str) -> Config:
+    source = {"name": "bench", "format": format_name, "topics": [topic], "options": OPTIONS.get(format_name, {})}
+    conf = {
+        "spark.log.level": "ERROR",
+        "spark.ui.showConsoleProgress": "false",
+        "spark.sql.warehouse.dir": str(work / "warehouse"),
+    }
+    return parse_config(
+        {
+            "lake": str(work / lake),
+            "spark": {"master": settings.master, "conf": conf},
+            "kafka": {"bootstrap.servers": servers},
+            "sources": [source],
+        },
+        work / "cdc.yaml",
+    )
+
+
+def raw_copy(spark: "SparkSession", config: Config, source: Source) -> tuple[int, int]:
+    """Kafka → a Delta table like the landing, by one plain stream; the number of records, and their bytes."""
     from cdc_platform.resources import lake
     from cdc_platform.resources.kafka import spark_options
     from cdc_platform.tables import LANDING
@@ -191,7 +233,9 @@ def raw_copy(spark: "SparkSession", config: Config, source: Source) -> int:
     writer = stream.writeStream.format("delta").option("checkpointLocation", f"{config.lake}/raw_checkpoint")
     query = writer.trigger(availableNow=True).start(path)
     query.awaitTermination()
-    return spark.read.format("delta").load(path).count()
+    sizes = ("count(*)", "coalesce(sum(coalesce(length(key), 0) + coalesce(length(value), 0)), 0)")
+    copied = spark.read.format("delta").load(path).selectExpr(*sizes).collect()[0]
+    return copied[0], copied[1]
 
 
 def _differences(config: Config, rows: int, keys: int) -> list[str]:
@@ -203,81 +247,32 @@ def _differences(config: Config, rows: int, keys: int) -> list[str]:
     return compare(BENCH, bench_truth(rows, keys), path).describe()
 
 
-def whole(readings: Iterable[Reading]) -> Reading:
-    """Stretches one after another as one."""
-    readings = list(readings)
-    return Reading(
-        sum(r.seconds for r in readings), sum(r.cpu_s for r in readings), max(r.peak_bytes for r in readings)
-    )
+def _unaccounted(config: Config, records: int) -> list[str]:
+    from cdc_platform.automation.delta import OUTCOMES, ledger
+
+    sums = {o: sum(int(row[o]) for row in ledger(config, config.sources)) for o in ("landed", *OUTCOMES)}
+    found = []
+    if sums["landed"] != records or sum(sums[o] for o in OUTCOMES) != records:
+        found.append(f"the raw copy has {records} records, the ledger says {sums}")
+    if sums["quarantined"]:
+        found.append(f"{sums['quarantined']} records are in quarantine")
+    return found
 
 
-def _result(settings: Settings, trials: list[Trial]) -> dict[str, Any]:
+def _result(settings: Settings, trials: list[Trial], found: dict[str, Any]) -> dict[str, Any]:
     by_format = {name: [t for t in trials if t.format == name] for name in settings.formats}
     return {
-        "machine": machine(settings),
+        "machine": machine(settings.master),
         "rows": settings.rows,
         "keys": settings.keys,
         "repeats": settings.repeats,
-        "stages": [row for found in by_format.values() if found for row in stage_rows(settings.rows, found)],
-        "ratios": [ratios(found) for found in by_format.values() if found],
-        "differences": [f"{t.format}: {line}" for t in trials for line in t.differences],
+        "stages": [row for of in by_format.values() if of for row in stage_rows(_events(settings, of[0]), of)],
+        "ratios": [ratios(of) for of in by_format.values() if of],
+        "increments": found.get("increments", []),
+        "differences": [f"{t.format}: {line}" for t in trials for line in t.differences] + found.get("differences", []),
     }
 
 
-def stage_rows(rows: int, trials: list[Trial]) -> list[dict[str, Any]]:
-    """One row per stage of one format's trials. events_per_s and mb_per_s go by the median of seconds. An
-    event is a row change, a MB 10^6 bytes of keys and values in Kafka."""
-    out = []
-    for stage in trials[0].stages:
-        readings = [t.stages[stage] for t in trials]
-        seconds = [r.seconds for r in readings]
-        mid = median(seconds)
-        out.append(
-            {
-                "format": trials[0].format,
-                "stage": stage,
-                "seconds": round(mid, 2),
-                "min_s": round(min(seconds), 2),
-                "max_s": round(max(seconds), 2),
-                # A room that has nothing to do for this format takes no time: no rate.
-                "events_per_s": round(rows / mid) if mid >= 0.01 else None,
-                "mb_per_s": round(trials[0].bytes / 1e6 / mid, 1) if mid >= 0.01 else None,
-                "cpu_s": round(median(r.cpu_s for r in readings), 1),
-                "peak_mb": round(max(r.peak_bytes for r in readings) / 1e6),
-            }
-        )
-    return out
-
-
-def ratios(trials: list[Trial]) -> dict[str, Any]:
-    """raw_to_log: seconds of the raw copy ÷ those of landing to changelog (1 would be the limit);
-    chain_to_raw: seconds of the whole chain ÷ those of the raw copy. Medians over the trials."""
-    raw = [t.stages[RAW].seconds for t in trials]
-    log = [sum(t.stages[room].seconds for room in _LOG_ROOMS) for t in trials]
-    chain = [t.stages[CHAIN].seconds for t in trials]
-    return {
-        "format": trials[0].format,
-        "records": trials[0].records,
-        "mb": round(trials[0].bytes / 1e6, 1),
-        "raw_to_log": round(median(r / x for r, x in zip(raw, log, strict=True)), 3),
-        "chain_to_raw": round(median(c / r for c, r in zip(chain, raw, strict=True)), 2),
-        "publish_s": round(median(t.publish_s for t in trials), 2),
-    }
-
-
-def machine(settings: Settings) -> dict[str, Any]:
-    """Where the figures come from."""
-    import psutil
-
-    from cdc_platform.java import find_java
-
-    return {
-        "cores": os.cpu_count(),
-        "memory_gb": round(psutil.virtual_memory().total / 1e9, 1),
-        "load_1m": round(os.getloadavg()[0], 1),
-        "spark_master": settings.master,
-        "system": platform.platform(),
-        "python": platform.python_version(),
-        "java": find_java().version,
-        **{name: version(name) for name in ("pyspark", "delta-spark", "pyarrow")},
-    }
+def _events(settings: Settings, trial: Trial) -> int:
+    """Row changes, or records of a topic of which no more is known."""
+    return settings.rows if settings.topic is None else trial.records

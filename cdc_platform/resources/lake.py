@@ -1,12 +1,17 @@
 """Delta tables of the lake: made on first use, written idempotently, streamed from one into the next."""
 
 import json
+import re
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import Any, TypeVar
+from urllib.parse import unquote
 
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql.types import StructType
 
 from cdc_platform.tables import Table
 
@@ -123,6 +128,49 @@ def for_each_batch(
     """Run `each` over all there is now, batch by batch; returns the progress of every batch."""
     writer = df.writeStream.queryName(name).option("checkpointLocation", checkpoint).foreachBatch(each)
     return finish(writer.trigger(availableNow=True).start())
+
+
+def for_each_scan(
+    spark: SparkSession,
+    path: str,
+    max_bytes: str,
+    checkpoint: str,
+    name: str,
+    each: Callable[[DataFrame, int], None],
+    **partition: str,
+) -> list[dict[str, Any]]:
+    """As `for_each_batch`, for the rows of an append-only table (of one of its partitions), each batch a scan of its
+    files: a use reads the columns and row groups that it needs. foreachBatch's own frame reads all of them each time.
+    """
+    files = stream(spark, path, max_bytes).where(_in(partition)).select(F.input_file_name().alias("file"))
+    scan = partial(_scan, each, read(spark, path).schema, partition)
+    return for_each_batch(files, checkpoint, name, scan)
+
+
+def _scan(
+    each: Callable[[DataFrame, int], None], schema: StructType, partition: dict[str, str], files: DataFrame, batch: int
+) -> None:
+    """Data files of a table without deletion vectors and column mapping hold its rows as they are, but for the values
+    of partition columns (Delta's protocol, "Reader Requirements")."""
+    paths = sorted(r["file"] for r in files.distinct().collect())
+    if not paths:
+        return
+    stored = StructType([f for f in schema.fields if f.name not in partition])
+    told = {name: F.lit(value) for name, value in partition.items()}
+    rows = files.sparkSession.read.schema(stored).parquet(*map(_as_path, paths)).withColumns(told)
+    each(rows.select(*schema.names), batch)
+
+
+def _in(partition: dict[str, str]) -> Column:
+    found = F.lit(True)
+    for name, value in partition.items():
+        found = found & (F.col(name) == value)
+    return found
+
+
+def _as_path(uri: str) -> str:
+    """input_file_name() as a path: it is percent-encoded, and what reads paths takes some characters for patterns."""
+    return re.sub(r"([\[\]{}*?\\])", r"\\\1", unquote(uri))
 
 
 def into_table(df: DataFrame, path: str, checkpoint: str, name: str) -> list[dict[str, Any]]:

@@ -9,6 +9,7 @@ from cdc_platform.config import Config
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+_LISTING = "spark.sql.sources.parallelPartitionDiscovery.parallelism"
 _BASE = {
     "spark.app.name": "cdc-platform",
     "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
@@ -22,6 +23,10 @@ _BASE = {
     "spark.sql.parquet.compression.codec": "zstd",
     # Raw payloads never repeat: trying a dictionary on them costs half of the landing's time.
     "spark.hadoop.parquet.enable.dictionary#value": "false",
+    # OPTIMIZE's default of 1 GB would leave MERGE no files to pass over, and readers little to share.
+    "spark.databricks.delta.optimize.maxFileSize": "134217728",
+    "spark.databricks.delta.optimize.minFileSize": "134217728",
+    _LISTING: "64",  # VACUUM runs so many tasks; the default is 10000
     "spark.redaction.regex": (
         "(?i)secret|password|passwd|passphrase|token|(access|account)[.]?key|jaas|credential|ssl[.]key"
     ),
@@ -38,6 +43,7 @@ _LOCAL = {  # one machine: listen on loopback only, no UI port, small shuffles
     "spark.ui.retainedTasks": "1000",
     "spark.sql.ui.retainedExecutions": "5",
     "spark.databricks.delta.snapshotPartitions": "2",
+    _LISTING: "8",
     "spark.driver.memory": "2g",
     "spark.driver.extraJavaOptions": "-XX:+UseParallelGC -Dio.netty.tryReflectionSetAccessible=true",
 }

@@ -36,7 +36,7 @@ class Profile:
 
 
 def profile(rows: DataFrame, columns: list[TableColumn]) -> Profile:
-    """One pass over the batch."""
+    """One pass over the batch, and one more where keys change."""
     keys = [c for c in columns if c.key]
     truncate = F.col("op") == "truncate"
     row = rows.withColumn("_kmap", key_image()).withColumn("_new", F.when(F.col("op") != "delete", F.col("after")))
@@ -48,7 +48,6 @@ def profile(rows: DataFrame, columns: list[TableColumn]) -> Profile:
         F.count_if(_key_moves(keys)).alias("key_changes"),
         F.count_if(F.col("op") == "delete").alias("deletes"),
         F.count_if(~truncate & ~_has_key(keys)).alias("no_key"),
-        F.count_if(lost_move(columns)).alias("lost_moves"),
         F.coalesce(F.sum(invalid), F.lit(0)).alias("invalid_dates"),
         F.min("order_key").alias("low_order"),
         F.max("order_key").alias("high_order"),
@@ -56,7 +55,8 @@ def profile(rows: DataFrame, columns: list[TableColumn]) -> Profile:
         F.min(F.least(first_old, first_new)).alias("low_key"),
         F.max(F.greatest(first_old, first_new)).alias("high_key"),
     ).collect()[0]
-    return Profile(**{f: out[f] for f in Profile.__slots__})
+    lost = row.where(lost_move(columns)).count() if out["key_changes"] else 0
+    return Profile(**{f: lost if f == "lost_moves" else out[f] for f in Profile.__slots__})
 
 
 def fold(
@@ -118,7 +118,11 @@ def lost_move(columns: list[TableColumn]) -> Column:
 
 
 def _holds_all(columns: list[TableColumn], image: Column) -> Column:
-    return F.size(F.array_except(F.array(*(F.lit(c.name) for c in columns)), F.map_keys(image))) == 0
+    names, there = [c.name for c in columns], F.map_keys(image)
+    # Whole images hold all columns in their order, which a text tells in a third of the time: MySQL takes no U+0000 in
+    # a name, so no two lists give the same.
+    as_listed = F.concat_ws("\0", there) == F.lit("\0".join(names))
+    return as_listed | (F.size(F.array_except(F.array(*map(F.lit, names)), there)) == 0)
 
 
 def _all(conditions: Any) -> Column:

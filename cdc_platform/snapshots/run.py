@@ -45,11 +45,14 @@ def run(spark: SparkSession, config: Config, source: Source) -> RoomResult:
     history = History(spark, config, source)
     _follow(spark, config, source, history)
     evolve(spark, config, source, history)
-    progress = lake.for_each_batch(
-        lake.stream(spark, CHANGELOG.at(config.lake), source.max_bytes_per_batch).where(F.col("source") == source.name),
+    progress = lake.for_each_scan(
+        spark,
+        CHANGELOG.at(config.lake),
+        source.max_bytes_per_batch,
         CHECKPOINT.at(config.lake, room="snapshots", source=source.name),
         f"snapshots {source.name}",
         batch_writer(config, source, history.plan()),
+        source=source.name,
     )
     tables = _refreshed(spark, config, source)
     batches = lake.batches(progress)

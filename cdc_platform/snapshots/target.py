@@ -1,5 +1,6 @@
 """The Delta tables of one source table: its snapshot and, beside it, its tombstones. Made, evolved, merged into."""
 
+import uuid
 from dataclasses import dataclass
 from typing import Any
 
@@ -76,7 +77,8 @@ def prepare(spark: SparkSession, target: Target, columns: list[TableColumn], *, 
         _evolve(spark, target, columns)
     named = zip(key_names(columns), (c for c in columns if c.key), strict=True)
     graves = ", ".join(f"{n} {c.spark}" for n, c in named)
-    graves += f", scope STRING COMMENT 'row, or table for TRUNCATE', _cdc_order {ORDER_TYPE}"
+    scopes = "row; table: TRUNCATE; expired: earlier deletes are forgotten"
+    graves += f", scope STRING COMMENT '{scopes}', _cdc_order {ORDER_TYPE}"
     graves = graves if keyed else _TOMBSTONES
     if not lake.exists(spark, target.tombstones):
         comment = "Deleted keys with the order of their delete"
@@ -137,11 +139,30 @@ def _later(target: Target, spark: SparkSession, figures: Profile) -> DataFrame:
     return lake.read(spark, target.tombstones).where(F.col("_cdc_order") > order_literal(figures.low_order))
 
 
+def expire(spark: SparkSession, target: Target, order: Any) -> int:
+    """Forget deletes up to an order (of a table with a key); returns how many. A change from before it makes the table
+    anew then: the changelog forgets nothing."""
+    graves = lake.read(spark, target.tombstones)
+    old = graves.where((F.col("scope") == "row") & (F.col("_cdc_order") <= order_literal(order)))
+    if "content" in graves.columns or not (count := old.count()):
+        return 0
+    keys = (F.lit(None).cast(f.dataType).alias(f.name) for f in graves.schema if f.name.startswith("_k"))
+    horizon = spark.range(1).select(*keys, F.lit("expired").alias("scope"), order_literal(order).alias("_cdc_order"))
+    lake.append(horizon, target.tombstones, f"expire {uuid.uuid4().hex}", 0)  # first: a killed run says too much then
+    spark.sql(
+        f"DELETE FROM {delta(target.tombstones)} WHERE (scope = 'row' AND _cdc_order <= {order_sql(order)}) "
+        f"OR (scope = 'expired' AND _cdc_order < {order_sql(order)})"
+    )
+    return count
+
+
 def not_buried(folded: DataFrame, target: Target, columns: list[TableColumn], figures: Profile) -> DataFrame:
     """Without rows that an already known later delete or TRUNCATE has removed. Most batches are newer than every
-    tombstone; then nothing is joined."""
+    tombstone; then nothing is joined. Raises Stale where deletes of that time are forgotten."""
     later = _later(target, folded.sparkSession, figures)
     scopes = {r["scope"]: r["top"] for r in later.groupBy("scope").agg(F.max("_cdc_order").alias("top")).collect()}
+    if "expired" in scopes:
+        raise Stale
     if "table" in scopes:
         folded = folded.where(F.col("_deleted") | (F.col("_cdc_order") > order_literal(scopes["table"])))
     if "row" in scopes:

@@ -122,8 +122,10 @@ def kill_before_ledger(feed: Feed, folder: Path) -> None:
     paths["envelopes"] = tables.ENVELOPES.at(feed.config.lake, source=feed.name)
     changes = tables.CHANGES.at(feed.config.lake, format=feed.source.format, source=feed.name)
     with pytest.raises(PySparkException):
-        lake.for_each_batch(
-            lake.stream(feed.spark, changes, "1"),
+        lake.for_each_scan(
+            feed.spark,
+            changes,
+            "1",
             tables.CHECKPOINT.at(feed.config.lake, room="changelog", source=feed.name),
             f"changelog {feed.name}",
             batch_writer(feed.source, paths),

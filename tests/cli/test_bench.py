@@ -8,7 +8,7 @@ import pytest
 
 from cdc_platform.cli.app import run
 from cdc_platform.demo import bench
-from cdc_platform.demo.bench import CHAIN, RAW, Trial, ratios, stage_rows, whole
+from cdc_platform.demo.bench_figures import CHAIN, IDLE, RAW, Trial, ratios, stage_rows, whole
 from cdc_platform.demo.meter import Reading, measured
 
 ROOMS = ("landing", "envelopes", "changes", "changelog", "snapshots")
@@ -58,22 +58,37 @@ def test_an_unknown_format_is_told(capsys):
     assert (error["type"], error["valid"]) == ("ConfigError", list(bench.FORMATS))
 
 
+@pytest.mark.parametrize(
+    ("options", "valid"),
+    [
+        (["--what", "nothing"], list(bench.WHAT)),
+        (["--topic", "t", "--format", "canal"], ["--topic T --servers HOST:PORT"]),
+        (["--topic", "t", "--servers", "h:1"], [f"--format {f}" for f in bench.FORMATS]),
+    ],
+)
+def test_options_that_do_not_go_together_are_told(capsys, options, valid):
+    assert run(["bench", *options, "--json"]) == 1
+    assert json.loads(capsys.readouterr().out)["error"]["valid"] == valid
+
+
 @pytest.mark.thorough
 @pytest.mark.spark
 @pytest.mark.broker
 @pytest.mark.e2e
 def test_a_small_benchmark(tmp_path):
     program = Path(sys.executable).with_name("cdc-platform")
-    options = ["--format", "debezium", "--rows", "300", "--keys", "70", "--master", "local[2]"]
+    options = ["--format", "debezium", "--rows", "300", "--keys", "70", "--master", "local[2]", "--repeats", "1"]
+    options += ["--table", "3000", "--changes", "200"]
     done = subprocess.run(
         [program, "bench", "--json", "--folder", str(tmp_path), *options],
         capture_output=True, text=True, timeout=550, check=False, env=os.environ,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     found = json.loads(done.stdout)
-    assert [r["stage"] for r in found["stages"]] == [RAW, *ROOMS, CHAIN]
+    assert [r["stage"] for r in found["stages"]] == [RAW, *ROOMS, CHAIN, IDLE]
     assert found["differences"] == []
     assert found["ratios"][0]["records"] == 300
+    assert [(r["rows"], r["keys"]) for r in found["increments"]] == [(3000, "recent"), (3000, "random")]
     assert list(tmp_path.iterdir()) == []
 
 
@@ -83,6 +98,6 @@ def test_a_small_benchmark(tmp_path):
 def test_a_snapshot_that_is_not_the_truth_is_told(spark, tmp_path, monkeypatch):
     real = bench.bench_truth
     monkeypatch.setattr(bench, "bench_truth", lambda rows, keys: real(rows, keys, seed=1))
-    settings = bench.Settings(("debezium",), rows=40, keys=8, master="local[2]", folder=tmp_path)
+    settings = bench.Settings(("chain",), ("debezium",), repeats=1, rows=40, keys=8, master="local[2]", folder=tmp_path)
     found = bench.run_bench(settings, str)
     assert any("'name'" in line for line in found["differences"])

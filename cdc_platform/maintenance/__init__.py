@@ -1,0 +1,1 @@
+"""Upkeep of the lake: nothing here changes what a table holds."""

@@ -1,0 +1,121 @@
+"""Small files put together, files of old versions removed, old tombstones expired.
+
+The rooms read landing, envelopes, changes and changelog as streams of commits, and from the first one on where
+something is made anew: their files and their logs stay as they were written.
+"""
+
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from functools import partial
+from typing import Any
+
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
+
+from cdc_platform import tables
+from cdc_platform.chain import RoomResult
+from cdc_platform.config import Config, Source
+from cdc_platform.formats import FORMATS
+from cdc_platform.resources import lake
+from cdc_platform.snapshots import state
+from cdc_platform.snapshots import target as targets
+
+_SHARED = (
+    tables.CONTROL_EVENTS,
+    tables.CUTS,
+    tables.LINEAGES,
+    tables.OFFSET_LEDGER,
+    tables.QUARANTINE,
+    tables.SCHEMA_CHANGES,
+    tables.SCHEMA_EFFECTS,
+    tables.SCHEMA_HISTORY,
+    tables.TABLE_RULES,
+    tables.TABLE_STATE,
+    tables.TOPICS,
+)
+"""One partition per source."""
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """A table looked after. source: only this partition of it. horizon: order up to which its tombstones go."""
+
+    name: str
+    path: str
+    source: str | None = None
+    target: targets.Target | None = None
+    horizon: Any = None
+
+
+def run(spark: SparkSession, config: Config, source: Source) -> RoomResult:
+    """Looks after the snapshots and tombstones of a source and its part of the tables beside them. `tables`: per path
+    under the lake files_before and files, mb_before and mb (10^6 bytes), expired (tombstones), seconds."""
+    watch = lake.Stopwatch()
+    kept = [*_snapshots(spark, config, source), *_beside(config, source)]
+    work = [partial(_look_after, spark, config, k) for k in kept if lake.exists(spark, k.path)]
+    found = dict(lake.together(work))
+    names = ("files_before", "files", "mb_before", "mb", "expired")
+    metrics = {n: round(sum(float(f[n]) for f in found.values()), 3) for n in names}
+    return RoomResult("maintenance", source.name, 0, 0, watch.seconds, {"tables": len(found), **metrics}, found)
+
+
+def _snapshots(spark: SparkSession, config: Config, source: Source) -> list[Kept]:
+    path = tables.TABLE_STATE.at(config.lake)
+    if not lake.exists(spark, path):
+        return []
+    horizons = _horizons(spark, path, config, source)
+    out = []
+    for name in sorted(state.now(spark, path, source)):
+        target = targets.Target.of(config, source.name, *name)
+        out.append(Kept(_under(config, target.snapshot), target.snapshot))
+        out.append(
+            Kept(_under(config, target.tombstones), target.tombstones, target=target, horizon=horizons.get(name))
+        )
+    return out
+
+
+def _horizons(spark: SparkSession, path: str, config: Config, source: Source) -> dict[tuple[str, str], Any]:
+    """Per table the newest change that had been brought into it so long ago."""
+    before = datetime.now(UTC) - timedelta(days=config.maintenance.tombstone_days)
+    old = lake.read(spark, path).where((F.col("source") == source.name) & (F.col("at") < F.lit(before)))
+    found = old.groupBy("db", "table").agg(F.max("high_order").alias("high")).where("high IS NOT NULL")
+    return {(r["db"], r["table"]): r["high"] for r in found.collect()}
+
+
+def _beside(config: Config, source: Source) -> list[Kept]:
+    own = [Kept(t.path, t.at(config.lake), source.name) for t in _SHARED]
+    if FORMATS[source.format].part is not None:
+        path = tables.WAITING.at(config.lake, source=source.name)
+        own.append(Kept(_under(config, path), path))
+    return own
+
+
+def _under(config: Config, path: str) -> str:
+    return path.removeprefix(f"{config.lake}/")
+
+
+def _look_after(spark: SparkSession, config: Config, table: Kept) -> tuple[str, dict[str, float | str]]:
+    watch = lake.Stopwatch()
+    expired = 0
+    if table.target is not None and table.horizon is not None:
+        expired = targets.expire(spark, table.target, table.horizon)
+    before = _size(spark, table)
+    if before[0] > 1:
+        part = f" WHERE source = {lake.literal(table.source)}" if table.source else ""
+        spark.sql(f"OPTIMIZE {lake.delta(table.path)}{part}").collect()
+    spark.sql(f"VACUUM {lake.delta(table.path)} RETAIN {int(config.maintenance.keep_hours)} HOURS").collect()
+    after = _size(spark, table) if before[0] > 1 else before
+    return table.name, {
+        "files_before": before[0],
+        "files": after[0],
+        "mb_before": before[1],
+        "mb": after[1],
+        "expired": expired,
+        "seconds": watch.seconds,
+    }
+
+
+def _size(spark: SparkSession, table: Kept) -> tuple[int, float]:
+    """Data files and MB of the table's present version."""
+    detail = spark.sql(f"DESCRIBE DETAIL {lake.delta(table.path)}").collect()[0]
+    return detail["numFiles"], round(detail["sizeInBytes"] / 1e6, 3)

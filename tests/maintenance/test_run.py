@@ -1,0 +1,77 @@
+"""Upkeep changes files and forgets deletes; tables hold the same, also when a change comes that is older."""
+
+import os
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from deltalake import DeltaTable
+
+from cdc_platform import tables
+from cdc_platform.chain import maintain
+from cdc_platform.config import parse_config
+from cdc_platform.maintenance import run as upkeep
+from tests.changelog.feed import Feed, SourceTable, read
+
+pytestmark = pytest.mark.spark
+
+ITEMS = SourceTable("m", "items", [("id", "int"), ("v", "varchar(9)")])
+
+
+class InTwoDays(datetime):
+    """A clock that is ahead."""
+
+    @classmethod
+    def now(cls, tz: Any = None) -> datetime:
+        return datetime.now(tz or UTC) + timedelta(days=2)
+
+
+def row(id_: int, v: str) -> dict[str, str | None]:
+    return {"id": str(id_), "v": v}
+
+
+def files(path: str) -> int:
+    return len(DeltaTable(path).file_uris())
+
+
+def test_files_are_put_together_and_deletes_forgotten_without_harm(
+    spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source = {"name": "m", "format": "canal", "topics": ["t"]}
+    settings = {"lake": str(tmp_path / "lake"), "sources": [source], "maintenance": {"tombstone_days": 1}}
+    feed = Feed(spark, parse_config(settings, tmp_path / "cdc.yaml"), "m")
+    feed.say(ITEMS.stated(), *(ITEMS.insert((1, i), row(i, "first")) for i in (1, 2, 3)))
+    feed.catch_up()
+    feed.say(ITEMS.delete((1, 50), row(2, "first")), ITEMS.insert((1, 51), row(4, "second")))
+    feed.catch_up()
+    feed.say(ITEMS.update((1, 60), row(1, "first"), row(1, "third")))
+    feed.catch_up()
+    target = feed.target("m", "items")
+    staged = tables.CHANGELOG.at(feed.config.lake)
+    left_behind = Path(target.snapshot, "part-of-a-killed-write.parquet")
+    left_behind.write_bytes(b"x")
+    os.utime(left_behind, (0, 0))
+    before = sorted(map(tuple, (r.values() for r in feed.live("m", "items"))))
+    files_before, staged_before = files(target.snapshot), files(staged)
+    assert files_before > 1
+
+    monkeypatch.setattr(upkeep, "datetime", InTwoDays)
+    result = maintain(feed.spark, feed.config, feed.source)
+
+    assert sorted(map(tuple, (r.values() for r in feed.live("m", "items")))) == before
+    assert files(target.snapshot) == 1
+    assert not left_behind.exists()
+    assert files(staged) == staged_before, "what is read as a stream of commits stays as it was written"
+    assert result.tables["snapshots/m/m/items"]["files_before"] == files_before
+    assert result.tables["snapshots/m/m/items"]["files"] == 1
+    assert result.metrics["expired"] == 1
+    graves = read(target.tombstones).to_pylist()
+    assert [g["scope"] for g in graves] == ["expired"]
+
+    feed.say(
+        ITEMS.update((1, 40), row(2, "first"), row(2, "late")), ITEMS.update((1, 41), row(3, "first"), row(3, "x"))
+    )
+    feed.catch_up()
+    assert sorted((r["id"], r["v"]) for r in feed.live("m", "items")) == [(1, "third"), (3, "x"), (4, "second")]
+    assert feed.state("m", "items") == ("live", None)
