@@ -9,7 +9,7 @@ from cdc_platform.config import parse_config
 from cdc_platform.demo.increments import Table, figures
 from cdc_platform.resources import lake
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.thorough]
 
 
 def test_a_table_in_increments_equals_what_they_say_and_a_difference_shows(spark: Any, tmp_path: Path) -> None:

@@ -43,9 +43,11 @@ def test_files_are_put_together_and_deletes_forgotten_without_harm(
     feed = Feed(spark, parse_config(settings, tmp_path / "cdc.yaml"), "m")
     feed.say(ITEMS.stated(), *(ITEMS.insert((1, i), row(i, "first")) for i in (1, 2, 3)))
     feed.catch_up()
-    feed.say(ITEMS.delete((1, 50), row(2, "first")), ITEMS.insert((1, 51), row(4, "second")))
-    feed.catch_up()
-    feed.say(ITEMS.update((1, 60), row(1, "first"), row(1, "third")))
+    feed.say(
+        ITEMS.delete((1, 50), row(2, "first")),
+        ITEMS.insert((1, 51), row(4, "second")),
+        ITEMS.update((1, 60), row(1, "first"), row(1, "third")),
+    )
     feed.catch_up()
     target = feed.target("m", "items")
     staged = tables.CHANGELOG.at(feed.config.lake)
