@@ -156,9 +156,8 @@ def _scan(
     if not paths:
         return
     stored = StructType([f for f in schema.fields if f.name not in partition])
-    told = {name: F.lit(value) for name, value in partition.items()}
-    rows = files.sparkSession.read.schema(stored).parquet(*map(_as_path, paths)).withColumns(told)
-    each(rows.select(*schema.names), batch)
+    rows = files.sparkSession.read.schema(stored).parquet(*map(_as_path, paths))
+    each(rows.select(*(F.lit(partition[n]).alias(n) if n in partition else F.col(n) for n in schema.names)), batch)
 
 
 def _in(partition: dict[str, str]) -> Column:

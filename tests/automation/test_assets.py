@@ -9,6 +9,7 @@ from cdc_platform.definitions import build
 from cdc_platform.errors import KafkaUnreachable, OffsetsLost
 from cdc_platform.resources.lock import source_lock
 from cdc_platform.tables import CHANGELOG, LANDING
+from tests.automation.conftest import NoSpark
 
 
 def test_graph(config, snapshot):
@@ -53,6 +54,24 @@ def test_a_run_of_everything_catches_up_all_sources(run_job, rooms):
     assert run_job().success
     assert sorted(set(rooms.calls)) == sorted(rooms.calls)
     assert {source for room, source in rooms.calls if room == "snapshots"} == {"shop-dts", "shop_debezium"}
+
+
+def test_upkeep_is_a_job_of_its_own(config, instance, rooms, monkeypatch):
+    def maintain(spark, config, source):
+        rooms.calls.append(("maintenance", source.name))
+        return RoomResult("maintenance", source.name, 0, 0, 1.5, {"files_before": 9, "files": 2})
+
+    monkeypatch.setattr("cdc_platform.automation.assets.maintain", maintain)
+    monkeypatch.setattr("cdc_platform.definitions.spark_resource", lambda config: NoSpark())
+    result = build(config).resolve_job_def("maintain").execute_in_process(instance=instance)
+    assert rooms.calls == [("maintenance", "shop-dts"), ("maintenance", "shop_debezium")]
+    [event] = result.get_asset_materialization_events()
+    figures = {k: v.value for k, v in event.materialization.metadata.items()}
+    assert (figures["shop-dts/files_before"], figures["shop-dts/files"], figures["shop_debezium/seconds"]) == (
+        9,
+        2,
+        1.5,
+    )
 
 
 def test_shared_assets_alone_follow_the_tag_else_take_all(run_job, rooms):

@@ -52,6 +52,17 @@ def test_the_meter_counts_children():
     assert reading.peak_bytes > 150_000_000
 
 
+def test_the_meter_counts_workers_that_nobody_waited_for():
+    busy = "import time\nwhile time.process_time() < 2.5: pass"
+    code = (
+        "import signal, subprocess, sys, time; signal.signal(signal.SIGCHLD, signal.SIG_IGN); "
+        f"subprocess.Popen([sys.executable, '-c', {busy!r}]); time.sleep(7)"
+    )
+    with measured() as reading:
+        subprocess.run([sys.executable, "-c", code], check=True)
+    assert reading.cpu_s >= 1
+
+
 def test_an_unknown_format_is_told(capsys):
     assert run(["bench", "--format", "xml", "--json"]) == 1
     error = json.loads(capsys.readouterr().out)["error"]
