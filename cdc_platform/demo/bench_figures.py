@@ -42,6 +42,8 @@ def stage_rows(rows: int, trials: list[Trial]) -> list[dict[str, Any]]:
         readings = [t.stages[stage] for t in trials]
         seconds = [r.seconds for r in readings]
         mid = median(seconds)
+        # A room that has nothing to do for this format takes no time, and nothing new is no rows: no rate.
+        rated = mid >= 0.01 and stage != IDLE
         out.append(
             {
                 "format": trials[0].format,
@@ -49,9 +51,8 @@ def stage_rows(rows: int, trials: list[Trial]) -> list[dict[str, Any]]:
                 "seconds": round(mid, 2),
                 "min_s": round(min(seconds), 2),
                 "max_s": round(max(seconds), 2),
-                # A room that has nothing to do for this format takes no time: no rate.
-                "events_per_s": round(rows / mid) if mid >= 0.01 else None,
-                "mb_per_s": round(trials[0].bytes / 1e6 / mid, 1) if mid >= 0.01 else None,
+                "events_per_s": round(rows / mid) if rated else None,
+                "mb_per_s": round(trials[0].bytes / 1e6 / mid, 1) if rated else None,
                 "cpu_s": round(median(r.cpu_s for r in readings), 1),
                 "peak_mb": round(max(r.peak_bytes for r in readings) / 1e6),
             }

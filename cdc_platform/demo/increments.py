@@ -38,8 +38,11 @@ class Table:
 
     def fill(self) -> None:
         """Round 0: every row inserted, and the list of the columns."""
+        for beside in (tables.CONTROL_EVENTS, tables.OFFSET_LEDGER, tables.QUARANTINE, tables.LINEAGES):
+            lake.ensure(self.spark, beside, beside.at(self.config.lake))
         path = lake.ensure(self.spark, tables.SCHEMA_HISTORY, tables.SCHEMA_HISTORY.at(self.config.lake))
-        told = {"kind": "message", "db": DB, "table": TABLE, "columns": _LIST, **self._said()}
+        stated = {"kind": "message", "columns": _LIST, "order_key": _order(0, F.lit(0))}
+        told = {**self._said(), "db": DB, "table": TABLE, **stated}
         self._append(self.spark.range(1), told, path)
         self._changes(self.spark.range(self.size), 0, "insert")
         self.snapshot()
@@ -62,7 +65,7 @@ class Table:
     def scan(self) -> float:
         """Seconds of reading all cells of the snapshot."""
         started = time.monotonic()
-        lake.read(self.spark, self.path).write.format("noop").mode("overwrite").save()
+        lake.read(self.spark, self.path).agg(F.max(F.xxhash64("*"))).collect()
         return time.monotonic() - started
 
     @property
@@ -93,12 +96,6 @@ class Table:
             F.array(*(_value(n, F.lit(number)).cast("string") for n, _ in _COLUMNS)),
         )
         place = F.monotonically_increasing_id()
-        order = F.struct(
-            *(F.lit(v).cast("bigint").alias(n) for n, v in (("epoch", 0), ("file", number + 1))),
-            place.cast("decimal(20,0)").alias("pos"),
-            *(F.lit(0).cast("bigint").alias(n) for n in ("event", "row")),
-            place.alias("landed"),
-        )
         told = {
             **self._said(),
             "db": DB,
@@ -106,7 +103,7 @@ class Table:
             "op": op,
             "key": F.create_map(F.lit("id"), F.col("id").cast("string")),
             "after": image,
-            "order_key": order,
+            "order_key": _order(number + 1, place),
             "row_index": 0,
         }
         self._append(keys, {**told, "offset": place}, path)
@@ -129,6 +126,15 @@ class Table:
 
 
 _SPARK = {"id": "bigint", "name": "string", "note": "string", "qty": "int"}
+
+
+def _order(file: int, place: Column) -> Column:
+    return F.struct(
+        *(F.lit(v).cast("bigint").alias(n) for n, v in (("epoch", 0), ("file", file))),
+        place.cast("decimal(20,0)").alias("pos"),
+        *(F.lit(0).cast("bigint").alias(n) for n in ("event", "row")),
+        place.cast("bigint").alias("landed"),
+    )
 
 
 def _column(value: Any) -> Column:

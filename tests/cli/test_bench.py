@@ -18,6 +18,7 @@ def trial(raw, *rooms):
     stages = {RAW: Reading(raw, 2 * raw, 100_000_000)}
     stages |= {name: Reading(s, s, 200_000_000) for name, s in zip(ROOMS, rooms, strict=True)}
     stages[CHAIN] = whole([stages[name] for name in ROOMS])
+    stages[IDLE] = Reading(1.5, 1, 100_000_000)
     return Trial("debezium", 1000, 50_000_000, 1.0, stages)
 
 
@@ -28,12 +29,13 @@ def test_the_chain_is_its_rooms_one_after_another():
 def test_figures_of_stages():
     rows = stage_rows(1000, [trial(2, 3, 0, 1, 1, 5), trial(4, 3, 0, 1, 1, 15), trial(3, 3, 0, 1, 1, 10)])
     by_stage = {r["stage"]: r for r in rows}
-    assert list(by_stage) == [RAW, *ROOMS, CHAIN]
+    assert list(by_stage) == [RAW, *ROOMS, CHAIN, IDLE]
     assert by_stage[RAW] == {
         "format": "debezium", "stage": RAW, "seconds": 3, "min_s": 2, "max_s": 4, "events_per_s": 333,
         "mb_per_s": 16.7, "cpu_s": 6, "peak_mb": 100,
     }  # fmt: skip
     assert by_stage["envelopes"]["events_per_s"] is None
+    assert (by_stage[IDLE]["seconds"], by_stage[IDLE]["events_per_s"]) == (1.5, None)
     assert (by_stage[CHAIN]["seconds"], by_stage[CHAIN]["peak_mb"]) == (15, 200)
 
 
