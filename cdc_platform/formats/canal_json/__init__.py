@@ -16,6 +16,7 @@ import pyarrow as pa
 
 from cdc_platform.formats.canal_json.messages import Row, Rows, read
 from cdc_platform.formats.canal_json.options import CanalJsonOptions
+from cdc_platform.formats.canal_json.plain import PlainReader
 from cdc_platform.formats.canal_json.rows import Group, Table, convert_rows, described, grouped
 from cdc_platform.formats.canal_options import TIMESTAMP_WITHOUT_ZONE
 from cdc_platform.formats.contract import EVENT, Format
@@ -36,9 +37,14 @@ class _Batch:
         self.rare: list[tuple[_Place, dict[str, Any]]] = []
 
     def read(self) -> None:
+        plain = PlainReader()
         for at, value in enumerate(self.messages.column("value").to_pylist()):
             if value is None:
                 self.rare.append(((at, 0, 1), {"kind": "skip", "reason": "no value"}))
+                continue
+            if (rows := plain(at, value)) is not None:
+                for group, row in rows:
+                    self.groups.setdefault(group, []).append(row)
                 continue
             try:
                 found = read(at, read_json(value), self.options)

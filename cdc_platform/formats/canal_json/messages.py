@@ -50,7 +50,7 @@ def read(at: int, message: Any, options: CanalJsonOptions) -> Rows | list[Event]
     Raises ValueError when it is none, or when it contradicts itself."""
     if type(message) is not dict:
         raise ValueError(f"{shown(message)} is no object")
-    extension = _object(message, "_tidb")
+    extension = of_object(message.get("_tidb"), "_tidb")
     if place := extension.get("claimCheckLocation"):
         raise ValueError(f"the row isn't here but in TiCDC's external storage: {shown(place)}")
     kind = message.get("type")
@@ -72,8 +72,8 @@ def _rows(at: int, kind: str, message: dict, extension: dict, data: list, option
     db, table = _text(message, "database") or options.database, _text(message, "table") or options.table
     if not db or not table:
         raise ValueError("the rows name no database and table; options database and table name one for all such")
-    key = _key(message)
-    op, time, gtid = OPS[kind], micros(message), _text(message, "gtid") or None
+    key = column_key(message.get("pkNames"))
+    op, time, gtid = OPS[kind], micros(message.get("es")), _text(message, "gtid") or None
     txn = _count(extension, "commitTs")
     olds = _olds(message, len(data), key) if kind == "UPDATE" else [None] * len(data)
     for row in data:
@@ -83,8 +83,8 @@ def _rows(at: int, kind: str, message: dict, extension: dict, data: list, option
         db,
         table,
         key,
-        _object(message, "mysqlType"),
-        _object(message, "sqlType"),
+        of_object(message.get("mysqlType"), "mysqlType"),
+        of_object(message.get("sqlType"), "sqlType"),
         [Row(at, i, op, r, o, time, gtid, txn) for i, (r, o) in enumerate(zip(data, olds, strict=True))],
     )
 
@@ -113,7 +113,7 @@ def _events(kind: str, message: dict, extension: dict, empty: bool) -> list[Even
     """Events of a message without rows."""
     sql = _text(message, "sql") or None
     db, table = _text(message, "database") or None, _text(message, "table") or None
-    named = {"db": db, "table": table, "source_time": micros(message), "gtid": _text(message, "gtid") or None}
+    named = {"db": db, "table": table, "source_time": micros(message.get("es")), "gtid": _text(message, "gtid") or None}
     named["txn_id"] = _count(extension, "commitTs")
     if kind in _CONTROL:
         return [{**named, "kind": _CONTROL[kind], "info": _info(kind, sql, extension)}]
@@ -141,8 +141,8 @@ def _info(kind: str, sql: str | None, extension: dict) -> list[tuple[str, str]]:
     return [(k, v) for k, v in fields.items() if v is not None]
 
 
-def _key(message: dict) -> tuple[str, ...]:
-    names = message.get("pkNames")
+def column_key(names: Any) -> tuple[str, ...]:
+    """`pkNames`. Raises ValueError."""
     if names is None:
         return ()
     if type(names) is not list or set(map(type, names)) - {str} or len(set(names)) != len(names):
@@ -150,8 +150,8 @@ def _key(message: dict) -> tuple[str, ...]:
     return tuple(names)
 
 
-def _object(message: dict, name: str) -> dict[str, Any]:
-    value = message.get(name)
+def of_object(value: Any, name: str) -> dict[str, Any]:
+    """The field `name` of a message, an object or null. Raises ValueError."""
     if value is not None and type(value) is not dict:
         raise ValueError(f"{name} {shown(value)} is no object")
     return value or {}
@@ -181,9 +181,8 @@ def _count(message: dict, name: str) -> str | None:
     return str(value) if value else None
 
 
-def micros(message: dict) -> int | None:
+def micros(value: Any) -> int | None:
     """`es`: binlog time in ms (0: not told) → µs."""
-    value = message.get("es")
     if type(value) is str and value.isascii() and value.isdecimal() and len(value) < 20:
         value = int(value)
     if value is not None and type(value) is not int:

@@ -92,7 +92,6 @@ def described(group: Group, options: CanalJsonOptions) -> Table:
 def grouped(message: Rows, fail: Fail) -> Iterator[tuple[Group, Row]]:
     """The rows of a message with their groups; `old` with the names that `data` spells."""
     seen: dict[tuple[str, ...], Group] = {}
-    types, sql_types = Names(message.types), Names(message.sql_types)
     for row in message.rows:
         names = tuple(row.data)
         try:
@@ -102,14 +101,20 @@ def grouped(message: Rows, fail: Fail) -> Iterator[tuple[Group, Row]]:
                 names += tuple(n for n in old if n not in row.data)
             group = seen.get(names)
             if group is None:
-                told = tuple(map(message.types.get, names))
-                if set(map(type, told)) != {str} or "" in told:
-                    told = tuple(_told(n, types, sql_types) for n in names)
-                group = seen[names] = Group(message.db, message.table, message.key, names, told)
+                group = seen[names] = group_of(message, names)
         except ValueError as e:
             fail(row, e)
             continue
         yield group, row
+
+
+def group_of(message: Rows, names: tuple[str, ...]) -> Group:
+    """The group of rows with these columns. Raises ValueError."""
+    told = tuple(map(message.types.get, names))
+    if set(map(type, told)) != {str} or "" in told:
+        types, sql_types = Names(message.types), Names(message.sql_types)
+        told = tuple(_told(n, types, sql_types) for n in names)
+    return Group(message.db, message.table, message.key, names, told)
 
 
 def _renamed(old: dict[str, Any], data: dict[str, Any]) -> dict[str, Any]:

@@ -45,20 +45,30 @@ def _distinct(pairs: list[tuple[str, Any]]) -> dict:
 def read_json(data: bytes) -> Any:
     """Exact JSON: numbers digit by digit, no repeated keys. Raises ValueError or RecursionError.
 
-    msgspec keeps the last of repeated keys silently. Each pair shows as `":` in compact JSON. A text can only
-    add such places, and its escaped quotes (`\\":`) are taken off again, unless a backslash stands before one
-    (then it may end a key). When the places equal the pairs parsed, and no blank stands before a colon, none
-    was lost. Anything else takes the slow way."""
+    msgspec keeps the last of repeated keys silently. When the pairs parsed are all that the text shows, none was
+    lost. Anything else takes the slow way."""
     value = _JSON.decode(data)
     if b":-0," in data or b":-0}" in data:  # Go writes the float -0.0 so (dtle); msgspec takes it for the integer 0
         value = json.loads(data, parse_int=_integer, parse_float=Number)
-    places = data.count(b'":')
-    if b'\\":' in data:
-        places = -1 if b'\\\\":' in data else places - data.count(b'\\":')
-    spaced = b"\n" in data or b"\t" in data or b"\r" in data or (b" " in data and b" :" in data)
-    if spaced or (places != _pairs(value) and places != _all_pairs(value)):
+    pairs = compact_pairs(data)
+    if pairs is None or (pairs != _pairs(value) and pairs != _all_pairs(value)):
         json.loads(data, object_pairs_hook=_distinct, parse_int=str, parse_float=str)
     return value
+
+
+def compact_pairs(data: bytes) -> int | None:
+    """Pairs of all objects in a JSON text, as it shows them; None when it can't be told.
+
+    Each pair shows as `":` in compact JSON. A text can only add such places, and its escaped quotes (`\\":`) are
+    taken off again, unless a backslash stands before one (then it may end a key). No blank may stand before a
+    colon."""
+    places = data.count(b'":')
+    if b'\\":' in data:
+        if b'\\\\":' in data:
+            return None
+        places -= data.count(b'\\":')
+    spaced = b"\n" in data or b"\t" in data or b"\r" in data or (b" " in data and b" :" in data)
+    return None if spaced else places
 
 
 def _integer(text: str) -> Any:
