@@ -9,9 +9,9 @@ from functools import partial
 from typing import Any, TypeVar
 from urllib.parse import unquote
 
-from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
-from pyspark.sql.types import StructType
+from pyspark.sql.types import StructType, TimestampNTZType
 
 from cdc_platform.tables import Table
 
@@ -69,8 +69,23 @@ def create(
 def replace(spark: SparkSession, path: str, columns: str) -> None:
     """An empty table with these columns in place of the one that is there; its properties stay."""
     # Not CREATE OR REPLACE: with column mapping Delta refuses other columns there.
+    _allow(spark, path, columns)
     empty = spark.createDataFrame([], columns)
     empty.write.format("delta").mode("overwrite").option("overwriteSchema", "true").save(path)
+
+
+def add_column(spark: SparkSession, path: str, name: str, spark_type: str, after: str | None) -> None:
+    """A new column behind another one; None: before all."""
+    _allow(spark, path, spark_type)
+    place = f"AFTER {quoted(after)}" if after is not None else "FIRST"
+    spark.sql(f"ALTER TABLE {delta(path)} ADD COLUMNS ({quoted(name)} {spark_type} {place})")
+
+
+def _allow(spark: SparkSession, path: str, columns: str) -> None:
+    """Lets a table have columns of TIMESTAMP_NTZ: Delta does so by itself only when it makes a table with one."""
+    new = "timestamp_ntz" in columns.lower()
+    if new and not any(f.dataType == TimestampNTZType() for f in read(spark, path).schema.fields):
+        spark.sql(f"ALTER TABLE {delta(path)} SET TBLPROPERTIES ('delta.feature.timestampNtz' = 'supported')")
 
 
 def exists(spark: SparkSession, path: str) -> bool:
@@ -142,7 +157,10 @@ def for_each_scan(
     """As `for_each_batch`, for the rows of an append-only table (of one of its partitions), each batch a scan of its
     files: a use reads the columns and row groups that it needs. foreachBatch's own frame reads all of them each time.
     """
-    files = stream(spark, path, max_bytes).where(_in(partition)).select(F.input_file_name().alias("file"))
+    rows = stream(spark, path, max_bytes)
+    for column, value in partition.items():
+        rows = rows.where(F.col(column) == value)
+    files = rows.select(F.input_file_name().alias("file"))
     scan = partial(_scan, each, read(spark, path).schema, partition)
     return for_each_batch(files, checkpoint, name, scan)
 
@@ -158,13 +176,6 @@ def _scan(
     stored = StructType([f for f in schema.fields if f.name not in partition])
     rows = files.sparkSession.read.schema(stored).parquet(*map(_as_path, paths))
     each(rows.select(*(F.lit(partition[n]).alias(n) if n in partition else F.col(n) for n in schema.names)), batch)
-
-
-def _in(partition: dict[str, str]) -> Column:
-    found = F.lit(True)
-    for name, value in partition.items():
-        found = found & (F.col(name) == value)
-    return found
 
 
 def _as_path(uri: str) -> str:

@@ -232,10 +232,7 @@ def alter(spark: SparkSession, target: Target, steps: Iterable[Step]) -> bool:
             if _find(have, added.name) is None:
                 before = [c.name for c in effect.columns[: _place(effect, added.name)]]
                 previous = next((n for b in reversed(before) if (n := _find(have, b))), None)
-                spark.sql(
-                    f"{table} ADD COLUMNS ({quoted(added.name)} {column.spark} "
-                    + (f"AFTER {quoted(previous)})" if previous else "FIRST)")
-                )
+                lake.add_column(spark, target.snapshot, added.name, column.spark, previous)
                 have.insert(have.index(previous) + 1 if previous else 0, added.name)
             if added.fill is not None:
                 _fill(spark, target, column, added.fill, step.order)

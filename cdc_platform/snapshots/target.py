@@ -99,8 +99,7 @@ def _evolve(spark: SparkSession, target: Target, columns: list[TableColumn]) -> 
     for c in columns:
         kept = there.get(c.name.lower())
         if kept is None:
-            place = f"AFTER {quoted(previous.name)}" if previous else "FIRST"
-            spark.sql(f"ALTER TABLE {delta(target.snapshot)} ADD COLUMNS ({quoted(c.name)} {c.spark} {place})")
+            lake.add_column(spark, target.snapshot, c.name, c.spark, previous and previous.name)
         elif kept.simpleString() != c.spark:
             raise TableStopped(
                 target.source,
