@@ -15,7 +15,8 @@ def command(
         list[str] | None, typer.Option("--format", help="Only this format; may be repeated. [default: all]")
     ] = None,
     what: Annotated[
-        list[str] | None, typer.Option(help="Only this: chain or increments; may be repeated. [default: both]")
+        list[str] | None,
+        typer.Option(help="Only this: chain, increments, latency; repeatable. [default: chain, increments]"),
     ] = None,
     rows: Annotated[int, typer.Option(min=1, help="Row changes per format.")] = 200_000,
     keys: Annotated[int, typer.Option(min=1, help="Rows of the table; later changes are updates.")] = 50_000,
@@ -26,18 +27,20 @@ def command(
         list[int] | None, typer.Option("--table", min=1000, help="Rows of a table that gets increments; repeatable.")
     ] = None,
     changes: Annotated[int, typer.Option(min=1, help="Changes of one increment.")] = 20_000,
+    rate: Annotated[int, typer.Option(min=1, help="Changes per second whose way to the snapshot is timed.")] = 20,
+    seconds: Annotated[int, typer.Option(min=10, help="For how long.")] = 120,
     master: Annotated[str, typer.Option(help="Spark master.")] = "local[*]",
     folder: Annotated[
         Path | None, typer.Option(help="Where broker and lakes are made and removed. [default: the system's]")
     ] = None,
 ) -> Report:
-    """Measure a raw copy, each room and the whole chain, and increments of large tables; exit code 1 when a snapshot
-    isn't the truth."""
-    from cdc_platform.demo.bench import FORMATS, WHAT, Settings, run_bench
+    """Measure a raw copy, each room and the whole chain, increments of large tables and, when asked for, the time from
+    Kafka to the snapshot; exit code 1 when a snapshot isn't the truth."""
+    from cdc_platform.demo.bench import FORMATS, Settings, run_bench
 
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # so that the broker is stopped then, too
     settings = Settings(
-        what=tuple(dict.fromkeys(what or WHAT)),
+        what=tuple(dict.fromkeys(what or Settings().what)),
         formats=tuple(dict.fromkeys(formats or FORMATS)),
         rows=rows,
         keys=keys,
@@ -48,6 +51,8 @@ def command(
         servers=servers,
         sizes=tuple(sizes or Settings().sizes),
         changes=changes,
+        rate=rate,
+        seconds=seconds,
     )
     result: dict[str, Any] = run_bench(settings, progress)
     data = {**result.pop("machine"), **result}

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 from cdc_platform.config import Config, Source, parse_config
 from cdc_platform.demo.bench_figures import CHAIN, IDLE, RAW, Trial, machine, ratios, stage_rows, whole
 from cdc_platform.demo.generators import OPTIONS, bench_records, bench_truth
+from cdc_platform.demo.latency import measure
 from cdc_platform.demo.meter import measured
 from cdc_platform.errors import ConfigError
 
@@ -28,7 +29,8 @@ if TYPE_CHECKING:
     from cdc_platform.broker import BrokerInfo
 
 FORMATS = ("tencent_dts", "debezium", "canal_json", "canal", "dataworks", "tdsql")
-WHAT = ("chain", "increments")
+WHAT = ("chain", "increments", "latency")
+_USUAL = ("chain", "increments")
 _WARM_ROWS, _WARM_KEYS = 2_000, 500
 
 Say = Callable[[str], None]
@@ -39,9 +41,9 @@ class Settings:
     """rows: row changes per format; keys: rows of the table; repeats: measured runs, after a small one that
     isn't. folder: where broker and lakes are made (and removed); None: the system's temporary folder. topic, servers:
     of a Kafka that is there, in place of generated rows (then of one format). sizes: rows of the tables that increments
-    of `changes` changes come into."""
+    of `changes` changes come into. rate: changes per second whose way is timed for `seconds`."""
 
-    what: tuple[str, ...] = WHAT
+    what: tuple[str, ...] = _USUAL
     formats: tuple[str, ...] = FORMATS
     rows: int = 200_000
     keys: int = 50_000
@@ -52,11 +54,13 @@ class Settings:
     servers: str | None = None
     sizes: tuple[int, ...] = (100_000, 1_000_000)
     changes: int = 20_000
+    rate: int = 20
+    seconds: int = 120
 
 
 def run_bench(settings: Settings, say: Say) -> dict[str, Any]:
     """machine, settings, stages (one row per format and stage), ratios (one per format), increments (one per size and
-    kind of keys), differences.
+    kind of keys), latency (one row), differences.
 
     Raises ConfigError, SetupError, BrokerError, KafkaUnreachable, PublishFailed.
     """
@@ -70,6 +74,11 @@ def run_bench(settings: Settings, say: Say) -> dict[str, Any]:
         if "increments" in settings.what and not any(t.differences for t in trials):
             say("starting Spark")
             found = _increments(work, settings, say)
+        if "latency" in settings.what and not any(t.differences for t in trials):
+            say("latency: starting the platform")
+            latency, differences = measure(work / "latency", settings.rate, settings.seconds)
+            found["latency"] = [latency]
+            found["differences"] = found.get("differences", []) + differences
     return _result(settings, trials, found)
 
 
@@ -269,6 +278,7 @@ def _result(settings: Settings, trials: list[Trial], found: dict[str, Any]) -> d
         "stages": [row for of in by_format.values() if of for row in stage_rows(_events(settings, of[0]), of)],
         "ratios": [ratios(of) for of in by_format.values() if of],
         "increments": found.get("increments", []),
+        "latency": found.get("latency", []),
         "differences": [f"{t.format}: {line}" for t in trials for line in t.differences] + found.get("differences", []),
     }
 

@@ -5,7 +5,6 @@ must equal what the changes say, cell by cell.
 """
 
 import time
-from collections.abc import Callable
 from statistics import median
 from typing import TYPE_CHECKING, Any
 
@@ -34,7 +33,6 @@ class Table:
     def __init__(self, spark: "SparkSession", config: Config, source: Source, size: int):
         self.spark, self.config, self.source, self.size = spark, config, source, size
         self.rounds: list[tuple[int, str, int]] = []
-        self.offset = 0
 
     def fill(self) -> None:
         """Round 0: every row inserted, and the list of the columns."""
@@ -120,8 +118,8 @@ class Table:
         }
 
     def _append(self, rows: "DataFrame", told: dict[str, Any], path: str) -> None:
-        cells: Callable[[Any], Column] = lambda f: _column(told.get(f.name)).cast(f.dataType).alias(f.name)  # noqa: E731
-        frame = rows.select(*map(cells, lake.read(self.spark, path).schema.fields))
+        fields = lake.read(self.spark, path).schema.fields
+        frame = rows.select(*(_column(told.get(f.name)).cast(f.dataType).alias(f.name) for f in fields))
         frame.write.format("delta").mode("append").save(path)
 
 

@@ -105,6 +105,7 @@ def test_a_small_benchmark(tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.thorough
 @pytest.mark.spark
 @pytest.mark.broker
 @pytest.mark.e2e

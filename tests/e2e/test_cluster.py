@@ -1,0 +1,99 @@
+"""The chain, unchanged, where driver and executors are processes of their own. Alone: `pytest -m cluster`."""
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pyspark
+import pytest
+
+from cdc_platform.demo.feeds import Feed
+from cdc_platform.demo.tencent_dts import DtsEncoder
+from cdc_platform.resources.ports import free_port
+from tests.e2e.e2e_shop import FAST, Shop, facts, unaccounted
+
+pytestmark = [
+    pytest.mark.spark,
+    pytest.mark.broker,
+    pytest.mark.e2e,
+    pytest.mark.cluster,
+    pytest.mark.thorough,
+]
+HERE = {
+    **FAST,
+    "spark.driver.host": "127.0.0.1",
+    "spark.driver.bindAddress": "127.0.0.1",
+    "spark.ui.enabled": "false",
+    "spark.executor.memory": "1g",
+    "spark.executor.cores": "1",
+}
+
+
+@pytest.fixture(scope="module")
+def shop(broker):
+    feed = Feed("tencent_dts", lambda: DtsEncoder("cluster-dts", partitions=2), {"topics": ["cluster-dts"]})
+    return Shop(broker.bootstrap_servers, "cluster", 20, {"dts": feed})
+
+
+@pytest.fixture
+def standalone(tmp_path):
+    """Address of a master with two workers of one core each, every one a process of its own."""
+    port = free_port()
+    master = f"spark://127.0.0.1:{port}"
+    deploy = "org.apache.spark.deploy"
+    worker = [f"{deploy}.worker.Worker", "--host", "127.0.0.1", "--webui-port", "0", "-c", "1", "-m", "1g"]
+    commands = [
+        [f"{deploy}.master.Master", "--host", "127.0.0.1", "--port", str(port), "--webui-port", "0"],
+        *([*worker, "-d", str(tmp_path / f"work{i}"), master] for i in range(2)),
+    ]
+    started = [_start(command, tmp_path / f"{i}.log", port if i else None) for i, command in enumerate(commands)]
+    try:
+        yield master
+    finally:
+        for process in reversed(started):
+            os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+
+
+def _start(command, log, after):
+    """One of Spark's daemons; when `after` is told, not before that port answers."""
+    deadline = time.monotonic() + 60
+    while after is not None:
+        with socket.socket() as s:
+            if s.connect_ex(("127.0.0.1", after)) == 0:
+                break
+        assert time.monotonic() < deadline, log.with_name("0.log").read_text()[-3000:]
+        time.sleep(0.1)
+    spark_class = Path(pyspark.__file__).parent / "bin" / "spark-class"
+    env = {**os.environ, "PYSPARK_PYTHON": sys.executable, "SPARK_LOCAL_IP": "127.0.0.1"}
+    with log.open("wb") as out:
+        return subprocess.Popen(
+            [str(spark_class), *command], stdout=out, stderr=subprocess.STDOUT, env=env, start_new_session=True
+        )
+
+
+def run_twice(shop, process, folder, master):
+    """A backlog, then an increment, each by a driver of its own: every cell as in the source."""
+    config = shop.config(folder, spark={"master": master, "conf": HERE})
+    for _ in range(2):
+        driver = process(config, env={"SPARK_LOCAL_IP": "127.0.0.1"})
+        assert driver.popen.wait(500) == 0, driver.tail()
+        assert shop.differences(config) == []
+        found = facts(config)
+        assert unaccounted(found["outcomes"]) == {}
+        assert found["quarantine"] == []
+        shop.advance(10)
+
+
+def test_on_executors_of_their_own(shop, process, tmp_path):
+    run_twice(shop, process, tmp_path, "local-cluster[2,1,1024]")
+
+
+def test_on_a_standalone_cluster_of_two_workers(shop, standalone, process, tmp_path):
+    run_twice(shop, process, tmp_path, standalone)
+    used = {p.name for work in (tmp_path / "work0", tmp_path / "work1") for p in work.glob("app-*/*") if p.is_dir()}
+    assert len(used) == 2  # both workers had an executor
