@@ -273,7 +273,7 @@ def _call(context: dg.AssetExecutionContext, config: Config, source: Source, roo
     log.info("%s %s: started", room, source.name)
     try:
         with source_lock(config, source):
-            result = ROOMS.get(room, maintain)(context.resources.spark.spark_session, config, source)
+            result = {**ROOMS, "maintenance": maintain}[room](context.resources.spark.spark_session, config, source)
     except CdcError as error:
         raise dg.Failure(str(error), allow_retries=error.retriable) from error
     log.info("%s %s: %s", room, source.name, _short(result))

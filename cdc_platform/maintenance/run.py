@@ -49,7 +49,8 @@ class Kept:
 
 def run(spark: SparkSession, config: Config, source: Source) -> RoomResult:
     """Looks after the snapshots and tombstones of a source and its part of the tables beside them. `tables`: per path
-    under the lake files_before and files, mb_before and mb (10^6 bytes), expired (tombstones), seconds."""
+    under the lake files_before and files, mb_before and mb (10^6 bytes), expired (tombstones), seconds; of tables that
+    sources share files and MB are those of all sources."""
     watch = lake.Stopwatch()
     kept = [*_snapshots(spark, config, source), *_beside(config, source)]
     work = [partial(_look_after, spark, config, k) for k in kept if lake.exists(spark, k.path)]

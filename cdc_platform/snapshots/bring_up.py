@@ -46,34 +46,29 @@ class Touched:
 
 
 def touched_by(changes: DataFrame) -> list[Touched]:
-    """The tables of some changes. `low` is told to the binlog position."""
-    # Numbers only: the highest and lowest of structs would be found by sorting all rows.
-    of_file = changes.groupBy("db", "table", "schema_version", "order_key.epoch", "order_key.file")
-    ends = of_file.agg(F.count(F.lit(1)).alias("n"), *(f("order_key.pos").alias(f.__name__) for f in (F.min, F.max)))
-    place = {end: F.struct("epoch", "file", F.col(end).alias("pos")) for end in ("min", "max")}
-    by_version = ends.groupBy("db", "table", "schema_version").agg(
-        F.sum("n").alias("n"), F.max(place["max"]).alias("newest"), F.min(place["min"]).alias("low")
+    """The tables of some changes."""
+    by_version = changes.groupBy("db", "table", "schema_version").agg(
+        F.count(F.lit(1)).alias("n"), F.max("order_key").alias("newest"), F.min("order_key").alias("low")
     )
-    versions = F.sort_array(F.collect_list(F.struct("newest", "schema_version")), False)
     found = (
         by_version.groupBy("db", "table")
-        .agg(F.sum("n").alias("n"), F.min("low").alias("low"), versions.alias("v"))
+        .agg(
+            F.sum("n").alias("n"),
+            F.min("low").alias("low"),
+            F.sort_array(F.collect_list(F.struct("newest", "schema_version")), False).alias("v"),
+        )
         .collect()
     )
     return [
-        Touched(r["db"], r["table"], r["n"], _newest_first(changes, r), tuple(int(x) for x in r["low"])) for r in found
+        Touched(
+            r["db"],
+            r["table"],
+            r["n"],
+            [v["schema_version"] for v in r["v"] if v["schema_version"]],
+            tuple(int(x) for x in r["low"]),
+        )
+        for r in found
     ]
-
-
-def _newest_first(changes: DataFrame, table: Any) -> list[str]:
-    """Versions of a table's columns. Where two end at one place (messages that tell none, of several events), the
-    whole order tells."""
-    versions = [v for v in table["v"] if v["schema_version"]]
-    if len({v["newest"] for v in versions}) == len(versions):
-        return [v["schema_version"] for v in versions]
-    rows = changes.where(of_table(table["db"], table["table"])).where("schema_version <> ''")
-    newest = rows.groupBy("schema_version").agg(F.max("order_key").alias("newest")).orderBy(F.desc("newest"))
-    return [r["schema_version"] for r in newest.collect()]
 
 
 def of_table(db: str, table: str) -> Column:

@@ -29,7 +29,6 @@ from cdc_platform.tables import (
     OFFSET_LEDGER,
     QUARANTINE,
     SCHEMA_CHANGES,
-    TABLE_STATE,
 )
 
 log = logging.getLogger(__name__)
@@ -52,7 +51,8 @@ def publish(spark: SparkSession, config: Config, source: Source, tables: state.T
     up all that the changelog holds. tables: their present state. Returns metrics: `cut`, its number, 0 if none was
     published; `cut_held_back`, 1 if one will be when the changelog no longer ends in the middle of a transaction."""
     path = lake.ensure(spark, CUTS, CUTS.at(config.lake))
-    last, work = _last(spark, path, source), _work(spark, config, source)
+    read: list[Any] = [partial(_last, spark, path, source), partial(_work, spark, config, source, tables)]
+    last, work = lake.together(read)
     if work == last.work:
         return {"cut": 0, "cut_held_back": 0}
     rows = _mine(spark, CHANGELOG.at(config.lake), source)
@@ -95,10 +95,11 @@ def _last(spark: SparkSession, path: str, source: Source) -> _Last:
     return _Last(row["cut"], row["work"], row["offsets"], position, found["whole"])
 
 
-def _work(spark: SparkSession, config: Config, source: Source) -> int:
-    """How much was ever done to the source's tables: every write to them is followed by a row in one of these."""
-    states, decisions = (_mine(spark, t.at(config.lake), source).select("at") for t in (TABLE_STATE, SCHEMA_CHANGES))
-    return states.union(decisions).count()
+def _work(spark: SparkSession, config: Config, source: Source, tables: state.Tables) -> int:
+    """How much was ever done to the source's tables: every write to them is followed by a row in TABLE_STATE or
+    SCHEMA_CHANGES."""
+    decisions = _mine(spark, SCHEMA_CHANGES.at(config.lake), source).count()
+    return decisions + sum(t["entries"] for t in tables.values())
 
 
 def _offsets(rows: DataFrame, marks: DataFrame, last: _Last) -> dict[str, int]:

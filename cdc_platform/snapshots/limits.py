@@ -23,7 +23,7 @@ PROPERTY = "cdc.limits"
 def note(spark: SparkSession, config: Config, source: Source, history: History, names: list[Name]) -> dict[Name, str]:
     """Says it of these snapshots; where nothing has changed, nothing is written. Returns the texts, for people."""
     format_ = FORMATS[source.format]
-    if not format_.limits:
+    if not format_.limits or not names:
         return {}
     writers = _writers(spark, config, source)
     told: dict[Name, dict[str, list[str]]] = {}

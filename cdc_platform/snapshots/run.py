@@ -9,6 +9,7 @@ import uuid
 from collections.abc import Callable
 from functools import partial, reduce
 from operator import or_
+from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
@@ -41,7 +42,7 @@ log = logging.getLogger(__name__)
 def run(spark: SparkSession, config: Config, source: Source) -> RoomResult:
     """One catch-up of a source's snapshots."""
     watch = lake.Stopwatch()
-    path = lake.ensure(spark, TABLE_STATE, TABLE_STATE.at(config.lake))
+    lake.ensure(spark, TABLE_STATE, TABLE_STATE.at(config.lake))
     history = History(spark, config, source)
     _follow(spark, config, source, history)
     evolve(spark, config, source, history)
@@ -54,12 +55,9 @@ def run(spark: SparkSession, config: Config, source: Source) -> RoomResult:
         batch_writer(config, source, history.plan()),
         source=source.name,
     )
-    tables = _refreshed(spark, config, source)
     batches = lake.batches(progress)
-    figures = state.figures(spark, config, source, path, batches, tables)
-    live = [(db, table) for db, _, table in (n.partition(".") for n, f in figures.items() if f["state"] == "live")]
-    for name, text in limits.note(spark, config, source, history, live).items():
-        figures[".".join(name)]["limits"] = text
+    tables = _refreshed(spark, config, source, min(batches, default=None))
+    figures, cut = _published(spark, config, source, history, tables)
     changes = sum(float(f["changes"]) for f in figures.values())
     return RoomResult(
         "snapshots",
@@ -71,10 +69,27 @@ def run(spark: SparkSession, config: Config, source: Source) -> RoomResult:
             "changes": changes,
             "tables": len(figures),
             "stopped_tables": sum(f["state"] == "stopped" for f in figures.values()),
-            **cuts.publish(spark, config, source, tables),
+            **cut,
         },
         figures,
     )
+
+
+def _published(
+    spark: SparkSession, config: Config, source: Source, history: History, tables: state.Tables
+) -> tuple[dict[str, dict[str, float | str]], dict[str, float]]:
+    """What a run tells of its tables, in figures and in their metadata, and its cut."""
+    touched = {n: t for n, t in tables.items() if t["touched"]}
+    live = sorted(n for n, t in touched.items() if t["state"] == "live")
+
+    def cut() -> tuple[dict[Name, str], dict[str, float]]:
+        return limits.note(spark, config, source, history, live), cuts.publish(spark, config, source, tables)
+
+    found: list[Any] = lake.together([partial(state.figures, spark, config, source, touched), cut])
+    figures, (texts, published) = found
+    for name, text in texts.items():
+        figures[".".join(name)]["limits"] = text
+    return figures, published
 
 
 def batch_writer(config: Config, source: Source, plan: Plan) -> Callable[[DataFrame, int], None]:
@@ -276,17 +291,18 @@ def _rebuilt(
     return found
 
 
-def _refreshed(spark: SparkSession, config: Config, source: Source) -> state.Tables:
-    """Makes tables anew that batches left stale, this run's or a killed one's. Returns all tables' present state."""
+def _refreshed(spark: SparkSession, config: Config, source: Source, since: int | None) -> state.Tables:
+    """Makes tables anew that batches left stale, this run's or a killed one's. Returns all tables' present state and,
+    since a batch, their figures."""
     path = TABLE_STATE.at(config.lake)
-    before = state.now(spark, path, source)
+    before = state.now(spark, path, source, since)
     stale = sorted(n for n, t in before.items() if t["state"] == "stale")
     if not stale:
         return before
     history = History(spark, config, source)
     for name in stale:
         _rebuilt(spark, config, source, history, name, before)
-    return state.now(spark, path, source)
+    return state.now(spark, path, source, since)
 
 
 def rebuild(spark: SparkSession, config: Config, source: Source, db: str, table: str) -> RoomResult:

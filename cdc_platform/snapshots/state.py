@@ -12,7 +12,8 @@ from cdc_platform.resources import lake
 from cdc_platform.snapshots.target import Target
 
 Tables = dict[tuple[str, str], dict[str, Any]]
-"""(db, table) → state, reason, batch, rebuild, invalid_dates, partial, high_order."""
+"""(db, table) → state, reason, batch, rebuild, invalid_dates, partial, high_order; entries: how many outcomes were ever
+noted; touched, changes: whether the batches asked for brought changes, and how many."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,9 +30,10 @@ class Outcome:
     high_order: Any = None
 
 
-def now(spark: SparkSession, path: str, source: Source) -> Tables:
-    """The present state of every table of the source."""
-    return {(r["db"], r["table"]): r.asDict() for r in _latest(spark, path, source).collect()}
+def now(spark: SparkSession, path: str, source: Source, since: int | None = None) -> Tables:
+    """The present state of every table of the source. since: the first batch that `touched` and `changes` are of; None:
+    of none."""
+    return {(r["db"], r["table"]): r.asDict() for r in _latest(spark, path, source, since).collect()}
 
 
 def rows(
@@ -65,37 +67,30 @@ def rows(
     return spark.createDataFrame(out, lake.read(spark, path).schema).withColumn("at", F.current_timestamp())
 
 
-def figures(
-    spark: SparkSession, config: Config, source: Source, path: str, batches: list[int], tables: Tables
-) -> dict[str, dict[str, float | str]]:
-    """Per "db.table" touched by the run of these batches: live rows now, changes of the run, invalid dates so far,
-    state, reason. tables: as `now`."""
-    if not batches:
-        return {}
-    mine = lake.read(spark, path).where((F.col("source") == source.name) & (F.col("batch") >= min(batches)))
-    found = mine.groupBy("db", "table").agg(F.sum("changes").alias("changes")).collect()
-    changes = {(r["db"], r["table"]): r["changes"] for r in found}
+def figures(spark: SparkSession, config: Config, source: Source, touched: Tables) -> dict[str, dict[str, float | str]]:
+    """Per "db.table": live rows now, changes of the run, invalid dates so far, state, reason."""
 
     def live_rows(name: tuple[str, str]) -> int:
         snapshot = Target.of(config, source.name, *name).snapshot
         return lake.read(spark, snapshot).count() if lake.exists(spark, snapshot) else 0
 
-    names = sorted(changes)
+    names = sorted(touched)
     counted = lake.together([partial(live_rows, n) for n in names])
     return {
         ".".join(name): {
             "rows": n,
-            "changes": changes[name],
-            "invalid_dates": tables[name]["invalid_dates"],
-            "state": tables[name]["state"],
-            "reason": tables[name]["reason"] or "",
+            "changes": touched[name]["changes"],
+            "invalid_dates": touched[name]["invalid_dates"],
+            "state": touched[name]["state"],
+            "reason": touched[name]["reason"] or "",
         }
         for name, n in zip(names, counted, strict=True)
     }
 
 
-def _latest(spark: SparkSession, path: str, source: Source) -> DataFrame:
+def _latest(spark: SparkSession, path: str, source: Source, since: int | None) -> DataFrame:
     at = F.struct("rebuild", "batch")
+    asked = F.lit(False) if since is None else F.col("batch") >= since
     return (
         lake.read(spark, path)
         .where(F.col("source") == source.name)
@@ -108,5 +103,8 @@ def _latest(spark: SparkSession, path: str, source: Source) -> DataFrame:
             F.sum("invalid_dates").alias("invalid_dates"),
             F.sum("partial").alias("partial"),
             F.max("high_order").alias("high_order"),
+            F.count(F.lit(1)).alias("entries"),
+            F.max(asked).alias("touched"),
+            F.sum(F.when(asked, F.col("changes")).otherwise(0)).alias("changes"),
         )
     )

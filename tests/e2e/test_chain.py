@@ -1,4 +1,4 @@
-"""Kafka to snapshots, both formats, in a classic session and over Spark Connect: all cells equal."""
+"""Kafka to snapshots, two formats in a classic session and one over Spark Connect: all cells equal."""
 
 import os
 import signal
@@ -60,7 +60,7 @@ def server(shop, tmp_path):
 
 
 def test_the_same_over_spark_connect(shop, server, process, tmp_path):
-    config = shop.config(tmp_path, spark={"remote": server.remote})
+    config = shop.config(tmp_path, shop.sources()[:1], spark={"remote": server.remote})
     driver = process(config, env=server.env)
     assert driver.popen.wait(400) == 0, driver.tail()
     check(shop, config)

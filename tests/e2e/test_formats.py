@@ -5,14 +5,10 @@ import pytest
 from cdc_platform.demo.feeds import FEEDS
 from tests.e2e.e2e_shop import Shop, facts, run_rooms, unaccounted
 
-pytestmark = [pytest.mark.spark, pytest.mark.broker, pytest.mark.e2e]
+pytestmark = [pytest.mark.spark, pytest.mark.broker, pytest.mark.e2e, pytest.mark.thorough]
 
 
-@pytest.mark.parametrize(
-    "formats",
-    [("canal", "tdsql"), pytest.param(("canal_json", "dataworks"), marks=pytest.mark.thorough)],
-    ids="+".join,
-)
+@pytest.mark.parametrize("formats", [("canal", "tdsql"), ("canal_json", "dataworks")], ids="+".join)
 def test_other_formats_end_equal(broker, spark, tmp_path, formats):
     others = {name: feed for name, feed in FEEDS.items() if feed.format in formats}
     shop = Shop(broker.bootstrap_servers, "-".join(formats), 8, others)

@@ -20,7 +20,7 @@ FULL = SourceTable("f", "full", [("id", "int"), ("v", "varchar(20)"), ("n", "int
 CUT = SourceTable("f", "cut", [("v", "varchar(20)"), ("a", "varchar(20)"), ("b", "bigint unsigned")], ("a", "b"))
 PARTIAL = SourceTable("f", "partial", [("id", "int"), ("v", "varchar(20)"), ("n", "int"), ("m", "text")])
 LATE = SourceTable("f", "late", PARTIAL.columns)
-BATCHES = 4
+BATCHES = 3
 KEYS: dict[str, list[Image]] = {
     "full": [{"id": str(i)} for i in range(40)],
     "cut": [{"a": a, "b": str(b)} for a in ("", "x", "X", "é") for b in (0, 7, 2**64 - 1)],
