@@ -54,6 +54,12 @@ class Source(Model):
         gt=0,
         description="seconds without heartbeat, checkpoint or change after which the source counts as silent",
     )
+    follow_s: int = Field(
+        default=60,
+        ge=0,
+        description="a run that the sensor requests goes on catching up until nothing came for so many seconds; 0: it "
+        "catches up once",
+    )
     waiting_timeout_s: int = Field(
         default=86_400,
         gt=0,
@@ -254,6 +260,7 @@ def _keys_at(model: type[BaseModel], loc: tuple[int | str, ...]) -> list[str]:
         "tables": Tables,
         "spark": Spark,
         "reconcile": Reconcile,
+        "maintenance": Maintenance,
     }
     for part in loc:
         model = nested.get(str(part), model) if isinstance(part, str) else model

@@ -21,14 +21,15 @@ def defs() -> dg.Definitions:
 
 def build(config: Config) -> dg.Definitions:
     """The definitions of one configuration. Raises SetupError when a classic session's jars are missing."""
-    from cdc_platform.automation import assets, checks, schedules, sensors
+    from cdc_platform.automation import assets, checks, jobs, schedules, sensors
 
+    sensed = jobs.sensed_jobs(config)
     return dg.Definitions(
         assets=assets.all_assets(config),
         asset_checks=checks.all_checks(config),
-        jobs=schedules.all_jobs(config),
+        jobs=[*sensed, *jobs.other_jobs(config)],
         schedules=schedules.all_schedules(config),
-        sensors=sensors.all_sensors(config),
+        sensors=sensors.all_sensors(config, sensed),
         resources={"spark": spark_resource(config)},
         executor=dg.in_process_executor,
     )

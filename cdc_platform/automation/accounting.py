@@ -1,5 +1,7 @@
 """The assets beside the chain: what became of every offset, and what could not be used. They only read."""
 
+from typing import Any
+
 import dagster as dg
 
 from cdc_platform import tables
@@ -24,17 +26,22 @@ def quarantine(config: Config) -> dg.AssetsDefinition:
         description="What could not be used, and why. The bytes stay in landing under the same address.",
     )
     def quarantine_asset(context: dg.AssetExecutionContext) -> dg.MaterializeResult:
-        rows = delta.row_count(path) or 0
-        before = context.instance.get_latest_materialization_event(QUARANTINE)
-        earlier = before.asset_materialization.metadata if before and before.asset_materialization else {}
-        new = rows - int(read_figures(earlier).get("records", 0))
-        left = sum(delta.quarantined(config).values())
-        return dg.MaterializeResult(
-            metadata={"records": rows, "new": new, "resolved": rows - left, **table_metadata(path, rows)},
-            check_results=[checks.quarantine_result(rows, new)],
-        )
+        metadata, result = quarantine_now(context.instance, config)
+        return dg.MaterializeResult(metadata=metadata, check_results=[result])
 
     return quarantine_asset
+
+
+def quarantine_now(instance: dg.DagsterInstance, config: Config) -> tuple[dict[str, Any], dg.AssetCheckResult]:
+    """What the asset `quarantine` tells; new: since it was told last."""
+    path = tables.QUARANTINE.at(config.lake)
+    rows = delta.row_count(path) or 0
+    before = instance.get_latest_materialization_event(QUARANTINE)
+    earlier = before.asset_materialization.metadata if before and before.asset_materialization else {}
+    new = rows - int(read_figures(earlier).get("records", 0))
+    left = sum(delta.quarantined(config).values())
+    metadata = {"records": rows, "new": new, "resolved": rows - left, **table_metadata(path, rows)}
+    return metadata, checks.quarantine_result(rows, new)
 
 
 def offset_ledger(config: Config) -> dg.AssetsDefinition:
@@ -51,8 +58,14 @@ def offset_ledger(config: Config) -> dg.AssetsDefinition:
         description="What became of every landed offset: applied, control, filtered, waiting, …",
     )
     def ledger_asset() -> dg.MaterializeResult:
-        rows = delta.ledger(config, config.sources)
-        sums = {o: sum(int(row[o]) for row in rows) for o in ("landed", *delta.OUTCOMES, "lost")}
-        return dg.MaterializeResult(metadata={**sums, **table_metadata(path, delta.row_count(path))})
+        return dg.MaterializeResult(metadata=ledger_now(config))
 
     return ledger_asset
+
+
+def ledger_now(config: Config) -> dict[str, Any]:
+    """What the asset `offset_ledger` tells."""
+    path = tables.OFFSET_LEDGER.at(config.lake)
+    rows = delta.ledger(config, config.sources)
+    sums = {o: sum(int(row[o]) for row in rows) for o in ("landed", *delta.OUTCOMES, "lost")}
+    return {**sums, **table_metadata(path, delta.row_count(path))}

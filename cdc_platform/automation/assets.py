@@ -1,19 +1,20 @@
 """The chain's rooms as Dagster assets, made from the configured sources. Declarations: the work is in
-`chain.ROOMS`.
+`chain.ROOMS`, called by `automation.rooms`.
 
 `landing`, `envelopes` and `changes` are one asset per source; `changelog` and `snapshots` are shared by all
 and process the sources whose assets are in the run. Runs are launched per source, so that a broken one blocks
 no other.
 """
 
-import logging
 from collections.abc import Iterable, Iterator, Set
 from typing import Any
 
 import dagster as dg
 
 from cdc_platform import tables
-from cdc_platform.automation import accounting, checks, delta, observe
+from cdc_platform.automation import accounting, checks, delta
+from cdc_platform.automation.following import following
+from cdc_platform.automation.jobs import followed
 from cdc_platform.automation.keys import (
     CHANGELOG,
     MAINTENANCE,
@@ -22,28 +23,13 @@ from cdc_platform.automation.keys import (
     SOURCE_TAG,
     TABLES,
     changes_key,
-    is_partitioned,
     own_keys,
-    sources_of,
     topic_keys,
 )
-from cdc_platform.automation.metadata import (
-    declared_metadata,
-    figures,
-    room_metadata,
-    snapshot_metadata,
-    table_metadata,
-)
-from cdc_platform.chain import ROOMS, RoomResult, maintain
+from cdc_platform.automation.metadata import declared_metadata, room_metadata, table_metadata
+from cdc_platform.automation.rooms import RETRY, call, each, table_events
 from cdc_platform.config import Config, Source
-from cdc_platform.errors import CdcError
 from cdc_platform.formats import FORMATS
-from cdc_platform.resources.lock import source_lock
-
-RETRY = dg.RetryPolicy(max_retries=2, delay=10, backoff=dg.Backoff.EXPONENTIAL)
-"""Rooms may be called again at will, so whatever Spark or a store stumbled over is tried again; a CdcError
-says itself whether that makes sense."""
-log = logging.getLogger("cdc_platform.run")
 
 
 def all_assets(config: Config) -> list[Any]:
@@ -57,6 +43,7 @@ def all_assets(config: Config) -> list[Any]:
         accounting.quarantine(config),
         accounting.offset_ledger(config),
         maintenance(config),
+        *(following(config, source) for source in followed(config)),
     ]
 
 
@@ -144,7 +131,7 @@ def _room_asset(
         pool=f"source_{source.slug}",
     )
     def room_asset(context: dg.AssetExecutionContext) -> dg.MaterializeResult:
-        result = _call(context, config, source, room)
+        result = call(context, config, source, room)
         return dg.MaterializeResult(metadata=room_metadata(result, path, delta.row_count(path)))
 
     return room_asset
@@ -167,7 +154,7 @@ def changelog(config: Config) -> dg.AssetsDefinition:
     )
     def changelog_asset(context: dg.AssetExecutionContext) -> dg.MaterializeResult:
         found: dict[str, Any] = {}
-        for result in _each(context, config, "changelog"):
+        for result in each(context, config, "changelog"):
             found |= room_metadata(result, path, None, prefix=f"{result.source}/")
         return dg.MaterializeResult(metadata={**found, **table_metadata(path, delta.row_count(path))})
 
@@ -199,8 +186,8 @@ def snapshots(config: Config) -> dg.AssetsDefinition:
     def snapshots_asset(
         context: dg.AssetExecutionContext,
     ) -> Iterator[Any]:
-        for result in _each(context, config, "snapshots"):
-            yield from _table_events(context, config, result)
+        for result in each(context, config, "snapshots"):
+            yield from table_events(context, config, result)
         yield checks.stopped_result(config)
 
     return snapshots_asset
@@ -220,66 +207,8 @@ def maintenance(config: Config) -> dg.AssetsDefinition:
     )
     def maintenance_asset(context: dg.AssetExecutionContext) -> dg.MaterializeResult:
         found: dict[str, Any] = {}
-        for result in _each(context, config, "maintenance"):
+        for result in each(context, config, "maintenance"):
             found |= {f"{result.source}/{k}": v for k, v in {"seconds": result.seconds, **result.metrics}.items()}
         return dg.MaterializeResult(metadata=found)
 
     return maintenance_asset
-
-
-def _table_events(
-    context: dg.AssetExecutionContext, config: Config, result: RoomResult
-) -> Iterator[dg.AssetMaterialization]:
-    """One materialization per table that got changes, was asked for, or is new to Dagster; stopped ones
-    have none."""
-    asked = set(context.partition_keys) if is_partitioned(context) else set()
-    known = set(context.instance.get_materialized_partitions(SNAPSHOTS))
-    live: dict[str, tuple[dict, str]] = {}
-    for name, found in result.tables.items():
-        db, table = split_name(name)
-        key = observe.partition_key(result.source, db, table)
-        if found.get("state", "live") == "live" and (found.get("changes") or key in asked or key not in known):
-            live[key] = found, tables.SNAPSHOT_PATH.at(config.lake, source=result.source, db=db, table=table)
-    context.instance.add_dynamic_partitions(str(TABLES.name), sorted(live))
-    for key, (found, path) in live.items():
-        yield dg.AssetMaterialization(
-            SNAPSHOTS,
-            partition=key,
-            metadata=snapshot_metadata(found, path),
-            tags={SOURCE_TAG: result.source},
-        )
-
-
-def split_name(name: str) -> tuple[str, str]:
-    """ "db.table" of RoomResult.tables → (db, table), at the first dot."""
-    db, _, table = name.partition(".")
-    return db, table
-
-
-def _each(context: dg.AssetExecutionContext, config: Config, room: str) -> Iterator[RoomResult]:
-    """One room for every source of the run; a failing source is told after the others are done."""
-    failed: dg.Failure | None = None
-    for source in sources_of(config, context):
-        try:
-            yield _call(context, config, source, room)
-        except dg.Failure as error:
-            failed = failed or error
-    if failed:
-        raise failed
-
-
-def _call(context: dg.AssetExecutionContext, config: Config, source: Source, room: str) -> RoomResult:
-    """One room of one source under its lock; a CdcError becomes what Dagster acts upon."""
-    log.info("%s %s: started", room, source.name)
-    try:
-        with source_lock(config, source):
-            result = {**ROOMS, "maintenance": maintain}[room](context.resources.spark.spark_session, config, source)
-    except CdcError as error:
-        raise dg.Failure(str(error), allow_retries=error.retriable) from error
-    log.info("%s %s: %s", room, source.name, _short(result))
-    return result
-
-
-def _short(result: RoomResult) -> str:
-    found = figures(result)
-    return f"{found['records']:,.0f} records in {found['seconds']:.1f} s"

@@ -53,6 +53,13 @@ def landed(config: Config, source: Source) -> dict[Partition, int]:
     return {(row["topic"], row["partition"]): row["last"] + 1 for row in found or [] if row["last"] >= 0}
 
 
+def has_news(config: Config, source: Source, ends: dict[Partition, tuple[int, int]]) -> bool:
+    """Whether an end in Kafka differs from the landed position; an end before it (a re-created topic) is news as
+    well."""
+    at = landed(config, source)
+    return any(end != at.get(p, begin) for p, (begin, end) in ends.items())
+
+
 def ledger(config: Config, sources: Iterable[Source]) -> list[dict[str, Any]]:
     """Per source, topic and partition: landed, every other outcome, and `accounted`, their sum without
     lost."""

@@ -36,6 +36,11 @@ def own_keys(source: Source) -> list[dg.AssetKey]:
     return [landing_key(source), envelopes_key(source), changes_key(source)]
 
 
+def following_key(source: Source) -> dg.AssetKey:
+    """following/<source>"""
+    return dg.AssetKey(["following", source.name])
+
+
 def run_keys(source: Source) -> list[dg.AssetKey]:
     """What one catch-up run of a source materialises."""
     return [*own_keys(source), *SHARED]

@@ -1,24 +1,10 @@
-"""The jobs `catch_up` and `maintain` with their schedules; the job `reconcile`."""
-
-from typing import Any
+"""Schedules: catch-up runs whether or not the sensor saw something, and the upkeep."""
 
 import dagster as dg
 
-from cdc_platform.automation import checks
-from cdc_platform.automation.keys import MAINTENANCE
+from cdc_platform.automation.jobs import CATCH_UP, MAINTAIN
 from cdc_platform.automation.sensors import is_running, run_request
 from cdc_platform.config import Config
-
-CATCH_UP, RECONCILE, MAINTAIN = "catch_up", "reconcile", "maintain"
-
-
-def all_jobs(config: Config) -> list[Any]:
-    """`catch_up` and `maintain`, and `reconcile` where a source can be read."""
-    return [
-        catch_up_job(config),
-        maintenance_job(),
-        *([reconcile_job(config)] if checks.reconcile_keys(config) else []),
-    ]
 
 
 def all_schedules(config: Config) -> list[dg.ScheduleDefinition]:
@@ -34,39 +20,6 @@ def all_schedules(config: Config) -> list[dg.ScheduleDefinition]:
             description="Upkeep of all sources' tables, one source after the other.",
         ),
     ]
-
-
-def maintenance_job() -> Any:
-    """Upkeep of the lake."""
-    return dg.define_asset_job(
-        MAINTAIN,
-        selection=dg.AssetSelection.assets(MAINTENANCE),
-        executor_def=dg.in_process_executor,
-        description="Small files put together, files of old versions removed, old tombstones expired.",
-    )
-
-
-def catch_up_job(config: Config) -> Any:
-    """Everything, in one process: the default executor would start one JVM per asset. Reading the sources'
-    databases whole is no part of it."""
-    return dg.define_asset_job(
-        CATCH_UP,
-        selection=dg.AssetSelection.all()
-        - dg.AssetSelection.assets(MAINTENANCE)
-        - dg.AssetSelection.checks(*checks.reconcile_keys(config)),
-        executor_def=dg.in_process_executor,
-        description="Catch up with Kafka: all rooms. Sensor and schedule launch it source by source.",
-    )
-
-
-def reconcile_job(config: Config) -> Any:
-    """The checks that compare snapshots with their sources, and nothing else."""
-    return dg.define_asset_job(
-        RECONCILE,
-        selection=dg.AssetSelection.checks(*checks.reconcile_keys(config)),
-        executor_def=dg.in_process_executor,
-        description="Compare all snapshots with the databases they follow.",
-    )
 
 
 def catch_up_schedule(config: Config) -> dg.ScheduleDefinition:

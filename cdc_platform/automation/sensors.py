@@ -3,10 +3,12 @@
 import hashlib
 import json
 import time
+from typing import Any
 
 import dagster as dg
 
 from cdc_platform.automation import checks, delta, keys, observe
+from cdc_platform.automation.jobs import CATCH_UP, FOLLOW
 from cdc_platform.config import Config, Source
 from cdc_platform.errors import CdcError
 
@@ -15,14 +17,26 @@ REPEAT_S = 600
 """An unchanged heartbeat state is told again this often, so that the event log doesn't flood."""
 
 
-def all_sensors(config: Config) -> list[dg.SensorDefinition]:
-    """They run by default: a platform that doesn't catch up by itself is no use."""
-    return [checkpoint_sensor(config), heartbeat_sensor(config), new_tables_sensor(config)]
+def all_sensors(config: Config, jobs: list[Any]) -> list[dg.SensorDefinition]:
+    """They run by default: a platform that doesn't catch up by itself is no use. jobs: `jobs.sensed_jobs`, the same
+    objects that Dagster is given as jobs."""
+    return [checkpoint_sensor(config, jobs), heartbeat_sensor(config), new_tables_sensor(config)]
 
 
-def run_request(source: Source, run_key: str | None = None) -> dg.RunRequest:
+def run_request(source: Source) -> dg.RunRequest:
     """One catch-up run of one source."""
-    return dg.RunRequest(run_key=run_key, tags={keys.SOURCE_TAG: source.name}, asset_selection=keys.run_keys(source))
+    return dg.RunRequest(tags={keys.SOURCE_TAG: source.name}, asset_selection=keys.run_keys(source))
+
+
+def follow_request(source: Source, position: str) -> dg.RunRequest:
+    """The run for a new position: a catch-up, after which it goes on following if the source is to be followed."""
+    selection = [*keys.run_keys(source), *([keys.following_key(source)] if source.follow_s else [])]
+    return dg.RunRequest(
+        run_key=f"{source.name}:{position}",
+        job_name=FOLLOW if source.follow_s else CATCH_UP,
+        tags={keys.SOURCE_TAG: source.name},
+        asset_selection=selection,
+    )
 
 
 def is_running(instance: dg.DagsterInstance, source: Source) -> bool:
@@ -45,13 +59,13 @@ def position_id(ends: dict[delta.Partition, tuple[int, int]]) -> str:
     return hashlib.sha256(repr(sorted((p, end) for p, (_, end) in ends.items())).encode()).hexdigest()[:16]
 
 
-def checkpoint_sensor(config: Config) -> dg.SensorDefinition:
+def checkpoint_sensor(config: Config, jobs: list[Any]) -> dg.SensorDefinition:
     """Requests a catch-up run per source and position: every checkpoint, heartbeat or change moves the end
     offsets."""
 
     @dg.sensor(
         name="checkpoint_sensor",
-        job_name="catch_up",
+        jobs=jobs,
         minimum_interval_seconds=INTERVAL_S,
         default_status=dg.DefaultSensorStatus.RUNNING,
         description="Sees new offsets (checkpoints, heartbeats, changes) in Kafka; one catch-up run each.",
@@ -66,24 +80,17 @@ def checkpoint_sensor(config: Config) -> dg.SensorDefinition:
                 told.append(str(found))
                 continue
             position = position_id(found)
-            if requested.get(source.name) == position or not _has_news(config, source, found):
+            if requested.get(source.name) == position or not delta.has_news(config, source, found):
                 told.append(f"{source.name}: nothing new")
             elif is_running(context.instance, source):
                 told.append(f"{source.name}: a run is under way")
             else:
                 requested[source.name] = position
-                requests.append(run_request(source, f"{source.name}:{position}"))
+                requests.append(follow_request(source, position))
         reason = None if requests else dg.SkipReason("; ".join(told))
         return dg.SensorResult(run_requests=requests, skip_reason=reason, cursor=json.dumps(requested))
 
     return sensor
-
-
-def _has_news(config: Config, source: Source, ends: dict[delta.Partition, tuple[int, int]]) -> bool:
-    """Whether an end differs from the landed position; an end before it (a re-created topic) is news as
-    well."""
-    at = delta.landed(config, source)
-    return any(end != at.get(p, begin) for p, (begin, end) in ends.items())
 
 
 def heartbeat_sensor(config: Config) -> dg.SensorDefinition:

@@ -106,7 +106,7 @@ def run_all(config: Config, chosen: list[Source]) -> list[dict[str, Any]]:
     from dagster import DagsterExecutionInterruptedError
 
     from cdc_platform.automation.instance import open_instance
-    from cdc_platform.automation.schedules import CATCH_UP
+    from cdc_platform.automation.jobs import CATCH_UP
     from cdc_platform.definitions import build
 
     job = build(config).resolve_job_def(CATCH_UP)

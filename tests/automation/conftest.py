@@ -56,14 +56,18 @@ def instance() -> Iterator[dg.DagsterInstance]:
 
 @dataclass
 class Rooms:
-    """What was called, and what each (room, source) gives or raises."""
+    """What was called, and what each (room, source) gives or raises. meanwhile: what happens, in this order, while
+    these rooms are called."""
 
     calls: list[tuple[str, str]] = field(default_factory=list)
     give: dict[tuple[str, str], RoomResult | CdcError] = field(default_factory=dict)
+    meanwhile: list[tuple[str, Callable[[], None]]] = field(default_factory=list)
 
     def __call__(self, room: str) -> chain.Room:
         def run(spark: Any, config: Config, source: Any) -> RoomResult:
             self.calls.append((room, source.name))
+            if self.meanwhile and self.meanwhile[0][0] == room:
+                self.meanwhile.pop(0)[1]()
             found = self.give.get((room, source.name), RoomResult(room, source.name, 10, 1, 2.0, {"lag": 0}))
             if isinstance(found, CdcError):
                 raise found

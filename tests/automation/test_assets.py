@@ -61,7 +61,7 @@ def test_upkeep_is_a_job_of_its_own(config, instance, rooms, monkeypatch):
         rooms.calls.append(("maintenance", source.name))
         return RoomResult("maintenance", source.name, 0, 0, 1.5, {"files_before": 9, "files": 2})
 
-    monkeypatch.setattr("cdc_platform.automation.assets.maintain", maintain)
+    monkeypatch.setattr("cdc_platform.automation.rooms.maintain", maintain)
     monkeypatch.setattr("cdc_platform.definitions.spark_resource", lambda config: NoSpark())
     result = build(config).resolve_job_def("maintain").execute_in_process(instance=instance)
     assert rooms.calls == [("maintenance", "shop-dts"), ("maintenance", "shop_debezium")]

@@ -13,6 +13,7 @@ from dagster import DagsterRunStatus
 from dagster._core.test_utils import create_run_for_test
 
 from cdc_platform.automation import keys, observe, sensors
+from cdc_platform.automation.jobs import CATCH_UP, FOLLOW, sensed_jobs
 from cdc_platform.automation.schedules import catch_up_schedule
 from cdc_platform.config import Config
 from tests.automation.conftest import changelog, ledger, make_config, new_topic, schema_history, send
@@ -41,6 +42,10 @@ def tick(sensor, instance, cursor=None) -> dg.SensorResult:
     return result
 
 
+def checkpoint_sensor(config: Config) -> dg.SensorDefinition:
+    return sensors.checkpoint_sensor(config, sensed_jobs(config))
+
+
 def test_sensors_import_no_spark():
     code = (
         "import sys; import cdc_platform.automation.sensors, cdc_platform.automation.schedules, "
@@ -54,10 +59,10 @@ def test_sensors_import_no_spark():
 def test_new_offsets_request_one_run_per_position(shop, instance):
     topic = shop.sources[0].topics[0]
     send(shop.kafka["bootstrap.servers"], topic)
-    sensor = sensors.checkpoint_sensor(shop)
+    sensor = checkpoint_sensor(shop)
     first = tick(sensor, instance)
-    assert [(r.tags[keys.SOURCE_TAG], list(r.asset_selection)) for r in first.run_requests] == [
-        ("shop-dts", keys.run_keys(shop.sources[0]))
+    assert [(r.job_name, r.tags[keys.SOURCE_TAG], list(r.asset_selection)) for r in first.run_requests] == [
+        (FOLLOW, "shop-dts", [*keys.run_keys(shop.sources[0]), keys.following_key(shop.sources[0])])
     ]
     assert tick(sensor, instance, first.cursor).run_requests == []
     send(shop.kafka["bootstrap.servers"], topic)
@@ -67,11 +72,19 @@ def test_new_offsets_request_one_run_per_position(shop, instance):
 
 
 @pytest.mark.broker
+def test_a_source_that_is_not_followed_gets_catch_up_runs(shop, instance):
+    shop.sources[0] = shop.sources[0].model_copy(update={"follow_s": 0})
+    send(shop.kafka["bootstrap.servers"], shop.sources[0].topics[0])
+    [request] = tick(checkpoint_sensor(shop), instance).run_requests
+    assert (request.job_name, list(request.asset_selection)) == (CATCH_UP, keys.run_keys(shop.sources[0]))
+
+
+@pytest.mark.broker
 def test_a_landed_position_needs_no_run(shop, instance):
     topic = shop.sources[0].topics[0]
     send(shop.kafka["bootstrap.servers"], topic)
     ledger(shop, ("shop-dts", topic, 0, 0, 0, "landed", 1))
-    assert tick(sensors.checkpoint_sensor(shop), instance).run_requests == []
+    assert tick(checkpoint_sensor(shop), instance).run_requests == []
 
 
 @pytest.mark.broker
@@ -79,7 +92,7 @@ def test_a_landed_position_needs_no_run(shop, instance):
 def test_no_run_while_one_of_the_source_is_under_way(shop, instance, status):
     send(shop.kafka["bootstrap.servers"], shop.sources[0].topics[0])
     run = create_run_for_test(instance, "catch_up", tags={keys.SOURCE_TAG: "shop-dts"}, status=status)
-    sensor = sensors.checkpoint_sensor(shop)
+    sensor = checkpoint_sensor(shop)
     waiting = tick(sensor, instance)
     assert waiting.run_requests == []
     instance.delete_run(run.run_id)
@@ -90,7 +103,7 @@ def test_no_run_while_one_of_the_source_is_under_way(shop, instance, status):
 def test_a_tick_is_short(shop, instance):
     send(shop.kafka["bootstrap.servers"], shop.sources[0].topics[0])
     started = time.monotonic()
-    tick(sensors.checkpoint_sensor(shop), instance)
+    tick(checkpoint_sensor(shop), instance)
     tick(sensors.heartbeat_sensor(shop), instance)
     tick(sensors.new_tables_sensor(shop), instance)
     assert time.monotonic() - started < 6
@@ -98,7 +111,7 @@ def test_a_tick_is_short(shop, instance):
 
 def test_an_unreachable_broker_is_told_and_requests_nothing(config, instance, monkeypatch):
     monkeypatch.setattr("cdc_platform.landing.offsets.TIMEOUT_S", 0.3)
-    result = tick(sensors.checkpoint_sensor(config), instance)
+    result = tick(checkpoint_sensor(config), instance)
     assert result.run_requests == []
     assert "no answer from Kafka at 127.0.0.1:1" in str(result.skip_reason.skip_message)
 

@@ -1,0 +1,172 @@
+"""A run that goes on following: real Kafka, real Dagster, rooms that only say what they were asked."""
+
+from datetime import UTC, datetime, timedelta
+
+import dagster as dg
+import pytest
+from dagster._core.remote_origin import InProcessCodeLocationOrigin, RemoteJobOrigin, RemoteRepositoryOrigin
+from dagster._core.test_utils import create_run_for_test
+from dagster._core.types.loadable_target_origin import LoadableTargetOrigin
+
+from cdc_platform.automation import following, keys
+from cdc_platform.automation.following import added
+from cdc_platform.automation.jobs import FOLLOW
+from cdc_platform.chain import ROOMS, RoomResult
+from cdc_platform.definitions import build
+from cdc_platform.errors import OffsetsLost
+from cdc_platform.resources.lock import source_lock
+from tests.automation.conftest import NoSpark, landing, ledger, make_config, new_topic, send
+
+pytestmark = pytest.mark.broker
+
+
+@pytest.fixture
+def shop(tmp_path, servers):
+    return make_config(tmp_path, servers, topics=[new_topic(servers)], topic_pattern=None, follow_s=1)
+
+
+@pytest.fixture
+def run(shop, instance, rooms, monkeypatch):
+    """Follows the first source by itself, or after a whole catch-up."""
+    monkeypatch.setattr("cdc_platform.definitions.spark_resource", lambda config: NoSpark())
+    monkeypatch.setattr("cdc_platform.automation.following.RETRY", None)
+    source = shop.sources[0]
+
+    def go(*first: dg.AssetKey) -> dg.ExecuteInProcessResult:
+        job = build(shop).resolve_job_def(FOLLOW)
+        selection = [*first, keys.following_key(source)]
+        tags = {keys.SOURCE_TAG: source.name}
+        return job.execute_in_process(instance=instance, raise_on_error=False, asset_selection=selection, tags=tags)
+
+    return go
+
+
+def ended(result: dg.ExecuteInProcessResult, shop) -> dict:
+    """What the step told at its end."""
+    key = keys.following_key(shop.sources[0])
+    [found] = [e.materialization for e in result.get_asset_materialization_events() if e.asset_key == key]
+    return {k: v.value for k, v in found.metadata.items()}
+
+
+def queued(instance: dg.DagsterInstance) -> dg.DagsterRun:
+    """A run that waits for a place."""
+    place = InProcessCodeLocationOrigin(LoadableTargetOrigin(module_name="cdc_platform.definitions"))
+    origin = RemoteJobOrigin(RemoteRepositoryOrigin(place, "r"), "catch_up")
+    return create_run_for_test(instance, "catch_up", status=dg.DagsterRunStatus.QUEUED, remote_job_origin=origin)
+
+
+def figures(result: dg.ExecuteInProcessResult, key: dg.AssetKey) -> list[dict]:
+    told = [e.materialization.metadata for e in result.get_asset_materialization_events() if e.asset_key == key]
+    return [{k: v.value for k, v in metadata.items()} for metadata in told]
+
+
+def test_every_new_offset_is_a_round_until_nothing_comes(shop, run, rooms):
+    servers, topic = shop.kafka["bootstrap.servers"], shop.sources[0].topics[0]
+    send(servers, topic)
+    rooms.meanwhile.append(("snapshots", lambda: send(servers, topic)))
+    result = run()
+    assert result.success
+    assert rooms.calls == [(room, "shop-dts") for room in ROOMS] * 2
+    assert ended(result, shop)["rounds"] == 2
+    assert ended(result, shop)["ended"] == "nothing new for 1 s"
+    [landed] = figures(result, keys.landing_key(shop.sources[0]))
+    assert (landed["records"], landed["batches"], landed["seconds"], landed["lag"]) == (20, 2, 4.0, 0)
+    assert figures(result, keys.CHANGELOG)[0]["shop-dts/records"] == 20
+
+
+def test_what_has_landed_is_no_news(shop, run, rooms):
+    topic = shop.sources[0].topics[0]
+    send(shop.kafka["bootstrap.servers"], topic)
+    ledger(shop, ("shop-dts", topic, 0, 0, 0, "landed", 1), ("shop-dts", topic, 0, 0, 0, "applied", 1))
+    assert run().success
+    assert rooms.calls == []
+
+
+def test_checks_of_the_run_come_before_it_and_its_own_with_its_figures(shop, run, rooms, instance):
+    topic = shop.sources[0].topics[0]
+    send(shop.kafka["bootstrap.servers"], topic)
+    landing(shop, "shop-dts", 1)
+    ledger(shop, ("shop-dts", topic, 0, 5, 5, "landed", 1))  # accounted: 0
+    result = run(*keys.run_keys(shop.sources[0]))
+    events = [e.dagster_event for e in instance.all_logs(result.run_id) if e.dagster_event]
+    steps = [str(e.step_key) for e in events if e.event_type_value == "STEP_START"]
+    assert steps[-1].startswith("following"), steps
+    checks = [(e.check_name, e.passed) for e in result.get_asset_check_evaluations()]
+    assert checks.count(("every_landed_offset_is_accounted_for", False)) == 2
+    assert checks.count(("no_table_is_stopped", True)) == 2
+    assert checks.count(("no_new_rows", True)) == 2
+
+
+def test_it_makes_room_for_a_run_that_waits(shop, run, rooms, instance, monkeypatch):
+    monkeypatch.setattr("cdc_platform.automation.following.WAITING_S", -1.0)
+    queued(instance)
+    result = run()
+    assert ended(result, shop)["ended"] == "another run waits"
+
+
+def test_a_run_that_was_queued_just_now_is_left_to_the_queue(shop, run, instance):
+    queued(instance)
+    assert ended(run(), shop)["ended"] == "nothing new for 1 s"
+
+
+def test_it_ends_after_its_longest_time(shop, run, monkeypatch):
+    monkeypatch.setattr("cdc_platform.automation.following.LONGEST_S", 0.1)
+    assert ended(run(), shop)["ended"] == "after 0 s"
+
+
+def test_another_writer_of_the_source_ends_it(shop, run, rooms, monkeypatch):
+    monkeypatch.setattr("cdc_platform.resources.lock.WAIT_S", 0.05)
+    send(shop.kafka["bootstrap.servers"], shop.sources[0].topics[0])
+    with source_lock(shop, shop.sources[0]):
+        result = run()
+    assert result.success
+    assert "shop-dts" in ended(result, shop)["ended"]
+    assert rooms.calls == []
+
+
+def test_a_room_that_fails_fails_the_run_and_what_was_done_is_told(shop, run, rooms):
+    servers, topic = shop.kafka["bootstrap.servers"], shop.sources[0].topics[0]
+    send(servers, topic)
+
+    def spoil() -> None:
+        rooms.give["changes", "shop-dts"] = OffsetsLost("shop-dts", [])
+        send(servers, topic)
+
+    rooms.meanwhile.append(("snapshots", spoil))
+    result = run()
+    assert not result.success
+    assert [f["records"] for f in figures(result, keys.landing_key(shop.sources[0]))] == [10]
+
+
+def test_figures_come_while_it_follows(shop, run, rooms, instance, monkeypatch):
+    """Not only at its end: a step may last an hour."""
+    monkeypatch.setattr("cdc_platform.automation.following.TOLD_S", 0.0)
+    servers, topic = shop.kafka["bootstrap.servers"], shop.sources[0].topics[0]
+    send(servers, topic)
+    seen: list[bool] = []
+
+    def look() -> None:
+        seen.append(instance.get_latest_materialization_event(keys.landing_key(shop.sources[0])) is not None)
+
+    rooms.meanwhile += [("snapshots", lambda: send(servers, topic)), ("landing", look)]
+    assert run().success
+    assert seen == [True]
+
+
+def test_levels_are_the_newest_counts_are_sums():
+    first = RoomResult(
+        "snapshots", "s", 3, 1, 1.0, {"changes": 3, "cut": 7}, {"a.b": {"rows": 1, "changes": 3}, "a.c": {"changes": 1}}
+    )
+    second = RoomResult("snapshots", "s", 2, 1, 2.0, {"changes": 2, "cut": 8}, {"a.b": {"rows": 5, "changes": 2}})
+    both = added(added(None, first), second)
+    assert (both.rows, both.batches, both.seconds) == (5, 2, 3.0)
+    assert both.metrics == {"changes": 5, "cut": 8}
+    assert both.tables == {"a.b": {"rows": 5, "changes": 5}, "a.c": {"changes": 1}}
+
+
+def test_the_age_of_a_queued_run_is_told_in_one_zone(instance):
+    """create_timestamp must be comparable with now, whatever the machine's zone."""
+    run = queued(instance)
+    [record] = instance.get_run_records(dg.RunsFilter(run_ids=[run.run_id]))
+    assert abs(datetime.now(UTC) - record.create_timestamp) < timedelta(minutes=1)
+    assert following.WAITING_S < 60
