@@ -8,10 +8,9 @@ little late, so the figures are upper bounds.
 import subprocess
 import sys
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
-from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -28,29 +27,60 @@ from cdc_platform.resources.processes import Group
 from cdc_platform.tables import SNAPSHOT_PATH
 
 WARM_S = 30
+"""How long changes don't count after the first one was seen: the platform has started, its programs are warm."""
 _FORMAT = "canal_json"  # a record per row
 _LOOK_S = 0.2
 _READY_S = 180
+_FIRST_S = 300
 _LATE_S = 180
 
 
+class _Paced:
+    """Changes at a steady rate, as many as it takes until `WARM_S` and then `seconds` have passed since the first one
+    was seen. sent: when each was handed to Kafka's client."""
+
+    def __init__(self, rate: int, seconds: int):
+        self.rate, self.seconds = rate, seconds
+        self.sent: list[float] = []
+        self.most = rate * (_FIRST_S + WARM_S + seconds)
+        self.end: int | None = None
+
+    @property
+    def counted(self) -> int:
+        return self.rate * self.seconds
+
+    def first_seen(self) -> None:
+        self.end = self.end or min(self.most, len(self.sent) + self.rate * (WARM_S + self.seconds))
+
+    def __iter__(self) -> Iterator[Record]:
+        started = time.monotonic()
+        for i, record in enumerate(bench_records(_FORMAT, self.most, self.most, topic="latency", partitions=1)):
+            if i == self.end:
+                return
+            time.sleep(max(0.0, started + i / self.rate - time.monotonic()))
+            self.sent.append(time.monotonic())
+            yield record
+
+
 def measure(work: Path, rate: int, seconds: int) -> tuple[dict[str, Any], list[str]]:
-    """`rate` inserts a second as Canal JSON for `seconds`, after WARM_S at the same rate that don't count: rate,
-    changes, p50_s, p99_s, max_s; and differences: the snapshot must hold every change in the end."""
-    n, warm = rate * (WARM_S + seconds), rate * WARM_S
-    config = _config(work)
+    """`rate` inserts a second as Canal JSON; those of the last `seconds` count: rate, changes, p50_s, p99_s, max_s; and
+    differences: the snapshot must hold every change in the end. Raises PublishFailed."""
+    config, paced = _config(work), _Paced(rate, seconds)
     with _platform(config, work), ThreadPoolExecutor(1) as pool:
-        sent: list[float] = []
-        records = _paced(bench_records(_FORMAT, n, n, topic="latency", partitions=1), n, rate, sent)
-        publishing = pool.submit(publish, records, config.kafka["bootstrap.servers"], default_partitions=1)
-        seen = _watch(config, n, publishing)
-    took = (seen - np.array(sent))[warm:]
+        publishing = pool.submit(publish, paced, config.kafka["bootstrap.servers"], default_partitions=1)
+        seen = _watch(config, paced, publishing)
+    sent = np.array(paced.sent)
+    took = (seen[: len(sent)] - sent)[-paced.counted :]
     arrived = took[~np.isnan(took)]
-    differences = compare(BENCH, bench_truth(n, n), _snapshot(config)).describe()
+    differences = compare(BENCH, bench_truth(len(sent), len(sent)), _snapshot(config)).describe()
     if len(arrived) < len(took):
         differences.append(f"{len(took) - len(arrived)} changes weren't seen within {_LATE_S} s")
-    told = dict(zip(("p50_s", "p99_s", "max_s"), np.percentile(arrived, (50, 99, 100)).round(1).tolist(), strict=True))
-    return {"rate": rate, "changes": len(took), **told}, differences
+    told = np.percentile(arrived, (50, 99, 100)).round(1).tolist() if len(arrived) else [None] * 3
+    return {
+        "rate": rate,
+        "changes": len(took),
+        **dict(zip(("p50_s", "p99_s", "max_s"), told, strict=True)),
+    }, differences
 
 
 def _config(work: Path) -> Config:
@@ -85,20 +115,12 @@ def _stop(group: Group) -> None:
     group.stop()
 
 
-def _paced(records: Iterable[Record], n: int, rate: int, sent: list[float]) -> Iterator[Record]:
-    started = time.monotonic()
-    for i, record in enumerate(islice(records, n)):
-        time.sleep(max(0.0, started + i / rate - time.monotonic()))
-        sent.append(time.monotonic())
-        yield record
-
-
-def _watch(config: Config, n: int, publishing: "Future[Any]") -> np.ndarray:
-    """When each of the rows 0 … n-1 was seen first (seconds, NaN: not at all)."""
+def _watch(config: Config, paced: _Paced, publishing: "Future[Any]") -> np.ndarray:
+    """When each row was seen first (seconds, NaN: not at all)."""
     from deltalake import DeltaTable
 
-    seen, version, deadline = np.full(n, np.nan), -1, float("inf")
-    while np.isnan(seen).any() and time.monotonic() < deadline:
+    seen, version, deadline = np.full(paced.most, np.nan), -1, float("inf")
+    while time.monotonic() < deadline:
         time.sleep(_LOOK_S)
         if publishing.done() and deadline == float("inf"):
             publishing.result()
@@ -110,6 +132,10 @@ def _watch(config: Config, n: int, publishing: "Future[Any]") -> np.ndarray:
             ids = read_snapshot(_snapshot(config)).column("id").to_numpy()
             seen[ids[np.isnan(seen[ids])]] = time.monotonic()
             version = newest
+            if len(ids):
+                paced.first_seen()
+        if publishing.done() and not np.isnan(seen[: len(paced.sent)]).any():
+            break
     return seen
 
 
