@@ -11,7 +11,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
 from cdc_platform.config import Config, Source, Tables
-from cdc_platform.resources import lake
+from cdc_platform.resources import lake, notes
 from cdc_platform.tables import TABLE_RULES
 
 
@@ -48,8 +48,12 @@ class Chosen:
     def __init__(self, spark: SparkSession, config: Config, source: Source, room: str):
         self._spark, self._source, self._room = spark, source, room
         self._path = lake.ensure(spark, TABLE_RULES, TABLE_RULES.at(config.lake))
-        mine = (F.col("source") == source.name) & (F.col("room") == room)
-        rows = lake.read(spark, self._path).where(mine).orderBy("number").collect()
+        rows = notes.ask(
+            spark,
+            'SELECT number, stage, "include", "exclude", routes, version FROM {rules} '
+            f"WHERE source = '{source.name}' AND room = '{room}' ORDER BY number",
+            rules=self._path,
+        )
         self.done = [_rules(r) for r in rows if r["stage"] == "done"]
         known = {r.number for r in self.done}
         self.begun = next((_rules(r) for r in rows if r["number"] not in known), None)

@@ -5,7 +5,7 @@ from pyspark.sql import functions as F
 
 from cdc_platform.changelog import rules
 from cdc_platform.config import Source
-from cdc_platform.resources import lake
+from cdc_platform.resources import notes
 
 
 def of_a_table() -> Column:
@@ -103,16 +103,11 @@ def _summed(messages: DataFrame, entries: Column, source: Source, batch: int) ->
 
 def figures(spark: SparkSession, path: str, source: Source, batches: list[int]) -> dict[str, float]:
     """Records per outcome over the batches of this run, from the ledger."""
-    counts = (
-        lake.read(spark, path)
-        .where(
-            (F.col("source") == source.name)
-            & (F.col("room") == "changelog")
-            & F.col("batch").between(min(batches), max(batches))
-        )
-        .groupBy("outcome")
-        .agg(F.sum("records").alias("n"))
-        .collect()
+    counts = notes.ask(
+        spark,
+        f"SELECT outcome, sum(records) AS n FROM {{ledger}} WHERE source = '{source.name}' AND room = 'changelog' "
+        f"AND batch BETWEEN {min(batches)} AND {max(batches)} GROUP BY outcome",
+        ledger=path,
     )
     found = {r["outcome"]: float(r["n"]) for r in counts}
     return {name: found.get(name, 0.0) for name in _RANK}

@@ -12,7 +12,7 @@ from pyspark.sql import functions as F
 from cdc_platform.changelog import ledger, order, rules
 from cdc_platform.config import Source
 from cdc_platform.formats import FORMATS
-from cdc_platform.resources import lake
+from cdc_platform.resources import lake, notes
 
 _TXN = ("source_time", "landed_at", "txn_id", "txn_seq", "txn_last", "gtid", "binlog_file", "binlog_pos", "order_key")
 _MESSAGE = ("topic", "partition", "offset")
@@ -74,10 +74,13 @@ def _new_versions(batch: Batch, stated: set[str]) -> set[str]:
     """Schema versions of this batch that the history doesn't know from earlier ones."""
     if not stated:
         return stated
-    known = lake.read(batch.events.sparkSession, batch.paths["schema_history"]).where(
-        (F.col("source") == batch.source.name) & (F.col("kind") == "message") & F.col("schema_version").isin(*stated)
+    known = notes.ask(
+        batch.events.sparkSession,
+        f"SELECT schema_version FROM {{history}} WHERE source = '{batch.source.name}' AND kind = 'message' "
+        f"AND schema_version IN ({notes.digests(stated)})",
+        history=batch.paths["schema_history"],
     )
-    return stated - {r["schema_version"] for r in known.select("schema_version").collect()}
+    return stated - {r["schema_version"] for r in known}
 
 
 def _schema_rows(batch: Batch, versions: set[str]) -> DataFrame:

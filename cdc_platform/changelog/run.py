@@ -15,7 +15,7 @@ from cdc_platform.changelog.chosen import Chosen, Rules
 from cdc_platform.changelog.outputs import Batch, writes
 from cdc_platform.config import Config, Source
 from cdc_platform.formats import FORMATS
-from cdc_platform.resources import lake
+from cdc_platform.resources import lake, notes
 from cdc_platform.tables import (
     CHANGELOG,
     CHANGES,
@@ -143,16 +143,17 @@ def _lineages(
     spark: SparkSession, path: str, source: Source, batch_id: int | None
 ) -> tuple[dict[str | None, int], dict[int, tuple[int, Any]]]:
     """Epochs known before this batch (None: by now), and the highest position reached in each."""
-    noted = lake.read(spark, path).where(F.col("source") == source.name)
-    rows = (
-        (noted if batch_id is None else noted.where(F.col("batch") < batch_id))
-        .groupBy("lineage", "epoch")
-        .agg(F.max(F.struct("high_file", "high_pos")).alias("high"))
-        .collect()
+    before = "" if batch_id is None else f" AND batch < {batch_id}"
+    rows = notes.ask(
+        spark,
+        "SELECT lineage, epoch, max(CASE WHEN high_file IS NOT NULL "
+        "THEN named_struct('high_file', high_file, 'high_pos', high_pos) END) AS high "
+        f"FROM {{lineages}} WHERE source = '{source.name}'{before} GROUP BY lineage, epoch",
+        lineages=path,
     )
     reached: dict[int, tuple[int, Any]] = {}
     for r in rows:
-        if r["high"]["high_file"] is not None:
+        if r["high"] is not None:
             at = (r["high"]["high_file"], r["high"]["high_pos"])
             reached[r["epoch"]] = max(at, reached.get(r["epoch"], at))
     return {r["lineage"]: r["epoch"] for r in rows}, reached

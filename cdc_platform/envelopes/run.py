@@ -19,7 +19,7 @@ from cdc_platform.envelopes import reassemble
 from cdc_platform.formats import FORMATS
 from cdc_platform.formats.contract import MESSAGE, PART
 from cdc_platform.formats.frame import as_message_batch, isolated, spark_schema
-from cdc_platform.resources import lake
+from cdc_platform.resources import lake, notes
 from cdc_platform.tables import CHECKPOINT, ENVELOPES, LANDING, OFFSET_LEDGER, QUARANTINE, WAITING
 
 _LANDED = ("topic", "partition", "offset", "timestamp", "key", "value", "headers", "landed_at")
@@ -65,12 +65,12 @@ def run(spark: SparkSession, config: Config, source: Source) -> RoomResult:
 
 def _figures(spark: SparkSession, ledger: str, source: Source, batches: list[int]) -> dict[str, float]:
     """Parts still waiting after this run, and parts that this run found torn or repeated."""
-    mine = lake.read(spark, ledger).where((F.col("source") == source.name) & (F.col("room") == "envelopes"))
-    now = F.col("batch") >= (min(batches) if batches else 1 << 62)
-    rows = (
-        mine.groupBy("outcome")
-        .agg(F.sum("records").alias("all"), F.sum(F.when(now, F.col("records"))).alias("now"))
-        .collect()
+    now = f"batch >= {min(batches) if batches else 1 << 62}"
+    rows = notes.ask(
+        spark,
+        f'SELECT outcome, sum(records) AS "all", sum(CASE WHEN {now} THEN records END) AS now FROM {{ledger}} '
+        f"WHERE source = '{source.name}' AND room = 'envelopes' GROUP BY outcome",
+        ledger=ledger,
     )
     found = {r["outcome"]: r for r in rows}
     figure = lambda outcome, column: float((found[outcome][column] if outcome in found else 0) or 0)  # noqa: E731

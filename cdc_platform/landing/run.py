@@ -15,7 +15,7 @@ from cdc_platform.chain import RoomResult
 from cdc_platform.config import Config, Source
 from cdc_platform.errors import OffsetsLost
 from cdc_platform.landing import offsets
-from cdc_platform.resources import lake
+from cdc_platform.resources import lake, notes
 from cdc_platform.resources.kafka import spark_options
 from cdc_platform.tables import CHECKPOINT, LANDING, OFFSET_LEDGER, TOPICS
 
@@ -87,26 +87,23 @@ def _position(spark: SparkSession, ledger: str, source: Source) -> tuple[int, di
     Each accepted loss begins a new checkpoint: one that remembers offsets which no longer exist would skip the
     first records of a topic that was made again. A partition goes on at its restart; one that is gone is left out.
     """
-    rows = (
-        lake.read(spark, ledger)
-        .where((F.col("source") == source.name) & F.col("outcome").isin("landed", "lost"))
-        .groupBy("topic", "partition")
-        .agg(
-            F.max_by(F.col("to_offset"), F.struct("batch", "to_offset")).alias("last"),
-            F.max(F.when(F.col("outcome") == "lost", F.col("batch"))).alias("lost"),
-            F.max("batch").alias("batch"),
-        )
-        .collect()
+    rows = notes.ask(
+        spark,
+        "SELECT topic, \"partition\", max(named_struct('batch', batch, 'to_offset', to_offset)) AS last, "
+        "max(CASE WHEN outcome = 'lost' THEN batch END) AS lost, max(batch) AS batch FROM {ledger} "
+        f"WHERE source = '{source.name}' AND outcome IN ('landed', 'lost') GROUP BY topic, \"partition\"",
+        ledger=ledger,
     )
     generation = (max((r["lost"] for r in rows if r["lost"] is not None), default=-1) + 1) // _GENERATION
     batch = max((generation * _GENERATION, *(r["batch"] for r in rows)))
-    return generation, {(r["topic"], r["partition"]): r["last"] + 1 for r in rows if r["last"] > _GONE}, batch
+    at = {(r["topic"], r["partition"]): r["last"]["to_offset"] for r in rows}
+    return generation, {place: last + 1 for place, last in at.items() if last > _GONE}, batch
 
 
 def _topic_ids(spark: SparkSession, topics: str, source: Source) -> dict[str, set[str]]:
     """Topic → ids under which it was landed."""
     known: dict[str, set[str]] = {}
-    for row in lake.read(spark, topics).where(F.col("source") == source.name).collect():
+    for row in notes.ask(spark, f"SELECT topic, topic_id FROM {{t}} WHERE source = '{source.name}'", t=topics):
         known.setdefault(row["topic"], set()).add(row["topic_id"])
     return known
 

@@ -13,6 +13,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructType, TimestampNTZType
 
+from cdc_platform.resources import notes
 from cdc_platform.tables import Table
 
 T = TypeVar("T")
@@ -92,6 +93,8 @@ def exists(spark: SparkSession, path: str) -> bool:
     """Whether a Delta table with at least one commit is there."""
     from pyspark.errors import AnalysisException
 
+    if notes.is_table(path):
+        return True
     try:
         spark.read.format("delta").load(path).schema  # noqa: B018 - Connect is lazy; the schema makes it look
     except AnalysisException as error:
@@ -115,6 +118,8 @@ def read(spark: SparkSession, path: str) -> DataFrame:
 
 def version(spark: SparkSession, path: str) -> int:
     """Number of the table's newest commit."""
+    if (seen := notes.version(path)) is not None:
+        return seen
     return spark.sql(f"DESCRIBE HISTORY {delta(path)} LIMIT 1").collect()[0]["version"]
 
 

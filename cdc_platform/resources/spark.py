@@ -42,9 +42,9 @@ _LOCAL = {  # one machine: listen on loopback only, no UI port, small shuffles
     "spark.ui.retainedStages": "20",
     "spark.ui.retainedTasks": "1000",
     "spark.sql.ui.retainedExecutions": "5",
-    # Nor is it to be written anew, with all details, each time that a plan changes.
+    # Nor are its texts to be written with all details each time that a plan changes: up to 90 KB for one of Delta's.
     "spark.sql.ui.explainMode": "simple",
-    "spark.sql.maxPlanStringLength": "1000",
+    "spark.sql.debug.maxToStringFields": "5",
     "spark.databricks.delta.snapshotPartitions": "2",
     _LISTING: "8",
     "spark.driver.memory": "2g",

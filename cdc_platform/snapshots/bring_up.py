@@ -19,7 +19,7 @@ from pyspark.sql import functions as F
 from cdc_platform.changelog.schema import Order
 from cdc_platform.config import Config, Source
 from cdc_platform.errors import TableStopped
-from cdc_platform.resources import lake
+from cdc_platform.resources import lake, notes
 from cdc_platform.snapshots import moves, multiset, origins, state
 from cdc_platform.snapshots import target as targets
 from cdc_platform.snapshots.columns import TableColumn, columns_of
@@ -169,7 +169,7 @@ def _bring_up(work: Work, db: str, table: str, columns: list[TableColumn], befor
         if not figures.changes:
             return Done(0, 0)
         high = before and before["high_order"]
-        in_order = empty or bool(high and tuple(high) < tuple(figures.low_order))  # nothing there can be newer
+        in_order = empty or bool(high and tuple(high.values()) < tuple(figures.low_order))  # nothing there can be newer
         parts = not in_order and bool(figures.partial or (before and before["partial"]))
         folded, figures = _folded(work, rows, target, columns, figures, parts)
         if not in_order:
@@ -232,12 +232,13 @@ def _misfit_of(folded: DataFrame) -> str | None:
 def column_lists(spark: SparkSession, config: Config, source: Source, touched: list[Touched]) -> dict[str, str]:
     """schema_version → column list as JSON, for the versions the history knows."""
     versions = sorted({v for t in touched for v in t.versions})
-    rows = (
-        lake.read(spark, SCHEMA_HISTORY.at(config.lake))
-        .where((F.col("source") == source.name) & (F.col("kind") == "message"))
-        .where(F.col("schema_version").isin(*versions))
-        .select("schema_version", "columns")
-        .collect()
+    if not versions:
+        return {}
+    rows = notes.ask(
+        spark,
+        f"SELECT schema_version, columns FROM {{history}} WHERE source = '{source.name}' AND kind = 'message' "
+        f"AND schema_version IN ({notes.digests(versions)})",
+        history=SCHEMA_HISTORY.at(config.lake),
     )
     return {r["schema_version"]: r["columns"] for r in rows}
 

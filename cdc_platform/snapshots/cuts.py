@@ -9,6 +9,7 @@ nothing but the run that holds the source's lock writes these tables. What a kil
 import logging
 from collections.abc import Mapping
 from functools import partial
+from pathlib import Path
 from typing import Any, NamedTuple
 
 from pyspark.sql import Column, DataFrame, SparkSession
@@ -16,7 +17,7 @@ from pyspark.sql import functions as F
 
 from cdc_platform.config import Config, Source
 from cdc_platform.formats import FORMATS
-from cdc_platform.resources import lake
+from cdc_platform.resources import lake, notes
 from cdc_platform.snapshots import state
 from cdc_platform.snapshots.boundary import MARKS, TRANSACTIONS, Since, Verdict, behind, place
 from cdc_platform.snapshots.columns import order_literal
@@ -81,25 +82,26 @@ def _mine(spark: SparkSession, path: str, source: Source) -> DataFrame:
 
 
 def _last(spark: SparkSession, path: str, source: Source) -> _Last:
-    cut = F.struct("cut", "work", "offsets", *_POSITION)
-    of_transactions = F.when(F.col("kind") == "transaction", F.col("cut"))
-    found = (
-        lake.read(spark, path)
-        .where(F.col("source") == source.name)
-        .agg(F.max_by(cut, "cut").alias("last"), F.max_by("offsets", of_transactions).alias("whole"))
-        .collect()[0]
+    newest = f"SELECT max(cut) FROM {{cuts}} WHERE source = '{source.name}'"
+    rows = notes.ask(
+        spark,
+        f"SELECT cut, kind, work, offsets, {', '.join(_POSITION)} FROM {{cuts}} WHERE source = '{source.name}' "
+        f"AND (cut = ({newest}) OR cut = ({newest} AND kind = 'transaction')) ORDER BY cut",
+        cuts=path,
     )
-    if (row := found["last"]) is None:
+    if not rows:
         return _Last(0, 0, {}, None, None)
-    position = None if row["order_key"] is None else tuple(row[p] for p in _POSITION)
-    return _Last(row["cut"], row["work"], row["offsets"], position, found["whole"])
+    last, whole = rows[-1], [dict(r["offsets"]) for r in rows if r["kind"] == "transaction"]
+    position = None if last["order_key"] is None else tuple(last[p] for p in _POSITION)
+    return _Last(last["cut"], last["work"], dict(last["offsets"]), position, whole[-1] if whole else None)
 
 
 def _work(spark: SparkSession, config: Config, source: Source, tables: state.Tables) -> int:
     """How much was ever done to the source's tables: every write to them is followed by a row in TABLE_STATE or
     SCHEMA_CHANGES."""
-    decisions = _mine(spark, SCHEMA_CHANGES.at(config.lake), source).count()
-    return decisions + sum(t["entries"] for t in tables.values())
+    decisions = f"SELECT count(*) AS n FROM {{changes}} WHERE source = '{source.name}'"
+    found = notes.ask(spark, decisions, changes=SCHEMA_CHANGES.at(config.lake))
+    return found[0]["n"] + sum(t["entries"] for t in tables.values())
 
 
 def _offsets(rows: DataFrame, marks: DataFrame, last: _Last) -> dict[str, int]:
@@ -153,15 +155,23 @@ def _verdict(spark: SparkSession, config: Config, source: Source, missing: Mappi
 
 def _missing(spark: SparkSession, config: Config, source: Source) -> dict[str, int]:
     """What of the source isn't in the changelog: events in quarantine, offsets lost, records that wait."""
-    bad = _mine(spark, QUARANTINE.at(config.lake), source).where("resolved_at IS NULL")
-    ledger = _mine(spark, OFFSET_LEDGER.at(config.lake), source).where("outcome IN ('lost', 'waiting')")
-    figures = bad.select(F.lit("quarantined").alias("what"), F.lit(1).cast("bigint").alias("n"))
-    rows = figures.union(ledger.select("outcome", "records")).groupBy("what").agg(F.sum("n").alias("n")).collect()
+    rows = notes.ask(
+        spark,
+        "SELECT 'quarantined' AS what, count(*) AS n FROM {quarantine} "
+        f"WHERE source = '{source.name}' AND resolved_at IS NULL "
+        "UNION ALL SELECT outcome AS what, sum(records) AS n FROM {ledger} "
+        f"WHERE source = '{source.name}' AND outcome IN ('lost', 'waiting') GROUP BY outcome",
+        quarantine=QUARANTINE.at(config.lake),
+        ledger=OFFSET_LEDGER.at(config.lake),
+    )
     return dict.fromkeys(("quarantined", "lost", "waiting"), 0) | {r["what"]: r["n"] for r in rows}
 
 
 def _unfinished(spark: SparkSession, checkpoint: str) -> bool:
     """Whether the last batch of a query was begun but not committed: some of its outputs may be written, others not."""
+    if Path(checkpoint).is_dir():
+        newest = {log: max(map(int, _batches(checkpoint, log)), default=None) for log in ("offsets", "commits")}
+        return newest["offsets"] != newest["commits"]
     files = spark.read.format("binaryFile").option("recursiveFileLookup", "true")
     names = files.load(checkpoint).select(F.regexp_extract("path", r"/(offsets|commits)/(\d+)\z", 0).alias("name"))
     found = names.where("name != ''").select(
@@ -170,6 +180,11 @@ def _unfinished(spark: SparkSession, checkpoint: str) -> bool:
     )
     last = {r["log"]: r["batch"] for r in found.groupBy("log").agg(F.max("batch").alias("batch")).collect()}
     return last.get("offsets") != last.get("commits")
+
+
+def _batches(checkpoint: str, log: str) -> list[str]:
+    folder = Path(checkpoint, log)
+    return [f.name for f in folder.iterdir() if f.name.isdigit()] if folder.is_dir() else []
 
 
 def _versions(

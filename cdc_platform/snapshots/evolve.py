@@ -12,7 +12,7 @@ from decimal import Decimal
 from functools import partial
 from typing import Any, NamedTuple
 
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
 from cdc_platform.changelog.schema import Address, Carry, Order, Step, schema_history
@@ -21,7 +21,7 @@ from cdc_platform.errors import UnknownType
 from cdc_platform.mysql.ddl import Statement
 from cdc_platform.mysql.effects import Effect, Name, effects, from_json, to_json
 from cdc_platform.mysql.types import parse_type
-from cdc_platform.resources import lake
+from cdc_platform.resources import lake, notes
 from cdc_platform.resources.lake import delta, quoted
 from cdc_platform.snapshots.carry import ORDER_FIELDS, same_values
 from cdc_platform.snapshots.columns import TableColumn, order_sql
@@ -58,12 +58,14 @@ class History:
     def __init__(self, spark: SparkSession, config: Config, source: Source):
         self.spark, self.source = spark, source
         self.changes = lake.ensure(spark, SCHEMA_CHANGES, SCHEMA_CHANGES.at(config.lake))
-        rows = [_plain(r) for r in _told(spark, config, source).collect()]
+        rows = _told(spark, config, source)
         self._ddl = [r for r in rows if r["kind"] == "ddl"]
-        done = lake.read(spark, self.changes).where(F.col("source") == source.name)
-        self.decided = {
-            _address(r.asDict()) for r in done.select("topic", "partition", "offset", "entry_index").collect()
-        }
+        done = notes.ask(
+            spark,
+            f'SELECT topic, "partition", "offset", entry_index FROM {{changes}} WHERE source = \'{source.name}\'',
+            changes=self.changes,
+        )
+        self.decided = set(map(_address, done))
         self._placed = _placed(spark, config, source, self._ddl)
         told = [r for r in rows if r["kind"] == "message" or r["address"] in self._placed]
         self.full = schema_history(told, partial(_effects, spark, config, source))
@@ -132,8 +134,8 @@ def _effects(spark: SparkSession, config: Config, source: Source, statements: Se
     """Effects of the statements; the parsers, which take a JVM, are asked once."""
     path = lake.ensure(spark, SCHEMA_EFFECTS, SCHEMA_EFFECTS.at(config.lake))
     digest = hashlib.blake2b(json.dumps(statements).encode(), digest_size=16).hexdigest()
-    known = lake.read(spark, path).where((F.col("source") == source.name) & (F.col("digest") == digest))
-    if found := known.select("effects").limit(1).collect():
+    known = f"SELECT effects FROM {{effects}} WHERE source = '{source.name}' AND digest = '{digest}' LIMIT 1"
+    if found := notes.ask(spark, known, effects=path):
         return from_json(found[0]["effects"])
     made = effects(statements)
     row = spark.createDataFrame([(source.name, digest, to_json(made), None)], lake.read(spark, path).schema)
@@ -141,23 +143,25 @@ def _effects(spark: SparkSession, config: Config, source: Source, statements: Se
     return made
 
 
-def _told(spark: SparkSession, config: Config, source: Source) -> DataFrame:
+def _told(spark: SparkSession, config: Config, source: Source) -> list[dict[str, Any]]:
     """DDL and column lists of the source. Statements that a connector made up to describe tables (its own snapshot)
     did nothing at the source."""
-    rows = lake.read(spark, SCHEMA_HISTORY.at(config.lake)).where(F.col("source") == source.name)
-    made_up = F.coalesce(F.try_element_at("info", F.lit("snapshot")), F.lit("false")) != "false"
-    return rows.where((F.col("kind") == "message") | ((F.col("kind") == "ddl") & ~made_up)).select(
-        "kind", "db", "table", "columns", "ddl", "order_key", "topic", "partition", "offset", "entry_index"
+    rows = notes.ask(
+        spark,
+        'SELECT kind, db, "table", columns, ddl, info, order_key, topic, "partition", "offset", entry_index '
+        f"FROM {{history}} WHERE source = '{source.name}' AND kind IN ('message', 'ddl')",
+        history=SCHEMA_HISTORY.at(config.lake),
     )
+    made_up = (r["kind"] == "ddl" and dict(r.pop("info") or ()).get("snapshot", "false") != "false" for r in rows)
+    return [_plain(r) for r, not_so in zip(rows, made_up, strict=True) if not not_so]
 
 
 def _address(row: dict[str, Any]) -> Address:
     return row["topic"], row["partition"], row["offset"], row["entry_index"]
 
 
-def _plain(row: Any) -> dict[str, Any]:
-    found = row.asDict()
-    return {**found, "order": tuple(int(x) for x in found["order_key"]), "address": _address(found)}
+def _plain(row: dict[str, Any]) -> dict[str, Any]:
+    return {**row, "order": tuple(map(int, row["order_key"].values())), "address": _address(row)}
 
 
 def _row(source: Source, step: Step, decision: str, reason: str | None) -> tuple:

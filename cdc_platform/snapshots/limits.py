@@ -11,7 +11,7 @@ from cdc_platform.config import Config, Source
 from cdc_platform.formats import FORMATS
 from cdc_platform.formats.limits import limits_of
 from cdc_platform.mysql.effects import Name
-from cdc_platform.resources import lake
+from cdc_platform.resources import lake, notes
 from cdc_platform.resources.lake import delta, literal
 from cdc_platform.snapshots.evolve import History
 from cdc_platform.snapshots.target import Target
@@ -52,8 +52,11 @@ def _set(spark: SparkSession, path: str, value: str) -> None:
     """A commit only where the property isn't so yet."""
     if not lake.exists(spark, path):
         return
-    properties = spark.sql(f"SHOW TBLPROPERTIES {delta(path)}").where(F.col("key") == PROPERTY).collect()
-    if (properties[0]["value"] if properties else "") == value:
+    properties = notes.properties(path)
+    if properties is None:
+        shown = spark.sql(f"SHOW TBLPROPERTIES {delta(path)}").where(F.col("key") == PROPERTY)
+        properties = {r["key"]: r["value"] for r in shown.collect()}
+    if properties.get(PROPERTY, "") == value:
         return
     change = f"SET TBLPROPERTIES ({literal(PROPERTY)} = {literal(value)})"
     spark.sql(f"ALTER TABLE {delta(path)} {change if value else f'UNSET TBLPROPERTIES ({literal(PROPERTY)})'}")
@@ -61,11 +64,13 @@ def _set(spark: SparkSession, path: str, value: str) -> None:
 
 def _writers(spark: SparkSession, config: Config, source: Source) -> dict[Name, set[str]]:
     """Which tools told the columns of each table."""
-    lists = lake.read(spark, SCHEMA_HISTORY.at(config.lake)).where(
-        (F.col("source") == source.name) & (F.col("kind") == "message")
+    lists = notes.ask(
+        spark,
+        f"SELECT db, \"table\", info FROM {{history}} WHERE source = '{source.name}' AND kind = 'message'",
+        history=SCHEMA_HISTORY.at(config.lake),
     )
-    writer = F.coalesce(F.try_element_at("info", F.lit("writer")), F.lit(source.format)).alias("writer")
     found: dict[Name, set[str]] = {}
-    for r in lists.select("db", "table", writer).distinct().collect():
-        found.setdefault((r["db"], r["table"]), set()).add(r["writer"])
+    for r in lists:
+        writer = dict(r["info"] or ()).get("writer") or source.format
+        found.setdefault((r["db"], r["table"]), set()).add(writer)
     return found

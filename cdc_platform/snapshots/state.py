@@ -8,12 +8,20 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from cdc_platform.config import Config, Source
-from cdc_platform.resources import lake
+from cdc_platform.resources import lake, notes
 from cdc_platform.snapshots.target import Target
 
 Tables = dict[tuple[str, str], dict[str, Any]]
 """(db, table) → state, reason, batch, rebuild, invalid_dates, partial, high_order; entries: how many outcomes were ever
 noted; touched, changes: whether the batches asked for brought changes, and how many."""
+
+
+_NOW = """SELECT db, "table", max(batch) AS batch, max(rebuild) AS rebuild, sum(invalid_dates) AS invalid_dates,
+  sum(partial) AS partial, max(high_order) AS high_order, count(*) AS entries, bool_or(:asked) AS touched,
+  sum(CASE WHEN :asked THEN changes ELSE 0 END) AS changes,
+  max(named_struct('rebuild', rebuild, 'batch', batch, 'state', state, 'reason', reason)) AS last
+FROM {state} WHERE source = :source GROUP BY db, "table"
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +41,9 @@ class Outcome:
 def now(spark: SparkSession, path: str, source: Source, since: int | None = None) -> Tables:
     """The present state of every table of the source. since: the first batch that `touched` and `changes` are of; None:
     of none."""
-    return {(r["db"], r["table"]): r.asDict() for r in _latest(spark, path, source, since).collect()}
+    asked = "false" if since is None else f"batch >= {since}"
+    rows = notes.ask(spark, _NOW.replace(":source", f"'{source.name}'").replace(":asked", asked), state=path)
+    return {(r["db"], r["table"]): {**r, "state": r["last"]["state"], "reason": r["last"]["reason"]} for r in rows}
 
 
 def rows(
@@ -86,25 +96,3 @@ def figures(spark: SparkSession, config: Config, source: Source, touched: Tables
         }
         for name, n in zip(names, counted, strict=True)
     }
-
-
-def _latest(spark: SparkSession, path: str, source: Source, since: int | None) -> DataFrame:
-    at = F.struct("rebuild", "batch")
-    asked = F.lit(False) if since is None else F.col("batch") >= since
-    return (
-        lake.read(spark, path)
-        .where(F.col("source") == source.name)
-        .groupBy("db", "table")
-        .agg(
-            F.max_by("state", at).alias("state"),
-            F.max_by("reason", at).alias("reason"),
-            F.max("batch").alias("batch"),
-            F.max("rebuild").alias("rebuild"),
-            F.sum("invalid_dates").alias("invalid_dates"),
-            F.sum("partial").alias("partial"),
-            F.max("high_order").alias("high_order"),
-            F.count(F.lit(1)).alias("entries"),
-            F.max(asked).alias("touched"),
-            F.sum(F.when(asked, F.col("changes")).otherwise(0)).alias("changes"),
-        )
-    )

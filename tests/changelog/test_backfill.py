@@ -12,7 +12,7 @@ from cdc_platform.changelog.chosen import Chosen
 from cdc_platform.snapshots.run import rebuild
 from tests.changelog.feed import Feed, SourceTable, position
 
-pytestmark = [pytest.mark.spark, pytest.mark.timeout(1800)]
+pytestmark = pytest.mark.spark
 
 KEPT, LATER = (SourceTable("shop", n, [("id", "int"), ("a", "int")]) for n in ("kept", "later"))
 

@@ -13,7 +13,7 @@ from cdc_platform.changelog.run import batch_writer
 from cdc_platform.resources import lake
 from tests.changelog.feed import Feed, SourceTable, position
 
-pytestmark = [pytest.mark.spark, pytest.mark.timeout(1800)]  # the first test pays for all batches
+pytestmark = pytest.mark.spark
 
 ORDERS = SourceTable("shop", "orders", [("id", "bigint unsigned"), ("note", "text")])
 WIDER = SourceTable("shop", "orders", [*ORDERS.columns, ("more", "int")])

@@ -94,7 +94,7 @@ def test_a_small_benchmark(tmp_path):
     options += ["--table", "3000", "--changes", "200"]
     done = subprocess.run(
         [program, "bench", "--json", "--folder", str(tmp_path), *options],
-        capture_output=True, text=True, timeout=550, check=False, env=os.environ,
+        capture_output=True, text=True, timeout=1500, check=False, env=os.environ,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     found = json.loads(done.stdout)

@@ -15,7 +15,7 @@ from cdc_platform.demo.workload import Workload
 def cli(*args: str, **env: str) -> subprocess.CompletedProcess[str]:
     program = Path(sys.executable).with_name("cdc-platform")
     around = {**os.environ, **env}
-    return subprocess.run([program, *args], capture_output=True, text=True, timeout=550, check=False, env=around)
+    return subprocess.run([program, *args], capture_output=True, text=True, timeout=1500, check=False, env=around)
 
 
 def test_missing_jars_are_told_with_what_mends_it(tmp_path):
@@ -60,6 +60,7 @@ def test_the_demo_ends_equal(finished):
 @pytest.mark.spark
 @pytest.mark.broker
 @pytest.mark.e2e
+@pytest.mark.thorough
 def test_one_wrong_cell_is_the_only_finding(finished):
     _, folder = finished
     shop = Workload(3, 12)

@@ -76,7 +76,7 @@ def ui(tmp_path: Path) -> Iterator[Ui]:
     yield started
     if started.process.poll() is None:
         started.process.terminate()
-        started.process.wait(90)
+        started.process.wait(300)
 
 
 @pytest.mark.e2e
@@ -88,7 +88,7 @@ def test_ui_starts_everything_and_leaves_nothing_behind(ui):
     state = ui.folder / ".cdc" / "connect.json"
     assert state.stat().st_mode & 0o077 == 0
     ui.process.send_signal(signal.SIGINT)
-    assert ui.process.wait(90) == 0
+    assert ui.process.wait(300) == 0
     assert not state.exists()
     assert ui.left() == []
 
@@ -100,6 +100,6 @@ def test_a_program_that_dies_is_named_and_ends_the_rest(ui):
     ui.wait_ready()
     server = json.loads((ui.folder / ".cdc" / "connect.json").read_text())
     os.kill(server["pid"], signal.SIGKILL)
-    assert ui.process.wait(90) == 1
+    assert ui.process.wait(300) == 1
     assert "Spark Connect server ended with code -9" in ui.log.read_text()
     assert ui.left() == []

@@ -62,5 +62,5 @@ def server(shop, tmp_path):
 def test_the_same_over_spark_connect(shop, server, process, tmp_path):
     config = shop.config(tmp_path, shop.sources()[:1], spark={"remote": server.remote})
     driver = process(config, env=server.env)
-    assert driver.popen.wait(400) == 0, driver.tail()
+    assert driver.popen.wait(1200) == 0, driver.tail()
     check(shop, config)

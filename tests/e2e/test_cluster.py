@@ -81,7 +81,7 @@ def run_twice(shop, process, folder, master):
     config = shop.config(folder, spark={"master": master, "conf": HERE})
     for _ in range(2):
         driver = process(config, env={"SPARK_LOCAL_IP": "127.0.0.1"})
-        assert driver.popen.wait(500) == 0, driver.tail()
+        assert driver.popen.wait(1200) == 0, driver.tail()
         assert shop.differences(config) == []
         found = facts(config)
         assert unaccounted(found["outcomes"]) == {}

@@ -16,7 +16,7 @@ from cdc_platform.demo.shop import ORDERS
 from cdc_platform.tables import CHANGELOG, CHECKPOINT, LANDING, OFFSET_LEDGER, SNAPSHOT_PATH, WAITING
 from tests.e2e.e2e_shop import Shop, facts, run_rooms, unaccounted
 
-pytestmark = [pytest.mark.spark, pytest.mark.broker, pytest.mark.e2e, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.spark, pytest.mark.broker, pytest.mark.e2e]
 
 ATTEMPTS = 4
 

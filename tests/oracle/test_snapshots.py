@@ -11,7 +11,7 @@ from tests.oracle.replay import segments
 from tests.oracle.session import Checkpoint, Told
 from tests.oracle.workload import DDL, DML
 
-pytestmark = [pytest.mark.spark, pytest.mark.oracle, pytest.mark.timeout(1800)]
+pytestmark = [pytest.mark.spark, pytest.mark.oracle]
 
 NOT_YET: frozenset[str] = frozenset()
 """Statements whose effect the snapshots don't show yet. Take a name out, and the test holds it."""

@@ -15,7 +15,7 @@ from cdc_platform.config import Source, parse_config
 from cdc_platform.snapshots import boundary
 from tests.changelog.feed import Feed, Image, SourceTable, position
 
-pytestmark = [pytest.mark.spark, pytest.mark.timeout(1800)]
+pytestmark = pytest.mark.spark
 
 ONE = SourceTable("bank", "one", [("id", "int"), ("amount", "int")])
 TWO = SourceTable("bank", "two", [("id", "int"), ("amount", "int")])

@@ -10,7 +10,7 @@ import pytest
 from cdc_platform import tables
 from tests.changelog.feed import Feed, SourceTable, position
 
-pytestmark = [pytest.mark.spark, pytest.mark.timeout(1800)]
+pytestmark = pytest.mark.spark
 
 
 def ddl(sql: str, pos: int, db: str = "shop", **rest: Any) -> dict[str, Any]:

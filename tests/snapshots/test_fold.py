@@ -14,7 +14,7 @@ from cdc_platform import tables
 from cdc_platform.resources import lake
 from tests.changelog.feed import Feed, Image, SourceTable, read
 
-pytestmark = [pytest.mark.spark, pytest.mark.timeout(1800)]  # the first test pays for all batches
+pytestmark = pytest.mark.spark
 
 FULL = SourceTable("f", "full", [("id", "int"), ("v", "varchar(20)"), ("n", "int")])
 CUT = SourceTable("f", "cut", [("v", "varchar(20)"), ("a", "varchar(20)"), ("b", "bigint unsigned")], ("a", "b"))

@@ -9,7 +9,7 @@ from deltalake import DeltaTable
 from cdc_platform.chain import RoomResult
 from tests.changelog.feed import Feed, SourceTable
 
-pytestmark = [pytest.mark.spark, pytest.mark.timeout(1800)]
+pytestmark = pytest.mark.spark
 
 PAID = SourceTable("shop", "paid", [("id", "int"), ("at", "timestamp(3)"), ("day", "datetime")])
 PLAIN = SourceTable("shop", "plain", [("id", "int")])

@@ -10,7 +10,7 @@ from cdc_platform.config import parse_config
 from tests.changelog.feed import Feed, Image, SourceTable
 from tests.snapshots.test_fold import PARTIAL, PartialOracle, in_order
 
-pytestmark = [pytest.mark.spark, pytest.mark.thorough, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.spark, pytest.mark.thorough]
 
 COLUMNS = [("id", "int"), ("v", "varchar(9)"), ("n", "int")]
 MOVED, UNKNOWN, EMPTIED, GROWN = (SourceTable("m", n, COLUMNS) for n in ("moved", "unknown", "emptied", "grown"))

@@ -11,7 +11,7 @@ import pytest
 from cdc_platform import tables
 from tests.changelog.feed import Feed, Image, SourceTable, position
 
-pytestmark = [pytest.mark.spark, pytest.mark.timeout(1800)]
+pytestmark = pytest.mark.spark
 
 COLUMNS = [("a", "int"), ("b", "varbinary(4)"), ("c", "decimal(40,2)"), ("d", "double"), ("e", "datetime(6)")]
 BARE = SourceTable("shop", "bare", COLUMNS, ())

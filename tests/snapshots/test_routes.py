@@ -13,8 +13,6 @@ from cdc_platform.snapshots.routes import merged
 from cdc_platform.snapshots.run import rebuild
 from tests.changelog.feed import Feed, SourceTable, position, read
 
-pytestmark = pytest.mark.timeout(1800)
-
 ROUTES = {r"shop_[0-9]+\.order_.*": "shop.orders"}
 
 

@@ -12,7 +12,7 @@ from cdc_platform import tables
 from cdc_platform.config import parse_config
 from tests.changelog.feed import Feed, Image, SourceTable, read
 
-pytestmark = [pytest.mark.spark, pytest.mark.timeout(1800)]  # the first test pays for all batches
+pytestmark = pytest.mark.spark
 
 HOSTILE_TABLES = [
     "../../x",

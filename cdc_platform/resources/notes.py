@@ -1,0 +1,63 @@
+"""The platform's own small tables: which there are, at which version, and questions about their rows.
+
+A question to Spark takes half a second of planning and jobs, whatever the table holds, and a run has dozens. Where the
+lake is a folder that this process sees too, delta-rs answers in milliseconds; everywhere else Spark does, from the same
+SQL. What isn't there for delta-rs is asked of Spark: this process may run where only Spark's side sees the lake.
+"""
+
+import re
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from pyspark.sql import SparkSession
+
+
+def is_table(path: str) -> bool:
+    """Whether a Delta table with a commit is there, as far as this process sees; False says nothing."""
+    from deltalake import DeltaTable
+
+    return path.startswith("/") and Path(path, "_delta_log").is_dir() and DeltaTable.is_deltatable(path)
+
+
+def version(path: str) -> int | None:
+    """Number of the newest commit of a table that `is_table`; None: it isn't for this process to see."""
+    from deltalake import DeltaTable
+
+    return DeltaTable(path).version() if is_table(path) else None
+
+
+def properties(path: str) -> dict[str, str] | None:
+    """Properties of a table that `is_table`; None: it isn't for this process to see."""
+    from deltalake import DeltaTable
+
+    return DeltaTable(path).metadata().configuration if is_table(path) else None
+
+
+def digests(of: Iterable[str]) -> str:
+    """Hexadecimal digests as a list in SQL."""
+    found = sorted(of)
+    if bad := [d for d in found if not re.fullmatch("[0-9a-f]+", d)]:
+        raise ValueError(f"no digest: {bad[0]!r}")
+    return ", ".join(f"'{d}'" for d in found)
+
+
+def ask(spark: SparkSession, sql: str, **paths: str) -> list[dict[str, Any]]:
+    """Rows of a query over tables that are there; small answers only. sql: `{name}` for each table, names in double
+    quotes, what Spark's SQL and DataFusion's have in common. Structs are dicts. The caller puts nothing from the wire
+    into it."""
+    import pyarrow as pa
+    from deltalake import DeltaTable, QueryBuilder
+
+    if not all(map(is_table, paths.values())):
+        return by_spark(spark, sql, **paths)
+    builder = QueryBuilder()
+    for name, path in paths.items():
+        builder = builder.register(name, DeltaTable(path))
+    return pa.table(builder.execute(sql.format(**{name: name for name in paths})).read_all()).to_pylist()
+
+
+def by_spark(spark: SparkSession, sql: str, **paths: str) -> list[dict[str, Any]]:
+    """The same by Spark."""
+    frames: dict[str, Any] = {name: spark.read.format("delta").load(path) for name, path in paths.items()}
+    return [row.asDict(recursive=True) for row in spark.sql(sql.replace('"', "`"), **frames).collect()]

@@ -1,0 +1,106 @@
+"""Questions to the platform's small tables: delta-rs and Spark must answer alike."""
+
+from datetime import datetime
+from decimal import Decimal
+from typing import Any
+
+import pytest
+
+from cdc_platform import tables
+from cdc_platform.resources import lake, notes
+from tests.changelog.feed import Feed, SourceTable, position
+
+TABLE = SourceTable("n", "items", [("id", "int"), ("v", "varchar(20)")])
+
+
+def plain(value: Any) -> Any:
+    """Maps as dicts, instants as such: the two sides' ways to say them differ."""
+    if isinstance(value, dict):
+        return {k: plain(v) for k, v in value.items()}
+    if isinstance(value, list) and value and all(isinstance(v, tuple) for v in value):
+        return dict(value)
+    if isinstance(value, list):
+        return [plain(v) for v in value]
+    return value.timestamp() if isinstance(value, datetime) else value
+
+
+@pytest.mark.spark
+def test_both_sides_give_the_same_answer_to_every_question_of_a_run(spark, make_config, monkeypatch):
+    asked: set[str] = set()
+    real = notes.ask
+
+    def both(session: Any, sql: str, **paths: str) -> list[dict[str, Any]]:
+        found = real(session, sql, **paths)
+        other = notes.by_spark(session, sql, **paths)
+        assert sorted(map(repr, map(plain, found))) == sorted(map(repr, map(plain, other))), sql
+        asked.update(paths)
+        return found
+
+    monkeypatch.setattr(notes, "ask", both)
+    config = make_config([{"name": "n", "format": "canal", "topics": ["t"]}])
+    feed = Feed(spark, config, "n")
+    begin, commit = ({"kind": k, "txn_id": "7", **position(1, p)} for k, p in (("begin", 1), ("commit", 99)))
+    insert = TABLE.insert((1, 10), {"id": "1", "v": "a"}, info={"writer": "canal"})
+    feed.say(begin, TABLE.stated(), insert, commit)
+    feed.catch_up()
+    ddl = {"kind": "ddl", "db": "n", "table": "items", "ddl": "ALTER TABLE n.items ADD w int", **position(1, 110)}
+    feed.say(ddl, TABLE.delete((1, 120), {"id": "1", "v": "a"}), {"kind": "error", "reason": "bad", "db": "n"})
+    feed.catch_up()
+    assert asked >= {"history", "state", "rules", "lineages", "cuts", "changes", "ledger", "quarantine", "effects"}
+
+
+@pytest.mark.spark
+def test_structs_with_nulls_are_compared_alike(spark, tmp_path):
+    path = str(tmp_path / "t")
+    order = tables.ORDER_TYPE
+    rows = [
+        (1, 5, (1, 2, Decimal(30), 0, 0, 7)),
+        (1, 9, (1, 2, Decimal(4), 9, 9, 9)),
+        (1, 7, None),
+        (2, None, None),
+        (2, 3, None),
+        (3, None, (0, -1, Decimal(2**63), 0, 0, 0)),
+        (3, None, (0, -1, Decimal(2**63 + 1), 0, 0, 0)),
+    ]
+    spark.createDataFrame(rows, f"k INT, n INT, o {order}").write.format("delta").save(path)
+    highest = "max(CASE WHEN n IS NOT NULL THEN named_struct('n', n, 'k', k) END)"
+    sql = f"SELECT k, max(o) AS o, {highest} AS s FROM {{t}} GROUP BY k"
+    found = notes.ask(spark, sql, t=path)
+    key = lambda r: r["k"]  # noqa: E731
+    assert sorted(found, key=key) == sorted(notes.by_spark(spark, sql, t=path), key=key)
+    assert {r["k"]: r["o"] and int(r["o"]["pos"]) for r in found} == {1: 30, 2: None, 3: 2**63 + 1}
+    assert {r["k"]: r["s"] and r["s"]["n"] for r in found} == {1: 9, 2: 3, 3: None}
+
+
+@pytest.mark.spark
+def test_what_is_not_here_to_see_is_asked_of_spark(spark, tmp_path):
+    path = str(tmp_path / "t")
+    spark.range(3).write.format("delta").save(path)
+    uri = f"file://{path}"
+    assert not notes.is_table(uri)
+    assert notes.version(uri) is None
+    assert notes.properties(uri) is None
+    assert notes.ask(spark, "SELECT count(*) AS n FROM {t}", t=uri) == [{"n": 3}]
+    assert (lake.exists(spark, uri), lake.version(spark, uri)) == (True, 0)
+    assert not lake.exists(spark, str(tmp_path / "none"))
+    (tmp_path / "begun" / "_delta_log").mkdir(parents=True)
+    assert not lake.exists(spark, str(tmp_path / "begun"))
+
+
+@pytest.mark.spark
+def test_a_commit_is_seen_at_once(spark, tmp_path):
+    path = str(tmp_path / "t")
+    for n in range(3):
+        spark.range(n, n + 1).write.format("delta").mode("append").save(path)
+        assert lake.version(spark, path) == n
+        assert notes.ask(spark, "SELECT max(id) AS last FROM {t}", t=path) == [{"last": n}]
+    lake.ensure(spark, tables.TOPICS, str(tmp_path / "topics"))
+    assert notes.ask(spark, "SELECT topic FROM {t}", t=str(tmp_path / "topics")) == []
+    spark.sql(f"ALTER TABLE {lake.delta(path)} SET TBLPROPERTIES ('cdc.limits' = 'x')")
+    assert (notes.properties(path) or {})["cdc.limits"] == "x"
+
+
+def test_digests_are_digests():
+    assert notes.digests({"0a", "ff"}) == "'0a', 'ff'"
+    with pytest.raises(ValueError, match="no digest"):
+        notes.digests(["0a", "x' OR 1=1 --"])
