@@ -33,11 +33,17 @@ def command(
     folder: Annotated[
         Path | None, typer.Option(help="Where broker and lakes are made and removed. [default: the system's]")
     ] = None,
+    plot: Annotated[
+        Path | None, typer.Option(help="Save the seconds of each room as a picture: .svg, .png or .pdf.")
+    ] = None,
 ) -> Report:
     """Measure a raw copy, each room and the whole chain, increments of large tables and, when asked for, the time from
     Kafka to the snapshot; exit code 1 when a snapshot isn't the truth."""
     from cdc_platform.demo.bench import FORMATS, Settings, run_bench
+    from cdc_platform.demo.bench_plot import check, save
 
+    if plot is not None:
+        check(plot)
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # so that the broker is stopped then, too
     settings = Settings(
         what=tuple(dict.fromkeys(what or Settings().what)),
@@ -55,5 +61,8 @@ def command(
         seconds=seconds,
     )
     result: dict[str, Any] = run_bench(settings, progress)
+    if plot is not None:
+        save(result, plot)
+        progress(f"saved {plot}")
     data = {**result.pop("machine"), **result}
     return Report(data, 1 if result["differences"] else 0)

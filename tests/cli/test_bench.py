@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from cdc_platform.cli.app import run
-from cdc_platform.demo import bench
+from cdc_platform.demo import bench, bench_plot
 from cdc_platform.demo.bench_figures import CHAIN, IDLE, RAW, Trial, ratios, stage_rows, whole
 from cdc_platform.demo.meter import Reading, measured
 
@@ -75,6 +75,7 @@ def test_an_unknown_format_is_told(capsys):
     ("options", "valid"),
     [
         (["--what", "nothing"], list(bench.WHAT)),
+        (["--plot", "figures.xls"], list(bench_plot.KINDS)),
         (["--topic", "t", "--format", "canal"], ["--topic T --servers HOST:PORT"]),
         (["--topic", "t", "--servers", "h:1"], [f"--format {f}" for f in bench.FORMATS]),
     ],
@@ -84,6 +85,17 @@ def test_options_that_do_not_go_together_are_told(capsys, options, valid):
     assert json.loads(capsys.readouterr().out)["error"]["valid"] == valid
 
 
+def test_the_picture_names_every_stage_of_every_format(tmp_path):
+    took = {RAW: 1.0, "landing": 2.0, "envelopes": 0.0, "changes": 4.0, "changelog": 2.0, "snapshots": 1.0}
+    stages = [{"format": f, "stage": s, "seconds": t} for f in ("canal", "tdsql") for s, t in took.items()]
+    bench_plot.check(tmp_path / "p.svg")
+    bench_plot.save({"stages": stages}, tmp_path / "p.svg")
+    drawn = (tmp_path / "p.svg").read_text()
+    assert all(f">{text}<" in drawn for text in ("canal", "tdsql", *took))
+    bench_plot.save({"stages": stages}, tmp_path / "p.png")
+    assert (tmp_path / "p.png").read_bytes().startswith(b"\x89PNG")
+
+
 @pytest.mark.thorough
 @pytest.mark.spark
 @pytest.mark.broker
@@ -91,7 +103,7 @@ def test_options_that_do_not_go_together_are_told(capsys, options, valid):
 def test_a_small_benchmark(tmp_path):
     program = Path(sys.executable).with_name("cdc-platform")
     options = ["--format", "debezium", "--rows", "300", "--keys", "70", "--master", "local[2]", "--repeats", "1"]
-    options += ["--table", "3000", "--changes", "200"]
+    options += ["--table", "3000", "--changes", "200", "--plot", str(tmp_path / "p.svg")]
     done = subprocess.run(
         [program, "bench", "--json", "--folder", str(tmp_path), *options],
         capture_output=True, text=True, timeout=1500, check=False, env=os.environ,
@@ -102,7 +114,7 @@ def test_a_small_benchmark(tmp_path):
     assert found["differences"] == []
     assert found["ratios"][0]["records"] == 300
     assert [(r["rows"], r["keys"]) for r in found["increments"]] == [(3000, "recent"), (3000, "random")]
-    assert list(tmp_path.iterdir()) == []
+    assert [p.name for p in tmp_path.iterdir()] == ["p.svg"]
 
 
 @pytest.mark.thorough
