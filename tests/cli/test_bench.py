@@ -121,6 +121,20 @@ def test_a_small_benchmark(tmp_path):
 @pytest.mark.spark
 @pytest.mark.broker
 @pytest.mark.e2e
+def test_the_way_of_changes_through_the_running_platform_is_timed(tmp_path):
+    settings = bench.Settings(("latency",), rate=5, seconds=20, folder=tmp_path)
+    found = bench.run_bench(settings, str)
+    assert found["differences"] == []
+    [row] = found["latency"]
+    assert (row["rate"], row["changes"]) == (5, 100)
+    assert 0 < row["p50_s"] <= row["p99_s"] <= row["max_s"]
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.thorough
+@pytest.mark.spark
+@pytest.mark.broker
+@pytest.mark.e2e
 def test_a_snapshot_that_is_not_the_truth_is_told(spark, tmp_path, monkeypatch):
     real = bench.bench_truth
     monkeypatch.setattr(bench, "bench_truth", lambda rows, keys: real(rows, keys, seed=1))
