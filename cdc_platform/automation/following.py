@@ -71,8 +71,10 @@ def following(config: Config, source: Source) -> dg.AssetsDefinition:
         report = _Report(context, config, source)
         try:
             why = yield from follow(context, config, source, report)
-        finally:
+        except Exception:
             yield from report.told()
+            raise
+        yield from report.told()
         yield dg.MaterializeResult(metadata={"rounds": report.rounds, "seconds": report.seconds, "ended": why})
 
     return following_asset

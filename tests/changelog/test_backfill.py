@@ -9,6 +9,7 @@ import pytest
 from cdc_platform import tables
 from cdc_platform.changelog import backfill, ledger
 from cdc_platform.changelog.chosen import Chosen
+from cdc_platform.snapshots import state
 from cdc_platform.snapshots.run import rebuild
 from tests.changelog.feed import Feed, SourceTable, position
 
@@ -156,6 +157,37 @@ def test_a_table_left_out_for_a_while_is_taken_up_where_it_was(feed: Changing) -
     assert feed.sums() == {**before, "applied": 8}
     assert feed.state("shop", "later") == ("live", None)
     assert sorted(list(r.values()) for r in feed.live("shop", "later")) == [[1], [2], [3]]
+
+
+@pytest.mark.thorough
+def test_snapshots_under_other_rules_are_the_same_over_kills(feed: Changing, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Killed before what became of the tables is noted, and before the change of rules is noted as done."""
+
+    def dies(*_: Any, **__: Any) -> Any:
+        raise KeyboardInterrupt
+
+    def over_kills() -> None:
+        feed.unify()
+        for owner, name in ((state, "rows"), (Chosen, "note")):
+            with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+                patch.setattr(owner, name, dies)
+                feed.snapshot()
+        feed.snapshot()
+
+    feed.follow(include=["*"])
+    feed.say(*PAST)
+    feed.catch_up()
+    feed.follow(include=["*"], exclude=["shop.later"])
+    over_kills()
+    assert feed.state("shop", "later")[0] == "left_out"
+    feed.say(*MORE)
+    feed.catch_up()
+    feed.follow(include=["*"])
+    over_kills()
+    assert feed.state("shop", "later") == ("live", None)
+    assert sorted(list(r.values()) for r in feed.live("shop", "later")) == [[1, 9], [2, 2], [3, 3]]
+    assert sorted(list(r.values()) for r in feed.live("shop", "kept")) == [[1, 1], [2, 2], [3, 3]]
+    assert feed.in_newest_cut() == ["kept", "later", "never"]
 
 
 @pytest.mark.thorough
