@@ -46,6 +46,11 @@ UNKNOWN = {
         {"dsn_env", "wait_s", "limit"},
     ),
     "of spark": (raw(spark={"mister": "local"}), "spark.mister", {"master", "remote", "conf"}),
+    "of the upkeep": (
+        raw(maintenance={"days": 3}),
+        "maintenance.days",
+        {"cron", "keep_hours", "tombstone_days"},
+    ),
     "of the format's options": (
         raw({"options": {"timezone": "UTC"}}),
         "sources[0].options.timezone",

@@ -152,8 +152,11 @@ def _told(spark: SparkSession, config: Config, source: Source) -> list[dict[str,
         f"FROM {{history}} WHERE source = '{source.name}' AND kind IN ('message', 'ddl')",
         history=SCHEMA_HISTORY.at(config.lake),
     )
-    made_up = (r["kind"] == "ddl" and dict(r.pop("info") or ()).get("snapshot", "false") != "false" for r in rows)
-    return [_plain(r) for r, not_so in zip(rows, made_up, strict=True) if not not_so]
+    return [_plain(r) for r in rows if r["kind"] == "message" or not _made_up(r)]
+
+
+def _made_up(row: dict[str, Any]) -> bool:
+    return dict(row["info"] or ()).get("snapshot", "false") != "false"
 
 
 def _address(row: dict[str, Any]) -> Address:
