@@ -29,7 +29,7 @@ from cdc_platform.automation.metadata import room_metadata
 from cdc_platform.automation.rooms import RETRY, call, table_events
 from cdc_platform.chain import ROOMS, RoomResult
 from cdc_platform.config import Config, Source
-from cdc_platform.errors import KafkaUnreachable, RunInProgress
+from cdc_platform.errors import CdcError, KafkaUnreachable, RunInProgress
 
 LOOK_S = 0.5
 TOLD_S = 60.0
@@ -109,7 +109,8 @@ def follow(
 
 def news_of(config: Config, source: Source) -> Callable[[], bool]:
     """A function that says whether Kafka holds anything that hasn't landed; the ledger is asked only when an end has
-    moved since the last time. An unreachable Kafka has no news: the heartbeat sensor tells of it."""
+    moved since the last time. An unreachable Kafka has no news: the heartbeat sensor tells of it. What else is wrong
+    with the topics is news: landing tells it as a run does."""
     seen: dict[delta.Partition, tuple[int, int]] = {}
 
     def look() -> bool:
@@ -118,6 +119,8 @@ def news_of(config: Config, source: Source) -> Callable[[], bool]:
             ends = observe.kafka_ends(config, source)
         except KafkaUnreachable:
             return False
+        except CdcError:
+            return True
         moved, seen = ends != seen, ends
         return moved and delta.has_news(config, source, ends)
 

@@ -1,8 +1,8 @@
 """The platform's own small tables: which there are, at which version, and questions about their rows.
 
-A question to Spark takes half a second of planning and jobs, whatever the table holds, and a run has dozens. Where the
-lake is a folder that this process sees too, delta-rs answers in milliseconds; everywhere else Spark does, from the same
-SQL. What isn't there for delta-rs is asked of Spark: this process may run where only Spark's side sees the lake.
+A question to Spark takes half a second of planning and jobs, whatever the table holds, and a run has some twenty. Where
+the lake is a folder that this process sees too, delta-rs answers in milliseconds; everywhere else Spark does, from the
+same SQL. What isn't there for delta-rs is asked of Spark: this process may run where only Spark's side sees the lake.
 """
 
 import re

@@ -13,7 +13,7 @@ from cdc_platform.automation.following import added
 from cdc_platform.automation.jobs import FOLLOW
 from cdc_platform.chain import ROOMS, RoomResult
 from cdc_platform.definitions import build
-from cdc_platform.errors import OffsetsLost
+from cdc_platform.errors import ConfigError, OffsetsLost
 from cdc_platform.resources.lock import source_lock
 from tests.automation.conftest import NoSpark, landing, ledger, make_config, new_topic, send
 
@@ -136,6 +136,15 @@ def test_a_room_that_fails_fails_the_run_and_what_was_done_is_told(shop, run, ro
     result = run()
     assert not result.success
     assert [f["records"] for f in figures(result, keys.landing_key(shop.sources[0]))] == [10]
+
+
+def test_a_topic_that_is_gone_is_left_to_landing_to_tell(shop, run, rooms):
+    shop.sources[0] = shop.sources[0].model_copy(update={"topics": ["never-there"]})
+    rooms.give["landing", "shop-dts"] = ConfigError("topics", "never-there not in this Kafka")
+    result = run()
+    assert rooms.calls == [("landing", "shop-dts")]
+    failure = result.get_step_failure_events()[0].step_failure_data
+    assert failure.user_failure_data and "never-there" in str(failure.user_failure_data.description)
 
 
 def test_figures_come_while_it_follows(shop, run, rooms, instance, monkeypatch):
