@@ -6,24 +6,27 @@ include.schema.changes=true, heartbeats on. Shares nothing with `formats/debeziu
 oracle. Source: Debezium 2.7 documentation, MySQL connector, "Data type mappings" and "Data change events".
 """
 
-import base64
-import struct
-from collections.abc import Callable, Iterable, Iterator
-from datetime import UTC, date, datetime, timedelta
-from decimal import Decimal
+from collections.abc import Iterable, Iterator
 from functools import cached_property
 from typing import Any
 
 import msgspec
 
+from cdc_platform.demo.debezium_schemas import (
+    SOURCE,
+    TRANSACTION,
+    changed_table,
+    column_schema,
+    field,
+    quoted,
+    struct_schema,
+)
+from cdc_platform.demo.debezium_values import encoder
 from cdc_platform.demo.publish import Record
-from cdc_platform.demo.shop import Column, Table
-from cdc_platform.demo.values import float32_text, java_number
-from cdc_platform.demo.workload import SERVER_ID, Ddl, RowChange, TableChange, Transaction
+from cdc_platform.demo.shop import Table
+from cdc_platform.demo.workload import SERVER_ID, Ddl, RowChange, Transaction
 
 VERSION = "2.7.4.Final"
-_EPOCH_DATE, _EPOCH = date(1970, 1, 1), datetime(1970, 1, 1)
-_MS, _US = timedelta(milliseconds=1), timedelta(microseconds=1)
 
 
 class DebeziumEncoder:
@@ -126,8 +129,8 @@ class DebeziumEncoder:
 
     def _heartbeat(self, tx: Transaction) -> Record:
         common = "io.debezium.connector.common"
-        key = _struct([_field("serverName", "string")], f"{common}.ServerNameKey")
-        value = _struct([_field("ts_ms", "int64")], f"{common}.Heartbeat")
+        key = struct_schema([field("serverName", "string")], f"{common}.ServerNameKey")
+        value = struct_schema([field("ts_ms", "int64")], f"{common}.Heartbeat")
         return Record(
             self.heartbeat_topic,
             None,
@@ -151,12 +154,12 @@ class DebeziumEncoder:
             yield Record(shape.topic, None, None, shape.value(payload), (), tx.timestamp_ms + 90)
             return
         for change in ddl.changes:
-            sql, old, new = ddl.sql, _quoted(change.old or ddl.target), _quoted((change.db, change.name))
+            sql, old, new = ddl.sql, quoted(change.old or ddl.target), quoted((change.db, change.name))
             if change.table is None:
                 sql = f"DROP TABLE {new}"
             elif change.old and len(ddl.changes) > 1:
                 sql = f"RENAME TABLE {old} TO {new}"
-            yield self._schema_change(tx, (change.db, change.name), sql, [_changed_table(change)])
+            yield self._schema_change(tx, (change.db, change.name), sql, [changed_table(change)])
         if not ddl.changes:
             yield self._schema_change(tx, ddl.target, ddl.sql, [])
 
@@ -165,7 +168,7 @@ class DebeziumEncoder:
     ) -> Record:
         names = {"databaseName": named[0]}
         key_name = "io.debezium.connector.mysql.SchemaChangeKey"
-        key_schema = _struct([_field("databaseName", "string")], key_name)
+        key_schema = struct_schema([field("databaseName", "string")], key_name)
         payload = {
             "source": self._source(tx, tx.end_pos, 0, named),
             **_times(tx.timestamp_ms + 85),
@@ -184,26 +187,26 @@ class TableShape:
 
     def __init__(self, prefix: str, table: Table, schemas: bool):
         self.table, self.topic, self._schemas = table, f"{prefix}.{table.full_name}", schemas
-        self._encoders = [(c.name, _encoder(c)) for c in table.columns]
-        self._keys = [(c.name, _encoder(c)) for c in table.columns if c.key]
+        self._encoders = [(c.name, encoder(c)) for c in table.columns]
+        self._keys = [(c.name, encoder(c)) for c in table.columns if c.key]
 
     @cached_property
     def key_schema(self) -> bytes:
-        return _dumps(_struct([_column(c) for c in self.table.columns if c.key], f"{self.topic}.Key"))
+        return _dumps(struct_schema([column_schema(c) for c in self.table.columns if c.key], f"{self.topic}.Key"))
 
     @cached_property
     def value_schema(self) -> bytes:
-        columns = [_column(c) for c in self.table.columns]
-        image = _struct(columns, f"{self.topic}.Value", optional=True)
+        columns = [column_schema(c) for c in self.table.columns]
+        image = struct_schema(columns, f"{self.topic}.Value", optional=True)
         return _dumps(
-            _struct(
+            struct_schema(
                 [
                     {**image, "field": "before"},
                     {**image, "field": "after"},
-                    {**_SOURCE, "field": "source"},
-                    {**_TRANSACTION, "field": "transaction"},
-                    _field("op", "string"),
-                    *(_field(x, "int64", optional=True) for x in ("ts_ms", "ts_us", "ts_ns")),
+                    {**SOURCE, "field": "source"},
+                    {**TRANSACTION, "field": "transaction"},
+                    field("op", "string"),
+                    *(field(x, "int64", optional=True) for x in ("ts_ms", "ts_us", "ts_ns")),
                 ],
                 f"{self.topic}.Envelope",
                 version=2,
@@ -243,206 +246,3 @@ def _wrap(schema: dict[str, Any], payload: dict[str, Any], schemas: bool) -> byt
 
 def _times(ms: int) -> dict[str, int]:
     return {"ts_ms": ms, "ts_us": ms * 1000, "ts_ns": ms * 1_000_000}
-
-
-# -- schema blocks -----------------------------------------------------------------------------------------
-
-
-_Schema = dict[str, Any]
-
-
-def _struct(fields: list[_Schema], name: str, *, optional: bool = False, version: int = 1) -> _Schema:
-    return {"type": "struct", "fields": fields, "optional": optional, "name": name, "version": version}
-
-
-def _field(name: str, type_name: str, *, optional: bool = False) -> dict[str, Any]:
-    return {"type": type_name, "optional": optional, "field": name}
-
-
-def _column(column: Column) -> dict[str, Any]:
-    connect = column.connect
-    named = {"name": connect.name, "version": 1} if connect.name else {}
-    parameters = {"parameters": connect.parameters} if connect.parameters else {}
-    # Debezium's geometry schemas are structs of their own.
-    fields = (
-        {"fields": [_field(n, t, optional=n != "wkb") for n, t in _GEOMETRY[connect.name]]}
-        if connect.type == "struct"
-        else {}
-    )
-    return {
-        "type": connect.type,
-        **fields,
-        "optional": column.nullable,
-        **named,
-        **parameters,
-        "field": column.name,
-    }
-
-
-_POINT = "io.debezium.data.geometry.Point"
-_GEOMETRY: dict[str | None, tuple[tuple[str, str], ...]] = {
-    _POINT: (("x", "double"), ("y", "double"), ("wkb", "bytes"), ("srid", "int32")),
-    "io.debezium.data.geometry.Geometry": (("wkb", "bytes"), ("srid", "int32")),
-}
-_SOURCE = _struct(
-    [
-        *(_field(x, "string") for x in ("version", "connector", "name")),
-        _field("ts_ms", "int64"),
-        {
-            "type": "string",
-            "optional": True,
-            "name": "io.debezium.data.Enum",
-            "version": 1,
-            "parameters": {"allowed": "true,last,false,incremental"},
-            "default": "false",
-            "field": "snapshot",
-        },
-        _field("db", "string"),
-        _field("sequence", "string", optional=True),
-        *(_field(x, "int64", optional=True) for x in ("ts_us", "ts_ns")),
-        _field("table", "string", optional=True),
-        _field("server_id", "int64"),
-        _field("gtid", "string", optional=True),
-        _field("file", "string"),
-        _field("pos", "int64"),
-        _field("row", "int32"),
-        _field("thread", "int64", optional=True),
-        _field("query", "string", optional=True),
-    ],
-    "io.debezium.connector.mysql.Source",
-)
-_TRANSACTION = _struct(
-    [_field("id", "string"), _field("total_order", "int64"), _field("data_collection_order", "int64")],
-    "event.block",
-    optional=True,
-)
-
-
-def _quoted(name: tuple[str, str]) -> str:
-    return ".".join("`" + part.replace("`", "``") + "`" for part in name)
-
-
-def _table_id(name: tuple[str, str]) -> str:
-    return ".".join('"' + part.replace('"', '""') + '"' for part in name)
-
-
-def _changed_table(change: TableChange) -> dict[str, Any]:
-    """An entry of `tableChanges` (`ConnectTableChangeSerializer`): a rename's id is the old one and the new one."""
-    names = [*([change.old] if change.old else []), (change.db, change.name)]
-    return {
-        "type": "DROP" if change.table is None else "CREATE" if change.created else "ALTER",
-        "id": ",".join(map(_table_id, names)),
-        "table": _table_change(change.table) if change.table else None,
-    }
-
-
-def _table_change(table: Table) -> dict[str, Any]:
-    return {
-        "defaultCharsetName": "utf8mb4",
-        "primaryKeyColumnNames": list(table.key),
-        "columns": [_changed_column(c, position) for position, c in enumerate(table.columns, 1)],
-        "comment": None,
-    }
-
-
-def _changed_column(column: Column, position: int) -> dict[str, Any]:
-    base, _, rest = column.type.partition("(")
-    inner, _, tail = rest.rpartition(")")
-    name = f"{base}{tail}".upper()
-    labels = column.labels if base in ("enum", "set") else None
-    length, _, scale = ("1", "", "") if labels else inner.partition(",")
-    return {
-        "name": column.name,
-        "jdbcType": 12,
-        "nativeType": None,
-        "typeName": name,
-        "typeExpression": name,
-        "charsetName": column.charset,
-        "length": int(length) if length else None,
-        "scale": int(scale) if scale else None,
-        "position": position,
-        "optional": column.nullable,
-        "autoIncremented": False,
-        "generated": False,
-        "comment": None,
-        "hasDefaultValue": False,
-        "enumValues": ["'" + x.replace("\\", "\\\\").replace("'", "''") + "'" for x in labels or ()],
-    }
-
-
-# -- values ------------------------------------------------------------------------------------------------
-
-
-def _base64(raw: bytes) -> str:
-    return base64.b64encode(raw).decode()
-
-
-def _decimal(value: Decimal | int, scale: int) -> str:
-    """java.math.BigDecimal.unscaledValue().toByteArray(): big-endian two's complement, as short as can be."""
-    sign, digits, exponent = Decimal(value).as_tuple()
-    assert isinstance(exponent, int)
-    unscaled = int("".join(map(str, digits))) * 10 ** (scale + exponent) * (-1 if sign else 1)
-    bits = unscaled.bit_length() if unscaled >= 0 else (unscaled + 1).bit_length()
-    return _base64(unscaled.to_bytes(bits // 8 + 1, "big", signed=True))
-
-
-def _zoned(value: datetime) -> str:
-    moment = value.astimezone(UTC)
-    fraction = f".{moment.microsecond:06d}".rstrip("0") if moment.microsecond else ""
-    return f"{moment:%Y-%m-%dT%H:%M:%S}{fraction}Z"
-
-
-def _geometry(value: bytes) -> dict[str, Any]:
-    """MySQL's own bytes: the SRID in four bytes, then WKB. An SRID of zero is none."""
-    return {"wkb": _base64(value[4:]), "srid": int.from_bytes(value[:4], "little") or None}
-
-
-def _point(value: bytes) -> dict[str, Any]:
-    x, y = struct.unpack("<dd", value[9:25])
-    return {"x": x, "y": y, **_geometry(value)}
-
-
-def _existing(encode: Callable[[Any], Any], zero: Any) -> Callable[[Column], Callable[[Any], Any]]:
-    """A date that doesn't exist is NULL, or the epoch where the column is NOT NULL (Debezium, "Temporal types")."""
-    return lambda c: lambda v: encode(v) if not isinstance(v, str) else None if c.nullable else zero
-
-
-_BY_NAME: dict[str, Callable[[Column], Callable[[Any], Any]]] = {
-    "org.apache.kafka.connect.data.Decimal": lambda c: (
-        lambda v, scale=int(c.connect.parameters["scale"]): _decimal(v, scale)
-    ),
-    # Bits are little-endian, unlike everything else in the protocol.
-    "io.debezium.data.Bits": lambda c: (
-        lambda v, size=(int(c.connect.parameters["length"]) + 7) // 8: _base64(v.to_bytes(size, "little"))
-    ),
-    # The binlog reader adds 1900 to the stored byte, which is 0 for the year 0000 (RowDeserializers.deserializeYear).
-    "io.debezium.time.Year": lambda _: lambda v: v or 1900,
-    "io.debezium.time.Date": _existing(lambda v: (v - _EPOCH_DATE).days, 0),
-    "io.debezium.time.MicroTime": lambda _: lambda v: v // _US,
-    "io.debezium.time.Timestamp": _existing(lambda v: (v - _EPOCH) // _MS, 0),
-    "io.debezium.time.MicroTimestamp": _existing(lambda v: (v - _EPOCH) // _US, 0),
-    "io.debezium.time.ZonedTimestamp": _existing(_zoned, "1970-01-01T00:00:00Z"),
-    _POINT: lambda _: _point,
-    "io.debezium.data.geometry.Geometry": lambda _: _geometry,
-}
-_BY_TYPE: dict[str, Callable[[Any], Any]] = {
-    "bytes": _base64,
-    "boolean": bool,
-    # JsonConverter writes a Connect float32 as a Java float: 5.1, not 5.099999904632568.
-    "float": lambda v: msgspec.Raw(java_number(float32_text(v)).encode()),
-    "double": lambda v: msgspec.Raw(java_number(repr(v)).encode()),
-}
-
-
-def _encoder(column: Column) -> Callable[[Any], Any]:
-    """Non-null Python value → JSON payload value, by semantic name, else by Connect type, else as it is."""
-    if column.type.startswith("binary("):  # the connector puts back the zeros that the binlog leaves out
-        width = int(column.type[7:-1])
-        return lambda v: _base64(v.ljust(width, b"\0"))
-    if column.type.partition("(")[0] in ("date", "datetime", "timestamp"):
-        encode = _BY_NAME[column.connect.name or ""](column)
-        # A date that has a zero in it is NULL where the column may be NULL (Debezium's page, "Zero values").
-        return lambda v: None if isinstance(v, str) else encode(v)
-    if column.connect.name in _BY_NAME:
-        return _BY_NAME[column.connect.name](column)
-    return _BY_TYPE.get(column.connect.type, lambda v: v)
