@@ -85,7 +85,7 @@ def _exercise(folder: Path, made: Path) -> None:
     path = str(folder / "t")
     lake.create(spark, path, "k BIGINT, v STRING", {"delta.enableDeletionVectors": "true"}, "exercise")
     rows = spark.range(100).selectExpr("id AS k", "CAST(id AS STRING) AS v")
-    lake.append(rows.mapInArrow(lambda batches: batches, rows.schema), path, "exercise", 0)
+    lake.append_once(rows.mapInArrow(lambda batches: batches, rows.schema), path, "exercise", 0)
     rows.createOrReplaceTempView("s")
     spark.sql(
         f"MERGE INTO {lake.delta(path)} AS t USING s ON t.k = s.k + 50 WHEN MATCHED THEN UPDATE SET v = s.v "

@@ -146,6 +146,6 @@ def fill(
     if counts["quarantined"]:
         batch.append(quarantine_rows, "quarantine")
     moved = ledger.moved(events, split, source, -now.number)
-    lake.append(moved, paths["ledger"], f"backfill {source.name}", now.number)
+    lake.append_once(moved, paths["ledger"], f"backfill {source.name}", now.number)
     chosen.note(now, "done")
     return int(counts["applied"])

@@ -74,7 +74,7 @@ class Chosen:
         )
         frame = self._spark.createDataFrame([row], lake.read(self._spark, self._path).schema)
         app = f"rules {self._source.name} {self._room} {stage}"
-        lake.append(frame.withColumn("at", F.current_timestamp()), self._path, app, rules.number)
+        lake.append_once(frame.withColumn("at", F.current_timestamp()), self._path, app, rules.number)
         if stage == "done":
             self.done.append(rules)
         self.begun = rules if stage == "begun" else None

@@ -31,7 +31,7 @@ class Batch:
     app: str = "changelog"
 
     def append(self, rows: Callable[["Batch"], DataFrame], output: str) -> None:
-        lake.append(rows(self), self.paths[output], f"{self.app} {self.source.name}", self.number)
+        lake.append_once(rows(self), self.paths[output], f"{self.app} {self.source.name}", self.number)
 
 
 def writes(batch: Batch, figures: list[dict[str, Any]]) -> list[Callable[[], None]]:
@@ -42,10 +42,9 @@ def writes(batch: Batch, figures: list[dict[str, Any]]) -> list[Callable[[], Non
         "changelog": (total["rows"], changelog_rows),
         "schema_history": (versions or total["ddl"], partial(_schema_rows, versions=versions)),
         "control_events": (total["control"], _control_rows),
-        "ledger": (True, partial(_ledger_rows, figures=figures)),
     }
     work = [partial(batch.append, rows, output) for output, (any_, rows) in writes.items() if any_]
-    return [partial(_quarantine, batch, total["errors"], total["retold"]), *work]
+    return [partial(_quarantine, batch, total["errors"], total["retold"]), partial(_account, batch, figures), *work]
 
 
 def _said_by(source: Source, events: DataFrame, columns: tuple[str, ...]) -> DataFrame:
@@ -142,11 +141,14 @@ def _resolve(batch: Batch) -> None:
         spark.catalog.dropTempView(view)
 
 
-def _ledger_rows(batch: Batch, figures: list[dict[str, Any]]) -> DataFrame:
+def _account(batch: Batch, figures: list[dict[str, Any]]) -> None:
+    """Ledger rows of the batch, once."""
     split = None
     if "envelopes" in batch.paths:  # a message of several records accounts for all of them
         low, high = min(f["from_offset"] for f in figures), max(f["to_offset"] for f in figures)
         split = lake.read(batch.events.sparkSession, batch.paths["envelopes"]).where(
             F.col("offset").between(low, high) & (F.col("parts") > 1)
         )
-    return ledger.rows(batch.events, split, batch.source, batch.number)
+    rows = ledger.rows(batch.events, split, batch.source, batch.number)
+    of = f"source = '{batch.source.name}' AND room = 'changelog' AND batch = {batch.number}"
+    lake.append_batch(rows, batch.paths["ledger"], of)

@@ -1,6 +1,6 @@
 """changes → changelog, schema_history, control_events, quarantine, offset_ledger: one vocabulary for all formats.
 
-Each batch is looked at once for its figures, then every output is written at most once (txnAppId, txnVersion).
+Each batch is looked at once for its figures, then every output is written at most once.
 """
 
 from collections.abc import Callable
@@ -179,4 +179,4 @@ def _note_lineages(
         for f in figures
     ]
     frame = spark.createDataFrame(rows, lake.read(spark, path).schema)
-    lake.append(frame, path, f"changelog {source.name}", batch_id)
+    lake.append_batch(frame, path, f"source = '{source.name}' AND batch = {batch_id}")

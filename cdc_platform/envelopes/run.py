@@ -112,7 +112,7 @@ def _pass_whole_ones(parsed: DataFrame, path: str, app: str, batch_id: int) -> d
     seen = Observation()
     whole = parsed.observe(seen, *figures).where(F.col("error").isNull() & (F.col("total") == 1))
     version = lake.version(parsed.sparkSession, path)
-    lake.append(_whole_rows(whole), path, app, batch_id)
+    lake.append_once(_whole_rows(whole), path, app, batch_id)
     if lake.version(parsed.sparkSession, path) > version:
         return seen.get
     return parsed.agg(*figures).collect()[0].asDict()
@@ -198,7 +198,7 @@ def _odd_ones(
         }
         lake.together(
             [
-                partial(lake.append, rows, paths[table], app, batch_id)
+                partial(lake.append_once, rows, paths[table], app, batch_id)
                 for table, (any_, rows, app) in writes.items()
                 if any_
             ]

@@ -50,7 +50,7 @@ def heal(
     note = spark.range(1).select(
         F.lit(number).cast("bigint").alias("number"), F.lit(digest).alias("digest"), F.current_timestamp().alias("at")
     )
-    lake.append(note, paths["contexts"], f"context {source.name}", number)
+    lake.append_once(note, paths["contexts"], f"context {source.name}", number)
     return bool(found)
 
 

@@ -1,5 +1,6 @@
 """Which wire format are these messages? Every registered decoder tries all of them."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -30,7 +31,7 @@ class Verdict:
         return self.understood + self.parts > self.refused
 
 
-def verdicts(messages: pa.RecordBatch, formats: dict[str, Format]) -> list[Verdict]:
+def verdicts(messages: pa.RecordBatch, formats: Mapping[str, Format]) -> list[Verdict]:
     """MESSAGE batch (Kafka records as they lie in the topic) → one Verdict per format, the best first."""
     found = [_verdict(messages, format_) for format_ in formats.values()]
     return sorted(found, key=lambda v: (v.refused - v.understood - v.parts, v.refused, -sum(v.events.values())))

@@ -164,7 +164,7 @@ def _note_topics(
     new = sorted({(source.name, s.topic, s.topic_id) for s in state if s.topic_id not in known.get(s.topic, ())})
     if new:
         rows = spark.createDataFrame(new, "source STRING, topic STRING, topic_id STRING")
-        rows.withColumn("seen_at", F.current_timestamp()).write.format("delta").mode("append").save(topics)
+        lake.append(rows.withColumn("seen_at", F.current_timestamp()), topics)
 
 
 def _note_losses(spark: SparkSession, source: Source, lost: list[dict[str, Any]], generation: int, ledger: str) -> None:
@@ -184,7 +184,7 @@ def _note_losses(spark: SparkSession, source: Source, lost: list[dict[str, Any]]
         for x in lost
     ]
     columns = spark.read.format("delta").load(ledger).schema
-    lake.append(spark.createDataFrame(rows, columns), ledger, f"losses {source.name}", generation)
+    lake.append(spark.createDataFrame(rows, columns), ledger)
 
 
 def _note_positions(
@@ -207,8 +207,7 @@ def _note_positions(
             (source.name, batch, "landing", t, p, landed.get((t, p), offset), offset - 1, "landed", 0)
             for (t, p), offset in passed.items()
         ]
-        frame = spark.createDataFrame(rows, lake.read(spark, ledger).schema)
-        frame.write.format("delta").mode("append").save(ledger)
+        lake.append(spark.createDataFrame(rows, lake.read(spark, ledger).schema), ledger)
     return {**landed, **passed}
 
 
@@ -219,12 +218,13 @@ def _account(spark: SparkSession, config: Config, source: Source, generation: in
     path = LANDING.at(config.lake, source=name)
 
     def each(batch: DataFrame, batch_id: int) -> None:
+        number = generation * _GENERATION + batch_id
         counted = batch.groupBy("topic", "partition").agg(
             F.min("offset").alias("from_offset"), F.max("offset").alias("to_offset"), F.count(F.lit(1)).alias("records")
         )
         rows = counted.select(
             F.lit(name).alias("source"),
-            F.lit(generation * _GENERATION + batch_id).cast("bigint").alias("batch"),
+            F.lit(number).cast("bigint").alias("batch"),
             F.lit("landing").alias("room"),
             "topic",
             "partition",
@@ -233,7 +233,12 @@ def _account(spark: SparkSession, config: Config, source: Source, generation: in
             F.lit("landed").alias("outcome"),
             "records",
         ).select(*_LEDGER_COLUMNS)
-        lake.append(rows, ledger, f"ledger landing {name}", batch_id)
+        lake.append_batch(
+            rows,
+            ledger,
+            # Positions without records are noted under the number of a batch that need not have been accounted for.
+            f"source = '{name}' AND room = 'landing' AND outcome = 'landed' AND records > 0 AND batch = {number}",
+        )
 
     progress = lake.for_each_batch(
         lake.stream(spark, path, source.max_bytes_per_batch).select("topic", "partition", "offset"),

@@ -123,9 +123,22 @@ def version(spark: SparkSession, path: str) -> int:
     return spark.sql(f"DESCRIBE HISTORY {delta(path)} LIMIT 1").collect()[0]["version"]
 
 
-def append(df: DataFrame, path: str, app: str, version: int) -> None:
+def append(df: DataFrame, path: str) -> None:
+    """Append `df`."""
+    df.write.format("delta").mode("append").save(path)
+
+
+def append_once(df: DataFrame, path: str, app: str, version: int) -> None:
     """Append `df`, at most once per (`app`, `version`): a repeated batch writes nothing."""
     (df.write.format("delta").mode("append").option("txnAppId", app).option("txnVersion", version).save(path))
+
+
+def append_batch(df: DataFrame, path: str, of: str) -> None:
+    """Append the rows of one batch to a table whose rows tell their batch, unless it has some of it (`of`, SQL as
+    `notes.ask` takes it): as `append_once`, for which Delta computes the whole state of the table each time. Only for
+    who is alone in writing rows `of`."""
+    if not notes.ask(df.sparkSession, f"SELECT 1 AS there FROM {{t}} WHERE {of} LIMIT 1", t=path):
+        append(df, path)
 
 
 def stream(spark: SparkSession, path: str, max_bytes: str) -> DataFrame:

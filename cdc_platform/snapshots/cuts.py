@@ -73,7 +73,7 @@ def publish(spark: SparkSession, config: Config, source: Source, tables: state.T
         return {"cut": 0, "cut_held_back": 1}
     row = (source.name, last.cut + 1, *verdict, *newest, offsets, versions, work, None)
     frame = spark.createDataFrame([row], lake.read(spark, path).schema).withColumn("at", F.current_timestamp())
-    lake.append(frame, path, f"cuts {source.name}", last.cut + 1)
+    lake.append(frame, path)
     return {"cut": last.cut + 1, "cut_held_back": 0}
 
 

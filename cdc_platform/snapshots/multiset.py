@@ -65,7 +65,7 @@ def bring_up(
     buried = settled.where(f"NOT live AND (state = {_NEW} OR state = {_THERE})")
     scope = F.when(F.col("sign") > 0, "insert").otherwise("delete")
     graves = buried.select(scope.alias("scope"), "content", ADDRESS, "_cdc_order")
-    lake.append(graves, target.tombstones, f"{app} rows", batch_id)
+    lake.append_once(graves, target.tombstones, f"{app} rows", batch_id)
     settled = _settled(new, target, columns, at)  # the same with what was buried just now
     _merge(
         settled.withColumn("_gone", F.col("there")).where(
@@ -127,7 +127,7 @@ def _truncate(spark: SparkSession, target: Target, figures: Figures, app: str, b
     spark.sql(f"DELETE FROM {delta(target.snapshot)} WHERE _cdc_order < {order_sql(figures.truncated_at)}")
     empty = [F.lit(None).cast(t).alias(n) for n, t in (("content", "binary"), (ADDRESS, ADDRESS_TYPE))]
     stone = spark.range(1).select(F.lit("table").alias("scope"), *empty, at.alias("_cdc_order"))
-    lake.append(stone, target.tombstones, f"{app} truncate", batch_id)
+    lake.append_once(stone, target.tombstones, f"{app} truncate", batch_id)
 
 
 def _content(columns: list[TableColumn]) -> Column:

@@ -46,7 +46,7 @@ def empty(
     if not gone:
         return
     stones = spark.createDataFrame([(*n, "origin", at) for n, at in gone.items()], _stones(spark, target, columns))
-    lake.append(stones, target.tombstones, f"{app} origins", batch_id)
+    lake.append_once(stones, target.tombstones, f"{app} origins", batch_id)
     each = (
         f"({ORIGIN[0]} = {literal(db)} AND {ORIGIN[1]} = {literal(table)} AND _cdc_order < {order_sql(at)})"
         for (db, table), at in gone.items()

@@ -132,7 +132,7 @@ def batch_writer(config: Config, source: Source, plan: Plan) -> Callable[[DataFr
             return outcome(work, t, found.told.get(name), last)
 
         outcomes = lake.together([partial(one, t) for t in found.touched])
-        lake.append(state.rows(spark, path, source, outcomes, before, batch_id), path, work.app, batch_id)
+        state.keep(spark, path, source, outcomes, before, batch_id)
 
     return each
 
@@ -169,8 +169,7 @@ def _follow(spark: SparkSession, config: Config, source: Source, history: Histor
         path = TABLE_STATE.at(config.lake)
         before = state.now(spark, path, source)
         batch_id = max((t["batch"] for t in before.values()), default=0)
-        rows = state.rows(spark, path, source, outcomes, before, batch_id, anew=True)
-        lake.append(rows, path, f"follow {uuid.uuid4().hex}", 0)
+        state.keep(spark, path, source, outcomes, before, batch_id, anew=True)
     done()
 
 
@@ -189,8 +188,7 @@ def evolve(spark: SparkSession, config: Config, source: Source, history: History
     outcomes = [o for _, _, o in decided.values() if o is not None]
     if outcomes:
         batch_id = max((before[o.db, o.table]["batch"] for o in outcomes if (o.db, o.table) in before), default=0)
-        rows = state.rows(spark, path, source, outcomes, before, batch_id, anew=True)
-        lake.append(rows, path, f"evolve {uuid.uuid4().hex}", 0)
+        state.keep(spark, path, source, outcomes, before, batch_id, anew=True)
     decisions = []
     for s in steps:
         name = source.tables.routed(*(s.effect.after or s.effect.before or ("", "")))
@@ -286,8 +284,7 @@ def _rebuilt(
             raise
         found = _stopped(name, why.reason)
     path, batch_id = TABLE_STATE.at(config.lake), before[name]["batch"] if name in before else 0
-    rows = state.rows(spark, path, source, [found], before, batch_id, anew=True)
-    lake.append(rows, path, f"rebuild {uuid.uuid4().hex}", 0)
+    state.keep(spark, path, source, [found], before, batch_id, anew=True)
     return found
 
 

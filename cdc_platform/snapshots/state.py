@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
 from cdc_platform.config import Config, Source
@@ -46,7 +46,7 @@ def now(spark: SparkSession, path: str, source: Source, since: int | None = None
     return {(r["db"], r["table"]): {**r, "state": r["last"]["state"], "reason": r["last"]["reason"]} for r in rows}
 
 
-def rows(
+def keep(
     spark: SparkSession,
     path: str,
     source: Source,
@@ -55,8 +55,9 @@ def rows(
     batch_id: int,
     *,
     anew: bool = False,
-) -> DataFrame:
-    """Outcomes as TABLE_STATE rows; `anew`: of a rebuild, which counts above all batches before it."""
+) -> None:
+    """Notes outcomes as TABLE_STATE rows, a batch's once; `anew`: of a rebuild, which counts above all batches before
+    it."""
     out = [
         (
             source.name,
@@ -74,7 +75,11 @@ def rows(
         )
         for o in outcomes
     ]
-    return spark.createDataFrame(out, lake.read(spark, path).schema).withColumn("at", F.current_timestamp())
+    rows = spark.createDataFrame(out, lake.read(spark, path).schema).withColumn("at", F.current_timestamp())
+    if anew:
+        lake.append(rows, path)
+    else:
+        lake.append_batch(rows, path, f"source = '{source.name}' AND batch = {batch_id}")
 
 
 def figures(spark: SparkSession, config: Config, source: Source, touched: Tables) -> dict[str, dict[str, float | str]]:
@@ -82,7 +87,9 @@ def figures(spark: SparkSession, config: Config, source: Source, touched: Tables
 
     def live_rows(name: tuple[str, str]) -> int:
         snapshot = Target.of(config, source.name, *name).snapshot
-        return lake.read(spark, snapshot).count() if lake.exists(spark, snapshot) else 0
+        if not lake.exists(spark, snapshot):
+            return 0
+        return notes.ask(spark, "SELECT count(*) AS n FROM {t}", t=snapshot)[0]["n"]
 
     names = sorted(touched)
     counted = lake.together([partial(live_rows, n) for n in names])

@@ -1,6 +1,5 @@
 """The Delta tables of one source table: its snapshot and, beside it, its tombstones. Made, evolved, merged into."""
 
-import uuid
 from dataclasses import dataclass
 from typing import Any
 
@@ -126,7 +125,7 @@ def bury(
             order_literal(figures.truncated_at).alias("_cdc_order"),
         )
         graves = graves.unionByName(stone)
-    lake.append(graves, target.tombstones, app, batch_id)
+    lake.append_once(graves, target.tombstones, app, batch_id)
 
 
 def buried(target: Target, spark: SparkSession, figures: Profile) -> bool:
@@ -147,7 +146,7 @@ def expire(spark: SparkSession, target: Target, order: Any) -> int:
         return 0
     keys = (F.lit(None).cast(f.dataType).alias(f.name) for f in graves.schema if f.name.startswith("_k"))
     horizon = spark.range(1).select(*keys, F.lit("expired").alias("scope"), order_literal(order).alias("_cdc_order"))
-    lake.append(horizon, target.tombstones, f"expire {uuid.uuid4().hex}", 0)  # first: a killed run says too much then
+    lake.append(horizon, target.tombstones)  # first: a killed run says too much then
     spark.sql(
         f"DELETE FROM {delta(target.tombstones)} WHERE (scope = 'row' AND _cdc_order <= {order_sql(order)}) "
         f"OR (scope = 'expired' AND _cdc_order < {order_sql(order)})"
@@ -199,7 +198,7 @@ def apply(
         fresh = folded.where("NOT _deleted").select(
             *(F.expr(v).alias(c.name) for v, c in zip(_values(columns, ""), columns, strict=True)), *BOOKKEEPING
         )
-        lake.append(fresh, target.snapshot, app, batch_id)
+        lake.append_once(fresh, target.snapshot, app, batch_id)
         return
     view = f"cdc_fold_{abs(hash((target.snapshot, batch_id)))}"
     folded.createOrReplaceTempView(view)
