@@ -30,8 +30,10 @@ def run(spark: SparkSession, config: Config, source: Source) -> RoomResult:
     path = lake.ensure(spark, LANDING, LANDING.at(config.lake, source=source.name))
     ledger = lake.ensure(spark, OFFSET_LEDGER, OFFSET_LEDGER.at(config.lake))
     topics = lake.ensure(spark, TOPICS, TOPICS.at(config.lake))
-    _account(spark, config, source, _position(spark, ledger, source)[0])
     generation, landed, batch = _position(spark, ledger, source)
+    if _unaccounted(spark, source, path, ledger):
+        _account(spark, config, source, generation)
+        generation, landed, batch = _position(spark, ledger, source)
     known = _topic_ids(spark, topics, source)
     state = offsets.settled_state(config, source, landed)
     lost = _losses(source, state, landed, known)
@@ -209,6 +211,16 @@ def _note_positions(
         ]
         lake.append(spark.createDataFrame(rows, lake.read(spark, ledger).schema), ledger)
     return {**landed, **passed}
+
+
+def _unaccounted(spark: SparkSession, source: Source, path: str, ledger: str) -> bool:
+    """Whether the ledger may lack landed records, as after a kill. Where that costs more than the query that brings it
+    up to date, it may."""
+    if not notes.is_table(path):
+        return True
+    landed = notes.ask(spark, "SELECT count(*) AS n FROM {t}", t=path)[0]["n"]
+    told = f"SELECT sum(records) AS n FROM {{t}} WHERE source = '{source.name}' AND outcome = 'landed'"
+    return landed != notes.ask(spark, told, t=ledger)[0]["n"]
 
 
 def _account(spark: SparkSession, config: Config, source: Source, generation: int) -> list[int]:

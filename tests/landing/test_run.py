@@ -2,6 +2,7 @@
 
 import time
 import uuid
+from pathlib import Path
 
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
@@ -10,8 +11,9 @@ from pyspark.sql import functions as F
 from cdc_platform.errors import ConfigError, KafkaUnreachable, OffsetsLost
 from cdc_platform.landing import run as landing
 from cdc_platform.landing.offsets import kafka_state
+from cdc_platform.resources import lake
 from cdc_platform.resources.kafka import group_id
-from cdc_platform.tables import LANDING, OFFSET_LEDGER
+from cdc_platform.tables import CHECKPOINT, LANDING, OFFSET_LEDGER
 
 pytestmark = [pytest.mark.spark, pytest.mark.broker]
 
@@ -120,6 +122,24 @@ def test_a_backlog_then_an_increment_lands_once_and_a_run_without_news_writes_no
     assert sum(r[4] for r in own.ledger("landed")) == 45
     spans = [(r[1], o) for r in own.ledger("landed") for o in range(r[2], r[3] + 1)]
     assert sorted(spans) == own.rows("partition", "offset")
+
+
+def test_what_killed_runs_landed_is_accounted_for_once(feed, kafka, monkeypatch):
+    topic = kafka.topic()
+    kafka.fill(topic, 5)
+    own = feed(topics=[topic])
+    own.land()
+    commits = Path(CHECKPOINT.at(own.config.lake, room="ledger", source=own.source.name)) / "commits"
+    (commits / "0").unlink()  # killed between the ledger's commit and the checkpoint's
+    (commits / ".0.crc").unlink()
+    kafka.fill(topic, 3, "w")
+    with monkeypatch.context() as patch:
+        patch.setattr(lake, "append_batch", lambda *_: 1 / 0)
+        with pytest.raises(Exception, match="ZeroDivisionError"):
+            own.land()  # killed before the ledger's commit
+    assert sum(r[4] for r in own.ledger("landed")) == 5
+    assert own.land().metrics["records"] == 0
+    assert [r[2:] for r in own.ledger("landed") if r[4]] == [(0, 4, 5), (5, 7, 3)]
 
 
 def test_offsets_are_committed_for_lag_tools_after_landing(feed, kafka, broker):

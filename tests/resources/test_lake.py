@@ -5,7 +5,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from cdc_platform.resources import lake
-from cdc_platform.tables import CHANGELOG, QUARANTINE
+from cdc_platform.tables import CHANGELOG, LINEAGES, QUARANTINE
 
 pytestmark = pytest.mark.spark
 
@@ -46,3 +46,13 @@ def test_a_batch_is_a_scan_of_its_files_wherever_they_lie(spark, tmp_path):
     seen.clear()
     catch_up()
     assert seen == {}
+
+
+def test_rows_of_a_batch_that_are_there_are_not_written_again(spark, tmp_path):
+    path = lake.ensure(spark, LINEAGES, str(tmp_path / "lineages"))
+    schema = lake.read(spark, path).schema
+    for source, batch in (("a", 1), ("a", 2), ("b", 1), ("a", 1), ("b", 1)):
+        rows = spark.createDataFrame([(source, "1", 0, batch, None, None)], schema)
+        lake.append_batch(rows, path, f"source = '{source}' AND batch = {batch}")
+    there = lake.read(spark, path).select("source", "batch").collect()
+    assert sorted(map(tuple, there)) == [("a", 1), ("a", 2), ("b", 1)]
