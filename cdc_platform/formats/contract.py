@@ -23,6 +23,7 @@ MESSAGE = pa.schema(
         ("timestamp", pa.timestamp("us", "UTC")),  # Kafka's
         ("key", pa.binary()),
         ("value", pa.binary()),  # null: Kafka tombstone
+        # For `Part.parse` only: decoders get none.
         ("headers", pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))),
         ("landed_at", pa.timestamp("us", "UTC")),
     ]

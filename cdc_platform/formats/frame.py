@@ -18,9 +18,14 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
 
+_READ = [n for n in MESSAGE.names if n != "headers"]
+"""What decoders get. For each row that goes to Python, Spark asks every vector of the Arrow batch for its size
+(`ArrowFieldWriter.getSizeInBytes`, to keep `maxBytesPerBatch`): of a list of structs that takes as long as decoding."""
+
+
 def decode(messages: "DataFrame", format_name: str, options: dict[str, Any], context: Any = None) -> "DataFrame":
     """Messages (MESSAGE's columns) → EVENT rows. `context`: what the format's own `context` gave, if it has one."""
-    return messages.select(*MESSAGE.names).mapInArrow(
+    return messages.select(*_READ).mapInArrow(
         partial(_decode, format_name, json.dumps(options), json.dumps(context)), spark_schema(EVENT)
     )
 
@@ -68,8 +73,12 @@ def _undecodable(message: pa.RecordBatch, error: Exception) -> pa.RecordBatch:
 
 
 def as_message_batch(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """Spark's Arrow batch with exactly MESSAGE's types."""
-    return pa.RecordBatch.from_arrays([batch.column(f.name).cast(f.type) for f in MESSAGE], schema=MESSAGE)
+    """Spark's Arrow batch with exactly MESSAGE's types; columns it lacks are null."""
+    there = set(batch.schema.names)
+    columns = [
+        batch.column(f.name).cast(f.type) if f.name in there else pa.nulls(batch.num_rows, f.type) for f in MESSAGE
+    ]
+    return pa.RecordBatch.from_arrays(columns, schema=MESSAGE)
 
 
 def spark_schema(schema: pa.Schema) -> "StructType":

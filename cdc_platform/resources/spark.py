@@ -20,6 +20,8 @@ _BASE = {
     "spark.sql.streaming.numRecentProgressUpdates": "100000",  # every batch's figures, for the run's metadata
     "spark.sql.streaming.noDataMicroBatches.enabled": "false",
     "spark.sql.execution.arrow.maxBytesPerBatch": "67108864",  # big messages: Python's memory stays bounded
+    # What is written has few partition values per task, mostly one: without this, whole rows are sorted by them first.
+    "spark.sql.maxConcurrentOutputFileWriters": "8",
     "spark.sql.parquet.compression.codec": "zstd",
     # Raw payloads never repeat: trying a dictionary on them costs half of the landing's time.
     "spark.hadoop.parquet.enable.dictionary#value": "false",
