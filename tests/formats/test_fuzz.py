@@ -81,6 +81,6 @@ def leans_on_its_neighbours(batch, options):
 )
 def test_a_faulty_decoder_is_found(decode, told, monkeypatch):
     faulty = dataclasses.replace(FORMATS["canal_json"], decode=decode)
-    monkeypatch.setitem(FORMATS, "canal_json", faulty)
+    monkeypatch.setattr(canal_json, "FORMAT", faulty)
     with pytest.raises(fuzz.Finding, match=told):
         fuzz.fuzz("canal_json", 1000)
