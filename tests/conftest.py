@@ -25,8 +25,6 @@ FAST = {
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",
     "spark.ui.showConsoleProgress": "false",
     "spark.log.level": "ERROR",
-    # A session lives for minutes, in which Java's second compiler takes more than it gives.
-    "spark.driver.defaultJavaOptions": "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=256m",
 }
 
 
