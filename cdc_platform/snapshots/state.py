@@ -78,8 +78,8 @@ def keep(
     rows = spark.createDataFrame(out, lake.read(spark, path).schema).withColumn("at", F.current_timestamp())
     if anew:
         lake.append(rows, path)
-    else:
-        lake.append_batch(rows, path, f"source = '{source.name}' AND batch = {batch_id}")
+    else:  # by number, not by what is there: a rebuild before the first batch is noted under the same one
+        lake.append_once(rows, path, f"snapshots {source.name}", batch_id)
 
 
 def figures(spark: SparkSession, config: Config, source: Source, touched: Tables) -> dict[str, dict[str, float | str]]:
