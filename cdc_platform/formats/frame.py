@@ -73,12 +73,10 @@ def _undecodable(message: pa.RecordBatch, error: Exception) -> pa.RecordBatch:
 
 
 def as_message_batch(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """Spark's Arrow batch with exactly MESSAGE's types; columns it lacks are null."""
-    there = set(batch.schema.names)
-    columns = [
-        batch.column(f.name).cast(f.type) if f.name in there else pa.nulls(batch.num_rows, f.type) for f in MESSAGE
-    ]
-    return pa.RecordBatch.from_arrays(columns, schema=MESSAGE)
+    """Spark's Arrow batch with exactly MESSAGE's types; headers may be left out."""
+    if "headers" not in batch.schema.names:
+        batch = batch.append_column("headers", pa.nulls(batch.num_rows, MESSAGE.field("headers").type))
+    return pa.RecordBatch.from_arrays([batch.column(f.name).cast(f.type) for f in MESSAGE], schema=MESSAGE)
 
 
 def spark_schema(schema: pa.Schema) -> "StructType":

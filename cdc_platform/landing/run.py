@@ -230,13 +230,12 @@ def _account(spark: SparkSession, config: Config, source: Source, generation: in
     path = LANDING.at(config.lake, source=name)
 
     def each(batch: DataFrame, batch_id: int) -> None:
-        number = generation * _GENERATION + batch_id
         counted = batch.groupBy("topic", "partition").agg(
             F.min("offset").alias("from_offset"), F.max("offset").alias("to_offset"), F.count(F.lit(1)).alias("records")
         )
         rows = counted.select(
             F.lit(name).alias("source"),
-            F.lit(number).cast("bigint").alias("batch"),
+            F.lit(generation * _GENERATION + batch_id).cast("bigint").alias("batch"),
             F.lit("landing").alias("room"),
             "topic",
             "partition",
@@ -248,8 +247,9 @@ def _account(spark: SparkSession, config: Config, source: Source, generation: in
         lake.append_batch(
             rows,
             ledger,
-            # Positions without records are noted under the number of a batch that need not have been accounted for.
-            f"source = '{name}' AND room = 'landing' AND outcome = 'landed' AND records > 0 AND batch = {number}",
+            # Of any generation: losses may be accepted between a kill and the batch's repetition. With records:
+            # positions are noted under the number of a batch that need not have been accounted for.
+            f"source = '{name}' AND outcome = 'landed' AND records > 0 AND batch % {_GENERATION} = {batch_id}",
         )
 
     progress = lake.for_each_batch(

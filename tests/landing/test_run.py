@@ -50,6 +50,11 @@ class Feed:
         columns = ("topic", "partition", "from_offset", "to_offset", "records")
         return [tuple(r) for r in frame.where("records > 0").orderBy("batch", *columns).select(*columns).collect()]
 
+    def forget_ledger_commit(self, batch):
+        commits = Path(CHECKPOINT.at(self.config.lake, room="ledger", source="feed")) / "commits"
+        (commits / f"{batch}").unlink()
+        (commits / f".{batch}.crc").unlink()
+
     def versions(self):
         """Delta versions of landing, ledger and topics."""
         return [self.spark.sql(f"DESCRIBE HISTORY delta.`{path}`").count() for path in (self.path, self.ledger_path)]
@@ -129,9 +134,7 @@ def test_what_killed_runs_landed_is_accounted_for_once(feed, kafka, monkeypatch)
     kafka.fill(topic, 5)
     own = feed(topics=[topic])
     own.land()
-    commits = Path(CHECKPOINT.at(own.config.lake, room="ledger", source=own.source.name)) / "commits"
-    (commits / "0").unlink()  # killed between the ledger's commit and the checkpoint's
-    (commits / ".0.crc").unlink()
+    own.forget_ledger_commit(0)  # killed between the ledger's commit and the checkpoint's
     kafka.fill(topic, 3, "w")
     with monkeypatch.context() as patch:
         patch.setattr(lake, "append_batch", lambda *_: 1 / 0)
@@ -140,6 +143,17 @@ def test_what_killed_runs_landed_is_accounted_for_once(feed, kafka, monkeypatch)
     assert sum(r[4] for r in own.ledger("landed")) == 5
     assert own.land().metrics["records"] == 0
     assert [r[2:] for r in own.ledger("landed") if r[4]] == [(0, 4, 5), (5, 7, 3)]
+
+
+def test_a_loss_accepted_after_a_kill_counts_nothing_twice(feed, kafka):
+    topic = kafka.topic()
+    kafka.fill(topic, 5)
+    own = feed(topics=[topic], on_lost_offsets="accept")
+    own.land()
+    own.forget_ledger_commit(0)
+    kafka.again(topic, 2)
+    assert own.land().metrics["records"] == 2
+    assert sorted(r[2:] for r in own.ledger("landed")) == [(0, 1, 2), (0, 4, 5)]
 
 
 def test_offsets_are_committed_for_lag_tools_after_landing(feed, kafka, broker):
