@@ -75,6 +75,14 @@ class TableStopped(CdcError):
         super().__init__(f"{source}: table {db!r}.{table!r} is stopped: {reason}")
 
 
+class LakeChanged(CdcError):
+    """A table or checkpoint of the lake isn't as the platform left it. Fields: `path`, `problem`."""
+
+    def __init__(self, path: str, problem: str):
+        self.path, self.problem = path, problem
+        super().__init__(f"{path}: {problem}")
+
+
 class RunInProgress(CdcError):
     """Another process is already writing this source's tables. Field: `source`."""
 

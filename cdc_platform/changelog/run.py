@@ -15,7 +15,7 @@ from cdc_platform.changelog.chosen import Chosen, Rules
 from cdc_platform.changelog.outputs import Batch, writes
 from cdc_platform.config import Config, Source
 from cdc_platform.formats import FORMATS
-from cdc_platform.resources import lake, notes
+from cdc_platform.resources import batches, lake, notes
 from cdc_platform.tables import (
     CHANGELOG,
     CHANGES,
@@ -45,12 +45,12 @@ def run(spark: SparkSession, config: Config, source: Source) -> RoomResult:
     if FORMATS[source.format].part is not None:
         paths["envelopes"] = ENVELOPES.at(config.lake, source=source.name)
     changes = CHANGES.at(config.lake, format=source.format, source=source.name)
-    batches, taken = _under_rules(spark, config, source, paths, changes)
-    metrics = ledger.figures(spark, paths["ledger"], source, batches) if batches else {}
+    done, taken = _under_rules(spark, config, source, paths, changes)
+    metrics = ledger.figures(spark, paths["ledger"], source, done) if done else {}
     if taken is not None:
         metrics = {**metrics, "backfilled": taken}
     rows = int(metrics.get("applied", 0)) + (taken or 0)
-    return RoomResult("changelog", source.name, rows, len(batches), watch.seconds, metrics)
+    return RoomResult("changelog", source.name, rows, len(done), watch.seconds, metrics)
 
 
 def _under_rules(
@@ -61,33 +61,29 @@ def _under_rules(
 
     def stream() -> list[int]:
         now = source.model_copy(update={"tables": chosen.done[-1].tables(source)})
-        progress = lake.for_each_scan(
-            spark,
-            changes,
-            source.max_bytes_per_batch,
-            CHECKPOINT.at(config.lake, room="changelog", source=source.name),
-            f"changelog {source.name}",
-            batch_writer(now, paths),
+        checkpoint = CHECKPOINT.at(config.lake, room="changelog", source=source.name)
+        each = batch_writer(now, paths)
+        return batches.for_each(
+            spark, changes, source.max_bytes_per_batch, checkpoint, f"changelog {source.name}", each
         )
-        return lake.batches(progress)
 
     chosen = Chosen(spark, config, source, "changelog")
     if not chosen.done:
         chosen.note(Rules.of(source, 0), "done")
-    batches: list[int] = []
+    done: list[int] = []
     taken = None
     while chosen.begun or not chosen.done[-1].same(Rules.of(source, 0)):
         if chosen.begun is None:
-            batches += stream()
+            done += stream()
             following = Rules.of(source, chosen.done[-1].number + 1, lake.version(spark, changes))
             chosen.note(following, "begun")
         epochs, _ = _lineages(spark, paths["lineages"], source, None)
         taken = (taken or 0) + backfill.fill(spark, source, paths, changes, chosen, epochs)
-    return batches + stream(), taken
+    return done + stream(), taken
 
 
 def batch_writer(source: Source, paths: dict[str, str]) -> Callable[[DataFrame, int], None]:
-    """The foreachBatch function of one source."""
+    """What is done with each batch of a source."""
 
     def each(batch: DataFrame, batch_id: int) -> None:
         spark = batch.sparkSession

@@ -19,7 +19,7 @@ from cdc_platform.envelopes import reassemble
 from cdc_platform.formats import FORMATS
 from cdc_platform.formats.contract import MESSAGE, PART
 from cdc_platform.formats.frame import as_message_batch, isolated, spark_schema
-from cdc_platform.resources import lake, notes
+from cdc_platform.resources import batches, lake, notes
 from cdc_platform.tables import CHECKPOINT, ENVELOPES, LANDING, OFFSET_LEDGER, QUARANTINE, WAITING
 
 _LANDED = ("topic", "partition", "offset", "timestamp", "key", "value", "headers", "landed_at")
@@ -50,22 +50,21 @@ def run(spark: SparkSession, config: Config, source: Source) -> RoomResult:
         "quarantine": lake.ensure(spark, QUARANTINE, QUARANTINE.at(config.lake)),
         "ledger": lake.ensure(spark, OFFSET_LEDGER, OFFSET_LEDGER.at(config.lake)),
     }
-    landed = lake.stream(spark, LANDING.at(config.lake, source=source.name), source.max_bytes_per_batch)
-    progress = lake.for_each_batch(
-        landed.select(*_LANDED),
+    done = batches.for_each(
+        spark,
+        LANDING.at(config.lake, source=source.name),
+        source.max_bytes_per_batch,
         CHECKPOINT.at(config.lake, room="envelopes", source=source.name),
         f"envelopes {source.name}",
         batch_writer(source, paths),
     )
-    batches = lake.batches(progress)
-    return RoomResult(
-        "envelopes", source.name, 0, len(batches), watch.seconds, _figures(spark, paths["ledger"], source, batches)
-    )
+    figures = _figures(spark, paths["ledger"], source, done)
+    return RoomResult("envelopes", source.name, 0, len(done), watch.seconds, figures)
 
 
-def _figures(spark: SparkSession, ledger: str, source: Source, batches: list[int]) -> dict[str, float]:
+def _figures(spark: SparkSession, ledger: str, source: Source, done: list[int]) -> dict[str, float]:
     """Parts still waiting after this run, and parts that this run found torn or repeated."""
-    now = f"batch >= {min(batches) if batches else 1 << 62}"
+    now = f"batch >= {min(done, default=1 << 62)}"
     rows = notes.ask(
         spark,
         f'SELECT outcome, sum(records) AS "all", sum(CASE WHEN {now} THEN records END) AS now FROM {{ledger}} '
@@ -88,11 +87,11 @@ def messages_path(config: Config, source: Source) -> str:
 
 
 def batch_writer(source: Source, paths: dict[str, str]) -> Callable[[DataFrame, int], None]:
-    """The foreachBatch function of one source."""
+    """What is done with each batch of a source."""
 
     def each(batch: DataFrame, batch_id: int) -> None:
         spark = batch.sparkSession
-        parsed = parse_parts(batch, source.format)
+        parsed = parse_parts(batch.select(*_LANDED), source.format)
         figures = _pass_whole_ones(parsed, paths["envelopes"], f"envelopes {source.name}", batch_id)
         before = lake.read(spark, paths["waiting"]).where(F.col("batch") == batch_id - 1)
         carries = not before.isEmpty()

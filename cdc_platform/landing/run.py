@@ -15,7 +15,7 @@ from cdc_platform.chain import RoomResult
 from cdc_platform.config import Config, Source
 from cdc_platform.errors import OffsetsLost
 from cdc_platform.landing import offsets
-from cdc_platform.resources import lake, notes
+from cdc_platform.resources import batches, lake, notes
 from cdc_platform.resources.kafka import spark_options
 from cdc_platform.tables import CHECKPOINT, LANDING, OFFSET_LEDGER, TOPICS
 
@@ -31,8 +31,7 @@ def run(spark: SparkSession, config: Config, source: Source) -> RoomResult:
     ledger = lake.ensure(spark, OFFSET_LEDGER, OFFSET_LEDGER.at(config.lake))
     topics = lake.ensure(spark, TOPICS, TOPICS.at(config.lake))
     generation, landed, batch = _position(spark, ledger, source)
-    if _unaccounted(spark, source, path, ledger):
-        _account(spark, config, source, generation)
+    if _account(spark, config, source, generation):
         generation, landed, batch = _position(spark, ledger, source)
     known = _topic_ids(spark, topics, source)
     state = offsets.settled_state(config, source, landed)
@@ -213,16 +212,6 @@ def _note_positions(
     return {**landed, **passed}
 
 
-def _unaccounted(spark: SparkSession, source: Source, path: str, ledger: str) -> bool:
-    """Whether the ledger may lack landed records, as after a kill. Where that costs more than the query that brings it
-    up to date, it may."""
-    if not notes.is_table(path):
-        return True
-    landed = notes.ask(spark, "SELECT count(*) AS n FROM {t}", t=path)[0]["n"]
-    told = f"SELECT sum(records) AS n FROM {{t}} WHERE source = '{source.name}' AND outcome = 'landed'"
-    return landed != notes.ask(spark, told, t=ledger)[0]["n"]
-
-
 def _account(spark: SparkSession, config: Config, source: Source, generation: int) -> list[int]:
     """Write `landed` ledger rows for batches that have none yet; returns their ids."""
     name = source.name
@@ -252,13 +241,8 @@ def _account(spark: SparkSession, config: Config, source: Source, generation: in
             f"source = '{name}' AND outcome = 'landed' AND records > 0 AND batch % {_GENERATION} = {batch_id}",
         )
 
-    progress = lake.for_each_batch(
-        lake.stream(spark, path, source.max_bytes_per_batch).select("topic", "partition", "offset"),
-        CHECKPOINT.at(config.lake, room="ledger", source=name),
-        f"ledger {name}",
-        each,
-    )
-    return lake.batches(progress)
+    checkpoint = CHECKPOINT.at(config.lake, room="ledger", source=name)
+    return batches.for_each(spark, path, source.max_bytes_per_batch, checkpoint, f"ledger {name}", each)
 
 
 def _commit_group(config: Config, source: Source, landed: dict[tuple[str, int], int]) -> None:

@@ -1,17 +1,13 @@
 """Delta tables of the lake: made on first use, written idempotently, streamed from one into the next."""
 
 import json
-import re
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from functools import partial
 from typing import Any, TypeVar
-from urllib.parse import unquote
 
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F
-from pyspark.sql.types import StructType, TimestampNTZType
+from pyspark.sql.types import TimestampNTZType
 
 from cdc_platform.resources import notes
 from cdc_platform.tables import Table
@@ -153,52 +149,6 @@ def stream(spark: SparkSession, path: str, max_bytes: str) -> DataFrame:
         .option("ignoreDeletes", "false")
         .load(path)
     )
-
-
-def for_each_batch(
-    df: DataFrame, checkpoint: str, name: str, each: Callable[[DataFrame, int], None]
-) -> list[dict[str, Any]]:
-    """Run `each` over all there is now, batch by batch; returns the progress of every batch."""
-    writer = df.writeStream.queryName(name).option("checkpointLocation", checkpoint).foreachBatch(each)
-    return finish(writer.trigger(availableNow=True).start())
-
-
-def for_each_scan(
-    spark: SparkSession,
-    path: str,
-    max_bytes: str,
-    checkpoint: str,
-    name: str,
-    each: Callable[[DataFrame, int], None],
-    **partition: str,
-) -> list[dict[str, Any]]:
-    """As `for_each_batch`, for the rows of an append-only table (of one of its partitions), each batch a scan of its
-    files: a use reads the columns and row groups that it needs. foreachBatch's own frame reads all of them each time.
-    """
-    rows = stream(spark, path, max_bytes)
-    for column, value in partition.items():
-        rows = rows.where(F.col(column) == value)
-    files = rows.select(F.input_file_name().alias("file"))
-    scan = partial(_scan, each, read(spark, path).schema, partition)
-    return for_each_batch(files, checkpoint, name, scan)
-
-
-def _scan(
-    each: Callable[[DataFrame, int], None], schema: StructType, partition: dict[str, str], files: DataFrame, batch: int
-) -> None:
-    """Data files of a table without deletion vectors and column mapping hold its rows as they are, but for the values
-    of partition columns (Delta's protocol, "Reader Requirements")."""
-    paths = sorted(r["file"] for r in files.distinct().collect())
-    if not paths:
-        return
-    stored = StructType([f for f in schema.fields if f.name not in partition])
-    rows = files.sparkSession.read.schema(stored).parquet(*map(_as_path, paths))
-    each(rows.select(*(F.lit(partition[n]).alias(n) if n in partition else F.col(n) for n in schema.names)), batch)
-
-
-def _as_path(uri: str) -> str:
-    """input_file_name() as a path: it is percent-encoded, and what reads paths takes some characters for patterns."""
-    return re.sub(r"([\[\]{}*?\\])", r"\\\1", unquote(uri))
 
 
 def into_table(df: DataFrame, path: str, checkpoint: str, name: str) -> list[dict[str, Any]]:

@@ -9,7 +9,6 @@ nothing but the run that holds the source's lock writes these tables. What a kil
 import logging
 from collections.abc import Mapping
 from functools import partial
-from pathlib import Path
 from typing import Any, NamedTuple
 
 from pyspark.sql import Column, DataFrame, SparkSession
@@ -17,7 +16,7 @@ from pyspark.sql import functions as F
 
 from cdc_platform.config import Config, Source
 from cdc_platform.formats import FORMATS
-from cdc_platform.resources import lake, notes
+from cdc_platform.resources import batches, lake, notes
 from cdc_platform.snapshots import state
 from cdc_platform.snapshots.boundary import MARKS, TRANSACTIONS, Since, Verdict, behind, place
 from cdc_platform.snapshots.columns import order_literal
@@ -148,7 +147,7 @@ def _verdict(spark: SparkSession, config: Config, source: Source, missing: Mappi
         return Verdict("position", f"{missing['lost']} offsets were lost before they were landed")
     if missing["waiting"]:
         return Verdict(None, f"{missing['waiting']} records wait for the rest of their message")
-    if _unfinished(spark, CHECKPOINT.at(config.lake, room="changelog", source=source.name)):
+    if batches.unfinished(spark, CHECKPOINT.at(config.lake, room="changelog", source=source.name)):
         return Verdict(None, "the last batch of the changelog was interrupted; the next run does it again")
     return TRANSACTIONS[told](now, source)
 
@@ -165,26 +164,6 @@ def _missing(spark: SparkSession, config: Config, source: Source) -> dict[str, i
         ledger=OFFSET_LEDGER.at(config.lake),
     )
     return dict.fromkeys(("quarantined", "lost", "waiting"), 0) | {r["what"]: r["n"] for r in rows}
-
-
-def _unfinished(spark: SparkSession, checkpoint: str) -> bool:
-    """Whether the last batch of a query was begun but not committed: some of its outputs may be written, others not."""
-    if Path(checkpoint).is_dir():
-        newest = {log: max(map(int, _batches(checkpoint, log)), default=None) for log in ("offsets", "commits")}
-        return newest["offsets"] != newest["commits"]
-    files = spark.read.format("binaryFile").option("recursiveFileLookup", "true")
-    names = files.load(checkpoint).select(F.regexp_extract("path", r"/(offsets|commits)/(\d+)\z", 0).alias("name"))
-    found = names.where("name != ''").select(
-        F.split_part("name", F.lit("/"), F.lit(2)).alias("log"),
-        F.split_part("name", F.lit("/"), F.lit(3)).cast("bigint").alias("batch"),
-    )
-    last = {r["log"]: r["batch"] for r in found.groupBy("log").agg(F.max("batch").alias("batch")).collect()}
-    return last.get("offsets") != last.get("commits")
-
-
-def _batches(checkpoint: str, log: str) -> list[str]:
-    folder = Path(checkpoint, log)
-    return [f.name for f in folder.iterdir() if f.name.isdigit()] if folder.is_dir() else []
 
 
 def _versions(

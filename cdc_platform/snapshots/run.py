@@ -19,7 +19,7 @@ from cdc_platform.changelog.schema import Carry
 from cdc_platform.config import Config, Source
 from cdc_platform.errors import TableStopped
 from cdc_platform.mysql.effects import Name
-from cdc_platform.resources import lake
+from cdc_platform.resources import batches, lake
 from cdc_platform.snapshots import carry, cuts, limits, routes, state
 from cdc_platform.snapshots.bring_up import (
     Touched,
@@ -46,7 +46,7 @@ def run(spark: SparkSession, config: Config, source: Source) -> RoomResult:
     history = History(spark, config, source)
     _follow(spark, config, source, history)
     evolve(spark, config, source, history)
-    progress = lake.for_each_scan(
+    done = batches.for_each(
         spark,
         CHANGELOG.at(config.lake),
         source.max_bytes_per_batch,
@@ -55,15 +55,14 @@ def run(spark: SparkSession, config: Config, source: Source) -> RoomResult:
         batch_writer(config, source, history.plan()),
         source=source.name,
     )
-    batches = lake.batches(progress)
-    tables = _refreshed(spark, config, source, min(batches, default=None))
+    tables = _refreshed(spark, config, source, min(done, default=None))
     figures, cut = _published(spark, config, source, history, tables)
     changes = sum(float(f["changes"]) for f in figures.values())
     return RoomResult(
         "snapshots",
         source.name,
         int(changes),
-        len(batches),
+        len(done),
         watch.seconds,
         {
             "changes": changes,
@@ -93,7 +92,7 @@ def _published(
 
 
 def batch_writer(config: Config, source: Source, plan: Plan) -> Callable[[DataFrame, int], None]:
-    """The foreachBatch function of one source."""
+    """What is done with each batch of a source."""
 
     def each(batch: DataFrame, batch_id: int) -> None:
         spark = batch.sparkSession

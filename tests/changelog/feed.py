@@ -158,8 +158,7 @@ class Feed:
         """As after a kill between a batch's work and its commit: the next run does that batch again."""
         commits = Path(tables.CHECKPOINT.at(self.config.lake, room=room, source=self.name)) / "commits"
         last = max(int(p.name) for p in commits.iterdir() if p.name.isdigit())
-        for name in (f"{last}", f".{last}.crc"):
-            (commits / name).unlink(missing_ok=True)
+        (commits / f"{last}").unlink()
 
 
 def as_event(event: dict[str, Any]) -> dict[str, Any]:

@@ -168,7 +168,7 @@ def test_snapshots_under_other_rules_are_the_same_over_kills(feed: Changing, mon
 
     def over_kills() -> None:
         feed.unify()
-        for owner, name in ((state, "rows"), (Chosen, "note")):
+        for owner, name in ((state, "keep"), (Chosen, "note")):
             with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
                 patch.setattr(owner, name, dies)
                 feed.snapshot()

@@ -10,7 +10,7 @@ from pyspark.errors import PySparkException
 
 from cdc_platform import tables
 from cdc_platform.changelog.run import batch_writer
-from cdc_platform.resources import lake
+from cdc_platform.resources import batches, lake
 from tests.changelog.feed import Feed, SourceTable, position
 
 pytestmark = pytest.mark.spark
@@ -122,7 +122,7 @@ def kill_before_ledger(feed: Feed, folder: Path) -> None:
     paths["envelopes"] = tables.ENVELOPES.at(feed.config.lake, source=feed.name)
     changes = tables.CHANGES.at(feed.config.lake, format=feed.source.format, source=feed.name)
     with pytest.raises(PySparkException):
-        lake.for_each_scan(
+        batches.for_each(
             feed.spark,
             changes,
             "1",
@@ -247,8 +247,8 @@ def test_every_offset_has_exactly_one_outcome(caught_up: Any) -> None:
     }
     assert ranges["applied"] == (0, 13)
     assert [r.batches for r in results] == [2, 1]
-    for result, batches in zip(results, ([0, 1], [2]), strict=True):
-        total = sum((Counter(ledger(feed, b)) for b in batches), Counter())
+    for result, done in zip(results, ([0, 1], [2]), strict=True):
+        total = sum((Counter(ledger(feed, b)) for b in done), Counter())
         assert {k: int(v) for k, v in result.metrics.items() if v} == dict(total)
 
 

@@ -26,28 +26,6 @@ def test_a_table_that_cannot_be_made_is_told(spark, tmp_path):
         lake.ensure(spark, CHANGELOG, str(tmp_path / "file" / "changelog"))
 
 
-def test_a_batch_is_a_scan_of_its_files_wherever_they_lie(spark, tmp_path):
-    path = str(tmp_path / "l[a]ke {b} 100%25 *ü" / "shared")
-    spark.sql(f"CREATE TABLE {lake.delta(path)} (source STRING, n INT) USING delta PARTITIONED BY (source)")
-    seen = {}
-
-    def each(batch, number):
-        assert batch.columns == ["source", "n"]
-        seen[number] = sorted((r["source"], r["n"]) for r in batch.collect())
-
-    def catch_up():
-        where = {"source": "b%20 c"}
-        return lake.for_each_scan(spark, path, "1", str(tmp_path / "checkpoint"), "scan", each, **where)
-
-    for rows in ([("a", 1), ("b%20 c", 2)], [("a", 3)], [("b%20 c", 4), ("b%20 c", 5)]):
-        spark.createDataFrame(rows, "source STRING, n INT").coalesce(1).write.format("delta").mode("append").save(path)
-    catch_up()
-    assert [rows for _, rows in sorted(seen.items())] == [[("b%20 c", 2)], [("b%20 c", 4), ("b%20 c", 5)]]
-    seen.clear()
-    catch_up()
-    assert seen == {}
-
-
 def test_rows_of_a_batch_that_are_there_are_not_written_again(spark, tmp_path):
     path = lake.ensure(spark, LINEAGES, str(tmp_path / "lineages"))
     schema = lake.read(spark, path).schema
