@@ -31,7 +31,8 @@ class RoomResult:
     tables: dict[str, dict[str, float | str]] = field(default_factory=dict)
 
 
-Room = Callable[["SparkSession", Config, Source], RoomResult]
+Room = Callable[..., RoomResult]
+"""(session, config, source) → what was done."""
 
 
 def land(spark: "SparkSession", config: Config, source: Source) -> RoomResult:
@@ -65,13 +66,13 @@ def unify(spark: "SparkSession", config: Config, source: Source) -> RoomResult:
     return run(spark, config, source)
 
 
-def snapshot(spark: "SparkSession", config: Config, source: Source) -> RoomResult:
-    """changelog → snapshots/<source>/<db>/<table>. metrics: changes, stopped_tables, cut (number of
-    the one published, or 0), cut_held_back; tables: per table rows (live rows now), changes, invalid_dates, seconds,
-    state ("live" or "stopped"), reason."""
+def snapshot(spark: "SparkSession", config: Config, source: Source, *, cut: bool = True) -> RoomResult:
+    """changelog → snapshots/<source>/<db>/<table>. cut: whether to publish one; a later call does where it is left
+    out. metrics: changes, stopped_tables, and of a cut its number (0: none was published) and cut_held_back; tables:
+    per table rows (live rows now), changes, invalid_dates, seconds, state ("live" or "stopped"), reason."""
     from cdc_platform.snapshots.run import run
 
-    return run(spark, config, source)
+    return run(spark, config, source, cut=cut)
 
 
 def rebuild(spark: "SparkSession", config: Config, source: Source, db: str, table: str) -> RoomResult:

@@ -3,6 +3,7 @@ that a change needn't wait for a sensor, a queue and a process of its own.
 
 A step, no service: it ends when nothing came for `follow_s`, when another run waits for its place, and after an hour;
 the sensor starts the next one. What its rounds did is told once a minute, summed up, as materializations of the rooms.
+A cut takes as long as a sixth of a small round: one is published a minute, and whenever there is nothing else to do.
 """
 
 import time
@@ -33,11 +34,14 @@ from cdc_platform.errors import CdcError, KafkaUnreachable, RunInProgress
 
 LOOK_S = 0.5
 TOLD_S = 60.0
+CUT_S = 60.0
 LONGEST_S = 3600.0
 WAITING_S = 30.0
 """So long a run may be queued before a following makes room for it: a queue looks for places every few seconds."""
 BREATH_S = 0.2
 """Between two rounds, so that a command that waits for the source's lock gets it."""
+
+NO_CUT = {"snapshots": {"cut": False}}
 
 LEVELS = frozenset(("lag", "partitions", "waiting", "cut", "cut_held_back", "stopped_tables", "tables"))
 """Metrics that say how things are now; all others count what was done."""
@@ -84,22 +88,34 @@ def follow(
     context: dg.AssetExecutionContext, config: Config, source: Source, report: "_Report"
 ) -> Generator[Any, None, str]:
     """All rooms, round by round; yields what the report tells, returns why it ended."""
+    rounds = _Rounds(context, config, source)
+    try:
+        why = yield from _follow(context, config, source, rounds, report)
+        report.add(rounds.cut())
+        return why
+    except dg.Failure as error:
+        if isinstance(error.__cause__, RunInProgress):
+            return str(error.__cause__)
+        raise
+
+
+def _follow(
+    context: dg.AssetExecutionContext, config: Config, source: Source, rounds: "_Rounds", report: "_Report"
+) -> Generator[Any, None, str]:
     began = newest = time.monotonic()
     news = news_of(config, source)
     while time.monotonic() - began < LONGEST_S:
         if _place_wanted(context):
             return "another run waits"
         if news():
-            try:
-                report.add([call(context, config, source, room) for room in ROOMS])
-            except dg.Failure as error:
-                if isinstance(error.__cause__, RunInProgress):
-                    return str(error.__cause__)
-                raise
+            report.add(rounds.all())
+            report.rounds += 1
             if report.due:
                 yield from report.told()
             newest = time.monotonic()
             time.sleep(BREATH_S)
+        elif found := rounds.cut():
+            report.add(found)
         elif time.monotonic() - newest > source.follow_s:
             return f"nothing new for {source.follow_s} s"
         else:
@@ -154,6 +170,31 @@ def _place_wanted(context: dg.AssetExecutionContext) -> bool:
     return age > WAITING_S
 
 
+class _Rounds:
+    """Catch-ups of all rooms, and the cuts they owe."""
+
+    def __init__(self, context: dg.AssetExecutionContext, config: Config, source: Source):
+        self._place = context, config, source
+        self._cut_at = time.monotonic()
+        self._owed = False
+
+    def all(self) -> list[RoomResult]:
+        """One round. A cut that it holds back, as in the middle of a transaction, the next one publishes."""
+        cut = time.monotonic() - self._cut_at > CUT_S
+        found = [call(*self._place, room, **({} if cut else NO_CUT.get(room, {}))) for room in ROOMS]
+        self._owed = not cut or bool(found[-1].metrics.get("cut_held_back"))
+        if not self._owed:
+            self._cut_at = time.monotonic()
+        return found
+
+    def cut(self) -> list[RoomResult]:
+        """The cut of the rounds that published none, if there are any."""
+        if not self._owed:
+            return []
+        self._owed, self._cut_at = False, time.monotonic()
+        return [call(*self._place, "snapshots")]
+
+
 class _Report:
     """Sums of rounds, told about once a minute: an event for each would fill Dagster's storage."""
 
@@ -172,8 +213,7 @@ class _Report:
         return time.monotonic() - self.last > TOLD_S
 
     def add(self, found: list[RoomResult]) -> None:
-        self.rounds += 1
-        self.sums = {r.room: added(self.sums.get(r.room), r) for r in found}
+        self.sums |= {r.room: added(self.sums.get(r.room), r) for r in found}
 
     def told(self) -> Iterator[dg.AssetMaterialization]:
         """The rooms' figures as materializations of their assets, and the checks that say whether all is well. Dagster
@@ -193,7 +233,8 @@ class _Report:
         yield dg.AssetMaterialization(QUARANTINE, metadata=quarantined)
         yield dg.AssetMaterialization(OFFSET_LEDGER, metadata=accounting.ledger_now(config))
         for key in (*own_keys(self.source), CHANGELOG):
-            yield self._room(key, sums[key.path[0]])
+            if key.path[0] in sums:
+                yield self._room(key, sums[key.path[0]])
         yield from table_events(self.context, config, sums["snapshots"])
 
     def _room(self, key: dg.AssetKey, sums: RoomResult) -> dg.AssetMaterialization:

@@ -62,12 +62,13 @@ def each(context: dg.AssetExecutionContext, config: Config, room: str) -> Iterat
         raise failed
 
 
-def call(context: dg.AssetExecutionContext, config: Config, source: Source, room: str) -> RoomResult:
+def call(context: dg.AssetExecutionContext, config: Config, source: Source, room: str, **how: bool) -> RoomResult:
     """One room of one source under its lock; a CdcError becomes what Dagster acts upon."""
     log.info("%s %s: started", room, source.name)
     try:
         with source_lock(config, source):
-            result = {**ROOMS, "maintenance": maintain}[room](context.resources.spark.spark_session, config, source)
+            session = context.resources.spark.spark_session
+            result = {**ROOMS, "maintenance": maintain}[room](session, config, source, **how)
     except CdcError as error:
         raise dg.Failure(str(error), allow_retries=error.retriable) from error
     log.info("%s %s: %s", room, source.name, _short(result))

@@ -39,8 +39,8 @@ from cdc_platform.tables import CHANGELOG, CHECKPOINT, TABLE_STATE
 log = logging.getLogger(__name__)
 
 
-def run(spark: SparkSession, config: Config, source: Source) -> RoomResult:
-    """One catch-up of a source's snapshots."""
+def run(spark: SparkSession, config: Config, source: Source, *, cut: bool = True) -> RoomResult:
+    """One catch-up of a source's snapshots. cut: whether to publish one."""
     watch = lake.Stopwatch()
     lake.ensure(spark, TABLE_STATE, TABLE_STATE.at(config.lake))
     history = History(spark, config, source)
@@ -56,7 +56,7 @@ def run(spark: SparkSession, config: Config, source: Source) -> RoomResult:
         source=source.name,
     )
     tables = _refreshed(spark, config, source, min(done, default=None))
-    figures, cut = _published(spark, config, source, history, tables)
+    figures, published = _told(spark, config, source, history, tables, cut=cut)
     changes = sum(float(f["changes"]) for f in figures.values())
     return RoomResult(
         "snapshots",
@@ -68,23 +68,24 @@ def run(spark: SparkSession, config: Config, source: Source) -> RoomResult:
             "changes": changes,
             "tables": len(figures),
             "stopped_tables": sum(f["state"] == "stopped" for f in figures.values()),
-            **cut,
+            **published,
         },
         figures,
     )
 
 
-def _published(
-    spark: SparkSession, config: Config, source: Source, history: History, tables: state.Tables
+def _told(
+    spark: SparkSession, config: Config, source: Source, history: History, tables: state.Tables, *, cut: bool
 ) -> tuple[dict[str, dict[str, float | str]], dict[str, float]]:
     """What a run tells of its tables, in figures and in their metadata, and its cut."""
     touched = {n: t for n, t in tables.items() if t["touched"]}
     live = sorted(n for n, t in touched.items() if t["state"] == "live")
 
-    def cut() -> tuple[dict[Name, str], dict[str, float]]:
-        return limits.note(spark, config, source, history, live), cuts.publish(spark, config, source, tables)
+    def publish() -> tuple[dict[Name, str], dict[str, float]]:
+        texts = limits.note(spark, config, source, history, live)
+        return texts, cuts.publish(spark, config, source, tables) if cut else {}
 
-    found: list[Any] = lake.together([partial(state.figures, spark, config, source, touched), cut])
+    found: list[Any] = lake.together([partial(state.figures, spark, config, source, touched), publish])
     figures, (texts, published) = found
     for name, text in texts.items():
         figures[".".join(name)]["limits"] = text
@@ -167,7 +168,7 @@ def _follow(spark: SparkSession, config: Config, source: Source, history: Histor
     if outcomes:
         path = TABLE_STATE.at(config.lake)
         before = state.now(spark, path, source)
-        batch_id = max((t["batch"] for t in before.values()), default=0)
+        batch_id = max((t["batch"] for t in before.values()), default=state.BEFORE)
         state.keep(spark, path, source, outcomes, before, batch_id, anew=True)
     done()
 
@@ -186,7 +187,8 @@ def evolve(spark: SparkSession, config: Config, source: Source, history: History
     decided = {n: _evolve(spark, config, source, history, n, before) for n in sorted(snapshots)}
     outcomes = [o for _, _, o in decided.values() if o is not None]
     if outcomes:
-        batch_id = max((before[o.db, o.table]["batch"] for o in outcomes if (o.db, o.table) in before), default=0)
+        met = [before[name]["batch"] for o in outcomes if (name := (o.db, o.table)) in before]
+        batch_id = max(met, default=state.BEFORE)
         state.keep(spark, path, source, outcomes, before, batch_id, anew=True)
     decisions = []
     for s in steps:
@@ -282,7 +284,7 @@ def _rebuilt(
         if name not in before:
             raise
         found = _stopped(name, why.reason)
-    path, batch_id = TABLE_STATE.at(config.lake), before[name]["batch"] if name in before else 0
+    path, batch_id = TABLE_STATE.at(config.lake), before[name]["batch"] if name in before else state.BEFORE
     state.keep(spark, path, source, [found], before, batch_id, anew=True)
     return found
 

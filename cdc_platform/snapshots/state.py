@@ -15,6 +15,8 @@ Tables = dict[tuple[str, str], dict[str, Any]]
 """(db, table) → state, reason, batch, rebuild, invalid_dates, partial, high_order; entries: how many outcomes were ever
 noted; touched, changes: whether the batches asked for brought changes, and how many."""
 
+BEFORE = -1
+"""Number of the batch under which a rebuild before the first one is noted: no batch is to find rows of its own."""
 
 _NOW = """SELECT db, "table", max(batch) AS batch, max(rebuild) AS rebuild, sum(invalid_dates) AS invalid_dates,
   sum(partial) AS partial, max(high_order) AS high_order, count(*) AS entries, bool_or(:asked) AS touched,
@@ -39,9 +41,9 @@ class Outcome:
 
 
 def now(spark: SparkSession, path: str, source: Source, since: int | None = None) -> Tables:
-    """The present state of every table of the source. since: the first batch that `touched` and `changes` are of; None:
-    of none."""
-    asked = "false" if since is None else f"batch >= {since}"
+    """The present state of every table of the source. since: the first batch that `touched` and `changes` are of (0:
+    and of rebuilds before it); None: of none."""
+    asked = "false" if since is None else f"batch >= {since or BEFORE}"
     rows = notes.ask(spark, _NOW.replace(":source", f"'{source.name}'").replace(":asked", asked), state=path)
     return {(r["db"], r["table"]): {**r, "state": r["last"]["state"], "reason": r["last"]["reason"]} for r in rows}
 
@@ -78,8 +80,8 @@ def keep(
     rows = spark.createDataFrame(out, lake.read(spark, path).schema).withColumn("at", F.current_timestamp())
     if anew:
         lake.append(rows, path)
-    else:  # by number, not by what is there: a rebuild before the first batch is noted under the same one
-        lake.append_once(rows, path, f"snapshots {source.name}", batch_id)
+    else:
+        lake.append_batch(rows, path, f"source = '{source.name}' AND batch = {batch_id}")
 
 
 def figures(spark: SparkSession, config: Config, source: Source, touched: Tables) -> dict[str, dict[str, float | str]]:

@@ -64,8 +64,8 @@ class Rooms:
     meanwhile: list[tuple[str, Callable[[], None]]] = field(default_factory=list)
 
     def __call__(self, room: str) -> chain.Room:
-        def run(spark: Any, config: Config, source: Any) -> RoomResult:
-            self.calls.append((room, source.name))
+        def run(spark: Any, config: Config, source: Any, *, cut: bool = True) -> RoomResult:
+            self.calls.append((room if cut else f"{room} without a cut", source.name))
             if self.meanwhile and self.meanwhile[0][0] == room:
                 self.meanwhile.pop(0)[1]()
             found = self.give.get((room, source.name), RoomResult(room, source.name, 10, 1, 2.0, {"lag": 0}))

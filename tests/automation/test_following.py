@@ -1,5 +1,6 @@
 """A run that goes on following: real Kafka, real Dagster, rooms that only say what they were asked."""
 
+import time
 from datetime import UTC, datetime, timedelta
 
 import dagster as dg
@@ -18,6 +19,9 @@ from cdc_platform.resources.lock import source_lock
 from tests.automation.conftest import NoSpark, landing, ledger, make_config, new_topic, send
 
 pytestmark = pytest.mark.broker
+
+ROUND = [*((room, "shop-dts") for room in ROOMS if room != "snapshots"), ("snapshots without a cut", "shop-dts")]
+CUT = ("snapshots", "shop-dts")
 
 
 @pytest.fixture
@@ -66,12 +70,32 @@ def test_every_new_offset_is_a_round_until_nothing_comes(shop, run, rooms):
     rooms.meanwhile.append(("snapshots", lambda: send(servers, topic)))
     result = run()
     assert result.success
-    assert rooms.calls == [(room, "shop-dts") for room in ROOMS] * 2
+    assert rooms.calls == [*ROUND, *ROUND, CUT]
     assert ended(result, shop)["rounds"] == 2
     assert ended(result, shop)["ended"] == "nothing new for 1 s"
     [landed] = figures(result, keys.landing_key(shop.sources[0]))
     assert (landed["records"], landed["batches"], landed["seconds"], landed["lag"]) == (20, 2, 4.0, 0)
     assert figures(result, keys.CHANGELOG)[0]["shop-dts/records"] == 20
+
+
+def test_under_load_a_cut_is_published_a_minute(shop, run, rooms, monkeypatch):
+    monkeypatch.setattr("cdc_platform.automation.following.CUT_S", 0.0)
+    servers, topic = shop.kafka["bootstrap.servers"], shop.sources[0].topics[0]
+    send(servers, topic)
+    rooms.give["snapshots", "shop-dts"] = RoomResult("snapshots", "shop-dts", 1, 1, 1.0, {"cut_held_back": 1})
+    rooms.meanwhile.append(("snapshots", lambda: send(servers, topic)))
+    assert run().success
+    assert rooms.calls == [*ROUND[:-1], CUT, *ROUND[:-1], CUT, CUT], "one held back is tried again"
+
+
+def test_a_cut_that_is_owed_is_published_at_the_end(shop, run, rooms, monkeypatch):
+    monkeypatch.setattr("cdc_platform.automation.following.LONGEST_S", 2.0)
+    servers, topic = shop.kafka["bootstrap.servers"], shop.sources[0].topics[0]
+    send(servers, topic)
+    rooms.meanwhile.append(("snapshots", lambda: time.sleep(2)))
+    result = run()
+    assert ended(result, shop)["ended"] == "after 2 s"
+    assert rooms.calls == [*ROUND, CUT]
 
 
 def test_what_has_landed_is_no_news(shop, run, rooms):

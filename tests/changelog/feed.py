@@ -115,8 +115,8 @@ class Feed:
     def unify(self) -> RoomResult:
         return changelog.run(self.spark, self.config, self.source)
 
-    def snapshot(self) -> RoomResult:
-        return snapshots.run(self.spark, self.config, self.source)
+    def snapshot(self, *, cut: bool = True) -> RoomResult:
+        return snapshots.run(self.spark, self.config, self.source, cut=cut)
 
     def catch_up(self) -> RoomResult:
         self.unify()

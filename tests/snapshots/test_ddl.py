@@ -151,6 +151,18 @@ def test_step_by_step_the_snapshots_are_as_told(spark: Any, make_config: Any) ->
     assert told(parts) == expected()
 
 
+def test_a_rebuild_before_the_first_batch_hides_none_of_its_outcomes(spark: Any, make_config: Any) -> None:
+    feed = Feed(spark, make_config([{"name": "s", "format": "canal", "topics": ["t"]}]), "s")
+    old, other = versions("id bigint", name="old"), versions("id bigint", name="other")
+    feed.say(old.stated() | {"lineage": "1"}, old.insert((1, 10), {"id": "1"}), ddl("RENAME TABLE old TO new", 20))
+    feed.say(other.stated() | {"lineage": "1"}, other.insert((1, 30), {"id": "1"}))
+    result = feed.catch_up()
+    noted = {(r["table"], r["batch"], r["rebuild"], r["state"]) for r in feed.rows(tables.TABLE_STATE)}
+    assert noted == {("new", -1, 1, "live"), ("new", 0, 1, "live"), ("other", 0, 0, "live")}
+    assert [list(r.values()) for r in feed.live("shop", "new")] == [[1]]
+    assert sorted(result.tables) == ["shop.new", "shop.other"]
+
+
 def test_a_policy_or_an_unreadable_statement_stops_only_its_table(spark: Any, make_config: Any) -> None:
     policy = {"ddl": {"shop.kept": "stop", "shop.grows": "add_only"}}
     config = make_config([{"name": "s", "format": "canal", "topics": ["t"], "tables": policy}])
