@@ -47,6 +47,8 @@ _LOCAL = {  # one machine: listen on loopback only, no UI port, small shuffles
     # Nor are its texts to be written with all details each time that a plan changes: up to 90 KB for one of Delta's.
     "spark.sql.ui.explainMode": "simple",
     "spark.sql.debug.maxToStringFields": "5",
+    # Batches are planned alike each time: looking again after each shuffle cost a tenth of their time.
+    "spark.sql.adaptive.enabled": "false",
     "spark.databricks.delta.snapshotPartitions": "2",
     _LISTING: "8",
     "spark.driver.memory": "2g",
