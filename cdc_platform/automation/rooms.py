@@ -63,7 +63,7 @@ def each(context: dg.AssetExecutionContext, config: Config, room: str) -> Iterat
 
 
 def call(context: dg.AssetExecutionContext, config: Config, source: Source, room: str, **how: bool) -> RoomResult:
-    """One room of one source under its lock; a CdcError becomes what Dagster acts upon."""
+    """One room of one source under its lock, `how` as the room takes it; a CdcError becomes what Dagster acts upon."""
     log.info("%s %s: started", room, source.name)
     try:
         with source_lock(config, source):

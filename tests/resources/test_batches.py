@@ -1,6 +1,7 @@
 """Batches of an append-only table, by this process and by a streaming query, on one checkpoint."""
 
 import json
+import shutil
 from pathlib import Path
 
 import pytest
@@ -107,7 +108,7 @@ def test_either_goes_on_where_the_other_was_killed(table, elsewhere, first, kill
     assert elsewhere(table.catch_up) == table.catch_up() == []
 
 
-def test_whether_a_batch_is_unfinished_where_only_spark_sees_it(table, monkeypatch):
+def test_whether_a_batch_is_unfinished_where_only_spark_sees_it(table):
     table.add(("a", 1))
     table.catch_up()
     checkpoint = f"file:{table.checkpoint}"
@@ -167,8 +168,6 @@ def _commit_gone(table):
 
 
 def _made_anew(table):
-    import shutil
-
     shutil.rmtree(table.path)
     again = Growing(table.spark, Path(table.path).parent)
     for n in range(3):
