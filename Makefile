@@ -16,7 +16,7 @@ setup: ## .venv with the locked packages, Java 17+, the jars (does only what is 
 demo: setup ## the whole chain on a seeded shop, each cell compared with the truth
 	@.venv/bin/cdc-platform demo
 
-test: setup ## the tests, in two processes (each with its own broker and Spark)
+test: setup ## the tests, in two processes (each with a broker, and a session in one JVM)
 	@.venv/bin/pytest -q -n 2 --dist loadfile -m "not thorough"
 
 test-all: setup ## the same and those marked thorough

@@ -11,21 +11,14 @@ import pytest
 from cdc_platform.broker import BrokerInfo, start, stop
 from cdc_platform.config import Config, parse_config
 from cdc_platform.resources.ports import free_port
+from tests import jvm
 
 os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
 
-# Delta's own fast test settings, and room for many small queries.
-FAST = {
-    "spark.sql.shuffle.partitions": "2",
-    "spark.databricks.delta.snapshotPartitions": "1",
-    "spark.databricks.delta.log.cacheSize": "3",
-    "spark.sql.sources.parallelPartitionDiscovery.parallelism": "1",
-    # Compiling code for a query takes longer than running it over a few rows.
-    "spark.sql.codegen.wholeStage": "false",
-    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
-    "spark.ui.showConsoleProgress": "false",
-    "spark.log.level": "ERROR",
-}
+
+def pytest_configure(config: pytest.Config) -> None:
+    if getattr(config.option, "numprocesses", None) and not hasattr(config, "workerinput"):
+        jvm.launch(config)
 
 
 @pytest.fixture(scope="session")
@@ -38,20 +31,15 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerInfo]:
 
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
-    """The one Spark session of the test run, made as the platform makes it."""
+    """The one Spark session of the test run, or of its worker, made as the platform makes it."""
     from cdc_platform.resources.spark import open_session
 
-    warehouse = str(tmp_path_factory.mktemp("warehouse"))
-    config = parse_config(
-        {
-            "lake": warehouse,
-            "spark": {"master": "local[2]", "conf": {**FAST, "spark.sql.warehouse.dir": warehouse}},
-            "sources": [{"name": "unused", "format": "debezium", "topics": ["unused"]}],
-        }
-    )
-    session = open_session(config)
-    yield session
-    session.stop()
+    if shared := jvm.session():
+        yield shared
+        return
+    own = open_session(jvm.config(tmp_path_factory.mktemp("spark")))
+    yield own
+    own.stop()
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ import time
 from pathlib import Path
 
 from cdc_platform.config import Config, parse_config
-from tests.conftest import FAST
+from tests.jvm import FAST
 from tests.oracle import decoded, server, test_snapshots
 from tests.oracle.feeds import FEEDS
 from tests.oracle.lake import Lake
