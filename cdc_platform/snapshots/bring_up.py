@@ -177,7 +177,7 @@ def _bring_up(work: Work, db: str, table: str, columns: list[TableColumn], befor
         if merged:
             folded = origins.not_emptied(folded, target, columns, figures)
         targets.bury(folded, target, columns, figures, work.app, work.batch_id)
-        targets.apply(folded, target, columns, figures, work.app, work.batch_id, empty=empty)
+        targets.apply(folded, target, columns, figures, work.batch_id, empty=empty)
         return Done(figures.invalid_dates, figures.partial, high_order=figures.high_order)
     except (PySparkException, Py4JError) as error:
         misfit = _misfit(error) or (folded is not None and _misfit_of(folded))

@@ -197,7 +197,6 @@ def apply(
     target: Target,
     columns: list[TableColumn],
     figures: Profile,
-    app: str,
     batch_id: int,
     *,
     empty: bool = False,
@@ -210,7 +209,7 @@ def apply(
         fresh = folded.where("NOT _deleted").select(
             *(F.expr(v).alias(c.name) for v, c in zip(_values(columns, ""), columns, strict=True)), *BOOKKEEPING
         )
-        lake.append_once(fresh, target.snapshot, app, batch_id)
+        lake.append(fresh, target.snapshot)  # done again by a repeated batch, that finds the rows and merges
         return
     view = f"cdc_fold_{abs(hash((target.snapshot, batch_id)))}"
     folded.createOrReplaceTempView(view)
