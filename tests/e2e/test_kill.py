@@ -39,6 +39,11 @@ class Delta:
             if "_delta_log" not in p.parts
         }
 
+    def added(self):
+        """Data files that commits name."""
+        actions = (json.loads(line) for c in self.log.glob("*.json") for line in c.read_text().splitlines())
+        return {a["add"]["path"] for a in actions if "add" in a}
+
     def committed(self, app):
         """Highest txnVersion of an application."""
         found = -1
@@ -102,7 +107,8 @@ def one_of_changelog_and_ledger(lake):
 
 
 def merge_without_commit(lake):
-    return bool(lake.new_files(lake.orders)) and not lake.grown(lake.orders)
+    new = {f for f in lake.new_files(lake.orders) if f.endswith(".parquet")}
+    return bool(new) and not new & lake.orders.added()
 
 
 POINTS = {

@@ -37,17 +37,19 @@ def marked(snapshot: str) -> bool:
     return any(json.loads(line).get("add", {}).get("deletionVector") for line in newest.read_text().splitlines())
 
 
-@pytest.mark.parametrize("keys", [("id",), ()], ids=["by key", "without a key"])
-def test_rows_are_marked_once_the_table_is_large(spark: Any, make_config: Any, monkeypatch: Any, keys: Any) -> None:
-    table = SourceTable("d", "t", [("id", "int"), ("a", "int")], keys)
+def test_rows_are_marked_once_the_table_is_large(spark: Any, make_config: Any, monkeypatch: Any) -> None:
+    keyed, bare = (SourceTable("d", n, [("id", "int"), ("a", "int")], k) for n, k in (("keyed", ("id",)), ("bare", ())))
     feed = Feed(spark, make_config([{"name": "s", "format": "canal", "topics": ["t"]}]), "s")
-    one: Image = {"id": "1", "a": "1"}
-    others = [table.insert((1, 10 + i), {"id": str(i), "a": "2"}) for i in range(2, 9)]
-    feed.say(table.stated(), table.insert((1, 10), one), *others)
+    rows: list[Image] = [{"id": str(i), "a": "2"} for i in range(8)]
+    for t, pos in ((keyed, 10), (bare, 20)):
+        feed.say(t.stated(), *(t.insert((1, pos + i), r) for i, r in enumerate(rows)))
     feed.catch_up()
-    for size, pos in ((targets.SMALL, 20), (0, 30)):
+    for size, pos in ((targets.SMALL, 30), (0, 40)):
         monkeypatch.setattr(targets, "SMALL", size)
-        feed.say(table.update((1, pos), one, one := {"id": "1", "a": str(pos)}))
+        new: Image = {"id": "0", "a": str(pos)}
+        feed.say(*(t.update((1, pos + i), rows[0], new) for i, t in enumerate((keyed, bare))))
+        rows[0] = new
         feed.catch_up()
-        assert marked(feed.target("d", "t").snapshot) == (size == 0)
-        assert sorted(r["a"] for r in feed.live("d", "t")) == [*[2] * 7, pos]
+        for t in ("keyed", "bare"):
+            assert marked(feed.target("d", t).snapshot) == (size == 0)
+            assert sorted(r["a"] for r in feed.live("d", t)) == [*[2] * 7, pos]
