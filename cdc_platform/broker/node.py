@@ -21,7 +21,7 @@ from cdc_platform.java import find_java
 from cdc_platform.resources.ports import free_port, is_free
 
 DEFAULT_PORT = 9092
-_TERM_WAIT_S = 60
+_TERM_WAIT_S = 30
 _LOG4J = Path(__file__).with_name("log4j2.properties")
 
 
