@@ -23,6 +23,9 @@ _BASE = {
     # What is written has few partition values per task, mostly one: without this, whole rows are sorted by them first.
     "spark.sql.maxConcurrentOutputFileWriters": "8",
     "spark.sql.parquet.compression.codec": "zstd",
+    # Programs made for queries, kept: a round of the rooms needs some 200, and Spark's 100 threw each away before the
+    # next round, which then compiled it again and ran it cold.
+    "spark.sql.codegen.cache.maxEntries": "2000",
     # Raw payloads never repeat: trying a dictionary on them costs half of the landing's time.
     "spark.hadoop.parquet.enable.dictionary#value": "false",
     # OPTIMIZE's default of 1 GB would leave MERGE no files to pass over, and readers little to share.

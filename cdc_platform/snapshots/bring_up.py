@@ -43,18 +43,23 @@ class Touched:
     changes: int
     versions: list[str]
     low: Order  # of the oldest change
+    told_keys: bool = False  # `key` tells the key of every change
 
 
 def touched_by(changes: DataFrame) -> list[Touched]:
     """The tables of some changes."""
     by_version = changes.groupBy("db", "table", "schema_version").agg(
-        F.count(F.lit(1)).alias("n"), F.max("order_key").alias("newest"), F.min("order_key").alias("low")
+        F.count(F.lit(1)).alias("n"),
+        F.max("order_key").alias("newest"),
+        F.min("order_key").alias("low"),
+        F.bool_and(F.col("key").isNotNull() | (F.col("op") == "truncate")).alias("told_keys"),
     )
     found = (
         by_version.groupBy("db", "table")
         .agg(
             F.sum("n").alias("n"),
             F.min("low").alias("low"),
+            F.bool_and("told_keys").alias("told_keys"),
             F.sort_array(F.collect_list(F.struct("newest", "schema_version")), False).alias("v"),
         )
         .collect()
@@ -66,6 +71,7 @@ def touched_by(changes: DataFrame) -> list[Touched]:
             r["n"],
             [v["schema_version"] for v in r["v"] if v["schema_version"]],
             tuple(int(x) for x in r["low"]),
+            r["told_keys"],
         )
         for r in found
     ]
@@ -113,7 +119,7 @@ def outcome(work: Work, touched: Touched, columns_json: str | None, before: Any)
         if columns_json is None:
             raise TableStopped(source.name, db, table, "no column list is known for it")
         columns = columns_of(source, db, table, columns_json)
-        done = _bring_up(work, db, table, columns, before)
+        done = _bring_up(work, touched, columns, before)
     except TableStopped as error:
         log.error("%s", error)
         return state.Outcome(db, table, "stopped", error.reason, touched.changes, 0)
@@ -136,9 +142,9 @@ def emptied(
     return state.Outcome(*name, "live" if exists else "dropped", None if exists else "dropped at the source", 0, 0)
 
 
-def _bring_up(work: Work, db: str, table: str, columns: list[TableColumn], before: Any) -> Done:
+def _bring_up(work: Work, touched: Touched, columns: list[TableColumn], before: Any) -> Done:
     """Fold and merge one table's changes. Raises TableStopped, Stale."""
-    spark, source = work.changes.sparkSession, work.source
+    spark, source, db, table = work.changes.sparkSession, work.source, touched.db, touched.table
     target = targets.Target.of(work.config, source.name, db, table)
     rows = work.changes.where(of_table(db, table))
     merged = source.tables.merged(db, table)
@@ -152,12 +158,12 @@ def _bring_up(work: Work, db: str, table: str, columns: list[TableColumn], befor
             return Done(invalid, 0, untold)
         gone = origins.emptied(rows) if merged else {}
         rows = origins.since(rows, gone)
-        figures = profile(rows, columns)
+        figures = profile(rows, columns, told_keys=touched.told_keys)
         if figures.lost_moves and not work.anew:
             raise targets.Stale
         if figures.lost_moves:
             rows = moves.filled(rows, columns, figures)
-            figures = profile(rows, columns)
+            figures = profile(rows, columns, told_keys=touched.told_keys)
         for count, what in (
             (figures.no_key, "come without a key value"),
             (figures.lost_moves, "change a key with a partial row image, and no earlier change tells the whole row"),

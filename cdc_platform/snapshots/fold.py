@@ -33,13 +33,15 @@ class Profile:
     truncated_at: Any  # order of the last TRUNCATE, or None
     low_key: Any  # lowest and highest first key column, typed
     high_key: Any
+    told_keys: bool = False  # `key` tells the key of every change
 
 
-def profile(rows: DataFrame, columns: list[TableColumn]) -> Profile:
-    """One pass over the batch, and one more where keys change."""
+def profile(rows: DataFrame, columns: list[TableColumn], *, told_keys: bool = False) -> Profile:
+    """One pass over the batch, and one more where keys change. told_keys: `key` tells the key of every change."""
     keys = [c for c in columns if c.key]
     truncate = F.col("op") == "truncate"
-    row = rows.withColumn("_kmap", key_image()).withColumn("_new", F.when(F.col("op") != "delete", F.col("after")))
+    new = F.when(F.col("op") != "delete", F.col("after"))
+    row = rows.withColumns({"_kmap": key_image(told_keys), "_new": new})
     first_old, first_new = keys[0].value(keys[0].text("_kmap")), keys[0].value(keys[0].text("_new"))
     invalid = sum((c.invalid("_new").cast("int") for c in columns), F.lit(0))
     out = row.agg(
@@ -56,7 +58,7 @@ def profile(rows: DataFrame, columns: list[TableColumn]) -> Profile:
         F.max(F.greatest(first_old, first_new)).alias("high_key"),
     ).collect()[0]
     lost = row.where(lost_move(columns)).count() if out["key_changes"] else 0
-    return Profile(**{f: lost if f == "lost_moves" else out[f] for f in Profile.__slots__})
+    return Profile(**out.asDict(), lost_moves=lost, told_keys=told_keys)
 
 
 def fold(
@@ -93,8 +95,11 @@ def typed_keys(columns: list[TableColumn]) -> list[Column]:
     return [c.comparable(c.value(c.text("_kmap"))).alias(n) for n, c in zip(names, keys, strict=True)]
 
 
-def key_image() -> Column:
-    """Where the key of the row before stands: told key, else the row images."""
+def key_image(told: bool) -> Column:
+    """Where the key of the row before stands: told key, else the row images. told: it always is, so that nothing need
+    be read but it."""
+    if told:
+        return F.col("key")
     return F.coalesce(F.col("key"), F.when(F.col("op") == "insert", F.col("after")), F.col("before"), F.col("after"))
 
 
@@ -137,13 +142,13 @@ def alive(rows: DataFrame, columns: list[TableColumn], figures: Profile) -> Data
     since = rows.where("op <> 'truncate'")
     if figures.truncated_at is not None:
         since = since.where(F.col("order_key") > order_literal(figures.truncated_at))
-    return _steps(since, columns, moves=figures.key_changes > 0)
+    return _steps(since, columns, figures.told_keys, moves=figures.key_changes > 0)
 
 
-def _steps(rows: DataFrame, columns: list[TableColumn], moves: bool) -> DataFrame:
+def _steps(rows: DataFrame, columns: list[TableColumn], told_keys: bool, moves: bool) -> DataFrame:
     """Changes as steps on single keys: a key change is a delete of the old key and a whole row under the new one."""
     keys = [c for c in columns if c.key]
-    row = rows.withColumn("_kmap", key_image()).withColumn("_deleted", F.col("op") == "delete")
+    row = rows.withColumn("_kmap", key_image(told_keys)).withColumn("_deleted", F.col("op") == "delete")
     row = row.withColumn("_whole", F.col("op").isin(*_SETS_WHOLE_ROW))
     if moves:
         stay = F.struct(

@@ -53,7 +53,8 @@ def route(found: Routed, source: Source, known: Mapping[Name, Lists]) -> Routed:
         if not tables.merged(*target):
             touched += some
             continue
-        touched.append(Touched(*target, sum(t.changes for t in some), [], min(t.low for t in some)))
+        low, told_keys = min(t.low for t in some), all(t.told_keys for t in some)
+        touched.append(Touched(*target, sum(t.changes for t in some), [], low, told_keys))
         try:
             union = merged(source, target, _lists(source, target, found, some, known.get(target, {})))
             told[target] = union.columns

@@ -6,12 +6,17 @@ value): however late a change comes, the row is folded from all of its key's.
 
 import random
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
+from py4j.protocol import Py4JJavaError
 
 from cdc_platform import tables
+from cdc_platform.mysql.types import parse_type
 from cdc_platform.resources import lake
+from cdc_platform.snapshots.columns import TableColumn
+from cdc_platform.snapshots.fold import fold, profile
 from tests.changelog.feed import Feed, Image, SourceTable, read
 
 pytestmark = pytest.mark.spark
@@ -234,3 +239,34 @@ def test_a_batch_done_again_changes_nothing(world: Any) -> None:
     feed.forget_last_commit("snapshots")
     assert feed.snapshot().batches == 1
     assert [sorted(map(repr, read(p).to_pylist())) for p in paths] == before
+
+
+def test_where_some_changes_tell_no_key_the_images_do(spark: Any, make_config: Any) -> None:
+    table = SourceTable("f", "mixed", [("id", "int"), ("v", "varchar(20)")])
+    feed = Feed(spark, make_config([{"name": "s", "format": "canal", "topics": ["t"]}]), "s")
+    rows: list[Image] = [{"id": str(i), "v": "old"} for i in range(4)]
+    changes = [table.insert((1, i), r) for i, r in enumerate(rows)]
+    changes += [table.update((1, 10), rows[1], {"id": "1", "v": "new"}), table.delete((1, 11), rows[2])]
+    changes.append(table.update((1, 12), rows[3], {"id": "9", "v": "moved"}))
+    feed.say(table.stated(), *(c | ({"key": None} if i % 2 else {}) for i, c in enumerate(changes)))
+    feed.catch_up()
+    assert sorted((r["id"], r["v"]) for r in feed.live("f", "mixed")) == [(0, "old"), (1, "new"), (9, "moved")]
+
+
+def test_told_keys_spare_the_images_before(spark: Any, tmp_path: Path) -> None:
+    columns = [TableColumn(n, parse_type(t), n == "id") for n, t in (("id", "int"), ("v", "varchar(20)"))]
+    order = "named_struct('epoch', 0L, 'file', 1L, 'pos', CAST(id AS DECIMAL(20,0)), 'event', 0L, 'row', 0L"
+    stored = spark.range(6).selectExpr(
+        *("'update' AS op", "map('id', CAST(id % 3 AS STRING)) AS key", "1 AS before"),
+        "map('id', CAST(id % 3 AS STRING), 'v', CAST(id AS STRING)) AS after",
+        *(f"{order}, 'landed', id) AS order_key", "current_timestamp() AS source_time"),
+        *("0 AS partition", "0 AS entry_index", "0 AS row_index"),
+    )
+    stored.write.parquet(str(tmp_path / "rows"))
+    as_images = stored.withColumn("before", stored["after"]).schema
+    rows = spark.read.schema(as_images).parquet(str(tmp_path / "rows"))  # `before` can't be read
+    figures = profile(rows, columns, told_keys=True)
+    found = fold(rows, columns, figures, partial=False).select("_k0", "_v1").collect()
+    assert (figures.changes, sorted(map(tuple, found))) == (6, [(0, "3"), (1, "4"), (2, "5")])
+    with pytest.raises(Py4JJavaError, match="PARQUET_COLUMN_DATA_TYPE_MISMATCH"):
+        profile(rows, columns)
