@@ -19,7 +19,7 @@ _BASE = {
     "spark.sql.ansi.enabled": "true",  # a value that doesn't fit is an error, never a silent NULL
     "spark.sql.streaming.numRecentProgressUpdates": "100000",  # every batch's figures, for the run's metadata
     "spark.sql.streaming.noDataMicroBatches.enabled": "false",
-    "spark.sql.execution.arrow.maxBytesPerBatch": "67108864",  # big messages: Python's memory stays bounded
+    "spark.sql.execution.arrow.maxBytesPerBatch": "16777216",  # big messages: Python's memory stays bounded
     # What is written has few partition values per task, mostly one: without this, whole rows are sorted by them first.
     "spark.sql.maxConcurrentOutputFileWriters": "8",
     "spark.sql.parquet.compression.codec": "zstd",
