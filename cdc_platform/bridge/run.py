@@ -45,7 +45,7 @@ def run(
     say: Callable[[str], None],
     until_idle_s: float | None = None,
 ) -> Totals:
-    """Carries batches until `stopped()`, or until nothing has come for `until_idle_s` seconds.
+    """Carries batches until `stopped()`, or until the server's answers have been empty for `until_idle_s` seconds.
 
     Raises BridgeRunning, ConfigError, and what no retry mends: CanalLoginRefused, CanalUnsupported.
     """
@@ -74,7 +74,9 @@ class _Loop:
         self._journal = state.Journal(config, bridge)
         self._totals = Totals(bridge.name, bridge.destination, bridge.topic)
         self._failed_in_a_row = 0
-        self._busy_at = self._told_at = time.monotonic()
+        # The first empty answer since the last batch. What connecting and pausing take is no idle time.
+        self._empty_since: float | None = None
+        self._told_at = time.monotonic()
         self._told_batches = 0
 
     def run(self) -> Totals:
@@ -108,15 +110,17 @@ class _Loop:
                 self._tell()
 
     def _carry(self, session: Session) -> None:
+        asked_at = time.monotonic()
         batch = session.get()
         if batch.id is None:
+            self._empty_since = self._empty_since or asked_at
             self._journal.caught_up(session.server)
             time.sleep(_EMPTY_PAUSE_S)
             return
         values = frames.records(batch, self._bridge.max_record_bytes)
         self._publisher.publish(values, self._stopped)  # on failure the session rolls back as it closes
         session.ack()
-        self._busy_at = time.monotonic()
+        self._empty_since = None
         self._totals.batches += 1
         self._totals.entries += len(batch.entries)
         self._totals.records += len(values)
@@ -125,12 +129,14 @@ class _Loop:
         self._journal.acked(batch, session.server)
 
     def _done(self) -> bool:
-        idle = time.monotonic() - self._busy_at
-        return self._stopped() or (self._until_idle_s is not None and idle >= self._until_idle_s)
+        if self._stopped() or self._until_idle_s is None or self._empty_since is None:
+            return self._stopped()
+        return time.monotonic() - self._empty_since >= self._until_idle_s
 
     def _pause(self, error: CdcError) -> None:
         """Doubling pauses up to `max_backoff_s`, spread so that many bridges don't come back in one moment."""
         self._totals.failures += 1
+        self._empty_since = None
         if self._stopped():
             return
         self._journal.failed(error)
@@ -141,7 +147,6 @@ class _Loop:
         end = time.monotonic() + seconds
         while not self._stopped() and (left := end - time.monotonic()) > 0:
             time.sleep(min(left, _STEP_S))
-        self._busy_at = time.monotonic()  # a pause is no idle time
 
     def _tell(self) -> None:
         now = time.monotonic()

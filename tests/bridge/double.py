@@ -226,6 +226,17 @@ def before(extra: bytes) -> Fault:
     return fault
 
 
+def late(seconds: float) -> Fault:
+    """The answer takes its time."""
+
+    def fault(sock: socket.socket, frame: bytes) -> bool:
+        time.sleep(seconds)
+        sock.sendall(frame)
+        return True
+
+    return fault
+
+
 def twice(sock: socket.socket, frame: bytes) -> bool:
     """The answer comes twice: everything after it is one answer late."""
     sock.sendall(frame + frame)

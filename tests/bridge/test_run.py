@@ -24,7 +24,7 @@ from cdc_platform.broker.node import free_port
 from cdc_platform.config import Config
 from cdc_platform.formats.pb import canal_protocol_pb2 as pb
 from tests.bridge.conftest import SOURCES, Setup
-from tests.bridge.double import HEADER, CanalDouble, ack, before, cut, instead, packet, silence, twice
+from tests.bridge.double import HEADER, CanalDouble, ack, before, cut, instead, late, packet, silence, twice
 
 
 def carry(config: Config, said: list[str] | None = None) -> Totals:
@@ -108,6 +108,15 @@ def test_faults_lose_nothing_and_reorder_nothing(broker: BrokerInfo, canal: Cana
     assert first_seen(arrived) == expected
     assert canal.feed == [] and canal.plan == []
     assert totals.failures == sum("rolled back, again in" in line for line in said) >= 6
+
+
+@pytest.mark.broker
+def test_a_slow_connection_is_no_idle_time(broker: BrokerInfo, canal: CanalDouble, setup: Setup):
+    canal.plan = [(pb.SUBSCRIPTION, late(0.6))]
+    config = setup(broker.bootstrap_servers, timeout_s=10)
+    totals = run(config, config.bridges[0], lambda: False, lambda _: None, until_idle_s=0.3)
+    assert canal.plan == [] and canal.feed == []
+    assert (totals.entries, totals.failures) == (5, 0)
 
 
 @pytest.mark.broker
