@@ -92,12 +92,7 @@ def _schema_rows(batch: Batch, versions: set[str]) -> DataFrame:
     first = stated.groupBy("schema_version").agg(F.min(F.struct("landed_at", *order.ADDRESS)).alias("_first"))
     # A list stands where the first row that it describes does: messages tell no place of their own for it.
     rows = batch.events.where((F.col("kind") == "row") & F.col("schema_version").isin(*versions))
-    # Numbers first: for the lowest of whole structs Spark sorts all rows.
-    place = [F.col(f"order_key.{n}").alias(n) for n in ("epoch", "file", "pos")]
-    low = rows.groupBy("schema_version", *place[:2]).agg(F.min("order_key.pos").alias("pos"))
-    low = low.groupBy("schema_version").agg(F.min(F.struct("epoch", "file", "pos")).alias("_low"))
-    lowest = rows.join(F.broadcast(low), "schema_version").where(F.struct(*place) == F.col("_low"))
-    placed = lowest.groupBy("schema_version").agg(F.min("order_key").alias("_placed"))
+    placed = rows.groupBy("schema_version").agg(F.min("order_key").alias("_placed"))
     new = (
         stated.join(F.broadcast(first), "schema_version")
         .join(F.broadcast(placed), "schema_version", "left")

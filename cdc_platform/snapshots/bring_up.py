@@ -43,7 +43,7 @@ class Touched:
     changes: int
     versions: list[str]
     low: Order  # of the oldest change
-    told_keys: bool = False  # `key` tells the key of every change
+    told_keys: bool  # `key` tells the key of every change
 
 
 def touched_by(changes: DataFrame) -> list[Touched]:
@@ -209,7 +209,7 @@ def _folded(
     history = work.history().where(of_table(target.db, target.table))
     if work.source.tables.merged(target.db, target.table):
         history = origins.since(history, origins.emptied(history))
-    ever = profile(history, columns)
+    ever = profile(history, columns, told_keys=False)
     if ever.lost_moves:
         raise targets.Stale
     if none_late:

@@ -33,10 +33,10 @@ class Profile:
     truncated_at: Any  # order of the last TRUNCATE, or None
     low_key: Any  # lowest and highest first key column, typed
     high_key: Any
-    told_keys: bool = False  # `key` tells the key of every change
+    told_keys: bool  # `key` tells the key of every change
 
 
-def profile(rows: DataFrame, columns: list[TableColumn], *, told_keys: bool = False) -> Profile:
+def profile(rows: DataFrame, columns: list[TableColumn], *, told_keys: bool) -> Profile:
     """One pass over the batch, and one more where keys change. told_keys: `key` tells the key of every change."""
     keys = [c for c in columns if c.key]
     truncate = F.col("op") == "truncate"

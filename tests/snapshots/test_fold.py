@@ -269,4 +269,4 @@ def test_told_keys_spare_the_images_before(spark: Any, tmp_path: Path) -> None:
     found = fold(rows, columns, figures, partial=False).select("_k0", "_v1").collect()
     assert (figures.changes, sorted(map(tuple, found))) == (6, [(0, "3"), (1, "4"), (2, "5")])
     with pytest.raises(Py4JJavaError, match="PARQUET_COLUMN_DATA_TYPE_MISMATCH"):
-        profile(rows, columns)
+        profile(rows, columns, told_keys=False)
