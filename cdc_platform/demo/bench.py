@@ -165,7 +165,8 @@ class _Bench:
         trial = Trial(format_name, done.records, done.bytes, done.seconds)
         records, _ = self._run(trial, config)
         if records != done.records:
-            trial.differences.append(f"raw copy has {records} of {done.records} records")
+            told = f"raw copy has {records} of {done.records} records; Kafka told it these ends: {_ends(config)}"
+            trial.differences.append(told)
         trial.differences += _differences(config, rows, keys)
         return trial
 
@@ -245,6 +246,12 @@ def raw_copy(spark: "SparkSession", config: Config, source: Source) -> tuple[int
     sizes = ("count(*)", "coalesce(sum(coalesce(length(key), 0) + coalesce(length(value), 0)), 0)")
     copied = spark.read.format("delta").load(path).selectExpr(*sizes).collect()[0]
     return copied[0], copied[1]
+
+
+def _ends(config: Config) -> str:
+    """Ends per partition of the raw copy's last batch, as its checkpoint has them."""
+    plans = [p for p in Path(f"{config.lake}/raw_checkpoint/offsets").iterdir() if p.name.isdigit()]
+    return max(plans, key=lambda p: int(p.name)).read_text().splitlines()[-1]
 
 
 def _differences(config: Config, rows: int, keys: int) -> list[str]:
