@@ -129,8 +129,10 @@ class _Loop:
         self._journal.acked(batch, session.server)
 
     def _done(self) -> bool:
-        if self._stopped() or self._until_idle_s is None or self._empty_since is None:
-            return self._stopped()
+        if self._stopped():
+            return True
+        if self._until_idle_s is None or self._empty_since is None:
+            return False
         return time.monotonic() - self._empty_since >= self._until_idle_s
 
     def _pause(self, error: CdcError) -> None:

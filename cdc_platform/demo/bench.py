@@ -163,10 +163,10 @@ class _Bench:
         config = _config(self.work, self.settings, topic, format_name, topic, self.servers)
         done = publish(bench_records(format_name, rows, keys, topic=topic), self.servers)
         trial = Trial(format_name, done.records, done.bytes, done.seconds)
-        records, _ = self._run(trial, config)
+        records, _, ends = self._run(trial, config)
         if records != done.records:
-            told = f"raw copy has {records} of {done.records} records; Kafka told it these ends: {_ends(config)}"
-            trial.differences.append(told)
+            lacks = f"raw copy has {records} of {done.records} records; Kafka told it these ends: {ends}"
+            trial.differences.append(lacks)
         trial.differences += _differences(config, rows, keys)
         return trial
 
@@ -174,12 +174,12 @@ class _Bench:
         """A topic that is there: copy raw, run every room."""
         config = _config(self.work, self.settings, name, format_name, topic, str(self.settings.servers))
         trial = Trial(format_name, 0, 0, 0.0)
-        trial.records, trial.bytes = self._run(trial, config)
+        trial.records, trial.bytes, _ = self._run(trial, config)
         trial.differences += _unaccounted(config, trial.records)
         return trial
 
-    def _run(self, trial: Trial, config: Config) -> tuple[int, int]:
-        """All stages; records and bytes of the raw copy."""
+    def _run(self, trial: Trial, config: Config) -> tuple[int, int, str]:
+        """All stages; what `raw_copy` tells."""
         from cdc_platform.chain import ROOMS
 
         [source] = config.sources
@@ -214,8 +214,9 @@ def _config(work: Path, settings: Settings, lake: str, format_name: str, topic: 
     )
 
 
-def raw_copy(spark: "SparkSession", config: Config, source: Source) -> tuple[int, int]:
-    """Kafka → a Delta table like the landing, by one plain stream; the number of records, and their bytes."""
+def raw_copy(spark: "SparkSession", config: Config, source: Source) -> tuple[int, int, str]:
+    """Kafka → a Delta table like the landing, by one plain stream; the number of records, their bytes, and the ends
+    per partition that Kafka told."""
     from cdc_platform.resources import lake
     from cdc_platform.resources.kafka import spark_options
     from cdc_platform.tables import LANDING
@@ -245,13 +246,8 @@ def raw_copy(spark: "SparkSession", config: Config, source: Source) -> tuple[int
     query.awaitTermination()
     sizes = ("count(*)", "coalesce(sum(coalesce(length(key), 0) + coalesce(length(value), 0)), 0)")
     copied = spark.read.format("delta").load(path).selectExpr(*sizes).collect()[0]
-    return copied[0], copied[1]
-
-
-def _ends(config: Config) -> str:
-    """Ends per partition of the raw copy's last batch, as its checkpoint has them."""
-    plans = [p for p in Path(f"{config.lake}/raw_checkpoint/offsets").iterdir() if p.name.isdigit()]
-    return max(plans, key=lambda p: int(p.name)).read_text().splitlines()[-1]
+    last = query.lastProgress
+    return copied[0], copied[1], str(last.sources[0].endOffset) if last else "none"
 
 
 def _differences(config: Config, rows: int, keys: int) -> list[str]:
