@@ -52,6 +52,13 @@ def digests(of: Iterable[str]) -> str:
     return ", ".join(f"'{d}'" for d in found)
 
 
+def topic(name: str) -> str:
+    """A Kafka topic's name, which holds nothing that SQL would take for its own (Kafka's Topic.java, LEGAL_CHARS)."""
+    if not re.fullmatch("[a-zA-Z0-9._-]+", name):
+        raise ValueError(f"no topic: {name!r}")
+    return name
+
+
 def ask(spark: SparkSession, sql: str, **paths: str) -> list[dict[str, Any]]:
     """Rows of a query over tables that are there; small answers only. sql: `{name}` for each table, names in double
     quotes, what Spark's SQL and DataFusion's have in common. Structs are dicts. The caller puts nothing from the wire

@@ -12,10 +12,9 @@ from cdc_platform.changelog.schema import Carry, Order
 from cdc_platform.errors import UnknownType
 from cdc_platform.mysql.effects import Name
 from cdc_platform.mysql.types import MySqlType, parse_type
-from cdc_platform.snapshots.columns import order_sql
+from cdc_platform.snapshots.columns import ORDER_FIELDS, order_sql
 
 Convert = Callable[[Column], Column]
-ORDER_FIELDS = ("epoch", "file", "pos", "event", "row", "landed")
 
 
 def order_literal(order: Order) -> Column:

@@ -109,7 +109,7 @@ def columns_of(source: Source, db: str, table: str, columns_json: str) -> list[T
     return out
 
 
-_ORDER_FIELDS = {
+ORDER_FIELDS = {
     "epoch": "BIGINT",
     "file": "BIGINT",
     "pos": "DECIMAL(20,0)",
@@ -117,11 +117,12 @@ _ORDER_FIELDS = {
     "row": "BIGINT",
     "landed": "BIGINT",
 }
+"""Of an `order_key`, as they are compared one after the other: names and types."""
 
 
 def order_sql(order: Any) -> str:
     """An `order_key` value (Row) as SQL text; all numbers."""
-    fields = ", ".join(f"'{f}', CAST({int(order[f])} AS {t})" for f, t in _ORDER_FIELDS.items())
+    fields = ", ".join(f"'{f}', CAST({int(order[f])} AS {t})" for f, t in ORDER_FIELDS.items())
     return f"named_struct({fields})"
 
 

@@ -11,15 +11,15 @@ from collections.abc import Mapping
 from functools import partial
 from typing import Any, NamedTuple
 
-from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from cdc_platform.config import Config, Source
 from cdc_platform.formats import FORMATS
 from cdc_platform.resources import batches, lake, notes
 from cdc_platform.snapshots import state
-from cdc_platform.snapshots.boundary import MARKS, TRANSACTIONS, Since, Verdict, behind, place
-from cdc_platform.snapshots.columns import order_literal
+from cdc_platform.snapshots.boundary import MARKS, TRANSACTIONS, Since, Verdict, behind
+from cdc_platform.snapshots.columns import ORDER_FIELDS
 from cdc_platform.snapshots.target import Target
 from cdc_platform.tables import (
     CHANGELOG,
@@ -55,18 +55,16 @@ def publish(spark: SparkSession, config: Config, source: Source, tables: state.T
     last, work = lake.together(read)
     if work == last.work:
         return {"cut": 0, "cut_held_back": 0}
-    rows = _mine(spark, CHANGELOG.at(config.lake), source)
-    marks = _mine(spark, CONTROL_EVENTS.at(config.lake), source).where(F.col("kind").isin(*MARKS))
     found: list[Any] = lake.together(
         [
-            partial(_offsets, rows, marks, last),
-            partial(_newest, rows, last),
+            partial(_offsets, spark, config, source, last),
+            partial(_newest, spark, config, source, last),
             partial(_missing, spark, config, source),
             partial(_versions, spark, config, source, tables),
         ]
     )
     offsets, newest, missing, versions = found
-    verdict = _verdict(spark, config, source, missing, _since(rows, marks, last, offsets))
+    verdict = _verdict(spark, config, source, missing, _since(spark, config, source, last, offsets))
     if verdict.kind is None:
         log.info("no cut of %s: %s", source.name, verdict.reason)
         return {"cut": 0, "cut_held_back": 1}
@@ -103,35 +101,49 @@ def _work(spark: SparkSession, config: Config, source: Source, tables: state.Tab
     return found[0]["n"] + sum(t["entries"] for t in tables.values())
 
 
-def _offsets(rows: DataFrame, marks: DataFrame, last: _Last) -> dict[str, int]:
+def _offsets(spark: SparkSession, config: Config, source: Source, last: _Last) -> dict[str, int]:
     """How far the changelog is, per partition."""
-    address = ("topic", "partition", "offset")
-    new = rows.select(*address).union(marks.select(*address)).where(behind(last.offsets))
-    found = new.groupBy(place().alias("place")).agg(F.max("offset").alias("offset")).collect()
-    return {**last.offsets, **{r["place"]: r["offset"] for r in found}}
-
-
-def _newest(rows: DataFrame, last: _Last) -> tuple:
-    """Position of the newest row change; the last cut's if none is newer."""
-    if last.position is not None:
-        rows = rows.where(_after(last.position[0]))
-    found = rows.agg(F.max_by(F.struct(*_POSITION), "order_key").alias("p")).collect()[0]["p"]
-    return tuple(found) if found is not None else last.position or (None,) * len(_POSITION)
-
-
-def _after(order: Any) -> Column:
-    """Whether a row is newer; told again in single columns, by which Delta leaves files out."""
-    epoch, file, pos = (F.col(f"order_key.{f}") for f in ("epoch", "file", "pos"))
-    same = epoch == order["epoch"]
-    older = (
-        (epoch < order["epoch"])
-        | (same & (file < order["file"]))
-        | (same & (file == order["file"]) & (pos < order["pos"]))
+    new = f"source = '{source.name}'" + "".join(
+        f' AND NOT (topic = \'{notes.topic(topic)}\' AND "partition" = {int(partition)} AND "offset" <= {offset})'
+        for (topic, partition), offset in ((at.rsplit("/", 1), n) for at, n in last.offsets.items())
     )
-    return ~older & (F.col("order_key") > order_literal(order))
+    found = notes.ask(
+        spark,
+        'SELECT topic, "partition", max("offset") AS "offset" FROM ('
+        f'SELECT topic, "partition", "offset" FROM {{changelog}} WHERE {new} UNION ALL '
+        f'SELECT topic, "partition", "offset" FROM {{marks}} WHERE {new} AND kind IN {MARKS}) AS e '
+        'GROUP BY topic, "partition"',
+        changelog=CHANGELOG.at(config.lake),
+        marks=CONTROL_EVENTS.at(config.lake),
+    )
+    return {**last.offsets, **{f"{r['topic']}/{r['partition']}": r["offset"] for r in found}}
 
 
-def _since(rows: DataFrame, marks: DataFrame, last: _Last, offsets: Mapping[str, int]) -> Since:
+def _newest(spark: SparkSession, config: Config, source: Source, last: _Last) -> tuple:
+    """Position of the newest row change; the last cut's if none is newer."""
+    which = "true" if last.position is None else _not_before(last.position[0])
+    newest = ", ".join(f"order_key['{f}'] DESC" for f in ORDER_FIELDS)
+    found = notes.ask(
+        spark,
+        f"SELECT {', '.join(_POSITION)} FROM {{changelog}} WHERE source = '{source.name}' AND ({which}) "
+        f"ORDER BY {newest} LIMIT 1",
+        changelog=CHANGELOG.at(config.lake),
+    )
+    if not found:
+        return last.position or (None,) * len(_POSITION)
+    return tuple(found[0][p] for p in _POSITION)
+
+
+def _not_before(order: Any) -> str:
+    """Whether a row's place isn't before this one, told in single columns, by which files are left out."""
+    at = {f: f"CAST('{int(order[f])}' AS {t})" for f, t in ORDER_FIELDS.items()}
+    epoch, file, pos = ((f"order_key['{f}']", at[f]) for f in ("epoch", "file", "pos"))
+    return "{0} > {1} OR ({0} = {1} AND ({2} > {3} OR ({2} = {3} AND {4} >= {5})))".format(*epoch, *file, *pos)
+
+
+def _since(spark: SparkSession, config: Config, source: Source, last: _Last, offsets: Mapping[str, int]) -> Since:
+    rows = _mine(spark, CHANGELOG.at(config.lake), source)
+    marks = _mine(spark, CONTROL_EVENTS.at(config.lake), source).where(F.col("kind").isin(*MARKS))
     new = behind(last.whole or {})
     return Since(rows.where(new), marks.where(new), marks.where(~new), last.whole is None, len(offsets))
 

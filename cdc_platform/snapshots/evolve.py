@@ -23,8 +23,8 @@ from cdc_platform.mysql.effects import Effect, Name, effects, from_json, to_json
 from cdc_platform.mysql.types import parse_type
 from cdc_platform.resources import lake, notes
 from cdc_platform.resources.lake import delta, quoted
-from cdc_platform.snapshots.carry import ORDER_FIELDS, same_values
-from cdc_platform.snapshots.columns import TableColumn, order_sql
+from cdc_platform.snapshots.carry import same_values
+from cdc_platform.snapshots.columns import ORDER_FIELDS, TableColumn, order_sql
 from cdc_platform.snapshots.target import ADDRESS, Target
 from cdc_platform.tables import LINEAGES, OFFSET_LEDGER, SCHEMA_CHANGES, SCHEMA_EFFECTS, SCHEMA_HISTORY
 
