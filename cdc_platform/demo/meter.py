@@ -94,6 +94,8 @@ def _cpu(without: int | None) -> float:
 
 def _memory(process: psutil.Process) -> int:
     with suppress(psutil.Error):
+        if process.exe().endswith("/java") and process.name() != "java":
+            return 0  # a thread that is about to start a command: until then it has its parent's memory
         try:
             return process.memory_full_info().pss
         except (AttributeError, psutil.AccessDenied):

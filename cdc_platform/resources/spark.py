@@ -20,6 +20,9 @@ _BASE = {
     "spark.sql.streaming.numRecentProgressUpdates": "100000",  # every batch's figures, for the run's metadata
     "spark.sql.streaming.noDataMicroBatches.enabled": "false",
     "spark.sql.execution.arrow.maxBytesPerBatch": "16777216",  # big messages: Python's memory stays bounded
+    # Rows that Spark's Parquet reader holds at once for each column, whatever their size: with its 4096, two tasks that
+    # read messages of 28 KB each took more than a gigabyte. Fewer cost nothing that could be measured.
+    "spark.sql.parquet.columnarReaderBatchSize": "64",
     # What is written has few partition values per task, mostly one: without this, whole rows are sorted by them first.
     "spark.sql.maxConcurrentOutputFileWriters": "8",
     "spark.sql.parquet.compression.codec": "zstd",
@@ -54,7 +57,7 @@ _LOCAL = {  # one machine: listen on loopback only, no UI port, small shuffles
     "spark.sql.adaptive.enabled": "false",
     "spark.databricks.delta.snapshotPartitions": "2",
     _LISTING: "8",
-    "spark.driver.memory": "2g",
+    "spark.driver.memory": "1536m",
     "spark.driver.extraJavaOptions": "-XX:+UseParallelGC -Dio.netty.tryReflectionSetAccessible=true",
 }
 

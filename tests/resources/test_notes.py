@@ -46,7 +46,14 @@ def test_both_sides_give_the_same_answer_to_every_question_of_a_run(spark, make_
     ddl = {"kind": "ddl", "db": "n", "table": "items", "ddl": "ALTER TABLE n.items ADD w int", **position(1, 110)}
     feed.say(ddl, TABLE.delete((1, 120), {"id": "1", "v": "a"}), {"kind": "error", "reason": "bad", "db": "n"})
     feed.catch_up()
-    assert asked >= {"history", "state", "rules", "lineages", "cuts", "changes", "ledger", "quarantine", "effects"}
+    for pos in (2**63 + 1, 2**63):  # the second one is older than the cut before it
+        feed.say(TABLE.insert((1, pos), {"id": str(pos % 7), "v": "far"}))
+        feed.catch_up()
+    newest = max(feed.rows(tables.CUTS), key=lambda c: c["cut"])
+    assert (newest["cut"], int(newest["order_key"]["pos"])) == (4, 2**63 + 1)
+    assert set(newest["offsets"]) == {"t/0"}
+    small = {"history", "state", "rules", "lineages", "cuts", "changes", "ledger", "quarantine", "effects"}
+    assert asked >= {*small, "changelog", "marks"}
 
 
 @pytest.mark.spark
@@ -98,6 +105,12 @@ def test_a_commit_is_seen_at_once(spark, tmp_path):
     assert notes.ask(spark, "SELECT topic FROM {t}", t=str(tmp_path / "topics")) == []
     spark.sql(f"ALTER TABLE {lake.delta(path)} SET TBLPROPERTIES ('cdc.limits' = 'x')")
     assert (notes.properties(path) or {})["cdc.limits"] == "x"
+
+
+def test_topics_are_topics():
+    assert notes.topic("dts-shop.v_2") == "dts-shop.v_2"
+    with pytest.raises(ValueError, match="no topic"):
+        notes.topic("x' OR 1=1 --")
 
 
 def test_digests_are_digests():

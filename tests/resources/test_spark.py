@@ -1,6 +1,8 @@
 """Properties of a Spark session, before there is one."""
 
 import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -27,3 +29,28 @@ def test_executors_of_their_own_are_sent_the_jars(tmp_path: Path, master: str) -
     told = properties(tmp_path, master=master, conf={"spark.driver.extraClassPath": "/own/hadoop-aws.jar"})
     assert told["spark.jars"].split(",") == spark_jars()
     assert told["spark.driver.extraClassPath"] == "/own/hadoop-aws.jar"
+
+
+_LONG_ROWS = """
+import sys
+from pathlib import Path
+from cdc_platform.config import parse_config
+from cdc_platform.resources.spark import open_session
+source = {"name": "s", "format": "debezium", "topics": ["t"]}
+conf = {"spark.driver.memory": "600m", "spark.log.level": "OFF"}
+config = {"lake": sys.argv[1], "spark": {"master": "local[2]", "conf": conf}, "sources": [source]}
+spark = open_session(parse_config(config, Path(sys.argv[1], "cdc.yaml")))
+rows = spark.range(0, 4000, 1, 2).selectExpr(f"repeat(cast(id % 10 as string), {300 * 1024}) AS value")
+rows.write.parquet(sys.argv[1] + "/rows")
+print(spark.read.parquet(sys.argv[1] + "/rows").selectExpr("sum(length(value)) AS n").collect()[0]["n"])
+spark.stop()
+"""
+
+
+@pytest.mark.thorough
+@pytest.mark.spark
+def test_long_rows_are_read_in_a_small_heap(tmp_path: Path) -> None:
+    """1.2 GB in rows of 300 KB."""
+    program = [sys.executable, "-c", _LONG_ROWS, str(tmp_path)]
+    run = subprocess.run(program, check=False, capture_output=True, text=True, timeout=500)
+    assert run.stdout.split()[-1:] == [str(4000 * 300 * 1024)], run.stderr[-3000:]
