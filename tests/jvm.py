@@ -20,7 +20,6 @@ _WHERE = "CDC_TEST_JVM"
 """Port, token and folder of the JVM, for the workers."""
 
 FAST = {  # Delta's own fast test settings, and room for many small queries
-    "spark.driver.memory": "2g",  # for both workers
     "spark.sql.shuffle.partitions": "2",
     "spark.databricks.delta.snapshotPartitions": "1",
     "spark.databricks.delta.log.cacheSize": "6",

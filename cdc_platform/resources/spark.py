@@ -57,7 +57,7 @@ _LOCAL = {  # one machine: listen on loopback only, no UI port, small shuffles
     "spark.sql.adaptive.enabled": "false",
     "spark.databricks.delta.snapshotPartitions": "2",
     _LISTING: "8",
-    "spark.driver.memory": "1536m",
+    "spark.driver.memory": "2g",
     "spark.driver.extraJavaOptions": "-XX:+UseParallelGC -Dio.netty.tryReflectionSetAccessible=true",
 }
 

@@ -136,9 +136,13 @@ def _newest(spark: SparkSession, config: Config, source: Source, last: _Last) ->
 
 def _not_before(order: Any) -> str:
     """Whether a row's place isn't before this one, told in single columns, by which files are left out."""
-    at = {f: f"CAST('{int(order[f])}' AS {t})" for f, t in ORDER_FIELDS.items()}
-    epoch, file, pos = ((f"order_key['{f}']", at[f]) for f in ("epoch", "file", "pos"))
-    return "{0} > {1} OR ({0} = {1} AND ({2} > {3} OR ({2} = {3} AND {4} >= {5})))".format(*epoch, *file, *pos)
+
+    def told(field: str) -> tuple[str, str]:
+        return f"order_key['{field}']", f"CAST('{int(order[field])}' AS {ORDER_FIELDS[field]})"
+
+    return "{0} > {1} OR ({0} = {1} AND ({2} > {3} OR ({2} = {3} AND {4} >= {5})))".format(
+        *told("epoch"), *told("file"), *told("pos")
+    )
 
 
 def _since(spark: SparkSession, config: Config, source: Source, last: _Last, offsets: Mapping[str, int]) -> Since:
