@@ -13,6 +13,7 @@ from cdc_platform.changelog import ledger, order, rules
 from cdc_platform.config import Source
 from cdc_platform.formats import FORMATS
 from cdc_platform.resources import lake, notes
+from cdc_platform.resources.lock import commit_turn
 
 _TXN = ("source_time", "landed_at", "txn_id", "txn_seq", "txn_last", "gtid", "binlog_file", "binlog_pos", "order_key")
 _MESSAGE = ("topic", "partition", "offset")
@@ -131,12 +132,13 @@ def _resolve(batch: Batch) -> None:
     batch.events.where("retold").groupBy(*_MESSAGE).agg(reasons).createOrReplaceTempView(view)
     try:
         same = " AND ".join(f"q.{lake.quoted(c)} = r.{lake.quoted(c)}" for c in _MESSAGE)
-        spark.sql(
-            f"MERGE INTO {lake.delta(batch.paths['quarantine'])} AS q USING {view} AS r "
-            f"ON q.source = {lake.literal(batch.source.name)} AND q.room = 'changes' AND q.resolved_at IS NULL "
-            f"AND {same} AND NOT array_contains(r.reasons, q.reason) "
-            "WHEN MATCHED THEN UPDATE SET resolved_at = current_timestamp()"
-        )
+        with commit_turn(spark, batch.paths["quarantine"]):
+            spark.sql(
+                f"MERGE INTO {lake.delta(batch.paths['quarantine'])} AS q USING {view} AS r "
+                f"ON q.source = {lake.literal(batch.source.name)} AND q.room = 'changes' AND q.resolved_at IS NULL "
+                f"AND {same} AND NOT array_contains(r.reasons, q.reason) "
+                "WHEN MATCHED THEN UPDATE SET resolved_at = current_timestamp()"
+            )
     finally:
         spark.catalog.dropTempView(view)
 

@@ -45,7 +45,7 @@ def heal(
             at = (F.col("topic") == r["topic"]) & (F.col("partition") == r["partition"])
             near = near | (at & F.col("offset").between(r["low"], r["high"]))
         messages = lake.read(spark, paths["messages"]).where(near).join(waits, _MESSAGE, "left_semi")
-        _told(decode(messages), waiting).write.format("delta").mode("append").save(paths["changes"])
+        lake.append(_told(decode(messages), waiting), paths["changes"])
     number = tried[0]["number"] + 1 if tried else 0
     note = spark.range(1).select(
         F.lit(number).cast("bigint").alias("number"), F.lit(digest).alias("digest"), F.current_timestamp().alias("at")

@@ -17,6 +17,7 @@ from cdc_platform.chain import RoomResult
 from cdc_platform.config import Config, Source
 from cdc_platform.formats import FORMATS
 from cdc_platform.resources import lake
+from cdc_platform.resources.lock import commit_turn
 from cdc_platform.snapshots import state
 from cdc_platform.snapshots import target as targets
 
@@ -101,10 +102,11 @@ def _look_after(spark: SparkSession, config: Config, table: Kept) -> tuple[str, 
     if table.target is not None and table.horizon is not None:
         expired = targets.expire(spark, table.target, table.horizon)
     before = _size(spark, table)
-    if before[0] > 1:
-        part = f" WHERE source = {lake.literal(table.source)}" if table.source else ""
-        spark.sql(f"OPTIMIZE {lake.delta(table.path)}{part}").collect()
-    spark.sql(f"VACUUM {lake.delta(table.path)} RETAIN {int(config.maintenance.keep_hours)} HOURS").collect()
+    with commit_turn(spark, table.path):
+        if before[0] > 1:
+            part = f" WHERE source = {lake.literal(table.source)}" if table.source else ""
+            spark.sql(f"OPTIMIZE {lake.delta(table.path)}{part}").collect()
+        spark.sql(f"VACUUM {lake.delta(table.path)} RETAIN {int(config.maintenance.keep_hours)} HOURS").collect()
     after = _size(spark, table) if before[0] > 1 else before
     return table.name, {
         "files_before": before[0],

@@ -10,6 +10,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import TimestampNTZType
 
 from cdc_platform.resources import notes
+from cdc_platform.resources.lock import commit_turn
 from cdc_platform.tables import Table
 
 T = TypeVar("T")
@@ -38,7 +39,8 @@ def ensure(spark: SparkSession, table: Table, path: str) -> str:
     if exists(spark, path):
         return path
     try:
-        create(spark, path, table.columns, table.properties, table.comment, table.partition_by)
+        with commit_turn(spark, path):
+            create(spark, path, table.columns, table.properties, table.comment, table.partition_by)
     except Exception:
         # The first runs of two sources make the shared tables at the same time: one of them is told of a conflict.
         if not exists(spark, path):
@@ -121,12 +123,15 @@ def version(spark: SparkSession, path: str) -> int:
 
 def append(df: DataFrame, path: str) -> None:
     """Append `df`."""
-    df.write.format("delta").mode("append").save(path)
+    with commit_turn(df.sparkSession, path):
+        df.write.format("delta").mode("append").save(path)
 
 
 def append_once(df: DataFrame, path: str, app: str, version: int) -> None:
     """Append `df`, at most once per (`app`, `version`): a repeated batch writes nothing."""
-    (df.write.format("delta").mode("append").option("txnAppId", app).option("txnVersion", version).save(path))
+    once = df.write.format("delta").mode("append").option("txnAppId", app).option("txnVersion", version)
+    with commit_turn(df.sparkSession, path):
+        once.save(path)
 
 
 def append_batch(df: DataFrame, path: str, of: str) -> None:

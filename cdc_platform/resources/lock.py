@@ -1,29 +1,80 @@
-"""One writer per source, whatever launched it: Dagster's pools don't see runs of the command line."""
+"""Who may write: one run per source, and one Spark process at a time per table that all sources share."""
 
+import fcntl
+import os
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 from filelock import FileLock, Timeout
 
 from cdc_platform.config import Config, Source
 from cdc_platform.errors import RunInProgress
+from cdc_platform.tables import SHARED
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 WAIT_S = 60.0
+_TURNS = "_turns"
+_LONGEST_ID = 1000
 
 
 @contextmanager
 def source_lock(config: Config, source: Source, wait_s: float | None = None) -> Iterator[None]:
-    """Hold the source's lock file under `state_dir`; the system frees it when the process dies.
+    """Hold the source's lock file under `state_dir`, whatever launched the run (Dagster's pools don't see the command
+    line's); the system frees it when the process dies.
 
     It covers the machine. Writers on several machines need Dagster's pools. Raises RunInProgress after
     `wait_s` (default: WAIT_S) seconds.
     """
     folder = config.state_dir / "locks"
     folder.mkdir(parents=True, exist_ok=True)
+    if config.lake.startswith("/") and not config.spark.remote:
+        Path(config.lake).mkdir(parents=True, exist_ok=True)  # where turns are taken from the first commit on
     started = time.monotonic()
     try:
         with FileLock(folder / f"{source.slug}.lock", timeout=WAIT_S if wait_s is None else wait_s):
             yield
     except Timeout:
         raise RunInProgress(source.name, time.monotonic() - started) from None
+
+
+@contextmanager
+def commit_turn(spark: "SparkSession", path: str) -> Iterator[None]:
+    """Hold the turn to commit to a shared table of a lake that is a folder here, together with whoever writes by the
+    same Spark process.
+
+    What Delta has for local files looks whether a commit is there and then renames its own to that name: of two
+    processes that do so at once one loses its rows and is told nothing (delta-storage's LocalLogStore; 1 of 450 appends
+    of three processes was lost). Within a process Delta takes turns by itself. Other storages refuse the second one.
+    """
+    lake = Path(path).parent
+    if not path.startswith("/") or Path(path).name not in SHARED or not lake.is_dir():
+        yield
+        return
+    process = f"{spark.conf.get('spark.app.id')} {spark.conf.get('spark.driver.port', '')}"
+    with turn(lake / _TURNS / Path(path).name, process):
+        yield
+
+
+@contextmanager
+def turn(file: Path, group: str) -> Iterator[None]:
+    """Hold a file's lock together with others of the same group. Waits while another group has it; the system frees it
+    when a process dies."""
+    file.parent.mkdir(exist_ok=True)
+    held = os.open(file, os.O_RDWR | os.O_CREAT, 0o644)
+    mine = group.encode()
+    try:
+        while True:
+            fcntl.flock(held, fcntl.LOCK_SH)
+            if os.pread(held, _LONGEST_ID, 0) == mine:
+                break
+            fcntl.flock(held, fcntl.LOCK_EX)  # nobody holds it: whose turn is it now
+            os.ftruncate(held, 0)
+            os.pwrite(held, mine, 0)
+        yield
+    finally:
+        os.close(held)

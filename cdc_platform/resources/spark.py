@@ -61,6 +61,14 @@ _LOCAL = {  # one machine: listen on loopback only, no UI port, small shuffles
     "spark.driver.extraJavaOptions": "-XX:+UseParallelGC -Dio.netty.tryReflectionSetAccessible=true",
 }
 
+# A lake that is a folder: what Delta and Spark take by themselves starts some ten programs (readlink) more per commit,
+# a fifth of a small commit's time. Who commits to a shared table has a turn of its own (lock.py).
+_FOLDER = {
+    "spark.delta.logStore.file.impl": "io.delta.storage.LocalLogStore",
+    "spark.sql.streaming.checkpointFileManagerClass": (
+        "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
+    ),
+}
 
 _CLASS_PATH = "spark.driver.extraClassPath"
 
@@ -82,7 +90,7 @@ def server_config(config: Config) -> dict[str, str]:
     own = dict(config.spark.conf)
     if local and (path := own.pop(_CLASS_PATH, None)):  # beside ours, not in its place
         there[_CLASS_PATH] = os.pathsep.join((there[_CLASS_PATH], path))
-    return {**_BASE, **there, **own}
+    return {**_BASE, **(_FOLDER if config.lake.startswith("/") else {}), **there, **own}
 
 
 def _on_one_machine() -> dict[str, str]:

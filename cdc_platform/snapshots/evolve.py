@@ -126,7 +126,7 @@ class History:
                 decisions.append(Decision(step, "no effect" if placed else "not placed", why))
         rows = [_row(self.source, d.step, d.decision, d.reason) for d in decisions]
         frame = self.spark.createDataFrame(rows, lake.read(self.spark, self.changes).schema)
-        frame.withColumn("at", F.current_timestamp()).write.format("delta").mode("append").save(self.changes)
+        lake.append(frame.withColumn("at", F.current_timestamp()), self.changes)
         self.decided |= {d.step.address for d in decisions}
 
 
@@ -139,7 +139,7 @@ def _effects(spark: SparkSession, config: Config, source: Source, statements: Se
         return from_json(found[0]["effects"])
     made = effects(statements)
     row = spark.createDataFrame([(source.name, digest, to_json(made), None)], lake.read(spark, path).schema)
-    row.withColumn("at", F.current_timestamp()).write.format("delta").mode("append").save(path)
+    lake.append(row.withColumn("at", F.current_timestamp()), path)
     return made
 
 
