@@ -13,7 +13,7 @@ setup: ## .venv with the locked packages, Java 17+, the jars (does only what is 
 	@"$(PYTHON)" -c '$(IS_GOOD)' 2>/dev/null || { echo "error: Python 3.11, 3.12 or 3.13 is needed$(if $(PYTHON), and $(PYTHON) is none). Install it with: sudo apt-get install -y python3 python3-venv, or name one: make setup PYTHON=/path/to/python3.11" >&2; exit 1; }
 	@"$(PYTHON)" -m cdc_platform.bootstrap
 
-IN_TWO := .venv/bin/pytest -q -n 2 --dist loadfile
+IN_TWO := .venv/bin/pytest -q -n 2 --dist loadfile --no-loadscope-reorder
 
 demo: setup ## the whole chain on a seeded shop, each cell compared with the truth
 	@.venv/bin/cdc-platform demo

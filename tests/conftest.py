@@ -21,6 +21,11 @@ def pytest_configure(config: pytest.Config) -> None:
         jvm.launch(config)
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """The short ones last: no worker is left alone with a long one while the others have nothing to do."""
+    items.sort(key=lambda item: item.get_closest_marker("spark") is None)
+
+
 @pytest.fixture(scope="session")
 def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerInfo]:
     """A running embedded broker of this test session's own, on a free port."""

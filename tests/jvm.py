@@ -29,6 +29,7 @@ FAST = {  # Delta's own fast test settings, and room for many small queries
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",
     "spark.ui.showConsoleProgress": "false",
     "spark.log.level": "ERROR",
+    "spark.driver.memory": "2g",  # for two sessions
 }
 
 

@@ -1,6 +1,7 @@
 """The one place that knows how a Spark session is made: classic or Spark Connect, by configuration alone."""
 
 import os
+import re
 import sys
 from typing import TYPE_CHECKING
 
@@ -9,6 +10,7 @@ from cdc_platform.config import Config
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+_HEAP_MB, _TASK_HEAP_MB = 800, 200
 _LISTING = "spark.sql.sources.parallelPartitionDiscovery.parallelism"
 _BASE = {
     "spark.app.name": "cdc-platform",
@@ -21,8 +23,11 @@ _BASE = {
     "spark.sql.streaming.noDataMicroBatches.enabled": "false",
     "spark.sql.execution.arrow.maxBytesPerBatch": "16777216",  # big messages: Python's memory stays bounded
     # Rows that Spark's Parquet reader holds at once for each column, whatever their size: with its 4096, two tasks that
-    # read messages of 28 KB each took more than a gigabyte. Fewer cost nothing that could be measured.
+    # read messages of 28 KB each took more than a gigabyte. Only rows that deletion vectors thin out are read slower.
     "spark.sql.parquet.columnarReaderBatchSize": "64",
+    # Spark takes a table's files for its size in memory and sends what is below 10 MB to every task: 2,000,000 rows in
+    # less than 10 MB of zstd then found no place in a heap of 1.2 GB.
+    "spark.sql.sources.fileCompressionFactor": "20.0",
     # What is written has few partition values per task, mostly one: without this, whole rows are sorted by them first.
     "spark.sql.maxConcurrentOutputFileWriters": "8",
     "spark.sql.parquet.compression.codec": "zstd",
@@ -34,6 +39,11 @@ _BASE = {
     # OPTIMIZE's default of 1 GB would leave MERGE no files to pass over, and readers little to share.
     "spark.databricks.delta.optimize.maxFileSize": "134217728",
     "spark.databricks.delta.optimize.minFileSize": "134217728",
+    # Snapshots are compacted between two upkeeps, too: 20 files below half this size become one; larger files are
+    # written anew when so many of their rows have been replaced.
+    "spark.databricks.delta.autoCompact.minNumFiles": "20",
+    "spark.databricks.delta.autoCompact.maxFileSize": "33554432",
+    "spark.databricks.delta.optimize.maxDeletedRowsRatio": "0.3",
     _LISTING: "64",  # VACUUM runs so many tasks; the default is 10000
     "spark.redaction.regex": (
         "(?i)secret|password|passwd|passphrase|token|(access|account)[.]?key|jaas|credential|ssl[.]key"
@@ -57,7 +67,6 @@ _LOCAL = {  # one machine: listen on loopback only, no UI port, small shuffles
     "spark.sql.adaptive.enabled": "false",
     "spark.databricks.delta.snapshotPartitions": "2",
     _LISTING: "8",
-    "spark.driver.memory": "2g",
     "spark.driver.extraJavaOptions": "-XX:+UseParallelGC -Dio.netty.tryReflectionSetAccessible=true",
 }
 
@@ -86,23 +95,27 @@ def server_config(config: Config) -> dict[str, str]:
     from cdc_platform.jars import spark_jars
 
     local = config.spark.master == "local" or config.spark.master.startswith("local[")
-    there = _on_one_machine() if local else {"spark.jars": ",".join(spark_jars())}
+    there = _on_one_machine(config.spark.master) if local else {"spark.jars": ",".join(spark_jars())}
     own = dict(config.spark.conf)
     if local and (path := own.pop(_CLASS_PATH, None)):  # beside ours, not in its place
         there[_CLASS_PATH] = os.pathsep.join((there[_CLASS_PATH], path))
     return {**_BASE, **(_FOLDER if config.lake.startswith("/") else {}), **there, **own}
 
 
-def _on_one_machine() -> dict[str, str]:
+def _on_one_machine(master: str) -> dict[str, str]:
     """The jars on the JVM's own class path: nothing has to be sent, and the archive of classes holds them, too."""
     from cdc_platform.archive import options
     from cdc_platform.jars import spark_jars
 
+    told = re.match(r"local\[(\d+)", master)
+    tasks = int(told[1]) if told else (os.cpu_count() or 2)
     return {
         **_LOCAL,
         "spark.driver.extraJavaOptions": f"{_LOCAL['spark.driver.extraJavaOptions']} {options()}".strip(),
         _CLASS_PATH: os.pathsep.join(spark_jars()),
-        "spark.sql.shuffle.partitions": str((os.cpu_count() or 2) * 2),
+        "spark.sql.shuffle.partitions": str(tasks * 2),
+        # What each task holds, and what there is beside them. Java takes more where it may, and is no faster then.
+        "spark.driver.memory": f"{_HEAP_MB + _TASK_HEAP_MB * tasks}m",
     }
 
 

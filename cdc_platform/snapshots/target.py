@@ -19,6 +19,7 @@ _SNAPSHOT_PROPERTIES = {
     "delta.columnMapping.mode": "name",  # renames and drops rewrite nothing; any column name is allowed
     "delta.feature.deletionVectors": "supported",
     "delta.checkpointInterval": "50",
+    "delta.autoOptimize.autoCompact": "true",  # what many small batches leave behind, see resources/spark.py
 }
 SMALL = 1 << 18
 """Bytes of a snapshot up to which MERGE writes its files anew: less work than to mark rows in them, a third of its time

@@ -31,6 +31,14 @@ def test_executors_of_their_own_are_sent_the_jars(tmp_path: Path, master: str) -
     assert told["spark.driver.extraClassPath"] == "/own/hadoop-aws.jar"
 
 
+@pytest.mark.parametrize(("master", "heap"), [("local[2]", "1200m"), ("local[16,3]", "4000m"), ("local[*]", None)])
+def test_the_heap_grows_with_the_tasks_at_once(tmp_path: Path, master: str, heap: str | None) -> None:
+    cores = os.cpu_count()
+    assert cores
+    assert properties(tmp_path, master=master)["spark.driver.memory"] == (heap or f"{800 + 200 * cores}m")
+    assert properties(tmp_path, master=master, conf={"spark.driver.memory": "3g"})["spark.driver.memory"] == "3g"
+
+
 _LONG_ROWS = """
 import sys
 from pathlib import Path
