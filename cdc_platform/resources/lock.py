@@ -7,6 +7,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
+from urllib.request import url2pathname
 
 from filelock import FileLock, Timeout
 
@@ -32,8 +34,8 @@ def source_lock(config: Config, source: Source, wait_s: float | None = None) -> 
     """
     folder = config.state_dir / "locks"
     folder.mkdir(parents=True, exist_ok=True)
-    if config.lake.startswith("/") and not config.spark.remote:
-        Path(config.lake).mkdir(parents=True, exist_ok=True)  # where turns are taken from the first commit on
+    if (lake := _folder(config.lake)) and not config.spark.remote:
+        lake.mkdir(parents=True, exist_ok=True)  # where turns are taken from the first commit on
     started = time.monotonic()
     try:
         with FileLock(folder / f"{source.slug}.lock", timeout=WAIT_S if wait_s is None else wait_s):
@@ -51,13 +53,20 @@ def commit_turn(spark: "SparkSession", path: str) -> Iterator[None]:
     processes that do so at once one loses its rows and is told nothing (delta-storage's LocalLogStore; 1 of 450 appends
     of three processes was lost). Within a process Delta takes turns by itself. Other storages refuse the second one.
     """
-    lake = Path(path).parent
-    if not path.startswith("/") or Path(path).name not in SHARED or not lake.is_dir():
+    table = _folder(path)
+    if table is None or table.name not in SHARED or not table.parent.is_dir():
         yield
         return
     process = f"{spark.conf.get('spark.app.id')} {spark.conf.get('spark.driver.port', '')}"
-    with turn(lake / _TURNS / Path(path).name, process):
+    with turn(table.parent / _TURNS / table.name, process):
         yield
+
+
+def _folder(path: str) -> Path | None:
+    """Where a path is on this machine; None: a URI of another storage."""
+    if path.startswith("file:"):
+        return Path(url2pathname(urlsplit(path).path))
+    return Path(path) if path.startswith("/") else None
 
 
 @contextmanager

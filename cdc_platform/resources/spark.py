@@ -99,7 +99,7 @@ def server_config(config: Config) -> dict[str, str]:
     own = dict(config.spark.conf)
     if local and (path := own.pop(_CLASS_PATH, None)):  # beside ours, not in its place
         there[_CLASS_PATH] = os.pathsep.join((there[_CLASS_PATH], path))
-    return {**_BASE, **(_FOLDER if config.lake.startswith("/") else {}), **there, **own}
+    return {**_BASE, **(_FOLDER if config.lake.startswith(("/", "file:")) else {}), **there, **own}
 
 
 def _on_one_machine(master: str) -> dict[str, str]:

@@ -91,16 +91,17 @@ def _append_once(spark, path: str) -> None:
 
 
 @pytest.mark.spark
-@pytest.mark.parametrize("write", [_ensure, _append, _append_once])
-def test_a_shared_table_is_left_alone_while_another_process_writes(spark, tmp_path, write) -> None:
-    path = str(tmp_path / "lineages")
+@pytest.mark.parametrize(("write", "scheme"), [(_ensure, ""), (_append, ""), (_append_once, ""), (_append, "file://")])
+def test_a_shared_table_is_left_alone_while_another_process_writes(spark, tmp_path, write, scheme) -> None:
+    there = str(tmp_path / "lineages")
+    path = scheme + there
     if write is not _ensure:
         _ensure(spark, path)
-    before = notes.version(path)
+    before = notes.version(there)
     with ThreadPoolExecutor(1) as pool:
         with turn(tmp_path / "_turns" / "lineages", "another process"):
             writing = pool.submit(write, spark, path)
             time.sleep(2)
-            assert (notes.version(path), writing.done()) == (before, False)
+            assert (notes.version(there), writing.done()) == (before, False)
         writing.result()
-    assert notes.version(path) == (0 if before is None else before + 1)
+    assert notes.version(there) == (0 if before is None else before + 1)
