@@ -19,6 +19,9 @@ from cdc_platform.config import Config, parse_config
 _WHERE = "CDC_TEST_JVM"
 """Port, token and folder of the JVM, for the workers."""
 
+_LOOKED_UP = ("functions", "PythonUtils", "org.apache.spark.sql.functions")
+"""Classes that pyspark asks the JVM for with each expression; for a short name it looks into all jars in vain first."""
+
 FAST = {  # Delta's own fast test settings, and room for many small queries
     "spark.sql.shuffle.partitions": "2",
     "spark.databricks.delta.snapshotPartitions": "1",
@@ -29,7 +32,7 @@ FAST = {  # Delta's own fast test settings, and room for many small queries
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",
     "spark.ui.showConsoleProgress": "false",
     "spark.log.level": "ERROR",
-    "spark.driver.memory": "2g",  # for two sessions
+    "spark.driver.memory": "3g",  # for two sessions, and less to clear away
 }
 
 
@@ -72,6 +75,8 @@ def session() -> Any:
     with mock.patch.dict(os.environ, {"PYSPARK_GATEWAY_PORT": port, "PYSPARK_GATEWAY_SECRET": token}):
         gateway = launch_gateway()
     java: Any = gateway.jvm
+    for name in _LOOKED_UP:
+        setattr(java, name, getattr(java, name))
     context = None
     with FileLock(Path(folder, "lock")):
         made = Path(folder, "made")

@@ -34,14 +34,14 @@ def properties(path: str) -> dict[str, str] | None:
     return DeltaTable(path).metadata().configuration if is_table(path) else None
 
 
-def size(path: str) -> int | None:
-    """Bytes of the data files of a table that `is_table`; None: it isn't for this process to see."""
+def sizes(path: str) -> list[int] | None:
+    """Bytes of each data file of a table that `is_table`; None: it isn't for this process to see."""
     import pyarrow as pa
     from deltalake import DeltaTable
 
     if not is_table(path):
         return None
-    return sum(pa.table(DeltaTable(path).get_add_actions())["size_bytes"].to_pylist())
+    return pa.table(DeltaTable(path).get_add_actions())["size_bytes"].to_pylist()
 
 
 def digests(of: Iterable[str]) -> str:

@@ -21,6 +21,8 @@ _BASE = {
     "spark.sql.ansi.enabled": "true",  # a value that doesn't fit is an error, never a silent NULL
     "spark.sql.streaming.numRecentProgressUpdates": "100000",  # every batch's figures, for the run's metadata
     "spark.sql.streaming.noDataMicroBatches.enabled": "false",
+    # The line of Python behind each expression, for Spark's error texts: half of all calls between Python and Java.
+    "spark.python.sql.dataFrameDebugging.enabled": "false",
     "spark.sql.execution.arrow.maxBytesPerBatch": "16777216",  # big messages: Python's memory stays bounded
     # Rows that Spark's Parquet reader holds at once for each column, whatever their size: with its 4096, two tasks that
     # read messages of 28 KB each took more than a gigabyte. Only rows that deletion vectors thin out are read slower.
@@ -36,14 +38,14 @@ _BASE = {
     "spark.sql.codegen.cache.maxEntries": "2000",
     # Raw payloads never repeat: trying a dictionary on them costs half of the landing's time.
     "spark.hadoop.parquet.enable.dictionary#value": "false",
-    # OPTIMIZE's default of 1 GB would leave MERGE no files to pass over, and readers little to share.
+    # OPTIMIZE's default of 1 GB would leave MERGE no files to pass over, and readers little to share. Files below 32 MB
+    # are put together, larger ones written anew when so many of their rows have been replaced.
     "spark.databricks.delta.optimize.maxFileSize": "134217728",
-    "spark.databricks.delta.optimize.minFileSize": "134217728",
-    # Snapshots are compacted between two upkeeps, too: 20 files below half this size become one; larger files are
-    # written anew when so many of their rows have been replaced.
-    "spark.databricks.delta.autoCompact.minNumFiles": "20",
-    "spark.databricks.delta.autoCompact.maxFileSize": "33554432",
+    "spark.databricks.delta.optimize.minFileSize": "33554432",
     "spark.databricks.delta.optimize.maxDeletedRowsRatio": "0.3",
+    # Where Delta has to see by itself that a snapshot's small files are many (target.py).
+    "spark.databricks.delta.autoCompact.minNumFiles": "16",
+    "spark.databricks.delta.autoCompact.maxFileSize": "33554432",
     _LISTING: "64",  # VACUUM runs so many tasks; the default is 10000
     "spark.redaction.regex": (
         "(?i)secret|password|passwd|passphrase|token|(access|account)[.]?key|jaas|credential|ssl[.]key"

@@ -18,12 +18,16 @@ _MARKS_ROWS = "delta.enableDeletionVectors"
 _SNAPSHOT_PROPERTIES = {
     "delta.columnMapping.mode": "name",  # renames and drops rewrite nothing; any column name is allowed
     "delta.feature.deletionVectors": "supported",
+    _MARKS_ROWS: "false",
     "delta.checkpointInterval": "50",
-    "delta.autoOptimize.autoCompact": "true",  # what many small batches leave behind, see resources/spark.py
 }
+_COMPACTS = "delta.autoOptimize.autoCompact"
 SMALL = 1 << 18
 """Bytes of a snapshot up to which MERGE writes its files anew: less work than to mark rows in them, a third of its time
 (1.5 instead of 2.3 s). Not more: what is written anew is kept until VACUUM."""
+MANY_FILES = 16
+"""Small files of a snapshot that a batch finds and puts together before it adds its own."""
+_MIN_FILE, _ITS_DEFAULT = "spark.databricks.delta.optimize.minFileSize", str(1 << 30)
 _BOOKKEEPING_COLUMNS = (
     f"_cdc_order {ORDER_TYPE} COMMENT 'order of the change that made this row', "
     "_cdc_source_time TIMESTAMP COMMENT 'commit time of that change at the source'"
@@ -85,21 +89,29 @@ def prepare(spark: SparkSession, target: Target, columns: list[TableColumn], *, 
     made = not lake.exists(spark, target.snapshot)
     if made:
         comment = f"Live rows of {target.db}.{target.table} from source {target.source}"
-        # Where this process can't look how large it gets, it is taken for large from the first.
-        marks = {_MARKS_ROWS: "false" if notes.is_table(target.tombstones) else "true"}
-        lake.create(spark, target.snapshot, own, {**_SNAPSHOT_PROPERTIES, **marks}, comment)
+        # Where this process can't look how large it gets, it is taken for large from the first, and Delta itself looks
+        # whether its small files are many, by a query after each commit.
+        kept = {} if notes.is_table(target.tombstones) else {_MARKS_ROWS: "true", _COMPACTS: "true"}
+        lake.create(spark, target.snapshot, own, {**_SNAPSHOT_PROPERTIES, **kept}, comment)
     elif anew:
         lake.replace(spark, target.snapshot, own)
     else:
         _evolve(spark, target, columns)
-        _mark_rows_if_large(spark, target.snapshot)
+        _keep_in_shape(spark, target.snapshot)
     return anew or (made and dug)  # not where the snapshot is made again whose folder was lost
 
 
-def _mark_rows_if_large(spark: SparkSession, snapshot: str) -> None:
-    known = notes.properties(snapshot)
-    if known and known.get(_MARKS_ROWS) == "false" and (notes.size(snapshot) or 0) > SMALL:
+def _keep_in_shape(spark: SparkSession, snapshot: str) -> None:
+    """As the table grows: MERGE marks rows once it is large, and what many small batches left becomes few files."""
+    known, sizes = notes.properties(snapshot), notes.sizes(snapshot)
+    if not known or sizes is None:
+        return
+    if known.get(_MARKS_ROWS) == "false" and sum(sizes) > SMALL:
         spark.sql(f"ALTER TABLE {delta(snapshot)} SET TBLPROPERTIES ('{_MARKS_ROWS}' = 'true')")
+    if len(sizes) >= MANY_FILES:
+        enough = int(spark.conf.get(_MIN_FILE, _ITS_DEFAULT) or 0)
+        if sum(size < enough for size in sizes) >= MANY_FILES:
+            spark.sql(f"OPTIMIZE {delta(snapshot)}").collect()
 
 
 def _evolve(spark: SparkSession, target: Target, columns: list[TableColumn]) -> None:

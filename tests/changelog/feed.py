@@ -1,21 +1,23 @@
 """Events as a decoder would give them, appended to a source's changes table, and what comes of them."""
 
+import atexit
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
+from functools import cache
 from itertools import count
 from pathlib import Path
+from shutil import copytree, rmtree
+from tempfile import mkdtemp
 from typing import Any, cast
 
 import pyarrow as pa
-from deltalake import DeltaTable, QueryBuilder
+from deltalake import DeltaTable, QueryBuilder, write_deltalake
 
 from cdc_platform import tables
 from cdc_platform.chain import RoomResult
 from cdc_platform.changelog import run as changelog
-from cdc_platform.formats.contract import EVENT
 from cdc_platform.formats.events import columns_json, event_batch, schema_version
-from cdc_platform.formats.frame import spark_schema
 from cdc_platform.resources import lake
 from cdc_platform.snapshots import run as snapshots
 from cdc_platform.snapshots.target import Target
@@ -86,6 +88,20 @@ def position(file: int | None, pos: int | None, lineage: str | None = "1") -> di
     return {"binlog_file": name, "binlog_pos": pos, "file_no": file, "lineage": lineage}
 
 
+_NOBODY = "nobody"
+
+
+@cache
+def empty_lake(spark: Any, format_name: str) -> str:
+    """A lake's folder with the tables that a first run makes, of a source `nobody`: a copy takes milliseconds."""
+    folder = mkdtemp(prefix="cdc-tests-lake-")
+    atexit.register(rmtree, folder, ignore_errors=True)
+    shared = [t for t in vars(tables).values() if isinstance(t, tables.Table) and t.path in tables.SHARED]
+    for table in (*shared, tables.CHANGES):
+        lake.ensure(spark, table, table.at(folder, format=format_name, source=_NOBODY))
+    return folder
+
+
 @dataclass
 class Feed:
     """One source's changes table and the rooms behind it."""
@@ -96,9 +112,20 @@ class Feed:
     _offsets: Any = field(default_factory=count)
     _commits: Any = field(default_factory=count)
 
+    def __post_init__(self) -> None:
+        if not Path(self.config.lake).exists():
+            copytree(empty_lake(self.spark, self.source.format), self.config.lake)
+        changes = Path(self._changes)
+        if not changes.exists():
+            copytree(changes.parent / _NOBODY, changes)
+
     @property
     def source(self) -> Any:
         return self.config.source(self.name)
+
+    @property
+    def _changes(self) -> str:
+        return tables.CHANGES.at(self.config.lake, format=self.source.format, source=self.name)
 
     def say(self, *events: dict[str, Any]) -> None:
         """Append events as one commit of one file; each a message of its own unless it tells its offset."""
@@ -107,10 +134,8 @@ class Feed:
             as_event({"landed_at": landed, **({} if "offset" in e else {"offset": next(self._offsets)}), **e})
             for e in events
         ]
-        path = tables.CHANGES.at(self.config.lake, format=self.source.format, source=self.name)
-        lake.ensure(self.spark, tables.CHANGES, path)
-        frame = self.spark.createDataFrame(pa.Table.from_batches([event_batch(rows)]), spark_schema(EVENT))
-        frame.coalesce(1).write.format("delta").mode("append").save(path)
+        events = pa.Table.from_batches([event_batch(rows)])
+        write_deltalake(self._changes, events, mode="append", schema_mode="merge")
 
     def unify(self) -> RoomResult:
         return changelog.run(self.spark, self.config, self.source)

@@ -31,25 +31,40 @@ def test_the_first_datetime_column_of_a_table(spark: Any, make_config: Any, anew
     assert found["id"] == ("timestamp_ntz" if anew else "int")
 
 
+def commits(snapshot: str) -> list[list[dict[str, Any]]]:
+    """Actions of each commit, from the first on."""
+    files = sorted(Path(snapshot, "_delta_log").glob("*.json"))
+    return [[json.loads(line) for line in f.read_text().splitlines()] for f in files]
+
+
 def marked(snapshot: str) -> bool:
     """Whether the newest commit marks rows as deleted; False: it wrote their files anew."""
-    newest = max(Path(snapshot, "_delta_log").glob("*.json"))
-    return any(json.loads(line).get("add", {}).get("deletionVector") for line in newest.read_text().splitlines())
+    return any(action.get("add", {}).get("deletionVector") for action in commits(snapshot)[-1])
 
 
-def test_rows_are_marked_once_the_table_is_large(spark: Any, make_config: Any, monkeypatch: Any) -> None:
+def compacted(snapshot: str) -> int:
+    """How often files were put together."""
+    found = [a["commitInfo"]["operation"] for actions in commits(snapshot) for a in actions if "commitInfo" in a]
+    return found.count("OPTIMIZE")
+
+
+def test_rows_are_marked_once_the_table_is_large_and_files_put_together_once_they_are_many(
+    spark: Any, make_config: Any, monkeypatch: Any
+) -> None:
     keyed, bare = (SourceTable("d", n, [("id", "int"), ("a", "int")], k) for n, k in (("keyed", ("id",)), ("bare", ())))
     feed = Feed(spark, make_config([{"name": "s", "format": "canal", "topics": ["t"]}]), "s")
     rows: list[Image] = [{"id": str(i), "a": "2"} for i in range(8)]
     for t, pos in ((keyed, 10), (bare, 20)):
         feed.say(t.stated(), *(t.insert((1, pos + i), r) for i, r in enumerate(rows)))
     feed.catch_up()
-    for size, pos in ((targets.SMALL, 30), (0, 40)):
+    for size, files, pos in ((targets.SMALL, targets.MANY_FILES, 30), (0, targets.MANY_FILES, 40), (0, 2, 50)):
         monkeypatch.setattr(targets, "SMALL", size)
+        monkeypatch.setattr(targets, "MANY_FILES", files)
         new: Image = {"id": "0", "a": str(pos)}
         feed.say(*(t.update((1, pos + i), rows[0], new) for i, t in enumerate((keyed, bare))))
         rows[0] = new
         feed.catch_up()
         for t in ("keyed", "bare"):
             assert marked(feed.target("d", t).snapshot) == (size == 0)
+            assert compacted(feed.target("d", t).snapshot) == (files == 2)
             assert sorted(r["a"] for r in feed.live("d", t)) == [*[2] * 7, pos]
