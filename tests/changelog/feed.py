@@ -88,17 +88,16 @@ def position(file: int | None, pos: int | None, lineage: str | None = "1") -> di
     return {"binlog_file": name, "binlog_pos": pos, "file_no": file, "lineage": lineage}
 
 
-_NOBODY = "nobody"
+SHARED = [t for t in vars(tables).values() if isinstance(t, tables.Table) and t.path in tables.SHARED]
 
 
 @cache
-def empty_lake(spark: Any, format_name: str) -> str:
-    """A lake's folder with the tables that a first run makes, of a source `nobody`: a copy takes milliseconds."""
+def empty_lake(spark: Any) -> str:
+    """A lake's folder with the tables that first runs make: a copy takes milliseconds."""
     folder = mkdtemp(prefix="cdc-tests-lake-")
     atexit.register(rmtree, folder, ignore_errors=True)
-    shared = [t for t in vars(tables).values() if isinstance(t, tables.Table) and t.path in tables.SHARED]
-    for table in (*shared, tables.CHANGES):
-        lake.ensure(spark, table, table.at(folder, format=format_name, source=_NOBODY))
+    for table in SHARED:
+        lake.ensure(spark, table, table.at(folder))
     return folder
 
 
@@ -113,11 +112,13 @@ class Feed:
     _commits: Any = field(default_factory=count)
 
     def __post_init__(self) -> None:
-        if not Path(self.config.lake).exists():
-            copytree(empty_lake(self.spark, self.source.format), self.config.lake)
-        changes = Path(self._changes)
-        if not changes.exists():
-            copytree(changes.parent / _NOBODY, changes)
+        empty = Path(empty_lake(self.spark))
+        for table in SHARED:
+            if not Path(self.config.lake, table.path).exists():
+                copytree(empty / table.path, Path(self.config.lake, table.path))
+        if not Path(self._changes).exists():
+            nobodys = tables.CHANGES.at(str(empty), format=self.source.format, source="nobody")
+            copytree(lake.ensure(self.spark, tables.CHANGES, nobodys), self._changes)
 
     @property
     def source(self) -> Any:
