@@ -44,7 +44,7 @@ _BASE = {
     "spark.databricks.delta.optimize.minFileSize": "33554432",
     "spark.databricks.delta.optimize.maxDeletedRowsRatio": "0.3",
     # Where Delta has to see by itself that a snapshot's small files are many (target.py).
-    "spark.databricks.delta.autoCompact.minNumFiles": "16",
+    "spark.databricks.delta.autoCompact.minNumFiles": "12",
     "spark.databricks.delta.autoCompact.maxFileSize": "33554432",
     _LISTING: "64",  # VACUUM runs so many tasks; the default is 10000
     "spark.redaction.regex": (

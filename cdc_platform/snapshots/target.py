@@ -25,7 +25,7 @@ _COMPACTS = "delta.autoOptimize.autoCompact"
 SMALL = 1 << 18
 """Bytes of a snapshot up to which MERGE writes its files anew: less work than to mark rows in them, a third of its time
 (1.5 instead of 2.3 s). Not more: what is written anew is kept until VACUUM."""
-MANY_FILES = 16
+MANY_FILES = 12
 """Small files of a snapshot that a batch finds and puts together before it adds its own."""
 _MIN_FILE, _ITS_DEFAULT = "spark.databricks.delta.optimize.minFileSize", str(1 << 30)
 _BOOKKEEPING_COLUMNS = (

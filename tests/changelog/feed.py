@@ -135,8 +135,8 @@ class Feed:
             as_event({"landed_at": landed, **({} if "offset" in e else {"offset": next(self._offsets)}), **e})
             for e in events
         ]
-        events = pa.Table.from_batches([event_batch(rows)])
-        write_deltalake(self._changes, events, mode="append", schema_mode="merge")
+        file = pa.Table.from_batches([event_batch(rows)])
+        write_deltalake(self._changes, file, mode="append", schema_mode="merge")
 
     def unify(self) -> RoomResult:
         return changelog.run(self.spark, self.config, self.source)
