@@ -21,7 +21,7 @@ _BASE = {
     "spark.sql.ansi.enabled": "true",  # a value that doesn't fit is an error, never a silent NULL
     "spark.sql.streaming.numRecentProgressUpdates": "100000",  # every batch's figures, for the run's metadata
     "spark.sql.streaming.noDataMicroBatches.enabled": "false",
-    # The line of Python behind each expression, for Spark's error texts: half of all calls between Python and Java.
+    # The line of Python behind each expression, for Spark's error texts: nearly half of all calls to Java.
     "spark.python.sql.dataFrameDebugging.enabled": "false",
     "spark.sql.execution.arrow.maxBytesPerBatch": "16777216",  # big messages: Python's memory stays bounded
     # Rows that Spark's Parquet reader holds at once for each column, whatever their size: with its 4096, two tasks that
