@@ -21,9 +21,25 @@ def pytest_configure(config: pytest.Config) -> None:
         jvm.launch(config)
 
 
+_WAIT = ("automation", "bridge", "broker", "cli")
+"""Folders of tests that start processes and wait for them."""
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """The short ones last: no worker is left alone with a long one while the others have nothing to do."""
-    items.sort(key=lambda item: item.get_closest_marker("spark") is None)
+    """Those that wait among those that compute, so that no core is idle; the short ones last, so that no worker is left
+    alone with a long one."""
+    files: dict[Path, list[pytest.Item]] = {}
+    for item in items:
+        files.setdefault(item.path, []).append(item)
+    groups: dict[str, list[list[pytest.Item]]] = {"spark": [], "waiting": [], "short": []}
+    for path, its in files.items():
+        spark = any(item.get_closest_marker("spark") for item in its)
+        groups["spark" if spark else "waiting" if path.parent.name in _WAIT else "short"].append(its)
+    spread = [
+        ((i + 0.5) / len(some), its) for some in (groups["spark"], groups["waiting"]) for i, its in enumerate(some)
+    ]
+    spread.sort(key=lambda placed: placed[0])
+    items[:] = [item for its in (*(its for _, its in spread), *groups["short"]) for item in its]
 
 
 @pytest.fixture(scope="session")

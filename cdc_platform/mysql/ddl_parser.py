@@ -83,6 +83,7 @@ class _Model:
                 jvm.io.debezium.connector.mariadb.antlr.MariaDbAntlrDdlParser(),
             )
             self.tables = jvm.io.debezium.relational.Tables(fold)
+            self._there: dict[tuple[str, str], Any] = {}  # the same; to ask Java for all at each statement is slow
         except TypeError as error:  # py4j's way to say that there is no such class
             raise SetupError(f"the DDL parsers don't start: {error}. Fetch their jars again: make setup") from None
 
@@ -93,34 +94,42 @@ class _Model:
             return
         self._know(statement)
         named = [(self._folded(db), self._folded(table)) for db, table in named_tables(statement)]
-        before = {name: _columns(self._there[name]) for name in self._there if name in named or not named}
+        before = dict(self._there)
         problem = self._parse(statement)
-        changed = {(i.catalog() or "", i.table()): i for i in self.tables.drainChanges()}
+        changed = self._changed()
+
+        def was(name: tuple[str, str]) -> tuple[Column, ...] | None:
+            return _columns(before[name]) if name in before else None
+
         if problem is not None:
             for name in named:
                 self._forget(name)
-                yield Change(at, *name, None, problem, before=before.get(name))
+                yield Change(at, *name, None, problem, before=was(name))
             return
-        known = {*changed, *self._there}
         for name in named:  # not even a DROP of an unknown table goes unsaid: it ends what was there before
-            if name not in known:
+            if name not in changed and name not in self._there:
                 yield Change(at, *name, None, "what the table was before a DDL statement isn't known")
-        for name, i in changed.items():
-            table = self.tables.forTable(i)
+        for name, table in changed.items():
             if table is None:
-                yield Change(at, *name, None, "the table was dropped or renamed", gone=True, before=before.get(name))
+                yield Change(at, *name, None, "the table was dropped or renamed", gone=True, before=was(name))
             else:
-                yield Change(at, *name, _columns(table), before=before.get(name))
+                yield Change(at, *name, _columns(table), before=was(name))
 
     def _know(self, statement: Statement) -> None:
         for db, table, create in statement.known:
             if (self._folded(db), self._folded(table)) not in self._there:
                 self._read(db, create)
-        self.tables.drainChanges()
+        self._changed()
 
-    @property
-    def _there(self) -> dict[tuple[str, str], Any]:
-        return {(i.catalog() or "", i.table()): self.tables.forTable(i) for i in self.tables.tableIds()}
+    def _changed(self) -> dict[tuple[str, str], Any]:
+        """Tables that changed since this was last asked, None for those that are gone."""
+        found = {(i.catalog() or "", i.table()): self.tables.forTable(i) for i in self.tables.drainChanges()}
+        for name, table in found.items():
+            if table is None:
+                self._there.pop(name, None)
+            else:
+                self._there[name] = table
+        return found
 
     def _parse(self, statement: Statement) -> str | None:
         """Applies one statement; why it can't be, in one line."""
@@ -157,17 +166,17 @@ class _Model:
         return name.lower() if self.fold else name
 
     def _forget(self, name: tuple[str, str]) -> None:
-        for i in [i for i in self.tables.tableIds() if (i.catalog(), i.table()) == name]:
-            self.tables.removeTable(i)
-        self.tables.drainChanges()
+        if name in self._there:
+            self.tables.removeTable(self._there[name].id())
+        self._changed()
 
     def _drop_database(self, at: int, db: str) -> Iterator[Change]:
-        for i in list(self.tables.tableIds()):
-            if i.catalog() == self._folded(db):
-                columns = _columns(self.tables.forTable(i))
-                self.tables.removeTable(i)
-                yield Change(at, i.catalog(), i.table(), None, "its database was dropped", gone=True, before=columns)
-        self.tables.drainChanges()
+        for name, table in list(self._there.items()):
+            if name[0] == self._folded(db):
+                columns = _columns(table)
+                self.tables.removeTable(table.id())
+                yield Change(at, *name, None, "its database was dropped", gone=True, before=columns)
+        self._changed()
 
 
 def _columns(table: Any) -> tuple[Column, ...]:

@@ -4,6 +4,7 @@ import json
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any, TypeVar
 
 from pyspark.sql import DataFrame, SparkSession
@@ -87,12 +88,15 @@ def _allow(spark: SparkSession, path: str, columns: str) -> None:
         spark.sql(f"ALTER TABLE {delta(path)} SET TBLPROPERTIES ('delta.feature.timestampNtz' = 'supported')")
 
 
-def exists(spark: SparkSession, path: str) -> bool:
-    """Whether a Delta table with at least one commit is there."""
+def exists(spark: SparkSession, path: str, *, beside: str | None = None) -> bool:
+    """Whether a Delta table with at least one commit is there. beside: a table of the same lake that surely is: who
+    sees that one need not ask Spark, which takes 40 ms to say that nothing is there."""
     from pyspark.errors import AnalysisException
 
     if notes.is_table(path):
         return True
+    if beside is not None and notes.is_table(beside) and not Path(path).exists():
+        return False
     try:
         spark.read.format("delta").load(path).schema  # noqa: B018 - Connect is lazy; the schema makes it look
     except AnalysisException as error:

@@ -204,7 +204,7 @@ def _folded(
     figures = replace(figures, partial=max(figures.partial, 1))
     folded = fold(rows, columns, figures, partial=True)
     none_late = late.isEmpty()
-    if none_late and not targets.buried(target, rows.sparkSession, figures):
+    if none_late and not targets.buried(rows.sparkSession, target, columns, figures):
         return folded, figures
     history = work.history().where(of_table(target.db, target.table))
     if work.source.tables.merged(target.db, target.table):

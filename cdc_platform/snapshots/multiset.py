@@ -18,7 +18,7 @@ from cdc_platform.resources import lake
 from cdc_platform.resources.lake import delta, quoted
 from cdc_platform.snapshots.columns import BOOKKEEPING, TableColumn, order_literal, order_sql
 from cdc_platform.snapshots.fold import overlaid
-from cdc_platform.snapshots.target import ADDRESS, Stale, Target
+from cdc_platform.snapshots.target import ADDRESS, Stale, Target, dig, graves
 from cdc_platform.tables import ADDRESS_TYPE
 
 _ADDRESS_FIELDS = ("topic", "partition", "offset", "entry_index", "row_index")
@@ -48,24 +48,24 @@ def bring_up(
     doubted: bool = False,
 ) -> tuple[int, str | None]:
     """Bring changes of one table into its snapshot. `told`: names of the columns by schema version: what such rows
-    lack, their table lacked. doubted: so far the feed didn't tell all. Both tables are there. Returns how many dates
+    lack, their table lacked. doubted: so far the feed didn't tell all. The snapshot is there. Returns how many dates
     became NULL, and what the feed didn't tell. Raises TableStopped, Stale."""
     spark = rows.sparkSession
     figures = _figures(rows, target, columns, told)
     if figures.truncated_at is not None:
-        _truncate(spark, target, figures, app, batch_id)
-    since = lake.read(spark, target.tombstones).where("scope = 'table'").agg(F.max("_cdc_order").alias("at"))
+        _truncate(spark, target, columns, figures, app, batch_id)
+    since = graves(spark, target, columns).where("scope = 'table'").agg(F.max("_cdc_order").alias("at"))
     if (at := since.collect()[0]["at"]) is not None:
         rows = rows.where(F.col("order_key") > order_literal(at))
     new = _events(rows, columns)
-    if not figures.deletes and lake.read(spark, target.tombstones).where("scope = 'delete'").isEmpty():
+    if not figures.deletes and graves(spark, target, columns).where("scope = 'delete'").isEmpty():
         _merge(new.withColumn("_gone", F.lit(False)), target, columns, figures, near=True)
         return figures.invalid_dates, None
     settled = _settled(new, target, columns, at)
     buried = settled.where(f"NOT live AND (state = {_NEW} OR state = {_THERE})")
     scope = F.when(F.col("sign") > 0, "insert").otherwise("delete")
-    graves = buried.select(scope.alias("scope"), "content", ADDRESS, "_cdc_order")
-    lake.append_once(graves, target.tombstones, f"{app} rows", batch_id)
+    gone = buried.select(scope.alias("scope"), "content", ADDRESS, "_cdc_order")
+    dig(gone, target, columns, f"{app} rows", batch_id)
     settled = _settled(new, target, columns, at)  # the same with what was buried just now
     _merge(
         settled.withColumn("_gone", F.col("there")).where(
@@ -117,17 +117,19 @@ def _figures(rows: DataFrame, target: Target, columns: list[TableColumn], told: 
     return Figures(**{f: found[f] for f in Figures.__slots__})
 
 
-def _truncate(spark: SparkSession, target: Target, figures: Figures, app: str, batch_id: int) -> None:
+def _truncate(
+    spark: SparkSession, target: Target, columns: list[TableColumn], figures: Figures, app: str, batch_id: int
+) -> None:
     """Empties both tables. Raises Stale where something newer is in them: what an older TRUNCATE leaves of that can't
     be told from what is kept."""
     at = order_literal(figures.truncated_at)
-    for path in (target.snapshot, target.tombstones):
-        if not lake.read(spark, path).where(F.col("_cdc_order") > at).isEmpty():
+    for rows in (lake.read(spark, target.snapshot), graves(spark, target, columns)):
+        if not rows.where(F.col("_cdc_order") > at).isEmpty():
             raise Stale
     spark.sql(f"DELETE FROM {delta(target.snapshot)} WHERE _cdc_order < {order_sql(figures.truncated_at)}")
     empty = [F.lit(None).cast(t).alias(n) for n, t in (("content", "binary"), (ADDRESS, ADDRESS_TYPE))]
     stone = spark.range(1).select(F.lit("table").alias("scope"), *empty, at.alias("_cdc_order"))
-    lake.append_once(stone, target.tombstones, f"{app} truncate", batch_id)
+    dig(stone, target, columns, f"{app} truncate", batch_id)
 
 
 def _content(columns: list[TableColumn]) -> Column:
@@ -190,11 +192,11 @@ def _counted(events: DataFrame) -> DataFrame:
 
 def _known(spark: SparkSession, target: Target, columns: list[TableColumn], since: Any) -> DataFrame:
     """What is kept of the table, as events: buried ones, without cells, and the snapshot's rows."""
-    graves = lake.read(spark, target.tombstones).where("scope <> 'table'")
+    gone = graves(spark, target, columns).where("scope <> 'table'")
     if since is not None:
-        graves = graves.where(F.col("_cdc_order") > order_literal(since))
+        gone = gone.where(F.col("_cdc_order") > order_literal(since))
     sign = F.when(F.col("scope") == "insert", 1).otherwise(-1).alias("sign")
-    buried = graves.select(sign, "content", ADDRESS, "_cdc_order", F.lit(_BURIED).alias("state"))
+    buried = gone.select(sign, "content", ADDRESS, "_cdc_order", F.lit(_BURIED).alias("state"))
     there = _rows_of(lake.read(spark, target.snapshot), columns).withColumn("state", F.lit(_THERE))
     return buried.unionByName(there, allowMissingColumns=True)
 

@@ -11,11 +11,10 @@ from pyspark.sql import functions as F
 
 from cdc_platform.changelog.settings import ORIGIN
 from cdc_platform.mysql.effects import Name
-from cdc_platform.resources import lake
 from cdc_platform.resources.lake import delta, literal
 from cdc_platform.snapshots.columns import TableColumn, order_literal, order_sql
 from cdc_platform.snapshots.fold import Profile, key_names
-from cdc_platform.snapshots.target import Target
+from cdc_platform.snapshots.target import Target, dig, graves
 
 
 def emptied(rows: DataFrame) -> dict[Name, Any]:
@@ -45,17 +44,14 @@ def empty(
     """Removes what tables held before their TRUNCATE, and notes it for rows that come late."""
     if not gone:
         return
-    stones = spark.createDataFrame([(*n, "origin", at) for n, at in gone.items()], _stones(spark, target, columns))
-    lake.append_once(stones, target.tombstones, f"{app} origins", batch_id)
+    like = graves(spark, target, columns).select(*_origin_keys(columns), "scope", "_cdc_order").schema
+    stones = spark.createDataFrame([(*n, "origin", at) for n, at in gone.items()], like)
+    dig(stones, target, columns, f"{app} origins", batch_id)
     each = (
         f"({ORIGIN[0]} = {literal(db)} AND {ORIGIN[1]} = {literal(table)} AND _cdc_order < {order_sql(at)})"
         for (db, table), at in gone.items()
     )
     spark.sql(f"DELETE FROM {delta(target.snapshot)} WHERE {' OR '.join(each)}")
-
-
-def _stones(spark: SparkSession, target: Target, columns: list[TableColumn]) -> Any:
-    return lake.read(spark, target.tombstones).select(*_origin_keys(columns), "scope", "_cdc_order").schema
 
 
 def _origin_keys(columns: list[TableColumn]) -> list[str]:
@@ -67,7 +63,7 @@ def not_emptied(folded: DataFrame, target: Target, columns: list[TableColumn], f
     """Without rows that an already known later TRUNCATE of their table has removed."""
     names = _origin_keys(columns)
     later = (
-        lake.read(folded.sparkSession, target.tombstones)
+        graves(folded.sparkSession, target, columns)
         .where((F.col("scope") == "origin") & (F.col("_cdc_order") > order_literal(figures.low_order)))
         .groupBy(*names)
         .agg(F.max("_cdc_order").alias("_emptied"))

@@ -69,7 +69,7 @@ def only_joins(spark: SparkSession, source: Source, target: Target, steps: Seque
     """Whether all that steps do to a merged snapshot is that new tables join it whose columns it has already."""
     if not lists or not all(s.effect.before is None and s.effect.unknown is None for s in steps):
         return False
-    if not lake.exists(spark, target.snapshot):
+    if not lake.exists(spark, target.snapshot, beside=target.beside):
         return False
     have = dict(lake.read(spark, target.snapshot).dtypes)
     try:

@@ -207,7 +207,9 @@ def _evolve(
         return "stopped", last["reason"], None
     members = history.members(name)
     merged, steps = source.tables.merged(*name), history.undecided_steps(*members)
-    fresh = not lake.exists(spark, target.snapshot) and all(history.full.names_of(m) == [m] for m in members)
+    fresh = not lake.exists(spark, target.snapshot, beside=target.beside) and all(
+        history.full.names_of(m) == [m] for m in members
+    )
     if fresh or (merged and routes.only_joins(spark, source, target, steps, history.lists(name))):
         return "applied", None, None  # rows are carried as they come
     policy = source.tables.ddl_policy(*name)

@@ -88,10 +88,10 @@ def figures(spark: SparkSession, config: Config, source: Source, touched: Tables
     """Per "db.table": live rows now, changes of the run, invalid dates so far, state, reason."""
 
     def live_rows(name: tuple[str, str]) -> int:
-        snapshot = Target.of(config, source.name, *name).snapshot
-        if not lake.exists(spark, snapshot):
+        target = Target.of(config, source.name, *name)
+        if not lake.exists(spark, target.snapshot, beside=target.beside):
             return 0
-        return notes.ask(spark, "SELECT count(*) AS n FROM {t}", t=snapshot)[0]["n"]
+        return notes.ask(spark, "SELECT count(*) AS n FROM {t}", t=target.snapshot)[0]["n"]
 
     names = sorted(touched)
     counted = lake.together([partial(live_rows, n) for n in names])

@@ -12,7 +12,7 @@ from cdc_platform.resources import lake, notes
 from cdc_platform.resources.lake import delta, literal, quoted
 from cdc_platform.snapshots.columns import BOOKKEEPING, TableColumn, order_literal, order_sql
 from cdc_platform.snapshots.fold import Profile, key_names
-from cdc_platform.tables import ADDRESS_TYPE, ORDER_TYPE, SNAPSHOT_PATH, TOMBSTONES_PATH
+from cdc_platform.tables import ADDRESS_TYPE, ORDER_TYPE, SNAPSHOT_PATH, TABLE_STATE, TOMBSTONES_PATH
 
 _MARKS_ROWS = "delta.enableDeletionVectors"
 _SNAPSHOT_PROPERTIES = {
@@ -38,11 +38,12 @@ _RANGE_TYPES = frozenset(("tinyint", "smallint", "int", "bigint", "date", "strin
 ADDRESS = "_cdc_address"
 """The bookkeeping column that only snapshots of tables without a key have."""
 _ADDRESS_COLUMN = f"{ADDRESS} {ADDRESS_TYPE} COMMENT 'where the change that made this row came from'"
-_TOMBSTONES = (
-    "scope STRING COMMENT 'delete; insert: taken away by one; table: TRUNCATE', "
-    "content BINARY COMMENT 'digest of the row', "
-    f"{ADDRESS} {ADDRESS_TYPE}, _cdc_order {ORDER_TYPE}"
-)
+_TOMBSTONES = [
+    ("scope", "STRING", "delete; insert: taken away by one; table: TRUNCATE"),
+    ("content", "BINARY", "digest of the row"),
+    (ADDRESS, ADDRESS_TYPE, ""),
+    ("_cdc_order", ORDER_TYPE, ""),
+]
 """Of tables without a key."""
 
 
@@ -52,53 +53,75 @@ class Stale(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """Where a source table is kept."""
+    """Where a source table is kept. There are no tombstones before the first delete or TRUNCATE. beside: a table of
+    the lake that every run makes first."""
 
     source: str
     db: str
     table: str
     snapshot: str
     tombstones: str
+    beside: str
 
     @staticmethod
     def of(config: Config, source: str, db: str, table: str) -> "Target":
         names = {"source": source, "db": db, "table": table}
-        return Target(
-            source, db, table, SNAPSHOT_PATH.at(config.lake, **names), TOMBSTONES_PATH.at(config.lake, **names)
-        )
+        paths = (path.at(config.lake, **names) for path in (SNAPSHOT_PATH, TOMBSTONES_PATH, TABLE_STATE))
+        return Target(source, db, table, *paths)
 
 
 def prepare(spark: SparkSession, target: Target, columns: list[TableColumn], *, anew: bool = False) -> bool:
-    """Make both tables, or add the columns they lack; `anew` empties what is there and takes today's columns. Returns
-    whether both are known to be empty. Raises TableStopped where a column changed its type, Stale where the table must
-    be made anew."""
-    keyed = any(c.key for c in columns)
+    """Make the snapshot, or add the columns it lacks; `anew` empties what is there, tombstones too, and takes today's
+    columns. Returns whether both are known to be empty. Raises TableStopped where a column changed its type, Stale
+    where the table must be made anew."""
     own = ", ".join([*(f"{quoted(c.name)} {c.spark}" for c in columns), _BOOKKEEPING_COLUMNS])
-    own += "" if keyed else f", {_ADDRESS_COLUMN}"
-    named = zip(key_names(columns), (c for c in columns if c.key), strict=True)
-    graves = ", ".join(f"{n} {c.spark}" for n, c in named)
-    scopes = "row; table: TRUNCATE; expired: earlier deletes are forgotten"
-    graves += f", scope STRING COMMENT '{scopes}', _cdc_order {ORDER_TYPE}"
-    graves = graves if keyed else _TOMBSTONES
-    dug = not lake.exists(spark, target.tombstones)
-    if dug:
-        comment = "Deleted keys with the order of their delete"
-        lake.create(spark, target.tombstones, graves, {"delta.checkpointInterval": "50"}, comment)
-    elif anew:
-        lake.replace(spark, target.tombstones, graves)
-    made = not lake.exists(spark, target.snapshot)
+    own += "" if any(c.key for c in columns) else f", {_ADDRESS_COLUMN}"
+    made = not lake.exists(spark, target.snapshot, beside=target.beside)
+    dug = (anew or made) and lake.exists(spark, target.tombstones, beside=target.beside)
+    if anew and dug:
+        lake.replace(spark, target.tombstones, _grave_sql(columns))
     if made:
         comment = f"Live rows of {target.db}.{target.table} from source {target.source}"
         # Where this process can't look how large it gets, it is taken for large from the first, and Delta itself looks
         # whether its small files are many, by a query after each commit.
-        kept = {} if notes.is_table(target.tombstones) else {_MARKS_ROWS: "true", _COMPACTS: "true"}
+        kept = {} if notes.is_table(target.beside) else {_MARKS_ROWS: "true", _COMPACTS: "true"}
         lake.create(spark, target.snapshot, own, {**_SNAPSHOT_PROPERTIES, **kept}, comment)
     elif anew:
         lake.replace(spark, target.snapshot, own)
     else:
         _evolve(spark, target, columns)
         _keep_in_shape(spark, target.snapshot)
-    return anew or (made and dug)  # not where the snapshot is made again whose folder was lost
+    return anew or (made and not dug)  # not where the snapshot is made again whose folder was lost
+
+
+def _grave(columns: list[TableColumn]) -> list[tuple[str, str, str]]:
+    """(name, SQL type, comment) of a table's tombstones."""
+    keys = [c for c in columns if c.key]
+    if not keys:
+        return _TOMBSTONES
+    scopes = "row; table: TRUNCATE; origin: TRUNCATE of one of several; expired: earlier deletes are forgotten"
+    named = [(n, c.spark, "") for n, c in zip(key_names(columns), keys, strict=True)]
+    return [*named, ("scope", "STRING", scopes), ("_cdc_order", ORDER_TYPE, "")]
+
+
+def _grave_sql(columns: list[TableColumn]) -> str:
+    return ", ".join(f"{n} {t}" + (f" COMMENT {literal(c)}" if c else "") for n, t, c in _grave(columns))
+
+
+def graves(spark: SparkSession, target: Target, columns: list[TableColumn]) -> DataFrame:
+    """The tombstones. There is no table of them before the first."""
+    if lake.exists(spark, target.tombstones, beside=target.beside):
+        return lake.read(spark, target.tombstones)
+    return spark.range(1).select(*(F.lit(None).cast(t).alias(n) for n, t, _ in _grave(columns))).limit(0)
+
+
+def dig(new: DataFrame, target: Target, columns: list[TableColumn], app: str, batch_id: int) -> None:
+    """Write tombstones, at most once per (`app`, `batch_id`)."""
+    spark = new.sparkSession
+    if not lake.exists(spark, target.tombstones, beside=target.beside):
+        comment = "Deleted keys with the order of their delete"
+        lake.create(spark, target.tombstones, _grave_sql(columns), {"delta.checkpointInterval": "50"}, comment)
+    lake.append_once(new, target.tombstones, app, batch_id)
 
 
 def _keep_in_shape(spark: SparkSession, snapshot: str) -> None:
@@ -142,34 +165,34 @@ def bury(
         return
     names = key_names(columns)
     keys = [c.plain(F.col(n)).alias(n) for n, c in zip(names, (c for c in columns if c.key), strict=True)]
-    graves = folded.where("_deleted").select(*keys, F.lit("row").alias("scope"), "_cdc_order")
+    gone = folded.where("_deleted").select(*keys, F.lit("row").alias("scope"), "_cdc_order")
     if figures.truncated_at is not None:
         stone = folded.sparkSession.range(1).select(
             *(F.lit(None).cast(c.spark).alias(n) for n, c in zip(names, (c for c in columns if c.key), strict=True)),
             F.lit("table").alias("scope"),
             order_literal(figures.truncated_at).alias("_cdc_order"),
         )
-        graves = graves.unionByName(stone)
-    lake.append_once(graves, target.tombstones, app, batch_id)
+        gone = gone.unionByName(stone)
+    dig(gone, target, columns, app, batch_id)
 
 
-def buried(target: Target, spark: SparkSession, figures: Profile) -> bool:
+def buried(spark: SparkSession, target: Target, columns: list[TableColumn], figures: Profile) -> bool:
     """Whether anything is known to be deleted after the oldest of these changes."""
-    return not _later(target, spark, figures).isEmpty()
+    return not _later(spark, target, columns, figures).isEmpty()
 
 
-def _later(target: Target, spark: SparkSession, figures: Profile) -> DataFrame:
-    return lake.read(spark, target.tombstones).where(F.col("_cdc_order") > order_literal(figures.low_order))
+def _later(spark: SparkSession, target: Target, columns: list[TableColumn], figures: Profile) -> DataFrame:
+    return graves(spark, target, columns).where(F.col("_cdc_order") > order_literal(figures.low_order))
 
 
 def expire(spark: SparkSession, target: Target, order: Any) -> int:
-    """Forget deletes up to an order (of a table with a key); returns how many. A change from before it makes the table
-    anew then: the changelog forgets nothing."""
-    graves = lake.read(spark, target.tombstones)
-    old = graves.where((F.col("scope") == "row") & (F.col("_cdc_order") <= order_literal(order)))
-    if "content" in graves.columns or not (count := old.count()):
+    """Forget deletes up to an order (of a table with a key and tombstones); returns how many. A change from before it
+    makes the table anew then: the changelog forgets nothing."""
+    there = lake.read(spark, target.tombstones)
+    old = there.where((F.col("scope") == "row") & (F.col("_cdc_order") <= order_literal(order)))
+    if "content" in there.columns or not (count := old.count()):
         return 0
-    keys = (F.lit(None).cast(f.dataType).alias(f.name) for f in graves.schema if f.name.startswith("_k"))
+    keys = (F.lit(None).cast(f.dataType).alias(f.name) for f in there.schema if f.name.startswith("_k"))
     horizon = spark.range(1).select(*keys, F.lit("expired").alias("scope"), order_literal(order).alias("_cdc_order"))
     lake.append(horizon, target.tombstones)  # first: a killed run says too much then
     spark.sql(
@@ -182,7 +205,7 @@ def expire(spark: SparkSession, target: Target, order: Any) -> int:
 def not_buried(folded: DataFrame, target: Target, columns: list[TableColumn], figures: Profile) -> DataFrame:
     """Without rows that an already known later delete or TRUNCATE has removed. Most batches are newer than every
     tombstone; then nothing is joined. Raises Stale where deletes of that time are forgotten."""
-    later = _later(target, folded.sparkSession, figures)
+    later = _later(folded.sparkSession, target, columns, figures)
     scopes = {r["scope"]: r["top"] for r in later.groupBy("scope").agg(F.max("_cdc_order").alias("top")).collect()}
     if "expired" in scopes:
         raise Stale
@@ -191,14 +214,14 @@ def not_buried(folded: DataFrame, target: Target, columns: list[TableColumn], fi
     if "row" in scopes:
         names = key_names(columns)
         keys = [c.comparable(F.col(n)).alias(n) for n, c in zip(names, (c for c in columns if c.key), strict=True)]
-        graves = (
+        stones = (
             later.where("scope = 'row'")
             .select(*keys, "_cdc_order")
             .groupBy(*names)
             .agg(F.max("_cdc_order").alias("_buried"))
         )
         folded = (
-            folded.join(graves, names, "left")
+            folded.join(stones, names, "left")
             .where("_deleted OR _buried IS NULL OR _cdc_order >= _buried")
             .drop("_buried")
         )

@@ -1,7 +1,7 @@
 """Events as a decoder would give them, appended to a source's changes table, and what comes of them."""
 
 import atexit
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from functools import cache
@@ -164,6 +164,16 @@ class Feed:
         """Rows of a snapshot as another reader than Spark sees them, without bookkeeping."""
         found = read(self.target(db, table).snapshot)
         return [{k: v for k, v in r.items() if not k.startswith("_cdc_")} for r in found.to_pylist()]
+
+    def tombstones(self, db: str, table: str) -> list[dict[str, Any]]:
+        """What is known of deletes."""
+        path = self.target(db, table).tombstones
+        return read(path).to_pylist() if DeltaTable.is_deltatable(path) else []
+
+    def kept(self, db: str, tables: Iterable[str]) -> list[list[str]]:
+        """All that is kept of some tables, bookkeeping and tombstones too."""
+        found = [(read(self.target(db, t).snapshot).to_pylist(), self.tombstones(db, t)) for t in tables]
+        return [sorted(map(repr, rows)) for both in found for rows in both]
 
     def has(self, db: str, table: str) -> bool:
         """Whether there is a snapshot."""
