@@ -73,8 +73,9 @@ class Chosen:
             None,
         )
         frame = self._spark.createDataFrame([row], lake.read(self._spark, self._path).schema)
-        app = f"rules {self._source.name} {self._room} {stage}"
-        lake.append_once(frame.withColumn("at", F.current_timestamp()), self._path, app, rules.number)
+        own = f"source = '{self._source.name}' AND room = '{self._room}'"
+        noted = f"{own} AND number = {rules.number} AND stage = '{stage}'"
+        lake.append_batch(frame.withColumn("at", F.current_timestamp()), self._path, noted)
         if stage == "done":
             self.done.append(rules)
         self.begun = rules if stage == "begun" else None
