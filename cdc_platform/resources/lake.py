@@ -95,7 +95,7 @@ def exists(spark: SparkSession, path: str, *, beside: str | None = None) -> bool
 
     if notes.is_table(path):
         return True
-    if beside is not None and notes.is_table(beside) and not Path(path).exists():
+    if beside is not None and path.startswith("/") and notes.is_table(beside) and not Path(path).exists():
         return False
     try:
         spark.read.format("delta").load(path).schema  # noqa: B018 - Connect is lazy; the schema makes it look

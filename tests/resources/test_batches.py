@@ -73,8 +73,9 @@ def test_a_batch_is_a_scan_of_its_files_wherever_they_lie(spark, tmp_path, elsew
 def test_bytes_bound_a_batch(table):
     for n in range(6):
         table.add(("a", n))
-    one = DeltaTable(table.path).get_add_actions(flatten=True).column("size_bytes")[0].as_py()
-    assert table.catch_up(str(one + 1)) == [0, 1, 2]
+    sizes = notes.sizes(table.path) or []  # not all alike: what zstd makes of them differs by a byte or two
+    assert max(sizes) + 1 < 2 * min(sizes)
+    assert table.catch_up(str(max(sizes) + 1)) == [0, 1, 2]
     assert [[n for _, n in rows] for _, rows in table.taken()] == [[0, 1], [2, 3], [4, 5]]
     table.add(("a", 6))
     table.add(("a", 7))

@@ -90,6 +90,8 @@ def test_what_is_not_here_to_see_is_asked_of_spark(spark, tmp_path):
     assert notes.ask(spark, "SELECT count(*) AS n FROM {t}", t=uri) == [{"n": 3}]
     assert (lake.exists(spark, uri), lake.version(spark, uri)) == (True, 0)
     assert not lake.exists(spark, str(tmp_path / "none"))
+    assert not lake.exists(spark, str(tmp_path / "none"), beside=path)
+    assert lake.exists(spark, uri, beside=path)
     (tmp_path / "begun" / "_delta_log").mkdir(parents=True)
     assert not lake.exists(spark, str(tmp_path / "begun"))
 

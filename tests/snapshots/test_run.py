@@ -218,6 +218,7 @@ def test_composite_keys_of_any_type_and_late_changes(world: Any) -> None:
 
 
 def test_tombstones_are_beside_the_snapshot(world: Any) -> None:
+    assert not Path(world[0].target("k", "dates").tombstones).exists()  # nothing of it was deleted
     stones = world[0].tombstones("k", "keys")
     assert sorted((int(s["_k0"]), s["scope"], int(s["_cdc_order"]["pos"])) for s in stones) == [
         (2, "row", 20),
