@@ -54,7 +54,8 @@ def run(spark: SparkSession, config: Config, source: Source) -> RoomResult:
     sources share files and MB are those of all sources."""
     watch = lake.Stopwatch()
     kept = [*_snapshots(spark, config, source), *_beside(config, source)]
-    work = [partial(_look_after, spark, config, k) for k in kept if lake.exists(spark, k.path)]
+    state_path = tables.TABLE_STATE.at(config.lake)
+    work = [partial(_look_after, spark, config, k) for k in kept if lake.exists(spark, k.path, beside=state_path)]
     found = dict(lake.together(work))
     names = ("files_before", "files", "mb_before", "mb", "expired")
     metrics = {n: round(sum(float(f[n]) for f in found.values()), 3) for n in names}
