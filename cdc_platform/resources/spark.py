@@ -11,6 +11,16 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 _HEAP_MB, _TASK_HEAP_MB = 800, 200
+_HOT = 16
+"""How many times later than by itself Java compiles a method with its slower, better compiler. A round of the rooms
+calls thousands of planning's methods often enough for that, which never pays: half of the JVM's CPU while it is young.
+Methods that see every row get there within a second all the same."""
+_JIT = {
+    "Tier4InvocationThreshold": 5_000,  # Java's own thresholds, of each condition that C2 waits for
+    "Tier4MinInvocationThreshold": 600,
+    "Tier4CompileThreshold": 15_000,
+    "Tier4BackEdgeThreshold": 40_000,
+}
 _LISTING = "spark.sql.sources.parallelPartitionDiscovery.parallelism"
 _BASE = {
     "spark.app.name": "cdc-platform",
@@ -72,7 +82,12 @@ _LOCAL = {  # one machine: listen on loopback only, no UI port, small shuffles
     "spark.sql.adaptive.enabled": "false",
     "spark.databricks.delta.snapshotPartitions": "2",
     _LISTING: "8",
-    "spark.driver.extraJavaOptions": "-XX:+UseParallelGC -Dio.netty.tryReflectionSetAccessible=true",
+    "spark.driver.extraJavaOptions": " ".join(
+        (
+            "-XX:+UseParallelGC -Dio.netty.tryReflectionSetAccessible=true",
+            *(f"-XX:{name}={times * _HOT}" for name, times in _JIT.items()),
+        )
+    ),
 }
 
 # A lake that is a folder: what Delta and Spark take by themselves starts some ten programs (readlink) more per commit,

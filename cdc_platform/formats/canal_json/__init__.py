@@ -37,12 +37,12 @@ class _Batch:
         self.rare: list[tuple[_Place, dict[str, Any]]] = []
 
     def read(self) -> None:
-        plain = PlainReader()
-        for at, value in enumerate(self.messages.column("value").to_pylist()):
+        values = self.messages.column("value").to_pylist()
+        for at, (value, rows) in enumerate(zip(values, PlainReader()(values), strict=True)):
             if value is None:
                 self.rare.append(((at, 0, 1), {"kind": "skip", "reason": "no value"}))
                 continue
-            if (rows := plain(at, value)) is not None:
+            if rows is not None:
                 for group, row in rows:
                     self.groups.setdefault(group, []).append(row)
                 continue

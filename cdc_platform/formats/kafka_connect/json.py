@@ -48,7 +48,9 @@ def read_json(data: bytes) -> Any:
     msgspec keeps the last of repeated keys silently. When the pairs parsed are all that the text shows, none was
     lost. Anything else takes the slow way."""
     value = _JSON.decode(data)
-    if b":-0," in data or b":-0}" in data:  # Go writes the float -0.0 so (dtle); msgspec takes it for the integer 0
+    if b":-0" in data and (
+        b":-0," in data or b":-0}" in data
+    ):  # Go writes the float -0.0 so (dtle); msgspec takes it for the integer 0
         value = json.loads(data, parse_int=_integer, parse_float=Number)
     pairs = compact_pairs(data)
     if pairs is None or (pairs != _pairs(value) and pairs != _all_pairs(value)):
@@ -63,11 +65,11 @@ def compact_pairs(data: bytes) -> int | None:
     taken off again, unless a backslash stands before one (then it may end a key). No blank may stand before a
     colon."""
     places = data.count(b'":')
-    if b'\\":' in data:
+    if b"\\" in data and b'\\":' in data:  # the first is told in a fraction of the other's time
         if b'\\\\":' in data:
             return None
         places -= data.count(b'\\":')
-    spaced = b"\n" in data or b"\t" in data or b"\r" in data or (b" " in data and b" :" in data)
+    spaced = b"\n" in data or b"\t" in data or b"\r" in data or b" :" in data
     return None if spaced else places
 
 
