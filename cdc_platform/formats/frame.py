@@ -38,6 +38,8 @@ def _decode(
     format_ = FORMATS[format_name]
     options = format_.options.model_validate_json(options_json)
     beside = () if format_.context is None else (json.loads(context_json),)
+    # Arrow's own allocator keeps what it once had: 50 MB more per worker, and no faster.
+    pa.set_memory_pool(pa.system_memory_pool())
     for batch in batches:
         messages = as_message_batch(batch)
         yield from isolated(messages, lambda m: format_.decode(m, options, *beside), _undecodable)
