@@ -10,6 +10,8 @@ from cdc_platform.config import Config
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+MANY_FILES = 12
+"""Small files of a snapshot that are put together."""
 _HEAP_MB, _TASK_HEAP_MB = 800, 200
 _HOT = 16
 """How many times later than by itself Java compiles a method with its slower, better compiler. A round of the rooms
@@ -57,7 +59,7 @@ _BASE = {
     "spark.databricks.delta.optimize.minFileSize": "33554432",
     "spark.databricks.delta.optimize.maxDeletedRowsRatio": "0.3",
     # Where Delta has to see by itself that a snapshot's small files are many (target.py).
-    "spark.databricks.delta.autoCompact.minNumFiles": "12",
+    "spark.databricks.delta.autoCompact.minNumFiles": str(MANY_FILES),
     "spark.databricks.delta.autoCompact.maxFileSize": "33554432",
     _LISTING: "64",  # VACUUM runs so many tasks; the default is 10000
     "spark.redaction.regex": (

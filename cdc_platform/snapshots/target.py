@@ -10,6 +10,7 @@ from cdc_platform.config import Config
 from cdc_platform.errors import TableStopped
 from cdc_platform.resources import lake, notes
 from cdc_platform.resources.lake import delta, literal, quoted
+from cdc_platform.resources.spark import MANY_FILES
 from cdc_platform.snapshots.columns import BOOKKEEPING, TableColumn, order_literal, order_sql
 from cdc_platform.snapshots.fold import Profile, key_names
 from cdc_platform.tables import ADDRESS_TYPE, ORDER_TYPE, SNAPSHOT_PATH, TABLE_STATE, TOMBSTONES_PATH
@@ -25,8 +26,6 @@ _COMPACTS = "delta.autoOptimize.autoCompact"
 SMALL = 1 << 18
 """Bytes of a snapshot up to which MERGE writes its files anew: less work than to mark rows in them, a third of its time
 (1.5 instead of 2.3 s). Not more: what is written anew is kept until VACUUM."""
-MANY_FILES = 12
-"""Small files of a snapshot that a batch finds and puts together before it adds its own."""
 _MIN_FILE, _ITS_DEFAULT = "spark.databricks.delta.optimize.minFileSize", str(1 << 30)
 _BOOKKEEPING_COLUMNS = (
     f"_cdc_order {ORDER_TYPE} COMMENT 'order of the change that made this row', "
