@@ -65,7 +65,7 @@ def _exercise(folder: Path, made: Path) -> None:
     from cdc_platform.changelog import run as changelog
     from cdc_platform.config import parse_config
     from cdc_platform.resources import lake
-    from cdc_platform.resources.spark import open_session, server_config
+    from cdc_platform.resources.spark import open_session
     from cdc_platform.snapshots import run as snapshots
     from cdc_platform.tables import CHANGES
 
@@ -73,8 +73,7 @@ def _exercise(folder: Path, made: Path) -> None:
         "lake": str(folder / "lake"),
         "sources": [{"name": "s", "format": "debezium", "topics": ["t"]}],
     }
-    plain = parse_config(settings, folder / "cdc.yaml")
-    java = f"{server_config(plain)['spark.driver.extraJavaOptions']} -XX:ArchiveClassesAtExit={made} {_QUIET}"
+    java = f"-XX:ArchiveClassesAtExit={made} {_QUIET}"
     settings["spark"] = {"master": "local[2]", "conf": {"spark.driver.extraJavaOptions": java}}
     config = parse_config(settings, folder / "cdc.yaml")
     spark = open_session(config)

@@ -23,6 +23,8 @@ _JIT = {
     "Tier4CompileThreshold": 15_000,
     "Tier4BackEdgeThreshold": 40_000,
 }
+_CLASS_PATH, _JAVA = "spark.driver.extraClassPath", "spark.driver.extraJavaOptions"
+_COLLECTOR = "-XX:+UseParallelGC"
 _LISTING = "spark.sql.sources.parallelPartitionDiscovery.parallelism"
 _BASE = {
     "spark.app.name": "cdc-platform",
@@ -84,9 +86,9 @@ _LOCAL = {  # one machine: listen on loopback only, no UI port, small shuffles
     "spark.sql.adaptive.enabled": "false",
     "spark.databricks.delta.snapshotPartitions": "2",
     _LISTING: "8",
-    "spark.driver.extraJavaOptions": " ".join(
+    _JAVA: " ".join(
         (
-            "-XX:+UseParallelGC -Dio.netty.tryReflectionSetAccessible=true",
+            f"{_COLLECTOR} -Dio.netty.tryReflectionSetAccessible=true",
             *(f"-XX:{name}={times * _HOT}" for name, times in _JIT.items()),
         )
     ),
@@ -100,8 +102,6 @@ _FOLDER = {
         "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
     ),
 }
-
-_CLASS_PATH = "spark.driver.extraClassPath"
 
 
 def spark_config(config: Config) -> dict[str, str]:
@@ -119,9 +119,21 @@ def server_config(config: Config) -> dict[str, str]:
     local = config.spark.master == "local" or config.spark.master.startswith("local[")
     there = _on_one_machine(config.spark.master) if local else {"spark.jars": ",".join(spark_jars())}
     own = dict(config.spark.conf)
-    if local and (path := own.pop(_CLASS_PATH, None)):  # beside ours, not in its place
-        there[_CLASS_PATH] = os.pathsep.join((there[_CLASS_PATH], path))
+    if local:
+        there = _beside(there, own)
     return {**_BASE, **(_FOLDER if config.lake.startswith(("/", "file:")) else {}), **there, **own}
+
+
+def _beside(ours: dict[str, str], own: dict[str, str]) -> dict[str, str]:
+    """What holds several things has the user's `own` after ours, not in their place; taken out of `own`."""
+    both = dict(ours)
+    if path := own.pop(_CLASS_PATH, None):
+        both[_CLASS_PATH] = os.pathsep.join((ours[_CLASS_PATH], path))
+    if options := own.pop(_JAVA, None):
+        # Java takes the last of two values, but no second garbage collector.
+        first = ours[_JAVA].replace(_COLLECTOR, "").strip() if re.search(r"-XX:\+Use\w*GC\b", options) else ours[_JAVA]
+        both[_JAVA] = f"{first} {options}"
+    return both
 
 
 def _on_one_machine(master: str) -> dict[str, str]:
@@ -133,7 +145,7 @@ def _on_one_machine(master: str) -> dict[str, str]:
     tasks = int(told[1]) if told else (os.cpu_count() or 2)
     return {
         **_LOCAL,
-        "spark.driver.extraJavaOptions": f"{_LOCAL['spark.driver.extraJavaOptions']} {options()}".strip(),
+        _JAVA: f"{_LOCAL[_JAVA]} {options()}".strip(),
         _CLASS_PATH: os.pathsep.join(spark_jars()),
         "spark.sql.shuffle.partitions": str(tasks * 2),
         # What each task holds, and what there is beside them. Java takes more where it may, and is no faster then.

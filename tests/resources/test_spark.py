@@ -24,6 +24,16 @@ def test_a_class_path_of_the_users_own_stands_beside_deltas(tmp_path: Path) -> N
     assert told["spark.driver.extraClassPath"].split(os.pathsep) == [*spark_jars(), "/own/hadoop-aws.jar"]
 
 
+def test_java_options_of_the_users_own_stand_after_ours(tmp_path: Path) -> None:
+    key = "spark.driver.extraJavaOptions"
+    ours = properties(tmp_path, master="local[2]")[key]
+    told = properties(tmp_path, master="local[2]", conf={key: "-Djavax.net.ssl.trustStore=/own.jks"})
+    assert told[key] == f"{ours} -Djavax.net.ssl.trustStore=/own.jks"
+    other = properties(tmp_path, master="local[2]", conf={key: "-Xss4m -XX:+UseG1GC"})
+    subprocess.run(["java", *other[key].split(), "-version"], check=True, capture_output=True)
+    assert other[key].split() == [o for o in ours.split() if o != "-XX:+UseParallelGC"] + ["-Xss4m", "-XX:+UseG1GC"]
+
+
 @pytest.mark.parametrize("master", ["spark://host:7077", "local-cluster[2,1,1024]"])
 def test_executors_of_their_own_are_sent_the_jars(tmp_path: Path, master: str) -> None:
     told = properties(tmp_path, master=master, conf={"spark.driver.extraClassPath": "/own/hadoop-aws.jar"})
