@@ -77,7 +77,7 @@ def _decided(events: DataFrame, stored: DataFrame, epochs: dict[str | None, int]
         placed = placed.join(again.withColumn("_again", F.lit(True)), address, "left")
     repeated = F.col("_again").isNotNull() if again is not None else F.lit(False)
     kind, written = F.col("kind"), F.col("_there").isNotNull()
-    others = F.when(kind == "error", "quarantined").when(kind == "ddl", "applied").otherwise("control")
+    others = F.when(kind.isin(*ledger.UNUSABLE), "quarantined").when(kind == "ddl", "applied").otherwise("control")
     known = F.when(kind == "error", "quarantined").when(written, "applied").otherwise("duplicate")
     new = F.when(kind == "error", "quarantined").when(repeated, "duplicate").otherwise("applied")
     before = F.when(~ledger.of_a_table(), others).when(F.col("was"), known).otherwise("filtered")

@@ -15,12 +15,26 @@ def of_a_table() -> Column:
     return (kind == "row") | ((kind == "error") & F.col("db").isNotNull() & F.col("table").isNotNull())
 
 
+UNUSABLE = ("error", "rollback")
+"""Kinds of events that quarantine tells of."""
+_ROLLED_BACK = (
+    "the source took a transaction back; rows of it that came before this event stay applied: "
+    "`cdc-platform reconcile` compares the tables"
+)
+
+
+def reason() -> Column:
+    """Why an event of an unusable kind is in quarantine. A prepared XA transaction's rows come when it is prepared, and
+    nothing in the event that takes it back (MySQL's XA ROLLBACK) says which they were."""
+    return F.when(F.col("kind") == "rollback", _ROLLED_BACK).otherwise(F.col("reason"))
+
+
 def outcome(source: Source) -> Column:
     """What becomes of one event; `applied` may still turn out a duplicate."""
     kind = F.col("kind")
     return (
         F.when(of_a_table() & ~rules.wanted(source.tables), "filtered")
-        .when(kind == "error", "quarantined")
+        .when(kind.isin(*UNUSABLE), "quarantined")
         .when(kind.isin("row", "ddl"), "applied")
         .otherwise("control")
     )

@@ -10,6 +10,8 @@ from typing import Any
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
+from cdc_platform.changelog import ledger
+
 _NO_FILE = -1
 
 ADDRESS = ("topic", "partition", "offset", "entry_index", "row_index")
@@ -40,7 +42,7 @@ def profile(events: DataFrame) -> list[dict[str, Any]]:
         "rows": ("row",),
         "schemas": ("schema",),
         "ddl": ("ddl",),
-        "errors": ("error",),
+        "errors": ledger.UNUSABLE,
         "control": ("begin", "commit", "rollback", "heartbeat", "checkpoint"),
     }
     row, stated = F.col("kind") == "row", F.col("kind") == "schema"

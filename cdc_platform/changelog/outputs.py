@@ -117,7 +117,8 @@ def _quarantine(batch: Batch, errors: int, retold: int) -> None:
 
 
 def quarantine_rows(batch: Batch) -> DataFrame:
-    bad = batch.events.where("outcome = 'quarantined'").withColumn("room", F.lit("changes"))
+    bad = batch.events.where("outcome = 'quarantined'")
+    bad = bad.withColumns({"room": F.lit("changes"), "reason": ledger.reason()})
     return _said_by(
         batch.source, bad, ("room", "entry_index", "row_index", "db", "table", "reason", "landed_at")
     ).withColumn("quarantined_at", F.current_timestamp())
@@ -128,7 +129,7 @@ def _resolve(batch: Batch) -> None:
     more changes nothing."""
     spark = batch.events.sparkSession
     view = f"cdc_retold_{uuid4().hex}"
-    reasons = F.collect_set(F.when(F.col("kind") == "error", F.col("reason"))).alias("reasons")
+    reasons = F.collect_set(F.when(F.col("kind").isin(*ledger.UNUSABLE), ledger.reason())).alias("reasons")
     batch.events.where("retold").groupBy(*_MESSAGE).agg(reasons).createOrReplaceTempView(view)
     try:
         same = " AND ".join(f"q.{lake.quoted(c)} = r.{lake.quoted(c)}" for c in _MESSAGE)

@@ -68,6 +68,7 @@ BACKLOG: list[dict[str, Any]] = [
 CONTROL = [
     {"offset": 14, "kind": "heartbeat", "lineage": None},
     {"offset": 15, "kind": "commit", **position(1, 40)},
+    {"offset": 15, "entry_index": 1, "kind": "rollback", "info": {"type": "XAROLLBACK"}, **position(1, 41)},
 ]
 REPLAY = [
     *({**e, "offset": e["offset"] + 16} for e in BACKLOG if e["offset"] in (0, 1, 9, 13)),
@@ -218,12 +219,16 @@ def test_control_events_and_errors_land_in_their_tables(caught_up: Any) -> None:
         (12, "checkpoint", {"p": "1"}),
         (14, "heartbeat", None),
         (15, "commit", None),
+        (15, "rollback", {"type": "XAROLLBACK"}),
     ]
     bad = [
         (r["offset"], r["entry_index"], r["reason"], r["table"], r["room"])
         for r in caught_up[0].rows(tables.QUARANTINE)
     ]
-    assert bad == [(6, 0, "not a message", None, "changes"), (7, 1, "half a row", "orders", "changes")]
+    assert bad[:2] == [(6, 0, "not a message", None, "changes"), (7, 1, "half a row", "orders", "changes")]
+    (_, _, reason, _, _) = bad[2]
+    assert bad[2:] == [(15, 1, reason, None, "changes")]
+    assert "took a transaction back" in reason
 
 
 def test_every_offset_has_exactly_one_outcome(caught_up: Any) -> None:
@@ -236,7 +241,7 @@ def test_every_offset_has_exactly_one_outcome(caught_up: Any) -> None:
         "duplicate": 1,  # 10
         "control": 3,  # 5, 11, 12
     }
-    assert ledger(feed, 1) == {"control": 2}
+    assert ledger(feed, 1) == {"control": 1, "quarantined": 1}  # 15: a transaction that was taken back
     assert ledger(feed, 2) == {
         "filtered": 1,  # 25: a filtered row beside a repeated one
         "duplicate": 5,  # 16, 17..19 (three records again), 29

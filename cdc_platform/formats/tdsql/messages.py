@@ -17,9 +17,13 @@ _GTID = re.compile(r"(?:([0-9A-Fa-f-]{32,36}):|([0-9]{1,10})-[0-9]{1,10}-)([0-9]
 _MICROS = 1_000_000
 _LAST_S = 253_402_300_799  # the end of year 9999
 _WORD = re.compile(r"(?:\s|/\*.*?\*/|(?:--\s|#)[^\n]*(?:\n|\Z))*+(?:/\*!\d*\s*)?([a-zA-Z]*)", re.DOTALL)
-_CONTROL = {"begin": "begin", "start": "begin", "commit": "commit", "rollback": "rollback"}
+_CONTROL = {
+    **{"begin": "begin", "start": "begin", "commit": "commit", "rollback": "rollback"},
+    **{"xa start": "begin", "xa begin": "begin", "xa commit": "commit", "xa rollback": "rollback"},
+}
+"""First words of a statement, two of one on an XA transaction, as MySQL writes them to its binlog → kind."""
 _DML = frozenset(("insert", "update", "delete", "replace", "load", "call"))
-_NOTHING = frozenset(("savepoint", "release", "set", "use", ""))
+_NOTHING = frozenset(("savepoint", "release", "set", "use", "xa end", "xa prepare", ""))
 
 Event = dict[str, Any]
 
@@ -135,8 +139,7 @@ def _query(sql: str | None, db: str | None, told: Event, fold: bool) -> list[Eve
     """A statement. db is that of the session; the table beside it is some table of the transaction."""
     if sql is None or not sql.strip():
         raise ValueError("query without sql")
-    found = _WORD.match(sql)
-    word = found[1].lower() if found else ""
+    word = _words(sql)
     if kind := _CONTROL.get(word):
         return [{**told, "kind": kind, "info": [("sql", sql)]}]
     if word in _NOTHING:
@@ -151,6 +154,14 @@ def _query(sql: str | None, db: str | None, told: Event, fold: bool) -> list[Eve
         return [ddl]
     db, table = (n.lower() for n in emptied) if fold else emptied  # as the table's rows are named
     return [ddl, {**told, "kind": "row", "op": "truncate", "db": db, "table": table, "entry_index": 1}]
+
+
+def _words(sql: str) -> str:
+    """The first word of a statement; two of an XA statement."""
+    found = _WORD.match(sql)
+    word = found[1].lower() if found else ""
+    second = _WORD.match(sql, found.end()) if found and word == "xa" else None
+    return f"{word} {second[1].lower()}" if second else word
 
 
 def _place(message: dict) -> tuple[Place, str | None]:
