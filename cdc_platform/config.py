@@ -104,6 +104,17 @@ class Spark(Model):
     remote: str | None = Field(default=None, description="sc://host:15002: use this Spark Connect server instead")
     conf: Properties = Field(default={}, repr=False, description="any Spark property")
 
+    @field_validator("remote")
+    @classmethod
+    def _without_secrets(cls, value: str | None) -> str | None:
+        """Pages, logs and reports show it."""
+        address, _, parameters = (value or "sc://").partition(";")
+        if not address.startswith("sc://"):
+            raise ValueError("must be like sc://host:15002")
+        if SECRET_KEYS.search(parameters) or "authorization" in parameters.lower():
+            raise ValueError("a token in it would be shown: set SPARK_CONNECT_AUTHENTICATE_TOKEN in the environment")
+        return value
+
 
 class Maintenance(Model):
     """Upkeep of the lake."""

@@ -64,6 +64,6 @@ def spark_resource(config: Config) -> Any:
             if self._spark_session is None:
                 os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # workers need this environment's packages
                 wanted = {k: real.get(k, v) if v == "***" else v for k, v in self.spark_config.items()}
-                self._spark_session = prepare(spark_session_from_config(wanted))
+                self._spark_session = prepare(spark_session_from_config(wanted), real.get("spark.remote"))
 
     return SparkSession(spark_config=redact(real))

@@ -33,6 +33,16 @@ class KafkaUnreachable(CdcError):
         super().__init__(f"source {source}: no answer from Kafka at {servers}: {problem}")
 
 
+class SparkUnreachable(CdcError):
+    """The Spark Connect server doesn't answer, or not to us. Fields: `remote`, `problem`."""
+
+    retriable = True
+
+    def __init__(self, remote: str, problem: str):
+        self.remote, self.problem = remote, problem
+        super().__init__(f"no session from the Spark Connect server at {remote}: {problem}")
+
+
 class OffsetsLost(CdcError):
     """Offsets that were never landed can't be read any more. Fields: `source`, `losses`.
 

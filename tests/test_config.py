@@ -74,6 +74,12 @@ WRONG = {
         "sources[0].max_records_per_batch",
         "greater than 0",
     ),
+    "no address of a Connect server": (raw(spark={"remote": "spark://h:7077"}), "spark.remote", "sc://host:15002"),
+    "a token written out": (
+        raw(spark={"remote": "sc://h:15002/;use_ssl=true;token=CANARY"}),
+        "spark.remote",
+        "SPARK_CONNECT_AUTHENTICATE_TOKEN",
+    ),
     "a DSN written out": (
         raw({"reconcile": {"dsn_env": "mysql://me:CANARY@h"}}),
         "sources[0].reconcile.dsn_env",

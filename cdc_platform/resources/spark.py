@@ -3,9 +3,10 @@
 import os
 import re
 import sys
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from cdc_platform.config import Config
+from cdc_platform.errors import SparkUnreachable
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -161,11 +162,14 @@ def open_session(config: Config) -> "SparkSession":
     builder = SparkSession.builder
     for key, value in spark_config(config).items():
         builder = builder.config(key, value)
-    return prepare(builder.getOrCreate())
+    return prepare(builder.getOrCreate(), config.spark.remote)
 
 
-def prepare(session: "SparkSession") -> "SparkSession":
-    """Settings every session needs and a shared Connect server can't be trusted to have."""
+def prepare(session: "SparkSession", remote: str | None = None) -> "SparkSession":
+    """Settings every session needs and a shared Connect server can't be trusted to have. remote: that server's
+    address. Raises SparkUnreachable where none answers there."""
+    if remote:
+        _reach(session, remote)
     for key in (
         "spark.sql.session.timeZone",
         "spark.sql.ansi.enabled",
@@ -174,3 +178,20 @@ def prepare(session: "SparkSession") -> "SparkSession":
     ):
         session.conf.set(key, _BASE[key])
     return session
+
+
+def _reach(session: "SparkSession", remote: str) -> None:
+    """The first call, tried once; each later one for a minute, for 4 s on this machine, where who refuses to talk is
+    dead. Spark's client would try each for ten minutes, in silence."""
+    from pyspark.errors.exceptions.connect import SparkConnectGrpcException
+    from pyspark.sql.connect.client.retries import DefaultPolicy
+
+    client: Any = session.client
+    client.set_retry_policies([])
+    try:
+        session.version  # noqa: B018 - asks the server
+    except SparkConnectGrpcException as error:
+        told = re.search(r'details = "(.*)"', str(error))
+        raise SparkUnreachable(remote, told[1] if told else str(error)) from None
+    here = remote.startswith(("sc://localhost:", "sc://127."))
+    client.set_retry_policies([DefaultPolicy(max_retries=4 if here else 9, max_backoff=10_000)])

@@ -3,12 +3,15 @@
 import os
 import subprocess
 import sys
+import time
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
 from cdc_platform.config import parse_config
 from cdc_platform.jars import spark_jars
+from cdc_platform.resources import connect
 from cdc_platform.resources.spark import server_config
 
 
@@ -47,6 +50,53 @@ def test_the_heap_grows_with_the_tasks_at_once(tmp_path: Path, master: str, heap
     assert cores
     assert properties(tmp_path, master=master)["spark.driver.memory"] == (heap or f"{800 + 200 * cores}m")
     assert properties(tmp_path, master=master, conf={"spark.driver.memory": "3g"})["spark.driver.memory"] == "3g"
+
+
+_REMOTE = """
+import os, sys
+from pathlib import Path
+from cdc_platform.config import parse_config
+from cdc_platform.errors import SparkUnreachable
+from cdc_platform.resources.spark import open_session
+source = {"name": "s", "format": "debezium", "topics": ["t"]}
+config = {"lake": sys.argv[1], "spark": {"remote": sys.argv[2]}, "sources": [source]}
+try:
+    spark = open_session(parse_config(config, Path(sys.argv[1], "cdc.yaml")))
+except SparkUnreachable as error:
+    sys.exit(str(error))
+if server := sys.argv[3:]:
+    os.killpg(int(server[0]), 9)
+    spark.range(1).count()
+"""
+
+
+def test_a_connect_server_that_does_not_answer_is_told_at_once(tmp_path: Path) -> None:
+    program = [sys.executable, "-c", _REMOTE, str(tmp_path), "sc://127.0.0.1:1"]
+    run = subprocess.run(program, check=False, capture_output=True, text=True, timeout=30)
+    assert "no session from the Spark Connect server at sc://127.0.0.1:1" in run.stderr
+    assert "onnection refused" in run.stderr
+
+
+@pytest.mark.spark
+def test_a_connect_server_that_dies_ends_the_run(tmp_path: Path) -> None:
+    source = {"name": "s", "format": "debezium", "topics": ["t"]}
+    config = parse_config({"lake": str(tmp_path), "spark": {"master": "local[1]"}, "sources": [source]}, tmp_path / "c")
+    process, server = connect.launch(config, tmp_path / "connect.log")
+    try:
+        deadline = time.monotonic() + 120
+        while not connect.answers(server.port):
+            assert time.monotonic() < deadline
+            time.sleep(0.2)
+        program = [sys.executable, "-c", _REMOTE, str(tmp_path), server.remote, str(process.pid)]
+        run = subprocess.run(
+            program, check=False, capture_output=True, text=True, timeout=90, env={**os.environ, **server.env}
+        )
+        assert process.wait(10) == -9  # it was there to be killed
+        assert run.returncode == 1
+        assert "UNAVAILABLE" in run.stderr
+    finally:
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, 9)
 
 
 _LONG_ROWS = """
