@@ -13,6 +13,9 @@ from cdc_platform.errors import CdcError
 from cdc_platform.reconcile.settings import Reconcile
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from cdc_platform.reconcile.binlog import Risk
     from cdc_platform.reconcile.result import TableResult
 
 HEARTBEAT = "heartbeat"
@@ -57,38 +60,40 @@ def reconcile_check(config: Config, source: Source, how: Reconcile) -> dg.AssetC
         required_resource_keys={"spark"},
     )
     def check(context: dg.AssetCheckExecutionContext) -> dg.AssetCheckResult:
+        from cdc_platform.reconcile.binlog import NAMES, risks
         from cdc_platform.reconcile.run import against_server  # imports pyspark
         from cdc_platform.reconcile.server import Server, dsn_from
 
         try:
             server = Server(dsn_from(how.dsn_env))
-            server.ping()
+            found = risks(server.variables(NAMES))
             spark = context.resources.spark.spark_session
-            return reconcile_result(
-                source, against_server(spark, config, source, server, wait_s=how.wait_s, limit=how.limit)
-            )
+            results = against_server(spark, config, source, server, wait_s=how.wait_s, limit=how.limit)
+            return reconcile_result(source, results, found)
         except CdcError as error:
             return dg.AssetCheckResult(passed=False, description=f"not compared: {error}")
 
     return check
 
 
-def reconcile_result(source: Source, results: "list[TableResult]") -> dg.AssetCheckResult:
-    """Passes when all tables are equal, and there is at least one."""
+def reconcile_result(source: Source, results: "list[TableResult]", risks: "Sequence[Risk]" = ()) -> dg.AssetCheckResult:
+    """Passes when all tables are equal, and there is at least one. `risks` are told, and fail nothing."""
     wrong = [r for r in results if not r.equal]
     skipped = sum(len(r.not_compared) for r in results)
     shown = "; ".join(_wrong(r) for r in wrong[:_SHOWN])
     equal = f"{len(results)} tables equal their source" + (f"; {skipped} columns not compared" if skipped else "")
+    but = "".join(f"; changes may be missing: {r.name} is {r.value}" for r in risks)
     return dg.AssetCheckResult(
         passed=bool(results) and not wrong,
         severity=dg.AssetCheckSeverity.ERROR,
-        description=(shown or equal) if results else f"{source.name} has no snapshot yet",
+        description=((shown or equal) if results else f"{source.name} has no snapshot yet") + but,
         metadata={
             "tables": len(results),
             "differing_tables": len(wrong),
             "rows": sum(r.expected_rows for r in results),
             "null_dates": sum(r.null_dates for r in results),
             "not_compared": {r.table: r.not_compared for r in results if r.not_compared},
+            "risks": {r.name: f"{r.value}: {r.means}" for r in risks},
         },
     )
 

@@ -1,7 +1,7 @@
 """`cdc-platform reconcile SOURCE [TABLE]`: snapshots against the source itself, or against an export of it."""
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -14,6 +14,7 @@ from cdc_platform.config import Config, Source, load_config
 from cdc_platform.errors import ConfigError
 
 if TYPE_CHECKING:
+    from cdc_platform.reconcile.binlog import Risk
     from cdc_platform.reconcile.result import Cell, TableResult
 
 _SHOWN = 200  # characters of a value that people see; --json has all
@@ -43,32 +44,35 @@ def command(
     if table:
         choose(loaded, [source], ".".join(feed.tables.routed(*_split(table))) if "." in table else table)
     ready = with_spark(loaded, master)
+    risks: list[Risk] = []
     if export:
         results = [_export(ready, feed, export, table, version, key, limit)]
     else:
         if version is not None or key is not None:
             raise ConfigError("--version and --key", "go with an export only", ["--export PATH"])
-        results = _server(ready, feed, dsn_env, table, wait, limit)
-    data = _data(source, export or "server", results)
-    return Report(data, 0 if data["equal"] else 1, shown(source, export or "server", results))
+        results, risks = _server(ready, feed, dsn_env, table, wait, limit)
+    data = _data(source, export or "server", results, risks)
+    return Report(data, 0 if data["equal"] else 1, shown(source, export or "server", results, risks))
 
 
 def _server(
     config: Config, source: Source, dsn_env: str | None, table: str | None, wait: float, limit: int
-) -> "list[TableResult]":
+) -> "tuple[list[TableResult], list[Risk]]":
     variable = dsn_env or (source.reconcile.dsn_env if source.reconcile else None)
     if not variable:
         raise ConfigError(
             "--dsn-env", f"nothing tells how to reach the database of {source.name!r}", ["sources[].reconcile.dsn_env"]
         )
+    from cdc_platform.reconcile.binlog import NAMES, risks
     from cdc_platform.reconcile.run import against_server
     from cdc_platform.reconcile.server import Server, dsn_from
     from cdc_platform.resources.spark import open_session
 
     server = Server(dsn_from(variable))
-    server.ping()  # an unreachable one is told before Spark is started
+    found = risks(server.variables(NAMES))  # and an unreachable one is told before Spark is started
     names = _split(table) if table else None
-    return against_server(open_session(config), config, source, server, names, wait_s=wait, limit=limit, told=progress)
+    spark = open_session(config)
+    return against_server(spark, config, source, server, names, wait_s=wait, limit=limit, told=progress), found
 
 
 def _export(
@@ -90,16 +94,19 @@ def _split(table: str) -> tuple[str, str]:
     return db, name
 
 
-def _data(source: str, against: str, results: "list[TableResult]") -> dict[str, Any]:
-    tables = [{"table": r.table, "equal": r.equal, **asdict(r)} for r in results]
-    return {"source": source, "against": against, "equal": bool(results) and all(r.equal for r in results)} | {
-        "tables": tables
+def _data(source: str, against: str, results: "list[TableResult]", risks: "Sequence[Risk]") -> dict[str, Any]:
+    return {
+        "source": source,
+        "against": against,
+        "equal": bool(results) and all(r.equal for r in results),
+        "tables": [{"table": r.table, "equal": r.equal, **asdict(r)} for r in results],
+        "risks": [asdict(r) for r in risks],
     }
 
 
-def shown(source: str, against: str, results: "list[TableResult]") -> dict[str, Any]:
+def shown(source: str, against: str, results: "list[TableResult]", risks: "Sequence[Risk]" = ()) -> dict[str, Any]:
     """For people: a line per table, and one per column of every differing row, beside each other."""
-    data = _data(source, against, results)
+    data = _data(source, against, results, risks)
     hidden = ("differences", "not_compared", "problems", "position", "seconds")
     return {
         **{k: data[k] for k in ("source", "against", "equal")},
@@ -112,6 +119,7 @@ def shown(source: str, against: str, results: "list[TableResult]") -> dict[str, 
             {"table": r.table, "column": c, "why": why} for r in results for c, why in r.not_compared.items()
         ],
         "differing rows": list(_cells(results)),
+        "risks": data["risks"],
     }
 
 

@@ -111,10 +111,15 @@ class Server:
         except pymysql.err.MySQLError as error:
             raise SourceRefused(self._dsn.server, _told(error)) from None
 
-    def ping(self) -> None:
-        """Raises SourceUnreachable where nobody answers or the login is refused."""
-        with self._connected():
-            pass
+    def variables(self, names: Sequence[str]) -> dict[str, str]:
+        """Global variables and status counters by their name in lower case; without those that the server lacks.
+        Raises SourceUnreachable where nobody answers or the login is refused."""
+        with self._connected() as cursor:
+            found: dict[str, str] = {}
+            for kind in ("VARIABLES", "STATUS"):
+                cursor.execute(f"SHOW GLOBAL {kind} WHERE variable_name IN %s", (list(names),))
+                found |= {str(name).lower(): str(value) for name, value in cursor.fetchall()}
+            return found
 
     def tables(self, databases: Sequence[str]) -> list[tuple[str, str]]:
         """(database, table) of all base tables in these databases that this account may see."""

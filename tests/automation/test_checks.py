@@ -6,6 +6,7 @@ import pytest
 
 from cdc_platform.automation import checks, keys
 from cdc_platform.definitions import build
+from cdc_platform.reconcile.binlog import Risk
 from cdc_platform.reconcile.result import TableResult
 from tests.automation.conftest import landing, ledger, make_config
 
@@ -125,3 +126,6 @@ def test_what_a_comparison_found_passes_only_when_all_is_equal():
         assert not failed.passed
         assert str(failed.description).startswith("a.c: ")
     assert not checks.reconcile_result(source, []).passed
+    risky = checks.reconcile_result(source, [equal], [Risk("binlog_format", "MIXED", "statements may stand there")])
+    assert risky.passed
+    assert str(risky.description).endswith("; changes may be missing: binlog_format is MIXED")

@@ -7,6 +7,7 @@ import pytest
 from cdc_platform.cli.app import run
 from cdc_platform.cli.output import show
 from cdc_platform.cli.reconcile import shown
+from cdc_platform.reconcile.binlog import Risk
 from cdc_platform.reconcile.result import Cell, Difference, TableResult
 
 YAML = """
@@ -37,7 +38,8 @@ def test_people_see_both_rows_column_by_column(capsys):
     result = TableResult("shop.orders", version=4, changed=1, extra=1, differences=[changed, extra])
     result.position = {"file": "bin.7", "position": 99, "gtid": None, "exact": False}
     result.not_compared = {"doc": "json"}
-    show(shown("shop", "server", [result]), as_json=False)
+    risk = Risk("binlog_format", "MIXED", "statements may stand there")
+    show(shown("shop", "server", [result], [risk]), as_json=False)
     out = capsys.readouterr().out
     rows = [" ".join(line.split()) for line in out.splitlines()]
     assert 'shop.orders id="7" changed note "" NULL <<<' in rows
@@ -45,6 +47,7 @@ def test_people_see_both_rows_column_by_column(capsys):
     assert 'shop.orders id="8" extra id (no row) "8" <<<' in rows
     assert any("about bin.7:99" in r for r in rows)
     assert "shop.orders doc json" in rows
+    assert "binlog_format MIXED statements may stand there" in rows
     assert "(305 characters)" in out
     assert "\x1b" not in out
 
