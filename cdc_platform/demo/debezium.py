@@ -6,6 +6,7 @@ include.schema.changes=true, heartbeats on. Shares nothing with `formats/debeziu
 oracle. Source: Debezium 2.7 documentation, MySQL connector, "Data type mappings" and "Data change events".
 """
 
+import re
 from collections.abc import Iterable, Iterator
 from functools import cached_property
 from typing import Any
@@ -186,7 +187,8 @@ class TableShape:
     """Topic, schema blocks (serialized once) and value encoders of one table."""
 
     def __init__(self, prefix: str, table: Table, schemas: bool):
-        self.table, self.topic, self._schemas = table, f"{prefix}.{table.full_name}", schemas
+        self.table, self._schemas = table, schemas
+        self.topic = re.sub("[^a-zA-Z0-9._-]", "_", f"{prefix}.{table.full_name}")  # AbstractTopicNamingStrategy
         self._encoders = [(c.name, encoder(c)) for c in table.columns]
         self._keys = [(c.name, encoder(c)) for c in table.columns if c.key]
 

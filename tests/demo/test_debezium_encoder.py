@@ -189,3 +189,7 @@ def test_a_truncate_is_a_schema_change_and_an_event_of_its_table():
 def test_an_index_changes_no_table():
     [told] = statement(Ddl("shop", "CREATE INDEX i ON items (qty)", "CINDEX", ("shop", "items")))
     assert (told["databaseName"], told["tableChanges"]) == ("shop", [])
+
+
+def test_topics_have_names_that_kafka_takes():
+    assert DebeziumEncoder("p").topics([replace(ITEMS, name="odd `keys`")])[0] == "p.shop.odd__keys_"
