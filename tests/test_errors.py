@@ -22,7 +22,8 @@ def test_all_are_of_one_family():
 
 
 def test_only_what_may_pass_by_itself_is_retriable():
-    assert {k.__name__ for k in KINDS if k.retriable} == {"KafkaUnreachable", "RunInProgress"}
+    passing = {"KafkaUnreachable", "RunInProgress", "SparkUnreachable"}
+    assert {k.__name__ for k in KINDS if k.retriable} == passing
 
 
 def test_lost_offsets_are_told_by_topic_partition_and_range_with_the_way_out():

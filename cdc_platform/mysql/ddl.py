@@ -115,6 +115,11 @@ OR_REPLACE = re.compile(rf"({GAP}*+CREATE{GAP}+)OR{GAP}+REPLACE{GAP}+", re.IGNOR
 DROP_DATABASE = re.compile(
     rf"{GAP}*+DROP{GAP}+(?:DATABASE|SCHEMA){GAP}+(?:IF{GAP}+EXISTS{GAP}+)?({NAME})", re.IGNORECASE | re.DOTALL
 )
+_DROP_INDEX = re.compile(
+    rf"{GAP}*+(?:/\*!\d*\s*)?DROP{GAP}+(?:(?:ONLINE|OFFLINE){GAP}+)?INDEX{GAP}*+(?:IF{GAP}+EXISTS{GAP}*+)?{NAME}{GAP}*+ON{GAP}*+"
+    rf"({NAME}){GAP}*+(?:\.{GAP}*+({NAME}))?",
+    re.IGNORECASE | re.DOTALL,
+)
 _OF_TDSQL = re.compile(  # quoted text is matched first, and stays
     r"('(?:[^'\\]|''|\\.)*+'|\"(?:[^\"\\]|\"\"|\\.)*+\"|`[^`]*+`)"
     rf"|,?\s*\b(?:shardkey{GAP}*+={GAP}*+{NAME}|TDSQL_DISTRIBUTED\s+BY\b.*)",
@@ -147,6 +152,15 @@ def named_tables(statement: Statement) -> list[tuple[str, str]]:
     """(database, table) of each table that a CREATE, ALTER, DROP or RENAME TABLE names as its own."""
     names = [(first or "", second) for _, _, first, second in targets(statement.sql)]
     return [(plain_name(a), plain_name(b)) if b else (statement.db or "", plain_name(a)) for a, b in names]
+
+
+def index_dropped_on(statement: Statement) -> list[tuple[str, str]]:
+    """(database, table) that a DROP INDEX … ON names; nothing: it is another statement."""
+    found = _DROP_INDEX.match(statement.sql)
+    if found is None:
+        return []
+    first, second = found[1], found[2]
+    return [(plain_name(first), plain_name(second)) if second else (statement.db or "", plain_name(first))]
 
 
 def named_table(statement: Statement) -> tuple[str, str] | None:

@@ -29,6 +29,8 @@ from cdc_platform.mysql.ddl import (
     unescaped,
     without_tdsql_extras,
 )
+from cdc_platform.mysql.primary_keys import PrimaryKeys
+from cdc_platform.mysql.tokens import without_lists
 from cdc_platform.mysql.types import FAMILIES
 
 _JVM = ["-Xmx256m", "-Xss8m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"]  # it lives for a second or two
@@ -83,7 +85,10 @@ class _Model:
                 jvm.io.debezium.connector.mariadb.antlr.MariaDbAntlrDdlParser(),
             )
             self.tables = jvm.io.debezium.relational.Tables(fold)
+            self.primary = PrimaryKeys(self._folded)
+            self._none = jvm.java.util.ArrayList()
             self._there: dict[tuple[str, str], Any] = {}  # the same; to ask Java for all at each statement is slow
+            self.columns: dict[tuple[str, str], tuple[Column, ...]] = {}  # of the same
         except TypeError as error:  # py4j's way to say that there is no such class
             raise SetupError(f"the DDL parsers don't start: {error}. Fetch their jars again: make setup") from None
 
@@ -94,32 +99,42 @@ class _Model:
             return
         self._know(statement)
         named = [(self._folded(db), self._folded(table)) for db, table in named_tables(statement)]
-        before = dict(self._there)
+        before = dict(self.columns)
         problem = self._parse(statement)
-        changed = self._changed()
-
-        def was(name: tuple[str, str]) -> tuple[Column, ...] | None:
-            return _columns(before[name]) if name in before else None
-
         if problem is not None:
             for name in named:
                 self._forget(name)
-                yield Change(at, *name, None, problem, before=was(name))
+                yield Change(at, *name, None, problem, before=before.get(name))
             return
+        changed = self._applied(statement)
         for name in named:  # not even a DROP of an unknown table goes unsaid: it ends what was there before
             if name not in changed and name not in self._there:
                 yield Change(at, *name, None, "what the table was before a DDL statement isn't known")
         for name, table in changed.items():
             if table is None:
-                yield Change(at, *name, None, "the table was dropped or renamed", gone=True, before=was(name))
+                why = "the table was dropped or renamed"
+                yield Change(at, *name, None, why, gone=True, before=before.get(name))
             else:
-                yield Change(at, *name, _columns(table), before=was(name))
+                yield Change(at, *name, self.columns[name], before=before.get(name))
+
+    def _applied(self, statement: Statement) -> dict[tuple[str, str], Any]:
+        """Tables that the statement changed, as they are after it; None for those that are gone."""
+        changed = self._changed()
+        came, gone = ({n for n, t in changed.items() if (t is None) is is_gone} for is_gone in (False, True))
+        for name in self.primary.apply(statement, came, gone):
+            if name in self._there:
+                self.tables.overwriteTable(self._there[name].edit().setPrimaryKeyNames(self._none).create())
+        changed |= self._changed()
+        for name in gone:
+            self.columns.pop(name, None)
+        self.columns |= {n: _columns(t, n in self.primary) for n, t in changed.items() if t is not None}
+        return changed
 
     def _know(self, statement: Statement) -> None:
         for db, table, create in statement.known:
             if (self._folded(db), self._folded(table)) not in self._there:
                 self._read(db, create)
-        self._changed()
+                self._applied(Statement(db, create))
 
     def _changed(self) -> dict[tuple[str, str], Any]:
         """Tables that changed since this was last asked, None for those that are gone."""
@@ -135,7 +150,7 @@ class _Model:
         """Applies one statement; why it can't be, in one line."""
         if len(statement.sql) > _LONGEST:
             return f"a statement of {len(statement.sql)} characters"
-        sql = without_tdsql_extras(statement.sql)
+        sql = without_lists(without_tdsql_extras(statement.sql))
         if found := OR_REPLACE.match(sql):  # the parsers leave a table in place that is there
             sql = f"{found[1]}{sql[found.end() :]}"
             for db, table in named_tables(Statement(statement.db, sql)):
@@ -168,29 +183,34 @@ class _Model:
     def _forget(self, name: tuple[str, str]) -> None:
         if name in self._there:
             self.tables.removeTable(self._there[name].id())
+            self.columns.pop(name, None)
         self._changed()
 
     def _drop_database(self, at: int, db: str) -> Iterator[Change]:
         for name, table in list(self._there.items()):
             if name[0] == self._folded(db):
-                columns = _columns(table)
                 self.tables.removeTable(table.id())
-                yield Change(at, *name, None, "its database was dropped", gone=True, before=columns)
+                yield Change(at, *name, None, "its database was dropped", gone=True, before=self.columns.pop(name))
         self._changed()
 
 
-def _columns(table: Any) -> tuple[Column, ...]:
-    key = set(table.primaryKeyColumnNames())
-    return tuple(
-        Column(
+def _columns(table: Any, primary: bool) -> tuple[Column, ...]:
+    told = [
+        (
             c.name(),
             _type_text(c),
             c.isOptional(),
-            c.name() in key,
             c.defaultValueExpression().orElse(None),
             c.isGenerated() or c.isAutoIncremented(),
         )
         for c in table.columns()
+    ]
+    key = set(table.primaryKeyColumnNames())
+    if not primary and any(nullable and name in key for name, _, nullable, _, _ in told):
+        key = set()  # a unique key takes NULL from any number of rows
+    return tuple(
+        Column(name, type_, nullable and name not in key, name in key, default, computed)
+        for name, type_, nullable, default, computed in told
     )
 
 

@@ -6,16 +6,14 @@ among them: every format tells it as a change of its own.
 
 import json
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from decimal import Decimal
 from typing import Any, NamedTuple
 
-import pyarrow as pa
-
 from cdc_platform.errors import UnknownType
-from cdc_platform.mysql import ddl, values
+from cdc_platform.mysql import ddl, defaults
 from cdc_platform.mysql.ddl import GAP, NAME, Change, Column, Statement, named_tables, plain_name
+from cdc_platform.mysql.tokens import NO_COLUMN
 from cdc_platform.mysql.types import parse_type
 
 Name = tuple[str, str]
@@ -24,7 +22,7 @@ Name = tuple[str, str]
 
 class Added(NamedTuple):
     """A new column. `fill`: the text that rows have in it that were there before (None: NULL); `told` False: the feed
-    doesn't say it (a function of the moment or of other columns)."""
+    doesn't say it (a function of the moment or of other columns, a literal that isn't plainly one value)."""
 
     name: str
     type: str
@@ -138,6 +136,7 @@ def _altered(statement: Statement, name: Name, after: Name, before: tuple[Column
     stays = [n for n in old if n in new and n not in renamed and n not in renamed.values() and n not in text.drops]
     kept = {**{n: n for n in stays}, **renamed}  # old → new
     came = [c for n, c in new.items() if n not in kept.values()]
+    said = defaults.added(statement.sql)
     key_was = [kept.get(n) for n, c in old.items() if c.key]
     key = tuple(c.name for c in to.columns if c.key)
     return Effect(
@@ -146,7 +145,7 @@ def _altered(statement: Statement, name: Name, after: Name, before: tuple[Column
         after,
         renamed={old[a].name: new[b].name for a, b in kept.items() if old[a].name != new[b].name},
         dropped=tuple(c.name for n, c in old.items() if n not in kept),
-        added=tuple(_added(c, text) for c in came),
+        added=tuple(_added(c, text, said) for c in came),
         retyped={new[b].name: (old[a].type, new[b].type) for a, b in kept.items() if old[a].type != new[b].type},
         reordered=[kept[n] for n in old if n in kept] != [n for n in new if n in kept.values()],
         columns=to.columns,
@@ -161,19 +160,17 @@ class _Text:
     def __init__(self, sql: str):
         self.renames: list[tuple[str, str]] = []
         self.drops: set[str] = set()
-        self.of_the_moment = self.expression = False
+        self.generates = False
         for found in _SAYS.finditer(sql):
             named = {k: plain_name(v).lower() for k, v in found.groupdict().items() if v is not None}
             if "old" in named:
                 self.renames.append((named["old"], named["new"]))
             elif "was" in named:
                 self.renames.append((named["was"], named["is"]))
-            elif "drop" in named and (found["drop"].startswith("`") or named["drop"] not in _NO_COLUMN):
+            elif "drop" in named and (found["drop"].startswith("`") or named["drop"] not in NO_COLUMN):
                 self.drops.add(named["drop"])
-            elif "moment" in named:
-                self.of_the_moment = True
-            elif "expression" in named:
-                self.expression = True
+            elif "generated" in named:
+                self.generates = True
 
     @property
     def swaps(self) -> bool:
@@ -190,12 +187,9 @@ _SAYS = re.compile(
     rf"|\bCHANGE{GAP}+(?:COLUMN{GAP}+)?{_IF_EXISTS}(?P<old>{NAME}){GAP}+(?P<new>{NAME})"
     rf"|\bRENAME{GAP}+COLUMN{GAP}+{_IF_EXISTS}(?P<was>{NAME}){GAP}+TO{GAP}+(?P<is>{NAME})"
     rf"|\bDROP{GAP}+(?:COLUMN{GAP}+)?{_IF_EXISTS}(?P<drop>{NAME})"
-    r"|(?P<moment>\b(?:CURRENT_TIMESTAMP|NOW|LOCALTIME|LOCALTIMESTAMP)\b)|(?P<expression>\b(?:DEFAULT|AS)\s*\()"
+    r"|(?P<generated>\bAS\s*\()"
     rf"|{NAME}",
     re.IGNORECASE | re.DOTALL,
-)
-_NO_COLUMN = frozenset(
-    ("primary", "index", "key", "foreign", "constraint", "check", "partition", "default", "column", "period", "system")
 )
 _IMPLICIT = {  # what a new NOT NULL column without default holds (MySQL manual, "Data Type Default Values")
     **dict.fromkeys(("integer", "decimal", "bit", "boolean", "year"), "0"),
@@ -206,31 +200,24 @@ _IMPLICIT = {  # what a new NOT NULL column without default holds (MySQL manual,
     "datetime": "0000-00-00 00:00:00",
     "time": "00:00:00",
 }
-_OF_TIME = frozenset(("timestamp", "datetime", "date", "time", "text", "binary"))
-"""Families that CURRENT_TIMESTAMP can be the default of."""
-_CONSTANT = frozenset(("integer", "decimal", "float", "text", "enum", "set", "date", "datetime", "time", "year"))
-"""Families whose default is the same for every session, and written so that its text tells it."""
 
 
-def _added(column: Column, statement: _Text) -> Added:
-    """What rows that were there before have in a new column."""
+def _added(column: Column, statement: _Text, said: Mapping[str, defaults.Literal]) -> Added:
+    """What rows that were there before have in a new column. `said`: the statement's defaults."""
+    untold = Added(column.name, column.type, None, False)
     try:
         mysql_type = parse_type(column.type)
     except UnknownType:
-        return Added(column.name, column.type, None, False)
-    family = mysql_type.family
-    if column.computed or statement.expression or (statement.of_the_moment and family in _OF_TIME):
-        return Added(column.name, column.type, None, False)
-    if column.default is None:
-        if column.nullable:
-            return Added(column.name, column.type, None, True)
-        implicit = mysql_type.labels[0] if family == "enum" and mysql_type.labels else _IMPLICIT.get(family)
-        return Added(column.name, column.type, implicit, implicit is not None)
-    if family not in _CONSTANT:
-        return Added(column.name, column.type, None, False)
-    words = {"true": "1", "false": "0"} if family == "integer" else {}
-    said = words.get(column.default.lower(), ddl.unescaped(column.default, "'"))
-    if family == "decimal" and re.fullmatch(r"-?[0-9]+(\.[0-9]+)?", said):
-        said = f"{Decimal(said):.{(*mysql_type.args, 0, 0)[1]}f}"
-    text, fits = values.to_text(pa.array([said], pa.string()), mysql_type, "UTC")
-    return Added(column.name, column.type, text[0].as_py() if fits[0] else None, bool(fits[0]))
+        return untold
+    family, default = mysql_type.family, said.get(column.name.lower())
+    # The parsers found a default where none was read here; or explicit_defaults_for_timestamp decides.
+    unsaid = default is None and (column.default is not None or family == "timestamp")
+    if column.computed or statement.generates or unsaid:
+        return untold
+    if default is not None and default.kind != "null":
+        fill = defaults.value(default, mysql_type)
+        return Added(column.name, column.type, fill, fill is not None)
+    if column.nullable:
+        return Added(column.name, column.type, None, True)
+    implicit = mysql_type.labels[0] if family == "enum" and mysql_type.labels else _IMPLICIT.get(family)
+    return Added(column.name, column.type, implicit, implicit is not None)

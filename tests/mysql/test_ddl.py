@@ -157,3 +157,47 @@ def test_a_truncate_that_names_no_table_is_refused(db, sql):
 )
 def test_the_tables_that_a_statement_takes_for_granted(sql, tables):
     assert tables_there_before(Statement("d", sql)) == tables
+
+
+KEYS = [
+    ("t", "create table t (a int unique, b int not null, c int, unique (b))", []),  # nor b, though it could be
+    ("t", "alter table t drop index a, add e int", []),
+    ("t", "alter table t add unique u (b)", ["b"]),
+    ("t", "alter table t drop index b, drop index u", []),
+    ("t", "alter table t modify a int not null, add unique (a)", ["a"]),
+    ("t", "drop index `a` on t", []),
+    ("t", "create unique index i on t (c)", []),  # takes NULL
+    ("t", "alter table t add primary key (b)", ["b"]),
+    ("t", "alter table t modify b bigint, drop key i", ["b"]),
+    ("u", "create table u like t", ["b"]),
+    ("v", "rename table u to v, t to u", ["b"]),
+    ("v", "drop index x on v", ["b"]),
+    ("w", "alter table v rename to w, modify b int", ["b"]),
+    ("w", "alter table w modify b int not null, drop primary key, add unique (b)", ["b"]),
+    ("w", "alter table w drop constraint b", []),
+    ("u", "alter table u modify b int comment 'drop primary key'", ["b"]),
+    ("u", "create or replace table u (b int, unique (b))", []),
+    ("u", "create or replace table u (b int not null, unique (b))", ["b"]),
+    ("u", "alter table u modify b int", []),
+]
+
+
+def test_a_unique_key_tells_rows_apart_while_it_is_there_and_without_nulls():
+    """(MySQL manual, "CREATE TABLE": any number of NULLs in a unique index.) No key is always right."""
+    changes = history(tuple(Statement("d", sql) for _, sql, _ in KEYS))
+    for at, (table, sql, expected) in enumerate(KEYS):
+        columns = [c.columns for c in changes if c.at <= at and c.table == table][-1]
+        assert [c.name for c in columns if c.key] == expected, sql
+        assert not any(c.nullable for c in columns if c.key), sql
+
+
+def test_each_column_of_a_list_has_its_own_attributes():
+    sql = "alter table t add (a int not null default 3, b int, c int not null, n int auto_increment, index (n)), drop i"
+    [_, found] = history((Statement("d", "create table t (i int)"), Statement("d", sql)))
+    told = [(c.name, c.nullable, c.default, c.computed) for c in found.columns]
+    assert told == [
+        ("a", False, "3", False),
+        ("b", True, None, False),
+        ("c", False, None, False),
+        ("n", True, None, True),
+    ]

@@ -42,6 +42,19 @@ ADDED = {
     "add x int as (a + 1)": Added("x", "int", None, False),
     "add x json not null": Added("x", "json", None, False),
     "add x varchar(40) default (uuid())": Added("x", "varchar(40)", None, False),
+    "add x bit(1) not null default b'0'": Added("x", "bit(1)", "0", True),
+    "add x int default b'101'": Added("x", "int", None, False),
+    "add x int default 0x05": Added("x", "int", None, False),
+    "add x decimal(9,2) default 1.005": Added("x", "decimal(9,2)", "1.01", True),
+    "add x varchar(9) default _utf8mb4'a'": Added("x", "varchar(9)", None, False),
+    "add x varchar(9) default 'a' 'b'": Added("x", "varchar(9)", None, False),
+    "add x varchar(9) default 1e3": Added("x", "varchar(9)", None, False),
+    "add x char(9) default 'a '": Added("x", "char(9)", None, False),
+    "add x datetime default '2020-01-02 03:04:05.6'": Added("x", "datetime", None, False),
+    "add x timestamp": Added("x", "timestamp", None, False),
+    "add x timestamp null": Added("x", "timestamp", None, True),
+    "add x int default 1 comment 'default 2', default charset utf8mb4": Added("x", "int", "1", True),
+    "alter a set default 4, add x int /* default 5 */": Added("x", "int", None, True),
 }
 
 
@@ -62,6 +75,8 @@ ALTERED = [
      {"retyped": {"e": ("enum('p','q')", "enum('p','q','r')")}}),
     ("add index i (a), drop index j", {}),
     ("comment 'add x int'", {}),
+    ("add (x int default 1, y int not null, index (x), z int)",
+     {"added": (Added("x", "int", "1", True), Added("y", "int", "0", True), Added("z", "int", None, True))}),
 ]  # fmt: skip
 SWAP = "rename column a to b, rename column b to a"
 NO_SWAP = "change a c int, change b a varchar(9)"
