@@ -83,6 +83,17 @@ STORIES: dict[str, tuple[list[Any], dict[str, Any]]] = {
         ],
         {"t": [[1, 1, "x"], [1, 3, "z"]]},
     ),
+    "a unique key's index goes, and rows come twice": (
+        [
+            (unique := versions("id int", "v int")),
+            unique.insert((1, 10), {"id": "1", "v": "1"}), unique.insert((1, 11), {"id": "2", "v": "2"}),
+            ddl("alter table t drop index id", 20),
+            (keyless := versions("id int", "v int", keys=())),
+            keyless.insert((1, 30), {"id": "1", "v": "5"}), keyless.insert((1, 31), {"id": "2", "v": "2"}),
+            keyless.delete((1, 32), {"id": "1", "v": "1"}), keyless.insert((1, 33), {"id": "1", "v": "5"}),
+        ],
+        {"t": [[1, 5], [1, 5], [2, 2], [2, 2]]},
+    ),
 }  # fmt: skip
 
 
