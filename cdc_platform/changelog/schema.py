@@ -143,6 +143,12 @@ class SchemaHistory:
         """Every name that a column list is told for."""
         return {name for name, _, _ in self._lists}
 
+    def untold_rows(self, today: Name) -> list[str]:
+        """What DDL did to rows of today's table, of which no message tells."""
+        spans = self._spans.get(today, [])
+        steps = spans[-1][1].steps if spans else []
+        return list(dict.fromkeys(s.effect.rows for s in steps if s.effect.rows))
+
     def last_listed(self, name: Name) -> str | None:
         """The newest column list that messages told for a name, be its table there or not."""
         return next((columns for n, _, columns in reversed(self._lists) if n == name), None)

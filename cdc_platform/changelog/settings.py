@@ -39,7 +39,8 @@ class Tables(Model):
     ddl: dict[str, Literal["evolve", "add_only", "stop"]] = Field(
         default={},
         description="per pattern of db.table, what a DDL statement may do to a snapshot: evolve (all; the default), "
-        "add_only (new columns, other statements stop the table), stop (any change of its columns stops it)",
+        "add_only (new columns, other statements stop the table), stop (any change of its columns stops it, and one of "
+        "its rows that no message tells)",
     )
     routes: dict[str, str] = Field(
         default={},

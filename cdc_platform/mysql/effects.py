@@ -13,11 +13,15 @@ from typing import Any, NamedTuple
 from cdc_platform.errors import UnknownType
 from cdc_platform.mysql import ddl, defaults
 from cdc_platform.mysql.ddl import GAP, NAME, Change, Column, Statement, named_tables, plain_name
-from cdc_platform.mysql.tokens import NO_COLUMN
+from cdc_platform.mysql.tokens import NO_COLUMN, says, tokens
 from cdc_platform.mysql.types import parse_type
 
 Name = tuple[str, str]
 """(database, table)."""
+
+
+VERSION = 2
+"""To be raised where statements are read otherwise than before: what is kept of them is read anew then."""
 
 
 class Added(NamedTuple):
@@ -33,7 +37,8 @@ class Added(NamedTuple):
 @dataclass(frozen=True, slots=True)
 class Effect:
     """What statement `at` does to one table. `before`, `after`: its name; None: it begins or ends here. Rows of
-    `before` go on in `after`. `unknown`: why what it does isn't known."""
+    `before` go on in `after`. `unknown`: why what it does isn't known. `rows`: that rows go or come with it, of which
+    no message tells."""
 
     at: int
     before: Name | None
@@ -46,12 +51,18 @@ class Effect:
     columns: tuple[Column, ...] = ()  # as they are afterwards
     key: tuple[str, ...] | None = None  # its key's columns in the table's order, where that changed
     unknown: str | None = None
+    rows: str | None = None
+
+    @property
+    def same_columns(self) -> bool:
+        """Whether the table stays what it is, but for its rows."""
+        columns = self.renamed or self.dropped or self.added or self.retyped or self.reordered or self.key is not None
+        return self.before == self.after and not columns and not self.unknown
 
     @property
     def nothing(self) -> bool:
         """Whether neither rows nor columns change (an index, a comment)."""
-        columns = self.renamed or self.dropped or self.added or self.retyped or self.reordered or self.key is not None
-        return self.before == self.after and not columns and not self.unknown
+        return self.same_columns and not self.rows
 
 
 def to_json(found: Sequence[Effect]) -> str:
@@ -101,6 +112,42 @@ def _of(statement: Statement, changes: dict[Name, Change], fold: bool) -> Iterat
             yield Effect(change.at, None, name, columns=change.columns)
         else:
             yield _altered(statement, name, name, change.before, change)
+    if (found := _exchanged_with(statement)) is not None:
+        yield Effect(next(iter(changes.values())).at, found, found, rows=_rows(statement.sql))
+
+
+def _exchanged_with(statement: Statement) -> Name | None:
+    """The table whose rows a partition takes, and the other way round."""
+    if not says(statement.sql, "EXCHANGE", "PARTITION"):
+        return None
+    found = tokens(statement.sql)
+    for at, words in enumerate(zip(found, found[1:], found[2:], strict=False)):
+        if [t.text.upper() for t in words[:2]] == ["WITH", "TABLE"]:
+            first, *rest = (plain_name(t.text) for t in found[at + 2 : at + 5 : 2])
+            qualified = [t.text for t in found[at + 3 : at + 4]] == ["."]
+            return (first, rest[0]) if qualified and rest else (statement.db or "", first)
+    return None
+
+
+_UNTOLD_ROWS = {
+    ("DROP", "PARTITION"): "a partition was dropped: its rows went without a message, and are still here",
+    ("TRUNCATE", "PARTITION"): "a partition was emptied: its rows went without a message, and are still here",
+    ("EXCHANGE", "PARTITION"): "a partition and a table were exchanged: rows went and came without a message",
+    **dict.fromkeys(
+        (("DISCARD", "PARTITION"), ("DISCARD", "TABLESPACE")),
+        "its tablespace was discarded: rows went without a message, and are still here",
+    ),
+    **dict.fromkeys(
+        (("IMPORT", "PARTITION"), ("IMPORT", "TABLESPACE")), "a tablespace was imported: rows came without a message"
+    ),
+    ("ALTER", "IGNORE"): "ALTER IGNORE drops rows that a new key or type doesn't allow, without a message",
+}
+"""Words of an ALTER TABLE (MySQL manual, "ALTER TABLE Partition Operations"; MariaDB's, "ALTER TABLE") → what it does
+to rows: the binlog holds the statement alone."""
+
+
+def _rows(sql: str) -> str | None:
+    return next((told for words, told in _UNTOLD_ROWS.items() if says(sql, *words)), None)
 
 
 def _moves(statement: Statement, changes: dict[Name, Change], fold: bool) -> Iterator[tuple[Name, Name]]:
@@ -150,6 +197,7 @@ def _altered(statement: Statement, name: Name, after: Name, before: tuple[Column
         reordered=[kept[n] for n in old if n in kept] != [n for n in new if n in kept.values()],
         columns=to.columns,
         key=None if key_was == [k.lower() for k in key] else key,
+        rows=_rows(statement.sql),
     )
 
 

@@ -19,7 +19,7 @@ from cdc_platform.changelog.schema import Address, Carry, Order, Step, schema_hi
 from cdc_platform.config import Config, Source
 from cdc_platform.errors import UnknownType
 from cdc_platform.mysql.ddl import Statement
-from cdc_platform.mysql.effects import Effect, Name, effects, from_json, to_json
+from cdc_platform.mysql.effects import VERSION, Effect, Name, effects, from_json, to_json
 from cdc_platform.mysql.types import parse_type
 from cdc_platform.resources import lake, notes
 from cdc_platform.resources.lake import delta, quoted
@@ -133,7 +133,8 @@ class History:
 def _effects(spark: SparkSession, config: Config, source: Source, statements: Sequence[Statement]) -> list[Effect]:
     """Effects of the statements; the parsers, which take a JVM, are asked once."""
     path = lake.ensure(spark, SCHEMA_EFFECTS, SCHEMA_EFFECTS.at(config.lake))
-    digest = hashlib.blake2b(json.dumps(statements).encode(), digest_size=16).hexdigest()
+    asked = json.dumps([VERSION, statements]).encode()
+    digest = hashlib.blake2b(asked, digest_size=16).hexdigest()
     known = f"SELECT effects FROM {{effects}} WHERE source = '{source.name}' AND digest = '{digest}' LIMIT 1"
     if found := notes.ask(spark, known, effects=path):
         return from_json(found[0]["effects"])

@@ -1,5 +1,5 @@
-"""What a feed can't tell of a snapshot's columns, in the table's own metadata: property `cdc.limits`, a JSON object of
-column name → texts."""
+"""What a feed can't tell of a snapshot, in the table's own metadata: property `cdc.limits`, a JSON object of column
+name → texts, and `*` → those about whole rows."""
 
 import json
 from functools import partial
@@ -18,14 +18,16 @@ from cdc_platform.snapshots.target import Target
 from cdc_platform.tables import SCHEMA_HISTORY
 
 PROPERTY = "cdc.limits"
+ROWS = "*"
 
 
 def note(spark: SparkSession, config: Config, source: Source, history: History, names: list[Name]) -> dict[Name, str]:
     """Says it of these snapshots; where nothing has changed, nothing is written. Returns the texts, for people."""
     format_ = FORMATS[source.format]
-    if not format_.limits or not names:
+    rows = {m: texts for n in names for m in history.members(n) if (texts := history.full.untold_rows(m))}
+    if not names or not (format_.limits or rows):
         return {}
-    writers = _writers(spark, config, source)
+    writers = _writers(spark, config, source) if format_.limits else {}
     told: dict[Name, dict[str, list[str]]] = {}
     for name in names:
         members = history.lists(name) if source.tables.merged(*name) else {name: history.full.columns(name)}
@@ -34,6 +36,8 @@ def note(spark: SparkSession, config: Config, source: Source, history: History, 
             own = limits_of(format_, source.options, columns or "[]", writers.get(member, set()))
             for column, texts in own.items():
                 found[column] = list(dict.fromkeys([*found.get(column, []), *texts]))
+        if texts := dict.fromkeys(t for m in history.members(name) for t in rows.get(m, ())):
+            found[ROWS] = list(texts)
     paths = {name: Target.of(config, source.name, *name).snapshot for name in names}
     lake.together(
         [

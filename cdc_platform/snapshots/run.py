@@ -207,18 +207,26 @@ def _evolve(
         return "stopped", last["reason"], None
     members = history.members(name)
     merged, steps = source.tables.merged(*name), history.undecided_steps(*members)
+    told = "; ".join(
+        dict.fromkeys(
+            [x for m in members for c in history.full.carries(m) for x in carry.inexact(c)]
+            + [s.effect.rows for s in steps if s.effect.rows]
+        )
+    )
     fresh = not lake.exists(spark, target.snapshot, beside=target.beside) and all(
         history.full.names_of(m) == [m] for m in members
     )
     if fresh or (merged and routes.only_joins(spark, source, target, steps, history.lists(name))):
-        return "applied", None, None  # rows are carried as they come
+        return "applied", told or None, None  # rows are carried as they come
     policy = source.tables.ddl_policy(*name)
-    only_adds = in_place(steps, members) and not any(s.effect.renamed or s.effect.dropped for s in steps)
+    only_adds = in_place(steps, members) and not any(
+        s.effect.renamed or s.effect.dropped or s.effect.rows for s in steps
+    )
     if policy == "stop" or (policy == "add_only" and not only_adds):
         reason = f"tables.ddl is {policy}: {steps[0].ddl[:200]}"
         return "stopped", reason, _stopped(name, reason)
-    told = "; ".join(dict.fromkeys(x for m in members for c in history.full.carries(m) for x in carry.inexact(c)))
-    if not merged and in_place(steps, members) and alter(spark, target, steps):
+    as_it_is = bool(steps) and all(s.effect.same_columns for s in steps)
+    if as_it_is or (not merged and in_place(steps, members) and alter(spark, target, steps)):
         return "applied", told or None, None
     try:
         result = _anew(spark, config, source, history, name)

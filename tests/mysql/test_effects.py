@@ -143,3 +143,29 @@ def test_what_cannot_be_read_is_unknown_and_ends_nothing():
         (1, ("d", "t"), ("d", "t"), True),
         (2, ("d", "unseen"), ("d", "unseen"), True),
     ]
+
+
+ROWS = {
+    "drop partition p0": ["d.t"],
+    "truncate partition all": ["d.t"],
+    "exchange partition p0 with table u without validation": ["d.t", "d.u"],
+    "exchange partition p0 with table `o`.`u 1`": ["d.t", "o.u 1"],
+    "discard tablespace": ["d.t"],
+    "import partition p0 tablespace": ["d.t"],
+    "reorganize partition p0 into (partition n values less than (10))": [],
+    "add partition (partition p9 values less than (10))": [],
+    "remove partitioning": [],
+    "comment 'drop partition p0'": [],
+}
+
+
+@pytest.mark.parametrize("clause", ROWS)
+def test_statements_that_change_rows_without_messages(clause):
+    found = [e for e in of(T, f"alter table t {clause}") if e.rows]
+    assert [".".join(e.after) for e in found] == ROWS[clause]
+    assert all(e.same_columns and not e.nothing for e in found)
+
+
+def test_a_key_that_may_drop_rows():
+    [_, found] = of(T, "alter ignore table t add primary key (a)")
+    assert "ALTER IGNORE" in found.rows and not found.same_columns

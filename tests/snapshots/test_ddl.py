@@ -174,6 +174,32 @@ def test_a_rebuild_before_the_first_batch_hides_none_of_its_outcomes(spark: Any,
     assert sorted(result.tables) == ["shop.new", "shop.other"]
 
 
+def test_rows_that_go_without_a_message_stay_and_it_is_told(spark: Any, make_config: Any) -> None:
+    policy = {"ddl": {"shop.strict": "add_only"}}
+    feed = Feed(spark, make_config([{"name": "s", "format": "canal", "topics": ["t"], "tables": policy}]), "s")
+    shapes = [versions("id bigint", name=n, keys=k) for n, k in (("days", ("id",)), ("log", ()), ("strict", ("id",)))]
+    for i, shape in enumerate(shapes):
+        feed.say(shape.stated() | {"lineage": "1"}, shape.insert((1, 10 + i), {"id": "1"}))
+    feed.catch_up()
+    feed.say(ddl("alter table days drop partition p0", 20), ddl("alter table strict truncate partition p0", 21))
+    feed.say(ddl("alter table days exchange partition p1 with table log", 22))
+    feed.say(shapes[0].insert((1, 30), {"id": "2"}), shapes[1].insert((1, 31), {"id": "2"}))
+    result = feed.catch_up()
+    dropped, exchanged = "a partition was dropped", "a partition and a table were exchanged"
+    assert [sorted(r["id"] for r in feed.live("shop", t)) for t in ("days", "log")] == [[1, 2], [1, 2]]
+    found = [(r["table_after"], r["decision"], str(r["reason"])) for r in feed.rows(tables.SCHEMA_CHANGES)]
+    assert [(t, d) for t, d, _ in found] == [
+        *(("days", "applied"), ("strict", "stopped"), ("days", "applied"), ("log", "applied")),
+    ]
+    assert dropped in found[0][2] and exchanged in found[0][2] and exchanged in found[3][2]
+    assert feed.state("shop", "strict")[0] == "stopped"
+    limits = {t: str(result.tables[f"shop.{t}"].get("limits")) for t in ("days", "log")}
+    assert limits["days"].startswith(f"*: {dropped}") and exchanged in limits["days"] and dropped not in limits["log"]
+    feed.say(ddl("drop table days", 40), ddl("create table days (id bigint primary key)", 41))
+    feed.say(shapes[0].insert((1, 50), {"id": "3"}))
+    assert "limits" not in feed.catch_up().tables["shop.days"]
+
+
 def test_a_policy_or_an_unreadable_statement_stops_only_its_table(spark: Any, make_config: Any) -> None:
     policy = {"ddl": {"shop.kept": "stop", "shop.grows": "add_only"}}
     config = make_config([{"name": "s", "format": "canal", "topics": ["t"], "tables": policy}])
