@@ -1,0 +1,126 @@
+"""A snapshot made anew from the whole changelog: after DDL that changes more than its columns' names, for tables that
+batches left stale, and when asked for."""
+
+import logging
+import uuid
+from functools import reduce
+from operator import or_
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from cdc_platform.changelog.schema import Carry
+from cdc_platform.config import Config, Source
+from cdc_platform.errors import TableStopped
+from cdc_platform.mysql.effects import Name
+from cdc_platform.resources import lake
+from cdc_platform.snapshots import carry, routes, state
+from cdc_platform.snapshots.bring_up import Work, column_lists, emptied, merged_list, of_table, outcome, touched_by
+from cdc_platform.snapshots.evolve import History
+from cdc_platform.tables import CHANGELOG, TABLE_STATE
+
+log = logging.getLogger(__name__)
+
+
+def anew(
+    spark: SparkSession, config: Config, source: Source, history: History, name: Name, *, needs_rows: bool = False
+) -> state.Outcome:
+    """One of today's snapshots made from the whole changelog. Raises TableStopped where it can't be."""
+    rows = lake.read(spark, CHANGELOG.at(config.lake)).where(F.col("source") == source.name)
+    names = _names_of(source, history, rows, name)
+    spans = {n: history.full.carries(n) for n in names} if history.any_ddl else {}
+    rows = rows.where(reduce(or_, (of_table(*n) for n in names), F.lit(False)))
+    stopped = not_carried(rows, spans, source)
+    rows = carry.carried(rows, spans)
+    touched = [t for t in touched_by(rows) if source.tables.routed(t.db, t.table) == name]
+    lists = column_lists(spark, config, source, touched)
+    told = {(t.db, t.table): history.full.columns((t.db, t.table)) if spans else merged_list(t, lists) for t in touched}
+    found = routes.Routed(rows, touched, told, stopped)
+    if source.tables.routes:
+        found = routes.route(found, source, {name: history.lists(name)})
+    if name in found.stopped:
+        raise TableStopped(source.name, *name, found.stopped[name])
+    if not found.touched:
+        if needs_rows:
+            raise TableStopped(source.name, *name, "the changelog holds no change of it")
+        return _emptied(spark, config, source, history, name)
+    work = Work(config, source, found.rows, 0, f"rebuild {uuid.uuid4().hex}", lists, anew=True)
+    done = outcome(work, found.touched[0], found.told.get(name), None)
+    if done.state == "stopped":
+        raise TableStopped(source.name, *name, str(done.reason))
+    return done
+
+
+def _names_of(source: Source, history: History, rows: DataFrame, name: Name) -> list[Name]:
+    """Every name under which rows of a snapshot may stand in the changelog."""
+    if not source.tables.merged(*name):
+        return history.full.names_of(name) if history.any_ddl else [name]
+    stored = [(r["db"], r["table"]) for r in rows.select("db", "table").distinct().collect()]
+    return [
+        n for n in stored if any(c.today and source.tables.routed(*c.today) == name for c in history.full.carries(n))
+    ]
+
+
+def _emptied(spark: SparkSession, config: Config, source: Source, history: History, name: Name) -> state.Outcome:
+    """A snapshot whose tables have no rows any more. Raises TableStopped."""
+    columns, exists = history.full.columns(name), history.full.exists(name)
+    if source.tables.merged(*name):
+        members = history.members(name)
+        lists = history.lists(name) or {m: c for m in members if (c := history.full.last_listed(m))}
+        columns, exists = routes.merged(source, name, lists).columns, any(map(history.full.exists, members))
+    return emptied(spark, config, source, name, columns, exists)
+
+
+def rebuilt(
+    spark: SparkSession, config: Config, source: Source, history: History, name: Name, before: state.Tables
+) -> state.Outcome:
+    """One table made anew, and what became of it noted. Raises TableStopped of a table that no batch has met."""
+    try:
+        found = anew(spark, config, source, history, name, needs_rows=True)
+    except TableStopped as why:
+        if name not in before:
+            raise
+        found = stop(name, why.reason)
+    path, batch_id = TABLE_STATE.at(config.lake), before[name]["batch"] if name in before else state.BEFORE
+    state.keep(spark, path, source, [found], before, batch_id, anew=True)
+    return found
+
+
+def refreshed(spark: SparkSession, config: Config, source: Source, since: int | None) -> state.Tables:
+    """Makes tables anew that batches left stale, this run's or a killed one's. Returns all tables' present state and,
+    since a batch, their figures."""
+    path = TABLE_STATE.at(config.lake)
+    before = state.now(spark, path, source, since)
+    stale = sorted(n for n, t in before.items() if t["state"] == "stale")
+    if not stale:
+        return before
+    history = History(spark, config, source)
+    for name in stale:
+        rebuilt(spark, config, source, history, name, before)
+    return state.now(spark, path, source, since)
+
+
+def not_carried(rows: DataFrame, spans: dict[Name, list[Carry]], source: Source) -> dict[Name, str]:
+    """Today's tables some of whose rows can't be carried, and why."""
+    found: dict[Name, str] = {}
+    for name, carries in spans.items():
+        start = None
+        for c in carries:
+            why = c.today and (carry.unknown(c) or _filtered(name, c.today, source))
+            if c.today and why and not rows.where(carry.within(name, start, c.until)).isEmpty():
+                found[c.today] = why
+            start = c.until
+    return found
+
+
+def _filtered(name: Name, today: Name, source: Source) -> str | None:
+    """Why a table can't be told that took the place of another one: its rows were never let in."""
+    if source.tables.wanted(*name) or not source.tables.wanted(*today):
+        return None
+    return f"it was {'.'.join(name)} before a RENAME, whose rows tables.include leaves out"
+
+
+def stop(name: Name, reason: str, changes: int = 0) -> state.Outcome:
+    """Outcome of a table that can't be kept; the log tells it, too."""
+    log.error("%s.%s: %s", *name, reason)
+    return state.Outcome(*name, "stopped", reason, changes, 0)
