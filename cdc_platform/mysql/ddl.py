@@ -65,7 +65,7 @@ def history(statements: tuple[Statement, ...], fold: bool = False) -> tuple[Chan
 
     A process of its own (`ddl_parser`): where this one has a Spark session, pyspark takes every Java exception for
     its own."""
-    told = [(at, s) for at, s in enumerate(statements) if _RELEVANT.match(s.sql)]
+    told = [(at, s) for at, s in enumerate(statements) if _RELEVANT.match(s.sql) and not _TEMPORARY.match(s.sql)]
     if not told:
         return ()
     ddl_classpath()  # raises what the other process could only print
@@ -94,8 +94,9 @@ def _read_columns(told: list[list[Any]] | None) -> tuple[Column, ...] | None:
 GAP = r"(?:\s|/\*(?!!).*?\*/|(?:--\s|#)[^\n]*(?:\n|\Z))"
 _RELEVANT = re.compile(rf"{GAP}*+(?:/\*!\d*\s*)?(?:CREATE|ALTER|DROP|RENAME|USE)\b", re.IGNORECASE | re.DOTALL)
 NAME = r"(?:`(?:[^`]|``)+`|[\w$\u0080-\uffff]+)"
+_OF_TABLE = rf"(?:{GAP}|/\*M?!\d*|\*/|(?:OR|REPLACE|TEMPORARY|ONLINE|OFFLINE|IGNORE)\b)*+TABLES?\b"
 _TARGET = re.compile(
-    rf"{GAP}*+(?:/\*!\d*\s*)?(CREATE|ALTER|DROP|RENAME)\b[^`'\"(]*?\bTABLES?{GAP}+"
+    rf"{GAP}*+(?:/\*!\d*\s*)?(CREATE|ALTER|DROP|RENAME)\b{_OF_TABLE}{GAP}*+"
     rf"(?:IF{GAP}+(?:NOT{GAP}+)?EXISTS{GAP}+)?({NAME}){GAP}*+(?:\.{GAP}*+({NAME}))?",
     re.IGNORECASE | re.DOTALL,
 )
@@ -107,10 +108,16 @@ _TRUNCATE = re.compile(  # to its end: what follows a name that was taken for th
 )
 _CREATES = re.compile(rf"{GAP}*+(?:/\*!\d*\s*)?CREATE\b", re.IGNORECASE)
 _LIKE = re.compile(
-    rf"{GAP}*+(?:/\*!\d*\s*)?CREATE\b[^`'\"(]*?\bTABLE{GAP}+(?:IF{GAP}+NOT{GAP}+EXISTS{GAP}+)?{NAME}(?:{GAP}*+\.{GAP}*+{NAME})?"
+    rf"{GAP}*+(?:/\*!\d*\s*)?CREATE\b{_OF_TABLE}{GAP}*+(?:IF{GAP}+NOT{GAP}+EXISTS{GAP}+)?{NAME}(?:{GAP}*+\.{GAP}*+{NAME})?"
     rf"{GAP}*+\(?{GAP}*+LIKE{GAP}+({NAME})(?:{GAP}*+\.{GAP}*+({NAME}))?",
     re.IGNORECASE | re.DOTALL,
 )
+_TEMPORARY = re.compile(
+    rf"{GAP}*+(?:/\*!\d*\s*)?(?:CREATE|DROP)\b(?:{GAP}|/\*M?!\d*|(?:OR|REPLACE)\b)*+TEMPORARY\b",
+    re.IGNORECASE | re.DOTALL,
+)
+"""A server writes `DROP /*!40005 TEMPORARY */ TABLE` at the end of a session, whatever the format of its binlog (MySQL
+5.7 manual, "Usage of Row-Based Logging and Replication"); a table of the same name is another one, and stays."""
 OR_REPLACE = re.compile(rf"({GAP}*+CREATE{GAP}+)OR{GAP}+REPLACE{GAP}+", re.IGNORECASE | re.DOTALL)
 DROP_DATABASE = re.compile(
     rf"{GAP}*+DROP{GAP}+(?:DATABASE|SCHEMA){GAP}+(?:IF{GAP}+EXISTS{GAP}+)?({NAME})", re.IGNORECASE | re.DOTALL
@@ -138,9 +145,9 @@ def without_tdsql_extras(sql: str) -> str:
 
 def targets(sql: str) -> Iterator[tuple[int, int, str | None, str | None]]:
     """Of each table that a CREATE, ALTER, DROP or RENAME TABLE names as its own: from where to where it stands
-    in the statement, and its one or two names."""
+    in the statement, and its one or two names. A temporary table is none: no row of it is in any feed."""
     found = _TARGET.match(sql)
-    if found is None:
+    if found is None or _TEMPORARY.match(sql):
         return
     yield found.start(2), found.end(), found[2], found[3]
     if found[1].upper() in ("DROP", "RENAME"):

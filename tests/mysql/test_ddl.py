@@ -77,7 +77,15 @@ def test_what_is_no_ddl_of_tables_needs_no_java(monkeypatch):
     [
         ("CREATE TABLE IF NOT EXISTS `a b`.`c``d` (x int)", ("a b", "c`d")),
         ("/* hint */ alter online table t add x int", ("d", "t")),
-        ("drop temporary table if exists x . y", ("x", "y")),
+        ("drop table if exists x . y", ("x", "y")),
+        ("drop temporary table if exists x . y", None),
+        ("DROP /*!40005 TEMPORARY */ TABLE IF EXISTS `t`", None),
+        ("create or replace temporary table t (i int)", None),
+        ("/*!50000 create table t (i int) */", ("d", "t")),
+        ("alter ignore table t add unique (i)", ("d", "t")),
+        ("create table`t`(i int)", ("d", "t")),
+        ("create trigger r before insert on u for each row begin drop table x; end", None),
+        ("create event e on schedule every 1 day do alter table u drop partition p", None),
         ("create index i on t(x)", None),
         ("create view v as select 'a table b'", None),
     ],
@@ -106,6 +114,13 @@ def test_a_drop_or_alter_of_an_unknown_table_is_told():
         (0, "d", "a"), (0, "x", "b"), (1, "d", "c"), (2, "d", "d"), (2, "d", "e"), (2, "d", "f"), (2, "d", "g")
     ]  # fmt: skip
     assert {c.columns for c in found} == {None}
+
+
+def test_a_temporary_table_is_another_one():
+    sql = ["create table t (i int)", "CREATE TEMPORARY TABLE t (x int)", "DROP /*!40005 TEMPORARY */ TABLE IF EXISTS t",
+           "drop temporary table t", "alter table t add j int"]  # fmt: skip
+    found = history(tuple(Statement("d", s) for s in sql))
+    assert [(c.at, [k.name for k in c.columns or ()]) for c in found] == [(0, ["i"]), (4, ["i", "j"])]
 
 
 def test_names_without_case():
