@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from itertools import groupby
 from typing import Any
 
-from cdc_platform.mysql.ddl import Column, Statement, tables_there_before
+from cdc_platform.mysql.ddl import Column, Statement, dropped_database, tables_there_before
 from cdc_platform.mysql.effects import Added, Effect, Name, effects
 
 Order = tuple[int, ...]
@@ -244,8 +244,11 @@ def schema_history(rows: Iterable[dict[str, Any]], read: Effects = effects) -> S
 
 def _known(ddl: dict[str, Any], lists: list[tuple[Name, Order, str]]) -> tuple[tuple[str, str, str], ...]:
     """The tables that a statement is about, as messages told them before it; what it makes wasn't there."""
+    statement = Statement(ddl["db"], ddl["ddl"])
+    database = dropped_database(statement)
+    of_database = {name for name, order, _ in lists if name[0] == database and order < ddl["order"]}
     found = []
-    for db, table in tables_there_before(Statement(ddl["db"], ddl["ddl"])):
+    for db, table in sorted(of_database) if database is not None else tables_there_before(statement):
         before = [(order, columns) for name, order, columns in lists if name == (db, table) and order < ddl["order"]]
         if before:
             found.append((db, table, _create(table, json.loads(max(before)[1]))))

@@ -119,8 +119,10 @@ _TEMPORARY = re.compile(
 """A server writes `DROP /*!40005 TEMPORARY */ TABLE` at the end of a session, whatever the format of its binlog (MySQL
 5.7 manual, "Usage of Row-Based Logging and Replication"); a table of the same name is another one, and stays."""
 OR_REPLACE = re.compile(rf"({GAP}*+CREATE{GAP}+)OR{GAP}+REPLACE{GAP}+", re.IGNORECASE | re.DOTALL)
-DROP_DATABASE = re.compile(
-    rf"{GAP}*+DROP{GAP}+(?:DATABASE|SCHEMA){GAP}+(?:IF{GAP}+EXISTS{GAP}+)?({NAME})", re.IGNORECASE | re.DOTALL
+_DROP_DATABASE = re.compile(  # MariaDB's CREATE OR REPLACE drops it first
+    rf"{GAP}*+(?:/\*!\d*\s*)?(?:DROP|CREATE{GAP}++OR{GAP}++REPLACE){GAP}++(?:DATABASE|SCHEMA)\b{GAP}*+"
+    rf"(?:IF{GAP}++EXISTS\b{GAP}*+)?+({NAME})",
+    re.IGNORECASE | re.DOTALL,
 )
 _DROP_INDEX = re.compile(
     rf"{GAP}*+(?:/\*!\d*\s*)?DROP{GAP}+(?:(?:ONLINE|OFFLINE){GAP}+)?INDEX{GAP}*+(?:IF{GAP}+EXISTS{GAP}*+)?{NAME}{GAP}*+ON{GAP}*+"
@@ -153,6 +155,12 @@ def targets(sql: str) -> Iterator[tuple[int, int, str | None, str | None]]:
     if found[1].upper() in ("DROP", "RENAME"):
         while found := _NEXT.match(sql, found.end()):
             yield found.start(1), found.end(), found[1], found[2]
+
+
+def dropped_database(statement: Statement) -> str | None:
+    """The database that goes with all its tables: one event in a binlog, that names none of them."""
+    found = _DROP_DATABASE.match(statement.sql)
+    return plain_name(found[1]) if found is not None else None
 
 
 def named_tables(statement: Statement) -> list[tuple[str, str]]:

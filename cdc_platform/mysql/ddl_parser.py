@@ -18,13 +18,12 @@ from cdc_platform.errors import SetupError
 from cdc_platform.jars import ddl_classpath
 from cdc_platform.java import find_java
 from cdc_platform.mysql.ddl import (
-    DROP_DATABASE,
     OR_REPLACE,
     Change,
     Column,
     Statement,
+    dropped_database,
     named_tables,
-    plain_name,
     targets,
     unescaped,
     without_tdsql_extras,
@@ -94,10 +93,10 @@ class _Model:
 
     def apply(self, at: int, statement: Statement) -> Iterator[Change]:
         """The tables that the statement changed."""
-        if found := DROP_DATABASE.match(statement.sql):  # the parsers leave its tables in place
-            yield from self._drop_database(at, plain_name(found[1]))
-            return
         self._know(statement)
+        if (db := dropped_database(statement)) is not None:  # the parsers leave its tables in place
+            yield from self._drop_database(at, db)
+            return
         named = [(self._folded(db), self._folded(table)) for db, table in named_tables(statement)]
         before = dict(self.columns)
         problem = self._parse(statement)

@@ -116,6 +116,15 @@ def test_a_drop_or_alter_of_an_unknown_table_is_told():
     assert {c.columns for c in found} == {None}
 
 
+@pytest.mark.parametrize(
+    "sql", ["drop schema if exists `d`", "create or replace database d", "/*!50000 drop database d */"]
+)
+def test_a_database_goes_with_all_its_tables_known_from_elsewhere_too(sql):
+    known = (("d", "k", "create table k (i int)"), ("d", "l", "create table l (i int)"))
+    found = history((Statement("d", "create table t (i int)"), Statement("x", sql, known)))
+    assert [(c.table, c.gone) for c in found if c.at] == [("t", True), ("k", True), ("l", True)]
+
+
 def test_a_temporary_table_is_another_one():
     sql = ["create table t (i int)", "CREATE TEMPORARY TABLE t (x int)", "DROP /*!40005 TEMPORARY */ TABLE IF EXISTS t",
            "drop temporary table t", "alter table t add j int"]  # fmt: skip

@@ -198,6 +198,10 @@ def test_rows_that_go_without_a_message_stay_and_it_is_told(spark: Any, make_con
     feed.say(ddl("drop table days", 40), ddl("create table days (id bigint primary key)", 41))
     feed.say(shapes[0].insert((1, 50), {"id": "3"}))
     assert "limits" not in feed.catch_up().tables["shop.days"]
+    feed.say(ddl("drop database shop", 60))
+    feed.catch_up()
+    assert [feed.state("shop", t)[0] for t in ("days", "log", "strict")] == ["dropped", "dropped", "stopped"]
+    assert feed.live("shop", "log") == []
 
 
 def test_a_policy_or_an_unreadable_statement_stops_only_its_table(spark: Any, make_config: Any) -> None:
