@@ -3,6 +3,9 @@
 import hashlib
 from dataclasses import dataclass, field
 
+STATS = "delta.dataSkippingStatsColumns"
+"""Property of a table: columns whose lowest and highest values its log tells, file by file."""
+
 _STAGED = {  # rooms that only ever grow and can be rebuilt: what every one of them shares
     "delta.appendOnly": "true",
     "delta.checkpointInterval": "50",

@@ -4,7 +4,9 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from cdc_platform.changelog import rules
+from cdc_platform.changelog.unify import RANK
 from cdc_platform.config import Source
+from cdc_platform.formats.summary import KINDS
 from cdc_platform.resources import notes
 
 
@@ -15,7 +17,7 @@ def of_a_table() -> Column:
     return (kind == "row") | ((kind == "error") & F.col("db").isNotNull() & F.col("table").isNotNull())
 
 
-UNUSABLE = ("error", "rollback")
+UNUSABLE = KINDS["errors"]
 """Kinds of events that quarantine tells of."""
 _ROLLED_BACK = (
     "the source took a transaction back; rows of it that came before this event stay applied: "
@@ -41,8 +43,6 @@ def outcome(source: Source) -> Column:
 
 
 _MESSAGE = ("topic", "partition", "offset")
-_RANK = ("quarantined", "applied", "filtered", "duplicate", "control")
-"""A message with several outcomes counts under the first of these."""
 
 
 def rows(events: DataFrame, split: DataFrame | None, source: Source, batch: int) -> DataFrame:
@@ -71,11 +71,11 @@ def moved(events: DataFrame, split: DataFrame | None, source: Source, batch: int
 
 
 def _rank(outcome: str) -> Column:
-    return F.array_position(F.array(*map(F.lit, _RANK)), F.col(outcome))
+    return F.array_position(F.array(*map(F.lit, RANK)), F.col(outcome))
 
 
 def _named(rank: str) -> Column:
-    return F.element_at(F.array(*map(F.lit, _RANK)), F.col(rank).cast("int"))
+    return F.element_at(F.array(*map(F.lit, RANK)), F.col(rank).cast("int"))
 
 
 def _weighed(messages: DataFrame, split: DataFrame | None) -> DataFrame:
@@ -124,4 +124,4 @@ def figures(spark: SparkSession, path: str, source: Source, batches: list[int]) 
         ledger=path,
     )
     found = {r["outcome"]: float(r["n"]) for r in counts}
-    return {name: found.get(name, 0.0) for name in _RANK}
+    return {name: found.get(name, 0.0) for name in RANK}

@@ -4,13 +4,15 @@ Order is the binlog's: lineage (which server's binlogs, in the order of their fi
 position, event, row; never text, never a clock. Where a format tells no position, the Kafka offset stands in.
 """
 
+from decimal import Decimal
 from functools import cmp_to_key
+from itertools import pairwise
 from typing import Any
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from cdc_platform.changelog import ledger
+from cdc_platform.formats.summary import ENTRIES, KINDS
 
 _NO_FILE = -1
 
@@ -38,16 +40,9 @@ def profile(events: DataFrame) -> list[dict[str, Any]]:
     """Figures of one batch per lineage, for the driver (one row per server seen): counts per kind and of retold events,
     first address and source time, first offset per partition, lowest and highest binlog position of row changes,
     offset range, schema versions stated."""
-    kinds = {
-        "rows": ("row",),
-        "schemas": ("schema",),
-        "ddl": ("ddl",),
-        "errors": ledger.UNUSABLE,
-        "control": ("begin", "commit", "rollback", "heartbeat", "checkpoint"),
-    }
     row, stated = F.col("kind") == "row", F.col("kind") == "schema"
     # Numbers only in the pass over all events: with lowest and highest of structs it takes half as long again.
-    in_message = F.least(F.coalesce("entry_index", F.lit(0)), F.lit(_ENTRIES - 1))
+    in_message = F.least(F.coalesce("entry_index", F.lit(0)), F.lit(ENTRIES - 1))
     of_kind = events.groupBy(
         *("lineage", "topic", "partition", "kind"),
         F.when(row, F.col("file_no")).alias("file_no"),
@@ -56,7 +51,7 @@ def profile(events: DataFrame) -> list[dict[str, Any]]:
         F.count_if("retold").alias("retold"),
         F.count(F.lit(1)).alias("events"),
         F.min("landed_at").alias("landed_at"),
-        F.min(F.col("offset") * _ENTRIES + in_message).alias("place"),
+        F.min(F.col("offset") * ENTRIES + in_message).alias("place"),
         F.min("source_time").alias("since"),
         F.min("offset").alias("from_offset"),
         F.max("offset").alias("to_offset"),
@@ -65,7 +60,7 @@ def profile(events: DataFrame) -> list[dict[str, Any]]:
     per_partition = of_kind.groupBy("lineage", "topic", "partition").agg(
         *(
             F.sum(F.when(F.col("kind").isin(*names), F.col("events")).otherwise(0)).alias(k)
-            for k, names in kinds.items()
+            for k, names in KINDS.items()
         ),
         *(F.sum(k).alias(k) for k in ("retold", "events")),
         F.min(F.struct("landed_at", "topic", "partition", "place")).alias("first"),
@@ -77,7 +72,7 @@ def profile(events: DataFrame) -> list[dict[str, Any]]:
         F.collect_set("version").alias("versions"),
     )
     grouped = per_partition.groupBy("lineage").agg(
-        *(F.sum(k).alias(k) for k in (*kinds, "retold", "events")),
+        *(F.sum(k).alias(k) for k in (*KINDS, "retold", "events")),
         *(F.min(k).alias(k) for k in ("first", "since", "from_offset", "low")),
         *(F.max(k).alias(k) for k in ("to_offset", "high")),
         F.collect_list(F.struct("topic", "partition", "from_offset")).alias("starts"),
@@ -86,8 +81,65 @@ def profile(events: DataFrame) -> list[dict[str, Any]]:
     return [r.asDict(recursive=True) for r in grouped.collect()]
 
 
-_ENTRIES = 1 << 20
-"""Events told apart within a message, where it matters which server's came first."""
+def figures_of(notes: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The same from what the files of a batch note of their events (formats/summary.py)."""
+    groups = [g for note in notes for g in note["groups"]]
+    return [_figures(lineage, [g for g in groups if g["lineage"] == lineage]) for lineage in _each(groups, "lineage")]
+
+
+def _each(groups: list[dict[str, Any]], *names: str) -> list[Any]:
+    found = dict.fromkeys(tuple(g[n] for n in names) for g in groups)
+    return [f[0] for f in found] if len(names) == 1 else list(found)
+
+
+def _figures(lineage: str | None, groups: list[dict[str, Any]]) -> dict[str, Any]:
+    starts = [
+        {"topic": t, "partition": p, "from_offset": min(g["from_offset"] for g in groups if _at(g) == (t, p))}
+        for t, p in _each(groups, "topic", "partition")
+    ]
+    placed = [g for g in groups if g["file"] is not None]
+    least, most = (
+        [(g["file"], Decimal(g[pos])) for g in placed if g[pos] is not None] for pos in ("low_pos", "high_pos")
+    )
+    since = [g["since"] for g in groups if g["since"] is not None]
+    return {
+        "lineage": lineage,
+        **{k: sum(g["count"] for g in groups if g["kind"] in kinds) for k, kinds in KINDS.items()},
+        "retold": 0,
+        "events": sum(g["count"] for g in groups),
+        "first": _first_of(groups),
+        "since": min(since, default=None),
+        "from_offset": min(g["from_offset"] for g in groups),
+        "to_offset": max(g["to_offset"] for g in groups),
+        "low": dict(zip(("file_no", "binlog_pos"), min(least), strict=True)) if least else None,
+        "high": dict(zip(("file_no", "binlog_pos"), max(most), strict=True)) if most else None,
+        "starts": starts,
+        "versions": [v for v in _each(groups, "version") if v is not None],
+    }
+
+
+def _at(group: dict[str, Any]) -> tuple[str, int]:
+    return group["topic"], group["partition"]
+
+
+def _first_of(groups: list[dict[str, Any]]) -> dict[str, Any]:
+    """Per partition the earliest arrival and the first place, of which the earliest."""
+    each = [
+        (min(g["landed_at"] for g in here), topic, partition, min(g["place"] for g in here))
+        for topic, partition in _each(groups, "topic", "partition")
+        for here in [[g for g in groups if _at(g) == (topic, partition)]]
+    ]
+    return dict(zip(("landed_at", "topic", "partition", "place"), min(each), strict=True))
+
+
+def apart(notes: list[dict[str, Any]]) -> bool:
+    """Whether files note that none of their row changes can be there twice: none tells its position, or all are one
+    server's and ascend in each file, and no file's reach into another's."""
+    told = [note["ascending"] for note in notes if note["ascending"]["count"]]
+    if not all(t["fine"] for t in told) or len({t["lineage"] for t in told}) > 1:
+        return False
+    spans = sorted((t["first"], t["last"]) for t in told)
+    return all(last < first for (_, last), (first, _) in pairwise(spans))
 
 
 def _position(pos: str) -> Column:

@@ -12,12 +12,12 @@ from pyspark.sql import functions as F
 from cdc_platform.changelog import ledger, order, rules
 from cdc_platform.config import Source
 from cdc_platform.formats import FORMATS
+from cdc_platform.formats.summary import KINDS
 from cdc_platform.resources import lake, notes
 from cdc_platform.resources.lock import commit_turn
 
 _TXN = ("source_time", "landed_at", "txn_id", "txn_seq", "txn_last", "gtid", "binlog_file", "binlog_pos", "order_key")
 _MESSAGE = ("topic", "partition", "offset")
-_CONTROL = ("begin", "commit", "rollback", "heartbeat", "checkpoint")
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,17 +35,22 @@ class Batch:
         lake.append_once(rows(self), self.paths[output], f"{self.app} {self.source.name}", self.number)
 
 
-def writes(batch: Batch, figures: list[dict[str, Any]]) -> list[Callable[[], None]]:
-    """The batch's writes, one per output that has rows; independent of each other."""
+Write = Callable[[], None]
+
+
+def writes(batch: Batch, figures: list[dict[str, Any]], leave_out: tuple[str, ...] = ()) -> list[Write]:
+    """The batch's writes, one per output that has rows; independent of each other. leave_out: of these none."""
     total = {k: sum(f[k] for f in figures) for k in ("rows", "ddl", "control", "errors", "retold")}
     versions = _new_versions(batch, {v for f in figures for v in f["versions"]})
-    writes = {
+    rows_of: dict[str, tuple[int | set[str], Callable[[Batch], DataFrame]]] = {
         "changelog": (total["rows"], changelog_rows),
         "schema_history": (versions or total["ddl"], partial(_schema_rows, versions=versions)),
         "control_events": (total["control"], _control_rows),
     }
-    work = [partial(batch.append, rows, output) for output, (any_, rows) in writes.items() if any_]
-    return [partial(_quarantine, batch, total["errors"], total["retold"]), partial(_account, batch, figures), *work]
+    work: dict[str, Write] = {"quarantine": partial(_quarantine, batch, total["errors"], total["retold"])}
+    work["ledger"] = partial(ledger_of, batch, figures)
+    work |= {output: partial(batch.append, rows, output) for output, (any_, rows) in rows_of.items() if any_}
+    return [write for output, write in work.items() if output not in leave_out]
 
 
 def _said_by(source: Source, events: DataFrame, columns: tuple[str, ...]) -> DataFrame:
@@ -104,7 +109,7 @@ def _schema_rows(batch: Batch, versions: set[str]) -> DataFrame:
 
 
 def _control_rows(batch: Batch) -> DataFrame:
-    control = batch.events.where(F.col("kind").isin(*_CONTROL))
+    control = batch.events.where(F.col("kind").isin(*KINDS["control"]))
     return _said_by(batch.source, control, ("entry_index", "kind", "db", "info", *_TXN))
 
 
@@ -144,7 +149,7 @@ def _resolve(batch: Batch) -> None:
         spark.catalog.dropTempView(view)
 
 
-def _account(batch: Batch, figures: list[dict[str, Any]]) -> None:
+def ledger_of(batch: Batch, figures: list[dict[str, Any]]) -> None:
     """Ledger rows of the batch, once."""
     split = None
     if "envelopes" in batch.paths:  # a message of several records accounts for all of them

@@ -12,10 +12,12 @@ from pyspark.sql import functions as F
 from cdc_platform.chain import RoomResult
 from cdc_platform.changelog import backfill, ledger, order
 from cdc_platform.changelog.chosen import Chosen, Rules
+from cdc_platform.changelog.direct import Direct
 from cdc_platform.changelog.outputs import Batch, writes
 from cdc_platform.config import Config, Source
 from cdc_platform.formats import FORMATS
 from cdc_platform.resources import batches, lake, notes
+from cdc_platform.resources.parquet import note_of
 from cdc_platform.tables import (
     CHANGELOG,
     CHANGES,
@@ -62,10 +64,11 @@ def _under_rules(
     def stream() -> list[int]:
         now = source.model_copy(update={"tables": chosen.done[-1].tables(source)})
         checkpoint = CHECKPOINT.at(config.lake, room="changelog", source=source.name)
+        much = source.max_bytes_per_batch
+        if notes.is_table(changes):
+            return batches.for_each_files(spark, changes, much, checkpoint, files_writer(now, paths, changes))
         each = batch_writer(now, paths)
-        return batches.for_each(
-            spark, changes, source.max_bytes_per_batch, checkpoint, f"changelog {source.name}", each
-        )
+        return batches.for_each(spark, changes, much, checkpoint, f"changelog {source.name}", each)
 
     chosen = Chosen(spark, config, source, "changelog")
     if not chosen.done:
@@ -86,28 +89,56 @@ def batch_writer(source: Source, paths: dict[str, str]) -> Callable[[DataFrame, 
     """What is done with each batch of a source."""
 
     def each(batch: DataFrame, batch_id: int) -> None:
-        spark = batch.sparkSession
         figures = order.profile(batch)
-        if not figures:
-            return
-        known, reached = _lineages(spark, paths["lineages"], source, batch_id)
-        epochs = order.epochs_of(known, figures)
-        events = batch.withColumn("order_key", order.order_key(epochs)).withColumn("outcome", ledger.outcome(source))
-        repeats = _repeats(spark, batch, figures, epochs, reached, paths["changelog"], source)
-        if repeats is not None:
-            events = (
-                events.join(repeats.withColumn("_again", F.lit(True)), list(order.ADDRESS), "left")
-                .withColumn(
-                    "outcome",
-                    F.when(F.col("_again") & (F.col("outcome") == "applied"), "duplicate").otherwise(F.col("outcome")),
-                )
-                .drop("_again")
-            )
-        work = writes(Batch(source, paths, batch_id, events), figures)
-        work.append(lambda: _note_lineages(spark, source, paths["lineages"], figures, epochs, batch_id))
-        lake.together(work)
+        if figures:
+            _write(source, paths, batch, batch_id, figures, None)
 
     return each
+
+
+def files_writer(source: Source, paths: dict[str, str], changes: str) -> batches.EachFiles:
+    """The same, where the batch's files are at hand: what they note of their events needn't be looked for, and where
+    no event is told twice or anew, workers write the changelog themselves."""
+
+    def each(spark: SparkSession, files: list[str], batch_id: int) -> None:
+        told = [note_of(f) for f in files]
+        batch = batches.rows_of(spark, changes, files)
+        noted = all(note is not None for note in told)
+        figures = order.figures_of(told) if noted else order.profile(batch)
+        if figures:
+            direct = Direct(files, told) if noted else None
+            _write(source, paths, batch, batch_id, figures, direct)
+
+    return each
+
+
+def _write(
+    source: Source,
+    paths: dict[str, str],
+    batch: DataFrame,
+    batch_id: int,
+    figures: list[dict[str, Any]],
+    direct: Direct | None,
+) -> None:
+    spark = batch.sparkSession
+    known, reached = _lineages(spark, paths["lineages"], source, batch_id)
+    epochs = order.epochs_of(known, figures)
+    events = batch.withColumn("order_key", order.order_key(epochs)).withColumn("outcome", ledger.outcome(source))
+    here = direct is None or not order.apart(direct.notes)
+    repeats = _repeats(spark, batch, figures, epochs, reached, paths["changelog"], source, here=here)
+    if repeats is not None:
+        events = (
+            events.join(repeats.withColumn("_again", F.lit(True)), list(order.ADDRESS), "left")
+            .withColumn(
+                "outcome",
+                F.when(F.col("_again") & (F.col("outcome") == "applied"), "duplicate").otherwise(F.col("outcome")),
+            )
+            .drop("_again")
+        )
+    whole = Batch(source, paths, batch_id, events)
+    work = writes(whole, figures) if direct is None or repeats is not None else direct.writes(whole, figures, epochs)
+    work.append(lambda: _note_lineages(spark, source, paths["lineages"], figures, epochs, batch_id))
+    lake.together(work)
 
 
 def _repeats(
@@ -118,11 +149,13 @@ def _repeats(
     reached: dict[int, tuple[int, Any]],
     changelog: str,
     source: Source,
+    *,
+    here: bool,
 ) -> DataFrame | None:
-    """Addresses of repeated row changes. The stored changelog is asked only when a batch goes back behind the
-    highest position already seen, as a replay does."""
+    """Addresses of repeated row changes. here: whether the batch may hold some within itself. The stored changelog is
+    asked only when a batch goes back behind the highest position already seen, as a replay does."""
     rows = batch.where("kind = 'row'")
-    found = order.repeated_here(rows)
+    found = order.repeated_here(rows) if here else None
     for f in figures:
         high = reached.get(epochs[f["lineage"]])
         if f["low"] is None or high is None or (f["low"]["file_no"], f["low"]["binlog_pos"]) > high:
@@ -164,15 +197,14 @@ def _note_lineages(
     batch_id: int,
 ) -> None:
     rows = [
-        (
-            source.name,
-            f["lineage"],
-            epochs[f["lineage"]],
-            batch_id,
-            f["high"] and f["high"]["file_no"],
-            f["high"] and f["high"]["binlog_pos"],
-        )
+        {
+            "source": source.name,
+            "lineage": f["lineage"],
+            "epoch": epochs[f["lineage"]],
+            "batch": batch_id,
+            "high_file": f["high"] and f["high"]["file_no"],
+            "high_pos": f["high"] and f["high"]["binlog_pos"],
+        }
         for f in figures
     ]
-    frame = spark.createDataFrame(rows, lake.read(spark, path).schema)
-    lake.append_batch(frame, path, f"source = '{source.name}' AND batch = {batch_id}")
+    lake.append_rows(spark, path, rows, of=f"source = '{source.name}' AND batch = {batch_id}")

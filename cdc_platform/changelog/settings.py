@@ -92,7 +92,10 @@ class Tables(Model):
 
     def wanted(self, db: str, table: str) -> bool:
         """Whether changes of this table are applied; others are counted as filtered."""
-        name = f"{db}.{table}"
+        return self.wanted_name(f"{db}.{table}")
+
+    def wanted_name(self, name: str) -> bool:
+        """The same of a `db.table`."""
         return any(fnmatch.fnmatchcase(name, p) for p in self.include) and not any(
             fnmatch.fnmatchcase(name, p) for p in self.exclude
         )

@@ -4,7 +4,8 @@ Executors get the format's name, its options and its context as JSON, never a cl
 """
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -12,37 +13,59 @@ import pyarrow as pa
 
 from cdc_platform.formats.contract import EVENT, MESSAGE
 from cdc_platform.formats.events import event_batch
+from cdc_platform.formats.summary import Summary
+from cdc_platform.resources.parquet import Output
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
     from pyspark.sql.types import StructType
 
 
-_READ = [n for n in MESSAGE.names if n != "headers"]
+MESSAGE_READ = pa.schema([f for f in MESSAGE if f.name != "headers"])
 """What decoders get. For each row that goes to Python, Spark asks every vector of the Arrow batch for its size
 (`ArrowFieldWriter.getSizeInBytes`, to keep `maxBytesPerBatch`): of a list of structs that takes as long as decoding."""
 
 
 def decode(messages: "DataFrame", format_name: str, options: dict[str, Any], context: Any = None) -> "DataFrame":
     """Messages (MESSAGE's columns) → EVENT rows. `context`: what the format's own `context` gave, if it has one."""
-    return messages.select(*_READ).mapInArrow(
-        partial(_decode, format_name, json.dumps(options), json.dumps(context)), spark_schema(EVENT)
-    )
+    work = Decoding(format_name, json.dumps(options), json.dumps(context))
+    return messages.select(*MESSAGE_READ.names).mapInArrow(partial(_decode, work), spark_schema(EVENT))
 
 
-def _decode(
-    format_name: str, options_json: str, context_json: str, batches: Iterator[pa.RecordBatch]
-) -> Iterator[pa.RecordBatch]:
-    from cdc_platform.formats import FORMATS
-
-    format_ = FORMATS[format_name]
-    options = format_.options.model_validate_json(options_json)
-    beside = () if format_.context is None else (json.loads(context_json),)
+def _decode(work: "Decoding", batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     # Arrow's own allocator keeps what it once had: 50 MB more per worker, and no faster.
     pa.set_memory_pool(pa.system_memory_pool())
     for batch in batches:
-        messages = as_message_batch(batch)
-        yield from isolated(messages, lambda m: format_.decode(m, options, *beside), _undecodable)
+        yield from work.events(batch)
+
+
+@dataclass(frozen=True, slots=True)
+class Decoding:
+    """A decoder with its options and context, as executors get it."""
+
+    format_name: str
+    options_json: str
+    context_json: str
+
+    def events(self, messages: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+        """MESSAGE rows (headers may be left out) → EVENT batches."""
+        from cdc_platform.formats import FORMATS
+
+        format_ = FORMATS[self.format_name]
+        options = format_.options.model_validate_json(self.options_json)
+        beside = () if format_.context is None else (json.loads(self.context_json),)
+        return isolated(as_message_batch(messages), lambda m: format_.decode(m, options, *beside), _undecodable)
+
+    def __call__(self, batches: Iterator[pa.RecordBatch], out: Mapping[str, Output]) -> int:
+        """The work of a pass: events into the output `changes`; tells the number of messages."""
+        summary, messages = Summary(), 0
+        for batch in batches:
+            messages += batch.num_rows
+            for events in self.events(batch):
+                summary.add(events)
+                out["changes"].write(events)
+        out["changes"].note = summary.told()
+        return messages
 
 
 def isolated(

@@ -1,9 +1,13 @@
 """Whole messages → changes/<format>/<source>, exactly once: one pass, no shuffle.
 
+Where this process sees the lake as a folder, what decodes also writes: events are Arrow batches already, and become
+rows of Spark's nowhere. Elsewhere Spark writes them.
+
 A format whose rows mean nothing without the source's DDL (`Format.context`) gets that first: a pass of its own
 over the new messages puts their DDL aside, and all of it, which is little, goes to the driver.
 """
 
+import json
 from typing import Any
 
 import pyarrow as pa
@@ -14,11 +18,19 @@ from cdc_platform.chain import RoomResult
 from cdc_platform.config import Config, Source
 from cdc_platform.envelopes.run import messages_path
 from cdc_platform.formats import FORMATS
-from cdc_platform.formats.contract import DDL, MESSAGE, Context
-from cdc_platform.formats.frame import decode
+from cdc_platform.formats.contract import DDL, EVENT, MESSAGE, Context
+from cdc_platform.formats.frame import MESSAGE_READ, Decoding, decode
 from cdc_platform.formats.heal import heal
-from cdc_platform.resources import lake
-from cdc_platform.tables import CHANGES, CHECKPOINT, CONTEXTS, DDL_SEEN
+from cdc_platform.resources import batches, lake, notes, passes
+from cdc_platform.resources.parquet import Sink
+from cdc_platform.tables import CHANGES, CHECKPOINT, CONTEXTS, DDL_SEEN, STATS
+
+WORDS = (
+    *("topic", "partition", "kind", "reason", "db", "schema", "table", "op", "schema_version", "columns", "lineage"),
+    *("binlog_file", "gtid", "txn_id", "source_time", "landed_at", "file_no", "entry_index", "row_index", "row_no"),
+    *(f"{image}.key_value.key" for image in ("key", "before", "after", "info")),
+)
+"""Leaf columns of events whose values repeat."""
 
 
 def run(spark: SparkSession, config: Config, source: Source) -> RoomResult:
@@ -31,12 +43,14 @@ def run(spark: SparkSession, config: Config, source: Source) -> RoomResult:
     def decoded(messages: DataFrame) -> DataFrame:
         return decode(messages, source.format, source.options, context)
 
-    progress = lake.into_table(
-        decoded(_messages(spark, config, source)),
-        path,
-        CHECKPOINT.at(config.lake, room="changes", source=source.name),
-        f"changes {source.name}",
-    )
+    checkpoint = CHECKPOINT.at(config.lake, room="changes", source=source.name)
+    messages = messages_path(config, source)
+    if notes.is_table(path) and notes.is_table(messages):
+        messages_in, ran = _directly(spark, source, context, messages, path, checkpoint)
+    else:
+        rows = decoded(_messages(spark, config, source))
+        progress = lake.into_table(rows, path, checkpoint, f"changes {source.name}")
+        messages_in, ran = lake.input_rows(progress), len(lake.batches(progress))
     if needs:
         paths = {
             "changes": path,
@@ -44,10 +58,27 @@ def run(spark: SparkSession, config: Config, source: Source) -> RoomResult:
             "contexts": lake.ensure(spark, CONTEXTS, CONTEXTS.at(config.lake, source=source.name)),
         }
         heal(spark, source, needs.waiting, context, paths, decoded)
-    messages_in = lake.input_rows(progress)
-    return RoomResult(
-        "changes", source.name, messages_in, len(lake.batches(progress)), watch.seconds, {"messages": messages_in}
-    )
+    return RoomResult("changes", source.name, messages_in, ran, watch.seconds, {"messages": messages_in})
+
+
+def _directly(
+    spark: SparkSession, source: Source, context: Any, messages: str, changes: str, checkpoint: str
+) -> tuple[int, int]:
+    """Decoded by workers that write files of `changes` themselves; numbers of messages and batches."""
+    sink = Sink(changes, EVENT, tuple(CHANGES.properties[STATS].split(",")), WORDS)
+    counts: list[int] = []
+
+    def each(spark: SparkSession, files: list[str], batch: int) -> None:
+        app = batches.query_id(checkpoint)  # as Spark's own sink names its writes
+        if passes.done_before(changes, app, batch):
+            return
+        work = Decoding(source.format, json.dumps(source.options), json.dumps(context))
+        done = passes.over(spark, files, MESSAGE_READ, work, {"changes": sink}, whole=False)
+        passes.commit(sink, done.written["changes"], app, batch)
+        counts.append(sum(told for _, told in done.told))
+
+    ran = batches.for_each_files(spark, messages, source.max_bytes_per_batch, checkpoint, each)
+    return sum(counts), len(ran)
 
 
 def _messages(spark: SparkSession, config: Config, source: Source) -> DataFrame:

@@ -25,6 +25,7 @@ from cdc_platform.errors import LakeChanged
 from cdc_platform.resources import lake, notes
 
 Each = Callable[[DataFrame, int], None]
+EachFiles = Callable[[SparkSession, list[str], int], None]
 
 _UNITS = {"k": 1 << 10, "m": 1 << 20, "g": 1 << 30}
 
@@ -57,7 +58,7 @@ def for_each(
     A use of the rows reads the columns and row groups that it needs; a streaming batch's own frame would read all."""
     run = partial(_scan, each, path, partition)
     if notes.is_table(path):
-        return _here(spark, path, _bytes(max_bytes), Path(checkpoint), run, partition)
+        return for_each_files(spark, path, max_bytes, checkpoint, run, **partition)
     rows = lake.stream(spark, path, max_bytes)
     for column, value in partition.items():
         rows = rows.where(F.col(column) == value)
@@ -65,6 +66,31 @@ def for_each(
     writer = files.writeStream.queryName(name).option("checkpointLocation", checkpoint)
     query = writer.foreachBatch(partial(_streamed, run)).trigger(availableNow=True).start()
     return lake.batches(lake.finish(query))
+
+
+def for_each_files(
+    spark: SparkSession, path: str, max_bytes: str, checkpoint: str, each: EachFiles, **partition: str
+) -> list[int]:
+    """The same by a process that sees the table, with the batch's data files in place of its rows. Raises
+    LakeChanged."""
+    return _here(spark, path, _bytes(max_bytes), Path(checkpoint), each, partition)
+
+
+def rows_of(spark: SparkSession, path: str, files: list[str], **partition: str) -> DataFrame:
+    """The rows of some data files of a table (of one of its partitions) without deletion vectors and column mapping:
+    they hold them as they are, but for the values of partition columns (Delta's protocol, "Reader Requirements")."""
+    schema = lake.read(spark, path).schema
+    if not files:
+        return spark.createDataFrame([], schema)
+    stored = StructType([f for f in schema.fields if f.name not in partition])
+    rows = spark.read.schema(stored).parquet(*map(_plain, files))
+    return rows.select(*(F.lit(partition[n]).alias(n) if n in partition else F.col(n) for n in schema.names))
+
+
+def query_id(checkpoint: str) -> str:
+    """Under which name the writes of a checkpoint's batches are known to Delta tables: that of its query. There is one
+    from the first batch on."""
+    return json.loads((Path(checkpoint) / "metadata").read_text())["id"]
 
 
 def unfinished(spark: SparkSession, checkpoint: str) -> bool:
@@ -215,14 +241,7 @@ def _streamed(run: Callable[[SparkSession, list[str], int], None], files: DataFr
 
 
 def _scan(each: Each, path: str, partition: dict[str, str], spark: SparkSession, files: list[str], batch: int) -> None:
-    """Data files of a table without deletion vectors and column mapping hold its rows as they are, but for the values
-    of partition columns (Delta's protocol, "Reader Requirements")."""
-    schema = lake.read(spark, path).schema
-    if not files:
-        return each(spark.createDataFrame([], schema), batch)
-    stored = StructType([f for f in schema.fields if f.name not in partition])
-    rows = spark.read.schema(stored).parquet(*map(_plain, files))
-    each(rows.select(*(F.lit(partition[n]).alias(n) if n in partition else F.col(n) for n in schema.names)), batch)
+    each(rows_of(spark, path, files, **partition), batch)
 
 
 def _plain(path: str) -> str:

@@ -62,6 +62,18 @@ def commit_turn(spark: "SparkSession", path: str) -> Iterator[None]:
         yield
 
 
+@contextmanager
+def turn_of_files(path: str) -> Iterator[None]:
+    """Hold the turn to name files in a shared table's log by delta-rs, which makes a commit in one step or not at all:
+    with others who do so, and with no Spark process, this one's own neither."""
+    table = Path(path)
+    if table.name not in SHARED:
+        yield
+        return
+    with turn(table.parent / _TURNS / table.name, "files"):
+        yield
+
+
 def _folder(path: str) -> Path | None:
     """Where a path is on this machine; None: a URI of another storage."""
     if path.startswith("file:"):

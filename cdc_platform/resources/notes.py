@@ -7,10 +7,13 @@ same SQL. What isn't there for delta-rs is asked of Spark: this process may run 
 
 import re
 from collections.abc import Iterable
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 from pyspark.sql import SparkSession
+
+from cdc_platform.resources.lock import turn_of_files
 
 
 def is_table(path: str) -> bool:
@@ -72,6 +75,22 @@ def ask(spark: SparkSession, sql: str, **paths: str) -> list[dict[str, Any]]:
     for name, path in paths.items():
         builder = builder.register(name, DeltaTable(path))
     return pa.table(builder.execute(sql.format(**{name: name for name in paths})).read_all()).to_pylist()
+
+
+def append(path: str, rows: list[dict[str, Any]]) -> bool:
+    """Append a few rows to a table that `is_table`; columns they lack are NULL, `at` is now. False: it isn't for this
+    process to see, and nothing was done."""
+    import pyarrow as pa
+    from deltalake import DeltaTable, write_deltalake
+
+    if not is_table(path):
+        return False
+    with turn_of_files(path):
+        table = DeltaTable(path)
+        schema = pa.schema(table.schema().to_arrow())
+        now = {"at": datetime.now(UTC)} if "at" in schema.names else {}
+        write_deltalake(table, pa.Table.from_pylist([{**r, **now} for r in rows], schema), mode="append")
+    return True
 
 
 def by_spark(spark: SparkSession, sql: str, **paths: str) -> list[dict[str, Any]]:

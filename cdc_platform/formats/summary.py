@@ -1,0 +1,156 @@
+"""What a file of decoded events holds, in figures: noted in its footer by who writes it, so that the changelog needn't
+look through its events for them. Arrow only."""
+
+# pyarrow.compute makes its functions at run time, so that type checkers do not see them.
+# pyright: reportAttributeAccessIssue=false
+
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+KINDS = {
+    "rows": ("row",),
+    "schemas": ("schema",),
+    "ddl": ("ddl",),
+    "errors": ("error", "rollback"),
+    "control": ("begin", "commit", "rollback", "heartbeat", "checkpoint"),
+}
+"""Figure → kinds of events that it counts."""
+
+ENTRIES = 1 << 20
+"""Events told apart within a message, where it matters which server's came first."""
+
+_BY = ("lineage", "topic", "partition", "kind", "file", "version")
+_LOWEST = ("landed_at", "place", "since", "from_offset", "low_pos")
+_HIGHEST = ("to_offset", "high_pos")
+
+
+class Summary:
+    """Figures of EVENT batches, added in their order."""
+
+    def __init__(self) -> None:
+        self._groups: list[pa.Table] = []
+        self._apart = Ascending()
+
+    def add(self, events: pa.RecordBatch) -> None:
+        """One more batch."""
+        if not events.num_rows:
+            return
+        column, kind = events.column, events.column("kind")
+        row = pc.equal(kind, "row")
+        entry = pc.min_element_wise(pc.fill_null(column("entry_index"), 0).cast(pa.int64()), ENTRIES - 1)
+        pos = pc.if_else(row, column("binlog_pos"), None)
+        table = pa.table(
+            {
+                "lineage": column("lineage"),
+                "topic": column("topic"),
+                "partition": column("partition"),
+                "kind": kind,
+                "file": pc.if_else(row, column("file_no"), None),
+                "version": pc.if_else(pc.equal(kind, "schema"), column("schema_version"), None),
+                "landed_at": column("landed_at"),
+                "place": pc.add(pc.multiply(column("offset"), ENTRIES), entry),
+                "since": column("source_time"),
+                "from_offset": column("offset"),
+                "to_offset": column("offset"),
+                "low_pos": pos,
+                "high_pos": pos,
+            }
+        )
+        grouped = table.group_by(list(_BY), use_threads=False).aggregate(
+            [([], "count_all"), *((c, "min") for c in _LOWEST), *((c, "max") for c in _HIGHEST)]
+        )
+        self._groups.append(grouped.rename_columns([_plain(c) for c in grouped.column_names]))
+        self._apart.add(events.filter(pc.and_(row, tells_itself_apart(events))))
+
+    def told(self) -> dict[str, Any]:
+        """groups: per server, topic, partition, kind, binlog file of rows and version of columns stated the events,
+        first arrival (µs), first place (offset * ENTRIES + event), first source time (µs), offsets, lowest and highest
+        binlog position of rows; ascending: see `Ascending.told`."""
+        if not self._groups:
+            return {"groups": [], "ascending": self._apart.told()}
+        every = pa.concat_tables(self._groups)
+        whole = every.group_by(list(_BY), use_threads=False).aggregate(
+            [("count", "sum"), *((c, "min") for c in _LOWEST), *((c, "max") for c in _HIGHEST)]
+        )
+        whole = whole.rename_columns([_plain(c) for c in whole.column_names])
+        for time in ("landed_at", "since"):
+            place = whole.schema.get_field_index(time)
+            whole = whole.set_column(place, time, whole.column(time).cast(pa.int64()))
+        for pos in ("low_pos", "high_pos"):
+            place = whole.schema.get_field_index(pos)
+            texts = [None if v is None else str(int(v)) for v in whole.column(pos).to_pylist()]  # beyond what JSON has
+            whole = whole.set_column(place, pos, pa.array(texts, pa.string()))
+        return {"groups": whole.to_pylist(), "ascending": self._apart.told()}
+
+
+def _plain(column: str) -> str:
+    for of in ("_min", "_max", "_sum"):
+        column = column.removesuffix(of)
+    return "count" if column == "count_all" else column
+
+
+def tells_itself_apart(events: pa.RecordBatch) -> pa.BooleanArray:
+    """As order's rule for row changes: whose position says whether two are the same."""
+    initial = pc.and_(pc.fill_null(pc.equal(events.column("op"), "read"), False), pc.is_null(events.column("key")))
+    return pc.and_(pc.is_valid(events.column("file_no")), pc.invert(initial))
+
+
+class Ascending:
+    """Whether the positions of row changes only ever ascend, so that none can be there twice. Two of another kind may
+    share one: a key change is a delete and an insert."""
+
+    def __init__(self) -> None:
+        self._count = 0
+        self._fine = True
+        self._first: list[int] | None = None
+        self._before: tuple[np.ndarray, np.ndarray] | None = None  # the last two: places and operations
+        self._known = 0
+        self._lineages: set[str | None] = set()
+
+    def add(self, rows: pa.RecordBatch) -> None:
+        """More of them, in order."""
+        self._count += rows.num_rows
+        if not rows.num_rows or not self._fine:
+            return
+        self._lineages.update(pc.unique(rows.column("lineage")).to_pylist())
+        try:
+            place = np.column_stack([_numbers(rows.column(c)) for c in ("file_no", "binlog_pos", "event_no", "row_no")])
+        except (pa.ArrowInvalid, ValueError):  # no position told, or none that a 64-bit integer holds
+            self._fine = False
+            return
+        op = rows.column("op").to_numpy(zero_copy_only=False)
+        if self._before is None:
+            self._first = place[0].tolist()
+        else:
+            place, op = np.vstack([self._before[0], place]), np.append(self._before[1], op)
+        self._before = place[-2:], op[-2:]
+        same = (place[1:] == place[:-1]).all(axis=1)
+        paired = same & (op[1:] != op[:-1]) & ~np.append(False, same[:-1])
+        self._fine = len(self._lineages) == 1 and bool((_later(place) | paired)[self._known :].all())
+        self._known = min(len(place) - 1, 1)
+
+    def told(self) -> dict[str, Any]:
+        """count: row changes that tell a position; fine: theirs ascend, and are one server's; lineage, first and last:
+        whose, and from where to where."""
+        lineage = next(iter(self._lineages)) if len(self._lineages) == 1 else None
+        last = None if self._before is None else self._before[0][-1].tolist()
+        return {"count": self._count, "fine": self._fine, "lineage": lineage, "first": self._first, "last": last}
+
+
+def _numbers(column: pa.Array) -> np.ndarray:
+    if column.type == pa.decimal128(20, 0):
+        if column.null_count:
+            raise ValueError("a position is missing")
+        return column.cast(pa.int64()).to_numpy()
+    return pc.fill_null(column, 0).to_numpy()
+
+
+def _later(place: np.ndarray) -> np.ndarray:
+    """Whether each row's numbers, compared one after the other, are above those of the row before it."""
+    out = np.zeros(len(place) - 1, bool)
+    for column in place.T[::-1]:
+        out = (column[1:] > column[:-1]) | ((column[1:] == column[:-1]) & out)
+    return out

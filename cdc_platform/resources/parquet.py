@@ -1,0 +1,218 @@
+"""Parquet files of Delta tables, read and written as Arrow batches by Spark's Python workers. No Spark here.
+
+A row with its images costs Spark some 20 µs of CPU from Parquet to rows to Arrow to rows to Parquet, and Arrow 2 µs
+from Parquet to Arrow to Parquet (docs/scaling.md). So what is Arrow already is written as it is.
+"""
+
+import json
+import os
+import uuid
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from decimal import Decimal
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+_BATCH_BYTES = 16 << 20
+_BATCH_ROWS = 1 << 14
+_ROW_GROUP_BYTES = 32 << 20
+"""Of Arrow's memory: what a writer holds before it writes."""
+_NOTE = b"cdc"
+"""Key of the footer under which a file says what its writer noted of its rows."""
+
+
+class Unit(NamedTuple):
+    """A file, or some of its row groups: `first` up to (not including) `end`. bytes: before compression."""
+
+    file: str
+    first: int
+    end: int
+    bytes: int
+
+
+def units(files: list[str], *, whole: bool) -> list[Unit]:
+    """Files as units of work; not whole: each row group may be one of its own."""
+    found = []
+    for file in files:
+        metadata = pq.read_metadata(file)
+        sizes = [metadata.row_group(i).total_byte_size for i in range(metadata.num_row_groups)]
+        if whole:
+            found.append(Unit(file, 0, len(sizes), sum(sizes)))
+        else:
+            found += [Unit(file, i, i + 1, size) for i, size in enumerate(sizes)]
+    return found
+
+
+def read(unit: Unit, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+    """Rows with exactly these columns and types; columns that the file lacks are NULL. At most 16 MB a batch, or one
+    row that is larger."""
+    with pq.ParquetFile(unit.file, buffer_size=1 << 20, coerce_int96_timestamp_unit="us") as file:
+        there = set(file.schema_arrow.names)
+        columns = [n for n in schema.names if n in there]
+        for group in range(unit.first, unit.end):
+            told = file.metadata.row_group(group)
+            if not told.num_rows:
+                continue
+            wanted = set(columns)
+            chunks = (told.column(i) for i in range(told.num_columns))
+            size = sum(c.total_uncompressed_size for c in chunks if c.path_in_schema.split(".", 1)[0] in wanted)
+            rows = max(1, min(_BATCH_ROWS, _BATCH_BYTES * told.num_rows // max(size, 1)))
+            for batch in file.iter_batches(rows, row_groups=[group], columns=columns, use_threads=False):
+                yield from _bounded(conformed(batch, schema))
+
+
+def conformed(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
+    """The same rows with exactly these columns and types."""
+    there = set(batch.schema.names)
+
+    def column(wanted: pa.Field) -> pa.Array:
+        if wanted.name not in there:
+            return pa.nulls(batch.num_rows, wanted.type)
+        found = batch.column(wanted.name)
+        return found if found.type == wanted.type else found.cast(wanted.type)
+
+    return pa.RecordBatch.from_arrays([column(f) for f in schema], schema=schema)
+
+
+def _bounded(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+    """Sizes differ within a row group: one that is as large as a thousand others stands in a smaller batch."""
+    if batch.num_rows <= 1 or batch.nbytes <= 2 * _BATCH_BYTES:
+        yield batch
+        return
+    middle = batch.num_rows // 2
+    yield from _bounded(batch.slice(0, middle))
+    yield from _bounded(batch.slice(middle))
+
+
+@dataclass(frozen=True, slots=True)
+class Sink:
+    """A Delta table that files are written for. schema: of its files, which lack partition columns. partition: of all
+    rows. stats: columns (dotted where nested) whose lowest and highest values its log tells. words: columns whose
+    values repeat, which a dictionary spares."""
+
+    table: str
+    schema: pa.Schema
+    stats: tuple[str, ...]
+    words: tuple[str, ...]
+    partition: tuple[tuple[str, str], ...] = ()
+
+
+class Written(NamedTuple):
+    """A data file that no commit names yet. path: relative to its table, stats: as Delta's log has them."""
+
+    path: str
+    size: int
+    rows: int
+    stats: str
+
+
+@dataclass(slots=True)
+class Output:
+    """Rows on their way into one file of a sink; there is none without rows. note: what its footer is to tell."""
+
+    sink: Sink
+    note: Any = None
+    _held: list[pa.RecordBatch] = field(default_factory=list)
+    _bytes: int = 0
+    _path: str = ""
+    _writer: pq.ParquetWriter | None = None
+    _metadata: list[Any] = field(default_factory=list)
+
+    def write(self, batch: pa.RecordBatch) -> None:
+        """Rows of the sink's schema."""
+        if batch.num_rows:
+            self._held.append(batch)
+            self._bytes += batch.nbytes
+        if self._bytes >= _ROW_GROUP_BYTES:
+            self._flush()
+
+    def _flush(self) -> None:
+        if not self._held:
+            return
+        if self._writer is None:
+            folder = "/".join(f"{name}={value}" for name, value in self.sink.partition)
+            self._path = f"{folder}/part-{uuid.uuid4()}.zstd.parquet".lstrip("/")
+            Path(self.sink.table, folder).mkdir(exist_ok=True)
+            columns: dict[str, Any] = {  # lists of columns are taken, but not in the signature
+                "use_dictionary": list(self.sink.words),
+                "write_statistics": list(self.sink.stats),
+            }
+            self._writer = pq.ParquetWriter(
+                f"{self.sink.table}/{self._path}",
+                self.sink.schema,
+                compression="zstd",
+                compression_level=1,
+                store_schema=False,
+                metadata_collector=self._metadata,
+                **columns,
+            )
+        held, self._held, self._bytes = self._held, [], 0
+        self._writer.write_table(pa.Table.from_batches(held, self.sink.schema))
+
+    def close(self) -> Written | None:
+        """The file, if there were rows."""
+        self._flush()
+        if self._writer is None:
+            return None
+        if self.note is not None:
+            self._writer.add_key_value_metadata({_NOTE.decode(): json.dumps(self.note)})
+        self._writer.close()
+        size = os.path.getsize(f"{self.sink.table}/{self._path}")
+        [metadata] = self._metadata
+        return Written(self._path, size, metadata.num_rows, statistics(metadata, self.sink.stats))
+
+    def discard(self) -> None:
+        """Leaves nothing behind of a file that isn't wanted after all."""
+        if self._writer is not None:
+            self._writer.close()
+            Path(self.sink.table, self._path).unlink(missing_ok=True)
+
+
+def note_of(file: str) -> Any:
+    """What the writer of a file noted of its rows; None: nothing."""
+    told = (pq.read_metadata(file).metadata or {}).get(_NOTE)
+    return None if told is None else json.loads(told)
+
+
+def statistics(metadata: pq.FileMetaData, columns: tuple[str, ...]) -> str:
+    """Statistics of a data file as Delta's log has them (Delta's protocol, "Per-file Statistics")."""
+    places = {metadata.schema.column(i).path: i for i in range(len(metadata.schema))}
+    low: dict[str, Any] = {}
+    high: dict[str, Any] = {}
+    nulls: dict[str, Any] = {}
+    for name in columns:
+        groups = [metadata.row_group(g).column(places[name]).statistics for g in range(metadata.num_row_groups)]
+        if not all(s is not None and s.has_null_count for s in groups):
+            continue
+        _put(nulls, name, sum(s.null_count for s in groups))
+        told = [s for s in groups if s.num_values]
+        if told and all(s.has_min_max for s in told):
+            _put(low, name, min(s.min for s in told))
+            _put(high, name, max(s.max for s in told))
+    return json.dumps(
+        {"numRecords": metadata.num_rows, "minValues": low, "maxValues": high, "nullCount": nulls}, default=_json
+    )
+
+
+def _put(into: dict[str, Any], name: str, value: Any) -> None:
+    *outer, last = name.split(".")
+    for part in outer:
+        into = into.setdefault(part, {})
+    into[last] = value
+
+
+def _json(value: Any) -> Any:
+    if isinstance(value, datetime):
+        return value.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+    if isinstance(value, Decimal):
+        return int(value)
+    raise TypeError(f"no statistic: {value!r}")
+
+
+def outputs(sinks: Mapping[str, Sink]) -> dict[str, Output]:
+    """One output per sink."""
+    return {name: Output(sink) for name, sink in sinks.items()}
