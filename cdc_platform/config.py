@@ -45,7 +45,7 @@ class Source(Model):
     on_lost_offsets: Literal["fail", "accept"] = Field(
         default="fail", description="fail: a run stops when offsets are gone; accept: it records the gap and goes on"
     )
-    max_records_per_batch: int = Field(default=500_000, gt=0, description="bound of one landing batch, records")
+    max_records_per_batch: int = Field(default=1_000_000, gt=0, description="bound of one landing batch, records")
     max_bytes_per_batch: str = Field(
         default="512m", pattern=r"^\d+[kmg]?$", description="bound of one batch between Delta tables"
     )

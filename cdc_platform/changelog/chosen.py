@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from pyspark.sql import SparkSession
-from pyspark.sql import functions as F
 
 from cdc_platform.config import Config, Source, Tables
 from cdc_platform.resources import lake, notes
@@ -60,22 +59,19 @@ class Chosen:
 
     def note(self, rules: Rules, stage: str) -> None:
         """Keep that a change is begun, or done; once."""
-        routes = [(p, t) for p, t in rules.routes]
-        row = (
-            self._source.name,
-            self._room,
-            rules.number,
-            stage,
-            list(rules.include),
-            list(rules.exclude),
-            routes,
-            rules.version,
-            None,
-        )
-        frame = self._spark.createDataFrame([row], lake.read(self._spark, self._path).schema)
+        row = {
+            "source": self._source.name,
+            "room": self._room,
+            "number": rules.number,
+            "stage": stage,
+            "include": list(rules.include),
+            "exclude": list(rules.exclude),
+            "routes": [(p, t) for p, t in rules.routes],
+            "version": rules.version,
+        }
         own = f"source = '{self._source.name}' AND room = '{self._room}'"
         noted = f"{own} AND number = {rules.number} AND stage = '{stage}'"
-        lake.append_batch(frame.withColumn("at", F.current_timestamp()), self._path, noted)
+        lake.append_rows(self._spark, self._path, [row], of=noted)
         if stage == "done":
             self.done.append(rules)
         self.begun = rules if stage == "begun" else None

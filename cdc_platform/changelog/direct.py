@@ -1,21 +1,30 @@
 """A batch's changelog rows, control events and ledger by one pass over its files of `changes`: what they are is decided
-in unify.py, by the workers, and their files are named here. Schema history and quarantine, which few events concern,
-are written as `outputs` has them."""
+in unify.py, by the workers, and their files are named here."""
 
+import time
 from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from decimal import Decimal
 from functools import partial
 from itertools import pairwise
 from typing import Any
 
 from cdc_platform.changelog import unify
-from cdc_platform.changelog.outputs import Batch, Write, ledger_of, writes
+from cdc_platform.changelog.outputs import Batch, ledger_of, new_versions, schema_rows
 from cdc_platform.formats import FORMATS
+from cdc_platform.formats.contract import EVENT
 from cdc_platform.resources import lake, notes, passes
 from cdc_platform.resources.parquet import Sink
-from cdc_platform.tables import CHANGELOG, CONTROL_EVENTS, STATS
+from cdc_platform.tables import CHANGELOG, CONTROL_EVENTS, QUARANTINE, STATS
 
 _MANY_PARTS = 10_000
 """Messages of several records that are sent along with a pass; Spark joins more."""
+
+_MANY_STATEMENTS = 1_000
+"""DDL statements of a batch that a pass tells; more are Spark's to write."""
+
+ORDER_FIELDS = ("epoch", "file", "pos", "event", "row", "landed")
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,41 +34,46 @@ class Direct:
     files: list[str]
     notes: list[Any]
 
-    def writes(self, batch: Batch, figures: list[dict[str, Any]], epochs: dict[str | None, int]) -> list[Write]:
-        """As outputs.writes."""
-        others = writes(batch, figures, leave_out=("changelog", "control_events", "ledger"))
-        return [partial(self._pass, batch, figures, epochs), *others]
-
-    def _pass(self, batch: Batch, figures: list[dict[str, Any]], epochs: dict[str | None, int]) -> None:
-        spark, source = batch.events.sparkSession, batch.source
+    def write(self, batch: Batch, figures: list[dict[str, Any]], epochs: dict[str | None, int]) -> None:
+        """All outputs of a batch without repeated or retold events, as outputs.writes."""
+        spark, source, app = batch.events.sparkSession, batch.source, f"{batch.app} {batch.source.name}"
         parts = _parts(batch, figures)
-        work = unify.Unify(source.format, FORMATS[source.format].version, source.tables, epochs, parts or {})
-        sinks = _sinks(batch)
-        app = f"{batch.app} {source.name}"
-        written = {name: passes.done_before(sink.table, app, batch.number) for name, sink in sinks.items()}
-        done = passes.over(
-            spark, self.files, unify.EVENTS, work, {n: s for n, s in sinks.items() if not written[n]}, whole=True
-        )
+        versions = new_versions(batch, {v for f in figures for v in f["versions"]})
+        few = sum(f["ddl"] for f in figures) <= _MANY_STATEMENTS
+        now = int(time.time() * 1_000_000)
+        version, stated = FORMATS[source.format].version, frozenset(versions if few else ())
+        work = unify.Unify(source.format, version, source.tables, epochs, parts or {}, stated, now)
+        sinks = {n: s for n, s in _sinks(batch).items() if not passes.done_before(s.table, app, batch.number)}
+        done = passes.over(spark, self.files, EVENT, work, sinks, whole=True)
         for name, sink in sinks.items():
-            if not written[name] and done.written[name]:
+            if done.written[name]:
                 passes.commit(sink, done.written[name], app, batch.number)
-        accounts = [told for _, told in done.told]
-        if parts is None or not _apart(accounts):
+        told = [account for _, account in done.told]
+        if few:
+            rows = _statements(batch, told)
+            lake.append_rows(spark, batch.paths["schema_history"], rows, once=(app, batch.number))
+        else:
+            batch.append(partial(schema_rows, versions=versions), "schema_history")
+        if parts is None or not _apart(told):
             ledger_of(batch, figures)
             return
-        rows = _ledger_rows(batch, [entry for told in accounts for entry in told["ledger"]])
+        rows = _ledger_rows(batch, [entry for account in told for entry in account["ledger"]])
         of = f"source = '{source.name}' AND room = 'changelog' AND batch = {batch.number}"
         lake.append_rows(spark, batch.paths["ledger"], rows, of=of)
 
 
 def _sinks(batch: Batch) -> dict[str, Sink]:
     of = (("source", batch.source.name),)
-    told = {"changelog": (CHANGELOG, unify.CHANGELOG_FILE), "control_events": (CONTROL_EVENTS, unify.CONTROL_FILE)}
+    told = {
+        "changelog": (CHANGELOG, unify.CHANGELOG_FILE),
+        "control_events": (CONTROL_EVENTS, unify.CONTROL_FILE),
+        "quarantine": (QUARANTINE, unify.QUARANTINE_FILE),
+    }
     return {
         name: Sink(
             batch.paths[name],
             schema,
-            tuple(table.properties.get(STATS, ",".join(unify.PLAIN_STATS)).split(",")),
+            tuple(table.properties[STATS].split(",")) if STATS in table.properties else unify.stated(schema),
             tuple(w for w in unify.WORDS if w.split(".")[0] in schema.names),
             of,
         )
@@ -98,6 +112,38 @@ def _apart(accounts: list[dict[str, Any]]) -> bool:
             spans.setdefault(at, []).append(span)
     ordered = [sorted(found) for found in spans.values()]
     return all(a[1] < b[0] for found in ordered for a, b in pairwise(found))
+
+
+def _statements(batch: Batch, told: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """SCHEMA_HISTORY rows: DDL statements, and each new column list where it came first, at the first row of it."""
+    every = [s for account in told for s in account["statements"]]
+    first: dict[str, dict[str, Any]] = {}
+    for s in every:
+        if s["kind"] == "schema":
+            version = s["schema_version"]
+            first[version] = min(s, first.get(version, s), key=_came)
+    out = []
+    for s in [*(s for s in every if s["kind"] == "ddl"), *first.values()]:
+        placed = [account["placed"].get(s["schema_version"]) for account in told] if s["kind"] == "schema" else []
+        order = min((p for p in placed if p is not None), default=s["order_key"])
+        said = {"source": batch.source.name, "format": batch.source.format}
+        out.append(
+            {
+                **{n: v for n, v in s.items() if n != "row_index"},
+                **{**said, "decoder_version": FORMATS[batch.source.format].version},
+                "kind": "message" if s["kind"] == "schema" else "ddl",
+                **{n: s[n] and _EPOCH + timedelta(microseconds=s[n]) for n in ("source_time", "landed_at")},
+                "binlog_pos": s["binlog_pos"] and Decimal(s["binlog_pos"]),
+                "order_key": dict(zip(ORDER_FIELDS, order, strict=True)),
+            }
+        )
+    return out
+
+
+def _came(statement: dict[str, Any]) -> tuple:
+    """When a statement arrived; NULL before all, as Spark has it."""
+    at = ("landed_at", "topic", "partition", "offset", "entry_index", "row_index")
+    return tuple((statement[n] is not None, statement[n]) for n in at)
 
 
 def _ledger_rows(batch: Batch, entries: list[list[Any]]) -> list[dict[str, Any]]:

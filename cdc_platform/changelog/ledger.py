@@ -4,7 +4,7 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from cdc_platform.changelog import rules
-from cdc_platform.changelog.unify import RANK
+from cdc_platform.changelog.unify import RANK, ROLLED_BACK
 from cdc_platform.config import Source
 from cdc_platform.formats.summary import KINDS
 from cdc_platform.resources import notes
@@ -19,16 +19,11 @@ def of_a_table() -> Column:
 
 UNUSABLE = KINDS["errors"]
 """Kinds of events that quarantine tells of."""
-_ROLLED_BACK = (
-    "the source took a transaction back; rows of it that came before this event stay applied: "
-    "`cdc-platform reconcile` compares the tables"
-)
 
 
 def reason() -> Column:
-    """Why an event of an unusable kind is in quarantine. A prepared XA transaction's rows come when it is prepared, and
-    nothing in the event that takes it back (MySQL's XA ROLLBACK) says which they were."""
-    return F.when(F.col("kind") == "rollback", _ROLLED_BACK).otherwise(F.col("reason"))
+    """Why an event of an unusable kind is in quarantine."""
+    return F.when(F.col("kind") == "rollback", ROLLED_BACK).otherwise(F.col("reason"))
 
 
 def outcome(source: Source) -> Column:

@@ -38,19 +38,17 @@ class Batch:
 Write = Callable[[], None]
 
 
-def writes(batch: Batch, figures: list[dict[str, Any]], leave_out: tuple[str, ...] = ()) -> list[Write]:
-    """The batch's writes, one per output that has rows; independent of each other. leave_out: of these none."""
+def writes(batch: Batch, figures: list[dict[str, Any]]) -> list[Write]:
+    """The batch's writes, one per output that has rows; independent of each other."""
     total = {k: sum(f[k] for f in figures) for k in ("rows", "ddl", "control", "errors", "retold")}
-    versions = _new_versions(batch, {v for f in figures for v in f["versions"]})
-    rows_of: dict[str, tuple[int | set[str], Callable[[Batch], DataFrame]]] = {
+    versions = new_versions(batch, {v for f in figures for v in f["versions"]})
+    writes = {
         "changelog": (total["rows"], changelog_rows),
-        "schema_history": (versions or total["ddl"], partial(_schema_rows, versions=versions)),
+        "schema_history": (versions or total["ddl"], partial(schema_rows, versions=versions)),
         "control_events": (total["control"], _control_rows),
     }
-    work: dict[str, Write] = {"quarantine": partial(_quarantine, batch, total["errors"], total["retold"])}
-    work["ledger"] = partial(ledger_of, batch, figures)
-    work |= {output: partial(batch.append, rows, output) for output, (any_, rows) in rows_of.items() if any_}
-    return [write for output, write in work.items() if output not in leave_out]
+    work: list[Write] = [partial(batch.append, rows, output) for output, (any_, rows) in writes.items() if any_]
+    return [partial(_quarantine, batch, total["errors"], total["retold"]), partial(ledger_of, batch, figures), *work]
 
 
 def _said_by(source: Source, events: DataFrame, columns: tuple[str, ...]) -> DataFrame:
@@ -75,7 +73,7 @@ def changelog_rows(batch: Batch) -> DataFrame:
     )
 
 
-def _new_versions(batch: Batch, stated: set[str]) -> set[str]:
+def new_versions(batch: Batch, stated: set[str]) -> set[str]:
     """Schema versions of this batch that the history doesn't know from earlier ones."""
     if not stated:
         return stated
@@ -88,7 +86,7 @@ def _new_versions(batch: Batch, stated: set[str]) -> set[str]:
     return stated - {r["schema_version"] for r in known}
 
 
-def _schema_rows(batch: Batch, versions: set[str]) -> DataFrame:
+def schema_rows(batch: Batch, versions: set[str]) -> DataFrame:
     """DDL statements, and the new column lists, each where it came first."""
     columns = ("entry_index", "kind", "db", "schema", "table", "schema_version", "columns", "ddl", "info", *_TXN)
     ddl = _said_by(batch.source, batch.events.where("kind = 'ddl'"), columns)

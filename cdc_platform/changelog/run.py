@@ -4,6 +4,7 @@ Each batch is looked at once for its figures, then every output is written at mo
 """
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
@@ -136,8 +137,11 @@ def _write(
             .drop("_again")
         )
     whole = Batch(source, paths, batch_id, events)
-    work = writes(whole, figures) if direct is None or repeats is not None else direct.writes(whole, figures, epochs)
-    work.append(lambda: _note_lineages(spark, source, paths["lineages"], figures, epochs, batch_id))
+    if direct is None or repeats is not None:
+        work = writes(whole, figures)
+    else:
+        work = [partial(direct.write, whole, figures, epochs)]
+    work.append(partial(_note_lineages, spark, source, paths["lineages"], figures, epochs, batch_id))
     lake.together(work)
 
 

@@ -9,6 +9,7 @@ rows then never become Spark's. tests/changelog/test_unify.py holds both against
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import numpy as np
@@ -17,15 +18,18 @@ import pyarrow.compute as pc
 
 from cdc_platform.config import Tables
 from cdc_platform.formats.contract import EVENT
-from cdc_platform.formats.summary import KINDS
+from cdc_platform.formats.summary import KINDS, later
 from cdc_platform.resources.parquet import Output
 
 RANK = ("quarantined", "applied", "filtered", "duplicate", "control")
 """A message with several outcomes counts under the first of these."""
 
-_UNREAD = ("reason", "columns", "ddl")
-EVENTS = pa.schema([f for f in EVENT if f.name not in _UNREAD])
-"""What is read of `changes`."""
+ROLLED_BACK = (
+    "the source took a transaction back; rows of it that came before this event stay applied: "
+    "`cdc-platform reconcile` compares the tables"
+)
+"""Why it is in quarantine. A prepared XA transaction's rows come when it is prepared, and nothing in the event that
+takes it back (MySQL's XA ROLLBACK) says which they were."""
 
 _ORDER = pa.struct(
     [
@@ -44,6 +48,11 @@ _ROW = (
     *("key", "before", "after", "schema_version", *_TXN),
 )
 _MARK = ("topic", "partition", "offset", "entry_index", "kind", "db", "info", *_TXN)
+_STATEMENT = (
+    *("topic", "partition", "offset", "entry_index", "kind", "db", "schema", "table", "schema_version", "columns"),
+    *("ddl", "info", *_TXN),
+)
+_UNUSABLE = ("topic", "partition", "offset", "entry_index", "row_index", "db", "table", "reason", "landed_at")
 
 
 def _with_order(columns: tuple[str, ...]) -> pa.Schema:
@@ -52,13 +61,21 @@ def _with_order(columns: tuple[str, ...]) -> pa.Schema:
 
 CHANGELOG_FILE = _with_order(_ROW)
 CONTROL_FILE = _with_order(_MARK)
-"""Rows of CHANGELOG and CONTROL_EVENTS without their partition column `source`."""
-
-PLAIN_STATS = (
-    *("topic", "partition", "offset", "entry_index", "kind", "db", "source_time", "landed_at"),
-    *(f"order_key.{f.name}" for f in _ORDER),
+QUARANTINE_FILE = pa.schema(
+    [
+        *(*_SAID, ("room", pa.string())),
+        *(EVENT.field(c) for c in _UNUSABLE),
+        *((c, pa.timestamp("us", "UTC")) for c in ("quarantined_at", "resolved_at")),
+    ]
 )
-"""Columns of files whose lowest and highest values are told where a table doesn't say which."""
+"""Rows of CHANGELOG, CONTROL_EVENTS and QUARANTINE without their partition column `source`."""
+
+
+def stated(schema: pa.Schema) -> tuple[str, ...]:
+    """Columns of files whose lowest and highest values are told where a table doesn't say which: all that have some."""
+    plain = (f.name for f in schema if not pa.types.is_nested(f.type) and f.name != "reason")
+    return (*plain, *(f"order_key.{n}" for n in _ORDER.names if "order_key" in schema.names))
+
 
 WORDS = (
     *("format", "decoder_version", "topic", "partition", "db", "schema", "table", "op", "kind", "schema_version"),
@@ -71,29 +88,43 @@ WORDS = (
 @dataclass(frozen=True, slots=True)
 class Unify:
     """The work of a pass over files of `changes`. `epochs`: of each lineage, as order.epochs_of. `parts`: Kafka records
-    of messages that came in several, by (topic, partition, offset)."""
+    of messages that came in several, by (topic, partition, offset). `versions`: of column lists that the schema history
+    lacks. `now`: µs."""
 
     format: str
     version: str
     tables: Tables
     epochs: Mapping[str | None, int]
     parts: Mapping[tuple[str, int, int], int]
+    versions: frozenset[str]
+    now: int
 
     def __call__(self, batches: Iterator[pa.RecordBatch], out: Mapping[str, Output]) -> dict[str, Any]:
         """ledger: [topic, partition, outcome, first and last offset, records]; apart: whether every message's events
-        stood together. An output that isn't there was written before."""
-        messages = Messages(self.parts)
+        stood together; statements: DDL and new column lists as SCHEMA_HISTORY has them, with `row_index`; placed: per
+        new version the lowest order of its rows. An output that isn't there was written before."""
+        messages, statements, touched = Messages(self.parts), Statements(self.versions), Touched()
         wanted: dict[str | None, bool] = {}
         for events in batches:
             outcomes = outcome(events, self.tables, wanted)
             messages.add(events, outcomes)
-            rows = events.filter(pc.and_(pc.equal(events.column("kind"), "row"), pc.equal(outcomes, "applied")))
-            if rows.num_rows and "changelog" in out:
-                out["changelog"].write(self._said(with_keys(rows, self.tables), CHANGELOG_FILE))
-            marks = events.filter(pc.is_in(events.column("kind"), pa.array(KINDS["control"])))
-            if marks.num_rows and "control_events" in out:
-                out["control_events"].write(self._said(marks, CONTROL_FILE))
-        return messages.told()
+            kind = events.column("kind")
+            rows = events.filter(pc.and_(pc.equal(kind, "row"), pc.equal(outcomes, "applied")))
+            marks = events.filter(pc.is_in(kind, pa.array(KINDS["control"])))
+            bad = events.filter(pc.equal(outcomes, "quarantined"))
+            rows = with_keys(rows, self.tables)
+            touched.add(rows, self.epochs)
+            for output, some, schema in (
+                ("changelog", rows, CHANGELOG_FILE),
+                ("control_events", marks, CONTROL_FILE),
+                ("quarantine", bad, QUARANTINE_FILE),
+            ):
+                if some.num_rows and output in out:
+                    out[output].write(self._said(some, schema))
+            statements.add(events, self.epochs)
+        if "changelog" in out:
+            out["changelog"].note = touched.told()
+        return {**messages.told(), "statements": statements.statements, "placed": statements.placed}
 
     def _said(self, events: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
         n = events.num_rows
@@ -101,9 +132,18 @@ class Unify:
             "format": lambda: pa.repeat(self.format, n),
             "decoder_version": lambda: pa.repeat(self.version, n),
             "order_key": lambda: order_key(events, self.epochs),
+            "room": lambda: pa.repeat("changes", n),
+            "reason": lambda: _reason(events),
+            "quarantined_at": lambda: pa.repeat(pa.scalar(self.now, pa.timestamp("us", "UTC")), n),
+            "resolved_at": lambda: pa.nulls(n, pa.timestamp("us", "UTC")),
         }
         columns = [made[f.name]() if f.name in made else events.column(f.name) for f in schema]
         return pa.RecordBatch.from_arrays(columns, schema=schema)
+
+
+def _reason(events: pa.RecordBatch) -> pa.Array:
+    """As ledger.reason."""
+    return pc.if_else(pc.equal(events.column("kind"), "rollback"), ROLLED_BACK, events.column("reason"))
 
 
 def order_key(events: pa.RecordBatch, epochs: Mapping[str | None, int]) -> pa.StructArray:
@@ -206,6 +246,110 @@ def map_value(maps: pa.MapArray, name: str) -> pa.StringArray:
     if maps.null_count:
         found[maps.is_null().to_numpy(zero_copy_only=False)] = -1
     return items.take(pa.array(found, mask=found < 0))
+
+
+class Statements:
+    """DDL statements of a file, its first statements of new column lists, and where the rows of those begin."""
+
+    def __init__(self, versions: frozenset[str]):
+        self._versions = pa.array(sorted(versions), pa.string())
+        self.statements: list[dict[str, Any]] = []
+        self.placed: dict[str, list[int]] = {}
+        self._stated: set[str] = set()
+
+    def add(self, events: pa.RecordBatch, epochs: Mapping[str | None, int]) -> None:
+        """More events, in the order of the file."""
+        kind = events.column("kind")
+        new = pc.is_in(events.column("schema_version"), self._versions)
+        told = events.filter(pc.or_(pc.equal(kind, "ddl"), pc.and_(pc.equal(kind, "schema"), new)))
+        for event, order in zip(told.to_pylist(), order_key(told, epochs).to_pylist(), strict=True):
+            if event["kind"] == "schema":
+                if event["schema_version"] in self._stated:
+                    continue
+                self._stated.add(event["schema_version"])
+            self.statements.append(
+                {
+                    **{c: event[c] for c in (*_STATEMENT, "row_index")},
+                    **{c: event[c] and _micros(event[c]) for c in ("source_time", "landed_at")},
+                    "binlog_pos": event["binlog_pos"] and str(event["binlog_pos"]),
+                    "order_key": [int(x) for x in order.values()],
+                }
+            )
+        rows = events.filter(pc.and_(pc.equal(kind, "row"), new))
+        for version in pc.unique(rows.column("schema_version")).to_pylist():
+            mine = rows.filter(pc.equal(rows.column("schema_version"), version))
+            low = _lowest(order_key(mine, epochs))
+            self.placed[version] = min(low, self.placed.get(version, low))
+
+
+def _micros(time: datetime) -> int:
+    return (time - _EPOCH) // timedelta(microseconds=1)
+
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+def _lowest(orders: pa.StructArray) -> list[int]:
+    columns = dict(zip(_ORDER.names, orders.flatten(), strict=True))
+    first = pc.sort_indices(pa.table(columns), sort_keys=[(n, "ascending") for n in columns])[0].as_py()
+    return [int(column[first].as_py()) for column in columns.values()]
+
+
+class Touched:
+    """Which tables the rows of a file change, noted in its footer so that the snapshots needn't look for them."""
+
+    def __init__(self) -> None:
+        self._groups: dict[tuple[str | None, str | None, str | None], dict[str, Any]] = {}
+        self._fine = True
+
+    def add(self, rows: pa.RecordBatch, epochs: Mapping[str | None, int]) -> None:
+        """More rows of the changelog."""
+        if not rows.num_rows or not self._fine:
+            return
+        codes = [rows.column(c).dictionary_encode() for c in ("db", "table", "schema_version")]
+        group, names = np.zeros(rows.num_rows, np.int64), [c.dictionary.to_pylist() for c in codes]
+        for c in codes:
+            group = group * (len(c.dictionary) + 1) + pc.fill_null(c.indices, len(c.dictionary)).to_numpy()
+        try:
+            order = numbers(order_key(rows, epochs))
+        except pa.ArrowInvalid:  # a position that no 64-bit integer holds
+            self._fine = False
+            return
+        told = pc.or_(pc.is_valid(rows.column("key")), pc.fill_null(pc.equal(rows.column("op"), "truncate"), False))
+        told = told.to_numpy(zero_copy_only=False)
+        if not later(order).all():
+            by_order = np.lexsort(order.T[::-1])
+            group, order, told = group[by_order], order[by_order], told[by_order]
+        found, first, counts = np.unique(group, return_index=True, return_counts=True)
+        last = len(group) - 1 - np.unique(group[::-1], return_index=True)[1]
+        untold = set(np.unique(group[~told]).tolist())
+        ends = zip(found.tolist(), order[first].tolist(), order[last].tolist(), counts, strict=True)
+        for code, low, newest, n in ends:
+            key = _unpacked(code, names)
+            known = self._groups.setdefault(key, {"n": 0, "low": low, "newest": newest, "told_keys": True})
+            known["n"] += int(n)
+            known["low"], known["newest"] = min(known["low"], low), max(known["newest"], newest)
+            known["told_keys"] &= code not in untold
+
+    def told(self) -> list[dict[str, Any]] | None:
+        """Per db, table and schema_version: n changes, low and newest order, told_keys. None: not known."""
+        if not self._fine:
+            return None
+        named = ("db", "table", "schema_version")
+        return [{**dict(zip(named, key, strict=True)), **figures} for key, figures in self._groups.items()]
+
+
+def _unpacked(code: int, names: list[list[str]]) -> tuple[str | None, str | None, str | None]:
+    out: list[str | None] = []
+    for known in reversed(names):
+        code, place = divmod(code, len(known) + 1)
+        out.append(known[place] if place < len(known) else None)
+    return out[2], out[1], out[0]
+
+
+def numbers(order_key: pa.StructArray) -> np.ndarray:
+    """One row of numbers per order. Raises ArrowInvalid where one is no 64-bit integer."""
+    return np.column_stack([column.cast(pa.int64()).to_numpy() for column in order_key.flatten()])
 
 
 class Messages:

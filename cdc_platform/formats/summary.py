@@ -129,7 +129,7 @@ class Ascending:
         self._before = place[-2:], op[-2:]
         same = (place[1:] == place[:-1]).all(axis=1)
         paired = same & (op[1:] != op[:-1]) & ~np.append(False, same[:-1])
-        self._fine = len(self._lineages) == 1 and bool((_later(place) | paired)[self._known :].all())
+        self._fine = len(self._lineages) == 1 and bool((later(place) | paired)[self._known :].all())
         self._known = min(len(place) - 1, 1)
 
     def told(self) -> dict[str, Any]:
@@ -148,7 +148,7 @@ def _numbers(column: pa.Array) -> np.ndarray:
     return pc.fill_null(column, 0).to_numpy()
 
 
-def _later(place: np.ndarray) -> np.ndarray:
+def later(place: np.ndarray) -> np.ndarray:
     """Whether each row's numbers, compared one after the other, are above those of the row before it."""
     out = np.zeros(len(place) - 1, bool)
     for column in place.T[::-1]:

@@ -6,6 +6,7 @@ landing table, so that it can't miss or repeat a batch either; it is brought up 
 
 import json
 import logging
+from datetime import UTC, datetime
 from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
@@ -14,8 +15,8 @@ from pyspark.sql import functions as F
 from cdc_platform.chain import RoomResult
 from cdc_platform.config import Config, Source
 from cdc_platform.errors import OffsetsLost
-from cdc_platform.landing import offsets
-from cdc_platform.resources import batches, lake, notes
+from cdc_platform.landing import counting, offsets
+from cdc_platform.resources import batches, lake, notes, passes
 from cdc_platform.resources.kafka import spark_options
 from cdc_platform.tables import CHECKPOINT, LANDING, OFFSET_LEDGER, TOPICS
 
@@ -109,6 +110,12 @@ def _topic_ids(spark: SparkSession, topics: str, source: Source) -> dict[str, se
     return known
 
 
+_CONSUMER = {
+    "kafka.isolation.level": "read_committed",
+    "kafka.max.poll.records": "5000",  # Kafka's 500 cost a quarter of the CPU that reading takes; bytes bound it, too
+}
+
+
 def _records(
     spark: SparkSession, config: Config, source: Source, state: list[offsets.PartitionState], starts: str
 ) -> DataFrame:
@@ -116,7 +123,7 @@ def _records(
     topics = sorted({s.topic for s in state})
     reader = (
         spark.readStream.format("kafka")
-        .options(**{"kafka.isolation.level": "read_committed", **spark_options(config, source, topics)})
+        .options(**{**_CONSUMER, **spark_options(config, source, topics)})
         .option("includeHeaders", "true")
         .option("failOnDataLoss", "true")
         .option("startingOffsets", starts)
@@ -164,8 +171,8 @@ def _note_topics(
     """Remember ids of topics that are new or were made again."""
     new = sorted({(source.name, s.topic, s.topic_id) for s in state if s.topic_id not in known.get(s.topic, ())})
     if new:
-        rows = spark.createDataFrame(new, "source STRING, topic STRING, topic_id STRING")
-        lake.append(rows.withColumn("seen_at", F.current_timestamp()), topics)
+        seen = datetime.now(UTC)
+        lake.append_rows(spark, topics, [{"source": s, "topic": t, "topic_id": i, "seen_at": seen} for s, t, i in new])
 
 
 def _note_losses(spark: SparkSession, source: Source, lost: list[dict[str, Any]], generation: int, ledger: str) -> None:
@@ -184,8 +191,7 @@ def _note_losses(spark: SparkSession, source: Source, lost: list[dict[str, Any]]
         )
         for x in lost
     ]
-    columns = spark.read.format("delta").load(ledger).schema
-    lake.append(spark.createDataFrame(rows, columns), ledger)
+    lake.append_rows(spark, ledger, [dict(zip(_LEDGER_COLUMNS, r, strict=True)) for r in rows])
 
 
 def _note_positions(
@@ -208,7 +214,7 @@ def _note_positions(
             (source.name, batch, "landing", t, p, landed.get((t, p), offset), offset - 1, "landed", 0)
             for (t, p), offset in passed.items()
         ]
-        lake.append(spark.createDataFrame(rows, lake.read(spark, ledger).schema), ledger)
+        lake.append_rows(spark, ledger, [dict(zip(_LEDGER_COLUMNS, r, strict=True)) for r in rows])
     return {**landed, **passed}
 
 
@@ -218,30 +224,26 @@ def _account(spark: SparkSession, config: Config, source: Source, generation: in
     ledger = OFFSET_LEDGER.at(config.lake)
     path = LANDING.at(config.lake, source=name)
 
-    def each(batch: DataFrame, batch_id: int) -> None:
-        counted = batch.groupBy("topic", "partition").agg(
-            F.min("offset").alias("from_offset"), F.max("offset").alias("to_offset"), F.count(F.lit(1)).alias("records")
-        )
-        rows = counted.select(
-            F.lit(name).alias("source"),
-            F.lit(generation * _GENERATION + batch_id).cast("bigint").alias("batch"),
-            F.lit("landing").alias("room"),
-            "topic",
-            "partition",
-            "from_offset",
-            "to_offset",
-            F.lit("landed").alias("outcome"),
-            "records",
-        ).select(*_LEDGER_COLUMNS)
-        lake.append_batch(
-            rows,
-            ledger,
-            # Of any generation: losses may be accepted between a kill and the batch's repetition. With records:
-            # positions are noted under the number of a batch that need not have been accounted for.
-            f"source = '{name}' AND outcome = 'landed' AND records > 0 AND batch % {_GENERATION} = {batch_id}",
-        )
-
     checkpoint = CHECKPOINT.at(config.lake, room="ledger", source=name)
+
+    def note(spark: SparkSession, batch_id: int, counted: list[dict[str, Any]]) -> None:
+        said = {"source": name, "batch": generation * _GENERATION + batch_id, "room": "landing", "outcome": "landed"}
+        # Of any generation: losses may be accepted between a kill and the batch's repetition. With records:
+        # positions are noted under the number of a batch that need not have been accounted for.
+        of = f"source = '{name}' AND outcome = 'landed' AND records > 0 AND batch % {_GENERATION} = {batch_id}"
+        lake.append_rows(spark, ledger, [{**said, **c} for c in counted], of=of)
+
+    def each(batch: DataFrame, batch_id: int) -> None:
+        lowest, highest = F.min("offset").alias("from_offset"), F.max("offset").alias("to_offset")
+        counted = batch.groupBy("topic", "partition").agg(lowest, highest, F.count(F.lit(1)).alias("records"))
+        note(batch.sparkSession, batch_id, [r.asDict() for r in counted.collect()])  # a row per Kafka partition
+
+    def each_file(spark: SparkSession, files: list[str], batch_id: int) -> None:
+        done = passes.over(spark, files, counting.ADDRESSES, counting.count, {}, whole=True)
+        note(spark, batch_id, counting.summed(told for _, told in done.told))
+
+    if notes.is_table(path):
+        return batches.for_each_files(spark, path, source.max_bytes_per_batch, checkpoint, each_file)
     return batches.for_each(spark, path, source.max_bytes_per_batch, checkpoint, f"ledger {name}", each)
 
 

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
-from pyspark.sql.types import TimestampNTZType
+from pyspark.sql.types import StructType, TimestampNTZType
 
 from cdc_platform.resources import notes
 from cdc_platform.resources.lock import commit_turn
@@ -36,17 +36,26 @@ def delta(path: str) -> str:
     return f"delta.{quoted(path)}"
 
 
+_SEEN: set[str] = set()
+"""Lakes of which this process has seen a table: a new one it can make by itself, in a tenth of Spark's time."""
+
+
 def ensure(spark: SparkSession, table: Table, path: str) -> str:
     """Make the table at `path` if it isn't there. Returns the path."""
-    if exists(spark, path):
-        return path
-    try:
-        with commit_turn(spark, path):
-            create(spark, path, table.columns, table.properties, table.comment, table.partition_by)
-    except Exception:
-        # The first runs of two sources make the shared tables at the same time: one of them is told of a conflict.
-        if not exists(spark, path):
-            raise
+    lake = path.rsplit("/", table.path.count("/") + 1)[0]
+    if lake in _SEEN and not Path(path).exists():
+        schema = StructType.fromDDL(table.columns).json()
+        notes.create(path, schema, table.properties, table.comment, table.partition_by)
+    elif not exists(spark, path):
+        try:
+            with commit_turn(spark, path):
+                create(spark, path, table.columns, table.properties, table.comment, table.partition_by)
+        except Exception:
+            # The first runs of two sources make the shared tables at the same time: one of them is told of a conflict.
+            if not exists(spark, path):
+                raise
+    if notes.is_table(path):
+        _SEEN.add(lake)
     return path
 
 
@@ -147,16 +156,28 @@ def append_batch(df: DataFrame, path: str, of: str) -> None:
         append(df, path)
 
 
-def append_rows(spark: SparkSession, path: str, rows: list[dict[str, Any]], *, of: str | None = None) -> None:
+def append_rows(
+    spark: SparkSession,
+    path: str,
+    rows: list[dict[str, Any]],
+    *,
+    of: str | None = None,
+    once: tuple[str, int] | None = None,
+) -> None:
     """Append a few rows; columns they lack are NULL, `at` is now. of: unless the table has rows of that batch, as
-    `append_batch`. Where this process sees the table delta-rs does it, in a twentieth of Spark's time."""
-    if of is not None and notes.ask(spark, f"SELECT 1 AS there FROM {{t}} WHERE {of} LIMIT 1", t=path):
+    `append_batch`; once: as `append_once`. Where this process sees the table delta-rs does it, in a tenth of Spark's
+    time."""
+    if not rows or (of is not None and notes.ask(spark, f"SELECT 1 AS there FROM {{t}} WHERE {of} LIMIT 1", t=path)):
         return
-    if notes.append(path, rows):
+    if notes.append(path, rows, once):
         return
     schema = read(spark, path).schema
     frame = spark.createDataFrame([tuple(r.get(n) for n in schema.names) for r in rows], schema)
-    append(frame.withColumn("at", F.current_timestamp()) if "at" in schema.names else frame, path)
+    frame = frame.withColumn("at", F.current_timestamp()) if "at" in schema.names else frame
+    if once is None:
+        append(frame, path)
+    else:
+        append_once(frame, path, *once)
 
 
 def stream(spark: SparkSession, path: str, max_bytes: str) -> DataFrame:

@@ -77,11 +77,26 @@ def ask(spark: SparkSession, sql: str, **paths: str) -> list[dict[str, Any]]:
     return pa.table(builder.execute(sql.format(**{name: name for name in paths})).read_all()).to_pylist()
 
 
-def append(path: str, rows: list[dict[str, Any]]) -> bool:
-    """Append a few rows to a table that `is_table`; columns they lack are NULL, `at` is now. False: it isn't for this
-    process to see, and nothing was done."""
+def create(path: str, schema: str, properties: dict[str, str], comment: str, partition_by: tuple[str, ...]) -> None:
+    """Make a table in a lake that this process sees, if it isn't there. schema: as Delta's log has it, JSON."""
+    from deltalake import DeltaTable, Schema
+
+    with turn_of_files(path):
+        DeltaTable.create(
+            path,
+            Schema.from_json(schema),
+            mode="ignore",
+            partition_by=list(partition_by),
+            description=comment,
+            configuration=dict(properties),
+        )
+
+
+def append(path: str, rows: list[dict[str, Any]], once: tuple[str, int] | None = None) -> bool:
+    """Append a few rows to a table that `is_table`; columns they lack are NULL, `at` is now. once: application and
+    number, under which a table takes rows once. False: it isn't for this process to see, and nothing was done."""
     import pyarrow as pa
-    from deltalake import DeltaTable, write_deltalake
+    from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
 
     if not is_table(path):
         return False
@@ -89,8 +104,29 @@ def append(path: str, rows: list[dict[str, Any]]) -> bool:
         table = DeltaTable(path)
         schema = pa.schema(table.schema().to_arrow())
         now = {"at": datetime.now(UTC)} if "at" in schema.names else {}
-        write_deltalake(table, pa.Table.from_pylist([{**r, **now} for r in rows], schema), mode="append")
+        if once is not None and (known := table.transaction_version(once[0])) is not None and known >= once[1]:
+            return True
+        named = CommitProperties(app_transactions=[Transaction(*once)] if once else None)
+        columns = [pa.array([_as({**r, **now}.get(f.name), f.type) for r in rows], f.type) for f in schema]
+        found = pa.Table.from_arrays(columns, schema=schema)
+        write_deltalake(table, found, mode="append", commit_properties=named)
     return True
+
+
+def _as(value: Any, type_: Any) -> Any:
+    """A value as pyarrow takes it for a type: rows and tuples for structs, dicts for maps."""
+    import pyarrow as pa
+
+    if value is None:
+        return None
+    if pa.types.is_struct(type_):
+        given = value if isinstance(value, dict) else dict(zip(type_.names, value, strict=True))
+        return {f.name: _as(given[f.name], f.type) for f in type_}
+    if pa.types.is_map(type_):
+        return [(k, _as(v, type_.item_type)) for k, v in dict(value).items()]
+    if pa.types.is_list(type_):
+        return [_as(v, type_.value_type) for v in value]
+    return value
 
 
 def by_spark(spark: SparkSession, sql: str, **paths: str) -> list[dict[str, Any]]:

@@ -8,7 +8,7 @@ import json
 import logging
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 from py4j.protocol import Py4JError
@@ -24,6 +24,8 @@ from cdc_platform.snapshots import moves, multiset, origins, state
 from cdc_platform.snapshots import target as targets
 from cdc_platform.snapshots.columns import TableColumn, columns_of
 from cdc_platform.snapshots.fold import Profile, fold, key_names, late_keys, profile
+from cdc_platform.snapshots.plain import Plain
+from cdc_platform.snapshots.plain import fold as fold_plain
 from cdc_platform.tables import SCHEMA_HISTORY
 
 log = logging.getLogger(__name__)
@@ -77,6 +79,30 @@ def touched_by(changes: DataFrame) -> list[Touched]:
     ]
 
 
+def touched_of(notes_: list[Any]) -> list[Touched]:
+    """The same from what changelog files note of themselves (changelog/unify.py)."""
+    versions: dict[tuple[str, str], dict[str | None, dict[str, Any]]] = {}
+    for g in (g for note in notes_ for g in note):
+        known = versions.setdefault((g["db"], g["table"]), {})
+        so_far = known.setdefault(g["schema_version"], g)
+        known[g["schema_version"]] = {
+            "n": g["n"] + (so_far["n"] if so_far is not g else 0),
+            "low": min(g["low"], so_far["low"]),
+            "newest": max(g["newest"], so_far["newest"]),
+            "told_keys": g["told_keys"] and so_far["told_keys"],
+        }
+    return [
+        Touched(
+            *name,
+            sum(v["n"] for v in known.values()),
+            sorted((v for v in known if v), key=lambda v: (known[v]["newest"], v), reverse=True),
+            tuple(min(v["low"] for v in known.values())),
+            all(v["told_keys"] for v in known.values()),
+        )
+        for name, known in versions.items()
+    ]
+
+
 def of_table(db: str, table: str) -> Column:
     """Whether a change is one of this table."""
     return F.col("db").eqNullSafe(F.lit(db)) & F.col("table").eqNullSafe(F.lit(table))
@@ -86,7 +112,7 @@ def of_table(db: str, table: str) -> Column:
 class Work:
     """Changes of one source to bring into its tables. `app` and `batch_id` name the write: it happens once.
     lists: column lists by schema version, as `column_lists`. history: makes all changes of the source, as `changes`.
-    anew: the table is made from these changes alone."""
+    anew: the table is made from these changes alone. plain: tables whose changes are so (plain.py)."""
 
     config: Config
     source: Source
@@ -96,6 +122,7 @@ class Work:
     lists: Mapping[str, str]
     history: Callable[[], DataFrame] | None = None
     anew: bool = False
+    plain: Mapping[tuple[str, str], Plain] = field(default_factory=dict)
 
 
 class Done(NamedTuple):
@@ -158,7 +185,7 @@ def _bring_up(work: Work, touched: Touched, columns: list[TableColumn], before: 
             return Done(invalid, 0, untold)
         gone = origins.emptied(rows) if merged else {}
         rows = origins.since(rows, gone)
-        figures = profile(rows, columns, told_keys=touched.told_keys)
+        figures = _profile(work, touched, rows, columns)
         if figures.lost_moves and not work.anew:
             raise targets.Stale
         if figures.lost_moves:
@@ -192,12 +219,23 @@ def _bring_up(work: Work, touched: Touched, columns: list[TableColumn], before: 
         raise
 
 
+def _profile(work: Work, touched: Touched, rows: DataFrame, columns: list[TableColumn]) -> Profile:
+    found = work.plain.get((touched.db, touched.table))
+    if found is None:
+        return profile(rows, columns, told_keys=touched.told_keys)
+    if found.figures.changes != touched.changes:
+        raise AssertionError(f"{touched}: {found.figures.changes} changes were seen")
+    return found.figures
+
+
 def _folded(
     work: Work, rows: DataFrame, target: targets.Target, columns: list[TableColumn], figures: Profile, parts: bool
 ) -> tuple[DataFrame, Profile]:
     """One row per key, and figures of them. parts: this table's images, now or before, tell a part of the row. Then a
     row can't be made of late changes and the row that is there: all changes of its key are folded again. Raises Stale
     where cells of the key went on to other keys."""
+    if not parts and (found := work.plain.get((target.db, target.table))):
+        return fold_plain(rows.sparkSession, found, columns), figures
     if work.history is None or not parts:
         return fold(rows, columns, figures, partial=figures.partial > 0), figures
     late = late_keys(rows, columns, figures, lake.read(rows.sparkSession, target.snapshot))

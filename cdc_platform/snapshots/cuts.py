@@ -68,9 +68,16 @@ def publish(spark: SparkSession, config: Config, source: Source, tables: state.T
     if verdict.kind is None:
         log.info("no cut of %s: %s", source.name, verdict.reason)
         return {"cut": 0, "cut_held_back": 1}
-    row = (source.name, last.cut + 1, *verdict, *newest, offsets, versions, work, None)
-    frame = spark.createDataFrame([row], lake.read(spark, path).schema).withColumn("at", F.current_timestamp())
-    lake.append(frame, path)
+    row = {
+        "source": source.name,
+        "cut": last.cut + 1,
+        **verdict._asdict(),
+        **dict(zip(_POSITION, newest, strict=True)),
+        "offsets": offsets,
+        "snapshots": versions,
+        "work": work,
+    }
+    lake.append_rows(spark, path, [row])
     return {"cut": last.cut + 1, "cut_held_back": 0}
 
 

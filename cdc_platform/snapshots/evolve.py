@@ -125,8 +125,7 @@ class History:
                 step = Step(r["order"], r["address"], r["ddl"], Effect(0, None, None))
                 decisions.append(Decision(step, "no effect" if placed else "not placed", why))
         rows = [_row(self.source, d.step, d.decision, d.reason) for d in decisions]
-        frame = self.spark.createDataFrame(rows, lake.read(self.spark, self.changes).schema)
-        lake.append(frame.withColumn("at", F.current_timestamp()), self.changes)
+        lake.append_rows(self.spark, self.changes, rows)
         self.decided |= {d.step.address for d in decisions}
 
 
@@ -139,8 +138,7 @@ def _effects(spark: SparkSession, config: Config, source: Source, statements: Se
     if found := notes.ask(spark, known, effects=path):
         return from_json(found[0]["effects"])
     made = effects(statements)
-    row = spark.createDataFrame([(source.name, digest, to_json(made), None)], lake.read(spark, path).schema)
-    lake.append(row.withColumn("at", F.current_timestamp()), path)
+    lake.append_rows(spark, path, [{"source": source.name, "digest": digest, "effects": to_json(made)}])
     return made
 
 
@@ -168,11 +166,19 @@ def _plain(row: dict[str, Any]) -> dict[str, Any]:
     return {**row, "order": tuple(map(int, row["order_key"].values())), "address": _address(row)}
 
 
-def _row(source: Source, step: Step, decision: str, reason: str | None) -> tuple:
+def _row(source: Source, step: Step, decision: str, reason: str | None) -> dict[str, Any]:
     before, after = step.effect.before or (None, None), step.effect.after or (None, None)
     epoch, file, pos, *rest = step.order
-    order = (epoch, file, Decimal(pos), *rest)
-    return (source.name, *step.address, step.ddl, *before, *after, decision, reason, order, None)
+    return {
+        "source": source.name,
+        **dict(zip(("topic", "partition", "offset", "entry_index"), step.address, strict=True)),
+        "ddl": step.ddl,
+        **dict(zip(("db_before", "table_before"), before, strict=True)),
+        **dict(zip(("db_after", "table_after"), after, strict=True)),
+        "decision": decision,
+        "reason": reason,
+        "order_key": (epoch, file, Decimal(pos), *rest),
+    }
 
 
 def _placed(spark: SparkSession, config: Config, source: Source, rows: list[dict[str, Any]]) -> set[Address]:

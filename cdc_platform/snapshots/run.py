@@ -4,7 +4,7 @@ Repeating a batch changes nothing: rows win by order, tombstones are written onc
 kept is stopped by itself, with the reason; the others go on.
 """
 
-from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
 from typing import Any
 
@@ -15,7 +15,8 @@ from cdc_platform.chain import RoomResult
 from cdc_platform.config import Config, Source
 from cdc_platform.errors import TableStopped
 from cdc_platform.mysql.effects import Name
-from cdc_platform.resources import batches, lake
+from cdc_platform.resources import batches, lake, notes
+from cdc_platform.resources.parquet import note_of
 from cdc_platform.snapshots import carry, cuts, limits, routes, state
 from cdc_platform.snapshots.anew import anew, not_carried, rebuilt, refreshed, stop
 from cdc_platform.snapshots.bring_up import (
@@ -25,9 +26,12 @@ from cdc_platform.snapshots.bring_up import (
     merged_list,
     outcome,
     touched_by,
+    touched_of,
 )
+from cdc_platform.snapshots.columns import columns_of
 from cdc_platform.snapshots.evolve import Decision, History, Plan, alter, in_place
 from cdc_platform.snapshots.follow import LEFT_OUT, follow
+from cdc_platform.snapshots.plain import Plain, survey
 from cdc_platform.snapshots.target import Target
 from cdc_platform.tables import CHANGELOG, CHECKPOINT, TABLE_STATE
 
@@ -39,15 +43,7 @@ def run(spark: SparkSession, config: Config, source: Source, *, cut: bool = True
     history = History(spark, config, source)
     _follow(spark, config, source, history)
     evolve(spark, config, source, history)
-    done = batches.for_each(
-        spark,
-        CHANGELOG.at(config.lake),
-        source.max_bytes_per_batch,
-        CHECKPOINT.at(config.lake, room="snapshots", source=source.name),
-        f"snapshots {source.name}",
-        batch_writer(config, source, history.plan()),
-        source=source.name,
-    )
+    done = _batches(spark, config, source, history.plan())
     tables = refreshed(spark, config, source, min(done, default=None))
     figures, published = _told(spark, config, source, history, tables, cut=cut)
     changes = sum(float(f["changes"]) for f in figures.values())
@@ -65,6 +61,25 @@ def run(spark: SparkSession, config: Config, source: Source, *, cut: bool = True
         },
         figures,
     )
+
+
+def _batches(spark: SparkSession, config: Config, source: Source, plan: Plan) -> list[int]:
+    """Takes up all that the changelog has; numbers of the batches."""
+    path, much = CHANGELOG.at(config.lake), source.max_bytes_per_batch
+    checkpoint = CHECKPOINT.at(config.lake, room="snapshots", source=source.name)
+    write = partial(_write, config, source, plan)
+
+    def each(batch: DataFrame, batch_id: int) -> None:
+        write(batch, batch_id, touched_by(batch), [])
+
+    def each_file(spark: SparkSession, files: list[str], batch_id: int) -> None:
+        batch, told = batches.rows_of(spark, path, files, source=source.name), [note_of(f) for f in files]
+        noted = all(note is not None for note in told)
+        write(batch, batch_id, touched_of(told) if noted else touched_by(batch), files)
+
+    if notes.is_table(path):
+        return batches.for_each_files(spark, path, much, checkpoint, each_file, source=source.name)
+    return batches.for_each(spark, path, much, checkpoint, f"snapshots {source.name}", each, source=source.name)
 
 
 def _told(
@@ -85,49 +100,62 @@ def _told(
     return figures, published
 
 
-def batch_writer(config: Config, source: Source, plan: Plan) -> Callable[[DataFrame, int], None]:
-    """What is done with each batch of a source."""
-
-    def each(batch: DataFrame, batch_id: int) -> None:
-        spark = batch.sparkSession
-        path = TABLE_STATE.at(config.lake)
+def _write(
+    config: Config,
+    source: Source,
+    plan: Plan,
+    batch: DataFrame,
+    batch_id: int,
+    touched: list[Touched],
+    files: list[str],
+) -> None:
+    """Brings the tables of a batch up to date. files: the batch's, where this process sees them."""
+    spark, path = batch.sparkSession, TABLE_STATE.at(config.lake)
+    if not touched:
+        return
+    spans = {n: plan.spans[n] for t in touched if plan.old(n := (t.db, t.table), t.low)}
+    before = state.now(spark, path, source)
+    stopped = not_carried(batch, spans, source)
+    if spans:
+        batch = carry.carried(batch, spans)
         touched = touched_by(batch)
-        if not touched:
-            return
-        spans = {n: plan.spans[n] for t in touched if plan.old(n := (t.db, t.table), t.low)}
-        before = state.now(spark, path, source)
-        stopped = not_carried(batch, spans, source)
-        if spans:
-            batch = carry.carried(batch, spans)
-            touched = touched_by(batch)
-        moved = {c.today for carries in spans.values() for c in carries}
-        lists = column_lists(spark, config, source, touched)
-        names = {(t.db, t.table): t for t in touched}
-        told = {n: plan.columns.get(n) if n in moved else merged_list(t, lists) for n, t in names.items()}
-        found = routes.Routed(batch, touched, told, stopped)
-        if source.tables.routes:
-            found = routes.route(found, source, plan.merged)
+    moved = {c.today for carries in spans.values() for c in carries}
+    lists = column_lists(spark, config, source, touched)
+    names = {(t.db, t.table): t for t in touched}
+    told = {n: plan.columns.get(n) if n in moved else merged_list(t, lists) for n, t in names.items()}
+    found = routes.Routed(batch, touched, told, stopped)
+    if source.tables.routes:
+        found = routes.route(found, source, plan.merged)
 
-        def history() -> DataFrame:
-            every = lake.read(spark, CHANGELOG.at(config.lake)).where(F.col("source") == source.name)
-            known = {*names, *(n for lists in plan.merged.values() for n in lists)}
-            return routes.routed(carry.carried(every, plan.spans), source, sorted(known), found.lacking)
+    def history() -> DataFrame:
+        every = lake.read(spark, CHANGELOG.at(config.lake)).where(F.col("source") == source.name)
+        known = {*names, *(n for lists in plan.merged.values() for n in lists)}
+        return routes.routed(carry.carried(every, plan.spans), source, sorted(known), found.lacking)
 
-        work = Work(config, source, found.rows, batch_id, f"snapshots {source.name}", lists, history)
+    plain = {} if spans or source.tables.routes else _plain(spark, source, files, found)
+    work = Work(config, source, found.rows, batch_id, f"snapshots {source.name}", lists, history, plain=plain)
 
-        def one(t: Touched) -> state.Outcome:
-            name = (t.db, t.table)
-            if reason := found.stopped.get(name):
-                return stop(name, reason, t.changes)
-            last = before.get(name)
-            if last and last["state"] == LEFT_OUT and not source.tables.kept(*name):
-                return state.Outcome(*name, LEFT_OUT, last["reason"], t.changes, 0)
-            return outcome(work, t, found.told.get(name), last)
+    def one(t: Touched) -> state.Outcome:
+        name = (t.db, t.table)
+        if reason := found.stopped.get(name):
+            return stop(name, reason, t.changes)
+        last = before.get(name)
+        if last and last["state"] == LEFT_OUT and not source.tables.kept(*name):
+            return state.Outcome(*name, LEFT_OUT, last["reason"], t.changes, 0)
+        return outcome(work, t, found.told.get(name), last)
 
-        outcomes = lake.together([partial(one, t) for t in found.touched])
-        state.keep(spark, path, source, outcomes, before, batch_id)
+    outcomes = lake.together([partial(one, t) for t in found.touched])
+    state.keep(spark, path, source, outcomes, before, batch_id)
 
-    return each
+
+def _plain(spark: SparkSession, source: Source, files: list[str], found: routes.Routed) -> dict[Name, Plain]:
+    """Tables of a batch whose changes are plain."""
+    columns = {}
+    for t in found.touched:
+        if (told := found.told.get((t.db, t.table))) and t.told_keys:
+            with suppress(TableStopped):  # it will be told when the table's turn comes
+                columns[t.db, t.table] = columns_of(source, t.db, t.table, told)
+    return survey(spark, files, columns)
 
 
 def _follow(spark: SparkSession, config: Config, source: Source, history: History) -> None:

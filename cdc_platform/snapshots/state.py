@@ -1,11 +1,10 @@
 """What became of each table, batch by batch: live or stopped, and why; its figures."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import partial
 from typing import Any
 
 from pyspark.sql import SparkSession
-from pyspark.sql import functions as F
 
 from cdc_platform.config import Config, Source
 from cdc_platform.resources import lake, notes
@@ -60,28 +59,16 @@ def keep(
 ) -> None:
     """Notes outcomes as TABLE_STATE rows, a batch's once; `anew`: of a rebuild, which counts above all batches before
     it."""
-    out = [
-        (
-            source.name,
-            o.db,
-            o.table,
-            batch_id,
-            o.state,
-            o.reason,
-            o.changes,
-            o.invalid_dates,
-            o.partial,
-            o.high_order,
-            before.get((o.db, o.table), {}).get("rebuild", 0) + anew,
-            None,
-        )
+    rows = [
+        {
+            "source": source.name,
+            "batch": batch_id,
+            **{f.name: getattr(o, f.name) for f in fields(o)},
+            "rebuild": before.get((o.db, o.table), {}).get("rebuild", 0) + anew,
+        }
         for o in outcomes
     ]
-    rows = spark.createDataFrame(out, lake.read(spark, path).schema).withColumn("at", F.current_timestamp())
-    if anew:
-        lake.append(rows, path)
-    else:
-        lake.append_batch(rows, path, f"source = '{source.name}' AND batch = {batch_id}")
+    lake.append_rows(spark, path, rows, of=None if anew else f"source = '{source.name}' AND batch = {batch_id}")
 
 
 def figures(spark: SparkSession, config: Config, source: Source, touched: Tables) -> dict[str, dict[str, float | str]]:

@@ -1,0 +1,128 @@
+"""Batches of nothing but whole row images: their last change per key, without an image ever becoming a map of Spark's.
+
+Workers read the changelog's files as Arrow batches (images.py): first they say of which tables all changes are so, then
+they give Spark keys and orders alone, then the texts of the changes that win, which Spark casts as always. Everything
+else goes the way of fold.py, which gives the same; tests/snapshots/test_plain.py holds both against each other.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from decimal import Decimal
+from functools import partial
+from typing import Any
+
+from pyspark.sql import DataFrame, Row, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql.types import StructType
+
+from cdc_platform.resources import passes
+from cdc_platform.resources.parquet import units
+from cdc_platform.snapshots import images
+from cdc_platform.snapshots.columns import ORDER_FIELDS, TableColumn
+from cdc_platform.snapshots.fold import Profile, key_names
+
+Name = tuple[str, str]
+_RANGES = {**dict.fromkeys(("tinyint", "smallint", "int", "bigint"), "integer"), "date": "text", "string": "text"}
+_DATES = frozenset(("date", "datetime", "timestamp"))
+
+
+@dataclass(frozen=True, slots=True)
+class Plain:
+    """A table whose changes in a batch are plain: its files, and what they come to."""
+
+    table: images.PlainTable
+    files: list[str]
+    figures: Profile
+
+
+def survey(spark: SparkSession, files: list[str], tables: Mapping[Name, list[TableColumn]]) -> dict[Name, Plain]:
+    """Those of some tables whose changes in these changelog files are plain."""
+    asked = {n: _table(n, columns) for n, columns in tables.items() if _may_be(columns)}
+    if not asked:
+        return {}
+    work = images.Survey(tuple(asked.values()))
+    done = passes.over(spark, files, images.SURVEYED, work, {}, whole=True)
+    found = {}
+    for i, (name, table) in enumerate(asked.items()):
+        told = {file: figures[i] for file, figures in done.told}
+        if None not in told.values() and (mine := {file: f for file, f in told.items() if f["changes"]}):
+            found[name] = Plain(table, list(mine), _figures(list(mine.values())))
+    return found
+
+
+def _may_be(columns: list[TableColumn]) -> bool:
+    return any(c.key for c in columns) and not any(c.collation for c in columns)
+
+
+def _table(name: Name, columns: list[TableColumn]) -> images.PlainTable:
+    first = next(c for c in columns if c.key)
+    return images.PlainTable(
+        *name,
+        tuple(c.name for c in columns),
+        tuple(c.name for c in columns if c.key),
+        tuple((c.name, c.type.family) for c in columns if c.type.family in _DATES),
+        _RANGES.get(first.spark),
+    )
+
+
+def _figures(told: list[dict[str, Any]]) -> Profile:
+    orders = [o for f in told for o in f["orders"]]
+    keys = [k for f in told if f["keys"] for k in f["keys"]]
+    return Profile(
+        changes=sum(f["changes"] for f in told),
+        partial=0,
+        key_changes=0,
+        deletes=sum(f["deletes"] for f in told),
+        no_key=0,
+        lost_moves=0,
+        invalid_dates=0,
+        low_order=_order(min(orders)),
+        high_order=_order(max(orders)),
+        truncated_at=None,
+        low_key=min(keys, default=None),
+        high_key=max(keys, default=None),
+        told_keys=True,
+    )
+
+
+def _order(numbers: list[int]) -> Row:
+    told = dict(zip(ORDER_FIELDS, numbers, strict=True))
+    return Row(**{**told, "pos": Decimal(told["pos"])})
+
+
+def fold(spark: SparkSession, plain: Plain, columns: list[TableColumn]) -> DataFrame:
+    """One row per key, as fold.fold gives them."""
+    table, names = plain.table, key_names(columns)
+    keys = [c for c in columns if c.key]
+    parts = units(plain.files, whole=True)
+    schema = ", ".join([*(f"t{i} STRING" for i, _ in enumerate(keys)), images.HEAD])
+    ids = spark.range(0, len(parts), 1, len(parts))
+    heads = ids.mapInArrow(partial(images.heads, parts, table), schema)
+    typed = (c.value(F.col(f"t{i}")).alias(n) for i, (n, c) in enumerate(zip(names, keys, strict=True)))
+    at = F.struct(
+        *("order_key", "partition", "entry_index", "row_index"),
+        F.col("deleted").cast("int").alias("gone"),
+        *("file", "at"),
+    )
+    newest = heads.select(*typed, at.alias("_at")).groupBy(*names).agg(F.max("_at").alias("_at"))
+    places = newest.select(
+        *names,
+        F.col("_at.order_key").alias("_cdc_order"),
+        (F.col("_at.gone") == 1).alias("deleted"),
+        F.col("_at.file").alias("file"),
+        F.col("_at.at").alias("at"),
+    )
+    ordered = places.repartitionById(len(parts), F.col("file")).sortWithinPartitions("file", "at")
+    given = StructType(list(ordered.schema.fields))
+    given.add("source_time", "timestamp")
+    for i, _ in enumerate(columns):
+        given.add(f"x{i}", "string")
+    rows = ordered.mapInArrow(partial(images.texts, plain.files, table), given)
+    return rows.select(
+        *names,
+        F.col("deleted").alias("_deleted"),
+        F.lit(True).alias("_whole"),
+        "_cdc_order",
+        F.col("source_time").alias("_cdc_source_time"),
+        *(c.value(F.col(f"x{i}")).alias(f"_v{i}") for i, c in enumerate(columns)),
+    )
