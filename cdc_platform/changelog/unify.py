@@ -189,14 +189,13 @@ def _names(db: pa.Array, table: pa.Array) -> pa.DictionaryArray:
         pc.multiply(pc.fill_null(dbs.indices, len(dbs.dictionary)).cast(pa.int64()), count),
         pc.fill_null(names.indices, count - 1).cast(pa.int64()),
     ).dictionary_encode()
-    pairs = codes.dictionary.to_numpy()
-    spelled = pc.binary_join_element_wise(
-        pa.array([*dbs.dictionary.to_pylist(), None], pa.string()).take(pa.array(pairs // count)),
-        pa.array([*names.dictionary.to_pylist(), None], pa.string()).take(pa.array(pairs % count)),
-        ".",
-        null_handling="skip",
-    )
-    return pa.DictionaryArray.from_arrays(codes.indices, spelled)
+    known = [*dbs.dictionary.to_pylist(), None], [*names.dictionary.to_pylist(), None]
+    # Arrow's own join leaves rows out where all is NULL (binary_join_element_wise, null_handling="skip").
+    spelled = [
+        ".".join(x for x in (known[0][pair // count], known[1][pair % count]) if x is not None)
+        for pair in codes.dictionary.to_pylist()
+    ]
+    return pa.DictionaryArray.from_arrays(codes.indices, pa.array(spelled, pa.string()))
 
 
 def _wanted(names: pa.DictionaryArray, tables: Tables, known: dict[str | None, bool]) -> pa.BooleanArray:
@@ -210,8 +209,8 @@ def _wanted(names: pa.DictionaryArray, tables: Tables, known: dict[str | None, b
 
 def with_keys(rows: pa.RecordBatch, tables: Tables) -> pa.RecordBatch:
     """Rows of tables whose key the configuration gives, with that: as rules.key."""
+    names = _names(rows.column("db"), rows.column("table")).cast(pa.string()) if tables.keys else None
     for table, columns in tables.keys.items():
-        names = pc.binary_join_element_wise(rows.column("db"), rows.column("table"), ".", null_handling="skip")
         mine = np.nonzero(pc.equal(names, table).to_numpy(zero_copy_only=False))[0]
         if not len(mine):
             continue

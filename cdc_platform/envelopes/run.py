@@ -15,12 +15,13 @@ from pyspark.sql import functions as F
 
 from cdc_platform.chain import RoomResult
 from cdc_platform.config import Config, Source
-from cdc_platform.envelopes import reassemble
+from cdc_platform.envelopes import reassemble, whole
 from cdc_platform.formats import FORMATS
 from cdc_platform.formats.contract import MESSAGE, PART
-from cdc_platform.formats.frame import as_message_batch, isolated, spark_schema
-from cdc_platform.resources import batches, lake, notes
-from cdc_platform.tables import CHECKPOINT, ENVELOPES, LANDING, OFFSET_LEDGER, QUARANTINE, WAITING
+from cdc_platform.formats.frame import as_message_batch, spark_schema
+from cdc_platform.resources import batches, lake, notes, passes
+from cdc_platform.resources.parquet import Sink
+from cdc_platform.tables import CHECKPOINT, ENVELOPES, LANDING, OFFSET_LEDGER, QUARANTINE, STATS, WAITING
 
 _LANDED = ("topic", "partition", "offset", "timestamp", "key", "value", "headers", "landed_at")
 _WAITING = (
@@ -50,14 +51,13 @@ def run(spark: SparkSession, config: Config, source: Source) -> RoomResult:
         "quarantine": lake.ensure(spark, QUARANTINE, QUARANTINE.at(config.lake)),
         "ledger": lake.ensure(spark, OFFSET_LEDGER, OFFSET_LEDGER.at(config.lake)),
     }
-    done = batches.for_each(
-        spark,
-        LANDING.at(config.lake, source=source.name),
-        source.max_bytes_per_batch,
-        CHECKPOINT.at(config.lake, room="envelopes", source=source.name),
-        f"envelopes {source.name}",
-        batch_writer(source, paths),
-    )
+    landing, much = LANDING.at(config.lake, source=source.name), source.max_bytes_per_batch
+    checkpoint = CHECKPOINT.at(config.lake, room="envelopes", source=source.name)
+    if notes.is_table(landing) and notes.is_table(paths["envelopes"]):
+        done = batches.for_each_files(spark, landing, much, checkpoint, files_writer(source, paths, landing))
+    else:
+        each = batch_writer(source, paths)
+        done = batches.for_each(spark, landing, much, checkpoint, f"envelopes {source.name}", each)
     figures = _figures(spark, paths["ledger"], source, done)
     return RoomResult("envelopes", source.name, 0, len(done), watch.seconds, figures)
 
@@ -90,15 +90,38 @@ def batch_writer(source: Source, paths: dict[str, str]) -> Callable[[DataFrame, 
     """What is done with each batch of a source."""
 
     def each(batch: DataFrame, batch_id: int) -> None:
-        spark = batch.sparkSession
         parsed = parse_parts(batch.select(*_LANDED), source.format)
         figures = _pass_whole_ones(parsed, paths["envelopes"], f"envelopes {source.name}", batch_id)
-        before = lake.read(spark, paths["waiting"]).where(F.col("batch") == batch_id - 1)
-        carries = not before.isEmpty()
-        if figures["split"] or figures["bad"] or carries:
-            _odd_ones(parsed, before, source, paths, batch_id, bad_ones=figures["bad"] > 0)
+        _rest(parsed, figures, source, paths, batch_id)
 
     return each
+
+
+def files_writer(source: Source, paths: dict[str, str], landing: str) -> batches.EachFiles:
+    """The same, where the batch's files are at hand: workers write the whole ones themselves."""
+    words = ("topic", "partition", "last_offset", "parts", "shard", "timestamp", "landed_at")
+    sink = Sink(paths["envelopes"], whole.ENVELOPE, tuple(ENVELOPES.properties[STATS].split(",")), words)
+    app = f"envelopes {source.name}"
+
+    def each(spark: SparkSession, files: list[str], batch_id: int) -> None:
+        sinks = {} if passes.done_before(sink.table, app, batch_id) else {"envelopes": sink}
+        done = passes.over(spark, files, MESSAGE, whole.Whole(source.format), sinks, whole=False)
+        if sinks:
+            passes.commit(sink, done.written["envelopes"], app, batch_id)
+        figures = {name: sum(told[name] for _, told in done.told) for name in ("split", "bad")}
+        landed = batches.rows_of(spark, landing, files).select(*_LANDED)
+        _rest(parse_parts(landed, source.format), figures, source, paths, batch_id)
+
+    return each
+
+
+def _rest(parsed: DataFrame, figures: dict[str, int], source: Source, paths: dict[str, str], batch_id: int) -> None:
+    """What of a batch's records isn't a message by itself, where there are any."""
+    spark = parsed.sparkSession
+    last = f"SELECT count(*) AS n FROM {{waiting}} WHERE batch = {batch_id - 1}"
+    if figures["split"] or figures["bad"] or notes.ask(spark, last, waiting=paths["waiting"])[0]["n"]:
+        before = lake.read(spark, paths["waiting"]).where(F.col("batch") == batch_id - 1)
+        _odd_ones(parsed, before, source, paths, batch_id, bad_ones=figures["bad"] > 0)
 
 
 def _pass_whole_ones(parsed: DataFrame, path: str, app: str, batch_id: int) -> dict[str, int]:
@@ -109,9 +132,9 @@ def _pass_whole_ones(parsed: DataFrame, path: str, app: str, batch_id: int) -> d
     """
     figures = (F.count_if(F.col("total") > 1).alias("split"), F.count_if(F.col("error").isNotNull()).alias("bad"))
     seen = Observation()
-    whole = parsed.observe(seen, *figures).where(F.col("error").isNull() & (F.col("total") == 1))
+    alone = parsed.observe(seen, *figures).where(F.col("error").isNull() & (F.col("total") == 1))
     version = lake.version(parsed.sparkSession, path)
-    lake.append_once(_whole_rows(whole), path, app, batch_id)
+    lake.append_once(_whole_rows(alone), path, app, batch_id)
     if lake.version(parsed.sparkSession, path) > version:
         return seen.get
     return parsed.agg(*figures).collect()[0].asDict()
@@ -127,21 +150,12 @@ def parse_parts(batch: DataFrame, format_name: str) -> DataFrame:
 
 
 def _parse(format_name: str, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    part = FORMATS[format_name].part
-    assert part is not None
     keep = [n for n in MESSAGE.names if n != "value"]
     for raw in batches:
         batch = as_message_batch(raw)
-        pieces = [pa.Table.from_batches([p]) for p in isolated(batch, part.parse, _no_part)]
-        parsed = pa.concat_tables(pieces).combine_chunks()
-        columns = [*(parsed.column(n).combine_chunks() for n in PART.names), *(batch.column(n) for n in keep)]
+        parsed = whole.parts_of(batch, format_name)
+        columns = [*parsed.columns, *(batch.column(n) for n in keep)]
         yield pa.RecordBatch.from_arrays(columns, names=[*PART.names, *keep])
-
-
-def _no_part(_message: pa.RecordBatch, error: Exception) -> pa.RecordBatch:
-    return pa.RecordBatch.from_pylist(
-        [{"error": f"the envelope's reader failed ({type(error).__name__})"}], schema=PART
-    )
 
 
 def _whole_rows(parts: DataFrame) -> DataFrame:
@@ -242,8 +256,8 @@ def joined_rows(split: DataFrame) -> DataFrame:
             F.sort_array(F.collect_list(part)).alias("pieces"),
         )
     )
-    whole = F.aggregate("pieces", F.lit(b""), lambda done, piece: F.concat(done, piece["data"]))
-    return grouped.withColumn("value", whole).select(
+    joined = F.aggregate("pieces", F.lit(b""), lambda done, piece: F.concat(done, piece["data"]))
+    return grouped.withColumn("value", joined).select(
         "topic",
         "partition",
         "offset",

@@ -137,7 +137,7 @@ def test_what_killed_runs_landed_is_accounted_for_once(feed, kafka, monkeypatch)
     assert own.land().metrics["records"] == 0
     kafka.fill(topic, 3, "w")
     with monkeypatch.context() as patch:
-        patch.setattr(lake, "append_batch", lambda *_: 1 / 0)
+        patch.setattr(lake, "append_rows", lambda *_, **__: 1 / 0)
         with pytest.raises(Exception, match="division by zero"):
             own.land()  # killed before the ledger's commit
     assert sum(r[4] for r in own.ledger("landed")) == 5

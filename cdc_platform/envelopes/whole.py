@@ -1,0 +1,74 @@
+"""Records that are whole messages by themselves: Arrow only, on the executors."""
+
+# pyarrow.compute makes its functions at run time, so that type checkers do not see them.
+# pyright: reportAttributeAccessIssue=false
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from cdc_platform.formats.contract import MESSAGE, PART
+from cdc_platform.formats.frame import isolated
+from cdc_platform.resources.parquet import Output
+
+ENVELOPE = pa.schema(
+    [
+        *(MESSAGE.field(c) for c in ("topic", "partition", "offset")),
+        ("last_offset", pa.int64()),
+        ("parts", pa.int32()),
+        *(PART.field(c) for c in ("shard", "seq")),
+        *(MESSAGE.field(c) for c in ("timestamp", "key", "value", "headers", "landed_at")),
+    ]
+)
+"""Rows of ENVELOPES."""
+
+
+@dataclass(frozen=True, slots=True)
+class Whole:
+    """The work of a pass over landed records: those that are whole go to the output `envelopes`, if it is there."""
+
+    format_name: str
+
+    def __call__(self, batches: Iterator[pa.RecordBatch], out: Mapping[str, Output]) -> dict[str, int]:
+        """split: parts of messages that came in several records; bad: records that are no part of anything."""
+        split = bad = 0
+        for batch in batches:
+            parts = parts_of(batch, self.format_name)
+            fine = pc.is_null(parts.column("error"))
+            one = pc.fill_null(pc.equal(parts.column("total"), 1), False)
+            bad += batch.num_rows - pc.sum(fine).as_py()
+            split += pc.sum(pc.greater(parts.column("total"), 1)).as_py() or 0
+            alone = pc.and_(fine, one)
+            if "envelopes" in out:
+                out["envelopes"].write(_envelopes(batch.filter(alone), parts.filter(alone)))
+        return {"split": split, "bad": bad}
+
+
+def parts_of(messages: pa.RecordBatch, format_name: str) -> pa.RecordBatch:
+    """MESSAGE batch → PART batch, row by row; a reader that fails costs one message."""
+    from cdc_platform.formats import FORMATS
+
+    part = FORMATS[format_name].part
+    assert part is not None
+    pieces = [pa.Table.from_batches([p]) for p in isolated(messages, part.parse, _no_part)]
+    parsed = pa.concat_tables(pieces).combine_chunks()
+    return pa.RecordBatch.from_arrays([parsed.column(n).combine_chunks() for n in PART.names], schema=PART)
+
+
+def _no_part(_message: pa.RecordBatch, error: Exception) -> pa.RecordBatch:
+    return pa.RecordBatch.from_pylist(
+        [{"error": f"the envelope's reader failed ({type(error).__name__})"}], schema=PART
+    )
+
+
+def _envelopes(messages: pa.RecordBatch, parts: pa.RecordBatch) -> pa.RecordBatch:
+    made = {
+        "last_offset": messages.column("offset"),
+        "parts": pa.array([1] * messages.num_rows, pa.int32()),
+        "value": parts.column("data"),
+        **{c: parts.column(c) for c in ("shard", "seq")},
+    }
+    columns = [made[n] if n in made else messages.column(n) for n in ENVELOPE.names]
+    return pa.RecordBatch.from_arrays(columns, schema=ENVELOPE)
