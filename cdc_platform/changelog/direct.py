@@ -48,7 +48,7 @@ class Direct:
         for name, sink in sinks.items():
             if done.written[name]:
                 passes.commit(sink, done.written[name], app, batch.number)
-        told = [account for _, account in done.told]
+        told = done.told
         if few:
             rows = _statements(batch, told)
             lake.append_rows(spark, batch.paths["schema_history"], rows, once=(app, batch.number))

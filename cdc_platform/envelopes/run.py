@@ -108,7 +108,7 @@ def files_writer(source: Source, paths: dict[str, str], landing: str) -> batches
         done = passes.over(spark, files, MESSAGE, whole.Whole(source.format), sinks, whole=False)
         if sinks:
             passes.commit(sink, done.written["envelopes"], app, batch_id)
-        figures = {name: sum(told[name] for _, told in done.told) for name in ("split", "bad")}
+        figures = {name: sum(told[name] for told in done.told) for name in ("split", "bad")}
         landed = batches.rows_of(spark, landing, files).select(*_LANDED)
         _rest(parse_parts(landed, source.format), figures, source, paths, batch_id)
 

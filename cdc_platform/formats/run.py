@@ -75,7 +75,7 @@ def _directly(
         work = Decoding(source.format, json.dumps(source.options), json.dumps(context))
         done = passes.over(spark, files, MESSAGE_READ, work, {"changes": sink}, whole=False)
         passes.commit(sink, done.written["changes"], app, batch)
-        counts.append(sum(told for _, told in done.told))
+        counts.append(sum(done.told))
 
     ran = batches.for_each_files(spark, messages, source.max_bytes_per_batch, checkpoint, each)
     return sum(counts), len(ran)

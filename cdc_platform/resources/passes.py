@@ -1,7 +1,7 @@
 """One pass over data files of a table whose folder driver and executors see: Spark's Python workers read them as Arrow
 batches, each task some files, and write files of other tables, which one commit each then names.
 
-What a pass gives back is small: per file read what the work told, and which files it wrote. Files of tasks that failed,
+What a pass gives back is small: what the work of each task told, and which files it wrote. Files of tasks that failed,
 or were done twice, are named by no commit.
 """
 
@@ -10,6 +10,7 @@ import os
 import time
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
+from itertools import chain
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pyarrow as pa
@@ -21,16 +22,17 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 Work = Callable[[Iterator[pa.RecordBatch], Mapping[str, Output]], Any]
-"""(rows of a unit, outputs by name) → what it has to tell, as JSON can. Runs on the executors."""
+"""(rows of a task's files, one after the other; outputs by name) → what it has to tell, as JSON can. Runs on the
+executors."""
 
-_TASK_BYTES = 16 << 20
-"""Small files are taken together up to so many bytes."""
+_LEAST, _MOST = 16 << 20, 128 << 20
+"""Bytes before compression that a task takes together. What it writes is one file."""
 
 
 class Pass(NamedTuple):
-    """What a pass did. told: by file, in order; written: by output."""
+    """What a pass did. told: by each task; written: by output."""
 
-    told: list[tuple[str, Any]]
+    told: list[Any]
     written: dict[str, list[Written]]
 
 
@@ -44,19 +46,17 @@ def over(
     whole: bool,
 ) -> Pass:
     """Runs `work` on the rows of files, read with these columns. whole: a file isn't divided."""
-    tasks = _tasks(units(files, whole=whole))
+    tasks = _tasks(units(files, whole=whole), int(spark.conf.get("spark.sql.shuffle.partitions") or 200))
     if not tasks:
         return Pass([], {name: [] for name in sinks})
     ids = spark.range(0, len(tasks), 1, len(tasks))
     run = partial(_run, tasks, schema, work, dict(sinks))
     found = (
-        ids.mapInArrow(
-            run, "file STRING, told STRING, output STRING, path STRING, size BIGINT, `rows` BIGINT, stats STRING"
-        )
+        ids.mapInArrow(run, "told STRING, output STRING, path STRING, size BIGINT, `rows` BIGINT, stats STRING")
         .toArrow()
         .to_pylist()
     )
-    told = [(r["file"], json.loads(r["told"])) for r in found if r["output"] is None]
+    told = [json.loads(r["told"]) for r in found if r["output"] is None]
     written: dict[str, list[Written]] = {name: [] for name in sinks}
     for r in found:
         if r["output"] is not None:
@@ -64,11 +64,12 @@ def over(
     return Pass(told, written)
 
 
-def _tasks(all_units: list[Unit]) -> list[list[Unit]]:
+def _tasks(all_units: list[Unit], at_once: int) -> list[list[Unit]]:
+    enough = min(_MOST, max(_LEAST, sum(u.bytes for u in all_units) // at_once))
     tasks: list[list[Unit]] = []
-    held = _TASK_BYTES
+    held = enough
     for unit in all_units:
-        if held >= _TASK_BYTES:
+        if held + unit.bytes // 2 >= enough:
             tasks.append([])
             held = 0
         tasks[-1].append(unit)
@@ -78,7 +79,7 @@ def _tasks(all_units: list[Unit]) -> list[list[Unit]]:
 
 _RESULT = pa.schema(
     [
-        *((n, pa.string()) for n in ("file", "told", "output", "path")),
+        *((n, pa.string()) for n in ("told", "output", "path")),
         *((n, pa.int64()) for n in ("size", "rows")),
         ("stats", pa.string()),
     ]
@@ -96,21 +97,20 @@ def _run(
     pa.set_memory_pool(pa.system_memory_pool())
     for batch in batches:
         for task in batch.column(0).to_pylist():
-            for unit in tasks[task]:
-                yield pa.RecordBatch.from_pylist(_one(unit, schema, work, sinks), _RESULT)
+            yield pa.RecordBatch.from_pylist(_one(tasks[task], schema, work, sinks), _RESULT)
 
 
-def _one(unit: Unit, schema: pa.Schema, work: Work, sinks: dict[str, Sink]) -> list[dict[str, Any]]:
+def _one(task: list[Unit], schema: pa.Schema, work: Work, sinks: dict[str, Sink]) -> list[dict[str, Any]]:
     out = outputs(sinks)
     try:
-        told = work(read(unit, schema), out)
+        told = work(chain.from_iterable(read(unit, schema) for unit in task), out)
         written = {name: done for name, output in out.items() if (done := output.close()) is not None}
     except BaseException:
         for output in out.values():
             output.discard()
         raise
     rows = [{"output": name, **done._asdict()} for name, done in written.items()]
-    return [{"file": unit.file, "told": json.dumps(told)}, *rows]
+    return [{"told": json.dumps(told)}, *rows]
 
 
 def done_before(table: str, app: str, version: int) -> bool:

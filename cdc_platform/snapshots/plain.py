@@ -35,19 +35,27 @@ class Plain:
     figures: Profile
 
 
-def survey(spark: SparkSession, files: list[str], tables: Mapping[Name, list[TableColumn]]) -> dict[Name, Plain]:
-    """Those of some tables whose changes in these changelog files are plain."""
+def survey(
+    spark: SparkSession, files: Mapping[str, list[Any] | None], tables: Mapping[Name, list[TableColumn]]
+) -> dict[Name, Plain]:
+    """Those of some tables whose changes in these changelog files are plain. files: with what each notes of the tables
+    that it has changes of (changelog/unify.py)."""
     asked = {n: _table(n, columns) for n, columns in tables.items() if _may_be(columns)}
-    if not asked:
+    if not asked or not files:
         return {}
     work = images.Survey(tuple(asked.values()))
-    done = passes.over(spark, files, images.SURVEYED, work, {}, whole=True)
+    done = passes.over(spark, list(files), images.SURVEYED, work, {}, whole=True)
     found = {}
     for i, (name, table) in enumerate(asked.items()):
-        told = {file: figures[i] for file, figures in done.told}
-        if None not in told.values() and (mine := {file: f for file, f in told.items() if f["changes"]}):
-            found[name] = Plain(table, list(mine), _figures(list(mine.values())))
+        told = [figures[i] for figures in done.told]
+        if None not in told and any(f["changes"] for f in told):
+            mine = [file for file, note in files.items() if note is None or name in map(_named, note)]
+            found[name] = Plain(table, mine, _figures([f for f in told if f["changes"]]))
     return found
+
+
+def _named(group: dict[str, Any]) -> Name:
+    return group["db"], group["table"]
 
 
 def _may_be(columns: list[TableColumn]) -> bool:

@@ -4,6 +4,7 @@ Repeating a batch changes nothing: rows win by order, tombstones are written onc
 kept is stopped by itself, with the reason; the others go on.
 """
 
+from collections.abc import Mapping
 from contextlib import suppress
 from functools import partial
 from typing import Any
@@ -70,12 +71,12 @@ def _batches(spark: SparkSession, config: Config, source: Source, plan: Plan) ->
     write = partial(_write, config, source, plan)
 
     def each(batch: DataFrame, batch_id: int) -> None:
-        write(batch, batch_id, touched_by(batch), [])
+        write(batch, batch_id, touched_by(batch), {})
 
     def each_file(spark: SparkSession, files: list[str], batch_id: int) -> None:
-        batch, told = batches.rows_of(spark, path, files, source=source.name), [note_of(f) for f in files]
-        noted = all(note is not None for note in told)
-        write(batch, batch_id, touched_of(told) if noted else touched_by(batch), files)
+        batch, told = batches.rows_of(spark, path, files, source=source.name), {f: note_of(f) for f in files}
+        noted = None not in told.values()
+        write(batch, batch_id, touched_of(list(told.values())) if noted else touched_by(batch), told)
 
     if notes.is_table(path):
         return batches.for_each_files(spark, path, much, checkpoint, each_file, source=source.name)
@@ -107,9 +108,9 @@ def _write(
     batch: DataFrame,
     batch_id: int,
     touched: list[Touched],
-    files: list[str],
+    files: Mapping[str, Any],
 ) -> None:
-    """Brings the tables of a batch up to date. files: the batch's, where this process sees them."""
+    """Brings the tables of a batch up to date. files: the batch's, where this process sees them, with their notes."""
     spark, path = batch.sparkSession, TABLE_STATE.at(config.lake)
     if not touched:
         return
@@ -148,7 +149,7 @@ def _write(
     state.keep(spark, path, source, outcomes, before, batch_id)
 
 
-def _plain(spark: SparkSession, source: Source, files: list[str], found: routes.Routed) -> dict[Name, Plain]:
+def _plain(spark: SparkSession, source: Source, files: Mapping[str, Any], found: routes.Routed) -> dict[Name, Plain]:
     """Tables of a batch whose changes are plain."""
     columns = {}
     for t in found.touched:
