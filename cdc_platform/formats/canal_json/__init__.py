@@ -9,15 +9,17 @@ and decides between statements of type QUERY only.
 
 import gc
 from collections.abc import Iterator
+from itertools import chain
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
-from cdc_platform.formats.canal_json.messages import Row, Rows, read
+from cdc_platform.formats.canal_json.messages import Changes, Row, Rows, read
 from cdc_platform.formats.canal_json.options import CanalJsonOptions
-from cdc_platform.formats.canal_json.plain import PlainReader
-from cdc_platform.formats.canal_json.rows import Group, Table, convert_rows, described, grouped
+from cdc_platform.formats.canal_json.plain import read_plain
+from cdc_platform.formats.canal_json.rows import addresses, convert
+from cdc_platform.formats.canal_json.tables import Group, Table, described, grouped
 from cdc_platform.formats.canal_options import TIMESTAMP_WITHOUT_ZONE
 from cdc_platform.formats.contract import EVENT, Format
 from cdc_platform.formats.events import event_batch
@@ -27,56 +29,58 @@ from cdc_platform.formats.kafka_connect.values import BAD
 _Place = tuple[int, int, int]
 """Message in the batch, row in the message, and 0 for what comes before the row, else 1."""
 
+_WORTH_A_CUT = 100  # events that copying must save to be worth a cut
+
 
 class _Batch:
     """Decodes one MESSAGE batch: control messages at once, rows collected by table and columns."""
 
     def __init__(self, messages: pa.RecordBatch, options: CanalJsonOptions):
         self.messages, self.options = messages, options
-        self.groups: dict[Group, list[Row]] = {}
+        self.groups: dict[Group, list[Changes]] = {}
         self.rare: list[tuple[_Place, dict[str, Any]]] = []
 
     def read(self) -> None:
         values = self.messages.column("value").to_pylist()
-        for at, (value, rows) in enumerate(zip(values, PlainReader()(values), strict=True)):
-            if value is None:
+        plain = read_plain(values)
+        others: dict[Group, list[Row]] = {}
+        for at in plain.others:
+            if values[at] is None:
                 self.rare.append(((at, 0, 1), {"kind": "skip", "reason": "no value"}))
                 continue
-            if rows is not None:
-                for group, row in rows:
-                    self.groups.setdefault(group, []).append(row)
-                continue
             try:
-                found = read(at, read_json(value), self.options)
+                found = read(at, read_json(values[at]), self.options)
             except BAD as e:
                 self.rare.append(((at, 0, 1), _error(e)))
                 continue
             if isinstance(found, Rows):
                 for group, row in grouped(found, self.fail):
-                    self.groups.setdefault(group, []).append(row)
+                    others.setdefault(group, []).append(row)
             else:
                 self.rare.extend(((at, i, 1), event) for i, event in enumerate(found))
+        for group, changes in chain(plain.rows, ((group, Changes.of(rows)) for group, rows in others.items())):
+            self.groups.setdefault(group, []).append(changes)
 
     def fail(self, row: Row, error: BaseException) -> None:
         self.rare.append(((row.at, row.place, 1), {**_error(error), "row_index": row.place}))
 
-    def rows(self) -> Iterator[tuple[pa.RecordBatch, list[_Place]]]:
+    def rows(self) -> Iterator[tuple[pa.RecordBatch, np.ndarray]]:
         """EVENT batches of all rows with their places; puts the schema events beside."""
         first: dict[str, tuple[_Place, Table]] = {}
-        for group, rows in self.groups.items():
+        for group, parts in self.groups.items():
+            changes = Changes.together(parts)
             try:
                 table = described(group, self.options)
             except ValueError as e:
-                for row in rows:
-                    self.fail(row, e)
+                for i in range(len(changes.at)):
+                    self.fail(changes.row(i), e)
                 continue
-            for batch, good in convert_rows(self.messages, table, rows, self.options.dialect, self.fail):
-                yield batch, [(r.at, r.place, 1) for r in good]
-                versions = batch.column("schema_version")
-                telling = next((r for r, v in zip(good, versions, strict=True) if v.is_valid), None)
-                if telling is None:
+            for batch, good in convert(self.messages, table, changes, self.options.dialect, self.fail):
+                yield batch, np.column_stack((good.at, good.place, np.ones(len(batch), np.int64)))
+                telling = np.flatnonzero(batch.column("schema_version").is_valid())
+                if not len(telling):
                     continue
-                here = (telling.at, telling.place, 0)
+                here = (good.at[telling[0]], good.place[telling[0]], 0)
                 seen = first.get(table.version)
                 first[table.version] = (here, table) if seen is None or here < seen[0] else seen
         self.rare.extend((here, {**table.schema_event(), "row_index": here[1]}) for here, table in first.values())
@@ -99,22 +103,29 @@ def _decode(messages: pa.RecordBatch, options: CanalJsonOptions) -> pa.RecordBat
     batches, places = [], []
     for batch, at in work.rows():
         batches.append(batch)
-        places.extend(at)
+        places.append(at)
     if work.rare:
         batches.append(_rare_batch(messages, work.rare))
-        places.extend(place for place, _ in work.rare)
-    if not batches:
-        return event_batch([])
-    found = batches[0] if len(batches) == 1 else pa.concat_batches(batches)
-    order = np.lexsort(np.array(places).T[::-1])
-    return found if (np.diff(order) > 0).all() else found.take(pa.array(order))
+        places.append(np.array([place for place, _ in work.rare]))
+    return _in_order(batches, np.concatenate(places)) if batches else event_batch([])
+
+
+def _in_order(batches: list[pa.RecordBatch], places: np.ndarray) -> pa.RecordBatch:
+    """Events sorted by their places. Mostly they need but few cuts: copying what lies between is quicker than taking
+    every event by itself."""
+    order = np.lexsort(places.T[::-1])
+    cuts = np.flatnonzero(np.diff(order) != 1) + 1
+    if len(cuts) * _WORTH_A_CUT > len(order):
+        return pa.concat_batches(batches).take(pa.array(order))
+    events = pa.Table.from_batches(batches)
+    runs = [events.slice(run[0], len(run)) for run in np.split(order, cuts)]
+    return pa.concat_batches([piece for run in runs for piece in run.to_batches()])
 
 
 def _rare_batch(messages: pa.RecordBatch, rare: list[tuple[_Place, dict[str, Any]]]) -> pa.RecordBatch:
-    address = messages.select(["topic", "partition", "offset", "landed_at"]).take(pa.array([p[0] for p, _ in rare]))
+    address = addresses(messages, [place[0] for place, _ in rare])
     batch = event_batch([{"entry_index": 0, "row_index": 0, **event} for _, event in rare])
-    named = {name: address.column(name) for name in address.schema.names}
-    return pa.RecordBatch.from_arrays([named.get(f.name, batch.column(f.name)) for f in EVENT], schema=EVENT)
+    return pa.RecordBatch.from_arrays([address.get(f.name, batch.column(f.name)) for f in EVENT], schema=EVENT)
 
 
 def _error(error: BaseException) -> dict[str, Any]:

@@ -1,5 +1,7 @@
 """FlatMessages: what kind of message each is, and the rows it holds."""
 
+from collections.abc import Sequence
+from itertools import chain
 from typing import Any, NamedTuple
 
 from cdc_platform.formats.canal_json.options import CanalJsonOptions
@@ -17,7 +19,7 @@ _CONTROL = {
     "XAROLLBACK": "rollback",
 }
 _DEFAULTS = frozenset((*OPS, "EVENTTYPECOMPATIBLEPROTO2"))
-_FIRST_MS, _LAST_MS = -62_135_596_800_000, 253_402_300_799_999  # years 1 to 9999
+_FIRST_MS, LAST_MS = -62_135_596_800_000, 253_402_300_799_999  # years 1 to 9999
 
 
 class Row(NamedTuple):
@@ -32,6 +34,44 @@ class Row(NamedTuple):
     time: int | None
     gtid: str | None
     txn: str | None
+
+
+class Changes(NamedTuple):
+    """Rows of one group, field by field: lists of what `Row` says of each, in the order of the messages."""
+
+    at: list[int]
+    place: list[int]
+    op: list[str]
+    data: list[dict[str, Any]]
+    old: list[dict[str, Any] | None]
+    time: list[int | None]
+    gtid: list[str | None]
+    txn: list[str | None]
+
+    @classmethod
+    def of(cls, rows: list[Row]) -> "Changes":
+        """At least one of them."""
+        fields: list[Any] = list(map(list, zip(*rows, strict=True)))
+        return cls(*fields)
+
+    @classmethod
+    def together(cls, parts: list["Changes"]) -> "Changes":
+        """All rows of some parts, which have no message in common."""
+        if len(parts) == 1:
+            return parts[0]
+        fields: list[Any] = [list(chain.from_iterable(lists)) for lists in zip(*parts, strict=True)]
+        whole = cls(*fields)
+        return whole.chosen(sorted(range(len(whole.at)), key=whole.at.__getitem__))
+
+    def row(self, i: int) -> Row:
+        """One of them."""
+        fields: list[Any] = [field[i] for field in self]
+        return Row(*fields)
+
+    def chosen(self, which: Sequence[int]) -> "Changes":
+        """Some of them."""
+        fields: list[Any] = [[field[i] for i in which] for field in self]
+        return Changes(*fields)
 
 
 class Rows(NamedTuple):
@@ -189,6 +229,6 @@ def micros(value: Any) -> int | None:
         raise ValueError(f"es {shown(value)} is no integer")
     if not value:
         return None
-    if not _FIRST_MS <= value <= _LAST_MS:
+    if not _FIRST_MS <= value <= LAST_MS:
         raise ValueError(f"es {shown(value)} is outside the years 1 to 9999")
     return value * 1000

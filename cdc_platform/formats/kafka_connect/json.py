@@ -6,6 +6,7 @@ from functools import lru_cache
 from typing import Any
 
 import msgspec
+import numpy as np
 
 from cdc_platform.formats.kafka_connect.values import Number, shown
 
@@ -32,6 +33,7 @@ _JSON = msgspec.json.Decoder(float_hook=Number)
 _WRAPPER = msgspec.json.Decoder(_Wrapped)
 _WRAPPER_KEYS = {"schema", "payload"}
 _PREFIXES_PER_TOPIC = 16
+_LONG = 1 << 16  # bytes; numpy counts more than that in a fifth of the time
 
 
 def _distinct(pairs: list[tuple[str, Any]]) -> dict:
@@ -64,13 +66,22 @@ def compact_pairs(data: bytes) -> int | None:
     Each pair shows as `":` in compact JSON. A text can only add such places, and its escaped quotes (`\\":`) are
     taken off again, unless a backslash stands before one (then it may end a key). No blank may stand before a
     colon."""
-    places = data.count(b'":')
+    places = _count(data, b'":')
     if b"\\" in data and b'\\":' in data:  # the first is told in a fraction of the other's time
         if b'\\\\":' in data:
             return None
         places -= data.count(b'\\":')
-    spaced = b"\n" in data or b"\t" in data or b"\r" in data or b" :" in data
+    spaced = b"\n" in data or b"\t" in data or b"\r" in data or _count(data, b" :")
     return None if spaced else places
+
+
+def _count(data: bytes, two: bytes) -> int:
+    """How often two bytes, not twice the same, stand side by side."""
+    if len(data) < _LONG:
+        return data.count(two)
+    wanted = np.frombuffer(two, "<u2")[0]
+    halves = (np.frombuffer(data, "<u2", (len(data) - start) // 2, start) for start in (0, 1))
+    return sum(int(np.count_nonzero(half == wanted)) for half in halves)
 
 
 def _integer(text: str) -> Any:

@@ -7,8 +7,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from cdc_platform.formats import canal_json
 from cdc_platform.formats.canal_json import CanalJsonOptions, decode
-from cdc_platform.formats.canal_json.plain import PlainReader
+from cdc_platform.formats.canal_json.plain import Plain, read_plain
 from tests.formats.canal_json.test_canal_json import SCENARIOS, load, messages, plain
 
 MESSAGE = {
@@ -33,7 +34,7 @@ def text(message):
 
 
 def thorough(batch, options):
-    with mock.patch.object(PlainReader, "__call__", lambda _, values: [None] * len(values)):
+    with mock.patch.object(canal_json, "read_plain", lambda values: Plain([], list(range(len(values))))):
         return decode(batch, options)
 
 
@@ -58,7 +59,7 @@ def test_scenarios_read_the_same_both_ways(name):
 )
 def test_what_canal_writes_goes_the_quick_way(change):
     value = text({**MESSAGE, **change}).encode()
-    assert PlainReader()([value]) != [None]
+    assert read_plain([value]).others == []
     assert plain(decode(messages([value]), CanalJsonOptions())) == plain(
         thorough(messages([value]), CanalJsonOptions())
     )
@@ -95,8 +96,9 @@ def test_anything_else_goes_the_thorough_way(old, new):
     value = text(MESSAGE).replace(old, new, 1).encode()
     assert value != text(MESSAGE).encode()
     plain_one = text(MESSAGE).encode()
-    found = PlainReader()([plain_one, value, None, value + b"x", plain_one])
-    assert [rows is None for rows in found] == [False, True, True, True, False]
+    found = read_plain([plain_one, value, None, value + b"x", plain_one])
+    assert found.others == [1, 2, 3]
+    assert [changes.at for _, changes in found.rows] == [[0, 0, 4, 4]]
 
 
 PIECES = st.sampled_from(

@@ -1,0 +1,118 @@
+"""Groups of rows that are converted together: one table, one list of columns, told of the same types."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from cdc_platform.formats.canal_json.messages import Row, Rows
+from cdc_platform.formats.canal_json.options import CanalJsonOptions
+from cdc_platform.formats.canal_text import told_type
+from cdc_platform.formats.events import columns_json, schema_version
+from cdc_platform.formats.kafka_connect.values import shown
+from cdc_platform.formats.names import Names
+from cdc_platform.mysql.types import MySqlType, parse_type
+
+_BLOB = 2004  # java.sql.Types; the only one that says how the text is written whatever the value is
+_TOLD_NOTHING = ("longtext", parse_type("longtext"))
+
+Fail = Callable[[Row, BaseException], None]
+
+
+class Group(NamedTuple):
+    """What rows must have in common to be converted together. `types`: of each column `mysqlType`'s text, or
+    `sqlType`'s number where there is none."""
+
+    db: str
+    table: str
+    key: tuple[str, ...]
+    names: tuple[str, ...]
+    types: tuple[str | int | None, ...]
+
+
+@dataclass(slots=True)
+class Table:
+    """What all rows of a group share. `key`: places of the key's columns among `names`."""
+
+    db: str
+    table: str
+    names: tuple[str, ...]
+    types: list[tuple[str, MySqlType]]
+    key: list[int]
+    columns_json: str = field(init=False)
+    version: str = field(init=False)
+
+    def __post_init__(self) -> None:
+        in_key = set(self.key)
+        self.columns_json = columns_json(
+            [
+                {"name": n, "type": t, "key": i in in_key}
+                for i, (n, (t, _)) in enumerate(zip(self.names, self.types, strict=True))
+            ]
+        )
+        self.version = schema_version(self.db, self.table, self.columns_json)
+
+    def schema_event(self) -> dict[str, Any]:
+        """EVENT of kind schema, without wire address."""
+        told = {"db": self.db, "table": self.table, "schema_version": self.version, "columns": self.columns_json}
+        return {"kind": "schema", **told}
+
+
+def described(group: Group, options: CanalJsonOptions) -> Table:
+    """Columns and key of a group's rows. Raises ValueError when a key column isn't in the rows."""
+    given = Names(options.columns.get(f"{group.db}.{group.table}", {}))
+    types = []
+    for name, told in zip(group.names, group.types, strict=True):
+        real = given.get(name)
+        text = "longblob" if told == _BLOB else told if type(told) is str else None
+        types.append((real, parse_type(real)) if real else told_type(text) or _TOLD_NOTHING)
+    places = Names({name: i for i, name in enumerate(group.names)})
+    key = [places.get(name) for name in group.key]
+    if None in key:
+        raise ValueError(f"key column {shown(group.key[key.index(None)])} isn't in the row")
+    if len(set(key)) != len(key):
+        raise ValueError(f"pkNames {shown(list(group.key))} names a column twice")
+    return Table(group.db, group.table, group.names, types, key)
+
+
+def grouped(message: Rows, fail: Fail) -> Iterator[tuple[Group, Row]]:
+    """The rows of a message with their groups; `old` with the names that `data` spells."""
+    seen: dict[tuple[str, ...], Group] = {}
+    for row in message.rows:
+        names = tuple(row.data)
+        try:
+            if row.old and not row.old.keys() <= row.data.keys():
+                old = _renamed(row.old, row.data)
+                row = row._replace(old=old)  # noqa: PLW2901 - the same row, spelled as its data is
+                names += tuple(n for n in old if n not in row.data)
+            group = seen.get(names)
+            if group is None:
+                group = seen[names] = group_of(message, names)
+        except ValueError as e:
+            fail(row, e)
+            continue
+        yield group, row
+
+
+def group_of(message: Rows, names: tuple[str, ...]) -> Group:
+    """The group of rows with these columns. Raises ValueError."""
+    told = tuple(map(message.types.get, names))
+    if set(map(type, told)) != {str} or "" in told:
+        types, sql_types = Names(message.types), Names(message.sql_types)
+        told = tuple(_told(n, types, sql_types) for n in names)
+    return Group(message.db, message.table, message.key, names, told)
+
+
+def _renamed(old: dict[str, Any], data: dict[str, Any]) -> dict[str, Any]:
+    spelled = Names(data)
+    out = {name if name in data else spelled.other(name) or name: value for name, value in old.items()}
+    if len(out) != len(old):
+        raise ValueError("old names a column twice")
+    return out
+
+
+def _told(name: str, types: Names, sql_types: Names) -> str | int | None:
+    """Type of a column as the message tells it."""
+    told = types.get(name)
+    if told is not None and type(told) is not str:
+        raise ValueError(f"mysqlType of {shown(name)}: {shown(told)} is no text")
+    return told or (_BLOB if sql_types.get(name) == _BLOB else None)
