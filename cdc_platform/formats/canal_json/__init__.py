@@ -9,7 +9,6 @@ and decides between statements of type QUERY only.
 
 import gc
 from collections.abc import Iterator
-from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -17,8 +16,9 @@ import pyarrow as pa
 
 from cdc_platform.formats.canal_json.messages import Changes, Row, Rows, read
 from cdc_platform.formats.canal_json.options import CanalJsonOptions
-from cdc_platform.formats.canal_json.plain import read_plain
-from cdc_platform.formats.canal_json.rows import addresses, convert
+from cdc_platform.formats.canal_json.plain import PlainReader
+from cdc_platform.formats.canal_json.rows import addresses, convert, convert_sheet
+from cdc_platform.formats.canal_json.sheets import Sheet
 from cdc_platform.formats.canal_json.tables import Group, Table, described, grouped
 from cdc_platform.formats.canal_options import TIMESTAMP_WITHOUT_ZONE
 from cdc_platform.formats.contract import EVENT, Format
@@ -37,13 +37,14 @@ class _Batch:
 
     def __init__(self, messages: pa.RecordBatch, options: CanalJsonOptions):
         self.messages, self.options = messages, options
-        self.groups: dict[Group, list[Changes]] = {}
+        self.sheets: dict[Group, Sheet] = {}
+        self.others: dict[Group, list[Row]] = {}
         self.rare: list[tuple[_Place, dict[str, Any]]] = []
 
     def read(self) -> None:
         values = self.messages.column("value").to_pylist()
-        plain = read_plain(values)
-        others: dict[Group, list[Row]] = {}
+        plain = PlainReader()(values)
+        self.sheets = plain.rows
         for at in plain.others:
             if values[at] is None:
                 self.rare.append(((at, 0, 1), {"kind": "skip", "reason": "no value"}))
@@ -55,11 +56,9 @@ class _Batch:
                 continue
             if isinstance(found, Rows):
                 for group, row in grouped(found, self.fail):
-                    others.setdefault(group, []).append(row)
+                    self.others.setdefault(group, []).append(row)
             else:
                 self.rare.extend(((at, i, 1), event) for i, event in enumerate(found))
-        for group, changes in chain(plain.rows, ((group, Changes.of(rows)) for group, rows in others.items())):
-            self.groups.setdefault(group, []).append(changes)
 
     def fail(self, row: Row, error: BaseException) -> None:
         self.rare.append(((row.at, row.place, 1), {**_error(error), "row_index": row.place}))
@@ -67,23 +66,36 @@ class _Batch:
     def rows(self) -> Iterator[tuple[pa.RecordBatch, np.ndarray]]:
         """EVENT batches of all rows with their places; puts the schema events beside."""
         first: dict[str, tuple[_Place, Table]] = {}
-        for group, parts in self.groups.items():
-            changes = Changes.together(parts)
+        for group in {**self.sheets, **self.others}:
             try:
                 table = described(group, self.options)
             except ValueError as e:
+                changes = self._changes(group)
                 for i in range(len(changes.at)):
                     self.fail(changes.row(i), e)
                 continue
-            for batch, good in convert(self.messages, table, changes, self.options.dialect, self.fail):
-                yield batch, np.column_stack((good.at, good.place, np.ones(len(batch), np.int64)))
-                telling = np.flatnonzero(batch.column("schema_version").is_valid())
+            for batch, good in self._converted(group, table):
+                places = np.column_stack((good.at, good.place, np.ones(len(batch), np.int64)))
+                yield batch, places
+                telling = places[batch.column("schema_version").is_valid().to_numpy(zero_copy_only=False)]
                 if not len(telling):
                     continue
-                here = (good.at[telling[0]], good.place[telling[0]], 0)
-                seen = first.get(table.version)
+                at, place, _ = telling[telling[:, 0].argmin()].tolist()  # a message's rows are in order
+                here, seen = (at, place, 0), first.get(table.version)
                 first[table.version] = (here, table) if seen is None or here < seen[0] else seen
         self.rare.extend((here, {**table.schema_event(), "row_index": here[1]}) for here, table in first.values())
+
+    def _converted(self, group: Group, table: Table) -> Iterator[tuple[pa.RecordBatch, Changes]]:
+        dialect = self.options.dialect
+        if group not in self.others and (done := convert_sheet(self.messages, table, self.sheets[group], dialect)):
+            yield done
+        else:
+            yield from convert(self.messages, table, self._changes(group), dialect, self.fail)
+
+    def _changes(self, group: Group) -> Changes:
+        sheet, others = self.sheets.get(group), self.others.get(group)
+        parts = [sheet.changes()] if sheet else []
+        return Changes.together([*parts, Changes.of(others)] if others else parts)
 
 
 def decode(messages: pa.RecordBatch, options: CanalJsonOptions) -> pa.RecordBatch:

@@ -37,7 +37,7 @@ class Row(NamedTuple):
 
 
 class Changes(NamedTuple):
-    """Rows of one group, field by field: lists of what `Row` says of each, in the order of the messages."""
+    """Rows of one group, field by field: lists of what `Row` says of each. Those of a message are in their order."""
 
     at: list[int]
     place: list[int]
@@ -56,12 +56,11 @@ class Changes(NamedTuple):
 
     @classmethod
     def together(cls, parts: list["Changes"]) -> "Changes":
-        """All rows of some parts, which have no message in common."""
-        if len(parts) == 1:
-            return parts[0]
+        """All rows of some parts, which have no message in common, in the order of the messages."""
         fields: list[Any] = [list(chain.from_iterable(lists)) for lists in zip(*parts, strict=True)]
         whole = cls(*fields)
-        return whole.chosen(sorted(range(len(whole.at)), key=whole.at.__getitem__))
+        order = sorted(range(len(whole.at)), key=whole.at.__getitem__)
+        return whole if order == list(range(len(order))) else whole.chosen(order)
 
     def row(self, i: int) -> Row:
         """One of them."""

@@ -8,7 +8,7 @@ converted once, and the images are choices of places among the converted texts.
 # pyright: reportAttributeAccessIssue=false
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field
 from itertools import chain
 from types import NoneType
 from typing import Any
@@ -18,6 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from cdc_platform.formats.canal_json.messages import Changes
+from cdc_platform.formats.canal_json.sheets import Old, Sheet
 from cdc_platform.formats.canal_json.tables import Fail, Table
 from cdc_platform.formats.canal_text import Dialect, hint, to_text
 from cdc_platform.formats.contract import EVENT
@@ -29,6 +30,17 @@ from cdc_platform.mysql.values import Checked
 _TEXTS = {str, NoneType}
 
 
+def convert_sheet(
+    messages: pa.RecordBatch, table: Table, sheet: Sheet, dialect: Dialect
+) -> tuple[pa.RecordBatch, Changes] | None:
+    """As `convert`, in one; None: there is a row that fails."""
+    try:
+        cells = _cells_of_sheet(table, sheet, dialect)
+        return None if cells.bad else (_batch(messages, table, sheet.told, cells), sheet.told)
+    except BAD:
+        return None
+
+
 def convert(
     messages: pa.RecordBatch, table: Table, changes: Changes, dialect: Dialect, fail: Fail
 ) -> Iterator[tuple[pa.RecordBatch, Changes]]:
@@ -36,12 +48,12 @@ def convert(
     a value has no text at all, the group is halved until only the bad rows are left."""
     count = len(changes.at)
     try:
-        cells, good = _cells(table, changes, dialect), changes
+        cells = good_cells = _cells(table, changes, dialect)
+        good = changes
         if cells.bad:
             kept = [i for i in range(count) if i not in cells.bad]
-            good = changes.chosen(kept)
-            cells = replace(cells, after=cells.after[kept], before=cells.before[kept])
-        batch = _batch(messages, table, good, cells) if good.at else None
+            good, good_cells = changes.chosen(kept), cells.of_rows(kept)
+        batch = _batch(messages, table, good, good_cells) if good.at else None
     except BAD as e:
         if count == 1:
             fail(changes.row(0), e)
@@ -59,20 +71,55 @@ def convert(
 @dataclass(frozen=True, slots=True)
 class _Cells:
     """Texts of a group: all of them in `text`, and the place there of each row's cell (row × column, -1: not in
-    the image) after the change and before it. `bad`: row → reason."""
+    the image) after the change and before it. `has_old`: whether `old` says what it was before; `whole`: whether
+    `data` has all columns. `bad`: row → reason."""
 
     text: pa.StringArray
     after: np.ndarray
     before: np.ndarray
-    bad: dict[int, str]
+    has_old: np.ndarray
+    whole: np.ndarray
+    bad: dict[int, str] = field(default_factory=dict)
+
+    def of_rows(self, kept: list[int]) -> "_Cells":
+        """Some of the rows, none of them bad."""
+        return _Cells(self.text, self.after[kept], self.before[kept], self.has_old[kept], self.whole[kept])
+
+
+def _cells_of_sheet(table: Table, sheet: Sheet, dialect: Dialect) -> _Cells:
+    n, width = len(sheet.told.at), len(table.names)
+    texts, bad = [sheet.text()], {}
+    old_row, old_column = sheet.old()
+    places = np.arange(len(texts[0]))
+    after, old = places[: n * width].reshape(n, width), places[n * width :]
+    base = len(places)
+    for c, (_, mysql_type) in enumerate(table.types):
+        if mysql_type.family == "text":  # any is as it shall be
+            continue
+        at = np.flatnonzero(old_column == c)
+        values = texts[0].take(pa.array(np.concatenate((after[:, c], old[at]))))
+        text, ok = to_text(values, mysql_type, dialect)
+        if not ok.all():
+            bad[0] = "not told here"
+        if text is not values:
+            after[:, c] = np.arange(base, base + n)
+            old[at] = np.arange(base + n, base + len(text))
+            texts.append(text)
+            base += len(text)
+    before = after.copy()
+    before[old_row, old_column] = old
+    cells = _Cells(pa.concat_arrays(texts), after, before, sheet.has_old(), np.ones(n, bool), bad)
+    _note_lost_keys(cells, table)
+    return cells
 
 
 def _cells(table: Table, changes: Changes, dialect: Dialect) -> _Cells:
     n, width = len(changes.data), len(table.names)
-    whole = set(map(len, changes.data)) == {width}
+    complete = np.array(list(map(len, changes.data))) == width
+    whole = bool(complete.all())
     data = list(chain.from_iterable(map(dict.values, changes.data))) if whole else []
     after = np.empty((n, width), np.int64)
-    old = _Old(table, changes.old)
+    old = Old(table.names, changes.old)
     old_places = np.empty(len(old.values), np.int64)
     bad: dict[int, str] = {}
     texts, base = [], 0
@@ -92,20 +139,10 @@ def _cells(table: Table, changes: Changes, dialect: Dialect) -> _Cells:
         base += len(values)
     before = after.copy()
     before[old.row, old.column] = old_places
-    cells = _Cells(pa.concat_arrays(texts), after, before, bad)
+    has_old = np.array([o is not None for o in changes.old], bool)
+    cells = _Cells(pa.concat_arrays(texts), after, before, has_old, complete, bad)
     _note_lost_keys(cells, table)
     return cells
-
-
-class _Old:
-    """The values in `old` of a group's rows, one after another, with their rows and columns."""
-
-    def __init__(self, table: Table, olds: list[dict[str, Any] | None]):
-        column = {name: c for c, name in enumerate(table.names)}
-        told = [old or {} for old in olds]
-        self.values = list(chain.from_iterable(map(dict.values, told)))
-        self.row = np.repeat(np.arange(len(told)), list(map(len, told)))
-        self.column = np.array([column[name] for name in chain.from_iterable(told)], np.int64)
 
 
 def _unreadable(name: str, value: Any, type_text: str, mysql_type: MySqlType) -> str:
@@ -144,7 +181,6 @@ def _native(value: Any, family: str) -> str | None:
 def _batch(messages: pa.RecordBatch, table: Table, changes: Changes, cells: _Cells) -> pa.RecordBatch:
     n = len(changes.at)
     deleted = np.array([op == "delete" for op in changes.op], bool)
-    has_before = deleted | np.array([old is not None for old in changes.old], bool)
     has_key = np.full(n, bool(table.key))
     names = pa.array(table.names, pa.string())
     index = pa.array(changes.place, pa.int64())
@@ -157,9 +193,9 @@ def _batch(messages: pa.RecordBatch, table: Table, changes: Changes, cells: _Cel
         "table": pa.repeat(table.table, n),
         "op": pa.array(changes.op, pa.string()),
         "key": _maps(cells.text, names.take(pa.array(table.key, pa.int64())), cells.before[:, table.key], has_key),
-        "before": _maps(cells.text, names, cells.before, has_before),
+        "before": _maps(cells.text, names, cells.before, deleted | cells.has_old),
         "after": _maps(cells.text, names, cells.after, ~deleted),
-        "schema_version": _versions(table, changes, deleted),
+        "schema_version": _versions(table, cells.whole, deleted),
         "source_time": pa.array(changes.time, pa.int64()).cast(pa.timestamp("us", "UTC")),
         "txn_id": pa.array(changes.txn, pa.string()),
         "gtid": pa.array(changes.gtid, pa.string()),
@@ -177,14 +213,11 @@ def addresses(messages: pa.RecordBatch, at: list[int]) -> dict[str, pa.Array]:
     return dict(zip(chosen.schema.names, chosen.columns, strict=True))
 
 
-def _versions(table: Table, changes: Changes, deleted: np.ndarray) -> pa.StringArray:
+def _versions(table: Table, whole: np.ndarray, deleted: np.ndarray) -> pa.StringArray:
     """The table's version for rows that show all its columns, as far as can be told: those of a delete that shows the
     key alone (TiCDC's delete-only-output-handle-key-columns), or of a row whose `old` has more columns than its
     `data`, must not pass for the table's columns."""
-    width = len(table.names)
-    tells = np.array(list(map(len, changes.data))) == width
-    if len(table.key) == width:
-        tells &= ~deleted
+    tells = whole & ~deleted if len(table.key) == len(table.names) else whole
     return pc.if_else(pa.array(tells), pa.scalar(table.version), pa.scalar(None, pa.string()))
 
 
@@ -192,4 +225,11 @@ def _maps(text: pa.StringArray, names: pa.StringArray, places: np.ndarray, has_m
     """Places of cells (row × column, -1: not in the image) → one map per row; null where `has_map` is False."""
     there = (places >= 0) & has_map[:, None]
     row, column = np.nonzero(there)
-    return build_maps(row, names.take(pa.array(column)), text.take(pa.array(places[there])), has_map)
+    return build_maps(row, names.take(pa.array(column)), _taken(text, places[there]), has_map)
+
+
+def _taken(values: pa.StringArray, places: np.ndarray) -> pa.StringArray:
+    """Those in a row needn't be copied."""
+    if len(places) and (np.diff(places) == 1).all():
+        return values.slice(places[0], len(places))
+    return values.take(pa.array(places))
