@@ -8,7 +8,7 @@ and decides between statements of type QUERY only.
 """
 
 import gc
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import numpy as np
@@ -85,12 +85,11 @@ class _Batch:
                 first[table.version] = (here, table) if seen is None or here < seen[0] else seen
         self.rare.extend((here, {**table.schema_event(), "row_index": here[1]}) for here, table in first.values())
 
-    def _converted(self, group: Group, table: Table) -> Iterator[tuple[pa.RecordBatch, Changes]]:
+    def _converted(self, group: Group, table: Table) -> Iterable[tuple[pa.RecordBatch, Changes]]:
         dialect = self.options.dialect
         if group not in self.others and (done := convert_sheet(self.messages, table, self.sheets[group], dialect)):
-            yield done
-        else:
-            yield from convert(self.messages, table, self._changes(group), dialect, self.fail)
+            return [done]
+        return convert(self.messages, table, self._changes(group), dialect, self.fail)
 
     def _changes(self, group: Group) -> Changes:
         sheet, others = self.sheets.get(group), self.others.get(group)

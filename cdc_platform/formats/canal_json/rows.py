@@ -33,10 +33,10 @@ _TEXTS = {str, NoneType}
 def convert_sheet(
     messages: pa.RecordBatch, table: Table, sheet: Sheet, dialect: Dialect
 ) -> tuple[pa.RecordBatch, Changes] | None:
-    """As `convert`, in one; None: there is a row that fails."""
+    """As `convert`, all at once; None: there is a row that fails, which is for `convert` to find."""
     try:
         cells = _cells_of_sheet(table, sheet, dialect)
-        return None if cells.bad else (_batch(messages, table, sheet.told, cells), sheet.told)
+        return None if cells is None else (_batch(messages, table, sheet.told, cells), sheet.told)
     except BAD:
         return None
 
@@ -86,21 +86,22 @@ class _Cells:
         return _Cells(self.text, self.after[kept], self.before[kept], self.has_old[kept], self.whole[kept])
 
 
-def _cells_of_sheet(table: Table, sheet: Sheet, dialect: Dialect) -> _Cells:
+def _cells_of_sheet(table: Table, sheet: Sheet, dialect: Dialect) -> _Cells | None:
+    """None: there is a bad row. Cells stay where they are unless their column's text changes."""
     n, width = len(sheet.told.at), len(table.names)
-    texts, bad = [sheet.text()], {}
+    texts = [sheet.text()]
     old_row, old_column = sheet.old()
     places = np.arange(len(texts[0]))
     after, old = places[: n * width].reshape(n, width), places[n * width :]
     base = len(places)
     for c, (_, mysql_type) in enumerate(table.types):
-        if mysql_type.family == "text":  # any is as it shall be
+        if mysql_type.family == "text":  # any text is as it shall be
             continue
         at = np.flatnonzero(old_column == c)
         values = texts[0].take(pa.array(np.concatenate((after[:, c], old[at]))))
         text, ok = to_text(values, mysql_type, dialect)
         if not ok.all():
-            bad[0] = "not told here"
+            return None
         if text is not values:
             after[:, c] = np.arange(base, base + n)
             old[at] = np.arange(base + n, base + len(text))
@@ -108,9 +109,9 @@ def _cells_of_sheet(table: Table, sheet: Sheet, dialect: Dialect) -> _Cells:
             base += len(text)
     before = after.copy()
     before[old_row, old_column] = old
-    cells = _Cells(pa.concat_arrays(texts), after, before, sheet.has_old(), np.ones(n, bool), bad)
+    cells = _Cells(pa.concat_arrays(texts), after, before, sheet.has_old(), np.ones(n, bool))
     _note_lost_keys(cells, table)
-    return cells
+    return None if cells.bad else cells
 
 
 def _cells(table: Table, changes: Changes, dialect: Dialect) -> _Cells:

@@ -45,7 +45,7 @@ class Sheet:
         fields: list[tuple[list[Any], list[Any]]] = list(zip(self.told, changes, strict=True))
         for mine, more in fields:
             if more is not changes.data and more is not changes.old:
-                mine += more
+                mine.extend(more)
 
     def text(self) -> pa.StringArray:
         """All cells, as they were sent."""

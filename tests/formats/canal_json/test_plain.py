@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from cdc_platform.formats import canal_json
 from cdc_platform.formats.canal_json import CanalJsonOptions, decode
-from cdc_platform.formats.canal_json.plain import Plain, read_plain
+from cdc_platform.formats.canal_json.plain import Plain, PlainReader
 from tests.formats.canal_json.test_canal_json import SCENARIOS, load, messages, plain
 
 MESSAGE = {
@@ -34,7 +34,7 @@ def text(message):
 
 
 def thorough(batch, options):
-    with mock.patch.object(canal_json, "read_plain", lambda values: Plain([], list(range(len(values))))):
+    with mock.patch.object(PlainReader, "__call__", lambda _, values: Plain({}, list(range(len(values))))):
         return decode(batch, options)
 
 
@@ -59,7 +59,7 @@ def test_scenarios_read_the_same_both_ways(name):
 )
 def test_what_canal_writes_goes_the_quick_way(change):
     value = text({**MESSAGE, **change}).encode()
-    assert read_plain([value]).others == []
+    assert PlainReader()([value]).others == []
     assert plain(decode(messages([value]), CanalJsonOptions())) == plain(
         thorough(messages([value]), CanalJsonOptions())
     )
@@ -96,9 +96,9 @@ def test_anything_else_goes_the_thorough_way(old, new):
     value = text(MESSAGE).replace(old, new, 1).encode()
     assert value != text(MESSAGE).encode()
     plain_one = text(MESSAGE).encode()
-    found = read_plain([plain_one, value, None, value + b"x", plain_one])
+    found = PlainReader()([plain_one, value, None, value + b"x", plain_one])
     assert found.others == [1, 2, 3]
-    assert [changes.at for _, changes in found.rows] == [[0, 0, 4, 4]]
+    assert [sheet.told.at for sheet in found.rows.values()] == [[0, 0, 4, 4]]
 
 
 PIECES = st.sampled_from(
@@ -115,3 +115,80 @@ def test_any_change_of_the_text_reads_the_same_both_ways(data):
     changed = whole[:at] + "".join(data.draw(st.lists(PIECES, max_size=3))) + whole[to:]
     batch = messages([whole.encode(), changed.encode(), whole.encode()])
     assert plain(decode(batch, CanalJsonOptions())) == plain(thorough(batch, CanalJsonOptions()))
+
+
+TYPES = {
+    "id": "bigint(20)", "t": "varchar(9)", "n": "int", "d": "decimal(9,2)", "at": "timestamp", "e": "enum('a','b')",
+    "b": "blob", "u": "bigint unsigned",
+}  # fmt: skip
+TEXTS = {
+    "id": ["1", "2", "3", "007"],
+    "t": ["", "a", 'q":\\', "é", " :"],
+    "n": ["5", "-7"],
+    "d": ["1.50", "-0.1"],
+    "at": ["2021-05-17 07:22:42", "2021-05-17 07:22:42.100"],
+    "e": ["1", "2"],
+    "b": ["abc", "\u00ff"],
+    "u": ["1", "18446744073709551615"],
+}
+UNREADABLE = {"id": None, "n": "x", "d": "1e3", "at": "soon", "e": "3", "b": "€", "u": "-1"}
+TABLES = [["id", "t", "n"], ["t", "id"], ["id", "at", "e", "b"], ["id", "d", "u"], list(TYPES)]
+FAULTS = [*[None] * 12, "unreadable", "native", "absent", "old", "short", "type", "key"]
+
+
+@st.composite
+def row_messages(draw):
+    """Messages of a table or two with some columns; in few of them a fault, or a text that can't be read."""
+    names = draw(st.sampled_from(TABLES))
+    cells = {name: st.sampled_from(TEXTS[name]) | (st.nothing() if name == "id" else st.none()) for name in names}
+    count = draw(st.sampled_from([1, 1, 1, 2, 3]))
+    data = draw(st.lists(st.fixed_dictionaries(cells), min_size=count, max_size=count))
+    kind, old = draw(st.sampled_from(["INSERT", "UPDATE", "UPDATE", "DELETE", "INIT"])), None
+    if kind == "UPDATE":
+        some = st.fixed_dictionaries({}, optional=cells)
+        old = draw(st.none() | st.lists(some, min_size=count, max_size=count))
+    fault, name = draw(st.sampled_from(FAULTS)), draw(st.sampled_from(names))
+    if fault == "unreadable":
+        data[-1][name] = UNREADABLE.get(name, "x")
+    elif fault == "native":
+        data[0][name] = 5
+    elif fault == "absent":
+        del data[0][name]
+    elif fault == "old" and old:
+        old[0]["zz"] = "1"
+    elif fault == "short" and old:
+        old.pop()
+    told = {
+        "mysqlType": {n: 5 if fault == "type" and n == name else TYPES[n] for n in names},
+        "sqlType": {n: draw(st.sampled_from([3, -5])) if n == "u" else 1 for n in names},  # as u's values are large
+        "pkNames": ["nope"] if fault == "key" else ["id"],
+    }
+    return {**MESSAGE, **told, "data": data, "old": old, "type": kind, "table": draw(st.sampled_from("tts"))}
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.lists(row_messages(), min_size=1, max_size=12), st.integers(1, 5))
+def test_whole_batches_come_out_the_same_in_every_way(told, at_a_time):
+    batch, options = messages([text(m).encode() for m in told]), CanalJsonOptions()
+    with mock.patch("cdc_platform.formats.canal_json.plain._AT_A_TIME", at_a_time):
+        found = decode(batch, options)
+        with mock.patch.object(canal_json, "convert_sheet", lambda *_: None):
+            row_by_row = decode(batch, options)
+    assert found.equals(thorough(batch, options))
+    assert found.equals(row_by_row)
+
+
+def test_rows_without_a_fault_are_converted_at_once():
+    other = {**MESSAGE, "data": [{"id": "9", "t": None, "n": "1"}], "type": "DELETE", "old": None, "gtid": "g"}
+    batch = messages([text(m).encode() for m in (MESSAGE, other)])
+    with mock.patch.object(canal_json, "convert", side_effect=AssertionError):
+        found = decode(batch, CanalJsonOptions())
+    assert found.equals(thorough(batch, CanalJsonOptions()))
+
+
+def test_a_sheet_gives_its_rows_back():
+    [sheet] = PlainReader()([text(MESSAGE).encode(), text({**MESSAGE, "old": None}).encode()]).rows.values()
+    changes = sheet.changes()
+    assert changes.data == MESSAGE["data"] * 2
+    assert changes.old == [*MESSAGE["old"], None, None]
+    assert (changes.at, changes.place, changes.op) == ([0, 0, 1, 1], [0, 1, 0, 1], ["update"] * 4)

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cdc_platform.formats.kafka_connect.json import read_json
+from cdc_platform.formats.kafka_connect.json import compact_pairs, read_json
 
 TEXTS = st.text(st.sampled_from('a":\\ ,{}[]\n'), max_size=8)
 LEAVES = st.none() | st.booleans() | st.integers() | TEXTS
@@ -51,3 +51,12 @@ def test_a_document_is_refused_only_when_a_name_comes_twice(value):
 def test_places_that_look_like_pairs_hide_no_repeated_name(text):
     with pytest.raises(ValueError, match="stands twice"):
         read_json(text.encode())
+
+
+@pytest.mark.parametrize("blanks", [0, 1])
+def test_pairs_of_long_texts_are_counted_as_those_of_short_ones(blanks):
+    row = b'{"id":"1","t":"a\\":b:,:x","n":null}'
+    many = b" " * blanks + row * 5000
+    assert compact_pairs(many) == 5000 * compact_pairs(row) == 15_000
+    assert compact_pairs(many + b'{"a" :1}') is None
+    assert compact_pairs(many + b' {"a" :1}') is None
