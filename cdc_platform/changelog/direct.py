@@ -121,7 +121,7 @@ def _statements(batch: Batch, told: list[dict[str, Any]]) -> list[dict[str, Any]
     for s in every:
         if s["kind"] == "schema":
             version = s["schema_version"]
-            first[version] = min(s, first.get(version, s), key=_came)
+            first[version] = min(s, first.get(version, s), key=unify.came)
     out = []
     for s in [*(s for s in every if s["kind"] == "ddl"), *first.values()]:
         placed = [account["placed"].get(s["schema_version"]) for account in told] if s["kind"] == "schema" else []
@@ -132,18 +132,16 @@ def _statements(batch: Batch, told: list[dict[str, Any]]) -> list[dict[str, Any]
                 **{n: v for n, v in s.items() if n != "row_index"},
                 **{**said, "decoder_version": FORMATS[batch.source.format].version},
                 "kind": "message" if s["kind"] == "schema" else "ddl",
-                **{n: s[n] and _EPOCH + timedelta(microseconds=s[n]) for n in ("source_time", "landed_at")},
-                "binlog_pos": s["binlog_pos"] and Decimal(s["binlog_pos"]),
+                **{n: _time(s[n]) for n in ("source_time", "landed_at")},
+                "binlog_pos": None if s["binlog_pos"] is None else Decimal(s["binlog_pos"]),
                 "order_key": dict(zip(ORDER_FIELDS, order, strict=True)),
             }
         )
     return out
 
 
-def _came(statement: dict[str, Any]) -> tuple:
-    """When a statement arrived; NULL before all, as Spark has it."""
-    at = ("landed_at", "topic", "partition", "offset", "entry_index", "row_index")
-    return tuple((statement[n] is not None, statement[n]) for n in at)
+def _time(micros: int | None) -> datetime | None:
+    return None if micros is None else _EPOCH + timedelta(microseconds=micros)
 
 
 def _ledger_rows(batch: Batch, entries: list[list[Any]]) -> list[dict[str, Any]]:

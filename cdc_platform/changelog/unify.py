@@ -109,9 +109,9 @@ class Unify:
             outcomes = outcome(events, self.tables, wanted)
             messages.add(events, outcomes)
             kind = events.column("kind")
-            rows = events.filter(pc.and_(pc.equal(kind, "row"), pc.equal(outcomes, "applied")))
-            marks = events.filter(pc.is_in(kind, pa.array(KINDS["control"])))
-            bad = events.filter(pc.equal(outcomes, "quarantined"))
+            rows = _those(events, pc.and_(pc.equal(kind, "row"), pc.equal(outcomes, "applied")))
+            marks = _those(events, pc.is_in(kind, pa.array(KINDS["control"])))
+            bad = _those(events, pc.equal(outcomes, "quarantined"))
             rows = with_keys(rows, self.tables)
             touched.add(rows, self.epochs)
             for output, some, schema in (
@@ -139,6 +139,12 @@ class Unify:
         }
         columns = [made[f.name]() if f.name in made else events.column(f.name) for f in schema]
         return pa.RecordBatch.from_arrays(columns, schema=schema)
+
+
+def _those(events: pa.RecordBatch, which: pa.BooleanArray) -> pa.RecordBatch:
+    """Some of the events; mostly it is all or none, which need no copy."""
+    count = which.true_count
+    return events.slice(0, count) if count in (0, events.num_rows) else events.filter(which)
 
 
 def _reason(events: pa.RecordBatch) -> pa.Array:
@@ -252,33 +258,43 @@ class Statements:
 
     def __init__(self, versions: frozenset[str]):
         self._versions = pa.array(sorted(versions), pa.string())
-        self.statements: list[dict[str, Any]] = []
+        self._ddl: list[dict[str, Any]] = []
+        self._lists: dict[str, dict[str, Any]] = {}
         self.placed: dict[str, list[int]] = {}
-        self._stated: set[str] = set()
+
+    @property
+    def statements(self) -> list[dict[str, Any]]:
+        """As Unify tells them."""
+        return [*self._ddl, *self._lists.values()]
 
     def add(self, events: pa.RecordBatch, epochs: Mapping[str | None, int]) -> None:
         """More events, in the order of the file."""
         kind = events.column("kind")
         new = pc.is_in(events.column("schema_version"), self._versions)
-        told = events.filter(pc.or_(pc.equal(kind, "ddl"), pc.and_(pc.equal(kind, "schema"), new)))
+        told = _those(events, pc.or_(pc.equal(kind, "ddl"), pc.and_(pc.equal(kind, "schema"), new)))
         for event, order in zip(told.to_pylist(), order_key(told, epochs).to_pylist(), strict=True):
-            if event["kind"] == "schema":
-                if event["schema_version"] in self._stated:
-                    continue
-                self._stated.add(event["schema_version"])
-            self.statements.append(
-                {
-                    **{c: event[c] for c in (*_STATEMENT, "row_index")},
-                    **{c: event[c] and _micros(event[c]) for c in ("source_time", "landed_at")},
-                    "binlog_pos": event["binlog_pos"] and str(event["binlog_pos"]),
-                    "order_key": [int(x) for x in order.values()],
-                }
-            )
-        rows = events.filter(pc.and_(pc.equal(kind, "row"), new))
+            statement = {
+                **{c: event[c] for c in (*_STATEMENT, "row_index")},
+                **{c: None if event[c] is None else _micros(event[c]) for c in ("source_time", "landed_at")},
+                "binlog_pos": None if event["binlog_pos"] is None else str(event["binlog_pos"]),
+                "order_key": [int(x) for x in order.values()],
+            }
+            if event["kind"] == "ddl":
+                self._ddl.append(statement)
+            else:
+                version = event["schema_version"]
+                self._lists[version] = min(statement, self._lists.get(version, statement), key=came)
+        rows = _those(events, pc.and_(pc.equal(kind, "row"), new))
         for version in pc.unique(rows.column("schema_version")).to_pylist():
             mine = rows.filter(pc.equal(rows.column("schema_version"), version))
             low = _lowest(order_key(mine, epochs))
             self.placed[version] = min(low, self.placed.get(version, low))
+
+
+def came(statement: dict[str, Any]) -> tuple:
+    """When a statement arrived; NULL before all, as Spark has it."""
+    at = ("landed_at", "topic", "partition", "offset", "entry_index", "row_index")
+    return tuple((statement[n] is not None, statement[n]) for n in at)
 
 
 def _micros(time: datetime) -> int:
@@ -362,7 +378,8 @@ class Messages:
     def add(self, events: pa.RecordBatch, outcomes: pa.Array) -> None:
         """Events in the order of the file, with their outcomes."""
         topics = events.column("topic").dictionary_encode()
-        codes = np.array([self._topics.setdefault(t, len(self._topics)) for t in topics.dictionary.to_pylist()])
+        known = [self._topics.setdefault(t, len(self._topics)) for t in topics.dictionary.to_pylist()]
+        codes = np.array(known, np.int64)
         rank = pc.index_in(outcomes, pa.array(RANK)).to_numpy(zero_copy_only=False)
         place = codes[topics.indices.to_numpy()] * (1 << 32) + events.column("partition").to_numpy()
         self._seen.append((place, events.column("offset").to_numpy(), rank.astype(np.int8)))
@@ -383,7 +400,7 @@ class Messages:
             topic, partition = topics[at >> 32], at & 0xFFFFFFFF
             mine = place == at
             offsets, ranks = offset[mine], rank[mine]
-            apart &= len(np.unique(offsets)) == len(offsets)
+            apart &= bool((np.diff(offsets) > 0).all()) or len(np.unique(offsets)) == len(offsets)
             weights = np.ones(len(offsets), np.int64)
             for i in np.nonzero(np.isin(offsets, self._long(topic, partition)))[0].tolist():
                 weights[i] = self._parts[topic, partition, int(offsets[i])]

@@ -61,11 +61,16 @@ def run(spark: SparkSession, config: Config, source: Source) -> RoomResult:
     return RoomResult("changes", source.name, messages_in, ran, watch.seconds, {"messages": messages_in})
 
 
+def events_sink(changes: str) -> Sink:
+    """Where files of events go."""
+    return Sink(changes, EVENT, tuple(CHANGES.properties[STATS].split(",")), WORDS)
+
+
 def _directly(
     spark: SparkSession, source: Source, context: Any, messages: str, changes: str, checkpoint: str
 ) -> tuple[int, int]:
     """Decoded by workers that write files of `changes` themselves; numbers of messages and batches."""
-    sink = Sink(changes, EVENT, tuple(CHANGES.properties[STATS].split(",")), WORDS)
+    sink = events_sink(changes)
     counts: list[int] = []
 
     def each(spark: SparkSession, files: list[str], batch: int) -> None:

@@ -63,7 +63,9 @@ class Summary:
             [([], "count_all"), *((c, "min") for c in _LOWEST), *((c, "max") for c in _HIGHEST)]
         )
         self._groups.append(grouped.rename_columns([_plain(c) for c in grouped.column_names]))
-        self._apart.add(events.filter(pc.and_(row, tells_itself_apart(events))))
+        told = pc.and_(row, tells_itself_apart(events))
+        if told.true_count:
+            self._apart.add(events.filter(told))
 
     def told(self) -> dict[str, Any]:
         """groups: per server, topic, partition, kind, binlog file of rows and version of columns stated the events,

@@ -1,0 +1,253 @@
+"""The changelog made by workers, file by file, is the one that Spark makes: table by table, row by row."""
+
+import random
+from datetime import timedelta
+from decimal import Decimal
+
+import pyarrow as pa
+import pytest
+
+from cdc_platform import tables
+from cdc_platform.changelog import order, unify
+from cdc_platform.changelog.settings import Tables
+from cdc_platform.config import parse_config
+from cdc_platform.formats.events import event_batch
+from cdc_platform.formats.summary import Summary
+from cdc_platform.resources import batches, lake, notes
+from tests.changelog.feed import LANDED, Feed, SourceTable, as_event, position
+
+SHOP = [SourceTable("shop", f"t{i}", [("id", "int"), ("v", "text")]) for i in range(3)]
+WIDER = SourceTable("shop", "t1", [*SHOP[1].columns, ("more", "int")])
+NO_KEY = SourceTable("shop", "audit", [("a", "int"), ("b", "text")], ())
+HIDDEN = SourceTable("secret", "t", [("id", "int")])
+OUTPUTS = {
+    "changelog": tables.CHANGELOG,
+    "schema_history": tables.SCHEMA_HISTORY,
+    "control_events": tables.CONTROL_EVENTS,
+    "quarantine": tables.QUARANTINE,
+    "ledger": tables.OFFSET_LEDGER,
+    "lineages": tables.LINEAGES,
+}
+
+
+def events(seed, count):
+    """Events of all kinds in Kafka's order over three partitions of two topics, some of two servers."""
+    dice = random.Random(seed)
+    offsets = dict.fromkeys((("t", 0), ("t", 1), ("u", 0)), 0)
+    pos = 0
+    out = []
+    for _ in range(count):
+        place = dice.choice(list(offsets))
+        offsets[place] += dice.choice((1, 1, 1, 4))
+        for entry in range(dice.choice((1, 1, 1, 3))):
+            pos += dice.choice((1, 100, 10**9))
+            told = _event(dice, pos)
+            where = {"topic": place[0], "partition": place[1], "offset": offsets[place], "entry_index": entry}
+            lineage = {"lineage": dice.choice(["1"] * 9 + ["2"])} if told.get("lineage") else {}
+            out.append({**told, **where, **lineage, "landed_at": LANDED + timedelta(seconds=offsets[place] // 10)})
+    return out
+
+
+def _event(dice, pos):
+    kind = dice.choices(
+        ("row", "schema", "ddl", "control", "error", "untold", "audit", "rolled"), (20, 3, 1, 3, 2, 2, 3, 1)
+    )[0]
+    table = dice.choice([*SHOP, *SHOP, WIDER, HIDDEN])
+    row = {n: dice.choice(("1", "2", "3")) if n == "id" else dice.choice((None, "", "é")) for n, _ in table.columns}
+    at = (1 + pos // 10**11, pos)
+    change = dice.choice(("insert", "update", "delete"))
+    of = dice.choice(({}, {"db": "shop", "table": "t1"}, {"db": "secret", "table": "t"}))
+    control = dice.choice(("begin", "commit", "heartbeat", "checkpoint"))
+    return {
+        "row": table.update(at, row, row) if change == "update" else getattr(table, change)(at, row),
+        "schema": {**table.stated(), "lineage": "1"},
+        "ddl": {"kind": "ddl", "db": "shop", "ddl": f"ALTER TABLE t1 ADD c{pos} INT", **position(1, pos)},
+        "control": {"kind": control, "info": {"p": str(pos)}, "source_time": LANDED, **position(1, pos)},
+        "error": {"kind": "error", "reason": "broken", **of},
+        "untold": table.insert((None, None), row, lineage=None),
+        "audit": NO_KEY.insert(at, {"a": str(pos % 5), "b": "x"}),
+        "rolled": {"kind": dice.choice(("rollback", "skip")), "reason": "empty", **position(1, pos)},
+    }[kind]
+
+
+def feed(spark, folder, name):
+    source = {
+        "name": "shop",
+        "format": "tencent_dts",
+        "topics": ["t"],
+        "tables": {"include": ["shop.*"], "keys": {"shop.audit": ["b", "a"]}},
+    }
+    config = parse_config({"lake": str(folder / name), "sources": [source]}, folder / "cdc.yaml")
+    found = Feed(spark, config, "shop")
+    envelopes = lake.ensure(spark, tables.ENVELOPES, tables.ENVELOPES.at(config.lake, source="shop"))
+    split = spark.createDataFrame(
+        [("t", 0, o, 4) for o in range(0, 400, 3)], "topic STRING, partition INT, offset BIGINT, parts INT"
+    )
+    split.write.format("delta").mode("append").save(envelopes)
+    return found
+
+
+def everything(feed):
+    def plain(row):
+        return {k: sorted(v.items()) if isinstance(v, dict) and k != "order_key" else v for k, v in row.items()}
+
+    told = {name: [plain(r) for r in feed.rows(t)] for name, t in OUTPUTS.items()}
+    for row in told["quarantine"]:
+        assert row.pop("quarantined_at") is not None
+    return {name: sorted(map(repr, rows)) for name, rows in told.items()}
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize("seed", [1, 2])
+def test_workers_and_spark_make_the_same_changelog(spark, tmp_path, monkeypatch, seed):
+    by_files, by_rows = feed(spark, tmp_path, "files"), feed(spark, tmp_path, "rows")
+    every = events(seed, 150)
+    halves = every[: len(every) // 2], every[len(every) // 2 :]
+    for half in halves:
+        for one in (by_files, by_rows):
+            one.say(*half)
+        by_files.unify()
+        with monkeypatch.context() as elsewhere:
+            elsewhere.setattr(notes, "is_table", lambda _: False)
+            by_rows.unify()
+    expected = everything(by_rows)
+    assert len(expected["changelog"]) > 50
+    assert all(expected.values())
+    found = everything(by_files)
+    for name, rows in expected.items():
+        assert set(found[name]) ^ set(rows) == set(), name
+    assert found == expected
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize("seed", range(3))
+def test_files_note_what_spark_would_find(spark, tmp_path, seed):
+    one = feed(spark, tmp_path, "lake")
+    every = events(seed, 60)
+    one.say(*every)
+    path = tables.CHANGES.at(one.config.lake, format="tencent_dts", source="shop")
+    files = [str(p) for p in (tmp_path / "lake").rglob("changes/**/*.parquet")]
+    found = order.profile(batches.rows_of(spark, path, files))
+    summary = Summary()
+    for start in range(0, len(every), 7):
+        summary.add(event_batch([as_event(e) for e in every[start : start + 7]]))
+    told = order.figures_of([summary.told()])
+    for figures in (*found, *told):
+        figures["versions"].sort()
+        figures["starts"].sort(key=str)
+        del figures["first"]["landed_at"], figures["since"]  # as times there, as numbers here
+    key = lambda f: f["lineage"] or ""  # noqa: E731
+    assert sorted(told, key=key) == sorted(found, key=key)
+
+
+def changed(*places, op="update", lineage="1"):
+    rows = [
+        {**SHOP[0].insert((file, pos), {"id": "1", "v": ""}, lineage=lineage), "op": op_, "row_no": row}
+        for file, pos, row, op_ in ((*p, op)[:4] for p in places)
+    ]
+    return event_batch([as_event({"offset": i, **r}) for i, r in enumerate(rows)])
+
+
+def noted(*parts):
+    summary = Summary()
+    for part in parts:
+        summary.add(part)
+    return summary.told()
+
+
+@pytest.mark.parametrize(
+    ("files", "apart"),
+    [
+        ([[changed((1, 5, 0), (1, 5, 1), (1, 6, 0), (2, 1, 0))]], True),
+        ([[changed((1, 5, 0)), changed((1, 5, 1))]], True),
+        ([[changed((1, 5, 0)), changed((1, 5, 0))]], False),
+        ([[changed((1, 5, 1), (1, 5, 0))]], False),
+        ([[changed((1, 5, 0), (1, 5, 0))]], False),
+        ([[changed((1, 5, 0, "delete"), (1, 5, 0, "insert"), (1, 6, 0))]], True),
+        ([[changed((1, 5, 0, "delete")), changed((1, 5, 0, "insert"))]], True),
+        ([[changed((1, 5, 0, "delete"), (1, 5, 0, "insert"), (1, 5, 0, "delete"))]], False),
+        ([[changed((1, 5, 0, "delete"), (1, 5, 0, "insert")), changed((1, 5, 0, "delete"))]], False),
+        ([[changed((1, 5, 0))], [changed((1, 6, 0))]], True),
+        ([[changed((1, 6, 0))], [changed((1, 5, 0))]], True),
+        ([[changed((1, 5, 0), (1, 9, 0))], [changed((1, 6, 0))]], False),
+        ([[changed((1, 5, 0))], [changed((1, 5, 0))]], False),
+        ([[changed((1, 5, 0)), changed((1, 6, 0), lineage="2")]], False),
+        ([[changed((1, 5, 0))], [changed((1, 6, 0), lineage="2")]], False),
+        ([[changed((None, None, 0), (None, None, 0))]], True),
+        ([[changed((1, 2**63, 0))]], False),
+    ],
+)
+def test_when_no_row_can_be_there_twice(files, apart):
+    assert order.apart([noted(*parts) for parts in files]) is apart
+
+
+def test_a_message_counts_once_however_its_events_are_cut_into_batches():
+    told = [("a", 0, 1), ("a", 0, 1), ("a", 0, 2), ("b", 3, 1), ("a", 0, 4)]
+    outcomes = ["applied", "quarantined", "filtered", "control", "filtered"]
+    for cut in range(len(told) + 1):
+        messages = unify.Messages({("a", 0, 4): 3})
+        for part in (slice(0, cut), slice(cut, None)):
+            rows = [dict(zip(("topic", "partition", "offset"), r, strict=True)) for r in told[part]]
+            messages.add(event_batch(rows), pa.array(outcomes[part], pa.string()))
+        assert messages.told() == {
+            "ledger": [
+                ["a", 0, "quarantined", 1, 1, 1],
+                ["a", 0, "filtered", 2, 4, 4],
+                ["b", 3, "control", 1, 1, 1],
+            ],
+            "apart": True,
+        }
+
+
+def test_a_message_that_stands_in_two_places_is_told():
+    messages = unify.Messages({})
+    rows = [{"topic": "a", "partition": 0, "offset": o} for o in (1, 2, 1)]
+    messages.add(event_batch(rows), pa.array(["applied"] * 3))
+    assert messages.told()["apart"] is False
+
+
+def test_configured_keys_are_of_the_row_before():
+    rows = event_batch(
+        [
+            as_event({**NO_KEY.update((1, 1), {"a": "1"}, {"a": "2", "b": "y"}), "offset": 0}),
+            as_event({**SHOP[0].insert((1, 2), {"id": "7", "v": None}), "offset": 1}),
+            as_event({**NO_KEY.delete((1, 3), {"a": None, "b": "z"}), "offset": 2}),
+        ]
+    )
+    found = unify.with_keys(rows, Tables(keys={"shop.audit": ["b", "a"]})).column("key").to_pylist()
+    assert found == [[("b", "y"), ("a", "1")], [("id", "7")], [("b", "z"), ("a", None)]]
+    assert unify.with_keys(rows, Tables()).equals(rows)
+
+
+def test_names_are_joined_as_spark_does():
+    names = unify._names(pa.array(["a", None, "a", None]), pa.array(["x", "y", None, None]))
+    assert names.to_pylist() == ["a.x", "y", "a", ""]
+
+
+def test_orders_that_no_64_bits_hold_are_not_noted():
+    touched = unify.Touched()
+    touched.add(changed((1, 5, 0)), {"1": 0})
+    assert touched.told() == [
+        {
+            "db": "shop",
+            "table": "t0",
+            "schema_version": SHOP[0].version,
+            "n": 1,
+            "low": [0, 1, 5, 0, 0, 0],
+            "newest": [0, 1, 5, 0, 0, 0],
+            "told_keys": True,
+        }
+    ]
+    touched.add(changed((1, 2**63, 0)), {"1": 0})
+    assert touched.told() is None
+
+
+def test_order_keys_are_numbers_of_the_position_or_the_offset():
+    rows = event_batch(
+        [
+            as_event({**SHOP[0].insert((3, 70, 5), {"id": "1"}, lineage="b"), "offset": 9}),
+            as_event({"kind": "heartbeat", "offset": 10, "entry_index": 2, "lineage": None}),
+        ]
+    )
+    found = unify.order_key(rows, {"a": 0, "b": 1, None: 4}).to_pylist()
+    assert [tuple(o.values()) for o in found] == [(1, 3, Decimal(70), 0, 5, 9), (4, -1, Decimal(10), 2, 0, 10)]

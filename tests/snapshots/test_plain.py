@@ -1,0 +1,197 @@
+"""Whole images folded by workers: which tables are so, and that they come to what fold.py makes of them."""
+
+import random
+from decimal import Decimal
+
+import pyarrow as pa
+import pytest
+
+from cdc_platform import tables
+from cdc_platform.changelog.unify import CHANGELOG_FILE
+from cdc_platform.mysql.types import parse_type
+from cdc_platform.resources import batches, lake, parquet
+from cdc_platform.resources.parquet import Output, Sink
+from cdc_platform.snapshots import images, plain
+from cdc_platform.snapshots.columns import TableColumn
+from cdc_platform.snapshots.fold import fold, profile
+from tests.changelog.feed import Feed, SourceTable, read
+
+COLUMNS = [("a", "int"), ("b", "varchar(9)"), ("d", "date"), ("at", "timestamp"), ("n", "decimal(12,2)")]
+KEYS = ("a", "b")
+
+
+def columns(keys=KEYS, **types):
+    return [TableColumn(n, parse_type(types.get(n, t)), n in keys) for n, t in COLUMNS]
+
+
+def row(a, b, d="2026-11-20", at="2026-11-20 01:02:03.5Z", n="1.50"):
+    return {"a": a, "b": b, "d": d, "at": at, "n": n}
+
+
+def change(op, image, pos, **rest):
+    key = {k: image[k] for k in KEYS}
+    order = {"epoch": 0, "file": 1, "pos": Decimal(pos), "event": 0, "row": 0, "landed": pos}
+    told = {"db": "d", "table": "t", "op": op, "key": key, "before": image, "after": image, "order_key": order}
+    told |= {"before": None} if op == "insert" else {"after": None} if op == "delete" else {}
+    place = {"topic": "t", "partition": 0, "offset": pos, "entry_index": 0, "row_index": 0}
+    return {**place, **told, **rest}
+
+
+def batch(changes):
+    maps = lambda c: {k: list(v.items()) if k in ("key", "before", "after") and v else v for k, v in c.items()}  # noqa: E731
+    return pa.RecordBatch.from_pylist([maps(c) for c in changes], CHANGELOG_FILE)
+
+
+def surveyed(changes, cs=None):
+    """What a worker says of one file."""
+    table = plain._table(("d", "t"), columns() if cs is None else cs)
+    [found] = images.Survey((table,))(iter([batch(changes)]), {})
+    return found
+
+
+PLAIN = [
+    change("insert", row("1", "x"), 5),
+    change("update", row("1", "x", n=None), 6),
+    change("delete", row("1", "x"), 7),
+]
+
+
+def test_whole_images_with_told_keys_are_plain():
+    assert surveyed(PLAIN) == {
+        "changes": 3,
+        "deletes": 1,
+        "orders": [[0, 1, 5, 0, 0, 5], [0, 1, 7, 0, 0, 7]],
+        "keys": [1, 1],
+    }
+    assert surveyed([*PLAIN, change("insert", row("1", "x"), 8, table="other")])["changes"] == 3
+    assert surveyed([change("insert", row("1", "x"), 8, table="other")])["changes"] == 0
+    assert surveyed(PLAIN, columns(("b", "a")))["keys"] == [1, 1]
+    assert surveyed([change("insert", row("1", "x", d=None, at=None), 5)])["changes"] == 1
+    assert surveyed(list(reversed(PLAIN)))["orders"] == [[0, 1, 5, 0, 0, 5], [0, 1, 7, 0, 0, 7]]
+
+
+@pytest.mark.parametrize(
+    "odd",
+    [
+        change("insert", row("1", "x", d="2026-02-30"), 8),
+        change("insert", row("1", "x", d="0000-00-00"), 8),
+        change("insert", row("1", "x", d="0000-01-01"), 8),
+        change("insert", row("1", "x", at="2026-11-20 25:02:03Z"), 8),
+        change("insert", row("1", "x", at="2026-11-20 01:02:03"), 8),
+        change("insert", row("no number", "x"), 8),
+        change("insert", row("1", "x"), 8, key=None),
+        change("insert", row("1", "x"), 8, key={"a": "1"}),
+        change("insert", row("1", "x"), 8, key={"a": None, "b": "x"}),
+        change("insert", row("1", "x"), 8, after=None),
+        change("insert", row("1", "x"), 8, after={"a": "1", "b": "x"}),
+        change("insert", row("1", "x"), 8, after=dict(reversed(row("1", "x").items()))),
+        change("insert", row("1", "x"), 8, after={**row("1", "x"), "more": None}),
+        change("update", row("1", "x"), 8, after=row("2", "x")),
+        change("update", row("1", "x"), 8, after=row("1", None)),
+        change("truncate", row("1", "x"), 8, key=None, before=None, after=None),
+        change("insert", row("1", "x"), 8, order_key={**PLAIN[0]["order_key"], "pos": Decimal(2**63)}),
+    ],
+)
+def test_one_odd_change_makes_a_table_odd(odd):
+    assert surveyed([*PLAIN, odd]) is None
+    assert surveyed([*PLAIN, {**odd, "table": "other"}]) is not None
+
+
+def test_tables_without_a_key_or_with_a_collation_are_not_asked_about():
+    assert not plain._may_be(columns(()))
+    assert not plain._may_be([TableColumn("b", parse_type("varchar(9)"), True, "UTF8_LCASE")])
+    assert plain._may_be(columns())
+
+
+class Files:
+    """Changelog files as workers write them."""
+
+    def __init__(self, spark, folder):
+        self.spark, self.path = spark, str(folder / "changelog")
+        lake.create(spark, self.path, tables.CHANGELOG.columns, {}, "", ("source",))
+        self.files = {}
+
+    def add(self, *groups):
+        """A file of row groups."""
+        out = Output(Sink(self.path, CHANGELOG_FILE, (), (), (("source", "s"),)))
+        for group in groups:
+            out.write(batch(group))
+            out._flush()
+        self.files[f"{self.path}/{out.close().path}"] = None
+
+    def folded(self, cs):
+        """By fold.py, and by workers."""
+        rows = batches.rows_of(self.spark, self.path, list(self.files), source="s").where("db = 'd' AND table = 't'")
+        figures = profile(rows, cs, told_keys=True)
+        general = fold(rows, cs, figures, partial=False)
+        found = plain.survey(self.spark, self.files, {("d", "t"): cs})["d", "t"]
+        assert found.figures == figures
+        return general, plain.fold(self.spark, found, cs)
+
+
+def told(frame):
+    return sorted(repr(r) for r in frame.collect())
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize("seed", range(4))
+def test_workers_fold_as_spark_does(spark, tmp_path, monkeypatch, seed):
+    monkeypatch.setattr(parquet, "_BATCH_ROWS", 7)
+    dice = random.Random(seed)
+    files = Files(spark, tmp_path)
+    pos = list(range(1, 400))
+    if seed % 2:
+        dice.shuffle(pos)  # a file whose changes don't stand in their order
+    for _ in range(3):
+        groups = []
+        for _ in range(dice.choice((1, 3))):
+            some = [pos.pop(0) for _ in range(dice.randrange(1, 40))]
+            groups.append([_any(dice, p) for p in some])
+        files.add(*groups)
+    general, mine = files.folded(columns())
+    assert mine.columns == general.columns
+    assert len(told(general)) > 5
+    assert told(mine) == told(general)
+
+
+def _any(dice, pos):
+    image = row(
+        dice.choice("123"),
+        dice.choice(("", "x", "é")),
+        dice.choice((None, "2026-11-20", "0001-01-01", "9999-12-31")),
+        dice.choice((None, "1970-01-01 00:00:00Z", "2026-11-20 01:02:03.000001Z")),
+        dice.choice((None, "-0.00", "9999999999.99")),
+    )
+    found = change(dice.choice(("insert", "update", "delete", "read")), image, pos)
+    return {**found, "table": dice.choice(("t", "t", "t", "other"))}
+
+
+@pytest.mark.spark
+def test_a_batch_comes_to_the_snapshot_by_workers(spark, make_config, monkeypatch):
+    """And it does: the general way is closed."""
+    shop = SourceTable("shop", "orders", [("id", "int"), ("at", "datetime"), ("note", "text")])
+    feed = Feed(spark, make_config([{"name": "s", "format": "debezium", "topics": ["t"]}]), "s")
+    at = "2026-11-20 01:02:03"
+    feed.say(shop.stated(), *(shop.insert((1, i), {"id": str(i), "at": at, "note": f"n{i}"}) for i in range(1, 9)))
+    feed.say(
+        shop.update((2, 1), {"id": "1", "at": at, "note": "n1"}, {"id": "1", "at": None, "note": "new"}),
+        shop.delete((2, 2), {"id": "2", "at": at, "note": "n2"}),
+        shop.insert((2, 3), {"id": "2", "at": at, "note": "again"}),
+        shop.delete((2, 4), {"id": "3", "at": at, "note": "n3"}),
+    )
+    with monkeypatch.context() as closed:
+        closed.setattr("cdc_platform.snapshots.bring_up.profile", None)
+        closed.setattr("cdc_platform.snapshots.bring_up.fold", None)
+        feed.catch_up()
+        feed.say(shop.update((3, 1), {"id": "4", "at": at, "note": "n4"}, {"id": "4", "at": at, "note": "merged"}))
+        feed.say(shop.delete((3, 2), {"id": "5", "at": at, "note": "n5"}))
+        feed.catch_up()
+    assert feed.state("shop", "orders") == ("live", None)
+    rows = sorted((r["id"], r["note"], r["at"] is None) for r in feed.live("shop", "orders"))
+    assert rows == [
+        (1, "new", True),
+        (2, "again", False),
+        (4, "merged", False),
+        *((i, f"n{i}", False) for i in (6, 7, 8)),
+    ]
+    assert {g["_k0"] for g in read(feed.target("shop", "orders").tombstones).to_pylist()} == {3, 5}
