@@ -4,7 +4,7 @@ arithmetic over the nested lists that come out. Knows no vendor."""
 # pyarrow.compute makes its functions at run time, so that type checkers do not see them.
 # pyright: reportAttributeAccessIssue=false
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -12,7 +12,10 @@ import numpy as np
 import ptars
 import pyarrow as pa
 import pyarrow.compute as pc
+from google.protobuf.descriptor_pb2 import FieldDescriptorProto, FileDescriptorProto
+from google.protobuf.descriptor_pool import DescriptorPool
 from google.protobuf.message import DecodeError, Message
+from google.protobuf.message_factory import GetMessageClass
 
 _PIECE_BYTES = 16 << 20  # decoded at a time: bounds memory, keeps Arrow's 32-bit offsets far away
 
@@ -28,7 +31,45 @@ def pieces(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
         start = end
 
 
-@lru_cache(maxsize=16)
+def _edited(message: type[Message], edit: Callable[[str, FieldDescriptorProto], None]) -> type[Message]:
+    """The message as a type of its own, `edit` having changed the fields of all messages of its file."""
+    file = FileDescriptorProto()
+    message.DESCRIPTOR.file.CopyToProto(file)
+    for inner in file.message_type:
+        for field in inner.field:
+            edit(f"{inner.name}.{field.name}", field)
+    pool = DescriptorPool()
+    pool.Add(file)
+    return GetMessageClass(pool.FindMessageTypeByName(message.DESCRIPTOR.full_name))
+
+
+def opaque(message: type[Message], *fields: str) -> type[Message]:
+    """The message with some fields (`Message.field`, each a sub-message or a list of them) left as their bytes."""
+
+    def edit(name: str, field: FieldDescriptorProto) -> None:
+        if name in fields:
+            field.type = FieldDescriptorProto.TYPE_BYTES
+            field.ClearField("type_name")
+
+    return _edited(message, edit)
+
+
+_NEVER_PACKED = (FieldDescriptorProto.TYPE_MESSAGE, FieldDescriptorProto.TYPE_STRING, FieldDescriptorProto.TYPE_BYTES)
+
+
+@lru_cache(maxsize=32)
+def _single(message: type[Message]) -> type[Message]:
+    """The message with its lists as single fields. Protobuf's parser takes the same bytes for either, but reads a
+    field that comes again into what it has: less memory to fill, where all that matters is whether it can be read."""
+
+    def edit(_: str, field: FieldDescriptorProto) -> None:
+        if field.label == FieldDescriptorProto.LABEL_REPEATED and field.type in _NEVER_PACKED:
+            field.label = FieldDescriptorProto.LABEL_OPTIONAL
+
+    return _edited(message, edit)
+
+
+@lru_cache(maxsize=32)
 def _handler(message: type[Message]):
     return ptars.HandlerPool([message.DESCRIPTOR.file]).get_for_message(message.DESCRIPTOR)
 
@@ -51,10 +92,11 @@ def parse(values: pa.BinaryArray, message: type[Message]) -> tuple[pa.RecordBatc
 
 
 def _broken(values: pa.BinaryArray, message: type[Message]) -> Iterator[int]:
+    read = _single(message).FromString
     for i, value in enumerate(values.to_pylist()):
         try:
             if value:
-                message.FromString(value)
+                read(value)
         except DecodeError:
             yield i
 
@@ -106,6 +148,13 @@ def lists(array: pa.ListArray) -> Lists:
     return Lists(array.values, offsets[:-1], lengths)
 
 
+def bytes_of(values: pa.BinaryArray) -> tuple[np.ndarray, pa.Buffer]:
+    """(offsets, data) of byte strings without nulls: value i is data[offsets[i]:offsets[i + 1]]."""
+    _, offsets, data = values.buffers()
+    places = np.frombuffer(offsets, np.int32) if offsets else np.zeros(1, np.int32)
+    return places[values.offset : values.offset + len(values) + 1], data or pa.py_buffer(b"")
+
+
 def ranges(starts: np.ndarray, lengths: np.ndarray) -> np.ndarray:
     """[start, start+length) of each, one after another: starts [5, 9], lengths [2, 1] → [5, 6, 9]."""
     return np.repeat(starts, lengths) + counts(lengths)
@@ -125,6 +174,14 @@ def present(array: pa.Array) -> np.ndarray:
 def bools(values: pa.Array, null: bool) -> np.ndarray:
     """Arrow booleans → numpy, `null` for nulls."""
     return pc.fill_null(values, null).to_numpy(zero_copy_only=False)
+
+
+def distinct(keys: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """(place of the first of each distinct number, which of them each number is), in order of appearance."""
+    which = pa.array(keys).dictionary_encode().indices.to_numpy()
+    first = np.zeros(int(which.max(initial=-1)) + 1, np.int64)
+    first[which[::-1]] = np.arange(len(which))[::-1]
+    return first, which
 
 
 def take_or_null(values: pa.Array, index: np.ndarray) -> pa.Array:

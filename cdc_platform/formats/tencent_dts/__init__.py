@@ -20,9 +20,10 @@ from pydantic import AfterValidator, Field
 
 from cdc_platform.formats.contract import EVENT, PART, Format, FormatOptions, Part
 from cdc_platform.formats.pb import tencent_dts_pb2 as pb
-from cdc_platform.formats.protobuf_arrow import bools, lists, parse, pieces, take_or_null
+from cdc_platform.formats.protobuf_arrow import bools, parse, pieces, take_or_null
 from cdc_platform.formats.tencent_dts.events import KIND, assemble, read_entries
 from cdc_platform.formats.tencent_dts.rows import row_changes, tables
+from cdc_platform.formats.tencent_dts.wire import read
 from cdc_platform.mysql.charsets import decode_text
 
 
@@ -103,19 +104,18 @@ def decode(batch: pa.RecordBatch, options: Options) -> pa.RecordBatch:
 
 
 def _decode_piece(batch: pa.RecordBatch, options: Options, seen: set[str]) -> pa.RecordBatch:
-    parsed, unreadable = parse(batch.column("value"), pb.Entries)
-    items = lists(parsed.column("items"))
-    entries = read_entries(items.values)
-    dml = entries.event.field("dmlEvent")
-    found = tables(entries.header, dml, np.nonzero(entries.kind == KIND["row"])[0])
+    messages, unreadable = read(batch.column("value"))
+    entries = read_entries(messages.items.values)
+    is_row = KIND["row"]
+    found = tables(entries.header, messages, np.nonzero(entries.kind == is_row)[0])
     unusable = np.isin(found.group, list(found.problems)) & (found.group >= 0)
     entries.mark(unusable, "error", lambda i: found.problems[int(found.group[i])])
-    number = lists(dml.field("rows")).lengths
-    none = (entries.kind == KIND["row"]) & (number == 0)
+    none = (entries.kind == is_row) & (messages.rows.lengths == 0)
     entries.mark(none, "skip", lambda _: "DML event without rows")
-    usable = np.nonzero(entries.kind == KIND["row"])[0]
-    rows = row_changes(entries.header, dml, found, usable, options.time_zone)
-    return assemble(batch, items, entries, rows, unreadable, seen=seen)
+    usable = np.nonzero(entries.kind == is_row)[0]
+    ops = entries.event.field("dmlEvent").field("dmlEventType").to_numpy()
+    rows = row_changes(entries.header, ops, messages, found, usable, zone=options.time_zone)
+    return assemble(batch, messages.items, entries, rows, unreadable, seen=seen)
 
 
 FORMAT = Format(

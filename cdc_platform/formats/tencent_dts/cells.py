@@ -18,14 +18,11 @@ import pyarrow.compute as pc
 
 from cdc_platform.errors import UnknownType
 from cdc_platform.formats.pb import tencent_dts_pb2 as pb
+from cdc_platform.formats.tencent_dts.data import NUMBERS, UNKNOWN, Data
 from cdc_platform.mysql import charsets, values
 from cdc_platform.mysql.types import MySqlType, lower_outside_quotes, parse_type
 
-_UNKNOWN = 15  # stands for any number that DataType doesn't have
 _WIRE_NAMES = {v: k for k, v in pb.DataType.items()}
-_NUMBERS = (*range(pb.INT8, pb.FLOAT64 + 1), pb.DECIMAL)
-_MAY_HOLD_SV = np.isin(np.arange(16), (*_NUMBERS, _UNKNOWN))
-_MAY_HOLD_BV = np.isin(np.arange(16), (pb.STRING, pb.BYTES, _UNKNOWN))
 _TEXT = frozenset(("text", "enum", "set", "json"))
 _RAW = frozenset(("binary", "geometry"))
 
@@ -82,10 +79,10 @@ def _parse(text: str) -> MySqlType | None:
 
 @dataclass(frozen=True, slots=True)
 class Cells:
-    """One image (old or new) of many rows, cell by cell: `data` the wire's Data values, `at` each cell's
-    index there, `row` and `column` whose it is."""
+    """One image (old or new) of many rows, cell by cell: `data` the wire's values, `at` each cell's index there,
+    `row` and `column` whose it is."""
 
-    data: pa.StructArray
+    data: Data
     at: np.ndarray
     row: np.ndarray
     column: np.ndarray
@@ -93,11 +90,10 @@ class Cells:
     def wire_types(self, untyped: np.ndarray) -> np.ndarray:
         """DataType of each cell. Where the column (`untyped[column]`) has no type of its own, a STRING in
         charset `binary` counts as BYTES."""
-        kinds = self.data.field("dataType").to_numpy()[self.at].astype(np.int64)
-        kinds[(kinds < 0) | (kinds > _UNKNOWN)] = _UNKNOWN
+        kinds = self.data.wire[self.at]
         bare = np.nonzero(untyped[self.column] & (kinds == pb.STRING))[0] if untyped.any() else ()
         if len(bare):
-            charset = self.data.field("charset").take(pa.array(self.at[bare]))
+            charset = self.data.charset(self.at[bare])
             kinds[bare[pc.equal(pc.utf8_lower(charset), "binary").to_numpy(zero_copy_only=False)]] = pb.BYTES
         return kinds
 
@@ -135,29 +131,26 @@ def convert(cells: Cells, wire: np.ndarray, types: ColumnTypes, time_zone: str) 
 
 def _misplaced(cells: Cells, wire: np.ndarray) -> dict[int, str]:
     """Values where their DataType has none: reading on would lose them silently."""
-    has_sv, has_bv = (pc.binary_length(cells.data.field(n)).to_numpy()[cells.at] > 0 for n in ("sv", "bv"))
-    odd = (has_sv & ~_MAY_HOLD_SV[wire]) | (has_bv & ~_MAY_HOLD_BV[wire])
+    odd = cells.data.misplaced[cells.at]
     return {int(i): f"{_WIRE_NAMES[int(wire[i])]} holds a value in the wrong field" for i in np.nonzero(odd)[0]}
 
 
-def _group(data: pa.StructArray, at: np.ndarray, mysql_type: MySqlType, wire: int, zone: str):
+def _group(data: Data, at: np.ndarray, mysql_type: MySqlType, wire: int, zone: str):
     """Cells of one column type and one wire type → (text, index → reason of the bad ones)."""
-    index = pa.array(at)
     if wire in (pb.NIL, pb.NA):
         return pa.nulls(len(at), pa.string()), {}
-    if wire == _UNKNOWN:
-        numbers = data.field("dataType").take(index).to_pylist()
-        return pa.nulls(len(at), pa.string()), {i: f"unknown DataType {n}" for i, n in enumerate(numbers)}
+    if wire == UNKNOWN:
+        return pa.nulls(len(at), pa.string()), {i: f"unknown DataType {n}" for i, n in enumerate(data.told[at].tolist())}
     family = mysql_type.family
-    if wire in _NUMBERS and family not in _TEXT | _RAW:
-        text, ok = values.to_text(data.field("sv").take(index), mysql_type, zone)
+    if wire in NUMBERS and family not in _TEXT | _RAW:
+        text, ok = values.to_text(data.sv(at), mysql_type, zone)
     elif wire in (pb.STRING, pb.BYTES) and family in _RAW:
         width = mysql_type.args[0] if mysql_type.name == "binary" and mysql_type.args else 0
-        return values.base64_text(data.field("bv").take(index), min(width, 255))[0], {}
+        return values.base64_text(data.bv(at), min(width, 255))[0], {}
     elif wire in (pb.STRING, pb.BYTES) and family in _TEXT:
-        return _decoded(data, index, family, wire)
+        return _decoded(data, at, family, wire)
     elif wire == pb.STRING:
-        text, readable = charsets.decode_text(data.field("bv").take(index), "utf8mb4")
+        text, readable = charsets.decode_text(data.bv(at), "utf8mb4")
         text, ok = values.to_text(text, mysql_type, zone)
         ok &= readable
     else:
@@ -165,9 +158,9 @@ def _group(data: pa.StructArray, at: np.ndarray, mysql_type: MySqlType, wire: in
     return text, {int(i): f"{_WIRE_NAMES[wire]} value doesn't fit" for i in np.nonzero(~ok)[0]}
 
 
-def _decoded(data: pa.StructArray, index: pa.Array, family: str, wire: int):
+def _decoded(data: Data, at: np.ndarray, family: str, wire: int):
     """Bytes of text columns, each in the charset its cell states."""
-    raw, told = data.field("bv").take(index), data.field("charset").take(index).dictionary_encode()
+    raw, told = data.bv(at), data.charset(at).dictionary_encode()
     reasons: dict[int, str] = {}
     parts, wheres = [], []
     for code, stated in enumerate(told.dictionary.to_pylist()):

@@ -10,47 +10,51 @@ import pyarrow as pa
 
 from cdc_platform.formats.events import columns_json, schema_version
 from cdc_platform.formats.pb import tencent_dts_pb2 as pb
-from cdc_platform.formats.protobuf_arrow import Lists, counts, lists, ranges
+from cdc_platform.formats.protobuf_arrow import Lists, counts, distinct, ranges
 from cdc_platform.formats.tencent_dts.cells import Cells, ColumnTypes, Converted, convert, untyped
+from cdc_platform.formats.tencent_dts.wire import Messages, Side
 
 
 @dataclass(frozen=True, slots=True)
 class Tables:
-    """Which entries state the same columns of the same table. `group[entry]` is -1 for entries that are no
-    DML; `first[g]` is one entry of group g; `problems[g]` says why its column list can't be used."""
+    """Which entries state the same columns of the same table. `block[entry]`: which list of `columns` is an entry's;
+    `group[entry]` is -1 for entries that are no DML; `first[g]` is one entry of group g; `problems[g]` says why its
+    column list can't be used."""
 
     columns: Lists
+    block: np.ndarray
     group: np.ndarray
     first: np.ndarray
     problems: dict[int, str]
 
 
-def tables(header: pa.StructArray, dml: pa.StructArray, entries: np.ndarray) -> Tables:
+def tables(header: pa.StructArray, messages: Messages, entries: np.ndarray) -> Tables:
     """`entries`: indices of the DML entries."""
-    columns = lists(dml.field("columns"))
+    columns, block = messages.columns, messages.block
     name, mysql_type = (columns.values.field(n).dictionary_encode() for n in ("name", "originalType"))
     code = name.indices.to_numpy().astype(np.int64) * max(len(mysql_type.dictionary), 1)
     code = (code + mysql_type.indices.to_numpy()) * 2 + columns.values.field("isKey").to_numpy(zero_copy_only=False)
-    # One binary value per entry, made of its columns' numbers: Arrow's dictionary then finds the equal lists.
+    # One binary value per list, made of its columns' numbers: Arrow's dictionary then finds the equal lists.
     offsets = np.append(columns.starts, columns.starts[-1:] + columns.lengths[-1:]).astype(np.int32) * 8
     buffers = [None, pa.py_buffer(offsets), pa.py_buffer(np.ascontiguousarray(code, np.int64))]
     same = pa.Array.from_buffers(pa.binary(), len(columns.starts), buffers).dictionary_encode().indices.to_numpy()
-    key = same[entries].astype(np.int64)
+    key = same[block[entries]].astype(np.int64)
     for field in ("schemaName", "tableName"):
         part = header.field(field).dictionary_encode()
         key = key * (len(part.dictionary) + 1) + part.indices.fill_null(0).to_numpy()[entries]
-    _, first, inverse = np.unique(key, return_index=True, return_inverse=True)
-    group = np.full(len(columns.starts), -1)
-    group[entries] = inverse
+    first, which = distinct(key)
+    group = np.full(len(block), -1)
+    group[entries] = which
     problems = {}
     for g, entry in enumerate(entries[first]):
-        names = columns.values.field("name").slice(columns.starts[entry], columns.lengths[entry]).to_pylist()
+        list_ = block[entry]
+        names = columns.values.field("name").slice(columns.starts[list_], columns.lengths[list_]).to_pylist()
         if not names or "" in names:
             problems[g] = "DML event with a column that has no name" if names else "DML event without columns"
         elif len(set(names)) < len(names):
             twice = sorted({n for n in names if names.count(n) > 1})
             problems[g] = f"DML event names columns twice: {', '.join(map(repr, twice))}"
-    return Tables(columns, group, entries[first], problems)
+    return Tables(columns, block, group, entries[first], problems)
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,20 +82,18 @@ class RowChanges:
 
 
 def row_changes(
-    header: pa.StructArray, dml: pa.StructArray, found: Tables, entries: np.ndarray, zone: str
+    header: pa.StructArray, ops: np.ndarray, messages: Messages, found: Tables, entries: np.ndarray, *, zone: str
 ) -> RowChanges:
-    """Rows of `entries` (DML entries whose column list can be used). `zone`: of zoneless TIMESTAMP text."""
-    rows, columns = lists(dml.field("rows")), found.columns
+    """Rows of `entries` (DML entries whose column list can be used). `ops`: DMLType of each entry; `zone`: of zoneless
+    TIMESTAMP text."""
+    rows, columns = messages.rows, found.columns
     lengths = rows.lengths[entries]
     entry, at = np.repeat(entries, lengths), ranges(rows.starts[entries], lengths)
-    op, width, first_column = (
-        dml.field("dmlEventType").to_numpy()[entry],
-        columns.lengths[entry],
-        columns.starts[entry],
-    )
-    images = [lists(rows.values.field(name)) for name in ("oldColumns", "newColumns")]
-    bad = _mismatches(op, width, *(image.lengths[at] for image in images))
-    sides = [_cells(image, at, _all_but(bad, len(at)), first_column) for image in images]
+    op, block = ops[entry], found.block[entry]
+    width, first_column = columns.lengths[block], columns.starts[block]
+    bad = _mismatches(op, width, messages.old.lengths[at], messages.new.lengths[at])
+    usable = _all_but(bad, len(at))
+    sides = [_cells(side, at, usable, first_column) for side in (messages.old, messages.new)]
     types, wires = _types(found, sides, entry)
     done = [convert(cells, wire, types, zone) for cells, wire in zip(sides, wires, strict=True)]
     names = columns.values.field("name")
@@ -137,10 +139,10 @@ def _all_but(bad: dict[int, str], length: int) -> np.ndarray:
     return mask
 
 
-def _cells(side: Lists, at: np.ndarray, usable: np.ndarray, first_column: np.ndarray) -> Cells:
+def _cells(side: Side, at: np.ndarray, usable: np.ndarray, first_column: np.ndarray) -> Cells:
     lengths = np.where(usable, side.lengths[at], 0)
     row = np.repeat(np.arange(len(at)), lengths)
-    return Cells(side.values, ranges(side.starts[at], lengths), row, first_column[row] + counts(lengths))
+    return Cells(side.data, ranges(side.starts[at], lengths), row, first_column[row] + counts(lengths))
 
 
 def _types(found: Tables, sides: list[Cells], entry: np.ndarray) -> tuple[ColumnTypes, list[np.ndarray]]:
@@ -155,12 +157,13 @@ def _types(found: Tables, sides: list[Cells], entry: np.ndarray) -> tuple[Column
         stride = int(columns.lengths.max()) + 1
 
         def slot(of_entry: np.ndarray, column: np.ndarray) -> np.ndarray:
-            return found.group[of_entry] * stride + column - columns.starts[of_entry]
+            return found.group[of_entry] * stride + column - columns.starts[found.block[of_entry]]
 
         slots = np.concatenate([slot(entry[c.row], c.column) for c in sides])
         wire = np.concatenate(wires)
         told = (wire != pb.NIL) & (wire != pb.NA) & bare[np.concatenate([c.column for c in sides])]
         known, first = np.unique(slots[told], return_index=True)
+        # Where columns state no type, no two entries share a list: that of entry i is list i.
         of_entry = np.repeat(np.arange(len(columns.starts)), columns.lengths)
         mine = slot(of_entry, ranges(columns.starts, columns.lengths))
         hit = np.isin(mine, known) & (found.group[of_entry] >= 0)
@@ -208,7 +211,8 @@ def _schemas(
     out = {}
     for g in groups.tolist():
         entry = int(found.first[g])
-        start, length = int(found.columns.starts[entry]), int(found.columns.lengths[entry])
+        block = int(found.block[entry])
+        start, length = int(found.columns.starts[block]), int(found.columns.lengths[block])
         names, keys = (fields.field(n).slice(start, length).to_pylist() for n in ("name", "isKey"))
         texts = [types.texts[code] for code in types.code[start : start + length]]
         columns = columns_json([{"name": n, "type": t, "key": k} for n, t, k in zip(names, texts, keys, strict=True)])
