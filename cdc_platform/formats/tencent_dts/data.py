@@ -23,8 +23,10 @@ _MAY_HOLD_SV = np.isin(np.arange(16), (*NUMBERS, UNKNOWN))
 _MAY_HOLD_BV = np.isin(np.arange(16), (pb.STRING, pb.BYTES, UNKNOWN))
 
 _KIND, _CHARSET, _SV, _BV = 0x08, 0x12, 0x1A, 0x22  # tags of the fields
-_BEHIND = np.zeros(512, np.uint8)
-"""Read behind the last value where it ends too early: no field's head and charset are longer."""
+_MAY_HOLD = np.zeros((256, 16), bool)
+"""By tag and DataType."""
+_MAY_HOLD[_SV], _MAY_HOLD[_BV] = _MAY_HOLD_SV, _MAY_HOLD_BV
+_MAY_HOLD = _MAY_HOLD.ravel()
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +57,8 @@ class Data:
     @classmethod
     def parsed(cls, values: pa.StructArray) -> "Data":
         """Parsed messages → what they hold."""
-        told, wire = _kinds(values.field("dataType").to_numpy())
+        told = values.field("dataType").to_numpy()
+        wire = np.where((told < 0) | (told > UNKNOWN), UNKNOWN, told).astype(np.uint8)
         has_sv, has_bv = (pc.binary_length(values.field(n)).to_numpy() > 0 for n in ("sv", "bv"))
         odd = (has_sv & ~_MAY_HOLD_SV[wire]) | (has_bv & ~_MAY_HOLD_BV[wire])
         return cls(told, wire, odd, 1, *(values.field(n) for n in ("charset", "sv", "bv")))
@@ -64,53 +67,41 @@ class Data:
     def plain(cls, values: pa.BinaryArray) -> "Data | None":
         """Serialized messages → what they hold; None where one isn't plain."""
         offsets, data = bytes_of(values)
-        raw = np.concatenate([np.frombuffer(data, np.uint8), _BEHIND])
-        at, end = offsets[:-1].astype(np.int64), offsets[1:]
-        there = (raw[at] == _KIND) & (at < end)
-        told, wire = _kinds(np.where(there, raw[at + 1], 0))
+        raw = np.frombuffer(data, np.uint8) if len(data) else np.zeros(1, np.uint8)
+        at, end = offsets[:-1].astype(np.int64), offsets[1:].astype(np.int64)
+        # What is read behind a value's end is none of it, but then no end is met later on.
+        there = (_byte(raw, at) == _KIND) & (at < end)
+        told = _byte(raw, at + 1) * there
         at += 2 * there
-        there = (raw[at] == _CHARSET) & (at < end)
+        there = (_byte(raw, at) == _CHARSET) & (at < end)
+        size = _byte(raw, at + 1) * there
         charset = at + 2 * there
-        size = np.where(there, raw[at + 1], 0)
-        at = charset + size
-        tag, start = raw[at], at + 1
-        held = _length(raw, start)
-        holds = at < end
-        fits = np.where(holds, start + held == end, at == end)
-        may = np.where(tag == _SV, _MAY_HOLD_SV[wire], (tag == _BV) & _MAY_HOLD_BV[wire]) | ~holds
-        if (told | size).max(initial=0) >= 0x80 or not (fits & may).all():
+        tag_at = charset + size
+        tag, start, wire = _byte(raw, tag_at), tag_at + 1, np.minimum(told, UNKNOWN)
+        length = _varint(raw, start)
+        holds = tag_at < end
+        fits = np.where(holds, start + length, tag_at) == end
+        may = _MAY_HOLD[tag.astype(np.uint16) << 4 | wire] | ~holds
+        one_byte = (told | size).max(initial=0) < 0x80
+        # The parser takes no text but UTF-8; ASCII is.
+        if not (one_byte and fits.all() and may.all() and _ascii(raw, offsets, np.where(tag == _BV, tag_at, end))):
             return None
-        # The parser wants UTF-8 in text: ASCII is.
-        text_end = np.where(holds & (tag == _BV), at, end)
-        if not _all_ascii(raw, offsets[:-1], text_end):
-            return None
-        start[~holds] = end[~holds]
-        return cls(
-            told,
-            wire,
-            np.zeros(len(wire), bool),
-            2,
-            _spans(pa.string(), charset, charset + size, data),
-            _spans(pa.string(), start, end, data),
-            _spans(pa.binary(), start, end, data),
-        )
+        start = np.minimum(start, end)  # that which holds nothing
+        texts = (_spans(type_, start, end, data) for type_ in (pa.string(), pa.binary()))
+        return cls(told, wire, np.zeros(len(wire), bool), 2, _spans(pa.string(), charset, tag_at, data), *texts)
 
 
-def _kinds(told: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    wire = told.astype(np.int64)
-    wire[(wire < 0) | (wire > UNKNOWN)] = UNKNOWN
-    return told, wire
+def _byte(raw: np.ndarray, at: np.ndarray) -> np.ndarray:
+    return raw.take(at, mode="clip")
 
 
-def _length(raw: np.ndarray, at: np.ndarray) -> np.ndarray:
-    """The varint at each place, which `at` is moved behind; none that fits where it has more than four bytes."""
-    found = raw[at].astype(np.int64)
+def _varint(raw: np.ndarray, at: np.ndarray) -> np.ndarray:
+    """The number at each place, which `at` is moved behind; one that fits nothing where it has more than four bytes."""
+    found = _byte(raw, at).astype(np.int64)
     at += 1
     more = np.nonzero(found >= 0x80)[0]
     for shift in (7, 14, 21):
-        if not len(more):
-            break
-        part = raw[at[more]].astype(np.int64)
+        part = _byte(raw, at[more]).astype(np.int64)
         found[more] += (part << shift) - (0x80 << (shift - 7))
         at[more] += 1
         more = more[part >= 0x80]
@@ -118,12 +109,14 @@ def _length(raw: np.ndarray, at: np.ndarray) -> np.ndarray:
     return found
 
 
-def _all_ascii(raw: np.ndarray, starts: np.ndarray, ends: np.ndarray) -> bool:
-    high = raw >= 0x80
-    if not high.any():
+def _ascii(raw: np.ndarray, offsets: np.ndarray, ends: np.ndarray) -> bool:
+    """Whether each value is ASCII from where it begins to the place in `ends`."""
+    if raw.max(initial=0) < 0x80:
         return True
-    before = np.append(0, np.cumsum(high))
-    return bool((before[ends] == before[starts]).all())
+    places = np.empty(2 * len(ends), np.int64)
+    places[::2], places[1::2] = offsets[:-1], ends
+    places = places[: np.searchsorted(places, len(raw))]  # values behind the last byte are empty
+    return bool(np.bitwise_or.reduceat(raw, places)[::2].max(initial=0) < 0x80)
 
 
 def _spans(type_: pa.DataType, starts: np.ndarray, ends: np.ndarray, data: pa.Buffer) -> pa.Array:
