@@ -31,6 +31,13 @@ def pieces(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
         start = end
 
 
+def joined(batches: list[pa.RecordBatch], schema: pa.Schema) -> pa.RecordBatch:
+    """What came of each piece as one batch; a single one isn't copied."""
+    if len(batches) == 1:
+        return batches[0]
+    return pa.concat_batches(batches) if batches else pa.RecordBatch.from_pylist([], schema=schema)
+
+
 def _edited(message: type[Message], edit: Callable[[str, FieldDescriptorProto], None]) -> type[Message]:
     """The message as a type of its own, `edit` having changed the fields of all messages of its file."""
     file = FileDescriptorProto()
@@ -186,7 +193,14 @@ def distinct(keys: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 def take_or_null(values: pa.Array, index: np.ndarray) -> pa.Array:
     """values[index], null where the index is -1."""
-    return values.take(pa.array(index, mask=index < 0))
+    missing = index < 0
+    return values.take(pa.array(index, mask=missing) if missing.any() else pa.array(index))
+
+
+def told_text(values: pa.StringArray, index: np.ndarray) -> pa.StringArray:
+    """values[index], null where the index is -1 or the text is empty: proto3 leaves empty fields out."""
+    empty = np.append(pc.fill_null(pc.binary_length(values), 0).to_numpy() == 0, True)  # -1 hits the last
+    return take_or_null(values, np.where(empty[index], -1, index))
 
 
 def build_maps(of_row: np.ndarray, keys: pa.Array, values: pa.Array, has_map: np.ndarray) -> pa.MapArray:

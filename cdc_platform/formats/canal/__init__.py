@@ -11,14 +11,13 @@ from cdc_platform.formats.canal.events import assemble
 from cdc_platform.formats.canal.rows import row_changes
 from cdc_platform.formats.canal_options import TIMESTAMP_WITHOUT_ZONE, CanalOptions
 from cdc_platform.formats.contract import EVENT, Format
-from cdc_platform.formats.protobuf_arrow import pieces
+from cdc_platform.formats.protobuf_arrow import joined, pieces
 
 
 def decode(batch: pa.RecordBatch, options: CanalOptions) -> pa.RecordBatch:
     """MESSAGE batch → EVENT batch, in the order of the messages; never raises for bad bytes."""
     seen: set[str] = set()  # schema versions told already
-    found = [_decode_piece(piece, options, seen) for piece in pieces(batch)]
-    return pa.concat_batches(found) if found else pa.RecordBatch.from_pylist([], schema=EVENT)
+    return joined([_decode_piece(piece, options, seen) for piece in pieces(batch)], EVENT)
 
 
 def _decode_piece(batch: pa.RecordBatch, options: CanalOptions, seen: set[str]) -> pa.RecordBatch:

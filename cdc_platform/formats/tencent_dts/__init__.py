@@ -20,7 +20,7 @@ from pydantic import AfterValidator, Field
 
 from cdc_platform.formats.contract import EVENT, PART, Format, FormatOptions, Part
 from cdc_platform.formats.pb import tencent_dts_pb2 as pb
-from cdc_platform.formats.protobuf_arrow import bools, parse, pieces, take_or_null
+from cdc_platform.formats.protobuf_arrow import bools, joined, parse, pieces, take_or_null
 from cdc_platform.formats.tencent_dts.events import KIND, assemble, read_entries
 from cdc_platform.formats.tencent_dts.rows import row_changes, tables
 from cdc_platform.formats.tencent_dts.wire import read
@@ -99,8 +99,7 @@ def _marked(length: int, at: list[int]) -> np.ndarray:
 def decode(batch: pa.RecordBatch, options: Options) -> pa.RecordBatch:
     """MESSAGE batch whose values are serialized Entries → EVENT batch, in the order of the messages."""
     seen: set[str] = set()  # schema versions told already
-    found = [_decode_piece(piece, options, seen) for piece in pieces(batch)]
-    return pa.concat_batches(found) if found else pa.RecordBatch.from_pylist([], schema=EVENT)
+    return joined([_decode_piece(piece, options, seen) for piece in pieces(batch)], EVENT)
 
 
 def _decode_piece(batch: pa.RecordBatch, options: Options, seen: set[str]) -> pa.RecordBatch:

@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 from cdc_platform.formats.contract import EVENT, KINDS
 from cdc_platform.formats.events import file_number
 from cdc_platform.formats.pb import tencent_dts_pb2 as pb
-from cdc_platform.formats.protobuf_arrow import Lists, bools, build_maps, counts, present, take_or_null
+from cdc_platform.formats.protobuf_arrow import Lists, bools, build_maps, counts, present, take_or_null, told_text
 from cdc_platform.formats.tencent_dts.rows import Image, RowChanges
 from cdc_platform.mysql.ddl import Statement, truncated_table
 
@@ -233,37 +233,43 @@ def _kinds(
 
 def _header_columns(entries: Entries, kind: np.ndarray, at: _Layout) -> dict[str, pa.Array]:
     """What the entries' headers tell, per event. proto3: a zero or empty field is one that is not told."""
-    entry = at.entry
-    field = {f.name: take_or_null(entries.header.field(f.name), entry) for f in entries.header.type}
-    ddl_db = take_or_null(entries.event.field("ddlEvent").field("schemaName"), np.where(kind == KIND["ddl"], entry, -1))
+    entry, header = at.entry, entries.header
+    db, table, file, gtid = (
+        told_text(header.field(name), entry) for name in ("schemaName", "tableName", "fileName", "gtid")
+    )
+    seconds, server, position, event_no = (
+        take_or_null(header.field(name), entry) for name in ("timestamp", "serverId", "position", "eventIndex")
+    )
+    of_ddl = np.where(kind == KIND["ddl"], entry, -1)
     emptied = [entries.emptied[i] for i in entry[at.truncates].tolist()]
-    told = [(_told(field[n]), [e[i] for e in emptied]) for i, n in enumerate(("schemaName", "tableName"))]
-    db, table = (pc.replace_with_mask(a, pa.array(at.truncates), pa.array(b, pa.string())) for a, b in told)
-    file, gtid = _told(field["fileName"]), _told(field["gtid"])
+    if emptied:
+        mask = pa.array(at.truncates)
+        db, table = (
+            pc.replace_with_mask(told, mask, pa.array([e[i] for e in emptied], pa.string()))
+            for i, told in enumerate((db, table))
+        )
     names = file.dictionary_encode()
     numbers = pa.array([file_number(n) for n in names.dictionary.to_pylist()], pa.int64())
-    seconds = _told(field["timestamp"]).cast(pa.int64())
-    position = pc.if_else(file.is_valid(), field["position"], None).cast(pa.decimal128(20, 0))
     # Beyond int64 the entry is an error already.
-    event_no = pc.if_else(pc.less_equal(field["eventIndex"], _INT64_MAX), field["eventIndex"], None)
+    event_no = pc.if_else(pc.less_equal(event_no, _INT64_MAX), event_no, None)
+    ddl = entries.event.field("ddlEvent")
     return {
-        "db": pc.coalesce(_told(ddl_db), db),
+        "db": pc.coalesce(told_text(ddl.field("schemaName"), of_ddl), db) if (of_ddl >= 0).any() else db,
         "table": table,
-        "ddl": take_or_null(entries.event.field("ddlEvent").field("sql"), np.where(kind == KIND["ddl"], entry, -1)),
-        "source_time": pc.multiply(seconds, 1_000_000).cast(pa.timestamp("us", "UTC")),
+        "ddl": take_or_null(ddl.field("sql"), of_ddl),
+        "source_time": pc.multiply(_told(seconds).cast(pa.int64()), 1_000_000).cast(pa.timestamp("us", "UTC")),
         "txn_id": gtid,
         "gtid": gtid,
         "binlog_file": file,
-        "binlog_pos": position,
-        "lineage": _told(field["serverId"]).cast(pa.string()),
+        "binlog_pos": pc.if_else(file.is_valid(), position, None).cast(pa.decimal128(20, 0)),
+        "lineage": _told(server).cast(pa.string()),
         "file_no": numbers.take(names.indices),
         "event_no": event_no.cast(pa.int64()),
     }
 
 
-def _told(values: pa.Array) -> pa.Array:
-    zero = pa.scalar("" if pa.types.is_string(values.type) else 0, values.type)
-    return pc.if_else(pc.equal(values, zero), None, values)
+def _told(numbers: pa.Array) -> pa.Array:
+    return pc.if_else(pc.equal(numbers, pa.scalar(0, numbers.type)), None, numbers)
 
 
 def _info(event: pa.StructArray, kind: np.ndarray, entry: np.ndarray) -> pa.MapArray:

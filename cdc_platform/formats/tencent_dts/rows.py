@@ -141,8 +141,9 @@ def _all_but(bad: dict[int, str], length: int) -> np.ndarray:
 
 def _cells(side: Side, at: np.ndarray, usable: np.ndarray, first_column: np.ndarray) -> Cells:
     lengths = np.where(usable, side.lengths[at], 0)
-    row = np.repeat(np.arange(len(at)), lengths)
-    return Cells(side.data, ranges(side.starts[at], lengths), row, first_column[row] + counts(lengths))
+    place = counts(lengths)
+    first, column = (np.repeat(starts, lengths) + place for starts in (side.starts[at], first_column))
+    return Cells(side.data, first, np.repeat(np.arange(len(at)), lengths), column)
 
 
 def _types(found: Tables, sides: list[Cells], entry: np.ndarray) -> tuple[ColumnTypes, list[np.ndarray]]:
