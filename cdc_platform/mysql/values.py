@@ -40,6 +40,21 @@ def _matches(values: pa.StringArray, pattern: str) -> np.ndarray:
     return _bools(pc.match_substring_regex(values, f"^(?:{pattern})$"), True)
 
 
+def _shaped(values: pa.StringArray, digits: str) -> bool:
+    """Whether all texts are like this one, with any digits for its zeros. What nearly all are, many times faster told
+    than by a pattern."""
+    values = values.drop_null() if values.null_count else values
+    if not len(values):
+        return True
+    low = np.frombuffer(digits.encode(), np.uint8)
+    _, offsets, data = values.buffers()
+    offsets = np.frombuffer(offsets, np.int32)[values.offset : values.offset + len(values) + 1]
+    if data is None or (np.diff(offsets) != len(low)).any():
+        return False
+    texts = np.frombuffer(data, np.uint8)[offsets[0] : offsets[-1]].reshape(-1, len(low))
+    return bool((texts - low <= np.where(low == ord("0"), np.uint8(9), np.uint8(0))).all())
+
+
 def _bools(values: pa.Array, null: bool) -> np.ndarray:
     return pc.fill_null(values, null).to_numpy(zero_copy_only=False)
 
@@ -101,11 +116,13 @@ def floats(values: pa.StringArray, single: bool) -> Checked:
 
 def dates(values: pa.StringArray) -> Checked:
     """`YYYY-MM-DD`."""
-    return values, _matches(values, _DATE)
+    return unchanged(values) if _shaped(values, "0000-00-00") else (values, _matches(values, _DATE))
 
 
 def datetimes(values: pa.StringArray) -> Checked:
     """`YYYY-MM-DD HH:MM:SS[.ffffff]`, zeros at the end of the fraction trimmed."""
+    if _shaped(values, "0000-00-00 00:00:00"):
+        return unchanged(values)
     return _trim_fraction(values), _matches(values, f"{_DATE} {_CLOCK}")
 
 
