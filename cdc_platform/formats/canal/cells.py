@@ -60,25 +60,27 @@ class Cells:
     torn: np.ndarray
 
     @classmethod
-    def read(cls, columns: pa.StructArray, image: np.ndarray) -> "Cells":
-        """`columns`: Column messages, one per cell."""
-        name, mysql_type = (columns.field(n).dictionary_encode() for n in ("name", "mysqlType"))
-        blob = columns.field("sqlType").to_numpy() == _BLOB
-        texts = mysql_type.dictionary.to_pylist()
-        kind = mysql_type.indices.to_numpy().astype(np.int64) * 2 + blob
-        null = bools(columns.field("isNull"), False)  # absent: false
-        value = columns.field("value")
-        torn = null & (pc.binary_length(value).to_numpy() > 0) if null.any() else null
+    def read(cls, columns: list[pa.StructArray], image: np.ndarray) -> "Cells":
+        """`columns`: Column messages, one per cell, in some arrays."""
+        name, names = _coded([c.field("name") for c in columns])
+        mysql_type, texts = _coded([c.field("mysqlType") for c in columns])
+        sql_type, null, key, index = (
+            np.concatenate([bools(c.field(n), False) for c in columns])  # absent: false
+            if n.startswith("is")
+            else np.concatenate([c.field(n).to_numpy() for c in columns])
+            for n in ("sqlType", "isNull", "isKey", "index")
+        )
+        value = pa.concat_arrays([c.field("value") for c in columns])
         return cls(
             image=image,
-            name=name.indices.to_numpy().astype(np.int64),
-            names=name.dictionary.to_pylist(),
-            kind=kind,
+            name=name,
+            names=names,
+            kind=mysql_type * 2 + (sql_type == _BLOB),
             kinds=[Kind.told(text, blob) for text in texts for blob in (False, True)],
-            key=columns.field("isKey").to_numpy(zero_copy_only=False),
-            index=columns.field("index").to_numpy(),
+            key=key,
+            index=index,
             value=pc.if_else(pa.array(null), None, value) if null.any() else value,
-            torn=torn,
+            torn=null & (pc.binary_length(value).to_numpy() > 0) if null.any() else null,
         )
 
     def retype(self, tables: dict[str, np.ndarray], options: CanalOptions) -> None:
@@ -122,6 +124,13 @@ class Cells:
 
     def _reason(self, cell: int, what: str) -> str:
         return f"column {shown(self.names[self.name[cell]])}: {what}"
+
+
+def _coded(texts: list[pa.StringArray]) -> tuple[np.ndarray, list[str]]:
+    """(number of each text, the texts that the numbers mean)."""
+    coded = pa.chunked_array(texts).dictionary_encode().chunks  # with one dictionary, which grows
+    numbers = np.concatenate([np.zeros(0, np.int64), *(c.indices.to_numpy() for c in coded)])
+    return numbers, coded[-1].dictionary.to_pylist() if coded else []
 
 
 _RAW_HINT = ": its bytes came as they are, in a charset that isn't told, and are no UTF-8"

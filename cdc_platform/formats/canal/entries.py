@@ -19,7 +19,18 @@ from cdc_platform.formats.contract import KINDS
 from cdc_platform.formats.kafka_connect.values import shown
 from cdc_platform.formats.pb import canal_entry_pb2 as pb
 from cdc_platform.formats.pb import canal_protocol_pb2 as net
-from cdc_platform.formats.protobuf_arrow import counts, lists, parse, present, ranges, take_or_null
+from cdc_platform.formats.protobuf_arrow import (
+    counts,
+    lists,
+    nested,
+    only,
+    parse,
+    present,
+    ranges,
+    readable,
+    take_or_null,
+    told_text,
+)
 
 KIND = {kind: number for number, kind in enumerate(KINDS)}
 OPS = {pb.INSERT: "insert", pb.UPDATE: "update", pb.DELETE: "delete"}
@@ -42,20 +53,25 @@ _BODIES = {
 }
 """Entry type → kind of event, and the message in `storeValue`."""
 
+_WHOLE_ENTRY = nested(pb.Entry, {"Entry.storeValue": pb.RowChange})
+_WHOLE_PACKET = nested(net.Packet, {"Packet.body": net.Messages, "Messages.messages": _WHOLE_ENTRY})
+"""Kafka values with all that they hold, down to the rows: if the parser takes them, it takes each part."""
+
 _FIRST_MS, _LAST_MS = -62_135_596_800_000, 253_402_300_799_999  # years 1 to 9999
 
 
 @dataclass(frozen=True, slots=True)
 class Entries:
     """All entries of a batch: index of each one's message, its place in it, header, kind (number in KINDS), and
-    why, for errors and skips. `bodies[kind]`: what storeValue holds, one per entry, empty for entries of other
-    kinds. `silent`: messages that have no entry → (kind, reason)."""
+    why, for errors and skips. `bodies[kind]`: what storeValue holds, at `body[entry]`; kind `row` has one per entry,
+    empty for entries of other kinds. `silent`: messages that have no entry → (kind, reason)."""
 
     message: np.ndarray
     place: np.ndarray
     header: pa.StructArray
     kind: np.ndarray
     bodies: dict[str, pa.RecordBatch]
+    body: np.ndarray
     reason: dict[int, str]
     silent: dict[int, tuple[str, str]]
 
@@ -68,7 +84,7 @@ class Entries:
 def read(values: pa.BinaryArray) -> Entries:
     """The Kafka values of a batch → their entries."""
     silent: dict[int, tuple[str, str]] = {}
-    raw, message, place = _entries(values, silent)
+    raw, message, place, sound = _entries(values, silent)
     empty = pc.binary_length(raw).to_numpy() == 0
     many: dict[int, int] = {}
     if empty.any():  # told once per message
@@ -78,13 +94,13 @@ def read(values: pa.BinaryArray) -> Entries:
         keep[kept] = True
         many = dict(zip((np.cumsum(keep) - 1)[kept].tolist(), number.tolist(), strict=True))
         raw, message, place = raw.filter(pa.array(keep)), message[keep], place[keep]
-    parsed, unreadable = parse(raw, pb.Entry)
+    parsed, unreadable = parse(raw, pb.Entry, sound=sound)
     # Absent is not zero: canal's classes were proto2 for long, with this default.
     said = pc.fill_null(parsed.column("entryType"), pb.ROWDATA).to_numpy()
     kind = np.full(len(raw), KIND["error"], np.int64)
     for number, (name, _) in _BODIES.items():
         kind[said == number] = KIND[name]
-    out = Entries(message, place, parsed.column("header"), kind, {}, {}, silent)
+    out = Entries(message, place, parsed.column("header"), kind, {}, np.arange(len(kind)), {}, silent)
     out.mark(kind == KIND["error"], "error", lambda i: f"unknown entryType {said[i]}")
     out.mark(~present(out.header), "error", lambda _: "Entry without header")
     for i, reason in {
@@ -93,22 +109,25 @@ def read(values: pa.BinaryArray) -> Entries:
     }.items():
         kind[i], out.reason[i] = KIND["error"], reason
     _check_headers(out)
-    _read_bodies(out, parsed.column("storeValue"))
+    _read_bodies(out, parsed.column("storeValue"), sound)
     _check_rows(out)
     return out
 
 
 def _entries(
     values: pa.BinaryArray, silent: dict[int, tuple[str, str]]
-) -> tuple[pa.BinaryArray, np.ndarray, np.ndarray]:
-    """(serialized entries, message of each, place of each in its message); `silent` gets the messages without."""
+) -> tuple[pa.BinaryArray, np.ndarray, np.ndarray, bool]:
+    """(serialized entries, message of each, place of each in its message, whether protobuf's parser takes all of them
+    and the rows in them); `silent` gets the messages without."""
     first = [b[0] if b else None for b in pc.binary_slice(values, 0, 1).to_pylist()]
     shape = np.array([_FIRST_BYTES.get(b, 0) if b is not None else 0 for b in first], np.int64)
     told = {i: ("error", _no_canal(b)) for i, b in enumerate(first) if b is not None and not shape[i]}
     valid = values.is_valid().to_pylist()
     told |= {i: ("skip", "empty value" if valid[i] else "no value") for i, b in enumerate(first) if b is None}
-    bodies, problems = _bodies(values, shape == _PACKET)
-    parsed, unreadable = parse(bodies, net.Messages)
+    wholes = {_PACKET: _WHOLE_PACKET, _ENTRY: _WHOLE_ENTRY}
+    sound = all(readable(only(shape == kind, values), whole) for kind, whole in wholes.items())
+    bodies, problems = _bodies(values, shape == _PACKET, sound)
+    parsed, unreadable = parse(bodies, net.Messages, sound=sound)
     problems |= {i: f"the Packet's body is no Messages: {why}" for i, why in unreadable.items() if i not in problems}
     items = lists(parsed.column("messages"))
     bare = shape == _ENTRY
@@ -128,7 +147,8 @@ def _entries(
         flat = pa.concat_arrays([flat, values.filter(pa.array(bare))])
     at = ranges(starts, lengths)
     whole = len(at) == len(flat) and (at == np.arange(len(at))).all()
-    return flat if whole else flat.take(pa.array(at)), np.repeat(np.arange(len(lengths)), lengths), counts(lengths)
+    flat = flat if whole else flat.take(pa.array(at))
+    return flat, np.repeat(np.arange(len(lengths)), lengths), counts(lengths), sound
 
 
 def _no_canal(first: int) -> str:
@@ -137,9 +157,9 @@ def _no_canal(first: int) -> str:
     return f"neither a Packet nor an Entry of canal: it begins with 0x{first:02x}"
 
 
-def _bodies(values: pa.BinaryArray, packets: np.ndarray) -> tuple[pa.BinaryArray, dict[int, str]]:
+def _bodies(values: pa.BinaryArray, packets: np.ndarray, sound: bool) -> tuple[pa.BinaryArray, dict[int, str]]:
     """Bodies of the values that are packets, null elsewhere; and what is wrong with packets."""
-    parsed, unreadable = parse(pc.if_else(pa.array(packets), values, None), net.Packet)
+    parsed, unreadable = parse(only(packets, values), net.Packet, sound=sound)
     version, kind, compression = (
         pc.fill_null(parsed.column(n), default).to_numpy()
         for n, default in (("version", 1), ("type", 0), ("compression", 0))
@@ -156,7 +176,7 @@ def _bodies(values: pa.BinaryArray, packets: np.ndarray) -> tuple[pa.BinaryArray
             problems.setdefault(i, why(i))
     fine = packets.copy()
     fine[list(problems)] = False
-    return pc.if_else(pa.array(fine), body, None), problems
+    return only(fine, body), problems
 
 
 def _compressed(number: int) -> str:
@@ -186,16 +206,22 @@ def _check_headers(entries: Entries) -> None:
     entries.mark(other, "error", lambda i: f"sourceType {kind[i]}; only {pb.MYSQL} (MYSQL) is understood")
 
 
-def _read_bodies(entries: Entries, stored: pa.BinaryArray) -> None:
+def _read_bodies(entries: Entries, stored: pa.BinaryArray, sound: bool) -> None:
     for name, body in _BODIES.values():
         if body is None:
             continue
         mine = entries.kind == KIND[name]
-        parsed, unreadable = parse(pc.if_else(pa.array(mine), stored, None), body)
+        if name == "row":
+            at = np.arange(len(mine))
+            parsed, unreadable = parse(only(mine, stored), body, sound=sound)
+        else:
+            at = np.nonzero(mine)[0]
+            parsed, unreadable = parse(stored.take(pa.array(at)), body)
+            entries.body[at] = np.arange(len(at))
         entries.bodies[name] = parsed
         for i, why in unreadable.items():
-            entries.kind[i] = KIND["error"]
-            entries.reason[i] = f"storeValue is no {body.DESCRIPTOR.name}: {why}"
+            entries.kind[at[i]] = KIND["error"]
+            entries.reason[int(at[i])] = f"storeValue is no {body.DESCRIPTOR.name}: {why}"
     nothing = (entries.kind == KIND["row"]) & (pc.binary_length(stored).to_numpy() == 0)
     entries.mark(nothing, "error", lambda _: "ROWDATA entry without storeValue")
 
@@ -239,6 +265,8 @@ def event_name(number: int) -> str:
 
 def header_field(entries: Entries, name: str, entry: np.ndarray) -> pa.Array:
     """A header field of each event's entry; null where there is none. A zero or empty field isn't told."""
-    values = take_or_null(entries.header.field(name), entry)
-    zero = pa.scalar("" if pa.types.is_string(values.type) else 0, values.type)
-    return pc.if_else(pc.equal(values, zero), None, values)
+    values = entries.header.field(name)
+    if pa.types.is_string(values.type):
+        return told_text(values, entry)
+    numbers = take_or_null(values, entry)
+    return pc.if_else(pc.equal(numbers, pa.scalar(0, numbers.type)), None, numbers)

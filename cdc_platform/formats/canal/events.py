@@ -16,7 +16,7 @@ from cdc_platform.formats.canal.rows import RowChanges, Side
 from cdc_platform.formats.contract import EVENT, KINDS
 from cdc_platform.formats.events import file_number
 from cdc_platform.formats.pb import canal_entry_pb2 as pb
-from cdc_platform.formats.protobuf_arrow import Lists, build_maps, lists, take_or_null
+from cdc_platform.formats.protobuf_arrow import Lists, bools, build_maps, lists, take_or_null, told_text
 
 _XA: dict[int, str] = {pb.XACOMMIT: "commit", pb.XAROLLBACK: "rollback"}
 _CONTROL = ("begin", "commit", "rollback", "heartbeat", "checkpoint")
@@ -236,8 +236,7 @@ def _property(entries: Entries, key: str) -> pa.StringArray:
     hit = np.nonzero(pc.equal(props.values.field("key"), key).to_numpy(zero_copy_only=False))[0]
     at = np.full(len(props.lengths), -1)
     at[of[hit]] = hit
-    values = take_or_null(props.values.field("value"), at)
-    return pc.if_else(pc.equal(values, ""), None, values)
+    return told_text(props.values.field("value"), at)
 
 
 def _parents(found: Lists) -> np.ndarray:
@@ -259,11 +258,11 @@ def _info(entries: Entries, details: list[dict[str, Any]], kind: np.ndarray, at:
     for name, (body, fields) in _INFO.items():
         mine = np.nonzero(plain & (kind == KIND[name]))[0]
         for field, key in fields.items() if len(mine) else ():
-            values = entries.bodies[body].column(field).take(pa.array(at.entry[mine])).cast(pa.string())
-            told = np.nonzero(~np.isin(values.to_numpy(zero_copy_only=False), ("", "0")))[0]
+            values = entries.bodies[body].column(field).take(pa.array(entries.body[at.entry[mine]])).cast(pa.string())
+            told = np.nonzero(~bools(pc.is_in(values, pa.array(["", "0"])), False))[0]
             add(mine[told], pa.repeat(key, len(told)), values.take(pa.array(told)))
         if len(mine) and name != "checkpoint":
-            _add_properties(add, entries.bodies[body].column("props"), mine, at.entry)
+            _add_properties(add, entries.bodies[body].column("props"), mine, entries.body[at.entry[mine]])
     sets = np.nonzero(plain & np.isin(kind, [KIND[n] for n in _CONTROL]))[0]
     gtids = header_field(entries, "gtid", at.entry[sets])
     told = np.nonzero(gtids.is_valid().to_numpy(zero_copy_only=False))[0]
@@ -279,9 +278,9 @@ def _info(entries: Entries, details: list[dict[str, Any]], kind: np.ndarray, at:
     return build_maps(of[order], pa.concat_arrays(keys).take(index), pa.concat_arrays(texts).take(index), has_info)
 
 
-def _add_properties(add: Any, column: pa.ListArray, events: np.ndarray, entry: np.ndarray) -> None:
+def _add_properties(add: Any, column: pa.ListArray, events: np.ndarray, body: np.ndarray) -> None:
     """Properties of XA transactions: rare."""
-    props = lists(column)
-    for event in events[props.lengths[entry[events]] > 0].tolist():
-        pairs = {p["key"]: p["value"] for p in column[int(entry[event])].as_py()}
+    some = lists(column).lengths[body] > 0
+    for event, at in zip(events[some].tolist(), body[some].tolist(), strict=True):
+        pairs = {p["key"]: p["value"] for p in column[at].as_py()}
         add(np.full(len(pairs), event), pa.array(list(pairs), pa.string()), pa.array(list(pairs.values()), pa.string()))

@@ -61,7 +61,8 @@ def row_changes(entries: Entries, options: CanalOptions) -> RowChanges:
     sides = [lists(rows.values.field(n)) for n in ("beforeColumns", "afterColumns")]
     before, after = (side.lengths[at] for side in sides)
     bad = _misshapen(op, before, after)
-    cells, of_side = _cells(sides, at, bad)
+    cells, number = _cells(sides, at, bad)
+    of_side = np.arange(len(cells.image)) >= number
     n = len(entry)
     tables = _tables(entries, entry)
     cells.retype({full: np.tile(table, 2) for full, table in tables.by_name(options.columns)}, options)
@@ -80,10 +81,16 @@ def row_changes(entries: Entries, options: CanalOptions) -> RowChanges:
     names = pa.array(cells.names, pa.string())
     keep = fine[row]
 
-    def side(which: np.ndarray) -> Side:
-        where = np.nonzero(which & keep)[0]
-        where = where[np.argsort(row[where], kind="stable")]  # a key is of either image
+    def side(first: int, last: int) -> Side:
+        if keep[first:last].all():
+            name = pa.array(cells.name[first:last])
+            return Side(row[first:last], names.take(name), text.slice(first, last - first))
+        return chosen(first + np.nonzero(keep[first:last])[0])
+
+    def chosen(where: np.ndarray) -> Side:
         return Side(row[where], names.take(pa.array(cells.name[where])), text.take(pa.array(where)))
+
+    keys = np.nonzero(in_key & keep)[0]
 
     has_key = np.zeros(n, bool)
     has_key[row[in_key]] = True
@@ -95,9 +102,9 @@ def row_changes(entries: Entries, options: CanalOptions) -> RowChanges:
         op=op,
         number=_numbers(entries, entry),
         bad=bad,
-        key=side(in_key),
-        before=side(~of_side),
-        after=side(of_side),
+        key=chosen(keys[np.argsort(row[keys], kind="stable")]),  # a key is of either image
+        before=side(0, number),
+        after=side(number, len(row)),
         has_key=has_key,
         has_before=has_before,
         version=version,
@@ -120,18 +127,18 @@ def _misshapen(op: np.ndarray, before: np.ndarray, after: np.ndarray) -> dict[in
     return bad
 
 
-def _cells(sides: list[Lists], at: np.ndarray, bad: dict[int, str]) -> tuple[Cells, np.ndarray]:
+def _cells(sides: list[Lists], at: np.ndarray, bad: dict[int, str]) -> tuple[Cells, int]:
     """Cells of the before images of all rows, then of the after images: image i is row i's before image, image
-    n+i its after image. And whether each is of an after image."""
+    n+i its after image. And how many are of before images."""
     usable = np.ones(len(at), bool)
     usable[list(bad)] = False
     lengths = [np.where(usable, side.lengths[at], 0) for side in sides]
-    columns = [
-        side.values.take(pa.array(ranges(side.starts[at], number))) for side, number in zip(sides, lengths, strict=True)
-    ]
+    columns = []
+    for side, number in zip(sides, lengths, strict=True):
+        all_ = number.sum() == len(side.values)  # then they are all there are in their order
+        columns.append(side.values if all_ else side.values.take(pa.array(ranges(side.starts[at], number))))
     image = np.repeat(np.arange(2 * len(at)), np.concatenate(lengths))
-    cells = Cells.read(pa.concat_arrays(columns), image)
-    return cells, np.arange(len(image)) >= len(columns[0])
+    return Cells.read(columns, image), len(columns[0])
 
 
 @dataclass(frozen=True, slots=True)
@@ -209,10 +216,12 @@ def _telling(shapes: _Shapes, op: np.ndarray, fine: np.ndarray, cells: Cells, n:
     """The shape that states each row's table, -1 where its images show a part of it: those with a gap in the
     columns' places (TiCDC tells no places), those of an UPDATE that differ, those of the key alone."""
     use = np.where(op == pb.DELETE, np.arange(n), np.arange(n) + n)
-    told = np.bincount(cells.image, cells.index != 0, minlength=2 * n) > 0
-    in_place = cells.index == counts(shapes.lengths)
-    gap = (np.bincount(cells.image, ~in_place, minlength=2 * n) > 0) & told
-    only_key = np.bincount(cells.image, ~cells.key, minlength=2 * n) == 0
+    only_key = np.bincount(cells.image[cells.key], minlength=2 * n) == shapes.lengths
+    gap = np.zeros(2 * n, bool)
+    misplaced = cells.index != counts(shapes.lengths)
+    if misplaced.any():
+        gap[cells.image[misplaced]] = True
+        gap &= np.bincount(cells.image[cells.index != 0], minlength=2 * n) > 0  # places are told
     has_before = shapes.lengths[:n] > 0
     differ = (op == pb.UPDATE) & has_before & (shapes.of[:n] != shapes.of[n:])
     whole = fine & ~gap[use] & ~differ & ~(only_key[use] & (op != pb.INSERT))
