@@ -44,17 +44,18 @@ def _edited(
     """The message as a type of its own, `edit` having changed the fields of all messages of its file and of the files
     it imports, and of `others`, which they may refer to."""
     own = message.DESCRIPTOR.file
-    files = {file.name: file for file in (*own.dependencies, *(other.DESCRIPTOR.file for other in others))}
+    imported = {file.name: file for file in (*own.dependencies, *(other.DESCRIPTOR.file for other in others))}
+    imported.pop(own.name, None)
     pool, known = DescriptorPool(), []
-    for name in (*(n for n in files if n != own.name), own.name):
+    for file in (*imported.values(), own):
         copy = FileDescriptorProto()
-        files.get(name, own).CopyToProto(copy)
+        file.CopyToProto(copy)
         copy.dependency[:] = known
         for inner in copy.message_type:
             for field in inner.field:
                 edit(f"{inner.name}.{field.name}", field)
         pool.Add(copy)
-        known.append(name)
+        known.append(file.name)
     return GetMessageClass(pool.FindMessageTypeByName(message.DESCRIPTOR.full_name))
 
 

@@ -140,7 +140,9 @@ def _group(data: Data, at: np.ndarray, mysql_type: MySqlType, wire: int, zone: s
     if wire in (pb.NIL, pb.NA):
         return pa.nulls(len(at), pa.string()), {}
     if wire == UNKNOWN:
-        return pa.nulls(len(at), pa.string()), {i: f"unknown DataType {n}" for i, n in enumerate(data.told[at].tolist())}
+        return pa.nulls(len(at), pa.string()), {
+            i: f"unknown DataType {n}" for i, n in enumerate(data.told[at].tolist())
+        }
     family = mysql_type.family
     if wire in NUMBERS and family not in _TEXT | _RAW:
         text, ok = values.to_text(data.sv(at), mysql_type, zone)

@@ -15,6 +15,7 @@ import pyarrow.compute as pc
 
 from cdc_platform.formats.pb import tencent_dts_pb2 as pb
 from cdc_platform.formats.protobuf_arrow import bytes_of
+from cdc_platform.formats.protobuf_plain import read_plain
 
 UNKNOWN = 15
 """Stands for any number that DataType doesn't have."""
@@ -23,10 +24,6 @@ _MAY_HOLD_SV = np.isin(np.arange(16), (*NUMBERS, UNKNOWN))
 _MAY_HOLD_BV = np.isin(np.arange(16), (pb.STRING, pb.BYTES, UNKNOWN))
 
 _KIND, _CHARSET, _SV, _BV = 0x08, 0x12, 0x1A, 0x22  # tags of the fields
-_MAY_HOLD = np.zeros((256, 16), bool)
-"""By tag and DataType."""
-_MAY_HOLD[_SV], _MAY_HOLD[_BV] = _MAY_HOLD_SV, _MAY_HOLD_BV
-_MAY_HOLD = _MAY_HOLD.ravel()
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,61 +63,26 @@ class Data:
     @classmethod
     def plain(cls, values: pa.BinaryArray) -> "Data | None":
         """Serialized messages → what they hold; None where one isn't plain."""
-        offsets, data = bytes_of(values)
-        raw = np.frombuffer(data, np.uint8) if len(data) else np.zeros(1, np.uint8)
-        at, end = offsets[:-1].astype(np.int64), offsets[1:].astype(np.int64)
-        # What is read behind a value's end is none of it, but then no end is met later on.
-        there = (_byte(raw, at) == _KIND) & (at < end)
-        told = _byte(raw, at + 1) * there
-        at += 2 * there
-        there = (_byte(raw, at) == _CHARSET) & (at < end)
-        size = _byte(raw, at + 1) * there
-        charset = at + 2 * there
-        tag_at = charset + size
-        tag, start, wire = _byte(raw, tag_at), tag_at + 1, np.minimum(told, UNKNOWN)
-        length = _varint(raw, start)
-        holds = tag_at < end
-        fits = np.where(holds, start + length, tag_at) == end
-        may = _MAY_HOLD[tag.astype(np.uint16) << 4 | wire] | ~holds
-        one_byte = (told | size).max(initial=0) < 0x80
-        # The parser takes no text but UTF-8; ASCII is.
-        if not (one_byte and fits.all() and may.all() and _ascii(raw, offsets, np.where(tag == _BV, tag_at, end))):
+        found = read_plain(values, (_KIND, _CHARSET, _SV, _BV))
+        if found is None or found.numbers[_KIND].max(initial=0) >= 0x80:
             return None
-        start = np.minimum(start, end)  # that which holds nothing
-        texts = (_spans(type_, start, end, data) for type_ in (pa.string(), pa.binary()))
-        return cls(told, wire, np.zeros(len(wire), bool), 2, _spans(pa.string(), charset, tag_at, data), *texts)
+        told = found.numbers[_KIND].astype(np.uint8)
+        wire, charset, sv, bv = np.minimum(told, UNKNOWN), *(found.texts[tag] for tag in (_CHARSET, _SV, _BV))
+        odd = ((sv.end > sv.start) & ~_MAY_HOLD_SV[wire]) | ((bv.end > bv.start) & ~_MAY_HOLD_BV[wire])
+        # The parser takes no text but UTF-8; ASCII is.
+        if not _ascii(values, sv.end):
+            return None
+        texts = charset.spread(pa.string()), sv.spread(pa.string()), bv.spread(pa.binary())
+        return cls(told, wire, odd, 2, *texts)
 
 
-def _byte(raw: np.ndarray, at: np.ndarray) -> np.ndarray:
-    return raw.take(at, mode="clip")
-
-
-def _varint(raw: np.ndarray, at: np.ndarray) -> np.ndarray:
-    """The number at each place, which `at` is moved behind; one that fits nothing where it has more than four bytes."""
-    found = _byte(raw, at).astype(np.int64)
-    at += 1
-    more = np.nonzero(found >= 0x80)[0]
-    for shift in (7, 14, 21):
-        part = _byte(raw, at[more]).astype(np.int64)
-        found[more] += (part << shift) - (0x80 << (shift - 7))
-        at[more] += 1
-        more = more[part >= 0x80]
-    found[more] = -1 << 40
-    return found
-
-
-def _ascii(raw: np.ndarray, offsets: np.ndarray, ends: np.ndarray) -> bool:
+def _ascii(values: pa.BinaryArray, ends: np.ndarray) -> bool:
     """Whether each value is ASCII from where it begins to the place in `ends`."""
+    offsets, data = bytes_of(values)
+    raw = np.frombuffer(data, np.uint8)
     if raw.max(initial=0) < 0x80:
         return True
     places = np.empty(2 * len(ends), np.int64)
     places[::2], places[1::2] = offsets[:-1], ends
     places = places[: np.searchsorted(places, len(raw))]  # values behind the last byte are empty
     return bool(np.bitwise_or.reduceat(raw, places)[::2].max(initial=0) < 0x80)
-
-
-def _spans(type_: pa.DataType, starts: np.ndarray, ends: np.ndarray, data: pa.Buffer) -> pa.Array:
-    """data[start:end] of each, with what is between two of them in between: no byte is copied."""
-    offsets = np.empty(2 * len(starts), np.int32)
-    offsets[::2], offsets[1::2] = starts, ends
-    return pa.Array.from_buffers(type_, max(len(offsets) - 1, 0), [None, pa.py_buffer(offsets), data])

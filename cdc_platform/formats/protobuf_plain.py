@@ -1,0 +1,91 @@
+"""Small serialized messages → their fields, by numpy: many times faster than a parser for hundreds of thousands.
+
+Messages are plain whose fields come in order, none twice and none but those asked for, every length ending where it
+should. Writers write no others; for these, `read_plain` finds what protobuf's parser does, but that it doesn't check
+text to be UTF-8.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+
+from cdc_platform.formats.protobuf_arrow import bytes_of
+
+_LONGEST = 10  # bytes of a number
+
+
+@dataclass(frozen=True, slots=True)
+class Texts:
+    """A field of text or bytes: that of message i is data[start[i]:end[i]], empty where it isn't there."""
+
+    start: np.ndarray
+    end: np.ndarray
+    data: pa.Buffer
+
+    def spread(self, type_: pa.DataType) -> pa.Array:
+        """All texts, that of message i at index 2 * i, with what lies between two of them in between: nothing is
+        copied, nor checked."""
+        offsets = np.empty(2 * len(self.start), np.int32)
+        offsets[::2], offsets[1::2] = self.start, self.end
+        return pa.Array.from_buffers(type_, max(len(offsets) - 1, 0), [None, pa.py_buffer(offsets), self.data])
+
+    def strings(self) -> pa.StringArray:
+        """All texts. Raises pa.ArrowInvalid where one is no UTF-8."""
+        return self.spread(pa.binary()).take(pa.array(np.arange(0, 2 * len(self.start), 2))).cast(pa.string())
+
+
+@dataclass(frozen=True, slots=True)
+class Plain:
+    """Fields of plain messages by their tag: `numbers`, 0 where not there, and `texts`."""
+
+    numbers: dict[int, np.ndarray]
+    texts: dict[int, Texts]
+
+
+def read_plain(values: pa.BinaryArray, tags: tuple[int, ...]) -> Plain | None:
+    """Serialized messages → their fields; None where one isn't plain. `tags`: those of one byte of all its fields, in
+    order; their last bits (the wire type) tell numbers (0) from texts (2)."""
+    offsets, data = bytes_of(values)
+    raw = np.frombuffer(data, np.uint8) if len(data) else np.zeros(1, np.uint8)
+    at, end = offsets[:-1].astype(np.int64), offsets[1:].astype(np.int64)
+    found = Plain({}, {})
+    for tag in tags:
+        # What is read behind a message's end is none of it, but then its end isn't met in the end.
+        there = (_byte(raw, at) == tag) & (at < end)
+        at = at + there
+        number = _number(raw, at, there)
+        if number is None:
+            return None
+        if tag & 7 == 0:
+            found.numbers[tag] = number
+            continue
+        if number.max(initial=0) > len(raw) or number.min(initial=0) < 0:
+            return None
+        start, at = at, at + number
+        found.texts[tag] = Texts(start, at, data)
+    return found if (at == end).all() else None
+
+
+def _byte(raw: np.ndarray, at: np.ndarray) -> np.ndarray:
+    return raw.take(at, mode="clip")
+
+
+def _number(raw: np.ndarray, at: np.ndarray, there: np.ndarray) -> np.ndarray | None:
+    """The varint at each place where one is `there`, which `at` is moved behind; None where one is too long."""
+    head = _byte(raw, at) * there
+    at += there
+    if head.max(initial=0) < 0x80:
+        return head
+    number = (head & 0x7F).astype(np.int64)
+    more = np.nonzero(head >= 0x80)[0]
+    for place in range(1, _LONGEST):
+        part = _byte(raw, at[more]).astype(np.int64)
+        if place == _LONGEST - 1 and (part > 1).any():
+            return None
+        number[more] |= (part & 0x7F) << 7 * place
+        at[more] += 1
+        more = more[part >= 0x80]
+        if not len(more):
+            break
+    return number
