@@ -13,6 +13,7 @@ import pyarrow as pa
 from cdc_platform.formats.protobuf_arrow import bytes_of
 
 _LONGEST = 10  # bytes of a number
+_AT_ONCE = 1 << 14  # messages: their bytes, read again for each field, stay near the processor
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,8 +49,26 @@ def read_plain(values: pa.BinaryArray, tags: tuple[int, ...]) -> Plain | None:
     order; their last bits (the wire type) tell numbers (0) from texts (2)."""
     offsets, data = bytes_of(values)
     raw = np.frombuffer(data, np.uint8) if len(data) else np.zeros(1, np.uint8)
-    at, end = offsets[:-1].astype(np.int64), offsets[1:].astype(np.int64)
+    parts = []
+    for first in range(0, max(len(values), 1), _AT_ONCE):
+        part = _read(raw, offsets[first : first + _AT_ONCE + 1].astype(np.int64), tags)
+        if part is None:
+            return None
+        parts.append(part)
     found = Plain({}, {})
+    for tag, fields in zip(tags, zip(*parts, strict=True), strict=True):
+        whole = [np.concatenate(arrays) for arrays in zip(*fields, strict=True)]
+        if tag & 7 == 0:
+            [found.numbers[tag]] = whole
+        else:
+            found.texts[tag] = Texts(*whole, data)
+    return found
+
+
+def _read(raw: np.ndarray, offsets: np.ndarray, tags: tuple[int, ...]) -> list[tuple[np.ndarray, ...]] | None:
+    """Of each field of the messages between the offsets, its numbers, or where its texts start and end."""
+    at, end = offsets[:-1].copy(), offsets[1:]
+    found: list[tuple[np.ndarray, ...]] = []
     for tag in tags:
         # What is read behind a message's end is none of it, but then its end isn't met in the end.
         there = (_byte(raw, at) == tag) & (at < end)
@@ -58,12 +77,12 @@ def read_plain(values: pa.BinaryArray, tags: tuple[int, ...]) -> Plain | None:
         if number is None:
             return None
         if tag & 7 == 0:
-            found.numbers[tag] = number
+            found.append((number,))
             continue
         if number.max(initial=0) > len(raw) or number.min(initial=0) < 0:
             return None
         start, at = at, at + number
-        found.texts[tag] = Texts(start, at, data)
+        found.append((start, at))
     return found if (at == end).all() else None
 
 
@@ -79,6 +98,10 @@ def _number(raw: np.ndarray, at: np.ndarray, there: np.ndarray) -> np.ndarray | 
         return head
     number = (head & 0x7F).astype(np.int64)
     more = np.nonzero(head >= 0x80)[0]
+    small = more[_ends_as_negative(raw, at[more])]
+    number[small] -= 0x80
+    at[small] += _LONGEST - 1
+    more = np.setdiff1d(more, small, assume_unique=True)
     for place in range(1, _LONGEST):
         part = _byte(raw, at[more]).astype(np.int64)
         if place == _LONGEST - 1 and (part > 1).any():
@@ -89,3 +112,11 @@ def _number(raw: np.ndarray, at: np.ndarray, there: np.ndarray) -> np.ndarray | 
         if not len(more):
             break
     return number
+
+
+def _ends_as_negative(raw: np.ndarray, at: np.ndarray) -> np.ndarray:
+    """Where a number goes on as those from -128 to -1 do, in nine bytes."""
+    if len(raw) < 8:
+        return np.zeros(len(at), bool)
+    eight = np.ndarray(len(raw) - 7, "<u8", raw, strides=(1,))  # bytes from any place on
+    return (eight[np.minimum(at, len(raw) - 8)] == 2**64 - 1) & (_byte(raw, at + 8) == 1)

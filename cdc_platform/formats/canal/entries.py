@@ -15,6 +15,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from cdc_platform.formats.canal.columns import OUTLINE, OUTLINE_OF_ENTRY, with_columns
 from cdc_platform.formats.contract import KINDS
 from cdc_platform.formats.kafka_connect.values import shown
 from cdc_platform.formats.pb import canal_entry_pb2 as pb
@@ -53,9 +54,9 @@ _BODIES = {
 }
 """Entry type → kind of event, and the message in `storeValue`."""
 
-_WHOLE_ENTRY = nested(pb.Entry, {"Entry.storeValue": pb.RowChange})
+_WHOLE_ENTRY = nested(OUTLINE_OF_ENTRY, {"Entry.storeValue": pb.RowChange})
 _WHOLE_PACKET = nested(net.Packet, {"Packet.body": net.Messages, "Messages.messages": _WHOLE_ENTRY})
-"""Kafka values with all that they hold, down to the rows: if the parser takes them, it takes each part."""
+"""Kafka values with all that they hold, down to the columns of rows: if the parser takes them, it takes each part."""
 
 _FIRST_MS, _LAST_MS = -62_135_596_800_000, 253_402_300_799_999  # years 1 to 9999
 
@@ -118,7 +119,7 @@ def _entries(
     values: pa.BinaryArray, silent: dict[int, tuple[str, str]]
 ) -> tuple[pa.BinaryArray, np.ndarray, np.ndarray, bool]:
     """(serialized entries, message of each, place of each in its message, whether protobuf's parser takes all of them
-    and the rows in them); `silent` gets the messages without."""
+    and the rows in them, but for their columns); `silent` gets the messages without."""
     first = [b[0] if b else None for b in pc.binary_slice(values, 0, 1).to_pylist()]
     shape = np.array([_FIRST_BYTES.get(b, 0) if b is not None else 0 for b in first], np.int64)
     told = {i: ("error", _no_canal(b)) for i, b in enumerate(first) if b is not None and not shape[i]}
@@ -213,7 +214,7 @@ def _read_bodies(entries: Entries, stored: pa.BinaryArray, sound: bool) -> None:
         mine = entries.kind == KIND[name]
         if name == "row":
             at = np.arange(len(mine))
-            parsed, unreadable = parse(only(mine, stored), body, sound=sound)
+            parsed, unreadable = _row_changes(only(mine, stored), sound)
         else:
             at = np.nonzero(mine)[0]
             parsed, unreadable = parse(stored.take(pa.array(at)), body)
@@ -224,6 +225,15 @@ def _read_bodies(entries: Entries, stored: pa.BinaryArray, sound: bool) -> None:
             entries.reason[int(at[i])] = f"storeValue is no {body.DESCRIPTOR.name}: {why}"
     nothing = (entries.kind == KIND["row"]) & (pc.binary_length(stored).to_numpy() == 0)
     entries.mark(nothing, "error", lambda _: "ROWDATA entry without storeValue")
+
+
+def _row_changes(stored: pa.BinaryArray, sound: bool) -> tuple[pa.RecordBatch, dict[int, str]]:
+    if sound:
+        outlines, unreadable = parse(stored, OUTLINE, sound=True)
+        found = None if unreadable else with_columns(outlines)
+        if found is not None:
+            return found, {}
+    return parse(stored, pb.RowChange)
 
 
 def event_type(entries: Entries) -> np.ndarray:
