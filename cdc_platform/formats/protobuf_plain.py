@@ -31,9 +31,13 @@ class Texts:
         offsets[::2], offsets[1::2] = self.start, self.end
         return pa.Array.from_buffers(type_, max(len(offsets) - 1, 0), [None, pa.py_buffer(offsets), self.data])
 
+    def bytes(self) -> pa.BinaryArray:
+        """All texts, as they stand."""
+        return self.spread(pa.binary()).take(pa.array(np.arange(0, 2 * len(self.start), 2)))
+
     def strings(self) -> pa.StringArray:
         """All texts. Raises pa.ArrowInvalid where one is no UTF-8."""
-        return self.spread(pa.binary()).take(pa.array(np.arange(0, 2 * len(self.start), 2))).cast(pa.string())
+        return self.bytes().cast(pa.string())
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,11 +61,11 @@ def read_plain(values: pa.BinaryArray, tags: tuple[int, ...]) -> Plain | None:
         parts.append(part)
     found = Plain({}, {})
     for tag, fields in zip(tags, zip(*parts, strict=True), strict=True):
-        whole = [np.concatenate(arrays) for arrays in zip(*fields, strict=True)]
-        if tag & 7 == 0:
-            [found.numbers[tag]] = whole
+        first, *last = (np.concatenate(arrays) for arrays in zip(*fields, strict=True))
+        if last:
+            found.texts[tag] = Texts(first, last[0], data)
         else:
-            found.texts[tag] = Texts(*whole, data)
+            found.numbers[tag] = first
     return found
 
 

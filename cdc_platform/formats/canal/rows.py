@@ -91,7 +91,6 @@ def row_changes(entries: Entries, options: CanalOptions) -> RowChanges:
         return Side(row[where], names.take(pa.array(cells.name[where])), text.take(pa.array(where)))
 
     keys = np.nonzero(in_key & keep)[0]
-
     has_key = np.zeros(n, bool)
     has_key[row[in_key]] = True
     version = _telling(shapes, op, fine, cells, n)

@@ -20,7 +20,8 @@ from pydantic import AfterValidator, Field
 
 from cdc_platform.formats.contract import EVENT, PART, Format, FormatOptions, Part
 from cdc_platform.formats.pb import tencent_dts_pb2 as pb
-from cdc_platform.formats.protobuf_arrow import bools, joined, parse, pieces, take_or_null
+from cdc_platform.formats.protobuf_arrow import bools, joined, only, parse, pieces, take_or_null
+from cdc_platform.formats.protobuf_plain import read_plain
 from cdc_platform.formats.tencent_dts.events import KIND, assemble, read_entries
 from cdc_platform.formats.tencent_dts.rows import row_changes, tables
 from cdc_platform.formats.tencent_dts.wire import read
@@ -48,8 +49,7 @@ def parse_part(batch: pa.RecordBatch) -> pa.RecordBatch:
     """Kafka records → their place in a split message. `shard` and `seq` come from the Kafka headers `ShardId`
     (TDSQL: parts and sequences run per shard) and `ps` (running number within the partition or shard)."""
     value, headers = batch.column("value"), batch.column("headers")
-    parsed, unreadable = parse(value, pb.Envelope)
-    version, total, index = (parsed.column(n).cast(pa.int64()).to_numpy() for n in ("version", "total", "index"))
+    version, total, index, data, unreadable = _envelopes(value)
     shard, shard_ok = decode_text(_last_header(headers, "ShardId"), "utf8mb4")
     ps, ps_ok = decode_text(_last_header(headers, "ps"), "utf8mb4")
     digits = pc.match_substring_regex(ps, "^[0-9]{1,20}$")
@@ -68,17 +68,32 @@ def parse_part(batch: pa.RecordBatch) -> pa.RecordBatch:
     for mask, reason in checks:  # the last one that fits wins
         for i in np.nonzero(mask)[0]:
             error[i] = reason(int(i))
-    fine = pa.array([e is None for e in error], pa.bool_())
-    place = [pa.array(np.maximum(total, 1)), pa.array(index), parsed.column("data")]
+    fine = np.array([e is None for e in error], bool)
     return pa.RecordBatch.from_arrays(
         [
-            *(pc.if_else(fine, column, None) for column in place),
+            pa.array(np.maximum(total, 1), mask=~fine),
+            pa.array(index, mask=~fine),
+            only(fine, data),
             pc.fill_null(shard, ""),
             pc.if_else(pc.fill_null(digits, False), ps, None).cast(pa.decimal128(20, 0)),
             pa.array(error, pa.string()),
         ],
         schema=PART,
     )
+
+
+def _envelopes(
+    values: pa.BinaryArray,
+) -> tuple[np.ndarray, np.ndarray, np.ndarray, pa.BinaryArray, dict[int, str]]:
+    """Serialized Envelopes → (version, total, index, data, what is wrong with those that can't be read)."""
+    plain = None if values.null_count else read_plain(values, (0x08, 0x10, 0x18, 0x22))
+    if plain is not None:
+        kinds = {0x08: np.int32, 0x10: np.uint32, 0x18: np.uint32}
+        version, total, index = (plain.numbers[tag].astype(kind).astype(np.int64) for tag, kind in kinds.items())
+        return version, total, index, plain.texts[0x22].bytes(), {}
+    parsed, unreadable = parse(values, pb.Envelope)
+    version, total, index = (parsed.column(n).cast(pa.int64()).to_numpy() for n in ("version", "total", "index"))
+    return version, total, index, parsed.column("data"), unreadable
 
 
 def _last_header(headers: pa.Array, name: str) -> pa.Array:

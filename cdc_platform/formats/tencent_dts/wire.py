@@ -6,6 +6,7 @@ can't be read, all is parsed as it stands.
 """
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -81,7 +82,7 @@ def _columns(told: pa.ListArray) -> tuple[Lists, np.ndarray] | None:
     first, block = distinct(_codes(offsets[ends], data) * len(ends) + _codes(ends * offsets.itemsize, sizes))
     alone = []
     for entry in first.tolist():
-        message = _OUTLINE()  # the whole of it, for groups may be nested only so deep
+        message: Any = _OUTLINE()  # the whole of it, for groups may be nested only so deep
         message.items.add().event.dmlEvent.columns.extend(told[entry].as_py() or ())
         alone.append(message.SerializeToString())
     parsed, unreadable = parse(pa.array(alone, pa.binary()), pb.Entries)
