@@ -18,22 +18,25 @@ _AT_ONCE = 1 << 14  # messages: their bytes, read again for each field, stay nea
 
 @dataclass(frozen=True, slots=True)
 class Texts:
-    """A field of text or bytes: that of message i is data[start[i]:end[i]], empty where it isn't there."""
+    """A field of text or bytes: that of message i is data[offsets[2 * i]:offsets[2 * i + 1]], empty where it isn't
+    there."""
 
-    start: np.ndarray
-    end: np.ndarray
+    offsets: np.ndarray
     data: pa.Buffer
+
+    def lengths(self) -> np.ndarray:
+        """Bytes of each text."""
+        return self.offsets[1::2] - self.offsets[::2]
 
     def spread(self, type_: pa.DataType) -> pa.Array:
         """All texts, that of message i at index 2 * i, with what lies between two of them in between: nothing is
         copied, nor checked."""
-        offsets = np.empty(2 * len(self.start), np.int32)
-        offsets[::2], offsets[1::2] = self.start, self.end
-        return pa.Array.from_buffers(type_, max(len(offsets) - 1, 0), [None, pa.py_buffer(offsets), self.data])
+        buffers = [None, pa.py_buffer(self.offsets), self.data]
+        return pa.Array.from_buffers(type_, max(len(self.offsets) - 1, 0), buffers)
 
     def bytes(self) -> pa.BinaryArray:
         """All texts, as they stand."""
-        return self.spread(pa.binary()).take(pa.array(np.arange(0, 2 * len(self.start), 2)))
+        return self.spread(pa.binary()).take(pa.array(np.arange(0, len(self.offsets), 2)))
 
     def strings(self) -> pa.StringArray:
         """All texts. Raises pa.ArrowInvalid where one is no UTF-8."""
@@ -53,41 +56,46 @@ def read_plain(values: pa.BinaryArray, tags: tuple[int, ...]) -> Plain | None:
     order; their last bits (the wire type) tell numbers (0) from texts (2)."""
     offsets, data = bytes_of(values)
     raw = np.frombuffer(data, np.uint8) if len(data) else np.zeros(1, np.uint8)
-    parts = []
-    for first in range(0, max(len(values), 1), _AT_ONCE):
-        part = _read(raw, offsets[first : first + _AT_ONCE + 1].astype(np.int64), tags)
-        if part is None:
+    texts = {tag: np.empty(2 * len(values), np.int32) for tag in tags if tag & 7}
+    numbers: dict[int, list[np.ndarray]] = {tag: [np.zeros(0, np.uint8)] for tag in tags if tag & 7 == 0}
+    for first in range(0, len(values), _AT_ONCE):
+        here = slice(first, first + _AT_ONCE)
+        places = {tag: (offsets_[::2][here], offsets_[1::2][here]) for tag, offsets_ in texts.items()}
+        if not _read(raw, offsets[first : first + _AT_ONCE + 1].astype(np.int64), tags, numbers, places):
             return None
-        parts.append(part)
-    found = Plain({}, {})
-    for tag, fields in zip(tags, zip(*parts, strict=True), strict=True):
-        first, *last = (np.concatenate(arrays) for arrays in zip(*fields, strict=True))
-        if last:
-            found.texts[tag] = Texts(first, last[0], data)
-        else:
-            found.numbers[tag] = first
-    return found
+    return Plain(
+        {tag: np.concatenate(found) for tag, found in numbers.items()},
+        {tag: Texts(offsets_, data) for tag, offsets_ in texts.items()},
+    )
 
 
-def _read(raw: np.ndarray, offsets: np.ndarray, tags: tuple[int, ...]) -> list[tuple[np.ndarray, ...]] | None:
-    """Of each field of the messages between the offsets, its numbers, or where its texts start and end."""
+def _read(
+    raw: np.ndarray,
+    offsets: np.ndarray,
+    tags: tuple[int, ...],
+    numbers: dict[int, list[np.ndarray]],
+    texts: dict[int, tuple[np.ndarray, np.ndarray]],
+) -> bool:
+    """Whether the messages between the offsets are plain: then their `numbers`, by tag, have got theirs, and `texts`,
+    by tag, where theirs start and end."""
     at, end = offsets[:-1].copy(), offsets[1:]
-    found: list[tuple[np.ndarray, ...]] = []
     for tag in tags:
         # What is read behind a message's end is none of it, but then its end isn't met in the end.
         there = (_byte(raw, at) == tag) & (at < end)
-        at = at + there
+        at += there
         number = _number(raw, at, there)
         if number is None:
-            return None
+            return False
         if tag & 7 == 0:
-            found.append((number,))
+            numbers[tag].append(number)
             continue
         if number.max(initial=0) > len(raw) or number.min(initial=0) < 0:
-            return None
-        start, at = at, at + number
-        found.append((start, at))
-    return found if (at == end).all() else None
+            return False
+        starts, ends = texts[tag]
+        starts[:] = at
+        at += number
+        ends[:] = at
+    return bool((at == end).all())
 
 
 def _byte(raw: np.ndarray, at: np.ndarray) -> np.ndarray:

@@ -56,8 +56,7 @@ class Data:
         """Parsed messages → what they hold."""
         told = values.field("dataType").to_numpy()
         wire = np.where((told < 0) | (told > UNKNOWN), UNKNOWN, told).astype(np.uint8)
-        has_sv, has_bv = (pc.binary_length(values.field(n)).to_numpy() > 0 for n in ("sv", "bv"))
-        odd = (has_sv & ~_MAY_HOLD_SV[wire]) | (has_bv & ~_MAY_HOLD_BV[wire])
+        odd = _misplaced(wire, *(pc.binary_length(values.field(n)).to_numpy() for n in ("sv", "bv")))
         return cls(told, wire, odd, 1, *(values.field(n) for n in ("charset", "sv", "bv")))
 
     @classmethod
@@ -68,12 +67,17 @@ class Data:
             return None
         told = found.numbers[_KIND].astype(np.uint8)
         wire, charset, sv, bv = np.minimum(told, UNKNOWN), *(found.texts[tag] for tag in (_CHARSET, _SV, _BV))
-        odd = ((sv.end > sv.start) & ~_MAY_HOLD_SV[wire]) | ((bv.end > bv.start) & ~_MAY_HOLD_BV[wire])
+        odd = _misplaced(wire, sv.lengths(), bv.lengths())
         # The parser takes no text but UTF-8; ASCII is.
-        if not _ascii(values, sv.end):
+        if not _ascii(values, sv.offsets[1::2]):
             return None
         texts = charset.spread(pa.string()), sv.spread(pa.string()), bv.spread(pa.binary())
         return cls(told, wire, odd, 2, *texts)
+
+
+def _misplaced(wire: np.ndarray, sv: np.ndarray, bv: np.ndarray) -> np.ndarray:
+    """Whether each value is where its DataType has none, by the lengths of both."""
+    return ((sv > 0) & ~_MAY_HOLD_SV.take(wire)) | ((bv > 0) & ~_MAY_HOLD_BV.take(wire))
 
 
 def _ascii(values: pa.BinaryArray, ends: np.ndarray) -> bool:
