@@ -55,7 +55,7 @@ class Data:
     def parsed(cls, values: pa.StructArray) -> "Data":
         """Parsed messages → what they hold."""
         told = values.field("dataType").to_numpy()
-        wire = np.where((told < 0) | (told > UNKNOWN), UNKNOWN, told).astype(np.uint8)
+        wire = _wire(told)
         odd = _misplaced(wire, *(pc.binary_length(values.field(n)).to_numpy() for n in ("sv", "bv")))
         return cls(told, wire, odd, 1, *(values.field(n) for n in ("charset", "sv", "bv")))
 
@@ -63,16 +63,20 @@ class Data:
     def plain(cls, values: pa.BinaryArray) -> "Data | None":
         """Serialized messages → what they hold; None where one isn't plain."""
         found = read_plain(values, (_KIND, _CHARSET, _SV, _BV))
-        if found is None or found.numbers[_KIND].max(initial=0) >= 0x80:
+        if found is None:
             return None
-        told = found.numbers[_KIND].astype(np.uint8)
-        wire, charset, sv, bv = np.minimum(told, UNKNOWN), *(found.texts[tag] for tag in (_CHARSET, _SV, _BV))
+        charset, sv, bv = (found.texts[tag] for tag in (_CHARSET, _SV, _BV))
+        if not _ascii(values, sv.offsets[1::2]):  # the parser takes no text but UTF-8, which ASCII is
+            return None
+        told = found.numbers[_KIND].astype(np.int32)
+        wire = _wire(told)
         odd = _misplaced(wire, sv.lengths(), bv.lengths())
-        # The parser takes no text but UTF-8; ASCII is.
-        if not _ascii(values, sv.offsets[1::2]):
-            return None
         texts = charset.spread(pa.string()), sv.spread(pa.string()), bv.spread(pa.binary())
         return cls(told, wire, odd, 2, *texts)
+
+
+def _wire(told: np.ndarray) -> np.ndarray:
+    return np.where((told < 0) | (told > UNKNOWN), UNKNOWN, told).astype(np.uint8)
 
 
 def _misplaced(wire: np.ndarray, sv: np.ndarray, bv: np.ndarray) -> np.ndarray:
