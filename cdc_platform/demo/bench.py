@@ -217,6 +217,7 @@ def _config(work: Path, settings: Settings, lake: str, format_name: str, topic: 
 def raw_copy(spark: "SparkSession", config: Config, source: Source) -> tuple[int, int, str]:
     """Kafka → a Delta table like the landing, by one plain stream; the number of records, their bytes, and the ends
     per partition that Kafka told."""
+    from cdc_platform.landing.run import CONSUMER
     from cdc_platform.resources import lake
     from cdc_platform.resources.kafka import spark_options
     from cdc_platform.tables import LANDING
@@ -224,7 +225,7 @@ def raw_copy(spark: "SparkSession", config: Config, source: Source) -> tuple[int
     path = lake.ensure(spark, LANDING, f"{config.lake}/raw")
     stream = (
         spark.readStream.format("kafka")
-        .options(**spark_options(config, source))
+        .options(**{**CONSUMER, **spark_options(config, source)})
         .option("includeHeaders", "true")
         .option("startingOffsets", "earliest")
         .option("maxOffsetsPerTrigger", source.max_records_per_batch)

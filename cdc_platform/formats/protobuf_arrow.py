@@ -107,9 +107,9 @@ def parse(
     """Serialized messages → (one row each, what is wrong with those that can't be read by their index).
 
     Unreadable values and nulls come out as an empty message. Each value is read by protobuf's own parser first
-    (a tenth to a fifth of the time of decoding), unless that is known to take all (`sound`): ptars takes the length of an inner
-    message at its word, past the end of the outer one, so that broken bytes may come out as other values. What ptars
-    alone refuses is found by halving."""
+    (a tenth to a fifth of the time of decoding), unless that is known to take all (`sound`): ptars takes the length of
+    an inner message at its word, past the end of the outer one, so that broken bytes may come out as other values.
+    What ptars alone refuses is found by halving."""
     handler = _handler(message)
     broken = () if sound else _broken(values, message)
     errors = dict.fromkeys(broken, "a field is cut short, or a length or text in it is wrong")

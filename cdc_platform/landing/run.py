@@ -110,7 +110,7 @@ def _topic_ids(spark: SparkSession, topics: str, source: Source) -> dict[str, se
     return known
 
 
-_CONSUMER = {
+CONSUMER = {
     "kafka.isolation.level": "read_committed",
     # After each poll Spark asks which offsets there are (KafkaDataConsumer.scala, getAvailableOffsetRange), behind a
     # fetch that is on its way and waits for new records at the partition's end: two seconds of every landing, with
@@ -127,7 +127,7 @@ def _records(
     topics = sorted({s.topic for s in state})
     reader = (
         spark.readStream.format("kafka")
-        .options(**{**_CONSUMER, **spark_options(config, source, topics)})
+        .options(**{**CONSUMER, **spark_options(config, source, topics)})
         .option("includeHeaders", "true")
         .option("failOnDataLoss", "true")
         .option("startingOffsets", starts)
