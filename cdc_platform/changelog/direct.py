@@ -9,7 +9,7 @@ from functools import partial
 from itertools import pairwise
 from typing import Any
 
-from cdc_platform.changelog import unify
+from cdc_platform.changelog import statements, unify
 from cdc_platform.changelog.outputs import Batch, ledger_of, new_versions, schema_rows
 from cdc_platform.formats import FORMATS
 from cdc_platform.formats.contract import EVENT
@@ -121,7 +121,7 @@ def _statements(batch: Batch, told: list[dict[str, Any]]) -> list[dict[str, Any]
     for s in every:
         if s["kind"] == "schema":
             version = s["schema_version"]
-            first[version] = min(s, first.get(version, s), key=unify.came)
+            first[version] = min(s, first.get(version, s), key=statements.came)
     out = []
     for s in [*(s for s in every if s["kind"] == "ddl"), *first.values()]:
         placed = [account["placed"].get(s["schema_version"]) for account in told] if s["kind"] == "schema" else []

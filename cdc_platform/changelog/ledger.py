@@ -4,7 +4,8 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from cdc_platform.changelog import rules
-from cdc_platform.changelog.unify import RANK, ROLLED_BACK
+from cdc_platform.changelog.messages import RANK
+from cdc_platform.changelog.unify import ROLLED_BACK
 from cdc_platform.config import Source
 from cdc_platform.formats.summary import KINDS
 from cdc_platform.resources import notes

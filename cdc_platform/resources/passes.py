@@ -25,7 +25,7 @@ Work = Callable[[Iterator[pa.RecordBatch], Mapping[str, Output]], Any]
 """(rows of a task's files, one after the other; outputs by name) → what it has to tell, as JSON can. Runs on the
 executors."""
 
-_LEAST, _MOST = 16 << 20, 128 << 20
+_LEAST, _MOST = 16 << 20, 64 << 20
 """Bytes before compression that a task takes together. What it writes is one file."""
 
 

@@ -1,23 +1,21 @@
-"""Row images of changelog files as Arrow batches: what a table's changes come to, the last change of each key, and the
-texts of its image. Runs on the executors; no Spark here.
-
-Images are maps, which Spark takes apart entry by entry; most batches have nothing but whole images in table order,
-whose texts are every n-th of a column. `Survey` says of which tables that is so.
-"""
+"""Changelog files by workers: of a table whose changes are plain (changelog/plain.py) the last change of each key, and
+the texts of its image. Runs on the executors; no Spark here."""
 
 # pyarrow.compute makes its functions at run time, so that type checkers do not see them.
 # pyright: reportAttributeAccessIssue=false
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from cdc_platform.changelog.unify import CHANGELOG_FILE, map_value, numbers
+from cdc_platform.changelog.arrow import map_value, numbers
+from cdc_platform.changelog.plain import Figures, PlainTable, looked, texts_of, told
+from cdc_platform.changelog.unify import CHANGELOG_FILE
 from cdc_platform.formats.summary import later
 from cdc_platform.resources.parquet import Output, Unit, read
 
@@ -27,124 +25,32 @@ SURVEYED = pa.schema([CHANGELOG_FILE.field(c) for c in ("db", "table", "op", "ke
 
 _HEADS = pa.schema([CHANGELOG_FILE.field(c) for c in ("db", "table", "op", "key", "order_key", *_PLACE)])
 _IMAGES = pa.schema([CHANGELOG_FILE.field(c) for c in ("after", "source_time")])
-_TIMES = {"date": pa.date32(), "datetime": pa.timestamp("us"), "timestamp": pa.timestamp("us", "UTC")}
-_SHORTEST = {"date": 10, "datetime": 19, "timestamp": 20}
-
-
-class PlainTable(NamedTuple):
-    """A table as workers need it: names of its columns in order, of its key; the families of those that hold a date;
-    how the first key column is compared where its range is wanted (integer, text, None)."""
-
-    db: str
-    table: str
-    names: tuple[str, ...]
-    keys: tuple[str, ...]
-    dates: tuple[tuple[str, str], ...]
-    range: str | None
-
-    def rows(self, batch: pa.RecordBatch) -> pa.BooleanArray:
-        """Which changes are of this table."""
-        mine = pc.and_(pc.equal(batch.column("table"), self.table), pc.equal(batch.column("db"), self.db))
-        return pc.fill_null(mine, False)
-
-
-@dataclass(slots=True)
-class _Figures:
-    """Of a table's changes in a file, as far as they are plain."""
-
-    changes: int = 0
-    deletes: int = 0
-    orders: list[list[int]] = field(default_factory=list)
-    keys: list[Any] = field(default_factory=list)
 
 
 @dataclass(frozen=True, slots=True)
 class Survey:
-    """The work of a pass over changelog files: per table changes, deletes, lowest and highest order and first key; None
-    where not all changes tell their key and, but deletes, all columns in order with dates that exist, or where a key
-    changes or there is a TRUNCATE."""
+    """The work of a pass over changelog files that note nothing: per table what its changes come to, None where they
+    aren't plain."""
 
     tables: tuple[PlainTable, ...]
 
     def __call__(self, batches: Iterator[pa.RecordBatch], _out: Mapping[str, Output]) -> list[dict[str, Any] | None]:
-        found: list[_Figures | None] = [_Figures() for _ in self.tables]
+        found: list[Figures | None] = [Figures() for _ in self.tables]
         for batch in batches:
             for i, table in enumerate(self.tables):
                 figures = found[i]
                 rows = batch if figures is None else batch.filter(table.rows(batch))
                 if figures is not None and rows.num_rows and not _looked(table, rows, figures):
                     found[i] = None
-        return [None if f is None else _told(f) for f in found]
+        return [None if f is None else told(f) for f in found]
 
 
-def _told(figures: _Figures) -> dict[str, Any]:
-    orders, keys = figures.orders, figures.keys
-    spans = {"orders": [min(orders), max(orders)] if orders else None, "keys": [min(keys), max(keys)] if keys else None}
-    return {"changes": figures.changes, "deletes": figures.deletes, **spans}
-
-
-def _looked(table: PlainTable, rows: pa.RecordBatch, figures: _Figures) -> bool:
-    """Adds to the figures; False: some change isn't plain."""
-    op, told = rows.column("op"), [map_value(rows.column("key"), k) for k in table.keys]
-    deleted = pc.equal(op, "delete")
-    if pc.any(pc.equal(op, "truncate")).as_py() or any(k.null_count for k in told):
-        return False
-    alive = rows if not pc.any(deleted).as_py() else rows.filter(pc.invert(deleted))
-    texts = _columns(alive.column("after"), table.names)
-    if texts is None or not all(_exist(texts[name], family) for name, family in table.dates):
-        return False
-    updated = pc.equal(alive.column("op"), "update")
-    for name, key in zip(table.keys, told, strict=True):
-        before = key if alive is rows else key.filter(pc.invert(deleted))
-        if not pc.all(pc.or_(pc.invert(updated), pc.fill_null(pc.equal(before, texts[name]), False))).as_py():
-            return False
+def _looked(table: PlainTable, rows: pa.RecordBatch, figures: Figures) -> bool:
     try:
         order = numbers(rows.column("order_key"))
-        low_high = _range(told[0], table.range)
-    except pa.ArrowInvalid:  # a position that no 64-bit integer holds, or a key that is no number
+    except pa.ArrowInvalid:  # a position that no 64-bit integer holds
         return False
-    figures.changes += rows.num_rows
-    figures.deletes += rows.num_rows - alive.num_rows
-    ascends = later(order).all()
-    ends = order[[0, -1]] if ascends else order[np.lexsort(order.T[::-1])[[0, -1]]]
-    figures.orders += ends.tolist()
-    figures.keys += low_high
-    return True
-
-
-def _range(texts: pa.StringArray, how: str | None) -> list[Any]:
-    if how is None:
-        return []
-    found = pc.min_max(texts.cast(pa.int64()) if how == "integer" else texts)
-    return [found["min"].as_py(), found["max"].as_py()]
-
-
-def _columns(images: pa.MapArray, names: tuple[str, ...]) -> dict[str, pa.StringArray] | None:
-    """Texts by column, where every image holds exactly these columns in this order."""
-    if images.null_count:
-        return None
-    width, offsets = len(names), images.offsets.to_numpy()
-    if not (np.diff(offsets) == width).all():
-        return None
-    keys = images.keys.slice(offsets[0], offsets[-1] - offsets[0])
-    places = pc.fill_null(pc.index_in(keys, pa.array(names, pa.string())), -1).to_numpy()
-    if not (places.reshape(-1, width) == np.arange(width)).all():
-        return None
-    return {name: images.items.take(pa.array(offsets[:-1] + i)) for i, name in enumerate(names)}
-
-
-def _exist(texts: pa.StringArray, family: str) -> bool:
-    """Whether all are dates for sure: what Arrow reads Spark reads, too."""
-    shortest = pc.min(pc.binary_length(texts)).as_py()
-    if shortest is None:
-        return True
-    if shortest < _SHORTEST[family] or pc.any(pc.starts_with(texts, "0000")).as_py():
-        return False
-    try:
-        texts.cast(_TIMES[family])
-    except pa.ArrowInvalid:
-        return False
-    return True
+    return looked(table, rows, order, figures)
 
 
 HEAD = (
@@ -245,7 +151,7 @@ def _with_texts(some: pa.RecordBatch, rows: pa.RecordBatch, table: PlainTable) -
     alive = pc.invert(some.column("deleted"))
     columns = {name: some.column(name) for name in some.schema.names}
     columns["source_time"] = rows.column("source_time")
-    found = _columns(rows.column("after").filter(alive), table.names)
+    found = texts_of(rows.column("after").filter(alive), table.names)
     if found is None:
         raise ValueError(f"an image of {table.table!r} isn't as the survey found it")
     if pc.all(alive).as_py():

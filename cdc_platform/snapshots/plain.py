@@ -1,8 +1,9 @@
 """Batches of nothing but whole row images: their last change per key, without an image ever becoming a map of Spark's.
 
-Workers read the changelog's files as Arrow batches (images.py): first they say of which tables all changes are so, then
-they give Spark keys and orders alone, then the texts of the changes that win, which Spark casts as always. Everything
-else goes the way of fold.py, which gives the same; tests/snapshots/test_plain.py holds both against each other.
+Of which tables all changes are so the changelog's files note (changelog/plain.py), or workers find it. Then workers
+(images.py) give Spark keys and orders alone, and the texts of the changes that win, which Spark casts as always.
+Everything else goes the way of fold.py, which gives the same: tests/snapshots/test_plain.py holds both against each
+other.
 """
 
 from collections.abc import Mapping
@@ -15,6 +16,7 @@ from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
+from cdc_platform.changelog.plain import PlainTable, plain_table
 from cdc_platform.resources import passes
 from cdc_platform.resources.parquet import units
 from cdc_platform.snapshots import images
@@ -22,15 +24,13 @@ from cdc_platform.snapshots.columns import ORDER_FIELDS, TableColumn
 from cdc_platform.snapshots.fold import Profile, key_names
 
 Name = tuple[str, str]
-_RANGES = {**dict.fromkeys(("tinyint", "smallint", "int", "bigint"), "integer"), "date": "text", "string": "text"}
-_DATES = frozenset(("date", "datetime", "timestamp"))
 
 
 @dataclass(frozen=True, slots=True)
 class Plain:
     """A table whose changes in a batch are plain: its files, and what they come to."""
 
-    table: images.PlainTable
+    table: PlainTable
     files: list[str]
     figures: Profile
 
@@ -40,42 +40,48 @@ def survey(
 ) -> dict[Name, Plain]:
     """Those of some tables whose changes in these changelog files are plain. files: with what each notes of the tables
     that it has changes of (changelog/unify.py)."""
-    asked = {n: _table(n, columns) for n, columns in tables.items() if _may_be(columns)}
-    if not asked or not files:
-        return {}
-    work = images.Survey(tuple(asked.values()))
-    done = passes.over(spark, list(files), images.SURVEYED, work, {}, whole=True)
-    found = {}
+    asked = {n: _table(n, columns) for n, columns in tables.items() if files and _may_be(columns)}
+    noted = {n: _noted(t, files) for n, t in asked.items()}
+    found = {n: p for n, p in noted.items() if isinstance(p, Plain)}
+    asked = {n: t for n, t in asked.items() if noted[n] is None}
+    if not asked:
+        return found
+    done = passes.over(spark, list(files), images.SURVEYED, images.Survey(tuple(asked.values())), {}, whole=True)
     for i, (name, table) in enumerate(asked.items()):
         told = [figures[i] for figures in done.told]
         if None not in told and any(f["changes"] for f in told):
-            mine = [file for file, note in files.items() if note is None or name in map(_named, note)]
+            mine = [file for file, note in files.items() if note is None or any(_of(table, g) for g in note)]
             found[name] = Plain(table, mine, _figures([f for f in told if f["changes"]]))
     return found
 
 
-def _named(group: dict[str, Any]) -> Name:
-    return group["db"], group["table"]
+def _noted(table: PlainTable, files: Mapping[str, list[Any] | None]) -> Plain | bool | None:
+    """What the files' notes say of a table: plain, False: not; None: they don't tell."""
+    if None in files.values():
+        return None
+    groups = [(file, g["plain"]) for file, note in files.items() for g in note or () if _of(table, g)]
+    if any(p is None for _, p in groups):
+        return None
+    if not all(p and (tuple(p["names"]), tuple(p["keys"])) == (table.names, table.keys) for _, p in groups):
+        return False
+    return Plain(table, list(dict.fromkeys(file for file, _ in groups)), _figures([p for _, p in groups]))
+
+
+def _of(table: PlainTable, group: dict[str, Any]) -> bool:
+    return (group["db"], group["table"]) == (table.db, table.table)
 
 
 def _may_be(columns: list[TableColumn]) -> bool:
     return any(c.key for c in columns) and not any(c.collation for c in columns)
 
 
-def _table(name: Name, columns: list[TableColumn]) -> images.PlainTable:
-    first = next(c for c in columns if c.key)
-    return images.PlainTable(
-        *name,
-        tuple(c.name for c in columns),
-        tuple(c.name for c in columns if c.key),
-        tuple((c.name, c.type.family) for c in columns if c.type.family in _DATES),
-        _RANGES.get(first.spark),
-    )
+def _table(name: Name, columns: list[TableColumn]) -> PlainTable:
+    return plain_table(*name, [(c.name, c.type) for c in columns], tuple(c.name for c in columns if c.key))
 
 
 def _figures(told: list[dict[str, Any]]) -> Profile:
     orders = [o for f in told for o in f["orders"]]
-    keys = [k for f in told if f["keys"] for k in f["keys"]]
+    keys = [k for f in told if f["keys_range"] for k in f["keys_range"]]
     return Profile(
         changes=sum(f["changes"] for f in told),
         partial=0,

@@ -9,7 +9,10 @@ import pytest
 
 from cdc_platform import tables
 from cdc_platform.changelog import order, unify
+from cdc_platform.changelog.arrow import order_key
+from cdc_platform.changelog.messages import Messages
 from cdc_platform.changelog.settings import Tables
+from cdc_platform.changelog.touched import Touched
 from cdc_platform.config import parse_config
 from cdc_platform.formats.events import event_batch
 from cdc_platform.formats.summary import Summary
@@ -185,7 +188,7 @@ def test_a_message_counts_once_however_its_events_are_cut_into_batches():
     told = [("a", 0, 1), ("a", 0, 1), ("a", 0, 2), ("b", 3, 1), ("a", 0, 4)]
     outcomes = ["applied", "quarantined", "filtered", "control", "filtered"]
     for cut in range(len(told) + 1):
-        messages = unify.Messages({("a", 0, 4): 3})
+        messages = Messages({("a", 0, 4): 3})
         for part in (slice(0, cut), slice(cut, None)):
             rows = [dict(zip(("topic", "partition", "offset"), r, strict=True)) for r in told[part]]
             messages.add(event_batch(rows), pa.array(outcomes[part], pa.string()))
@@ -200,7 +203,7 @@ def test_a_message_counts_once_however_its_events_are_cut_into_batches():
 
 
 def test_a_message_that_stands_in_two_places_is_told():
-    messages = unify.Messages({})
+    messages = Messages({})
     rows = [{"topic": "a", "partition": 0, "offset": o} for o in (1, 2, 1)]
     messages.add(event_batch(rows), pa.array(["applied"] * 3))
     assert messages.told()["apart"] is False
@@ -225,7 +228,7 @@ def test_names_are_joined_as_spark_does():
 
 
 def test_orders_that_no_64_bits_hold_are_not_noted():
-    touched = unify.Touched()
+    touched = Touched(Tables())
     touched.add(changed((1, 5, 0)), {"1": 0})
     assert touched.told() == [
         {
@@ -236,10 +239,45 @@ def test_orders_that_no_64_bits_hold_are_not_noted():
             "low": [0, 1, 5, 0, 0, 0],
             "newest": [0, 1, 5, 0, 0, 0],
             "told_keys": True,
+            "plain": None,
         }
     ]
     touched.add(changed((1, 2**63, 0)), {"1": 0})
     assert touched.told() is None
+
+
+def test_files_note_which_changes_are_plain():
+    touched = Touched(Tables())
+    touched.state(event_batch([as_event({"offset": 0, **SHOP[0].stated()})]))
+    touched.add(changed((1, 5, 0), (1, 9, 0, "delete"), (1, 7, 0)), {"1": 0})
+    [group] = touched.told()
+    assert group["plain"] == {
+        "names": ("id", "v"),
+        "keys": ("id",),
+        "changes": 3,
+        "deletes": 1,
+        "orders": [[0, 1, 5, 0, 0, 0], [0, 1, 9, 0, 0, 1]],
+        "keys_range": [1, 1],
+    }
+    assert (group["low"], group["newest"]) == tuple(group["plain"]["orders"])
+    whole = changed((1, 10, 0))
+    cut = whole.set_column(whole.schema.get_field_index("after"), whole.schema.field("after"), whole.column("key"))
+    touched.add(cut, {"1": 0})
+    touched.add(changed((1, 11, 0)), {"1": 0})
+    [group] = touched.told()
+    assert (group["n"], group["plain"]) == (5, False)
+
+
+def test_tables_without_a_key_are_noted_as_such():
+    touched = Touched(Tables())
+    touched.state(event_batch([as_event({"offset": 0, **NO_KEY.stated()})]))
+    rows = event_batch([as_event({"offset": 1, **NO_KEY.insert((1, 1), {"a": "1", "b": "x"})})])
+    touched.add(rows, {"1": 0})
+    assert touched.told()[0]["plain"] is False
+    touched = Touched(Tables(keys={"shop.audit": ["a"]}))
+    touched.state(event_batch([as_event({"offset": 0, **NO_KEY.stated()})]))
+    touched.add(unify.with_keys(rows, Tables(keys={"shop.audit": ["a"]})), {"1": 0})
+    assert touched.told()[0]["plain"]["keys"] == ("a",)
 
 
 def test_order_keys_are_numbers_of_the_position_or_the_offset():
@@ -249,5 +287,5 @@ def test_order_keys_are_numbers_of_the_position_or_the_offset():
             as_event({"kind": "heartbeat", "offset": 10, "entry_index": 2, "lineage": None}),
         ]
     )
-    found = unify.order_key(rows, {"a": 0, "b": 1, None: 4}).to_pylist()
+    found = order_key(rows, {"a": 0, "b": 1, None: 4}).to_pylist()
     assert [tuple(o.values()) for o in found] == [(1, 3, Decimal(70), 0, 5, 9), (4, -1, Decimal(10), 2, 0, 10)]

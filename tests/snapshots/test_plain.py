@@ -61,11 +61,11 @@ def test_whole_images_with_told_keys_are_plain():
         "changes": 3,
         "deletes": 1,
         "orders": [[0, 1, 5, 0, 0, 5], [0, 1, 7, 0, 0, 7]],
-        "keys": [1, 1],
+        "keys_range": [1, 1],
     }
     assert surveyed([*PLAIN, change("insert", row("1", "x"), 8, table="other")])["changes"] == 3
     assert surveyed([change("insert", row("1", "x"), 8, table="other")])["changes"] == 0
-    assert surveyed(PLAIN, columns(("b", "a")))["keys"] == [1, 1]
+    assert surveyed(PLAIN, columns(("b", "a")))["keys_range"] == [1, 1]
     assert surveyed([change("insert", row("1", "x", d=None, at=None), 5)])["changes"] == 1
     assert surveyed(list(reversed(PLAIN)))["orders"] == [[0, 1, 5, 0, 0, 5], [0, 1, 7, 0, 0, 7]]
 

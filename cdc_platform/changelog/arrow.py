@@ -1,0 +1,78 @@
+"""Columns of the changelog as Arrow has them: small things that several of its readers need."""
+
+# pyarrow.compute makes its functions at run time, so that type checkers do not see them.
+# pyright: reportAttributeAccessIssue=false
+
+from collections.abc import Mapping
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from cdc_platform.formats.summary import later
+
+TXN = ("source_time", "landed_at", "txn_id", "txn_seq", "txn_last", "gtid", "binlog_file", "binlog_pos")
+"""Columns of events that tell their place at the source, beside `order_key`."""
+
+ORDER = pa.struct(
+    [
+        ("epoch", pa.int64()),
+        ("file", pa.int64()),
+        ("pos", pa.decimal128(20, 0)),
+        ("event", pa.int64()),
+        ("row", pa.int64()),
+        ("landed", pa.int64()),
+    ]
+)
+"""An `order_key`."""
+
+
+def order_key(events: pa.RecordBatch, epochs: Mapping[str | None, int]) -> pa.StructArray:
+    """As order.order_key."""
+    column = events.column
+    known = [x for x in epochs if x is not None]
+    of = pa.array([*(epochs[x] for x in known), epochs.get(None, 0)], pa.int64())
+    place = pc.fill_null(pc.index_in(column("lineage"), pa.array(known, pa.string())), len(known))
+    told = pc.and_(pc.is_valid(column("file_no")), pc.is_valid(column("binlog_pos")))
+    stands_in = column("offset").cast(pa.decimal128(19, 0)).cast(pa.decimal128(20, 0))
+    fields = (
+        of.take(place),
+        pc.if_else(told, column("file_no"), pa.scalar(-1, pa.int64())),
+        pc.if_else(told, column("binlog_pos"), stands_in),
+        pc.coalesce(column("event_no"), column("entry_index").cast(pa.int64()), pa.scalar(0, pa.int64())),
+        pc.coalesce(column("row_no"), column("row_index").cast(pa.int64()), pa.scalar(0, pa.int64())),
+        column("offset"),
+    )
+    return pa.StructArray.from_arrays(fields, fields=list(ORDER))
+
+
+def those(events: pa.RecordBatch, which: pa.BooleanArray) -> pa.RecordBatch:
+    """Some of the events; mostly it is all or none, which need no copy."""
+    count = which.true_count
+    return events.slice(0, count) if count in (0, events.num_rows) else events.filter(which)
+
+
+def map_value(maps: pa.MapArray, name: str) -> pa.StringArray:
+    """Of each map the value under a key; NULL where it has none."""
+    offsets = maps.offsets.to_numpy()
+    keys, items = maps.keys, maps.items
+    mine = np.nonzero(pc.equal(keys, name).to_numpy(zero_copy_only=False))[0]
+    row = np.searchsorted(offsets, mine, side="right") - 1
+    inside = (row >= 0) & (row < len(maps))
+    found = np.full(len(maps), -1, np.int64)
+    found[row[inside]] = mine[inside]
+    if maps.null_count:
+        found[maps.is_null().to_numpy(zero_copy_only=False)] = -1
+    return items.take(pa.array(found, mask=found < 0))
+
+
+def numbers(order_key: pa.StructArray) -> np.ndarray:
+    """One row of numbers per order. Raises ArrowInvalid where one is no 64-bit integer."""
+    return np.column_stack([column.cast(pa.int64()).to_numpy() for column in order_key.flatten()])
+
+
+def ends(order: np.ndarray) -> tuple[list[int], list[int]]:
+    """The lowest and the highest of some orders."""
+    found = order[[0, -1]] if later(order).all() else order[np.lexsort(order.T[::-1])[[0, -1]]]
+    low, high = found.tolist()
+    return low, high

@@ -1,0 +1,142 @@
+"""Changes of a table that are nothing but whole row images: what they come to, and how that is found. Arrow only.
+
+Images are maps, which Spark takes apart entry by entry; most files have nothing but whole images in table order, whose
+texts are every n-th of a column. Of which tables that is so a changelog file notes, and snapshots take those a
+shorter way.
+"""
+
+# pyarrow.compute makes its functions at run time, so that type checkers do not see them.
+# pyright: reportAttributeAccessIssue=false
+
+import json
+from collections.abc import Collection
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from cdc_platform.changelog.arrow import ends, map_value
+from cdc_platform.errors import UnknownType
+from cdc_platform.mysql.types import MySqlType, parse_type
+
+_TIMES = {"date": pa.date32(), "datetime": pa.timestamp("us"), "timestamp": pa.timestamp("us", "UTC")}
+_SHORTEST = {"date": 10, "datetime": 19, "timestamp": 20}
+_RANGES = {**dict.fromkeys(("tinyint", "smallint", "int", "bigint"), "integer"), "date": "text", "string": "text"}
+
+
+class PlainTable(NamedTuple):
+    """A table as workers need it: names of its columns in order, of its key; the families of those that hold a date;
+    how the first key column is compared where its range is wanted (integer, text, None)."""
+
+    db: str
+    table: str
+    names: tuple[str, ...]
+    keys: tuple[str, ...]
+    dates: tuple[tuple[str, str], ...]
+    range: str | None
+
+    def rows(self, batch: pa.RecordBatch) -> pa.BooleanArray:
+        """Which changes are of this table."""
+        mine = pc.and_(pc.equal(batch.column("table"), self.table), pc.equal(batch.column("db"), self.db))
+        return pc.fill_null(mine, False)
+
+
+def plain_table(db: str, table: str, columns: Collection[tuple[str, MySqlType]], keys: tuple[str, ...]) -> PlainTable:
+    """A table of these columns."""
+    first = next(t for n, t in columns if n in keys)
+    dates = tuple((n, t.family) for n, t in columns if t.family in _TIMES)
+    return PlainTable(db, table, tuple(n for n, _ in columns), keys, dates, _RANGES.get(first.spark))
+
+
+def told_table(db: str, table: str, columns_json: str, keys: list[str] | None) -> PlainTable | None:
+    """The table that a column list tells of; keys: those that the configuration gives. None: it has no key, or is none
+    that can be kept."""
+    told = json.loads(columns_json)
+    try:
+        columns = [(c["name"], parse_type(c["type"])) for c in told]
+    except UnknownType:
+        return None
+    key = tuple(c["name"] for c in told if (c["name"] in keys if keys else c["key"]))
+    return plain_table(db, table, columns, key) if key else None
+
+
+@dataclass(slots=True)
+class Figures:
+    """Of a table's changes in a file, as far as they are plain."""
+
+    changes: int = 0
+    deletes: int = 0
+    orders: list[list[int]] = field(default_factory=list)
+    keys: list[Any] = field(default_factory=list)
+
+
+def told(figures: Figures) -> dict[str, Any]:
+    """As JSON can tell them: changes, deletes, lowest and highest order and first key."""
+    orders, keys = figures.orders, figures.keys
+    spans = {"orders": [min(orders), max(orders)] if orders else None}
+    spans["keys_range"] = [min(keys), max(keys)] if keys else None
+    return {"changes": figures.changes, "deletes": figures.deletes, **spans}
+
+
+def looked(table: PlainTable, rows: pa.RecordBatch, order: np.ndarray, figures: Figures) -> bool:
+    """Adds to the figures; False: some change isn't plain. Plain are changes that tell their key and, but deletes, all
+    columns in order with dates that exist; none that changes a key, and no TRUNCATE."""
+    op, told = rows.column("op"), [map_value(rows.column("key"), k) for k in table.keys]
+    deleted = pc.equal(op, "delete")
+    if pc.any(pc.equal(op, "truncate")).as_py() or any(k.null_count for k in told):
+        return False
+    alive = rows if not pc.any(deleted).as_py() else rows.filter(pc.invert(deleted))
+    texts = texts_of(alive.column("after"), table.names)
+    if texts is None or not all(_exist(texts[name], family) for name, family in table.dates):
+        return False
+    updated = pc.equal(alive.column("op"), "update")
+    for name, key in zip(table.keys, told, strict=True):
+        before = key if alive is rows else key.filter(pc.invert(deleted))
+        if not pc.all(pc.or_(pc.invert(updated), pc.fill_null(pc.equal(before, texts[name]), False))).as_py():
+            return False
+    try:
+        low_high = _range(told[0], table.range)
+    except pa.ArrowInvalid:  # a key that is no number
+        return False
+    figures.changes += rows.num_rows
+    figures.deletes += rows.num_rows - alive.num_rows
+    figures.orders += ends(order)
+    figures.keys += low_high
+    return True
+
+
+def _range(texts: pa.StringArray, how: str | None) -> list[Any]:
+    if how is None:
+        return []
+    found = pc.min_max(texts.cast(pa.int64()) if how == "integer" else texts)
+    return [found["min"].as_py(), found["max"].as_py()]
+
+
+def texts_of(images: pa.MapArray, names: tuple[str, ...]) -> dict[str, pa.StringArray] | None:
+    """Texts by column, where every image holds exactly these columns in this order."""
+    if images.null_count:
+        return None
+    width, offsets = len(names), images.offsets.to_numpy()
+    if not (np.diff(offsets) == width).all():
+        return None
+    keys = images.keys.slice(offsets[0], offsets[-1] - offsets[0])
+    places = pc.fill_null(pc.index_in(keys, pa.array(names, pa.string())), -1).to_numpy()
+    if not (places.reshape(-1, width) == np.arange(width)).all():
+        return None
+    return {name: images.items.take(pa.array(offsets[:-1] + i)) for i, name in enumerate(names)}
+
+
+def _exist(texts: pa.StringArray, family: str) -> bool:
+    """Whether all are dates for sure: what Arrow reads Spark reads, too."""
+    shortest = pc.min(pc.binary_length(texts)).as_py()
+    if shortest is None:
+        return True
+    if shortest < _SHORTEST[family] or pc.any(pc.starts_with(texts, "0000")).as_py():
+        return False
+    try:
+        texts.cast(_TIMES[family])
+    except pa.ArrowInvalid:
+        return False
+    return True
