@@ -21,7 +21,7 @@ from cdc_platform.formats import FORMATS
 from cdc_platform.formats.contract import DDL, EVENT, MESSAGE, Context
 from cdc_platform.formats.frame import MESSAGE_READ, Decoding, decode
 from cdc_platform.formats.heal import heal
-from cdc_platform.resources import batches, lake, notes, passes
+from cdc_platform.resources import batches, checkpoints, lake, notes, passes
 from cdc_platform.resources.parquet import Sink
 from cdc_platform.tables import CHANGES, CHECKPOINT, CONTEXTS, DDL_SEEN, STATS
 
@@ -74,7 +74,7 @@ def _directly(
     counts: list[int] = []
 
     def each(spark: SparkSession, files: list[str], batch: int) -> None:
-        app = batches.query_id(checkpoint)  # as Spark's own sink names its writes
+        app = checkpoints.query_id(checkpoint)  # as Spark's own sink names its writes
         if passes.done_before(changes, app, batch):
             return
         work = Decoding(source.format, json.dumps(source.options), json.dumps(context))

@@ -7,6 +7,7 @@ landing table, so that it can't miss or repeat a batch either; it is brought up 
 import json
 import logging
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
@@ -16,8 +17,10 @@ from cdc_platform.chain import RoomResult
 from cdc_platform.config import Config, Source
 from cdc_platform.errors import OffsetsLost
 from cdc_platform.landing import counting, offsets
+from cdc_platform.landing.direct import Landed, land
 from cdc_platform.resources import batches, lake, notes, passes
 from cdc_platform.resources.kafka import spark_options
+from cdc_platform.resources.parquet import note_of
 from cdc_platform.tables import CHECKPOINT, LANDING, OFFSET_LEDGER, TOPICS
 
 log = logging.getLogger(__name__)
@@ -49,31 +52,44 @@ def run(spark: SparkSession, config: Config, source: Source) -> RoomResult:
     if not landed:
         first = offsets.first_offsets(state, "earliest" if generation else source.start)
         landed = _note_positions(spark, source, first, landed, batch, ledger)
-    progress = lake.into_table(
-        _records(spark, config, source, state, _starts(state, landed)),
-        path,
-        CHECKPOINT.at(config.lake, room="landing", source=f"{source.name}.{generation}"),
-        f"landing {source.name}",
-    )
+    done = _land(spark, config, source, state, landed, path, generation)
     if _account(spark, config, source, generation):
         _, landed, batch = _position(spark, ledger, source)
-    landed = _note_positions(spark, source, offsets.end_offsets(progress), landed, batch, ledger)
+    landed = _note_positions(spark, source, done.ends, landed, batch, ledger)
     _commit_group(config, source, landed)
-    records = lake.input_rows(progress)
     lag = sum(max(0, s.end - landed.get((s.topic, s.partition), s.begin)) for s in state)
     return RoomResult(
         "landing",
         source.name,
-        records,
-        len(lake.batches(progress)),
+        done.records,
+        done.batches,
         watch.seconds,
         {
-            "records": records,
+            "records": done.records,
             "lag": lag,
             "partitions": len(state),
             "lost": sum(x["to_offset"] - x["from_offset"] for x in lost),
         },
     )
+
+
+def _land(
+    spark: SparkSession,
+    config: Config,
+    source: Source,
+    state: list[offsets.PartitionState],
+    landed: dict[tuple[str, int], int],
+    path: str,
+    generation: int,
+) -> Landed:
+    """What Kafka holds beyond what was landed."""
+    checkpoint = CHECKPOINT.at(config.lake, room="landing", source=f"{source.name}.{generation}")
+    if notes.is_table(path):
+        starts = {(s.topic, s.partition): landed.get((s.topic, s.partition), s.begin) for s in state}
+        return land(spark, config, source, state, starts, path, Path(checkpoint))
+    rows = _records(spark, config, source, state, _starts(state, landed))
+    progress = lake.into_table(rows, path, checkpoint, f"landing {source.name}")
+    return Landed(lake.input_rows(progress), len(lake.batches(progress)), offsets.end_offsets(progress))
 
 
 _GONE = -2
@@ -243,8 +259,10 @@ def _account(spark: SparkSession, config: Config, source: Source, generation: in
         note(batch.sparkSession, batch_id, [r.asDict() for r in counted.collect()])  # a row per Kafka partition
 
     def each_file(spark: SparkSession, files: list[str], batch_id: int) -> None:
-        done = passes.over(spark, files, counting.ADDRESSES, counting.count, {}, whole=True)
-        note(spark, batch_id, counting.summed(done.told))
+        told = [note_of(f) for f in files]
+        if None in told:
+            told = passes.over(spark, files, counting.ADDRESSES, counting.count, {}, whole=True).told
+        note(spark, batch_id, counting.summed(told))
 
     if notes.is_table(path):
         return batches.for_each_files(spark, path, source.max_bytes_per_batch, checkpoint, each_file)

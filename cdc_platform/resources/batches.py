@@ -8,9 +8,7 @@ when that takes ten (StreamingPythonRunner.scala, PythonWorkerFactory.createSimp
 """
 
 import json
-import os
 import re
-import uuid
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
@@ -22,15 +20,12 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
 from cdc_platform.errors import LakeChanged
-from cdc_platform.resources import lake, notes
+from cdc_platform.resources import checkpoints, lake, notes
 
 Each = Callable[[DataFrame, int], None]
 EachFiles = Callable[[SparkSession, list[str], int], None]
 
 _UNITS = {"k": 1 << 10, "m": 1 << 20, "g": 1 << 30}
-
-_KEPT = 100
-"""Batches a checkpoint tells of, as spark.sql.streaming.minBatchesToRetain."""
 
 _IDLE = 100
 """Commits without a file of the partition after which they are a batch of their own, not to be looked at again."""
@@ -87,17 +82,11 @@ def rows_of(spark: SparkSession, path: str, files: list[str], **partition: str) 
     return rows.select(*(F.lit(partition[n]).alias(n) if n in partition else F.col(n) for n in schema.names))
 
 
-def query_id(checkpoint: str) -> str:
-    """Under which name the writes of a checkpoint's batches are known to Delta tables: that of its query. There is one
-    from the first batch on."""
-    return json.loads((Path(checkpoint) / "metadata").read_text())["id"]
-
-
 def unfinished(spark: SparkSession, checkpoint: str) -> bool:
     """Whether the last batch was begun and isn't done: some of its outputs may be written, others not."""
     folder = Path(checkpoint)
     if folder.is_dir():
-        return _newest(folder, "offsets") != _newest(folder, "commits")
+        return checkpoints.newest(folder, "offsets") != checkpoints.newest(folder, "commits")
     files = spark.read.format("binaryFile").option("recursiveFileLookup", "true")
     names = files.load(checkpoint).select(F.regexp_extract("path", r"/(offsets|commits)/(\d+)\z", 0).alias("name"))
     found = names.where("name != ''").select(
@@ -121,7 +110,7 @@ def _here(
     table_id = next(a["metaData"]["id"] for a in _actions(path, 0) if "metaData" in a)
     ran = []
     while True:
-        begun, done = (_newest(checkpoint, log) for log in ("offsets", "commits"))
+        begun, done = (checkpoints.newest(checkpoint, log) for log in ("offsets", "commits"))
         start = _end(checkpoint, path, table_id, done)
         if start > present:
             raise LakeChanged(path, f"its newest commit is {present.version - 1}, read was up to {start.version - 1}")
@@ -129,7 +118,12 @@ def _here(
             end, files = _plan(path, start, present, max_bytes, partition)
             if not files and end.version - start.version < _IDLE:
                 return ran
-            _note(checkpoint, "offsets", done + 1, f"{_settings(spark, checkpoint, done)}\n{_offset(table_id, end)}")
+            checkpoints.note(
+                checkpoint,
+                "offsets",
+                done + 1,
+                f"{checkpoints.settings(spark, checkpoint, done)}\n{_offset(table_id, end)}",
+            )
         elif begun == done + 1:
             end = _end(checkpoint, path, table_id, begun)
             files = [file for _, file, _ in _added(path, start, end, partition)]
@@ -142,7 +136,7 @@ def _here(
             if not isinstance(why, Exception):  # a terminated Dagster run: what the server is at ends too
                 spark.interruptAll()
             raise
-        _note(checkpoint, "commits", number, '{"nextBatchWatermarkMs":0}')
+        checkpoints.note(checkpoint, "commits", number, '{"nextBatchWatermarkMs":0}')
         if files:
             ran.append(number)
 
@@ -185,18 +179,11 @@ def _actions(path: str, version: int) -> Iterator[dict]:
         raise LakeChanged(path, f"commit {version} is gone from its log") from None
 
 
-def _newest(checkpoint: Path, log: str) -> int:
-    """The newest batch a log tells of, -1: none."""
-    folder = checkpoint / log
-    return max((int(f.name) for f in folder.iterdir() if f.name.isdigit()), default=-1) if folder.is_dir() else -1
-
-
 def _end(checkpoint: Path, path: str, table_id: str, batch: int) -> End:
     """Where a batch ended; -1: the table's beginning."""
     if batch < 0:
         return End(0, -1)
-    *_, text = (checkpoint / "offsets" / f"{batch}").read_text().splitlines()
-    noted = json.loads(text)
+    noted = checkpoints.end(checkpoint, batch)
     if noted["reservoirId"] != table_id:
         raise LakeChanged(path, f"it was made anew: {checkpoint} goes on in a table of another id")
     return End(noted["reservoirVersion"], max(noted["index"], -1))
@@ -205,35 +192,6 @@ def _end(checkpoint: Path, path: str, table_id: str, batch: int) -> End:
 def _offset(table_id: str, end: End) -> str:
     place = {"reservoirId": table_id, "reservoirVersion": end.version, "index": end.file}
     return json.dumps({"sourceVersion": 1, **place, "isStartingVersion": False})
-
-
-def _settings(spark: SparkSession, checkpoint: Path, before: int) -> str:
-    """What a batch's entry tells of the query: as the one before; a query stops where they differ."""
-    if before >= 0:
-        return (checkpoint / "offsets" / f"{before}").read_text().splitlines()[1]
-    conf = {"spark.sql.shuffle.partitions": spark.conf.get("spark.sql.shuffle.partitions")}
-    return json.dumps({"batchWatermarkMs": 0, "batchTimestampMs": 0, "conf": conf})
-
-
-def _note(checkpoint: Path, log: str, batch: int, text: str) -> None:
-    """An entry of a log; those too old to be asked for go."""
-    folder = checkpoint / log
-    folder.mkdir(parents=True, exist_ok=True)
-    if not (query := checkpoint / "metadata").exists():
-        _write(query, json.dumps({"id": str(uuid.uuid4())}))
-    _write(folder / f"{batch}", f"v1\n{text}")
-    for gone in (f".{batch}.crc", f"{batch - _KEPT}", f".{batch - _KEPT}.crc"):
-        (folder / gone).unlink(missing_ok=True)
-
-
-def _write(path: Path, text: str) -> None:
-    """A file that is there in whole or not at all."""
-    part = path.with_name(f".{path.name}.tmp")
-    with part.open("w") as file:
-        file.write(text)
-        file.flush()
-        os.fsync(file.fileno())
-    part.replace(path)
 
 
 def _streamed(run: Callable[[SparkSession, list[str], int], None], files: DataFrame, batch: int) -> None:

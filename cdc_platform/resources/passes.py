@@ -25,7 +25,10 @@ Work = Callable[[Iterator[pa.RecordBatch], Mapping[str, Output]], Any]
 """(rows of a task's files, one after the other; outputs by name) → what it has to tell, as JSON can. Runs on the
 executors."""
 
-_LEAST, _MOST = 16 << 20, 64 << 20
+Rows = Callable[[Any], Iterator[pa.RecordBatch]]
+"""A task → its rows. Runs on the executors."""
+
+_LEAST, _MOST = 16 << 20, 128 << 20
 """Bytes before compression that a task takes together. What it writes is one file."""
 
 
@@ -46,13 +49,18 @@ def over(
     whole: bool,
 ) -> Pass:
     """Runs `work` on the rows of files, read with these columns. whole: a file isn't divided."""
-    tasks = _tasks(units(files, whole=whole), int(spark.conf.get("spark.sql.shuffle.partitions") or 200))
+    at_once = int(spark.conf.get("spark.sql.shuffle.partitions") or 200)
+    return run(spark, _tasks(units(files, whole=whole), at_once), partial(_rows, schema), work, sinks)
+
+
+def run(spark: "SparkSession", tasks: list[Any], rows: Rows, work: Work, sinks: Mapping[str, Sink]) -> Pass:
+    """Runs `work` on what `rows` makes of each task."""
     if not tasks:
         return Pass([], {name: [] for name in sinks})
     ids = spark.range(0, len(tasks), 1, len(tasks))
-    run = partial(_run, tasks, schema, work, dict(sinks))
+    each = partial(_each, tasks, rows, work, dict(sinks))
     found = (
-        ids.mapInArrow(run, "told STRING, output STRING, path STRING, size BIGINT, `rows` BIGINT, stats STRING")
+        ids.mapInArrow(each, "told STRING, output STRING, path STRING, size BIGINT, `rows` BIGINT, stats STRING")
         .toArrow()
         .to_pylist()
     )
@@ -65,7 +73,9 @@ def over(
 
 
 def _tasks(all_units: list[Unit], at_once: int) -> list[list[Unit]]:
-    enough = min(_MOST, max(_LEAST, sum(u.bytes for u in all_units) // at_once))
+    total, cores = sum(u.bytes for u in all_units), max(1, at_once // 2)
+    rounds = -(-total // (_MOST * cores)) or 1  # all cores work in each: none waits for another's last task
+    enough = max(_LEAST, total // (rounds * cores))
     tasks: list[list[Unit]] = []
     held = enough
     for unit in all_units:
@@ -86,9 +96,13 @@ _RESULT = pa.schema(
 )
 
 
-def _run(
-    tasks: list[list[Unit]],
-    schema: pa.Schema,
+def _rows(schema: pa.Schema, task: list[Unit]) -> Iterator[pa.RecordBatch]:
+    return chain.from_iterable(read(unit, schema) for unit in task)
+
+
+def _each(
+    tasks: list[Any],
+    rows: Rows,
     work: Work,
     sinks: dict[str, Sink],
     batches: Iterator[pa.RecordBatch],
@@ -97,20 +111,19 @@ def _run(
     pa.set_memory_pool(pa.system_memory_pool())
     for batch in batches:
         for task in batch.column(0).to_pylist():
-            yield pa.RecordBatch.from_pylist(_one(tasks[task], schema, work, sinks), _RESULT)
+            yield pa.RecordBatch.from_pylist(_one(rows(tasks[task]), work, sinks), _RESULT)
 
 
-def _one(task: list[Unit], schema: pa.Schema, work: Work, sinks: dict[str, Sink]) -> list[dict[str, Any]]:
+def _one(given: Iterator[pa.RecordBatch], work: Work, sinks: dict[str, Sink]) -> list[dict[str, Any]]:
     out = outputs(sinks)
     try:
-        told = work(chain.from_iterable(read(unit, schema) for unit in task), out)
+        told = work(given, out)
         written = {name: done for name, output in out.items() if (done := output.close()) is not None}
     except BaseException:
         for output in out.values():
             output.discard()
         raise
-    rows = [{"output": name, **done._asdict()} for name, done in written.items()]
-    return [{"told": json.dumps(told)}, *rows]
+    return [{"told": json.dumps(told)}, *({"output": name, **done._asdict()} for name, done in written.items())]
 
 
 def done_before(table: str, app: str, version: int) -> bool:

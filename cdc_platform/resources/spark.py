@@ -56,7 +56,7 @@ _BASE = {
     "spark.hadoop.parquet.enable.dictionary#value": "false",
     **{f"spark.hadoop.parquet.enable.dictionary#{c}.key_value.value": "false" for c in ("before", "after", "key")},
     "spark.hadoop.parquet.compression.codec.zstd.level": "1",
-    # A row group is what a task reads, and what a writer holds: with Parquet's 128 MB (as compressed; five times as much
+    # A row group is what a task reads, and what a writer holds: with Parquet's 128 MB (compressed, five times as much
     # before) cores waited for the last task.
     "spark.hadoop.parquet.block.size": "16777216",
     # OPTIMIZE's default of 1 GB would leave MERGE no files to pass over, and readers little to share. Files below 32 MB

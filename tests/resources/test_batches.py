@@ -8,7 +8,7 @@ import pytest
 from deltalake import DeltaTable
 
 from cdc_platform.errors import LakeChanged
-from cdc_platform.resources import batches, lake, notes
+from cdc_platform.resources import batches, checkpoints, lake, notes
 
 pytestmark = pytest.mark.spark
 
@@ -143,7 +143,7 @@ def test_many_commits_of_others_are_looked_at_once(table, monkeypatch):
 
 
 def test_old_entries_of_the_checkpoint_go(table, monkeypatch):
-    monkeypatch.setattr(batches, "_KEPT", 2)
+    monkeypatch.setattr(checkpoints, "_KEPT", 2)
     for n in range(5):
         table.add(("a", n))
     table.catch_up()
