@@ -51,7 +51,7 @@ def land(
             ends = _planned(before, state, source.max_records_per_batch)
             if ends == before:
                 return Landed(records, ran, before)
-            settings = checkpoints.settings(spark, checkpoint, done)
+            settings = checkpoints.settings(spark, checkpoint, done, now_ms=int(time.time() * 1000))
             checkpoints.note(checkpoint, "offsets", done + 1, f"{settings}\n{_text(ends)}")
         else:
             ends = {**before, **_ends(checkpoint, begun)}
@@ -70,7 +70,7 @@ def _batch(
     if passes.done_before(sink.table, app, number):
         return 0
     properties = {**librdkafka_properties(config, source), "group.id": group_id(source)}
-    rows = reading.Reading(properties, int(time.time() * 1_000_000))
+    rows = reading.Reading(properties, checkpoints.time_ms(checkpoint, number) * 1000)
     try:
         done = passes.run(spark, ranges, rows, reading.land, {"landing": sink})
     except PySparkException as error:

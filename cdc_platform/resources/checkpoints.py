@@ -34,12 +34,24 @@ def query_id(checkpoint: str) -> str:
     return json.loads((Path(checkpoint) / "metadata").read_text())["id"]
 
 
-def settings(spark: SparkSession, checkpoint: Path, before: int) -> str:
-    """What a batch's entry tells of the query: as the one before; a query stops where they differ."""
+def settings(spark: SparkSession, checkpoint: Path, before: int, *, now_ms: int | None = None) -> str:
+    """What a batch's entry tells of the query: as the one before; a query stops where they differ. now_ms: the batch's
+    time, where its rows tell it (Spark's current_timestamp)."""
     if before >= 0:
-        return (checkpoint / "offsets" / f"{before}").read_text().splitlines()[1]
-    conf = {"spark.sql.shuffle.partitions": spark.conf.get("spark.sql.shuffle.partitions")}
-    return json.dumps({"batchWatermarkMs": 0, "batchTimestampMs": 0, "conf": conf})
+        told = _settings(checkpoint, before)
+    else:
+        conf = {"spark.sql.shuffle.partitions": spark.conf.get("spark.sql.shuffle.partitions")}
+        told = {"batchWatermarkMs": 0, "batchTimestampMs": 0, "conf": conf}
+    return json.dumps(told if now_ms is None else {**told, "batchTimestampMs": now_ms})
+
+
+def time_ms(checkpoint: Path, batch: int) -> int:
+    """A batch's time: the same however often it is done."""
+    return _settings(checkpoint, batch)["batchTimestampMs"]
+
+
+def _settings(checkpoint: Path, batch: int) -> dict[str, Any]:
+    return json.loads((checkpoint / "offsets" / f"{batch}").read_text().splitlines()[1])
 
 
 def note(checkpoint: Path, log: str, batch: int, text: str) -> None:
