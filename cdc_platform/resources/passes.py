@@ -6,7 +6,6 @@ or were done twice, are named by no commit.
 """
 
 import json
-import os
 import time
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
@@ -150,8 +149,3 @@ def commit(sink: Sink, files: list[Written], app: str, version: int) -> None:
         if (known := table.transaction_version(app)) is not None and known >= version:
             return
         table.create_write_transaction(adds, "append", table.schema(), list(values), commit_properties=once)
-
-
-def local(files: list[str]) -> bool:
-    """Whether files are on file systems that this process sees by their paths."""
-    return all(f.startswith("/") and os.path.exists(f) for f in files)

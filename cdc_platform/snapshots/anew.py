@@ -15,8 +15,9 @@ from cdc_platform.errors import TableStopped
 from cdc_platform.mysql.effects import Name
 from cdc_platform.resources import lake
 from cdc_platform.snapshots import carry, routes, state
-from cdc_platform.snapshots.bring_up import Work, column_lists, emptied, merged_list, of_table, outcome, touched_by
+from cdc_platform.snapshots.bring_up import Work, column_lists, emptied, merged_list, outcome
 from cdc_platform.snapshots.evolve import History
+from cdc_platform.snapshots.touched import of_table, touched_by
 from cdc_platform.tables import CHANGELOG, TABLE_STATE
 
 log = logging.getLogger(__name__)

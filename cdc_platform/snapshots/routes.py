@@ -17,9 +17,9 @@ from cdc_platform.errors import TableStopped, UnknownType
 from cdc_platform.mysql.effects import Name
 from cdc_platform.mysql.types import MySqlType, parse_type
 from cdc_platform.resources import lake
-from cdc_platform.snapshots.bring_up import Touched, of_table
 from cdc_platform.snapshots.columns import columns_of
 from cdc_platform.snapshots.target import Target
+from cdc_platform.snapshots.touched import Touched, of_table
 
 Lists = dict[Name, str]
 """Column list (JSON) of each table that is merged."""

@@ -20,20 +20,13 @@ from cdc_platform.resources import batches, lake, notes
 from cdc_platform.resources.parquet import note_of
 from cdc_platform.snapshots import carry, cuts, limits, routes, state
 from cdc_platform.snapshots.anew import anew, not_carried, rebuilt, refreshed, stop
-from cdc_platform.snapshots.bring_up import (
-    Touched,
-    Work,
-    column_lists,
-    merged_list,
-    outcome,
-    touched_by,
-    touched_of,
-)
+from cdc_platform.snapshots.bring_up import Work, column_lists, merged_list, outcome
 from cdc_platform.snapshots.columns import columns_of
 from cdc_platform.snapshots.evolve import Decision, History, Plan, alter, in_place
 from cdc_platform.snapshots.follow import LEFT_OUT, follow
 from cdc_platform.snapshots.plain import Plain, survey
 from cdc_platform.snapshots.target import Target
+from cdc_platform.snapshots.touched import Touched, touched_by, touched_of
 from cdc_platform.tables import CHANGELOG, CHECKPOINT, TABLE_STATE
 
 

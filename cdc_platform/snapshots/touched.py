@@ -1,0 +1,82 @@
+"""Which tables some changes concern."""
+
+from dataclasses import dataclass
+from typing import Any
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+
+from cdc_platform.changelog.schema import Order
+
+
+@dataclass(frozen=True, slots=True)
+class Touched:
+    """A table of a batch: its changes, and the versions of its columns that they tell, newest first (a TRUNCATE
+    tells none)."""
+
+    db: str
+    table: str
+    changes: int
+    versions: list[str]
+    low: Order  # of the oldest change
+    told_keys: bool  # `key` tells the key of every change
+
+
+def touched_by(changes: DataFrame) -> list[Touched]:
+    """The tables of some changes."""
+    by_version = changes.groupBy("db", "table", "schema_version").agg(
+        F.count(F.lit(1)).alias("n"),
+        F.max("order_key").alias("newest"),
+        F.min("order_key").alias("low"),
+        F.bool_and(F.col("key").isNotNull() | (F.col("op") == "truncate")).alias("told_keys"),
+    )
+    found = (
+        by_version.groupBy("db", "table")
+        .agg(
+            F.sum("n").alias("n"),
+            F.min("low").alias("low"),
+            F.bool_and("told_keys").alias("told_keys"),
+            F.sort_array(F.collect_list(F.struct("newest", "schema_version")), False).alias("v"),
+        )
+        .collect()
+    )
+    return [
+        Touched(
+            r["db"],
+            r["table"],
+            r["n"],
+            [v["schema_version"] for v in r["v"] if v["schema_version"]],
+            tuple(int(x) for x in r["low"]),
+            r["told_keys"],
+        )
+        for r in found
+    ]
+
+
+def touched_of(notes_: list[Any]) -> list[Touched]:
+    """The same from what changelog files note of themselves (changelog/unify.py)."""
+    versions: dict[tuple[str, str], dict[str | None, dict[str, Any]]] = {}
+    for g in (g for note in notes_ for g in note):
+        known = versions.setdefault((g["db"], g["table"]), {})
+        so_far = known.setdefault(g["schema_version"], g)
+        known[g["schema_version"]] = {
+            "n": g["n"] + (so_far["n"] if so_far is not g else 0),
+            "low": min(g["low"], so_far["low"]),
+            "newest": max(g["newest"], so_far["newest"]),
+            "told_keys": g["told_keys"] and so_far["told_keys"],
+        }
+    return [
+        Touched(
+            *name,
+            sum(v["n"] for v in known.values()),
+            sorted((v for v in known if v), key=lambda v: (known[v]["newest"], v), reverse=True),
+            tuple(min(v["low"] for v in known.values())),
+            all(v["told_keys"] for v in known.values()),
+        )
+        for name, known in versions.items()
+    ]
+
+
+def of_table(db: str, table: str) -> Column:
+    """Whether a change is one of this table."""
+    return F.col("db").eqNullSafe(F.lit(db)) & F.col("table").eqNullSafe(F.lit(table))
