@@ -87,6 +87,9 @@ def looked(table: PlainTable, rows: pa.RecordBatch, order: np.ndarray, figures: 
     deleted = pc.equal(op, "delete")
     if pc.any(pc.equal(op, "truncate")).as_py() or any(k.null_count for k in told):
         return False
+    dates = dict(table.dates)
+    if not all(_exist(k, dates[name]) for name, k in zip(table.keys, told, strict=True) if name in dates):
+        return False  # a key that is none
     alive = rows if not pc.any(deleted).as_py() else rows.filter(pc.invert(deleted))
     texts = texts_of(alive.column("after"), table.names)
     if texts is None or not all(_exist(texts[name], family) for name, family in table.dates):

@@ -32,15 +32,18 @@ RECORD = pa.schema(
 )
 """Rows of LANDING."""
 
-_CLIENT: dict[str, str | int | bool] = {
-    "enable.auto.commit": False,
-    "enable.partition.eof": True,
-    "auto.offset.reset": "error",  # offsets that are gone are told, never passed over
+_USUAL: dict[str, str | int | bool] = {
+    "isolation.level": "read_committed",
     # What is to be read is there already: nothing is to be waited for.
     "fetch.wait.max.ms": 10,
     "fetch.queue.backoff.ms": 2,
     "fetch.message.max.bytes": 4 << 20,
     "queued.max.messages.kbytes": 16 << 10,
+}
+_NEEDED: dict[str, str | int | bool] = {
+    "enable.auto.commit": False,
+    "enable.partition.eof": True,
+    "auto.offset.reset": "error",  # offsets that are gone are told, never passed over
     "log_level": 0,  # what matters comes as an error
 }
 _SILENCE_S = 60.0
@@ -74,7 +77,7 @@ class Reading:
         Raises KafkaFailed."""
         from confluent_kafka import Consumer, KafkaException, TopicPartition
 
-        consumer = Consumer({"isolation.level": "read_committed", **_CLIENT, **self.properties})
+        consumer = Consumer({**_USUAL, **self.properties, **_NEEDED})
         try:
             consumer.assign([TopicPartition(wanted.topic, wanted.partition, wanted.start)])
             yield from self._batches(consumer, wanted)

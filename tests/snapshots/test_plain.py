@@ -97,6 +97,15 @@ def test_one_odd_change_makes_a_table_odd(odd):
     assert surveyed([*PLAIN, {**odd, "table": "other"}]) is not None
 
 
+def test_a_date_that_does_not_exist_is_no_key():
+    """Of a delete, too, which has no image after it."""
+    gone = row("1", "x", d="0000-00-00")
+    told = change("delete", gone, 8, key={"a": "1", "d": gone["d"]})
+    assert surveyed([told], columns(("a", "d"))) is None
+    fine = change("delete", row("1", "x"), 8, key={"a": "1", "d": "2026-11-20"})
+    assert surveyed([fine], columns(("a", "d")))["deletes"] == 1
+
+
 def test_tables_without_a_key_or_with_a_collation_are_not_asked_about():
     assert not plain._may_be(columns(()))
     assert not plain._may_be([TableColumn("b", parse_type("varchar(9)"), True, "UTF8_LCASE")])
