@@ -97,7 +97,7 @@ def looked(table: PlainTable, rows: pa.RecordBatch, order: np.ndarray, figures: 
     updated = pc.equal(alive.column("op"), "update")
     for name, key in zip(table.keys, told, strict=True):
         before = key if alive is rows else key.filter(pc.invert(deleted))
-        if not pc.all(pc.or_(pc.invert(updated), pc.fill_null(pc.equal(before, texts[name]), False))).as_py():
+        if pc.or_(pc.invert(updated), pc.fill_null(pc.equal(before, texts[name]), False)).false_count:
             return False
     try:
         low_high = _range(told[0], table.range)
