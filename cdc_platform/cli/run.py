@@ -2,10 +2,9 @@
 
 import logging
 import os
-import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -104,8 +103,6 @@ def _rebuild(config: Config, chosen: list[Source], table: str) -> list[dict[str,
 
 def run_all(config: Config, chosen: list[Source]) -> list[dict[str, Any]]:
     """Dagster's job for each of the sources, one after the other, in this process; one dict per source."""
-    if not config.spark.remote:
-        threading.Thread(target=_start_spark, args=(config,), name="spark", daemon=True).start()
     from dagster import DagsterExecutionInterruptedError
 
     from cdc_platform.automation.instance import open_instance
@@ -118,15 +115,6 @@ def run_all(config: Config, chosen: list[Source]) -> list[dict[str, Any]]:
             return [_run(job, instance, source) for source in chosen]
         except DagsterExecutionInterruptedError:
             raise KeyboardInterrupt from None
-
-
-def _start_spark(config: Config) -> None:
-    """Java starts while Dagster is imported; the run's first room then finds the session, or makes it and tells what is
-    wrong."""
-    from cdc_platform.resources.spark import open_session
-
-    with suppress(Exception):
-        open_session(config)
 
 
 def _run(job: "dg.JobDefinition", instance: "dg.DagsterInstance", source: Source) -> dict[str, Any]:
