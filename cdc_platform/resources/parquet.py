@@ -17,9 +17,9 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-_BATCH_BYTES = 16 << 20
+_BATCH_BYTES = 8 << 20
 _BATCH_ROWS = 1 << 14
-_ROW_GROUP_BYTES = 32 << 20
+_ROW_GROUP_BYTES = 16 << 20
 """Of Arrow's memory: what a writer holds before it writes."""
 _NOTE = b"cdc"
 """Key of the footer under which a file says what its writer noted of its rows."""
@@ -48,7 +48,7 @@ def units(files: list[str], *, whole: bool) -> list[Unit]:
 
 
 def read(unit: Unit, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
-    """Rows with exactly these columns and types; columns that the file lacks are NULL. At most 16 MB a batch, or one
+    """Rows with exactly these columns and types; columns that the file lacks are NULL. At most 8 MB a batch, or one
     row that is larger."""
     with pq.ParquetFile(unit.file, buffer_size=1 << 20, coerce_int96_timestamp_unit="us") as file:
         there = set(file.schema_arrow.names)

@@ -111,6 +111,7 @@ def _each(
     for batch in batches:
         for task in batch.column(0).to_pylist():
             yield pa.RecordBatch.from_pylist(_one(rows(tasks[task]), work, sinks), _RESULT)
+            pa.default_memory_pool().release_unused()  # a worker lives on: what it doesn't need is another's
 
 
 def _one(given: Iterator[pa.RecordBatch], work: Work, sinks: dict[str, Sink]) -> list[dict[str, Any]]:
