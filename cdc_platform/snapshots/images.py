@@ -23,6 +23,9 @@ _PLACE = ("partition", "entry_index", "row_index")
 SURVEYED = pa.schema([CHANGELOG_FILE.field(c) for c in ("db", "table", "op", "key", "after", "order_key")])
 """What `Survey` reads of a changelog file."""
 
+_HELD = 1 << 18
+"""Changes among which each key's last one is looked for: memory stays bounded, however long a file is."""
+
 _HEADS = pa.schema([CHANGELOG_FILE.field(c) for c in ("db", "table", "op", "key", "order_key", *_PLACE)])
 _IMAGES = pa.schema([CHANGELOG_FILE.field(c) for c in ("after", "source_time")])
 
@@ -62,7 +65,7 @@ file."""
 
 
 def heads(files: list[Unit], table: PlainTable, ids: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Changes of a table in some files; of each key just the last one of a file, where its changes stand in order."""
+    """Changes of a table in some files; of each key just the last one of many, where they stand in order."""
     pa.set_memory_pool(pa.system_memory_pool())
     for batch in ids:
         for number in batch.column(0).to_pylist():
@@ -71,7 +74,7 @@ def heads(files: list[Unit], table: PlainTable, ids: Iterator[pa.RecordBatch]) -
 
 def _heads(number: int, unit: Unit, table: PlainTable) -> Iterator[pa.RecordBatch]:
     parts: list[pa.RecordBatch] = []
-    base, ascends, last = 0, True, None
+    base, held, ascends, last = 0, 0, True, None
     for batch in read(unit, _HEADS):
         mine = table.rows(batch)
         at = np.nonzero(mine.to_numpy(zero_copy_only=False))[0] + base
@@ -83,15 +86,21 @@ def _heads(number: int, unit: Unit, table: PlainTable) -> Iterator[pa.RecordBatc
         ascends = ascends and bool(later(order if last is None else np.vstack([last, order])).all())
         last = order[-1:]
         parts.append(_head(number, rows, at, table))
-    if not parts:
-        return
+        held += rows.num_rows
+        if held >= _HELD:
+            yield from _newest(parts, table, ascends=ascends)
+            parts, held, ascends, last = [], 0, True, None
+    if parts:
+        yield from _newest(parts, table, ascends=ascends)
+
+
+def _newest(parts: list[pa.RecordBatch], table: PlainTable, *, ascends: bool) -> Iterator[pa.RecordBatch]:
     every = pa.Table.from_batches(parts)
     if ascends:
         keys = [f"t{i}" for i, _ in enumerate(table.keys)]
         newest = every.select([*keys, "at"]).group_by(keys, use_threads=False).aggregate([("at", "max")])
-        wanted = pc.is_in(every.column("at"), newest.column("at_max").combine_chunks())
-        every = every.filter(wanted)
-    yield from every.combine_chunks().to_batches(1 << 16)
+        every = every.filter(pc.is_in(every.column("at"), newest.column("at_max").combine_chunks()))
+    yield from every.combine_chunks().to_batches(1 << 14)
 
 
 def _head(number: int, rows: pa.RecordBatch, at: np.ndarray, table: PlainTable) -> pa.RecordBatch:

@@ -146,6 +146,7 @@ def told(frame):
 @pytest.mark.parametrize("seed", range(4))
 def test_workers_fold_as_spark_does(spark, tmp_path, monkeypatch, seed):
     monkeypatch.setattr(parquet, "_BATCH_ROWS", 7)
+    monkeypatch.setattr(images, "_HELD", 20)
     dice = random.Random(seed)
     files = Files(spark, tmp_path)
     pos = list(range(1, 400))
