@@ -10,6 +10,7 @@ order nothing across tasks: changes are ordered by the topic, or by GTID at will
 
 import gc
 from collections.abc import Iterator
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -21,9 +22,10 @@ from cdc_platform.formats.events import event_batch
 from cdc_platform.formats.kafka_connect.json import read_json
 from cdc_platform.formats.kafka_connect.values import BAD
 from cdc_platform.formats.limits import of
-from cdc_platform.formats.tdsql.messages import Row, Rows, read
+from cdc_platform.formats.tdsql.messages import Changes, Event, Row, Rows, place, read
 from cdc_platform.formats.tdsql.options import TdsqlOptions
-from cdc_platform.formats.tdsql.rows import Group, columns_of, convert_rows
+from cdc_platform.formats.tdsql.plain import PlainReader
+from cdc_platform.formats.tdsql.rows import Group, convert_rows, group_of
 from cdc_platform.formats.tdsql.schemas import UNKNOWN, Schemas, States, Table, context
 
 _Place = tuple[int, int]
@@ -36,44 +38,56 @@ class _Batch:
     def __init__(self, messages: pa.RecordBatch, options: TdsqlOptions, told: States | None):
         self.messages, self.options = messages, options
         self.schemas = Schemas(told, options.lower_case_table_names)
-        self.groups: dict[Group, list[Row]] = {}
-        self.rare: list[tuple[_Place, dict[str, Any]]] = []
+        self.groups: dict[Group, list[Changes]] = {}
+        self.rare: list[tuple[_Place, Event]] = []
+
+    @cached_property
+    def addresses(self) -> list[tuple[str, int, int]]:
+        """Topic, partition and offset of each message."""
+        columns = (self.messages.column(name).to_pylist() for name in ("topic", "partition", "offset"))
+        return list(zip(*columns, strict=True))
 
     def read(self) -> None:
-        names = ("topic", "partition", "offset", "value")
-        addressed = zip(*(self.messages.column(n).to_pylist() for n in names), strict=True)
-        for at, (topic, partition, offset, value) in enumerate(addressed):
-            if value is None:
+        values = self.messages.column("value").to_pylist()
+        plain = PlainReader(self.schemas, lambda at: self.addresses[at])(values)
+        self.groups = plain.rows
+        others: dict[Group, list[Row]] = {}
+        for at in plain.others:
+            if values[at] is None:
                 self.rare.append(((at, 1), {"kind": "skip", "reason": "no value"}))
                 continue
-            named: dict[str, Any] = {}
+            named: Event = {}
             try:
-                found = read(at, read_json(value), self.options)
+                found = read(at, read_json(values[at]), self.options)
                 if isinstance(found, Rows):
                     named = {"db": found.db, "table": found.table}
-                    row = found.row
-                    table = self.schemas.at(found.db, found.table, (topic, partition, offset), row.place)
-                    group = Group(table, columns_of(table, found.names, row), len(row.where), len(row.field))
-                    self.groups.setdefault(group, []).append(row)
+                    others.setdefault(self.group(found), []).append(found.row)
                 else:
                     self.rare.extend(((at, 1 + i), event) for i, event in enumerate(found))
             except BAD as e:
                 self.rare.append(((at, 1), {**named, **_error(e)}))
+        for group, rows in others.items():
+            self.groups.setdefault(group, []).append(Changes.of(rows))
 
-    def rows(self) -> Iterator[tuple[pa.RecordBatch, list[_Place]]]:
+    def group(self, found: Rows) -> Group:
+        """Raises ValueError where the table's columns aren't known or the row doesn't fit them."""
+        row = found.row
+        table = self.schemas.at(found.db, found.table, self.addresses[row.at], place(row.gtid, row.time))
+        return group_of(table, found.names, len(row.where), len(row.field))
+
+    def rows(self) -> Iterator[tuple[pa.RecordBatch, np.ndarray]]:
         """EVENT batches of all rows with their places; puts the schema events beside."""
         first: dict[str, tuple[_Place, Table]] = {}
-        for group, rows in self.groups.items():
+        for group, parts in self.groups.items():
             table = group.table
 
-            def fail(row: Row, error: BaseException, table: Table = table) -> None:
-                self.rare.append(((row.at, 1), {"db": table.db, "table": table.table, **_error(error)}))
+            def fail(at: int, error: BaseException, table: Table = table) -> None:
+                self.rare.append(((at, 1), {"db": table.db, "table": table.table, **_error(error)}))
 
-            for batch, good in convert_rows(self.messages, group, rows, self.options, fail):
-                yield batch, [(r.at, 1) for r in good]
+            for batch, at in convert_rows(self.messages, group, Changes.together(parts), self.options, fail):
+                yield batch, np.column_stack((at, np.ones(len(at), np.int64)))
                 if len(group.columns) == len(table.names):
-                    seen = first.get(table.version)
-                    here = (good[0].at, 0)
+                    seen, here = first.get(table.version), (at[0], 0)
                     first[table.version] = (here, table) if seen is None or here < seen[0] else seen
         self.rare.extend((here, table.schema_event()) for here, table in first.values())
 
@@ -95,18 +109,18 @@ def _decode(work: _Batch) -> pa.RecordBatch:
     batches, places = [], []
     for batch, at in work.rows():
         batches.append(batch)
-        places.extend(at)
+        places.append(at)
     if work.rare:
         batches.append(_rare_batch(work.messages, work.rare))
-        places.extend(place for place, _ in work.rare)
+        places.append(np.array([at for at, _ in work.rare]))
     if not batches:
         return event_batch([])
     found = batches[0] if len(batches) == 1 else pa.concat_batches(batches)
-    order = np.lexsort(np.array(places).T[::-1])
+    order = np.lexsort(np.concatenate(places).T[::-1])
     return found if (np.diff(order) > 0).all() else found.take(pa.array(order))
 
 
-def _rare_batch(messages: pa.RecordBatch, rare: list[tuple[_Place, dict[str, Any]]]) -> pa.RecordBatch:
+def _rare_batch(messages: pa.RecordBatch, rare: list[tuple[_Place, Event]]) -> pa.RecordBatch:
     address = messages.select(["topic", "partition", "offset", "landed_at"]).take(pa.array([p[0] for p, _ in rare]))
     batch = event_batch([{"entry_index": 0, "row_index": 0, **event} for _, event in rare])
     named = {name: address.column(name) for name in address.schema.names}

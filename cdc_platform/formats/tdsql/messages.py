@@ -1,6 +1,9 @@
 """TDSQL's binlog messages: what kind each is, and what row it holds."""
 
 import re
+from collections.abc import Sequence
+from functools import lru_cache
+from itertools import chain
 from typing import Any, NamedTuple
 
 from cdc_platform.formats.events import file_number
@@ -14,8 +17,8 @@ HEARTBEAT = ("sysdb", "statustableforhb")
 """TDSQL writes into this table every few seconds; the case of its name varies."""
 
 _GTID = re.compile(r"(?:([0-9A-Fa-f-]{32,36}):|([0-9]{1,10})-[0-9]{1,10}-)([0-9]{1,19})")
-_MICROS = 1_000_000
-_LAST_S = 253_402_300_799  # the end of year 9999
+MICROS = 1_000_000
+LAST_S = 253_402_300_799  # the end of year 9999
 _WORD = re.compile(r"(?:\s|/\*.*?\*/|(?:--\s|#)[^\n]*(?:\n|\Z))*+(?:/\*!\d*\s*)?([a-zA-Z]*)", re.DOTALL)
 _CONTROL = {
     **{"begin": "begin", "start": "begin", "commit": "commit", "rollback": "rollback"},
@@ -37,17 +40,48 @@ class Place(NamedTuple):
 
 
 class Row(NamedTuple):
-    """One row: message number `at`; literals before and after; what its message says of place and transaction."""
+    """One row: message number `at`; literals before and after; what its message says of time (µs) and transaction."""
 
     at: int
-    op: str
     where: list[str | None]
     field: list[str | None]
-    place: Place
+    time: int | None
     gtid: str | None
     event_no: int | None
     row_no: int | None
     binlog_file: str | None
+
+
+class Changes(NamedTuple):
+    """Rows field by field: lists of what `Row` says of each."""
+
+    at: list[int]
+    where: list[Sequence[str | None]]
+    field: list[Sequence[str | None]]
+    time: list[int | None]
+    gtid: list[str | None]
+    event_no: list[int | None]
+    row_no: list[int | None]
+    binlog_file: list[str | None]
+
+    @classmethod
+    def of(cls, rows: list[Row]) -> "Changes":
+        """At least one of them."""
+        fields: list[Any] = list(map(list, zip(*rows, strict=True)))
+        return cls(*fields)
+
+    @classmethod
+    def together(cls, parts: list["Changes"]) -> "Changes":
+        """All rows of some parts, in the order of the messages."""
+        fields: list[Any] = [list(chain.from_iterable(lists)) for lists in zip(*parts, strict=True)]
+        whole = cls(*fields)
+        order = sorted(range(len(whole.at)), key=whole.at.__getitem__)
+        return whole if order == list(range(len(order))) else whole.chosen(order)
+
+    def chosen(self, which: Sequence[int]) -> "Changes":
+        """Some of them."""
+        fields: list[Any] = [[field[i] for i in which] for field in self]
+        return Changes(*fields)
 
 
 class Rows(NamedTuple):
@@ -71,10 +105,10 @@ def read(at: int, message: Any, options: TdsqlOptions) -> Rows | list[Event]:
         raise ValueError(f"eventtypestr {shown(kind)}; known: {', '.join(_TYPES)}")
     place, gtid = _place(message)
     if kind in OPS:
-        return _row(at, kind, message, place, gtid, options)
+        return _row(at, kind, message, place.time, gtid, options)
     event_no = _number(message, "event_index")
     told: Event = {"source_time": place.time, "gtid": gtid, "txn_id": gtid, "txn_seq": event_no, "event_no": event_no}
-    told["binlog_file"] = _file(message)
+    told["binlog_file"] = binlog_file(_text(message, "filename"))
     if options.order == "gtid" and place.number is not None:
         told |= {"lineage": place.lineage, "file_no": 0, "binlog_pos": place.number}
     if kind == "gtid":
@@ -85,22 +119,30 @@ def read(at: int, message: Any, options: TdsqlOptions) -> Rows | list[Event]:
     return _query(_text(message, "sql"), _text(message, "db"), told, options.lower_case_table_names)
 
 
-def _row(at: int, op: str, message: dict, place: Place, gtid: str | None, options: TdsqlOptions) -> Rows | list[Event]:
+def _row(
+    at: int, op: str, message: dict, time: int | None, gtid: str | None, options: TdsqlOptions
+) -> Rows | list[Event]:
     db, table = _text(message, "db"), _text(message, "table")
     if not db or not table:
         raise ValueError("the row names no db and table")
     if (db.lower(), table.lower()) == HEARTBEAT:
-        return [{"kind": "heartbeat", "source_time": place.time, "gtid": gtid, "db": db, "info": [("table", table)]}]
+        return [{"kind": "heartbeat", "source_time": time, "gtid": gtid, "db": db, "info": [("table", table)]}]
     where, field = _literals(message, "where"), _literals(message, "field")
-    if bool(where) != (op != "insert") or bool(field) != (op != "delete"):
-        raise ValueError(f"{op} with {len(where)} values in where and {len(field)} in field")
-    if op == "update" and len(where) != len(field):
-        raise ValueError(f"update of {len(where)} values in where to {len(field)} in field")
+    check_images(op, len(where), len(field))
     event_no, row_no = _number(message, "event_index"), _number(message, "sub_event_index")
     if options.lower_case_table_names:
         db, table = db.lower(), table.lower()
-    row = Row(at, op, where, field, place, gtid, event_no, row_no, _file(message))
-    return Rows(db, table, _names(message, row), row)
+    file = binlog_file(_text(message, "filename"))
+    row = Row(at, where, field, time, gtid, event_no, row_no, file)
+    return Rows(db, table, column_names(message.get("column"), len(where), len(field)), row)
+
+
+def check_images(op: str, where: int, field: int) -> None:
+    """Raises ValueError where so many values before and after can't be of such a change."""
+    if bool(where) != (op != "insert") or bool(field) != (op != "delete"):
+        raise ValueError(f"{op} with {where} values in where and {field} in field")
+    if op == "update" and where != field:
+        raise ValueError(f"update of {where} values in where to {field} in field")
 
 
 def _literals(message: dict, name: str) -> list[str | None]:
@@ -122,16 +164,16 @@ def _literal(name: str, value: Any) -> str | None:
     raise ValueError(f"{name} holds {shown(value)}, no literal")
 
 
-def _names(message: dict, row: Row) -> tuple[str, ...] | None:
-    """`column` of newer versions: the names, each in backticks."""
-    found = message.get("column")
+def column_names(found: Any, where: int, field: int) -> tuple[str, ...] | None:
+    """`column` of newer versions: the names, each in backticks. Raises ValueError where they aren't those of so many
+    values before and after."""
     if not found:
         return None
     if type(found) is not list or set(map(type, found)) != {str}:
         raise ValueError(f"column {shown(found)} is no list of names")
     names = tuple(n[1:-1].replace("``", "`") if len(n) > 2 and n[0] == n[-1] == "`" else n for n in found)
-    if len(set(names)) != len(names) or any(len(image) not in (0, len(names)) for image in (row.where, row.field)):
-        raise ValueError(f"column names {len(names)} columns, where has {len(row.where)}, field {len(row.field)}")
+    if len(set(names)) != len(names) or any(count not in (0, len(names)) for count in (where, field)):
+        raise ValueError(f"column names {len(names)} columns, where has {where}, field {field}")
     return names
 
 
@@ -167,9 +209,9 @@ def _words(sql: str) -> str:
 def _place(message: dict) -> tuple[Place, str | None]:
     gtid = _text(message, "gtid") or None
     seconds = message.get("begintime")
-    if seconds is not None and (type(seconds) is not int or not 0 <= seconds <= _LAST_S):
+    if seconds is not None and (type(seconds) is not int or not 0 <= seconds <= LAST_S):
         raise ValueError(f"begintime {shown(seconds)} is no time in seconds")
-    return place(gtid, seconds * _MICROS if seconds else None), gtid
+    return place(gtid, seconds * MICROS if seconds else None), gtid
 
 
 def place(gtid: str | None, time: int | None) -> Place:
@@ -180,8 +222,9 @@ def place(gtid: str | None, time: int | None) -> Place:
     return Place((found[1] or found[2]).lower(), int(found[3]), time)
 
 
-def _file(message: dict) -> str | None:
-    path = _text(message, "filename")
+@lru_cache(maxsize=1024)
+def binlog_file(path: str | None) -> str | None:
+    """The binlog's file at the end of `filename`, where it has a number."""
     name = path.rsplit("/", 1)[-1] if path else None
     return name if file_number(name) is not None else None
 
@@ -194,12 +237,19 @@ def _text(message: dict, name: str) -> str | None:
 
 
 def _number(message: dict, name: str) -> int | None:
-    """A number, mostly written as text."""
     value = message.get(name)
+    try:
+        return number(value)
+    except ValueError as e:
+        raise ValueError(f"{name} {e}") from None
+
+
+def number(value: Any) -> int | None:
+    """A natural number, mostly written as text. Raises ValueError."""
     if value is None or value == "":
         return None
     if type(value) is int and 0 <= value < 2**63:
         return value
     if type(value) is str and value.isascii() and value.isdecimal() and len(value) < 19:
         return int(value)
-    raise ValueError(f"{name} {shown(value)} is no natural number")
+    raise ValueError(f"{shown(value)} is no natural number")

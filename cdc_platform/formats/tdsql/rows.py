@@ -4,20 +4,24 @@
 # pyright: reportAttributeAccessIssue=false
 
 from collections.abc import Callable, Iterator
+from itertools import chain
 from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from cdc_platform.formats.contract import EVENT
 from cdc_platform.formats.kafka_connect.values import BAD, shown
-from cdc_platform.formats.protobuf_arrow import build_maps
 from cdc_platform.formats.tdsql.literals import NULLS, to_text
-from cdc_platform.formats.tdsql.messages import Row
+from cdc_platform.formats.tdsql.messages import Changes, place
 from cdc_platform.formats.tdsql.options import TdsqlOptions
 from cdc_platform.formats.tdsql.schemas import Table
 
-Fail = Callable[[Row, BaseException], None]
+Fail = Callable[[int, BaseException], None]
+"""Gets the number of a row's message."""
+
+_NULLS = pa.array(["", *sorted(NULLS)], pa.string())
 
 
 class Group(NamedTuple):
@@ -29,10 +33,19 @@ class Group(NamedTuple):
     where: int
     field: int
 
+    @property
+    def op(self) -> str:
+        """What its rows do: it shows in their images."""
+        return "insert" if not self.where else "update" if self.field else "delete"
 
-def columns_of(table: Table, names: tuple[str, ...] | None, row: Row) -> tuple[int, ...]:
-    """Place among the table's columns of each literal. Raises ValueError where the row doesn't fit the table."""
-    width = max(len(row.where), len(row.field))
+
+def group_of(table: Table, names: tuple[str, ...] | None, where: int, field: int) -> Group:
+    """The group of rows with so many literals before and after. Raises ValueError where they don't fit the table."""
+    return Group(table, _columns_of(table, names, max(where, field)), where, field)
+
+
+def _columns_of(table: Table, names: tuple[str, ...] | None, width: int) -> tuple[int, ...]:
+    """Place among the table's columns of each literal."""
     if names is None:
         if width > len(table.names):
             raise ValueError(f"{width} values, but the table has {len(table.names)} columns here")
@@ -45,59 +58,68 @@ def columns_of(table: Table, names: tuple[str, ...] | None, row: Row) -> tuple[i
 
 
 def convert_rows(
-    messages: pa.RecordBatch, group: Group, rows: list[Row], options: TdsqlOptions, fail: Fail
-) -> Iterator[tuple[pa.RecordBatch, list[Row]]]:
-    """Rows of one group → EVENT batches, each with its rows. A row with a literal that can't be read goes to
-    `fail`; where that can't be told, the group is halved until only the bad rows are left."""
+    messages: pa.RecordBatch, group: Group, rows: Changes, options: TdsqlOptions, fail: Fail
+) -> Iterator[tuple[pa.RecordBatch, list[int]]]:
+    """Rows of one group → EVENT batches, each with the numbers of its rows' messages. A row with a literal that can't
+    be read goes to `fail`; where that can't be told, the group is halved until only the bad rows are left."""
+    count = len(rows.at)
     try:
         cells = _Cells(group, rows, options)
-        good = [i for i in range(len(rows)) if i not in cells.bad]
-        batch = _batch(messages, group, rows, cells, good, options) if good else None
+        kept = [i for i in range(count) if i not in cells.bad] if cells.bad else None
+        good = rows if kept is None else rows.chosen(kept)
+        batch = _batch(messages, group, good, cells, kept, options) if good.at else None
     except BAD as e:
-        if len(rows) == 1:
-            fail(rows[0], e)
+        if count == 1:
+            fail(rows.at[0], e)
             return
-        middle = len(rows) // 2
-        yield from convert_rows(messages, group, rows[:middle], options, fail)
-        yield from convert_rows(messages, group, rows[middle:], options, fail)
+        middle = count // 2
+        for half in (range(middle), range(middle, count)):
+            yield from convert_rows(messages, group, rows.chosen(half), options, fail)
         return
     for i, reason in cells.bad.items():
-        fail(rows[i], ValueError(reason))
+        fail(rows.at[i], ValueError(reason))
     if batch is not None:
-        yield batch, [rows[i] for i in good]
+        yield batch, good.at
 
 
 class _Cells:
     """Texts of a group, all in `text`: column by column, the literals of `where` of all rows, then of `field`.
     `before`, `after`: places there of each row's cells (row × column). `bad`: row → reason."""
 
-    def __init__(self, group: Group, rows: list[Row], options: TdsqlOptions):
-        n, images = len(rows), [name for name in ("where", "field") if getattr(group, name)]
-        columns = [list(zip(*(getattr(r, name) for r in rows), strict=True)) for name in images]
+    def __init__(self, group: Group, rows: Changes, options: TdsqlOptions):
+        n, width = len(rows.at), len(group.columns)
+        images = [list(chain.from_iterable(image)) for image in (rows.where, rows.field)]
         self.bad: dict[int, str] = {}
         texts = []
-        for place, c in enumerate(group.columns):
-            text, ok, raw = self._column(group.table, c, [v for image in columns for v in image[place]], options)
-            for i in np.nonzero(~ok)[0].tolist():
-                self.bad.setdefault(i % n, f"column {shown(group.table.names[c])}: {shown(raw[i])} {_unfit(group, c)}")
-            if c in group.table.key:
-                for i in np.nonzero(text.is_null().to_numpy(zero_copy_only=False) & ok)[0].tolist():
+        for at, c in enumerate(group.columns):
+            literals = [v for image in images for v in image[at::width]]
+            text, ok, raw = _column(group.table, c, literals, options)
+            for i in np.flatnonzero(~ok).tolist():
+                why = f"{shown(raw[i].as_py())} {_unfit(group, c)}"
+                self.bad.setdefault(i % n, f"column {shown(group.table.names[c])}: {why}")
+            if c in group.table.key and text.null_count:
+                for i in np.flatnonzero(text.is_null().to_numpy(zero_copy_only=False) & ok).tolist():
                     self.bad.setdefault(i % n, f"key column {shown(group.table.names[c])} is NULL")
             texts.append(text)
         self.text = pa.concat_arrays(texts)
-        stride = n * len(images)
-        places = np.arange(len(texts)) * stride + np.arange(n)[:, None]
-        self.before, self.after = places, places + (len(images) - 1) * n
+        stride = len(texts[0])
+        places = np.arange(width) * stride + np.arange(n)[:, None]
+        self.before, self.after = places, places + (stride - n)
         if missing := set(group.table.key) - set(group.columns):
             name = group.table.names[min(missing)]
             self.bad = dict.fromkeys(range(n), f"key column {shown(name)} isn't in the row")
 
-    @staticmethod
-    def _column(table: Table, c: int, raw: list, options: TdsqlOptions) -> tuple[pa.StringArray, np.ndarray, list]:
-        if not NULLS.isdisjoint(raw) or None in raw or "" in raw:
-            raw = [None if not v or v in NULLS else v for v in raw]
-        text, ok = to_text(pa.array(raw, pa.string()), table.types[c][1], options.time_zone, options.escapes)
-        return text, ok, raw
+
+def _column(
+    table: Table, c: int, literals: list[str | None], options: TdsqlOptions
+) -> tuple[pa.StringArray, np.ndarray, pa.StringArray]:
+    """Literals of one column → (text, ok, what was read)."""
+    raw = pa.array(literals, pa.string())
+    null = pc.is_in(raw, _NULLS)
+    if pc.any(null).as_py():
+        raw = pc.if_else(null, None, raw)
+    text, ok = to_text(raw, table.types[c][1], options.time_zone, options.escapes)
+    return text, ok, raw
 
 
 def _unfit(group: Group, c: int) -> str:
@@ -107,19 +129,17 @@ def _unfit(group: Group, c: int) -> str:
 
 
 def _batch(
-    messages: pa.RecordBatch, group: Group, rows: list[Row], cells: _Cells, good: list[int], options: TdsqlOptions
+    messages: pa.RecordBatch, group: Group, rows: Changes, cells: _Cells, kept: list[int] | None, options: TdsqlOptions
 ) -> pa.RecordBatch:
-    rows = [rows[i] for i in good]
-    n, table = len(rows), group.table
-    deleted, inserted = (np.array([r.op == op for r in rows], bool) for op in ("delete", "insert"))
+    """`kept`: which of the cells' rows these are; None: all."""
+    n, table = len(rows.at), group.table
     names = pa.array([table.names[c] for c in group.columns], pa.string())
-    key = np.array([group.columns.index(c) for c in table.key], np.int64)
+    key = [group.columns.index(c) for c in table.key]
     whole = len(group.columns) == len(table.names)
-    address = messages.select(["topic", "partition", "offset", "landed_at"]).take(pa.array([r.at for r in rows]))
-    event_no = pa.array([r.event_no for r in rows], pa.int64())
-    gtid = pa.array([r.gtid for r in rows], pa.string())
+    before, after = (p if kept is None else p[kept] for p in (cells.before, cells.after))
+    address = messages.select(["topic", "partition", "offset", "landed_at"]).take(pa.array(rows.at))
+    event_no, gtid = pa.array(rows.event_no, pa.int64()), pa.array(rows.gtid, pa.string())
     zeros = pa.array(np.zeros(n, np.int32))
-    before, after = cells.before[good], cells.after[good]
     found: dict[str, Any] = {
         **{name: address.column(name) for name in address.schema.names},
         "entry_index": zeros,
@@ -127,33 +147,37 @@ def _batch(
         "kind": pa.repeat("row", n),
         "db": pa.repeat(table.db, n),
         "table": pa.repeat(table.table, n),
-        "op": pa.array([r.op for r in rows], pa.string()),
-        "key": _maps(cells.text, names.take(pa.array(key)), before[:, key], np.full(n, bool(table.key))),
-        "before": _maps(cells.text, names, before, ~inserted),
-        "after": _maps(cells.text, names, after, ~deleted),
+        "op": pa.repeat(group.op, n),
+        "key": _maps(cells.text, names.take(pa.array(key)), before[:, key]) if key else None,
+        "before": _maps(cells.text, names, before) if group.where else None,
+        "after": _maps(cells.text, names, after) if group.field else None,
         "schema_version": pa.repeat(table.version, n) if whole else None,
-        "source_time": pa.array([r.place.time for r in rows], pa.int64()).cast(pa.timestamp("us", "UTC")),
+        "source_time": pa.array(rows.time, pa.int64()).cast(pa.timestamp("us", "UTC")),
         "txn_id": gtid,
         "txn_seq": event_no,
         "gtid": gtid,
-        "binlog_file": pa.array([r.binlog_file for r in rows], pa.string()),
+        "binlog_file": pa.array(rows.binlog_file, pa.string()),
         "event_no": event_no,
-        "row_no": pa.array([r.row_no for r in rows], pa.int64()),
+        "row_no": pa.array(rows.row_no, pa.int64()),
+        **(_order_by_gtid(rows) if options.order == "gtid" else {}),
     }
-    if options.order == "gtid":
-        told = [r.place.number is not None for r in rows]
-        found |= {
-            "lineage": pa.array([r.place.lineage for r in rows], pa.string()),
-            "file_no": pa.array([0 if t else None for t in told], pa.int64()),
-            "binlog_pos": pa.array([r.place.number for r in rows], pa.int64()).cast(pa.decimal128(20, 0)),
-        }
     columns = [found[f.name] if found.get(f.name) is not None else pa.nulls(n, f.type) for f in EVENT]
     return pa.RecordBatch.from_arrays(columns, schema=EVENT)
 
 
-def _maps(text: pa.StringArray, names: pa.StringArray, places: np.ndarray, has_map: np.ndarray) -> pa.MapArray:
-    """Places of cells (row × column) → one map per row; null where `has_map` is False."""
-    rows = np.nonzero(has_map)[0]
-    n, width = len(rows), places.shape[1]
+def _order_by_gtid(rows: Changes) -> dict[str, pa.Array]:
+    places = [place(gtid, None) for gtid in rows.gtid]
+    numbers = [p.number for p in places]
+    return {
+        "lineage": pa.array([p.lineage for p in places], pa.string()),
+        "file_no": pa.array([None if number is None else 0 for number in numbers], pa.int64()),
+        "binlog_pos": pa.array(numbers, pa.int64()).cast(pa.decimal128(20, 0)),
+    }
+
+
+def _maps(text: pa.StringArray, names: pa.StringArray, places: np.ndarray) -> pa.MapArray:
+    """Places of cells (row × column) → one map per row."""
+    n, width = places.shape
     keys = names.take(pa.array(np.tile(np.arange(width), n)))
-    return build_maps(np.repeat(rows, width), keys, text.take(pa.array(places[rows].ravel())), has_map)
+    starts = pa.array(np.arange(0, n * width + 1, width, dtype=np.int32))
+    return pa.MapArray.from_arrays(starts, keys, text.take(pa.array(places.ravel())))

@@ -126,9 +126,7 @@ class Schemas:
 
     def at(self, db: str, table: str, address: tuple[str, int, int], where: Place) -> Table:
         """The table where a row stands. Raises ValueError, its text beginning with UNKNOWN, when it isn't known."""
-        states = self._states.get((db, table))
-        if states is None:
-            states = self._states[db, table] = self._of(db, table)
+        states = self._known(db, table)
         if not states:
             raise ValueError(f"{UNKNOWN}: {REMEDY}")
         mine = [*address, where.lineage, where.number, where.time]
@@ -140,6 +138,19 @@ class Schemas:
         if state.table is None:
             raise ValueError(f"{UNKNOWN} ({state.reason}): {REMEDY}")
         return state.table
+
+    def steady(self, db: str, table: str) -> Table | None:
+        """The table that `at` gives wherever a row stands; None: that depends, or it isn't known."""
+        states = self._known(db, table)
+        if states and (states[-1].at is None or (len(states) == 1 and states[0].creates)):
+            return states[-1].table
+        return None
+
+    def _known(self, db: str, table: str) -> list[_State]:
+        states = self._states.get((db, table))
+        if states is None:
+            states = self._states[db, table] = self._of(db, table)
+        return states
 
     def _of(self, db: str, table: str) -> list[_State]:
         """The states of the table so spelled. Where only other spellings were created, and but one of them, theirs."""

@@ -1,0 +1,142 @@
+"""What the quick way reads must be what the thorough way reads, and a message with any fault is not for it."""
+
+import json
+from unittest import mock
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from cdc_platform.formats.tdsql import FORMAT, TdsqlOptions, decode
+from cdc_platform.formats.tdsql.plain import Plain, PlainReader
+from cdc_platform.formats.tdsql.schemas import Schemas
+from tests.formats.tdsql.test_tdsql import SCENARIOS, context, load, messages
+
+MESSAGE = {
+    "prefix": "p", "filename": "/data/bin/binlog.000007", "logtype": "mysqlbinlog", "eventtype": 31,
+    "eventtypestr": "update", "db": "d", "table": "t", "localip": "", "localport": 0, "begintime": 1700000000,
+    "gtid": "3e11fa47-71ca-11e1-9e33-c80aa9429562:5", "serverid": "1", "event_index": "4", "gtid_commitid": "",
+    "gtid_flag2": "0", "where": ["1", "'a'", "NULL"], "field": ["1", "'q\":\\\\'", "-7"], "sub_event_index": "1",
+    "sequence_num": "8", "orgoffset": 9,
+}  # fmt: skip
+TYPES = "id int primary key, t varchar(99), n int"
+OPTIONS = [TdsqlOptions(), TdsqlOptions(order="gtid", lower_case_table_names=True, escapes="backslash")]
+
+
+def text(message):
+    return json.dumps(message, ensure_ascii=False, separators=(",", ":"))
+
+
+def created(*statements):
+    """The columns that some statements tell; the first stands before the messages, each other a message later."""
+    create = {"topic": "c", "partition": 0, "source_time": None, "gtid": None, "event_no": None, "db": "d"}
+    return FORMAT.context.build(
+        TdsqlOptions(), [{**create, "offset": 2 * i - 1, "ddl": sql} for i, sql in enumerate(statements)]
+    )
+
+
+STEADY = created(f"create table t ({TYPES})")
+CHANGING = created(f"create table t ({TYPES})", "alter table t add x int", "alter table t modify n bigint")
+
+
+def read(told, values):
+    return PlainReader(Schemas(told, fold=False), lambda at: ("c", 0, at))(values)
+
+
+def thorough(batch, options, told):
+    with mock.patch.object(PlainReader, "__call__", lambda _, values: Plain({}, list(range(len(values))))):
+        return decode(batch, options, told)
+
+
+@pytest.mark.parametrize("name", SCENARIOS)
+def test_scenarios_read_the_same_both_ways(name):
+    batch, options = load(name)
+    told = context(batch, options)
+    assert decode(batch, options, told).equals(thorough(batch, options, told))
+
+
+@pytest.mark.parametrize("told", [STEADY, CHANGING])
+@pytest.mark.parametrize(
+    "change",
+    [
+        {},
+        {"eventtypestr": "insert", "where": []},
+        {"eventtypestr": "delete", "field": []},
+        {"gtid": ""},
+        {"gtid": "0-1-5", "begintime": 1},
+        {"event_index": "", "filename": "none"},
+        {"where": ["1"], "field": ["1"]},
+        {"column": ["`id`", "`N`", "`t`"]},
+        {"column": []},
+        {"column": None},
+        {"field": ["1", "'{\n\"k\": 1}'", ""]},
+    ],
+)
+def test_what_tdsql_writes_goes_the_quick_way(told, change):
+    values = [text({**MESSAGE, **change}).encode()] * 4
+    assert read(told, values).others == []
+    for options in OPTIONS:
+        batch = messages(values)
+        assert decode(batch, options, told).equals(thorough(batch, options, told))
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ('"table":"t"', '"table":"t","table":"t"'),  # a name twice
+        ('"where":[', '"where":["1","2","3"],"where":['),
+        ('"table":"t"', '"table":"t","schema":"s"'),  # a field that TDSQL doesn't write
+        ('"localport":0,', ""),
+        ('"serverid":"1"', '"serverid":1'),
+        ('"eventtype":31', '"eventtype":1e400'),
+        ('"NULL"', "null"),  # a literal that is no text
+        ('"-7"', "-7"),
+        ('"-7"', '"-7\x00"'),
+        ('"-7"', '"-7","8"'),  # more values in one image
+        ('"where":["1",', '"where":['),
+        ('"update"', '"insert"'),
+        ('"update"', '"UPDATE"'),
+        ('"update"', '"query"'),
+        ('"begintime":1700000000', '"begintime":0'),
+        ('"begintime":1700000000', '"begintime":-0'),
+        ('"begintime":1700000000', '"begintime":253402300800'),
+        ('"event_index":"4"', '"event_index":"4x"'),
+        ('"sub_event_index":"1"', '"sub_event_index":1'),
+        ('"db":"d"', '"db":""'),
+        ('"db":"d","table":"t"', '"db":"SysDB","table":"StatusTableForHb"'),
+        ('"table":"t"', '"table":"other"'),  # its columns aren't known
+        ('"orgoffset":9', '"orgoffset":9,"column":["`id`"]'),
+        ('"orgoffset":9', '"orgoffset":9,"column":["`id`","`t`","`no`"]'),
+        ('"orgoffset":9', '"orgoffset":9,"column":[{"a":"b"},"`t`","`n`"]'),
+        ('"serverid":"1"', '"serverid" :"1"'),
+    ],
+)
+@pytest.mark.parametrize("told", [STEADY, CHANGING])
+def test_anything_else_goes_the_thorough_way(told, old, new):
+    value, fine = text(MESSAGE).replace(old, new, 1).encode(), text(MESSAGE).encode()
+    assert value != fine
+    values = [fine, value, None, value + b"x", fine]
+    found = read(told, values)
+    assert found.others == [1, 2, 3]
+    assert sorted(at for parts in found.rows.values() for part in parts for at in part.at) == [0, 4]
+    for options in OPTIONS:
+        batch = messages(values)
+        assert decode(batch, options, told).equals(thorough(batch, options, told))
+
+
+PIECES = st.sampled_from(
+    [*text(MESSAGE)[::9], '"', "\\", "{", "}", ",", ":", "null", " ", "1", '"db"', '\\":', "[", "é", "'", '"1",']
+)
+
+
+@settings(max_examples=400, deadline=None)
+@given(st.data())
+def test_any_change_of_the_text_reads_the_same_both_ways(data):
+    op, empty = data.draw(st.sampled_from([("insert", "where"), ("delete", "field"), ("update", "none")]))
+    whole = text({k: [] if k == empty else v for k, v in {**MESSAGE, "eventtypestr": op}.items()})
+    at = data.draw(st.integers(0, len(whole)))
+    to = data.draw(st.integers(at, min(len(whole), at + 12)))
+    changed = whole[:at] + "".join(data.draw(st.lists(PIECES, max_size=3))) + whole[to:]
+    batch = messages([whole.encode(), changed.encode(), whole.encode(), whole.encode()])
+    told, options = data.draw(st.sampled_from([STEADY, CHANGING])), data.draw(st.sampled_from(OPTIONS))
+    assert decode(batch, options, told).equals(thorough(batch, options, told))
