@@ -57,7 +57,8 @@ def _bools(found: pa.Array) -> np.ndarray:
 
 
 def _quoted(literals: pa.StringArray) -> np.ndarray:
-    return _bools(pc.match_substring_regex(literals, r"(?s)^'.*'$"))
+    ends = pc.and_(pc.starts_with(literals, "'"), pc.ends_with(literals, "'"))
+    return _bools(pc.and_(ends, pc.greater(pc.binary_length(literals), 1)))
 
 
 def _inner(literals: pa.StringArray) -> pa.StringArray:
