@@ -49,8 +49,9 @@ class _Batch:
 
     def read(self) -> None:
         values = self.messages.column("value").to_pylist()
-        plain = PlainReader(self.schemas, lambda at: self.addresses[at])(values)
+        plain = PlainReader(self.schemas, lambda at: self.addresses[at], self.options)(values)
         self.groups = plain.rows
+        self.rare = [((at, 1 + i), event) for at, events in plain.events for i, event in enumerate(events)]
         others: dict[Group, list[Row]] = {}
         for at in plain.others:
             if values[at] is None:

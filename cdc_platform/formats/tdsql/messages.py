@@ -106,17 +106,34 @@ def read(at: int, message: Any, options: TdsqlOptions) -> Rows | list[Event]:
     place, gtid = _place(message)
     if kind in OPS:
         return _row(at, kind, message, place.time, gtid, options)
-    event_no = _number(message, "event_index")
-    told: Event = {"source_time": place.time, "gtid": gtid, "txn_id": gtid, "txn_seq": event_no, "event_no": event_no}
-    told["binlog_file"] = binlog_file(_text(message, "filename"))
+    event_no, file = _number(message, "event_index"), binlog_file(_text(message, "filename"))
+    told = control_fields(place, gtid, event_no, file, options)
+    if kind == "gtid":
+        return begin(told)
+    if kind == "xid":
+        return commit(told, _text(message, "xid"))
+    return query(told, _text(message, "sql"), _text(message, "db"), options)
+
+
+def control_fields(
+    place: Place, gtid: str | None, event_no: int | None, file: str | None, options: TdsqlOptions
+) -> Event:
+    """What the events of a message without rows share."""
+    told = {"source_time": place.time, "gtid": gtid, "txn_id": gtid, "txn_seq": event_no, "event_no": event_no}
+    told["binlog_file"] = file
     if options.order == "gtid" and place.number is not None:
         told |= {"lineage": place.lineage, "file_no": 0, "binlog_pos": place.number}
-    if kind == "gtid":
-        return [{**told, "kind": "begin", "info": [("eventtypestr", kind)]}]
-    if kind == "xid":
-        xid = _text(message, "xid")
-        return [{**told, "kind": "commit", "info": [("eventtypestr", kind), *([("xid", xid)] if xid else [])]}]
-    return _query(_text(message, "sql"), _text(message, "db"), told, options.lower_case_table_names)
+    return told
+
+
+def begin(told: Event) -> list[Event]:
+    """The event of a message `gtid`."""
+    return [{**told, "kind": "begin", "info": [("eventtypestr", "gtid")]}]
+
+
+def commit(told: Event, xid: str | None) -> list[Event]:
+    """The event of a message `xid`."""
+    return [{**told, "kind": "commit", "info": [("eventtypestr", "xid"), *([("xid", xid)] if xid else [])]}]
 
 
 def _row(
@@ -177,8 +194,9 @@ def column_names(found: Any, where: int, field: int) -> tuple[str, ...] | None:
     return names
 
 
-def _query(sql: str | None, db: str | None, told: Event, fold: bool) -> list[Event]:
-    """A statement. db is that of the session; the table beside it is some table of the transaction."""
+def query(told: Event, sql: str | None, db: str | None, options: TdsqlOptions) -> list[Event]:
+    """The events of a statement. `db` is that of the session; the table beside it is some table of the transaction.
+    Raises ValueError for a statement that can't be used."""
     if sql is None or not sql.strip():
         raise ValueError("query without sql")
     word = _words(sql)
@@ -194,7 +212,9 @@ def _query(sql: str | None, db: str | None, told: Event, fold: bool) -> list[Eve
     ddl = {**told, "kind": "ddl", "db": db or None, "table": name and name[1], "ddl": sql}
     if emptied is None:
         return [ddl]
-    db, table = (n.lower() for n in emptied) if fold else emptied  # as the table's rows are named
+    db, table = (
+        (n.lower() for n in emptied) if options.lower_case_table_names else emptied
+    )  # as the table's rows are named
     return [ddl, {**told, "kind": "row", "op": "truncate", "db": db, "table": table, "entry_index": 1}]
 
 

@@ -1,5 +1,5 @@
-"""Row messages exactly as TDSQL's subscription writes them (all their fields, every literal a text), read by their
-declared shape, and field by field: a fraction of the time of `messages.read`, which reads whatever is not so.
+"""Messages exactly as TDSQL's subscription writes them (all their fields, every literal a text), read by their declared
+shape, and rows field by field: a fraction of the time of `messages.read`, which reads whatever is not so.
 
 What a message says of its table and columns is looked up once for all messages of a batch that say the same.
 """
@@ -19,27 +19,31 @@ from cdc_platform.formats.tdsql.messages import (
     LAST_S,
     MICROS,
     Changes,
+    Event,
+    begin,
     binlog_file,
     check_images,
     column_names,
+    commit,
+    control_fields,
     number,
     place,
+    query,
 )
+from cdc_platform.formats.tdsql.options import TdsqlOptions
 from cdc_platform.formats.tdsql.rows import Group, group_of
 from cdc_platform.formats.tdsql.schemas import Schemas, Table
 
 _Count = Annotated[int, Meta(ge=0, le=2**63 - 1)]
-_Name = Annotated[str, Meta(min_length=1)]
 
 
-class _Message(msgspec.Struct, frozen=True, gc=False, forbid_unknown_fields=True):
+class _Message(msgspec.Struct, frozen=True, gc=False, forbid_unknown_fields=True, tag_field="eventtypestr"):
     prefix: str
     filename: str
     logtype: Literal["mysqlbinlog"]
     eventtype: _Count
-    eventtypestr: Literal["insert", "update", "delete"]
-    db: _Name
-    table: _Name
+    db: str
+    table: str
     localip: str
     localport: _Count
     begintime: Annotated[int, Meta(ge=1, le=LAST_S)]
@@ -48,32 +52,66 @@ class _Message(msgspec.Struct, frozen=True, gc=False, forbid_unknown_fields=True
     event_index: str
     gtid_commitid: str
     gtid_flag2: str
+    sequence_num: str
+    orgoffset: _Count
+
+
+class _Gtid(_Message, frozen=True, gc=False, tag="gtid"):
+    pass
+
+
+class _Xid(_Message, frozen=True, gc=False, tag="xid"):
+    xid: str
+
+
+class _Query(_Message, frozen=True, gc=False, tag="query"):
+    sql: str
+
+
+class _Row(_Message, frozen=True, gc=False):
     where: list[str]
     field: list[str]
     sub_event_index: str
-    sequence_num: str
-    orgoffset: _Count
-    column: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET
+    column: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET  # newer versions'
 
 
-_FIELDS = len(_Message.__struct_fields__) - 1  # `column` only newer versions have
-_READ = msgspec.json.Decoder(_Message)
+class _Insert(_Row, frozen=True, gc=False, tag="insert"):
+    pass
+
+
+class _Update(_Row, frozen=True, gc=False, tag="update"):
+    pass
+
+
+class _Delete(_Row, frozen=True, gc=False, tag="delete"):
+    pass
+
+
+_OPS: dict[type[_Message], str] = {_Insert: "insert", _Update: "update", _Delete: "delete"}
+_PAIRS = {
+    shape: len(shape.__struct_fields__) + 1 - issubclass(shape, _Row)  # and the tag; but mostly no `column`
+    for shape in (_Gtid, _Xid, _Query, *_OPS)
+}
+_Any = _Gtid | _Xid | _Query | _Insert | _Update | _Delete
+_READ = msgspec.json.Decoder(_Any)
 _AT_A_TIME = 500  # messages: so many fit, parsed, into a processor's cache
 
 _number = lru_cache(maxsize=4096)(number)  # mostly the same few
 
 
 class Plain(NamedTuple):
-    """`rows`: those of the plain messages of a batch. `others`: which messages are no such, or have a fault."""
+    """What plain messages of a batch hold: `rows`, and `events` of those without rows, each with its message.
+    `others`: which messages are no such, or have a fault."""
 
     rows: dict[Group, list[Changes]]
+    events: list[tuple[int, list[Event]]]
     others: list[int]
 
 
 class _Kind(NamedTuple):
     """What a message says of the row it holds. `column`: the bytes of its columns' names, if told."""
 
-    op: str
+    shape: type[_Row]
     db: str
     table: str
     where: int
@@ -94,23 +132,29 @@ class PlainReader:
     """Plain messages of one batch; remembers what their kinds tell. `address`: topic, partition and offset of a
     message, by its number in the batch."""
 
-    def __init__(self, schemas: Schemas, address: Callable[[int], tuple[str, int, int]]):
-        self.schemas, self.address = schemas, address
+    def __init__(self, schemas: Schemas, address: Callable[[int], tuple[str, int, int]], options: TdsqlOptions):
+        self.schemas, self.address, self.options = schemas, address, options
         self._known: dict[_Kind, _Told | None] = {}
         self._groups: dict[tuple[_Kind, Table], Group] = {}
 
     def __call__(self, values: list[bytes | None]) -> Plain:
         """The messages of the batch. Never raises for bad bytes."""
-        plain = Plain({}, [])
+        plain = Plain({}, [], [])
         for start in range(0, len(values), _AT_A_TIME):
-            kinds: dict[_Kind, _Alike] = {}
+            kinds: dict[tuple, _Alike] = {}
             for at, m in _sound(values[start : start + _AT_A_TIME], start, plain.others):
-                column = None if m.column is msgspec.UNSET else bytes(m.column)
-                kind = _Kind(m.eventtypestr, m.db, m.table, len(m.where), len(m.field), column)
-                kinds.setdefault(kind, []).append((at, m))
+                if isinstance(m, _Row):
+                    column = None if m.column is msgspec.UNSET else bytes(m.column)
+                    kind = (type(m), m.db, m.table, len(m.where), len(m.field), column)
+                    kinds.setdefault(kind, []).append((at, m))
+                    continue
+                try:
+                    plain.events.append((at, _events(m, self.options)))
+                except BAD:
+                    plain.others.append(at)
             for kind, alike in kinds.items():
-                self._add(plain, kind, alike)
-        return Plain(plain.rows, sorted(plain.others))
+                self._add(plain, _Kind(*kind), alike)
+        return Plain(plain.rows, plain.events, sorted(plain.others))
 
     def _add(self, plain: Plain, kind: _Kind, alike: "_Alike") -> None:
         """Puts the rows of some messages of a kind where they belong."""
@@ -135,16 +179,16 @@ class PlainReader:
     def _told(self, kind: _Kind) -> _Told | None:
         """None: it's for `messages.read`. Raises one of BAD where the messages contradict themselves."""
         db, table = kind.db, kind.table
-        if (db.lower(), table.lower()) == HEARTBEAT:
+        if not db or not table or (db.lower(), table.lower()) == HEARTBEAT:
             return None
-        check_images(kind.op, kind.where, kind.field)
+        check_images(_OPS[kind.shape], kind.where, kind.field)
         names = None if kind.column is None else column_names(read_json(kind.column), kind.where, kind.field)
         if self.schemas.fold:
             db, table = db.lower(), table.lower()
         steady = self.schemas.steady(db, table)
         return _Told(db, table, names, steady and group_of(steady, names, kind.where, kind.field))
 
-    def _group(self, kind: _Kind, told: _Told, at: int, m: _Message) -> Group | None:
+    def _group(self, kind: _Kind, told: _Told, at: int, m: _Row) -> Group | None:
         """Where the row of message `at` belongs; None: nowhere."""
         try:
             table = self.schemas.at(told.db, told.table, self.address(at), place(m.gtid, m.begintime * MICROS))
@@ -155,11 +199,21 @@ class PlainReader:
         return self._groups[kind, table]
 
 
-_Alike = list[tuple[int, _Message]]
+_Alike = list[tuple[int, _Row]]
 """Messages with their numbers in the batch."""
 
 
-def _sound(values: list[bytes | None], start: int, others: list[int]) -> _Alike:
+def _events(m: _Gtid | _Xid | _Query, options: TdsqlOptions) -> list[Event]:
+    """Raises one of BAD for a message with a fault."""
+    gtid = m.gtid or None
+    where, event_no = place(gtid, m.begintime * MICROS), _number(m.event_index)
+    told = control_fields(where, gtid, event_no, binlog_file(m.filename), options)
+    if isinstance(m, _Query):
+        return query(told, m.sql, m.db, options)
+    return commit(told, m.xid) if isinstance(m, _Xid) else begin(told)
+
+
+def _sound(values: list[bytes | None], start: int, others: list[int]) -> list[tuple[int, _Any]]:
     """The plain messages among some, the first of which has the number `start`. Adds the rest to `others`."""
     parsed = _parsed(values)
     found = [(at, m) for at, m in enumerate(parsed, start) if m is not None]
@@ -173,13 +227,13 @@ def _sound(values: list[bytes | None], start: int, others: list[int]) -> _Alike:
     return clear
 
 
-def _pairs(m: _Message) -> int:
-    return _FIELDS + (m.column is not msgspec.UNSET)
+def _pairs(m: _Any) -> int:
+    return _PAIRS[type(m)] + (isinstance(m, _Row) and m.column is not msgspec.UNSET)
 
 
-def _parsed(values: list[bytes | None]) -> list[_Message | None]:
+def _parsed(values: list[bytes | None]) -> list[_Any | None]:
     """None: not of the declared shape."""
-    found: list[_Message | None] = []
+    found: list[_Any | None] = []
     rest = iter(values)
     while len(found) < len(values):
         try:

@@ -40,11 +40,11 @@ CHANGING = created(f"create table t ({TYPES})", "alter table t add x int", "alte
 
 
 def read(told, values):
-    return PlainReader(Schemas(told, fold=False), lambda at: ("c", 0, at))(values)
+    return PlainReader(Schemas(told, fold=False), lambda at: ("c", 0, at), TdsqlOptions())(values)
 
 
 def thorough(batch, options, told):
-    with mock.patch.object(PlainReader, "__call__", lambda _, values: Plain({}, list(range(len(values))))):
+    with mock.patch.object(PlainReader, "__call__", lambda _, values: Plain({}, [], list(range(len(values))))):
         return decode(batch, options, told)
 
 
