@@ -18,6 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from cdc_platform.formats import canal_text
+from cdc_platform.formats.protobuf_arrow import bytes_of
 from cdc_platform.formats.tdsql.options import Escapes
 from cdc_platform.mysql import values
 from cdc_platform.mysql.types import MySqlType
@@ -57,8 +58,12 @@ def _bools(found: pa.Array) -> np.ndarray:
 
 
 def _quoted(literals: pa.StringArray) -> np.ndarray:
-    ends = pc.and_(pc.starts_with(literals, "'"), pc.ends_with(literals, "'"))
-    return _bools(pc.and_(ends, pc.greater(pc.binary_length(literals), 1)))
+    """Which have a quote at either end; nulls count as such."""
+    offsets, data = bytes_of(literals)
+    text = np.frombuffer(data if data.size else b" ", np.uint8)
+    first, last = (text.take(places, mode="clip") == ord("'") for places in (offsets[:-1], offsets[1:] - 1))
+    found = first & last & (np.diff(offsets) > 1)
+    return found | literals.is_null().to_numpy(zero_copy_only=False) if literals.null_count else found
 
 
 def _inner(literals: pa.StringArray) -> pa.StringArray:

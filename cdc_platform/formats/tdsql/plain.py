@@ -120,12 +120,14 @@ class _Kind(NamedTuple):
 
 
 class _Told(NamedTuple):
-    """What a kind of messages says of its table. `group`: that of all their rows; None: it depends on their place."""
+    """What a kind of messages says of its table. `steady`: that of all their rows; None: it depends on their place.
+    `groups`: those of the rows by tables; None where they don't fit."""
 
     db: str
     table: str
     names: tuple[str, ...] | None
-    group: Group | None
+    steady: Table | None
+    groups: dict[Table, Group | None]
 
 
 class PlainReader:
@@ -135,7 +137,6 @@ class PlainReader:
     def __init__(self, schemas: Schemas, address: Callable[[int], tuple[str, int, int]], options: TdsqlOptions):
         self.schemas, self.address, self.options = schemas, address, options
         self._known: dict[_Kind, _Told | None] = {}
-        self._groups: dict[tuple[_Kind, Table], Group] = {}
 
     def __call__(self, values: list[bytes | None]) -> Plain:
         """The messages of the batch. Never raises for bad bytes."""
@@ -164,16 +165,11 @@ class PlainReader:
             except BAD:
                 self._known[kind] = None
         told = self._known[kind]
-        groups: dict[Group | None, _Alike] = {}
-        if told is None or told.group is not None:
-            groups[told and told.group] = alike
-        else:
-            for at, m in alike:
-                groups.setdefault(self._group(kind, told, at, m), []).append((at, m))
-        for group, rows in groups.items():
-            changes, faulty = ([], rows) if group is None else _changes(rows)
+        for table, rows in self._by_table(told, alike).items():
+            group = told and table and self._group(kind, told, table)
+            changes, faulty = _changes(rows) if group else ([], rows)
             plain.others.extend(at for at, _ in faulty)
-            if group is not None and changes:
+            if group and changes:
                 plain.rows.setdefault(group, []).extend(changes)
 
     def _told(self, kind: _Kind) -> _Told | None:
@@ -185,18 +181,29 @@ class PlainReader:
         names = None if kind.column is None else column_names(read_json(kind.column), kind.where, kind.field)
         if self.schemas.fold:
             db, table = db.lower(), table.lower()
-        steady = self.schemas.steady(db, table)
-        return _Told(db, table, names, steady and group_of(steady, names, kind.where, kind.field))
+        return _Told(db, table, names, self.schemas.steady(db, table), {})
 
-    def _group(self, kind: _Kind, told: _Told, at: int, m: _Row) -> Group | None:
-        """Where the row of message `at` belongs; None: nowhere."""
-        try:
-            table = self.schemas.at(told.db, told.table, self.address(at), place(m.gtid, m.begintime * MICROS))
-            if (kind, table) not in self._groups:
-                self._groups[kind, table] = group_of(table, told.names, kind.where, kind.field)
-        except ValueError:
-            return None
-        return self._groups[kind, table]
+    def _by_table(self, told: _Told | None, alike: "_Alike") -> dict[Table | None, "_Alike"]:
+        """Messages of a kind by the tables where they stand; None: it isn't known."""
+        if told is None or told.steady is not None:
+            return {told and told.steady: alike}
+        found: dict[Table | None, _Alike] = {}
+        for at, m in alike:
+            try:
+                table = self.schemas.at(told.db, told.table, self.address(at), place(m.gtid, m.begintime * MICROS))
+            except BAD:
+                table = None
+            found.setdefault(table, []).append((at, m))
+        return found
+
+    @staticmethod
+    def _group(kind: _Kind, told: _Told, table: Table) -> Group | None:
+        if table not in told.groups:
+            try:
+                told.groups[table] = group_of(table, told.names, kind.where, kind.field)
+            except ValueError:
+                told.groups[table] = None
+        return told.groups[table]
 
 
 _Alike = list[tuple[int, _Row]]

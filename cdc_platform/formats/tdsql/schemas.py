@@ -130,8 +130,10 @@ class Schemas:
         if not states:
             raise ValueError(f"{UNKNOWN}: {REMEDY}")
         mine = [*address, where.lineage, where.number, where.time]
-        state = next((s for s in reversed(states) if s.at is None or _compare(s.at, mine) < 0), None)
-        if state is None:
+        for state in reversed(states):
+            if state.at is None or _compare(state.at, mine) < 0:
+                break
+        else:
             state = states[0]
             if not state.creates:  # what was before an ALTER or DROP isn't told by it
                 raise ValueError(f"{UNKNOWN} before the first DDL seen of it: {REMEDY}")

@@ -3,11 +3,13 @@
 import json
 from unittest import mock
 
+import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cdc_platform.formats.tdsql import FORMAT, TdsqlOptions, decode
+from cdc_platform.formats.tdsql.literals import _quoted
 from cdc_platform.formats.tdsql.plain import Plain, PlainReader
 from cdc_platform.formats.tdsql.schemas import Schemas
 from tests.formats.tdsql.test_tdsql import SCENARIOS, context, load, messages
@@ -122,6 +124,49 @@ def test_anything_else_goes_the_thorough_way(told, old, new):
     for options in OPTIONS:
         batch = messages(values)
         assert decode(batch, options, told).equals(thorough(batch, options, told))
+
+
+CONTROL = {k: v for k, v in MESSAGE.items() if k not in ("where", "field", "sub_event_index")}
+
+
+@pytest.mark.parametrize(
+    ("change", "quick"),
+    [
+        ({"eventtypestr": "gtid"}, True),
+        ({"eventtypestr": "gtid", "gtid": "", "db": "", "table": ""}, True),
+        ({"eventtypestr": "xid", "xid": "77"}, True),
+        ({"eventtypestr": "xid", "xid": ""}, True),
+        ({"eventtypestr": "query", "sql": "BEGIN"}, True),
+        ({"eventtypestr": "query", "sql": "truncate table `E`.`t`"}, True),
+        ({"eventtypestr": "query", "sql": "create table x (id int)", "db": ""}, True),
+        ({"eventtypestr": "query", "sql": "insert into t values (1)"}, False),
+        ({"eventtypestr": "query", "sql": " "}, False),
+        ({"eventtypestr": "query"}, False),
+        ({"eventtypestr": "query", "sql": "BEGIN", "xid": "1"}, False),
+        ({"eventtypestr": "xid", "xid": 77}, False),
+        ({"eventtypestr": "gtid", "event_index": "x"}, False),
+        ({"eventtypestr": "gtid", "begintime": 0}, False),
+    ],
+)
+def test_messages_without_rows_read_the_same_both_ways(change, quick):
+    fine = text({**CONTROL, "eventtypestr": "gtid"}).encode()
+    value = text({**CONTROL, **change}).encode()
+    values = [fine, value, value.replace(b'"logtype"', b'"logtype":"x","logtype"'), text(MESSAGE).encode()]
+    found = read(STEADY, values)
+    assert found.others == ([2] if quick else [1, 2])
+    for options in OPTIONS:
+        batch = messages(values)
+        assert decode(batch, options, STEADY).equals(thorough(batch, options, STEADY))
+
+
+LITERALS = st.text(st.sampled_from(["'", "\\", "a", " ", "1", "\n", "é", "😀", "-"]), max_size=4)
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.lists(st.none() | LITERALS, max_size=9), st.integers(0, 3))
+def test_quotes_are_seen_at_both_ends(texts, start):
+    found = _quoted(pa.array(texts, pa.string()).slice(start))
+    assert found.tolist() == [t is None or (len(t) > 1 and t[0] == t[-1] == "'") for t in texts[start:]]
 
 
 PIECES = st.sampled_from(
