@@ -93,15 +93,29 @@ def _each(literals: pa.StringArray, read: One) -> values.Checked:
     return text, _bools(pc.or_(text.is_valid(), literals.is_null()))
 
 
+def _some(literals: pa.StringArray, which: np.ndarray, read: One, usual: pa.StringArray) -> values.Checked:
+    """Some of the literals as `_each` reads them, `usual` instead of the others."""
+    ok = np.ones(len(literals), bool)
+    if not which.any():
+        return usual, ok
+    mask = pa.array(which)
+    text, ok[which] = _each(literals.filter(mask), read)
+    return pc.replace_with_mask(usual, mask, text), ok
+
+
+def _holds(literals: pa.StringArray, text: str) -> np.ndarray:
+    return pc.fill_null(pc.match_substring(literals, text), False).to_numpy(zero_copy_only=False)
+
+
 def _texts(literals: pa.StringArray, escapes: Escapes) -> values.Checked:
-    quoted = _quoted(literals)
-    if quoted.all() and (escapes == "raw" or not _bools(pc.match_substring(literals, "\\")).any()):
-        return _inner(literals), quoted
+    odd = ~_quoted(literals)
+    if escapes == "backslash":
+        odd |= _holds(literals, "\\")
 
     def read(text: str) -> str:
         return _bytes(text, escapes).decode()
 
-    return _each(literals, read)
+    return _some(literals, odd, read, _inner(literals))
 
 
 def _bytes(text: str, escapes: Escapes) -> bytes:
@@ -141,8 +155,6 @@ def _binaries(literals: pa.StringArray, mysql_type: MySqlType, escapes: Escapes)
 
 
 def _integers(literals: pa.StringArray, mysql_type: MySqlType) -> values.Checked:
-    if not _bools(pc.fill_null(pc.match_substring(literals, "("), False)).any():
-        return literals, np.ones(len(literals), bool)
     width = _PER_BITS[mysql_type.name]
 
     def read(text: str) -> str | None:
@@ -155,7 +167,7 @@ def _integers(literals: pa.StringArray, mysql_type: MySqlType) -> values.Checked
             return None
         return str(signed % 2**width) if mysql_type.unsigned and signed >= -(2 ** (width - 1)) else str(signed)
 
-    return _each(literals, read)
+    return _some(literals, _holds(literals, "("), read, literals)
 
 
 def _bit(literals: pa.StringArray, _type: MySqlType) -> values.Checked:
