@@ -10,6 +10,7 @@ from itertools import pairwise
 from typing import Any
 
 from cdc_platform.changelog import statements, unify
+from cdc_platform.changelog.arrow import ORDER
 from cdc_platform.changelog.outputs import Batch, ledger_of, new_versions, schema_rows
 from cdc_platform.formats import FORMATS
 from cdc_platform.formats.contract import EVENT
@@ -23,7 +24,6 @@ _MANY_PARTS = 10_000
 _MANY_STATEMENTS = 1_000
 """DDL statements of a batch that a pass tells; more are Spark's to write."""
 
-ORDER_FIELDS = ("epoch", "file", "pos", "event", "row", "landed")
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -134,7 +134,7 @@ def _statements(batch: Batch, told: list[dict[str, Any]]) -> list[dict[str, Any]
                 "kind": "message" if s["kind"] == "schema" else "ddl",
                 **{n: _time(s[n]) for n in ("source_time", "landed_at")},
                 "binlog_pos": None if s["binlog_pos"] is None else Decimal(s["binlog_pos"]),
-                "order_key": dict(zip(ORDER_FIELDS, order, strict=True)),
+                "order_key": dict(zip(ORDER.names, order, strict=True)),
             }
         )
     return out

@@ -1,7 +1,7 @@
 """Ranges of Kafka offsets as Arrow batches of LANDING rows, read by executors with librdkafka.
 
-Spark's own Kafka source needs half as much CPU again for a record and a second of planning for a batch, and in a new
-process ten seconds more until Java has compiled it.
+Spark's own Kafka source needs half as much CPU again (1,000,000 records of 642 bytes: 4.4 to 4.9 CPU-s instead of
+2.8), and in a new process five seconds more until Java has compiled it.
 """
 
 import time

@@ -1,7 +1,7 @@
 """Parquet files of Delta tables, read and written as Arrow batches by Spark's Python workers. No Spark here.
 
-A row with its images costs Spark some 20 µs of CPU from Parquet to rows to Arrow to rows to Parquet, and Arrow 2 µs
-from Parquet to Arrow to Parquet (docs/scaling.md). So what is Arrow already is written as it is.
+A change with its images cost Spark 17 µs of CPU on its way from `changes` to the changelog, as Arrow it costs 4. So
+what is Arrow already is written as it is.
 """
 
 import json

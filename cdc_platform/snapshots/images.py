@@ -17,7 +17,8 @@ from cdc_platform.changelog.arrow import map_value, numbers
 from cdc_platform.changelog.plain import Figures, PlainTable, looked, texts_of, told
 from cdc_platform.changelog.unify import CHANGELOG_FILE
 from cdc_platform.formats.summary import later
-from cdc_platform.resources.parquet import Output, Unit, read
+from cdc_platform.resources.parquet import Output, Unit, read, units
+from cdc_platform.tables import ORDER_TYPE
 
 _PLACE = ("partition", "entry_index", "row_index")
 SURVEYED = pa.schema([CHANGELOG_FILE.field(c) for c in ("db", "table", "op", "key", "after", "order_key")])
@@ -56,10 +57,7 @@ def _looked(table: PlainTable, rows: pa.RecordBatch, figures: Figures) -> bool:
     return looked(table, rows, order, figures)
 
 
-HEAD = (
-    "order_key STRUCT<epoch: BIGINT, file: BIGINT, pos: DECIMAL(20,0), event: BIGINT, `row`: BIGINT, landed: BIGINT>, "
-    "partition INT, entry_index INT, row_index INT, deleted BOOLEAN, file INT, at BIGINT"
-)
+HEAD = f"order_key {ORDER_TYPE}, partition INT, entry_index INT, row_index INT, deleted BOOLEAN, file INT, at BIGINT"
 """Columns that `heads` gives beside the key's texts `t0`, `t1`, …: where a change stands, and in which row of which
 file."""
 
@@ -134,7 +132,8 @@ class _Reader:
 
     def __init__(self, number: int, file: str):
         self.number = number
-        self._rows = read(_whole(file), _IMAGES)
+        [unit] = units([file], whole=True)
+        self._rows = read(unit, _IMAGES)
         self._base, self._now = 0, next(self._rows)
 
     def texts(self, some: pa.RecordBatch, table: PlainTable) -> Iterator[pa.RecordBatch]:
@@ -148,12 +147,6 @@ class _Reader:
             here = self._now.take(pa.array(at[done:end] - self._base))
             yield _with_texts(some.slice(done, end - done), here, table)
             done = end
-
-
-def _whole(file: str) -> Unit:
-    import pyarrow.parquet as pq
-
-    return Unit(file, 0, pq.read_metadata(file).num_row_groups, 0)
 
 
 def _with_texts(some: pa.RecordBatch, rows: pa.RecordBatch, table: PlainTable) -> pa.RecordBatch:

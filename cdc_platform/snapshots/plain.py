@@ -39,7 +39,7 @@ def survey(
     spark: SparkSession, files: Mapping[str, list[Any] | None], tables: Mapping[Name, list[TableColumn]]
 ) -> dict[Name, Plain]:
     """Those of some tables whose changes in these changelog files are plain. files: with what each notes of the tables
-    that it has changes of (changelog/unify.py)."""
+    that it has changes of (changelog/touched.py)."""
     asked = {n: _table(n, columns) for n, columns in tables.items() if files and _may_be(columns)}
     noted = {n: _noted(t, files) for n, t in asked.items()}
     found = {n: p for n, p in noted.items() if isinstance(p, Plain)}

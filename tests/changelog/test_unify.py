@@ -18,19 +18,12 @@ from cdc_platform.formats.events import event_batch
 from cdc_platform.formats.summary import Summary
 from cdc_platform.resources import batches, lake, notes
 from tests.changelog.feed import LANDED, Feed, SourceTable, as_event, position
+from tests.changelog.test_run import OUTPUTS
 
 SHOP = [SourceTable("shop", f"t{i}", [("id", "int"), ("v", "text")]) for i in range(3)]
 WIDER = SourceTable("shop", "t1", [*SHOP[1].columns, ("more", "int")])
 NO_KEY = SourceTable("shop", "audit", [("a", "int"), ("b", "text")], ())
 HIDDEN = SourceTable("secret", "t", [("id", "int")])
-OUTPUTS = {
-    "changelog": tables.CHANGELOG,
-    "schema_history": tables.SCHEMA_HISTORY,
-    "control_events": tables.CONTROL_EVENTS,
-    "quarantine": tables.QUARANTINE,
-    "ledger": tables.OFFSET_LEDGER,
-    "lineages": tables.LINEAGES,
-}
 
 
 def events(seed, count):
