@@ -71,9 +71,17 @@ def session() -> Any:
     if _WHERE not in os.environ:
         return None
     port, token, folder = os.environ[_WHERE].split(" ", 2)
-    # Only here: a process that a test starts has a JVM of its own.
-    with mock.patch.dict(os.environ, {"PYSPARK_GATEWAY_PORT": port, "PYSPARK_GATEWAY_SECRET": token}):
-        gateway = launch_gateway()
+
+    def attached(port: str, token: str) -> Any:
+        # Only here: a process that a test starts has a JVM of its own.
+        with mock.patch.dict(os.environ, {"PYSPARK_GATEWAY_PORT": port, "PYSPARK_GATEWAY_SECRET": token}):
+            return launch_gateway()
+
+    # A gateway of its own: what Java calls back (foreachBatch) goes to the last process that asked a gateway for it.
+    first = attached(port, token)
+    server = first.jvm.org.apache.spark.api.python.Py4JServer(first.jvm.org.apache.spark.SparkConf(False))
+    server.start()
+    gateway = attached(str(server.getListeningPort()), server.secret())
     java: Any = gateway.jvm
     for name in _LOOKED_UP:
         setattr(java, name, getattr(java, name))
