@@ -3,6 +3,9 @@
 Executors get the format's name, its options and its context as JSON, never a closure over the registry.
 """
 
+# pyarrow.compute makes its functions at run time, so that type checkers do not see them.
+# pyright: reportAttributeAccessIssue=false
+
 import json
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
@@ -10,8 +13,9 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
-from cdc_platform.formats.contract import EVENT, MESSAGE
+from cdc_platform.formats.contract import DDL, EVENT, MESSAGE
 from cdc_platform.formats.events import event_batch
 from cdc_platform.formats.summary import Summary
 from cdc_platform.resources.parquet import Output
@@ -26,9 +30,13 @@ MESSAGE_READ = pa.schema([f for f in MESSAGE if f.name != "headers"])
 (`ArrowFieldWriter.getSizeInBytes`, to keep `maxBytesPerBatch`): of a list of structs that takes as long as decoding."""
 
 
+STATEMENT = pa.schema([EVENT.field(c) for c in DDL])
+"""Rows of DDL_SEEN."""
+
+
 def decode(messages: "DataFrame", format_name: str, options: dict[str, Any], context: Any = None) -> "DataFrame":
-    """Messages (MESSAGE's columns) → EVENT rows. `context`: what the format's own `context` gave, if it has one."""
-    work = Decoding(format_name, json.dumps(options), json.dumps(context))
+    """Messages (MESSAGE's columns) → EVENT rows. `context`: as `Decoding.of`."""
+    work = Decoding.of(format_name, options, context)
     return messages.select(*MESSAGE_READ.names).mapInArrow(partial(_decode, work), spark_schema(EVENT))
 
 
@@ -47,6 +55,11 @@ class Decoding:
     options_json: str
     context_json: str
 
+    @classmethod
+    def of(cls, format_name: str, options: dict[str, Any], context: Any = None) -> "Decoding":
+        """context: what the format's own `context` gave, if it has one."""
+        return cls(format_name, json.dumps(options), json.dumps(context))
+
     def events(self, messages: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
         """MESSAGE rows (headers may be left out) → EVENT batches."""
         from cdc_platform.formats import FORMATS
@@ -57,14 +70,32 @@ class Decoding:
         return isolated(as_message_batch(messages), lambda m: format_.decode(m, options, *beside), _undecodable)
 
     def __call__(self, batches: Iterator[pa.RecordBatch], out: Mapping[str, Output]) -> int:
-        """The work of a pass: events into the output `changes`; tells the number of messages."""
+        """The work of a pass: events into the output `events`; tells the number of messages."""
         summary, messages = Summary(), 0
         for batch in batches:
             messages += batch.num_rows
             for events in self.events(batch):
                 summary.add(events)
-                out["changes"].write(events)
-        out["changes"].note = summary.told()
+                out["events"].write(events)
+        out["events"].note = summary.told()
+        return messages
+
+
+@dataclass(frozen=True, slots=True)
+class Statements:
+    """The work of a pass ahead of the decoder's: DDL into the output `events` (STATEMENT); tells the number of
+    messages. marker: stands in every message that may hold some."""
+
+    decoding: Decoding
+    marker: bytes
+
+    def __call__(self, batches: Iterator[pa.RecordBatch], out: Mapping[str, Output]) -> int:
+        messages = 0
+        for batch in batches:
+            messages += batch.num_rows
+            may_hold = batch.filter(pc.match_substring(batch.column("value"), self.marker))
+            for events in self.decoding.events(may_hold) if may_hold.num_rows else ():
+                out["events"].write(events.filter(pc.equal(events.column("kind"), "ddl")).select(STATEMENT.names))
         return messages
 
 

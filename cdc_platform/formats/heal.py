@@ -14,7 +14,7 @@ from pyspark.sql import functions as F
 
 from cdc_platform.config import Source
 from cdc_platform.formats.contract import EVENT
-from cdc_platform.resources import lake
+from cdc_platform.resources import lake, notes
 
 _MESSAGE = ["topic", "partition", "offset"]
 
@@ -33,25 +33,31 @@ def heal(
     `changes` itself says what was told anew, and all of it comes with one commit.
     """
     digest = hashlib.blake2b(json.dumps(context, sort_keys=True).encode(), digest_size=16).hexdigest()
-    tried = lake.read(spark, paths["contexts"]).orderBy(F.desc("number")).limit(1).collect()
+    tried = notes.ask(spark, "SELECT number, digest FROM {t} ORDER BY number DESC LIMIT 1", t=paths["contexts"])
     if tried and tried[0]["digest"] == digest:
         return False
+    found = bool(notes.ask(spark, "SELECT 1 AS there FROM {t} WHERE kind = 'error' LIMIT 1", t=paths["changes"]))
+    if found:
+        found = _tell(spark, waiting, paths, decode)
+    number = tried[0]["number"] + 1 if tried else 0
+    note = {"number": number, "digest": digest}
+    lake.append_rows(spark, paths["contexts"], [note], once=(f"context {source.name}", number))
+    return found
+
+
+def _tell(spark: SparkSession, waiting: str, paths: dict[str, str], decode: Callable[[DataFrame], DataFrame]) -> bool:
     waits = _waiting(lake.read(spark, paths["changes"]), waiting)
     ranges = waits.groupBy("topic", "partition").agg(F.min("offset").alias("low"), F.max("offset").alias("high"))
     found = ranges.collect()  # a row per Kafka partition
-    if found:
-        near = F.lit(False)
-        for r in found:
-            at = (F.col("topic") == r["topic"]) & (F.col("partition") == r["partition"])
-            near = near | (at & F.col("offset").between(r["low"], r["high"]))
-        messages = lake.read(spark, paths["messages"]).where(near).join(waits, _MESSAGE, "left_semi")
-        lake.append(_told(decode(messages), waiting), paths["changes"])
-    number = tried[0]["number"] + 1 if tried else 0
-    note = spark.range(1).select(
-        F.lit(number).cast("bigint").alias("number"), F.lit(digest).alias("digest"), F.current_timestamp().alias("at")
-    )
-    lake.append_once(note, paths["contexts"], f"context {source.name}", number)
-    return bool(found)
+    if not found:
+        return False
+    near = F.lit(False)
+    for r in found:
+        at = (F.col("topic") == r["topic"]) & (F.col("partition") == r["partition"])
+        near = near | (at & F.col("offset").between(r["low"], r["high"]))
+    messages = lake.read(spark, paths["messages"]).where(near).join(waits, _MESSAGE, "left_semi")
+    lake.append(_told(decode(messages), waiting), paths["changes"])
+    return True
 
 
 def _waiting(changes: DataFrame, waiting: str) -> DataFrame:

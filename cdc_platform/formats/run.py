@@ -7,7 +7,6 @@ A format whose rows mean nothing without the source's DDL (`Format.context`) get
 over the new messages puts their DDL aside, and all of it, which is little, goes to the driver.
 """
 
-import json
 from typing import Any
 
 import pyarrow as pa
@@ -19,7 +18,7 @@ from cdc_platform.config import Config, Source
 from cdc_platform.envelopes.run import messages_path
 from cdc_platform.formats import FORMATS
 from cdc_platform.formats.contract import DDL, EVENT, MESSAGE, Context
-from cdc_platform.formats.frame import MESSAGE_READ, Decoding, decode
+from cdc_platform.formats.frame import MESSAGE_READ, STATEMENT, Decoding, Statements, decode
 from cdc_platform.formats.heal import heal
 from cdc_platform.resources import batches, checkpoints, lake, notes, passes
 from cdc_platform.resources.parquet import Sink
@@ -46,7 +45,8 @@ def run(spark: SparkSession, config: Config, source: Source) -> RoomResult:
     checkpoint = CHECKPOINT.at(config.lake, room="changes", source=source.name)
     messages = messages_path(config, source)
     if notes.is_table(path) and notes.is_table(messages):
-        messages_in, ran = _directly(spark, source, context, messages, path, checkpoint)
+        work = Decoding.of(source.format, source.options, context)
+        messages_in, ran = _by_workers(spark, source, messages, checkpoint, work, events_sink(path))
     else:
         rows = decoded(_messages(spark, config, source))
         progress = lake.into_table(rows, path, checkpoint, f"changes {source.name}")
@@ -54,7 +54,7 @@ def run(spark: SparkSession, config: Config, source: Source) -> RoomResult:
     if needs:
         paths = {
             "changes": path,
-            "messages": messages_path(config, source),
+            "messages": messages,
             "contexts": lake.ensure(spark, CONTEXTS, CONTEXTS.at(config.lake, source=source.name)),
         }
         heal(spark, source, needs.waiting, context, paths, decoded)
@@ -66,20 +66,18 @@ def events_sink(changes: str) -> Sink:
     return Sink(changes, EVENT, tuple(CHANGES.properties[STATS].split(",")), WORDS)
 
 
-def _directly(
-    spark: SparkSession, source: Source, context: Any, messages: str, changes: str, checkpoint: str
+def _by_workers(
+    spark: SparkSession, source: Source, messages: str, checkpoint: str, work: Decoding | Statements, sink: Sink
 ) -> tuple[int, int]:
-    """Decoded by workers that write files of `changes` themselves; numbers of messages and batches."""
-    sink = events_sink(changes)
+    """Messages decoded by workers that write files of a table themselves; numbers of messages and batches."""
     counts: list[int] = []
 
     def each(spark: SparkSession, files: list[str], batch: int) -> None:
         app = checkpoints.query_id(checkpoint)  # as Spark's own sink names its writes
-        if passes.done_before(changes, app, batch):
+        if passes.done_before(sink.table, app, batch):
             return
-        work = Decoding(source.format, json.dumps(source.options), json.dumps(context))
-        done = passes.over(spark, files, MESSAGE_READ, work, {"changes": sink}, whole=False)
-        passes.commit(sink, done.written["changes"], app, batch)
+        done = passes.over(spark, files, MESSAGE_READ, work, {"events": sink}, whole=False)
+        passes.commit(sink, done.written["events"], app, batch)
         counts.append(sum(done.told))
 
     ran = batches.for_each_files(spark, messages, source.max_bytes_per_batch, checkpoint, each)
@@ -93,15 +91,17 @@ def _messages(spark: SparkSession, config: Config, source: Source) -> DataFrame:
 def _context(spark: SparkSession, config: Config, source: Source, needs: Context) -> Any:
     """Puts the DDL of new messages beside that seen before, and builds the context from all of it."""
     path = lake.ensure(spark, DDL_SEEN, DDL_SEEN.at(config.lake, source=source.name))
-    may_hold = _messages(spark, config, source).where(F.contains("value", F.lit(needs.marker)))
-    lake.into_table(
-        decode(may_hold, source.format, source.options).where("kind = 'ddl'").select(*DDL),
-        path,
-        CHECKPOINT.at(config.lake, room="ddl", source=source.name),
-        f"ddl {source.name}",
-    )
+    checkpoint = CHECKPOINT.at(config.lake, room="ddl", source=source.name)
+    messages = messages_path(config, source)
+    if notes.is_table(path) and notes.is_table(messages):
+        work = Statements(Decoding.of(source.format, source.options), needs.marker)
+        _by_workers(spark, source, messages, checkpoint, work, Sink(path, STATEMENT, (), ()))
+    else:
+        may_hold = _messages(spark, config, source).where(F.contains("value", F.lit(needs.marker)))
+        found = decode(may_hold, source.format, source.options).where("kind = 'ddl'").select(*DDL)
+        lake.into_table(found, path, checkpoint, f"ddl {source.name}")
     options = FORMATS[source.format].options.model_validate(source.options)
-    return needs.build(options, ddl_of(lake.read(spark, path).select(*DDL).toArrow()))
+    return needs.build(options, ddl_of(notes.table(spark, path).select(DDL)))
 
 
 def ddl_of(ddl: pa.Table) -> list[dict[str, Any]]:

@@ -77,6 +77,16 @@ def ask(spark: SparkSession, sql: str, **paths: str) -> list[dict[str, Any]]:
     return pa.table(builder.execute(sql.format(**{name: name for name in paths})).read_all()).to_pylist()
 
 
+def table(spark: SparkSession, path: str) -> Any:
+    """All rows of a table that is there, as an Arrow table."""
+    import pyarrow as pa
+    from deltalake import DeltaTable, QueryBuilder
+
+    if not is_table(path):
+        return spark.read.format("delta").load(path).toArrow()
+    return pa.table(QueryBuilder().register("t", DeltaTable(path)).execute("SELECT * FROM t").read_all())
+
+
 def create(path: str, schema: str, properties: dict[str, str], comment: str, partition_by: tuple[str, ...]) -> None:
     """Make a table in a lake that this process sees, if it isn't there. schema: as Delta's log has it, JSON."""
     from deltalake import DeltaTable, Schema
