@@ -1,20 +1,26 @@
 """Runs killed at named points: an ordinary run afterwards gives the tables of an undisturbed one.
 
-A watcher looks at the lake's files every millisecond and kills the whole session of the run in the moment the
-point is reached; what lies on disk afterwards proves that the kill hit it.
+Where this process's own code comes to the point, the run kills itself there, all its processes. Where Spark does, a
+watcher looks at the lake's files every millisecond and kills the run's whole session in the moment the point is
+reached. What lies on disk afterwards proves that the kill hit it.
 """
 
 import json
 import shutil
+import signal
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 
 from cdc_platform.chain import ROOMS
 from cdc_platform.demo.shop import ORDERS
-from cdc_platform.tables import CHANGELOG, CHECKPOINT, LANDING, OFFSET_LEDGER, SNAPSHOT_PATH, WAITING
+from cdc_platform.resources import notes
+from cdc_platform.tables import CHANGELOG, CHANGES, CHECKPOINT, LANDING, OFFSET_LEDGER, SNAPSHOT_PATH, WAITING
+from tests.e2e.driver import ELSEWHERE, KILL
 from tests.e2e.e2e_shop import Shop, facts, run_rooms, unaccounted
 
 pytestmark = [pytest.mark.spark, pytest.mark.broker, pytest.mark.e2e]
@@ -66,9 +72,10 @@ class Lake:
         lake = self.config.lake
         self.landing = Delta(LANDING.at(lake, source="dts"))
         self.waiting = Delta(WAITING.at(lake, source="dts"))
+        self.changes = Delta(CHANGES.at(lake, format="tencent_dts", source="dts"))
         self.changelog, self.ledger = Delta(CHANGELOG.at(lake)), Delta(OFFSET_LEDGER.at(lake))
         self.orders = Delta(SNAPSHOT_PATH.at(lake, source="dts", db="shop", table="orders"))
-        tables = (self.landing, self.waiting, self.changelog, self.ledger, self.orders)
+        tables = (self.landing, self.waiting, self.changes, self.changelog, self.ledger, self.orders)
         self.versions = {t.path: t.version() for t in tables}
         self.files = {t.path: t.data_files() for t in tables}
 
@@ -87,6 +94,11 @@ class Lake:
     def pending(self, room):
         return self.batches(room, "offsets") - self.batches(room, "commits")
 
+    def accounted(self):
+        """Newest batch of the changelog that the ledger has."""
+        told = "SELECT max(batch) AS batch FROM {t} WHERE source = 'dts' AND room = 'changelog'"
+        return notes.ask(None, told, t=str(self.ledger.path))[0]["batch"]
+
 
 def files_without_commit(lake):
     return bool(lake.new_files(lake.landing)) and not lake.grown(lake.landing)
@@ -100,11 +112,18 @@ def half_a_message(lake):
     return lake.grown(lake.waiting) and bool(lake.pending("envelopes"))
 
 
-def one_of_changelog_and_ledger(lake):
-    """They are written at the same time; either may come first."""
-    if not (lake.grown(lake.changelog) or lake.pending("changelog")):
-        return False
-    return lake.changelog.committed("changelog dts") != lake.ledger.committed("changelog dts")
+def changelog_without_ledger(lake):
+    """Of the batch that isn't done."""
+    batch = lake.changelog.committed("changelog dts")
+    return lake.grown(lake.changelog) and batch in lake.pending("changelog") and batch > lake.accounted()
+
+
+def changelog_without_checkpoint(lake):
+    return lake.grown(lake.changelog) and {lake.accounted()} == lake.pending("changelog")
+
+
+def changes_without_commit(lake):
+    return bool(lake.new_files(lake.changes)) and not lake.grown(lake.changes)
 
 
 def merge_without_commit(lake):
@@ -112,17 +131,39 @@ def merge_without_commit(lake):
     return bool(new) and not new & lake.orders.added()
 
 
+class Point(NamedTuple):
+    """disk: what the disk looks like there. rooms: that the killed run works on; those before them are undisturbed.
+    call: instead of which the run kills itself (driver.KILL); None: a watcher kills it, where the work is Spark's."""
+
+    disk: Callable[[Lake], bool]
+    rooms: tuple[str, ...]
+    call: tuple[str, ...] | None = None
+
+
+COMMIT, NOTE, APPEND = (
+    f"cdc_platform.resources.{function}" for function in ("passes.commit", "checkpoints.note", "lake.append_rows")
+)
+CHAIN = ("landing", "envelopes", "changes", "changelog")
+
 POINTS = {
-    "landing: files written, not committed": (files_without_commit, ("landing",)),
-    "landing: committed, checkpoint not yet": (commit_without_checkpoint, ("landing",)),
-    "envelopes: half of a split message waits": (half_a_message, ("landing", "envelopes")),
-    "changelog: one of changelog and ledger committed, the other not yet": (
-        one_of_changelog_and_ledger,
-        ("landing", "envelopes", "changes", "changelog"),
+    "landing: files written, not committed": Point(files_without_commit, CHAIN[:1], (COMMIT, "landing/dts")),
+    "landing: committed, checkpoint not yet": Point(
+        commit_without_checkpoint, CHAIN[:1], (NOTE, "landing/dts.0", "'commits'")
     ),
-    "snapshots: MERGE has written files, not committed": (merge_without_commit, ("snapshots",)),
+    "envelopes: half of a split message waits": Point(half_a_message, CHAIN[:2], (NOTE, "envelopes/dts", "'commits'")),
+    "changes: files written, not committed": Point(changes_without_commit, CHAIN[:3], (COMMIT, "changes/")),
+    "changelog: committed, ledger not yet": Point(
+        changelog_without_ledger, CHAIN, (APPEND, "offset_ledger", "room = 'changelog'")
+    ),
+    "changelog: all written, checkpoint not yet": Point(
+        changelog_without_checkpoint, CHAIN, (NOTE, "changelog/dts", "'commits'")
+    ),
+    "Spark's landing: files written, not committed": Point(files_without_commit, CHAIN[:1]),
+    "Spark's landing: committed, checkpoint not yet": Point(commit_without_checkpoint, CHAIN[:1]),
+    "Spark's envelopes: half of a split message waits": Point(half_a_message, CHAIN[:2]),
+    "Spark's changelog: committed, ledger not yet": Point(changelog_without_ledger, CHAIN),
+    "snapshots: MERGE has written files, not committed": Point(merge_without_commit, ("snapshots",)),
 }
-"""Point → what the disk looks like there, rooms that the killed run works on. Those before them are undisturbed."""
 
 SHORT = ("snapshots: MERGE has written files, not committed",)
 """The point of `make test`; the others are left to `make test-all`."""
@@ -165,27 +206,36 @@ def world(broker, spark, tmp_path_factory):
     return world
 
 
-def kill_at(point, rooms, config, process):
+def kill_at(point, config, process):
     """Run the rooms and kill them at the point. Whether it was hit."""
     lake = Lake(config)
-    assert not point(lake)
-    run = process(config, *rooms)
-    while not (reached := point(lake)) and run.popen.poll() is None:
+    assert not point.disk(lake)
+    if point.call:
+        function, *mentioned = point.call
+        grown = lake.waiting.log / f"{lake.waiting.version() + 1:020d}.json" if point.disk is half_a_message else None
+        run = process(config, *point.rooms, env={KILL: json.dumps([function, mentioned, grown and str(grown)])})
+        run.popen.wait()
+        run.kill()
+        assert run.popen.returncode == -signal.SIGKILL, run.tail()
+        assert point.disk(lake)
+        return True
+    run = process(config, *point.rooms, env={} if point.disk is merge_without_commit else {ELSEWHERE: "1"})
+    while not (reached := point.disk(lake)) and run.popen.poll() is None:
         time.sleep(0.001)
     run.kill()
     assert reached or run.popen.returncode == 0, run.tail()
-    return point(lake)
+    return point.disk(lake)
 
 
 @pytest.mark.parametrize("name", [pytest.param(n, marks=() if n in SHORT else pytest.mark.thorough) for n in POINTS])
 def test_a_killed_run_leaves_nothing_behind(world, spark, process, tmp_path, name):
-    point, rooms = POINTS[name]
+    point = POINTS[name]
     for attempt in range(ATTEMPTS):
         folder = tmp_path / f"lake{attempt}"
-        config = world.copy(folder, **(SMALL if point is half_a_message else {}))
-        if before := list(ROOMS)[: list(ROOMS).index(rooms[0])]:
+        config = world.copy(folder, **(SMALL if point.disk is half_a_message else {}))
+        if before := list(ROOMS)[: list(ROOMS).index(point.rooms[0])]:
             run_rooms(spark, config, *before)
-        if kill_at(point, rooms, config, process):
+        if kill_at(point, config, process):
             break
     else:
         pytest.fail(f"the point was missed {ATTEMPTS} times")
