@@ -15,7 +15,7 @@ from pyspark.sql import functions as F
 
 from cdc_platform.chain import RoomResult
 from cdc_platform.config import Config, Source
-from cdc_platform.envelopes import reassemble, whole
+from cdc_platform.envelopes import split, whole
 from cdc_platform.formats import FORMATS
 from cdc_platform.formats.contract import MESSAGE, PART
 from cdc_platform.formats.frame import as_message_batch, spark_schema
@@ -24,20 +24,6 @@ from cdc_platform.resources.parquet import Sink
 from cdc_platform.tables import CHECKPOINT, ENVELOPES, LANDING, OFFSET_LEDGER, QUARANTINE, STATS, WAITING
 
 _LANDED = ("topic", "partition", "offset", "timestamp", "key", "value", "headers", "landed_at")
-_WAITING = (
-    "topic",
-    "partition",
-    "offset",
-    "timestamp",
-    "key",
-    "headers",
-    "landed_at",
-    "total",
-    "index",
-    "data",
-    "shard",
-    "seq",
-)
 
 
 def run(spark: SparkSession, config: Config, source: Source) -> RoomResult:
@@ -121,7 +107,7 @@ def _rest(parsed: DataFrame, figures: dict[str, int], source: Source, paths: dic
     last = f"SELECT count(*) AS n FROM {{waiting}} WHERE batch = {batch_id - 1}"
     if figures["split"] or figures["bad"] or notes.ask(spark, last, waiting=paths["waiting"])[0]["n"]:
         before = lake.read(spark, paths["waiting"]).where(F.col("batch") == batch_id - 1)
-        _odd_ones(parsed, before, source, paths, batch_id, bad_ones=figures["bad"] > 0)
+        split.odd_ones(parsed, before, source, paths, batch_id, bad_ones=figures["bad"] > 0)
 
 
 def _pass_whole_ones(parsed: DataFrame, path: str, app: str, batch_id: int) -> dict[str, int]:
@@ -172,164 +158,4 @@ def _whole_rows(parts: DataFrame) -> DataFrame:
         F.col("data").alias("value"),
         "headers",
         "landed_at",
-    )
-
-
-def _odd_ones(
-    parsed: DataFrame, before: DataFrame, source: Source, paths: dict[str, str], batch_id: int, bad_ones: bool
-) -> None:
-    """Split messages, torn ones and records that are no part of anything."""
-    name = source.name
-    here = parsed.where(F.col("error").isNull()).withColumn("carried", F.lit(False))
-    known = before.select(*_WAITING, F.lit(True).alias("carried"))
-    everything = known.unionByName(here.select(*_WAITING, "carried"))
-    timeout_ms = source.waiting_timeout_s * 1000
-    verdicts = verdicts_of(everything, timeout_ms).persist()
-    try:
-        found = {r["verdict"] for r in verdicts.select("verdict").distinct().collect()}
-        split = (
-            everything.where(F.col("total") > 1)
-            .drop("carried")
-            .join(F.broadcast(verdicts), ["topic", "partition", "shard", "offset"])
-        )
-        bad = parsed.where(F.col("error").isNotNull()).select(
-            "topic", "partition", "offset", "landed_at", F.col("error").alias("reason"), F.lit(False).alias("carried")
-        )
-        torn = split.where(F.col("verdict") == "torn").select(*bad.columns)
-        waiting = split.where(F.col("verdict") == "waiting").select(
-            F.lit(batch_id).cast("bigint").alias("batch"), *_WAITING
-        )
-        writes = {
-            "envelopes": ("complete" in found, joined_rows(split), f"envelopes joined {name}"),
-            "quarantine": (
-                "torn" in found or bad_ones,
-                _quarantine_rows(bad.unionByName(torn), source),
-                f"envelopes {name}",
-            ),
-            "waiting": ("waiting" in found, waiting, f"envelopes {name}"),
-            "ledger": (True, _ledger_rows(_outcomes(split, bad), source, batch_id), f"envelopes {name}"),
-        }
-        lake.together(
-            [
-                partial(lake.append_once, rows, paths[table], app, batch_id)
-                for table, (any_, rows, app) in writes.items()
-                if any_
-            ]
-        )
-    finally:
-        verdicts.unpersist()
-    parsed.sparkSession.sql(f"DELETE FROM {lake.delta(paths['waiting'])} WHERE batch < {int(batch_id) - 1}")
-
-
-def verdicts_of(parts: DataFrame, timeout_ms: int) -> DataFrame:
-    """Part rows (with `carried`) → VERDICT rows."""
-    meta = parts.select(
-        "topic",
-        "partition",
-        "shard",
-        "offset",
-        "total",
-        "index",
-        F.when(F.col("total") > 1, F.xxhash64("data")).otherwise(F.lit(0)).alias("digest"),
-        F.unix_millis("timestamp").alias("at"),
-        "carried",
-        F.coalesce(F.col("seq").try_cast("bigint"), F.lit(-1)).alias("seq"),
-    )
-
-    def verdict(group: pa.Table) -> pa.Table:
-        return reassemble.classify_partition(group.cast(reassemble.META), timeout_ms)
-
-    return meta.groupBy("topic", "partition").applyInArrow(verdict, spark_schema(reassemble.VERDICT))
-
-
-def joined_rows(split: DataFrame) -> DataFrame:
-    """Parts with verdict `complete` → ENVELOPES rows."""
-    part = F.struct("index", "data")
-    grouped = (
-        split.where(F.col("verdict") == "complete")
-        .groupBy("topic", "partition", "shard", F.col("message").alias("offset"))
-        .agg(
-            F.max("offset").alias("last_offset"),
-            F.count(F.lit(1)).cast("int").alias("parts"),
-            *(F.min_by(c, "index").alias(c) for c in ("seq", "timestamp", "key", "headers")),
-            F.max("landed_at").alias("landed_at"),
-            F.sort_array(F.collect_list(part)).alias("pieces"),
-        )
-    )
-    joined = F.aggregate("pieces", F.lit(b""), lambda done, piece: F.concat(done, piece["data"]))
-    return grouped.withColumn("value", joined).select(
-        "topic",
-        "partition",
-        "offset",
-        "last_offset",
-        "parts",
-        "shard",
-        "seq",
-        "timestamp",
-        "key",
-        "value",
-        "headers",
-        "landed_at",
-    )
-
-
-def _quarantine_rows(unusable: DataFrame, source: Source) -> DataFrame:
-    return unusable.select(
-        F.lit(source.name).alias("source"),
-        F.lit(source.format).alias("format"),
-        F.lit(FORMATS[source.format].version).alias("decoder_version"),
-        F.lit("envelopes").alias("room"),
-        "topic",
-        "partition",
-        "offset",
-        F.lit(None).cast("int").alias("entry_index"),
-        F.lit(None).cast("int").alias("row_index"),
-        F.lit(None).cast("string").alias("db"),
-        F.lit(None).cast("string").alias("table"),
-        "reason",
-        "landed_at",
-        F.current_timestamp().alias("quarantined_at"),
-    )
-
-
-def _outcomes(split: DataFrame, bad: DataFrame) -> DataFrame:
-    """One row per change of an offset's outcome: topic, partition, offset, outcome, records (+1 or -1).
-
-    Complete parts get their outcome in the changelog, with their message; here they only leave `waiting`.
-    """
-    named = (
-        F.when(F.col("verdict") == "torn", "quarantined")
-        .when(F.col("verdict") == "complete", F.lit(None))
-        .otherwise(F.col("verdict"))
-    )
-    taken_back = F.when(
-        F.col("carried"), F.array(F.struct(F.lit("waiting").alias("outcome"), F.lit(-1).alias("records")))
-    )
-    now = F.when(named.isNotNull(), F.array(F.struct(named.alias("outcome"), F.lit(1).alias("records"))))
-    empty = F.array().cast("array<struct<outcome: string, records: int>>")
-    both = F.concat(F.coalesce(taken_back, empty), F.coalesce(now, empty))
-    of_split = split.select("topic", "partition", "offset", F.explode(both).alias("o")).select(
-        "topic", "partition", "offset", "o.*"
-    )
-    return of_split.unionByName(
-        bad.select("topic", "partition", "offset", F.lit("quarantined").alias("outcome"), F.lit(1).alias("records"))
-    )
-
-
-def _ledger_rows(outcomes: DataFrame, source: Source, batch_id: int) -> DataFrame:
-    grouped = outcomes.groupBy("topic", "partition", "outcome").agg(
-        F.min("offset").alias("from_offset"),
-        F.max("offset").alias("to_offset"),
-        F.sum("records").cast("bigint").alias("records"),
-    )
-    return grouped.where("records <> 0").select(
-        F.lit(source.name).alias("source"),
-        F.lit(batch_id).cast("bigint").alias("batch"),
-        F.lit("envelopes").alias("room"),
-        "topic",
-        "partition",
-        "from_offset",
-        "to_offset",
-        "outcome",
-        "records",
     )
