@@ -40,7 +40,7 @@ def run(spark: SparkSession, config: Config, source: Source) -> RoomResult:
     landing, much = LANDING.at(config.lake, source=source.name), source.max_bytes_per_batch
     checkpoint = CHECKPOINT.at(config.lake, room="envelopes", source=source.name)
     if notes.is_table(landing) and notes.is_table(paths["envelopes"]):
-        done = batches.for_each_files(spark, landing, much, checkpoint, files_writer(source, paths, landing))
+        done = batches.for_each_files(spark, landing, much, checkpoint, files_writer(source, paths))
     else:
         each = batch_writer(source, paths)
         done = batches.for_each(spark, landing, much, checkpoint, f"envelopes {source.name}", each)
@@ -78,12 +78,13 @@ def batch_writer(source: Source, paths: dict[str, str]) -> Callable[[DataFrame, 
     def each(batch: DataFrame, batch_id: int) -> None:
         parsed = parse_parts(batch.select(*_LANDED), source.format)
         figures = _pass_whole_ones(parsed, paths["envelopes"], f"envelopes {source.name}", batch_id)
-        _rest(parsed, figures, source, paths, batch_id)
+        thin = parsed.withColumns({c: F.when(F.col("total") > 1, F.col(c)) for c in whole.LARGE})
+        _rest(thin, figures, source, paths, batch_id)
 
     return each
 
 
-def files_writer(source: Source, paths: dict[str, str], landing: str) -> batches.EachFiles:
+def files_writer(source: Source, paths: dict[str, str]) -> batches.EachFiles:
     """The same, where the batch's files are at hand: workers write the whole ones themselves."""
     words = ("topic", "partition", "last_offset", "parts", "shard", "timestamp", "landed_at")
     sink = Sink(paths["envelopes"], whole.ENVELOPE, tuple(ENVELOPES.properties[STATS].split(",")), words)
@@ -95,19 +96,19 @@ def files_writer(source: Source, paths: dict[str, str], landing: str) -> batches
         if sinks:
             passes.commit(sink, done.written["envelopes"], app, batch_id)
         figures = {name: sum(told[name] for told in done.told) for name in ("split", "bad")}
-        landed = batches.rows_of(spark, landing, files).select(*_LANDED)
-        _rest(parse_parts(landed, source.format), figures, source, paths, batch_id)
+        thin = passes.frame(spark, files, MESSAGE, partial(whole.thin, source.format), spark_schema(whole.THIN))
+        _rest(thin, figures, source, paths, batch_id)
 
     return each
 
 
-def _rest(parsed: DataFrame, figures: dict[str, int], source: Source, paths: dict[str, str], batch_id: int) -> None:
+def _rest(thin: DataFrame, figures: dict[str, int], source: Source, paths: dict[str, str], batch_id: int) -> None:
     """What of a batch's records isn't a message by itself, where there are any."""
-    spark = parsed.sparkSession
+    spark = thin.sparkSession
     last = f"SELECT count(*) AS n FROM {{waiting}} WHERE batch = {batch_id - 1}"
     if figures["split"] or figures["bad"] or notes.ask(spark, last, waiting=paths["waiting"])[0]["n"]:
         before = lake.read(spark, paths["waiting"]).where(F.col("batch") == batch_id - 1)
-        split.odd_ones(parsed, before, source, paths, batch_id, bad_ones=figures["bad"] > 0)
+        split.odd_ones(thin, before, source, paths, batch_id, bad_ones=figures["bad"] > 0)
 
 
 def _pass_whole_ones(parsed: DataFrame, path: str, app: str, batch_id: int) -> dict[str, int]:

@@ -1,16 +1,20 @@
 """Records of a batch that are no messages by themselves: parts of split messages, which are joined, wait or are torn,
 and records that are no part of anything. DataFrames; which parts belong together `reassemble` decides."""
 
+from collections.abc import Iterator
 from functools import partial
 
 import pyarrow as pa
+from pyspark import StorageLevel
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from cdc_platform.config import Source
 from cdc_platform.envelopes import reassemble
+from cdc_platform.envelopes.whole import ENVELOPE
 from cdc_platform.formats import FORMATS
 from cdc_platform.formats.frame import spark_schema
+from cdc_platform.formats.protobuf_arrow import bytes_of
 from cdc_platform.resources import lake
 
 _WAITING = (
@@ -30,15 +34,16 @@ _WAITING = (
 
 
 def odd_ones(
-    parsed: DataFrame, before: DataFrame, source: Source, paths: dict[str, str], batch_id: int, bad_ones: bool
+    records: DataFrame, before: DataFrame, source: Source, paths: dict[str, str], batch_id: int, bad_ones: bool
 ) -> None:
-    """Split messages, torn ones and records that are no part of anything."""
-    name = source.name
-    here = parsed.where(F.col("error").isNull()).withColumn("carried", F.lit(False))
+    """Writes split messages, torn ones and records that are no part of anything. records: THIN rows of a batch;
+    before: parts that waited."""
+    # Each write asks for some of them. On disk: of parts there may be as many bytes as a batch has.
+    records = records.persist(StorageLevel.DISK_ONLY)
+    here = records.where(F.col("error").isNull()).withColumn("carried", F.lit(False))
     known = before.select(*_WAITING, F.lit(True).alias("carried"))
     everything = known.unionByName(here.select(*_WAITING, "carried"))
-    timeout_ms = source.waiting_timeout_s * 1000
-    verdicts = _verdicts_of(everything, timeout_ms).persist()
+    verdicts = _verdicts_of(everything, source.waiting_timeout_s * 1000).persist(StorageLevel.DISK_ONLY)
     try:
         found = {r["verdict"] for r in verdicts.select("verdict").distinct().collect()}
         split = (
@@ -46,33 +51,36 @@ def odd_ones(
             .drop("carried")
             .join(F.broadcast(verdicts), ["topic", "partition", "shard", "offset"])
         )
-        bad = parsed.where(F.col("error").isNotNull()).select(
+        bad = records.where(F.col("error").isNotNull()).select(
             "topic", "partition", "offset", "landed_at", F.col("error").alias("reason"), F.lit(False).alias("carried")
         )
-        torn = split.where(F.col("verdict") == "torn").select(*bad.columns)
-        waiting = split.where(F.col("verdict") == "waiting").select(
-            F.lit(batch_id).cast("bigint").alias("batch"), *_WAITING
-        )
-        writes = {
-            "envelopes": ("complete" in found, _joined_rows(split), f"envelopes joined {name}"),
-            "quarantine": (
-                "torn" in found or bad_ones,
-                _quarantine_rows(bad.unionByName(torn), source),
-                f"envelopes {name}",
-            ),
-            "waiting": ("waiting" in found, waiting, f"envelopes {name}"),
-            "ledger": (True, _ledger_rows(_outcomes(split, bad), source, batch_id), f"envelopes {name}"),
-        }
-        lake.together(
-            [
-                partial(lake.append_once, rows, paths[table], app, batch_id)
-                for table, (any_, rows, app) in writes.items()
-                if any_
-            ]
-        )
+        if bad_ones:
+            found.add("bad")
+        writes = _writes(split, bad, found, source, batch_id)
+        lake.together([partial(lake.append_once, rows, paths[table], app, batch_id) for table, rows, app in writes])
     finally:
         verdicts.unpersist()
-    parsed.sparkSession.sql(f"DELETE FROM {lake.delta(paths['waiting'])} WHERE batch < {int(batch_id) - 1}")
+        records.unpersist()
+    records.sparkSession.sql(f"DELETE FROM {lake.delta(paths['waiting'])} WHERE batch < {int(batch_id) - 1}")
+
+
+def _writes(
+    split: DataFrame, bad: DataFrame, found: set[str], source: Source, batch_id: int
+) -> list[tuple[str, DataFrame, str]]:
+    """Table, rows, and the name of the write. found: verdicts there are, and `bad`."""
+    app = f"envelopes {source.name}"
+    torn = split.where(F.col("verdict") == "torn").select(*bad.columns)
+    waiting = split.where(F.col("verdict") == "waiting").select(
+        F.lit(batch_id).cast("bigint").alias("batch"), *_WAITING
+    )
+    writes = [("ledger", _ledger_rows(_outcomes(split, bad), source, batch_id), app)]
+    if "complete" in found:
+        writes.append(("envelopes", _joined_rows(split), f"envelopes joined {source.name}"))
+    if found & {"torn", "bad"}:
+        writes.append(("quarantine", _quarantine_rows(bad.unionByName(torn), source), app))
+    if "waiting" in found:
+        writes.append(("waiting", waiting, app))
+    return writes
 
 
 def _verdicts_of(parts: DataFrame, timeout_ms: int) -> DataFrame:
@@ -110,21 +118,26 @@ def _joined_rows(split: DataFrame) -> DataFrame:
             F.sort_array(F.collect_list(part)).alias("pieces"),
         )
     )
-    joined = F.aggregate("pieces", F.lit(b""), lambda done, piece: F.concat(done, piece["data"]))
-    return grouped.withColumn("value", joined).select(
-        "topic",
-        "partition",
-        "offset",
-        "last_offset",
-        "parts",
-        "shard",
-        "seq",
-        "timestamp",
-        "key",
-        "value",
-        "headers",
-        "landed_at",
-    )
+    rows = grouped.withColumn("value", F.transform("pieces", lambda piece: piece["data"])).select(*ENVELOPE.names)
+    return rows.mapInArrow(_joined, spark_schema(ENVELOPE))
+
+
+def _joined(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Rows with pieces in place of `value` → ENVELOPE rows."""
+    at = ENVELOPE.names.index("value")
+    for batch in batches:
+        columns = batch.columns
+        columns[at] = joined(columns[at])
+        found = zip(columns, ENVELOPE.types, strict=True)
+        yield pa.RecordBatch.from_arrays([c.cast(t) for c, t in found], schema=ENVELOPE)
+
+
+def joined(pieces: pa.ListArray) -> pa.BinaryArray:
+    """Lists of byte strings, none of them NULL → their bytes, one behind the other, as they lie in Arrow's memory
+    already. (Spark's own `concat` copies what it has of a message for each piece of it.)"""
+    offsets, data = bytes_of(pieces.flatten())
+    ends = pieces.offsets.to_numpy() - pieces.offsets[0].as_py()
+    return pa.Array.from_buffers(pa.binary(), len(pieces), [None, pa.py_buffer(offsets[ends]), data])
 
 
 def _quarantine_rows(unusable: DataFrame, source: Source) -> DataFrame:

@@ -25,6 +25,10 @@ ENVELOPE = pa.schema(
 """Rows of ENVELOPES."""
 
 
+LARGE = ("data", "key", "headers")
+"""What only parts of split messages are asked for once whole messages are written."""
+
+
 @dataclass(frozen=True, slots=True)
 class Whole:
     """The work of a pass over landed records: those that are whole go to the output `envelopes`, if it is there."""
@@ -44,6 +48,20 @@ class Whole:
             if "envelopes" in out:
                 out["envelopes"].write(_envelopes(batch.filter(alone), parts.filter(alone)))
         return {"split": split, "bad": bad}
+
+
+_ADDRESS = ("topic", "partition", "offset", "timestamp", "key", "headers", "landed_at")
+THIN = pa.schema([*PART, *(MESSAGE.field(c) for c in _ADDRESS)])
+"""A record and which part of a message it is; LARGE columns are NULL where it is whole: then it is written already."""
+
+
+def thin(format_name: str, landed: pa.RecordBatch) -> pa.RecordBatch:
+    """MESSAGE batch → THIN batch, row by row."""
+    parts = parts_of(landed, format_name)
+    split = pc.fill_null(pc.greater(parts.column("total"), 1), False)
+    columns = [(parts if n in PART.names else landed).column(n) for n in THIN.names]
+    kept = [pc.if_else(split, c, None) if n in LARGE else c for n, c in zip(THIN.names, columns, strict=True)]
+    return pa.RecordBatch.from_arrays(kept, schema=THIN)
 
 
 def parts_of(messages: pa.RecordBatch, format_name: str) -> pa.RecordBatch:

@@ -18,7 +18,8 @@ from cdc_platform.resources.lock import turn_of_files
 from cdc_platform.resources.parquet import Output, Sink, Unit, Written, outputs, read, units
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.types import StructType
 
 Work = Callable[[Iterator[pa.RecordBatch], Mapping[str, Output]], Any]
 """(rows of a task's files, one after the other; outputs by name) → what it has to tell, as JSON can. Runs on the
@@ -48,8 +49,20 @@ def over(
     whole: bool,
 ) -> Pass:
     """Runs `work` on the rows of files, read with these columns. whole: a file isn't divided."""
-    at_once = int(spark.conf.get("spark.sql.shuffle.partitions") or 200)
-    return run(spark, _tasks(units(files, whole=whole), at_once), partial(_rows, schema), work, sinks)
+    return run(spark, _tasks(spark, units(files, whole=whole)), partial(_rows, schema), work, sinks)
+
+
+def frame(
+    spark: "SparkSession",
+    files: list[str],
+    schema: pa.Schema,
+    each: Callable[[pa.RecordBatch], pa.RecordBatch],
+    made: "StructType",
+) -> "DataFrame":
+    """What workers make of the rows of files, read with these columns: a DataFrame with the columns `made`."""
+    tasks = _tasks(spark, units(files, whole=False))
+    ids = spark.range(0, len(tasks), 1, max(len(tasks), 1))
+    return ids.mapInArrow(partial(_made, tasks, schema, each), made)
 
 
 def run(spark: "SparkSession", tasks: list[Any], rows: Rows, work: Work, sinks: Mapping[str, Sink]) -> Pass:
@@ -71,8 +84,9 @@ def run(spark: "SparkSession", tasks: list[Any], rows: Rows, work: Work, sinks: 
     return Pass(told, written)
 
 
-def _tasks(all_units: list[Unit], at_once: int) -> list[list[Unit]]:
-    total, cores = sum(u.bytes for u in all_units), max(1, at_once // 2)
+def _tasks(spark: "SparkSession", all_units: list[Unit]) -> list[list[Unit]]:
+    cores = max(1, int(spark.conf.get("spark.sql.shuffle.partitions") or 200) // 2)
+    total = sum(u.bytes for u in all_units)
     rounds = -(-total // (_MOST * cores)) or 1  # all cores work in each: none waits for another's last task
     enough = max(_LEAST, total // (rounds * cores))
     tasks: list[list[Unit]] = []
@@ -97,6 +111,18 @@ _RESULT = pa.schema(
 
 def _rows(schema: pa.Schema, task: list[Unit]) -> Iterator[pa.RecordBatch]:
     return chain.from_iterable(read(unit, schema) for unit in task)
+
+
+def _made(
+    tasks: list[list[Unit]],
+    schema: pa.Schema,
+    each: Callable[[pa.RecordBatch], pa.RecordBatch],
+    batches: Iterator[pa.RecordBatch],
+) -> Iterator[pa.RecordBatch]:
+    pa.set_memory_pool(pa.system_memory_pool())
+    for batch in batches:
+        for task in batch.column(0).to_pylist():
+            yield from map(each, _rows(schema, tasks[task]))
 
 
 def _each(

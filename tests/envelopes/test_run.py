@@ -11,7 +11,7 @@ from pyspark.sql import functions as F
 
 from cdc_platform.envelopes import run as envelopes
 from cdc_platform.formats.pb import tencent_dts_pb2 as pb
-from cdc_platform.resources import lake
+from cdc_platform.resources import lake, notes
 from cdc_platform.tables import CHECKPOINT, ENVELOPES, LANDING, OFFSET_LEDGER, QUARANTINE, WAITING
 
 pytestmark = pytest.mark.spark
@@ -107,6 +107,14 @@ def shop(spark, make_config):
     return Lake(spark, make_config([source]))
 
 
+@pytest.fixture(params=["by workers", "by Spark"])
+def either(shop, monkeypatch, request):
+    """The same source in a lake that the driver sees, and in one that only Spark's side does."""
+    if request.param == "by Spark":
+        monkeypatch.setattr(notes, "is_table", lambda _: False)
+    return shop
+
+
 PARTS = 4
 
 
@@ -137,9 +145,9 @@ def test_a_message_cut_between_batches_anywhere_is_put_together(shop):
     assert shop.run().batches == 0
 
 
-def test_torn_repeated_and_orphaned_parts_get_a_verdict_and_an_address(shop):
+def test_torn_repeated_and_orphaned_parts_get_a_verdict_and_an_address(either):
     parts, other = split(3), split(3, b"another message" * 9)
-    shop.land(
+    either.land(
         {
             0: [*parts[:2], *other, *WHOLE],  # begun anew with other bytes
             1: [parts[0], parts[0], *parts[1:], parts[2]],  # sent twice, the last one too
@@ -150,8 +158,8 @@ def test_torn_repeated_and_orphaned_parts_get_a_verdict_and_an_address(shop):
             6: parts[:2],  # unfinished
         }
     )
-    assert shop.run().metrics["waiting"] == 2
-    assert shop.messages() == {
+    assert either.run().metrics["waiting"] == 2
+    assert either.messages() == {
         0: [(2, 4, 3, b"another message" * 9), (5, 5, 1, b"whole")],
         1: [(0, 3, 3, PAYLOAD)],
         2: [(2, 2, 1, b"whole")],
@@ -159,7 +167,7 @@ def test_torn_repeated_and_orphaned_parts_get_a_verdict_and_an_address(shop):
         4: [(1, 3, 3, PAYLOAD)],
         5: [(1, 3, 3, PAYLOAD)],
     }
-    found = shop.quarantined()
+    found = either.quarantined()
     assert {p: [o for o, _ in rows] for p, rows in found.items()} == {
         0: [0, 1],
         2: [0, 1],
@@ -169,7 +177,7 @@ def test_torn_repeated_and_orphaned_parts_get_a_verdict_and_an_address(shop):
     }
     assert all(reason for rows in found.values() for _, reason in rows)
     assert "part 2 of 3 never came" in found[0][0][1]
-    assert shop.outcomes() == {
+    assert either.outcomes() == {
         0: {"quarantined": 2},
         1: {"duplicate": 2},
         2: {"quarantined": 2},
@@ -180,13 +188,13 @@ def test_torn_repeated_and_orphaned_parts_get_a_verdict_and_an_address(shop):
     }
 
 
-def test_shards_of_one_partition_are_told_apart_also_across_batches(shop):
+def test_shards_of_one_partition_are_told_apart_also_across_batches(either):
     a, b = split(3, b"A" * 300, "set_1"), split(3, b"B" * 300, "set_2")
-    shop.land({0: [a[0], b[0], b[1], a[1]]})
-    shop.land({0: [b[2], *WHOLE, a[2]]})
-    shop.run()
+    either.land({0: [a[0], b[0], b[1], a[1]]})
+    either.land({0: [b[2], *WHOLE, a[2]]})
+    either.run()
     rows = (
-        shop.read(ENVELOPES, source="shop")
+        either.read(ENVELOPES, source="shop")
         .orderBy("offset")
         .select("offset", "last_offset", "shard", "value")
         .collect()
@@ -196,7 +204,7 @@ def test_shards_of_one_partition_are_told_apart_also_across_batches(shop):
         (1, 4, "set_2", b"B" * 300),
         (5, 5, "", b"whole"),
     ]
-    assert shop.outcomes() == {}
+    assert either.outcomes() == {}
 
 
 def test_what_stays_unfinished_for_too_long_is_quarantined_and_no_longer_waits(shop):
