@@ -22,14 +22,12 @@ from cdc_platform.formats.canal_json.sheets import Sheet
 from cdc_platform.formats.canal_json.tables import Group, Table, described, grouped
 from cdc_platform.formats.canal_options import TIMESTAMP_WITHOUT_ZONE
 from cdc_platform.formats.contract import EVENT, Format
-from cdc_platform.formats.events import event_batch
+from cdc_platform.formats.events import event_batch, in_order
 from cdc_platform.formats.kafka_connect.json import read_json
 from cdc_platform.formats.kafka_connect.values import BAD
 
 _Place = tuple[int, int, int]
 """Message in the batch, row in the message, and 0 for what comes before the row, else 1."""
-
-_WORTH_A_CUT = 100  # events that copying must save to be worth a cut
 
 
 class _Batch:
@@ -118,19 +116,7 @@ def _decode(messages: pa.RecordBatch, options: CanalJsonOptions) -> pa.RecordBat
     if work.rare:
         batches.append(_rare_batch(messages, work.rare))
         places.append(np.array([place for place, _ in work.rare]))
-    return _in_order(batches, np.concatenate(places)) if batches else event_batch([])
-
-
-def _in_order(batches: list[pa.RecordBatch], places: np.ndarray) -> pa.RecordBatch:
-    """Events sorted by their places. Mostly they need but few cuts: copying what lies between is quicker than taking
-    every event by itself."""
-    order = np.lexsort(places.T[::-1])
-    cuts = np.flatnonzero(np.diff(order) != 1) + 1
-    if len(cuts) * _WORTH_A_CUT > len(order):
-        return pa.concat_batches(batches).take(pa.array(order))
-    events = pa.Table.from_batches(batches)
-    runs = [events.slice(run[0], len(run)) for run in np.split(order, cuts)]
-    return pa.concat_batches([piece for run in runs for piece in run.to_batches()])
+    return in_order(batches, np.concatenate(places)) if batches else event_batch([])
 
 
 def _rare_batch(messages: pa.RecordBatch, rare: list[tuple[_Place, dict[str, Any]]]) -> pa.RecordBatch:

@@ -6,16 +6,19 @@ two that lie in different partitions where it changes the key. Each half is an e
 sequenceId: the first removes the old row, the second brings the new one.
 """
 
+import gc
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
 from cdc_platform.formats.contract import EVENT, Format, Limit
-from cdc_platform.formats.dataworks.messages import Group, Row, read
+from cdc_platform.formats.dataworks.messages import Changes, Group, Row, read
 from cdc_platform.formats.dataworks.options import DataworksOptions
+from cdc_platform.formats.dataworks.plain import PlainReader
 from cdc_platform.formats.dataworks.rows import Table, convert_rows
-from cdc_platform.formats.events import event_batch
+from cdc_platform.formats.events import event_batch, in_order
 from cdc_platform.formats.kafka_connect.json import read_json
 from cdc_platform.formats.kafka_connect.values import BAD
 from cdc_platform.formats.limits import finer_than, of
@@ -24,61 +27,77 @@ _Place = tuple[int, int]
 """Message in the batch, and 0 for what comes before its row, else 1 and on."""
 
 
+class _Batch:
+    """Decodes one MESSAGE batch: control messages at once, rows collected by table and columns."""
+
+    def __init__(self, messages: pa.RecordBatch, options: DataworksOptions):
+        self.messages, self.options = messages, options
+        self.groups: dict[Group, list[Changes]] = {}
+        self.rare: list[tuple[_Place, dict[str, Any]]] = []
+
+    def read(self) -> None:
+        values = self.messages.column("value").to_pylist()
+        plain = PlainReader()(values)
+        self.groups = plain.rows
+        others: dict[Group, list[Row]] = {}
+        for at in plain.others:
+            if values[at] is None:
+                self.rare.append(((at, 1), {"kind": "skip", "reason": "no value"}))
+                continue
+            try:
+                found = read(at, read_json(values[at]))
+            except BAD as e:
+                self.fail(at, e)
+                continue
+            if isinstance(found, list):
+                self.rare.extend(((at, 1 + i), event) for i, event in enumerate(found))
+            else:
+                others.setdefault(found[0], []).append(found[1])
+        for group, rows in others.items():
+            self.groups.setdefault(group, []).append(Changes.of(rows))
+
+    def fail(self, at: int, error: BaseException) -> None:
+        self.rare.append(((at, 1), _error(error)))
+
+    def rows(self) -> Iterator[tuple[pa.RecordBatch, np.ndarray]]:
+        """EVENT batches of all rows with their places; puts the schema events beside."""
+        for group, parts in self.groups.items():
+            rows = Changes.together(parts)
+            try:
+                table = Table(group, self.options)
+            except BAD as e:
+                for at in rows.at:
+                    self.fail(at, e)
+                continue
+            first = None
+            for batch, at in convert_rows(self.messages, table, rows, self.options.time_zone, self.fail):
+                yield batch, np.column_stack((at, np.ones(len(at), np.int64)))
+                first = at[0] if first is None else first
+            if first is not None:
+                self.rare.append(((first, 0), table.schema_event()))
+
+
 def decode(messages: pa.RecordBatch, options: DataworksOptions) -> pa.RecordBatch:
     """MESSAGE batch → EVENT batch, in the order of the messages; never raises for bad bytes."""
-    groups: dict[Group, list[Row]] = {}
-    rare: list[tuple[_Place, dict[str, Any]]] = []
-    for at, value in enumerate(messages.column("value").to_pylist()):
-        if value is None:
-            rare.append(((at, 1), {"kind": "skip", "reason": "no value"}))
-            continue
-        try:
-            found = read(at, read_json(value))
-        except BAD as e:
-            rare.append(((at, 1), _error(e)))
-            continue
-        if isinstance(found, list):
-            rare.extend(((at, 1 + i), event) for i, event in enumerate(found))
-        else:
-            groups.setdefault(found[0], []).append(found[1])
-    batches, places = _rows(messages, groups, options, rare)
-    if rare:
-        batches.append(_rare_batch(messages, rare))
-        places.extend(place for place, _ in rare)
-    if not batches:
-        return event_batch([])
-    order = np.lexsort(np.array(places).T[::-1])
-    return pa.concat_batches(batches).take(pa.array(order))
+    collecting = gc.isenabled()
+    gc.disable()  # parsed JSON holds no cycles; walking it again and again costs more than parsing
+    try:
+        return _decode(_Batch(messages, options))
+    finally:
+        if collecting:
+            gc.enable()
 
 
-def _rows(
-    messages: pa.RecordBatch,
-    groups: dict[Group, list[Row]],
-    options: DataworksOptions,
-    rare: list[tuple[_Place, dict[str, Any]]],
-) -> tuple[list[pa.RecordBatch], list[_Place]]:
-    """EVENT batches of all rows, and their places; errors and schema events go to `rare`."""
-    batches: list[pa.RecordBatch] = []
-    places: list[_Place] = []
-
-    def fail(row: Row, error: BaseException) -> None:
-        rare.append(((row.at, 1), _error(error)))
-
-    for group, rows in groups.items():
-        try:
-            table = Table(group, options)
-        except BAD as e:
-            for row in rows:
-                fail(row, e)
-            continue
-        first = None
-        for batch, good in convert_rows(messages, table, rows, options.time_zone, fail):
-            batches.append(batch)
-            places.extend((r.at, 1) for r in good)
-            first = good[0].at if first is None else first
-        if first is not None:
-            rare.append(((first, 0), table.schema_event()))
-    return batches, places
+def _decode(work: _Batch) -> pa.RecordBatch:
+    work.read()
+    batches, places = [], []
+    for batch, at in work.rows():
+        batches.append(batch)
+        places.append(at)
+    if work.rare:
+        batches.append(_rare_batch(work.messages, work.rare))
+        places.append(np.array([at for at, _ in work.rare]))
+    return in_order(batches, np.concatenate(places)) if batches else event_batch([])
 
 
 def _rare_batch(messages: pa.RecordBatch, rare: list[tuple[_Place, dict[str, Any]]]) -> pa.RecordBatch:

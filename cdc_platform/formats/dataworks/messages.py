@@ -4,7 +4,8 @@ Facts: the vendor's page "Appendix: Message format" (Alibaba Cloud DataWorks); a
 `AliyunRecordParser` and its test data.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from itertools import chain
 from typing import Any, NamedTuple
 
 from cdc_platform.formats.canal_statement import DDL, Event, ddl, query
@@ -13,9 +14,9 @@ from cdc_platform.formats.kafka_connect.values import shown
 ROW_ID = "#alibaba_rds_row_id#"
 """Hidden key of RDS tables without primary key: a column of the message, never in `primaryKey`."""
 
-_FULL_LOAD = -1  # sequenceId of rows that the full load read
+FULL_LOAD = -1  # sequenceId of rows that the full load read
 _POSITIONS_PER_FILE = 10**18  # a sequenceId of any length as (file number, position)
-_LONGEST = 36  # digits: what then still fits a 64-bit file number
+LONGEST = 36  # digits of a sequenceId: what then still fits a 64-bit file number
 _FIRST_MS, _LAST_MS = -62_135_596_800_000, 253_402_300_799_999  # years 1 to 9999
 _CONTROL = {
     "MHEARTBEAT": "heartbeat",
@@ -53,6 +54,40 @@ class Row(NamedTuple):
     time: int | None
 
 
+class Changes(NamedTuple):
+    """Rows of one group, field by field: lists of what `Row` says of each, in the order of the messages."""
+
+    at: list[int]
+    op: list[str]
+    file_no: list[int]
+    position: list[int]
+    event_no: list[int]
+    before: list[dict[str, Any] | None]
+    after: list[dict[str, Any] | None]
+    time: list[int | None]
+
+    @classmethod
+    def of(cls, rows: list[Row]) -> "Changes":
+        """At least one of them."""
+        fields: list[Any] = list(map(list, zip(*rows, strict=True)))
+        return cls(*fields)
+
+    @classmethod
+    def together(cls, parts: list["Changes"]) -> "Changes":
+        """All rows of some parts, in the order of the messages."""
+        if len(parts) == 1:
+            return parts[0]
+        fields: list[Any] = [list(chain.from_iterable(lists)) for lists in zip(*parts, strict=True)]
+        whole = cls(*fields)
+        order = sorted(range(len(whole.at)), key=whole.at.__getitem__)
+        return whole if order == list(range(len(order))) else whole.chosen(order)
+
+    def chosen(self, which: Sequence[int]) -> "Changes":
+        """Some of them."""
+        fields: list[Any] = [[field[i] for i in which] for field in self]
+        return Changes(*fields)
+
+
 def read(at: int, message: Any) -> tuple[Group, Row] | list[Event]:
     """A parsed message, number `at` of its batch → its row, or its events without wire address. Raises ValueError
     when it is none of DataWorks', or when it contradicts itself."""
@@ -62,26 +97,23 @@ def read(at: int, message: Any) -> tuple[Group, Row] | list[Event]:
     op = payload.get("op")
     if type(op) is not str:
         raise ValueError(f"payload.op {shown(op)} is no text: this is no message of DataWorks")
-    if op in _ROWS:
+    if op in ROWS:
         return _row(at, op, schema, payload)
     return _events(op, schema, payload)
 
 
 def _row(at: int, op: str, schema: dict, payload: dict) -> tuple[Group, Row]:
-    group = _group(schema)
+    group = group_of(schema)
     before, after = _image(payload, "before"), _image(payload, "after")
-    sequence = _sequence(payload)
-    if sequence is None:
+    number = _sequence(payload)
+    if number is None:
         raise ValueError(f"{op} without sequenceId: its place in the source's order isn't told")
-    kind, event_no = _ROWS[op](before, after, group)
-    if sequence == _FULL_LOAD:
+    kind, event_no = ROWS[op](before, after, group)
+    if number == FULL_LOAD:
         if kind != "insert":
             raise ValueError(f"{op} with sequenceId -1, which the full load's INSERT alone has")
-        file_no, position, kind = 0, 0, "read"
-    else:
-        file_no, position = divmod(sequence, _POSITIONS_PER_FILE)
-        file_no += 1
-    return group, Row(at, kind, file_no, position, event_no, before, after, _micros(payload))
+        kind = "read"
+    return group, Row(at, kind, *place(number), event_no, before, after, _micros(payload))
 
 
 def _insert(before: dict | None, after: dict | None, _group: Group) -> tuple[str, int]:
@@ -113,7 +145,7 @@ def _update(before: dict | None, after: dict | None, group: Group) -> tuple[str,
     return "update", _WHOLE
 
 
-_ROWS: dict[str, Callable[[dict | None, dict | None, Group], tuple[str, int]]] = {
+ROWS: dict[str, Callable[[dict | None, dict | None, Group], tuple[str, int]]] = {
     "INSERT": _insert,
     "DELETE": _delete,
     "UPDATE_BEFOR": _first_half,  # the vendor's spelling
@@ -122,7 +154,8 @@ _ROWS: dict[str, Callable[[dict | None, dict | None, Group], tuple[str, int]]] =
 }
 
 
-def _group(schema: dict) -> Group:
+def group_of(schema: dict) -> Group:
+    """What a message's `schema` says of its row. Raises ValueError."""
     source = _object(schema, "source")
     db, table = _text(source, "dbName"), _text(source, "tableName")
     if not db or not table:
@@ -166,11 +199,11 @@ def _events(op: str, schema: dict, payload: dict) -> list[Event]:
     if op == "GTID":
         return [{**named, "kind": "skip", "reason": "a GTID event, which holds nothing"}]
     found = _statement(op, statement, named)
-    sequence = _sequence(payload)
-    if sequence is not None and sequence >= 0:
-        file_no, position = divmod(sequence, _POSITIONS_PER_FILE)
-        place = {"lineage": "", "file_no": file_no + 1, "binlog_pos": position, "event_no": _WHOLE}
-        found = [{**event, **place} for event in found]
+    number = _sequence(payload)
+    if number is not None and number >= 0:
+        file_no, position = place(number)
+        told = {"lineage": "", "file_no": file_no, "binlog_pos": position, "event_no": _WHOLE}
+        found = [{**event, **told} for event in found]
     return found
 
 
@@ -179,7 +212,7 @@ def _statement(op: str, statement: str | None, named: Event) -> list[Event]:
         return ddl(op, statement, named)
     if statement is not None:
         return query(statement, is_ddl=True, named=named)
-    known = ", ".join((*_ROWS, *_CONTROL, *DDL, "QUERY", "GTID"))
+    known = ", ".join((*ROWS, *_CONTROL, *DDL, "QUERY", "GTID"))
     raise ValueError(f"op {shown(op)} without statement; known: {known}")
 
 
@@ -191,21 +224,35 @@ def _info(op: str, payload: dict) -> list[tuple[str, str]]:
 
 def _sequence(payload: dict) -> int | None:
     value = payload.get("sequenceId")
-    if value is None:
-        return None
+    return None if value is None else sequence(value)
+
+
+def sequence(value: Any) -> int:
+    """`sequenceId` as a number. Raises ValueError."""
     text = str(value)
     digits = text.removeprefix("-")
-    if type(value) is bool or not (digits.isascii() and digits.isdecimal() and len(digits) <= _LONGEST):
-        raise ValueError(f"sequenceId {shown(value)} is no number of at most {_LONGEST} digits")
+    if type(value) is bool or not (digits.isascii() and digits.isdecimal() and len(digits) <= LONGEST):
+        raise ValueError(f"sequenceId {shown(value)} is no number of at most {LONGEST} digits")
     number = int(text)
-    if number < _FULL_LOAD:
+    if number < FULL_LOAD:
         raise ValueError(f"sequenceId {shown(value)}: only -1 is known below 0")
     return number
 
 
+def place(number: int) -> tuple[int, int]:
+    """A sequenceId as file number and position."""
+    if number == FULL_LOAD:
+        return 0, 0
+    file_no, position = divmod(number, _POSITIONS_PER_FILE)
+    return file_no + 1, position
+
+
 def _micros(payload: dict) -> int | None:
-    """Source time in µs; the full load's -1 and a missing one are none."""
-    millis = _object(payload, "timestamp").get("eventTime")
+    return micros(_object(payload, "timestamp").get("eventTime"))
+
+
+def micros(millis: Any) -> int | None:
+    """`eventTime` in ms → µs; the full load's -1 and a missing one are none. Raises ValueError."""
     if millis is None or millis == -1:
         return None
     if type(millis) is not int or not _FIRST_MS <= millis <= _LAST_MS:

@@ -1,111 +1,22 @@
-"""Rows of one table and one list of columns → an EVENT batch, column by column.
+"""Rows of one table and one list of columns → an EVENT batch, column by column."""
 
-The messages know six types. What they leave out (length, precision, sign, which of DATE, DATETIME and TIMESTAMP)
-the option `columns` can tell; without it a type is taken that keeps every value as it came.
-"""
-
-import re
 from collections.abc import Callable, Iterator
-from datetime import UTC, datetime, timedelta
+from operator import itemgetter
 from typing import Any
-from zoneinfo import ZoneInfo
 
 import numpy as np
 import pyarrow as pa
 
 from cdc_platform.formats.contract import EVENT
-from cdc_platform.formats.dataworks.messages import Group, Row
+from cdc_platform.formats.dataworks.messages import Changes, Group
 from cdc_platform.formats.dataworks.options import DataworksOptions
+from cdc_platform.formats.dataworks.values import TYPES, texts
 from cdc_platform.formats.events import columns_json, schema_version
-from cdc_platform.formats.kafka_connect.values import (
-    BAD,
-    Number,
-    base64_text,
-    datetime_text,
-    number_text,
-    shown,
-    zoned_datetime_text,
-)
+from cdc_platform.formats.kafka_connect.values import BAD, shown
 from cdc_platform.formats.names import Names
 from cdc_platform.formats.protobuf_arrow import build_maps
 from cdc_platform.mysql.types import MySqlType, parse_type
 from cdc_platform.mysql.values import Checked, to_text
-
-_MIDNIGHT = " 00:00:00"
-_INTEGER = re.compile(r"-?[0-9]{1,65}", re.ASCII)
-
-Text = Callable[[Any, MySqlType, str], str]
-"""(JSON value, the column's MySQL type, zone) → the source's text. Raises ValueError."""
-
-
-def _boolean(value: Any, _type: MySqlType, _zone: str) -> str:
-    if type(value) is not bool:
-        raise ValueError(f"{shown(value)} is neither true nor false")
-    return "1" if value else "0"
-
-
-def _long(value: Any, _type: MySqlType, _zone: str) -> str:
-    text = str(value) if type(value) in (int, Number, str) else ""
-    if not _INTEGER.fullmatch(text):
-        raise ValueError(f"{shown(value)} is no integer")
-    return text
-
-
-def _double(value: Any, mysql_type: MySqlType, _zone: str) -> str:
-    if type(value) not in (int, Number, str):
-        raise ValueError(f"{shown(value)} is no number")
-    try:
-        return str(value) if mysql_type.family == "float" else number_text(str(value), None)
-    except ArithmeticError:
-        raise ValueError(f"{shown(value)} is no number") from None
-
-
-def _date(value: Any, mysql_type: MySqlType, zone: str) -> str:
-    if type(value) is not int:
-        raise ValueError(f"{shown(value)} is no count of milliseconds")
-    try:
-        if mysql_type.family == "timestamp":  # MySQL's begins a second later: 0 is a zero TIMESTAMP
-            return datetime_text(value, 1000) + "Z" if value else "0000-00-00 00:00:00"
-        text = zoned_datetime_text(value, zone)
-    except ArithmeticError:
-        raise ValueError(f"{value} ms are outside the years 1 to 9999") from None
-    if mysql_type.family == "date":
-        if not text.endswith(_MIDNIGHT) and value != _first_instant(text[:10], zone):
-            raise ValueError(f"{value} is {text} in {zone}, no midnight and so no DATE (option time_zone)")
-        return text[:10]
-    return text
-
-
-def _first_instant(day: str, zone: str) -> int:
-    """Epoch ms of midnight, or of what Java makes of a midnight that the zone skips (Asia/Shanghai, 1940-06-01): the
-    clock's next time."""
-    midnight = datetime.fromisoformat(day).replace(tzinfo=ZoneInfo(zone))  # its offset is that before the gap
-    return (midnight - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(milliseconds=1)
-
-
-def _bytes(value: Any, mysql_type: MySqlType, _zone: str) -> str:
-    if type(value) is not str:
-        raise ValueError(f"{shown(value)} is no base64 text")
-    # BINARY(n) always holds n bytes; the binlog leaves zeros at the end out.
-    return base64_text(value, min(mysql_type.args[0], 255) if mysql_type.name == "binary" and mysql_type.args else 0)
-
-
-def _string(value: Any, _type: MySqlType, _zone: str) -> str:
-    if type(value) is not str:
-        raise ValueError(f"{shown(value)} is no text")
-    return value
-
-
-_TYPES: dict[str, tuple[str, Text, frozenset[str]]] = {
-    "BOOLEAN": ("tinyint(1)", _boolean, frozenset(("boolean", "integer", "bit"))),
-    "LONG": ("decimal(20,0)", _long, frozenset(("integer", "bit", "boolean", "year", "decimal"))),
-    "DOUBLE": ("decimal(65,30)", _double, frozenset(("decimal", "float"))),
-    "DATE": ("datetime(3)", _date, frozenset(("date", "datetime", "timestamp"))),
-    "BYTES": ("longblob", _bytes, frozenset(("binary", "geometry"))),
-    "STRING": ("longtext", _string, frozenset(("text", "enum", "set", "json", "time", "year", "decimal", "integer"))),
-}
-"""Type of the message → MySQL type that keeps all its values (unsigned BIGINT; DECIMAL of any scale), its reader, and
-the families that the option may name instead."""
 
 
 class Table:
@@ -117,12 +28,11 @@ class Table:
         real = Names(options.columns.get(f"{group.db}.{group.table}", {}))
         self.types: list[tuple[str, MySqlType]] = []
         for name, told in zip(group.names, group.types, strict=True):
-            if told not in _TYPES:
-                raise ValueError(f"column {shown(name)}: type {shown(told)} is unknown; known: {', '.join(_TYPES)}")
-            default, _, families = _TYPES[told]
-            text = real.get(name) or default
+            if told not in TYPES:
+                raise ValueError(f"column {shown(name)}: type {shown(told)} is unknown; known: {', '.join(TYPES)}")
+            text = real.get(name) or TYPES[told].default
             mysql_type = parse_type(text)
-            if mysql_type.family not in families:
+            if mysql_type.family not in TYPES[told].families:
                 raise ValueError(f"column {shown(name)}: option columns says {text!r}, the message {told}")
             self.types.append((text, mysql_type))
         self.key = [group.names.index(k) for k in group.key]
@@ -137,72 +47,75 @@ class Table:
         return {**told, "kind": "schema", "schema_version": self.version, "columns": self.columns}
 
 
-Fail = Callable[[Row, BaseException], None]
+Fail = Callable[[int, BaseException], None]
 
 
 def convert_rows(
-    messages: pa.RecordBatch, table: Table, rows: list[Row], zone: str, fail: Fail
-) -> Iterator[tuple[pa.RecordBatch, list[Row]]]:
-    """Rows of one table → EVENT batches, each with its rows. Where a value can't be read, the group is halved until
-    only the bad rows are left; those go to `fail`."""
+    messages: pa.RecordBatch, table: Table, rows: Changes, zone: str, fail: Fail
+) -> Iterator[tuple[pa.RecordBatch, list[int]]]:
+    """Rows of one table → EVENT batches, each with its rows' messages. Where a value can't be read, the group is halved
+    until only the bad rows are left; those go to `fail`."""
+    count = len(rows.at)
     try:
         batch = _batch(messages, table, rows, zone)
     except BAD as e:
-        if len(rows) == 1:
-            fail(rows[0], e)
+        if count == 1:
+            fail(rows.at[0], e)
             return
-        middle = len(rows) // 2
-        yield from convert_rows(messages, table, rows[:middle], zone, fail)
-        yield from convert_rows(messages, table, rows[middle:], zone, fail)
+        middle = count // 2
+        for half in (range(middle), range(middle, count)):
+            yield from convert_rows(messages, table, rows.chosen(half), zone, fail)
         return
-    yield batch, rows
+    yield batch, rows.at
 
 
-def _texts(images: list[dict | None], name: str, told: str, mysql_type: MySqlType, zone: str) -> tuple[Any, list[int]]:
-    """Texts of one column, and the images that have it."""
-    at = [i for i, image in enumerate(images) if image is not None and name in image]
-    values = [images[i][name] for i in at]  # type: ignore[index]
-    text = _TYPES[told][1]
+def _texts(values: list[Any], name: str, told: str, mysql_type: MySqlType, zone: str) -> pa.StringArray:
     try:
-        found = pa.array([None if v is None else text(v, mysql_type, zone) for v in values], pa.string())
+        found = texts(values, told, mysql_type, zone)
     except BAD as e:
         raise ValueError(f"column {shown(name)}: {e}") from e
     if mysql_type.family in ("binary", "geometry"):
-        return found, at
+        return found
     checked: Checked = to_text(found, mysql_type, zone)
     found, ok = checked
     if not ok.all():
         bad = values[int(np.argmin(ok))]
         raise ValueError(f"column {shown(name)}: {shown(bad)} doesn't fit {mysql_type.name} (option columns)")
-    return found, at
+    return found
 
 
 def _cells(table: Table, images: list[dict | None], zone: str) -> tuple[pa.StringArray, np.ndarray]:
     """All texts, and each cell's place among them (image × column, -1: not in the image)."""
-    places = np.full((len(images), len(table.group.names)), -1, np.int64)
+    names = table.group.names
+    places = np.full((len(images), len(names)), -1, np.int64)
+    there = [i for i, image in enumerate(images) if image is not None]
+    rows = [image for image in images if image is not None]
     parts: list[Any] = []
     base = 0
-    for c, (name, told) in enumerate(zip(table.group.names, table.group.types, strict=True)):
-        found, at = _texts(images, name, told, table.types[c][1], zone)
+    for c, (name, told) in enumerate(zip(names, table.group.types, strict=True)):
+        try:
+            values, at = list(map(itemgetter(name), rows)), there
+        except KeyError:
+            at = [i for i, row in zip(there, rows, strict=True) if name in row]
+            values = [row[name] for row in rows if name in row]
+        parts.append(_texts(values, name, told, table.types[c][1], zone))
         places[at, c] = np.arange(base, base + len(at))
-        parts.append(found)
         base += len(at)
-    known = set(table.group.names)
-    for image in images:
-        if image is not None and not image.keys() <= known:
-            raise ValueError(f"column {shown(next(n for n in image if n not in known))} isn't in schema.dataColumn")
+    if base != sum(map(len, rows)):
+        extra = next(name for row in rows for name in row if name not in names)
+        raise ValueError(f"column {shown(extra)} isn't in schema.dataColumn")
     return pa.concat_arrays(parts), places
 
 
-def _batch(messages: pa.RecordBatch, table: Table, rows: list[Row], zone: str) -> pa.RecordBatch:
-    n = len(rows)
-    text, places = _cells(table, [*(r.before for r in rows), *(r.after for r in rows)], zone)
+def _batch(messages: pa.RecordBatch, table: Table, rows: Changes, zone: str) -> pa.RecordBatch:
+    n = len(rows.at)
+    text, places = _cells(table, rows.before + rows.after, zone)
     before, after = places[:n], places[n:]
-    has_before = np.array([r.before is not None for r in rows], bool)
-    has_after = np.array([r.after is not None for r in rows], bool)
+    has_before = np.array([image is not None for image in rows.before], bool)
+    has_after = np.array([image is not None for image in rows.after], bool)
     key = np.where(has_before[:, None], before, after)[:, table.key]
     _check_keys(table, text, [key, after[has_after][:, table.key]])
-    address = messages.select(["topic", "partition", "offset", "landed_at"]).take(pa.array([r.at for r in rows]))
+    address = messages.select(["topic", "partition", "offset", "landed_at"]).take(pa.array(rows.at))
     zeros = pa.array(np.zeros(n, np.int32))
     group, names = table.group, pa.array(table.group.names, pa.string())
     found: dict[str, Any] = {
@@ -211,18 +124,18 @@ def _batch(messages: pa.RecordBatch, table: Table, rows: list[Row], zone: str) -
         "row_index": zeros,
         "kind": pa.repeat("row", n),
         "db": pa.repeat(group.db, n),
-        "schema": pa.array([group.schema] * n, pa.string()),
+        "schema": pa.repeat(pa.scalar(group.schema, pa.string()), n),
         "table": pa.repeat(group.table, n),
-        "op": pa.array([r.op for r in rows], pa.string()),
+        "op": pa.array(rows.op, pa.string()),
         "key": _maps(text, names.take(pa.array(table.key, pa.int64())), key, np.full(n, bool(table.key))),
         "before": _maps(text, names, before, has_before),
         "after": _maps(text, names, after, has_after),
         "schema_version": pa.repeat(table.version, n),
-        "source_time": pa.array([r.time for r in rows], pa.int64()).cast(pa.timestamp("us", "UTC")),
+        "source_time": pa.array(rows.time, pa.int64()).cast(pa.timestamp("us", "UTC")),
         "lineage": pa.repeat("", n),
-        "file_no": pa.array([r.file_no for r in rows], pa.int64()),
-        "binlog_pos": pa.array([r.position for r in rows], pa.int64()).cast(pa.decimal128(20, 0)),
-        "event_no": pa.array([r.event_no for r in rows], pa.int64()),
+        "file_no": pa.array(rows.file_no, pa.int64()),
+        "binlog_pos": pa.array(rows.position, pa.int64()).cast(pa.decimal128(20, 0)),
+        "event_no": pa.array(rows.event_no, pa.int64()),
         "row_no": pa.array(np.zeros(n, np.int64)),
     }
     columns = [found[f.name] if f.name in found else pa.nulls(n, f.type) for f in EVENT]

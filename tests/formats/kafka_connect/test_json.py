@@ -60,3 +60,13 @@ def test_pairs_of_long_texts_are_counted_as_those_of_short_ones(blanks):
     assert compact_pairs(many) == 5000 * compact_pairs(row) == 15_000
     assert compact_pairs(many + b'{"a" :1}') is None
     assert compact_pairs(many + b' {"a" :1}') is None
+
+
+@pytest.mark.parametrize("text", [b'{"a":"x : y"}', b'{"a":"x :","b":": : "}'])
+def test_blanks_before_colons_in_texts_hide_no_pairs(text):
+    assert compact_pairs(text) == text.count(b'":')
+
+
+@pytest.mark.parametrize("text", [b'{"a"  :1}', b'{"a":"\\" :"}', b'{"a":"x : y","b" :1}'])
+def test_blanks_between_quotes_and_colons_are_no_compact_json(text):
+    assert compact_pairs(text) is None
