@@ -146,6 +146,7 @@ class Output:
                 self.sink.schema,
                 compression="zstd",
                 compression_level=1,
+                write_batch_size=1 << 16,  # rows encoded at once: with the default of 1024 a tenth slower
                 store_schema=False,
                 metadata_collector=self._metadata,
                 **columns,

@@ -20,7 +20,7 @@ from cdc_platform.formats.dataworks.messages import (
     place,
     sequence,
 )
-from cdc_platform.formats.kafka_connect.json import compact_pairs, read_json
+from cdc_platform.formats.kafka_connect.json import compact_pairs, has_minus_zero, read_json
 from cdc_platform.formats.kafka_connect.values import Number
 
 _Flat = dict[str, str | int | float | bool | None]
@@ -176,7 +176,7 @@ def _pairs(alike: _Alike) -> int:
 
 def _clear(data: bytes, pairs: int) -> bool:
     """Whether messages show so many pairs, and no -0, which looks like 0 when it is parsed."""
-    return compact_pairs(data) == pairs and not (b":-0" in data and (b":-0," in data or b":-0}" in data))
+    return compact_pairs(data) == pairs and not has_minus_zero(data)
 
 
 def _changes(alike: _Alike, others: list[int]) -> list[Changes]:

@@ -35,6 +35,7 @@ _WRAPPER = msgspec.json.Decoder(_Wrapped)
 _WRAPPER_KEYS = {"schema", "payload"}
 _PREFIXES_PER_TOPIC = 16
 _SPACED = re.compile(rb'" +:')
+_MINUS_ZERO = re.compile(rb"[:,\[]\s*-0\s*[,}\]]")
 _LONG = 1 << 16  # bytes; numpy counts more than that in a fifth of the time
 
 
@@ -52,14 +53,18 @@ def read_json(data: bytes) -> Any:
     msgspec keeps the last of repeated keys silently. When the pairs parsed are all that the text shows, none was
     lost. Anything else takes the slow way."""
     value = _JSON.decode(data)
-    if b":-0" in data and (
-        b":-0," in data or b":-0}" in data
-    ):  # Go writes the float -0.0 so (dtle); msgspec takes it for the integer 0
+    if has_minus_zero(data):
         value = json.loads(data, parse_int=_integer, parse_float=Number)
     pairs = compact_pairs(data)
     if pairs is None or (pairs != _pairs(value) and pairs != _all_pairs(value)):
         json.loads(data, object_pairs_hook=_distinct, parse_int=str, parse_float=str)
     return value
+
+
+def has_minus_zero(data: bytes) -> bool:
+    """Whether a text may hold the number -0: Go writes the float -0.0 so (dtle); msgspec takes it for the integer 0."""
+    near = b":-0" in data or b" -0" in data or b"[-0" in data or b"\t-0" in data or b"\n-0" in data or b",-0" in data
+    return near and _MINUS_ZERO.search(data) is not None
 
 
 def compact_pairs(data: bytes) -> int | None:

@@ -70,3 +70,16 @@ def test_blanks_before_colons_in_texts_hide_no_pairs(text):
 @pytest.mark.parametrize("text", [b'{"a"  :1}', b'{"a":"\\" :"}', b'{"a":"x : y","b" :1}'])
 def test_blanks_between_quotes_and_colons_are_no_compact_json(text):
     assert compact_pairs(text) is None
+
+
+def digits(value):
+    """A value with its numbers as they are written."""
+    if isinstance(value, dict):
+        return {k: digits(v) for k, v in value.items()}
+    return [digits(v) for v in value] if isinstance(value, list) else str(value)
+
+
+@pytest.mark.parametrize("text", ["-0", " -0", "\t-0 ", "\n -0", "[-0]", "[1,-0]", "[1, -0 ]", '{"b": -0}'])
+def test_a_minus_before_zero_is_kept_wherever_it_stands(text):
+    told = f'{{"a":{text},"c":"2026-01-02 -0,"}}'
+    assert digits(read_json(told.encode())) == json.loads(told, parse_int=str)
