@@ -58,6 +58,11 @@ def to_text(texts: pa.StringArray, mysql_type: MySqlType, dialect: Dialect) -> v
     return convert(texts, mysql_type, dialect) if convert else values.to_text(texts, mysql_type, dialect.zone)
 
 
+def is_canonical(mysql_type: MySqlType) -> bool:
+    """Whether any text of a column is canonical as it stands, whatever the dialect."""
+    return mysql_type.family == "text"
+
+
 _HINTS = {
     "timestamp": "; it may also be a time that option time_zone has twice or never, as its clocks are turned",
     "json": "; a partial update (binlog_row_value_options=PARTIAL_JSON) doesn't tell the document",

@@ -197,6 +197,11 @@ def lists(array: pa.ListArray) -> Lists:
     return Lists(array.values, offsets[:-1], lengths)
 
 
+def as_lists(lengths: np.ndarray, values: pa.Array) -> pa.ListArray:
+    """A list of so many values each, one after another."""
+    return pa.ListArray.from_arrays(pa.array(np.append(0, np.cumsum(lengths)).astype(np.int32)), values)
+
+
 def bytes_of(values: pa.BinaryArray) -> tuple[np.ndarray, pa.Buffer]:
     """(offsets, data) of byte strings without nulls: value i is data[offsets[i]:offsets[i + 1]]."""
     _, offsets, data = values.buffers()
@@ -235,6 +240,8 @@ def distinct(keys: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 def take_or_null(values: pa.Array, index: np.ndarray) -> pa.Array:
     """values[index], null where the index is -1."""
+    if len(index) == len(values) and (index == np.arange(len(index))).all():
+        return values
     missing = index < 0
     return values.take(pa.array(index, mask=missing) if missing.any() else pa.array(index))
 

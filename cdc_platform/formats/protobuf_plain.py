@@ -5,15 +5,17 @@ should. Writers write no others; for these, `read_plain` finds what protobuf's p
 text to be UTF-8.
 """
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 import numpy as np
 import pyarrow as pa
 
 from cdc_platform.formats.protobuf_arrow import bytes_of
+from cdc_platform.formats.protobuf_varint import byte_at, read_number
 
-_LONGEST = 10  # bytes of a number
-_AT_ONCE = 1 << 14  # messages: their bytes, read again for each field, stay near the processor
+_AT_ONCE = 1 << 13  # messages: their bytes, read again for each field, stay near the processor
+_MANY, _LITTLE = 256, 4096  # texts of a message, bytes of them all: behind so many, a parser is faster for so little
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,6 +25,21 @@ class Texts:
 
     offsets: np.ndarray
     data: pa.Buffer
+
+    @classmethod
+    def of(cls, values: pa.BinaryArray) -> "Texts":
+        """Byte strings without nulls, where they are."""
+        offsets, data = bytes_of(values)
+        return cls(_pairs(offsets[:-1], offsets[1:]).view(np.int32), data)
+
+    def __len__(self) -> int:
+        return len(self.offsets) // 2
+
+    def only(self, which: np.ndarray) -> "Texts":
+        """The texts at the places `which`, empty ones elsewhere."""
+        offsets = self.offsets.copy()
+        np.copyto(offsets[1::2], offsets[::2], where=~which)
+        return Texts(offsets, self.data)
 
     def lengths(self) -> np.ndarray:
         """Bytes of each text."""
@@ -36,7 +53,15 @@ class Texts:
 
     def bytes(self) -> pa.BinaryArray:
         """All texts, as they stand."""
-        return self.spread(pa.binary()).take(pa.array(np.arange(0, len(self.offsets), 2)))
+        return self.at(np.arange(len(self)))
+
+    def chosen(self, places: np.ndarray) -> "Texts":
+        """Some texts, where they are."""
+        return Texts(self.offsets.view(np.int64)[places].view(np.int32), self.data)
+
+    def at(self, places: np.ndarray) -> pa.BinaryArray:
+        """Some texts, as they stand."""
+        return self.spread(pa.binary()).take(pa.array(2 * places))
 
     def strings(self) -> pa.StringArray:
         """All texts. Raises pa.ArrowInvalid where one is no UTF-8."""
@@ -45,90 +70,114 @@ class Texts:
 
 @dataclass(frozen=True, slots=True)
 class Plain:
-    """Fields of plain messages by their tag: `numbers`, 0 where not there, and `texts`."""
+    """Fields of plain messages by their tag: `numbers`, `texts`, and of those that repeat, how many texts each message
+    has (`counts`), `texts` being those of all messages, one message after another."""
 
     numbers: dict[int, np.ndarray]
     texts: dict[int, Texts]
+    counts: dict[int, np.ndarray]
 
 
-def read_plain(values: pa.BinaryArray, tags: tuple[int, ...]) -> Plain | None:
-    """Serialized messages → their fields; None where one isn't plain. `tags`: those of one byte of all its fields, in
-    order; their last bits (the wire type) tell numbers (0) from texts (2)."""
-    offsets, data = bytes_of(values)
-    raw = np.frombuffer(data, np.uint8) if len(data) else np.zeros(1, np.uint8)
-    texts = {tag: np.empty(2 * len(values), np.int32) for tag in tags if tag & 7}
-    numbers: dict[int, list[np.ndarray]] = {tag: [np.zeros(0, np.uint8)] for tag in tags if tag & 7 == 0}
+@dataclass(frozen=True, slots=True)
+class Fields:
+    """What messages are made of. `tags`: those of one byte of all fields, in order; their last bits (the wire type)
+    tell numbers (0) from texts (2). `repeated`: those of texts that come any number of times, one next to the other.
+    `absent`: what a number is that isn't there, where that isn't 0."""
+
+    tags: tuple[int, ...]
+    repeated: frozenset[int] = frozenset()
+    absent: Mapping[int, int] = field(default_factory=dict)
+
+
+def read_plain(values: Texts, fields: Fields) -> Plain | None:
+    """Serialized messages → their fields; None where one isn't plain, or so few have so many texts of one field that a
+    parser is faster."""
+    raw = np.frombuffer(values.data, np.uint8) if len(values.data) else np.zeros(1, np.uint8)
+    found = _Found(raw, fields)
     for first in range(0, len(values), _AT_ONCE):
-        here = slice(first, first + _AT_ONCE)
-        places = {tag: (offsets_[::2][here], offsets_[1::2][here]) for tag, offsets_ in texts.items()}
-        if not _read(raw, offsets[first : first + _AT_ONCE + 1].astype(np.int64), tags, numbers, places):
+        here = values.offsets[2 * first : 2 * (first + _AT_ONCE)]
+        if not found.read(here[::2].astype(np.int64), here[1::2]):
             return None
-    return Plain(
-        {tag: np.concatenate(found) for tag, found in numbers.items()},
-        {tag: Texts(offsets_, data) for tag, offsets_ in texts.items()},
-    )
+    return found.told(values.data)
 
 
-def _read(
-    raw: np.ndarray,
-    offsets: np.ndarray,
-    tags: tuple[int, ...],
-    numbers: dict[int, list[np.ndarray]],
-    texts: dict[int, tuple[np.ndarray, np.ndarray]],
-) -> bool:
-    """Whether the messages between the offsets are plain: then their `numbers`, by tag, have got theirs, and `texts`,
-    by tag, where theirs start and end."""
-    at, end = offsets[:-1].copy(), offsets[1:]
-    for tag in tags:
-        # What is read behind a message's end is none of it, but then its end isn't met in the end.
-        there = (_byte(raw, at) == tag) & (at < end)
-        at += there
-        number = _number(raw, at, there)
-        if number is None:
-            return False
-        if tag & 7 == 0:
-            numbers[tag].append(number)
-            continue
-        if number.max(initial=0) > len(raw) or number.min(initial=0) < 0:
-            return False
-        starts, ends = texts[tag]
-        starts[:] = at
-        at += number
-        ends[:] = at
-    return bool((at == end).all())
+class _Found:
+    """What is read of messages, part by part."""
+
+    def __init__(self, raw: np.ndarray, fields: Fields):
+        self._raw, self._fields = raw, fields
+        self._numbers: dict[int, list[np.ndarray]] = {t: [np.zeros(0, np.uint8)] for t in fields.tags if t & 7 == 0}
+        self._texts: dict[int, list[np.ndarray]] = {t: [np.zeros(0, np.int32)] for t in fields.tags if t & 7}
+        self._counts: dict[int, list[np.ndarray]] = {t: [np.zeros(0, np.int32)] for t in fields.repeated}
+
+    def told(self, data: pa.Buffer) -> Plain:
+        """All of it."""
+        return Plain(
+            {tag: np.concatenate(found) for tag, found in self._numbers.items()},
+            {tag: Texts(np.concatenate(found), data) for tag, found in self._texts.items()},
+            {tag: np.concatenate(found) for tag, found in self._counts.items()},
+        )
+
+    def read(self, at: np.ndarray, end: np.ndarray) -> bool:
+        """Whether the messages from `at` (which is moved) to `end` are plain; only then is anything told."""
+        raw = self._raw
+        for tag in self._fields.tags:
+            if tag in self._fields.repeated:
+                if not self._read_repeated(tag, at, end):
+                    return False
+                continue
+            # What is read behind a message's end is none of it, but then its end isn't met in the end.
+            there = (byte_at(raw, at) == tag) & (at < end)
+            at += there
+            number = read_number(raw, at, there)
+            if number is None:
+                return False
+            if tag & 7 == 0:
+                absent = self._fields.absent.get(tag)
+                self._numbers[tag].append(number if absent is None else np.where(there, number, absent))
+            elif _is_length(number, raw):
+                self._texts[tag].append(_pairs(at, at + number).view(np.int32))
+                at += number
+            else:
+                return False
+        return bool((at == end).all())
+
+    def _read_repeated(self, tag: int, at: np.ndarray, end: np.ndarray) -> bool:
+        """Whether all texts of this tag could be read; `at` is moved behind them."""
+        raw, which, place = self._raw, np.arange(len(at)), at.copy()
+        rounds: list[tuple[np.ndarray, np.ndarray]] = []  # which messages have an nth text, and its offsets
+        count = np.zeros(len(at), np.int32)
+        while len(which):
+            there = (byte_at(raw, place) == tag) & (place < end)
+            if not there.all():
+                at[which] = place
+                count[which[~there]] = len(rounds)
+                which, place, end = which[there], place[there], end[there]
+            place += 1
+            number = read_number(raw, place, 1)
+            if number is None or not _is_length(number, raw):
+                return False
+            if len(rounds) >= _MANY and number.sum() < _LITTLE:
+                return False
+            start = place
+            place = place + number
+            rounds.append((which, _pairs(start, place)))
+        offsets = np.empty(int(count.sum()), np.int64)
+        first = np.cumsum(count) - count
+        for number, (which, pairs) in enumerate(rounds):
+            offsets[first[which] + number] = pairs
+        self._texts[tag].append(offsets.view(np.int32))
+        self._counts[tag].append(count)
+        return True
 
 
-def _byte(raw: np.ndarray, at: np.ndarray) -> np.ndarray:
-    return raw.take(at, mode="clip")
+def _pairs(starts: np.ndarray, ends: np.ndarray) -> np.ndarray:
+    """Offsets, start and end of a text in one number."""
+    out = np.empty(len(starts), np.int64)
+    both = out.view(np.int32)
+    both[::2], both[1::2] = starts, ends
+    return out
 
 
-def _number(raw: np.ndarray, at: np.ndarray, there: np.ndarray) -> np.ndarray | None:
-    """The varint at each place where one is `there`, which `at` is moved behind; None where one is too long."""
-    head = _byte(raw, at) * there
-    at += there
-    if head.max(initial=0) < 0x80:
-        return head
-    number = (head & 0x7F).astype(np.int64)
-    more = np.nonzero(head >= 0x80)[0]
-    small = more[_ends_as_negative(raw, at[more])]
-    number[small] -= 0x80
-    at[small] += _LONGEST - 1
-    more = np.setdiff1d(more, small, assume_unique=True)
-    for place in range(1, _LONGEST):
-        part = _byte(raw, at[more]).astype(np.int64)
-        if place == _LONGEST - 1 and (part > 1).any():
-            return None
-        number[more] |= (part & 0x7F) << 7 * place
-        at[more] += 1
-        more = more[part >= 0x80]
-        if not len(more):
-            break
-    return number
-
-
-def _ends_as_negative(raw: np.ndarray, at: np.ndarray) -> np.ndarray:
-    """Where a number goes on as those from -128 to -1 do, in nine bytes."""
-    if len(raw) < 8:
-        return np.zeros(len(at), bool)
-    eight = np.ndarray(len(raw) - 7, "<u8", raw, strides=(1,))  # bytes from any place on
-    return (eight[np.minimum(at, len(raw) - 8)] == 2**64 - 1) & (_byte(raw, at + 8) == 1)
+def _is_length(number: np.ndarray, raw: np.ndarray) -> bool:
+    return number.max(initial=0) <= len(raw) and number.min(initial=0) >= 0

@@ -22,6 +22,7 @@ KINDS = {
 ENTRIES = 1 << 20
 """Events told apart within a message, where it matters which server's came first."""
 
+_PLACE = ("file_no", "binlog_pos", "event_no", "row_no")
 _BY = ("lineage", "topic", "partition", "kind", "file", "version")
 _LOWEST = ("landed_at", "place", "since", "from_offset", "low_pos")
 _HIGHEST = ("to_offset", "high_pos")
@@ -65,7 +66,7 @@ class Summary:
         self._groups.append(grouped.rename_columns([_plain(c) for c in grouped.column_names]))
         told = pc.and_(row, tells_itself_apart(events))
         if told.true_count:
-            self._apart.add(events.filter(told))
+            self._apart.add(events.select(Ascending.COLUMNS).filter(told))
 
     def told(self) -> dict[str, Any]:
         """groups: per server, topic, partition, kind, binlog file of rows and version of columns stated the events,
@@ -104,11 +105,14 @@ class Ascending:
     """Whether the positions of row changes only ever ascend, so that none can be there twice. Two of another kind may
     share one: a key change is a delete and an insert."""
 
+    COLUMNS = ("lineage", *_PLACE, "op")
+    """What rows must have."""
+
     def __init__(self) -> None:
         self._count = 0
         self._fine = True
         self._first: list[int] | None = None
-        self._before: tuple[np.ndarray, np.ndarray] | None = None  # the last two: places and operations
+        self._before: tuple[np.ndarray, list[str]] | None = None  # the last two: places and operations
         self._known = 0
         self._lineages: set[str | None] = set()
 
@@ -119,19 +123,22 @@ class Ascending:
             return
         self._lineages.update(pc.unique(rows.column("lineage")).to_pylist())
         try:
-            place = np.column_stack([_numbers(rows.column(c)) for c in ("file_no", "binlog_pos", "event_no", "row_no")])
+            place = np.column_stack([_numbers(rows.column(c)) for c in _PLACE])
         except (pa.ArrowInvalid, ValueError):  # no position told, or none that a 64-bit integer holds
             self._fine = False
             return
-        op = rows.column("op").to_numpy(zero_copy_only=False)
+        op, ops = rows.column("op"), [] if self._before is None else self._before[1]
         if self._before is None:
             self._first = place[0].tolist()
         else:
-            place, op = np.vstack([self._before[0], place]), np.append(self._before[1], op)
-        self._before = place[-2:], op[-2:]
+            place = np.vstack([self._before[0], place])
+        fine = later(place)
         same = (place[1:] == place[:-1]).all(axis=1)
-        paired = same & (op[1:] != op[:-1]) & ~np.append(False, same[:-1])
-        self._fine = len(self._lineages) == 1 and bool((later(place) | paired)[self._known :].all())
+        if same.any():
+            each = np.array([*ops, *op.to_pylist()], object)
+            fine |= same & (each[1:] != each[:-1]) & ~np.append(False, same[:-1])
+        self._before = place[-2:], [*ops, *op[-2:].to_pylist()][-2:]
+        self._fine = len(self._lineages) == 1 and bool(fine[self._known :].all())
         self._known = min(len(place) - 1, 1)
 
     def told(self) -> dict[str, Any]:

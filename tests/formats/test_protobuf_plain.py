@@ -1,12 +1,13 @@
 import random
 
+import numpy as np
 import pyarrow as pa
 import pytest
 from google.protobuf.message import DecodeError
 
 from cdc_platform.formats.pb import canal_entry_pb2 as canal
 from cdc_platform.formats.pb import tencent_dts_pb2 as dts
-from cdc_platform.formats.protobuf_plain import read_plain
+from cdc_platform.formats.protobuf_plain import Fields, Texts, read_plain
 from tests.formats.mutations import broken
 
 TAGS = {dts.Data: (0x08, 0x12, 0x1A, 0x22), canal.Column: (0x08, 0x10, 0x1A, 0x20, 0x28, 0x30, 0x42, 0x48, 0x52)}
@@ -24,7 +25,7 @@ MESSAGES = [
 def read(message, values):
     """Field values of each message as `read_plain` finds them; None where any isn't plain."""
     array = pa.array([b"before", *values, b"after"], pa.binary()).slice(1, len(values))
-    found = read_plain(array, TAGS[message])
+    found = read_plain(Texts.of(array), Fields(TAGS[message]))
     if found is None:
         return None
     texts = {tag: t.spread(pa.binary()).to_pylist()[::2] for tag, t in found.texts.items()}
@@ -103,3 +104,58 @@ def test_what_is_read_of_broken_messages_the_parser_reads_too(message):
 def test_others_are_not(value):
     for around in ([], [b""], [b"\x08\x01"], [b"\x12\x02ab"]):
         assert read(dts.Data, [*around, value, *around]) is None
+
+
+ROW = Fields((0x0A, 0x12), frozenset({0x0A, 0x12}))
+A, B = b"\x0a\x01a", b"\x12\x02bb"
+
+
+def listed(values):
+    """Texts of each message by field, as `read_plain` finds them."""
+    found = read_plain(Texts.of(pa.array(values, pa.binary())), ROW)
+    if found is None:
+        return None
+    out = []
+    for tag in ROW.tags:
+        texts = iter(found.texts[tag].bytes().to_pylist())
+        out.append([[next(texts) for _ in range(n)] for n in found.counts[tag].tolist()])
+        assert next(texts, None) is None
+    return list(zip(*out, strict=True))
+
+
+def test_fields_that_repeat_are_read_in_order():
+    long = b"x" * 300
+    values = [A + A + B, b"", B, A, b"\x0a\x00" + b"\x0a\xac\x02" + long + B * 3]
+    assert listed(values) == [
+        ([b"a", b"a"], [b"bb"]),
+        ([], []),
+        ([], [b"bb"]),
+        ([b"a"], []),
+        ([b"", long], [b"bb"] * 3),
+    ]
+    assert listed(values * 5000) == listed(values) * 5000
+    assert listed([]) == []
+
+
+@pytest.mark.parametrize("value", [A + B + A, A + b"\x0a\x02a", b"\x0a", A + b"\x08\x01", b"\x12" + b"\xff" * 10])
+def test_fields_that_repeat_otherwise_are_not(value):
+    assert listed([A, value, B]) is None
+
+
+def test_a_message_with_very_many_small_texts_is_left_to_a_parser():
+    assert listed([b"\x0a\x00" * 100_000]) is None
+    assert listed([A, b"\x0a\x00" * 200]) is not None
+
+
+def test_a_number_that_is_not_there_is_what_is_said_of_it():
+    values = Texts.of(pa.array([b"", b"\x08\x00", b"\x08\x07"], pa.binary()))
+    for absent, expected in (({}, [0, 0, 7]), ({0x08: 2}, [2, 0, 7])):
+        found = read_plain(values, Fields((0x08,), absent=absent))
+        assert found is not None and found.numbers[0x08].tolist() == expected
+
+
+def test_chosen_and_only_some_texts():
+    texts = Texts.of(pa.array([b"a", b"bb", b"ccc"], pa.binary()))
+    assert texts.chosen(np.array([2, 0])).lengths().tolist() == [3, 1]
+    assert texts.only(np.array([True, False, True])).bytes().to_pylist() == [b"a", b"", b"ccc"]
+    assert texts.at(np.array([1])).to_pylist() == [b"bb"]

@@ -15,9 +15,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from cdc_platform.formats.canal_options import CanalOptions
-from cdc_platform.formats.canal_text import Dialect, hint, to_text, told_type
+from cdc_platform.formats.canal_text import Dialect, hint, is_canonical, to_text, told_type
 from cdc_platform.formats.kafka_connect.values import shown
-from cdc_platform.formats.protobuf_arrow import bools
+from cdc_platform.formats.protobuf_arrow import bools, distinct
 from cdc_platform.mysql.charsets import decode_text
 from cdc_platform.mysql.types import MySqlType, parse_type
 from cdc_platform.mysql.values import Checked
@@ -60,25 +60,28 @@ class Cells:
     torn: np.ndarray
 
     @classmethod
-    def read(cls, columns: list[pa.StructArray], image: np.ndarray) -> "Cells":
-        """`columns`: Column messages, one per cell, in some arrays."""
-        name, names = _coded([c.field("name") for c in columns])
-        mysql_type, texts = _coded([c.field("mysqlType") for c in columns])
-        sql_type, null, key, index = (
-            np.concatenate([bools(c.field(n), False) for c in columns])  # absent: false
-            if n.startswith("is")
-            else np.concatenate([c.field(n).to_numpy() for c in columns])
-            for n in ("sqlType", "isNull", "isKey", "index")
-        )
-        value = pa.concat_arrays([c.field("value") for c in columns])
+    def read(cls, columns: pa.StructArray, heads: pa.StructArray | None, image: np.ndarray, whole: bool) -> "Cells":
+        """`columns`: one per cell, with `heads` as `columns.plain_rows` gives them, or None where each says all of
+        itself; `whole`: all columns that there are."""
+        told, head = columns, np.arange(len(columns))
+        if heads is not None:
+            told, head = heads, columns.field("head").to_numpy()
+            if not whole:  # heads are in order of appearance among all of them
+                first, which = distinct(head)
+                told, head = heads.take(pa.array(head[first])), which
+        name, names = _coded(told.field("name"))
+        mysql_type, texts = _coded(told.field("mysqlType"))
+        kind = mysql_type * 2 + (told.field("sqlType").to_numpy() == _BLOB)
+        null = bools(columns.field("isNull"), False)  # absent: false
+        value = columns.field("value")
         return cls(
             image=image,
-            name=name,
+            name=name[head],
             names=names,
-            kind=mysql_type * 2 + (sql_type == _BLOB),
+            kind=kind[head],
             kinds=[Kind.told(text, blob) for text in texts for blob in (False, True)],
-            key=key,
-            index=index,
+            key=bools(told.field("isKey"), False)[head],
+            index=told.field("index").to_numpy()[head],
             value=pc.if_else(pa.array(null), None, value) if null.any() else value,
             torn=null & (pc.binary_length(value).to_numpy() > 0) if null.any() else null,
         )
@@ -106,31 +109,34 @@ class Cells:
         codes = self.kind.astype(np.uint16) if len(self.kinds) < 65_536 else self.kind  # 16 bits: sorted by radix
         order = np.argsort(codes, kind="stable")
         sizes = np.bincount(codes, minlength=1)
-        parts: list[pa.Array] = [pa.array([], pa.string())]
-        start = 0
+        parts, place = [self.value], np.arange(len(codes))
+        start, end = 0, len(codes)
         for code in np.nonzero(sizes)[0].tolist():
             where = order[start : start + sizes[code]]
             start += len(where)
-            text, ok = _convert(self.value.take(pa.array(where)), self.kinds[code], dialect)
-            parts.append(text)
+            kind = self.kinds[code]
+            if not kind.raw and is_canonical(kind.type):
+                continue
+            values = self.value.take(pa.array(where))
+            text, ok = _convert(values, kind, dialect)
+            if text is not values:
+                parts.append(text)
+                place[where] = np.arange(end, end + len(text))
+                end += len(text)
             for i in np.nonzero(~ok)[0].tolist():
                 cell = int(where[i])
-                kind = self.kinds[code]
                 told = f"{shown(self.value[cell].as_py())} doesn't fit its type {shown(kind.text)}"
                 bad.setdefault(cell, self._reason(cell, f"{told}{_RAW_HINT if kind.raw else hint(kind.type)}"))
-        place = np.empty(len(codes), np.int64)
-        place[order] = np.arange(len(codes))
-        return pa.concat_arrays(parts).take(pa.array(place)), bad
+        return pa.concat_arrays(parts).take(pa.array(place)) if len(parts) > 1 else self.value, bad
 
     def _reason(self, cell: int, what: str) -> str:
         return f"column {shown(self.names[self.name[cell]])}: {what}"
 
 
-def _coded(texts: list[pa.StringArray]) -> tuple[np.ndarray, list[str]]:
-    """(number of each text, the texts that the numbers mean)."""
-    coded = pa.chunked_array(texts).dictionary_encode().chunks  # with one dictionary, which grows
-    numbers = np.concatenate([np.zeros(0, np.int64), *(c.indices.to_numpy() for c in coded)])
-    return numbers, coded[-1].dictionary.to_pylist() if coded else []
+def _coded(texts: pa.StringArray) -> tuple[np.ndarray, list[str]]:
+    """(number of each text, the texts that the numbers mean, in order of appearance)."""
+    coded = texts.dictionary_encode()
+    return coded.indices.to_numpy().astype(np.int64), coded.dictionary.to_pylist()
 
 
 _RAW_HINT = ": its bytes came as they are, in a charset that isn't told, and are no UTF-8"

@@ -1,8 +1,6 @@
 """Kafka values → canal's entries: Packet → Messages → Entry → RowChange, and what each entry is.
 
-Facts: alibaba/canal `CanalMessageSerializerUtil` (a Packet with or without version and batch id),
-`LogEventConvert`. Some writers (Volcengine DTS) send a bare Entry as Kafka value. Field 1 of a Packet is a number,
-of an Entry a message, so the first byte tells them apart; read as the other one, either has none of its fields.
+Facts: alibaba/canal `LogEventConvert`.
 """
 
 # pyarrow.compute makes its functions at run time, so that type checkers do not see them.
@@ -15,36 +13,26 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from cdc_platform.formats.canal.columns import OUTLINE, OUTLINE_OF_ENTRY, with_columns
+from cdc_platform.formats.canal import plain
+from cdc_platform.formats.canal.columns import OUTLINE, with_columns
+from cdc_platform.formats.canal.packets import MOST, serialized_entries
 from cdc_platform.formats.contract import KINDS
-from cdc_platform.formats.kafka_connect.values import shown
 from cdc_platform.formats.pb import canal_entry_pb2 as pb
-from cdc_platform.formats.pb import canal_protocol_pb2 as net
 from cdc_platform.formats.protobuf_arrow import (
     counts,
     lists,
-    nested,
     only,
     parse,
     present,
     ranges,
-    readable,
     take_or_null,
     told_text,
 )
+from cdc_platform.formats.protobuf_plain import Texts
 
 KIND = {kind: number for number, kind in enumerate(KINDS)}
 OPS = {pb.INSERT: "insert", pb.UPDATE: "update", pb.DELETE: "delete"}
 
-MOST = 1_000_000
-"""Entries of a message, and its rows: no Kafka message holds as many that say something (a row takes 100 bytes),
-but two bytes each are enough to fill the memory with empty ones."""
-
-_EMPTY_PACKET = 24
-"""Bytes of a Packet without entries, at most: type, version, and a batch id of ten bytes."""
-
-_PACKET, _ENTRY = 1, 2
-_FIRST_BYTES = {**dict.fromkeys(b"\x08\x10\x18\x20\x2a", _PACKET), **dict.fromkeys(b"\x0a\x1a", _ENTRY)}
 _BODIES = {
     pb.TRANSACTIONBEGIN: ("begin", pb.TransactionBegin),
     pb.ROWDATA: ("row", pb.RowChange),
@@ -54,18 +42,15 @@ _BODIES = {
 }
 """Entry type → kind of event, and the message in `storeValue`."""
 
-_WHOLE_ENTRY = nested(OUTLINE_OF_ENTRY, {"Entry.storeValue": pb.RowChange})
-_WHOLE_PACKET = nested(net.Packet, {"Packet.body": net.Messages, "Messages.messages": _WHOLE_ENTRY})
-"""Kafka values with all that they hold, down to the columns of rows: if the parser takes them, it takes each part."""
-
 _FIRST_MS, _LAST_MS = -62_135_596_800_000, 253_402_300_799_999  # years 1 to 9999
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Entries:
     """All entries of a batch: index of each one's message, its place in it, header, kind (number in KINDS), and
     why, for errors and skips. `bodies[kind]`: what storeValue holds, at `body[entry]`; kind `row` has one per entry,
-    empty for entries of other kinds. `silent`: messages that have no entry → (kind, reason)."""
+    empty for entries of other kinds. `silent`: messages that have no entry → (kind, reason). `heads` of the columns of
+    rows: see `columns.plain_rows`; None: columns say all of themselves."""
 
     message: np.ndarray
     place: np.ndarray
@@ -75,6 +60,7 @@ class Entries:
     body: np.ndarray
     reason: dict[int, str]
     silent: dict[int, tuple[str, str]]
+    heads: pa.StructArray | None = None
 
     def mark(self, which: np.ndarray, kind: str, reason: Callable[[int], str]) -> None:
         for i in np.nonzero(which)[0].tolist():
@@ -84,8 +70,33 @@ class Entries:
 
 def read(values: pa.BinaryArray) -> Entries:
     """The Kafka values of a batch → their entries."""
+    found = plain.read(values)
+    if found is None or found.lengths.max(initial=0) > MOST:
+        return _read_parsed(values)
+    message = np.repeat(np.arange(len(values)), found.lengths)
+    out = _understood(found.header, found.said, message, counts(found.lengths), {})
+    _check_headers(out)
+    _read_bodies(out, found.stored, lambda _: (found.changes, {}, found.heads))
+    _check_rows(out)
+    return out
+
+
+def _understood(
+    header: pa.StructArray, said: np.ndarray, message: np.ndarray, place: np.ndarray, silent: dict[int, tuple[str, str]]
+) -> Entries:
+    """Entries of the kinds that their types say."""
+    kind = np.full(len(said), KIND["error"], np.int64)
+    for number, (name, _) in _BODIES.items():
+        kind[said == number] = KIND[name]
+    out = Entries(message, place, header, kind, {}, np.arange(len(kind)), {}, silent)
+    out.mark(kind == KIND["error"], "error", lambda i: f"unknown entryType {said[i]}")
+    return out
+
+
+def _read_parsed(values: pa.BinaryArray) -> Entries:
+    """The same by protobuf's parser, which takes whatever is no error."""
     silent: dict[int, tuple[str, str]] = {}
-    raw, message, place, sound = _entries(values, silent)
+    raw, message, place, sound = serialized_entries(values, silent)
     empty = pc.binary_length(raw).to_numpy() == 0
     many: dict[int, int] = {}
     if empty.any():  # told once per message
@@ -98,100 +109,18 @@ def read(values: pa.BinaryArray) -> Entries:
     parsed, unreadable = parse(raw, pb.Entry, sound=sound)
     # Absent is not zero: canal's classes were proto2 for long, with this default.
     said = pc.fill_null(parsed.column("entryType"), pb.ROWDATA).to_numpy()
-    kind = np.full(len(raw), KIND["error"], np.int64)
-    for number, (name, _) in _BODIES.items():
-        kind[said == number] = KIND[name]
-    out = Entries(message, place, parsed.column("header"), kind, {}, np.arange(len(kind)), {}, silent)
-    out.mark(kind == KIND["error"], "error", lambda i: f"unknown entryType {said[i]}")
+    out = _understood(parsed.column("header"), said, message, place, silent)
     out.mark(~present(out.header), "error", lambda _: "Entry without header")
     for i, reason in {
         **{i: f"not an Entry of canal: {why}" for i, why in unreadable.items()},
         **{i: f"{n} {'entries' if n > 1 else 'entry'} without content" for i, n in many.items()},
     }.items():
-        kind[i], out.reason[i] = KIND["error"], reason
+        out.kind[i], out.reason[i] = KIND["error"], reason
+    stored = parsed.column("storeValue")
     _check_headers(out)
-    _read_bodies(out, parsed.column("storeValue"), sound)
+    _read_bodies(out, Texts.of(stored), lambda mine: _row_changes(only(mine, stored), sound))
     _check_rows(out)
     return out
-
-
-def _entries(
-    values: pa.BinaryArray, silent: dict[int, tuple[str, str]]
-) -> tuple[pa.BinaryArray, np.ndarray, np.ndarray, bool]:
-    """(serialized entries, message of each, place of each in its message, whether protobuf's parser takes all of them
-    and the rows in them, but for their columns); `silent` gets the messages without."""
-    first = [b[0] if b else None for b in pc.binary_slice(values, 0, 1).to_pylist()]
-    shape = np.array([_FIRST_BYTES.get(b, 0) if b is not None else 0 for b in first], np.int64)
-    told = {i: ("error", _no_canal(b)) for i, b in enumerate(first) if b is not None and not shape[i]}
-    valid = values.is_valid().to_pylist()
-    told |= {i: ("skip", "empty value" if valid[i] else "no value") for i, b in enumerate(first) if b is None}
-    wholes = {_PACKET: _WHOLE_PACKET, _ENTRY: _WHOLE_ENTRY}
-    sound = all(readable(only(shape == kind, values), whole) for kind, whole in wholes.items())
-    bodies, problems = _bodies(values, shape == _PACKET, sound)
-    parsed, unreadable = parse(bodies, net.Messages, sound=sound)
-    problems |= {i: f"the Packet's body is no Messages: {why}" for i, why in unreadable.items() if i not in problems}
-    items = lists(parsed.column("messages"))
-    bare = shape == _ENTRY
-    lengths = np.where(bare, 1, items.lengths)
-    for i in np.nonzero(lengths > MOST)[0].tolist():
-        problems[i] = f"{lengths[i]} entries in one message; {MOST} at most"
-    lengths[list(problems)] = 0
-    sizes = pc.fill_null(pc.binary_length(values), 0).to_numpy()
-    for i in np.nonzero(lengths == 0)[0].tolist():
-        lost = sizes[i] > _EMPTY_PACKET
-        silent[i] = ("error", f"no entry in {sizes[i]} bytes") if lost else ("skip", "Packet without entries")
-    silent.update(told)
-    silent.update({i: ("error", why) for i, why in problems.items()})
-    flat, starts = items.values, items.starts
-    if bare.any():
-        starts = np.where(bare, len(flat) + np.cumsum(bare) - 1, starts)
-        flat = pa.concat_arrays([flat, values.filter(pa.array(bare))])
-    at = ranges(starts, lengths)
-    whole = len(at) == len(flat) and (at == np.arange(len(at))).all()
-    flat = flat if whole else flat.take(pa.array(at))
-    return flat, np.repeat(np.arange(len(lengths)), lengths), counts(lengths), sound
-
-
-def _no_canal(first: int) -> str:
-    if first == ord("{"):
-        return "JSON, neither a Packet nor an Entry of canal; FlatMessages are the format canal_json"
-    return f"neither a Packet nor an Entry of canal: it begins with 0x{first:02x}"
-
-
-def _bodies(values: pa.BinaryArray, packets: np.ndarray, sound: bool) -> tuple[pa.BinaryArray, dict[int, str]]:
-    """Bodies of the values that are packets, null elsewhere; and what is wrong with packets."""
-    parsed, unreadable = parse(only(packets, values), net.Packet, sound=sound)
-    version, kind, compression = (
-        pc.fill_null(parsed.column(n), default).to_numpy()
-        for n, default in (("version", 1), ("type", 0), ("compression", 0))
-    )
-    body = parsed.column("body")
-    problems = {i: f"not a Packet of canal: {why}" for i, why in unreadable.items()}
-    checks: tuple[tuple[np.ndarray, Callable[[int], str]], ...] = (
-        (version != 1, lambda i: f"Packet of version {version[i]}; only 1 is known"),
-        (~np.isin(compression, (0, net.NONE)), lambda i: _compressed(int(compression[i]))),
-        (kind != net.MESSAGES, lambda i: _other_packet(int(kind[i]), body[i].as_py())),
-    )
-    for wrong, why in checks:
-        for i in np.nonzero(wrong & packets)[0].tolist():
-            problems.setdefault(i, why(i))
-    fine = packets.copy()
-    fine[list(problems)] = False
-    return only(fine, body), problems
-
-
-def _compressed(number: int) -> str:
-    name = net.Compression.Name(number) if number in net.Compression.values() else "unknown"
-    return f"Packet with compression {number} ({name}): canal never compresses, nor does its client decompress"
-
-
-def _other_packet(number: int, body: bytes) -> str:
-    name = net.PacketType.Name(number) if number in net.PacketType.values() else "unknown"
-    if number != net.ACK:
-        return f"Packet of type {number} ({name}); only {net.MESSAGES} (MESSAGES) holds entries"
-    ack, unreadable = parse(pa.array([body], pa.binary()), net.Ack)
-    words = "" if unreadable else f": {shown(ack.column('error_message')[0].as_py())}"
-    return f"Packet of type {number} ({name}): canal tells an error{words}"
 
 
 def _check_headers(entries: Entries) -> None:
@@ -207,33 +136,40 @@ def _check_headers(entries: Entries) -> None:
     entries.mark(other, "error", lambda i: f"sourceType {kind[i]}; only {pb.MYSQL} (MYSQL) is understood")
 
 
-def _read_bodies(entries: Entries, stored: pa.BinaryArray, sound: bool) -> None:
+_RowChanges = tuple[pa.RecordBatch, dict[int, str], pa.StructArray | None]
+"""One per entry, what is wrong with those that can't be read, and the heads of their columns."""
+
+
+def _read_bodies(entries: Entries, stored: Texts, row_changes: Callable[[np.ndarray], _RowChanges]) -> None:
+    """`row_changes`: those of the chosen entries, and empty ones of the others."""
     for name, body in _BODIES.values():
         if body is None:
             continue
         mine = entries.kind == KIND[name]
         if name == "row":
             at = np.arange(len(mine))
-            parsed, unreadable = _row_changes(only(mine, stored), sound)
+            parsed, unreadable, entries.heads = row_changes(mine)
         else:
             at = np.nonzero(mine)[0]
-            parsed, unreadable = parse(stored.take(pa.array(at)), body)
+            parsed, unreadable = plain.body(stored.chosen(at), body), {}
+            if parsed is None:
+                parsed, unreadable = parse(stored.at(at), body)
             entries.body[at] = np.arange(len(at))
         entries.bodies[name] = parsed
         for i, why in unreadable.items():
             entries.kind[at[i]] = KIND["error"]
             entries.reason[int(at[i])] = f"storeValue is no {body.DESCRIPTOR.name}: {why}"
-    nothing = (entries.kind == KIND["row"]) & (pc.binary_length(stored).to_numpy() == 0)
+    nothing = (entries.kind == KIND["row"]) & (stored.lengths() == 0)
     entries.mark(nothing, "error", lambda _: "ROWDATA entry without storeValue")
 
 
-def _row_changes(stored: pa.BinaryArray, sound: bool) -> tuple[pa.RecordBatch, dict[int, str]]:
+def _row_changes(stored: pa.BinaryArray, sound: bool) -> _RowChanges:
     if sound:
         outlines, unreadable = parse(stored, OUTLINE, sound=True)
         found = None if unreadable else with_columns(outlines)
         if found is not None:
-            return found, {}
-    return parse(stored, pb.RowChange)
+            return found[0], {}, found[1]
+    return *parse(stored, pb.RowChange), None
 
 
 def event_type(entries: Entries) -> np.ndarray:

@@ -61,7 +61,7 @@ def row_changes(entries: Entries, options: CanalOptions) -> RowChanges:
     sides = [lists(rows.values.field(n)) for n in ("beforeColumns", "afterColumns")]
     before, after = (side.lengths[at] for side in sides)
     bad = _misshapen(op, before, after)
-    cells, number = _cells(sides, at, bad)
+    cells, number = _cells(sides, entries.heads, at, bad)
     of_side = np.arange(len(cells.image)) >= number
     n = len(entry)
     tables = _tables(entries, entry)
@@ -71,7 +71,8 @@ def row_changes(entries: Entries, options: CanalOptions) -> RowChanges:
         bad.setdefault(int(cells.image[cell]) % max(n, 1), reason)
     shapes = _shapes(cells, n, tables)
     _note_bad_shapes(bad, shapes, n)
-    row = cells.image % max(n, 1)
+    row = cells.image.copy()
+    row[number:] -= n
     has_before = before > 0
     # The key is that of the row before: in the before image, if there is one.
     in_key = cells.key & (has_before[row] != of_side)
@@ -126,18 +127,19 @@ def _misshapen(op: np.ndarray, before: np.ndarray, after: np.ndarray) -> dict[in
     return bad
 
 
-def _cells(sides: list[Lists], at: np.ndarray, bad: dict[int, str]) -> tuple[Cells, int]:
+def _cells(sides: list[Lists], heads: pa.StructArray | None, at: np.ndarray, bad: dict[int, str]) -> tuple[Cells, int]:
     """Cells of the before images of all rows, then of the after images: image i is row i's before image, image
     n+i its after image. And how many are of before images."""
     usable = np.ones(len(at), bool)
     usable[list(bad)] = False
     lengths = [np.where(usable, side.lengths[at], 0) for side in sides]
-    columns = []
+    columns, whole = [], True
     for side, number in zip(sides, lengths, strict=True):
         all_ = number.sum() == len(side.values)  # then they are all there are in their order
         columns.append(side.values if all_ else side.values.take(pa.array(ranges(side.starts[at], number))))
+        whole &= all_
     image = np.repeat(np.arange(2 * len(at)), np.concatenate(lengths))
-    return Cells.read(columns, image), len(columns[0])
+    return Cells.read(pa.concat_arrays(columns), heads, image, whole), len(columns[0])
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,10 +155,11 @@ class _Tables:
 
 
 def _tables(entries: Entries, entry: np.ndarray) -> _Tables:
-    db, table = (entries.header.field(n).take(pa.array(entry)).dictionary_encode() for n in ("schemaName", "tableName"))
+    db, table = (entries.header.field(n).dictionary_encode() for n in ("schemaName", "tableName"))
     dbs, tables = db.dictionary.to_pylist(), table.dictionary.to_pylist()
-    code = db.indices.to_numpy().astype(np.int64) * max(len(tables), 1) + table.indices.to_numpy()
-    found, number = np.unique(code, return_inverse=True)
+    # Rows have names, entries may have none.
+    db, table = (pc.fill_null(found.indices, 0).to_numpy().astype(np.int64)[entry] for found in (db, table))
+    found, number = np.unique(db * max(len(tables), 1) + table, return_inverse=True)
     return _Tables(number, [(dbs[c // len(tables)], tables[c % len(tables)]) for c in found.tolist()])
 
 

@@ -21,11 +21,13 @@ from pydantic import AfterValidator, Field
 from cdc_platform.formats.contract import EVENT, PART, Format, FormatOptions, Part
 from cdc_platform.formats.pb import tencent_dts_pb2 as pb
 from cdc_platform.formats.protobuf_arrow import bools, joined, only, parse, pieces, take_or_null
-from cdc_platform.formats.protobuf_plain import read_plain
+from cdc_platform.formats.protobuf_plain import Fields, Texts, read_plain
 from cdc_platform.formats.tencent_dts.events import KIND, assemble, read_entries
 from cdc_platform.formats.tencent_dts.rows import row_changes, tables
 from cdc_platform.formats.tencent_dts.wire import read
 from cdc_platform.mysql.charsets import decode_text
+
+_ENVELOPE = Fields((0x08, 0x10, 0x18, 0x22))
 
 
 def _zone(name: str) -> str:
@@ -86,7 +88,7 @@ def _envelopes(
     values: pa.BinaryArray,
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray, pa.BinaryArray, dict[int, str]]:
     """Serialized Envelopes → (version, total, index, data, what is wrong with those that can't be read)."""
-    plain = None if values.null_count else read_plain(values, (0x08, 0x10, 0x18, 0x22))
+    plain = None if values.null_count else read_plain(Texts.of(values), _ENVELOPE)
     if plain is not None:
         kinds = {0x08: np.int32, 0x10: np.uint32, 0x18: np.uint32}
         version, total, index = (plain.numbers[tag].astype(kind).astype(np.int64) for tag, kind in kinds.items())

@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 
 from cdc_platform.formats.pb import tencent_dts_pb2 as pb
 from cdc_platform.formats.protobuf_arrow import bytes_of
-from cdc_platform.formats.protobuf_plain import read_plain
+from cdc_platform.formats.protobuf_plain import Fields, Texts, read_plain
 
 UNKNOWN = 15
 """Stands for any number that DataType doesn't have."""
@@ -24,6 +24,7 @@ _MAY_HOLD_SV = np.isin(np.arange(16), (*NUMBERS, UNKNOWN))
 _MAY_HOLD_BV = np.isin(np.arange(16), (pb.STRING, pb.BYTES, UNKNOWN))
 
 _KIND, _CHARSET, _SV, _BV = 0x08, 0x12, 0x1A, 0x22  # tags of the fields
+_FIELDS = Fields((_KIND, _CHARSET, _SV, _BV))
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +63,7 @@ class Data:
     @classmethod
     def plain(cls, values: pa.BinaryArray) -> "Data | None":
         """Serialized messages → what they hold; None where one isn't plain."""
-        found = read_plain(values, (_KIND, _CHARSET, _SV, _BV))
+        found = read_plain(Texts.of(values), _FIELDS)
         if found is None:
             return None
         charset, sv, bv = (found.texts[tag] for tag in (_CHARSET, _SV, _BV))
