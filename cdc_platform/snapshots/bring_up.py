@@ -19,7 +19,7 @@ from pyspark.sql import functions as F
 from cdc_platform.config import Config, Source
 from cdc_platform.errors import TableStopped
 from cdc_platform.resources import lake, notes
-from cdc_platform.snapshots import moves, multiset, origins, state
+from cdc_platform.snapshots import merge, moves, multiset, origins, state
 from cdc_platform.snapshots import target as targets
 from cdc_platform.snapshots.columns import TableColumn, columns_of
 from cdc_platform.snapshots.fold import Profile, fold, key_names, late_keys, profile
@@ -137,7 +137,7 @@ def _bring_up(work: Work, touched: Touched, columns: list[TableColumn], before: 
         if merged:
             folded = origins.not_emptied(folded, target, columns, figures)
         targets.bury(folded, target, columns, figures, work.app, work.batch_id)
-        targets.apply(folded, target, columns, figures, work.batch_id, empty=empty)
+        merge.apply(folded, target, columns, figures, work.batch_id, empty=empty)
         return Done(figures.invalid_dates, figures.partial, high_order=figures.high_order)
     except (PySparkException, Py4JError) as error:
         misfit = _misfit(error) or (folded is not None and _misfit_of(folded))
