@@ -15,6 +15,7 @@ from cdc_platform import tables
 from cdc_platform.config import Config, Source
 from cdc_platform.formats.events import columns_json, schema_version
 from cdc_platform.resources import lake
+from cdc_platform.resources.spark import ROWS_AT_ONCE
 from cdc_platform.snapshots.target import Target
 
 if TYPE_CHECKING:
@@ -26,7 +27,7 @@ _LIST = columns_json([{"name": n, "type": t, "key": n == "id"} for n, t in _COLU
 _NOTE = "some longer text value to look like a real row " * 2
 KINDS = ("recent", "random")
 _SCANS = 5
-_ROWS_AT_ONCE, _READERS_ROWS = "spark.sql.parquet.columnarReaderBatchSize", "4096"
+_READERS_ROWS = "4096"
 
 
 class Table:
@@ -64,14 +65,14 @@ class Table:
 
     def scan(self) -> float:
         """Seconds of reading all cells of the snapshot, as a reader's own Spark does by default."""
-        own = self.spark.conf.get(_ROWS_AT_ONCE) or _READERS_ROWS
-        self.spark.conf.set(_ROWS_AT_ONCE, _READERS_ROWS)
+        own = self.spark.conf.get(ROWS_AT_ONCE) or _READERS_ROWS
+        self.spark.conf.set(ROWS_AT_ONCE, _READERS_ROWS)
         try:
             started = time.monotonic()
             lake.read(self.spark, self.path).agg(F.max(F.xxhash64("*"))).collect()
             return time.monotonic() - started
         finally:
-            self.spark.conf.set(_ROWS_AT_ONCE, own)
+            self.spark.conf.set(ROWS_AT_ONCE, own)
 
     def scan_compacted(self) -> float:
         """The same after OPTIMIZE: median of some."""

@@ -47,6 +47,20 @@ def sizes(path: str) -> list[int] | None:
     return pa.table(DeltaTable(path).get_add_actions())["size_bytes"].to_pylist()
 
 
+def heaviest_file(path: str) -> tuple[str, int] | None:
+    """Of a table that `is_table` the data file with the most bytes per row, and its rows; None: it isn't for this
+    process to see, or has no file that tells its rows."""
+    import pyarrow as pa
+    from deltalake import DeltaTable
+
+    if not is_table(path):
+        return None
+    added = pa.table(DeltaTable(path).get_add_actions()).select(["path", "size_bytes", "num_records"]).to_pylist()
+    told = [(f["size_bytes"] / f["num_records"], f["path"], f["num_records"]) for f in added if f["num_records"]]
+    _, file, rows = max(told, default=(0, "", 0))
+    return (f"{path}/{file}", rows) if rows else None
+
+
 def digests(of: Iterable[str]) -> str:
     """Hexadecimal digests as a list in SQL."""
     found = sorted(of)

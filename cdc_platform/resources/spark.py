@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 
 MANY_FILES = 12
 """Small files of a snapshot that are put together."""
+ROWS_AT_ONCE, FEW_ROWS_AT_ONCE = "spark.sql.parquet.columnarReaderBatchSize", "64"
 _HEAP_MB, _TASK_HEAP_MB = 800, 200
 _HOT = 16
 """How many times later than by itself Java compiles a method with its slower, better compiler. A round of the rooms
@@ -41,7 +42,7 @@ _BASE = {
     "spark.sql.execution.arrow.maxBytesPerBatch": "16777216",  # big messages: Python's memory stays bounded
     # Rows that Spark's Parquet reader holds at once for each column, whatever their size: with its 4096, two tasks that
     # read messages of 28 KB each took more than a gigabyte. Only rows that deletion vectors thin out are read slower.
-    "spark.sql.parquet.columnarReaderBatchSize": "64",
+    ROWS_AT_ONCE: FEW_ROWS_AT_ONCE,
     # Spark takes a table's files for its size in memory and sends what is below 10 MB to every task: 2,000,000 rows in
     # less than 10 MB of zstd then found no place in a heap of 1.2 GB.
     "spark.sql.sources.fileCompressionFactor": "20.0",

@@ -25,7 +25,7 @@ from cdc_platform.snapshots.columns import columns_of
 from cdc_platform.snapshots.evolve import Decision, History, Plan, alter, in_place
 from cdc_platform.snapshots.follow import LEFT_OUT, follow
 from cdc_platform.snapshots.plain import Plain, survey
-from cdc_platform.snapshots.target import Target
+from cdc_platform.snapshots.target import Target, read_in_bulk
 from cdc_platform.snapshots.touched import Touched, touched_by, touched_of
 from cdc_platform.tables import CHANGELOG, CHECKPOINT, TABLE_STATE
 
@@ -138,8 +138,18 @@ def _write(
             return state.Outcome(*name, LEFT_OUT, last["reason"], t.changes, 0)
         return outcome(work, t, found.told.get(name), last)
 
-    outcomes = lake.together([partial(one, t) for t in found.touched])
+    with read_in_bulk(spark, _read_alone(config, source, work, found, before)):
+        outcomes = lake.together([partial(one, t) for t in found.touched])
     state.keep(spark, path, source, outcomes, before, batch_id)
+
+
+def _read_alone(config: Config, source: Source, work: Work, found: routes.Routed, before: state.Tables) -> list[str]:
+    """The snapshots of a batch for which Spark reads neither changes nor anything else that is large; none, if others
+    are among its tables."""
+    names = [(t.db, t.table) for t in found.touched]
+    if not all(n in work.plain and not (before.get(n) or {}).get("partial") for n in names):
+        return []
+    return [Target.of(config, source.name, *n).snapshot for n in names]
 
 
 def _plain(spark: SparkSession, source: Source, files: Mapping[str, Any], found: routes.Routed) -> dict[Name, Plain]:

@@ -73,3 +73,30 @@ def test_rows_are_marked_once_the_table_is_large_and_files_put_together_once_the
             assert marked(feed.target("d", t).snapshot) == (size == 0)
             assert compacted(feed.target("d", t).snapshot) == (files == 2 and below > 1)
             assert sorted(r["a"] for r in feed.live("d", t)) == sorted(int(r["a"] or 0) for r in rows)
+
+
+def test_small_rows_are_read_in_bulk_and_large_ones_are_not(spark: Any, tmp_path: Path) -> None:
+    """As long as nothing else is read; and a number of the user's own stays."""
+    paths = {name: str(tmp_path / f"{name} ü") for name in ("small", "large", "wide", "none")}
+    for name, row in (("small", "id AS a"), ("large", "repeat(uuid(), 1000) AS a")):
+        spark.range(300).selectExpr(row).write.format("delta").save(paths[name])
+    spark.range(300).selectExpr(*(f"NULL::INT AS c{i}" for i in range(400))).write.format("delta").save(paths["wide"])
+    told = lambda: int(spark.conf.get(targets.ROWS_AT_ONCE))  # noqa: E731
+    few = int(targets.FEW_ROWS_AT_ONCE)
+
+    def within(*names: str) -> int:
+        with targets.read_in_bulk(spark, [paths[n] for n in names]):
+            return told()
+
+    assert told() == few
+    assert within("small") == 4096
+    assert few < within("small", "wide") < 500
+    assert within("small", "large") == within("small", "none") == within() == told() == few
+    with pytest.raises(ZeroDivisionError), targets.read_in_bulk(spark, [paths["small"]]):
+        raise ZeroDivisionError
+    assert told() == few
+    spark.conf.set(targets.ROWS_AT_ONCE, "128")
+    try:
+        assert within("small") == 128
+    finally:
+        spark.conf.set(targets.ROWS_AT_ONCE, str(few))
