@@ -5,6 +5,7 @@ What a pass gives back is small: what the work of each task told, and which file
 or were done twice, are named by no commit.
 """
 
+import heapq
 import json
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -30,6 +31,8 @@ Rows = Callable[[Any], Iterator[pa.RecordBatch]]
 
 _LEAST, _MOST = 16 << 20, 128 << 20
 """Bytes before compression that a task takes together. What it writes is one file."""
+_MORE_ROUNDS, _NEARLY = 4, 1.05
+"""How many more rounds of tasks than the fewest are looked at, and what isn't worth another round."""
 
 
 class Pass(NamedTuple):
@@ -85,19 +88,35 @@ def run(spark: "SparkSession", tasks: list[Any], rows: Rows, work: Work, sinks: 
 
 
 def _tasks(spark: "SparkSession", all_units: list[Unit]) -> list[list[Unit]]:
-    cores = max(1, int(spark.conf.get("spark.sql.shuffle.partitions") or 200) // 2)
+    return shared_out(all_units, max(1, int(spark.conf.get("spark.sql.shuffle.partitions") or 200) // 2))
+
+
+def shared_out(all_units: list[Unit], cores: int) -> list[list[Unit]]:
+    """Neighbours together as tasks, as few as keep the cores busy to the end: with some more, where units are as large
+    as tasks, no core waits for another's last one."""
     total = sum(u.bytes for u in all_units)
-    rounds = -(-total // (_MOST * cores)) or 1  # all cores work in each: none waits for another's last task
-    enough = max(_LEAST, total // (rounds * cores))
-    tasks: list[list[Unit]] = []
-    held = enough
+    fewest = -(-total // (_MOST * cores)) or 1
+    some = [min(cores * rounds, max(1, total // _LEAST)) for rounds in range(fewest, fewest + _MORE_ROUNDS)]
+    options = [_cut(all_units, number, total) for number in some]
+    times = [_bytes_of_the_busiest(tasks, cores) for tasks in options]
+    return next(tasks for tasks, time in zip(options, times, strict=True) if time <= _NEARLY * min(times))
+
+
+def _cut(all_units: list[Unit], number: int, total: int) -> list[list[Unit]]:
+    tasks: dict[int, list[Unit]] = {}
+    before = 0
     for unit in all_units:
-        if held + unit.bytes // 2 >= enough:
-            tasks.append([])
-            held = 0
-        tasks[-1].append(unit)
-        held += unit.bytes
-    return tasks
+        tasks.setdefault((2 * before + unit.bytes) * number // (2 * total or 1), []).append(unit)
+        before += unit.bytes
+    return list(tasks.values())
+
+
+def _bytes_of_the_busiest(tasks: list[list[Unit]], cores: int) -> int:
+    """Of the core that ends last, each task being taken by the one that is free first."""
+    busy = [0] * cores
+    for task in tasks:
+        heapq.heapreplace(busy, busy[0] + sum(u.bytes for u in task))
+    return max(busy)
 
 
 _RESULT = pa.schema(

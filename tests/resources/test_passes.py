@@ -8,7 +8,7 @@ import pytest
 from deltalake import DeltaTable
 
 from cdc_platform.resources import lake, parquet, passes
-from cdc_platform.resources.parquet import Sink
+from cdc_platform.resources.parquet import Sink, Unit
 
 pytestmark = pytest.mark.spark
 
@@ -69,6 +69,29 @@ def test_every_file_is_read_once_in_few_tasks_or_many(tables, monkeypatch, bytes
     assert len(done.told) == len(done.written["twice"]) == (4 if bytes_ == 1 else 1)
     passes.commit(tables.sink, done.written["twice"], "app", 0)
     assert tables.rows() == [2 * n for n in range(100)]
+
+
+MB = 1 << 20
+
+
+@pytest.mark.parametrize(
+    ("sizes", "cores", "tasks"),
+    [
+        ([], 2, []),
+        ([0, 0], 2, [2]),
+        ([1] * 9, 2, [9]),  # little is one task
+        ([16] * 40, 2, [7, 6, 7, 7, 6, 7]),  # as large as tasks may be
+        ([64] * 6, 2, [1] * 6),  # four tasks of one, two, one and two files would leave a core idle
+        ([64] * 6, 3, [2] * 3),
+        ([300, 10, 10, 10], 2, [1, 3]),
+        ([100] * 3, 64, [1] * 3),
+    ],
+)
+def test_tasks_keep_the_cores_busy(sizes, cores, tasks):
+    all_units = [Unit(f"f{i}", 0, 1, size * MB) for i, size in enumerate(sizes)]
+    found = passes.shared_out(all_units, cores)
+    assert [len(task) for task in found] == tasks
+    assert [unit for task in found for unit in task] == all_units
 
 
 def test_a_commit_is_made_once(tables):
