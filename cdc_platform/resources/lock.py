@@ -74,6 +74,19 @@ def turn_of_files(path: str) -> Iterator[None]:
         yield
 
 
+@contextmanager
+def turn_to_make(path: str) -> Iterator[None]:
+    """Hold the turn to make a shared table by delta-rs: alone."""
+    table = Path(path)
+    if table.name not in SHARED:
+        yield
+        return
+    turns = table.parent / _TURNS
+    turns.mkdir(parents=True, exist_ok=True)
+    with FileLock(turns / f"{table.name}.made"):
+        yield
+
+
 def _folder(path: str) -> Path | None:
     """Where a path is on this machine; None: a URI of another storage."""
     if path.startswith("file:"):

@@ -13,7 +13,7 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
-from cdc_platform.resources.lock import turn_of_files
+from cdc_platform.resources.lock import turn_of_files, turn_to_make
 
 
 def is_table(path: str) -> bool:
@@ -105,7 +105,9 @@ def create(path: str, schema: str, properties: dict[str, str], comment: str, par
     """Make a table in a lake that this process sees, if it isn't there. schema: as Delta's log has it, JSON."""
     from deltalake import DeltaTable, Schema
 
-    with turn_of_files(path):
+    with turn_to_make(path), turn_of_files(path):
+        if is_table(path):  # another one has made it in the meantime: delta-rs would do so once more
+            return
         DeltaTable.create(
             path,
             Schema.from_json(schema),

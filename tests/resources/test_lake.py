@@ -12,7 +12,7 @@ pytestmark = pytest.mark.spark
 
 @pytest.mark.parametrize("table", [CHANGELOG, QUARANTINE], ids=lambda t: t.path)
 def test_writers_that_start_at_once_make_one_table(spark, tmp_path, table):
-    path = str(tmp_path / "shared")
+    path = table.at(str(tmp_path))
     with ThreadPoolExecutor(4) as pool:
         made = list(pool.map(lambda _: lake.ensure(spark, table, path), range(4)))
     assert made == [path] * 4
