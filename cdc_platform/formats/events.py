@@ -1,8 +1,11 @@
 """Small builders shared by all decoders: schema versions and EVENT batches."""
 
+import gc
 import hashlib
 import json
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -40,6 +43,32 @@ def event_batch(rows: list[dict[str, Any]]) -> pa.RecordBatch:
     """Dicts with keys of EVENT (missing = null; maps as lists of pairs) → EVENT batch. For rare events:
     row changes are built column by column."""
     return pa.RecordBatch.from_pylist(rows, schema=EVENT)
+
+
+@contextmanager
+def collection_paused() -> Iterator[None]:
+    """Parsed JSON holds no cycles; walking it again and again costs more than parsing."""
+    collecting = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if collecting:
+            gc.enable()
+
+
+def error_event(error: BaseException) -> dict[str, Any]:
+    """What is wrong with a message, as a decoder found it."""
+    named = isinstance(error, (LookupError, AttributeError, TypeError, RecursionError))
+    return {"kind": "error", "reason": f"{type(error).__name__}: {error}" if named else str(error)}
+
+
+def rare_batch(messages: pa.RecordBatch, rare: list[tuple[tuple[int, ...], dict[str, Any]]]) -> pa.RecordBatch:
+    """Events by dicts, each with a place that begins with its message's number → EVENT batch with their addresses."""
+    address = messages.select(["topic", "partition", "offset", "landed_at"]).take(pa.array([p[0] for p, _ in rare]))
+    batch = event_batch([{"entry_index": 0, "row_index": 0, **event} for _, event in rare])
+    named = {name: address.column(name) for name in address.schema.names}
+    return pa.RecordBatch.from_arrays([named.get(f.name, batch.column(f.name)) for f in EVENT], schema=EVENT)
 
 
 def in_order(batches: list[pa.RecordBatch], places: np.ndarray) -> pa.RecordBatch:

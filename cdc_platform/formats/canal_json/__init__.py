@@ -7,7 +7,6 @@ value (an unsigned number is promoted by its size) and decides nothing; `isDdl` 
 and decides between statements of type QUERY only.
 """
 
-import gc
 from collections.abc import Iterable, Iterator
 from typing import Any
 
@@ -17,12 +16,12 @@ import pyarrow as pa
 from cdc_platform.formats.canal_json.messages import Changes, Row, Rows, read
 from cdc_platform.formats.canal_json.options import CanalJsonOptions
 from cdc_platform.formats.canal_json.plain import PlainReader
-from cdc_platform.formats.canal_json.rows import addresses, convert, convert_sheet
+from cdc_platform.formats.canal_json.rows import convert, convert_sheet
 from cdc_platform.formats.canal_json.sheets import Sheet
 from cdc_platform.formats.canal_json.tables import Group, Table, described, grouped
 from cdc_platform.formats.canal_options import TIMESTAMP_WITHOUT_ZONE
-from cdc_platform.formats.contract import EVENT, Format
-from cdc_platform.formats.events import event_batch, in_order
+from cdc_platform.formats.contract import Format
+from cdc_platform.formats.events import collection_paused, error_event, event_batch, in_order, rare_batch
 from cdc_platform.formats.kafka_connect.json import read_json
 from cdc_platform.formats.kafka_connect.values import BAD
 
@@ -50,7 +49,7 @@ class _Batch:
             try:
                 found = read(at, read_json(values[at]), self.options)
             except BAD as e:
-                self.rare.append(((at, 0, 1), _error(e)))
+                self.rare.append(((at, 0, 1), error_event(e)))
                 continue
             if isinstance(found, Rows):
                 for group, row in grouped(found, self.fail):
@@ -59,7 +58,7 @@ class _Batch:
                 self.rare.extend(((at, i, 1), event) for i, event in enumerate(found))
 
     def fail(self, row: Row, error: BaseException) -> None:
-        self.rare.append(((row.at, row.place, 1), {**_error(error), "row_index": row.place}))
+        self.rare.append(((row.at, row.place, 1), {**error_event(error), "row_index": row.place}))
 
     def rows(self) -> Iterator[tuple[pa.RecordBatch, np.ndarray]]:
         """EVENT batches of all rows with their places; puts the schema events beside."""
@@ -97,13 +96,8 @@ class _Batch:
 
 def decode(messages: pa.RecordBatch, options: CanalJsonOptions) -> pa.RecordBatch:
     """MESSAGE batch → EVENT batch, in the order of the messages; never raises for bad bytes."""
-    collecting = gc.isenabled()
-    gc.disable()  # parsed JSON holds no cycles; walking it again and again costs more than parsing
-    try:
+    with collection_paused():
         return _decode(messages, options)
-    finally:
-        if collecting:
-            gc.enable()
 
 
 def _decode(messages: pa.RecordBatch, options: CanalJsonOptions) -> pa.RecordBatch:
@@ -114,20 +108,9 @@ def _decode(messages: pa.RecordBatch, options: CanalJsonOptions) -> pa.RecordBat
         batches.append(batch)
         places.append(at)
     if work.rare:
-        batches.append(_rare_batch(messages, work.rare))
+        batches.append(rare_batch(messages, work.rare))
         places.append(np.array([place for place, _ in work.rare]))
     return in_order(batches, np.concatenate(places)) if batches else event_batch([])
-
-
-def _rare_batch(messages: pa.RecordBatch, rare: list[tuple[_Place, dict[str, Any]]]) -> pa.RecordBatch:
-    address = addresses(messages, [place[0] for place, _ in rare])
-    batch = event_batch([{"entry_index": 0, "row_index": 0, **event} for _, event in rare])
-    return pa.RecordBatch.from_arrays([address.get(f.name, batch.column(f.name)) for f in EVENT], schema=EVENT)
-
-
-def _error(error: BaseException) -> dict[str, Any]:
-    named = isinstance(error, (LookupError, AttributeError, TypeError, RecursionError))
-    return {"kind": "error", "reason": f"{type(error).__name__}: {error}" if named else str(error)}
 
 
 FORMAT = Format(

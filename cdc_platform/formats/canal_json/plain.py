@@ -15,7 +15,7 @@ from msgspec import Meta
 from cdc_platform.formats.canal_json.messages import LAST_MS, OPS, Changes, Rows, column_key, of_object
 from cdc_platform.formats.canal_json.sheets import Sheet
 from cdc_platform.formats.canal_json.tables import Group, group_of
-from cdc_platform.formats.kafka_connect.json import compact_pairs, read_json
+from cdc_platform.formats.kafka_connect.json import compact_pairs, decoded, read_json
 
 _Cells = dict[str, str | None]
 _Name = Annotated[str, Meta(min_length=1)]
@@ -97,7 +97,7 @@ class PlainReader:
     def _alike(self, values: list[bytes | None], start: int, others: list[int]) -> "Iterable[_Alike]":
         """Messages by what they say of their columns. Adds those that aren't plain to `others`."""
         found: dict[_Columns, _Alike] = {}
-        for at, m in enumerate(_parsed(values), start):
+        for at, m in enumerate(decoded(_READ, values), start):
             columns = None if m is None else self._columns(m)
             if m is None or columns is None:
                 others.append(at)
@@ -135,18 +135,6 @@ class PlainReader:
         if (columns := self._known[told]) is not None:
             self._last[m.table] = columns
         return columns
-
-
-def _parsed(values: list[bytes | None]) -> list[_FlatMessage | None]:
-    """None: not of the declared shape."""
-    found: list[_FlatMessage | None] = []
-    rest = iter(values)
-    while len(found) < len(values):
-        try:
-            found.extend(map(_READ.decode, rest))  # pyright: ignore[reportArgumentType] - a null is a TypeError
-        except (ValueError, TypeError, RecursionError):  # msgspec's errors are ValueErrors
-            found.append(None)  # what came before it is in the list; the next round goes on behind it
-    return found
 
 
 class _Alike:

@@ -6,19 +6,18 @@ two that lie in different partitions where it changes the key. Each half is an e
 sequenceId: the first removes the old row, the second brings the new one.
 """
 
-import gc
 from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
-from cdc_platform.formats.contract import EVENT, Format, Limit
+from cdc_platform.formats.contract import Format, Limit
 from cdc_platform.formats.dataworks.messages import Changes, Group, Row, read
 from cdc_platform.formats.dataworks.options import DataworksOptions
 from cdc_platform.formats.dataworks.plain import PlainReader
 from cdc_platform.formats.dataworks.rows import Table, convert_rows
-from cdc_platform.formats.events import event_batch, in_order
+from cdc_platform.formats.events import collection_paused, error_event, event_batch, in_order, rare_batch
 from cdc_platform.formats.kafka_connect.json import read_json
 from cdc_platform.formats.kafka_connect.values import BAD
 from cdc_platform.formats.limits import finer_than, of
@@ -57,7 +56,7 @@ class _Batch:
             self.groups.setdefault(group, []).append(Changes.of(rows))
 
     def fail(self, at: int, error: BaseException) -> None:
-        self.rare.append(((at, 1), _error(error)))
+        self.rare.append(((at, 1), error_event(error)))
 
     def rows(self) -> Iterator[tuple[pa.RecordBatch, np.ndarray]]:
         """EVENT batches of all rows with their places; puts the schema events beside."""
@@ -79,13 +78,8 @@ class _Batch:
 
 def decode(messages: pa.RecordBatch, options: DataworksOptions) -> pa.RecordBatch:
     """MESSAGE batch → EVENT batch, in the order of the messages; never raises for bad bytes."""
-    collecting = gc.isenabled()
-    gc.disable()  # parsed JSON holds no cycles; walking it again and again costs more than parsing
-    try:
+    with collection_paused():
         return _decode(_Batch(messages, options))
-    finally:
-        if collecting:
-            gc.enable()
 
 
 def _decode(work: _Batch) -> pa.RecordBatch:
@@ -95,21 +89,9 @@ def _decode(work: _Batch) -> pa.RecordBatch:
         batches.append(batch)
         places.append(at)
     if work.rare:
-        batches.append(_rare_batch(work.messages, work.rare))
+        batches.append(rare_batch(work.messages, work.rare))
         places.append(np.array([at for at, _ in work.rare]))
     return in_order(batches, np.concatenate(places)) if batches else event_batch([])
-
-
-def _rare_batch(messages: pa.RecordBatch, rare: list[tuple[_Place, dict[str, Any]]]) -> pa.RecordBatch:
-    address = messages.select(["topic", "partition", "offset", "landed_at"]).take(pa.array([p[0] for p, _ in rare]))
-    batch = event_batch([{"entry_index": 0, "row_index": 0, **event} for _, event in rare])
-    named = {name: address.column(name) for name in address.schema.names}
-    return pa.RecordBatch.from_arrays([named.get(f.name, batch.column(f.name)) for f in EVENT], schema=EVENT)
-
-
-def _error(error: BaseException) -> dict[str, Any]:
-    named = isinstance(error, (LookupError, AttributeError, TypeError, RecursionError))
-    return {"kind": "error", "reason": f"{type(error).__name__}: {error}" if named else str(error)}
 
 
 FORMAT = Format(

@@ -20,7 +20,7 @@ from cdc_platform.formats.dataworks.messages import (
     place,
     sequence,
 )
-from cdc_platform.formats.kafka_connect.json import compact_pairs, has_minus_zero, read_json
+from cdc_platform.formats.kafka_connect.json import compact_pairs, decoded, has_minus_zero, read_json
 from cdc_platform.formats.kafka_connect.values import Number
 
 _Flat = dict[str, str | int | float | bool | None]
@@ -104,7 +104,7 @@ class PlainReader:
 
     def _sound(self, values: list[bytes | None], start: int, others: list[int]) -> list[_Alike]:
         """The plain messages among some, the first of which has the number `start`. Adds the rest to `others`."""
-        found = self._alike(_parsed(values), start, others)
+        found = self._alike(decoded(_READ, values), start, others)
         # What a text shows beyond what was parsed is a name that stands twice. No message shows less than was parsed of
         # it, so equal sums are equal in each.
         data = b"".join([values[at - start] or b"" for alike in found for at in alike.at])
@@ -151,18 +151,6 @@ class PlainReader:
             except (ValueError, RecursionError):
                 self._known[block] = None
         return self._known[block]
-
-
-def _parsed(values: list[bytes | None]) -> list[_Message | None]:
-    """None: not of the declared shape."""
-    found: list[_Message | None] = []
-    rest = iter(values)
-    while len(found) < len(values):
-        try:
-            found.extend(map(_READ.decode, rest))  # pyright: ignore[reportArgumentType] - a null is a TypeError
-        except (ValueError, TypeError, RecursionError):  # msgspec's errors are ValueErrors
-            found.append(None)  # what came before it is in the list; the next round goes on behind it
-    return found
 
 
 def _pairs(alike: _Alike) -> int:

@@ -8,17 +8,15 @@ the binlog (both step by the number of messages in between, and `sequence_num` s
 order nothing across tasks: changes are ordered by the topic, or by GTID at will.
 """
 
-import gc
 from collections.abc import Iterator
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
-from cdc_platform.formats.contract import EVENT, Format, Limit
 from cdc_platform.formats.contract import Context as ContextOf
-from cdc_platform.formats.events import event_batch
+from cdc_platform.formats.contract import Format, Limit
+from cdc_platform.formats.events import collection_paused, error_event, event_batch, in_order, rare_batch
 from cdc_platform.formats.kafka_connect.json import read_json
 from cdc_platform.formats.kafka_connect.values import BAD
 from cdc_platform.formats.limits import of
@@ -66,7 +64,7 @@ class _Batch:
                 else:
                     self.rare.extend(((at, 1 + i), event) for i, event in enumerate(found))
             except BAD as e:
-                self.rare.append(((at, 1), {**named, **_error(e)}))
+                self.rare.append(((at, 1), {**named, **error_event(e)}))
         for group, rows in others.items():
             self.groups.setdefault(group, []).append(Changes.of(rows))
 
@@ -83,7 +81,7 @@ class _Batch:
             table = group.table
 
             def fail(at: int, error: BaseException, table: Table = table) -> None:
-                self.rare.append(((at, 1), {"db": table.db, "table": table.table, **_error(error)}))
+                self.rare.append(((at, 1), {"db": table.db, "table": table.table, **error_event(error)}))
 
             for batch, at in convert_rows(self.messages, group, Changes.together(parts), self.options, fail):
                 yield batch, np.column_stack((at, np.ones(len(at), np.int64)))
@@ -96,13 +94,8 @@ class _Batch:
 def decode(messages: pa.RecordBatch, options: TdsqlOptions, told: States | None = None) -> pa.RecordBatch:
     """MESSAGE batch → EVENT batch, in the order of the messages; never raises for bad bytes. `told`: the tables'
     columns over time, as `schemas.context` gives them."""
-    collecting = gc.isenabled()
-    gc.disable()  # parsed JSON holds no cycles; walking it again and again costs more than parsing
-    try:
+    with collection_paused():
         return _decode(_Batch(messages, options, told))
-    finally:
-        if collecting:
-            gc.enable()
 
 
 def _decode(work: _Batch) -> pa.RecordBatch:
@@ -112,25 +105,9 @@ def _decode(work: _Batch) -> pa.RecordBatch:
         batches.append(batch)
         places.append(at)
     if work.rare:
-        batches.append(_rare_batch(work.messages, work.rare))
+        batches.append(rare_batch(work.messages, work.rare))
         places.append(np.array([at for at, _ in work.rare]))
-    if not batches:
-        return event_batch([])
-    found = batches[0] if len(batches) == 1 else pa.concat_batches(batches)
-    order = np.lexsort(np.concatenate(places).T[::-1])
-    return found if (np.diff(order) > 0).all() else found.take(pa.array(order))
-
-
-def _rare_batch(messages: pa.RecordBatch, rare: list[tuple[_Place, Event]]) -> pa.RecordBatch:
-    address = messages.select(["topic", "partition", "offset", "landed_at"]).take(pa.array([p[0] for p, _ in rare]))
-    batch = event_batch([{"entry_index": 0, "row_index": 0, **event} for _, event in rare])
-    named = {name: address.column(name) for name in address.schema.names}
-    return pa.RecordBatch.from_arrays([named.get(f.name, batch.column(f.name)) for f in EVENT], schema=EVENT)
-
-
-def _error(error: BaseException) -> dict[str, Any]:
-    named = isinstance(error, (LookupError, AttributeError, TypeError, RecursionError))
-    return {"kind": "error", "reason": f"{type(error).__name__}: {error}" if named else str(error)}
+    return in_order(batches, np.concatenate(places)) if batches else event_batch([])
 
 
 FORMAT = Format(

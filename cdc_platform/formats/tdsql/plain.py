@@ -12,7 +12,7 @@ from typing import Annotated, Literal, NamedTuple
 import msgspec
 from msgspec import Meta
 
-from cdc_platform.formats.kafka_connect.json import compact_pairs, read_json
+from cdc_platform.formats.kafka_connect.json import compact_pairs, decoded, read_json
 from cdc_platform.formats.kafka_connect.values import BAD
 from cdc_platform.formats.tdsql.messages import (
     HEARTBEAT,
@@ -222,7 +222,7 @@ def _events(m: _Gtid | _Xid | _Query, options: TdsqlOptions) -> list[Event]:
 
 def _sound(values: list[bytes | None], start: int, others: list[int]) -> list[tuple[int, _Any]]:
     """The plain messages among some, the first of which has the number `start`. Adds the rest to `others`."""
-    parsed = _parsed(values)
+    parsed = decoded(_READ, values)
     found = [(at, m) for at, m in enumerate(parsed, start) if m is not None]
     others += [at for at, m in enumerate(parsed, start) if m is None]
     # What a text shows beyond what was parsed is a name that stands twice. No message shows less than was parsed of
@@ -236,18 +236,6 @@ def _sound(values: list[bytes | None], start: int, others: list[int]) -> list[tu
 
 def _pairs(m: _Any) -> int:
     return _PAIRS[type(m)] + (isinstance(m, _Row) and m.column is not msgspec.UNSET)
-
-
-def _parsed(values: list[bytes | None]) -> list[_Any | None]:
-    """None: not of the declared shape."""
-    found: list[_Any | None] = []
-    rest = iter(values)
-    while len(found) < len(values):
-        try:
-            found.extend(map(_READ.decode, rest))  # pyright: ignore[reportArgumentType] - a null is a TypeError
-        except (ValueError, TypeError, RecursionError):  # msgspec's errors are ValueErrors
-            found.append(None)  # what came before it is in the list; the next round goes on behind it
-    return found
 
 
 def _changes(alike: _Alike) -> tuple[list[Changes], _Alike]:
