@@ -47,9 +47,13 @@ def order_key(events: pa.RecordBatch, epochs: Mapping[str | None, int]) -> pa.St
 
 
 def those(events: pa.RecordBatch, which: pa.BooleanArray) -> pa.RecordBatch:
-    """Some of the events; mostly it is all or none, which need no copy."""
+    """Some of the events; where they stand together, as mostly, without a copy."""
     count = which.true_count
-    return events.slice(0, count) if count in (0, events.num_rows) else events.filter(which)
+    if not count:
+        return events.slice(0, 0)
+    first = pc.index(which, value=True).as_py()
+    together = which.slice(first, count).true_count == count
+    return events.slice(first, count) if together else events.filter(which)
 
 
 def map_value(maps: pa.MapArray, name: str) -> pa.StringArray:
@@ -64,6 +68,19 @@ def map_value(maps: pa.MapArray, name: str) -> pa.StringArray:
     if maps.null_count:
         found[maps.is_null().to_numpy(zero_copy_only=False)] = -1
     return items.take(pa.array(found, mask=found < 0))
+
+
+def placed(events: pa.RecordBatch, epochs: Mapping[str | None, int]) -> pa.RecordBatch:
+    """Events with their `order_key`."""
+    return events.append_column("order_key", order_key(events, epochs))
+
+
+def lowest(orders: pa.StructArray) -> list[int]:
+    """The first in order of some."""
+    rows = pa.RecordBatch.from_arrays(orders.flatten(), ORDER.names)
+    for name in ORDER.names:
+        rows = those(rows, pc.equal(rows.column(name), pc.min(rows.column(name))))
+    return [int(column[0].as_py()) for column in rows.columns]
 
 
 def numbers(order_key: pa.StructArray) -> np.ndarray:

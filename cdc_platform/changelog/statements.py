@@ -3,14 +3,13 @@
 # pyarrow.compute makes its functions at run time, so that type checkers do not see them.
 # pyright: reportAttributeAccessIssue=false
 
-from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from cdc_platform.changelog.arrow import ORDER, TXN, order_key, those
+from cdc_platform.changelog.arrow import TXN, lowest, those
 
 _STATEMENT = (
     *("topic", "partition", "offset", "entry_index", "kind", "db", "schema", "table", "schema_version", "columns"),
@@ -32,27 +31,27 @@ class Statements:
         """As Unify tells them."""
         return [*self._ddl, *self._lists.values()]
 
-    def add(self, events: pa.RecordBatch, epochs: Mapping[str | None, int]) -> None:
-        """More events, in the order of the file."""
+    def add(self, events: pa.RecordBatch) -> None:
+        """More events, in the order of the file, with their `order_key`."""
         kind = events.column("kind")
         new = pc.is_in(events.column("schema_version"), self._versions)
         told = those(events, pc.or_(pc.equal(kind, "ddl"), pc.and_(pc.equal(kind, "schema"), new)))
-        for event, order in zip(told.to_pylist(), order_key(told, epochs).to_pylist(), strict=True):
+        for event in told.to_pylist():
             statement = {
                 **{c: event[c] for c in (*_STATEMENT, "row_index")},
                 **{c: None if event[c] is None else _micros(event[c]) for c in ("source_time", "landed_at")},
                 "binlog_pos": None if event["binlog_pos"] is None else str(event["binlog_pos"]),
-                "order_key": [int(x) for x in order.values()],
+                "order_key": [int(x) for x in event["order_key"].values()],
             }
             if event["kind"] == "ddl":
                 self._ddl.append(statement)
             else:
                 version = event["schema_version"]
                 self._lists[version] = min(statement, self._lists.get(version, statement), key=came)
-        rows = those(events, pc.and_(pc.equal(kind, "row"), new))
+        rows = those(events.select(["schema_version", "order_key"]), pc.and_(pc.equal(kind, "row"), new))
         for version in pc.unique(rows.column("schema_version")).to_pylist():
-            mine = rows.filter(pc.equal(rows.column("schema_version"), version))
-            low = _lowest(order_key(mine, epochs))
+            mine = those(rows, pc.equal(rows.column("schema_version"), version))
+            low = lowest(mine.column("order_key"))
             self.placed[version] = min(low, self.placed.get(version, low))
 
 
@@ -67,9 +66,3 @@ def _micros(time: datetime) -> int:
 
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-
-
-def _lowest(orders: pa.StructArray) -> list[int]:
-    columns = dict(zip(ORDER.names, orders.flatten(), strict=True))
-    first = pc.sort_indices(pa.table(columns), sort_keys=[(n, "ascending") for n in columns])[0].as_py()
-    return [int(column[first].as_py()) for column in columns.values()]

@@ -4,14 +4,13 @@ snapshots needn't look for them. Arrow only."""
 # pyarrow.compute makes its functions at run time, so that type checkers do not see them.
 # pyright: reportAttributeAccessIssue=false
 
-from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from cdc_platform.changelog.arrow import ends, numbers, order_key, those
+from cdc_platform.changelog.arrow import ends, numbers, those
 from cdc_platform.changelog.plain import Figures, PlainTable, looked, told_table
 from cdc_platform.changelog.plain import told as figures_told
 from cdc_platform.changelog.settings import Tables
@@ -35,12 +34,12 @@ class Touched:
         stated = those(events, pc.equal(events.column("kind"), "schema"))
         self._stated |= dict(zip(*(stated.column(c).to_pylist() for c in ("schema_version", "columns")), strict=True))
 
-    def add(self, rows: pa.RecordBatch, epochs: Mapping[str | None, int]) -> None:
-        """More rows of the changelog."""
+    def add(self, rows: pa.RecordBatch) -> None:
+        """More rows of the changelog, with their `order_key`."""
         if not rows.num_rows or not self._fine:
             return
         try:
-            order = numbers(order_key(rows, epochs))
+            order = numbers(rows.column("order_key"))
         except pa.ArrowInvalid:  # a position that no 64-bit integer holds
             self._fine = False
             return

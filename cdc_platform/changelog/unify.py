@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from cdc_platform.changelog.arrow import ORDER, TXN, map_value, order_key, those
+from cdc_platform.changelog.arrow import ORDER, TXN, map_value, placed, those
 from cdc_platform.changelog.messages import Messages
 from cdc_platform.changelog.statements import Statements
 from cdc_platform.changelog.touched import Touched
@@ -90,7 +90,8 @@ class Unify:
         new version the lowest order of its rows. An output that isn't there was written before."""
         messages, statements, touched = Messages(self.parts), Statements(self.versions), Touched(self.tables)
         wanted: dict[str | None, bool] = {}
-        for events in batches:
+        for batch in batches:
+            events = placed(batch, self.epochs)
             outcomes = outcome(events, self.tables, wanted)
             messages.add(events, outcomes)
             kind = events.column("kind")
@@ -99,7 +100,7 @@ class Unify:
             bad = those(events, pc.equal(outcomes, "quarantined"))
             rows = with_keys(rows, self.tables)
             touched.state(events)
-            touched.add(rows, self.epochs)
+            touched.add(rows)
             for output, some, schema in (
                 ("changelog", rows, CHANGELOG_FILE),
                 ("control_events", marks, CONTROL_FILE),
@@ -107,7 +108,7 @@ class Unify:
             ):
                 if some.num_rows and output in out:
                     out[output].write(self._said(some, schema))
-            statements.add(events, self.epochs)
+            statements.add(events)
         if "changelog" in out:
             out["changelog"].note = touched.told()
         return {**messages.told(), "statements": statements.statements, "placed": statements.placed}
@@ -117,7 +118,6 @@ class Unify:
         made = {
             "format": lambda: pa.repeat(self.format, n),
             "decoder_version": lambda: pa.repeat(self.version, n),
-            "order_key": lambda: order_key(events, self.epochs),
             "room": lambda: pa.repeat("changes", n),
             "reason": lambda: _reason(events),
             "quarantined_at": lambda: pa.repeat(pa.scalar(self.now, pa.timestamp("us", "UTC")), n),

@@ -6,10 +6,12 @@ from decimal import Decimal
 
 import pyarrow as pa
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from cdc_platform import tables
 from cdc_platform.changelog import order, unify
-from cdc_platform.changelog.arrow import order_key
+from cdc_platform.changelog.arrow import ORDER, lowest, order_key, placed, those
 from cdc_platform.changelog.messages import Messages
 from cdc_platform.changelog.settings import Tables
 from cdc_platform.changelog.touched import Touched
@@ -222,7 +224,7 @@ def test_names_are_joined_as_spark_does():
 
 def test_orders_that_no_64_bits_hold_are_not_noted():
     touched = Touched(Tables())
-    touched.add(changed((1, 5, 0)), {"1": 0})
+    touched.add(placed(changed((1, 5, 0)), {"1": 0}))
     assert touched.told() == [
         {
             "db": "shop",
@@ -235,14 +237,14 @@ def test_orders_that_no_64_bits_hold_are_not_noted():
             "plain": None,
         }
     ]
-    touched.add(changed((1, 2**63, 0)), {"1": 0})
+    touched.add(placed(changed((1, 2**63, 0)), {"1": 0}))
     assert touched.told() is None
 
 
 def test_files_note_which_changes_are_plain():
     touched = Touched(Tables())
     touched.state(event_batch([as_event({"offset": 0, **SHOP[0].stated()})]))
-    touched.add(changed((1, 5, 0), (1, 9, 0, "delete"), (1, 7, 0)), {"1": 0})
+    touched.add(placed(changed((1, 5, 0), (1, 9, 0, "delete"), (1, 7, 0)), {"1": 0}))
     [group] = touched.told()
     assert group["plain"] == {
         "names": ("id", "v"),
@@ -255,8 +257,8 @@ def test_files_note_which_changes_are_plain():
     assert (group["low"], group["newest"]) == tuple(group["plain"]["orders"])
     whole = changed((1, 10, 0))
     cut = whole.set_column(whole.schema.get_field_index("after"), whole.schema.field("after"), whole.column("key"))
-    touched.add(cut, {"1": 0})
-    touched.add(changed((1, 11, 0)), {"1": 0})
+    touched.add(placed(cut, {"1": 0}))
+    touched.add(placed(changed((1, 11, 0)), {"1": 0}))
     [group] = touched.told()
     assert (group["n"], group["plain"]) == (5, False)
 
@@ -265,11 +267,11 @@ def test_tables_without_a_key_are_noted_as_such():
     touched = Touched(Tables())
     touched.state(event_batch([as_event({"offset": 0, **NO_KEY.stated()})]))
     rows = event_batch([as_event({"offset": 1, **NO_KEY.insert((1, 1), {"a": "1", "b": "x"})})])
-    touched.add(rows, {"1": 0})
+    touched.add(placed(rows, {"1": 0}))
     assert touched.told()[0]["plain"] is False
     touched = Touched(Tables(keys={"shop.audit": ["a"]}))
     touched.state(event_batch([as_event({"offset": 0, **NO_KEY.stated()})]))
-    touched.add(unify.with_keys(rows, Tables(keys={"shop.audit": ["a"]})), {"1": 0})
+    touched.add(placed(unify.with_keys(rows, Tables(keys={"shop.audit": ["a"]})), {"1": 0}))
     assert touched.told()[0]["plain"]["keys"] == ("a",)
 
 
@@ -282,3 +284,15 @@ def test_order_keys_are_numbers_of_the_position_or_the_offset():
     )
     found = order_key(rows, {"a": 0, "b": 1, None: 4}).to_pylist()
     assert [tuple(o.values()) for o in found] == [(1, 3, Decimal(70), 0, 5, 9), (4, -1, Decimal(10), 2, 0, 10)]
+
+
+@given(st.lists(st.tuples(*[st.integers(-2, 2)] * 6), min_size=1))
+def test_the_lowest_order_is_the_first_when_sorted(orders):
+    column = pa.array([dict(zip(ORDER.names, o, strict=True)) for o in orders], ORDER)
+    assert lowest(column) == list(min(orders))
+
+
+@given(st.lists(st.sampled_from([True, False, None])))
+def test_some_events_are_the_same_with_and_without_a_copy(which):
+    events = pa.record_batch({"n": pa.array(range(len(which)), pa.int64())})
+    assert those(events, pa.array(which, pa.bool_())).column("n").to_pylist() == [i for i, w in enumerate(which) if w]
