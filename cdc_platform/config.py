@@ -232,7 +232,12 @@ def _check_formats(config: Config) -> None:
 def _absolute(lake: str, folder: Path) -> str:
     if re.match(r"^[a-zA-Z][a-zA-Z0-9+.-]*:", lake):
         return lake.rstrip("/")
-    return str((folder / Path(lake).expanduser()).resolve())
+    path = str((folder / Path(lake).expanduser()).resolve())
+    if escape := re.search("%[0-9a-fA-F]{2}", path):  # delta-rs takes it for the character that it stands for in a URI
+        raise ConfigError(
+            "lake", f"the path {path!r} holds {escape[0]!r}, which readers of Delta tables take for an escape"
+        )
+    return path
 
 
 def _fill(value: Any, key: str) -> Any:

@@ -5,12 +5,12 @@ ui`) names a Spark Connect server to use instead of the configured one.
 """
 
 import os
-import sys
 from typing import Any
 
 import dagster as dg
 
 from cdc_platform.config import Config, load_config
+from cdc_platform.resources.connect import with_remote
 
 
 @dg.definitions
@@ -35,25 +35,16 @@ def build(config: Config) -> dg.Definitions:
     )
 
 
-def with_remote(config: Config, remote: str | None) -> Config:
-    """The configuration with its Spark on this Connect server; None changes nothing."""
-    if not remote:
-        return config
-    changed = config.model_copy(update={"spark": config.spark.model_copy(update={"remote": remote})})
-    changed._file = config.file
-    return changed
-
-
 def spark_resource(config: Config) -> Any:
     """dagster-pyspark's LazyPySparkResource: classic or Spark Connect, by configuration alone.
 
     Dagster shows a resource's configuration: secrets are blanked there and put back when the session is made.
     """
     from dagster_pyspark import LazyPySparkResource  # imports pyspark, starts nothing
-    from dagster_pyspark.resources import spark_session_from_config
 
     from cdc_platform.config import redact
-    from cdc_platform.resources.spark import prepare, spark_config
+    from cdc_platform.resources import early
+    from cdc_platform.resources.spark import prepare, session_of, spark_config
 
     real = spark_config(config)
 
@@ -62,8 +53,7 @@ def spark_resource(config: Config) -> Any:
 
         def _init_session(self) -> None:
             if self._spark_session is None:
-                os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # workers need this environment's packages
                 wanted = {k: real.get(k, v) if v == "***" else v for k, v in self.spark_config.items()}
-                self._spark_session = prepare(spark_session_from_config(wanted), real.get("spark.remote"))
+                self._spark_session = prepare(early.taken(wanted) or session_of(wanted), real.get("spark.remote"))
 
     return SparkSession(spark_config=redact(real))

@@ -118,6 +118,7 @@ WRONG = {
     "name": (raw({"name": "../shop"}), "sources[0].name", "letters, digits"),
     "name absent": (raw({"name": ...}), "sources[0].name", "required"),
     "lake absent": (raw(lake=...), "lake", "required"),
+    "lake in a folder called a%20b": (raw(lake="/data/a%20b/lake"), "lake", "'%20'"),
     "no sources": (raw(sources=[]), "sources", "at least 1"),
     "two same names": (
         raw(sources=[*raw()["sources"], *raw()["sources"]]),

@@ -139,7 +139,7 @@ def fill(
         split = lake.read(spark, paths["envelopes"]).where("parts > 1").join(events, list(_MESSAGE), "left_semi")
     new = events.where("wanted AND NOT was")
     counts = new.agg(*(F.count_if(F.col("outcome") == o).alias(o) for o in ("applied", "quarantined"))).collect()[0]
-    batch = Batch(source, paths, now.number, new, "backfill")
+    batch = Batch(source, paths, now.number, spark, lambda: new, "backfill")
     # In this order: what is in the changelog already is known when the ledger's rows are made once more.
     if counts["applied"]:
         batch.append(changelog_rows, "changelog")

@@ -36,7 +36,7 @@ class Direct:
 
     def write(self, batch: Batch, figures: list[dict[str, Any]], epochs: dict[str | None, int]) -> None:
         """All outputs of a batch without repeated or retold events, as outputs.writes."""
-        spark, source, app = batch.events.sparkSession, batch.source, f"{batch.app} {batch.source.name}"
+        spark, source, app = batch.spark, batch.source, f"{batch.app} {batch.source.name}"
         parts = _parts(batch, figures)
         versions = new_versions(batch, {v for f in figures for v in f["versions"]})
         few = sum(f["ddl"] for f in figures) <= _MANY_STATEMENTS
@@ -87,7 +87,7 @@ def _parts(batch: Batch, figures: list[dict[str, Any]]) -> dict[tuple[str, int, 
         return {}
     low, high = min(f["from_offset"] for f in figures), max(f["to_offset"] for f in figures)
     rows = notes.ask(
-        batch.events.sparkSession,
+        batch.spark,
         'SELECT topic, "partition", "offset", parts FROM {envelopes} WHERE parts > 1 '
         f'AND "offset" BETWEEN {low} AND {high} LIMIT {_MANY_PARTS + 1}',
         envelopes=batch.paths["envelopes"],

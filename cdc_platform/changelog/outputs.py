@@ -2,11 +2,11 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
+from functools import cached_property, partial
 from typing import Any
 from uuid import uuid4
 
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from cdc_platform.changelog import ledger, order, rules
@@ -20,16 +20,22 @@ _TXN = ("source_time", "landed_at", "txn_id", "txn_seq", "txn_last", "gtid", "bi
 _MESSAGE = ("topic", "partition", "offset")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Batch:
-    """Events on their way, with order and outcome, and where they go. `app` and `number` name their writes: each
-    happens once."""
+    """Events on their way, and where they go. `app` and `number` name their writes: each happens once. `rows` gives the
+    events with order and outcome, as Spark has them: who has workers write them needs none."""
 
     source: Source
     paths: dict[str, str]
     number: int
-    events: DataFrame
+    spark: SparkSession
+    rows: Callable[[], DataFrame]
     app: str = "changelog"
+
+    @cached_property
+    def events(self) -> DataFrame:
+        """The same, made once."""
+        return self.rows()
 
     def append(self, rows: Callable[["Batch"], DataFrame], output: str) -> None:
         lake.append_once(rows(self), self.paths[output], f"{self.app} {self.source.name}", self.number)
@@ -78,7 +84,7 @@ def new_versions(batch: Batch, stated: set[str]) -> set[str]:
     if not stated:
         return stated
     known = notes.ask(
-        batch.events.sparkSession,
+        batch.spark,
         f"SELECT schema_version FROM {{history}} WHERE source = '{batch.source.name}' AND kind = 'message' "
         f"AND schema_version IN ({notes.digests(stated)})",
         history=batch.paths["schema_history"],
@@ -130,7 +136,7 @@ def quarantine_rows(batch: Batch) -> DataFrame:
 def _resolve(batch: Batch) -> None:
     """Notes in quarantine whose place this batch takes: rows of its retold messages that give another reason. Once
     more changes nothing."""
-    spark = batch.events.sparkSession
+    spark = batch.spark
     view = f"cdc_retold_{uuid4().hex}"
     reasons = F.collect_set(F.when(F.col("kind").isin(*ledger.UNUSABLE), ledger.reason())).alias("reasons")
     batch.events.where("retold").groupBy(*_MESSAGE).agg(reasons).createOrReplaceTempView(view)
@@ -152,7 +158,7 @@ def ledger_of(batch: Batch, figures: list[dict[str, Any]]) -> None:
     split = None
     if "envelopes" in batch.paths:  # a message of several records accounts for all of them
         low, high = min(f["from_offset"] for f in figures), max(f["to_offset"] for f in figures)
-        split = lake.read(batch.events.sparkSession, batch.paths["envelopes"]).where(
+        split = lake.read(batch.spark, batch.paths["envelopes"]).where(
             F.col("offset").between(low, high) & (F.col("parts") > 1)
         )
     rows = ledger.rows(batch.events, split, batch.source, batch.number)

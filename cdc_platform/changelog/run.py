@@ -4,7 +4,7 @@ Each batch is looked at once for its figures, then every output is written at mo
 """
 
 from collections.abc import Callable
-from functools import partial
+from functools import cache, partial
 from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
@@ -39,6 +39,12 @@ _OUTPUTS = {
     "ledger": OFFSET_LEDGER,
     "lineages": LINEAGES,
 }
+
+
+_IS_ROW = "kind = 'row'"
+
+Rows = Callable[[], DataFrame]
+"""Makes a DataFrame once it is needed: its schema alone takes Spark a second in a new process."""
 
 
 def run(spark: SparkSession, config: Config, source: Source) -> RoomResult:
@@ -92,7 +98,7 @@ def batch_writer(source: Source, paths: dict[str, str]) -> Callable[[DataFrame, 
     def each(batch: DataFrame, batch_id: int) -> None:
         figures = order.profile(batch)
         if figures:
-            _write(source, paths, batch, batch_id, figures, None)
+            _write(batch.sparkSession, source, paths, lambda: batch, batch_id, figures, None)
 
     return each
 
@@ -103,40 +109,39 @@ def files_writer(source: Source, paths: dict[str, str], changes: str) -> batches
 
     def each(spark: SparkSession, files: list[str], batch_id: int) -> None:
         told = [note_of(f) for f in files]
-        batch = batches.rows_of(spark, changes, files)
+        batch = cache(partial(batches.rows_of, spark, changes, files))
         noted = all(note is not None for note in told)
-        figures = order.figures_of(told) if noted else order.profile(batch)
+        figures = order.figures_of(told) if noted else order.profile(batch())
         if figures:
             direct = Direct(files, told) if noted else None
-            _write(source, paths, batch, batch_id, figures, direct)
+            _write(spark, source, paths, batch, batch_id, figures, direct)
 
     return each
 
 
 def _write(
+    spark: SparkSession,
     source: Source,
     paths: dict[str, str],
-    batch: DataFrame,
+    batch: Rows,
     batch_id: int,
     figures: list[dict[str, Any]],
     direct: Direct | None,
 ) -> None:
-    spark = batch.sparkSession
     known, reached = _lineages(spark, paths["lineages"], source, batch_id)
     epochs = order.epochs_of(known, figures)
-    events = batch.withColumn("order_key", order.order_key(epochs)).withColumn("outcome", ledger.outcome(source))
     here = direct is None or not order.apart(direct.notes)
-    repeats = _repeats(spark, batch, figures, epochs, reached, paths["changelog"], source, here=here)
-    if repeats is not None:
-        events = (
-            events.join(repeats.withColumn("_again", F.lit(True)), list(order.ADDRESS), "left")
-            .withColumn(
-                "outcome",
-                F.when(F.col("_again") & (F.col("outcome") == "applied"), "duplicate").otherwise(F.col("outcome")),
-            )
-            .drop("_again")
-        )
-    whole = Batch(source, paths, batch_id, events)
+    repeats = _repeats(batch, figures, epochs, reached, lambda: _stored(spark, paths["changelog"], source), here=here)
+
+    def events() -> DataFrame:
+        rows = batch().withColumn("order_key", order.order_key(epochs)).withColumn("outcome", ledger.outcome(source))
+        if repeats is None:
+            return rows
+        again = repeats.withColumn("_again", F.lit(True))
+        outcome = F.when(F.col("_again") & (F.col("outcome") == "applied"), "duplicate").otherwise(F.col("outcome"))
+        return rows.join(again, list(order.ADDRESS), "left").withColumn("outcome", outcome).drop("_again")
+
+    whole = Batch(source, paths, batch_id, spark, events)
     if direct is None or repeats is not None:
         work = writes(whole, figures)
     else:
@@ -145,29 +150,29 @@ def _write(
     lake.together(work)
 
 
+def _stored(spark: SparkSession, changelog: str, source: Source) -> DataFrame:
+    return lake.read(spark, changelog).where(F.col("source") == source.name)
+
+
 def _repeats(
-    spark: SparkSession,
-    batch: DataFrame,
+    batch: Rows,
     figures: list[dict[str, Any]],
     epochs: dict[str | None, int],
     reached: dict[int, tuple[int, Any]],
-    changelog: str,
-    source: Source,
+    stored: Rows,
     *,
     here: bool,
 ) -> DataFrame | None:
     """Addresses of repeated row changes. here: whether the batch may hold some within itself. The stored changelog is
     asked only when a batch goes back behind the highest position already seen, as a replay does."""
-    rows = batch.where("kind = 'row'")
-    found = order.repeated_here(rows) if here else None
+    found = order.repeated_here(batch().where(_IS_ROW)) if here else None
     for f in figures:
         high = reached.get(epochs[f["lineage"]])
         if f["low"] is None or high is None or (f["low"]["file_no"], f["low"]["binlog_pos"]) > high:
             continue
-        stored = lake.read(spark, changelog).where(F.col("source") == source.name)
         top = {"file_no": high[0], "binlog_pos": high[1]}
-        of_lineage = rows.where(F.col("lineage").eqNullSafe(F.lit(f["lineage"])))
-        again = order.repeated_before(of_lineage, stored, epochs, f["low"], top)
+        of_lineage = batch().where(_IS_ROW).where(F.col("lineage").eqNullSafe(F.lit(f["lineage"])))
+        again = order.repeated_before(of_lineage, stored(), epochs, f["low"], top)
         found = again if found is None else found.union(again)
     return None if found is None else found.dropDuplicates()
 

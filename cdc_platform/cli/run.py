@@ -32,6 +32,8 @@ def command(
     config: Annotated[Path, typer.Option("--config", envvar="CDC_CONFIG", help="cdc.yaml")] = Path("cdc.yaml"),
 ) -> Report:
     """Catch up with Kafka: all sources, or some. A failing source doesn't stop the others."""
+    from cdc_platform.resources import early
+
     loaded = load_config(config)
     chosen = choose(loaded, source or [], table)
     if rebuild and table is None:
@@ -40,6 +42,7 @@ def command(
     progress(f"Spark: {ready.spark.remote or ready.spark.master}")
     if rebuild and table:
         return Report({"rebuilt": _rebuild(ready, chosen, table)})
+    early.begin(ready)
     with told_on_stderr():
         results = run_all(ready, chosen)
     data = {
@@ -70,7 +73,6 @@ def choose(config: Config, names: list[str], table: str | None) -> list[Source]:
 
 def with_spark(config: Config, master: str | None) -> Config:
     """The configuration with --master, else with the warm server that `ui` keeps, else as it is."""
-    from cdc_platform.definitions import with_remote
     from cdc_platform.resources import connect
 
     if master:
@@ -82,7 +84,7 @@ def with_spark(config: Config, master: str | None) -> Config:
     server = None if config.spark.remote else connect.living(config)
     if server:
         os.environ |= server.env
-    return with_remote(config, server.remote if server else None)
+    return connect.with_remote(config, server.remote if server else None)
 
 
 def _rebuild(config: Config, chosen: list[Source], table: str) -> list[dict[str, Any]]:

@@ -74,7 +74,7 @@ def for_each_files(
 def rows_of(spark: SparkSession, path: str, files: list[str], **partition: str) -> DataFrame:
     """The rows of some data files of a table (of one of its partitions) without deletion vectors and column mapping:
     they hold them as they are, but for the values of partition columns (Delta's protocol, "Reader Requirements")."""
-    schema = lake.read(spark, path).schema
+    schema = notes.schema(path) or lake.read(spark, path).schema
     if not files:
         return spark.createDataFrame([], schema)
     stored = StructType([f for f in schema.fields if f.name not in partition])

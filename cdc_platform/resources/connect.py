@@ -137,3 +137,12 @@ def _private(file: Path, content: str) -> Path:
     with open(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as out:
         out.write(content)
     return file
+
+
+def with_remote(config: Config, remote: str | None) -> Config:
+    """The configuration with its Spark on this Connect server; None changes nothing."""
+    if not remote:
+        return config
+    changed = config.model_copy(update={"spark": config.spark.model_copy(update={"remote": remote})})
+    changed._file = config.file
+    return changed

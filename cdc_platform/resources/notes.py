@@ -5,6 +5,7 @@ the lake is a folder that this process sees too, delta-rs answers in millisecond
 same SQL. What isn't there for delta-rs is asked of Spark: this process may run where only Spark's side sees the lake.
 """
 
+import json
 import re
 from collections.abc import Iterable
 from datetime import UTC, datetime
@@ -12,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from pyspark.sql import SparkSession
+from pyspark.sql.types import StructType
 
 from cdc_platform.resources.lock import turn_of_files, turn_to_make
 
@@ -35,6 +37,14 @@ def properties(path: str) -> dict[str, str] | None:
     from deltalake import DeltaTable
 
     return DeltaTable(path).metadata().configuration if is_table(path) else None
+
+
+def schema(path: str) -> StructType | None:
+    """Columns of a table that `is_table`, as Spark has them (Delta's log tells them in Spark's own JSON: its protocol,
+    "Schema Serialization Format"); None: it isn't for this process to see."""
+    from deltalake import DeltaTable
+
+    return StructType.fromJson(json.loads(DeltaTable(path).schema().to_json())) if is_table(path) else None
 
 
 def sizes(path: str) -> list[int] | None:

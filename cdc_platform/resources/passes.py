@@ -88,14 +88,19 @@ def run(spark: "SparkSession", tasks: list[Any], rows: Rows, work: Work, sinks: 
 
 
 def _tasks(spark: "SparkSession", all_units: list[Unit]) -> list[list[Unit]]:
-    return shared_out(all_units, max(1, int(spark.conf.get("spark.sql.shuffle.partitions") or 200) // 2))
+    return shared_out(all_units, cores(spark))
 
 
-def shared_out(all_units: list[Unit], cores: int) -> list[list[Unit]]:
+def cores(spark: "SparkSession") -> int:
+    """How many tasks run at once."""
+    return max(1, int(spark.conf.get("spark.sql.shuffle.partitions") or 200) // 2)
+
+
+def shared_out(all_units: list[Unit], cores: int, *, bounded: bool = True) -> list[list[Unit]]:
     """Neighbours together as tasks, as few as keep the cores busy to the end: with some more, where units are as large
-    as tasks, no core waits for another's last one."""
+    as tasks, no core waits for another's last one. bounded: a task writes what it reads, and isn't to be large."""
     total = sum(u.bytes for u in all_units)
-    fewest = -(-total // (_MOST * cores)) or 1
+    fewest = (-(-total // (_MOST * cores)) or 1) if bounded else 1
     some = [min(cores * rounds, max(1, total // _LEAST)) for rounds in range(fewest, fewest + _MORE_ROUNDS)]
     options = [_cut(all_units, number, total) for number in some]
     times = [_bytes_of_the_busiest(tasks, cores) for tasks in options]

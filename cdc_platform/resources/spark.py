@@ -3,6 +3,7 @@
 import os
 import re
 import sys
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from cdc_platform.config import Config
@@ -160,13 +161,18 @@ def _on_one_machine(master: str) -> dict[str, str]:
 
 def open_session(config: Config) -> "SparkSession":
     """A session outside Dagster (command line, tests). Classic sessions stop with the process."""
-    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    return prepare(session_of(spark_config(config)), config.spark.remote)
+
+
+def session_of(properties: Mapping[str, str]) -> "SparkSession":
+    """A session with these properties, or the one that this process has."""
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # workers need this environment's packages
     from pyspark.sql import SparkSession
 
     builder = SparkSession.builder
-    for key, value in spark_config(config).items():
+    for key, value in properties.items():
         builder = builder.config(key, value)
-    return prepare(builder.getOrCreate(), config.spark.remote)
+    return builder.getOrCreate()
 
 
 def prepare(session: "SparkSession", remote: str | None = None) -> "SparkSession":

@@ -7,7 +7,7 @@ nothing but the run that holds the source's lock writes these tables. What a kil
 """
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -64,7 +64,7 @@ def publish(spark: SparkSession, config: Config, source: Source, tables: state.T
         ]
     )
     offsets, newest, missing, versions = found
-    verdict = _verdict(spark, config, source, missing, _since(spark, config, source, last, offsets))
+    verdict = _verdict(spark, config, source, missing, partial(_since, spark, config, source, last, offsets))
     if verdict.kind is None:
         log.info("no cut of %s: %s", source.name, verdict.reason)
         return {"cut": 0, "cut_held_back": 1}
@@ -159,8 +159,10 @@ def _since(spark: SparkSession, config: Config, source: Source, last: _Last, off
     return Since(rows.where(new), marks.where(new), marks.where(~new), last.whole is None, len(offsets))
 
 
-def _verdict(spark: SparkSession, config: Config, source: Source, missing: Mapping[str, int], now: Since) -> Verdict:
-    """What kind of cut the end of the changelog is."""
+def _verdict(
+    spark: SparkSession, config: Config, source: Source, missing: Mapping[str, int], now: Callable[[], Since]
+) -> Verdict:
+    """What kind of cut the end of the changelog is. `now` is asked where transactions are told."""
     told = FORMATS[source.format].transactions
     if told is None:
         return Verdict("position", f"{source.format} doesn't tell transactions")
@@ -172,7 +174,7 @@ def _verdict(spark: SparkSession, config: Config, source: Source, missing: Mappi
         return Verdict(None, f"{missing['waiting']} records wait for the rest of their message")
     if batches.unfinished(spark, CHECKPOINT.at(config.lake, room="changelog", source=source.name)):
         return Verdict(None, "the last batch of the changelog was interrupted; the next run does it again")
-    return TRANSACTIONS[told](now, source)
+    return TRANSACTIONS[told](now(), source)
 
 
 def _missing(spark: SparkSession, config: Config, source: Source) -> dict[str, int]:

@@ -4,16 +4,16 @@ the texts of its image. Runs on the executors; no Spark here."""
 # pyarrow.compute makes its functions at run time, so that type checkers do not see them.
 # pyright: reportAttributeAccessIssue=false
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from itertools import pairwise
-from typing import Any
+from itertools import chain, pairwise
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from cdc_platform.changelog.arrow import map_value, numbers
+from cdc_platform.changelog.arrow import map_value, numbers, those
 from cdc_platform.changelog.plain import Figures, PlainTable, looked, texts_of, told
 from cdc_platform.changelog.unify import CHANGELOG_FILE
 from cdc_platform.formats.summary import later
@@ -25,7 +25,7 @@ SURVEYED = pa.schema([CHANGELOG_FILE.field(c) for c in ("db", "table", "op", "ke
 """What `Survey` reads of a changelog file."""
 
 _HELD = 1 << 18
-"""Changes among which each key's last one is looked for: memory stays bounded, however long a file is."""
+"""Changes among which each key's last one is looked for: memory stays bounded, however many there are."""
 
 _HEADS = pa.schema([CHANGELOG_FILE.field(c) for c in ("db", "table", "op", "key", "order_key", *_PLACE)])
 _IMAGES = pa.schema([CHANGELOG_FILE.field(c) for c in ("after", "source_time")])
@@ -62,43 +62,49 @@ HEAD = f"order_key {ORDER_TYPE}, partition INT, entry_index INT, row_index INT, 
 file."""
 
 
-def heads(files: list[Unit], table: PlainTable, ids: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Changes of a table in some files; of each key just the last one of many, where they stand in order."""
+class Numbered(NamedTuple):
+    """A file with its number among those of a batch."""
+
+    number: int
+    unit: Unit
+
+
+def heads(tasks: list[list[Numbered]], table: PlainTable, ids: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Changes of a table in the files of some tasks; of each key the last one of many."""
     pa.set_memory_pool(pa.system_memory_pool())
     for batch in ids:
-        for number in batch.column(0).to_pylist():
-            yield from _heads(number, files[number], table)
+        for task in batch.column(0).to_pylist():
+            yield from _heads(tasks[task], table)
 
 
-def _heads(number: int, unit: Unit, table: PlainTable) -> Iterator[pa.RecordBatch]:
-    parts: list[pa.RecordBatch] = []
-    base, held, ascends, last = 0, 0, True, None
-    for batch in read(unit, _HEADS):
+def _heads(files: list[Numbered], table: PlainTable) -> Iterator[pa.RecordBatch]:
+    held: list[pa.RecordBatch] = []
+    rows = 0
+    for head in chain.from_iterable(_of_file(file, table) for file in files):
+        held.append(head)
+        rows += head.num_rows
+        if rows >= _HELD:
+            newest = _newest(held, table)
+            held, rows = [newest], newest.num_rows
+            if rows > _HELD // 2:  # not many more changes than keys: looking again at so many wouldn't pay
+                yield from _served(held)
+                held, rows = [], 0
+    if held:
+        yield from _served([_newest(held, table)])
+
+
+def _served(batches: list[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    yield from pa.Table.from_batches(batches).to_batches(1 << 14)
+
+
+def _of_file(file: Numbered, table: PlainTable) -> Iterator[pa.RecordBatch]:
+    base = 0
+    for batch in read(file.unit, _HEADS):
         mine = table.rows(batch)
         at = np.nonzero(mine.to_numpy(zero_copy_only=False))[0] + base
         base += batch.num_rows
-        rows = batch.filter(mine)
-        if not rows.num_rows:
-            continue
-        order = numbers(rows.column("order_key"))
-        ascends = ascends and bool(later(order if last is None else np.vstack([last, order])).all())
-        last = order[-1:]
-        parts.append(_head(number, rows, at, table))
-        held += rows.num_rows
-        if held >= _HELD:
-            yield from _newest(parts, table, ascends=ascends)
-            parts, held, ascends, last = [], 0, True, None
-    if parts:
-        yield from _newest(parts, table, ascends=ascends)
-
-
-def _newest(parts: list[pa.RecordBatch], table: PlainTable, *, ascends: bool) -> Iterator[pa.RecordBatch]:
-    every = pa.Table.from_batches(parts)
-    if ascends:
-        keys = [f"t{i}" for i, _ in enumerate(table.keys)]
-        newest = every.select([*keys, "at"]).group_by(keys, use_threads=False).aggregate([("at", "max")])
-        every = every.filter(pc.is_in(every.column("at"), newest.column("at_max").combine_chunks()))
-    yield from every.combine_chunks().to_batches(1 << 14)
+        if len(at):
+            yield _head(file.number, those(batch, mine), at, table)
 
 
 def _head(number: int, rows: pa.RecordBatch, at: np.ndarray, table: PlainTable) -> pa.RecordBatch:
@@ -110,6 +116,37 @@ def _head(number: int, rows: pa.RecordBatch, at: np.ndarray, table: PlainTable) 
         "at": pa.array(at),
     }
     return pa.RecordBatch.from_arrays(list(columns.values()), list(columns))
+
+
+def _newest(held: list[pa.RecordBatch], table: PlainTable) -> pa.RecordBatch:
+    """Of each key the last change in order, the changes as they stood."""
+    [every] = pa.Table.from_batches(held).combine_chunks().to_batches()
+    places = [*every.column("order_key").flatten(), *(every.column(c) for c in (*_PLACE, "deleted"))]
+    rank, row = ranks([pc.fill_null(place.cast(pa.int64()), -1).to_numpy() for place in places])
+    keys = [f"t{i}" for i, _ in enumerate(table.keys)]
+    ranked = pa.Table.from_arrays([*(every.column(k) for k in keys), pa.array(rank)], [*keys, "rank"])
+    last = ranked.group_by(keys, use_threads=False).aggregate([("rank", "max")]).column("rank_max").to_numpy()
+    return every.take(pa.array(np.sort(row(last))))
+
+
+def ranks(columns: list[np.ndarray]) -> tuple[np.ndarray, Callable[[np.ndarray], np.ndarray]]:
+    """Of rows of integers (one column after the other compared) each one's rank, as numbers that compare as the rows
+    do, of equal ones the later above the earlier; and which row has a rank."""
+    n = len(columns[0])
+    spans = [(int(c.min()), int(c.max())) for c in columns]
+    differ = [(c, low, (high - low).bit_length()) for c, (low, high) in zip(columns, spans, strict=True) if low < high]
+    if not differ or later(np.array([c for c, _, _ in differ]).T).all():
+        return np.arange(n), lambda rank: rank
+    place = n.bit_length()
+    if sum(bits for _, _, bits in differ) + place <= 63:
+        rank = np.zeros(n, np.int64)
+        for column, low, bits in differ:
+            rank = (rank << bits) | (column - low)
+        return (rank << place) | np.arange(n), lambda rank: rank & ((1 << place) - 1)
+    order = np.lexsort([c for c, _, _ in reversed(differ)])
+    rank = np.empty(n, np.int64)
+    rank[order] = np.arange(n)
+    return rank, lambda rank: order[rank]
 
 
 def texts(files: list[str], table: PlainTable, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

@@ -108,10 +108,13 @@ def fold(spark: SparkSession, plain: Plain, columns: list[TableColumn]) -> DataF
     """One row per key, as fold.fold gives them."""
     table, names = plain.table, key_names(columns)
     keys = [c for c in columns if c.key]
-    parts = units(plain.files, whole=True)
+    number = {file: i for i, file in enumerate(plain.files)}
+    # What a task holds is bounded, and the more it has of the changes, the more of them it leaves out.
+    shares = passes.shared_out(units(plain.files, whole=True), passes.cores(spark), bounded=False)
+    tasks = [[images.Numbered(number[u.file], u) for u in share] for share in shares]
     schema = ", ".join([*(f"t{i} STRING" for i, _ in enumerate(keys)), images.HEAD])
-    ids = spark.range(0, len(parts), 1, len(parts))
-    heads = ids.mapInArrow(partial(images.heads, parts, table), schema)
+    ids = spark.range(0, len(tasks), 1, len(tasks))
+    heads = ids.mapInArrow(partial(images.heads, tasks, table), schema)
     typed = (c.value(F.col(f"t{i}")).alias(n) for i, (n, c) in enumerate(zip(names, keys, strict=True)))
     at = F.struct(
         *("order_key", "partition", "entry_index", "row_index"),
@@ -126,7 +129,7 @@ def fold(spark: SparkSession, plain: Plain, columns: list[TableColumn]) -> DataF
         F.col("_at.file").alias("file"),
         F.col("_at.at").alias("at"),
     )
-    ordered = places.repartitionById(len(parts), F.col("file")).sortWithinPartitions("file", "at")
+    ordered = places.repartitionById(len(plain.files), F.col("file")).sortWithinPartitions("file", "at")
     given = StructType(list(ordered.schema.fields))
     given.add("source_time", "timestamp")
     for i, _ in enumerate(columns):

@@ -57,7 +57,7 @@ def elsewhere(monkeypatch):
 
 
 def test_a_batch_is_a_scan_of_its_files_wherever_they_lie(spark, tmp_path, elsewhere):
-    table = Growing(spark, tmp_path / "l[a]ke {b} 100%25 *ü")
+    table = Growing(spark, tmp_path / "l[a]ke {b} 100% *ü")
     table.add(("a", 1), ("b%20 c", 2))
     table.add(("a", 3))
     table.add(("b%20 c", 4), ("b%20 c", 5))

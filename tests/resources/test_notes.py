@@ -119,3 +119,12 @@ def test_digests_are_digests():
     assert notes.digests({"0a", "ff"}) == "'0a', 'ff'"
     with pytest.raises(ValueError, match="no digest"):
         notes.digests(["0a", "x' OR 1=1 --"])
+
+
+@pytest.mark.spark
+def test_columns_are_told_as_spark_has_them(spark, tmp_path):
+    for number, table in enumerate((tables.CHANGES, tables.CHANGELOG, tables.LANDING)):
+        path = str(tmp_path / str(number))
+        lake.create(spark, path, table.columns, table.properties, "", table.partition_by)
+        assert notes.schema(path) == lake.read(spark, path).schema
+    assert notes.schema(str(tmp_path / "nothing")) is None
