@@ -27,7 +27,7 @@ from cdc_platform.automation.keys import (
     own_keys,
 )
 from cdc_platform.automation.metadata import room_metadata
-from cdc_platform.automation.rooms import RETRY, call, table_events
+from cdc_platform.automation.rooms import RETRY, call, interruptible, table_events
 from cdc_platform.chain import ROOMS, RoomResult
 from cdc_platform.config import Config, Source
 from cdc_platform.errors import CdcError, KafkaUnreachable, RunInProgress
@@ -74,7 +74,8 @@ def following(config: Config, source: Source) -> dg.AssetsDefinition:
     def following_asset(context: dg.AssetExecutionContext) -> Iterator[Any]:
         report = _Report(context, config, source)
         try:
-            why = yield from follow(context, config, source, report)
+            with interruptible():
+                why = yield from follow(context, config, source, report)
         except Exception:
             yield from report.told()
             raise

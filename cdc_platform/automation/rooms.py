@@ -3,6 +3,7 @@ per table."""
 
 import logging
 from collections.abc import Iterator
+from contextlib import contextmanager
 
 import dagster as dg
 
@@ -19,6 +20,26 @@ RETRY = dg.RetryPolicy(max_retries=2, delay=10, backoff=dg.Backoff.EXPONENTIAL)
 """Rooms may be called again at will, so whatever Spark or a store stumbled over is tried again; a CdcError
 says itself whether that makes sense."""
 log = logging.getLogger("cdc_platform.run")
+
+
+class Interrupted(dg.DagsterError, dg.DagsterExecutionInterruptedError):
+    """The run is to end (Ctrl-C, Terminate in Dagster's pages). Of a step with a retry policy Dagster tries that again,
+    too, unless it is an error of its own (`op_execution_error_boundary` in dagster/_core/execution/plan/utils.py)."""
+
+
+@contextmanager
+def interruptible() -> Iterator[None]:
+    """Work that ends the run when it is interrupted, also where who tidies up after that fails in turn (a call to Java
+    that was broken off leaves its answer to the next)."""
+    try:
+        yield
+    except BaseException as error:
+        cause: BaseException | None = error
+        while cause is not None and not isinstance(cause, (dg.DagsterExecutionInterruptedError, KeyboardInterrupt)):
+            cause = cause.__cause__ or cause.__context__
+        if cause is None:
+            raise
+        raise Interrupted from None
 
 
 def table_events(
@@ -66,7 +87,7 @@ def call(context: dg.AssetExecutionContext, config: Config, source: Source, room
     """One room of one source under its lock, `how` as the room takes it; a CdcError becomes what Dagster acts upon."""
     log.info("%s %s: started", room, source.name)
     try:
-        with source_lock(config, source):
+        with interruptible(), source_lock(config, source):
             session = context.resources.spark.spark_session
             result = {**ROOMS, "maintenance": maintain}[room](session, config, source, **how)
     except CdcError as error:

@@ -131,6 +131,8 @@ def _run(job: "dg.JobDefinition", instance: "dg.DagsterInstance", source: Source
         asset_selection=run_keys(source),
         tags={SOURCE_TAG: source.name},
     )
+    if any(e.step_failure_data.error_source.name == "INTERRUPT" for e in result.get_step_failure_events()):
+        raise KeyboardInterrupt
     error = _error(result)
     checks = [c for c in result.get_asset_check_evaluations() if not c.passed]
     wrong = [c for c in checks if c.severity.value == "ERROR" and c.check_name not in _FEED_CHECKS]

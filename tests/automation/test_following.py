@@ -12,6 +12,7 @@ from dagster._core.types.loadable_target_origin import LoadableTargetOrigin
 from cdc_platform.automation import following, keys
 from cdc_platform.automation.following import added
 from cdc_platform.automation.jobs import FOLLOW
+from cdc_platform.automation.rooms import RETRY
 from cdc_platform.chain import ROOMS, RoomResult
 from cdc_platform.definitions import build
 from cdc_platform.errors import ConfigError, OffsetsLost
@@ -203,3 +204,19 @@ def test_the_age_of_a_queued_run_is_told_in_one_zone(instance):
     [record] = instance.get_run_records(dg.RunsFilter(run_ids=[run.run_id]))
     assert abs(datetime.now(UTC) - record.create_timestamp) < timedelta(minutes=1)
     assert following.WAITING_S < 60
+
+
+def test_an_interrupt_between_rounds_ends_the_run(shop, run, rooms, monkeypatch):
+    """It isn't tried again, as a failure is."""
+    monkeypatch.setattr("cdc_platform.automation.following.RETRY", RETRY)
+    looks = []
+
+    def interrupted(_source, _config):
+        looks.append(1)
+        raise dg.DagsterExecutionInterruptedError
+
+    monkeypatch.setattr("cdc_platform.automation.following.news_of", interrupted)
+    result = run()
+    assert (len(looks), rooms.calls) == (1, [])
+    [failure] = result.get_step_failure_events()
+    assert failure.step_failure_data.error_source.name == "INTERRUPT"

@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 
 import pytest
-from dagster import ConfigurableResource
+from dagster import ConfigurableResource, DagsterExecutionInterruptedError
 
 from cdc_platform import chain
 from cdc_platform.chain import RoomResult
@@ -115,3 +115,24 @@ def test_choose(config):
 def test_a_wrong_choice_says_what_is_valid(config, names, table, told):
     with pytest.raises(ConfigError, match=told):
         choose(config, names, table)
+
+
+def interrupted():
+    raise DagsterExecutionInterruptedError
+
+
+def interrupted_and_tidied_up_in_vain():
+    try:
+        interrupted()
+    finally:
+        raise ValueError("an answer to another question")
+
+
+@pytest.mark.parametrize("end", [interrupted, interrupted_and_tidied_up_in_vain])
+def test_an_interrupt_ends_the_run_at_once(config, rooms, monkeypatch, capsys, end):
+    """Rooms are tried again when they fail, but not then; and no other source is begun."""
+    calls = []
+    monkeypatch.setitem(chain.ROOMS, "landing", lambda _s, _c, source: calls.append(source.name) or end())
+    assert run(["run"]) == 130
+    assert (calls, rooms) == (["orders"], [])
+    assert "Traceback" not in capsys.readouterr().err
