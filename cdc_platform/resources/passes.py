@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pyarrow as pa
 
+from cdc_platform.resources import workers
 from cdc_platform.resources.lock import turn_of_files
 from cdc_platform.resources.parquet import Output, Sink, Unit, Written, outputs, read, units
 
@@ -143,7 +144,7 @@ def _made(
     each: Callable[[pa.RecordBatch], pa.RecordBatch],
     batches: Iterator[pa.RecordBatch],
 ) -> Iterator[pa.RecordBatch]:
-    pa.set_memory_pool(pa.system_memory_pool())
+    workers.settle()
     for batch in batches:
         for task in batch.column(0).to_pylist():
             yield from map(each, _rows(schema, tasks[task]))
@@ -156,8 +157,7 @@ def _each(
     sinks: dict[str, Sink],
     batches: Iterator[pa.RecordBatch],
 ) -> Iterator[pa.RecordBatch]:
-    # Arrow's own allocator keeps what it once had: 50 MB more per worker, and no faster.
-    pa.set_memory_pool(pa.system_memory_pool())
+    workers.settle()
     for batch in batches:
         for task in batch.column(0).to_pylist():
             yield pa.RecordBatch.from_pylist(_one(rows(tasks[task]), work, sinks), _RESULT)

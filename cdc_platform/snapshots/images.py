@@ -4,7 +4,7 @@ the texts of its image. Runs on the executors; no Spark here."""
 # pyarrow.compute makes its functions at run time, so that type checkers do not see them.
 # pyright: reportAttributeAccessIssue=false
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import chain, pairwise
 from typing import Any, NamedTuple
@@ -17,6 +17,7 @@ from cdc_platform.changelog.arrow import map_value, numbers, those
 from cdc_platform.changelog.plain import Figures, PlainTable, looked, texts_of, told
 from cdc_platform.changelog.unify import CHANGELOG_FILE
 from cdc_platform.formats.summary import later
+from cdc_platform.resources import workers
 from cdc_platform.resources.parquet import Output, Unit, read, units
 from cdc_platform.tables import ORDER_TYPE
 
@@ -24,7 +25,7 @@ _PLACE = ("partition", "entry_index", "row_index")
 SURVEYED = pa.schema([CHANGELOG_FILE.field(c) for c in ("db", "table", "op", "key", "after", "order_key")])
 """What `Survey` reads of a changelog file."""
 
-_HELD = 1 << 18
+_HELD = 1 << 17
 """Changes among which each key's last one is looked for: memory stays bounded, however many there are."""
 
 _HEADS = pa.schema([CHANGELOG_FILE.field(c) for c in ("db", "table", "op", "key", "order_key", *_PLACE)])
@@ -71,7 +72,7 @@ class Numbered(NamedTuple):
 
 def heads(tasks: list[list[Numbered]], table: PlainTable, ids: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """Changes of a table in the files of some tasks; of each key the last one of many."""
-    pa.set_memory_pool(pa.system_memory_pool())
+    workers.settle()
     for batch in ids:
         for task in batch.column(0).to_pylist():
             yield from _heads(tasks[task], table)
@@ -119,22 +120,25 @@ def _head(number: int, rows: pa.RecordBatch, at: np.ndarray, table: PlainTable) 
 
 
 def _newest(held: list[pa.RecordBatch], table: PlainTable) -> pa.RecordBatch:
-    """Of each key the last change in order, the changes as they stood."""
+    """Of each key the last change in order, the changes as they stood. Empties `held`: nothing is to be there twice."""
     [every] = pa.Table.from_batches(held).combine_chunks().to_batches()
-    places = [*every.column("order_key").flatten(), *(every.column(c) for c in (*_PLACE, "deleted"))]
-    rank, row = ranks([pc.fill_null(place.cast(pa.int64()), -1).to_numpy() for place in places])
+    held.clear()
+    places = chain(every.column("order_key").flatten(), (every.column(c) for c in (*_PLACE, "deleted")))
+    rank, row = ranks(every.num_rows, (pc.fill_null(p.cast(pa.int64()), -1).to_numpy() for p in places))
     keys = [f"t{i}" for i, _ in enumerate(table.keys)]
     ranked = pa.Table.from_arrays([*(every.column(k) for k in keys), pa.array(rank)], [*keys, "rank"])
     last = ranked.group_by(keys, use_threads=False).aggregate([("rank", "max")]).column("rank_max").to_numpy()
     return every.take(pa.array(np.sort(row(last))))
 
 
-def ranks(columns: list[np.ndarray]) -> tuple[np.ndarray, Callable[[np.ndarray], np.ndarray]]:
-    """Of rows of integers (one column after the other compared) each one's rank, as numbers that compare as the rows
+def ranks(n: int, columns: Iterable[np.ndarray]) -> tuple[np.ndarray, Callable[[np.ndarray], np.ndarray]]:
+    """Of n rows of integers (one column after the other compared) each one's rank, as numbers that compare as the rows
     do, of equal ones the later above the earlier; and which row has a rank."""
-    n = len(columns[0])
-    spans = [(int(c.min()), int(c.max())) for c in columns]
-    differ = [(c, low, (high - low).bit_length()) for c, (low, high) in zip(columns, spans, strict=True) if low < high]
+    differ: list[tuple[np.ndarray, int, int]] = []
+    for column in columns:
+        low, high = int(column.min()), int(column.max())
+        if low < high:
+            differ.append((column, low, (high - low).bit_length()))
     if not differ or later(np.array([c for c, _, _ in differ]).T).all():
         return np.arange(n), lambda rank: rank
     place = n.bit_length()
@@ -152,7 +156,7 @@ def ranks(columns: list[np.ndarray]) -> tuple[np.ndarray, Callable[[np.ndarray],
 def texts(files: list[str], table: PlainTable, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """Rows with `file` and `at`, in that order within a task → the same with `source_time` and the texts `x0`, `x1`, …
     of the image there; NULL where `deleted`."""
-    pa.set_memory_pool(pa.system_memory_pool())
+    workers.settle()
     reader: _Reader | None = None
     for batch in batches:
         of = batch.column("file").to_numpy()
