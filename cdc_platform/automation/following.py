@@ -72,15 +72,15 @@ def following(config: Config, source: Source) -> dg.AssetsDefinition:
         "rooms' assets tell what was done.",
     )
     def following_asset(context: dg.AssetExecutionContext) -> Iterator[Any]:
-        report = _Report(context, config, source)
-        try:
-            with interruptible():
+        with interruptible():
+            report = _Report(context, config, source)
+            try:
                 why = yield from follow(context, config, source, report)
-        except Exception:
+            except Exception:
+                yield from report.told()
+                raise
             yield from report.told()
-            raise
-        yield from report.told()
-        yield dg.MaterializeResult(metadata={"rounds": report.rounds, "seconds": report.seconds, "ended": why})
+            yield dg.MaterializeResult(metadata={"rounds": report.rounds, "seconds": report.seconds, "ended": why})
 
     return following_asset
 

@@ -86,16 +86,17 @@ def _heads(files: list[Numbered], table: PlainTable) -> Iterator[pa.RecordBatch]
         rows += head.num_rows
         if rows >= _HELD:
             newest = _newest(held, table)
-            held, rows = [newest], newest.num_rows
-            if rows > _HELD // 2:  # not many more changes than keys: looking again at so many wouldn't pay
-                yield from _served(held)
-                held, rows = [], 0
+            if newest.num_rows > _HELD // 2:  # not many more changes than keys: to look at so many again wouldn't pay
+                yield from _in_parts(newest)
+            else:
+                held.append(newest)
+            rows = sum(h.num_rows for h in held)
     if held:
-        yield from _served([_newest(held, table)])
+        yield from _in_parts(_newest(held, table))
 
 
-def _served(batches: list[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    yield from pa.Table.from_batches(batches).to_batches(1 << 14)
+def _in_parts(rows: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+    yield from pa.Table.from_batches([rows]).to_batches(1 << 14)
 
 
 def _of_file(file: Numbered, table: PlainTable) -> Iterator[pa.RecordBatch]:
