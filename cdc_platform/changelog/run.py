@@ -11,7 +11,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from cdc_platform.chain import RoomResult
-from cdc_platform.changelog import backfill, ledger, order
+from cdc_platform.changelog import backfill, ledger, order, places
 from cdc_platform.changelog.chosen import Chosen, Rules
 from cdc_platform.changelog.direct import Direct
 from cdc_platform.changelog.outputs import Batch, writes
@@ -130,7 +130,7 @@ def _write(
 ) -> None:
     known, reached = _lineages(spark, paths["lineages"], source, batch_id)
     epochs = order.epochs_of(known, figures)
-    here = direct is None or not order.apart(direct.notes)
+    here = direct is None or (not order.apart(direct.notes) and places.shared(spark, direct.files, direct.notes))
     repeats = _repeats(batch, figures, epochs, reached, lambda: _stored(spark, paths["changelog"], source), here=here)
 
     def events() -> DataFrame:

@@ -1,0 +1,79 @@
+"""Whether two row changes of a batch can be the same one told twice, as workers see it."""
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from cdc_platform.changelog import order, places
+from cdc_platform.formats.summary import Summary
+from tests.changelog.test_unify import changed
+
+UNTOLD = (None, None, 0)
+
+
+def written(folder, *files):
+    """Files of changes, each of row groups, and what each notes."""
+    paths, notes = [], []
+    for i, groups in enumerate(files):
+        summary = Summary()
+        path = str(folder / f"{i}.parquet")
+        with pq.ParquetWriter(path, groups[0].schema) as writer:
+            for group in groups:
+                writer.write_batch(group)
+                summary.add(group)
+        paths.append(path)
+        notes.append(summary.told())
+    return paths, notes
+
+
+def found(paths, notes, cores):
+    tasks = places.tasks(places.spans(paths, notes), cores)
+    return any(places.Twice()(places.rows(task), {}) for task in tasks)
+
+
+PLACES = st.tuples(st.integers(1, 2), st.integers(4, 9), st.integers(0, 1), st.sampled_from(("insert", "delete")))
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    files=st.lists(st.lists(st.lists(PLACES, min_size=1, max_size=4), min_size=1, max_size=3), min_size=1, max_size=3),
+    cores=st.integers(1, 5),
+)
+def test_two_rows_of_one_place_are_found_wherever_they_stand(tmp_path_factory, files, cores):
+    every = [p for groups in files for group in groups for p in group]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(places, "_FEW", 1)
+        patch.setattr(places, "_ROWS", 2)
+        folder = tmp_path_factory.mktemp("places")
+        paths, notes = written(folder, *([changed(*group) for group in groups] for groups in files))
+        tasks = places.tasks(places.spans(paths, notes), cores)
+        seen = [n for task in tasks for batch in places.rows(task) for n in batch.column("binlog_pos").to_pylist()]
+        assert sorted(int(n) for n in seen) == sorted(p[1] for p in every)  # each row is in one task
+        assert found(paths, notes, cores) is (len(set(every)) < len(every))
+
+
+def test_rows_that_tell_no_place_are_no_repeats(tmp_path):
+    assert not found(*written(tmp_path, [changed(UNTOLD, UNTOLD, (1, 5, 0))], [changed(UNTOLD)]), 2)
+
+
+def test_a_file_number_without_a_position_is_doubtful(tmp_path):
+    paths, notes = written(tmp_path, [changed((1, 5, 0), (1, 9, 0))])
+    [table] = [pq.read_table(p) for p in paths]
+    at = table.schema.get_field_index("binlog_pos")
+    column = pa.array([table.column(at)[0].as_py(), None], table.schema.field(at).type)
+    pq.write_table(table.set_column(at, table.schema.field(at), column), paths[0])
+    assert found(paths, notes, 2)
+
+
+@pytest.mark.spark
+def test_workers_and_spark_agree(spark, tmp_path):
+    apart = [changed((1, 5, 0), (1, 9, 0))], [changed((1, 6, 0), (2, 5, 0))]
+    twice = [changed((1, 5, 0), (1, 9, 0))], [changed((1, 6, 0), (1, 9, 0))]
+    beyond = [changed((1, 5, 0), (1, 2**63, 0))], [changed((1, 6, 0))]
+    for name, files, expected in (("a", apart, False), ("b", twice, True), ("c", beyond, True)):
+        (tmp_path / name).mkdir()
+        paths, notes = written(tmp_path / name, *files)
+        assert not order.apart(notes)
+        assert places.shared(spark, paths, notes) is expected
