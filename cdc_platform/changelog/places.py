@@ -54,8 +54,9 @@ class Task(NamedTuple):
 def shared(spark: "SparkSession", files: list[str], notes: list[dict[str, Any]]) -> bool:
     """Whether two row changes of these files may be at one place with one operation; notes: of the files
     (formats/summary.py). False is certain, True isn't."""
+    unplaced = any(g["file"] is not None and g["low_pos"] is None for note in notes for g in note["groups"])
     found = spans(files, notes)
-    if any(s.high[1] >= 1 << 63 for s in found):
+    if unplaced or any(s.high[1] >= 1 << 63 for s in found):
         return True
     return any(passes.run(spark, tasks(found, passes.cores(spark)), rows, Twice(), {}).told)
 
@@ -78,7 +79,7 @@ def tasks(found: list[Span], cores: int) -> list[Task]:
     cuts: list[Place] = []
     before = 0.0
     for at, weight in points:
-        if before >= total * (len(cuts) + 1) / number and at not in cuts:
+        if before >= total * (len(cuts) + 1) / number and cuts[-1:] != [at]:
             cuts.append(at)
         before += weight
     ends = zip([None, *cuts], [*cuts, None], strict=True)

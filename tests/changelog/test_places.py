@@ -5,8 +5,11 @@ import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from pyspark.sql import functions as F
 
 from cdc_platform.changelog import order, places
+from cdc_platform.formats.contract import EVENT
+from cdc_platform.formats.frame import spark_schema
 from cdc_platform.formats.summary import Summary
 from tests.changelog.test_unify import changed
 
@@ -68,12 +71,18 @@ def test_a_file_number_without_a_position_is_doubtful(tmp_path):
 
 
 @pytest.mark.spark
-def test_workers_and_spark_agree(spark, tmp_path):
-    apart = [changed((1, 5, 0), (1, 9, 0))], [changed((1, 6, 0), (2, 5, 0))]
-    twice = [changed((1, 5, 0), (1, 9, 0))], [changed((1, 6, 0), (1, 9, 0))]
-    beyond = [changed((1, 5, 0), (1, 2**63, 0))], [changed((1, 6, 0))]
-    for name, files, expected in (("a", apart, False), ("b", twice, True), ("c", beyond, True)):
-        (tmp_path / name).mkdir()
-        paths, notes = written(tmp_path / name, *files)
-        assert not order.apart(notes)
-        assert places.shared(spark, paths, notes) is expected
+@pytest.mark.parametrize(
+    ("files", "may_be", "are"),
+    [
+        (([(1, 5, 0), (1, 9, 0)], [(1, 6, 0), (2, 5, 0)]), False, False),
+        (([(1, 5, 0), (1, 9, 0)], [(1, 6, 0), (1, 9, 0)]), True, True),
+        (([(1, 5, 0), (1, 2**63, 0)], [(1, 6, 0)]), True, False),
+        (([(1, 5, 0), (1, 9, 0)], [(1, None, 0)]), True, False),
+    ],
+)
+def test_where_workers_find_none_spark_finds_none(spark, tmp_path, files, may_be, are):
+    paths, notes = written(tmp_path, *([changed(*rows)] for rows in files))
+    assert not order.apart(notes)
+    assert places.shared(spark, paths, notes) is may_be
+    rows = spark.read.schema(spark_schema(EVENT)).parquet(*paths).withColumn("offset", F.monotonically_increasing_id())
+    assert (order.repeated_here(rows) is not None) is are
