@@ -16,6 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from cdc_platform.changelog.arrow import mixed
 from cdc_platform.formats.contract import EVENT
 from cdc_platform.resources import passes
 from cdc_platform.resources.parquet import Output, Unit, read
@@ -166,12 +167,5 @@ def _hash(batch: pa.RecordBatch) -> np.ndarray:
     found = np.zeros(batch.num_rows, np.uint64)
     for column in columns:
         found ^= pc.fill_null(column.cast(pa.int64()), 0).to_numpy(zero_copy_only=False).view(np.uint64)
-        for shift, factor in _MIX:
-            found ^= found >> np.uint64(shift)
-            found *= np.uint64(factor)
-        found ^= found >> np.uint64(31)
+        mixed(found)
     return found
-
-
-_MIX = ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB))
-"""Steele and others' mix of 64 bits (SplitMix64): places differ in few bits, hashes are to differ in all."""

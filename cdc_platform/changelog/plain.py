@@ -23,17 +23,30 @@ from cdc_platform.mysql.types import MySqlType, parse_type
 
 _TIMES = {"date": pa.date32(), "datetime": pa.timestamp("us"), "timestamp": pa.timestamp("us", "UTC")}
 _SHORTEST = {"date": 10, "datetime": 19, "timestamp": 20}
+_WHOLE = "0|-?[1-9][0-9]*"
+_CLOCK = r"[0-9]{2}:[0-9]{2}:[0-9]{2}(\.[0-9]*[1-9])?"
+_BASE64 = "([A-Za-z0-9+/]{4})*([A-Za-z0-9+/][AQgw]==|[A-Za-z0-9+/]{2}[AEIMQUYcgkosw048]=)?"
+_SPELLINGS = {
+    **dict.fromkeys(("integer", "year"), _WHOLE),
+    "date": "[0-9]{4}-[0-9]{2}-[0-9]{2}",
+    "datetime": f"[0-9]{{4}}-[0-9]{{2}}-[0-9]{{2}} {_CLOCK}",
+    "timestamp": f"[0-9]{{4}}-[0-9]{{2}}-[0-9]{{2}} {_CLOCK}Z",
+    "binary": _BASE64,
+    **dict.fromkeys(("text", "enum", "set", "time"), ""),
+}
 _RANGES = {**dict.fromkeys(("tinyint", "smallint", "int", "bigint"), "integer"), "date": "text", "string": "text"}
 
 
 class PlainTable(NamedTuple):
-    """A table as workers need it: names of its columns in order, of its key; the families of those that hold a date;
-    how the first key column is compared where its range is wanted (integer, text, None)."""
+    """A table as workers need it: names of its columns in order, of its key; how texts of the key are spelled; the
+    families of columns that hold a date; how the first key column is compared where its range is wanted (integer, text,
+    None)."""
 
     db: str
     table: str
     names: tuple[str, ...]
     keys: tuple[str, ...]
+    spelled: tuple[str, ...]
     dates: tuple[tuple[str, str], ...]
     range: str | None
 
@@ -43,23 +56,41 @@ class PlainTable(NamedTuple):
         return pc.fill_null(mine, False)
 
 
-def plain_table(db: str, table: str, columns: Collection[tuple[str, MySqlType]], keys: tuple[str, ...]) -> PlainTable:
-    """A table of these columns."""
-    first = next(t for n, t in columns if n in keys)
+def plain_table(
+    db: str, table: str, columns: Collection[tuple[str, MySqlType]], keys: tuple[str, ...]
+) -> PlainTable | None:
+    """A table of these columns. None: it has no key, or two texts may be one value of it."""
+    types = [t for n, t in columns if n in keys]
+    spelled = tuple(s for t in types if (s := _spelling(t)) is not None)
+    if not types or len(spelled) < len(types):
+        return None
     dates = tuple((n, t.family) for n, t in columns if t.family in _TIMES)
-    return PlainTable(db, table, tuple(n for n, _ in columns), keys, dates, _RANGES.get(first.spark))
+    return PlainTable(db, table, tuple(n for n, _ in columns), keys, spelled, dates, _RANGES.get(types[0].spark))
+
+
+def _spelling(type_: MySqlType) -> str | None:
+    """A pattern that exactly one text of each value matches (each text, if empty), for workers compare keys as texts.
+    None: there is none."""
+    if type_.family != "decimal":
+        found = _SPELLINGS.get(type_.family)
+    elif type_.spark == "string":
+        found = ""
+    else:
+        scale = int(type_.spark.rstrip(")").rpartition(",")[2])
+        found = _WHOLE if not scale else rf"(0|-?[1-9][0-9]*)\.[0-9]{{{scale}}}"
+    return found and f"^({found})$"
 
 
 def told_table(db: str, table: str, columns_json: str, keys: list[str] | None) -> PlainTable | None:
-    """The table that a column list tells of; keys: those that the configuration gives. None: it has no key, or is none
-    that can be kept."""
+    """The table that a column list tells of; keys: those that the configuration gives. None: as `plain_table`, or it is
+    none that can be kept."""
     told = json.loads(columns_json)
     try:
         columns = [(c["name"], parse_type(c["type"])) for c in told]
     except UnknownType:
         return None
     key = tuple(c["name"] for c in told if (c["name"] in keys if keys else c["key"]))
-    return plain_table(db, table, columns, key) if key else None
+    return plain_table(db, table, columns, key)
 
 
 @dataclass(slots=True)
@@ -81,15 +112,15 @@ def told(figures: Figures) -> dict[str, Any]:
 
 
 def looked(table: PlainTable, rows: pa.RecordBatch, order: np.ndarray, figures: Figures) -> bool:
-    """Adds to the figures; False: some change isn't plain. Plain are changes that tell their key and, but deletes, all
-    columns in order with dates that exist; none that changes a key, and no TRUNCATE."""
+    """Adds to the figures; False: some change isn't plain. Plain are changes that tell their key, in the one
+    spelling of its value, and, but deletes, all columns in order with dates that exist; none that changes a key, and no
+    TRUNCATE."""
     op, told = rows.column("op"), [map_value(rows.column("key"), k) for k in table.keys]
     deleted = pc.equal(op, "delete")
     if pc.any(pc.equal(op, "truncate")).as_py() or any(k.null_count for k in told):
         return False
-    dates = dict(table.dates)
-    if not all(_exist(k, dates[name]) for name, k in zip(table.keys, told, strict=True) if name in dates):
-        return False  # a key that is none
+    if not all(_one_spelling(table, name, k, s) for name, k, s in zip(table.keys, told, table.spelled, strict=True)):
+        return False
     alive = rows if not pc.any(deleted).as_py() else rows.filter(pc.invert(deleted))
     texts = texts_of(alive.column("after"), table.names)
     if texts is None or not all(_exist(texts[name], family) for name, family in table.dates):
@@ -108,6 +139,13 @@ def looked(table: PlainTable, rows: pa.RecordBatch, order: np.ndarray, figures: 
     figures.orders += ends(order)
     figures.keys += low_high
     return True
+
+
+def _one_spelling(table: PlainTable, name: str, texts: pa.StringArray, pattern: str) -> bool:
+    """Whether no two different texts of a key column are one value, and all are values of its type."""
+    dates = dict(table.dates)
+    spelled = not pattern or pc.all(pc.match_substring_regex(texts, pattern)).as_py()
+    return spelled and (name not in dates or _exist(texts, dates[name]))
 
 
 def _range(texts: pa.StringArray, how: str | None) -> list[Any]:

@@ -1,7 +1,7 @@
 """Batches of nothing but whole row images: their last change per key, without an image ever becoming a map of Spark's.
 
 Of which tables all changes are so the changelog's files note (changelog/plain.py), or workers find it. Then workers
-(images.py) give Spark keys and orders alone, and the texts of the changes that win, which Spark casts as always.
+(heads.py, images.py) find the changes that win, and give Spark their texts, which it casts as always.
 Everything else goes the way of fold.py, which gives the same: tests/snapshots/test_plain.py holds both against each
 other.
 """
@@ -14,13 +14,12 @@ from typing import Any
 
 from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import functions as F
-from pyspark.sql.types import StructType
 
 from cdc_platform.changelog.plain import PlainTable, plain_table
 from cdc_platform.resources import passes
 from cdc_platform.resources.parquet import units
-from cdc_platform.snapshots import images
-from cdc_platform.snapshots.columns import ORDER_FIELDS, TableColumn
+from cdc_platform.snapshots import heads, images
+from cdc_platform.snapshots.columns import BOOKKEEPING, ORDER_FIELDS, TableColumn
 from cdc_platform.snapshots.fold import Profile, key_names
 
 Name = tuple[str, str]
@@ -40,7 +39,7 @@ def survey(
 ) -> dict[Name, Plain]:
     """Those of some tables whose changes in these changelog files are plain. files: with what each notes of the tables
     that it has changes of (changelog/touched.py)."""
-    asked = {n: _table(n, columns) for n, columns in tables.items() if files and _may_be(columns)}
+    asked = {n: t for n, columns in tables.items() if files and (t := _table(n, columns)) is not None}
     noted = {n: _noted(t, files) for n, t in asked.items()}
     found = {n: p for n, p in noted.items() if isinstance(p, Plain)}
     asked = {n: t for n, t in asked.items() if noted[n] is None}
@@ -60,9 +59,10 @@ def _noted(table: PlainTable, files: Mapping[str, list[Any] | None]) -> Plain | 
     if None in files.values():
         return None
     groups = [(file, g["plain"]) for file, note in files.items() for g in note or () if _of(table, g)]
-    if any(p is None for _, p in groups):
+    if any(p is None or (p and "spelled" not in p) for _, p in groups):
         return None
-    if not all(p and (tuple(p["names"]), tuple(p["keys"])) == (table.names, table.keys) for _, p in groups):
+    alike = (table.names, table.keys, table.spelled)
+    if not all(p and tuple(tuple(p[n]) for n in ("names", "keys", "spelled")) == alike for _, p in groups):
         return False
     return Plain(table, list(dict.fromkeys(file for file, _ in groups)), _figures([p for _, p in groups]))
 
@@ -71,11 +71,9 @@ def _of(table: PlainTable, group: dict[str, Any]) -> bool:
     return (group["db"], group["table"]) == (table.db, table.table)
 
 
-def _may_be(columns: list[TableColumn]) -> bool:
-    return any(c.key for c in columns) and not any(c.collation for c in columns)
-
-
-def _table(name: Name, columns: list[TableColumn]) -> PlainTable:
+def _table(name: Name, columns: list[TableColumn]) -> PlainTable | None:
+    if any(c.collation for c in columns):
+        return None
     return plain_table(*name, [(c.name, c.type) for c in columns], tuple(c.name for c in columns if c.key))
 
 
@@ -109,37 +107,22 @@ def fold(spark: SparkSession, plain: Plain, columns: list[TableColumn]) -> DataF
     table, names = plain.table, key_names(columns)
     keys = [c for c in columns if c.key]
     number = {file: i for i, file in enumerate(plain.files)}
+    cores = passes.cores(spark)
     # What a task holds is bounded, and the more it has of the changes, the more of them it leaves out.
-    shares = passes.shared_out(units(plain.files, whole=True), passes.cores(spark), bounded=False)
-    tasks = [[images.Numbered(number[u.file], u) for u in share] for share in shares]
-    schema = ", ".join([*(f"t{i} STRING" for i, _ in enumerate(keys)), images.HEAD])
+    shares = passes.shared_out(units(plain.files, whole=True), cores, bounded=False)
+    tasks = [[heads.Numbered(number[u.file], u) for u in share] for share in shares]
+    parts = heads.parts(plain.figures.changes, cores)
     ids = spark.range(0, len(tasks), 1, len(tasks))
-    heads = ids.mapInArrow(partial(images.heads, tasks, table), schema)
-    typed = (c.value(F.col(f"t{i}")).alias(n) for i, (n, c) in enumerate(zip(names, keys, strict=True)))
-    at = F.struct(
-        *("order_key", "partition", "entry_index", "row_index"),
-        F.col("deleted").cast("int").alias("gone"),
-        *("file", "at"),
-    )
-    newest = heads.select(*typed, at.alias("_at")).groupBy(*names).agg(F.max("_at").alias("_at"))
-    places = newest.select(
-        *names,
-        F.col("_at.order_key").alias("_cdc_order"),
-        (F.col("_at.gone") == 1).alias("deleted"),
-        F.col("_at.file").alias("file"),
-        F.col("_at.at").alias("at"),
-    )
-    ordered = places.repartitionById(len(plain.files), F.col("file")).sortWithinPartitions("file", "at")
-    given = StructType(list(ordered.schema.fields))
-    given.add("source_time", "timestamp")
-    for i, _ in enumerate(columns):
-        given.add(f"x{i}", "string")
-    rows = ordered.mapInArrow(partial(images.texts, plain.files, table), given)
+    found = ids.mapInArrow(partial(heads.heads, tasks, table, parts), heads.PARTS)
+    places = found.repartitionById(parts, F.col("part")).mapInArrow(partial(heads.last, table), heads.PLACES)
+    texts = ", ".join([*(f"t{i} STRING" for i, _ in enumerate(keys)), images.TEXTS])
+    texts += "".join(f", x{i} STRING" for i, _ in enumerate(columns))
+    of_files = places.repartitionById(len(plain.files), F.col("file"))
+    rows = of_files.mapInArrow(partial(images.texts, plain.files, table), texts)
     return rows.select(
-        *names,
+        *(c.value(F.col(f"t{i}")).alias(n) for i, (n, c) in enumerate(zip(names, keys, strict=True))),
         F.col("deleted").alias("_deleted"),
         F.lit(True).alias("_whole"),
-        "_cdc_order",
-        F.col("source_time").alias("_cdc_source_time"),
+        *BOOKKEEPING,
         *(c.value(F.col(f"x{i}")).alias(f"_v{i}") for i, c in enumerate(columns)),
     )

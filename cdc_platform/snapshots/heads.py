@@ -1,0 +1,213 @@
+"""Of a table whose changes are plain (changelog/plain.py) the last change of each key, by workers: where it stands in
+the changelog's files. Runs on the executors; no Spark here.
+
+What must come together of a key goes through a shuffle of Spark's as a few Arrow streams, not as rows: a row cost Spark
+4 µs of CPU on that way, and a third of its heap.
+"""
+
+# pyarrow.compute makes its functions at run time, so that type checkers do not see them.
+# pyright: reportAttributeAccessIssue=false
+
+from collections.abc import Callable, Iterable, Iterator
+from itertools import chain
+from typing import NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from cdc_platform.changelog.arrow import map_value, mixed, those
+from cdc_platform.changelog.plain import PlainTable
+from cdc_platform.changelog.unify import CHANGELOG_FILE
+from cdc_platform.formats.summary import later
+from cdc_platform.resources import workers
+from cdc_platform.resources.parquet import Unit, read
+
+PARTS, PLACES = "part INT, heads BINARY", "file INT, at BINARY"
+"""Columns that `heads` and `last` give: Arrow streams of changes whose keys' hashes belong together; rows of a file, as
+64-bit integers."""
+
+_HELD, _HELD_BYTES = 1 << 17, 32 << 20
+"""Changes among which each key's last one is looked for: memory stays bounded, however many there are."""
+_PART_ROWS = 1 << 19
+"""Changes of a part, about: what a worker holds of a batch where each has another key (100 bytes each)."""
+_STREAM_BYTES = 1 << 20
+_HASHED = 16
+"""Bytes of a key's end that its hash is made of."""
+
+_PLACE = ("partition", "entry_index", "row_index")
+_COLUMNS = pa.schema([CHANGELOG_FILE.field(c) for c in ("db", "table", "op", "key", "order_key", *_PLACE)])
+
+
+class Numbered(NamedTuple):
+    """A file with its number among those of a batch."""
+
+    number: int
+    unit: Unit
+
+
+def parts(changes: int, cores: int) -> int:
+    """How many parts so many changes are divided into."""
+    return 1 if changes <= _HELD else max(cores, -(-changes // _PART_ROWS))
+
+
+def heads(
+    tasks: list[list[Numbered]], table: PlainTable, number: int, ids: Iterator[pa.RecordBatch]
+) -> Iterator[pa.RecordBatch]:
+    """Changes of a table in the files of some tasks, of each key the last one of many, in `number` parts."""
+    workers.settle()
+    for batch in ids:
+        for task in batch.column(0).to_pylist():
+            for some in _heads(tasks[task], table):
+                yield from _parted(some, table, number)
+
+
+def last(table: PlainTable, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Parts as `heads` gives them, each whole → where the last change of each key stands."""
+    workers.settle()
+    streams = (stream for batch in batches for stream in batch.column("heads"))
+    for newest in _windows(chain.from_iterable(map(_of_stream, streams)), table, once=True):
+        file, at = (newest.column(c).to_numpy() for c in ("file", "at"))
+        order = np.lexsort((at, file))
+        numbers, starts = np.unique(file[order], return_index=True)
+        places = [some.tobytes() for some in np.split(at[order], starts[1:])]
+        yield pa.RecordBatch.from_arrays([pa.array(numbers, pa.int32()), pa.array(places, pa.binary())], ["file", "at"])
+
+
+def _heads(files: list[Numbered], table: PlainTable) -> Iterator[pa.RecordBatch]:
+    return _windows(chain.from_iterable(_of_file(file, table) for file in files), table, once=False)
+
+
+def _windows(changes: Iterable[pa.RecordBatch], table: PlainTable, *, once: bool) -> Iterator[pa.RecordBatch]:
+    """Of each key the last change; once: each key once, however many there are."""
+    held: list[pa.RecordBatch] = []
+    rows = size = known = 0
+    for some in changes:
+        held.append(some)
+        rows, size = rows + some.num_rows, size + some.nbytes
+        if (rows < _HELD and size < _HELD_BYTES) or (once and rows < 2 * known):
+            continue
+        newest = _newest(held, table)
+        if not once and newest.num_rows > rows // 2:  # not many more changes than keys: to look again wouldn't pay
+            yield newest
+        else:
+            held.append(newest)
+        rows, size = sum(h.num_rows for h in held), sum(h.nbytes for h in held)
+        known = rows
+    if held:
+        yield _newest(held, table)
+
+
+def _of_file(file: Numbered, table: PlainTable) -> Iterator[pa.RecordBatch]:
+    base = 0
+    for batch in read(file.unit, _COLUMNS):
+        mine = table.rows(batch)
+        at = np.nonzero(mine.to_numpy(zero_copy_only=False))[0] + base
+        base += batch.num_rows
+        if len(at):
+            yield _head(file.number, those(batch, mine), at, table)
+
+
+def _head(number: int, rows: pa.RecordBatch, at: np.ndarray, table: PlainTable) -> pa.RecordBatch:
+    orders = rows.column("order_key").flatten()
+    columns = {
+        **{f"t{i}": map_value(rows.column("key"), k) for i, k in enumerate(table.keys)},
+        **{f"o{i}": column.cast(pa.int64()) for i, column in enumerate(orders)},
+        **{c: rows.column(c) for c in _PLACE},
+        "deleted": pc.equal(rows.column("op"), "delete"),
+        "file": pa.array(np.full(rows.num_rows, number, np.int32)),
+        "at": pa.array(at),
+    }
+    return pa.RecordBatch.from_arrays(list(columns.values()), list(columns))
+
+
+def _newest(held: list[pa.RecordBatch], table: PlainTable) -> pa.RecordBatch:
+    """Of each key the last change in order, the changes as they stood. Empties `held`: nothing is to be there twice."""
+    [every] = pa.Table.from_batches(held).combine_chunks().to_batches()
+    held.clear()
+    keys = _keys(table)
+    places = (every.column(c) for c in every.schema.names if c not in (*keys, "file", "at"))
+    rank, row = ranks(every.num_rows, (pc.fill_null(p.cast(pa.int64()), -1).to_numpy() for p in places))
+    ranked = pa.Table.from_arrays([*(every.column(k) for k in keys), pa.array(rank)], [*keys, "rank"])
+    newest = ranked.group_by(keys, use_threads=False).aggregate([("rank", "max")]).column("rank_max").to_numpy()
+    return every.take(pa.array(np.sort(row(newest))))
+
+
+def _keys(table: PlainTable) -> list[str]:
+    return [f"t{i}" for i, _ in enumerate(table.keys)]
+
+
+def ranks(n: int, columns: Iterable[np.ndarray]) -> tuple[np.ndarray, Callable[[np.ndarray], np.ndarray]]:
+    """Of n rows of integers (one column after the other compared) each one's rank, as numbers that compare as the rows
+    do, of equal ones the later above the earlier; and which row has a rank."""
+    differ: list[tuple[np.ndarray, int, int]] = []
+    for column in columns:
+        low, high = int(column.min()), int(column.max())
+        if low < high:
+            differ.append((column, low, (high - low).bit_length()))
+    if not differ or later(np.array([c for c, _, _ in differ]).T).all():
+        return np.arange(n), lambda rank: rank
+    place = n.bit_length()
+    if sum(bits for _, _, bits in differ) + place <= 63:
+        rank = np.zeros(n, np.int64)
+        for column, low, bits in differ:
+            rank = (rank << bits) | (column - low)
+        return (rank << place) | np.arange(n), lambda rank: rank & ((1 << place) - 1)
+    order = np.lexsort([c for c, _, _ in reversed(differ)])
+    rank = np.empty(n, np.int64)
+    rank[order] = np.arange(n)
+    return rank, lambda rank: order[rank]
+
+
+def _parted(rows: pa.RecordBatch, table: PlainTable, number: int) -> Iterator[pa.RecordBatch]:
+    """Rows as streams of their parts."""
+    part = hashes([rows.column(k) for k in _keys(table)]) % np.uint64(number)
+    order = np.argsort(part, kind="stable")
+    numbers, starts = np.unique(part[order], return_index=True)
+    rows = rows.take(pa.array(order))
+    for of, (start, end) in zip(numbers.tolist(), _pairs(starts, len(order)), strict=True):
+        mine = rows.slice(start, end - start)
+        step = max(1, mine.num_rows * _STREAM_BYTES // mine.nbytes)
+        for first in range(0, mine.num_rows, step):
+            stream = pa.array([_stream(mine.slice(first, step))], pa.binary())
+            yield pa.RecordBatch.from_arrays([pa.array([of], pa.int32()), stream], ["part", "heads"])
+
+
+def _pairs(starts: np.ndarray, end: int) -> Iterator[tuple[int, int]]:
+    return zip(starts.tolist(), [*starts[1:].tolist(), end], strict=True)
+
+
+def hashes(columns: list[pa.StringArray]) -> np.ndarray:
+    """A hash of each row of texts, the same for the same texts on every machine."""
+    found = np.zeros(len(columns[0]), np.uint64)
+    for column in columns:
+        offsets = np.frombuffer(column.buffers()[1], np.int32)[column.offset : column.offset + len(column) + 1]
+        sizes, ends = np.diff(offsets), offsets[1:].astype(np.int64) - offsets[0]
+        for word in _words(column.buffers()[2].to_pybytes()[offsets[0] : offsets[-1]], sizes, ends):
+            found ^= word
+            mixed(found)
+        found ^= sizes.astype(np.uint64)
+        mixed(found)
+    return found
+
+
+def _words(texts: bytes, sizes: np.ndarray, ends: np.ndarray) -> Iterator[np.ndarray]:
+    """The last bytes of each text as numbers of 64 bits, the last one first."""
+    padded = bytes(_HASHED) + texts
+    every = np.ndarray(len(padded) - 7, "<u8", padded, strides=(1,))  # the number that begins at each byte
+    for behind in range(0, _HASHED, 8):
+        mine = np.clip(sizes - behind, 0, 8)  # bytes; those before are another text's
+        word = every[ends + (_HASHED - 8 - behind)] >> ((8 - np.maximum(mine, 1)) * 8).astype(np.uint64)
+        yield np.where(mine > 0, word, np.uint64(0))
+
+
+def _stream(rows: pa.RecordBatch) -> bytes:
+    out = pa.BufferOutputStream()
+    with pa.ipc.new_stream(out, rows.schema) as writer:
+        writer.write_batch(rows)
+    return out.getvalue().to_pybytes()
+
+
+def _of_stream(stream: pa.BinaryScalar) -> Iterator[pa.RecordBatch]:
+    with pa.ipc.open_stream(stream.as_buffer()) as reader:
+        yield from reader
