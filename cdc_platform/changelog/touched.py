@@ -75,9 +75,9 @@ class Touched:
         return found is not None and (found, Figures())
 
     def told(self) -> list[dict[str, Any]] | None:
-        """Per db, table and schema_version: n changes, low and newest order, told_keys; plain: names of the columns and
-        of the key, how it is spelled, and what plain changes come to; False: they aren't; None: it isn't known. None:
-        nothing is known."""
+        """Per db, table and schema_version: n changes, low and newest order, told_keys; plain: of which table
+        (PlainTable.as_noted) and what plain changes come to; False: they aren't; None: it isn't known. None: nothing
+        is known."""
         if not self._fine:
             return None
         return [
@@ -89,7 +89,7 @@ class Touched:
         plain = self._plain[name]
         if not isinstance(plain, tuple):
             return plain
-        return {"names": plain[0].names, "keys": plain[0].keys, "spelled": plain[0].spelled, **figures_told(plain[1])}
+        return {**plain[0].as_noted(), **figures_told(plain[1])}
 
 
 def _unpacked(code: int, names: list[list[str]]) -> _Group:

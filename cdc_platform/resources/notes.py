@@ -47,6 +47,28 @@ def schema(path: str) -> StructType | None:
     return StructType.fromJson(json.loads(DeltaTable(path).schema().to_json())) if is_table(path) else None
 
 
+def file_schema(path: str) -> Any:
+    """Columns of the data files of a table that `is_table`, as Arrow has them, with the names and numbers that it maps
+    its columns to (Delta's protocol, "Column Mapping"), and their comments left out; None: it isn't for this process to
+    see."""
+    import pyarrow as pa
+    from deltalake import DeltaTable
+
+    if not is_table(path):
+        return None
+    return pa.schema([_in_files(f) for f in pa.schema(DeltaTable(path).schema().to_arrow())])
+
+
+def _in_files(field: Any) -> Any:
+    import pyarrow as pa
+
+    told = field.metadata or {}
+    type_ = pa.struct([_in_files(f) for f in field.type]) if pa.types.is_struct(field.type) else field.type
+    number = told.get(b"delta.columnMapping.id")
+    name = told.get(b"delta.columnMapping.physicalName", field.name.encode()).decode()
+    return pa.field(name, type_, field.nullable, {"PARQUET:field_id": number} if number else None)
+
+
 def sizes(path: str) -> list[int] | None:
     """Bytes of each data file of a table that `is_table`; None: it isn't for this process to see."""
     import pyarrow as pa

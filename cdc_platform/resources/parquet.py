@@ -6,14 +6,16 @@ what is Arrow already is written as it is.
 
 import json
 import os
+import sys
 import uuid
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import msgspec
 import pyarrow as pa
 import pyarrow.parquet as pq
 
@@ -21,6 +23,9 @@ _BATCH_BYTES = 8 << 20
 _BATCH_ROWS = 1 << 14
 _ROW_GROUP_BYTES = 16 << 20
 """Of Arrow's memory: what a writer holds before it writes."""
+_CALENDAR = {"org.apache.spark.version": "4.0.0"}
+"""Without it Spark 3 refuses to read dates before 1582: they might be of the calendar of Spark 2 (Spark's
+DataSourceUtils.scala, datetimeRebaseSpec)."""
 _NOTE = b"cdc"
 """Key of the footer under which a file says what its writer noted of its rows."""
 
@@ -148,6 +153,7 @@ class Output:
                 compression_level=1,
                 write_batch_size=1 << 16,  # rows encoded at once: with the default of 1024 a tenth slower
                 store_schema=False,
+                store_decimal_as_integer=True,
                 metadata_collector=self._metadata,
                 **columns,
             )
@@ -159,6 +165,7 @@ class Output:
         self._flush()
         if self._writer is None:
             return None
+        self._writer.add_key_value_metadata(_CALENDAR)
         if self.note is not None:
             self._writer.add_key_value_metadata({_NOTE.decode(): json.dumps(self.note)})
         self._writer.close()
@@ -168,8 +175,10 @@ class Output:
 
     def discard(self) -> None:
         """Leaves nothing behind of a file that isn't wanted after all."""
+        self._held, self._bytes = [], 0
         if self._writer is not None:
             self._writer.close()
+            self._writer = None
             Path(self.sink.table, self._path).unlink(missing_ok=True)
 
 
@@ -191,12 +200,13 @@ def statistics(metadata: pq.FileMetaData, columns: tuple[str, ...]) -> str:
             continue
         _put(nulls, name, sum(s.null_count for s in groups))
         told = [s for s in groups if s.num_values]
-        if told and all(s.has_min_max for s in told):
-            _put(low, name, min(s.min for s in told))
-            _put(high, name, max(s.max for s in told))
-    return json.dumps(
-        {"numRecords": metadata.num_rows, "minValues": low, "maxValues": high, "nullCount": nulls}, default=_json
-    )
+        if told and all(s.has_min_max for s in told) and type(told[0].min) in _STATED:
+            state = _STATED[type(told[0].min)]
+            _put(low, name, state(min(s.min for s in told), False))
+            _put(high, name, state(max(s.max for s in told), True))
+    return _JSON.encode(
+        {"numRecords": metadata.num_rows, "minValues": low, "maxValues": high, "nullCount": nulls}
+    ).decode()
 
 
 def _put(into: dict[str, Any], name: str, value: Any) -> None:
@@ -206,12 +216,28 @@ def _put(into: dict[str, Any], name: str, value: Any) -> None:
     into[last] = value
 
 
-def _json(value: Any) -> Any:
-    if isinstance(value, datetime):
+def _state_text(value: str, highest: bool) -> str:
+    """Its beginning, as Delta has it: of the highest one with a letter behind that is above all others."""
+    return value if len(value) <= _TEXT else value[:_TEXT] + (chr(sys.maxunicode) if highest else "")
+
+
+def _state_time(value: datetime, highest: bool) -> str:
+    """With a time zone in microseconds; without one as Spark reads it, in milliseconds."""
+    if value.tzinfo is not None:
         return value.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
-    if isinstance(value, Decimal):
-        return int(value)
-    raise TypeError(f"no statistic: {value!r}")
+    beyond = timedelta(microseconds=-value.microsecond % 1000)
+    return (value + beyond if highest and value <= datetime.max - beyond else value).isoformat(timespec="milliseconds")
+
+
+_TEXT = 32
+_STATED = {
+    **dict.fromkeys((int, float, Decimal), lambda value, _: value),
+    str: _state_text,
+    datetime: _state_time,
+    date: lambda value, _: value.isoformat(),
+}
+"""How lowest and highest values of a type are told; others, as in Spark, have none."""
+_JSON = msgspec.json.Encoder(decimal_format="number")
 
 
 def outputs(sinks: Mapping[str, Sink]) -> dict[str, Output]:

@@ -30,6 +30,9 @@ executors."""
 Rows = Callable[[Any], Iterator[pa.RecordBatch]]
 """A task → its rows. Runs on the executors."""
 
+Made = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
+"""Arrow batches of a partition → others. Runs on the executors."""
+
 _LEAST, _MOST = 16 << 20, 128 << 20
 """Bytes before compression that a task takes together. What it writes is one file."""
 _MORE_ROUNDS, _NEARLY = 4, 1.05
@@ -74,12 +77,16 @@ def run(spark: "SparkSession", tasks: list[Any], rows: Rows, work: Work, sinks: 
     if not tasks:
         return Pass([], {name: [] for name in sinks})
     ids = spark.range(0, len(tasks), 1, len(tasks))
-    each = partial(_each, tasks, rows, work, dict(sinks))
-    found = (
-        ids.mapInArrow(each, "told STRING, output STRING, path STRING, size BIGINT, `rows` BIGINT, stats STRING")
-        .toArrow()
-        .to_pylist()
-    )
+    return _done(ids, partial(_each, tasks, rows, work, dict(sinks)), sinks)
+
+
+def partitions(given: "DataFrame", rows: Made, work: Work, sinks: Mapping[str, Sink]) -> Pass:
+    """Runs `work` on what `rows` makes of each partition of a DataFrame that has few rows."""
+    return _done(given, partial(_partition, rows, work, dict(sinks)), sinks)
+
+
+def _done(given: "DataFrame", each: Made, sinks: Mapping[str, Sink]) -> Pass:
+    found = given.mapInArrow(each, _RESULT_SQL).toArrow().to_pylist()
     told = [json.loads(r["told"]) for r in found if r["output"] is None]
     written: dict[str, list[Written]] = {name: [] for name in sinks}
     for r in found:
@@ -125,6 +132,7 @@ def _bytes_of_the_busiest(tasks: list[list[Unit]], cores: int) -> int:
     return max(busy)
 
 
+_RESULT_SQL = "told STRING, output STRING, path STRING, size BIGINT, `rows` BIGINT, stats STRING"
 _RESULT = pa.schema(
     [
         *((n, pa.string()) for n in ("told", "output", "path")),
@@ -162,6 +170,14 @@ def _each(
         for task in batch.column(0).to_pylist():
             yield pa.RecordBatch.from_pylist(_one(rows(tasks[task]), work, sinks), _RESULT)
             pa.default_memory_pool().release_unused()  # a worker lives on: what it doesn't need is another's
+
+
+def _partition(
+    rows: Made, work: Work, sinks: dict[str, Sink], batches: Iterator[pa.RecordBatch]
+) -> Iterator[pa.RecordBatch]:
+    workers.settle()
+    yield pa.RecordBatch.from_pylist(_one(rows(batches), work, sinks), _RESULT)
+    pa.default_memory_pool().release_unused()
 
 
 def _one(given: Iterator[pa.RecordBatch], work: Work, sinks: dict[str, Sink]) -> list[dict[str, Any]]:

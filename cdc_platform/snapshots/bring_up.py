@@ -23,6 +23,7 @@ from cdc_platform.snapshots import merge, moves, multiset, origins, state
 from cdc_platform.snapshots import target as targets
 from cdc_platform.snapshots.columns import TableColumn, columns_of
 from cdc_platform.snapshots.fold import Profile, fold, key_names, late_keys, profile
+from cdc_platform.snapshots.load import load
 from cdc_platform.snapshots.plain import Plain
 from cdc_platform.snapshots.plain import fold as fold_plain
 from cdc_platform.snapshots.touched import Touched, of_table
@@ -102,6 +103,7 @@ def _bring_up(work: Work, touched: Touched, columns: list[TableColumn], before: 
     target = targets.Target.of(work.config, source.name, db, table)
     rows = work.changes.where(of_table(db, table))
     merged = source.tables.merged(db, table)
+    plain = work.plain.get((db, table))
     folded: DataFrame | None = None
     try:
         if not any(c.key for c in columns):
@@ -137,7 +139,8 @@ def _bring_up(work: Work, touched: Touched, columns: list[TableColumn], before: 
         if merged:
             folded = origins.not_emptied(folded, target, columns, figures)
         targets.bury(folded, target, columns, figures, work.app, work.batch_id)
-        merge.apply(folded, target, columns, figures, work.batch_id, empty=empty)
+        if not (empty and plain and load(spark, plain, columns, target, work.app, work.batch_id)):
+            merge.apply(folded, target, columns, figures, work.batch_id, empty=empty)
         return Done(figures.invalid_dates, figures.partial, high_order=figures.high_order)
     except (PySparkException, Py4JError) as error:
         misfit = _misfit(error) or (folded is not None and _misfit_of(folded))

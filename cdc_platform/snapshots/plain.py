@@ -33,6 +33,21 @@ class Plain:
     files: list[str]
     figures: Profile
 
+    def places(self, spark: SparkSession) -> DataFrame:
+        """Where the last change of each key stands, a file's in one partition: `file`, `at`, as heads.last gives
+        them."""
+        number = {file: i for i, file in enumerate(self.files)}
+        cores = passes.cores(spark)
+        # What a task holds is bounded, and the more it has of the changes, the more of them it leaves out.
+        shares = passes.shared_out(units(self.files, whole=True), cores, bounded=False)
+        tasks = [[heads.Numbered(number[u.file], u) for u in share] for share in shares]
+        parts = heads.parts(self.figures.changes, cores)
+        ids = spark.range(0, len(tasks), 1, len(tasks))
+        found = ids.mapInArrow(partial(heads.heads, tasks, self.table, parts), heads.PARTS)
+        of_parts = found.repartitionById(parts, F.col("part"))
+        places = of_parts.mapInArrow(partial(heads.last, self.table), heads.PLACES)
+        return places.repartitionById(len(self.files), F.col("file"))
+
 
 def survey(
     spark: SparkSession, files: Mapping[str, list[Any] | None], tables: Mapping[Name, list[TableColumn]]
@@ -59,10 +74,10 @@ def _noted(table: PlainTable, files: Mapping[str, list[Any] | None]) -> Plain | 
     if None in files.values():
         return None
     groups = [(file, g["plain"]) for file, note in files.items() for g in note or () if _of(table, g)]
-    if any(p is None or (p and "spelled" not in p) for _, p in groups):
+    same = table.as_noted()
+    if any(p is None or (p and not same.keys() <= p.keys()) for _, p in groups):
         return None
-    alike = (table.names, table.keys, table.spelled)
-    if not all(p and tuple(tuple(p[n]) for n in ("names", "keys", "spelled")) == alike for _, p in groups):
+    if not all(p and {n: p[n] for n in same} == same for _, p in groups):
         return False
     return Plain(table, list(dict.fromkeys(file for file, _ in groups)), _figures([p for _, p in groups]))
 
@@ -104,21 +119,10 @@ def _order(numbers: list[int]) -> Row:
 
 def fold(spark: SparkSession, plain: Plain, columns: list[TableColumn]) -> DataFrame:
     """One row per key, as fold.fold gives them."""
-    table, names = plain.table, key_names(columns)
-    keys = [c for c in columns if c.key]
-    number = {file: i for i, file in enumerate(plain.files)}
-    cores = passes.cores(spark)
-    # What a task holds is bounded, and the more it has of the changes, the more of them it leaves out.
-    shares = passes.shared_out(units(plain.files, whole=True), cores, bounded=False)
-    tasks = [[heads.Numbered(number[u.file], u) for u in share] for share in shares]
-    parts = heads.parts(plain.figures.changes, cores)
-    ids = spark.range(0, len(tasks), 1, len(tasks))
-    found = ids.mapInArrow(partial(heads.heads, tasks, table, parts), heads.PARTS)
-    places = found.repartitionById(parts, F.col("part")).mapInArrow(partial(heads.last, table), heads.PLACES)
-    texts = ", ".join([*(f"t{i} STRING" for i, _ in enumerate(keys)), images.TEXTS])
-    texts += "".join(f", x{i} STRING" for i, _ in enumerate(columns))
-    of_files = places.repartitionById(len(plain.files), F.col("file"))
-    rows = of_files.mapInArrow(partial(images.texts, plain.files, table), texts)
+    names, keys = key_names(columns), [c for c in columns if c.key]
+    given = ", ".join([*(f"t{i} STRING" for i, _ in enumerate(keys)), images.TEXTS])
+    given += "".join(f", x{i} STRING" for i, _ in enumerate(columns))
+    rows = plain.places(spark).mapInArrow(partial(images.texts, plain.files, plain.table), given)
     return rows.select(
         *(c.value(F.col(f"t{i}")).alias(n) for i, (n, c) in enumerate(zip(names, keys, strict=True))),
         F.col("deleted").alias("_deleted"),

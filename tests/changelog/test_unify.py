@@ -247,8 +247,10 @@ def test_files_note_which_changes_are_plain():
     touched.add(placed(changed((1, 5, 0), (1, 9, 0, "delete"), (1, 7, 0)), {"1": 0}))
     [group] = touched.told()
     assert group["plain"] == {
-        "names": ("id", "v"),
-        "keys": ("id",),
+        "names": ["id", "v"],
+        "keys": ["id"],
+        "spelled": ["^(0|-?[1-9][0-9]*)$"],
+        "dates": [],
         "changes": 3,
         "deletes": 1,
         "orders": [[0, 1, 5, 0, 0, 0], [0, 1, 9, 0, 0, 1]],
@@ -272,7 +274,7 @@ def test_tables_without_a_key_are_noted_as_such():
     touched = Touched(Tables(keys={"shop.audit": ["a"]}))
     touched.state(event_batch([as_event({"offset": 0, **NO_KEY.stated()})]))
     touched.add(placed(unify.with_keys(rows, Tables(keys={"shop.audit": ["a"]})), {"1": 0}))
-    assert touched.told()[0]["plain"]["keys"] == ("a",)
+    assert touched.told()[0]["plain"]["keys"] == ["a"]
 
 
 def test_order_keys_are_numbers_of_the_position_or_the_offset():
