@@ -29,9 +29,10 @@ PARTS, PLACES = "part INT, heads BINARY", "file INT, at BINARY"
 
 _HELD, _HELD_BYTES = 1 << 17, 32 << 20
 """Changes among which each key's last one is looked for: memory stays bounded, however many there are."""
-_PART_ROWS = 1 << 19
+_PART_ROWS = 1 << 18
 """Changes of a part, about: what a worker holds of a batch where each has another key (100 bytes each)."""
 _STREAM_BYTES = 1 << 20
+_PACKED = pa.ipc.IpcWriteOptions(compression="lz4")
 _HASHED = 16
 """Bytes of a key's end that its hash is made of."""
 
@@ -203,7 +204,7 @@ def _words(texts: bytes, sizes: np.ndarray, ends: np.ndarray) -> Iterator[np.nda
 
 def _stream(rows: pa.RecordBatch) -> bytes:
     out = pa.BufferOutputStream()
-    with pa.ipc.new_stream(out, rows.schema) as writer:
+    with pa.ipc.new_stream(out, rows.schema, options=_PACKED) as writer:
         writer.write_batch(rows)
     return out.getvalue().to_pybytes()
 
