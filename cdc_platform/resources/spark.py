@@ -26,6 +26,9 @@ _JIT = {
     "Tier4CompileThreshold": 15_000,
     "Tier4BackEdgeThreshold": 40_000,
 }
+_OLD_TO_YOUNG = 5
+"""How many times its young generation Java's old one is at most. Java's own 2 lets the young one grow, run by run, to a
+third of the heap, of which almost nothing outlives a collection; nothing is slower without it."""
 _CLASS_PATH, _JAVA = "spark.driver.extraClassPath", "spark.driver.extraJavaOptions"
 _COLLECTOR = "-XX:+UseParallelGC"
 _LISTING = "spark.sql.sources.parallelPartitionDiscovery.parallelism"
@@ -94,7 +97,7 @@ _LOCAL = {  # one machine: listen on loopback only, no UI port, small shuffles
     _LISTING: "8",
     _JAVA: " ".join(
         (
-            f"{_COLLECTOR} -Dio.netty.tryReflectionSetAccessible=true",
+            f"{_COLLECTOR} -XX:NewRatio={_OLD_TO_YOUNG} -Dio.netty.tryReflectionSetAccessible=true",
             *(f"-XX:{name}={times * _HOT}" for name, times in _JIT.items()),
         )
     ),
