@@ -91,6 +91,6 @@ def test_of_each_key_the_last_change_is_found_whatever_the_windows(given_, numbe
 
 def test_few_changes_are_one_part_and_many_as_many_as_a_worker_can_hold():
     assert heads.parts(20_000, 2) == 1
-    assert heads.parts(1_000_000, 2) == 2
+    assert heads.parts(1_000_000, 2) == 4
     assert heads.parts(1_000_000, 16) == 16
-    assert heads.parts(10_000_000, 2) == 20
+    assert heads.parts(10_000_000, 2) == 39
