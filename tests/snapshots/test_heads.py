@@ -2,7 +2,7 @@
 
 import numpy as np
 import pyarrow as pa
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cdc_platform.changelog.plain import plain_table
@@ -14,6 +14,7 @@ TABLE = plain_table("d", "t", [("a", parse_type("int")), ("b", parse_type("text"
 _NUMBERS = st.integers(-3, 3) | st.integers(-(2**63), 2**63 - 1) | st.integers(0, 2**20)
 
 
+@settings(deadline=None)
 @given(st.integers(1, 5).flatmap(lambda n: st.lists(st.tuples(*[_NUMBERS] * n), min_size=1)), st.booleans())
 def test_ranks_compare_as_rows_do_and_of_equal_rows_the_later_is_above(rows, ascending):
     rows = sorted(rows) if ascending else rows
@@ -25,6 +26,7 @@ def test_ranks_compare_as_rows_do_and_of_equal_rows_the_later_is_above(rows, asc
 _TEXTS = st.lists(st.text(max_size=20) | st.sampled_from(["", "0", "00", "a" * 40, "b" * 40]), max_size=20)
 
 
+@settings(deadline=None)
 @given(_TEXTS, st.integers(0, 3))
 def test_hashes_are_of_the_texts_alone(texts, start):
     whole = pa.array(texts, pa.string())
@@ -59,6 +61,7 @@ def _changes(rows):
 _KEYS = st.tuples(st.sampled_from("123"), st.sampled_from(["", "x", "é"]))
 
 
+@settings(deadline=None)
 @given(
     st.lists(_KEYS, min_size=1, max_size=60).flatmap(lambda k: st.tuples(st.just(k), st.permutations(range(len(k))))),
     st.integers(1, 5),
