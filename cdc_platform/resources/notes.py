@@ -47,16 +47,16 @@ def schema(path: str) -> StructType | None:
     return StructType.fromJson(json.loads(DeltaTable(path).schema().to_json())) if is_table(path) else None
 
 
-def file_schema(path: str) -> Any:
-    """Columns of the data files of a table that `is_table`, as Arrow has them, with the names and numbers that it maps
-    its columns to (Delta's protocol, "Column Mapping"), and their comments left out; None: it isn't for this process to
-    see."""
+def file_fields(path: str) -> dict[str, Any] | None:
+    """Columns of the data files of a table that `is_table`, in order, by their names for readers: as Arrow has them,
+    with the names and numbers that it maps its columns to (Delta's protocol, "Column Mapping"), and their comments left
+    out; None: it isn't for this process to see."""
     import pyarrow as pa
     from deltalake import DeltaTable
 
     if not is_table(path):
         return None
-    return pa.schema([_in_files(f) for f in pa.schema(DeltaTable(path).schema().to_arrow())])
+    return {f.name: _in_files(f) for f in pa.schema(DeltaTable(path).schema().to_arrow())}
 
 
 def _in_files(field: Any) -> Any:

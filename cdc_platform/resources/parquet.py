@@ -52,9 +52,9 @@ def units(files: list[str], *, whole: bool) -> list[Unit]:
     return found
 
 
-def read(unit: Unit, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+def read(unit: Unit, schema: pa.Schema, *, most: int = _BATCH_ROWS) -> Iterator[pa.RecordBatch]:
     """Rows with exactly these columns and types; columns that the file lacks are NULL. At most 8 MB a batch, or one
-    row that is larger."""
+    row that is larger. most: rows of a batch."""
     with pq.ParquetFile(unit.file, buffer_size=1 << 20, coerce_int96_timestamp_unit="us") as file:
         there = set(file.schema_arrow.names)
         columns = [n for n in schema.names if n in there]
@@ -65,7 +65,7 @@ def read(unit: Unit, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
             wanted = set(columns)
             chunks = (told.column(i) for i in range(told.num_columns))
             size = sum(c.total_uncompressed_size for c in chunks if c.path_in_schema.split(".", 1)[0] in wanted)
-            rows = max(1, min(_BATCH_ROWS, _BATCH_BYTES * told.num_rows // max(size, 1)))
+            rows = max(1, min(most, _BATCH_BYTES * told.num_rows // max(size, 1)))
             for batch in file.iter_batches(rows, row_groups=[group], columns=columns, use_threads=False):
                 yield from _bounded(conformed(batch, schema))
 
@@ -204,9 +204,12 @@ def statistics(metadata: pq.FileMetaData, columns: tuple[str, ...]) -> str:
             state = _STATED[type(told[0].min)]
             _put(low, name, state(min(s.min for s in told), False))
             _put(high, name, state(max(s.max for s in told), True))
-    return _JSON.encode(
-        {"numRecords": metadata.num_rows, "minValues": low, "maxValues": high, "nullCount": nulls}
-    ).decode()
+    return encoded({"numRecords": metadata.num_rows, "minValues": low, "maxValues": high, "nullCount": nulls})
+
+
+def encoded(statistics_: dict[str, Any]) -> str:
+    """Statistics as Delta's log has them, every digit of decimals kept."""
+    return _JSON.encode(statistics_).decode()
 
 
 def _put(into: dict[str, Any], name: str, value: Any) -> None:

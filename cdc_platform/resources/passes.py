@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from itertools import chain
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
 
 import pyarrow as pa
 
@@ -104,7 +104,19 @@ def cores(spark: "SparkSession") -> int:
     return max(1, int(spark.conf.get("spark.sql.shuffle.partitions") or 200) // 2)
 
 
-def shared_out(all_units: list[Unit], cores: int, *, bounded: bool = True) -> list[list[Unit]]:
+class Sized(Protocol):
+    """What tasks are made of."""
+
+    @property
+    def bytes(self) -> int:
+        """How much of it there is."""
+        ...
+
+
+S = TypeVar("S", bound=Sized)
+
+
+def shared_out(all_units: list[S], cores: int, *, bounded: bool = True) -> list[list[S]]:
     """Neighbours together as tasks, as few as keep the cores busy to the end: with some more, where units are as large
     as tasks, no core waits for another's last one. bounded: a task writes what it reads, and isn't to be large."""
     total = sum(u.bytes for u in all_units)
@@ -115,8 +127,8 @@ def shared_out(all_units: list[Unit], cores: int, *, bounded: bool = True) -> li
     return next(tasks for tasks, time in zip(options, times, strict=True) if time <= _NEARLY * min(times))
 
 
-def _cut(all_units: list[Unit], number: int, total: int) -> list[list[Unit]]:
-    tasks: dict[int, list[Unit]] = {}
+def _cut(all_units: list[S], number: int, total: int) -> list[list[S]]:
+    tasks: dict[int, list[S]] = {}
     before = 0
     for unit in all_units:
         tasks.setdefault((2 * before + unit.bytes) * number // (2 * total or 1), []).append(unit)
@@ -124,7 +136,7 @@ def _cut(all_units: list[Unit], number: int, total: int) -> list[list[Unit]]:
     return list(tasks.values())
 
 
-def _bytes_of_the_busiest(tasks: list[list[Unit]], cores: int) -> int:
+def _bytes_of_the_busiest(tasks: list[list[S]], cores: int) -> int:
     """Of the core that ends last, each task being taken by the one that is free first."""
     busy = [0] * cores
     for task in tasks:

@@ -132,6 +132,8 @@ def _bring_up(work: Work, touched: Touched, columns: list[TableColumn], before: 
             return Done(0, 0)
         high = before and before["high_order"]
         in_order = empty or bool(high and tuple(high.values()) < tuple(figures.low_order))  # nothing there can be newer
+        if plain and in_order and load(spark, plain, columns, target, work.app, work.batch_id, empty=empty):
+            return Done(figures.invalid_dates, figures.partial, high_order=figures.high_order)
         parts = not in_order and bool(figures.partial or (before and before["partial"]))
         folded, figures = _folded(work, rows, target, columns, figures, parts)
         if not in_order:
@@ -139,8 +141,7 @@ def _bring_up(work: Work, touched: Touched, columns: list[TableColumn], before: 
         if merged:
             folded = origins.not_emptied(folded, target, columns, figures)
         targets.bury(folded, target, columns, figures, work.app, work.batch_id)
-        if not (empty and plain and load(spark, plain, columns, target, work.app, work.batch_id)):
-            merge.apply(folded, target, columns, figures, work.batch_id, empty=empty)
+        merge.apply(folded, target, columns, figures, work.batch_id, empty=empty)
         return Done(figures.invalid_dates, figures.partial, high_order=figures.high_order)
     except (PySparkException, Py4JError) as error:
         misfit = _misfit(error) or (folded is not None and _misfit_of(folded))

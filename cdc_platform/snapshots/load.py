@@ -1,7 +1,8 @@
-"""The first rows of a snapshot, where all that a batch tells of it is plain (plain.py): its files written by workers.
+"""Changes that are newer than anything a snapshot holds, where all that a batch tells of it is plain (plain.py): rows
+and tombstones written by workers, and the rows marked that they take the place of.
 
-Spark took 7 µs of CPU for each of those rows, and as much of its heap as they are. Everything else goes the way of
-merge.py, which gives the same.
+Spark took 7 µs of CPU for each row of a first load, and as much of its heap as they are. Everything else goes the way
+of merge.py, which gives the same.
 """
 
 # pyarrow.compute makes its functions at run time, so that type checkers do not see them.
@@ -16,9 +17,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from cdc_platform.mysql.types import MySqlType
-from cdc_platform.resources import notes, passes
-from cdc_platform.resources.parquet import Output, Sink
-from cdc_platform.snapshots import images
+from cdc_platform.resources import delta_log, notes, passes
+from cdc_platform.resources.parquet import Output, Sink, Written
+from cdc_platform.snapshots import images, marks
+from cdc_platform.snapshots import target as targets
 from cdc_platform.snapshots.columns import BOOKKEEPING, TableColumn
 from cdc_platform.snapshots.typed import typed
 
@@ -28,60 +30,135 @@ if TYPE_CHECKING:
     from cdc_platform.snapshots.plain import Plain
     from cdc_platform.snapshots.target import Target
 
-_OUTPUT = "snapshot"
+_ROWS, _TOMBSTONES = "rows", "tombstones"
 _STATED = 32
 """Columns whose lowest and highest values Delta tells of what Spark writes ("delta.dataSkippingNumIndexedCols")."""
+
+Columns = tuple[tuple[pa.Field, MySqlType | None, str], ...]
+"""Of a file in order: each with its type at the source (None: it isn't cast) and where its values are."""
+
+Given = dict[str, tuple[MySqlType | None, str]]
+"""The same by name."""
 
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """The work of a task: changes as images.texts gives them → rows of a snapshot's file. Tells whether all texts could
-    be read; else it leaves no file. columns: of the file in order, each with its type at the source (None: bookkeeping)
-    and where its texts are."""
+    """The work of a task: changes as images.texts gives them → rows of a snapshot's file, and tombstones of deletes.
+    Tells whether all texts could be read; else it leaves no files."""
 
-    columns: tuple[tuple[pa.Field, MySqlType | None, str], ...]
+    rows: Columns
+    tombstones: Columns
 
     def __call__(self, batches: Iterator[pa.RecordBatch], out: Mapping[str, Output]) -> bool:
         for batch in batches:
             deleted = batch.column("deleted")
-            alive = batch.filter(pc.invert(deleted)) if pc.any(deleted).as_py() else batch
+            some = pc.any(deleted).as_py()
             try:
-                made = [self._made(alive.column(given), type_, field) for field, type_, given in self.columns]
+                _write(out[_ROWS], batch.filter(pc.invert(deleted)) if some else batch, self.rows)
+                if some:
+                    gone = batch.filter(deleted)
+                    scope = pa.array(["row"] * gone.num_rows)
+                    _write(out[_TOMBSTONES], gone.append_column("scope", scope), self.tombstones)
             except ValueError:
-                out[_OUTPUT].discard()
+                for output in out.values():
+                    output.discard()
                 return False
-            out[_OUTPUT].write(pa.RecordBatch.from_arrays(made, schema=pa.schema([f for f, _, _ in self.columns])))
         return True
 
-    def _made(self, given: pa.Array, type_: MySqlType | None, field: pa.Field) -> pa.Array:
-        if type_ is not None:
-            return typed(given, type_, field.type)
-        if isinstance(given, pa.StructArray):
-            return pa.StructArray.from_arrays(given.flatten(), fields=list(field.type))
-        return given
+
+def _write(out: Output, batch: pa.RecordBatch, columns: Columns) -> None:
+    made = [_made(batch.column(given), type_, field) for field, type_, given in columns]
+    out.write(pa.RecordBatch.from_arrays(made, schema=pa.schema([f for f, _, _ in columns])))
+
+
+def _made(given: pa.Array, type_: MySqlType | None, field: pa.Field) -> pa.Array:
+    if type_ is not None:
+        return typed(given, type_, field.type)
+    if isinstance(given, pa.StructArray):
+        return pa.StructArray.from_arrays(given.flatten(), fields=list(field.type))
+    return given
 
 
 def load(
-    spark: "SparkSession", plain: "Plain", columns: list[TableColumn], target: "Target", app: str, batch_id: int
+    spark: "SparkSession",
+    plain: "Plain",
+    columns: list[TableColumn],
+    target: "Target",
+    app: str,
+    batch_id: int,
+    *,
+    empty: bool,
 ) -> bool:
-    """Fills an empty snapshot, at most once per (`app`, `batch_id`). False: nothing was done, for this process doesn't
-    see the table, or Spark has to say what some text is."""
-    schema = notes.file_schema(target.snapshot)
-    if schema is None or len(schema) != len(columns) + len(BOOKKEEPING):
+    """Brings a batch into a snapshot that holds nothing newer. It may be done again. empty: it holds nothing. False:
+    Spark has to do it, for this process doesn't see the table, or it has something that isn't kept to here, or a text
+    is Spark's to read."""
+    before = None if empty else targets.marks_rows(target) and delta_log.live(target.snapshot)
+    if not (empty or before):
         return False
-    keys = iter(f"t{i}" for i, _ in enumerate(plain.table.keys))
-    given = [next(keys) if c.key else f"x{i}" for i, c in enumerate(columns)]
-    types = [*(c.type for c in columns), *(None for _ in BOOKKEEPING)]
-    work = Load(tuple(zip(schema, types, [*given, *BOOKKEEPING], strict=True)))
-    leaves = tuple(leaf for field in schema for leaf in _leaves(field))
-    sink = Sink(target.snapshot, schema, leaves[:_STATED], leaves)
-    rows = partial(images.texts, plain.files, plain.table)
-    done = passes.partitions(plain.places(spark), rows, work, {_OUTPUT: sink})
+    deletes = plain.figures.deletes > 0
+    if deletes:
+        targets.ensure_tombstones(spark, target, columns)
+    rows, graves = _rows(target, columns), _tombstones(target, columns) if deletes else ()
+    if rows is None or graves is None:
+        return False
+    sinks = {_ROWS: _sink(target.snapshot, rows)}
+    sinks |= {_TOMBSTONES: _sink(target.tombstones, graves)} if graves else {}
+    texts = partial(images.texts, plain.files, plain.table)
+    done = passes.partitions(plain.places(spark), texts, Load(rows, graves), sinks)
     if not all(done.told):
         return False
-    passes.commit(sink, done.written[_OUTPUT], app, batch_id)
-    return True
+    if graves:
+        passes.commit(sinks[_TOMBSTONES], done.written[_TOMBSTONES], app, batch_id)
+    if not before:
+        passes.commit(sinks[_ROWS], done.written[_ROWS], app, batch_id)
+        return True
+    ends = (plain.figures.low_key, plain.figures.high_key)
+    keys = _keys(target, columns, rows, done.written)
+    return marks.replace(spark, target.snapshot, before, keys, ends, done.written[_ROWS])
+
+
+def _rows(target: "Target", columns: list[TableColumn]) -> Columns | None:
+    """Columns of a snapshot's files; None: it hasn't those of the table and no others."""
+    fields = notes.file_fields(target.snapshot)
+    keys = iter(f"t{i}" for i, _ in enumerate(c for c in columns if c.key))
+    given: Given = {c.name.lower(): (c.type, next(keys) if c.key else f"x{i}") for i, c in enumerate(columns)}
+    given |= {name: (None, name) for name in BOOKKEEPING}
+    if fields is None or {n.lower() for n in fields} != given.keys() or len(fields) != len(given):
+        return None
+    if any(not f.nullable or "." in f.name for f in fields.values()):
+        return None  # somebody's constraint, or what Arrow would take for a path
+    return tuple((field, *given[name.lower()]) for name, field in fields.items())
+
+
+def _tombstones(target: "Target", columns: list[TableColumn]) -> Columns | None:
+    """The same of its tombstones' files."""
+    fields = notes.file_fields(target.tombstones)
+    keys = [c for c in columns if c.key]
+    given: Given = {f"_k{i}": (c.type, f"t{i}") for i, c in enumerate(keys)}
+    given |= {name: (None, name) for name in ("scope", "_cdc_order")}
+    if fields is None or fields.keys() != given.keys():
+        return None
+    return tuple((field, *given[name]) for name, field in fields.items())
+
+
+def _sink(table: str, columns: Columns) -> Sink:
+    schema = pa.schema([field for field, _, _ in columns])
+    leaves = tuple(leaf for field in schema for leaf in _leaves(field))
+    return Sink(table, schema, leaves[:_STATED], leaves)
 
 
 def _leaves(field: pa.Field) -> list[str]:
     return [f"{field.name}.{f.name}" for f in field.type] if pa.types.is_struct(field.type) else [field.name]
+
+
+def _keys(
+    target: "Target", columns: list[TableColumn], rows: Columns, written: Mapping[str, list[Written]]
+) -> marks.Keys:
+    """Where the keys stand that changes brought."""
+    number = sum(c.key for c in columns)
+    fields = {given: field for field, _, given in rows}
+    schema = pa.schema([fields[f"t{i}"].remove_metadata() for i in range(number)])
+    graves = tuple(f"_k{i}" for i in range(number))
+    files = [(f"{target.snapshot}/{f.path}", tuple(schema.names)) for f in written[_ROWS]]
+    files += [(f"{target.tombstones}/{f.path}", graves) for f in written.get(_TOMBSTONES, ())]
+    return marks.Keys(tuple(files), schema)

@@ -24,6 +24,9 @@ from cdc_platform.snapshots.fold import Profile, key_names
 
 Name = tuple[str, str]
 
+_FEW = 50_000
+"""Changes that aren't divided: each partition becomes a file of the snapshot."""
+
 
 @dataclass(frozen=True, slots=True)
 class Plain:
@@ -34,8 +37,8 @@ class Plain:
     figures: Profile
 
     def places(self, spark: SparkSession) -> DataFrame:
-        """Where the last change of each key stands, a file's in one partition: `file`, `at`, as heads.last gives
-        them."""
+        """Where the last change of each key stands, a file's in one partition, and few in as few as may be: `file`,
+        `at`, as heads.last gives them."""
         number = {file: i for i, file in enumerate(self.files)}
         cores = passes.cores(spark)
         # What a task holds is bounded, and the more it has of the changes, the more of them it leaves out.
@@ -46,7 +49,7 @@ class Plain:
         found = ids.mapInArrow(partial(heads.heads, tasks, self.table, parts), heads.PARTS)
         of_parts = found.repartitionById(parts, F.col("part"))
         places = of_parts.mapInArrow(partial(heads.last, self.table), heads.PLACES)
-        return places.repartitionById(len(self.files), F.col("file"))
+        return places.repartitionById(min(len(self.files), -(-self.figures.changes // _FEW)), F.col("file"))
 
 
 def survey(

@@ -116,13 +116,22 @@ def graves(spark: SparkSession, target: Target, columns: list[TableColumn]) -> D
     return spark.range(1).select(*(F.lit(None).cast(t).alias(n) for n, t, _ in _grave(columns))).limit(0)
 
 
-def dig(new: DataFrame, target: Target, columns: list[TableColumn], app: str, batch_id: int) -> None:
-    """Write tombstones, at most once per (`app`, `batch_id`)."""
-    spark = new.sparkSession
+def ensure_tombstones(spark: SparkSession, target: Target, columns: list[TableColumn]) -> None:
+    """Make the table of tombstones if it isn't there."""
     if not lake.exists(spark, target.tombstones, beside=target.beside):
         comment = "Deleted keys with the order of their delete"
         lake.create(spark, target.tombstones, _grave_sql(columns), {"delta.checkpointInterval": "50"}, comment)
+
+
+def dig(new: DataFrame, target: Target, columns: list[TableColumn], app: str, batch_id: int) -> None:
+    """Write tombstones, at most once per (`app`, `batch_id`)."""
+    ensure_tombstones(new.sparkSession, target, columns)
     lake.append_once(new, target.tombstones, app, batch_id)
+
+
+def marks_rows(target: Target) -> bool:
+    """Whether changes mark rows of the snapshot instead of writing its files anew, as far as this process sees."""
+    return (notes.properties(target.snapshot) or {}).get(_MARKS_ROWS) == "true"
 
 
 def _keep_in_shape(spark: SparkSession, snapshot: str) -> None:

@@ -6,7 +6,7 @@ import pytest
 from deltalake import DeltaTable
 
 from cdc_platform.resources import lake
-from cdc_platform.snapshots import merge
+from cdc_platform.snapshots import merge, plain
 from tests.changelog.feed import Feed, SourceTable
 
 pytestmark = pytest.mark.spark
@@ -47,6 +47,14 @@ def row(i, **cells):
         str(-i),
     )
     return {**dict(zip(_NAMES, texts, strict=True)), **cells}
+
+
+@pytest.fixture(autouse=True, scope="module")
+def divided():
+    """As with many changes: what each file of the changelog tells becomes a file of the snapshot."""
+    with pytest.MonkeyPatch.context() as some:
+        some.setattr(plain, "_FEW", 1)
+        yield
 
 
 @pytest.fixture
@@ -121,7 +129,7 @@ def test_spark_finds_rows_by_what_the_log_tells_of_files(feed_once, spark, condi
 
 
 @pytest.fixture(scope="module")
-def feed_once(spark, tmp_path_factory):
+def feed_once(spark, divided, tmp_path_factory):
     from cdc_platform.config import parse_config
 
     source = {"name": "s", "format": "debezium", "topics": ["t"]}
