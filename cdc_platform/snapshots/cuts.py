@@ -7,7 +7,7 @@ nothing but the run that holds the source's lock writes these tables. What a kil
 """
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -33,6 +33,7 @@ from cdc_platform.tables import (
 
 log = logging.getLogger(__name__)
 
+_NEWEST = "ORDER BY " + ", ".join(f"order_key['{f}'] DESC" for f in ORDER_FIELDS) + " LIMIT 1"
 _POSITION = ("order_key", "binlog_file", "binlog_pos", "gtid", "source_time")
 
 
@@ -64,7 +65,7 @@ def publish(spark: SparkSession, config: Config, source: Source, tables: state.T
         ]
     )
     offsets, newest, missing, versions = found
-    verdict = _verdict(spark, config, source, missing, partial(_since, spark, config, source, last, offsets))
+    verdict = _verdict(spark, config, source, missing, last, offsets)
     if verdict.kind is None:
         log.info("no cut of %s: %s", source.name, verdict.reason)
         return {"cut": 0, "cut_held_back": 1}
@@ -110,10 +111,7 @@ def _work(spark: SparkSession, config: Config, source: Source, tables: state.Tab
 
 def _offsets(spark: SparkSession, config: Config, source: Source, last: _Last) -> dict[str, int]:
     """How far the changelog is, per partition."""
-    new = f"source = '{source.name}'" + "".join(
-        f' AND NOT (topic = \'{notes.topic(topic)}\' AND "partition" = {int(partition)} AND "offset" <= {offset})'
-        for (topic, partition), offset in ((at.rsplit("/", 1), n) for at, n in last.offsets.items())
-    )
+    new = _behind(source, last.offsets)
     found = notes.ask(
         spark,
         'SELECT topic, "partition", max("offset") AS "offset" FROM ('
@@ -126,14 +124,20 @@ def _offsets(spark: SparkSession, config: Config, source: Source, last: _Last) -
     return {**last.offsets, **{f"{r['topic']}/{r['partition']}": r["offset"] for r in found}}
 
 
+def _behind(source: Source, offsets: Mapping[str, int]) -> str:
+    """boundary.behind, of a source's events, as SQL."""
+    return f"source = '{source.name}'" + "".join(
+        f' AND NOT (topic = \'{notes.topic(topic)}\' AND "partition" = {int(partition)} AND "offset" <= {offset})'
+        for (topic, partition), offset in ((at.rsplit("/", 1), n) for at, n in offsets.items())
+    )
+
+
 def _newest(spark: SparkSession, config: Config, source: Source, last: _Last) -> tuple:
     """Position of the newest row change; the last cut's if none is newer."""
     which = "true" if last.position is None else _not_before(last.position[0])
-    newest = ", ".join(f"order_key['{f}'] DESC" for f in ORDER_FIELDS)
     found = notes.ask(
         spark,
-        f"SELECT {', '.join(_POSITION)} FROM {{changelog}} WHERE source = '{source.name}' AND ({which}) "
-        f"ORDER BY {newest} LIMIT 1",
+        f"SELECT {', '.join(_POSITION)} FROM {{changelog}} WHERE source = '{source.name}' AND ({which}) {_NEWEST}",
         changelog=CHANGELOG.at(config.lake),
     )
     if not found:
@@ -159,10 +163,37 @@ def _since(spark: SparkSession, config: Config, source: Source, last: _Last, off
     return Since(rows.where(new), marks.where(new), marks.where(~new), last.whole is None, len(offsets))
 
 
+def _all_ended(spark: SparkSession, config: Config, source: Source, last: _Last) -> bool:
+    """Whether all rows since the last cut lie in one lineage's binlog, before one of its begins or commits. Where it is
+    so boundary.brackets need not look at each."""
+    paths = {"changelog": CHANGELOG.at(config.lake), "marks": CONTROL_EVENTS.at(config.lake)}
+    if not notes.is_table(paths["changelog"]):
+        return False  # that would be as much work as to look
+    new = _behind(source, last.whole or {})
+    rows = f"FROM {{changelog}} WHERE {new}"
+    ends = "min(order_key['epoch']) AS low, max(order_key['epoch']) AS high, min(order_key['file']) AS file"
+    [found] = notes.ask(spark, f"SELECT {ends} {rows}", changelog=paths["changelog"])
+    if found["low"] is None or found["low"] != found["high"] or found["file"] < 0:
+        return False
+    marks = f"FROM {{marks}} WHERE {new} AND kind IN {MARKS} AND order_key['epoch'] = {found['low']}"
+    row = notes.ask(spark, f"SELECT order_key {rows} {_NEWEST}", changelog=paths["changelog"])
+    mark = notes.ask(spark, f"SELECT order_key {marks} {_NEWEST}", marks=paths["marks"])
+    return bool(mark) and _place(row[0]) <= _place(mark[0])
+
+
+def _place(of: Mapping[str, Any]) -> list[int]:
+    return [int(of["order_key"][f]) for f in ORDER_FIELDS]
+
+
 def _verdict(
-    spark: SparkSession, config: Config, source: Source, missing: Mapping[str, int], now: Callable[[], Since]
+    spark: SparkSession,
+    config: Config,
+    source: Source,
+    missing: Mapping[str, int],
+    last: _Last,
+    offsets: Mapping[str, int],
 ) -> Verdict:
-    """What kind of cut the end of the changelog is. `now` is asked where transactions are told."""
+    """What kind of cut the end of the changelog is."""
     told = FORMATS[source.format].transactions
     if told is None:
         return Verdict("position", f"{source.format} doesn't tell transactions")
@@ -174,7 +205,9 @@ def _verdict(
         return Verdict(None, f"{missing['waiting']} records wait for the rest of their message")
     if batches.unfinished(spark, CHECKPOINT.at(config.lake, room="changelog", source=source.name)):
         return Verdict(None, "the last batch of the changelog was interrupted; the next run does it again")
-    return TRANSACTIONS[told](now(), source)
+    ended = told == "brackets" and len(offsets) == 1 and _all_ended(spark, config, source, last)
+    now = _since(spark, config, source, last, offsets)
+    return Verdict("transaction") if ended else TRANSACTIONS[told](now, source)
 
 
 def _missing(spark: SparkSession, config: Config, source: Source) -> dict[str, int]:

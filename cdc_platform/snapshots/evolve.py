@@ -185,13 +185,18 @@ def _placed(spark: SparkSession, config: Config, source: Source, rows: list[dict
     """Addresses of the DDL whose order among the rows is told: by a binlog position, or all lie in one partition."""
     if all(r["order"][1] >= 0 for r in rows):
         return {r["address"] for r in rows}
-    positions = lake.read(spark, LINEAGES.at(config.lake)).where(
-        (F.col("source") == source.name) & F.col("high_file").isNotNull()
+    of = f"WHERE source = '{source.name}' AND"
+    positions = notes.ask(
+        spark,
+        f"SELECT source FROM {{lineages}} {of} high_file IS NOT NULL LIMIT 1",
+        lineages=LINEAGES.at(config.lake),
     )
-    partitions = lake.read(spark, OFFSET_LEDGER.at(config.lake)).where(
-        (F.col("source") == source.name) & (F.col("outcome") == "landed")
+    partitions = notes.ask(
+        spark,
+        f"SELECT DISTINCT topic, \"partition\" FROM {{ledger}} {of} outcome = 'landed' LIMIT 2",
+        ledger=OFFSET_LEDGER.at(config.lake),
     )
-    alone = positions.isEmpty() and partitions.select("topic", "partition").distinct().count() <= 1
+    alone = not positions and len(partitions) <= 1
     return {r["address"] for r in rows if alone or r["order"][1] >= 0}
 
 

@@ -12,7 +12,8 @@ from deltalake import DeltaTable, QueryBuilder
 from cdc_platform import tables
 from cdc_platform.cli.app import run as command
 from cdc_platform.config import Source, parse_config
-from cdc_platform.snapshots import boundary
+from cdc_platform.resources import lake
+from cdc_platform.snapshots import boundary, cuts
 from tests.changelog.feed import Feed, Image, SourceTable, position
 
 pytestmark = pytest.mark.spark
@@ -269,6 +270,24 @@ def test_whether_the_changelog_ends_between_transactions(spark: Any, name: str) 
     source = Source(name="s", format="debezium", topics=["t"])
     since = boundary.Since(rows, marks, marks.limit(0), True, 1)
     assert boundary.TRANSACTIONS[how](since, source).kind == kind
+
+
+@pytest.mark.parametrize("name", [n for n, (how, _, _) in STORIES.items() if how == "brackets"])
+def test_only_what_single_places_tell_is_taken_for_ended_without_a_look_at_each_row(
+    spark: Any, make_config: Any, name: str
+) -> None:
+    _, events, kind = STORIES[name]
+    config = make_config([{"name": "s", "format": "canal", "topics": ["t"]}])
+    Feed(spark, config, "s")
+    for offset, told in enumerate(events):
+        table = tables.CHANGELOG if told["kind"] == "row" else tables.CONTROL_EVENTS
+        lake.append_rows(spark, table.at(config.lake), [{**told, "source": "s", "offset": offset}])
+    before = cuts._Last(0, 0, {}, None, None)
+    ended = cuts._all_ended(spark, config, config.source("s"), before)
+    assert ended is (name == "whole")
+    assert kind == "transaction" or not ended
+    after = cuts._Last(1, 1, {}, None, {"t/0": len(events)})
+    assert not cuts._all_ended(spark, config, config.source("s"), after)  # no row since then
 
 
 def test_rows_in_several_partitions_have_no_begin_and_commit_around_them(spark: Any) -> None:
