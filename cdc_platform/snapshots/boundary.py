@@ -32,13 +32,11 @@ class Verdict(NamedTuple):
 @dataclass(frozen=True, slots=True)
 class Since:
     """Row changes of a source and its marks of transactions (begin, commit, rollback) since its last cut of kind
-    transaction. `earlier`: marks from before it. `first`: there was none. `partitions`: how many ever held any."""
+    transaction. `earlier`: marks from before it."""
 
     rows: DataFrame
     marks: DataFrame
     earlier: DataFrame
-    first: bool
-    partitions: int
 
 
 def behind(offsets: Offsets) -> Column:
@@ -60,10 +58,6 @@ def brackets(now: Since, _source: Source) -> Verdict:
     """Begin and commit among the rows: every row has one behind it, in the order of its own binlog, or its
     transaction's commit is there all the same (sent again by another server). Kafka's order alone doesn't tell which
     transaction a row belongs to once a feed goes back: there each transaction's own commit must be in."""
-    if now.first and now.marks.isEmpty():
-        return Verdict("position", "no begin and commit has come")
-    if now.partitions > 1:
-        return Verdict("position", f"its transactions are spread over {now.partitions} partitions")
     last = now.marks.groupBy(F.col("order_key.epoch").alias("_epoch")).agg(F.max("order_key").alias("_mark"))
     rows = now.rows.select("txn_id", "order_key").withColumn("_epoch", F.col("order_key.epoch"))
     unordered = (F.col("order_key.file") < 0) & F.col("txn_id").isNotNull()
@@ -79,8 +73,6 @@ def counts(now: Since, source: Source) -> Verdict:
     """Commits that count their rows: every transaction has its commit, and as many rows as that says. One that a
     connector tells again after a restart was there in whole at an earlier cut."""
     ends = now.marks.where("kind = 'commit' AND txn_id IS NOT NULL")
-    if now.first and ends.isEmpty():
-        return Verdict("position", "no transaction's end has come (provide.transaction.metadata)")
     if ends.select(place()).distinct().count() > 1:
         return Verdict("position", "the ends of its transactions are spread over several partitions")
     counted = F.col("txn_seq").isNotNull()
@@ -115,5 +107,24 @@ def _told(ends: DataFrame, source: Source) -> DataFrame:
     return named.groupBy("txn_id").agg(F.sum(followed).alias("told"))
 
 
-TRANSACTIONS: dict[str, Callable[[Since, Source], Verdict]] = {"brackets": brackets, "counts": counts}
+class How(NamedTuple):
+    """How a format tells where transactions end. verdict: on what has come since the last cut of kind transaction.
+    marks: control events, as SQL, of which one must have come before; none: what to say if none has. scattered: whether
+    events of several partitions can tell it, too."""
+
+    verdict: Callable[[Since, Source], Verdict]
+    marks: str
+    none: str
+    scattered: bool
+
+
+TRANSACTIONS = {
+    "brackets": How(brackets, f"kind IN {MARKS}", "no begin and commit has come", False),
+    "counts": How(
+        counts,
+        "kind = 'commit' AND txn_id IS NOT NULL",
+        "no transaction's end has come (provide.transaction.metadata)",
+        True,
+    ),
+}
 """By `Format.transactions`."""

@@ -18,7 +18,7 @@ from cdc_platform.config import Config, Source
 from cdc_platform.formats import FORMATS
 from cdc_platform.resources import batches, lake, notes
 from cdc_platform.snapshots import state
-from cdc_platform.snapshots.boundary import MARKS, TRANSACTIONS, Since, Verdict, behind
+from cdc_platform.snapshots.boundary import MARKS, TRANSACTIONS, How, Since, Verdict, behind
 from cdc_platform.snapshots.columns import ORDER_FIELDS
 from cdc_platform.snapshots.target import Target
 from cdc_platform.tables import (
@@ -156,11 +156,11 @@ def _not_before(order: Any) -> str:
     )
 
 
-def _since(spark: SparkSession, config: Config, source: Source, last: _Last, offsets: Mapping[str, int]) -> Since:
+def _since(spark: SparkSession, config: Config, source: Source, last: _Last) -> Since:
     rows = _mine(spark, CHANGELOG.at(config.lake), source)
     marks = _mine(spark, CONTROL_EVENTS.at(config.lake), source).where(F.col("kind").isin(*MARKS))
     new = behind(last.whole or {})
-    return Since(rows.where(new), marks.where(new), marks.where(~new), last.whole is None, len(offsets))
+    return Since(rows.where(new), marks.where(new), marks.where(~new))
 
 
 def _all_ended(spark: SparkSession, config: Config, source: Source, last: _Last) -> bool:
@@ -197,17 +197,39 @@ def _verdict(
     told = FORMATS[source.format].transactions
     if told is None:
         return Verdict("position", f"{source.format} doesn't tell transactions")
+    if found := _left_out(missing):
+        return found
+    if batches.unfinished(spark, CHECKPOINT.at(config.lake, room="changelog", source=source.name)):
+        return Verdict(None, "the last batch of the changelog was interrupted; the next run does it again")
+    how = TRANSACTIONS[told]
+    if found := _unmarked(spark, config, source, how, last, len(offsets)):
+        return found
+    if not how.scattered and _all_ended(spark, config, source, last):
+        return Verdict("transaction")
+    return how.verdict(_since(spark, config, source, last), source)
+
+
+def _left_out(missing: Mapping[str, int]) -> Verdict | None:
+    """What `_missing` comes to; None: nothing is."""
     if missing["quarantined"]:
         return Verdict("position", f"{missing['quarantined']} events are in quarantine")
     if missing["lost"]:
         return Verdict("position", f"{missing['lost']} offsets were lost before they were landed")
     if missing["waiting"]:
         return Verdict(None, f"{missing['waiting']} records wait for the rest of their message")
-    if batches.unfinished(spark, CHECKPOINT.at(config.lake, room="changelog", source=source.name)):
-        return Verdict(None, "the last batch of the changelog was interrupted; the next run does it again")
-    ended = told == "brackets" and len(offsets) == 1 and _all_ended(spark, config, source, last)
-    now = _since(spark, config, source, last, offsets)
-    return Verdict("transaction") if ended else TRANSACTIONS[told](now, source)
+    return None
+
+
+def _unmarked(
+    spark: SparkSession, config: Config, source: Source, how: How, last: _Last, partitions: int
+) -> Verdict | None:
+    """Where no transaction's end is told, or none that says what came before it."""
+    marks = f"SELECT kind FROM {{marks}} WHERE source = '{source.name}' AND {how.marks} LIMIT 1"
+    if last.whole is None and not notes.ask(spark, marks, marks=CONTROL_EVENTS.at(config.lake)):
+        return Verdict("position", how.none)
+    if partitions > 1 and not how.scattered:
+        return Verdict("position", f"its transactions are spread over {partitions} partitions")
+    return None
 
 
 def _missing(spark: SparkSession, config: Config, source: Source) -> dict[str, int]:

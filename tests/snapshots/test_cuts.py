@@ -11,8 +11,8 @@ from deltalake import DeltaTable, QueryBuilder
 
 from cdc_platform import tables
 from cdc_platform.cli.app import run as command
-from cdc_platform.config import Source, parse_config
-from cdc_platform.resources import lake
+from cdc_platform.config import parse_config
+from cdc_platform.resources import batches, lake
 from cdc_platform.snapshots import boundary, cuts
 from tests.changelog.feed import Feed, Image, SourceTable, position
 
@@ -257,42 +257,37 @@ STORIES: dict[str, tuple[str, list[dict[str, Any]], str | None]] = {
 }
 
 
+@pytest.fixture
+def told(spark: Any, make_config: Any, monkeypatch: pytest.MonkeyPatch) -> Any:
+    """`told(how, events)`: what a first cut would be after them, and whether single places alone told that."""
+    monkeypatch.setattr(batches, "unfinished", lambda *_: False)
+
+    def verdict(how: str, events: list[dict[str, Any]]) -> tuple[boundary.Verdict, bool]:
+        config = make_config([{"name": "s", "format": "debezium" if how == "counts" else "canal", "topics": ["t"]}])
+        Feed(spark, config, "s")
+        for offset, event_ in enumerate(events):
+            table = tables.CHANGELOG if event_["kind"] == "row" else tables.CONTROL_EVENTS
+            lake.append_rows(spark, table.at(config.lake), [{**event_, "source": "s", "offset": offset}])
+        offsets = {f"t/{e['partition']}": n for n, e in enumerate(events)}
+        first, nothing = cuts._Last(0, 0, {}, None, None), {"quarantined": 0, "lost": 0, "waiting": 0}
+        looked: list[bool] = []
+        monkeypatch.setattr(cuts, "_since", lambda *a, kept=cuts._since: (looked.append(True), kept(*a))[1])
+        found = cuts._verdict(spark, config, config.source("s"), nothing, first, offsets)
+        later = cuts._Last(1, 1, {}, None, offsets)
+        assert not cuts._all_ended(spark, config, config.source("s"), later)  # no row since then
+        return found, not looked
+
+    return verdict
+
+
 @pytest.mark.parametrize("name", STORIES)
-def test_whether_the_changelog_ends_between_transactions(spark: Any, name: str) -> None:
+def test_whether_the_changelog_ends_between_transactions(told: Any, name: str) -> None:
     how, events, kind = STORIES[name]
-    schema = (
-        "kind STRING, txn_id STRING, txn_seq BIGINT, info MAP<STRING, STRING>, topic STRING, `partition` INT, "
-        f"order_key {tables.ORDER_TYPE.replace('DECIMAL(20,0)', 'BIGINT')}"
-    )
-    columns = ("kind", "txn_id", "txn_seq", "info", "topic", "partition", "order_key")
-    frame = spark.createDataFrame([tuple(e[c] for c in columns) for e in events], schema)
-    rows, marks = frame.where("kind = 'row'"), frame.where("kind != 'row'")
-    source = Source(name="s", format="debezium", topics=["t"])
-    since = boundary.Since(rows, marks, marks.limit(0), True, 1)
-    assert boundary.TRANSACTIONS[how](since, source).kind == kind
+    found, at_once = told(how, events)
+    assert found.kind == kind
+    assert at_once is (name in ("whole", "no marks at all", "no end"))
 
 
-@pytest.mark.parametrize("name", [n for n, (how, _, _) in STORIES.items() if how == "brackets"])
-def test_only_what_single_places_tell_is_taken_for_ended_without_a_look_at_each_row(
-    spark: Any, make_config: Any, name: str
-) -> None:
-    _, events, kind = STORIES[name]
-    config = make_config([{"name": "s", "format": "canal", "topics": ["t"]}])
-    Feed(spark, config, "s")
-    for offset, told in enumerate(events):
-        table = tables.CHANGELOG if told["kind"] == "row" else tables.CONTROL_EVENTS
-        lake.append_rows(spark, table.at(config.lake), [{**told, "source": "s", "offset": offset}])
-    before = cuts._Last(0, 0, {}, None, None)
-    ended = cuts._all_ended(spark, config, config.source("s"), before)
-    assert ended is (name == "whole")
-    assert kind == "transaction" or not ended
-    after = cuts._Last(1, 1, {}, None, {"t/0": len(events)})
-    assert not cuts._all_ended(spark, config, config.source("s"), after)  # no row since then
-
-
-def test_rows_in_several_partitions_have_no_begin_and_commit_around_them(spark: Any) -> None:
-    frame = spark.range(1)
-    found = boundary.brackets(
-        boundary.Since(frame, frame, frame, False, 2), Source(name="s", format="canal", topics=["t"])
-    )
-    assert found == ("position", "its transactions are spread over 2 partitions")
+def test_rows_in_several_partitions_have_no_begin_and_commit_around_them(told: Any) -> None:
+    found = told("brackets", [BEGIN, event("row", None, 1, 1, 2), {**COMMIT, "partition": 1}])
+    assert found == (("position", "its transactions are spread over 2 partitions"), True)
