@@ -92,7 +92,7 @@ def load(
     """Brings a batch into a snapshot that holds nothing newer. It may be done again. empty: it holds nothing. False:
     Spark has to do it, for this process doesn't see the table, or it has something that isn't kept to here, or a text
     is Spark's to read."""
-    before = None if empty else targets.marks_rows(target) and delta_log.live(target.snapshot)
+    before = delta_log.live(target.snapshot) if not empty and notes.is_table(target.snapshot) else None
     if not (empty or before):
         return False
     deletes = plain.figures.deletes > 0
@@ -114,7 +114,8 @@ def load(
         return True
     ends = (plain.figures.low_key, plain.figures.high_key)
     keys = _keys(target, columns, rows, done.written)
-    return marks.replace(spark, target.snapshot, before, keys, ends, done.written[_ROWS])
+    mark = targets.marks_rows(target)
+    return marks.replace(spark, sinks[_ROWS], before, keys, ends, done.written[_ROWS], mark=mark)
 
 
 def _rows(target: "Target", columns: list[TableColumn]) -> Columns | None:

@@ -1,4 +1,5 @@
-"""Rows of a snapshot that changes took the place of: found by their keys, and marked in deletion vectors, by workers.
+"""Rows of a snapshot that changes took the place of: found by their keys, and taken out, by workers. Of large tables
+they are marked in deletion vectors, of small ones the files are written anew without them.
 
 MERGE reads a table's keys three times, and for rows that it doesn't find there once more in a shuffle of the whole
 table: 12 s of CPU for 10,000,000 rows. Here their keys are read once.
@@ -22,12 +23,12 @@ from pyroaring import BitMap64
 
 from cdc_platform.resources import delta_log, passes, vectors
 from cdc_platform.resources.delta_log import Live, Marked
-from cdc_platform.resources.parquet import Output, Unit, Written, read
+from cdc_platform.resources.parquet import Output, Sink, Unit, Written, read
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-_KEYS, _ROWS = 1 << 20, 1 << 18
+_KEYS, _ROWS = 1 << 18, 1 << 18
 """Keys looked for at once; rows of a snapshot looked through at once."""
 _TRIES = 3
 
@@ -131,6 +132,15 @@ class _Span:
         return at < len(self.numbers) and bool(self.numbers[at] <= known.max)
 
 
+def _found(batches: Iterator[pa.RecordBatch]) -> dict[int, BitMap64]:
+    """What rows_of gives, by file."""
+    found: dict[int, BitMap64] = {}
+    for batch in batches:
+        rows = BitMap64(batch.column("at").to_numpy().astype(np.uint64))
+        found.setdefault(batch.column("file")[0].as_py(), BitMap64()).update(rows)
+    return found
+
+
 @dataclass(frozen=True, slots=True)
 class Mark:
     """The work of a task: rows of some data files as rows_of gives them → vectors of these and of those that didn't
@@ -141,62 +151,102 @@ class Mark:
     files: tuple[DataFile, ...]
 
     def __call__(self, batches: Iterator[pa.RecordBatch], _out: Mapping[str, Output]) -> list[list[Any]]:
-        found: dict[int, BitMap64] = {}
-        for batch in batches:
-            rows = BitMap64(batch.column("at").to_numpy().astype(np.uint64))
-            found.setdefault(batch.column("file")[0].as_py(), BitMap64()).update(rows)
+        found = _found(batches)
         told = []
         with vectors.Vectors(self.table) as new:
             for file in self.files:
-                if (rows := found.pop(file.number, None)) is None:
-                    continue
-                before = vectors.read(self.table, file.vector)
-                gone = rows | before
+                before = vectors.read(self.table, file.vector if file.number in found else None)
+                gone = found.get(file.number, BitMap64()) | before
                 if added := len(gone) - len(before):
                     told.append([file.number, None if len(gone) == file.rows else new.add(gone), added])
         return told
 
 
+@dataclass(frozen=True, slots=True)
+class Keep:
+    """The same without vectors: of files that have such rows the others are written anew."""
+
+    table: str
+    files: tuple[DataFile, ...]
+
+    def __call__(self, batches: Iterator[pa.RecordBatch], out: Mapping[str, Output]) -> list[list[Any]]:
+        found = _found(batches)
+        told = []
+        for file in self.files:
+            before = vectors.read(self.table, file.vector if file.number in found else None)
+            gone = found.get(file.number, BitMap64()) | before
+            if added := len(gone) - len(before):
+                told.append([file.number, None, added])
+                self._write(file, gone, out[KEPT])
+        return told
+
+    @staticmethod
+    def _write(file: DataFile, gone: BitMap64, out: Output) -> None:
+        at = 0
+        for batch in read(Unit(file.path, 0, pq.read_metadata(file.path).num_row_groups, 0), out.sink.schema):
+            stays = np.ones(batch.num_rows, bool)
+            here = gone & BitMap64(range(at, at + batch.num_rows))
+            stays[np.fromiter(here, np.int64, len(here)) - at] = False
+            out.write(batch.filter(pa.array(stays)))
+            at += batch.num_rows
+
+
+KEPT = "kept"
+"""The output of `Keep`."""
+
+
 def replace(
-    spark: "SparkSession", table: str, before: Live, keys: Keys, ends: tuple[Any, Any], written: list[Written]
+    spark: "SparkSession",
+    sink: Sink,
+    before: Live,
+    keys: Keys,
+    ends: tuple[Any, Any],
+    written: list[Written],
+    *,
+    mark: bool,
 ) -> bool:
     """Takes the rows with these keys out of a table and names files in its log that hold others in their place, in one
     commit. before: how it was. ends: lowest and highest first key, as the log's statistics tell them (None: not known).
-    False: nothing was done, for others wrote all the time."""
+    mark: in vectors. False: nothing was done, for others wrote all the time."""
     now: Live | None = before
     for _ in range(_TRIES):
         if now is None:
             return False
-        marked, rows = _marked(spark, table, now, keys, ends)
-        more = sum(f.rows for f in written)
-        told = {"numOutputRows": more, "numTargetRowsMarked": rows, "numTargetFilesAdded": len(written)}
-        history = {
-            "operation": "MERGE",
-            "operationParameters": {},
-            "isolationLevel": "Serializable",
-            "isBlindAppend": False,
-            "operationMetrics": {name: str(n) for name, n in told.items()},
-            "engineInfo": "cdc-platform",
-        }
-        if delta_log.commit(table, now, written, marked, history):
+        files = _files(sink.table, now, keys, ends)
+        tasks = passes.shared_out(files, passes.cores(spark), bounded=False)
+        work = Mark(sink.table, tuple(files)) if mark else Keep(sink.table, tuple(files))
+        done = passes.run(spark, tasks, partial(rows_of, keys), work, {} if mark else {KEPT: sink})
+        found = [one for told in done.told for one in told]
+        new = [*written, *done.written.get(KEPT, ())]
+        told = _history(sum(f.rows for f in written), sum(n for _, _, n in found), len(new))
+        marked = [Marked(now.adds[number], vector) for number, vector, _ in found]
+        if delta_log.commit(sink.table, now, new, marked, told):
             return True
-        now = delta_log.live(table)
+        now = delta_log.live(sink.table)
     return False
 
 
-def _marked(
-    spark: "SparkSession", table: str, now: Live, keys: Keys, ends: tuple[Any, Any]
-) -> tuple[list[Marked], int]:
+def _history(rows: int, gone: int, files: int) -> dict[str, Any]:
+    told = {"numOutputRows": rows, "numTargetRowsReplacedOrDeleted": gone, "numTargetFilesAdded": files}
+    return {
+        "operation": "MERGE",
+        "operationParameters": {},
+        "isolationLevel": "Serializable",
+        "isBlindAppend": False,
+        "operationMetrics": {name: str(n) for name, n in told.items()},
+        "engineInfo": "cdc-platform",
+    }
+
+
+def _files(table: str, now: Live, keys: Keys, ends: tuple[Any, Any]) -> list[DataFile]:
+    """Those that may hold one of the keys."""
     files = []
     for number, add in enumerate(now.adds):
         told = json.loads(add["stats"])
         if _may_meet(told, keys.schema.names[0], ends):
             path, vector = f"{table}/{unquote(add['path'])}", add.get("deletionVector")
             files.append(DataFile(number, path, told["numRecords"], add["size"], vector))
-    tasks = passes.shared_out(files, passes.cores(spark), bounded=False)
-    done = passes.run(spark, tasks, partial(rows_of, keys), Mark(table, tuple(files)), {})
-    found = [one for told in done.told for one in told]
-    return [Marked(now.adds[number], vector) for number, vector, _ in found], sum(n for _, _, n in found)
+    return files
 
 
 def _may_meet(told: dict[str, Any], name: str, ends: tuple[Any, Any]) -> bool:

@@ -4,6 +4,7 @@ import json
 from datetime import date, datetime, timedelta
 from decimal import Decimal
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -13,8 +14,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cdc_platform.resources import delta_log, lake, vectors
+from cdc_platform.resources.parquet import Output, Sink
 from cdc_platform.snapshots import marks, target
-from cdc_platform.snapshots.marks import DataFile, Keys, Mark
+from cdc_platform.snapshots.marks import DataFile, Keep, Keys, Mark
 from tests.changelog.feed import Feed, SourceTable
 
 # Workers' part: no Spark.
@@ -111,6 +113,30 @@ def test_vectors_hold_what_did_not_count_before_and_only_new_rows_are_told(tmp_p
     assert second == [1, None, 3]
 
 
+def test_of_files_with_rows_that_go_the_others_are_written_anew(tmp_path):
+    schema = pa.schema([("a", pa.int64()), ("more", pa.string())])
+    with vectors.Vectors(str(tmp_path)) as new:
+        before = new.add(marks.BitMap64([1]))
+    paths = [
+        write(tmp_path / "0", schema.remove(1), [(i,) for i in range(5)], 2),  # from before `more`
+        write(tmp_path / "1", schema, [(i, "x") for i in (10, 11)], 2),
+        write(tmp_path / "2", schema, [(i, "y") for i in (20, 21, 22)], 2),
+        write(tmp_path / "3", schema, [(30, "z")], 2),
+    ]
+    files = tuple(DataFile(i, path, 0, 0, before if i in (0, 2) else None) for i, path in enumerate(paths))
+
+    def batch(file, *at):
+        return pa.RecordBatch.from_pydict({"file": [file] * len(at), "at": list(at)})
+
+    out = Output(Sink(str(tmp_path), schema, ("a",), ()))
+    given = [batch(0, 3), batch(1, 0), batch(2, 1), batch(0, 1, 4), batch(1, 1)]
+    told = Keep(str(tmp_path), files)(iter(given), {"kept": out})
+    assert told == [[0, None, 2], [1, None, 2]]  # of the third file that row didn't count before
+    written = out.close()
+    assert written is not None
+    assert pq.read_table(tmp_path / written.path).to_pylist() == [{"a": 0, "more": None}, {"a": 2, "more": None}]
+
+
 @pytest.mark.parametrize(
     ("told", "ends", "may"),
     [
@@ -156,9 +182,15 @@ TWO = SourceTable("shop", "two", [("note", "text"), ("b", "varchar(9)"), ("id", 
 
 
 @pytest.fixture
-def marking(monkeypatch):
-    """Tables as large ones; which batches were brought in by workers."""
+def marking(brought, monkeypatch):
+    """The same of tables that are taken for large."""
     monkeypatch.setattr(target, "SMALL", 0)
+    return brought
+
+
+@pytest.fixture
+def brought(monkeypatch):
+    """Which batches were brought in by workers."""
     kept, done = marks.replace, []
 
     def replace(*a, **k):
@@ -218,14 +250,14 @@ def _after(rows, table, events):
 
 
 @pytest.mark.spark
-def test_keys_of_all_types_are_found(spark, make_config, tmp_path, marking):
+def test_keys_of_all_types_are_found(spark, make_config, tmp_path, brought):
     tables = [(one(kind, kind), lambda i, kind=kind: {"id": KEYS[kind][1](i)}) for kind in KEYS]
     [feed] = feeds(spark, make_config, tmp_path, "lake")
     told = {table.name: {} for table, _ in tables}
     for number, (events, of_tables) in enumerate(_said(tables)):
         feed.say(*events)
         feed.catch_up()
-        assert marking == [True] * (number * len(tables))
+        assert brought == [True] * (number * len(tables))
         for (table, _), some in zip(tables, of_tables, strict=True):
             wanted = sorted(_after(told[table.name], table, some).values())
             found = lake.read(spark, feed.target("shop", table.name).snapshot)
@@ -234,7 +266,9 @@ def test_keys_of_all_types_are_found(spark, make_config, tmp_path, marking):
 
 
 @pytest.mark.spark
-def test_what_workers_bring_in_is_what_merge_brings_in(spark, make_config, tmp_path, marking, monkeypatch):
+@pytest.mark.parametrize("small", [0, target.SMALL])
+def test_what_workers_bring_in_is_what_merge_brings_in(spark, make_config, tmp_path, brought, monkeypatch, small):
+    monkeypatch.setattr(target, "SMALL", small)
     tables = [(one("text", "text"), lambda i: {"id": KEYS["text"][1](i)})]
     tables.append((TWO, lambda i: {"id": str(i % 4), "b": f"b{i}"}))
     names = [t.name for t, _ in tables]
@@ -247,9 +281,11 @@ def test_what_workers_bring_in_is_what_merge_brings_in(spark, make_config, tmp_p
         with monkeypatch.context() as spark_alone:
             spark_alone.setattr("cdc_platform.snapshots.bring_up.load", lambda *_, **__: False)
             merged.snapshot()
-        assert marking == [True] * (number * len(tables))
+        assert brought == [True] * (number * len(tables))
         for read in (_by_spark(spark, names), lambda feed: feed.kept("shop", names)):
             assert read(ours) == read(merged)
+    vectors_ = [p for name in names for p in Path(ours.target("shop", name).snapshot).glob("deletion_vector_*")]
+    assert bool(vectors_) is (small == 0)
     assert [ours.live("shop", name) for name in names] == [[]] * len(names)
     for name in names:
         assert merged.state("shop", name) == ours.state("shop", name) == ("live", None)
@@ -264,7 +300,7 @@ def _by_spark(spark, names):
 ONE = one("int")
 
 
-def row(i, n=0, **more):
+def row(i: int, n: Any = 0, **more: Any) -> dict[str, Any]:
     return {"id": str(i), "n": str(n), "note": "x" * 50, **more}
 
 
@@ -404,6 +440,18 @@ def test_a_text_that_is_sparks_to_read_leaves_the_batch_to_spark(feed, marking):
 
 
 @pytest.mark.spark
+def test_a_small_table_is_written_anew_and_stays_few_files(feed, brought):
+    for n in range(1, 6):
+        feed.say(ONE.stated(), ONE.update((n + 1, 1), row(n, 0), row(n, n)), ONE.insert((n + 1, 2), row(20 + n)))
+        feed.catch_up()
+    path = feed.target("shop", "t").snapshot
+    assert brought == [True] * 5
+    assert list(Path(path).glob("deletion_vector_*")) == []
+    assert len(DeltaTable(path).file_uris()) <= 6
+    assert _rows(feed) == {**{i: i if i < 6 else 0 for i in range(9)}, **dict.fromkeys(range(21, 26), 0)}
+
+
+@pytest.mark.spark
 def test_a_small_increment_is_one_file_and_one_vector(feed, marking):
     path = feed.target("shop", "t").snapshot
     feed.say(ONE.stated(), ONE.update((2, 1), row(1), row(1, 5)))
@@ -415,4 +463,4 @@ def test_a_small_increment_is_one_file_and_one_vector(feed, marking):
     assert len(list(Path(path).rglob("*.parquet"))) == 2 + len(list(Path(path).rglob("*.checkpoint.parquet")))
     assert len(list(Path(path).glob("deletion_vector_*.bin"))) == 1
     [told] = DeltaTable(path).history(1)
-    assert json.loads(json.dumps(told["operationMetrics"]))["numTargetRowsMarked"] == "2"
+    assert json.loads(json.dumps(told["operationMetrics"]))["numTargetRowsReplacedOrDeleted"] == "2"
