@@ -93,9 +93,11 @@ def _key(of: Action) -> tuple[str, Any]:
 
 
 def _checkpoint(path: str, version: int) -> int:
-    """The newest checkpoint of one file up to a version; -1: none."""
-    names = (p.name for p in Path(path, "_delta_log").glob("*.checkpoint.parquet"))
-    return max((v for n in names if n[:20].isdigit() and n[20] == "." and (v := int(n[:20])) <= version), default=-1)
+    """The newest checkpoint that is there in full, of one file, up to a version; -1: none is told."""
+    hint = Path(path, "_delta_log", "_last_checkpoint")
+    told = json.loads(hint.read_bytes()) if hint.exists() else {}
+    found = told.get("version", -1)
+    return found if "parts" not in told and found <= version else -1
 
 
 def _of_checkpoint(path: str, version: int) -> Iterator[Action]:
