@@ -17,9 +17,11 @@ from typing import NamedTuple
 import pytest
 
 from cdc_platform.chain import ROOMS
+from cdc_platform.config import load_config
 from cdc_platform.demo.shop import ORDERS
 from cdc_platform.resources import notes
 from cdc_platform.tables import CHANGELOG, CHANGES, CHECKPOINT, LANDING, OFFSET_LEDGER, SNAPSHOT_PATH, WAITING
+from tests.changelog.feed import Feed, SourceTable
 from tests.e2e.driver import ELSEWHERE, KILL
 from tests.e2e.e2e_shop import Shop, facts, run_rooms, unaccounted
 
@@ -245,3 +247,49 @@ def test_a_killed_run_leaves_nothing_behind(world, spark, process, tmp_path, nam
     found = facts(config)
     for part, expected in world.expected.items():
         assert found[part] == expected, part
+
+
+PLAIN = SourceTable("shop", "plain", [("id", "int"), ("note", "text")])
+
+CALLS = {
+    "tombstones": (COMMIT, "tombstones/"),
+    "rows, of which files and vectors are written": ("cdc_platform.resources.delta_log.commit",),
+    "what became of the tables": (APPEND, "table_state"),
+    "the batch's end": (NOTE, "snapshots/s", "'commits'"),
+}
+"""Instead of which the run kills itself."""
+
+KEPT = ("what became of the tables",)
+"""Of `make test`: the rows are there, and nothing tells it."""
+
+
+@pytest.mark.parametrize("name", [pytest.param(n, marks=() if n in KEPT else pytest.mark.thorough) for n in CALLS])
+@pytest.mark.parametrize("small", [True, False])
+def test_a_run_killed_while_workers_bring_rows_in_leaves_nothing_behind(spark, process, tmp_path, name, small):
+    source = {"name": "s", "format": "debezium", "topics": ["t"]}
+    kafka = {"bootstrap.servers": "127.0.0.1:1"}
+    told = {"lake": str(tmp_path / "lake"), "kafka": kafka, "sources": [source]}
+    (tmp_path / "cdc.yaml").write_text(json.dumps(told))
+    config = load_config(tmp_path / "cdc.yaml")
+    feed = Feed(spark, config, "s")
+    feed.say(PLAIN.stated(), *(PLAIN.insert((1, i), {"id": str(i), "note": "a" * 9}) for i in range(9)))
+    feed.catch_up()
+    path = feed.target("shop", "plain").snapshot
+    if not small:
+        spark.sql(f"ALTER TABLE delta.`{path}` SET TBLPROPERTIES ('delta.enableDeletionVectors' = 'true')")
+    changes = [PLAIN.update((2, i), {"id": str(i), "note": "a" * 9}, {"id": str(i), "note": "b"}) for i in (1, 2, 3)]
+    feed.say(PLAIN.stated(), *changes, PLAIN.delete((2, 8), {"id": "8", "note": "a" * 9}))
+    feed.unify()
+    function, *mentioned = CALLS[name]
+    run = process(config, "snapshots", env={KILL: json.dumps([function, mentioned, None])})
+    run.popen.wait()
+    run.kill()
+    assert run.popen.returncode == -signal.SIGKILL, run.tail()
+    table = Delta(path)
+    assert bool({f for f in table.data_files() if f.endswith(".parquet")} - table.added()) is (name in list(CALLS)[:2])
+    feed.snapshot()
+    assert {r["id"]: r["note"] for r in feed.live("shop", "plain")} == {
+        i: "b" if i in (1, 2, 3) else "a" * 9 for i in range(8)
+    }
+    assert [t["_k0"] for t in feed.tombstones("shop", "plain")] == [8]
+    assert feed.state("shop", "plain") == ("live", None)
