@@ -132,13 +132,19 @@ class _Span:
         return at < len(self.numbers) and bool(self.numbers[at] <= known.max)
 
 
-def _found(batches: Iterator[pa.RecordBatch]) -> dict[int, BitMap64]:
-    """What rows_of gives, by file."""
+def _gone(
+    table: str, files: tuple[DataFile, ...], batches: Iterator[pa.RecordBatch]
+) -> Iterator[tuple[DataFile, BitMap64, int]]:
+    """What rows_of gives → files with rows that counted before: all that don't any more, and how many are new."""
     found: dict[int, BitMap64] = {}
     for batch in batches:
         rows = BitMap64(batch.column("at").to_numpy().astype(np.uint64))
         found.setdefault(batch.column("file")[0].as_py(), BitMap64()).update(rows)
-    return found
+    for file in files:
+        if (rows := found.get(file.number)) is not None:
+            before = vectors.read(table, file.vector)
+            if added := len(gone := rows | before) - len(before):
+                yield file, gone, added
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,15 +157,11 @@ class Mark:
     files: tuple[DataFile, ...]
 
     def __call__(self, batches: Iterator[pa.RecordBatch], _out: Mapping[str, Output]) -> list[list[Any]]:
-        found = _found(batches)
-        told = []
         with vectors.Vectors(self.table) as new:
-            for file in self.files:
-                before = vectors.read(self.table, file.vector if file.number in found else None)
-                gone = found.get(file.number, BitMap64()) | before
-                if added := len(gone) - len(before):
-                    told.append([file.number, None if len(gone) == file.rows else new.add(gone), added])
-        return told
+            return [
+                [file.number, None if len(gone) == file.rows else new.add(gone), added]
+                for file, gone, added in _gone(self.table, self.files, batches)
+            ]
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,14 +172,10 @@ class Keep:
     files: tuple[DataFile, ...]
 
     def __call__(self, batches: Iterator[pa.RecordBatch], out: Mapping[str, Output]) -> list[list[Any]]:
-        found = _found(batches)
         told = []
-        for file in self.files:
-            before = vectors.read(self.table, file.vector if file.number in found else None)
-            gone = found.get(file.number, BitMap64()) | before
-            if added := len(gone) - len(before):
-                told.append([file.number, None, added])
-                self._write(file, gone, out[KEPT])
+        for file, gone, added in _gone(self.table, self.files, batches):
+            self._write(file, gone, out[KEPT])
+            told.append([file.number, None, added])
         return told
 
     @staticmethod

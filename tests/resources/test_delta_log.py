@@ -130,7 +130,8 @@ def test_every_so_many_commits_there_is_a_checkpoint(table):
 def test_a_log_whose_beginning_only_a_checkpoint_of_parts_tells_is_left_to_spark(table):
     DeltaTable(table).create_checkpoint()
     log = Path(table, "_delta_log")
-    (log / "_last_checkpoint").unlink()
+    hint = log / "_last_checkpoint"
+    hint.write_text(json.dumps({**json.loads(hint.read_text()), "parts": 1}))
     number = f"{1:010d}"
     (log / f"{2:020d}.checkpoint.parquet").rename(log / f"{2:020d}.checkpoint.{number}.{number}.parquet")
     for version in range(3):
