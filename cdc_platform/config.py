@@ -17,6 +17,21 @@ from cdc_platform.reconcile.settings import Reconcile
 
 _ENV = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
 _NAME = re.compile(r"^[A-Za-z][A-Za-z0-9_-]{0,63}$")
+_SCHEME = re.compile(r"^([a-zA-Z][a-zA-Z0-9+.-]*):")
+_LOSES_COMMITS = {
+    **dict.fromkeys(
+        ("s3", "s3a", "s3n"),
+        "Delta's default log store on S3 looks whether a commit is there and then writes its own: of two drivers "
+        "that commit at once the second overwrites the first, and committed rows would be lost without an error",
+    ),
+    **dict.fromkeys(
+        ("oss", "cos", "cosn", "obs", "tos", "ks3", "swift"),
+        "Delta commits there by a rename that isn't atomic on this store: of two drivers that commit at once the "
+        "second may overwrite the first, and committed rows would be lost without an error",
+    ),
+}
+"""Scheme of a URI → why a lake there isn't safe: runs of several sources are drivers of their own and share tables."""
+_SAFE_LAKES = ("a folder", "hdfs://…", "abfss://…", "gs://…")
 
 SECRET_KEYS = re.compile(
     r"password|passphrase|secret|jaas|token|credential|\.key$|keystore\.key|key\.pem|access.key|account\.key",
@@ -129,7 +144,10 @@ class Maintenance(Model):
 class Config(Model):
     """The whole of cdc.yaml."""
 
-    lake: str = Field(description="path or URI of the lake, any file system Spark knows")
+    lake: str = Field(
+        description="folder of the lake, or a URI that Spark knows (hdfs, abfss, gs); stores where Delta may lose a "
+        "commit, such as S3, are refused"
+    )
     spark: Spark = Spark()
     kafka: Properties = Field(default={}, repr=False, description="Kafka client properties common to all sources")
     sources: list[Source] = Field(min_length=1)
@@ -230,7 +248,10 @@ def _check_formats(config: Config) -> None:
 
 
 def _absolute(lake: str, folder: Path) -> str:
-    if re.match(r"^[a-zA-Z][a-zA-Z0-9+.-]*:", lake):
+    if scheme := _SCHEME.match(lake):
+        if why := _LOSES_COMMITS.get(scheme[1].lower()):
+            problem = f"a lake on {scheme[1]}: isn't supported until commits are conditional there: {why}"
+            raise ConfigError("lake", problem, _SAFE_LAKES)
         return lake.rstrip("/")
     path = str((folder / Path(lake).expanduser()).resolve())
     if escape := re.search("%[0-9a-fA-F]{2}", path):  # delta-rs takes it for the character that it stands for in a URI

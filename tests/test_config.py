@@ -1,9 +1,11 @@
 """Every wrong cdc.yaml is a ConfigError that names the key and says what would have worked."""
 
+import json
 from pathlib import Path
 
 import pytest
 
+from cdc_platform.cli.app import run
 from cdc_platform.config import Config, Source, Tables, load_config, parse_config, redact
 from cdc_platform.errors import ConfigError
 
@@ -231,12 +233,29 @@ def test_a_source_overrides_the_common_kafka_properties():
         ("./.cdc/lake", "/etc/cdc/.cdc/lake"),
         ("../lake", "/etc/lake"),
         ("/data/lake/", "/data/lake"),
-        ("s3a://bucket/lake/", "s3a://bucket/lake"),
+        ("abfss://lake@account.dfs.core.windows.net/cdc/", "abfss://lake@account.dfs.core.windows.net/cdc"),
         ("file:/tmp/lake", "file:/tmp/lake"),
     ],
 )
 def test_a_lake_without_scheme_lies_relative_to_the_file(lake, path):
     assert parse_config(raw(lake=lake), Path("/etc/cdc/cdc.yaml")).lake == path
+
+
+@pytest.mark.parametrize("lake", ["s3://b/lake", "s3a://b/lake", "s3n://b/lake", "S3A://b/lake", "oss://b/lake"])
+def test_a_lake_where_a_second_driver_may_overwrite_a_commit_is_refused(lake):
+    error = refused(raw(lake=lake))
+    assert error.key == "lake"
+    assert "committed rows would be lost without an error" in error.problem
+    assert "a folder" in error.valid
+
+
+def test_the_command_line_refuses_a_lake_on_s3(tmp_path, capsys):
+    file = tmp_path / "cdc.yaml"
+    file.write_text("lake: s3a://lake/cdc\nsources: [{name: shop, format: debezium, topics: [t]}]\n")
+    assert run(["status", "--json", "--config", str(file)]) != 0
+    error = json.loads(capsys.readouterr().out)["error"]
+    assert (error["type"], error["key"]) == ("ConfigError", "lake")
+    assert not (tmp_path / ".cdc").exists()
 
 
 def test_the_file_is_found_by_argument_then_environment(tmp_path, monkeypatch):

@@ -1,6 +1,6 @@
 """Reads of the lake's Delta tables without Spark, for sensors, checks and `status`: small answers only.
 
-delta-rs reads them; credentials of object stores come from the environment (AWS_…, AZURE_…).
+delta-rs reads them; credentials of object stores come from the environment (AZURE_…, GOOGLE_…).
 """
 
 from collections.abc import Iterable

@@ -51,7 +51,8 @@ def commit_turn(spark: "SparkSession", path: str) -> Iterator[None]:
 
     What Delta has for local files looks whether a commit is there and then renames its own to that name: of two
     processes that do so at once one loses its rows and is told nothing (delta-storage's LocalLogStore; 1 of 450 appends
-    of three processes was lost). Within a process Delta takes turns by itself. Other storages refuse the second one.
+    of three processes was lost). Within a process Delta takes turns by itself. A lake on a
+    store where Delta can't exclude a second driver either (S3) is refused by the configuration.
     """
     table = _folder(path)
     if table is None or table.name not in SHARED or not table.parent.is_dir():
