@@ -153,6 +153,52 @@ def quarantined(config: Config) -> dict[str, int]:
     return {row["source"]: row["n"] for row in found or []}
 
 
+def held(config: Config) -> list[dict[str, Any]]:
+    """Which tables lack rows because quarantine holds them: source, db, schema, table (None: the message doesn't name
+    it), rows, oldest (`quarantined_at`), reason of the newest. A row per source and table, named as its snapshot is.
+    Resolved rows don't count, nor do those of tables that the configuration leaves out and of sources it lacks."""
+    path = tables.QUARANTINE.at(config.lake)
+    schema = "schema" if "schema" in (columns(path) or ()) else "CAST(NULL AS VARCHAR)"
+    found = query(
+        f'SELECT source, db, {schema} AS schema, "table", count(*) AS rows, min(quarantined_at) AS oldest, '
+        "max(quarantined_at) AS newest, last_value(reason ORDER BY quarantined_at) AS reason "
+        f'FROM t WHERE resolved_at IS NULL GROUP BY source, db, {schema}, "table"',
+        t=path,
+    )
+    by_name = {s.name: s for s in config.sources}
+    groups: dict[tuple[str | None, ...], list[dict[str, Any]]] = {}
+    for row in found or []:
+        db, table = row["db"], row["table"]
+        if (source := by_name.get(row["source"])) is None:
+            continue
+        if db is not None and table is not None:
+            if not source.tables.wanted(db, table):
+                continue
+            db, table = source.tables.routed(db, table)
+        groups.setdefault((source.name, db, row["schema"], table), []).append(row)
+    ordered = sorted(groups.items(), key=lambda item: [(part is not None, part or "") for part in item[0]])
+    return [
+        {
+            **dict(zip(("source", "db", "schema", "table"), name, strict=True)),
+            "rows": sum(r["rows"] for r in rows),
+            "oldest": min(r["oldest"] for r in rows),
+            "reason": max(rows, key=lambda r: r["newest"])["reason"],
+        }
+        for name, rows in ordered
+    ]
+
+
+def columns(path: str) -> list[str] | None:
+    """Names of a Delta table's columns; None: no such table."""
+    from deltalake import DeltaTable
+    from deltalake.exceptions import TableNotFoundError
+
+    try:
+        return [f.name for f in DeltaTable(path).schema().fields]
+    except TableNotFoundError:
+        return None
+
+
 def waiting_parts(config: Config, source: Source) -> int:
     """Parts that wait for the rest of their message."""
     found = query(

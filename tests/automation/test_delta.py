@@ -1,6 +1,8 @@
-"""What the Delta tables tell without Spark: which snapshots there are or will be."""
+"""What the Delta tables tell without Spark: which snapshots there are or will be, which lack rows."""
 
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -45,3 +47,55 @@ def test_a_merged_table_is_chosen_by_the_name_of_its_snapshot(config: Config) ->
         choose(config, [], "shop_1.a")
     with pytest.raises(ConfigError, match=r"no chosen source keeps shop.gone"):
         choose(config, [], "shop.gone")
+
+
+def _quarantine(config: Config, *rows: dict[str, Any], new: bool) -> None:
+    """Rows of quarantine, in a table as it was made before it had `schema` (new: since)."""
+    text = [(c, pa.string()) for c in ("source", "db", *(["schema"] if new else []), "table", "reason")]
+    times = [(c, pa.timestamp("us", "UTC")) for c in ("quarantined_at", "resolved_at")]
+    data = pa.Table.from_pylist(list(rows), pa.schema([*text, *times]))
+    write_deltalake(tables.QUARANTINE.at(config.lake), data, partition_by=["source"])
+
+
+NOW = datetime(2026, 11, 20, tzinfo=UTC)
+
+
+@pytest.mark.parametrize("new", [False, True])
+def test_held_rows_are_told_by_snapshot_until_they_are_resolved(config: Config, new: bool) -> None:
+    def row(db: str | None, table: str | None, reason: str, seconds: int, **more: Any) -> dict[str, Any]:
+        at = NOW + timedelta(seconds=seconds)
+        return {"source": "s", "db": db, "table": table, "reason": reason, "quarantined_at": at, **more}
+
+    _quarantine(
+        config,
+        row("shop", "own", "old", 1),
+        row("shop", "own", "new", 3),
+        row("shop", "own", "healed", 4, resolved_at=NOW),
+        row("shop", "healed", "healed", 4, resolved_at=NOW),
+        row("shop_1", "a", "first", 1),
+        row("shop_2", "b", "second", 2),  # both go to shop.orders
+        row("shop", "gone", "left out", 5),
+        row(None, None, "no JSON", 6),
+        row("shop", "own", "another source's", 7, source="gone"),
+        new=new,
+    )
+    told = [
+        (r["db"], r["table"], r["rows"], r["oldest"] - NOW, r["reason"], r["source"], r["schema"])
+        for r in delta.held(config)
+    ]
+    second = timedelta(seconds=1)
+    assert told == [
+        (None, None, 1, 6 * second, "no JSON", "s", None),
+        ("shop", "orders", 2, second, "second", "s", None),
+        ("shop", "own", 2, second, "new", "s", None),
+    ]
+
+
+def test_tables_of_one_name_in_two_schemas_are_held_apart(config: Config) -> None:
+    each = {"source": "s", "db": "shop", "table": "own", "reason": "bad", "quarantined_at": NOW}
+    _quarantine(config, {**each, "schema": "a"}, {**each, "schema": "b"}, {**each, "schema": "b"}, new=True)
+    assert [(r["schema"], r["rows"]) for r in delta.held(config)] == [("a", 1), ("b", 2)]
+
+
+def test_nothing_is_held_before_there_is_a_quarantine(config: Config) -> None:
+    assert delta.held(config) == []
