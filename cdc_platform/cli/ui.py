@@ -1,5 +1,6 @@
 """`cdc-platform ui`: broker, warm Spark, Dagster's pages and daemon, started and stopped together."""
 
+import json
 import sys
 import time
 from collections.abc import Callable
@@ -13,11 +14,21 @@ import typer
 
 from cdc_platform.cli.output import printed, progress
 from cdc_platform.config import Config, load_config
-from cdc_platform.resources import connect
+from cdc_platform.errors import CdcError
+from cdc_platform.resources import connect, ports
 from cdc_platform.resources.processes import Group, Program, stop_signals
 
 _READY_S = 120
-_MODULE = "cdc_platform.definitions"
+_LAST_PORT = 65_535
+_WORKSPACE = {"load_from": [{"python_module": {"module_name": "cdc_platform.definitions", "location_name": "cdc"}}]}
+
+
+class PortTaken(CdcError):
+    """Another program listens on the port of the web pages. Fields: `port`, `free` (one that could be used)."""
+
+    def __init__(self, port: int, free: int):
+        self.port, self.free = port, free
+        super().__init__(f"port {port} is taken; choose another: --port {free}")
 
 
 class _Stopped(Exception):
@@ -32,6 +43,7 @@ def command(
 ) -> None:
     """Start broker, warm Spark, Dagster's web pages and daemon; stop them all on Ctrl-C."""
     loaded = load_config(config)
+    _check_port(port)
     group = Group()
     own_broker = False
     with stop_signals() as stopped:
@@ -51,6 +63,13 @@ def command(
             connect.forget(loaded)
             if own_broker:
                 _stop_broker(loaded)
+
+
+def _check_port(port: int) -> None:
+    """Raises PortTaken: before anything is started, not after Spark is up."""
+    if not ports.is_free(port):
+        above = range(port + 1, _LAST_PORT + 1)
+        raise PortTaken(port, next(filter(ports.is_free, above), 0) or ports.free_port())
 
 
 def _start_broker(config: Config) -> bool:
@@ -100,18 +119,22 @@ def _start_dagster(config: Config, group: Group, env: dict[str, str], port: int,
         **env,
         "DAGSTER_HOME": str(dagster_home(config)),
         "CDC_CONFIG": str(config.file),
+        "CDC_DAGSTER_URL": f"http://127.0.0.1:{port}",  # where a sensor asks for a reload of the code location
         "PYTHONUNBUFFERED": "1",
     }
+    workspace = config.state_dir / "workspace.yaml"
+    workspace.parent.mkdir(parents=True, exist_ok=True)
+    workspace.write_text(json.dumps(_WORKSPACE), encoding="utf-8")  # JSON is YAML
     programs = Path(sys.executable).parent
     pages = group.start(
         "dagster-webserver",
-        [str(programs / "dagster-webserver"), "-h", "127.0.0.1", "-p", str(port), "-m", _MODULE],
+        [str(programs / "dagster-webserver"), "-h", "127.0.0.1", "-p", str(port), "-w", str(workspace)],
         _logs(config) / "dagster-webserver.log",
         env,
     )
     group.start(
         "dagster-daemon",
-        [str(programs / "dagster-daemon"), "run", "-m", _MODULE],
+        [str(programs / "dagster-daemon"), "run", "-w", str(workspace)],
         _logs(config) / "dagster-daemon.log",
         env,
     )

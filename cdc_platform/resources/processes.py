@@ -1,6 +1,7 @@
 """Several long-running programs as one: started in order, watched, stopped together, none left behind."""
 
 import os
+import re
 import signal
 import subprocess
 import time
@@ -12,6 +13,7 @@ from pathlib import Path
 from cdc_platform.errors import CdcError
 
 STOP_S = 20.0
+_COLOURS = re.compile(r"\x1b\[[0-9;]*m")
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
@@ -104,7 +106,7 @@ def stop_signals() -> Iterator[Callable[[], bool]]:
 
 def _tail(log: Path, size: int = 600) -> str:
     try:
-        lines = log.read_bytes()[-size:].decode(errors="replace").splitlines()
+        lines = _COLOURS.sub("", log.read_bytes()[-size:].decode(errors="replace")).splitlines()
     except OSError:
         return "(none)"
     return " | ".join(line.strip() for line in lines[-4:] if line.strip()) or "(none)"

@@ -2,13 +2,15 @@
 
 import json
 import os
+import re
 import signal
+import socket
 import subprocess
 import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from urllib.request import urlopen
+from urllib.request import Request, urlopen
 
 import psutil
 import pytest
@@ -31,6 +33,19 @@ def sources(servers: str) -> Config:
 )
 def test_the_embedded_broker_is_for_loopback_only(servers, port):
     assert loopback_port(sources(servers)) == port
+
+
+def test_an_occupied_port_is_told_in_one_line_before_anything_starts(tmp_path):
+    (tmp_path / "cdc.yaml").write_text("lake: x\nsources: [{name: orders, format: tencent_dts, topics: [a]}]\n")
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        done = subprocess.run(
+            [COMMAND, "ui", "--port", str(port)], cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False
+        )
+    assert done.returncode == 1
+    assert re.fullmatch(rf"error: port {port} is taken; choose another: --port \d+\n", done.stderr)
+    assert done.stdout == ""
+    assert not (tmp_path / ".cdc").exists()
 
 
 class Ui:
@@ -56,6 +71,21 @@ class Ui:
             assert self.process.poll() is None, self.log.read_text()
             assert time.monotonic() < deadline, self.log.read_text()
             time.sleep(0.5)
+
+    def code_locations(self) -> list[str]:
+        """Names of the code locations that the web pages show."""
+        query = {"query": "{ workspaceOrError { ... on Workspace { locationEntries { name } } } }"}
+        request = Request(f"http://127.0.0.1:{self.port}/graphql", json.dumps(query).encode())
+        request.add_header("Content-Type", "application/json")
+        with urlopen(request, timeout=60) as answer:
+            return [entry["name"] for entry in json.load(answer)["data"]["workspaceOrError"]["locationEntries"]]
+
+    def dagster_environments(self) -> list[dict[str, str]]:
+        """Environment of the web server's and the daemon's process."""
+        children = psutil.Process(self.process.pid).children()
+        named = [p for p in children if re.search("dagster-(webserver|daemon)", " ".join(p.cmdline()))]
+        assert len(named) == 2
+        return [process.environ() for process in named]
 
     def left(self) -> list[str]:
         """Command lines of processes that belong to this folder."""
@@ -85,6 +115,8 @@ def test_ui_starts_everything_and_leaves_nothing_behind(ui):
     ui.wait_ready()
     with urlopen(f"http://127.0.0.1:{ui.port}/server_info", timeout=10) as answer:
         assert "dagster_version" in json.load(answer)
+    assert ui.code_locations() == ["cdc"]
+    assert {env["CDC_DAGSTER_URL"] for env in ui.dagster_environments()} == {f"http://127.0.0.1:{ui.port}"}
     state = ui.folder / ".cdc" / "connect.json"
     assert state.stat().st_mode & 0o077 == 0
     ui.process.send_signal(signal.SIGINT)
