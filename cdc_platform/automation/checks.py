@@ -9,8 +9,8 @@ from cdc_platform import tables
 from cdc_platform.automation import delta, keys, observe
 from cdc_platform.automation.keys import sources_of
 from cdc_platform.config import Config, Source
+from cdc_platform.config.reconcile import Reconcile
 from cdc_platform.errors import CdcError
-from cdc_platform.reconcile.settings import Reconcile
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

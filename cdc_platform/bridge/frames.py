@@ -13,7 +13,7 @@ from typing import TypeVar
 from google.protobuf.message import DecodeError, Message
 
 from cdc_platform.bridge.errors import CanalLoginRefused, CanalOutOfStep, CanalRefused, CanalUnsupported
-from cdc_platform.bridge.settings import Bridge
+from cdc_platform.config.bridges import Bridge
 from cdc_platform.formats.pb import canal_protocol_pb2 as pb
 
 HEADER = struct.Struct(">i")  # length of the Packet that follows, a Java int

@@ -9,8 +9,8 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
 from cdc_platform.bridge.errors import BridgeKafkaFailed
-from cdc_platform.bridge.settings import Bridge
 from cdc_platform.config import Config
+from cdc_platform.config.bridges import Bridge
 from cdc_platform.errors import ConfigError
 from cdc_platform.resources.kafka import librdkafka_properties
 

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from cdc_platform.bridge import frames, state
 from cdc_platform.bridge.publisher import Publisher
 from cdc_platform.bridge.session import Session, open_session
-from cdc_platform.bridge.settings import Bridge
 from cdc_platform.config import Config
+from cdc_platform.config.bridges import Bridge
 from cdc_platform.errors import CdcError
 
 _TELL_EVERY_S = 30.0

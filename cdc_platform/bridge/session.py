@@ -9,7 +9,7 @@ from typing import Self
 
 from cdc_platform.bridge import frames
 from cdc_platform.bridge.errors import CanalOutOfStep, CanalRefused, CanalUnreachable
-from cdc_platform.bridge.settings import Bridge, address
+from cdc_platform.config.bridges import Bridge, address
 from cdc_platform.formats.pb import canal_protocol_pb2 as pb
 
 _CHUNK = 1024 * 1024  # memory follows the bytes that came, not the length that a header announces

@@ -19,8 +19,8 @@ from google.protobuf.message import DecodeError
 
 from cdc_platform.bridge.errors import BridgeRunning
 from cdc_platform.bridge.frames import Batch
-from cdc_platform.bridge.settings import Bridge
 from cdc_platform.config import Config
+from cdc_platform.config.bridges import Bridge
 from cdc_platform.errors import CdcError
 from cdc_platform.formats.pb import canal_entry_pb2 as pb
 

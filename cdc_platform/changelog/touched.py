@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 from cdc_platform.changelog.arrow import ends, numbers, those
 from cdc_platform.changelog.plain import Figures, PlainTable, looked, told_table
 from cdc_platform.changelog.plain import told as figures_told
-from cdc_platform.changelog.settings import Tables
+from cdc_platform.config.tables import Tables
 
 _Group = tuple[str | None, str | None, str | None]
 

@@ -10,9 +10,9 @@ from typing import Annotated, Any
 
 import typer
 
-from cdc_platform.bridge.settings import Bridge
 from cdc_platform.cli.output import Report, printed, progress
 from cdc_platform.config import Config, load_config
+from cdc_platform.config.bridges import Bridge
 from cdc_platform.errors import ConfigError
 from cdc_platform.resources.processes import STOP_S, stop_signals
 

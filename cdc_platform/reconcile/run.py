@@ -8,8 +8,8 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from cdc_platform.automation import delta
-from cdc_platform.changelog.settings import ORIGIN
 from cdc_platform.config import Config, Source
+from cdc_platform.config.tables import ORIGIN
 from cdc_platform.errors import ConfigError
 from cdc_platform.reconcile import export, live
 from cdc_platform.reconcile.columns import SourceColumn, pair

@@ -9,8 +9,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from cdc_platform.bridge.settings import Bridge
 from cdc_platform.config import Config, Source
+from cdc_platform.config.bridges import Bridge
 from cdc_platform.errors import ConfigError
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from typing import Any
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from cdc_platform.changelog.settings import ORIGIN
+from cdc_platform.config.tables import ORIGIN
 from cdc_platform.mysql.effects import Name
 from cdc_platform.resources.lake import delta, literal
 from cdc_platform.snapshots.columns import TableColumn, order_literal, order_sql

@@ -11,8 +11,8 @@ from pyspark.sql import functions as F
 
 from cdc_platform.changelog import rules
 from cdc_platform.changelog.schema import Step
-from cdc_platform.changelog.settings import ORIGIN
 from cdc_platform.config import Source
+from cdc_platform.config.tables import ORIGIN
 from cdc_platform.errors import TableStopped, UnknownType
 from cdc_platform.mysql.effects import Name
 from cdc_platform.mysql.types import MySqlType, parse_type

@@ -6,8 +6,8 @@ from uuid import uuid4
 
 import pytest
 
-from cdc_platform.bridge.settings import Bridge
 from cdc_platform.config import Config
+from cdc_platform.config.bridges import Bridge
 from tests.bridge.double import CanalDouble
 
 SOURCES = [{"name": "s", "format": "debezium", "topics": ["s"]}]

@@ -13,7 +13,7 @@ from cdc_platform.bridge.errors import (
     CanalUnsupported,
 )
 from cdc_platform.bridge.session import open_session
-from cdc_platform.bridge.settings import Bridge
+from cdc_platform.config.bridges import Bridge
 from cdc_platform.errors import CdcError
 from cdc_platform.formats.pb import canal_protocol_pb2 as pb
 from tests.bridge.double import HEADER, CanalDouble, Fault, ack, before, cut, instead, packet, silence, trickle, twice

@@ -13,9 +13,9 @@ from cdc_platform import tables
 from cdc_platform.changelog import order, unify
 from cdc_platform.changelog.arrow import ORDER, lowest, order_key, placed, those
 from cdc_platform.changelog.messages import Messages
-from cdc_platform.changelog.settings import Tables
 from cdc_platform.changelog.touched import Touched
 from cdc_platform.config import parse_config
+from cdc_platform.config.tables import Tables
 from cdc_platform.formats.events import event_batch
 from cdc_platform.formats.summary import Summary
 from cdc_platform.resources import batches, lake, notes

@@ -7,7 +7,7 @@ from typing import Literal
 
 from pydantic import Field, field_validator
 
-from cdc_platform.model import Model
+from cdc_platform.config.model import Model
 
 ORIGIN = ("_cdc_db", "_cdc_table")
 """Columns of a snapshot that `tables.routes` merges: the table that a row comes from. They are part of its key."""

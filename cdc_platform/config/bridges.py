@@ -5,8 +5,8 @@ from typing import Any, Literal
 
 from pydantic import Field, SecretStr, field_validator
 
+from cdc_platform.config.model import Model, Properties
 from cdc_platform.errors import ConfigError
-from cdc_platform.model import Model, Properties
 
 DEFAULT_PORT = 11111  # canal.port of canal's own canal.properties
 _NAME = re.compile(r"^[A-Za-z][A-Za-z0-9_-]{0,63}$")

@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from cdc_platform.bridge.settings import address
 from cdc_platform.config import Config, parse_config
+from cdc_platform.config.bridges import address
 from cdc_platform.errors import ConfigError
 
 GOOD = {"name": "shop", "servers": ["canal"], "destination": "example", "topic": "canal-shop"}

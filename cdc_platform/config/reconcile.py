@@ -4,7 +4,7 @@ import re
 
 from pydantic import Field, field_validator
 
-from cdc_platform.model import Model
+from cdc_platform.config.model import Model
 
 _VARIABLE = re.compile(r"^[A-Za-z_][A-Za-z0-9_]*$")
 

@@ -1,0 +1,104 @@
+"""The whole of cdc.yaml, and its sections `spark:` and `maintenance:`."""
+
+from pathlib import Path
+from typing import Self
+
+from pydantic import Field, PrivateAttr, field_validator, model_validator
+
+from cdc_platform.config.bridges import Bridge
+from cdc_platform.config.model import Model, Properties
+from cdc_platform.config.secrets import SECRET_KEYS
+from cdc_platform.config.source import Source
+from cdc_platform.errors import ConfigError
+
+
+class Spark(Model):
+    """Where Spark runs: a classic session (`master`) or a Spark Connect server (`remote`)."""
+
+    master: str = Field(default="local[*]", description="local[*], spark://…, k8s://…, yarn")
+    remote: str | None = Field(default=None, description="sc://host:15002: use this Spark Connect server instead")
+    conf: Properties = Field(default={}, repr=False, description="any Spark property")
+
+    @field_validator("remote")
+    @classmethod
+    def _without_secrets(cls, value: str | None) -> str | None:
+        """Pages, logs and reports show it."""
+        address, _, parameters = (value or "sc://").partition(";")
+        if not address.startswith("sc://"):
+            raise ValueError("must be like sc://host:15002")
+        if SECRET_KEYS.search(parameters) or "authorization" in parameters.lower():
+            raise ValueError("a token in it would be shown: set SPARK_CONNECT_AUTHENTICATE_TOKEN in the environment")
+        return value
+
+
+class Maintenance(Model):
+    """Upkeep of the lake."""
+
+    cron: str = Field(default="0 3 * * *", description="schedule of the upkeep, UTC")
+    keep_hours: int = Field(
+        default=168, ge=168, description="how long versions of snapshots, and so cuts, stay readable"
+    )
+    tombstone_days: int = Field(default=90, ge=1, description="after which deleted keys are forgotten")
+
+
+class Config(Model):
+    """The whole of cdc.yaml."""
+
+    lake: str = Field(
+        description="folder of the lake, or a URI that Spark knows (hdfs, abfss, gs); stores where Delta may lose a "
+        "commit, such as S3, are refused"
+    )
+    spark: Spark = Spark()
+    kafka: Properties = Field(default={}, repr=False, description="Kafka client properties common to all sources")
+    sources: list[Source] = Field(min_length=1)
+    bridges: list[Bridge] = Field(default=[], description="feeds that are carried into Kafka")
+    catch_up_cron: str = Field(default="*/10 * * * *", description="schedule of catch-up runs, beside the sensor's")
+    maintenance: Maintenance = Maintenance()
+    _file: Path = PrivateAttr(default=Path("cdc.yaml"))
+
+    @model_validator(mode="after")
+    def _names_differ(self) -> Self:
+        seen: set[str] = set()
+        for source in self.sources:
+            if source.slug in seen:
+                raise ValueError(f"two sources are called {source.name!r} (- and _ count as equal)")
+            seen.add(source.slug)
+        return self
+
+    @model_validator(mode="after")
+    def _bridges_differ(self) -> Self:
+        names = [b.slug for b in self.bridges]
+        topics = [b.topic for b in self.bridges]
+        if len(set(names)) < len(names):
+            raise ValueError("two bridges have the same name (- and _ count as equal)")
+        if len(set(topics)) < len(topics):
+            raise ValueError("two bridges have the same topic; positions of two servers in one topic can't be ordered")
+        return self
+
+    @property
+    def file(self) -> Path:
+        """The file this came from."""
+        return self._file
+
+    @property
+    def state_dir(self) -> Path:
+        """Local state beside cdc.yaml: embedded broker, locks, Dagster's home under `ui`. Never the lake's truth."""
+        return self._file.parent / ".cdc"
+
+    def source(self, name: str) -> Source:
+        """The source of that name; ConfigError with the valid ones otherwise."""
+        for source in self.sources:
+            if source.name == name:
+                return source
+        raise ConfigError("source", f"no source is called {name!r}", [s.name for s in self.sources])
+
+    def bridge(self, name: str) -> Bridge:
+        """The bridge of that name; ConfigError with the valid ones otherwise."""
+        for bridge in self.bridges:
+            if bridge.name == name:
+                return bridge
+        raise ConfigError("bridge", f"no bridge is called {name!r}", [b.name for b in self.bridges])
+
+    def kafka_properties(self, source: Source | Bridge) -> dict[str, str]:
+        """Client properties of one source or bridge: the common ones, overridden by its own."""
+        return {**self.kafka, **source.kafka}
