@@ -44,11 +44,15 @@ ui: setup ## broker, warm Spark, Dagster's web pages and daemon together
 bench: setup ## seconds and events/s of each room and of the whole chain
 	@.venv/bin/cdc-platform bench
 
-lock: setup ## renew requirements.lock from pyproject.toml and jars.lock from ivy.xml
+UPGRADE ?= # make lock UPGRADE=--upgrade: the newest versions that the ranges allow, instead of those locked now
+
+lock: setup ## renew both requirements.lock from pyproject.toml, and jars.lock from ivy.xml
 	@tmp=$$(mktemp -d) && trap 'rm -rf "$$tmp"' EXIT && .venv/bin/python -m venv "$$tmp" && \
 		"$$tmp/bin/pip" -q install uv && \
-		"$$tmp/bin/uv" pip compile -q pyproject.toml --extra dev --universal --generate-hashes --no-header \
-			-o requirements.lock
+		"$$tmp/bin/uv" pip compile -q pyproject.toml --all-extras --universal --generate-hashes --no-header \
+			$(UPGRADE) -o requirements.lock && \
+		"$$tmp/bin/uv" pip compile -q pyproject.toml --extra postgres --universal --generate-hashes --no-header \
+			-c requirements.lock -o deploy/requirements.lock
 	@.venv/bin/python -m cdc_platform.jars --write-lock
 
 proto: setup ## Python classes of proto/*.proto

@@ -35,6 +35,12 @@ def _first_known(packages: Sequence[str]) -> str:
     return packages[0]
 
 
+def command(packages: Sequence[str]) -> str:
+    """The command that installs the first of `packages` that this release has."""
+    text = f"apt-get update && apt-get install -y {_first_known(packages)}"
+    return text if os.geteuid() == 0 else text.replace("apt-get", "sudo apt-get")
+
+
 def install(packages: Sequence[str], problem: str, say: Callable[[str], None]) -> None:
     """Installs the first of `packages` that this release has (the names differ between releases).
 
@@ -42,9 +48,7 @@ def install(packages: Sequence[str], problem: str, say: Callable[[str], None]) -
     root rights can't be had without a password, or no package could be installed.
     """
     prefix = _privilege()
-    by_hand = f"apt-get update && apt-get install -y {_first_known(packages)}"
-    if os.geteuid() != 0:
-        by_hand = by_hand.replace("apt-get", "sudo apt-get")
+    by_hand = command(packages)
     if prefix is None or not shutil.which("apt-get"):
         raise SetupError(f"{problem}. Install it with: {by_hand}")
     say("apt-get update")

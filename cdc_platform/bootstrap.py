@@ -12,7 +12,7 @@ import sys
 import tomllib
 from pathlib import Path
 
-from cdc_platform import apt
+from cdc_platform import __version__, apt
 from cdc_platform.errors import SetupError
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -28,7 +28,7 @@ def say(text: str) -> None:
 def wanted() -> dict[str, str]:
     """What the stamp says of a finished .venv: Python and place, lock file, own metadata."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())
-    own = json.dumps([project["project"], project["build-system"]], sort_keys=True)  # not the tools' settings
+    own = json.dumps([project["project"], project["build-system"], __version__], sort_keys=True)  # not tools' settings
     return {
         # its scripts hold its path
         "venv": f"{sys.version_info[0]}.{sys.version_info[1]} {VENV}",

@@ -1,7 +1,9 @@
 """The jars: resolved once from ivy.xml by the Ivy that pyspark carries, held to the checksums of jars.lock.
 
-They live in a folder per content of ivy.xml under the user's cache, so checkouts share them; CDC_JARS names
-another folder. `python -m cdc_platform.jars` fetches what is missing; `--write-lock` renews jars.lock.
+They live in a folder per content of ivy.xml under the user's cache, shared by all installations of this user; CDC_JARS
+names another folder. They are fetched by `make setup`, by `cdc-platform setup`, or by the first command that needs
+them. CDC_IVY_SETTINGS names an Ivy settings file, for networks that reach only a mirror of their own.
+`python -m cdc_platform.jars --write-lock` renews jars.lock.
 """
 
 import argparse
@@ -23,26 +25,27 @@ from pathlib import Path
 
 from cdc_platform.errors import SetupError
 from cdc_platform.java import Java, ensure_java, find_java
+from cdc_platform.packaged import in_checkout, packaged, setup_command
 
-ROOT = Path(__file__).resolve().parent.parent
-IVY_FILE = ROOT / "ivy.xml"
-LOCK_FILE = ROOT / "jars.lock"
+IVY_FILE = packaged("ivy.xml")
+LOCK_FILE = packaged("jars.lock")
 TRIES = 3
 _PAUSE_S = 5
 _RESOLVE_TIMEOUT_S = 1200
+_PIP = "make setup" if in_checkout() else "pip install --force-reinstall cdc-platform"
 
 Say = Callable[[str], None]
+
+
+def say(text: str) -> None:
+    """Progress, on stderr."""
+    print(text, file=sys.stderr, flush=True)  # noqa: T201  runs before the platform is set up
 
 
 def jars_dir() -> Path:
     """The folder with one subfolder of jars per `conf` of ivy.xml. It need not exist yet."""
     if own := os.environ.get("CDC_JARS"):
         return Path(own).expanduser().absolute()
-    if not IVY_FILE.is_file():
-        raise SetupError(
-            f"{IVY_FILE} is missing: run from a checkout, or name the jars' folder in CDC_JARS. "
-            "In a checkout: make setup"
-        )
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
     return cache / "cdc-platform" / "jars" / hashlib.sha256(IVY_FILE.read_bytes()).hexdigest()[:16]
 
@@ -72,7 +75,7 @@ def differences(folder: Path, locked: dict[str, str]) -> list[str]:
 def _pyspark_jars() -> Path:
     spec = importlib.util.find_spec("pyspark")  # finds, doesn't import
     if spec is None or spec.origin is None:
-        raise SetupError("pyspark is not installed. Install it with: make setup")
+        raise SetupError(f"pyspark is not installed. Install it with: {_PIP}")
     return Path(spec.origin).parent / "jars"
 
 
@@ -89,12 +92,13 @@ def named_jars() -> list[str]:
 def _ivy_command(java: Java, work: Path) -> list[str]:
     ivy = next(iter(_pyspark_jars().glob("ivy-*.jar")), None)
     if ivy is None:
-        raise SetupError("pyspark's ivy jar is missing: the installation is damaged. Mend it with: make clean setup")
+        raise SetupError(f"pyspark's ivy jar is missing: the installation is damaged. Repair it with: {_PIP}")
     return [
         str(java.binary),
         # Ivy would trust ~/.m2 and ~/.ivy2, which other tools may have left half filled.
         f"-Duser.home={work / 'home'}",
         *("-jar", str(ivy), "-cache", str(work / "cache"), "-ivy", str(IVY_FILE)),
+        *(("-settings", settings) if (settings := os.environ.get("CDC_IVY_SETTINGS")) else ()),
         *("-confs", *_confs(), "-types", "jar", "bundle"),
         *("-retrieve", str(work / "out") + "/[conf]/[artifact]-[revision].[ext]"),
     ]
@@ -136,13 +140,20 @@ def resolve(work: Path, java: Java, say: Say) -> Path:
         problem = _try_resolve(command, work)
         if problem is None:
             return work / "out"
-    raise SetupError(f"the jars could not be fetched: {problem}. Once the network is back: make setup")
+    raise SetupError(f"the jars could not be fetched: {problem}. Once the network is back: {setup_command()}")
 
 
 @contextmanager
 def _one_at_a_time(folder: Path) -> Iterator[None]:
-    folder.mkdir(parents=True, exist_ok=True)
-    with open(folder / ".lock", "w") as handle:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        handle = open(folder / ".lock", "w")  # noqa: SIM115  closed below
+    except OSError as error:
+        raise SetupError(
+            f"the jars can't be kept in {folder} ({error.strerror}). Name another folder in CDC_JARS, and then: "
+            f"{setup_command()}"
+        ) from None
+    with handle:
         fcntl.flock(handle, fcntl.LOCK_EX)  # given back when the process ends, however it ends
         yield
 
@@ -159,12 +170,16 @@ def ensure_jars(java: Java, say: Say) -> Path:
         if not wrong:
             return target
         if target.exists() and os.environ.get("CDC_JARS"):
-            raise SetupError(f"CDC_JARS={target}: {'; '.join(wrong)}. Without that folder: env -u CDC_JARS make setup")
+            raise SetupError(
+                f"CDC_JARS={target}: {'; '.join(wrong)}. Without that folder: env -u CDC_JARS {setup_command()}"
+            )
         say(f"fetching {len(locked)} jars into {target} (once; a minute or two)")
         with tempfile.TemporaryDirectory(dir=target.parent, prefix=".fetch-") as temp:
             out = resolve(Path(temp), java, say)
             if wrong := differences(out, locked):
-                raise SetupError(f"the fetched jars are not those of jars.lock: {'; '.join(wrong)}. Again: make setup")
+                raise SetupError(
+                    f"the fetched jars are not those of jars.lock: {'; '.join(wrong)}. Again: {setup_command()}"
+                )
             if target.exists():  # damaged
                 shutil.move(target, Path(temp, "old"))
             out.rename(target)
@@ -179,13 +194,24 @@ def write_lock(java: Java, say: Say) -> None:
     say(f"{len(found)} jars in {LOCK_FILE.name}")
 
 
+def _missing(conf: str) -> list[str]:
+    named = [name for name in named_jars() if name.startswith(f"{conf}/")]
+    return [Path(name).name for name in named if not (jars_dir() / name).is_file()]
+
+
 def _installed(conf: str) -> list[Path]:
+    """The jars of one `conf`. The first use fetches them into the user's cache; a folder that CDC_JARS names is only
+    read."""
     folder = jars_dir()
-    named = [folder / n for n in named_jars() if n.startswith(f"{conf}/")] if IVY_FILE.is_file() else []
-    missing = [f.name for f in named if not f.is_file()]
+    missing = _missing(conf)
+    if missing and not os.environ.get("CDC_JARS"):
+        ensure_jars(find_java(), say)
+        missing = _missing(conf)
     found = sorted((folder / conf).glob("*.jar"))
     if missing or not found:
-        raise SetupError(f"jars are missing in {folder / conf} ({', '.join(missing) or 'all'}). Fetch: make setup")
+        raise SetupError(
+            f"jars are missing in {folder / conf} ({', '.join(missing) or 'all'}). Fetch them with: {setup_command()}"
+        )
     return found
 
 
@@ -233,14 +259,11 @@ def check_versions() -> None:
     if wrong:
         raise SetupError(
             f"versions don't fit pyspark {spark}, delta-spark {delta}, Scala {scala}: {'; '.join(wrong)} "
-            f"(found: {', '.join(sorted(there))}). Renew with: make setup"
+            f"(found: {', '.join(sorted(there))}). Renew with: {setup_command()}"
         )
 
 
 def main() -> int:
-    def say(text: str) -> None:
-        print(text, file=sys.stderr, flush=True)  # noqa: T201  runs before the platform is set up
-
     parser = argparse.ArgumentParser(description="Fetches the jars that Spark and the embedded Kafka need.")
     parser.add_argument("--write-lock", action="store_true", help="renew jars.lock from ivy.xml")
     try:

@@ -13,6 +13,7 @@ from pathlib import Path
 
 from cdc_platform import apt
 from cdc_platform.errors import SetupError
+from cdc_platform.packaged import in_checkout, setup_command
 
 MIN_JAVA = 17  # Spark 4 and Kafka 4 both dropped older ones
 PACKAGES = ("openjdk-17-jre-headless", "openjdk-21-jre-headless", "default-jre-headless")
@@ -59,7 +60,7 @@ def _probe(binary: Path) -> Java | None:
 def find_java() -> Java:
     """The first of JAVA_HOME, `java` on PATH and /usr/lib/jvm that is new enough.
 
-    Raises SetupError naming the ones that are too old, and `make setup`.
+    Raises SetupError naming the ones that are too old, and the command that installs one.
     """
     old = []
     for binary in _candidates():
@@ -69,7 +70,9 @@ def find_java() -> Java:
         if java:
             old.append(f"{java.binary} is Java {java.version}")
     found = f" ({'; '.join(dict.fromkeys(old))})" if old else ""
-    raise SetupError(f"no Java {MIN_JAVA} or newer found{found}. Install it with: make setup")
+    # A checkout's set-up installs it; an installed package never changes the system.
+    command = setup_command() if in_checkout() else apt.command(PACKAGES)
+    raise SetupError(f"no Java {MIN_JAVA} or newer found{found}. Install it with: {command}")
 
 
 def java_env() -> dict[str, str]:

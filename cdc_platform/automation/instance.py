@@ -7,23 +7,28 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cdc_platform.config import Config
+from cdc_platform.packaged import packaged
 
 if TYPE_CHECKING:
     from dagster import DagsterInstance
 
-_ROOT = Path(__file__).resolve().parent.parent.parent
-
 
 def dagster_home(config: Config) -> Path:
-    """The folder, with dagster.yaml in it: the one beside cdc.yaml, else the repository's."""
+    """The folder, with dagster.yaml in it: the one beside cdc.yaml, else the package's.
+
+    A folder that DAGSTER_HOME names keeps its own dagster.yaml; where it has none it gets the package's, with the
+    limits that the definitions count on (one run per source at a time) and without telemetry.
+    """
     if own := os.environ.get("DAGSTER_HOME"):
-        return Path(own).expanduser().absolute()
+        home = Path(own).expanduser().absolute()
+        if not (home / "dagster.yaml").exists():
+            home.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(packaged("dagster.yaml"), home / "dagster.yaml")
+        return home
     home = config.state_dir / "dagster"
     home.mkdir(parents=True, exist_ok=True)
-    for folder in (config.file.parent, _ROOT):
-        if (folder / "dagster.yaml").is_file():
-            shutil.copyfile(folder / "dagster.yaml", home / "dagster.yaml")
-            break
+    beside = config.file.parent / "dagster.yaml"
+    shutil.copyfile(beside if beside.is_file() else packaged("dagster.yaml"), home / "dagster.yaml")
     return home
 
 

@@ -6,8 +6,6 @@ import sys
 from typing import Annotated, Any
 
 import typer
-from typer._click import Command, Context, HelpFormatter  # typer carries its own click; it exports no more
-from typer._click.exceptions import ClickException, NoArgsIsHelpError
 from typer.core import TyperGroup
 
 from cdc_platform.cli.output import clean, show
@@ -18,6 +16,7 @@ COMMANDS = {
     "demo": ("cdc_platform.cli.demo:command", "The whole chain on a seeded shop, compared with the truth."),
     "run": ("cdc_platform.cli.run:command", "Catch up with Kafka: all sources, or some."),
     "status": ("cdc_platform.cli.status:command", "Sources, rooms, lag, and what needs attention."),
+    "setup": ("cdc_platform.cli.setup:command", "Fetch the jars of Spark and Kafka; prepare quick starts."),
     "broker": ("cdc_platform.cli.broker:app", "The embedded Kafka broker: start, stop, status."),
     "ui": ("cdc_platform.cli.ui:command", "Broker, warm Spark, Dagster's web pages and daemon together."),
     "inspect": ("cdc_platform.cli.inspect:command", "Which wire format a topic holds, and why not another."),
@@ -31,13 +30,16 @@ COMMANDS = {
 
 
 class LazyGroup(TyperGroup):
-    """A group whose commands come from COMMANDS and are imported on call."""
+    """A group whose commands come from COMMANDS and are imported on call.
 
-    def list_commands(self, ctx: Context) -> list[str]:  # noqa: ARG002
+    Its methods' types are click's, which typer carries in a private module and exports only in part.
+    """
+
+    def list_commands(self, ctx: Any) -> list[str]:  # noqa: ARG002
         """All names, in the table's order."""
         return list(COMMANDS)
 
-    def get_command(self, ctx: Context, cmd_name: str) -> Command | None:  # noqa: ARG002
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:  # noqa: ARG002
         """Imports one command; None: there is no such."""
         if cmd_name not in COMMANDS:
             return None
@@ -49,7 +51,7 @@ class LazyGroup(TyperGroup):
         single.command(cmd_name)(found)
         return typer.main.get_command(single)
 
-    def format_commands(self, ctx: Context, formatter: HelpFormatter) -> None:  # noqa: ARG002
+    def format_commands(self, ctx: Any, formatter: Any) -> None:  # noqa: ARG002
         """Lists names and help from the table: asking the commands would import them."""
         with formatter.section("Commands"):
             formatter.write_dl([(name, text) for name, (_, text) in COMMANDS.items()])
@@ -66,9 +68,9 @@ app = typer.Typer(
 
 def _version(asked: bool) -> None:
     if asked:
-        from importlib.metadata import version
+        from cdc_platform import __version__
 
-        typer.echo(version("cdc-platform"))
+        typer.echo(__version__)
         raise typer.Exit
 
 
@@ -81,8 +83,8 @@ def _root(
     """Turns vendors' CDC topics into Delta tables that provably equal the source."""
 
 
-def _usage_error(error: ClickException, args: list[str]) -> int:
-    if "--json" in args and not isinstance(error, NoArgsIsHelpError):
+def _usage_error(error: Any, args: list[str]) -> int:
+    if "--json" in args:
         message = error.format_message()
         show({"error": {"type": "UsageError", "message": message, "retriable": False}}, as_json=True)
     else:
@@ -97,7 +99,7 @@ def run(args: list[str]) -> int:
     """
     try:
         result: Any = app(args, prog_name="cdc-platform", standalone_mode=False)
-    except ClickException as error:
+    except typer.TyperException as error:
         return _usage_error(error, args)
     except CdcError as error:  # from a command that prints by itself
         sys.stderr.write(f"error: {clean(str(error))}\n")

@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 
 from cdc_platform.errors import SetupError
 from cdc_platform.jars import ddl_classpath
+from cdc_platform.packaged import setup_command
 
 
 class Statement(NamedTuple):
@@ -80,7 +81,7 @@ def history(statements: tuple[Statement, ...], fold: bool = False) -> tuple[Chan
     )
     if done.returncode:
         why = done.stderr.strip().splitlines()[-1:] or [f"exit code {done.returncode}"]
-        raise SetupError(f"the DDL parsers don't start: {why[0]}. Fetch their jars again: make setup")
+        raise SetupError(f"the DDL parsers don't start: {why[0]}. Fetch their jars again: {setup_command()}")
     return tuple(
         Change(at, db, table, _read_columns(columns), reason, gone, _read_columns(before))
         for at, db, table, columns, reason, gone, before in json.loads(done.stdout)

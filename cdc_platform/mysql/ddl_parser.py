@@ -31,6 +31,7 @@ from cdc_platform.mysql.ddl import (
 from cdc_platform.mysql.primary_keys import PrimaryKeys
 from cdc_platform.mysql.tokens import without_lists
 from cdc_platform.mysql.types import FAMILIES
+from cdc_platform.packaged import setup_command
 
 _JVM = ["-Xmx256m", "-Xss8m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"]  # it lives for a second or two
 _LONGEST = 4_000_000  # characters of a statement; MySQL's own limit for table definitions is far below
@@ -89,7 +90,9 @@ class _Model:
             self._there: dict[tuple[str, str], Any] = {}  # the same; to ask Java for all at each statement is slow
             self.columns: dict[tuple[str, str], tuple[Column, ...]] = {}  # of the same
         except TypeError as error:  # py4j's way to say that there is no such class
-            raise SetupError(f"the DDL parsers don't start: {error}. Fetch their jars again: make setup") from None
+            raise SetupError(
+                f"the DDL parsers don't start: {error}. Fetch their jars again: {setup_command()}"
+            ) from None
 
     def apply(self, at: int, statement: Statement) -> Iterator[Change]:
         """The tables that the statement changed."""

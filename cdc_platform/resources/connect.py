@@ -19,11 +19,11 @@ import psutil
 
 from cdc_platform.config import Config
 from cdc_platform.errors import SetupError
+from cdc_platform.packaged import PARENT, in_checkout, setup_command
 from cdc_platform.resources.ports import free_port
 
 TOKEN = "SPARK_CONNECT_AUTHENTICATE_TOKEN"  # noqa: S105 - the variable's name; server and client read it
 _SERVER = "org.apache.spark.sql.connect.service.SparkConnectServer"
-_ROOT = Path(__file__).resolve().parent.parent.parent
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,14 +58,15 @@ def launch(config: Config, log: Path, port: int | None = None) -> tuple[subproce
         "spark.connect.grpc.binding.port": str(port),
     }
     token = secrets.token_urlsafe(32)
-    path = [str(_ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]
+    # Its workers import cdc_platform, also where a checkout is used that was never installed.
+    path = [*([str(PARENT)] if in_checkout() else []), *filter(None, [os.environ.get("PYTHONPATH")])]
     env = {
         **os.environ,
         **java_env(),
         TOKEN: token,
         "SPARK_HOME": str(home),
         "PYSPARK_PYTHON": sys.executable,
-        "PYTHONPATH": os.pathsep.join(path),  # its workers import cdc_platform
+        "PYTHONPATH": os.pathsep.join(path),
     }
     command = [
         str(home / "bin" / "spark-submit"),
@@ -120,7 +121,7 @@ def _file(config: Config) -> Path:
 def _spark_home() -> Path:
     spec = importlib.util.find_spec("pyspark")  # finds, doesn't import
     if spec is None or spec.origin is None:
-        raise SetupError("pyspark is not installed. Install it with: make setup")
+        raise SetupError(f"pyspark is not installed. Install it with: {setup_command()}")
     return Path(spec.origin).parent
 
 

@@ -1,0 +1,32 @@
+"""`cdc-platform setup`: what an installed package needs beside its Python packages."""
+
+from typing import Annotated
+
+import typer
+
+from cdc_platform.cli.output import printed, progress
+
+
+@printed
+def command(
+    install_java: Annotated[
+        bool, typer.Option("--install-java", help="Install Java by apt-get where it is missing.")
+    ] = False,
+) -> dict[str, str | None]:
+    """Fetch the jars of Spark, Kafka and the DDL parsers into the user's cache, and prepare quick starts of Spark.
+
+    Commands that need jars fetch them, too; this does it beforehand, e.g. in a container image. CDC_JARS names another
+    folder than the cache. Raises SetupError without Java or network.
+    """
+    from cdc_platform import archive
+    from cdc_platform.jars import ensure_jars
+    from cdc_platform.java import ensure_java, find_java
+
+    java = ensure_java(progress) if install_java else find_java()
+    folder = ensure_jars(java, progress)
+    quick = archive.ensure()
+    return {
+        "java": f"{java.version} at {java.home}",
+        "jars": str(folder),
+        "class archive": str(quick) if quick else None,
+    }
