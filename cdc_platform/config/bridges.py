@@ -18,51 +18,89 @@ _FROM_ENV = re.compile(r"^\$\{[A-Za-z_][A-Za-z0-9_]*\}$")
 class Bridge(Model):
     """One destination (instance) of a canal server, carried to one topic."""
 
-    name: str = Field(description="names the bridge on the command line, in locks and logs: letters, digits, _ and -")
-    kind: Literal["canal"] = Field(default="canal", description="protocol of the server")
-    servers: list[str] = Field(
-        min_length=1, description=f"host or host:port (default {DEFAULT_PORT}); tried in turn, the first that answers"
+    name: str = Field(
+        description="Name of the bridge on the command line, in locks and logs: a letter, then letters, digits, _ "
+        "and -.",
+        examples=["shop"],
     )
-    destination: str = Field(min_length=1, description="canal's instance, as named in the server's canal.destinations")
-    topic: str = Field(description="Kafka topic; everything goes to its partition 0")
-    username: str = Field(default="", description="canal.user of the server; empty: the server asks for none")
+    kind: Literal["canal"] = Field(default="canal", description="Protocol of the server.", examples=["canal"])
+    servers: list[str] = Field(
+        min_length=1,
+        description=f"host or host:port (default {DEFAULT_PORT}); tried in turn, the first that answers is taken.",
+        examples=[["canal-1:11111", "canal-2:11111"]],
+    )
+    destination: str = Field(
+        min_length=1,
+        description="canal's instance, as named in the server's canal.destinations.",
+        examples=["example"],
+    )
+    topic: str = Field(description="Kafka topic; everything goes to its partition 0.", examples=["canal-shop"])
+    username: str = Field(
+        default="", description="canal.user of the server; empty: the server asks for none.", examples=["canal"]
+    )
     password: SecretStr = Field(
-        default=SecretStr(""), description="plain password (not canal.passwd, its hash), as ${ENV_VAR} only"
+        default=SecretStr(""),
+        description="Plain password (not canal.passwd, its hash), as ${ENV_VAR} only.",
+        examples=["${CANAL_PASSWORD}"],
     )
     client_id: int = Field(
-        default=1001, ge=1, le=32767, description="id under which the server keeps the position; 1001 is canal's own"
+        default=1001,
+        ge=1,
+        le=32767,
+        description="Id under which the server keeps the position; 1001 is canal's own.",
+        examples=[1002],
     )
     filter: str = Field(
         default="",
-        description="comma-separated regular expressions of db\\.table; overrides the server's canal.instance.filter"
-        ".regex for this client's subscription. Empty: the server's",
+        description="Comma-separated regular expressions of db\\.table; overrides the server's canal.instance.filter"
+        ".regex for this client's subscription. Empty: the server's.",
+        examples=["shop\\..*"],
     )
     batch_size: int = Field(
         default=50,
         gt=0,
         le=100_000,
-        description="size of one batch as the server counts it: by default KiB (canal.instance.memory.batch.mode="
-        "MEMSIZE), else events; 50 is what canal's own Kafka producer asks for",
+        description="Size of one batch as the server counts it: by default KiB (canal.instance.memory.batch.mode="
+        "MEMSIZE), else events; 50 is what canal's own Kafka producer asks for.",
+        examples=[500],
     )
     wait_ms: int = Field(
-        default=100, ge=1, le=60_000, description="milliseconds the server may wait to fill a batch, as canal's own"
+        default=100,
+        ge=1,
+        le=60_000,
+        description="Milliseconds that the server may wait to fill a batch, as canal's own.",
+        examples=[1000],
     )
-    timeout_s: float = Field(default=60, gt=0, description="seconds without the server's answer that end a connection")
+    timeout_s: float = Field(
+        default=60, gt=0, description="Seconds without the server's answer that end a connection.", examples=[120]
+    )
     kafka_timeout_s: float = Field(
-        default=120, gt=0, description="seconds until a batch that Kafka hasn't acknowledged is rolled back"
+        default=120,
+        gt=0,
+        description="Seconds until a batch that Kafka hasn't acknowledged is rolled back.",
+        examples=[300],
     )
-    max_backoff_s: float = Field(default=60, gt=0, description="longest pause between tries after a failure")
+    max_backoff_s: float = Field(
+        default=60, gt=0, description="Longest pause between tries after a failure, in seconds.", examples=[10]
+    )
     max_frame_bytes: int = Field(
-        default=256 * 1024 * 1024, ge=1024, description="longest frame taken from the server; a longer one is refused"
+        default=256 * 1024 * 1024,
+        ge=1024,
+        description="Longest frame taken from the server, in bytes; a longer one is refused.",
+        examples=[536_870_912],
     )
     max_record_bytes: int = Field(
         default=900_000,
         ge=1024,
-        description="a batch over this is cut between entries into several records; keep it under the topic's "
-        "max.message.bytes. A single entry is never cut",
+        description="A batch over this many bytes is cut between entries into several records; keep it under the "
+        "topic's max.message.bytes. A single entry is never cut.",
+        examples=[4_000_000],
     )
     kafka: Properties = Field(
-        default={}, repr=False, description="Kafka client properties that override the common ones"
+        default={},
+        repr=False,
+        description="Kafka client properties that override the common ones; secrets as ${ENV_VAR} only.",
+        examples=[{"bootstrap.servers": "kafka-2:9092"}],
     )
 
     @field_validator("name")

@@ -11,7 +11,7 @@ class Model(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
 
-def _as_text(value: Any) -> Any:
+def as_text(value: Any) -> Any:
     """Property values as Java writes them; what is no scalar stays as it is, for the model to refuse."""
     if not isinstance(value, dict):
         return value
@@ -24,4 +24,4 @@ def _scalar_text(value: Any) -> Any:
     return str(value) if isinstance(value, int | float) else value
 
 
-Properties = Annotated[dict[str, str], BeforeValidator(_as_text)]
+Properties = Annotated[dict[str, str], BeforeValidator(as_text)]

@@ -13,13 +13,19 @@ class Reconcile(Model):
     """Where the source itself can be read, to compare its tables with their snapshots."""
 
     dsn_env: str = Field(
-        description="name of the environment variable with the DSN of an account that may read: "
-        "mysql://user:password@host:3306"
+        description="Name of the environment variable with the DSN of an account that may read: "
+        "mysql://user:password@host:3306.",
+        examples=["SHOP_DSN"],
     )
     wait_s: float = Field(
-        default=60, ge=0, description="seconds the asset check gives the chain to catch up before a difference counts"
+        default=60,
+        ge=0,
+        description="Seconds that the asset check gives the chain to catch up before a difference counts.",
+        examples=[300],
     )
-    limit: int = Field(default=20, ge=1, le=1000, description="differing rows per table that the asset check reads")
+    limit: int = Field(
+        default=20, ge=1, le=1000, description="Differing rows per table that the asset check reads.", examples=[100]
+    )
 
     @field_validator("dsn_env")
     @classmethod

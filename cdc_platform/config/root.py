@@ -15,9 +15,22 @@ from cdc_platform.errors import ConfigError
 class Spark(Model):
     """Where Spark runs: a classic session (`master`) or a Spark Connect server (`remote`)."""
 
-    master: str = Field(default="local[*]", description="local[*], spark://…, k8s://…, yarn")
-    remote: str | None = Field(default=None, description="sc://host:15002: use this Spark Connect server instead")
-    conf: Properties = Field(default={}, repr=False, description="any Spark property")
+    master: str = Field(
+        default="local[*]",
+        description="Spark master: local[*], spark://…, k8s://…, yarn.",
+        examples=["spark://spark:7077"],
+    )
+    remote: str | None = Field(
+        default=None,
+        description="Address of a Spark Connect server, used instead of a session of its own.",
+        examples=["sc://spark:15002"],
+    )
+    conf: Properties = Field(
+        default={},
+        repr=False,
+        description="Any Spark property; secrets as ${ENV_VAR} only.",
+        examples=[{"spark.executor.memory": "8g"}],
+    )
 
     @field_validator("remote")
     @classmethod
@@ -34,26 +47,56 @@ class Spark(Model):
 class Maintenance(Model):
     """Upkeep of the lake."""
 
-    cron: str = Field(default="0 3 * * *", description="schedule of the upkeep, UTC")
-    keep_hours: int = Field(
-        default=168, ge=168, description="how long versions of snapshots, and so cuts, stay readable"
+    cron: str = Field(
+        default="0 3 * * *", description="Schedule of the upkeep, a cron expression in UTC.", examples=["30 1 * * 6"]
     )
-    tombstone_days: int = Field(default=90, ge=1, description="after which deleted keys are forgotten")
+    keep_hours: int = Field(
+        default=168,
+        ge=168,
+        description="Hours that old versions of snapshots, and so cuts, stay readable.",
+        examples=[720],
+    )
+    tombstone_days: int = Field(
+        default=90,
+        ge=1,
+        description="Days after which deleted keys are forgotten: a change that comes later may revive its row.",
+        examples=[365],
+    )
 
 
 class Config(Model):
     """The whole of cdc.yaml."""
 
     lake: str = Field(
-        description="folder of the lake, or a URI that Spark knows (hdfs, abfss, gs); stores where Delta may lose a "
-        "commit, such as S3, are refused"
+        description="Folder of the lake (relative to cdc.yaml's), or a URI that Spark knows (hdfs, abfss, gs). Stores "
+        "where Delta may lose a commit, such as S3, are refused.",
+        examples=["/data/lake"],
     )
-    spark: Spark = Spark()
-    kafka: Properties = Field(default={}, repr=False, description="Kafka client properties common to all sources")
-    sources: list[Source] = Field(min_length=1)
-    bridges: list[Bridge] = Field(default=[], description="feeds that are carried into Kafka")
-    catch_up_cron: str = Field(default="*/10 * * * *", description="schedule of catch-up runs, beside the sensor's")
-    maintenance: Maintenance = Maintenance()
+    spark: Spark = Field(default=Spark(), description="Where Spark runs.", examples=[{"master": "local[4]"}])
+    kafka: Properties = Field(
+        default={},
+        repr=False,
+        description="Kafka client properties common to all sources; secrets as ${ENV_VAR} only.",
+        examples=[{"bootstrap.servers": "kafka:9092"}],
+    )
+    sources: list[Source] = Field(
+        min_length=1,
+        description="The feeds.",
+        examples=[[{"name": "shop", "format": "debezium", "topics": ["shopdb.shop.orders"]}]],
+    )
+    bridges: list[Bridge] = Field(
+        default=[],
+        description="Feeds that `cdc-platform bridge` carries into Kafka.",
+        examples=[[{"name": "shop", "servers": ["canal:11111"], "destination": "shop", "topic": "canal-shop"}]],
+    )
+    catch_up_cron: str = Field(
+        default="*/10 * * * *",
+        description="Schedule of catch-up runs beside the sensor's, a cron expression in UTC.",
+        examples=["*/5 * * * *"],
+    )
+    maintenance: Maintenance = Field(
+        default=Maintenance(), description="Upkeep of the lake.", examples=[{"keep_hours": 720}]
+    )
     _file: Path = PrivateAttr(default=Path("cdc.yaml"))
 
     @model_validator(mode="after")

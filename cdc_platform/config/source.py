@@ -5,6 +5,7 @@ from typing import Any, Literal, Self
 
 from pydantic import Field, field_validator, model_validator
 
+from cdc_platform.config.dagster import Owner, Tags
 from cdc_platform.config.model import Model, Properties
 from cdc_platform.config.reconcile import Reconcile
 from cdc_platform.config.tables import Tables
@@ -15,46 +16,93 @@ _NAME = re.compile(r"^[A-Za-z][A-Za-z0-9_-]{0,63}$")
 class Source(Model):
     """One feed."""
 
-    name: str = Field(description="names the feed in assets, paths and tables: letters, digits, _ and -")
-    format: str = Field(description="wire format, one of the registry's")
-    topics: list[str] = Field(default=[], description="Kafka topics by name")
+    name: str = Field(
+        description="Name of the feed in assets, paths and tables: a letter, then letters, digits, _ and -.",
+        examples=["shop"],
+    )
+    format: str = Field(description="Wire format, one of the registry's.", examples=["debezium"])
+    topics: list[str] = Field(default=[], description="Kafka topics by name.", examples=[["dts-shop"]])
     topic_pattern: str | None = Field(
-        default=None, description="Java regular expression of topic names, instead of topics"
+        default=None,
+        description="Java regular expression of whole topic names, instead of `topics`.",
+        examples=[r"shopdb\..*"],
     )
+    description: str | None = Field(
+        default=None,
+        description="A text (Markdown) that describes the feed in Dagster.",
+        examples=["Orders and stock of the web shop, from its MySQL in Shanghai."],
+    )
+    owners: list[Owner] = Field(
+        default=[],
+        description="Dagster owners of the feed's assets: e-mail addresses or team:NAME.",
+        examples=[["team:data", "ann@example.com"]],
+    )
+    tags: Tags = Field(default={}, description="Dagster tags of the feed's assets.", examples=[{"domain": "shop"}])
     kafka: Properties = Field(
-        default={}, repr=False, description="Kafka client properties that override the common ones"
+        default={},
+        repr=False,
+        description="Kafka client properties that override the common ones; secrets as ${ENV_VAR} only.",
+        examples=[{"bootstrap.servers": "kafka-2:9092"}],
     )
-    tables: Tables = Tables()
-    options: dict[str, Any] = Field(default={}, description="options of the format")
+    tables: Tables = Field(
+        default=Tables(),
+        description="Which tables are followed, with which key, under which name.",
+        examples=[{"include": ["shop.*"]}],
+    )
+    options: dict[str, Any] = Field(
+        default={},
+        description="Options of the format; each format has its own.",
+        examples=[{"time_zone": "Asia/Shanghai"}],
+    )
     start: Literal["earliest", "latest"] = Field(
         default="earliest",
-        description="where the first landing of a topic begins; a topic that appears later is read from its start",
+        description="Where the first landing of a topic begins; a topic that appears later is read from its start.",
+        examples=["latest"],
     )
     on_lost_offsets: Literal["fail", "accept"] = Field(
-        default="fail", description="fail: a run stops when offsets are gone; accept: it records the gap and goes on"
+        default="fail",
+        description="fail: a run stops when offsets are gone from Kafka; accept: it records the gap and goes on.",
+        examples=["accept"],
     )
-    max_records_per_batch: int = Field(default=1_000_000, gt=0, description="bound of one landing batch, records")
+    max_records_per_batch: int = Field(
+        default=1_000_000, gt=0, description="Bound of one landing batch, in records.", examples=[200_000]
+    )
     max_bytes_per_batch: str = Field(
-        default="512m", pattern=r"^\d+[kmg]?$", description="bound of one batch between Delta tables"
+        default="512m",
+        pattern=r"^\d+[kmg]?$",
+        description="Bound of one batch between Delta tables: bytes, or with k, m or g.",
+        examples=["2g"],
     )
     heartbeat_timeout_s: int = Field(
         default=120,
         gt=0,
-        description="seconds without heartbeat, checkpoint or change after which the source counts as silent",
+        description="Seconds without heartbeat, checkpoint or change after which the source counts as silent.",
+        examples=[900],
+    )
+    freshness_s: int | None = Field(
+        default=None,
+        gt=0,
+        description="Seconds within which the feed's snapshots should have been brought up to date: the freshness "
+        "policy of these assets in Dagster. Default: none.",
+        examples=[3600],
     )
     follow_s: int = Field(
         default=60,
         ge=0,
-        description="a run that the sensor requests goes on catching up until nothing came for so many seconds; 0: it "
-        "catches up once",
+        description="A run that the sensor requests goes on catching up until nothing came for so many seconds; 0: it "
+        "catches up once.",
+        examples=[0],
     )
     waiting_timeout_s: int = Field(
         default=86_400,
         gt=0,
-        description="seconds of Kafka time after which an unfinished split message goes to quarantine",
+        description="Seconds of Kafka time after which an unfinished split message goes to quarantine.",
+        examples=[3600],
     )
     reconcile: Reconcile | None = Field(
-        default=None, description="where the source itself can be read; makes an asset check of it"
+        default=None,
+        description="Where the source itself can be read; makes an asset check of it.",
+        examples=[{"dsn_env": "SHOP_DSN"}],
     )
 
     @field_validator("name")
@@ -83,3 +131,12 @@ class Source(Model):
     def slug(self) -> str:
         """Name usable in Dagster asset keys, job and pool names."""
         return self.name.replace("-", "_")
+
+    def owners_of(self, db: str, table: str) -> list[str]:
+        """Dagster owners of a snapshot: the table's own, else the source's."""
+        own = self.tables.owners_of(db, table)
+        return list(self.owners) if own is None else own
+
+    def tags_of(self, db: str, table: str) -> dict[str, str]:
+        """Dagster tags of a snapshot: the source's, overridden by the table's own."""
+        return {**self.tags, **self.tables.tags_of(db, table)}

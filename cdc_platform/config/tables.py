@@ -1,13 +1,16 @@
-"""`tables:` of a source: which tables are followed, with which key, under which name."""
+"""`tables:` of a source: which tables are followed, with which key, under which name, and whose they are."""
 
 import fnmatch
 import re
-from collections.abc import Mapping
-from typing import Literal
+from collections.abc import Iterator, Mapping
+from typing import Literal, TypeVar
 
 from pydantic import Field, field_validator
 
+from cdc_platform.config.dagster import Owner, Tags
 from cdc_platform.config.model import Model
+
+T = TypeVar("T")
 
 ORIGIN = ("_cdc_db", "_cdc_table")
 """Columns of a snapshot that `tables.routes` merges: the table that a row comes from. They are part of its key."""
@@ -18,34 +21,69 @@ Collation = Literal[
 ]
 
 
-def _first(by_pattern: Mapping[str, str], name: str) -> str | None:
-    return next((value for p, value in by_pattern.items() if fnmatch.fnmatchcase(name, p)), None)
+def _fitting(by_pattern: Mapping[str, T], name: str) -> Iterator[T]:
+    return (value for p, value in by_pattern.items() if fnmatch.fnmatchcase(name, p))
+
+
+def _first(by_pattern: Mapping[str, T], name: str) -> T | None:
+    return next(_fitting(by_pattern, name), None)
 
 
 class Tables(Model):
-    """Which tables of a source become snapshots. Patterns are `db.table` with `*` and `?`."""
+    """Which tables of a source become snapshots. Patterns are `db.table` with `*` and `?`; they are case-sensitive."""
 
-    include: list[str] = Field(default=["*"], description="patterns of db.table; default: all")
-    exclude: list[str] = Field(default=[], description="patterns of db.table, stronger than include")
+    include: list[str] = Field(
+        default=["*"],
+        description="Patterns of db.table that are followed; changes of other tables are counted as filtered.",
+        examples=[["shop.*", "crm.accounts"]],
+    )
+    exclude: list[str] = Field(
+        default=[],
+        description="Patterns of db.table that aren't followed, stronger than `include`.",
+        examples=[["*.tmp_*"]],
+    )
     keys: dict[str, list[str]] = Field(
-        default={}, description="key columns per db.table, where the messages tell none or the wrong ones"
+        default={},
+        description="Key columns per db.table (a name, no pattern), where the messages name none or the wrong ones.",
+        examples=[{"shop.audit": ["id"]}],
     )
     key_collation: dict[str, Collation] = Field(
         default={},
-        description="per pattern of db.table, how text keys compare where equal keys may come in other spelling: "
+        description="Per pattern of db.table, how text keys compare where equal keys may come in other spelling: "
         "UTF8_LCASE (lower case), UNICODE_CI (case), UNICODE_CI_AI (case and accents), each also with _RTRIM (trailing "
-        "spaces, too); default: by their bytes",
+        "spaces, too). Default: by their bytes. The first pattern that fits decides.",
+        examples=[{"shop.users": "UNICODE_CI"}],
     )
     ddl: dict[str, Literal["evolve", "add_only", "stop"]] = Field(
         default={},
-        description="per pattern of db.table, what a DDL statement may do to a snapshot: evolve (all; the default), "
+        description="Per pattern of db.table, what a DDL statement may do to a snapshot: evolve (all; the default), "
         "add_only (new columns, other statements stop the table), stop (any change of its columns stops it, and one of "
-        "its rows that no message tells)",
+        "its rows that no message describes). The first pattern that fits decides.",
+        examples=[{"shop.audit": "stop"}],
     )
     routes: dict[str, str] = Field(
         default={},
-        description="Python regular expression of a whole db.table: the db.table whose snapshot its rows go to; the "
-        "first one that fits decides",
+        description="Python regular expression of a whole db.table: the db.table whose snapshot its rows go to. The "
+        "first one that fits decides.",
+        examples=[{r"shop_[0-9]+\.orders": "shop.orders"}],
+    )
+    owners: dict[str, list[Owner]] = Field(
+        default={},
+        description="Per pattern of db.table, Dagster owners of its snapshot: e-mail addresses or team:NAME. The first "
+        "pattern that fits decides; default: the source's `owners`.",
+        examples=[{"shop.payments": ["team:finance", "ann@example.com"]}],
+    )
+    tags: dict[str, Tags] = Field(
+        default={},
+        description="Per pattern of db.table, Dagster tags of its snapshot, beside the source's `tags`. Those of all "
+        "patterns that fit are put together; of two with the same key the first pattern's counts.",
+        examples=[{"shop.users": {"pii": "true"}}],
+    )
+    descriptions: dict[str, str] = Field(
+        default={},
+        description="Per pattern of db.table, a text (Markdown) that describes its snapshot in Dagster. The first "
+        "pattern that fits decides.",
+        examples=[{"shop.orders": "One row per order, also cancelled ones."}],
     )
 
     @field_validator("routes")
@@ -107,3 +145,16 @@ class Tables(Model):
     def collation(self, db: str, table: str) -> str | None:
         """Spark collation of this table's text keys: the first pattern that fits decides."""
         return _first(self.key_collation, f"{db}.{table}")
+
+    def owners_of(self, db: str, table: str) -> list[str] | None:
+        """Dagster owners that the configuration gives a snapshot; None: those of its source."""
+        return _first(self.owners, f"{db}.{table}")
+
+    def tags_of(self, db: str, table: str) -> dict[str, str]:
+        """Dagster tags that the configuration gives a snapshot, without those of its source."""
+        fitting = list(_fitting(self.tags, f"{db}.{table}"))
+        return {key: value for tags in reversed(fitting) for key, value in tags.items()}
+
+    def description_of(self, db: str, table: str) -> str | None:
+        """The text that describes a snapshot; None: the configuration has none."""
+        return _first(self.descriptions, f"{db}.{table}")

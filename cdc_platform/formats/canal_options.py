@@ -22,20 +22,24 @@ class CanalOptions(FormatOptions):
         default="UTC",
         description="Zone of TIMESTAMP text without an offset (IANA name): that of the canal server's JVM, for "
         "TiCDC that of the changefeed",
+        examples=["Asia/Shanghai"],
     )
     columns: ColumnTypes = Field(
         default={},
         description="Real MySQL types that the messages don't tell, e.g. "
         "{'shop.orders': {'status': \"enum('open','paid')\"}}; they win over `mysqlType`",
+        examples=[{"shop.orders": {"status": "enum('open','paid')"}}],
     )
     binary: BinaryText = Field(
         default="latin-1",
         description="How binary columns are written: latin-1 (canal, TiCDC), utf-8 (some TiCDC releases), hex "
         "(Tencent DTS in its mode that isn't fully compatible), base64 (Flink)",
+        examples=["hex"],
     )
     labels: LabelText = Field(
         default="number",
         description="How ENUM and SET are written: number (canal's index and bitmask) or label (Tencent DTS, Flink)",
+        examples=["label"],
     )
 
     @property

@@ -8,5 +8,9 @@ from cdc_platform.formats.canal_options import CanalOptions
 class CanalJsonOptions(CanalOptions):
     """Options of the format `canal_json`; the defaults are canal's own ways."""
 
-    database: str = Field(default="", description="Database of messages that name none (Flink SQL, SeaTunnel)")
-    table: str = Field(default="", description="Table of messages that name none (Flink SQL, SeaTunnel)")
+    database: str = Field(
+        default="", description="Database of messages that name none (Flink SQL, SeaTunnel)", examples=["shop"]
+    )
+    table: str = Field(
+        default="", description="Table of messages that name none (Flink SQL, SeaTunnel)", examples=["orders"]
+    )

@@ -13,9 +13,11 @@ class DataworksOptions(FormatOptions):
         default="UTC",
         description="Zone (IANA name) in which the synchronization task reads DATE and DATETIME: the messages hold "
         "instants only",
+        examples=["Asia/Shanghai"],
     )
     columns: ColumnTypes = Field(
         default={},
         description="Real MySQL types that the six types of the messages don't tell, e.g. "
         "{'shop.orders': {'id': 'bigint unsigned', 'price': 'decimal(12,2)'}}",
+        examples=[{"shop.orders": {"id": "bigint unsigned", "price": "decimal(12,2)"}}],
     )

@@ -17,29 +17,41 @@ class DebeziumOptions(FormatOptions):
         default={},
         description="Real MySQL types that the messages don't tell, e.g. "
         "{'shop.orders': {'id': 'bigint unsigned', 'at': 'time(3)'}}",
+        examples=[{"shop.orders": {"id": "bigint unsigned", "at": "time(3)"}}],
     )
     time_precision_mode: TemporalMode = Field(
-        default="adaptive_time_microseconds", description="The connector's setting, for bare payloads"
+        default="adaptive_time_microseconds",
+        description="The connector's time.precision.mode, for bare payloads",
+        examples=["connect"],
     )
     decimal_handling_mode: DecimalMode = Field(
-        default="precise", description="The connector's setting, for bare payloads"
+        default="precise",
+        description="The connector's decimal.handling.mode, for bare payloads",
+        examples=["string"],
     )
     binary_handling_mode: BinaryMode = Field(
         default="bytes",
-        description="The connector's setting, for bare payloads and for columns that `columns` "
+        description="The connector's binary.handling.mode, for bare payloads and for columns that `columns` "
         "or the schema calls binary while they come as text",
+        examples=["base64"],
     )
     unavailable_value: str = Field(
         default="__debezium_unavailable_value",
         description="unavailable.value.placeholder: the column isn't in the image",
+        examples=["__debezium_unavailable_value"],
     )
-    dtle_time_zone: str | None = Field(default=None, description="DateTimeZone of the dtle job, if set")
+    dtle_time_zone: str | None = Field(
+        default=None, description="DateTimeZone of the dtle job, if set", examples=["Asia/Shanghai"]
+    )
     dtle_text_base64: bool = Field(
         default=False,
         description="dtle writes JSON columns, and those that `columns` calls *text, as base64 in incremental rows",
+        examples=[True],
     )
     dtle_snapshot_year: bool = Field(
-        default=False, description="dtle's snapshot rows give YEAR 1901..1969 as 2001..2069: turn them back"
+        default=False,
+        description="dtle's snapshot rows give YEAR 1901..1969 as 2001..2069: turn them back",
+        examples=[True],
     )
 
     @field_validator("dtle_time_zone")

@@ -18,23 +18,29 @@ class TdsqlOptions(FormatOptions):
         description="File with the CREATE TABLE statements of the tables as they were where the topic begins "
         "(mysqldump --no-data; USE or `db`.`table` names the database); DDL in the topic goes on from there. "
         "Read where the run is started",
+        examples=["/etc/cdc/shop.sql"],
     )
     time_zone: str = Field(
-        default="UTC", description="Zone in which TIMESTAMP text is written (IANA name): the server's time_zone"
+        default="UTC",
+        description="Zone in which TIMESTAMP text is written (IANA name): the server's time_zone",
+        examples=["Asia/Shanghai"],
     )
     escapes: Escapes = Field(
         default="raw",
         description="Whether quoted text has escapes: raw (none; what the consumers known do) or backslash "
         r"(\\ \' \n \r \t \0 \Z \xNN are one character); it differs by server version",
+        examples=["backslash"],
     )
     lower_case_table_names: bool = Field(
         default=False,
         description="Whether the server takes `T` and `t` for one table (its setting lower_case_table_names is not 0)",
+        examples=[True],
     )
     order: Literal["topic", "gtid"] = Field(
         default="topic",
         description="What orders changes: topic (Kafka offsets) or gtid (tells messages sent twice, also of tables "
         "without key; not for MySQL's GTIDs where a server may become master again)",
+        examples=["gtid"],
     )
 
     @field_validator("time_zone")

@@ -44,6 +44,7 @@ class Options(FormatOptions):
     time_zone: Annotated[str, AfterValidator(_zone)] = Field(
         default="UTC",
         description="Zone of TIMESTAMP text that carries no offset (IANA name). DTS writes one: `+00:00`.",
+        examples=["Asia/Shanghai"],
     )
 
 
