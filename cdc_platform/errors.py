@@ -5,13 +5,17 @@ from collections.abc import Iterable
 
 
 class CdcError(Exception):
-    """Root of all errors raised on purpose. `retriable`: the same call may succeed later, unchanged."""
+    """Root of all errors raised on purpose. `retriable`: the same call may succeed later, unchanged. `exit_code` of a
+    command that ends with it: 2 where the command or the configuration has to be changed, else 1."""
 
     retriable = False
+    exit_code = 1
 
 
 class ConfigError(CdcError):
     """A key or value of cdc.yaml is wrong. Fields: `key` (dotted path), `problem`, `valid` (what would have worked)."""
+
+    exit_code = 2
 
     def __init__(self, key: str, problem: str, valid: Iterable[str] = ()):
         self.key, self.problem, self.valid = key, problem, tuple(valid)
@@ -21,6 +25,8 @@ class ConfigError(CdcError):
 
 class SetupError(CdcError):
     """Something the machine lacks (Java, jars). The message ends with the one command that mends it."""
+
+    exit_code = 2
 
 
 class KafkaUnreachable(CdcError):

@@ -2,13 +2,14 @@
 without pyspark and dagster."""
 
 import importlib
+import os
 import sys
 from typing import Annotated, Any
 
 import typer
 from typer.core import TyperGroup
 
-from cdc_platform.cli.output import clean, show
+from cdc_platform.cli.output import INTERRUPTED, show, show_error
 from cdc_platform.errors import CdcError
 
 # name: (module:attribute, help). The attribute is a Typer app, or one function.
@@ -80,36 +81,59 @@ def _root(
         bool, typer.Option("--version", is_eager=True, callback=_version, help="Print the version.")
     ] = False,
 ) -> None:
-    """Turns vendors' CDC topics into Delta tables that provably equal the source."""
+    """Turns vendors' CDC topics into Delta tables that provably equal the source.
+
+    Exit codes: 0 done; 1 something needs attention (an error, rows in quarantine, a stopped table, a failed check);
+    2 wrong usage or configuration; 130 interrupted. With --json stdout is one JSON value, for errors too.
+    """
 
 
 def _usage_error(error: Any, args: list[str]) -> int:
     if "--json" in args:
-        message = error.format_message()
-        show({"error": {"type": "UsageError", "message": message, "retriable": False}}, as_json=True)
+        _json_error("UsageError", error.format_message())
     else:
         error.show()
     return error.exit_code
 
 
-def run(args: list[str]) -> int:
-    """Runs one command line and gives its exit code: 0, 1 (a CdcError, told), 2 (usage), 130 (interrupted).
+def _json_error(kind: str, message: str) -> None:
+    show({"error": {"type": kind, "message": message, "retriable": False}}, as_json=True)
 
-    Anything else is a fault of ours and leaves as the exception it is.
+
+def run(args: list[str]) -> int:
+    """Runs one command line and gives its exit code.
+
+    0: done. 1: something needs attention, or a CdcError, told. 2: usage or configuration. 130: interrupted. Anything
+    else is a fault of ours and leaves as the exception it is. With --json all of that is said on stdout, too.
     """
+    as_json = "--json" in args
     try:
         result: Any = app(args, prog_name="cdc-platform", standalone_mode=False)
     except typer.TyperException as error:
         return _usage_error(error, args)
     except CdcError as error:  # from a command that prints by itself
-        sys.stderr.write(f"error: {clean(str(error))}\n")
-        return 1
+        show_error(error, as_json)
+        return error.exit_code
     except (KeyboardInterrupt, typer.Abort):
+        if as_json:
+            _json_error("Interrupted", "interrupted")
         sys.stderr.write("interrupted\n")
-        return 130
+        return INTERRUPTED
+    except BrokenPipeError:
+        raise
+    except Exception as error:
+        if as_json:
+            _json_error(type(error).__name__, str(error))
+        raise
     return result if isinstance(result, int) else 0
 
 
 def main() -> None:
     """The entry point `cdc-platform`."""
-    sys.exit(run(sys.argv[1:]))
+    try:
+        code = run(sys.argv[1:])
+        sys.stdout.flush()
+    except BrokenPipeError:  # `… | head`: nobody reads any more
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+        code = 1
+    sys.exit(code)

@@ -34,7 +34,7 @@ def _group() -> None:
 
 
 @app.command("canal")
-@printed
+@printed(redirect=False)  # children tell their progress on our stderr
 def canal_command(
     names: Annotated[list[str] | None, typer.Argument(help="Bridges of cdc.yaml. [default: all]")] = None,
     config: Annotated[Path, typer.Option("--config", envvar="CDC_CONFIG", help="cdc.yaml")] = Path("cdc.yaml"),

@@ -38,24 +38,24 @@ def _error(capsys: pytest.CaptureFixture[str]) -> dict[str, Any]:
 
 
 def test_without_bridges_it_says_where_they_go(write: Write, capsys: pytest.CaptureFixture[str]):
-    assert run(["bridge", "canal", *write()]) == 1
+    assert run(["bridge", "canal", *write()]) == 2
     assert _error(capsys)["key"] == "bridges"
 
 
 def test_an_unknown_name_is_told_with_the_known_ones(write: Write, capsys: pytest.CaptureFixture[str]):
-    assert run(["bridge", "canal", "shoe", *write(_bridge())]) == 1
+    assert run(["bridge", "canal", "shoe", *write(_bridge())]) == 2
     assert _error(capsys)["valid"] == ["shop"]
 
 
 def test_kafka_must_be_named(write: Write, capsys: pytest.CaptureFixture[str]):
-    assert run(["bridge", "canal", *write(_bridge())]) == 1
+    assert run(["bridge", "canal", *write(_bridge())]) == 2
     assert _error(capsys)["key"] == "kafka.bootstrap.servers"
 
 
 def test_unsubscribe_only_by_name(write: Write, capsys: pytest.CaptureFixture[str]):
     with CanalDouble() as canal:
         options = write(_bridge(canal.address))
-        assert run(["bridge", "canal", "--unsubscribe", *options]) == 1
+        assert run(["bridge", "canal", "--unsubscribe", *options]) == 2
         assert "by name" in _error(capsys)["message"]
         assert canal.seen == []
         assert run(["bridge", "canal", "--unsubscribe", "shop", *options]) == 0

@@ -1,4 +1,5 @@
 import json
+import re
 import subprocess
 import sys
 from datetime import UTC, date, datetime
@@ -12,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from typer.testing import CliRunner
 
-from cdc_platform.cli.output import Report, clean, printed, show, to_json
+from cdc_platform.cli.output import Lines, Report, Verbatim, clean, printed, show, to_json
 from cdc_platform.errors import CdcError, ConfigError, KafkaUnreachable
 
 
@@ -27,7 +28,7 @@ def lines(text: str) -> list[list[str]]:
 
 def test_rows_become_a_table(capsys):
     out = shown(capsys, [{"table": "orders", "rows": 12000}, {"table": "items", "rows": 7, "lag_s": 0.5}])
-    assert lines(out) == [["table", "rows", "lag_s"], ["orders", "12000", "-"], ["items", "7", "0.5"]]
+    assert lines(out) == [["table", "rows", "lag_s"], ["orders", "12,000", "-"], ["items", "7", "0.5", "s"]]
 
 
 def test_numbers_stand_right(capsys):
@@ -37,15 +38,7 @@ def test_numbers_stand_right(capsys):
 
 def test_a_dict_becomes_names_and_values_and_its_lists_of_dicts_tables(capsys):
     out = shown(capsys, {"lake": "/data", "ok": True, "topics": ["a", "b"], "rooms": [{"room": "landing"}]})
-    assert lines(out) == [
-        ["lake", "/data"],
-        ["ok", "yes"],
-        ["topics", "a,", "b"],
-        [],
-        ["rooms"],
-        ["room"],
-        ["landing"],
-    ]
+    assert out == "lake    /data\nok      yes\ntopics  a, b\n\nrooms\nroom\nlanding\n"
 
 
 def test_nothing_is_said_in_a_word(capsys):
@@ -55,6 +48,65 @@ def test_nothing_is_said_in_a_word(capsys):
 
 def test_long_values_are_not_cut_outside_a_terminal(capsys):
     assert "x" * 5000 in shown(capsys, [{"value": "x" * 5000, "other": "y" * 300}])
+
+
+def test_rows_that_dont_fit_stand_below_each_other_and_are_wrapped_between_words(capsys, monkeypatch):
+    words = ["quarantined", "unbelievably", "message"] * 9
+    rows = [{"address": "t/0/" + "9" * 60, "path": "/lake/" + "x" * 90, "nothing": None, "reason": " ".join(words)}] * 2
+    for columns in ("100", "80", "40"):
+        monkeypatch.setenv("COLUMNS", columns)
+        out = shown(capsys, {"lake": "/lake", "rows": rows})
+        assert [len(line) for line in out.splitlines() if len(line) > int(columns) and " " in line.strip()] <= [107] * 2
+        assert not re.search(" $", out, re.M)
+        told = out.split()
+        assert told.count("/lake/" + "x" * 90) == 2
+        assert [w for w in told if w in words] == words * 2
+        assert "nothing" not in told
+
+
+def test_a_long_text_is_wrapped_in_its_column_and_the_table_stays_one(capsys):
+    reason = "column amount: the value '12,5' isn't a decimal of 10 digits, as its type says; see types.md for what is"
+    out = shown(
+        capsys, [{"table": "shop.orders", "state": "stopped", "reason": reason, "rows": n} for n in (1, 20_000)]
+    )
+    assert all(len(line) <= 100 for line in out.splitlines())
+    assert out.splitlines()[0].split() == ["table", "state", "reason", "rows"]
+    assert " ".join(out.split()).count("shop.orders stopped column amount:") == 2
+
+
+def test_wide_characters_count_twice(capsys):
+    out = shown(capsys, [{"name": "客户表", "n": 1}, {"name": "ab", "n": 2}])
+    assert out.splitlines()[1:] == ["客户表  1", "ab      2"]
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "told"),
+    [
+        ("quarantined", 4.0, "4"),
+        ("records", 1234567, "1,234,567"),
+        ("port", 9092, "9092"),
+        ("offset", 1234567, "1234567"),
+        ("seconds", 185.2, "3 min 5 s"),
+        ("seconds", 0.254, "0.25 s"),
+        ("lag_s", 7_260, "2 h 1 min"),
+        ("mb", 0.30000001, "0.3"),
+        ("at", datetime(2026, 11, 20, 1, 2, 3, 456789, tzinfo=UTC), "2026-11-20 01:02:03Z"),
+        ("amount", Decimal("1.10"), "1.10"),
+    ],
+)
+def test_numbers_and_times_as_people_write_them(capsys, name, value, told):
+    assert shown(capsys, {name: value}).strip() == f"{name}  {told}"
+
+
+def test_data_of_a_users_table_is_shown_as_it_is(capsys):
+    at = datetime(2026, 11, 20, 1, 2, 3, 456789)
+    out = shown(capsys, Verbatim([{"rows": 1234567, "seconds": 185.0, "at": at, "gone": None, "text": "\x1b[2J"}]))
+    assert lines(out)[1] == ["1234567", "185.0", "2026-11-20", "01:02:03.456789", "NULL", "\\x1b[2J"]
+
+
+def test_lines_that_are_laid_out_stay_so(capsys):
+    out = shown(capsys, {"a": 1, "value": Lines(["{", '  "b": "\x1b"', "}"])})
+    assert out == 'a  1\n\nvalue\n{\n  "b": "\\x1b"\n}\n'
 
 
 def test_text_from_the_wire_has_no_power(capsys):
@@ -158,7 +210,7 @@ def test_people_may_see_other_than_the_data():
 
 def test_an_error_goes_to_stderr():
     done = invoke(command_of(raises=ConfigError("sources[0].format", "unknown 'x\x1b'", ["canal", "debezium"])))
-    assert (done.exit_code, done.stdout) == (1, "")
+    assert (done.exit_code, done.stdout) == (2, "")
     assert done.stderr == "error: sources[0].format: unknown 'x\\x1b'; valid: canal, debezium\n"
 
 
@@ -181,3 +233,44 @@ def test_no_colour_reaches_a_pipe():
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert "\x1b" not in done.stdout
     assert "title" in done.stdout
+
+
+NOISE = """
+import ctypes, os, subprocess, sys, warnings, logging
+from cdc_platform.cli import app, output
+
+def noisy(config: __import__("pathlib").Path = __import__("pathlib").Path("cdc.yaml")):
+    os.write(1, b"a JVM's VACUUM\\n"); os.write(2, b"a JVM's log4j\\n")
+    subprocess.run(["sh", "-c", "echo a process; echo a process >&2"], check=True)
+    print("a library"); warnings.warn("a library's warning"); logging.getLogger("x").warning("a library's log")
+    output.progress("step 1")
+    return {"rows": 1}
+
+app.COMMANDS["noisy"] = ("__main__:command", "")
+command = output.printed(noisy)
+sys.exit(app.run(["noisy", *sys.argv[1:]]))
+"""
+
+
+@pytest.mark.parametrize("there", [True, False])
+def test_what_others_print_goes_into_a_log(tmp_path, there):
+    if there:
+        (tmp_path / "cdc.yaml").write_text("lake: ./lake")
+    done = subprocess.run(
+        [sys.executable, "-c", NOISE, "--json"], capture_output=True, text=True, cwd=tmp_path, check=False
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (0, '{\n  "rows": 1\n}\n', "step 1\n")
+    log = tmp_path / ".cdc" / "logs" / "cli.log"
+    assert log.exists() == there  # no folder is made where nothing is configured
+    if there:
+        told = log.read_text()
+        for who in ("VACUUM", "log4j", "a process\na process", "a library\n", "library's warning", "library's log"):
+            assert who in told
+
+
+def test_whoever_stops_reading_is_no_fault():
+    program = "import sys; from cdc_platform.cli.app import main; sys.argv = ['cdc-platform', '--help']; main()"
+    done = subprocess.run(
+        f'{sys.executable} -c "{program}" | true', shell=True, capture_output=True, text=True, check=False
+    )
+    assert done.stderr == ""

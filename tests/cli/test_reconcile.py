@@ -1,5 +1,6 @@
 """`reconcile`: what people see, and which uses are refused, without a server."""
 
+import re
 from pathlib import Path
 
 import pytest
@@ -32,7 +33,7 @@ def test_people_see_both_rows_column_by_column(capsys):
         {"id": "7"},
         1,
         1,
-        [Cell("id", "7", "7", False), Cell("note", "", None, True), Cell("more", "NULL", "\x1b[31m" + "x" * 300, True)],
+        [Cell("id", "7", "7", False), Cell("note", "", None, True), Cell("more", "NULL", "\x1b[31m", True)],
     )
     extra = Difference("extra", {"id": "8"}, 0, 1, [Cell("id", None, "8", True)])
     result = TableResult("shop.orders", version=4, changed=1, extra=1, differences=[changed, extra])
@@ -48,8 +49,16 @@ def test_people_see_both_rows_column_by_column(capsys):
     assert any("about bin.7:99" in r for r in rows)
     assert "shop.orders doc json" in rows
     assert "binlog_format MIXED statements may stand there" in rows
-    assert "(305 characters)" in out
     assert "\x1b" not in out
+
+
+def test_a_long_value_is_cut_and_its_row_stands_upright(capsys):
+    changed = Difference("changed", {"id": "7"}, 1, 1, [Cell("more", "NULL", "x" * 300, True)])
+    show(shown("shop", "server", [TableResult("shop.orders", changed=1, differences=[changed])]), as_json=False)
+    out = capsys.readouterr().out
+    assert "(300 characters)" in out
+    assert re.search("^column +more$", out, re.M)
+    assert re.search('^expected +"NULL"$', out, re.M)
 
 
 @pytest.mark.parametrize(
@@ -66,5 +75,5 @@ def test_people_see_both_rows_column_by_column(capsys):
     ],
 )
 def test_a_use_that_cant_work_is_refused_with_what_would(_config, capsys, arguments, told):
-    assert run(["reconcile", *arguments]) == 1
+    assert run(["reconcile", *arguments]) == 2
     assert told in capsys.readouterr().err
