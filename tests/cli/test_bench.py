@@ -66,7 +66,7 @@ def test_the_meter_counts_workers_that_nobody_waited_for():
 
 
 def test_an_unknown_format_is_told(capsys):
-    assert run(["bench", "--format", "xml", "--json"]) == 1
+    assert run(["bench", "--format", "xml", "--json"]) == 2
     error = json.loads(capsys.readouterr().out)["error"]
     assert (error["type"], error["valid"]) == ("ConfigError", list(bench.FORMATS))
 
@@ -81,7 +81,7 @@ def test_an_unknown_format_is_told(capsys):
     ],
 )
 def test_options_that_do_not_go_together_are_told(capsys, options, valid):
-    assert run(["bench", *options, "--json"]) == 1
+    assert run(["bench", *options, "--json"]) == 2
     assert json.loads(capsys.readouterr().out)["error"]["valid"] == valid
 
 

@@ -25,5 +25,5 @@ def test_a_topic_is_recognized_and_an_unknown_one_is_not(broker, capsys):
     told = json.loads(capsys.readouterr().out)
     assert (told["records"], told["format"]) == (3, None)
 
-    assert run(["inspect", "inspect-none", "--bootstrap", servers, "--json"]) == 1
+    assert run(["inspect", "inspect-none", "--bootstrap", servers, "--json"]) == 2
     assert json.loads(capsys.readouterr().out)["error"]["type"] == "ConfigError"
