@@ -107,3 +107,13 @@ class RunInProgress(CdcError):
     def __init__(self, source: str, waited_s: float):
         self.source = source
         super().__init__(f"source {source}: another run is writing its tables (waited {waited_s:.0f} s)")
+
+
+class NotReadable(CdcError):
+    """A table, version, cut or column that was asked for can't be read. Fields: `name`, `problem`, `valid` (what would
+    have worked)."""
+
+    def __init__(self, name: str, problem: str, valid: Iterable[str] = ()):
+        self.name, self.problem, self.valid = name, problem, tuple(valid)
+        hint = f"; valid: {', '.join(self.valid)}" if self.valid else ""
+        super().__init__(f"{name}: {problem}{hint}")

@@ -20,7 +20,7 @@ from cdc_platform.java import find_java
 
 ROOT = Path(__file__).resolve().parent.parent
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-_EXTRA_OF = {"matplotlib": "demo"}
+_EXTRA_OF = {"matplotlib": "demo", "polars": "frames", "duckdb": "frames"}
 """Imports that only an extra declares: the command that needs one says so."""
 
 

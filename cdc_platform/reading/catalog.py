@@ -1,0 +1,128 @@
+"""Which snapshots and cuts a lake has, from its own tables, without Spark."""
+
+import difflib
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Literal, NamedTuple
+
+from cdc_platform import tables
+from cdc_platform.automation.delta import query, text
+from cdc_platform.errors import NotReadable
+
+CutKind = Literal["transaction", "any"]
+_SHOWN = 20
+
+
+class TableName(NamedTuple):
+    """A snapshot by its source, and database and table as the source spells them."""
+
+    source: str
+    db: str
+    table: str
+
+    def __str__(self) -> str:
+        return f"{self.source}/{self.db}.{self.table}"
+
+    @property
+    def path(self) -> str:
+        """`<source>/<db>/<table>` with escaped names: path under `snapshots/`, and the end of its asset key."""
+        return tables.SNAPSHOT_PATH.at("", **self._asdict()).removeprefix("/snapshots/")
+
+
+class Snapshot(NamedTuple):
+    """A snapshot to read: where it lies; None: its newest version."""
+
+    path: str
+    version: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class State:
+    """What the platform last recorded of a table. state: live, stopped, dropped, left_out or stale."""
+
+    state: str
+    reason: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Cut:
+    """Versions of all snapshots of a source that belong together. source_time: commit time at the source of the newest
+    change in it; at: when it was published."""
+
+    source: str
+    number: int
+    kind: str
+    reason: str | None
+    source_time: datetime | None
+    at: datetime | None
+    snapshots: Mapping[TableName, Snapshot]
+
+
+def states(lake: str, source: str | None = None) -> dict[TableName, State]:
+    """Every table that the lake has recorded a state of."""
+    where = f"WHERE source = {text(source)} " if source is not None else ""
+    found = query(
+        'SELECT source, db, "table", last_value(state ORDER BY rebuild, batch) AS state, '
+        f'last_value(reason ORDER BY rebuild, batch) AS reason FROM t {where}GROUP BY source, db, "table" '
+        'ORDER BY source, db, "table"',
+        t=tables.TABLE_STATE.at(lake),
+    )
+    return {TableName(r["source"], r["db"], r["table"]): State(r["state"], r["reason"]) for r in found or []}
+
+
+def resolve(given: str, known: Iterable[TableName], where: str) -> TableName:
+    """The one table that is meant by "source/db.table", or by its escaped path "source/db/table". where: for the error,
+    what `known` is the content of. Raises NotReadable: no such table, or several."""
+    known = list(known)
+    found = [n for n in known if given in (str(n), n.path)]
+    if len(found) == 1:
+        return found[0]
+    if found:
+        raise NotReadable(given, "names several tables; give its path", [n.path for n in found])
+    names = [str(n) for n in known]
+    near = difflib.get_close_matches(given, names, n=5, cutoff=0.5)
+    valid = near or names[:_SHOWN]
+    more = [f"… {len(names)} in all"] if len(names) > len(valid) else []
+    raise NotReadable(given, f"no such table in {where}", [*valid, *more] or ["none yet"])
+
+
+def cuts(lake: str, source: str, where: str = "", limit: int = 20) -> list[Cut]:
+    """Cuts of a source, the newest first. where: a condition on the rows of `cuts`, in SQL, without outside text."""
+    found = query(
+        "SELECT source, cut, kind, reason, source_time, at, snapshots FROM t "
+        f"WHERE source = {text(source)}{f' AND {where}' if where else ''} ORDER BY cut DESC LIMIT {int(limit)}",
+        t=tables.CUTS.at(lake),
+    )
+    return [_cut(lake, row) for row in found or []]
+
+
+def _cut(lake: str, row: Mapping[str, Any]) -> Cut:
+    snapshots = {
+        TableName(row["source"], s["db"], s["table"]): Snapshot(f"{lake}/{s['path']}", s["version"])
+        for s in row["snapshots"]
+    }
+    told = {name: row[name] for name in ("source", "kind", "reason", "source_time", "at")}
+    return Cut(number=row["cut"], snapshots=snapshots, **told)
+
+
+def find_cut(lake: str, source: str, cut: int | None = None, kind: CutKind = "transaction") -> Cut:
+    """The cut of that number; None: the newest of that kind. Raises NotReadable with what there is."""
+    if cut is not None:
+        if found := cuts(lake, source, f"cut = {int(cut)}"):
+            return found[0]
+        there = [str(c.number) for c in cuts(lake, source)]
+        raise NotReadable(source, f"has no cut {cut}", there or ["none yet"])
+    if found := cuts(lake, source, "kind = 'transaction'" if kind == "transaction" else "", limit=1):
+        return found[0]
+    other = cuts(lake, source, limit=1)
+    if other:
+        raise NotReadable(
+            source,
+            f"has no cut of kind transaction; its newest, {other[0].number}, is of kind {other[0].kind}: "
+            f"{other[0].reason or 'no reason given'}",
+            ["kind='any'"],
+        )
+    sources = sorted({n.source for n in states(lake)})
+    problem = "has no cut yet" if source in sources else "no such source in this lake"
+    raise NotReadable(source, problem, [] if source in sources else sources or ["none yet"])

@@ -1,0 +1,65 @@
+"""A lake's snapshots: each at its newest or a given version, or all tables of a source at one cut."""
+
+from typing import Any
+
+from cdc_platform import tables
+from cdc_platform.errors import NotReadable
+from cdc_platform.reading.catalog import Cut, CutKind, Snapshot, TableName, cuts, find_cut, resolve, states
+from cdc_platform.reading.frames import Frames
+
+
+class Snapshots(Frames):
+    """Reads of a lake's snapshots. A table is given as "source/db.table", or by its path "source/db/table".
+
+    only_live: a table that isn't kept up to date any more (stopped, dropped at the source, left out by the rules) is
+    refused, with the reason; else its last rows are read.
+    """
+
+    def __init__(self, lake: str, *, only_live: bool = True):
+        self.lake, self.only_live = lake.rstrip("/"), only_live
+
+    def tables(self, source: str | None = None) -> list[TableName]:
+        """The live tables, of one source or of all."""
+        return [name for name, found in states(self.lake, source).items() if found.state == "live"]
+
+    def cuts(self, source: str, limit: int = 20) -> list[Cut]:
+        """The source's cuts, the newest first."""
+        return cuts(self.lake, source, limit=limit)
+
+    def at_cut(self, source: str, cut: int | None = None, kind: CutKind = "transaction") -> "SnapshotsAtCut":
+        """All tables of a source at one cut: the newest, or one by its number. kind: `transaction` takes only a cut
+        that has no transaction by half; `any` also one of a feed that can't tell. Raises NotReadable."""
+        return SnapshotsAtCut(find_cut(self.lake, source, cut, kind))
+
+    def _find(self, table: Any, version: int | None) -> Snapshot:
+        known = states(self.lake)
+        name = resolve(str(table), known, "this lake")
+        found = known[name]
+        if self.only_live and found.state != "live":
+            raise NotReadable(
+                str(name),
+                f"is {found.state}{f' ({found.reason})' if found.reason else ''}: its rows are not kept up to date",
+                ["only_live=False, to read its last rows"],
+            )
+        return Snapshot(tables.SNAPSHOT_PATH.at(self.lake, **name._asdict()), version)
+
+
+class SnapshotsAtCut(Frames):
+    """Tables of one source as of one cut. A table may also be given as "db.table"."""
+
+    def __init__(self, cut: Cut):
+        self.cut = cut
+
+    def tables(self) -> list[TableName]:
+        """The tables that the cut has."""
+        return list(self.cut.snapshots)
+
+    def _find(self, table: Any, version: int | None) -> Snapshot:
+        if version is not None:
+            raise NotReadable(str(table), "a cut has its own version of each table: give no other")
+        source, given = self.cut.source, str(table)
+        where = f"cut {self.cut.number} of {source}"
+        known = list(self.cut.snapshots)
+        alone = f"{source}/{given}"
+        meant = alone if any(alone in (str(n), n.path) for n in known) else given
+        return self.cut.snapshots[resolve(meant, known, where)]
