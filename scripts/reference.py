@@ -1,7 +1,7 @@
 """The reference pages that follow from the code: `docs/reference/configuration.md` from the models of cdc.yaml,
-`docs/reference/commands.md` from the command line's own help.
+`docs/reference/commands.md` from the command line's own help, `docs/reference/tables.md` from the lake's tables.
 
-`python -m scripts.reference` writes both; `make docs` does so before it builds the site, and a test holds the
+`python -m scripts.reference` writes them; `make docs` does so before it builds the site, and a test holds the
 committed pages equal to what would be written.
 """
 
@@ -24,7 +24,7 @@ def main() -> None:
 
 def written() -> dict[str, str]:
     """File name → what it should hold."""
-    return {"configuration.md": configuration_page(), "commands.md": commands_page()}
+    return {"configuration.md": configuration_page(), "commands.md": commands_page(), "tables.md": tables_page()}
 
 
 # -- cdc.yaml -----------------------------------------------------------------------------------------------------
@@ -169,7 +169,7 @@ def commands_page() -> str:
         "# Commands",
         _WRITTEN,
         "Results go to stdout, progress and errors to stderr. Exit codes: "
-        "[command line](../operations.md). `--help` tells the same as this page.",
+        "[operations](../operations.md#exit-codes). `--help` tells the same as this page.",
     ]
     for words, command in commands().items():
         if not words or hasattr(command, "list_commands"):
@@ -193,6 +193,69 @@ def _options_table(command: Any) -> str:
     records = [p.get_help_record(_context(command)) for p in command.params if "--help" not in p.opts]
     rows = [f"| {_cell(f'`{names}`')} | {_cell(text)} |" for names, text in filter(None, records)]
     return "\n".join(["| option | meaning |", "|---|---|", *rows]) if rows else ""
+
+
+# -- the lake -----------------------------------------------------------------------------------------------------
+
+_MEANINGS = {
+    "source": "the source in `cdc.yaml`",
+    "format": "its wire format",
+    "decoder_version": "version of the decoder that read the message",
+    "entry_index": "event within the message, from 0",
+    "row_index": "row within the event, from 0",
+    "db": "database, as the source spells it",
+    "schema": "schema, where the source has one between database and table",
+    "table": "table, as the source spells it",
+    "after": "image of the row after the change; keys and values as in `before`",
+    "gtid": "GTID of the transaction, if the format provides it",
+    "binlog_file": "binlog file, if the format provides it",
+    "binlog_pos": "position in it, if the format provides it",
+    "headers": "Kafka headers",
+    "ddl": "the statement",
+    "info": "what else the message says, by name",
+    "key": "Kafka key",
+    "timestamp": "Kafka timestamp",
+    "landed_at": "start of the landing batch that brought the record",
+    "batch": "number of the batch",
+    "at": "when the row was written",
+    "reason": "why",
+}
+"""Of columns without a comment of their own."""
+
+
+def tables_page() -> str:
+    """Every table of the lake that isn't a snapshot, with its columns."""
+    from cdc_platform import tables
+
+    lines = [
+        "# Tables of the lake",
+        _WRITTEN,
+        "The platform's own Delta tables, by path under the lake. Their columns are stable: new ones may be added at "
+        "the end. [Reading the tables](../reading.md) says how to use them; the column `room` holds the name of a "
+        "[stage](../concepts.md#stages).",
+    ]
+    for table in vars(tables).values():
+        if isinstance(table, tables.Table) and table.columns:
+            lines += [
+                f"## `{table.path}`".replace("{", "<").replace("}", ">"),
+                f"{table.comment}.",
+                _columns_table(table),
+            ]
+    return "\n\n".join(lines) + "\n"
+
+
+def _code(type_: str) -> str:
+    return f"`{type_.replace('`', '')}`"
+
+
+def _columns_table(table: Any) -> str:
+    from cdc_platform.automation.metadata import column_schema
+
+    rows = [
+        f"| `{c.name}` | {_code(c.type)} | {_cell(c.description or _MEANINGS.get(c.name, ''))} |"
+        for c in column_schema(table).columns
+    ]
+    return "\n".join(["| column | type | meaning |", "|---|---|---|", *rows])
 
 
 if __name__ == "__main__":
