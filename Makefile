@@ -1,6 +1,6 @@
 # The logic is in Python: cdc_platform/bootstrap.py (.venv), java.py, jars.py.
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-all test-fast fuzz soak check lock proto ui bench clean
+.PHONY: help setup demo test test-all test-fast fuzz soak check lock proto ui docs bench clean
 
 IS_GOOD := import sys; sys.exit(not (3, 11) <= sys.version_info[:2] < (3, 14))
 PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11; do \
@@ -40,6 +40,10 @@ check: setup ## lint, format, types
 
 ui: setup ## broker, warm Spark, Dagster's web pages and daemon together
 	@.venv/bin/cdc-platform ui
+
+docs: setup ## the reference pages, and the site in build/site
+	@.venv/bin/python -m scripts.reference
+	@NO_MKDOCS_2_WARNING=1 .venv/bin/mkdocs build --quiet --strict
 
 bench: setup ## seconds and events/s of each room and of the whole chain
 	@.venv/bin/cdc-platform bench
