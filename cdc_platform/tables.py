@@ -42,6 +42,7 @@ class Table:
     comment: str
     partition_by: tuple[str, ...] = ()
     properties: dict[str, str] = field(default_factory=dict)
+    added: tuple[str, ...] = ()  # columns that tables made by earlier versions lack until `lake.ensure` adds them
 
     def at(self, lake: str, **names: str) -> str:
         """Path under `lake`; the names are escaped so that no name leaves it."""
@@ -217,10 +218,14 @@ QUARANTINE = Table(
     f"""source STRING, format STRING, decoder_version STRING, room STRING COMMENT 'envelopes, changes, changelog',
   {_ADDRESS.strip()}, entry_index INT, row_index INT, db STRING, `table` STRING,
   reason STRING, landed_at TIMESTAMP, quarantined_at TIMESTAMP,
-  resolved_at TIMESTAMP COMMENT 'when a later decoding took its place; NULL: it holds'""",
+  resolved_at TIMESTAMP COMMENT 'when a later decoding took its place; NULL: it holds',
+  schema STRING,
+  `key` MAP<STRING, STRING> COMMENT 'primary key of the row before, as far as it can be read',
+  `column` STRING COMMENT 'the column whose value could not be used, where it is one'""",
     "What could not be used, and why; the bytes are in landing under the same address",
     partition_by=("source",),
     properties={**_STAGED, "delta.appendOnly": "false"},  # `resolved_at` is noted later
+    added=("schema", "key", "column"),
 )
 
 OFFSET_LEDGER = Table(

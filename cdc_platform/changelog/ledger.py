@@ -7,6 +7,7 @@ from cdc_platform.changelog import rules
 from cdc_platform.changelog.messages import RANK
 from cdc_platform.changelog.unify import ROLLED_BACK
 from cdc_platform.config import Source
+from cdc_platform.formats.contract import BAD_COLUMN
 from cdc_platform.formats.summary import KINDS
 from cdc_platform.resources import notes
 
@@ -25,6 +26,12 @@ UNUSABLE = KINDS["errors"]
 def reason() -> Column:
     """Why an event of an unusable kind is in quarantine."""
     return F.when(F.col("kind") == "rollback", ROLLED_BACK).otherwise(F.col("reason"))
+
+
+def bad_column() -> Column:
+    """The column whose value could not be used, where an error event names one."""
+    named = F.try_element_at("info", F.lit(BAD_COLUMN))
+    return F.when(F.col("kind") == "error", named)
 
 
 def outcome(source: Source) -> Column:

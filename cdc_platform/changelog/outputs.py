@@ -127,10 +127,9 @@ def _quarantine(batch: Batch, errors: int, retold: int) -> None:
 
 def quarantine_rows(batch: Batch) -> DataFrame:
     bad = batch.events.where("outcome = 'quarantined'")
-    bad = bad.withColumns({"room": F.lit("changes"), "reason": ledger.reason()})
-    return _said_by(
-        batch.source, bad, ("room", "entry_index", "row_index", "db", "table", "reason", "landed_at")
-    ).withColumn("quarantined_at", F.current_timestamp())
+    bad = bad.withColumns({"room": F.lit("changes"), "reason": ledger.reason(), "column": ledger.bad_column()})
+    named = ("room", "entry_index", "row_index", "db", "schema", "table", "key", "column", "reason", "landed_at")
+    return _said_by(batch.source, bad, named).withColumn("quarantined_at", F.current_timestamp())
 
 
 def _resolve(batch: Batch) -> None:

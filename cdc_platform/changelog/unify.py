@@ -20,7 +20,7 @@ from cdc_platform.changelog.messages import Messages
 from cdc_platform.changelog.statements import Statements
 from cdc_platform.changelog.touched import Touched
 from cdc_platform.config import Tables
-from cdc_platform.formats.contract import EVENT
+from cdc_platform.formats.contract import BAD_COLUMN, EVENT
 from cdc_platform.formats.summary import KINDS
 from cdc_platform.resources.parquet import Output
 
@@ -37,7 +37,10 @@ _ROW = (
     *("key", "before", "after", "schema_version", *TXN),
 )
 _MARK = ("topic", "partition", "offset", "entry_index", "kind", "db", "info", *TXN)
-_UNUSABLE = ("topic", "partition", "offset", "entry_index", "row_index", "db", "table", "reason", "landed_at")
+_UNUSABLE = (
+    *("topic", "partition", "offset", "entry_index", "row_index", "db", "schema", "table", "key"),
+    *("reason", "landed_at"),
+)
 
 
 def _with_order(columns: tuple[str, ...]) -> pa.Schema:
@@ -50,6 +53,7 @@ QUARANTINE_FILE = pa.schema(
     [
         *(*_SAID, ("room", pa.string())),
         *(EVENT.field(c) for c in _UNUSABLE),
+        ("column", pa.string()),
         *((c, pa.timestamp("us", "UTC")) for c in ("quarantined_at", "resolved_at")),
     ]
 )
@@ -58,13 +62,13 @@ QUARANTINE_FILE = pa.schema(
 
 def stated(schema: pa.Schema) -> tuple[str, ...]:
     """Columns of files whose lowest and highest values are told where a table doesn't say which: all that have some."""
-    plain = (f.name for f in schema if not pa.types.is_nested(f.type) and f.name != "reason")
+    plain = (f.name for f in schema if not pa.types.is_nested(f.type) and f.name not in ("reason", "column"))
     return (*plain, *(f"order_key.{n}" for n in ORDER.names if "order_key" in schema.names))
 
 
 WORDS = (
     *("format", "decoder_version", "topic", "partition", "db", "schema", "table", "op", "kind", "schema_version"),
-    *("binlog_file", "gtid", "txn_id", "lineage", "reason", "landed_at", "source_time", "order_key.epoch"),
+    *("binlog_file", "gtid", "txn_id", "lineage", "reason", "column", "landed_at", "source_time", "order_key.epoch"),
     *("order_key.file", *(f"{image}.key_value.key" for image in ("key", "before", "after", "info"))),
 )
 """Leaf columns whose values repeat."""
@@ -120,6 +124,7 @@ class Unify:
             "decoder_version": lambda: pa.repeat(self.version, n),
             "room": lambda: pa.repeat("changes", n),
             "reason": lambda: _reason(events),
+            "column": lambda: _bad_column(events),
             "quarantined_at": lambda: pa.repeat(pa.scalar(self.now, pa.timestamp("us", "UTC")), n),
             "resolved_at": lambda: pa.nulls(n, pa.timestamp("us", "UTC")),
         }
@@ -130,6 +135,12 @@ class Unify:
 def _reason(events: pa.RecordBatch) -> pa.Array:
     """As ledger.reason."""
     return pc.if_else(pc.equal(events.column("kind"), "rollback"), ROLLED_BACK, events.column("reason"))
+
+
+def _bad_column(events: pa.RecordBatch) -> pa.Array:
+    """As ledger.bad_column."""
+    named = map_value(events.column("info"), BAD_COLUMN)
+    return pc.if_else(pc.equal(events.column("kind"), "error"), named, pa.scalar(None, pa.string()))
 
 
 def outcome(events: pa.RecordBatch, tables: Tables, wanted: dict[str | None, bool]) -> pa.Array:

@@ -37,8 +37,11 @@ ddl         a DDL statement, in `ddl`
 schema      the columns of a table as this message states them, in `columns`; once per batch and version
 begin, commit, rollback, heartbeat, checkpoint: control events, details in `info`
 skip        a message that rightly holds nothing (a tombstone, an empty packet), why in `reason`
-error       something that could not be used, why in `reason`
+error       something that could not be used, why in `reason`; db, schema, table and key as far as the message tells
+            them, the bad column, where it is one, in `info` under BAD_COLUMN
 """
+
+BAD_COLUMN = "column"
 
 OPS = ("insert", "update", "delete", "read", "truncate")
 
@@ -73,7 +76,7 @@ EVENT = pa.schema(
         ("file_no", pa.int64()),  # number at the end of binlog_file; null: no position told
         ("event_no", pa.int64()),  # order of events that share a position
         ("row_no", pa.int64()),  # order of rows within the event, as the source counts them
-        ("info", _STR_MAP),  # control events: what they say, field by field
+        ("info", _STR_MAP),  # control events: what they say, field by field; errors: BAD_COLUMN
     ]
 )
 """One decoded event: the row of `changes/<format>/<source>`."""

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
-from pyspark.sql.types import StructType, TimestampNTZType
+from pyspark.sql.types import StructField, StructType, TimestampNTZType
 from pyspark.sql.utils import is_remote
 
 from cdc_platform.resources import notes
@@ -43,7 +43,8 @@ a process's first one takes 1.8 s)."""
 
 
 def ensure(spark: SparkSession, table: Table, path: str) -> str:
-    """Make the table at `path` if it isn't there. Returns the path."""
+    """Make the table at `path` if it isn't there, and add the columns that an earlier version's table lacks. Returns
+    the path."""
     lake = path.rsplit("/", table.path.count("/") + 1)[0]
     seen = lake in _SEEN or (path.startswith("/") and _all_here(spark))
     if seen and not Path(path).exists():
@@ -57,9 +58,39 @@ def ensure(spark: SparkSession, table: Table, path: str) -> str:
             # The first runs of two sources make the shared tables at the same time: one of them is told of a conflict.
             if not exists(spark, path):
                 raise
+    if table.added:
+        _add_columns(spark, table, path)
     if notes.is_table(path):
         _SEEN.add(lake)
     return path
+
+
+def _add_columns(spark: SparkSession, table: Table, path: str) -> None:
+    """Those of `table.added` that the table at `path` lacks."""
+
+    def lacking() -> list[str]:
+        there = notes.schema(path) or read(spark, path).schema
+        return [c for c in table.added if c not in there.names]
+
+    missing = lacking()
+    if not missing:
+        return
+    fields = StructType([f for f in StructType.fromDDL(table.columns) if f.name in missing])
+    if notes.add_columns(path, fields.json()):
+        return
+    columns = ", ".join(f"{quoted(f.name)} {f.dataType.simpleString()}" + _commented(f) for f in fields)
+    try:
+        with commit_turn(spark, path):
+            spark.sql(f"ALTER TABLE {delta(path)} ADD COLUMNS ({columns})")
+    except Exception:
+        # The first runs of two sources do so at the same time: one of them is told of a conflict.
+        if lacking():
+            raise
+
+
+def _commented(field: StructField) -> str:
+    comment = field.metadata.get("comment")
+    return f" COMMENT {literal(comment)}" if comment else ""
 
 
 def _all_here(spark: SparkSession) -> bool:

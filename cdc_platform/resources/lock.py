@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 from urllib.request import url2pathname
+from uuid import uuid4
 
 from filelock import FileLock, Timeout
 
@@ -72,6 +73,18 @@ def turn_of_files(path: str) -> Iterator[None]:
         yield
         return
     with turn(table.parent / _TURNS / table.name, "files"):
+        yield
+
+
+@contextmanager
+def turn_alone(path: str) -> Iterator[None]:
+    """Hold the turn to change what a shared table's rows look like: with no other writer, who would be told of a
+    conflict."""
+    table = Path(path)
+    if table.name not in SHARED:
+        yield
+        return
+    with turn(table.parent / _TURNS / table.name, uuid4().hex):
         yield
 
 

@@ -15,7 +15,7 @@ from typing import Any
 from pyspark.sql import SparkSession
 from pyspark.sql.types import StructType
 
-from cdc_platform.resources.lock import turn_of_files, turn_to_make
+from cdc_platform.resources.lock import turn_alone, turn_of_files, turn_to_make
 
 
 def is_table(path: str) -> bool:
@@ -148,6 +148,22 @@ def create(path: str, schema: str, properties: dict[str, str], comment: str, par
             description=comment,
             configuration=dict(properties),
         )
+
+
+def add_columns(path: str, fields: str) -> bool:
+    """Add columns to a table that `is_table`, those that it has left out. fields: a struct as Delta's log has it, JSON.
+    False: it isn't for this process to see, and nothing was done."""
+    from deltalake import DeltaTable, Schema
+
+    if not is_table(path):
+        return False
+    with turn_alone(path):
+        table = DeltaTable(path)
+        there = {f.name for f in table.schema().fields}
+        new = [f for f in Schema.from_json(fields).fields if f.name not in there]
+        if new:
+            table.alter.add_columns(new)
+    return True
 
 
 def append(path: str, rows: list[dict[str, Any]], once: tuple[str, int] | None = None) -> bool:

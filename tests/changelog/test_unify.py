@@ -68,6 +68,19 @@ def _event(dice, pos):
     }[kind]
 
 
+def errors():
+    """Errors that tell more or less of the row, and a rollback, whose `info` is its own."""
+    told = [
+        {"db": "shop", "schema": "dbo", "reason": "no table"},
+        {"db": "shop", "table": "t1", "reason": "v", "key": {"id": "1", "b": "2"}, "info": {"column": "v"}},
+        {"db": "shop", "table": "t1", "reason": "w", "key": {"id": "1"}, "info": {"note": "x"}},
+        {"db": "secret", "table": "t", "reason": "v", "key": {"id": "1"}, "info": {"column": "v"}},
+        {"kind": "rollback", "db": "shop", "info": {"column": "no"}},
+    ]
+    address = {"topic": "v", "partition": 0, "landed_at": LANDED}
+    return [{"kind": "error", **e, **address, "offset": i} for i, e in enumerate(told)]
+
+
 def feed(spark, folder, name):
     source = {
         "name": "shop",
@@ -99,7 +112,7 @@ def everything(feed):
 @pytest.mark.parametrize("seed", [1, 2])
 def test_workers_and_spark_make_the_same_changelog(spark, tmp_path, monkeypatch, seed):
     by_files, by_rows = feed(spark, tmp_path, "files"), feed(spark, tmp_path, "rows")
-    every = events(seed, 150)
+    every = [*events(seed, 150), *errors()]
     halves = every[: len(every) // 2], every[len(every) // 2 :]
     for half in halves:
         for one in (by_files, by_rows):
@@ -111,6 +124,15 @@ def test_workers_and_spark_make_the_same_changelog(spark, tmp_path, monkeypatch,
     expected = everything(by_rows)
     assert len(expected["changelog"]) > 50
     assert all(expected.values())
+    held = [
+        (r["schema"], r["table"], r["key"], r["column"]) for r in by_rows.rows(tables.QUARANTINE) if r["topic"] == "v"
+    ]
+    assert sorted(held, key=str) == [
+        ("dbo", None, None, None),
+        (None, "t1", {"id": "1", "b": "2"}, "v"),
+        (None, "t1", {"id": "1"}, None),
+        (None, None, None, None),
+    ]
     found = everything(by_files)
     for name, rows in expected.items():
         assert set(found[name]) ^ set(rows) == set(), name

@@ -3,8 +3,9 @@
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
+from pyspark.sql.types import StructType
 
-from cdc_platform.resources import lake
+from cdc_platform.resources import lake, notes
 from cdc_platform.tables import CHANGELOG, LINEAGES, QUARANTINE
 
 pytestmark = pytest.mark.spark
@@ -18,6 +19,32 @@ def test_writers_that_start_at_once_make_one_table(spark, tmp_path, table):
     assert made == [path] * 4
     history = spark.sql(f"DESCRIBE HISTORY {lake.delta(path)}").collect()
     assert [row["operation"] for row in history] == ["CREATE TABLE"]
+
+
+_OLD = """source STRING, format STRING, decoder_version STRING, room STRING, topic STRING, `partition` INT,
+  `offset` BIGINT, entry_index INT, row_index INT, db STRING, `table` STRING, reason STRING, landed_at TIMESTAMP,
+  quarantined_at TIMESTAMP, resolved_at TIMESTAMP"""
+"""Columns of quarantine in lakes of version 0.1."""
+
+
+@pytest.mark.parametrize("seen", [True, False], ids=["by delta-rs", "by Spark"])
+def test_columns_that_an_earlier_table_lacks_are_added_once_and_its_rows_stay(spark, tmp_path, monkeypatch, seen):
+    path = QUARANTINE.at(str(tmp_path))
+    lake.create(spark, path, _OLD, QUARANTINE.properties, QUARANTINE.comment, QUARANTINE.partition_by)
+    spark.sql(f"INSERT INTO {lake.delta(path)} (source, topic, reason) VALUES ('shop', 't', 'no JSON')")
+    if not seen:
+        monkeypatch.setattr(notes, "is_table", lambda _: False)
+    with ThreadPoolExecutor(4) as pool:
+        assert list(pool.map(lambda _: lake.ensure(spark, QUARANTINE, path), range(4))) == [path] * 4
+    schema, wanted = lake.read(spark, path).schema, StructType.fromDDL(QUARANTINE.columns)
+    assert [(f.name, f.dataType) for f in schema] == [(f.name, f.dataType) for f in wanted]
+    assert [schema[n].metadata for n in QUARANTINE.added] == [wanted[n].metadata for n in QUARANTINE.added]
+    added = [r for r in spark.sql(f"DESCRIBE HISTORY {lake.delta(path)}").collect() if "ADD COLUMN" in r["operation"]]
+    assert len(added) == 1
+    row = {"source": "shop", "reason": "new", "schema": "s", "key": {"id": "1"}, "column": "c"}
+    lake.append_rows(spark, path, [row])
+    rows = lake.read(spark, path).select("reason", "schema", "key", "column").collect()
+    assert sorted(map(tuple, rows)) == [("new", "s", {"id": "1"}, "c"), ("no JSON", None, None, None)]
 
 
 def test_a_table_that_cannot_be_made_is_told(spark, tmp_path):
