@@ -5,6 +5,7 @@ and true on statements that canal's parser doesn't know (REPLACE, LOAD DATA), so
 """
 
 import re
+from collections.abc import Collection
 from typing import Any
 
 from cdc_platform.mysql.ddl import Statement, truncated_table
@@ -13,6 +14,15 @@ Event = dict[str, Any]
 
 DDL = ("CREATE", "ALTER", "ERASE", "TRUNCATE", "RENAME", "CINDEX", "DINDEX")
 """Event types that are always DDL."""
+
+_OF_ONE_TABLE = frozenset(("CREATE", "ALTER", "TRUNCATE", "CINDEX", "DINDEX"))
+
+
+def names_its_table(kind: str, rows: Collection[str], *, is_statement: bool) -> bool:
+    """Whether the table that an event without rows names is the one that it is about. `rows`: types of row events. A
+    statement may be about several tables, of which canal names the first."""
+    return kind in _OF_ONE_TABLE or kind == "INSERT" or (kind in rows and not is_statement)
+
 
 _STATEMENT = re.compile(r"(?:\s|/\*.*?\*/|(?:--|#)[^\n]*(?:\n|\Z))*+([a-zA-Z]*)", re.DOTALL)
 _DML = frozenset(("insert", "update", "delete", "replace", "load", "with", "call"))

@@ -4,14 +4,18 @@ import gc
 import hashlib
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
-from cdc_platform.formats.contract import EVENT
+from cdc_platform.formats.contract import BAD_COLUMN, EVENT
+from cdc_platform.formats.kafka_connect.values import BAD
+
+Event = dict[str, Any]
+"""An event by fields of EVENT, without wire address; maps as lists of pairs."""
 
 _FILE_NO = re.compile(r"\.(\d+)$")
 _WORTH_A_CUT = 100  # events that copying must save to be worth a cut
@@ -39,7 +43,7 @@ def file_number(binlog_file: str | None) -> int | None:
     return int(found.group(1)) if found and len(found.group(1)) <= 18 else None
 
 
-def event_batch(rows: list[dict[str, Any]]) -> pa.RecordBatch:
+def event_batch(rows: list[Event]) -> pa.RecordBatch:
     """Dicts with keys of EVENT (missing = null; maps as lists of pairs) → EVENT batch. For rare events:
     row changes are built column by column."""
     return pa.RecordBatch.from_pylist(rows, schema=EVENT)
@@ -57,13 +61,66 @@ def collection_paused() -> Iterator[None]:
             gc.enable()
 
 
-def error_event(error: BaseException) -> dict[str, Any]:
-    """What is wrong with a message, as a decoder found it."""
+class BadColumn(ValueError):
+    """A row can't be used for the value of one `column`."""
+
+    def __init__(self, column: str, reason: str):
+        self.column = column
+        super().__init__(reason)
+
+
+class OfTable(ValueError):
+    """A message without rows can't be used; the table that it is about, and no other, is known."""
+
+    def __init__(self, db: str | None, table: str, reason: str):
+        self.db, self.table = db, table
+        super().__init__(reason)
+
+
+def error_event(error: BaseException) -> Event:
+    """What is wrong with a message or row, as a decoder found it."""
     named = isinstance(error, (LookupError, AttributeError, TypeError, RecursionError))
-    return {"kind": "error", "reason": f"{type(error).__name__}: {error}" if named else str(error)}
+    event: Event = {"kind": "error", "reason": f"{type(error).__name__}: {error}" if named else str(error)}
+    if isinstance(error, BadColumn) and _is_text(error.column):
+        event["info"] = [(BAD_COLUMN, error.column)]
+    if isinstance(error, OfTable):
+        event |= of_table(error.db, error.table)
+    return event
 
 
-def rare_batch(messages: pa.RecordBatch, rare: list[tuple[tuple[int, ...], dict[str, Any]]]) -> pa.RecordBatch:
+def of_table(db: Any, table: Any, schema: Any = None) -> Event:
+    """Fields of an error event that name its table, as far as the message does: of what a parser gave those that are
+    names."""
+    told = {"db": db, "schema": schema, "table": table}
+    return {field: name for field, name in told.items() if name and _is_text(name)}
+
+
+def readable_key(columns: Iterable[tuple[str, Callable[[], str | None]]]) -> Event:
+    """Field `key` of an error event: names of key columns, each with what reads its value. Values that can't be read,
+    and NULL, are left out."""
+    key = {}
+    for name, read in columns:
+        try:
+            text = read()
+        except BAD:
+            continue
+        if _is_text(name) and _is_text(text):
+            key[name] = text
+    return {"key": list(key.items())} if key else {}
+
+
+def _is_text(value: Any) -> bool:
+    """Whether Arrow takes it: JSON may spell halves of characters."""
+    if not isinstance(value, str):
+        return False
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def rare_batch(messages: pa.RecordBatch, rare: list[tuple[tuple[int, ...], Event]]) -> pa.RecordBatch:
     """Events by dicts, each with a place that begins with its message's number → EVENT batch with their addresses."""
     address = messages.select(["topic", "partition", "offset", "landed_at"]).take(pa.array([p[0] for p, _ in rare]))
     batch = event_batch([{"entry_index": 0, "row_index": 0, **event} for _, event in rare])

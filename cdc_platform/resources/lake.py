@@ -5,7 +5,7 @@ import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
@@ -75,7 +75,8 @@ def _add_columns(spark: SparkSession, table: Table, path: str) -> None:
     missing = lacking()
     if not missing:
         return
-    fields = StructType([f for f in StructType.fromDDL(table.columns) if f.name in missing])
+    declared = cast(StructType, StructType.fromDDL(table.columns))
+    fields = StructType([f for f in declared if f.name in missing])
     if notes.add_columns(path, fields.json()):
         return
     columns = ", ".join(f"{quoted(f.name)} {f.dataType.simpleString()}" + _commented(f) for f in fields)

@@ -13,11 +13,12 @@ import pyarrow.compute as pc
 from cdc_platform.formats import canal_statement as statement
 from cdc_platform.formats.canal.entries import KIND, OPS, Entries, event_name, event_type, header_field
 from cdc_platform.formats.canal.rows import RowChanges, Side
-from cdc_platform.formats.contract import EVENT, KINDS
+from cdc_platform.formats.contract import BAD_COLUMN, EVENT, KINDS
 from cdc_platform.formats.events import file_number
 from cdc_platform.formats.pb import canal_entry_pb2 as pb
 from cdc_platform.formats.protobuf_arrow import Lists, bools, build_maps, lists, take_or_null, told_text
 
+_ROW_TYPES = frozenset(pb.EventType.Name(number) for number in OPS)
 _XA: dict[int, str] = {pb.XACOMMIT: "commit", pb.XAROLLBACK: "rollback"}
 _CONTROL = ("begin", "commit", "rollback", "heartbeat", "checkpoint")
 _INFO: dict[str, tuple[str, dict[str, str]]] = {
@@ -40,7 +41,9 @@ def statements(entries: Entries) -> dict[int, list[dict[str, Any]]]:
         try:
             out[i] = _statement(int(kinds[i]), told, header["schemaName"], header["tableName"])
         except ValueError as error:
-            out[i] = [{"kind": "error", "reason": str(error)}]
+            out[i] = [
+                {"kind": "error", "reason": str(error), "named": _named(int(kinds[i]), is_statement=bool(told["sql"]))}
+            ]
     return out
 
 
@@ -138,8 +141,12 @@ def assemble(batch: pa.RecordBatch, entries: Entries, rows: RowChanges, seen: se
     # A DDL statement's database is the session's, where that is told; a TRUNCATE may name its table alone.
     stated = {n: take_or_null(pa.array([d.get(n) for d in details], pa.string()), at.extra) for n in ("db", "table")}
     ops = np.where(truncate, 0, np.where(is_change, op, -1))
+    names = {n: pc.coalesce(stated[n], header[n]) for n in ("db", "table")}
+    if (unnamed := _unnamed(entries, details, kind, at)).any():
+        names = {n: pc.if_else(pa.array(unnamed), None, told) for n, told in names.items()}
     values = {
         **header,
+        **names,
         **{
             name: batch.column(name).take(pa.array(at.message)).cast(EVENT.field(name).type)
             for name in ("topic", "partition", "offset", "landed_at")
@@ -148,17 +155,15 @@ def assemble(batch: pa.RecordBatch, entries: Entries, rows: RowChanges, seen: se
         "row_index": pa.array(at.row_index, pa.int32()),
         "kind": pa.array(KINDS).take(pa.array(kind)),
         "reason": reason,
-        "db": pc.coalesce(stated["db"], header["db"]),
-        "table": pc.coalesce(stated["table"], header["table"]),
         "op": pa.array(["truncate", *OPS.values()]).take(pa.array(ops, mask=ops < 0)),
-        "key": image(rows.key, is_change & np.append(rows.has_key, False)[at.row]),
+        "key": image(rows.key, (at.row >= 0) & ~at.is_schema & np.append(rows.has_key, False)[at.row]),
         "before": image(rows.before, is_change & np.append(rows.has_before, False)[at.row]),
         "after": image(rows.after, is_change & (op != pb.DELETE)),
         "schema_version": take_or_null(texts[0], version),
         "columns": take_or_null(texts[1], np.where(at.is_schema, version, -1)),
         "ddl": take_or_null(ddl, at.extra),
         "row_no": _row_numbers(rows, at, truncate),
-        "info": _info(entries, details, kind, at),
+        "info": _info(entries, details, kind, at, {int(of_rows[row]): name for row, name in rows.bad_column.items()}),
     }
     nulls = (values.get(f.name, pa.nulls(len(kind), f.type)) for f in EVENT)
     return pa.RecordBatch.from_arrays(list(nulls), schema=EVENT)
@@ -200,6 +205,24 @@ def _kinds(
         name, reason[event] = entries.silent[int(at.message[event])]
         kind[event] = KIND[name]
     return kind, pa.array(reason, pa.string())
+
+
+def _unnamed(entries: Entries, details: list[dict[str, Any]], kind: np.ndarray, at: _Layout) -> np.ndarray:
+    """Which errors aren't, or not surely, about the table that their header names."""
+    out = np.zeros(len(kind), bool)
+    with_rows = lists(entries.bodies["row"].column("rowDatas")).lengths > 0
+    types = pc.fill_null(entries.header.field("eventType"), 0).to_numpy()
+    for event in np.nonzero((kind == KIND["error"]) & (at.entry >= 0) & (at.row < 0))[0].tolist():
+        entry, extra = int(at.entry[event]), int(at.extra[event])
+        named = details[extra]["named"] if extra >= 0 else _named(int(types[entry]), is_statement=False)
+        out[event] = not (named or with_rows[entry])
+    return out
+
+
+def _named(number: int, *, is_statement: bool) -> bool:
+    """Whether an event of a type is about the table that it names, and no other."""
+    name = pb.EventType.Name(number) if number in pb.EventType.values() else ""
+    return statement.names_its_table(name, _ROW_TYPES, is_statement=is_statement)
 
 
 def _header_columns(entries: Entries, entry: np.ndarray) -> dict[str, pa.Array]:
@@ -245,8 +268,10 @@ def _parents(found: Lists) -> np.ndarray:
     return of
 
 
-def _info(entries: Entries, details: list[dict[str, Any]], kind: np.ndarray, at: _Layout) -> pa.MapArray:
-    """What control events and statements say, field by field."""
+def _info(
+    entries: Entries, details: list[dict[str, Any]], kind: np.ndarray, at: _Layout, bad_column: dict[int, str]
+) -> pa.MapArray:
+    """What control events and statements say, field by field. `bad_column`: event → column."""
     of_event, keys, texts = [np.zeros(0, np.int64)], [pa.array([], pa.string())], [pa.array([], pa.string())]
 
     def add(events: np.ndarray, key: pa.Array, text: pa.Array) -> None:
@@ -270,9 +295,15 @@ def _info(entries: Entries, details: list[dict[str, Any]], kind: np.ndarray, at:
     for event in np.nonzero(at.extra >= 0)[0].tolist():
         pairs = dict(details[at.extra[event]].get("info") or [])
         add(np.full(len(pairs), event), pa.array(list(pairs), pa.string()), pa.array(list(pairs.values()), pa.string()))
+    add(
+        np.array(list(bad_column), np.int64),
+        pa.repeat(BAD_COLUMN, len(bad_column)),
+        pa.array(list(bad_column.values()), pa.string()),
+    )
     of = np.concatenate(of_event)
     order = np.argsort(of, kind="stable")
     has_info = np.isin(kind, [KIND[n] for n in (*_CONTROL, "ddl")])
+    has_info[list(bad_column)] = True
     order = order[has_info[of[order]]]
     index = pa.array(order)
     return build_maps(of[order], pa.concat_arrays(keys).take(index), pa.concat_arrays(texts).take(index), has_info)

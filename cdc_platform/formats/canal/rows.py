@@ -35,7 +35,8 @@ class Side:
 
 @dataclass(frozen=True, slots=True)
 class RowChanges:
-    """All rows of a batch, in wire order. Rows in `bad` (row → reason) have no cells in the maps. `version[row]`:
+    """All rows of a batch, in wire order. Rows in `bad` (row → reason) have no cells in the images, and in `key` those
+    that can be read; `bad_column`: row → the column whose value is the reason. `version[row]`:
     number in `versions` of (db, table, schema version, columns as JSON), -1 where the row doesn't tell them."""
 
     entry: np.ndarray
@@ -43,6 +44,7 @@ class RowChanges:
     op: np.ndarray  # EventType
     number: np.ndarray  # among the rows that share a binlog position
     bad: dict[int, str]
+    bad_column: dict[int, str]
     key: Side
     before: Side
     after: Side
@@ -67,16 +69,17 @@ def row_changes(entries: Entries, options: CanalOptions) -> RowChanges:
     tables = _tables(entries, entry)
     cells.retype({full: np.tile(table, 2) for full, table in tables.by_name(options.columns)}, options)
     text, unreadable = cells.texts(options.dialect)
+    bad_column: dict[int, str] = {}
     for cell, reason in unreadable.items():
-        bad.setdefault(int(cells.image[cell]) % max(n, 1), reason)
+        _note(bad, bad_column, cells, n, cell, reason)
     shapes = _shapes(cells, n, tables)
-    _note_bad_shapes(bad, shapes, n)
+    _note_bad_shapes(bad, bad_column, shapes, n)
     row = cells.image.copy()
     row[number:] -= n
     has_before = before > 0
     # The key is that of the row before: in the before image, if there is one.
     in_key = cells.key & (has_before[row] != of_side)
-    _note_lost_keys(bad, cells, n, in_key, text)
+    _note_lost_keys(bad, bad_column, cells, n, in_key, text)
     fine = np.ones(n, bool)
     fine[list(bad)] = False
     names = pa.array(cells.names, pa.string())
@@ -91,9 +94,10 @@ def row_changes(entries: Entries, options: CanalOptions) -> RowChanges:
     def chosen(where: np.ndarray) -> Side:
         return Side(row[where], names.take(pa.array(cells.name[where])), text.take(pa.array(where)))
 
-    keys = np.nonzero(in_key & keep)[0]
+    keep_key = keep | _readable(shapes, text, unreadable, cells, n) if bad else keep
+    keys = np.nonzero(in_key & keep_key)[0]
     has_key = np.zeros(n, bool)
-    has_key[row[in_key]] = True
+    has_key[row[in_key & keep_key]] = True
     version = _telling(shapes, op, fine, cells, n)
     told, version[version >= 0] = np.unique(version[version >= 0], return_inverse=True)
     return RowChanges(
@@ -102,6 +106,7 @@ def row_changes(entries: Entries, options: CanalOptions) -> RowChanges:
         op=op,
         number=_numbers(entries, entry),
         bad=bad,
+        bad_column=bad_column,
         key=chosen(keys[np.argsort(row[keys], kind="stable")]),  # a key is of either image
         before=side(0, number),
         after=side(number, len(row)),
@@ -198,16 +203,34 @@ def _shapes(cells: Cells, n: int, tables: _Tables) -> _Shapes:
     return _Shapes(of, first, problems, offsets[:-1], lengths)
 
 
-def _note_bad_shapes(bad: dict[int, str], shapes: _Shapes, n: int) -> None:
+def _note(bad: dict[int, str], column: dict[int, str], cells: Cells, n: int, cell: int, reason: str) -> None:
+    """A cell for which its row can't be used, if nothing else is known of the row yet."""
+    row = int(cells.image[cell]) % max(n, 1)
+    if row not in bad:
+        bad[row], column[row] = reason, cells.names[cells.name[cell]]
+
+
+def _readable(shapes: "_Shapes", text: pa.StringArray, unreadable: dict[int, str], cells: Cells, n: int) -> np.ndarray:
+    """Cells that tell what they do of bad rows, too: no NULL, and in no image whose columns aren't known."""
+    found = text.is_valid().to_numpy(zero_copy_only=False)
+    found[list(unreadable)] = False
+    odd = np.isin(shapes.of, list(shapes.problems))
+    return found & ~(odd[:n] | odd[n:])[cells.image % max(n, 1)]
+
+
+def _note_bad_shapes(bad: dict[int, str], column: dict[int, str], shapes: _Shapes, n: int) -> None:
     for image in np.nonzero(np.isin(shapes.of, list(shapes.problems)))[0].tolist():
         bad[image % n] = shapes.problems[int(shapes.of[image])]
+        column.pop(image % n, None)
 
 
-def _note_lost_keys(bad: dict[int, str], cells: Cells, n: int, in_key: np.ndarray, text: pa.StringArray) -> None:
+def _note_lost_keys(
+    bad: dict[int, str], column: dict[int, str], cells: Cells, n: int, in_key: np.ndarray, text: pa.StringArray
+) -> None:
     """A row without its key can't be found again: MERGE would never match it."""
     for cell in np.nonzero(cells.key & text.is_null().to_numpy(zero_copy_only=False))[0].tolist():
         name = shown(cells.names[cells.name[cell]])
-        bad.setdefault(int(cells.image[cell]) % n, f"key column {name} is NULL")
+        _note(bad, column, cells, n, cell, f"key column {name} is NULL")
     told = np.bincount(cells.image[cells.key], minlength=2 * n)
     used = np.bincount(cells.image[in_key] % max(n, 1), minlength=n)
     for row in np.nonzero(used < np.maximum(told[:n], told[n:]))[0].tolist():

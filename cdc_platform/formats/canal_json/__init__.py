@@ -8,7 +8,7 @@ and decides between statements of type QUERY only.
 """
 
 from collections.abc import Iterable, Iterator
-from typing import Any
+from functools import partial
 
 import numpy as np
 import pyarrow as pa
@@ -19,9 +19,10 @@ from cdc_platform.formats.canal_json.plain import PlainReader
 from cdc_platform.formats.canal_json.rows import convert, convert_sheet
 from cdc_platform.formats.canal_json.sheets import Sheet
 from cdc_platform.formats.canal_json.tables import Group, Table, described, grouped
+from cdc_platform.formats.canal_json.unusable import of_message, of_row
 from cdc_platform.formats.canal_options import TIMESTAMP_WITHOUT_ZONE
 from cdc_platform.formats.contract import Format
-from cdc_platform.formats.events import collection_paused, error_event, event_batch, in_order, rare_batch
+from cdc_platform.formats.events import Event, collection_paused, error_event, event_batch, in_order, rare_batch
 from cdc_platform.formats.kafka_connect.json import read_json
 from cdc_platform.formats.kafka_connect.values import BAD
 
@@ -36,7 +37,7 @@ class _Batch:
         self.messages, self.options = messages, options
         self.sheets: dict[Group, Sheet] = {}
         self.others: dict[Group, list[Row]] = {}
-        self.rare: list[tuple[_Place, dict[str, Any]]] = []
+        self.rare: list[tuple[_Place, Event]] = []
 
     def read(self) -> None:
         values = self.messages.column("value").to_pylist()
@@ -46,19 +47,23 @@ class _Batch:
             if values[at] is None:
                 self.rare.append(((at, 0, 1), {"kind": "skip", "reason": "no value"}))
                 continue
+            message = None
             try:
-                found = read(at, read_json(values[at]), self.options)
+                message = read_json(values[at])
+                found = read(at, message, self.options)
             except BAD as e:
-                self.rare.append(((at, 0, 1), error_event(e)))
+                self.rare.append(((at, 0, 1), {**of_message(message, self.options), **error_event(e)}))
                 continue
             if isinstance(found, Rows):
-                for group, row in grouped(found, self.fail):
+                for group, row in grouped(found, partial(self.fail, found)):
                     self.others.setdefault(group, []).append(row)
             else:
                 self.rare.extend(((at, i, 1), event) for i, event in enumerate(found))
 
-    def fail(self, row: Row, error: BaseException) -> None:
-        self.rare.append(((row.at, row.place, 1), {**error_event(error), "row_index": row.place}))
+    def fail(self, told: Rows | Group, row: Row, error: BaseException) -> None:
+        """`told`: what its message says of the row's table."""
+        event = {**of_row(told, row.data, row.old, self.options), **error_event(error), "row_index": row.place}
+        self.rare.append(((row.at, row.place, 1), event))
 
     def rows(self) -> Iterator[tuple[pa.RecordBatch, np.ndarray]]:
         """EVENT batches of all rows with their places; puts the schema events beside."""
@@ -69,7 +74,7 @@ class _Batch:
             except ValueError as e:
                 changes = self._changes(group)
                 for i in range(len(changes.at)):
-                    self.fail(changes.row(i), e)
+                    self.fail(group, changes.row(i), e)
                 continue
             for batch, good in self._converted(group, table):
                 places = np.column_stack((good.at, good.place, np.ones(len(batch), np.int64)))
@@ -86,7 +91,7 @@ class _Batch:
         dialect = self.options.dialect
         if group not in self.others and (done := convert_sheet(self.messages, table, self.sheets[group], dialect)):
             return [done]
-        return convert(self.messages, table, self._changes(group), dialect, self.fail)
+        return convert(self.messages, table, self._changes(group), dialect, partial(self.fail, group))
 
     def _changes(self, group: Group) -> Changes:
         sheet, others = self.sheets.get(group), self.others.get(group)

@@ -22,6 +22,7 @@ from cdc_platform.formats.canal_json.sheets import Old, Sheet
 from cdc_platform.formats.canal_json.tables import Fail, Table
 from cdc_platform.formats.canal_text import Dialect, hint, to_text
 from cdc_platform.formats.contract import EVENT
+from cdc_platform.formats.events import BadColumn
 from cdc_platform.formats.kafka_connect.values import BAD, Number, json_text, number_text, plain_text, shown
 from cdc_platform.formats.protobuf_arrow import build_maps
 from cdc_platform.mysql.types import MySqlType
@@ -62,8 +63,8 @@ def convert(
         for half in (range(middle), range(middle, count)):
             yield from convert(messages, table, changes.chosen(half), dialect, fail)
         return
-    for i, reason in cells.bad.items():
-        fail(changes.row(i), ValueError(reason))
+    for i, error in cells.bad.items():
+        fail(changes.row(i), error)
     if batch is not None:
         yield batch, good
 
@@ -72,14 +73,14 @@ def convert(
 class _Cells:
     """Texts of a group: all of them in `text`, and the place there of each row's cell (row × column, -1: not in
     the image) after the change and before it. `has_old`: whether `old` says what it was before; `whole`: whether
-    `data` has all columns. `bad`: row → reason."""
+    `data` has all columns. `bad`: rows that can't be used."""
 
     text: pa.StringArray
     after: np.ndarray
     before: np.ndarray
     has_old: np.ndarray
     whole: np.ndarray
-    bad: dict[int, str] = field(default_factory=dict)
+    bad: dict[int, BadColumn] = field(default_factory=dict)
 
     def of_rows(self, kept: list[int]) -> "_Cells":
         """Some of the rows, none of them bad."""
@@ -122,13 +123,13 @@ def _cells(table: Table, changes: Changes, dialect: Dialect) -> _Cells:
     after = np.empty((n, width), np.int64)
     old = Old(table.names, changes.old)
     old_places = np.empty(len(old.values), np.int64)
-    bad: dict[int, str] = {}
+    bad: dict[int, BadColumn] = {}
     texts, base = [], 0
     for c, name in enumerate(table.names):
         values = data[c::width] if whole else [d.get(name) for d in changes.data]
         at = np.flatnonzero(old.column == c)
         values += [old.values[i] for i in at.tolist()]
-        text, ok = _column_text(name, values, table.types[c][1], dialect)
+        text, ok = column_text(name, values, table.types[c][1], dialect)
         after[:, c] = np.arange(base, base + n)
         if not whole:
             after[[i for i, d in enumerate(changes.data) if name not in d], c] = -1
@@ -146,8 +147,9 @@ def _cells(table: Table, changes: Changes, dialect: Dialect) -> _Cells:
     return cells
 
 
-def _unreadable(name: str, value: Any, type_text: str, mysql_type: MySqlType) -> str:
-    return f"column {shown(name)}: {shown(value)} doesn't fit its type {shown(type_text)}{hint(mysql_type)}"
+def _unreadable(name: str, value: Any, type_text: str, mysql_type: MySqlType) -> BadColumn:
+    why = f"{shown(value)} doesn't fit its type {shown(type_text)}{hint(mysql_type)}"
+    return BadColumn(name, f"column {shown(name)}: {why}")
 
 
 def _note_lost_keys(cells: _Cells, table: Table) -> None:
@@ -156,15 +158,18 @@ def _note_lost_keys(cells: _Cells, table: Table) -> None:
     for c in table.key:
         lost = null[cells.before[:, c]] | null[cells.after[:, c]]
         for i in np.flatnonzero(lost).tolist():
-            cells.bad.setdefault(i, f"key column {shown(table.names[c])} is NULL or isn't in the row")
+            name = table.names[c]
+            cells.bad.setdefault(i, BadColumn(name, f"key column {shown(name)} is NULL or isn't in the row"))
 
 
-def _column_text(name: str, values: list[Any], mysql_type: MySqlType, dialect: Dialect) -> Checked:
+def column_text(name: str, values: list[Any], mysql_type: MySqlType, dialect: Dialect) -> Checked:
+    """JSON values of one column → their texts, and which of them are ones of its type. Raises BadColumn where a value
+    has no text at all."""
     if not set(map(type, values)) <= _TEXTS:
         try:
             values = [_native(v, mysql_type.family) for v in values]
         except BAD as e:
-            raise ValueError(f"column {shown(name)}: {e}") from e
+            raise BadColumn(name, f"column {shown(name)}: {e}") from e
     return to_text(pa.array(values, pa.string()), mysql_type, dialect)
 
 

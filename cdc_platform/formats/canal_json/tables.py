@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 from cdc_platform.formats.canal_json.messages import Row, Rows
 from cdc_platform.formats.canal_json.options import CanalJsonOptions
 from cdc_platform.formats.canal_text import told_type
-from cdc_platform.formats.events import columns_json, schema_version
+from cdc_platform.formats.events import BadColumn, columns_json, schema_version
 from cdc_platform.formats.kafka_connect.values import shown
 from cdc_platform.formats.names import Names
 from cdc_platform.mysql.types import MySqlType, parse_type
@@ -60,18 +60,22 @@ class Table:
 def described(group: Group, options: CanalJsonOptions) -> Table:
     """Columns and key of a group's rows. Raises ValueError when a key column isn't in the rows."""
     given = Names(options.columns.get(f"{group.db}.{group.table}", {}))
-    types = []
-    for name, told in zip(group.names, group.types, strict=True):
-        real = given.get(name)
-        text = "longblob" if told == _BLOB else told if type(told) is str else None
-        types.append((real, parse_type(real)) if real else told_type(text) or _TOLD_NOTHING)
+    types = [column_type(given.get(name), told) for name, told in zip(group.names, group.types, strict=True)]
     places = Names({name: i for i, name in enumerate(group.names)})
     key = [places.get(name) for name in group.key]
     if None in key:
-        raise ValueError(f"key column {shown(group.key[key.index(None)])} isn't in the row")
+        name = group.key[key.index(None)]
+        raise BadColumn(name, f"key column {shown(name)} isn't in the row")
     if len(set(key)) != len(key):
         raise ValueError(f"pkNames {shown(list(group.key))} names a column twice")
     return Table(group.db, group.table, group.names, types, key)
+
+
+def column_type(given: str | None, told: str | int | None) -> tuple[str, MySqlType]:
+    """Type of a column: what option `columns` gives, or its message tells (as in Group.types)."""
+    if given:
+        return given, parse_type(given)
+    return told_type("longblob" if told == _BLOB else told if type(told) is str else None) or _TOLD_NOTHING
 
 
 def grouped(message: Rows, fail: Fail) -> Iterator[tuple[Group, Row]]:
@@ -98,7 +102,7 @@ def group_of(message: Rows, names: tuple[str, ...]) -> Group:
     told = tuple(map(message.types.get, names))
     if set(map(type, told)) != {str} or "" in told:
         types, sql_types = Names(message.types), Names(message.sql_types)
-        told = tuple(_told(n, types, sql_types) for n in names)
+        told = tuple(stated_type(n, types, sql_types) for n in names)
     return Group(message.db, message.table, message.key, names, told)
 
 
@@ -110,8 +114,8 @@ def _renamed(old: dict[str, Any], data: dict[str, Any]) -> dict[str, Any]:
     return out
 
 
-def _told(name: str, types: Names, sql_types: Names) -> str | int | None:
-    """Type of a column as the message tells it."""
+def stated_type(name: str, types: Names, sql_types: Names) -> str | int | None:
+    """Type of a column as the message tells it (as in Group.types). Raises ValueError."""
     told = types.get(name)
     if told is not None and type(told) is not str:
         raise ValueError(f"mysqlType of {shown(name)}: {shown(told)} is no text")

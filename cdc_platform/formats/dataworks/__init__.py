@@ -7,7 +7,7 @@ sequenceId: the first removes the old row, the second brings the new one.
 """
 
 from collections.abc import Iterator
-from typing import Any
+from functools import partial
 
 import numpy as np
 import pyarrow as pa
@@ -16,8 +16,8 @@ from cdc_platform.formats.contract import Format, Limit
 from cdc_platform.formats.dataworks.messages import Changes, Group, Row, read
 from cdc_platform.formats.dataworks.options import DataworksOptions
 from cdc_platform.formats.dataworks.plain import PlainReader
-from cdc_platform.formats.dataworks.rows import Table, convert_rows
-from cdc_platform.formats.events import collection_paused, error_event, event_batch, in_order, rare_batch
+from cdc_platform.formats.dataworks.rows import Table, convert_rows, of_message, of_row
+from cdc_platform.formats.events import Event, collection_paused, error_event, event_batch, in_order, rare_batch
 from cdc_platform.formats.kafka_connect.json import read_json
 from cdc_platform.formats.kafka_connect.values import BAD
 from cdc_platform.formats.limits import finer_than, of
@@ -32,7 +32,7 @@ class _Batch:
     def __init__(self, messages: pa.RecordBatch, options: DataworksOptions):
         self.messages, self.options = messages, options
         self.groups: dict[Group, list[Changes]] = {}
-        self.rare: list[tuple[_Place, dict[str, Any]]] = []
+        self.rare: list[tuple[_Place, Event]] = []
 
     def read(self) -> None:
         values = self.messages.column("value").to_pylist()
@@ -43,10 +43,12 @@ class _Batch:
             if values[at] is None:
                 self.rare.append(((at, 1), {"kind": "skip", "reason": "no value"}))
                 continue
+            message = None
             try:
-                found = read(at, read_json(values[at]))
+                message = read_json(values[at])
+                found = read(at, message)
             except BAD as e:
-                self.fail(at, e)
+                self.rare.append(((at, 1), {**of_message(message, self.options), **error_event(e)}))
                 continue
             if isinstance(found, list):
                 self.rare.extend(((at, 1 + i), event) for i, event in enumerate(found))
@@ -55,8 +57,8 @@ class _Batch:
         for group, rows in others.items():
             self.groups.setdefault(group, []).append(Changes.of(rows))
 
-    def fail(self, at: int, error: BaseException) -> None:
-        self.rare.append(((at, 1), error_event(error)))
+    def fail(self, group: Group, row: Row, error: BaseException) -> None:
+        self.rare.append(((row.at, 1), {**of_row(group, row, self.options), **error_event(error)}))
 
     def rows(self) -> Iterator[tuple[pa.RecordBatch, np.ndarray]]:
         """EVENT batches of all rows with their places; puts the schema events beside."""
@@ -65,11 +67,13 @@ class _Batch:
             try:
                 table = Table(group, self.options)
             except BAD as e:
-                for at in rows.at:
-                    self.fail(at, e)
+                for i in range(len(rows.at)):
+                    self.fail(group, rows.row(i), e)
                 continue
             first = None
-            for batch, at in convert_rows(self.messages, table, rows, self.options.time_zone, self.fail):
+            for batch, at in convert_rows(
+                self.messages, table, rows, self.options.time_zone, partial(self.fail, group)
+            ):
                 yield batch, np.column_stack((at, np.ones(len(at), np.int64)))
                 first = at[0] if first is None else first
             if first is not None:

@@ -82,6 +82,11 @@ class Changes(NamedTuple):
         order = sorted(range(len(whole.at)), key=whole.at.__getitem__)
         return whole if order == list(range(len(order))) else whole.chosen(order)
 
+    def row(self, i: int) -> Row:
+        """One of them."""
+        fields: list[Any] = [field[i] for field in self]
+        return Row(*fields)
+
     def chosen(self, which: Sequence[int]) -> "Changes":
         """Some of them."""
         fields: list[Any] = [[field[i] for i in which] for field in self]

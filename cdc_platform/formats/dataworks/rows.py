@@ -1,17 +1,19 @@
 """Rows of one table and one list of columns → an EVENT batch, column by column."""
 
 from collections.abc import Callable, Iterator
+from functools import partial
 from operator import itemgetter
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
+from cdc_platform.formats.canal_statement import names_its_table
 from cdc_platform.formats.contract import EVENT
-from cdc_platform.formats.dataworks.messages import Changes, Group
+from cdc_platform.formats.dataworks.messages import ROWS, Changes, Group, Row, group_of
 from cdc_platform.formats.dataworks.options import DataworksOptions
 from cdc_platform.formats.dataworks.values import TYPES, texts
-from cdc_platform.formats.events import columns_json, schema_version
+from cdc_platform.formats.events import BadColumn, Event, columns_json, of_table, readable_key, schema_version
 from cdc_platform.formats.kafka_connect.values import BAD, shown
 from cdc_platform.formats.names import Names
 from cdc_platform.formats.protobuf_arrow import build_maps
@@ -29,11 +31,12 @@ class Table:
         self.types: list[tuple[str, MySqlType]] = []
         for name, told in zip(group.names, group.types, strict=True):
             if told not in TYPES:
-                raise ValueError(f"column {shown(name)}: type {shown(told)} is unknown; known: {', '.join(TYPES)}")
+                why = f"type {shown(told)} is unknown; known: {', '.join(TYPES)}"
+                raise BadColumn(name, f"column {shown(name)}: {why}")
             text = real.get(name) or TYPES[told].default
             mysql_type = parse_type(text)
             if mysql_type.family not in TYPES[told].families:
-                raise ValueError(f"column {shown(name)}: option columns says {text!r}, the message {told}")
+                raise BadColumn(name, f"column {shown(name)}: option columns says {text!r}, the message {told}")
             self.types.append((text, mysql_type))
         self.key = [group.names.index(k) for k in group.key]
         self.columns = columns_json(
@@ -47,7 +50,46 @@ class Table:
         return {**told, "kind": "schema", "schema_version": self.version, "columns": self.columns}
 
 
-Fail = Callable[[int, BaseException], None]
+def of_message(message: Any, options: DataworksOptions) -> Event:
+    """What is told of a parsed message that is refused as a whole: its table, and the row's key as far as it can be
+    read. A statement may be about several tables."""
+    schema, payload = (_part(message, name) for name in ("schema", "payload"))
+    images = [image for name in ("before", "after") if (image := _part(_part(payload, name), "dataColumn"))]
+    op = payload.get("op")
+    if not images and op not in ROWS and not names_its_table(str(op), (), is_statement=True):
+        return {}
+    source = _part(schema, "source")
+    named = of_table(source.get("dbName"), source.get("tableName"), source.get("schemaName"))
+    try:
+        group = group_of(schema)
+    except ValueError:
+        return named
+    return {**named, **_key(group, images[0], options)} if images else named
+
+
+def of_row(group: Group, row: Row, options: DataworksOptions) -> Event:
+    """The same of a row."""
+    image = row.after if row.before is None else row.before
+    return {**of_table(group.db, group.table, group.schema), **_key(group, image or {}, options)}
+
+
+def _part(of: Any, name: str) -> dict[str, Any]:
+    found = of.get(name) if type(of) is dict else None
+    return found if type(found) is dict else {}
+
+
+def _key(group: Group, image: dict[str, Any], options: DataworksOptions) -> Event:
+    given = Names(options.columns.get(f"{group.db}.{group.table}", {}))
+    told = dict(zip(group.names, group.types, strict=True))
+
+    def read(name: str) -> str | None:
+        mysql_type = parse_type(given.get(name) or TYPES[told[name]].default)
+        return _texts([image[name]], name, told[name], mysql_type, options.time_zone)[0].as_py()
+
+    return readable_key((name, partial(read, name)) for name in group.key)
+
+
+Fail = Callable[[Row, BaseException], None]
 
 
 def convert_rows(
@@ -60,7 +102,7 @@ def convert_rows(
         batch = _batch(messages, table, rows, zone)
     except BAD as e:
         if count == 1:
-            fail(rows.at[0], e)
+            fail(rows.row(0), e)
             return
         middle = count // 2
         for half in (range(middle), range(middle, count)):
@@ -73,14 +115,14 @@ def _texts(values: list[Any], name: str, told: str, mysql_type: MySqlType, zone:
     try:
         found = texts(values, told, mysql_type, zone)
     except BAD as e:
-        raise ValueError(f"column {shown(name)}: {e}") from e
+        raise BadColumn(name, f"column {shown(name)}: {e}") from e
     if mysql_type.family in ("binary", "geometry"):
         return found
     checked: Checked = to_text(found, mysql_type, zone)
     found, ok = checked
     if not ok.all():
         bad = values[int(np.argmin(ok))]
-        raise ValueError(f"column {shown(name)}: {shown(bad)} doesn't fit {mysql_type.name} (option columns)")
+        raise BadColumn(name, f"column {shown(name)}: {shown(bad)} doesn't fit {mysql_type.name} (option columns)")
     return found
 
 
@@ -149,7 +191,7 @@ def _check_keys(table: Table, text: pa.StringArray, keys: list[np.ndarray]) -> N
         lost = null[places].any(axis=0) if len(places) else np.zeros(len(table.key), bool)
         if lost.any():
             name = table.group.names[table.key[int(np.argmax(lost))]]
-            raise ValueError(f"key column {shown(name)} is NULL or isn't in the row")
+            raise BadColumn(name, f"key column {shown(name)} is NULL or isn't in the row")
 
 
 def _maps(text: pa.StringArray, names: pa.StringArray, places: np.ndarray, has_map: np.ndarray) -> pa.MapArray:

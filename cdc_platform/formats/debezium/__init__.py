@@ -18,45 +18,28 @@ source time is its own clock.
 
 import gc
 from collections.abc import Iterator
-from typing import NamedTuple
+from functools import partial
 
 import numpy as np
 import pyarrow as pa
 
 from cdc_platform.formats.contract import EVENT, Format, Limit
 from cdc_platform.formats.debezium.control import control_events
+from cdc_platform.formats.debezium.groups import Group, described, is_dtle, is_snapshot, of_message, of_row
 from cdc_platform.formats.debezium.options import DebeziumOptions
 from cdc_platform.formats.debezium.rows import Row, Table, convert_rows
-from cdc_platform.formats.events import event_batch
-from cdc_platform.formats.kafka_connect.bare import bare_column
+from cdc_platform.formats.events import Event, error_event, event_batch, of_table
 from cdc_platform.formats.kafka_connect.json import Schema, Unwrapper
-from cdc_platform.formats.kafka_connect.types import Column, column
 from cdc_platform.formats.kafka_connect.values import BAD, shown
 from cdc_platform.formats.limits import finer_than, of
-from cdc_platform.formats.names import Names
 
 _MANY = 10_000  # tables × schemas kept for one decode call; beyond it something invents schemas
 _OPS = {"c": "insert", "u": "update", "d": "delete", "r": "read", "t": "truncate"}
-_NO_SNAPSHOT = (None, False, "false", "incremental")
 _FLATTENED = (
     "no op, before and after: this is no Debezium change event. If ExtractNewRecordState (unwrap) flattens "
     "the messages, remove that SMT from the connector"
 )
 _ROUTING = "__dbz__physicalTableIdentifier"  # added to the key by ByLogicalTableRouter; no column
-
-
-class Group(NamedTuple):
-    """What rows must have in common to be converted together. `names`: columns of the Kafka key; `shape`:
-    columns of a bare payload's images, None when the schema tells them."""
-
-    schema: Schema | None
-    key_schema: Schema | None
-    db: str
-    table: str
-    dtle: bool
-    snapshot: bool
-    names: tuple[str, ...]
-    shape: tuple[str, ...] | None
 
 
 class _Batch:
@@ -67,10 +50,10 @@ class _Batch:
         self.values, self.keys = Unwrapper(), Unwrapper()
         self.tables: dict[Group, Table] = {}
         self.groups: dict[Group, list[Row]] = {}
-        self.rare: list[tuple[int, dict]] = []
+        self.rare: list[tuple[int, Event]] = []
 
-    def fail(self, index: int, error: BaseException) -> None:
-        self.rare.append((index, _error(error)))
+    def fail(self, table: Table, row: Row, error: BaseException) -> None:
+        self.rare.append((row.at, {**of_row(table, row.key), **error_event(error)}))
 
     def read(self) -> None:
         columns = (self.messages.column(n).to_pylist() for n in ("topic", "key", "value"))
@@ -81,7 +64,7 @@ class _Batch:
                 else:
                     self._message(index, topic or "", key, value)
             except BAD as e:
-                self.fail(index, e)
+                self.rare.append((index, error_event(e)))
 
     def _message(self, index: int, topic: str, key: bytes | None, value: bytes) -> None:
         schema, payload = self.values(topic, value)
@@ -91,7 +74,11 @@ class _Batch:
         if type(payload) is not dict:
             raise ValueError(f"payload {shown(payload)} is no object")
         if "op" in payload:
-            self._row(index, topic, key, schema, payload)
+            try:
+                self._row(index, topic, key, schema, payload)
+            except BAD as e:
+                told = of_message(payload, schema, self._key(topic, key), self.options)
+                self.rare.append((index, {**told, **error_event(e)}))
             return
         events = control_events(payload, topic, schema.name if schema else None)
         if events is None:
@@ -106,8 +93,8 @@ class _Batch:
         source = _source(op, payload)
         before, after = _images(op, payload)
         key_schema, key_row = self._key(topic, key) if op != "t" else (None, None)
-        snapshot = source.get("snapshot") not in _NO_SNAPSHOT
-        dtle = source.get("version") == "0.0.1" and "connector" not in source
+        snapshot = is_snapshot(source)
+        dtle = is_dtle(source)
         names = tuple(key_row) if key_row else ()
         shape = None if schema is not None else _shape(before, after)
         group = Group(schema, key_schema, source["db"], source["table"], dtle, dtle and snapshot, names, shape)
@@ -140,7 +127,7 @@ class _Batch:
     def _table(self, group: Group) -> Table:
         table = self.tables.get(group)
         if table is None:
-            table = _described(group, self.options)
+            table = described(group, self.options)
             if len(self.tables) < _MANY:
                 self.tables[group] = table
         return table
@@ -150,7 +137,7 @@ class _Batch:
         first: dict[str, tuple[int, Table]] = {}
         for group, rows in self.groups.items():
             table = self._table(group)
-            for batch, indexes in convert_rows(self.messages, table, rows, self.fail):
+            for batch, indexes in convert_rows(self.messages, table, rows, partial(self.fail, table)):
                 yield batch, indexes
                 version = batch.column("schema_version")
                 here = next((i for i, v in zip(indexes, version, strict=True) if v.is_valid), None)
@@ -158,27 +145,6 @@ class _Batch:
                     seen = first.get(table.version)
                     first[table.version] = (here, table) if seen is None or here < seen[0] else seen
         self.rare.extend((index, table.schema_event()) for index, table in first.values())
-
-
-def _described(group: Group, options: DebeziumOptions) -> Table:
-    """Columns and key of the rows of a group. Raises ValueError for a schema that can't be read."""
-    dialect = options.dialect(group.dtle, group.snapshot)
-    given = Names(options.columns.get(f"{group.db}.{group.table}", {}))
-    if group.schema is not None:
-        columns = [column(f, given.get(f["field"]), dialect) for f in group.schema.fields]
-    else:
-        # A bare value under a key with schema: the key's types hold for the images too, or keys would differ.
-        typed = {f["field"]: f for f in group.key_schema.fields} if group.key_schema else {}
-        columns = [
-            column(typed[n], given.get(n), dialect) if n in typed else bare_column(n, given.get(n), dialect)
-            for n in group.shape or group.names
-        ]
-    found: dict[str, Column] = {c.name: c for c in columns}
-    if len(found) != len(columns):
-        raise ValueError("the schema names a column twice")
-    key_names = group.names if all(n in found for n in group.names) else ()
-    complete = group.schema is not None or bool(group.shape)
-    return Table(group.db, group.table, group.dtle, found, key_names, complete)
 
 
 def _source(op: object, payload: dict) -> dict:
@@ -248,7 +214,7 @@ def _decode(messages: pa.RecordBatch, options: DebeziumOptions) -> pa.RecordBatc
     return found if (np.diff(places) >= 0).all() else found.take(pa.array(np.argsort(places, kind="stable")))
 
 
-def _rare_batch(messages: pa.RecordBatch, rare: list[tuple[int, dict]]) -> pa.RecordBatch:
+def _rare_batch(messages: pa.RecordBatch, rare: list[tuple[int, Event]]) -> pa.RecordBatch:
     address = messages.select(["topic", "partition", "offset", "landed_at"]).take(pa.array([i for i, _ in rare]))
     events = [{"entry_index": 0, "row_index": 0, **event} for _, event in rare]
     try:
@@ -259,17 +225,13 @@ def _rare_batch(messages: pa.RecordBatch, rare: list[tuple[int, dict]]) -> pa.Re
     return pa.RecordBatch.from_arrays([named.get(f.name, batch.column(f.name)) for f in EVENT], schema=EVENT)
 
 
-def _checked(event: dict) -> dict:
+def _checked(event: Event) -> Event:
     try:
         event_batch([event])
     except BAD as e:
-        return {"entry_index": event["entry_index"], "row_index": 0, **_error(e)}
+        named = of_table(event.get("db"), event.get("table")) if event["kind"] in ("row", "schema") else {}
+        return {"entry_index": event["entry_index"], "row_index": 0, **named, **error_event(e)}
     return event
-
-
-def _error(error: BaseException) -> dict:
-    named = isinstance(error, (LookupError, AttributeError, TypeError, RecursionError))
-    return {"kind": "error", "reason": f"{type(error).__name__}: {error}" if named else str(error)}
 
 
 LIMITS = (

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from typing import Any
 
 from cdc_platform.formats.debezium.rows import integer, positions, source_time
-from cdc_platform.formats.events import columns_json, schema_version
+from cdc_platform.formats.events import Event, OfTable, columns_json, schema_version
 from cdc_platform.formats.kafka_connect.types import mysql_type
 from cdc_platform.formats.kafka_connect.values import json_text, plain_text, shown
 from cdc_platform.mysql.ddl import Statement, truncated_table
@@ -17,8 +17,6 @@ _TABLE_ID = re.compile(r'"((?:[^"]|"")*)"\."((?:[^"]|"")*)"')
 _SIGNAL = {"id", "type", "data"}
 _NOTIFICATION = {"id", "aggregate_type", "type"}
 _STATUS = {"BEGIN": "begin", "END": "commit"}
-
-Event = dict[str, Any]
 
 
 def control_events(payload: dict, topic: str, schema_name: str | None) -> list[Event] | None:
@@ -96,7 +94,7 @@ def _truncate(ddl: str | None, db: str | None, place: Event) -> list[Event]:
     if name is None:
         return []
     if place["file_no"] is None or place["lineage"] is None:
-        raise ValueError("TRUNCATE without server and binlog position: before or after which rows isn't told")
+        raise OfTable(*name, "TRUNCATE without server and binlog position: before or after which rows isn't told")
     return [{"kind": "row", "op": "truncate", "db": name[0], "table": name[1], **place}]
 
 
@@ -132,7 +130,7 @@ def _shape(change: dict, db: str, table: str) -> Event:
         [c["name"] for c in change["table"]["columns"]],
     )
     if type(keys) is not list or set(map(type, names)) != {str} or len(set(names)) != len(names):
-        raise ValueError(f"tableChanges of {shown(table)}: column names {shown(names)}, key {shown(keys)}")
+        raise OfTable(db, table, f"tableChanges of {shown(table)}: column names {shown(names)}, key {shown(keys)}")
     columns = columns_json(
         [
             {

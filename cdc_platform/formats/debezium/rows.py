@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from cdc_platform.formats.contract import EVENT
-from cdc_platform.formats.events import columns_json, file_number, schema_version
+from cdc_platform.formats.events import BadColumn, columns_json, file_number, schema_version
 from cdc_platform.formats.kafka_connect.types import Column
 from cdc_platform.formats.kafka_connect.values import BAD, shown
 
@@ -65,16 +65,16 @@ class Table:
 
 
 def convert_rows(
-    messages: pa.RecordBatch, table: Table, rows: list[Row], fail: Callable[[int, BaseException], None]
+    messages: pa.RecordBatch, table: Table, rows: list[Row], fail: Callable[[Row, BaseException], None]
 ) -> Iterator[tuple[pa.RecordBatch, list[int]]]:
     """Rows of one table → EVENT batches, each with the message index of its rows. When a row is bad the group
-    is halved until only the bad ones are left: those go to `fail(message index, error)`."""
+    is halved until only the bad ones are left: those go to `fail`."""
     try:
         yield _batch(messages, table, rows), [r.at for r in rows]
         return
     except BAD as e:
         if len(rows) == 1:
-            fail(rows[0].at, e)
+            fail(rows[0], e)
             return
     # Halving keeps the cost of one bad row in a large group at a few extra passes.
     middle = len(rows) // 2
@@ -246,13 +246,13 @@ def _values(images: list[dict], column: Column, whole: bool) -> tuple[list, bool
         values = [_ABSENT if v == column.unavailable else v for v in values]
         gaps = True
     if not whole and (gaps or None in values):  # MERGE would never find a row of such a key
-        raise ValueError(f"key column {shown(column.name)} has no value")
+        raise BadColumn(column.name, f"key column {shown(column.name)} has no value")
     try:
         if not gaps:
             return column.convert(values), False
         texts = column.convert([None if v is _ABSENT else v for v in values])
     except BAD as e:
-        raise ValueError(f"column {shown(column.name)}: {e}") from e
+        raise BadColumn(column.name, f"column {shown(column.name)}: {e}") from e
     return [_ABSENT if v is _ABSENT else t for v, t in zip(values, texts, strict=True)], True
 
 

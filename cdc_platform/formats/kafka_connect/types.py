@@ -13,6 +13,7 @@ from functools import partial
 from typing import Any, Literal
 
 from cdc_platform.errors import UnknownType
+from cdc_platform.formats.events import BadColumn
 from cdc_platform.formats.kafka_connect import values as cv
 from cdc_platform.mysql.types import MySqlType, parse_type
 
@@ -193,13 +194,14 @@ def column(field: dict, given: str | None, dialect: Dialect) -> Column:
     elif kind in PLAIN and (not semantic or kind == "string"):
         type_text, convert = PLAIN[kind]
     else:
-        raise ValueError(f"column {cv.shown(name)}: unknown schema type {cv.shown(kind)} named {cv.shown(semantic)}")
+        why = f"unknown schema type {cv.shown(kind)} named {cv.shown(semantic)}"
+        raise BadColumn(name, f"column {cv.shown(name)}: {why}")
     told = given or _propagated(parameters)
     if told:
         try:
             type_text, convert = _refine((type_text, convert), told, bool(given), dialect)
         except ValueError as e:
-            raise ValueError(f"column {cv.shown(name)}: {e}") from None
+            raise BadColumn(name, f"column {cv.shown(name)}: {e}") from None
     if dialect.dtle:
         convert = _repaired(semantic, parse_type(told) if told else None, convert, dialect)
     return Column(name, type_text, convert, _unavailable(kind, dialect))

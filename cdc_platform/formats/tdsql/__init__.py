@@ -16,14 +16,14 @@ import pyarrow as pa
 
 from cdc_platform.formats.contract import Context as ContextOf
 from cdc_platform.formats.contract import Format, Limit
-from cdc_platform.formats.events import collection_paused, error_event, event_batch, in_order, rare_batch
+from cdc_platform.formats.events import Event, collection_paused, error_event, event_batch, in_order, rare_batch
 from cdc_platform.formats.kafka_connect.json import read_json
 from cdc_platform.formats.kafka_connect.values import BAD
 from cdc_platform.formats.limits import of
-from cdc_platform.formats.tdsql.messages import Changes, Event, Row, Rows, place, read
+from cdc_platform.formats.tdsql.messages import Changes, Row, Rows, names_of, place, read
 from cdc_platform.formats.tdsql.options import TdsqlOptions
 from cdc_platform.formats.tdsql.plain import PlainReader
-from cdc_platform.formats.tdsql.rows import Group, convert_rows, group_of
+from cdc_platform.formats.tdsql.rows import Group, convert_rows, group_of, of_row
 from cdc_platform.formats.tdsql.schemas import UNKNOWN, Schemas, States, Table, context
 
 _Place = tuple[int, int]
@@ -55,16 +55,16 @@ class _Batch:
             if values[at] is None:
                 self.rare.append(((at, 1), {"kind": "skip", "reason": "no value"}))
                 continue
-            named: Event = {}
+            message = None
             try:
-                found = read(at, read_json(values[at]), self.options)
+                message = read_json(values[at])
+                found = read(at, message, self.options)
                 if isinstance(found, Rows):
-                    named = {"db": found.db, "table": found.table}
                     others.setdefault(self.group(found), []).append(found.row)
                 else:
                     self.rare.extend(((at, 1 + i), event) for i, event in enumerate(found))
             except BAD as e:
-                self.rare.append(((at, 1), {**named, **error_event(e)}))
+                self.rare.append(((at, 1), {**names_of(message, self.options), **error_event(e)}))
         for group, rows in others.items():
             self.groups.setdefault(group, []).append(Changes.of(rows))
 
@@ -80,8 +80,8 @@ class _Batch:
         for group, parts in self.groups.items():
             table = group.table
 
-            def fail(at: int, error: BaseException, table: Table = table) -> None:
-                self.rare.append(((at, 1), {"db": table.db, "table": table.table, **error_event(error)}))
+            def fail(row: Row, error: BaseException, group: Group = group) -> None:
+                self.rare.append(((row.at, 1), {**of_row(group, row, self.options), **error_event(error)}))
 
             for batch, at in convert_rows(self.messages, group, Changes.together(parts), self.options, fail):
                 yield batch, np.column_stack((at, np.ones(len(at), np.int64)))

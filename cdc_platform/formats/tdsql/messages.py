@@ -6,7 +6,7 @@ from functools import lru_cache
 from itertools import chain
 from typing import Any, NamedTuple
 
-from cdc_platform.formats.events import file_number
+from cdc_platform.formats.events import Event, file_number, of_table
 from cdc_platform.formats.kafka_connect.values import shown
 from cdc_platform.formats.tdsql.options import TdsqlOptions
 from cdc_platform.mysql.ddl import Statement, named_table, truncated_table
@@ -28,8 +28,6 @@ _CONTROL = {
 _DML = frozenset(("insert", "update", "delete", "replace", "load", "call"))
 _NOTHING = frozenset(("savepoint", "release", "set", "use", "xa end", "xa prepare", ""))
 
-Event = dict[str, Any]
-
 
 class Place(NamedTuple):
     """Where in the source's history a message stands. `lineage`: whose GTIDs; `number`: its place among them."""
@@ -43,8 +41,8 @@ class Row(NamedTuple):
     """One row: message number `at`; literals before and after; what its message says of time (µs) and transaction."""
 
     at: int
-    where: list[str | None]
-    field: list[str | None]
+    where: Sequence[str | None]
+    field: Sequence[str | None]
     time: int | None
     gtid: str | None
     event_no: int | None
@@ -77,6 +75,11 @@ class Changes(NamedTuple):
         whole = cls(*fields)
         order = sorted(range(len(whole.at)), key=whole.at.__getitem__)
         return whole if order == list(range(len(order))) else whole.chosen(order)
+
+    def row(self, i: int) -> Row:
+        """One of them."""
+        fields: list[Any] = [field[i] for field in self]
+        return Row(*fields)
 
     def chosen(self, which: Sequence[int]) -> "Changes":
         """Some of them."""
@@ -113,6 +116,16 @@ def read(at: int, message: Any, options: TdsqlOptions) -> Rows | list[Event]:
     if kind == "xid":
         return commit(told, _text(message, "xid"))
     return query(told, _text(message, "sql"), _text(message, "db"), options)
+
+
+def names_of(message: Any, options: TdsqlOptions) -> Event:
+    """The table of a parsed message that is refused as a whole, if it is a row's: what a statement names beside it is
+    some table of its transaction."""
+    if type(message) is not dict or message.get("eventtypestr") not in OPS:
+        return {}
+    db, table = message.get("db"), message.get("table")
+    fold = options.lower_case_table_names
+    return of_table(*(n.lower() if fold and type(n) is str else n for n in (db, table)))
 
 
 def control_fields(

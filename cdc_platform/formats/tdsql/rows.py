@@ -4,6 +4,7 @@
 # pyright: reportAttributeAccessIssue=false
 
 from collections.abc import Callable, Iterator
+from functools import partial
 from itertools import chain
 from typing import Any, NamedTuple
 
@@ -12,14 +13,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from cdc_platform.formats.contract import EVENT
+from cdc_platform.formats.events import BadColumn, Event, of_table, readable_key
 from cdc_platform.formats.kafka_connect.values import BAD, shown
 from cdc_platform.formats.tdsql.literals import NULLS, to_text
-from cdc_platform.formats.tdsql.messages import Changes, place
+from cdc_platform.formats.tdsql.messages import Changes, Row, place
 from cdc_platform.formats.tdsql.options import TdsqlOptions
 from cdc_platform.formats.tdsql.schemas import Table
 
-Fail = Callable[[int, BaseException], None]
-"""Gets the number of a row's message."""
+Fail = Callable[[Row, BaseException], None]
 
 _NULLS = pa.array(["", *sorted(NULLS)], pa.string())
 
@@ -70,36 +71,52 @@ def convert_rows(
         batch = _batch(messages, group, good, cells, kept, options) if good.at else None
     except BAD as e:
         if count == 1:
-            fail(rows.at[0], e)
+            fail(rows.row(0), e)
             return
         middle = count // 2
         for half in (range(middle), range(middle, count)):
             yield from convert_rows(messages, group, rows.chosen(half), options, fail)
         return
-    for i, reason in cells.bad.items():
-        fail(rows.at[i], ValueError(reason))
+    for i, error in cells.bad.items():
+        fail(rows.row(i), error)
     if batch is not None:
         yield batch, good.at
 
 
+def of_row(group: Group, row: Row, options: TdsqlOptions) -> Event:
+    """What is told of a row that can't be used: its table, and the key of the row before as far as it can be read."""
+    table, image = group.table, row.where or row.field
+
+    def read(at: int, c: int) -> str | None:
+        text, ok, _ = _column(table, c, [image[at]], options)
+        return text[0].as_py() if ok.all() else None
+
+    key = [(at, c) for at, c in enumerate(group.columns) if c in table.key]
+    return {
+        **of_table(table.db, table.table),
+        **readable_key((table.names[c], partial(read, at, c)) for at, c in key),
+    }
+
+
 class _Cells:
     """Texts of a group, all in `text`: column by column, the literals of `where` of all rows, then of `field`.
-    `before`, `after`: places there of each row's cells (row × column). `bad`: row → reason."""
+    `before`, `after`: places there of each row's cells (row × column). `bad`: rows that can't be used."""
 
     def __init__(self, group: Group, rows: Changes, options: TdsqlOptions):
         n, width = len(rows.at), len(group.columns)
         images = [list(chain.from_iterable(image)) for image in (rows.where, rows.field)]
-        self.bad: dict[int, str] = {}
+        self.bad: dict[int, BadColumn] = {}
         texts = []
         for at, c in enumerate(group.columns):
             literals = [v for image in images for v in image[at::width]]
             text, ok, raw = _column(group.table, c, literals, options)
+            name = group.table.names[c]
             for i in np.flatnonzero(~ok).tolist():
                 why = f"{shown(raw[i].as_py())} {_unfit(group, c)}"
-                self.bad.setdefault(i % n, f"column {shown(group.table.names[c])}: {why}")
+                self.bad.setdefault(i % n, BadColumn(name, f"column {shown(name)}: {why}"))
             if c in group.table.key and text.null_count:
                 for i in np.flatnonzero(text.is_null().to_numpy(zero_copy_only=False) & ok).tolist():
-                    self.bad.setdefault(i % n, f"key column {shown(group.table.names[c])} is NULL")
+                    self.bad.setdefault(i % n, BadColumn(name, f"key column {shown(name)} is NULL"))
             texts.append(text)
         self.text = pa.concat_arrays(texts)
         stride = len(texts[0])
@@ -107,7 +124,7 @@ class _Cells:
         self.before, self.after = places, places + (stride - n)
         if missing := set(group.table.key) - set(group.columns):
             name = group.table.names[min(missing)]
-            self.bad = dict.fromkeys(range(n), f"key column {shown(name)} isn't in the row")
+            self.bad = dict.fromkeys(range(n), BadColumn(name, f"key column {shown(name)} isn't in the row"))
 
 
 def _column(

@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from cdc_platform.formats.contract import EVENT, KINDS
+from cdc_platform.formats.contract import BAD_COLUMN, EVENT, KINDS
 from cdc_platform.formats.events import file_number
 from cdc_platform.formats.pb import tencent_dts_pb2 as pb
 from cdc_platform.formats.protobuf_arrow import Lists, bools, build_maps, counts, present, take_or_null, told_text
@@ -176,7 +176,7 @@ def assemble(
     group = np.append(rows.group, -1)[at.row]
     schemas = [rows.schemas.get(g, ("", "")) for g in range(int(rows.group.max(initial=-1)) + 1)]
     versions, columns = (pa.array([s[i] for s in schemas], pa.string()) for i in (0, 1))
-    has_key = is_row & np.append(rows.has_key, False)[at.row]
+    has_key = (at.row >= 0) & ~at.is_schema & np.append(rows.has_key, False)[at.row]
 
     def image(side: Image, has_map: np.ndarray) -> pa.MapArray:
         return build_maps(of_rows[side.row], side.names, side.text, has_map)
@@ -197,7 +197,7 @@ def assemble(
         "schema_version": take_or_null(versions, group),
         "columns": take_or_null(columns, np.where(at.is_schema, group, -1)),
         "row_no": pa.array(at.row_index, pa.int64(), mask=(at.row < 0) | at.is_schema),
-        "info": _info(entries.event, kind, at.entry),
+        "info": _info(entries.event, kind, at.entry, {int(of_rows[r]): name for r, name in rows.bad_column.items()}),
         **_header_columns(entries, kind, at),
     }
     nulls = (values.get(f.name, pa.nulls(len(kind), f.type)) for f in EVENT)
@@ -248,6 +248,9 @@ def _header_columns(entries: Entries, kind: np.ndarray, at: _Layout) -> dict[str
             pc.replace_with_mask(told, mask, pa.array([e[i] for e in emptied], pa.string()))
             for i, told in enumerate((db, table))
         )
+    unnamed = (kind == KIND["error"]) & ~_of_rows(entries)[entry]
+    if unnamed.any():
+        db, table = (pc.if_else(pa.array(unnamed), None, told) for told in (db, table))
     names = file.dictionary_encode()
     numbers = pa.array([file_number(n) for n in names.dictionary.to_pylist()], pa.int64())
     # Beyond int64 the entry is an error already.
@@ -268,12 +271,20 @@ def _header_columns(entries: Entries, kind: np.ndarray, at: _Layout) -> dict[str
     }
 
 
+def _of_rows(entries: Entries) -> np.ndarray:
+    """Whether the table that a header names is the one its entry is about: a statement's isn't promised to be. One
+    more, False, for events without an entry."""
+    said = pc.equal(entries.header.field("messageType"), pb.DML)
+    dml = bools(said, False) | (present(entries.event) & present(entries.event.field("dmlEvent")))
+    return np.append(dml, False)
+
+
 def _told(numbers: pa.Array) -> pa.Array:
     return pc.if_else(pc.equal(numbers, pa.scalar(0, numbers.type)), None, numbers)
 
 
-def _info(event: pa.StructArray, kind: np.ndarray, entry: np.ndarray) -> pa.MapArray:
-    """What control events say, field by field."""
+def _info(event: pa.StructArray, kind: np.ndarray, entry: np.ndarray, bad_column: dict[int, str]) -> pa.MapArray:
+    """What control events say, field by field. `bad_column`: event → column."""
     of_event, keys, texts = [np.zeros(0, np.int64)], [pa.array([], pa.string())], [pa.array([], pa.string())]
     has_info = np.zeros(len(kind), bool)
     for name, (body, fields) in _INFO.items():
@@ -283,6 +294,11 @@ def _info(event: pa.StructArray, kind: np.ndarray, entry: np.ndarray) -> pa.MapA
             of_event.append(mine)
             keys.append(pa.repeat(key, len(mine)))
             texts.append(event.field(body).field(field).take(pa.array(entry[mine])).cast(pa.string()))
+    if bad_column:
+        has_info[list(bad_column)] = True
+        of_event.append(np.array(list(bad_column), np.int64))
+        keys.append(pa.repeat(BAD_COLUMN, len(bad_column)))
+        texts.append(pa.array(list(bad_column.values()), pa.string()))
     of = np.concatenate(of_event)
     order = pa.array(np.argsort(of, kind="stable"))
     return build_maps(np.sort(of), pa.concat_arrays(keys).take(order), pa.concat_arrays(texts).take(order), has_info)

@@ -68,12 +68,14 @@ class Image:
 
 @dataclass(frozen=True, slots=True)
 class RowChanges:
-    """All rows of a piece, in wire order. Rows in `bad` (row → reason) have no cells in the images."""
+    """All rows of a piece, in wire order. Rows in `bad` (row → reason) have no cells in the images, and in `key` those
+    that can be read; `bad_column`: row → the column whose value is the reason."""
 
     entry: np.ndarray
     op: np.ndarray  # DMLType
     group: np.ndarray
     bad: dict[int, str]
+    bad_column: dict[int, str]
     before: Image
     after: Image
     key: Image
@@ -102,24 +104,34 @@ def row_changes(
     key_cells = [
         is_key[c.column] & ((op == pb.INSERT)[c.row] == new) for c, new in zip(sides, (False, True), strict=True)
     ]
+    bad_column: dict[int, str] = {}
     for cells, result, is_key_cell in zip(sides, done, key_cells, strict=True):
-        _note_bad_cells(bad, cells, result, names)
-        _note_lost_keys(bad, cells, result, is_key_cell, names)
+        _note_bad_cells(bad, bad_column, cells, result, names)
+        _note_lost_keys(bad, bad_column, cells, result, is_key_cell, names)
     fine = _all_but(bad, len(at))
     keep = [fine[cells.row] & result.in_image for cells, result in zip(sides, done, strict=True)]
     before, after = (_image(c, r, k, names) for c, r, k in zip(sides, done, keep, strict=True))
-    keys = (_image(c, r, k & mine, names) for c, r, k, mine in zip(sides, done, keep, key_cells, strict=True))
+    told = [_readable(result) for result in done] if bad else keep
+    key_of = [(k | t) & mine for k, t, mine in zip(keep, told, key_cells, strict=True)]
+    keys = (_image(c, r, k, names) for c, r, k in zip(sides, done, key_of, strict=True))
     key_counts = np.append(0, np.cumsum(is_key))
+    has_key = key_counts[first_column + width] > key_counts[first_column]
+    if bad:
+        at_all = np.bincount(
+            np.concatenate([c.row[k] for c, k in zip(sides, key_of, strict=True)]), minlength=len(fine)
+        )
+        has_key = np.where(fine, has_key, at_all > 0)
     group = found.group[entry]
     return RowChanges(
         entry=entry,
         op=op,
         group=group,
         bad=bad,
+        bad_column=bad_column,
         before=before,
         after=after,
         key=_merged(*keys),
-        has_key=key_counts[first_column + width] > key_counts[first_column],
+        has_key=has_key,
         schemas=_schemas(header, found, types, np.unique(group)),
     )
 
@@ -172,22 +184,41 @@ def _types(found: Tables, sides: list[Cells], entry: np.ndarray) -> tuple[Column
     return ColumnTypes.read(original, fallback), wires
 
 
-def _note_bad_cells(bad: dict[int, str], cells: Cells, result: Converted, names: pa.StringArray) -> None:
+def _note(bad: dict[int, str], column: dict[int, str], row: int, name: str, reason: str) -> None:
+    """A column for whose value a row can't be used, if nothing else is known of it yet."""
+    if row not in bad:
+        bad[row], column[row] = reason, name
+
+
+def _note_bad_cells(
+    bad: dict[int, str], column: dict[int, str], cells: Cells, result: Converted, names: pa.StringArray
+) -> None:
     for i in sorted(result.bad):
-        bad.setdefault(int(cells.row[i]), f"column {names[int(cells.column[i])].as_py()!r}: {result.bad[i]}")
+        name = names[int(cells.column[i])].as_py()
+        _note(bad, column, int(cells.row[i]), name, f"column {name!r}: {result.bad[i]}")
 
 
 def _note_lost_keys(
-    bad: dict[int, str], cells: Cells, result: Converted, is_key_cell: np.ndarray, names: pa.StringArray
+    bad: dict[int, str],
+    column: dict[int, str],
+    cells: Cells,
+    result: Converted,
+    is_key_cell: np.ndarray,
+    names: pa.StringArray,
 ) -> None:
     """A row without its key can't be found again: MERGE would never match it."""
     lost = np.nonzero(is_key_cell & result.text.is_null().to_numpy(zero_copy_only=False))[0]
     for i in lost.tolist():
-        name, why = (
-            names[int(cells.column[i])].as_py(),
-            "is NULL" if result.in_image[i] else "is not in the image",
-        )
-        bad.setdefault(int(cells.row[i]), f"key column {name!r} {why}")
+        why = "is NULL" if result.in_image[i] else "is not in the image"
+        name = names[int(cells.column[i])].as_py()
+        _note(bad, column, int(cells.row[i]), name, f"key column {name!r} {why}")
+
+
+def _readable(result: Converted) -> np.ndarray:
+    """Cells that tell what they do of bad rows, too."""
+    found = result.in_image & result.text.is_valid().to_numpy(zero_copy_only=False)
+    found[list(result.bad)] = False
+    return found
 
 
 def _image(cells: Cells, result: Converted, keep: np.ndarray, names: pa.StringArray) -> Image:

@@ -1,0 +1,93 @@
+"""Groups of Debezium's rows that are converted together, and what is told of messages and rows that can't be used."""
+
+from functools import partial
+from typing import Any, NamedTuple
+
+from cdc_platform.formats.debezium.options import DebeziumOptions
+from cdc_platform.formats.debezium.rows import Table
+from cdc_platform.formats.events import Event, of_table, readable_key
+from cdc_platform.formats.kafka_connect.bare import bare_column
+from cdc_platform.formats.kafka_connect.json import Schema
+from cdc_platform.formats.kafka_connect.types import Column, column
+from cdc_platform.formats.kafka_connect.values import BAD
+from cdc_platform.formats.names import Names
+
+_NO_SNAPSHOT = (None, False, "false", "incremental")
+
+
+class Group(NamedTuple):
+    """What rows must have in common to be converted together. `names`: columns of the Kafka key; `shape`:
+    columns of a bare payload's images, None when the schema tells them."""
+
+    schema: Schema | None
+    key_schema: Schema | None
+    db: str
+    table: str
+    dtle: bool
+    snapshot: bool
+    names: tuple[str, ...]
+    shape: tuple[str, ...] | None
+
+
+def described(group: Group, options: DebeziumOptions) -> Table:
+    """Columns and key of the rows of a group. Raises ValueError for a schema that can't be read."""
+    dialect = options.dialect(group.dtle, group.snapshot)
+    given = Names(options.columns.get(f"{group.db}.{group.table}", {}))
+    if group.schema is not None:
+        columns = [column(f, given.get(f["field"]), dialect) for f in group.schema.fields]
+    else:
+        # A bare value under a key with schema: the key's types hold for the images too, or keys would differ.
+        typed = {f["field"]: f for f in group.key_schema.fields} if group.key_schema else {}
+        columns = [
+            column(typed[n], given.get(n), dialect) if n in typed else bare_column(n, given.get(n), dialect)
+            for n in group.shape or group.names
+        ]
+    found: dict[str, Column] = {c.name: c for c in columns}
+    if len(found) != len(columns):
+        raise ValueError("the schema names a column twice")
+    key_names = group.names if all(n in found for n in group.names) else ()
+    complete = group.schema is not None or bool(group.shape)
+    return Table(group.db, group.table, group.dtle, found, key_names, complete)
+
+
+def is_dtle(source: dict[str, Any]) -> bool:
+    """Whether dtle wrote a `source` block."""
+    return source.get("version") == "0.0.1" and "connector" not in source
+
+
+def is_snapshot(source: dict[str, Any]) -> bool:
+    """Whether a row with this `source` block is of the initial load."""
+    return source.get("snapshot") not in _NO_SNAPSHOT
+
+
+def of_message(
+    payload: dict[str, Any], schema: Schema | None, key: tuple[Schema | None, dict | None], options: DebeziumOptions
+) -> Event:
+    """What is told of a row message that is refused as a whole: the table that its `source` names, and the Kafka key as
+    far as it can be read. `key`: its schema and columns. A topic's name is no proof of a table: routing changes it, and
+    it spells names in other letters."""
+    source, (key_schema, row) = payload.get("source"), key
+    if type(source) is not dict:
+        return {}
+    named = of_table(source.get("db"), source.get("table"))
+    if not row or payload["op"] == "t":
+        return named
+    dtle, names = is_dtle(source), tuple(row)
+    db, table = (named.get(n, "") for n in ("db", "table"))
+    group = Group(key_schema or schema, key_schema, db, table, dtle, dtle and is_snapshot(source), names, names)
+    try:
+        return {**named, **of_row(described(group, options), row)}
+    except BAD:
+        return named
+
+
+def of_row(table: Table, row: dict[str, Any] | None) -> Event:
+    """The same of a row; `row`: what holds its key."""
+
+    def read(name: str, values: dict[str, Any]) -> str | None:
+        found = table.columns[name]
+        value = values[name]
+        return None if value is None or value == found.unavailable else found.convert([value])[0]
+
+    key = readable_key((name, partial(read, name, row)) for name in table.key_names) if row else {}
+    return {**of_table(table.db, table.table), **key}
