@@ -7,7 +7,7 @@ Facts: alibaba/canal `LogEventConvert`.
 # pyright: reportAttributeAccessIssue=false
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 import pyarrow as pa
@@ -50,7 +50,8 @@ class Entries:
     """All entries of a batch: index of each one's message, its place in it, header, kind (number in KINDS), and
     why, for errors and skips. `bodies[kind]`: what storeValue holds, at `body[entry]`; kind `row` has one per entry,
     empty for entries of other kinds. `silent`: messages that have no entry → (kind, reason). `heads` of the columns of
-    rows: see `columns.plain_rows`; None: columns say all of themselves."""
+    rows: see `columns.plain_rows`; None: columns say all of themselves. `with_rows`: whose RowChange could be read and
+    has rows."""
 
     message: np.ndarray
     place: np.ndarray
@@ -61,6 +62,7 @@ class Entries:
     reason: dict[int, str]
     silent: dict[int, tuple[str, str]]
     heads: pa.StructArray | None = None
+    with_rows: np.ndarray = field(default_factory=lambda: np.zeros(0, bool))
 
     def mark(self, which: np.ndarray, kind: str, reason: Callable[[int], str]) -> None:
         for i in np.nonzero(which)[0].tolist():
@@ -181,7 +183,7 @@ def _check_rows(entries: Entries) -> None:
     """Entries with rows that contradict themselves."""
     changes = entries.bodies["row"]
     rows = lists(changes.column("rowDatas"))
-    here = (entries.kind == KIND["row"]) & (rows.lengths > 0)
+    entries.with_rows = here = (entries.kind == KIND["row"]) & (rows.lengths > 0)
     said = event_type(entries)
     entries.mark(
         here & ~np.isin(said, list(OPS)), "error", lambda i: f"{rows.lengths[i]} rows in an event {event_name(said[i])}"

@@ -210,12 +210,11 @@ def _kinds(
 def _unnamed(entries: Entries, details: list[dict[str, Any]], kind: np.ndarray, at: _Layout) -> np.ndarray:
     """Which errors aren't, or not surely, about the table that their header names."""
     out = np.zeros(len(kind), bool)
-    with_rows = lists(entries.bodies["row"].column("rowDatas")).lengths > 0
     types = pc.fill_null(entries.header.field("eventType"), 0).to_numpy()
     for event in np.nonzero((kind == KIND["error"]) & (at.entry >= 0) & (at.row < 0))[0].tolist():
         entry, extra = int(at.entry[event]), int(at.extra[event])
         named = details[extra]["named"] if extra >= 0 else _named(int(types[entry]), is_statement=False)
-        out[event] = not (named or with_rows[entry])
+        out[event] = not (named or entries.with_rows[entry])
     return out
 
 
