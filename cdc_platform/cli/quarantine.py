@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from cdc_platform.cli.output import printed
+from cdc_platform.cli.output import Report, printed, progress
 from cdc_platform.config import Config, Source, load_config
 from cdc_platform.errors import CdcError
 
@@ -35,13 +35,51 @@ class NotQuarantined(CdcError):
 def list_command(
     config: ConfigFile = _CONFIG,
     source: OnlySource = None,
-    limit: Annotated[int, typer.Option(min=1, help="At most so many, the newest first.")] = 50,
-    resolved: Annotated[bool, typer.Option(help="Also what a later decoding could use.")] = False,
-) -> list[dict[str, Any]]:
+    table: Annotated[
+        str | None, typer.Option(metavar="DB.TABLE", help="Only rows of this table; * and ? stand for any characters.")
+    ] = None,
+    reason: Annotated[str | None, typer.Option(metavar="TEXT", help="Only reasons with this text in them.")] = None,
+    unresolved: Annotated[
+        bool, typer.Option("--unresolved/--resolved", help="Only what still holds, or also what a later decoding used.")
+    ] = True,
+    summary: Annotated[bool, typer.Option("--summary", help="Count rows by source, table and reason.")] = False,
+    limit: Annotated[int, typer.Option(min=1, help="At most so many, the newest first (--summary: most rows).")] = 50,
+) -> Report:
     """List what is in quarantine, the newest first."""
+    from cdc_platform.automation import quarantine
+
     loaded = load_config(config)
-    chosen = [loaded.source(source)] if source else list(loaded.sources)
-    return quarantined(loaded, chosen, limit, resolved=resolved)
+    sources = [loaded.source(source)] if source else list(loaded.sources)
+    chosen = quarantine.Chosen(sources, table, reason, resolved=not unresolved)
+    found = (quarantine.summary if summary else quarantine.rows)(loaded, chosen, limit)
+    if table is not None and (others := quarantine.unnamed(loaded, chosen)):
+        progress(f"{others} more in quarantine name no table: they may be of any")
+    return Report(found, shown=[(_group if summary else _row)(r) for r in found])
+
+
+def _row(row: dict[str, Any]) -> dict[str, Any]:
+    """What people see of a row."""
+    return {
+        "address": row["address"],
+        "source": row["source"],
+        "table": _table(row),
+        "key": ", ".join(f"{k}={v}" for k, v in (row["key"] or {}).items()) or None,
+        "reason": row["reason"],
+        "quarantined": row["quarantined_at"],
+        **({"resolved": row["resolved_at"]} if row["resolved_at"] is not None else {}),
+    }
+
+
+def _group(group: dict[str, Any]) -> dict[str, Any]:
+    """What people see of a group."""
+    more = group["reasons"] - 1
+    reason = f"{group['reason']} (and {more} that differ in their values)" if more else group["reason"]
+    told = {"source": group["source"], "table": _table(group), "rows": group["rows"], "reason": reason}
+    return {**told, "first": group["first"], "last": group["last"]}
+
+
+def _table(row: dict[str, Any]) -> str | None:
+    return ".".join(part for part in (row["db"], row["schema"], row["table"]) if part is not None) or None
 
 
 @app.command("show")
@@ -53,10 +91,13 @@ def show_command(
     all_bytes: Annotated[bool, typer.Option("--all", help=f"All bytes, not the first {_SHOWN_BYTES}.")] = False,
 ) -> dict[str, Any]:
     """Show one message in quarantine: why it is there, and its raw bytes."""
+    from cdc_platform.automation import quarantine
+
     loaded = load_config(config)
     topic, partition, offset = parse_address(address)
-    chosen = [loaded.source(source)] if source else list(loaded.sources)
-    reasons = quarantined(loaded, chosen, 1000, (topic, partition, offset), resolved=True)
+    sources = [loaded.source(source)] if source else list(loaded.sources)
+    chosen = quarantine.Chosen(sources, resolved=True, address=(topic, partition, offset))
+    reasons = quarantine.rows(loaded, chosen, 1000)
     if not reasons:
         raise NotQuarantined(
             address,
@@ -83,32 +124,6 @@ def parse_address(text: str) -> tuple[str, int, int]:
     if not found:
         raise NotQuarantined(text, "is no address; valid: topic/partition/offset")
     return found["topic"], int(found["partition"]), int(found["offset"])
-
-
-def quarantined(
-    config: Config,
-    sources: list[Source],
-    limit: int,
-    address: tuple[str, int, int] | None = None,
-    *,
-    resolved: bool = False,
-) -> list[dict[str, Any]]:
-    """Rows of quarantine, the newest first; of one address where one is given; `resolved`: those too."""
-    from cdc_platform import tables
-    from cdc_platform.automation.delta import query, text
-
-    names = ", ".join(text(s.name) for s in sources)
-    at = "" if resolved else "AND resolved_at IS NULL "
-    if address:
-        at += f'AND topic = {text(address[0])} AND partition = {address[1]} AND "offset" = {address[2]} '
-    rows = query(
-        'SELECT source, format, decoder_version, room, topic, partition, "offset", entry_index, row_index, '
-        f'db, "table", reason, quarantined_at, resolved_at FROM t WHERE source IN ({names}) {at}'
-        'ORDER BY quarantined_at DESC, topic, partition, "offset", entry_index, row_index '
-        f"LIMIT {int(limit)}",
-        t=tables.QUARANTINE.at(config.lake),
-    )
-    return [{"address": f"{r.pop('topic')}/{r.pop('partition')}/{r.pop('offset')}", **r} for r in rows or []]
 
 
 def raw_record(config: Config, source: Source, topic: str, partition: int, offset: int) -> dict[str, Any]:

@@ -3,6 +3,7 @@
 import json
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -112,6 +113,102 @@ def test_what_has_healed_is_listed_on_demand(rows, capsys):
     assert run(["quarantine", "list", "--source", "stock", "--resolved", "--json"]) == 0
     found = json.loads(capsys.readouterr().out)
     assert [(r["address"], r["resolved_at"] is None) for r in found] == [("b/1/7", True), ("b/1/8", False)]
+
+
+@pytest.fixture
+def told(lake: str) -> None:
+    """A quarantine whose rows tell table, key and column; another table's are routed to shop.orders."""
+    Path(lake).parent.joinpath("cdc.yaml").write_text(
+        "lake: ./lake\nkafka: {bootstrap.servers: 'h:1'}\nsources:\n"
+        "  - {name: orders, format: tencent_dts, topics: [a], tables: {routes: {'shop_.[.]orders': shop.orders}}}\n"
+        "  - {name: stock, format: debezium, topics: [b]}\n"
+    )
+    text = pa.string()
+    schema = pa.schema(
+        [
+            *((c, text) for c in ("source", "format", "decoder_version", "room", "topic")),
+            *(("partition", pa.int32()), ("offset", pa.int64()), ("entry_index", pa.int32())),
+            ("row_index", pa.int32()),
+            *((c, text) for c in ("db", "table", "reason")),
+            *((c, pa.timestamp("us", "UTC")) for c in ("quarantined_at", "resolved_at")),
+            *(("schema", text), ("key", pa.map_(text, text)), ("column", text)),
+        ]
+    )
+    said = {"source": "orders", "topic": "a", "partition": 0, "entry_index": 0, "row_index": 0}
+    rows = [
+        ("shop", "orders", {"id": "1"}, "v", "column 'v': 'x' doesn't fit its type 'int'", {}),
+        ("shop", "orders", {"id": "2", "b": "\x1b[2J"}, "v", "column 'v': 'y' doesn't fit its type 'int'", {}),
+        ("shop", "orders", {"id": "3"}, "w", "column 'w': 'x' doesn't fit its type 'int'", {}),
+        ("shop_1", "orders", {"id": "4"}, None, "old has 3 rows, data 2", {}),
+        ("shop", "healed", None, None, "the table's columns aren't known", {"resolved_at": NOW}),
+        (None, None, None, None, "no JSON", {}),
+        ("dbo", "items", None, None, "no JSON", {"source": "stock", "schema": "s"}),
+    ]
+    data = [
+        {**said, "db": db, "table": t, "key": key and list(key.items()), "column": column, "reason": reason, **more}
+        | {"offset": i, "quarantined_at": NOW + timedelta(seconds=i)}
+        for i, (db, t, key, column, reason, more) in enumerate(rows)
+    ]
+    write_deltalake(QUARANTINE.at(lake), pa.Table.from_pylist(data, schema), partition_by=["source"])
+
+
+def listed(capsys: pytest.CaptureFixture[str], *options: str) -> list[dict[str, Any]]:
+    assert run(["quarantine", "list", "--json", *options]) == 0
+    return json.loads(capsys.readouterr().out)
+
+
+def test_rows_tell_table_and_key_and_are_found_by_them(told, capsys):
+    assert [(r["db"], r["schema"], r["table"], r["key"], r["column"]) for r in listed(capsys)][-1] == (
+        *("shop", None, "orders", {"id": "1"}, "v"),
+    )
+    by_option = {
+        ("--table", "shop.orders"): [3, 2, 1, 0],  # with what is routed there
+        ("--table", "shop_1.*"): [3],
+        ("--table", "shop.healed"): [],
+        ("--table", "shop.healed", "--resolved"): [4],
+        ("--source", "stock"): [6],
+        ("--reason", "no json"): [6, 5],
+        ("--reason", "FIT", "--table", "shop.orders", "--limit", "2"): [2, 1],
+        ("--unresolved",): [6, 5, 3, 2, 1, 0],
+    }
+    found = {options: [int(r["address"].split("/")[2]) for r in listed(capsys, *options)] for options in by_option}
+    assert found == by_option
+
+
+def test_rows_are_counted_by_table_column_and_reason_whatever_the_values(told, capsys):
+    groups = listed(capsys, "--summary")
+    assert [(g["source"], g["db"], g["table"], g["column"], g["rows"], g["reasons"]) for g in groups] == [
+        ("orders", "shop", "orders", "v", 2, 2),
+        ("orders", "shop", "orders", "w", 1, 1),
+        ("orders", "shop_1", "orders", None, 1, 1),
+        ("orders", None, None, None, 1, 1),
+        ("stock", "dbo", "items", None, 1, 1),
+    ]
+    first = groups[0]
+    assert first["reason"] == "column 'v': 'y' doesn't fit its type 'int'"
+    assert (first["first"], first["last"]) == (NOW.isoformat(), (NOW + timedelta(seconds=1)).isoformat())
+
+
+def test_people_see_whose_row_it_is(told, capsys):
+    assert run(["quarantine", "list", "--table", "shop.orders"]) == 0
+    told_, beside = capsys.readouterr()
+    assert "shop.orders" in told_ and "id=1" in told_ and "\x1b" not in told_
+    assert "1 more in quarantine name no table" in beside
+    assert run(["quarantine", "list", "--summary"]) == 0
+    told_ = " ".join(capsys.readouterr().out.split())
+    assert "and 1 that differ in their values" in told_ and "dbo.s.items" in told_
+
+
+def test_a_table_that_nobody_knows_is_an_error_with_those_that_are_known(told, capsys):
+    assert run(["quarantine", "list", "--table", "shop.order"]) != 0
+    beside = capsys.readouterr().err
+    assert "'shop.order'" in beside and "shop.healed" in beside and "dbo.items" in beside
+
+
+@pytest.mark.parametrize("options", [["--summary"], ["--table", "shop.x"], ["--reason", "torn"]])
+def test_lists_of_a_quarantine_made_before_it_had_keys(rows, capsys, options):
+    [first, *_] = listed(capsys, *options)
+    assert (first["db"], first["table"], first["column"], first.get("key")) == ("shop", "x", None, None)
 
 
 def test_an_empty_quarantine_is_no_error(lake, capsys):

@@ -1,0 +1,136 @@
+"""What is in quarantine: rows and groups of rows, without Spark."""
+
+import fnmatch
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from cdc_platform import tables
+from cdc_platform.automation import delta
+from cdc_platform.config import Config, Source
+from cdc_platform.errors import ConfigError
+
+_COLUMNS = (
+    *("source", "format", "decoder_version", "room", "topic", "partition", "offset", "entry_index", "row_index"),
+    *("db", "schema", "table", "key", "column", "reason", "quarantined_at", "resolved_at"),
+)
+
+_VALUES = r"""(^|[^A-Za-z])(?:''(?:[^''\\]|\\.)*''|"(?:[^"\\]|\\.)*"|[0-9]+)"""
+_LEADING_COLUMN = r"^((?:key )?column )(?:''((?:[^''\\]|\\.)*)''|\"((?:[^\"\\]|\\.)*)\")"
+_ALIKE = (
+    f"regexp_replace(regexp_replace(reason, '{_LEADING_COLUMN}', '${{1}}${{2}}${{3}}'), '{_VALUES}', '${{1}}…', 'g')"
+)
+"""A reason without the values in it: what stands in quotes, but for the name of the column that it begins with, and
+numbers."""
+
+
+@dataclass(frozen=True, slots=True)
+class Chosen:
+    """Which rows. table: pattern of db.table, at the source or as the snapshot is called; reason: text in it, whatever
+    its case; address: topic, partition, offset; resolved: also those that a later decoding resolved."""
+
+    sources: Sequence[Source]
+    table: str | None = None
+    reason: str | None = None
+    resolved: bool = False
+    address: tuple[str, int, int] | None = None
+
+
+def rows(config: Config, chosen: Chosen, limit: int) -> list[dict[str, Any]]:
+    """Rows of quarantine, the newest first; `address`: topic/partition/offset; `key`: a dict. Raises ConfigError where
+    no table fits `chosen.table`."""
+    lake = _Lake(config)
+    found = lake.ask(
+        f"SELECT {lake.columns(_COLUMNS)} FROM t WHERE {lake.where(chosen)} "
+        'ORDER BY quarantined_at DESC, topic, partition, "offset", entry_index, row_index '
+        f"LIMIT {int(limit)}"
+    )
+    return [
+        {
+            "address": f"{r.pop('topic')}/{r.pop('partition')}/{r.pop('offset')}",
+            **r,
+            "key": dict(r["key"]) if r["key"] is not None else None,
+        }
+        for r in found
+    ]
+
+
+def summary(config: Config, chosen: Chosen, limit: int) -> list[dict[str, Any]]:
+    """Groups of rows, those with most rows first: source, db, schema, table, column, rows, first, last
+    (`quarantined_at`), reason (the newest), reasons (how many different ones). Reasons that differ by nothing but the
+    values in them are one group. Raises ConfigError where no table fits `chosen.table`."""
+    lake = _Lake(config)
+    inner = lake.columns(("source", "db", "schema", "table", "column", "reason", "quarantined_at"))
+    return lake.ask(
+        'SELECT source, db, schema, "table", "column", count(*) AS rows, '
+        "min(quarantined_at) AS first, max(quarantined_at) AS last, "
+        "last_value(reason ORDER BY quarantined_at) AS reason, count(DISTINCT reason) AS reasons "
+        f"FROM (SELECT {inner}, {_ALIKE} AS alike FROM t WHERE {lake.where(chosen)}) "
+        'GROUP BY source, db, schema, "table", "column", alike '
+        f'ORDER BY rows DESC, source, db, "table", reason LIMIT {int(limit)}'
+    )
+
+
+def unnamed(config: Config, chosen: Chosen) -> int:
+    """Rows of the chosen sources whose message names no table: they may be of any."""
+    lake = _Lake(config)
+    everywhere = Chosen(chosen.sources, resolved=chosen.resolved)
+    found = lake.ask(f'SELECT count(*) AS n FROM t WHERE {lake.where(everywhere)} AND (db IS NULL OR "table" IS NULL)')
+    return int(found[0]["n"]) if found else 0
+
+
+class _Lake:
+    """The lake's quarantine, be it one of an earlier version."""
+
+    def __init__(self, config: Config):
+        self._config = config
+        self._path = tables.QUARANTINE.at(config.lake)
+        self._there = delta.columns(self._path)
+
+    def ask(self, sql: str) -> list[dict[str, Any]]:
+        """No rows where nothing was quarantined yet."""
+        return delta.query(sql, t=self._path) or [] if self._there else []
+
+    def columns(self, names: Sequence[str]) -> str:
+        return ", ".join(f'"{n}"' if n in (self._there or ()) else f'CAST(NULL AS VARCHAR) AS "{n}"' for n in names)
+
+    def where(self, chosen: Chosen) -> str:
+        told = [f"source IN ({', '.join(delta.text(s.name) for s in chosen.sources)})"]
+        if not chosen.resolved:
+            told.append("resolved_at IS NULL")
+        if chosen.reason is not None:
+            told.append(f"strpos(lower(reason), lower({delta.text(chosen.reason)})) > 0")
+        if chosen.address is not None:
+            topic, partition, offset = chosen.address
+            told.append(f'topic = {delta.text(topic)} AND partition = {int(partition)} AND "offset" = {int(offset)}')
+        if chosen.table is not None:
+            told.append(self._of_table(chosen, chosen.table))
+        return " AND ".join(told)
+
+    def _of_table(self, chosen: Chosen, pattern: str) -> str:
+        by_name = {s.name: s for s in chosen.sources}
+        every = self.ask('SELECT DISTINCT source, db, "table" FROM t WHERE db IS NOT NULL AND "table" IS NOT NULL')
+        mine = [(by_name[r["source"]], r["db"], r["table"]) for r in every if r["source"] in by_name]
+        fitting = [(s, db, t) for s, db, t in mine if _names(s, db, t, pattern)]
+        if not fitting:
+            known = [*_known(self._config, chosen.sources), *mine]
+            if not any(_names(s, db, t, pattern) for s, db, t in known):
+                valid = sorted({f"{db}.{t}" for _, db, t in known})
+                raise ConfigError("--table", f"no table that is known is called {pattern!r}", valid)
+            return "FALSE"
+        each = (
+            f'(source = {delta.text(s.name)} AND db = {delta.text(db)} AND "table" = {delta.text(t)})'
+            for s, db, t in fitting
+        )
+        return f"({' OR '.join(each)})"
+
+
+def _known(config: Config, sources: Sequence[Source]) -> list[tuple[Source, str, str]]:
+    """Tables whose columns the messages told, by their names at the source, and snapshots."""
+    told = [(s, db, table) for s in sources for db, table in delta.stated_tables(config, s)]
+    return told + [(s, db, t) for s, db, t in delta.known_tables(config) if s in sources]
+
+
+def _names(source: Source, db: str, table: str, pattern: str) -> bool:
+    """Whether a pattern fits a table's name at the source, or that of the snapshot that keeps its rows."""
+    return any(fnmatch.fnmatchcase(f"{d}.{t}", pattern) for d, t in ((db, table), source.tables.routed(db, table)))
