@@ -33,10 +33,15 @@ fuzz: setup ## 100,000 broken messages per format through every decoder
 soak: setup ## a real MariaDB's random workloads, seed after seed, through every format and the rooms
 	@.venv/bin/python -m tests.oracle.soak
 
-check: setup ## lint, format, types
+DG := VIRTUAL_ENV="$(CURDIR)/.venv" DAGSTER_DISABLE_TELEMETRY=1 CDC_CONFIG="$(CURDIR)/cdc.yaml" \
+	PYTHONWARNINGS=ignore .venv/bin/dg
+
+check: setup ## lint, format, types, Dagster's definitions
 	@.venv/bin/ruff check .
 	@.venv/bin/ruff format --check .
 	@.venv/bin/pyright
+	@$(DG) check defs
+	@$(DG) list defs --json >/dev/null
 
 ui: setup ## broker, warm Spark, Dagster's web pages and daemon together
 	@.venv/bin/cdc-platform ui

@@ -172,7 +172,7 @@ def test_a_missing_java_is_told_with_the_command_that_installs_it(unpacked, tmp_
     code = "from pathlib import Path; from cdc_platform import java; java._JVM_ROOT = Path('/none'); " + CLI
     done = outside(unpacked, tmp_path, code, "setup", "--json", PATH="/none", JAVA_HOME="/none")
     error = json.loads(done.stdout)["error"]
-    assert (done.returncode, error["type"]) == (1, "SetupError")
+    assert (done.returncode, error["type"]) == (2, "SetupError")
     assert "no Java 17 or newer found" in error["message"]
     assert "apt-get install -y openjdk-17-jre-headless" in error["message"]
 
@@ -215,15 +215,21 @@ def installed(wheel, tmp_path_factory) -> Path:
 @pytest.mark.thorough
 def test_a_clean_environment_runs_a_topic_end_to_end(installed, broker, tmp_path):
     from confluent_kafka import Producer
+    from confluent_kafka.admin import AdminClient, NewTopic
 
+    errors: list[object] = []
     message = {
         **{"database": "shop", "table": "t", "type": "INSERT", "isDdl": False, "id": 1, "es": 1767323045000, "sql": ""},
         **{"ts": 1767323045100, "pkNames": ["id"], "mysqlType": {"id": "int", "v": "varchar(9)"}},
         **{"sqlType": {"id": 4, "v": 12}, "data": [{"id": "1", "v": "a"}], "old": None},
     }
-    producer = Producer({"bootstrap.servers": broker.bootstrap_servers})
-    producer.produce("packaged", json.dumps(message).encode())
-    assert producer.flush(30) == 0
+    servers = {"bootstrap.servers": broker.bootstrap_servers}
+    admin = AdminClient(servers)
+    admin.create_topics([NewTopic("packaged", 1)])["packaged"].result(30)
+    producer = Producer(servers)
+    producer.produce("packaged", json.dumps(message).encode(), on_delivery=lambda error, _: errors.append(error))
+    producer.flush(30)
+    assert errors == [None]
     (tmp_path / "cdc.yaml").write_text(
         f"lake: ./lake\nspark: {{master: 'local[2]'}}\nkafka: {{bootstrap.servers: '{broker.bootstrap_servers}'}}\n"
         "sources: [{name: s, format: canal_json, topics: [packaged]}]\n"
@@ -244,9 +250,10 @@ def test_a_clean_environment_runs_a_topic_end_to_end(installed, broker, tmp_path
 
     assert program("--version").stdout.strip() == cdc_platform.__version__
     assert "--transactions" in program("demo", "--help").stdout
-    assert json.loads(program("inspect", "packaged", "--json").stdout)
+    assert "canal_json" in program("inspect", "packaged").stdout
     ran = program("run", "--json")
     result = json.loads(ran.stdout)
     assert (ran.returncode, result["tables"][0]["table"]) == (0, "shop.t"), ran.stderr
     status = program("status", "--json")
-    assert json.loads(status.stdout)["sources"], status.stderr
+    assert json.loads(status.stdout)["sources"][0]["source"] == "s", status.stderr
+    assert not (tmp_path / ".telemetry").exists()
