@@ -5,12 +5,16 @@ ui`) names a Spark Connect server to use instead of the configured one.
 """
 
 import os
-from typing import Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
 
 import dagster as dg
 
 from cdc_platform.config import Config, load_config
 from cdc_platform.resources.connect import with_remote
+
+if TYPE_CHECKING:
+    from cdc_platform.automation.naming import CdcTranslator
 
 
 @dg.definitions
@@ -19,19 +23,32 @@ def defs() -> dg.Definitions:
     return build(with_remote(load_config(), os.environ.get("CDC_SPARK_REMOTE")))
 
 
-def build(config: Config) -> dg.Definitions:
-    """The definitions of one configuration. Raises SetupError when a classic session's jars are missing."""
-    from cdc_platform.automation import assets, checks, jobs, schedules, sensors
+def build(
+    config: Config,
+    prefix: Sequence[str] = (),
+    resource_key: str = "spark",
+    translator: "CdcTranslator | None" = None,
+) -> dg.Definitions:
+    """The definitions of one configuration, fit to be merged with others (`Definitions.merge`).
 
-    sensed = jobs.sensed_jobs(config)
+    prefix: first segments of all asset keys, and part of the names of jobs, sensors, schedules, steps and pools; two
+    configurations on one instance need two. resource_key: under which the Spark session is found. translator: how
+    tables appear as assets. The tables are those that the lake knows now.
+    Raises SetupError when a classic session's jars are missing.
+    """
+    from cdc_platform.automation import assets, checks, jobs, schedules, sensors
+    from cdc_platform.automation.naming import Naming
+
+    naming = Naming(config, prefix, resource_key, translator)
+    own = jobs.all_jobs(naming)
     return dg.Definitions(
-        assets=assets.all_assets(config),
-        asset_checks=checks.all_checks(config),
-        jobs=[*sensed, *jobs.other_jobs(config)],
-        schedules=schedules.all_schedules(config),
-        sensors=sensors.all_sensors(config, sensed),
-        resources={"spark": spark_resource(config)},
-        executor=dg.in_process_executor,
+        assets=assets.all_assets(naming),
+        asset_checks=checks.all_checks(naming),
+        jobs=own,
+        schedules=schedules.all_schedules(naming),
+        sensors=sensors.all_sensors(naming, own[0]),
+        resources={resource_key: spark_resource(config)},
+        executor=None if prefix else dg.in_process_executor,
     )
 
 

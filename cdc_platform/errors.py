@@ -91,6 +91,14 @@ class TableStopped(CdcError):
         super().__init__(f"{source}: table {db!r}.{table!r} is stopped: {reason}")
 
 
+class RunFailed(CdcError):
+    """A run that a command launched failed. Fields: `source`, `reason`: the first cause, in one line."""
+
+    def __init__(self, source: str, reason: str):
+        self.source, self.reason = source, reason
+        super().__init__(f"source {source}: {reason}")
+
+
 class LakeChanged(CdcError):
     """A table or checkpoint of the lake isn't as the platform left it. Fields: `path`, `problem`."""
 

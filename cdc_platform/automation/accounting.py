@@ -1,71 +1,110 @@
-"""The assets beside the chain: what became of every offset, and what could not be used. They only read."""
+"""Beside the chain, per source: what became of every offset, and what is held in quarantine. State, not deltas: a
+check is red until what it names is resolved, whatever other sources do."""
 
 from typing import Any
 
 import dagster as dg
 
 from cdc_platform import tables
-from cdc_platform.automation import checks, delta
-from cdc_platform.automation.keys import CHANGELOG, OFFSET_LEDGER, OWNERS, QUARANTINE
-from cdc_platform.automation.metadata import declared_metadata, read_figures, table_metadata
-from cdc_platform.config import Config
+from cdc_platform.automation import delta
+from cdc_platform.automation.metadata import table_metadata
+from cdc_platform.automation.naming import Naming, with_deps
+from cdc_platform.config import Config, Source
+
+ACCOUNTED, NOTHING_HELD = "every_landed_offset_is_accounted_for", "nothing_is_held"
+_SHOWN = 20
 
 
-def quarantine(config: Config) -> dg.AssetsDefinition:
-    """quarantine: how many rows, how many of them new; a check warns of new ones."""
-    path = tables.QUARANTINE.at(config.lake)
+def accounting(naming: Naming, source: Source) -> list[dg.AssetsDefinition]:
+    """offset_ledger/<source>, whose check blocks what lies downstream, and quarantine/<source>."""
+    upstream = [naming.key("changelog", source)]
+    ledger, quarantine = (naming.spec(stage, source) for stage in ("offset_ledger", "quarantine"))
 
-    @dg.asset(
-        key=QUARANTINE,
-        deps=[CHANGELOG],
-        group_name="accounting",
-        kinds={"deltalake"},
-        owners=OWNERS,
-        check_specs=[checks.QUARANTINE_SPEC],
-        metadata=declared_metadata(tables.QUARANTINE, path),
-        description="What could not be used, and why. The bytes stay in landing under the same address.",
-    )
-    def quarantine_asset(context: dg.AssetExecutionContext) -> dg.MaterializeResult:
-        metadata, result = quarantine_now(context.instance, config)
-        return dg.MaterializeResult(metadata=metadata, check_results=[result])
-
-    return quarantine_asset
-
-
-def quarantine_now(instance: dg.DagsterInstance, config: Config) -> tuple[dict[str, Any], dg.AssetCheckResult]:
-    """What the asset `quarantine` tells; new: since it was told last."""
-    path = tables.QUARANTINE.at(config.lake)
-    rows = delta.row_count(path) or 0
-    before = instance.get_latest_materialization_event(QUARANTINE)
-    earlier = before.asset_materialization.metadata if before and before.asset_materialization else {}
-    new = rows - int(read_figures(earlier).get("records", 0))
-    left = sum(delta.quarantined(config).values())
-    metadata = {"records": rows, "new": new, "resolved": rows - left, **table_metadata(path, rows)}
-    return metadata, checks.quarantine_result(rows, new)
-
-
-def offset_ledger(config: Config) -> dg.AssetsDefinition:
-    """offset_ledger: what became of every landed offset."""
-    path = tables.OFFSET_LEDGER.at(config.lake)
-
-    @dg.asset(
-        key=OFFSET_LEDGER,
-        deps=[CHANGELOG],
-        group_name="accounting",
-        kinds={"deltalake"},
-        owners=OWNERS,
-        metadata=declared_metadata(tables.OFFSET_LEDGER, path),
-        description="What became of every landed offset: applied, control, filtered, waiting, …",
+    @dg.multi_asset(
+        name=naming.name(f"offset_ledger_{source.slug}"),
+        specs=[with_deps(ledger, upstream)],
+        check_specs=[
+            dg.AssetCheckSpec(
+                ACCOUNTED,
+                asset=ledger.key,
+                blocking=True,
+                description="Per topic and partition, the outcomes add up to what was landed. Blocks the snapshots.",
+            )
+        ],
+        pool=naming.pool(source),
     )
     def ledger_asset() -> dg.MaterializeResult:
-        return dg.MaterializeResult(metadata=ledger_now(config))
+        metadata, result = ledger_now(naming, source)
+        return dg.MaterializeResult(metadata=metadata, check_results=[result])
 
-    return ledger_asset
+    @dg.multi_asset(
+        name=naming.name(f"quarantine_{source.slug}"),
+        specs=[with_deps(quarantine, upstream)],
+        check_specs=[
+            dg.AssetCheckSpec(
+                NOTHING_HELD,
+                asset=quarantine.key,
+                description="Fails while quarantine holds anything of this source; names tables and reasons.",
+            )
+        ],
+        pool=naming.pool(source),
+    )
+    def quarantine_asset() -> dg.MaterializeResult:
+        metadata, result = quarantine_now(naming, source)
+        return dg.MaterializeResult(metadata=metadata, check_results=[result])
+
+    return [ledger_asset, quarantine_asset]
 
 
-def ledger_now(config: Config) -> dict[str, Any]:
-    """What the asset `offset_ledger` tells."""
-    path = tables.OFFSET_LEDGER.at(config.lake)
-    rows = delta.ledger(config, config.sources)
+def ledger_now(naming: Naming, source: Source) -> tuple[dict[str, Any], dg.AssetCheckResult]:
+    """Metadata of offset_ledger/<source>, and its check."""
+    path = tables.OFFSET_LEDGER.at(naming.config.lake)
+    rows = delta.ledger(naming.config, [source])
     sums = {o: sum(int(row[o]) for row in rows) for o in ("landed", *delta.OUTCOMES, "lost")}
-    return {**sums, **table_metadata(path, delta.row_count(path))}
+    return {**sums, **table_metadata(path, None)}, ledger_result(
+        naming.config, source, naming.key("offset_ledger", source)
+    )
+
+
+def ledger_result(config: Config, source: Source, key: dg.AssetKey | None = None) -> dg.AssetCheckResult:
+    """The sum of one source: landed = applied + control + filtered + waiting + joined + duplicate + quarantined, and
+    = rows in landing."""
+    rows = delta.ledger(config, [source])
+    wrong = [
+        f"{r['topic']}[{r['partition']}]: landed {r['landed']}, accounted {r['accounted']}"
+        for r in rows
+        if r["landed"] != r["accounted"]
+    ]
+    there = delta.row_count(tables.LANDING.at(config.lake, source=source.name)) or 0
+    landed = sum(r["landed"] for r in rows)
+    if there != landed:
+        wrong.append(f"landing holds {there} records, the ledger counts {landed}")
+    return dg.AssetCheckResult(
+        asset_key=key,
+        check_name=ACCOUNTED,
+        passed=not wrong,
+        severity=dg.AssetCheckSeverity.ERROR,
+        description="; ".join(wrong[:_SHOWN]) or f"all {landed} landed offsets are accounted for",
+        metadata={"landed": landed, "partitions": len(rows), "wrong": len(wrong)},
+    )
+
+
+def quarantine_now(naming: Naming, source: Source) -> tuple[dict[str, Any], dg.AssetCheckResult]:
+    """Metadata of quarantine/<source>, and its check."""
+    path = tables.QUARANTINE.at(naming.config.lake)
+    held = [h for h in delta.held(naming.config) if h["source"] == source.name]
+    rows = sum(h["rows"] for h in held)
+    shown = "; ".join(f"{_table(h)}: {h['rows']} rows, the newest because: {h['reason']}" for h in held[:_SHOWN])
+    result = dg.AssetCheckResult(
+        asset_key=naming.key("quarantine", source),
+        check_name=NOTHING_HELD,
+        passed=not rows,
+        severity=dg.AssetCheckSeverity.ERROR,
+        description=f"{rows} held. {shown}. `cdc-platform quarantine list` lists them" if rows else "nothing is held",
+        metadata={"held": rows, "tables": len(held)},
+    )
+    return {"held": rows, "held_tables": len(held), **table_metadata(path, None)}, result
+
+
+def _table(held: dict[str, Any]) -> str:
+    return f"{held['db']}.{held['table']}" if held["table"] is not None else "no table named"

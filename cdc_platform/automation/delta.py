@@ -36,9 +36,11 @@ def text(value: str) -> str:
     return "'" + value.replace("'", "''") + "'"
 
 
-def row_count(path: str) -> int | None:
-    """Rows of a Delta table, from its statistics where they tell; None: no such table."""
-    found = query("SELECT count(*) AS n FROM t", t=path)
+def row_count(path: str, source: Source | None = None) -> int | None:
+    """Rows of a Delta table, or of one source's partition of it, from its statistics where they tell; None: no such
+    table."""
+    of = f" WHERE source = {text(source.name)}" if source else ""
+    found = query(f"SELECT count(*) AS n FROM t{of}", t=path)
     return None if found is None else int(found[0]["n"])
 
 
@@ -121,11 +123,12 @@ def stated_tables(config: Config, source: Source) -> list[tuple[str, str]]:
 
 
 def table_states(config: Config) -> list[dict[str, Any]]:
-    """source, db, table, state ("live", "stopped", "dropped", "left_out"), reason of every table that the snapshots
-    room has met."""
+    """source, db, table, state ("live", "stopped", "dropped", "left_out"), reason, invalid_dates (of all batches), at
+    (the newest batch or rebuild) of every table that the stage snapshots has met."""
     found = query(
         'SELECT source, db, "table", last_value(state ORDER BY rebuild, batch) AS state, '
-        'last_value(reason ORDER BY rebuild, batch) AS reason FROM t GROUP BY source, db, "table" ORDER BY 1, 2, 3',
+        "last_value(reason ORDER BY rebuild, batch) AS reason, sum(invalid_dates) AS invalid_dates, max(at) AS at "
+        'FROM t GROUP BY source, db, "table" ORDER BY 1, 2, 3',
         t=tables.TABLE_STATE.at(config.lake),
     )
     return found or []

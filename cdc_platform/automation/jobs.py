@@ -1,75 +1,75 @@
-"""The jobs: `catch_up`, `follow`, `maintain`, `reconcile`. All in one process each, with one Spark session."""
+"""The jobs: `catch_up`, `maintain`, `reconcile`. All in one process each, with one Spark session."""
 
 from typing import Any
 
 import dagster as dg
 
 from cdc_platform.automation import checks
-from cdc_platform.automation.keys import MAINTENANCE, following_key
-from cdc_platform.config import Config, Source
+from cdc_platform.automation.naming import MAINTENANCE, SOURCE_TAG, Naming
+from cdc_platform.automation.rooms import RETRY, call
 
-CATCH_UP, FOLLOW, MAINTAIN, RECONCILE = "catch_up", "follow", "maintain", "reconcile"
-
-
-def other_jobs(config: Config) -> list[Any]:
-    """`maintain`, and `reconcile` where a source can be read."""
-    return [maintenance_job(), *([reconcile_job(config)] if checks.reconcile_keys(config) else [])]
+CATCH_UP, MAINTAIN, RECONCILE = "catch_up", "maintain", "reconcile"
 
 
-def sensed_jobs(config: Config) -> list[Any]:
-    """The jobs that the checkpoint sensor launches: `catch_up`, and `follow` where a source is followed."""
-    return [catch_up_job(config), *([follow_job(config)] if followed(config) else [])]
+def all_jobs(naming: Naming) -> list[Any]:
+    """Every job; the first is `catch_up`."""
+    readable = any(s.reconcile for s in naming.config.sources)
+    return [catch_up_job(naming), maintenance_job(naming), *([reconcile_job(naming)] if readable else [])]
 
 
-def maintenance_job() -> Any:
-    """Upkeep of the lake."""
+def catch_up_job(naming: Naming) -> Any:
+    """Every stage of every source, in one process: the default executor would start one JVM per asset."""
+    keys = dict.fromkeys(key for source in naming.config.sources for key in naming.run_keys(source))
     return dg.define_asset_job(
-        MAINTAIN,
-        selection=dg.AssetSelection.assets(MAINTENANCE),
+        naming.name(CATCH_UP),
+        selection=dg.AssetSelection.assets(*keys) - checks.reconcile_selection(naming),
         executor_def=dg.in_process_executor,
-        description="Small files put together, files of old versions removed, old tombstones expired.",
+        description="Catch up with Kafka: all stages. Sensor, schedule and command line launch it source by source.",
     )
 
 
-def catch_up_job(config: Config) -> Any:
-    """Everything, in one process: the default executor would start one JVM per asset. Reading the sources'
-    databases whole is no part of it."""
-    return dg.define_asset_job(
-        CATCH_UP,
-        selection=_rooms(config),
+def maintenance_job(naming: Naming) -> Any:
+    """Upkeep of the lake: an op job, so that "materialize all" leaves it out. It reports to maintenance/<source>."""
+
+    @dg.op(
+        name=naming.name(MAINTENANCE),
+        required_resource_keys={naming.resource_key},
+        retry_policy=RETRY,
+    )
+    def maintenance(context: dg.OpExecutionContext) -> None:
+        failed: dg.Failure | None = None
+        for source in naming.config.sources:
+            try:
+                result = call(context, naming, source, MAINTENANCE)
+            except dg.Failure as error:  # the others' tables are looked after all the same
+                failed = failed or error
+                continue
+            context.log_event(
+                dg.AssetMaterialization(
+                    naming.key(MAINTENANCE, source),
+                    metadata={"seconds": result.seconds, **result.metrics},
+                    tags={SOURCE_TAG: naming.tag(source)},
+                )
+            )
+        if failed:
+            raise failed
+
+    @dg.job(
+        name=naming.name(MAINTAIN),
         executor_def=dg.in_process_executor,
-        description="Catch up with Kafka: all rooms. Schedule and command line launch it source by source.",
+        description="Small files compacted, files of old versions removed, old tombstones expired.",
     )
+    def maintain() -> None:
+        maintenance()
+
+    return maintain
 
 
-def follow_job(config: Config) -> Any:
-    """A catch-up that goes on, for the sensor."""
-    return dg.define_asset_job(
-        FOLLOW,
-        selection=_rooms(config) | dg.AssetSelection.assets(*map(following_key, followed(config))),
-        executor_def=dg.in_process_executor,
-        description="Catch up with Kafka and go on while changes come. The sensor launches it source by source.",
-    )
-
-
-def followed(config: Config) -> list[Source]:
-    """The sources whose runs go on following."""
-    return [s for s in config.sources if s.follow_s]
-
-
-def _rooms(config: Config) -> dg.AssetSelection:
-    return (
-        dg.AssetSelection.all()
-        - dg.AssetSelection.assets(MAINTENANCE, *map(following_key, followed(config)))
-        - dg.AssetSelection.checks(*checks.reconcile_keys(config))
-    )
-
-
-def reconcile_job(config: Config) -> Any:
+def reconcile_job(naming: Naming) -> Any:
     """The checks that compare snapshots with their sources, and nothing else."""
     return dg.define_asset_job(
-        RECONCILE,
-        selection=dg.AssetSelection.checks(*checks.reconcile_keys(config)),
+        naming.name(RECONCILE),
+        selection=checks.reconcile_selection(naming),
         executor_def=dg.in_process_executor,
         description="Compare all snapshots with the databases they follow.",
     )

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any, TypeVar
 
-from cdc_platform import tables
 from cdc_platform.automation import delta
 from cdc_platform.automation.delta import Partition
 from cdc_platform.config import Config, Source
@@ -127,9 +126,3 @@ def heartbeat(config: Config, source: Source, now: datetime | None = None) -> He
 
 def _seconds(age: timedelta) -> int:
     return max(0, round(age.total_seconds()))
-
-
-def partition_key(source: str, db: str, table: str) -> str:
-    """Dagster partition of a snapshot: `<source>/<db>/<table>` as in its path, injective. Dagster forbids
-    `...`."""
-    return "/".join((source, tables.path_name(db), tables.path_name(table))).replace("...", "~2E~2E~2E")

@@ -1,5 +1,4 @@
-"""Rooms as steps of a Dagster run: called under the source's lock, errors as Dagster acts upon them, a materialization
-per table."""
+"""Stages as steps of a Dagster run: called under the source's lock, with errors as Dagster acts upon them."""
 
 import logging
 from collections.abc import Iterator
@@ -7,17 +6,15 @@ from contextlib import contextmanager
 
 import dagster as dg
 
-from cdc_platform import tables
-from cdc_platform.automation import observe
-from cdc_platform.automation.keys import SNAPSHOTS, SOURCE_TAG, TABLES, is_partitioned, sources_of
-from cdc_platform.automation.metadata import figures, snapshot_metadata
+from cdc_platform.automation.metadata import figures
+from cdc_platform.automation.naming import Naming
 from cdc_platform.chain import ROOMS, RoomResult, maintain
-from cdc_platform.config import Config, Source
+from cdc_platform.config import Source
 from cdc_platform.errors import CdcError
 from cdc_platform.resources.lock import source_lock
 
 RETRY = dg.RetryPolicy(max_retries=2, delay=10, backoff=dg.Backoff.EXPONENTIAL)
-"""Rooms may be called again at will, so whatever Spark or a store stumbled over is tried again; a CdcError
+"""Stages may be called again at will, so whatever Spark or a store stumbled over is tried again; a CdcError
 says itself whether that makes sense."""
 log = logging.getLogger("cdc_platform.run")
 
@@ -42,58 +39,31 @@ def interruptible() -> Iterator[None]:
         raise Interrupted from None
 
 
-def table_events(
-    context: dg.AssetExecutionContext, config: Config, result: RoomResult
-) -> Iterator[dg.AssetMaterialization]:
-    """One materialization per table that got changes, was asked for, or is new to Dagster; stopped ones
-    have none."""
-    asked = set(context.partition_keys) if is_partitioned(context) else set()
-    known = set(context.instance.get_materialized_partitions(SNAPSHOTS))
-    live: dict[str, tuple[dict, str]] = {}
-    for name, found in result.tables.items():
-        db, table = split_name(name)
-        key = observe.partition_key(result.source, db, table)
-        if found.get("state", "live") == "live" and (found.get("changes") or key in asked or key not in known):
-            live[key] = found, tables.SNAPSHOT_PATH.at(config.lake, source=result.source, db=db, table=table)
-    context.instance.add_dynamic_partitions(str(TABLES.name), sorted(live))
-    for key, (found, path) in live.items():
-        yield dg.AssetMaterialization(
-            SNAPSHOTS,
-            partition=key,
-            metadata=snapshot_metadata(found, path),
-            tags={SOURCE_TAG: result.source},
-        )
-
-
-def split_name(name: str) -> tuple[str, str]:
-    """ "db.table" of RoomResult.tables → (db, table), at the first dot."""
-    db, _, table = name.partition(".")
-    return db, table
-
-
-def each(context: dg.AssetExecutionContext, config: Config, room: str) -> Iterator[RoomResult]:
-    """One room for every source of the run; a failing source is told after the others are done."""
-    failed: dg.Failure | None = None
-    for source in sources_of(config, context):
-        try:
-            yield call(context, config, source, room)
-        except dg.Failure as error:
-            failed = failed or error
-    if failed:
-        raise failed
-
-
-def call(context: dg.AssetExecutionContext, config: Config, source: Source, room: str, **how: bool) -> RoomResult:
-    """One room of one source under its lock, `how` as the room takes it; a CdcError becomes what Dagster acts upon."""
+def call(
+    context: dg.AssetExecutionContext | dg.OpExecutionContext, naming: Naming, source: Source, room: str, **how: bool
+) -> RoomResult:
+    """One stage of one source under its lock, `how` as the stage takes it. Raises Failure for a CdcError, retried
+    where that makes sense."""
     log.info("%s %s: started", room, source.name)
-    try:
-        with interruptible(), source_lock(config, source):
-            session = context.resources.spark.spark_session
-            result = {**ROOMS, "maintenance": maintain}[room](session, config, source, **how)
-    except CdcError as error:
-        raise dg.Failure(str(error), allow_retries=error.retriable) from error
+    with failing(), interruptible(), source_lock(naming.config, source):
+        session = spark_of(context, naming)
+        result = {**ROOMS, "maintenance": maintain}[room](session, naming.config, source, **how)
     log.info("%s %s: %s", room, source.name, _short(result))
     return result
+
+
+@contextmanager
+def failing() -> Iterator[None]:
+    """A CdcError becomes what Dagster acts upon: retried where that makes sense."""
+    try:
+        yield
+    except CdcError as error:
+        raise dg.Failure(str(error), allow_retries=error.retriable) from error
+
+
+def spark_of(context: dg.AssetExecutionContext | dg.OpExecutionContext | dg.AssetCheckExecutionContext, naming: Naming):
+    """The run's Spark session."""
+    return getattr(context.resources, naming.resource_key).spark_session
 
 
 def _short(result: RoomResult) -> str:

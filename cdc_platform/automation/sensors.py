@@ -7,9 +7,10 @@ from typing import Any
 
 import dagster as dg
 
-from cdc_platform.automation import checks, delta, keys, observe
-from cdc_platform.automation.jobs import CATCH_UP, FOLLOW
-from cdc_platform.config import Config, Source
+from cdc_platform.automation import checks, delta, observe, overview, reload, table_status
+from cdc_platform.automation.naming import SOURCE_TAG, Naming
+from cdc_platform.automation.table_assets import run_config
+from cdc_platform.config import Source
 from cdc_platform.errors import CdcError
 
 INTERVAL_S = 15
@@ -17,32 +18,26 @@ REPEAT_S = 600
 """An unchanged heartbeat state is told again this often, so that the event log doesn't flood."""
 
 
-def all_sensors(config: Config, jobs: list[Any]) -> list[dg.SensorDefinition]:
-    """They run by default: a platform that doesn't catch up by itself is no use. jobs: `jobs.sensed_jobs`, the same
-    objects that Dagster is given as jobs."""
-    return [checkpoint_sensor(config, jobs), heartbeat_sensor(config), new_tables_sensor(config)]
+def all_sensors(naming: Naming, job: Any) -> list[dg.SensorDefinition]:
+    """They run by default: a platform that doesn't catch up by itself is no use. job: `catch_up`, the same object that
+    Dagster is given as a job."""
+    return [checkpoint_sensor(naming, job), heartbeat_sensor(naming), tables_sensor(naming)]
 
 
-def run_request(source: Source) -> dg.RunRequest:
-    """One catch-up run of one source."""
-    return dg.RunRequest(tags={keys.SOURCE_TAG: source.name}, asset_selection=keys.run_keys(source))
-
-
-def follow_request(source: Source, position: str) -> dg.RunRequest:
-    """The run for a new position: a catch-up, after which it goes on following if the source is to be followed."""
-    selection = [*keys.run_keys(source), *([keys.following_key(source)] if source.follow_s else [])]
+def run_request(naming: Naming, source: Source, run_key: str | None = None, **config: bool) -> dg.RunRequest:
+    """One catch-up run of one source. config: of the step `snapshots`."""
     return dg.RunRequest(
-        run_key=f"{source.name}:{position}",
-        job_name=FOLLOW if source.follow_s else CATCH_UP,
-        tags={keys.SOURCE_TAG: source.name},
-        asset_selection=selection,
+        run_key=run_key,
+        tags={SOURCE_TAG: naming.tag(source)},
+        asset_selection=naming.run_keys(source),
+        run_config=run_config(naming, source, **config) if config else None,
     )
 
 
-def is_running(instance: dg.DagsterInstance, source: Source) -> bool:
+def is_running(instance: dg.DagsterInstance, naming: Naming, source: Source) -> bool:
     """Whether a run of this source is queued or running, whoever launched it."""
     runs = dg.RunsFilter(
-        tags={keys.SOURCE_TAG: source.name},
+        tags={SOURCE_TAG: naming.tag(source)},
         statuses=[
             dg.DagsterRunStatus.QUEUED,
             dg.DagsterRunStatus.NOT_STARTED,
@@ -59,13 +54,14 @@ def position_id(ends: dict[delta.Partition, tuple[int, int]]) -> str:
     return hashlib.sha256(repr(sorted((p, end) for p, (_, end) in ends.items())).encode()).hexdigest()[:16]
 
 
-def checkpoint_sensor(config: Config, jobs: list[Any]) -> dg.SensorDefinition:
+def checkpoint_sensor(naming: Naming, job: Any) -> dg.SensorDefinition:
     """Requests a catch-up run per source and position: every checkpoint, heartbeat or change moves the end
-    offsets."""
+    offsets. The run goes on following where the source is to be followed."""
+    config = naming.config
 
     @dg.sensor(
-        name="checkpoint_sensor",
-        jobs=jobs,
+        name=naming.name("checkpoint_sensor"),
+        job=job,
         minimum_interval_seconds=INTERVAL_S,
         default_status=dg.DefaultSensorStatus.RUNNING,
         description="Sees new offsets (checkpoints, heartbeats, changes) in Kafka; one catch-up run each.",
@@ -82,41 +78,47 @@ def checkpoint_sensor(config: Config, jobs: list[Any]) -> dg.SensorDefinition:
             position = position_id(found)
             if requested.get(source.name) == position or not delta.has_news(config, source, found):
                 told.append(f"{source.name}: nothing new")
-            elif is_running(context.instance, source):
+            elif is_running(context.instance, naming, source):
                 told.append(f"{source.name}: a run is under way")
             else:
                 requested[source.name] = position
-                requests.append(follow_request(source, position))
+                follow = {"follow": True} if source.follow_s else {}
+                requests.append(run_request(naming, source, f"{source.name}:{position}", **follow))
         reason = None if requests else dg.SkipReason("; ".join(told))
         return dg.SensorResult(run_requests=requests, skip_reason=reason, cursor=json.dumps(requested))
 
     return sensor
 
 
-def heartbeat_sensor(config: Config) -> dg.SensorDefinition:
-    """Reports each source's state as the check `heartbeat` on its landing asset, on change and every ten
-    minutes."""
+def heartbeat_sensor(naming: Naming) -> dg.SensorDefinition:
+    """Reports each source's state as the check `heartbeat` of its landing asset, and all of them on the page `health`,
+    on change and every ten minutes."""
+    config, sources = naming.config, naming.config.sources
 
     @dg.sensor(
-        name="heartbeat_sensor",
+        name=naming.name("heartbeat_sensor"),
         minimum_interval_seconds=INTERVAL_S,
         default_status=dg.DefaultSensorStatus.RUNNING,
-        asset_selection=[keys.landing_key(s) for s in config.sources],
-        description="Tells alive, quiet, silent and unreachable sources apart: check `heartbeat` of landing.",
+        asset_selection=[naming.key("health"), *(naming.key("landing", s) for s in sources)],
+        description="Tells alive, quiet, silent and unreachable sources apart: check `heartbeat` of landing, `health`.",
     )
     def sensor(context: dg.SensorEvaluationContext) -> dg.SensorResult:
         told: dict[str, dict] = json.loads(context.cursor or "{}")
         seen = observe.each_source(config, lambda source: observe.heartbeat(config, source))
-        now, events, states = time.time(), [], []
-        for source in config.sources:
+        now, states = time.time(), []
+        events: list[Any] = []
+        for source in sources:
             found = seen[source.name]
             if isinstance(found, CdcError):
                 found = observe.Heartbeat("unreachable", str(found))
             last = told.get(source.name, {})
             states.append(f"{source.name}: {found.state}")
             if last.get("state") != found.state or now - last.get("at", 0) >= REPEAT_S:
-                events.append(checks.heartbeat_evaluation(source, found))
+                events.append(checks.heartbeat_evaluation(naming, source, found))
                 told[source.name] = {"state": found.state, "at": now}
+        if events:
+            metadata = overview.shared_metadata(naming, context.instance)[naming.key("health")]
+            events.append(dg.AssetMaterialization(naming.key("health"), metadata=metadata))
         return dg.SensorResult(
             asset_events=events, skip_reason=dg.SkipReason("; ".join(states)), cursor=json.dumps(told)
         )
@@ -124,22 +126,25 @@ def heartbeat_sensor(config: Config) -> dg.SensorDefinition:
     return sensor
 
 
-def new_tables_sensor(config: Config) -> dg.SensorDefinition:
-    """Adds a partition of `snapshots` for each table that the schema history names."""
+def tables_sensor(naming: Naming) -> dg.SensorDefinition:
+    """Has Dagster load the definitions anew when the lake's tables are others than those that have assets."""
+    config = naming.config
 
     @dg.sensor(
-        name="new_tables_sensor",
-        minimum_interval_seconds=2 * INTERVAL_S,
+        name=naming.name("tables_sensor"),
+        minimum_interval_seconds=INTERVAL_S,
         default_status=dg.DefaultSensorStatus.RUNNING,
-        asset_selection=[keys.SNAPSHOTS],
-        description="Adds a partition of snapshots for each table seen in the schema history.",
+        asset_selection=[naming.key("snapshots", s) for s in config.sources],
+        description="Sees new, dropped and renamed tables, and reloads the code location so that each has its asset.",
     )
-    def sensor(context: dg.SensorEvaluationContext) -> dg.SensorResult:
-        known = set(context.instance.get_dynamic_partitions(str(keys.TABLES.name)))
-        seen = {observe.partition_key(s.name, db, table) for s, db, table in delta.known_tables(config)}
-        new = sorted(seen - known)
-        if not new:
-            return dg.SensorResult(skip_reason=dg.SkipReason(f"no new table beside {len(known)}"))
-        return dg.SensorResult(dynamic_partitions_requests=[keys.TABLES.build_add_request(new)])
+    def sensor(context: dg.SensorEvaluationContext) -> dg.SensorResult | dg.SkipReason:
+        names = sorted((s.name, db, table) for s, db, table in table_status.known(config))
+        digest = hashlib.sha256(json.dumps(names).encode()).hexdigest()[:16]
+        if context.cursor == digest:
+            return dg.SkipReason(f"the same {len(names)} tables")
+        origin = context.code_location_origin
+        reloaded = reload.reload(origin.location_name if origin else None)
+        text = f"{len(names)} tables, changed since the last look: {reloaded.text}"
+        return dg.SensorResult(skip_reason=dg.SkipReason(text), cursor=digest if reloaded.done else context.cursor)
 
     return sensor

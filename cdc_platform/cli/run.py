@@ -5,6 +5,7 @@ import os
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -12,10 +13,13 @@ import typer
 
 from cdc_platform.cli.output import Report, printed, progress
 from cdc_platform.config import Config, Source, load_config
-from cdc_platform.errors import ConfigError
+from cdc_platform.errors import ConfigError, RunFailed
 
 if TYPE_CHECKING:
     import dagster as dg
+    from dagster_shared.error import SerializableErrorInfo
+
+    from cdc_platform.automation.naming import Naming
 
 _QUIET = {"loggers": {"console": {"config": {"log_level": "CRITICAL"}}}}
 _FEED_CHECKS = frozenset(("heartbeat",))  # they judge the feed, not this run
@@ -88,96 +92,133 @@ def with_spark(config: Config, master: str | None) -> Config:
 
 
 def _rebuild(config: Config, chosen: list[Source], table: str) -> list[dict[str, Any]]:
-    """One table of every chosen source made anew. Raises TableStopped where it can't be kept."""
-    from cdc_platform.chain import rebuild
-    from cdc_platform.resources.lock import source_lock
-    from cdc_platform.resources.spark import open_session
+    """One table of every chosen source built anew, by a run that Dagster's pages show. Raises ConfigError where the
+    lake knows no such table, RunFailed where a run fails."""
+    from cdc_platform.automation import table_status
+    from cdc_platform.automation.naming import Naming
+    from cdc_platform.automation.table_assets import run_config
 
     db, _, name = table.partition(".")
-    spark = open_session(config)
-    done = []
-    for source in chosen:
-        with source_lock(config, source):
-            result = rebuild(spark, config, source, db, name)
-        done.append({"source": source.name, "table": table, "changes": result.rows, "seconds": result.seconds})
+    known = table_status.known(config)
+    having = [s for s in chosen if (s.name, db, name) in {(of.name, *names) for of, *names in known}]
+    if not having:
+        raise ConfigError("--table", f"the lake has no table {table}", sorted({f"{d}.{t}" for _, d, t in known}))
+    naming, done = Naming(config), []
+    with _launcher(config) as launcher:
+        for source in having:
+            started = time.monotonic()
+            key = naming.table(source, db, name).key
+            result = launcher.execute([key], naming.tag(source), run_config(naming, source, rebuild=True))
+            if error := _error(result):
+                raise RunFailed(source.name, error)
+            [found] = _figures(result, naming, source)["tables"]
+            seconds = round(time.monotonic() - started, 2)
+            done.append({"source": source.name, "table": table, "changes": found["changes"], "seconds": seconds})
     return done
 
 
-def run_all(config: Config, chosen: list[Source]) -> list[dict[str, Any]]:
-    """Dagster's job for each of the sources, one after the other, in this process; one dict per source."""
+@dataclass(frozen=True)
+class _Launcher:
+    """Runs selections of assets in this process, as Dagster's pages would launch them."""
+
+    job: "dg.JobDefinition"
+    instance: "dg.DagsterInstance"
+
+    def execute(
+        self, keys: "list[dg.AssetKey]", tag: str, config: dict[str, Any] | None = None
+    ) -> "dg.ExecuteInProcessResult":
+        from cdc_platform.automation.naming import SOURCE_TAG
+
+        result = self.job.execute_in_process(
+            instance=self.instance,
+            run_config={**_QUIET, **(config or {})},
+            raise_on_error=False,
+            asset_selection=keys,
+            tags={SOURCE_TAG: tag},
+        )
+        if any(e.step_failure_data.error_source.name == "INTERRUPT" for e in result.get_step_failure_events()):
+            raise KeyboardInterrupt
+        return result
+
+
+@contextmanager
+def _launcher(config: Config, job: str | None = None) -> "Iterator[_Launcher]":
+    """job: one of the definitions' own; None: the one of all assets, which Dagster's pages launch for a selection."""
     from dagster import DagsterExecutionInterruptedError
 
     from cdc_platform.automation.instance import open_instance
-    from cdc_platform.automation.jobs import CATCH_UP
     from cdc_platform.definitions import build
 
-    job = build(config).resolve_job_def(CATCH_UP)
+    defs = build(config)
+    found = defs.resolve_job_def(job) if job else defs.resolve_implicit_global_asset_job_def()
     with open_instance(config) as instance:
         try:
-            return [_run(job, instance, source) for source in chosen]
+            yield _Launcher(found, instance)
         except DagsterExecutionInterruptedError:
             raise KeyboardInterrupt from None
 
 
-def _run(job: "dg.JobDefinition", instance: "dg.DagsterInstance", source: Source) -> dict[str, Any]:
-    """One run as Dagster's sensor would request it, and its figures."""
-    from cdc_platform.automation.keys import SOURCE_TAG, run_keys
+def run_all(config: Config, chosen: list[Source]) -> list[dict[str, Any]]:
+    """Dagster's job for each of the sources, one after the other, in this process; one dict per source."""
+    from cdc_platform.automation.jobs import CATCH_UP
+    from cdc_platform.automation.naming import Naming
 
+    with _launcher(config, CATCH_UP) as launcher:
+        return [_run(launcher, Naming(config), source) for source in chosen]
+
+
+def _run(launcher: _Launcher, naming: "Naming", source: Source) -> dict[str, Any]:
+    """One run as Dagster's sensor would request it, and its figures."""
     started = time.monotonic()
-    result = job.execute_in_process(
-        instance=instance,
-        run_config=_QUIET,
-        raise_on_error=False,
-        asset_selection=run_keys(source),
-        tags={SOURCE_TAG: source.name},
-    )
-    if any(e.step_failure_data.error_source.name == "INTERRUPT" for e in result.get_step_failure_events()):
-        raise KeyboardInterrupt
-    error = _error(result)
+    result = launcher.execute(naming.run_keys(source), naming.tag(source))
     checks = [c for c in result.get_asset_check_evaluations() if not c.passed]
     wrong = [c for c in checks if c.severity.value == "ERROR" and c.check_name not in _FEED_CHECKS]
     return {
         "source": source.name,
         "ok": result.success and not wrong,
         "seconds": round(time.monotonic() - started, 2),
-        "error": error,
-        "failed_checks": [f"{c.check_name}: {c.description}" for c in checks],
+        "error": _error(result),
+        "failed_checks": list(dict.fromkeys(f"{c.check_name}: {c.description}" for c in checks)),
         "run_id": result.run_id,
-        **_figures(result, source),
+        **_figures(result, naming, source),
     }
 
 
-def _figures(result: "dg.ExecuteInProcessResult", source: Source) -> dict[str, list[dict[str, Any]]]:
-    """Rooms and tables with what the run's materializations tell of them."""
-    from cdc_platform.automation.keys import CHANGELOG, SNAPSHOTS, own_keys
+def _figures(result: "dg.ExecuteInProcessResult", naming: "Naming", source: Source) -> dict[str, list[dict[str, Any]]]:
+    """Stages and tables with what the run's events say of them."""
     from cdc_platform.automation.metadata import read_figures
+    from cdc_platform.automation.naming import STAGES
 
+    stages = {naming.key(stage, source): stage for stage in STAGES if stage not in ("offset_ledger", "quarantine")}
     rooms, tables = [], []
-    for event in result.get_asset_materialization_events():
-        found = event.materialization
-        if found.asset_key == SNAPSHOTS:
-            name = ".".join(str(found.partition).split("/")[1:])
-            tables.append({"source": source.name, "table": name, **read_figures(found.metadata)})
-        elif found.asset_key == CHANGELOG or found.asset_key in own_keys(source):
-            prefix = f"{source.name}/" if found.asset_key == CHANGELOG else ""
-            rooms.append(
-                {
-                    "source": source.name,
-                    "room": found.asset_key.path[0],
-                    **read_figures(found.metadata, prefix),
-                }
-            )
+    observed = [e.asset_observation_data.asset_observation for e in result.get_asset_observation_events()]
+    for found in [*(e.materialization for e in result.get_asset_materialization_events()), *observed]:
+        if found.asset_key in stages:
+            rooms.append({"source": source.name, "room": stages[found.asset_key], **read_figures(found.metadata)})
+        elif "table" in found.metadata:
+            rows = found.metadata.get("dagster/row_count")
+            tables.append({"source": source.name, **read_figures(found.metadata), "rows": rows.value if rows else None})
     return {"rooms": rooms, "tables": tables}
 
 
 def _error(result: "dg.ExecuteInProcessResult") -> str | None:
-    """Why the run failed: our own errors by their text, others with their trace."""
+    """Why the run failed, in one line: our own errors by their text, others by their first cause."""
     failures = [e.step_failure_data for e in result.get_step_failure_events()]
     told = [
-        f.user_failure_data.description for f in failures if f.user_failure_data and f.user_failure_data.description
+        f.user_failure_data.description if f.user_failure_data and f.user_failure_data.description else _cause(f.error)
+        for f in failures
+        if f.error or f.user_failure_data
     ]
-    traces = [f.error.to_string() for f in failures if f.error and not f.user_failure_data]
-    return "; ".join([*told, *traces]) or (None if result.success else "the run failed without telling why")
+    return "; ".join(dict.fromkeys(filter(None, told))) or (
+        None if result.success else "the run failed without a reason"
+    )
+
+
+def _cause(error: "SerializableErrorInfo | None") -> str:
+    """The innermost cause's class and first line. Dagster's pages have the stack."""
+    while error and error.cause:
+        error = error.cause
+    return error.message.strip().split("\n")[0] if error else ""
 
 
 @contextmanager

@@ -81,9 +81,10 @@ class Source(Model):
     )
     freshness_s: int | None = Field(
         default=None,
-        gt=0,
+        ge=60,
         description="Seconds within which the feed's snapshots should have been brought up to date: the freshness "
-        "policy of these assets in Dagster. Default: none.",
+        "policy of these assets in Dagster, at least 60. A quiet table counts as up to date after a run that found "
+        "nothing new. Default: none.",
         examples=[3600],
     )
     follow_s: int = Field(

@@ -99,9 +99,6 @@ def publish(
 
 _PRODUCER: dict[str, str | int | float | bool] = {
     "enable.idempotence": True,  # no duplicates and no reordering when the client retries
-    # A new partition may refuse a batch (not leader yet) and take the one behind it, its first of this producer:
-    # librdkafka (2.16) then counts the refused one as written, and it is lost without an error.
-    "max.in.flight.requests.per.connection": 1,
     "compression.type": "lz4",
     "linger.ms": 20,
     "batch.size": 1_000_000,

@@ -176,7 +176,7 @@ class _Feed:
                 self.outcome.problems.append(f"run {number} of {result['source']} failed: {_why(result)}")
             self.outcome.rooms += [
                 {"run": number, **{k: r.get(k) for k in ("source", "room", "records", "batches", "seconds")}}
-                for r in [*result["rooms"], *_snapshot_steps(self.config, result)]
+                for r in result["rooms"]
             ]
         return all(r["ok"] for r in results)
 
@@ -212,19 +212,6 @@ def _why(result: dict[str, Any]) -> str:
     cause = text.rpartition("caused by the following exception:")[2]
     lines = [line.strip() for line in cause.partition("Stack Trace:")[0].splitlines()]
     return " | ".join(filter(None, lines))[:1500]
-
-
-def _snapshot_steps(config: Config, result: dict[str, Any]) -> Iterator[dict[str, Any]]:
-    """The snapshots room of one run. Its materializations are per table: the room's seconds are the step's,
-    its records the changes that it was given."""
-    from cdc_platform.automation.instance import open_instance
-
-    given = sum(r["records"] for r in result["rooms"] if r["room"] == "changelog")
-    with open_instance(config) as instance:
-        for step in instance.get_run_step_stats(result["run_id"]):
-            if step.step_key == "snapshots" and step.start_time and step.end_time:
-                seconds = round(step.end_time - step.start_time, 3)
-                yield {"source": result["source"], "room": "snapshots", "records": given, "seconds": seconds}
 
 
 def unaccounted(ledger: list[dict[str, Any]], sent: dict[str, int]) -> list[str]:

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -12,9 +13,10 @@ import pyarrow as pa
 import pytest
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
-from deltalake import write_deltalake
+from deltalake import DeltaTable, write_deltalake
 
 from cdc_platform import chain, tables
+from cdc_platform.automation.naming import Naming
 from cdc_platform.broker import BrokerInfo
 from cdc_platform.chain import RoomResult
 from cdc_platform.config import Config, parse_config
@@ -46,6 +48,11 @@ def _impatient(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture
 def config(tmp_path: Path) -> Config:
     return make_config(tmp_path)
+
+
+@pytest.fixture
+def naming(config: Config) -> Naming:
+    return Naming(config)
 
 
 @pytest.fixture
@@ -97,11 +104,13 @@ class NoSpark(dg.ConfigurableResource):
 def run_job(
     config: Config, instance: dg.DagsterInstance, rooms: Rooms, monkeypatch: pytest.MonkeyPatch
 ) -> Callable[..., dg.ExecuteInProcessResult]:
-    """Runs `catch_up`, or a selection of its assets."""
+    """Runs a selection of assets as Dagster's pages do; without one, `catch_up`."""
     monkeypatch.setattr("cdc_platform.definitions.spark_resource", lambda config: NoSpark())
 
     def run(*selection: dg.AssetKey, **more: Any) -> dg.ExecuteInProcessResult:
-        job = build(config).resolve_job_def("catch_up")
+        defs = build(config)
+        whole = defs.resolve_job_def("catch_up")
+        job = defs.resolve_implicit_global_asset_job_def() if selection else whole
         return job.execute_in_process(
             instance=instance,
             raise_on_error=False,
@@ -128,15 +137,75 @@ def landing(config: Config, source: str, records: int) -> None:
 
 def schema_history(config: Config, *rows: tuple[str, str, str]) -> None:
     """Column lists of (source, db, table)."""
+    now = pa.array([datetime.now(UTC)] * len(rows), pa.timestamp("us", "UTC"))
     data = pa.table(
         {
             "source": [r[0] for r in rows],
             "kind": ["message"] * len(rows),
             "db": [r[1] for r in rows],
             "table": [r[2] for r in rows],
+            "columns": ['[{"name": "id", "type": "bigint", "key": true}]'] * len(rows),
+            "topic": ["t"] * len(rows),
+            "partition": pa.array([0] * len(rows), pa.int32()),
+            "offset": pa.array(range(len(rows)), pa.int64()),
+            "landed_at": now,
         }
     )
     write_deltalake(tables.SCHEMA_HISTORY.at(config.lake), data, mode="append", partition_by=["source"])
+
+
+def table_state(
+    config: Config, source: str, table: str, state: str = "live", reason: str | None = None, rebuild: int = 0
+) -> None:
+    """A row of table_state of "db.table"."""
+    db, _, name = table.partition(".")
+    row = {"source": source, "db": db, "table": name, "batch": 0, "state": state, "reason": reason}
+    row |= {"invalid_dates": 0, "rebuild": rebuild, "at": datetime.now(UTC)}
+    types = {"batch": pa.int64(), "invalid_dates": pa.int64(), "rebuild": pa.int64(), "at": pa.timestamp("us", "UTC")}
+    schema = pa.schema([(k, types.get(k, pa.string())) for k in row])
+    data = pa.Table.from_pylist([row], schema)
+    write_deltalake(tables.TABLE_STATE.at(config.lake), data, mode="append", partition_by=["source"])
+
+
+def snapshot(config: Config, source: str, table: str, rows: int, **columns: pa.DataType) -> None:
+    """A snapshot of "db.table" with an id, further columns and bookkeeping; the table's state is live."""
+    db, _, name = table.partition(".")
+    named = {"id": pa.int64(), **columns, "_cdc_source_time": pa.timestamp("us", "UTC")}
+    data = pa.Table.from_pylist([{"id": i} for i in range(rows)], pa.schema(list(named.items())))
+    path = tables.SNAPSHOT_PATH.at(config.lake, source=source, db=db, table=name)
+    write_deltalake(path, data, mode="overwrite", schema_mode="overwrite")
+    table_state(config, source, table)
+
+
+def held(config: Config, source: str, table: str | None, reason: str = "bad decimal") -> None:
+    """A row of quarantine that names "db.table", or none."""
+    db, _, name = (table or "").partition(".")
+    row = {"source": source, "db": db or None, "table": name or None, "reason": reason}
+    row |= {"quarantined_at": datetime.now(UTC), "resolved_at": None}
+    times = ("quarantined_at", "resolved_at")
+    schema = pa.schema([(k, pa.timestamp("us", "UTC") if k in times else pa.string()) for k in row])
+    write_deltalake(
+        tables.QUARANTINE.at(config.lake), pa.Table.from_pylist([row], schema), mode="append", partition_by=["source"]
+    )
+
+
+def resolve(config: Config, source: str) -> None:
+    """Every row of quarantine of a source is resolved."""
+    DeltaTable(tables.QUARANTINE.at(config.lake)).update(
+        predicate=f"source = '{source}'", updates={"resolved_at": "quarantined_at"}
+    )
+
+
+def cut(config: Config, source: str, number: int, at: datetime) -> None:
+    """A cut whose newest change was committed at a time."""
+    row = {"source": source, "cut": number, "kind": "transaction", "source_time": at, "binlog_file": "binlog.000007"}
+    row |= {"binlog_pos": Decimal(1234), "gtid": None, "at": at}
+    types = {"cut": pa.int64(), "binlog_pos": pa.decimal128(20, 0)}
+    types |= dict.fromkeys(("source_time", "at"), pa.timestamp("us", "UTC"))
+    schema = pa.schema([(k, types.get(k, pa.string())) for k in row])
+    write_deltalake(
+        tables.CUTS.at(config.lake), pa.Table.from_pylist([row], schema), mode="append", partition_by=["source"]
+    )
 
 
 def changelog(config: Config, source: str, at: datetime) -> None:

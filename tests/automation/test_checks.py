@@ -2,13 +2,16 @@
 
 from pathlib import Path
 
+import dagster as dg
 import pytest
 
-from cdc_platform.automation import checks, keys
+from cdc_platform.automation import checks
+from cdc_platform.automation.accounting import ledger_result
+from cdc_platform.automation.naming import Naming
 from cdc_platform.definitions import build
 from cdc_platform.reconcile.binlog import Risk
 from cdc_platform.reconcile.result import TableResult
-from tests.automation.conftest import landing, ledger, make_config
+from tests.automation.conftest import NoSpark, landing, ledger, make_config, schema_history
 
 LANDED = ("shop-dts", "dts-shop", 0, 0, 9, "landed", 10)
 
@@ -31,14 +34,14 @@ def outcome(name: str, records: int) -> tuple:
 def test_accounted(config, rows):
     ledger(config, *rows)
     landing(config, "shop-dts", 10)
-    result = checks.ledger_result(config, [config.source("shop-dts")])
+    result = ledger_result(config, config.source("shop-dts"))
     assert result.passed, result.description
 
 
 @pytest.mark.parametrize(
     ("rows", "records", "told"),
     [
-        ([LANDED, outcome("applied", 9)], 10, "shop-dts dts-shop[0]: landed 10, accounted 9"),
+        ([LANDED, outcome("applied", 9)], 10, "dts-shop[0]: landed 10, accounted 9"),
         ([LANDED, outcome("applied", 10), outcome("duplicate", 1)], 10, "accounted 11"),
         ([LANDED, outcome("applied", 10)], 11, "landing holds 11 records, the ledger counts 10"),
         ([LANDED, outcome("applied", 10)], 0, "landing holds 0 records"),
@@ -49,71 +52,65 @@ def test_holes_fail(config, rows, records, told):
     ledger(config, *rows)
     if records:
         landing(config, "shop-dts", records)
-    result = checks.ledger_result(config, [config.source("shop-dts")])
+    result = ledger_result(config, config.source("shop-dts"))
     assert not result.passed
     assert told in str(result.description)
-
-
-def test_quarantine_warns_of_new_rows_once(config, run_job):
-    import pyarrow as pa
-    from deltalake import write_deltalake
-
-    from cdc_platform.tables import QUARANTINE
-
-    def check() -> tuple[bool, str]:
-        (found,) = run_job(keys.QUARANTINE).get_asset_check_evaluations()
-        return found.passed, found.severity.value
-
-    assert check() == (True, "WARN")
-    row = {"source": ["shop-dts"], "reason": ["torn"], "resolved_at": pa.array([None], pa.timestamp("us", "UTC"))}
-    write_deltalake(QUARANTINE.at(config.lake), pa.table(row))
-    assert check() == (False, "WARN")
-    assert check() == (True, "WARN")
-
-
-def test_a_stopped_table_fails_until_it_lives_again(config, run_job):
-    import pyarrow as pa
-    from deltalake import write_deltalake
-
-    from cdc_platform.tables import TABLE_STATE
-
-    def state(batch: int, state: str, reason: str | None, rebuild: int = 0) -> None:
-        row = {
-            "source": "s",
-            "db": "shop",
-            "table": "audit",
-            "batch": batch,
-            "rebuild": rebuild,
-            "state": state,
-            "reason": reason,
-        }
-        schema = pa.schema([(k, pa.int64() if k in ("batch", "rebuild") else pa.string()) for k in row])
-        write_deltalake(TABLE_STATE.at(config.lake), pa.Table.from_pylist([row], schema), mode="append")
-
-    def check() -> tuple[bool, str | None]:
-        found = {e.check_name: e for e in run_job(keys.SNAPSHOTS).get_asset_check_evaluations()}
-        return found["no_table_is_stopped"].passed, found["no_table_is_stopped"].description
-
-    state(0, "stopped", "no key")
-    assert check() == (False, "s shop.audit: no key")
-    state(0, "live", None, rebuild=1)
-    assert check() == (True, "no table is stopped")
 
 
 def test_reconcile_is_a_check_of_its_own_job(tmp_path, instance, monkeypatch):
     """A catch-up run doesn't read the source's database; without its DSN nothing is proven."""
     monkeypatch.delenv("SHOP_DSN", raising=False)
-    defs = build(make_config(tmp_path, reconcile={"dsn_env": "SHOP_DSN"}))
+    config = make_config(tmp_path, reconcile={"dsn_env": "SHOP_DSN"})
+    schema_history(config, ("shop-dts", "shop", "orders"))
+    defs = build(config)
     checks_of = {
-        job: {k.name for k in defs.resolve_job_def(job).asset_layer.asset_graph.asset_check_keys}
+        job: {
+            k.asset_key.to_user_string()
+            for k in defs.resolve_job_def(job).asset_layer.asset_graph.asset_check_keys
+            if k.name == checks.EQUALS_SOURCE
+        }
         for job in ("catch_up", "reconcile")
     }
-    assert checks_of["reconcile"] == {"equals_source_shop_dts", "equals_source_shop_debezium"}
-    assert checks_of["catch_up"] >= {"heartbeat", "no_table_is_stopped"}
-    assert not checks_of["catch_up"] & checks_of["reconcile"]
+    compared = {"snapshots/shop-dts", "snapshots/shop-dts/shop/orders", "snapshots/shop_debezium"}
+    assert checks_of == {"catch_up": set(), "reconcile": compared}
     found = defs.resolve_job_def("reconcile").execute_in_process(instance=instance).get_asset_check_evaluations()
-    assert {(c.check_name, c.passed) for c in found} == {(name, False) for name in checks_of["reconcile"]}
+    assert {(c.asset_key.to_user_string(), c.passed) for c in found} == {(name, False) for name in compared}
     assert all("not compared: SHOP_DSN" in str(c.description) for c in found)
+
+
+def test_each_table_is_compared_for_itself_and_the_source_as_a_whole(tmp_path, instance, monkeypatch):
+    config = make_config(tmp_path, reconcile={"dsn_env": "SHOP_DSN"})
+    schema_history(config, ("shop-dts", "shop", "orders"), ("shop-dts", "shop", "items"))
+    naming, source = Naming(config), config.source("shop-dts")
+    asked = []
+
+    def against_server(spark, config, source, server, table=None, **how):
+        asked.append(table)
+        found = [TableResult("shop.orders"), TableResult("shop.items", missing=2)]
+        return [r for r in found if table in (None, tuple(r.table.split(".")))]
+
+    class Server:
+        def __init__(self, dsn): ...
+        def variables(self, names):
+            return {}
+
+    monkeypatch.setattr("cdc_platform.reconcile.run.against_server", against_server)
+    monkeypatch.setattr("cdc_platform.reconcile.server.Server", Server)
+    monkeypatch.setattr("cdc_platform.reconcile.server.dsn_from", lambda name: name)
+    monkeypatch.setattr("cdc_platform.reconcile.binlog.risks", lambda variables: [])
+    monkeypatch.setattr("cdc_platform.definitions.spark_resource", lambda config: NoSpark())
+    job = build(config).resolve_job_def("reconcile")
+
+    def passed(*keys: dg.AssetKey) -> dict[str, bool]:
+        chosen = {dg.AssetCheckKey(k, checks.EQUALS_SOURCE) for k in keys}
+        subset = job.get_subset(asset_selection=set(), asset_check_selection=chosen)
+        found = subset.execute_in_process(instance=instance).get_asset_check_evaluations()
+        return {c.asset_key.path[-1]: c.passed for c in found}
+
+    tables = [naming.table(source, "shop", name).key for name in ("orders", "items")]
+    assert passed(naming.key("snapshots", source), *tables) == {"shop-dts": False, "orders": True, "items": False}
+    assert asked == [None]
+    assert passed(tables[0]) == {"orders": True}
 
 
 def test_what_a_comparison_found_passes_only_when_all_is_equal():

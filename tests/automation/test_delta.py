@@ -23,7 +23,7 @@ def config(tmp_path: Path) -> Config:
     stated = [("shop_1", "a"), ("shop_2", "b"), ("shop", "own"), ("shop", "gone"), ("other", "x")]
     history = [{"source": "s", "kind": "message", "db": db, "table": t} for db, t in stated]
     write_deltalake(tables.SCHEMA_HISTORY.at(made.lake), pa.Table.from_pylist(history))
-    known = {"source": "s", "rebuild": 0, "batch": 0}
+    known = {"source": "s", "rebuild": 0, "batch": 0, "invalid_dates": 0, "at": NOW}
     states = [
         {**known, "db": "shop", "table": "orders", "state": "live", "reason": None},
         {**known, "db": "shop", "table": "gone", "state": "left_out", "reason": "tables.exclude"},

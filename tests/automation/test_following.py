@@ -1,6 +1,7 @@
 """A run that goes on following: real Kafka, real Dagster, rooms that only say what they were asked."""
 
 import time
+from contextlib import ExitStack
 from datetime import UTC, datetime, timedelta
 
 import dagster as dg
@@ -9,10 +10,11 @@ from dagster._core.remote_origin import InProcessCodeLocationOrigin, RemoteJobOr
 from dagster._core.test_utils import create_run_for_test
 from dagster._core.types.loadable_target_origin import LoadableTargetOrigin
 
-from cdc_platform.automation import following, keys
-from cdc_platform.automation.following import added
-from cdc_platform.automation.jobs import FOLLOW
+from cdc_platform.automation import following
+from cdc_platform.automation.naming import SOURCE_TAG, Naming
+from cdc_platform.automation.reporting import added
 from cdc_platform.automation.rooms import RETRY
+from cdc_platform.automation.table_assets import run_config
 from cdc_platform.chain import ROOMS, RoomResult
 from cdc_platform.definitions import build
 from cdc_platform.errors import ConfigError, OffsetsLost
@@ -23,6 +25,8 @@ pytestmark = pytest.mark.broker
 
 ROUND = [*((room, "shop-dts") for room in ROOMS if room != "snapshots"), ("snapshots without a cut", "shop-dts")]
 CUT = ("snapshots", "shop-dts")
+FIRST = CUT  # the step's own catch-up, before it follows
+AFTER_THAT = ("snapshots", lambda: None)  # nothing happens meanwhile
 
 
 @pytest.fixture
@@ -31,25 +35,36 @@ def shop(tmp_path, servers):
 
 
 @pytest.fixture
-def run(shop, instance, rooms, monkeypatch):
-    """Follows the first source by itself, or after a whole catch-up."""
+def naming(shop):
+    return Naming(shop)
+
+
+@pytest.fixture
+def run(shop, naming, instance, rooms, monkeypatch):
+    """The step `snapshots` with `follow: true`, by itself or after the stages before it."""
     monkeypatch.setattr("cdc_platform.definitions.spark_resource", lambda config: NoSpark())
-    monkeypatch.setattr("cdc_platform.automation.following.RETRY", None)
+    monkeypatch.setattr("cdc_platform.automation.table_assets.RETRY", None)
     source = shop.sources[0]
 
     def go(*first: dg.AssetKey) -> dg.ExecuteInProcessResult:
-        job = build(shop).resolve_job_def(FOLLOW)
-        selection = [*first, keys.following_key(source)]
-        tags = {keys.SOURCE_TAG: source.name}
-        return job.execute_in_process(instance=instance, raise_on_error=False, asset_selection=selection, tags=tags)
+        return (
+            build(shop)
+            .resolve_job_def("catch_up")
+            .execute_in_process(
+                instance=instance,
+                raise_on_error=False,
+                asset_selection=[*first, naming.key("snapshots", source)],
+                tags={SOURCE_TAG: source.name},
+                run_config=run_config(naming, source, follow=True),
+            )
+        )
 
     return go
 
 
-def ended(result: dg.ExecuteInProcessResult, shop) -> dict:
-    """What the step told at its end."""
-    key = keys.following_key(shop.sources[0])
-    [found] = [e.materialization for e in result.get_asset_materialization_events() if e.asset_key == key]
+def ended(result: dg.ExecuteInProcessResult) -> dict:
+    """What the step said of following at its end."""
+    [found] = [e.asset_observation_data.asset_observation for e in result.get_asset_observation_events()]
     return {k: v.value for k, v in found.metadata.items()}
 
 
@@ -68,15 +83,15 @@ def figures(result: dg.ExecuteInProcessResult, key: dg.AssetKey) -> list[dict]:
 def test_every_new_offset_is_a_round_until_nothing_comes(shop, run, rooms):
     servers, topic = shop.kafka["bootstrap.servers"], shop.sources[0].topics[0]
     send(servers, topic)
-    rooms.meanwhile.append(("snapshots", lambda: send(servers, topic)))
+    rooms.meanwhile += [AFTER_THAT, ("snapshots", lambda: send(servers, topic))]
     result = run()
     assert result.success
-    assert rooms.calls == [*ROUND, *ROUND, CUT]
-    assert ended(result, shop)["rounds"] == 2
-    assert ended(result, shop)["ended"] == "nothing new for 1 s"
-    [landed] = figures(result, keys.landing_key(shop.sources[0]))
+    assert rooms.calls == [FIRST, *ROUND, *ROUND, CUT]
+    assert ended(result)["rounds"] == 2
+    assert ended(result)["ended"] == "nothing new for 1 s"
+    [landed] = figures(result, Naming(shop).key("landing", shop.sources[0]))
     assert (landed["records"], landed["batches"], landed["seconds"], landed["lag"]) == (20, 2, 4.0, 0)
-    assert figures(result, keys.CHANGELOG)[0]["shop-dts/records"] == 20
+    assert figures(result, Naming(shop).key("changelog", shop.sources[0]))[0]["records"] == 20
 
 
 def test_under_load_a_cut_is_published_a_minute(shop, run, rooms, monkeypatch):
@@ -84,19 +99,19 @@ def test_under_load_a_cut_is_published_a_minute(shop, run, rooms, monkeypatch):
     servers, topic = shop.kafka["bootstrap.servers"], shop.sources[0].topics[0]
     send(servers, topic)
     rooms.give["snapshots", "shop-dts"] = RoomResult("snapshots", "shop-dts", 1, 1, 1.0, {"cut_held_back": 1})
-    rooms.meanwhile.append(("snapshots", lambda: send(servers, topic)))
+    rooms.meanwhile += [AFTER_THAT, ("snapshots", lambda: send(servers, topic))]
     assert run().success
-    assert rooms.calls == [*ROUND[:-1], CUT, *ROUND[:-1], CUT, CUT], "one held back is tried again"
+    assert rooms.calls == [FIRST, *ROUND[:-1], CUT, *ROUND[:-1], CUT, CUT], "one held back is tried again"
 
 
 def test_a_cut_that_is_owed_is_published_at_the_end(shop, run, rooms, monkeypatch):
     monkeypatch.setattr("cdc_platform.automation.following.LONGEST_S", 2.0)
     servers, topic = shop.kafka["bootstrap.servers"], shop.sources[0].topics[0]
     send(servers, topic)
-    rooms.meanwhile.append(("snapshots", lambda: time.sleep(2)))
+    rooms.meanwhile += [AFTER_THAT, ("snapshots", lambda: time.sleep(2))]
     result = run()
-    assert ended(result, shop)["ended"] == "after 2 s"
-    assert rooms.calls == [*ROUND, CUT]
+    assert ended(result)["ended"] == "after 2 s"
+    assert rooms.calls == [FIRST, *ROUND, CUT]
 
 
 def test_what_has_landed_is_no_news(shop, run, rooms):
@@ -104,49 +119,56 @@ def test_what_has_landed_is_no_news(shop, run, rooms):
     send(shop.kafka["bootstrap.servers"], topic)
     ledger(shop, ("shop-dts", topic, 0, 0, 0, "landed", 1), ("shop-dts", topic, 0, 0, 0, "applied", 1))
     assert run().success
-    assert rooms.calls == []
+    assert rooms.calls == [FIRST]
 
 
 def test_checks_of_the_run_come_before_it_and_its_own_with_its_figures(shop, run, rooms, instance):
-    topic = shop.sources[0].topics[0]
-    send(shop.kafka["bootstrap.servers"], topic)
+    servers, topic = shop.kafka["bootstrap.servers"], shop.sources[0].topics[0]
+    send(servers, topic)
     landing(shop, "shop-dts", 1)
-    ledger(shop, ("shop-dts", topic, 0, 5, 5, "landed", 1))  # accounted: 0
-    result = run(*keys.run_keys(shop.sources[0]))
+    ledger(shop, ("shop-dts", topic, 0, 5, 5, "landed", 1), ("shop-dts", topic, 0, 5, 5, "applied", 1))
+    rooms.meanwhile += [AFTER_THAT, ("snapshots", lambda: ledger(shop, ("shop-dts", topic, 0, 6, 6, "landed", 1)))]
+    result = run(*Naming(shop).stages(shop.sources[0])[:-1])
     events = [e.dagster_event for e in instance.all_logs(result.run_id) if e.dagster_event]
     steps = [str(e.step_key) for e in events if e.event_type_value == "STEP_START"]
-    assert steps[-1].startswith("following"), steps
+    assert steps[-1].startswith("snapshots"), steps
     checks = [(e.check_name, e.passed) for e in result.get_asset_check_evaluations()]
-    assert checks.count(("every_landed_offset_is_accounted_for", False)) == 2
+    ledgers = [passed for name, passed in checks if name == "every_landed_offset_is_accounted_for"]
+    assert ledgers == [True, False]
     assert checks.count(("no_table_is_stopped", True)) == 2
-    assert checks.count(("no_new_rows", True)) == 2
+    assert checks.count(("nothing_is_held", True)) == 2
 
 
 def test_it_makes_room_for_a_run_that_waits(shop, run, rooms, instance, monkeypatch):
     monkeypatch.setattr("cdc_platform.automation.following.WAITING_S", -1.0)
     queued(instance)
     result = run()
-    assert ended(result, shop)["ended"] == "another run waits"
+    assert ended(result)["ended"] == "another run waits"
 
 
 def test_a_run_that_was_queued_just_now_is_left_to_the_queue(shop, run, instance):
     queued(instance)
-    assert ended(run(), shop)["ended"] == "nothing new for 1 s"
+    assert ended(run())["ended"] == "nothing new for 1 s"
 
 
 def test_it_ends_after_its_longest_time(shop, run, monkeypatch):
     monkeypatch.setattr("cdc_platform.automation.following.LONGEST_S", 0.1)
-    assert ended(run(), shop)["ended"] == "after 0 s"
+    assert ended(run())["ended"] == "after 0 s"
 
 
 def test_another_writer_of_the_source_ends_it(shop, run, rooms, monkeypatch):
     monkeypatch.setattr("cdc_platform.resources.lock.WAIT_S", 0.05)
-    send(shop.kafka["bootstrap.servers"], shop.sources[0].topics[0])
-    with source_lock(shop, shop.sources[0]):
+    with ExitStack() as stack:
+
+        def taken(config, source):
+            stack.enter_context(source_lock(config, source))
+            return lambda: True
+
+        monkeypatch.setattr("cdc_platform.automation.following.news_of", taken)
         result = run()
     assert result.success
-    assert "shop-dts" in ended(result, shop)["ended"]
-    assert rooms.calls == []
+    assert "shop-dts" in ended(result)["ended"]
+    assert rooms.calls == [FIRST]
 
 
 def test_a_room_that_fails_fails_the_run_and_what_was_done_is_told(shop, run, rooms):
@@ -157,17 +179,17 @@ def test_a_room_that_fails_fails_the_run_and_what_was_done_is_told(shop, run, ro
         rooms.give["changes", "shop-dts"] = OffsetsLost("shop-dts", [])
         send(servers, topic)
 
-    rooms.meanwhile.append(("snapshots", spoil))
+    rooms.meanwhile += [AFTER_THAT, ("snapshots", spoil)]
     result = run()
     assert not result.success
-    assert [f["records"] for f in figures(result, keys.landing_key(shop.sources[0]))] == [10]
+    assert [f["records"] for f in figures(result, Naming(shop).key("landing", shop.sources[0]))] == [10]
 
 
 def test_a_topic_that_is_gone_is_left_to_landing_to_tell(shop, run, rooms):
     shop.sources[0] = shop.sources[0].model_copy(update={"topics": ["never-there"]})
     rooms.give["landing", "shop-dts"] = ConfigError("topics", "never-there not in this Kafka")
     result = run()
-    assert rooms.calls == [("landing", "shop-dts")]
+    assert rooms.calls == [FIRST, ("landing", "shop-dts")]
     failure = result.get_step_failure_events()[0].step_failure_data
     assert failure.user_failure_data and "never-there" in str(failure.user_failure_data.description)
 
@@ -180,9 +202,9 @@ def test_figures_come_while_it_follows(shop, run, rooms, instance, monkeypatch):
     seen: list[bool] = []
 
     def look() -> None:
-        seen.append(instance.get_latest_materialization_event(keys.landing_key(shop.sources[0])) is not None)
+        seen.append(instance.get_latest_materialization_event(Naming(shop).key("landing", shop.sources[0])) is not None)
 
-    rooms.meanwhile += [("snapshots", lambda: send(servers, topic)), ("landing", look)]
+    rooms.meanwhile += [AFTER_THAT, ("snapshots", lambda: send(servers, topic)), ("landing", look)]
     assert run().success
     assert seen == [True]
 
@@ -208,7 +230,7 @@ def test_the_age_of_a_queued_run_is_told_in_one_zone(instance):
 
 def test_an_interrupt_between_rounds_ends_the_run(shop, run, rooms, monkeypatch):
     """It isn't tried again, as a failure is."""
-    monkeypatch.setattr("cdc_platform.automation.following.RETRY", RETRY)
+    monkeypatch.setattr("cdc_platform.automation.table_assets.RETRY", RETRY)
     looks = []
 
     def interrupted(_source, _config):
@@ -217,6 +239,6 @@ def test_an_interrupt_between_rounds_ends_the_run(shop, run, rooms, monkeypatch)
 
     monkeypatch.setattr("cdc_platform.automation.following.news_of", interrupted)
     result = run()
-    assert (len(looks), rooms.calls) == (1, [])
+    assert (len(looks), rooms.calls) == (1, [FIRST])
     [failure] = result.get_step_failure_events()
     assert failure.step_failure_data.error_source.name == "INTERRUPT"

@@ -10,13 +10,16 @@ from uuid import uuid4
 import dagster as dg
 import pytest
 from dagster import DagsterRunStatus
+from dagster._core.definitions.schedule_definition import ScheduleExecutionData
 from dagster._core.test_utils import create_run_for_test
 
-from cdc_platform.automation import keys, observe, sensors
-from cdc_platform.automation.jobs import CATCH_UP, FOLLOW, sensed_jobs
-from cdc_platform.automation.schedules import catch_up_schedule
+from cdc_platform.automation import observe, reload, sensors
+from cdc_platform.automation.jobs import catch_up_job
+from cdc_platform.automation.naming import SOURCE_TAG, Naming
+from cdc_platform.automation.table_assets import run_config
 from cdc_platform.config import Config
-from tests.automation.conftest import changelog, ledger, make_config, new_topic, schema_history, send
+from cdc_platform.definitions import build
+from tests.automation.conftest import changelog, ledger, make_config, new_topic, schema_history, send, table_state
 
 
 @pytest.fixture
@@ -43,7 +46,8 @@ def tick(sensor, instance, cursor=None) -> dg.SensorResult:
 
 
 def checkpoint_sensor(config: Config) -> dg.SensorDefinition:
-    return sensors.checkpoint_sensor(config, sensed_jobs(config))
+    naming = Naming(config)
+    return sensors.checkpoint_sensor(naming, catch_up_job(naming))
 
 
 def test_sensors_import_no_spark():
@@ -61,8 +65,9 @@ def test_new_offsets_request_one_run_per_position(shop, instance):
     send(shop.kafka["bootstrap.servers"], topic)
     sensor = checkpoint_sensor(shop)
     first = tick(sensor, instance)
-    assert [(r.job_name, r.tags[keys.SOURCE_TAG], list(r.asset_selection)) for r in first.run_requests] == [
-        (FOLLOW, "shop-dts", [*keys.run_keys(shop.sources[0]), keys.following_key(shop.sources[0])])
+    naming = Naming(shop)
+    assert [(r.tags[SOURCE_TAG], list(r.asset_selection), r.run_config) for r in first.run_requests] == [
+        ("shop-dts", naming.run_keys(shop.sources[0]), run_config(naming, shop.sources[0], follow=True))
     ]
     assert tick(sensor, instance, first.cursor).run_requests == []
     send(shop.kafka["bootstrap.servers"], topic)
@@ -76,7 +81,7 @@ def test_a_source_that_is_not_followed_gets_catch_up_runs(shop, instance):
     shop.sources[0] = shop.sources[0].model_copy(update={"follow_s": 0})
     send(shop.kafka["bootstrap.servers"], shop.sources[0].topics[0])
     [request] = tick(checkpoint_sensor(shop), instance).run_requests
-    assert (request.job_name, list(request.asset_selection)) == (CATCH_UP, keys.run_keys(shop.sources[0]))
+    assert (request.run_config, list(request.asset_selection)) == ({}, Naming(shop).run_keys(shop.sources[0]))
 
 
 @pytest.mark.broker
@@ -91,7 +96,7 @@ def test_a_landed_position_needs_no_run(shop, instance):
 @pytest.mark.parametrize("status", [DagsterRunStatus.NOT_STARTED, DagsterRunStatus.STARTED])
 def test_no_run_while_one_of_the_source_is_under_way(shop, instance, status):
     send(shop.kafka["bootstrap.servers"], shop.sources[0].topics[0])
-    run = create_run_for_test(instance, "catch_up", tags={keys.SOURCE_TAG: "shop-dts"}, status=status)
+    run = create_run_for_test(instance, "catch_up", tags={SOURCE_TAG: "shop-dts"}, status=status)
     sensor = checkpoint_sensor(shop)
     waiting = tick(sensor, instance)
     assert waiting.run_requests == []
@@ -104,8 +109,8 @@ def test_a_tick_is_short(shop, instance):
     send(shop.kafka["bootstrap.servers"], shop.sources[0].topics[0])
     started = time.monotonic()
     tick(checkpoint_sensor(shop), instance)
-    tick(sensors.heartbeat_sensor(shop), instance)
-    tick(sensors.new_tables_sensor(shop), instance)
+    tick(sensors.heartbeat_sensor(Naming(shop)), instance)
+    sensors.tables_sensor(Naming(shop))(dg.build_sensor_context(instance=instance))
     assert time.monotonic() - started < 6
 
 
@@ -156,42 +161,97 @@ def test_an_unreachable_broker_is_told_apart(config, monkeypatch):
 @pytest.mark.broker
 def test_the_heartbeat_sensor_reports_changes_only_and_recovers(shop, instance):
     source = shop.sources[0]
-    servers, sensor = shop.kafka["bootstrap.servers"], sensors.heartbeat_sensor(shop)
+    servers, sensor = shop.kafka["bootstrap.servers"], sensors.heartbeat_sensor(Naming(shop))
     send(servers, source.topics[0], LONG_AGO)
     first = tick(sensor, instance)
-    assert {(e.asset_key.to_user_string(), e.passed, e.metadata["state"].value) for e in first.asset_events} == {
+    assert {(e.asset_key.to_user_string(), e.passed, e.metadata["state"].value) for e in beats(first)} == {
         ("landing/shop-dts", False, "silent"),
         ("landing/shop_debezium", False, "no_topic"),
     }
     assert tick(sensor, instance, first.cursor).asset_events == []
     send(servers, source.topics[0])
     back = tick(sensor, instance, first.cursor)
-    assert [(e.asset_key.to_user_string(), e.passed) for e in back.asset_events] == [("landing/shop-dts", True)]
+    assert [(e.asset_key.to_user_string(), e.passed) for e in beats(back)] == [("landing/shop-dts", True)]
     old = json.loads(back.cursor)
     old["shop-dts"]["at"] -= sensors.REPEAT_S
     again = tick(sensor, instance, json.dumps(old))
-    assert [e.metadata["state"].value for e in again.asset_events] == ["quiet"]
+    assert [e.metadata["state"].value for e in beats(again)] == ["quiet"]
 
 
-def test_new_tables_become_partitions_once(config, instance):
-    sensor = sensors.new_tables_sensor(config)
-    assert not tick(sensor, instance).dynamic_partitions_requests
-    schema_history(config, ("shop-dts", "shop", "orders"), ("shop-dts", "shop", "a/b"), ("gone", "shop", "orders"))
-    request = tick(sensor, instance).dynamic_partitions_requests[0]
-    assert request.partitions_def_name == "tables"
-    assert request.partition_keys == ["shop-dts/shop/a~2Fb", "shop-dts/shop/orders"]
-    instance.add_dynamic_partitions("tables", request.partition_keys)
-    assert not tick(sensor, instance).dynamic_partitions_requests
+def beats(result: dg.SensorResult) -> list[dg.AssetCheckEvaluation]:
+    """What the heartbeat sensor reports of sources; with it comes the page of all of them."""
+    *found, page = result.asset_events
+    assert isinstance(page, dg.AssetMaterialization)
+    assert page.asset_key == dg.AssetKey("health")
+    return found
 
 
-def test_excluded_tables_become_no_partition(tmp_path, instance):
-    config = make_config(tmp_path, tables={"exclude": ["shop.secret*"]})
-    schema_history(config, ("shop-dts", "shop", "orders"), ("shop-dts", "shop", "secrets"))
-    request = tick(sensors.new_tables_sensor(config), instance).dynamic_partitions_requests[0]
-    assert request.partition_keys == ["shop-dts/shop/orders"]
+def tables_tick(config: Config, instance: dg.DagsterInstance, cursor: str | None) -> tuple[str | None, str]:
+    """(cursor, reason) after a look of the tables sensor."""
+    context = dg.build_sensor_context(instance=instance, cursor=cursor)
+    found = sensors.tables_sensor(Naming(config))(context)
+    if isinstance(found, dg.SkipReason):
+        return cursor, str(found.skip_message)
+    return found.cursor, str(found.skip_reason.skip_message)
 
 
-def test_the_schedule_asks_for_one_run_per_free_source(config, instance):
-    create_run_for_test(instance, "catch_up", tags={keys.SOURCE_TAG: "shop-dts"}, status=DagsterRunStatus.STARTED)
-    requests = catch_up_schedule(config)(dg.build_schedule_context(instance=instance))
-    assert [r.tags[keys.SOURCE_TAG] for r in requests] == ["shop_debezium"]
+def test_other_tables_reload_the_code_location_once(config, instance, monkeypatch):
+    asked = []
+
+    def reloaded(location):
+        asked.append(location)
+        return reload.Reloaded(True, "loaded anew")
+
+    monkeypatch.setattr("cdc_platform.automation.reload.reload", reloaded)
+    cursor, _ = tables_tick(config, instance, None)
+    schema_history(config, ("shop-dts", "shop", "orders"), ("gone", "shop", "orders"))
+    cursor, text = tables_tick(config, instance, cursor)
+    assert (len(asked), text) == (2, "1 tables, changed since the last look: loaded anew")
+    assert tables_tick(config, instance, cursor) == (cursor, "the same 1 tables")
+    table_state(config, "shop-dts", "shop.orders", "dropped")
+    cursor, text = tables_tick(config, instance, cursor)
+    assert text.startswith("0 tables")
+    assert len(asked) == 3
+
+
+def test_a_reload_that_fails_is_tried_again_and_says_what_to_do(config, instance, monkeypatch):
+    schema_history(config, ("shop-dts", "shop", "orders"))
+    monkeypatch.delenv(reload.VARIABLE, raising=False)
+    cursor, text = tables_tick(config, instance, None)
+    assert cursor is None
+    assert "reload the code location in Dagster" in text
+    monkeypatch.setenv(reload.VARIABLE, "http://127.0.0.1:1")
+    assert "did not load" in reload.reload("cdc").text
+
+
+def catch_up_tick(config: Config, instance: dg.DagsterInstance) -> ScheduleExecutionData:
+    """A tick of the schedule as Dagster's daemon evaluates it."""
+    repository = build(config).get_repository_def()
+    schedule = repository.get_schedule_def("catch_up_schedule")
+    context = dg.build_schedule_context(
+        instance=instance, scheduled_execution_time=datetime(2026, 11, 20, 3, 10, tzinfo=UTC), repository_def=repository
+    )
+    return schedule.evaluate_tick(context)
+
+
+@pytest.mark.parametrize("free", [["shop-dts", "shop_debezium"], ["shop_debezium"], []], ids=["several", "one", "none"])
+def test_the_schedule_asks_for_one_run_per_free_source(config, instance, free):
+    for source in {"shop-dts", "shop_debezium"} - set(free):
+        create_run_for_test(instance, "catch_up", tags={SOURCE_TAG: source}, status=DagsterRunStatus.STARTED)
+    found = catch_up_tick(config, instance)
+    assert sorted(r.tags[SOURCE_TAG] for r in found.run_requests or []) == free
+    assert len({r.run_key for r in found.run_requests or []}) == len(free)
+    assert (found.skip_message == "runs of all sources are under way") is (not free)
+
+
+@pytest.mark.parametrize("name", ["checkpoint_sensor", "heartbeat_sensor", "tables_sensor"])
+@pytest.mark.broker
+def test_sensors_evaluate_as_the_daemon_does(shop, instance, name):
+    """With what Dagster checks of a tick's result beyond the function's own: jobs, selections, events."""
+    send(shop.kafka["bootstrap.servers"], shop.sources[0].topics[0])
+    repository = build(shop).get_repository_def()
+    sensor = repository.get_sensor_def(name)
+    with dg.build_sensor_context(instance=instance, repository_def=repository, sensor_name=name) as context:
+        found = sensor.evaluate_tick(context)
+    assert len(found.run_requests or []) == (name == "checkpoint_sensor")
+    assert bool(found.asset_events) == (name == "heartbeat_sensor")

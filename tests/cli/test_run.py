@@ -12,6 +12,7 @@ from cdc_platform.cli.app import run
 from cdc_platform.cli.run import choose
 from cdc_platform.config import Config, load_config
 from cdc_platform.errors import ConfigError, OffsetsLost
+from tests.automation.conftest import snapshot
 
 YAML = """
 lake: ./lake
@@ -65,6 +66,7 @@ def rooms(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, str]]:
 
 
 def test_a_failing_source_is_told_and_stops_no_other(config, rooms, capsys):
+    snapshot(config, "stock", "depot.bins", 7)
     assert run(["run", "--json"]) == 1
     out, err = capsys.readouterr()
     data = json.loads(out)
@@ -72,7 +74,7 @@ def test_a_failing_source_is_told_and_stops_no_other(config, rooms, capsys):
     assert (orders["ok"], stock["ok"]) == (False, True)
     assert "a[0] offsets 1..2 (retention)" in orders["error"]
     assert [(r["source"], r["room"], r["records"], r["events_per_second"]) for r in data["rooms"]] == [
-        ("stock", room, 4, 2.0) for room in ("landing", "envelopes", "changes", "changelog")
+        ("stock", room, 4, 2.0) for room in ("landing", "envelopes", "changes", "changelog", "snapshots")
     ]
     assert [(t["table"], t["rows"]) for t in data["tables"]] == [("depot.bins", 7)]
     assert "landing stock: started" in err

@@ -80,7 +80,9 @@ def fed(tmp_path, monkeypatch, broker) -> str:
 
 def table_state(lake: str, table: str, state: str, reason: str | None) -> None:
     row = {"source": "orders", "db": "shop", "table": table, "batch": 0, "rebuild": 0, "state": state, "reason": reason}
-    schema = pa.schema([(k, pa.int64() if k in ("batch", "rebuild") else pa.string()) for k in row])
+    row |= {"invalid_dates": 0, "at": datetime.now(UTC)}
+    types = {**dict.fromkeys(("batch", "rebuild", "invalid_dates"), pa.int64()), "at": pa.timestamp("us", "UTC")}
+    schema = pa.schema([(k, types.get(k, pa.string())) for k in row])
     write_deltalake(TABLE_STATE.at(lake), pa.Table.from_pylist([row], schema), mode="append")
 
 

@@ -1,0 +1,261 @@
+"""What the platform's tables, jobs and resources are called in a Dagster code location.
+
+Every asset key, group, owner and tag comes from here, so that `definitions.build(prefix=…, translator=…)` can place
+the platform in anybody's project. Stages are the steps of the chain; each has one asset per source. Source tables
+have one asset each below `snapshots/<source>`. Four more assets show what all sources share.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+import dagster as dg
+
+from cdc_platform import tables
+from cdc_platform.automation.metadata import declared_metadata
+from cdc_platform.config import Config, Source
+from cdc_platform.formats import FORMATS
+
+OWNERS = ["team:cdc"]
+SOURCE_TAG = "cdc/source"
+STAGES = ("landing", "envelopes", "changes", "changelog", "offset_ledger", "quarantine", "snapshots")
+"""The chain, in the order of the data; one asset each per source."""
+SHARED = ("changelog", "offset_ledger", "quarantine", "health")
+"""Assets that show the state of all sources."""
+KAFKA, MAINTENANCE, TABLE = "kafka", "maintenance", "table"
+
+
+@dataclass(frozen=True, slots=True)
+class CdcAsset:
+    """What a translator is asked to describe.
+
+    stage: one of STAGES, of SHARED, "kafka", "maintenance", or "table" (a snapshot). source: None for what sources
+    share. db, table: of stage "table" only, as the source spells them. topic: of stage "kafka" only. spec: as the
+    platform would describe it.
+    """
+
+    stage: str
+    spec: dg.AssetSpec
+    source: Source | None = None
+    db: str | None = None
+    table: str | None = None
+    topic: str | None = None
+
+
+class CdcTranslator:
+    """How the platform's tables appear as assets. Override `get_asset_spec` to change keys, groups, owners, tags,
+    descriptions or metadata; keys must stay distinct. Dependencies are set by the platform, by the keys given here."""
+
+    def get_asset_spec(self, data: CdcAsset) -> dg.AssetSpec:
+        """The spec of one asset; the default is the platform's own."""
+        return data.spec
+
+
+@dataclass(frozen=True, slots=True)
+class _Look:
+    """Constant attributes of a stage's assets."""
+
+    group: str
+    kinds: frozenset[str]
+    description: str
+    table: tables.Table | None = None
+
+
+_SPARK, _DELTA = frozenset(("spark", "deltalake")), frozenset(("deltalake",))
+_PER_SOURCE = {
+    "landing": _Look(
+        "landing",
+        frozenset(("kafka", "spark", "deltalake")),
+        "Kafka records of {source}, byte for byte, each exactly once.",
+        tables.LANDING,
+    ),
+    "envelopes": _Look(
+        "envelopes",
+        _SPARK,
+        "Complete messages of {source}: split messages are put together again.{whole}",
+        tables.ENVELOPES,
+    ),
+    "changes": _Look("changes", _SPARK, "Decoded events of {source}. {summary}", tables.CHANGES),
+    "changelog": _Look(
+        "changelog",
+        _SPARK,
+        "Row changes of {source} in the vocabulary all formats share; beside it schema_history and control_events.",
+        tables.CHANGELOG,
+    ),
+    "offset_ledger": _Look(
+        "accounting",
+        _DELTA,
+        "What became of every offset landed from {source}: applied, control, filtered, waiting, …",
+        tables.OFFSET_LEDGER,
+    ),
+    "quarantine": _Look(
+        "accounting",
+        _DELTA,
+        "What of {source} could not be used, and why. The bytes stay in landing under the same address.",
+        tables.QUARANTINE,
+    ),
+    "snapshots": _Look("snapshots", _SPARK, "All snapshots of {source}: one Delta table per source table."),
+    MAINTENANCE: _Look(
+        "accounting",
+        _SPARK,
+        "Upkeep of {source}'s tables: small files compacted, old versions vacuumed, old tombstones expired. "
+        "The job `maintain` reports here.",
+    ),
+}
+_SHARED = {
+    "changelog": _Look(
+        "changelog", _DELTA, "Row changes of all sources, with the state of each source's part.", tables.CHANGELOG
+    ),
+    "offset_ledger": _Look(
+        "accounting", _DELTA, "What became of every landed offset, of all sources.", tables.OFFSET_LEDGER
+    ),
+    "quarantine": _Look("accounting", _DELTA, "What could not be used, of all sources.", tables.QUARANTINE),
+    "health": _Look(
+        "accounting",
+        _DELTA,
+        "One row per source: state, lag, complete up to, stopped tables, held rows, last run, last reconciliation.",
+    ),
+}
+
+
+class Naming:
+    """Names of one configuration in one code location.
+
+    prefix: first segments of every asset key, and part of every job, sensor, schedule, op and pool name.
+    resource_key: under which the Spark session is found.
+    """
+
+    def __init__(
+        self,
+        config: Config,
+        prefix: Iterable[str] = (),
+        resource_key: str = "spark",
+        translator: CdcTranslator | None = None,
+    ):
+        self.config = config
+        self.prefix = tuple(prefix)
+        self.resource_key = resource_key
+        self._translator = translator or CdcTranslator()
+        self._specs: dict[tuple[Any, ...], dg.AssetSpec] = {}
+
+    def name(self, base: str) -> str:
+        """A job, sensor, schedule or op name."""
+        return "_".join((*self.prefix, base)).replace("-", "_")
+
+    def pool(self, source: Source) -> str:
+        """The pool that lets one run at a time write a source's tables."""
+        return self.name(f"source_{source.slug}")
+
+    def tag(self, source: Source) -> str:
+        """Value of SOURCE_TAG on the runs of a source."""
+        return "/".join((*self.prefix, source.name))
+
+    def spec(self, stage: str, source: Source | None = None) -> dg.AssetSpec:
+        """The asset of a stage of one source, or with no source one of SHARED. No dependencies."""
+        return self._translated(stage, source)
+
+    def key(self, stage: str, source: Source | None = None) -> dg.AssetKey:
+        """Its key."""
+        return self.spec(stage, source).key
+
+    def table(self, source: Source, db: str, table: str) -> dg.AssetSpec:
+        """The asset of one snapshot; it depends on the stage `snapshots` of its source."""
+        return self._translated(TABLE, source, db=db, table=table)
+
+    def topics(self, source: Source) -> list[dg.AssetSpec]:
+        """The Kafka topics of a source, as assets outside of Dagster; a pattern is one asset."""
+        names = source.topics or [f"topics like {source.topic_pattern}"]
+        return [self._translated(KAFKA, source, topic=name) for name in names]
+
+    def stages(self, source: Source) -> list[dg.AssetKey]:
+        """The assets of one source, in the order of the data."""
+        return [self.key(stage, source) for stage in STAGES]
+
+    def run_keys(self, source: Source) -> list[dg.AssetKey]:
+        """What one catch-up run of a source materializes."""
+        return [*self.stages(source), *(self.key(stage) for stage in SHARED)]
+
+    def _translated(self, stage: str, source: Source | None, **more: str) -> dg.AssetSpec:
+        # The configuration's own source objects are meant: a model that holds dicts has no hash.
+        place = (stage, source.name if source else None, *more.values())
+        if place not in self._specs:
+            default = self._default(stage, source, **more)
+            # Topics are shared with whoever fills them, so their keys take no prefix.
+            key = default.key if stage == KAFKA else dg.AssetKey([*self.prefix, *default.key.path])
+            asset = CdcAsset(stage, default.replace_attributes(key=key), source, **more)
+            self._specs[place] = self._translator.get_asset_spec(asset).replace_attributes(deps=[])
+        return self._specs[place]
+
+    def _default(self, stage: str, source: Source | None, **more: str) -> dg.AssetSpec:
+        if source is None:
+            return self._shared(stage)
+        if stage == KAFKA:
+            return self._topic(source, more["topic"])
+        if stage == TABLE:
+            return self._snapshot(source, more["db"], more["table"])
+        return self._stage(stage, source)
+
+    def _shared(self, stage: str) -> dg.AssetSpec:
+        look = _SHARED[stage]
+        return dg.AssetSpec(
+            stage,
+            group_name=look.group,
+            kinds=set(look.kinds),
+            owners=OWNERS,
+            description=look.description,
+            metadata=declared_metadata(look.table, look.table.at(self.config.lake)) if look.table else {},
+        )
+
+    def _topic(self, source: Source, topic: str) -> dg.AssetSpec:
+        named = topic if source.topics else source.name
+        return dg.AssetSpec(
+            dg.AssetKey(["kafka", tables.path_name(named)]),
+            group_name="kafka",
+            kinds={"kafka"},
+            owners=OWNERS,
+            description=f"Kafka: {topic}",
+            metadata={
+                "topic": topic,
+                "servers": self.config.kafka_properties(source).get("bootstrap.servers", ""),
+            },
+        )
+
+    def _stage(self, stage: str, source: Source) -> dg.AssetSpec:
+        fmt, look = FORMATS[source.format], _PER_SOURCE[stage]
+        whole = "" if fmt.part else " This format never splits a message: nothing is copied."
+        path = look.table.at(self.config.lake, source=source.name, format=source.format) if look.table else ""
+        middle = [source.format] if stage == "changes" else []
+        return dg.AssetSpec(
+            dg.AssetKey([stage, *middle, source.name]),
+            group_name=look.group,
+            kinds=set(look.kinds),
+            owners=list(source.owners) or OWNERS,
+            description=look.description.format(source=source.name, whole=whole, summary=fmt.summary),
+            tags={"cdc/format": source.format, SOURCE_TAG: self.tag(source), **source.tags},
+            code_version=fmt.version if stage == "changes" else None,
+            metadata=declared_metadata(look.table, path) if look.table else {},
+        )
+
+    def _snapshot(self, source: Source, db: str, table: str) -> dg.AssetSpec:
+        rules = source.tables
+        path = tables.SNAPSHOT_PATH.at(self.config.lake, source=source.name, db=db, table=table)
+        own = rules.description_of(db, table)
+        return dg.AssetSpec(
+            dg.AssetKey(["snapshots", source.name, tables.path_name(db), tables.path_name(table)]),
+            group_name="snapshots",
+            kinds=set(_DELTA),
+            owners=rules.owners_of(db, table) or list(source.owners) or OWNERS,
+            description=own or f"Live rows of {db}.{table}, as the source {source.name} has them.",
+            tags={
+                "cdc/format": source.format,
+                SOURCE_TAG: self.tag(source),
+                **source.tags,
+                **rules.tags_of(db, table),
+            },
+            metadata={"dagster/uri": path, "dagster/table_name": f"{db}.{table}"},
+        )
+
+
+def with_deps(spec: dg.AssetSpec, deps: Iterable[dg.AssetKey]) -> dg.AssetSpec:
+    """The spec with dependencies."""
+    return spec.replace_attributes(deps=list(deps))

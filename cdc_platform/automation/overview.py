@@ -1,0 +1,185 @@
+"""What all sources share, as assets: the tables changelog, offset_ledger and quarantine with each source's part apart,
+and `health`, a page with one row per source. Read from the lake and from Kafka, without Spark."""
+
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from typing import Any
+
+import dagster as dg
+
+from cdc_platform import tables
+from cdc_platform.automation import delta, observe, table_status
+from cdc_platform.automation.metadata import table_metadata
+from cdc_platform.automation.naming import SHARED, SOURCE_TAG, Naming, with_deps
+from cdc_platform.automation.table_status import TableStatus
+from cdc_platform.config import Source
+from cdc_platform.errors import CdcError
+
+EQUALS_SOURCE = "equals_source"
+_MARKUP = frozenset("\\`*_[]()<>|~#!&{}")
+_HEADINGS = {
+    "source": "Source",
+    "state": "State",
+    "lag_records": "Lag, records",
+    "complete_up_to": "Complete up to",
+    "tables": "Tables",
+    "stopped": "Stopped",
+    "held": "Held rows",
+    "last_run": "Last run",
+    "reconciled": "Last reconciliation",
+}
+
+
+def overview(naming: Naming) -> dg.AssetsDefinition:
+    """The shared assets. Every run materializes them: they show the state of all sources, so any run is right."""
+    upstream = {
+        "changelog": "changelog",
+        "offset_ledger": "offset_ledger",
+        "quarantine": "quarantine",
+        "health": "snapshots",
+    }
+    specs = [
+        with_deps(naming.spec(stage), [naming.key(upstream[stage], s) for s in naming.config.sources])
+        for stage in SHARED
+    ]
+
+    @dg.multi_asset(name=naming.name("overview"), specs=specs, can_subset=True)
+    def overview_assets(context: dg.AssetExecutionContext) -> Iterator[dg.MaterializeResult]:
+        for key, metadata in shared_metadata(naming, context.instance).items():
+            if key in context.selected_asset_keys:
+                yield dg.MaterializeResult(asset_key=key, metadata=metadata)
+
+    return overview_assets
+
+
+def shared_metadata(naming: Naming, instance: dg.DagsterInstance) -> dict[dg.AssetKey, dict[str, Any]]:
+    """Asset key → metadata of every shared asset, as things are now."""
+    config = naming.config
+    rows = [row(naming, instance, source) for source in config.sources]
+    ledger = delta.ledger(config, config.sources)
+    outcomes = ("landed", *delta.OUTCOMES, "lost")
+    sums = {o: sum(int(r[o]) for r in ledger) for o in outcomes}
+    per_source = [
+        {"source": s.name, **{o: sum(int(r[o]) for r in ledger if r["source"] == s.name) for o in outcomes}}
+        for s in config.sources
+    ]
+    changes = [
+        {
+            "source": s.name,
+            "rows": delta.row_count(tables.CHANGELOG.at(config.lake), s) or 0,
+            "newest_change": _shown(delta.newest_change(config, s)),
+        }
+        for s in config.sources
+    ]
+    held = [
+        {k: str(h[k] if h[k] is not None else "") for k in ("source", "db", "table", "rows", "oldest", "reason")}
+        for h in delta.held(config)
+    ]
+    return {
+        naming.key("changelog"): _table_of(tables.CHANGELOG, config.lake, "sources", changes),
+        naming.key("offset_ledger"): {**sums, **_table_of(tables.OFFSET_LEDGER, config.lake, "sources", per_source)},
+        naming.key("quarantine"): {
+            "held": sum(int(h["rows"]) for h in held),
+            **_table_of(tables.QUARANTINE, config.lake, "held_by_table", held),
+        },
+        naming.key("health"): health_metadata(rows),
+    }
+
+
+def _table_of(table: tables.Table, lake: str, name: str, rows: list[dict[str, Any]]) -> dict[str, Any]:
+    path = table.at(lake)
+    shown = {name: dg.MetadataValue.table([dg.TableRecord(r) for r in rows])} if rows else {}
+    return {**shown, **table_metadata(path, delta.row_count(path))}
+
+
+def row(naming: Naming, instance: dg.DagsterInstance, source: Source) -> dict[str, Any]:
+    """The state of one source: keys as in _HEADINGS, values as they are."""
+    config = naming.config
+    statuses = table_status.statuses(config, source)
+    beat, lag = _kafka(naming, source)
+    cut = statuses[0].cut if statuses else table_status.cuts(config).get(source.name)
+    return {
+        "source": source.name,
+        "state": f"{beat.state}: {beat.text}",
+        "lag_records": lag,
+        "complete_up_to": cut and cut.source_time,
+        "position": cut and cut.position,
+        "tables": len(statuses),
+        "stopped": [s.name for s in statuses if s.state == "stopped"],
+        "held": sum(h["rows"] for h in delta.held(config) if h["source"] == source.name),
+        "last_run": _last_run(naming, instance, source),
+        "reconciled": _reconciled(naming, instance, source, statuses),
+        "healthy": beat.passed and all(s.state != "stopped" and not s.held for s in statuses),
+    }
+
+
+def _kafka(naming: Naming, source: Source) -> tuple[observe.Heartbeat, int | None]:
+    try:
+        beat = observe.heartbeat(naming.config, source)
+        if beat.state in ("unreachable", "no_topic"):
+            return beat, None
+        ends = observe.kafka_ends(naming.config, source)
+        return beat, observe.lag(ends, delta.landed(naming.config, source))
+    except CdcError as error:
+        return observe.Heartbeat("unreachable", str(error)), None
+
+
+def _last_run(naming: Naming, instance: dg.DagsterInstance, source: Source) -> str | None:
+    found = instance.get_run_records(dg.RunsFilter(tags={SOURCE_TAG: naming.tag(source)}), limit=1)
+    if not found:
+        return None
+    at = datetime.fromtimestamp(found[0].end_time, UTC) if found[0].end_time else found[0].create_timestamp
+    return f"{found[0].dagster_run.status.value.lower()} {_shown(at)}"
+
+
+def _reconciled(
+    naming: Naming, instance: dg.DagsterInstance, source: Source, statuses: list[TableStatus]
+) -> str | None:
+    if source.reconcile is None:
+        return None
+    keys = [dg.AssetCheckKey(naming.table(source, s.db, s.table).key, EQUALS_SOURCE) for s in statuses]
+    found = instance.event_log_storage.get_latest_asset_check_execution_by_key(keys)
+    done = [r for r in found.values() if r.evaluation is not None]
+    if not done:
+        return "never"
+    equal = sum(bool(r.evaluation and r.evaluation.passed) for r in done)
+    newest = max(r.create_timestamp for r in done)
+    return f"{equal} of {len(statuses)} tables equal, {_shown(datetime.fromtimestamp(newest, UTC))}"
+
+
+def health_metadata(rows: list[dict[str, Any]]) -> dict[str, Any]:
+    """Metadata of `health`: the page, and figures that chart."""
+    return {
+        "sources": dg.MetadataValue.md(markdown(rows)),
+        "healthy_sources": sum(bool(r["healthy"]) for r in rows),
+        "unhealthy_sources": sum(not r["healthy"] for r in rows),
+        "stopped_tables": sum(len(r["stopped"]) for r in rows),
+        "held_rows": sum(r["held"] for r in rows),
+        "lag_records": sum(r["lag_records"] or 0 for r in rows),
+    }
+
+
+def markdown(rows: list[dict[str, Any]]) -> str:
+    """One table row per source. Names and reasons are data: nothing in them is markup."""
+
+    def line(cells: list[str]) -> str:
+        return "| " + " | ".join(cells) + " |"
+
+    def cells(r: dict[str, Any]) -> list[str]:
+        shown = {
+            **r,
+            "complete_up_to": " at ".join(filter(None, (_shown(r["complete_up_to"]), r.get("position")))),
+            "stopped": ", ".join(r["stopped"]) or "none",
+        }
+        return [escaped("–" if shown[k] in (None, "") else str(shown[k])) for k in _HEADINGS]
+
+    return "\n".join([line(list(_HEADINGS.values())), line(["---"] * len(_HEADINGS)), *(line(cells(r)) for r in rows)])
+
+
+def escaped(text: str) -> str:
+    """A text as a markdown table's cell: characters that could be markup become entities."""
+    return "".join(f"&#{ord(c)};" if c in _MARKUP else c for c in " ".join(text.split()))
+
+
+def _shown(at: datetime | None) -> str:
+    return f"{at.astimezone(UTC) if at.tzinfo else at:%Y-%m-%d %H:%M:%S} UTC" if at else ""

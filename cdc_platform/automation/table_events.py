@@ -1,0 +1,174 @@
+"""What Dagster is told of snapshots: a materialization per table that changed, and its checks.
+
+A table's events come from runs of its own source only, materialization and checks in one run, so that no other run
+can overwrite them and Dagster never calls a check of the newest materialization "not evaluated".
+"""
+
+import time
+from collections.abc import Iterable, Iterator, Mapping
+from datetime import UTC, datetime
+from typing import Any
+
+import dagster as dg
+
+from cdc_platform.automation.naming import SOURCE_TAG, Naming
+from cdc_platform.automation.table_status import TableStatus
+
+NOT_STOPPED, NO_HELD_ROWS, SCHEMA_UNCHANGED = "not_stopped", "no_held_rows", "schema_unchanged"
+CHECKS = {
+    NOT_STOPPED: "Fails while the table can't be kept as a snapshot. Its changes are still in changelog.",
+    NO_HELD_ROWS: "Fails while quarantine holds rows that name this table: the snapshot lacks them.",
+    SCHEMA_UNCHANGED: "Warns where columns differ from those of the materialization before.",
+}
+"""Name → description of the checks that every snapshot has."""
+DATA_VERSION = "dagster/data_version"
+
+
+def check_specs(key: dg.AssetKey) -> list[dg.AssetCheckSpec]:
+    """The checks of one snapshot."""
+    return [dg.AssetCheckSpec(name, asset=key, description=text) for name, text in CHECKS.items()]
+
+
+def metadata(status: TableStatus, brought: Mapping[str, Any] | None = None) -> dict[str, Any]:
+    """Metadata of a materialization. brought: what the stage's run reports of the table (`changes`)."""
+    changes = int((brought or {}).get("changes", 0))
+    found: dict[str, Any] = {
+        "table": status.name,
+        "dagster/uri": status.path,
+        "state": status.state,
+        "reason": status.reason or None,
+        "changes": changes,
+        "held_rows": status.held,
+        "invalid_dates": status.invalid_dates,
+        "delta_version": status.version,
+        "not_told_by_the_feed": "; ".join(status.limits) or None,
+    }
+    if status.rows is not None:
+        found["dagster/row_count"] = status.rows
+    if status.columns:
+        found["dagster/column_schema"] = column_schema(status)
+    if cut := status.cut:
+        found |= {
+            "cut": cut.number,
+            "cut_kind": cut.kind,
+            "complete_up_to": cut.source_time and dg.MetadataValue.timestamp(_aware(cut.source_time)),
+            "complete_up_to_position": cut.position,
+            "complete_up_to_gtid": cut.gtid,
+        }
+        if changes and cut.source_time:
+            found["lag_seconds"] = round(max(0.0, time.time() - _aware(cut.source_time).timestamp()), 3)
+    return {k: v for k, v in found.items() if v is not None}
+
+
+def _aware(at: datetime) -> datetime:
+    return at if at.tzinfo else at.replace(tzinfo=UTC)
+
+
+def column_schema(status: TableStatus) -> dg.TableSchema:
+    """Columns with types, key, comments, and what the feed can't tell."""
+
+    def column(c: Any) -> dg.TableColumn:
+        untold = f"Not told by the feed: {'; '.join(c.untold)}" if c.untold else None
+        return dg.TableColumn(
+            c.name,
+            c.type,
+            description=". ".join(filter(None, (c.comment, untold))) or None,
+            constraints=dg.TableColumnConstraints(nullable=c.nullable and not c.key, other=["key"] if c.key else []),
+        )
+
+    return dg.TableSchema(columns=[column(c) for c in status.columns])
+
+
+def check_results(
+    status: TableStatus, key: dg.AssetKey, before: dg.TableSchema | None = None
+) -> list[dg.AssetCheckResult]:
+    """The table's checks. before: its columns at the materialization before this one."""
+    changed = schema_difference(before, column_schema(status)) if before and status.columns else []
+    stopped, held = status.state == "stopped", status.held
+    fix = f"`cdc-platform run --table {status.name} --rebuild` builds it anew once the cause is gone"
+    found = {
+        NOT_STOPPED: (
+            not stopped,
+            f"stopped: {status.reason}. {fix}" if stopped else status.state,
+            {"state": status.state},
+        ),
+        NO_HELD_ROWS: (
+            not held,
+            f"{held} rows held, the newest because: {status.held_reason}. "
+            f"`cdc-platform quarantine list --table {status.name}` lists them"
+            if held
+            else "no rows held",
+            {"held_rows": held},
+        ),
+        SCHEMA_UNCHANGED: (not changed, "; ".join(changed) or "same columns as before", {"changes": len(changed)}),
+    }
+    return [
+        dg.AssetCheckResult(
+            asset_key=key,
+            check_name=name,
+            passed=passed,
+            severity=dg.AssetCheckSeverity.WARN if name == SCHEMA_UNCHANGED else dg.AssetCheckSeverity.ERROR,
+            description=text,
+            metadata=more,
+        )
+        for name, (passed, text, more) in found.items()
+    ]
+
+
+def schema_difference(before: dg.TableSchema, now: dg.TableSchema) -> list[str]:
+    """What changed between two lists of columns, in words."""
+    old, new = ({c.name: c.type for c in s.columns} for s in (before, now))
+    return [
+        *(f"column {n} {t} added" for n, t in new.items() if n not in old),
+        *(f"column {n} removed" for n in old if n not in new),
+        *(f"column {n} was {old[n]}, is {t}" for n, t in new.items() if n in old and old[n] != t),
+    ]
+
+
+def schemas_before(instance: dg.DagsterInstance, keys: Iterable[dg.AssetKey]) -> dict[dg.AssetKey, dg.TableSchema]:
+    """Asset key → columns of its newest materialization, where it has one with columns."""
+    found = {}
+    for record in instance.get_asset_records(list(keys)):
+        event = record.asset_entry.last_materialization
+        made = event.asset_materialization if event else None
+        value = made.metadata.get("dagster/column_schema") if made else None
+        if isinstance(value, dg.TableSchemaMetadataValue):
+            found[record.asset_entry.asset_key] = value.schema
+    return found
+
+
+def events(
+    naming: Naming,
+    statuses: Iterable[TableStatus],
+    brought: Mapping[str, Mapping[str, Any]],
+    before: Mapping[dg.AssetKey, dg.TableSchema],
+) -> Iterator[tuple[dg.AssetMaterialization | dg.AssetObservation, list[dg.AssetCheckEvaluation]]]:
+    """Events of tables that nobody selected, for `context.log_event`: a materialization where the table is live, an
+    observation of its state where it isn't, and its checks."""
+    for status in statuses:
+        key = naming.table(status.source, status.db, status.table).key
+        of: Any = dg.AssetMaterialization if status.state == "live" else dg.AssetObservation
+        event = of(
+            key,
+            metadata=metadata(status, brought.get(status.name)),
+            tags={SOURCE_TAG: naming.tag(status.source), **version_tag(status)},
+        )
+        yield event, [evaluation(r) for r in check_results(status, key, before.get(key))]
+
+
+def version_tag(status: TableStatus) -> dict[str, str]:
+    """The data version: what lies downstream is out of date only where the Delta table has moved."""
+    return {} if status.version is None else {DATA_VERSION: str(status.version)}
+
+
+def evaluation(result: dg.AssetCheckResult) -> dg.AssetCheckEvaluation:
+    """A check's result as an event of a step that isn't the check's own."""
+    assert result.asset_key is not None
+    return dg.AssetCheckEvaluation(
+        asset_key=result.asset_key,
+        check_name=str(result.check_name),
+        passed=result.passed,
+        severity=result.severity,
+        description=result.description,
+        metadata=result.metadata,
+    )

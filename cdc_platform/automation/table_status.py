@@ -1,0 +1,208 @@
+"""The present state of snapshots, read from the lake without Spark: what an asset page, a check and `status` show.
+
+State, not deltas: each call reads what the lake says now, whoever wrote it and in whichever run.
+"""
+
+import json
+import logging
+from collections.abc import Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from typing import Any
+
+from cdc_platform import tables
+from cdc_platform.automation import delta
+from cdc_platform.config import Config, Source
+
+log = logging.getLogger("cdc_platform.definitions")
+BOOKKEEPING = "_cdc_"
+"""Prefix of the columns that the platform adds to a snapshot."""
+GONE = ("dropped", "left_out")
+"""States of tables that no longer have an asset."""
+_OPEN_AT_ONCE = 8
+
+Name = tuple[str, str]
+"""(db, table) of a snapshot, as the source spells them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """A column of a snapshot. type: as Delta's schema spells it. untold: what the feed can't tell of it."""
+
+    name: str
+    type: str
+    nullable: bool
+    comment: str | None
+    key: bool
+    untold: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Cut:
+    """Up to where the snapshots of a source are complete: the newest row change of its last cut.
+
+    kind: transaction (no transaction is in it by half) or position. source_time: commit time at the source.
+    """
+
+    number: int
+    kind: str
+    source_time: datetime | None
+    binlog_file: str | None
+    binlog_pos: int | None
+    gtid: str | None
+    at: datetime
+
+    @property
+    def position(self) -> str | None:
+        """`file:position`, else the GTID, else None."""
+        if self.binlog_file is not None and self.binlog_pos is not None:
+            return f"{self.binlog_file}:{self.binlog_pos}"
+        return self.gtid
+
+
+@dataclass(frozen=True, slots=True)
+class TableStatus:
+    """One snapshot as it is now.
+
+    state: live, stopped, stale, dropped, left_out, or waiting (no batch has met it). held: rows in quarantine that
+    name it. rows, version, columns: None or empty while there is no Delta table. limits: what the feed can't tell of
+    whole rows. updated_at: when a batch last touched it.
+    """
+
+    source: Source
+    db: str
+    table: str
+    path: str
+    state: str = "waiting"
+    reason: str | None = None
+    invalid_dates: int = 0
+    updated_at: datetime | None = None
+    held: int = 0
+    held_reason: str | None = None
+    cut: Cut | None = None
+    version: int | None = None
+    rows: int | None = None
+    columns: tuple[Column, ...] = field(default=(), repr=False)
+    limits: tuple[str, ...] = ()
+
+    @property
+    def name(self) -> str:
+        """db.table"""
+        return f"{self.db}.{self.table}"
+
+
+def known(config: Config) -> list[tuple[Source, str, str]]:
+    """(source, db, table) of every snapshot that is or will be followed, in order."""
+    gone = {(t["source"], t["db"], t["table"]) for t in delta.table_states(config) if t["state"] in GONE}
+    return [(s, db, t) for s, db, t in delta.known_tables(config) if (s.name, db, t) not in gone]
+
+
+def known_or_none(config: Config) -> list[tuple[Source, str, str]]:
+    """The same for definitions, which must load whatever the lake's state: none where its tables can't be read."""
+    from deltalake.exceptions import DeltaError
+
+    try:
+        return known(config)
+    except (DeltaError, OSError) as error:
+        log.warning("the lake's tables can't be read, so they have no assets for now: %s", error)
+        return []
+
+
+def cuts(config: Config) -> dict[str, Cut]:
+    """source → its last cut."""
+    found = delta.query(
+        "SELECT source, cut, kind, source_time, binlog_file, binlog_pos, gtid, at FROM t "
+        "QUALIFY row_number() OVER (PARTITION BY source ORDER BY cut DESC) = 1",
+        t=tables.CUTS.at(config.lake),
+    )
+    return {
+        r["source"]: Cut(
+            r["cut"],
+            r["kind"],
+            r["source_time"],
+            r["binlog_file"],
+            None if r["binlog_pos"] is None else int(r["binlog_pos"]),
+            r["gtid"],
+            r["at"],
+        )
+        for r in found or []
+    }
+
+
+def statuses(config: Config, source: Source) -> list[TableStatus]:
+    """Every known snapshot of a source, in order; without what only its Delta log says (see `opened`)."""
+    states = {(t["db"], t["table"]): t for t in delta.table_states(config) if t["source"] == source.name}
+    held = {(h["db"], h["table"]): h for h in delta.held(config) if h["source"] == source.name}
+    cut = cuts(config).get(source.name)
+
+    def status(name: Name) -> TableStatus:
+        state, kept = states.get(name, {}), held.get(name, {})
+        return TableStatus(
+            source,
+            *name,
+            tables.SNAPSHOT_PATH.at(config.lake, source=source.name, db=name[0], table=name[1]),
+            state=state.get("state", "waiting"),
+            reason=state.get("reason"),
+            invalid_dates=state.get("invalid_dates") or 0,
+            updated_at=state.get("at"),
+            held=kept.get("rows", 0),
+            held_reason=kept.get("reason"),
+            cut=cut,
+        )
+
+    return [status((db, t)) for s, db, t in known(config) if s.name == source.name]
+
+
+def opened(config: Config, found: Iterable[TableStatus]) -> list[TableStatus]:
+    """The same with version, rows, columns and limits. Each Delta log is read once, several at a time."""
+    found = list(found)
+    keys = {s.name: _keys(config, s) for s in {s.source.name: s.source for s in found}.values()}
+
+    def one(s: TableStatus) -> TableStatus:
+        key = s.source.tables.key_columns(s.db, s.table) or keys[s.source.name].get((s.db, s.table), [])
+        return replace(s, **_opened(s.path, key))
+
+    with ThreadPoolExecutor(_OPEN_AT_ONCE) as pool:
+        return list(pool.map(one, found))
+
+
+def _keys(config: Config, source: Source) -> dict[Name, list[str]]:
+    """(db, table) → key columns, by the newest column list that messages stated."""
+    found = delta.query(
+        'SELECT db, "table", last_value(columns ORDER BY landed_at, topic, partition, "offset") AS columns FROM t '
+        f"WHERE source = {delta.text(source.name)} AND kind = 'message' AND columns IS NOT NULL GROUP BY db, \"table\"",
+        t=tables.SCHEMA_HISTORY.at(config.lake),
+    )
+    return {
+        source.tables.routed(r["db"], r["table"]): [c["name"] for c in json.loads(r["columns"]) if c.get("key")]
+        for r in found or []
+        if r["db"] is not None and r["table"] is not None
+    }
+
+
+def _opened(path: str, key: list[str]) -> dict[str, Any]:
+    """What the Delta table at `path` says: version, rows, columns, limits. Empty: there is none."""
+    from deltalake import DeltaTable
+    from deltalake.exceptions import TableNotFoundError
+
+    try:
+        table = DeltaTable(path)
+    except TableNotFoundError:
+        return {}
+    limits = json.loads(table.metadata().configuration.get("cdc.limits") or "{}")
+    return {
+        "version": table.version(),
+        "rows": delta.row_count(path),
+        "columns": tuple(_columns(table, key, limits)),
+        "limits": tuple(limits.get("*", ())),
+    }
+
+
+def _columns(table: Any, key: list[str], limits: dict[str, list[str]]) -> Iterator[Column]:
+    for f in table.schema().fields:
+        if not f.name.startswith(BOOKKEEPING) or f.name in key:
+            comment = (f.metadata or {}).get("comment")
+            kind = getattr(f.type, "type", None)
+            kind = kind if isinstance(kind, str) else json.loads(f.type.to_json())["type"]
+            yield Column(f.name, kind, f.nullable, comment, f.name in key, tuple(limits.get(f.name, ())))

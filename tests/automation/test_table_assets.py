@@ -1,0 +1,244 @@
+"""An asset per source table: what runs of the chain, of single tables and of checks say of them. Real Delta tables and
+a real Dagster instance; stages that only say what they were asked."""
+
+from datetime import UTC, datetime, timedelta
+
+import dagster as dg
+import pyarrow as pa
+import pytest
+
+from cdc_platform.automation.table_assets import run_config
+from cdc_platform.automation.table_events import NO_HELD_ROWS, NOT_STOPPED, SCHEMA_UNCHANGED
+from cdc_platform.chain import RoomResult
+from cdc_platform.definitions import build
+from cdc_platform.errors import TableStopped
+from tests.automation.conftest import cut, held, make_config, resolve, schema_history, snapshot, table_state
+
+ALL = [("landing", "shop-dts"), ("envelopes", "shop-dts"), ("changes", "shop-dts"), ("changelog", "shop-dts")]
+
+
+@pytest.fixture
+def source(config):
+    return config.source("shop-dts")
+
+
+@pytest.fixture
+def run(naming, source, run_job):
+    """A catch-up run of the source."""
+    return lambda: run_job(*naming.run_keys(source))
+
+
+@pytest.fixture
+def orders(config, naming, source):
+    """The asset of shop.orders, which has three rows."""
+    schema_history(config, ("shop-dts", "shop", "orders"))
+    snapshot(config, "shop-dts", "shop.orders", 3)
+    return naming.table(source, "shop", "orders").key
+
+
+def brought(rooms, **changes: int) -> None:
+    """What the stage snapshots says that it did."""
+    found = {f"shop.{name}": {"changes": n, "state": "live"} for name, n in changes.items()}
+    rooms.give["snapshots", "shop-dts"] = RoomResult("snapshots", "shop-dts", 3, 1, 1.0, {}, found)
+
+
+def made(result: dg.ExecuteInProcessResult, key: dg.AssetKey) -> list[dict]:
+    found = [e.materialization for e in result.get_asset_materialization_events() if e.asset_key == key]
+    return [{k: v.value for k, v in m.metadata.items()} for m in found]
+
+
+def latest(instance: dg.DagsterInstance, key: dg.AssetKey, name: str) -> tuple[bool, str]:
+    """The state of a check as Dagster's pages show it."""
+    check = dg.AssetCheckKey(key, name)
+    found = instance.event_log_storage.get_latest_asset_check_execution_by_key([check])[check]
+    assert found.evaluation is not None
+    return found.evaluation.passed, str(found.evaluation.description)
+
+
+def test_a_catch_up_run_tells_of_each_table_that_changed(config, instance, run, rooms, orders, source):
+    at = datetime.now(UTC) - timedelta(seconds=90)
+    cut(config, "shop-dts", 4, at)
+    brought(rooms, orders=7)
+    [found] = made(run(), orders)
+    assert (found["dagster/row_count"], found["changes"], found["state"], found["held_rows"]) == (3, 7, "live", 0)
+    assert (found["complete_up_to_position"], found["cut"], found["cut_kind"]) == (
+        "binlog.000007:1234",
+        4,
+        "transaction",
+    )
+    assert 90 <= found["lag_seconds"] < 120
+    columns = {c.name: c for c in found["dagster/column_schema"].columns}
+    assert list(columns) == ["id"]
+    assert (columns["id"].type, columns["id"].constraints.other) == ("long", ["key"])
+    brought(rooms)
+    assert made(run(), orders) == [], "no news, no event"
+
+
+def test_a_table_that_dagster_does_not_know_yet_is_told_although_nothing_changed(run, rooms, orders):
+    assert made(run(), orders)[0]["changes"] == 0
+
+
+def test_materializing_one_table_catches_its_source_up(run_job, rooms, orders, naming, source, instance):
+    result = run_job(orders)
+    assert result.success
+    assert rooms.calls == [*ALL, ("snapshots", "shop-dts")]
+    assert made(result, orders)[0]["dagster/row_count"] == 3
+    assert made(result, naming.key("landing", source))[0]["records"] == 10, "the stages show what they did"
+
+
+def test_materializing_everything_with_nothing_new_ends_as_it_is(config, run_job, rooms, orders):
+    brought(rooms)
+    graph = build(config).resolve_asset_graph()
+    everything = [k for k in graph.get_all_asset_keys() if graph.get(k).is_executable]
+    for _ in range(2):
+        result = run_job(*everything)
+        assert result.success
+        assert len(made(result, orders)) == 1
+        assert rooms.calls.count(("snapshots", "shop-dts")) == 1
+        rooms.calls.clear()
+
+
+def test_a_table_without_rows_yet_fails_nothing(config, run_job, rooms, orders, naming, source):
+    schema_history(config, ("shop-dts", "shop", "empty"))
+    key = naming.table(source, "shop", "empty").key
+    result = run_job(orders, key)
+    assert result.success
+    assert made(result, key) == []
+
+
+def test_a_stopped_table_is_red_everywhere_until_it_lives_again(config, instance, run, run_job, rooms, orders):
+    run()
+    table_state(config, "shop-dts", "shop.orders", "stopped", "tables.ddl is stop", rebuild=1)
+    result = run()
+    assert result.success, "other tables' run is no failure"
+    assert made(result, orders) == []
+    assert latest(instance, orders, NOT_STOPPED) == (
+        False,
+        "stopped: tables.ddl is stop. `cdc-platform run --table shop.orders --rebuild` builds it anew once the cause "
+        "is gone",
+    )
+    [seen] = result.get_asset_observation_events()
+    assert seen.asset_observation_data.asset_observation.metadata["state"].value == "stopped"
+    asked = run_job(orders)
+    assert not asked.success
+    [failure] = asked.get_step_failure_events()
+    assert "shop.orders is stopped: tables.ddl is stop" in str(failure.step_failure_data.user_failure_data.description)
+    table_state(config, "shop-dts", "shop.orders", "live", rebuild=2)
+    run()
+    assert latest(instance, orders, NOT_STOPPED) == (True, "live")
+
+
+def test_stopped_tables_of_a_source_are_its_own(config, naming, instance, run_job, rooms, orders):
+    table_state(config, "shop-dts", "shop.orders", "stopped", "no key", rebuild=1)
+    mine, other = (naming.key("snapshots", s) for s in config.sources)
+    run_job(*naming.run_keys(config.sources[0]))
+    run_job(*naming.run_keys(config.sources[1]))
+    assert latest(instance, mine, "no_table_is_stopped") == (False, "shop.orders: no key")
+    assert latest(instance, other, "no_table_is_stopped") == (True, "no table is stopped")
+
+
+def test_held_rows_are_red_on_their_table_and_source_until_resolved(config, naming, instance, run_job, orders, source):
+    quarantine = naming.key("quarantine", source)
+    run_job(*naming.run_keys(source))
+    assert latest(instance, orders, NO_HELD_ROWS) == (True, "no rows held")
+    held(config, "shop-dts", "shop.orders")
+    held(config, "shop-dts", None, "not JSON")
+    run_job(*naming.run_keys(source))
+    run_job(*naming.run_keys(config.source("shop_debezium")))  # overwrites nothing
+    passed, text = latest(instance, orders, NO_HELD_ROWS)
+    assert not passed
+    assert text.startswith("1 rows held, the newest because: bad decimal")
+    passed, text = latest(instance, quarantine, "nothing_is_held")
+    assert not passed
+    assert "shop.orders: 1 rows" in text
+    assert "no table named: 1 rows, the newest because: not JSON" in text
+    resolve(config, "shop-dts")
+    run_job(*naming.run_keys(source))
+    assert latest(instance, orders, NO_HELD_ROWS)[0]
+    assert latest(instance, quarantine, "nothing_is_held") == (True, "nothing is held")
+
+
+def test_a_change_of_columns_warns_once(config, instance, run, rooms, orders):
+    run()
+    snapshot(config, "shop-dts", "shop.orders", 3, total=pa.decimal128(10, 2))
+    brought(rooms, orders=1)
+    run()
+    assert latest(instance, orders, SCHEMA_UNCHANGED) == (False, "column total decimal(10,2) added")
+    run()
+    assert latest(instance, orders, SCHEMA_UNCHANGED)[0]
+
+
+def test_checks_alone_do_no_work(config, instance, rooms, run_job, orders):
+    job = build(config).resolve_implicit_global_asset_job_def()
+    check = dg.AssetCheckKey(orders, NOT_STOPPED)
+    result = job.get_subset(asset_selection=set(), asset_check_selection={check}).execute_in_process(instance=instance)
+    assert [(e.asset_key, e.check_name, e.passed) for e in result.get_asset_check_evaluations()] == [
+        (orders, NOT_STOPPED, True)
+    ]
+    assert rooms.calls == []
+
+
+def test_rebuild_is_a_run_configuration_of_the_tables_page(config, naming, source, run_job, rooms, orders, monkeypatch):
+    built = []
+
+    def rebuild(spark, config, source, db, table):
+        built.append((source.name, db, table))
+        return RoomResult("snapshots", source.name, 5, 1, 1.0, {"changes": 5})
+
+    monkeypatch.setattr("cdc_platform.automation.table_assets.rebuild", rebuild)
+    result = run_job(orders, run_config=run_config(naming, source, rebuild=True))
+    assert result.success
+    assert (built, rooms.calls) == ([("shop-dts", "shop", "orders")], [])
+    assert made(result, orders)[0]["changes"] == 5
+    assert made(result, naming.key("snapshots", source))[0]["rebuilt"] == 1
+
+
+def test_a_rebuild_that_stops_fails_with_the_reason(naming, source, run_job, rooms, orders, monkeypatch):
+    def rebuild(spark, config, source, db, table):
+        raise TableStopped(source.name, db, table, "two rows with one key")
+
+    monkeypatch.setattr("cdc_platform.automation.table_assets.rebuild", rebuild)
+    result = run_job(orders, run_config=run_config(naming, source, rebuild=True))
+    [failure] = result.get_step_failure_events()
+    assert "shop.orders is stopped: two rows with one key" in str(
+        failure.step_failure_data.user_failure_data.description
+    )
+
+
+@pytest.mark.parametrize("names", [("a/b", "a-b", "a_b", "a.b", "a~2Fb"), ("中", "/", "..", "..."), ("", " ")])
+def test_any_table_name_is_an_asset_of_its_own(config, naming, source, names, instance, run_job):
+    schema_history(config, *(("shop-dts", "shop", name) for name in names))
+    for name in names:
+        snapshot(config, "shop-dts", f"shop.{name}", 1)
+    keys = [naming.table(source, "shop", name).key for name in names]
+    assert len(set(keys)) == len(names)
+    assert run_job(*keys).success
+    assert all(instance.get_latest_materialization_event(key) for key in keys)
+
+
+def test_quiet_tables_are_told_again_within_their_freshness_window(tmp_path, instance, rooms, monkeypatch):
+    from cdc_platform.automation.naming import Naming
+    from tests.automation.conftest import NoSpark
+
+    monkeypatch.setattr("cdc_platform.definitions.spark_resource", lambda config: NoSpark())
+    config = make_config(tmp_path, freshness_s=60)
+    naming, source = Naming(config), config.source("shop-dts")
+    snapshot(config, "shop-dts", "shop.orders", 1)
+    key = naming.table(source, "shop", "orders").key
+    defs = build(config)
+    policy = defs.resolve_asset_graph().get(key).freshness_policy
+    assert policy.fail_window.to_timedelta() == timedelta(seconds=60)
+
+    def catch_up() -> int:
+        job = defs.resolve_job_def("catch_up")
+        return len(made(job.execute_in_process(instance=instance, asset_selection=naming.run_keys(source)), key))
+
+    assert [catch_up(), catch_up()] == [1, 0]
+
+    class Later(datetime):
+        @classmethod
+        def now(cls, tz=None):
+            return datetime.now(tz) + timedelta(seconds=31)
+
+    monkeypatch.setattr("cdc_platform.automation.reporting.datetime", Later)
+    assert catch_up() == 1
