@@ -39,6 +39,17 @@ class KafkaUnreachable(CdcError):
         super().__init__(f"source {source}: no answer from Kafka at {servers}: {problem}")
 
 
+class KafkaAccessDenied(CdcError):
+    """The cluster answers, and refuses us: a wrong password, certificate or mechanism, or a right that is missing.
+    Fields: `source`, `servers`, `problem`."""
+
+    exit_code = 2
+
+    def __init__(self, source: str, servers: str, problem: str):
+        self.source, self.servers, self.problem = source, servers, problem
+        super().__init__(f"source {source}: Kafka at {servers} refuses access: {problem}")
+
+
 class SparkUnreachable(CdcError):
     """The Spark Connect server doesn't answer, or not to us. Fields: `remote`, `problem`."""
 

@@ -203,9 +203,6 @@ def columns(path: str) -> list[str] | None:
 
 
 def waiting_parts(config: Config, source: Source) -> int:
-    """Parts that wait for the rest of their message."""
-    found = query(
-        "SELECT count(*) AS n FROM t WHERE state = 'part' AND batch = (SELECT max(batch) FROM t)",
-        t=tables.WAITING.at(config.lake, source=source.name),
-    )
-    return int(found[0]["n"]) if found else 0
+    """Kafka records that wait for the rest of their message, by the ledger. (The table of waiting parts doesn't say: of
+    a batch after which none wait it has no row.)"""
+    return sum(row["waiting"] for row in ledger(config, [source]))

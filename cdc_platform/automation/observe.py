@@ -10,9 +10,9 @@ from typing import Any, TypeVar
 from cdc_platform.automation import delta
 from cdc_platform.automation.delta import Partition
 from cdc_platform.config import Config, Source
-from cdc_platform.errors import CdcError, KafkaUnreachable
+from cdc_platform.errors import CdcError, KafkaAccessDenied, KafkaUnreachable
 from cdc_platform.landing.offsets import kafka_state
-from cdc_platform.resources.kafka import admin, topic_filter
+from cdc_platform.resources.kafka import failure, reach, topic_filter
 
 KAFKA_TIMEOUT_S = 5.0
 
@@ -53,36 +53,32 @@ def each_source(config: Config, look: Callable[[Source], T]) -> dict[str, T | Cd
 def kafka_ends(config: Config, source: Source) -> dict[Partition, tuple[int, int]]:
     """(topic, partition) → first offset still there, offset of the next record to be written.
 
-    Raises KafkaUnreachable, ConfigError (a topic named in the configuration doesn't exist).
+    Raises KafkaUnreachable, KafkaAccessDenied, ConfigError (a topic named in the configuration doesn't exist).
     """
     return {(s.topic, s.partition): (s.begin, s.end) for s in kafka_state(config, source)}
 
 
 def newest_record(config: Config, source: Source) -> tuple[int, datetime | None]:
-    """Number of partitions and Kafka time of the newest record in any of them. Raises KafkaUnreachable.
+    """Number of partitions and Kafka time of the newest record in any of them. Raises KafkaUnreachable,
+    KafkaAccessDenied.
 
     The broker answers from its time index (KIP-734, Kafka 3.0): no record is read.
     """
     from confluent_kafka import KafkaException, TopicPartition
     from confluent_kafka.admin import OffsetSpec  # pyright: ignore[reportPrivateImportUsage]
 
-    client, wanted, spec = admin(config, source), topic_filter(source), OffsetSpec.max_timestamp()
+    wanted, spec = topic_filter(source), OffsetSpec.max_timestamp()
+    client, metadata = reach(config, source, KAFKA_TIMEOUT_S)
     try:
-        topics = client.list_topics(timeout=KAFKA_TIMEOUT_S).topics  # of all: asking for one by name may create it
+        topics = metadata.topics
         asked: dict[TopicPartition, Any] = {
             TopicPartition(n, p): spec for n, t in topics.items() if wanted(n) for p in t.partitions
         }
         answers = client.list_offsets(asked, request_timeout=KAFKA_TIMEOUT_S) if asked else {}
         newest = max((answer.result().timestamp for answer in answers.values()), default=-1)
     except KafkaException as error:
-        raise _unreachable(config, source, error) from None
+        raise failure(config, source, (), error) from None
     return len(asked), datetime.fromtimestamp(newest / 1000, UTC) if newest >= 0 else None
-
-
-def _unreachable(config: Config, source: Source, error: Exception) -> KafkaUnreachable:
-    servers = config.kafka_properties(source).get("bootstrap.servers", "")
-    told = error.args[0].str() if error.args and hasattr(error.args[0], "str") else str(error)
-    return KafkaUnreachable(source.name, servers, told)
 
 
 def lag(ends: dict[Partition, tuple[int, int]], at: dict[Partition, int]) -> int:
@@ -93,12 +89,12 @@ def lag(ends: dict[Partition, tuple[int, int]], at: dict[Partition, int]) -> int
 
 def heartbeat(config: Config, source: Source, now: datetime | None = None) -> Heartbeat:
     """The state of a source: alive, quiet (heartbeats come, row changes don't), silent (nothing comes),
-    no_topic or unreachable. Any record counts: each of them shows that capture works."""
+    no_topic, unreachable or refused (credentials). Any record counts: each of them shows that capture works."""
     now, limit = now or datetime.now(UTC), timedelta(seconds=source.heartbeat_timeout_s)
     try:
         partitions, newest = newest_record(config, source)
-    except KafkaUnreachable as error:
-        return Heartbeat("unreachable", str(error))
+    except (KafkaUnreachable, KafkaAccessDenied) as error:
+        return Heartbeat("refused" if isinstance(error, KafkaAccessDenied) else "unreachable", str(error))
     if not partitions:
         return Heartbeat(
             "no_topic", f"Kafka has no topic {' or '.join(source.topics) or f'like {source.topic_pattern}'}"

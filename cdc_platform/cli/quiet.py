@@ -54,6 +54,16 @@ def quiet(log: Path | None) -> Iterator[None]:
         _own.clear()
         for number in (target, *saved.values()):
             os.close(number)
+        _tidied(log)
+
+
+def _tidied(log: Path | None) -> None:
+    """Leaves no log in which nothing stands, nor folders that were made for it."""
+    with suppress(OSError):
+        if log is not None and log.stat().st_size == 0:
+            log.unlink()
+            log.parent.rmdir()
+            log.parent.parent.rmdir()
 
 
 def _stream(name: str, number: int) -> TextIO:

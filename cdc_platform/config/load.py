@@ -21,9 +21,11 @@ _ENV = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
 
 def load_config(path: str | os.PathLike[str] | None = None) -> Config:
     """Read cdc.yaml from `path`, else $CDC_CONFIG, else ./cdc.yaml. Raises ConfigError."""
+    key = "cdc.yaml" if path is None or Path(path) == Path("cdc.yaml") else "--config"
+    key = "CDC_CONFIG" if os.environ.get("CDC_CONFIG") and str(path or "") in ("", os.environ["CDC_CONFIG"]) else key
     file = Path(path or os.environ.get("CDC_CONFIG") or "cdc.yaml").expanduser().absolute()
     if not file.is_file():
-        raise ConfigError("CDC_CONFIG", f"there is no file {file}", ["a path to cdc.yaml"])
+        raise ConfigError(key, f"there is no file {file}", ["the path of a cdc.yaml, by --config or CDC_CONFIG"])
     try:
         raw = yaml.safe_load(file.read_text(encoding="utf-8"))
     except yaml.YAMLError as error:

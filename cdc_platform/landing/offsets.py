@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from cdc_platform.config import Config, Source
-from cdc_platform.errors import ConfigError, KafkaUnreachable
-from cdc_platform.resources.kafka import admin, group_id, librdkafka_properties, topic_filter
+from cdc_platform.errors import ConfigError
+from cdc_platform.resources.kafka import failure, group_id, librdkafka_properties, reach, topic_filter
 
 if TYPE_CHECKING:
     from confluent_kafka.admin import AdminClient
@@ -32,13 +32,12 @@ class PartitionState:
 
 
 def kafka_state(config: Config, source: Source) -> list[PartitionState]:
-    """Partitions of the source's topics as the cluster tells them now. Raises KafkaUnreachable, ConfigError
-    (a topic named in the configuration doesn't exist)."""
+    """Partitions of the source's topics as the cluster tells them now. Raises KafkaUnreachable, KafkaAccessDenied,
+    ConfigError (a topic named in the configuration doesn't exist)."""
     from confluent_kafka import KafkaException
 
-    client = admin(config, source)
+    client, metadata = reach(config, source, TIMEOUT_S)
     try:
-        metadata = client.list_topics(timeout=TIMEOUT_S)
         wanted = topic_filter(source)
         topics = sorted(t for t in metadata.topics if wanted(t))
         missing = [t for t in source.topics if t not in metadata.topics]
@@ -51,8 +50,7 @@ def kafka_state(config: Config, source: Source) -> list[PartitionState]:
         begin = _offsets(client, partitions, "earliest")
         end = _offsets(client, partitions, "latest", config.kafka_properties(source).get("isolation.level"))
     except KafkaException as error:
-        servers = config.kafka_properties(source)["bootstrap.servers"]
-        raise KafkaUnreachable(source.name, servers, error.args[0].str()) from None
+        raise failure(config, source, (), error) from None
     return [PartitionState(t, p, ids.get(t, ""), begin[t, p], end[t, p]) for t, p in partitions]
 
 

@@ -5,15 +5,18 @@ translates the rest. Source: librdkafka CONFIGURATION.md; Apache Kafka "Configur
 """
 
 import re
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from cdc_platform.config import Config, Source
 from cdc_platform.config.bridges import Bridge
-from cdc_platform.errors import ConfigError
+from cdc_platform.errors import CdcError, ConfigError, KafkaAccessDenied, KafkaUnreachable
 
 if TYPE_CHECKING:
+    from confluent_kafka import KafkaError, KafkaException
     from confluent_kafka.admin import AdminClient
 
 _MANAGED = frozenset(
@@ -104,6 +107,78 @@ def admin(config: Config, source: Source | Bridge) -> "AdminClient":
     from confluent_kafka.admin import AdminClient
 
     return AdminClient({**librdkafka_properties(config, source), "log_level": "3"}, logger=_silent())
+
+
+def reach(config: Config, source: Source | Bridge, timeout_s: float) -> "tuple[AdminClient, Any]":
+    """An AdminClient, and brokers and topics as the cluster names them (all topics: asking for one may create it).
+
+    Raises KafkaAccessDenied as soon as the cluster refuses us, KafkaUnreachable when the time is up. librdkafka itself
+    goes on trying in both cases, and says why only to a callback.
+    """
+    from confluent_kafka import KafkaException
+    from confluent_kafka.admin import AdminClient
+
+    told: list[KafkaError] = []
+    settings = {**librdkafka_properties(config, source), "log_level": "3", "error_cb": told.append}
+    client, answer = AdminClient(settings, logger=_silent()), Future()
+
+    def ask() -> None:
+        try:
+            answer.set_result(client.list_topics(timeout=timeout_s))
+        except BaseException as error:  # noqa: BLE001 - whoever takes the answer gets it
+            answer.set_exception(error)
+
+    threading.Thread(target=ask, name="kafka-metadata", daemon=True).start()
+    while not answer.done():
+        client.poll(0.02)
+        if any(map(_refusal, told)):
+            raise failure(config, source, told)
+    try:
+        return client, answer.result()
+    except KafkaException as error:
+        client.poll(0)
+        raise failure(config, source, told, error) from None
+
+
+def failure(
+    config: Config, source: Source | Bridge, told: "Sequence[KafkaError]", error: "KafkaException | None" = None
+) -> CdcError:
+    """What librdkafka's errors come to: those that a callback was told, and the one that ended a call."""
+    servers = config.kafka_properties(source).get("bootstrap.servers", "")
+    ended = [error.args[0]] if error and error.args and hasattr(error.args[0], "str") else []
+    for one in [*told, *ended]:
+        if problem := _refusal(one):
+            return KafkaAccessDenied(source.name, servers, problem)
+    why = next((_plain(one) for one in told if not one.str().endswith("brokers are down")), "")
+    texts = [one.str() for one in ended] or ([str(error)] if error else [])
+    return KafkaUnreachable(source.name, servers, "; ".join(filter(None, [*texts, why])))
+
+
+_REFUSALS = {
+    "_AUTHENTICATION": "authentication failed; check kafka.sasl.username, kafka.sasl.password and kafka.sasl.mechanism",
+    "SASL_AUTHENTICATION_FAILED": "authentication failed; check kafka.sasl.username and kafka.sasl.password",
+    "UNSUPPORTED_SASL_MECHANISM": "authentication failed; check kafka.sasl.mechanism",
+    "ILLEGAL_SASL_STATE": "authentication failed; check kafka.security.protocol",
+    "TOPIC_AUTHORIZATION_FAILED": "this user may not read the topic; it needs the rights Describe and Read",
+    "GROUP_AUTHORIZATION_FAILED": "this user may not use the consumer group",
+    "CLUSTER_AUTHORIZATION_FAILED": "this user may not describe the cluster",
+}
+"""Errors that no retry mends, and what to do. Names are librdkafka's (`KafkaError.name()`)."""
+
+
+def _refusal(error: "KafkaError") -> str | None:
+    """What a refusal says; None: the error is none."""
+    if known := _REFUSALS.get(error.name()):
+        return f"{known} ({_plain(error)})"
+    if error.name() == "_SSL" and "certificate" in error.str():
+        return f"the TLS certificate isn't accepted; check kafka.ssl.* ({_plain(error)})"
+    return None
+
+
+def _plain(error: "KafkaError") -> str:
+    """librdkafka's text without the broker's address before it and the state after it."""
+    text = re.sub(r"\s*\(after \d+ms in state \w+[^)]*\)$", "", error.str())
+    return re.sub(r"^\S+/(?:bootstrap|\d+): ", "", text).strip()
 
 
 def topic_filter(source: Source) -> Callable[[str], bool]:
