@@ -1,6 +1,7 @@
 """`cdc-platform reconcile SOURCE [TABLE]`: snapshots against the source itself, or against an export of it."""
 
 import json
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -84,8 +85,10 @@ def _export(
     from cdc_platform.resources.spark import open_session
 
     keys = [k.strip() for k in key.split(",")] if key else None
+    # A Spark server has a folder of its own: a relative path is ours.
+    there = path if re.match(r"[a-zA-Z][a-zA-Z0-9+.-]*:", path) else str(Path(path).expanduser().absolute())
     return against_export(
-        open_session(config), config, source, path, _split(table), version=version, keys=keys, limit=limit
+        open_session(config), config, source, there, _split(table), version=version, keys=keys, limit=limit
     )
 
 

@@ -1,0 +1,108 @@
+"""The pictures of docs/ui-tour.md: Dagster's pages on a finished demo, by a headless Chromium.
+
+    make demo
+    .venv/bin/pip install playwright && sudo apt-get install -y chromium
+    .venv/bin/python -m scripts.ui_tour --config .cdc/demo/cdc.yaml
+
+It starts `cdc-platform ui` on a free port, waits until the sensors have reported, takes the pictures and stops it.
+"""
+
+import argparse
+import io
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from cdc_platform.resources.connect import answers
+from cdc_platform.resources.ports import free_port
+
+FOLDER = Path(__file__).parents[1] / "docs" / "images" / "ui"
+SIZE = {"width": 1360, "height": 850}
+MAX_BYTES = 200_000
+_START_S, _PAGE_S = 300, 60
+
+# name of the picture, path of the page, text that is there once it is drawn
+PAGES = [
+    ("overview", "/overview/activity/timeline", "Overview"),
+    ("lineage", "/asset-groups", "snapshots"),
+    ("catalog", "/assets?asset-search=orders", "orders"),
+    ("health", "/assets/health", "health"),
+    ("table", "/assets/snapshots/{source}/shop/orders", "orders"),
+    ("table-columns", "/assets/snapshots/{source}/shop/orders?view=overview", "Columns"),
+    ("checks", "/assets/snapshots/{source}/shop/orders?view=checks", "Checks"),
+    ("quarantine", "/assets/quarantine", "quarantine"),
+    ("runs", "/runs", "Runs"),
+    ("automation", "/automation", "sensor"),
+]
+
+
+def main() -> None:
+    """Take all pictures, or those that are named."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--config", type=Path, default=Path(".cdc/demo/cdc.yaml"))
+    parser.add_argument("--source", default="shop_dts", help="the source whose tables are shown")
+    parser.add_argument("--settle", type=float, default=90, help="seconds for sensors to report")
+    parser.add_argument("--chromium", default="/usr/bin/chromium")
+    parser.add_argument("--only", nargs="*", default=[name for name, _, _ in PAGES])
+    given = parser.parse_args()
+    FOLDER.mkdir(parents=True, exist_ok=True)
+    with ui(given.config) as url, browser(given.chromium) as page:
+        time.sleep(given.settle)
+        for name, path, text in PAGES:
+            if name in given.only:
+                take(page, url + path.format(source=given.source), text, FOLDER / f"{name}.png")
+
+
+@contextmanager
+def ui(config: Path) -> Iterator[str]:
+    """`cdc-platform ui` on a free port, with its URL."""
+    port = free_port()
+    program = Path(sys.executable).with_name("cdc-platform")
+    env = {**os.environ, "CDC_CONFIG": str(config.absolute())}
+    process = subprocess.Popen([str(program), "ui", "--port", str(port)], env=env, start_new_session=True)
+    try:
+        deadline = time.monotonic() + _START_S
+        while not answers(port):
+            if process.poll() is not None or time.monotonic() > deadline:
+                raise SystemExit("cdc-platform ui didn't start")
+            time.sleep(1)
+        yield f"http://127.0.0.1:{port}"
+    finally:
+        os.killpg(process.pid, signal.SIGINT)
+        process.wait(60)
+
+
+@contextmanager
+def browser(chromium: str) -> Iterator[Any]:
+    """A page of a headless Chromium."""
+    from playwright.sync_api import sync_playwright
+
+    with sync_playwright() as play:
+        running = play.chromium.launch(executable_path=chromium, args=["--no-sandbox", "--disable-gpu"])
+        yield running.new_page(viewport=SIZE)
+        running.close()
+
+
+def take(page: Any, url: str, text: str, file: Path) -> None:
+    """One picture, with few enough colours to be small."""
+    from PIL import Image
+
+    page.goto(url, wait_until="domcontentloaded", timeout=_PAGE_S * 1000)
+    page.get_by_text(text).first.wait_for(timeout=_PAGE_S * 1000)
+    page.wait_for_timeout(6000)  # graphs are laid out, plots are drawn
+    picture = Image.open(io.BytesIO(page.screenshot()))
+    picture.convert("RGB").quantize(64).save(file, optimize=True)
+    size = file.stat().st_size
+    if size > MAX_BYTES:
+        raise SystemExit(f"{file.name} has {size} bytes, more than {MAX_BYTES}")
+    sys.stderr.write(f"{file.name}: {size:,} bytes\n")
+
+
+if __name__ == "__main__":
+    main()

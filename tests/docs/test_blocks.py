@@ -1,0 +1,147 @@
+"""Every code block of the pages is run: `bash` by bash, `python` in one interpreter a page, `sql` by the engine that is
+named before it. What can't be run here is marked on the page, with its reason."""
+
+import contextlib
+import io
+import re
+import sys
+from typing import Any
+
+import pytest
+
+from tests.docs.conftest import Desk
+from tests.docs.pages import Block, Page, pages
+
+RUN = ("bash", "sh", "python", "sql")
+STATIC = ("yaml", "yml", "json", "jsonl", "text", "toml", "ini", "dockerfile", "protobuf", "diff")
+PAGES = pages()
+QUICK_START = "docs/quickstart.md"
+
+_REASONS = 12
+"""Characters of a reason, at least: `not run: later` is none."""
+
+
+def unmarked(*, quick_start: bool) -> list[Block]:
+    return [
+        block
+        for page in PAGES
+        if (page.name == QUICK_START) is quick_start
+        for block in page.blocks
+        if block.language in RUN and "not run" not in block.marks
+    ]
+
+
+def output_of(block: Block) -> Block | None:
+    """The block right after it on its page that shows what it prints."""
+    page = next(p for p in PAGES if p.name == block.page)
+    following = [b for b in page.blocks if b.line > block.line][:1]
+    return next((b for b in following if "output" in b.marks), None)
+
+
+def test_every_block_is_run_checked_or_an_exception_with_a_reason(capsys: pytest.CaptureFixture[str]):
+    exceptions = [b for page in PAGES for b in page.blocks if "not run" in b.marks]
+    unknown = [b.where for page in PAGES for b in page.blocks if b.language not in (*RUN, *STATIC)]
+    assert unknown == [], "a block names its language: bash, python, sql, yaml, json, text"
+    assert [b.where for b in exceptions if len(b.marks["not run"]) < _REASONS] == []
+    run = unmarked(quick_start=False) + unmarked(quick_start=True)
+    with capsys.disabled():
+        said = [f"{block.where}: {block.marks['not run']}" for block in exceptions]
+        sys.stdout.write(f"\n{len(run)} blocks are run, {len(said)} not:\n  " + "\n  ".join(said) + "\n")
+
+
+def differs(shown: str, printed: str) -> list[str]:
+    """Lines that a page shows and that weren't printed, in this order; `…` stands for anything, blanks for blanks."""
+    lines, missing = [" ".join(line.split()) for line in printed.splitlines()], []
+    for line in filter(None, (" ".join(text.split()) for text in shown.splitlines())):
+        pattern = re.compile(".*".join(re.escape(part) for part in line.split("…")))
+        at = next((i for i, text in enumerate(lines) if pattern.fullmatch(text)), None)
+        if at is None:
+            missing.append(line)
+        else:
+            lines = lines[at + 1 :]
+    return missing
+
+
+def test_what_differs_from_a_shown_output_is_found():
+    assert differs("a  b\n…\nc … e", "a b\nx\nc d e\n") == []
+    assert differs("a\nb", "b\na") == ["b"]
+
+
+def run_bash(block: Block, desk: Desk) -> None:
+    done = desk.bash(block.text)
+    told = f"{block.where}: exit code {done.returncode}\n{done.stdout[-2000:]}\n{done.stderr[-3000:]}"
+    assert done.returncode == int(re.match(r"\d+|$", block.marks.get("exit", ""))[0] or 0), told
+    if shown := output_of(block):
+        assert differs(desk.filled(shown.text), done.stdout) == [], f"{shown.where}: printed was\n{done.stdout}"
+
+
+def run_python(block: Block, desk: Desk, names: dict[str, Any]) -> None:
+    printed = io.StringIO()
+    with contextlib.redirect_stdout(printed):
+        exec(compile(desk.filled("\n" * block.line + block.text), block.page, "exec"), names)
+    if shown := output_of(block):
+        assert differs(desk.filled(shown.text), printed.getvalue()) == [], f"{shown.where}:\n{printed.getvalue()}"
+
+
+def run_sql(block: Block, desk: Desk, spark: Any) -> None:
+    engine = block.marks.get("engine", "spark")
+    for statement in filter(str.strip, desk.filled(block.text).split(";")):
+        if engine == "duckdb":
+            import duckdb
+
+            duckdb.connect().execute(statement).fetchall()
+        else:
+            assert engine == "spark", f"{block.where}: engine {engine}"
+            spark.sql(statement).collect()
+
+
+@pytest.fixture(scope="module")
+def spark_client(spark_server: Any) -> Any:
+    """The `spark` of the pages: a client of the same server."""
+    from pyspark.sql import SparkSession
+
+    client = SparkSession.builder.remote(f"{spark_server.remote}/;token={spark_server.token}").create()
+    yield client
+    client.stop()
+
+
+@pytest.fixture(scope="module")
+def namespaces(desk: Desk, spark_client: Any) -> dict[str, dict[str, Any]]:
+    """One interpreter a page: what a block defines, later ones use."""
+    return {p.name: {"lake": desk.lake, "source": "bank", "spark": spark_client} for p in PAGES}
+
+
+@pytest.mark.spark
+@pytest.mark.broker
+@pytest.mark.parametrize("block", unmarked(quick_start=False), ids=lambda block: block.where)
+def test_a_block_runs(block: Block, desk: Desk, spark_client: Any, namespaces: dict[str, dict[str, Any]], monkeypatch):
+    monkeypatch.chdir(desk.folder)
+    monkeypatch.setenv("CDC_CONFIG", desk.env["CDC_CONFIG"])
+    if block.language == "python":
+        run_python(block, desk, namespaces[block.page])
+    elif block.language == "sql":
+        run_sql(block, desk, spark_client)
+    else:
+        run_bash(block, desk)
+
+
+def quick_start() -> Page | None:
+    return next((p for p in PAGES if p.name == QUICK_START), None)
+
+
+@pytest.mark.spark
+@pytest.mark.broker
+@pytest.mark.skipif(quick_start() is None, reason="there is no quick start")
+def test_the_quick_start_works_from_an_empty_folder(own_desk: Desk, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.chdir(own_desk.folder)
+    page = quick_start()
+    assert page is not None
+    for block in page.blocks:
+        if "not run" in block.marks or "output" in block.marks:
+            continue
+        if name := block.marks.get("file"):
+            (own_desk.folder / name).write_text(own_desk.filled(block.text))
+        elif block.language == "python":
+            run_python(block, own_desk, {})
+        elif block.language in ("bash", "sh"):
+            run_bash(block, own_desk)
