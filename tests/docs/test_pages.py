@@ -168,7 +168,9 @@ def config_keys() -> dict[str, set[str]]:
         found[""] |= {k["key"] for k in keys}
     for format_ in FORMATS.values():
         found.setdefault("options", set()).update(format_.options.model_fields)
-    found[""] |= found["options"]
+    from cdc_platform.automation.table_assets import SnapshotsConfig  # run configuration, in the same notation
+
+    found[""] |= found["options"] | set(SnapshotsConfig.model_fields)
     return found
 
 
@@ -204,6 +206,26 @@ def test_the_formats_page_names_every_option_and_its_default():
             shown = told[option].strip("`").removeprefix("–")
             assert shown in (str(field.default), str(field.default).lower()) or not shown, (name, option)
             assert shown or not field.default, (name, option)
+
+
+def test_the_monitoring_page_names_every_check():
+    from cdc_platform.automation import accounting, checks, overview, reporting, table_events
+
+    text = (ROOT / "docs" / "monitoring.md").read_text(encoding="utf-8")
+    table = text.partition("## What to watch")[2].partition("\n## ")[0]
+    told = set(re.findall(r"`([a-z_]+)` of ", table)) | set(re.findall(r"check `([a-z_]+)`", table))
+    names = {accounting.ACCOUNTED, accounting.NOTHING_HELD, checks.HEARTBEAT, overview.EQUALS_SOURCE}
+    names |= {reporting.NO_TABLE_STOPPED, *table_events.CHECKS}
+    assert names <= told
+    assert told - names <= {"lag", "lag_seconds"}
+
+
+def test_the_monitoring_page_names_a_tables_metadata():
+    source = (ROOT / "cdc_platform" / "automation" / "table_events.py").read_text(encoding="utf-8")
+    text = (ROOT / "docs" / "monitoring.md").read_text(encoding="utf-8")
+    rows = text.partition("## On a table's page")[2].partition("\n## ")[0]
+    told = {name for row in re.findall(r"^\| (`.*?) \|", rows, re.MULTILINE) for name in re.findall(r"`([^`]+)`", row)}
+    assert {name for name in told if f'"{name}"' not in source} == set()
 
 
 # -- generated and derived pages ----------------------------------------------------------------------------------
