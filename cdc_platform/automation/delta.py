@@ -148,12 +148,11 @@ def control_times(config: Config) -> dict[str, dict[str, datetime]]:
 
 
 def quarantined(config: Config) -> dict[str, int]:
-    """source → rows in quarantine, without those that a later decoding resolved."""
-    found = query(
-        "SELECT source, count(*) AS n FROM t WHERE resolved_at IS NULL GROUP BY source",
-        t=tables.QUARANTINE.at(config.lake),
-    )
-    return {row["source"]: row["n"] for row in found or []}
+    """source → rows in quarantine, as `held` counts them."""
+    found: dict[str, int] = {}
+    for row in held(config):
+        found[row["source"]] = found.get(row["source"], 0) + row["rows"]
+    return found
 
 
 def held(config: Config) -> list[dict[str, Any]]:

@@ -10,6 +10,7 @@ import pytest
 from deltalake import DeltaTable, QueryBuilder, write_deltalake
 
 from cdc_platform import tables
+from cdc_platform.automation import delta
 from cdc_platform.changelog import run as changelog
 from cdc_platform.formats import run as formats
 from cdc_platform.formats.contract import MESSAGE
@@ -117,6 +118,7 @@ def test_rows_heal_in_order_when_their_table_is_created_later(topic):
     )
     topic.read_on()
     assert topic.quarantine() == [(0, False), (1, False), (2, False)]
+    assert [(r["db"], r["table"], r["rows"]) for r in delta.held(topic.config)] == [("d", "t", 3)]
     assert topic.outcomes() == {"quarantined": 3, "filtered": 1}
 
     topic.land(ddl("CREATE TABLE other (id int primary key)"), row("delete", ["1", "'a'"]))
@@ -127,6 +129,7 @@ def test_rows_heal_in_order_when_their_table_is_created_later(topic):
     topic.catch_up()
     assert topic.snapshot() == [(2, "c")]
     assert topic.quarantine() == [(0, True), (1, True), (2, True), (5, True)]
+    assert delta.held(topic.config) == []
     assert topic.changelog() == [
         (0, "insert"),
         (1, "insert"),
