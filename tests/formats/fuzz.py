@@ -26,7 +26,7 @@ from google.protobuf.message import DecodeError
 from cdc_platform.demo.feeds import FEEDS
 from cdc_platform.demo.workload import Workload
 from cdc_platform.formats import FORMATS
-from cdc_platform.formats.contract import EVENT, KINDS, MESSAGE, OPS, PART, Format
+from cdc_platform.formats.contract import BAD_COLUMN, EVENT, KINDS, MESSAGE, OPS, PART, Format
 from cdc_platform.formats.pb import tencent_dts_pb2 as pb
 from tests.formats import canal_fixtures, dts_fixtures
 from tests.formats.contexts import context_of
@@ -206,8 +206,17 @@ def _reason(e: dict) -> Any:
     return (e["reason"] or "").strip()
 
 
+def _told(key: list[tuple[str, str | None]]) -> bool:
+    return all(v is not None for _, v in key) and len(dict(key)) == len(key)
+
+
 _CHECKS: dict[str, tuple[tuple[str, Callable[[dict], Any]], ...]] = {
-    "error": (("no reason", _reason),),
+    "error": (
+        ("no reason", _reason),
+        ("a key that is NULL, empty or twice", lambda e: e["key"] is None or (e["key"] and _told(e["key"]))),
+        ("more than the bad column", lambda e: e["info"] is None or [k for k, _ in e["info"]] == [BAD_COLUMN]),
+        ("an image", lambda e: e["before"] is None and e["after"] is None),
+    ),
     "skip": (("no reason", _reason),),
     "schema": (
         ("no columns", lambda e: json.loads(e["columns"])),

@@ -28,8 +28,8 @@ def of_message(message: Any, options: CanalJsonOptions) -> Event:
     named = of_table(db, table)
     old = message.get("old") or message.get("updateBefore") or {}
     olds = [old] if type(old) is dict else old if type(old) is list else []
-    if [*map(type, rows), *map(type, olds)] != [dict, dict]:  # which row, or what it was before, isn't told
-        return named
+    if len(rows) != 1 or len(olds) != 1 or type(rows[0]) is not dict or type(olds[0]) is not dict:
+        return named  # which row it is, or what it was before, isn't told
     try:
         key = column_key(message.get("pkNames"))
     except ValueError:
