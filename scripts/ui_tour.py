@@ -4,7 +4,8 @@
     .venv/bin/pip install playwright && sudo apt-get install -y chromium
     .venv/bin/python -m scripts.ui_tour --config .cdc/demo/cdc.yaml
 
-It starts `cdc-platform ui` on a free port, waits until the sensors have reported, takes the pictures and stops it.
+It starts `cdc-platform ui` on a free port, publishes one message that can't be read, waits until the sensors have
+reported, takes the pictures and stops the UI.
 """
 
 import argparse
@@ -19,6 +20,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from cdc_platform.config import load_config
 from cdc_platform.resources.connect import answers
 from cdc_platform.resources.ports import free_port
 
@@ -29,16 +31,14 @@ _START_S, _PAGE_S = 300, 60
 
 # name of the picture, path of the page, text that is there once it is drawn
 PAGES = [
-    ("overview", "/overview/activity/timeline", "Overview"),
-    ("lineage", "/asset-groups", "snapshots"),
+    ("health", "/assets/health?view=overview", "Complete up to"),
     ("catalog", "/assets?asset-search=orders", "orders"),
-    ("health", "/assets/health", "health"),
-    ("table", "/assets/snapshots/{source}/shop/orders", "orders"),
-    ("table-columns", "/assets/snapshots/{source}/shop/orders?view=overview", "Columns"),
-    ("checks", "/assets/snapshots/{source}/shop/orders?view=checks", "Checks"),
-    ("quarantine", "/assets/quarantine", "quarantine"),
+    ("table", "/assets/snapshots/{source}/shop/orders?view=overview", "Columns"),
+    ("checks", "/assets/snapshots/{source}/shop/orders?view=checks", "not_stopped"),
+    ("quarantine", "/assets/quarantine/{source}?view=checks", "nothing_is_held"),
+    ("lineage", "/assets/snapshots/{source}?view=lineage&lineageScope=upstream", "snapshots"),
+    ("automation", "/automation", "checkpoint_sensor"),
     ("runs", "/runs", "Runs"),
-    ("automation", "/automation", "sensor"),
 ]
 
 
@@ -53,6 +53,7 @@ def main() -> None:
     given = parser.parse_args()
     FOLDER.mkdir(parents=True, exist_ok=True)
     with ui(given.config) as url, browser(given.chromium) as page:
+        break_one(given.config, given.source)
         time.sleep(given.settle)
         for name, path, text in PAGES:
             if name in given.only:
@@ -76,6 +77,18 @@ def ui(config: Path) -> Iterator[str]:
     finally:
         os.killpg(process.pid, signal.SIGINT)
         process.wait(60)
+
+
+def break_one(config: Path, name: str) -> None:
+    """One message that no decoder takes, to the first topic of a source."""
+    from confluent_kafka import Producer
+
+    loaded = load_config(config)
+    source = loaded.source(name)
+    producer = Producer({"bootstrap.servers": loaded.kafka_properties(source)["bootstrap.servers"]})
+    producer.produce(source.topics[0], b"this is no message of a database", partition=0)
+    if producer.flush(60):
+        raise SystemExit("the local broker doesn't answer")
 
 
 @contextmanager
