@@ -33,7 +33,7 @@ fuzz: setup ## 100,000 broken messages per format through every decoder
 soak: setup ## a real MariaDB's random workloads, seed after seed, through every format and the rooms
 	@.venv/bin/python -m tests.oracle.soak
 
-DG := VIRTUAL_ENV="$(CURDIR)/.venv" DAGSTER_DISABLE_TELEMETRY=1 CDC_CONFIG="$(CURDIR)/cdc.yaml" \
+DG := VIRTUAL_ENV="$(CURDIR)/.venv" DAGSTER_DISABLE_TELEMETRY=1 CDC_CONFIG="$(CURDIR)/cdc.example.yaml" \
 	PYTHONWARNINGS=ignore .venv/bin/dg
 
 check: setup ## lint, format, types, Dagster's definitions

@@ -27,6 +27,7 @@ _COUNTS = frozenset((
     "records", "rows", "changes", "events", "messages", "files", "landed", "accounted", "applied", "control",
     "filtered", "waiting", "joined", "duplicate", "duplicates", "quarantined", "lost", "missing", "extra", "changed",
     "held", "expected_rows", "actual_rows", "bytes", "value_bytes", "key_bytes", "events_per_second", "events_per_s",
+    "Kafka records", "row changes",
 ))  # fmt: skip
 """Names of values that count something: their digits are grouped. Ports, offsets and versions aren't counted."""
 

@@ -182,6 +182,8 @@ def _call(command: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, 
 
 def _log(config: Any) -> Path | None:
     """Where what others print is kept: beside the configuration that is used, if there is one."""
-    if isinstance(config, Path) and (file := config.expanduser().absolute()).is_file():
+    from cdc_platform.config.load import config_file
+
+    if isinstance(config, Path) and (file := config_file(config)).is_file():
         return file.parent / ".cdc" / "logs" / "cli.log"
     return None

@@ -44,6 +44,8 @@ def command(
     """Start broker, warm Spark, Dagster's web pages and daemon; stop them all on Ctrl-C."""
     loaded = load_config(config)
     _check_port(port)
+    if loaded.file != config.expanduser().absolute():
+        progress(f"no {config} here: showing the demo's tables ({loaded.file})")
     group = Group()
     own_broker = False
     with stop_signals() as stopped:

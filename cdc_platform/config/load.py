@@ -19,11 +19,23 @@ from cdc_platform.errors import ConfigError
 _ENV = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
 
 
+_DEFAULT, _DEMO = Path("cdc.yaml"), Path(".cdc/demo/cdc.yaml")
+
+
+def config_file(path: str | os.PathLike[str] | None = None) -> Path:
+    """The file that `load_config` reads. Where that is ./cdc.yaml, nobody has written one and `cdc-platform demo` has
+    run here: the demo's."""
+    file = Path(path or os.environ.get("CDC_CONFIG") or _DEFAULT).expanduser()
+    if file == _DEFAULT and not file.is_file() and _DEMO.is_file():
+        file = _DEMO
+    return file.absolute()
+
+
 def load_config(path: str | os.PathLike[str] | None = None) -> Config:
-    """Read cdc.yaml from `path`, else $CDC_CONFIG, else ./cdc.yaml. Raises ConfigError."""
+    """Read cdc.yaml from `path`, else $CDC_CONFIG, else ./cdc.yaml (see `config_file`). Raises ConfigError."""
     key = "cdc.yaml" if path is None or Path(path) == Path("cdc.yaml") else "--config"
     key = "CDC_CONFIG" if os.environ.get("CDC_CONFIG") and str(path or "") in ("", os.environ["CDC_CONFIG"]) else key
-    file = Path(path or os.environ.get("CDC_CONFIG") or "cdc.yaml").expanduser().absolute()
+    file = config_file(path)
     if not file.is_file():
         raise ConfigError(key, f"there is no file {file}", ["the path of a cdc.yaml, by --config or CDC_CONFIG"])
     try:

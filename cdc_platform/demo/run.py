@@ -2,73 +2,40 @@
 its own, and every snapshot cell compared with the workload's truth."""
 
 import json
-import shlex
-import shutil
-import sys
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import yaml
-from filelock import FileLock, Timeout
-
 from cdc_platform import broker
-from cdc_platform.broker.node import DEFAULT_PORT
-from cdc_platform.config import Config, parse_config
+from cdc_platform.config import Config
+from cdc_platform.demo import counts
 from cdc_platform.demo.compare import compare
-from cdc_platform.demo.feeds import DTS, FEEDS, PARTITIONS, chosen, encoders, source_config
+from cdc_platform.demo.feeds import FEEDS, chosen, encoders
+from cdc_platform.demo.folder import ROUNDS, Settings, alone, prepare
+from cdc_platform.demo.progress import Progress, Say, each_source_said
 from cdc_platform.demo.publish import Record, publish
 from cdc_platform.demo.shop import TABLES
 from cdc_platform.demo.workload import Transaction, Workload
-from cdc_platform.errors import CdcError
-from cdc_platform.resources import connect
-from cdc_platform.resources.ports import free_port
 from cdc_platform.tables import SNAPSHOT_PATH
-
-EQUAL = "all snapshots equal the source"
-ROUNDS = "rounds.json"
-DEFAULT_FOLDER = Path(".cdc/demo")
-_MARK = "# Written by `cdc-platform demo`, which removes this whole folder when it runs again.\n"
-
-Say = Callable[[str], None]
-
-
-class DemoFolderInUse(CdcError):
-    """The demo's folder can't be wiped. Fields: `folder`, `problem`."""
-
-    def __init__(self, folder: Path, problem: str):
-        self.folder, self.problem = str(folder), problem
-        super().__init__(f"{folder}: {problem}")
-
-
-@dataclass(frozen=True, slots=True)
-class Settings:
-    """What a demo is run with. transactions: the backlog's, beside the hard cases; more: the increment's."""
-
-    folder: Path = DEFAULT_FOLDER
-    seed: int = 1
-    transactions: int = 300
-    more: int = 100
-    master: str = "local[*]"
-    remote: str | None = None
-    keep_broker: bool = False
-    formats: tuple[str, ...] = ("tencent_dts", "debezium")
 
 
 @dataclass(slots=True)
 class Outcome:
     """What a demo found. The lists hold one dict per row of a table; `problems` is empty when all is equal.
 
-    published: run, source, records, mb. rooms: run, source, room, records, batches, seconds. snapshots: run,
-    source, table, rows, equal. ledger: source, topic, partition, landed and what became of it. stages: stage,
-    seconds of wall time.
+    transactions: published in run 1 and run 2. feeds: what became of each feed's data (see `counts.of_feeds`), and its
+    newest cut. published: run, source, records, mb. rooms: what the runs say of each of them, with the run's number.
+    snapshots: run, source, format, table, rows, equal. ledger: source, topic, partition, landed and what became of it.
+    stages: stage, seconds of wall time.
     """
 
     config: str
     lake: str
+    transactions: list[int] = field(default_factory=list)
+    feeds: list[dict[str, Any]] = field(default_factory=list)
     published: list[dict[str, Any]] = field(default_factory=list)
     rooms: list[dict[str, Any]] = field(default_factory=list)
     snapshots: list[dict[str, Any]] = field(default_factory=list)
@@ -91,21 +58,24 @@ class Outcome:
 
 
 def run_demo(settings: Settings, say: Say) -> Outcome:
-    """The whole demo. Raises ConfigError (unknown format), DemoFolderInUse, SetupError, BrokerError, KafkaUnreachable,
-    PublishFailed.
+    """The whole demo. say: takes each line of progress, the next within 15 s. Raises ConfigError (unknown format),
+    DemoFolderInUse, SetupError, BrokerError, KafkaUnreachable, PublishFailed.
 
     A run that fails or a difference isn't raised: it is in `problems`.
     """
+    from cdc_platform.resources import early
+
     folder = settings.folder.expanduser().absolute()
-    chosen(settings.formats)  # a wrong name is told before anything is wiped
-    with _alone(folder):
+    chosen(settings.formats)  # a wrong name is reported before anything is wiped
+    with alone(folder), Progress(say) as told:
         config = prepare(folder, settings)
         outcome = Outcome(str(config.file), config.lake)
         home = config.state_dir / "broker"
         try:
-            with outcome.timed("starting the broker", say):
+            with outcome.timed("starting Spark and a Kafka broker", told):
+                early.begin(config)
                 broker.start(home, int(config.kafka["bootstrap.servers"].rpartition(":")[2]))
-            _Feed(settings, config, outcome, say).play()
+            _Feed(settings, config, outcome, told).play()
         finally:
             if not settings.keep_broker:
                 broker.stop(home)
@@ -120,7 +90,7 @@ def as_of_now(records: Iterable[Record]) -> Iterator[Record]:
 class _Feed:
     """The source database, its feeds, and the runs that follow them."""
 
-    def __init__(self, settings: Settings, config: Config, outcome: Outcome, say: Say):
+    def __init__(self, settings: Settings, config: Config, outcome: Outcome, say: Progress):
         self.settings, self.config, self.outcome, self.say = settings, config, outcome, say
         self.encoders = encoders(config)
         self.sent: dict[str, int] = {}
@@ -146,19 +116,22 @@ class _Feed:
         self._account()
 
     def _round(self, number: int, transactions: list[Transaction]) -> bool:
-        with self.outcome.timed(f"publishing {len(transactions)} transactions", self.say):
+        self.outcome.transactions.append(len(transactions))
+        to = f"{len(self.encoders)} feed{'s' if len(self.encoders) > 1 else ''}"
+        with self.outcome.timed(f"publishing {len(transactions)} transactions to {to}", self.say):
             self._publish(number, transactions)
-        with self.outcome.timed(f"run {number}", self.say):
+        with self.outcome.timed(f"run {number}: from Kafka to snapshots", self.say):
             if not self._catch_up(number):
                 return False
-        with self.outcome.timed(f"comparing after run {number}", self.say):
+        with self.outcome.timed(f"comparing every cell after run {number}", self.say):
             self._compare(number)
         return True
 
     def _publish(self, number: int, transactions: list[Transaction]) -> None:
         for source, encoder in self.encoders.items():
             records = as_of_now(encoder.encode(transactions))
-            done = publish(records, self.config.kafka["bootstrap.servers"], default_partitions=PARTITIONS)
+            servers = self.config.kafka["bootstrap.servers"]
+            done = publish(records, servers, default_partitions=FEEDS[source].partitions)
             for topic, count in done.topics.items():
                 self.sent[topic] = self.sent.get(topic, 0) + count
             self.outcome.published.append(
@@ -169,15 +142,12 @@ class _Feed:
         """Dagster's job for every source, as `cdc-platform run` runs it; whether all went well."""
         from cdc_platform.cli import run as cli_run
 
-        with cli_run.told_on_stderr():
+        with each_source_said(f"run {number}", self.config, self.say):
             results = cli_run.run_all(self.config, self.config.sources)
         for result in results:
             if not result["ok"]:
                 self.outcome.problems.append(f"run {number} of {result['source']} failed: {_why(result)}")
-            self.outcome.rooms += [
-                {"run": number, **{k: r.get(k) for k in ("source", "room", "records", "batches", "seconds")}}
-                for r in result["rooms"]
-            ]
+            self.outcome.rooms += [{"run": number, **room} for room in result["rooms"]]
         return all(r["ok"] for r in results)
 
     def _compare(self, number: int) -> None:
@@ -190,10 +160,11 @@ class _Feed:
 
         self.outcome.ledger = ledger(self.config, self.config.sources)
         self.outcome.problems += unaccounted(self.outcome.ledger, self.sent)
+        self.outcome.feeds = counts.of_feeds(self.config)
 
 
 def compared(config: Config, truth: Mapping[str, Any]) -> tuple[list[dict[str, Any]], list[str]]:
-    """Every snapshot of every source against the truth: one dict (source, table, rows, equal) per snapshot, and
+    """Every snapshot of every source against the truth: one dict (source, format, table, rows, equal) per snapshot, and
     what differs, line by line."""
     rows, differences = [], []
     for source in config.sources:
@@ -202,7 +173,8 @@ def compared(config: Config, truth: Mapping[str, Any]) -> tuple[list[dict[str, A
             path = SNAPSHOT_PATH.at(config.lake, source=source.name, db=table.db, table=table.name)
             found = compare(table, sent[name], path)
             differences += [f"{source.name}: {line}" for line in found.describe()]
-            rows.append({"source": source.name, "table": name, "rows": found.compared, "equal": found.equal})
+            of = {"source": source.name, "format": source.format, "table": name}
+            rows.append({**of, "rows": found.compared, "equal": found.equal})
     return rows, differences
 
 
@@ -241,68 +213,3 @@ def table_versions(lake: str) -> dict[str, int]:
 
     logs = sorted(Path(lake).glob("**/_delta_log"))
     return {str(log.parent.relative_to(lake)): DeltaTable(str(log.parent)).version() for log in logs}
-
-
-def prepare(folder: Path, settings: Settings) -> Config:
-    """An empty demo folder with its cdc.yaml. Raises DemoFolderInUse where it isn't ours to wipe."""
-    file = folder / "cdc.yaml"
-    if folder.exists() and any(folder.iterdir()):
-        if not file.is_file() or not file.read_text(encoding="utf-8").startswith(_MARK):
-            raise DemoFolderInUse(folder, "is no demo folder and won't be wiped; name another with --folder")
-        old = parse_config(_config_data(settings, DEFAULT_PORT), file)
-        if connect.living(old):
-            raise DemoFolderInUse(folder, "`cdc-platform ui` is running on it; stop that first (Ctrl-C)")
-        broker.stop(old.state_dir / "broker")
-        shutil.rmtree(folder)
-    folder.mkdir(parents=True, exist_ok=True)
-    data = _config_data(settings, free_port() if connect.answers(DEFAULT_PORT) else DEFAULT_PORT)
-    file.write_text(_MARK + yaml.safe_dump(data, sort_keys=False), encoding="utf-8")
-    return parse_config(data, file)
-
-
-def _config_data(settings: Settings, port: int) -> dict[str, Any]:
-    # A demo's batches are tiny: compiling code for their queries would take most of its time.
-    quiet = {
-        "spark.log.level": "ERROR",
-        "spark.ui.showConsoleProgress": "false",
-        "spark.sql.codegen.wholeStage": "false",
-        "spark.sql.codegen.factoryMode": "NO_CODEGEN",
-    }
-    local = {"master": settings.master, "conf": quiet}
-    return {
-        "lake": "./lake",
-        "spark": {"remote": settings.remote} if settings.remote else local,
-        "kafka": {"bootstrap.servers": f"127.0.0.1:{port}"},
-        "sources": [source_config(name, feed) for name, feed in chosen(settings.formats).items()],
-    }
-
-
-@contextmanager
-def _alone(folder: Path) -> Iterator[None]:
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    try:
-        with FileLock(folder.with_name(f".{folder.name}.lock"), timeout=0):
-            yield
-    except Timeout:
-        raise DemoFolderInUse(folder, "another demo is running in it") from None
-
-
-def next_steps(outcome: Outcome) -> dict[str, str]:
-    """Commands that go on from a finished demo."""
-    config = shlex.quote(_near(outcome.config))
-    folder = Path(outcome.config).parent
-    where = "" if folder == DEFAULT_FOLDER.absolute() else f" --folder {shlex.quote(_near(str(folder)))}"
-    source = next((row["source"] for row in outcome.snapshots), DTS)
-    program = shlex.quote(_near(str(Path(sys.executable).with_name("cdc-platform"))))
-    orders = _near(SNAPSHOT_PATH.at(outcome.lake, source=source, db="shop", table="orders"))
-    read = f'from cdc_platform.demo.compare import read_snapshot as r; print(r("{orders}").to_pandas())'
-    return {
-        "open the UI": f"CDC_CONFIG={config} {program} ui",
-        "more changes for its sensor": f"{program} demo --more 50{where}",
-        "read a snapshot": f"{shlex.quote(_near(sys.executable))} -c {shlex.quote(read)}",
-    }
-
-
-def _near(path: str) -> str:
-    here = Path.cwd()
-    return str(Path(path).relative_to(here)) if Path(path).is_relative_to(here) else path

@@ -7,9 +7,12 @@ from pathlib import Path
 import pytest
 
 from cdc_platform.cli.app import run
+from cdc_platform.cli.demo_story import EQUAL
 from cdc_platform.config import load_config
 from cdc_platform.demo.run import compared
+from cdc_platform.demo.shop import TABLES
 from cdc_platform.demo.workload import Workload
+from cdc_platform.formats import FORMATS
 
 
 def cli(*args: str, **env: str) -> subprocess.CompletedProcess[str]:
@@ -20,7 +23,7 @@ def cli(*args: str, **env: str) -> subprocess.CompletedProcess[str]:
 
 def test_missing_jars_are_told_with_what_mends_it(tmp_path):
     done = cli("demo", "--folder", str(tmp_path / "demo"), "--json", CDC_JARS=str(tmp_path / "none"))
-    assert done.returncode == 1
+    assert done.returncode == 2
     error = json.loads(done.stdout)["error"]
     assert error["type"] == "SetupError"
     assert "make setup" in error["message"]
@@ -35,24 +38,35 @@ def test_a_folder_of_somebody_else_is_left_alone(tmp_path, capsys):
 
 @pytest.fixture(scope="module")
 def finished(tmp_path_factory):
-    """A demo that ran to its end, and its folder."""
+    """A demo of all formats that ran to its end: what it printed, and its folder."""
     folder = tmp_path_factory.mktemp("demo") / "demo"
-    small = ("--format", "tencent_dts", "--transactions", "12", "--master", "local[2]", "--seed", "3")
-    done = cli("demo", "--json", "--folder", str(folder), *small)
+    done = cli("demo", "--folder", str(folder), "--transactions", "12", "--master", "local[2]", "--seed", "3")
     assert done.returncode == 0, done.stderr + done.stdout
-    return json.loads(done.stdout), folder
+    return done, folder
 
 
 @pytest.mark.spark
 @pytest.mark.broker
 @pytest.mark.e2e
 @pytest.mark.thorough
-def test_the_demo_ends_equal(finished):
-    told, folder = finished
-    assert told["equal"] is True
-    assert {(s["run"], s["source"]) for s in told["snapshots"] if s["equal"]} == {(run, "shop_dts") for run in (1, 2)}
-    assert {(r["run"], r["room"]) for r in told["rooms"]} >= {(3, "landing"), (1, "snapshots")}
-    assert all(r["landed"] == r["accounted"] for r in told["ledger"])
+def test_the_demo_ends_equal_and_tells_its_story(finished):
+    done, folder = finished
+    lines = done.stdout.splitlines()
+    assert EQUAL in lines[0] and max(map(len, lines[:-1])) <= 100
+    formats = next(line.split()[2:] for line in lines if line.startswith("table "))
+    assert set(formats) == set(FORMATS)
+    for table in TABLES:
+        assert [line.split()[2:] for line in lines if line.startswith(table)] == [["equal"] * len(FORMATS)]
+    assert lines[-1].endswith("cdc-platform ui")
+    assert "\x1b" not in done.stdout + done.stderr
+    assert "WARN" not in done.stderr and "Traceback" not in done.stderr
+    cuts = cli("cut", "list", "--json", CDC_CONFIG=str(folder / "cdc.yaml"))
+    kinds = {row["source"]: row["kind"] for row in reversed(json.loads(cuts.stdout))}
+    assert {source for source, kind in kinds.items() if kind == "transaction"} == {
+        "shop_dts",
+        "shop_canal",
+        "shop_tdsql",
+    }
     broker = cli("broker", "status", "--home", str(folder / ".cdc/broker"), "--json")
     assert json.loads(broker.stdout)["state"] == "stopped"
 
@@ -61,7 +75,7 @@ def test_the_demo_ends_equal(finished):
 @pytest.mark.broker
 @pytest.mark.e2e
 @pytest.mark.thorough
-def test_one_wrong_cell_is_the_only_finding(finished):
+def test_one_wrong_cell_is_the_only_finding_of_each_feed(finished):
     _, folder = finished
     shop = Workload(3, 12)
     shop.advance(12 // 3)  # the increment
@@ -73,7 +87,7 @@ def test_one_wrong_cell_is_the_only_finding(finished):
     customers[key] = {**customers[key], "visits": 99}
     rows, differences = compared(config, shop.truth)
     wrong = [(r["source"], r["table"]) for r in rows if not r["equal"]]
-    assert wrong == [("shop_dts", "shop.customers")]
+    assert wrong == [(source.name, "shop.customers") for source in config.sources]
     cells = [line for line in differences if "'visits'" in line]
-    assert len(cells) == 1
-    assert "expected 99" in cells[0]
+    assert len(cells) == len(wrong) == 6
+    assert all("expected 99" in cell for cell in cells)

@@ -45,7 +45,8 @@ def test_an_occupied_port_is_told_in_one_line_before_anything_starts(tmp_path):
     assert done.returncode == 1
     assert re.fullmatch(rf"error: port {port} is taken; choose another: --port \d+\n", done.stderr)
     assert done.stdout == ""
-    assert not (tmp_path / ".cdc").exists()
+    assert not (tmp_path / ".cdc" / "broker").exists()
+    assert not (tmp_path / ".cdc" / "connect.json").exists()
 
 
 class Ui:

@@ -1,18 +1,16 @@
+from datetime import UTC, datetime, timedelta
+
 import pyarrow as pa
 import pytest
 from deltalake import write_deltalake
 from filelock import FileLock
 
-from cdc_platform.demo.run import (
-    DemoFolderInUse,
-    Outcome,
-    Settings,
-    next_steps,
-    prepare,
-    run_demo,
-    table_versions,
-    unaccounted,
-)
+from cdc_platform.automation.observe import heartbeat
+from cdc_platform.config import load_config
+from cdc_platform.demo.feeds import FEEDS
+from cdc_platform.demo.folder import DemoFolderInUse, Settings, prepare
+from cdc_platform.demo.run import Outcome, run_demo, table_versions, unaccounted
+from cdc_platform.formats import FORMATS
 
 OUTCOMES = ("applied", "control", "filtered", "waiting", "joined", "duplicate", "quarantined", "lost")
 
@@ -59,6 +57,20 @@ def test_the_folder_is_wiped_only_when_it_is_a_demos(tmp_path):
     assert (folder / "cdc.yaml").read_text() == "lake: ./precious\n"
 
 
+def test_the_demo_shows_every_format():
+    assert set(Settings().formats) == {feed.format for feed in FEEDS.values()} == set(FORMATS)
+
+
+@pytest.mark.parametrize("after", [timedelta(minutes=3), timedelta(hours=2), timedelta(days=30)])
+def test_feeds_that_end_with_the_demo_are_not_silent_after_it(tmp_path, monkeypatch, after):
+    """With nothing but a last record: what the formats that promise heartbeats would be silent for by then."""
+    ended = datetime.now(UTC)
+    monkeypatch.setattr("cdc_platform.automation.observe.newest_record", lambda config, source: (1, ended))
+    config = prepare(tmp_path / "demo", Settings(tmp_path / "demo", formats=("tencent_dts", "debezium")))
+    for source in load_config(config.file).sources:
+        assert heartbeat(config, source, ended + after).passed, source.name
+
+
 def test_two_demos_in_one_folder_exclude_each_other(tmp_path):
     with FileLock(tmp_path / ".demo.lock"), pytest.raises(DemoFolderInUse, match="another demo"):
         run_demo(Settings(tmp_path / "demo"), str)
@@ -70,20 +82,3 @@ def test_versions_of_all_tables_below_a_lake(tmp_path):
     for path in ("a", "a", "b/c"):
         write_deltalake(str(tmp_path / path), rows, mode="append")
     assert table_versions(str(tmp_path)) == {"a": 1, "b/c": 0}
-
-
-def test_next_steps_name_the_demos_own_config(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    steps = next_steps(Outcome(str(tmp_path / ".cdc/demo/cdc.yaml"), str(tmp_path / ".cdc/demo/lake")))
-    assert steps["open the UI"].startswith("CDC_CONFIG=.cdc/demo/cdc.yaml ")
-    assert ".cdc/demo/lake/snapshots/shop_dts/shop/orders" in steps["read a snapshot"]
-    assert steps["more changes for its sensor"].endswith(" demo --more 50")
-
-
-def test_next_steps_of_a_demo_elsewhere_and_of_other_formats_name_those(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    found = Outcome(str(tmp_path / "my demo/cdc.yaml"), str(tmp_path / "my demo/lake"))
-    found.snapshots = [{"run": 1, "source": "shop_canal", "table": "shop.orders", "rows": 1, "equal": True}]
-    steps = next_steps(found)
-    assert steps["more changes for its sensor"].endswith(" demo --more 50 --folder 'my demo'")
-    assert "my demo/lake/snapshots/shop_canal/shop/orders" in steps["read a snapshot"]
