@@ -344,3 +344,19 @@ def test_the_first_route_that_fits_the_whole_name_decides(db, table, target):
 )
 def test_redact_hides_every_kind_of_secret(key):
     assert redact({key: SECRET, "bootstrap.servers": "h:1"}) == {key: "***", "bootstrap.servers": "h:1"}
+
+
+def test_without_a_cdc_yaml_the_finished_demos_is_read(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("CDC_CONFIG", raising=False)
+    text = "lake: ./lake\nsources: [{name: shop, format: debezium, topics: [t]}]\n"
+    with pytest.raises(ConfigError, match=r"there is no file .*/cdc\.yaml"):
+        load_config()
+    demo = tmp_path / ".cdc/demo/cdc.yaml"
+    demo.parent.mkdir(parents=True)
+    demo.write_text(text)
+    assert load_config().file == load_config("cdc.yaml").file == demo
+    with pytest.raises(ConfigError, match=r"other\.yaml"):  # only the default is replaced
+        load_config("other.yaml")
+    (tmp_path / "cdc.yaml").write_text(text)
+    assert load_config().file == tmp_path / "cdc.yaml"
