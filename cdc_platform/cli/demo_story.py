@@ -92,9 +92,9 @@ def where_to_look(outcome: Outcome) -> dict[str, str]:
     orders = near(SNAPSHOT_PATH.at(outcome.lake, source=source, db="shop", table="orders"))
     return {
         "tables": f"{near(outcome.lake)}/snapshots/<source>/shop/<table>, e.g. {orders}",
-        "state": _command(outcome, "status"),
         "cuts": _command(outcome, "cut list"),
-        "more changes": f"{_program()} demo --more 50{_folder(outcome)}   (while the UI runs)",
+        "state (while the UI runs)": _command(outcome, "status"),
+        "more changes (while it runs)": f"{_program()} demo --more 50{_folder(outcome)}",
     }
 
 

@@ -51,7 +51,7 @@ def test_the_last_line_opens_the_ui_on_the_demos_data(tmp_path, monkeypatch):
     assert ui_command(outcome).endswith("cdc-platform ui") and "CDC_CONFIG" not in ui_command(outcome)
     assert text(outcome).splitlines()[-1].strip() == ui_command(outcome)
     assert ".cdc/demo/lake/snapshots/<source>" in where_to_look(outcome)["tables"]
-    assert "demo --more 50  " in where_to_look(outcome)["more changes"]
+    assert where_to_look(outcome)["more changes (while it runs)"].endswith(" demo --more 50")
 
     (tmp_path / "cdc.yaml").write_text("")  # the user's own
     assert ui_command(outcome).startswith("CDC_CONFIG=.cdc/demo/cdc.yaml ")
@@ -61,4 +61,4 @@ def test_commands_of_a_demo_elsewhere_name_its_folder(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     outcome = finished(tmp_path / "my demo/cdc.yaml", tmp_path / "my demo/lake")
     assert ui_command(outcome).startswith("CDC_CONFIG='my demo/cdc.yaml' ")
-    assert "--folder 'my demo'" in where_to_look(outcome)["more changes"]
+    assert "--folder 'my demo'" in where_to_look(outcome)["more changes (while it runs)"]
