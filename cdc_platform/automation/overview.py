@@ -139,10 +139,10 @@ def _reconciled(
         return None
     keys = [dg.AssetCheckKey(naming.table(source, s.db, s.table).key, EQUALS_SOURCE) for s in statuses]
     found = instance.event_log_storage.get_latest_asset_check_execution_by_key(keys)
-    done = [r for r in found.values() if r.evaluation is not None]
+    done = [r for r in found.values() if isinstance(r.evaluation, dg.AssetCheckEvaluation)]
     if not done:
         return "never"
-    equal = sum(bool(r.evaluation and r.evaluation.passed) for r in done)
+    equal = sum(isinstance(r.evaluation, dg.AssetCheckEvaluation) and r.evaluation.passed for r in done)
     newest = max(r.create_timestamp for r in done)
     return f"{equal} of {len(statuses)} tables equal, {_shown(datetime.fromtimestamp(newest, UTC))}"
 

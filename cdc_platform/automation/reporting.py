@@ -168,8 +168,9 @@ def news_of(
     )
 
     def passed(key: dg.AssetKey, name: str) -> bool | None:
-        found = checks.get(dg.AssetCheckKey(key, name))
-        return found.evaluation.passed if found and found.evaluation else None
+        record = checks.get(dg.AssetCheckKey(key, name))
+        found = record.evaluation if record else None
+        return found.passed if isinstance(found, dg.AssetCheckEvaluation) else None  # else planned, not done
 
     def due(s: TableStatus) -> bool:
         key = keys[s.db, s.table]
