@@ -201,7 +201,37 @@ def columns(path: str) -> list[str] | None:
         return None
 
 
-def waiting_parts(config: Config, source: Source) -> int:
-    """Kafka records that wait for the rest of their message, by the ledger. (The table of waiting parts doesn't say: of
-    a batch after which none wait it has no row.)"""
-    return sum(row["waiting"] for row in ledger(config, [source]))
+def newest_landed(config: Config, source: Source) -> datetime | None:
+    """Kafka time of the newest record in landing, from the statistics in its Delta log."""
+    import pyarrow as pa
+    from deltalake import DeltaTable
+    from deltalake.exceptions import TableNotFoundError
+
+    try:
+        table = DeltaTable(tables.LANDING.at(config.lake, source=source.name))
+        files = pa.table(table.get_add_actions(flatten=True))
+    except TableNotFoundError:
+        return None
+    if "max.timestamp" not in files.column_names:
+        return None
+    found = max(filter(None, files["max.timestamp"].to_pylist()), default=None)
+    return found.replace(tzinfo=found.tzinfo or UTC) if found else None
+
+
+def newest_cuts(config: Config) -> dict[str, dict[str, Any]]:
+    """source → its newest cut: cut, kind, source_time, at, and `behind`: whether its tables have changed since (the
+    next cut was held back, or no run has ended yet)."""
+    found = query(
+        "SELECT source, cut, kind, source_time, at, work FROM "
+        "(SELECT *, row_number() OVER (PARTITION BY source ORDER BY cut DESC) AS n FROM t) WHERE n = 1",
+        t=tables.CUTS.at(config.lake),
+    )
+    work: dict[str, int] = {}
+    for table in (tables.TABLE_STATE, tables.SCHEMA_CHANGES):
+        for row in query("SELECT source, count(*) AS n FROM t GROUP BY source", t=table.at(config.lake)) or []:
+            work[row["source"]] = work.get(row["source"], 0) + row["n"]
+    cuts = {}
+    for row in found or []:
+        source, done = row.pop("source"), row.pop("work")
+        cuts[source] = {**row, "behind": done != work.get(source, 0)}
+    return cuts

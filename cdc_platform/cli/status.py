@@ -1,63 +1,125 @@
 """`cdc-platform status`: sources, lag, bridges, tables, and what needs attention. No Spark."""
 
+from collections.abc import Iterator
 from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
+from cdc_platform.cli.attention import Finding, of_history, of_lake
 from cdc_platform.cli.output import Report, printed
+from cdc_platform.cli.units import count, duration
 from cdc_platform.config import Config, Source, load_config
 from cdc_platform.errors import CdcError
 
 
 @printed
 def command(
+    allow_held: Annotated[
+        bool, typer.Option("--allow-held", help="Rows held in quarantine need no attention (exit code 0).")
+    ] = False,
     config: Annotated[Path, typer.Option("--config", envvar="CDC_CONFIG", help="cdc.yaml")] = Path("cdc.yaml"),
 ) -> Report:
-    """Sources, lag, bridges, tables, and what needs attention. Exit code 1 when something does."""
+    """Sources, lag, bridges, tables, and what needs attention.
+
+    Exit code 1 when something does: rows in quarantine, a stopped table, records that aren't accounted for, a failed
+    last run, a schedule or sensor whose last tick failed, a Kafka or topic that can't be read, a source that is silent
+    for longer than its limit, a bridge that failed.
+    """
     loaded = load_config(config)
-    data = look(loaded)
-    shown = {name: value for name, value in data.items() if name != "bridges" or value}
-    return Report(data, 1 if data["problems"] else 0, shown)
+    data = look(loaded, allow_held=allow_held)
+    return Report(data, 1 if data["problems"] else 0, shown(data))
 
 
-def look(config: Config) -> dict[str, Any]:
+def look(config: Config, *, allow_held: bool = False) -> dict[str, Any]:
     """The state of everything: one row per source, bridge and table, and the problems in words."""
     from cdc_platform.automation import delta, observe
 
-    times, bad = delta.control_times(config), delta.quarantined(config)
+    times, bad, cuts = delta.control_times(config), delta.quarantined(config), delta.newest_cuts(config)
+    ledger = delta.ledger(config, config.sources)
     seen = observe.each_source(config, lambda source: _kafka(config, source))
-    problems, sources = [], []
+    sources, feeds = [], []
     for source in config.sources:
         kafka = seen[source.name]
         if isinstance(kafka, CdcError):  # the configuration of this source's cluster
-            kafka = {"state": "wrong", "lag": None, "problem": str(kafka)}
-        problem = kafka.pop("problem", None)
-        problems += [f"{source.name}: {problem}"] if problem else []
-        problems += [f"{source.name}: {bad[source.name]} in quarantine"] if bad.get(source.name) else []
+            kafka = {"state": "wrong", "problem": str(kafka)}
+        if problem := kafka.pop("problem", None):
+            feeds.append(Finding("feed", source.name, problem))
+        mine = [r for r in ledger if r["source"] == source.name]
         sources.append(
             {
                 "source": source.name,
                 "format": source.format,
                 "topics": source.topics or [str(source.topic_pattern)],
+                "state": None,
+                "lag": None,
+                "lag_s": None,
                 **kafka,
-                "landed": sum(r["landed"] for r in delta.ledger(config, [source])),
+                "landed": sum(r["landed"] for r in mine),
                 "heartbeat": times.get(source.name, {}).get("heartbeat"),
                 "checkpoint": times.get(source.name, {}).get("checkpoint"),
-                "waiting": delta.waiting_parts(config, source),
+                "waiting": sum(r["waiting"] for r in mine),
                 "quarantined": bad.get(source.name, 0),
+                "cut": cuts.get(source.name),
             }
         )
-    bridges = _bridges(config)
-    problems += [f"bridge {b['bridge']} {_STATES[b['state']]}: {b['reason']}" for b in bridges if b["state"] in _STATES]
-    tables = _tables(config)
-    problems += [f"{t['source']}: {t['table']} is stopped: {t['reason']}" for t in tables if t["state"] == "stopped"]
-    return {"lake": config.lake, "sources": sources, "bridges": bridges, "tables": tables, "problems": problems}
+    bridges, tables = _bridges(config), _tables(config)
+    findings = [
+        *feeds,
+        *of_lake(config, config.sources, allow_held=allow_held),
+        *_failing(bridges),
+        *of_history(config, config.sources),
+    ]
+    return {
+        "lake": config.lake,
+        "sources": sources,
+        "bridges": bridges,
+        "tables": tables,
+        "problems": [f"{f.source}: {f.text}" if f.source else f.text for f in findings],
+        "findings": [asdict(f) for f in findings],
+    }
+
+
+def shown(data: dict[str, Any]) -> dict[str, Any]:
+    """What people see: figures with their units, and what needs attention last, where it is read."""
+    tables = [{k: t[k] for k in ("source", "table", "rows", "held", "state", "reason")} for t in data["tables"]]
+    found = {
+        "lake": data["lake"],
+        "sources": [_source(s) for s in data["sources"]],
+        "bridges": data["bridges"],
+        "tables": tables or "none yet: `cdc-platform run` makes them",
+        "needs attention": [{"source": f["source"], "what": f["text"]} for f in data["findings"]] or "nothing",
+    }
+    return {name: value for name, value in found.items() if name != "bridges" or value}
+
+
+def _source(row: dict[str, Any]) -> dict[str, Any]:
+    lag = None if row["lag"] is None else count(row["lag"], "record")
+    cut = row["cut"]
+    after = "newer changes wait for the next" if cut and cut["behind"] else "nothing newer"
+    return {
+        "source": row["source"],
+        "format": row["format"],
+        "topics": row["topics"],
+        "state": row["state"],
+        "lag": f"{lag}, {duration(row['lag_s'])}" if row["lag_s"] else lag,
+        "newest change": row.get("newest_change"),
+        "landed": row["landed"],
+        "waiting": row["waiting"] or None,
+        "quarantined": row["quarantined"] or None,
+        "cut": cut and f"{cut['cut']} ({cut['kind']}), {after}",
+    }
 
 
 _STATES = {"failing": "is failing", "ended": "has ended", "died": "has died"}
 """States of a bridge that need attention, in words."""
+
+
+def _failing(bridges: list[dict[str, Any]]) -> Iterator[Finding]:
+    for b in bridges:
+        if b["state"] in _STATES:
+            yield Finding("bridge", None, f"bridge {b['bridge']} {_STATES[b['state']]}: {b['reason']}")
 
 
 def _bridges(config: Config) -> list[dict[str, Any]]:
@@ -73,29 +135,38 @@ def _bridges(config: Config) -> list[dict[str, Any]]:
 
 
 def _kafka(config: Config, source: Source) -> dict[str, Any]:
-    """What Kafka tells of one source."""
+    """What Kafka tells of one source. lag: records that haven't landed; lag_s: seconds from the newest record that
+    has landed to the newest in Kafka, by Kafka's time; None: not known."""
     from cdc_platform.automation import delta, observe
 
     beat = observe.heartbeat(config, source)
     found: dict[str, Any] = {
         "state": beat.state,
-        "lag": None,
         "newest_record": beat.newest,
         "newest_change": beat.change,
     }
     if not beat.passed:
         found["problem"] = f"{beat.state}: {beat.text}"
-    if beat.state not in ("unreachable", "no_topic"):
-        found["lag"] = observe.lag(observe.kafka_ends(config, source), delta.landed(config, source))
+    if beat.state in ("unreachable", "refused", "no_topic"):
+        return found
+    found["lag"] = observe.lag(observe.kafka_ends(config, source), delta.landed(config, source))
+    if not found["lag"]:
+        found["lag_s"] = 0
+    elif beat.newest and (landed := delta.newest_landed(config, source)):
+        found["lag_s"] = max(0, round((beat.newest - landed).total_seconds()))
     return found
 
 
 def _tables(config: Config) -> list[dict[str, Any]]:
-    """Every known table with its rows; state `waiting` before its first snapshot."""
+    """Every known table with its rows, and how many quarantine holds; state `waiting` before its first snapshot."""
     from cdc_platform import tables
     from cdc_platform.automation import delta
 
     states = {(t["source"], t["db"], t["table"]): t for t in delta.table_states(config)}
+    held: dict[tuple[str, ...], int] = {}
+    for row in delta.held(config):
+        key = (row["source"], row["db"], row["table"])
+        held[key] = held.get(key, 0) + row["rows"]
     rows = []
     for source, db, table in delta.known_tables(config):
         state = states.get((source.name, db, table), {})
@@ -105,6 +176,7 @@ def _tables(config: Config) -> list[dict[str, Any]]:
                 "source": source.name,
                 "table": f"{db}.{table}",
                 "rows": delta.row_count(path),
+                "held": held.get((source.name, db, table)),
                 "state": state.get("state", "waiting"),
                 "reason": state.get("reason"),
                 "path": path,

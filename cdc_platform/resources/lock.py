@@ -45,6 +45,18 @@ def source_lock(config: Config, source: Source, wait_s: float | None = None) -> 
         raise RunInProgress(source.name, time.monotonic() - started) from None
 
 
+def is_held(config: Config, source: Source) -> bool:
+    """Whether a run on this machine is writing the source's tables now."""
+    file = config.state_dir / "locks" / f"{source.slug}.lock"
+    if not file.exists():
+        return False
+    try:
+        with FileLock(file, timeout=0):
+            return False
+    except Timeout:
+        return True
+
+
 @contextmanager
 def commit_turn(spark: "SparkSession", path: str) -> Iterator[None]:
     """Hold the turn to commit to a shared table of a lake that is a folder here, together with whoever writes by the

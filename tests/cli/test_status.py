@@ -1,6 +1,7 @@
 """`status` from Kafka and Delta tables."""
 
 import json
+import re
 from datetime import UTC, datetime
 from pathlib import Path
 from uuid import uuid4
@@ -9,10 +10,15 @@ import pyarrow as pa
 import pytest
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
-from deltalake import write_deltalake
+from deltalake import DeltaTable, write_deltalake
 
+from cdc_platform import chain
 from cdc_platform.cli.app import run
-from cdc_platform.tables import CONTROL_EVENTS, OFFSET_LEDGER, SNAPSHOT_PATH, TABLE_STATE
+from cdc_platform.config import load_config
+from cdc_platform.errors import OffsetsLost
+from cdc_platform.resources.lock import source_lock
+from cdc_platform.tables import CONTROL_EVENTS, OFFSET_LEDGER, QUARANTINE, SNAPSHOT_PATH, TABLE_STATE
+from tests.cli.test_run import NoSpark
 
 
 def configure(folder: Path, monkeypatch: pytest.MonkeyPatch, servers: str, topic: str) -> str:
@@ -59,7 +65,7 @@ def fed(tmp_path, monkeypatch, broker) -> str:
         "outcome": "landed",
         "records": 2,
     }
-    write_deltalake(OFFSET_LEDGER.at(lake), pa.Table.from_pylist([row]))
+    write_deltalake(OFFSET_LEDGER.at(lake), pa.Table.from_pylist([row, {**row, "outcome": "applied"}]))
     beat = {
         "source": "orders",
         "kind": "heartbeat",
@@ -86,6 +92,18 @@ def table_state(lake: str, table: str, state: str, reason: str | None) -> None:
     write_deltalake(TABLE_STATE.at(lake), pa.Table.from_pylist([row], schema), mode="append")
 
 
+def held(lake: str, *names: tuple[str | None, str | None]) -> None:
+    """Rows of `orders` in quarantine, of these tables."""
+    now = datetime(2026, 11, 20, tzinfo=UTC)
+    rows = [
+        {"source": "orders", "db": d, "table": t, "reason": "torn", "quarantined_at": now, "resolved_at": None}
+        for d, t in names
+    ]
+    at, text = pa.timestamp("us", "UTC"), pa.string()
+    schema = pa.schema([(k, at if k.endswith("_at") else text) for k in rows[0]])
+    write_deltalake(QUARANTINE.at(lake), pa.Table.from_pylist(rows, schema))
+
+
 @pytest.mark.broker
 def test_all_well(fed, capsys):
     table_state(fed, "items", "live", None)
@@ -103,4 +121,61 @@ def test_a_stopped_table_is_a_problem(fed, capsys):
     table_state(fed, "audit", "stopped", "no key")
     code, data = status(capsys)
     assert code == 1
-    assert data["problems"] == ["orders: shop.audit is stopped: no key"]
+    assert data["problems"] == ["orders: table shop.audit is stopped: no key"]
+
+
+@pytest.mark.broker
+def test_records_that_nobody_accounts_for_are_a_problem_unless_a_run_is_at_work(fed, capsys):
+    ledger = DeltaTable(OFFSET_LEDGER.at(fed))
+    ledger.delete("outcome = 'applied'")
+    code, data = status(capsys)
+    [problem] = data["problems"]
+    assert code == 1
+    assert "2 records landed, 0 of them accounted for" in problem
+    config = load_config()
+    with source_lock(config, config.sources[0]):
+        assert status(capsys)[0] == 0
+
+
+@pytest.mark.broker
+def test_held_rows_are_a_problem_unless_they_are_allowed(fed, capsys):
+    held(fed, ("shop", "orders"), ("shop", "orders"), (None, None))
+    code, data = status(capsys)
+    assert code == 1
+    assert data["problems"] == [
+        "orders: 3 rows held in quarantine (shop.orders 2); `cdc-platform quarantine list --source orders` shows them"
+    ]
+    assert run(["status", "--allow-held", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["sources"][0]["quarantined"] == 3
+
+
+@pytest.mark.broker
+def test_people_see_units_in_lines_that_fit(fed, capsys):
+    table_state(fed, "audit", "stopped", " ".join(["it has no key, and that is why"] * 8))
+    held(fed, ("shop", "orders"))
+    assert run(["status"]) == 1
+    out = capsys.readouterr().out
+    assert "1 record" in out
+    assert all(len(line) <= 100 for line in out.splitlines() if " " in line.strip())
+    assert not re.search(" $", out, re.M)
+    assert "needs attention" in out.split("tables")[-1]
+
+
+def test_a_failed_run_and_failed_ticks_are_a_problem(tmp_path, monkeypatch, capsys):
+    """As Dagster's own daemon and runs note them."""
+    configure(tmp_path, monkeypatch, "127.0.0.1:1", "a")
+    monkeypatch.delenv("DAGSTER_HOME", raising=False)
+    monkeypatch.setattr("cdc_platform.automation.observe.KAFKA_TIMEOUT_S", 0.3)
+    monkeypatch.setattr("cdc_platform.definitions.spark_resource", lambda config: NoSpark())
+
+    def lost(*_args, **_how):
+        raise OffsetsLost("orders", [{"topic": "a", "partition": 0, "from_offset": 1, "to_offset": 3, "why": "gone"}])
+
+    monkeypatch.setitem(chain.ROOMS, "landing", lost)
+    assert run(["run"]) == 1
+    capsys.readouterr()
+    code, data = status(capsys)
+    failed = [f["text"] for f in data["findings"] if f["kind"] == "run"]
+    assert code == 1
+    assert len(failed) == 1
+    assert re.match(r"the last run failed at \S+ \S+Z: source orders: records are gone from Kafka", failed[0])

@@ -1,0 +1,149 @@
+"""What needs a person, by the lake and by Dagster's history: `status` and `run` say it and end with exit code 1."""
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+from cdc_platform.cli.units import count, when
+from cdc_platform.config import Config, Source
+
+_SHOWN = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One thing that needs attention. kind: held, stopped, ledger, feed, bridge, run, schedule. source: None: not of
+    one."""
+
+    kind: str
+    source: str | None
+    text: str
+
+
+def of_lake(config: Config, sources: Sequence[Source], *, allow_held: bool = False) -> list[Finding]:
+    """Held rows, stopped tables and sums of the ledger that don't come out, of these sources. No Spark, no Kafka."""
+    held = [] if allow_held else _held(config, sources)
+    return [*held, *_stopped(config, sources), *_ledger(config, sources)]
+
+
+def _held(config: Config, sources: Sequence[Source]) -> list[Finding]:
+    from cdc_platform.automation import delta
+
+    rows, tables = delta.quarantined(config), delta.held(config)
+    found = []
+    for source in sources:
+        if not (n := rows.get(source.name)):
+            continue
+        named = [f"{_name(t)} {t['rows']}" for t in tables if t["source"] == source.name and t["table"] is not None]
+        of = f" ({_some(named)})" if named else ""
+        how = f"`cdc-platform quarantine list --source {source.name}` shows them"
+        found.append(Finding("held", source.name, f"{count(n, 'row')} held in quarantine{of}; {how}"))
+    return found
+
+
+def _name(row: dict[str, Any]) -> str:
+    return ".".join(part for part in (row["db"], row["schema"], row["table"]) if part is not None)
+
+
+def _some(texts: list[str]) -> str:
+    more = len(texts) - _SHOWN
+    return ", ".join(texts[:_SHOWN]) + (f" and {more} more" if more > 0 else "")
+
+
+def _stopped(config: Config, sources: Sequence[Source]) -> list[Finding]:
+    from cdc_platform.automation import delta
+
+    names = {s.name for s in sources}
+    return [
+        Finding("stopped", t["source"], f"table {t['db']}.{t['table']} is stopped: {t['reason']}")
+        for t in delta.table_states(config)
+        if t["state"] == "stopped" and t["source"] in names
+    ]
+
+
+def _ledger(config: Config, sources: Sequence[Source]) -> list[Finding]:
+    """Between two stages of a run that is under way the sum doesn't come out: no finding then."""
+    from cdc_platform.automation import delta
+    from cdc_platform.resources.lock import is_held
+
+    wrong = [row for row in delta.ledger(config, sources) if row["landed"] != row["accounted"]]
+    busy = {name for name in {row["source"] for row in wrong} if is_held(config, config.source(name))}
+    return [
+        Finding(
+            "ledger",
+            row["source"],
+            f"{row['topic']}[{row['partition']}]: {count(row['landed'], 'record')} landed, {row['accounted']:,} of "
+            "them accounted for; run it again, or look into offset_ledger",
+        )
+        for row in wrong
+        if row["source"] not in busy
+    ]
+
+
+def of_history(config: Config, sources: Sequence[Source]) -> list[Finding]:
+    """Sources whose last run failed, and schedules and sensors whose last tick did, by Dagster's history. Nothing where
+    there is none."""
+    if not os.environ.get("DAGSTER_HOME") and not (config.state_dir / "dagster").is_dir():
+        return []
+    from cdc_platform.automation.instance import open_instance
+
+    with open_instance(config) as instance:
+        return [*_runs(instance, sources), *_ticks(instance)]
+
+
+def _runs(instance: Any, sources: Sequence[Source]) -> list[Finding]:
+    from dagster import DagsterRunStatus, RunsFilter
+
+    found = []
+    for source in sources:
+        ended = [DagsterRunStatus.SUCCESS, DagsterRunStatus.FAILURE, DagsterRunStatus.CANCELED]
+        records = instance.get_run_records(RunsFilter(tags={"cdc/source": source.name}, statuses=ended), limit=1)
+        if records and records[0].dagster_run.status == DagsterRunStatus.FAILURE:
+            run, at = records[0].dagster_run, datetime.fromtimestamp(records[0].end_time or 0, UTC)
+            found.append(
+                Finding("run", source.name, f"the last run failed at {when(at)}: {_why(instance, run.run_id)}")
+            )
+    return found
+
+
+def _why(instance: Any, run_id: str) -> str:
+    """The first failed step's reason in one line, and which run it is."""
+    from dagster import DagsterEventType
+
+    records = instance.get_records_for_run(run_id, of_type=DagsterEventType.STEP_FAILURE, limit=1).records
+    if not records:
+        return f"run {run_id}"
+    failure = records[0].event_log_entry.dagster_event.step_failure_data
+    told, error = failure.user_failure_data, failure.error
+    while error and error.cause:
+        error = error.cause
+    reason = (told.description if told and told.description else None) or (error.message if error else "")
+    return f"{reason.strip().split(chr(10))[0]} (run {run_id})"
+
+
+def _is_ours(state: Any) -> bool:
+    """Whether a schedule or sensor is this platform's: an instance that DAGSTER_HOME names may serve others, too."""
+    target = state.origin.repository_origin.code_location_origin.loadable_target_origin
+    return "DAGSTER_HOME" not in os.environ or (target.module_name or "").startswith("cdc_platform")
+
+
+def _ticks(instance: Any) -> list[Finding]:
+    """Schedules and sensors that are on and whose newest tick failed."""
+    from dagster._core.scheduler.instigation import TickStatus
+
+    found = []
+    for state in instance.all_instigator_state():
+        if not state.is_running or not _is_ours(state):
+            continue
+        ticks = instance.get_ticks(state.instigator_origin_id, state.selector_id, limit=1)
+        if ticks and ticks[0].status == TickStatus.FAILURE:
+            error = ticks[0].error
+            while error and error.cause:
+                error = error.cause
+            why = error.message.strip().split("\n")[0] if error else "no reason was noted"
+            kind = state.instigator_type.value.lower()
+            at = datetime.fromtimestamp(ticks[0].timestamp, UTC)
+            found.append(Finding("schedule", None, f"{kind} {state.name}: its tick at {when(at)} failed: {why}"))
+    return found
