@@ -1,5 +1,6 @@
 """`cdc-platform run`: the job that Dagster runs, in this process, source by source."""
 
+import difflib
 import logging
 import os
 import time
@@ -32,10 +33,18 @@ def command(
     rebuild: Annotated[
         bool, typer.Option("--rebuild", help="Make the snapshot of --table anew from the changelog.")
     ] = False,
+    allow_held: Annotated[
+        bool, typer.Option("--allow-held", help="Rows held in quarantine are no reason for exit code 1.")
+    ] = False,
     master: Annotated[str | None, typer.Option(help="Spark master of an own session, e.g. local[2].")] = None,
     config: Annotated[Path, typer.Option("--config", envvar="CDC_CONFIG", help="cdc.yaml")] = Path("cdc.yaml"),
 ) -> Report:
-    """Catch up with Kafka: all sources, or some. A failing source doesn't stop the others."""
+    """Catch up with Kafka: all sources, or some. A failing source doesn't stop the others.
+
+    Exit code 1 when the run of a source failed or when one of these sources needs attention, as `status` says it: rows
+    held in quarantine, a stopped table, a failed check. A source that is merely silent doesn't fail its run.
+    """
+    from cdc_platform.cli.attention import of_lake
     from cdc_platform.resources import early
 
     loaded = load_config(config)
@@ -43,19 +52,61 @@ def command(
     if rebuild and table is None:
         raise ConfigError("--rebuild", "needs a table", ["--table db.table"])
     ready = with_spark(loaded, master)
+    if table:
+        _expect(loaded, chosen, table)
     progress(f"Spark: {ready.spark.remote or ready.spark.master}")
     if rebuild and table:
         return Report({"rebuilt": _rebuild(ready, chosen, table)})
     early.begin(ready)
     with told_on_stderr():
         results = run_all(ready, chosen)
+    if table and all(r["error"] is None for r in results):
+        _expect(loaded, chosen, table, sure=True)
+    findings = of_lake(loaded, chosen, allow_held=allow_held)
     data = {
         "spark": ready.spark.remote or ready.spark.master,
         "sources": [{k: v for k, v in r.items() if k not in ("rooms", "tables")} for r in results],
         "rooms": [room for r in results for room in r["rooms"]],
         "tables": [t for r in results for t in r["tables"] if table in (None, t["table"])],
+        "problems": [f"{f.source}: {f.text}" for f in findings],
     }
-    return Report(data, 0 if all(r["ok"] for r in results) else 1)
+    return Report(data, 0 if all(r["ok"] for r in results) and not findings else 1, _shown(data))
+
+
+_STAGE = ("source", "room", "records", "batches", "seconds", "events_per_second", "lag", "waiting", "quarantined")
+_TABLE = ("source", "table", "rows", "changes", "seconds", "state", "reason")
+
+
+def _shown(data: dict[str, Any]) -> dict[str, Any]:
+    """What people see: the figures that every stage or table has, and what needs attention at the end."""
+    failed = [f"{s['source']}: {text}" for s in data["sources"] for text in s["failed_checks"]]
+    errors = [s["error"] for s in data["sources"] if s["error"]]
+    return {
+        "spark": data["spark"],
+        "sources": [{k: s[k] for k in ("source", "ok", "seconds")} for s in data["sources"]],
+        "stages": [{k.replace("room", "stage"): r.get(k) for k in _STAGE} for r in data["rooms"]],
+        "tables": [{k: t.get(k) for k in _TABLE} for t in data["tables"]] or "nothing new",
+        "needs attention": [{"what": text} for text in [*errors, *data["problems"], *failed]] or "nothing",
+    }
+
+
+def _expect(config: Config, chosen: list[Source], table: str, *, sure: bool = False) -> None:
+    """Raises ConfigError where the table isn't known to any of the sources, though all that Kafka holds has landed:
+    before a run (`sure`: after it, when that is so) no table is refused that only Kafka knows of."""
+    from cdc_platform.automation import delta, observe
+    from cdc_platform.errors import CdcError
+
+    names = {s.name for s in chosen}
+    known = {f"{db}.{name}" for source, db, name in delta.known_tables(config) if source.name in names}
+    if table in known:
+        return
+    try:
+        sure = sure or not any(delta.has_news(config, s, observe.kafka_ends(config, s)) for s in chosen)
+    except CdcError:  # the run says it
+        return
+    if sure:
+        near = difflib.get_close_matches(table, sorted(known), n=20, cutoff=0)
+        raise ConfigError("--table", f"no change of {table} has come from {', '.join(sorted(names))}", near)
 
 
 def choose(config: Config, names: list[str], table: str | None) -> list[Source]:
@@ -78,8 +129,10 @@ def choose(config: Config, names: list[str], table: str | None) -> list[Source]:
 def with_spark(config: Config, master: str | None) -> Config:
     """The configuration with --master, else with the warm server that `ui` keeps, else as it is."""
     from cdc_platform.resources import connect
+    from cdc_platform.resources.spark import check_master
 
     if master:
+        check_master(master, "--master")
         changed = config.model_copy(
             update={"spark": config.spark.model_copy(update={"master": master, "remote": None})}
         )

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from cdc_platform.config import Config
-from cdc_platform.errors import SparkUnreachable
+from cdc_platform.errors import ConfigError, SparkUnreachable
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -36,6 +36,7 @@ _BASE = {
     "spark.app.name": "cdc-platform",
     "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
     "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
+    "spark.ui.showConsoleProgress": "false",  # `[Stage 3:==>` with carriage returns, into files as well
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.variable.substitute": "false",  # a name or key like ${env:HOME} from the wire stays as it is
     "spark.sql.ansi.enabled": "true",  # a value that doesn't fit is an error, never a silent NULL
@@ -121,10 +122,24 @@ def spark_config(config: Config) -> dict[str, str]:
     return {"spark.master": config.spark.master, **server_config(config)}
 
 
+MASTERS = ("local", "local[4]", "local[*]", "spark://host:7077", "k8s://https://host:443", "yarn")
+_MASTER = re.compile(
+    r"local|local\[(\*|\d+)(\s*,\s*\d+)?\]|local-cluster\[\s*\d+\s*,\s*\d+\s*,\s*\d+\s*\]"
+    r"|spark://[^\s:/,]+:\d+(,[^\s:/,]+:\d+)*|k8s://\S+|yarn"
+)
+
+
+def check_master(master: str, key: str = "spark.master") -> None:
+    """Raises ConfigError where this is no Spark master: Spark itself says so after a Java has started."""
+    if not _MASTER.fullmatch(master):
+        raise ConfigError(key, f"{master!r} is no Spark master", MASTERS)
+
+
 def server_config(config: Config) -> dict[str, str]:
-    """Properties of the process that runs Spark."""
+    """Properties of the process that runs Spark. Raises ConfigError, SetupError."""
     from cdc_platform.jars import spark_jars
 
+    check_master(config.spark.master)
     local = config.spark.master == "local" or config.spark.master.startswith("local[")
     there = _on_one_machine(config.spark.master) if local else {"spark.jars": ",".join(spark_jars())}
     own = dict(config.spark.conf)
@@ -175,7 +190,25 @@ def session_of(properties: Mapping[str, str]) -> "SparkSession":
     builder = SparkSession.builder
     for key, value in properties.items():
         builder = builder.config(key, value)
-    return builder.getOrCreate()
+    try:
+        return builder.getOrCreate()
+    except Exception as error:
+        if (refused := _refused(properties, error)) is not None:
+            raise refused from error
+        raise
+
+
+def _refused(properties: Mapping[str, str], error: Exception) -> ConfigError | None:
+    """What is wrong with the configuration, by the first line of Spark's reason; None: something else failed."""
+    from py4j.protocol import Py4JJavaError
+    from pyspark.errors import PySparkRuntimeError
+
+    if isinstance(error, Py4JJavaError):
+        why = str(error.java_exception).split("\n", 1)[0].strip()
+        return ConfigError("spark", f"no session from {properties.get('spark.master')}: {why}")
+    if isinstance(error, PySparkRuntimeError) and "JAVA_GATEWAY_EXITED" in str(error):
+        return ConfigError("spark.conf", "Java ended while Spark started; its log says why")
+    return None
 
 
 def prepare(session: "SparkSession", remote: str | None = None) -> "SparkSession":

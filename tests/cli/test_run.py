@@ -1,12 +1,15 @@
 """`run`: what it chooses, what it does with failures, what it tells."""
 
 import json
+import time
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 from dagster import ConfigurableResource, DagsterExecutionInterruptedError
+from deltalake import write_deltalake
 
-from cdc_platform import chain
+from cdc_platform import chain, tables
 from cdc_platform.chain import RoomResult
 from cdc_platform.cli.app import run
 from cdc_platform.cli.run import choose
@@ -138,3 +141,85 @@ def test_an_interrupt_ends_the_run_at_once(config, rooms, monkeypatch, capsys, e
     assert run(["run"]) == 130
     assert (calls, rooms) == (["orders"], [])
     assert "Traceback" not in capsys.readouterr().err
+
+
+def states(config: Config, *rows: tuple[str, str, str, str]) -> None:
+    """Rows of table_state: source, db, table, state."""
+    names = ("source", "db", "table", "state")
+    found = [{**dict(zip(names, r, strict=True)), "reason": "no key", "rebuild": 0, "batch": 0} for r in rows]
+    write_deltalake(tables.TABLE_STATE.at(config.lake), pa.Table.from_pylist(found), mode="append")
+
+
+def quarantine(config: Config, *sources: str) -> None:
+    """A row in quarantine of each of these."""
+    at, text = pa.timestamp("us", "UTC"), pa.string()
+    names = ("source", "db", "table", "reason", "quarantined_at", "resolved_at")
+    schema = pa.schema([(k, at if k.endswith("_at") else text) for k in names])
+    found = [dict.fromkeys(names) | {"source": s, "reason": "torn"} for s in sources]
+    write_deltalake(tables.QUARANTINE.at(config.lake), pa.Table.from_pylist(found, schema), mode="append")
+
+
+def test_held_rows_of_the_chosen_sources_end_it_with_1_unless_they_are_allowed(config, rooms, capsys):
+    quarantine(config, "stock")
+    assert run(["run", "--source", "stock", "--json"]) == 1
+    told = json.loads(capsys.readouterr().out)
+    assert told["sources"][0]["ok"]
+    assert [p.split(";")[0] for p in told["problems"]] == ["stock: 1 row held in quarantine"]
+    assert run(["run", "--source", "stock", "--allow-held", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["problems"] == []
+    assert run(["run", "--source", "stock"]) == 1
+    assert "1 row held in quarantine" in capsys.readouterr().out
+
+
+def test_what_is_wrong_with_one_source_doesnt_fail_anothers_run(config, rooms, capsys):
+    quarantine(config, "orders")
+    assert run(["run", "--source", "stock"]) == 0
+
+
+def test_a_stopped_table_ends_it_with_1(config, rooms, capsys):
+    states(config, ("stock", "depot", "bins", "stopped"))
+    assert run(["run", "--source", "stock", "--json"]) == 1
+    assert json.loads(capsys.readouterr().out)["problems"] == ["stock: table depot.bins is stopped: no key"]
+
+
+def test_a_table_that_nobody_has_seen_is_an_error_with_the_known_ones(config, rooms, capsys, monkeypatch):
+    states(config, ("stock", "depot", "bins", "live"))
+    for more in ([], ["--json"]):
+        assert run(["run", "--table", "depot.bin", *more]) == 2
+        out, err = capsys.readouterr()
+        told = json.loads(out)["error"]["message"] if more else err.splitlines()[-1]
+        assert told.endswith("--table: no change of depot.bin has come from stock; valid: depot.bins")
+    before = list(rooms)  # it may be in Kafka, which doesn't answer here: so it was run
+    assert before
+    monkeypatch.setattr("cdc_platform.automation.observe.kafka_ends", lambda config, source: {})
+    assert run(["run", "--table", "depot.bin"]) == 2
+    assert rooms == before  # nothing is new in Kafka: it isn't there either
+    assert run(["run", "--table", "depot.bins"]) == 0
+
+
+@pytest.mark.parametrize("more", [[], ["--json"]])
+def test_a_wrong_master_is_told_at_once(config, more, capsys):
+    started = time.monotonic()
+    for args in (["run"], ["maintain"], ["reconcile", "orders"]):
+        assert run([*args, "--master", "bogus", *more]) == 2
+        out, err = capsys.readouterr()
+        told = json.loads(out)["error"]["message"] if more else err.strip()
+        assert told.endswith(
+            "--master: 'bogus' is no Spark master; valid: local, local[4], local[*], spark://host:7077, "
+            "k8s://https://host:443, yarn"
+        )
+        assert len(err.splitlines()) == (0 if more else 1)
+    assert time.monotonic() - started < 10
+
+
+@pytest.mark.parametrize("command", ["run", "status", "maintain", "quarantine list", "cut list"])
+def test_a_configuration_that_isnt_there_is_told_by_the_name_of_the_input(command, tmp_path, monkeypatch, capsys):
+    monkeypatch.delenv("CDC_CONFIG", raising=False)
+    monkeypatch.chdir(tmp_path)
+    assert run([*command.split(), "--config", "x.yaml"]) == 2
+    assert f"error: --config: there is no file {tmp_path}/x.yaml" in capsys.readouterr().err
+    assert run(command.split()) == 2
+    assert f"error: cdc.yaml: there is no file {tmp_path}/cdc.yaml" in capsys.readouterr().err
+    monkeypatch.setenv("CDC_CONFIG", "y.yaml")
+    assert run([*command.split(), "--json"]) == 2
+    assert json.loads(capsys.readouterr().out)["error"]["key"] == "CDC_CONFIG"
