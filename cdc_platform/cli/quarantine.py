@@ -1,13 +1,14 @@
 """`cdc-platform quarantine list|show`: what could not be used, why, and the bytes."""
 
 import re
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from cdc_platform.cli.output import Report, printed, progress
+from cdc_platform.cli import message
+from cdc_platform.cli.output import Lines, Report, printed, progress
+from cdc_platform.cli.units import count
 from cdc_platform.config import Config, Source, load_config
 from cdc_platform.errors import CdcError
 
@@ -19,7 +20,8 @@ ConfigFile = Annotated[Path, typer.Option("--config", envvar="CDC_CONFIG", help=
 OnlySource = Annotated[str | None, typer.Option(help="Only this source.")]
 _ADDRESS = re.compile(r"(?P<topic>[A-Za-z0-9._-]+)[/:\[](?P<partition>\d+)\]?[/:@](?P<offset>\d+)")
 _CONFIG = Path("cdc.yaml")
-_SHOWN_BYTES = 4096
+_SHOWN = 200
+"""Lines of a message."""
 
 
 class NotQuarantined(CdcError):
@@ -88,9 +90,14 @@ def show_command(
     address: Annotated[str, typer.Argument(help="topic/partition/offset, as `list` prints it.")],
     config: ConfigFile = _CONFIG,
     source: OnlySource = None,
-    all_bytes: Annotated[bool, typer.Option("--all", help=f"All bytes, not the first {_SHOWN_BYTES}.")] = False,
-) -> dict[str, Any]:
-    """Show one message in quarantine: why it is there, and its raw bytes."""
+    whole: Annotated[bool, typer.Option("--all", help=f"All of the message, not its first {_SHOWN} lines.")] = False,
+    as_hex: Annotated[bool, typer.Option("--hex", help="The bytes as a hex dump, whatever they mean.")] = False,
+) -> Report:
+    """Show one message in quarantine: why it is there, and what it says.
+
+    JSON is laid out, protobuf is shown as text; the value that could not be used is marked with <<<. With --json the
+    message is `text`, or `base64` where its bytes are no text.
+    """
     from cdc_platform.automation import quarantine
 
     loaded = load_config(config)
@@ -104,18 +111,56 @@ def show_command(
             "nothing is in quarantine under this address; `cdc-platform quarantine list` shows what is",
         )
     record = raw_record(loaded, loaded.source(reasons[0]["source"]), topic, partition, offset)
-    size = None if all_bytes else _SHOWN_BYTES
-    return {
+    format = reasons[0]["format"]
+    about = {
         "address": f"{topic}/{partition}/{offset}",
+        "source": reasons[0]["source"],
+        "format": format,
         "timestamp": record["timestamp"],
         "landed_at": record["landed_at"],
-        "key_bytes": _length(record["key"]),
-        "value_bytes": _length(record["value"]),
-        "headers": [{"key": h["key"], "value": h["value"]} for h in record["headers"] or []],
-        "reasons": [{k: v for k, v in r.items() if k != "address"} for r in reasons],
-        "key": list(hexdump(record["key"], size)),
-        "value": list(hexdump(record["value"], size)),
+        "headers": [{"key": h["key"], "value": _text(h["value"])} for h in record["headers"] or []],
     }
+    left = ("address", "source", "format")
+    reasons = [{k: v for k, v in r.items() if k not in left} for r in reasons]
+    people = [{k: v for k, v in r.items() if k not in ("decoder_version", "entry_index", "row_index")} for r in reasons]
+    data, shown = {**about, "reasons": reasons}, {**{k: v for k, v in about.items() if v}, "reasons": people}
+    for name in ("key", "value"):
+        raw = record[name]
+        found = None if raw is None else message.readable(raw, format if name == "value" else "")
+        data[name] = None if raw is None or found is None else _data(raw, found)
+        if raw is not None and found is not None:
+            lines = list(message.hexdump(raw)) if as_hex else message.marked(found.lines, _bad(reasons))
+            title = f"{name}: {'hex dump' if as_hex else found.kind}, {count(len(raw), 'byte')}"
+            shown[title] = Lines(lines if whole else _first(lines))
+        else:
+            shown[name] = "none" if name == "key" else "none (a Kafka tombstone)"
+    return Report(data, shown=shown)
+
+
+def _data(raw: bytes, found: message.Readable) -> dict[str, Any]:
+    """kind (JSON, protobuf, text, bytes), bytes (how many), text, and base64 where the bytes themselves are no text."""
+    text = message.text_of(raw)
+    told = {"kind": found.kind, "bytes": len(raw), "text": "\n".join(found.lines) if found.kind == "protobuf" else text}
+    return told if text is not None and found.kind != "protobuf" else {**told, "base64": raw}
+
+
+def _bad(reasons: list[dict[str, Any]]) -> list[str]:
+    """Columns that could not be used."""
+    named = [r["column"] for r in reasons if r["column"]]
+    return named or [name for r in reasons for name in message.fields_in(r["reason"] or "")]
+
+
+def _first(lines: list[str]) -> list[str]:
+    """The lines that are shown without --all."""
+    if len(lines) <= _SHOWN:
+        return lines
+    later = sum(line.endswith(message.MARK) for line in lines[_SHOWN:])
+    marks = f", {count(later, 'marked line')} among them" if later else ""
+    return [*lines[:_SHOWN], f"… {count(len(lines) - _SHOWN, 'more line')}{marks} (--all)"]
+
+
+def _text(data: bytes | None) -> str | bytes | None:
+    return data if data is None else message.text_of(data) or data
 
 
 def parse_address(text: str) -> tuple[str, int, int]:
@@ -139,18 +184,3 @@ def raw_record(config: Config, source: Source, topic: str, partition: int, offse
     if not rows:
         raise NotQuarantined(f"{topic}/{partition}/{offset}", f"isn't in landing/{source.name}")
     return rows[0]
-
-
-def hexdump(data: bytes | None, size: int | None = None) -> Iterator[str]:
-    """Lines of offset, 16 bytes in hex, and the same as ASCII; `size`: at most so many bytes."""
-    shown = (data or b"")[:size]
-    for at in range(0, len(shown), 16):
-        part = shown[at : at + 16]
-        printable = "".join(chr(b) if 32 <= b < 127 else "." for b in part)
-        yield f"{at:08x}  {part.hex(' ', 1):<47}  {printable}"
-    if data is not None and len(shown) < len(data):
-        yield f"… {len(data) - len(shown)} more bytes (--all)"
-
-
-def _length(data: bytes | None) -> int | None:
-    return None if data is None else len(data)

@@ -1,5 +1,6 @@
 """`quarantine list|show` on real Delta tables."""
 
+import base64
 import json
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -10,7 +11,10 @@ import pytest
 from deltalake import write_deltalake
 
 from cdc_platform.cli.app import run
-from cdc_platform.cli.quarantine import hexdump, parse_address
+from cdc_platform.cli.quarantine import parse_address
+from cdc_platform.formats.pb import canal_entry_pb2 as entry_pb
+from cdc_platform.formats.pb import canal_protocol_pb2 as net
+from cdc_platform.formats.pb import tencent_dts_pb2 as dts
 from cdc_platform.tables import LANDING, QUARANTINE
 
 NOW = datetime(2026, 11, 20, tzinfo=UTC)
@@ -220,9 +224,126 @@ def test_show_gives_reason_and_bytes(rows, capsys):
     assert run(["quarantine", "show", "a/0/7", "--json"]) == 0
     data = json.loads(capsys.readouterr().out)
     assert [r["reason"] for r in data["reasons"]] == ["torn"]
-    assert (data["value_bytes"], data["key_bytes"]) == (len(VALUE), None)
-    dumped = bytes.fromhex("".join(line[10:57] for line in data["value"]))
-    assert dumped == VALUE
+    assert (data["key"], data["value"]["kind"], data["value"]["bytes"]) == (None, "bytes", len(VALUE))
+    assert base64.b64decode(data["value"]["base64"]) == VALUE
+    assert data["headers"] == [{"key": "ShardId", "value": "1"}]
+
+
+def test_bytes_are_shown_as_a_dump(rows, capsys):
+    assert run(["quarantine", "show", "a/0/7"]) == 0
+    out = capsys.readouterr().out
+    assert f"value: bytes, {len(VALUE)} bytes\n00000000  00 01 02" in out
+    assert all(len(line) <= 100 for line in out.splitlines())
+
+
+MESSAGE = (
+    b'{"data":[{"id":"1","amount":"12,5","n":1.10,"note":"\\u001b[31m \xe5\xae\xa2"}],"old":[{"amount":"1"}],"sql":""}'
+)
+
+
+@pytest.fixture
+def one(lake: str):
+    """Puts one message of `orders` into quarantine under a/0/1: format, value, reason, column."""
+
+    def put(format: str, value: bytes | None, reason: str, column: str | None = None) -> None:
+        row = {"source": "orders", "format": format, "topic": "a", "partition": 0, "offset": 1, "reason": reason}
+        row |= {"decoder_version": "1", "room": "changes", "entry_index": 0, "row_index": 0, "db": "shop"}
+        row |= {"table": "orders", "column": column, "quarantined_at": NOW, "resolved_at": None}
+        kinds = {"partition": pa.int32(), "offset": pa.int64(), "entry_index": pa.int32(), "row_index": pa.int32()}
+        kinds |= dict.fromkeys(("quarantined_at", "resolved_at"), pa.timestamp("us", "UTC"))
+        schema = pa.schema([(k, kinds.get(k, pa.string())) for k in row])
+        write_deltalake(QUARANTINE.at(lake), pa.Table.from_pylist([row], schema), mode="overwrite")
+        record = {"topic": "a", "partition": 0, "offset": 1, "timestamp": NOW, "landed_at": NOW, "key": b"k"}
+        record |= {"value": value, "headers": []}
+        headers = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
+        fields = [(k, kinds.get(k, pa.timestamp("us", "UTC"))) for k in record if k not in ("key", "value", "headers")]
+        schema = pa.schema([*fields, ("topic", pa.string()), ("key", pa.binary()), ("value", pa.binary())][1:])
+        schema = schema.append(pa.field("headers", headers))
+        write_deltalake(LANDING.at(lake, source="orders"), pa.Table.from_pylist([record], schema), mode="overwrite")
+
+    return put
+
+
+@pytest.mark.parametrize(
+    ("reason", "column"), [("column 'amount': '12,5' is no decimal", None), ("no decimal", "amount")]
+)
+def test_json_is_laid_out_with_the_bad_value_marked(one, capsys, reason, column):
+    one("canal_json", MESSAGE, reason, column)
+    assert run(["quarantine", "show", "a/0/1"]) == 0
+    out = capsys.readouterr().out
+    assert '      "amount": "12,5",   <<<\n      "n": 1.10,\n' in out
+    assert "客" in out
+    assert "\x1b" not in out
+    assert [line.split()[0] for line in out.splitlines() if line.endswith("<<<")] == ['"amount":'] * 2
+    assert run(["quarantine", "show", "a/0/1", "--json"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert told["value"] == {"kind": "JSON", "bytes": len(MESSAGE), "text": MESSAGE.decode()}
+    assert told["key"] == {"kind": "text", "bytes": 1, "text": "k"}
+
+
+def test_hex_is_shown_on_demand(one, capsys):
+    one("canal_json", MESSAGE, "no decimal", "amount")
+    assert run(["quarantine", "show", "a/0/1", "--hex"]) == 0
+    assert "00000000  7b 22 64 61 74 61 22 3a" in capsys.readouterr().out
+
+
+def test_protobuf_of_tencent_is_shown_as_text(one, capsys):
+    entries = dts.Entries()
+    entry = entries.items.add()
+    entry.header.schemaName, entry.header.tableName, entry.header.messageType = "shop", "orders", dts.DML
+    entry.event.dmlEvent.columns.add(name="amount", originalType="decimal(10,2)")
+    entry.event.dmlEvent.rows.add().newColumns.add(dataType=dts.BYTES, bv=b"\xff\x00")
+    value = dts.Envelope(version=1, total=1, data=entries.SerializeToString()).SerializeToString()
+    one("tencent_dts", value, "no decimal", "amount")
+    assert run(["quarantine", "show", "a/0/1"]) == 0
+    out = capsys.readouterr().out
+    assert "value: protobuf" in out
+    for line in ('      tableName: "orders"', "          bv: 0xff00", "      messageType: DML"):
+        assert line in out
+    assert 'name: "amount"   <<<' in out
+    assert run(["quarantine", "show", "a/0/1", "--json"]) == 0
+    told = json.loads(capsys.readouterr().out)["value"]
+    assert base64.b64decode(told["base64"]) == value
+    assert 'tableName: "orders"' in told["text"]
+
+
+def test_protobuf_of_canal_is_shown_as_text_down_to_the_columns(one, capsys):
+    change = entry_pb.RowChange(eventType=entry_pb.INSERT)
+    change.rowDatas.add().afterColumns.add(name="amount", value="12,5", mysqlType="decimal(10,2)")
+    entry = entry_pb.Entry(entryType=entry_pb.ROWDATA, storeValue=change.SerializeToString())
+    entry.header.tableName = "orders"
+    body = net.Messages(batch_id=1, messages=[entry.SerializeToString()]).SerializeToString()
+    one("canal", net.Packet(type=net.MESSAGES, body=body).SerializeToString(), "no decimal", "amount")
+    assert run(["quarantine", "show", "a/0/1"]) == 0
+    out = capsys.readouterr().out
+    assert 'name: "amount"   <<<' in out
+    assert 'value: "12,5"' in out
+
+
+@pytest.mark.parametrize("format", ["tencent_dts", "canal"])
+@pytest.mark.parametrize("value", [b"\xff\xfe torn", b"\x0a\xff", b"\x12\x03abc"])
+def test_what_is_no_message_of_the_format_is_shown_as_bytes(one, capsys, format, value):
+    one(format, value, "torn")
+    assert run(["quarantine", "show", "a/0/1"]) == 0
+    assert value.hex(" ") in capsys.readouterr().out
+
+
+def test_a_tombstone_and_plain_text_are_said(one, capsys):
+    one("canal_json", None, "no value")
+    assert run(["quarantine", "show", "a/0/1"]) == 0
+    assert "none (a Kafka tombstone)" in capsys.readouterr().out
+    one("canal_json", b'{"torn": ', "no JSON")
+    assert run(["quarantine", "show", "a/0/1"]) == 0
+    assert 'value: text, 9 bytes\n{"torn":' in capsys.readouterr().out
+
+
+def test_a_long_message_says_how_much_is_missing(one, capsys):
+    rows = [{"id": i} for i in range(300)] + [{"bad": 1}]
+    one("canal_json", json.dumps(rows).encode(), "no", "bad")
+    assert run(["quarantine", "show", "a/0/1"]) == 0
+    assert "… 705 more lines, 1 marked line among them (--all)" in capsys.readouterr().out
+    assert run(["quarantine", "show", "a/0/1", "--all"]) == 0
+    assert '"bad": 1   <<<' in capsys.readouterr().out
 
 
 def test_nothing_from_the_wire_commands_the_terminal(rows, capsys):
@@ -247,11 +368,3 @@ def test_an_address_without_a_row_is_told(rows, capsys, lake, address, told):
 @pytest.mark.parametrize("text", ["my.topic-1/3/42", "my.topic-1[3]@42", "my.topic-1:3:42"])
 def test_addresses(text):
     assert parse_address(text) == ("my.topic-1", 3, 42)
-
-
-def test_a_cut_dump_says_how_much_is_missing():
-    assert list(hexdump(b"abc" * 10, 16)) == [
-        "00000000  61 62 63 61 62 63 61 62 63 61 62 63 61 62 63 61  abcabcabcabcabca",
-        "… 14 more bytes (--all)",
-    ]
-    assert list(hexdump(None)) == []

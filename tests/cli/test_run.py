@@ -2,6 +2,7 @@
 
 import json
 import time
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pyarrow as pa
@@ -146,7 +147,8 @@ def test_an_interrupt_ends_the_run_at_once(config, rooms, monkeypatch, capsys, e
 def states(config: Config, *rows: tuple[str, str, str, str]) -> None:
     """Rows of table_state: source, db, table, state."""
     names = ("source", "db", "table", "state")
-    found = [{**dict(zip(names, r, strict=True)), "reason": "no key", "rebuild": 0, "batch": 0} for r in rows]
+    rest = {"reason": "no key", "rebuild": 0, "batch": 0, "invalid_dates": 0, "at": datetime.now(UTC)}
+    found = [{**dict(zip(names, r, strict=True)), **rest} for r in rows]
     write_deltalake(tables.TABLE_STATE.at(config.lake), pa.Table.from_pylist(found), mode="append")
 
 

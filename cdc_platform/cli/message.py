@@ -1,0 +1,150 @@
+"""A Kafka message as people read it: JSON laid out, protobuf as text by the platform's own classes, else text or bytes.
+
+Nothing is changed on the way: numbers keep all their digits, what can't be decoded is shown as the bytes it is.
+"""
+
+import json
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+MARK = "   <<<"
+"""Stands behind the lines of the value that could not be used."""
+
+
+@dataclass(frozen=True, slots=True)
+class Readable:
+    """kind: JSON, protobuf, text or bytes. lines: without control characters' power only after `layout.clean`."""
+
+    kind: str
+    lines: list[str]
+
+
+def readable(data: bytes, format: str) -> Readable:
+    """A message of a wire format as lines."""
+    if format in _PROTOBUF and (lines := _protobuf(data, format)):
+        return Readable("protobuf", lines)
+    if (lines := _json(data)) is not None:
+        return Readable("JSON", lines)
+    if (text := text_of(data)) is not None:
+        return Readable("text", text.splitlines() or [""])
+    return Readable("bytes", list(hexdump(data)))
+
+
+def text_of(data: bytes) -> str | None:
+    """Bytes as text where they are one: UTF-8 without control characters but tabs and line ends."""
+    try:
+        text = data.decode()
+    except UnicodeDecodeError:
+        return None
+    return text if all(c.isprintable() or c in "\t\r\n" for c in text) else None
+
+
+def marked(lines: list[str], names: list[str]) -> list[str]:
+    """The lines with a mark behind those that hold one of these names, as a JSON key or a quoted text."""
+    quoted = [json.dumps(n, ensure_ascii=False) for n in names] + [json.dumps(n) for n in names]
+    return [f"{line}{MARK}" if any(q in line for q in quoted) else line for line in lines]
+
+
+def fields_in(reason: str) -> list[str]:
+    """Names of columns that a reason begins with: `column 'amount': …`."""
+    return re.findall(r"\b(?:column|field) '([^']+)'", reason)
+
+
+def hexdump(data: bytes) -> Iterator[str]:
+    """Lines of offset, 16 bytes in hex, and the same as ASCII."""
+    for at in range(0, len(data), 16):
+        part = data[at : at + 16]
+        printable = "".join(chr(b) if 32 <= b < 127 else "." for b in part)
+        yield f"{at:08x}  {part.hex(' ', 1):<47}  {printable}"
+
+
+def _json(data: bytes) -> list[str] | None:
+    """JSON laid out, its tokens as they are; None: it is none."""
+    import msgspec
+
+    try:
+        if not data.strip().startswith((b"{", b"[")):
+            return None
+        return msgspec.json.format(data, indent=2).decode().splitlines()
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        return None
+
+
+def _protobuf(data: bytes, format: str) -> list[str] | None:
+    """The message as text; None where none of the format's messages is meant, or the bytes are none."""
+    from google.protobuf.message import DecodeError
+    from google.protobuf.unknown_fields import UnknownFieldSet
+
+    for name in _PROTOBUF[format]:
+        try:
+            message = _kind(name).FromString(data)
+            # What isn't meant may be parsed all the same: it then has fields that this message doesn't know.
+            if message.ListFields() and not len(UnknownFieldSet(message)):
+                return list(_lines(message, ""))
+        except (DecodeError, ValueError, RecursionError):
+            continue
+    return None
+
+
+_PROTOBUF = {
+    "tencent_dts": ("tencent_dts.Envelope", "tencent_dts.Entries"),
+    "canal": ("canal_protocol.Packet", "canal_entry.Entry"),
+}
+"""Format → messages that a Kafka value or a whole message may be."""
+_HELD = {
+    "Envelope.data": lambda of: "tencent_dts.Entries" if of.total <= 1 else None,
+    "Packet.body": lambda _: "canal_protocol.Messages",
+    "Messages.messages": lambda _: "canal_entry.Entry",
+    "Entry.storeValue": lambda of: {
+        1: "canal_entry.TransactionBegin",
+        2: "canal_entry.RowChange",
+        3: "canal_entry.TransactionEnd",
+        5: "canal_entry.Pair",
+    }.get(of.entryType or 2),
+}
+"""Field of bytes → the message in it, by the message that has the field."""
+
+
+def _kind(name: str) -> Any:
+    import importlib
+
+    module, message = name.split(".")
+    return getattr(importlib.import_module(f"cdc_platform.formats.pb.{module}_pb2"), message)
+
+
+def _lines(message: Any, indent: str) -> Iterator[str]:
+    for field, value in message.ListFields():
+        for one in value if field.is_repeated else (value,):
+            yield from _field(message, field, one, indent)
+
+
+def _field(message: Any, field: Any, value: Any, indent: str) -> Iterator[str]:
+    inner = value if field.message_type else _held(message, field, value)
+    if inner is not None:
+        yield f"{indent}{field.name} {{"
+        yield from _lines(inner, indent + "  ")
+        yield f"{indent}}}"
+    elif field.enum_type:
+        known = field.enum_type.values_by_number.get(value)
+        yield f"{indent}{field.name}: {known.name if known else value}"
+    elif isinstance(value, bytes):
+        text = text_of(value)
+        yield f"{indent}{field.name}: {f'0x{value.hex()}' if text is None else json.dumps(text, ensure_ascii=False)}"
+    else:
+        said = partial(json.dumps, ensure_ascii=False) if isinstance(value, str) else str
+        yield f"{indent}{field.name}: {said(value)}"
+
+
+def _held(message: Any, field: Any, value: Any) -> Any:
+    """The message that a field of bytes holds; None: it is bytes, or can't be read."""
+    from google.protobuf.message import DecodeError
+
+    told = _HELD.get(f"{message.DESCRIPTOR.name}.{field.name}")
+    name = told(message) if told and isinstance(value, bytes) else None
+    try:
+        return _kind(name).FromString(value) if name else None
+    except DecodeError:
+        return None
