@@ -5,7 +5,7 @@ from typing import Annotated, Any
 
 import typer
 
-from cdc_platform.cli.output import printed
+from cdc_platform.cli.output import Report, printed
 from cdc_platform.config import Config, Source, load_config
 
 app = typer.Typer(
@@ -27,10 +27,31 @@ def list_command(
     source: Annotated[str | None, typer.Argument(help="Only this source.")] = None,
     config: Annotated[Path, typer.Option("--config", envvar="CDC_CONFIG", help="cdc.yaml")] = Path("cdc.yaml"),
     limit: Annotated[int, typer.Option(min=1, help="At most so many, the newest first.")] = 20,
-) -> list[dict[str, Any]]:
-    """List the cuts, the newest first."""
+) -> Report:
+    """List the cuts, the newest first. With a source: also the snapshots of its newest cut and their versions."""
     loaded = load_config(config)
-    return cuts(loaded, [loaded.source(source)] if source else list(loaded.sources), limit)
+    found = cuts(loaded, [loaded.source(source)] if source else list(loaded.sources), limit)
+    rows: Any = [_row(c) for c in found] or "no cut was published yet"
+    newest = [{"table": f"{t['db']}.{t['table']}", **_of(t)} for t in found[0]["snapshots"]] if source and found else []
+    return Report(found, shown={"cuts": rows, f"snapshots of cut {found[0]['cut']}": newest} if newest else rows)
+
+
+def _row(cut: dict[str, Any]) -> dict[str, Any]:
+    """What people see of a cut."""
+    position = f"{cut['binlog_file']}:{cut['binlog_pos']}" if cut["binlog_file"] else cut["gtid"]
+    return {
+        "source": cut["source"],
+        "cut": cut["cut"],
+        "between transactions": "yes" if cut["kind"] == "transaction" else f"not known: {cut['reason']}",
+        "complete to": cut["source_time"],
+        "position": position,
+        "published": cut["at"],
+        "tables": len(cut["snapshots"]),
+    }
+
+
+def _of(table: dict[str, Any]) -> dict[str, Any]:
+    return {"version": table["version"], "path": table["path"]}
 
 
 def cuts(config: Config, sources: list[Source], limit: int) -> list[dict[str, Any]]:
