@@ -156,8 +156,8 @@ def heartbeat_check(naming: Naming, source: Source) -> dg.AssetChecksDefinition:
     @dg.asset_check(
         asset=naming.key("landing", source),
         name=HEARTBEAT,
-        description=f"Fails when {source.name} fell silent, has no topic, or Kafka doesn't answer. The heartbeat "
-        "sensor reports here too.",
+        description=f"Fails when {source.name} sent nothing for longer than its limit, has no topic, or Kafka doesn't "
+        "answer. The heartbeat sensor reports here too.",
     )
     def check() -> dg.AssetCheckResult:
         seen = observe.heartbeat(naming.config, source)

@@ -78,8 +78,13 @@ def ledger(config: Config, sources: Iterable[Source]) -> list[dict[str, Any]]:
 
 
 def newest_change(config: Config, source: Source) -> datetime | None:
-    """Commit time of the newest row change, from the statistics in the changelog's Delta log: no data is
-    read."""
+    """Commit time, by the source's clock, of the newest row change."""
+    return newest_rows(config, source)[0]
+
+
+def newest_rows(config: Config, source: Source) -> tuple[datetime | None, datetime | None]:
+    """Of a source's row changes the newest commit time, by the source's clock, and when the newest were landed, by
+    ours: from the statistics in the changelog's Delta log; no data is read."""
     import pyarrow as pa
     from deltalake import DeltaTable
     from deltalake.exceptions import TableNotFoundError
@@ -87,13 +92,30 @@ def newest_change(config: Config, source: Source) -> datetime | None:
     try:
         files = pa.table(DeltaTable(tables.CHANGELOG.at(config.lake)).get_add_actions(flatten=True))
     except TableNotFoundError:
-        return None
-    if "max.source_time" not in files.column_names:
-        return None
-    rows = files.select(["partition.source", "max.source_time"]).to_pylist()
-    times = [r["max.source_time"] for r in rows if r["partition.source"] == source.name]
-    found = max(filter(None, times), default=None)
-    return found.replace(tzinfo=found.tzinfo or UTC) if found else None
+        return None, None
+    mine = [row for row in files.to_pylist() if row["partition.source"] == source.name]
+    change, landed = (
+        max((at for row in mine if (at := row.get(f"max.{column}"))), default=None)
+        for column in ("source_time", "landed_at")
+    )
+    return _utc(change), _utc(landed)
+
+
+def _utc(at: datetime | None) -> datetime | None:
+    return at.replace(tzinfo=at.tzinfo or UTC) if at else None
+
+
+def heartbeat_times(config: Config, source: Source, newest: int = 100) -> list[datetime]:
+    """Times, by the source's clock, of the newest heartbeats and checkpoints of a source, in order: of those that were
+    landed in the last day in which it sent anything but rows. Files without any of them aren't read."""
+    found = query(
+        f"SELECT source_time FROM t WHERE source = {text(source.name)} AND kind IN ('heartbeat', 'checkpoint') "
+        "AND source_time IS NOT NULL AND landed_at >= "
+        f"(SELECT max(landed_at) FROM t WHERE source = {text(source.name)}) - INTERVAL '1 day' "
+        f"ORDER BY source_time DESC LIMIT {newest}",
+        t=tables.CONTROL_EVENTS.at(config.lake),
+    )
+    return sorted(row["source_time"] for row in found or [])
 
 
 def known_tables(config: Config) -> list[tuple[Source, str, str]]:

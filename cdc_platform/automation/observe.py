@@ -7,8 +7,10 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any, TypeVar
 
-from cdc_platform.automation import delta
+from cdc_platform.automation import delta, silence
 from cdc_platform.automation.delta import Partition
+from cdc_platform.automation.silence import Limit
+from cdc_platform.cli.units import age, duration
 from cdc_platform.config import Config, Source
 from cdc_platform.errors import CdcError, KafkaAccessDenied, KafkaUnreachable
 from cdc_platform.landing.offsets import kafka_state
@@ -21,13 +23,15 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Heartbeat:
-    """Whether a source is alive. newest: Kafka time of its newest record; change: commit time of the
-    newest row change in the changelog (as of the last run); None: there is none, or it can't be known."""
+    """Whether a source is alive. newest: Kafka time of its newest record; change: commit time, by the source's clock,
+    of the newest row change in the changelog (as of the last run); landed: when, by our clock, the newest row changes
+    were landed. None: there is none, or it can't be known."""
 
     state: str
     text: str
     newest: datetime | None = None
     change: datetime | None = None
+    landed: datetime | None = None
 
     @property
     def passed(self) -> bool:
@@ -88,9 +92,10 @@ def lag(ends: dict[Partition, tuple[int, int]], at: dict[Partition, int]) -> int
 
 
 def heartbeat(config: Config, source: Source, now: datetime | None = None) -> Heartbeat:
-    """The state of a source: alive, quiet (heartbeats come, row changes don't), silent (nothing comes),
-    no_topic, unreachable or refused (credentials). Any record counts: each of them shows that capture works."""
-    now, limit = now or datetime.now(UTC), timedelta(seconds=source.heartbeat_timeout_s)
+    """The state of a source: alive, quiet (no row changes; records come, or none are promised), silent (nothing comes
+    for longer than the limit), no_topic, unreachable or refused (credentials). Any record counts: each of them shows
+    that capture works."""
+    now = now or datetime.now(UTC)
     try:
         partitions, newest = newest_record(config, source)
     except (KafkaUnreachable, KafkaAccessDenied) as error:
@@ -99,26 +104,28 @@ def heartbeat(config: Config, source: Source, now: datetime | None = None) -> He
         return Heartbeat(
             "no_topic", f"Kafka has no topic {' or '.join(source.topics) or f'like {source.topic_pattern}'}"
         )
-    if newest is None:
-        return Heartbeat("silent", "the topics hold no record")
-    change = delta.newest_change(config, source)
-    if now - newest > limit:
-        return Heartbeat(
-            "silent",
-            f"no heartbeat, checkpoint or change for {_seconds(now - newest)} s (limit {source.heartbeat_timeout_s} s)",
-            newest,
-            change,
-        )
-    if change is None or now - change > limit:
-        since = f"for {_seconds(now - change)} s" if change else "so far"
-        return Heartbeat(
-            "quiet",
-            f"records come, the last {_seconds(now - newest)} s ago; no row change {since}",
-            newest,
-            change,
-        )
-    return Heartbeat("alive", f"newest record {_seconds(now - newest)} s old", newest, change)
+    change, landed = delta.newest_rows(config, source)
+    state, told = _state(config, source, newest, landed or change, now)
+    return Heartbeat(state, told, newest, change, landed)
 
 
-def _seconds(age: timedelta) -> int:
-    return max(0, round(age.total_seconds()))
+_QUIET_AFTER = timedelta(minutes=2)
+
+
+def _state(
+    config: Config, source: Source, newest: datetime | None, rows: datetime | None, now: datetime
+) -> tuple[str, str]:
+    """State and text of a source whose topics are there."""
+    recent = newest is not None and now - newest <= _QUIET_AFTER
+    limit = Limit(None, "") if recent and source.heartbeat_timeout_s is None else silence.limit(config, source)
+    for_long = f"no record for {age(newest, now)}" if newest else "the topics hold no record"
+    if limit.seconds is not None and (newest is None or now - newest > timedelta(seconds=limit.seconds)):
+        return "silent", f"{for_long} (limit {duration(limit.seconds)}: {limit.why})"
+    if not recent and limit.seconds is None:
+        return "quiet", f"{for_long}; {limit.why}, so there is no limit (heartbeat_timeout_s sets one)"
+    came = f"newest record {age(newest, now)} ago" if newest else for_long
+    if rows is None:
+        return "quiet", f"{came}; no row change has landed so far"
+    if now - rows > max(_QUIET_AFTER, timedelta(seconds=limit.seconds or 0)):
+        return "quiet", f"{came}; the last row change landed {age(rows, now)} ago"
+    return "alive", came

@@ -73,10 +73,12 @@ class Source(Model):
         description="Bound of one batch between Delta tables: bytes, or with k, m or g.",
         examples=["2g"],
     )
-    heartbeat_timeout_s: int = Field(
-        default=120,
+    heartbeat_timeout_s: int | None = Field(
+        default=None,
         gt=0,
-        description="Seconds without heartbeat, checkpoint or change after which the source counts as silent.",
+        description="Seconds without any record (heartbeat, checkpoint or change) after which the source counts as "
+        "silent. Default: what the format promises, else what the heartbeats seen so far let expect; where there are "
+        "none there is no limit, and a source that sends nothing is quiet.",
         examples=[900],
     )
     freshness_s: int | None = Field(

@@ -139,6 +139,16 @@ class Limit:
 
 
 @dataclass(frozen=True, slots=True)
+class Liveness:
+    """What a feed sends by itself while its source has no changes: by that a broken feed is told from a quiet one."""
+
+    text: str
+    """A clause for people, e.g. "Tencent DTS sends a checkpoint about every 10 s"."""
+    limit_s: int | None = None
+    """Seconds without any record after which something is wrong; None: the format promises no interval."""
+
+
+@dataclass(frozen=True, slots=True)
 class Format:
     """A wire format is a value: the registry, the assets, the command line and the docs read it."""
 
@@ -147,6 +157,7 @@ class Format:
     summary: str  # one line for docs and the UI
     options: type[FormatOptions]
     decode: Callable[..., pa.RecordBatch]  # (MESSAGE batch, options[, context]) → EVENT batch
+    liveness: Liveness
     part: Part | None = None  # None: a record is always a whole message
     context: Context | None = None  # None: every message tells all that it needs
     limits: tuple[Limit, ...] = ()

@@ -208,10 +208,24 @@ def cut(config: Config, source: str, number: int, at: datetime) -> None:
     )
 
 
-def changelog(config: Config, source: str, at: datetime) -> None:
-    """One row change of a source, committed at a time."""
-    data = pa.table({"source": [source], "source_time": pa.array([at.astimezone(UTC)], pa.timestamp("us", "UTC"))})
+def changelog(config: Config, source: str, at: datetime, landed: datetime | None = None) -> None:
+    """One row change of a source, committed at a time; landed (default: just then)."""
+    kind = pa.timestamp("us", "UTC")
+    times = {"source_time": [at.astimezone(UTC)], "landed_at": [(landed or at).astimezone(UTC)]}
+    data = pa.table({"source": [source], **{name: pa.array(values, kind) for name, values in times.items()}})
     write_deltalake(tables.CHANGELOG.at(config.lake), data, mode="append", partition_by=["source"])
+
+
+def control(config: Config, source: str, kind: str, times: list[datetime], landed: datetime | None = None) -> None:
+    """Control events of a source at these times of its clock, landed together (default: with the last)."""
+    stamp = pa.timestamp("us", "UTC")
+    data = {
+        "source": [source] * len(times),
+        "kind": [kind] * len(times),
+        "source_time": pa.array([at.astimezone(UTC) for at in times], stamp),
+        "landed_at": pa.array([(landed or times[-1]).astimezone(UTC)] * len(times), stamp),
+    }
+    write_deltalake(tables.CONTROL_EVENTS.at(config.lake), pa.table(data), mode="append", partition_by=["source"])
 
 
 @pytest.fixture(scope="session")

@@ -19,7 +19,16 @@ from cdc_platform.automation.naming import SOURCE_TAG, Naming
 from cdc_platform.automation.table_assets import run_config
 from cdc_platform.config import Config
 from cdc_platform.definitions import build
-from tests.automation.conftest import changelog, ledger, make_config, new_topic, schema_history, send, table_state
+from tests.automation.conftest import (
+    changelog,
+    control,
+    ledger,
+    make_config,
+    new_topic,
+    schema_history,
+    send,
+    table_state,
+)
 
 
 @pytest.fixture
@@ -144,6 +153,86 @@ def test_heartbeat_states(shop, record, change, state, passed):
     seen = observe.heartbeat(shop, source, NOW)
     assert (seen.state, seen.passed) == (state, passed)
     assert abs(seen.newest - record) < timedelta(seconds=1)
+
+
+def _with(shop: Config, **fields) -> Config:
+    made = shop.model_copy(update={"sources": [shop.sources[0].model_copy(update=fields), shop.sources[1]]})
+    made._file = shop.file
+    return made
+
+
+@pytest.mark.broker
+def test_a_feed_that_promises_a_sign_of_life_is_silent_without_one(shop):
+    send(shop.kafka["bootstrap.servers"], shop.sources[0].topics[0], NOW - timedelta(hours=2, minutes=5))
+    seen = observe.heartbeat(shop, shop.sources[0], NOW)
+    assert (seen.state, seen.text) == (
+        "silent",
+        "no record for 2 h 5 min (limit 2 min: Tencent DTS sends a checkpoint about every 10 s)",
+    )
+
+
+@pytest.mark.broker
+@pytest.mark.parametrize("name", ["debezium", "canal", "canal_json", "dataworks", "tdsql"])
+def test_a_feed_that_promises_none_is_quiet_unless_the_configuration_sets_a_limit(shop, name):
+    send(shop.kafka["bootstrap.servers"], shop.sources[0].topics[0], NOW - timedelta(hours=2, minutes=5))
+    quiet = _with(shop, format=name)
+    seen = observe.heartbeat(quiet, quiet.sources[0], NOW)
+    assert (seen.state, seen.passed) == ("quiet", True)
+    assert seen.text.startswith("no record for 2 h 5 min; ")
+    assert seen.text.endswith("so there is no limit (heartbeat_timeout_s sets one)")
+    limited = _with(shop, format=name, heartbeat_timeout_s=7200)
+    seen = observe.heartbeat(limited, limited.sources[0], NOW)
+    assert (seen.state, seen.text) == ("silent", "no record for 2 h 5 min (limit 2 h: heartbeat_timeout_s)")
+
+
+@pytest.mark.broker
+def test_heartbeats_that_came_let_expect_more(shop):
+    feed = _with(shop, format="debezium")
+    source, last = feed.sources[0], NOW - timedelta(hours=1)
+    send(shop.kafka["bootstrap.servers"], source.topics[0], last)
+    assert observe.heartbeat(feed, source, NOW).state == "quiet"
+    beats = [last - timedelta(minutes=5 * i) for i in range(10, -1, -1)]
+    control(feed, source.name, "heartbeat", beats)
+    seen = observe.heartbeat(feed, source, NOW)
+    assert (seen.state, seen.text) == ("silent", "no record for 1 h (limit 25 min: its heartbeats came every 5 min)")
+    assert observe.heartbeat(feed, source, last + timedelta(minutes=24)).state == "quiet"
+
+
+@pytest.mark.broker
+@pytest.mark.parametrize(
+    ("kind", "beats"),
+    [("heartbeat", 3), ("begin", 50), ("heartbeat of long ago", 50)],
+    ids=["too few", "transactions", "turned off"],
+)
+def test_what_is_no_sequence_of_heartbeats_sets_no_limit(shop, kind, beats):
+    feed = _with(shop, format="dataworks")
+    source, last = feed.sources[0], NOW - timedelta(hours=1)
+    send(shop.kafka["bootstrap.servers"], source.topics[0], last)
+    times = [last - timedelta(seconds=10 * i) for i in range(beats, 0, -1)]
+    control(feed, source.name, kind.split()[0], times, last - timedelta(days=2) if "ago" in kind else last)
+    control(feed, source.name, "commit", [last])
+    assert observe.heartbeat(feed, source, NOW).state == "quiet"
+
+
+@pytest.mark.broker
+def test_an_empty_topic_is_silent_only_where_a_sign_of_life_is_promised(shop):
+    assert observe.heartbeat(shop, shop.sources[0]).state == "silent"
+    canal = _with(shop, format="canal")
+    seen = observe.heartbeat(canal, canal.sources[0])
+    assert (seen.state, seen.text.split(";")[0]) == ("quiet", "the topics hold no record")
+
+
+@pytest.mark.broker
+def test_rows_count_by_our_clock_not_by_the_source_s(shop):
+    source = shop.sources[0]
+    send(shop.kafka["bootstrap.servers"], source.topics[0], NOW)
+    changelog(shop, source.name, NOW - timedelta(days=365), landed=NOW - timedelta(seconds=5))
+    seen = observe.heartbeat(shop, source, NOW)
+    assert seen.state == "alive"
+    assert abs(seen.change - (NOW - timedelta(days=365))) < timedelta(seconds=1)
+    assert abs(seen.landed - (NOW - timedelta(seconds=5))) < timedelta(seconds=1)
+    later = observe.heartbeat(shop, source, NOW + timedelta(seconds=119))
+    assert later.text == "newest record 1 min 59 s ago; the last row change landed 2 min 4 s ago"
 
 
 @pytest.mark.broker

@@ -10,7 +10,7 @@ from cdc_platform.formats.canal.entries import read
 from cdc_platform.formats.canal.events import assemble
 from cdc_platform.formats.canal.rows import row_changes
 from cdc_platform.formats.canal_options import TIMESTAMP_WITHOUT_ZONE, CanalOptions
-from cdc_platform.formats.contract import EVENT, Format
+from cdc_platform.formats.contract import EVENT, Format, Liveness
 from cdc_platform.formats.protobuf_arrow import joined, pieces
 
 
@@ -31,6 +31,7 @@ FORMAT = Format(
     summary="canal's protobuf (flatMessage=false), also as TiCDC and Volcengine DTS write it",
     options=CanalOptions,
     decode=decode,
+    liveness=Liveness("canal's messages promise no heartbeats"),
     part=None,
     limits=(TIMESTAMP_WITHOUT_ZONE,),
     transactions="brackets",

@@ -21,7 +21,7 @@ from cdc_platform.formats.canal_json.sheets import Sheet
 from cdc_platform.formats.canal_json.tables import Group, Table, described, grouped
 from cdc_platform.formats.canal_json.unusable import of_message, of_row
 from cdc_platform.formats.canal_options import TIMESTAMP_WITHOUT_ZONE
-from cdc_platform.formats.contract import Format
+from cdc_platform.formats.contract import Format, Liveness
 from cdc_platform.formats.events import Event, collection_paused, error_event, event_batch, in_order, rare_batch
 from cdc_platform.formats.kafka_connect.json import read_json
 from cdc_platform.formats.kafka_connect.values import BAD
@@ -124,6 +124,7 @@ FORMAT = Format(
     summary="canal's FlatMessage JSON, and the canal-json of TiCDC, Tencent DTS, InLong, Flink and others",
     options=CanalJsonOptions,
     decode=decode,
+    liveness=Liveness("canal's messages promise no heartbeats"),
     part=None,
     limits=(TIMESTAMP_WITHOUT_ZONE,),
 )

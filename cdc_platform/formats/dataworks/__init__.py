@@ -12,7 +12,7 @@ from functools import partial
 import numpy as np
 import pyarrow as pa
 
-from cdc_platform.formats.contract import Format, Limit
+from cdc_platform.formats.contract import Format, Limit, Liveness
 from cdc_platform.formats.dataworks.messages import Changes, Group, Row, read
 from cdc_platform.formats.dataworks.options import DataworksOptions
 from cdc_platform.formats.dataworks.plain import PlainReader
@@ -104,6 +104,7 @@ FORMAT = Format(
     summary="Alibaba DataWorks' JSON of whole-database synchronization, updates in one record or two",
     options=DataworksOptions,
     decode=decode,
+    liveness=Liveness("DataWorks sends heartbeats, but promises no interval"),
     limits=(
         Limit(
             "it comes as an instant and is read in UTC: option time_zone names the zone of the synchronization task",

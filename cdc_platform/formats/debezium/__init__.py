@@ -23,7 +23,7 @@ from functools import partial
 import numpy as np
 import pyarrow as pa
 
-from cdc_platform.formats.contract import EVENT, Format, Limit
+from cdc_platform.formats.contract import EVENT, Format, Limit, Liveness
 from cdc_platform.formats.debezium.control import control_events
 from cdc_platform.formats.debezium.groups import Group, described, is_dtle, is_snapshot, of_message, of_row
 from cdc_platform.formats.debezium.options import DebeziumOptions
@@ -264,6 +264,7 @@ FORMAT = Format(
     summary="Debezium JSON (MySQL, MariaDB) with or without schema, and dtle's flavour of it",
     options=DebeziumOptions,
     decode=decode,
+    liveness=Liveness("Debezium sends heartbeats only where heartbeat.interval.ms is set"),
     part=None,
     transactions="counts",
     limits=LIMITS,

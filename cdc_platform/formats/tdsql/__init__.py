@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 
 from cdc_platform.formats.contract import Context as ContextOf
-from cdc_platform.formats.contract import Format, Limit
+from cdc_platform.formats.contract import Format, Limit, Liveness
 from cdc_platform.formats.events import Event, collection_paused, error_event, event_batch, in_order, rare_batch
 from cdc_platform.formats.kafka_connect.json import read_json
 from cdc_platform.formats.kafka_connect.values import BAD
@@ -116,6 +116,7 @@ FORMAT = Format(
     summary="Tencent TDSQL's and TencentDB for MariaDB's binlog as JSON, rows by column position",
     options=TdsqlOptions,
     decode=decode,
+    liveness=Liveness("TDSQL's messages promise no heartbeats"),
     context=ContextOf(build=context, marker=b'"query"', waiting=UNKNOWN),
     transactions="brackets",
     limits=(

@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pydantic import AfterValidator, Field
 
-from cdc_platform.formats.contract import EVENT, PART, Format, FormatOptions, Part
+from cdc_platform.formats.contract import EVENT, PART, Format, FormatOptions, Liveness, Part
 from cdc_platform.formats.pb import tencent_dts_pb2 as pb
 from cdc_platform.formats.protobuf_arrow import bools, joined, only, parse, pieces, take_or_null
 from cdc_platform.formats.protobuf_plain import Fields, Texts, read_plain
@@ -141,6 +141,7 @@ FORMAT = Format(
     summary="Tencent DTS data subscription (Kafka edition), protobuf: TencentDB for MySQL, MariaDB, TDSQL",
     options=Options,
     decode=decode,
+    liveness=Liveness("Tencent DTS sends a checkpoint about every 10 s", limit_s=120),
     part=Part(parse=parse_part),
     transactions="brackets",
 )
