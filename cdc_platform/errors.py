@@ -11,6 +11,11 @@ class CdcError(Exception):
     retriable = False
     exit_code = 1
 
+    @property
+    def lines(self) -> list[str]:
+        """The message for people, line by line."""
+        return [str(self)]
+
 
 class ConfigError(CdcError):
     """A key or value of cdc.yaml is wrong. Fields: `key` (dotted path), `problem`, `valid` (what would have worked)."""
@@ -21,6 +26,23 @@ class ConfigError(CdcError):
         self.key, self.problem, self.valid = key, problem, tuple(valid)
         hint = f"; valid: {', '.join(self.valid)}" if self.valid else ""
         super().__init__(f"{key}: {problem}{hint}")
+
+
+class ConfigErrors(ConfigError):
+    """Several keys or values of cdc.yaml are wrong. Fields: those of the first, and `errors`: key, problem and valid
+    of each."""
+
+    def __init__(self, errors: Iterable[ConfigError]):
+        found = list(errors)
+        super().__init__(found[0].key, found[0].problem, found[0].valid)
+        self.errors = [{"key": e.key, "problem": e.problem, "valid": e.valid} for e in found]
+        self.args = (f"{len(found)} errors in the configuration: " + " | ".join(map(str, found)),)
+        self._lines = [f"{len(found)} errors in the configuration", *map(str, found)]
+
+    @property
+    def lines(self) -> list[str]:
+        """What people read: one error a line."""
+        return self._lines
 
 
 class SetupError(CdcError):

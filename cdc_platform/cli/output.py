@@ -103,12 +103,14 @@ def error_fields(error: CdcError) -> dict[str, Any]:
 
 
 def show_error(error: CdcError, as_json: bool) -> None:
-    """Prints an error: on stderr, one line where it is no terminal, or {"error": {…}} on stdout."""
+    """Prints an error: on stderr, its lines unwrapped where that is no terminal, or {"error": {…}} on stdout."""
     if as_json:
         show({"error": error_fields(error)}, as_json=True)
         return
-    text, stream = f"error: {clean(str(error))}", err()
-    stream.write("\n".join(wrap(text, width(stream)) if stream.isatty() else [text]) + "\n")
+    stream = err()
+    for i, line in enumerate(error.lines):
+        text = f"{'  ' if i else 'error: '}{clean(line)}"
+        stream.write("\n".join(wrap(text, width(stream)) if stream.isatty() else [text]) + "\n")
 
 
 def progress(text: str) -> None:

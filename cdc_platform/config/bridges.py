@@ -1,18 +1,16 @@
 """The `bridges:` section of cdc.yaml."""
 
 import re
-from typing import Any, Literal
+from typing import Literal
 
 from pydantic import Field, SecretStr, field_validator
 
 from cdc_platform.config.model import Model, Properties
-from cdc_platform.errors import ConfigError
 
 DEFAULT_PORT = 11111  # canal.port of canal's own canal.properties
 _NAME = re.compile(r"^[A-Za-z][A-Za-z0-9_-]{0,63}$")
 _TOPIC = re.compile(r"^[A-Za-z0-9._-]{1,249}$")
 _SERVER = re.compile(r"^(?:\[(?P<v6>[0-9A-Fa-f:.]+)\]|(?P<host>[^\s:\[\]/]+))(?::(?P<port>\d{1,5}))?$")
-_FROM_ENV = re.compile(r"^\$\{[A-Za-z_][A-Za-z0-9_]*\}$")
 
 
 class Bridge(Model):
@@ -137,12 +135,3 @@ def address(server: str) -> tuple[str, int]:
     if not found or not 0 < port < 65536:
         raise ValueError(f"{server!r} is no address; valid: host, host:port, [IPv6]:port")
     return found["v6"] or found["host"], port
-
-
-def check_secrets(raw: dict[str, Any]) -> None:
-    """Of cdc.yaml as it was read: a password written out is refused, without printing it. Raises ConfigError."""
-    bridges = raw.get("bridges")
-    for i, bridge in enumerate(bridges if isinstance(bridges, list) else []):
-        password = bridge.get("password") if isinstance(bridge, dict) else None
-        if password is not None and not (isinstance(password, str) and _FROM_ENV.match(password)):
-            raise ConfigError(f"bridges[{i}].password", "must come from the environment", ["${ENV_VAR}"])

@@ -6,6 +6,7 @@ from typing import Self
 from pydantic import Field, PrivateAttr, field_validator, model_validator
 
 from cdc_platform.config.bridges import Bridge
+from cdc_platform.config.cron import Cron
 from cdc_platform.config.model import Model, Properties
 from cdc_platform.config.secrets import SECRET_KEYS
 from cdc_platform.config.source import Source
@@ -47,7 +48,7 @@ class Spark(Model):
 class Maintenance(Model):
     """Upkeep of the lake."""
 
-    cron: str = Field(
+    cron: Cron = Field(
         default="0 3 * * *", description="Schedule of the upkeep, a cron expression in UTC.", examples=["30 1 * * 6"]
     )
     keep_hours: int = Field(
@@ -89,7 +90,7 @@ class Config(Model):
         description="Feeds that `cdc-platform bridge` carries into Kafka.",
         examples=[[{"name": "shop", "servers": ["canal:11111"], "destination": "shop", "topic": "canal-shop"}]],
     )
-    catch_up_cron: str = Field(
+    catch_up_cron: Cron = Field(
         default="*/10 * * * *",
         description="Schedule of catch-up runs beside the sensor's, a cron expression in UTC.",
         examples=["*/5 * * * *"],

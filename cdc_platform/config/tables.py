@@ -2,8 +2,8 @@
 
 import fnmatch
 import re
-from collections.abc import Iterator, Mapping
-from typing import Literal, TypeVar
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, Literal, TypeVar
 
 from pydantic import Field, field_validator
 
@@ -19,6 +19,22 @@ ORIGIN = ("_cdc_db", "_cdc_table")
 Collation = Literal[
     "UTF8_LCASE", "UNICODE_CI", "UNICODE_CI_AI", "UTF8_LCASE_RTRIM", "UNICODE_CI_RTRIM", "UNICODE_CI_AI_RTRIM"
 ]
+
+
+def check_patterns(patterns: Iterable[str]) -> None:
+    """Raises ValueError where a pattern can match no `db.table`."""
+    never = [p for p in patterns if p.endswith(".") or not set(p) & set(".*?[")]
+    if never:
+        raise ValueError(
+            f"{', '.join(map(repr, never))} can match no table; valid: patterns of db.table, such as "
+            + ", ".join(repr(f"{p.rstrip('.') or 'db'}.*") for p in never)
+        )
+
+
+def check_names(names: Iterable[str]) -> None:
+    """Raises ValueError where a name is no `db.table`."""
+    if wrong := [n for n in names if not all(n.partition("."))]:
+        raise ValueError(f"{', '.join(map(repr, wrong))}: no table's name; valid: db.table")
 
 
 def _fitting(by_pattern: Mapping[str, T], name: str) -> Iterator[T]:
@@ -85,6 +101,20 @@ class Tables(Model):
         "pattern that fits decides.",
         examples=[{"shop.orders": "One row per order, also cancelled ones."}],
     )
+
+    @field_validator("include", "exclude", "key_collation", "ddl", "owners", "tags", "descriptions")
+    @classmethod
+    def _patterns_can_match(cls, value: Any) -> Any:
+        check_patterns(value)
+        return value
+
+    @field_validator("keys")
+    @classmethod
+    def _keys_of_tables(cls, value: dict[str, list[str]]) -> dict[str, list[str]]:
+        check_names(value)
+        if empty := [name for name, columns in value.items() if not columns]:
+            raise ValueError(f"{empty[0]!r} has no columns; leave it out where the messages' key is right")
+        return value
 
     @field_validator("routes")
     @classmethod

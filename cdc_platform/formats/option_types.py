@@ -19,6 +19,8 @@ def _known_zone(zone: str) -> str:
 
 def _known_types(tables: dict[str, dict[str, str]]) -> dict[str, dict[str, str]]:
     for table, columns in tables.items():
+        if not all(table.partition(".")):
+            raise ValueError(f"{table!r}: no table's name; valid: db.table")
         for name, text in columns.items():
             try:
                 parse_type(text)

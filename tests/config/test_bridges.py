@@ -61,14 +61,16 @@ def test_names_and_topics_differ():
 @pytest.mark.parametrize("written", ["hunter2", "x${CANAL_PASSWORD}", 42])
 def test_a_password_written_out_is_refused_unseen(monkeypatch: pytest.MonkeyPatch, written: object):
     monkeypatch.setenv("CANAL_PASSWORD", "geheim")
-    with pytest.raises(ConfigError, match=r"bridges\[0\].password: must come from the environment") as caught:
+    with pytest.raises(
+        ConfigError, match=r"bridges\[0\].password: is a secret and must come from the environment"
+    ) as caught:
         _config({**GOOD, "password": written})
     assert str(written) not in str(caught.value)
 
 
 def test_a_password_from_the_environment_is_never_printed(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setenv("CANAL_PASSWORD", "geheim")
-    config = _config({**GOOD, "password": "${CANAL_PASSWORD}", "kafka": {"sasl.password": "geheim"}})
+    config = _config({**GOOD, "password": "${CANAL_PASSWORD}", "kafka": {"sasl.password": "${CANAL_PASSWORD}"}})
     assert config.bridge("shop").password.get_secret_value() == "geheim"
     assert "geheim" not in repr(config)
 

@@ -255,7 +255,7 @@ def test_the_command_line_refuses_a_lake_on_s3(tmp_path, capsys):
     assert run(["status", "--json", "--config", str(file)]) != 0
     error = json.loads(capsys.readouterr().out)["error"]
     assert (error["type"], error["key"]) == ("ConfigError", "lake")
-    assert not (tmp_path / ".cdc").exists()
+    assert not (tmp_path / ".cdc" / "lake").exists()
 
 
 def test_the_file_is_found_by_argument_then_environment(tmp_path, monkeypatch):

@@ -15,7 +15,6 @@ def configured(properties, **source):
     config = parse_config(
         {
             "lake": "/lake",
-            "kafka": {"bootstrap.servers": "h:1", **properties},
             "sources": [
                 {
                     "name": "shop",
@@ -26,7 +25,9 @@ def configured(properties, **source):
             ],
         }
     )
-    return config, config.sources[0]
+    # as if secrets had come from the environment: written out parse_config refuses them
+    filled = config.model_copy(update={"kafka": {"bootstrap.servers": "h:1", **properties}})
+    return filled, filled.sources[0]
 
 
 def test_spark_takes_the_properties_as_written_and_the_topics():

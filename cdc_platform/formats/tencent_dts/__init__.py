@@ -10,15 +10,14 @@ event body that belongs to it.
 # pyright: reportAttributeAccessIssue=false
 
 from collections.abc import Callable
-from typing import Annotated
-from zoneinfo import ZoneInfo
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from pydantic import AfterValidator, Field
+from pydantic import Field
 
 from cdc_platform.formats.contract import EVENT, PART, Format, FormatOptions, Liveness, Part
+from cdc_platform.formats.option_types import ZoneName
 from cdc_platform.formats.pb import tencent_dts_pb2 as pb
 from cdc_platform.formats.protobuf_arrow import bools, joined, only, parse, pieces, take_or_null
 from cdc_platform.formats.protobuf_plain import Fields, Texts, read_plain
@@ -30,18 +29,10 @@ from cdc_platform.mysql.charsets import decode_text
 _ENVELOPE = Fields((0x08, 0x10, 0x18, 0x22))
 
 
-def _zone(name: str) -> str:
-    try:
-        ZoneInfo(name)
-    except (ValueError, OSError, LookupError):
-        raise ValueError(f"{name!r} is no time zone; valid: IANA names such as UTC, Asia/Shanghai") from None
-    return name
-
-
 class Options(FormatOptions):
     """Options of a Tencent DTS source."""
 
-    time_zone: Annotated[str, AfterValidator(_zone)] = Field(
+    time_zone: ZoneName = Field(
         default="UTC",
         description="Zone of TIMESTAMP text that carries no offset (IANA name). DTS writes one: `+00:00`.",
         examples=["Asia/Shanghai"],
