@@ -3,6 +3,7 @@ alike."""
 
 import os
 import shutil
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -45,3 +46,40 @@ def make_storage(config: Config) -> None:
     with open_instance(config) as instance:
         for storage in (instance.run_storage, instance.event_log_storage, instance.schedule_storage):
             assert storage is not None
+
+
+def end_orphans(instance: "DagsterInstance") -> list[str]:
+    """Mark runs as failed (or canceled, where that was asked for) whose code server is gone; their ids.
+
+    Call it before a deployment's one code server starts. It executes all runs that the daemon launches, as processes
+    of its own, so none of them can be alive. Dagster would take them for running, and hold up their sources, until
+    run_monitoring.max_runtime_seconds. Runs of the command line are left alone.
+    """
+    from dagster import DagsterRunStatus, RunsFilter
+    from dagster._core.launcher import DefaultRunLauncher
+    from dagster._core.storage.tags import GRPC_INFO_TAG
+
+    if not isinstance(instance.run_launcher, DefaultRunLauncher):
+        return []
+    alive = [DagsterRunStatus.STARTING, DagsterRunStatus.STARTED, DagsterRunStatus.CANCELING]
+    orphans = [run for run in instance.get_runs(RunsFilter(statuses=alive)) if GRPC_INFO_TAG in run.tags]
+    for run in orphans:
+        if run.status == DagsterRunStatus.CANCELING:
+            instance.report_run_canceled(run)
+        else:
+            instance.report_run_failed(run, "The code server that executed this run has ended.")
+    return [run.run_id for run in orphans]
+
+
+def main() -> int:
+    """`python -m cdc_platform.automation.instance`: end the orphans of the instance in DAGSTER_HOME."""
+    from dagster import DagsterInstance
+
+    with DagsterInstance.get() as instance:
+        for run_id in end_orphans(instance):
+            print(f"run {run_id} ended with the code server that executed it", file=sys.stderr)  # noqa: T201
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

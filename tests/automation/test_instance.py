@@ -2,7 +2,10 @@
 
 import sqlite3
 
-from cdc_platform.automation.instance import dagster_home, make_storage
+from dagster import DagsterInstance, DagsterRunStatus
+from dagster._core.test_utils import create_run_for_test
+
+from cdc_platform.automation.instance import dagster_home, end_orphans, make_storage
 
 
 def test_all_tables_are_there_before_programs_start(make_config, monkeypatch):
@@ -17,3 +20,27 @@ def test_all_tables_are_there_before_programs_start(make_config, monkeypatch):
     }
     assert {"runs", "daemon_heartbeats", "event_logs", "dynamic_partitions", "instigators", "job_ticks"} <= tables
     make_storage(config)
+
+
+def test_runs_of_a_code_server_that_ended_are_ended_and_others_left_alone():
+    """As the launcher leaves them behind: its tag tells its runs from those of the command line."""
+    with DagsterInstance.local_temp() as instance:
+        launched = {".dagster/grpc_info": "{}"}
+        runs = {
+            name: create_run_for_test(instance, job_name="j", status=status, tags=tags).run_id
+            for name, status, tags in (
+                ("started", DagsterRunStatus.STARTED, launched),
+                ("canceling", DagsterRunStatus.CANCELING, launched),
+                ("by hand", DagsterRunStatus.STARTED, {}),
+                ("done", DagsterRunStatus.SUCCESS, launched),
+            )
+        }
+        assert set(end_orphans(instance)) == {runs["started"], runs["canceling"]}
+        found = {name: instance.get_run_by_id(run_id) for name, run_id in runs.items()}
+        assert {name: run.status.value for name, run in found.items() if run} == {
+            "started": "FAILURE",
+            "canceling": "CANCELED",
+            "by hand": "STARTED",
+            "done": "SUCCESS",
+        }
+        assert end_orphans(instance) == []

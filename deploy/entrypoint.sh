@@ -1,0 +1,81 @@
+#!/bin/sh
+# Runs one program of a deployment, in the foreground:
+#   entrypoint.sh code-server | webserver | daemon
+#   entrypoint.sh health code-server | webserver | daemon    exit code 0: that program works
+#   entrypoint.sh migrate                                    brings Dagster's tables to the installed version
+#   entrypoint.sh status --json                              any other word is a command of cdc-platform
+#
+# CDC_ETC   configuration: cdc.yaml, and dagster.yaml where the one beside this script isn't wanted  [/etc/cdc]
+# CDC_HOME  state: Dagster's logs, locks of runs; a relative `lake` lies here                         [/var/lib/cdc]
+# CDC_BIND  address that servers listen on                                                           [127.0.0.1]
+# CDC_CODE_SERVER_HOST, CDC_CODE_SERVER_PORT   where webserver and daemon find the code server       [127.0.0.1, 4000]
+# CDC_WEBSERVER_PORT                                                                                 [3000]
+# DAGSTER_PG_HOST, _PORT, _DB, _USER, _PASSWORD  Dagster's database; the password has no default     [127.0.0.1, 5432,
+#                                                                                                      dagster, dagster]
+set -eu
+here=$(dirname -- "$(readlink -f -- "$0")")
+: "${CDC_ETC:=/etc/cdc}" "${CDC_HOME:=/var/lib/cdc}" "${CDC_BIND:=127.0.0.1}" "${CDC_WEBSERVER_PORT:=3000}"
+export CDC_CODE_SERVER_HOST="${CDC_CODE_SERVER_HOST:-127.0.0.1}" CDC_CODE_SERVER_PORT="${CDC_CODE_SERVER_PORT:-4000}"
+export DAGSTER_PG_HOST="${DAGSTER_PG_HOST:-127.0.0.1}" DAGSTER_PG_PORT="${DAGSTER_PG_PORT:-5432}"
+export DAGSTER_PG_DB="${DAGSTER_PG_DB:-dagster}" DAGSTER_PG_USER="${DAGSTER_PG_USER:-dagster}"
+export DAGSTER_HOME="$CDC_HOME/dagster" CDC_CONFIG="$CDC_HOME/cdc.yaml" PYTHONUNBUFFERED=1
+
+fail() {
+  echo "entrypoint: $1" >&2
+  exit 2
+}
+
+# State lies beside cdc.yaml, and the folder of configuration is read-only in a container: hence a link. Of dagster.yaml
+# there is a copy, taken at each start, since Dagster wants it in its home; written beside and renamed, since the programs
+# may share the folder.
+prepare() {
+  [ -r "$CDC_ETC/cdc.yaml" ] || fail "$CDC_ETC/cdc.yaml is missing. It says what to follow: docs/configuration.md"
+  mkdir -p "$DAGSTER_HOME"
+  [ "$(readlink "$CDC_CONFIG")" = "$CDC_ETC/cdc.yaml" ] || ln -sfn "$CDC_ETC/cdc.yaml" "$CDC_CONFIG"
+  settings="$CDC_ETC/dagster.yaml"
+  [ -r "$settings" ] || settings="$here/dagster.yaml"
+  cp "$settings" "$DAGSTER_HOME/dagster.yaml.$$"
+  mv "$DAGSTER_HOME/dagster.yaml.$$" "$DAGSTER_HOME/dagster.yaml"
+}
+
+health() {
+  case $1 in
+    code-server) exec dagster api grpc-health-check -p "$CDC_CODE_SERVER_PORT" ;;
+    webserver)
+      exec python -c "from urllib.request import urlopen; urlopen('http://127.0.0.1:$CDC_WEBSERVER_PORT/server_info', timeout=9)"
+      ;;
+    daemon) exec dagster-daemon liveness-check ;;
+    *) fail "health of what? code-server, webserver, daemon" ;;
+  esac
+}
+
+case ${1:-} in
+  code-server)
+    prepare
+    python -m cdc_platform.automation.instance # runs of a code server that ended: nobody else would notice
+    exec dagster code-server start -h "$CDC_BIND" -p "$CDC_CODE_SERVER_PORT" -m cdc_platform.definitions --location-name cdc
+    ;;
+  webserver)
+    prepare
+    exec dagster-webserver -h "$CDC_BIND" -p "$CDC_WEBSERVER_PORT" -w "$here/workspace.yaml"
+    ;;
+  daemon)
+    prepare
+    exec dagster-daemon run -w "$here/workspace.yaml"
+    ;;
+  health) health "${2:-}" ;;
+  migrate)
+    prepare
+    exec dagster instance migrate
+    ;;
+  "")
+    fail "name a program (code-server, webserver, daemon), health, migrate, or a command of cdc-platform"
+    ;;
+  setup | -*)
+    exec cdc-platform "$@"
+    ;;
+  *)
+    prepare
+    exec cdc-platform "$@"
+    ;;
+esac

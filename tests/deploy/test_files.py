@@ -1,0 +1,135 @@
+"""The files of deploy/: that they fit each other and the package."""
+
+import re
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from cdc_platform import __version__
+from cdc_platform.config import load_config
+
+ROOT = Path(__file__).resolve().parents[2]
+DEPLOY = ROOT / "deploy"
+PROGRAMS = ("code-server", "webserver", "daemon")
+
+
+def documents(path: Path) -> list[dict[str, Any]]:
+    return list(yaml.safe_load_all(path.read_text()))
+
+
+def test_dagster_yaml_is_the_packages_with_postgres():
+    deployed = yaml.safe_load((DEPLOY / "dagster.yaml").read_text())
+    assert set(deployed.pop("storage")) == {"postgres"}
+    assert deployed == yaml.safe_load((ROOT / "cdc_platform" / "data" / "dagster.yaml").read_text())
+
+
+@pytest.mark.parametrize("path", [DEPLOY / "cdc.yaml", DEPLOY / "kubernetes" / "cdc.yaml"], ids=str)
+def test_examples_of_cdc_yaml_are_valid(path):
+    assert [source.name for source in load_config(path).sources] == ["shop"]
+
+
+def test_what_the_image_copies_is_there_and_not_ignored():
+    ignored = (DEPLOY / "Dockerfile.dockerignore").read_text().splitlines()
+    copied = re.findall(r"^COPY (?!--from)(.+) \S+$", (DEPLOY / "Dockerfile").read_text(), re.M)
+    files = [name for line in copied for name in line.split()]
+    assert len(files) > 5
+    for name in files:
+        assert (ROOT / name).exists(), name
+        assert f"!{name}" in ignored, name
+
+
+def test_compose_runs_each_program_and_asks_for_its_health():
+    compose = yaml.safe_load((DEPLOY / "docker-compose.yaml").read_text())
+    for program in PROGRAMS:
+        service = compose["services"][program]
+        assert service["command"] == [program]
+        assert service["healthcheck"]["test"] == ["CMD", "/opt/cdc/deploy/entrypoint.sh", "health", program]
+        assert service["image"] == f"cdc-platform:{__version__}"
+    published = [p for service in compose["services"].values() for p in service.get("ports", [])]
+    assert published
+    assert all(p.startswith("127.0.0.1:") for p in published)
+
+
+def test_kubernetes_runs_each_program_once():
+    for program in PROGRAMS:
+        deployment, *_ = documents(DEPLOY / "kubernetes" / f"{program}.yaml")
+        spec = deployment["spec"]
+        assert (spec["replicas"], spec["strategy"]) == (1, {"type": "Recreate"})
+        pod = spec["template"]["spec"]
+        (container,) = pod["containers"]
+        assert container["args"] == [program]
+        for probe in ("startupProbe", "livenessProbe"):
+            assert container[probe]["exec"]["command"] == ["/opt/cdc/deploy/entrypoint.sh", "health", program]
+        assert pod["securityContext"]["runAsNonRoot"] is True
+        # Kubernetes would set CDC_CODE_SERVER_PORT=tcp://… for a service of that name.
+        assert pod["enableServiceLinks"] is False
+
+
+def test_kustomization_names_what_is_there():
+    (kustomization,) = documents(DEPLOY / "kubernetes" / "kustomization.yaml")
+    (config, _) = kustomization["configMapGenerator"]
+    there = {path.name for path in (DEPLOY / "kubernetes").glob("*.yaml")} - {"kustomization.yaml"}
+    assert {*kustomization["resources"], *config["files"]} == there
+    assert kustomization["images"][0]["newTag"] == __version__
+
+
+@pytest.mark.parametrize("program", PROGRAMS)
+def test_systemd_runs_each_program(program):
+    unit = (DEPLOY / "systemd" / f"cdc-{program}.service").read_text()
+    assert f"ExecStart=/opt/cdc/deploy/entrypoint.sh {program}\n" in unit
+    assert "User=cdc\n" in unit
+
+
+@pytest.mark.skipif(not shutil.which("systemd-analyze"), reason="no systemd")
+def test_systemd_accepts_the_units(tmp_path):
+    program = tmp_path / "entrypoint.sh"
+    program.write_text("#!/bin/sh\n")
+    program.chmod(0o755)
+    for unit in (DEPLOY / "systemd").glob("*.service"):
+        # The program lies elsewhere on the machine that the units are for.
+        text = unit.read_text().replace("/opt/cdc/deploy/entrypoint.sh", str(program))
+        (tmp_path / unit.name).write_text(text)
+    units = sorted(map(str, tmp_path.glob("*.service")))
+    done = subprocess.run(["systemd-analyze", "verify", *units], capture_output=True, text=True, check=False)
+    assert (done.returncode, [line for line in done.stderr.splitlines() if "cdc-" in line]) == (0, [])
+
+
+def entrypoint(*args: str, **env: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [str(DEPLOY / "entrypoint.sh"), *args],
+        env={"PATH": "/usr/bin:/bin"} | env,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+def test_the_entrypoint_says_what_is_missing(tmp_path):
+    none = entrypoint()
+    assert (none.returncode, "name a program (code-server, webserver, daemon)" in none.stderr) == (2, True)
+    bare = entrypoint("daemon", CDC_ETC=str(tmp_path), CDC_HOME=str(tmp_path / "home"))
+    assert bare.returncode == 2
+    assert f"{tmp_path}/cdc.yaml is missing" in bare.stderr
+    unknown = entrypoint("health", "x", CDC_HOME=str(tmp_path))
+    assert (unknown.returncode, "health of what?" in unknown.stderr) == (2, True)
+
+
+def test_a_dagster_yaml_beside_cdc_yaml_wins(tmp_path):
+    etc, home, programs = tmp_path / "etc", tmp_path / "home", tmp_path / "bin"
+    for folder in (etc, programs):
+        folder.mkdir()
+    (etc / "cdc.yaml").write_text("x")
+    (programs / "cdc-platform").write_text('#!/bin/sh\necho "$@" $CDC_CONFIG $DAGSTER_HOME\n')
+    (programs / "cdc-platform").chmod(0o755)
+    env = {"CDC_ETC": str(etc), "CDC_HOME": str(home), "PATH": f"{programs}:/usr/bin:/bin"}
+    done = entrypoint("status", "--json", **env)
+    assert done.stdout.split() == ["status", "--json", f"{home}/cdc.yaml", f"{home}/dagster"], done.stderr
+    assert (home / "cdc.yaml").resolve() == etc / "cdc.yaml"
+    assert (home / "dagster" / "dagster.yaml").read_text() == (DEPLOY / "dagster.yaml").read_text()
+    (etc / "dagster.yaml").write_text("telemetry: {enabled: false}\n")
+    assert entrypoint("status", **env).returncode == 0
+    assert (home / "dagster" / "dagster.yaml").read_text() == "telemetry: {enabled: false}\n"
