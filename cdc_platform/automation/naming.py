@@ -5,6 +5,7 @@ the platform in anybody's project. Stages are the steps of the chain; each has o
 have one asset each below `snapshots/<source>`. Four more assets show what all sources share.
 """
 
+import hashlib
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
@@ -22,6 +23,7 @@ STAGES = ("landing", "envelopes", "changes", "changelog", "offset_ledger", "quar
 """The chain, in the order of the data; one asset each per source."""
 SHARED = ("changelog", "offset_ledger", "quarantine", "health")
 """Assets that show the state of all sources."""
+_LONGEST_TAG = 63  # Dagster's own limit for a tag's value
 KAFKA, MAINTENANCE, TABLE = "kafka", "maintenance", "table"
 
 
@@ -148,7 +150,9 @@ class Naming:
 
     def tag(self, source: Source) -> str:
         """Value of SOURCE_TAG on the runs of a source."""
-        return "/".join((*self.prefix, source.name))
+        text = ".".join((*self.prefix, source.name))
+        digest = hashlib.blake2b(text.encode(), digest_size=8).hexdigest()
+        return text if len(text) <= _LONGEST_TAG else f"{text[: _LONGEST_TAG - 17]}-{digest}"
 
     def spec(self, stage: str, source: Source | None = None) -> dg.AssetSpec:
         """The asset of a stage of one source, or with no source one of SHARED. No dependencies."""

@@ -16,6 +16,7 @@ from cdc_platform.config import Source
 from cdc_platform.errors import CdcError
 
 EQUALS_SOURCE = "equals_source"
+_SHOWN = 10
 _MARKUP = frozenset("\\`*_[]()<>|~#!&{}")
 _HEADINGS = {
     "source": "Source",
@@ -100,7 +101,8 @@ def row(naming: Naming, instance: dg.DagsterInstance, source: Source) -> dict[st
     cut = statuses[0].cut if statuses else table_status.cuts(config).get(source.name)
     return {
         "source": source.name,
-        "state": f"{beat.state}: {beat.text}",
+        "state": beat.state,
+        "detail": beat.text,
         "lag_records": lag,
         "complete_up_to": cut and cut.source_time,
         "position": cut and cut.position,
@@ -169,11 +171,13 @@ def markdown(rows: list[dict[str, Any]]) -> str:
         shown = {
             **r,
             "complete_up_to": " at ".join(filter(None, (_shown(r["complete_up_to"]), r.get("position")))),
-            "stopped": ", ".join(r["stopped"]) or "none",
+            "stopped": ", ".join(r["stopped"][:_SHOWN]) + (" …" if len(r["stopped"]) > _SHOWN else "") or "none",
         }
         return [escaped("–" if shown[k] in (None, "") else str(shown[k])) for k in _HEADINGS]
 
-    return "\n".join([line(list(_HEADINGS.values())), line(["---"] * len(_HEADINGS)), *(line(cells(r)) for r in rows)])
+    table = [line(list(_HEADINGS.values())), line(["---"] * len(_HEADINGS)), *(line(cells(r)) for r in rows)]
+    details = [f"- {escaped(r['source'])}: {escaped(r['detail'])}" for r in rows if r.get("detail")]
+    return "\n".join([*table, "", *details])
 
 
 def escaped(text: str) -> str:

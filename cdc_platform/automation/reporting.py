@@ -72,16 +72,18 @@ class Report:
             self._log(table_events.evaluation(result))
         if "snapshots" in sums:
             metadata, result, events = snapshots_now(self.context, self.naming, self.source, sums["snapshots"])
-            yield self._materialized("snapshots", metadata)
+            yield self._materialized("snapshots", metadata, {table_events.DATA_VERSION: table_events.STEADY})
             self._log(table_events.evaluation(result))
             for event in events:
                 self._log(event)
         for key, metadata in overview.shared_metadata(self.naming, self.context.instance).items():
             yield dg.AssetMaterialization(key, metadata=metadata)
 
-    def _materialized(self, stage: str, metadata: dict[str, Any]) -> dg.AssetMaterialization:
-        key = self.naming.key(stage, self.source)
-        return dg.AssetMaterialization(key, metadata=metadata, tags={SOURCE_TAG: self.naming.tag(self.source)})
+    def _materialized(
+        self, stage: str, metadata: dict[str, Any], tags: Mapping[str, str] | None = None
+    ) -> dg.AssetMaterialization:
+        key, tag = self.naming.key(stage, self.source), {SOURCE_TAG: self.naming.tag(self.source)}
+        return dg.AssetMaterialization(key, metadata=metadata, tags={**tag, **(tags or {})})
 
     def _log(self, event: Any) -> None:  # evaluations are taken, but not in the signature
         self.context.log_event(event)

@@ -16,6 +16,7 @@ from cdc_platform.automation.accounting import ledger_result
 from cdc_platform.automation.naming import Naming, with_deps
 from cdc_platform.automation.reporting import NO_TABLE_STOPPED, Report, snapshots_now
 from cdc_platform.automation.rooms import RETRY, call, failing, interruptible, spark_of
+from cdc_platform.automation.table_events import DATA_VERSION, STEADY
 from cdc_platform.automation.table_status import Name, TableStatus
 from cdc_platform.chain import ROOMS, RoomResult, rebuild
 from cdc_platform.config import Source
@@ -205,9 +206,9 @@ class _Step:
         for event in events:
             self._log(event)
         if self.whole:
-            yield dg.MaterializeResult(asset_key=self.stage, metadata=metadata)
+            yield dg.MaterializeResult(asset_key=self.stage, metadata=metadata, data_version=dg.DataVersion(STEADY))
         else:
-            yield dg.AssetMaterialization(self.stage, metadata=metadata)
+            yield dg.AssetMaterialization(self.stage, metadata=metadata, tags={DATA_VERSION: STEADY})
         yield from self._checked(stopped)
 
     def _followed(self) -> Iterator[Any]:

@@ -1,0 +1,99 @@
+"""The page `health`, and what it makes of names and reasons."""
+
+from datetime import UTC, datetime
+
+import dagster as dg
+
+from cdc_platform.automation import overview
+from cdc_platform.automation.naming import SOURCE_TAG, Naming
+from tests.automation.conftest import cut, held, make_config, schema_history, snapshot, table_state
+
+
+def test_one_row_per_source_with_what_needs_attention(config, naming, instance):
+    at = datetime(2026, 11, 20, 1, 2, 3, tzinfo=UTC)
+    schema_history(config, ("shop-dts", "shop", "orders"), ("shop-dts", "shop", "audit"))
+    snapshot(config, "shop-dts", "shop.orders", 3)
+    table_state(config, "shop-dts", "shop.audit", "stopped", "no key")
+    cut(config, "shop-dts", 1, at)
+    held(config, "shop-dts", "shop.orders")
+    source, other = config.sources
+    found = overview.row(naming, instance, source)
+    assert (found["state"], found["tables"], found["stopped"], found["held"]) == ("unreachable", 2, ["shop.audit"], 1)
+    assert (found["complete_up_to"], found["position"]) == (at, "binlog.000007:1234")
+    assert found["healthy"] is False
+    assert overview.row(naming, instance, other)["tables"] == 0
+    metadata = overview.health_metadata([found, overview.row(naming, instance, other)])
+    assert (metadata["unhealthy_sources"], metadata["stopped_tables"], metadata["held_rows"]) == (2, 1, 1)
+    lines = metadata["sources"].value.splitlines()
+    assert lines[2].startswith("| shop-dts | unreachable | – | 2026-11-20 01:02:03 UTC at binlog.000007:1234 | 2 |")
+
+
+def test_the_last_run_of_a_source_is_told(config, naming, instance):
+    from dagster._core.test_utils import create_run_for_test
+
+    create_run_for_test(instance, "catch_up", tags={SOURCE_TAG: "shop-dts"}, status=dg.DagsterRunStatus.FAILURE)
+    assert str(overview.row(naming, instance, config.sources[0])["last_run"]).startswith("failure 20")
+
+
+def test_names_and_reasons_are_no_markup():
+    row = {
+        "source": "s",
+        "state": "silent",
+        "detail": "<script>alert(1)</script> [x](javascript:y)",
+        "lag_records": 0,
+        "complete_up_to": None,
+        "tables": 1,
+        "stopped": ["db.a|b`*_"],
+        "held": 0,
+        "last_run": None,
+        "reconciled": None,
+    }
+    text = overview.markdown([row])
+    assert not set("<>`*[]()_") & set(text.replace("---", ""))
+    assert text.splitlines()[2].count("|") == len(text.splitlines()[0].split("|")) - 1
+
+
+def test_two_platforms_in_one_code_location(tmp_path, monkeypatch):
+    from cdc_platform.definitions import build
+    from tests.automation.conftest import NoSpark
+
+    monkeypatch.setattr("cdc_platform.definitions.spark_resource", lambda config: NoSpark())
+    (tmp_path / "a").mkdir()
+    (tmp_path / "b").mkdir()
+    one, two = make_config(tmp_path / "a"), make_config(tmp_path / "b")
+    schema_history(one, ("shop-dts", "shop", "orders"))
+    schema_history(two, ("shop-dts", "shop", "orders"))
+
+    @dg.asset(deps=[dg.AssetKey(["eu", "snapshots", "shop-dts", "shop", "orders"])])
+    def report() -> None: ...
+
+    merged = dg.Definitions.merge(
+        build(one, prefix=["eu"], resource_key="spark_eu"),
+        build(two, prefix=["us"], resource_key="spark_us"),
+        dg.Definitions(assets=[report]),
+    )
+    dg.Definitions.validate_loadable(merged)
+    keys = {k.to_user_string() for k in merged.resolve_asset_graph().get_all_asset_keys()}
+    assert {"eu/snapshots/shop-dts/shop/orders", "us/snapshots/shop-dts/shop/orders", "eu/health"} <= keys
+    jobs = {j.name for j in merged.resolve_all_job_defs()}
+    assert {"eu_catch_up", "us_catch_up", "eu_maintain", "us_maintain"} <= jobs
+
+
+def test_a_translator_decides_keys_owners_and_groups(config):
+    from cdc_platform.automation.naming import CdcAsset, CdcTranslator
+    from cdc_platform.definitions import build
+
+    class Mine(CdcTranslator):
+        def get_asset_spec(self, data: CdcAsset) -> dg.AssetSpec:
+            if data.stage != "table":
+                return data.spec
+            return data.spec.replace_attributes(
+                key=dg.AssetKey(["raw", str(data.table)]), owners=["team:sales"], group_name="sales"
+            )
+
+    schema_history(config, ("shop-dts", "shop", "orders"))
+    graph = build(config, translator=Mine()).resolve_asset_graph()
+    node = graph.get(dg.AssetKey(["raw", "orders"]))
+    assert (node.group_name, list(node.owners)) == ("sales", ["team:sales"])
+    assert {k.name for k in node.check_keys} == {"not_stopped", "no_held_rows", "schema_unchanged"}
+    assert node.parent_keys == {Naming(config).key("snapshots", config.sources[0])}
