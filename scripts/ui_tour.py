@@ -25,20 +25,19 @@ from cdc_platform.resources.connect import answers
 from cdc_platform.resources.ports import free_port
 
 FOLDER = Path(__file__).parents[1] / "docs" / "images" / "ui"
-SIZE = {"width": 1360, "height": 850}
 MAX_BYTES = 200_000
 _START_S, _PAGE_S = 300, 60
 
-# name of the picture, path of the page, text that is there once it is drawn
+# name of the picture, path of the page, text that is there once it is drawn, width, height
 PAGES = [
-    ("health", "/assets/health?view=overview", "Complete up to"),
-    ("catalog", "/assets?asset-search=orders", "orders"),
-    ("table", "/assets/snapshots/{source}/shop/orders?view=overview", "Columns"),
-    ("checks", "/assets/snapshots/{source}/shop/orders?view=checks", "not_stopped"),
-    ("quarantine", "/assets/quarantine/{source}?view=checks", "nothing_is_held"),
-    ("lineage", "/assets/snapshots/{source}?view=lineage&lineageScope=upstream", "snapshots"),
-    ("automation", "/automation", "checkpoint_sensor"),
-    ("runs", "/runs", "Runs"),
+    ("health", "/assets/health?view=overview", "Complete up to", 2000, 1000),
+    ("catalog", "/assets?asset-selection=key%3A%22*orders*%22", "orders", 1500, 560),
+    ("table", "/assets/snapshots/{source}/shop/orders?view=overview", "Columns", 1500, 1000),
+    ("checks", "/assets/snapshots/{source}/shop/orders?view=checks", "not_stopped", 1500, 700),
+    ("quarantine", "/assets/quarantine/{source}?view=checks", "nothing_is_held", 1500, 700),
+    ("lineage", "/assets/snapshots/{source}?view=lineage&lineageScope=upstream&lineageDepth=9", "snapshots", 1500, 700),
+    ("automation", "/automation", "checkpoint_sensor", 1500, 500),
+    ("runs", "/runs", "Runs", 1500, 560),
 ]
 
 
@@ -49,15 +48,15 @@ def main() -> None:
     parser.add_argument("--source", default="shop_dts", help="the source whose tables are shown")
     parser.add_argument("--settle", type=float, default=90, help="seconds for sensors to report")
     parser.add_argument("--chromium", default="/usr/bin/chromium")
-    parser.add_argument("--only", nargs="*", default=[name for name, _, _ in PAGES])
+    parser.add_argument("--only", nargs="*", default=[page[0] for page in PAGES])
     given = parser.parse_args()
     FOLDER.mkdir(parents=True, exist_ok=True)
     with ui(given.config) as url, browser(given.chromium) as page:
         break_one(given.config, given.source)
         time.sleep(given.settle)
-        for name, path, text in PAGES:
+        for name, path, text, width, height in PAGES:
             if name in given.only:
-                take(page, url + path.format(source=given.source), text, FOLDER / f"{name}.png")
+                take(page, url + path.format(source=given.source), text, (width, height), FOLDER / f"{name}.png")
 
 
 @contextmanager
@@ -98,23 +97,24 @@ def browser(chromium: str) -> Iterator[Any]:
 
     with sync_playwright() as play:
         running = play.chromium.launch(executable_path=chromium, args=["--no-sandbox", "--disable-gpu"])
-        yield running.new_page(viewport=SIZE)
+        yield running.new_page()
         running.close()
 
 
-def take(page: Any, url: str, text: str, file: Path) -> None:
+def take(page: Any, url: str, text: str, size: tuple[int, int], file: Path) -> None:
     """One picture, with few enough colours to be small."""
     from PIL import Image
 
+    page.set_viewport_size({"width": size[0], "height": size[1]})
     page.goto(url, wait_until="domcontentloaded", timeout=_PAGE_S * 1000)
     page.get_by_text(text).first.wait_for(timeout=_PAGE_S * 1000)
     page.wait_for_timeout(6000)  # graphs are laid out, plots are drawn
     picture = Image.open(io.BytesIO(page.screenshot()))
     picture.convert("RGB").quantize(64).save(file, optimize=True)
-    size = file.stat().st_size
-    if size > MAX_BYTES:
-        raise SystemExit(f"{file.name} has {size} bytes, more than {MAX_BYTES}")
-    sys.stderr.write(f"{file.name}: {size:,} bytes\n")
+    length = file.stat().st_size
+    if length > MAX_BYTES:
+        raise SystemExit(f"{file.name} has {length} bytes, more than {MAX_BYTES}")
+    sys.stderr.write(f"{file.name}: {length:,} bytes\n")
 
 
 if __name__ == "__main__":

@@ -50,6 +50,12 @@ def test_every_relative_link_and_anchor_resolves(page: Page):
     assert broken == []
 
 
+def test_pictures_are_shown_and_small():
+    shown = {os.path.normpath(p.path.parent / link) for p in PAGES for _, link in p.links}
+    pictures = [p for p in (ROOT / "docs" / "images").rglob("*") if p.is_file()]
+    assert [p.name for p in pictures if str(p) not in shown or p.stat().st_size > 200_000] == []
+
+
 def test_every_page_under_docs_is_in_the_sites_navigation():
     nav = yaml.safe_load(re.sub(r"!!python\S+", "", (ROOT / "mkdocs.yml").read_text(encoding="utf-8")))["nav"]
 
