@@ -115,17 +115,23 @@ def run(args: list[str]) -> int:
         show_error(error, as_json)
         return error.exit_code
     except (KeyboardInterrupt, typer.Abort):
-        if as_json:
-            _json_error("Interrupted", "interrupted")
-        sys.stderr.write("interrupted\n")
-        return INTERRUPTED
+        return _interrupted(as_json)
     except BrokenPipeError:
         raise
     except Exception as error:
         if as_json:
             _json_error(type(error).__name__, str(error))
         raise
+    if result == INTERRUPTED:  # what typer makes of Ctrl-C in a command
+        return _interrupted(as_json)
     return result if isinstance(result, int) else 0
+
+
+def _interrupted(as_json: bool) -> int:
+    if as_json:
+        _json_error("Interrupted", "interrupted")
+    sys.stderr.write("interrupted\n")
+    return INTERRUPTED
 
 
 def main() -> None:

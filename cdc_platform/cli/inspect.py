@@ -17,7 +17,10 @@ def command(
     bootstrap: Annotated[str | None, typer.Option(help="host:port of a Kafka without login; no cdc.yaml then.")] = None,
     records: Annotated[int, typer.Option(min=1, max=10_000, help="Look at so many of the newest records.")] = 200,
 ) -> Report:
-    """Read a few of a topic's newest records and tell which wire format they are, and why not another."""
+    """Read a few of a topic's newest records and tell which wire format they are, and why not another.
+
+    Exit code 1: no format reads them. Nothing is committed to Kafka.
+    """
     from cdc_platform.formats import FORMATS
     from cdc_platform.formats.recognize import sure, verdicts
     from cdc_platform.landing.offsets import kafka_state

@@ -207,7 +207,9 @@ def _refused(properties: Mapping[str, str], error: Exception) -> ConfigError | N
         why = str(error.java_exception).split("\n", 1)[0].strip()
         return ConfigError("spark", f"no session from {properties.get('spark.master')}: {why}")
     if isinstance(error, PySparkRuntimeError) and "JAVA_GATEWAY_EXITED" in str(error):
-        return ConfigError("spark.conf", "Java ended while Spark started; its log says why")
+        return ConfigError(
+            "spark.conf", "Java ended while Spark started; .cdc/logs/cli.log, or in Dagster the step's stderr, says why"
+        )
     return None
 
 

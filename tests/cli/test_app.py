@@ -7,6 +7,7 @@ import pytest
 
 from cdc_platform.cli import app as cli
 from cdc_platform.cli.app import COMMANDS, run
+from cdc_platform.errors import ConfigError, KafkaUnreachable
 
 HEAVY = {"pyspark", "dagster", "pandas", "pyarrow", "deltalake", "confluent_kafka"}
 
@@ -63,3 +64,30 @@ def test_an_interrupt_is_130(monkeypatch, capsys):
     monkeypatch.setattr(cli, "app", interrupted)
     assert run(["status"]) == 130
     assert capsys.readouterr().err == "interrupted\n"
+
+
+@pytest.mark.parametrize(
+    ("raised", "code", "kind"),
+    [
+        (KeyboardInterrupt(), 130, "Interrupted"),
+        (ConfigError("lake", "is missing"), 2, "ConfigError"),
+        (KafkaUnreachable("shop", "h:1", "refused"), 1, "KafkaUnreachable"),
+        (ValueError("a fault of ours"), None, "ValueError"),
+    ],
+)
+def test_however_a_command_ends_json_is_all_of_stdout(monkeypatch, capsys, tmp_path, raised, code, kind):
+    def fail(*_args, **_how):
+        raise raised
+
+    monkeypatch.setattr("cdc_platform.cli.status.load_config", fail)
+    if code is None:
+        with pytest.raises(ValueError, match="a fault of ours"):  # with its trace: it is to be reported
+            run(["status", "--json"])
+    else:
+        assert run(["status", "--json"]) == code
+    assert json.loads(capsys.readouterr().out)["error"]["type"] == kind
+
+
+def test_help_says_the_exit_codes(capsys):
+    assert run(["--help"]) == 0
+    assert "Exit codes: 0 done; 1 something needs attention" in " ".join(capsys.readouterr().out.split())

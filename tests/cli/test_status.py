@@ -2,6 +2,7 @@
 
 import json
 import re
+import sys
 from datetime import UTC, datetime
 from pathlib import Path
 from uuid import uuid4
@@ -10,11 +11,27 @@ import pyarrow as pa
 import pytest
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
+from dagster._core.definitions.run_request import InstigatorType
+from dagster._core.remote_origin import (
+    ManagedGrpcPythonEnvCodeLocationOrigin,
+    RemoteInstigatorOrigin,
+    RemoteRepositoryOrigin,
+)
+from dagster._core.scheduler.instigation import (
+    InstigatorState,
+    InstigatorStatus,
+    ScheduleInstigatorData,
+    TickData,
+    TickStatus,
+)
+from dagster._core.types.loadable_target_origin import LoadableTargetOrigin
+from dagster_shared.error import SerializableErrorInfo
 from deltalake import DeltaTable, write_deltalake
 
 from cdc_platform import chain
+from cdc_platform.automation.instance import open_instance
 from cdc_platform.cli.app import run
-from cdc_platform.config import load_config
+from cdc_platform.config import Config, load_config
 from cdc_platform.errors import OffsetsLost
 from cdc_platform.resources.lock import source_lock
 from cdc_platform.tables import CONTROL_EVENTS, OFFSET_LEDGER, QUARANTINE, SNAPSHOT_PATH, TABLE_STATE
@@ -161,7 +178,7 @@ def test_people_see_units_in_lines_that_fit(fed, capsys):
     assert "needs attention" in out.split("tables")[-1]
 
 
-def test_a_failed_run_and_failed_ticks_are_a_problem(tmp_path, monkeypatch, capsys):
+def test_a_failed_run_is_a_problem(tmp_path, monkeypatch, capsys):
     """As Dagster's own daemon and runs note them."""
     configure(tmp_path, monkeypatch, "127.0.0.1:1", "a")
     monkeypatch.delenv("DAGSTER_HOME", raising=False)
@@ -179,3 +196,51 @@ def test_a_failed_run_and_failed_ticks_are_a_problem(tmp_path, monkeypatch, caps
     assert code == 1
     assert len(failed) == 1
     assert re.match(r"the last run failed at \S+ \S+Z: source orders: records are gone from Kafka", failed[0])
+
+
+def tick(config: Config, status: TickStatus, error: str | None = None) -> None:
+    """A tick of `catch_up_schedule`, as the daemon notes it."""
+    origin = RemoteInstigatorOrigin(
+        RemoteRepositoryOrigin(
+            ManagedGrpcPythonEnvCodeLocationOrigin(
+                LoadableTargetOrigin(executable_path=sys.executable, module_name="cdc_platform.definitions"), "cdc"
+            ),
+            "__repository__",
+        ),
+        "catch_up_schedule",
+    )
+    with open_instance(config) as instance:
+        if not instance.all_instigator_state():
+            running = InstigatorState(
+                origin, InstigatorType.SCHEDULE, InstigatorStatus.RUNNING, ScheduleInstigatorData("* * * * *")
+            )
+            instance.add_instigator_state(running)
+        selector = instance.all_instigator_state()[0].selector_id
+        info = SerializableErrorInfo(error, [], "ValueError") if error else None
+        instance.create_tick(
+            TickData(
+                origin.get_id(),
+                "catch_up_schedule",
+                InstigatorType.SCHEDULE,
+                status,
+                datetime.now(UTC).timestamp(),
+                error=info,
+                selector_id=selector,
+            )
+        )
+
+
+def test_a_schedule_whose_tick_failed_is_a_problem_until_one_goes_well(tmp_path, monkeypatch, capsys):
+    configure(tmp_path, monkeypatch, "127.0.0.1:1", "a")
+    monkeypatch.delenv("DAGSTER_HOME", raising=False)
+    monkeypatch.setattr("cdc_platform.automation.observe.KAFKA_TIMEOUT_S", 0.3)
+    config = load_config()
+
+    def told() -> list[str]:
+        return [f["text"] for f in status(capsys)[1]["findings"] if f["kind"] == "schedule"]
+
+    tick(config, TickStatus.FAILURE, "CheckError: no run_key\n  more\n")
+    [problem] = told()
+    assert re.fullmatch(r"schedule catch_up_schedule: its tick at \S+ \S+Z failed: CheckError: no run_key", problem)
+    tick(config, TickStatus.SKIPPED)
+    assert told() == []
