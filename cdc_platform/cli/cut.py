@@ -31,22 +31,33 @@ def list_command(
     """List the cuts, the newest first. With a source: also the snapshots of its newest cut and their versions."""
     loaded = load_config(config)
     found = cuts(loaded, [loaded.source(source)] if source else list(loaded.sources), limit)
-    rows: Any = [_row(c) for c in found] or "no cut was published yet"
-    newest = [{"table": f"{t['db']}.{t['table']}", **_of(t)} for t in found[0]["snapshots"]] if source and found else []
-    return Report(found, shown={"cuts": rows, f"snapshots of cut {found[0]['cut']}": newest} if newest else rows)
+    return Report(found, shown=_shown(found, bool(source)) if found else "no cut was published yet")
 
 
-def _row(cut: dict[str, Any]) -> dict[str, Any]:
-    """What people see of a cut."""
-    position = f"{cut['binlog_file']}:{cut['binlog_pos']}" if cut["binlog_file"] else cut["gtid"]
+def _shown(found: list[dict[str, Any]], one_source: bool) -> dict[str, Any]:
+    """What people see: a line per cut, why some aren't between two transactions, and of a single source the newest
+    cut's snapshots."""
+    reasons = dict.fromkeys((c["source"], c["reason"]) for c in found if c["kind"] != "transaction" and c["reason"])
+    data: dict[str, Any] = {"cuts": [_row(c, one_source) for c in found]}
+    if reasons:
+        data["kind position: the feed can't tell transactions apart"] = [{"source": s, "why": w} for s, w in reasons]
+    if one_source:
+        newest = [{"table": f"{t['db']}.{t['table']}", **_of(t)} for t in found[0]["snapshots"]]
+        data[f"snapshots of cut {found[0]['cut']}"] = newest or "none"
+    return data
+
+
+def _row(cut: dict[str, Any], one_source: bool) -> dict[str, Any]:
+    told = cut["binlog_file"] is not None and cut["binlog_pos"] is not None
+    position = f"{cut['binlog_file']}:{cut['binlog_pos']}" if told else cut["gtid"]
     return {
         "source": cut["source"],
         "cut": cut["cut"],
-        "between transactions": "yes" if cut["kind"] == "transaction" else f"not known: {cut['reason']}",
+        "kind": cut["kind"],
         "complete to": cut["source_time"],
-        "position": position,
         "published": cut["at"],
         "tables": len(cut["snapshots"]),
+        **({"position": position} if one_source else {}),
     }
 
 

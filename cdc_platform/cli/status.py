@@ -89,15 +89,21 @@ def shown(data: dict[str, Any]) -> dict[str, Any]:
         "sources": [_source(s) for s in data["sources"]],
         "bridges": data["bridges"],
         "tables": tables or "none yet: `cdc-platform run` makes them",
-        "needs attention": [{"source": f["source"], "what": f["text"]} for f in data["findings"]] or "nothing",
+        "needs attention": [_finding(f) for f in data["findings"]] or "nothing",
     }
     return {name: value for name, value in found.items() if name != "bridges" or value}
+
+
+def _finding(found: dict[str, Any]) -> dict[str, Any]:
+    """The source stands in a column of its own, and a state before an error says nothing more."""
+    _, told, error = found["text"].partition(f": source {found['source']}: ")
+    return {"source": found["source"], "what": error if told and found["kind"] == "feed" else found["text"]}
 
 
 def _source(row: dict[str, Any]) -> dict[str, Any]:
     lag = None if row["lag"] is None else count(row["lag"], "record")
     cut = row["cut"]
-    after = "newer changes wait for the next" if cut and cut["behind"] else "nothing newer"
+    after = "; newer changes wait" if cut and cut["behind"] else ""
     return {
         "source": row["source"],
         "format": row["format"],
@@ -108,7 +114,7 @@ def _source(row: dict[str, Any]) -> dict[str, Any]:
         "landed": row["landed"],
         "waiting": row["waiting"] or None,
         "quarantined": row["quarantined"] or None,
-        "cut": cut and f"{cut['cut']} ({cut['kind']}), {after}",
+        "cut": cut and f"{cut['cut']} ({cut['kind']}){after}",
     }
 
 
