@@ -5,7 +5,7 @@ ui`) names a Spark Connect server to use instead of the configured one.
 """
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import dagster as dg
@@ -20,7 +20,9 @@ if TYPE_CHECKING:
 @dg.definitions
 def defs() -> dg.Definitions:
     """What Dagster loads. A CdcError here is the code location's error, with its own text."""
-    return build(with_remote(load_config(), os.environ.get("CDC_SPARK_REMOTE")))
+    own = build(with_remote(load_config(), os.environ.get("CDC_SPARK_REMOTE")))
+    # what is launched from Dagster's pages, too, in one process: the default starts one, and a JVM in it, per asset
+    return dg.Definitions.merge(own, dg.Definitions(executor=dg.in_process_executor))
 
 
 def build(
@@ -36,20 +38,26 @@ def build(
     tables appear as assets. The tables are those that the lake knows now.
     Raises SetupError when a classic session's jars are missing.
     """
+    from cdc_platform.alerts.sensors import alert_sensors
     from cdc_platform.automation import assets, checks, jobs, schedules, sensors
     from cdc_platform.automation.naming import Naming
 
     naming = Naming(config, prefix, resource_key, translator)
-    own = jobs.all_jobs(naming)
+    own, checked = jobs.all_jobs(naming), checks.all_checks(naming)
+    made = assets.all_assets(naming)
     return dg.Definitions(
-        assets=assets.all_assets(naming),
-        asset_checks=checks.all_checks(naming),
+        assets=made,
+        asset_checks=checked,
         jobs=own,
         schedules=schedules.all_schedules(naming),
-        sensors=sensors.all_sensors(naming, own[0]),
+        sensors=[*sensors.all_sensors(naming, own[0]), *alert_sensors(naming, _check_keys([*made, *checked]))],
         resources={resource_key: spark_resource(config)},
-        executor=None if prefix else dg.in_process_executor,
     )
+
+
+def _check_keys(definitions: Iterable[Any]) -> list[dg.AssetCheckKey]:
+    """All checks that the platform declares."""
+    return [key for d in definitions if isinstance(d, dg.AssetsDefinition) for key in d.check_keys]
 
 
 def spark_resource(config: Config) -> Any:

@@ -158,3 +158,13 @@ class NotReadable(CdcError):
         self.name, self.problem, self.valid = name, problem, tuple(valid)
         hint = f"; valid: {', '.join(self.valid)}" if self.valid else ""
         super().__init__(f"{name}: {problem}{hint}")
+
+
+class AlertNotSent(CdcError):
+    """A channel didn't take a message. Fields: `channel`, `problem` (without secrets)."""
+
+    retriable = True
+
+    def __init__(self, channel: str, problem: str):
+        self.channel, self.problem = channel, problem
+        super().__init__(f"alerts channel {channel}: {problem}")

@@ -20,7 +20,14 @@ from cdc_platform.java import find_java
 
 ROOT = Path(__file__).resolve().parent.parent
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-_EXTRA_OF = {"matplotlib": "demo", "polars": "frames", "duckdb": "frames"}
+_EXTRA_OF = {
+    "matplotlib": "demo",
+    "polars": "frames",
+    "duckdb": "frames",
+    "dagster_slack": "slack",
+    "slack_sdk": "slack",
+    "prometheus_client": "metrics",
+}
 """Imports that only an extra declares: the command that needs one says so."""
 
 

@@ -25,6 +25,7 @@ COMMANDS = {
     "quarantine": ("cdc_platform.cli.quarantine:app", "What could not be used, and why: list, show."),
     "cut": ("cdc_platform.cli.cut:app", "Versions of all tables of a source that belong together: list."),
     "bridge": ("cdc_platform.cli.bridge:app", "Carry feeds that are not in Kafka there: canal."),
+    "metrics": ("cdc_platform.cli.metrics:command", "Lag, held rows, stopped tables for Prometheus."),
     "maintain": ("cdc_platform.cli.maintain:command", "Upkeep: small files, old versions, old tombstones."),
     "bench": ("cdc_platform.cli.bench:command", "Events per second of each room and of the whole chain."),
 }

@@ -1,6 +1,7 @@
 """`cdc.yaml`: a typed, validated model. An unknown key or a bad value is a ConfigError that names the key and says
 what would have worked. Values may be `${ENV_VAR}`; secrets come in only that way and are never printed."""
 
+from cdc_platform.config.alerts import Alerts
 from cdc_platform.config.bridges import Bridge
 from cdc_platform.config.load import load_config, parse_config
 from cdc_platform.config.reconcile import Reconcile
@@ -11,6 +12,7 @@ from cdc_platform.config.tables import Tables
 
 __all__ = [
     "SECRET_KEYS",
+    "Alerts",
     "Bridge",
     "Config",
     "Maintenance",

@@ -9,6 +9,7 @@ from typing import Any
 import yaml
 from pydantic import BaseModel, ValidationError
 
+from cdc_platform.config.alerts import Alerts, Email, Slack, Webhook, plain_alert_secrets
 from cdc_platform.config.bridges import Bridge
 from cdc_platform.config.lake import absolute
 from cdc_platform.config.reconcile import Reconcile
@@ -79,7 +80,7 @@ def parse_config(raw: dict[str, Any], file: Path = Path("cdc.yaml")) -> Config:
     from_env: dict[str, str] = {}
     unset: list[ConfigError] = []
     filled = _fill(raw, "", from_env, unset)
-    errors = [*plain_secrets(raw), *unset]
+    errors = [*plain_secrets(raw), *plain_alert_secrets(raw), *unset]
     config, lake = None, ""
     try:
         config = Config.model_validate(filled)
@@ -178,6 +179,10 @@ def _keys_at(model: type[BaseModel], loc: tuple[int | str, ...]) -> list[str]:
         "spark": Spark,
         "reconcile": Reconcile,
         "maintenance": Maintenance,
+        "alerts": Alerts,
+        "email": Email,
+        "slack": Slack,
+        "webhook": Webhook,
     }
     for part in loc:
         model = nested.get(str(part), model) if isinstance(part, str) else model

@@ -5,6 +5,7 @@ from typing import Self
 
 from pydantic import Field, PrivateAttr, field_validator, model_validator
 
+from cdc_platform.config.alerts import Alerts
 from cdc_platform.config.bridges import Bridge
 from cdc_platform.config.cron import Cron
 from cdc_platform.config.model import Model, Properties
@@ -97,6 +98,11 @@ class Config(Model):
     )
     maintenance: Maintenance = Field(
         default=Maintenance(), description="Upkeep of the lake.", examples=[{"keep_hours": 720}]
+    )
+    alerts: Alerts = Field(
+        default=Alerts(),
+        description="Who is told when something needs attention.",
+        examples=[{"slack": [{"channel": "#cdc", "token": "${SLACK_TOKEN}"}]}],
     )
     _file: Path = PrivateAttr(default=Path("cdc.yaml"))
 

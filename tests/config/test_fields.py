@@ -5,7 +5,8 @@ from typing import get_args
 import pytest
 from pydantic import BaseModel, TypeAdapter
 
-from cdc_platform.config import Bridge, Config, Maintenance, Reconcile, Source, Spark, Tables
+from cdc_platform.config import Alerts, Bridge, Config, Maintenance, Reconcile, Source, Spark, Tables
+from cdc_platform.config.alerts import Email, Slack, Webhook
 from cdc_platform.formats import FORMATS
 
 MODELS: list[type[BaseModel]] = [
@@ -16,6 +17,10 @@ MODELS: list[type[BaseModel]] = [
     Maintenance,
     Reconcile,
     Bridge,
+    Alerts,
+    Email,
+    Slack,
+    Webhook,
     *(f.options for f in FORMATS.values()),
 ]
 FIELDS = [(model, name) for model in dict.fromkeys(MODELS) for name in model.model_fields]

@@ -53,6 +53,8 @@ def state(lake: Path, source: str, db: str, table: str, state: str = "live", rea
             "rebuild": pa.array([0], pa.int64()),
             "state": [state],
             "reason": pa.array([reason], pa.string()),
+            "invalid_dates": pa.array([0], pa.int64()),
+            "at": pa.array([AT], pa.timestamp("us", "UTC")),
         }
     )
     write_deltalake(tables.TABLE_STATE.at(str(lake)), rows, mode="append", partition_by=["source"])

@@ -1,0 +1,1 @@
+"""A company's own Dagster project."""
