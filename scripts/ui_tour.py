@@ -30,7 +30,7 @@ _START_S, _PAGE_S = 300, 60
 
 # name of the picture, path of the page, text that is there once it is drawn, width, height
 PAGES = [
-    ("health", "/assets/health?view=overview", "Complete up to", 2000, 1000),
+    ("health", "/assets/health?view=overview", "healthy_sources", 2000, 1000),
     ("catalog", "/assets?asset-selection=key%3A%22*orders*%22", "orders", 1500, 560),
     ("table", "/assets/snapshots/{source}/shop/orders?view=overview", "Columns", 1500, 1000),
     ("checks", "/assets/snapshots/{source}/shop/orders?view=checks", "not_stopped", 1500, 700),
@@ -109,6 +109,9 @@ def take(page: Any, url: str, text: str, size: tuple[int, int], file: Path) -> N
     page.goto(url, wait_until="domcontentloaded", timeout=_PAGE_S * 1000)
     page.get_by_text(text).first.wait_for(timeout=_PAGE_S * 1000)
     page.wait_for_timeout(6000)  # graphs are laid out, plots are drawn
+    if (long := page.get_by_text("[Show Markdown]")).count():
+        long.first.click()
+        page.wait_for_timeout(2000)
     picture = Image.open(io.BytesIO(page.screenshot()))
     picture.convert("RGB").quantize(64).save(file, optimize=True)
     length = file.stat().st_size
