@@ -15,10 +15,12 @@ from cdc_platform.demo.workload import Workload
 from cdc_platform.formats import FORMATS
 
 
-def cli(*args: str, **env: str) -> subprocess.CompletedProcess[str]:
+def cli(*args: str, cwd: Path | None = None, **env: str) -> subprocess.CompletedProcess[str]:
     program = Path(sys.executable).with_name("cdc-platform")
-    around = {**os.environ, **env}
-    return subprocess.run([program, *args], capture_output=True, text=True, timeout=1500, check=False, env=around)
+    around = {**{k: v for k, v in os.environ.items() if k != "CDC_CONFIG"}, **env}
+    return subprocess.run(
+        [program, *args], capture_output=True, text=True, timeout=1500, check=False, env=around, cwd=cwd
+    )
 
 
 def test_missing_jars_are_told_with_what_mends_it(tmp_path):
@@ -39,10 +41,10 @@ def test_a_folder_of_somebody_else_is_left_alone(tmp_path, capsys):
 @pytest.fixture(scope="module")
 def finished(tmp_path_factory):
     """A demo of all formats that ran to its end: what it printed, and its folder."""
-    folder = tmp_path_factory.mktemp("demo") / "demo"
-    done = cli("demo", "--folder", str(folder), "--transactions", "12", "--master", "local[2]", "--seed", "3")
+    home = tmp_path_factory.mktemp("demo")
+    done = cli("demo", "--transactions", "12", "--master", "local[2]", "--seed", "3", cwd=home)
     assert done.returncode == 0, done.stderr + done.stdout
-    return done, folder
+    return done, home
 
 
 @pytest.mark.spark
@@ -50,24 +52,25 @@ def finished(tmp_path_factory):
 @pytest.mark.e2e
 @pytest.mark.thorough
 def test_the_demo_ends_equal_and_tells_its_story(finished):
-    done, folder = finished
+    done, home = finished
     lines = done.stdout.splitlines()
-    assert EQUAL in lines[0] and max(map(len, lines[:-1])) <= 100
+    paths = lines.index("Where to look")  # below it stand paths of this machine
+    assert EQUAL in lines[0] and max(map(len, lines[:paths])) <= 100
     formats = next(line.split()[2:] for line in lines if line.startswith("table "))
     assert set(formats) == set(FORMATS)
     for table in TABLES:
         assert [line.split()[2:] for line in lines if line.startswith(table)] == [["equal"] * len(FORMATS)]
-    assert lines[-1].endswith("cdc-platform ui")
+    assert lines[-1].endswith("cdc-platform ui") and "CDC_CONFIG" not in lines[-1]
     assert "\x1b" not in done.stdout + done.stderr
     assert "WARN" not in done.stderr and "Traceback" not in done.stderr
-    cuts = cli("cut", "list", "--json", CDC_CONFIG=str(folder / "cdc.yaml"))
+    cuts = cli("cut", "list", "--json", cwd=home)  # without a cdc.yaml: the demo's
     kinds = {row["source"]: row["kind"] for row in reversed(json.loads(cuts.stdout))}
     assert {source for source, kind in kinds.items() if kind == "transaction"} == {
         "shop_dts",
         "shop_canal",
         "shop_tdsql",
     }
-    broker = cli("broker", "status", "--home", str(folder / ".cdc/broker"), "--json")
+    broker = cli("broker", "status", "--home", str(home / ".cdc/demo/.cdc/broker"), "--json")
     assert json.loads(broker.stdout)["state"] == "stopped"
 
 
@@ -76,10 +79,10 @@ def test_the_demo_ends_equal_and_tells_its_story(finished):
 @pytest.mark.e2e
 @pytest.mark.thorough
 def test_one_wrong_cell_is_the_only_finding_of_each_feed(finished):
-    _, folder = finished
+    _, home = finished
     shop = Workload(3, 12)
     shop.advance(12 // 3)  # the increment
-    config = load_config(folder / "cdc.yaml")
+    config = load_config(home / ".cdc/demo/cdc.yaml")
     assert compared(config, shop.truth)[1] == []
 
     customers = shop.truth["shop.customers"]
