@@ -18,9 +18,6 @@ from cdc_platform.errors import ConfigError
 Truth = Mapping[str, dict[Any, dict[str, Any]]]
 """Table → key → row."""
 
-_ENDS = {"heartbeat_timeout_s": 31_536_000}
-"""Of feeds whose format promises heartbeats: the demo's end with it, on purpose, so they aren't silent for a year."""
-
 
 class Encoder(Protocol):
     """A vendor's tool: the source's transactions → its Kafka records. Keeps its state between calls."""
@@ -32,8 +29,7 @@ class Encoder(Protocol):
 class Feed:
     """One vendor's feed of the shop: what makes its records, and `topics` or `topic_pattern` of its source.
 
-    partitions: of each of its topics. settings: further keys of its source. as_sent: the truth as far as the messages
-    can tell it.
+    partitions: of each of its topics. as_sent: the truth as far as the messages can tell it.
     """
 
     format: str
@@ -42,17 +38,15 @@ class Feed:
     options: dict[str, Any] = field(default_factory=dict)
     as_sent: Callable[[Truth], Truth] = lambda truth: truth
     partitions: int = 1
-    settings: dict[str, Any] = field(default_factory=dict)
 
 
 FEEDS = {
-    "shop_dts": Feed("tencent_dts", lambda: DtsEncoder("dts-shop"), {"topics": ["dts-shop"]}, settings=_ENDS),
+    "shop_dts": Feed("tencent_dts", lambda: DtsEncoder("dts-shop"), {"topics": ["dts-shop"]}),
     "shop_debezium": Feed(
         "debezium",
         lambda: DebeziumEncoder("shopdb"),
         {"topic_pattern": r"(__debezium-heartbeat\.)?shopdb.*"},
         partitions=2,
-        settings=_ENDS,
     ),
     "shop_canal_json": Feed("canal_json", lambda: CanalJsonEncoder("canal-json-shop"), {"topics": ["canal-json-shop"]}),
     "shop_canal": Feed("canal", lambda: CanalEncoder("canal-shop"), {"topics": ["canal-shop"]}),
@@ -81,7 +75,7 @@ def chosen(formats: Iterable[str]) -> dict[str, Feed]:
 def source_config(name: str, feed: Feed) -> dict[str, Any]:
     """A source of cdc.yaml that reads the feed."""
     options = {"options": feed.options} if feed.options else {}
-    return {"name": name, "format": feed.format, **feed.topics, **feed.settings, **options}
+    return {"name": name, "format": feed.format, **feed.topics, **options}
 
 
 def encoders(config: Config) -> dict[str, Encoder]:

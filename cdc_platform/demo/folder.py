@@ -22,6 +22,7 @@ DEFAULT_FOLDER = Path(".cdc/demo")
 ROUNDS = "rounds.json"
 """File with the seed and the transactions of each round: what `demo --more` makes the shop again from."""
 _MARK = "# Written by `cdc-platform demo`, which removes this whole folder when it runs again.\n"
+_SILENCE = {"heartbeat_timeout_s": 31_536_000}
 _WHY = "# heartbeat_timeout_s: these feeds end with the demo, so its default limit of silence would be no help here.\n"
 
 
@@ -77,7 +78,7 @@ def _config_data(settings: Settings, port: int) -> dict[str, Any]:
         "lake": "./lake",
         "spark": {"remote": settings.remote} if settings.remote else local,
         "kafka": {"bootstrap.servers": f"127.0.0.1:{port}"},
-        "sources": [source_config(name, feed) for name, feed in chosen(settings.formats).items()],
+        "sources": [source_config(name, feed) | _SILENCE for name, feed in chosen(settings.formats).items()],
     }
 
 

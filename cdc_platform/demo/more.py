@@ -84,6 +84,6 @@ def _awaited(config: Config, shop: Workload, wait_s: float, say: Say) -> tuple[f
         equal = sum(row["equal"] for row in rows)
         if equal != last:
             behind = ", ".join(dict.fromkeys(row["format"] for row in rows if not row["equal"]))
-            say(f"  {equal} of {len(rows)} tables equal after {seconds:.0f} s; waiting for {behind}")
+            say(f"  {equal} of {len(rows)} tables equal; waiting for {behind}")
             last = equal
         time.sleep(_LOOK_EVERY_S)
