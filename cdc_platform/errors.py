@@ -154,6 +154,8 @@ class NotReadable(CdcError):
     """A table, version, cut or column that was asked for can't be read. Fields: `name`, `problem`, `valid` (what would
     have worked)."""
 
+    exit_code = 2
+
     def __init__(self, name: str, problem: str, valid: Iterable[str] = ()):
         self.name, self.problem, self.valid = name, problem, tuple(valid)
         hint = f"; valid: {', '.join(self.valid)}" if self.valid else ""

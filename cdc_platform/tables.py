@@ -259,6 +259,18 @@ TABLE_RULES = Table(
     properties=_STAGED,
 )
 
+DECODED_WITH = Table(
+    "decoded_with",
+    """source STRING, number BIGINT COMMENT 'of the change, from 0', format STRING, decoder_version STRING,
+  options STRING COMMENT 'JSON of all options of the format; of a file the digest of its content',
+  digest STRING COMMENT 'of format and options',
+  offsets MAP<STRING, BIGINT> COMMENT 'topic/partition: first offset that they apply to; one that is not in it: all',
+  at TIMESTAMP""",
+    "Which options a source's messages were decoded with, and since which offsets",
+    partition_by=("source",),
+    properties=_STAGED,
+)
+
 SNAPSHOT_PATH = Table("snapshots/{source}/{db}/{table}", "", "Live rows of one source table")
 TOMBSTONES_PATH = Table("tombstones/{source}/{db}/{table}", "", "Deleted keys with the order of their delete")
 
@@ -314,6 +326,7 @@ SHARED = frozenset(
         CHANGELOG,
         CONTROL_EVENTS,
         CUTS,
+        DECODED_WITH,
         LINEAGES,
         OFFSET_LEDGER,
         QUARANTINE,

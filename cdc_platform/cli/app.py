@@ -17,10 +17,19 @@ COMMANDS = {
     "demo": ("cdc_platform.cli.demo:command", "The whole chain on a seeded shop, compared with the truth."),
     "run": ("cdc_platform.cli.run:command", "Catch up with Kafka: all sources, or some."),
     "status": ("cdc_platform.cli.status:command", "Sources, rooms, lag, and what needs attention."),
+    "init": ("cdc_platform.cli.init:command", "Write a cdc.yaml for topics that are there."),
+    "validate": (
+        "cdc_platform.cli.validate:command",
+        "Check cdc.yaml: all errors at once, and warnings.",
+    ),
     "setup": ("cdc_platform.cli.setup:command", "Fetch the jars of Spark and Kafka; prepare quick starts."),
     "broker": ("cdc_platform.cli.broker:app", "The embedded Kafka broker: start, stop, status."),
     "ui": ("cdc_platform.cli.ui:command", "Broker, warm Spark, Dagster's web pages and daemon together."),
     "inspect": ("cdc_platform.cli.inspect:command", "Which wire format a topic holds, and why not another."),
+    "tables": ("cdc_platform.cli.tables:tables_command", "All tables: state, rows, key, last change, where they lie."),
+    "schema": ("cdc_platform.cli.tables:schema_command", "A table's columns: types, key, what the feed can't tell."),
+    "read": ("cdc_platform.cli.read:command", "Rows of a table, without Spark."),
+    "topic": ("cdc_platform.cli.topic:app", "Kafka topics: create, list, send records."),
     "reconcile": ("cdc_platform.cli.reconcile:command", "Compare snapshots with the source itself, or an export."),
     "quarantine": ("cdc_platform.cli.quarantine:app", "What could not be used, and why: list, show."),
     "cut": ("cdc_platform.cli.cut:app", "Versions of all tables of a source that belong together: list."),
@@ -53,6 +62,13 @@ class LazyGroup(TyperGroup):
         single.command(cmd_name)(found)
         return typer.main.get_command(single)
 
+    def shell_complete(self, ctx: Any, incomplete: str) -> Any:
+        """Names and help of commands from the table, as `format_commands`; else what any group completes."""
+        from typer._click.shell_completion import CompletionItem  # typer exports no public name for it
+
+        names = [CompletionItem(n, help=text) for n, (_, text) in COMMANDS.items() if n.startswith(incomplete)]
+        return names if not incomplete.startswith("-") else super().shell_complete(ctx, incomplete)
+
     def format_commands(self, ctx: Any, formatter: Any) -> None:  # noqa: ARG002
         """Lists names and help from the table: asking the commands would import them."""
         with formatter.section("Commands"):
@@ -61,7 +77,7 @@ class LazyGroup(TyperGroup):
 
 app = typer.Typer(
     cls=LazyGroup,
-    add_completion=False,
+    add_completion=True,
     no_args_is_help=True,
     rich_markup_mode=None,
     pretty_exceptions_enable=False,  # it prints local variables, and with them secrets

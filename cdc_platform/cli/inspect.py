@@ -5,16 +5,16 @@ from typing import Annotated, Any
 
 import typer
 
+from cdc_platform.cli.cluster import Bootstrap, ConfigFile, OfSource, cluster
 from cdc_platform.cli.output import Report, printed, progress
-from cdc_platform.config import Config, Source, load_config, parse_config
 
 
 @printed
 def command(
     topic: Annotated[str, typer.Argument(help="Kafka topic.")],
-    config: Annotated[Path, typer.Option("--config", envvar="CDC_CONFIG", help="cdc.yaml")] = Path("cdc.yaml"),
-    source: Annotated[str | None, typer.Option(help="Take this source's Kafka properties.")] = None,
-    bootstrap: Annotated[str | None, typer.Option(help="host:port of a Kafka without login; no cdc.yaml then.")] = None,
+    config: ConfigFile = Path("cdc.yaml"),
+    source: OfSource = None,
+    bootstrap: Bootstrap = None,
     records: Annotated[int, typer.Option(min=1, max=10_000, help="Look at so many of the newest records.")] = 200,
 ) -> Report:
     """Read a few of a topic's newest records and tell which wire format they are, and why not another.
@@ -26,7 +26,7 @@ def command(
     from cdc_platform.landing.offsets import kafka_state
     from cdc_platform.resources.sample import newest
 
-    ready, feed = _cluster(topic, config, source, bootstrap)
+    ready, feed = cluster([topic], config, source, bootstrap)
     sample = newest(ready, feed, kafka_state(ready, feed), records)
     progress(f"{sample.num_rows} records of {topic}")
     found = verdicts(sample, FORMATS) if sample.num_rows else []
@@ -49,14 +49,3 @@ def command(
         ],
     }
     return Report(data, 0 if how != "none" else 1)
-
-
-def _cluster(topic: str, file: Path, name: str | None, bootstrap: str | None) -> tuple[Config, Source]:
-    """A configuration that reaches the topic's Kafka, and a source of nothing but that topic. Raises ConfigError."""
-    feed: dict[str, Any] = {"name": "inspect", "format": "debezium", "topics": [topic]}
-    if bootstrap:
-        made = parse_config({"lake": ".", "kafka": {"bootstrap.servers": bootstrap}, "sources": [feed]})
-        return made, made.sources[0]
-    loaded = load_config(file)
-    properties = loaded.source(name).kafka if name else {}
-    return loaded, Source.model_validate({**feed, "kafka": properties})

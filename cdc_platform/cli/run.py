@@ -45,6 +45,7 @@ def command(
     Exit code 1 when the run of a source failed or when one of these sources needs attention, as `status` says it: rows
     held in quarantine, a stopped table, a failed check. A source that is merely silent doesn't fail its run.
     """
+    from cdc_platform import advice
     from cdc_platform.cli.attention import of_lake
     from cdc_platform.resources import early
 
@@ -56,6 +57,8 @@ def command(
     if table:
         _expect(loaded, chosen, table)
     progress(f"Spark: {ready.spark.remote or ready.spark.master}")
+    for text in advice.warnings(loaded):
+        progress(f"warning: {text}")
     if rebuild and table:
         return Report({"rebuilt": _rebuild(ready, chosen, table)})
     early.begin(ready)
@@ -70,6 +73,7 @@ def command(
         "rooms": [room for r in results for room in r["rooms"]],
         "tables": [t for r in results for t in r["tables"] if table in (None, t["table"])],
         "problems": [f"{f.source}: {f.text}" for f in findings],
+        "warnings": advice.warnings(loaded),
     }
     return Report(data, 0 if all(r["ok"] for r in results) and not findings else 1, _shown(data))
 

@@ -34,6 +34,7 @@ def command(
 
 def look(config: Config, *, allow_held: bool = False) -> dict[str, Any]:
     """The state of everything: one row per source, bridge and table, and the problems in words."""
+    from cdc_platform import advice
     from cdc_platform.automation import delta, observe
 
     times, bad, cuts = delta.control_times(config), delta.quarantined(config), delta.newest_cuts(config)
@@ -62,6 +63,7 @@ def look(config: Config, *, allow_held: bool = False) -> dict[str, Any]:
                 "waiting": sum(r["waiting"] for r in mine),
                 "quarantined": bad.get(source.name, 0),
                 "cut": cuts.get(source.name),
+                "options_changed": advice.of_source(config, source),
             }
         )
     bridges, tables = _bridges(config), _tables(config)
@@ -78,6 +80,7 @@ def look(config: Config, *, allow_held: bool = False) -> dict[str, Any]:
         "tables": tables,
         "problems": [f"{f.source}: {f.text}" if f.source else f.text for f in findings],
         "findings": [asdict(f) for f in findings],
+        "warnings": advice.warnings(config),
     }
 
 
@@ -91,6 +94,8 @@ def shown(data: dict[str, Any]) -> dict[str, Any]:
         "tables": tables or "none yet: `cdc-platform run` makes them",
         "needs attention": [_finding(f) for f in data["findings"]] or "nothing",
     }
+    if data["warnings"]:
+        found["warnings"] = [{"what": text} for text in data["warnings"]]
     return {name: value for name, value in found.items() if name != "bridges" or value}
 
 

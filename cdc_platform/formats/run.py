@@ -16,7 +16,7 @@ from pyspark.sql import functions as F
 from cdc_platform.chain import RoomResult
 from cdc_platform.config import Config, Source
 from cdc_platform.envelopes.run import messages_path
-from cdc_platform.formats import FORMATS
+from cdc_platform.formats import FORMATS, in_force
 from cdc_platform.formats.contract import DDL, EVENT, MESSAGE, Context
 from cdc_platform.formats.frame import MESSAGE_READ, STATEMENT, Decoding, Statements, decode
 from cdc_platform.formats.heal import heal
@@ -35,6 +35,7 @@ WORDS = (
 def run(spark: SparkSession, config: Config, source: Source) -> RoomResult:
     """One catch-up of the formats room. Raises what the format's `context` raises."""
     watch = lake.Stopwatch()
+    in_force.note(spark, config, source)
     path = lake.ensure(spark, CHANGES, CHANGES.at(config.lake, format=source.format, source=source.name))
     needs = FORMATS[source.format].context
     context = _context(spark, config, source, needs) if needs else None

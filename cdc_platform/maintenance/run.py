@@ -24,6 +24,7 @@ from cdc_platform.snapshots import target as targets
 _SHARED = (
     tables.CONTROL_EVENTS,
     tables.CUTS,
+    tables.DECODED_WITH,
     tables.LINEAGES,
     tables.OFFSET_LEDGER,
     tables.QUARANTINE,

@@ -1,0 +1,147 @@
+"""What a lake knows of its snapshots: state, size, columns, key, and what the feed can't tell. Without Spark."""
+
+import json
+from collections.abc import Iterable
+from typing import Any
+
+from cdc_platform import tables
+from cdc_platform.automation import delta
+from cdc_platform.config import Config
+from cdc_platform.config.tables import ORIGIN
+from cdc_platform.errors import ConfigError
+from cdc_platform.reading.catalog import TableName, states
+from cdc_platform.reading.frames import BOOKKEEPING
+from cdc_platform.suggest import closest
+
+_LIMITS = "cdc.limits"
+
+
+def known(config: Config, source: str | None = None) -> list[TableName]:
+    """Every table of the configured sources (or of one) that there is a snapshot of, or that waits for its first.
+    Raises ConfigError: no such source."""
+    if source is not None:
+        config.source(source)
+    names = (TableName(s.name, db, table) for s, db, table in delta.known_tables(config))
+    return [name for name in names if source in (None, name.source)]
+
+
+def find(config: Config, given: str, source: str | None = None) -> TableName:
+    """The one table that is meant by "db.table", "source/db.table" or its path "source/db/table". Raises ConfigError
+    with the valid names: no such table, or several."""
+    there = known(config, source)
+    found = [n for n in there if given in (f"{n.db}.{n.table}", str(n), n.path)]
+    if len(found) == 1:
+        return found[0]
+    if found:
+        raise ConfigError(
+            "TABLE", f"{given!r} names tables of several sources: add --source", [n.source for n in found]
+        )
+    names = sorted({f"{n.db}.{n.table}" for n in there} if source else map(str, there))
+    raise ConfigError("TABLE", f"there is no table {given!r}", closest(given, names) or ["none yet"])
+
+
+def overview(config: Config, names: Iterable[TableName]) -> list[dict[str, Any]]:
+    """Per table: source, table, state (`waiting` before its first snapshot), reason, rows, held (rows in quarantine),
+    columns (a number), key, last_change (commit time at the source), path."""
+    there, described = states(config.lake), _described(config)
+    held = {(h["source"], h["db"], h["table"]): h["rows"] for h in delta.held(config)}
+    found = []
+    for name in names:
+        path = tables.SNAPSHOT_PATH.at(config.lake, **name._asdict())
+        columns = [c for c in delta.columns(path) or () if not c.startswith(BOOKKEEPING)]
+        state = there.get(name)
+        found.append(
+            {
+                "source": name.source,
+                "table": f"{name.db}.{name.table}",
+                "state": state.state if state else "waiting",
+                "reason": state.reason if state and state.state != "live" else None,
+                **_figures(path),
+                "held": held.get((name.source, name.db, name.table), 0),
+                "columns": len(columns) or None,
+                "key": key(config, name, described.get(name, {})),
+                "path": path,
+            }
+        )
+    return found
+
+
+def columns(config: Config, name: TableName, bookkeeping: bool = False) -> list[dict[str, Any]]:
+    """Per column: column, type (Spark's name), source_type (as the feed last described it), nullable, key (its place in
+    the key, from 1), comment, limits (what the feed can't tell of its values). Raises ConfigError: no snapshot yet."""
+    from deltalake import DeltaTable
+    from deltalake.exceptions import TableNotFoundError
+
+    try:
+        table = DeltaTable(tables.SNAPSHOT_PATH.at(config.lake, **name._asdict()))
+    except TableNotFoundError:
+        raise ConfigError("TABLE", f"{name} has no snapshot yet: run `cdc-platform run`") from None
+    told = _described(config, name.source).get(name, {})
+    keys = key(config, name, told) or []
+    limits = limits_of(table)
+    return [
+        {
+            "column": field.name,
+            "type": _type(field.type),
+            "source_type": told.get(field.name, {}).get("type"),
+            "nullable": field.nullable,
+            "key": keys.index(field.name) + 1 if field.name in keys else None,
+            "comment": field.metadata.get("comment"),
+            "limits": limits.get(field.name, []),
+        }
+        for field in table.schema().fields
+        if bookkeeping or not field.name.startswith(BOOKKEEPING)
+    ]
+
+
+def limits_of(table: Any) -> dict[str, list[str]]:
+    """What the feed can't tell, by column of an open Delta table; `*`: of whole rows."""
+    return json.loads(table.metadata().configuration.get(_LIMITS) or "{}")
+
+
+def key(config: Config, name: TableName, told: dict[str, dict[str, Any]]) -> list[str] | None:
+    """Names of a snapshot's key columns: the configuration's, else those that the feed last described (`told`), and the
+    origin of merged rows. None: it isn't known; []: the table has none, its rows are counted."""
+    rules = config.source(name.source).tables
+    if (configured := rules.key_columns(name.db, name.table)) is not None:
+        return configured
+    if not told:
+        return None
+    own = [column for column, one in told.items() if one.get("key")]
+    return [*own, *ORIGIN] if own and rules.merged(name.db, name.table) else own
+
+
+def _figures(path: str) -> dict[str, Any]:
+    """rows and last_change (commit time at the source of its newest change) of a snapshot; None: it isn't there."""
+    found = delta.query('SELECT count(*) AS rows, max("_cdc_source_time") AS last_change FROM t', t=path)
+    return dict(found[0]) if found else {"rows": None, "last_change": None}
+
+
+def _described(config: Config, source: str | None = None) -> dict[TableName, dict[str, dict[str, Any]]]:
+    """Table → column → name, type, key as the feed's messages last described it."""
+    where = "kind = 'message' AND db IS NOT NULL AND \"table\" IS NOT NULL"
+    if source:
+        where += f" AND source = {delta.text(source)}"
+    found = delta.query(
+        'SELECT source, db, "table", last_value(columns ORDER BY landed_at, "offset") AS columns FROM t '
+        f'WHERE {where} GROUP BY source, db, "table"',
+        t=tables.SCHEMA_HISTORY.at(config.lake),
+    )
+    rules = {s.name: s.tables for s in config.sources}
+    described: dict[TableName, dict[str, dict[str, Any]]] = {}
+    for row in found or []:
+        if (own := rules.get(row["source"])) is None:
+            continue
+        name = TableName(row["source"], *own.routed(row["db"], row["table"]))
+        for column in json.loads(row["columns"] or "[]"):
+            described.setdefault(name, {}).setdefault(column["name"], column)
+    return described
+
+
+def _type(type_: Any) -> str:
+    told = json.loads(type_.to_json())
+    return _TYPES.get(told, told) if isinstance(told, str) else told.get("type", "struct")
+
+
+_TYPES = {"long": "bigint", "integer": "int", "short": "smallint", "byte": "tinyint"}
+"""Names of Delta's log that SQL calls otherwise."""
