@@ -10,6 +10,7 @@
 # CDC_BIND  address that servers listen on                                                           [127.0.0.1]
 # CDC_CODE_SERVER_HOST, CDC_CODE_SERVER_PORT   where webserver and daemon find the code server       [127.0.0.1, 4000]
 # CDC_WEBSERVER_PORT                                                                                 [3000]
+# CDC_DAGSTER_URL   where the code server asks for a reload when there are new tables      [http://127.0.0.1:<that port>]
 # DAGSTER_PG_HOST, _PORT, _DB, _USER, _PASSWORD  Dagster's database; the password has no default     [127.0.0.1, 5432,
 #                                                                                                      dagster, dagster]
 set -eu
@@ -18,6 +19,7 @@ here=$(dirname -- "$(readlink -f -- "$0")")
 export CDC_CODE_SERVER_HOST="${CDC_CODE_SERVER_HOST:-127.0.0.1}" CDC_CODE_SERVER_PORT="${CDC_CODE_SERVER_PORT:-4000}"
 export DAGSTER_PG_HOST="${DAGSTER_PG_HOST:-127.0.0.1}" DAGSTER_PG_PORT="${DAGSTER_PG_PORT:-5432}"
 export DAGSTER_PG_DB="${DAGSTER_PG_DB:-dagster}" DAGSTER_PG_USER="${DAGSTER_PG_USER:-dagster}"
+export CDC_DAGSTER_URL="${CDC_DAGSTER_URL:-http://127.0.0.1:$CDC_WEBSERVER_PORT}"
 export DAGSTER_HOME="$CDC_HOME/dagster" CDC_CONFIG="$CDC_HOME/cdc.yaml" PYTHONUNBUFFERED=1
 
 fail() {

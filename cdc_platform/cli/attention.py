@@ -125,8 +125,14 @@ def _why(instance: Any, run_id: str) -> str:
 
 def _is_ours(state: Any) -> bool:
     """Whether a schedule or sensor is this platform's: an instance that DAGSTER_HOME names may serve others, too."""
-    target = state.origin.repository_origin.code_location_origin.loadable_target_origin
-    return "DAGSTER_HOME" not in os.environ or (target.module_name or "").startswith("cdc_platform")
+    from dagster._core.remote_origin import GrpcServerCodeLocationOrigin
+
+    if "DAGSTER_HOME" not in os.environ:
+        return True
+    origin = state.origin.repository_origin.code_location_origin
+    if isinstance(origin, GrpcServerCodeLocationOrigin):  # a deployment's code server: it knows the module, we the name
+        return origin.location_name == "cdc"
+    return (origin.loadable_target_origin.module_name or "").startswith("cdc_platform")
 
 
 def _ticks(instance: Any) -> list[Finding]:

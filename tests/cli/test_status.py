@@ -13,6 +13,8 @@ from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 from dagster._core.definitions.run_request import InstigatorType
 from dagster._core.remote_origin import (
+    CodeLocationOrigin,
+    GrpcServerCodeLocationOrigin,
     ManagedGrpcPythonEnvCodeLocationOrigin,
     RemoteInstigatorOrigin,
     RemoteRepositoryOrigin,
@@ -198,17 +200,14 @@ def test_a_failed_run_is_a_problem(tmp_path, monkeypatch, capsys):
     assert re.match(r"the last run failed at \S+ \S+Z: source orders: records are gone from Kafka", failed[0])
 
 
-def tick(config: Config, status: TickStatus, error: str | None = None) -> None:
+OURS = ManagedGrpcPythonEnvCodeLocationOrigin(
+    LoadableTargetOrigin(executable_path=sys.executable, module_name="cdc_platform.definitions"), "cdc"
+)
+
+
+def tick(config: Config, status: TickStatus, error: str | None = None, location: CodeLocationOrigin = OURS) -> None:
     """A tick of `catch_up_schedule`, as the daemon notes it."""
-    origin = RemoteInstigatorOrigin(
-        RemoteRepositoryOrigin(
-            ManagedGrpcPythonEnvCodeLocationOrigin(
-                LoadableTargetOrigin(executable_path=sys.executable, module_name="cdc_platform.definitions"), "cdc"
-            ),
-            "__repository__",
-        ),
-        "catch_up_schedule",
-    )
+    origin = RemoteInstigatorOrigin(RemoteRepositoryOrigin(location, "__repository__"), "catch_up_schedule")
     with open_instance(config) as instance:
         if not instance.all_instigator_state():
             running = InstigatorState(
@@ -244,3 +243,13 @@ def test_a_schedule_whose_tick_failed_is_a_problem_until_one_goes_well(tmp_path,
     assert re.fullmatch(r"schedule catch_up_schedule: its tick at \S+ \S+Z failed: CheckError: no run_key", problem)
     tick(config, TickStatus.SKIPPED)
     assert told() == []
+
+
+@pytest.mark.parametrize(("location", "problems"), [("cdc", 1), ("theirs", 0)])
+def test_a_failed_tick_of_a_deployments_code_server_is_a_problem(tmp_path, monkeypatch, capsys, location, problems):
+    configure(tmp_path, monkeypatch, "127.0.0.1:1", "a")
+    monkeypatch.setenv("DAGSTER_HOME", str(tmp_path / "home"))
+    monkeypatch.setattr("cdc_platform.automation.observe.KAFKA_TIMEOUT_S", 0.3)
+    server = GrpcServerCodeLocationOrigin(host="127.0.0.1", port=4000, location_name=location)
+    tick(load_config(), TickStatus.FAILURE, "ValueError: x", server)
+    assert len([f for f in status(capsys)[1]["findings"] if f["kind"] == "schedule"]) == problems

@@ -132,6 +132,9 @@ def test_a_deployment_on_postgres_follows_a_topic(broker, tmp_path):
             with urlopen(request, timeout=30) as answer:
                 return json.load(answer)["data"]
 
+        def assets() -> list[list[str]]:
+            return [node["assetKey"]["path"] for node in graphql("{assetNodes {assetKey {path}}}")["assetNodes"]]
+
         def ended() -> list[str]:
             runs = graphql("{runsOrError {... on Runs {results {status}}}}")["runsOrError"]["results"]
             states = [run["status"] for run in runs]
@@ -144,6 +147,8 @@ def test_a_deployment_on_postgres_follows_a_topic(broker, tmp_path):
                 until(lambda program=program: healthy(program), 240, told)
             # The sensor sees the new offsets, the daemon launches the run, the code server runs it.
             states = until(ended, 300, told)
+            # The table's asset appears without a hand: a sensor asks the webserver to load the code location anew.
+            until(lambda: ["snapshots", "s", "shop", "t"] in assets(), 180, told)
         assert set(states) == {"SUCCESS"}, told()
         assert database.ask("SELECT DISTINCT status FROM runs") == "SUCCESS"
         assert int(database.ask("SELECT count(*) FROM job_ticks")) > 0
@@ -152,4 +157,5 @@ def test_a_deployment_on_postgres_follows_a_topic(broker, tmp_path):
         rows = QueryBuilder().register("t", snapshot).execute("SELECT id FROM t ORDER BY id").read_all()
         assert pa.table(rows).column("id").to_pylist() == [0, 1, 2]
         status = run(env, "status", "--json")
+        assert "sources" in json.loads(status.stdout), status.stdout
         assert json.loads(status.stdout)["sources"][0]["landed"] == 3, status.stderr
