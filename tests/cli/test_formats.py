@@ -1,0 +1,142 @@
+"""Every command that reads a lake, on a lake of each format, for people and as JSON."""
+
+import json
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+from confluent_kafka import Producer
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from cdc_platform.cli.app import run
+from cdc_platform.config import Config
+from cdc_platform.demo.canal import CanalEncoder
+from cdc_platform.demo.canal_json import CanalJsonEncoder
+from cdc_platform.demo.compare import read_snapshot
+from cdc_platform.demo.dataworks import DataworksEncoder
+from cdc_platform.demo.debezium import DebeziumEncoder
+from cdc_platform.demo.feeds import FEEDS, Feed
+from cdc_platform.demo.tdsql import TdsqlEncoder
+from cdc_platform.demo.tencent_dts import DtsEncoder
+from cdc_platform.tables import SNAPSHOT_PATH
+from tests.e2e.e2e_shop import Shop, run_rooms
+
+pytestmark = [pytest.mark.spark, pytest.mark.broker]
+
+ENCODERS: dict[str, Any] = {
+    "tencent_dts": lambda topic: DtsEncoder(topic, partitions=1),
+    "debezium": DebeziumEncoder,
+    "canal_json": CanalJsonEncoder,
+    "canal": CanalEncoder,
+    "dataworks": DataworksEncoder,
+    "tdsql": TdsqlEncoder,
+}
+BROKEN = b'{"torn": '
+
+
+def _feed(known: Feed) -> Feed:
+    """The demo's feed under a topic of these tests."""
+    topic = f"cli-{known.format.replace('_', '-')}"
+    topics = {"topic_pattern": f"{topic}.*"} if known.format == "debezium" else {"topics": [topic]}
+    return replace(known, encoder=lambda: ENCODERS[known.format](topic), topics=topics)
+
+
+@pytest.fixture(scope="session")
+def lakes(broker: Any, spark: Any, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Config]:
+    """Format → a lake with what one run makes of a small shop and of one message that can't be used."""
+    feeds = {known.format: _feed(known) for known in FEEDS.values()}
+    shop = Shop(broker.bootstrap_servers, "cli", 4, feeds)
+    client = AdminClient({"bootstrap.servers": broker.bootstrap_servers})
+    client.create_topics([NewTopic("cli-debezium.broken", 1, 1)])["cli-debezium.broken"].result(30)
+    producer = Producer({"bootstrap.servers": broker.bootstrap_servers})
+    found = {}
+    for source in shop.sources():
+        name = source["name"]
+        producer.produce(source.get("topics", ["cli-debezium.broken"])[0], BROKEN)
+        folder = tmp_path_factory.mktemp(name)
+        found[name] = shop.config(folder, [source])
+    assert producer.flush(30) == 0
+    for config in found.values():
+        run_rooms(spark, config)
+    return found
+
+
+@pytest.fixture(params=sorted(ENCODERS))
+def lake(request: pytest.FixtureRequest, lakes: dict[str, Config], monkeypatch: pytest.MonkeyPatch) -> Iterator[Config]:
+    config = lakes[request.param]
+    monkeypatch.setenv("CDC_CONFIG", str(config.file))
+    monkeypatch.delenv("DAGSTER_HOME", raising=False)
+    return config
+
+
+def both(capsys: pytest.CaptureFixture[str], *args: str) -> tuple[int, Any]:
+    """A command's exit code and data; what people see of it fits and is no other."""
+    code = run([*args, "--json"])
+    data = json.loads(capsys.readouterr().out)
+    assert run([*args]) == code
+    out = capsys.readouterr().out
+    assert all(len(line) <= 100 for line in out.splitlines() if " " in line.strip()), out
+    assert not re.search(" $", out, re.M)
+    assert not re.search(r"\d\.0\b", out), "a count is a whole number"
+    assert not re.search(r"\d:\d\d:\d\d\.\d", out), "no one needs microseconds"
+    return code, data
+
+
+def test_what_reads_the_lake(lake, capsys):
+    [source] = lake.sources
+    code, status = both(capsys, "status")
+    assert code == 1
+    assert [f["kind"] for f in status["findings"] if f["kind"] != "feed"] == ["held"]
+    assert (status["sources"][0]["lag"], status["sources"][0]["quarantined"]) == (0, 1)
+    assert {t["state"] for t in status["tables"]} == {"live"}
+
+    code, held = both(capsys, "quarantine", "list")
+    assert (code, len(held)) == (0, 1)
+    code, shown = both(capsys, "quarantine", "show", held[0]["address"])
+    assert (code, shown["value"]["text"]) == (0, BROKEN.decode())
+
+    code, cuts = both(capsys, "cut", "list")
+    assert (code, [c["source"] for c in cuts]) == (0, [source.name])
+    assert both(capsys, "cut", "list", source.name)[0] == 0
+
+    topic = source.topics[0] if source.topics else "cli-debezium.shop.orders"
+    code, told = both(capsys, "inspect", topic)
+    assert (code, told["format"]) == (0, source.format)
+
+
+def test_what_uses_spark(lake, spark, capsys, tmp_path):
+    [source] = lake.sources
+    code, data = both(capsys, "maintain")
+    assert (code, data["sources"][0]["source"]) == (0, source.name)
+
+    rows = read_snapshot(SNAPSHOT_PATH.at(lake.lake, source=source.name, db="shop", table="customers"))
+    export = tmp_path / "customers.parquet"
+    pq.write_table(rows.select([c for c in rows.column_names if not c.startswith("_cdc")]), export)
+    code, data = both(capsys, "reconcile", source.name, "shop.customers", "--export", str(export))
+    assert (code, data["equal"]) == (0, True), data
+
+
+def test_a_process_of_its_own_says_nothing_but_its_own_words(lakes: dict[str, Config], tmp_path: Path):
+    """The JVM, its VACUUM and its log4j, Dagster's warnings: all in the log."""
+    config = lakes["tencent_dts"]
+    program = "import sys; from cdc_platform.cli.app import main; main()"
+    for args in (["maintain", "--json"], ["run", "--json", "--allow-held"]):
+        done = subprocess.run(
+            [sys.executable, "-c", program, *args, "--config", str(config.file)],
+            capture_output=True,
+            text=True,
+            cwd=tmp_path,
+            check=False,
+        )
+        assert json.loads(done.stdout)
+        assert done.returncode == 0, done
+        told = [re.sub(r"[\d.]+", "N", line) for line in done.stderr.splitlines()]
+        known = r"Spark: local\[N\]|tencent_dts|\w+ tencent_dts: (started|N records in N s)"
+        assert [line for line in told if not re.fullmatch(known, line)] == []
+    assert "incubator modules" in (config.state_dir / "logs" / "cli.log").read_text()
