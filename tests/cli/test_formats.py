@@ -110,6 +110,7 @@ def test_what_reads_the_lake(lake, capsys):
     assert (code, told["format"]) == (0, source.format)
 
 
+@pytest.mark.thorough
 def test_what_uses_spark(lake, spark, capsys, tmp_path):
     [source] = lake.sources
     code, data = both(capsys, "maintain")
@@ -122,6 +123,7 @@ def test_what_uses_spark(lake, spark, capsys, tmp_path):
     assert (code, data["equal"]) == (0, True), data
 
 
+@pytest.mark.thorough
 def test_a_process_of_its_own_says_nothing_but_its_own_words(lakes: dict[str, Config], tmp_path: Path):
     """The JVM, its VACUUM and its log4j, Dagster's warnings: all in the log."""
     config = lakes["tencent_dts"]
