@@ -77,6 +77,12 @@ class Tables(Model):
         "its rows that no message describes). The first pattern that fits decides.",
         examples=[{"shop.audit": "stop"}],
     )
+    readers: dict[str, Literal["any", "fast"]] = Field(
+        default={},
+        description="per pattern of db.table, for whom a snapshot is kept: fast (the default) enables Delta's "
+        "column mapping with the first renamed or dropped column, and deletion vectors when rows of more than 256 KB "
+        "change; any enables neither, so that every Delta reader can open it, and rewrites data instead",
+    )
     routes: dict[str, str] = Field(
         default={},
         description="Python regular expression of a whole db.table: the db.table whose snapshot its rows go to. The "
@@ -171,6 +177,11 @@ class Tables(Model):
     def ddl_policy(self, db: str, table: str) -> str:
         """What DDL may do to this table's snapshot: the first pattern that fits decides."""
         return _first(self.ddl, f"{db}.{table}") or "evolve"
+
+    def for_any_reader(self, db: str, table: str) -> bool:
+        """Whether this table's snapshot does without column mapping and deletion vectors: the first pattern that fits
+        decides."""
+        return _first(self.readers, f"{db}.{table}") == "any"
 
     def collation(self, db: str, table: str) -> str | None:
         """Spark collation of this table's text keys: the first pattern that fits decides."""

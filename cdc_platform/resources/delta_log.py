@@ -24,13 +24,15 @@ log = logging.getLogger(__name__)
 
 Action = dict[str, Any]
 
-_READ = frozenset(("columnMapping", "deletionVectors", "timestampNtz"))
-_WRITTEN = _READ | {"appendOnly", "invariants"}
+_WRITTEN = frozenset(
+    ("columnMapping", "deletionVectors", "timestampNtz", "appendOnly", "invariants", "checkpointProtection")
+)
 """Features of tables that what is written here keeps to; a column's invariant would be told in its metadata, which
-these tables have none of."""
+these tables have none of. checkpointProtection is about the removal of old log files, which nothing here does."""
 _REFUSED = ("delta.appendOnly", "delta.enableChangeDataFeed")
-_FEATURES = 7
-"""The version from which on a table tells its features one by one."""
+_PLAIN, _FEATURES = 2, 7
+"""Writer versions: up to which a table has nothing but appendOnly and invariants, and from which on it tells its
+features one by one."""
 _INTERVAL, _ITS_DEFAULT = "delta.checkpointInterval", "10"
 _DECODER, _ENCODER = msgspec.json.Decoder(), msgspec.json.Encoder()
 
@@ -59,7 +61,8 @@ def live(path: str) -> Live | None:
     table = DeltaTable(path)
     protocol, metadata = table.protocol(), table.metadata()
     asked = {*(protocol.reader_features or ()), *(protocol.writer_features or ())}
-    if protocol.min_writer_version != _FEATURES or not asked <= _WRITTEN or metadata.partition_columns:
+    known = protocol.min_writer_version <= _PLAIN or protocol.min_writer_version == _FEATURES
+    if not known or not asked <= _WRITTEN or metadata.partition_columns:
         return None
     if any(metadata.configuration.get(p, "false") != "false" for p in _REFUSED):
         return None

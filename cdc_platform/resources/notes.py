@@ -39,6 +39,22 @@ def properties(path: str) -> dict[str, str] | None:
     return DeltaTable(path).metadata().configuration if is_table(path) else None
 
 
+def protocol(path: str) -> tuple[set[str], dict[str, str], int] | None:
+    """Of a table that `is_table` the features that its protocol names one by one, its properties, and the bytes of its
+    data files; None: it isn't for this process to see."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+    from deltalake import DeltaTable
+
+    if not is_table(path):
+        return None
+    table = DeltaTable(path)
+    told, metadata = table.protocol(), table.metadata()
+    named = {*(told.reader_features or ()), *(told.writer_features or ())}
+    size = pc.sum(pa.table(table.get_add_actions())["size_bytes"], min_count=0).as_py()  # pyright: ignore[reportAttributeAccessIssue]
+    return named, metadata.configuration, size
+
+
 def schema(path: str) -> StructType | None:
     """Columns of a table that `is_table`, as Spark has them (Delta's log tells them in Spark's own JSON: its protocol,
     "Schema Serialization Format"); None: it isn't for this process to see."""

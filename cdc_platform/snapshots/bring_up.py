@@ -134,6 +134,8 @@ def _bring_up(work: Work, touched: Touched, columns: list[TableColumn], before: 
         in_order = empty or bool(high and tuple(high.values()) < tuple(figures.low_order))  # nothing there can be newer
         if plain and in_order and load(spark, plain, columns, target, work.app, work.batch_id, empty=empty):
             return Done(figures.invalid_dates, figures.partial, high_order=figures.high_order)
+        if not empty:
+            targets.ready_for_merge(spark, target)
         parts = not in_order and bool(figures.partial or (before and before["partial"]))
         folded, figures = _folded(work, rows, target, columns, figures, parts)
         if not in_order:

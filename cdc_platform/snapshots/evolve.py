@@ -23,6 +23,7 @@ from cdc_platform.mysql.effects import VERSION, Effect, Name, effects, from_json
 from cdc_platform.mysql.types import parse_type
 from cdc_platform.resources import lake, notes
 from cdc_platform.resources.lake import delta, quoted
+from cdc_platform.snapshots import features
 from cdc_platform.snapshots.carry import same_values
 from cdc_platform.snapshots.columns import ORDER_FIELDS, TableColumn, order_sql
 from cdc_platform.snapshots.target import ADDRESS, Target
@@ -234,29 +235,65 @@ def alter(spark: SparkSession, target: Target, steps: Iterable[Step]) -> bool:
     table = f"ALTER TABLE {delta(target.snapshot)}"
     for step in steps:
         effect = step.effect
-        for old, new in effect.renamed.items():
-            there, taken = _find(have, old), _find(have, new)
-            if there is None and taken is not None:
-                continue
-            if there is None or taken is not None:
-                return False
-            spark.sql(f"{table} RENAME COLUMN {quoted(there)} TO {quoted(new)}")
-            have[have.index(there)] = new
-        for old in effect.dropped:
-            if (there := _find(have, old)) is not None:
-                spark.sql(f"{table} DROP COLUMN {quoted(there)}")
-                have.remove(there)
+        if (moves := _moves(have, effect)) is None:
+            return False
+        _rename_and_drop(spark, target, have, moves)
+        have = [n for n in moves.names if n not in moves.dropped]
         for added in effect.added:
             column = TableColumn(added.name, parse_type(added.type), False)
             if _find(have, added.name) is None:
                 before = [c.name for c in effect.columns[: _place(effect, added.name)]]
                 previous = next((n for b in reversed(before) if (n := _find(have, b))), None)
+                features.allow_names(spark, target.snapshot, [added.name])
                 lake.add_column(spark, target.snapshot, added.name, column.spark, previous)
                 have.insert(have.index(previous) + 1 if previous else 0, added.name)
             if added.fill is not None:
                 _fill(spark, target, column, added.fill, step.order)
         _reorder(spark, table, have, effect)
     return True
+
+
+class _Moves(NamedTuple):
+    """What a statement's renames and drops do to columns, one after the other. names: of each column afterwards, before
+    drops."""
+
+    renamed: list[tuple[str, str]]
+    dropped: list[str]
+    names: list[str]
+
+
+def _moves(have: list[str], effect: Effect) -> _Moves | None:
+    """None: a name is taken, or isn't there. What is done already is left out."""
+    renamed, names = [], list(have)
+    for old, new in effect.renamed.items():
+        there, taken = _find(names, old), _find(names, new)
+        if there is None and taken is not None:
+            continue
+        if there is None or taken is not None:
+            return None
+        renamed.append((there, new))
+        names[names.index(there)] = new
+    return _Moves(renamed, [there for old in effect.dropped if (there := _find(names, old)) is not None], names)
+
+
+def _rename_and_drop(spark: SparkSession, target: Target, have: list[str], moves: _Moves) -> None:
+    """Does that to a snapshot: by column mapping, or by rewriting it in one commit."""
+    if not (moves.renamed or moves.dropped):
+        return
+    path = target.snapshot
+    if target.for_any:
+        features.remove(spark, path)
+        features.allow_names(spark, path, [new for _, new in moves.renamed])
+        if not features.Features.of(spark, path).mapped:
+            columns = ((old, new) for old, new in zip(have, moves.names, strict=True) if new not in moves.dropped)
+            rows = lake.read(spark, path).select(*(F.col(quoted(old)).alias(new) for old, new in columns))
+            rows.write.format("delta").mode("overwrite").option("overwriteSchema", "true").save(path)
+            return
+    features.map_columns(spark, path)
+    for old, new in moves.renamed:
+        spark.sql(f"ALTER TABLE {delta(path)} RENAME COLUMN {quoted(old)} TO {quoted(new)}")
+    for old in moves.dropped:
+        spark.sql(f"ALTER TABLE {delta(path)} DROP COLUMN {quoted(old)}")
 
 
 def _reorder(spark: SparkSession, table: str, have: list[str], effect: Effect) -> None:

@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 from cdc_platform.mysql.types import MySqlType
 from cdc_platform.resources import delta_log, notes, passes
 from cdc_platform.resources.parquet import Output, Sink, Written
-from cdc_platform.snapshots import images, marks
+from cdc_platform.snapshots import features, images, marks
 from cdc_platform.snapshots import target as targets
 from cdc_platform.snapshots.columns import BOOKKEEPING, TableColumn
 from cdc_platform.snapshots.typed import typed
@@ -114,8 +114,9 @@ def load(
         return True
     ends = (plain.figures.low_key, plain.figures.high_key)
     keys = _keys(target, columns, rows, done.written)
-    mark = targets.marks_rows(target)
-    return marks.replace(spark, sinks[_ROWS], before, keys, ends, done.written[_ROWS], mark=mark)
+    wanted, enabled = targets.marks(spark, target)
+    enable = partial(features.mark_rows, spark, target.snapshot) if wanted and not enabled else None
+    return marks.replace(spark, sinks[_ROWS], before, keys, ends, done.written[_ROWS], mark=wanted, enable=enable)
 
 
 def _rows(target: "Target", columns: list[TableColumn]) -> Columns | None:

@@ -9,7 +9,7 @@ table: 12 s of CPU for 10,000,000 rows. Here their keys are read once.
 # pyright: reportAttributeAccessIssue=false
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -202,10 +202,12 @@ def replace(
     written: list[Written],
     *,
     mark: bool,
+    enable: Callable[[], None] | None = None,
 ) -> bool:
     """Takes the rows with these keys out of a table and names files in its log that hold others in their place, in one
     commit. before: how it was. ends: lowest and highest first key, as the log's statistics tell them (None: not known).
-    mark: in vectors. False: nothing was done, for others wrote all the time."""
+    mark: in vectors; enable: lets the table have its first ones, called if there are any. False: nothing was done, for
+    others wrote all the time."""
     now: Live | None = before
     for _ in range(_TRIES):
         if now is None:
@@ -217,6 +219,11 @@ def replace(
         found = [one for told in done.told for one in told]
         new = [*written, *done.written.get(KEPT, ())]
         told = _history(sum(f.rows for f in written), sum(n for _, _, n in found), len(new))
+        if enable is not None and any(vector is not None for _, vector, _ in found):
+            enable()
+            enable, before, now = None, now, delta_log.live(sink.table)
+            if now is None or now.adds != before.adds:
+                continue
         marked = [Marked(now.adds[number], vector) for number, vector, _ in found]
         if delta_log.commit(sink.table, now, new, marked, told):
             return True

@@ -18,7 +18,7 @@ from cdc_platform.resources import lake
 from cdc_platform.resources.lake import delta, quoted
 from cdc_platform.snapshots.columns import BOOKKEEPING, TableColumn, order_literal, order_sql
 from cdc_platform.snapshots.fold import overlaid
-from cdc_platform.snapshots.target import ADDRESS, Stale, Target, dig, graves
+from cdc_platform.snapshots.target import ADDRESS, Stale, Target, dig, graves, ready_for_merge
 from cdc_platform.tables import ADDRESS_TYPE
 
 _ADDRESS_FIELDS = ("topic", "partition", "offset", "entry_index", "row_index")
@@ -61,6 +61,7 @@ def bring_up(
     if not figures.deletes and graves(spark, target, columns).where("scope = 'delete'").isEmpty():
         _merge(new.withColumn("_gone", F.lit(False)), target, columns, figures, near=True)
         return figures.invalid_dates, None
+    ready_for_merge(spark, target)
     settled = _settled(new, target, columns, at)
     buried = settled.where(f"NOT live AND (state = {_NEW} OR state = {_THERE})")
     scope = F.when(F.col("sign") > 0, "insert").otherwise("delete")

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import pyarrow.parquet as pq
 from pyspark.sql import DataFrame, SparkSession
@@ -14,21 +14,13 @@ from cdc_platform.errors import TableStopped
 from cdc_platform.resources import lake, notes
 from cdc_platform.resources.lake import delta, literal, quoted
 from cdc_platform.resources.spark import FEW_ROWS_AT_ONCE, MANY_FILES, ROWS_AT_ONCE
+from cdc_platform.snapshots import features
 from cdc_platform.snapshots.columns import TableColumn, order_literal, order_sql
 from cdc_platform.snapshots.fold import Profile, key_names
 from cdc_platform.tables import ADDRESS_TYPE, ORDER_TYPE, SNAPSHOT_PATH, TABLE_STATE, TOMBSTONES_PATH
 
-_MARKS_ROWS = "delta.enableDeletionVectors"
-_SNAPSHOT_PROPERTIES = {
-    "delta.columnMapping.mode": "name",  # renames and drops rewrite nothing; any column name is allowed
-    "delta.feature.deletionVectors": "supported",
-    _MARKS_ROWS: "false",
-    "delta.checkpointInterval": "50",
-}
+_SNAPSHOT_PROPERTIES = {"delta.checkpointInterval": "50"}
 _COMPACTS = "delta.autoOptimize.autoCompact"
-SMALL = 1 << 18
-"""Bytes of a snapshot up to which MERGE writes its files anew: less work than to mark rows in them, a third of its time
-(1.5 instead of 2.3 s). Not more: what is written anew is kept until VACUUM."""
 _MIN_FILE, _ITS_DEFAULT = "spark.databricks.delta.optimize.minFileSize", str(1 << 30)
 _MOST_ROWS, _READ_BYTES, _CELL_BYTES = 4096, 2 << 20, 16
 """Spark's default; what a task holds of a file's rows: 64 messages of 28 KB; what a cell takes, however short."""
@@ -55,7 +47,7 @@ class Stale(Exception):
 @dataclass(frozen=True, slots=True)
 class Target:
     """Where a source table is kept. There are no tombstones before the first delete or TRUNCATE. beside: a table of
-    the lake that every run makes first."""
+    the lake that every run makes first. for_any: the snapshot is kept to what every Delta reader can (features.py)."""
 
     source: str
     db: str
@@ -63,12 +55,16 @@ class Target:
     snapshot: str
     tombstones: str
     beside: str
+    for_any: bool = False
 
     @staticmethod
     def of(config: Config, source: str, db: str, table: str) -> "Target":
         names = {"source": source, "db": db, "table": table}
-        paths = (path.at(config.lake, **names) for path in (SNAPSHOT_PATH, TOMBSTONES_PATH, TABLE_STATE))
-        return Target(source, db, table, *paths)
+        snapshot, tombstones, beside = (
+            path.at(config.lake, **names) for path in (SNAPSHOT_PATH, TOMBSTONES_PATH, TABLE_STATE)
+        )
+        for_any = config.source(source).tables.for_any_reader(db, table)
+        return Target(source, db, table, snapshot, tombstones, beside, for_any)
 
 
 def prepare(spark: SparkSession, target: Target, columns: list[TableColumn], *, anew: bool = False) -> bool:
@@ -83,15 +79,18 @@ def prepare(spark: SparkSession, target: Target, columns: list[TableColumn], *, 
         lake.replace(spark, target.tombstones, _grave_sql(columns))
     if made:
         comment = f"Live rows of {target.db}.{target.table} from source {target.source}"
-        # Where this process can't look how large it gets, it is taken for large from the first, and Delta itself looks
-        # whether its small files are many, by a query after each commit.
-        kept = {} if notes.is_table(target.beside) else {_MARKS_ROWS: "true", _COMPACTS: "true"}
-        lake.create(spark, target.snapshot, own, {**_SNAPSHOT_PROPERTIES, **kept}, comment)
+        # Where this process can't look, Delta itself looks whether small files are many, by a query after each commit.
+        kept = {} if notes.is_table(target.beside) else {_COMPACTS: "true"}
+        needed = features.at_creation(c.name for c in columns)
+        lake.create(spark, target.snapshot, own, {**_SNAPSHOT_PROPERTIES, **needed, **kept}, comment)
     elif anew:
+        features.allow_names(spark, target.snapshot, [c.name for c in columns])
         lake.replace(spark, target.snapshot, own)
     else:
         _evolve(spark, target, columns)
-        _keep_in_shape(spark, target.snapshot)
+        _put_together(spark, target.snapshot)
+    if target.for_any and not made:
+        features.remove(spark, target.snapshot)
     return anew or (made and not dug)  # not where the snapshot is made again whose folder was lost
 
 
@@ -129,19 +128,30 @@ def dig(new: DataFrame, target: Target, columns: list[TableColumn], app: str, ba
     lake.append_once(new, target.tombstones, app, batch_id)
 
 
-def marks_rows(target: Target) -> bool:
-    """Whether changes mark rows of the snapshot instead of writing its files anew, as far as this process sees."""
-    return (notes.properties(target.snapshot) or {}).get(_MARKS_ROWS) == "true"
+class Marks(NamedTuple):
+    """Whether changes mark rows of a snapshot in deletion vectors instead of rewriting its files: `wanted`, for it is
+    large; `enabled` in the table."""
+
+    wanted: bool
+    enabled: bool
 
 
-def _keep_in_shape(spark: SparkSession, snapshot: str) -> None:
-    """As the table grows: MERGE marks rows once it is large, and what many small batches left becomes few files."""
-    known, sizes = notes.properties(snapshot), notes.sizes(snapshot)
-    if not known or sizes is None:
-        return
-    if known.get(_MARKS_ROWS) == "false" and sum(sizes) > SMALL:
-        spark.sql(f"ALTER TABLE {delta(snapshot)} SET TBLPROPERTIES ('{_MARKS_ROWS}' = 'true')")
-    if len(sizes) >= MANY_FILES:
+def marks(spark: SparkSession, target: Target) -> Marks:
+    """Of a snapshot that is there."""
+    now = features.Features.of(spark, target.snapshot)
+    return Marks(now.marks or (now.bytes > features.SMALL and not target.for_any), now.marks)
+
+
+def ready_for_merge(spark: SparkSession, target: Target) -> None:
+    """Enables deletion vectors where MERGE and DELETE should use them. To be called before anything is read of the
+    snapshot: a frame planned before fails on rows marked since."""
+    if marks(spark, target) == Marks(wanted=True, enabled=False):
+        features.mark_rows(spark, target.snapshot)
+
+
+def _put_together(spark: SparkSession, snapshot: str) -> None:
+    """Makes few files of what many small batches left."""
+    if (sizes := notes.sizes(snapshot)) is not None and len(sizes) >= MANY_FILES:
         enough = int(spark.conf.get(_MIN_FILE, _ITS_DEFAULT) or 0)
         if sum(size < enough for size in sizes) >= MANY_FILES:
             spark.sql(f"OPTIMIZE {delta(snapshot)}").collect()
@@ -184,6 +194,7 @@ def _evolve(spark: SparkSession, target: Target, columns: list[TableColumn]) -> 
     for c in columns:
         kept = there.get(c.name.lower())
         if kept is None:
+            features.allow_names(spark, target.snapshot, [c.name])
             lake.add_column(spark, target.snapshot, c.name, c.spark, previous and previous.name)
         elif kept.simpleString() != c.spark:
             raise TableStopped(

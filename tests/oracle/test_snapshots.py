@@ -3,7 +3,7 @@
 import pytest
 
 from cdc_platform.demo.workload import Transaction
-from cdc_platform.snapshots import target
+from cdc_platform.snapshots import features
 from tests.oracle import server
 from tests.oracle.feeds import FEEDS
 from tests.oracle.lake import Lake
@@ -46,7 +46,9 @@ def workload():
 
 @pytest.mark.parametrize("format", FORMATS)
 def test_snapshots_are_what_the_database_says(format, workload, spark, make_config, monkeypatch):
-    monkeypatch.setattr(target, "SMALL", 0)  # MERGE marks rows, as in a large table; what writes anew other tests show
+    monkeypatch.setattr(
+        features, "SMALL", 0
+    )  # as in a large table; what rewrites files other tests show
     source, told = workload
     assert differences(Lake(spark, make_config, format, {}), format, source, told) == []
 

@@ -184,7 +184,7 @@ TWO = SourceTable("shop", "two", [("note", "text"), ("b", "varchar(9)"), ("id", 
 @pytest.fixture
 def marking(brought, monkeypatch):
     """The same of tables that are taken for large."""
-    monkeypatch.setattr(target, "SMALL", 0)
+    monkeypatch.setattr(target.features, "SMALL", 0)
     return brought
 
 
@@ -266,9 +266,9 @@ def test_keys_of_all_types_are_found(spark, make_config, tmp_path, brought):
 
 
 @pytest.mark.spark
-@pytest.mark.parametrize("small", [0, target.SMALL])
+@pytest.mark.parametrize("small", [0, target.features.SMALL])
 def test_what_workers_bring_in_is_what_merge_brings_in(spark, make_config, tmp_path, brought, monkeypatch, small):
-    monkeypatch.setattr(target, "SMALL", small)
+    monkeypatch.setattr(target.features, "SMALL", small)
     tables = [(one("text", "text"), lambda i: {"id": KEYS["text"][1](i)})]
     tables.append((TWO, lambda i: {"id": str(i % 4), "b": f"b{i}"}))
     names = [t.name for t, _ in tables]

@@ -58,10 +58,10 @@ def test_rows_are_marked_once_the_table_is_large_and_files_put_together_once_the
         feed.say(t.stated(), *(t.insert((1, pos + i), r) for i, r in enumerate(rows)))
     feed.catch_up()
     few = targets.MANY_FILES
-    steps = ((targets.SMALL, few, 0), (0, few, 0), (0, 2, 1), (0, 2, 1 << 25))
+    steps = ((targets.features.SMALL, few, 0), (0, few, 0), (0, 2, 1), (0, 2, 1 << 25))
     for n, (size, files, below) in enumerate(steps):
         pos = 300 + 10 * n
-        monkeypatch.setattr(targets, "SMALL", size)
+        monkeypatch.setattr(targets.features, "SMALL", size)
         monkeypatch.setattr(targets, "MANY_FILES", files)
         if below:  # looked at, but not by OPTIMIZE itself, which would leave larger files alone anyway
             monkeypatch.setattr(targets, "_MIN_FILE", "cdc.not.set")
