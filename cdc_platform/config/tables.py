@@ -79,9 +79,11 @@ class Tables(Model):
     )
     readers: dict[str, Literal["any", "fast"]] = Field(
         default={},
-        description="per pattern of db.table, for whom a snapshot is kept: fast (the default) enables Delta's "
-        "column mapping with the first renamed or dropped column, and deletion vectors when rows of more than 256 KB "
-        "change; any enables neither, so that every Delta reader can open it, and rewrites data instead",
+        description="Per pattern of db.table, for whom a snapshot is kept: fast (the default) enables Delta's column "
+        "mapping with the first renamed or dropped column, and deletion vectors when rows of more than 256 KB change; "
+        "any enables neither, so that every Delta reader can open it, and rewrites data instead. The first pattern "
+        "that fits decides.",
+        examples=[{"shop.mart_*": "any"}],
     )
     routes: dict[str, str] = Field(
         default={},
