@@ -46,9 +46,7 @@ def workload():
 
 @pytest.mark.parametrize("format", FORMATS)
 def test_snapshots_are_what_the_database_says(format, workload, spark, make_config, monkeypatch):
-    monkeypatch.setattr(
-        features, "SMALL", 0
-    )  # as in a large table; what rewrites files other tests show
+    monkeypatch.setattr(features, "SMALL", 0)  # as in a large table; what rewrites files other tests show
     source, told = workload
     assert differences(Lake(spark, make_config, format, {}), format, source, told) == []
 

@@ -214,7 +214,7 @@ def test_tables_of_earlier_versions(feed: Any, killed: bool, monkeypatch: Any) -
         kept, steps = features._set, []
         with monkeypatch.context() as broken, pytest.raises(RuntimeError):
 
-            def step(*a: Any) -> None:
+            def step(*a: Any, **_: str) -> None:
                 steps.append(a)
                 raise RuntimeError("killed")
 
