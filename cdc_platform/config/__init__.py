@@ -3,6 +3,7 @@ what would have worked. Values may be `${ENV_VAR}`; secrets come in only that wa
 
 from cdc_platform.config.alerts import Alerts
 from cdc_platform.config.bridges import Bridge
+from cdc_platform.config.catalog import Catalog
 from cdc_platform.config.load import load_config, parse_config
 from cdc_platform.config.reconcile import Reconcile
 from cdc_platform.config.root import Config, Maintenance, Spark
@@ -14,6 +15,7 @@ __all__ = [
     "SECRET_KEYS",
     "Alerts",
     "Bridge",
+    "Catalog",
     "Config",
     "Maintenance",
     "Reconcile",

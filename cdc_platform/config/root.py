@@ -7,6 +7,7 @@ from pydantic import Field, PrivateAttr, field_validator, model_validator
 
 from cdc_platform.config.alerts import Alerts
 from cdc_platform.config.bridges import Bridge
+from cdc_platform.config.catalog import Catalog
 from cdc_platform.config.cron import Cron
 from cdc_platform.config.model import Model, Properties
 from cdc_platform.config.secrets import SECRET_KEYS
@@ -103,6 +104,11 @@ class Config(Model):
         default=Alerts(),
         description="Who is told when something needs attention.",
         examples=[{"slack": [{"channel": "#cdc", "token": "${SLACK_TOKEN}"}]}],
+    )
+    catalog: Catalog | None = Field(
+        default=None,
+        description="Where snapshots are registered as tables; default: nowhere, they are read by their paths.",
+        examples=[{"kind": "hive", "uris": "thrift://metastore:9083"}],
     )
     _file: Path = PrivateAttr(default=Path("cdc.yaml"))
 

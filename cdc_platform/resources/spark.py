@@ -6,7 +6,7 @@ import sys
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from cdc_platform.config import Config
+from cdc_platform.config import Catalog, Config
 from cdc_platform.errors import ConfigError, SparkUnreachable
 
 if TYPE_CHECKING:
@@ -145,7 +145,16 @@ def server_config(config: Config) -> dict[str, str]:
     own = dict(config.spark.conf)
     if local:
         there = _beside(there, own)
-    return {**_BASE, **(_FOLDER if config.lake.startswith(("/", "file:")) else {}), **there, **own}
+    folder = _FOLDER if config.lake.startswith(("/", "file:")) else {}
+    return {**_BASE, **folder, **_hive(config.catalog), **there, **own}
+
+
+def _hive(catalog: Catalog | None) -> dict[str, str]:
+    """A Hive metastore as Spark's own catalog."""
+    if catalog is None or catalog.kind != "hive":
+        return {}
+    uris = {"spark.hadoop.hive.metastore.uris": catalog.uris} if catalog.uris else {}
+    return {"spark.sql.catalogImplementation": "hive", **uris}
 
 
 def _beside(ours: dict[str, str], own: dict[str, str]) -> dict[str, str]:

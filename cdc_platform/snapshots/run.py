@@ -18,7 +18,7 @@ from cdc_platform.errors import TableStopped
 from cdc_platform.mysql.effects import Name
 from cdc_platform.resources import batches, lake, notes
 from cdc_platform.resources.parquet import note_of
-from cdc_platform.snapshots import carry, cuts, limits, routes, state
+from cdc_platform.snapshots import carry, catalog, cuts, limits, routes, state
 from cdc_platform.snapshots.anew import anew, not_carried, rebuilt, refreshed, stop
 from cdc_platform.snapshots.bring_up import Work, column_lists, merged_list, outcome
 from cdc_platform.snapshots.columns import columns_of
@@ -85,7 +85,10 @@ def _told(
 
     def publish() -> tuple[dict[Name, str], dict[str, float]]:
         texts = limits.note(spark, config, source, history, live)
-        return texts, cuts.publish(spark, config, source, tables) if cut else {}
+        if not cut:
+            return texts, {}
+        published = cuts.publish(spark, config, source, tables)
+        return texts, {**published, **catalog.publish(spark, config, source, tables)}
 
     found: list[Any] = lake.together([partial(state.figures, spark, config, source, touched), publish])
     figures, (texts, published) = found
