@@ -5,7 +5,7 @@ from typing import get_args
 import pytest
 from pydantic import BaseModel, TypeAdapter
 
-from cdc_platform.config import Alerts, Bridge, Config, Maintenance, Reconcile, Source, Spark, Tables
+from cdc_platform.config import Alerts, Bridge, Catalog, Config, Maintenance, Reconcile, Source, Spark, Tables
 from cdc_platform.config.alerts import Email, Slack, Webhook
 from cdc_platform.formats import FORMATS
 
@@ -17,6 +17,7 @@ MODELS: list[type[BaseModel]] = [
     Maintenance,
     Reconcile,
     Bridge,
+    Catalog,
     Alerts,
     Email,
     Slack,
