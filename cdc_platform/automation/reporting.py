@@ -20,7 +20,9 @@ from cdc_platform.automation.table_status import Name, TableStatus
 from cdc_platform.chain import RoomResult
 from cdc_platform.config import Source
 
-LEVELS = frozenset(("lag", "partitions", "waiting", "cut", "cut_held_back", "stopped_tables", "tables"))
+LEVELS = frozenset(
+    ("lag", "partitions", "waiting", "cut", "cut_held_back", "not_registered", "stopped_tables", "tables")
+)
 """Metrics that say how things are now; all others count what was done."""
 TABLES = {
     "landing": tables.LANDING,
