@@ -162,8 +162,11 @@ def _kinds(
 def _unnamed(entries: Entries, details: list[dict[str, Any]], kind: np.ndarray, at: _Layout) -> np.ndarray:
     """Which errors aren't, or not surely, about the table that their header names."""
     out = np.zeros(len(kind), bool)
+    errors = np.nonzero((kind == KIND["error"]) & (at.entry >= 0) & (at.row < 0))[0].tolist()
+    if not errors:
+        return out
     types = pc.fill_null(entries.header.field("eventType"), 0).to_numpy()
-    for event in np.nonzero((kind == KIND["error"]) & (at.entry >= 0) & (at.row < 0))[0].tolist():
+    for event in errors:
         entry, extra = int(at.entry[event]), int(at.extra[event])
         known = details[extra]["named"] if extra >= 0 else named(int(types[entry]), is_statement=False)
         out[event] = not (known or entries.with_rows[entry])

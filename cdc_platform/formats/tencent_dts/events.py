@@ -248,8 +248,9 @@ def _header_columns(entries: Entries, kind: np.ndarray, at: _Layout) -> dict[str
             pc.replace_with_mask(told, mask, pa.array([e[i] for e in emptied], pa.string()))
             for i, told in enumerate((db, table))
         )
-    unnamed = (kind == KIND["error"]) & ~_of_rows(entries)[entry]
-    if unnamed.any():
+    errors = kind == KIND["error"]
+    if errors.any():
+        unnamed = errors & ~_of_rows(entries)[entry]
         db, table = (pc.if_else(pa.array(unnamed), None, told) for told in (db, table))
     names = file.dictionary_encode()
     numbers = pa.array([file_number(n) for n in names.dictionary.to_pylist()], pa.int64())
