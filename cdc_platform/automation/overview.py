@@ -99,6 +99,8 @@ def row(naming: Naming, instance: dg.DagsterInstance, source: Source) -> dict[st
     statuses = table_status.statuses(config, source)
     beat, lag = _kafka(naming, source)
     cut = statuses[0].cut if statuses else table_status.cuts(config).get(source.name)
+    held = sum(h["rows"] for h in delta.held(config) if h["source"] == source.name)  # those that name no table, too
+    stopped = [s.name for s in statuses if s.state == "stopped"]
     return {
         "source": source.name,
         "state": beat.state,
@@ -107,11 +109,11 @@ def row(naming: Naming, instance: dg.DagsterInstance, source: Source) -> dict[st
         "complete_up_to": cut and cut.source_time,
         "position": cut and cut.position,
         "tables": len(statuses),
-        "stopped": [s.name for s in statuses if s.state == "stopped"],
-        "held": sum(h["rows"] for h in delta.held(config) if h["source"] == source.name),
+        "stopped": stopped,
+        "held": held,
         "last_run": _last_run(naming, instance, source),
         "reconciled": _reconciled(naming, instance, source, statuses),
-        "healthy": beat.passed and all(s.state != "stopped" and not s.held for s in statuses),
+        "healthy": beat.passed and not stopped and not held,
     }
 
 

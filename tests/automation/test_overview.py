@@ -15,7 +15,7 @@ def test_one_row_per_source_with_what_needs_attention(config, naming, instance):
     snapshot(config, "shop-dts", "shop.orders", 3)
     table_state(config, "shop-dts", "shop.audit", "stopped", "no key")
     cut(config, "shop-dts", 1, at)
-    held(config, "shop-dts", "shop.orders")
+    held(config, "shop-dts", None)
     source, other = config.sources
     found = overview.row(naming, instance, source)
     assert (found["state"], found["tables"], found["stopped"], found["held"]) == ("unreachable", 2, ["shop.audit"], 1)
@@ -26,6 +26,17 @@ def test_one_row_per_source_with_what_needs_attention(config, naming, instance):
     assert (metadata["unhealthy_sources"], metadata["stopped_tables"], metadata["held_rows"]) == (2, 1, 1)
     lines = metadata["sources"].value.splitlines()
     assert lines[2].startswith("| shop-dts | unreachable | – | 2026-11-20 01:02:03 UTC at binlog.000007:1234 | 2 |")
+
+
+def test_rows_that_name_no_table_make_a_source_unhealthy(config, naming, instance, monkeypatch):
+    from cdc_platform.automation.observe import Heartbeat
+
+    monkeypatch.setattr("cdc_platform.automation.observe.heartbeat", lambda *_: Heartbeat("no_topic", ""))
+    monkeypatch.setattr(Heartbeat, "passed", True)
+    source = config.sources[0]
+    assert overview.row(naming, instance, source)["healthy"] is True
+    held(config, "shop-dts", None)
+    assert overview.row(naming, instance, source)["healthy"] is False
 
 
 def test_the_last_run_of_a_source_is_told(config, naming, instance):
