@@ -52,7 +52,7 @@ def note(spark: "SparkSession", config: Config, source: Source) -> None:
         "decoder_version": FORMATS[source.format].version,
         "options": json.dumps(now, sort_keys=True),
         "digest": digest(now),
-        "offsets": list(_next(spark, config, source).items()),
+        "offsets": _next(spark, config, source),
     }
     lake.append_rows(spark, path, [row], of=f"{own} AND number = {number}")
 
