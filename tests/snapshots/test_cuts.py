@@ -157,7 +157,7 @@ def test_cut_list(bank: Any, capsys: pytest.CaptureFixture[str]) -> None:
     ]
     assert command(["cut", "list", "plain", "--json", *config]) == 0
     assert "bank" not in {c["source"] for c in json.loads(capsys.readouterr().out)}
-    assert command(["cut", "list", "nobody", *config]) == 1
+    assert command(["cut", "list", "nobody", *config]) == 2
     assert "nobody" in capsys.readouterr().err
     assert command(["cut", "list", *config]) == 0
     assert "mysql-bin.000001" in capsys.readouterr().out
