@@ -114,14 +114,14 @@ class _Step:
         for is stopped."""
         failed: dict[str, str] = {}
         if self.config.rebuild:
-            result = yield from self._rebuilt(failed)
+            result = self._rebuilt(failed)
         elif self.whole:
             result = call(self.context, self.naming, self.source, "snapshots")
         elif self.asked:
             result = yield from self._caught_up()
         else:
             result = RoomResult("snapshots", self.source.name, 0, 0, 0.0)
-        if self.whole or self.config.rebuild:
+        if self.whole or self.asked:  # tables that nobody asked for may have got changes, too
             yield from self._stage(result)  # before the tables: Dagster wants outputs in the order of the graph
         yield from self._tables(result, failed)
         if self.whole and self.config.follow:
@@ -141,7 +141,7 @@ class _Step:
             raise dg.Failure(f"the offset ledger doesn't add up: {ledger.description}", allow_retries=False)
         return call(self.context, self.naming, self.source, last)
 
-    def _rebuilt(self, failed: dict[str, str]) -> Iterator[Any]:
+    def _rebuilt(self, failed: dict[str, str]) -> RoomResult:
         """The asked tables from the whole changelog."""
         if not self.asked:
             raise dg.Failure("rebuild needs tables: select their assets", allow_retries=False)
@@ -158,7 +158,6 @@ class _Step:
                     continue
                 seconds += result.seconds
                 found[f"{db}.{table}"] = {"changes": result.rows, "state": "live"}
-        yield from ()
         rows = sum(int(f["changes"]) for f in found.values())
         return RoomResult("snapshots", self.source.name, rows, len(found), seconds, {"rebuilt": len(found)}, found)
 

@@ -86,6 +86,19 @@ def test_materializing_one_table_catches_its_source_up(run_job, rooms, orders, n
     assert made(result, naming.key("landing", source))[0]["records"] == 10, "the stages show what they did"
 
 
+def test_materializing_one_table_tells_of_the_others_that_the_catch_up_changed(
+    config, run, run_job, rooms, orders, naming, source
+):
+    schema_history(config, ("shop-dts", "shop", "items"))
+    snapshot(config, "shop-dts", "shop.items", 2)
+    items = naming.table(source, "shop", "items").key
+    run()
+    brought(rooms, orders=1, items=4)
+    result = run_job(orders)
+    assert [m["changes"] for m in made(result, items)] == [4]
+    assert len(made(result, naming.key("snapshots", source))) == 1
+
+
 def test_materializing_everything_with_nothing_new_ends_as_it_is(config, run_job, rooms, orders):
     brought(rooms)
     graph = build(config).resolve_asset_graph()
