@@ -229,32 +229,31 @@ class Naming:
         whole = "" if fmt.part else " This format never splits a message: nothing is copied."
         path = look.table.at(self.config.lake, source=source.name, format=source.format) if look.table else ""
         middle = [source.format] if stage == "changes" else []
+        text = look.description.format(source=source.name, whole=whole, summary=fmt.summary)
         return dg.AssetSpec(
             dg.AssetKey([stage, *middle, source.name]),
             group_name=look.group,
             kinds=set(look.kinds),
             owners=list(source.owners) or OWNERS,
-            description=look.description.format(source=source.name, whole=whole, summary=fmt.summary),
+            description=" ".join(filter(None, (text, source.description))),
             tags={"cdc/format": source.format, SOURCE_TAG: self.tag(source), **source.tags},
             code_version=fmt.version if stage == "changes" else None,
             metadata=declared_metadata(look.table, path) if look.table else {},
         )
 
     def _snapshot(self, source: Source, db: str, table: str) -> dg.AssetSpec:
-        rules = source.tables
         path = tables.SNAPSHOT_PATH.at(self.config.lake, source=source.name, db=db, table=table)
-        own = rules.description_of(db, table)
+        own = source.tables.description_of(db, table)
         return dg.AssetSpec(
             dg.AssetKey(["snapshots", source.name, tables.path_name(db), tables.path_name(table)]),
             group_name="snapshots",
             kinds=set(_DELTA),
-            owners=rules.owners_of(db, table) or list(source.owners) or OWNERS,
+            owners=source.owners_of(db, table) or OWNERS,
             description=own or f"Live rows of {db}.{table}, as the source {source.name} has them.",
             tags={
                 "cdc/format": source.format,
                 SOURCE_TAG: self.tag(source),
-                **source.tags,
-                **rules.tags_of(db, table),
+                **source.tags_of(db, table),
             },
             metadata={"dagster/uri": path, "dagster/table_name": f"{db}.{table}"},
         )

@@ -108,3 +108,18 @@ def test_a_translator_decides_keys_owners_and_groups(config):
     assert (node.group_name, list(node.owners)) == ("sales", ["team:sales"])
     assert {k.name for k in node.check_keys} == {"not_stopped", "no_held_rows", "schema_unchanged"}
     assert node.parent_keys == {Naming(config).key("snapshots", config.sources[0])}
+
+
+def test_owners_tags_and_descriptions_are_those_of_the_configuration(tmp_path):
+    rules = {
+        "owners": {"shop.orders": ["team:sales"]},
+        "tags": {"shop.*": {"tier": "gold"}},
+        "descriptions": {"shop.orders": "Orders of the web shop."},
+    }
+    config = make_config(tmp_path, owners=["team:data"], tags={"tier": "silver"}, description="The shop.", tables=rules)
+    naming, source = Naming(config), config.sources[0]
+    orders, items = (naming.table(source, "shop", name) for name in ("orders", "items"))
+    assert (list(orders.owners), list(items.owners)) == (["team:sales"], ["team:data"])
+    assert (orders.tags["tier"], naming.spec("landing", source).tags["tier"]) == ("gold", "silver")
+    assert orders.description == "Orders of the web shop."
+    assert str(naming.spec("landing", source).description).endswith("The shop.")
