@@ -1,15 +1,15 @@
-"""Every code block of the pages is run: `bash` by bash, `python` in one interpreter a page, `sql` by the engine that is
+"""Every code block of the pages is run: `bash` by bash, `python` in one process a page, `sql` by the engine that is
 named before it. What can't be run here is marked on the page, with its reason."""
 
-import contextlib
-import io
 import re
 import sys
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
 
 from tests.docs.conftest import Desk
+from tests.docs.interpreter import Interpreter
 from tests.docs.pages import Block, Page, pages
 
 RUN = ("bash", "sh", "python", "sql")
@@ -70,20 +70,18 @@ def test_what_differs_from_a_shown_output_is_found():
 def run_bash(block: Block, desk: Desk) -> None:
     done = desk.bash(block.text)
     told = f"{block.where}: exit code {done.returncode}\n{done.stdout[-2000:]}\n{done.stderr[-3000:]}"
-    assert done.returncode == int(re.match(r"\d+|$", block.marks.get("exit", ""))[0] or 0), told
+    assert done.returncode == int(block.marks.get("exit", "").partition(" ")[0] or 0), told
     if shown := output_of(block):
         assert differs(desk.filled(shown.text), done.stdout) == [], f"{shown.where}: printed was\n{done.stdout}"
 
 
-def run_python(block: Block, desk: Desk, names: dict[str, Any]) -> None:
-    printed = io.StringIO()
-    with contextlib.redirect_stdout(printed):
-        exec(compile(desk.filled("\n" * block.line + block.text), block.page, "exec"), names)
+def run_python(block: Block, desk: Desk, page: Interpreter) -> None:
+    printed = page.run(desk.filled(block.text), block.page, block.line)
     if shown := output_of(block):
-        assert differs(desk.filled(shown.text), printed.getvalue()) == [], f"{shown.where}:\n{printed.getvalue()}"
+        assert differs(desk.filled(shown.text), printed) == [], f"{shown.where}:\n{printed}"
 
 
-def run_sql(block: Block, desk: Desk, spark: Any) -> None:
+def run_sql(block: Block, desk: Desk, page: Interpreter) -> None:
     engine = block.marks.get("engine", "spark")
     for statement in filter(str.strip, desk.filled(block.text).split(";")):
         if engine == "duckdb":
@@ -92,35 +90,36 @@ def run_sql(block: Block, desk: Desk, spark: Any) -> None:
             duckdb.connect().execute(statement).fetchall()
         else:
             assert engine == "spark", f"{block.where}: engine {engine}"
-            spark.sql(statement).collect()
+            page.run(f"spark.sql({statement!r}).collect()", block.page, block.line)
+
+
+Interpreters = Callable[[str, Desk], Interpreter]
 
 
 @pytest.fixture(scope="module")
-def spark_client(spark_server: Any) -> Any:
-    """The `spark` of the pages: a client of the same server."""
-    from pyspark.sql import SparkSession
+def interpreters(spark_server: Any) -> Iterator[Interpreters]:
+    """`interpreters(page, desk)`: the one process of a page."""
+    started: dict[str, Interpreter] = {}
 
-    client = SparkSession.builder.remote(f"{spark_server.remote}/;token={spark_server.token}").create()
-    yield client
-    client.stop()
+    def of(page: str, desk: Desk) -> Interpreter:
+        if page not in started:
+            remote = f"{spark_server.remote}/;token={spark_server.token}"
+            started[page] = Interpreter.start(desk.folder, desk.env, remote, lake=desk.lake, source="bank")
+        return started[page]
 
-
-@pytest.fixture(scope="module")
-def namespaces(desk: Desk, spark_client: Any) -> dict[str, dict[str, Any]]:
-    """One interpreter a page: what a block defines, later ones use."""
-    return {p.name: {"lake": desk.lake, "source": "bank", "spark": spark_client} for p in PAGES}
+    yield of
+    for one in started.values():
+        one.stop()
 
 
 @pytest.mark.spark
 @pytest.mark.broker
 @pytest.mark.parametrize("block", unmarked(quick_start=False), ids=lambda block: block.where)
-def test_a_block_runs(block: Block, desk: Desk, spark_client: Any, namespaces: dict[str, dict[str, Any]], monkeypatch):
-    monkeypatch.chdir(desk.folder)
-    monkeypatch.setenv("CDC_CONFIG", desk.env["CDC_CONFIG"])
+def test_a_block_runs(block: Block, desk: Desk, interpreters: Interpreters):
     if block.language == "python":
-        run_python(block, desk, namespaces[block.page])
+        run_python(block, desk, interpreters(block.page, desk))
     elif block.language == "sql":
-        run_sql(block, desk, spark_client)
+        run_sql(block, desk, interpreters(block.page, desk))
     else:
         run_bash(block, desk)
 
@@ -132,8 +131,7 @@ def quick_start() -> Page | None:
 @pytest.mark.spark
 @pytest.mark.broker
 @pytest.mark.skipif(quick_start() is None, reason="there is no quick start")
-def test_the_quick_start_works_from_an_empty_folder(own_desk: Desk, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.chdir(own_desk.folder)
+def test_the_quick_start_works_from_an_empty_folder(own_desk: Desk, interpreters: Interpreters):
     page = quick_start()
     assert page is not None
     for block in page.blocks:
@@ -142,6 +140,6 @@ def test_the_quick_start_works_from_an_empty_folder(own_desk: Desk, monkeypatch:
         if name := block.marks.get("file"):
             (own_desk.folder / name).write_text(own_desk.filled(block.text))
         elif block.language == "python":
-            run_python(block, own_desk, {})
+            run_python(block, own_desk, interpreters(block.page, own_desk))
         elif block.language in ("bash", "sh"):
             run_bash(block, own_desk)
