@@ -1,4 +1,4 @@
-# The logic is in Python: cdc_platform/bootstrap.py (.venv), java.py, jars.py.
+# The logic is in Python: cdc_platform/setup/bootstrap.py (.venv), java.py, jars.py.
 .DEFAULT_GOAL := help
 .PHONY: help setup demo test test-all test-fast fuzz soak check lock proto ui docs bench clean
 
@@ -11,7 +11,7 @@ help: ## this list
 
 setup: ## .venv with the locked packages, Java 17+, the jars (does only what is missing)
 	@"$(PYTHON)" -c '$(IS_GOOD)' 2>/dev/null || { echo "error: Python 3.11, 3.12 or 3.13 is needed$(if $(PYTHON), and $(PYTHON) is none). Install it with: sudo apt-get install -y python3 python3-venv, or name one: make setup PYTHON=/path/to/python3.11" >&2; exit 1; }
-	@"$(PYTHON)" -m cdc_platform.bootstrap
+	@"$(PYTHON)" -m cdc_platform.setup.bootstrap
 
 IN_TWO := .venv/bin/pytest -q -n 2 --dist loadfile --no-loadscope-reorder
 
@@ -36,10 +36,11 @@ soak: setup ## a real MariaDB's random workloads, seed after seed, through every
 DG := VIRTUAL_ENV="$(CURDIR)/.venv" DAGSTER_DISABLE_TELEMETRY=1 CDC_CONFIG="$(CURDIR)/cdc.example.yaml" \
 	PYTHONWARNINGS=ignore .venv/bin/dg
 
-check: setup ## lint, format, types, Dagster's definitions
+check: setup ## lint, format, types, what may import what, Dagster's definitions
 	@.venv/bin/ruff check .
 	@.venv/bin/ruff format --check .
 	@.venv/bin/pyright
+	@.venv/bin/lint-imports --no-logo
 	@$(DG) check defs
 	@$(DG) list defs --json >/dev/null
 
@@ -62,7 +63,7 @@ lock: setup ## renew both requirements.lock from pyproject.toml, and jars.lock f
 			$(UPGRADE) -o requirements.lock && \
 		"$$tmp/bin/uv" pip compile -q pyproject.toml --extra postgres --universal --generate-hashes --no-header \
 			-c requirements.lock -o deploy/requirements.lock
-	@.venv/bin/python -m cdc_platform.jars --write-lock
+	@.venv/bin/python -m cdc_platform.setup.jars --write-lock
 
 proto: setup ## Python classes of proto/*.proto
 	@.venv/bin/python -m grpc_tools.protoc -I proto --python_out=cdc_platform/formats/pb \

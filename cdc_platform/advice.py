@@ -11,9 +11,9 @@ from itertools import pairwise, zip_longest
 from typing import Any
 
 from cdc_platform import tables
-from cdc_platform.automation import delta
+from cdc_platform.changes import in_force
 from cdc_platform.config import Config, Source
-from cdc_platform.formats import in_force
+from cdc_platform.lake import queries
 from cdc_platform.suggest import closest
 
 _PATTERNS = ("include", "exclude", "key_collation", "ddl", "owners", "tags", "descriptions")
@@ -65,15 +65,15 @@ def _unmatched(config: Config, source: Source, thorough: bool) -> Iterator[str]:
 
 def _kept(config: Config, source: Source) -> set[str]:
     """db.table of the tables that are followed, by the names that the source and that snapshots have."""
-    stated = delta.stated_tables(config, source)
-    states = [(s["db"], s["table"]) for s in delta.table_states(config) if s["source"] == source.name]
+    stated = queries.stated_tables(config, source)
+    states = [(s["db"], s["table"]) for s in queries.table_states(config) if s["source"] == source.name]
     return {f"{db}.{table}" for db, table in (*stated, *states)}
 
 
 def _decoded(config: Config, source: Source) -> set[str]:
     """db.table of all tables in the decoded changes, also of those that the rules leave out."""
     path = tables.CHANGES.at(config.lake, format=source.format, source=source.name)
-    found = delta.query(
+    found = queries.query(
         'SELECT DISTINCT db, "table" FROM t WHERE db IS NOT NULL AND "table" IS NOT NULL AND kind = \'row\'', t=path
     )
     return {f"{row['db']}.{row['table']}" for row in found or []}
@@ -116,8 +116,9 @@ def _options(config: Config, source: Source) -> Iterator[str]:
 
 def _noted(config: Config, source: Source) -> list[dict[str, Any]]:
     """The options noted in the lake that messages were decoded with, the oldest first."""
-    found = delta.query(
-        f"SELECT number, options, digest, offsets, at FROM t WHERE source = {delta.text(source.name)} ORDER BY number",
+    found = queries.query(
+        "SELECT number, options, digest, offsets, at FROM t "
+        f"WHERE source = {queries.text(source.name)} ORDER BY number",
         t=tables.DECODED_WITH.at(config.lake),
     )
     rows = [{**r, "options": json.loads(r["options"]), "offsets": dict(r["offsets"] or ())} for r in found or []]

@@ -5,37 +5,20 @@ it again with no new input changes nothing.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from cdc_platform.config import Config, Source
+from cdc_platform.results import StageResult
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
-@dataclass(frozen=True, slots=True)
-class RoomResult:
-    """What one catch-up of one room of one source did.
-
-    rows: rows written to the room's main table; batches: micro-batches run; seconds: wall time;
-    metrics: further figures by name (numbers only: they are charted); tables: for snapshots, figures per "db.table".
-    """
-
-    room: str
-    source: str
-    rows: int
-    batches: int
-    seconds: float
-    metrics: dict[str, float] = field(default_factory=dict)
-    tables: dict[str, dict[str, float | str]] = field(default_factory=dict)
-
-
-Room = Callable[..., RoomResult]
+Room = Callable[..., StageResult]
 """(session, config, source) → what was done."""
 
 
-def land(spark: "SparkSession", config: Config, source: Source) -> RoomResult:
+def land(spark: "SparkSession", config: Config, source: Source) -> StageResult:
     """Kafka → landing/<source>. metrics: records, bytes, lag (records still in Kafka after the run), lost.
     Raises OffsetsLost, KafkaUnreachable."""
     from cdc_platform.landing.run import run
@@ -43,7 +26,7 @@ def land(spark: "SparkSession", config: Config, source: Source) -> RoomResult:
     return run(spark, config, source)
 
 
-def reassemble(spark: "SparkSession", config: Config, source: Source) -> RoomResult:
+def reassemble(spark: "SparkSession", config: Config, source: Source) -> StageResult:
     """landing → envelopes/<source>; nothing to do for formats that never split.
     metrics: messages, joined (messages of several parts), waiting, torn, duplicates."""
     from cdc_platform.envelopes.run import run
@@ -51,14 +34,14 @@ def reassemble(spark: "SparkSession", config: Config, source: Source) -> RoomRes
     return run(spark, config, source)
 
 
-def decode(spark: "SparkSession", config: Config, source: Source) -> RoomResult:
+def decode(spark: "SparkSession", config: Config, source: Source) -> StageResult:
     """Whole messages → changes/<format>/<source>. metrics: messages, events."""
-    from cdc_platform.formats.run import run
+    from cdc_platform.changes.run import run
 
     return run(spark, config, source)
 
 
-def unify(spark: "SparkSession", config: Config, source: Source) -> RoomResult:
+def unify(spark: "SparkSession", config: Config, source: Source) -> StageResult:
     """changes → changelog, schema_history, control_events, quarantine, offset_ledger.
     metrics: applied, control, filtered, duplicates, quarantined, ddl."""
     from cdc_platform.changelog.run import run
@@ -66,7 +49,7 @@ def unify(spark: "SparkSession", config: Config, source: Source) -> RoomResult:
     return run(spark, config, source)
 
 
-def snapshot(spark: "SparkSession", config: Config, source: Source, *, cut: bool = True) -> RoomResult:
+def snapshot(spark: "SparkSession", config: Config, source: Source, *, cut: bool = True) -> StageResult:
     """changelog → snapshots/<source>/<db>/<table>. cut: whether to publish one; a later call does where it is left
     out. metrics: changes, stopped_tables, and of a cut its number (0: none was published) and cut_held_back; tables:
     per table rows (live rows now), changes, invalid_dates, seconds, state ("live" or "stopped"), reason."""
@@ -75,14 +58,14 @@ def snapshot(spark: "SparkSession", config: Config, source: Source, *, cut: bool
     return run(spark, config, source, cut=cut)
 
 
-def rebuild(spark: "SparkSession", config: Config, source: Source, db: str, table: str) -> RoomResult:
+def rebuild(spark: "SparkSession", config: Config, source: Source, db: str, table: str) -> StageResult:
     """One table made anew from the whole changelog; heals a stopped table. Raises TableStopped."""
     from cdc_platform.snapshots.run import rebuild
 
     return rebuild(spark, config, source, db, table)
 
 
-def maintain(spark: "SparkSession", config: Config, source: Source) -> RoomResult:
+def maintain(spark: "SparkSession", config: Config, source: Source) -> StageResult:
     """Upkeep of a source's tables: small files put together, files of old versions removed, old tombstones expired.
     metrics: tables, files_before, files, mb_before, mb, expired; tables: the same per path under the lake."""
     from cdc_platform.maintenance.run import run

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import dagster as dg
 
 from cdc_platform.config import Config, load_config
-from cdc_platform.resources.connect import with_remote
+from cdc_platform.spark.connect import with_remote
 
 if TYPE_CHECKING:
     from cdc_platform.automation.naming import CdcTranslator
@@ -68,8 +68,8 @@ def spark_resource(config: Config) -> Any:
     from dagster_pyspark import LazyPySparkResource  # imports pyspark, starts nothing
 
     from cdc_platform.config import redact
-    from cdc_platform.resources import early
-    from cdc_platform.resources.spark import prepare, session_of, spark_config
+    from cdc_platform.spark import prestart
+    from cdc_platform.spark.session import prepare, session_of, spark_config
 
     real = spark_config(config)
 
@@ -79,6 +79,6 @@ def spark_resource(config: Config) -> Any:
         def _init_session(self) -> None:
             if self._spark_session is None:
                 wanted = {k: real.get(k, v) if v == "***" else v for k, v in self.spark_config.items()}
-                self._spark_session = prepare(early.taken(wanted) or session_of(wanted), real.get("spark.remote"))
+                self._spark_session = prepare(prestart.taken(wanted) or session_of(wanted), real.get("spark.remote"))
 
     return SparkSession(spark_config=redact(real))

@@ -8,10 +8,11 @@ from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-from cdc_platform.automation import delta, observe, table_status
+from cdc_platform.automation import observe, table_status
 from cdc_platform.automation.table_status import Cut, TableStatus
 from cdc_platform.config import Config, Source
 from cdc_platform.errors import CdcError, SetupError
+from cdc_platform.lake import queries
 
 if TYPE_CHECKING:
     from prometheus_client import CollectorRegistry
@@ -43,7 +44,7 @@ Sample = tuple[str, tuple[str, ...], float]
 def samples(config: Config) -> Iterator[Sample]:
     """(name, label values, value) of everything, as it is now. What can't be known has no sample."""
     kafka = observe.each_source(config, lambda source: _kafka(config, source))
-    cuts, held = table_status.cuts(config), delta.held(config)
+    cuts, held = table_status.cuts(config), queries.held(config)
     for source in config.sources:
         found = kafka[source.name]
         if isinstance(found, CdcError):
@@ -61,17 +62,17 @@ def _kafka(config: Config, source: Source) -> tuple[observe.Heartbeat, int | Non
     beat = observe.heartbeat(config, source)
     if beat.state in ("unreachable", "no_topic"):
         return beat, None
-    return beat, observe.lag(observe.kafka_ends(config, source), delta.landed(config, source))
+    return beat, observe.lag(observe.kafka_ends(config, source), queries.landed(config, source))
 
 
 def _of_source(
     config: Config, source: Source, beat: observe.Heartbeat, lag: int | None, cut: Cut | None
 ) -> dict[str, float | None]:
-    ledger = delta.ledger(config, [source])
+    ledger = queries.ledger(config, [source])
     return {
         "cdc_source_lag_records": lag,
         "cdc_source_newest_record_timestamp_seconds": _seconds(beat.newest),
-        "cdc_source_newest_change_timestamp_seconds": _seconds(beat.change or delta.newest_change(config, source)),
+        "cdc_source_newest_change_timestamp_seconds": _seconds(beat.change or queries.newest_change(config, source)),
         "cdc_source_complete_timestamp_seconds": _seconds(cut.source_time if cut else None),
         "cdc_source_cut": cut.number if cut else None,
         "cdc_source_unaccounted_records": sum(abs(r["landed"] - r["accounted"]) for r in ledger),

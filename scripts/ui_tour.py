@@ -21,8 +21,8 @@ from pathlib import Path
 from typing import Any
 
 from cdc_platform.config import load_config
-from cdc_platform.resources.connect import answers
-from cdc_platform.resources.ports import free_port
+from cdc_platform.setup.ports import free_port
+from cdc_platform.spark.connect import answers
 
 FOLDER = Path(__file__).parents[1] / "docs" / "images" / "ui"
 MAX_BYTES = 200_000

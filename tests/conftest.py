@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from cdc_platform.broker import BrokerInfo, start, stop
 from cdc_platform.config import Config, parse_config
-from cdc_platform.resources.ports import free_port
+from cdc_platform.kafka.broker import BrokerInfo, start, stop
+from cdc_platform.setup.ports import free_port
 from tests import jvm
 
 os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
@@ -53,7 +53,7 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerInfo]:
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     """The one Spark session of the test run, or of its worker, made as the platform makes it."""
-    from cdc_platform.resources.spark import open_session
+    from cdc_platform.spark.session import open_session
 
     if shared := jvm.session():
         yield shared

@@ -48,8 +48,8 @@ def launch(run: pytest.Config) -> None:
     from pyspark import SparkConf
     from pyspark.java_gateway import launch_gateway
 
-    from cdc_platform.java import java_env
-    from cdc_platform.resources.spark import spark_config
+    from cdc_platform.setup.java import java_env
+    from cdc_platform.spark.session import spark_config
 
     folder = TemporaryDirectory(prefix="cdc-tests-", ignore_cleanup_errors=True)
     run.add_cleanup(folder.cleanup)
@@ -66,7 +66,7 @@ def session() -> Any:
     from pyspark.java_gateway import launch_gateway
     from pyspark.sql import SparkSession
 
-    from cdc_platform.resources.spark import prepare
+    from cdc_platform.spark.session import prepare
 
     if _WHERE not in os.environ:
         return None

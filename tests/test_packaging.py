@@ -15,8 +15,8 @@ from pathlib import Path
 import pytest
 
 import cdc_platform
-from cdc_platform import jars
-from cdc_platform.java import find_java
+from cdc_platform.setup import jars
+from cdc_platform.setup.java import find_java
 
 ROOT = Path(__file__).resolve().parent.parent
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
@@ -107,7 +107,7 @@ def test_the_wheel_holds_what_the_package_needs(wheel):
     assert wheel.name == f"cdc_platform-{cdc_platform.__version__}-py3-none-any.whl"
     there = set(zipfile.ZipFile(wheel).namelist())
     data = {f"cdc_platform/data/{name}" for name in ("ivy.xml", "jars.lock", "dagster.yaml")}
-    assert data | {"cdc_platform/py.typed", "cdc_platform/broker/log4j2.properties"} <= there
+    assert data | {"cdc_platform/py.typed", "cdc_platform/kafka/broker/log4j2.properties"} <= there
     sources = {str(p.relative_to(ROOT)) for p in (ROOT / "cdc_platform").rglob("*.py")}
     assert sources <= there
     assert {name.split("/")[0] for name in there} == {

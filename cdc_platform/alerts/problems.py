@@ -7,12 +7,12 @@ from typing import Any
 import dagster as dg
 from dagster import DagsterEventType, DagsterRunStatus
 
-from cdc_platform.automation import delta
 from cdc_platform.automation.accounting import NOTHING_HELD
 from cdc_platform.automation.jobs import MAINTAIN, RECONCILE
 from cdc_platform.automation.naming import SOURCE_TAG, Naming
 from cdc_platform.automation.reporting import NO_TABLE_STOPPED
 from cdc_platform.automation.table_events import NO_HELD_ROWS, NOT_STOPPED
+from cdc_platform.lake import queries
 
 _WILL_RETRY = "dagster/will_retry"
 _RUNS = 10
@@ -140,7 +140,7 @@ def _is_error(evaluation: Any) -> bool:
 def stopped_tables(naming: Naming) -> Iterator[Problem]:
     """Tables that are not kept as snapshots any more."""
     names = {s.name: s for s in naming.config.sources}
-    for row in delta.table_states(naming.config):
+    for row in queries.table_states(naming.config):
         if row["state"] == "stopped" and row["source"] in names:
             key = naming.table(names[row["source"]], row["db"], row["table"]).key
             what = f"{row['source']}/{row['db']}.{row['table']}"
@@ -149,7 +149,7 @@ def stopped_tables(naming: Naming) -> Iterator[Problem]:
 
 def held_rows(naming: Naming) -> Iterator[Problem]:
     """Tables that lack rows, because quarantine holds them."""
-    for row in delta.held(naming.config):
+    for row in queries.held(naming.config):
         what = f"{row['source']}/" + (f"{row['db']}.{row['table']}" if row["table"] is not None else "(no table named)")
         why = f"{row['rows']} rows, the newest because: {_line(row['reason'] or '')}"
         key = naming.key("quarantine", naming.config.source(row["source"]))

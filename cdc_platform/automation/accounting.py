@@ -6,10 +6,10 @@ from typing import Any
 import dagster as dg
 
 from cdc_platform import tables
-from cdc_platform.automation import delta
 from cdc_platform.automation.metadata import table_metadata
 from cdc_platform.automation.naming import Naming, with_deps
 from cdc_platform.config import Config, Source
+from cdc_platform.lake import queries
 
 ACCOUNTED, NOTHING_HELD = "every_landed_offset_is_accounted_for", "nothing_is_held"
 _SHOWN = 20
@@ -59,8 +59,8 @@ def accounting(naming: Naming, source: Source) -> list[dg.AssetsDefinition]:
 def ledger_now(naming: Naming, source: Source) -> tuple[dict[str, Any], dg.AssetCheckResult]:
     """Metadata of offset_ledger/<source>, and its check."""
     path = tables.OFFSET_LEDGER.at(naming.config.lake)
-    rows = delta.ledger(naming.config, [source])
-    sums = {o: sum(int(row[o]) for row in rows) for o in ("landed", *delta.OUTCOMES, "lost")}
+    rows = queries.ledger(naming.config, [source])
+    sums = {o: sum(int(row[o]) for row in rows) for o in ("landed", *queries.OUTCOMES, "lost")}
     return {**sums, **table_metadata(path, None)}, ledger_result(
         naming.config, source, naming.key("offset_ledger", source)
     )
@@ -69,13 +69,13 @@ def ledger_now(naming: Naming, source: Source) -> tuple[dict[str, Any], dg.Asset
 def ledger_result(config: Config, source: Source, key: dg.AssetKey | None = None) -> dg.AssetCheckResult:
     """The sum of one source: landed = applied + control + filtered + waiting + joined + duplicate + quarantined, and
     = rows in landing."""
-    rows = delta.ledger(config, [source])
+    rows = queries.ledger(config, [source])
     wrong = [
         f"{r['topic']}[{r['partition']}]: landed {r['landed']}, accounted {r['accounted']}"
         for r in rows
         if r["landed"] != r["accounted"]
     ]
-    there = delta.row_count(tables.LANDING.at(config.lake, source=source.name)) or 0
+    there = queries.row_count(tables.LANDING.at(config.lake, source=source.name)) or 0
     landed = sum(r["landed"] for r in rows)
     if there != landed:
         wrong.append(f"landing holds {there} records, the ledger counts {landed}")
@@ -92,7 +92,7 @@ def ledger_result(config: Config, source: Source, key: dg.AssetKey | None = None
 def quarantine_now(naming: Naming, source: Source) -> tuple[dict[str, Any], dg.AssetCheckResult]:
     """Metadata of quarantine/<source>, and its check."""
     path = tables.QUARANTINE.at(naming.config.lake)
-    held = [h for h in delta.held(naming.config) if h["source"] == source.name]
+    held = [h for h in queries.held(naming.config) if h["source"] == source.name]
     rows = sum(h["rows"] for h in held)
     shown = "; ".join(f"{_table(h)}: {h['rows']} rows, the newest because: {h['reason']}" for h in held[:_SHOWN])
     result = dg.AssetCheckResult(

@@ -13,13 +13,15 @@ from typing import Any
 
 import dagster as dg
 
-from cdc_platform.automation import delta, observe
+from cdc_platform.automation import observe
 from cdc_platform.automation.naming import Naming
 from cdc_platform.automation.reporting import Report
 from cdc_platform.automation.rooms import call
-from cdc_platform.chain import ROOMS, RoomResult
+from cdc_platform.chain import ROOMS
 from cdc_platform.config import Config, Source
 from cdc_platform.errors import CdcError, KafkaUnreachable, RunInProgress
+from cdc_platform.lake import queries
+from cdc_platform.results import StageResult
 
 LOOK_S = 0.5
 TOLD_S = 60.0
@@ -76,7 +78,7 @@ def news_of(config: Config, source: Source) -> Callable[[], bool]:
     """A function that says whether Kafka holds anything that hasn't landed; the ledger is asked only when an end has
     moved since the last time. An unreachable Kafka has no news: the heartbeat sensor tells of it. What else is wrong
     with the topics is news: landing tells it as a run does."""
-    seen: dict[delta.Partition, tuple[int, int]] = {}
+    seen: dict[queries.Partition, tuple[int, int]] = {}
 
     def look() -> bool:
         nonlocal seen
@@ -87,7 +89,7 @@ def news_of(config: Config, source: Source) -> Callable[[], bool]:
         except CdcError:
             return True
         moved, seen = ends != seen, ends
-        return moved and delta.has_news(config, source, ends)
+        return moved and queries.has_news(config, source, ends)
 
     return look
 
@@ -108,7 +110,7 @@ class _Rounds:
         self._cut_at = time.monotonic()
         self._owed = False
 
-    def all(self) -> list[RoomResult]:
+    def all(self) -> list[StageResult]:
         """One round. A cut that it holds back, as in the middle of a transaction, the next one publishes."""
         cut = time.monotonic() - self._cut_at > CUT_S
         found = [call(*self._place, room, **({} if cut else NO_CUT.get(room, {}))) for room in ROOMS]
@@ -117,7 +119,7 @@ class _Rounds:
             self._cut_at = time.monotonic()
         return found
 
-    def cut(self) -> list[RoomResult]:
+    def cut(self) -> list[StageResult]:
         """The cut of the rounds that published none, if there are any."""
         if not self._owed:
             return []

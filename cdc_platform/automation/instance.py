@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cdc_platform.config import Config
-from cdc_platform.packaged import packaged
+from cdc_platform.setup.packaged import packaged
 
 if TYPE_CHECKING:
     from dagster import DagsterInstance

@@ -6,7 +6,7 @@ from typing import Any
 
 import dagster as dg
 
-from cdc_platform.chain import RoomResult
+from cdc_platform.results import StageResult
 from cdc_platform.tables import Table
 
 _COLUMN = re.compile(
@@ -45,7 +45,7 @@ def _split(ddl: str) -> Iterator[str]:
     yield ddl[start:].strip()
 
 
-def figures(result: RoomResult) -> dict[str, float]:
+def figures(result: StageResult) -> dict[str, float]:
     """A room's figures by name, all numbers; rates per second of wall time."""
     rate = result.rows / result.seconds if result.seconds > 0 else 0.0
     return {
@@ -57,7 +57,7 @@ def figures(result: RoomResult) -> dict[str, float]:
     }
 
 
-def room_metadata(result: RoomResult, uri: str, rows: int | None, prefix: str = "") -> dict[str, Any]:
+def room_metadata(result: StageResult, uri: str, rows: int | None, prefix: str = "") -> dict[str, Any]:
     """Metadata of one room of one source. `prefix` keeps the sources apart on assets that several share."""
     found = {f"{prefix}{name}": _number(value) for name, value in figures(result).items()}
     return {**found, **table_metadata(uri, rows)}

@@ -7,14 +7,15 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any, TypeVar
 
-from cdc_platform.automation import delta, silence
-from cdc_platform.automation.delta import Partition
+from cdc_platform.automation import silence
 from cdc_platform.automation.silence import Limit
-from cdc_platform.cli.units import age, duration
 from cdc_platform.config import Config, Source
 from cdc_platform.errors import CdcError, KafkaAccessDenied, KafkaUnreachable
-from cdc_platform.landing.offsets import kafka_state
-from cdc_platform.resources.kafka import failure, reach, topic_filter
+from cdc_platform.kafka.client import failure, reach, topic_filter
+from cdc_platform.kafka.offsets import kafka_state
+from cdc_platform.lake import queries
+from cdc_platform.lake.queries import Partition
+from cdc_platform.units import age, duration
 
 KAFKA_TIMEOUT_S = 5.0
 
@@ -104,7 +105,7 @@ def heartbeat(config: Config, source: Source, now: datetime | None = None) -> He
         return Heartbeat(
             "no_topic", f"Kafka has no topic {' or '.join(source.topics) or f'like {source.topic_pattern}'}"
         )
-    change, landed = delta.newest_rows(config, source)
+    change, landed = queries.newest_rows(config, source)
     state, told = _state(config, source, newest, landed or change, now)
     return Heartbeat(state, told, newest, change, landed)
 

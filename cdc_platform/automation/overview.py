@@ -8,12 +8,13 @@ from typing import Any
 import dagster as dg
 
 from cdc_platform import tables
-from cdc_platform.automation import delta, observe, table_status
+from cdc_platform.automation import observe, table_status
 from cdc_platform.automation.metadata import table_metadata
 from cdc_platform.automation.naming import SHARED, SOURCE_TAG, Naming, with_deps
 from cdc_platform.automation.table_status import TableStatus
 from cdc_platform.config import Source
 from cdc_platform.errors import CdcError
+from cdc_platform.lake import queries
 
 EQUALS_SOURCE = "equals_source"
 _SHOWN = 10
@@ -57,8 +58,8 @@ def shared_metadata(naming: Naming, instance: dg.DagsterInstance) -> dict[dg.Ass
     """Asset key → metadata of every shared asset, as things are now."""
     config = naming.config
     rows = [row(naming, instance, source) for source in config.sources]
-    ledger = delta.ledger(config, config.sources)
-    outcomes = ("landed", *delta.OUTCOMES, "lost")
+    ledger = queries.ledger(config, config.sources)
+    outcomes = ("landed", *queries.OUTCOMES, "lost")
     sums = {o: sum(int(r[o]) for r in ledger) for o in outcomes}
     per_source = [
         {"source": s.name, **{o: sum(int(r[o]) for r in ledger if r["source"] == s.name) for o in outcomes}}
@@ -67,14 +68,14 @@ def shared_metadata(naming: Naming, instance: dg.DagsterInstance) -> dict[dg.Ass
     changes = [
         {
             "source": s.name,
-            "rows": delta.row_count(tables.CHANGELOG.at(config.lake), s) or 0,
-            "newest_change": _shown(delta.newest_change(config, s)),
+            "rows": queries.row_count(tables.CHANGELOG.at(config.lake), s) or 0,
+            "newest_change": _shown(queries.newest_change(config, s)),
         }
         for s in config.sources
     ]
     held = [
         {k: str(h[k] if h[k] is not None else "") for k in ("source", "db", "table", "rows", "oldest", "reason")}
-        for h in delta.held(config)
+        for h in queries.held(config)
     ]
     return {
         naming.key("changelog"): _table_of(tables.CHANGELOG, config.lake, "sources", changes),
@@ -90,7 +91,7 @@ def shared_metadata(naming: Naming, instance: dg.DagsterInstance) -> dict[dg.Ass
 def _table_of(table: tables.Table, lake: str, name: str, rows: list[dict[str, Any]]) -> dict[str, Any]:
     path = table.at(lake)
     shown = {name: dg.MetadataValue.table([dg.TableRecord(r) for r in rows])} if rows else {}
-    return {**shown, **table_metadata(path, delta.row_count(path))}
+    return {**shown, **table_metadata(path, queries.row_count(path))}
 
 
 def row(naming: Naming, instance: dg.DagsterInstance, source: Source) -> dict[str, Any]:
@@ -99,7 +100,7 @@ def row(naming: Naming, instance: dg.DagsterInstance, source: Source) -> dict[st
     statuses = table_status.statuses(config, source)
     beat, lag = _kafka(naming, source)
     cut = statuses[0].cut if statuses else table_status.cuts(config).get(source.name)
-    held = sum(h["rows"] for h in delta.held(config) if h["source"] == source.name)  # those that name no table, too
+    held = sum(h["rows"] for h in queries.held(config) if h["source"] == source.name)  # those that name no table, too
     stopped = [s.name for s in statuses if s.state == "stopped"]
     return {
         "source": source.name,
@@ -123,7 +124,7 @@ def _kafka(naming: Naming, source: Source) -> tuple[observe.Heartbeat, int | Non
         if beat.state in ("unreachable", "no_topic"):
             return beat, None
         ends = observe.kafka_ends(naming.config, source)
-        return beat, observe.lag(ends, delta.landed(naming.config, source))
+        return beat, observe.lag(ends, queries.landed(naming.config, source))
     except CdcError as error:
         return observe.Heartbeat("unreachable", str(error)), None
 

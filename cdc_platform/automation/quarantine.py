@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from cdc_platform import tables
-from cdc_platform.automation import delta
 from cdc_platform.config import Config, Source
 from cdc_platform.errors import ConfigError
+from cdc_platform.lake import queries
 
 _COLUMNS = (
     *("source", "format", "decoder_version", "room", "topic", "partition", "offset", "entry_index", "row_index"),
@@ -85,24 +85,24 @@ class _Lake:
     def __init__(self, config: Config):
         self._config = config
         self._path = tables.QUARANTINE.at(config.lake)
-        self._there = delta.columns(self._path)
+        self._there = queries.columns(self._path)
 
     def ask(self, sql: str) -> list[dict[str, Any]]:
         """No rows where nothing was quarantined yet."""
-        return delta.query(sql, t=self._path) or [] if self._there else []
+        return queries.query(sql, t=self._path) or [] if self._there else []
 
     def columns(self, names: Sequence[str]) -> str:
         return ", ".join(f'"{n}"' if n in (self._there or ()) else f'CAST(NULL AS VARCHAR) AS "{n}"' for n in names)
 
     def where(self, chosen: Chosen) -> str:
-        told = [f"source IN ({', '.join(delta.text(s.name) for s in chosen.sources)})"]
+        told = [f"source IN ({', '.join(queries.text(s.name) for s in chosen.sources)})"]
         if not chosen.resolved:
             told.append("resolved_at IS NULL")
         if chosen.reason is not None:
-            told.append(f"strpos(lower(reason), lower({delta.text(chosen.reason)})) > 0")
+            told.append(f"strpos(lower(reason), lower({queries.text(chosen.reason)})) > 0")
         if chosen.address is not None:
             topic, partition, offset = chosen.address
-            told.append(f'topic = {delta.text(topic)} AND partition = {int(partition)} AND "offset" = {int(offset)}')
+            told.append(f'topic = {queries.text(topic)} AND partition = {int(partition)} AND "offset" = {int(offset)}')
         if chosen.table is not None:
             told.append(self._of_table(chosen, chosen.table))
         return " AND ".join(told)
@@ -119,7 +119,7 @@ class _Lake:
                 raise ConfigError("--table", f"no table that is known is called {pattern!r}", valid)
             return "FALSE"
         each = (
-            f'(source = {delta.text(s.name)} AND db = {delta.text(db)} AND "table" = {delta.text(t)})'
+            f'(source = {queries.text(s.name)} AND db = {queries.text(db)} AND "table" = {queries.text(t)})'
             for s, db, t in fitting
         )
         return f"({' OR '.join(each)})"
@@ -127,8 +127,8 @@ class _Lake:
 
 def _known(config: Config, sources: Sequence[Source]) -> list[tuple[Source, str, str]]:
     """Tables whose columns the messages told, by their names at the source, and snapshots."""
-    told = [(s, db, table) for s in sources for db, table in delta.stated_tables(config, s)]
-    return told + [(s, db, t) for s, db, t in delta.known_tables(config) if s in sources]
+    told = [(s, db, table) for s in sources for db, table in queries.stated_tables(config, s)]
+    return told + [(s, db, t) for s, db, t in queries.known_tables(config) if s in sources]
 
 
 def _names(source: Source, db: str, table: str, pattern: str) -> bool:

@@ -12,13 +12,14 @@ from typing import Any
 import dagster as dg
 
 from cdc_platform import tables
-from cdc_platform.automation import delta, overview, table_events, table_status
+from cdc_platform.automation import overview, table_events, table_status
 from cdc_platform.automation.accounting import ledger_now, quarantine_now
 from cdc_platform.automation.metadata import room_metadata
 from cdc_platform.automation.naming import SOURCE_TAG, Naming
 from cdc_platform.automation.table_status import Name, TableStatus
-from cdc_platform.chain import RoomResult
 from cdc_platform.config import Source
+from cdc_platform.lake import queries
+from cdc_platform.results import StageResult
 
 LEVELS = frozenset(
     ("lag", "partitions", "waiting", "cut", "cut_held_back", "not_registered", "stopped_tables", "tables")
@@ -43,7 +44,7 @@ class Report:
         self.began = self.last = time.monotonic()
         self.rounds = 0
         self._every_s = every_s
-        self.sums: dict[str, RoomResult] = {}
+        self.sums: dict[str, StageResult] = {}
 
     @property
     def seconds(self) -> float:
@@ -55,7 +56,7 @@ class Report:
         """Whether it is time to tell."""
         return time.monotonic() - self.last > self._every_s
 
-    def add(self, found: Iterable[RoomResult]) -> None:
+    def add(self, found: Iterable[StageResult]) -> None:
         """Results of stages."""
         self.sums |= {r.room: added(self.sums.get(r.room), r) for r in found}
 
@@ -91,14 +92,14 @@ class Report:
         self.context.log_event(event)
 
 
-def stage_metadata(naming: Naming, source: Source, result: RoomResult) -> dict[str, Any]:
+def stage_metadata(naming: Naming, source: Source, result: StageResult) -> dict[str, Any]:
     """Metadata of one stage's materialization: what the run did, and how large the table is now."""
     path = TABLES[result.room].at(naming.config.lake, source=source.name, format=source.format)
-    rows = delta.row_count(path, source if result.room == "changelog" else None)
+    rows = queries.row_count(path, source if result.room == "changelog" else None)
     return room_metadata(result, path, rows)
 
 
-def added(first: RoomResult | None, second: RoomResult) -> RoomResult:
+def added(first: StageResult | None, second: StageResult) -> StageResult:
     """Two results of one stage as one."""
     if first is None:
         return second
@@ -121,7 +122,7 @@ def snapshots_now(
     context: dg.AssetExecutionContext,
     naming: Naming,
     source: Source,
-    result: RoomResult,
+    result: StageResult,
     asked: Mapping[Name, dg.AssetKey] | None = None,
 ) -> tuple[dict[str, Any], dg.AssetCheckResult, list[Any]]:
     """Metadata and check of snapshots/<source>, and events of the tables that have news, without those `asked` for:
@@ -160,7 +161,7 @@ def stopped_result(naming: Naming, source: Source, stopped: list[TableStatus]) -
 
 
 def news_of(
-    instance: dg.DagsterInstance, naming: Naming, source: Source, statuses: list[TableStatus], result: RoomResult
+    instance: dg.DagsterInstance, naming: Naming, source: Source, statuses: list[TableStatus], result: StageResult
 ) -> list[TableStatus]:
     """Tables to be told: touched by the run, unknown to Dagster, with checks that say otherwise than the lake, or due
     by their freshness window."""

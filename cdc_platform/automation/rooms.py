@@ -8,10 +8,11 @@ import dagster as dg
 
 from cdc_platform.automation.metadata import figures
 from cdc_platform.automation.naming import Naming
-from cdc_platform.chain import ROOMS, RoomResult, maintain
+from cdc_platform.chain import ROOMS, maintain
 from cdc_platform.config import Source
 from cdc_platform.errors import CdcError
-from cdc_platform.resources.lock import source_lock
+from cdc_platform.lake.writer_lock import source_lock
+from cdc_platform.results import StageResult
 
 RETRY = dg.RetryPolicy(max_retries=2, delay=10, backoff=dg.Backoff.EXPONENTIAL)
 """Stages may be called again at will, so whatever Spark or a store stumbled over is tried again; a CdcError
@@ -41,7 +42,7 @@ def interruptible() -> Iterator[None]:
 
 def call(
     context: dg.AssetExecutionContext | dg.OpExecutionContext, naming: Naming, source: Source, room: str, **how: bool
-) -> RoomResult:
+) -> StageResult:
     """One stage of one source under its lock, `how` as the stage takes it. Raises Failure for a CdcError, retried
     where that makes sense."""
     log.info("%s %s: started", room, source.name)
@@ -66,6 +67,6 @@ def spark_of(context: dg.AssetExecutionContext | dg.OpExecutionContext | dg.Asse
     return getattr(context.resources, naming.resource_key).spark_session
 
 
-def _short(result: RoomResult) -> str:
+def _short(result: StageResult) -> str:
     found = figures(result)
     return f"{found['records']:,.0f} records in {found['seconds']:.1f} s"

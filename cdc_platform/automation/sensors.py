@@ -7,11 +7,12 @@ from typing import Any
 
 import dagster as dg
 
-from cdc_platform.automation import checks, delta, observe, overview, reload, table_status
+from cdc_platform.automation import checks, observe, overview, reload, table_status
 from cdc_platform.automation.naming import SOURCE_TAG, Naming
 from cdc_platform.automation.table_assets import run_config
 from cdc_platform.config import Source
 from cdc_platform.errors import CdcError
+from cdc_platform.lake import queries
 
 INTERVAL_S = 15
 REPEAT_S = 600
@@ -49,7 +50,7 @@ def is_running(instance: dg.DagsterInstance, naming: Naming, source: Source) -> 
     return instance.get_runs_count(runs) > 0
 
 
-def position_id(ends: dict[delta.Partition, tuple[int, int]]) -> str:
+def position_id(ends: dict[queries.Partition, tuple[int, int]]) -> str:
     """A short name of a position in all topics of a source."""
     return hashlib.sha256(repr(sorted((p, end) for p, (_, end) in ends.items())).encode()).hexdigest()[:16]
 
@@ -76,7 +77,7 @@ def checkpoint_sensor(naming: Naming, job: Any) -> dg.SensorDefinition:
                 told.append(str(found))
                 continue
             position = position_id(found)
-            if requested.get(source.name) == position or not delta.has_news(config, source, found):
+            if requested.get(source.name) == position or not queries.has_news(config, source, found):
                 told.append(f"{source.name}: nothing new")
             elif is_running(context.instance, naming, source):
                 told.append(f"{source.name}: a run is under way")

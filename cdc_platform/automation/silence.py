@@ -4,10 +4,10 @@ from dataclasses import dataclass
 from itertools import pairwise
 from statistics import median
 
-from cdc_platform.automation import delta
-from cdc_platform.cli.units import duration
 from cdc_platform.config import Config, Source
 from cdc_platform.formats import FORMATS
+from cdc_platform.lake import queries
+from cdc_platform.units import duration
 
 _LEAST_S = 120
 """No limit that is derived from heartbeats is shorter."""
@@ -33,7 +33,7 @@ def limit(config: Config, source: Source) -> Limit:
         return Limit(source.heartbeat_timeout_s, "heartbeat_timeout_s")
     if promised.limit_s is not None:
         return Limit(promised.limit_s, promised.text)
-    times = delta.heartbeat_times(config, source)
+    times = queries.heartbeat_times(config, source)
     gaps = [(b - a).total_seconds() for a, b in pairwise(times) if b > a]
     if len(gaps) < _ENOUGH - 1:
         return Limit(None, promised.text)

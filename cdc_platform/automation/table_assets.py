@@ -18,10 +18,11 @@ from cdc_platform.automation.reporting import NO_TABLE_STOPPED, Report, snapshot
 from cdc_platform.automation.rooms import RETRY, call, failing, interruptible, spark_of
 from cdc_platform.automation.table_events import DATA_VERSION, STEADY
 from cdc_platform.automation.table_status import Name, TableStatus
-from cdc_platform.chain import ROOMS, RoomResult, rebuild
+from cdc_platform.chain import ROOMS, rebuild
 from cdc_platform.config import Source
 from cdc_platform.errors import TableStopped
-from cdc_platform.resources.lock import source_lock
+from cdc_platform.lake.writer_lock import source_lock
+from cdc_platform.results import StageResult
 
 
 class SnapshotsConfig(dg.Config):
@@ -120,7 +121,7 @@ class _Step:
         elif self.asked:
             result = yield from self._caught_up()
         else:
-            result = RoomResult("snapshots", self.source.name, 0, 0, 0.0)
+            result = StageResult("snapshots", self.source.name, 0, 0, 0.0)
         if self.whole or self.asked:  # tables that nobody asked for may have got changes, too
             yield from self._stage(result)  # before the tables: Dagster wants outputs in the order of the graph
         yield from self._tables(result, failed)
@@ -141,7 +142,7 @@ class _Step:
             raise dg.Failure(f"the offset ledger doesn't add up: {ledger.description}", allow_retries=False)
         return call(self.context, self.naming, self.source, last)
 
-    def _rebuilt(self, failed: dict[str, str]) -> RoomResult:
+    def _rebuilt(self, failed: dict[str, str]) -> StageResult:
         """The asked tables from the whole changelog."""
         if not self.asked:
             raise dg.Failure("rebuild needs tables: select their assets", allow_retries=False)
@@ -159,9 +160,9 @@ class _Step:
                 seconds += result.seconds
                 found[f"{db}.{table}"] = {"changes": result.rows, "state": "live"}
         rows = sum(int(f["changes"]) for f in found.values())
-        return RoomResult("snapshots", self.source.name, rows, len(found), seconds, {"rebuilt": len(found)}, found)
+        return StageResult("snapshots", self.source.name, rows, len(found), seconds, {"rebuilt": len(found)}, found)
 
-    def _tables(self, result: RoomResult, failed: dict[str, str]) -> Iterator[Any]:
+    def _tables(self, result: StageResult, failed: dict[str, str]) -> Iterator[Any]:
         """What was asked for, table by table."""
         names = {**self.asked, **self.looked_at}
         if not names:
@@ -180,7 +181,7 @@ class _Step:
                 yield from (c for c in checks if _key_of(c) in self.context.selected_asset_check_keys)
 
     def _asked(
-        self, status: TableStatus, key: dg.AssetKey, result: RoomResult, failed: dict[str, str]
+        self, status: TableStatus, key: dg.AssetKey, result: StageResult, failed: dict[str, str]
     ) -> Iterator[Any]:
         metadata = table_events.metadata(status, result.tables.get(status.name))
         if status.state == "live" and status.version is not None:
@@ -199,7 +200,7 @@ class _Step:
         else:
             self._log(table_events.evaluation(result))
 
-    def _stage(self, result: RoomResult) -> Iterator[Any]:
+    def _stage(self, result: StageResult) -> Iterator[Any]:
         """snapshots/<source>, and the tables that nobody asked for and that have news."""
         metadata, stopped, events = snapshots_now(self.context, self.naming, self.source, result, self.asked)
         for event in events:

@@ -12,8 +12,8 @@ from datetime import datetime
 from typing import Any
 
 from cdc_platform import tables
-from cdc_platform.automation import delta
 from cdc_platform.config import Config, Source
+from cdc_platform.lake import queries
 
 log = logging.getLogger("cdc_platform.definitions")
 BOOKKEEPING = "_cdc_"
@@ -94,8 +94,8 @@ class TableStatus:
 
 def known(config: Config) -> list[tuple[Source, str, str]]:
     """(source, db, table) of every snapshot that is or will be followed, in order."""
-    gone = {(t["source"], t["db"], t["table"]) for t in delta.table_states(config) if t["state"] in GONE}
-    return [(s, db, t) for s, db, t in delta.known_tables(config) if (s.name, db, t) not in gone]
+    gone = {(t["source"], t["db"], t["table"]) for t in queries.table_states(config) if t["state"] in GONE}
+    return [(s, db, t) for s, db, t in queries.known_tables(config) if (s.name, db, t) not in gone]
 
 
 def known_or_none(config: Config) -> list[tuple[Source, str, str]]:
@@ -111,7 +111,7 @@ def known_or_none(config: Config) -> list[tuple[Source, str, str]]:
 
 def cuts(config: Config) -> dict[str, Cut]:
     """source → its last cut."""
-    found = delta.query(
+    found = queries.query(
         "SELECT source, cut, kind, source_time, binlog_file, binlog_pos, gtid, at FROM t "
         "QUALIFY row_number() OVER (PARTITION BY source ORDER BY cut DESC) = 1",
         t=tables.CUTS.at(config.lake),
@@ -132,8 +132,8 @@ def cuts(config: Config) -> dict[str, Cut]:
 
 def statuses(config: Config, source: Source) -> list[TableStatus]:
     """Every known snapshot of a source, in order; without what only its Delta log says (see `opened`)."""
-    states = {(t["db"], t["table"]): t for t in delta.table_states(config) if t["source"] == source.name}
-    held = {(h["db"], h["table"]): h for h in delta.held(config) if h["source"] == source.name}
+    states = {(t["db"], t["table"]): t for t in queries.table_states(config) if t["source"] == source.name}
+    held = {(h["db"], h["table"]): h for h in queries.held(config) if h["source"] == source.name}
     cut = cuts(config).get(source.name)
 
     def status(name: Name) -> TableStatus:
@@ -169,9 +169,10 @@ def opened(config: Config, found: Iterable[TableStatus]) -> list[TableStatus]:
 
 def _keys(config: Config, source: Source) -> dict[Name, list[str]]:
     """(db, table) → key columns, by the newest column list that messages stated."""
-    found = delta.query(
+    found = queries.query(
         'SELECT db, "table", last_value(columns ORDER BY landed_at, topic, partition, "offset") AS columns FROM t '
-        f"WHERE source = {delta.text(source.name)} AND kind = 'message' AND columns IS NOT NULL GROUP BY db, \"table\"",
+        f"WHERE source = {queries.text(source.name)} AND kind = 'message' AND columns IS NOT NULL "
+        'GROUP BY db, "table"',
         t=tables.SCHEMA_HISTORY.at(config.lake),
     )
     return {
@@ -193,7 +194,7 @@ def _opened(path: str, key: list[str]) -> dict[str, Any]:
     limits = json.loads(table.metadata().configuration.get("cdc.limits") or "{}")
     return {
         "version": table.version(),
-        "rows": delta.row_count(path),
+        "rows": queries.row_count(path),
         "columns": tuple(_columns(table, key, limits)),
         "limits": tuple(limits.get("*", ())),
     }

@@ -12,7 +12,7 @@ from cdc_platform.bridge.errors import BridgeKafkaFailed
 from cdc_platform.config import Config
 from cdc_platform.config.bridges import Bridge
 from cdc_platform.errors import ConfigError
-from cdc_platform.resources.kafka import librdkafka_properties
+from cdc_platform.kafka.client import librdkafka_properties
 
 PARTITION = 0  # canal.mq.partition's default: all changes of a destination in one order
 _LONGEST = 1_000_000_000  # librdkafka's highest message.max.bytes: the topic decides, not the client

@@ -13,10 +13,10 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from cdc_platform.changelog import ledger, order, rules
-from cdc_platform.changelog.chosen import Chosen, Rules
 from cdc_platform.changelog.outputs import Batch, changelog_rows, quarantine_rows
+from cdc_platform.changelog.table_rules import Chosen, Rules
 from cdc_platform.config import Source
-from cdc_platform.resources import lake
+from cdc_platform.lake import by_spark
 
 _MESSAGE = ("topic", "partition", "offset")
 _AT = [*_MESSAGE, "_entry", "_row", "_retold"]
@@ -103,13 +103,13 @@ def _order_key(
     """Epochs, and the order of events. Rows that tell no server have the epoch of the newest server known when their
     batch came: where that has changed since, the ledger says which offsets came when."""
     mine = F.col("source") == source.name
-    noted = lake.read(spark, paths["lineages"]).where(mine & F.col("lineage").isNull()).select("batch", "epoch")
+    noted = by_spark.read(spark, paths["lineages"]).where(mine & F.col("lineage").isNull()).select("batch", "epoch")
     untold = sorted(r["epoch"] for r in noted.select("epoch").distinct().collect())
     epochs = {**epochs, None: (untold or [0])[-1]}
     key = order.order_key(epochs)
     if len(untold) <= 1:
         return epochs, key
-    of_room = lake.read(spark, paths["ledger"]).where(mine & (F.col("room") == "changelog"))
+    of_room = by_spark.read(spark, paths["ledger"]).where(mine & (F.col("room") == "changelog"))
     ranges = of_room.join(noted, "batch").groupBy("epoch", "topic", "partition")
     for r in ranges.agg(F.min("from_offset").alias("low"), F.max("to_offset").alias("high")).collect():
         at = (F.col("topic") == r["topic"]) & (F.col("partition") == r["partition"])
@@ -131,12 +131,12 @@ def fill(
     now = chosen.begun
     if now is None:
         return 0
-    stored = lake.read(spark, paths["changelog"]).where(F.col("source") == source.name)
+    stored = by_spark.read(spark, paths["changelog"]).where(F.col("source") == source.name)
     epochs, key = _order_key(spark, source, paths, known)
     events = _decided(_found(spark, changes, source, chosen.done, now), stored, epochs, key)
     split = None
     if "envelopes" in paths:  # a message of several records accounts for all of them
-        split = lake.read(spark, paths["envelopes"]).where("parts > 1").join(events, list(_MESSAGE), "left_semi")
+        split = by_spark.read(spark, paths["envelopes"]).where("parts > 1").join(events, list(_MESSAGE), "left_semi")
     new = events.where("wanted AND NOT was")
     counts = new.agg(*(F.count_if(F.col("outcome") == o).alias(o) for o in ("applied", "quarantined"))).collect()[0]
     batch = Batch(source, paths, now.number, spark, lambda: new, "backfill")
@@ -146,6 +146,6 @@ def fill(
     if counts["quarantined"]:
         batch.append(quarantine_rows, "quarantine")
     moved = ledger.moved(events, split, source, -now.number)
-    lake.append_once(moved, paths["ledger"], f"backfill {source.name}", now.number)
+    by_spark.append_once(moved, paths["ledger"], f"backfill {source.name}", now.number)
     chosen.note(now, "done")
     return int(counts["applied"])

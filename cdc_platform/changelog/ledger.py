@@ -4,12 +4,12 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from cdc_platform.changelog import rules
-from cdc_platform.changelog.messages import RANK
+from cdc_platform.changelog.outcomes import RANK
 from cdc_platform.changelog.unify import ROLLED_BACK
+from cdc_platform.changes.file_stats import KINDS
 from cdc_platform.config import Source
 from cdc_platform.formats.contract import BAD_COLUMN
-from cdc_platform.formats.summary import KINDS
-from cdc_platform.resources import notes
+from cdc_platform.lake import delta_table
 
 
 def of_a_table() -> Column:
@@ -120,7 +120,7 @@ def _summed(messages: DataFrame, entries: Column, source: Source, batch: int) ->
 
 def figures(spark: SparkSession, path: str, source: Source, batches: list[int]) -> dict[str, float]:
     """Records per outcome over the batches of this run, from the ledger."""
-    counts = notes.ask(
+    counts = delta_table.ask(
         spark,
         f"SELECT outcome, sum(records) AS n FROM {{ledger}} WHERE source = '{source.name}' AND room = 'changelog' "
         f"AND batch BETWEEN {min(batches)} AND {max(batches)} GROUP BY outcome",

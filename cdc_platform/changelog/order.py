@@ -12,7 +12,7 @@ from typing import Any
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from cdc_platform.formats.summary import ENTRIES, KINDS
+from cdc_platform.changes.file_stats import ENTRIES, KINDS
 
 _NO_FILE = -1
 
@@ -82,7 +82,7 @@ def profile(events: DataFrame) -> list[dict[str, Any]]:
 
 
 def figures_of(notes: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """The same from what the files of a batch note of their events (formats/summary.py)."""
+    """The same from what the files of a batch note of their events (changes/file_stats.py)."""
     groups = [g for note in notes for g in note["groups"]]
     return [_figures(lineage, [g for g in groups if g["lineage"] == lineage]) for lineage in _each(groups, "lineage")]
 

@@ -10,11 +10,11 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from cdc_platform.changelog import ledger, order, rules
+from cdc_platform.changes.file_stats import KINDS
 from cdc_platform.config import Source
 from cdc_platform.formats import FORMATS
-from cdc_platform.formats.summary import KINDS
-from cdc_platform.resources import lake, notes
-from cdc_platform.resources.lock import commit_turn
+from cdc_platform.lake import by_spark, delta_table
+from cdc_platform.lake.writer_lock import commit_turn
 
 _TXN = ("source_time", "landed_at", "txn_id", "txn_seq", "txn_last", "gtid", "binlog_file", "binlog_pos", "order_key")
 _MESSAGE = ("topic", "partition", "offset")
@@ -38,7 +38,7 @@ class Batch:
         return self.rows()
 
     def append(self, rows: Callable[["Batch"], DataFrame], output: str) -> None:
-        lake.append_once(rows(self), self.paths[output], f"{self.app} {self.source.name}", self.number)
+        by_spark.append_once(rows(self), self.paths[output], f"{self.app} {self.source.name}", self.number)
 
 
 Write = Callable[[], None]
@@ -83,10 +83,10 @@ def new_versions(batch: Batch, stated: set[str]) -> set[str]:
     """Schema versions of this batch that the history doesn't know from earlier ones."""
     if not stated:
         return stated
-    known = notes.ask(
+    known = delta_table.ask(
         batch.spark,
         f"SELECT schema_version FROM {{history}} WHERE source = '{batch.source.name}' AND kind = 'message' "
-        f"AND schema_version IN ({notes.digests(stated)})",
+        f"AND schema_version IN ({delta_table.digests(stated)})",
         history=batch.paths["schema_history"],
     )
     return stated - {r["schema_version"] for r in known}
@@ -140,11 +140,11 @@ def _resolve(batch: Batch) -> None:
     reasons = F.collect_set(F.when(F.col("kind").isin(*ledger.UNUSABLE), ledger.reason())).alias("reasons")
     batch.events.where("retold").groupBy(*_MESSAGE).agg(reasons).createOrReplaceTempView(view)
     try:
-        same = " AND ".join(f"q.{lake.quoted(c)} = r.{lake.quoted(c)}" for c in _MESSAGE)
+        same = " AND ".join(f"q.{by_spark.quoted(c)} = r.{by_spark.quoted(c)}" for c in _MESSAGE)
         with commit_turn(spark, batch.paths["quarantine"]):
             spark.sql(
-                f"MERGE INTO {lake.delta(batch.paths['quarantine'])} AS q USING {view} AS r "
-                f"ON q.source = {lake.literal(batch.source.name)} AND q.room = 'changes' AND q.resolved_at IS NULL "
+                f"MERGE INTO {by_spark.delta(batch.paths['quarantine'])} AS q USING {view} AS r "
+                f"ON q.source = {by_spark.literal(batch.source.name)} AND q.room = 'changes' AND q.resolved_at IS NULL "
                 f"AND {same} AND NOT array_contains(r.reasons, q.reason) "
                 "WHEN MATCHED THEN UPDATE SET resolved_at = current_timestamp()"
             )
@@ -157,9 +157,9 @@ def ledger_of(batch: Batch, figures: list[dict[str, Any]]) -> None:
     split = None
     if "envelopes" in batch.paths:  # a message of several records accounts for all of them
         low, high = min(f["from_offset"] for f in figures), max(f["to_offset"] for f in figures)
-        split = lake.read(batch.spark, batch.paths["envelopes"]).where(
+        split = by_spark.read(batch.spark, batch.paths["envelopes"]).where(
             F.col("offset").between(low, high) & (F.col("parts") > 1)
         )
     rows = ledger.rows(batch.events, split, batch.source, batch.number)
     of = f"source = '{batch.source.name}' AND room = 'changelog' AND batch = {batch.number}"
-    lake.append_batch(rows, batch.paths["ledger"], of)
+    by_spark.append_batch(rows, batch.paths["ledger"], of)

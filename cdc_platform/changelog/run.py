@@ -10,15 +10,15 @@ from typing import Any
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from cdc_platform.chain import RoomResult
-from cdc_platform.changelog import backfill, ledger, order, places
-from cdc_platform.changelog.chosen import Chosen, Rules
-from cdc_platform.changelog.direct import Direct
+from cdc_platform.changelog import backfill, duplicates, ledger, order
 from cdc_platform.changelog.outputs import Batch, writes
+from cdc_platform.changelog.table_rules import Chosen, Rules
+from cdc_platform.changelog.write import Direct
 from cdc_platform.config import Config, Source
 from cdc_platform.formats import FORMATS
-from cdc_platform.resources import batches, lake, notes
-from cdc_platform.resources.parquet import note_of
+from cdc_platform.lake import batches, by_spark, delta_table
+from cdc_platform.lake.data_files import note_of
+from cdc_platform.results import StageResult
 from cdc_platform.tables import (
     CHANGELOG,
     CHANGES,
@@ -47,10 +47,10 @@ Rows = Callable[[], DataFrame]
 """Makes a DataFrame once it is needed: its schema alone takes Spark a second in a new process."""
 
 
-def run(spark: SparkSession, config: Config, source: Source) -> RoomResult:
+def run(spark: SparkSession, config: Config, source: Source) -> StageResult:
     """One catch-up of the changelog room."""
-    watch = lake.Stopwatch()
-    paths = {name: lake.ensure(spark, table, table.at(config.lake)) for name, table in _OUTPUTS.items()}
+    watch = by_spark.Stopwatch()
+    paths = {name: by_spark.ensure(spark, table, table.at(config.lake)) for name, table in _OUTPUTS.items()}
     if FORMATS[source.format].part is not None:
         paths["envelopes"] = ENVELOPES.at(config.lake, source=source.name)
     changes = CHANGES.at(config.lake, format=source.format, source=source.name)
@@ -59,7 +59,7 @@ def run(spark: SparkSession, config: Config, source: Source) -> RoomResult:
     if taken is not None:
         metrics = {**metrics, "backfilled": taken}
     rows = int(metrics.get("applied", 0)) + (taken or 0)
-    return RoomResult("changelog", source.name, rows, len(done), watch.seconds, metrics)
+    return StageResult("changelog", source.name, rows, len(done), watch.seconds, metrics)
 
 
 def _under_rules(
@@ -72,7 +72,7 @@ def _under_rules(
         now = source.model_copy(update={"tables": chosen.done[-1].tables(source)})
         checkpoint = CHECKPOINT.at(config.lake, room="changelog", source=source.name)
         much = source.max_bytes_per_batch
-        if notes.is_table(changes):
+        if delta_table.is_table(changes):
             return batches.for_each_files(spark, changes, much, checkpoint, files_writer(now, paths, changes))
         each = batch_writer(now, paths)
         return batches.for_each(spark, changes, much, checkpoint, f"changelog {source.name}", each)
@@ -85,7 +85,7 @@ def _under_rules(
     while chosen.begun or not chosen.done[-1].same(Rules.of(source, 0)):
         if chosen.begun is None:
             done += stream()
-            following = Rules.of(source, chosen.done[-1].number + 1, lake.version(spark, changes))
+            following = Rules.of(source, chosen.done[-1].number + 1, by_spark.version(spark, changes))
             chosen.note(following, "begun")
         epochs, _ = _lineages(spark, paths["lineages"], source, None)
         taken = (taken or 0) + backfill.fill(spark, source, paths, changes, chosen, epochs)
@@ -130,7 +130,7 @@ def _write(
 ) -> None:
     known, reached = _lineages(spark, paths["lineages"], source, batch_id)
     epochs = order.epochs_of(known, figures)
-    here = direct is None or (not order.apart(direct.notes) and places.shared(spark, direct.files, direct.notes))
+    here = direct is None or (not order.apart(direct.notes) and duplicates.shared(spark, direct.files, direct.notes))
     repeats = _repeats(batch, figures, epochs, reached, lambda: _stored(spark, paths["changelog"], source), here=here)
 
     def events() -> DataFrame:
@@ -147,11 +147,11 @@ def _write(
     else:
         work = [partial(direct.write, whole, figures, epochs)]
     work.append(partial(_note_lineages, spark, source, paths["lineages"], figures, epochs, batch_id))
-    lake.together(work)
+    by_spark.together(work)
 
 
 def _stored(spark: SparkSession, changelog: str, source: Source) -> DataFrame:
-    return lake.read(spark, changelog).where(F.col("source") == source.name)
+    return by_spark.read(spark, changelog).where(F.col("source") == source.name)
 
 
 def _repeats(
@@ -182,7 +182,7 @@ def _lineages(
 ) -> tuple[dict[str | None, int], dict[int, tuple[int, Any]]]:
     """Epochs known before this batch (None: by now), and the highest position reached in each."""
     before = "" if batch_id is None else f" AND batch < {batch_id}"
-    rows = notes.ask(
+    rows = delta_table.ask(
         spark,
         "SELECT lineage, epoch, max(CASE WHEN high_file IS NOT NULL "
         "THEN named_struct('high_file', high_file, 'high_pos', high_pos) END) AS high "
@@ -216,4 +216,4 @@ def _note_lineages(
         }
         for f in figures
     ]
-    lake.append_rows(spark, path, rows, of=f"source = '{source.name}' AND batch = {batch_id}")
+    by_spark.append_rows(spark, path, rows, of=f"source = '{source.name}' AND batch = {batch_id}")

@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from cdc_platform.changelog.arrow import TXN, lowest, those
+from cdc_platform.changelog.order_key import TXN, lowest, those
 
 _STATEMENT = (
     *("topic", "partition", "offset", "entry_index", "kind", "db", "schema", "table", "schema_version", "columns"),

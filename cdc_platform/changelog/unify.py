@@ -15,14 +15,14 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from cdc_platform.changelog.arrow import ORDER, TXN, map_value, placed, those
-from cdc_platform.changelog.messages import Messages
+from cdc_platform.changelog.file_stats import Touched
+from cdc_platform.changelog.order_key import ORDER, TXN, map_value, placed, those
+from cdc_platform.changelog.outcomes import Messages
 from cdc_platform.changelog.statements import Statements
-from cdc_platform.changelog.touched import Touched
+from cdc_platform.changes.file_stats import KINDS
 from cdc_platform.config import Tables
 from cdc_platform.formats.contract import BAD_COLUMN, EVENT
-from cdc_platform.formats.summary import KINDS
-from cdc_platform.resources.parquet import Output
+from cdc_platform.lake.data_files import Output
 
 ROLLED_BACK = (
     "the source took a transaction back; rows of it that came before this event stay applied: "

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
-from cdc_platform.cli.units import count, when
 from cdc_platform.config import Config, Source
+from cdc_platform.units import count, when
 
 _SHOWN = 5
 
@@ -29,9 +29,9 @@ def of_lake(config: Config, sources: Sequence[Source], *, allow_held: bool = Fal
 
 
 def _held(config: Config, sources: Sequence[Source]) -> list[Finding]:
-    from cdc_platform.automation import delta
+    from cdc_platform.lake import queries
 
-    rows, tables = delta.quarantined(config), delta.held(config)
+    rows, tables = queries.quarantined(config), queries.held(config)
     found = []
     for source in sources:
         if not (n := rows.get(source.name)):
@@ -53,22 +53,22 @@ def _some(texts: list[str]) -> str:
 
 
 def _stopped(config: Config, sources: Sequence[Source]) -> list[Finding]:
-    from cdc_platform.automation import delta
+    from cdc_platform.lake import queries
 
     names = {s.name for s in sources}
     return [
         Finding("stopped", t["source"], f"table {t['db']}.{t['table']} is stopped: {t['reason']}")
-        for t in delta.table_states(config)
+        for t in queries.table_states(config)
         if t["state"] == "stopped" and t["source"] in names
     ]
 
 
 def _ledger(config: Config, sources: Sequence[Source]) -> list[Finding]:
     """Between two stages of a run that is under way the sum doesn't come out: no finding then."""
-    from cdc_platform.automation import delta
-    from cdc_platform.resources.lock import is_held
+    from cdc_platform.lake import queries
+    from cdc_platform.lake.writer_lock import is_held
 
-    wrong = [row for row in delta.ledger(config, sources) if row["landed"] != row["accounted"]]
+    wrong = [row for row in queries.ledger(config, sources) if row["landed"] != row["accounted"]]
     busy = {name for name in {row["source"] for row in wrong} if is_held(config, config.source(name))}
     return [
         Finding(

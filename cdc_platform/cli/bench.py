@@ -39,8 +39,8 @@ def command(
 ) -> Report:
     """Measure a raw copy, each room and the whole chain, increments of large tables and, when asked for, the time from
     Kafka to the snapshot; exit code 1 when a snapshot isn't the truth."""
-    from cdc_platform.demo.bench import FORMATS, Settings, run_bench
-    from cdc_platform.demo.bench_plot import check, save
+    from cdc_platform.bench.bench import FORMATS, Settings, run_bench
+    from cdc_platform.bench.plot import check, save
 
     if plot is not None:
         check(plot)

@@ -14,7 +14,7 @@ from cdc_platform.cli.output import Report, printed, progress
 from cdc_platform.config import Config, load_config
 from cdc_platform.config.bridges import Bridge
 from cdc_platform.errors import ConfigError
-from cdc_platform.resources.processes import STOP_S, stop_signals
+from cdc_platform.setup.processes import STOP_S, stop_signals
 
 app = typer.Typer(
     help="Carry feeds that are not in Kafka there.",

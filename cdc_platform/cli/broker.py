@@ -5,8 +5,8 @@ from typing import Annotated, Any
 
 import typer
 
-from cdc_platform.broker import DEFAULT_PORT, BrokerInfo, default_home, start, status, stop
 from cdc_platform.cli.output import printed, working
+from cdc_platform.kafka.broker import DEFAULT_PORT, BrokerInfo, default_home, start, status, stop
 
 app = typer.Typer(
     help="The embedded single-node Kafka broker, for local use and tests (loopback only).",

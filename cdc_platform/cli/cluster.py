@@ -28,7 +28,7 @@ def cluster(topics: list[str], file: Path, source: str | None, bootstrap: str | 
 
 def topics_there(config: Config, source: Source) -> dict[str, int]:
     """Topic → number of partitions, of all that aren't Kafka's own. Raises KafkaUnreachable, KafkaAccessDenied."""
-    from cdc_platform.resources.kafka import reach
+    from cdc_platform.kafka.client import reach
 
     _, metadata = reach(config, source, TIMEOUT_S)
     return {name: len(t.partitions) for name, t in sorted(metadata.topics.items()) if not name.startswith("__")}

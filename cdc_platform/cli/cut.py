@@ -69,7 +69,7 @@ def cuts(config: Config, sources: list[Source], limit: int) -> list[dict[str, An
     """Cuts of some sources, the newest first: what they are, where the source stood, and db, table, path under the
     lake and Delta version of every snapshot."""
     from cdc_platform import tables
-    from cdc_platform.automation.delta import query, text
+    from cdc_platform.lake.queries import query, text
 
     names = ", ".join(text(s.name) for s in sources)
     rows = query(

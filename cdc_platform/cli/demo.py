@@ -59,8 +59,8 @@ def command(
 
 def _more(folder: Path, transactions: int, wait_s: float, as_json: bool) -> int:
     from cdc_platform.cli.demo_story import EQUAL
-    from cdc_platform.cli.units import count, duration
     from cdc_platform.demo.more import publish_more
+    from cdc_platform.units import count, duration
 
     followed = publish_more(folder, transactions, wait_s, progress)
     if as_json:

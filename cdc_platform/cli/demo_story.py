@@ -7,12 +7,12 @@ from pathlib import Path
 from typing import Any
 
 from cdc_platform.cli.layout import Lines
-from cdc_platform.cli.units import count, duration
 from cdc_platform.config.load import config_file
 from cdc_platform.demo import counts
 from cdc_platform.demo.folder import DEFAULT_FOLDER
 from cdc_platform.demo.run import Outcome
 from cdc_platform.tables import SNAPSHOT_PATH
+from cdc_platform.units import count, duration
 
 EQUAL = "all snapshots equal the source"
 

@@ -118,10 +118,10 @@ def _cluster(properties: dict[str, str], lake: str, topics: list[str], file: Pat
 
 def _recognized(properties: dict[str, str], lake: str, topic: str, file: Path) -> str:
     """The wire format of a topic. Raises ConfigError: none is recognized for sure."""
+    from cdc_platform.changes.recognize import sure, verdicts
     from cdc_platform.formats import FORMATS
-    from cdc_platform.formats.recognize import sure, verdicts
-    from cdc_platform.landing.offsets import kafka_state
-    from cdc_platform.resources.sample import newest
+    from cdc_platform.kafka.offsets import kafka_state
+    from cdc_platform.kafka.sample import newest
 
     ready, feed = _cluster(properties, lake, [topic], file)
     sample = newest(ready, feed, kafka_state(ready, feed), _RECORDS)

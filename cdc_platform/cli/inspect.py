@@ -21,10 +21,10 @@ def command(
 
     Exit code 1: no format reads them. Nothing is committed to Kafka.
     """
+    from cdc_platform.changes.recognize import sure, verdicts
     from cdc_platform.formats import FORMATS
-    from cdc_platform.formats.recognize import sure, verdicts
-    from cdc_platform.landing.offsets import kafka_state
-    from cdc_platform.resources.sample import newest
+    from cdc_platform.kafka.offsets import kafka_state
+    from cdc_platform.kafka.sample import newest
 
     ready, feed = cluster([topic], config, source, bootstrap)
     sample = newest(ready, feed, kafka_state(ready, feed), records)

@@ -14,7 +14,7 @@ from datetime import date, datetime
 from decimal import Decimal
 from typing import Any, NamedTuple
 
-from cdc_platform.cli.units import count, duration, number, when
+from cdc_platform.units import count, duration, number, when
 
 # C0 and C1 controls (terminal commands), bidirectional overrides (they show another text), lone surrogates.
 _UNSAFE = re.compile("[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")

@@ -18,8 +18,8 @@ def command(
 ) -> Report:
     """Upkeep: small files put together, files of old versions removed, old tombstones expired."""
     from cdc_platform.chain import maintain
-    from cdc_platform.resources.lock import source_lock
-    from cdc_platform.resources.spark import open_session
+    from cdc_platform.lake.writer_lock import source_lock
+    from cdc_platform.spark.session import open_session
 
     loaded = load_config(config)
     chosen = choose(loaded, source or [], None)

@@ -8,9 +8,9 @@ import typer
 
 from cdc_platform.cli import message
 from cdc_platform.cli.output import Lines, Report, printed, progress
-from cdc_platform.cli.units import count
 from cdc_platform.config import Config, Source, load_config
 from cdc_platform.errors import CdcError
+from cdc_platform.units import count
 
 app = typer.Typer(
     help="What could not be used, and why.", no_args_is_help=True, add_completion=False, rich_markup_mode=None
@@ -174,7 +174,7 @@ def parse_address(text: str) -> tuple[str, int, int]:
 def raw_record(config: Config, source: Source, topic: str, partition: int, offset: int) -> dict[str, Any]:
     """The record as it was landed. Raises NotQuarantined where landing has none such."""
     from cdc_platform import tables
-    from cdc_platform.automation.delta import query, text
+    from cdc_platform.lake.queries import query, text
 
     rows = query(
         "SELECT timestamp, landed_at, key, value, headers FROM t "

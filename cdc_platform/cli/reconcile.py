@@ -67,7 +67,7 @@ def _server(
     from cdc_platform.reconcile.binlog import NAMES, risks
     from cdc_platform.reconcile.run import against_server
     from cdc_platform.reconcile.server import Server, dsn_from
-    from cdc_platform.resources.spark import open_session
+    from cdc_platform.spark.session import open_session
 
     server = Server(dsn_from(variable))
     found = risks(server.variables(NAMES))  # and an unreachable one is told before Spark is started
@@ -82,7 +82,7 @@ def _export(
     if not table:
         raise ConfigError("TABLE", "an export is of one table", ["db.table"])
     from cdc_platform.reconcile.run import against_export
-    from cdc_platform.resources.spark import open_session
+    from cdc_platform.spark.session import open_session
 
     keys = [k.strip() for k in key.split(",")] if key else None
     # A Spark server has a folder of its own: a relative path is ours.

@@ -18,13 +18,13 @@ def command(
     Commands that need jars fetch them, too; this does it beforehand, e.g. in a container image. CDC_JARS names another
     folder than the cache. Raises SetupError without Java or network.
     """
-    from cdc_platform import archive
-    from cdc_platform.jars import ensure_jars
-    from cdc_platform.java import ensure_java, find_java
+    from cdc_platform.automation import class_archive
+    from cdc_platform.setup.jars import ensure_jars
+    from cdc_platform.setup.java import ensure_java, find_java
 
     java = ensure_java(progress) if install_java else find_java()
     folder = ensure_jars(java, progress)
-    quick = archive.ensure()
+    quick = class_archive.ensure()
     return {
         "java": f"{java.version} at {java.home}",
         "jars": str(folder),

@@ -9,9 +9,9 @@ import typer
 
 from cdc_platform.cli.attention import Finding, of_history, of_lake
 from cdc_platform.cli.output import Report, printed
-from cdc_platform.cli.units import count, duration
 from cdc_platform.config import Config, Source, load_config
 from cdc_platform.errors import CdcError
+from cdc_platform.units import count, duration
 
 
 @printed
@@ -35,10 +35,11 @@ def command(
 def look(config: Config, *, allow_held: bool = False) -> dict[str, Any]:
     """The state of everything: one row per source, bridge and table, and the problems in words."""
     from cdc_platform import advice
-    from cdc_platform.automation import delta, observe
+    from cdc_platform.automation import observe
+    from cdc_platform.lake import queries
 
-    times, bad, cuts = delta.control_times(config), delta.quarantined(config), delta.newest_cuts(config)
-    ledger = delta.ledger(config, config.sources)
+    times, bad, cuts = queries.control_times(config), queries.quarantined(config), queries.newest_cuts(config)
+    ledger = queries.ledger(config, config.sources)
     seen = observe.each_source(config, lambda source: _kafka(config, source))
     sources, feeds = [], []
     for source in config.sources:
@@ -148,7 +149,8 @@ def _bridges(config: Config) -> list[dict[str, Any]]:
 def _kafka(config: Config, source: Source) -> dict[str, Any]:
     """What Kafka tells of one source. lag: records that haven't landed; lag_s: seconds from the newest record that
     has landed to the newest in Kafka, by Kafka's time; None: not known."""
-    from cdc_platform.automation import delta, observe
+    from cdc_platform.automation import observe
+    from cdc_platform.lake import queries
 
     beat = observe.heartbeat(config, source)
     found: dict[str, Any] = {
@@ -160,10 +162,10 @@ def _kafka(config: Config, source: Source) -> dict[str, Any]:
         found["problem"] = f"{beat.state}: {beat.text}"
     if beat.state in ("unreachable", "refused", "no_topic"):
         return found
-    found["lag"] = observe.lag(observe.kafka_ends(config, source), delta.landed(config, source))
+    found["lag"] = observe.lag(observe.kafka_ends(config, source), queries.landed(config, source))
     if not found["lag"]:
         found["lag_s"] = 0
-    elif beat.newest and (landed := delta.newest_landed(config, source)):
+    elif beat.newest and (landed := queries.newest_landed(config, source)):
         found["lag_s"] = max(0, round((beat.newest - landed).total_seconds()))
     return found
 
@@ -171,22 +173,22 @@ def _kafka(config: Config, source: Source) -> dict[str, Any]:
 def _tables(config: Config) -> list[dict[str, Any]]:
     """Every known table with its rows, and how many quarantine holds; state `waiting` before its first snapshot."""
     from cdc_platform import tables
-    from cdc_platform.automation import delta
+    from cdc_platform.lake import queries
 
-    states = {(t["source"], t["db"], t["table"]): t for t in delta.table_states(config)}
+    states = {(t["source"], t["db"], t["table"]): t for t in queries.table_states(config)}
     held: dict[tuple[str, ...], int] = {}
-    for row in delta.held(config):
+    for row in queries.held(config):
         key = (row["source"], row["db"], row["table"])
         held[key] = held.get(key, 0) + row["rows"]
     rows = []
-    for source, db, table in delta.known_tables(config):
+    for source, db, table in queries.known_tables(config):
         state = states.get((source.name, db, table), {})
         path = tables.SNAPSHOT_PATH.at(config.lake, source=source.name, db=db, table=table)
         rows.append(
             {
                 "source": source.name,
                 "table": f"{db}.{table}",
-                "rows": delta.row_count(path),
+                "rows": queries.row_count(path),
                 "held": held.get((source.name, db, table)),
                 "state": state.get("state", "waiting"),
                 "reason": state.get("reason"),

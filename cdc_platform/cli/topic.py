@@ -28,7 +28,7 @@ Topic = Annotated[str, typer.Argument(help="Kafka topic.")]
 @printed
 def list_command(config: ConfigFile = _CONFIG, source: OfSource = None, bootstrap: Bootstrap = None) -> Report:
     """List topics with their partitions and records (offsets that are still there)."""
-    from cdc_platform.landing.offsets import kafka_state
+    from cdc_platform.kafka.offsets import kafka_state
 
     ready, feed = cluster([], config, source, bootstrap)
     there = topics_there(ready, feed)
@@ -60,8 +60,8 @@ def create_command(
     from confluent_kafka import KafkaException
     from confluent_kafka.cimpl import NewTopic
 
-    from cdc_platform.demo.publish import PublishFailed
-    from cdc_platform.resources.kafka import reach
+    from cdc_platform.feeds.publish import PublishFailed
+    from cdc_platform.kafka.client import reach
 
     _check_name(topic)
     settings = dict(_pair(text) for text in setting or [])
@@ -92,8 +92,8 @@ def send_command(
     bootstrap: Bootstrap = None,
 ) -> dict[str, Any]:
     """Send records from a file and wait until Kafka has them. Empty lines are left out."""
-    from cdc_platform.demo.publish import Record, publish
-    from cdc_platform.resources.kafka import librdkafka_properties
+    from cdc_platform.feeds.publish import Record, publish
+    from cdc_platform.kafka.client import librdkafka_properties
 
     ready, feed = cluster([topic], config, source, bootstrap)
     there = topics_there(ready, feed)

@@ -15,8 +15,9 @@ import typer
 from cdc_platform.cli.output import printed, progress
 from cdc_platform.config import Config, load_config
 from cdc_platform.errors import CdcError
-from cdc_platform.resources import connect, ports
-from cdc_platform.resources.processes import Group, Program, stop_signals
+from cdc_platform.setup import ports
+from cdc_platform.setup.processes import Group, Program, stop_signals
+from cdc_platform.spark import connect
 
 _READY_S = 120
 _LAST_PORT = 65_535
@@ -76,7 +77,7 @@ def _check_port(port: int) -> None:
 
 def _start_broker(config: Config) -> bool:
     """Start the embedded broker where cdc.yaml points at it; whether it is ours to stop."""
-    from cdc_platform import broker
+    from cdc_platform.kafka import broker
 
     port = loopback_port(config)
     if port is None:
@@ -95,7 +96,7 @@ def loopback_port(config: Config) -> int | None:
 
 
 def _stop_broker(config: Config) -> None:
-    from cdc_platform import broker
+    from cdc_platform.kafka import broker
 
     broker.stop(config.state_dir / "broker")
 

@@ -20,7 +20,7 @@ def of_feeds(config: Config) -> list[dict[str, Any]]:
 
 
 def _of(config: Config, source: Source) -> dict[str, Any]:
-    from cdc_platform.automation.delta import query, text
+    from cdc_platform.lake.queries import query, text
 
     name = text(source.name)
     changes = tables.CHANGES.at(config.lake, format=source.format, source=source.name)
@@ -42,7 +42,7 @@ def _at(config: Config, table: str) -> str:
 
 
 def _count(what: str, path: str, where: str = "") -> int:
-    from cdc_platform.automation.delta import query
+    from cdc_platform.lake.queries import query
 
     rows = query(f"SELECT {what} AS n FROM t{where}", t=path)
     return rows[0]["n"] if rows else 0

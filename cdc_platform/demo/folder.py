@@ -10,13 +10,13 @@ from typing import Any
 import yaml
 from filelock import FileLock, Timeout
 
-from cdc_platform import broker
-from cdc_platform.broker.node import DEFAULT_PORT
 from cdc_platform.config import Config, parse_config
-from cdc_platform.demo.feeds import FEEDS, chosen, source_config
 from cdc_platform.errors import CdcError
-from cdc_platform.resources import connect
-from cdc_platform.resources.ports import free_port
+from cdc_platform.feeds.feeds import FEEDS, chosen, source_config
+from cdc_platform.kafka import broker
+from cdc_platform.kafka.broker.node import DEFAULT_PORT
+from cdc_platform.setup.ports import free_port
+from cdc_platform.spark import connect
 
 DEFAULT_FOLDER = Path(".cdc/demo")
 ROUNDS = "rounds.json"

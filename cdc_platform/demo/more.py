@@ -8,12 +8,12 @@ from pathlib import Path
 from typing import Any
 
 from cdc_platform.config import Config, load_config
-from cdc_platform.demo.feeds import encoders
 from cdc_platform.demo.folder import ROUNDS, DemoFolderInUse
 from cdc_platform.demo.progress import Progress, Say
-from cdc_platform.demo.publish import publish
 from cdc_platform.demo.run import as_of_now, compared
-from cdc_platform.demo.workload import Transaction, Workload
+from cdc_platform.feeds.feeds import encoders
+from cdc_platform.feeds.publish import publish
+from cdc_platform.feeds.workload import Transaction, Workload
 
 _LOOK_EVERY_S = 1.0
 

@@ -1,6 +1,5 @@
 """Progress of a demo in words: a line per step, and one at least every quarter of a minute."""
 
-import logging
 import re
 import threading
 import time
@@ -10,6 +9,7 @@ from types import TracebackType
 from typing import Self
 
 from cdc_platform.config import Config
+from cdc_platform.launch import log_followed
 
 Say = Callable[[str], None]
 
@@ -70,22 +70,14 @@ def each_source_said(run: str, config: Config, told: Progress) -> Iterator[None]
     formats = {source.name: source.format for source in config.sources}
     said: set[str] = set()
 
-    class Told(logging.Handler):
-        def emit(self, record: logging.LogRecord) -> None:
-            words = re.findall(r"[\w-]+", record.getMessage())
-            for word in words:
-                if word in formats and word not in said:
-                    said.add(word)
-                    told(f"  {run}, {formats[word]} ({len(said)} of {len(formats)})")
-            if words and words[0] in _STAGES:
-                told.note(_STAGES[words[0]])
+    def each(line: str) -> None:
+        words = re.findall(r"[\w-]+", line)
+        for word in words:
+            if word in formats and word not in said:
+                said.add(word)
+                told(f"  {run}, {formats[word]} ({len(said)} of {len(formats)})")
+        if words and words[0] in _STAGES:
+            told.note(_STAGES[words[0]])
 
-    logger, handler = logging.getLogger("cdc_platform.run"), Told(logging.INFO)
-    before = logger.level
-    logger.addHandler(handler)
-    logger.setLevel(logging.INFO)
-    try:
+    with log_followed(each):
         yield
-    finally:
-        logger.removeHandler(handler)
-        logger.setLevel(before)

@@ -9,16 +9,16 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from cdc_platform import broker
 from cdc_platform.config import Config
 from cdc_platform.demo import counts
-from cdc_platform.demo.compare import compare
-from cdc_platform.demo.feeds import FEEDS, chosen, encoders
 from cdc_platform.demo.folder import ROUNDS, Settings, alone, prepare
 from cdc_platform.demo.progress import Progress, Say, each_source_said
-from cdc_platform.demo.publish import Record, publish
-from cdc_platform.demo.shop import TABLES
-from cdc_platform.demo.workload import Transaction, Workload
+from cdc_platform.feeds.compare import compare
+from cdc_platform.feeds.feeds import FEEDS, chosen, encoders
+from cdc_platform.feeds.publish import Record, publish
+from cdc_platform.feeds.shop import TABLES
+from cdc_platform.feeds.workload import Transaction, Workload
+from cdc_platform.kafka import broker
 from cdc_platform.tables import SNAPSHOT_PATH
 
 
@@ -63,7 +63,7 @@ def run_demo(settings: Settings, say: Say) -> Outcome:
 
     A run that fails or a difference isn't raised: it is in `problems`.
     """
-    from cdc_platform.resources import early
+    from cdc_platform.spark import prestart
 
     folder = settings.folder.expanduser().absolute()
     chosen(settings.formats)  # a wrong name is reported before anything is wiped
@@ -73,7 +73,7 @@ def run_demo(settings: Settings, say: Say) -> Outcome:
         home = config.state_dir / "broker"
         try:
             with outcome.timed("starting Spark and a Kafka broker", told):
-                early.begin(config)
+                prestart.begin(config)
                 broker.start(home, int(config.kafka["bootstrap.servers"].rpartition(":")[2]))
             _Feed(settings, config, outcome, told).play()
         finally:
@@ -140,10 +140,10 @@ class _Feed:
 
     def _catch_up(self, number: int) -> bool:
         """Dagster's job for every source, as `cdc-platform run` runs it; whether all went well."""
-        from cdc_platform.cli import run as cli_run
+        from cdc_platform.launch import run_all
 
         with each_source_said(f"run {number}", self.config, self.say):
-            results = cli_run.run_all(self.config, self.config.sources)
+            results = run_all(self.config, self.config.sources)
         for result in results:
             if not result["ok"]:
                 self.outcome.problems.append(f"run {number} of {result['source']} failed: {_why(result)}")
@@ -156,7 +156,7 @@ class _Feed:
         self.outcome.problems += [f"run {number}, {line}" for line in differences]
 
     def _account(self) -> None:
-        from cdc_platform.automation.delta import ledger
+        from cdc_platform.lake.queries import ledger
 
         self.outcome.ledger = ledger(self.config, self.config.sources)
         self.outcome.problems += unaccounted(self.outcome.ledger, self.sent)
@@ -189,7 +189,7 @@ def _why(result: dict[str, Any]) -> str:
 def unaccounted(ledger: list[dict[str, Any]], sent: dict[str, int]) -> list[str]:
     """What the offset ledger of a finished demo shows that it must not.
 
-    ledger: rows as `automation.delta.ledger` gives them; sent: topic → records. The demo's feed is whole, so
+    ledger: rows as `lake.queries.ledger` gives them; sent: topic → records. The demo's feed is whole, so
     nothing may wait or be in quarantine.
     """
     problems, landed = [], dict.fromkeys(sent, 0)

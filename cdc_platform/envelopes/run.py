@@ -13,45 +13,47 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, Observation, SparkSession
 from pyspark.sql import functions as F
 
-from cdc_platform.chain import RoomResult
 from cdc_platform.config import Config, Source
 from cdc_platform.envelopes import split, whole
 from cdc_platform.formats import FORMATS
+from cdc_platform.formats.batches import as_message_batch
 from cdc_platform.formats.contract import MESSAGE, PART
-from cdc_platform.formats.frame import as_message_batch, spark_schema
-from cdc_platform.resources import batches, lake, notes, passes
-from cdc_platform.resources.parquet import Sink
+from cdc_platform.lake import batches, by_spark, commits, delta_table
+from cdc_platform.lake.data_files import Sink
+from cdc_platform.results import StageResult
+from cdc_platform.spark import arrow_tasks
+from cdc_platform.spark.arrow_tasks import spark_schema
 from cdc_platform.tables import CHECKPOINT, ENVELOPES, LANDING, OFFSET_LEDGER, QUARANTINE, STATS, WAITING
 
 _LANDED = ("topic", "partition", "offset", "timestamp", "key", "value", "headers", "landed_at")
 
 
-def run(spark: SparkSession, config: Config, source: Source) -> RoomResult:
+def run(spark: SparkSession, config: Config, source: Source) -> StageResult:
     """One catch-up of the envelopes room."""
-    watch = lake.Stopwatch()
+    watch = by_spark.Stopwatch()
     if FORMATS[source.format].part is None:
-        return RoomResult("envelopes", source.name, 0, 0, watch.seconds, {})
+        return StageResult("envelopes", source.name, 0, 0, watch.seconds, {})
     paths = {
-        "envelopes": lake.ensure(spark, ENVELOPES, ENVELOPES.at(config.lake, source=source.name)),
-        "waiting": lake.ensure(spark, WAITING, WAITING.at(config.lake, source=source.name)),
-        "quarantine": lake.ensure(spark, QUARANTINE, QUARANTINE.at(config.lake)),
-        "ledger": lake.ensure(spark, OFFSET_LEDGER, OFFSET_LEDGER.at(config.lake)),
+        "envelopes": by_spark.ensure(spark, ENVELOPES, ENVELOPES.at(config.lake, source=source.name)),
+        "waiting": by_spark.ensure(spark, WAITING, WAITING.at(config.lake, source=source.name)),
+        "quarantine": by_spark.ensure(spark, QUARANTINE, QUARANTINE.at(config.lake)),
+        "ledger": by_spark.ensure(spark, OFFSET_LEDGER, OFFSET_LEDGER.at(config.lake)),
     }
     landing, much = LANDING.at(config.lake, source=source.name), source.max_bytes_per_batch
     checkpoint = CHECKPOINT.at(config.lake, room="envelopes", source=source.name)
-    if notes.is_table(landing) and notes.is_table(paths["envelopes"]):
+    if delta_table.is_table(landing) and delta_table.is_table(paths["envelopes"]):
         done = batches.for_each_files(spark, landing, much, checkpoint, files_writer(source, paths))
     else:
         each = batch_writer(source, paths)
         done = batches.for_each(spark, landing, much, checkpoint, f"envelopes {source.name}", each)
     figures = _figures(spark, paths["ledger"], source, done)
-    return RoomResult("envelopes", source.name, 0, len(done), watch.seconds, figures)
+    return StageResult("envelopes", source.name, 0, len(done), watch.seconds, figures)
 
 
 def _figures(spark: SparkSession, ledger: str, source: Source, done: list[int]) -> dict[str, float]:
     """Parts still waiting after this run, and parts that this run found torn or repeated."""
     now = f"batch >= {min(done, default=1 << 62)}"
-    rows = notes.ask(
+    rows = delta_table.ask(
         spark,
         f'SELECT outcome, sum(records) AS "all", sum(CASE WHEN {now} THEN records END) AS now FROM {{ledger}} '
         f"WHERE source = '{source.name}' AND room = 'envelopes' GROUP BY outcome",
@@ -64,12 +66,6 @@ def _figures(spark: SparkSession, ledger: str, source: Source, done: list[int]) 
         "torn": figure("quarantined", "now"),
         "duplicates": figure("duplicate", "now"),
     }
-
-
-def messages_path(config: Config, source: Source) -> str:
-    """Table that holds the source's whole messages: envelopes, or landing where nothing is ever split."""
-    table = LANDING if FORMATS[source.format].part is None else ENVELOPES
-    return table.at(config.lake, source=source.name)
 
 
 def batch_writer(source: Source, paths: dict[str, str]) -> Callable[[DataFrame, int], None]:
@@ -91,12 +87,12 @@ def files_writer(source: Source, paths: dict[str, str]) -> batches.EachFiles:
     app = f"envelopes {source.name}"
 
     def each(spark: SparkSession, files: list[str], batch_id: int) -> None:
-        sinks = {} if passes.done_before(sink.table, app, batch_id) else {"envelopes": sink}
-        done = passes.over(spark, files, MESSAGE, whole.Whole(source.format), sinks, whole=False)
+        sinks = {} if commits.done_before(sink.table, app, batch_id) else {"envelopes": sink}
+        done = arrow_tasks.over(spark, files, MESSAGE, whole.Whole(source.format), sinks, whole=False)
         if sinks:
-            passes.commit(sink, done.written["envelopes"], app, batch_id)
+            commits.append_files(sink, done.written["envelopes"], app, batch_id)
         figures = {name: sum(told[name] for told in done.told) for name in ("split", "bad")}
-        thin = passes.frame(spark, files, MESSAGE, partial(whole.thin, source.format), spark_schema(whole.THIN))
+        thin = arrow_tasks.frame(spark, files, MESSAGE, partial(whole.thin, source.format), spark_schema(whole.THIN))
         _rest(thin, figures, source, paths, batch_id)
 
     return each
@@ -106,8 +102,8 @@ def _rest(thin: DataFrame, figures: dict[str, int], source: Source, paths: dict[
     """What of a batch's records isn't a message by itself, where there are any."""
     spark = thin.sparkSession
     last = f"SELECT count(*) AS n FROM {{waiting}} WHERE batch = {batch_id - 1}"
-    if figures["split"] or figures["bad"] or notes.ask(spark, last, waiting=paths["waiting"])[0]["n"]:
-        before = lake.read(spark, paths["waiting"]).where(F.col("batch") == batch_id - 1)
+    if figures["split"] or figures["bad"] or delta_table.ask(spark, last, waiting=paths["waiting"])[0]["n"]:
+        before = by_spark.read(spark, paths["waiting"]).where(F.col("batch") == batch_id - 1)
         split.odd_ones(thin, before, source, paths, batch_id, bad_ones=figures["bad"] > 0)
 
 
@@ -120,9 +116,9 @@ def _pass_whole_ones(parsed: DataFrame, path: str, app: str, batch_id: int) -> d
     figures = (F.count_if(F.col("total") > 1).alias("split"), F.count_if(F.col("error").isNotNull()).alias("bad"))
     seen = Observation()
     alone = parsed.observe(seen, *figures).where(F.col("error").isNull() & (F.col("total") == 1))
-    version = lake.version(parsed.sparkSession, path)
-    lake.append_once(_whole_rows(alone), path, app, batch_id)
-    if lake.version(parsed.sparkSession, path) > version:
+    version = by_spark.version(parsed.sparkSession, path)
+    by_spark.append_once(_whole_rows(alone), path, app, batch_id)
+    if by_spark.version(parsed.sparkSession, path) > version:
         return seen.get
     return parsed.agg(*figures).collect()[0].asDict()
 

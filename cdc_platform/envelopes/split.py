@@ -13,9 +13,9 @@ from cdc_platform.config import Source
 from cdc_platform.envelopes import reassemble
 from cdc_platform.envelopes.whole import ENVELOPE
 from cdc_platform.formats import FORMATS
-from cdc_platform.formats.frame import spark_schema
-from cdc_platform.formats.protobuf_arrow import bytes_of
-from cdc_platform.resources import lake
+from cdc_platform.formats.protobuf.arrow import bytes_of
+from cdc_platform.lake import by_spark
+from cdc_platform.spark.arrow_tasks import spark_schema
 
 _WAITING = (
     "topic",
@@ -57,11 +57,13 @@ def odd_ones(
         if bad_ones:
             found.add("bad")
         writes = _writes(split, bad, found, source, batch_id)
-        lake.together([partial(lake.append_once, rows, paths[table], app, batch_id) for table, rows, app in writes])
+        by_spark.together(
+            [partial(by_spark.append_once, rows, paths[table], app, batch_id) for table, rows, app in writes]
+        )
     finally:
         verdicts.unpersist()
         records.unpersist()
-    records.sparkSession.sql(f"DELETE FROM {lake.delta(paths['waiting'])} WHERE batch < {int(batch_id) - 1}")
+    records.sparkSession.sql(f"DELETE FROM {by_spark.delta(paths['waiting'])} WHERE batch < {int(batch_id) - 1}")
 
 
 def _writes(

@@ -9,9 +9,9 @@ from dataclasses import dataclass
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from cdc_platform.formats.batches import isolated
 from cdc_platform.formats.contract import MESSAGE, PART
-from cdc_platform.formats.frame import isolated
-from cdc_platform.resources.parquet import Output
+from cdc_platform.lake.data_files import Output
 
 ENVELOPE = pa.schema(
     [

@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 
 from cdc_platform.formats.contract import BAD_COLUMN, EVENT
-from cdc_platform.formats.kafka_connect.values import BAD
+from cdc_platform.formats.texts import BAD
 
 Event = dict[str, Any]
 """An event by fields of EVENT, without wire address; maps as lists of pairs."""

@@ -8,7 +8,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from cdc_platform.resources.parquet import Output
+from cdc_platform.lake.data_files import Output
 
 ADDRESSES = pa.schema([("topic", pa.string()), ("partition", pa.int32()), ("offset", pa.int64())])
 """What is read of the records."""

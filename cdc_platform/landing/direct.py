@@ -4,20 +4,24 @@ in the checkpoint of Spark's own query (`v1` of KafkaSourceOffset), so that eith
 import json
 import re
 import time
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
+import pyarrow as pa
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from cdc_platform.config import Config, Source
 from cdc_platform.errors import KafkaUnreachable
-from cdc_platform.landing import reading
-from cdc_platform.landing.offsets import PartitionState
-from cdc_platform.landing.reading import Range
-from cdc_platform.resources import checkpoints, passes
-from cdc_platform.resources.kafka import group_id, librdkafka_properties
-from cdc_platform.resources.parquet import Sink
+from cdc_platform.kafka import reader
+from cdc_platform.kafka.client import group_id, librdkafka_properties
+from cdc_platform.kafka.offsets import PartitionState
+from cdc_platform.kafka.reader import Range
+from cdc_platform.lake import checkpoints, commits
+from cdc_platform.lake.data_files import Output, Sink
+from cdc_platform.landing import counting
+from cdc_platform.spark import arrow_tasks
 from cdc_platform.tables import LANDING, STATS
 
 Offsets = dict[tuple[str, int], int]
@@ -42,7 +46,7 @@ def land(
     checkpoint: Path,
 ) -> Landed:
     """Up to the ends in `state`. starts: of partitions that the checkpoint doesn't know. Raises KafkaUnreachable."""
-    sink = Sink(path, reading.RECORD, tuple(LANDING.properties[STATS].split(",")), ("topic", "timestamp_type"))
+    sink = Sink(path, reader.RECORD, tuple(LANDING.properties[STATS].split(",")), ("topic", "timestamp_type"))
     records = ran = 0
     while True:
         begun, done = (checkpoints.newest(checkpoint, log) for log in ("offsets", "commits"))
@@ -67,12 +71,12 @@ def _batch(
 ) -> int:
     """One batch, once; its records."""
     app = checkpoints.query_id(str(checkpoint))
-    if passes.done_before(sink.table, app, number):
+    if commits.done_before(sink.table, app, number):
         return 0
     properties = {**librdkafka_properties(config, source), "group.id": group_id(source)}
-    rows = reading.Reading(properties, checkpoints.time_ms(checkpoint, number) * 1000)
+    rows = reader.Reading(properties, checkpoints.time_ms(checkpoint, number) * 1000)
     try:
-        done = passes.run(spark, ranges, rows, reading.land, {"landing": sink})
+        done = arrow_tasks.run(spark, ranges, rows, _write, {"landing": sink})
     except PySparkException as error:
         if failed := re.search(r"KafkaFailed: ([^\n]*)", str(error)):
             raise KafkaUnreachable(source.name, properties["bootstrap.servers"], failed[1]) from None
@@ -81,7 +85,7 @@ def _batch(
         if not isinstance(why, Exception):  # a terminated Dagster run: what the server is at ends too
             spark.interruptAll()
         raise
-    passes.commit(sink, done.written["landing"], app, number)
+    commits.append_files(sink, done.written["landing"], app, number)
     return sum(done.told)
 
 
@@ -107,3 +111,13 @@ def _text(ends: Offsets) -> str:
     for (topic, partition), offset in sorted(ends.items()):
         told.setdefault(topic, {})[str(partition)] = offset
     return json.dumps(told)
+
+
+def _write(batches: Iterator[pa.RecordBatch], out: Mapping[str, Output]) -> int:
+    """The work of a pass: all into the output `landing`, whose file notes which offsets it holds; tells how many."""
+    counts: list[list[dict[str, Any]]] = []
+    for batch in batches:
+        out["landing"].write(batch)
+        counts.append(counting.count(iter([batch.select(counting.ADDRESSES.names)]), {}))
+    out["landing"].note = counting.summed(c for c in counts)
+    return sum(c["records"] for c in out["landing"].note)

@@ -13,14 +13,16 @@ from typing import Any
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from cdc_platform.chain import RoomResult
 from cdc_platform.config import Config, Source
 from cdc_platform.errors import OffsetsLost
-from cdc_platform.landing import counting, offsets
+from cdc_platform.kafka import offsets
+from cdc_platform.kafka.client import spark_options
+from cdc_platform.lake import batches, by_spark, delta_table
+from cdc_platform.lake.data_files import note_of
+from cdc_platform.landing import counting
 from cdc_platform.landing.direct import Landed, land
-from cdc_platform.resources import batches, lake, notes, passes
-from cdc_platform.resources.kafka import spark_options
-from cdc_platform.resources.parquet import note_of
+from cdc_platform.results import StageResult
+from cdc_platform.spark import arrow_tasks
 from cdc_platform.tables import CHECKPOINT, LANDING, OFFSET_LEDGER, TOPICS
 
 log = logging.getLogger(__name__)
@@ -28,12 +30,12 @@ log = logging.getLogger(__name__)
 _LEDGER_COLUMNS = ("source", "batch", "room", "topic", "partition", "from_offset", "to_offset", "outcome", "records")
 
 
-def run(spark: SparkSession, config: Config, source: Source) -> RoomResult:
+def run(spark: SparkSession, config: Config, source: Source) -> StageResult:
     """One catch-up of the landing room. Raises OffsetsLost, KafkaUnreachable, ConfigError."""
-    watch = lake.Stopwatch()
-    path = lake.ensure(spark, LANDING, LANDING.at(config.lake, source=source.name))
-    ledger = lake.ensure(spark, OFFSET_LEDGER, OFFSET_LEDGER.at(config.lake))
-    topics = lake.ensure(spark, TOPICS, TOPICS.at(config.lake))
+    watch = by_spark.Stopwatch()
+    path = by_spark.ensure(spark, LANDING, LANDING.at(config.lake, source=source.name))
+    ledger = by_spark.ensure(spark, OFFSET_LEDGER, OFFSET_LEDGER.at(config.lake))
+    topics = by_spark.ensure(spark, TOPICS, TOPICS.at(config.lake))
     generation, landed, batch = _position(spark, ledger, source)
     if _account(spark, config, source, generation):
         generation, landed, batch = _position(spark, ledger, source)
@@ -45,7 +47,7 @@ def run(spark: SparkSession, config: Config, source: Source) -> RoomResult:
         _note_losses(spark, source, lost, generation, ledger)
         generation, landed, batch = _position(spark, ledger, source)
     if not state:  # a pattern that matches nothing (any more): no checkpoint, so no wrong start either
-        return RoomResult(
+        return StageResult(
             "landing", source.name, 0, 0, watch.seconds, {"records": 0, "lag": 0, "partitions": 0, "lost": len(lost)}
         )
     _note_topics(spark, source, state, known, topics)
@@ -58,7 +60,7 @@ def run(spark: SparkSession, config: Config, source: Source) -> RoomResult:
     landed = _note_positions(spark, source, done.ends, landed, batch, ledger)
     _commit_group(config, source, landed)
     lag = sum(max(0, s.end - landed.get((s.topic, s.partition), s.begin)) for s in state)
-    return RoomResult(
+    return StageResult(
         "landing",
         source.name,
         done.records,
@@ -84,12 +86,12 @@ def _land(
 ) -> Landed:
     """What Kafka holds beyond what was landed."""
     checkpoint = CHECKPOINT.at(config.lake, room="landing", source=f"{source.name}.{generation}")
-    if notes.is_table(path):
+    if delta_table.is_table(path):
         starts = {(s.topic, s.partition): landed.get((s.topic, s.partition), s.begin) for s in state}
         return land(spark, config, source, state, starts, path, Path(checkpoint))
     rows = _records(spark, config, source, state, _starts(state, landed))
-    progress = lake.into_table(rows, path, checkpoint, f"landing {source.name}")
-    return Landed(lake.input_rows(progress), len(lake.batches(progress)), offsets.end_offsets(progress))
+    progress = by_spark.into_table(rows, path, checkpoint, f"landing {source.name}")
+    return Landed(by_spark.input_rows(progress), len(by_spark.batches(progress)), offsets.end_offsets(progress))
 
 
 _GONE = -2
@@ -105,7 +107,7 @@ def _position(spark: SparkSession, ledger: str, source: Source) -> tuple[int, di
     Each accepted loss begins a new checkpoint: one that remembers offsets which no longer exist would skip the
     first records of a topic that was made again. A partition goes on at its restart; one that is gone is left out.
     """
-    rows = notes.ask(
+    rows = delta_table.ask(
         spark,
         "SELECT topic, \"partition\", max(named_struct('batch', batch, 'to_offset', to_offset)) AS last, "
         "max(CASE WHEN outcome = 'lost' THEN batch END) AS lost, max(batch) AS batch FROM {ledger} "
@@ -121,7 +123,7 @@ def _position(spark: SparkSession, ledger: str, source: Source) -> tuple[int, di
 def _topic_ids(spark: SparkSession, topics: str, source: Source) -> dict[str, set[str]]:
     """Topic → ids under which it was landed."""
     known: dict[str, set[str]] = {}
-    for row in notes.ask(spark, f"SELECT topic, topic_id FROM {{t}} WHERE source = '{source.name}'", t=topics):
+    for row in delta_table.ask(spark, f"SELECT topic, topic_id FROM {{t}} WHERE source = '{source.name}'", t=topics):
         known.setdefault(row["topic"], set()).add(row["topic_id"])
     return known
 
@@ -192,7 +194,9 @@ def _note_topics(
     new = sorted({(source.name, s.topic, s.topic_id) for s in state if s.topic_id not in known.get(s.topic, ())})
     if new:
         seen = datetime.now(UTC)
-        lake.append_rows(spark, topics, [{"source": s, "topic": t, "topic_id": i, "seen_at": seen} for s, t, i in new])
+        by_spark.append_rows(
+            spark, topics, [{"source": s, "topic": t, "topic_id": i, "seen_at": seen} for s, t, i in new]
+        )
 
 
 def _note_losses(spark: SparkSession, source: Source, lost: list[dict[str, Any]], generation: int, ledger: str) -> None:
@@ -211,7 +215,7 @@ def _note_losses(spark: SparkSession, source: Source, lost: list[dict[str, Any]]
         )
         for x in lost
     ]
-    lake.append_rows(spark, ledger, [dict(zip(_LEDGER_COLUMNS, r, strict=True)) for r in rows])
+    by_spark.append_rows(spark, ledger, [dict(zip(_LEDGER_COLUMNS, r, strict=True)) for r in rows])
 
 
 def _note_positions(
@@ -234,7 +238,7 @@ def _note_positions(
             (source.name, batch, "landing", t, p, landed.get((t, p), offset), offset - 1, "landed", 0)
             for (t, p), offset in passed.items()
         ]
-        lake.append_rows(spark, ledger, [dict(zip(_LEDGER_COLUMNS, r, strict=True)) for r in rows])
+        by_spark.append_rows(spark, ledger, [dict(zip(_LEDGER_COLUMNS, r, strict=True)) for r in rows])
     return {**landed, **passed}
 
 
@@ -251,7 +255,7 @@ def _account(spark: SparkSession, config: Config, source: Source, generation: in
         # Of any generation: losses may be accepted between a kill and the batch's repetition. With records:
         # positions are noted under the number of a batch that need not have been accounted for.
         of = f"source = '{name}' AND outcome = 'landed' AND records > 0 AND batch % {_GENERATION} = {batch_id}"
-        lake.append_rows(spark, ledger, [{**said, **c} for c in counted], of=of)
+        by_spark.append_rows(spark, ledger, [{**said, **c} for c in counted], of=of)
 
     def each(batch: DataFrame, batch_id: int) -> None:
         lowest, highest = F.min("offset").alias("from_offset"), F.max("offset").alias("to_offset")
@@ -261,10 +265,10 @@ def _account(spark: SparkSession, config: Config, source: Source, generation: in
     def each_file(spark: SparkSession, files: list[str], batch_id: int) -> None:
         told = [note_of(f) for f in files]
         if None in told:
-            told = passes.over(spark, files, counting.ADDRESSES, counting.count, {}, whole=True).told
+            told = arrow_tasks.over(spark, files, counting.ADDRESSES, counting.count, {}, whole=True).told
         note(spark, batch_id, counting.summed(told))
 
-    if notes.is_table(path):
+    if delta_table.is_table(path):
         return batches.for_each_files(spark, path, source.max_bytes_per_batch, checkpoint, each_file)
     return batches.for_each(spark, path, source.max_bytes_per_batch, checkpoint, f"ledger {name}", each)
 

@@ -13,11 +13,11 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
 from cdc_platform import tables
-from cdc_platform.chain import RoomResult
 from cdc_platform.config import Config, Source
 from cdc_platform.formats import FORMATS
-from cdc_platform.resources import lake
-from cdc_platform.resources.lock import commit_turn
+from cdc_platform.lake import by_spark
+from cdc_platform.lake.writer_lock import commit_turn
+from cdc_platform.results import StageResult
 from cdc_platform.snapshots import state
 from cdc_platform.snapshots import target as targets
 
@@ -49,23 +49,23 @@ class Kept:
     horizon: Any = None
 
 
-def run(spark: SparkSession, config: Config, source: Source) -> RoomResult:
+def run(spark: SparkSession, config: Config, source: Source) -> StageResult:
     """Looks after the snapshots and tombstones of a source and its part of the tables beside them. `tables`: per path
     under the lake files_before and files, mb_before and mb (10^6 bytes), expired (tombstones), seconds; of tables that
     sources share files and MB are those of all sources."""
-    watch = lake.Stopwatch()
+    watch = by_spark.Stopwatch()
     kept = [*_snapshots(spark, config, source), *_beside(config, source)]
     state_path = tables.TABLE_STATE.at(config.lake)
-    work = [partial(_look_after, spark, config, k) for k in kept if lake.exists(spark, k.path, beside=state_path)]
-    found = dict(lake.together(work))
+    work = [partial(_look_after, spark, config, k) for k in kept if by_spark.exists(spark, k.path, beside=state_path)]
+    found = dict(by_spark.together(work))
     names = ("files_before", "files", "mb_before", "mb", "expired")
     metrics = {n: round(sum(float(f[n]) for f in found.values()), 3) for n in names}
-    return RoomResult("maintenance", source.name, 0, 0, watch.seconds, {"tables": len(found), **metrics}, found)
+    return StageResult("maintenance", source.name, 0, 0, watch.seconds, {"tables": len(found), **metrics}, found)
 
 
 def _snapshots(spark: SparkSession, config: Config, source: Source) -> list[Kept]:
     path = tables.TABLE_STATE.at(config.lake)
-    if not lake.exists(spark, path):
+    if not by_spark.exists(spark, path):
         return []
     horizons = _horizons(spark, path, config, source)
     out = []
@@ -81,7 +81,7 @@ def _snapshots(spark: SparkSession, config: Config, source: Source) -> list[Kept
 def _horizons(spark: SparkSession, path: str, config: Config, source: Source) -> dict[tuple[str, str], Any]:
     """Per table the newest change that had been brought into it so long ago."""
     before = datetime.now(UTC) - timedelta(days=config.maintenance.tombstone_days)
-    old = lake.read(spark, path).where((F.col("source") == source.name) & (F.col("at") < F.lit(before)))
+    old = by_spark.read(spark, path).where((F.col("source") == source.name) & (F.col("at") < F.lit(before)))
     found = old.groupBy("db", "table").agg(F.max("high_order").alias("high")).where("high IS NOT NULL")
     return {(r["db"], r["table"]): r["high"] for r in found.collect()}
 
@@ -99,16 +99,16 @@ def _under(config: Config, path: str) -> str:
 
 
 def _look_after(spark: SparkSession, config: Config, table: Kept) -> tuple[str, dict[str, float | str]]:
-    watch = lake.Stopwatch()
+    watch = by_spark.Stopwatch()
     expired = 0
     if table.target is not None and table.horizon is not None:
         expired = targets.expire(spark, table.target, table.horizon)
     before = _size(spark, table)
     with commit_turn(spark, table.path):
         if before[0] > 1:
-            part = f" WHERE source = {lake.literal(table.source)}" if table.source else ""
-            spark.sql(f"OPTIMIZE {lake.delta(table.path)}{part}").collect()
-        spark.sql(f"VACUUM {lake.delta(table.path)} RETAIN {int(config.maintenance.keep_hours)} HOURS").collect()
+            part = f" WHERE source = {by_spark.literal(table.source)}" if table.source else ""
+            spark.sql(f"OPTIMIZE {by_spark.delta(table.path)}{part}").collect()
+        spark.sql(f"VACUUM {by_spark.delta(table.path)} RETAIN {int(config.maintenance.keep_hours)} HOURS").collect()
     after = _size(spark, table) if before[0] > 1 else before
     return table.name, {
         "files_before": before[0],
@@ -122,5 +122,5 @@ def _look_after(spark: SparkSession, config: Config, table: Kept) -> tuple[str, 
 
 def _size(spark: SparkSession, table: Kept) -> tuple[int, float]:
     """Data files and MB of the table's present version."""
-    detail = spark.sql(f"DESCRIBE DETAIL {lake.delta(table.path)}").collect()[0]
+    detail = spark.sql(f"DESCRIBE DETAIL {by_spark.delta(table.path)}").collect()[0]
     return detail["numFiles"], round(detail["sizeInBytes"] / 1e6, 3)

@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from cdc_platform.errors import SetupError
-from cdc_platform.jars import ddl_classpath
-from cdc_platform.packaged import setup_command
+from cdc_platform.setup.jars import ddl_classpath
+from cdc_platform.setup.packaged import setup_command
 
 
 class Statement(NamedTuple):

@@ -15,8 +15,6 @@ from dataclasses import astuple
 from typing import Any
 
 from cdc_platform.errors import SetupError
-from cdc_platform.jars import ddl_classpath
-from cdc_platform.java import find_java
 from cdc_platform.mysql.ddl import (
     OR_REPLACE,
     Change,
@@ -31,7 +29,9 @@ from cdc_platform.mysql.ddl import (
 from cdc_platform.mysql.primary_keys import PrimaryKeys
 from cdc_platform.mysql.tokens import without_lists
 from cdc_platform.mysql.types import FAMILIES
-from cdc_platform.packaged import setup_command
+from cdc_platform.setup.jars import ddl_classpath
+from cdc_platform.setup.java import find_java
+from cdc_platform.setup.packaged import setup_command
 
 _JVM = ["-Xmx256m", "-Xss8m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"]  # it lives for a second or two
 _LONGEST = 4_000_000  # characters of a statement; MySQL's own limit for table definitions is far below

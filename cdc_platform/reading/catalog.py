@@ -7,8 +7,8 @@ from datetime import datetime
 from typing import Any, Literal, NamedTuple
 
 from cdc_platform import tables
-from cdc_platform.automation.delta import query, text
 from cdc_platform.errors import NotReadable
+from cdc_platform.lake.queries import query, text
 
 CutKind = Literal["transaction", "any"]
 _SHOWN = 20

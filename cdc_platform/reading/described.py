@@ -5,10 +5,10 @@ from collections.abc import Iterable
 from typing import Any
 
 from cdc_platform import tables
-from cdc_platform.automation import delta
 from cdc_platform.config import Config
 from cdc_platform.config.tables import ORIGIN
 from cdc_platform.errors import ConfigError
+from cdc_platform.lake import queries
 from cdc_platform.reading.catalog import TableName, states
 from cdc_platform.reading.frames import BOOKKEEPING
 from cdc_platform.suggest import closest
@@ -21,7 +21,7 @@ def known(config: Config, source: str | None = None) -> list[TableName]:
     Raises ConfigError: no such source."""
     if source is not None:
         config.source(source)
-    names = (TableName(s.name, db, table) for s, db, table in delta.known_tables(config))
+    names = (TableName(s.name, db, table) for s, db, table in queries.known_tables(config))
     return [name for name in names if source in (None, name.source)]
 
 
@@ -44,11 +44,11 @@ def overview(config: Config, names: Iterable[TableName]) -> list[dict[str, Any]]
     """Per table: source, table, state (`waiting` before its first snapshot), reason, rows, held (rows in quarantine),
     columns (a number), key, last_change (commit time at the source), path."""
     there, described = states(config.lake), _described(config)
-    held = {(h["source"], h["db"], h["table"]): h["rows"] for h in delta.held(config)}
+    held = {(h["source"], h["db"], h["table"]): h["rows"] for h in queries.held(config)}
     found = []
     for name in names:
         path = tables.SNAPSHOT_PATH.at(config.lake, **name._asdict())
-        columns = [c for c in delta.columns(path) or () if not c.startswith(BOOKKEEPING)]
+        columns = [c for c in queries.columns(path) or () if not c.startswith(BOOKKEEPING)]
         state = there.get(name)
         found.append(
             {
@@ -113,7 +113,7 @@ def key(config: Config, name: TableName, told: dict[str, dict[str, Any]]) -> lis
 
 def _figures(path: str) -> dict[str, Any]:
     """rows and last_change (commit time at the source of its newest change) of a snapshot; None: it isn't there."""
-    found = delta.query('SELECT count(*) AS rows, max("_cdc_source_time") AS last_change FROM t', t=path)
+    found = queries.query('SELECT count(*) AS rows, max("_cdc_source_time") AS last_change FROM t', t=path)
     return dict(found[0]) if found else {"rows": None, "last_change": None}
 
 
@@ -121,8 +121,8 @@ def _described(config: Config, source: str | None = None) -> dict[TableName, dic
     """Table → column → name, type, key as the feed's messages last described it."""
     where = "kind = 'message' AND db IS NOT NULL AND \"table\" IS NOT NULL"
     if source:
-        where += f" AND source = {delta.text(source)}"
-    found = delta.query(
+        where += f" AND source = {queries.text(source)}"
+    found = queries.query(
         'SELECT source, db, "table", last_value(columns ORDER BY landed_at, "offset") AS columns FROM t '
         f'WHERE {where} GROUP BY source, db, "table"',
         t=tables.SCHEMA_HISTORY.at(config.lake),

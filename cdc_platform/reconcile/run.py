@@ -7,15 +7,14 @@ from functools import partial
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from cdc_platform.automation import delta
 from cdc_platform.config import Config, Source
 from cdc_platform.config.tables import ORIGIN
 from cdc_platform.errors import ConfigError
+from cdc_platform.lake import by_spark, queries
 from cdc_platform.reconcile import export, live
 from cdc_platform.reconcile.columns import SourceColumn, pair
 from cdc_platform.reconcile.result import TableResult
 from cdc_platform.reconcile.server import Server
-from cdc_platform.resources import lake
 from cdc_platform.tables import SCHEMA_HISTORY, SNAPSHOT_PATH
 
 NO_SNAPSHOT = "there is no snapshot of it"
@@ -55,7 +54,7 @@ def against_server(
 def _known(config: Config, source: Source) -> list[tuple[str, str]]:
     return [
         (r["db"], r["table"])
-        for r in delta.table_states(config)
+        for r in queries.table_states(config)
         if r["source"] == source.name and source.tables.kept(r["db"], r["table"])
     ]
 
@@ -65,9 +64,14 @@ def _origins(
 ) -> list[tuple[str, str]]:
     """Tables of the source that routes lead to these snapshots: those it has, and those that rows tell."""
     paths = [SNAPSHOT_PATH.at(config.lake, source=source.name, db=db, table=t) for db, t in snapshots]
-    rows = [r for p in paths if lake.exists(spark, p) for r in lake.read(spark, p).select(*ORIGIN).distinct().collect()]
+    rows = [
+        r
+        for p in paths
+        if by_spark.exists(spark, p)
+        for r in by_spark.read(spark, p).select(*ORIGIN).distinct().collect()
+    ]
     told = {(r[ORIGIN[0]], r[ORIGIN[1]]) for r in rows}
-    dbs = {n for n in delta.stated_tables(config, source) if source.tables.routed(*n) in snapshots} | told
+    dbs = {n for n in queries.stated_tables(config, source) if source.tables.routed(*n) in snapshots} | told
     there = {n for n in _at_source(server, source, dbs) if source.tables.routed(*n) in snapshots}
     return sorted(told | there)
 
@@ -78,7 +82,7 @@ def _at_source(server: Server, source: Source, known: Iterable[tuple[str, str]])
 
 
 def _timed(result: TableResult, compare: Callable[[TableResult], None]) -> TableResult:
-    watch = lake.Stopwatch()
+    watch = by_spark.Stopwatch()
     compare(result)
     result.seconds = watch.seconds
     return result
@@ -99,11 +103,11 @@ def _live(
     path, part = _kept_in(config, source, db, name, [c.name for c in columns])
     if not columns:
         result.problems.append("the source has no such table, or its account may not read it")
-    if not lake.exists(spark, path):
+    if not by_spark.exists(spark, path):
         result.problems.append(NO_SNAPSHOT)
     if result.problems:
         return
-    pairing = pair(_with_keys(columns, _keys(source, db, name)), _types(part(lake.read(spark, path))))
+    pairing = pair(_with_keys(columns, _keys(source, db, name)), _types(part(by_spark.read(spark, path))))
     result.problems += pairing.problems
     result.not_compared |= pairing.not_compared
     if pairing.pairs:
@@ -128,7 +132,7 @@ def _kept_in(
 
     def part(rows: DataFrame) -> DataFrame:
         mine = rows.where((F.col(ORIGIN[0]) == db) & (F.col(ORIGIN[1]) == table))
-        return mine.select(*(F.col(lake.quoted(c)) for c in rows.columns if c.lower() in own))
+        return mine.select(*(F.col(by_spark.quoted(c)) for c in rows.columns if c.lower() in own))
 
     return path, part
 
@@ -151,7 +155,7 @@ def _types(rows: DataFrame) -> dict[str, str]:
 
 def _at_version(spark: SparkSession, path: str, version: int | None = None) -> tuple[int, DataFrame]:
     """The newest version, or that one; pinned, so that all reads of it see the same rows."""
-    number = lake.version(spark, path) if version is None else version
+    number = by_spark.version(spark, path) if version is None else version
     return number, spark.read.format("delta").option("versionAsOf", number).load(path)
 
 
@@ -174,11 +178,11 @@ def against_export(
     own, part = _kept_in(config, source, db, name, given.columns)
     if source.tables.merged(db, name):
         result.problems.append("tables.routes merge it from several tables: compare each with an export of its own")
-    if not lake.exists(spark, own):
+    if not by_spark.exists(spark, own):
         result.problems.append(NO_SNAPSHOT)
     if result.problems:
         return result
-    newest = lake.version(spark, own)
+    newest = by_spark.version(spark, own)
     if version is not None and not 0 <= version <= newest:
         raise ConfigError("--version", f"the snapshot has no version {version}", [f"0 to {newest}"])
     told = keys or _keys(source, db, name) or _told_keys(spark, config, source, db, name)
@@ -189,10 +193,10 @@ def against_export(
 def _told_keys(spark: SparkSession, config: Config, source: Source, db: str, table: str) -> list[str]:
     """Key columns by the newest column list of the messages; none known: []."""
     path = SCHEMA_HISTORY.at(config.lake)
-    if not lake.exists(spark, path):
+    if not by_spark.exists(spark, path):
         return []
     of_table = (F.col("source") == source.name) & (F.col("kind") == "message")
     of_table &= (F.col("db") == db) & (F.col("table") == table)
     newest = F.max_by("columns", F.struct("landed_at", "order_key")).alias("c")
-    found = lake.read(spark, path).where(of_table).agg(newest).collect()[0]["c"]
+    found = by_spark.read(spark, path).where(of_table).agg(newest).collect()[0]["c"]
     return [c["name"] for c in json.loads(found or "[]") if c["key"]]

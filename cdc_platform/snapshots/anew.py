@@ -12,8 +12,8 @@ from pyspark.sql import functions as F
 from cdc_platform.changelog.schema import Carry
 from cdc_platform.config import Config, Source
 from cdc_platform.errors import TableStopped
+from cdc_platform.lake import by_spark
 from cdc_platform.mysql.effects import Name
-from cdc_platform.resources import lake
 from cdc_platform.snapshots import carry, routes, state
 from cdc_platform.snapshots.bring_up import Work, column_lists, emptied, merged_list, outcome
 from cdc_platform.snapshots.evolve import History
@@ -27,7 +27,7 @@ def anew(
     spark: SparkSession, config: Config, source: Source, history: History, name: Name, *, needs_rows: bool = False
 ) -> state.Outcome:
     """One of today's snapshots made from the whole changelog. Raises TableStopped where it can't be."""
-    rows = lake.read(spark, CHANGELOG.at(config.lake)).where(F.col("source") == source.name)
+    rows = by_spark.read(spark, CHANGELOG.at(config.lake)).where(F.col("source") == source.name)
     names = _names_of(source, history, rows, name)
     spans = {n: history.full.carries(n) for n in names} if history.any_ddl else {}
     rows = rows.where(reduce(or_, (of_table(*n) for n in names), F.lit(False)))

@@ -18,7 +18,7 @@ from pyspark.sql import functions as F
 
 from cdc_platform.config import Config, Source
 from cdc_platform.errors import TableStopped
-from cdc_platform.resources import lake, notes
+from cdc_platform.lake import by_spark, delta_table
 from cdc_platform.snapshots import merge, moves, multiset, origins, state
 from cdc_platform.snapshots import target as targets
 from cdc_platform.snapshots.columns import TableColumn, columns_of
@@ -171,7 +171,7 @@ def _folded(
         return fold_plain(rows.sparkSession, found, columns), figures
     if work.history is None or not parts:
         return fold(rows, columns, figures, partial=figures.partial > 0), figures
-    late = late_keys(rows, columns, figures, lake.read(rows.sparkSession, target.snapshot))
+    late = late_keys(rows, columns, figures, by_spark.read(rows.sparkSession, target.snapshot))
     figures = replace(figures, partial=max(figures.partial, 1))
     folded = fold(rows, columns, figures, partial=True)
     none_late = late.isEmpty()
@@ -211,10 +211,10 @@ def column_lists(spark: SparkSession, config: Config, source: Source, touched: l
     versions = sorted({v for t in touched for v in t.versions})
     if not versions:
         return {}
-    rows = notes.ask(
+    rows = delta_table.ask(
         spark,
         f"SELECT schema_version, columns FROM {{history}} WHERE source = '{source.name}' AND kind = 'message' "
-        f"AND schema_version IN ({notes.digests(versions)})",
+        f"AND schema_version IN ({delta_table.digests(versions)})",
         history=SCHEMA_HISTORY.at(config.lake),
     )
     return {r["schema_version"]: r["columns"] for r in rows}
@@ -237,7 +237,7 @@ def merged_list(touched: Touched, lists: dict[str, str]) -> str | None:
 
 def _newest_list(spark: SparkSession, config: Config, source: Source, db: str, table: str) -> str | None:
     """The newest column list the history knows of a table, for batches that hold nothing but its TRUNCATE."""
-    known = lake.read(spark, SCHEMA_HISTORY.at(config.lake)).where(
+    known = by_spark.read(spark, SCHEMA_HISTORY.at(config.lake)).where(
         (F.col("source") == source.name) & (F.col("kind") == "message")
     )
     return (

@@ -12,9 +12,9 @@ from pyspark.errors import AnalysisException, PySparkException
 from pyspark.sql import SparkSession
 
 from cdc_platform.config import Catalog, Config, Source
+from cdc_platform.lake import by_spark
+from cdc_platform.lake.by_spark import literal, quoted
 from cdc_platform.mysql.effects import Name
-from cdc_platform.resources import lake
-from cdc_platform.resources.lake import literal, quoted
 from cdc_platform.snapshots import state
 from cdc_platform.snapshots.target import Target
 
@@ -104,7 +104,7 @@ def _registered(spark: SparkSession, one: _Wanted, there: bool) -> bool:
     e, path = one.entry, one.target.snapshot
     try:
         if not there:
-            if one.exists and lake.exists(spark, path, beside=one.target.beside):
+            if one.exists and by_spark.exists(spark, path, beside=one.target.beside):
                 spark.sql(f"CREATE TABLE {e} USING delta LOCATION {literal(path)}")
             return True
         if one.exists and not one.touched:

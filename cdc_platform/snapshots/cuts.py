@@ -16,7 +16,7 @@ from pyspark.sql import functions as F
 
 from cdc_platform.config import Config, Source
 from cdc_platform.formats import FORMATS
-from cdc_platform.resources import batches, lake, notes
+from cdc_platform.lake import batches, by_spark, delta_table
 from cdc_platform.snapshots import state
 from cdc_platform.snapshots.boundary import MARKS, TRANSACTIONS, How, Since, Verdict, behind
 from cdc_platform.snapshots.columns import ORDER_FIELDS
@@ -51,12 +51,12 @@ def publish(spark: SparkSession, config: Config, source: Source, tables: state.T
     """Publish a cut if the source's tables have changed since the last one. To be called when its snapshots have taken
     up all that the changelog holds. tables: their present state. Returns metrics: `cut`, its number, 0 if none was
     published; `cut_held_back`, 1 if one will be when the changelog no longer ends in the middle of a transaction."""
-    path = lake.ensure(spark, CUTS, CUTS.at(config.lake))
+    path = by_spark.ensure(spark, CUTS, CUTS.at(config.lake))
     read: list[Any] = [partial(_last, spark, path, source), partial(_work, spark, config, source, tables)]
-    last, work = lake.together(read)
+    last, work = by_spark.together(read)
     if work == last.work:
         return {"cut": 0, "cut_held_back": 0}
-    found: list[Any] = lake.together(
+    found: list[Any] = by_spark.together(
         [
             partial(_offsets, spark, config, source, last),
             partial(_newest, spark, config, source, last),
@@ -78,17 +78,17 @@ def publish(spark: SparkSession, config: Config, source: Source, tables: state.T
         "snapshots": versions,
         "work": work,
     }
-    lake.append_rows(spark, path, [row])
+    by_spark.append_rows(spark, path, [row])
     return {"cut": last.cut + 1, "cut_held_back": 0}
 
 
 def _mine(spark: SparkSession, path: str, source: Source) -> DataFrame:
-    return lake.read(spark, path).where(F.col("source") == source.name)
+    return by_spark.read(spark, path).where(F.col("source") == source.name)
 
 
 def _last(spark: SparkSession, path: str, source: Source) -> _Last:
     newest = f"SELECT max(cut) FROM {{cuts}} WHERE source = '{source.name}'"
-    rows = notes.ask(
+    rows = delta_table.ask(
         spark,
         f"SELECT cut, kind, work, offsets, {', '.join(_POSITION)} FROM {{cuts}} WHERE source = '{source.name}' "
         f"AND (cut = ({newest}) OR cut = ({newest} AND kind = 'transaction')) ORDER BY cut",
@@ -105,14 +105,14 @@ def _work(spark: SparkSession, config: Config, source: Source, tables: state.Tab
     """How much was ever done to the source's tables: every write to them is followed by a row in TABLE_STATE or
     SCHEMA_CHANGES."""
     decisions = f"SELECT count(*) AS n FROM {{changes}} WHERE source = '{source.name}'"
-    found = notes.ask(spark, decisions, changes=SCHEMA_CHANGES.at(config.lake))
+    found = delta_table.ask(spark, decisions, changes=SCHEMA_CHANGES.at(config.lake))
     return found[0]["n"] + sum(t["entries"] for t in tables.values())
 
 
 def _offsets(spark: SparkSession, config: Config, source: Source, last: _Last) -> dict[str, int]:
     """How far the changelog is, per partition."""
     new = _behind(source, last.offsets)
-    found = notes.ask(
+    found = delta_table.ask(
         spark,
         'SELECT topic, "partition", max("offset") AS "offset" FROM ('
         f'SELECT topic, "partition", "offset" FROM {{changelog}} WHERE {new} UNION ALL '
@@ -127,7 +127,7 @@ def _offsets(spark: SparkSession, config: Config, source: Source, last: _Last) -
 def _behind(source: Source, offsets: Mapping[str, int]) -> str:
     """boundary.behind, of a source's events, as SQL."""
     return f"source = '{source.name}'" + "".join(
-        f' AND NOT (topic = \'{notes.topic(topic)}\' AND "partition" = {int(partition)} AND "offset" <= {offset})'
+        f' AND NOT (topic = \'{delta_table.topic(topic)}\' AND "partition" = {int(partition)} AND "offset" <= {offset})'
         for (topic, partition), offset in ((at.rsplit("/", 1), n) for at, n in offsets.items())
     )
 
@@ -135,7 +135,7 @@ def _behind(source: Source, offsets: Mapping[str, int]) -> str:
 def _newest(spark: SparkSession, config: Config, source: Source, last: _Last) -> tuple:
     """Position of the newest row change; the last cut's if none is newer."""
     which = "true" if last.position is None else _not_before(last.position[0])
-    found = notes.ask(
+    found = delta_table.ask(
         spark,
         f"SELECT {', '.join(_POSITION)} FROM {{changelog}} WHERE source = '{source.name}' AND ({which}) {_NEWEST}",
         changelog=CHANGELOG.at(config.lake),
@@ -167,17 +167,17 @@ def _all_ended(spark: SparkSession, config: Config, source: Source, last: _Last)
     """Whether all rows since the last cut lie in one lineage's binlog, before one of its begins or commits. Where it is
     so boundary.brackets need not look at each."""
     paths = {"changelog": CHANGELOG.at(config.lake), "marks": CONTROL_EVENTS.at(config.lake)}
-    if not notes.is_table(paths["changelog"]):
+    if not delta_table.is_table(paths["changelog"]):
         return False  # that would be as much work as to look
     new = _behind(source, last.whole or {})
     rows = f"FROM {{changelog}} WHERE {new}"
     ends = "min(order_key['epoch']) AS low, max(order_key['epoch']) AS high, min(order_key['file']) AS file"
-    [found] = notes.ask(spark, f"SELECT {ends} {rows}", changelog=paths["changelog"])
+    [found] = delta_table.ask(spark, f"SELECT {ends} {rows}", changelog=paths["changelog"])
     if found["low"] is None or found["low"] != found["high"] or found["file"] < 0:
         return False
     marks = f"FROM {{marks}} WHERE {new} AND kind IN {MARKS} AND order_key['epoch'] = {found['low']}"
-    row = notes.ask(spark, f"SELECT order_key {rows} {_NEWEST}", changelog=paths["changelog"])
-    mark = notes.ask(spark, f"SELECT order_key {marks} {_NEWEST}", marks=paths["marks"])
+    row = delta_table.ask(spark, f"SELECT order_key {rows} {_NEWEST}", changelog=paths["changelog"])
+    mark = delta_table.ask(spark, f"SELECT order_key {marks} {_NEWEST}", marks=paths["marks"])
     return bool(mark) and _place(row[0]) <= _place(mark[0])
 
 
@@ -225,7 +225,7 @@ def _unmarked(
 ) -> Verdict | None:
     """Where no transaction's end is told, or none that says what came before it."""
     marks = f"SELECT kind FROM {{marks}} WHERE source = '{source.name}' AND {how.marks} LIMIT 1"
-    if last.whole is None and not notes.ask(spark, marks, marks=CONTROL_EVENTS.at(config.lake)):
+    if last.whole is None and not delta_table.ask(spark, marks, marks=CONTROL_EVENTS.at(config.lake)):
         return Verdict("position", how.none)
     if partitions > 1 and not how.scattered:
         return Verdict("position", f"its transactions are spread over {partitions} partitions")
@@ -234,7 +234,7 @@ def _unmarked(
 
 def _missing(spark: SparkSession, config: Config, source: Source) -> dict[str, int]:
     """What of the source isn't in the changelog: events in quarantine, offsets lost, records that wait."""
-    rows = notes.ask(
+    rows = delta_table.ask(
         spark,
         "SELECT 'quarantined' AS what, count(*) AS n FROM {quarantine} "
         f"WHERE source = '{source.name}' AND resolved_at IS NULL "
@@ -252,6 +252,6 @@ def _versions(
     """Every live snapshot: db, table, path under the lake, version."""
     live = sorted(n for n, t in tables.items() if t["state"] == "live")
     paths = [Target.of(config, source.name, *name).snapshot for name in live]
-    versions = lake.together([partial(lake.version, spark, p) for p in paths])
+    versions = by_spark.together([partial(by_spark.version, spark, p) for p in paths])
     under = f"{config.lake}/"
     return [(*n, p.removeprefix(under), v) for n, p, v in zip(live, paths, versions, strict=True)]

@@ -10,8 +10,8 @@ from typing import NamedTuple
 
 from pyspark.sql import SparkSession
 
-from cdc_platform.resources import lake, notes
-from cdc_platform.resources.lake import delta
+from cdc_platform.lake import by_spark, delta_table
+from cdc_platform.lake.by_spark import delta
 
 MAPPING, VECTORS = "delta.columnMapping.mode", "delta.enableDeletionVectors"
 COLUMN_MAPPING, DELETION_VECTORS = "columnMapping", "deletionVectors"
@@ -40,7 +40,7 @@ class Features(NamedTuple):
     @staticmethod
     def of(spark: SparkSession, path: str) -> "Features":
         """Of a table that is there."""
-        if (found := notes.protocol(path)) is not None:
+        if (found := delta_table.protocol(path)) is not None:
             return _features(*found)
         detail = spark.sql(f"DESCRIBE DETAIL {delta(path)}").collect()[0]
         return _features(set(detail["tableFeatures"]), detail["properties"], detail["sizeInBytes"])
@@ -90,7 +90,7 @@ def remove(spark: SparkSession, path: str) -> bool:
     now = Features.of(spark, path)
     if not (now.mapping or now.vectors):
         return False
-    mapping = now.mapping and not (now.mapped and needs_mapping(lake.read(spark, path).columns))
+    mapping = now.mapping and not (now.mapped and needs_mapping(by_spark.read(spark, path).columns))
     if now.vectors:  # first disables them and rewrites the files that have some
         spark.sql(f"ALTER TABLE {delta(path)} DROP FEATURE {DELETION_VECTORS}")
     if mapping:

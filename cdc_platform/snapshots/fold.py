@@ -11,7 +11,7 @@ from typing import Any
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from cdc_platform.resources.lake import quoted
+from cdc_platform.lake.by_spark import quoted
 from cdc_platform.snapshots.columns import TableColumn, order_literal
 
 _SETS_WHOLE_ROW = ("insert", "read")

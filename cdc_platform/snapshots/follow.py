@@ -7,11 +7,11 @@ from dataclasses import replace
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
-from cdc_platform.changelog.chosen import Chosen, Rules
+from cdc_platform.changelog.table_rules import Chosen, Rules
 from cdc_platform.config import Config, Source, Tables
 from cdc_platform.errors import TableStopped
+from cdc_platform.lake import by_spark
 from cdc_platform.mysql.effects import Name
-from cdc_platform.resources import lake
 from cdc_platform.snapshots import state
 from cdc_platform.snapshots.evolve import History
 from cdc_platform.tables import CHANGELOG, TABLE_STATE
@@ -53,7 +53,7 @@ def _places(
     spark: SparkSession, config: Config, source: Source, history: History, rules: Tables
 ) -> tuple[dict[Name, Name | None], dict[Name, Name | None]]:
     """Where each table of the changelog was kept by rules before, and is by the configuration; None: nowhere."""
-    rows = lake.read(spark, CHANGELOG.at(config.lake)).where(F.col("source") == source.name)
+    rows = by_spark.read(spark, CHANGELOG.at(config.lake)).where(F.col("source") == source.name)
     stored = [(r["db"], r["table"]) for r in rows.select("db", "table").distinct().collect()]
     names = {c.today for n in stored for c in history.full.carries(n) if c.today is not None}
     before, now = ({n: t.routed(*n) if t.wanted(*n) else None for n in names} for t in (rules, source.tables))

@@ -1,5 +1,5 @@
-"""Of a table whose changes are plain (changelog/plain.py) the last change of each key, by workers: where it stands in
-the changelog's files. Runs on the executors; no Spark here.
+"""Of a table whose changes are plain (changelog/full_images.py) the last change of each key, by workers: where it
+stands in the changelog's files. Runs on the executors; no Spark here.
 
 What must come together of a key goes through a shuffle of Spark's as a few Arrow streams, not as rows: a row cost Spark
 4 µs of CPU on that way, and a third of its heap.
@@ -16,12 +16,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from cdc_platform.changelog.arrow import map_value, mixed, those
-from cdc_platform.changelog.plain import PlainTable
+from cdc_platform.changelog.full_images import PlainTable
+from cdc_platform.changelog.order_key import map_value, mixed, those
 from cdc_platform.changelog.unify import CHANGELOG_FILE
-from cdc_platform.formats.summary import later
-from cdc_platform.resources import workers
-from cdc_platform.resources.parquet import Unit, read
+from cdc_platform.changes.file_stats import later
+from cdc_platform.lake.data_files import Unit, read
+from cdc_platform.spark import workers
 
 PARTS, PLACES = "part INT, heads BINARY", "file INT, at BINARY"
 """Columns that `heads` and `last` give: Arrow streams of changes whose keys' hashes belong together; rows of a file, as

@@ -1,5 +1,5 @@
-"""Changelog files by workers: which tables' changes are plain (changelog/plain.py), and the texts of the images of
-some. Runs on the executors; no Spark here."""
+"""Changelog files by workers: which tables' changes are plain (changelog/full_images.py), and the texts of the images
+of some. Runs on the executors; no Spark here."""
 
 # pyarrow.compute makes its functions at run time, so that type checkers do not see them.
 # pyright: reportAttributeAccessIssue=false
@@ -13,11 +13,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from cdc_platform.changelog.arrow import map_value, numbers
-from cdc_platform.changelog.plain import Figures, PlainTable, looked, texts_of, told
+from cdc_platform.changelog.full_images import Figures, PlainTable, looked, texts_of, told
+from cdc_platform.changelog.order_key import map_value, numbers
 from cdc_platform.changelog.unify import CHANGELOG_FILE
-from cdc_platform.resources import workers
-from cdc_platform.resources.parquet import Output, Unit, read
+from cdc_platform.lake.data_files import Output, Unit, read
+from cdc_platform.spark import workers
 from cdc_platform.tables import ORDER_TYPE
 
 SURVEYED = pa.schema([CHANGELOG_FILE.field(c) for c in ("db", "table", "op", "key", "after", "order_key")])

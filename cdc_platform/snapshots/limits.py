@@ -10,9 +10,9 @@ from pyspark.sql import functions as F
 from cdc_platform.config import Config, Source
 from cdc_platform.formats import FORMATS
 from cdc_platform.formats.limits import limits_of
+from cdc_platform.lake import by_spark, delta_table
+from cdc_platform.lake.by_spark import delta, literal
 from cdc_platform.mysql.effects import Name
-from cdc_platform.resources import lake, notes
-from cdc_platform.resources.lake import delta, literal
 from cdc_platform.snapshots.evolve import History
 from cdc_platform.snapshots.target import Target
 from cdc_platform.tables import SCHEMA_HISTORY
@@ -39,7 +39,7 @@ def note(spark: SparkSession, config: Config, source: Source, history: History, 
         if texts := dict.fromkeys(t for m in history.members(name) for t in rows.get(m, ())):
             found[ROWS] = list(texts)
     paths = {name: Target.of(config, source.name, *name).snapshot for name in names}
-    lake.together(
+    by_spark.together(
         [
             partial(_set, spark, paths[name], json.dumps(found, ensure_ascii=False) if found else "")
             for name, found in told.items()
@@ -54,9 +54,9 @@ def note(spark: SparkSession, config: Config, source: Source, history: History, 
 
 def _set(spark: SparkSession, path: str, value: str) -> None:
     """A commit only where the property isn't so yet."""
-    if not lake.exists(spark, path):
+    if not by_spark.exists(spark, path):
         return
-    properties = notes.properties(path)
+    properties = delta_table.properties(path)
     if properties is None:
         shown = spark.sql(f"SHOW TBLPROPERTIES {delta(path)}").where(F.col("key") == PROPERTY)
         properties = {r["key"]: r["value"] for r in shown.collect()}
@@ -68,7 +68,7 @@ def _set(spark: SparkSession, path: str, value: str) -> None:
 
 def _writers(spark: SparkSession, config: Config, source: Source) -> dict[Name, set[str]]:
     """Which tools told the columns of each table."""
-    lists = notes.ask(
+    lists = delta_table.ask(
         spark,
         f"SELECT db, \"table\", info FROM {{history}} WHERE source = '{source.name}' AND kind = 'message'",
         history=SCHEMA_HISTORY.at(config.lake),

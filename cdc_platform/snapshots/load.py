@@ -16,13 +16,14 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from cdc_platform.lake import commits, delta_table
+from cdc_platform.lake.data_files import Output, Sink, Written
 from cdc_platform.mysql.types import MySqlType
-from cdc_platform.resources import delta_log, notes, passes
-from cdc_platform.resources.parquet import Output, Sink, Written
 from cdc_platform.snapshots import features, images, marks
 from cdc_platform.snapshots import target as targets
 from cdc_platform.snapshots.columns import BOOKKEEPING, TableColumn
 from cdc_platform.snapshots.typed import typed
+from cdc_platform.spark import arrow_tasks
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -92,7 +93,7 @@ def load(
     """Brings a batch into a snapshot that holds nothing newer. It may be done again. empty: it holds nothing. False:
     Spark has to do it, for this process doesn't see the table, or it has something that isn't kept to here, or a text
     is Spark's to read."""
-    before = delta_log.live(target.snapshot) if not empty and notes.is_table(target.snapshot) else None
+    before = commits.live(target.snapshot) if not empty and delta_table.is_table(target.snapshot) else None
     if not (empty or before):
         return False
     deletes = plain.figures.deletes > 0
@@ -104,13 +105,13 @@ def load(
     sinks = {_ROWS: _sink(target.snapshot, rows)}
     sinks |= {_TOMBSTONES: _sink(target.tombstones, graves)} if graves else {}
     texts = partial(images.texts, plain.files, plain.table)
-    done = passes.partitions(plain.places(spark), texts, Load(rows, graves), sinks)
+    done = arrow_tasks.partitions(plain.places(spark), texts, Load(rows, graves), sinks)
     if not all(done.told):
         return False
     if graves:
-        passes.commit(sinks[_TOMBSTONES], done.written[_TOMBSTONES], app, batch_id)
+        commits.append_files(sinks[_TOMBSTONES], done.written[_TOMBSTONES], app, batch_id)
     if not before:
-        passes.commit(sinks[_ROWS], done.written[_ROWS], app, batch_id)
+        commits.append_files(sinks[_ROWS], done.written[_ROWS], app, batch_id)
         return True
     ends = (plain.figures.low_key, plain.figures.high_key)
     keys = _keys(target, columns, rows, done.written)
@@ -121,7 +122,7 @@ def load(
 
 def _rows(target: "Target", columns: list[TableColumn]) -> Columns | None:
     """Columns of a snapshot's files; None: it hasn't those of the table and no others."""
-    fields = notes.file_fields(target.snapshot)
+    fields = delta_table.file_fields(target.snapshot)
     keys = iter(f"t{i}" for i, _ in enumerate(c for c in columns if c.key))
     given: Given = {c.name.lower(): (c.type, next(keys) if c.key else f"x{i}") for i, c in enumerate(columns)}
     given |= {name: (None, name) for name in BOOKKEEPING}
@@ -134,7 +135,7 @@ def _rows(target: "Target", columns: list[TableColumn]) -> Columns | None:
 
 def _tombstones(target: "Target", columns: list[TableColumn]) -> Columns | None:
     """The same of its tombstones' files."""
-    fields = notes.file_fields(target.tombstones)
+    fields = delta_table.file_fields(target.tombstones)
     keys = [c for c in columns if c.key]
     given: Given = {f"_k{i}": (c.type, f"t{i}") for i, c in enumerate(keys)}
     given |= {name: (None, name) for name in ("scope", "_cdc_order")}

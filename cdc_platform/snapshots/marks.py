@@ -21,9 +21,10 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from pyroaring import BitMap64
 
-from cdc_platform.resources import delta_log, passes, vectors
-from cdc_platform.resources.delta_log import Live, Marked
-from cdc_platform.resources.parquet import Output, Sink, Unit, Written, read
+from cdc_platform.lake import commits, deletion_vectors
+from cdc_platform.lake.commits import Live, Marked
+from cdc_platform.lake.data_files import Output, Sink, Unit, Written, read
+from cdc_platform.spark import arrow_tasks
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -62,7 +63,7 @@ class DataFile(NamedTuple):
     path: str
     rows: int
     bytes: int
-    vector: vectors.Descriptor | None
+    vector: deletion_vectors.Descriptor | None
 
 
 def rows_of(keys: Keys, files: list[DataFile]) -> Iterator[pa.RecordBatch]:
@@ -142,7 +143,7 @@ def _gone(
         found.setdefault(batch.column("file")[0].as_py(), BitMap64()).update(rows)
     for file in files:
         if (rows := found.get(file.number)) is not None:
-            before = vectors.read(table, file.vector)
+            before = deletion_vectors.read(table, file.vector)
             if added := len(gone := rows | before) - len(before):
                 yield file, gone, added
 
@@ -157,7 +158,7 @@ class Mark:
     files: tuple[DataFile, ...]
 
     def __call__(self, batches: Iterator[pa.RecordBatch], _out: Mapping[str, Output]) -> list[list[Any]]:
-        with vectors.Vectors(self.table) as new:
+        with deletion_vectors.Vectors(self.table) as new:
             return [
                 [file.number, None if len(gone) == file.rows else new.add(gone), added]
                 for file, gone, added in _gone(self.table, self.files, batches)
@@ -213,21 +214,21 @@ def replace(
         if now is None:
             return False
         files = _files(sink.table, now, keys, ends)
-        tasks = passes.shared_out(files, passes.cores(spark), bounded=False)
+        tasks = arrow_tasks.shared_out(files, arrow_tasks.cores(spark), bounded=False)
         work = Mark(sink.table, tuple(files)) if mark else Keep(sink.table, tuple(files))
-        done = passes.run(spark, tasks, partial(rows_of, keys), work, {} if mark else {KEPT: sink})
+        done = arrow_tasks.run(spark, tasks, partial(rows_of, keys), work, {} if mark else {KEPT: sink})
         found = [one for told in done.told for one in told]
         new = [*written, *done.written.get(KEPT, ())]
         told = _history(sum(f.rows for f in written), sum(n for _, _, n in found), len(new))
         if enable is not None and any(vector is not None for _, vector, _ in found):
             enable()
-            enable, before, now = None, now, delta_log.live(sink.table)
+            enable, before, now = None, now, commits.live(sink.table)
             if now is None or now.adds != before.adds:
                 continue
         marked = [Marked(now.adds[number], vector) for number, vector, _ in found]
-        if delta_log.commit(sink.table, now, new, marked, told):
+        if commits.commit(sink.table, now, new, marked, told):
             return True
-        now = delta_log.live(sink.table)
+        now = commits.live(sink.table)
     return False
 
 

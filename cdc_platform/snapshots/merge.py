@@ -5,8 +5,8 @@ from typing import Any
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from cdc_platform.resources import lake
-from cdc_platform.resources.lake import delta, literal, quoted
+from cdc_platform.lake import by_spark
+from cdc_platform.lake.by_spark import delta, literal, quoted
 from cdc_platform.snapshots.columns import BOOKKEEPING, TableColumn, order_sql
 from cdc_platform.snapshots.fold import Profile, key_names
 from cdc_platform.snapshots.target import Target
@@ -32,7 +32,7 @@ def apply(
         fresh = folded.where("NOT _deleted").select(
             *(F.expr(v).alias(c.name) for v, c in zip(_values(columns, ""), columns, strict=True)), *BOOKKEEPING
         )
-        lake.append(fresh, target.snapshot)  # done again by a repeated batch, that finds the rows and merges
+        by_spark.append(fresh, target.snapshot)  # done again by a repeated batch, that finds the rows and merges
         return
     view = f"cdc_fold_{abs(hash((target.snapshot, batch_id)))}"
     folded.createOrReplaceTempView(view)

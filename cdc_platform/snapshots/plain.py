@@ -1,7 +1,7 @@
 """Batches of nothing but whole row images: their last change per key, without an image ever becoming a map of Spark's.
 
-Of which tables all changes are so the changelog's files note (changelog/plain.py), or workers find it. Then workers
-(heads.py, images.py) find the changes that win, and give Spark their texts, which it casts as always.
+Of which tables all changes are so the changelog's files note (changelog/full_images.py), or workers find it. Then
+workers (heads.py, images.py) find the changes that win, and give Spark their texts, which it casts as always.
 Everything else goes the way of fold.py, which gives the same: tests/snapshots/test_plain.py holds both against each
 other.
 """
@@ -15,12 +15,12 @@ from typing import Any
 from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import functions as F
 
-from cdc_platform.changelog.plain import PlainTable, plain_table
-from cdc_platform.resources import passes
-from cdc_platform.resources.parquet import units
+from cdc_platform.changelog.full_images import PlainTable, plain_table
+from cdc_platform.lake.data_files import units
 from cdc_platform.snapshots import heads, images
 from cdc_platform.snapshots.columns import BOOKKEEPING, ORDER_FIELDS, TableColumn
 from cdc_platform.snapshots.fold import Profile, key_names
+from cdc_platform.spark import arrow_tasks
 
 Name = tuple[str, str]
 
@@ -40,9 +40,9 @@ class Plain:
         """Where the last change of each key stands, a file's in one partition, and few in as few as may be: `file`,
         `at`, as heads.last gives them."""
         number = {file: i for i, file in enumerate(self.files)}
-        cores = passes.cores(spark)
+        cores = arrow_tasks.cores(spark)
         # What a task holds is bounded, and the more it has of the changes, the more of them it leaves out.
-        shares = passes.shared_out(units(self.files, whole=True), cores, bounded=False)
+        shares = arrow_tasks.shared_out(units(self.files, whole=True), cores, bounded=False)
         tasks = [[heads.Numbered(number[u.file], u) for u in share] for share in shares]
         parts = heads.parts(self.figures.changes, cores)
         ids = spark.range(0, len(tasks), 1, len(tasks))
@@ -56,14 +56,14 @@ def survey(
     spark: SparkSession, files: Mapping[str, list[Any] | None], tables: Mapping[Name, list[TableColumn]]
 ) -> dict[Name, Plain]:
     """Those of some tables whose changes in these changelog files are plain. files: with what each notes of the tables
-    that it has changes of (changelog/touched.py)."""
+    that it has changes of (changelog/file_stats.py)."""
     asked = {n: t for n, columns in tables.items() if files and (t := _table(n, columns)) is not None}
     noted = {n: _noted(t, files) for n, t in asked.items()}
     found = {n: p for n, p in noted.items() if isinstance(p, Plain)}
     asked = {n: t for n, t in asked.items() if noted[n] is None}
     if not asked:
         return found
-    done = passes.over(spark, list(files), images.SURVEYED, images.Survey(tuple(asked.values())), {}, whole=True)
+    done = arrow_tasks.over(spark, list(files), images.SURVEYED, images.Survey(tuple(asked.values())), {}, whole=True)
     for i, (name, table) in enumerate(asked.items()):
         told = [figures[i] for figures in done.told]
         if None not in told and any(f["changes"] for f in told):

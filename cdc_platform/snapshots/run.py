@@ -12,12 +12,12 @@ from typing import Any
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from cdc_platform.chain import RoomResult
 from cdc_platform.config import Config, Source
 from cdc_platform.errors import TableStopped
+from cdc_platform.lake import batches, by_spark, delta_table
+from cdc_platform.lake.data_files import note_of
 from cdc_platform.mysql.effects import Name
-from cdc_platform.resources import batches, lake, notes
-from cdc_platform.resources.parquet import note_of
+from cdc_platform.results import StageResult
 from cdc_platform.snapshots import carry, catalog, cuts, limits, routes, state
 from cdc_platform.snapshots.anew import anew, not_carried, rebuilt, refreshed, stop
 from cdc_platform.snapshots.bring_up import Work, column_lists, merged_list, outcome
@@ -30,10 +30,10 @@ from cdc_platform.snapshots.touched import Touched, touched_by, touched_of
 from cdc_platform.tables import CHANGELOG, CHECKPOINT, TABLE_STATE
 
 
-def run(spark: SparkSession, config: Config, source: Source, *, cut: bool = True) -> RoomResult:
+def run(spark: SparkSession, config: Config, source: Source, *, cut: bool = True) -> StageResult:
     """One catch-up of a source's snapshots. cut: whether to publish one."""
-    watch = lake.Stopwatch()
-    lake.ensure(spark, TABLE_STATE, TABLE_STATE.at(config.lake))
+    watch = by_spark.Stopwatch()
+    by_spark.ensure(spark, TABLE_STATE, TABLE_STATE.at(config.lake))
     history = History(spark, config, source)
     _follow(spark, config, source, history)
     evolve(spark, config, source, history)
@@ -41,7 +41,7 @@ def run(spark: SparkSession, config: Config, source: Source, *, cut: bool = True
     tables = refreshed(spark, config, source, min(done, default=None))
     figures, published = _told(spark, config, source, history, tables, cut=cut)
     changes = sum(float(f["changes"]) for f in figures.values())
-    return RoomResult(
+    return StageResult(
         "snapshots",
         source.name,
         int(changes),
@@ -71,7 +71,7 @@ def _batches(spark: SparkSession, config: Config, source: Source, plan: Plan) ->
         noted = None not in told.values()
         write(batch, batch_id, touched_of(list(told.values())) if noted else touched_by(batch), told)
 
-    if notes.is_table(path):
+    if delta_table.is_table(path):
         return batches.for_each_files(spark, path, much, checkpoint, each_file, source=source.name)
     return batches.for_each(spark, path, much, checkpoint, f"snapshots {source.name}", each, source=source.name)
 
@@ -90,7 +90,7 @@ def _told(
         published = cuts.publish(spark, config, source, tables)
         return texts, {**published, **catalog.publish(spark, config, source, tables)}
 
-    found: list[Any] = lake.together([partial(state.figures, spark, config, source, touched), publish])
+    found: list[Any] = by_spark.together([partial(state.figures, spark, config, source, touched), publish])
     figures, (texts, published) = found
     for name, text in texts.items():
         figures[".".join(name)]["limits"] = text
@@ -125,7 +125,7 @@ def _write(
         found = routes.route(found, source, plan.merged)
 
     def history() -> DataFrame:
-        every = lake.read(spark, CHANGELOG.at(config.lake)).where(F.col("source") == source.name)
+        every = by_spark.read(spark, CHANGELOG.at(config.lake)).where(F.col("source") == source.name)
         known = {*names, *(n for lists in plan.merged.values() for n in lists)}
         return routes.routed(carry.carried(every, plan.spans), source, sorted(known), found.lacking)
 
@@ -142,7 +142,7 @@ def _write(
         return outcome(work, t, found.told.get(name), last)
 
     with read_in_bulk(spark, _read_alone(config, source, work, found, before)):
-        outcomes = lake.together([partial(one, t) for t in found.touched])
+        outcomes = by_spark.together([partial(one, t) for t in found.touched])
     state.keep(spark, path, source, outcomes, before, batch_id)
 
 
@@ -216,7 +216,7 @@ def _evolve(
             + [s.effect.rows for s in steps if s.effect.rows]
         )
     )
-    fresh = not lake.exists(spark, target.snapshot, beside=target.beside) and all(
+    fresh = not by_spark.exists(spark, target.snapshot, beside=target.beside) and all(
         history.full.names_of(m) == [m] for m in members
     )
     if fresh or (merged and routes.only_joins(spark, source, target, steps, history.lists(name))):
@@ -238,15 +238,15 @@ def _evolve(
     return "rebuilt" if result.changes else "emptied", told or None, result
 
 
-def rebuild(spark: SparkSession, config: Config, source: Source, db: str, table: str) -> RoomResult:
+def rebuild(spark: SparkSession, config: Config, source: Source, db: str, table: str) -> StageResult:
     """Make one table anew from the whole changelog; a stopped table that this heals is followed again. Raises
     TableStopped where it can't be kept (the snapshot is then empty and stays stopped)."""
-    watch = lake.Stopwatch()
-    path = lake.ensure(spark, TABLE_STATE, TABLE_STATE.at(config.lake))
+    watch = by_spark.Stopwatch()
+    path = by_spark.ensure(spark, TABLE_STATE, TABLE_STATE.at(config.lake))
     history = History(spark, config, source)
     evolve(spark, config, source, history)
     found = rebuilt(spark, config, source, history, (db, table), state.now(spark, path, source))
     if found.state == "stopped":
         raise TableStopped(source.name, db, table, str(found.reason))
     limits.note(spark, config, source, history, [(db, table)])
-    return RoomResult("snapshots", source.name, found.changes, 1, watch.seconds, {"changes": found.changes})
+    return StageResult("snapshots", source.name, found.changes, 1, watch.seconds, {"changes": found.changes})

@@ -7,7 +7,7 @@ from typing import Any
 from pyspark.sql import SparkSession
 
 from cdc_platform.config import Config, Source
-from cdc_platform.resources import lake, notes
+from cdc_platform.lake import by_spark, delta_table
 from cdc_platform.snapshots.target import Target
 
 Tables = dict[tuple[str, str], dict[str, Any]]
@@ -43,7 +43,7 @@ def now(spark: SparkSession, path: str, source: Source, since: int | None = None
     """The present state of every table of the source. since: the first batch that `touched` and `changes` are of (0:
     and of rebuilds before it); None: of none."""
     asked = "false" if since is None else f"batch >= {since or BEFORE}"
-    rows = notes.ask(spark, _NOW.replace(":source", f"'{source.name}'").replace(":asked", asked), state=path)
+    rows = delta_table.ask(spark, _NOW.replace(":source", f"'{source.name}'").replace(":asked", asked), state=path)
     return {(r["db"], r["table"]): {**r, "state": r["last"]["state"], "reason": r["last"]["reason"]} for r in rows}
 
 
@@ -68,7 +68,7 @@ def keep(
         }
         for o in outcomes
     ]
-    lake.append_rows(spark, path, rows, of=None if anew else f"source = '{source.name}' AND batch = {batch_id}")
+    by_spark.append_rows(spark, path, rows, of=None if anew else f"source = '{source.name}' AND batch = {batch_id}")
 
 
 def figures(spark: SparkSession, config: Config, source: Source, touched: Tables) -> dict[str, dict[str, float | str]]:
@@ -76,12 +76,12 @@ def figures(spark: SparkSession, config: Config, source: Source, touched: Tables
 
     def live_rows(name: tuple[str, str]) -> int:
         target = Target.of(config, source.name, *name)
-        if not lake.exists(spark, target.snapshot, beside=target.beside):
+        if not by_spark.exists(spark, target.snapshot, beside=target.beside):
             return 0
-        return notes.ask(spark, "SELECT count(*) AS n FROM {t}", t=target.snapshot)[0]["n"]
+        return delta_table.ask(spark, "SELECT count(*) AS n FROM {t}", t=target.snapshot)[0]["n"]
 
     names = sorted(touched)
-    counted = lake.together([partial(live_rows, n) for n in names])
+    counted = by_spark.together([partial(live_rows, n) for n in names])
     return {
         ".".join(name): {
             "rows": n,

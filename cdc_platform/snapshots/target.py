@@ -11,12 +11,12 @@ from pyspark.sql import functions as F
 
 from cdc_platform.config import Config
 from cdc_platform.errors import TableStopped
-from cdc_platform.resources import lake, notes
-from cdc_platform.resources.lake import delta, literal, quoted
-from cdc_platform.resources.spark import FEW_ROWS_AT_ONCE, MANY_FILES, ROWS_AT_ONCE
+from cdc_platform.lake import by_spark, delta_table
+from cdc_platform.lake.by_spark import delta, literal, quoted
 from cdc_platform.snapshots import features
 from cdc_platform.snapshots.columns import TableColumn, order_literal, order_sql
 from cdc_platform.snapshots.fold import Profile, key_names
+from cdc_platform.spark.session import FEW_ROWS_AT_ONCE, MANY_FILES, ROWS_AT_ONCE
 from cdc_platform.tables import ADDRESS_TYPE, ORDER_TYPE, SNAPSHOT_PATH, TABLE_STATE, TOMBSTONES_PATH
 
 _SNAPSHOT_PROPERTIES = {"delta.checkpointInterval": "50"}
@@ -73,19 +73,19 @@ def prepare(spark: SparkSession, target: Target, columns: list[TableColumn], *, 
     where the table must be made anew."""
     own = ", ".join([*(f"{quoted(c.name)} {c.spark}" for c in columns), _BOOKKEEPING_COLUMNS])
     own += "" if any(c.key for c in columns) else f", {_ADDRESS_COLUMN}"
-    made = not lake.exists(spark, target.snapshot, beside=target.beside)
-    dug = (anew or made) and lake.exists(spark, target.tombstones, beside=target.beside)
+    made = not by_spark.exists(spark, target.snapshot, beside=target.beside)
+    dug = (anew or made) and by_spark.exists(spark, target.tombstones, beside=target.beside)
     if anew and dug:
-        lake.replace(spark, target.tombstones, _grave_sql(columns))
+        by_spark.replace(spark, target.tombstones, _grave_sql(columns))
     if made:
         comment = f"Live rows of {target.db}.{target.table} from source {target.source}"
         # Where this process can't look, Delta itself looks whether small files are many, by a query after each commit.
-        kept = {} if notes.is_table(target.beside) else {_COMPACTS: "true"}
+        kept = {} if delta_table.is_table(target.beside) else {_COMPACTS: "true"}
         needed = features.at_creation(c.name for c in columns)
-        lake.create(spark, target.snapshot, own, {**_SNAPSHOT_PROPERTIES, **needed, **kept}, comment)
+        by_spark.create(spark, target.snapshot, own, {**_SNAPSHOT_PROPERTIES, **needed, **kept}, comment)
     elif anew:
         features.allow_names(spark, target.snapshot, [c.name for c in columns])
-        lake.replace(spark, target.snapshot, own)
+        by_spark.replace(spark, target.snapshot, own)
     else:
         _evolve(spark, target, columns)
         _put_together(spark, target.snapshot)
@@ -110,22 +110,22 @@ def _grave_sql(columns: list[TableColumn]) -> str:
 
 def graves(spark: SparkSession, target: Target, columns: list[TableColumn]) -> DataFrame:
     """The tombstones. There is no table of them before the first."""
-    if lake.exists(spark, target.tombstones, beside=target.beside):
-        return lake.read(spark, target.tombstones)
+    if by_spark.exists(spark, target.tombstones, beside=target.beside):
+        return by_spark.read(spark, target.tombstones)
     return spark.range(1).select(*(F.lit(None).cast(t).alias(n) for n, t, _ in _grave(columns))).limit(0)
 
 
 def ensure_tombstones(spark: SparkSession, target: Target, columns: list[TableColumn]) -> None:
     """Make the table of tombstones if it isn't there."""
-    if not lake.exists(spark, target.tombstones, beside=target.beside):
+    if not by_spark.exists(spark, target.tombstones, beside=target.beside):
         comment = "Deleted keys with the order of their delete"
-        lake.create(spark, target.tombstones, _grave_sql(columns), {"delta.checkpointInterval": "50"}, comment)
+        by_spark.create(spark, target.tombstones, _grave_sql(columns), {"delta.checkpointInterval": "50"}, comment)
 
 
 def dig(new: DataFrame, target: Target, columns: list[TableColumn], app: str, batch_id: int) -> None:
     """Write tombstones, at most once per (`app`, `batch_id`)."""
     ensure_tombstones(new.sparkSession, target, columns)
-    lake.append_once(new, target.tombstones, app, batch_id)
+    by_spark.append_once(new, target.tombstones, app, batch_id)
 
 
 class Marks(NamedTuple):
@@ -151,7 +151,7 @@ def ready_for_merge(spark: SparkSession, target: Target) -> None:
 
 def _put_together(spark: SparkSession, snapshot: str) -> None:
     """Makes few files of what many small batches left."""
-    if (sizes := notes.sizes(snapshot)) is not None and len(sizes) >= MANY_FILES:
+    if (sizes := delta_table.sizes(snapshot)) is not None and len(sizes) >= MANY_FILES:
         enough = int(spark.conf.get(_MIN_FILE, _ITS_DEFAULT) or 0)
         if sum(size < enough for size in sizes) >= MANY_FILES:
             spark.sql(f"OPTIMIZE {delta(snapshot)}").collect()
@@ -177,7 +177,7 @@ def read_in_bulk(spark: SparkSession, snapshots: list[str]) -> Iterator[None]:
 
 def _row_bytes(snapshot: str) -> int | None:
     """What a row takes before compression, where a file's rows take most; None: this process doesn't see it."""
-    if (heaviest := notes.heaviest_file(snapshot)) is None:
+    if (heaviest := delta_table.heaviest_file(snapshot)) is None:
         return None
     file, rows = heaviest
     metadata = pq.read_metadata(file)
@@ -186,7 +186,7 @@ def _row_bytes(snapshot: str) -> int | None:
 
 
 def _evolve(spark: SparkSession, target: Target, columns: list[TableColumn]) -> None:
-    there = {f.name.lower(): f.dataType for f in lake.read(spark, target.snapshot).schema.fields}
+    there = {f.name.lower(): f.dataType for f in by_spark.read(spark, target.snapshot).schema.fields}
     keyed, had_key = any(c.key for c in columns), ADDRESS not in there
     if keyed != had_key or (not keyed and any(c.name.lower() not in there for c in columns)):
         raise Stale
@@ -195,7 +195,7 @@ def _evolve(spark: SparkSession, target: Target, columns: list[TableColumn]) -> 
         kept = there.get(c.name.lower())
         if kept is None:
             features.allow_names(spark, target.snapshot, [c.name])
-            lake.add_column(spark, target.snapshot, c.name, c.spark, previous and previous.name)
+            by_spark.add_column(spark, target.snapshot, c.name, c.spark, previous and previous.name)
         elif kept.simpleString() != c.spark:
             raise TableStopped(
                 target.source,
@@ -237,13 +237,13 @@ def _later(spark: SparkSession, target: Target, columns: list[TableColumn], figu
 def expire(spark: SparkSession, target: Target, order: Any) -> int:
     """Forget deletes up to an order (of a table with a key and tombstones); returns how many. A change from before it
     makes the table anew then: the changelog forgets nothing."""
-    there = lake.read(spark, target.tombstones)
+    there = by_spark.read(spark, target.tombstones)
     old = there.where((F.col("scope") == "row") & (F.col("_cdc_order") <= order_literal(order)))
     if "content" in there.columns or not (count := old.count()):
         return 0
     keys = (F.lit(None).cast(f.dataType).alias(f.name) for f in there.schema if f.name.startswith("_k"))
     horizon = spark.range(1).select(*keys, F.lit("expired").alias("scope"), order_literal(order).alias("_cdc_order"))
-    lake.append(horizon, target.tombstones)  # first: a killed run says too much then
+    by_spark.append(horizon, target.tombstones)  # first: a killed run says too much then
     spark.sql(
         f"DELETE FROM {delta(target.tombstones)} WHERE (scope = 'row' AND _cdc_order <= {order_sql(order)}) "
         f"OR (scope = 'expired' AND _cdc_order < {order_sql(order)})"

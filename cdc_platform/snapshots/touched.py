@@ -54,7 +54,7 @@ def touched_by(changes: DataFrame) -> list[Touched]:
 
 
 def touched_of(notes_: list[Any]) -> list[Touched]:
-    """The same from what changelog files note of themselves (changelog/touched.py)."""
+    """The same from what changelog files note of themselves (changelog/file_stats.py)."""
     versions: dict[tuple[str, str], dict[str | None, dict[str, Any]]] = {}
     for g in (g for note in notes_ for g in note):
         known = versions.setdefault((g["db"], g["table"]), {})

@@ -15,7 +15,7 @@ from aiosmtpd.controller import Controller
 from aiosmtpd.handlers import Message as Messages
 from aiosmtpd.smtp import AuthResult, LoginPassword
 
-from cdc_platform.resources.ports import free_port
+from cdc_platform.setup.ports import free_port
 from tests.automation.conftest import _impatient, instance, rooms  # noqa: F401
 
 

@@ -8,11 +8,11 @@ import dagster as dg
 import pytest
 from dagster._core.test_utils import create_run_for_test
 
-from cdc_platform.automation.delta import quarantined
 from cdc_platform.automation.naming import SOURCE_TAG, Naming
 from cdc_platform.config import Config, parse_config
 from cdc_platform.definitions import build
 from cdc_platform.errors import AlertNotSent, ConfigError
+from cdc_platform.lake.queries import quarantined
 from tests.alerts.conftest import Caught
 from tests.automation.conftest import NoSpark, held, resolve, table_state
 
@@ -237,7 +237,7 @@ def test_a_lake_that_cant_be_read_silences_no_other_kind(
         raise OSError("disk is gone")
 
     with monkeypatch.context() as broken:
-        broken.setattr("cdc_platform.automation.delta.table_states", unreadable)
+        broken.setattr("cdc_platform.lake.queries.table_states", unreadable)
         failed_check(instance, Naming(config).key("landing", config.sources[0]), passed=False)
         tick()
     assert sorted(summary(web.bodies[-1])[0]) == [

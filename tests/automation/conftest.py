@@ -17,11 +17,11 @@ from deltalake import DeltaTable, write_deltalake
 
 from cdc_platform import chain, tables
 from cdc_platform.automation.naming import Naming
-from cdc_platform.broker import BrokerInfo
-from cdc_platform.chain import RoomResult
 from cdc_platform.config import Config, parse_config
 from cdc_platform.definitions import build
 from cdc_platform.errors import CdcError
+from cdc_platform.kafka.broker import BrokerInfo
+from cdc_platform.results import StageResult
 
 UNREACHABLE = "127.0.0.1:1"
 
@@ -67,15 +67,15 @@ class Rooms:
     these rooms are called."""
 
     calls: list[tuple[str, str]] = field(default_factory=list)
-    give: dict[tuple[str, str], RoomResult | CdcError] = field(default_factory=dict)
+    give: dict[tuple[str, str], StageResult | CdcError] = field(default_factory=dict)
     meanwhile: list[tuple[str, Callable[[], None]]] = field(default_factory=list)
 
     def __call__(self, room: str) -> chain.Room:
-        def run(spark: Any, config: Config, source: Any, *, cut: bool = True) -> RoomResult:
+        def run(spark: Any, config: Config, source: Any, *, cut: bool = True) -> StageResult:
             self.calls.append((room if cut else f"{room} without a cut", source.name))
             if self.meanwhile and self.meanwhile[0][0] == room:
                 self.meanwhile.pop(0)[1]()
-            found = self.give.get((room, source.name), RoomResult(room, source.name, 10, 1, 2.0, {"lag": 0}))
+            found = self.give.get((room, source.name), StageResult(room, source.name, 10, 1, 2.0, {"lag": 0}))
             if isinstance(found, CdcError):
                 raise found
             return found

@@ -6,8 +6,8 @@ from typing import Any
 import dagster as dg
 
 from cdc_platform import chain
-from cdc_platform.chain import RoomResult
 from cdc_platform.config import load_config
+from cdc_platform.results import StageResult
 
 
 class NoSpark(dg.ConfigurableResource):
@@ -19,8 +19,8 @@ class NoSpark(dg.ConfigurableResource):
 
 
 def _nothing_new(room: str) -> chain.Room:
-    def run(spark: Any, config: Any, source: Any, **how: bool) -> RoomResult:
-        return RoomResult(room, source.name, 0, 0, 0.1)
+    def run(spark: Any, config: Any, source: Any, **how: bool) -> StageResult:
+        return StageResult(room, source.name, 0, 0, 0.1)
 
     return run
 

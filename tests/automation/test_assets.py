@@ -4,10 +4,10 @@ import dagster as dg
 
 from cdc_platform.automation import metadata
 from cdc_platform.automation.accounting import ACCOUNTED
-from cdc_platform.chain import RoomResult
 from cdc_platform.definitions import build
 from cdc_platform.errors import KafkaUnreachable, OffsetsLost
-from cdc_platform.resources.lock import source_lock
+from cdc_platform.lake.writer_lock import source_lock
+from cdc_platform.results import StageResult
 from cdc_platform.tables import CHANGELOG, LANDING
 from tests.automation.conftest import NoSpark, ledger, snapshot
 
@@ -86,7 +86,7 @@ def test_upkeep_is_a_job_of_its_own_and_reports_per_source(config, naming, insta
         rooms.calls.append(("maintenance", source.name))
         if source.name == "shop-dts":
             raise OffsetsLost("shop-dts", [])
-        return RoomResult("maintenance", source.name, 0, 0, 1.5, {"files_before": 9, "files": 2})
+        return StageResult("maintenance", source.name, 0, 0, 1.5, {"files_before": 9, "files": 2})
 
     monkeypatch.setattr("cdc_platform.automation.rooms.maintain", maintain)
     monkeypatch.setattr("cdc_platform.definitions.spark_resource", lambda config: NoSpark())
@@ -148,7 +148,7 @@ def test_a_retriable_error_is_tried_again(config, naming, run_job, rooms, monkey
 
 def test_a_second_writer_of_a_source_is_refused(config, naming, run_job, rooms, monkeypatch):
     monkeypatch.setattr("cdc_platform.automation.assets.RETRY", dg.RetryPolicy(max_retries=2))
-    monkeypatch.setattr("cdc_platform.resources.lock.WAIT_S", 0.05)
+    monkeypatch.setattr("cdc_platform.lake.writer_lock.WAIT_S", 0.05)
     source = config.source("shop-dts")
     with source_lock(config, source):
         result = run_job(naming.key("landing", source))

@@ -15,10 +15,11 @@ from cdc_platform.automation.naming import SOURCE_TAG, Naming
 from cdc_platform.automation.reporting import added
 from cdc_platform.automation.rooms import RETRY
 from cdc_platform.automation.table_assets import run_config
-from cdc_platform.chain import ROOMS, RoomResult
+from cdc_platform.chain import ROOMS
 from cdc_platform.definitions import build
 from cdc_platform.errors import ConfigError, OffsetsLost
-from cdc_platform.resources.lock import source_lock
+from cdc_platform.lake.writer_lock import source_lock
+from cdc_platform.results import StageResult
 from tests.automation.conftest import NoSpark, landing, ledger, make_config, new_topic, send
 
 pytestmark = pytest.mark.broker
@@ -98,7 +99,7 @@ def test_under_load_a_cut_is_published_a_minute(shop, run, rooms, monkeypatch):
     monkeypatch.setattr("cdc_platform.automation.following.CUT_S", 0.0)
     servers, topic = shop.kafka["bootstrap.servers"], shop.sources[0].topics[0]
     send(servers, topic)
-    rooms.give["snapshots", "shop-dts"] = RoomResult("snapshots", "shop-dts", 1, 1, 1.0, {"cut_held_back": 1})
+    rooms.give["snapshots", "shop-dts"] = StageResult("snapshots", "shop-dts", 1, 1, 1.0, {"cut_held_back": 1})
     rooms.meanwhile += [AFTER_THAT, ("snapshots", lambda: send(servers, topic))]
     assert run().success
     assert rooms.calls == [FIRST, *ROUND[:-1], CUT, *ROUND[:-1], CUT, CUT], "one held back is tried again"
@@ -157,7 +158,7 @@ def test_it_ends_after_its_longest_time(shop, run, monkeypatch):
 
 
 def test_another_writer_of_the_source_ends_it(shop, run, rooms, monkeypatch):
-    monkeypatch.setattr("cdc_platform.resources.lock.WAIT_S", 0.05)
+    monkeypatch.setattr("cdc_platform.lake.writer_lock.WAIT_S", 0.05)
     with ExitStack() as stack:
 
         def taken(config, source):
@@ -210,10 +211,10 @@ def test_figures_come_while_it_follows(shop, run, rooms, instance, monkeypatch):
 
 
 def test_levels_are_the_newest_counts_are_sums():
-    first = RoomResult(
+    first = StageResult(
         "snapshots", "s", 3, 1, 1.0, {"changes": 3, "cut": 7}, {"a.b": {"rows": 1, "changes": 3}, "a.c": {"changes": 1}}
     )
-    second = RoomResult("snapshots", "s", 2, 1, 2.0, {"changes": 2, "cut": 8}, {"a.b": {"rows": 5, "changes": 2}})
+    second = StageResult("snapshots", "s", 2, 1, 2.0, {"changes": 2, "cut": 8}, {"a.b": {"rows": 5, "changes": 2}})
     both = added(added(None, first), second)
     assert (both.rows, both.batches, both.seconds) == (5, 2, 3.0)
     assert both.metrics == {"changes": 5, "cut": 8}

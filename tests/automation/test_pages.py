@@ -16,8 +16,8 @@ import pytest
 from cdc_platform.automation.instance import dagster_home, make_storage
 from cdc_platform.automation.reload import VARIABLE
 from cdc_platform.config import Config, load_config
-from cdc_platform.resources.ports import free_port
-from cdc_platform.resources.processes import Group
+from cdc_platform.setup.ports import free_port
+from cdc_platform.setup.processes import Group
 from tests.automation.conftest import held, schema_history, snapshot, table_state
 
 CONFIG = """

@@ -124,7 +124,7 @@ def test_a_tick_is_short(shop, instance):
 
 
 def test_an_unreachable_broker_is_told_and_requests_nothing(config, instance, monkeypatch):
-    monkeypatch.setattr("cdc_platform.landing.offsets.TIMEOUT_S", 0.3)
+    monkeypatch.setattr("cdc_platform.kafka.offsets.TIMEOUT_S", 0.3)
     result = tick(checkpoint_sensor(config), instance)
     assert result.run_requests == []
     assert "no answer from Kafka at 127.0.0.1:1" in str(result.skip_reason.skip_message)

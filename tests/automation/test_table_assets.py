@@ -9,9 +9,9 @@ import pytest
 
 from cdc_platform.automation.table_assets import run_config
 from cdc_platform.automation.table_events import NO_HELD_ROWS, NOT_STOPPED, SCHEMA_UNCHANGED
-from cdc_platform.chain import RoomResult
 from cdc_platform.definitions import build
 from cdc_platform.errors import TableStopped
+from cdc_platform.results import StageResult
 from tests.automation.conftest import cut, held, make_config, resolve, schema_history, snapshot, table_state
 
 ALL = [("landing", "shop-dts"), ("envelopes", "shop-dts"), ("changes", "shop-dts"), ("changelog", "shop-dts")]
@@ -39,7 +39,7 @@ def orders(config, naming, source):
 def brought(rooms, **changes: int) -> None:
     """What the stage snapshots says that it did."""
     found = {f"shop.{name}": {"changes": n, "state": "live"} for name, n in changes.items()}
-    rooms.give["snapshots", "shop-dts"] = RoomResult("snapshots", "shop-dts", 3, 1, 1.0, {}, found)
+    rooms.give["snapshots", "shop-dts"] = StageResult("snapshots", "shop-dts", 3, 1, 1.0, {}, found)
 
 
 def made(result: dg.ExecuteInProcessResult, key: dg.AssetKey) -> list[dict]:
@@ -196,7 +196,7 @@ def test_rebuild_is_a_run_configuration_of_the_tables_page(config, naming, sourc
 
     def rebuild(spark, config, source, db, table):
         built.append((source.name, db, table))
-        return RoomResult("snapshots", source.name, 5, 1, 1.0, {"changes": 5})
+        return StageResult("snapshots", source.name, 5, 1, 1.0, {"changes": 5})
 
     monkeypatch.setattr("cdc_platform.automation.table_assets.rebuild", rebuild)
     result = run_job(orders, run_config=run_config(naming, source, rebuild=True))

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pyspark
 
-from cdc_platform.java import find_java
+from cdc_platform.setup.java import find_java
 
 VERSION = "1.1.7"  # the last on Maven Central
 SOURCE = Path(__file__).with_name("CanalServer.java")

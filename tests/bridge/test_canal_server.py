@@ -12,10 +12,10 @@ import pytest
 from cdc_platform.bridge.errors import CanalLoginRefused, CanalRefused
 from cdc_platform.bridge.run import Totals, run
 from cdc_platform.bridge.session import open_session
-from cdc_platform.broker import BrokerInfo
-from cdc_platform.broker.node import free_port
-from cdc_platform.demo.compare import read_snapshot
-from cdc_platform.demo.shop import Column
+from cdc_platform.feeds.compare import read_snapshot
+from cdc_platform.feeds.shop import Column
+from cdc_platform.kafka.broker import BrokerInfo
+from cdc_platform.kafka.broker.node import free_port
 from cdc_platform.snapshots.target import Target
 from cdc_platform.tables import QUARANTINE
 from tests.bridge.canal_server import PASSWORD, USERNAME, CanalServer, Database, Missing, database

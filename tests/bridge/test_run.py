@@ -19,10 +19,10 @@ from confluent_kafka.cimpl import NewTopic
 from cdc_platform.bridge.errors import BridgeKafkaFailed, BridgeRunning, CanalLoginRefused, CanalUnsupported
 from cdc_platform.bridge.publisher import Publisher
 from cdc_platform.bridge.run import Totals, run
-from cdc_platform.broker import BrokerInfo
-from cdc_platform.broker.node import free_port
 from cdc_platform.config import Config
 from cdc_platform.formats.pb import canal_protocol_pb2 as pb
+from cdc_platform.kafka.broker import BrokerInfo
+from cdc_platform.kafka.broker.node import free_port
 from tests.bridge.conftest import SOURCES, Setup
 from tests.bridge.double import HEADER, CanalDouble, ack, before, cut, instead, late, packet, silence, twice
 

@@ -17,10 +17,10 @@ from cdc_platform.bridge import state
 from cdc_platform.bridge.errors import CanalLoginRefused
 from cdc_platform.bridge.run import run, unsubscribe
 from cdc_platform.bridge.state import State, look
-from cdc_platform.broker import BrokerInfo
 from cdc_platform.cli import status
 from cdc_platform.config import Config
 from cdc_platform.formats.pb import canal_entry_pb2 as entry_pb
+from cdc_platform.kafka.broker import BrokerInfo
 from tests.bridge.conftest import Setup
 from tests.bridge.double import CanalDouble
 from tests.bridge.test_run import carry, wait_for

@@ -7,13 +7,13 @@ from typing import Any
 import pytest
 
 from cdc_platform.bridge.run import run
-from cdc_platform.broker import BrokerInfo
 from cdc_platform.config import Config
-from cdc_platform.demo.canal import CanalEncoder
-from cdc_platform.demo.compare import compare
-from cdc_platform.demo.shop import ITEMS
-from cdc_platform.demo.workload import Transaction, Workload
+from cdc_platform.feeds.canal import CanalEncoder
+from cdc_platform.feeds.compare import compare
+from cdc_platform.feeds.shop import ITEMS
+from cdc_platform.feeds.workload import Transaction, Workload
 from cdc_platform.formats.pb import canal_protocol_pb2 as pb
+from cdc_platform.kafka.broker import BrokerInfo
 from cdc_platform.snapshots.target import Target
 from tests.bridge.double import CanalDouble, cut, twice
 from tests.bridge.test_run import entries, first_seen

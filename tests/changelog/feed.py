@@ -16,13 +16,13 @@ import pyarrow as pa
 from deltalake import DeltaTable, QueryBuilder
 
 from cdc_platform import tables
-from cdc_platform.chain import RoomResult
 from cdc_platform.changelog import run as changelog
+from cdc_platform.changes.file_stats import Summary
+from cdc_platform.changes.run import events_sink
 from cdc_platform.formats.events import columns_json, event_batch, schema_version
-from cdc_platform.formats.run import events_sink
-from cdc_platform.formats.summary import Summary
-from cdc_platform.resources import lake, passes
-from cdc_platform.resources.parquet import Output
+from cdc_platform.lake import by_spark, commits
+from cdc_platform.lake.data_files import Output
+from cdc_platform.results import StageResult
 from cdc_platform.snapshots import run as snapshots
 from cdc_platform.snapshots.target import Target
 
@@ -101,7 +101,7 @@ def empty_lake(spark: Any) -> str:
     folder = mkdtemp(prefix="cdc-tests-lake-")
     atexit.register(rmtree, folder, ignore_errors=True)
     for table in SHARED:
-        lake.ensure(spark, table, table.at(folder))
+        by_spark.ensure(spark, table, table.at(folder))
     return folder
 
 
@@ -123,7 +123,7 @@ class Feed:
                 copytree(empty / table.path, Path(self.config.lake, table.path))
         if not Path(self._changes).exists():
             nobodys = tables.CHANGES.at(str(empty), format=self.source.format, source="nobody")
-            copytree(lake.ensure(self.spark, tables.CHANGES, nobodys), self._changes)
+            copytree(by_spark.ensure(self.spark, tables.CHANGES, nobodys), self._changes)
 
     @property
     def source(self) -> Any:
@@ -142,13 +142,13 @@ class Feed:
         ]
         append_events(self._changes, event_batch(rows), next(self._files))
 
-    def unify(self) -> RoomResult:
+    def unify(self) -> StageResult:
         return changelog.run(self.spark, self.config, self.source)
 
-    def snapshot(self, *, cut: bool = True) -> RoomResult:
+    def snapshot(self, *, cut: bool = True) -> StageResult:
         return snapshots.run(self.spark, self.config, self.source, cut=cut)
 
-    def catch_up(self) -> RoomResult:
+    def catch_up(self) -> StageResult:
         self.unify()
         return self.snapshot()
 
@@ -209,7 +209,7 @@ def append_events(changes: str, events: pa.RecordBatch, number: int) -> None:
     out.write(events)
     out.note = summary.told()
     written = out.close()
-    passes.commit(out.sink, [written] if written else [], f"tests {uuid4()}", number)
+    commits.append_files(out.sink, [written] if written else [], f"tests {uuid4()}", number)
 
 
 def as_event(event: dict[str, Any]) -> dict[str, Any]:

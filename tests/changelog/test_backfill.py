@@ -8,7 +8,7 @@ import pytest
 
 from cdc_platform import tables
 from cdc_platform.changelog import backfill, ledger
-from cdc_platform.changelog.chosen import Chosen
+from cdc_platform.changelog.table_rules import Chosen
 from cdc_platform.snapshots import state
 from cdc_platform.snapshots.run import rebuild
 from tests.changelog.feed import Feed, SourceTable, position

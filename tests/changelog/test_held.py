@@ -9,11 +9,10 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 
 from cdc_platform import tables
-from cdc_platform.automation import delta
 from cdc_platform.changelog import run as changelog
-from cdc_platform.formats import run as formats
+from cdc_platform.changes import run as formats
 from cdc_platform.formats.contract import MESSAGE
-from cdc_platform.resources import lake, notes
+from cdc_platform.lake import by_spark, delta_table, queries
 
 pytestmark = pytest.mark.spark
 
@@ -63,9 +62,9 @@ def config(spark, make_config):
 def an_earlier_quarantine(spark, config):
     """With a row in it, whose message named a table that nobody noted."""
     path = tables.QUARANTINE.at(config.lake)
-    lake.create(spark, path, BEFORE, tables.QUARANTINE.properties, tables.QUARANTINE.comment, ("source",))
+    by_spark.create(spark, path, BEFORE, tables.QUARANTINE.properties, tables.QUARANTINE.comment, ("source",))
     spark.sql(
-        f"INSERT INTO {lake.delta(path)} (source, topic, `partition`, `offset`, reason, quarantined_at) "
+        f"INSERT INTO {by_spark.delta(path)} (source, topic, `partition`, `offset`, reason, quarantined_at) "
         "VALUES ('s', 'old', 0, 0, 'half a row', TIMESTAMP '2026-01-01 00:00:00')"
     )
 
@@ -80,7 +79,7 @@ def test_held_rows_say_whose_they_are_and_tables_left_out_hold_none(spark, confi
     if earlier:
         an_earlier_quarantine(spark, config)
     if by == "Spark":
-        monkeypatch.setattr(notes, "is_table", lambda _: False)
+        monkeypatch.setattr(delta_table, "is_table", lambda _: False)
     for room in (formats, changelog, formats, changelog):  # and again, with nothing new
         room.run(spark, config, config.source("s"))
     monkeypatch.undo()
@@ -100,6 +99,6 @@ def test_held_rows_say_whose_they_are_and_tables_left_out_hold_none(spark, confi
     outcomes = {r["outcome"]: r["records"] for r in ledger}
     assert outcomes == {"applied": 2, "filtered": 3, "quarantined": 5}
     assert sum(outcomes.values()) == len(MESSAGES) and len(ledger) == len(outcomes)
-    held = [(r["db"], r["table"], r["rows"]) for r in delta.held(config)]
+    held = [(r["db"], r["table"], r["rows"]) for r in queries.held(config)]
     assert held == [(None, None, 2 + earlier), ("shop", "orders", 3)]
-    assert delta.quarantined(config) == {"s": 5 + earlier}
+    assert queries.quarantined(config) == {"s": 5 + earlier}

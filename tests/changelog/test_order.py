@@ -11,7 +11,7 @@ from pyspark.sql import functions as F
 from cdc_platform.changelog import order
 from cdc_platform.formats.contract import EVENT
 from cdc_platform.formats.events import event_batch
-from cdc_platform.formats.frame import spark_schema
+from cdc_platform.spark.arrow_tasks import spark_schema
 from tests.changelog.feed import LANDED, SourceTable, as_event, position
 
 ORDERS = SourceTable("shop", "orders", [("id", "int"), ("note", "text")])

@@ -10,7 +10,7 @@ from pyspark.errors import PySparkException
 
 from cdc_platform import tables
 from cdc_platform.changelog.run import batch_writer
-from cdc_platform.resources import batches, lake
+from cdc_platform.lake import batches, by_spark
 from tests.changelog.feed import Feed, SourceTable, position
 
 pytestmark = pytest.mark.spark
@@ -101,7 +101,7 @@ def caught_up(spark: Any, tmp_path_factory: pytest.TempPathFactory) -> tuple[Fee
         folder / "cdc.yaml",
     )
     feed, quiet = Feed(spark, config, "shop"), Feed(spark, config, "quiet")
-    envelopes = lake.ensure(spark, tables.ENVELOPES, tables.ENVELOPES.at(config.lake, source="shop"))
+    envelopes = by_spark.ensure(spark, tables.ENVELOPES, tables.ENVELOPES.at(config.lake, source="shop"))
     split = [("t", 0, 1, 3), ("t", 0, 0, 1), ("t", 1, 1, 7), ("t", 0, 17, 3)]
     parts = spark.createDataFrame(split, "topic STRING, partition INT, offset BIGINT, parts INT")
     parts.write.format("delta").mode("append").save(envelopes)

@@ -11,14 +11,14 @@ from hypothesis import strategies as st
 
 from cdc_platform import tables
 from cdc_platform.changelog import order, unify
-from cdc_platform.changelog.arrow import ORDER, lowest, order_key, placed, those
-from cdc_platform.changelog.messages import Messages
-from cdc_platform.changelog.touched import Touched
+from cdc_platform.changelog.file_stats import Touched
+from cdc_platform.changelog.order_key import ORDER, lowest, order_key, placed, those
+from cdc_platform.changelog.outcomes import Messages
+from cdc_platform.changes.file_stats import Summary
 from cdc_platform.config import parse_config
 from cdc_platform.config.tables import Tables
 from cdc_platform.formats.events import event_batch
-from cdc_platform.formats.summary import Summary
-from cdc_platform.resources import batches, lake, notes
+from cdc_platform.lake import batches, by_spark, delta_table
 from tests.changelog.feed import LANDED, Feed, SourceTable, as_event, position
 from tests.changelog.test_run import OUTPUTS
 
@@ -90,7 +90,7 @@ def feed(spark, folder, name):
     }
     config = parse_config({"lake": str(folder / name), "sources": [source]}, folder / "cdc.yaml")
     found = Feed(spark, config, "shop")
-    envelopes = lake.ensure(spark, tables.ENVELOPES, tables.ENVELOPES.at(config.lake, source="shop"))
+    envelopes = by_spark.ensure(spark, tables.ENVELOPES, tables.ENVELOPES.at(config.lake, source="shop"))
     split = spark.createDataFrame(
         [("t", 0, o, 4) for o in range(0, 400, 3)], "topic STRING, partition INT, offset BIGINT, parts INT"
     )
@@ -119,7 +119,7 @@ def test_workers_and_spark_make_the_same_changelog(spark, tmp_path, monkeypatch,
             one.say(*half)
         by_files.unify()
         with monkeypatch.context() as elsewhere:
-            elsewhere.setattr(notes, "is_table", lambda _: False)
+            elsewhere.setattr(delta_table, "is_table", lambda _: False)
             by_rows.unify()
     expected = everything(by_rows)
     assert len(expected["changelog"]) > 50

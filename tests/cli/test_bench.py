@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from cdc_platform.bench import bench, plot
+from cdc_platform.bench.figures import CHAIN, IDLE, RAW, Trial, ratios, stage_rows, whole
+from cdc_platform.bench.meter import Reading, measured
 from cdc_platform.cli.app import run
-from cdc_platform.demo import bench, bench_plot
-from cdc_platform.demo.bench_figures import CHAIN, IDLE, RAW, Trial, ratios, stage_rows, whole
-from cdc_platform.demo.meter import Reading, measured
 
 ROOMS = ("landing", "envelopes", "changes", "changelog", "snapshots")
 
@@ -75,7 +75,7 @@ def test_an_unknown_format_is_told(capsys):
     ("options", "valid"),
     [
         (["--what", "nothing"], list(bench.WHAT)),
-        (["--plot", "figures.xls"], list(bench_plot.KINDS)),
+        (["--plot", "figures.xls"], list(plot.KINDS)),
         (["--topic", "t", "--format", "canal"], ["--topic T --servers HOST:PORT"]),
         (["--topic", "t", "--servers", "h:1"], [f"--format {f}" for f in bench.FORMATS]),
     ],
@@ -88,11 +88,11 @@ def test_options_that_do_not_go_together_are_told(capsys, options, valid):
 def test_the_picture_names_every_stage_of_every_format(tmp_path):
     took = {RAW: 1.0, "landing": 2.0, "envelopes": 0.0, "changes": 4.0, "changelog": 2.0, "snapshots": 1.0}
     stages = [{"format": f, "stage": s, "seconds": t} for f in ("canal", "tdsql") for s, t in took.items()]
-    bench_plot.check(tmp_path / "p.svg")
-    bench_plot.save({"stages": stages}, tmp_path / "p.svg")
+    plot.check(tmp_path / "p.svg")
+    plot.save({"stages": stages}, tmp_path / "p.svg")
     drawn = (tmp_path / "p.svg").read_text()
     assert all(f">{text}<" in drawn for text in ("canal", "tdsql", *took))
-    bench_plot.save({"stages": stages}, tmp_path / "p.png")
+    plot.save({"stages": stages}, tmp_path / "p.png")
     assert (tmp_path / "p.png").read_bytes().startswith(b"\x89PNG")
 
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from cdc_platform.resources.ports import free_port
+from cdc_platform.setup.ports import free_port
 
 pytestmark = pytest.mark.broker
 

@@ -10,8 +10,8 @@ from cdc_platform.cli.app import run
 from cdc_platform.cli.demo_story import EQUAL
 from cdc_platform.config import load_config
 from cdc_platform.demo.run import compared
-from cdc_platform.demo.shop import TABLES
-from cdc_platform.demo.workload import Workload
+from cdc_platform.feeds.shop import TABLES
+from cdc_platform.feeds.workload import Workload
 from cdc_platform.formats import FORMATS
 
 

@@ -16,14 +16,14 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 from cdc_platform.cli.app import run
 from cdc_platform.config import Config
-from cdc_platform.demo.canal import CanalEncoder
-from cdc_platform.demo.canal_json import CanalJsonEncoder
-from cdc_platform.demo.compare import read_snapshot
-from cdc_platform.demo.dataworks import DataworksEncoder
-from cdc_platform.demo.debezium import DebeziumEncoder
-from cdc_platform.demo.feeds import FEEDS, Feed
-from cdc_platform.demo.tdsql import TdsqlEncoder
-from cdc_platform.demo.tencent_dts import DtsEncoder
+from cdc_platform.feeds.canal import CanalEncoder
+from cdc_platform.feeds.canal_json import CanalJsonEncoder
+from cdc_platform.feeds.compare import read_snapshot
+from cdc_platform.feeds.dataworks import DataworksEncoder
+from cdc_platform.feeds.debezium import DebeziumEncoder
+from cdc_platform.feeds.feeds import FEEDS, Feed
+from cdc_platform.feeds.tdsql import TdsqlEncoder
+from cdc_platform.feeds.tencent_dts import DtsEncoder
 from cdc_platform.tables import SNAPSHOT_PATH
 from tests.e2e.e2e_shop import Shop, run_rooms
 

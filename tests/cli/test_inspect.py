@@ -3,9 +3,9 @@ import json
 import pytest
 
 from cdc_platform.cli.app import run
-from cdc_platform.demo.publish import Record, publish
-from cdc_platform.demo.tencent_dts import DtsEncoder
-from cdc_platform.demo.workload import Workload
+from cdc_platform.feeds.publish import Record, publish
+from cdc_platform.feeds.tencent_dts import DtsEncoder
+from cdc_platform.feeds.workload import Workload
 
 pytestmark = pytest.mark.broker
 

@@ -11,11 +11,11 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 from cdc_platform import chain
 from cdc_platform.automation import observe
-from cdc_platform.broker import node
 from cdc_platform.cli.app import run
 from cdc_platform.config import load_config
-from cdc_platform.landing import offsets
-from cdc_platform.resources.ports import free_port
+from cdc_platform.kafka import offsets
+from cdc_platform.kafka.broker import node
+from cdc_platform.setup.ports import free_port
 from tests.cli.test_run import NoSpark
 
 pytestmark = pytest.mark.broker

@@ -14,7 +14,7 @@ import pytest
 
 from cdc_platform.cli.app import run as command
 from cdc_platform.metrics import METRICS
-from cdc_platform.resources.ports import free_port
+from cdc_platform.setup.ports import free_port
 from tests.automation.conftest import (
     changelog,
     cut,

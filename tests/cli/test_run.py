@@ -11,11 +11,11 @@ from dagster import ConfigurableResource, DagsterExecutionInterruptedError
 from deltalake import write_deltalake
 
 from cdc_platform import chain, tables
-from cdc_platform.chain import RoomResult
 from cdc_platform.cli.app import run
 from cdc_platform.cli.run import choose
 from cdc_platform.config import Config, load_config
 from cdc_platform.errors import ConfigError, OffsetsLost
+from cdc_platform.results import StageResult
 from tests.automation.conftest import snapshot
 
 YAML = """
@@ -50,7 +50,7 @@ def rooms(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, str]]:
     calls: list[tuple[str, str]] = []
 
     def fake(room: str) -> chain.Room:
-        def call(spark, config, source) -> RoomResult:
+        def call(spark, config, source) -> StageResult:
             calls.append((room, source.name))
             if (room, source.name) == ("landing", "orders"):
                 raise OffsetsLost(
@@ -58,7 +58,7 @@ def rooms(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, str]]:
                     [{"topic": "a", "partition": 0, "from_offset": 1, "to_offset": 3, "why": "retention"}],
                 )
             tables = {"depot.bins": {"rows": 7, "changes": 4, "state": "live"}}
-            return RoomResult(room, source.name, 4, 1, 2.0, {}, tables if room == "snapshots" else {})
+            return StageResult(room, source.name, 4, 1, 2.0, {}, tables if room == "snapshots" else {})
 
         return call
 

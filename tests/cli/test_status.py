@@ -35,7 +35,7 @@ from cdc_platform.automation.instance import open_instance
 from cdc_platform.cli.app import run
 from cdc_platform.config import Config, load_config
 from cdc_platform.errors import OffsetsLost
-from cdc_platform.resources.lock import source_lock
+from cdc_platform.lake.writer_lock import source_lock
 from cdc_platform.tables import CONTROL_EVENTS, OFFSET_LEDGER, QUARANTINE, SNAPSHOT_PATH, TABLE_STATE
 from tests.cli.test_run import NoSpark
 

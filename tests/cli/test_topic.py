@@ -8,9 +8,9 @@ import yaml
 
 from cdc_platform.cli.app import run
 from cdc_platform.config import load_config
-from cdc_platform.demo.canal_json import CanalJsonEncoder
-from cdc_platform.demo.publish import publish
-from cdc_platform.demo.workload import Workload
+from cdc_platform.feeds.canal_json import CanalJsonEncoder
+from cdc_platform.feeds.publish import publish
+from cdc_platform.feeds.workload import Workload
 
 pytestmark = pytest.mark.broker
 

@@ -17,7 +17,7 @@ import pytest
 
 from cdc_platform.cli.ui import loopback_port
 from cdc_platform.config import Config, parse_config
-from cdc_platform.resources.ports import free_port
+from cdc_platform.setup.ports import free_port
 
 COMMAND = Path(sys.executable).parent / "cdc-platform"
 

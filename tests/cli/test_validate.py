@@ -10,9 +10,9 @@ import pytest
 from deltalake import write_deltalake
 
 from cdc_platform import tables
+from cdc_platform.changes import in_force
 from cdc_platform.cli.app import COMMANDS, run
 from cdc_platform.config import Config, parse_config
-from cdc_platform.formats import in_force
 from tests.automation.conftest import schema_history, table_state
 
 ALL = "crm.accounts, crm.orders, crm.tmp_1"

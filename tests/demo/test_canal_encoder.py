@@ -2,9 +2,9 @@
 
 import pytest
 
-from cdc_platform.demo.canal import CanalEncoder
-from cdc_platform.demo.shop import TABLES
-from cdc_platform.demo.workload import Workload
+from cdc_platform.feeds.canal import CanalEncoder
+from cdc_platform.feeds.shop import TABLES
+from cdc_platform.feeds.workload import Workload
 from cdc_platform.formats.pb import canal_entry_pb2 as pb
 from cdc_platform.formats.pb import canal_protocol_pb2 as net
 from tests.demo.test_canal_json_encoder import ZONE, row

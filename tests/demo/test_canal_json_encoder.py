@@ -9,9 +9,9 @@ from zoneinfo import ZoneInfo
 import numpy as np
 import pytest
 
-from cdc_platform.demo.canal_json import CanalJsonEncoder
-from cdc_platform.demo.shop import TABLES
-from cdc_platform.demo.workload import Workload
+from cdc_platform.feeds.canal_json import CanalJsonEncoder
+from cdc_platform.feeds.shop import TABLES
+from cdc_platform.feeds.workload import Workload
 
 ZONE = "Asia/Shanghai"
 KEYS = {"data", "database", "es", "gtid", "id", "isDdl", "mysqlType", "old", "pkNames", "sql", "sqlType", "table", "ts",

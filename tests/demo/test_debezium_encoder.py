@@ -9,10 +9,10 @@ from decimal import Decimal
 import numpy as np
 import pytest
 
-from cdc_platform.demo.debezium import DebeziumEncoder
-from cdc_platform.demo.shop import ITEMS, ORDERS, TABLES
-from cdc_platform.demo.values import java_number
-from cdc_platform.demo.workload import Ddl, TableChange, Transaction, Workload
+from cdc_platform.feeds.debezium import DebeziumEncoder
+from cdc_platform.feeds.shop import ITEMS, ORDERS, TABLES
+from cdc_platform.feeds.values import java_number
+from cdc_platform.feeds.workload import Ddl, TableChange, Transaction, Workload
 
 
 @pytest.fixture(scope="module")

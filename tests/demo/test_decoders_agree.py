@@ -7,15 +7,15 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from cdc_platform.demo import dataworks
-from cdc_platform.demo.canal import CanalEncoder
-from cdc_platform.demo.canal_json import CanalJsonEncoder
-from cdc_platform.demo.compare import time_text
-from cdc_platform.demo.debezium import DebeziumEncoder
-from cdc_platform.demo.shop import TABLES
-from cdc_platform.demo.tdsql import TdsqlEncoder
-from cdc_platform.demo.tencent_dts import DtsEncoder
-from cdc_platform.demo.workload import Workload
+from cdc_platform.feeds import dataworks
+from cdc_platform.feeds.canal import CanalEncoder
+from cdc_platform.feeds.canal_json import CanalJsonEncoder
+from cdc_platform.feeds.compare import time_text
+from cdc_platform.feeds.debezium import DebeziumEncoder
+from cdc_platform.feeds.shop import TABLES
+from cdc_platform.feeds.tdsql import TdsqlEncoder
+from cdc_platform.feeds.tencent_dts import DtsEncoder
+from cdc_platform.feeds.workload import Workload
 from cdc_platform.formats import FORMATS
 from cdc_platform.formats.contract import MESSAGE
 from cdc_platform.formats.pb import tencent_dts_pb2 as pb

@@ -7,9 +7,9 @@ from filelock import FileLock
 
 from cdc_platform.automation.observe import heartbeat
 from cdc_platform.config import load_config
-from cdc_platform.demo.feeds import FEEDS
 from cdc_platform.demo.folder import DemoFolderInUse, Settings, prepare
 from cdc_platform.demo.run import Outcome, run_demo, table_versions, unaccounted
+from cdc_platform.feeds.feeds import FEEDS
 from cdc_platform.formats import FORMATS
 
 OUTCOMES = ("applied", "control", "filtered", "waiting", "joined", "duplicate", "quarantined", "lost")

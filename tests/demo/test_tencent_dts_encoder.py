@@ -7,9 +7,9 @@ from decimal import Decimal
 import numpy as np
 import pytest
 
-from cdc_platform.demo.shop import TABLES
-from cdc_platform.demo.tencent_dts import DtsEncoder, envelopes
-from cdc_platform.demo.workload import Workload
+from cdc_platform.feeds.shop import TABLES
+from cdc_platform.feeds.tencent_dts import DtsEncoder, envelopes
+from cdc_platform.feeds.workload import Workload
 from cdc_platform.formats.pb import tencent_dts_pb2 as pb
 
 ENCODINGS = {"utf8mb4": "utf-8", "gbk": "gbk"}

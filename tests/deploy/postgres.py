@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from cdc_platform.resources.ports import free_port
+from cdc_platform.setup.ports import free_port
 
 PASSWORD = "s3cret"
 

@@ -17,7 +17,7 @@ from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 from deltalake import DeltaTable, QueryBuilder
 
-from cdc_platform.resources.ports import free_port
+from cdc_platform.setup.ports import free_port
 from tests.deploy import postgres
 
 ENTRYPOINT = Path(__file__).resolve().parents[2] / "deploy" / "entrypoint.sh"

@@ -3,10 +3,10 @@ them."""
 
 from collections.abc import Iterator
 
-from cdc_platform.demo.publish import Record
-from cdc_platform.demo.shop import Column, Connect, Table
-from cdc_platform.demo.tdsql import TdsqlEncoder
-from cdc_platform.demo.workload import FIRST_FILE, SERVER_UUID, START_MS, Ddl, RowChange, Transaction
+from cdc_platform.feeds.publish import Record
+from cdc_platform.feeds.shop import Column, Connect, Table
+from cdc_platform.feeds.tdsql import TdsqlEncoder
+from cdc_platform.feeds.workload import FIRST_FILE, SERVER_UUID, START_MS, Ddl, RowChange, Transaction
 
 TOTAL = 100
 _COLUMNS = (

@@ -15,13 +15,13 @@ from typing import Any
 import pytest
 
 from cdc_platform.config import load_config
-from cdc_platform.demo.canal_json import CanalJsonEncoder
-from cdc_platform.demo.publish import Record, publish
 from cdc_platform.demo.run import as_of_now
-from cdc_platform.demo.tencent_dts import DtsEncoder
-from cdc_platform.demo.workload import Workload
-from cdc_platform.resources import connect
-from cdc_platform.resources.ports import free_port
+from cdc_platform.feeds.canal_json import CanalJsonEncoder
+from cdc_platform.feeds.publish import Record, publish
+from cdc_platform.feeds.tencent_dts import DtsEncoder
+from cdc_platform.feeds.workload import Workload
+from cdc_platform.setup.ports import free_port
+from cdc_platform.spark import connect
 from tests.docs import bank
 
 CDC_YAML = """

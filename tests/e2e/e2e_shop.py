@@ -14,13 +14,13 @@ import yaml
 
 from cdc_platform import chain
 from cdc_platform.config import load_config
-from cdc_platform.demo.compare import compare, read_snapshot
-from cdc_platform.demo.debezium import DebeziumEncoder
-from cdc_platform.demo.feeds import Feed, source_config
-from cdc_platform.demo.publish import publish
-from cdc_platform.demo.shop import TABLES
-from cdc_platform.demo.tencent_dts import DtsEncoder
-from cdc_platform.demo.workload import Workload
+from cdc_platform.feeds.compare import compare, read_snapshot
+from cdc_platform.feeds.debezium import DebeziumEncoder
+from cdc_platform.feeds.feeds import Feed, source_config
+from cdc_platform.feeds.publish import publish
+from cdc_platform.feeds.shop import TABLES
+from cdc_platform.feeds.tencent_dts import DtsEncoder
+from cdc_platform.feeds.workload import Workload
 from cdc_platform.snapshots.target import Target
 from cdc_platform.tables import CHANGELOG, LANDING, OFFSET_LEDGER, QUARANTINE
 

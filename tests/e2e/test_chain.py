@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from cdc_platform.resources import connect
+from cdc_platform.spark import connect
 from tests.e2e.e2e_shop import Shop, facts, run_rooms, unaccounted
 
 pytestmark = [pytest.mark.spark, pytest.mark.broker, pytest.mark.e2e]

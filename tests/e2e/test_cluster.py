@@ -11,9 +11,9 @@ from pathlib import Path
 import pyspark
 import pytest
 
-from cdc_platform.demo.feeds import Feed
-from cdc_platform.demo.tencent_dts import DtsEncoder
-from cdc_platform.resources.ports import free_port
+from cdc_platform.feeds.feeds import Feed
+from cdc_platform.feeds.tencent_dts import DtsEncoder
+from cdc_platform.setup.ports import free_port
 from tests.e2e.e2e_shop import FAST, Shop, facts, unaccounted
 
 pytestmark = [

@@ -2,7 +2,7 @@
 
 import pytest
 
-from cdc_platform.demo.feeds import FEEDS
+from cdc_platform.feeds.feeds import FEEDS
 from tests.e2e.e2e_shop import Shop, facts, run_rooms, unaccounted
 
 pytestmark = [pytest.mark.spark, pytest.mark.broker, pytest.mark.e2e, pytest.mark.thorough]

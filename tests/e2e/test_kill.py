@@ -18,8 +18,8 @@ import pytest
 
 from cdc_platform.chain import ROOMS
 from cdc_platform.config import load_config
-from cdc_platform.demo.shop import ORDERS
-from cdc_platform.resources import notes
+from cdc_platform.feeds.shop import ORDERS
+from cdc_platform.lake import delta_table
 from cdc_platform.tables import CHANGELOG, CHANGES, CHECKPOINT, LANDING, OFFSET_LEDGER, SNAPSHOT_PATH, WAITING
 from tests.changelog.feed import Feed, SourceTable
 from tests.e2e.driver import ELSEWHERE, KILL
@@ -99,7 +99,7 @@ class Lake:
     def accounted(self):
         """Newest batch of the changelog that the ledger has."""
         told = "SELECT max(batch) AS batch FROM {t} WHERE source = 'dts' AND room = 'changelog'"
-        return notes.ask(None, told, t=str(self.ledger.path))[0]["batch"]
+        return delta_table.ask(None, told, t=str(self.ledger.path))[0]["batch"]
 
 
 def files_without_commit(lake):
@@ -143,7 +143,7 @@ class Point(NamedTuple):
 
 
 COMMIT, NOTE, APPEND = (
-    f"cdc_platform.resources.{function}" for function in ("passes.commit", "checkpoints.note", "lake.append_rows")
+    f"cdc_platform.{function}" for function in ("passes.commit", "checkpoints.note", "lake.append_rows")
 )
 CHAIN = ("landing", "envelopes", "changes", "changelog")
 
@@ -253,7 +253,7 @@ PLAIN = SourceTable("shop", "plain", [("id", "int"), ("note", "text")])
 
 CALLS = {
     "tombstones": (COMMIT, "tombstones/"),
-    "rows, of which files and vectors are written": ("cdc_platform.resources.delta_log.commit",),
+    "rows, of which files and vectors are written": ("cdc_platform.lake.commits.commit",),
     "what became of the tables": (APPEND, "table_state"),
     "the batch's end": (NOTE, "snapshots/s", "'commits'"),
 }

@@ -11,7 +11,7 @@ from pyspark.sql import functions as F
 
 from cdc_platform.envelopes import run as envelopes
 from cdc_platform.formats.pb import tencent_dts_pb2 as pb
-from cdc_platform.resources import lake, notes
+from cdc_platform.lake import by_spark, delta_table
 from cdc_platform.tables import CHECKPOINT, ENVELOPES, LANDING, OFFSET_LEDGER, QUARANTINE, WAITING
 
 pytestmark = pytest.mark.spark
@@ -39,7 +39,7 @@ class Lake:
 
     def __init__(self, spark, config):
         self.spark, self.config, self.source = spark, config, config.sources[0]
-        self.landing = lake.ensure(spark, LANDING, LANDING.at(config.lake, source="shop"))
+        self.landing = by_spark.ensure(spark, LANDING, LANDING.at(config.lake, source="shop"))
         self.next = {}
 
     def land(self, records, hours=0):
@@ -58,7 +58,7 @@ class Lake:
         return envelopes.run(self.spark, self.config, self.source)
 
     def read(self, table, **names):
-        return lake.read(self.spark, table.at(self.config.lake, **names))
+        return by_spark.read(self.spark, table.at(self.config.lake, **names))
 
     def messages(self):
         """partition → [(offset, last_offset, parts, payload)]"""
@@ -91,7 +91,7 @@ class Lake:
             OFFSET_LEDGER.at(self.config.lake),
             WAITING.at(self.config.lake, source="shop"),
         )
-        frames = [lake.read(self.spark, t).drop("quarantined_at") for t in tables]
+        frames = [by_spark.read(self.spark, t).drop("quarantined_at") for t in tables]
         return [sorted(str(r) for r in f.collect()) for f in frames]
 
 
@@ -111,7 +111,7 @@ def shop(spark, make_config):
 def either(shop, monkeypatch, request):
     """The same source in a lake that the driver sees, and in one that only Spark's side does."""
     if request.param == "by Spark":
-        monkeypatch.setattr(notes, "is_table", lambda _: False)
+        monkeypatch.setattr(delta_table, "is_table", lambda _: False)
     return shop
 
 
@@ -246,5 +246,5 @@ def test_formats_that_never_split_have_no_envelopes_table(spark, make_config):
     config = make_config([{"name": "deb", "format": "debezium", "topics": ["t"]}])
     source = config.sources[0]
     assert envelopes.run(spark, config, source).rows == 0
-    assert not lake.exists(spark, ENVELOPES.at(config.lake, source="deb"))
+    assert not by_spark.exists(spark, ENVELOPES.at(config.lake, source="deb"))
     assert envelopes.messages_path(config, source) == LANDING.at(config.lake, source="deb")

@@ -5,8 +5,8 @@ import json
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from cdc_platform.changes.run import ddl_of
 from cdc_platform.formats.contract import DDL
-from cdc_platform.formats.run import ddl_of
 
 
 def context_of(format_, options, events):

@@ -10,7 +10,7 @@ import time
 
 import pyarrow as pa
 
-from cdc_platform.demo.generators import OPTIONS, bench_records
+from cdc_platform.feeds.generators import OPTIONS, bench_records
 from cdc_platform.formats import FORMATS
 from cdc_platform.formats.contract import MESSAGE
 from tests.formats.contexts import context_of

@@ -23,8 +23,8 @@ from typing import Any
 import pyarrow as pa
 from google.protobuf.message import DecodeError
 
-from cdc_platform.demo.feeds import FEEDS
-from cdc_platform.demo.workload import Workload
+from cdc_platform.feeds.feeds import FEEDS
+from cdc_platform.feeds.workload import Workload
 from cdc_platform.formats import FORMATS
 from cdc_platform.formats.contract import BAD_COLUMN, EVENT, KINDS, MESSAGE, OPS, PART, Format
 from cdc_platform.formats.pb import tencent_dts_pb2 as pb

@@ -16,7 +16,7 @@ from pydantic import ValidationError
 
 from cdc_platform.formats.contract import EVENT, KINDS, MESSAGE, OPS
 from cdc_platform.formats.debezium import FORMAT, DebeziumOptions, decode
-from cdc_platform.formats.kafka_connect.json import read_json
+from cdc_platform.formats.exact_json import read_json
 
 FIXTURES = Path(__file__).parent.parent / "fixtures" / "debezium"
 SCENARIOS = sorted(p.name.removesuffix(".expected.json") for p in FIXTURES.glob("*.expected.json"))

@@ -10,10 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from cdc_platform.formats import protobuf_arrow
 from cdc_platform.formats.contract import EVENT, PART
 from cdc_platform.formats.pb import tencent_dts_pb2 as pb
-from cdc_platform.formats.protobuf_arrow import parse
+from cdc_platform.formats.protobuf import arrow
+from cdc_platform.formats.protobuf.arrow import parse
 from cdc_platform.formats.tencent_dts import FORMAT, Options, decode, parse_part
 from tests.formats.dts_fixtures import entry, load, message_batch, readable, scenarios
 
@@ -83,7 +83,7 @@ def test_times_in_another_name_of_utc_are_taken_as_they_are():
 
 
 def test_a_batch_larger_than_a_piece_keeps_its_order_and_tells_a_schema_once(monkeypatch):
-    monkeypatch.setattr(protobuf_arrow, "_PIECE_BYTES", 2 * len(GOOD))
+    monkeypatch.setattr(arrow, "_PIECE_BYTES", 2 * len(GOOD))
     events = decoded([GOOD] * 5)
     assert [e["kind"] for e in events] == ["schema"] + ["row"] * 5
     assert [e["offset"] for e in events] == [0, 0, 1, 2, 3, 4]

@@ -5,7 +5,7 @@ import numpy as np
 import pyarrow as pa
 
 from cdc_platform.formats.pb import tencent_dts_pb2 as pb
-from cdc_platform.formats.protobuf_arrow import parse
+from cdc_platform.formats.protobuf.arrow import parse
 from cdc_platform.formats.tencent_dts.data import Data
 
 KINDS = [*range(17), 99, 127]

@@ -4,10 +4,10 @@ from datetime import UTC, date, datetime
 
 import pytest
 
-from cdc_platform.demo.canal import CanalEncoder
-from cdc_platform.demo.canal_json import CanalJsonEncoder
-from cdc_platform.demo.dataworks import DataworksEncoder
-from cdc_platform.demo.tdsql import TdsqlEncoder
+from cdc_platform.feeds.canal import CanalEncoder
+from cdc_platform.feeds.canal_json import CanalJsonEncoder
+from cdc_platform.feeds.dataworks import DataworksEncoder
+from cdc_platform.feeds.tdsql import TdsqlEncoder
 from cdc_platform.formats import FORMATS
 from tests.formats.contexts import decode_with_context
 from tests.formats.types_matrix import KINDS

@@ -12,7 +12,7 @@ from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from typing import Any, NamedTuple
 
-from cdc_platform.demo.shop import Connect
+from cdc_platform.feeds.shop import Connect
 
 
 class Value(NamedTuple):

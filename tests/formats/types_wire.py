@@ -12,15 +12,15 @@ from typing import Any, NamedTuple, cast
 import msgspec
 import pyarrow as pa
 
-from cdc_platform.demo.canal import CanalEncoder
-from cdc_platform.demo.canal_json import CanalJsonEncoder
-from cdc_platform.demo.dataworks import DataworksEncoder
-from cdc_platform.demo.debezium import DebeziumEncoder
-from cdc_platform.demo.feeds import Encoder
-from cdc_platform.demo.shop import Column, Connect, Table
-from cdc_platform.demo.tdsql import TdsqlEncoder
-from cdc_platform.demo.tencent_dts import DtsEncoder
-from cdc_platform.demo.workload import SERVER_UUID, START_MS, Ddl, RowChange, Transaction
+from cdc_platform.feeds.canal import CanalEncoder
+from cdc_platform.feeds.canal_json import CanalJsonEncoder
+from cdc_platform.feeds.dataworks import DataworksEncoder
+from cdc_platform.feeds.debezium import DebeziumEncoder
+from cdc_platform.feeds.feeds import Encoder
+from cdc_platform.feeds.shop import Column, Connect, Table
+from cdc_platform.feeds.tdsql import TdsqlEncoder
+from cdc_platform.feeds.tencent_dts import DtsEncoder
+from cdc_platform.feeds.workload import SERVER_UUID, START_MS, Ddl, RowChange, Transaction
 from cdc_platform.formats.contract import MESSAGE
 from cdc_platform.formats.pb import canal_entry_pb2, canal_protocol_pb2, tencent_dts_pb2
 from tests.formats import dtle_messages

@@ -9,11 +9,12 @@ import pytest
 from confluent_kafka import Producer
 
 from cdc_platform.errors import KafkaUnreachable
-from cdc_platform.landing import direct, reading
+from cdc_platform.kafka import reader
+from cdc_platform.kafka.offsets import PartitionState
+from cdc_platform.kafka.reader import KafkaFailed, Range, Reading
+from cdc_platform.lake import batches, delta_table
+from cdc_platform.landing import direct
 from cdc_platform.landing import run as landing
-from cdc_platform.landing.offsets import PartitionState
-from cdc_platform.landing.reading import KafkaFailed, Range, Reading
-from cdc_platform.resources import batches, notes
 from cdc_platform.tables import CHECKPOINT
 from tests.landing.test_run import Feed
 
@@ -23,7 +24,7 @@ pytestmark = pytest.mark.broker
 def records(broker, wanted, **more):
     """Offsets and values of a range."""
     read = Reading({"bootstrap.servers": broker.bootstrap_servers, "group.id": "g", **more}, 0)
-    rows = pa.Table.from_batches(read(wanted), reading.RECORD)
+    rows = pa.Table.from_batches(read(wanted), reader.RECORD)
     return list(zip(rows["offset"].to_pylist(), rows["value"].to_pylist(), strict=True))
 
 
@@ -61,7 +62,7 @@ def test_offsets_that_are_gone_are_told_and_not_passed_over(kafka, broker):
 
 
 def test_a_partition_that_ends_too_early_is_told(kafka, broker, monkeypatch):
-    monkeypatch.setattr(reading, "_SILENCE_S", 0.5)
+    monkeypatch.setattr(reader, "_SILENCE_S", 0.5)
     topic = kafka.topic()
     kafka.fill(topic, 3)
     with pytest.raises(KafkaFailed, match="nothing came after offset 3"):
@@ -69,7 +70,7 @@ def test_a_partition_that_ends_too_early_is_told(kafka, broker, monkeypatch):
 
 
 def test_large_records_come_few_at_a_time(kafka, broker, monkeypatch):
-    monkeypatch.setattr(reading, "_BATCH_BYTES", 1 << 12)
+    monkeypatch.setattr(reader, "_BATCH_BYTES", 1 << 12)
     topic = kafka.topic()
     kafka.produce(topic, [{"value": bytes(2_000)}] * 300)
     read = Reading({"bootstrap.servers": broker.bootstrap_servers, "group.id": "g"}, 0)
@@ -105,7 +106,7 @@ def elsewhere(monkeypatch):
 
     def only(there):
         with monkeypatch.context() as patch:
-            patch.setattr(notes, "is_table", lambda _: False)
+            patch.setattr(delta_table, "is_table", lambda _: False)
             return there()
 
     return only
@@ -141,7 +142,7 @@ def test_a_batch_that_was_begun_is_landed_once(feed, kafka, elsewhere, monkeypat
         note = direct.checkpoints.note
         patch.setattr(direct.checkpoints, "note", lambda f, log, *a: note(f, log, *a) if log == "offsets" else 1 / 0)
         if not written:
-            patch.setattr(direct.passes, "commit", lambda *_: 1 / 0)
+            patch.setattr(direct.commits, "append_files", lambda *_: 1 / 0)
         with pytest.raises(ZeroDivisionError):
             own.land()
     kafka.fill(topic, 2, "x")

@@ -12,8 +12,8 @@ from pymysqlreplication import BinLogStreamReader
 from pymysqlreplication.event import MariadbGtidEvent, QueryEvent, RotateEvent, XidEvent
 from pymysqlreplication.row_event import DeleteRowsEvent, RowsEvent, UpdateRowsEvent, WriteRowsEvent
 
-from cdc_platform.demo.shop import Column, Table
-from cdc_platform.demo.workload import SERVER_UUID, Ddl, Row, RowChange, Transaction
+from cdc_platform.feeds.shop import Column, Table
+from cdc_platform.feeds.workload import SERVER_UUID, Ddl, Row, RowChange, Transaction
 from tests.oracle.catalog import BYTES
 from tests.oracle.server import Server
 from tests.oracle.session import DB, Done

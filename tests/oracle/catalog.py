@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pymysql
 
-from cdc_platform.demo.shop import Column, Connect, Table
+from cdc_platform.feeds.shop import Column, Connect, Table
 
 Text = str | None
 Rows = list[dict[str, Text]]

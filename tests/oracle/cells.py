@@ -8,8 +8,8 @@ from datetime import date, datetime, timedelta
 from decimal import Decimal
 from typing import Any
 
-from cdc_platform.demo.compare import time_text
-from cdc_platform.demo.shop import Column
+from cdc_platform.feeds.compare import time_text
+from cdc_platform.feeds.shop import Column
 
 _ZERO = {"date": "0000-00-00", **dict.fromkeys(("datetime", "timestamp"), "0000-00-00 00:00:00")}
 _BITS = {"tinyint": 8, "smallint": 16, "mediumint": 24, "int": 32, "bigint": 64}

@@ -1,6 +1,6 @@
 """Statements that change tables, as methods; `DDL` names those that a workload may choose from."""
 
-from cdc_platform.demo.shop import Column, Table
+from cdc_platform.feeds.shop import Column, Table
 from tests.oracle import tables as source
 from tests.oracle.catalog import quoted
 from tests.oracle.session import DB, Session

@@ -8,8 +8,8 @@ from typing import Any
 
 import pyarrow as pa
 
-from cdc_platform.demo.shop import Table
-from cdc_platform.demo.workload import Transaction
+from cdc_platform.feeds.shop import Table
+from cdc_platform.feeds.workload import Transaction
 from cdc_platform.formats import FORMATS
 from cdc_platform.formats.contract import MESSAGE
 from cdc_platform.mysql.types import parse_type

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from cdc_platform.demo.shop import Table
+from cdc_platform.feeds.shop import Table
 from tests.oracle import tables as source
 from tests.oracle.catalog import quoted
 from tests.oracle.cells import cell, placeholder

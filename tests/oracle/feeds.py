@@ -4,15 +4,15 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from cdc_platform.demo.canal import CanalEncoder
-from cdc_platform.demo.canal_json import CanalJsonEncoder
-from cdc_platform.demo.dataworks import DataworksEncoder
-from cdc_platform.demo.debezium import DebeziumEncoder
-from cdc_platform.demo.publish import Record
-from cdc_platform.demo.shop import Column
-from cdc_platform.demo.tdsql import TdsqlEncoder
-from cdc_platform.demo.tencent_dts import DtsEncoder
-from cdc_platform.demo.workload import Transaction
+from cdc_platform.feeds.canal import CanalEncoder
+from cdc_platform.feeds.canal_json import CanalJsonEncoder
+from cdc_platform.feeds.dataworks import DataworksEncoder
+from cdc_platform.feeds.debezium import DebeziumEncoder
+from cdc_platform.feeds.publish import Record
+from cdc_platform.feeds.shop import Column
+from cdc_platform.feeds.tdsql import TdsqlEncoder
+from cdc_platform.feeds.tencent_dts import DtsEncoder
+from cdc_platform.feeds.workload import Transaction
 from cdc_platform.formats import FORMATS
 from cdc_platform.formats.pb import tencent_dts_pb2 as pb
 from tests.oracle.catalog import Text, trimmed

@@ -14,9 +14,9 @@ from deltalake import DeltaTable, write_deltalake
 
 from cdc_platform import chain, tables
 from cdc_platform.config import Config
-from cdc_platform.demo.compare import read_snapshot
-from cdc_platform.demo.publish import Record
-from cdc_platform.demo.shop import Column, Table
+from cdc_platform.feeds.compare import read_snapshot
+from cdc_platform.feeds.publish import Record
+from cdc_platform.feeds.shop import Column, Table
 from cdc_platform.formats.contract import MESSAGE
 from cdc_platform.snapshots.target import Target
 from tests.oracle.catalog import Rows

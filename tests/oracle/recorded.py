@@ -4,7 +4,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from cdc_platform.demo.workload import Transaction
+from cdc_platform.feeds.workload import Transaction
 from tests.oracle import server
 from tests.oracle.binlog import transactions
 from tests.oracle.session import Told

@@ -5,8 +5,8 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from cdc_platform.demo.shop import Table
-from cdc_platform.demo.workload import Ddl, Transaction
+from cdc_platform.feeds.shop import Table
+from cdc_platform.feeds.workload import Ddl, Transaction
 from tests.oracle.catalog import Rows, Text
 from tests.oracle.feeds import Sent
 from tests.oracle.session import DB, Checkpoint, Done, Told

@@ -14,7 +14,7 @@ from typing import Any
 
 import pymysql
 
-from cdc_platform.resources.ports import free_port
+from cdc_platform.setup.ports import free_port
 
 SERVER_ID = 223344
 _START_S = 60

@@ -8,8 +8,8 @@ from typing import Any
 
 import pymysql
 
-from cdc_platform.demo.shop import Column, Table
-from cdc_platform.demo.workload import TableChange
+from cdc_platform.feeds.shop import Column, Table
+from cdc_platform.feeds.workload import TableChange
 from tests.oracle.catalog import Catalog, Rows, quoted
 from tests.oracle.cells import cell, parameters
 from tests.oracle.server import Server

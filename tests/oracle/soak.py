@@ -54,7 +54,7 @@ def _report(what: str, problems: list[str], started: float) -> int:
 
 
 def _snapshots(seed: int, told: argparse.Namespace) -> int:
-    from cdc_platform.resources.spark import open_session
+    from cdc_platform.spark.session import open_session
 
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     kinds = frozenset((*DML, *DDL)) - NOT_YET

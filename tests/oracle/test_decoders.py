@@ -6,9 +6,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from cdc_platform.demo.compare import time_text
-from cdc_platform.demo.shop import Column
-from cdc_platform.demo.workload import Transaction
+from cdc_platform.feeds.compare import time_text
+from cdc_platform.feeds.shop import Column
+from cdc_platform.feeds.workload import Transaction
 from tests.oracle import server
 from tests.oracle.decoded import problems
 from tests.oracle.feeds import FEEDS

@@ -2,7 +2,7 @@
 
 import pytest
 
-from cdc_platform.demo.workload import Transaction
+from cdc_platform.feeds.workload import Transaction
 from cdc_platform.snapshots import features
 from tests.oracle import server
 from tests.oracle.feeds import FEEDS

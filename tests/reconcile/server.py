@@ -10,7 +10,7 @@ from typing import Any
 import pymysql
 import pytest
 
-from cdc_platform.resources.ports import free_port
+from cdc_platform.setup.ports import free_port
 
 USER, PASSWORD = "reader", "p@ss/word:1"
 

@@ -9,7 +9,7 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
 from cdc_platform.config import parse_config
-from cdc_platform.resources.spark import open_session
+from cdc_platform.spark.session import open_session
 from tests.changelog.feed import Feed, SourceTable, position
 
 DATABASE = "spark_catalog.s_shop"

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 from cdc_platform.config import Catalog, parse_config
 from cdc_platform.errors import ConfigError
-from cdc_platform.resources.spark import server_config
 from cdc_platform.snapshots.catalog import allowed, entry
+from cdc_platform.spark.session import server_config
 
 NAMES = st.text(st.sampled_from("aZ_5é-. "), max_size=8)
 

@@ -5,7 +5,7 @@ import pyarrow as pa
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cdc_platform.changelog.plain import plain_table
+from cdc_platform.changelog.full_images import plain_table
 from cdc_platform.mysql.types import parse_type
 from cdc_platform.snapshots import heads
 

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from deltalake import DeltaTable
 
-from cdc_platform.chain import RoomResult
+from cdc_platform.results import StageResult
 from tests.changelog.feed import Feed, SourceTable
 
 pytestmark = pytest.mark.spark
@@ -25,7 +25,7 @@ def test_a_table_says_what_its_feed_cannot_tell_until_an_option_settles_it(spark
     cells: dict[str, str | None] = {"id": "1", "at": "2026-11-20 01:02:03Z", "day": "2026-11-20 01:02:03"}
     feed.say(PAID.stated() | {"lineage": "1"}, PAID.insert((1, 10), cells))
     feed.say(PLAIN.stated() | {"lineage": "1"}, PLAIN.insert((1, 11), {"id": "1"}))
-    result: RoomResult = feed.catch_up()
+    result: StageResult = feed.catch_up()
     assert list(said(feed, "paid")) == ["at"] and "time_zone" in said(feed, "paid")["at"][0]
     assert said(feed, "plain") == {}
     assert str(result.tables["shop.paid"]["limits"]).startswith("at: it may come as text without a zone")

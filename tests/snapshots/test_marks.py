@@ -13,8 +13,8 @@ from deltalake import DeltaTable
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cdc_platform.resources import delta_log, lake, vectors
-from cdc_platform.resources.parquet import Output, Sink
+from cdc_platform.lake import by_spark, commits, deletion_vectors
+from cdc_platform.lake.data_files import Output, Sink
 from cdc_platform.snapshots import marks, target
 from cdc_platform.snapshots.marks import DataFile, Keep, Keys, Mark
 from tests.changelog.feed import Feed, SourceTable
@@ -95,7 +95,7 @@ def test_nulls_and_columns_that_a_file_lacks_are_no_keys(tmp_path):
 
 
 def test_vectors_hold_what_did_not_count_before_and_only_new_rows_are_told(tmp_path):
-    with vectors.Vectors(str(tmp_path)) as new:
+    with deletion_vectors.Vectors(str(tmp_path)) as new:
         before = new.add(marks.BitMap64([1, 2]))
     files = (
         DataFile(0, "", 5, 0, before),
@@ -109,13 +109,13 @@ def test_vectors_hold_what_did_not_count_before_and_only_new_rows_are_told(tmp_p
 
     told = Mark(str(tmp_path), files)(iter([batch(0, 4), batch(1, 2, 0), batch(2, 2), batch(0, 1, 3), batch(1, 1)]), {})
     [first, second] = told
-    assert (first[0], first[2], set(vectors.read(str(tmp_path), first[1]))) == (0, 2, {1, 2, 3, 4})
+    assert (first[0], first[2], set(deletion_vectors.read(str(tmp_path), first[1]))) == (0, 2, {1, 2, 3, 4})
     assert second == [1, None, 3]
 
 
 def test_of_files_with_rows_that_go_the_others_are_written_anew(tmp_path):
     schema = pa.schema([("a", pa.int64()), ("more", pa.string())])
-    with vectors.Vectors(str(tmp_path)) as new:
+    with deletion_vectors.Vectors(str(tmp_path)) as new:
         before = new.add(marks.BitMap64([1]))
     paths = [
         write(tmp_path / "0", schema.remove(1), [(i,) for i in range(5)], 2),  # from before `more`
@@ -260,7 +260,7 @@ def test_keys_of_all_types_are_found(spark, make_config, tmp_path, brought):
         assert brought == [True] * (number * len(tables))
         for (table, _), some in zip(tables, of_tables, strict=True):
             wanted = sorted(_after(told[table.name], table, some).values())
-            found = lake.read(spark, feed.target("shop", table.name).snapshot)
+            found = by_spark.read(spark, feed.target("shop", table.name).snapshot)
             assert sorted((str(r["n"]), r["note"]) for r in found.collect()) == wanted
             assert sorted((str(r["n"]), r["note"]) for r in feed.live("shop", table.name)) == wanted
 
@@ -293,7 +293,7 @@ def test_what_workers_bring_in_is_what_merge_brings_in(spark, make_config, tmp_p
 
 def _by_spark(spark, names):
     return lambda feed: [
-        sorted(map(repr, lake.read(spark, feed.target("shop", name).snapshot).collect())) for name in names
+        sorted(map(repr, by_spark.read(spark, feed.target("shop", name).snapshot).collect())) for name in names
     ]
 
 
@@ -334,7 +334,7 @@ def test_a_batch_killed_between_tombstones_and_rows_is_done_again(feed, marking,
     feed.say(ONE.stated(), ONE.update((2, 1), row(1), row(1, 5)), ONE.delete((2, 2), row(2)))
     feed.unify()
     with monkeypatch.context() as killed, pytest.raises(RuntimeError):
-        killed.setattr(delta_log, "commit", lambda *_, **__: (_ for _ in ()).throw(RuntimeError("killed")))
+        killed.setattr(commits, "commit", lambda *_, **__: (_ for _ in ()).throw(RuntimeError("killed")))
         feed.snapshot()
     assert [t["_k0"] for t in feed.tombstones("shop", "t")] == [2]
     assert len(_rows(feed)) == 9
@@ -346,15 +346,15 @@ def test_a_batch_killed_between_tombstones_and_rows_is_done_again(feed, marking,
 @pytest.mark.spark
 def test_rows_of_a_commit_that_came_in_between_are_looked_at_again(feed, spark, marking, monkeypatch):
     path = feed.target("shop", "t").snapshot
-    commit, tried = delta_log.commit, []
+    commit, tried = commits.commit, []
 
     def second(*a, **k):
         tried.append(1)
         if len(tried) == 1:  # all files are others now
-            spark.sql(f"UPDATE {lake.delta(path)} SET note = 'new' WHERE true")
+            spark.sql(f"UPDATE {by_spark.delta(path)} SET note = 'new' WHERE true")
         return commit(*a, **k)
 
-    monkeypatch.setattr(delta_log, "commit", second)
+    monkeypatch.setattr(commits, "commit", second)
     feed.say(ONE.stated(), ONE.update((2, 1), row(1), row(1, 5)))
     feed.catch_up()
     assert len(tried) == 2
@@ -365,7 +365,7 @@ def test_rows_of_a_commit_that_came_in_between_are_looked_at_again(feed, spark, 
 
 @pytest.mark.spark
 def test_where_others_write_all_the_time_merge_takes_the_batch(feed, marking, monkeypatch):
-    monkeypatch.setattr(delta_log, "commit", lambda *_, **__: False)
+    monkeypatch.setattr(commits, "commit", lambda *_, **__: False)
     feed.say(ONE.stated(), ONE.update((2, 1), row(1), row(1, 5)), ONE.delete((2, 2), row(2)))
     feed.catch_up()
     assert marking == [False]
@@ -386,14 +386,14 @@ def test_changes_older_than_what_is_there_are_for_merge(feed, marking):
 @pytest.mark.spark
 def test_what_spark_marked_before_stays_marked_and_spark_marks_after(feed, spark, marking):
     path = feed.target("shop", "t").snapshot
-    spark.sql(f"ALTER TABLE {lake.delta(path)} SET TBLPROPERTIES ('delta.enableDeletionVectors' = 'true')")
-    spark.sql(f"DELETE FROM {lake.delta(path)} WHERE id IN (3, 4)")
+    spark.sql(f"ALTER TABLE {by_spark.delta(path)} SET TBLPROPERTIES ('delta.enableDeletionVectors' = 'true')")
+    spark.sql(f"DELETE FROM {by_spark.delta(path)} WHERE id IN (3, 4)")
     feed.say(ONE.stated(), ONE.update((2, 1), row(1), row(1, 5)))
     feed.catch_up()
-    spark.sql(f"DELETE FROM {lake.delta(path)} WHERE id = 7")
+    spark.sql(f"DELETE FROM {by_spark.delta(path)} WHERE id = 7")
     assert _rows(feed) == {i: 5 if i == 1 else 0 for i in range(9) if i not in (3, 4, 7)}
-    spark.sql(f"OPTIMIZE {lake.delta(path)}")
-    spark.sql(f"REORG TABLE {lake.delta(path)} APPLY (PURGE)")
+    spark.sql(f"OPTIMIZE {by_spark.delta(path)}")
+    spark.sql(f"REORG TABLE {by_spark.delta(path)} APPLY (PURGE)")
     assert _rows(feed) == {i: 5 if i == 1 else 0 for i in range(9) if i not in (3, 4, 7)}
     feed.say(ONE.stated(), ONE.update((3, 1), row(5), row(5, 6)))
     feed.catch_up()
@@ -404,7 +404,7 @@ def test_what_spark_marked_before_stays_marked_and_spark_marks_after(feed, spark
 @pytest.mark.spark
 def test_a_table_whose_changes_others_follow_is_left_to_spark(feed, spark, marking):
     path = feed.target("shop", "t").snapshot
-    spark.sql(f"ALTER TABLE {lake.delta(path)} SET TBLPROPERTIES ('delta.enableChangeDataFeed' = 'true')")
+    spark.sql(f"ALTER TABLE {by_spark.delta(path)} SET TBLPROPERTIES ('delta.enableChangeDataFeed' = 'true')")
     at = DeltaTable(path).version() + 1
     feed.say(ONE.stated(), ONE.update((2, 1), row(1), row(1, 5)))
     feed.catch_up()

@@ -8,9 +8,9 @@ import pytest
 
 from cdc_platform import tables
 from cdc_platform.changelog.unify import CHANGELOG_FILE
+from cdc_platform.lake import batches, by_spark, data_files
+from cdc_platform.lake.data_files import Output, Sink
 from cdc_platform.mysql.types import parse_type
-from cdc_platform.resources import batches, lake, parquet
-from cdc_platform.resources.parquet import Output, Sink
 from cdc_platform.snapshots import heads, images, plain
 from cdc_platform.snapshots.columns import TableColumn
 from cdc_platform.snapshots.fold import fold, profile
@@ -168,7 +168,7 @@ class Files:
 
     def __init__(self, spark, folder):
         self.spark, self.path = spark, str(folder / "changelog")
-        lake.create(spark, self.path, tables.CHANGELOG.columns, {}, "", ("source",))
+        by_spark.create(spark, self.path, tables.CHANGELOG.columns, {}, "", ("source",))
         self.files = {}
 
     def add(self, *groups):
@@ -196,7 +196,7 @@ def told(frame):
 @pytest.mark.spark
 @pytest.mark.parametrize("seed", range(4))
 def test_workers_fold_as_spark_does(spark, tmp_path, monkeypatch, seed):
-    monkeypatch.setattr(parquet, "_BATCH_ROWS", 7)
+    monkeypatch.setattr(data_files, "_BATCH_ROWS", 7)
     monkeypatch.setattr(heads, "_HELD", (20, 12)[seed // 2])  # there are 9 keys: windows are joined, or aren't
     monkeypatch.setattr(heads, "_PART_ROWS", (1000, 50)[seed % 2])
     monkeypatch.setattr(heads, "_STREAM_BYTES", (1 << 20, 300)[seed // 2])

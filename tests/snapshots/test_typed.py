@@ -6,8 +6,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from pyspark.sql import functions as F
 
+from cdc_platform.lake.data_files import Output, Sink
 from cdc_platform.mysql.types import parse_type
-from cdc_platform.resources.parquet import Output, Sink
 from cdc_platform.snapshots.columns import TableColumn
 from cdc_platform.snapshots.typed import typed
 

@@ -9,9 +9,9 @@ import pyarrow as pa
 from cdc_platform.formats.canal.entries import read
 from cdc_platform.formats.canal.events import assemble
 from cdc_platform.formats.canal.rows import row_changes
-from cdc_platform.formats.canal_options import TIMESTAMP_WITHOUT_ZONE, CanalOptions
+from cdc_platform.formats.canal_common.options import TIMESTAMP_WITHOUT_ZONE, CanalOptions
 from cdc_platform.formats.contract import EVENT, Format, Liveness
-from cdc_platform.formats.protobuf_arrow import joined, pieces
+from cdc_platform.formats.protobuf.arrow import joined, pieces
 
 
 def decode(batch: pa.RecordBatch, options: CanalOptions) -> pa.RecordBatch:

@@ -14,10 +14,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from cdc_platform.formats.canal_options import CanalOptions
-from cdc_platform.formats.canal_text import Dialect, hint, is_canonical, to_text, told_type
-from cdc_platform.formats.kafka_connect.values import shown
-from cdc_platform.formats.protobuf_arrow import bools, distinct
+from cdc_platform.formats.canal_common.options import CanalOptions
+from cdc_platform.formats.canal_common.text import Dialect, hint, is_canonical, to_text, told_type
+from cdc_platform.formats.protobuf.arrow import bools, distinct
+from cdc_platform.formats.texts import shown
 from cdc_platform.mysql.charsets import decode_text
 from cdc_platform.mysql.types import MySqlType, parse_type
 from cdc_platform.mysql.values import Checked

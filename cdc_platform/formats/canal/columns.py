@@ -15,8 +15,8 @@ from cdc_platform.formats.canal.patterns import (
     match,
 )
 from cdc_platform.formats.pb import canal_entry_pb2 as pb
-from cdc_platform.formats.protobuf_arrow import as_lists, lists, opaque
-from cdc_platform.formats.protobuf_plain import Fields, Texts, read_plain
+from cdc_platform.formats.protobuf.arrow import as_lists, lists, opaque
+from cdc_platform.formats.protobuf.in_place import Fields, Texts, read_plain
 
 _SIDES = {"beforeColumns": 0x0A, "afterColumns": 0x12}
 _ROW = Fields(tuple(_SIDES.values()), frozenset(_SIDES.values()))

@@ -18,17 +18,8 @@ from cdc_platform.formats.canal.columns import OUTLINE, with_columns
 from cdc_platform.formats.canal.packets import MOST, serialized_entries
 from cdc_platform.formats.contract import KINDS
 from cdc_platform.formats.pb import canal_entry_pb2 as pb
-from cdc_platform.formats.protobuf_arrow import (
-    counts,
-    lists,
-    only,
-    parse,
-    present,
-    ranges,
-    take_or_null,
-    told_text,
-)
-from cdc_platform.formats.protobuf_plain import Texts
+from cdc_platform.formats.protobuf.arrow import counts, lists, only, parse, present, ranges, take_or_null, told_text
+from cdc_platform.formats.protobuf.in_place import Texts
 
 KIND = {kind: number for number, kind in enumerate(KINDS)}
 OPS = {pb.INSERT: "insert", pb.UPDATE: "update", pb.DELETE: "delete"}

@@ -16,7 +16,7 @@ from cdc_platform.formats.canal.statements import named, statements
 from cdc_platform.formats.contract import BAD_COLUMN, EVENT, KINDS
 from cdc_platform.formats.events import file_number
 from cdc_platform.formats.pb import canal_entry_pb2 as pb
-from cdc_platform.formats.protobuf_arrow import Lists, bools, build_maps, lists, take_or_null, told_text
+from cdc_platform.formats.protobuf.arrow import Lists, bools, build_maps, lists, take_or_null, told_text
 
 _CONTROL = ("begin", "commit", "rollback", "heartbeat", "checkpoint")
 _INFO: dict[str, tuple[str, dict[str, str]]] = {

@@ -15,10 +15,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from cdc_platform.formats.canal.columns import OUTLINE_OF_ENTRY
-from cdc_platform.formats.kafka_connect.values import shown
 from cdc_platform.formats.pb import canal_entry_pb2 as pb
 from cdc_platform.formats.pb import canal_protocol_pb2 as net
-from cdc_platform.formats.protobuf_arrow import counts, lists, nested, only, parse, ranges, readable
+from cdc_platform.formats.protobuf.arrow import counts, lists, nested, only, parse, ranges, readable
+from cdc_platform.formats.texts import shown
 
 MOST = 1_000_000
 """Entries of a message, and its rows: no Kafka message holds as many that say something (a row takes 100 bytes),

@@ -8,8 +8,8 @@ from itertools import islice
 
 import numpy as np
 
-from cdc_platform.formats.protobuf_plain import Fields, Texts, read_plain
-from cdc_platform.formats.protobuf_varint import byte_at, read_number
+from cdc_platform.formats.protobuf.in_place import Fields, Texts, read_plain
+from cdc_platform.formats.protobuf.varint import byte_at, read_number
 
 INDEX, SQL_TYPE, NAME, IS_KEY, UPDATED, IS_NULL, VALUE, LENGTH, MYSQL_TYPE = (
     0x08, 0x10, 0x1A, 0x20, 0x28, 0x30, 0x42, 0x48, 0x52,

@@ -12,9 +12,9 @@ import pyarrow as pa
 from cdc_platform.formats.canal.columns import plain_rows
 from cdc_platform.formats.pb import canal_entry_pb2 as pb
 from cdc_platform.formats.pb import canal_protocol_pb2 as net
-from cdc_platform.formats.protobuf_arrow import as_lists, bytes_of
-from cdc_platform.formats.protobuf_layout import Layout, NotPlain
-from cdc_platform.formats.protobuf_plain import Texts
+from cdc_platform.formats.protobuf.arrow import as_lists, bytes_of
+from cdc_platform.formats.protobuf.in_place import Texts
+from cdc_platform.formats.protobuf.layout import Layout, NotPlain
 
 _PACKET = Layout(net.Packet, version=1)
 _MESSAGES = Layout(net.Messages)

@@ -15,11 +15,11 @@ import pyarrow.compute as pc
 
 from cdc_platform.formats.canal.cells import Cells
 from cdc_platform.formats.canal.entries import KIND, Entries, event_type
-from cdc_platform.formats.canal_options import CanalOptions
+from cdc_platform.formats.canal_common.options import CanalOptions
 from cdc_platform.formats.events import columns_json, schema_version
-from cdc_platform.formats.kafka_connect.values import shown
 from cdc_platform.formats.pb import canal_entry_pb2 as pb
-from cdc_platform.formats.protobuf_arrow import Lists, counts, lists, ranges
+from cdc_platform.formats.protobuf.arrow import Lists, counts, lists, ranges
+from cdc_platform.formats.texts import shown
 
 _WIDEST = 4096  # columns of a MySQL table, at most
 

@@ -4,10 +4,10 @@ from typing import Any
 
 import numpy as np
 
-from cdc_platform.formats import canal_statement as statement
 from cdc_platform.formats.canal.entries import KIND, OPS, Entries, event_name, event_type
+from cdc_platform.formats.canal_common import statement
 from cdc_platform.formats.pb import canal_entry_pb2 as pb
-from cdc_platform.formats.protobuf_arrow import lists
+from cdc_platform.formats.protobuf.arrow import lists
 
 _ROW_TYPES = frozenset(pb.EventType.Name(number) for number in OPS)
 _XA: dict[int, str] = {pb.XACOMMIT: "commit", pb.XAROLLBACK: "rollback"}

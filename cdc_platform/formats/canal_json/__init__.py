@@ -13,6 +13,7 @@ from functools import partial
 import numpy as np
 import pyarrow as pa
 
+from cdc_platform.formats.canal_common.options import TIMESTAMP_WITHOUT_ZONE
 from cdc_platform.formats.canal_json.messages import Changes, Row, Rows, read
 from cdc_platform.formats.canal_json.options import CanalJsonOptions
 from cdc_platform.formats.canal_json.plain import PlainReader
@@ -20,11 +21,10 @@ from cdc_platform.formats.canal_json.rows import convert, convert_sheet
 from cdc_platform.formats.canal_json.sheets import Sheet
 from cdc_platform.formats.canal_json.tables import Group, Table, described, grouped
 from cdc_platform.formats.canal_json.unusable import of_message, of_row
-from cdc_platform.formats.canal_options import TIMESTAMP_WITHOUT_ZONE
 from cdc_platform.formats.contract import Format, Liveness
 from cdc_platform.formats.events import Event, collection_paused, error_event, event_batch, in_order, rare_batch
-from cdc_platform.formats.kafka_connect.json import read_json
-from cdc_platform.formats.kafka_connect.values import BAD
+from cdc_platform.formats.exact_json import read_json
+from cdc_platform.formats.texts import BAD
 
 _Place = tuple[int, int, int]
 """Message in the batch, row in the message, and 0 for what comes before the row, else 1."""

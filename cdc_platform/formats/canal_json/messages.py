@@ -4,9 +4,9 @@ from collections.abc import Sequence
 from itertools import chain
 from typing import Any, NamedTuple
 
+from cdc_platform.formats.canal_common.statement import DDL, Event, ddl, query, without_rows
 from cdc_platform.formats.canal_json.options import CanalJsonOptions
-from cdc_platform.formats.canal_statement import DDL, Event, ddl, query, without_rows
-from cdc_platform.formats.kafka_connect.values import shown
+from cdc_platform.formats.texts import shown
 
 OPS = {"INSERT": "insert", "UPDATE": "update", "DELETE": "delete", "INIT": "read"}
 """Row types. INIT is Tencent DTS' full load in canal's format."""

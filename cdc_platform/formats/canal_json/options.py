@@ -2,7 +2,7 @@
 
 from pydantic import Field
 
-from cdc_platform.formats.canal_options import CanalOptions
+from cdc_platform.formats.canal_common.options import CanalOptions
 
 
 class CanalJsonOptions(CanalOptions):

@@ -15,7 +15,7 @@ from msgspec import Meta
 from cdc_platform.formats.canal_json.messages import LAST_MS, OPS, Changes, Rows, column_key, of_object
 from cdc_platform.formats.canal_json.sheets import Sheet
 from cdc_platform.formats.canal_json.tables import Group, group_of
-from cdc_platform.formats.kafka_connect.json import compact_pairs, decoded, read_json
+from cdc_platform.formats.exact_json import compact_pairs, decoded, read_json
 
 _Cells = dict[str, str | None]
 _Name = Annotated[str, Meta(min_length=1)]

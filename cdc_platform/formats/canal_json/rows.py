@@ -17,14 +17,14 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from cdc_platform.formats.canal_common.text import Dialect, hint, to_text
 from cdc_platform.formats.canal_json.messages import Changes
 from cdc_platform.formats.canal_json.sheets import Old, Sheet
 from cdc_platform.formats.canal_json.tables import Fail, Table
-from cdc_platform.formats.canal_text import Dialect, hint, to_text
 from cdc_platform.formats.contract import EVENT
 from cdc_platform.formats.events import BadColumn
-from cdc_platform.formats.kafka_connect.values import BAD, Number, json_text, number_text, plain_text, shown
-from cdc_platform.formats.protobuf_arrow import build_maps
+from cdc_platform.formats.protobuf.arrow import build_maps
+from cdc_platform.formats.texts import BAD, Number, json_text, number_text, plain_text, shown
 from cdc_platform.mysql.types import MySqlType
 from cdc_platform.mysql.values import Checked
 

@@ -4,12 +4,12 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
+from cdc_platform.formats.canal_common.text import told_type
 from cdc_platform.formats.canal_json.messages import Row, Rows
 from cdc_platform.formats.canal_json.options import CanalJsonOptions
-from cdc_platform.formats.canal_text import told_type
 from cdc_platform.formats.events import BadColumn, columns_json, schema_version
-from cdc_platform.formats.kafka_connect.values import shown
 from cdc_platform.formats.names import Names
+from cdc_platform.formats.texts import shown
 from cdc_platform.mysql.types import MySqlType, parse_type
 
 _BLOB = 2004  # java.sql.Types; the only one that says how the text is written whatever the value is

@@ -5,11 +5,11 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
+from cdc_platform.formats.canal_common.statement import names_its_table
 from cdc_platform.formats.canal_json.messages import OPS, Rows, column_key
 from cdc_platform.formats.canal_json.options import CanalJsonOptions
 from cdc_platform.formats.canal_json.rows import column_text
 from cdc_platform.formats.canal_json.tables import Group, column_type, stated_type
-from cdc_platform.formats.canal_statement import names_its_table
 from cdc_platform.formats.events import Event, of_table, readable_key
 from cdc_platform.formats.names import Names
 

@@ -18,9 +18,9 @@ from cdc_platform.formats.dataworks.options import DataworksOptions
 from cdc_platform.formats.dataworks.plain import PlainReader
 from cdc_platform.formats.dataworks.rows import Table, convert_rows, of_message, of_row
 from cdc_platform.formats.events import Event, collection_paused, error_event, event_batch, in_order, rare_batch
-from cdc_platform.formats.kafka_connect.json import read_json
-from cdc_platform.formats.kafka_connect.values import BAD
+from cdc_platform.formats.exact_json import read_json
 from cdc_platform.formats.limits import finer_than, of
+from cdc_platform.formats.texts import BAD
 
 _Place = tuple[int, int]
 """Message in the batch, and 0 for what comes before its row, else 1 and on."""

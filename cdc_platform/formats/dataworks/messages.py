@@ -8,8 +8,8 @@ from collections.abc import Callable, Sequence
 from itertools import chain
 from typing import Any, NamedTuple
 
-from cdc_platform.formats.canal_statement import DDL, Event, ddl, query
-from cdc_platform.formats.kafka_connect.values import shown
+from cdc_platform.formats.canal_common.statement import DDL, Event, ddl, query
+from cdc_platform.formats.texts import shown
 
 ROW_ID = "#alibaba_rds_row_id#"
 """Hidden key of RDS tables without primary key: a column of the message, never in `primaryKey`."""

@@ -20,8 +20,8 @@ from cdc_platform.formats.dataworks.messages import (
     place,
     sequence,
 )
-from cdc_platform.formats.kafka_connect.json import compact_pairs, decoded, has_minus_zero, read_json
-from cdc_platform.formats.kafka_connect.values import Number
+from cdc_platform.formats.exact_json import compact_pairs, decoded, has_minus_zero, read_json
+from cdc_platform.formats.texts import Number
 
 _Flat = dict[str, str | int | float | bool | None]
 

@@ -8,15 +8,15 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from cdc_platform.formats.canal_statement import names_its_table
+from cdc_platform.formats.canal_common.statement import names_its_table
 from cdc_platform.formats.contract import EVENT
 from cdc_platform.formats.dataworks.messages import ROWS, Changes, Group, Row, group_of
 from cdc_platform.formats.dataworks.options import DataworksOptions
 from cdc_platform.formats.dataworks.values import TYPES, texts
 from cdc_platform.formats.events import BadColumn, Event, columns_json, of_table, readable_key, schema_version
-from cdc_platform.formats.kafka_connect.values import BAD, shown
 from cdc_platform.formats.names import Names
-from cdc_platform.formats.protobuf_arrow import build_maps
+from cdc_platform.formats.protobuf.arrow import build_maps
+from cdc_platform.formats.texts import BAD, shown
 from cdc_platform.mysql.types import MySqlType, parse_type
 from cdc_platform.mysql.values import Checked, to_text
 

@@ -20,15 +20,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from cdc_platform.formats.kafka_connect.values import (
-    BAD,
-    Number,
-    base64_text,
-    datetime_text,
-    number_text,
-    shown,
-    zoned_datetime_text,
-)
+from cdc_platform.formats.kafka_connect.values import base64_text, datetime_text, zoned_datetime_text
+from cdc_platform.formats.texts import BAD, Number, number_text, shown
 from cdc_platform.mysql.types import MySqlType
 
 _MIDNIGHT = " 00:00:00"

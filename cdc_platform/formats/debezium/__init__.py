@@ -29,9 +29,9 @@ from cdc_platform.formats.debezium.groups import Group, described, is_dtle, is_s
 from cdc_platform.formats.debezium.options import DebeziumOptions
 from cdc_platform.formats.debezium.rows import Row, Table, convert_rows
 from cdc_platform.formats.events import Event, error_event, event_batch, of_table
-from cdc_platform.formats.kafka_connect.json import Schema, Unwrapper
-from cdc_platform.formats.kafka_connect.values import BAD, shown
+from cdc_platform.formats.kafka_connect.wrapper import Schema, Unwrapper
 from cdc_platform.formats.limits import finer_than, of
+from cdc_platform.formats.texts import BAD, shown
 
 _MANY = 10_000  # tables × schemas kept for one decode call; beyond it something invents schemas
 _OPS = {"c": "insert", "u": "update", "d": "delete", "r": "read", "t": "truncate"}

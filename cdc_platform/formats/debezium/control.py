@@ -7,7 +7,7 @@ from typing import Any
 from cdc_platform.formats.debezium.rows import integer, positions, source_time
 from cdc_platform.formats.events import Event, OfTable, columns_json, schema_version
 from cdc_platform.formats.kafka_connect.types import mysql_type
-from cdc_platform.formats.kafka_connect.values import json_text, plain_text, shown
+from cdc_platform.formats.texts import json_text, plain_text, shown
 from cdc_platform.mysql.ddl import Statement, truncated_table
 
 _HEARTBEAT_TOPIC = "__debezium-heartbeat"

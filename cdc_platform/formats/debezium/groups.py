@@ -7,10 +7,10 @@ from cdc_platform.formats.debezium.options import DebeziumOptions
 from cdc_platform.formats.debezium.rows import Table
 from cdc_platform.formats.events import Event, of_table, readable_key
 from cdc_platform.formats.kafka_connect.bare import bare_column
-from cdc_platform.formats.kafka_connect.json import Schema
 from cdc_platform.formats.kafka_connect.types import Column, column
-from cdc_platform.formats.kafka_connect.values import BAD
+from cdc_platform.formats.kafka_connect.wrapper import Schema
 from cdc_platform.formats.names import Names
+from cdc_platform.formats.texts import BAD
 
 _NO_SNAPSHOT = (None, False, "false", "incremental")
 

@@ -12,7 +12,7 @@ import pyarrow as pa
 from cdc_platform.formats.contract import EVENT
 from cdc_platform.formats.events import BadColumn, columns_json, file_number, schema_version
 from cdc_platform.formats.kafka_connect.types import Column
-from cdc_platform.formats.kafka_connect.values import BAD, shown
+from cdc_platform.formats.texts import BAD, shown
 
 _ABSENT: Any = object()
 _NO_ROW: dict = {}

@@ -15,6 +15,7 @@ from typing import Any, Literal
 from cdc_platform.errors import UnknownType
 from cdc_platform.formats.events import BadColumn
 from cdc_platform.formats.kafka_connect import values as cv
+from cdc_platform.formats.texts import Number, number_text, shown
 from cdc_platform.mysql.types import MySqlType, parse_type
 
 TemporalMode = Literal["adaptive_time_microseconds", "adaptive", "connect", "isostring", "microseconds", "nanoseconds"]
@@ -68,7 +69,7 @@ def _decimal(parameters: dict) -> Typed:
     scale = int(parameters["scale"])
     # Without a precision take MySQL's largest: the snapshot column must hold whatever comes.
     precision = int(parameters.get("connect.decimal.precision") or 65)
-    kinds = (str, int, cv.Number)
+    kinds = (str, int, Number)
     return f"decimal({precision},{scale})", cv.each("decimal", kinds, cv.decimal_text(scale))
 
 
@@ -170,7 +171,7 @@ _FITS = {
 """Family of the message's own type → families of real types it can carry; others carry only themselves."""
 
 _FROM_TEXT: dict[str, Callable[[Dialect], cv.Convert | None]] = {
-    "decimal": lambda _: cv.each("decimal text", (str,), partial(cv.number_text, scale=None)),
+    "decimal": lambda _: cv.each("decimal text", (str,), partial(number_text, scale=None)),
     "binary": lambda d: _BINARY_TEXT[d.binary],
 }
 _BINARY_TEXT: dict[str, cv.Convert | None] = {
@@ -186,7 +187,7 @@ def column(field: dict, given: str | None, dialect: Dialect) -> Column:
     name is unknown, or when `given` can't be what the message carries; UnknownType for a bad `given`."""
     name, semantic = field["field"], field.get("name")
     if type(name) is not str:
-        raise ValueError(f"schema field named {cv.shown(name)}")
+        raise ValueError(f"schema field named {shown(name)}")
     parameters = field.get("parameters") or {}
     kind = field.get("type") or ""
     if semantic in NAMED:
@@ -194,14 +195,14 @@ def column(field: dict, given: str | None, dialect: Dialect) -> Column:
     elif kind in PLAIN and (not semantic or kind == "string"):
         type_text, convert = PLAIN[kind]
     else:
-        why = f"unknown schema type {cv.shown(kind)} named {cv.shown(semantic)}"
-        raise BadColumn(name, f"column {cv.shown(name)}: {why}")
+        why = f"unknown schema type {shown(kind)} named {shown(semantic)}"
+        raise BadColumn(name, f"column {shown(name)}: {why}")
     told = given or _propagated(parameters)
     if told:
         try:
             type_text, convert = _refine((type_text, convert), told, bool(given), dialect)
         except ValueError as e:
-            raise BadColumn(name, f"column {cv.shown(name)}: {e}") from None
+            raise BadColumn(name, f"column {shown(name)}: {e}") from None
     if dialect.dtle:
         convert = _repaired(semantic, parse_type(told) if told else None, convert, dialect)
     return Column(name, type_text, convert, _unavailable(kind, dialect))
@@ -255,7 +256,7 @@ def _refine(typed: Typed, told: str, by_user: bool, dialect: Dialect) -> Typed:
             "float",
             "decimal",
         ):  # decimal.handling.mode=double: a double
-            raise ValueError(f"option columns says {cv.shown(told)}, the message has {type_text}")
+            raise ValueError(f"option columns says {shown(told)}, the message has {type_text}")
         return typed
     exact = _exact(convert, family, real, dialect)
     return (told, exact) if exact else typed

@@ -1,7 +1,7 @@
 """Values as Kafka Connect's JsonConverter writes them → canonical text, a column at a time.
 
 A converter takes the list of one column's JSON values (None = SQL NULL) and gives a list of texts of equal
-length. It raises ValueError (or another of `BAD`) when a value isn't what the schema promises: nothing is
+length. It raises ValueError (or another of `texts.BAD`) when a value isn't what the schema promises: nothing is
 rounded, clipped or guessed. JSON numbers with a fraction or an exponent arrive as `Number`, the exact text.
 """
 
@@ -9,39 +9,23 @@ import binascii
 import re
 from collections.abc import Callable
 from datetime import UTC, date, datetime, timedelta
-from decimal import Decimal
 from functools import lru_cache
 from types import NoneType
 from typing import Any
 from zoneinfo import ZoneInfo
 
-import msgspec
 import numpy as np
-import pyarrow as pa
+
+from cdc_platform.formats.texts import Number, number_text, plain_text, scaled_text, shown
 
 Convert = Callable[[list[Any]], list[Any]]
 
-BAD = (ValueError, TypeError, AttributeError, LookupError, ArithmeticError, RecursionError, pa.ArrowException)
-"""What bad bytes can raise on their way through parser and converters (msgspec's errors are ValueErrors)."""
 
 _EPOCH = date(1970, 1, 1)
 _ISO = re.compile(r"(\d{4}-\d\d-\d\d)T(\d\d:\d\d)(:\d\d)?(?:\.(\d{1,9}))?(Z|[+-]\d\d:\d\d)?", re.ASCII)
 _ISO_DATE = re.compile(r"(\d{4}-\d\d-\d\d)(?:Z|[+-]00:00)?", re.ASCII)
 _ISO_TIME = re.compile(r"(\d\d:\d\d)(:\d\d)?(?:\.(\d{1,9}))?(?:Z|[+-]00:00)?", re.ASCII)
 _FIRST_MS, _LAST_MS = -62_135_510_400_000, 253_402_128_000_000  # 0001-01-02, 9999-12-30
-_DIGITS_LIMIT = 128  # MySQL's DECIMAL ends at 65; stops "1e999999999" from filling memory
-
-
-class Number(str):
-    """A JSON number that isn't an integer, as its text: told apart from a JSON string."""
-
-    __slots__ = ()
-
-
-def shown(value: Any) -> str:
-    """A value for a reason text: escaped and short."""
-    text = ascii(value)
-    return text if len(text) <= 80 else f"{text[:77]}..."
 
 
 def each(what: str, kinds: tuple[type, ...], text: Callable[[Any], str] | None) -> Convert:
@@ -178,40 +162,6 @@ def base64_text(value: str, width: int = 0) -> str:
     return to_base64(from_base64(value).ljust(width, b"\0"))
 
 
-def checked_scale(scale: int) -> int:
-    """Raises ValueError for a scale that no decimal has: a power of ten of it must not fill the memory."""
-    if not 0 <= scale <= _DIGITS_LIMIT:
-        raise ValueError(f"scale {scale} is outside 0..{_DIGITS_LIMIT}")
-    return scale
-
-
-def scaled_text(unscaled: int, scale: int) -> str:
-    """Unscaled integer and scale → plain decimal text with exactly `scale` digits after the dot."""
-    checked_scale(scale)
-    digits = str(abs(unscaled)).rjust(scale + 1, "0")
-    cut = len(digits) - scale
-    sign = "-" if unscaled < 0 else ""
-    return f"{sign}{digits[:cut]}.{digits[cut:]}" if scale else sign + digits
-
-
-def number_text(value: Any, scale: int | None) -> str:
-    """JSON number or decimal text, exponent or not → plain text; padded to `scale`, never rounded."""
-    number = Decimal(value)
-    if not number.is_finite() or abs(number.adjusted()) > _DIGITS_LIMIT:
-        raise ValueError(f"{shown(value)} is no MySQL decimal")
-    sign, digits, exponent = number.as_tuple()
-    exponent = int(exponent)
-    places = checked_scale(max(0, -exponent) if scale is None else scale)
-    if abs(exponent) > 2 * _DIGITS_LIMIT:
-        raise ValueError(f"{shown(value)} is no MySQL decimal")
-    unscaled, rest = divmod(
-        int("".join(map(str, digits))) * 10 ** max(0, exponent + places), 10 ** max(0, -exponent - places)
-    )
-    if rest:
-        raise ValueError(f"{shown(value)} has more than {places} digits after the dot")
-    return scaled_text(-unscaled if sign else unscaled, places)
-
-
 def decimal_text(scale: int) -> Callable[[Any], str]:
     """Connect's Decimal: base64 of big-endian two's complement (BASE64), or a JSON number (NUMERIC)."""
 
@@ -276,27 +226,9 @@ def geometry_text(value: dict) -> str:
     return to_base64((value.get("srid") or 0).to_bytes(4, "little") + from_base64(value["wkb"]))
 
 
-def json_text(value: Any) -> str:
-    """Parsed JSON → compact JSON text, numbers digit by digit as the source wrote them."""
-    if type(value) is dict:
-        return "{" + ",".join(f"{json_text(k)}:{json_text(v)}" for k, v in value.items()) + "}"
-    if type(value) is list:
-        return "[" + ",".join(map(json_text, value)) + "]"
-    if type(value) is Number:
-        return str(value)
-    return msgspec.json.encode(value).decode()
-
-
 def vector_text(value: list) -> str:
     """`io.debezium.data.FloatVector` → JSON array of shortest 32-bit numbers."""
     return "[" + ",".join(floats_text(value)) + "]"
-
-
-def plain_text(value: Any) -> str:
-    """A value whose type nobody told: text as is, numbers as written, true "1", objects as JSON."""
-    if type(value) is bool:
-        return "1" if value else "0"
-    return json_text(value) if type(value) in (dict, list) else str(value)
 
 
 def unsigned_text(value: int) -> str:

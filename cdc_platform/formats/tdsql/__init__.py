@@ -17,14 +17,14 @@ import pyarrow as pa
 from cdc_platform.formats.contract import Context as ContextOf
 from cdc_platform.formats.contract import Format, Limit, Liveness
 from cdc_platform.formats.events import Event, collection_paused, error_event, event_batch, in_order, rare_batch
-from cdc_platform.formats.kafka_connect.json import read_json
-from cdc_platform.formats.kafka_connect.values import BAD
+from cdc_platform.formats.exact_json import read_json
 from cdc_platform.formats.limits import of
 from cdc_platform.formats.tdsql.messages import Changes, Row, Rows, names_of, place, read
 from cdc_platform.formats.tdsql.options import TdsqlOptions
 from cdc_platform.formats.tdsql.plain import PlainReader
 from cdc_platform.formats.tdsql.rows import Group, convert_rows, group_of, of_row
 from cdc_platform.formats.tdsql.schemas import UNKNOWN, Schemas, States, Table, context
+from cdc_platform.formats.texts import BAD
 
 _Place = tuple[int, int]
 """Message in the batch; 0 for what comes before its events, then its events from 1."""

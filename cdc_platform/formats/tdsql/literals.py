@@ -17,8 +17,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from cdc_platform.formats import canal_text
-from cdc_platform.formats.protobuf_arrow import bytes_of
+from cdc_platform.formats.canal_common import text as canal_text
+from cdc_platform.formats.protobuf.arrow import bytes_of
 from cdc_platform.formats.tdsql.options import Escapes
 from cdc_platform.mysql import values
 from cdc_platform.mysql.types import MySqlType

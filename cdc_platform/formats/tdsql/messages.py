@@ -7,8 +7,8 @@ from itertools import chain
 from typing import Any, NamedTuple
 
 from cdc_platform.formats.events import Event, file_number, of_table
-from cdc_platform.formats.kafka_connect.values import shown
 from cdc_platform.formats.tdsql.options import TdsqlOptions
+from cdc_platform.formats.texts import shown
 from cdc_platform.mysql.ddl import Statement, named_table, truncated_table
 
 OPS = ("insert", "update", "delete")

@@ -12,8 +12,7 @@ from typing import Annotated, Literal, NamedTuple
 import msgspec
 from msgspec import Meta
 
-from cdc_platform.formats.kafka_connect.json import compact_pairs, decoded, read_json
-from cdc_platform.formats.kafka_connect.values import BAD
+from cdc_platform.formats.exact_json import compact_pairs, decoded, read_json
 from cdc_platform.formats.tdsql.messages import (
     HEARTBEAT,
     LAST_S,
@@ -33,6 +32,7 @@ from cdc_platform.formats.tdsql.messages import (
 from cdc_platform.formats.tdsql.options import TdsqlOptions
 from cdc_platform.formats.tdsql.rows import Group, group_of
 from cdc_platform.formats.tdsql.schemas import Schemas, Table
+from cdc_platform.formats.texts import BAD
 
 _Count = Annotated[int, Meta(ge=0, le=2**63 - 1)]
 

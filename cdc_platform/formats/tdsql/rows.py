@@ -14,11 +14,11 @@ import pyarrow.compute as pc
 
 from cdc_platform.formats.contract import EVENT
 from cdc_platform.formats.events import BadColumn, Event, of_table, readable_key
-from cdc_platform.formats.kafka_connect.values import BAD, shown
 from cdc_platform.formats.tdsql.literals import NULLS, to_text
 from cdc_platform.formats.tdsql.messages import Changes, Row, place
 from cdc_platform.formats.tdsql.options import TdsqlOptions
 from cdc_platform.formats.tdsql.schemas import Table
+from cdc_platform.formats.texts import BAD, shown
 
 Fail = Callable[[Row, BaseException], None]
 

@@ -19,8 +19,8 @@ from pydantic import Field
 from cdc_platform.formats.contract import EVENT, PART, Format, FormatOptions, Liveness, Part
 from cdc_platform.formats.option_types import ZoneName
 from cdc_platform.formats.pb import tencent_dts_pb2 as pb
-from cdc_platform.formats.protobuf_arrow import bools, joined, only, parse, pieces, take_or_null
-from cdc_platform.formats.protobuf_plain import Fields, Texts, read_plain
+from cdc_platform.formats.protobuf.arrow import bools, joined, only, parse, pieces, take_or_null
+from cdc_platform.formats.protobuf.in_place import Fields, Texts, read_plain
 from cdc_platform.formats.tencent_dts.events import KIND, assemble, read_entries
 from cdc_platform.formats.tencent_dts.rows import row_changes, tables
 from cdc_platform.formats.tencent_dts.wire import read

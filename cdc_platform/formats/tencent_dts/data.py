@@ -14,8 +14,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from cdc_platform.formats.pb import tencent_dts_pb2 as pb
-from cdc_platform.formats.protobuf_arrow import bytes_of
-from cdc_platform.formats.protobuf_plain import Fields, Texts, read_plain
+from cdc_platform.formats.protobuf.arrow import bytes_of
+from cdc_platform.formats.protobuf.in_place import Fields, Texts, read_plain
 
 UNKNOWN = 15
 """Stands for any number that DataType doesn't have."""

@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 from cdc_platform.formats.contract import BAD_COLUMN, EVENT, KINDS
 from cdc_platform.formats.events import file_number
 from cdc_platform.formats.pb import tencent_dts_pb2 as pb
-from cdc_platform.formats.protobuf_arrow import Lists, bools, build_maps, counts, present, take_or_null, told_text
+from cdc_platform.formats.protobuf.arrow import Lists, bools, build_maps, counts, present, take_or_null, told_text
 from cdc_platform.formats.tencent_dts.rows import Image, RowChanges
 from cdc_platform.mysql.ddl import Statement, truncated_table
 

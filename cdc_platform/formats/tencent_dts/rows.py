@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from cdc_platform.formats.events import columns_json, schema_version
 from cdc_platform.formats.pb import tencent_dts_pb2 as pb
-from cdc_platform.formats.protobuf_arrow import Lists, counts, distinct, ranges
+from cdc_platform.formats.protobuf.arrow import Lists, counts, distinct, ranges
 from cdc_platform.formats.tencent_dts.cells import Cells, ColumnTypes, Converted, convert, untyped
 from cdc_platform.formats.tencent_dts.wire import Messages, Side
 

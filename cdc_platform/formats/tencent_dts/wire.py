@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 
 from cdc_platform.formats.pb import tencent_dts_pb2 as pb
-from cdc_platform.formats.protobuf_arrow import Lists, bytes_of, distinct, lists, opaque, parse
+from cdc_platform.formats.protobuf.arrow import Lists, bytes_of, distinct, lists, opaque, parse
 from cdc_platform.formats.tencent_dts.cells import untyped
 from cdc_platform.formats.tencent_dts.data import Data
 

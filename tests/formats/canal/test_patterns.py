@@ -9,7 +9,7 @@ import pytest
 from cdc_platform.formats.canal.columns import plain_rows
 from cdc_platform.formats.canal.patterns import match
 from cdc_platform.formats.pb import canal_entry_pb2 as pb
-from cdc_platform.formats.protobuf_plain import Texts
+from cdc_platform.formats.protobuf.in_place import Texts
 
 ROWS = 3000
 COLUMNS = [

@@ -5,7 +5,7 @@ import random
 import pyarrow as pa
 import pytest
 
-from cdc_platform.demo.generators import bench_records
+from cdc_platform.feeds.generators import bench_records
 from cdc_platform.formats.canal import CanalOptions, decode, plain
 from cdc_platform.formats.pb import canal_entry_pb2 as pb
 from cdc_platform.formats.pb import canal_protocol_pb2 as net

@@ -1,0 +1,143 @@
+"""From a change's way into Kafka to a reader of the snapshot, everything as a user runs it: `cdc-platform ui` with its
+sensors, changes at a modest rate, and somebody who looks at the Delta table again and again.
+
+A change's time begins before it is handed to Kafka's client and ends when a reader has seen its row: both are a
+little late, so the figures are upper bounds.
+"""
+
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import yaml
+
+from cdc_platform.config import Config, load_config
+from cdc_platform.feeds.compare import compare, read_snapshot
+from cdc_platform.feeds.generators import bench_records, bench_truth
+from cdc_platform.feeds.publish import Record, publish
+from cdc_platform.feeds.shop import BENCH
+from cdc_platform.setup.ports import free_port
+from cdc_platform.setup.processes import Group
+from cdc_platform.tables import SNAPSHOT_PATH
+
+WARM_S = 30
+"""How long changes don't count after the first one was seen: the platform has started, its programs are warm."""
+_FORMAT = "canal_json"  # a record per row
+_LOOK_S = 0.2
+_READY_S = 180
+_FIRST_S = 300
+_LATE_S = 180
+
+
+class _Paced:
+    """Changes at a steady rate, as many as it takes until `WARM_S` and then `seconds` have passed since the first one
+    was seen. sent: when each was handed to Kafka's client."""
+
+    def __init__(self, rate: int, seconds: int):
+        self.rate, self.seconds = rate, seconds
+        self.sent: list[float] = []
+        self.most = rate * (_FIRST_S + WARM_S + seconds)
+        self.end: int | None = None
+
+    @property
+    def counted(self) -> int:
+        return self.rate * self.seconds
+
+    def first_seen(self) -> None:
+        self.end = self.end or min(self.most, len(self.sent) + self.rate * (WARM_S + self.seconds))
+
+    def __iter__(self) -> Iterator[Record]:
+        started = time.monotonic()
+        for i, record in enumerate(bench_records(_FORMAT, self.most, self.most, topic="latency", partitions=1)):
+            if i == self.end:
+                return
+            time.sleep(max(0.0, started + i / self.rate - time.monotonic()))
+            self.sent.append(time.monotonic())
+            yield record
+
+
+def measure(work: Path, rate: int, seconds: int) -> tuple[dict[str, Any], list[str]]:
+    """`rate` inserts a second as Canal JSON; those of the last `seconds` count: rate, changes, p50_s, p99_s, max_s; and
+    differences: the snapshot must hold every change in the end. Raises PublishFailed."""
+    config, paced = _config(work), _Paced(rate, seconds)
+    with _platform(config, work), ThreadPoolExecutor(1) as pool:
+        publishing = pool.submit(publish, paced, config.kafka["bootstrap.servers"], default_partitions=1)
+        seen = _watch(config, paced, publishing)
+    sent = np.array(paced.sent)
+    took = (seen[: len(sent)] - sent)[-paced.counted :]
+    arrived = took[~np.isnan(took)]
+    differences = compare(BENCH, bench_truth(len(sent), len(sent)), _snapshot(config)).describe()
+    if len(arrived) < len(took):
+        differences.append(f"{len(took) - len(arrived)} changes weren't seen within {_LATE_S} s")
+    told = np.percentile(arrived, (50, 99, 100)).round(1).tolist() if len(arrived) else [None] * 3
+    return {
+        "rate": rate,
+        "changes": len(took),
+        **dict(zip(("p50_s", "p99_s", "max_s"), told, strict=True)),
+    }, differences
+
+
+def _config(work: Path) -> Config:
+    work.mkdir(parents=True, exist_ok=True)
+    source = {"name": "bench", "format": _FORMAT, "topics": ["latency"]}
+    told = {"lake": "./lake", "kafka": {"bootstrap.servers": f"127.0.0.1:{free_port()}"}, "sources": [source]}
+    (work / "cdc.yaml").write_text(yaml.safe_dump(told))
+    return load_config(work / "cdc.yaml")
+
+
+@contextmanager
+def _platform(config: Config, work: Path) -> Iterator[None]:
+    """Broker, Spark, Dagster's pages and daemon, as one command starts them."""
+    group, log = Group(), work / "ui.log"
+    command = [str(Path(sys.executable).with_name("cdc-platform")), "ui", "--config", str(config.file)]
+    try:
+        program = group.start("cdc-platform ui", [*command, "--port", str(free_port())], log, {})
+        group.until(lambda: b"ready:" in log.read_bytes(), program, _READY_S)
+        yield
+    finally:
+        _stop(group)
+
+
+def _stop(group: Group) -> None:
+    """`ui` stops its own programs first, which takes longer than a Group waits."""
+    for program in group.programs:
+        program.process.terminate()
+        try:
+            program.process.wait(_READY_S)
+        except subprocess.TimeoutExpired:
+            continue
+    group.stop()
+
+
+def _watch(config: Config, paced: _Paced, publishing: "Future[Any]") -> np.ndarray:
+    """When each row was seen first (seconds, NaN: not at all)."""
+    from deltalake import DeltaTable
+
+    seen, version, deadline = np.full(paced.most, np.nan), -1, float("inf")
+    while time.monotonic() < deadline:
+        time.sleep(_LOOK_S)
+        if publishing.done() and deadline == float("inf"):
+            publishing.result()
+            deadline = time.monotonic() + _LATE_S
+        if not DeltaTable.is_deltatable(_snapshot(config)):
+            continue
+        newest = DeltaTable(_snapshot(config)).version()
+        if newest != version:
+            ids = read_snapshot(_snapshot(config)).column("id").to_numpy()
+            seen[ids[np.isnan(seen[ids])]] = time.monotonic()
+            version = newest
+            if len(ids):
+                paced.first_seen()
+        if publishing.done() and not np.isnan(seen[: len(paced.sent)]).any():
+            break
+    return seen
+
+
+def _snapshot(config: Config) -> str:
+    return SNAPSHOT_PATH.at(config.lake, source="bench", db=BENCH.db, table=BENCH.name)

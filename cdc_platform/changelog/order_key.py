@@ -1,0 +1,104 @@
+"""Columns of the changelog as Arrow has them: small things that several of its readers need."""
+
+# pyarrow.compute makes its functions at run time, so that type checkers do not see them.
+# pyright: reportAttributeAccessIssue=false
+
+from collections.abc import Mapping
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from cdc_platform.changes.file_stats import later
+
+TXN = ("source_time", "landed_at", "txn_id", "txn_seq", "txn_last", "gtid", "binlog_file", "binlog_pos")
+"""Columns of events that tell their place at the source, beside `order_key`."""
+
+ORDER = pa.struct(
+    [
+        ("epoch", pa.int64()),
+        ("file", pa.int64()),
+        ("pos", pa.decimal128(20, 0)),
+        ("event", pa.int64()),
+        ("row", pa.int64()),
+        ("landed", pa.int64()),
+    ]
+)
+"""An `order_key`."""
+
+
+def order_key(events: pa.RecordBatch, epochs: Mapping[str | None, int]) -> pa.StructArray:
+    """As order.order_key."""
+    column = events.column
+    known = [x for x in epochs if x is not None]
+    of = pa.array([*(epochs[x] for x in known), epochs.get(None, 0)], pa.int64())
+    place = pc.fill_null(pc.index_in(column("lineage"), pa.array(known, pa.string())), len(known))
+    told = pc.and_(pc.is_valid(column("file_no")), pc.is_valid(column("binlog_pos")))
+    stands_in = column("offset").cast(pa.decimal128(19, 0)).cast(pa.decimal128(20, 0))
+    fields = (
+        of.take(place),
+        pc.if_else(told, column("file_no"), pa.scalar(-1, pa.int64())),
+        pc.if_else(told, column("binlog_pos"), stands_in),
+        pc.coalesce(column("event_no"), column("entry_index").cast(pa.int64()), pa.scalar(0, pa.int64())),
+        pc.coalesce(column("row_no"), column("row_index").cast(pa.int64()), pa.scalar(0, pa.int64())),
+        column("offset"),
+    )
+    return pa.StructArray.from_arrays(fields, fields=list(ORDER))
+
+
+def those(events: pa.RecordBatch, which: pa.BooleanArray) -> pa.RecordBatch:
+    """Some of the events; where they stand together, as mostly, without a copy."""
+    count = which.true_count
+    if not count:
+        return events.slice(0, 0)
+    first = pc.index(which, value=True).as_py()
+    together = which.slice(first, count).true_count == count
+    return events.slice(first, count) if together else events.filter(which)
+
+
+def map_value(maps: pa.MapArray, name: str) -> pa.StringArray:
+    """Of each map the value under a key; NULL where it has none."""
+    offsets = maps.offsets.to_numpy()
+    keys, items = maps.keys, maps.items
+    mine = np.nonzero(pc.equal(keys, name).to_numpy(zero_copy_only=False))[0]
+    row = np.searchsorted(offsets, mine, side="right") - 1
+    inside = (row >= 0) & (row < len(maps))
+    found = np.full(len(maps), -1, np.int64)
+    found[row[inside]] = mine[inside]
+    if maps.null_count:
+        found[maps.is_null().to_numpy(zero_copy_only=False)] = -1
+    return items.take(pa.array(found, mask=found < 0))
+
+
+def placed(events: pa.RecordBatch, epochs: Mapping[str | None, int]) -> pa.RecordBatch:
+    """Events with their `order_key`."""
+    return events.append_column("order_key", order_key(events, epochs))
+
+
+def lowest(orders: pa.StructArray) -> list[int]:
+    """The first in order of some."""
+    rows = pa.RecordBatch.from_arrays(orders.flatten(), ORDER.names)
+    for name in ORDER.names:
+        rows = those(rows, pc.equal(rows.column(name), pc.min(rows.column(name))))
+    return [int(column[0].as_py()) for column in rows.columns]
+
+
+def numbers(order_key: pa.StructArray) -> np.ndarray:
+    """One row of numbers per order. Raises ArrowInvalid where one is no 64-bit integer."""
+    return np.column_stack([column.cast(pa.int64()).to_numpy() for column in order_key.flatten()])
+
+
+def ends(order: np.ndarray) -> tuple[list[int], list[int]]:
+    """The lowest and the highest of some orders."""
+    found = order[[0, -1]] if later(order).all() else order[np.lexsort(order.T[::-1])[[0, -1]]]
+    low, high = found.tolist()
+    return low, high
+
+
+def mixed(numbers: np.ndarray) -> np.ndarray:
+    """64-bit numbers that differ in few bits → such that differ in all; in place (Steele and others' SplitMix64)."""
+    for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB)):
+        numbers ^= numbers >> np.uint64(shift)
+        numbers *= np.uint64(factor)
+    numbers ^= numbers >> np.uint64(31)
+    return numbers

@@ -1,0 +1,106 @@
+"""Decoders on Spark: a DataFrame of whole messages → a DataFrame of change events, batch by Arrow batch.
+
+Executors get the format's name, its options and its context as JSON, never a closure over the registry.
+"""
+
+# pyarrow.compute makes its functions at run time, so that type checkers do not see them.
+# pyright: reportAttributeAccessIssue=false
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from cdc_platform.changes.file_stats import Summary
+from cdc_platform.formats.batches import as_message_batch, isolated
+from cdc_platform.formats.contract import DDL, EVENT, MESSAGE
+from cdc_platform.formats.events import event_batch
+from cdc_platform.lake.data_files import Output
+from cdc_platform.spark import workers
+from cdc_platform.spark.arrow_tasks import spark_schema
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+
+MESSAGE_READ = pa.schema([f for f in MESSAGE if f.name != "headers"])
+"""What decoders get. For each row that goes to Python, Spark asks every vector of the Arrow batch for its size
+(`ArrowFieldWriter.getSizeInBytes`, to keep `maxBytesPerBatch`): of a list of structs that takes as long as decoding."""
+
+
+STATEMENT = pa.schema([EVENT.field(c) for c in DDL])
+"""Rows of DDL_SEEN."""
+
+
+def decode(messages: "DataFrame", format_name: str, options: dict[str, Any], context: Any = None) -> "DataFrame":
+    """Messages (MESSAGE's columns) → EVENT rows. `context`: as `Decoding.of`."""
+    work = Decoding.of(format_name, options, context)
+    return messages.select(*MESSAGE_READ.names).mapInArrow(partial(_decode, work), spark_schema(EVENT))
+
+
+def _decode(work: "Decoding", batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    workers.settle()
+    for batch in batches:
+        yield from work.events(batch)
+
+
+@dataclass(frozen=True, slots=True)
+class Decoding:
+    """A decoder with its options and context, as executors get it."""
+
+    format_name: str
+    options_json: str
+    context_json: str
+
+    @classmethod
+    def of(cls, format_name: str, options: dict[str, Any], context: Any = None) -> "Decoding":
+        """context: what the format's own `context` gave, if it has one."""
+        return cls(format_name, json.dumps(options), json.dumps(context))
+
+    def events(self, messages: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+        """MESSAGE rows (headers may be left out) → EVENT batches."""
+        from cdc_platform.formats import FORMATS
+
+        format_ = FORMATS[self.format_name]
+        options = format_.options.model_validate_json(self.options_json)
+        beside = () if format_.context is None else (json.loads(self.context_json),)
+        return isolated(as_message_batch(messages), lambda m: format_.decode(m, options, *beside), _undecodable)
+
+    def __call__(self, batches: Iterator[pa.RecordBatch], out: Mapping[str, Output]) -> int:
+        """The work of a pass: events into the output `events`; tells the number of messages."""
+        summary, messages = Summary(), 0
+        for batch in batches:
+            messages += batch.num_rows
+            for events in self.events(batch):
+                summary.add(events)
+                out["events"].write(events)
+        out["events"].note = summary.told()
+        return messages
+
+
+@dataclass(frozen=True, slots=True)
+class Statements:
+    """The work of a pass ahead of the decoder's: DDL into the output `events` (STATEMENT); tells the number of
+    messages. marker: stands in every message that may hold some."""
+
+    decoding: Decoding
+    marker: bytes
+
+    def __call__(self, batches: Iterator[pa.RecordBatch], out: Mapping[str, Output]) -> int:
+        messages = 0
+        for batch in batches:
+            messages += batch.num_rows
+            may_hold = batch.filter(pc.match_substring(batch.column("value"), self.marker))
+            for events in self.decoding.events(may_hold) if may_hold.num_rows else ():
+                out["events"].write(events.filter(pc.equal(events.column("kind"), "ddl")).select(STATEMENT.names))
+        return messages
+
+
+def _undecodable(message: pa.RecordBatch, error: Exception) -> pa.RecordBatch:
+    address = message.select(["topic", "partition", "offset", "landed_at"]).to_pylist()[0]
+    reason = f"the decoder failed ({type(error).__name__}): a fault of the decoder; retry after an update"
+    return event_batch([{**address, "entry_index": 0, "row_index": 0, "kind": "error", "reason": reason}])

@@ -1,0 +1,73 @@
+"""Messages whose meaning wasn't known when they were decoded → events, once the source's DDL tells it.
+
+They wait in quarantine. A message is told anew as a whole, and under its own address, so that its changes take their
+place in the source's order however late they come.
+"""
+
+import hashlib
+import json
+from collections.abc import Callable
+from typing import Any
+
+from pyspark.sql import DataFrame, SparkSession, Window
+from pyspark.sql import functions as F
+
+from cdc_platform.config import Source
+from cdc_platform.formats.contract import EVENT
+from cdc_platform.lake import by_spark, delta_table
+
+_MESSAGE = ["topic", "partition", "offset"]
+
+
+def heal(
+    spark: SparkSession,
+    source: Source,
+    waiting: str,
+    context: Any,
+    paths: dict[str, str],
+    decode: Callable[[DataFrame], DataFrame],
+) -> bool:
+    """Decodes waiting messages anew, where `context` isn't the one that was last tried. Returns whether any waited.
+
+    `waiting`: how their reasons begin; `paths`: `changes`, `messages` and `contexts` of the source. Exactly once:
+    `changes` itself says what was told anew, and all of it comes with one commit.
+    """
+    digest = hashlib.blake2b(json.dumps(context, sort_keys=True).encode(), digest_size=16).hexdigest()
+    tried = delta_table.ask(spark, "SELECT number, digest FROM {t} ORDER BY number DESC LIMIT 1", t=paths["contexts"])
+    if tried and tried[0]["digest"] == digest:
+        return False
+    found = bool(delta_table.ask(spark, "SELECT 1 AS there FROM {t} WHERE kind = 'error' LIMIT 1", t=paths["changes"]))
+    if found:
+        found = _tell(spark, waiting, paths, decode)
+    number = tried[0]["number"] + 1 if tried else 0
+    note = {"number": number, "digest": digest}
+    by_spark.append_rows(spark, paths["contexts"], [note], once=(f"context {source.name}", number))
+    return found
+
+
+def _tell(spark: SparkSession, waiting: str, paths: dict[str, str], decode: Callable[[DataFrame], DataFrame]) -> bool:
+    waits = _waiting(by_spark.read(spark, paths["changes"]), waiting)
+    ranges = waits.groupBy("topic", "partition").agg(F.min("offset").alias("low"), F.max("offset").alias("high"))
+    found = ranges.collect()  # a row per Kafka partition
+    if not found:
+        return False
+    near = F.lit(False)
+    for r in found:
+        at = (F.col("topic") == r["topic"]) & (F.col("partition") == r["partition"])
+        near = near | (at & F.col("offset").between(r["low"], r["high"]))
+    messages = by_spark.read(spark, paths["messages"]).where(near).join(waits, _MESSAGE, "left_semi")
+    by_spark.append(_told(decode(messages), waiting), paths["changes"])
+    return True
+
+
+def _waiting(changes: DataFrame, waiting: str) -> DataFrame:
+    """Addresses of messages that wait and haven't been told anew."""
+    errors = changes.where((F.col("kind") == "error") & F.col("reason").startswith(waiting))
+    return errors.select(*_MESSAGE).distinct().join(changes.where("retold").select(*_MESSAGE), _MESSAGE, "left_anti")
+
+
+def _told(events: DataFrame, waiting: str) -> DataFrame:
+    """Events of messages that don't wait any more; be it that something else is wrong with them."""
+    still = (F.col("kind") == "error") & F.col("reason").startswith(waiting)
+    waits = F.max(F.coalesce(still, F.lit(False))).over(Window.partitionBy(*_MESSAGE))
+    return events.withColumn("_waits", waits).where("NOT _waits").select(*EVENT.names, F.lit(True).alias("retold"))

@@ -1,0 +1,172 @@
+"""What Kafka holds against what was landed: an edge, librdkafka's admin calls only.
+
+Loss is found before anything is read, by name: Spark's own check stops a run too, but can't tell a topic that was
+made again with as many records as before (its id differs) and doesn't say which offsets are gone.
+"""
+
+import difflib
+import json
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from cdc_platform.config import Config, Source
+from cdc_platform.errors import ConfigError
+from cdc_platform.kafka.client import failure, group_id, librdkafka_properties, reach, topic_filter
+
+if TYPE_CHECKING:
+    from confluent_kafka.admin import AdminClient
+
+TIMEOUT_S = 10.0
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionState:
+    """One partition in Kafka now: first offset still there, next offset to be written."""
+
+    topic: str
+    partition: int
+    topic_id: str
+    begin: int
+    end: int
+
+
+def kafka_state(config: Config, source: Source) -> list[PartitionState]:
+    """Partitions of the source's topics as the cluster tells them now. Raises KafkaUnreachable, KafkaAccessDenied,
+    ConfigError (a topic named in the configuration doesn't exist)."""
+    from confluent_kafka import KafkaException
+
+    client, metadata = reach(config, source, TIMEOUT_S)
+    try:
+        wanted = topic_filter(source)
+        topics = sorted(t for t in metadata.topics if wanted(t))
+        missing = [t for t in source.topics if t not in metadata.topics]
+        if missing:
+            known = [t for t in sorted(metadata.topics) if not t.startswith("__")]
+            known = difflib.get_close_matches(missing[0], known, n=20, cutoff=0)  # the most alike first
+            raise ConfigError(f"source {source.name}: topics", f"{', '.join(missing)} not in this Kafka", known)
+        ids = _topic_ids(client, topics)
+        partitions = [(t, p) for t in topics for p in sorted(metadata.topics[t].partitions)]
+        begin = _offsets(client, partitions, "earliest")
+        end = _offsets(client, partitions, "latest", config.kafka_properties(source).get("isolation.level"))
+    except KafkaException as error:
+        raise failure(config, source, (), error) from None
+    return [PartitionState(t, p, ids.get(t, ""), begin[t, p], end[t, p]) for t, p in partitions]
+
+
+def settled_state(config: Config, source: Source, landed: dict[tuple[str, int], int]) -> list[PartitionState]:
+    """`kafka_state`, asked again when an end lies before what was landed: right after a leader change a broker may
+    report an older end for a moment (KAFKA-7703), which is no loss."""
+    for wait_s in (0.5, 2.0, 0.0):
+        state = kafka_state(config, source)
+        if all(s.end >= landed.get((s.topic, s.partition), 0) for s in state) or not wait_s:
+            return state
+        time.sleep(wait_s)
+    raise AssertionError("unreachable")
+
+
+def losses(
+    state: list[PartitionState], landed: dict[tuple[str, int], int], topic_ids: dict[str, set[str]]
+) -> list[dict[str, Any]]:
+    """Ranges that were never landed and can't be read any more. `landed`: next offset per partition;
+    `topic_ids`: ids under which each topic was landed (an id never comes back). Dicts: topic, partition, from_offset,
+    to_offset (exclusive), why, restart (offset at which reading can go on)."""
+    found: list[dict[str, Any]] = []
+    for s in state:
+        have = landed.get((s.topic, s.partition))
+        if not landed:
+            continue  # nothing was landed ever: reading begins wherever Kafka does
+        made_again = have is not None and s.topic_id and s.topic_id not in topic_ids.get(s.topic, {s.topic_id})
+        have = have or 0  # a partition that is new since the last landing begins at 0
+        if made_again:
+            why, to, restart = (
+                "topic was deleted and made again; what it still held before is unknown",
+                have + 1,
+                s.begin,
+            )
+        elif s.begin > have:
+            why, to, restart = "removed by retention before they were landed", s.begin, s.begin
+        elif s.end < have:
+            why, to, restart = f"partition now ends at {s.end}, {have} were landed", have + 1, s.end
+        else:
+            continue
+        found.append(
+            {
+                "topic": s.topic,
+                "partition": s.partition,
+                "from_offset": have,
+                "to_offset": to,
+                "why": why,
+                "restart": restart,
+            }
+        )
+    there = {(s.topic, s.partition) for s in state}
+    found += [
+        {
+            "topic": t,
+            "partition": p,
+            "from_offset": have,
+            "to_offset": have + 1,
+            "why": "no longer in Kafka, or no longer among the source's topics",
+            "restart": None,
+        }
+        for (t, p), have in sorted(landed.items())
+        if (t, p) not in there
+    ]
+    return found
+
+
+def first_offsets(state: list[PartitionState], start: str) -> dict[tuple[str, int], int]:
+    """(topic, partition) → where the first landing begins; `start`: earliest or latest."""
+    return {(s.topic, s.partition): s.begin if start == "earliest" else s.end for s in state}
+
+
+def end_offsets(progress: list[dict[str, Any]]) -> dict[tuple[str, int], int]:
+    """Where the Kafka source of a streaming query stands after these batches: (topic, partition) → next offset."""
+    ends = [s["endOffset"] for p in progress for s in p["sources"] if s.get("endOffset")]
+    last = ends[-1] if ends else {}
+    if isinstance(last, str):  # as pyspark's own progress objects hold it
+        last = json.loads(last)
+    return {(t, int(p)): o for t, partitions in last.items() for p, o in partitions.items()}
+
+
+def commit_group(config: Config, source: Source, landed: dict[tuple[str, int], int]) -> None:
+    """Commit next offsets to the source's consumer group, so that lag tools see them. Recovery never reads this.
+    Raises KafkaException."""
+    from confluent_kafka import Consumer, TopicPartition
+
+    consumer = Consumer(
+        {**librdkafka_properties(config, source), "group.id": group_id(source), "enable.auto.commit": False}
+    )
+    try:
+        consumer.commit(offsets=[TopicPartition(t, p, o) for (t, p), o in landed.items()], asynchronous=False)
+    finally:
+        consumer.close()
+
+
+def _offsets(
+    client: "AdminClient", partitions: list[tuple[str, int]], which: str, isolation: str | None = None
+) -> dict[tuple[str, int], int]:
+    from confluent_kafka import IsolationLevel, TopicPartition
+    from confluent_kafka.admin import OffsetSpec  # pyright: ignore[reportPrivateImportUsage]
+
+    if not partitions:
+        return {}
+    spec: Any = OffsetSpec.earliest() if which == "earliest" else OffsetSpec.latest()
+    level = IsolationLevel.READ_UNCOMMITTED if isolation == "read_uncommitted" else IsolationLevel.READ_COMMITTED
+    futures = client.list_offsets(
+        {TopicPartition(t, p): spec for t, p in partitions}, isolation_level=level, request_timeout=TIMEOUT_S
+    )
+    return {(tp.topic, tp.partition): future.result().offset for tp, future in futures.items()}
+
+
+def _topic_ids(client: "AdminClient", topics: list[str]) -> dict[str, str]:
+    from confluent_kafka import TopicCollection
+
+    if not topics:
+        return {}
+    futures = client.describe_topics(TopicCollection(topics), request_timeout=TIMEOUT_S)
+    ids = {}
+    for topic, future in futures.items():
+        ids[topic] = str(future.result().topic_id)
+    return ids

@@ -1,0 +1,212 @@
+"""An append-only Delta table taken batch by batch, each batch a scan of the files that some commits added.
+
+Structured Streaming's foreachBatch does that, and does it where this process doesn't see the lake. Where it does, it
+reads the commits and runs the batches itself, and notes them in the query's own checkpoint as the query would: before
+a batch its end (`offsets`), after it that it is done (`commits`). Either goes on where the other stopped. The query
+costs more: over Spark Connect each start of one starts a Python process on the server, which takes seconds, and fails
+when that takes ten (StreamingPythonRunner.scala, PythonWorkerFactory.createSimpleWorker).
+"""
+
+import json
+import re
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
+from typing import NamedTuple
+from urllib.parse import unquote
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql.types import StructType
+
+from cdc_platform.errors import LakeChanged
+from cdc_platform.lake import by_spark, checkpoints, delta_table
+
+Each = Callable[[DataFrame, int], None]
+EachFiles = Callable[[SparkSession, list[str], int], None]
+
+_UNITS = {"k": 1 << 10, "m": 1 << 20, "g": 1 << 30}
+
+_IDLE = 100
+"""Commits without a file of the partition after which they are a batch of their own, not to be looked at again."""
+
+
+_COMMIT = "[0-9]" * 20 + ".json"
+
+
+class End(NamedTuple):
+    """How far a batch goes: all files of the commits before `version`, and of that one's those up to number `file`
+    (-1: none). As Delta's streaming source has it (DeltaSourceOffset.scala)."""
+
+    version: int
+    file: int
+
+
+def for_each(
+    spark: SparkSession, path: str, max_bytes: str, checkpoint: str, name: str, each: Each, **partition: str
+) -> list[int]:
+    """Run `each` over all that was added to a table (to one of its partitions) since the checkpoint, from the first
+    commit on, batch by batch: rows and the batch's number. A batch that was begun is repeated with the same files
+    until it is done. max_bytes: of a batch's files, at least one; as Spark writes sizes. Returns the numbers of
+    batches with files. Raises LakeChanged.
+
+    A use of the rows reads the columns and row groups that it needs; a streaming batch's own frame would read all."""
+    run = partial(_scan, each, path, partition)
+    if delta_table.is_table(path):
+        return for_each_files(spark, path, max_bytes, checkpoint, run, **partition)
+    rows = by_spark.stream(spark, path, max_bytes)
+    for column, value in partition.items():
+        rows = rows.where(F.col(column) == value)
+    files = rows.select(F.input_file_name().alias("file"))
+    writer = files.writeStream.queryName(name).option("checkpointLocation", checkpoint)
+    query = writer.foreachBatch(partial(_streamed, run)).trigger(availableNow=True).start()
+    return by_spark.batches(by_spark.finish(query))
+
+
+def for_each_files(
+    spark: SparkSession, path: str, max_bytes: str, checkpoint: str, each: EachFiles, **partition: str
+) -> list[int]:
+    """The same by a process that sees the table, with the batch's data files in place of its rows. Raises
+    LakeChanged."""
+    return _here(spark, path, _bytes(max_bytes), Path(checkpoint), each, partition)
+
+
+def rows_of(spark: SparkSession, path: str, files: list[str], **partition: str) -> DataFrame:
+    """The rows of some data files of a table (of one of its partitions) without deletion vectors and column mapping:
+    they hold them as they are, but for the values of partition columns (Delta's protocol, "Reader Requirements")."""
+    schema = delta_table.schema(path) or by_spark.read(spark, path).schema
+    if not files:
+        return spark.createDataFrame([], schema)
+    stored = StructType([f for f in schema.fields if f.name not in partition])
+    rows = spark.read.schema(stored).parquet(*map(_plain, files))
+    return rows.select(*(F.lit(partition[n]).alias(n) if n in partition else F.col(n) for n in schema.names))
+
+
+def unfinished(spark: SparkSession, checkpoint: str) -> bool:
+    """Whether the last batch was begun and isn't done: some of its outputs may be written, others not."""
+    folder = Path(checkpoint)
+    if folder.is_dir():
+        return checkpoints.newest(folder, "offsets") != checkpoints.newest(folder, "commits")
+    files = spark.read.format("binaryFile").option("recursiveFileLookup", "true")
+    names = files.load(checkpoint).select(F.regexp_extract("path", r"/(offsets|commits)/(\d+)\z", 0).alias("name"))
+    found = names.where("name != ''").select(
+        F.split_part("name", F.lit("/"), F.lit(2)).alias("log"),
+        F.split_part("name", F.lit("/"), F.lit(3)).cast("bigint").alias("batch"),
+    )
+    last = {r["log"]: r["batch"] for r in found.groupBy("log").agg(F.max("batch").alias("batch")).collect()}
+    return last.get("offsets") != last.get("commits")
+
+
+def _here(
+    spark: SparkSession,
+    path: str,
+    max_bytes: int,
+    checkpoint: Path,
+    run: Callable[[SparkSession, list[str], int], None],
+    partition: dict[str, str],
+) -> list[int]:
+    """The batches by this process, up to the table's newest commit of now."""
+    present = End(max(int(f.name[:20]) for f in Path(path, "_delta_log").glob(_COMMIT)) + 1, -1)
+    table_id = next(a["metaData"]["id"] for a in _actions(path, 0) if "metaData" in a)
+    ran = []
+    while True:
+        begun, done = (checkpoints.newest(checkpoint, log) for log in ("offsets", "commits"))
+        start = _end(checkpoint, path, table_id, done)
+        if start > present:
+            raise LakeChanged(path, f"its newest commit is {present.version - 1}, read was up to {start.version - 1}")
+        if begun == done:
+            end, files = _plan(path, start, present, max_bytes, partition)
+            if not files and end.version - start.version < _IDLE:
+                return ran
+            checkpoints.note(
+                checkpoint,
+                "offsets",
+                done + 1,
+                f"{checkpoints.settings(spark, checkpoint, done)}\n{_offset(table_id, end)}",
+            )
+        elif begun == done + 1:
+            end = _end(checkpoint, path, table_id, begun)
+            files = [file for _, file, _ in _added(path, start, end, partition)]
+        else:
+            raise LakeChanged(str(checkpoint), f"batch {done} is done, and batch {begun} was begun after it")
+        number = done + 1
+        try:
+            run(spark, files, number)
+        except BaseException as why:
+            if not isinstance(why, Exception):  # a terminated Dagster run: what the server is at ends too
+                spark.interruptAll()
+            raise
+        checkpoints.note(checkpoint, "commits", number, '{"nextBatchWatermarkMs":0}')
+        if files:
+            ran.append(number)
+
+
+def _plan(path: str, start: End, present: End, max_bytes: int, partition: dict[str, str]) -> tuple[End, list[str]]:
+    """The next batch's end and files."""
+    files: list[str] = []
+    taken = 0
+    for at, file, size in _added(path, start, present, partition):
+        if taken >= max_bytes:
+            return End(at.version, at.file - 1), files
+        files.append(file)
+        taken += size
+    return present, files
+
+
+def _added(path: str, start: End, end: End, partition: dict[str, str]) -> Iterator[tuple[End, str, int]]:
+    """Data files of a partition added after `start` up to `end`: their place, path and bytes. They are numbered within
+    a commit over all partitions. Rewritten files (no change of data) are none; a change of rows raises LakeChanged."""
+    for version in range(start.version, end.version + (end.file >= 0)):
+        number = -1
+        for action in _actions(path, version):
+            added, removed = action.get("add"), action.get("remove")
+            if (removed and removed.get("dataChange", True)) or (added and added.get("deletionVector")):
+                raise LakeChanged(path, f"commit {version} removes rows of an append-only table")
+            if not added or not added["dataChange"]:
+                continue
+            number += 1
+            mine = all(added["partitionValues"].get(n) == v for n, v in partition.items())
+            if mine and start < (version, number) <= end:
+                yield End(version, number), f"{path}/{unquote(added['path'])}", added["size"]
+
+
+def _actions(path: str, version: int) -> Iterator[dict]:
+    """Actions of one commit (Delta's protocol, "Delta Log Entries")."""
+    try:
+        with Path(path, "_delta_log", f"{version:020d}.json").open(encoding="utf-8", newline="\n") as lines:
+            yield from map(json.loads, lines)
+    except FileNotFoundError:
+        raise LakeChanged(path, f"commit {version} is gone from its log") from None
+
+
+def _end(checkpoint: Path, path: str, table_id: str, batch: int) -> End:
+    """Where a batch ended; -1: the table's beginning."""
+    if batch < 0:
+        return End(0, -1)
+    noted = checkpoints.end(checkpoint, batch)
+    if noted["reservoirId"] != table_id:
+        raise LakeChanged(path, f"it was made anew: {checkpoint} goes on in a table of another id")
+    return End(noted["reservoirVersion"], max(noted["index"], -1))
+
+
+def _offset(table_id: str, end: End) -> str:
+    place = {"reservoirId": table_id, "reservoirVersion": end.version, "index": end.file}
+    return json.dumps({"sourceVersion": 1, **place, "isStartingVersion": False})
+
+
+def _streamed(run: Callable[[SparkSession, list[str], int], None], files: DataFrame, batch: int) -> None:
+    run(files.sparkSession, sorted(unquote(r["file"]) for r in files.distinct().collect()), batch)
+
+
+def _scan(each: Each, path: str, partition: dict[str, str], spark: SparkSession, files: list[str], batch: int) -> None:
+    each(rows_of(spark, path, files, **partition), batch)
+
+
+def _plain(path: str) -> str:
+    """A path to what reads paths, which takes some characters for patterns."""
+    return re.sub(r"([\[\]{}*?\\])", r"\\\1", path)
+
+
+def _bytes(size: str) -> int:
+    """ "512m" and the like."""
+    return int(size[:-1]) * _UNITS[size[-1]] if size[-1] in _UNITS else int(size)

@@ -1,0 +1,214 @@
+"""A Delta table's log where this process sees it as a folder: its data files as the log names them, and commits that
+mark rows of them. delta-rs tells of no deletion vectors and commits none. No Spark here.
+
+Delta's protocol, "Action Reconciliation" and "Actions".
+"""
+
+import json
+import logging
+import os
+import time
+import uuid
+from collections.abc import Iterable, Iterator
+from decimal import Decimal
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import msgspec
+import pyarrow.parquet as pq
+
+from cdc_platform.lake.data_files import Sink, Written, encoded
+from cdc_platform.lake.deletion_vectors import Descriptor
+from cdc_platform.lake.writer_lock import turn_of_files
+
+log = logging.getLogger(__name__)
+
+Action = dict[str, Any]
+
+_WRITTEN = frozenset(
+    ("columnMapping", "deletionVectors", "timestampNtz", "appendOnly", "invariants", "checkpointProtection")
+)
+"""Features of tables that what is written here keeps to; a column's invariant would be told in its metadata, which
+these tables have none of. checkpointProtection is about the removal of old log files, which nothing here does."""
+_REFUSED = ("delta.appendOnly", "delta.enableChangeDataFeed")
+_PLAIN, _FEATURES = 2, 7
+"""Writer versions: up to which a table has nothing but appendOnly and invariants, and from which on it tells its
+features one by one."""
+_INTERVAL, _ITS_DEFAULT = "delta.checkpointInterval", "10"
+_DECODER, _ENCODER = msgspec.json.Decoder(), msgspec.json.Encoder()
+
+
+class Live(NamedTuple):
+    """A table at one of its versions. adds: the log's `add` actions of its data files. interval: commits from one
+    checkpoint to the next."""
+
+    version: int
+    adds: list[Action]
+    interval: int
+
+
+class Marked(NamedTuple):
+    """A data file of which rows don't count any more. vector: of all such rows; None: of none counts."""
+
+    add: Action
+    vector: Descriptor | None
+
+
+def live(path: str) -> Live | None:
+    """A table as its newest commit leaves it. None: it has something that isn't kept to here (an unknown feature of the
+    protocol, partitions, files of other places), or its log can't be read in full."""
+    from deltalake import DeltaTable
+
+    table = DeltaTable(path)
+    protocol, metadata = table.protocol(), table.metadata()
+    asked = {*(protocol.reader_features or ()), *(protocol.writer_features or ())}
+    known = protocol.min_writer_version <= _PLAIN or protocol.min_writer_version == _FEATURES
+    if not known or not asked <= _WRITTEN or metadata.partition_columns:
+        return None
+    if any(metadata.configuration.get(p, "false") != "false" for p in _REFUSED):
+        return None
+    version, adds = table.version(), {}
+    try:
+        first = _checkpoint(path, version)
+        for action in (*_of_checkpoint(path, first), *_of_commits(path, first + 1, version)):
+            _take(action, adds)
+    except FileNotFoundError:
+        return None
+    if not all(map(_is_kept_to, adds.values())):
+        return None
+    return Live(version, list(adds.values()), int(metadata.configuration.get(_INTERVAL, _ITS_DEFAULT)))
+
+
+def _is_kept_to(add: Action) -> bool:
+    """Whether a data file stands in its table's folder, and its rows are told."""
+    return not (":" in add["path"] or add["path"].startswith("/")) and "numRecords" in add.get("stats", "")
+
+
+def _take(action: Action, adds: dict[tuple[str, Any], Action]) -> None:
+    if add := action.get("add"):
+        adds[_key(add)] = _told(add)
+    elif remove := action.get("remove"):
+        adds.pop(_key(remove), None)
+
+
+def _key(of: Action) -> tuple[str, Any]:
+    vector = of.get("deletionVector")
+    return of["path"], vector and (vector["storageType"], vector["pathOrInlineDv"], vector.get("offset"))
+
+
+def _checkpoint(path: str, version: int) -> int:
+    """The newest checkpoint that is there in full, of one file, up to a version; -1: none is told."""
+    hint = Path(path, "_delta_log", "_last_checkpoint")
+    told = json.loads(hint.read_bytes()) if hint.exists() else {}
+    found = told.get("version", -1)
+    return found if "parts" not in told and found <= version else -1
+
+
+def _of_checkpoint(path: str, version: int) -> Iterator[Action]:
+    if version < 0:
+        return
+    with pq.ParquetFile(f"{path}/_delta_log/{version:020d}.checkpoint.parquet") as file:
+        for batch in file.iter_batches(columns=["add"], use_threads=False):
+            found = batch.column("add")
+            for add in found.filter(found.is_valid()).to_pylist():
+                yield {"add": {**add, **{k: dict(add[k] or ()) for k in ("partitionValues", "tags") if k in add}}}
+
+
+def _told(add: Action) -> Action:
+    """An action without what it doesn't tell."""
+    told = {k: v for k, v in add.items() if v is not None and not k.endswith("_parsed")}
+    if vector := told.get("deletionVector"):
+        told["deletionVector"] = {k: v for k, v in vector.items() if v is not None}
+    return told
+
+
+def _of_commits(path: str, first: int, last: int) -> Iterator[Action]:
+    for version in range(first, last + 1):
+        with Path(path, "_delta_log", f"{version:020d}.json").open("rb") as lines:
+            yield from (_DECODER.decode(line) for line in lines if line.strip())
+
+
+def commit(path: str, before: Live, written: Iterable[Written], marked: Iterable[Marked], told: Action) -> bool:
+    """Makes the next version of a table: with some more files, and with rows of others marked. told: what its history
+    says. False: another has made that version, and nothing was done."""
+    now, version = int(time.time() * 1000), before.version + 1
+    lines: list[Action] = [{"commitInfo": {"timestamp": now, "readVersion": before.version, **told}}]
+    lines += [{"add": _added(file, now)} for file in written]
+    for file in marked:
+        lines.append({"remove": _removed(file.add, now)})
+        if file.vector is not None:
+            stays = {"dataChange": True, "stats": _wide(file.add["stats"]), "deletionVector": file.vector}
+            lines.append({"add": {**file.add, **stays}})
+    if not _put(Path(path, "_delta_log", f"{version:020d}.json"), _ENCODER.encode_lines(lines)):
+        return False
+    if version % before.interval == 0:
+        _checkpointed(path)
+    return True
+
+
+def _checkpointed(path: str) -> None:
+    """Without one the log is read from the last one on: no reason to fail."""
+    from deltalake import DeltaTable
+    from deltalake.exceptions import DeltaError
+
+    try:
+        DeltaTable(path).create_checkpoint()
+    except DeltaError as error:
+        log.warning("%s: no checkpoint: %s", path, error)
+
+
+def _added(file: Written, now: int) -> Action:
+    named = {"path": file.path, "partitionValues": {}, "size": file.size}
+    return {**named, "modificationTime": now, "dataChange": True, "stats": file.stats}
+
+
+def _removed(add: Action, now: int) -> Action:
+    kept = {k: add[k] for k in ("path", "partitionValues", "size", "deletionVector", "tags") if k in add}
+    return {**kept, "deletionTimestamp": now, "dataChange": True, "extendedFileMetadata": True}
+
+
+def _wide(stats: str) -> str:
+    """Statistics of a file of whose rows not all count: lowest and highest values may be of those that don't."""
+    return encoded({**json.loads(stats, parse_float=Decimal), "tightBounds": False})
+
+
+def _put(file: Path, text: bytes) -> bool:
+    """Makes a file in one step, unless it is there."""
+    made = file.with_name(f".{uuid.uuid4()}.tmp")
+    try:
+        with made.open("xb") as out:
+            out.write(text)
+            out.flush()
+            os.fsync(out.fileno())
+        os.link(made, file)
+    except FileExistsError:
+        return False
+    finally:
+        made.unlink(missing_ok=True)
+    return True
+
+
+def done_before(table: str, app: str, version: int) -> bool:
+    """Whether a table has a commit of this application with this number or a later one (Delta's protocol,
+    "Transaction Identifiers")."""
+    from deltalake import DeltaTable
+
+    known = DeltaTable(table).transaction_version(app)
+    return known is not None and known >= version
+
+
+def append_files(sink: Sink, files: list[Written], app: str, version: int) -> None:
+    """Names files in a table's log, at most once per (`app`, `version`)."""
+    from deltalake import CommitProperties, DeltaTable, Transaction
+    from deltalake.transaction import AddAction, RemoveAction
+
+    table = DeltaTable(sink.table)
+    values = dict(sink.partition)
+    now = int(time.time() * 1000)
+    adds: list[AddAction | RemoveAction] = [AddAction(f.path, f.size, values, now, True, f.stats) for f in files]
+    once = CommitProperties(app_transactions=[Transaction(app, version)])
+    with turn_of_files(sink.table):
+        table.update_incremental()
+        if (known := table.transaction_version(app)) is not None and known >= version:
+            return
+        table.create_write_transaction(adds, "append", table.schema(), list(values), commit_properties=once)

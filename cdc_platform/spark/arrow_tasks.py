@@ -1,0 +1,209 @@
+"""One pass over data files of a table whose folder driver and executors see: Spark's Python workers read them as Arrow
+batches, each task some files, and write files of other tables, which one commit each then names.
+
+What a pass gives back is small: what the work of each task told, and which files it wrote. Files of tasks that failed,
+or were done twice, are named by no commit.
+"""
+
+import heapq
+import json
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
+from itertools import chain
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
+
+import pyarrow as pa
+
+from cdc_platform.lake.data_files import Output, Sink, Unit, Written, outputs, read, units
+from cdc_platform.spark import workers
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.types import StructType
+
+Work = Callable[[Iterator[pa.RecordBatch], Mapping[str, Output]], Any]
+"""(rows of a task's files, one after the other; outputs by name) → what it has to tell, as JSON can. Runs on the
+executors."""
+
+Rows = Callable[[Any], Iterator[pa.RecordBatch]]
+"""A task → its rows. Runs on the executors."""
+
+Made = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
+"""Arrow batches of a partition → others. Runs on the executors."""
+
+_LEAST, _MOST = 16 << 20, 128 << 20
+"""Bytes before compression that a task takes together. What it writes is one file."""
+_MORE_ROUNDS, _NEARLY = 4, 1.05
+"""How many more rounds of tasks than the fewest are looked at, and what isn't worth another round."""
+
+
+class Pass(NamedTuple):
+    """What a pass did. told: by each task; written: by output."""
+
+    told: list[Any]
+    written: dict[str, list[Written]]
+
+
+def over(
+    spark: "SparkSession",
+    files: list[str],
+    schema: pa.Schema,
+    work: Work,
+    sinks: Mapping[str, Sink],
+    *,
+    whole: bool,
+) -> Pass:
+    """Runs `work` on the rows of files, read with these columns. whole: a file isn't divided."""
+    return run(spark, _tasks(spark, units(files, whole=whole)), partial(_rows, schema), work, sinks)
+
+
+def frame(
+    spark: "SparkSession",
+    files: list[str],
+    schema: pa.Schema,
+    each: Callable[[pa.RecordBatch], pa.RecordBatch],
+    made: "StructType",
+) -> "DataFrame":
+    """What workers make of the rows of files, read with these columns: a DataFrame with the columns `made`."""
+    tasks = _tasks(spark, units(files, whole=False))
+    ids = spark.range(0, len(tasks), 1, max(len(tasks), 1))
+    return ids.mapInArrow(partial(_made, tasks, schema, each), made)
+
+
+def run(spark: "SparkSession", tasks: list[Any], rows: Rows, work: Work, sinks: Mapping[str, Sink]) -> Pass:
+    """Runs `work` on what `rows` makes of each task."""
+    if not tasks:
+        return Pass([], {name: [] for name in sinks})
+    ids = spark.range(0, len(tasks), 1, len(tasks))
+    return _done(ids, partial(_each, tasks, rows, work, dict(sinks)), sinks)
+
+
+def partitions(given: "DataFrame", rows: Made, work: Work, sinks: Mapping[str, Sink]) -> Pass:
+    """Runs `work` on what `rows` makes of each partition of a DataFrame that has few rows."""
+    return _done(given, partial(_partition, rows, work, dict(sinks)), sinks)
+
+
+def _done(given: "DataFrame", each: Made, sinks: Mapping[str, Sink]) -> Pass:
+    found = given.mapInArrow(each, _RESULT_SQL).toArrow().to_pylist()
+    told = [json.loads(r["told"]) for r in found if r["output"] is None]
+    written: dict[str, list[Written]] = {name: [] for name in sinks}
+    for r in found:
+        if r["output"] is not None:
+            written[r["output"]].append(Written(r["path"], r["size"], r["rows"], r["stats"]))
+    return Pass(told, written)
+
+
+def _tasks(spark: "SparkSession", all_units: list[Unit]) -> list[list[Unit]]:
+    return shared_out(all_units, cores(spark))
+
+
+def cores(spark: "SparkSession") -> int:
+    """How many tasks run at once."""
+    return max(1, int(spark.conf.get("spark.sql.shuffle.partitions") or 200) // 2)
+
+
+class Sized(Protocol):
+    """What tasks are made of."""
+
+    @property
+    def bytes(self) -> int:
+        """How much of it there is."""
+        ...
+
+
+S = TypeVar("S", bound=Sized)
+
+
+def shared_out(all_units: list[S], cores: int, *, bounded: bool = True) -> list[list[S]]:
+    """Neighbours together as tasks, as few as keep the cores busy to the end: with some more, where units are as large
+    as tasks, no core waits for another's last one. bounded: a task writes what it reads, and isn't to be large."""
+    total = sum(u.bytes for u in all_units)
+    fewest = (-(-total // (_MOST * cores)) or 1) if bounded else 1
+    some = [min(cores * rounds, max(1, total // _LEAST)) for rounds in range(fewest, fewest + _MORE_ROUNDS)]
+    options = [_cut(all_units, number, total) for number in some]
+    times = [_bytes_of_the_busiest(tasks, cores) for tasks in options]
+    return next(tasks for tasks, time in zip(options, times, strict=True) if time <= _NEARLY * min(times))
+
+
+def _cut(all_units: list[S], number: int, total: int) -> list[list[S]]:
+    tasks: dict[int, list[S]] = {}
+    before = 0
+    for unit in all_units:
+        tasks.setdefault((2 * before + unit.bytes) * number // (2 * total or 1), []).append(unit)
+        before += unit.bytes
+    return list(tasks.values())
+
+
+def _bytes_of_the_busiest(tasks: list[list[S]], cores: int) -> int:
+    """Of the core that ends last, each task being taken by the one that is free first."""
+    busy = [0] * cores
+    for task in tasks:
+        heapq.heapreplace(busy, busy[0] + sum(u.bytes for u in task))
+    return max(busy)
+
+
+_RESULT_SQL = "told STRING, output STRING, path STRING, size BIGINT, `rows` BIGINT, stats STRING"
+_RESULT = pa.schema(
+    [
+        *((n, pa.string()) for n in ("told", "output", "path")),
+        *((n, pa.int64()) for n in ("size", "rows")),
+        ("stats", pa.string()),
+    ]
+)
+
+
+def _rows(schema: pa.Schema, task: list[Unit]) -> Iterator[pa.RecordBatch]:
+    return chain.from_iterable(read(unit, schema) for unit in task)
+
+
+def _made(
+    tasks: list[list[Unit]],
+    schema: pa.Schema,
+    each: Callable[[pa.RecordBatch], pa.RecordBatch],
+    batches: Iterator[pa.RecordBatch],
+) -> Iterator[pa.RecordBatch]:
+    workers.settle()
+    for batch in batches:
+        for task in batch.column(0).to_pylist():
+            yield from map(each, _rows(schema, tasks[task]))
+
+
+def _each(
+    tasks: list[Any],
+    rows: Rows,
+    work: Work,
+    sinks: dict[str, Sink],
+    batches: Iterator[pa.RecordBatch],
+) -> Iterator[pa.RecordBatch]:
+    workers.settle()
+    for batch in batches:
+        for task in batch.column(0).to_pylist():
+            yield pa.RecordBatch.from_pylist(_one(rows(tasks[task]), work, sinks), _RESULT)
+            pa.default_memory_pool().release_unused()  # a worker lives on: what it doesn't need is another's
+
+
+def _partition(
+    rows: Made, work: Work, sinks: dict[str, Sink], batches: Iterator[pa.RecordBatch]
+) -> Iterator[pa.RecordBatch]:
+    workers.settle()
+    yield pa.RecordBatch.from_pylist(_one(rows(batches), work, sinks), _RESULT)
+    pa.default_memory_pool().release_unused()
+
+
+def _one(given: Iterator[pa.RecordBatch], work: Work, sinks: dict[str, Sink]) -> list[dict[str, Any]]:
+    out = outputs(sinks)
+    try:
+        told = work(given, out)
+        written = {name: done for name, output in out.items() if (done := output.close()) is not None}
+    except BaseException:
+        for output in out.values():
+            output.discard()
+        raise
+    return [{"told": json.dumps(told)}, *({"output": name, **done._asdict()} for name, done in written.items())]
+
+
+def spark_schema(schema: pa.Schema) -> "StructType":
+    """Arrow schema → Spark's."""
+    from pyspark.sql.pandas.types import from_arrow_schema
+
+    return from_arrow_schema(schema, prefer_timestamp_ntz=False)

@@ -1,0 +1,63 @@
+"""Loss is told by name from what Kafka holds and what was landed."""
+
+from cdc_platform.kafka.offsets import PartitionState, end_offsets, first_offsets, losses
+
+
+def state(begin, end, partition=0, topic_id="A"):
+    return PartitionState("t", partition, topic_id, begin, end)
+
+
+def found(states, landed, ids=None):
+    rows = losses(states, landed, {"t": {"A"}} if ids is None else ids)
+    return [(r["topic"], r["partition"], r["from_offset"], r["to_offset"], r["restart"]) for r in rows]
+
+
+def test_nothing_is_lost_while_reading_can_go_on():
+    assert found([state(0, 9)], {}) == []
+    assert found([state(500, 900)], {}) == []  # before the first landing everything may begin anywhere
+    assert found([state(3, 9)], {("t", 0): 3}) == []
+    assert found([state(9, 9)], {("t", 0): 9}) == []
+    assert found([state(0, 5), state(0, 5, 1)], {("t", 0): 5}) == []  # a new partition
+
+
+def test_retention_before_landing_is_a_loss_of_that_range():
+    assert found([state(7, 9)], {("t", 0): 3}) == [("t", 0, 3, 7, 7)]
+
+
+def test_a_new_partition_that_no_longer_begins_at_zero_has_lost_its_first_records():
+    assert found([state(0, 5), state(4, 9, 1)], {("t", 0): 5}) == [("t", 1, 0, 4, 4)]
+
+
+def test_a_shrunk_partition_is_a_loss():
+    assert found([state(0, 2)], {("t", 0): 5}) == [("t", 0, 5, 6, 2)]
+
+
+def test_a_topic_made_again_is_a_loss_whatever_its_offsets():
+    for end in (2, 5, 9):
+        assert found([state(0, end, topic_id="B")], {("t", 0): 5}) == [("t", 0, 5, 6, 0)]
+    assert found([state(0, 9, topic_id="B")], {("t", 0): 5}, {"t": {"A", "B"}}) == []  # landed under both
+
+
+def test_a_broker_that_tells_no_topic_ids_is_judged_by_offsets():
+    assert found([state(0, 9, topic_id="")], {("t", 0): 5}) == []
+
+
+def test_an_absent_partition_is_a_loss_without_restart():
+    assert found([], {("t", 0): 5}) == [("t", 0, 5, 6, None)]
+
+
+def test_first_offsets_follow_the_setting():
+    states = [state(3, 9), state(0, 4, 1)]
+    assert first_offsets(states, "earliest") == {("t", 0): 3, ("t", 1): 0}
+    assert first_offsets(states, "latest") == {("t", 0): 9, ("t", 1): 4}
+
+
+def test_end_offsets_are_those_of_the_last_batch_that_tells():
+    progress = [
+        {"sources": [{"endOffset": {"t": {"0": 3, "1": 1}}}]},
+        {"sources": [{"endOffset": {"t": {"0": 7, "1": 1}, "u": {"0": 2}}}]},
+        {"sources": [{"endOffset": None}]},
+    ]
+    assert end_offsets(progress) == {("t", 0): 7, ("t", 1): 1, ("u", 0): 2}
+    assert end_offsets([{"sources": [{"endOffset": '{"t": {"0": 4}}'}]}]) == {("t", 0): 4}
+    assert end_offsets([]) == {}

@@ -1,0 +1,170 @@
+"""A table's log: which data files it names, what is left to Spark, and commits that mark rows of them."""
+
+import json
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from deltalake import DeltaTable, QueryBuilder, write_deltalake
+from pyroaring import BitMap64
+
+from cdc_platform.lake import commits, deletion_vectors
+from cdc_platform.lake.commits import Marked
+from cdc_platform.lake.data_files import Output, Sink
+
+SCHEMA = pa.schema([("id", pa.int64()), ("price", pa.decimal128(38, 18))])
+PROPERTIES = {"delta.enableDeletionVectors": "true", "delta.checkpointInterval": "5"}
+HISTORY = {"operation": "MERGE", "operationMetrics": {"numOutputRows": "1"}}
+
+
+def rows(*ids):
+    return pa.table({"id": list(ids), "price": [f"{i}.{'3' * 18}" for i in ids]}).cast(SCHEMA)
+
+
+FEATURES = {"readerFeatures": ["deletionVectors"], "writerFeatures": ["deletionVectors", "invariants"]}
+
+
+def made(path, **changes):
+    """A table as Spark makes it: with features; and with other things, by kind of action."""
+    DeltaTable.create(path, SCHEMA, configuration=PROPERTIES)
+    first = Path(path, "_delta_log", f"{0:020d}.json")
+    actions = [json.loads(line) for line in first.read_text().splitlines()]
+    changes = {"protocol": {}, **changes}
+    changes["protocol"] = {"minReaderVersion": 3, "minWriterVersion": 7, **FEATURES, **changes["protocol"]}
+    for action in actions:
+        for kind, more in changes.items():
+            if kind in action:
+                action[kind].update(more)
+    first.write_text("\n".join(map(json.dumps, actions)))
+
+
+@pytest.fixture
+def table(tmp_path):
+    path = str(tmp_path / "t")
+    made(path)
+    write_deltalake(path, rows(*range(10)), mode="append")
+    write_deltalake(path, rows(10, 11), mode="append")
+    return path
+
+
+def there(path):
+    """Ids as delta-rs reads them."""
+    found = QueryBuilder().register("t", DeltaTable(path)).execute("SELECT id FROM t ORDER BY id").read_all()
+    return pa.table(found)["id"].to_pylist()
+
+
+def file_with(path, *ids):
+    out = Output(Sink(path, SCHEMA, ("id", "price"), ()))
+    for batch in rows(*ids).to_batches():
+        out.write(batch)
+    return out.close()
+
+
+def of(live, rows_):
+    [found] = [a for a in live.adds if json.loads(a["stats"])["numRecords"] == rows_]
+    return found
+
+
+def marked(path, add, *gone):
+    with deletion_vectors.Vectors(path) as new:
+        return Marked(add, new.add(BitMap64(gone)))
+
+
+def test_rows_are_marked_and_others_written_in_one_commit(table):
+    before = commits.live(table)
+    assert before is not None
+    assert before.version == 2
+    new = [file_with(table, 12, 13, 14)]
+    assert commits.commit(table, before, new, [marked(table, of(before, 10), 3, 4)], HISTORY)
+    assert there(table) == [0, 1, 2, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14]
+    after = commits.live(table)
+    assert after is not None
+    assert after.version == 3
+    assert json.loads(of(after, 10)["stats"])["tightBounds"] is False
+    assert DeltaTable(table).history(1)[0]["operation"] == "MERGE"
+    # More rows of the same file, one of the new one, and a file of which nothing is left.
+    more = [marked(table, of(after, 10), 0, 3, 4), marked(table, of(after, 3), 1), Marked(of(after, 2), None)]
+    assert commits.commit(table, after, [], more, HISTORY)
+    assert there(table) == [1, 2, 5, 6, 7, 8, 9, 12, 14]
+    now = commits.live(table)
+    assert now is not None
+    assert sorted(json.loads(a["stats"])["numRecords"] for a in now.adds) == [3, 10]
+    assert "14.333333333333333333" in of(now, 3)["stats"]  # every digit
+
+
+def test_who_comes_second_is_told_and_nothing_is_done(table):
+    before = commits.live(table)
+    write_deltalake(table, rows(99), mode="append")
+    assert not commits.commit(table, before, [file_with(table, 12)], [marked(table, of(before, 10), 3)], HISTORY)
+    assert there(table) == [*range(12), 99]
+    assert not list(Path(table, "_delta_log").glob(".*"))
+
+
+def test_what_a_checkpoint_tells_is_what_commits_tell(table):
+    before = commits.live(table)
+    assert commits.commit(table, before, [], [marked(table, of(before, 10), 3)], HISTORY)
+    told = commits.live(table)
+    DeltaTable(table).create_checkpoint()
+    for commit in Path(table, "_delta_log").glob("*.json"):
+        commit.unlink()
+    found = commits.live(table)
+    assert found is not None
+    assert found.version == told.version
+    shown = [[{k: v for k, v in a.items() if v != {}} for a in live.adds] for live in (found, told)]
+    for adds in shown:
+        for add in adds:
+            add.pop("dataChange")
+            add["stats"] = json.loads(add["stats"])
+    key = str
+    assert sorted(shown[0], key=key) == sorted(shown[1], key=key)
+
+
+def test_every_so_many_commits_there_is_a_checkpoint(table):
+    for _ in range(4):
+        assert commits.commit(table, commits.live(table), [file_with(table, 50)], [], HISTORY)
+    checkpoints = sorted(p.name[:20] for p in Path(table, "_delta_log").glob("*.checkpoint.parquet"))
+    assert [int(c) for c in checkpoints] == [5]
+    assert there(table) == [*range(12), 50, 50, 50, 50]
+
+
+def test_a_log_whose_beginning_only_a_checkpoint_of_parts_tells_is_left_to_spark(table):
+    DeltaTable(table).create_checkpoint()
+    log = Path(table, "_delta_log")
+    hint = log / "_last_checkpoint"
+    hint.write_text(json.dumps({**json.loads(hint.read_text()), "parts": 1}))
+    number = f"{1:010d}"
+    (log / f"{2:020d}.checkpoint.parquet").rename(log / f"{2:020d}.checkpoint.{number}.{number}.parquet")
+    for version in range(3):
+        (log / f"{version:020d}.json").unlink()
+    assert there(table) == [*range(12)]
+    assert commits.live(table) is None
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"protocol": {"writerFeatures": ["deletionVectors", "changeDataFeed"]}},
+        {"protocol": {"writerFeatures": ["deletionVectors", "rowTracking"]}},
+        {"metaData": {"partitionColumns": ["id"]}},
+        {"metaData": {"configuration": {**PROPERTIES, "delta.appendOnly": "true"}}},
+        {"metaData": {"configuration": {**PROPERTIES, "delta.enableChangeDataFeed": "true"}}},
+    ],
+)
+def test_what_is_not_kept_to_is_left_to_spark(tmp_path, change):
+    made(str(tmp_path / "same"))
+    assert commits.live(str(tmp_path / "same")) is not None
+    made(str(tmp_path / "t"), **change)
+    assert commits.live(str(tmp_path / "t")) is None
+
+
+@pytest.mark.parametrize(
+    "more", [{"path": "file:/elsewhere/x.parquet"}, {"path": "/elsewhere/x.parquet"}, {"stats": None}]
+)
+def test_files_of_other_places_and_without_statistics_are_left_to_spark(table, more):
+    add = {"path": "x.parquet", "partitionValues": {}, "size": 1, "modificationTime": 1, "dataChange": True}
+    Path(table, "_delta_log", f"{3:020d}.json").write_text(json.dumps({"add": {**add, "stats": '{"numRecords":1}'}}))
+    assert commits.live(table) is not None
+    Path(table, "_delta_log", f"{3:020d}.json").write_text(
+        json.dumps({"add": {**add, "stats": '{"numRecords":1}', **more}})
+    )
+    assert commits.live(table) is None

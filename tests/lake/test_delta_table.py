@@ -1,0 +1,130 @@
+"""Questions to the platform's small tables: delta-rs and Spark must answer alike."""
+
+from datetime import datetime
+from decimal import Decimal
+from typing import Any
+
+import pytest
+
+from cdc_platform import tables
+from cdc_platform.lake import by_spark, delta_table
+from tests.changelog.feed import Feed, SourceTable, position
+
+TABLE = SourceTable("n", "items", [("id", "int"), ("v", "varchar(20)")])
+
+
+def plain(value: Any) -> Any:
+    """Maps as dicts, instants as such: the two sides' ways to say them differ."""
+    if isinstance(value, dict):
+        return {k: plain(v) for k, v in value.items()}
+    if isinstance(value, list) and value and all(isinstance(v, tuple) for v in value):
+        return dict(value)
+    if isinstance(value, list):
+        return [plain(v) for v in value]
+    return value.timestamp() if isinstance(value, datetime) else value
+
+
+@pytest.mark.spark
+def test_both_sides_give_the_same_answer_to_every_question_of_a_run(spark, make_config, monkeypatch):
+    asked: set[str] = set()
+    real = delta_table.ask
+
+    def both(session: Any, sql: str, **paths: str) -> list[dict[str, Any]]:
+        found = real(session, sql, **paths)
+        other = delta_table.by_spark(session, sql, **paths)
+        assert sorted(map(repr, map(plain, found))) == sorted(map(repr, map(plain, other))), sql
+        asked.update(paths)
+        return found
+
+    monkeypatch.setattr(delta_table, "ask", both)
+    config = make_config([{"name": "n", "format": "canal", "topics": ["t"]}])
+    feed = Feed(spark, config, "n")
+    begin, commit = ({"kind": k, "txn_id": "7", **position(1, p)} for k, p in (("begin", 1), ("commit", 99)))
+    insert = TABLE.insert((1, 10), {"id": "1", "v": "a"}, info={"writer": "canal"})
+    feed.say(begin, TABLE.stated(), insert, commit)
+    feed.catch_up()
+    ddl = {"kind": "ddl", "db": "n", "table": "items", "ddl": "ALTER TABLE n.items ADD w int", **position(1, 110)}
+    feed.say(ddl, TABLE.delete((1, 120), {"id": "1", "v": "a"}), {"kind": "error", "reason": "bad", "db": "n"})
+    feed.catch_up()
+    for pos in (2**63 + 1, 2**63):  # the second one is older than the cut before it
+        feed.say(TABLE.insert((1, pos), {"id": str(pos % 7), "v": "far"}))
+        feed.catch_up()
+    newest = max(feed.rows(tables.CUTS), key=lambda c: c["cut"])
+    assert (newest["cut"], int(newest["order_key"]["pos"])) == (4, 2**63 + 1)
+    assert set(newest["offsets"]) == {"t/0"}
+    small = {"history", "state", "rules", "lineages", "cuts", "changes", "ledger", "quarantine", "effects"}
+    assert asked >= {*small, "changelog", "marks"}
+
+
+@pytest.mark.spark
+def test_structs_with_nulls_are_compared_alike(spark, tmp_path):
+    path = str(tmp_path / "t")
+    order = tables.ORDER_TYPE
+    rows = [
+        (1, 5, (1, 2, Decimal(30), 0, 0, 7)),
+        (1, 9, (1, 2, Decimal(4), 9, 9, 9)),
+        (1, 7, None),
+        (2, None, None),
+        (2, 3, None),
+        (3, None, (0, -1, Decimal(2**63), 0, 0, 0)),
+        (3, None, (0, -1, Decimal(2**63 + 1), 0, 0, 0)),
+    ]
+    spark.createDataFrame(rows, f"k INT, n INT, o {order}").write.format("delta").save(path)
+    highest = "max(CASE WHEN n IS NOT NULL THEN named_struct('n', n, 'k', k) END)"
+    sql = f"SELECT k, max(o) AS o, {highest} AS s FROM {{t}} GROUP BY k"
+    found = delta_table.ask(spark, sql, t=path)
+    key = lambda r: r["k"]  # noqa: E731
+    assert sorted(found, key=key) == sorted(delta_table.by_spark(spark, sql, t=path), key=key)
+    assert {r["k"]: r["o"] and int(r["o"]["pos"]) for r in found} == {1: 30, 2: None, 3: 2**63 + 1}
+    assert {r["k"]: r["s"] and r["s"]["n"] for r in found} == {1: 9, 2: 3, 3: None}
+
+
+@pytest.mark.spark
+def test_what_is_not_here_to_see_is_asked_of_spark(spark, tmp_path):
+    path = str(tmp_path / "t")
+    spark.range(3).write.format("delta").save(path)
+    uri = f"file://{path}"
+    assert not delta_table.is_table(uri)
+    assert delta_table.version(uri) is None
+    assert delta_table.properties(uri) is None
+    assert delta_table.ask(spark, "SELECT count(*) AS n FROM {t}", t=uri) == [{"n": 3}]
+    assert (by_spark.exists(spark, uri), by_spark.version(spark, uri)) == (True, 0)
+    assert not by_spark.exists(spark, str(tmp_path / "none"))
+    assert not by_spark.exists(spark, str(tmp_path / "none"), beside=path)
+    assert by_spark.exists(spark, uri, beside=path)
+    (tmp_path / "begun" / "_delta_log").mkdir(parents=True)
+    assert not by_spark.exists(spark, str(tmp_path / "begun"))
+
+
+@pytest.mark.spark
+def test_a_commit_is_seen_at_once(spark, tmp_path):
+    path = str(tmp_path / "t")
+    for n in range(3):
+        spark.range(n, n + 1).write.format("delta").mode("append").save(path)
+        assert by_spark.version(spark, path) == n
+        assert delta_table.ask(spark, "SELECT max(id) AS last FROM {t}", t=path) == [{"last": n}]
+    by_spark.ensure(spark, tables.TOPICS, str(tmp_path / "topics"))
+    assert delta_table.ask(spark, "SELECT topic FROM {t}", t=str(tmp_path / "topics")) == []
+    spark.sql(f"ALTER TABLE {by_spark.delta(path)} SET TBLPROPERTIES ('cdc.limits' = 'x')")
+    assert (delta_table.properties(path) or {})["cdc.limits"] == "x"
+
+
+def test_topics_are_topics():
+    assert delta_table.topic("dts-shop.v_2") == "dts-shop.v_2"
+    with pytest.raises(ValueError, match="no topic"):
+        delta_table.topic("x' OR 1=1 --")
+
+
+def test_digests_are_digests():
+    assert delta_table.digests({"0a", "ff"}) == "'0a', 'ff'"
+    with pytest.raises(ValueError, match="no digest"):
+        delta_table.digests(["0a", "x' OR 1=1 --"])
+
+
+@pytest.mark.spark
+def test_columns_are_told_as_spark_has_them(spark, tmp_path):
+    for number, table in enumerate((tables.CHANGES, tables.CHANGELOG, tables.LANDING)):
+        path = str(tmp_path / str(number))
+        by_spark.create(spark, path, table.columns, table.properties, "", table.partition_by)
+        assert delta_table.schema(path) == by_spark.read(spark, path).schema
+    assert delta_table.schema(str(tmp_path / "nothing")) is None

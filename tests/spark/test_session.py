@@ -1,0 +1,124 @@
+"""Properties of a Spark session, before there is one."""
+
+import os
+import subprocess
+import sys
+import time
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+
+from cdc_platform.config import parse_config
+from cdc_platform.setup.jars import spark_jars
+from cdc_platform.spark import connect
+from cdc_platform.spark.session import server_config
+
+
+def properties(tmp_path: Path, **spark: object) -> dict[str, str]:
+    source = {"name": "s", "format": "debezium", "topics": ["t"]}
+    return server_config(
+        parse_config({"lake": str(tmp_path), "spark": spark, "sources": [source]}, tmp_path / "c.yaml")
+    )
+
+
+def test_a_class_path_of_the_users_own_stands_beside_deltas(tmp_path: Path) -> None:
+    told = properties(tmp_path, master="local[2]", conf={"spark.driver.extraClassPath": "/own/hadoop-aws.jar"})
+    assert told["spark.driver.extraClassPath"].split(os.pathsep) == [*spark_jars(), "/own/hadoop-aws.jar"]
+
+
+def test_java_options_of_the_users_own_stand_after_ours(tmp_path: Path) -> None:
+    key = "spark.driver.extraJavaOptions"
+    ours = properties(tmp_path, master="local[2]")[key]
+    told = properties(tmp_path, master="local[2]", conf={key: "-Djavax.net.ssl.trustStore=/own.jks"})
+    assert told[key] == f"{ours} -Djavax.net.ssl.trustStore=/own.jks"
+    other = properties(tmp_path, master="local[2]", conf={key: "-Xss4m -XX:+UseG1GC"})
+    subprocess.run(["java", *other[key].split(), "-version"], check=True, capture_output=True)
+    assert other[key].split() == [o for o in ours.split() if o != "-XX:+UseParallelGC"] + ["-Xss4m", "-XX:+UseG1GC"]
+
+
+@pytest.mark.parametrize("master", ["spark://host:7077", "local-cluster[2,1,1024]"])
+def test_executors_of_their_own_are_sent_the_jars(tmp_path: Path, master: str) -> None:
+    told = properties(tmp_path, master=master, conf={"spark.driver.extraClassPath": "/own/hadoop-aws.jar"})
+    assert told["spark.jars"].split(",") == spark_jars()
+    assert told["spark.driver.extraClassPath"] == "/own/hadoop-aws.jar"
+
+
+@pytest.mark.parametrize(("master", "heap"), [("local[2]", "1200m"), ("local[16,3]", "4000m"), ("local[*]", None)])
+def test_the_heap_grows_with_the_tasks_at_once(tmp_path: Path, master: str, heap: str | None) -> None:
+    cores = os.cpu_count()
+    assert cores
+    assert properties(tmp_path, master=master)["spark.driver.memory"] == (heap or f"{800 + 200 * cores}m")
+    assert properties(tmp_path, master=master, conf={"spark.driver.memory": "3g"})["spark.driver.memory"] == "3g"
+
+
+_REMOTE = """
+import os, sys
+from pathlib import Path
+from cdc_platform.config import parse_config
+from cdc_platform.errors import SparkUnreachable
+from cdc_platform.spark.session import open_session
+source = {"name": "s", "format": "debezium", "topics": ["t"]}
+config = {"lake": sys.argv[1], "spark": {"remote": sys.argv[2]}, "sources": [source]}
+try:
+    spark = open_session(parse_config(config, Path(sys.argv[1], "cdc.yaml")))
+except SparkUnreachable as error:
+    sys.exit(str(error))
+if server := sys.argv[3:]:
+    os.killpg(int(server[0]), 9)
+    spark.range(1).count()
+"""
+
+
+def test_a_connect_server_that_does_not_answer_is_told_at_once(tmp_path: Path) -> None:
+    program = [sys.executable, "-c", _REMOTE, str(tmp_path), "sc://127.0.0.1:1"]
+    run = subprocess.run(program, check=False, capture_output=True, text=True, timeout=30)
+    assert "no session from the Spark Connect server at sc://127.0.0.1:1" in run.stderr
+    assert "onnection refused" in run.stderr
+
+
+@pytest.mark.spark
+def test_a_connect_server_that_dies_ends_the_run(tmp_path: Path) -> None:
+    source = {"name": "s", "format": "debezium", "topics": ["t"]}
+    config = parse_config({"lake": str(tmp_path), "spark": {"master": "local[1]"}, "sources": [source]}, tmp_path / "c")
+    process, server = connect.launch(config, tmp_path / "connect.log")
+    try:
+        deadline = time.monotonic() + 120
+        while not connect.answers(server.port):
+            assert time.monotonic() < deadline
+            time.sleep(0.2)
+        program = [sys.executable, "-c", _REMOTE, str(tmp_path), server.remote, str(process.pid)]
+        run = subprocess.run(
+            program, check=False, capture_output=True, text=True, timeout=90, env={**os.environ, **server.env}
+        )
+        assert process.wait(10) == -9  # it was there to be killed
+        assert run.returncode == 1
+        assert "UNAVAILABLE" in run.stderr
+    finally:
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, 9)
+
+
+_LONG_ROWS = """
+import sys
+from pathlib import Path
+from cdc_platform.config import parse_config
+from cdc_platform.spark.session import open_session
+source = {"name": "s", "format": "debezium", "topics": ["t"]}
+conf = {"spark.driver.memory": "600m", "spark.log.level": "OFF"}
+config = {"lake": sys.argv[1], "spark": {"master": "local[2]", "conf": conf}, "sources": [source]}
+spark = open_session(parse_config(config, Path(sys.argv[1], "cdc.yaml")))
+rows = spark.range(0, 4000, 1, 2).selectExpr(f"repeat(cast(id % 10 as string), {300 * 1024}) AS value")
+rows.write.parquet(sys.argv[1] + "/rows")
+print(spark.read.parquet(sys.argv[1] + "/rows").selectExpr("sum(length(value)) AS n").collect()[0]["n"])
+spark.stop()
+"""
+
+
+@pytest.mark.thorough
+@pytest.mark.spark
+def test_long_rows_are_read_in_a_small_heap(tmp_path: Path) -> None:
+    """1.2 GB in rows of 300 KB."""
+    program = [sys.executable, "-c", _LONG_ROWS, str(tmp_path)]
+    run = subprocess.run(program, check=False, capture_output=True, text=True, timeout=500)
+    assert run.stdout.split()[-1:] == [str(4000 * 300 * 1024)], run.stderr[-3000:]
