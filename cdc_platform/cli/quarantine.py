@@ -9,7 +9,7 @@ import typer
 from cdc_platform.cli import message
 from cdc_platform.cli.output import Lines, Report, printed, progress
 from cdc_platform.config import Config, Source, load_config
-from cdc_platform.errors import CdcError
+from cdc_platform.errors import CdcError, ConfigError
 from cdc_platform.units import count
 
 app = typer.Typer(
@@ -164,10 +164,10 @@ def _text(data: bytes | None) -> str | bytes | None:
 
 
 def parse_address(text: str) -> tuple[str, int, int]:
-    """ "topic/partition/offset" (or topic[partition]@offset) → its parts. Raises NotQuarantined."""
+    """ "topic/partition/offset" (or topic[partition]@offset) → its parts. Raises ConfigError."""
     found = _ADDRESS.fullmatch(text)
     if not found:
-        raise NotQuarantined(text, "is no address; valid: topic/partition/offset")
+        raise ConfigError("ADDRESS", f"{text!r} is none", ["topic/partition/offset"])
     return found["topic"], int(found["partition"]), int(found["offset"])
 
 

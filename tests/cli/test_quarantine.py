@@ -353,15 +353,16 @@ def test_nothing_from_the_wire_commands_the_terminal(rows, capsys):
 
 
 @pytest.mark.parametrize(
-    ("address", "told"),
+    ("address", "code", "told"),
     [
-        ("a/0/8", "nothing is in quarantine"),
-        ("b/1/7", "isn't in landing/stock"),
-        ("a'--/x", "topic/partition/offset"),
+        ("a/0/8", 1, "nothing is in quarantine"),
+        ("b/1/7", 1, "isn't in landing/stock"),
+        ("a'--/x", 2, "valid: topic/partition/offset"),
+        ("a/0", 2, "valid: topic/partition/offset"),
     ],
 )
-def test_an_address_without_a_row_is_told(rows, capsys, lake, address, told):
-    assert run(["quarantine", "show", address]) == 1
+def test_an_address_without_a_row_is_told(rows, capsys, lake, address, code, told):
+    assert run(["quarantine", "show", address]) == code
     assert told in capsys.readouterr().err
 
 
