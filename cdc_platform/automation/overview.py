@@ -7,7 +7,7 @@ from typing import Any
 
 import dagster as dg
 
-from cdc_platform import tables
+from cdc_platform import advice, tables
 from cdc_platform.automation import observe, table_status
 from cdc_platform.automation.metadata import table_metadata
 from cdc_platform.automation.naming import SHARED, SOURCE_TAG, Naming, with_deps
@@ -114,6 +114,7 @@ def row(naming: Naming, instance: dg.DagsterInstance, source: Source) -> dict[st
         "held": held,
         "last_run": _last_run(naming, instance, source),
         "reconciled": _reconciled(naming, instance, source, statuses),
+        "options_changed": advice.of_source(config, source),
         "healthy": beat.passed and not stopped and not held,
     }
 
@@ -161,6 +162,7 @@ def health_metadata(rows: list[dict[str, Any]]) -> dict[str, Any]:
         "stopped_tables": sum(len(r["stopped"]) for r in rows),
         "held_rows": sum(r["held"] for r in rows),
         "lag_records": sum(r["lag_records"] or 0 for r in rows),
+        "options_changed": sum(bool(r["options_changed"]) for r in rows),
     }
 
 
@@ -179,7 +181,12 @@ def markdown(rows: list[dict[str, Any]]) -> str:
         return [escaped("–" if shown[k] in (None, "") else str(shown[k])) for k in _HEADINGS]
 
     table = [line(list(_HEADINGS.values())), line(["---"] * len(_HEADINGS)), *(line(cells(r)) for r in rows)]
-    details = [f"- {escaped(r['source'])}: {escaped(r['detail'])}" for r in rows if r.get("detail")]
+    details = [
+        f"- {escaped(r['source'])}: {escaped(text)}"
+        for r in rows
+        for text in (r.get("detail"), *r.get("options_changed", ()))
+        if text
+    ]
     return "\n".join([*table, "", *details])
 
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import dagster as dg
 
-from cdc_platform import tables
+from cdc_platform import advice, tables
 from cdc_platform.automation import overview, table_events, table_status
 from cdc_platform.automation.accounting import ledger_now, quarantine_now
 from cdc_platform.automation.metadata import room_metadata
@@ -96,7 +96,10 @@ def stage_metadata(naming: Naming, source: Source, result: StageResult) -> dict[
     """Metadata of one stage's materialization: what the run did, and how large the table is now."""
     path = TABLES[result.room].at(naming.config.lake, source=source.name, format=source.format)
     rows = queries.row_count(path, source if result.room == "changelog" else None)
-    return room_metadata(result, path, rows)
+    found = room_metadata(result, path, rows)
+    if result.room == "changes" and (changed := advice.of_source(naming.config, source)):
+        found["options_changed"] = dg.MetadataValue.text("\n".join(changed))
+    return found
 
 
 def added(first: StageResult | None, second: StageResult) -> StageResult:

@@ -1,5 +1,6 @@
 """A lake without Spark: Delta tables by delta-rs, rooms that only say what they were asked."""
 
+import json
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -17,7 +18,8 @@ from deltalake import DeltaTable, write_deltalake
 
 from cdc_platform import chain, tables
 from cdc_platform.automation.naming import Naming
-from cdc_platform.config import Config, parse_config
+from cdc_platform.changes import in_force
+from cdc_platform.config import Config, Source, parse_config
 from cdc_platform.definitions import build
 from cdc_platform.errors import CdcError
 from cdc_platform.kafka.broker import BrokerInfo
@@ -186,6 +188,27 @@ def held(config: Config, source: str, table: str | None, reason: str = "bad deci
     schema = pa.schema([(k, pa.timestamp("us", "UTC") if k in times else pa.string()) for k in row])
     write_deltalake(
         tables.QUARANTINE.at(config.lake), pa.Table.from_pylist([row], schema), mode="append", partition_by=["source"]
+    )
+
+
+def decoded_with(config: Config, source: Source, number: int = 0, **options: Any) -> None:
+    """The source's options as they were noted, these of them with other values."""
+    values = {**in_force.values(source), **options}
+    kinds = {
+        "source": pa.string(),
+        "number": pa.int64(),
+        "options": pa.string(),
+        "digest": pa.string(),
+        "offsets": pa.map_(pa.string(), pa.int64()),
+        "at": pa.timestamp("us", "UTC"),
+    }
+    row = {"source": source.name, "number": number, "options": json.dumps(values), "digest": in_force.digest(values)}
+    row |= {"offsets": [("t/0", number)], "at": datetime.now(UTC)}
+    write_deltalake(
+        tables.DECODED_WITH.at(config.lake),
+        pa.Table.from_pylist([row], pa.schema(list(kinds.items()))),
+        mode="append",
+        partition_by=["source"],
     )
 
 

@@ -9,7 +9,7 @@ from cdc_platform.errors import KafkaUnreachable, OffsetsLost
 from cdc_platform.lake.writer_lock import source_lock
 from cdc_platform.results import StageResult
 from cdc_platform.tables import CHANGELOG, LANDING
-from tests.automation.conftest import NoSpark, ledger, snapshot
+from tests.automation.conftest import NoSpark, decoded_with, ledger, snapshot
 
 STAGES = ("landing", "envelopes", "changes", "changelog", "snapshots")
 
@@ -165,3 +165,17 @@ def test_a_lake_that_cannot_be_read_leaves_the_definitions_loadable(config, capl
         log.write_text("not JSON")
     dg.Definitions.validate_loadable(build(config))
     assert "can't be read" in caplog.text
+
+
+def test_changed_options_are_told_on_the_page_of_the_decoded_changes(config, naming, run_job, rooms):
+    source = config.source("shop-dts")
+    decoded_with(config, source, time_zone="Asia/Shanghai")
+    result = run_job(*naming.run_keys(source))
+    found = {
+        stage: m.metadata["options_changed"].value
+        for stage in STAGES
+        for m in result.asset_materializations_for_node(naming.name(f"{stage}_{source.slug}"))
+        if "options_changed" in m.metadata
+    }
+    assert list(found) == ["changes"]
+    assert found["changes"].startswith('options.time_zone was "Asia/Shanghai" and is ')

@@ -6,7 +6,7 @@ import dagster as dg
 
 from cdc_platform.automation import overview
 from cdc_platform.automation.naming import SOURCE_TAG, Naming
-from tests.automation.conftest import cut, held, make_config, schema_history, snapshot, table_state
+from tests.automation.conftest import cut, decoded_with, held, make_config, schema_history, snapshot, table_state
 
 
 def test_one_row_per_source_with_what_needs_attention(config, naming, instance):
@@ -37,6 +37,18 @@ def test_rows_that_name_no_table_make_a_source_unhealthy(config, naming, instanc
     assert overview.row(naming, instance, source)["healthy"] is True
     held(config, "shop-dts", None)
     assert overview.row(naming, instance, source)["healthy"] is False
+
+
+def test_changed_options_of_a_source_are_told(config, naming, instance):
+    source, other = config.sources
+    assert overview.row(naming, instance, source)["options_changed"] == []
+    decoded_with(config, source, time_zone="Asia/Shanghai")
+    decoded_with(config, other)
+    rows = [overview.row(naming, instance, s) for s in config.sources]
+    metadata = overview.health_metadata(rows)
+    assert metadata["options_changed"] == 1
+    told = next(line for line in metadata["sources"].value.splitlines() if "options" in line)
+    assert told.startswith('- shop-dts: options.time&#95;zone was "Asia/Shanghai" and is ')
 
 
 def test_the_last_run_of_a_source_is_told(config, naming, instance):

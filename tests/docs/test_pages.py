@@ -225,7 +225,7 @@ def test_the_monitoring_page_names_every_check():
     names = {accounting.ACCOUNTED, accounting.NOTHING_HELD, checks.HEARTBEAT, overview.EQUALS_SOURCE}
     names |= {reporting.NO_TABLE_STOPPED, *table_events.CHECKS}
     assert names <= told
-    assert told - names <= {"lag", "lag_seconds"}
+    assert told - names <= {"lag", "lag_seconds", "options_changed"}
 
 
 def test_the_monitoring_page_names_a_tables_metadata():
