@@ -71,6 +71,18 @@ def end_orphans(instance: "DagsterInstance") -> list[str]:
     return [run.run_id for run in orphans]
 
 
+def end_own_orphans(config: Config) -> list[str]:
+    """The same for the history beside cdc.yaml, before `ui` starts the only code server that launches runs there.
+
+    DAGSTER_HOME may name an instance that others' code servers use, too: there nothing is ended, and run_monitoring
+    decides.
+    """
+    if os.environ.get("DAGSTER_HOME"):
+        return []
+    with open_instance(config) as instance:
+        return end_orphans(instance)
+
+
 def main() -> int:
     """`python -m cdc_platform.automation.instance`: end the orphans of the instance in DAGSTER_HOME."""
     from dagster import DagsterInstance

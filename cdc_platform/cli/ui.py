@@ -1,6 +1,7 @@
 """`cdc-platform ui`: broker, warm Spark, Dagster's pages and daemon, started and stopped together."""
 
 import json
+import os
 import sys
 import time
 from collections.abc import Callable
@@ -13,11 +14,13 @@ from urllib.request import urlopen
 import typer
 
 from cdc_platform.cli.output import printed, progress
+from cdc_platform.cli.ui_session import MARK, session
 from cdc_platform.config import Config, load_config
 from cdc_platform.errors import CdcError
 from cdc_platform.setup import ports
 from cdc_platform.setup.processes import Group, Program, stop_signals
 from cdc_platform.spark import connect
+from cdc_platform.units import count
 
 _READY_S = 120
 _LAST_PORT = 65_535
@@ -44,14 +47,17 @@ def command(
 ) -> None:
     """Start broker, warm Spark, Dagster's web pages and daemon; stop them all on Ctrl-C."""
     loaded = load_config(config)
-    _check_port(port)
     if loaded.file != config.expanduser().absolute():
         progress(f"no {config} here: showing the demo's tables ({loaded.file})")
     group = Group()
-    own_broker = False
-    with stop_signals() as stopped:
+    with session(loaded) as own, stop_signals() as stopped:
+        if own.left:
+            progress(f"ended {count(own.left, 'program')} that a killed `cdc-platform ui` left running")
+        _check_port(port)
         try:
-            own_broker = broker and _start_broker(loaded)
+            own.own_broker = (broker and _start_broker(loaded)) or own.own_broker
+            own.save()
+            os.environ[MARK] = own.mark  # not before the broker: whoever kills this finds it running again
             env = _start_spark(loaded, group, stopped)
             _start_dagster(loaded, group, env, port, stopped)
             progress(f"ready: http://127.0.0.1:{port}   (logs in {_logs(loaded)}; Ctrl-C stops everything)")
@@ -64,7 +70,7 @@ def command(
             progress("stopping")
             group.stop()
             connect.forget(loaded)
-            if own_broker:
+            if own.own_broker:
                 _stop_broker(loaded)
 
 
@@ -114,10 +120,12 @@ def _start_spark(config: Config, group: Group, stopped: Callable[[], bool]) -> d
 
 
 def _start_dagster(config: Config, group: Group, env: dict[str, str], port: int, stopped: Callable[[], bool]) -> None:
-    from cdc_platform.automation.instance import dagster_home, make_storage
+    from cdc_platform.automation.instance import dagster_home, end_own_orphans, make_storage
 
     progress("Dagster: starting web pages and daemon")
     make_storage(config)
+    for run_id in end_own_orphans(config):
+        progress(f"Dagster: run {run_id} had not ended when `cdc-platform ui` was killed; it is marked as failed")
     env = {
         **env,
         "DAGSTER_HOME": str(dagster_home(config)),

@@ -14,9 +14,12 @@ from urllib.request import Request, urlopen
 
 import psutil
 import pytest
+from dagster import DagsterRunStatus
+from dagster._core.test_utils import create_run_for_test
 
+from cdc_platform.automation.instance import open_instance
 from cdc_platform.cli.ui import loopback_port
-from cdc_platform.config import Config, parse_config
+from cdc_platform.config import Config, load_config, parse_config
 from cdc_platform.setup.ports import free_port
 
 COMMAND = Path(sys.executable).parent / "cdc-platform"
@@ -59,11 +62,15 @@ class Ui:
             "spark: {master: 'local[1]'}\nsources: [{name: orders, format: tencent_dts, topics: [a]}]\n"
         )
         self.log = folder / "ui.log"
-        env = {**os.environ, "CDC_CONFIG": str(folder / "cdc.yaml")}
+        self.start()
+
+    def start(self) -> None:
+        """The process, its output in a log that begins with it."""
+        env = {**os.environ, "CDC_CONFIG": str(self.folder / "cdc.yaml")}
         env.pop("DAGSTER_HOME", None)
         with open(self.log, "wb") as out:
             self.process = subprocess.Popen(
-                [COMMAND, "ui", "--port", str(self.port)], stdout=out, stderr=out, cwd=folder, env=env
+                [COMMAND, "ui", "--port", str(self.port)], stdout=out, stderr=out, cwd=self.folder, env=env
             )
 
     def wait_ready(self) -> None:
@@ -135,4 +142,30 @@ def test_a_program_that_dies_is_named_and_ends_the_rest(ui):
     os.kill(server["pid"], signal.SIGKILL)
     assert ui.process.wait(300) == 1
     assert "Spark Connect server ended with code -9" in ui.log.read_text()
+    assert ui.left() == []
+
+
+@pytest.mark.thorough
+@pytest.mark.e2e
+@pytest.mark.spark
+def test_started_after_a_kill_it_ends_what_was_left_and_the_run_that_never_ended(ui):
+    ui.wait_ready()
+    config = load_config(ui.folder / "cdc.yaml")
+    with open_instance(config) as instance:
+        tags = {".dagster/grpc_info": "{}"}  # as the launcher marks the runs that it starts
+        run_id = create_run_for_test(instance, "catch_up", status=DagsterRunStatus.STARTED, tags=tags).run_id
+    ui.process.kill()
+    ui.process.wait(60)
+    left = ui.left()
+    assert left
+    ui.start()
+    ui.wait_ready()
+    assert f"run {run_id} had not ended" in ui.log.read_text()
+    assert [line for line in left if line in ui.left() and "cdc.broker.home" not in line] == []
+    with open_instance(config) as instance:
+        run = instance.get_run_by_id(run_id)
+        assert run is not None
+        assert run.status == DagsterRunStatus.FAILURE
+    ui.process.send_signal(signal.SIGINT)
+    assert ui.process.wait(300) == 0
     assert ui.left() == []
