@@ -55,8 +55,9 @@ def command(
             progress(f"ended {count(own.left, 'program')} that a killed `cdc-platform ui` left running")
         _check_port(port)
         try:
-            own.own_broker = (broker and _start_broker(loaded)) or own.own_broker
-            own.save()
+            if broker:
+                own.own_broker = _start_broker(loaded, own.own_broker)
+                own.save()
             os.environ[MARK] = own.mark  # not before the broker: whoever kills this finds it running again
             env = _start_spark(loaded, group, stopped)
             _start_dagster(loaded, group, env, port, stopped)
@@ -81,8 +82,9 @@ def _check_port(port: int) -> None:
         raise PortTaken(port, next(filter(ports.is_free, above), 0) or ports.free_port())
 
 
-def _start_broker(config: Config) -> bool:
-    """Start the embedded broker where cdc.yaml points at it; whether it is ours to stop."""
+def _start_broker(config: Config, ours: bool) -> bool:
+    """Start the embedded broker where cdc.yaml points at it; whether it is ours to stop. ours: one that runs already
+    is, since a killed `ui` started it."""
     from cdc_platform.kafka import broker
 
     port = loopback_port(config)
@@ -90,9 +92,10 @@ def _start_broker(config: Config) -> bool:
         return False
     progress(f"broker: starting on 127.0.0.1:{port}")
     info = broker.start(config.state_dir / "broker", port)
-    if info.already_running:
+    ours = ours or not info.already_running
+    if not ours:
         progress("broker: was already running, and stays when this ends")
-    return not info.already_running
+    return ours
 
 
 def loopback_port(config: Config) -> int | None:
