@@ -13,6 +13,7 @@ from cdc_platform.automation.naming import SOURCE_TAG, Naming
 from cdc_platform.automation.reporting import NO_TABLE_STOPPED
 from cdc_platform.automation.table_events import NO_HELD_ROWS, NOT_STOPPED
 from cdc_platform.lake import queries
+from cdc_platform.units import count
 
 _WILL_RETRY = "dagster/will_retry"
 _RUNS = 10
@@ -151,7 +152,7 @@ def held_rows(naming: Naming) -> Iterator[Problem]:
     """Tables that lack rows, because quarantine holds them."""
     for row in queries.held(naming.config):
         what = f"{row['source']}/" + (f"{row['db']}.{row['table']}" if row["table"] is not None else "(no table named)")
-        why = f"{row['rows']} rows, the newest because: {_line(row['reason'] or '')}"
+        why = f"{count(row['rows'], 'row')}, the newest because: {_line(row['reason'] or '')}"
         key = naming.key("quarantine", naming.config.source(row["source"]))
         yield Problem("rows_held", what, why, row["rows"], f"/assets/{key.to_user_string()}")
 

@@ -10,6 +10,7 @@ from cdc_platform.automation.metadata import table_metadata
 from cdc_platform.automation.naming import Naming, with_deps
 from cdc_platform.config import Config, Source
 from cdc_platform.lake import queries
+from cdc_platform.units import count
 
 ACCOUNTED, NOTHING_HELD = "every_landed_offset_is_accounted_for", "nothing_is_held"
 _SHOWN = 20
@@ -94,7 +95,9 @@ def quarantine_now(naming: Naming, source: Source) -> tuple[dict[str, Any], dg.A
     path = tables.QUARANTINE.at(naming.config.lake)
     held = [h for h in queries.held(naming.config) if h["source"] == source.name]
     rows = sum(h["rows"] for h in held)
-    shown = "; ".join(f"{_table(h)}: {h['rows']} rows, the newest because: {h['reason']}" for h in held[:_SHOWN])
+    shown = "; ".join(
+        f"{_table(h)}: {count(h['rows'], 'row')}, the newest because: {h['reason']}" for h in held[:_SHOWN]
+    )
     result = dg.AssetCheckResult(
         asset_key=naming.key("quarantine", source),
         check_name=NOTHING_HELD,

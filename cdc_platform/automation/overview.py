@@ -19,14 +19,14 @@ from cdc_platform.lake import queries
 EQUALS_SOURCE = "equals_source"
 _SHOWN = 10
 _MARKUP = frozenset("\\`*_[]()<>|~#!&{}")
-_HEADINGS = {
+_HEADINGS = {  # what needs attention first: the page shows so much of the width
     "source": "Source",
     "state": "State",
+    "stopped": "Stopped",
+    "held": "Held rows",
     "lag_records": "Lag, records",
     "complete_up_to": "Complete up to",
     "tables": "Tables",
-    "stopped": "Stopped",
-    "held": "Held rows",
     "last_run": "Last run",
     "reconciled": "Last reconciliation",
 }
@@ -175,7 +175,7 @@ def markdown(rows: list[dict[str, Any]]) -> str:
     def cells(r: dict[str, Any]) -> list[str]:
         shown = {
             **r,
-            "complete_up_to": " at ".join(filter(None, (_shown(r["complete_up_to"]), r.get("position")))),
+            "complete_up_to": _shown(r["complete_up_to"]),
             "stopped": ", ".join(r["stopped"][:_SHOWN]) + (" …" if len(r["stopped"]) > _SHOWN else "") or "none",
         }
         return [escaped("–" if shown[k] in (None, "") else str(shown[k])) for k in _HEADINGS]
@@ -184,10 +184,14 @@ def markdown(rows: list[dict[str, Any]]) -> str:
     details = [
         f"- {escaped(r['source'])}: {escaped(text)}"
         for r in rows
-        for text in (r.get("detail"), *r.get("options_changed", ()))
+        for text in (r.get("detail"), _position(r), *r.get("options_changed", ()))
         if text
     ]
     return "\n".join([*table, "", *details])
+
+
+def _position(row: dict[str, Any]) -> str | None:
+    return f"complete up to {row['position']}" if row.get("position") else None  # a GTID set is wider than a column
 
 
 def escaped(text: str) -> str:

@@ -60,7 +60,7 @@ class Report:
         """Results of stages."""
         self.sums |= {r.room: added(self.sums.get(r.room), r) for r in found}
 
-    def told(self) -> Iterator[Any]:
+    def told(self, *, shared: bool = True) -> Iterator[Any]:
         """Events of all stages that did something since, of their checks, of the tables, and of what sources share.
         Dagster stores what `log_event` was given with the next event that the step yields."""
         sums, self.sums, self.last = self.sums, {}, time.monotonic()
@@ -79,8 +79,8 @@ class Report:
             self._log(table_events.evaluation(result))
             for event in events:
                 self._log(event)
-        for key, metadata in overview.shared_metadata(self.naming, self.context.instance).items():
-            yield dg.AssetMaterialization(key, metadata=metadata)
+        if shared:
+            yield from shared_now(self.naming, self.context.instance)
 
     def _materialized(
         self, stage: str, metadata: dict[str, Any], tags: Mapping[str, str] | None = None
@@ -90,6 +90,12 @@ class Report:
 
     def _log(self, event: Any) -> None:  # evaluations are taken, but not in the signature
         self.context.log_event(event)
+
+
+def shared_now(naming: Naming, instance: dg.DagsterInstance) -> Iterator[dg.AssetMaterialization]:
+    """Events of the assets that show all sources."""
+    for key, metadata in overview.shared_metadata(naming, instance).items():
+        yield dg.AssetMaterialization(key, metadata=metadata)
 
 
 def stage_metadata(naming: Naming, source: Source, result: StageResult) -> dict[str, Any]:

@@ -14,7 +14,7 @@ import dagster as dg
 from cdc_platform.automation import following, table_events, table_status
 from cdc_platform.automation.accounting import ledger_result
 from cdc_platform.automation.naming import Naming, with_deps
-from cdc_platform.automation.reporting import NO_TABLE_STOPPED, Report, snapshots_now
+from cdc_platform.automation.reporting import NO_TABLE_STOPPED, Report, shared_now, snapshots_now
 from cdc_platform.automation.rooms import RETRY, call, failing, interruptible, spark_of
 from cdc_platform.automation.table_events import DATA_VERSION, STEADY
 from cdc_platform.automation.table_status import Name, TableStatus
@@ -125,6 +125,8 @@ class _Step:
         if self.whole or self.asked:  # tables that nobody asked for may have got changes, too
             yield from self._stage(result)  # before the tables: Dagster wants outputs in the order of the graph
         yield from self._tables(result, failed)
+        if self.asked and not self.whole:  # a catch-up run has steps of its own for what sources share
+            yield from shared_now(self.naming, self.context.instance)
         if self.whole and self.config.follow:
             yield from self._followed()
         if failed:
@@ -136,7 +138,7 @@ class _Step:
         report = Report(self.context, self.naming, self.source)
         *before, last = ROOMS
         report.add([call(self.context, self.naming, self.source, room) for room in before])
-        yield from report.told()
+        yield from report.told(shared=False)  # that comes when the tables are done
         ledger = ledger_result(self.naming.config, self.source)
         if not ledger.passed:
             raise dg.Failure(f"the offset ledger doesn't add up: {ledger.description}", allow_retries=False)

@@ -7,12 +7,21 @@ can overwrite them and Dagster never calls a check of the newest materialization
 import time
 from collections.abc import Iterable, Iterator, Mapping
 from datetime import UTC, datetime
+from shlex import quote
 from typing import Any
 
 import dagster as dg
+from dagster._core.definitions.data_version import (
+    CODE_VERSION_TAG,
+    DATA_VERSION_IS_USER_PROVIDED_TAG,
+    NULL_EVENT_POINTER,
+    get_input_data_version_tag,
+    get_input_event_pointer_tag,
+)
 
 from cdc_platform.automation.naming import SOURCE_TAG, Naming
 from cdc_platform.automation.table_status import TableStatus
+from cdc_platform.units import count
 
 NOT_STOPPED, NO_HELD_ROWS, SCHEMA_UNCHANGED = "not_stopped", "no_held_rows", "schema_unchanged"
 CHECKS = {
@@ -21,6 +30,8 @@ CHECKS = {
     SCHEMA_UNCHANGED: "Warns where columns differ from those of the materialization before.",
 }
 """Name → description of the checks that every snapshot has."""
+_NO_CODE_VERSION = "none"
+"""Dagster takes no event without a code version for one that says what it was made from."""
 DATA_VERSION = "dagster/data_version"
 STEADY = "see the tables"
 """Data version of snapshots/<source>: a run that brought changes to one table leaves the others in step with their
@@ -88,7 +99,8 @@ def check_results(
     """The table's checks. before: its columns at the materialization before this one."""
     changed = schema_difference(before, column_schema(status)) if before and status.columns else []
     stopped, held = status.state == "stopped", status.held
-    fix = f"`cdc-platform run --table {status.name} --rebuild` builds it anew once the cause is gone"
+    of = f"--source {status.source.name} --table {quote(status.name)}"
+    fix = f"`cdc-platform run {of} --rebuild` rebuilds it once the cause is gone"
     found = {
         NOT_STOPPED: (
             not stopped,
@@ -97,8 +109,8 @@ def check_results(
         ),
         NO_HELD_ROWS: (
             not held,
-            f"{held} rows held, the newest because: {status.held_reason}. "
-            f"`cdc-platform quarantine list --table {status.name}` lists them"
+            f"{count(held, 'row')} held, the newest because: {status.held_reason}. "
+            f"`cdc-platform quarantine list {of}` lists them"
             if held
             else "no rows held",
             {"held_rows": held},
@@ -154,14 +166,25 @@ def events(
         event = of(
             key,
             metadata=metadata(status, brought.get(status.name)),
-            tags={SOURCE_TAG: naming.tag(status.source), **version_tag(status)},
+            tags={SOURCE_TAG: naming.tag(status.source), **version_tags(naming, status)},
         )
         yield event, [evaluation(r) for r in check_results(status, key, before.get(key))]
 
 
-def version_tag(status: TableStatus) -> dict[str, str]:
-    """The data version: what lies downstream is out of date only where the Delta table has moved."""
-    return {} if status.version is None else {DATA_VERSION: str(status.version)}
+def version_tags(naming: Naming, status: TableStatus) -> dict[str, str]:
+    """The data version: what lies downstream is out of date only where the Delta table has moved. And what it was made
+    from, as Dagster tags what a step yields: of an event without that it compares times, and would call the table out
+    of date ("Unsynced") as soon as a run of its source brings it no change."""
+    if status.version is None:
+        return {}
+    spec, stage = naming.table(status.source, status.db, status.table), naming.key("snapshots", status.source)
+    return {
+        DATA_VERSION: str(status.version),
+        DATA_VERSION_IS_USER_PROVIDED_TAG: "true",
+        CODE_VERSION_TAG: spec.code_version or _NO_CODE_VERSION,
+        get_input_data_version_tag(stage): STEADY,
+        get_input_event_pointer_tag(stage): NULL_EVENT_POINTER,
+    }
 
 
 def evaluation(result: dg.AssetCheckResult) -> dg.AssetCheckEvaluation:

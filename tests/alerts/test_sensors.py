@@ -97,7 +97,7 @@ def test_held_rows_are_told_again_when_they_are_ten_times_as_many(make: Any, ins
             held(config, "shop-dts", "shop.orders")
         tick()
     assert [[(p["count"], p["why"]) for p in body["problems"]] for body in web.bodies] == [
-        [(1, "1 rows, the newest because: bad decimal")],
+        [(1, "1 row, the newest because: bad decimal")],
         [(10, "10 rows, the newest because: bad decimal")],
     ]
     held(config, "shop-dts", None, "not JSON")

@@ -78,6 +78,33 @@ def test_a_table_that_dagster_does_not_know_yet_is_told_although_nothing_changed
     assert made(run(), orders)[0]["changes"] == 0
 
 
+def test_no_table_is_called_out_of_date_by_runs_that_brought_it_nothing(
+    config, run, run_job, rooms, orders, naming, source, instance
+):
+    from dagster._core.definitions.data_version import CachingStaleStatusResolver, StaleStatus
+    from dagster._core.loader import LoadingContextForTest
+
+    schema_history(config, ("shop-dts", "shop", "items"))
+    snapshot(config, "shop-dts", "shop.items", 2)
+    tables = {orders, naming.table(source, "shop", "items").key}
+    graph = build(config).resolve_asset_graph()
+
+    def out_of_date() -> list[str]:
+        """As the pages say it: Unsynced."""
+        resolver = CachingStaleStatusResolver(instance, graph, LoadingContextForTest(instance))
+        return [key.to_user_string() for key in tables if resolver.get_status(key) != StaleStatus.FRESH]
+
+    for change in ({}, {"items": 1}, {}):
+        brought(rooms, **change)
+        run()
+        assert out_of_date() == []
+    run_job(orders)
+    assert out_of_date() == []
+    brought(rooms)
+    run()
+    assert out_of_date() == []
+
+
 def test_materializing_one_table_catches_its_source_up(run_job, rooms, orders, naming, source, instance):
     result = run_job(orders)
     assert result.success
@@ -127,8 +154,8 @@ def test_a_stopped_table_is_red_everywhere_until_it_lives_again(config, instance
     assert made(result, orders) == []
     assert latest(instance, orders, NOT_STOPPED) == (
         False,
-        "stopped: tables.ddl is stop. `cdc-platform run --table shop.orders --rebuild` builds it anew once the cause "
-        "is gone",
+        "stopped: tables.ddl is stop. `cdc-platform run --source shop-dts --table shop.orders --rebuild` rebuilds it "
+        "once the cause is gone",
     )
     [seen] = result.get_asset_observation_events()
     assert seen.asset_observation_data.asset_observation.metadata["state"].value == "stopped"
@@ -160,11 +187,11 @@ def test_held_rows_are_red_on_their_table_and_source_until_resolved(config, nami
     run_job(*naming.run_keys(config.source("shop_debezium")))  # overwrites nothing
     passed, text = latest(instance, orders, NO_HELD_ROWS)
     assert not passed
-    assert text.startswith("1 rows held, the newest because: bad decimal")
+    assert text.startswith("1 row held, the newest because: bad decimal")
     passed, text = latest(instance, quarantine, "nothing_is_held")
     assert not passed
-    assert "shop.orders: 1 rows" in text
-    assert "no table named: 1 rows, the newest because: not JSON" in text
+    assert "shop.orders: 1 row" in text
+    assert "no table named: 1 row, the newest because: not JSON" in text
     resolve(config, "shop-dts")
     run_job(*naming.run_keys(source))
     assert latest(instance, orders, NO_HELD_ROWS)[0]
@@ -255,3 +282,22 @@ def test_quiet_tables_are_told_again_within_their_freshness_window(tmp_path, ins
 
     monkeypatch.setattr("cdc_platform.automation.reporting.datetime", Later)
     assert catch_up() == 1
+
+
+def test_a_run_of_one_table_leaves_the_page_of_all_sources_as_things_are_after_it(
+    config, naming, run_job, rooms, orders, instance, monkeypatch
+):
+    table_state(config, "shop-dts", "shop.orders", "stopped", "no key", rebuild=1)
+    health = naming.key("health")
+
+    def rebuilt(spark, config, source, db, table) -> StageResult:
+        table_state(config, source.name, f"{db}.{table}", "live", rebuild=2)
+        return StageResult("snapshots", source.name, 3, 1, 1.0)
+
+    run_job(orders)
+    [shown] = instance.fetch_materializations(health, limit=1).records
+    assert shown.asset_materialization.metadata["stopped_tables"].value == 1
+    monkeypatch.setattr("cdc_platform.automation.table_assets.rebuild", rebuilt)
+    assert run_job(orders, run_config=run_config(naming, config.source("shop-dts"), rebuild=True)).success
+    [shown] = instance.fetch_materializations(health, limit=1).records
+    assert shown.asset_materialization.metadata["stopped_tables"].value == 0
