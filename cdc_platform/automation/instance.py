@@ -3,15 +3,24 @@ alike."""
 
 import os
 import shutil
+import socket
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+import psutil
 
 from cdc_platform.config import Config
 from cdc_platform.setup.packaged import packaged
 
 if TYPE_CHECKING:
-    from dagster import DagsterInstance
+    from dagster import DagsterInstance, DagsterRun
+
+PROCESS_TAG = "cdc/process"
+"""On runs of the command line: host, process id and start time of the process that executes them."""
+GONE = "The process that executed this run has ended."
+_CLOCK_S = 2.0
+"""Times of a process's start differ by so much: they move with the clock."""
 
 
 def dagster_home(config: Config) -> Path:
@@ -49,26 +58,48 @@ def make_storage(config: Config) -> None:
 
 
 def end_orphans(instance: "DagsterInstance") -> list[str]:
-    """Mark runs as failed (or canceled, where that was asked for) whose code server is gone; their ids.
+    """Mark runs as failed (or canceled, where that was asked for) whose code server or process is gone; their ids.
 
     Call it before a deployment's one code server starts. It executes all runs that the daemon launches, as processes
     of its own, so none of them can be alive. Dagster would take them for running, and hold up their sources, until
-    run_monitoring.max_runtime_seconds. Runs of the command line are left alone.
+    run_monitoring.max_runtime_seconds. Runs of the command line are ended where their process is gone.
     """
     from dagster import DagsterRunStatus, RunsFilter
     from dagster._core.launcher import DefaultRunLauncher
     from dagster._core.storage.tags import GRPC_INFO_TAG
 
-    if not isinstance(instance.run_launcher, DefaultRunLauncher):
-        return []
     alive = [DagsterRunStatus.STARTING, DagsterRunStatus.STARTED, DagsterRunStatus.CANCELING]
-    orphans = [run for run in instance.get_runs(RunsFilter(statuses=alive)) if GRPC_INFO_TAG in run.tags]
+    launched = isinstance(instance.run_launcher, DefaultRunLauncher)
+    orphans = [
+        run
+        for run in instance.get_runs(RunsFilter(statuses=alive))
+        if is_gone(run) or (launched and GRPC_INFO_TAG in run.tags)
+    ]
     for run in orphans:
         if run.status == DagsterRunStatus.CANCELING:
             instance.report_run_canceled(run)
         else:
-            instance.report_run_failed(run, "The code server that executed this run has ended.")
+            instance.report_run_failed(
+                run, GONE if is_gone(run) else "The code server that executed this run has ended."
+            )
     return [run.run_id for run in orphans]
+
+
+def process_tag() -> str:
+    """Value of PROCESS_TAG for a run that this process executes itself."""
+    return f"{socket.gethostname()}/{os.getpid()}/{psutil.Process().create_time()}"
+
+
+def is_gone(run: "DagsterRun") -> bool:
+    """Whether a process of this machine executed the run and has ended without a word, as when it is killed."""
+    host, _, process = run.tags.get(PROCESS_TAG, "").rpartition("/")[0].partition("/")
+    if host != socket.gethostname() or not process.isdecimal():
+        return False
+    try:
+        created = psutil.Process(int(process)).create_time()
+    except psutil.NoSuchProcess:
+        return True
+    return abs(created - float(run.tags[PROCESS_TAG].rpartition("/")[2])) > _CLOCK_S
 
 
 def end_own_orphans(config: Config) -> list[str]:

@@ -8,6 +8,7 @@ from typing import Any
 import dagster as dg
 
 from cdc_platform.automation import checks, observe, overview, reload, table_status
+from cdc_platform.automation.instance import GONE, is_gone
 from cdc_platform.automation.naming import SOURCE_TAG, Naming
 from cdc_platform.automation.table_assets import run_config
 from cdc_platform.config import Source
@@ -36,7 +37,8 @@ def run_request(naming: Naming, source: Source, run_key: str | None = None, **co
 
 
 def is_running(instance: dg.DagsterInstance, naming: Naming, source: Source) -> bool:
-    """Whether a run of this source is queued or running, whoever launched it."""
+    """Whether a run of this source is queued or running, whoever launched it. One that the command line began and whose
+    process was killed is marked as failed: nobody else would, for hours."""
     runs = dg.RunsFilter(
         tags={SOURCE_TAG: naming.tag(source)},
         statuses=[
@@ -47,7 +49,11 @@ def is_running(instance: dg.DagsterInstance, naming: Naming, source: Source) -> 
             dg.DagsterRunStatus.CANCELING,
         ],
     )
-    return instance.get_runs_count(runs) > 0
+    found = instance.get_runs(runs)
+    gone = [run for run in found if is_gone(run)]
+    for run in gone:
+        instance.report_run_failed(run, GONE)
+    return len(found) > len(gone)
 
 
 def position_id(ends: dict[queries.Partition, tuple[int, int]]) -> str:

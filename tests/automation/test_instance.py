@@ -1,11 +1,15 @@
 """Dagster's folder."""
 
+import os
+import socket
 import sqlite3
+import subprocess
+import sys
 
 from dagster import DagsterInstance, DagsterRunStatus
 from dagster._core.test_utils import create_run_for_test
 
-from cdc_platform.automation.instance import dagster_home, end_orphans, make_storage
+from cdc_platform.automation.instance import PROCESS_TAG, dagster_home, end_orphans, make_storage, process_tag
 
 
 def test_all_tables_are_there_before_programs_start(make_config, monkeypatch):
@@ -26,21 +30,33 @@ def test_runs_of_a_code_server_that_ended_are_ended_and_others_left_alone():
     """As the launcher leaves them behind: its tag tells its runs from those of the command line."""
     with DagsterInstance.local_temp() as instance:
         launched = {".dagster/grpc_info": "{}"}
+        ended = subprocess.Popen([sys.executable, "-c", ""])
+        ended.wait()
+        host = socket.gethostname()
         runs = {
             name: create_run_for_test(instance, job_name="j", status=status, tags=tags).run_id
             for name, status, tags in (
                 ("started", DagsterRunStatus.STARTED, launched),
                 ("canceling", DagsterRunStatus.CANCELING, launched),
                 ("by hand", DagsterRunStatus.STARTED, {}),
+                ("commanded", DagsterRunStatus.STARTED, {PROCESS_TAG: process_tag()}),
+                ("killed", DagsterRunStatus.STARTED, {PROCESS_TAG: f"{host}/{ended.pid}/1.5"}),
+                ("its number is another's", DagsterRunStatus.STARTED, {PROCESS_TAG: f"{host}/{os.getpid()}/1.5"}),
+                ("elsewhere", DagsterRunStatus.STARTED, {PROCESS_TAG: f"not{host}/{ended.pid}/1.5"}),
                 ("done", DagsterRunStatus.SUCCESS, launched),
             )
         }
-        assert set(end_orphans(instance)) == {runs["started"], runs["canceling"]}
+        orphans = ("started", "canceling", "killed", "its number is another's")
+        assert set(end_orphans(instance)) == {runs[name] for name in orphans}
         found = {name: instance.get_run_by_id(run_id) for name, run_id in runs.items()}
         assert {name: run.status.value for name, run in found.items() if run} == {
             "started": "FAILURE",
             "canceling": "CANCELED",
             "by hand": "STARTED",
+            "commanded": "STARTED",
+            "killed": "FAILURE",
+            "its number is another's": "FAILURE",
+            "elsewhere": "STARTED",
             "done": "SUCCESS",
         }
         assert end_orphans(instance) == []

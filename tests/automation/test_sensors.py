@@ -1,6 +1,7 @@
 """Sensors against a real broker, real Delta tables and a real Dagster instance."""
 
 import json
+import socket
 import subprocess
 import sys
 import time
@@ -14,6 +15,7 @@ from dagster._core.definitions.schedule_definition import ScheduleExecutionData
 from dagster._core.test_utils import create_run_for_test
 
 from cdc_platform.automation import observe, reload, sensors
+from cdc_platform.automation.instance import PROCESS_TAG, process_tag
 from cdc_platform.automation.jobs import catch_up_job
 from cdc_platform.automation.naming import SOURCE_TAG, Naming
 from cdc_platform.automation.table_assets import run_config
@@ -331,6 +333,18 @@ def test_the_schedule_asks_for_one_run_per_free_source(config, instance, free):
     assert sorted(r.tags[SOURCE_TAG] for r in found.run_requests or []) == free
     assert len({r.run_key for r in found.run_requests or []}) == len(free)
     assert (found.skip_message == "runs of all sources are under way") is (not free)
+
+
+def test_a_killed_command_holds_up_no_source(config, instance):
+    ended = subprocess.Popen([sys.executable, "-c", ""])
+    ended.wait()
+    runs = {}
+    for source, process in (("shop-dts", f"{socket.gethostname()}/{ended.pid}/1.5"), ("shop_debezium", process_tag())):
+        tags = {SOURCE_TAG: source, PROCESS_TAG: process}
+        runs[source] = create_run_for_test(instance, "catch_up", tags=tags, status=DagsterRunStatus.STARTED).run_id
+    assert [r.tags[SOURCE_TAG] for r in catch_up_tick(config, instance).run_requests or []] == ["shop-dts"]
+    found = {source: instance.get_run_by_id(run_id).status for source, run_id in runs.items()}
+    assert found == {"shop-dts": DagsterRunStatus.FAILURE, "shop_debezium": DagsterRunStatus.STARTED}
 
 
 @pytest.mark.parametrize("name", ["checkpoint_sensor", "heartbeat_sensor", "tables_sensor"])
