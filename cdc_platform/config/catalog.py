@@ -1,29 +1,46 @@
 """`catalog:` of cdc.yaml: where snapshots are registered as tables."""
 
 import re
-from typing import Literal
+from typing import Literal, Self
 
-from pydantic import Field, field_validator
+from pydantic import Field, SecretStr, field_validator, model_validator
 
 from cdc_platform.config.model import Model
 
 _PLACES = ("source", "db")
+_OWN_KEYS = {"hive": {"uris"}, "unity": {"uri", "token"}}
+"""Keys that one kind alone has."""
+_SERVER = re.compile(r"https?://[^\s/?#@]+(/[^\s?#]*)?")
 
 
 class Catalog(Model):
     """Where snapshots are registered as tables, beside their paths."""
 
-    kind: Literal["hive", "spark"] = Field(
+    kind: Literal["hive", "spark", "unity"] = Field(
         description="hive: a Hive metastore, as Spark's own catalog spark_catalog. spark: a catalog that `spark.conf` "
-        "defines under the name `name`.",
+        "defines under the name `name`. unity: a catalog of a Unity Catalog server, by its REST API.",
         examples=["hive"],
     )
     uris: str | None = Field(
         default=None,
-        description="Addresses of the Hive metastore. Default: those of Hive's own configuration, or an embedded one.",
+        description="hive: addresses of the metastore. Default: those of Hive's own configuration, or an embedded one.",
         examples=["thrift://metastore:9083"],
     )
-    name: str = Field(default="spark_catalog", description="Name of the catalog in Spark.", examples=["unity"])
+    uri: str | None = Field(
+        default=None,
+        description="unity: address of the server, without `/api`.",
+        examples=["https://unity.example.com"],
+    )
+    token: SecretStr | None = Field(
+        default=None,
+        description="unity: bearer token, as ${ENV_VAR} only. Default: the server asks for none.",
+        examples=["${UNITY_TOKEN}"],
+    )
+    name: str = Field(
+        default="spark_catalog",
+        description="Name of the catalog: spark: in Spark; unity: on the server, where it must be there.",
+        examples=["unity"],
+    )
     database: str = Field(
         default="{source}_{db}",
         description="Database (or schema) of a snapshot's table: {source} and {db} stand for the source's name and the "
@@ -40,3 +57,22 @@ class Catalog(Model):
         if not re.fullmatch("[a-z0-9_]*", rest) or not value:
             raise ValueError("lower-case letters, digits, _, {source} and {db} only")
         return value
+
+    @field_validator("uri")
+    @classmethod
+    def _is_a_server(cls, value: str | None) -> str | None:
+        if value is not None and not _SERVER.fullmatch(value):
+            raise ValueError("is no http:// or https:// URL (without a login in it)")
+        return value
+
+    @model_validator(mode="after")
+    def _keys_fit_the_kind(self) -> Self:
+        for kind, keys in _OWN_KEYS.items():
+            if kind != self.kind and (others := sorted(keys & self.model_fields_set)):
+                raise ValueError(f"{', '.join(others)}: only for kind {kind}")
+        if self.kind == "unity":
+            if lacking := sorted({"uri", "name"} - self.model_fields_set):
+                raise ValueError(f"kind unity needs {', '.join(lacking)}")
+            if not re.fullmatch(r"[^\s./]{1,255}", self.name):
+                raise ValueError("name: a catalog of Unity Catalog has no period, space or slash in its name")
+        return self

@@ -32,6 +32,9 @@ def plain_secrets(raw: Mapping[str, Any]) -> Iterator[ConfigError]:
     """Of cdc.yaml as it was read: an error for each secret that is written out, without its value."""
     yield from _properties(raw.get("kafka"), "kafka")
     yield from _properties(_section(raw.get("spark")).get("conf"), "spark.conf")
+    token = _section(raw.get("catalog")).get("token")
+    if token is not None and not _comes_from_env(token):
+        yield _refused("catalog.token")
     for part in ("sources", "bridges"):
         sections = raw.get(part)
         for i, section in enumerate(sections if isinstance(sections, list) else []):

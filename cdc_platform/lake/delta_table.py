@@ -63,6 +63,16 @@ def schema(path: str) -> StructType | None:
     return StructType.fromJson(json.loads(DeltaTable(path).schema().to_json())) if is_table(path) else None
 
 
+def described(path: str) -> tuple[StructType, str] | None:
+    """Columns, as `schema` has them, and comment of a table that `is_table`; None: it isn't for this process to see."""
+    from deltalake import DeltaTable
+
+    if not is_table(path):
+        return None
+    table = DeltaTable(path)
+    return StructType.fromJson(json.loads(table.schema().to_json())), table.metadata().description or ""
+
+
 def file_fields(path: str) -> dict[str, Any] | None:
     """Columns of the data files of a table that `is_table`, in order, by their names for readers: as Arrow has them,
     with the names and numbers that it maps its columns to (Delta's protocol, "Column Mapping"), and their comments left

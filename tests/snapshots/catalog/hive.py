@@ -1,12 +1,12 @@
 """What becomes of the tables of Spark's own Hive catalog while a source's tables come, change and go: a program, run by
-test_catalog.py. Prints a JSON list on its last line. Argument: an empty folder."""
+test_metastore.py. Prints a JSON list on its last line. Argument: an empty folder."""
 
 import json
 import sys
 from pathlib import Path
 from typing import Any
 
-sys.path.insert(0, str(Path(__file__).parents[2]))
+sys.path.insert(0, str(Path(__file__).parents[3]))
 
 from cdc_platform.config import parse_config
 from cdc_platform.spark.session import open_session
