@@ -1,8 +1,8 @@
 """Unity Catalog by its REST API, with `requests`: the open server, and services with the same API.
 
 Spark's connector isn't used: it is one more jar to keep to Spark's and Delta's versions, a Connect server would have to
-be started with it, and to read a table that is to be registered it asks the catalog for credentials of the lake, which
-this platform has of its own.
+be started with it, and before it registers a table it asks the catalog for credentials of its place, which the platform
+has of its own.
 
 What is sent: a schema where there is none, and external Delta tables, `POST /tables`. Columns that have changed are set
 by the API for Delta's clients (`/delta/v1`, which the open server 0.6.0 has). That keeps the table's id, owner and
