@@ -140,6 +140,14 @@ class LakeChanged(CdcError):
         super().__init__(f"{path}: {problem}")
 
 
+class StorageError(CdcError):
+    """The lake's store fails or refuses. Fields: `uri` (of the file), `problem` (without secrets), `retriable`."""
+
+    def __init__(self, uri: str, problem: str, *, retriable: bool):
+        self.uri, self.problem, self.retriable = uri, problem, retriable
+        super().__init__(f"{uri}: {problem}")
+
+
 class RunInProgress(CdcError):
     """Another process is already writing this source's tables. Field: `source`."""
 

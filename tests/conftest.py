@@ -2,6 +2,7 @@
 
 import os
 import sys
+import uuid
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -9,9 +10,10 @@ from typing import Any
 import pytest
 
 from cdc_platform.config import Config, parse_config
+from cdc_platform.config.storage import Storage
 from cdc_platform.kafka.broker import BrokerInfo, start, stop
 from cdc_platform.setup.ports import free_port
-from tests import jvm
+from tests import jvm, s3_server
 
 os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
 
@@ -71,3 +73,44 @@ def make_config(tmp_path: Path) -> Callable[..., Config]:
         return parse_config({"lake": str(tmp_path / "lake"), "sources": sources, **rest}, tmp_path / "cdc.yaml")
 
     return make
+
+
+@pytest.fixture(scope="session")
+def s3_process() -> Iterator[s3_server.Server]:
+    """The S3 server of the test run, or of its worker."""
+    with s3_server.running() as server:
+        yield server
+
+
+@pytest.fixture
+def s3(s3_process: s3_server.Server) -> Iterator[s3_server.Server]:
+    """The S3 server, without faults."""
+    s3_process.reset()
+    yield s3_process
+    s3_process.reset()
+
+
+@pytest.fixture
+def s3_storage(s3: s3_server.Server) -> Storage:
+    """`storage:` for the bucket `lake` of the S3 server."""
+    return Storage.model_validate(
+        {"endpoint": s3.endpoint, "access_key": s3_server.KEY, "secret_key": s3_server.SECRET, "region": "us-east-1"}
+    )
+
+
+@pytest.fixture(params=["folder", pytest.param("s3", marks=pytest.mark.s3)])
+def store(request: pytest.FixtureRequest, tmp_path: Path) -> Any:
+    """An empty lake's store: a folder's, then an S3 bucket's."""
+    from cdc_platform.lake import stores
+
+    if request.param == "folder":
+        return stores.of(str(tmp_path / "lake"), Storage())
+    return stores.of(f"s3a://{s3_server.BUCKET}/{uuid.uuid4()}", request.getfixturevalue("s3_storage"))
+
+
+@pytest.fixture
+def s3_store(s3_storage: Storage) -> Any:
+    """An empty lake's store in an S3 bucket."""
+    from cdc_platform.lake import stores
+
+    return stores.of(f"s3://{s3_server.BUCKET}/{uuid.uuid4()}", s3_storage)

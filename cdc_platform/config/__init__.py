@@ -9,6 +9,7 @@ from cdc_platform.config.reconcile import Reconcile
 from cdc_platform.config.root import Config, Maintenance, Spark
 from cdc_platform.config.secrets import SECRET_KEYS, redact
 from cdc_platform.config.source import Source
+from cdc_platform.config.storage import Storage
 from cdc_platform.config.tables import Tables
 
 __all__ = [
@@ -21,6 +22,7 @@ __all__ = [
     "Reconcile",
     "Source",
     "Spark",
+    "Storage",
     "Tables",
     "load_config",
     "parse_config",

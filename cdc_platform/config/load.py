@@ -16,6 +16,7 @@ from cdc_platform.config.reconcile import Reconcile
 from cdc_platform.config.root import Config, Maintenance, Spark
 from cdc_platform.config.secrets import plain_secrets
 from cdc_platform.config.source import Source
+from cdc_platform.config.storage import Storage
 from cdc_platform.config.tables import Tables
 from cdc_platform.errors import ConfigError, ConfigErrors
 
@@ -177,6 +178,7 @@ def _keys_at(model: type[BaseModel], loc: tuple[int | str, ...]) -> list[str]:
         "bridges": Bridge,
         "tables": Tables,
         "spark": Spark,
+        "storage": Storage,
         "reconcile": Reconcile,
         "maintenance": Maintenance,
         "alerts": Alerts,

@@ -12,6 +12,7 @@ from cdc_platform.config.cron import Cron
 from cdc_platform.config.model import Model, Properties
 from cdc_platform.config.secrets import SECRET_KEYS
 from cdc_platform.config.source import Source
+from cdc_platform.config.storage import Storage
 from cdc_platform.errors import ConfigError
 
 
@@ -74,6 +75,11 @@ class Config(Model):
         description="Folder of the lake (relative to cdc.yaml's), or a URI that Spark knows (hdfs, abfss, gs). Stores "
         "where Delta may lose a commit, such as S3, are refused.",
         examples=["/data/lake"],
+    )
+    storage: Storage = Field(
+        default=Storage(),
+        description="How to reach the object store that the lake is on.",
+        examples=[{"endpoint": "https://minio.example.com:9000"}],
     )
     spark: Spark = Field(default=Spark(), description="Where Spark runs.", examples=[{"master": "local[4]"}])
     kafka: Properties = Field(

@@ -7,13 +7,13 @@ from typing import Any
 from cdc_platform.errors import ConfigError
 
 SECRET_KEYS = re.compile(
-    r"password|passphrase|secret|jaas|token|credential|\.key$|keystore\.key|key\.pem|access.key|account\.key",
+    r"password|passphrase|secret|jaas|token|credential|\.key$|keystore\.key|key\.pem|access.key|account.key",
     re.IGNORECASE,
 )
 """Property keys whose values are hidden where they are shown: rather one too many."""
 
 _MUST_BE_FROM_ENV = re.compile(
-    r"password|passphrase|jaas\.config|secret$|secret[.-]?key|access\.key$|account\.key\.|keystore\.key$|key\.pem$"
+    r"password|passphrase|jaas\.config|secret$|secret[._-]?key|access[._]key$|account[._]key(\.|$)|keystore\.key$|key\.pem$"
     r"|private\.key$|token$|fixed\.token\.|user\.info$",
     re.IGNORECASE,
 )
@@ -35,6 +35,7 @@ def plain_secrets(raw: Mapping[str, Any]) -> Iterator[ConfigError]:
     token = _section(raw.get("catalog")).get("token")
     if token is not None and not _comes_from_env(token):
         yield _refused("catalog.token")
+    yield from _properties(raw.get("storage"), "storage")
     for part in ("sources", "bridges"):
         sections = raw.get(part)
         for i, section in enumerate(sections if isinstance(sections, list) else []):

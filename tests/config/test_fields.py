@@ -5,7 +5,7 @@ from typing import get_args
 import pytest
 from pydantic import BaseModel, TypeAdapter
 
-from cdc_platform.config import Alerts, Bridge, Catalog, Config, Maintenance, Reconcile, Source, Spark, Tables
+from cdc_platform.config import Alerts, Bridge, Catalog, Config, Maintenance, Reconcile, Source, Spark, Storage, Tables
 from cdc_platform.config.alerts import Email, Slack, Webhook
 from cdc_platform.formats import FORMATS
 
@@ -14,6 +14,7 @@ MODELS: list[type[BaseModel]] = [
     Source,
     Tables,
     Spark,
+    Storage,
     Maintenance,
     Reconcile,
     Bridge,

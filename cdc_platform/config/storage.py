@@ -1,0 +1,180 @@
+"""The `storage:` section of cdc.yaml: how to reach the object store that the lake is on, given once for the platform's
+own reads and writes, delta-rs and Spark. What it doesn't give comes from the environment (AWS_…, AZURE_STORAGE_…,
+GOOGLE_…, or the role of the machine)."""
+
+import os
+import re
+from typing import Literal, Self
+
+from pydantic import Field, SecretStr, field_validator, model_validator
+
+from cdc_platform.config.model import Model
+from cdc_platform.errors import ConfigError
+
+Kind = Literal["folder", "s3", "azure", "gcs"]
+
+KINDS: dict[str, Kind] = {
+    "file": "folder",
+    **dict.fromkeys(("s3", "s3a"), "s3"),
+    **dict.fromkeys(("az", "abfs", "abfss", "adl", "azure"), "azure"),
+    "gs": "gcs",
+}
+"""Scheme of a URI → kind of store."""
+
+_SCHEME = re.compile(r"^([a-zA-Z][a-zA-Z0-9+.-]*):")
+_ENDPOINT = re.compile(r"^(https?)://([^/\s?#@]+)/?$")
+_KEYS: dict[Kind, dict[str, str]] = {
+    "folder": {},
+    "s3": {
+        "region": "aws_region",
+        "access_key": "aws_access_key_id",
+        "secret_key": "aws_secret_access_key",
+        "session_token": "aws_session_token",
+    },
+    "azure": {
+        "endpoint": "azure_storage_endpoint",
+        "account": "azure_storage_account_name",
+        "account_key": "azure_storage_account_key",
+        "sas_token": "azure_storage_sas_token",
+        "tenant_id": "azure_storage_tenant_id",
+        "client_id": "azure_storage_client_id",
+        "client_secret": "azure_storage_client_secret",
+    },
+    "gcs": {
+        "endpoint": "google_base_url",
+        "service_account": "google_service_account",
+        "service_account_key": "google_service_account_key",
+    },
+}
+"""Key of cdc.yaml → key of the Rust crate object_store, which obstore and delta-rs share."""
+_S3A = {
+    "endpoint": "endpoint",
+    "region": "endpoint.region",
+    "access_key": "access.key",
+    "secret_key": "secret.key",
+    "session_token": "session.token",
+}
+
+
+class Storage(Model):
+    """How to reach the object store that the lake is on. What isn't given comes from the environment."""
+
+    endpoint: str | None = Field(
+        default=None,
+        description="Address of the store; default: the cloud's own. With http:// nothing is encrypted.",
+        examples=["https://minio.example.com:9000"],
+    )
+    region: str | None = Field(
+        default=None, min_length=1, description="Region of an S3 bucket.", examples=["eu-west-1"]
+    )
+    access_key: SecretStr | None = Field(
+        default=None, description="S3 access key, as ${ENV_VAR} only.", examples=["${LAKE_KEY}"]
+    )
+    secret_key: SecretStr | None = Field(
+        default=None, description="S3 secret key, as ${ENV_VAR} only.", examples=["${LAKE_SECRET}"]
+    )
+    session_token: SecretStr | None = Field(
+        default=None, description="Token of temporary S3 credentials, as ${ENV_VAR} only.", examples=["${LAKE_TOKEN}"]
+    )
+    path_style: bool = Field(
+        default=True,
+        description="The S3 bucket's name is in the path of a request; false: in its host name (virtual-hosted).",
+        examples=[False],
+    )
+    account: str | None = Field(default=None, min_length=1, description="Azure storage account.", examples=["lakes"])
+    account_key: SecretStr | None = Field(
+        default=None, description="Key of the Azure account, as ${ENV_VAR} only.", examples=["${AZURE_KEY}"]
+    )
+    sas_token: SecretStr | None = Field(
+        default=None, description="Azure shared access signature, as ${ENV_VAR} only.", examples=["${AZURE_SAS}"]
+    )
+    tenant_id: str | None = Field(default=None, description="Azure tenant of `client_id`.", examples=["contoso"])
+    client_id: str | None = Field(default=None, description="Azure service principal.", examples=["cdc"])
+    client_secret: SecretStr | None = Field(
+        default=None, description="Its secret, as ${ENV_VAR} only.", examples=["${AZURE_SECRET}"]
+    )
+    service_account: str | None = Field(
+        default=None, description="Key file of a Google service account.", examples=["/etc/cdc/gcs.json"]
+    )
+    service_account_key: SecretStr | None = Field(
+        default=None, description="What such a file holds, as ${ENV_VAR} only.", examples=["${GCS_KEY}"]
+    )
+
+    @field_validator("endpoint")
+    @classmethod
+    def _address(cls, value: str | None) -> str | None:
+        if value is not None and not _ENDPOINT.match(value):
+            raise ValueError("must be like https://host:port, without a path or a login")
+        return value and value.rstrip("/")
+
+    @model_validator(mode="after")
+    def _belong_together(self) -> Self:
+        if bool(self.access_key) != bool(self.secret_key):
+            raise ValueError("access_key and secret_key belong together")
+        if self.session_token and not self.access_key:
+            raise ValueError("session_token needs access_key and secret_key")
+        if self.access_key and not self.session_token and os.environ.get("AWS_SESSION_TOKEN"):
+            raise ValueError(
+                "AWS_SESSION_TOKEN of the environment would be sent with the keys given here: unset it, or give "
+                "session_token: ${AWS_SESSION_TOKEN}"
+            )
+        service = (self.tenant_id, self.client_id, self.client_secret)
+        if any(service) and not all(service):
+            raise ValueError("tenant_id, client_id and client_secret belong together")
+        return self
+
+    @property
+    def allow_http(self) -> bool:
+        """Whether the store is asked without encryption: its address says so."""
+        named = (self.endpoint, os.environ.get("AWS_ENDPOINT_URL_S3"), os.environ.get("AWS_ENDPOINT_URL"))
+        return next(filter(None, named), "").startswith("http://")
+
+    @property
+    def secrets(self) -> list[str]:
+        """Values that no message may hold."""
+        values = (getattr(self, name) for name in type(self).model_fields)
+        return [v.get_secret_value() for v in values if isinstance(v, SecretStr)]
+
+    def store_options(self, uri: str) -> dict[str, str]:
+        """obstore's configuration for a lake at this URI. Raises ConfigError where its scheme isn't known."""
+        found = kind(uri)
+        options = self._named(_KEYS[found])
+        if found == "s3":
+            options["aws_virtual_hosted_style_request"] = str(not self.path_style).lower()
+            if self.endpoint:
+                bucket = "" if self.path_style else uri.split("/")[2] + "."
+                options["aws_endpoint"] = self.endpoint.replace("://", f"://{bucket}", 1)
+                options["aws_endpoint_url_s3"] = options["aws_endpoint"]  # the environment's would win over the other
+        return options
+
+    def delta_options(self, uri: str) -> dict[str, str]:
+        """delta-rs's `storage_options` for tables at this URI. Raises ConfigError."""
+        options = {k.upper(): v for k, v in self.store_options(uri).items()}
+        if kind(uri) == "s3" and self.allow_http:
+            options["AWS_ALLOW_HTTP"] = "true"
+        return options
+
+    def spark_options(self, uri: str) -> dict[str, str]:
+        """Spark properties for tables on S3; for other stores none: Spark's own keys go into `spark.conf`. Raises
+        ConfigError."""
+        if kind(uri) != "s3":
+            return {}
+        options = {**self._named(_S3A), "path.style.access": str(self.path_style).lower()}
+        if self.endpoint:
+            options["connection.ssl.enabled"] = str(not self.allow_http).lower()
+        return {f"spark.hadoop.fs.s3a.{k}": v for k, v in options.items()}
+
+    def _named(self, keys: dict[str, str]) -> dict[str, str]:
+        values = {name: getattr(self, own) for own, name in keys.items()}
+        return {n: v.get_secret_value() if isinstance(v, SecretStr) else v for n, v in values.items() if v is not None}
+
+
+def kind(uri: str) -> Kind:
+    """The kind of store that a lake's URI or path names. Raises ConfigError."""
+    scheme = _SCHEME.match(uri)
+    if scheme is None:
+        return "folder"
+    if (found := KINDS.get(scheme[1].lower())) is None:
+        problem = f"{scheme[1]}: is no store that the platform can write to"
+        raise ConfigError("lake", problem, ["a folder, a mounted one too", *(f"{s}://…" for s in KINDS)])
+    return found

@@ -1,0 +1,161 @@
+"""What a lake in a bucket needs besides obstore: clients that a process shares, errors as StorageError, and files that
+are read by ranges."""
+
+import os
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import timedelta
+from functools import lru_cache
+from typing import Any
+
+import obstore
+from obstore.exceptions import BaseError, GenericError, NotSupportedError
+from obstore.store import AzureStore, GCSStore, S3Store
+
+from cdc_platform.config.storage import Storage, kind
+from cdc_platform.errors import ConfigError, StorageError
+
+_TAIL = 1 << 16
+"""Bytes at a file's end that its first request reads: a Parquet footer, or all of a small file."""
+_RETRIES: Any = {"max_retries": 7, "retry_timeout": timedelta(seconds=90)}
+_CLIENT: dict[str, Any] = {"connect_timeout": "5s", "timeout": "30s"}
+
+_LOCATION = re.compile(r"^[^:]+://(?:([^/@]+)@)?([^/@]+)(?:/(.*))?$")
+
+_FINAL = (
+    (r"NoSuchBucket|ContainerNotFound|bucket does not exist", "there is no such bucket"),
+    (
+        r"169\.254\.169\.254|metadata\.google|no credential|credential error|loading credentials",
+        "there are no credentials: give them under `storage:`, or in the environment",
+    ),
+    (
+        r"InvalidAccessKeyId|SignatureDoesNotMatch|ExpiredToken|InvalidToken|AuthenticationFailed|status code: 401",
+        "the store refuses the credentials under `storage:`, or those of the environment",
+    ),
+    (r"AccessDenied|AuthorizationPermissionMismatch|status code: 403", "the credentials lack a right"),
+    (
+        r"PermanentRedirect|AuthorizationHeaderMalformed|IllegalLocationConstraint|status code: 30\d",
+        "the bucket is of another region: storage.region",
+    ),
+    (
+        r"builder error|scheme is not allowed|dns error|InvalidContentType",
+        "no store answers at this address: storage.endpoint",
+    ),
+    (r"invalid peer certificate|CertificateUnknown|UnknownIssuer", "the store's certificate isn't trusted"),
+    (r"status code: 4(?!08|09|29)\d\d", ""),
+)
+"""What a retry doesn't mend: pattern of an error's text → what it means."""
+_TELLING = 4
+"""Characters from which on a secret is replaced in messages: a shorter one stands in other words, too."""
+_CAUSE = re.compile(r"dns error|Connection (?:refused|reset)|invalid peer certificate: \w+|TimedOut|timed out")
+_CODE = re.compile(r"<Code>([^<]*)</Code>(?:.*?<Message>([^<]*)</Message>)?", re.DOTALL)
+_SIGNED = re.compile(r"(?i)\b(sig|x-amz-(?:signature|credential|security-token))=[^&\s\"]+")
+
+
+def location(uri: str, storage: Storage) -> tuple[str, str, str]:
+    """An object store's URI → bucket or container, folder in it, Azure account. Raises ConfigError."""
+    found = _LOCATION.match(uri)
+    if found is None or re.search(r"[?#%\\\x00-\x1f]|/\.{0,2}/|/\.\.?$", uri.split("://", 1)[-1]):
+        raise ConfigError("lake", f"{uri!r} is no place in a store", ["scheme://bucket/folder, without ? # % and .."])
+    container, host, folder = found.groups()
+    account = storage.account or os.environ.get("AZURE_STORAGE_ACCOUNT_NAME", "")
+    return (container, folder or "", host.split(".")[0]) if container else (host, folder or "", account)
+
+
+def client(uri: str, storage: Storage) -> Any:
+    """obstore's client of the bucket in which a URI is; one per process, with its connections. Raises ConfigError,
+    StorageError."""
+    return _client("/".join(uri.split("/", 3)[:3]), storage, os.getpid())  # pyright: ignore[reportArgumentType]
+
+
+@lru_cache(maxsize=8)
+def _client(bucket_uri: str, storage: Storage, _process: int) -> Any:
+    bucket, _, account = location(bucket_uri, storage)
+    config: Any = storage.store_options(bucket_uri)
+    if (found := kind(bucket_uri)) == "azure":
+        if not account:
+            raise ConfigError("storage.account", "is needed for a lake on Azure whose URI doesn't name it")
+        config["azure_storage_account_name"] = account
+    makers: dict[str, Any] = {"s3": S3Store, "azure": AzureStore, "gcs": GCSStore}
+    options = {**_CLIENT, "allow_http": storage.allow_http}
+    with translated(bucket_uri, storage):
+        return makers[found](bucket, config=config, client_options=options, retry_config=_RETRIES)
+
+
+@contextmanager
+def translated(uri: str, storage: Storage) -> Iterator[None]:
+    """Raises StorageError for what obstore raises; FileNotFoundError is passed on where the bucket is there."""
+    try:
+        yield
+    except FileNotFoundError as error:
+        if re.search(_FINAL[0][0], str(error)):
+            raise storage_error(uri, storage, error) from None
+        raise FileNotFoundError(uri) from None
+    except (BaseError, OSError) as error:
+        raise storage_error(uri, storage, error) from None
+
+
+def storage_error(uri: str, storage: Storage, error: BaseException) -> StorageError:
+    """What obstore's error says, in a line and without secrets."""
+    text = str(error)
+    shown, _, inner = text.partition("\n\nDebug source")
+    code, cause = _CODE.search(shown), _CAUSE.search(inner)
+    parts = [" ".join(re.sub(r"<.*", "", shown, flags=re.DOTALL).split())[:300]]
+    parts += [": ".join(filter(None, code.groups()))] if code else []
+    parts += [cause[0]] if cause else []
+    final = next((meaning for pattern, meaning in _FINAL if re.search(pattern, text)), None)
+    problem = (f"{final}: " if final else "") + " ".join(parts)
+    for secret in storage.secrets:
+        if len(secret) >= _TELLING:
+            problem = problem.replace(secret, "***")
+    return StorageError(uri, _SIGNED.sub(r"\1=***", problem), retriable=final is None)
+
+
+class Ranged:
+    """A file of an object store as Python's files are, read by ranges; for pyarrow.PythonFile. Raises
+    FileNotFoundError, StorageError."""
+
+    def __init__(self, uri: str, storage: Storage, key: str):
+        self._uri, self._storage, self._key = uri, storage, key
+        self._store, self._at, self.closed = client(uri, storage), 0, False
+        with translated(uri, storage):
+            try:
+                end = obstore.get(self._store, key, options={"range": {"suffix": _TAIL}})
+                self._size, self._tail = end.meta["size"], bytes(end.bytes())
+            except (NotSupportedError, GenericError) as error:  # Azure knows no such range, an empty file has none
+                if not re.search("NotSupported|NotPartial|InvalidRange|status code: 416", str(error)):
+                    raise
+                self._size, self._tail = obstore.head(self._store, key)["size"], b""
+                self._tail = self._range(max(0, self._size - _TAIL), self._size)
+
+    def read(self, size: int | None = -1) -> bytes:
+        """The next bytes, at most so many."""
+        end = self._size if size is None or size < 0 else min(self._at + size, self._size)
+        start, self._at, first = self._at, max(self._at, end), self._size - len(self._tail)
+        return self._tail[start - first : max(end, start) - first] if start >= first else self._range(start, end)
+
+    def _range(self, start: int, end: int) -> bytes:
+        with translated(self._uri, self._storage):
+            return bytes(obstore.get_range(self._store, self._key, start=start, end=end)) if end > start else b""
+
+    def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
+        """As io.IOBase.seek."""
+        self._at = max(0, {os.SEEK_SET: 0, os.SEEK_CUR: self._at, os.SEEK_END: self._size}[whence] + offset)
+        return self._at
+
+    def tell(self) -> int:
+        """As io.IOBase.tell."""
+        return self._at
+
+    def readable(self) -> bool:
+        """As io.IOBase.readable."""
+        return True
+
+    def seekable(self) -> bool:
+        """As io.IOBase.seekable."""
+        return True
+
+    def close(self) -> None:
+        """As io.IOBase.close."""
+        self.closed = True

@@ -1,0 +1,138 @@
+"""A lake in a bucket, by obstore."""
+
+import uuid
+from collections.abc import Iterable
+from contextlib import AbstractContextManager, suppress
+from typing import Any
+
+import obstore
+import pyarrow as pa
+from obstore.exceptions import AlreadyExistsError, BaseError
+
+from cdc_platform.config.storage import kind
+from cdc_platform.errors import ConfigError, StorageError
+from cdc_platform.lake.object_files import Ranged, client, location, storage_error, translated
+from cdc_platform.lake.store import NewFile, Store, checked, shown
+
+_WRITER = "cdcwriter"
+"""Metadata of an object made by `put_new`: whose it is. No hyphen (Azure) and no underscore (some proxies)."""
+_TRIES = 3
+_PART = 16 << 20
+"""Bytes from which on a file is uploaded in parts of that size."""
+
+
+class ObjectStore(Store):
+    """A lake in a bucket of S3, of what is compatible to it, of Azure or Google."""
+
+    def spark_uri(self, path: str = "") -> str:
+        scheme, rest = self.uri(path).split("://", 1)
+        if kind(self.root) == "s3":
+            return f"s3a://{rest}"
+        if kind(self.root) != "azure" or (scheme == "abfss" and "@" in rest.split("/")[0]):
+            return self.uri(path)
+        container, _, account = location(self.root, self.storage)
+        if not account:
+            raise ConfigError("storage.account", "is needed: Spark's Azure paths have it in them")
+        host = f"{account}.dfs.core.windows.net"
+        return f"abfss://{container}@{host}/{rest.partition('/')[2]}"
+
+    def read(self, path: str) -> bytes | None:
+        try:
+            with self._translated(path):
+                return bytes(obstore.get(self._client, self._key(path)).bytes())
+        except FileNotFoundError:
+            return None
+
+    def open_input(self, path: str) -> pa.NativeFile:
+        return pa.PythonFile(Ranged(self.uri(path), self.storage, self._key(path)), mode="r")
+
+    def open_output(self, path: str) -> NewFile:
+        def publish(file: pa.NativeFile) -> int:
+            data = file.getvalue()  # pyright: ignore[reportAttributeAccessIssue]
+            try:
+                with self._translated(path):  # obstore aborts an upload in parts that fails
+                    view = memoryview(data).cast("B")
+                    obstore.put(self._client, self._key(path), view, chunk_size=_PART, max_concurrency=4)
+            except FileNotFoundError:  # the upload is gone: ended, and the answer was lost; or given up by the store
+                if self._size(path) != data.size:
+                    raise StorageError(self.uri(path), "its upload in parts is gone", retriable=True) from None
+            return data.size
+
+        file = pa.BufferOutputStream()
+        return NewFile(file, publish, file.close)
+
+    def put(self, path: str, data: bytes) -> None:
+        with self._translated(path):
+            obstore.put(self._client, self._key(path), data, use_multipart=False)
+
+    def put_new(self, path: str, data: bytes) -> bool:
+        mine, lost = uuid.uuid4().hex, None
+        for _ in range(_TRIES):
+            try:
+                obstore.put(self._client, self._key(path), data, mode="create", attributes={_WRITER: mine})
+                return True
+            except AlreadyExistsError:  # perhaps our own: obstore asks again after a 500
+                lost = None
+            except (BaseError, OSError) as error:  # perhaps made all the same: the answer is lost
+                lost = storage_error(self.uri(path), self.storage, error)
+                if not lost.retriable:
+                    raise lost from None
+            if (writer := self._writer(path)) is not None:
+                return writer == mine
+        raise lost or StorageError(self.uri(path), "is refused as already there, and isn't there", retriable=True)
+
+    def _writer(self, path: str) -> str | None:
+        """Who made a file; None: there is none."""
+        try:
+            with self._translated(path):
+                found = obstore.get(self._client, self._key(path), options={"head": True})
+                return found.attributes.get(_WRITER, "")
+        except FileNotFoundError:
+            return None
+
+    def names(self, folder: str, *, after: str = "") -> list[tuple[str, int]]:
+        within = self._key(folder) if folder else self._prefix
+        with self._translated(folder):
+            if after:
+                first = f"{within}/{after}".lstrip("/")
+                chunks = obstore.list(self._client, within, offset=first, chunk_size=1000)
+                objects = [o for chunk in chunks for o in chunk]
+            else:
+                objects = obstore.list_with_delimiter(self._client, within)["objects"]
+        found = ((o["path"][len(within) :].lstrip("/"), o["size"]) for o in objects)
+        return sorted((n, size) for n, size in found if "/" not in n and n > after and shown(n))
+
+    def exists(self, path: str) -> bool:
+        return self._size(path) is not None
+
+    def _size(self, path: str) -> int | None:
+        try:
+            with self._translated(path):
+                return obstore.head(self._client, self._key(path))["size"]
+        except FileNotFoundError:
+            return None
+
+    def remove(self, paths: Iterable[str]) -> None:
+        keys = [self._key(path) for path in paths]
+        with self._translated(""):
+            try:
+                if keys:
+                    obstore.delete(self._client, keys)
+            except FileNotFoundError:  # some stores say so, and leave the rest
+                for key in keys:
+                    with suppress(FileNotFoundError):
+                        obstore.delete(self._client, key)
+
+    @property
+    def _client(self) -> Any:
+        return client(self.root, self.storage)
+
+    @property
+    def _prefix(self) -> str:
+        return location(self.root, self.storage)[1]
+
+    def _key(self, path: str) -> str:
+        return f"{self._prefix}/{checked(path)}".lstrip("/")
+
+    def _translated(self, path: str) -> AbstractContextManager[None]:
+        return translated(self.uri(path), self.storage)

@@ -1,0 +1,24 @@
+"""Which store a lake has."""
+
+from urllib.parse import urlsplit
+from urllib.request import url2pathname
+
+from cdc_platform.config.storage import Storage, kind
+from cdc_platform.errors import ConfigError
+from cdc_platform.lake.folder import Folder
+from cdc_platform.lake.object_files import location
+from cdc_platform.lake.object_store import ObjectStore
+from cdc_platform.lake.store import Store
+
+
+def of(uri: str, storage: Storage) -> Store:
+    """The store at an absolute path or a URI. Raises ConfigError where there is none for its scheme."""
+    if kind(uri) != "folder":
+        location(uri, storage)
+        scheme, rest = uri.rstrip("/").split("://", 1)
+        scheme = scheme.lower()
+        return ObjectStore(f"{'s3' if scheme == 's3a' else scheme}://{rest}", storage)
+    path = url2pathname(urlsplit(uri).path) if uri.lower().startswith("file:") else uri
+    if not path.startswith("/"):
+        raise ConfigError("lake", f"{uri!r} is no absolute path")
+    return Folder(path.rstrip("/") or "/", storage)

@@ -1,0 +1,122 @@
+"""At a lake's first use its store is raced: one that lets two writers win is refused."""
+
+import time
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from cdc_platform.config.storage import Storage
+from cdc_platform.errors import ConfigError, StorageError
+from cdc_platform.lake import probe
+from cdc_platform.lake.folder import Folder
+from cdc_platform.lake.object_store import ObjectStore
+
+
+class LooksThenFolder(Folder):
+    """Looks whether a file is there, and then writes it."""
+
+    def put_new(self, path: str, data: bytes) -> bool:
+        there = self.exists(path)
+        time.sleep(0.002)  # a request's time
+        if not there:
+            self.put(path, data)
+        return not there
+
+
+class LooksThenObjects(ObjectStore):
+    """The same on an object store, with no other delay than the requests'."""
+
+    def put_new(self, path: str, data: bytes) -> bool:
+        if there := self.exists(path):
+            return not there
+        self.put(path, data)
+        return True
+
+
+class TellsNobody(Folder):
+    """Makes the file and says that somebody else did."""
+
+    def put_new(self, path: str, data: bytes) -> bool:
+        super().put_new(path, data)
+        return False
+
+
+class KeepsTheLast(Folder):
+    """One is told that it won, and the last one's data is there."""
+
+    def put_new(self, path: str, data: bytes) -> bool:
+        won = super().put_new(path, data)
+        if not won:
+            self.put(path, data)
+        return won
+
+
+@pytest.fixture(autouse=True)
+def fresh():
+    probe._check.cache_clear()
+    yield
+    probe._check.cache_clear()
+
+
+def test_a_store_that_excludes_is_raced_once(store):
+    probe.check(store)
+    assert [n for n, _ in store.names("_store")] == ["probed.json"]
+    before = store.read("_store/probed.json")
+    probe._check.cache_clear()
+    probe.check(store)
+    assert store.read("_store/probed.json") == before
+
+
+@pytest.mark.s3
+def test_a_known_lake_costs_a_request_and_then_none(s3, s3_store):
+    probe.check(s3_store)
+    probe._check.cache_clear()
+    s3.reset()
+    probe.check(s3_store)
+    probe.check(s3_store)
+    assert len(s3.reset()) == 1
+
+
+def test_several_may_use_a_lake_for_the_first_time_at_once(store):
+    with ThreadPoolExecutor(2) as pool:
+        list(pool.map(lambda _: probe._check.__wrapped__(store), range(2)))
+    assert [n for n, _ in store.names("_store")] == ["probed.json"]
+
+
+@pytest.mark.parametrize("kind", [LooksThenFolder, TellsNobody, KeepsTheLast])
+def test_a_folder_that_lets_two_win_is_refused(kind, tmp_path):
+    is_refused(kind(str(tmp_path), Storage()))
+
+
+@pytest.mark.s3
+def test_a_store_that_looks_and_then_writes_is_refused(s3_store):
+    is_refused(LooksThenObjects(s3_store.root, s3_store.storage))
+
+
+@pytest.mark.s3
+def test_a_server_that_ignores_conditions_is_refused(s3, s3_store):
+    s3.fault("unconditional", method="PUT", times=10**9)
+    is_refused(s3_store)
+
+
+def is_refused(lake) -> None:
+    with pytest.raises(ConfigError) as caught:
+        probe.check(lake)
+    assert caught.value.key == "lake"
+    assert "can't hold a lake" in str(caught.value)
+    assert "If-None-Match" in str(caught.value)
+    assert lake.names("_store") == []
+    with pytest.raises(ConfigError):
+        probe.check(lake)
+
+
+@pytest.mark.s3
+@pytest.mark.usefixtures("impatient")
+def test_a_store_that_fails_is_no_verdict(s3, s3_store):
+    s3.fault("503", method="PUT", path="probe-", skip=20, times=10**9)
+    with pytest.raises(StorageError):
+        probe.check(s3_store)
+    assert not s3_store.exists("_store/probed.json")
+    s3.reset()
+    probe.check(s3_store)
+    assert s3_store.exists("_store/probed.json")
