@@ -72,6 +72,19 @@ class KafkaAccessDenied(CdcError):
         super().__init__(f"source {source}: Kafka at {servers} refuses access: {problem}")
 
 
+class LakeNotShared(CdcError):
+    """An executor wrote a file that the driver doesn't see: they don't share the lake's folder. Field: `file`."""
+
+    exit_code = 2
+
+    def __init__(self, file: str):
+        self.file = file
+        super().__init__(
+            f"{file}: an executor wrote this file, and the driver doesn't see it: the lake has to be a folder that all "
+            "of them see under the same path, e.g. on a network file system"
+        )
+
+
 class SparkUnreachable(CdcError):
     """The Spark Connect server doesn't answer, or not to us. Fields: `remote`, `problem`."""
 

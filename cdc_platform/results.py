@@ -1,10 +1,7 @@
 """What a stage reports of a catch-up."""
 
+import time
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    pass
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,3 +19,14 @@ class StageResult:
     seconds: float
     metrics: dict[str, float] = field(default_factory=dict)
     tables: dict[str, dict[str, float | str]] = field(default_factory=dict)
+
+
+class Stopwatch:
+    """Seconds since it was made."""
+
+    def __init__(self) -> None:
+        self._start = time.monotonic()
+
+    @property
+    def seconds(self) -> float:
+        return round(time.monotonic() - self._start, 3)

@@ -319,23 +319,3 @@ CUTS = Table(
 
 ORDER_TYPE = _ORDER
 ADDRESS_TYPE = "STRUCT<topic: STRING, `partition`: INT, `offset`: BIGINT, entry_index: INT, row_index: INT>"
-
-SHARED = frozenset(
-    t.path
-    for t in (
-        CHANGELOG,
-        CONTROL_EVENTS,
-        CUTS,
-        DECODED_WITH,
-        LINEAGES,
-        OFFSET_LEDGER,
-        QUARANTINE,
-        SCHEMA_CHANGES,
-        SCHEMA_EFFECTS,
-        SCHEMA_HISTORY,
-        TABLE_RULES,
-        TABLE_STATE,
-        TOPICS,
-    )
-)
-"""Names of the tables that runs of several sources write at the same time."""

@@ -7,7 +7,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from cdc_platform import tables
-from cdc_platform.lake import by_spark
+from cdc_platform.lake import delta_table
+from cdc_platform.spark import delta_sql
 from cdc_platform.tables import SNAPSHOT_PATH, Table, path_name
 
 NAMES = st.text(max_size=12) | st.text(alphabet="~._-%/\\ aA0EF2", max_size=8)
@@ -72,11 +73,11 @@ def test_names_are_escaped_as_the_design_says(name, segment):
 def test_every_table_can_be_made_and_is_made_once(spark, tmp_path, name):
     table = ALL[name]
     path = table.at(str(tmp_path), source="a-b", format="debezium", room="r", db="d", table="t")
-    assert not by_spark.exists(spark, path)
-    assert by_spark.ensure(spark, table, path) == path
-    assert by_spark.ensure(spark, table, path) == path
-    detail = spark.sql(f"DESCRIBE DETAIL {by_spark.delta(path)}").collect()[0]
-    history = spark.sql(f"DESCRIBE HISTORY {by_spark.delta(path)}").count()
+    assert not delta_table.exists(path)
+    assert delta_sql.ensure(table, path) == path
+    assert delta_sql.ensure(table, path) == path
+    detail = spark.sql(f"DESCRIBE DETAIL {delta_sql.delta(path)}").collect()[0]
+    history = spark.sql(f"DESCRIBE HISTORY {delta_sql.delta(path)}").count()
     assert (detail["partitionColumns"], detail["description"], history) == (
         list(table.partition_by),
         table.comment,

@@ -46,8 +46,8 @@ def _exercise(folder: Path, made: Path) -> None:
 
     from cdc_platform.changelog import run as changelog
     from cdc_platform.config import parse_config
-    from cdc_platform.lake import by_spark
     from cdc_platform.snapshots import run as snapshots
+    from cdc_platform.spark import delta_sql
     from cdc_platform.spark.session import open_session
     from cdc_platform.tables import CHANGES
 
@@ -60,19 +60,19 @@ def _exercise(folder: Path, made: Path) -> None:
     config = parse_config(settings, folder / "cdc.yaml")
     spark = open_session(config)
     source = config.source("s")
-    by_spark.ensure(spark, CHANGES, CHANGES.at(config.lake, format=source.format, source=source.name))
+    delta_sql.ensure(CHANGES, CHANGES.at(config.lake, format=source.format, source=source.name))
     changelog.run(spark, config, source)
     snapshots.run(spark, config, source)
     path = str(folder / "t")
-    by_spark.create(spark, path, "k BIGINT, v STRING", {"delta.enableDeletionVectors": "true"}, "exercise")
+    delta_sql.create(spark, path, "k BIGINT, v STRING", {"delta.enableDeletionVectors": "true"}, "exercise")
     rows = spark.range(100).selectExpr("id AS k", "CAST(id AS STRING) AS v")
-    by_spark.append_once(rows.mapInArrow(lambda batches: batches, rows.schema), path, "exercise", 0)
+    delta_sql.append_once(rows.mapInArrow(lambda batches: batches, rows.schema), path, "exercise", 0)
     rows.createOrReplaceTempView("s")
     spark.sql(
-        f"MERGE INTO {by_spark.delta(path)} AS t USING s ON t.k = s.k + 50 WHEN MATCHED THEN UPDATE SET v = s.v "
+        f"MERGE INTO {delta_sql.delta(path)} AS t USING s ON t.k = s.k + 50 WHEN MATCHED THEN UPDATE SET v = s.v "
         "WHEN NOT MATCHED THEN INSERT *"
     )
-    by_spark.read(spark, path).groupBy("v").count().collect()
+    delta_sql.read(spark, path).groupBy("v").count().collect()
     gateway = SparkContext._gateway  # pyright: ignore[reportPrivateUsage]  the JVM: it writes when it ends
     spark.stop()
     if gateway is not None and (jvm := getattr(gateway, "proc", None)) is not None:

@@ -214,18 +214,27 @@ def _config(work: Path, settings: Settings, lake: str, format_name: str, topic: 
     )
 
 
+_CONSUMER = {
+    "kafka.isolation.level": "read_committed",
+    # After each poll Spark asks which offsets there are (KafkaDataConsumer.scala, getAvailableOffsetRange), behind a
+    # fetch that is on its way and waits for new records at the partition's end: two seconds of every landing, with
+    # Kafka's 500 ms and 500 records. What is to be read is there already, and bytes bound a poll, too.
+    "kafka.fetch.max.wait.ms": "10",
+    "kafka.max.poll.records": "5000",
+}
+
+
 def raw_copy(spark: "SparkSession", config: Config, source: Source) -> tuple[int, int, str]:
     """Kafka → a Delta table like the landing, by one plain stream; the number of records, their bytes, and the ends
     per partition that Kafka told."""
     from cdc_platform.kafka.client import spark_options
-    from cdc_platform.lake import by_spark
-    from cdc_platform.landing.run import CONSUMER
+    from cdc_platform.spark import delta_sql
     from cdc_platform.tables import LANDING
 
-    path = by_spark.ensure(spark, LANDING, f"{config.lake}/raw")
+    path = delta_sql.ensure(LANDING, f"{config.lake}/raw")
     stream = (
         spark.readStream.format("kafka")
-        .options(**{**CONSUMER, **spark_options(config, source)})
+        .options(**{**_CONSUMER, **spark_options(config, source)})
         .option("includeHeaders", "true")
         .option("startingOffsets", "earliest")
         .option("maxOffsetsPerTrigger", source.max_records_per_batch)

@@ -14,8 +14,8 @@ from pyspark.sql import functions as F
 from cdc_platform import tables
 from cdc_platform.config import Config, Source
 from cdc_platform.formats.events import columns_json, schema_version
-from cdc_platform.lake import by_spark
 from cdc_platform.snapshots.target import Target
+from cdc_platform.spark import delta_sql
 from cdc_platform.spark.session import ROWS_AT_ONCE
 
 if TYPE_CHECKING:
@@ -40,8 +40,8 @@ class Table:
     def fill(self) -> None:
         """Round 0: every row inserted, and the list of the columns."""
         for beside in (tables.CONTROL_EVENTS, tables.OFFSET_LEDGER, tables.QUARANTINE, tables.LINEAGES):
-            by_spark.ensure(self.spark, beside, beside.at(self.config.lake))
-        path = by_spark.ensure(self.spark, tables.SCHEMA_HISTORY, tables.SCHEMA_HISTORY.at(self.config.lake))
+            delta_sql.ensure(beside, beside.at(self.config.lake))
+        path = delta_sql.ensure(tables.SCHEMA_HISTORY, tables.SCHEMA_HISTORY.at(self.config.lake))
         stated = {"kind": "message", "columns": _LIST, "order_key": _order(0, F.lit(0))}
         told = {**self._said(), "db": DB, "table": TABLE, **stated}
         self._append(self.spark.range(1), told, path)
@@ -69,14 +69,14 @@ class Table:
         self.spark.conf.set(ROWS_AT_ONCE, _READERS_ROWS)
         try:
             started = time.monotonic()
-            by_spark.read(self.spark, self.path).agg(F.max(F.xxhash64("*"))).collect()
+            delta_sql.read(self.spark, self.path).agg(F.max(F.xxhash64("*"))).collect()
             return time.monotonic() - started
         finally:
             self.spark.conf.set(ROWS_AT_ONCE, own)
 
     def scan_compacted(self) -> float:
         """The same after OPTIMIZE: median of some."""
-        self.spark.sql(f"OPTIMIZE {by_spark.delta(self.path)}").collect()
+        self.spark.sql(f"OPTIMIZE {delta_sql.delta(self.path)}").collect()
         return median(self.scan() for _ in range(_SCANS))
 
     @property
@@ -90,7 +90,7 @@ class Table:
             newest = newest.union(self._keys(number, kind, changes).select("id", F.lit(number).alias("round")))
         told = newest.groupBy("id").agg(F.max("round").alias("round"))
         truth = told.select(*(_value(n, F.col("round")).cast(_SPARK[n]).alias(n) for n, _ in _COLUMNS))
-        live = by_spark.read(self.spark, self.path).select(*(n for n, _ in _COLUMNS))
+        live = delta_sql.read(self.spark, self.path).select(*(n for n, _ in _COLUMNS))
         wrong = {"missing": truth.exceptAll(live).count(), "too many": live.exceptAll(truth).count()}
         return [f"{self.size} rows: {n} {what}" for what, n in wrong.items() if n]
 
@@ -101,7 +101,7 @@ class Table:
         return at.select(F.pmod(F.xxhash64("id", F.lit(number)), F.lit(self.size)).alias("id"))
 
     def _changes(self, keys: "DataFrame", number: int, op: str) -> None:
-        path = by_spark.ensure(self.spark, tables.CHANGELOG, tables.CHANGELOG.at(self.config.lake))
+        path = delta_sql.ensure(tables.CHANGELOG, tables.CHANGELOG.at(self.config.lake))
         image = F.map_from_arrays(
             F.array(*(F.lit(n) for n, _ in _COLUMNS)),
             F.array(*(_value(n, F.lit(number)).cast("string") for n, _ in _COLUMNS)),
@@ -131,7 +131,7 @@ class Table:
         }
 
     def _append(self, rows: "DataFrame", told: dict[str, Any], path: str) -> None:
-        fields = by_spark.read(self.spark, path).schema.fields
+        fields = delta_sql.read(self.spark, path).schema.fields
         frame = rows.select(*(_column(told.get(f.name)).cast(f.dataType).alias(f.name) for f in fields))
         frame.write.format("delta").mode("append").save(path)
 

@@ -16,7 +16,7 @@ from cdc_platform.changelog import ledger, order, rules
 from cdc_platform.changelog.outputs import Batch, changelog_rows, quarantine_rows
 from cdc_platform.changelog.table_rules import Chosen, Rules
 from cdc_platform.config import Source
-from cdc_platform.lake import by_spark
+from cdc_platform.spark import arrow_tasks, delta_sql
 
 _MESSAGE = ("topic", "partition", "offset")
 _AT = [*_MESSAGE, "_entry", "_row", "_retold"]
@@ -88,9 +88,11 @@ def _decided(events: DataFrame, stored: DataFrame, epochs: dict[str | None, int]
 def _repeats(rows: DataFrame, stored: DataFrame, epochs: dict[str | None, int]) -> DataFrame | None:
     """Addresses of rows that repeat one another or one of the changelog."""
     found = order.repeated_here(rows)
-    for f in order.profile(rows):
-        if f["low"] is None:
-            continue
+    place = F.when(F.col("binlog_pos").isNotNull(), F.struct("file_no", "binlog_pos"))
+    spans = (
+        rows.where("file_no IS NOT NULL").groupBy("lineage").agg(F.min(place).alias("low"), F.max(place).alias("high"))
+    )
+    for f in (r.asDict(recursive=True) for r in spans.where("low IS NOT NULL").collect()):  # a row per server
         of_lineage = rows.where(F.col("lineage").eqNullSafe(F.lit(f["lineage"])))
         again = order.repeated_before(of_lineage, stored, epochs, f["low"], f["high"])
         found = again if found is None else found.union(again)
@@ -103,13 +105,13 @@ def _order_key(
     """Epochs, and the order of events. Rows that tell no server have the epoch of the newest server known when their
     batch came: where that has changed since, the ledger says which offsets came when."""
     mine = F.col("source") == source.name
-    noted = by_spark.read(spark, paths["lineages"]).where(mine & F.col("lineage").isNull()).select("batch", "epoch")
+    noted = delta_sql.read(spark, paths["lineages"]).where(mine & F.col("lineage").isNull()).select("batch", "epoch")
     untold = sorted(r["epoch"] for r in noted.select("epoch").distinct().collect())
     epochs = {**epochs, None: (untold or [0])[-1]}
     key = order.order_key(epochs)
     if len(untold) <= 1:
         return epochs, key
-    of_room = by_spark.read(spark, paths["ledger"]).where(mine & (F.col("room") == "changelog"))
+    of_room = delta_sql.read(spark, paths["ledger"]).where(mine & (F.col("room") == "changelog"))
     ranges = of_room.join(noted, "batch").groupBy("epoch", "topic", "partition")
     for r in ranges.agg(F.min("from_offset").alias("low"), F.max("to_offset").alias("high")).collect():
         at = (F.col("topic") == r["topic"]) & (F.col("partition") == r["partition"])
@@ -131,12 +133,12 @@ def fill(
     now = chosen.begun
     if now is None:
         return 0
-    stored = by_spark.read(spark, paths["changelog"]).where(F.col("source") == source.name)
+    stored = delta_sql.read(spark, paths["changelog"]).where(F.col("source") == source.name)
     epochs, key = _order_key(spark, source, paths, known)
     events = _decided(_found(spark, changes, source, chosen.done, now), stored, epochs, key)
     split = None
     if "envelopes" in paths:  # a message of several records accounts for all of them
-        split = by_spark.read(spark, paths["envelopes"]).where("parts > 1").join(events, list(_MESSAGE), "left_semi")
+        split = delta_sql.read(spark, paths["envelopes"]).where("parts > 1").join(events, list(_MESSAGE), "left_semi")
     new = events.where("wanted AND NOT was")
     counts = new.agg(*(F.count_if(F.col("outcome") == o).alias(o) for o in ("applied", "quarantined"))).collect()[0]
     batch = Batch(source, paths, now.number, spark, lambda: new, "backfill")
@@ -146,6 +148,6 @@ def fill(
     if counts["quarantined"]:
         batch.append(quarantine_rows, "quarantine")
     moved = ledger.moved(events, split, source, -now.number)
-    by_spark.append_once(moved, paths["ledger"], f"backfill {source.name}", now.number)
+    arrow_tasks.append(moved, paths["ledger"], (f"backfill {source.name}", now.number), source=source.name)
     chosen.note(now, "done")
     return int(counts["applied"])

@@ -1,6 +1,6 @@
 """What becomes of every message, for the offset ledger: each record counts under exactly one outcome."""
 
-from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from cdc_platform.changelog import rules
@@ -118,10 +118,9 @@ def _summed(messages: DataFrame, entries: Column, source: Source, batch: int) ->
     )
 
 
-def figures(spark: SparkSession, path: str, source: Source, batches: list[int]) -> dict[str, float]:
+def figures(path: str, source: Source, batches: list[int]) -> dict[str, float]:
     """Records per outcome over the batches of this run, from the ledger."""
     counts = delta_table.ask(
-        spark,
         f"SELECT outcome, sum(records) AS n FROM {{ledger}} WHERE source = '{source.name}' AND room = 'changelog' "
         f"AND batch BETWEEN {min(batches)} AND {max(batches)} GROUP BY outcome",
         ledger=path,

@@ -12,7 +12,7 @@ from typing import Any
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from cdc_platform.changes.file_stats import ENTRIES, KINDS
+from cdc_platform.changes.file_stats import KINDS
 
 _NO_FILE = -1
 
@@ -36,53 +36,10 @@ def order_key(epochs: dict[str | None, int]) -> Column:
     )
 
 
-def profile(events: DataFrame) -> list[dict[str, Any]]:
-    """Figures of one batch per lineage, for the driver (one row per server seen): counts per kind and of retold events,
-    first address and source time, first offset per partition, lowest and highest binlog position of row changes,
-    offset range, schema versions stated."""
-    row, stated = F.col("kind") == "row", F.col("kind") == "schema"
-    # Numbers only in the pass over all events: with lowest and highest of structs it takes half as long again.
-    in_message = F.least(F.coalesce("entry_index", F.lit(0)), F.lit(ENTRIES - 1))
-    of_kind = events.groupBy(
-        *("lineage", "topic", "partition", "kind"),
-        F.when(row, F.col("file_no")).alias("file_no"),
-        F.when(stated, F.col("schema_version")).alias("version"),
-    ).agg(
-        F.count_if("retold").alias("retold"),
-        F.count(F.lit(1)).alias("events"),
-        F.min("landed_at").alias("landed_at"),
-        F.min(F.col("offset") * ENTRIES + in_message).alias("place"),
-        F.min("source_time").alias("since"),
-        F.min("offset").alias("from_offset"),
-        F.max("offset").alias("to_offset"),
-        *(f(F.when(row, F.col("binlog_pos"))).alias(n) for f, n in ((F.min, "low_pos"), (F.max, "high_pos"))),
-    )
-    per_partition = of_kind.groupBy("lineage", "topic", "partition").agg(
-        *(
-            F.sum(F.when(F.col("kind").isin(*names), F.col("events")).otherwise(0)).alias(k)
-            for k, names in KINDS.items()
-        ),
-        *(F.sum(k).alias(k) for k in ("retold", "events")),
-        F.min(F.struct("landed_at", "topic", "partition", "place")).alias("first"),
-        F.min("since").alias("since"),
-        F.min("from_offset").alias("from_offset"),
-        F.max("to_offset").alias("to_offset"),
-        F.min(_position("low_pos")).alias("low"),
-        F.max(_position("high_pos")).alias("high"),
-        F.collect_set("version").alias("versions"),
-    )
-    grouped = per_partition.groupBy("lineage").agg(
-        *(F.sum(k).alias(k) for k in (*KINDS, "retold", "events")),
-        *(F.min(k).alias(k) for k in ("first", "since", "from_offset", "low")),
-        *(F.max(k).alias(k) for k in ("to_offset", "high")),
-        F.collect_list(F.struct("topic", "partition", "from_offset")).alias("starts"),
-        F.array_distinct(F.flatten(F.collect_list("versions"))).alias("versions"),
-    )
-    return [r.asDict(recursive=True) for r in grouped.collect()]
-
-
 def figures_of(notes: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """The same from what the files of a batch note of their events (changes/file_stats.py)."""
+    """Statistics of one batch per lineage (one dict per server seen) from those of its files (changes/file_stats.py):
+    counts per kind and of events decoded again, first address and source time, first offset per partition, lowest and
+    highest binlog position of row changes, offset range, schema versions stated."""
     groups = [g for note in notes for g in note["groups"]]
     return [_figures(lineage, [g for g in groups if g["lineage"] == lineage]) for lineage in _each(groups, "lineage")]
 
@@ -105,7 +62,7 @@ def _figures(lineage: str | None, groups: list[dict[str, Any]]) -> dict[str, Any
     return {
         "lineage": lineage,
         **{k: sum(g["count"] for g in groups if g["kind"] in kinds) for k, kinds in KINDS.items()},
-        "retold": 0,
+        "retold": sum(g.get("retold", 0) for g in groups),
         "events": sum(g["count"] for g in groups),
         "first": _first_of(groups),
         "since": min(since, default=None),
@@ -140,10 +97,6 @@ def apart(notes: list[dict[str, Any]]) -> bool:
         return False
     spans = sorted((t["first"], t["last"]) for t in told)
     return all(last < first for (_, last), (first, _) in pairwise(spans))
-
-
-def _position(pos: str) -> Column:
-    return F.when(F.col("file_no").isNotNull(), F.struct("file_no", F.col(pos).alias("binlog_pos")))
 
 
 def epochs_of(known: dict[str | None, int], figures: list[dict[str, Any]]) -> dict[str | None, int]:

@@ -4,7 +4,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property, partial
 from typing import Any
-from uuid import uuid4
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
@@ -13,8 +12,8 @@ from cdc_platform.changelog import ledger, order, rules
 from cdc_platform.changes.file_stats import KINDS
 from cdc_platform.config import Source
 from cdc_platform.formats import FORMATS
-from cdc_platform.lake import by_spark, delta_table
-from cdc_platform.lake.writer_lock import commit_turn
+from cdc_platform.lake import delta_table
+from cdc_platform.spark import arrow_tasks, delta_sql
 
 _TXN = ("source_time", "landed_at", "txn_id", "txn_seq", "txn_last", "gtid", "binlog_file", "binlog_pos", "order_key")
 _MESSAGE = ("topic", "partition", "offset")
@@ -38,7 +37,8 @@ class Batch:
         return self.rows()
 
     def append(self, rows: Callable[["Batch"], DataFrame], output: str) -> None:
-        by_spark.append_once(rows(self), self.paths[output], f"{self.app} {self.source.name}", self.number)
+        once = (f"{self.app} {self.source.name}", self.number)
+        arrow_tasks.append(rows(self), self.paths[output], once, source=self.source.name)
 
 
 Write = Callable[[], None]
@@ -84,7 +84,6 @@ def new_versions(batch: Batch, stated: set[str]) -> set[str]:
     if not stated:
         return stated
     known = delta_table.ask(
-        batch.spark,
         f"SELECT schema_version FROM {{history}} WHERE source = '{batch.source.name}' AND kind = 'message' "
         f"AND schema_version IN ({delta_table.digests(stated)})",
         history=batch.paths["schema_history"],
@@ -133,23 +132,18 @@ def quarantine_rows(batch: Batch) -> DataFrame:
 
 
 def _resolve(batch: Batch) -> None:
-    """Notes in quarantine whose place this batch takes: rows of its retold messages that give another reason. Once
+    """Marks quarantined messages as resolved that this batch decoded again, except those with the same reason. Once
     more changes nothing."""
-    spark = batch.spark
-    view = f"cdc_retold_{uuid4().hex}"
     reasons = F.collect_set(F.when(F.col("kind").isin(*ledger.UNUSABLE), ledger.reason())).alias("reasons")
-    batch.events.where("retold").groupBy(*_MESSAGE).agg(reasons).createOrReplaceTempView(view)
-    try:
-        same = " AND ".join(f"q.{by_spark.quoted(c)} = r.{by_spark.quoted(c)}" for c in _MESSAGE)
-        with commit_turn(spark, batch.paths["quarantine"]):
-            spark.sql(
-                f"MERGE INTO {by_spark.delta(batch.paths['quarantine'])} AS q USING {view} AS r "
-                f"ON q.source = {by_spark.literal(batch.source.name)} AND q.room = 'changes' AND q.resolved_at IS NULL "
-                f"AND {same} AND NOT array_contains(r.reasons, q.reason) "
-                "WHEN MATCHED THEN UPDATE SET resolved_at = current_timestamp()"
-            )
-    finally:
-        spark.catalog.dropTempView(view)
+    found = batch.events.where("retold").groupBy(*_MESSAGE).agg(reasons).toArrow()
+    same = " AND ".join(f't."{c}" = s."{c}"' for c in _MESSAGE)
+    delta_table.merge(
+        batch.paths["quarantine"],
+        found,
+        f"t.source = '{batch.source.name}' AND t.room = 'changes' AND t.resolved_at IS NULL AND {same} "
+        "AND NOT coalesce(array_has(s.reasons, t.reason), false)",
+        {"resolved_at": "arrow_cast(now(), 'Timestamp(Microsecond, Some(\"UTC\"))')"},
+    )
 
 
 def ledger_of(batch: Batch, figures: list[dict[str, Any]]) -> None:
@@ -157,9 +151,10 @@ def ledger_of(batch: Batch, figures: list[dict[str, Any]]) -> None:
     split = None
     if "envelopes" in batch.paths:  # a message of several records accounts for all of them
         low, high = min(f["from_offset"] for f in figures), max(f["to_offset"] for f in figures)
-        split = by_spark.read(batch.spark, batch.paths["envelopes"]).where(
+        split = delta_sql.read(batch.spark, batch.paths["envelopes"]).where(
             F.col("offset").between(low, high) & (F.col("parts") > 1)
         )
     rows = ledger.rows(batch.events, split, batch.source, batch.number)
     of = f"source = '{batch.source.name}' AND room = 'changelog' AND batch = {batch.number}"
-    by_spark.append_batch(rows, batch.paths["ledger"], of)
+    if not delta_table.ask(f"SELECT 1 AS there FROM {{t}} WHERE {of} LIMIT 1", t=batch.paths["ledger"]):
+        arrow_tasks.append(rows, batch.paths["ledger"], source=batch.source.name)

@@ -14,11 +14,12 @@ from cdc_platform.changelog import backfill, duplicates, ledger, order
 from cdc_platform.changelog.outputs import Batch, writes
 from cdc_platform.changelog.table_rules import Chosen, Rules
 from cdc_platform.changelog.write import Direct
+from cdc_platform.changes.files import statistics_of
 from cdc_platform.config import Config, Source
 from cdc_platform.formats import FORMATS
-from cdc_platform.lake import batches, by_spark, delta_table
-from cdc_platform.lake.data_files import note_of
-from cdc_platform.results import StageResult
+from cdc_platform.lake import batches, delta_table
+from cdc_platform.results import StageResult, Stopwatch
+from cdc_platform.spark import delta_sql
 from cdc_platform.tables import (
     CHANGELOG,
     CHANGES,
@@ -49,13 +50,13 @@ Rows = Callable[[], DataFrame]
 
 def run(spark: SparkSession, config: Config, source: Source) -> StageResult:
     """One catch-up of the changelog room."""
-    watch = by_spark.Stopwatch()
-    paths = {name: by_spark.ensure(spark, table, table.at(config.lake)) for name, table in _OUTPUTS.items()}
+    watch = Stopwatch()
+    paths = {name: delta_sql.ensure(table, table.at(config.lake)) for name, table in _OUTPUTS.items()}
     if FORMATS[source.format].part is not None:
         paths["envelopes"] = ENVELOPES.at(config.lake, source=source.name)
     changes = CHANGES.at(config.lake, format=source.format, source=source.name)
     done, taken = _under_rules(spark, config, source, paths, changes)
-    metrics = ledger.figures(spark, paths["ledger"], source, done) if done else {}
+    metrics = ledger.figures(paths["ledger"], source, done) if done else {}
     if taken is not None:
         metrics = {**metrics, "backfilled": taken}
     rows = int(metrics.get("applied", 0)) + (taken or 0)
@@ -72,10 +73,7 @@ def _under_rules(
         now = source.model_copy(update={"tables": chosen.done[-1].tables(source)})
         checkpoint = CHECKPOINT.at(config.lake, room="changelog", source=source.name)
         much = source.max_bytes_per_batch
-        if delta_table.is_table(changes):
-            return batches.for_each_files(spark, changes, much, checkpoint, files_writer(now, paths, changes))
-        each = batch_writer(now, paths)
-        return batches.for_each(spark, changes, much, checkpoint, f"changelog {source.name}", each)
+        return batches.for_each(spark, changes, much, checkpoint, files_writer(now, paths, changes))
 
     chosen = Chosen(spark, config, source, "changelog")
     if not chosen.done:
@@ -85,36 +83,22 @@ def _under_rules(
     while chosen.begun or not chosen.done[-1].same(Rules.of(source, 0)):
         if chosen.begun is None:
             done += stream()
-            following = Rules.of(source, chosen.done[-1].number + 1, by_spark.version(spark, changes))
+            following = Rules.of(source, chosen.done[-1].number + 1, delta_table.version(changes))
             chosen.note(following, "begun")
-        epochs, _ = _lineages(spark, paths["lineages"], source, None)
+        epochs, _ = _lineages(paths["lineages"], source, None)
         taken = (taken or 0) + backfill.fill(spark, source, paths, changes, chosen, epochs)
     return done + stream(), taken
 
 
-def batch_writer(source: Source, paths: dict[str, str]) -> Callable[[DataFrame, int], None]:
-    """What is done with each batch of a source."""
-
-    def each(batch: DataFrame, batch_id: int) -> None:
-        figures = order.profile(batch)
-        if figures:
-            _write(batch.sparkSession, source, paths, lambda: batch, batch_id, figures, None)
-
-    return each
-
-
-def files_writer(source: Source, paths: dict[str, str], changes: str) -> batches.EachFiles:
-    """The same, where the batch's files are at hand: what they note of their events needn't be looked for, and where
-    no event is told twice or anew, workers write the changelog themselves."""
+def files_writer(source: Source, paths: dict[str, str], changes: str) -> batches.Each:
+    """What is done with each batch of a source. Tasks write the changelog; where an event came twice or was decoded
+    again Spark joins the batch with what is known of it."""
 
     def each(spark: SparkSession, files: list[str], batch_id: int) -> None:
-        told = [note_of(f) for f in files]
-        batch = cache(partial(batches.rows_of, spark, changes, files))
-        noted = all(note is not None for note in told)
-        figures = order.figures_of(told) if noted else order.profile(batch())
-        if figures:
-            direct = Direct(files, told) if noted else None
-            _write(spark, source, paths, batch, batch_id, figures, direct)
+        statistics = statistics_of(spark, files)
+        if figures := order.figures_of(statistics):
+            batch = cache(partial(delta_sql.rows_of, spark, changes, files))
+            _write(spark, source, paths, batch, batch_id, figures, Direct(files, statistics))
 
     return each
 
@@ -126,11 +110,11 @@ def _write(
     batch: Rows,
     batch_id: int,
     figures: list[dict[str, Any]],
-    direct: Direct | None,
+    direct: Direct,
 ) -> None:
-    known, reached = _lineages(spark, paths["lineages"], source, batch_id)
+    known, reached = _lineages(paths["lineages"], source, batch_id)
     epochs = order.epochs_of(known, figures)
-    here = direct is None or (not order.apart(direct.notes) and duplicates.shared(spark, direct.files, direct.notes))
+    here = not order.apart(direct.notes) and duplicates.shared(spark, direct.files, direct.notes)
     repeats = _repeats(batch, figures, epochs, reached, lambda: _stored(spark, paths["changelog"], source), here=here)
 
     def events() -> DataFrame:
@@ -142,16 +126,16 @@ def _write(
         return rows.join(again, list(order.ADDRESS), "left").withColumn("outcome", outcome).drop("_again")
 
     whole = Batch(source, paths, batch_id, spark, events)
-    if direct is None or repeats is not None:
+    if repeats is not None or any(f["retold"] for f in figures):
         work = writes(whole, figures)
     else:
         work = [partial(direct.write, whole, figures, epochs)]
-    work.append(partial(_note_lineages, spark, source, paths["lineages"], figures, epochs, batch_id))
-    by_spark.together(work)
+    work.append(partial(_note_lineages, source, paths["lineages"], figures, epochs, batch_id))
+    delta_sql.run_parallel(work)
 
 
 def _stored(spark: SparkSession, changelog: str, source: Source) -> DataFrame:
-    return by_spark.read(spark, changelog).where(F.col("source") == source.name)
+    return delta_sql.read(spark, changelog).where(F.col("source") == source.name)
 
 
 def _repeats(
@@ -178,12 +162,11 @@ def _repeats(
 
 
 def _lineages(
-    spark: SparkSession, path: str, source: Source, batch_id: int | None
+    path: str, source: Source, batch_id: int | None
 ) -> tuple[dict[str | None, int], dict[int, tuple[int, Any]]]:
     """Epochs known before this batch (None: by now), and the highest position reached in each."""
     before = "" if batch_id is None else f" AND batch < {batch_id}"
     rows = delta_table.ask(
-        spark,
         "SELECT lineage, epoch, max(CASE WHEN high_file IS NOT NULL "
         "THEN named_struct('high_file', high_file, 'high_pos', high_pos) END) AS high "
         f"FROM {{lineages}} WHERE source = '{source.name}'{before} GROUP BY lineage, epoch",
@@ -198,7 +181,6 @@ def _lineages(
 
 
 def _note_lineages(
-    spark: SparkSession,
     source: Source,
     path: str,
     figures: list[dict[str, Any]],
@@ -216,4 +198,4 @@ def _note_lineages(
         }
         for f in figures
     ]
-    by_spark.append_rows(spark, path, rows, of=f"source = '{source.name}' AND batch = {batch_id}")
+    delta_table.append_rows(path, rows, of=f"source = '{source.name}' AND batch = {batch_id}")

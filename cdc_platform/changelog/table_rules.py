@@ -10,7 +10,8 @@ from typing import Any
 from pyspark.sql import SparkSession
 
 from cdc_platform.config import Config, Source, Tables
-from cdc_platform.lake import by_spark, delta_table
+from cdc_platform.lake import delta_table
+from cdc_platform.spark import delta_sql
 from cdc_platform.tables import TABLE_RULES
 
 
@@ -46,9 +47,8 @@ class Chosen:
 
     def __init__(self, spark: SparkSession, config: Config, source: Source, room: str):
         self._spark, self._source, self._room = spark, source, room
-        self._path = by_spark.ensure(spark, TABLE_RULES, TABLE_RULES.at(config.lake))
+        self._path = delta_sql.ensure(TABLE_RULES, TABLE_RULES.at(config.lake))
         rows = delta_table.ask(
-            spark,
             'SELECT number, stage, "include", "exclude", routes, version FROM {rules} '
             f"WHERE source = '{source.name}' AND room = '{room}' ORDER BY number",
             rules=self._path,
@@ -71,7 +71,7 @@ class Chosen:
         }
         own = f"source = '{self._source.name}' AND room = '{self._room}'"
         noted = f"{own} AND number = {rules.number} AND stage = '{stage}'"
-        by_spark.append_rows(self._spark, self._path, [row], of=noted)
+        delta_table.append_rows(self._path, [row], of=noted)
         if stage == "done":
             self.done.append(rules)
         self.begun = rules if stage == "begun" else None

@@ -60,12 +60,6 @@ QUARANTINE_FILE = pa.schema(
 """Rows of CHANGELOG, CONTROL_EVENTS and QUARANTINE without their partition column `source`."""
 
 
-def stated(schema: pa.Schema) -> tuple[str, ...]:
-    """Columns of files whose lowest and highest values are told where a table doesn't say which: all that have some."""
-    plain = (f.name for f in schema if not pa.types.is_nested(f.type) and f.name not in ("reason", "column"))
-    return (*plain, *(f"order_key.{n}" for n in ORDER.names if "order_key" in schema.names))
-
-
 WORDS = (
     *("format", "decoder_version", "topic", "partition", "db", "schema", "table", "op", "kind", "schema_version"),
     *("binlog_file", "gtid", "txn_id", "lineage", "reason", "column", "landed_at", "source_time", "order_key.epoch"),

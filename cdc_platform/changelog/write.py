@@ -14,8 +14,8 @@ from cdc_platform.changelog.order_key import ORDER
 from cdc_platform.changelog.outputs import Batch, ledger_of, new_versions, schema_rows
 from cdc_platform.formats import FORMATS
 from cdc_platform.formats.contract import EVENT
-from cdc_platform.lake import by_spark, commits, delta_table
-from cdc_platform.lake.data_files import Sink
+from cdc_platform.lake import commits, delta_table
+from cdc_platform.lake.data_files import Sink, leaves
 from cdc_platform.spark import arrow_tasks
 from cdc_platform.tables import CHANGELOG, CONTROL_EVENTS, QUARANTINE, STATS
 
@@ -48,11 +48,11 @@ class Direct:
         done = arrow_tasks.over(spark, self.files, EVENT, work, sinks, whole=True)
         for name, sink in sinks.items():
             if done.written[name]:
-                commits.append_files(sink, done.written[name], app, batch.number)
+                commits.append_files(sink, done.written[name], (app, batch.number))
         told = done.told
         if few:
             rows = _statements(batch, told)
-            by_spark.append_rows(spark, batch.paths["schema_history"], rows, once=(app, batch.number))
+            delta_table.append_rows(batch.paths["schema_history"], rows, once=(app, batch.number))
         else:
             batch.append(partial(schema_rows, versions=versions), "schema_history")
         if parts is None or not _apart(told):
@@ -60,7 +60,7 @@ class Direct:
             return
         rows = _ledger_rows(batch, [entry for account in told for entry in account["ledger"]])
         of = f"source = '{source.name}' AND room = 'changelog' AND batch = {batch.number}"
-        by_spark.append_rows(spark, batch.paths["ledger"], rows, of=of)
+        delta_table.append_rows(batch.paths["ledger"], rows, of=of)
 
 
 def _sinks(batch: Batch) -> dict[str, Sink]:
@@ -74,7 +74,7 @@ def _sinks(batch: Batch) -> dict[str, Sink]:
         name: Sink(
             batch.paths[name],
             schema,
-            tuple(table.properties[STATS].split(",")) if STATS in table.properties else unify.stated(schema),
+            tuple(table.properties[STATS].split(",")) if STATS in table.properties else leaves(schema),
             tuple(w for w in unify.WORDS if w.split(".")[0] in schema.names),
             of,
         )
@@ -88,7 +88,6 @@ def _parts(batch: Batch, figures: list[dict[str, Any]]) -> dict[tuple[str, int, 
         return {}
     low, high = min(f["from_offset"] for f in figures), max(f["to_offset"] for f in figures)
     rows = delta_table.ask(
-        batch.spark,
         'SELECT topic, "partition", "offset", parts FROM {envelopes} WHERE parts > 1 '
         f'AND "offset" BETWEEN {low} AND {high} LIMIT {_MANY_PARTS + 1}',
         envelopes=batch.paths["envelopes"],

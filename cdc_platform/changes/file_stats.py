@@ -26,6 +26,7 @@ _PLACE = ("file_no", "binlog_pos", "event_no", "row_no")
 _BY = ("lineage", "topic", "partition", "kind", "file", "version")
 _LOWEST = ("landed_at", "place", "since", "from_offset", "low_pos")
 _HIGHEST = ("to_offset", "high_pos")
+_ENDS: list[Any] = [*((c, "min") for c in _LOWEST), *((c, "max") for c in _HIGHEST)]
 
 
 class Summary:
@@ -58,26 +59,24 @@ class Summary:
                 "to_offset": column("offset"),
                 "low_pos": pos,
                 "high_pos": pos,
+                "retold": _retold(events),
             }
         )
-        grouped = table.group_by(list(_BY), use_threads=False).aggregate(
-            [([], "count_all"), *((c, "min") for c in _LOWEST), *((c, "max") for c in _HIGHEST)]
-        )
+        counts: list[Any] = [([], "count_all"), ("retold", "sum")]
+        grouped = table.group_by(list(_BY), use_threads=False).aggregate([*counts, *_ENDS])
         self._groups.append(grouped.rename_columns([_plain(c) for c in grouped.column_names]))
         told = pc.and_(row, tells_itself_apart(events))
         if told.true_count:
             self._apart.add(events.select(Ascending.COLUMNS).filter(told))
 
     def told(self) -> dict[str, Any]:
-        """groups: per server, topic, partition, kind, binlog file of rows and version of columns stated the events,
-        first arrival (µs), first place (offset * ENTRIES + event), first source time (µs), offsets, lowest and highest
-        binlog position of rows; ascending: see `Ascending.told`."""
+        """groups: per server, topic, partition, kind, binlog file of rows and version of columns stated the events, how
+        many of them were decoded again, first arrival (µs), first place (offset * ENTRIES + event), first source time
+        (µs), offsets, lowest and highest binlog position of rows; ascending: see `Ascending.told`."""
         if not self._groups:
             return {"groups": [], "ascending": self._apart.told()}
         every = pa.concat_tables(self._groups)
-        whole = every.group_by(list(_BY), use_threads=False).aggregate(
-            [("count", "sum"), *((c, "min") for c in _LOWEST), *((c, "max") for c in _HIGHEST)]
-        )
+        whole = every.group_by(list(_BY), use_threads=False).aggregate([("count", "sum"), ("retold", "sum"), *_ENDS])
         whole = whole.rename_columns([_plain(c) for c in whole.column_names])
         for time in ("landed_at", "since"):
             place = whole.schema.get_field_index(time)
@@ -87,6 +86,13 @@ class Summary:
             texts = [None if v is None else str(int(v)) for v in whole.column(pos).to_pylist()]  # beyond what JSON has
             whole = whole.set_column(place, pos, pa.array(texts, pa.string()))
         return {"groups": whole.to_pylist(), "ascending": self._apart.told()}
+
+
+def _retold(events: pa.RecordBatch) -> pa.Array:
+    """1 for events that were decoded again, else 0."""
+    if "retold" not in events.schema.names:
+        return pa.repeat(pa.scalar(0, pa.int64()), events.num_rows)
+    return pc.fill_null(events.column("retold"), False).cast(pa.int64())
 
 
 def _plain(column: str) -> str:

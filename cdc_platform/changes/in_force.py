@@ -14,7 +14,7 @@ from cdc_platform.formats import FORMATS
 from cdc_platform.tables import DECODED_WITH, OFFSET_LEDGER
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    pass
 
 _FILES = ("schema_file",)
 """Options that name a file: its content is what counts."""
@@ -33,16 +33,15 @@ def digest(of: dict[str, Any]) -> str:
     return hashlib.sha256(json.dumps(of, sort_keys=True).encode()).hexdigest()
 
 
-def note(spark: "SparkSession", config: Config, source: Source) -> None:
+def note(config: Config, source: Source) -> None:
     """Keeps the options that are about to be used, with the first offsets they apply to. Nothing is written where they
     are those that were noted last."""
-    from cdc_platform.lake import by_spark, delta_table
+    from cdc_platform.lake import delta_table
+    from cdc_platform.spark import delta_sql
 
-    path = by_spark.ensure(spark, DECODED_WITH, DECODED_WITH.at(config.lake))
+    path = delta_sql.ensure(DECODED_WITH, DECODED_WITH.at(config.lake))
     own = f"source = '{source.name}'"
-    newest = delta_table.ask(
-        spark, f"SELECT number, digest FROM {{t}} WHERE {own} ORDER BY number DESC LIMIT 1", t=path
-    )
+    newest = delta_table.ask(f"SELECT number, digest FROM {{t}} WHERE {own} ORDER BY number DESC LIMIT 1", t=path)
     now = values(source)
     if newest and newest[0]["digest"] == digest(now):
         return
@@ -54,20 +53,19 @@ def note(spark: "SparkSession", config: Config, source: Source) -> None:
         "decoder_version": FORMATS[source.format].version,
         "options": json.dumps(now, sort_keys=True),
         "digest": digest(now),
-        "offsets": _next(spark, config, source),
+        "offsets": _next(config, source),
     }
-    by_spark.append_rows(spark, path, [row], of=f"{own} AND number = {number}")
+    delta_table.append_rows(path, [row], of=f"{own} AND number = {number}")
 
 
-def _next(spark: "SparkSession", config: Config, source: Source) -> dict[str, int]:
+def _next(config: Config, source: Source) -> dict[str, int]:
     """topic/partition → first offset that isn't decoded yet."""
-    from cdc_platform.lake import by_spark, delta_table
+    from cdc_platform.lake import delta_table
 
     path = OFFSET_LEDGER.at(config.lake)
-    if not by_spark.exists(spark, path):
+    if not delta_table.exists(path):
         return {}
     done = delta_table.ask(
-        spark,
         'SELECT topic, "partition", max(to_offset) AS last FROM {t} '
         f"WHERE source = '{source.name}' AND outcome NOT IN ('landed', 'lost', 'waiting', 'joined') "
         'GROUP BY topic, "partition"',

@@ -12,9 +12,11 @@ from typing import Any
 from pyspark.sql import DataFrame, SparkSession, Window
 from pyspark.sql import functions as F
 
+from cdc_platform.changes import files
 from cdc_platform.config import Source
 from cdc_platform.formats.contract import EVENT
-from cdc_platform.lake import by_spark, delta_table
+from cdc_platform.lake import delta_table
+from cdc_platform.spark import delta_sql
 
 _MESSAGE = ["topic", "partition", "offset"]
 
@@ -33,20 +35,20 @@ def heal(
     `changes` itself says what was told anew, and all of it comes with one commit.
     """
     digest = hashlib.blake2b(json.dumps(context, sort_keys=True).encode(), digest_size=16).hexdigest()
-    tried = delta_table.ask(spark, "SELECT number, digest FROM {t} ORDER BY number DESC LIMIT 1", t=paths["contexts"])
+    tried = delta_table.ask("SELECT number, digest FROM {t} ORDER BY number DESC LIMIT 1", t=paths["contexts"])
     if tried and tried[0]["digest"] == digest:
         return False
-    found = bool(delta_table.ask(spark, "SELECT 1 AS there FROM {t} WHERE kind = 'error' LIMIT 1", t=paths["changes"]))
+    found = bool(delta_table.ask("SELECT 1 AS there FROM {t} WHERE kind = 'error' LIMIT 1", t=paths["changes"]))
     if found:
         found = _tell(spark, waiting, paths, decode)
     number = tried[0]["number"] + 1 if tried else 0
     note = {"number": number, "digest": digest}
-    by_spark.append_rows(spark, paths["contexts"], [note], once=(f"context {source.name}", number))
+    delta_table.append_rows(paths["contexts"], [note], once=(f"context {source.name}", number))
     return found
 
 
 def _tell(spark: SparkSession, waiting: str, paths: dict[str, str], decode: Callable[[DataFrame], DataFrame]) -> bool:
-    waits = _waiting(by_spark.read(spark, paths["changes"]), waiting)
+    waits = _waiting(delta_sql.read(spark, paths["changes"]), waiting)
     ranges = waits.groupBy("topic", "partition").agg(F.min("offset").alias("low"), F.max("offset").alias("high"))
     found = ranges.collect()  # a row per Kafka partition
     if not found:
@@ -55,8 +57,8 @@ def _tell(spark: SparkSession, waiting: str, paths: dict[str, str], decode: Call
     for r in found:
         at = (F.col("topic") == r["topic"]) & (F.col("partition") == r["partition"])
         near = near | (at & F.col("offset").between(r["low"], r["high"]))
-    messages = by_spark.read(spark, paths["messages"]).where(near).join(waits, _MESSAGE, "left_semi")
-    by_spark.append(_told(decode(messages), waiting), paths["changes"])
+    messages = delta_sql.read(spark, paths["messages"]).where(near).join(waits, _MESSAGE, "left_semi")
+    files.append(_told(decode(messages), waiting), paths["changes"])
     return True
 
 

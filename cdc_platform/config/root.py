@@ -72,8 +72,7 @@ class Config(Model):
     """The whole of cdc.yaml."""
 
     lake: str = Field(
-        description="Folder of the lake (relative to cdc.yaml's), or a URI that Spark knows (hdfs, abfss, gs). Stores "
-        "where Delta may lose a commit, such as S3, are refused.",
+        description="Folder of the lake, relative to cdc.yaml's. Driver and executors must see it under the same path.",
         examples=["/data/lake"],
     )
     storage: Storage = Field(

@@ -14,7 +14,8 @@ from cdc_platform.envelopes import reassemble
 from cdc_platform.envelopes.whole import ENVELOPE
 from cdc_platform.formats import FORMATS
 from cdc_platform.formats.protobuf.arrow import bytes_of
-from cdc_platform.lake import by_spark
+from cdc_platform.lake import delta_table
+from cdc_platform.spark import arrow_tasks, delta_sql
 from cdc_platform.spark.arrow_tasks import spark_schema
 
 _WAITING = (
@@ -57,13 +58,18 @@ def odd_ones(
         if bad_ones:
             found.add("bad")
         writes = _writes(split, bad, found, source, batch_id)
-        by_spark.together(
-            [partial(by_spark.append_once, rows, paths[table], app, batch_id) for table, rows, app in writes]
+        partitions = {"ledger": {"source": source.name}, "quarantine": {"source": source.name}}
+        partitions["waiting"] = {"batch": str(batch_id)}
+        delta_sql.run_parallel(
+            [
+                partial(arrow_tasks.append, rows, paths[table], (app, batch_id), **partitions.get(table, {}))
+                for table, rows, app in writes
+            ]
         )
     finally:
         verdicts.unpersist()
         records.unpersist()
-    records.sparkSession.sql(f"DELETE FROM {by_spark.delta(paths['waiting'])} WHERE batch < {int(batch_id) - 1}")
+    delta_table.delete(paths["waiting"], f"batch < {int(batch_id) - 1}")
 
 
 def _writes(

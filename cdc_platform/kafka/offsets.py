@@ -5,7 +5,6 @@ made again with as many records as before (its id differs) and doesn't say which
 """
 
 import difflib
-import json
 import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -119,15 +118,6 @@ def losses(
 def first_offsets(state: list[PartitionState], start: str) -> dict[tuple[str, int], int]:
     """(topic, partition) → where the first landing begins; `start`: earliest or latest."""
     return {(s.topic, s.partition): s.begin if start == "earliest" else s.end for s in state}
-
-
-def end_offsets(progress: list[dict[str, Any]]) -> dict[tuple[str, int], int]:
-    """Where the Kafka source of a streaming query stands after these batches: (topic, partition) → next offset."""
-    ends = [s["endOffset"] for p in progress for s in p["sources"] if s.get("endOffset")]
-    last = ends[-1] if ends else {}
-    if isinstance(last, str):  # as pyspark's own progress objects hold it
-        last = json.loads(last)
-    return {(t, int(p)): o for t, partitions in last.items() for p, o in partitions.items()}
 
 
 def commit_group(config: Config, source: Source, landed: dict[tuple[str, int], int]) -> None:

@@ -1,29 +1,24 @@
-"""An append-only Delta table taken batch by batch, each batch a scan of the files that some commits added.
+"""An append-only Delta table taken batch by batch, each batch the data files that some commits added.
 
-Structured Streaming's foreachBatch does that, and does it where this process doesn't see the lake. Where it does, it
-reads the commits and runs the batches itself, and notes them in the query's own checkpoint as the query would: before
-a batch its end (`offsets`), after it that it is done (`commits`). Either goes on where the other stopped. The query
-costs more: over Spark Connect each start of one starts a Python process on the server, which takes seconds, and fails
-when that takes ten (StreamingPythonRunner.scala, PythonWorkerFactory.createSimpleWorker).
+A checkpoint records a batch's end before it (`offsets`) and that it is done after it (`commits`), in the format of
+Structured Streaming's checkpoints: earlier versions ran streaming queries, and theirs go on. A query itself costs more:
+over Spark Connect each start of one starts a Python process on the server, which takes seconds, and fails when that
+takes ten (StreamingPythonRunner.scala, PythonWorkerFactory.createSimpleWorker).
 """
 
 import json
-import re
 from collections.abc import Callable, Iterator
-from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 from urllib.parse import unquote
 
-from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F
-from pyspark.sql.types import StructType
+from pyspark.sql import SparkSession
 
 from cdc_platform.errors import LakeChanged
-from cdc_platform.lake import by_spark, checkpoints, delta_table
+from cdc_platform.lake import checkpoints
 
-Each = Callable[[DataFrame, int], None]
-EachFiles = Callable[[SparkSession, list[str], int], None]
+Each = Callable[[SparkSession, list[str], int], None]
+"""(session, paths of a batch's data files, its number)."""
 
 _UNITS = {"k": 1 << 10, "m": 1 << 20, "g": 1 << 30}
 
@@ -43,58 +38,19 @@ class End(NamedTuple):
 
 
 def for_each(
-    spark: SparkSession, path: str, max_bytes: str, checkpoint: str, name: str, each: Each, **partition: str
+    spark: SparkSession, path: str, max_bytes: str, checkpoint: str, each: Each, **partition: str
 ) -> list[int]:
     """Run `each` over all that was added to a table (to one of its partitions) since the checkpoint, from the first
-    commit on, batch by batch: rows and the batch's number. A batch that was begun is repeated with the same files
-    until it is done. max_bytes: of a batch's files, at least one; as Spark writes sizes. Returns the numbers of
-    batches with files. Raises LakeChanged.
-
-    A use of the rows reads the columns and row groups that it needs; a streaming batch's own frame would read all."""
-    run = partial(_scan, each, path, partition)
-    if delta_table.is_table(path):
-        return for_each_files(spark, path, max_bytes, checkpoint, run, **partition)
-    rows = by_spark.stream(spark, path, max_bytes)
-    for column, value in partition.items():
-        rows = rows.where(F.col(column) == value)
-    files = rows.select(F.input_file_name().alias("file"))
-    writer = files.writeStream.queryName(name).option("checkpointLocation", checkpoint)
-    query = writer.foreachBatch(partial(_streamed, run)).trigger(availableNow=True).start()
-    return by_spark.batches(by_spark.finish(query))
-
-
-def for_each_files(
-    spark: SparkSession, path: str, max_bytes: str, checkpoint: str, each: EachFiles, **partition: str
-) -> list[int]:
-    """The same by a process that sees the table, with the batch's data files in place of its rows. Raises
-    LakeChanged."""
+    commit on, batch by batch. A batch that was begun is repeated with the same files until it is done. max_bytes: of a
+    batch's files, at least one; as Spark writes sizes. Returns the numbers of batches with files. Raises LakeChanged.
+    """
     return _here(spark, path, _bytes(max_bytes), Path(checkpoint), each, partition)
 
 
-def rows_of(spark: SparkSession, path: str, files: list[str], **partition: str) -> DataFrame:
-    """The rows of some data files of a table (of one of its partitions) without deletion vectors and column mapping:
-    they hold them as they are, but for the values of partition columns (Delta's protocol, "Reader Requirements")."""
-    schema = delta_table.schema(path) or by_spark.read(spark, path).schema
-    if not files:
-        return spark.createDataFrame([], schema)
-    stored = StructType([f for f in schema.fields if f.name not in partition])
-    rows = spark.read.schema(stored).parquet(*map(_plain, files))
-    return rows.select(*(F.lit(partition[n]).alias(n) if n in partition else F.col(n) for n in schema.names))
-
-
-def unfinished(spark: SparkSession, checkpoint: str) -> bool:
+def unfinished(checkpoint: str) -> bool:
     """Whether the last batch was begun and isn't done: some of its outputs may be written, others not."""
     folder = Path(checkpoint)
-    if folder.is_dir():
-        return checkpoints.newest(folder, "offsets") != checkpoints.newest(folder, "commits")
-    files = spark.read.format("binaryFile").option("recursiveFileLookup", "true")
-    names = files.load(checkpoint).select(F.regexp_extract("path", r"/(offsets|commits)/(\d+)\z", 0).alias("name"))
-    found = names.where("name != ''").select(
-        F.split_part("name", F.lit("/"), F.lit(2)).alias("log"),
-        F.split_part("name", F.lit("/"), F.lit(3)).cast("bigint").alias("batch"),
-    )
-    last = {r["log"]: r["batch"] for r in found.groupBy("log").agg(F.max("batch").alias("batch")).collect()}
-    return last.get("offsets") != last.get("commits")
+    return checkpoints.newest(folder, "offsets") != checkpoints.newest(folder, "commits")
 
 
 def _here(
@@ -102,7 +58,7 @@ def _here(
     path: str,
     max_bytes: int,
     checkpoint: Path,
-    run: Callable[[SparkSession, list[str], int], None],
+    each: Each,
     partition: dict[str, str],
 ) -> list[int]:
     """The batches by this process, up to the table's newest commit of now."""
@@ -131,7 +87,7 @@ def _here(
             raise LakeChanged(str(checkpoint), f"batch {done} is done, and batch {begun} was begun after it")
         number = done + 1
         try:
-            run(spark, files, number)
+            each(spark, files, number)
         except BaseException as why:
             if not isinstance(why, Exception):  # a terminated Dagster run: what the server is at ends too
                 spark.interruptAll()
@@ -192,19 +148,6 @@ def _end(checkpoint: Path, path: str, table_id: str, batch: int) -> End:
 def _offset(table_id: str, end: End) -> str:
     place = {"reservoirId": table_id, "reservoirVersion": end.version, "index": end.file}
     return json.dumps({"sourceVersion": 1, **place, "isStartingVersion": False})
-
-
-def _streamed(run: Callable[[SparkSession, list[str], int], None], files: DataFrame, batch: int) -> None:
-    run(files.sparkSession, sorted(unquote(r["file"]) for r in files.distinct().collect()), batch)
-
-
-def _scan(each: Each, path: str, partition: dict[str, str], spark: SparkSession, files: list[str], batch: int) -> None:
-    each(rows_of(spark, path, files, **partition), batch)
-
-
-def _plain(path: str) -> str:
-    """A path to what reads paths, which takes some characters for patterns."""
-    return re.sub(r"([\[\]{}*?\\])", r"\\\1", path)
 
 
 def _bytes(size: str) -> int:

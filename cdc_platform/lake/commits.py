@@ -17,9 +17,9 @@ from typing import Any, NamedTuple
 import msgspec
 import pyarrow.parquet as pq
 
+from cdc_platform.errors import LakeNotShared
 from cdc_platform.lake.data_files import Sink, Written, encoded
 from cdc_platform.lake.deletion_vectors import Descriptor
-from cdc_platform.lake.writer_lock import turn_of_files
 
 log = logging.getLogger(__name__)
 
@@ -131,6 +131,8 @@ def _of_commits(path: str, first: int, last: int) -> Iterator[Action]:
 def commit(path: str, before: Live, written: Iterable[Written], marked: Iterable[Marked], told: Action) -> bool:
     """Makes the next version of a table: with some more files, and with rows of others marked. told: what its history
     says. False: another has made that version, and nothing was done."""
+    written = list(written)
+    _seen(path, written)
     now, version = int(time.time() * 1000), before.version + 1
     lines: list[Action] = [{"commitInfo": {"timestamp": now, "readVersion": before.version, **told}}]
     lines += [{"add": _added(file, now)} for file in written]
@@ -197,18 +199,32 @@ def done_before(table: str, app: str, version: int) -> bool:
     return known is not None and known >= version
 
 
-def append_files(sink: Sink, files: list[Written], app: str, version: int) -> None:
-    """Names files in a table's log, at most once per (`app`, `version`)."""
+def _seen(table: str, files: Iterable[Written]) -> None:
+    """Raises LakeNotShared for a file that this process doesn't see as it was written."""
+    for file in files:
+        path = Path(table, file.path)
+        try:
+            whole = path.stat().st_size == file.size
+        except FileNotFoundError:
+            whole = False
+        if not whole:
+            raise LakeNotShared(str(path))
+
+
+def append_files(sink: Sink, files: list[Written], once: tuple[str, int] | None = None) -> None:
+    """Name files in a table's log. once: application and number, under which the table takes files once; a commit
+    without files records it, too."""
     from deltalake import CommitProperties, DeltaTable, Transaction
     from deltalake.transaction import AddAction, RemoveAction
 
+    if not files and once is None:
+        return
+    _seen(sink.table, files)
     table = DeltaTable(sink.table)
+    if once is not None and (known := table.transaction_version(once[0])) is not None and known >= once[1]:
+        return
     values = dict(sink.partition)
     now = int(time.time() * 1000)
     adds: list[AddAction | RemoveAction] = [AddAction(f.path, f.size, values, now, True, f.stats) for f in files]
-    once = CommitProperties(app_transactions=[Transaction(app, version)])
-    with turn_of_files(sink.table):
-        table.update_incremental()
-        if (known := table.transaction_version(app)) is not None and known >= version:
-            return
-        table.create_write_transaction(adds, "append", table.schema(), list(values), commit_properties=once)
+    named = CommitProperties(app_transactions=[Transaction(*once)] if once else None)
+    table.create_write_transaction(adds, "append", table.schema(), list(values), commit_properties=named)

@@ -182,6 +182,18 @@ class Output:
             Path(self.sink.table, self._path).unlink(missing_ok=True)
 
 
+_UNINDEXED = frozenset(("reason", "column"))
+"""Free text: its lowest and highest values skip no file."""
+
+
+def leaves(schema: pa.Schema) -> tuple[str, ...]:
+    """Columns (dotted where nested in a struct) whose lowest and highest values a table's log is to have where its
+    properties don't name them."""
+    plain = (f.name for f in schema if not pa.types.is_nested(f.type) and f.name not in _UNINDEXED)
+    nested = (f"{f.name}.{inner.name}" for f in schema if pa.types.is_struct(f.type) for inner in f.type)
+    return (*plain, *nested)
+
+
 def note_of(file: str) -> Any:
     """What the writer of a file noted of its rows; None: nothing."""
     told = (pq.read_metadata(file).metadata or {}).get(_NOTE)

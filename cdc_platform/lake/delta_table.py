@@ -1,88 +1,86 @@
-"""The platform's own small tables: which there are, at which version, and questions about their rows.
+"""Delta tables by delta-rs: which there are, their metadata, queries over the platform's own small ones, and commits to
+those that sources share. No Spark here: a query of Spark's takes half a second of planning and jobs, whatever the table
+holds, and a run has some twenty.
 
-A question to Spark takes half a second of planning and jobs, whatever the table holds, and a run has some twenty. Where
-the lake is a folder that this process sees too, delta-rs answers in milliseconds; everywhere else Spark does, from the
-same SQL. What isn't there for delta-rs is asked of Spark: this process may run where only Spark's side sees the lake.
+delta-rs's commits are put-if-absent: of several processes that commit at once none overwrites another's.
 """
 
-import json
 import re
 from collections.abc import Iterable
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from pyspark.sql import SparkSession
-from pyspark.sql.types import StructType
+from filelock import FileLock
 
-from cdc_platform.lake.writer_lock import turn_alone, turn_of_files, turn_to_make
-
-
-def is_table(path: str) -> bool:
-    """Whether a Delta table with a commit is there, as far as this process sees; False says nothing."""
+if TYPE_CHECKING:
     from deltalake import DeltaTable
 
-    return path.startswith("/") and Path(path, "_delta_log").is_dir() and DeltaTable.is_deltatable(path)
+_TRIES = 10
+"""Of a change that another process's commit came in between of."""
 
 
-def version(path: str) -> int | None:
-    """Number of the newest commit of a table that `is_table`; None: it isn't for this process to see."""
+def exists(path: str) -> bool:
+    """Whether a Delta table with a commit is there."""
     from deltalake import DeltaTable
 
-    return DeltaTable(path).version() if is_table(path) else None
+    return Path(path, "_delta_log").is_dir() and DeltaTable.is_deltatable(path)
 
 
-def properties(path: str) -> dict[str, str] | None:
-    """Properties of a table that `is_table`; None: it isn't for this process to see."""
+def _open(path: str) -> "DeltaTable":
     from deltalake import DeltaTable
 
-    return DeltaTable(path).metadata().configuration if is_table(path) else None
+    return DeltaTable(path)
 
 
-def protocol(path: str) -> tuple[set[str], dict[str, str], int] | None:
-    """Of a table that `is_table` the features that its protocol names one by one, its properties, and the bytes of its
-    data files; None: it isn't for this process to see."""
+def version(path: str) -> int:
+    """Number of the newest commit."""
+    return _open(path).version()
+
+
+def properties(path: str) -> dict[str, str]:
+    """Table properties."""
+    return dict(_open(path).metadata().configuration)
+
+
+def protocol(path: str) -> tuple[set[str], dict[str, str], int]:
+    """The features that the protocol lists, the properties, and the bytes of all data files."""
     import pyarrow as pa
     import pyarrow.compute as pc
-    from deltalake import DeltaTable
 
-    if not is_table(path):
-        return None
-    table = DeltaTable(path)
+    table = _open(path)
     told, metadata = table.protocol(), table.metadata()
     named = {*(told.reader_features or ()), *(told.writer_features or ())}
     size = pc.sum(pa.table(table.get_add_actions())["size_bytes"], min_count=0).as_py()  # pyright: ignore[reportAttributeAccessIssue]
     return named, metadata.configuration, size
 
 
-def schema(path: str) -> StructType | None:
-    """Columns of a table that `is_table`, as Spark has them (Delta's log tells them in Spark's own JSON: its protocol,
-    "Schema Serialization Format"); None: it isn't for this process to see."""
-    from deltalake import DeltaTable
-
-    return StructType.fromJson(json.loads(DeltaTable(path).schema().to_json())) if is_table(path) else None
+def schema_json(path: str) -> str:
+    """Columns as Delta's log has them (its protocol, "Schema Serialization Format"), which is Spark's own JSON too."""
+    return _open(path).schema().to_json()
 
 
-def described(path: str) -> tuple[StructType, str] | None:
-    """Columns, as `schema` has them, and comment of a table that `is_table`; None: it isn't for this process to see."""
-    from deltalake import DeltaTable
-
-    if not is_table(path):
-        return None
-    table = DeltaTable(path)
-    return StructType.fromJson(json.loads(table.schema().to_json())), table.metadata().description or ""
+def comment(path: str) -> str:
+    """What the table says of itself."""
+    return _open(path).metadata().description or ""
 
 
-def file_fields(path: str) -> dict[str, Any] | None:
-    """Columns of the data files of a table that `is_table`, in order, by their names for readers: as Arrow has them,
-    with the names and numbers that it maps its columns to (Delta's protocol, "Column Mapping"), and their comments left
-    out; None: it isn't for this process to see."""
+def arrow_schema(path: str) -> Any:
+    """Columns as a pyarrow.Schema."""
     import pyarrow as pa
-    from deltalake import DeltaTable
 
-    if not is_table(path):
-        return None
-    return {f.name: _in_files(f) for f in pa.schema(DeltaTable(path).schema().to_arrow())}
+    return pa.schema(_open(path).schema().to_arrow())
+
+
+def partition_columns(path: str) -> list[str]:
+    """Names of the partition columns."""
+    return list(_open(path).metadata().partition_columns)
+
+
+def file_fields(path: str) -> dict[str, Any]:
+    """Columns of the data files, in order, by their names for readers: as Arrow has them, with the names and numbers
+    that the table maps its columns to (Delta's protocol, "Column Mapping"), and without their comments."""
+    return {f.name: _in_files(f) for f in arrow_schema(path)}
 
 
 def _in_files(field: Any) -> Any:
@@ -95,27 +93,20 @@ def _in_files(field: Any) -> Any:
     return pa.field(name, type_, field.nullable, {"PARQUET:field_id": number} if number else None)
 
 
-def sizes(path: str) -> list[int] | None:
-    """Bytes of each data file of a table that `is_table`; None: it isn't for this process to see."""
+def sizes(path: str) -> list[int]:
+    """Bytes of each data file."""
     import pyarrow as pa
-    from deltalake import DeltaTable
 
-    if not is_table(path):
-        return None
-    return pa.table(DeltaTable(path).get_add_actions())["size_bytes"].to_pylist()
+    return pa.table(_open(path).get_add_actions())["size_bytes"].to_pylist()
 
 
 def heaviest_file(path: str) -> tuple[str, int] | None:
-    """Of a table that `is_table` the data file with the most bytes per row, and its rows; None: it isn't for this
-    process to see, or has no file that tells its rows."""
+    """The data file with the most bytes per row, and its rows; None: no file's statistics have its rows."""
     import pyarrow as pa
-    from deltalake import DeltaTable
 
-    if not is_table(path):
-        return None
-    added = pa.table(DeltaTable(path).get_add_actions()).select(["path", "size_bytes", "num_records"]).to_pylist()
-    told = [(f["size_bytes"] / f["num_records"], f["path"], f["num_records"]) for f in added if f["num_records"]]
-    _, file, rows = max(told, default=(0, "", 0))
+    added = pa.table(_open(path).get_add_actions()).select(["path", "size_bytes", "num_records"]).to_pylist()
+    counted = [(f["size_bytes"] / f["num_records"], f["path"], f["num_records"]) for f in added if f["num_records"]]
+    _, file, rows = max(counted, default=(0, "", 0))
     return (f"{path}/{file}", rows) if rows else None
 
 
@@ -134,83 +125,125 @@ def topic(name: str) -> str:
     return name
 
 
-def ask(spark: SparkSession, sql: str, **paths: str) -> list[dict[str, Any]]:
+def ask(sql: str, **paths: str) -> list[dict[str, Any]]:
     """Rows of a query over tables that are there; small answers only. sql: `{name}` for each table, names in double
-    quotes, what Spark's SQL and DataFusion's have in common. Structs are dicts. The caller puts nothing from the wire
-    into it."""
+    quotes (DataFusion's SQL). Structs are dicts. The caller puts nothing from the wire into it."""
     import pyarrow as pa
-    from deltalake import DeltaTable, QueryBuilder
+    from deltalake import QueryBuilder
 
-    if not all(map(is_table, paths.values())):
-        return by_spark(spark, sql, **paths)
     builder = QueryBuilder()
     for name, path in paths.items():
-        builder = builder.register(name, DeltaTable(path))
+        builder = builder.register(name, _open(path))
     return pa.table(builder.execute(sql.format(**{name: name for name in paths})).read_all()).to_pylist()
 
 
-def table(spark: SparkSession, path: str) -> Any:
-    """All rows of a table that is there, as an Arrow table."""
+def rows(path: str) -> Any:
+    """All rows, as a pyarrow.Table."""
     import pyarrow as pa
-    from deltalake import DeltaTable, QueryBuilder
+    from deltalake import QueryBuilder
 
-    if not is_table(path):
-        return spark.read.format("delta").load(path).toArrow()
-    return pa.table(QueryBuilder().register("t", DeltaTable(path)).execute("SELECT * FROM t").read_all())
+    return pa.table(QueryBuilder().register("t", _open(path)).execute("SELECT * FROM t").read_all())
 
 
 def create(path: str, schema: str, properties: dict[str, str], comment: str, partition_by: tuple[str, ...]) -> None:
-    """Make a table in a lake that this process sees, if it isn't there. schema: as Delta's log has it, JSON."""
+    """Make a table, if it isn't there. schema: as Delta's log has it, JSON."""
     from deltalake import DeltaTable, Schema
 
-    with turn_to_make(path), turn_of_files(path):
-        if is_table(path):  # another one has made it in the meantime: delta-rs would do so once more
-            return
-        DeltaTable.create(
-            path,
-            Schema.from_json(schema),
-            mode="ignore",
-            partition_by=list(partition_by),
-            description=comment,
-            configuration=dict(properties),
-        )
+    folder = Path(path)
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    with FileLock(folder.parent / f".{folder.name}.lock"):  # delta-rs would make one that came in between once more
+        if not exists(path):
+            DeltaTable.create(
+                path,
+                Schema.from_json(schema),
+                mode="ignore",
+                partition_by=list(partition_by),
+                description=comment,
+                configuration=dict(properties),
+            )
 
 
-def add_columns(path: str, fields: str) -> bool:
-    """Add columns to a table that `is_table`, those that it has left out. fields: a struct as Delta's log has it, JSON.
-    False: it isn't for this process to see, and nothing was done."""
-    from deltalake import DeltaTable, Schema
+def add_columns(path: str, fields: str) -> None:
+    """Add columns, those that the table has not. fields: a struct as Delta's log has it, JSON."""
+    from deltalake import Schema
+    from deltalake.exceptions import CommitFailedError
 
-    if not is_table(path):
-        return False
-    with turn_alone(path):
-        table = DeltaTable(path)
+    for tries_left in reversed(range(_TRIES)):
+        table = _open(path)
         there = {f.name for f in table.schema().fields}
         new = [f for f in Schema.from_json(fields).fields if f.name not in there]
-        if new:
-            table.alter.add_columns(new)
-    return True
+        try:
+            if new:
+                table.alter.add_columns(new)
+        except CommitFailedError:  # the first runs of two sources do so at the same time
+            if not tries_left:
+                raise
+        else:
+            return
 
 
-def append(path: str, rows: list[dict[str, Any]], once: tuple[str, int] | None = None) -> bool:
-    """Append a few rows to a table that `is_table`; columns they lack are NULL, `at` is now. once: application and
-    number, under which a table takes rows once. False: it isn't for this process to see, and nothing was done."""
+def append_rows(
+    path: str, rows: list[dict[str, Any]], *, of: str | None = None, once: tuple[str, int] | None = None
+) -> None:
+    """Append a few rows; columns they lack are NULL, `at` is now. of: unless the table has rows of that batch (a
+    condition as `ask` takes it; only for who is alone in writing such rows); once: application and number, under which
+    the table takes rows once."""
+    if not rows or (of is not None and ask(f"SELECT 1 AS there FROM {{t}} WHERE {of} LIMIT 1", t=path)):
+        return
+    from deltalake.exceptions import CommitFailedError
+
+    for tries_left in reversed(range(_TRIES)):
+        try:
+            _append(path, rows, once)
+        except CommitFailedError:  # columns were added in between
+            if not tries_left:
+                raise
+        else:
+            return
+
+
+def _append(path: str, rows: list[dict[str, Any]], once: tuple[str, int] | None) -> None:
     import pyarrow as pa
-    from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
+    from deltalake import CommitProperties, Transaction, write_deltalake
 
-    if not is_table(path):
-        return False
-    with turn_of_files(path):
-        table = DeltaTable(path)
-        schema = pa.schema(table.schema().to_arrow())
-        now = {"at": datetime.now(UTC)} if "at" in schema.names else {}
-        if once is not None and (known := table.transaction_version(once[0])) is not None and known >= once[1]:
-            return True
-        named = CommitProperties(app_transactions=[Transaction(*once)] if once else None)
-        columns = [pa.array([_as({**r, **now}.get(f.name), f.type) for r in rows], f.type) for f in schema]
-        found = pa.Table.from_arrays(columns, schema=schema)
-        write_deltalake(table, found, mode="append", commit_properties=named)
-    return True
+    table = _open(path)
+    schema = pa.schema(table.schema().to_arrow())
+    now = {"at": datetime.now(UTC)} if "at" in schema.names else {}
+    if once is not None and (known := table.transaction_version(once[0])) is not None and known >= once[1]:
+        return
+    named = CommitProperties(app_transactions=[Transaction(*once)] if once else None)
+    columns = [pa.array([_as({**r, **now}.get(f.name), f.type) for r in rows], f.type) for f in schema]
+    found = pa.Table.from_arrays(columns, schema=schema)
+    write_deltalake(table, found, mode="append", commit_properties=named)
+
+
+def compact(path: str, keep_hours: int, **partition: str) -> None:
+    """Put small files together (of one partition), and remove files that no version of the last `keep_hours` needs."""
+    table = _open(path)
+    parts = [(name, "=", value) for name, value in partition.items()]
+    table.optimize.compact(partition_filters=parts or None)
+    table.vacuum(retention_hours=keep_hours, dry_run=False, enforce_retention_duration=False)
+
+
+def delete(path: str, where: str) -> None:
+    """Delete rows (DataFusion's SQL). Without some there is no commit."""
+    _open(path).delete(where)
+
+
+def merge(path: str, rows: Any, on: str, updates: dict[str, str]) -> None:
+    """Update the rows (`t`) that match one of a pyarrow.Table's (`s`). on, updates: DataFusion's SQL. Once more changes
+    nothing, if `on` says so."""
+    from deltalake.exceptions import CommitFailedError
+
+    for tries_left in reversed(range(_TRIES)):
+        try:
+            work = _open(path).merge(rows, predicate=on, source_alias="s", target_alias="t")
+            work.when_matched_update(updates=updates).execute()
+        except CommitFailedError:
+            if not tries_left:
+                raise
+        else:
+            return
 
 
 def _as(value: Any, type_: Any) -> Any:
@@ -227,9 +260,3 @@ def _as(value: Any, type_: Any) -> Any:
     if pa.types.is_list(type_):
         return [_as(v, type_.value_type) for v in value]
     return value
-
-
-def by_spark(spark: SparkSession, sql: str, **paths: str) -> list[dict[str, Any]]:
-    """The same by Spark."""
-    frames: dict[str, Any] = {name: spark.read.format("delta").load(path) for name, path in paths.items()}
-    return [row.asDict(recursive=True) for row in spark.sql(sql.replace('"', "`"), **frames).collect()]

@@ -1,5 +1,5 @@
-"""Kafka → landing by passes, where this process sees the lake as a folder: batch by batch, each noted before and after
-in the checkpoint of Spark's own query (`v1` of KafkaSourceOffset), so that either goes on where the other stopped."""
+"""Kafka → landing by Arrow tasks, batch by batch, each recorded in a checkpoint before and after it. Offsets stand
+there as in Spark's `KafkaSourceOffset`, version 1."""
 
 import json
 import re
@@ -85,7 +85,7 @@ def _batch(
         if not isinstance(why, Exception):  # a terminated Dagster run: what the server is at ends too
             spark.interruptAll()
         raise
-    commits.append_files(sink, done.written["landing"], app, number)
+    commits.append_files(sink, done.written["landing"], (app, number))
     return sum(done.told)
 
 

@@ -1,28 +1,25 @@
 """Kafka → landing/<source>: byte for byte, exactly once, in bounded batches.
 
-The streaming checkpoint alone says where reading goes on. The ledger of landed ranges is itself a stream over the
-landing table, so that it can't miss or repeat a batch either; it is brought up to date before Kafka is looked at.
+The checkpoint alone says where reading goes on. The ledger of landed ranges is made from the commits of the landing
+table, so that it can't miss or repeat a batch either; it is brought up to date before Kafka is looked at.
 """
 
-import json
 import logging
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F
+from pyspark.sql import SparkSession
 
 from cdc_platform.config import Config, Source
 from cdc_platform.errors import OffsetsLost
 from cdc_platform.kafka import offsets
-from cdc_platform.kafka.client import spark_options
-from cdc_platform.lake import batches, by_spark, delta_table
+from cdc_platform.lake import batches, delta_table
 from cdc_platform.lake.data_files import note_of
 from cdc_platform.landing import counting
 from cdc_platform.landing.direct import Landed, land
-from cdc_platform.results import StageResult
-from cdc_platform.spark import arrow_tasks
+from cdc_platform.results import StageResult, Stopwatch
+from cdc_platform.spark import arrow_tasks, delta_sql
 from cdc_platform.tables import CHECKPOINT, LANDING, OFFSET_LEDGER, TOPICS
 
 log = logging.getLogger(__name__)
@@ -32,32 +29,32 @@ _LEDGER_COLUMNS = ("source", "batch", "room", "topic", "partition", "from_offset
 
 def run(spark: SparkSession, config: Config, source: Source) -> StageResult:
     """One catch-up of the landing room. Raises OffsetsLost, KafkaUnreachable, ConfigError."""
-    watch = by_spark.Stopwatch()
-    path = by_spark.ensure(spark, LANDING, LANDING.at(config.lake, source=source.name))
-    ledger = by_spark.ensure(spark, OFFSET_LEDGER, OFFSET_LEDGER.at(config.lake))
-    topics = by_spark.ensure(spark, TOPICS, TOPICS.at(config.lake))
-    generation, landed, batch = _position(spark, ledger, source)
+    watch = Stopwatch()
+    path = delta_sql.ensure(LANDING, LANDING.at(config.lake, source=source.name))
+    ledger = delta_sql.ensure(OFFSET_LEDGER, OFFSET_LEDGER.at(config.lake))
+    topics = delta_sql.ensure(TOPICS, TOPICS.at(config.lake))
+    generation, landed, batch = _position(ledger, source)
     if _account(spark, config, source, generation):
-        generation, landed, batch = _position(spark, ledger, source)
-    known = _topic_ids(spark, topics, source)
+        generation, landed, batch = _position(ledger, source)
+    known = _topic_ids(topics, source)
     state = offsets.settled_state(config, source, landed)
     lost = _losses(source, state, landed, known)
     if lost:
         generation += 1
-        _note_losses(spark, source, lost, generation, ledger)
-        generation, landed, batch = _position(spark, ledger, source)
+        _note_losses(source, lost, generation, ledger)
+        generation, landed, batch = _position(ledger, source)
     if not state:  # a pattern that matches nothing (any more): no checkpoint, so no wrong start either
         return StageResult(
             "landing", source.name, 0, 0, watch.seconds, {"records": 0, "lag": 0, "partitions": 0, "lost": len(lost)}
         )
-    _note_topics(spark, source, state, known, topics)
+    _note_topics(source, state, known, topics)
     if not landed:
         first = offsets.first_offsets(state, "earliest" if generation else source.start)
-        landed = _note_positions(spark, source, first, landed, batch, ledger)
+        landed = _note_positions(source, first, landed, batch, ledger)
     done = _land(spark, config, source, state, landed, path, generation)
     if _account(spark, config, source, generation):
-        _, landed, batch = _position(spark, ledger, source)
-    landed = _note_positions(spark, source, done.ends, landed, batch, ledger)
+        _, landed, batch = _position(ledger, source)
+    landed = _note_positions(source, done.ends, landed, batch, ledger)
     _commit_group(config, source, landed)
     lag = sum(max(0, s.end - landed.get((s.topic, s.partition), s.begin)) for s in state)
     return StageResult(
@@ -86,12 +83,8 @@ def _land(
 ) -> Landed:
     """What Kafka holds beyond what was landed."""
     checkpoint = CHECKPOINT.at(config.lake, room="landing", source=f"{source.name}.{generation}")
-    if delta_table.is_table(path):
-        starts = {(s.topic, s.partition): landed.get((s.topic, s.partition), s.begin) for s in state}
-        return land(spark, config, source, state, starts, path, Path(checkpoint))
-    rows = _records(spark, config, source, state, _starts(state, landed))
-    progress = by_spark.into_table(rows, path, checkpoint, f"landing {source.name}")
-    return Landed(by_spark.input_rows(progress), len(by_spark.batches(progress)), offsets.end_offsets(progress))
+    starts = {(s.topic, s.partition): landed.get((s.topic, s.partition), s.begin) for s in state}
+    return land(spark, config, source, state, starts, path, Path(checkpoint))
 
 
 _GONE = -2
@@ -101,14 +94,13 @@ _GENERATION = 1 << 40
 """Ledger batches of generation g are numbered from g * 2**40 on: newer always means larger."""
 
 
-def _position(spark: SparkSession, ledger: str, source: Source) -> tuple[int, dict[tuple[str, int], int], int]:
+def _position(ledger: str, source: Source) -> tuple[int, dict[tuple[str, int], int], int]:
     """How often losses were accepted (the generation), (topic, partition) → next offset to land, newest ledger batch.
 
     Each accepted loss begins a new checkpoint: one that remembers offsets which no longer exist would skip the
     first records of a topic that was made again. A partition goes on at its restart; one that is gone is left out.
     """
     rows = delta_table.ask(
-        spark,
         "SELECT topic, \"partition\", max(named_struct('batch', batch, 'to_offset', to_offset)) AS last, "
         "max(CASE WHEN outcome = 'lost' THEN batch END) AS lost, max(batch) AS batch FROM {ledger} "
         f"WHERE source = '{source.name}' AND outcome IN ('landed', 'lost') GROUP BY topic, \"partition\"",
@@ -120,51 +112,12 @@ def _position(spark: SparkSession, ledger: str, source: Source) -> tuple[int, di
     return generation, {place: last + 1 for place, last in at.items() if last > _GONE}, batch
 
 
-def _topic_ids(spark: SparkSession, topics: str, source: Source) -> dict[str, set[str]]:
+def _topic_ids(topics: str, source: Source) -> dict[str, set[str]]:
     """Topic → ids under which it was landed."""
     known: dict[str, set[str]] = {}
-    for row in delta_table.ask(spark, f"SELECT topic, topic_id FROM {{t}} WHERE source = '{source.name}'", t=topics):
+    for row in delta_table.ask(f"SELECT topic, topic_id FROM {{t}} WHERE source = '{source.name}'", t=topics):
         known.setdefault(row["topic"], set()).add(row["topic_id"])
     return known
-
-
-CONSUMER = {
-    "kafka.isolation.level": "read_committed",
-    # After each poll Spark asks which offsets there are (KafkaDataConsumer.scala, getAvailableOffsetRange), behind a
-    # fetch that is on its way and waits for new records at the partition's end: two seconds of every landing, with
-    # Kafka's 500 ms and 500 records. What is to be read is there already, and bytes bound a poll, too.
-    "kafka.fetch.max.wait.ms": "10",
-    "kafka.max.poll.records": "5000",
-}
-
-
-def _records(
-    spark: SparkSession, config: Config, source: Source, state: list[offsets.PartitionState], starts: str
-) -> DataFrame:
-    """Kafka records of the topics that were looked at, as LANDING rows, a stream."""
-    topics = sorted({s.topic for s in state})
-    reader = (
-        spark.readStream.format("kafka")
-        .options(**{**CONSUMER, **spark_options(config, source, topics)})
-        .option("includeHeaders", "true")
-        .option("failOnDataLoss", "true")
-        .option("startingOffsets", starts)
-        .option("maxOffsetsPerTrigger", source.max_records_per_batch)
-    )
-    records = reader.load().select(
-        "topic",
-        "partition",
-        "offset",
-        "timestamp",
-        F.col("timestampType").alias("timestamp_type"),
-        "key",
-        "value",
-        "headers",
-        F.current_timestamp().alias("landed_at"),
-    )
-    # No more files than tasks can work on at once. A Kafka partition still lies in one file per batch: the order
-    # in which parts of split messages are read again depends on it.
-    return records.coalesce(int(spark.conf.get("spark.sql.shuffle.partitions") or 200))
 
 
 def _losses(
@@ -179,27 +132,15 @@ def _losses(
     return lost
 
 
-def _starts(state: list[offsets.PartitionState], landed: dict[tuple[str, int], int]) -> str:
-    """Starting offsets of a fresh checkpoint, as Spark's Kafka source takes them."""
-    starts: dict[str, dict[str, int]] = {}
-    for s in state:
-        starts.setdefault(s.topic, {})[str(s.partition)] = landed.get((s.topic, s.partition), s.begin)
-    return json.dumps(starts)
-
-
-def _note_topics(
-    spark: SparkSession, source: Source, state: list[offsets.PartitionState], known: dict[str, set[str]], topics: str
-) -> None:
+def _note_topics(source: Source, state: list[offsets.PartitionState], known: dict[str, set[str]], topics: str) -> None:
     """Remember ids of topics that are new or were made again."""
     new = sorted({(source.name, s.topic, s.topic_id) for s in state if s.topic_id not in known.get(s.topic, ())})
     if new:
         seen = datetime.now(UTC)
-        by_spark.append_rows(
-            spark, topics, [{"source": s, "topic": t, "topic_id": i, "seen_at": seen} for s, t, i in new]
-        )
+        delta_table.append_rows(topics, [{"source": s, "topic": t, "topic_id": i, "seen_at": seen} for s, t, i in new])
 
 
-def _note_losses(spark: SparkSession, source: Source, lost: list[dict[str, Any]], generation: int, ledger: str) -> None:
+def _note_losses(source: Source, lost: list[dict[str, Any]], generation: int, ledger: str) -> None:
     """Gaps as ledger rows; to_offset is where landing goes on less one (_GONE: the partition is gone)."""
     rows = [
         (
@@ -215,11 +156,10 @@ def _note_losses(spark: SparkSession, source: Source, lost: list[dict[str, Any]]
         )
         for x in lost
     ]
-    by_spark.append_rows(spark, ledger, [dict(zip(_LEDGER_COLUMNS, r, strict=True)) for r in rows])
+    delta_table.append_rows(ledger, [dict(zip(_LEDGER_COLUMNS, r, strict=True)) for r in rows])
 
 
 def _note_positions(
-    spark: SparkSession,
     source: Source,
     now: dict[tuple[str, int], int],
     landed: dict[tuple[str, int], int],
@@ -238,7 +178,7 @@ def _note_positions(
             (source.name, batch, "landing", t, p, landed.get((t, p), offset), offset - 1, "landed", 0)
             for (t, p), offset in passed.items()
         ]
-        by_spark.append_rows(spark, ledger, [dict(zip(_LEDGER_COLUMNS, r, strict=True)) for r in rows])
+        delta_table.append_rows(ledger, [dict(zip(_LEDGER_COLUMNS, r, strict=True)) for r in rows])
     return {**landed, **passed}
 
 
@@ -250,27 +190,20 @@ def _account(spark: SparkSession, config: Config, source: Source, generation: in
 
     checkpoint = CHECKPOINT.at(config.lake, room="ledger", source=name)
 
-    def note(spark: SparkSession, batch_id: int, counted: list[dict[str, Any]]) -> None:
+    def note(batch_id: int, counted: list[dict[str, Any]]) -> None:
         said = {"source": name, "batch": generation * _GENERATION + batch_id, "room": "landing", "outcome": "landed"}
         # Of any generation: losses may be accepted between a kill and the batch's repetition. With records:
         # positions are noted under the number of a batch that need not have been accounted for.
         of = f"source = '{name}' AND outcome = 'landed' AND records > 0 AND batch % {_GENERATION} = {batch_id}"
-        by_spark.append_rows(spark, ledger, [{**said, **c} for c in counted], of=of)
+        delta_table.append_rows(ledger, [{**said, **c} for c in counted], of=of)
 
-    def each(batch: DataFrame, batch_id: int) -> None:
-        lowest, highest = F.min("offset").alias("from_offset"), F.max("offset").alias("to_offset")
-        counted = batch.groupBy("topic", "partition").agg(lowest, highest, F.count(F.lit(1)).alias("records"))
-        note(batch.sparkSession, batch_id, [r.asDict() for r in counted.collect()])  # a row per Kafka partition
-
-    def each_file(spark: SparkSession, files: list[str], batch_id: int) -> None:
+    def each(spark: SparkSession, files: list[str], batch_id: int) -> None:
         told = [note_of(f) for f in files]
         if None in told:
             told = arrow_tasks.over(spark, files, counting.ADDRESSES, counting.count, {}, whole=True).told
-        note(spark, batch_id, counting.summed(told))
+        note(batch_id, counting.summed(told))
 
-    if delta_table.is_table(path):
-        return batches.for_each_files(spark, path, source.max_bytes_per_batch, checkpoint, each_file)
-    return batches.for_each(spark, path, source.max_bytes_per_batch, checkpoint, f"ledger {name}", each)
+    return batches.for_each(spark, path, source.max_bytes_per_batch, checkpoint, each)
 
 
 def _commit_group(config: Config, source: Source, landed: dict[tuple[str, int], int]) -> None:

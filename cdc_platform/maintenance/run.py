@@ -15,11 +15,11 @@ from pyspark.sql import functions as F
 from cdc_platform import tables
 from cdc_platform.config import Config, Source
 from cdc_platform.formats import FORMATS
-from cdc_platform.lake import by_spark
-from cdc_platform.lake.writer_lock import commit_turn
-from cdc_platform.results import StageResult
+from cdc_platform.lake import delta_table
+from cdc_platform.results import StageResult, Stopwatch
 from cdc_platform.snapshots import state
 from cdc_platform.snapshots import target as targets
+from cdc_platform.spark import delta_sql
 
 _SHARED = (
     tables.CONTROL_EVENTS,
@@ -40,10 +40,12 @@ _SHARED = (
 
 @dataclass(frozen=True, slots=True)
 class Kept:
-    """A table looked after. source: only this partition of it. horizon: order up to which its tombstones go."""
+    """A table to compact and vacuum. shared: several sources' runs commit to it, so that delta-rs does; source: only
+    this partition of it. horizon: order up to which its tombstones go."""
 
     name: str
     path: str
+    shared: bool = False
     source: str | None = None
     target: targets.Target | None = None
     horizon: Any = None
@@ -53,11 +55,10 @@ def run(spark: SparkSession, config: Config, source: Source) -> StageResult:
     """Looks after the snapshots and tombstones of a source and its part of the tables beside them. `tables`: per path
     under the lake files_before and files, mb_before and mb (10^6 bytes), expired (tombstones), seconds; of tables that
     sources share files and MB are those of all sources."""
-    watch = by_spark.Stopwatch()
+    watch = Stopwatch()
     kept = [*_snapshots(spark, config, source), *_beside(config, source)]
-    state_path = tables.TABLE_STATE.at(config.lake)
-    work = [partial(_look_after, spark, config, k) for k in kept if by_spark.exists(spark, k.path, beside=state_path)]
-    found = dict(by_spark.together(work))
+    work = [partial(_look_after, spark, config, k) for k in kept if delta_table.exists(k.path)]
+    found = dict(delta_sql.run_parallel(work))
     names = ("files_before", "files", "mb_before", "mb", "expired")
     metrics = {n: round(sum(float(f[n]) for f in found.values()), 3) for n in names}
     return StageResult("maintenance", source.name, 0, 0, watch.seconds, {"tables": len(found), **metrics}, found)
@@ -65,11 +66,11 @@ def run(spark: SparkSession, config: Config, source: Source) -> StageResult:
 
 def _snapshots(spark: SparkSession, config: Config, source: Source) -> list[Kept]:
     path = tables.TABLE_STATE.at(config.lake)
-    if not by_spark.exists(spark, path):
+    if not delta_table.exists(path):
         return []
     horizons = _horizons(spark, path, config, source)
     out = []
-    for name in sorted(state.now(spark, path, source)):
+    for name in sorted(state.now(path, source)):
         target = targets.Target.of(config, source.name, *name)
         out.append(Kept(_under(config, target.snapshot), target.snapshot))
         out.append(
@@ -81,16 +82,16 @@ def _snapshots(spark: SparkSession, config: Config, source: Source) -> list[Kept
 def _horizons(spark: SparkSession, path: str, config: Config, source: Source) -> dict[tuple[str, str], Any]:
     """Per table the newest change that had been brought into it so long ago."""
     before = datetime.now(UTC) - timedelta(days=config.maintenance.tombstone_days)
-    old = by_spark.read(spark, path).where((F.col("source") == source.name) & (F.col("at") < F.lit(before)))
+    old = delta_sql.read(spark, path).where((F.col("source") == source.name) & (F.col("at") < F.lit(before)))
     found = old.groupBy("db", "table").agg(F.max("high_order").alias("high")).where("high IS NOT NULL")
     return {(r["db"], r["table"]): r["high"] for r in found.collect()}
 
 
 def _beside(config: Config, source: Source) -> list[Kept]:
-    own = [Kept(t.path, t.at(config.lake), source.name) for t in _SHARED]
+    own = [Kept(t.path, t.at(config.lake), True, source.name) for t in _SHARED]
     if FORMATS[source.format].part is not None:
         path = tables.WAITING.at(config.lake, source=source.name)
-        own.append(Kept(_under(config, path), path))
+        own.append(Kept(_under(config, path), path, True))
     return own
 
 
@@ -99,17 +100,19 @@ def _under(config: Config, path: str) -> str:
 
 
 def _look_after(spark: SparkSession, config: Config, table: Kept) -> tuple[str, dict[str, float | str]]:
-    watch = by_spark.Stopwatch()
+    watch = Stopwatch()
     expired = 0
     if table.target is not None and table.horizon is not None:
         expired = targets.expire(spark, table.target, table.horizon)
-    before = _size(spark, table)
-    with commit_turn(spark, table.path):
+    before = _size(table)
+    hours = int(config.maintenance.keep_hours)
+    if table.shared:
+        delta_table.compact(table.path, hours, **({"source": table.source} if table.source else {}))
+    else:
         if before[0] > 1:
-            part = f" WHERE source = {by_spark.literal(table.source)}" if table.source else ""
-            spark.sql(f"OPTIMIZE {by_spark.delta(table.path)}{part}").collect()
-        spark.sql(f"VACUUM {by_spark.delta(table.path)} RETAIN {int(config.maintenance.keep_hours)} HOURS").collect()
-    after = _size(spark, table) if before[0] > 1 else before
+            spark.sql(f"OPTIMIZE {delta_sql.delta(table.path)}").collect()
+        spark.sql(f"VACUUM {delta_sql.delta(table.path)} RETAIN {hours} HOURS").collect()
+    after = _size(table)
     return table.name, {
         "files_before": before[0],
         "files": after[0],
@@ -120,7 +123,7 @@ def _look_after(spark: SparkSession, config: Config, table: Kept) -> tuple[str, 
     }
 
 
-def _size(spark: SparkSession, table: Kept) -> tuple[int, float]:
+def _size(table: Kept) -> tuple[int, float]:
     """Data files and MB of the table's present version."""
-    detail = spark.sql(f"DESCRIBE DETAIL {by_spark.delta(table.path)}").collect()[0]
-    return detail["numFiles"], round(detail["sizeInBytes"] / 1e6, 3)
+    sizes = delta_table.sizes(table.path)
+    return len(sizes), round(sum(sizes) / 1e6, 3)

@@ -12,12 +12,12 @@ from pyspark.errors import PySparkException
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from cdc_platform.lake.by_spark import quoted
 from cdc_platform.reconcile import frames
 from cdc_platform.reconcile.columns import Pairing, SourceColumn, pair
 from cdc_platform.reconcile.errors import ExportUnreadable
 from cdc_platform.reconcile.live import bucket_count, differing
 from cdc_platform.reconcile.result import TableResult, by_key, show_rows
+from cdc_platform.spark.delta_sql import quoted
 
 _EMPTY = "\ue000empty\ue000"
 """Spark reads an empty field without quotes as NULL, and so what it is told stands for NULL: nothing that occurs."""

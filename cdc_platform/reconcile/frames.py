@@ -7,9 +7,9 @@ from typing import Any
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from cdc_platform.lake.by_spark import quoted
 from cdc_platform.reconcile.columns import Pair, Pairing
 from cdc_platform.reconcile.texts import NO_TEXT_IN_SNAPSHOT, NULL
+from cdc_platform.spark.delta_sql import quoted
 
 Sums = dict[int, tuple[int, int, int]]
 """bucket → rows, and two sums of their digests."""

@@ -10,11 +10,13 @@ from pyspark.sql import functions as F
 from cdc_platform.config import Config, Source
 from cdc_platform.config.tables import ORIGIN
 from cdc_platform.errors import ConfigError
-from cdc_platform.lake import by_spark, queries
+from cdc_platform.lake import delta_table, queries
 from cdc_platform.reconcile import export, live
 from cdc_platform.reconcile.columns import SourceColumn, pair
 from cdc_platform.reconcile.result import TableResult
 from cdc_platform.reconcile.server import Server
+from cdc_platform.results import Stopwatch
+from cdc_platform.spark import delta_sql
 from cdc_platform.tables import SCHEMA_HISTORY, SNAPSHOT_PATH
 
 NO_SNAPSHOT = "there is no snapshot of it"
@@ -65,10 +67,7 @@ def _origins(
     """Tables of the source that routes lead to these snapshots: those it has, and those that rows tell."""
     paths = [SNAPSHOT_PATH.at(config.lake, source=source.name, db=db, table=t) for db, t in snapshots]
     rows = [
-        r
-        for p in paths
-        if by_spark.exists(spark, p)
-        for r in by_spark.read(spark, p).select(*ORIGIN).distinct().collect()
+        r for p in paths if delta_table.exists(p) for r in delta_sql.read(spark, p).select(*ORIGIN).distinct().collect()
     ]
     told = {(r[ORIGIN[0]], r[ORIGIN[1]]) for r in rows}
     dbs = {n for n in queries.stated_tables(config, source) if source.tables.routed(*n) in snapshots} | told
@@ -82,7 +81,7 @@ def _at_source(server: Server, source: Source, known: Iterable[tuple[str, str]])
 
 
 def _timed(result: TableResult, compare: Callable[[TableResult], None]) -> TableResult:
-    watch = by_spark.Stopwatch()
+    watch = Stopwatch()
     compare(result)
     result.seconds = watch.seconds
     return result
@@ -103,11 +102,11 @@ def _live(
     path, part = _kept_in(config, source, db, name, [c.name for c in columns])
     if not columns:
         result.problems.append("the source has no such table, or its account may not read it")
-    if not by_spark.exists(spark, path):
+    if not delta_table.exists(path):
         result.problems.append(NO_SNAPSHOT)
     if result.problems:
         return
-    pairing = pair(_with_keys(columns, _keys(source, db, name)), _types(part(by_spark.read(spark, path))))
+    pairing = pair(_with_keys(columns, _keys(source, db, name)), _types(part(delta_sql.read(spark, path))))
     result.problems += pairing.problems
     result.not_compared |= pairing.not_compared
     if pairing.pairs:
@@ -132,7 +131,7 @@ def _kept_in(
 
     def part(rows: DataFrame) -> DataFrame:
         mine = rows.where((F.col(ORIGIN[0]) == db) & (F.col(ORIGIN[1]) == table))
-        return mine.select(*(F.col(by_spark.quoted(c)) for c in rows.columns if c.lower() in own))
+        return mine.select(*(F.col(delta_sql.quoted(c)) for c in rows.columns if c.lower() in own))
 
     return path, part
 
@@ -155,7 +154,7 @@ def _types(rows: DataFrame) -> dict[str, str]:
 
 def _at_version(spark: SparkSession, path: str, version: int | None = None) -> tuple[int, DataFrame]:
     """The newest version, or that one; pinned, so that all reads of it see the same rows."""
-    number = by_spark.version(spark, path) if version is None else version
+    number = delta_table.version(path) if version is None else version
     return number, spark.read.format("delta").option("versionAsOf", number).load(path)
 
 
@@ -178,11 +177,11 @@ def against_export(
     own, part = _kept_in(config, source, db, name, given.columns)
     if source.tables.merged(db, name):
         result.problems.append("tables.routes merge it from several tables: compare each with an export of its own")
-    if not by_spark.exists(spark, own):
+    if not delta_table.exists(own):
         result.problems.append(NO_SNAPSHOT)
     if result.problems:
         return result
-    newest = by_spark.version(spark, own)
+    newest = delta_table.version(own)
     if version is not None and not 0 <= version <= newest:
         raise ConfigError("--version", f"the snapshot has no version {version}", [f"0 to {newest}"])
     told = keys or _keys(source, db, name) or _told_keys(spark, config, source, db, name)
@@ -193,10 +192,10 @@ def against_export(
 def _told_keys(spark: SparkSession, config: Config, source: Source, db: str, table: str) -> list[str]:
     """Key columns by the newest column list of the messages; none known: []."""
     path = SCHEMA_HISTORY.at(config.lake)
-    if not by_spark.exists(spark, path):
+    if not delta_table.exists(path):
         return []
     of_table = (F.col("source") == source.name) & (F.col("kind") == "message")
     of_table &= (F.col("db") == db) & (F.col("table") == table)
     newest = F.max_by("columns", F.struct("landed_at", "order_key")).alias("c")
-    found = by_spark.read(spark, path).where(of_table).agg(newest).collect()[0]["c"]
+    found = delta_sql.read(spark, path).where(of_table).agg(newest).collect()[0]["c"]
     return [c["name"] for c in json.loads(found or "[]") if c["key"]]

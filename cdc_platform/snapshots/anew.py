@@ -12,12 +12,12 @@ from pyspark.sql import functions as F
 from cdc_platform.changelog.schema import Carry
 from cdc_platform.config import Config, Source
 from cdc_platform.errors import TableStopped
-from cdc_platform.lake import by_spark
 from cdc_platform.mysql.effects import Name
 from cdc_platform.snapshots import carry, routes, state
 from cdc_platform.snapshots.bring_up import Work, column_lists, emptied, merged_list, outcome
 from cdc_platform.snapshots.evolve import History
 from cdc_platform.snapshots.touched import of_table, touched_by
+from cdc_platform.spark import delta_sql
 from cdc_platform.tables import CHANGELOG, TABLE_STATE
 
 log = logging.getLogger(__name__)
@@ -27,14 +27,14 @@ def anew(
     spark: SparkSession, config: Config, source: Source, history: History, name: Name, *, needs_rows: bool = False
 ) -> state.Outcome:
     """One of today's snapshots made from the whole changelog. Raises TableStopped where it can't be."""
-    rows = by_spark.read(spark, CHANGELOG.at(config.lake)).where(F.col("source") == source.name)
+    rows = delta_sql.read(spark, CHANGELOG.at(config.lake)).where(F.col("source") == source.name)
     names = _names_of(source, history, rows, name)
     spans = {n: history.full.carries(n) for n in names} if history.any_ddl else {}
     rows = rows.where(reduce(or_, (of_table(*n) for n in names), F.lit(False)))
     stopped = not_carried(rows, spans, source)
     rows = carry.carried(rows, spans)
     touched = [t for t in touched_by(rows) if source.tables.routed(t.db, t.table) == name]
-    lists = column_lists(spark, config, source, touched)
+    lists = column_lists(config, source, touched)
     told = {(t.db, t.table): history.full.columns((t.db, t.table)) if spans else merged_list(t, lists) for t in touched}
     found = routes.Routed(rows, touched, told, stopped)
     if source.tables.routes:
@@ -83,7 +83,7 @@ def rebuilt(
             raise
         found = stop(name, why.reason)
     path, batch_id = TABLE_STATE.at(config.lake), before[name]["batch"] if name in before else state.BEFORE
-    state.keep(spark, path, source, [found], before, batch_id, anew=True)
+    state.keep(path, source, [found], before, batch_id, anew=True)
     return found
 
 
@@ -91,14 +91,14 @@ def refreshed(spark: SparkSession, config: Config, source: Source, since: int | 
     """Makes tables anew that batches left stale, this run's or a killed one's. Returns all tables' present state and,
     since a batch, their figures."""
     path = TABLE_STATE.at(config.lake)
-    before = state.now(spark, path, source, since)
+    before = state.now(path, source, since)
     stale = sorted(n for n, t in before.items() if t["state"] == "stale")
     if not stale:
         return before
     history = History(spark, config, source)
     for name in stale:
         rebuilt(spark, config, source, history, name, before)
-    return state.now(spark, path, source, since)
+    return state.now(path, source, since)
 
 
 def not_carried(rows: DataFrame, spans: dict[Name, list[Carry]], source: Source) -> dict[Name, str]:

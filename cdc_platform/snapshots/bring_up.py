@@ -18,7 +18,7 @@ from pyspark.sql import functions as F
 
 from cdc_platform.config import Config, Source
 from cdc_platform.errors import TableStopped
-from cdc_platform.lake import by_spark, delta_table
+from cdc_platform.lake import delta_table
 from cdc_platform.snapshots import merge, moves, multiset, origins, state
 from cdc_platform.snapshots import target as targets
 from cdc_platform.snapshots.columns import TableColumn, columns_of
@@ -27,6 +27,7 @@ from cdc_platform.snapshots.load import load
 from cdc_platform.snapshots.plain import Plain
 from cdc_platform.snapshots.plain import fold as fold_plain
 from cdc_platform.snapshots.touched import Touched, of_table
+from cdc_platform.spark import delta_sql
 from cdc_platform.tables import SCHEMA_HISTORY
 
 log = logging.getLogger(__name__)
@@ -171,7 +172,7 @@ def _folded(
         return fold_plain(rows.sparkSession, found, columns), figures
     if work.history is None or not parts:
         return fold(rows, columns, figures, partial=figures.partial > 0), figures
-    late = late_keys(rows, columns, figures, by_spark.read(rows.sparkSession, target.snapshot))
+    late = late_keys(rows, columns, figures, delta_sql.read(rows.sparkSession, target.snapshot))
     figures = replace(figures, partial=max(figures.partial, 1))
     folded = fold(rows, columns, figures, partial=True)
     none_late = late.isEmpty()
@@ -206,13 +207,12 @@ def _misfit_of(folded: DataFrame) -> str | None:
     return None
 
 
-def column_lists(spark: SparkSession, config: Config, source: Source, touched: list[Touched]) -> dict[str, str]:
+def column_lists(config: Config, source: Source, touched: list[Touched]) -> dict[str, str]:
     """schema_version → column list as JSON, for the versions the history knows."""
     versions = sorted({v for t in touched for v in t.versions})
     if not versions:
         return {}
     rows = delta_table.ask(
-        spark,
         f"SELECT schema_version, columns FROM {{history}} WHERE source = '{source.name}' AND kind = 'message' "
         f"AND schema_version IN ({delta_table.digests(versions)})",
         history=SCHEMA_HISTORY.at(config.lake),
@@ -237,7 +237,7 @@ def merged_list(touched: Touched, lists: dict[str, str]) -> str | None:
 
 def _newest_list(spark: SparkSession, config: Config, source: Source, db: str, table: str) -> str | None:
     """The newest column list the history knows of a table, for batches that hold nothing but its TRUNCATE."""
-    known = by_spark.read(spark, SCHEMA_HISTORY.at(config.lake)).where(
+    known = delta_sql.read(spark, SCHEMA_HISTORY.at(config.lake)).where(
         (F.col("source") == source.name) & (F.col("kind") == "message")
     )
     return (

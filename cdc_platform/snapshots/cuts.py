@@ -16,11 +16,12 @@ from pyspark.sql import functions as F
 
 from cdc_platform.config import Config, Source
 from cdc_platform.formats import FORMATS
-from cdc_platform.lake import batches, by_spark, delta_table
+from cdc_platform.lake import batches, delta_table
 from cdc_platform.snapshots import state
 from cdc_platform.snapshots.boundary import MARKS, TRANSACTIONS, How, Since, Verdict, behind
 from cdc_platform.snapshots.columns import ORDER_FIELDS
 from cdc_platform.snapshots.target import Target
+from cdc_platform.spark import delta_sql
 from cdc_platform.tables import (
     CHANGELOG,
     CHECKPOINT,
@@ -51,17 +52,17 @@ def publish(spark: SparkSession, config: Config, source: Source, tables: state.T
     """Publish a cut if the source's tables have changed since the last one. To be called when its snapshots have taken
     up all that the changelog holds. tables: their present state. Returns metrics: `cut`, its number, 0 if none was
     published; `cut_held_back`, 1 if one will be when the changelog no longer ends in the middle of a transaction."""
-    path = by_spark.ensure(spark, CUTS, CUTS.at(config.lake))
-    read: list[Any] = [partial(_last, spark, path, source), partial(_work, spark, config, source, tables)]
-    last, work = by_spark.together(read)
+    path = delta_sql.ensure(CUTS, CUTS.at(config.lake))
+    read: list[Any] = [partial(_last, path, source), partial(_work, config, source, tables)]
+    last, work = delta_sql.run_parallel(read)
     if work == last.work:
         return {"cut": 0, "cut_held_back": 0}
-    found: list[Any] = by_spark.together(
+    found: list[Any] = delta_sql.run_parallel(
         [
-            partial(_offsets, spark, config, source, last),
-            partial(_newest, spark, config, source, last),
-            partial(_missing, spark, config, source),
-            partial(_versions, spark, config, source, tables),
+            partial(_offsets, config, source, last),
+            partial(_newest, config, source, last),
+            partial(_missing, config, source),
+            partial(_versions, config, source, tables),
         ]
     )
     offsets, newest, missing, versions = found
@@ -78,18 +79,17 @@ def publish(spark: SparkSession, config: Config, source: Source, tables: state.T
         "snapshots": versions,
         "work": work,
     }
-    by_spark.append_rows(spark, path, [row])
+    delta_table.append_rows(path, [row])
     return {"cut": last.cut + 1, "cut_held_back": 0}
 
 
 def _mine(spark: SparkSession, path: str, source: Source) -> DataFrame:
-    return by_spark.read(spark, path).where(F.col("source") == source.name)
+    return delta_sql.read(spark, path).where(F.col("source") == source.name)
 
 
-def _last(spark: SparkSession, path: str, source: Source) -> _Last:
+def _last(path: str, source: Source) -> _Last:
     newest = f"SELECT max(cut) FROM {{cuts}} WHERE source = '{source.name}'"
     rows = delta_table.ask(
-        spark,
         f"SELECT cut, kind, work, offsets, {', '.join(_POSITION)} FROM {{cuts}} WHERE source = '{source.name}' "
         f"AND (cut = ({newest}) OR cut = ({newest} AND kind = 'transaction')) ORDER BY cut",
         cuts=path,
@@ -101,19 +101,18 @@ def _last(spark: SparkSession, path: str, source: Source) -> _Last:
     return _Last(last["cut"], last["work"], dict(last["offsets"]), position, whole[-1] if whole else None)
 
 
-def _work(spark: SparkSession, config: Config, source: Source, tables: state.Tables) -> int:
+def _work(config: Config, source: Source, tables: state.Tables) -> int:
     """How much was ever done to the source's tables: every write to them is followed by a row in TABLE_STATE or
     SCHEMA_CHANGES."""
     decisions = f"SELECT count(*) AS n FROM {{changes}} WHERE source = '{source.name}'"
-    found = delta_table.ask(spark, decisions, changes=SCHEMA_CHANGES.at(config.lake))
+    found = delta_table.ask(decisions, changes=SCHEMA_CHANGES.at(config.lake))
     return found[0]["n"] + sum(t["entries"] for t in tables.values())
 
 
-def _offsets(spark: SparkSession, config: Config, source: Source, last: _Last) -> dict[str, int]:
+def _offsets(config: Config, source: Source, last: _Last) -> dict[str, int]:
     """How far the changelog is, per partition."""
     new = _behind(source, last.offsets)
     found = delta_table.ask(
-        spark,
         'SELECT topic, "partition", max("offset") AS "offset" FROM ('
         f'SELECT topic, "partition", "offset" FROM {{changelog}} WHERE {new} UNION ALL '
         f'SELECT topic, "partition", "offset" FROM {{marks}} WHERE {new} AND kind IN {MARKS}) AS e '
@@ -132,11 +131,10 @@ def _behind(source: Source, offsets: Mapping[str, int]) -> str:
     )
 
 
-def _newest(spark: SparkSession, config: Config, source: Source, last: _Last) -> tuple:
+def _newest(config: Config, source: Source, last: _Last) -> tuple:
     """Position of the newest row change; the last cut's if none is newer."""
     which = "true" if last.position is None else _not_before(last.position[0])
     found = delta_table.ask(
-        spark,
         f"SELECT {', '.join(_POSITION)} FROM {{changelog}} WHERE source = '{source.name}' AND ({which}) {_NEWEST}",
         changelog=CHANGELOG.at(config.lake),
     )
@@ -163,21 +161,19 @@ def _since(spark: SparkSession, config: Config, source: Source, last: _Last) -> 
     return Since(rows.where(new), marks.where(new), marks.where(~new))
 
 
-def _all_ended(spark: SparkSession, config: Config, source: Source, last: _Last) -> bool:
+def _all_ended(config: Config, source: Source, last: _Last) -> bool:
     """Whether all rows since the last cut lie in one lineage's binlog, before one of its begins or commits. Where it is
     so boundary.brackets need not look at each."""
     paths = {"changelog": CHANGELOG.at(config.lake), "marks": CONTROL_EVENTS.at(config.lake)}
-    if not delta_table.is_table(paths["changelog"]):
-        return False  # that would be as much work as to look
     new = _behind(source, last.whole or {})
     rows = f"FROM {{changelog}} WHERE {new}"
     ends = "min(order_key['epoch']) AS low, max(order_key['epoch']) AS high, min(order_key['file']) AS file"
-    [found] = delta_table.ask(spark, f"SELECT {ends} {rows}", changelog=paths["changelog"])
+    [found] = delta_table.ask(f"SELECT {ends} {rows}", changelog=paths["changelog"])
     if found["low"] is None or found["low"] != found["high"] or found["file"] < 0:
         return False
     marks = f"FROM {{marks}} WHERE {new} AND kind IN {MARKS} AND order_key['epoch'] = {found['low']}"
-    row = delta_table.ask(spark, f"SELECT order_key {rows} {_NEWEST}", changelog=paths["changelog"])
-    mark = delta_table.ask(spark, f"SELECT order_key {marks} {_NEWEST}", marks=paths["marks"])
+    row = delta_table.ask(f"SELECT order_key {rows} {_NEWEST}", changelog=paths["changelog"])
+    mark = delta_table.ask(f"SELECT order_key {marks} {_NEWEST}", marks=paths["marks"])
     return bool(mark) and _place(row[0]) <= _place(mark[0])
 
 
@@ -199,12 +195,12 @@ def _verdict(
         return Verdict("position", f"{source.format} doesn't tell transactions")
     if found := _left_out(missing):
         return found
-    if batches.unfinished(spark, CHECKPOINT.at(config.lake, room="changelog", source=source.name)):
+    if batches.unfinished(CHECKPOINT.at(config.lake, room="changelog", source=source.name)):
         return Verdict(None, "the last batch of the changelog was interrupted; the next run does it again")
     how = TRANSACTIONS[told]
-    if found := _unmarked(spark, config, source, how, last, len(offsets)):
+    if found := _unmarked(config, source, how, last, len(offsets)):
         return found
-    if not how.scattered and _all_ended(spark, config, source, last):
+    if not how.scattered and _all_ended(config, source, last):
         return Verdict("transaction")
     return how.verdict(_since(spark, config, source, last), source)
 
@@ -220,22 +216,19 @@ def _left_out(missing: Mapping[str, int]) -> Verdict | None:
     return None
 
 
-def _unmarked(
-    spark: SparkSession, config: Config, source: Source, how: How, last: _Last, partitions: int
-) -> Verdict | None:
+def _unmarked(config: Config, source: Source, how: How, last: _Last, partitions: int) -> Verdict | None:
     """Where no transaction's end is told, or none that says what came before it."""
     marks = f"SELECT kind FROM {{marks}} WHERE source = '{source.name}' AND {how.marks} LIMIT 1"
-    if last.whole is None and not delta_table.ask(spark, marks, marks=CONTROL_EVENTS.at(config.lake)):
+    if last.whole is None and not delta_table.ask(marks, marks=CONTROL_EVENTS.at(config.lake)):
         return Verdict("position", how.none)
     if partitions > 1 and not how.scattered:
         return Verdict("position", f"its transactions are spread over {partitions} partitions")
     return None
 
 
-def _missing(spark: SparkSession, config: Config, source: Source) -> dict[str, int]:
+def _missing(config: Config, source: Source) -> dict[str, int]:
     """What of the source isn't in the changelog: events in quarantine, offsets lost, records that wait."""
     rows = delta_table.ask(
-        spark,
         "SELECT 'quarantined' AS what, count(*) AS n FROM {quarantine} "
         f"WHERE source = '{source.name}' AND resolved_at IS NULL "
         "UNION ALL SELECT outcome AS what, sum(records) AS n FROM {ledger} "
@@ -246,12 +239,10 @@ def _missing(spark: SparkSession, config: Config, source: Source) -> dict[str, i
     return dict.fromkeys(("quarantined", "lost", "waiting"), 0) | {r["what"]: r["n"] for r in rows}
 
 
-def _versions(
-    spark: SparkSession, config: Config, source: Source, tables: state.Tables
-) -> list[tuple[str, str, str, int]]:
+def _versions(config: Config, source: Source, tables: state.Tables) -> list[tuple[str, str, str, int]]:
     """Every live snapshot: db, table, path under the lake, version."""
     live = sorted(n for n, t in tables.items() if t["state"] == "live")
     paths = [Target.of(config, source.name, *name).snapshot for name in live]
-    versions = by_spark.together([partial(by_spark.version, spark, p) for p in paths])
+    versions = delta_sql.run_parallel([partial(delta_table.version, p) for p in paths])
     under = f"{config.lake}/"
     return [(*n, p.removeprefix(under), v) for n, p, v in zip(live, paths, versions, strict=True)]

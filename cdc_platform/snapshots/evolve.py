@@ -18,8 +18,7 @@ from pyspark.sql import functions as F
 from cdc_platform.changelog.schema import Address, Carry, Order, Step, schema_history
 from cdc_platform.config import Config, Source
 from cdc_platform.errors import UnknownType
-from cdc_platform.lake import by_spark, delta_table
-from cdc_platform.lake.by_spark import delta, quoted
+from cdc_platform.lake import delta_table
 from cdc_platform.mysql.ddl import Statement
 from cdc_platform.mysql.effects import VERSION, Effect, Name, effects, from_json, to_json
 from cdc_platform.mysql.types import parse_type
@@ -27,6 +26,8 @@ from cdc_platform.snapshots import features
 from cdc_platform.snapshots.carry import same_values
 from cdc_platform.snapshots.columns import ORDER_FIELDS, TableColumn, order_sql
 from cdc_platform.snapshots.target import ADDRESS, Target
+from cdc_platform.spark import delta_sql
+from cdc_platform.spark.delta_sql import delta, quoted
 from cdc_platform.tables import LINEAGES, OFFSET_LEDGER, SCHEMA_CHANGES, SCHEMA_EFFECTS, SCHEMA_HISTORY
 
 
@@ -58,18 +59,17 @@ class History:
 
     def __init__(self, spark: SparkSession, config: Config, source: Source):
         self.spark, self.source = spark, source
-        self.changes = by_spark.ensure(spark, SCHEMA_CHANGES, SCHEMA_CHANGES.at(config.lake))
-        rows = _told(spark, config, source)
+        self.changes = delta_sql.ensure(SCHEMA_CHANGES, SCHEMA_CHANGES.at(config.lake))
+        rows = _told(config, source)
         self._ddl = [r for r in rows if r["kind"] == "ddl"]
         done = delta_table.ask(
-            spark,
             f'SELECT topic, "partition", "offset", entry_index FROM {{changes}} WHERE source = \'{source.name}\'',
             changes=self.changes,
         )
         self.decided = set(map(_address, done))
-        self._placed = _placed(spark, config, source, self._ddl)
+        self._placed = _placed(config, source, self._ddl)
         told = [r for r in rows if r["kind"] == "message" or r["address"] in self._placed]
-        self.full = schema_history(told, partial(_effects, spark, config, source))
+        self.full = schema_history(told, partial(_effects, config, source))
 
     @property
     def any_ddl(self) -> bool:
@@ -126,28 +126,27 @@ class History:
                 step = Step(r["order"], r["address"], r["ddl"], Effect(0, None, None))
                 decisions.append(Decision(step, "no effect" if placed else "not placed", why))
         rows = [_row(self.source, d.step, d.decision, d.reason) for d in decisions]
-        by_spark.append_rows(self.spark, self.changes, rows)
+        delta_table.append_rows(self.changes, rows)
         self.decided |= {d.step.address for d in decisions}
 
 
-def _effects(spark: SparkSession, config: Config, source: Source, statements: Sequence[Statement]) -> list[Effect]:
+def _effects(config: Config, source: Source, statements: Sequence[Statement]) -> list[Effect]:
     """Effects of the statements; the parsers, which take a JVM, are asked once."""
-    path = by_spark.ensure(spark, SCHEMA_EFFECTS, SCHEMA_EFFECTS.at(config.lake))
+    path = delta_sql.ensure(SCHEMA_EFFECTS, SCHEMA_EFFECTS.at(config.lake))
     asked = json.dumps([VERSION, statements]).encode()
     digest = hashlib.blake2b(asked, digest_size=16).hexdigest()
     known = f"SELECT effects FROM {{effects}} WHERE source = '{source.name}' AND digest = '{digest}' LIMIT 1"
-    if found := delta_table.ask(spark, known, effects=path):
+    if found := delta_table.ask(known, effects=path):
         return from_json(found[0]["effects"])
     made = effects(statements)
-    by_spark.append_rows(spark, path, [{"source": source.name, "digest": digest, "effects": to_json(made)}])
+    delta_table.append_rows(path, [{"source": source.name, "digest": digest, "effects": to_json(made)}])
     return made
 
 
-def _told(spark: SparkSession, config: Config, source: Source) -> list[dict[str, Any]]:
+def _told(config: Config, source: Source) -> list[dict[str, Any]]:
     """DDL and column lists of the source. Statements that a connector made up to describe tables (its own snapshot)
     did nothing at the source."""
     rows = delta_table.ask(
-        spark,
         'SELECT kind, db, "table", columns, ddl, info, order_key, topic, "partition", "offset", entry_index '
         f"FROM {{history}} WHERE source = '{source.name}' AND kind IN ('message', 'ddl')",
         history=SCHEMA_HISTORY.at(config.lake),
@@ -182,18 +181,16 @@ def _row(source: Source, step: Step, decision: str, reason: str | None) -> dict[
     }
 
 
-def _placed(spark: SparkSession, config: Config, source: Source, rows: list[dict[str, Any]]) -> set[Address]:
+def _placed(config: Config, source: Source, rows: list[dict[str, Any]]) -> set[Address]:
     """Addresses of the DDL whose order among the rows is told: by a binlog position, or all lie in one partition."""
     if all(r["order"][1] >= 0 for r in rows):
         return {r["address"] for r in rows}
     of = f"WHERE source = '{source.name}' AND"
     positions = delta_table.ask(
-        spark,
         f"SELECT source FROM {{lineages}} {of} high_file IS NOT NULL LIMIT 1",
         lineages=LINEAGES.at(config.lake),
     )
     partitions = delta_table.ask(
-        spark,
         f"SELECT DISTINCT topic, \"partition\" FROM {{ledger}} {of} outcome = 'landed' LIMIT 2",
         ledger=OFFSET_LEDGER.at(config.lake),
     )
@@ -229,7 +226,7 @@ def _known_type(text: str) -> bool:
 def alter(spark: SparkSession, target: Target, steps: Iterable[Step]) -> bool:
     """Brings a snapshot's columns up to date without rewriting what is there. False: it must be built anew, as one of
     a table without a key: the digests beside it are of whole rows."""
-    have = [f.name for f in by_spark.read(spark, target.snapshot).schema.fields]
+    have = [f.name for f in delta_sql.read(spark, target.snapshot).schema.fields]
     if ADDRESS in have:
         return False
     table = f"ALTER TABLE {delta(target.snapshot)}"
@@ -245,7 +242,7 @@ def alter(spark: SparkSession, target: Target, steps: Iterable[Step]) -> bool:
                 before = [c.name for c in effect.columns[: _place(effect, added.name)]]
                 previous = next((n for b in reversed(before) if (n := _find(have, b))), None)
                 features.allow_names(spark, target.snapshot, [added.name])
-                by_spark.add_column(spark, target.snapshot, added.name, column.spark, previous)
+                delta_sql.add_column(spark, target.snapshot, added.name, column.spark, previous)
                 have.insert(have.index(previous) + 1 if previous else 0, added.name)
             if added.fill is not None:
                 _fill(spark, target, column, added.fill, step.order)
@@ -284,9 +281,9 @@ def _rename_and_drop(spark: SparkSession, target: Target, have: list[str], moves
     if target.for_any:
         features.remove(spark, path)
         features.allow_names(spark, path, [new for _, new in moves.renamed])
-        if not features.Features.of(spark, path).mapped:
+        if not features.Features.of(path).mapped:
             columns = ((old, new) for old, new in zip(have, moves.names, strict=True) if new not in moves.dropped)
-            rows = by_spark.read(spark, path).select(*(F.col(quoted(old)).alias(new) for old, new in columns))
+            rows = delta_sql.read(spark, path).select(*(F.col(quoted(old)).alias(new) for old, new in columns))
             rows.write.format("delta").mode("overwrite").option("overwriteSchema", "true").save(path)
             return
     features.map_columns(spark, path)

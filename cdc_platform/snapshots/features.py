@@ -10,8 +10,9 @@ from typing import NamedTuple
 
 from pyspark.sql import SparkSession
 
-from cdc_platform.lake import by_spark, delta_table
-from cdc_platform.lake.by_spark import delta
+from cdc_platform.lake import delta_table
+from cdc_platform.spark import delta_sql
+from cdc_platform.spark.delta_sql import delta
 
 MAPPING, VECTORS = "delta.columnMapping.mode", "delta.enableDeletionVectors"
 COLUMN_MAPPING, DELETION_VECTORS = "columnMapping", "deletionVectors"
@@ -38,12 +39,9 @@ class Features(NamedTuple):
     bytes: int
 
     @staticmethod
-    def of(spark: SparkSession, path: str) -> "Features":
+    def of(path: str) -> "Features":
         """Of a table that is there."""
-        if (found := delta_table.protocol(path)) is not None:
-            return _features(*found)
-        detail = spark.sql(f"DESCRIBE DETAIL {delta(path)}").collect()[0]
-        return _features(set(detail["tableFeatures"]), detail["properties"], detail["sizeInBytes"])
+        return _features(*delta_table.protocol(path))
 
 
 def _features(named: set[str], properties: dict[str, str], size: int) -> Features:
@@ -70,7 +68,7 @@ def allow_names(spark: SparkSession, path: str, names: Iterable[str]) -> None:
 def map_columns(spark: SparkSession, path: str) -> None:
     """Enables column mapping. The columns of files that are there keep their names (Delta's protocol, "Column
     Mapping"): nothing is rewritten."""
-    if not Features.of(spark, path).mapped:
+    if not Features.of(path).mapped:
         _set(spark, path, **_MAPPED)
 
 
@@ -87,10 +85,10 @@ def _set(spark: SparkSession, path: str, **properties: str) -> None:
 def remove(spark: SparkSession, path: str) -> bool:
     """Takes both features out of a table that has them; its rows stay, and readers see all of them all the time. Column
     mapping stays where a name needs it. May be repeated after an interruption. Returns whether anything was done."""
-    now = Features.of(spark, path)
+    now = Features.of(path)
     if not (now.mapping or now.vectors):
         return False
-    mapping = now.mapping and not (now.mapped and needs_mapping(by_spark.read(spark, path).columns))
+    mapping = now.mapping and not (now.mapped and needs_mapping(delta_sql.read(spark, path).columns))
     if now.vectors:  # first disables them and rewrites the files that have some
         spark.sql(f"ALTER TABLE {delta(path)} DROP FEATURE {DELETION_VECTORS}")
     if mapping:

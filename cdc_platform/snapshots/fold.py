@@ -11,8 +11,8 @@ from typing import Any
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from cdc_platform.lake.by_spark import quoted
 from cdc_platform.snapshots.columns import TableColumn, order_literal
+from cdc_platform.spark.delta_sql import quoted
 
 _SETS_WHOLE_ROW = ("insert", "read")
 

@@ -5,16 +5,16 @@ import json
 from functools import partial
 
 from pyspark.sql import SparkSession
-from pyspark.sql import functions as F
 
 from cdc_platform.config import Config, Source
 from cdc_platform.formats import FORMATS
 from cdc_platform.formats.limits import limits_of
-from cdc_platform.lake import by_spark, delta_table
-from cdc_platform.lake.by_spark import delta, literal
+from cdc_platform.lake import delta_table
 from cdc_platform.mysql.effects import Name
 from cdc_platform.snapshots.evolve import History
 from cdc_platform.snapshots.target import Target
+from cdc_platform.spark import delta_sql
+from cdc_platform.spark.delta_sql import delta, literal
 from cdc_platform.tables import SCHEMA_HISTORY
 
 PROPERTY = "cdc.limits"
@@ -27,7 +27,7 @@ def note(spark: SparkSession, config: Config, source: Source, history: History, 
     rows = {m: texts for n in names for m in history.members(n) if (texts := history.full.untold_rows(m))}
     if not names or not (format_.limits or rows):
         return {}
-    writers = _writers(spark, config, source) if format_.limits else {}
+    writers = _writers(config, source) if format_.limits else {}
     told: dict[Name, dict[str, list[str]]] = {}
     for name in names:
         members = history.lists(name) if source.tables.merged(*name) else {name: history.full.columns(name)}
@@ -39,7 +39,7 @@ def note(spark: SparkSession, config: Config, source: Source, history: History, 
         if texts := dict.fromkeys(t for m in history.members(name) for t in rows.get(m, ())):
             found[ROWS] = list(texts)
     paths = {name: Target.of(config, source.name, *name).snapshot for name in names}
-    by_spark.together(
+    delta_sql.run_parallel(
         [
             partial(_set, spark, paths[name], json.dumps(found, ensure_ascii=False) if found else "")
             for name, found in told.items()
@@ -54,22 +54,17 @@ def note(spark: SparkSession, config: Config, source: Source, history: History, 
 
 def _set(spark: SparkSession, path: str, value: str) -> None:
     """A commit only where the property isn't so yet."""
-    if not by_spark.exists(spark, path):
+    if not delta_table.exists(path):
         return
-    properties = delta_table.properties(path)
-    if properties is None:
-        shown = spark.sql(f"SHOW TBLPROPERTIES {delta(path)}").where(F.col("key") == PROPERTY)
-        properties = {r["key"]: r["value"] for r in shown.collect()}
-    if properties.get(PROPERTY, "") == value:
+    if delta_table.properties(path).get(PROPERTY, "") == value:
         return
     change = f"SET TBLPROPERTIES ({literal(PROPERTY)} = {literal(value)})"
     spark.sql(f"ALTER TABLE {delta(path)} {change if value else f'UNSET TBLPROPERTIES ({literal(PROPERTY)})'}")
 
 
-def _writers(spark: SparkSession, config: Config, source: Source) -> dict[Name, set[str]]:
+def _writers(config: Config, source: Source) -> dict[Name, set[str]]:
     """Which tools told the columns of each table."""
     lists = delta_table.ask(
-        spark,
         f"SELECT db, \"table\", info FROM {{history}} WHERE source = '{source.name}' AND kind = 'message'",
         history=SCHEMA_HISTORY.at(config.lake),
     )

@@ -91,9 +91,9 @@ def load(
     empty: bool,
 ) -> bool:
     """Brings a batch into a snapshot that holds nothing newer. It may be done again. empty: it holds nothing. False:
-    Spark has to do it, for this process doesn't see the table, or it has something that isn't kept to here, or a text
+    Spark has to do it, for the table has something that isn't kept to here, or a text
     is Spark's to read."""
-    before = commits.live(target.snapshot) if not empty and delta_table.is_table(target.snapshot) else None
+    before = commits.live(target.snapshot) if not empty else None
     if not (empty or before):
         return False
     deletes = plain.figures.deletes > 0
@@ -109,13 +109,13 @@ def load(
     if not all(done.told):
         return False
     if graves:
-        commits.append_files(sinks[_TOMBSTONES], done.written[_TOMBSTONES], app, batch_id)
+        commits.append_files(sinks[_TOMBSTONES], done.written[_TOMBSTONES], (app, batch_id))
     if not before:
-        commits.append_files(sinks[_ROWS], done.written[_ROWS], app, batch_id)
+        commits.append_files(sinks[_ROWS], done.written[_ROWS], (app, batch_id))
         return True
     ends = (plain.figures.low_key, plain.figures.high_key)
     keys = _keys(target, columns, rows, done.written)
-    wanted, enabled = targets.marks(spark, target)
+    wanted, enabled = targets.marks(target)
     enable = partial(features.mark_rows, spark, target.snapshot) if wanted and not enabled else None
     return marks.replace(spark, sinks[_ROWS], before, keys, ends, done.written[_ROWS], mark=wanted, enable=enable)
 

@@ -5,11 +5,11 @@ from typing import Any
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from cdc_platform.lake import by_spark
-from cdc_platform.lake.by_spark import delta, literal, quoted
 from cdc_platform.snapshots.columns import BOOKKEEPING, TableColumn, order_sql
 from cdc_platform.snapshots.fold import Profile, key_names
 from cdc_platform.snapshots.target import Target
+from cdc_platform.spark import delta_sql
+from cdc_platform.spark.delta_sql import delta, literal, quoted
 
 _RANGE_TYPES = frozenset(("tinyint", "smallint", "int", "bigint", "date", "string"))
 """Key types whose lowest and highest value of a batch prune files. MERGE prunes on nothing but literals."""
@@ -32,7 +32,7 @@ def apply(
         fresh = folded.where("NOT _deleted").select(
             *(F.expr(v).alias(c.name) for v, c in zip(_values(columns, ""), columns, strict=True)), *BOOKKEEPING
         )
-        by_spark.append(fresh, target.snapshot)  # done again by a repeated batch, that finds the rows and merges
+        delta_sql.append(fresh, target.snapshot)  # done again by a repeated batch, that finds the rows and merges
         return
     view = f"cdc_fold_{abs(hash((target.snapshot, batch_id)))}"
     folded.createOrReplaceTempView(view)

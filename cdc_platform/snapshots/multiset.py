@@ -14,11 +14,11 @@ from pyspark.sql import Column, DataFrame, SparkSession, Window
 from pyspark.sql import functions as F
 
 from cdc_platform.errors import TableStopped
-from cdc_platform.lake import by_spark
-from cdc_platform.lake.by_spark import delta, quoted
 from cdc_platform.snapshots.columns import BOOKKEEPING, TableColumn, order_literal, order_sql
 from cdc_platform.snapshots.fold import overlaid
 from cdc_platform.snapshots.target import ADDRESS, Stale, Target, dig, graves, ready_for_merge
+from cdc_platform.spark import delta_sql
+from cdc_platform.spark.delta_sql import delta, quoted
 from cdc_platform.tables import ADDRESS_TYPE
 
 _ADDRESS_FIELDS = ("topic", "partition", "offset", "entry_index", "row_index")
@@ -124,7 +124,7 @@ def _truncate(
     """Empties both tables. Raises Stale where something newer is in them: what an older TRUNCATE leaves of that can't
     be told from what is kept."""
     at = order_literal(figures.truncated_at)
-    for rows in (by_spark.read(spark, target.snapshot), graves(spark, target, columns)):
+    for rows in (delta_sql.read(spark, target.snapshot), graves(spark, target, columns)):
         if not rows.where(F.col("_cdc_order") > at).isEmpty():
             raise Stale
     spark.sql(f"DELETE FROM {delta(target.snapshot)} WHERE _cdc_order < {order_sql(figures.truncated_at)}")
@@ -198,7 +198,7 @@ def _known(spark: SparkSession, target: Target, columns: list[TableColumn], sinc
         gone = gone.where(F.col("_cdc_order") > order_literal(since))
     sign = F.when(F.col("scope") == "insert", 1).otherwise(-1).alias("sign")
     buried = gone.select(sign, "content", ADDRESS, "_cdc_order", F.lit(_BURIED).alias("state"))
-    there = _rows_of(by_spark.read(spark, target.snapshot), columns).withColumn("state", F.lit(_THERE))
+    there = _rows_of(delta_sql.read(spark, target.snapshot), columns).withColumn("state", F.lit(_THERE))
     return buried.unionByName(there, allowMissingColumns=True)
 
 

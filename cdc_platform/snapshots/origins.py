@@ -10,11 +10,11 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from cdc_platform.config.tables import ORIGIN
-from cdc_platform.lake.by_spark import delta, literal
 from cdc_platform.mysql.effects import Name
 from cdc_platform.snapshots.columns import TableColumn, order_literal, order_sql
 from cdc_platform.snapshots.fold import Profile, key_names
 from cdc_platform.snapshots.target import Target, dig, graves
+from cdc_platform.spark.delta_sql import delta, literal
 
 
 def emptied(rows: DataFrame) -> dict[Name, Any]:

@@ -14,12 +14,13 @@ from cdc_platform.changelog.schema import Step
 from cdc_platform.config import Source
 from cdc_platform.config.tables import ORIGIN
 from cdc_platform.errors import TableStopped, UnknownType
-from cdc_platform.lake import by_spark
+from cdc_platform.lake import delta_table
 from cdc_platform.mysql.effects import Name
 from cdc_platform.mysql.types import MySqlType, parse_type
 from cdc_platform.snapshots.columns import columns_of
 from cdc_platform.snapshots.target import Target
 from cdc_platform.snapshots.touched import Touched, of_table
+from cdc_platform.spark import delta_sql
 
 Lists = dict[Name, str]
 """Column list (JSON) of each table that is merged."""
@@ -69,9 +70,9 @@ def only_joins(spark: SparkSession, source: Source, target: Target, steps: Seque
     """Whether all that steps do to a merged snapshot is that new tables join it whose columns it has already."""
     if not lists or not all(s.effect.before is None and s.effect.unknown is None for s in steps):
         return False
-    if not by_spark.exists(spark, target.snapshot, beside=target.beside):
+    if not delta_table.exists(target.snapshot):
         return False
-    have = dict(by_spark.read(spark, target.snapshot).dtypes)
+    have = dict(delta_sql.read(spark, target.snapshot).dtypes)
     try:
         columns = columns_of(source, target.db, target.table, merged(source, (target.db, target.table), lists).columns)
     except TableStopped:

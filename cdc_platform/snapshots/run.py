@@ -14,10 +14,10 @@ from pyspark.sql import functions as F
 
 from cdc_platform.config import Config, Source
 from cdc_platform.errors import TableStopped
-from cdc_platform.lake import batches, by_spark, delta_table
+from cdc_platform.lake import batches, delta_table
 from cdc_platform.lake.data_files import note_of
 from cdc_platform.mysql.effects import Name
-from cdc_platform.results import StageResult
+from cdc_platform.results import StageResult, Stopwatch
 from cdc_platform.snapshots import carry, catalog, cuts, limits, routes, state
 from cdc_platform.snapshots.anew import anew, not_carried, rebuilt, refreshed, stop
 from cdc_platform.snapshots.bring_up import Work, column_lists, merged_list, outcome
@@ -27,13 +27,14 @@ from cdc_platform.snapshots.follow import LEFT_OUT, follow
 from cdc_platform.snapshots.plain import Plain, survey
 from cdc_platform.snapshots.target import Target, read_in_bulk
 from cdc_platform.snapshots.touched import Touched, touched_by, touched_of
+from cdc_platform.spark import delta_sql
 from cdc_platform.tables import CHANGELOG, CHECKPOINT, TABLE_STATE
 
 
 def run(spark: SparkSession, config: Config, source: Source, *, cut: bool = True) -> StageResult:
     """One catch-up of a source's snapshots. cut: whether to publish one."""
-    watch = by_spark.Stopwatch()
-    by_spark.ensure(spark, TABLE_STATE, TABLE_STATE.at(config.lake))
+    watch = Stopwatch()
+    delta_sql.ensure(TABLE_STATE, TABLE_STATE.at(config.lake))
     history = History(spark, config, source)
     _follow(spark, config, source, history)
     evolve(spark, config, source, history)
@@ -63,17 +64,12 @@ def _batches(spark: SparkSession, config: Config, source: Source, plan: Plan) ->
     checkpoint = CHECKPOINT.at(config.lake, room="snapshots", source=source.name)
     write = partial(_write, config, source, plan)
 
-    def each(batch: DataFrame, batch_id: int) -> None:
-        write(batch, batch_id, touched_by(batch), {})
-
-    def each_file(spark: SparkSession, files: list[str], batch_id: int) -> None:
-        batch, told = batches.rows_of(spark, path, files, source=source.name), {f: note_of(f) for f in files}
+    def each(spark: SparkSession, files: list[str], batch_id: int) -> None:
+        batch, told = delta_sql.rows_of(spark, path, files, source=source.name), {f: note_of(f) for f in files}
         noted = None not in told.values()
         write(batch, batch_id, touched_of(list(told.values())) if noted else touched_by(batch), told)
 
-    if delta_table.is_table(path):
-        return batches.for_each_files(spark, path, much, checkpoint, each_file, source=source.name)
-    return batches.for_each(spark, path, much, checkpoint, f"snapshots {source.name}", each, source=source.name)
+    return batches.for_each(spark, path, much, checkpoint, each, source=source.name)
 
 
 def _told(
@@ -90,7 +86,7 @@ def _told(
         published = cuts.publish(spark, config, source, tables)
         return texts, {**published, **catalog.publish(spark, config, source, tables)}
 
-    found: list[Any] = by_spark.together([partial(state.figures, spark, config, source, touched), publish])
+    found: list[Any] = delta_sql.run_parallel([partial(state.figures, config, source, touched), publish])
     figures, (texts, published) = found
     for name, text in texts.items():
         figures[".".join(name)]["limits"] = text
@@ -106,18 +102,18 @@ def _write(
     touched: list[Touched],
     files: Mapping[str, Any],
 ) -> None:
-    """Brings the tables of a batch up to date. files: the batch's, where this process sees them, with their notes."""
+    """Brings the tables of a batch up to date. files: the batch's data files, with the statistics in their footers."""
     spark, path = batch.sparkSession, TABLE_STATE.at(config.lake)
     if not touched:
         return
     spans = {n: plan.spans[n] for t in touched if plan.old(n := (t.db, t.table), t.low)}
-    before = state.now(spark, path, source)
+    before = state.now(path, source)
     stopped = not_carried(batch, spans, source)
     if spans:
         batch = carry.carried(batch, spans)
         touched = touched_by(batch)
     moved = {c.today for carries in spans.values() for c in carries}
-    lists = column_lists(spark, config, source, touched)
+    lists = column_lists(config, source, touched)
     names = {(t.db, t.table): t for t in touched}
     told = {n: plan.columns.get(n) if n in moved else merged_list(t, lists) for n, t in names.items()}
     found = routes.Routed(batch, touched, told, stopped)
@@ -125,7 +121,7 @@ def _write(
         found = routes.route(found, source, plan.merged)
 
     def history() -> DataFrame:
-        every = by_spark.read(spark, CHANGELOG.at(config.lake)).where(F.col("source") == source.name)
+        every = delta_sql.read(spark, CHANGELOG.at(config.lake)).where(F.col("source") == source.name)
         known = {*names, *(n for lists in plan.merged.values() for n in lists)}
         return routes.routed(carry.carried(every, plan.spans), source, sorted(known), found.lacking)
 
@@ -142,8 +138,8 @@ def _write(
         return outcome(work, t, found.told.get(name), last)
 
     with read_in_bulk(spark, _read_alone(config, source, work, found, before)):
-        outcomes = by_spark.together([partial(one, t) for t in found.touched])
-    state.keep(spark, path, source, outcomes, before, batch_id)
+        outcomes = delta_sql.run_parallel([partial(one, t) for t in found.touched])
+    state.keep(path, source, outcomes, before, batch_id)
 
 
 def _read_alone(config: Config, source: Source, work: Work, found: routes.Routed, before: state.Tables) -> list[str]:
@@ -170,9 +166,9 @@ def _follow(spark: SparkSession, config: Config, source: Source, history: Histor
     outcomes, done = follow(spark, config, source, history, partial(anew, spark, config, source, history))
     if outcomes:
         path = TABLE_STATE.at(config.lake)
-        before = state.now(spark, path, source)
+        before = state.now(path, source)
         batch_id = max((t["batch"] for t in before.values()), default=state.BEFORE)
-        state.keep(spark, path, source, outcomes, before, batch_id, anew=True)
+        state.keep(path, source, outcomes, before, batch_id, anew=True)
     done()
 
 
@@ -184,7 +180,7 @@ def evolve(spark: SparkSession, config: Config, source: Source, history: History
     path = TABLE_STATE.at(config.lake)
     addresses = {r["address"] for r in new}
     steps = [s for s in history.full.steps if s.address in addresses]
-    before = state.now(spark, path, source)
+    before = state.now(path, source)
     names = {n for s in steps if not s.effect.nothing for n in (s.effect.before, s.effect.after) if n is not None}
     snapshots = {source.tables.routed(*n) for n in names if source.tables.wanted(*n)}
     decided = {n: _evolve(spark, config, source, history, n, before) for n in sorted(snapshots)}
@@ -192,7 +188,7 @@ def evolve(spark: SparkSession, config: Config, source: Source, history: History
     if outcomes:
         met = [before[name]["batch"] for o in outcomes if (name := (o.db, o.table)) in before]
         batch_id = max(met, default=state.BEFORE)
-        state.keep(spark, path, source, outcomes, before, batch_id, anew=True)
+        state.keep(path, source, outcomes, before, batch_id, anew=True)
     decisions = []
     for s in steps:
         name = source.tables.routed(*(s.effect.after or s.effect.before or ("", "")))
@@ -216,9 +212,7 @@ def _evolve(
             + [s.effect.rows for s in steps if s.effect.rows]
         )
     )
-    fresh = not by_spark.exists(spark, target.snapshot, beside=target.beside) and all(
-        history.full.names_of(m) == [m] for m in members
-    )
+    fresh = not delta_table.exists(target.snapshot) and all(history.full.names_of(m) == [m] for m in members)
     if fresh or (merged and routes.only_joins(spark, source, target, steps, history.lists(name))):
         return "applied", told or None, None  # rows are carried as they come
     policy = source.tables.ddl_policy(*name)
@@ -241,11 +235,11 @@ def _evolve(
 def rebuild(spark: SparkSession, config: Config, source: Source, db: str, table: str) -> StageResult:
     """Make one table anew from the whole changelog; a stopped table that this heals is followed again. Raises
     TableStopped where it can't be kept (the snapshot is then empty and stays stopped)."""
-    watch = by_spark.Stopwatch()
-    path = by_spark.ensure(spark, TABLE_STATE, TABLE_STATE.at(config.lake))
+    watch = Stopwatch()
+    path = delta_sql.ensure(TABLE_STATE, TABLE_STATE.at(config.lake))
     history = History(spark, config, source)
     evolve(spark, config, source, history)
-    found = rebuilt(spark, config, source, history, (db, table), state.now(spark, path, source))
+    found = rebuilt(spark, config, source, history, (db, table), state.now(path, source))
     if found.state == "stopped":
         raise TableStopped(source.name, db, table, str(found.reason))
     limits.note(spark, config, source, history, [(db, table)])

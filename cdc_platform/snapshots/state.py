@@ -4,11 +4,10 @@ from dataclasses import dataclass, fields
 from functools import partial
 from typing import Any
 
-from pyspark.sql import SparkSession
-
 from cdc_platform.config import Config, Source
-from cdc_platform.lake import by_spark, delta_table
+from cdc_platform.lake import delta_table
 from cdc_platform.snapshots.target import Target
+from cdc_platform.spark import delta_sql
 
 Tables = dict[tuple[str, str], dict[str, Any]]
 """(db, table) → state, reason, batch, rebuild, invalid_dates, partial, high_order; entries: how many outcomes were ever
@@ -39,16 +38,15 @@ class Outcome:
     high_order: Any = None
 
 
-def now(spark: SparkSession, path: str, source: Source, since: int | None = None) -> Tables:
+def now(path: str, source: Source, since: int | None = None) -> Tables:
     """The present state of every table of the source. since: the first batch that `touched` and `changes` are of (0:
     and of rebuilds before it); None: of none."""
     asked = "false" if since is None else f"batch >= {since or BEFORE}"
-    rows = delta_table.ask(spark, _NOW.replace(":source", f"'{source.name}'").replace(":asked", asked), state=path)
+    rows = delta_table.ask(_NOW.replace(":source", f"'{source.name}'").replace(":asked", asked), state=path)
     return {(r["db"], r["table"]): {**r, "state": r["last"]["state"], "reason": r["last"]["reason"]} for r in rows}
 
 
 def keep(
-    spark: SparkSession,
     path: str,
     source: Source,
     outcomes: list[Outcome],
@@ -68,20 +66,20 @@ def keep(
         }
         for o in outcomes
     ]
-    by_spark.append_rows(spark, path, rows, of=None if anew else f"source = '{source.name}' AND batch = {batch_id}")
+    delta_table.append_rows(path, rows, of=None if anew else f"source = '{source.name}' AND batch = {batch_id}")
 
 
-def figures(spark: SparkSession, config: Config, source: Source, touched: Tables) -> dict[str, dict[str, float | str]]:
+def figures(config: Config, source: Source, touched: Tables) -> dict[str, dict[str, float | str]]:
     """Per "db.table": live rows now, changes of the run, invalid dates so far, state, reason."""
 
     def live_rows(name: tuple[str, str]) -> int:
         target = Target.of(config, source.name, *name)
-        if not by_spark.exists(spark, target.snapshot, beside=target.beside):
+        if not delta_table.exists(target.snapshot):
             return 0
-        return delta_table.ask(spark, "SELECT count(*) AS n FROM {t}", t=target.snapshot)[0]["n"]
+        return delta_table.ask("SELECT count(*) AS n FROM {t}", t=target.snapshot)[0]["n"]
 
     names = sorted(touched)
-    counted = by_spark.together([partial(live_rows, n) for n in names])
+    counted = delta_sql.run_parallel([partial(live_rows, n) for n in names])
     return {
         ".".join(name): {
             "rows": n,

@@ -11,16 +11,16 @@ from pyspark.sql import functions as F
 
 from cdc_platform.config import Config
 from cdc_platform.errors import TableStopped
-from cdc_platform.lake import by_spark, delta_table
-from cdc_platform.lake.by_spark import delta, literal, quoted
+from cdc_platform.lake import delta_table
 from cdc_platform.snapshots import features
 from cdc_platform.snapshots.columns import TableColumn, order_literal, order_sql
 from cdc_platform.snapshots.fold import Profile, key_names
+from cdc_platform.spark import delta_sql
+from cdc_platform.spark.delta_sql import delta, literal, quoted
 from cdc_platform.spark.session import FEW_ROWS_AT_ONCE, MANY_FILES, ROWS_AT_ONCE
-from cdc_platform.tables import ADDRESS_TYPE, ORDER_TYPE, SNAPSHOT_PATH, TABLE_STATE, TOMBSTONES_PATH
+from cdc_platform.tables import ADDRESS_TYPE, ORDER_TYPE, SNAPSHOT_PATH, TOMBSTONES_PATH
 
 _SNAPSHOT_PROPERTIES = {"delta.checkpointInterval": "50"}
-_COMPACTS = "delta.autoOptimize.autoCompact"
 _MIN_FILE, _ITS_DEFAULT = "spark.databricks.delta.optimize.minFileSize", str(1 << 30)
 _MOST_ROWS, _READ_BYTES, _CELL_BYTES = 4096, 2 << 20, 16
 """Spark's default; what a task holds of a file's rows: 64 messages of 28 KB; what a cell takes, however short."""
@@ -46,25 +46,22 @@ class Stale(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """Where a source table is kept. There are no tombstones before the first delete or TRUNCATE. beside: a table of
-    the lake that every run makes first. for_any: the snapshot is kept to what every Delta reader can (features.py)."""
+    """Where a source table is kept. There are no tombstones before the first delete or TRUNCATE. for_any: the snapshot
+    is kept to what every Delta reader can (features.py)."""
 
     source: str
     db: str
     table: str
     snapshot: str
     tombstones: str
-    beside: str
     for_any: bool = False
 
     @staticmethod
     def of(config: Config, source: str, db: str, table: str) -> "Target":
         names = {"source": source, "db": db, "table": table}
-        snapshot, tombstones, beside = (
-            path.at(config.lake, **names) for path in (SNAPSHOT_PATH, TOMBSTONES_PATH, TABLE_STATE)
-        )
+        snapshot, tombstones = (path.at(config.lake, **names) for path in (SNAPSHOT_PATH, TOMBSTONES_PATH))
         for_any = config.source(source).tables.for_any_reader(db, table)
-        return Target(source, db, table, snapshot, tombstones, beside, for_any)
+        return Target(source, db, table, snapshot, tombstones, for_any)
 
 
 def prepare(spark: SparkSession, target: Target, columns: list[TableColumn], *, anew: bool = False) -> bool:
@@ -73,19 +70,17 @@ def prepare(spark: SparkSession, target: Target, columns: list[TableColumn], *, 
     where the table must be made anew."""
     own = ", ".join([*(f"{quoted(c.name)} {c.spark}" for c in columns), _BOOKKEEPING_COLUMNS])
     own += "" if any(c.key for c in columns) else f", {_ADDRESS_COLUMN}"
-    made = not by_spark.exists(spark, target.snapshot, beside=target.beside)
-    dug = (anew or made) and by_spark.exists(spark, target.tombstones, beside=target.beside)
+    made = not delta_table.exists(target.snapshot)
+    dug = (anew or made) and delta_table.exists(target.tombstones)
     if anew and dug:
-        by_spark.replace(spark, target.tombstones, _grave_sql(columns))
+        delta_sql.replace(spark, target.tombstones, _grave_sql(columns))
     if made:
         comment = f"Live rows of {target.db}.{target.table} from source {target.source}"
-        # Where this process can't look, Delta itself looks whether small files are many, by a query after each commit.
-        kept = {} if delta_table.is_table(target.beside) else {_COMPACTS: "true"}
         needed = features.at_creation(c.name for c in columns)
-        by_spark.create(spark, target.snapshot, own, {**_SNAPSHOT_PROPERTIES, **needed, **kept}, comment)
+        delta_sql.create(spark, target.snapshot, own, {**_SNAPSHOT_PROPERTIES, **needed}, comment)
     elif anew:
         features.allow_names(spark, target.snapshot, [c.name for c in columns])
-        by_spark.replace(spark, target.snapshot, own)
+        delta_sql.replace(spark, target.snapshot, own)
     else:
         _evolve(spark, target, columns)
         _put_together(spark, target.snapshot)
@@ -110,22 +105,22 @@ def _grave_sql(columns: list[TableColumn]) -> str:
 
 def graves(spark: SparkSession, target: Target, columns: list[TableColumn]) -> DataFrame:
     """The tombstones. There is no table of them before the first."""
-    if by_spark.exists(spark, target.tombstones, beside=target.beside):
-        return by_spark.read(spark, target.tombstones)
+    if delta_table.exists(target.tombstones):
+        return delta_sql.read(spark, target.tombstones)
     return spark.range(1).select(*(F.lit(None).cast(t).alias(n) for n, t, _ in _grave(columns))).limit(0)
 
 
 def ensure_tombstones(spark: SparkSession, target: Target, columns: list[TableColumn]) -> None:
     """Make the table of tombstones if it isn't there."""
-    if not by_spark.exists(spark, target.tombstones, beside=target.beside):
+    if not delta_table.exists(target.tombstones):
         comment = "Deleted keys with the order of their delete"
-        by_spark.create(spark, target.tombstones, _grave_sql(columns), {"delta.checkpointInterval": "50"}, comment)
+        delta_sql.create(spark, target.tombstones, _grave_sql(columns), {"delta.checkpointInterval": "50"}, comment)
 
 
 def dig(new: DataFrame, target: Target, columns: list[TableColumn], app: str, batch_id: int) -> None:
     """Write tombstones, at most once per (`app`, `batch_id`)."""
     ensure_tombstones(new.sparkSession, target, columns)
-    by_spark.append_once(new, target.tombstones, app, batch_id)
+    delta_sql.append_once(new, target.tombstones, app, batch_id)
 
 
 class Marks(NamedTuple):
@@ -136,22 +131,22 @@ class Marks(NamedTuple):
     enabled: bool
 
 
-def marks(spark: SparkSession, target: Target) -> Marks:
+def marks(target: Target) -> Marks:
     """Of a snapshot that is there."""
-    now = features.Features.of(spark, target.snapshot)
+    now = features.Features.of(target.snapshot)
     return Marks(now.marks or (now.bytes > features.SMALL and not target.for_any), now.marks)
 
 
 def ready_for_merge(spark: SparkSession, target: Target) -> None:
     """Enables deletion vectors where MERGE and DELETE should use them. To be called before anything is read of the
     snapshot: a frame planned before fails on rows marked since."""
-    if marks(spark, target) == Marks(wanted=True, enabled=False):
+    if marks(target) == Marks(wanted=True, enabled=False):
         features.mark_rows(spark, target.snapshot)
 
 
 def _put_together(spark: SparkSession, snapshot: str) -> None:
     """Makes few files of what many small batches left."""
-    if (sizes := delta_table.sizes(snapshot)) is not None and len(sizes) >= MANY_FILES:
+    if len(sizes := delta_table.sizes(snapshot)) >= MANY_FILES:
         enough = int(spark.conf.get(_MIN_FILE, _ITS_DEFAULT) or 0)
         if sum(size < enough for size in sizes) >= MANY_FILES:
             spark.sql(f"OPTIMIZE {delta(snapshot)}").collect()
@@ -161,7 +156,7 @@ def _put_together(spark: SparkSession, snapshot: str) -> None:
 def read_in_bulk(spark: SparkSession, snapshots: list[str]) -> Iterator[None]:
     """As many rows at once as bytes allow while Spark reads nothing large but these snapshots: few where they are as
     large as messages may be, up to Spark's own 4096 where they are small (MERGE looked through 10,000,000 in two thirds
-    of the time). Changes nothing where the user has a number of their own, or this process doesn't see them."""
+    of the time). Changes nothing where the user has a number of their own."""
     own = spark.conf.get(ROWS_AT_ONCE)
     widths = [_row_bytes(s) for s in snapshots] if own == FEW_ROWS_AT_ONCE else []
     rows = min(_MOST_ROWS, _READ_BYTES // max(w for w in widths if w)) if widths and None not in widths else 0
@@ -176,8 +171,8 @@ def read_in_bulk(spark: SparkSession, snapshots: list[str]) -> Iterator[None]:
 
 
 def _row_bytes(snapshot: str) -> int | None:
-    """What a row takes before compression, where a file's rows take most; None: this process doesn't see it."""
-    if (heaviest := delta_table.heaviest_file(snapshot)) is None:
+    """What a row takes before compression, where a file's rows take most; None: there is no row."""
+    if not delta_table.exists(snapshot) or (heaviest := delta_table.heaviest_file(snapshot)) is None:
         return None
     file, rows = heaviest
     metadata = pq.read_metadata(file)
@@ -186,7 +181,7 @@ def _row_bytes(snapshot: str) -> int | None:
 
 
 def _evolve(spark: SparkSession, target: Target, columns: list[TableColumn]) -> None:
-    there = {f.name.lower(): f.dataType for f in by_spark.read(spark, target.snapshot).schema.fields}
+    there = {f.name.lower(): f.dataType for f in delta_sql.read(spark, target.snapshot).schema.fields}
     keyed, had_key = any(c.key for c in columns), ADDRESS not in there
     if keyed != had_key or (not keyed and any(c.name.lower() not in there for c in columns)):
         raise Stale
@@ -195,7 +190,7 @@ def _evolve(spark: SparkSession, target: Target, columns: list[TableColumn]) -> 
         kept = there.get(c.name.lower())
         if kept is None:
             features.allow_names(spark, target.snapshot, [c.name])
-            by_spark.add_column(spark, target.snapshot, c.name, c.spark, previous and previous.name)
+            delta_sql.add_column(spark, target.snapshot, c.name, c.spark, previous and previous.name)
         elif kept.simpleString() != c.spark:
             raise TableStopped(
                 target.source,
@@ -237,13 +232,13 @@ def _later(spark: SparkSession, target: Target, columns: list[TableColumn], figu
 def expire(spark: SparkSession, target: Target, order: Any) -> int:
     """Forget deletes up to an order (of a table with a key and tombstones); returns how many. A change from before it
     makes the table anew then: the changelog forgets nothing."""
-    there = by_spark.read(spark, target.tombstones)
+    there = delta_sql.read(spark, target.tombstones)
     old = there.where((F.col("scope") == "row") & (F.col("_cdc_order") <= order_literal(order)))
     if "content" in there.columns or not (count := old.count()):
         return 0
     keys = (F.lit(None).cast(f.dataType).alias(f.name) for f in there.schema if f.name.startswith("_k"))
     horizon = spark.range(1).select(*keys, F.lit("expired").alias("scope"), order_literal(order).alias("_cdc_order"))
-    by_spark.append(horizon, target.tombstones)  # first: a killed run says too much then
+    delta_sql.append(horizon, target.tombstones)  # first: a killed run says too much then
     spark.sql(
         f"DELETE FROM {delta(target.tombstones)} WHERE (scope = 'row' AND _cdc_order <= {order_sql(order)}) "
         f"OR (scope = 'expired' AND _cdc_order < {order_sql(order)})"

@@ -14,8 +14,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
 
 import pyarrow as pa
 
-from cdc_platform.lake.data_files import Output, Sink, Unit, Written, outputs, read, units
+from cdc_platform.lake import commits, delta_table
+from cdc_platform.lake.data_files import Output, Sink, Unit, Written, conformed, leaves, outputs, read, units
 from cdc_platform.spark import workers
+from cdc_platform.tables import STATS
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -81,6 +83,30 @@ def run(spark: "SparkSession", tasks: list[Any], rows: Rows, work: Work, sinks: 
 def partitions(given: "DataFrame", rows: Made, work: Work, sinks: Mapping[str, Sink]) -> Pass:
     """Runs `work` on what `rows` makes of each partition of a DataFrame that has few rows."""
     return _done(given, partial(_partition, rows, work, dict(sinks)), sinks)
+
+
+def append(df: "DataFrame", path: str, once: tuple[str, int] | None = None, **partition: str) -> None:
+    """Append a DataFrame's rows to a table that sources share: tasks write its files, and one commit of delta-rs names
+    them. Columns that the rows lack are NULL. once: application and number, under which the table takes rows once.
+    partition: the values of its partition columns, which all rows have."""
+    if once is not None and commits.done_before(path, *once):
+        return
+    schema = delta_table.arrow_schema(path)
+    schema = pa.schema([f.remove_metadata() for f in schema if f.name not in partition])
+    indexed = delta_table.properties(path).get(STATS)
+    sink = Sink(path, schema, tuple(indexed.split(",")) if indexed else leaves(schema), (), tuple(partition.items()))
+    rows = partial(conformed_to, schema)
+    commits.append_files(sink, partitions(df, rows, _write, {"rows": sink}).written["rows"], once)
+
+
+def conformed_to(schema: pa.Schema, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """The same rows with exactly these columns and types."""
+    return (conformed(batch, schema) for batch in batches)
+
+
+def _write(batches: Iterator[pa.RecordBatch], out: Mapping[str, Output]) -> None:
+    for batch in batches:
+        out["rows"].write(batch)
 
 
 def _done(given: "DataFrame", each: Made, sinks: Mapping[str, Sink]) -> Pass:

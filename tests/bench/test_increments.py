@@ -7,7 +7,7 @@ import pytest
 
 from cdc_platform.bench.increments import Table, figures
 from cdc_platform.config import parse_config
-from cdc_platform.lake import by_spark
+from cdc_platform.spark import delta_sql
 
 pytestmark = [pytest.mark.spark, pytest.mark.thorough]
 
@@ -19,5 +19,5 @@ def test_a_table_in_increments_equals_what_they_say_and_a_difference_shows(spark
     table.fill()
     assert [(f["keys"], f["rows"]) for f in figures(table, 60, 1)] == [("recent", 1000), ("random", 1000)]
     assert table.differences() == []
-    spark.sql(f"UPDATE {by_spark.delta(table.path)} SET name = 'other' WHERE id = 5")
+    spark.sql(f"UPDATE {delta_sql.delta(table.path)} SET name = 'other' WHERE id = 5")
     assert table.differences() == ["1000 rows: 1 missing", "1000 rows: 1 too many"]

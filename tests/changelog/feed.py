@@ -20,11 +20,12 @@ from cdc_platform.changelog import run as changelog
 from cdc_platform.changes.file_stats import Summary
 from cdc_platform.changes.run import events_sink
 from cdc_platform.formats.events import columns_json, event_batch, schema_version
-from cdc_platform.lake import by_spark, commits
+from cdc_platform.lake import commits
 from cdc_platform.lake.data_files import Output
 from cdc_platform.results import StageResult
 from cdc_platform.snapshots import run as snapshots
 from cdc_platform.snapshots.target import Target
+from cdc_platform.spark import delta_sql
 
 LANDED = datetime(2026, 11, 20, tzinfo=UTC)
 Image = dict[str, str | None]
@@ -92,7 +93,7 @@ def position(file: int | None, pos: int | None, lineage: str | None = "1") -> di
     return {"binlog_file": name, "binlog_pos": pos, "file_no": file, "lineage": lineage}
 
 
-SHARED = [t for t in vars(tables).values() if isinstance(t, tables.Table) and t.path in tables.SHARED]
+SHARED = [t for t in vars(tables).values() if isinstance(t, tables.Table) and t.partition_by == ("source",)]
 
 
 @cache
@@ -101,7 +102,7 @@ def empty_lake(spark: Any) -> str:
     folder = mkdtemp(prefix="cdc-tests-lake-")
     atexit.register(rmtree, folder, ignore_errors=True)
     for table in SHARED:
-        by_spark.ensure(spark, table, table.at(folder))
+        delta_sql.ensure(table, table.at(folder))
     return folder
 
 
@@ -123,7 +124,7 @@ class Feed:
                 copytree(empty / table.path, Path(self.config.lake, table.path))
         if not Path(self._changes).exists():
             nobodys = tables.CHANGES.at(str(empty), format=self.source.format, source="nobody")
-            copytree(by_spark.ensure(self.spark, tables.CHANGES, nobodys), self._changes)
+            copytree(delta_sql.ensure(tables.CHANGES, nobodys), self._changes)
 
     @property
     def source(self) -> Any:
@@ -209,7 +210,7 @@ def append_events(changes: str, events: pa.RecordBatch, number: int) -> None:
     out.write(events)
     out.note = summary.told()
     written = out.close()
-    commits.append_files(out.sink, [written] if written else [], f"tests {uuid4()}", number)
+    commits.append_files(out.sink, [written] if written else [], (f"tests {uuid4()}", number))
 
 
 def as_event(event: dict[str, Any]) -> dict[str, Any]:

@@ -12,7 +12,8 @@ from cdc_platform import tables
 from cdc_platform.changelog import run as changelog
 from cdc_platform.changes import run as formats
 from cdc_platform.formats.contract import MESSAGE
-from cdc_platform.lake import by_spark, delta_table, queries
+from cdc_platform.lake import queries
+from cdc_platform.spark import delta_sql
 
 pytestmark = pytest.mark.spark
 
@@ -62,9 +63,9 @@ def config(spark, make_config):
 def an_earlier_quarantine(spark, config):
     """With a row in it, whose message named a table that nobody noted."""
     path = tables.QUARANTINE.at(config.lake)
-    by_spark.create(spark, path, BEFORE, tables.QUARANTINE.properties, tables.QUARANTINE.comment, ("source",))
+    delta_sql.create(spark, path, BEFORE, tables.QUARANTINE.properties, tables.QUARANTINE.comment, ("source",))
     spark.sql(
-        f"INSERT INTO {by_spark.delta(path)} (source, topic, `partition`, `offset`, reason, quarantined_at) "
+        f"INSERT INTO {delta_sql.delta(path)} (source, topic, `partition`, `offset`, reason, quarantined_at) "
         "VALUES ('s', 'old', 0, 0, 'half a row', TIMESTAMP '2026-01-01 00:00:00')"
     )
 
@@ -73,16 +74,12 @@ def rows_of(config, table):
     return DeltaTable(table.at(config.lake)).to_pyarrow_table().to_pylist(maps_as_pydicts="strict")
 
 
-@pytest.mark.parametrize("by", ["workers", "Spark"])
 @pytest.mark.parametrize("earlier", [False, True], ids=["new lake", "earlier lake"])
-def test_held_rows_say_whose_they_are_and_tables_left_out_hold_none(spark, config, monkeypatch, by, earlier):
+def test_held_rows_say_whose_they_are_and_tables_left_out_hold_none(spark, config, earlier):
     if earlier:
         an_earlier_quarantine(spark, config)
-    if by == "Spark":
-        monkeypatch.setattr(delta_table, "is_table", lambda _: False)
     for room in (formats, changelog, formats, changelog):  # and again, with nothing new
         room.run(spark, config, config.source("s"))
-    monkeypatch.undo()
     told = [
         (r["offset"], r["db"], r["table"], r["key"], r["column"])
         for r in sorted(rows_of(config, tables.QUARANTINE), key=lambda r: r["offset"])

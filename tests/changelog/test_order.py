@@ -6,9 +6,9 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from pyspark.sql import functions as F
 
 from cdc_platform.changelog import order
+from cdc_platform.changes.file_stats import Summary
 from cdc_platform.formats.contract import EVENT
 from cdc_platform.formats.events import event_batch
 from cdc_platform.spark.arrow_tasks import spark_schema
@@ -173,21 +173,21 @@ def test_a_replayed_range_is_found_in_the_changelog(spark: Any) -> None:
     assert sorted(r["offset"] for r in found.collect()) == [100, 101, 102, 103], "offset 0 is the stored row itself"
 
 
-@pytest.mark.spark
-def test_profile_counts_kinds_and_the_range_of_row_positions(spark: Any) -> None:
-    found = order.profile(
-        frame(
-            spark,
-            ORDERS.stated(),
-            ORDERS.insert((9, 5), {"id": "1"}),
-            ORDERS.insert((10, 4), {"id": "2"}),
-            {"kind": "begin", **position(8, 1)},
-            {"kind": "commit", **position(11, 1)},
-            {"kind": "error", "reason": "bad"},
-            {"kind": "ddl", "ddl": "x", **position(10, 2)},
-            {"kind": "skip", "reason": "empty"},
-        ).withColumn("retold", F.lit(True))
-    )
+def test_statistics_count_kinds_and_have_the_range_of_row_positions() -> None:
+    events = [
+        ORDERS.stated(),
+        ORDERS.insert((9, 5), {"id": "1"}),
+        ORDERS.insert((10, 4), {"id": "2"}),
+        {"kind": "begin", **position(8, 1)},
+        {"kind": "commit", **position(11, 1)},
+        {"kind": "error", "reason": "bad"},
+        {"kind": "ddl", "ddl": "x", **position(10, 2)},
+        {"kind": "skip", "reason": "empty"},
+    ]
+    batch = event_batch([as_event({"landed_at": LANDED, "offset": i, **e}) for i, e in enumerate(events)])
+    summary = Summary()
+    summary.add(batch.append_column("retold", pa.array([True] * len(events))))
+    found = order.figures_of([summary.told()])
     of = {f["lineage"]: f for f in found}
     figures = {k: of["1"][k] for k in ("rows", "schemas", "ddl", "control", "errors", "retold", "events")}
     assert figures == {"rows": 2, "schemas": 0, "ddl": 1, "control": 2, "errors": 0, "retold": 5, "events": 5}

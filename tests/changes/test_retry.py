@@ -13,7 +13,7 @@ from cdc_platform import tables
 from cdc_platform.changelog import run as changelog
 from cdc_platform.changes import run as formats
 from cdc_platform.formats.contract import MESSAGE
-from cdc_platform.lake import delta_table, queries
+from cdc_platform.lake import queries
 from cdc_platform.snapshots import run as snapshots
 from cdc_platform.snapshots.target import Target
 
@@ -91,15 +91,11 @@ def topic(spark, make_config):
     return Topic(spark, make_config)
 
 
-@pytest.mark.parametrize("streamed", [(0, 2), (1,)], ids=["Spark first", "workers first"])
-def test_statements_are_put_aside_once_by_workers_and_by_spark_in_turn(topic, monkeypatch, streamed):
+def test_statements_are_put_aside_once(topic):
     statements = [CREATE, "ALTER TABLE t ADD w int", "DROP TABLE t"]
     for turn, sql in enumerate(statements):
         topic.land(row("insert", field=[str(turn), "'query'"]), ddl(sql), row("insert", field=["7", "'\"query\"'"]))
-        with monkeypatch.context() as patch:
-            if turn in streamed:  # as where only Spark's side sees the lake
-                patch.setattr(delta_table, "is_table", lambda _: False)
-            formats.run(topic.spark, topic.config, topic.source)
+        formats.run(topic.spark, topic.config, topic.source)
     seen = topic.query('SELECT "offset", ddl, db FROM t ORDER BY 1', tables.DDL_SEEN, source="s")
     assert seen == [(1 + 3 * turn, sql, "d") for turn, sql in enumerate(statements)]
     kinds = topic.query(

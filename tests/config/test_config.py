@@ -233,8 +233,8 @@ def test_a_source_overrides_the_common_kafka_properties():
         ("./.cdc/lake", "/etc/cdc/.cdc/lake"),
         ("../lake", "/etc/lake"),
         ("/data/lake/", "/data/lake"),
-        ("abfss://lake@account.dfs.core.windows.net/cdc/", "abfss://lake@account.dfs.core.windows.net/cdc"),
-        ("file:/tmp/lake", "file:/tmp/lake"),
+        ("file:/tmp/lake", "/tmp/lake"),
+        ("file:///tmp/a%20lake", "/tmp/a lake"),
     ],
 )
 def test_a_lake_without_scheme_lies_relative_to_the_file(lake, path):
@@ -247,6 +247,13 @@ def test_a_lake_where_a_second_driver_may_overwrite_a_commit_is_refused(lake):
     assert error.key == "lake"
     assert "committed rows would be lost without an error" in error.problem
     assert "a folder" in error.valid
+
+
+@pytest.mark.parametrize("lake", ["hdfs://n/lake", "abfss://lake@account.dfs.core.windows.net/cdc", "gs://b/lake"])
+def test_a_lake_on_another_store_is_refused(lake):
+    error = refused(raw(lake=lake))
+    assert (error.key, error.valid) == ("lake", ("a folder", "a store mounted as a folder"))
+    assert "none of its tests has run" in error.problem
 
 
 def test_the_command_line_refuses_a_lake_on_s3(tmp_path, capsys):

@@ -12,14 +12,11 @@ from unittest import mock
 
 from cdc_platform import chain
 from cdc_platform.config import load_config
-from cdc_platform.lake import delta_table
 from cdc_platform.spark.session import open_session
 
 KILL = "CDC_TEST_KILL"
 """A function, texts and a file (or null), as JSON: instead of a call of the function whose arguments mention all the
 texts, once the file is there, the process and its JVM are killed."""
-ELSEWHERE = "CDC_TEST_ELSEWHERE"
-"""Set: as where only Spark's side sees the lake."""
 
 
 def die_at(function, mentioned, file):
@@ -39,8 +36,6 @@ def die_at(function, mentioned, file):
 def main(file, *rooms):
     if KILL in os.environ:
         die_at(*json.loads(os.environ[KILL]))
-    if ELSEWHERE in os.environ:
-        mock.patch.object(delta_table, "is_table", lambda _: False).start()
     config = load_config(file)
     spark = open_session(config)
     for source in config.sources:

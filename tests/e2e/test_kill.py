@@ -22,7 +22,7 @@ from cdc_platform.feeds.shop import ORDERS
 from cdc_platform.lake import delta_table
 from cdc_platform.tables import CHANGELOG, CHANGES, CHECKPOINT, LANDING, OFFSET_LEDGER, SNAPSHOT_PATH, WAITING
 from tests.changelog.feed import Feed, SourceTable
-from tests.e2e.driver import ELSEWHERE, KILL
+from tests.e2e.driver import KILL
 from tests.e2e.e2e_shop import Shop, facts, run_rooms, unaccounted
 
 pytestmark = [pytest.mark.spark, pytest.mark.broker, pytest.mark.e2e]
@@ -99,7 +99,7 @@ class Lake:
     def accounted(self):
         """Newest batch of the changelog that the ledger has."""
         told = "SELECT max(batch) AS batch FROM {t} WHERE source = 'dts' AND room = 'changelog'"
-        return delta_table.ask(None, told, t=str(self.ledger.path))[0]["batch"]
+        return delta_table.ask(told, t=str(self.ledger.path))[0]["batch"]
 
 
 def files_without_commit(lake):
@@ -143,7 +143,8 @@ class Point(NamedTuple):
 
 
 COMMIT, NOTE, APPEND = (
-    f"cdc_platform.{function}" for function in ("passes.commit", "checkpoints.note", "lake.append_rows")
+    f"cdc_platform.{function}"
+    for function in ("lake.commits.append_files", "lake.checkpoints.note", "lake.delta_table.append_rows")
 )
 CHAIN = ("landing", "envelopes", "changes", "changelog")
 
@@ -160,10 +161,6 @@ POINTS = {
     "changelog: all written, checkpoint not yet": Point(
         changelog_without_checkpoint, CHAIN, (NOTE, "changelog/dts", "'commits'")
     ),
-    "Spark's landing: files written, not committed": Point(files_without_commit, CHAIN[:1]),
-    "Spark's landing: committed, checkpoint not yet": Point(commit_without_checkpoint, CHAIN[:1]),
-    "Spark's envelopes: half of a split message waits": Point(half_a_message, CHAIN[:2]),
-    "Spark's changelog: committed, ledger not yet": Point(changelog_without_ledger, CHAIN),
     "snapshots: MERGE has written files, not committed": Point(merge_without_commit, ("snapshots",)),
 }
 
@@ -221,7 +218,7 @@ def kill_at(point, config, process):
         assert run.popen.returncode == -signal.SIGKILL, run.tail()
         assert point.disk(lake)
         return True
-    run = process(config, *point.rooms, env={} if point.disk is merge_without_commit else {ELSEWHERE: "1"})
+    run = process(config, *point.rooms, env={})
     while not (reached := point.disk(lake)) and run.popen.poll() is None:
         time.sleep(0.001)
     run.kill()

@@ -9,9 +9,11 @@ from pathlib import Path
 import pytest
 from pyspark.sql import functions as F
 
+from cdc_platform.changes.run import messages_path
 from cdc_platform.envelopes import run as envelopes
 from cdc_platform.formats.pb import tencent_dts_pb2 as pb
-from cdc_platform.lake import by_spark, delta_table
+from cdc_platform.lake import delta_table
+from cdc_platform.spark import delta_sql
 from cdc_platform.tables import CHECKPOINT, ENVELOPES, LANDING, OFFSET_LEDGER, QUARANTINE, WAITING
 
 pytestmark = pytest.mark.spark
@@ -39,7 +41,7 @@ class Lake:
 
     def __init__(self, spark, config):
         self.spark, self.config, self.source = spark, config, config.sources[0]
-        self.landing = by_spark.ensure(spark, LANDING, LANDING.at(config.lake, source="shop"))
+        self.landing = delta_sql.ensure(LANDING, LANDING.at(config.lake, source="shop"))
         self.next = {}
 
     def land(self, records, hours=0):
@@ -58,7 +60,7 @@ class Lake:
         return envelopes.run(self.spark, self.config, self.source)
 
     def read(self, table, **names):
-        return by_spark.read(self.spark, table.at(self.config.lake, **names))
+        return delta_sql.read(self.spark, table.at(self.config.lake, **names))
 
     def messages(self):
         """partition → [(offset, last_offset, parts, payload)]"""
@@ -91,7 +93,7 @@ class Lake:
             OFFSET_LEDGER.at(self.config.lake),
             WAITING.at(self.config.lake, source="shop"),
         )
-        frames = [by_spark.read(self.spark, t).drop("quarantined_at") for t in tables]
+        frames = [delta_sql.read(self.spark, t).drop("quarantined_at") for t in tables]
         return [sorted(str(r) for r in f.collect()) for f in frames]
 
 
@@ -105,14 +107,6 @@ def shop(spark, make_config):
         "waiting_timeout_s": 3600,
     }
     return Lake(spark, make_config([source]))
-
-
-@pytest.fixture(params=["by workers", "by Spark"])
-def either(shop, monkeypatch, request):
-    """The same source in a lake that the driver sees, and in one that only Spark's side does."""
-    if request.param == "by Spark":
-        monkeypatch.setattr(delta_table, "is_table", lambda _: False)
-    return shop
 
 
 PARTS = 4
@@ -145,9 +139,9 @@ def test_a_message_cut_between_batches_anywhere_is_put_together(shop):
     assert shop.run().batches == 0
 
 
-def test_torn_repeated_and_orphaned_parts_get_a_verdict_and_an_address(either):
+def test_torn_repeated_and_orphaned_parts_get_a_verdict_and_an_address(shop):
     parts, other = split(3), split(3, b"another message" * 9)
-    either.land(
+    shop.land(
         {
             0: [*parts[:2], *other, *WHOLE],  # begun anew with other bytes
             1: [parts[0], parts[0], *parts[1:], parts[2]],  # sent twice, the last one too
@@ -158,8 +152,8 @@ def test_torn_repeated_and_orphaned_parts_get_a_verdict_and_an_address(either):
             6: parts[:2],  # unfinished
         }
     )
-    assert either.run().metrics["waiting"] == 2
-    assert either.messages() == {
+    assert shop.run().metrics["waiting"] == 2
+    assert shop.messages() == {
         0: [(2, 4, 3, b"another message" * 9), (5, 5, 1, b"whole")],
         1: [(0, 3, 3, PAYLOAD)],
         2: [(2, 2, 1, b"whole")],
@@ -167,7 +161,7 @@ def test_torn_repeated_and_orphaned_parts_get_a_verdict_and_an_address(either):
         4: [(1, 3, 3, PAYLOAD)],
         5: [(1, 3, 3, PAYLOAD)],
     }
-    found = either.quarantined()
+    found = shop.quarantined()
     assert {p: [o for o, _ in rows] for p, rows in found.items()} == {
         0: [0, 1],
         2: [0, 1],
@@ -177,7 +171,7 @@ def test_torn_repeated_and_orphaned_parts_get_a_verdict_and_an_address(either):
     }
     assert all(reason for rows in found.values() for _, reason in rows)
     assert "part 2 of 3 never came" in found[0][0][1]
-    assert either.outcomes() == {
+    assert shop.outcomes() == {
         0: {"quarantined": 2},
         1: {"duplicate": 2},
         2: {"quarantined": 2},
@@ -188,13 +182,13 @@ def test_torn_repeated_and_orphaned_parts_get_a_verdict_and_an_address(either):
     }
 
 
-def test_shards_of_one_partition_are_told_apart_also_across_batches(either):
+def test_shards_of_one_partition_are_told_apart_also_across_batches(shop):
     a, b = split(3, b"A" * 300, "set_1"), split(3, b"B" * 300, "set_2")
-    either.land({0: [a[0], b[0], b[1], a[1]]})
-    either.land({0: [b[2], *WHOLE, a[2]]})
-    either.run()
+    shop.land({0: [a[0], b[0], b[1], a[1]]})
+    shop.land({0: [b[2], *WHOLE, a[2]]})
+    shop.run()
     rows = (
-        either.read(ENVELOPES, source="shop")
+        shop.read(ENVELOPES, source="shop")
         .orderBy("offset")
         .select("offset", "last_offset", "shard", "value")
         .collect()
@@ -204,7 +198,7 @@ def test_shards_of_one_partition_are_told_apart_also_across_batches(either):
         (1, 4, "set_2", b"B" * 300),
         (5, 5, "", b"whole"),
     ]
-    assert either.outcomes() == {}
+    assert shop.outcomes() == {}
 
 
 def test_what_stays_unfinished_for_too_long_is_quarantined_and_no_longer_waits(shop):
@@ -246,5 +240,5 @@ def test_formats_that_never_split_have_no_envelopes_table(spark, make_config):
     config = make_config([{"name": "deb", "format": "debezium", "topics": ["t"]}])
     source = config.sources[0]
     assert envelopes.run(spark, config, source).rows == 0
-    assert not by_spark.exists(spark, ENVELOPES.at(config.lake, source="deb"))
-    assert envelopes.messages_path(config, source) == LANDING.at(config.lake, source="deb")
+    assert not delta_table.exists(ENVELOPES.at(config.lake, source="deb"))
+    assert messages_path(config, source) == LANDING.at(config.lake, source="deb")

@@ -1,6 +1,6 @@
 """Loss is told by name from what Kafka holds and what was landed."""
 
-from cdc_platform.kafka.offsets import PartitionState, end_offsets, first_offsets, losses
+from cdc_platform.kafka.offsets import PartitionState, first_offsets, losses
 
 
 def state(begin, end, partition=0, topic_id="A"):
@@ -50,14 +50,3 @@ def test_first_offsets_follow_the_setting():
     states = [state(3, 9), state(0, 4, 1)]
     assert first_offsets(states, "earliest") == {("t", 0): 3, ("t", 1): 0}
     assert first_offsets(states, "latest") == {("t", 0): 9, ("t", 1): 4}
-
-
-def test_end_offsets_are_those_of_the_last_batch_that_tells():
-    progress = [
-        {"sources": [{"endOffset": {"t": {"0": 3, "1": 1}}}]},
-        {"sources": [{"endOffset": {"t": {"0": 7, "1": 1}, "u": {"0": 2}}}]},
-        {"sources": [{"endOffset": None}]},
-    ]
-    assert end_offsets(progress) == {("t", 0): 7, ("t", 1): 1, ("u", 0): 2}
-    assert end_offsets([{"sources": [{"endOffset": '{"t": {"0": 4}}'}]}]) == {("t", 0): 4}
-    assert end_offsets([]) == {}

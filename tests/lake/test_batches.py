@@ -1,14 +1,18 @@
-"""Batches of an append-only table, by this process and by a streaming query, on one checkpoint."""
+"""Batches of an append-only table; those of a checkpoint that a streaming query of an earlier version began, too."""
 
 import json
 import shutil
+from functools import partial
 from pathlib import Path
+from urllib.parse import unquote
 
 import pytest
 from deltalake import DeltaTable
+from pyspark.sql import functions as F
 
 from cdc_platform.errors import LakeChanged
-from cdc_platform.lake import batches, by_spark, checkpoints, delta_table
+from cdc_platform.lake import batches, checkpoints, delta_table
+from cdc_platform.spark import delta_sql
 
 pytestmark = pytest.mark.spark
 
@@ -20,20 +24,32 @@ class Growing:
         self.spark, self.path, self.checkpoint = spark, str(folder / "table"), folder / "checkpoint"
         self.seen = []
         spark.sql(
-            f"CREATE TABLE {by_spark.delta(self.path)} (source STRING, n INT) USING delta PARTITIONED BY (source)"
+            f"CREATE TABLE {delta_sql.delta(self.path)} (source STRING, n INT) USING delta PARTITIONED BY (source)"
         )
 
     def add(self, *rows, files=1):
         frame = self.spark.createDataFrame(rows, "source STRING, n INT").repartitionByRange(files, "n")
         frame.write.format("delta").mode("append").save(self.path)
 
-    def each(self, rows, number):
+    def each(self, spark, files, number, **partition):
+        rows = delta_sql.rows_of(spark, self.path, files, **partition)
         assert rows.columns == ["source", "n"]
         self.seen.append((number, sorted((r["source"], r["n"]) for r in rows.collect())))
 
     def catch_up(self, max_bytes="1", each=None, **partition):
-        checkpoint = str(self.checkpoint)
-        return batches.for_each(self.spark, self.path, max_bytes, checkpoint, "t", each or self.each, **partition)
+        work = each or partial(self.each, **partition)
+        return batches.for_each(self.spark, self.path, max_bytes, str(self.checkpoint), work, **partition)
+
+    def stream(self, each):
+        """All there is, by a streaming query on the same checkpoint, as versions before 0.2 did on object stores."""
+        reader = self.spark.readStream.format("delta").option("startingVersion", "0").option("maxBytesPerTrigger", "1")
+        files = reader.load(self.path).select(F.input_file_name().alias("file"))
+
+        def batch(frame, number):
+            each(self.spark, sorted(unquote(r["file"]) for r in frame.distinct().collect()), number)
+
+        query = files.writeStream.option("checkpointLocation", str(self.checkpoint)).foreachBatch(batch)
+        query.trigger(availableNow=True).start().awaitTermination()
 
     def taken(self):
         """What batches held since this was last asked."""
@@ -46,19 +62,7 @@ def table(spark, tmp_path):
     return Growing(spark, tmp_path)
 
 
-@pytest.fixture
-def elsewhere(monkeypatch):
-    """As where only Spark's side sees the lake."""
-
-    def only(there):
-        with monkeypatch.context() as patch:
-            patch.setattr(delta_table, "is_table", lambda _: False)
-            return there()
-
-    return only
-
-
-def test_a_batch_is_a_scan_of_its_files_wherever_they_lie(spark, tmp_path, elsewhere):
+def test_a_batch_is_a_scan_of_its_files(spark, tmp_path):
     table = Growing(spark, tmp_path / "l[a]ke {b} 100% *ü")
     table.add(("a", 1), ("b%20 c", 2))
     table.add(("a", 3))
@@ -66,9 +70,9 @@ def test_a_batch_is_a_scan_of_its_files_wherever_they_lie(spark, tmp_path, elsew
     catch_up = lambda: table.catch_up(source="b%20 c")  # noqa: E731
     assert len(catch_up()) == 2
     assert [rows for _, rows in table.taken()] == [[("b%20 c", 2)], [("b%20 c", 4), ("b%20 c", 5)]]
-    assert catch_up() == elsewhere(catch_up) == []
+    assert catch_up() == []
     table.add(("b%20 c", 6))
-    elsewhere(catch_up)
+    catch_up()
     assert [rows for _, rows in table.taken() if rows] == [[("b%20 c", 6)]]
 
 
@@ -84,47 +88,35 @@ def test_bytes_bound_a_batch(table):
     assert table.catch_up("1k") == [3]
 
 
-@pytest.mark.parametrize(("first", "killed"), [("here", 0), ("here", 2), ("streamed", 2)])
-def test_either_goes_on_where_the_other_was_killed(table, elsewhere, first, killed):
-    """In the middle of a commit of four files; the batch it was killed in is done again, with the same file, whatever
-    came since."""
+@pytest.mark.parametrize(("first", "killed"), [("tasks", 0), ("tasks", 2), ("query", 2)])
+def test_a_batch_that_was_killed_is_done_again(table, first, killed):
+    """In the middle of a commit of four files; with the same file, whatever came since."""
     table.add(*(("a", n) for n in range(4)), files=4)
     table.add(("a", 4))
 
-    def dies(rows, number):
-        table.each(rows, number)
+    def dies(spark, files, number):
+        table.each(spark, files, number)
         if number == killed:
             raise RuntimeError("killed")
 
-    begin = lambda: table.catch_up(each=dies)  # noqa: E731
     with pytest.raises(Exception, match="killed"):
-        begin() if first == "here" else elsewhere(begin)
-    assert batches.unfinished(table.spark, str(table.checkpoint))
+        table.catch_up(each=dies) if first == "tasks" else table.stream(dies)
+    assert batches.unfinished(str(table.checkpoint))
     before = table.taken()
     table.add(("a", 5))
-    rest = elsewhere(table.catch_up) if first == "here" else table.catch_up()
-    assert rest == list(range(killed, 6))
-    assert not batches.unfinished(table.spark, str(table.checkpoint))
+    assert table.catch_up() == list(range(killed, 6))
+    assert not batches.unfinished(str(table.checkpoint))
     after = table.taken()
     assert after[0] == before[-1]
     assert sorted(n for _, rows in before[:-1] + after for _, n in rows) == [0, 1, 2, 3, 4, 5]
-    assert elsewhere(table.catch_up) == table.catch_up() == []
-
-
-def test_whether_a_batch_is_unfinished_where_only_spark_sees_it(table):
-    table.add(("a", 1))
-    table.catch_up()
-    checkpoint = f"file:{table.checkpoint}"
-    assert not batches.unfinished(table.spark, checkpoint)
-    (table.checkpoint / "commits" / "0").unlink()
-    assert batches.unfinished(table.spark, checkpoint)
+    assert table.catch_up() == []
 
 
 def test_rewritten_files_are_no_new_rows(table):
     for n in range(3):
         table.add(("a", n))
     assert table.catch_up("1m") == [0]
-    table.spark.sql(f"OPTIMIZE {by_spark.delta(table.path)}").collect()
+    table.spark.sql(f"OPTIMIZE {delta_sql.delta(table.path)}").collect()
     assert DeltaTable(table.path).version() == 4, "files were put together"
     assert table.catch_up("1m") == []
     table.add(("a", 3))
@@ -156,7 +148,7 @@ def test_old_entries_of_the_checkpoint_go(table, monkeypatch):
 
 
 def _deleted(table):
-    table.spark.sql(f"DELETE FROM {by_spark.delta(table.path)} WHERE n = 1")
+    table.spark.sql(f"DELETE FROM {delta_sql.delta(table.path)} WHERE n = 1")
 
 
 def _overwritten(table):

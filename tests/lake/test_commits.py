@@ -8,6 +8,7 @@ import pytest
 from deltalake import DeltaTable, QueryBuilder, write_deltalake
 from pyroaring import BitMap64
 
+from cdc_platform.errors import LakeNotShared
 from cdc_platform.lake import commits, deletion_vectors
 from cdc_platform.lake.commits import Marked
 from cdc_platform.lake.data_files import Output, Sink
@@ -98,6 +99,18 @@ def test_who_comes_second_is_told_and_nothing_is_done(table):
     assert not commits.commit(table, before, [file_with(table, 12)], [marked(table, of(before, 10), 3)], HISTORY)
     assert there(table) == [*range(12), 99]
     assert not list(Path(table, "_delta_log").glob(".*"))
+
+
+def test_a_file_that_the_driver_does_not_see_is_in_no_commit(table):
+    """As where executors write to disks of their own."""
+    before, version = commits.live(table), DeltaTable(table).version()
+    written = file_with(table, 12)
+    Path(table, written.path).unlink()
+    with pytest.raises(LakeNotShared, match=written.path):
+        commits.commit(table, before, [written], [], HISTORY)
+    with pytest.raises(LakeNotShared, match=written.path):
+        commits.append_files(Sink(table, SCHEMA, (), ()), [written], ("app", 1))
+    assert DeltaTable(table).version() == version
 
 
 def test_what_a_checkpoint_tells_is_what_commits_tell(table):

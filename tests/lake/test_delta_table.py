@@ -1,4 +1,4 @@
-"""Questions to the platform's small tables: delta-rs and Spark must answer alike."""
+"""Queries over the platform's small tables: delta-rs and Spark must answer alike."""
 
 from datetime import datetime
 from decimal import Decimal
@@ -7,10 +7,16 @@ from typing import Any
 import pytest
 
 from cdc_platform import tables
-from cdc_platform.lake import by_spark, delta_table
+from cdc_platform.lake import delta_table
+from cdc_platform.spark import delta_sql
 from tests.changelog.feed import Feed, SourceTable, position
 
 TABLE = SourceTable("n", "items", [("id", "int"), ("v", "varchar(20)")])
+
+
+def by_spark(spark: Any, sql: str, **paths: str) -> list[dict[str, Any]]:
+    frames = {name: spark.read.format("delta").load(path) for name, path in paths.items()}
+    return [row.asDict(recursive=True) for row in spark.sql(sql.replace('"', "`"), **frames).collect()]
 
 
 def plain(value: Any) -> Any:
@@ -29,9 +35,9 @@ def test_both_sides_give_the_same_answer_to_every_question_of_a_run(spark, make_
     asked: set[str] = set()
     real = delta_table.ask
 
-    def both(session: Any, sql: str, **paths: str) -> list[dict[str, Any]]:
-        found = real(session, sql, **paths)
-        other = delta_table.by_spark(session, sql, **paths)
+    def both(sql: str, **paths: str) -> list[dict[str, Any]]:
+        found = real(sql, **paths)
+        other = by_spark(spark, sql, **paths)
         assert sorted(map(repr, map(plain, found))) == sorted(map(repr, map(plain, other))), sql
         asked.update(paths)
         return found
@@ -72,28 +78,21 @@ def test_structs_with_nulls_are_compared_alike(spark, tmp_path):
     spark.createDataFrame(rows, f"k INT, n INT, o {order}").write.format("delta").save(path)
     highest = "max(CASE WHEN n IS NOT NULL THEN named_struct('n', n, 'k', k) END)"
     sql = f"SELECT k, max(o) AS o, {highest} AS s FROM {{t}} GROUP BY k"
-    found = delta_table.ask(spark, sql, t=path)
+    found = delta_table.ask(sql, t=path)
     key = lambda r: r["k"]  # noqa: E731
-    assert sorted(found, key=key) == sorted(delta_table.by_spark(spark, sql, t=path), key=key)
+    assert sorted(found, key=key) == sorted(by_spark(spark, sql, t=path), key=key)
     assert {r["k"]: r["o"] and int(r["o"]["pos"]) for r in found} == {1: 30, 2: None, 3: 2**63 + 1}
     assert {r["k"]: r["s"] and r["s"]["n"] for r in found} == {1: 9, 2: 3, 3: None}
 
 
 @pytest.mark.spark
-def test_what_is_not_here_to_see_is_asked_of_spark(spark, tmp_path):
+def test_a_folder_without_a_commit_is_no_table(spark, tmp_path):
     path = str(tmp_path / "t")
     spark.range(3).write.format("delta").save(path)
-    uri = f"file://{path}"
-    assert not delta_table.is_table(uri)
-    assert delta_table.version(uri) is None
-    assert delta_table.properties(uri) is None
-    assert delta_table.ask(spark, "SELECT count(*) AS n FROM {t}", t=uri) == [{"n": 3}]
-    assert (by_spark.exists(spark, uri), by_spark.version(spark, uri)) == (True, 0)
-    assert not by_spark.exists(spark, str(tmp_path / "none"))
-    assert not by_spark.exists(spark, str(tmp_path / "none"), beside=path)
-    assert by_spark.exists(spark, uri, beside=path)
+    assert (delta_table.exists(path), delta_table.version(path)) == (True, 0)
+    assert not delta_table.exists(str(tmp_path / "none"))
     (tmp_path / "begun" / "_delta_log").mkdir(parents=True)
-    assert not by_spark.exists(spark, str(tmp_path / "begun"))
+    assert not delta_table.exists(str(tmp_path / "begun"))
 
 
 @pytest.mark.spark
@@ -101,12 +100,12 @@ def test_a_commit_is_seen_at_once(spark, tmp_path):
     path = str(tmp_path / "t")
     for n in range(3):
         spark.range(n, n + 1).write.format("delta").mode("append").save(path)
-        assert by_spark.version(spark, path) == n
-        assert delta_table.ask(spark, "SELECT max(id) AS last FROM {t}", t=path) == [{"last": n}]
-    by_spark.ensure(spark, tables.TOPICS, str(tmp_path / "topics"))
-    assert delta_table.ask(spark, "SELECT topic FROM {t}", t=str(tmp_path / "topics")) == []
-    spark.sql(f"ALTER TABLE {by_spark.delta(path)} SET TBLPROPERTIES ('cdc.limits' = 'x')")
-    assert (delta_table.properties(path) or {})["cdc.limits"] == "x"
+        assert delta_table.version(path) == n
+        assert delta_table.ask("SELECT max(id) AS last FROM {t}", t=path) == [{"last": n}]
+    delta_sql.ensure(tables.TOPICS, str(tmp_path / "topics"))
+    assert delta_table.ask("SELECT topic FROM {t}", t=str(tmp_path / "topics")) == []
+    spark.sql(f"ALTER TABLE {delta_sql.delta(path)} SET TBLPROPERTIES ('cdc.limits' = 'x')")
+    assert delta_table.properties(path)["cdc.limits"] == "x"
 
 
 def test_topics_are_topics():
@@ -125,6 +124,5 @@ def test_digests_are_digests():
 def test_columns_are_told_as_spark_has_them(spark, tmp_path):
     for number, table in enumerate((tables.CHANGES, tables.CHANGELOG, tables.LANDING)):
         path = str(tmp_path / str(number))
-        by_spark.create(spark, path, table.columns, table.properties, "", table.partition_by)
-        assert delta_table.schema(path) == by_spark.read(spark, path).schema
-    assert delta_table.schema(str(tmp_path / "nothing")) is None
+        delta_sql.create(spark, path, table.columns, table.properties, "", table.partition_by)
+        assert delta_sql.schema(path) == delta_sql.read(spark, path).schema

@@ -12,7 +12,7 @@ from cdc_platform.errors import KafkaUnreachable
 from cdc_platform.kafka import reader
 from cdc_platform.kafka.offsets import PartitionState
 from cdc_platform.kafka.reader import KafkaFailed, Range, Reading
-from cdc_platform.lake import batches, delta_table
+from cdc_platform.lake import batches
 from cdc_platform.landing import direct
 from cdc_platform.landing import run as landing
 from cdc_platform.tables import CHECKPOINT
@@ -100,38 +100,9 @@ def feed(spark, make_config, broker):
     return lambda **source: Feed(spark, make_config, broker.bootstrap_servers, **source)
 
 
-@pytest.fixture
-def elsewhere(monkeypatch):
-    """As where only Spark's side sees the lake."""
-
-    def only(there):
-        with monkeypatch.context() as patch:
-            patch.setattr(delta_table, "is_table", lambda _: False)
-            return there()
-
-    return only
-
-
 @pytest.mark.spark
-@pytest.mark.parametrize("turns", [("here", "spark", "here"), ("spark", "here", "spark")])
-def test_this_process_and_spark_go_on_where_the_other_stopped(feed, kafka, elsewhere, turns):
-    topic = kafka.topic(partitions=2)
-    own = feed(topics=[topic], max_records_per_batch=4)
-    for turn, by in enumerate(turns):
-        for partition in (0, 1):
-            kafka.fill(topic, 3, f"{turn}-", partition)
-        result = own.land() if by == "here" else elsewhere(own.land)
-        assert (result.rows, result.metrics["lag"]) == (6, 0)
-    expected = [f"{turn}-{i}" for turn in range(3) for i in range(3)]
-    assert sorted(own.values()) == sorted(expected * 2)
-    assert sum(r[-1] for r in own.ledger("landed")) == 18
-    assert own.land().rows == elsewhere(own.land).rows == 0
-
-
-@pytest.mark.spark
-@pytest.mark.parametrize("by", ["here", "spark"])
 @pytest.mark.parametrize("written", [True, False])
-def test_a_batch_that_was_begun_is_landed_once(feed, kafka, elsewhere, monkeypatch, by, written):
+def test_a_batch_that_was_begun_is_landed_once(feed, kafka, monkeypatch, written):
     """Killed before it was written, or between that and the checkpoint's commit; records that came since wait."""
     topic = kafka.topic()
     kafka.fill(topic, 5)
@@ -147,11 +118,11 @@ def test_a_batch_that_was_begun_is_landed_once(feed, kafka, elsewhere, monkeypat
             own.land()
     kafka.fill(topic, 2, "x")
     checkpoint = CHECKPOINT.at(own.config.lake, room="landing", source="feed.0")
-    assert batches.unfinished(own.spark, checkpoint)
-    own.land() if by == "here" else elsewhere(own.land)
+    assert batches.unfinished(checkpoint)
+    own.land()
     assert own.values() == [*(f"v{i}" for i in range(5)), *(f"w{i}" for i in range(4)), "x0", "x1"]
     assert sum(r[-1] for r in own.ledger("landed")) == 11
-    assert not batches.unfinished(own.spark, checkpoint)
+    assert not batches.unfinished(checkpoint)
     last = max(Path(checkpoint, "offsets").glob("[0-9]*"), key=lambda f: int(f.name))
     assert json.loads(last.read_text().splitlines()[-1]) == {topic: {"0": 11}}
 

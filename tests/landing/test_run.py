@@ -11,7 +11,7 @@ from pyspark.sql import functions as F
 from cdc_platform.errors import ConfigError, KafkaUnreachable, OffsetsLost
 from cdc_platform.kafka.client import group_id
 from cdc_platform.kafka.offsets import kafka_state
-from cdc_platform.lake import by_spark
+from cdc_platform.lake import delta_table
 from cdc_platform.landing import run as landing
 from cdc_platform.tables import CHECKPOINT, LANDING, OFFSET_LEDGER
 
@@ -137,7 +137,7 @@ def test_what_killed_runs_landed_is_accounted_for_once(feed, kafka, monkeypatch)
     assert own.land().metrics["records"] == 0
     kafka.fill(topic, 3, "w")
     with monkeypatch.context() as patch:
-        patch.setattr(by_spark, "append_rows", lambda *_, **__: 1 / 0)
+        patch.setattr(delta_table, "append_rows", lambda *_, **__: 1 / 0)
         with pytest.raises(Exception, match="division by zero"):
             own.land()  # killed before the ledger's commit
     assert sum(r[4] for r in own.ledger("landed")) == 5

@@ -18,13 +18,13 @@ from deltalake import write_deltalake
 from cdc_platform.cli.app import run
 from cdc_platform.config import Config, Tables, load_config
 from cdc_platform.definitions import build
-from cdc_platform.lake import by_spark
-from cdc_platform.lake.by_spark import delta
 from cdc_platform.reconcile import live
 from cdc_platform.reconcile.columns import pair
 from cdc_platform.reconcile.result import TableResult
 from cdc_platform.reconcile.run import against_export, against_server
 from cdc_platform.reconcile.server import Dsn, Server, dsn_from
+from cdc_platform.spark import delta_sql
+from cdc_platform.spark.delta_sql import delta
 from cdc_platform.tables import SNAPSHOT_PATH, TABLE_STATE
 from tests.reconcile import server as database
 
@@ -178,14 +178,14 @@ def test_one_changed_cell_of_any_type_is_found(world: World) -> None:
         world.server,
         "shop",
         "all_types",
-        pair(world.server.columns("shop", "all_types"), dict(by_spark.read(world.spark, path).dtypes)),
-        lambda: (0, by_spark.read(world.spark, path)),
+        pair(world.server.columns("shop", "all_types"), dict(delta_sql.read(world.spark, path).dtypes)),
+        lambda: (0, delta_sql.read(world.spark, path)),
     )
     names = [n for n, *_ in ALL_TYPES[1:]]
-    right = by_spark.read(world.spark, path).where("id = 1").first().asDict()
-    other = by_spark.read(world.spark, path).where("id <> 1").orderBy("id").collect()
+    right = delta_sql.read(world.spark, path).where("id = 1").first().asDict()
+    other = delta_sql.read(world.spark, path).where("id <> 1").orderBy("id").collect()
     rows = [{**right, "id": D(i), n: next(o[n] for o in other if o[n] != right[n])} for i, n in enumerate(names, 10)]
-    schema = by_spark.read(world.spark, path).schema
+    schema = delta_sql.read(world.spark, path).schema
     world.db.run(
         "CREATE TABLE shop.one_cell LIKE shop.all_types",
         *(
@@ -292,7 +292,7 @@ def test_exports(world: World, tmp_path: Path) -> None:
 
     folder = tmp_path / "all_types"
     folder.mkdir()
-    frame = by_spark.read(world.spark, world.path("all_types")).drop("_cdc_order").toArrow()
+    frame = delta_sql.read(world.spark, world.path("all_types")).drop("_cdc_order").toArrow()
     pq.write_table(frame, folder / "part-0.parquet")
     assert compare(folder, "all_types", keys=["id"]).equal
 

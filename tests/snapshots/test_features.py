@@ -7,9 +7,9 @@ import pytest
 from deltalake import DeltaTable
 
 from cdc_platform.errors import ConfigError
-from cdc_platform.lake import by_spark
 from cdc_platform.snapshots import features, load, marks
 from cdc_platform.snapshots.run import rebuild
+from cdc_platform.spark import delta_sql
 from tests.changelog.feed import Feed, SourceTable, position
 
 spark_test = pytest.mark.spark
@@ -61,7 +61,7 @@ def vectors(feed: Feed, table: str = "t") -> list[Path]:
 
 def seen(feed: Feed, table: str = "t") -> list[list[Any]]:
     """Rows as Spark reads them; delta-rs must read the same."""
-    rows = by_spark.read(feed.spark, feed.target("shop", table).snapshot)
+    rows = delta_sql.read(feed.spark, feed.target("shop", table).snapshot)
     names = [n for n in rows.columns if not n.startswith("_cdc_")]
     found = sorted(([r[n] for n in names] for r in rows.collect()), key=str)
     assert found == sorted((list(r.values()) for r in feed.live("shop", table)), key=str)
@@ -150,7 +150,7 @@ def test_renames_and_drops(feed: Any, readers: dict[str, str]) -> None:
     assert seen(one) == [[c, i, {2: 3, 3: 8}.get(i, n), b] for c, i, n, b in expected]
     assert named(one) == (NEITHER if readers == FAST else set())
     assert bool(vectors(one)) is (readers == FAST)
-    old = by_spark.read(one.spark, one.target("shop", "t").snapshot)
+    old = delta_sql.read(one.spark, one.target("shop", "t").snapshot)
     before = one.spark.read.format("delta").option("versionAsOf", version).load(one.target("shop", "t").snapshot)
     assert before.columns[:3] == ["id", "a", "b"] and before.count() == 4
     assert old.columns[:4] == ["c", "id", "n", "b"]

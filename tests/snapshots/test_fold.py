@@ -13,10 +13,10 @@ import pytest
 from py4j.protocol import Py4JJavaError
 
 from cdc_platform import tables
-from cdc_platform.lake import by_spark
 from cdc_platform.mysql.types import parse_type
 from cdc_platform.snapshots.columns import TableColumn
 from cdc_platform.snapshots.fold import fold, profile
+from cdc_platform.spark import delta_sql
 from tests.changelog.feed import Feed, Image, SourceTable, read
 
 pytestmark = pytest.mark.spark
@@ -227,7 +227,7 @@ def test_the_snapshot_holds_rows_and_bookkeeping_only_for_every_reader(world: An
     path = feed.target("f", "cut").snapshot
     other = read(path)
     assert other.column_names == ["v", "a", "b", "_cdc_order", "_cdc_source_time"], "the source's order of columns"
-    spark = by_spark.read(feed.spark, path).drop("_cdc_order", "_cdc_source_time").toArrow().to_pylist()
+    spark = delta_sql.read(feed.spark, path).drop("_cdc_order", "_cdc_source_time").toArrow().to_pylist()
     mine = [{k: r[k] for k in ("v", "a", "b")} for r in other.to_pylist()]
     assert sorted(mine, key=repr) == sorted(spark, key=repr)
 

@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 from deltalake import DeltaTable
 
-from cdc_platform.lake import by_spark
 from cdc_platform.snapshots import merge, plain
+from cdc_platform.spark import delta_sql
 from tests.changelog.feed import Feed, SourceTable
 
 pytestmark = pytest.mark.spark
@@ -88,7 +88,7 @@ def test_workers_write_the_first_rows_of_a_snapshot(feed, spark, monkeypatch):
         _first(feed)
     there, named = _files(feed)
     assert len(there) == len(named) == 3
-    found = by_spark.read(spark, feed.target("shop", "wide").snapshot)
+    found = delta_sql.read(spark, feed.target("shop", "wide").snapshot)
     made = spark.createDataFrame(
         [row(i) for i in (1, 2, 4, 5, 6, 10, 11, 12)], ", ".join(f"`{n}` STRING" for n in _NAMES)
     )
@@ -123,7 +123,7 @@ def test_workers_write_the_first_rows_of_a_snapshot(feed, spark, monkeypatch):
     ],
 )
 def test_spark_finds_rows_by_what_the_log_tells_of_files(feed_once, spark, condition, ids, files):
-    found = by_spark.read(spark, feed_once.target("shop", "wide").snapshot).where(condition)
+    found = delta_sql.read(spark, feed_once.target("shop", "wide").snapshot).where(condition)
     assert sorted(r["id"] for r in found.collect()) == ids
     assert len(found.inputFiles()) == files
 
@@ -146,13 +146,13 @@ def test_later_batches_merge_into_what_workers_wrote_and_ddl_reshapes_it(feed, s
     feed.say(WIDE.update((2, 1), row(1), row(1, price="0.01")), WIDE.delete((2, 2), row(12)))
     feed.say(WIDE.insert((2, 3), row(13, **{"Größe, (1)": None})))
     feed.catch_up()
-    found = {r["id"]: r for r in by_spark.read(spark, path).collect()}
+    found = {r["id"]: r for r in delta_sql.read(spark, path).collect()}
     assert sorted(found) == [1, 2, 4, 5, 6, 10, 11, 13]
     assert (str(found[1]["price"]), str(found[2]["price"]), found[13]["Größe, (1)"]) == ("0.01", "2.50", None)
-    spark.sql(f"ALTER TABLE {by_spark.delta(path)} RENAME COLUMN tiny TO small")
-    spark.sql(f"ALTER TABLE {by_spark.delta(path)} DROP COLUMN raw")
-    spark.sql(f"OPTIMIZE {by_spark.delta(path)}")
-    rows = {r["id"]: r for r in by_spark.read(spark, path).collect()}
+    spark.sql(f"ALTER TABLE {delta_sql.delta(path)} RENAME COLUMN tiny TO small")
+    spark.sql(f"ALTER TABLE {delta_sql.delta(path)} DROP COLUMN raw")
+    spark.sql(f"OPTIMIZE {delta_sql.delta(path)}")
+    rows = {r["id"]: r for r in delta_sql.read(spark, path).collect()}
     assert {i: r["small"] for i, r in rows.items()} == {i: -i for i in found}
     assert rows[4]["at"] == found[4]["at"]
 

@@ -13,10 +13,11 @@ from deltalake import DeltaTable
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cdc_platform.lake import by_spark, commits, deletion_vectors
+from cdc_platform.lake import commits, deletion_vectors
 from cdc_platform.lake.data_files import Output, Sink
 from cdc_platform.snapshots import marks, target
 from cdc_platform.snapshots.marks import DataFile, Keep, Keys, Mark
+from cdc_platform.spark import delta_sql
 from tests.changelog.feed import Feed, SourceTable
 
 # Workers' part: no Spark.
@@ -260,7 +261,7 @@ def test_keys_of_all_types_are_found(spark, make_config, tmp_path, brought):
         assert brought == [True] * (number * len(tables))
         for (table, _), some in zip(tables, of_tables, strict=True):
             wanted = sorted(_after(told[table.name], table, some).values())
-            found = by_spark.read(spark, feed.target("shop", table.name).snapshot)
+            found = delta_sql.read(spark, feed.target("shop", table.name).snapshot)
             assert sorted((str(r["n"]), r["note"]) for r in found.collect()) == wanted
             assert sorted((str(r["n"]), r["note"]) for r in feed.live("shop", table.name)) == wanted
 
@@ -293,7 +294,7 @@ def test_what_workers_bring_in_is_what_merge_brings_in(spark, make_config, tmp_p
 
 def _by_spark(spark, names):
     return lambda feed: [
-        sorted(map(repr, by_spark.read(spark, feed.target("shop", name).snapshot).collect())) for name in names
+        sorted(map(repr, delta_sql.read(spark, feed.target("shop", name).snapshot).collect())) for name in names
     ]
 
 
@@ -351,7 +352,7 @@ def test_rows_of_a_commit_that_came_in_between_are_looked_at_again(feed, spark, 
     def second(*a, **k):
         tried.append(1)
         if len(tried) == 1:  # all files are others now
-            spark.sql(f"UPDATE {by_spark.delta(path)} SET note = 'new' WHERE true")
+            spark.sql(f"UPDATE {delta_sql.delta(path)} SET note = 'new' WHERE true")
         return commit(*a, **k)
 
     monkeypatch.setattr(commits, "commit", second)
@@ -386,14 +387,14 @@ def test_changes_older_than_what_is_there_are_for_merge(feed, marking):
 @pytest.mark.spark
 def test_what_spark_marked_before_stays_marked_and_spark_marks_after(feed, spark, marking):
     path = feed.target("shop", "t").snapshot
-    spark.sql(f"ALTER TABLE {by_spark.delta(path)} SET TBLPROPERTIES ('delta.enableDeletionVectors' = 'true')")
-    spark.sql(f"DELETE FROM {by_spark.delta(path)} WHERE id IN (3, 4)")
+    spark.sql(f"ALTER TABLE {delta_sql.delta(path)} SET TBLPROPERTIES ('delta.enableDeletionVectors' = 'true')")
+    spark.sql(f"DELETE FROM {delta_sql.delta(path)} WHERE id IN (3, 4)")
     feed.say(ONE.stated(), ONE.update((2, 1), row(1), row(1, 5)))
     feed.catch_up()
-    spark.sql(f"DELETE FROM {by_spark.delta(path)} WHERE id = 7")
+    spark.sql(f"DELETE FROM {delta_sql.delta(path)} WHERE id = 7")
     assert _rows(feed) == {i: 5 if i == 1 else 0 for i in range(9) if i not in (3, 4, 7)}
-    spark.sql(f"OPTIMIZE {by_spark.delta(path)}")
-    spark.sql(f"REORG TABLE {by_spark.delta(path)} APPLY (PURGE)")
+    spark.sql(f"OPTIMIZE {delta_sql.delta(path)}")
+    spark.sql(f"REORG TABLE {delta_sql.delta(path)} APPLY (PURGE)")
     assert _rows(feed) == {i: 5 if i == 1 else 0 for i in range(9) if i not in (3, 4, 7)}
     feed.say(ONE.stated(), ONE.update((3, 1), row(5), row(5, 6)))
     feed.catch_up()
@@ -404,7 +405,7 @@ def test_what_spark_marked_before_stays_marked_and_spark_marks_after(feed, spark
 @pytest.mark.spark
 def test_a_table_whose_changes_others_follow_is_left_to_spark(feed, spark, marking):
     path = feed.target("shop", "t").snapshot
-    spark.sql(f"ALTER TABLE {by_spark.delta(path)} SET TBLPROPERTIES ('delta.enableChangeDataFeed' = 'true')")
+    spark.sql(f"ALTER TABLE {delta_sql.delta(path)} SET TBLPROPERTIES ('delta.enableChangeDataFeed' = 'true')")
     at = DeltaTable(path).version() + 1
     feed.say(ONE.stated(), ONE.update((2, 1), row(1), row(1, 5)))
     feed.catch_up()

@@ -8,12 +8,13 @@ import pytest
 
 from cdc_platform import tables
 from cdc_platform.changelog.unify import CHANGELOG_FILE
-from cdc_platform.lake import batches, by_spark, data_files
+from cdc_platform.lake import data_files
 from cdc_platform.lake.data_files import Output, Sink
 from cdc_platform.mysql.types import parse_type
 from cdc_platform.snapshots import heads, images, plain
 from cdc_platform.snapshots.columns import TableColumn
 from cdc_platform.snapshots.fold import fold, profile
+from cdc_platform.spark import delta_sql
 from tests.changelog.feed import Feed, SourceTable, read
 
 COLUMNS = [("a", "int"), ("b", "varchar(9)"), ("d", "date"), ("at", "timestamp"), ("n", "decimal(12,2)")]
@@ -168,7 +169,7 @@ class Files:
 
     def __init__(self, spark, folder):
         self.spark, self.path = spark, str(folder / "changelog")
-        by_spark.create(spark, self.path, tables.CHANGELOG.columns, {}, "", ("source",))
+        delta_sql.create(spark, self.path, tables.CHANGELOG.columns, {}, "", ("source",))
         self.files = {}
 
     def add(self, *groups):
@@ -181,7 +182,7 @@ class Files:
 
     def folded(self, cs):
         """By fold.py, and by workers."""
-        rows = batches.rows_of(self.spark, self.path, list(self.files), source="s").where("db = 'd' AND table = 't'")
+        rows = delta_sql.rows_of(self.spark, self.path, list(self.files), source="s").where("db = 'd' AND table = 't'")
         figures = profile(rows, cs, told_keys=True)
         general = fold(rows, cs, figures, partial=False)
         found = plain.survey(self.spark, self.files, {("d", "t"): cs})["d", "t"]

@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from cdc_platform.lake import by_spark
 from cdc_platform.mysql.types import parse_type
 from cdc_platform.snapshots import target as targets
 from cdc_platform.snapshots.columns import TableColumn
 from cdc_platform.snapshots.target import Target, prepare
+from cdc_platform.spark import delta_sql
 from tests.changelog.feed import Feed, Image, SourceTable
 
 pytestmark = pytest.mark.spark
@@ -26,7 +26,7 @@ def test_the_first_datetime_column_of_a_table(spark: Any, make_config: Any, anew
     prepare(spark, target, columns(id="int"))
     key = "datetime" if anew else "int"
     prepare(spark, target, columns(id=key, at="datetime(6)"), anew=anew)
-    found = {f.name: f.dataType.simpleString() for f in by_spark.read(spark, target.snapshot).schema.fields}
+    found = {f.name: f.dataType.simpleString() for f in delta_sql.read(spark, target.snapshot).schema.fields}
     assert found["at"] == "timestamp_ntz"
     assert found["id"] == ("timestamp_ntz" if anew else "int")
 

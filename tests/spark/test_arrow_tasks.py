@@ -7,9 +7,9 @@ import pyarrow.compute as pc
 import pytest
 from deltalake import DeltaTable
 
-from cdc_platform.lake import by_spark, commits, data_files
+from cdc_platform.lake import commits, data_files
 from cdc_platform.lake.data_files import Sink, Unit
-from cdc_platform.spark import arrow_tasks
+from cdc_platform.spark import arrow_tasks, delta_sql
 
 pytestmark = pytest.mark.spark
 
@@ -39,7 +39,9 @@ class Tables:
         self.spark = spark
         self.read, self.write = str(folder / "read"), str(folder / "write")
         for path in (self.read, self.write):
-            spark.sql(f"CREATE TABLE {by_spark.delta(path)} (source STRING, n INT) USING delta PARTITIONED BY (source)")
+            spark.sql(
+                f"CREATE TABLE {delta_sql.delta(path)} (source STRING, n INT) USING delta PARTITIONED BY (source)"
+            )
         rows = spark.range(100).selectExpr("'a' AS source", "CAST(id AS INT) AS n").repartition(4)
         rows.write.format("delta").mode("append").save(self.read)
         self.sink = Sink(self.write, NUMBERS, ("n",), (), (("source", "a"),))
@@ -53,7 +55,7 @@ class Tables:
         return arrow_tasks.over(self.spark, self.files, NUMBERS, work, found, whole=True)
 
     def rows(self):
-        return sorted(r["n"] for r in by_spark.read(self.spark, self.write).where("source = 'a'").collect())
+        return sorted(r["n"] for r in delta_sql.read(self.spark, self.write).where("source = 'a'").collect())
 
 
 @pytest.fixture
@@ -68,7 +70,7 @@ def test_every_file_is_read_once_in_few_tasks_or_many(tables, monkeypatch, bytes
     done = tables.over(doubled)
     assert sum(done.told) == sum(range(100))
     assert len(done.told) == len(done.written["twice"]) == (4 if bytes_ == 1 else 1)
-    commits.append_files(tables.sink, done.written["twice"], "app", 0)
+    commits.append_files(tables.sink, done.written["twice"], ("app", 0))
     assert tables.rows() == [2 * n for n in range(100)]
 
 
@@ -99,28 +101,28 @@ def test_a_commit_is_made_once(tables):
     done = tables.over(doubled)
     assert not commits.done_before(tables.write, "app", 7)
     for _ in range(2):
-        commits.append_files(tables.sink, done.written["twice"], "app", 7)
+        commits.append_files(tables.sink, done.written["twice"], ("app", 7))
     assert tables.rows() == [2 * n for n in range(100)]
     assert [commits.done_before(tables.write, "app", n) for n in (6, 7, 8)] == [True, True, False]
     assert not commits.done_before(tables.write, "other", 7)
-    commits.append_files(tables.sink, tables.over(doubled).written["twice"], "app", 8)
+    commits.append_files(tables.sink, tables.over(doubled).written["twice"], ("app", 8))
     assert len(tables.rows()) == 200
 
 
 def test_spark_knows_the_commits_of_files_and_they_know_sparks(tables):
     frame = tables.spark.createDataFrame([("a", 5)], "source STRING, n INT")
-    by_spark.append_once(frame, tables.write, "app", 3)
+    delta_sql.append_once(frame, tables.write, "app", 3)
     assert commits.done_before(tables.write, "app", 3)
-    commits.append_files(tables.sink, tables.over(doubled).written["twice"], "app", 3)
+    commits.append_files(tables.sink, tables.over(doubled).written["twice"], ("app", 3))
     assert tables.rows() == [5]
-    commits.append_files(tables.sink, tables.over(doubled).written["twice"], "app", 4)
-    by_spark.append_once(frame, tables.write, "app", 4)
+    commits.append_files(tables.sink, tables.over(doubled).written["twice"], ("app", 4))
+    delta_sql.append_once(frame, tables.write, "app", 4)
     assert len(tables.rows()) == 101
 
 
 def test_statistics_of_the_log_leave_files_out(tables):
-    commits.append_files(tables.sink, tables.over(doubled).written["twice"], "app", 0)
-    found = by_spark.read(tables.spark, tables.write).where("n > 1000")
+    commits.append_files(tables.sink, tables.over(doubled).written["twice"], ("app", 0))
+    found = delta_sql.read(tables.spark, tables.write).where("n > 1000")
     assert found.collect() == []
     adds = pa.table(DeltaTable(tables.write).get_add_actions(flatten=True)).to_pylist()
     assert (min(a["min.n"] for a in adds), max(a["max.n"] for a in adds)) == (0, 198)
@@ -143,6 +145,6 @@ def test_without_outputs_it_only_tells(tables):
 def test_no_files_are_no_tasks(tables):
     done = arrow_tasks.over(tables.spark, [], NUMBERS, doubled, {"twice": tables.sink}, whole=True)
     assert (done.told, done.written) == ([], {"twice": []})
-    commits.append_files(tables.sink, [], "app", 1)
+    commits.append_files(tables.sink, [], ("app", 1))
     assert commits.done_before(tables.write, "app", 1)
     assert tables.rows() == []

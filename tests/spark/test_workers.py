@@ -6,7 +6,7 @@ import sys
 WORKER = """
 import sys
 import pyarrow as pa
-from cdc_platform.resources import workers
+from cdc_platform.spark import workers
 for _ in range(2):
     workers.settle()
     grouped = pa.table({"a": ["x", "y", "x"], "n": [1, 2, 3]}).group_by(["a"]).aggregate([("n", "max")])

@@ -4,9 +4,9 @@ are those of Delta's log, which readers of such tables ask: they need no change 
 from pyspark.errors import AnalysisException, PySparkException
 from pyspark.sql import Row, SparkSession
 
-from cdc_platform.lake.by_spark import literal, quoted
 from cdc_platform.snapshots.catalog.backend import CatalogError, Found, Snapshot
 from cdc_platform.snapshots.catalog.names import Entry
+from cdc_platform.spark.delta_sql import literal, quoted
 
 
 class Metastore:

@@ -4,8 +4,8 @@ import re
 from typing import NamedTuple
 
 from cdc_platform.config import Catalog
-from cdc_platform.lake.by_spark import quoted
 from cdc_platform.mysql.effects import Name
+from cdc_platform.spark.delta_sql import quoted
 
 
 class Entry(NamedTuple):

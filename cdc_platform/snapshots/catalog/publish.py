@@ -1,5 +1,6 @@
 """Registering the snapshots of a source, after each of its runs. What kind of catalog it is, is a Backend's."""
 
+import json
 import logging
 from collections.abc import Callable
 from typing import NamedTuple
@@ -7,7 +8,7 @@ from typing import NamedTuple
 from pyspark.sql import SparkSession
 
 from cdc_platform.config import Catalog, Config, Source
-from cdc_platform.lake import by_spark, delta_table
+from cdc_platform.lake import delta_table
 from cdc_platform.mysql.effects import Name
 from cdc_platform.snapshots import state
 from cdc_platform.snapshots.catalog import retries
@@ -52,7 +53,7 @@ def publish(spark: SparkSession, config: Config, source: Source, tables: state.T
     missed, left = list[_Wanted](), list(databases.values())
     try:
         while left:
-            missed += _database(spark, backend, left[0])
+            missed += _database(backend, left[0])
             left = left[1:]
     except CatalogUnavailable as error:
         unseen = [one for wanted in left for one in wanted]
@@ -62,7 +63,7 @@ def publish(spark: SparkSession, config: Config, source: Source, tables: state.T
     return {"not_registered": float(len(missed))}
 
 
-def _database(spark: SparkSession, backend: Backend, wanted: list[_Wanted]) -> list[_Wanted]:
+def _database(backend: Backend, wanted: list[_Wanted]) -> list[_Wanted]:
     """The same of one database; those of its tables that are not as they should be. Raises CatalogUnavailable."""
     first = wanted[0].entry
     try:
@@ -72,17 +73,17 @@ def _database(spark: SparkSession, backend: Backend, wanted: list[_Wanted]) -> l
     except CatalogError as error:
         log.warning("catalog: %s: %s", first.schema, error)
         return wanted
-    return [one for one in wanted if not _registered(spark, backend, one, one.entry.table in there)]
+    return [one for one in wanted if not _registered(backend, one, one.entry.table in there)]
 
 
-def _registered(spark: SparkSession, backend: Backend, one: _Wanted, there: bool) -> bool:
+def _registered(backend: Backend, one: _Wanted, there: bool) -> bool:
     """Whether an entry is as it should be, after it was changed if need be. Raises CatalogUnavailable."""
     try:
         if not there:
-            if one.exists and (snapshot := _described(spark, one.target)) is not None:
+            if one.exists and (snapshot := _described(one.target)) is not None:
                 backend.create(one.entry, snapshot)
             return True
-        return (one.exists and not one.due) or _settled(spark, backend, one)
+        return (one.exists and not one.due) or _settled(backend, one)
     except CatalogUnavailable:
         raise
     except CatalogError as error:
@@ -90,7 +91,7 @@ def _registered(spark: SparkSession, backend: Backend, one: _Wanted, there: bool
         return False
 
 
-def _settled(spark: SparkSession, backend: Backend, one: _Wanted) -> bool:
+def _settled(backend: Backend, one: _Wanted) -> bool:
     """The same of one that the catalog has. Raises CatalogError."""
     found, path = backend.find(one.entry), one.target.snapshot
     if found.location != path:
@@ -100,20 +101,16 @@ def _settled(spark: SparkSession, backend: Backend, one: _Wanted) -> bool:
     if not one.exists:
         backend.drop(one.entry)
     elif found.fields is not None:
-        snapshot = _described(spark, one.target)
+        snapshot = _described(one.target)
         if snapshot is not None and not same(snapshot.fields, found.fields):
             backend.alter(one.entry, snapshot, found)
     return True
 
 
-def _described(spark: SparkSession, target: Target) -> Snapshot | None:
+def _described(target: Target) -> Snapshot | None:
     """A snapshot by Delta's log; None: there is none."""
     path = target.snapshot
-    if (told := delta_table.described(path)) is not None:
-        schema, comment = told
-    elif by_spark.exists(spark, path, beside=target.beside):
-        schema = by_spark.read(spark, path).schema
-        comment = spark.sql(f"DESCRIBE DETAIL {by_spark.delta(path)}").collect()[0]["description"]
-    else:
+    if not delta_table.exists(path):
         return None
-    return Snapshot(path, tuple(f.jsonValue() for f in schema.fields), comment or "")
+    fields = json.loads(delta_table.schema_json(path))["fields"]
+    return Snapshot(path, tuple(fields), delta_table.comment(path))

@@ -1,0 +1,63 @@
+"""Data files of CHANGES: how they are written, with statistics of their events in the footer, and what these are."""
+
+from collections.abc import Iterator, Mapping
+from functools import partial
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
+
+from cdc_platform.changes.file_stats import Summary
+from cdc_platform.formats.contract import EVENT
+from cdc_platform.lake import commits
+from cdc_platform.lake.data_files import Output, Sink, note_of
+from cdc_platform.spark import arrow_tasks
+from cdc_platform.tables import CHANGES, STATS
+
+WORDS = (
+    *("topic", "partition", "kind", "reason", "db", "schema", "table", "op", "schema_version", "columns", "lineage"),
+    *("binlog_file", "gtid", "txn_id", "source_time", "landed_at", "file_no", "entry_index", "row_index", "row_no"),
+    *(f"{image}.key_value.key" for image in ("key", "before", "after", "info")),
+)
+"""Leaf columns of events whose values repeat."""
+
+
+def events_sink(changes: str, schema: pa.Schema = EVENT) -> Sink:
+    """Where files of events go."""
+    return Sink(changes, schema, tuple(CHANGES.properties[STATS].split(",")), WORDS)
+
+
+CHANGE = pa.schema([*EVENT, ("retold", pa.bool_())])
+"""Rows of CHANGES."""
+
+
+def _summarised(batches: Iterator[pa.RecordBatch], _out: Mapping[str, Output]) -> dict[str, Any]:
+    summary = Summary()
+    for batch in batches:
+        summary.add(batch)
+    return summary.told()
+
+
+def statistics_of(spark: SparkSession, files: list[str]) -> list[dict[str, Any]]:
+    """Statistics of each file of CHANGES (changes/file_stats.py): from its footer; of files of versions before 0.1 that
+    have none, by tasks that read them."""
+    found = {file: note_of(file) for file in files}
+    without = [file for file, statistics in found.items() if statistics is None]
+    for file in without:
+        [found[file]] = arrow_tasks.over(spark, [file], CHANGE, _summarised, {}, whole=True).told
+    return list(found.values())
+
+
+def append(events: DataFrame, changes: str) -> None:
+    """Append rows of CHANGES, whatever made them, with one commit."""
+    sink = events_sink(changes, CHANGE)
+    done = arrow_tasks.partitions(events, partial(arrow_tasks.conformed_to, CHANGE), _written, {"events": sink})
+    commits.append_files(sink, done.written["events"])
+
+
+def _written(batches: Iterator[pa.RecordBatch], out: Mapping[str, Output]) -> None:
+    summary = Summary()
+    for batch in batches:
+        summary.add(batch)
+        out["events"].write(batch)
+    out["events"].note = summary.told()

@@ -1,0 +1,133 @@
+"""Delta tables of the lake: made on first use, written idempotently, streamed from one into the next."""
+
+import json
+import re
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import TypeVar, cast
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql.types import StructType, TimestampNTZType
+
+from cdc_platform.lake import delta_table
+from cdc_platform.tables import Table
+
+T = TypeVar("T")
+
+AT_ONCE = 4
+"""Writes and tables worked on at once by one batch: planning and commits of one overlap the work of others."""
+
+
+def quoted(name: str) -> str:
+    """A name as a Spark SQL identifier; names from the wire come into SQL text only through here."""
+    return "`" + name.replace("`", "``") + "`"
+
+
+def literal(text: str) -> str:
+    """A text as a Spark SQL string literal."""
+    return "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"
+
+
+def delta(path: str) -> str:
+    """A path as a table name in SQL."""
+    return f"delta.{quoted(path)}"
+
+
+def ensure(table: Table, path: str) -> str:
+    """Make the table at `path` if it isn't there, and add the columns that an earlier version's table lacks. Returns
+    the path. There is a Spark session: it reads the columns' DDL."""
+    if not delta_table.exists(path):
+        schema = StructType.fromDDL(table.columns).json()
+        delta_table.create(path, schema, table.properties, table.comment, table.partition_by)
+    if table.added:
+        there = {f["name"] for f in json.loads(delta_table.schema_json(path))["fields"]}
+        if missing := set(table.added) - there:
+            declared = cast(StructType, StructType.fromDDL(table.columns))
+            delta_table.add_columns(path, StructType([f for f in declared if f.name in missing]).json())
+    return path
+
+
+def create(
+    spark: SparkSession,
+    path: str,
+    columns: str,
+    properties: dict[str, str],
+    comment: str,
+    partition_by: tuple[str, ...] = (),
+) -> None:
+    """CREATE TABLE at a path, if it isn't there."""
+    partition = f" PARTITIONED BY ({', '.join(map(quoted, partition_by))})" if partition_by else ""
+    tblproperties = ", ".join(f"{literal(k)} = {literal(v)}" for k, v in properties.items())
+    spark.sql(
+        f"CREATE TABLE IF NOT EXISTS {delta(path)} ({columns}) USING delta{partition} COMMENT {literal(comment)}"
+        + (f" TBLPROPERTIES ({tblproperties})" if tblproperties else "")
+    )
+
+
+def replace(spark: SparkSession, path: str, columns: str) -> None:
+    """An empty table with these columns in place of the one that is there; its properties stay."""
+    # Not CREATE OR REPLACE: with column mapping Delta refuses other columns there.
+    _allow(spark, path, columns)
+    empty = spark.createDataFrame([], columns)
+    empty.write.format("delta").mode("overwrite").option("overwriteSchema", "true").save(path)
+
+
+def add_column(spark: SparkSession, path: str, name: str, spark_type: str, after: str | None) -> None:
+    """A new column behind another one; None: before all."""
+    _allow(spark, path, spark_type)
+    place = f"AFTER {quoted(after)}" if after is not None else "FIRST"
+    spark.sql(f"ALTER TABLE {delta(path)} ADD COLUMNS ({quoted(name)} {spark_type} {place})")
+
+
+def _allow(spark: SparkSession, path: str, columns: str) -> None:
+    """Lets a table have columns of TIMESTAMP_NTZ: Delta does so by itself only when it makes a table with one."""
+    new = "timestamp_ntz" in columns.lower()
+    if new and not any(f.dataType == TimestampNTZType() for f in read(spark, path).schema.fields):
+        spark.sql(f"ALTER TABLE {delta(path)} SET TBLPROPERTIES ('delta.feature.timestampNtz' = 'supported')")
+
+
+def read(spark: SparkSession, path: str) -> DataFrame:
+    """The table's present rows."""
+    return spark.read.format("delta").load(path)
+
+
+def append(df: DataFrame, path: str) -> None:
+    """Append `df` to a table that this run alone writes."""
+    df.write.format("delta").mode("append").save(path)
+
+
+def append_once(df: DataFrame, path: str, app: str, version: int) -> None:
+    """The same, at most once per (`app`, `version`): a repeated batch writes nothing."""
+    once = df.write.format("delta").mode("append").option("txnAppId", app).option("txnVersion", version)
+    once.save(path)
+
+
+def schema(path: str) -> StructType:
+    """Columns of a table, by its log."""
+    return StructType.fromJson(json.loads(delta_table.schema_json(path)))
+
+
+def rows_of(spark: SparkSession, path: str, files: list[str], **partition: str) -> DataFrame:
+    """The rows of some data files of a table (of one of its partitions) without deletion vectors and column mapping:
+    they hold them as they are, but for the values of partition columns (Delta's protocol, "Reader Requirements")."""
+    every = schema(path)
+    if not files:
+        return spark.createDataFrame([], every)
+    stored = StructType([f for f in every.fields if f.name not in partition])
+    rows = spark.read.schema(stored).parquet(*map(_plain, files))
+    return rows.select(*(F.lit(partition[n]).alias(n) if n in partition else F.col(n) for n in every.names))
+
+
+def _plain(path: str) -> str:
+    """A path to what reads paths, which takes some characters for patterns."""
+    return re.sub(r"([\[\]{}*?\\])", r"\\\1", path)
+
+
+def run_parallel(work: list[Callable[[], T]]) -> list[T]:
+    """Run independent pieces of a batch at the same time; results in order; the first error is raised when all
+    have ended."""
+    if len(work) <= 1:
+        return [w() for w in work]
+    with ThreadPoolExecutor(AT_ONCE) as pool:
+        return [f.result() for f in [pool.submit(w) for w in work]]
