@@ -1,4 +1,4 @@
-"""The rooms in the order of the data, as plain functions of a Spark session, the configuration and one source.
+"""The stages in the order of the data, as plain functions of a Spark session, the configuration and one source.
 
 Dagster's assets and the command line call these and nothing deeper. Each call is one catch-up to "now": calling
 it again with no new input changes nothing.
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
-Room = Callable[..., StageResult]
+Stage = Callable[..., StageResult]
 """(session, config, source) → what was done."""
 
 
@@ -73,7 +73,7 @@ def maintain(spark: "SparkSession", config: Config, source: Source) -> StageResu
     return run(spark, config, source)
 
 
-ROOMS: dict[str, Room] = {
+STAGES: dict[str, Stage] = {
     "landing": land,
     "envelopes": reassemble,
     "changes": decode,

@@ -96,16 +96,16 @@ def figures(result: "dg.ExecuteInProcessResult", naming: "Naming", source: Sourc
     from cdc_platform.automation.metadata import read_figures
     from cdc_platform.automation.naming import STAGES
 
-    stages = {naming.key(stage, source): stage for stage in STAGES if stage not in ("offset_ledger", "quarantine")}
-    rooms, tables = [], []
+    named = {naming.key(stage, source): stage for stage in STAGES if stage not in ("offset_ledger", "quarantine")}
+    stages, tables = [], []
     observed = [e.asset_observation_data.asset_observation for e in result.get_asset_observation_events()]
     for found in [*(e.materialization for e in result.get_asset_materialization_events()), *observed]:
-        if found.asset_key in stages:
-            rooms.append({"source": source.name, "room": stages[found.asset_key], **read_figures(found.metadata)})
+        if found.asset_key in named:
+            stages.append({"source": source.name, "stage": named[found.asset_key], **read_figures(found.metadata)})
         elif "table" in found.metadata:
             rows = found.metadata.get("dagster/row_count")
             tables.append({"source": source.name, **read_figures(found.metadata), "rows": rows.value if rows else None})
-    return {"rooms": rooms, "tables": tables}
+    return {"stages": stages, "tables": tables}
 
 
 def error_of(result: "dg.ExecuteInProcessResult") -> str | None:

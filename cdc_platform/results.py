@@ -6,13 +6,13 @@ from dataclasses import dataclass, field
 
 @dataclass(frozen=True, slots=True)
 class StageResult:
-    """What one catch-up of one room of one source did.
+    """What one catch-up of one stage of one source did.
 
-    rows: rows written to the room's main table; batches: micro-batches run; seconds: wall time;
+    rows: rows written to the stage's main table; batches: micro-batches run; seconds: wall time;
     metrics: further figures by name (numbers only: they are charted); tables: for snapshots, figures per "db.table".
     """
 
-    room: str
+    stage: str
     source: str
     rows: int
     batches: int

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 STATS = "delta.dataSkippingStatsColumns"
 """Property of a table: columns whose lowest and highest values its log tells, file by file."""
 
-_STAGED = {  # rooms that only ever grow and can be rebuilt: what every one of them shares
+_STAGED = {  # stages that only ever grow and can be rebuilt: what every one of them shares
     "delta.appendOnly": "true",
     "delta.checkpointInterval": "50",
     "delta.logRetentionDuration": "interval 3650 days",  # `replay` reads commits from the first on
@@ -230,7 +230,7 @@ QUARANTINE = Table(
 
 OFFSET_LEDGER = Table(
     "offset_ledger",
-    """source STRING, batch BIGINT COMMENT 'batch of the room; below zero: a back-fill', room STRING,
+    """source STRING, batch BIGINT COMMENT 'batch of the stage; below zero: a back-fill', room STRING,
   topic STRING, `partition` INT, from_offset BIGINT, to_offset BIGINT COMMENT 'last, inclusive',
   outcome STRING COMMENT 'landed, applied, control, filtered, waiting, joined, duplicate, quarantined, lost',
   records BIGINT COMMENT 'offsets with this outcome; negative takes back what was counted under it before'""",
@@ -274,7 +274,7 @@ DECODED_WITH = Table(
 SNAPSHOT_PATH = Table("snapshots/{source}/{db}/{table}", "", "Live rows of one source table")
 TOMBSTONES_PATH = Table("tombstones/{source}/{db}/{table}", "", "Deleted keys with the order of their delete")
 
-CHECKPOINT = Table("_checkpoints/{room}/{source}", "", "Structured Streaming checkpoint of one room of one source")
+CHECKPOINT = Table("_checkpoints/{room}/{source}", "", "Structured Streaming checkpoint of one stage of one source")
 
 TOPICS = Table(
     "topics",

@@ -1,5 +1,5 @@
-"""The chain as Dagster assets, made from the configured sources. Declarations: the work is in `chain.ROOMS`, called by
-`automation.rooms`.
+"""The chain as Dagster assets, made from the configured sources. Declarations: the work is in `chain.STAGES`, called by
+`automation.stages`.
 
 Every stage has one asset per source, every source table one below `snapshots/<source>`. Runs are launched per source,
 so that a broken one blocks no other.
@@ -13,7 +13,7 @@ from cdc_platform.automation import overview, table_status
 from cdc_platform.automation.accounting import accounting
 from cdc_platform.automation.naming import MAINTENANCE, Naming, with_deps
 from cdc_platform.automation.reporting import TABLES, stage_metadata
-from cdc_platform.automation.rooms import RETRY, call
+from cdc_platform.automation.stages import RETRY, call
 from cdc_platform.automation.table_assets import snapshots
 from cdc_platform.config import Source
 

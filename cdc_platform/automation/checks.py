@@ -9,7 +9,7 @@ import dagster as dg
 from cdc_platform.automation import observe, table_status
 from cdc_platform.automation.naming import Naming
 from cdc_platform.automation.overview import EQUALS_SOURCE
-from cdc_platform.automation.rooms import spark_of
+from cdc_platform.automation.stages import spark_of
 from cdc_platform.config import Source
 from cdc_platform.config.reconcile import Reconcile
 from cdc_platform.errors import CdcError

@@ -6,7 +6,7 @@ import dagster as dg
 
 from cdc_platform.automation import checks
 from cdc_platform.automation.naming import MAINTENANCE, SOURCE_TAG, Naming
-from cdc_platform.automation.rooms import RETRY, call
+from cdc_platform.automation.stages import RETRY, call
 
 CATCH_UP, MAINTAIN, RECONCILE = "catch_up", "maintain", "reconcile"
 

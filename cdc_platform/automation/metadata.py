@@ -46,7 +46,7 @@ def _split(ddl: str) -> Iterator[str]:
 
 
 def figures(result: StageResult) -> dict[str, float]:
-    """A room's figures by name, all numbers; rates per second of wall time."""
+    """A stage's figures by name, all numbers; rates per second of wall time."""
     rate = result.rows / result.seconds if result.seconds > 0 else 0.0
     return {
         "records": result.rows,
@@ -57,8 +57,8 @@ def figures(result: StageResult) -> dict[str, float]:
     }
 
 
-def room_metadata(result: StageResult, uri: str, rows: int | None, prefix: str = "") -> dict[str, Any]:
-    """Metadata of one room of one source. `prefix` keeps the sources apart on assets that several share."""
+def result_metadata(result: StageResult, uri: str, rows: int | None, prefix: str = "") -> dict[str, Any]:
+    """Metadata of one stage of one source. `prefix` keeps the sources apart on assets that several share."""
     found = {f"{prefix}{name}": _number(value) for name, value in figures(result).items()}
     return {**found, **table_metadata(uri, rows)}
 
@@ -89,7 +89,7 @@ def snapshot_metadata(found: Mapping[str, float | str], uri: str) -> dict[str, A
 
 
 def read_figures(metadata: Mapping[str, dg.MetadataValue], prefix: str = "") -> dict[str, Any]:
-    """The figures that `room_metadata` and `snapshot_metadata` wrote, as plain values."""
+    """The figures that `result_metadata` and `snapshot_metadata` wrote, as plain values."""
     own = {k.removeprefix(prefix): v.value for k, v in metadata.items() if k.startswith(prefix)}
     return {k: v for k, v in own.items() if not k.startswith("dagster/")}
 

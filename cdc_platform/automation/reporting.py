@@ -14,7 +14,7 @@ import dagster as dg
 from cdc_platform import advice, tables
 from cdc_platform.automation import overview, table_events, table_status
 from cdc_platform.automation.accounting import ledger_now, quarantine_now
-from cdc_platform.automation.metadata import room_metadata
+from cdc_platform.automation.metadata import result_metadata
 from cdc_platform.automation.naming import SOURCE_TAG, Naming
 from cdc_platform.automation.table_status import Name, TableStatus
 from cdc_platform.config import Source
@@ -58,7 +58,7 @@ class Report:
 
     def add(self, found: Iterable[StageResult]) -> None:
         """Results of stages."""
-        self.sums |= {r.room: added(self.sums.get(r.room), r) for r in found}
+        self.sums |= {r.stage: added(self.sums.get(r.stage), r) for r in found}
 
     def told(self, *, shared: bool = True) -> Iterator[Any]:
         """Events of all stages that did something since, of their checks, of the tables, and of what sources share.
@@ -100,10 +100,10 @@ def shared_now(naming: Naming, instance: dg.DagsterInstance) -> Iterator[dg.Asse
 
 def stage_metadata(naming: Naming, source: Source, result: StageResult) -> dict[str, Any]:
     """Metadata of one stage's materialization: what the run did, and how large the table is now."""
-    path = TABLES[result.room].at(naming.config.lake, source=source.name, format=source.format)
-    rows = queries.row_count(path, source if result.room == "changelog" else None)
-    found = room_metadata(result, path, rows)
-    if result.room == "changes" and (changed := advice.of_source(naming.config, source)):
+    path = TABLES[result.stage].at(naming.config.lake, source=source.name, format=source.format)
+    rows = queries.row_count(path, source if result.stage == "changelog" else None)
+    found = result_metadata(result, path, rows)
+    if result.stage == "changes" and (changed := advice.of_source(naming.config, source)):
         found["options_changed"] = dg.MetadataValue.text("\n".join(changed))
     return found
 
@@ -148,7 +148,7 @@ def snapshots_now(
     ]
     stopped = [s for s in statuses if s.state == "stopped"]
     metadata = {
-        **room_metadata(result, f"{naming.config.lake}/snapshots/{source.name}", None),
+        **result_metadata(result, f"{naming.config.lake}/snapshots/{source.name}", None),
         "tables": len(statuses),
         "stopped_tables": len(stopped),
         "tables_with_held_rows": sum(bool(s.held) for s in statuses),

@@ -15,10 +15,10 @@ from cdc_platform.automation import following, table_events, table_status
 from cdc_platform.automation.accounting import ledger_result
 from cdc_platform.automation.naming import Naming, with_deps
 from cdc_platform.automation.reporting import NO_TABLE_STOPPED, Report, shared_now, snapshots_now
-from cdc_platform.automation.rooms import RETRY, call, failing, interruptible, spark_of
+from cdc_platform.automation.stages import RETRY, call, failing, interruptible, spark_of
 from cdc_platform.automation.table_events import DATA_VERSION, STEADY
 from cdc_platform.automation.table_status import Name, TableStatus
-from cdc_platform.chain import ROOMS, rebuild
+from cdc_platform.chain import STAGES, rebuild
 from cdc_platform.config import Source
 from cdc_platform.errors import TableStopped
 from cdc_platform.lake.writer_lock import source_lock
@@ -136,8 +136,8 @@ class _Step:
     def _caught_up(self) -> Iterator[Any]:
         """All stages, as a catch-up run calls them; those before the snapshots are told here."""
         report = Report(self.context, self.naming, self.source)
-        *before, last = ROOMS
-        report.add([call(self.context, self.naming, self.source, room) for room in before])
+        *before, last = STAGES
+        report.add([call(self.context, self.naming, self.source, stage) for stage in before])
         yield from report.told(shared=False)  # that comes when the tables are done
         ledger = ledger_result(self.naming.config, self.source)
         if not ledger.passed:

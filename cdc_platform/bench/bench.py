@@ -1,7 +1,7 @@
-"""The benchmark: row changes through the chain, room by room, against a raw copy of the same records.
+"""The benchmark: row changes through the chain, stage by stage, against a raw copy of the same records.
 
 The raw copy is what Structured Streaming needs at least to bring the records from Kafka into a Delta table
-with the landing's settings: the limit that the rooms are held against. A room's figures are those of one
+with the landing's settings: the limit that the stages are held against. A stage's figures are those of one
 catch-up over the whole backlog. Nothing is measured that isn't also checked: the snapshot must equal the
 generator's truth. Of a topic that was there before (`Settings.topic`) no truth is known: there every record must be
 accounted for and none be in quarantine.
@@ -156,7 +156,7 @@ class _Bench:
         self.spark = open_session(_config(work, settings, "none", "debezium", "none", self.servers))
 
     def trial(self, format_name: str, name: str, rows: int, keys: int) -> Trial:
-        """Publish, copy raw, run every room, compare."""
+        """Publish, copy raw, run every stage, compare."""
         from cdc_platform.feeds.publish import publish
 
         topic = f"bench-{format_name}-{name}"
@@ -171,7 +171,7 @@ class _Bench:
         return trial
 
     def of_topic(self, format_name: str, topic: str, name: str) -> Trial:
-        """A topic that is there: copy raw, run every room."""
+        """A topic that is there: copy raw, run every stage."""
         config = _config(self.work, self.settings, name, format_name, topic, str(self.settings.servers))
         trial = Trial(format_name, 0, 0, 0.0)
         trial.records, trial.bytes, _ = self._run(trial, config)
@@ -180,18 +180,18 @@ class _Bench:
 
     def _run(self, trial: Trial, config: Config) -> tuple[int, int, str]:
         """All stages; what `raw_copy` tells."""
-        from cdc_platform.chain import ROOMS
+        from cdc_platform.chain import STAGES
 
         [source] = config.sources
         with measured(self.info.pid) as trial.stages[RAW]:
             copied = raw_copy(self.spark, config, source)
-        for room, run in ROOMS.items():
-            self.say(f"  {room}")
-            with measured(self.info.pid) as trial.stages[room]:
+        for stage, run in STAGES.items():
+            self.say(f"  {stage}")
+            with measured(self.info.pid) as trial.stages[stage]:
                 run(self.spark, config, source)
-        trial.stages[CHAIN] = whole([trial.stages[room] for room in ROOMS])
+        trial.stages[CHAIN] = whole([trial.stages[stage] for stage in STAGES])
         with measured(self.info.pid) as trial.stages[IDLE]:
-            for run in ROOMS.values():
+            for run in STAGES.values():
                 run(self.spark, config, source)
         return copied
 

@@ -11,7 +11,7 @@ from typing import Any
 from cdc_platform.bench.meter import Reading
 
 RAW, CHAIN, IDLE = "raw copy", "whole chain", "nothing new"
-_LOG_ROOMS = ("landing", "envelopes", "changes", "changelog")
+_LOG_STAGES = ("landing", "envelopes", "changes", "changelog")
 
 
 @dataclass(slots=True)
@@ -42,7 +42,7 @@ def stage_rows(rows: int, trials: list[Trial]) -> list[dict[str, Any]]:
         readings = [t.stages[stage] for t in trials]
         seconds = [r.seconds for r in readings]
         mid = median(seconds)
-        # A room that has nothing to do for this format takes no time, and nothing new is no rows: no rate.
+        # A stage that has nothing to do for this format takes no time, and nothing new is no rows: no rate.
         rated = mid >= 0.01 and stage != IDLE
         out.append(
             {
@@ -64,7 +64,7 @@ def ratios(trials: list[Trial]) -> dict[str, Any]:
     """raw_to_log: seconds of the raw copy ÷ those of landing to changelog (1 would be the limit);
     chain_to_raw: seconds of the whole chain ÷ those of the raw copy. Medians over the trials."""
     raw = [t.stages[RAW].seconds for t in trials]
-    log = [sum(t.stages[room].seconds for room in _LOG_ROOMS) for t in trials]
+    log = [sum(t.stages[stage].seconds for stage in _LOG_STAGES) for t in trials]
     chain = [t.stages[CHAIN].seconds for t in trials]
     return {
         "format": trials[0].format,

@@ -1,6 +1,6 @@
 """What an increment costs a table of a given size: changes of recent keys and of random ones, and upkeep.
 
-The changelog is written as a chain would have left it; only the room `snapshots` is measured. After it the snapshot
+The changelog is written as a chain would have left it; only the stage `snapshots` is measured. After it the snapshot
 must equal what the changes say, cell by cell.
 """
 
@@ -49,14 +49,14 @@ class Table:
         self.snapshot()
 
     def increment(self, changes: int, kind: str) -> float:
-        """One round of updates brought into the table; seconds of the room."""
+        """One round of updates brought into the table; seconds of the stage."""
         number = len(self.rounds) + 1
         self.rounds.append((number, kind, changes))
         self._changes(self._keys(number, kind, changes), number, "update")
         return self.snapshot()
 
     def snapshot(self) -> float:
-        """Seconds of one run of the room."""
+        """Seconds of one run of the stage."""
         from cdc_platform.chain import snapshot
 
         started = time.monotonic()

@@ -1,11 +1,11 @@
-"""The benchmark's stages as a picture: a bar per format, its rooms one after another, beside the raw copy."""
+"""The benchmark's stages as a picture: a bar per format, its stages one after another, beside the raw copy."""
 
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 from cdc_platform.bench.figures import RAW
-from cdc_platform.chain import ROOMS
+from cdc_platform.chain import STAGES
 from cdc_platform.errors import ConfigError
 
 KINDS = (".svg", ".png", ".pdf")
@@ -33,9 +33,9 @@ def save(result: dict[str, Any], file: Path) -> None:
     axes = figure.add_subplot()
     places = range(len(formats))
     left = [0.0] * len(formats)
-    for room in ROOMS:
-        wide = [seconds[f, room]["seconds"] if (f, room) in seconds else 0.0 for f in formats]
-        axes.barh(places, wide, 0.4, left, label=room)
+    for stage in STAGES:
+        wide = [seconds[f, stage]["seconds"] if (f, stage) in seconds else 0.0 for f in formats]
+        axes.barh(places, wide, 0.4, left, label=stage)
         left = [a + b for a, b in zip(left, wide, strict=True)]
     raw = [seconds[f, RAW]["seconds"] if (f, RAW) in seconds else 0.0 for f in formats]
     axes.barh([p + 0.32 for p in places], raw, 0.18, color="0.6", label=RAW)

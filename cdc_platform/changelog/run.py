@@ -49,7 +49,7 @@ Rows = Callable[[], DataFrame]
 
 
 def run(spark: SparkSession, config: Config, source: Source) -> StageResult:
-    """One catch-up of the changelog room."""
+    """One catch-up of the changelog stage."""
     watch = Stopwatch()
     paths = {name: delta_sql.ensure(table, table.at(config.lake)) for name, table in _OUTPUTS.items()}
     if FORMATS[source.format].part is not None:

@@ -1,4 +1,4 @@
-"""Which tables were followed when: the configuration's rules as they were in force, room by room.
+"""Which tables were followed when: the configuration's rules as they were in force, stage by stage.
 
 A change of rules is noted twice: when it is begun, with all that doing it once more needs, and when it is done. A run
 that finds one begun does that one first, whatever the configuration says by then.
@@ -43,7 +43,7 @@ class Rules:
 
 
 class Chosen:
-    """The rules of one source in one room."""
+    """The rules of one source in one stage."""
 
     def __init__(self, spark: SparkSession, config: Config, source: Source, room: str):
         self._spark, self._source, self._room = spark, source, room

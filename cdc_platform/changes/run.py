@@ -26,7 +26,7 @@ from cdc_platform.tables import CHANGES, CHECKPOINT, CONTEXTS, DDL_SEEN, ENVELOP
 
 
 def run(spark: SparkSession, config: Config, source: Source) -> StageResult:
-    """One catch-up of the formats room. Raises what the format's `context` raises."""
+    """One catch-up of the formats stage. Raises what the format's `context` raises."""
     watch = Stopwatch()
     in_force.note(config, source)
     path = delta_sql.ensure(CHANGES, CHANGES.at(config.lake, format=source.format, source=source.name))

@@ -16,7 +16,7 @@ from cdc_platform.errors import CdcError
 COMMANDS = {
     "demo": ("cdc_platform.cli.demo:command", "The whole chain on a seeded shop, compared with the truth."),
     "run": ("cdc_platform.cli.run:command", "Catch up with Kafka: all sources, or some."),
-    "status": ("cdc_platform.cli.status:command", "Sources, rooms, lag, and what needs attention."),
+    "status": ("cdc_platform.cli.status:command", "Sources, stages, lag, and what needs attention."),
     "init": ("cdc_platform.cli.init:command", "Write a cdc.yaml for topics that are there."),
     "validate": (
         "cdc_platform.cli.validate:command",
@@ -36,7 +36,7 @@ COMMANDS = {
     "bridge": ("cdc_platform.cli.bridge:app", "Carry feeds that are not in Kafka there: canal."),
     "metrics": ("cdc_platform.cli.metrics:command", "Lag, held rows, stopped tables for Prometheus."),
     "maintain": ("cdc_platform.cli.maintain:command", "Upkeep: small files, old versions, old tombstones."),
-    "bench": ("cdc_platform.cli.bench:command", "Events per second of each room and of the whole chain."),
+    "bench": ("cdc_platform.cli.bench:command", "Events per second of each stage and of the whole chain."),
 }
 
 

@@ -1,4 +1,4 @@
-"""`cdc-platform bench`: events per second of each room and of the whole chain."""
+"""`cdc-platform bench`: events per second of each stage and of the whole chain."""
 
 import signal
 from pathlib import Path
@@ -34,10 +34,10 @@ def command(
         Path | None, typer.Option(help="Where broker and lakes are made and removed. [default: the system's]")
     ] = None,
     plot: Annotated[
-        Path | None, typer.Option(help="Save the seconds of each room as a picture: .svg, .png or .pdf.")
+        Path | None, typer.Option(help="Save the seconds of each stage as a picture: .svg, .png or .pdf.")
     ] = None,
 ) -> Report:
-    """Measure a raw copy, each room and the whole chain, increments of large tables and, when asked for, the time from
+    """Measure a raw copy, each stage and the whole chain, increments of large tables and, when asked for, the time from
     Kafka to the snapshot; exit code 1 when a snapshot isn't the truth."""
     from cdc_platform.bench.bench import FORMATS, Settings, run_bench
     from cdc_platform.bench.plot import check, save

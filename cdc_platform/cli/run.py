@@ -59,8 +59,8 @@ def command(
     findings = of_lake(loaded, chosen, allow_held=allow_held)
     data = {
         "spark": ready.spark.remote or ready.spark.master,
-        "sources": [{k: v for k, v in r.items() if k not in ("rooms", "tables")} for r in results],
-        "rooms": [room for r in results for room in r["rooms"]],
+        "sources": [{k: v for k, v in r.items() if k not in ("stages", "tables")} for r in results],
+        "stages": [stage for r in results for stage in r["stages"]],
         "tables": [t for r in results for t in r["tables"] if table in (None, t["table"])],
         "problems": [f"{f.source}: {f.text}" for f in findings],
         "warnings": advice.warnings(loaded),
@@ -68,7 +68,7 @@ def command(
     return Report(data, 0 if all(r["ok"] for r in results) and not findings else 1, _shown(data))
 
 
-_STAGE = ("source", "room", "records", "batches", "seconds", "events_per_second", "lag", "waiting", "quarantined")
+_STAGE = ("source", "stage", "records", "batches", "seconds", "events_per_second", "lag", "waiting", "quarantined")
 _TABLE = ("source", "table", "rows", "changes", "seconds", "state", "reason")
 
 
@@ -84,7 +84,7 @@ def _shown(data: dict[str, Any]) -> dict[str, Any]:
     return {
         "spark": data["spark"],
         "sources": [{k: s[k] for k in ("source", "ok", "seconds")} for s in data["sources"]],
-        "stages": [{k.replace("room", "stage"): r.get(k) for k in _STAGE} for r in data["rooms"]],
+        "stages": [{k: r.get(k) for k in _STAGE} for r in data["stages"]],
         "tables": [{k: t.get(k) for k in _TABLE} for t in data["tables"]] or "nothing new",
         "needs attention": [{"what": text} for text in [*errors, *data["problems"], *failed]] or "nothing",
     }

@@ -27,7 +27,7 @@ class Outcome:
     """What a demo found. The lists hold one dict per row of a table; `problems` is empty when all is equal.
 
     transactions: published in run 1 and run 2. feeds: what became of each feed's data (see `counts.of_feeds`), and its
-    newest cut. published: run, source, records, mb. rooms: what the runs say of each of them, with the run's number.
+    newest cut. published: run, source, records, mb. stages: what the runs say of each of them, with the run's number.
     snapshots: run, source, format, table, rows, equal. ledger: source, topic, partition, landed and what became of it.
     stages: stage, seconds of wall time.
     """
@@ -37,7 +37,7 @@ class Outcome:
     transactions: list[int] = field(default_factory=list)
     feeds: list[dict[str, Any]] = field(default_factory=list)
     published: list[dict[str, Any]] = field(default_factory=list)
-    rooms: list[dict[str, Any]] = field(default_factory=list)
+    stages: list[dict[str, Any]] = field(default_factory=list)
     snapshots: list[dict[str, Any]] = field(default_factory=list)
     ledger: list[dict[str, Any]] = field(default_factory=list)
     stages: list[dict[str, Any]] = field(default_factory=list)
@@ -147,7 +147,7 @@ class _Feed:
         for result in results:
             if not result["ok"]:
                 self.outcome.problems.append(f"run {number} of {result['source']} failed: {_why(result)}")
-            self.outcome.rooms += [{"run": number, **room} for room in result["rooms"]]
+            self.outcome.stages += [{"run": number, **stage} for stage in result["stages"]]
         return all(r["ok"] for r in results)
 
     def _compare(self, number: int) -> None:

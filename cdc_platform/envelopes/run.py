@@ -24,7 +24,7 @@ from cdc_platform.tables import CHECKPOINT, ENVELOPES, LANDING, OFFSET_LEDGER, Q
 
 
 def run(spark: SparkSession, config: Config, source: Source) -> StageResult:
-    """One catch-up of the envelopes room."""
+    """One catch-up of the envelopes stage."""
     watch = Stopwatch()
     if FORMATS[source.format].part is None:
         return StageResult("envelopes", source.name, 0, 0, watch.seconds, {})

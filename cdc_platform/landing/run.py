@@ -28,7 +28,7 @@ _LEDGER_COLUMNS = ("source", "batch", "room", "topic", "partition", "from_offset
 
 
 def run(spark: SparkSession, config: Config, source: Source) -> StageResult:
-    """One catch-up of the landing room. Raises OffsetsLost, KafkaUnreachable, ConfigError."""
+    """One catch-up of the landing stage. Raises OffsetsLost, KafkaUnreachable, ConfigError."""
     watch = Stopwatch()
     path = delta_sql.ensure(LANDING, LANDING.at(config.lake, source=source.name))
     ledger = delta_sql.ensure(OFFSET_LEDGER, OFFSET_LEDGER.at(config.lake))

@@ -1,6 +1,6 @@
 """Small files put together, files of old versions removed, old tombstones expired.
 
-The rooms read landing, envelopes, changes and changelog as streams of commits, and from the first one on where
+The stages read landing, envelopes, changes and changelog as streams of commits, and from the first one on where
 something is made anew: their files and their logs stay as they were written.
 """
 

@@ -17,7 +17,7 @@ MANY_FILES = 12
 ROWS_AT_ONCE, FEW_ROWS_AT_ONCE = "spark.sql.parquet.columnarReaderBatchSize", "64"
 _HEAP_MB, _TASK_HEAP_MB = 800, 200
 _HOT = 16
-"""How many times later than by itself Java compiles a method with its slower, better compiler. A round of the rooms
+"""How many times later than by itself Java compiles a method with its slower, better compiler. A round of the stages
 calls thousands of planning's methods often enough for that, which never pays: half of the JVM's CPU while it is young.
 Methods that see every row get there within a second all the same."""
 _JIT = {
@@ -54,7 +54,7 @@ _BASE = {
     # What is written has few partition values per task, mostly one: without this, whole rows are sorted by them first.
     "spark.sql.maxConcurrentOutputFileWriters": "8",
     "spark.sql.parquet.compression.codec": "zstd",
-    # Programs made for queries, kept: a round of the rooms needs some 200, and Spark's 100 threw each away before the
+    # Programs made for queries, kept: a round of the stages needs some 200, and Spark's 100 threw each away before the
     # next round, which then compiled it again and ran it cold.
     "spark.sql.codegen.cache.maxEntries": "2000",
     # Raw payloads never repeat: trying a dictionary on them costs half of the landing's time. Row images do, but what a

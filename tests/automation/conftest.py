@@ -1,4 +1,4 @@
-"""A lake without Spark: Delta tables by delta-rs, rooms that only say what they were asked."""
+"""A lake without Spark: Delta tables by delta-rs, stages that only say what they were asked."""
 
 import json
 from collections.abc import Callable, Iterator
@@ -64,20 +64,20 @@ def instance() -> Iterator[dg.DagsterInstance]:
 
 
 @dataclass
-class Rooms:
-    """What was called, and what each (room, source) gives or raises. meanwhile: what happens, in this order, while
-    these rooms are called."""
+class Stages:
+    """What was called, and what each (stage, source) gives or raises. meanwhile: what happens, in this order, while
+    these stages are called."""
 
     calls: list[tuple[str, str]] = field(default_factory=list)
     give: dict[tuple[str, str], StageResult | CdcError] = field(default_factory=dict)
     meanwhile: list[tuple[str, Callable[[], None]]] = field(default_factory=list)
 
-    def __call__(self, room: str) -> chain.Room:
+    def __call__(self, stage: str) -> chain.Stage:
         def run(spark: Any, config: Config, source: Any, *, cut: bool = True) -> StageResult:
-            self.calls.append((room if cut else f"{room} without a cut", source.name))
-            if self.meanwhile and self.meanwhile[0][0] == room:
+            self.calls.append((stage if cut else f"{stage} without a cut", source.name))
+            if self.meanwhile and self.meanwhile[0][0] == stage:
                 self.meanwhile.pop(0)[1]()
-            found = self.give.get((room, source.name), StageResult(room, source.name, 10, 1, 2.0, {"lag": 0}))
+            found = self.give.get((stage, source.name), StageResult(stage, source.name, 10, 1, 2.0, {"lag": 0}))
             if isinstance(found, CdcError):
                 raise found
             return found
@@ -86,11 +86,11 @@ class Rooms:
 
 
 @pytest.fixture
-def rooms(monkeypatch: pytest.MonkeyPatch) -> Rooms:
-    """The chain's rooms replaced: Dagster's part is tested here, the rooms have tests of their own."""
-    fake = Rooms()
-    for name in chain.ROOMS:
-        monkeypatch.setitem(chain.ROOMS, name, fake(name))
+def stages(monkeypatch: pytest.MonkeyPatch) -> Stages:
+    """The chain's stages replaced: Dagster's part is tested here, the stages have tests of their own."""
+    fake = Stages()
+    for name in chain.STAGES:
+        monkeypatch.setitem(chain.STAGES, name, fake(name))
     return fake
 
 
@@ -104,7 +104,7 @@ class NoSpark(dg.ConfigurableResource):
 
 @pytest.fixture
 def run_job(
-    config: Config, instance: dg.DagsterInstance, rooms: Rooms, monkeypatch: pytest.MonkeyPatch
+    config: Config, instance: dg.DagsterInstance, stages: Stages, monkeypatch: pytest.MonkeyPatch
 ) -> Callable[..., dg.ExecuteInProcessResult]:
     """Runs a selection of assets as Dagster's pages do; without one, `catch_up`."""
     monkeypatch.setattr("cdc_platform.definitions.spark_resource", lambda config: NoSpark())

@@ -18,9 +18,9 @@ class NoSpark(dg.ConfigurableResource):
         return None
 
 
-def _nothing_new(room: str) -> chain.Room:
+def _nothing_new(stage: str) -> chain.Stage:
     def run(spark: Any, config: Any, source: Any, **how: bool) -> StageResult:
-        return StageResult(room, source.name, 0, 0, 0.1)
+        return StageResult(stage, source.name, 0, 0, 0.1)
 
     return run
 
@@ -29,7 +29,7 @@ def _nothing_new(room: str) -> chain.Room:
 def defs() -> dg.Definitions:
     from cdc_platform import definitions
 
-    for name in chain.ROOMS:
-        chain.ROOMS[name] = _nothing_new(name)
+    for name in chain.STAGES:
+        chain.STAGES[name] = _nothing_new(name)
     definitions.spark_resource = lambda config: NoSpark()
     return definitions.build(load_config())

@@ -1,4 +1,4 @@
-"""A run that goes on following: real Kafka, real Dagster, rooms that only say what they were asked."""
+"""A run that goes on following: real Kafka, real Dagster, stages that only say what they were asked."""
 
 import time
 from contextlib import ExitStack
@@ -13,9 +13,9 @@ from dagster._core.types.loadable_target_origin import LoadableTargetOrigin
 from cdc_platform.automation import following
 from cdc_platform.automation.naming import SOURCE_TAG, Naming
 from cdc_platform.automation.reporting import added
-from cdc_platform.automation.rooms import RETRY
+from cdc_platform.automation.stages import RETRY
 from cdc_platform.automation.table_assets import run_config
-from cdc_platform.chain import ROOMS
+from cdc_platform.chain import STAGES
 from cdc_platform.definitions import build
 from cdc_platform.errors import ConfigError, OffsetsLost
 from cdc_platform.lake.writer_lock import source_lock
@@ -24,7 +24,7 @@ from tests.automation.conftest import NoSpark, landing, ledger, make_config, new
 
 pytestmark = pytest.mark.broker
 
-ROUND = [*((room, "shop-dts") for room in ROOMS if room != "snapshots"), ("snapshots without a cut", "shop-dts")]
+ROUND = [*((stage, "shop-dts") for stage in STAGES if stage != "snapshots"), ("snapshots without a cut", "shop-dts")]
 CUT = ("snapshots", "shop-dts")
 FIRST = CUT  # the step's own catch-up, before it follows
 AFTER_THAT = ("snapshots", lambda: None)  # nothing happens meanwhile
@@ -41,7 +41,7 @@ def naming(shop):
 
 
 @pytest.fixture
-def run(shop, naming, instance, rooms, monkeypatch):
+def run(shop, naming, instance, stages, monkeypatch):
     """The step `snapshots` with `follow: true`, by itself or after the stages before it."""
     monkeypatch.setattr("cdc_platform.definitions.spark_resource", lambda config: NoSpark())
     monkeypatch.setattr("cdc_platform.automation.table_assets.RETRY", None)
@@ -81,13 +81,13 @@ def figures(result: dg.ExecuteInProcessResult, key: dg.AssetKey) -> list[dict]:
     return [{k: v.value for k, v in metadata.items()} for metadata in told]
 
 
-def test_every_new_offset_is_a_round_until_nothing_comes(shop, run, rooms):
+def test_every_new_offset_is_a_round_until_nothing_comes(shop, run, stages):
     servers, topic = shop.kafka["bootstrap.servers"], shop.sources[0].topics[0]
     send(servers, topic)
-    rooms.meanwhile += [AFTER_THAT, ("snapshots", lambda: send(servers, topic))]
+    stages.meanwhile += [AFTER_THAT, ("snapshots", lambda: send(servers, topic))]
     result = run()
     assert result.success
-    assert rooms.calls == [FIRST, *ROUND, *ROUND, CUT]
+    assert stages.calls == [FIRST, *ROUND, *ROUND, CUT]
     assert ended(result)["rounds"] == 2
     assert ended(result)["ended"] == "nothing new for 1 s"
     [landed] = figures(result, Naming(shop).key("landing", shop.sources[0]))
@@ -95,40 +95,40 @@ def test_every_new_offset_is_a_round_until_nothing_comes(shop, run, rooms):
     assert figures(result, Naming(shop).key("changelog", shop.sources[0]))[0]["records"] == 20
 
 
-def test_under_load_a_cut_is_published_a_minute(shop, run, rooms, monkeypatch):
+def test_under_load_a_cut_is_published_a_minute(shop, run, stages, monkeypatch):
     monkeypatch.setattr("cdc_platform.automation.following.CUT_S", 0.0)
     servers, topic = shop.kafka["bootstrap.servers"], shop.sources[0].topics[0]
     send(servers, topic)
-    rooms.give["snapshots", "shop-dts"] = StageResult("snapshots", "shop-dts", 1, 1, 1.0, {"cut_held_back": 1})
-    rooms.meanwhile += [AFTER_THAT, ("snapshots", lambda: send(servers, topic))]
+    stages.give["snapshots", "shop-dts"] = StageResult("snapshots", "shop-dts", 1, 1, 1.0, {"cut_held_back": 1})
+    stages.meanwhile += [AFTER_THAT, ("snapshots", lambda: send(servers, topic))]
     assert run().success
-    assert rooms.calls == [FIRST, *ROUND[:-1], CUT, *ROUND[:-1], CUT, CUT], "one held back is tried again"
+    assert stages.calls == [FIRST, *ROUND[:-1], CUT, *ROUND[:-1], CUT, CUT], "one held back is tried again"
 
 
-def test_a_cut_that_is_owed_is_published_at_the_end(shop, run, rooms, monkeypatch):
+def test_a_cut_that_is_owed_is_published_at_the_end(shop, run, stages, monkeypatch):
     monkeypatch.setattr("cdc_platform.automation.following.LONGEST_S", 2.0)
     servers, topic = shop.kafka["bootstrap.servers"], shop.sources[0].topics[0]
     send(servers, topic)
-    rooms.meanwhile += [AFTER_THAT, ("snapshots", lambda: time.sleep(2))]
+    stages.meanwhile += [AFTER_THAT, ("snapshots", lambda: time.sleep(2))]
     result = run()
     assert ended(result)["ended"] == "after 2 s"
-    assert rooms.calls == [FIRST, *ROUND, CUT]
+    assert stages.calls == [FIRST, *ROUND, CUT]
 
 
-def test_what_has_landed_is_no_news(shop, run, rooms):
+def test_what_has_landed_is_no_news(shop, run, stages):
     topic = shop.sources[0].topics[0]
     send(shop.kafka["bootstrap.servers"], topic)
     ledger(shop, ("shop-dts", topic, 0, 0, 0, "landed", 1), ("shop-dts", topic, 0, 0, 0, "applied", 1))
     assert run().success
-    assert rooms.calls == [FIRST]
+    assert stages.calls == [FIRST]
 
 
-def test_checks_of_the_run_come_before_it_and_its_own_with_its_figures(shop, run, rooms, instance):
+def test_checks_of_the_run_come_before_it_and_its_own_with_its_figures(shop, run, stages, instance):
     servers, topic = shop.kafka["bootstrap.servers"], shop.sources[0].topics[0]
     send(servers, topic)
     landing(shop, "shop-dts", 1)
     ledger(shop, ("shop-dts", topic, 0, 5, 5, "landed", 1), ("shop-dts", topic, 0, 5, 5, "applied", 1))
-    rooms.meanwhile += [AFTER_THAT, ("snapshots", lambda: ledger(shop, ("shop-dts", topic, 0, 6, 6, "landed", 1)))]
+    stages.meanwhile += [AFTER_THAT, ("snapshots", lambda: ledger(shop, ("shop-dts", topic, 0, 6, 6, "landed", 1)))]
     result = run(*Naming(shop).stages(shop.sources[0])[:-1])
     events = [e.dagster_event for e in instance.all_logs(result.run_id) if e.dagster_event]
     steps = [str(e.step_key) for e in events if e.event_type_value == "STEP_START"]
@@ -140,7 +140,7 @@ def test_checks_of_the_run_come_before_it_and_its_own_with_its_figures(shop, run
     assert checks.count(("nothing_is_held", True)) == 2
 
 
-def test_it_makes_room_for_a_run_that_waits(shop, run, rooms, instance, monkeypatch):
+def test_it_makes_stage_for_a_run_that_waits(shop, run, stages, instance, monkeypatch):
     monkeypatch.setattr("cdc_platform.automation.following.WAITING_S", -1.0)
     queued(instance)
     result = run()
@@ -157,7 +157,7 @@ def test_it_ends_after_its_longest_time(shop, run, monkeypatch):
     assert ended(run())["ended"] == "after 0 s"
 
 
-def test_another_writer_of_the_source_ends_it(shop, run, rooms, monkeypatch):
+def test_another_writer_of_the_source_ends_it(shop, run, stages, monkeypatch):
     monkeypatch.setattr("cdc_platform.lake.writer_lock.WAIT_S", 0.05)
     with ExitStack() as stack:
 
@@ -169,33 +169,33 @@ def test_another_writer_of_the_source_ends_it(shop, run, rooms, monkeypatch):
         result = run()
     assert result.success
     assert "shop-dts" in ended(result)["ended"]
-    assert rooms.calls == [FIRST]
+    assert stages.calls == [FIRST]
 
 
-def test_a_room_that_fails_fails_the_run_and_what_was_done_is_told(shop, run, rooms):
+def test_a_stage_that_fails_fails_the_run_and_what_was_done_is_told(shop, run, stages):
     servers, topic = shop.kafka["bootstrap.servers"], shop.sources[0].topics[0]
     send(servers, topic)
 
     def spoil() -> None:
-        rooms.give["changes", "shop-dts"] = OffsetsLost("shop-dts", [])
+        stages.give["changes", "shop-dts"] = OffsetsLost("shop-dts", [])
         send(servers, topic)
 
-    rooms.meanwhile += [AFTER_THAT, ("snapshots", spoil)]
+    stages.meanwhile += [AFTER_THAT, ("snapshots", spoil)]
     result = run()
     assert not result.success
     assert [f["records"] for f in figures(result, Naming(shop).key("landing", shop.sources[0]))] == [10]
 
 
-def test_a_topic_that_is_gone_is_left_to_landing_to_tell(shop, run, rooms):
+def test_a_topic_that_is_gone_is_left_to_landing_to_tell(shop, run, stages):
     shop.sources[0] = shop.sources[0].model_copy(update={"topics": ["never-there"]})
-    rooms.give["landing", "shop-dts"] = ConfigError("topics", "never-there not in this Kafka")
+    stages.give["landing", "shop-dts"] = ConfigError("topics", "never-there not in this Kafka")
     result = run()
-    assert rooms.calls == [FIRST, ("landing", "shop-dts")]
+    assert stages.calls == [FIRST, ("landing", "shop-dts")]
     failure = result.get_step_failure_events()[0].step_failure_data
     assert failure.user_failure_data and "never-there" in str(failure.user_failure_data.description)
 
 
-def test_figures_come_while_it_follows(shop, run, rooms, instance, monkeypatch):
+def test_figures_come_while_it_follows(shop, run, stages, instance, monkeypatch):
     """Not only at its end: a step may last an hour."""
     monkeypatch.setattr("cdc_platform.automation.following.TOLD_S", 0.0)
     servers, topic = shop.kafka["bootstrap.servers"], shop.sources[0].topics[0]
@@ -205,7 +205,7 @@ def test_figures_come_while_it_follows(shop, run, rooms, instance, monkeypatch):
     def look() -> None:
         seen.append(instance.get_latest_materialization_event(Naming(shop).key("landing", shop.sources[0])) is not None)
 
-    rooms.meanwhile += [AFTER_THAT, ("snapshots", lambda: send(servers, topic)), ("landing", look)]
+    stages.meanwhile += [AFTER_THAT, ("snapshots", lambda: send(servers, topic)), ("landing", look)]
     assert run().success
     assert seen == [True]
 
@@ -229,7 +229,7 @@ def test_the_age_of_a_queued_run_is_told_in_one_zone(instance):
     assert following.WAITING_S < 60
 
 
-def test_an_interrupt_between_rounds_ends_the_run(shop, run, rooms, monkeypatch):
+def test_an_interrupt_between_rounds_ends_the_run(shop, run, stages, monkeypatch):
     """It isn't tried again, as a failure is."""
     monkeypatch.setattr("cdc_platform.automation.table_assets.RETRY", RETRY)
     looks = []
@@ -240,6 +240,6 @@ def test_an_interrupt_between_rounds_ends_the_run(shop, run, rooms, monkeypatch)
 
     monkeypatch.setattr("cdc_platform.automation.following.news_of", interrupted)
     result = run()
-    assert (len(looks), rooms.calls) == (1, [FIRST])
+    assert (len(looks), stages.calls) == (1, [FIRST])
     [failure] = result.get_step_failure_events()
     assert failure.step_failure_data.error_source.name == "INTERRUPT"

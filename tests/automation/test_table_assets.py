@@ -36,10 +36,10 @@ def orders(config, naming, source):
     return naming.table(source, "shop", "orders").key
 
 
-def brought(rooms, **changes: int) -> None:
+def brought(stages, **changes: int) -> None:
     """What the stage snapshots says that it did."""
     found = {f"shop.{name}": {"changes": n, "state": "live"} for name, n in changes.items()}
-    rooms.give["snapshots", "shop-dts"] = StageResult("snapshots", "shop-dts", 3, 1, 1.0, {}, found)
+    stages.give["snapshots", "shop-dts"] = StageResult("snapshots", "shop-dts", 3, 1, 1.0, {}, found)
 
 
 def made(result: dg.ExecuteInProcessResult, key: dg.AssetKey) -> list[dict]:
@@ -55,10 +55,10 @@ def latest(instance: dg.DagsterInstance, key: dg.AssetKey, name: str) -> tuple[b
     return found.evaluation.passed, str(found.evaluation.description)
 
 
-def test_a_catch_up_run_tells_of_each_table_that_changed(config, instance, run, rooms, orders, source):
+def test_a_catch_up_run_tells_of_each_table_that_changed(config, instance, run, stages, orders, source):
     at = datetime.now(UTC) - timedelta(seconds=90)
     cut(config, "shop-dts", 4, at)
-    brought(rooms, orders=7)
+    brought(stages, orders=7)
     [found] = made(run(), orders)
     assert (found["dagster/row_count"], found["changes"], found["state"], found["held_rows"]) == (3, 7, "live", 0)
     assert (found["complete_up_to_position"], found["cut"], found["cut_kind"]) == (
@@ -70,16 +70,16 @@ def test_a_catch_up_run_tells_of_each_table_that_changed(config, instance, run, 
     columns = {c.name: c for c in found["dagster/column_schema"].columns}
     assert list(columns) == ["id"]
     assert (columns["id"].type, columns["id"].constraints.other) == ("long", ["key"])
-    brought(rooms)
+    brought(stages)
     assert made(run(), orders) == [], "no news, no event"
 
 
-def test_a_table_that_dagster_does_not_know_yet_is_told_although_nothing_changed(run, rooms, orders):
+def test_a_table_that_dagster_does_not_know_yet_is_told_although_nothing_changed(run, stages, orders):
     assert made(run(), orders)[0]["changes"] == 0
 
 
 def test_no_table_is_called_out_of_date_by_runs_that_brought_it_nothing(
-    config, run, run_job, rooms, orders, naming, source, instance
+    config, run, run_job, stages, orders, naming, source, instance
 ):
     from dagster._core.definitions.data_version import CachingStaleStatusResolver, StaleStatus
     from dagster._core.loader import LoadingContextForTest
@@ -95,50 +95,50 @@ def test_no_table_is_called_out_of_date_by_runs_that_brought_it_nothing(
         return [key.to_user_string() for key in tables if resolver.get_status(key) != StaleStatus.FRESH]
 
     for change in ({}, {"items": 1}, {}):
-        brought(rooms, **change)
+        brought(stages, **change)
         run()
         assert out_of_date() == []
     run_job(orders)
     assert out_of_date() == []
-    brought(rooms)
+    brought(stages)
     run()
     assert out_of_date() == []
 
 
-def test_materializing_one_table_catches_its_source_up(run_job, rooms, orders, naming, source, instance):
+def test_materializing_one_table_catches_its_source_up(run_job, stages, orders, naming, source, instance):
     result = run_job(orders)
     assert result.success
-    assert rooms.calls == [*ALL, ("snapshots", "shop-dts")]
+    assert stages.calls == [*ALL, ("snapshots", "shop-dts")]
     assert made(result, orders)[0]["dagster/row_count"] == 3
     assert made(result, naming.key("landing", source))[0]["records"] == 10, "the stages show what they did"
 
 
 def test_materializing_one_table_tells_of_the_others_that_the_catch_up_changed(
-    config, run, run_job, rooms, orders, naming, source
+    config, run, run_job, stages, orders, naming, source
 ):
     schema_history(config, ("shop-dts", "shop", "items"))
     snapshot(config, "shop-dts", "shop.items", 2)
     items = naming.table(source, "shop", "items").key
     run()
-    brought(rooms, orders=1, items=4)
+    brought(stages, orders=1, items=4)
     result = run_job(orders)
     assert [m["changes"] for m in made(result, items)] == [4]
     assert len(made(result, naming.key("snapshots", source))) == 1
 
 
-def test_materializing_everything_with_nothing_new_ends_as_it_is(config, run_job, rooms, orders):
-    brought(rooms)
+def test_materializing_everything_with_nothing_new_ends_as_it_is(config, run_job, stages, orders):
+    brought(stages)
     graph = build(config).resolve_asset_graph()
     everything = [k for k in graph.get_all_asset_keys() if graph.get(k).is_executable]
     for _ in range(2):
         result = run_job(*everything)
         assert result.success
         assert len(made(result, orders)) == 1
-        assert rooms.calls.count(("snapshots", "shop-dts")) == 1
-        rooms.calls.clear()
+        assert stages.calls.count(("snapshots", "shop-dts")) == 1
+        stages.calls.clear()
 
 
-def test_a_table_without_rows_yet_fails_nothing(config, run_job, rooms, orders, naming, source):
+def test_a_table_without_rows_yet_fails_nothing(config, run_job, stages, orders, naming, source):
     schema_history(config, ("shop-dts", "shop", "empty"))
     key = naming.table(source, "shop", "empty").key
     result = run_job(orders, key)
@@ -146,7 +146,7 @@ def test_a_table_without_rows_yet_fails_nothing(config, run_job, rooms, orders, 
     assert made(result, key) == []
 
 
-def test_a_stopped_table_is_red_everywhere_until_it_lives_again(config, instance, run, run_job, rooms, orders):
+def test_a_stopped_table_is_red_everywhere_until_it_lives_again(config, instance, run, run_job, stages, orders):
     run()
     table_state(config, "shop-dts", "shop.orders", "stopped", "tables.ddl is stop", rebuild=1)
     result = run()
@@ -168,7 +168,7 @@ def test_a_stopped_table_is_red_everywhere_until_it_lives_again(config, instance
     assert latest(instance, orders, NOT_STOPPED) == (True, "live")
 
 
-def test_stopped_tables_of_a_source_are_its_own(config, naming, instance, run_job, rooms, orders):
+def test_stopped_tables_of_a_source_are_its_own(config, naming, instance, run_job, stages, orders):
     table_state(config, "shop-dts", "shop.orders", "stopped", "no key", rebuild=1)
     mine, other = (naming.key("snapshots", s) for s in config.sources)
     run_job(*naming.run_keys(config.sources[0]))
@@ -198,27 +198,29 @@ def test_held_rows_are_red_on_their_table_and_source_until_resolved(config, nami
     assert latest(instance, quarantine, "nothing_is_held") == (True, "nothing is held")
 
 
-def test_a_change_of_columns_warns_once(config, instance, run, rooms, orders):
+def test_a_change_of_columns_warns_once(config, instance, run, stages, orders):
     run()
     snapshot(config, "shop-dts", "shop.orders", 3, total=pa.decimal128(10, 2))
-    brought(rooms, orders=1)
+    brought(stages, orders=1)
     run()
     assert latest(instance, orders, SCHEMA_UNCHANGED) == (False, "column total decimal(10,2) added")
     run()
     assert latest(instance, orders, SCHEMA_UNCHANGED)[0]
 
 
-def test_checks_alone_do_no_work(config, instance, rooms, run_job, orders):
+def test_checks_alone_do_no_work(config, instance, stages, run_job, orders):
     job = build(config).resolve_implicit_global_asset_job_def()
     check = dg.AssetCheckKey(orders, NOT_STOPPED)
     result = job.get_subset(asset_selection=set(), asset_check_selection={check}).execute_in_process(instance=instance)
     assert [(e.asset_key, e.check_name, e.passed) for e in result.get_asset_check_evaluations()] == [
         (orders, NOT_STOPPED, True)
     ]
-    assert rooms.calls == []
+    assert stages.calls == []
 
 
-def test_rebuild_is_a_run_configuration_of_the_tables_page(config, naming, source, run_job, rooms, orders, monkeypatch):
+def test_rebuild_is_a_run_configuration_of_the_tables_page(
+    config, naming, source, run_job, stages, orders, monkeypatch
+):
     built = []
 
     def rebuild(spark, config, source, db, table):
@@ -228,12 +230,12 @@ def test_rebuild_is_a_run_configuration_of_the_tables_page(config, naming, sourc
     monkeypatch.setattr("cdc_platform.automation.table_assets.rebuild", rebuild)
     result = run_job(orders, run_config=run_config(naming, source, rebuild=True))
     assert result.success
-    assert (built, rooms.calls) == ([("shop-dts", "shop", "orders")], [])
+    assert (built, stages.calls) == ([("shop-dts", "shop", "orders")], [])
     assert made(result, orders)[0]["changes"] == 5
     assert made(result, naming.key("snapshots", source))[0]["rebuilt"] == 1
 
 
-def test_a_rebuild_that_stops_fails_with_the_reason(naming, source, run_job, rooms, orders, monkeypatch):
+def test_a_rebuild_that_stops_fails_with_the_reason(naming, source, run_job, stages, orders, monkeypatch):
     def rebuild(spark, config, source, db, table):
         raise TableStopped(source.name, db, table, "two rows with one key")
 
@@ -256,7 +258,7 @@ def test_any_table_name_is_an_asset_of_its_own(config, naming, source, names, in
     assert all(instance.get_latest_materialization_event(key) for key in keys)
 
 
-def test_quiet_tables_are_told_again_within_their_freshness_window(tmp_path, instance, rooms, monkeypatch):
+def test_quiet_tables_are_told_again_within_their_freshness_window(tmp_path, instance, stages, monkeypatch):
     from cdc_platform.automation.naming import Naming
     from tests.automation.conftest import NoSpark
 
@@ -285,7 +287,7 @@ def test_quiet_tables_are_told_again_within_their_freshness_window(tmp_path, ins
 
 
 def test_a_run_of_one_table_leaves_the_page_of_all_sources_as_things_are_after_it(
-    config, naming, run_job, rooms, orders, instance, monkeypatch
+    config, naming, run_job, stages, orders, instance, monkeypatch
 ):
     table_state(config, "shop-dts", "shop.orders", "stopped", "no key", rebuild=1)
     health = naming.key("health")

@@ -21,7 +21,7 @@ from cdc_platform.tables import QUARANTINE
 from tests.bridge.canal_server import PASSWORD, USERNAME, CanalServer, Database, Missing, database
 from tests.bridge.conftest import SOURCES
 from tests.bridge.test_run import entries, first_seen, wait_for
-from tests.e2e.e2e_shop import run_rooms
+from tests.e2e.e2e_shop import run_stages
 from tests.oracle.catalog import Text
 from tests.oracle.dml import DML
 from tests.oracle.lake import compared
@@ -145,7 +145,7 @@ def test_a_random_workload_s_snapshots_are_the_database_s_own_rows(
     monkeypatch.delitem(TABLES, "odd `keys`")  # canal stops at a table's name with a backtick
     # canal reads all text as UTF-8
     monkeypatch.setitem(TABLES, "texts", re.sub(r" CHARACTER SET (latin1|gbk)", "", TABLES["texts"]))
-    topic, said, ended = "canal-rooms", [], []
+    topic, said, ended = "canal-stages", [], []
     sources = [{"name": "real", "format": "canal", "topics": [topic], "tables": {"include": ["oracle.*"]}}]
     config = _config(make_config, broker.bootstrap_servers, server, topic, sources, batch_size=4)
     with _carrying(config, said, ended):
@@ -161,7 +161,7 @@ def test_a_random_workload_s_snapshots_are_the_database_s_own_rows(
         server.start()
         db.run("INSERT INTO shop.orders VALUES (9999, 'note-9999')")
         wait_for(lambda: "note-9999" in _notes(entries(broker.bootstrap_servers, topic)), 120)
-    run_rooms(spark, config)
+    run_stages(spark, config)
     found = []
     for name, (table, rows) in told.checkpoints[-1].tables.items():
         snapshot = read_snapshot(Target.of(config, "real", table.db, name).snapshot)

@@ -17,7 +17,7 @@ from cdc_platform.kafka.broker import BrokerInfo
 from cdc_platform.snapshots.target import Target
 from tests.bridge.double import CanalDouble, cut, twice
 from tests.bridge.test_run import entries, first_seen
-from tests.e2e.e2e_shop import facts, run_rooms, unaccounted
+from tests.e2e.e2e_shop import facts, run_stages, unaccounted
 
 pytestmark = [pytest.mark.spark, pytest.mark.broker, pytest.mark.e2e]
 
@@ -93,7 +93,7 @@ def test_batches_that_come_twice_and_cut_otherwise_end_as_the_truth(
     assert first_seen(arrived) == first_seen(sent)
     assert len(arrived) >= len(sent) + 7 * (LOST_ACKS + 1), "no batch has come twice: nothing was tried"
     assert sum("rolled back" in line for line in said) >= LOST_ACKS + 2
-    done = run_rooms(spark, config)
+    done = run_stages(spark, config)
     assert done["shop", "changelog"].batches > 1  # repetitions of one's own batch and of an earlier one
     snapshot = Target.of(config, "shop", ITEMS.db, ITEMS.name).snapshot
     assert compare(ITEMS, workload.truth[ITEMS.full_name], snapshot).describe() == []

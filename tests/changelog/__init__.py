@@ -1,1 +1,1 @@
-"""Tests of the changelog room; a package because other folders have files of the same names."""
+"""Tests of the changelog stage; a package because other folders have files of the same names."""

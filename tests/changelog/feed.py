@@ -108,7 +108,7 @@ def empty_lake(spark: Any) -> str:
 
 @dataclass
 class Feed:
-    """One source's changes table and the rooms behind it."""
+    """One source's changes table and the stages behind it."""
 
     spark: Any
     config: Any

@@ -1,4 +1,4 @@
-"""One catch-up of the changelog room: every event in its table, every offset accounted for, repeats found."""
+"""One catch-up of the changelog stage: every event in its table, every offset accounted for, repeats found."""
 
 from collections import Counter
 from decimal import Decimal

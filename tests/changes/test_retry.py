@@ -24,7 +24,7 @@ CREATE = "CREATE TABLE t (id int primary key, v varchar(20))"
 
 
 class Topic:
-    """A TDSQL topic that is landed without Kafka, and the rooms behind it."""
+    """A TDSQL topic that is landed without Kafka, and the stages behind it."""
 
     def __init__(self, spark, make_config, **options):
         self.spark, self.make_config = spark, make_config

@@ -11,25 +11,25 @@ from cdc_platform.bench.figures import CHAIN, IDLE, RAW, Trial, ratios, stage_ro
 from cdc_platform.bench.meter import Reading, measured
 from cdc_platform.cli.app import run
 
-ROOMS = ("landing", "envelopes", "changes", "changelog", "snapshots")
+STAGES = ("landing", "envelopes", "changes", "changelog", "snapshots")
 
 
-def trial(raw, *rooms):
+def trial(raw, *stages):
     stages = {RAW: Reading(raw, 2 * raw, 100_000_000)}
-    stages |= {name: Reading(s, s, 200_000_000) for name, s in zip(ROOMS, rooms, strict=True)}
-    stages[CHAIN] = whole([stages[name] for name in ROOMS])
+    stages |= {name: Reading(s, s, 200_000_000) for name, s in zip(STAGES, stages, strict=True)}
+    stages[CHAIN] = whole([stages[name] for name in STAGES])
     stages[IDLE] = Reading(1.5, 1, 100_000_000)
     return Trial("debezium", 1000, 50_000_000, 1.0, stages)
 
 
-def test_the_chain_is_its_rooms_one_after_another():
+def test_the_chain_is_its_stages_one_after_another():
     assert whole([Reading(1, 2, 30), Reading(4, 5, 20)]) == Reading(5, 7, 30)
 
 
 def test_figures_of_stages():
     rows = stage_rows(1000, [trial(2, 3, 0, 1, 1, 5), trial(4, 3, 0, 1, 1, 15), trial(3, 3, 0, 1, 1, 10)])
     by_stage = {r["stage"]: r for r in rows}
-    assert list(by_stage) == [RAW, *ROOMS, CHAIN, IDLE]
+    assert list(by_stage) == [RAW, *STAGES, CHAIN, IDLE]
     assert by_stage[RAW] == {
         "format": "debezium", "stage": RAW, "seconds": 3, "min_s": 2, "max_s": 4, "events_per_s": 333,
         "mb_per_s": 16.7, "cpu_s": 6, "peak_mb": 100,
@@ -110,7 +110,7 @@ def test_a_small_benchmark(tmp_path):
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     found = json.loads(done.stdout)
-    assert [r["stage"] for r in found["stages"]] == [RAW, *ROOMS, CHAIN, IDLE]
+    assert [r["stage"] for r in found["stages"]] == [RAW, *STAGES, CHAIN, IDLE]
     assert found["differences"] == []
     assert found["ratios"][0]["records"] == 300
     assert [(r["rows"], r["keys"]) for r in found["increments"]] == [(3000, "recent"), (3000, "random")]

@@ -25,7 +25,7 @@ from cdc_platform.feeds.feeds import FEEDS, Feed
 from cdc_platform.feeds.tdsql import TdsqlEncoder
 from cdc_platform.feeds.tencent_dts import DtsEncoder
 from cdc_platform.tables import SNAPSHOT_PATH
-from tests.e2e.e2e_shop import Shop, run_rooms
+from tests.e2e.e2e_shop import Shop, run_stages
 
 pytestmark = [pytest.mark.spark, pytest.mark.broker]
 
@@ -63,7 +63,7 @@ def lakes(broker: Any, spark: Any, tmp_path_factory: pytest.TempPathFactory) -> 
         found[name] = shop.config(folder, [source])
     assert producer.flush(30) == 0
     for config in found.values():
-        run_rooms(spark, config)
+        run_stages(spark, config)
     return found
 
 

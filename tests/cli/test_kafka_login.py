@@ -99,7 +99,7 @@ def test_a_run_isnt_tried_again(configured, capsys):
         calls.append(source.name)
         offsets.kafka_state(config, source)
 
-    configured.setitem(chain.ROOMS, "landing", landing)
+    configured.setitem(chain.STAGES, "landing", landing)
     configured.setattr("cdc_platform.definitions.spark_resource", lambda config: NoSpark())
     assert run(["run", "--json"]) == 1
     out, err = capsys.readouterr()

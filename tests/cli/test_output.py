@@ -37,8 +37,8 @@ def test_numbers_stand_right(capsys):
 
 
 def test_a_dict_becomes_names_and_values_and_its_lists_of_dicts_tables(capsys):
-    out = shown(capsys, {"lake": "/data", "ok": True, "topics": ["a", "b"], "rooms": [{"room": "landing"}]})
-    assert out == "lake    /data\nok      yes\ntopics  a, b\n\nrooms\nroom\nlanding\n"
+    out = shown(capsys, {"lake": "/data", "ok": True, "topics": ["a", "b"], "stages": [{"stage": "landing"}]})
+    assert out == "lake    /data\nok      yes\ntopics  a, b\n\nstages\nstage\nlanding\n"
 
 
 def test_nothing_is_said_in_a_word(capsys):

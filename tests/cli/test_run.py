@@ -45,31 +45,31 @@ def config(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Config:
 
 
 @pytest.fixture
-def rooms(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, str]]:
-    """The rooms replaced by ones that note their call; landing of `orders` finds a loss."""
+def stages(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, str]]:
+    """The stages replaced by ones that note their call; landing of `orders` finds a loss."""
     calls: list[tuple[str, str]] = []
 
-    def fake(room: str) -> chain.Room:
+    def fake(stage: str) -> chain.Stage:
         def call(spark, config, source) -> StageResult:
-            calls.append((room, source.name))
-            if (room, source.name) == ("landing", "orders"):
+            calls.append((stage, source.name))
+            if (stage, source.name) == ("landing", "orders"):
                 raise OffsetsLost(
                     "orders",
                     [{"topic": "a", "partition": 0, "from_offset": 1, "to_offset": 3, "why": "retention"}],
                 )
             tables = {"depot.bins": {"rows": 7, "changes": 4, "state": "live"}}
-            return StageResult(room, source.name, 4, 1, 2.0, {}, tables if room == "snapshots" else {})
+            return StageResult(stage, source.name, 4, 1, 2.0, {}, tables if stage == "snapshots" else {})
 
         return call
 
-    for name in chain.ROOMS:
-        monkeypatch.setitem(chain.ROOMS, name, fake(name))
+    for name in chain.STAGES:
+        monkeypatch.setitem(chain.STAGES, name, fake(name))
     monkeypatch.setattr("cdc_platform.definitions.spark_resource", lambda config: NoSpark())
     monkeypatch.setattr("cdc_platform.automation.observe.KAFKA_TIMEOUT_S", 0.3)
     return calls
 
 
-def test_a_failing_source_is_told_and_stops_no_other(config, rooms, capsys):
+def test_a_failing_source_is_told_and_stops_no_other(config, stages, capsys):
     snapshot(config, "stock", "depot.bins", 7)
     assert run(["run", "--json"]) == 1
     out, err = capsys.readouterr()
@@ -77,20 +77,20 @@ def test_a_failing_source_is_told_and_stops_no_other(config, rooms, capsys):
     orders, stock = data["sources"]
     assert (orders["ok"], stock["ok"]) == (False, True)
     assert "a[0] offsets 1..2 (retention)" in orders["error"]
-    assert [(r["source"], r["room"], r["records"], r["events_per_second"]) for r in data["rooms"]] == [
-        ("stock", room, 4, 2.0) for room in ("landing", "envelopes", "changes", "changelog", "snapshots")
+    assert [(r["source"], r["stage"], r["records"], r["events_per_second"]) for r in data["stages"]] == [
+        ("stock", stage, 4, 2.0) for stage in ("landing", "envelopes", "changes", "changelog", "snapshots")
     ]
     assert [(t["table"], t["rows"]) for t in data["tables"]] == [("depot.bins", 7)]
     assert "landing stock: started" in err
-    assert rooms[0] == ("landing", "orders")
+    assert stages[0] == ("landing", "orders")
 
 
-def test_a_source_alone_can_succeed(config, rooms, capsys):
+def test_a_source_alone_can_succeed(config, stages, capsys):
     assert run(["run", "--source", "stock"]) == 0
-    assert {source for _, source in rooms} == {"stock"}
+    assert {source for _, source in stages} == {"stock"}
 
 
-def test_runs_go_into_the_history_that_the_ui_shows(config, rooms, capsys):
+def test_runs_go_into_the_history_that_the_ui_shows(config, stages, capsys):
     from cdc_platform.automation.instance import open_instance
 
     assert run(["run", "--source", "stock", "--json"]) == 0
@@ -135,12 +135,12 @@ def interrupted_and_tidied_up_in_vain():
 
 
 @pytest.mark.parametrize("end", [interrupted, interrupted_and_tidied_up_in_vain])
-def test_an_interrupt_ends_the_run_at_once(config, rooms, monkeypatch, capsys, end):
-    """Rooms are tried again when they fail, but not then; and no other source is begun."""
+def test_an_interrupt_ends_the_run_at_once(config, stages, monkeypatch, capsys, end):
+    """Stages are tried again when they fail, but not then; and no other source is begun."""
     calls = []
-    monkeypatch.setitem(chain.ROOMS, "landing", lambda _s, _c, source: calls.append(source.name) or end())
+    monkeypatch.setitem(chain.STAGES, "landing", lambda _s, _c, source: calls.append(source.name) or end())
     assert run(["run"]) == 130
-    assert (calls, rooms) == (["orders"], [])
+    assert (calls, stages) == (["orders"], [])
     assert "Traceback" not in capsys.readouterr().err
 
 
@@ -161,7 +161,7 @@ def quarantine(config: Config, *sources: str) -> None:
     write_deltalake(tables.QUARANTINE.at(config.lake), pa.Table.from_pylist(found, schema), mode="append")
 
 
-def test_held_rows_of_the_chosen_sources_end_it_with_1_unless_they_are_allowed(config, rooms, capsys):
+def test_held_rows_of_the_chosen_sources_end_it_with_1_unless_they_are_allowed(config, stages, capsys):
     quarantine(config, "stock")
     assert run(["run", "--source", "stock", "--json"]) == 1
     told = json.loads(capsys.readouterr().out)
@@ -173,29 +173,29 @@ def test_held_rows_of_the_chosen_sources_end_it_with_1_unless_they_are_allowed(c
     assert "1 row held in quarantine" in capsys.readouterr().out
 
 
-def test_what_is_wrong_with_one_source_doesnt_fail_anothers_run(config, rooms, capsys):
+def test_what_is_wrong_with_one_source_doesnt_fail_anothers_run(config, stages, capsys):
     quarantine(config, "orders")
     assert run(["run", "--source", "stock"]) == 0
 
 
-def test_a_stopped_table_ends_it_with_1(config, rooms, capsys):
+def test_a_stopped_table_ends_it_with_1(config, stages, capsys):
     states(config, ("stock", "depot", "bins", "stopped"))
     assert run(["run", "--source", "stock", "--json"]) == 1
     assert json.loads(capsys.readouterr().out)["problems"] == ["stock: table depot.bins is stopped: no key"]
 
 
-def test_a_table_that_nobody_has_seen_is_an_error_with_the_known_ones(config, rooms, capsys, monkeypatch):
+def test_a_table_that_nobody_has_seen_is_an_error_with_the_known_ones(config, stages, capsys, monkeypatch):
     states(config, ("stock", "depot", "bins", "live"))
     for more in ([], ["--json"]):
         assert run(["run", "--table", "depot.bin", *more]) == 2
         out, err = capsys.readouterr()
         told = json.loads(out)["error"]["message"] if more else err.splitlines()[-1]
         assert told.endswith("--table: no change of depot.bin has come from stock; valid: depot.bins")
-    before = list(rooms)  # it may be in Kafka, which doesn't answer here: so it was run
+    before = list(stages)  # it may be in Kafka, which doesn't answer here: so it was run
     assert before
     monkeypatch.setattr("cdc_platform.automation.observe.kafka_ends", lambda config, source: {})
     assert run(["run", "--table", "depot.bin"]) == 2
-    assert rooms == before  # nothing is new in Kafka: it isn't there either
+    assert stages == before  # nothing is new in Kafka: it isn't there either
     assert run(["run", "--table", "depot.bins"]) == 0
 
 

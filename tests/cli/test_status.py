@@ -190,7 +190,7 @@ def test_a_failed_run_is_a_problem(tmp_path, monkeypatch, capsys):
     def lost(*_args, **_how):
         raise OffsetsLost("orders", [{"topic": "a", "partition": 0, "from_offset": 1, "to_offset": 3, "why": "gone"}])
 
-    monkeypatch.setitem(chain.ROOMS, "landing", lost)
+    monkeypatch.setitem(chain.STAGES, "landing", lost)
     assert run(["run"]) == 1
     capsys.readouterr()
     code, data = status(capsys)

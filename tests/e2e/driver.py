@@ -1,6 +1,6 @@
-"""Runs rooms of all sources of a cdc.yaml in a process of its own: to be killed, or to use Spark Connect.
+"""Runs stages of all sources of a cdc.yaml in a process of its own: to be killed, or to use Spark Connect.
 
-`python driver.py cdc.yaml [room …]`
+`python driver.py cdc.yaml [stage …]`
 """
 
 import importlib
@@ -33,15 +33,15 @@ def die_at(function, mentioned, file):
     mock.patch(function, call).start()
 
 
-def main(file, *rooms):
+def main(file, *stages):
     if KILL in os.environ:
         die_at(*json.loads(os.environ[KILL]))
     config = load_config(file)
     spark = open_session(config)
     for source in config.sources:
-        for room in rooms or chain.ROOMS:
-            result = chain.ROOMS[room](spark, config, source)
-            sys.stdout.write(f"{room} {source.name} {result.rows} {result.batches}\n")
+        for stage in stages or chain.STAGES:
+            result = chain.STAGES[stage](spark, config, source)
+            sys.stdout.write(f"{stage} {source.name} {result.rows} {result.batches}\n")
 
 
 if __name__ == "__main__":

@@ -90,11 +90,11 @@ class Shop:
         return lines
 
 
-def run_rooms(spark, config, *rooms):
-    """Rooms of all sources in this process, the sources at the same time: (source, room) → RoomResult."""
+def run_stages(spark, config, *stages):
+    """Stages of all sources in this process, the sources at the same time: (source, stage) → RoomResult."""
 
     def follow(source):
-        return {(source.name, room): chain.ROOMS[room](spark, config, source) for room in rooms or chain.ROOMS}
+        return {(source.name, stage): chain.STAGES[stage](spark, config, source) for stage in stages or chain.STAGES}
 
     with ThreadPoolExecutor(len(config.sources)) as pool:
         return dict(ChainMap(*pool.map(follow, config.sources)))
@@ -154,11 +154,11 @@ def _rows(path, *columns):
 class Process:
     """The driver in a session of its own, so that all its children can be found and killed."""
 
-    def __init__(self, config, *rooms, env=None):
+    def __init__(self, config, *stages, env=None):
         self.log = config.file.parent / "driver.log"
         with open(self.log, "wb") as out:
             self.popen = subprocess.Popen(
-                [sys.executable, str(DRIVER), str(config.file), *rooms],
+                [sys.executable, str(DRIVER), str(config.file), *stages],
                 stdin=subprocess.DEVNULL,
                 stdout=out,
                 stderr=out,

@@ -7,7 +7,7 @@ import time
 import pytest
 
 from cdc_platform.spark import connect
-from tests.e2e.e2e_shop import Shop, facts, run_rooms, unaccounted
+from tests.e2e.e2e_shop import Shop, facts, run_stages, unaccounted
 
 pytestmark = [pytest.mark.spark, pytest.mark.broker, pytest.mark.e2e]
 
@@ -29,14 +29,14 @@ def check(shop, config):
 
 def test_a_backlog_an_increment_and_a_run_without_news(shop, spark, tmp_path):
     config = shop.config(tmp_path)
-    backlog = run_rooms(spark, config)
+    backlog = run_stages(spark, config)
     check(shop, config)
     assert backlog["dts", "landing"].rows > 40  # the 2 MB row alone takes 32 records
     shop.advance(15)
-    increment = run_rooms(spark, config)
+    increment = run_stages(spark, config)
     found = check(shop, config)
     assert 0 < increment["dts", "landing"].rows < backlog["dts", "landing"].rows
-    again = run_rooms(spark, config)
+    again = run_stages(spark, config)
     assert {key: result.batches for key, result in again.items()} == dict.fromkeys(again, 0)
     assert facts(config) == found
 

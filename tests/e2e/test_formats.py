@@ -3,7 +3,7 @@
 import pytest
 
 from cdc_platform.feeds.feeds import FEEDS
-from tests.e2e.e2e_shop import Shop, facts, run_rooms, unaccounted
+from tests.e2e.e2e_shop import Shop, facts, run_stages, unaccounted
 
 pytestmark = [pytest.mark.spark, pytest.mark.broker, pytest.mark.e2e, pytest.mark.thorough]
 
@@ -16,7 +16,7 @@ def test_other_formats_end_equal(broker, spark, tmp_path, formats):
     for more in (0, 5):
         if more:
             shop.advance(more)
-        run_rooms(spark, config)
+        run_stages(spark, config)
         assert shop.differences(config) == []
     found = facts(config)
     assert unaccounted(found["outcomes"]) == {}

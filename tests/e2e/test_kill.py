@@ -16,14 +16,14 @@ from typing import NamedTuple
 
 import pytest
 
-from cdc_platform.chain import ROOMS
+from cdc_platform.chain import STAGES
 from cdc_platform.config import load_config
 from cdc_platform.feeds.shop import ORDERS
 from cdc_platform.lake import delta_table
 from cdc_platform.tables import CHANGELOG, CHANGES, CHECKPOINT, LANDING, OFFSET_LEDGER, SNAPSHOT_PATH, WAITING
 from tests.changelog.feed import Feed, SourceTable
 from tests.e2e.driver import KILL
-from tests.e2e.e2e_shop import Shop, facts, run_rooms, unaccounted
+from tests.e2e.e2e_shop import Shop, facts, run_stages, unaccounted
 
 pytestmark = [pytest.mark.spark, pytest.mark.broker, pytest.mark.e2e]
 
@@ -88,7 +88,7 @@ class Lake:
         return table.data_files() - self.files[table.path]
 
     def batches(self, room, which):
-        """Batches that a room's checkpoint names under `offsets` (planned) or `commits` (done)."""
+        """Batches that a stage's checkpoint names under `offsets` (planned) or `commits` (done)."""
         name = "dts.0" if room == "landing" else "dts"
         folder = Path(CHECKPOINT.at(self.config.lake, room=room, source=name)) / which
         return {int(p.name) for p in folder.glob("*") if p.name.isdigit()}
@@ -168,7 +168,7 @@ SHORT = ("snapshots: MERGE has written files, not committed",)
 """The point of `make test`; the others are left to `make test-all`."""
 
 SMALL = {"max_records_per_batch": 24, "max_bytes_per_batch": "1"}
-"""The message of 60 records comes in several batches, and each landed file is a batch of the later rooms."""
+"""The message of 60 records comes in several batches, and each landed file is a batch of the later stages."""
 
 
 @dataclass
@@ -193,12 +193,12 @@ class World:
 def world(broker, spark, tmp_path_factory):
     shop = Shop(broker.bootstrap_servers, "kill", 10)
     world = World(shop, tmp_path_factory.mktemp("kill") / "base", {})
-    run_rooms(spark, world.config(world.base))
+    run_stages(spark, world.config(world.base))
     big = shop.workload.truth[ORDERS.full_name][(9_000_001,)]
     shop.workload.update(ORDERS, ((9_000_001,), {"note": big["note"][::-1]}))
     shop.advance(10)
     undisturbed = world.copy(tmp_path_factory.mktemp("kill") / "undisturbed")
-    run_rooms(spark, undisturbed)
+    run_stages(spark, undisturbed)
     assert shop.differences(undisturbed) == []
     world.expected = facts(undisturbed)
     assert unaccounted(world.expected["outcomes"]) == {}
@@ -206,7 +206,7 @@ def world(broker, spark, tmp_path_factory):
 
 
 def kill_at(point, config, process):
-    """Run the rooms and kill them at the point. Whether it was hit."""
+    """Run the stages and kill them at the point. Whether it was hit."""
     lake = Lake(config)
     assert not point.disk(lake)
     if point.call:
@@ -232,14 +232,14 @@ def test_a_killed_run_leaves_nothing_behind(world, spark, process, tmp_path, nam
     for attempt in range(ATTEMPTS):
         folder = tmp_path / f"lake{attempt}"
         config = world.copy(folder, **(SMALL if point.disk is half_a_message else {}))
-        if before := list(ROOMS)[: list(ROOMS).index(point.rooms[0])]:
-            run_rooms(spark, config, *before)
+        if before := list(STAGES)[: list(STAGES).index(point.rooms[0])]:
+            run_stages(spark, config, *before)
         if kill_at(point, config, process):
             break
     else:
         pytest.fail(f"the point was missed {ATTEMPTS} times")
     config = world.config(folder)
-    run_rooms(spark, config)
+    run_stages(spark, config)
     assert world.shop.differences(config) == []
     found = facts(config)
     for part, expected in world.expected.items():

@@ -1,4 +1,4 @@
-"""Records straight into landing (no Kafka), the rooms behind it, and their snapshots against the database's SELECT."""
+"""Records straight into landing (no Kafka), the stages behind it, and their snapshots against the database's SELECT."""
 
 import base64
 import zlib
@@ -56,7 +56,7 @@ class Lake:
     def catch_up(self) -> None:
         """Every room behind landing, once."""
         for room in _ROOMS:
-            chain.ROOMS[room](self.spark, self.config, self.config.source(SOURCE))
+            chain.STAGES[room](self.spark, self.config, self.config.source(SOURCE))
 
     def problems(self, checkpoint: Checkpoint, as_sent: Sent, exact: bool) -> list[str]:
         """How the snapshots differ from SELECT at this position; [] when they don't. `exact`: also in the order of

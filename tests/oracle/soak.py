@@ -27,7 +27,7 @@ def main() -> int:
     parser.add_argument("--seeds", type=int, default=10, help="how many, each on a server of its own")
     parser.add_argument("--changes", type=int, default=10_000, help="changed rows per seed")
     parser.add_argument("--ddl", type=int, default=500, help="DDL statements per seed")
-    parser.add_argument("--snapshot-seeds", type=int, default=2, help="how many of them go through the rooms on Spark")
+    parser.add_argument("--snapshot-seeds", type=int, default=2, help="how many of them go through the stages on Spark")
     parser.add_argument("--snapshot-changes", type=int, default=2_000, help="changed rows of those")
     parser.add_argument("--snapshot-ddl", type=int, default=100, help="DDL statements of those")
     parser.add_argument("--formats", nargs="+", choices=FEEDS, default=list(FEEDS))

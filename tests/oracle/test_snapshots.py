@@ -1,4 +1,4 @@
-"""A real database's workload through the rooms: at every position the snapshots are what the database said there."""
+"""A real database's workload through the stages: at every position the snapshots are what the database said there."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Snapshots of every kind that a reader may meet, made by the rooms themselves."""
+"""Snapshots of every kind that a reader may meet, made by the stages themselves."""
 
 import random
 from collections.abc import Callable

@@ -1,1 +1,1 @@
-"""Tests of the snapshots room; a package because other folders have files of the same names."""
+"""Tests of the snapshots stage; a package because other folders have files of the same names."""

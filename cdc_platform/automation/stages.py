@@ -8,7 +8,7 @@ import dagster as dg
 
 from cdc_platform.automation.metadata import figures
 from cdc_platform.automation.naming import Naming
-from cdc_platform.chain import ROOMS, maintain
+from cdc_platform.chain import STAGES, maintain
 from cdc_platform.config import Source
 from cdc_platform.errors import CdcError
 from cdc_platform.lake.writer_lock import source_lock
@@ -41,15 +41,15 @@ def interruptible() -> Iterator[None]:
 
 
 def call(
-    context: dg.AssetExecutionContext | dg.OpExecutionContext, naming: Naming, source: Source, room: str, **how: bool
+    context: dg.AssetExecutionContext | dg.OpExecutionContext, naming: Naming, source: Source, stage: str, **how: bool
 ) -> StageResult:
     """One stage of one source under its lock, `how` as the stage takes it. Raises Failure for a CdcError, retried
     where that makes sense."""
-    log.info("%s %s: started", room, source.name)
+    log.info("%s %s: started", stage, source.name)
     with failing(), interruptible(), source_lock(naming.config, source):
         session = spark_of(context, naming)
-        result = {**ROOMS, "maintenance": maintain}[room](session, naming.config, source, **how)
-    log.info("%s %s: %s", room, source.name, _short(result))
+        result = {**STAGES, "maintenance": maintain}[stage](session, naming.config, source, **how)
+    log.info("%s %s: %s", stage, source.name, _short(result))
     return result
 
 
