@@ -74,7 +74,7 @@ def declared_metadata(table: Table, path: str) -> dict[str, Any]:
 
 
 def snapshot_metadata(found: Mapping[str, float | str], uri: str) -> dict[str, Any]:
-    """Metadata of one snapshot table from its figures in RoomResult.tables."""
+    """Metadata of one snapshot table from its figures in StageResult.tables."""
     shown = {
         k: _number(v) if isinstance(v, int | float) else dg.MetadataValue.text(v)
         for k, v in found.items()
