@@ -27,7 +27,7 @@ WHAT_TO_DO = (
 
 def warnings(config: Config, *, thorough: bool = False) -> list[str]:
     """All of it, in words, the place in cdc.yaml first. thorough: also what needs a look at all decoded changes."""
-    found = []
+    found = ["storage: has no effect: the lake is a folder"] if config.storage.model_fields_set else []
     for i, source in enumerate(config.sources):
         found += [f"sources[{i}].{text}" for text in (*_unmatched(config, source, thorough), *_options(config, source))]
     found += [f"bridges[{i}].filter: {text}" for i, b in enumerate(config.bridges) for text in _regexes(b.filter)]

@@ -146,7 +146,7 @@ def test_the_version_is_told_outside_the_checkout(unpacked, tmp_path):
 
 
 def test_jars_are_found_outside_the_checkout(unpacked, tmp_path):
-    code = "import json; from cdc_platform import jars; print(json.dumps([jars.__file__, *jars.spark_jars()]))"
+    code = "import json; from cdc_platform.setup import jars; print(json.dumps([jars.__file__, *jars.spark_jars()]))"
     done = outside(unpacked, tmp_path, code)
     assert done.returncode == 0, done.stderr
     file, *found = json.loads(done.stdout)
@@ -166,7 +166,7 @@ def test_the_first_use_fetches_jars_into_the_users_cache(unpacked, tmp_path):
     )
     java.chmod(0o755)
     env = {"XDG_CACHE_HOME": str(tmp_path / "cache"), "JAVA_HOME": str(tmp_path / "jvm")}
-    code = "from cdc_platform import jars; print(jars.broker_classpath())"
+    code = "from cdc_platform.setup import jars; print(jars.broker_classpath())"
     first, second = outside(unpacked, tmp_path, code, **env), outside(unpacked, tmp_path, code, **env)
     assert first.returncode == 0, first.stderr
     assert re.fullmatch(r"fetching \d+ jars into \S+ \(once; a minute or two\)\n", first.stderr)
@@ -176,7 +176,7 @@ def test_the_first_use_fetches_jars_into_the_users_cache(unpacked, tmp_path):
 
 
 def test_a_missing_java_is_told_with_the_command_that_installs_it(unpacked, tmp_path):
-    code = "from pathlib import Path; from cdc_platform import java; java._JVM_ROOT = Path('/none'); " + CLI
+    code = "from pathlib import Path; from cdc_platform.setup import java; java._JVM_ROOT = Path('/none'); " + CLI
     done = outside(unpacked, tmp_path, code, "setup", "--json", PATH="/none", JAVA_HOME="/none")
     error = json.loads(done.stdout)["error"]
     assert (done.returncode, error["type"]) == (2, "SetupError")

@@ -77,7 +77,8 @@ class Config(Model):
     )
     storage: Storage = Field(
         default=Storage(),
-        description="How to reach the object store that the lake is on.",
+        description="How to reach the object store that the lake is on. Not in use yet: lakes on object stores are "
+        "refused.",
         examples=[{"endpoint": "https://minio.example.com:9000"}],
     )
     spark: Spark = Field(default=Spark(), description="Where Spark runs.", examples=[{"master": "local[4]"}])

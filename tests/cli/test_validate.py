@@ -115,6 +115,15 @@ def test_a_filter_that_is_no_regular_expression_is_told(tmp_path, capsys):
     assert text.startswith("bridges[0].filter: 'shop(' may be no regular expression")
 
 
+def test_a_section_without_effect_is_told(tmp_path, capsys):
+    raw = {"lake": "./lake", "storage": {"region": "eu-west-1"}}
+    raw |= {"sources": [{"name": "s", "format": "canal", "topics": ["c"]}]}
+    (tmp_path / "cdc.yaml").write_text(json.dumps(raw))
+    assert warnings(parse_config(raw, tmp_path / "cdc.yaml"), capsys) == [
+        "storage: has no effect: the lake is a folder"
+    ]
+
+
 def test_errors_end_it(tmp_path, capsys):
     (tmp_path / "cdc.yaml").write_text("lake: x\nsources: [{name: 1, format: nope, topics: [t]}]\n")
     assert run(["validate", "--json", "--config", str(tmp_path / "cdc.yaml")]) == 2

@@ -70,7 +70,8 @@ def test_what_differs_from_a_shown_output_is_found():
 def run_bash(block: Block, desk: Desk) -> None:
     done = desk.bash(block.text)
     told = f"{block.where}: exit code {done.returncode}\n{done.stdout[-2000:]}\n{done.stderr[-3000:]}"
-    assert done.returncode == int(block.marks.get("exit", "").partition(" ")[0] or 0), told
+    wanted = re.match(r"\d*", block.marks.get("exit", ""))
+    assert done.returncode == int(wanted[0] if wanted and wanted[0] else 0), told
     if shown := output_of(block):
         assert differs(desk.filled(shown.text), done.stdout) == [], f"{shown.where}: printed was\n{done.stdout}"
 
