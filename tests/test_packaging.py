@@ -150,7 +150,7 @@ def test_jars_are_found_outside_the_checkout(unpacked, tmp_path):
     done = outside(unpacked, tmp_path, code)
     assert done.returncode == 0, done.stderr
     file, *found = json.loads(done.stdout)
-    assert Path(file).parent == unpacked / "cdc_platform"
+    assert Path(file).parent == unpacked / "cdc_platform" / "setup"
     assert found == jars.spark_jars()
     named = outside(unpacked, tmp_path, code, CDC_JARS=str(jars.jars_dir()))
     assert json.loads(named.stdout)[1:] == found
