@@ -197,31 +197,6 @@ def _options_table(command: Any) -> str:
 
 # -- the lake -----------------------------------------------------------------------------------------------------
 
-_MEANINGS = {
-    "source": "the source in `cdc.yaml`",
-    "format": "its wire format",
-    "decoder_version": "version of the decoder that read the message",
-    "entry_index": "event within the message, from 0",
-    "row_index": "row within the event, from 0",
-    "db": "database, as the source spells it",
-    "schema": "schema, where the source has one between database and table",
-    "table": "table, as the source spells it",
-    "after": "image of the row after the change; keys and values as in `before`",
-    "gtid": "GTID of the transaction, if the format provides it",
-    "binlog_file": "binlog file, if the format provides it",
-    "binlog_pos": "position in it, if the format provides it",
-    "headers": "Kafka headers",
-    "ddl": "the statement",
-    "info": "what else the message says, by name",
-    "key": "Kafka key",
-    "timestamp": "Kafka timestamp",
-    "landed_at": "start of the landing batch that brought the record",
-    "batch": "number of the batch",
-    "at": "when the row was written",
-    "reason": "why",
-}
-"""Of columns without a comment of their own."""
-
 
 def tables_page() -> str:
     """Every table of the lake that isn't a snapshot, with its columns."""
@@ -234,27 +209,20 @@ def tables_page() -> str:
         "the end. [Reading the tables](../reading.md) says how to use them; the column `room` holds the name of a "
         "[stage](../concepts.md#stages).",
     ]
-    for table in vars(tables).values():
-        if isinstance(table, tables.Table) and table.columns:
-            lines += [
-                f"## `{table.path}`".replace("{", "<").replace("}", ">"),
-                f"{table.comment}.",
-                _columns_table(table),
-            ]
+    for table in tables.ALL:
+        lines += [
+            f"## `{table.path}`".replace("{", "<").replace("}", ">"),
+            f"{table.comment}.",
+            *([f"Partitioned by {', '.join(f'`{n}`' for n in table.partition_by)}."] if table.partition_by else []),
+            _columns_table(table),
+        ]
     return "\n\n".join(lines) + "\n"
 
 
-def _code(type_: str) -> str:
-    return f"`{type_.replace('`', '')}`"
-
-
 def _columns_table(table: Any) -> str:
-    from cdc_platform.automation.metadata import column_schema
+    from cdc_platform.tables.columns import shown
 
-    rows = [
-        f"| `{c.name}` | {_code(c.type)} | {_cell(c.description or _MEANINGS.get(c.name, ''))} |"
-        for c in column_schema(table).columns
-    ]
+    rows = [f"| `{c.name}` | `{shown(c.type)}` | {_cell(c.meaning)} |" for c in table.columns]
     return "\n".join(["| column | type | meaning |", "|---|---|---|", *rows])
 
 

@@ -1,48 +1,19 @@
 """Figures and columns as Dagster shows them. Numbers chart; names stay the same from run to run."""
 
-import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import dagster as dg
 
 from cdc_platform.results import StageResult
 from cdc_platform.tables import Table
-
-_COLUMN = re.compile(
-    r"(?:`(?P<quoted>[^`]+)`|(?P<plain>\w+))\s+(?P<type>.+?)(?:\s+COMMENT\s+'(?P<comment>[^']*)')?", re.S
-)
+from cdc_platform.tables.columns import shown
 
 
 def column_schema(table: Table) -> dg.TableSchema:
-    """The columns of a table's DDL (of our own `tables.py`, not of the wire)."""
-    columns = []
-    for part in _split(table.columns):
-        found = _COLUMN.fullmatch(part)
-        if not found:
-            raise ValueError(f"{table.path}: not a column: {part!r}")
-        columns.append(
-            dg.TableColumn(
-                found["quoted"] or found["plain"],
-                re.sub(r"\s+", " ", found["type"]).lower(),
-                description=found["comment"],
-            )
-        )
+    """A table's columns, as Dagster shows them."""
+    columns = [dg.TableColumn(c.name, shown(c.type), description=c.meaning or None) for c in table.columns]
     return dg.TableSchema(columns=columns)
-
-
-def _split(ddl: str) -> Iterator[str]:
-    """Parts between the commas that stand outside of quotes and brackets."""
-    depth, quoted, start = 0, False, 0
-    for i, c in enumerate(ddl):
-        if c == "'":
-            quoted = not quoted
-        elif not quoted:
-            depth += (c in "<(") - (c in ">)")
-            if c == "," and depth == 0:
-                yield ddl[start:i].strip()
-                start = i + 1
-    yield ddl[start:].strip()
 
 
 def figures(result: StageResult) -> dict[str, float]:

@@ -10,20 +10,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from cdc_platform.changes.file_stats import later
+from cdc_platform.tables import CHANGELOG, POSITION
 
-TXN = ("source_time", "landed_at", "txn_id", "txn_seq", "txn_last", "gtid", "binlog_file", "binlog_pos")
+TXN = tuple(c.name for c in POSITION)
 """Columns of events that tell their place at the source, beside `order_key`."""
 
-ORDER = pa.struct(
-    [
-        ("epoch", pa.int64()),
-        ("file", pa.int64()),
-        ("pos", pa.decimal128(20, 0)),
-        ("event", pa.int64()),
-        ("row", pa.int64()),
-        ("landed", pa.int64()),
-    ]
-)
+ORDER = CHANGELOG.arrow().field("order_key").type
 """An `order_key`."""
 
 

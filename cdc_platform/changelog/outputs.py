@@ -8,14 +8,14 @@ from typing import Any
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from cdc_platform.changelog import ledger, order, rules
+from cdc_platform.changelog import ledger, order, order_key, rules
 from cdc_platform.changes.file_stats import KINDS
 from cdc_platform.config import Source
 from cdc_platform.formats import FORMATS
 from cdc_platform.lake import delta_table
 from cdc_platform.spark import arrow_tasks, delta_sql
 
-_TXN = ("source_time", "landed_at", "txn_id", "txn_seq", "txn_last", "gtid", "binlog_file", "binlog_pos", "order_key")
+_TXN = (*order_key.TXN, "order_key")
 _MESSAGE = ("topic", "partition", "offset")
 
 

@@ -9,12 +9,10 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from cdc_platform.changelog.order_key import TXN, lowest, those
+from cdc_platform.changelog.order_key import lowest, those
+from cdc_platform.tables import SCHEMA_HISTORY
 
-_STATEMENT = (
-    *("topic", "partition", "offset", "entry_index", "kind", "db", "schema", "table", "schema_version", "columns"),
-    *("ddl", "info", *TXN),
-)
+_STATEMENT = tuple(n for n in SCHEMA_HISTORY.names if n not in ("source", "format", "decoder_version", "order_key"))
 
 
 class Statements:

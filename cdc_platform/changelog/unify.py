@@ -16,13 +16,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from cdc_platform.changelog.file_stats import Touched
-from cdc_platform.changelog.order_key import ORDER, TXN, map_value, placed, those
+from cdc_platform.changelog.order_key import map_value, placed, those
 from cdc_platform.changelog.outcomes import Messages
 from cdc_platform.changelog.statements import Statements
 from cdc_platform.changes.file_stats import KINDS
 from cdc_platform.config import Tables
-from cdc_platform.formats.contract import BAD_COLUMN, EVENT
+from cdc_platform.formats.contract import BAD_COLUMN
 from cdc_platform.lake.data_files import Output
+from cdc_platform.tables import CHANGELOG, CONTROL_EVENTS, QUARANTINE
 
 ROLLED_BACK = (
     "the source took a transaction back; rows of it that came before this event stay applied: "
@@ -31,31 +32,8 @@ ROLLED_BACK = (
 """Why it is in quarantine. A prepared XA transaction's rows come when it is prepared, and nothing in the event that
 takes it back (MySQL's XA ROLLBACK) says which they were."""
 
-_SAID = [("format", pa.string()), ("decoder_version", pa.string())]
-_ROW = (
-    *("topic", "partition", "offset", "entry_index", "row_index", "db", "schema", "table", "op"),
-    *("key", "before", "after", "schema_version", *TXN),
-)
-_MARK = ("topic", "partition", "offset", "entry_index", "kind", "db", "info", *TXN)
-_UNUSABLE = (
-    *("topic", "partition", "offset", "entry_index", "row_index", "db", "schema", "table", "key"),
-    *("reason", "landed_at"),
-)
-
-
-def _with_order(columns: tuple[str, ...]) -> pa.Schema:
-    return pa.schema([*_SAID, *(EVENT.field(c) for c in columns), ("order_key", ORDER)])
-
-
-CHANGELOG_FILE = _with_order(_ROW)
-CONTROL_FILE = _with_order(_MARK)
-QUARANTINE_FILE = pa.schema(
-    [
-        *(*_SAID, ("room", pa.string())),
-        *(EVENT.field(c) for c in _UNUSABLE),
-        ("column", pa.string()),
-        *((c, pa.timestamp("us", "UTC")) for c in ("quarantined_at", "resolved_at")),
-    ]
+CHANGELOG_FILE, CONTROL_FILE, QUARANTINE_FILE = (
+    table.arrow(but=table.partition_by) for table in (CHANGELOG, CONTROL_EVENTS, QUARANTINE)
 )
 """Rows of CHANGELOG, CONTROL_EVENTS and QUARANTINE without their partition column `source`."""
 

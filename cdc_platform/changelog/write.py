@@ -17,7 +17,7 @@ from cdc_platform.formats.contract import EVENT
 from cdc_platform.lake import commits, delta_table
 from cdc_platform.lake.data_files import Sink, leaves
 from cdc_platform.spark import arrow_tasks
-from cdc_platform.tables import CHANGELOG, CONTROL_EVENTS, QUARANTINE, STATS
+from cdc_platform.tables import CHANGELOG, CONTROL_EVENTS, QUARANTINE
 
 _MANY_PARTS = 10_000
 """Messages of several records that are sent along with a pass; Spark joins more."""
@@ -74,7 +74,7 @@ def _sinks(batch: Batch) -> dict[str, Sink]:
         name: Sink(
             batch.paths[name],
             schema,
-            tuple(table.properties[STATS].split(",")) if STATS in table.properties else leaves(schema),
+            table.stats or leaves(schema),
             tuple(w for w in unify.WORDS if w.split(".")[0] in schema.names),
             of,
         )

@@ -17,11 +17,12 @@ import pyarrow.compute as pc
 
 from cdc_platform.changes.file_stats import Summary
 from cdc_platform.formats.batches import as_message_batch, isolated
-from cdc_platform.formats.contract import DDL, EVENT, MESSAGE
+from cdc_platform.formats.contract import EVENT, MESSAGE
 from cdc_platform.formats.events import event_batch
 from cdc_platform.lake.data_files import Output
 from cdc_platform.spark import workers
 from cdc_platform.spark.arrow_tasks import spark_schema
+from cdc_platform.tables import DDL_SEEN
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -32,7 +33,7 @@ MESSAGE_READ = pa.schema([f for f in MESSAGE if f.name != "headers"])
 (`ArrowFieldWriter.getSizeInBytes`, to keep `maxBytesPerBatch`): of a list of structs that takes as long as decoding."""
 
 
-STATEMENT = pa.schema([EVENT.field(c) for c in DDL])
+STATEMENT = DDL_SEEN.arrow()
 """Rows of DDL_SEEN."""
 
 

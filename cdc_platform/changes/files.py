@@ -12,7 +12,7 @@ from cdc_platform.formats.contract import EVENT
 from cdc_platform.lake import commits
 from cdc_platform.lake.data_files import Output, Sink, note_of
 from cdc_platform.spark import arrow_tasks
-from cdc_platform.tables import CHANGES, STATS
+from cdc_platform.tables import CHANGES
 
 WORDS = (
     *("topic", "partition", "kind", "reason", "db", "schema", "table", "op", "schema_version", "columns", "lineage"),
@@ -24,10 +24,10 @@ WORDS = (
 
 def events_sink(changes: str, schema: pa.Schema = EVENT) -> Sink:
     """Where files of events go."""
-    return Sink(changes, schema, tuple(CHANGES.properties[STATS].split(",")), WORDS)
+    return Sink(changes, schema, CHANGES.stats, WORDS)
 
 
-CHANGE = pa.schema([*EVENT, ("retold", pa.bool_())])
+CHANGE = CHANGES.arrow()
 """Rows of CHANGES."""
 
 

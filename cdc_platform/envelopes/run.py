@@ -20,7 +20,7 @@ from cdc_platform.lake.data_files import Sink
 from cdc_platform.results import StageResult, Stopwatch
 from cdc_platform.spark import arrow_tasks, delta_sql
 from cdc_platform.spark.arrow_tasks import spark_schema
-from cdc_platform.tables import CHECKPOINT, ENVELOPES, LANDING, OFFSET_LEDGER, QUARANTINE, STATS, WAITING
+from cdc_platform.tables import CHECKPOINT, ENVELOPES, LANDING, OFFSET_LEDGER, QUARANTINE, WAITING
 
 
 def run(spark: SparkSession, config: Config, source: Source) -> StageResult:
@@ -61,7 +61,7 @@ def _figures(ledger: str, source: Source, done: list[int]) -> dict[str, float]:
 def files_writer(source: Source, paths: dict[str, str]) -> batches.Each:
     """What is done with each batch of a source: tasks write the messages that are whole, Spark joins the others."""
     words = ("topic", "partition", "last_offset", "parts", "shard", "timestamp", "landed_at")
-    sink = Sink(paths["envelopes"], whole.ENVELOPE, tuple(ENVELOPES.properties[STATS].split(",")), words)
+    sink = Sink(paths["envelopes"], whole.ENVELOPE, ENVELOPES.stats, words)
     app = f"envelopes {source.name}"
 
     def each(spark: SparkSession, files: list[str], batch_id: int) -> None:

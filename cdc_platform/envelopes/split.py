@@ -17,21 +17,9 @@ from cdc_platform.formats.protobuf.arrow import bytes_of
 from cdc_platform.lake import delta_table
 from cdc_platform.spark import arrow_tasks, delta_sql
 from cdc_platform.spark.arrow_tasks import spark_schema
+from cdc_platform.tables import WAITING
 
-_WAITING = (
-    "topic",
-    "partition",
-    "offset",
-    "timestamp",
-    "key",
-    "headers",
-    "landed_at",
-    "total",
-    "index",
-    "data",
-    "shard",
-    "seq",
-)
+_WAITING = tuple(n for n in WAITING.names if n != "batch")
 
 
 def odd_ones(

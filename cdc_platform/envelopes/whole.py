@@ -12,16 +12,9 @@ import pyarrow.compute as pc
 from cdc_platform.formats.batches import isolated
 from cdc_platform.formats.contract import MESSAGE, PART
 from cdc_platform.lake.data_files import Output
+from cdc_platform.tables import ENVELOPES
 
-ENVELOPE = pa.schema(
-    [
-        *(MESSAGE.field(c) for c in ("topic", "partition", "offset")),
-        ("last_offset", pa.int64()),
-        ("parts", pa.int32()),
-        *(PART.field(c) for c in ("shard", "seq")),
-        *(MESSAGE.field(c) for c in ("timestamp", "key", "value", "headers", "landed_at")),
-    ]
-)
+ENVELOPE = ENVELOPES.arrow()
 """Rows of ENVELOPES."""
 
 
@@ -50,8 +43,7 @@ class Whole:
         return {"split": split, "bad": bad}
 
 
-_ADDRESS = ("topic", "partition", "offset", "timestamp", "key", "headers", "landed_at")
-THIN = pa.schema([*PART, *(MESSAGE.field(c) for c in _ADDRESS)])
+THIN = pa.schema([*PART, *(f for f in MESSAGE if f.name != "value")])
 """A record and which part of a message it is; LARGE columns are NULL where it is whole: then it is written already."""
 
 

@@ -12,23 +12,11 @@ import pyarrow as pa
 from pydantic import BaseModel, ConfigDict
 
 from cdc_platform.mysql.types import MySqlType
+from cdc_platform.tables import CHANGES, DDL_SEEN, LANDING, WAITING
 
-_STR_MAP = pa.map_(pa.string(), pa.string())
-
-MESSAGE = pa.schema(
-    [
-        ("topic", pa.string()),
-        ("partition", pa.int32()),
-        ("offset", pa.int64()),  # of the message's first Kafka record
-        ("timestamp", pa.timestamp("us", "UTC")),  # Kafka's
-        ("key", pa.binary()),
-        ("value", pa.binary()),  # null: Kafka tombstone
-        # For `Part.parse` only: decoders get none.
-        ("headers", pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))),
-        ("landed_at", pa.timestamp("us", "UTC")),
-    ]
-)
-"""One complete logical message, as decoders get it."""
+MESSAGE = LANDING.arrow(but=("timestamp_type",))
+"""One complete logical message, as decoders get it: `offset` of its first Kafka record, `value` put together from all
+of them (null: a Kafka tombstone). `headers` are for `Part.parse` only: decoders get none."""
 
 KINDS = ("row", "ddl", "schema", "begin", "commit", "rollback", "heartbeat", "checkpoint", "skip", "error")
 """
@@ -45,41 +33,11 @@ BAD_COLUMN = "column"
 
 OPS = ("insert", "update", "delete", "read", "truncate")
 
-EVENT = pa.schema(
-    [
-        ("topic", pa.string()),
-        ("partition", pa.int32()),
-        ("offset", pa.int64()),
-        ("entry_index", pa.int32()),  # event within the message, from 0
-        ("row_index", pa.int32()),  # row within the event, from 0
-        ("kind", pa.string()),  # one of KINDS
-        ("reason", pa.string()),  # for error and skip
-        ("db", pa.string()),
-        ("schema", pa.string()),
-        ("table", pa.string()),
-        ("op", pa.string()),  # one of OPS, for kind row
-        ("key", _STR_MAP),  # primary key values of the row before (insert/read: of the row)
-        ("before", _STR_MAP),  # canonical text; absent key = not in the image, null value = NULL
-        ("after", _STR_MAP),
-        ("schema_version", pa.string()),  # `schema_version(...)` of the columns that describe this row
-        ("columns", pa.string()),  # kind schema only: JSON, see `columns_json`
-        ("ddl", pa.string()),
-        ("source_time", pa.timestamp("us", "UTC")),
-        ("landed_at", pa.timestamp("us", "UTC")),
-        ("txn_id", pa.string()),
-        ("txn_seq", pa.int64()),
-        ("txn_last", pa.bool_()),
-        ("gtid", pa.string()),
-        ("binlog_file", pa.string()),
-        ("binlog_pos", pa.decimal128(20, 0)),
-        ("lineage", pa.string()),  # whose binlog the position belongs to (server id); null: not told
-        ("file_no", pa.int64()),  # number at the end of binlog_file; null: no position told
-        ("event_no", pa.int64()),  # order of events that share a position
-        ("row_no", pa.int64()),  # order of rows within the event, as the source counts them
-        ("info", _STR_MAP),  # control events: what they say, field by field; errors: BAD_COLUMN
-    ]
-)
-"""One decoded event: the row of `changes/<format>/<source>`."""
+EVENT = CHANGES.arrow(but=("retold",))
+"""One decoded event: the row of `changes/<format>/<source>`, without the column that the stage itself fills
+(cdc_platform/tables/stages.py says what each column holds). Beyond that: `kind` is one of KINDS; `op`, of kind row, one
+of OPS; `schema_version` is `schema_version(...)` of the columns that describe the row; `columns`, of kind schema, is
+`columns_json(...)`; `info`, of kind error, names the bad column under BAD_COLUMN."""
 
 
 class FormatOptions(BaseModel):
@@ -96,16 +54,10 @@ class Part:
     """MESSAGE batch → PART batch (below), same rows, same order."""
 
 
-PART = pa.schema(
-    [
-        ("total", pa.int64()),  # parts of the message; 1 = not split
-        ("index", pa.int64()),  # this part, from 0
-        ("data", pa.binary()),  # payload of this part
-        ("shard", pa.string()),  # who numbers the parts besides the partition ('' = nobody)
-        ("seq", pa.decimal128(20, 0)),  # vendor's running number within (partition, shard); null = not told
-        ("error", pa.string()),  # why this record is no part of anything; null = fine
-    ]
-)
+PART = pa.schema([*WAITING.arrow("total", "index", "data", "shard", "seq"), ("error", pa.string())])
+"""Which part of a message a Kafka record is. total: 1 = not split; shard: '' = nobody numbers the parts besides the
+partition; seq: running number within (partition, shard), null = not given; error: why this record is no part of
+anything, null = fine."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,7 +73,7 @@ class Context:
     """How the reasons of error events begin whose message may mean something once more DDL is seen."""
 
 
-DDL = ("topic", "partition", "offset", "source_time", "gtid", "event_no", "db", "ddl")
+DDL = DDL_SEEN.names
 """Columns of EVENT that `Context.build` gets; `source_time` in µs."""
 
 

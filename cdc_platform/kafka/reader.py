@@ -11,22 +11,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pyarrow as pa
 
+from cdc_platform.tables import LANDING
+
 if TYPE_CHECKING:
     from confluent_kafka import Message
 
-RECORD = pa.schema(
-    [
-        ("topic", pa.string()),
-        ("partition", pa.int32()),
-        ("offset", pa.int64()),
-        ("timestamp", pa.timestamp("us", "UTC")),
-        ("timestamp_type", pa.int32()),
-        ("key", pa.binary()),
-        ("value", pa.binary()),
-        ("headers", pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))),
-        ("landed_at", pa.timestamp("us", "UTC")),
-    ]
-)
+RECORD = LANDING.arrow()
 """Rows of LANDING."""
 
 _USUAL: dict[str, str | int | bool] = {

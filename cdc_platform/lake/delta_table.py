@@ -13,7 +13,10 @@ from typing import TYPE_CHECKING, Any
 
 from filelock import FileLock
 
+from cdc_platform.tables import Table
+
 if TYPE_CHECKING:
+    import pyarrow as pa
     from deltalake import DeltaTable
 
 _TRIES = 10
@@ -145,9 +148,9 @@ def rows(path: str) -> Any:
     return pa.table(QueryBuilder().register("t", _open(path)).execute("SELECT * FROM t").read_all())
 
 
-def create(path: str, schema: str, properties: dict[str, str], comment: str, partition_by: tuple[str, ...]) -> None:
-    """Make a table, if it isn't there. schema: as Delta's log has it, JSON."""
-    from deltalake import DeltaTable, Schema
+def create(path: str, table: Table) -> None:
+    """Make a table, if it isn't there."""
+    from deltalake import DeltaTable
 
     folder = Path(path)
     folder.parent.mkdir(parents=True, exist_ok=True)
@@ -155,23 +158,23 @@ def create(path: str, schema: str, properties: dict[str, str], comment: str, par
         if not exists(path):
             DeltaTable.create(
                 path,
-                Schema.from_json(schema),
+                table.arrow(comments=True),
                 mode="ignore",
-                partition_by=list(partition_by),
-                description=comment,
-                configuration=dict(properties),
+                partition_by=list(table.partition_by),
+                description=table.comment,
+                configuration=dict(table.properties),
             )
 
 
-def add_columns(path: str, fields: str) -> None:
-    """Add columns, those that the table has not. fields: a struct as Delta's log has it, JSON."""
+def add_columns(path: str, columns: "pa.Schema") -> None:
+    """Add columns, those that the table has not."""
     from deltalake import Schema
     from deltalake.exceptions import CommitFailedError
 
     for tries_left in reversed(range(_TRIES)):
         table = _open(path)
         there = {f.name for f in table.schema().fields}
-        new = [f for f in Schema.from_json(fields).fields if f.name not in there]
+        new = [f for f in Schema.from_arrow(columns).fields if f.name not in there]
         try:
             if new:
                 table.alter.add_columns(new)

@@ -9,8 +9,9 @@ from typing import Any
 import pyarrow as pa
 
 from cdc_platform.lake.data_files import Output
+from cdc_platform.tables import LANDING
 
-ADDRESSES = pa.schema([("topic", pa.string()), ("partition", pa.int32()), ("offset", pa.int64())])
+ADDRESSES = LANDING.arrow("topic", "partition", "offset")
 """What is read of the records."""
 
 _FIGURES = {"offset_min": "from_offset", "offset_max": "to_offset", "offset_count": "records"}

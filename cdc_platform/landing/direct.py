@@ -22,7 +22,7 @@ from cdc_platform.lake import checkpoints, commits
 from cdc_platform.lake.data_files import Output, Sink
 from cdc_platform.landing import counting
 from cdc_platform.spark import arrow_tasks
-from cdc_platform.tables import LANDING, STATS
+from cdc_platform.tables import LANDING
 
 Offsets = dict[tuple[str, int], int]
 """(topic, partition) → next offset."""
@@ -46,7 +46,7 @@ def land(
     checkpoint: Path,
 ) -> Landed:
     """Up to the ends in `state`. starts: of partitions that the checkpoint doesn't know. Raises KafkaUnreachable."""
-    sink = Sink(path, reader.RECORD, tuple(LANDING.properties[STATS].split(",")), ("topic", "timestamp_type"))
+    sink = Sink(path, reader.RECORD, LANDING.stats, ("topic", "timestamp_type"))
     records = ran = 0
     while True:
         begun, done = (checkpoints.newest(checkpoint, log) for log in ("offsets", "commits"))

@@ -21,21 +21,8 @@ from cdc_platform.snapshots import state
 from cdc_platform.snapshots import target as targets
 from cdc_platform.spark import delta_sql
 
-_SHARED = (
-    tables.CONTROL_EVENTS,
-    tables.CUTS,
-    tables.DECODED_WITH,
-    tables.LINEAGES,
-    tables.OFFSET_LEDGER,
-    tables.QUARANTINE,
-    tables.SCHEMA_CHANGES,
-    tables.SCHEMA_EFFECTS,
-    tables.SCHEMA_HISTORY,
-    tables.TABLE_RULES,
-    tables.TABLE_STATE,
-    tables.TOPICS,
-)
-"""One partition per source."""
+_SHARED = [t for t in tables.ALL if t.partition_by == ("source",) and t is not tables.CHANGELOG]
+"""Compacted and vacuumed, one partition per source; the changelog stays as it was written."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,6 +11,8 @@ from pyspark.sql import functions as F
 from cdc_platform.config import Source
 from cdc_platform.errors import TableStopped, UnknownType
 from cdc_platform.mysql.types import MySqlType, parse_type
+from cdc_platform.tables import ORDER
+from cdc_platform.tables.columns import sql
 
 BOOKKEEPING = ("_cdc_order", "_cdc_source_time")
 _RESERVED = frozenset((*BOOKKEEPING, "_cdc_address"))
@@ -109,14 +111,7 @@ def columns_of(source: Source, db: str, table: str, columns_json: str) -> list[T
     return out
 
 
-ORDER_FIELDS = {
-    "epoch": "BIGINT",
-    "file": "BIGINT",
-    "pos": "DECIMAL(20,0)",
-    "event": "BIGINT",
-    "row": "BIGINT",
-    "landed": "BIGINT",
-}
+ORDER_FIELDS = {name: sql(type_) for name, type_ in ORDER.fields}
 """Of an `order_key`, as they are compared one after the other: names and types."""
 
 

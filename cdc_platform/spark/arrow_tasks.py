@@ -110,7 +110,7 @@ def _write(batches: Iterator[pa.RecordBatch], out: Mapping[str, Output]) -> None
 
 
 def _done(given: "DataFrame", each: Made, sinks: Mapping[str, Sink]) -> Pass:
-    found = given.mapInArrow(each, _RESULT_SQL).toArrow().to_pylist()
+    found = given.mapInArrow(each, spark_schema(_RESULT)).toArrow().to_pylist()
     told = [json.loads(r["told"]) for r in found if r["output"] is None]
     written: dict[str, list[Written]] = {name: [] for name in sinks}
     for r in found:
@@ -168,7 +168,6 @@ def _bytes_of_the_busiest(tasks: list[list[S]], cores: int) -> int:
     return max(busy)
 
 
-_RESULT_SQL = "told STRING, output STRING, path STRING, size BIGINT, `rows` BIGINT, stats STRING"
 _RESULT = pa.schema(
     [
         *((n, pa.string()) for n in ("told", "output", "path")),

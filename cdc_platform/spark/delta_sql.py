@@ -4,7 +4,7 @@ import json
 import re
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from typing import TypeVar, cast
+from typing import TypeVar
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
@@ -12,21 +12,12 @@ from pyspark.sql.types import StructType, TimestampNTZType
 
 from cdc_platform.lake import delta_table
 from cdc_platform.tables import Table
+from cdc_platform.tables.columns import literal, quoted
 
 T = TypeVar("T")
 
 AT_ONCE = 4
 """Writes and tables worked on at once by one batch: planning and commits of one overlap the work of others."""
-
-
-def quoted(name: str) -> str:
-    """A name as a Spark SQL identifier; names from the wire come into SQL text only through here."""
-    return "`" + name.replace("`", "``") + "`"
-
-
-def literal(text: str) -> str:
-    """A text as a Spark SQL string literal."""
-    return "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"
 
 
 def delta(path: str) -> str:
@@ -36,15 +27,13 @@ def delta(path: str) -> str:
 
 def ensure(table: Table, path: str) -> str:
     """Make the table at `path` if it isn't there, and add the columns that an earlier version's table lacks. Returns
-    the path. There is a Spark session: it reads the columns' DDL."""
+    the path."""
     if not delta_table.exists(path):
-        schema = StructType.fromDDL(table.columns).json()
-        delta_table.create(path, schema, table.properties, table.comment, table.partition_by)
+        delta_table.create(path, table)
     if table.added:
         there = {f["name"] for f in json.loads(delta_table.schema_json(path))["fields"]}
-        if missing := set(table.added) - there:
-            declared = cast(StructType, StructType.fromDDL(table.columns))
-            delta_table.add_columns(path, StructType([f for f in declared if f.name in missing]).json())
+        if missing := [n for n in table.added if n not in there]:
+            delta_table.add_columns(path, table.arrow(*missing, comments=True))
     return path
 
 

@@ -24,6 +24,7 @@ from cdc_platform.definitions import build
 from cdc_platform.errors import CdcError
 from cdc_platform.kafka.broker import BrokerInfo
 from cdc_platform.results import StageResult
+from tests.rows import add
 
 UNREACHABLE = "127.0.0.1:1"
 
@@ -125,35 +126,26 @@ def run_job(
 
 def ledger(config: Config, *rows: tuple[str, str, int, int, int, str, int]) -> None:
     """Rows of offset_ledger: source, topic, partition, from, to, outcome, records."""
-    names = ["source", "topic", "partition", "from_offset", "to_offset", "outcome", "records"]
-    columns = dict(zip(names, map(list, zip(*rows, strict=True)), strict=True))
-    data = pa.table({**columns, "partition": pa.array(columns["partition"], pa.int32()), "batch": [0] * len(rows)})
-    write_deltalake(tables.OFFSET_LEDGER.at(config.lake), data, mode="append", partition_by=["source"])
+    names = ("source", "topic", "partition", "from_offset", "to_offset", "outcome", "records")
+    add(config.lake, tables.OFFSET_LEDGER, *({**dict(zip(names, r, strict=True)), "batch": 0} for r in rows))
 
 
 def landing(config: Config, source: str, records: int) -> None:
     """That many records in landing/<source>."""
-    data = pa.table({"topic": ["t"] * records, "offset": pa.array(range(records), pa.int64())})
-    write_deltalake(tables.LANDING.at(config.lake, source=source), data, mode="append")
+    add(config.lake, tables.LANDING, *({"topic": "t", "offset": o} for o in range(records)), source=source)
 
 
 def schema_history(config: Config, *rows: tuple[str, str, str]) -> None:
     """Column lists of (source, db, table)."""
-    now = pa.array([datetime.now(UTC)] * len(rows), pa.timestamp("us", "UTC"))
-    data = pa.table(
-        {
-            "source": [r[0] for r in rows],
-            "kind": ["message"] * len(rows),
-            "db": [r[1] for r in rows],
-            "table": [r[2] for r in rows],
-            "columns": ['[{"name": "id", "type": "bigint", "key": true}]'] * len(rows),
-            "topic": ["t"] * len(rows),
-            "partition": pa.array([0] * len(rows), pa.int32()),
-            "offset": pa.array(range(len(rows)), pa.int64()),
-            "landed_at": now,
-        }
-    )
-    write_deltalake(tables.SCHEMA_HISTORY.at(config.lake), data, mode="append", partition_by=["source"])
+    said = {
+        "kind": "message",
+        "columns": '[{"name": "id", "type": "bigint", "key": true}]',
+        "topic": "t",
+        "partition": 0,
+    }
+    said["landed_at"] = datetime.now(UTC)
+    named = (dict(zip(("source", "db", "table"), r, strict=True)) for r in rows)
+    add(config.lake, tables.SCHEMA_HISTORY, *({**said, **r, "offset": o} for o, r in enumerate(named)))
 
 
 def table_state(
@@ -163,10 +155,7 @@ def table_state(
     db, _, name = table.partition(".")
     row = {"source": source, "db": db, "table": name, "batch": 0, "state": state, "reason": reason}
     row |= {"invalid_dates": 0, "rebuild": rebuild, "at": datetime.now(UTC)}
-    types = {"batch": pa.int64(), "invalid_dates": pa.int64(), "rebuild": pa.int64(), "at": pa.timestamp("us", "UTC")}
-    schema = pa.schema([(k, types.get(k, pa.string())) for k in row])
-    data = pa.Table.from_pylist([row], schema)
-    write_deltalake(tables.TABLE_STATE.at(config.lake), data, mode="append", partition_by=["source"])
+    add(config.lake, tables.TABLE_STATE, row)
 
 
 def snapshot(config: Config, source: str, table: str, rows: int, **columns: pa.DataType) -> None:
@@ -183,12 +172,7 @@ def held(config: Config, source: str, table: str | None, reason: str = "bad deci
     """A row of quarantine that names "db.table", or none."""
     db, _, name = (table or "").partition(".")
     row = {"source": source, "db": db or None, "table": name or None, "reason": reason}
-    row |= {"quarantined_at": datetime.now(UTC), "resolved_at": None}
-    times = ("quarantined_at", "resolved_at")
-    schema = pa.schema([(k, pa.timestamp("us", "UTC") if k in times else pa.string()) for k in row])
-    write_deltalake(
-        tables.QUARANTINE.at(config.lake), pa.Table.from_pylist([row], schema), mode="append", partition_by=["source"]
-    )
+    add(config.lake, tables.QUARANTINE, {**row, "quarantined_at": datetime.now(UTC)})
 
 
 def decoded_with(config: Config, source: Source, number: int = 0, **options: Any) -> None:
@@ -223,32 +207,18 @@ def cut(config: Config, source: str, number: int, at: datetime) -> None:
     """A cut whose newest change was committed at a time."""
     row = {"source": source, "cut": number, "kind": "transaction", "source_time": at, "binlog_file": "binlog.000007"}
     row |= {"binlog_pos": Decimal(1234), "gtid": None, "at": at}
-    types = {"cut": pa.int64(), "binlog_pos": pa.decimal128(20, 0)}
-    types |= dict.fromkeys(("source_time", "at"), pa.timestamp("us", "UTC"))
-    schema = pa.schema([(k, types.get(k, pa.string())) for k in row])
-    write_deltalake(
-        tables.CUTS.at(config.lake), pa.Table.from_pylist([row], schema), mode="append", partition_by=["source"]
-    )
+    add(config.lake, tables.CUTS, row)
 
 
 def changelog(config: Config, source: str, at: datetime, landed: datetime | None = None) -> None:
     """One row change of a source, committed at a time; landed (default: just then)."""
-    kind = pa.timestamp("us", "UTC")
-    times = {"source_time": [at.astimezone(UTC)], "landed_at": [(landed or at).astimezone(UTC)]}
-    data = pa.table({"source": [source], **{name: pa.array(values, kind) for name, values in times.items()}})
-    write_deltalake(tables.CHANGELOG.at(config.lake), data, mode="append", partition_by=["source"])
+    add(config.lake, tables.CHANGELOG, {"source": source, "source_time": at, "landed_at": landed or at})
 
 
 def control(config: Config, source: str, kind: str, times: list[datetime], landed: datetime | None = None) -> None:
     """Control events of a source at these times of its clock, landed together (default: with the last)."""
-    stamp = pa.timestamp("us", "UTC")
-    data = {
-        "source": [source] * len(times),
-        "kind": [kind] * len(times),
-        "source_time": pa.array([at.astimezone(UTC) for at in times], stamp),
-        "landed_at": pa.array([(landed or times[-1]).astimezone(UTC)] * len(times), stamp),
-    }
-    write_deltalake(tables.CONTROL_EVENTS.at(config.lake), pa.table(data), mode="append", partition_by=["source"])
+    said = {"source": source, "kind": kind, "landed_at": landed or times[-1]}
+    add(config.lake, tables.CONTROL_EVENTS, *({**said, "source_time": at} for at in times))
 
 
 @pytest.fixture(scope="session")

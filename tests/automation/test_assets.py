@@ -39,7 +39,7 @@ def test_graph(config, snapshot):
     } == snapshot
 
 
-def test_column_schema_is_the_tables_ddl():
+def test_column_schema_is_the_tables_own():
     columns = {c.name: c for c in metadata.column_schema(CHANGELOG).columns}
     assert list(columns)[:5] == ["source", "format", "decoder_version", "topic", "partition"]
     assert columns["key"].type == "map<string, string>"
@@ -47,7 +47,7 @@ def test_column_schema_is_the_tables_ddl():
     assert columns["binlog_pos"].type == "decimal(20,0)"
     assert columns["order_key"].type.startswith("struct<epoch: bigint, ")
     headers = {c.name: c.type for c in metadata.column_schema(LANDING).columns}["headers"]
-    assert headers == "array<struct<`key`: string, value: binary>>"
+    assert headers == "array<struct<key: string, value: binary>>"
 
 
 def test_a_run_of_one_source_leaves_the_other_alone(config, naming, run_job, stages):

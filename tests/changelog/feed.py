@@ -93,7 +93,7 @@ def position(file: int | None, pos: int | None, lineage: str | None = "1") -> di
     return {"binlog_file": name, "binlog_pos": pos, "file_no": file, "lineage": lineage}
 
 
-SHARED = [t for t in vars(tables).values() if isinstance(t, tables.Table) and t.partition_by == ("source",)]
+SHARED = [t for t in tables.ALL if t.partition_by == ("source",)]
 
 
 @cache

@@ -6,9 +6,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
 import pytest
-from deltalake import write_deltalake
 
 from cdc_platform.cli.app import run
 from cdc_platform.cli.quarantine import parse_address
@@ -16,6 +14,7 @@ from cdc_platform.formats.pb import canal_entry_pb2 as entry_pb
 from cdc_platform.formats.pb import canal_protocol_pb2 as net
 from cdc_platform.formats.pb import tencent_dts_pb2 as dts
 from cdc_platform.tables import LANDING, QUARANTINE
+from tests.rows import add
 
 NOW = datetime(2026, 11, 20, tzinfo=UTC)
 VALUE = bytes(range(40)) + b"\x1b[31m</script>"
@@ -35,22 +34,10 @@ def lake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
 @pytest.fixture
 def rows(lake: str) -> None:
     """Three quarantined events of two sources, one that has healed, and the records they came from."""
-    fields = [
-        ("source", pa.string()),
-        ("format", pa.string()),
-        ("decoder_version", pa.string()),
-        ("room", pa.string()),
-        ("topic", pa.string()),
-        ("partition", pa.int32()),
-        ("offset", pa.int64()),
-        ("entry_index", pa.int32()),
-        ("row_index", pa.int32()),
-        ("db", pa.string()),
-        ("table", pa.string()),
-        ("reason", pa.string()),
-        ("quarantined_at", pa.timestamp("us", "UTC")),
-        ("resolved_at", pa.timestamp("us", "UTC")),
-    ]
+    names = (
+        *("source", "format", "decoder_version", "room", "topic", "partition", "offset", "entry_index", "row_index"),
+        *("db", "table", "reason", "quarantined_at", "resolved_at"),
+    )
     data = [
         ("orders", "tencent_dts", "1", "changes", "a", 0, 7, 0, 0, "shop", "x", "torn", NOW, None),
         (
@@ -72,36 +59,10 @@ def rows(lake: str) -> None:
         ("stock", "debezium", "1", "changes", "b", 1, 7, 0, 0, None, None, "no JSON", NOW, None),
         ("stock", "debezium", "1", "changes", "b", 1, 8, 0, 0, None, None, "not known", NOW, NOW),
     ]
-    table = pa.Table.from_pylist([dict(zip([n for n, _ in fields], r, strict=True)) for r in data], pa.schema(fields))
-    write_deltalake(QUARANTINE.at(lake), table, partition_by=["source"])
-    landed = pa.Table.from_pylist(
-        [
-            {
-                "topic": "a",
-                "partition": 0,
-                "offset": o,
-                "timestamp": NOW,
-                "landed_at": NOW,
-                "key": None,
-                "value": VALUE,
-                "headers": [{"key": "ShardId", "value": b"1"}],
-            }
-            for o in (7, 8, 9)
-        ],
-        pa.schema(
-            [
-                ("topic", pa.string()),
-                ("partition", pa.int32()),
-                ("offset", pa.int64()),
-                ("timestamp", pa.timestamp("us", "UTC")),
-                ("landed_at", pa.timestamp("us", "UTC")),
-                ("key", pa.binary()),
-                ("value", pa.binary()),
-                ("headers", pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))),
-            ]
-        ),
-    )
-    write_deltalake(LANDING.at(lake, source="orders"), landed)
+    add(lake, QUARANTINE, *(dict(zip(names, r, strict=True)) for r in data))
+    said = {"topic": "a", "partition": 0, "timestamp": NOW, "landed_at": NOW, "value": VALUE}
+    said["headers"] = [{"key": "ShardId", "value": b"1"}]
+    add(lake, LANDING, *({**said, "offset": o} for o in (7, 8, 9)), source="orders")
 
 
 def test_list_is_newest_first_and_bounded(rows, capsys):
@@ -127,17 +88,6 @@ def told(lake: str) -> None:
         "  - {name: orders, format: tencent_dts, topics: [a], tables: {routes: {'shop_.[.]orders': shop.orders}}}\n"
         "  - {name: stock, format: debezium, topics: [b]}\n"
     )
-    text = pa.string()
-    schema = pa.schema(
-        [
-            *((c, text) for c in ("source", "format", "decoder_version", "room", "topic")),
-            *(("partition", pa.int32()), ("offset", pa.int64()), ("entry_index", pa.int32())),
-            ("row_index", pa.int32()),
-            *((c, text) for c in ("db", "table", "reason")),
-            *((c, pa.timestamp("us", "UTC")) for c in ("quarantined_at", "resolved_at")),
-            *(("schema", text), ("key", pa.map_(text, text)), ("column", text)),
-        ]
-    )
     said = {"source": "orders", "topic": "a", "partition": 0, "entry_index": 0, "row_index": 0}
     rows = [
         ("shop", "orders", {"id": "1"}, "v", "column 'v': 'x' doesn't fit its type 'int'", {}),
@@ -153,7 +103,7 @@ def told(lake: str) -> None:
         | {"offset": i, "quarantined_at": NOW + timedelta(seconds=i)}
         for i, (db, t, key, column, reason, more) in enumerate(rows)
     ]
-    write_deltalake(QUARANTINE.at(lake), pa.Table.from_pylist(data, schema), partition_by=["source"])
+    add(lake, QUARANTINE, *data)
 
 
 def listed(capsys: pytest.CaptureFixture[str], *options: str) -> list[dict[str, Any]]:
@@ -249,17 +199,10 @@ def one(lake: str):
         row = {"source": "orders", "format": format, "topic": "a", "partition": 0, "offset": 1, "reason": reason}
         row |= {"decoder_version": "1", "room": "changes", "entry_index": 0, "row_index": 0, "db": "shop"}
         row |= {"table": "orders", "column": column, "quarantined_at": NOW, "resolved_at": None}
-        kinds = {"partition": pa.int32(), "offset": pa.int64(), "entry_index": pa.int32(), "row_index": pa.int32()}
-        kinds |= dict.fromkeys(("quarantined_at", "resolved_at"), pa.timestamp("us", "UTC"))
-        schema = pa.schema([(k, kinds.get(k, pa.string())) for k in row])
-        write_deltalake(QUARANTINE.at(lake), pa.Table.from_pylist([row], schema), mode="overwrite")
+        add(lake, QUARANTINE, row, overwrite=True)
         record = {"topic": "a", "partition": 0, "offset": 1, "timestamp": NOW, "landed_at": NOW, "key": b"k"}
         record |= {"value": value, "headers": []}
-        headers = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
-        fields = [(k, kinds.get(k, pa.timestamp("us", "UTC"))) for k in record if k not in ("key", "value", "headers")]
-        schema = pa.schema([*fields, ("topic", pa.string()), ("key", pa.binary()), ("value", pa.binary())][1:])
-        schema = schema.append(pa.field("headers", headers))
-        write_deltalake(LANDING.at(lake, source="orders"), pa.Table.from_pylist([record], schema), mode="overwrite")
+        add(lake, LANDING, record, overwrite=True, source="orders")
 
     return put
 

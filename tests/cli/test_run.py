@@ -5,10 +5,8 @@ import time
 from datetime import UTC, datetime
 from pathlib import Path
 
-import pyarrow as pa
 import pytest
 from dagster import ConfigurableResource, DagsterExecutionInterruptedError
-from deltalake import write_deltalake
 
 from cdc_platform import chain, tables
 from cdc_platform.cli.app import run
@@ -17,6 +15,7 @@ from cdc_platform.config import Config, load_config
 from cdc_platform.errors import ConfigError, OffsetsLost
 from cdc_platform.results import StageResult
 from tests.automation.conftest import snapshot
+from tests.rows import add
 
 YAML = """
 lake: ./lake
@@ -148,17 +147,12 @@ def states(config: Config, *rows: tuple[str, str, str, str]) -> None:
     """Rows of table_state: source, db, table, state."""
     names = ("source", "db", "table", "state")
     rest = {"reason": "no key", "rebuild": 0, "batch": 0, "invalid_dates": 0, "at": datetime.now(UTC)}
-    found = [{**dict(zip(names, r, strict=True)), **rest} for r in rows]
-    write_deltalake(tables.TABLE_STATE.at(config.lake), pa.Table.from_pylist(found), mode="append")
+    add(config.lake, tables.TABLE_STATE, *({**dict(zip(names, r, strict=True)), **rest} for r in rows))
 
 
 def quarantine(config: Config, *sources: str) -> None:
     """A row in quarantine of each of these."""
-    at, text = pa.timestamp("us", "UTC"), pa.string()
-    names = ("source", "db", "table", "reason", "quarantined_at", "resolved_at")
-    schema = pa.schema([(k, at if k.endswith("_at") else text) for k in names])
-    found = [dict.fromkeys(names) | {"source": s, "reason": "torn"} for s in sources]
-    write_deltalake(tables.QUARANTINE.at(config.lake), pa.Table.from_pylist(found, schema), mode="append")
+    add(config.lake, tables.QUARANTINE, *({"source": s, "reason": "torn"} for s in sources))
 
 
 def test_held_rows_of_the_chosen_sources_end_it_with_1_unless_they_are_allowed(config, stages, capsys):

@@ -38,6 +38,7 @@ from cdc_platform.errors import OffsetsLost
 from cdc_platform.lake.writer_lock import source_lock
 from cdc_platform.tables import CONTROL_EVENTS, OFFSET_LEDGER, QUARANTINE, SNAPSHOT_PATH, TABLE_STATE
 from tests.cli.test_run import NoSpark
+from tests.rows import add
 
 
 def configure(folder: Path, monkeypatch: pytest.MonkeyPatch, servers: str, topic: str) -> str:
@@ -84,43 +85,23 @@ def fed(tmp_path, monkeypatch, broker) -> str:
         "outcome": "landed",
         "records": 2,
     }
-    write_deltalake(OFFSET_LEDGER.at(lake), pa.Table.from_pylist([row, {**row, "outcome": "applied"}]))
-    beat = {
-        "source": "orders",
-        "kind": "heartbeat",
-        "source_time": None,
-        "landed_at": datetime(2026, 11, 20, tzinfo=UTC),
-    }
-    schema = pa.schema(
-        [
-            ("source", pa.string()),
-            ("kind", pa.string()),
-            ("source_time", pa.timestamp("us", "UTC")),
-            ("landed_at", pa.timestamp("us", "UTC")),
-        ]
-    )
-    write_deltalake(CONTROL_EVENTS.at(lake), pa.Table.from_pylist([beat], schema))
+    add(lake, OFFSET_LEDGER, row, {**row, "outcome": "applied"})
+    beat = {"source": "orders", "kind": "heartbeat", "landed_at": datetime(2026, 11, 20, tzinfo=UTC)}
+    add(lake, CONTROL_EVENTS, beat)
     return lake
 
 
 def table_state(lake: str, table: str, state: str, reason: str | None) -> None:
     row = {"source": "orders", "db": "shop", "table": table, "batch": 0, "rebuild": 0, "state": state, "reason": reason}
     row |= {"invalid_dates": 0, "at": datetime.now(UTC)}
-    types = {**dict.fromkeys(("batch", "rebuild", "invalid_dates"), pa.int64()), "at": pa.timestamp("us", "UTC")}
-    schema = pa.schema([(k, types.get(k, pa.string())) for k in row])
-    write_deltalake(TABLE_STATE.at(lake), pa.Table.from_pylist([row], schema), mode="append")
+    add(lake, TABLE_STATE, row)
 
 
 def held(lake: str, *names: tuple[str | None, str | None]) -> None:
     """Rows of `orders` in quarantine, of these tables."""
     now = datetime(2026, 11, 20, tzinfo=UTC)
-    rows = [
-        {"source": "orders", "db": d, "table": t, "reason": "torn", "quarantined_at": now, "resolved_at": None}
-        for d, t in names
-    ]
-    at, text = pa.timestamp("us", "UTC"), pa.string()
-    schema = pa.schema([(k, at if k.endswith("_at") else text) for k in rows[0]])
-    write_deltalake(QUARANTINE.at(lake), pa.Table.from_pylist(rows, schema))
+    said = {"source": "orders", "reason": "torn", "quarantined_at": now}
+    add(lake, QUARANTINE, *({**said, "db": d, "table": t} for d, t in names))
 
 
 @pytest.mark.broker

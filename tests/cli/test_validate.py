@@ -14,6 +14,7 @@ from cdc_platform.changes import in_force
 from cdc_platform.cli.app import COMMANDS, run
 from cdc_platform.config import Config, parse_config
 from tests.automation.conftest import schema_history, table_state
+from tests.rows import add
 
 ALL = "crm.accounts, crm.orders, crm.tmp_1"
 RULES = {
@@ -70,17 +71,7 @@ def decoded_with(config: Config, options: dict, number: int, offset: int) -> Non
         "offsets": [("t/0", offset)] if offset else [],
         "at": datetime(2026, 11, 20, tzinfo=UTC),
     }
-    schema = pa.schema(
-        [
-            ("source", pa.string()),
-            ("number", pa.int64()),
-            ("options", pa.string()),
-            ("digest", pa.string()),
-            ("offsets", pa.map_(pa.string(), pa.int64())),
-            ("at", pa.timestamp("us", "UTC")),
-        ]
-    )
-    write_deltalake(tables.DECODED_WITH.at(config.lake), pa.Table.from_pylist([row], schema), mode="append")
+    add(config.lake, tables.DECODED_WITH, row)
 
 
 def test_an_option_that_changed_is_told_before_and_after_the_run(tmp_path, capsys):

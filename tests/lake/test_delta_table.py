@@ -124,5 +124,5 @@ def test_digests_are_digests():
 def test_columns_are_told_as_spark_has_them(spark, tmp_path):
     for number, table in enumerate((tables.CHANGES, tables.CHANGELOG, tables.LANDING)):
         path = str(tmp_path / str(number))
-        delta_sql.create(spark, path, table.columns, table.properties, "", table.partition_by)
+        delta_sql.create(spark, path, table.ddl, table.properties, "", table.partition_by)
         assert delta_sql.schema(path) == delta_sql.read(spark, path).schema

@@ -13,6 +13,7 @@ from cdc_platform.cli.run import choose
 from cdc_platform.config import Config, parse_config
 from cdc_platform.errors import ConfigError
 from cdc_platform.lake import queries
+from tests.rows import add
 
 
 @pytest.fixture
@@ -22,13 +23,13 @@ def config(tmp_path: Path) -> Config:
     made = parse_config({"lake": str(tmp_path), "sources": [source]}, tmp_path / "cdc.yaml")
     stated = [("shop_1", "a"), ("shop_2", "b"), ("shop", "own"), ("shop", "gone"), ("other", "x")]
     history = [{"source": "s", "kind": "message", "db": db, "table": t} for db, t in stated]
-    write_deltalake(tables.SCHEMA_HISTORY.at(made.lake), pa.Table.from_pylist(history))
+    add(made.lake, tables.SCHEMA_HISTORY, *history)
     known = {"source": "s", "rebuild": 0, "batch": 0, "invalid_dates": 0, "at": NOW}
     states = [
         {**known, "db": "shop", "table": "orders", "state": "live", "reason": None},
         {**known, "db": "shop", "table": "gone", "state": "left_out", "reason": "tables.exclude"},
     ]
-    write_deltalake(tables.TABLE_STATE.at(made.lake), pa.Table.from_pylist(states))
+    add(made.lake, tables.TABLE_STATE, *states)
     return made
 
 

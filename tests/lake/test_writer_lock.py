@@ -20,8 +20,8 @@ for n in range(times):
 
 
 def test_tables_of_all_sources_are_partitioned_by_source() -> None:
-    every = [t for t in vars(tables).values() if isinstance(t, tables.Table)]
-    assert {t.path for t in every if t.partition_by == ("source",)} == {t.path for t in every if "{" not in t.path}
+    shared = {t.path for t in tables.ALL if "{" not in t.path}
+    assert {t.path for t in tables.ALL if t.partition_by == ("source",)} == shared
 
 
 @pytest.mark.spark

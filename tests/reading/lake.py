@@ -9,6 +9,7 @@ import pyarrow as pa
 from deltalake import write_deltalake
 
 from cdc_platform import tables
+from tests.rows import add
 
 AT = datetime(2026, 11, 20, tzinfo=UTC)
 BIG = 2**60 + 1
@@ -44,40 +45,18 @@ def write(lake: Path, source: str, db: str, table: str, *versions: pa.Table) -> 
 
 def state(lake: Path, source: str, db: str, table: str, state: str = "live", reason: str | None = None) -> None:
     """What became of a table."""
-    rows = pa.table(
-        {
-            "source": [source],
-            "db": [db],
-            "table": [table],
-            "batch": pa.array([0], pa.int64()),
-            "rebuild": pa.array([0], pa.int64()),
-            "state": [state],
-            "reason": pa.array([reason], pa.string()),
-            "invalid_dates": pa.array([0], pa.int64()),
-            "at": pa.array([AT], pa.timestamp("us", "UTC")),
-        }
-    )
-    write_deltalake(tables.TABLE_STATE.at(str(lake)), rows, mode="append", partition_by=["source"])
+    row = {"source": source, "db": db, "table": table, "batch": 0, "rebuild": 0, "state": state, "reason": reason}
+    add(lake, tables.TABLE_STATE, {**row, "invalid_dates": 0, "at": AT})
 
 
 def cut(lake: Path, source: str, number: int, kind: str = "transaction", **versions: int) -> None:
     """A cut of tables of the database `shop`."""
-    snapshot = pa.struct([("db", pa.string()), ("table", pa.string()), ("path", pa.string()), ("version", pa.int64())])
     named = [
         {"db": "shop", "table": t, "path": f"snapshots/{source}/shop/{t}", "version": v} for t, v in versions.items()
     ]
-    rows = pa.table(
-        {
-            "source": [source],
-            "cut": pa.array([number], pa.int64()),
-            "kind": [kind],
-            "reason": pa.array([None if kind == "transaction" else "it tells no transactions"], pa.string()),
-            "source_time": pa.array([AT], pa.timestamp("us", "UTC")),
-            "at": pa.array([AT], pa.timestamp("us", "UTC")),
-            "snapshots": pa.array([named], pa.list_(snapshot)),
-        }
-    )
-    write_deltalake(tables.CUTS.at(str(lake)), rows, mode="append", partition_by=["source"])
+    reason = None if kind == "transaction" else "it tells no transactions"
+    row = {"source": source, "cut": number, "kind": kind, "reason": reason, "snapshots": named}
+    add(lake, tables.CUTS, {**row, "source_time": AT, "at": AT})
 
 
 def make(lake: Path) -> Path:

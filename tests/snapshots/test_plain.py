@@ -169,7 +169,7 @@ class Files:
 
     def __init__(self, spark, folder):
         self.spark, self.path = spark, str(folder / "changelog")
-        delta_sql.create(spark, self.path, tables.CHANGELOG.columns, {}, "", ("source",))
+        delta_sql.create(spark, self.path, tables.CHANGELOG.ddl, {}, "", ("source",))
         self.files = {}
 
     def add(self, *groups):

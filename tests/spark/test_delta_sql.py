@@ -34,7 +34,7 @@ def test_columns_that_an_earlier_table_lacks_are_added_once_and_its_rows_stay(sp
     spark.sql(f"INSERT INTO {delta_sql.delta(path)} (source, topic, reason) VALUES ('shop', 't', 'no JSON')")
     with ThreadPoolExecutor(4) as pool:
         assert list(pool.map(lambda _: delta_sql.ensure(QUARANTINE, path), range(4))) == [path] * 4
-    schema, wanted = delta_sql.read(spark, path).schema, StructType.fromDDL(QUARANTINE.columns)
+    schema, wanted = delta_sql.read(spark, path).schema, StructType.fromDDL(QUARANTINE.ddl)
     assert [(f.name, f.dataType) for f in schema] == [(f.name, f.dataType) for f in wanted]
     assert [schema[n].metadata for n in QUARANTINE.added] == [wanted[n].metadata for n in QUARANTINE.added]
     added = [

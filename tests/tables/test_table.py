@@ -1,4 +1,4 @@
-"""Paths of tables: injective, and never outside the lake."""
+"""Paths of tables: injective, and never outside the lake; schemas of their rows."""
 
 from pathlib import PurePosixPath
 
@@ -6,13 +6,9 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from cdc_platform import tables
-from cdc_platform.lake import delta_table
-from cdc_platform.spark import delta_sql
-from cdc_platform.tables import SNAPSHOT_PATH, Table, path_name
+from cdc_platform.tables import CHANGELOG, LANDING, SNAPSHOT_PATH, path_name
 
 NAMES = st.text(max_size=12) | st.text(alphabet="~._-%/\\ aA0EF2", max_size=8)
-ALL = {n: t for n, t in vars(tables).items() if isinstance(t, Table)}
 ALLOWED = set("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-.~")
 
 
@@ -68,19 +64,16 @@ def test_names_are_escaped_as_the_design_says(name, segment):
     assert path_name(name) == segment
 
 
-@pytest.mark.spark
-@pytest.mark.parametrize("name", sorted(n for n, t in ALL.items() if t.columns))
-def test_every_table_can_be_made_and_is_made_once(spark, tmp_path, name):
-    table = ALL[name]
-    path = table.at(str(tmp_path), source="a-b", format="debezium", room="r", db="d", table="t")
-    assert not delta_table.exists(path)
-    assert delta_sql.ensure(table, path) == path
-    assert delta_sql.ensure(table, path) == path
-    detail = spark.sql(f"DESCRIBE DETAIL {delta_sql.delta(path)}").collect()[0]
-    history = spark.sql(f"DESCRIBE HISTORY {delta_sql.delta(path)}").count()
-    assert (detail["partitionColumns"], detail["description"], history) == (
-        list(table.partition_by),
-        table.comment,
-        1,
-    )
-    assert {k: detail["properties"][k] for k in table.properties} == table.properties
+def test_a_schema_has_the_columns_asked_for_in_that_order():
+    assert LANDING.arrow("offset", "topic").names == ["offset", "topic"]
+    assert CHANGELOG.arrow(but=CHANGELOG.partition_by).names == list(CHANGELOG.names[1:])
+    with pytest.raises(KeyError, match="ofset"):
+        LANDING.arrow("ofset")
+
+
+def test_comments_are_in_the_schema_only_for_the_log():
+    told = LANDING.arrow(comments=True)
+    assert told.field("topic").metadata == {b"comment": b"Kafka topic"}
+    assert told.field("key").metadata is None
+    assert all(f.metadata is None for f in LANDING.arrow())
+    assert told.equals(LANDING.arrow())

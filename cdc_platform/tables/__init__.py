@@ -1,0 +1,67 @@
+"""Every Delta table of the lake: path, columns, partitions and properties, one frozen record each.
+
+Nothing here imports Spark, Delta, Dagster or (before it is asked for a schema) pyarrow.
+"""
+
+from cdc_platform.tables.bookkeeping import (
+    CUTS,
+    DECODED_WITH,
+    LINEAGES,
+    OFFSET_LEDGER,
+    TABLE_RULES,
+    TABLE_STATE,
+    TOPICS,
+)
+from cdc_platform.tables.changelog import (
+    CHANGELOG,
+    CONTROL_EVENTS,
+    QUARANTINE,
+    SCHEMA_CHANGES,
+    SCHEMA_EFFECTS,
+    SCHEMA_HISTORY,
+)
+from cdc_platform.tables.common import ORDER, POSITION
+from cdc_platform.tables.snapshots import ADDRESS_TYPE, ORDER_TYPE, SNAPSHOT_PATH, TOMBSTONES_PATH
+from cdc_platform.tables.stages import CHANGES, CHECKPOINT, CONTEXTS, DDL_SEEN, ENVELOPES, LANDING, WAITING
+from cdc_platform.tables.table import STATS, Location, Table, path_name
+
+ALL = (
+    *(LANDING, ENVELOPES, WAITING, CHANGES, DDL_SEEN, CONTEXTS),
+    *(CHANGELOG, SCHEMA_HISTORY, SCHEMA_CHANGES, SCHEMA_EFFECTS, CONTROL_EVENTS, QUARANTINE),
+    *(OFFSET_LEDGER, LINEAGES, TABLE_RULES, DECODED_WITH, TOPICS, TABLE_STATE, CUTS),
+)
+"""In the order of the data."""
+
+__all__ = [
+    "ADDRESS_TYPE",
+    "ALL",
+    "CHANGELOG",
+    "CHANGES",
+    "CHECKPOINT",
+    "CONTEXTS",
+    "CONTROL_EVENTS",
+    "CUTS",
+    "DDL_SEEN",
+    "DECODED_WITH",
+    "ENVELOPES",
+    "LANDING",
+    "LINEAGES",
+    "OFFSET_LEDGER",
+    "ORDER",
+    "ORDER_TYPE",
+    "POSITION",
+    "QUARANTINE",
+    "SCHEMA_CHANGES",
+    "SCHEMA_EFFECTS",
+    "SCHEMA_HISTORY",
+    "SNAPSHOT_PATH",
+    "STATS",
+    "TABLE_RULES",
+    "TABLE_STATE",
+    "TOMBSTONES_PATH",
+    "TOPICS",
+    "WAITING",
+    "Location",
+    "Table",
+    "path_name",
+]

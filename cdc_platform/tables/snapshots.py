@@ -1,0 +1,11 @@
+"""Where the tables of a source table are; their columns are its own, beside those whose types stand here."""
+
+from cdc_platform.tables.columns import Struct, sql
+from cdc_platform.tables.common import ADDRESS, ENTRY_INDEX, ORDER, ROW_INDEX
+from cdc_platform.tables.table import Location
+
+SNAPSHOT_PATH = Location("snapshots/{source}/{db}/{table}", "Live rows of one source table")
+TOMBSTONES_PATH = Location("tombstones/{source}/{db}/{table}", "Deleted keys with the order of their delete")
+
+ORDER_TYPE = sql(ORDER)
+ADDRESS_TYPE = sql(Struct(tuple((c.name, c.type) for c in (*ADDRESS, ENTRY_INDEX, ROW_INDEX))))
