@@ -120,12 +120,53 @@ def _is_text(value: Any) -> bool:
     return True
 
 
+def addresses(messages: pa.RecordBatch, at: list[int]) -> dict[str, pa.Array]:
+    """What events take over from their messages, by column of EVENT; `at`: the message of each."""
+    taken = messages.select(["topic", "partition", "offset", "landed_at"])
+    if at != list(range(len(messages))):
+        taken = taken.take(pa.array(at, pa.int64()))
+    return dict(zip(taken.schema.names, taken.columns, strict=True))
+
+
+def row_batch(messages: pa.RecordBatch, at: list[int], columns: dict[str, Any]) -> pa.RecordBatch:
+    """EVENT batch of row changes; `at`: the message of each. A column is an array, a list (of µs where EVENT has a
+    time), a text that all rows have, or None (or missing): null."""
+    zeros = pa.array(np.zeros(len(at), np.int32))
+    columns = {**addresses(messages, at), "entry_index": zeros, "row_index": zeros, "kind": "row", **columns}
+    return pa.RecordBatch.from_arrays([_array(columns.get(f.name), f.type, len(at)) for f in EVENT], schema=EVENT)
+
+
+def _array(values: Any, kind: pa.DataType, n: int) -> pa.Array:
+    if values is None:
+        return pa.nulls(n, kind)
+    if isinstance(values, pa.Array):
+        return values
+    if isinstance(values, str):
+        return pa.repeat(values, n)
+    if pa.types.is_decimal(kind) or pa.types.is_timestamp(kind):
+        return pa.array(values, pa.int64()).cast(kind)
+    return pa.array(values, kind)
+
+
 def rare_batch(messages: pa.RecordBatch, rare: list[tuple[tuple[int, ...], Event]]) -> pa.RecordBatch:
-    """Events by dicts, each with a place that begins with its message's number → EVENT batch with their addresses."""
-    address = messages.select(["topic", "partition", "offset", "landed_at"]).take(pa.array([p[0] for p, _ in rare]))
-    batch = event_batch([{"entry_index": 0, "row_index": 0, **event} for _, event in rare])
-    named = {name: address.column(name) for name in address.schema.names}
+    """Events by dicts, each with a place that begins with its message's number → EVENT batch with their addresses. An
+    event with a number beyond its column's range becomes an error."""
+    events = [{"entry_index": 0, "row_index": 0, **event} for _, event in rare]
+    try:
+        batch = event_batch(events)
+    except BAD:
+        batch = event_batch(list(map(_checked, events)))
+    named = addresses(messages, [place[0] for place, _ in rare])
     return pa.RecordBatch.from_arrays([named.get(f.name, batch.column(f.name)) for f in EVENT], schema=EVENT)
+
+
+def _checked(event: Event) -> Event:
+    try:
+        event_batch([event])
+    except BAD as e:
+        names = of_table(event.get("db"), event.get("table")) if event["kind"] in ("row", "schema") else {}
+        return {"entry_index": event["entry_index"], "row_index": 0, **names, **error_event(e)}
+    return event
 
 
 def in_order(batches: list[pa.RecordBatch], places: np.ndarray) -> pa.RecordBatch:

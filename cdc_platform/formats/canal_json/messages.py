@@ -1,9 +1,9 @@
 """FlatMessages: what kind of message each is, and the rows it holds."""
 
-from collections.abc import Sequence
-from itertools import chain
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+from cdc_platform.formats import collect
 from cdc_platform.formats.canal_common.statement import DDL, Event, ddl, query, without_rows
 from cdc_platform.formats.canal_json.options import CanalJsonOptions
 from cdc_platform.formats.texts import shown
@@ -36,10 +36,12 @@ class Row(NamedTuple):
     txn: str | None
 
 
-class Changes(NamedTuple):
-    """Rows of one group, field by field: lists of what `Row` says of each. Those of a message are in their order."""
+@dataclass(slots=True)
+class Changes(collect.Changes):
+    """Rows of one group, field by field."""
 
-    at: list[int]
+    ROW = Row
+
     place: list[int]
     op: list[str]
     data: list[dict[str, Any]]
@@ -47,30 +49,6 @@ class Changes(NamedTuple):
     time: list[int | None]
     gtid: list[str | None]
     txn: list[str | None]
-
-    @classmethod
-    def of(cls, rows: list[Row]) -> "Changes":
-        """At least one of them."""
-        fields: list[Any] = list(map(list, zip(*rows, strict=True)))
-        return cls(*fields)
-
-    @classmethod
-    def together(cls, parts: list["Changes"]) -> "Changes":
-        """All rows of some parts, which have no message in common, in the order of the messages."""
-        fields: list[Any] = [list(chain.from_iterable(lists)) for lists in zip(*parts, strict=True)]
-        whole = cls(*fields)
-        order = sorted(range(len(whole.at)), key=whole.at.__getitem__)
-        return whole if order == list(range(len(order))) else whole.chosen(order)
-
-    def row(self, i: int) -> Row:
-        """One of them."""
-        fields: list[Any] = [field[i] for field in self]
-        return Row(*fields)
-
-    def chosen(self, which: Sequence[int]) -> "Changes":
-        """Some of them."""
-        fields: list[Any] = [[field[i] for i in which] for field in self]
-        return Changes(*fields)
 
 
 class Rows(NamedTuple):

@@ -7,7 +7,6 @@ converted once, and the images are choices of places among the converted texts.
 # pyarrow.compute makes its functions at run time, so that type checkers do not see them.
 # pyright: reportAttributeAccessIssue=false
 
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from itertools import chain
 from types import NoneType
@@ -20,10 +19,9 @@ import pyarrow.compute as pc
 from cdc_platform.formats.canal_common.text import Dialect, hint, to_text
 from cdc_platform.formats.canal_json.messages import Changes
 from cdc_platform.formats.canal_json.sheets import Old, Sheet
-from cdc_platform.formats.canal_json.tables import Fail, Table
-from cdc_platform.formats.contract import EVENT
-from cdc_platform.formats.events import BadColumn
-from cdc_platform.formats.protobuf.arrow import build_maps
+from cdc_platform.formats.collect import Converted, Table
+from cdc_platform.formats.events import BadColumn, row_batch
+from cdc_platform.formats.images import image_maps
 from cdc_platform.formats.texts import BAD, Number, json_text, number_text, plain_text, shown
 from cdc_platform.mysql.types import MySqlType
 from cdc_platform.mysql.values import Checked
@@ -34,39 +32,22 @@ _TEXTS = {str, NoneType}
 def convert_sheet(
     messages: pa.RecordBatch, table: Table, sheet: Sheet, dialect: Dialect
 ) -> tuple[pa.RecordBatch, Changes] | None:
-    """As `convert`, all at once; None: there is a row that fails, which is for `convert` to find."""
+    """As `convert`, of a whole sheet; None: it has a bad row, which is for `convert` to find."""
     try:
         cells = _cells_of_sheet(table, sheet, dialect)
-        return None if cells is None else (_batch(messages, table, sheet.told, cells), sheet.told)
+        return None if cells is None else (_batch(messages, table, sheet.fields, cells), sheet.fields)
     except BAD:
         return None
 
 
-def convert(
-    messages: pa.RecordBatch, table: Table, changes: Changes, dialect: Dialect, fail: Fail
-) -> Iterator[tuple[pa.RecordBatch, Changes]]:
-    """Rows of one table → EVENT batches, each with its rows. A row with an unreadable text goes to `fail`; where
-    a value has no text at all, the group is halved until only the bad rows are left."""
-    count = len(changes.at)
-    try:
-        cells = good_cells = _cells(table, changes, dialect)
-        good = changes
-        if cells.bad:
-            kept = [i for i in range(count) if i not in cells.bad]
-            good, good_cells = changes.chosen(kept), cells.of_rows(kept)
-        batch = _batch(messages, table, good, good_cells) if good.at else None
-    except BAD as e:
-        if count == 1:
-            fail(changes.row(0), e)
-            return
-        middle = count // 2
-        for half in (range(middle), range(middle, count)):
-            yield from convert(messages, table, changes.chosen(half), dialect, fail)
-        return
-    for i, error in cells.bad.items():
-        fail(changes.row(i), error)
-    if batch is not None:
-        yield batch, good
+def convert(messages: pa.RecordBatch, table: Table, changes: Changes, dialect: Dialect) -> Converted[Changes]:
+    """Rows of one table. Raises BadColumn where a value has no text at all."""
+    cells = good_cells = _cells(table, changes, dialect)
+    good, bad = changes, cells.bad
+    if bad:
+        kept = [i for i in range(len(changes)) if i not in bad]
+        good, good_cells = changes.take(kept), cells.of_rows(kept)
+    return (_batch(messages, table, good, good_cells) if len(good) else None), good, bad
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +70,7 @@ class _Cells:
 
 def _cells_of_sheet(table: Table, sheet: Sheet, dialect: Dialect) -> _Cells | None:
     """None: there is a bad row. Cells stay where they are unless their column's text changes."""
-    n, width = len(sheet.told.at), len(table.names)
+    n, width = len(sheet.fields), len(table.names)
     texts = [sheet.text()]
     old_row, old_column = sheet.old()
     places = np.arange(len(texts[0]))
@@ -185,38 +166,26 @@ def _native(value: Any, family: str) -> str | None:
 
 
 def _batch(messages: pa.RecordBatch, table: Table, changes: Changes, cells: _Cells) -> pa.RecordBatch:
-    n = len(changes.at)
     deleted = np.array([op == "delete" for op in changes.op], bool)
-    has_key = np.full(n, bool(table.key))
+    has_key = np.full(len(changes), bool(table.key))
     names = pa.array(table.names, pa.string())
+    key_names = names.take(pa.array(table.key, pa.int64()))
     index = pa.array(changes.place, pa.int64())
-    found: dict[str, Any] = {
-        **addresses(messages, changes.at),
-        "entry_index": pa.array(np.zeros(n, np.int32)),
+    columns = {
         "row_index": index.cast(pa.int32()),
-        "kind": pa.repeat("row", n),
-        "db": pa.repeat(table.db, n),
-        "table": pa.repeat(table.table, n),
-        "op": pa.array(changes.op, pa.string()),
-        "key": _maps(cells.text, names.take(pa.array(table.key, pa.int64())), cells.before[:, table.key], has_key),
-        "before": _maps(cells.text, names, cells.before, deleted | cells.has_old),
-        "after": _maps(cells.text, names, cells.after, ~deleted),
+        "db": table.db,
+        "table": table.table,
+        "op": changes.op,
+        "key": image_maps(cells.text, key_names, cells.before[:, table.key], has_key),
+        "before": image_maps(cells.text, names, cells.before, deleted | cells.has_old),
+        "after": image_maps(cells.text, names, cells.after, ~deleted),
         "schema_version": _versions(table, cells.whole, deleted),
-        "source_time": pa.array(changes.time, pa.int64()).cast(pa.timestamp("us", "UTC")),
-        "txn_id": pa.array(changes.txn, pa.string()),
-        "gtid": pa.array(changes.gtid, pa.string()),
+        "source_time": changes.time,
+        "txn_id": changes.txn,
+        "gtid": changes.gtid,
         "row_no": index,
     }
-    columns = [found[f.name] if f.name in found else pa.nulls(n, f.type) for f in EVENT]
-    return pa.RecordBatch.from_arrays(columns, schema=EVENT)
-
-
-def addresses(messages: pa.RecordBatch, at: list[int]) -> dict[str, pa.Array]:
-    """What events take over from their messages, by column of EVENT; `at`: the message of each."""
-    chosen = messages.select(["topic", "partition", "offset", "landed_at"])
-    if at != list(range(len(messages))):
-        chosen = chosen.take(pa.array(at, pa.int64()))
-    return dict(zip(chosen.schema.names, chosen.columns, strict=True))
+    return row_batch(messages, changes.at, columns)
 
 
 def _versions(table: Table, whole: np.ndarray, deleted: np.ndarray) -> pa.StringArray:
@@ -225,17 +194,3 @@ def _versions(table: Table, whole: np.ndarray, deleted: np.ndarray) -> pa.String
     `data`, must not pass for the table's columns."""
     tells = whole & ~deleted if len(table.key) == len(table.names) else whole
     return pc.if_else(pa.array(tells), pa.scalar(table.version), pa.scalar(None, pa.string()))
-
-
-def _maps(text: pa.StringArray, names: pa.StringArray, places: np.ndarray, has_map: np.ndarray) -> pa.MapArray:
-    """Places of cells (row × column, -1: not in the image) → one map per row; null where `has_map` is False."""
-    there = (places >= 0) & has_map[:, None]
-    row, column = np.nonzero(there)
-    return build_maps(row, names.take(pa.array(column)), _taken(text, places[there]), has_map)
-
-
-def _taken(values: pa.StringArray, places: np.ndarray) -> pa.StringArray:
-    """Those in a row needn't be copied."""
-    if len(places) and (np.diff(places) == 1).all():
-        return values.slice(places[0], len(places))
-    return values.take(pa.array(places))

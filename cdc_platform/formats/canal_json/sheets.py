@@ -2,6 +2,7 @@
 free again before the next are parsed, and what needs no conversion is an image as it stands.
 """
 
+from dataclasses import replace
 from itertools import chain
 from typing import Any
 
@@ -9,7 +10,6 @@ import numpy as np
 import pyarrow as pa
 
 from cdc_platform.formats.canal_json.messages import Changes
-from cdc_platform.formats.canal_json.tables import Group
 
 
 class Old:
@@ -17,19 +17,19 @@ class Old:
 
     def __init__(self, names: tuple[str, ...], olds: list[dict[str, Any] | None]):
         places = {name: c for c, name in enumerate(names)}
-        told = [old or {} for old in olds]
-        self.values = list(chain.from_iterable(map(dict.values, told)))
-        self.row = np.repeat(np.arange(len(told)), list(map(len, told)))
-        self.column = np.fromiter(map(places.__getitem__, chain.from_iterable(told)), np.int64, len(self.values))
+        cells = [old or {} for old in olds]
+        self.values = list(chain.from_iterable(map(dict.values, cells)))
+        self.row = np.repeat(np.arange(len(cells)), list(map(len, cells)))
+        self.column = np.fromiter(map(places.__getitem__, chain.from_iterable(cells)), np.int64, len(self.values))
 
 
 class Sheet:
-    """Such rows. `told`: what is said of them beside `data` and `old`, which are empty there. Row i has the cells from
-    i * width, and `old_cells` follow behind the last row's."""
+    """Such rows, all with the columns `names`. `fields`: what else is known of them; its `data` and `old` are empty.
+    Row i has the cells from i * width, and `old_cells` follow behind the last row's."""
 
-    def __init__(self, group: Group):
-        self.names = group.names
-        self.told = Changes([], [], [], [], [], [], [], [])
+    def __init__(self, names: tuple[str, ...]):
+        self.names = names
+        self.fields = Changes([], [], [], [], [], [], [], [])
         self._cells: list[pa.StringArray] = []
         self._old_cells: list[pa.StringArray] = []
         self._has_old: list[list[bool]] = []
@@ -37,13 +37,12 @@ class Sheet:
 
     def add(self, changes: Changes) -> None:
         """More of them: each has all columns of the group, in its order."""
-        old, before = Old(self.names, changes.old), len(self.told.at)
+        old, before = Old(self.names, changes.old), len(self.fields)
         self._cells.append(pa.array(list(chain.from_iterable(map(dict.values, changes.data))), pa.string()))
         self._old_cells.append(pa.array(old.values, pa.string()))
         self._old_places.append((old.row + before, old.column))
         self._has_old.append([o is not None for o in changes.old])
-        fields: list[tuple[list[Any], list[Any]]] = list(zip(self.told, changes, strict=True))
-        for mine, more in fields:
+        for mine, more in zip(self.fields.lists(), changes.lists(), strict=True):
             if more is not changes.data and more is not changes.old:
                 mine.extend(more)
 
@@ -63,9 +62,9 @@ class Sheet:
     def changes(self) -> Changes:
         """The rows as they were added."""
         text, width = self.text().to_pylist(), len(self.names)
-        rows = range(len(self.told.at))
+        rows = range(len(self.fields))
         data = [dict(zip(self.names, text[i * width : (i + 1) * width], strict=True)) for i in rows]
         old: list[dict[str, Any] | None] = [{} if has else None for has in self.has_old().tolist()]
         for i, c, value in zip(*(a.tolist() for a in self.old()), text[len(rows) * width :], strict=True):
             old[i][self.names[c]] = value
-        return self.told._replace(data=data, old=old)
+        return replace(self.fields, data=data, old=old)

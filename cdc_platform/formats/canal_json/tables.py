@@ -1,13 +1,13 @@
 """Groups of rows that are converted together: one table, one list of columns, told of the same types."""
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from cdc_platform.formats.canal_common.text import told_type
 from cdc_platform.formats.canal_json.messages import Row, Rows
 from cdc_platform.formats.canal_json.options import CanalJsonOptions
-from cdc_platform.formats.events import BadColumn, columns_json, schema_version
+from cdc_platform.formats.collect import Table
+from cdc_platform.formats.events import BadColumn
 from cdc_platform.formats.names import Names
 from cdc_platform.formats.texts import shown
 from cdc_platform.mysql.types import MySqlType, parse_type
@@ -27,34 +27,6 @@ class Group(NamedTuple):
     key: tuple[str, ...]
     names: tuple[str, ...]
     types: tuple[str | int | None, ...]
-
-
-@dataclass(slots=True)
-class Table:
-    """What all rows of a group share. `key`: places of the key's columns among `names`."""
-
-    db: str
-    table: str
-    names: tuple[str, ...]
-    types: list[tuple[str, MySqlType]]
-    key: list[int]
-    columns_json: str = field(init=False)
-    version: str = field(init=False)
-
-    def __post_init__(self) -> None:
-        in_key = set(self.key)
-        self.columns_json = columns_json(
-            [
-                {"name": n, "type": t, "key": i in in_key}
-                for i, (n, (t, _)) in enumerate(zip(self.names, self.types, strict=True))
-            ]
-        )
-        self.version = schema_version(self.db, self.table, self.columns_json)
-
-    def schema_event(self) -> dict[str, Any]:
-        """EVENT of kind schema, without wire address."""
-        told = {"db": self.db, "table": self.table, "schema_version": self.version, "columns": self.columns_json}
-        return {"kind": "schema", **told}
 
 
 def described(group: Group, options: CanalJsonOptions) -> Table:

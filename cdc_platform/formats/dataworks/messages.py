@@ -4,10 +4,11 @@ Facts: the vendor's page "Appendix: Message format" (Alibaba Cloud DataWorks); a
 `AliyunRecordParser` and its test data.
 """
 
-from collections.abc import Callable, Sequence
-from itertools import chain
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+from cdc_platform.formats import collect
 from cdc_platform.formats.canal_common.statement import DDL, Event, ddl, query
 from cdc_platform.formats.texts import shown
 
@@ -54,10 +55,12 @@ class Row(NamedTuple):
     time: int | None
 
 
-class Changes(NamedTuple):
-    """Rows of one group, field by field: lists of what `Row` says of each, in the order of the messages."""
+@dataclass(slots=True)
+class Changes(collect.Changes):
+    """Rows of one group, field by field."""
 
-    at: list[int]
+    ROW = Row
+
     op: list[str]
     file_no: list[int]
     position: list[int]
@@ -65,32 +68,6 @@ class Changes(NamedTuple):
     before: list[dict[str, Any] | None]
     after: list[dict[str, Any] | None]
     time: list[int | None]
-
-    @classmethod
-    def of(cls, rows: list[Row]) -> "Changes":
-        """At least one of them."""
-        fields: list[Any] = list(map(list, zip(*rows, strict=True)))
-        return cls(*fields)
-
-    @classmethod
-    def together(cls, parts: list["Changes"]) -> "Changes":
-        """All rows of some parts, in the order of the messages."""
-        if len(parts) == 1:
-            return parts[0]
-        fields: list[Any] = [list(chain.from_iterable(lists)) for lists in zip(*parts, strict=True)]
-        whole = cls(*fields)
-        order = sorted(range(len(whole.at)), key=whole.at.__getitem__)
-        return whole if order == list(range(len(order))) else whole.chosen(order)
-
-    def row(self, i: int) -> Row:
-        """One of them."""
-        fields: list[Any] = [field[i] for field in self]
-        return Row(*fields)
-
-    def chosen(self, which: Sequence[int]) -> "Changes":
-        """Some of them."""
-        fields: list[Any] = [[field[i] for i in which] for field in self]
-        return Changes(*fields)
 
 
 def read(at: int, message: Any) -> tuple[Group, Row] | list[Event]:

@@ -16,19 +16,17 @@ trailing zeros of BINARY(n), ENUM labels holding commas or quotes (the type text
 source time is its own clock.
 """
 
-import gc
-from collections.abc import Iterator
-from functools import partial
+from typing import Any
 
-import numpy as np
 import pyarrow as pa
 
-from cdc_platform.formats.contract import EVENT, Format, Limit, Liveness
+from cdc_platform.formats.collect import Collector, Converted
+from cdc_platform.formats.contract import Format, Limit, Liveness
 from cdc_platform.formats.debezium.control import control_events
 from cdc_platform.formats.debezium.groups import Group, described, is_dtle, is_snapshot, of_message, of_row
 from cdc_platform.formats.debezium.options import DebeziumOptions
-from cdc_platform.formats.debezium.rows import Row, Table, convert_rows
-from cdc_platform.formats.events import Event, error_event, event_batch, of_table
+from cdc_platform.formats.debezium.rows import Changes, Row, Table, row_changes
+from cdc_platform.formats.events import Event, collection_paused
 from cdc_platform.formats.kafka_connect.wrapper import Schema, Unwrapper
 from cdc_platform.formats.limits import finer_than, of
 from cdc_platform.formats.texts import BAD, shown
@@ -42,63 +40,69 @@ _FLATTENED = (
 _ROUTING = "__dbz__physicalTableIdentifier"  # added to the key by ByLogicalTableRouter; no column
 
 
-class _Batch:
-    """Decodes one MESSAGE batch: control messages at once, rows collected by table and schema."""
+class _Collector(Collector[Group, Changes, Table]):
+    CHANGES, NO_VALUE, SCHEMA_RANK = Changes, "tombstone", 2
 
     def __init__(self, messages: pa.RecordBatch, options: DebeziumOptions):
-        self.messages, self.options = messages, options
+        super().__init__(messages)
+        self.options = options
         self.values, self.keys = Unwrapper(), Unwrapper()
         self.tables: dict[Group, Table] = {}
-        self.groups: dict[Group, list[Row]] = {}
-        self.rare: list[tuple[int, Event]] = []
+        self.topics, self.kafka_keys = (messages.column(name).to_pylist() for name in ("topic", "key"))
 
-    def fail(self, table: Table, row: Row, error: BaseException) -> None:
-        self.rare.append((row.at, {**of_row(table, row.key), **error_event(error)}))
+    def parse(self, at: int, value: bytes) -> tuple[Schema | None, Any]:
+        """The schema and the payload."""
+        return self.values(self.topics[at] or "", value)
 
-    def read(self) -> None:
-        columns = (self.messages.column(n).to_pylist() for n in ("topic", "key", "value"))
-        for index, (topic, key, value) in enumerate(zip(*columns, strict=True)):
-            try:
-                if value is None:
-                    self.rare.append((index, {"kind": "skip", "reason": "tombstone"}))
-                else:
-                    self._message(index, topic or "", key, value)
-            except BAD as e:
-                self.rare.append((index, error_event(e)))
-
-    def _message(self, index: int, topic: str, key: bytes | None, value: bytes) -> None:
-        schema, payload = self.values(topic, value)
+    def read(self, at: int, message: tuple[Schema | None, Any]) -> None:
+        schema, payload = message
         if payload is None:  # dtle's tombstone is the text {"schema":null,"payload":null}
-            self.rare.append((index, {"kind": "skip", "reason": "tombstone"}))
+            self.rare.append((at, {"kind": "skip", "reason": self.NO_VALUE}))
             return
         if type(payload) is not dict:
             raise ValueError(f"payload {shown(payload)} is no object")
         if "op" in payload:
-            try:
-                self._row(index, topic, key, schema, payload)
-            except BAD as e:
-                told = of_message(payload, schema, self._key(topic, key), self.options)
-                self.rare.append((index, {**told, **error_event(e)}))
+            self._row(at, schema, payload)
             return
-        events = control_events(payload, topic, schema.name if schema else None)
+        events = control_events(payload, self.topics[at] or "", schema.name if schema else None)
         if events is None:
             raise ValueError(_FLATTENED)
-        self.rare.extend((index, event) for event in events)
+        self.rare.extend((at, event) for event in events)
 
-    def _row(self, index: int, topic: str, key: bytes | None, schema: Schema | None, payload: dict) -> None:
+    def of_message(self, at: int, message: tuple[Schema | None, Any] | None) -> Event:
+        schema, payload = message or (None, None)
+        if type(payload) is not dict or "op" not in payload:
+            return {}
+        return of_message(payload, schema, self._key(at), self.options)
+
+    def of_row(self, group: Group, row: Row) -> Event:
+        return of_row(self.table(group), row.key)
+
+    def table(self, group: Group) -> Table:
+        table = self.tables.get(group)
+        if table is None:
+            table = described(group, self.options)
+            if len(self.tables) < _MANY:
+                self.tables[group] = table
+        return table
+
+    def convert(self, _group: Group, table: Table, rows: Changes) -> Converted[Changes]:
+        return row_changes(self.messages, table, rows), rows, {}
+
+    def _row(self, at: int, schema: Schema | None, payload: dict) -> None:
         op = payload["op"]
         if op == "m":
-            self.rare.append((index, {"kind": "skip", "reason": "logical decoding message (op m)"}))
+            self.rare.append((at, {"kind": "skip", "reason": "logical decoding message (op m)"}))
             return
         source = _source(op, payload)
         before, after = _images(op, payload)
-        key_schema, key_row = self._key(topic, key) if op != "t" else (None, None)
+        key_schema, key_row = self._key(at) if op != "t" else (None, None)
         snapshot = is_snapshot(source)
         dtle = is_dtle(source)
         names = tuple(key_row) if key_row else ()
         shape = None if schema is not None else _shape(before, after)
         group = Group(schema, key_schema, source["db"], source["table"], dtle, dtle and snapshot, names, shape)
-        table = self._table(group)
+        table = self.table(group)
         if not table.key_names:
             key_row = None
         elif op in "ud" and before is not None and table.key_set <= before.keys():
@@ -108,43 +112,21 @@ class _Batch:
         if op == "d" and before is None and key_row is None:
             raise ValueError("delete without before and without a readable key: no telling which row")
         name = "read" if op == "c" and snapshot else _OPS[op]  # 0.x and dtle write snapshot rows as c
-        row = Row(index, name, before, after, key_row, source, _object(payload, "transaction"))
-        self.groups.setdefault(group, []).append(row)
+        self.add(group, Row(at, name, before, after, key_row, source, _object(payload, "transaction")))
 
-    def _key(self, topic: str, key: bytes | None) -> tuple[Schema | None, dict | None]:
-        """Kafka key → its schema and columns; nothing when it is null, junk or without columns (no key)."""
+    def _key(self, at: int) -> tuple[Schema | None, dict | None]:
+        """A message's Kafka key: its schema and columns; nothing when it is null, junk or without columns (no key)."""
+        key = self.kafka_keys[at]
         if key is None:
             return None, None
         try:
-            schema, payload = self.keys(topic, key)
+            schema, payload = self.keys(self.topics[at] or "", key)
         except BAD:
             return None, None
         if type(payload) is not dict:
             return None, None
         payload.pop(_ROUTING, None)
         return (schema, payload) if payload else (None, None)
-
-    def _table(self, group: Group) -> Table:
-        table = self.tables.get(group)
-        if table is None:
-            table = described(group, self.options)
-            if len(self.tables) < _MANY:
-                self.tables[group] = table
-        return table
-
-    def rows(self) -> Iterator[tuple[pa.RecordBatch, list[int]]]:
-        """EVENT batches of all rows with their message indexes; puts the schema events beside."""
-        first: dict[str, tuple[int, Table]] = {}
-        for group, rows in self.groups.items():
-            table = self._table(group)
-            for batch, indexes in convert_rows(self.messages, table, rows, partial(self.fail, table)):
-                yield batch, indexes
-                version = batch.column("schema_version")
-                here = next((i for i, v in zip(indexes, version, strict=True) if v.is_valid), None)
-                if table.version is not None and here is not None:
-                    seen = first.get(table.version)
-                    first[table.version] = (here, table) if seen is None or here < seen[0] else seen
-        self.rare.extend((index, table.schema_event()) for index, table in first.values())
 
 
 def _source(op: object, payload: dict) -> dict:
@@ -188,50 +170,8 @@ def _images(op: str, payload: dict) -> tuple[dict | None, dict | None]:
 
 def decode(messages: pa.RecordBatch, options: DebeziumOptions) -> pa.RecordBatch:
     """MESSAGE batch → EVENT batch, in the order of the messages; never raises for bad bytes."""
-    collecting = gc.isenabled()
-    gc.disable()  # parsed JSON holds no cycles; walking it again and again halves the speed (measured)
-    try:
-        return _decode(messages, options)
-    finally:
-        if collecting:
-            gc.enable()
-
-
-def _decode(messages: pa.RecordBatch, options: DebeziumOptions) -> pa.RecordBatch:
-    work = _Batch(messages, options)
-    work.read()
-    batches, order = [], []
-    for batch, indexes in work.rows():
-        batches.append(batch)
-        order.extend(indexes)
-    if work.rare:
-        batches.append(_rare_batch(messages, work.rare))
-        order.extend(i for i, _ in work.rare)
-    if not batches:
-        return event_batch([])
-    found = batches[0] if len(batches) == 1 else pa.concat_batches(batches)
-    places = np.array(order)
-    return found if (np.diff(places) >= 0).all() else found.take(pa.array(np.argsort(places, kind="stable")))
-
-
-def _rare_batch(messages: pa.RecordBatch, rare: list[tuple[int, Event]]) -> pa.RecordBatch:
-    address = messages.select(["topic", "partition", "offset", "landed_at"]).take(pa.array([i for i, _ in rare]))
-    events = [{"entry_index": 0, "row_index": 0, **event} for _, event in rare]
-    try:
-        batch = event_batch(events)
-    except BAD:  # a number beyond its column: find whose
-        batch = event_batch(list(map(_checked, events)))
-    named = {name: address.column(name) for name in address.schema.names}
-    return pa.RecordBatch.from_arrays([named.get(f.name, batch.column(f.name)) for f in EVENT], schema=EVENT)
-
-
-def _checked(event: Event) -> Event:
-    try:
-        event_batch([event])
-    except BAD as e:
-        named = of_table(event.get("db"), event.get("table")) if event["kind"] in ("row", "schema") else {}
-        return {"entry_index": event["entry_index"], "row_index": 0, **named, **error_event(e)}
-    return event
+    with collection_paused():
+        return _Collector(messages, options).decode()
 
 
 LIMITS = (

@@ -1,6 +1,5 @@
 """Row changes of Debezium and dtle, group by group (one table, one schema) → EVENT batches."""
 
-from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from itertools import chain
 from operator import itemgetter
@@ -9,8 +8,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from cdc_platform.formats.contract import EVENT
-from cdc_platform.formats.events import BadColumn, columns_json, file_number, schema_version
+from cdc_platform.formats import collect
+from cdc_platform.formats.events import BadColumn, columns_json, file_number, row_batch, schema_version
 from cdc_platform.formats.kafka_connect.types import Column
 from cdc_platform.formats.texts import BAD, shown
 
@@ -28,6 +27,20 @@ class Row(NamedTuple):
     key: dict | None
     source: dict
     transaction: dict | None
+
+
+@dataclass(slots=True)
+class Changes(collect.Changes):
+    """Rows of one group, field by field."""
+
+    ROW = Row
+
+    op: list[str]
+    before: list[dict | None]
+    after: list[dict | None]
+    key: list[dict | None]
+    source: list[dict]
+    transaction: list[dict | None]
 
 
 @dataclass(slots=True)
@@ -64,69 +77,26 @@ class Table:
         }
 
 
-def convert_rows(
-    messages: pa.RecordBatch, table: Table, rows: list[Row], fail: Callable[[Row, BaseException], None]
-) -> Iterator[tuple[pa.RecordBatch, list[int]]]:
-    """Rows of one table → EVENT batches, each with the message index of its rows. When a row is bad the group
-    is halved until only the bad ones are left: those go to `fail`."""
-    try:
-        yield _batch(messages, table, rows), [r.at for r in rows]
-        return
-    except BAD as e:
-        if len(rows) == 1:
-            fail(rows[0], e)
-            return
-    # Halving keeps the cost of one bad row in a large group at a few extra passes.
-    middle = len(rows) // 2
-    yield from convert_rows(messages, table, rows[:middle], fail)
-    yield from convert_rows(messages, table, rows[middle:], fail)
-
-
-def _batch(messages: pa.RecordBatch, table: Table, rows: list[Row]) -> pa.RecordBatch:
-    n = len(rows)
-    address = messages.select(["topic", "partition", "offset", "landed_at"]).take(pa.array([r.at for r in rows]))
-    sources = [r.source for r in rows]
-    position = positions(sources, [table.dtle] * n)
-    transactions = [r.transaction or _NO_ROW for r in rows]
+def row_changes(messages: pa.RecordBatch, table: Table, rows: Changes) -> pa.RecordBatch:
+    """Rows of one table → EVENT batch. Raises one of BAD where a row can't be used."""
+    position = positions(rows.source, [table.dtle] * len(rows))
+    transactions = [transaction or _NO_ROW for transaction in rows.transaction]
     key_columns = {name: table.columns[name] for name in table.key_names}
-    images = {
-        "key": map_array([r.key for r in rows], key_columns, whole=False),
-        "before": map_array([r.before for r in rows], table.columns),
-        "after": map_array([r.after for r in rows], table.columns),
-    }
-    version = table.version
-    found: dict[str, Any] = {
-        **{name: address.column(name) for name in address.schema.names},
-        "entry_index": np.zeros(n, np.int32),
-        "row_index": np.zeros(n, np.int32),
-        "kind": ["row"] * n,
-        "db": [table.db] * n,
-        "table": [table.table] * n,
-        "op": [r.op for r in rows],
-        **images,
-        "schema_version": [None if r.op == "truncate" else version for r in rows],
+    columns = {
+        "db": table.db,
+        "table": table.table,
+        "op": rows.op,
+        "key": map_array(rows.key, key_columns, whole=False),
+        "before": map_array(rows.before, table.columns),
+        "after": map_array(rows.after, table.columns),
+        "schema_version": [None if op == "truncate" else table.version for op in rows.op],
         "txn_id": [
-            _txn(t.get("id")) or _text(s.get("gtid")) or None for t, s in zip(transactions, sources, strict=True)
+            _txn(t.get("id")) or _text(s.get("gtid")) or None for t, s in zip(transactions, rows.source, strict=True)
         ],
         "txn_seq": [integer(t.get("total_order"), "transaction.total_order") for t in transactions],
         **position,
     }
-    return arrow_batch(found, n)
-
-
-def arrow_batch(found: dict[str, Any], n: int) -> pa.RecordBatch:
-    """Columns by name (lists or arrays; missing = null) → EVENT batch of n rows."""
-    return pa.RecordBatch.from_arrays([_array(found.get(f.name), f.type, n) for f in EVENT], schema=EVENT)
-
-
-def _array(values: Any, kind: pa.DataType, n: int) -> pa.Array:
-    if values is None:
-        return pa.nulls(n, kind)
-    if isinstance(values, pa.Array):
-        return values
-    if pa.types.is_decimal(kind) or pa.types.is_timestamp(kind):
-        return pa.array(values, pa.int64()).cast(kind)
-    return pa.array(values, kind)
+    return row_batch(messages, rows.at, columns)
 
 
 def positions(sources: list[dict], dtle: list[bool]) -> dict[str, list]:

@@ -8,106 +8,74 @@ the binlog (both step by the number of messages in between, and `sequence_num` s
 order nothing across tasks: changes are ordered by the topic, or by GTID at will.
 """
 
-from collections.abc import Iterator
 from functools import cached_property
+from typing import Any
 
-import numpy as np
 import pyarrow as pa
 
+from cdc_platform.formats.collect import Collector, Converted, Table
 from cdc_platform.formats.contract import Context as ContextOf
 from cdc_platform.formats.contract import Format, Limit, Liveness
-from cdc_platform.formats.events import Event, collection_paused, error_event, event_batch, in_order, rare_batch
-from cdc_platform.formats.exact_json import read_json
+from cdc_platform.formats.events import Event, collection_paused
 from cdc_platform.formats.limits import of
 from cdc_platform.formats.tdsql.messages import Changes, Row, Rows, names_of, place, read
 from cdc_platform.formats.tdsql.options import TdsqlOptions
-from cdc_platform.formats.tdsql.plain import PlainReader
-from cdc_platform.formats.tdsql.rows import Group, convert_rows, group_of, of_row
-from cdc_platform.formats.tdsql.schemas import UNKNOWN, Schemas, States, Table, context
-from cdc_platform.formats.texts import BAD
-
-_Place = tuple[int, int]
-"""Message in the batch; 0 for what comes before its events, then its events from 1."""
+from cdc_platform.formats.tdsql.rows import Group, convert, group_of, of_row
+from cdc_platform.formats.tdsql.scanner import Scanner
+from cdc_platform.formats.tdsql.schemas import UNKNOWN, Schemas, States, context
 
 
-class _Batch:
-    """Decodes one MESSAGE batch: control messages at once, rows collected by table and state of its columns."""
+class _Addresses:
+    """Topic, partition and offset of each message, listed when the first is asked for."""
 
-    def __init__(self, messages: pa.RecordBatch, options: TdsqlOptions, told: States | None):
-        self.messages, self.options = messages, options
-        self.schemas = Schemas(told, options.lower_case_table_names)
-        self.groups: dict[Group, list[Changes]] = {}
-        self.rare: list[tuple[_Place, Event]] = []
+    def __init__(self, messages: pa.RecordBatch):
+        self.messages = messages
+
+    def __call__(self, at: int) -> tuple[str, int, int]:
+        return self._all[at]
 
     @cached_property
-    def addresses(self) -> list[tuple[str, int, int]]:
-        """Topic, partition and offset of each message."""
+    def _all(self) -> list[tuple[str, int, int]]:
         columns = (self.messages.column(name).to_pylist() for name in ("topic", "partition", "offset"))
         return list(zip(*columns, strict=True))
 
-    def read(self) -> None:
-        values = self.messages.column("value").to_pylist()
-        plain = PlainReader(self.schemas, lambda at: self.addresses[at], self.options)(values)
-        self.groups = plain.rows
-        self.rare = [((at, 1 + i), event) for at, events in plain.events for i, event in enumerate(events)]
-        others: dict[Group, list[Row]] = {}
-        for at in plain.others:
-            if values[at] is None:
-                self.rare.append(((at, 1), {"kind": "skip", "reason": "no value"}))
-                continue
-            message = None
-            try:
-                message = read_json(values[at])
-                found = read(at, message, self.options)
-                if isinstance(found, Rows):
-                    others.setdefault(self.group(found), []).append(found.row)
-                else:
-                    self.rare.extend(((at, 1 + i), event) for i, event in enumerate(found))
-            except BAD as e:
-                self.rare.append(((at, 1), {**names_of(message, self.options), **error_event(e)}))
-        for group, rows in others.items():
-            self.groups.setdefault(group, []).append(Changes.of(rows))
 
-    def group(self, found: Rows) -> Group:
-        """Raises ValueError where the table's columns aren't known or the row doesn't fit them."""
-        row = found.row
-        table = self.schemas.at(found.db, found.table, self.addresses[row.at], place(row.gtid, row.time))
-        return group_of(table, found.names, len(row.where), len(row.field))
+class _Collector(Collector[Group, Changes, Table]):
+    CHANGES = Changes
 
-    def rows(self) -> Iterator[tuple[pa.RecordBatch, np.ndarray]]:
-        """EVENT batches of all rows with their places; puts the schema events beside."""
-        first: dict[str, tuple[_Place, Table]] = {}
-        for group, parts in self.groups.items():
-            table = group.table
+    def __init__(self, messages: pa.RecordBatch, options: TdsqlOptions, states: States | None):
+        self.schemas = Schemas(states, options.lower_case_table_names)
+        self.address = _Addresses(messages)
+        super().__init__(messages, Scanner(self.schemas, self.address, options))
+        self.options = options
 
-            def fail(row: Row, error: BaseException, group: Group = group) -> None:
-                self.rare.append(((row.at, 1), {**of_row(group, row, self.options), **error_event(error)}))
+    def read(self, at: int, message: Any) -> None:
+        found = read(at, message, self.options)
+        if isinstance(found, Rows):
+            row = found.row
+            table = self.schemas.at(found.db, found.table, self.address(at), place(row.gtid, row.time))
+            self.add(group_of(table, found.names, len(row.where), len(row.field)), row)
+        else:
+            self.rare.extend((at, event) for event in found)
 
-            for batch, at in convert_rows(self.messages, group, Changes.together(parts), self.options, fail):
-                yield batch, np.column_stack((at, np.ones(len(at), np.int64)))
-                if len(group.columns) == len(table.names):
-                    seen, here = first.get(table.version), (at[0], 0)
-                    first[table.version] = (here, table) if seen is None or here < seen[0] else seen
-        self.rare.extend((here, table.schema_event()) for here, table in first.values())
+    def of_message(self, _at: int, message: Any) -> Event:
+        return names_of(message, self.options)
+
+    def of_row(self, group: Group, row: Row) -> Event:
+        return of_row(group, row, self.options)
+
+    def table(self, group: Group) -> Table:
+        return group.table
+
+    def convert(self, group: Group, _table: Table, rows: Changes) -> Converted[Changes]:
+        return convert(self.messages, group, rows, self.options)
 
 
-def decode(messages: pa.RecordBatch, options: TdsqlOptions, told: States | None = None) -> pa.RecordBatch:
-    """MESSAGE batch → EVENT batch, in the order of the messages; never raises for bad bytes. `told`: the tables'
+def decode(messages: pa.RecordBatch, options: TdsqlOptions, states: States | None = None) -> pa.RecordBatch:
+    """MESSAGE batch → EVENT batch, in the order of the messages; never raises for bad bytes. `states`: the tables'
     columns over time, as `schemas.context` gives them."""
     with collection_paused():
-        return _decode(_Batch(messages, options, told))
-
-
-def _decode(work: _Batch) -> pa.RecordBatch:
-    work.read()
-    batches, places = [], []
-    for batch, at in work.rows():
-        batches.append(batch)
-        places.append(at)
-    if work.rare:
-        batches.append(rare_batch(work.messages, work.rare))
-        places.append(np.array([at for at, _ in work.rare]))
-    return in_order(batches, np.concatenate(places)) if batches else event_batch([])
+        return _Collector(messages, options, states).decode()
 
 
 FORMAT = Format(

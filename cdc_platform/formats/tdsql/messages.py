@@ -2,10 +2,11 @@
 
 import re
 from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import lru_cache
-from itertools import chain
 from typing import Any, NamedTuple
 
+from cdc_platform.formats import collect
 from cdc_platform.formats.events import Event, file_number, of_table
 from cdc_platform.formats.tdsql.options import TdsqlOptions
 from cdc_platform.formats.texts import shown
@@ -50,10 +51,12 @@ class Row(NamedTuple):
     binlog_file: str | None
 
 
-class Changes(NamedTuple):
-    """Rows field by field: lists of what `Row` says of each."""
+@dataclass(slots=True)
+class Changes(collect.Changes):
+    """Rows of one group, field by field."""
 
-    at: list[int]
+    ROW = Row
+
     where: list[Sequence[str | None]]
     field: list[Sequence[str | None]]
     time: list[int | None]
@@ -61,30 +64,6 @@ class Changes(NamedTuple):
     event_no: list[int | None]
     row_no: list[int | None]
     binlog_file: list[str | None]
-
-    @classmethod
-    def of(cls, rows: list[Row]) -> "Changes":
-        """At least one of them."""
-        fields: list[Any] = list(map(list, zip(*rows, strict=True)))
-        return cls(*fields)
-
-    @classmethod
-    def together(cls, parts: list["Changes"]) -> "Changes":
-        """All rows of some parts, in the order of the messages."""
-        fields: list[Any] = [list(chain.from_iterable(lists)) for lists in zip(*parts, strict=True)]
-        whole = cls(*fields)
-        order = sorted(range(len(whole.at)), key=whole.at.__getitem__)
-        return whole if order == list(range(len(order))) else whole.chosen(order)
-
-    def row(self, i: int) -> Row:
-        """One of them."""
-        fields: list[Any] = [field[i] for field in self]
-        return Row(*fields)
-
-    def chosen(self, which: Sequence[int]) -> "Changes":
-        """Some of them."""
-        fields: list[Any] = [[field[i] for i in which] for field in self]
-        return Changes(*fields)
 
 
 class Rows(NamedTuple):

@@ -3,24 +3,21 @@
 # pyarrow.compute makes its functions at run time, so that type checkers do not see them.
 # pyright: reportAttributeAccessIssue=false
 
-from collections.abc import Callable, Iterator
 from functools import partial
 from itertools import chain
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from cdc_platform.formats.contract import EVENT
-from cdc_platform.formats.events import BadColumn, Event, of_table, readable_key
+from cdc_platform.formats.collect import Converted, Table
+from cdc_platform.formats.events import BadColumn, Event, of_table, readable_key, row_batch
+from cdc_platform.formats.images import image_maps
 from cdc_platform.formats.tdsql.literals import NULLS, to_text
 from cdc_platform.formats.tdsql.messages import Changes, Row, place
 from cdc_platform.formats.tdsql.options import TdsqlOptions
-from cdc_platform.formats.tdsql.schemas import Table
-from cdc_platform.formats.texts import BAD, shown
-
-Fail = Callable[[Row, BaseException], None]
+from cdc_platform.formats.texts import shown
 
 _NULLS = pa.array(["", *sorted(NULLS)], pa.string())
 
@@ -58,29 +55,12 @@ def _columns_of(table: Table, names: tuple[str, ...] | None, width: int) -> tupl
     return tuple(folded[n.casefold()] for n in names)
 
 
-def convert_rows(
-    messages: pa.RecordBatch, group: Group, rows: Changes, options: TdsqlOptions, fail: Fail
-) -> Iterator[tuple[pa.RecordBatch, list[int]]]:
-    """Rows of one group → EVENT batches, each with the numbers of its rows' messages. A row with a literal that can't
-    be read goes to `fail`; where that can't be told, the group is halved until only the bad rows are left."""
-    count = len(rows.at)
-    try:
-        cells = _Cells(group, rows, options)
-        kept = [i for i in range(count) if i not in cells.bad] if cells.bad else None
-        good = rows if kept is None else rows.chosen(kept)
-        batch = _batch(messages, group, good, cells, kept, options) if good.at else None
-    except BAD as e:
-        if count == 1:
-            fail(rows.row(0), e)
-            return
-        middle = count // 2
-        for half in (range(middle), range(middle, count)):
-            yield from convert_rows(messages, group, rows.chosen(half), options, fail)
-        return
-    for i, error in cells.bad.items():
-        fail(rows.row(i), error)
-    if batch is not None:
-        yield batch, good.at
+def convert(messages: pa.RecordBatch, group: Group, rows: Changes, options: TdsqlOptions) -> Converted[Changes]:
+    """Rows of one group. Raises one of BAD where it isn't known which row has the fault."""
+    cells = _Cells(group, rows, options)
+    kept = [i for i in range(len(rows)) if i not in cells.bad] if cells.bad else None
+    good = rows if kept is None else rows.take(kept)
+    return (_batch(messages, group, good, cells, kept, options) if len(good) else None), good, cells.bad
 
 
 def of_row(group: Group, row: Row, options: TdsqlOptions) -> Event:
@@ -149,52 +129,37 @@ def _batch(
     messages: pa.RecordBatch, group: Group, rows: Changes, cells: _Cells, kept: list[int] | None, options: TdsqlOptions
 ) -> pa.RecordBatch:
     """`kept`: which of the cells' rows these are; None: all."""
-    n, table = len(rows.at), group.table
+    table = group.table
     names = pa.array([table.names[c] for c in group.columns], pa.string())
     key = [group.columns.index(c) for c in table.key]
     whole = len(group.columns) == len(table.names)
     before, after = (p if kept is None else p[kept] for p in (cells.before, cells.after))
-    address = messages.select(["topic", "partition", "offset", "landed_at"]).take(pa.array(rows.at))
+    every = np.ones(len(rows), bool)
     event_no, gtid = pa.array(rows.event_no, pa.int64()), pa.array(rows.gtid, pa.string())
-    zeros = pa.array(np.zeros(n, np.int32))
-    found: dict[str, Any] = {
-        **{name: address.column(name) for name in address.schema.names},
-        "entry_index": zeros,
-        "row_index": zeros,
-        "kind": pa.repeat("row", n),
-        "db": pa.repeat(table.db, n),
-        "table": pa.repeat(table.table, n),
-        "op": pa.repeat(group.op, n),
-        "key": _maps(cells.text, names.take(pa.array(key)), before[:, key]) if key else None,
-        "before": _maps(cells.text, names, before) if group.where else None,
-        "after": _maps(cells.text, names, after) if group.field else None,
-        "schema_version": pa.repeat(table.version, n) if whole else None,
-        "source_time": pa.array(rows.time, pa.int64()).cast(pa.timestamp("us", "UTC")),
+    columns = {
+        "db": table.db,
+        "table": table.table,
+        "op": group.op,
+        "key": image_maps(cells.text, names.take(pa.array(key)), before[:, key], every) if key else None,
+        "before": image_maps(cells.text, names, before, every) if group.where else None,
+        "after": image_maps(cells.text, names, after, every) if group.field else None,
+        "schema_version": table.version if whole else None,
+        "source_time": rows.time,
         "txn_id": gtid,
         "txn_seq": event_no,
         "gtid": gtid,
-        "binlog_file": pa.array(rows.binlog_file, pa.string()),
+        "binlog_file": rows.binlog_file,
         "event_no": event_no,
-        "row_no": pa.array(rows.row_no, pa.int64()),
+        "row_no": rows.row_no,
         **(_order_by_gtid(rows) if options.order == "gtid" else {}),
     }
-    columns = [found[f.name] if found.get(f.name) is not None else pa.nulls(n, f.type) for f in EVENT]
-    return pa.RecordBatch.from_arrays(columns, schema=EVENT)
+    return row_batch(messages, rows.at, columns)
 
 
-def _order_by_gtid(rows: Changes) -> dict[str, pa.Array]:
+def _order_by_gtid(rows: Changes) -> dict[str, list]:
     places = [place(gtid, None) for gtid in rows.gtid]
-    numbers = [p.number for p in places]
     return {
-        "lineage": pa.array([p.lineage for p in places], pa.string()),
-        "file_no": pa.array([None if number is None else 0 for number in numbers], pa.int64()),
-        "binlog_pos": pa.array(numbers, pa.int64()).cast(pa.decimal128(20, 0)),
+        "lineage": [p.lineage for p in places],
+        "file_no": [None if p.number is None else 0 for p in places],
+        "binlog_pos": [p.number for p in places],
     }
-
-
-def _maps(text: pa.StringArray, names: pa.StringArray, places: np.ndarray) -> pa.MapArray:
-    """Places of cells (row × column) → one map per row."""
-    n, width = places.shape
-    keys = names.take(pa.array(np.tile(np.arange(width), n)))
-    starts = pa.array(np.arange(0, n * width + 1, width, dtype=np.int32))
-    return pa.MapArray.from_arrays(starts, keys, text.take(pa.array(places.ravel())))

@@ -2,17 +2,17 @@
 that holds where a row stands. Built on the driver, looked up on the executors."""
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cmp_to_key
 from pathlib import Path
 from typing import Any
 
 from cdc_platform.errors import ConfigError, UnknownType
-from cdc_platform.formats.events import columns_json, schema_version
+from cdc_platform.formats.collect import Table
 from cdc_platform.formats.tdsql.messages import Place, place
 from cdc_platform.formats.tdsql.options import TdsqlOptions
 from cdc_platform.mysql import ddl
-from cdc_platform.mysql.types import MySqlType, parse_type
+from cdc_platform.mysql.types import parse_type
 
 States = dict[str, list[dict[str, Any]]]
 """{"states": [{"db", "table", "columns", "reason", "creates", "at"}, …]} in order; `at`
@@ -79,31 +79,6 @@ def _compare(a: list[Any], b: list[Any]) -> int:
     if address_a[:2] != address_b[:2] and time_a != time_b and None not in (time_a, time_b):
         return -1 if time_a < time_b else 1
     return (address_a > address_b) - (address_a < address_b)
-
-
-@dataclass(slots=True, eq=False)
-class Table:
-    """A table's columns in one state. `key`: places of the key's columns among `names`."""
-
-    db: str
-    table: str
-    names: tuple[str, ...]
-    types: list[tuple[str, MySqlType]]
-    key: list[int]
-    columns_json: str = field(init=False)
-    version: str = field(init=False)
-
-    def __post_init__(self) -> None:
-        told = zip(self.names, self.types, strict=True)
-        self.columns_json = columns_json(
-            [{"name": n, "type": t, "key": i in self.key} for i, (n, (t, _)) in enumerate(told)]
-        )
-        self.version = schema_version(self.db, self.table, self.columns_json)
-
-    def schema_event(self) -> dict[str, Any]:
-        """EVENT of kind schema, without wire address."""
-        told = {"db": self.db, "table": self.table, "schema_version": self.version, "columns": self.columns_json}
-        return {"kind": "schema", **told}
 
 
 @dataclass(slots=True)

@@ -1,4 +1,4 @@
-"""What the quick way reads must be what the thorough way reads, and a message with any fault is not for it."""
+"""What the scanner reads must be what exact reading reads, and a message with any fault is left over."""
 
 import json
 from unittest import mock
@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from cdc_platform.formats.tdsql import FORMAT, TdsqlOptions, decode
 from cdc_platform.formats.tdsql.literals import _quoted
-from cdc_platform.formats.tdsql.plain import Plain, PlainReader
+from cdc_platform.formats.tdsql.scanner import Scanner
 from cdc_platform.formats.tdsql.schemas import Schemas
 from tests.formats.tdsql.test_tdsql import SCENARIOS, context, load, messages
 
@@ -41,12 +41,14 @@ STEADY = created(f"create table t ({TYPES})")
 CHANGING = created(f"create table t ({TYPES})", "alter table t add x int", "alter table t modify n bigint")
 
 
-def read(told, values):
-    return PlainReader(Schemas(told, fold=False), lambda at: ("c", 0, at), TdsqlOptions())(values)
+def scanned(told, values):
+    """The scanner after some values, and which of them it left over."""
+    scanner = Scanner(Schemas(told, fold=False), lambda at: ("c", 0, at), TdsqlOptions())
+    return scanner, scanner(values)
 
 
-def thorough(batch, options, told):
-    with mock.patch.object(PlainReader, "__call__", lambda _, values: Plain({}, [], list(range(len(values))))):
+def exact(batch, options, told):
+    with mock.patch.object(Scanner, "__call__", lambda _, values: list(range(len(values)))):
         return decode(batch, options, told)
 
 
@@ -54,7 +56,7 @@ def thorough(batch, options, told):
 def test_scenarios_read_the_same_both_ways(name):
     batch, options = load(name)
     told = context(batch, options)
-    assert decode(batch, options, told).equals(thorough(batch, options, told))
+    assert decode(batch, options, told).equals(exact(batch, options, told))
 
 
 @pytest.mark.parametrize("told", [STEADY, CHANGING])
@@ -74,12 +76,12 @@ def test_scenarios_read_the_same_both_ways(name):
         {"field": ["1", "'{\n\"k\": 1}'", ""]},
     ],
 )
-def test_what_tdsql_writes_goes_the_quick_way(told, change):
+def test_what_tdsql_writes_is_scanned(told, change):
     values = [text({**MESSAGE, **change}).encode()] * 4
-    assert read(told, values).others == []
+    assert scanned(told, values)[1] == []
     for options in OPTIONS:
         batch = messages(values)
-        assert decode(batch, options, told).equals(thorough(batch, options, told))
+        assert decode(batch, options, told).equals(exact(batch, options, told))
 
 
 @pytest.mark.parametrize(
@@ -114,16 +116,16 @@ def test_what_tdsql_writes_goes_the_quick_way(told, change):
     ],
 )
 @pytest.mark.parametrize("told", [STEADY, CHANGING])
-def test_anything_else_goes_the_thorough_way(told, old, new):
+def test_anything_else_is_left_over(told, old, new):
     value, fine = text(MESSAGE).replace(old, new, 1).encode(), text(MESSAGE).encode()
     assert value != fine
     values = [fine, value, None, value + b"x", fine]
-    found = read(told, values)
-    assert found.others == [1, 2, 3]
-    assert sorted(at for parts in found.rows.values() for part in parts for at in part.at) == [0, 4]
+    scanner, others = scanned(told, values)
+    assert others == [1, 2, 3]
+    assert sorted(at for parts in scanner.rows.values() for part in parts for at in part.at) == [0, 4]
     for options in OPTIONS:
         batch = messages(values)
-        assert decode(batch, options, told).equals(thorough(batch, options, told))
+        assert decode(batch, options, told).equals(exact(batch, options, told))
 
 
 CONTROL = {k: v for k, v in MESSAGE.items() if k not in ("where", "field", "sub_event_index")}
@@ -152,11 +154,10 @@ def test_messages_without_rows_read_the_same_both_ways(change, quick):
     fine = text({**CONTROL, "eventtypestr": "gtid"}).encode()
     value = text({**CONTROL, **change}).encode()
     values = [fine, value, value.replace(b'"logtype"', b'"logtype":"x","logtype"'), text(MESSAGE).encode()]
-    found = read(STEADY, values)
-    assert found.others == ([2] if quick else [1, 2])
+    assert scanned(STEADY, values)[1] == ([2] if quick else [1, 2])
     for options in OPTIONS:
         batch = messages(values)
-        assert decode(batch, options, STEADY).equals(thorough(batch, options, STEADY))
+        assert decode(batch, options, STEADY).equals(exact(batch, options, STEADY))
 
 
 LITERALS = st.text(st.sampled_from(["'", "\\", "a", " ", "1", "\n", "é", "😀", "-"]), max_size=4)
@@ -184,4 +185,4 @@ def test_any_change_of_the_text_reads_the_same_both_ways(data):
     changed = whole[:at] + "".join(data.draw(st.lists(PIECES, max_size=3))) + whole[to:]
     batch = messages([whole.encode(), changed.encode(), whole.encode(), whole.encode()])
     told, options = data.draw(st.sampled_from([STEADY, CHANGING])), data.draw(st.sampled_from(OPTIONS))
-    assert decode(batch, options, told).equals(thorough(batch, options, told))
+    assert decode(batch, options, told).equals(exact(batch, options, told))

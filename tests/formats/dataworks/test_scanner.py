@@ -1,4 +1,4 @@
-"""What the quick way reads must be what the thorough way reads, and a message with any fault is not for it."""
+"""What the scanner reads must be what exact reading reads, and a message with any fault is left over."""
 
 import json
 from unittest import mock
@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cdc_platform.formats.dataworks import DataworksOptions, decode
-from cdc_platform.formats.dataworks.plain import Plain, PlainReader
+from cdc_platform.formats.dataworks.scanner import Scanner
 from tests.formats.dataworks.test_dataworks import SCENARIOS, load, messages, plain
 
 KINDS = {"id": "LONG", "t": "STRING", "p": "DOUBLE", "at": "DATE", "b": "BYTES", "ok": "BOOLEAN"}
@@ -53,15 +53,15 @@ def value(**payload):
 PLAIN = text(MESSAGE).encode()
 
 
-def thorough(batch, options):
-    with mock.patch.object(PlainReader, "__call__", lambda _, values: Plain({}, list(range(len(values))))):
+def exact(batch, options):
+    with mock.patch.object(Scanner, "__call__", lambda _, values: list(range(len(values)))):
         return decode(batch, options)
 
 
 @pytest.mark.parametrize("name", SCENARIOS)
 def test_scenarios_read_the_same_both_ways(name):
     batch, options = load(name)
-    assert decode(batch, options).equals(thorough(batch, options))
+    assert decode(batch, options).equals(exact(batch, options))
 
 
 @pytest.mark.parametrize("options", OPTIONS)
@@ -89,10 +89,10 @@ def test_scenarios_read_the_same_both_ways(name):
         {"after": {"dataColumn": {**ROW, "b": "AP8"}}},
     ],
 )
-def test_what_dataworks_writes_goes_the_quick_way(payload, options):
+def test_what_dataworks_writes_is_scanned(payload, options):
     batch = messages([value(**payload)] * 5)
-    assert PlainReader()(batch.column("value").to_pylist()).others == []
-    assert decode(batch, options).equals(thorough(batch, options))
+    assert Scanner()(batch.column("value").to_pylist()) == []
+    assert decode(batch, options).equals(exact(batch, options))
 
 
 @pytest.mark.parametrize(
@@ -129,28 +129,29 @@ def test_what_dataworks_writes_goes_the_quick_way(payload, options):
         ('"dbName":"d"', '"dbName":{"a":"b"}'),
     ],
 )
-def test_anything_else_goes_the_thorough_way(old, new):
+def test_anything_else_is_left_over(old, new):
     odd = text(MESSAGE).replace(old, new, 1).encode()
     assert odd != PLAIN
     values = [PLAIN, odd, None, odd + b"x", PLAIN]
-    found = PlainReader()(values)
-    assert found.others == [1, 2, 3]
-    assert [at for parts in found.rows.values() for part in parts for at in part.at] == [0, 4]
-    assert decode(messages(values), OPTIONS[0]).equals(thorough(messages(values), OPTIONS[0]))
+    scanner = Scanner()
+    assert scanner(values) == [1, 2, 3]
+    assert [at for parts in scanner.rows.values() for part in parts for at in part.at] == [0, 4]
+    assert decode(messages(values), OPTIONS[0]).equals(exact(messages(values), OPTIONS[0]))
 
 
-def test_a_second_half_that_lacks_a_column_goes_the_thorough_way():
+def test_a_second_half_that_lacks_a_column_is_left_over():
     half = value(before=None, after={"dataColumn": {"id": 1}})
-    assert PlainReader()([PLAIN, half]).others == [1]
+    assert Scanner()([PLAIN, half]) == [1]
     assert plain(decode(messages([half]), OPTIONS[0]))[0]["reason"].endswith("lacks column 't'")
 
 
 def test_what_a_schema_says_is_parsed_once():
     other = text({**MESSAGE, "schema": {**MESSAGE["schema"], "primaryKey": None}}).encode()
-    with mock.patch("cdc_platform.formats.dataworks.plain.read_json", wraps=json.loads) as parsed:
-        found = PlainReader()([PLAIN, other, PLAIN, PLAIN, other])
+    with mock.patch("cdc_platform.formats.dataworks.scanner.read_json", wraps=json.loads) as parsed:
+        scanner = Scanner()
+        assert scanner([PLAIN, other, PLAIN, PLAIN, other]) == []
     assert parsed.call_count == 2
-    assert [(group.key, parts[0].at) for group, parts in found.rows.items()] == [(("id",), [0, 2, 3]), ((), [1, 4])]
+    assert [(group.key, parts[0].at) for group, parts in scanner.rows.items()] == [(("id",), [0, 2, 3]), ((), [1, 4])]
 
 
 PIECES = st.sampled_from(
@@ -166,7 +167,7 @@ def test_any_change_of_the_text_reads_the_same_both_ways(data):
     to = data.draw(st.integers(at, min(len(whole), at + 12)))
     odd = whole[:at] + "".join(data.draw(st.lists(PIECES, max_size=3))) + whole[to:]
     batch = messages([whole.encode(), odd.encode(), whole.encode()])
-    assert decode(batch, OPTIONS[0]).equals(thorough(batch, OPTIONS[0]))
+    assert decode(batch, OPTIONS[0]).equals(exact(batch, OPTIONS[0]))
 
 
 CELLS = {
@@ -203,12 +204,12 @@ def row_messages(draw):
 def test_whole_batches_come_out_the_same_in_every_way(values, at_a_time, options):
     batch = messages(values)
     with (
-        mock.patch("cdc_platform.formats.dataworks.plain._AT_A_TIME", at_a_time),
+        mock.patch("cdc_platform.formats.json_scanner._CHUNK", at_a_time),
         mock.patch("cdc_platform.formats.dataworks.values._FEW", 0),
     ):
         found = decode(batch, options)
     with mock.patch("cdc_platform.formats.dataworks.values._FEW", 1000):
-        assert found.equals(thorough(batch, options))
+        assert found.equals(exact(batch, options))
 
 
 def test_plain_and_odd_messages_in_one_batch_give_what_each_gives_alone():

@@ -1,4 +1,4 @@
-"""What the quick way reads must be what the thorough way reads, and a message with any fault is not for it."""
+"""What the scanner reads must be what exact reading reads, and a message with any fault is left over."""
 
 import json
 from unittest import mock
@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from cdc_platform.formats import canal_json
 from cdc_platform.formats.canal_json import CanalJsonOptions, decode
-from cdc_platform.formats.canal_json.plain import Plain, PlainReader
+from cdc_platform.formats.canal_json.scanner import Scanner
 from tests.formats.canal_json.test_canal_json import SCENARIOS, load, messages, plain
 
 MESSAGE = {
@@ -33,15 +33,15 @@ def text(message):
     return json.dumps(message, ensure_ascii=False, separators=(",", ":"))
 
 
-def thorough(batch, options):
-    with mock.patch.object(PlainReader, "__call__", lambda _, values: Plain({}, list(range(len(values))))):
+def exact(batch, options):
+    with mock.patch.object(Scanner, "__call__", lambda _, values: list(range(len(values)))):
         return decode(batch, options)
 
 
 @pytest.mark.parametrize("name", SCENARIOS)
 def test_scenarios_read_the_same_both_ways(name):
     batch, options = load(name)
-    assert plain(decode(batch, options)) == plain(thorough(batch, options))
+    assert plain(decode(batch, options)) == plain(exact(batch, options))
 
 
 @pytest.mark.parametrize(
@@ -57,12 +57,10 @@ def test_scenarios_read_the_same_both_ways(name):
         {"data": [{"id": "1", "t": '{\n"k": 1}', "n": None}], "old": [{"n": "4"}]},
     ],
 )
-def test_what_canal_writes_goes_the_quick_way(change):
+def test_what_canal_writes_is_scanned(change):
     value = text({**MESSAGE, **change}).encode()
-    assert PlainReader()([value]).others == []
-    assert plain(decode(messages([value]), CanalJsonOptions())) == plain(
-        thorough(messages([value]), CanalJsonOptions())
-    )
+    assert Scanner()([value]) == []
+    assert plain(decode(messages([value]), CanalJsonOptions())) == plain(exact(messages([value]), CanalJsonOptions()))
 
 
 @pytest.mark.parametrize(
@@ -92,13 +90,13 @@ def test_what_canal_writes_goes_the_quick_way(change):
         ('"isDdl":false,', ""),
     ],
 )
-def test_anything_else_goes_the_thorough_way(old, new):
+def test_anything_else_is_left_over(old, new):
     value = text(MESSAGE).replace(old, new, 1).encode()
     assert value != text(MESSAGE).encode()
     plain_one = text(MESSAGE).encode()
-    found = PlainReader()([plain_one, value, None, value + b"x", plain_one])
-    assert found.others == [1, 2, 3]
-    assert [sheet.told.at for sheet in found.rows.values()] == [[0, 0, 4, 4]]
+    scanner = Scanner()
+    assert scanner([plain_one, value, None, value + b"x", plain_one]) == [1, 2, 3]
+    assert [sheet.fields.at for [sheet] in scanner.rows.values()] == [[0, 0, 4, 4]]
 
 
 PIECES = st.sampled_from(
@@ -114,7 +112,7 @@ def test_any_change_of_the_text_reads_the_same_both_ways(data):
     to = data.draw(st.integers(at, min(len(whole), at + 12)))
     changed = whole[:at] + "".join(data.draw(st.lists(PIECES, max_size=3))) + whole[to:]
     batch = messages([whole.encode(), changed.encode(), whole.encode()])
-    assert plain(decode(batch, CanalJsonOptions())) == plain(thorough(batch, CanalJsonOptions()))
+    assert plain(decode(batch, CanalJsonOptions())) == plain(exact(batch, CanalJsonOptions()))
 
 
 TYPES = {
@@ -170,11 +168,11 @@ def row_messages(draw):
 @given(st.lists(row_messages(), min_size=1, max_size=12), st.integers(1, 5))
 def test_whole_batches_come_out_the_same_in_every_way(told, at_a_time):
     batch, options = messages([text(m).encode() for m in told]), CanalJsonOptions()
-    with mock.patch("cdc_platform.formats.canal_json.plain._AT_A_TIME", at_a_time):
+    with mock.patch("cdc_platform.formats.json_scanner._CHUNK", at_a_time):
         found = decode(batch, options)
         with mock.patch.object(canal_json, "convert_sheet", lambda *_: None):
             row_by_row = decode(batch, options)
-    assert found.equals(thorough(batch, options))
+    assert found.equals(exact(batch, options))
     assert found.equals(row_by_row)
 
 
@@ -183,11 +181,13 @@ def test_rows_without_a_fault_are_converted_at_once():
     batch = messages([text(m).encode() for m in (MESSAGE, other)])
     with mock.patch.object(canal_json, "convert", side_effect=AssertionError):
         found = decode(batch, CanalJsonOptions())
-    assert found.equals(thorough(batch, CanalJsonOptions()))
+    assert found.equals(exact(batch, CanalJsonOptions()))
 
 
 def test_a_sheet_gives_its_rows_back():
-    [sheet] = PlainReader()([text(MESSAGE).encode(), text({**MESSAGE, "old": None}).encode()]).rows.values()
+    scanner = Scanner()
+    assert scanner([text(MESSAGE).encode(), text({**MESSAGE, "old": None}).encode()]) == []
+    [[sheet]] = scanner.rows.values()
     changes = sheet.changes()
     assert changes.data == MESSAGE["data"] * 2
     assert changes.old == [*MESSAGE["old"], None, None]
