@@ -6,7 +6,6 @@ time, and messages beside a broken one decode as they do alone. A finding names 
 """
 
 import argparse
-import base64
 import dataclasses
 import json
 import random
@@ -28,7 +27,7 @@ from cdc_platform.feeds.workload import Workload
 from cdc_platform.formats import FORMATS
 from cdc_platform.formats.contract import BAD_COLUMN, EVENT, KINDS, MESSAGE, OPS, PART, Format
 from cdc_platform.formats.pb import tencent_dts_pb2 as pb
-from tests.formats import canal_fixtures, dts_fixtures
+from tests.formats import canal_fixtures, dts_fixtures, json_fixtures
 from tests.formats.contexts import context_of
 from tests.formats.mutations import broken
 
@@ -51,7 +50,7 @@ class Seed:
 
 
 def seeds(name: str) -> list[Seed]:
-    """All messages of a format's fixtures and of the demo's feed. Fixtures are read as `_messages` says; a
+    """All messages of a format's fixtures and of the demo's feed. Fixtures are read as `json_fixtures` says; a
     format with a notation of its own has its reader in `_READERS`."""
     format_ = FORMATS[name]
     paths = sorted(p for p in (FIXTURES / name).glob("*.json") if not p.name.endswith(".expected.json"))
@@ -66,26 +65,9 @@ def seeds(name: str) -> list[Seed]:
 
 
 def _messages(format_: Format, path: Path) -> Iterator[Seed]:
-    """`{"options": …, "messages": [part | {"topic", "key": part, "value": part}]}` with parts null, {"json": …},
-    {"text": …}, {"base64": …} or {"hex": …}."""
-    told = json.loads(path.read_text())
-    options = format_.options(**told.get("options", {}))
-    for message in told["messages"]:
-        whole: dict[str, Any] = message if message is not None and "value" in message else {"value": message}
-        yield Seed(whole.get("topic") or "t", _part(whole.get("key")), _part(whole["value"]), options)
-
-
-def _part(part: dict | None) -> bytes | None:
-    if part is None:
-        return None
-    ways: dict[str, Callable[[Any], bytes]] = {
-        "json": lambda v: json.dumps(v, ensure_ascii=False, separators=(",", ":")).encode(),
-        "text": str.encode,
-        "base64": base64.b64decode,
-        "hex": bytes.fromhex,
-    }
-    [(way, value)] = part.items()
-    return ways[way](value)
+    options, records = json_fixtures.records(path)
+    for topic, key, value in records:
+        yield Seed(topic, key, value, format_.options(**options))
 
 
 def _dts(format_: Format, path: Path) -> Iterator[Seed]:

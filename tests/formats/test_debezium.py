@@ -1,85 +1,18 @@
-"""Debezium and dtle messages → EVENT rows. A fixture `<scenario>.json` holds options and messages, the file
-`<scenario>.expected.json` beside it the events, without null columns."""
+"""Debezium and dtle messages → EVENT rows."""
 
-import base64
 import copy
 import json
-from datetime import UTC, datetime
-from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from cdc_platform.formats.contract import EVENT, KINDS, MESSAGE, OPS
+from cdc_platform.formats.contract import KINDS, OPS
 from cdc_platform.formats.debezium import FORMAT, DebeziumOptions, decode
 from cdc_platform.formats.exact_json import read_json
-
-FIXTURES = Path(__file__).parent.parent / "fixtures" / "debezium"
-SCENARIOS = sorted(p.name.removesuffix(".expected.json") for p in FIXTURES.glob("*.expected.json"))
-LANDED = datetime(2026, 11, 20, tzinfo=UTC)
-
-
-def raw(part):
-    """null, {"json": any}, {"text": str} or {"base64": str} → bytes of a Kafka key or value."""
-    if part is None:
-        return None
-    if "json" in part:
-        return json.dumps(part["json"], ensure_ascii=False, separators=(",", ":")).encode()
-    return part["text"].encode() if "text" in part else base64.b64decode(part["base64"])
-
-
-def messages(records):
-    """(topic, key, value) tuples → MESSAGE batch, offsets from 0."""
-    rows = [
-        {
-            "topic": t,
-            "partition": 0,
-            "offset": i,
-            "timestamp": LANDED,
-            "key": k,
-            "value": v,
-            "landed_at": LANDED,
-        }
-        for i, (t, k, v) in enumerate(records)
-    ]
-    return pa.RecordBatch.from_pylist(rows, schema=MESSAGE)
-
-
-def plain(batch):
-    """EVENT batch → dicts without nulls and landed_at; all as JSON can say it."""
-    events = []
-    for row in batch.to_pylist(maps_as_pydicts="strict"):
-        assert row.pop("landed_at") == LANDED
-        event = {k: v for k, v in row.items() if v is not None}
-        if "binlog_pos" in event:
-            event["binlog_pos"] = int(event["binlog_pos"])
-        if "source_time" in event:
-            event["source_time"] = event["source_time"].isoformat()
-        if "columns" in event:
-            event["columns"] = {
-                c["name"]: c["type"] + (" KEY" if c["key"] else "") for c in json.loads(event["columns"])
-            }
-        events.append(event)
-    return events
-
-
-def load(name):
-    told = json.loads((FIXTURES / f"{name}.json").read_text())
-    records = [(m["topic"], raw(m.get("key")), raw(m["value"])) for m in told["messages"]]
-    return messages(records), DebeziumOptions(**told.get("options", {}))
-
-
-@pytest.mark.parametrize("name", SCENARIOS)
-def test_scenario(name):
-    batch, options = load(name)
-    found = decode(batch, options)
-    found.validate(full=True)
-    assert found.schema == EVENT
-    assert plain(found) == json.loads((FIXTURES / f"{name}.expected.json").read_text())
+from tests.formats.json_fixtures import load, messages, readable, scenarios
 
 
 def test_a_row_whose_key_is_null_is_refused():
@@ -92,18 +25,6 @@ def test_a_schema_change_without_columns_is_refused():
     change = {"type": "CREATE", "id": '"d"."t"', "table": {"primaryKeyColumnNames": [], "columns": []}}
     value = text({"source": row()["source"], "ddl": "CREATE TABLE t", "tableChanges": [change]})
     assert "column names []" in reason_of(value)
-
-
-@pytest.mark.parametrize("name", SCENARIOS)
-def test_message_by_message_gives_the_same_events(name):
-    batch, options = load(name)
-    alone = [e for i in range(len(batch)) for e in plain(decode(batch.slice(i, 1), options)) if e["kind"] != "schema"]
-    assert alone == [e for e in plain(decode(batch, options)) if e["kind"] != "schema"]
-
-
-def test_every_fixture_has_its_expected_events():
-    assert {p.stem for p in FIXTURES.glob("*.json")} == {*SCENARIOS, *(f"{s}.expected" for s in SCENARIOS)}
-    assert len(SCENARIOS) > 20
 
 
 def row(op: Any = "c", after=None, before=None, **payload):
@@ -128,7 +49,7 @@ GOOD = ("d.t", b'{"id":1}', text(row(after={"id": 1})))
 
 def reason_of(value, key=None):
     """Decodes `value` between two good messages, which must come through; its own event must be one error."""
-    events = plain(decode(messages([GOOD, ("d.t", key, value), GOOD]), DebeziumOptions()))
+    events = readable(decode(messages([GOOD, ("d.t", key, value), GOOD]), DebeziumOptions()))
     rows = [e for e in events if e["kind"] == "row"]
     assert [(e["offset"], e["after"]) for e in rows] == [(0, {"id": "1"}), (2, {"id": "1"})]
     (error,) = [e for e in events if e["offset"] == 1]
@@ -218,7 +139,7 @@ def test_bad_message_is_one_error_and_leaves_its_neighbours_alone(name):
     ],
 )
 def test_without_a_readable_key_the_row_still_counts(key):
-    (found, shape) = plain(decode(messages([("d.t", key, text(row(after={"id": 1})))]), DebeziumOptions()))
+    (found, shape) = readable(decode(messages([("d.t", key, text(row(after={"id": 1})))]), DebeziumOptions()))
     assert (found["kind"], found["op"], found["after"], found.get("key")) == (
         "row",
         "insert",
@@ -237,7 +158,7 @@ def test_a_schema_version_stands_once_per_batch_at_its_first_row():
             ("d.t", b'{"id":1}', text(row(after={"id": 1, "n": 2}))),
         ]
     )
-    events = plain(decode(batch, DebeziumOptions()))
+    events = readable(decode(batch, DebeziumOptions()))
     schemas = [(e["offset"], e["columns"]) for e in events if e["kind"] == "schema"]
     assert schemas == [(1, {"id": "longtext KEY"}), (3, {"id": "longtext KEY", "n": "longtext"})]
     versions = {e["offset"]: e["schema_version"] for e in events if e["kind"] == "schema"}
@@ -262,7 +183,7 @@ def test_many_tables_share_a_topic():
         return text({"schema": schema, "payload": row(after={f"c{i}": i})})
 
     records = [("all", None, wrapped(i % 40, "int32")) for i in range(120)]
-    events = plain(decode(messages(records), DebeziumOptions()))
+    events = readable(decode(messages(records), DebeziumOptions()))
     assert [e["after"] for e in events if e["kind"] == "row"] == [{f"c{i % 40}": str(i % 40)} for i in range(120)]
     assert sum(e["kind"] == "schema" for e in events) == 40
 
@@ -312,9 +233,9 @@ def test_a_repeated_key_is_always_seen(pairs, data):
 
 
 MATERIAL = [
-    (m["topic"], raw(m.get("key")), raw(m["value"]))
-    for name in SCENARIOS
-    for m in json.loads((FIXTURES / f"{name}.json").read_text())["messages"]
+    tuple(record[field] for field in ("topic", "key", "value"))
+    for scenario in scenarios("debezium")
+    for record in load("debezium", scenario)[0].to_pylist()
 ]
 
 
@@ -331,7 +252,7 @@ def test_mutated_bytes_never_raise_and_never_touch_their_neighbours(data):
         broken[part] = bytes(changed)
     found = decode(messages([GOOD, (topic, broken["key"], broken["value"]), GOOD]), DebeziumOptions())
     found.validate(full=True)
-    events = plain(found)
+    events = readable(found)
     assert {e["offset"] for e in events} == {0, 1, 2}
     assert all(e["kind"] in KINDS and (e["kind"] != "row" or e["op"] in OPS) for e in events)
     assert all(e["kind"] != "error" or e["reason"] for e in events)
@@ -365,7 +286,7 @@ def test_odd_values_in_any_place_never_raise(data):
         node[last] = copy.deepcopy(data.draw(ODD))  # never share a list with ODD itself
     found = decode(messages([GOOD, ("any", b'{"id":1}', text(tree)), GOOD]), DebeziumOptions())
     found.validate(full=True)
-    events = plain(found)
+    events = readable(found)
     assert {e["offset"] for e in events} == {0, 1, 2}
     assert sum(e["kind"] == "row" and e["offset"] != 1 for e in events) == 2
     assert all(e["reason"] for e in events if e["kind"] == "error")

@@ -1,80 +1,16 @@
-"""FlatMessages → EVENT rows. A fixture `<scenario>.json` holds options and messages, the file
-`<scenario>.expected.json` beside it the events, without null columns."""
+"""FlatMessages → EVENT rows."""
 
 import base64
 import json
 import time
-from datetime import UTC, datetime
-from pathlib import Path
 
-import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from cdc_platform.formats.canal_json import FORMAT, CanalJsonOptions, decode
-from cdc_platform.formats.contract import EVENT, MESSAGE
-
-FIXTURES = Path(__file__).parents[2] / "fixtures" / "canal_json"
-SCENARIOS = sorted(p.name.removesuffix(".expected.json") for p in FIXTURES.glob("*.expected.json"))
-LANDED = datetime(2026, 11, 20, tzinfo=UTC)
-
-
-def raw(part):
-    """null, {"json": any}, {"text": str} or {"base64": str} → bytes of a Kafka value."""
-    if part is None:
-        return None
-    if "json" in part:
-        return json.dumps(part["json"], ensure_ascii=False, separators=(",", ":")).encode()
-    return part["text"].encode() if "text" in part else base64.b64decode(part["base64"])
-
-
-def messages(values):
-    """Kafka values → MESSAGE batch, offsets from 0."""
-    rows = [
-        {"topic": "c", "partition": 0, "offset": i, "timestamp": LANDED, "value": v, "landed_at": LANDED}
-        for i, v in enumerate(values)
-    ]
-    return pa.RecordBatch.from_pylist(rows, schema=MESSAGE)
-
-
-def plain(batch):
-    """EVENT batch → dicts without nulls, topic, partition and landed_at; all as JSON can say it."""
-    events = []
-    for row in batch.to_pylist(maps_as_pydicts="strict"):
-        assert (row.pop("landed_at"), row.pop("topic"), row.pop("partition")) == (LANDED, "c", 0)
-        event = {k: v for k, v in row.items() if v is not None}
-        if "source_time" in event:
-            event["source_time"] = event["source_time"].isoformat()
-        if "columns" in event:
-            event["columns"] = {
-                c["name"]: c["type"] + (" KEY" if c["key"] else "") for c in json.loads(event["columns"])
-            }
-        events.append(event)
-    return events
-
-
-def load(name):
-    told = json.loads((FIXTURES / f"{name}.json").read_text())
-    return messages([raw(m) for m in told["messages"]]), CanalJsonOptions(**told.get("options", {}))
-
-
-@pytest.mark.parametrize("name", SCENARIOS)
-def test_scenario(name):
-    batch, options = load(name)
-    found = decode(batch, options)
-    found.validate(full=True)
-    assert found.schema == EVENT
-    assert plain(found) == json.loads((FIXTURES / f"{name}.expected.json").read_text())
-
-
-@pytest.mark.parametrize("name", SCENARIOS)
-def test_message_by_message_gives_the_same_events(name):
-    batch, options = load(name)
-    alone = [e for i in range(len(batch)) for e in plain(decode(batch.slice(i, 1), options)) if e["kind"] != "schema"]
-    assert alone == [e for e in plain(decode(batch, options)) if e["kind"] != "schema"]
-
+from tests.formats.json_fixtures import messages, readable
 
 LABELS = ["a", "it's", "x,y", "back\\slash", "", "Ünïcode", "line\nfeed"]
 TYPES = {
@@ -112,7 +48,9 @@ def test_both_images_of_an_update_come_back(changes):
         changed |= {name for name in after if before[name] != after[name]}
         old.append({name: text for name, text in image(0, before, 0).items() if name in changed})
     data = [image(key, after, 0) for key, (_, after) in enumerate(changes)]
-    rows = [e for e in plain(decode(messages([flat("UPDATE", data, old)]), CanalJsonOptions())) if e["kind"] == "row"]
+    rows = [
+        e for e in readable(decode(messages([flat("UPDATE", data, old)]), CanalJsonOptions())) if e["kind"] == "row"
+    ]
     assert [r["before"] for r in rows] == [image(key, before, 1) for key, (before, _) in enumerate(changes)]
     assert [r["after"] for r in rows] == [image(key, after, 1) for key, (_, after) in enumerate(changes)]
     assert [r["key"] for r in rows] == [{"id": str(key)} for key in range(len(changes))]
@@ -123,7 +61,7 @@ def test_both_images_of_an_update_come_back(changes):
 def test_a_bad_row_takes_no_other_with_it(rows, bad):
     data = [image(key, row, 0) for key, row in enumerate(rows)]
     data[bad % len(rows)]["e"] = "99"
-    events = plain(decode(messages([flat("INSERT", data), flat("INSERT", data[:1])]), CanalJsonOptions()))
+    events = readable(decode(messages([flat("INSERT", data), flat("INSERT", data[:1])]), CanalJsonOptions()))
     errors = [(e["offset"], e["row_index"]) for e in events if e["kind"] == "error"]
     assert errors == [(0, bad % len(rows)), *([(1, 0)] if bad % len(rows) == 0 else [])]
     good = [e["after"] for e in events if e["kind"] == "row" and e["offset"] == 0]
@@ -148,7 +86,7 @@ def test_very_many_columns_take_linear_time():
     odd = {**message, "mysqlType": {f"X{n}": "int" for n in names}, "old": [{f"y{n}": "2" for n in names}]}
     twice = json.dumps(odd).replace('"c19999": "1"', '"c19999": "1", "c19999": "1"')
     started = time.monotonic()
-    events = plain(decode(messages([json.dumps(odd).encode(), twice.encode()]), CanalJsonOptions()))
+    events = readable(decode(messages([json.dumps(odd).encode(), twice.encode()]), CanalJsonOptions()))
     assert time.monotonic() - started < 15
     assert [e["kind"] for e in events] == ["row", "error"]
     assert (len(events[0]["before"]), len(events[0]["key"])) == (40_000, 20_000)

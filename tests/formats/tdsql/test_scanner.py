@@ -1,7 +1,6 @@
 """What the scanner reads must be what exact reading reads, and a message with any fault is left over."""
 
 import json
-from unittest import mock
 
 import pyarrow as pa
 import pytest
@@ -12,7 +11,7 @@ from cdc_platform.formats.tdsql import FORMAT, TdsqlOptions, decode
 from cdc_platform.formats.tdsql.literals import _quoted
 from cdc_platform.formats.tdsql.scanner import Scanner
 from cdc_platform.formats.tdsql.schemas import Schemas
-from tests.formats.tdsql.test_tdsql import SCENARIOS, context, load, messages
+from tests.formats.json_fixtures import exact, messages
 
 MESSAGE = {
     "prefix": "p", "filename": "/data/bin/binlog.000007", "logtype": "mysqlbinlog", "eventtype": 31,
@@ -47,18 +46,6 @@ def scanned(told, values):
     return scanner, scanner(values)
 
 
-def exact(batch, options, told):
-    with mock.patch.object(Scanner, "__call__", lambda _, values: list(range(len(values)))):
-        return decode(batch, options, told)
-
-
-@pytest.mark.parametrize("name", SCENARIOS)
-def test_scenarios_read_the_same_both_ways(name):
-    batch, options = load(name)
-    told = context(batch, options)
-    assert decode(batch, options, told).equals(exact(batch, options, told))
-
-
 @pytest.mark.parametrize("told", [STEADY, CHANGING])
 @pytest.mark.parametrize(
     "change",
@@ -81,7 +68,7 @@ def test_what_tdsql_writes_is_scanned(told, change):
     assert scanned(told, values)[1] == []
     for options in OPTIONS:
         batch = messages(values)
-        assert decode(batch, options, told).equals(exact(batch, options, told))
+        assert decode(batch, options, told).equals(exact(decode, batch, options, told))
 
 
 @pytest.mark.parametrize(
@@ -125,7 +112,7 @@ def test_anything_else_is_left_over(told, old, new):
     assert sorted(at for parts in scanner.rows.values() for part in parts for at in part.at) == [0, 4]
     for options in OPTIONS:
         batch = messages(values)
-        assert decode(batch, options, told).equals(exact(batch, options, told))
+        assert decode(batch, options, told).equals(exact(decode, batch, options, told))
 
 
 CONTROL = {k: v for k, v in MESSAGE.items() if k not in ("where", "field", "sub_event_index")}
@@ -157,7 +144,7 @@ def test_messages_without_rows_read_the_same_both_ways(change, quick):
     assert scanned(STEADY, values)[1] == ([2] if quick else [1, 2])
     for options in OPTIONS:
         batch = messages(values)
-        assert decode(batch, options, STEADY).equals(exact(batch, options, STEADY))
+        assert decode(batch, options, STEADY).equals(exact(decode, batch, options, STEADY))
 
 
 LITERALS = st.text(st.sampled_from(["'", "\\", "a", " ", "1", "\n", "é", "😀", "-"]), max_size=4)
@@ -185,4 +172,4 @@ def test_any_change_of_the_text_reads_the_same_both_ways(data):
     changed = whole[:at] + "".join(data.draw(st.lists(PIECES, max_size=3))) + whole[to:]
     batch = messages([whole.encode(), changed.encode(), whole.encode(), whole.encode()])
     told, options = data.draw(st.sampled_from([STEADY, CHANGING])), data.draw(st.sampled_from(OPTIONS))
-    assert decode(batch, options, told).equals(exact(batch, options, told))
+    assert decode(batch, options, told).equals(exact(decode, batch, options, told))

@@ -1,91 +1,16 @@
-"""Messages of TDSQL → EVENT rows. A fixture `<scenario>.json` holds options and messages, the file
-`<scenario>.expected.json` beside it the events, without null columns. The tables' columns come from the fixture's
-schema file and from all DDL among its messages."""
+"""Messages of TDSQL → EVENT rows."""
 
 import base64
 import json
-from datetime import UTC, datetime
-from pathlib import Path
 
-import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from cdc_platform.errors import ConfigError
-from cdc_platform.formats.contract import EVENT, MESSAGE
 from cdc_platform.formats.tdsql import FORMAT, TdsqlOptions, decode
-from tests.formats.contexts import context_of
-
-FIXTURES = Path(__file__).parents[2] / "fixtures" / "tdsql"
-SCENARIOS = sorted(p.name.removesuffix(".expected.json") for p in FIXTURES.glob("*.expected.json"))
-LANDED = datetime(2026, 11, 20, tzinfo=UTC)
-
-
-def raw(part):
-    """null, {"json": any}, {"text": str} or {"base64": str} → bytes of a Kafka value."""
-    if part is None:
-        return None
-    if "json" in part:
-        return json.dumps(part["json"], ensure_ascii=False, separators=(",", ":")).encode()
-    return part["text"].encode() if "text" in part else base64.b64decode(part["base64"])
-
-
-def messages(values):
-    """Kafka values → MESSAGE batch, offsets from 0."""
-    rows = [
-        {"topic": "c", "partition": 0, "offset": i, "timestamp": LANDED, "value": v, "landed_at": LANDED}
-        for i, v in enumerate(values)
-    ]
-    return pa.RecordBatch.from_pylist(rows, schema=MESSAGE)
-
-
-def context(batch, options):
-    """What the driver would tell the executors, had it seen all of `batch`."""
-    return context_of(FORMAT, options, decode(batch, options))
-
-
-def plain(batch):
-    """EVENT batch → dicts without nulls, topic, partition and landed_at; all as JSON can say it."""
-    events = []
-    for row in batch.to_pylist(maps_as_pydicts="strict"):
-        assert (row.pop("landed_at"), row.pop("topic"), row.pop("partition")) == (LANDED, "c", 0)
-        event = {k: v for k, v in row.items() if v is not None}
-        if "source_time" in event:
-            event["source_time"] = event["source_time"].isoformat()
-        if "binlog_pos" in event:
-            event["binlog_pos"] = str(event["binlog_pos"])
-        if "columns" in event:
-            event["columns"] = {
-                c["name"]: c["type"] + (" KEY" if c["key"] else "") for c in json.loads(event["columns"])
-            }
-        events.append(event)
-    return events
-
-
-def load(name):
-    told = json.loads((FIXTURES / f"{name}.json").read_text())
-    return messages([raw(m) for m in told["messages"]]), TdsqlOptions(**told.get("options", {}))
-
-
-@pytest.mark.parametrize("name", SCENARIOS)
-def test_scenario(name):
-    batch, options = load(name)
-    found = decode(batch, options, context(batch, options))
-    found.validate(full=True)
-    assert found.schema == EVENT
-    assert plain(found) == json.loads((FIXTURES / f"{name}.expected.json").read_text())
-
-
-@pytest.mark.parametrize("name", SCENARIOS)
-def test_message_by_message_gives_the_same_events(name):
-    batch, options = load(name)
-    told = context(batch, options)
-    one = [decode(batch.slice(i, 1), options, told) for i in range(len(batch))]
-    alone = [e for events in one for e in plain(events) if e["kind"] != "schema"]
-    assert alone == [e for e in plain(decode(batch, options, told)) if e["kind"] != "schema"]
-
+from tests.formats.json_fixtures import messages, readable
 
 TYPES = "id int primary key, i int, u int unsigned, d decimal(30,6), t varchar(99), b varbinary(99), e enum('a','b')"
 TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=20).filter(lambda v: v != "##isnull##")
@@ -126,7 +51,7 @@ def told():
 @given(changes=st.lists(st.tuples(ROWS, ROWS), min_size=1, max_size=4))
 def test_both_images_come_back(told, changes):
     values = [change("update", image(k, a, 0), image(k, b, 0)) for k, (a, b) in enumerate(changes)]
-    rows = [e for e in plain(decode(messages(values), TdsqlOptions(), told)) if e["kind"] != "schema"]
+    rows = [e for e in readable(decode(messages(values), TdsqlOptions(), told)) if e["kind"] != "schema"]
     names = ["id", *VALUES]
     assert [list(r["before"].items()) for r in rows] == [
         list(zip(names, image(k, a, 1), strict=True)) for k, (a, _) in enumerate(changes)
@@ -142,7 +67,7 @@ def test_both_images_come_back(told, changes):
 def test_a_bad_row_takes_no_other_with_it(told, rows, bad):
     literals = [image(key, row, 0) for key, row in enumerate(rows)]
     literals[bad % len(rows)][-1] = "99"
-    events = plain(decode(messages([change("insert", [], x) for x in literals]), TdsqlOptions(), told))
+    events = readable(decode(messages([change("insert", [], x) for x in literals]), TdsqlOptions(), told))
     assert [e["offset"] for e in events if e["kind"] == "error"] == [bad % len(rows)]
     assert sum(e["kind"] == "row" for e in events) == len(rows) - 1
 
