@@ -113,14 +113,6 @@ class OffsetsLost(CdcError):
         )
 
 
-class DecodeError(CdcError):
-    """One message can't be used. Fields: `format`, `reason`. The frame adds the wire address."""
-
-    def __init__(self, format: str, reason: str):
-        self.format, self.reason = format, reason
-        super().__init__(f"{format}: {reason}")
-
-
 class UnknownType(CdcError):
     """A MySQL type text that no rule reads. Field: `type_text`."""
 

@@ -6,13 +6,12 @@ from typing import Any, Literal, Self
 
 from pydantic import Field, SecretStr, field_validator, model_validator
 
-from cdc_platform.config.model import Model
+from cdc_platform.config.model import Model, checked_name
 from cdc_platform.config.secrets import SECRET_KEYS
 from cdc_platform.errors import ConfigError
 
 Problem = Literal["run_failed", "check_failed", "table_stopped", "rows_held"]
 PROBLEMS: tuple[Problem, ...] = ("run_failed", "check_failed", "table_stopped", "rows_held")
-_NAME = re.compile(r"^[A-Za-z][A-Za-z0-9_-]{0,63}$")
 _ADDRESS = re.compile(r"^[^\s@<>,;]+@[^\s@<>,;]+$")
 _HTTP = re.compile(r"^https?://[^\s/?#]+")
 _ENV = re.compile(r"\$\{[A-Za-z_][A-Za-z0-9_]*\}")
@@ -38,10 +37,8 @@ class Channel(Model):
 
     @field_validator("name")
     @classmethod
-    def _plain_name(cls, value: str) -> str:
-        if value and not _NAME.match(value):
-            raise ValueError("must start with a letter and hold only letters, digits, _ and - (at most 64)")
-        return value
+    def _name_or_none(cls, value: str) -> str:
+        return value and checked_name(value)
 
 
 class Email(Channel):

@@ -5,10 +5,9 @@ from typing import Literal
 
 from pydantic import Field, SecretStr, field_validator
 
-from cdc_platform.config.model import Model, Properties
+from cdc_platform.config.model import Model, Name, Properties
 
 DEFAULT_PORT = 11111  # canal.port of canal's own canal.properties
-_NAME = re.compile(r"^[A-Za-z][A-Za-z0-9_-]{0,63}$")
 _TOPIC = re.compile(r"^[A-Za-z0-9._-]{1,249}$")
 _SERVER = re.compile(r"^(?:\[(?P<v6>[0-9A-Fa-f:.]+)\]|(?P<host>[^\s:\[\]/]+))(?::(?P<port>\d{1,5}))?$")
 
@@ -16,7 +15,7 @@ _SERVER = re.compile(r"^(?:\[(?P<v6>[0-9A-Fa-f:.]+)\]|(?P<host>[^\s:\[\]/]+))(?:
 class Bridge(Model):
     """One destination (instance) of a canal server, carried to one topic."""
 
-    name: str = Field(
+    name: Name = Field(
         description="Name of the bridge on the command line, in locks and logs: a letter, then letters, digits, _ "
         "and -.",
         examples=["shop"],
@@ -100,13 +99,6 @@ class Bridge(Model):
         description="Kafka client properties that override the common ones; secrets as ${ENV_VAR} only.",
         examples=[{"bootstrap.servers": "kafka-2:9092"}],
     )
-
-    @field_validator("name")
-    @classmethod
-    def _plain_name(cls, value: str) -> str:
-        if not _NAME.match(value):
-            raise ValueError("must start with a letter and hold only letters, digits, _ and - (at most 64)")
-        return value
 
     @field_validator("topic")
     @classmethod

@@ -6,17 +6,15 @@ from typing import Any, Literal, Self
 from pydantic import Field, field_validator, model_validator
 
 from cdc_platform.config.dagster import Owner, Tags
-from cdc_platform.config.model import Model, Properties
+from cdc_platform.config.model import Model, Name, Properties
 from cdc_platform.config.reconcile import Reconcile
 from cdc_platform.config.tables import Tables
-
-_NAME = re.compile(r"^[A-Za-z][A-Za-z0-9_-]{0,63}$")
 
 
 class Source(Model):
     """One feed."""
 
-    name: str = Field(
+    name: Name = Field(
         description="Name of the feed in assets, paths and tables: a letter, then letters, digits, _ and -.",
         examples=["shop"],
     )
@@ -107,13 +105,6 @@ class Source(Model):
         description="Where the source itself can be read; makes an asset check of it.",
         examples=[{"dsn_env": "SHOP_DSN"}],
     )
-
-    @field_validator("name")
-    @classmethod
-    def _plain_name(cls, value: str) -> str:
-        if not _NAME.match(value):
-            raise ValueError("must start with a letter and hold only letters, digits, _ and - (at most 64)")
-        return value
 
     @field_validator("topic_pattern")
     @classmethod

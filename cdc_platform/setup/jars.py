@@ -9,7 +9,6 @@ them. CDC_IVY_SETTINGS names an Ivy settings file, for networks that reach only 
 import argparse
 import fcntl
 import hashlib
-import importlib.metadata
 import importlib.util
 import os
 import re
@@ -238,29 +237,6 @@ def broker_classpath() -> str:
 def ddl_classpath() -> str:
     """The class path of the DDL parsers and of py4j's server. Raises SetupError where jars are missing."""
     return os.pathsep.join(map(str, [*_pyspark_jars().glob("py4j-*.jar"), *_installed("ddl")]))
-
-
-def check_versions() -> None:
-    """Checks that pyspark, Delta (Python and jar), the Kafka source, Scala and Java fit together.
-
-    Raises SetupError naming the ones that don't.
-    """
-    find_java()
-    spark = importlib.metadata.version("pyspark")
-    delta = importlib.metadata.version("delta-spark")
-    library = next(iter(_pyspark_jars().glob("scala-library-*.jar"))).name
-    scala = ".".join(library.removeprefix("scala-library-").split(".")[:2])
-    expected = {
-        "Delta's jar": f"delta-spark_{'.'.join(spark.split('.')[:2])}_{scala}-{delta}.jar",
-        "Spark's Kafka source": f"spark-sql-kafka-0-10_{scala}-{spark}.jar",
-    }
-    there = {f.name for f in _installed("spark")}
-    wrong = [f"{what} should be {name}" for what, name in expected.items() if name not in there]
-    if wrong:
-        raise SetupError(
-            f"versions don't fit pyspark {spark}, delta-spark {delta}, Scala {scala}: {'; '.join(wrong)} "
-            f"(found: {', '.join(sorted(there))}). Renew with: {setup_command()}"
-        )
 
 
 def main() -> int:
