@@ -118,6 +118,7 @@ WRONG = {
     ),
     "start": (raw({"start": "now"}), "sources[0].start", "'earliest' or 'latest'"),
     "name": (raw({"name": "../shop"}), "sources[0].name", "letters, digits"),
+    "name on two lines": (raw({"name": "shop\n"}), "sources[0].name", "letters, digits"),
     "name absent": (raw({"name": ...}), "sources[0].name", "required"),
     "lake absent": (raw(lake=...), "lake", "required"),
     "lake in a folder called a%20b": (raw(lake="/data/a%20b/lake"), "lake", "'%20'"),

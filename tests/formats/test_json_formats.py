@@ -1,7 +1,11 @@
 """Scenarios of all formats that come as JSON."""
 
+import gc
+import weakref
+
 import pytest
 
+from cdc_platform.formats import FORMATS
 from cdc_platform.formats.contract import EVENT
 from tests.formats import json_fixtures
 from tests.formats.json_fixtures import decoder, exact, expected, load, readable, scenarios
@@ -32,6 +36,20 @@ def test_scanned_messages_give_what_exact_reading_gives(name, scenario):
     batch, options = load(name, scenario)
     decode = decoder(name, batch, options)
     assert decode(batch).equals(exact(decode, batch))
+
+
+@pytest.mark.parametrize("name", json_fixtures.NAMES)
+def test_what_was_read_of_a_batch_is_gone_without_a_collection(name):
+    """A cycle would keep all of it, and collections would walk it."""
+    batch, options = load(name, scenarios(name)[0])
+    messages = weakref.ref(batch)
+    gc.disable()
+    try:
+        FORMATS[name].decode(batch, options)
+        del batch
+        assert messages() is None
+    finally:
+        gc.enable()
 
 
 @pytest.mark.parametrize("name", json_fixtures.NAMES)
