@@ -14,9 +14,9 @@ from cdc_platform.cli.app import run
 STAGES = ("landing", "envelopes", "changes", "changelog", "snapshots")
 
 
-def trial(raw, *stages):
+def trial(raw, *seconds):
     stages = {RAW: Reading(raw, 2 * raw, 100_000_000)}
-    stages |= {name: Reading(s, s, 200_000_000) for name, s in zip(STAGES, stages, strict=True)}
+    stages |= {name: Reading(s, s, 200_000_000) for name, s in zip(STAGES, seconds, strict=True)}
     stages[CHAIN] = whole([stages[name] for name in STAGES])
     stages[IDLE] = Reading(1.5, 1, 100_000_000)
     return Trial("debezium", 1000, 50_000_000, 1.0, stages)
