@@ -131,6 +131,7 @@ def test_materialize_all_with_nothing_new_succeeds_and_each_table_says_so(pages)
     }
 
 
+@pytest.mark.thorough
 def test_a_back_fill_of_tables_with_nothing_new_completes(pages):
     tables = [{"path": key} for key in pages.assets() if key[0] == "snapshots" and len(key) == 4]
     found = pages.ask(_BACKFILL, b={"assetSelection": tables, "allPartitions": True})["launchPartitionBackfill"]
@@ -144,6 +145,7 @@ def test_a_back_fill_of_tables_with_nothing_new_completes(pages):
     assert until(status, lambda s: s not in ("REQUESTED", "CANCELING")) == "COMPLETED_SUCCESS"
 
 
+@pytest.mark.thorough
 def test_two_sources_at_once_overwrite_nothing_of_each_other(pages):
     table_state(pages.config, "one", "shop.orders", "stopped", "no key", rebuild=1)
     held(pages.config, "one", "shop.orders")

@@ -131,6 +131,7 @@ def quick_start() -> Page | None:
 
 @pytest.mark.spark
 @pytest.mark.broker
+@pytest.mark.thorough
 @pytest.mark.skipif(quick_start() is None, reason="there is no quick start")
 def test_the_quick_start_works_from_an_empty_folder(own_desk: Desk, interpreters: Interpreters):
     page = quick_start()

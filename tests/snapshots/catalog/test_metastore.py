@@ -10,6 +10,7 @@ import pytest
 
 
 @pytest.mark.spark
+@pytest.mark.thorough
 def test_tables_are_made_follow_and_go(tmp_path: Path) -> None:
     program = Path(__file__).with_name("hive.py")
     done = subprocess.run(
