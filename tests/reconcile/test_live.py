@@ -10,10 +10,8 @@ from pathlib import Path
 from typing import Any
 
 import dagster as dg
-import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from deltalake import write_deltalake
 
 from cdc_platform.cli.app import run
 from cdc_platform.config import Config, Tables, load_config
@@ -27,6 +25,7 @@ from cdc_platform.spark import delta_sql
 from cdc_platform.spark.delta_sql import delta
 from cdc_platform.tables import SNAPSHOT_PATH, TABLE_STATE
 from tests.reconcile import server as database
+from tests.rows import add
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
 
@@ -112,11 +111,8 @@ class World:
         given = self.spark.createDataFrame([(*r, "order") for r in rows], f"{columns}, _cdc_order STRING")
         options = {"delta.columnMapping.mode": "name", "overwriteSchema": "true"}
         given.coalesce(1).write.format("delta").mode("overwrite").options(**options).save(self.path(table))
-        state = pa.table(
-            {"source": ["shop"], "db": ["shop"], "table": [table], "batch": [0], "rebuild": [0], "state": ["live"]}
-        )
-        state = state.append_column("reason", pa.array([None], pa.string()))
-        write_deltalake(TABLE_STATE.at(self.config.lake), state, mode="append")
+        state = {"source": "shop", "db": "shop", "table": table, "batch": 0, "rebuild": 0, "state": "live"}
+        add(self.config.lake, TABLE_STATE, state)
 
     def compare(self, table: str, **how: Any) -> TableResult:
         return against_server(self.spark, self.config, self.source, self.server, ("shop", table), **how)[0]
