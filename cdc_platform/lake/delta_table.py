@@ -221,11 +221,12 @@ def _append(path: str, rows: list[dict[str, Any]], once: tuple[str, int] | None)
 
 
 def compact(path: str, keep_hours: int, **partition: str) -> None:
-    """Put small files together (of one partition), and remove files that no version of the last `keep_hours` needs."""
+    """Put small files together (of one partition), and remove files that no version of the last `keep_hours` needs,
+    those of failed tasks, too."""
     table = _open(path)
     parts = [(name, "=", value) for name, value in partition.items()]
     table.optimize.compact(partition_filters=parts or None)
-    table.vacuum(retention_hours=keep_hours, dry_run=False, enforce_retention_duration=False)
+    table.vacuum(keep_hours, dry_run=False, enforce_retention_duration=False, full=True)
 
 
 def delete(path: str, where: str) -> None:

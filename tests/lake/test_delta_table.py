@@ -1,7 +1,11 @@
 """Queries over the platform's small tables: delta-rs and Spark must answer alike."""
 
+import os
+import shutil
+import time
 from datetime import datetime
 from decimal import Decimal
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -10,6 +14,7 @@ from cdc_platform import tables
 from cdc_platform.lake import delta_table
 from cdc_platform.spark import delta_sql
 from tests.changelog.feed import Feed, SourceTable, position
+from tests.rows import add
 
 TABLE = SourceTable("n", "items", [("id", "int"), ("v", "varchar(20)")])
 
@@ -106,6 +111,24 @@ def test_a_commit_is_seen_at_once(spark, tmp_path):
     assert delta_table.ask("SELECT topic FROM {t}", t=str(tmp_path / "topics")) == []
     spark.sql(f"ALTER TABLE {delta_sql.delta(path)} SET TBLPROPERTIES ('cdc.limits' = 'x')")
     assert delta_table.properties(path)["cdc.limits"] == "x"
+
+
+def test_compaction_removes_what_no_version_needs_and_no_file_that_is_being_written(tmp_path):
+    path, week = str(tmp_path / "lineages"), 7 * 86_400
+    for batch in range(4):
+        add(tmp_path, tables.LINEAGES, {"source": "s", "batch": batch}, {"source": "t", "batch": batch})
+    folder = tmp_path / "lineages" / "source=s"
+    [first, *_] = folder.glob("*.parquet")
+    being_written, of_a_failed_task = (Path(shutil.copy(first, folder / f"part-{n}.parquet")) for n in "ab")
+    os.utime(of_a_failed_task, (time.time() - 2 * week,) * 2)
+    delta_table.compact(path, 168, source="s")
+    assert len(delta_table.sizes(path)) == 1 + 4
+    assert first.exists() and being_written.exists()
+    assert not of_a_failed_task.exists()
+    assert delta_table.ask("SELECT count(*) AS n FROM {t}", t=path) == [{"n": 8}]
+    being_written.unlink()
+    delta_table.compact(path, 0, source="t")
+    assert len(list(Path(path).glob("*/*.parquet"))) == len(delta_table.sizes(path)) == 2
 
 
 def test_topics_are_topics():
