@@ -20,7 +20,7 @@ _Group = tuple[str | None, str | None, str | None]
 
 class Touched:
     """Changes of a file by db, table and schema_version. Of versions whose columns the file states before, too, whether
-    they are plain (plain.py)."""
+    they are plain (full_images.py)."""
 
     def __init__(self, tables: Tables) -> None:
         self._tables = tables

@@ -2,7 +2,7 @@
 
 Connector settings that this stands for: decimal.handling.mode=precise, bigint.unsigned.handling.mode=precise,
 time.precision.mode=adaptive_time_microseconds, binary.handling.mode=bytes, tombstones.on.delete=true,
-include.schema.changes=true, heartbeats on. Shares nothing with `formats/debezium.py`: it is that decoder's
+include.schema.changes=true, heartbeats on. Shares nothing with `formats/debezium/`: it is that decoder's
 oracle. Source: Debezium 2.7 documentation, MySQL connector, "Data type mappings" and "Data change events".
 """
 

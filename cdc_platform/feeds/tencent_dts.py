@@ -1,6 +1,6 @@
 """Transactions → Kafka records as Tencent DTS data subscription (Kafka edition, protobuf) sends them.
 
-Written from the vendor's pages alone and sharing nothing with `formats/tencent_dts.py`: it is that decoder's
+Written from the vendor's pages alone and sharing nothing with `formats/tencent_dts/`: it is that decoder's
 oracle. Field numbers come from `proto/tencent_dts.proto`.
 """
 

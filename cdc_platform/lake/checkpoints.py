@@ -1,7 +1,7 @@
-"""Checkpoints of Structured Streaming, as folders that this process sees: written and read as Spark does, so that a
-query and this process can each go on where the other stopped.
+"""Checkpoints in the format of Structured Streaming's, as folders: those that queries of earlier versions wrote go on.
 
-Before a batch its end is noted (`offsets`), after it that it is done (`commits`); `metadata` names the query.
+Before a batch its end is recorded (`offsets`), after it that it is done (`commits`); `metadata` has the id under which
+Delta tables know its writes.
 """
 
 import json

@@ -17,10 +17,12 @@ from cdc_platform.snapshots.columns import TableColumn, order_literal, order_sql
 from cdc_platform.snapshots.fold import Profile, key_names
 from cdc_platform.spark import delta_sql
 from cdc_platform.spark.delta_sql import delta, literal, quoted
-from cdc_platform.spark.session import FEW_ROWS_AT_ONCE, MANY_FILES, ROWS_AT_ONCE
+from cdc_platform.spark.session import FEW_ROWS_AT_ONCE, ROWS_AT_ONCE
 from cdc_platform.tables import ADDRESS_TYPE, ORDER_TYPE, SNAPSHOT_PATH, TOMBSTONES_PATH
 
 _SNAPSHOT_PROPERTIES = {"delta.checkpointInterval": "50"}
+MANY_FILES = 12
+"""Small files of a snapshot that are put together."""
 _MIN_FILE, _ITS_DEFAULT = "spark.databricks.delta.optimize.minFileSize", str(1 << 30)
 _MOST_ROWS, _READ_BYTES, _CELL_BYTES = 4096, 2 << 20, 16
 """Spark's default; what a task holds of a file's rows: 64 messages of 28 KB; what a cell takes, however short."""

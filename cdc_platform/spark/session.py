@@ -12,8 +12,6 @@ from cdc_platform.errors import ConfigError, SparkUnreachable
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-MANY_FILES = 12
-"""Small files of a snapshot that are put together."""
 ROWS_AT_ONCE, FEW_ROWS_AT_ONCE = "spark.sql.parquet.columnarReaderBatchSize", "64"
 _HEAP_MB, _TASK_HEAP_MB = 800, 200
 _HOT = 16
@@ -70,9 +68,6 @@ _BASE = {
     "spark.databricks.delta.optimize.maxFileSize": "134217728",
     "spark.databricks.delta.optimize.minFileSize": "33554432",
     "spark.databricks.delta.optimize.maxDeletedRowsRatio": "0.3",
-    # Where Delta has to see by itself that a snapshot's small files are many (target.py).
-    "spark.databricks.delta.autoCompact.minNumFiles": str(MANY_FILES),
-    "spark.databricks.delta.autoCompact.maxFileSize": "33554432",
     _LISTING: "64",  # VACUUM runs so many tasks; the default is 10000
     "spark.redaction.regex": (
         "(?i)secret|password|passwd|passphrase|token|(access|account)[.]?key|jaas|credential|ssl[.]key"
@@ -105,7 +100,7 @@ _LOCAL = {  # one machine: listen on loopback only, no UI port, small shuffles
 }
 
 # A lake that is a folder: what Delta and Spark take by themselves starts some ten programs (readlink) more per commit,
-# a fifth of a small commit's time. Who commits to a shared table has a turn of its own (lock.py).
+# a fifth of a small commit's time. Spark commits only to snapshots of the source whose lock its run holds.
 _FOLDER = {
     "spark.delta.logStore.file.impl": "io.delta.storage.LocalLogStore",
     "spark.sql.streaming.checkpointFileManagerClass": (
