@@ -73,15 +73,15 @@ class KafkaAccessDenied(CdcError):
 
 
 class LakeNotShared(CdcError):
-    """An executor wrote a file that the driver doesn't see: they don't share the lake's folder. Field: `file`."""
+    """An executor doesn't see a folder of the lake, or the driver a file that one wrote. Field: `file`."""
 
     exit_code = 2
 
     def __init__(self, file: str):
         self.file = file
         super().__init__(
-            f"{file}: an executor wrote this file, and the driver doesn't see it: the lake has to be a folder that all "
-            "of them see under the same path, e.g. on a network file system"
+            f"{file}: driver and executors don't share the lake: it has to be a folder that all of them see under the "
+            "same path"
         )
 
 

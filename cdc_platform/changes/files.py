@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Mapping
 from functools import partial
+from itertools import chain
 from typing import Any
 
 import pyarrow as pa
@@ -10,7 +11,7 @@ from pyspark.sql import DataFrame, SparkSession
 from cdc_platform.changes.file_stats import Summary
 from cdc_platform.formats.contract import EVENT
 from cdc_platform.lake import commits
-from cdc_platform.lake.data_files import Output, Sink, note_of
+from cdc_platform.lake.data_files import Output, Sink, note_of, read, units
 from cdc_platform.spark import arrow_tasks
 from cdc_platform.tables import CHANGES
 
@@ -43,9 +44,12 @@ def statistics_of(spark: SparkSession, files: list[str]) -> list[dict[str, Any]]
     have none, by tasks that read them."""
     found = {file: note_of(file) for file in files}
     without = [file for file, statistics in found.items() if statistics is None]
-    for file in without:
-        [found[file]] = arrow_tasks.over(spark, [file], CHANGE, _summarised, {}, whole=True).told
-    return list(found.values())
+    done = arrow_tasks.run(spark, without, _rows_of, _summarised, {})
+    return list({**found, **dict(zip(without, done.told, strict=True))}.values())
+
+
+def _rows_of(file: str) -> Iterator[pa.RecordBatch]:
+    return chain.from_iterable(read(unit, CHANGE) for unit in units([file], whole=True))
 
 
 def append(events: DataFrame, changes: str) -> None:

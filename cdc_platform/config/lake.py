@@ -22,7 +22,7 @@ _UNSAFE = {
 }
 """Scheme of a URI → why several drivers that share tables lose rows there."""
 _OTHERS = "the platform commits by the operating system's own calls, and none of its tests has run on that store"
-_VALID = ("a folder", "a store mounted as a folder")
+_VALID = ("a folder",)
 
 
 def absolute(lake: str, folder: Path) -> str:

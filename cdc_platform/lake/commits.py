@@ -20,6 +20,7 @@ import pyarrow.parquet as pq
 from cdc_platform.errors import LakeNotShared
 from cdc_platform.lake.data_files import Sink, Written, encoded
 from cdc_platform.lake.deletion_vectors import Descriptor
+from cdc_platform.lake.delta_table import COMMIT_TRIES
 
 log = logging.getLogger(__name__)
 
@@ -226,5 +227,5 @@ def append_files(sink: Sink, files: list[Written], once: tuple[str, int] | None 
     values = dict(sink.partition)
     now = int(time.time() * 1000)
     adds: list[AddAction | RemoveAction] = [AddAction(f.path, f.size, values, now, True, f.stats) for f in files]
-    named = CommitProperties(app_transactions=[Transaction(*once)] if once else None)
+    named = CommitProperties(None, COMMIT_TRIES, [Transaction(*once)] if once else None)
     table.create_write_transaction(adds, "append", table.schema(), list(values), commit_properties=named)

@@ -19,6 +19,8 @@ import msgspec
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from cdc_platform.errors import LakeNotShared
+
 _BATCH_BYTES = 8 << 20
 _BATCH_ROWS = 1 << 14
 _ROW_GROUP_BYTES = 16 << 20
@@ -141,7 +143,10 @@ class Output:
         if self._writer is None:
             folder = "/".join(f"{name}={value}" for name, value in self.sink.partition)
             self._path = f"{folder}/part-{uuid.uuid4()}.zstd.parquet".lstrip("/")
-            Path(self.sink.table, folder).mkdir(exist_ok=True)
+            try:
+                Path(self.sink.table, folder).mkdir(exist_ok=True)
+            except FileNotFoundError:  # the driver has made the table
+                raise LakeNotShared(self.sink.table) from None
             columns: dict[str, Any] = {  # lists of columns are taken, but not in the signature
                 "use_dictionary": list(self.sink.words),
                 "write_statistics": list(self.sink.stats),

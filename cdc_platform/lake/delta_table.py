@@ -6,21 +6,28 @@ delta-rs's commits are put-if-absent: of several processes that commit at once n
 """
 
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from contextlib import suppress
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from filelock import FileLock
 
 from cdc_platform.tables import Table
 
 if TYPE_CHECKING:
-    import pyarrow as pa
     from deltalake import DeltaTable
+
+T = TypeVar("T")
 
 _TRIES = 10
 """Of a change that another process's commit came in between of."""
+COMMIT_TRIES = 100
+"""Of an append: each other commit of the same moment costs one."""
+_MERGED_AT_ONCE, _SPILL_BYTES = 100_000, 256 << 20
+"""Rows that one merge looks for, and the memory that it may take: 100,000 took 111 MB."""
 
 
 def exists(path: str) -> bool:
@@ -34,6 +41,16 @@ def _open(path: str) -> "DeltaTable":
     from deltalake import DeltaTable
 
     return DeltaTable(path)
+
+
+def _retried(path: str, change: Callable[["DeltaTable"], T]) -> T:
+    """A change of the table as it is now, again where another process's commit came in between."""
+    from deltalake.exceptions import CommitFailedError
+
+    for _ in range(_TRIES - 1):
+        with suppress(CommitFailedError):
+            return change(_open(path))
+    return change(_open(path))
 
 
 def version(path: str) -> int:
@@ -166,23 +183,16 @@ def create(path: str, table: Table) -> None:
             )
 
 
-def add_columns(path: str, columns: "pa.Schema") -> None:
-    """Add columns, those that the table has not."""
+def add_columns(path: str, fields: str) -> None:
+    """Add columns, those that the table has not. fields: a struct as Delta's log has it, JSON."""
     from deltalake import Schema
-    from deltalake.exceptions import CommitFailedError
 
-    for tries_left in reversed(range(_TRIES)):
-        table = _open(path)
+    def add(table: "DeltaTable") -> None:
         there = {f.name for f in table.schema().fields}
-        new = [f for f in Schema.from_arrow(columns).fields if f.name not in there]
-        try:
-            if new:
-                table.alter.add_columns(new)
-        except CommitFailedError:  # the first runs of two sources do so at the same time
-            if not tries_left:
-                raise
-        else:
-            return
+        if new := [f for f in Schema.from_json(fields).fields if f.name not in there]:
+            table.alter.add_columns(new)
+
+    _retried(path, add)  # the first runs of two sources do so at the same time
 
 
 def append_rows(
@@ -193,28 +203,18 @@ def append_rows(
     the table takes rows once."""
     if not rows or (of is not None and ask(f"SELECT 1 AS there FROM {{t}} WHERE {of} LIMIT 1", t=path)):
         return
-    from deltalake.exceptions import CommitFailedError
-
-    for tries_left in reversed(range(_TRIES)):
-        try:
-            _append(path, rows, once)
-        except CommitFailedError:  # columns were added in between
-            if not tries_left:
-                raise
-        else:
-            return
+    _retried(path, lambda table: _append(table, rows, once))
 
 
-def _append(path: str, rows: list[dict[str, Any]], once: tuple[str, int] | None) -> None:
+def _append(table: "DeltaTable", rows: list[dict[str, Any]], once: tuple[str, int] | None) -> None:
     import pyarrow as pa
     from deltalake import CommitProperties, Transaction, write_deltalake
 
-    table = _open(path)
     schema = pa.schema(table.schema().to_arrow())
     now = {"at": datetime.now(UTC)} if "at" in schema.names else {}
     if once is not None and (known := table.transaction_version(once[0])) is not None and known >= once[1]:
         return
-    named = CommitProperties(app_transactions=[Transaction(*once)] if once else None)
+    named = CommitProperties(None, COMMIT_TRIES, [Transaction(*once)] if once else None)
     columns = [pa.array([_as({**r, **now}.get(f.name), f.type) for r in rows], f.type) for f in schema]
     found = pa.Table.from_arrays(columns, schema=schema)
     write_deltalake(table, found, mode="append", commit_properties=named)
@@ -223,31 +223,26 @@ def _append(path: str, rows: list[dict[str, Any]], once: tuple[str, int] | None)
 def compact(path: str, keep_hours: int, **partition: str) -> None:
     """Put small files together (of one partition), and remove files that no version of the last `keep_hours` needs,
     those of failed tasks, too."""
-    table = _open(path)
     parts = [(name, "=", value) for name, value in partition.items()]
-    table.optimize.compact(partition_filters=parts or None)
-    table.vacuum(keep_hours, dry_run=False, enforce_retention_duration=False, full=True)
+    _retried(path, lambda table: table.optimize.compact(partition_filters=parts or None))
+    _open(path).vacuum(keep_hours, dry_run=False, enforce_retention_duration=False, full=True)
 
 
 def delete(path: str, where: str) -> None:
     """Delete rows (DataFusion's SQL). Without some there is no commit."""
-    _open(path).delete(where)
+    _retried(path, lambda table: table.delete(where))
 
 
 def merge(path: str, rows: Any, on: str, updates: dict[str, str]) -> None:
-    """Update the rows (`t`) that match one of a pyarrow.Table's (`s`). on, updates: DataFusion's SQL. Once more changes
-    nothing, if `on` says so."""
-    from deltalake.exceptions import CommitFailedError
+    """Update the rows (`t`) that match one of a pyarrow.Table's (`s`), some at a time. on, updates: DataFusion's SQL.
+    Once more changes nothing, if `on` says so."""
 
-    for tries_left in reversed(range(_TRIES)):
-        try:
-            work = _open(path).merge(rows, predicate=on, source_alias="s", target_alias="t")
-            work.when_matched_update(updates=updates).execute()
-        except CommitFailedError:
-            if not tries_left:
-                raise
-        else:
-            return
+    def some(table: "DeltaTable", source: Any) -> None:
+        work = table.merge(source, on, source_alias="s", target_alias="t", max_spill_size=_SPILL_BYTES)
+        work.when_matched_update(updates=updates).execute()
+
+    for start in range(0, rows.num_rows, _MERGED_AT_ONCE):
+        _retried(path, partial(some, source=rows.slice(start, _MERGED_AT_ONCE)))
 
 
 def _as(value: Any, type_: Any) -> Any:

@@ -7,13 +7,16 @@ or were done twice, are named by no commit.
 
 import heapq
 import json
+import re
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from itertools import chain
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
 
 import pyarrow as pa
+from pyspark.errors import PySparkException
 
+from cdc_platform.errors import LakeNotShared
 from cdc_platform.lake import commits, delta_table
 from cdc_platform.lake.data_files import Output, Sink, Unit, Written, conformed, leaves, outputs, read, units
 from cdc_platform.spark import workers
@@ -92,6 +95,8 @@ def append(df: "DataFrame", path: str, once: tuple[str, int] | None = None, **pa
     if once is not None and commits.done_before(path, *once):
         return
     schema = delta_table.arrow_schema(path)
+    if unknown := {*df.columns} - {*schema.names}:
+        raise ValueError(f"{path} has no columns {sorted(unknown)}")
     schema = pa.schema([f.remove_metadata() for f in schema if f.name not in partition])
     indexed = delta_table.properties(path).get(STATS)
     sink = Sink(path, schema, tuple(indexed.split(",")) if indexed else leaves(schema), (), tuple(partition.items()))
@@ -110,7 +115,12 @@ def _write(batches: Iterator[pa.RecordBatch], out: Mapping[str, Output]) -> None
 
 
 def _done(given: "DataFrame", each: Made, sinks: Mapping[str, Sink]) -> Pass:
-    found = given.mapInArrow(each, spark_schema(_RESULT)).toArrow().to_pylist()
+    try:
+        found = given.mapInArrow(each, spark_schema(_RESULT)).toArrow().to_pylist()
+    except PySparkException as error:
+        if lost := re.search(r"LakeNotShared: ([^\n]*?): ", str(error)):
+            raise LakeNotShared(lost[1]) from None
+        raise
     told = [json.loads(r["told"]) for r in found if r["output"] is None]
     written: dict[str, list[Written]] = {name: [] for name in sinks}
     for r in found:

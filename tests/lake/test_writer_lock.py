@@ -8,14 +8,23 @@ import pytest
 from deltalake import DeltaTable
 
 from cdc_platform import tables
+from cdc_platform.lake import delta_table
 from cdc_platform.spark import delta_sql
 
-_APPENDS = """
+_WRITER = """
 import sys
+import pyarrow as pa
 from cdc_platform.lake import delta_table
-path, me, times = sys.argv[1], sys.argv[2], int(sys.argv[3])
+path, me, does, times = sys.argv[1], sys.argv[2], sys.argv[3], int(sys.argv[4])
 for n in range(times):
-    delta_table.append_rows(path, [{"source": me, "lineage": "1", "epoch": 0, "batch": n}])
+    if does == "append":
+        delta_table.append_rows(path, [{"source": me, "row_index": 0, "offset": n}])
+    elif does == "compact":
+        delta_table.compact(path, 168, source=me)
+    else:
+        rows = pa.table({"offset": pa.array([n], pa.int64())})
+        on = f"t.source = '{me}' AND t.\\"offset\\" = s.\\"offset\\" AND t.row_index = 0"
+        delta_table.merge(path, rows, on, {"row_index": "1"})
 """
 
 
@@ -24,11 +33,23 @@ def test_tables_of_all_sources_are_partitioned_by_source() -> None:
     assert {t.path for t in tables.ALL if t.partition_by == ("source",)} == shared
 
 
-@pytest.mark.spark
-def test_no_commit_of_processes_that_append_at_once_is_lost(spark, tmp_path: Path) -> None:
-    path = delta_sql.ensure(tables.LINEAGES, str(tmp_path / "lineages"))
+@pytest.mark.parametrize("others", [("append", "append"), ("compact", "merge"), ("merge", "compact")])
+def test_no_commit_of_processes_that_write_at_once_is_lost(tmp_path: Path, others: tuple[str, str]) -> None:
+    """Each process is a source's: its rows are its own."""
+    path = delta_sql.ensure(tables.QUARANTINE, str(tmp_path / "quarantine"))
+    before = [{"source": me, "row_index": 0, "offset": n} for me in "bc" for n in range(12)]
+    for row in before:
+        delta_table.append_rows(path, [row])
+    work = {"a": ("append", 30), "b": (others[0], 12), "c": (others[1], 12)}
     root = Path(__file__).parents[2]
-    run = [subprocess.Popen([sys.executable, "-c", _APPENDS, path, me, "40"], cwd=root) for me in ("a", "b", "c")]
+    run = [
+        subprocess.Popen([sys.executable, "-c", _WRITER, path, me, does, str(times)], cwd=root)
+        for me, (does, times) in work.items()
+    ]
     assert [p.wait(300) for p in run] == [0, 0, 0]
-    rows = DeltaTable(path).to_pyarrow_table(columns=["source", "batch"]).to_pylist()
-    assert sorted((r["source"], r["batch"]) for r in rows) == [(me, n) for me in "abc" for n in range(40)]
+    rows = DeltaTable(path).to_pyarrow_table(columns=["source", "offset", "row_index"]).to_pylist()
+    wanted = [("a", n, 0) for n in range(30)]
+    for me, (does, _) in list(work.items())[1:]:
+        times = 2 if does == "append" else 1
+        wanted += [(me, n, int(does == "merge")) for n in range(12)] * times
+    assert sorted((r["source"], r["offset"], r["row_index"]) for r in rows) == sorted(wanted)

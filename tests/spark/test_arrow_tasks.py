@@ -7,6 +7,7 @@ import pyarrow.compute as pc
 import pytest
 from deltalake import DeltaTable
 
+from cdc_platform.errors import LakeNotShared
 from cdc_platform.lake import commits, data_files
 from cdc_platform.lake.data_files import Sink, Unit
 from cdc_platform.spark import arrow_tasks, delta_sql
@@ -148,3 +149,21 @@ def test_no_files_are_no_tasks(tables):
     commits.append_files(tables.sink, [], ("app", 1))
     assert commits.done_before(tables.write, "app", 1)
     assert tables.rows() == []
+
+
+def test_an_executor_that_does_not_see_the_lake_is_told(tables, tmp_path):
+    """As where its host lacks the folder that the driver has made."""
+    elsewhere = Sink(str(tmp_path / "no" / "table"), NUMBERS, (), (), (("source", "a"),))
+    with pytest.raises(LakeNotShared, match="no/table: driver and executors don't share the lake"):
+        tables.over(doubled, {"twice": elsewhere})
+
+
+def test_a_frame_is_appended_once_and_with_no_column_that_the_table_lacks(tables):
+    rows = tables.spark.range(3).selectExpr("'a' AS source", "CAST(id AS INT) AS n")
+    for _ in range(2):
+        arrow_tasks.append(rows, tables.write, ("app", 1), source="a")
+    assert tables.rows() == [0, 1, 2]
+    arrow_tasks.append(rows.select("source"), tables.write, source="a")
+    assert [r["n"] for r in delta_sql.read(tables.spark, tables.write).collect()].count(None) == 3
+    with pytest.raises(ValueError, match=r"has no columns \['m'\]"):
+        arrow_tasks.append(rows.withColumnRenamed("n", "m"), tables.write, source="a")

@@ -1,0 +1,29 @@
+"""Data files of `changes` and the statistics in their footers."""
+
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+
+from cdc_platform import tables
+from cdc_platform.changes.files import statistics_of
+from tests.changelog.feed import Feed, SourceTable, position
+
+ORDERS = SourceTable("shop", "orders", [("id", "int"), ("note", "text")])
+
+
+@pytest.mark.spark
+def test_a_file_without_statistics_is_read_for_them(spark, make_config):
+    """As Spark wrote them in lakes of earlier versions."""
+    feed = Feed(spark, make_config([{"name": "s", "format": "debezium", "topics": ["t"]}]), "s")
+    for file in (1, 2, 3):
+        row = {"id": str(file), "note": None}
+        feed.say({"kind": "begin", **position(file, 1)}, ORDERS.stated(), ORDERS.insert((file, 5), row))
+    changes = Path(tables.CHANGES.at(feed.config.lake, format="debezium", source="s"))
+    files = sorted(map(str, changes.rglob("*.parquet")))
+    expected = statistics_of(spark, files)
+    assert sorted(g["file"] for s in expected for g in s["groups"] if g["kind"] == "row") == [1, 2, 3]
+    for file in files[:2]:
+        rows = pq.read_table(file)
+        pq.write_table(rows.drop_columns([n for n in rows.column_names if n == "retold"]), file)
+    assert statistics_of(spark, files) == expected
