@@ -89,7 +89,8 @@ def test_all_tables_are_listed(config, capsys):
 def test_tables_fit_the_line(config, capsys):
     out = said(capsys, config, "tables")
     assert "crm.accounts" in out
-    assert max(map(len, out.splitlines())) <= 100
+    # A path is one word, however long the lake's is.
+    assert max(len(line) for line in out.splitlines() if "SOURCE/DB/TABLE" not in line) <= 100
 
 
 def test_a_source_that_isn_t_there_is_told_with_the_valid_ones(config, capsys):
