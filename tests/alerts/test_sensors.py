@@ -190,17 +190,17 @@ def catch_up(config: Config, instance: dg.DagsterInstance, **tags: str) -> dg.Ex
     )
 
 
-def test_a_failed_run_is_told_once_with_its_reason(make: Any, instance: Any, rooms: Any, web: Caught) -> None:
+def test_a_failed_run_is_told_once_with_its_reason(make: Any, instance: Any, stages: Any, web: Caught) -> None:
     config = make(webhook=[{"url": "${ALERT_URL}", "report": ["run_failed"]}], pages="http://127.0.0.1:3000")
     tick = Ticks(config, instance, "alert_webhook")
-    rooms.give["landing", "shop-dts"] = ConfigError("kafka", "no such topic <b>", ["dts-shop"])
+    stages.give["landing", "shop-dts"] = ConfigError("kafka", "no such topic <b>", ["dts-shop"])
     runs = [catch_up(config, instance)]
     assert tick() == "sent: CDC platform: 1 problem"
     runs.append(catch_up(config, instance))
     assert tick() == "1 problems known"
     create_run_for_test(instance, "catch_up", tags={SOURCE_TAG: "shop-dts"}, status=dg.DagsterRunStatus.STARTED)
     assert tick() == "1 problems known"
-    del rooms.give["landing", "shop-dts"]
+    del stages.give["landing", "shop-dts"]
     catch_up(config, instance)
     assert tick() == "sent: CDC platform: 1 recovered"
     [problem] = web.bodies[0]["problems"]
@@ -208,10 +208,10 @@ def test_a_failed_run_is_told_once_with_its_reason(make: Any, instance: Any, roo
     assert problem["url"] == f"http://127.0.0.1:3000/runs/{runs[0].run_id}"
 
 
-def test_a_run_that_is_retried_decides_nothing(make: Any, instance: Any, rooms: Any, web: Caught) -> None:
+def test_a_run_that_is_retried_decides_nothing(make: Any, instance: Any, stages: Any, web: Caught) -> None:
     config = make(**WEBHOOK)
     tick = Ticks(config, instance, "alert_webhook")
-    rooms.give["landing", "shop-dts"] = ConfigError("kafka", "no such topic", ["dts-shop"])
+    stages.give["landing", "shop-dts"] = ConfigError("kafka", "no such topic", ["dts-shop"])
     catch_up(config, instance, **{"dagster/will_retry": "true"})
     tick()
     assert web.came == []

@@ -122,6 +122,7 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pages]:
         group.stop()
 
 
+@pytest.mark.thorough
 def test_materialize_all_with_nothing_new_succeeds_and_each_table_says_so(pages):
     assert pages.ended(pages.launch(pages.assets())) == "SUCCESS"
     assert pages.checks("snapshots", "one", "shop", "orders") == {

@@ -10,8 +10,8 @@ def process():
     """Starts drivers; none is left behind."""
     started = []
 
-    def start(config, *rooms, env=None):
-        started.append(Process(config, *rooms, env=env))
+    def start(config, *stages, env=None):
+        started.append(Process(config, *stages, env=env))
         return started[-1]
 
     yield start

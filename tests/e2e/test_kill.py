@@ -87,14 +87,14 @@ class Lake:
     def new_files(self, table):
         return table.data_files() - self.files[table.path]
 
-    def batches(self, room, which):
+    def batches(self, stage, which):
         """Batches that a stage's checkpoint names under `offsets` (planned) or `commits` (done)."""
-        name = "dts.0" if room == "landing" else "dts"
-        folder = Path(CHECKPOINT.at(self.config.lake, room=room, source=name)) / which
+        name = "dts.0" if stage == "landing" else "dts"
+        folder = Path(CHECKPOINT.at(self.config.lake, stage=stage, source=name)) / which
         return {int(p.name) for p in folder.glob("*") if p.name.isdigit()}
 
-    def pending(self, room):
-        return self.batches(room, "offsets") - self.batches(room, "commits")
+    def pending(self, stage):
+        return self.batches(stage, "offsets") - self.batches(stage, "commits")
 
     def accounted(self):
         """Newest batch of the changelog that the ledger has."""
@@ -134,11 +134,11 @@ def merge_without_commit(lake):
 
 
 class Point(NamedTuple):
-    """disk: what the disk looks like there. rooms: that the killed run works on; those before them are undisturbed.
+    """disk: what the disk looks like there. stages: that the killed run works on; those before them are undisturbed.
     call: instead of which the run kills itself (driver.KILL); None: a watcher kills it, where the work is Spark's."""
 
     disk: Callable[[Lake], bool]
-    rooms: tuple[str, ...]
+    stages: tuple[str, ...]
     call: tuple[str, ...] | None = None
 
 
@@ -212,13 +212,13 @@ def kill_at(point, config, process):
     if point.call:
         function, *mentioned = point.call
         grown = lake.waiting.log / f"{lake.waiting.version() + 1:020d}.json" if point.disk is half_a_message else None
-        run = process(config, *point.rooms, env={KILL: json.dumps([function, mentioned, grown and str(grown)])})
+        run = process(config, *point.stages, env={KILL: json.dumps([function, mentioned, grown and str(grown)])})
         run.popen.wait()
         run.kill()
         assert run.popen.returncode == -signal.SIGKILL, run.tail()
         assert point.disk(lake)
         return True
-    run = process(config, *point.rooms, env={})
+    run = process(config, *point.stages, env={})
     while not (reached := point.disk(lake)) and run.popen.poll() is None:
         time.sleep(0.001)
     run.kill()
@@ -232,7 +232,7 @@ def test_a_killed_run_leaves_nothing_behind(world, spark, process, tmp_path, nam
     for attempt in range(ATTEMPTS):
         folder = tmp_path / f"lake{attempt}"
         config = world.copy(folder, **(SMALL if point.disk is half_a_message else {}))
-        if before := list(STAGES)[: list(STAGES).index(point.rooms[0])]:
+        if before := list(STAGES)[: list(STAGES).index(point.stages[0])]:
             run_stages(spark, config, *before)
         if kill_at(point, config, process):
             break

@@ -72,7 +72,7 @@ def test_definitions_merge_without_a_clash(merged: dg.Definitions) -> None:
 def test_a_run_of_one_configuration_is_none_of_the_others(
     merged: dg.Definitions,
     instance: dg.DagsterInstance,
-    rooms: Any,
+    stages: Any,
 ) -> None:
     job = merged.resolve_job_def("eu_catch_up")
     result = job.execute_in_process(instance=instance, raise_on_error=False, tags={SOURCE_TAG: "eu.shop-dts"})
@@ -115,7 +115,7 @@ class Company(CdcTranslator):
         ).merge_attributes(tags={"of": data.source.name if data.source else ""})
 
 
-def test_a_translator_says_how_tables_appear(tmp_path: Path, instance: dg.DagsterInstance, rooms: Any) -> None:
+def test_a_translator_says_how_tables_appear(tmp_path: Path, instance: dg.DagsterInstance, stages: Any) -> None:
     config = config_in(tmp_path / "one")
     seen: list[int] = []
 
