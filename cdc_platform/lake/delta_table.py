@@ -18,6 +18,7 @@ from filelock import FileLock
 from cdc_platform.tables import Table
 
 if TYPE_CHECKING:
+    import pyarrow as pa
     from deltalake import DeltaTable
 
 T = TypeVar("T")
@@ -183,13 +184,13 @@ def create(path: str, table: Table) -> None:
             )
 
 
-def add_columns(path: str, fields: str) -> None:
-    """Add columns, those that the table has not. fields: a struct as Delta's log has it, JSON."""
+def add_columns(path: str, columns: "pa.Schema") -> None:
+    """Add columns, those that the table has not."""
     from deltalake import Schema
 
     def add(table: "DeltaTable") -> None:
         there = {f.name for f in table.schema().fields}
-        if new := [f for f in Schema.from_json(fields).fields if f.name not in there]:
+        if new := [f for f in Schema.from_arrow(columns).fields if f.name not in there]:
             table.alter.add_columns(new)
 
     _retried(path, add)  # the first runs of two sources do so at the same time
