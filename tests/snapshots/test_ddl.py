@@ -139,6 +139,7 @@ def test_with_all_events_in_one_run_the_snapshots_are_as_told(spark: Any, make_c
     assert told(feed) == expected()
 
 
+@pytest.mark.thorough
 def test_step_by_step_the_snapshots_are_as_told(spark: Any, make_config: Any) -> None:
     """The rows before the first statement of every story, that statement and the rest in a run each."""
     config = make_config([{"name": "parts", "format": "canal", "topics": ["t"]}])

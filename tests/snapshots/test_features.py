@@ -199,7 +199,8 @@ def _earlier(feed: Feed) -> None:
 
 
 @spark_test
-@pytest.mark.parametrize("killed", [pytest.param(False, marks=pytest.mark.thorough), True], ids=["", "killed"])
+@pytest.mark.thorough
+@pytest.mark.parametrize("killed", [False, True], ids=["", "killed"])
 def test_tables_of_earlier_versions(feed: Any, killed: bool, monkeypatch: Any) -> None:
     """They go on as they are. For any reader they become plain with the next change, and workers go on writing them."""
     old = feed({})
