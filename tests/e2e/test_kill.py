@@ -90,7 +90,7 @@ class Lake:
     def batches(self, stage, which):
         """Batches that a stage's checkpoint names under `offsets` (planned) or `commits` (done)."""
         name = "dts.0" if stage == "landing" else "dts"
-        folder = Path(CHECKPOINT.at(self.config.lake, stage=stage, source=name)) / which
+        folder = Path(CHECKPOINT.at(self.config.lake, room=stage, source=name)) / which
         return {int(p.name) for p in folder.glob("*") if p.name.isdigit()}
 
     def pending(self, stage):
