@@ -40,7 +40,7 @@ def _summarised(batches: Iterator[pa.RecordBatch], _out: Mapping[str, Output]) -
 
 
 def statistics_of(spark: SparkSession, files: list[str]) -> list[dict[str, Any]]:
-    """Statistics of each file of CHANGES (changes/file_stats.py): from its footer; of files of versions before 0.1 that
+    """Statistics of each file of CHANGES (changes/file_stats.py): from its footer; of files of earlier versions that
     have none, by tasks that read them."""
     found = {file: note_of(file) for file in files}
     without = [file for file, statistics in found.items() if statistics is None]

@@ -20,7 +20,7 @@ import pyarrow.parquet as pq
 from cdc_platform.errors import LakeNotShared
 from cdc_platform.lake.data_files import Sink, Written, encoded
 from cdc_platform.lake.deletion_vectors import Descriptor
-from cdc_platform.lake.delta_table import COMMIT_TRIES
+from cdc_platform.lake.delta_table import appending, recorded
 
 log = logging.getLogger(__name__)
 
@@ -192,12 +192,10 @@ def _put(file: Path, text: bytes) -> bool:
 
 
 def done_before(table: str, app: str, version: int) -> bool:
-    """Whether a table has a commit of this application with this number or a later one (Delta's protocol,
-    "Transaction Identifiers")."""
+    """Whether a table has a commit of this application with this number or a later one."""
     from deltalake import DeltaTable
 
-    known = DeltaTable(table).transaction_version(app)
-    return known is not None and known >= version
+    return recorded(DeltaTable(table), (app, version))
 
 
 def _seen(table: str, files: Iterable[Written]) -> None:
@@ -215,17 +213,16 @@ def _seen(table: str, files: Iterable[Written]) -> None:
 def append_files(sink: Sink, files: list[Written], once: tuple[str, int] | None = None) -> None:
     """Name files in a table's log. once: application and number, under which the table takes files once; a commit
     without files records it, too."""
-    from deltalake import CommitProperties, DeltaTable, Transaction
+    from deltalake import DeltaTable
     from deltalake.transaction import AddAction, RemoveAction
 
     if not files and once is None:
         return
     _seen(sink.table, files)
     table = DeltaTable(sink.table)
-    if once is not None and (known := table.transaction_version(once[0])) is not None and known >= once[1]:
+    if recorded(table, once):
         return
     values = dict(sink.partition)
     now = int(time.time() * 1000)
     adds: list[AddAction | RemoveAction] = [AddAction(f.path, f.size, values, now, True, f.stats) for f in files]
-    named = CommitProperties(None, COMMIT_TRIES, [Transaction(*once)] if once else None)
-    table.create_write_transaction(adds, "append", table.schema(), list(values), commit_properties=named)
+    table.create_write_transaction(adds, "append", table.schema(), list(values), commit_properties=appending(once))

@@ -19,13 +19,13 @@ from cdc_platform.tables import Table
 
 if TYPE_CHECKING:
     import pyarrow as pa
-    from deltalake import DeltaTable
+    from deltalake import CommitProperties, DeltaTable
 
 T = TypeVar("T")
 
 _TRIES = 10
 """Of a change that another process's commit came in between of."""
-COMMIT_TRIES = 100
+_COMMIT_TRIES = 100
 """Of an append: each other commit of the same moment costs one."""
 _MERGED_AT_ONCE, _SPILL_BYTES = 100_000, 256 << 20
 """Rows that one merge looks for, and the memory that it may take: 100,000 took 111 MB."""
@@ -52,6 +52,20 @@ def _retried(path: str, change: Callable[["DeltaTable"], T]) -> T:
         with suppress(CommitFailedError):
             return change(_open(path))
     return change(_open(path))
+
+
+def recorded(table: "DeltaTable", once: tuple[str, int] | None) -> bool:
+    """Whether a table has a commit of this application with this number or a later one (Delta's protocol, "Transaction
+    Identifiers"); never for None."""
+    known = table.transaction_version(once[0]) if once else None
+    return known is not None and once is not None and known >= once[1]
+
+
+def appending(once: tuple[str, int] | None) -> "CommitProperties":
+    """Of a commit that appends: it records `once`, application and number, and outlasts many others of the moment."""
+    from deltalake import CommitProperties, Transaction
+
+    return CommitProperties(None, _COMMIT_TRIES, [Transaction(*once)] if once else None)
 
 
 def version(path: str) -> int:
@@ -209,16 +223,15 @@ def append_rows(
 
 def _append(table: "DeltaTable", rows: list[dict[str, Any]], once: tuple[str, int] | None) -> None:
     import pyarrow as pa
-    from deltalake import CommitProperties, Transaction, write_deltalake
+    from deltalake import write_deltalake
 
+    if recorded(table, once):
+        return
     schema = pa.schema(table.schema().to_arrow())
     now = {"at": datetime.now(UTC)} if "at" in schema.names else {}
-    if once is not None and (known := table.transaction_version(once[0])) is not None and known >= once[1]:
-        return
-    named = CommitProperties(None, COMMIT_TRIES, [Transaction(*once)] if once else None)
     columns = [pa.array([_as({**r, **now}.get(f.name), f.type) for r in rows], f.type) for f in schema]
     found = pa.Table.from_arrays(columns, schema=schema)
-    write_deltalake(table, found, mode="append", commit_properties=named)
+    write_deltalake(table, found, mode="append", commit_properties=appending(once))
 
 
 def compact(path: str, keep_hours: int, **partition: str) -> None:

@@ -41,7 +41,7 @@ class Growing:
         return batches.for_each(self.spark, self.path, max_bytes, str(self.checkpoint), work, **partition)
 
     def stream(self, each):
-        """All there is, by a streaming query on the same checkpoint, as versions before 0.2 did on object stores."""
+        """All there is, by a streaming query on the same checkpoint, as earlier versions did on object stores."""
         reader = self.spark.readStream.format("delta").option("startingVersion", "0").option("maxBytesPerTrigger", "1")
         files = reader.load(self.path).select(F.input_file_name().alias("file"))
 
