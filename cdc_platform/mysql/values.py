@@ -120,10 +120,18 @@ def dates(values: pa.StringArray) -> Checked:
 
 
 def datetimes(values: pa.StringArray) -> Checked:
-    """`YYYY-MM-DD HH:MM:SS[.ffffff]`, zeros at the end of the fraction trimmed."""
+    """`YYYY-MM-DD HH:MM:SS[.ffffff]`, zeros at the end of the fraction trimmed; ISO-8601's T is read as the blank."""
     if _shaped(values, "0000-00-00 00:00:00"):
         return unchanged(values)
+    values = _with_blank(values)
     return _trim_fraction(values), _matches(values, f"{_DATE} {_CLOCK}")
+
+
+def _with_blank(values: pa.StringArray) -> pa.StringArray:
+    """`2026-11-20T01:02:03` as MySQL writes it (Flink's timestamp format ISO-8601)."""
+    if not pc.any(pc.match_substring(values, "T")).as_py():
+        return values
+    return pc.replace_substring_regex(values, f"^({_DATE})T", r"\1 ")
 
 
 def times(values: pa.StringArray) -> Checked:
@@ -147,6 +155,7 @@ def timestamps(values: pa.StringArray, time_zone: str) -> Checked:
     if not zero.any() and _matches(values, rf"{_DATE} {_CLOCK} \+00:00").all():  # what sources really send
         bare = _trim_fraction(pc.replace_substring(values, " +00:00", ""))
         return pc.binary_join_element_wise(bare, "Z", ""), _all_ok(values)
+    values = _with_blank(values)
     ok = _matches(values, f"{_DATE} {_CLOCK}({_ZONE})?")
     utc = _ends_with(values, "(Z|[+-]00:00)$")
     if time_zone == "UTC":

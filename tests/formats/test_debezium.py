@@ -23,7 +23,7 @@ def test_a_row_whose_key_is_null_is_refused():
 
 def test_a_schema_change_without_columns_is_refused():
     change = {"type": "CREATE", "id": '"d"."t"', "table": {"primaryKeyColumnNames": [], "columns": []}}
-    value = text({"source": row()["source"], "ddl": "CREATE TABLE t", "tableChanges": [change]})
+    value = text({"source": row()["source"], "ddl": None, "tableChanges": [change]})
     assert "column names []" in reason_of(value)
 
 
@@ -112,7 +112,7 @@ BROKEN = {
     "schema is text": (b'{"schema":"x","payload":{}}', "is no object"),
     "schema fields are text": (b'{"schema":{"fields":"x"},"payload":{}}', "attribute"),
     "ddl is a number": (b'{"source":{},"ddl":1}', "schema change"),
-    "tableChanges without id": (b'{"source":{},"ddl":"x","tableChanges":[1]}', "without id"),
+    "tableChanges without id": (b'{"source":{},"ddl":null,"tableChanges":[1]}', "without id"),
 }
 
 

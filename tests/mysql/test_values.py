@@ -167,6 +167,12 @@ def test_timestamps_of_any_offset_become_the_same_instant_in_utc(moments):
         assert dt.datetime.fromisoformat(text) == moment
 
 
+def test_iso_8601_with_a_t_is_read_as_with_a_blank():
+    assert one("2026-11-20T01:02:03.50", "datetime(3)") == "2026-11-20 01:02:03.5"
+    assert one("2026-11-20T01:02:03+08:00", "timestamp") == "2026-11-19 17:02:03Z"
+    assert one("2026-11-20T01:02", "datetime") is None
+
+
 def test_local_timestamps_follow_the_clock_of_their_zone():
     texts = [
         "2021-01-01 12:00:00",

@@ -6,6 +6,7 @@ import numpy as np
 
 from cdc_platform.formats.canal.entries import KIND, OPS, Entries, event_name, event_type
 from cdc_platform.formats.canal_common import statement
+from cdc_platform.formats.events import OfTable
 from cdc_platform.formats.pb import canal_entry_pb2 as pb
 from cdc_platform.formats.protobuf.arrow import lists
 
@@ -25,9 +26,9 @@ def statements(entries: Entries) -> dict[int, list[dict[str, Any]]]:
         try:
             out[i] = _statement(int(kinds[i]), told, header["schemaName"], header["tableName"])
         except ValueError as error:
-            out[i] = [
-                {"kind": "error", "reason": str(error), "named": named(int(kinds[i]), is_statement=bool(told["sql"]))}
-            ]
+            of_one = {"db": error.db, "table": error.table} if isinstance(error, OfTable) else {}
+            is_known = bool(of_one) or named(int(kinds[i]), is_statement=bool(told["sql"]))
+            out[i] = [{"kind": "error", "reason": str(error), "named": is_known, **of_one}]
     return out
 
 
@@ -38,12 +39,12 @@ def _statement(kind: int, told: dict[str, Any], db: str | None, table: str | Non
     info = [("type", name), *((p["key"], p["value"]) for p in told["props"])]
     if kind in _XA:
         return [{"kind": _XA[kind], "info": [*info, *([("sql", sql)] if sql else [])]}]
-    if kind in OPS and sql is not None:
-        raise statement.without_rows(name)
-    if kind in OPS:
-        raise ValueError(f"{name} without rows: canal sends no such event")
     session = told["ddlSchemaName"] or None
     named = {"db": db, "table": table, "session": session}
+    if kind in OPS and sql is not None:
+        raise statement.without_rows(name, sql, session or db)
+    if kind in OPS:
+        raise ValueError(f"{name} without rows: canal sends no such event")
     if name in statement.DDL or (is_ddl and sql is not None and name != "QUERY"):
         found = statement.ddl(name, sql, named)
     elif name == "QUERY" and sql is not None:

@@ -8,7 +8,9 @@ import re
 from collections.abc import Collection
 from typing import Any
 
+from cdc_platform.formats.events import OfTable
 from cdc_platform.mysql.ddl import Statement, truncated_table
+from cdc_platform.mysql.dml import changed_table
 
 Event = dict[str, Any]
 
@@ -62,9 +64,11 @@ def query(sql: str, is_ddl: bool, named: Event) -> list[Event]:
         return ddl("QUERY", sql, named)
     if named["db"] is None and not is_ddl:
         return [{**named, "kind": "skip", "reason": "text or variables of a statement, no rows", "ddl": sql}]
-    raise ValueError("QUERY as a statement: which rows it changed isn't told (binlog_format isn't ROW)")
+    raise without_rows("QUERY", sql, named.get("session") or named["db"])
 
 
-def without_rows(kind: str) -> ValueError:
-    """INSERT, UPDATE or DELETE that come as statements."""
-    return ValueError(f"{kind} as a statement: which rows it changed isn't told (binlog_format isn't ROW)")
+def without_rows(kind: str, sql: str, db: str | None) -> ValueError:
+    """INSERT, UPDATE or DELETE that come as statements. `db`: that of names without one."""
+    reason = f"{kind} as a statement: which rows it changed isn't told (binlog_format isn't ROW)"
+    name = changed_table(Statement(db, sql))
+    return ValueError(reason) if name is None else OfTable(*name, reason)

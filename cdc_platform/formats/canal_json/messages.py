@@ -20,6 +20,9 @@ _CONTROL = {
 }
 _DEFAULTS = frozenset((*OPS, "EVENTTYPECOMPATIBLEPROTO2"))
 _FIRST_MS, LAST_MS = -62_135_596_800_000, 253_402_300_799_999  # years 1 to 9999
+FIRST_13_DIGITS = 1_000_000_000_000
+_UNITS = {10: 1_000_000, 16: 1}
+"""Digits of a time since 2001 in another unit → microseconds of it: Tencent's CKafka connector writes seconds."""
 
 
 class Row(NamedTuple):
@@ -75,6 +78,8 @@ def read(at: int, message: Any, options: CanalJsonOptions) -> Rows | list[Event]
         raise ValueError(f"type {shown(kind)} is no text: this is no FlatMessage of canal")
     kind = kind.upper()
     data = _list(message, "data")
+    if kind == "DELETE" and not data:  # Flink CDC up to 3.2 has the row in `old` (apache/flink-cdc#3788)
+        data = _list(message, "old") or data
     if not data:
         return _events(kind, message, extension, empty=data is not None)
     if kind not in OPS:
@@ -139,7 +144,7 @@ def _events(kind: str, message: dict, extension: dict, empty: bool) -> list[Even
     if kind == "QUERY" and sql is not None:
         return query(sql, message.get("isDdl") is True, named)
     if kind in OPS and sql is not None:
-        raise without_rows(kind)
+        raise without_rows(kind, sql, db)
     if kind in _DEFAULTS and sql is None and db is None and table is None and message.get("data", ()) is None:
         # canal's heartbeat and GTID entries have no RowChange, so they bear the default type, UPDATE.
         return [{**named, "kind": "heartbeat", "info": _info(kind, None, extension)}]
@@ -199,13 +204,16 @@ def _count(message: dict, name: str) -> str | None:
 
 
 def micros(value: Any) -> int | None:
-    """`es`: binlog time in ms (0: not told) → µs."""
+    """`es`: binlog time in ms (0: not told) → µs. Ten digits are seconds, sixteen microseconds: there are no
+    binlogs of early 1970 or of the year 33658."""
     if type(value) is str and value.isascii() and value.isdecimal() and len(value) < 20:
         value = int(value)
     if value is not None and type(value) is not int:
         raise ValueError(f"es {shown(value)} is no integer")
     if not value:
         return None
+    if unit := _UNITS.get(len(str(value))):
+        return value * unit
     if not _FIRST_MS <= value <= LAST_MS:
         raise ValueError(f"es {shown(value)} is outside the years 1 to 9999")
     return value * 1000

@@ -6,7 +6,7 @@ from typing import Annotated, Literal, NamedTuple
 import msgspec
 from msgspec import Meta
 
-from cdc_platform.formats.canal_json.messages import LAST_MS, OPS, Changes, Rows, column_key, of_object
+from cdc_platform.formats.canal_json.messages import FIRST_13_DIGITS, LAST_MS, OPS, Changes, Rows, column_key, of_object
 from cdc_platform.formats.canal_json.sheets import Sheet
 from cdc_platform.formats.canal_json.tables import Group, group_of
 from cdc_platform.formats.exact_json import read_json
@@ -19,7 +19,7 @@ _Name = Annotated[str, Meta(min_length=1)]
 class _FlatMessage(msgspec.Struct, frozen=True, gc=False):
     data: Annotated[list[Annotated[_Cells, Meta(min_length=1)]], Meta(min_length=1)]
     database: _Name
-    es: Annotated[int, Meta(ge=1, le=LAST_MS)]  # -0 would look like 0 here
+    es: Annotated[int, Meta(ge=FIRST_13_DIGITS, le=LAST_MS)]  # others are rare, and -0 would look like 0 here
     id: int
     isDdl: bool
     mysqlType: msgspec.Raw

@@ -18,9 +18,11 @@ def of_message(message: Any, options: CanalJsonOptions) -> Event:
     """Of a parsed message that is refused as a whole. The key is told where it has one row."""
     if type(message) is not dict:
         return {}
-    data, kind = message.get("data"), str(message.get("type")).upper()
+    kind = str(message.get("type")).upper()
+    data = message.get("data") or (message.get("old") if kind == "DELETE" else None)
     rows = [data] if type(data) is dict else data if type(data) is list else []
-    if not rows and not names_its_table(kind, OPS, is_statement=bool(message.get("sql"))):
+    statement = bool(message.get("sql"))
+    if not rows and statement and not names_its_table(kind, OPS, is_statement=True):
         return {}
     db, table = message.get("database"), message.get("table")
     if rows or kind in OPS:

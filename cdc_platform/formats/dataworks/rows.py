@@ -44,7 +44,8 @@ def of_message(message: Any, options: DataworksOptions) -> Event:
     schema, payload = (_part(message, name) for name in ("schema", "payload"))
     images = [image for name in ("before", "after") if (image := _part(_part(payload, name), "dataColumn"))]
     op = str(payload.get("op"))
-    if not images and op not in ROWS and not names_its_table(op, (), is_statement=True):
+    statement = _part(payload, "ddl").get("text") is not None
+    if not images and op not in ROWS and statement and not names_its_table(op, (), is_statement=True):
         return {}
     source = _part(schema, "source")
     named = of_table(source.get("dbName"), source.get("tableName"), source.get("schemaName"))

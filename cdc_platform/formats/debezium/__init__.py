@@ -158,7 +158,7 @@ def _shape(before: dict | None, after: dict | None) -> tuple[str, ...]:
 
 def _images(op: str, payload: dict) -> tuple[dict | None, dict | None]:
     """before and after of a row message, checked against what its op needs."""
-    before, after = _object(payload, "before"), _object(payload, "after")
+    before, after = _object(payload, "before") or None, _object(payload, "after")  # CloudCanal has {} for none
     if op == "t":
         return None, None
     if op == "d":

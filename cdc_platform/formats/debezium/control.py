@@ -4,11 +4,13 @@ import re
 from collections.abc import Callable
 from typing import Any
 
+from cdc_platform.errors import UnknownType
 from cdc_platform.formats.debezium.rows import integer, positions, source_time
-from cdc_platform.formats.events import Event, OfTable, columns_json, schema_version
+from cdc_platform.formats.events import Event, OfTable, columns_json, error_event, of_table, schema_version
 from cdc_platform.formats.kafka_connect.types import mysql_type
-from cdc_platform.formats.texts import json_text, plain_text, shown
+from cdc_platform.formats.texts import BAD, json_text, plain_text, shown
 from cdc_platform.mysql.ddl import Statement, truncated_table
+from cdc_platform.mysql.types import lower_outside_quotes, parse_type
 
 _HEARTBEAT_TOPIC = "__debezium-heartbeat"
 _HEARTBEAT_SCHEMA = "Heartbeat"  # io.debezium.connector.common.Heartbeat, in older versions ….mysql.Heartbeat
@@ -60,9 +62,7 @@ def _ddl(payload: dict, topic: str) -> list[Event]:
     position = _object(payload, "position") or source
     if (ddl is not None and type(ddl) is not str) or not (ddl or changes):
         raise ValueError(f"schema change with ddl {shown(ddl)} and no tableChanges")
-    if changes is not None and type(changes) is not list:
-        raise ValueError(f"tableChanges {shown(changes)} is no list")
-    tables = [t for change in changes or () if (t := _named_table(change))]
+    changes = [changes] if type(changes) is dict else changes  # CloudCanal's one table
     place = {name: values[0] for name, values in positions([position], [False]).items()}
     place["lineage"] = place["lineage"] or _dtle_lineage(source, topic)
     place["gtid"] = place["gtid"] or source.get("gtid")
@@ -71,20 +71,20 @@ def _ddl(payload: dict, topic: str) -> list[Event]:
     told = payload.get("databaseName") or source.get("db") or None
     if told is not None and type(told) is not str:
         raise ValueError(f"databaseName {shown(told)} is no text")
+    shapes, tables = _shapes(changes, (told, source.get("table")))
     info = {"snapshot": position.get("snapshot"), "gtids": position.get("gtids"), "table_changes": changes}
     first = {
         "kind": "ddl",
         "ddl": ddl,
         "db": told,
-        "table": tables[0][1] if len(tables) == 1 else None,
+        "table": tables[0] if len(tables) == 1 else None,
         "info": _info(info),
         **place,
     }
-    emptied = _truncate(ddl, told, place)
-    shapes = [
-        _shape(change, *name) for change in changes or () if (name := _named_table(change)) and change.get("table")
-    ]
-    return [{**e, "entry_index": i} for i, e in enumerate([first, *emptied, *({**s, **place} for s in shapes)])]
+    statement = (
+        [] if ddl is None and all(s["kind"] == "error" for s in shapes) else [first, *_truncate(ddl, told, place)]
+    )
+    return [{**e, "entry_index": i} for i, e in enumerate([*statement, *({**s, **place} for s in shapes)])]
 
 
 def _truncate(ddl: str | None, db: str | None, place: Event) -> list[Event]:
@@ -115,8 +115,33 @@ def _dtle_lineage(source: dict, topic: str) -> str | None:
     return f"dtle:{topic.removeprefix(_DTLE_DDL_TOPIC)}" if is_dtle else None
 
 
-def _named_table(change: Any) -> tuple[str, str] | None:
-    """Table id `"db"."table"` (quotes doubled); a rename has `"db"."old","db"."new"`: the new one."""
+def _shapes(changes: Any, named: tuple[Any, Any]) -> tuple[list[Event], list[str]]:
+    """What `tableChanges` says: events of kind schema, those that can't be read as errors (the statement beside them is
+    good all the same), and the tables' names. `named`: database and table of the message."""
+    if changes is not None and type(changes) is not list:
+        wrong = ValueError(f"tableChanges {shown(changes)} is neither a list nor an object")
+        return [{**of_table(*named), **error_event(wrong)}], []
+    events, tables = [], []
+    named = named if len(changes or ()) == 1 else (None, None)
+    for change in changes or ():
+        try:
+            name = _named_table(change, named)
+            if name is None:
+                continue
+            tables.append(name[1])
+            if change.get("table"):
+                events.append(_shape(change, *name))
+        except BAD as e:
+            events.append({**of_table(*named), **error_event(e)})
+    return events, tables
+
+
+def _named_table(change: Any, named: tuple[Any, Any]) -> tuple[str, str] | None:
+    """Table id `"db"."table"` (quotes doubled); a rename has `"db"."old","db"."new"`: the new one. Without an id:
+    `named`, the message's."""
+    db, table = named
+    if type(change) is dict and change.get("id") is None and type(db) is type(table) is str and db and table:
+        return db, table
     if type(change) is not dict or type(change.get("id")) is not str:
         raise ValueError(f"tableChanges entry without id: {shown(change)}")
     found = _TABLE_ID.findall(change["id"])
@@ -136,7 +161,8 @@ def _shape(change: dict, db: str, table: str) -> Event:
             {
                 "name": c["name"],
                 "key": c["name"] in keys,
-                "type": mysql_type(c["typeName"], c.get("length"), c.get("scale"), c.get("enumValues") or ())
+                "type": _expressed(c.get("typeExpression"))
+                or mysql_type(c["typeName"], c.get("length"), c.get("scale"), c.get("enumValues") or ())
                 or "longtext",
             }
             for c in change["table"]["columns"]
@@ -149,6 +175,17 @@ def _shape(change: dict, db: str, table: str) -> Event:
         "columns": columns,
         "schema_version": schema_version(db, table, columns),
     }
+
+
+def _expressed(expression: Any) -> str | None:
+    """A `typeExpression` that has all of the type: CloudCanal's `varchar(20)`, where Debezium's has the words alone."""
+    if type(expression) is not str or "(" not in expression:
+        return None
+    try:
+        parse_type(expression)
+    except UnknownType:
+        return None
+    return lower_outside_quotes(expression.strip())
 
 
 def _is_signal(payload: dict, _: str, __: str | None) -> bool:

@@ -37,6 +37,12 @@ class DebeziumOptions(FormatOptions):
         description="unavailable.value.placeholder: the column isn't in the image",
         examples=["__debezium_unavailable_value"],
     )
+    time_zone: ZoneName = Field(
+        default="UTC",
+        description="Zone of TIMESTAMP text without an offset, which custom converters write (Flink CDC's "
+        "format.timestamp.zone)",
+        examples=["Asia/Shanghai"],
+    )
     dtle_time_zone: ZoneName | None = Field(
         default=None, description="DateTimeZone of the dtle job, if set", examples=["Asia/Shanghai"]
     )
@@ -61,6 +67,7 @@ class DebeziumOptions(FormatOptions):
             dtle=dtle,
             snapshot=dtle and snapshot,
             zone=self.dtle_time_zone,
+            text_zone=self.time_zone if "time_zone" in self.model_fields_set else None,
             text_base64=self.dtle_text_base64,
             snapshot_year=self.dtle_snapshot_year,
         )

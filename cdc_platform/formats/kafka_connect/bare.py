@@ -2,7 +2,9 @@
 sent under the connector's settings → `kafka_connect.types.column`."""
 
 from collections.abc import Callable
+from dataclasses import replace
 
+from cdc_platform.formats.kafka_connect.from_text import or_text
 from cdc_platform.formats.kafka_connect.types import CONNECT, DATA, TIME, Column, Dialect, column
 from cdc_platform.formats.kafka_connect.values import plain_texts
 from cdc_platform.mysql.types import MySqlType, parse_type
@@ -62,4 +64,11 @@ def bare_column(name: str, given: str | None, dialect: Dialect) -> Column:
     if given is None:
         return Column(name, "longtext", plain_texts, dialect.unavailable)
     real = parse_type(given)
-    return column({"field": name, **_BARE[real.family](real, dialect)}, given, dialect)
+    found = column({"field": name, **_BARE[real.family](real, dialect)}, given, dialect)
+    if real.family in _CONVERTED:
+        return replace(found, convert=or_text(found.convert, real, dialect.text_zone or "UTC"))
+    return found
+
+
+_CONVERTED = ("date", "time", "datetime", "timestamp", "year")
+"""Families that custom converters write as text: without a schema only the values show it."""

@@ -15,8 +15,9 @@ from typing import Any, Literal
 from cdc_platform.errors import UnknownType
 from cdc_platform.formats.events import BadColumn
 from cdc_platform.formats.kafka_connect import values as cv
+from cdc_platform.formats.kafka_connect.from_text import from_text
 from cdc_platform.formats.texts import Number, number_text, shown
-from cdc_platform.mysql.types import MySqlType, parse_type
+from cdc_platform.mysql.types import FAMILIES, MySqlType, parse_type
 
 TemporalMode = Literal["adaptive_time_microseconds", "adaptive", "connect", "isostring", "microseconds", "nanoseconds"]
 DecimalMode = Literal["precise", "string", "double"]
@@ -34,6 +35,7 @@ class Dialect:
     dtle: bool = False
     snapshot: bool = False  # dtle only: its snapshot and incremental writers differ
     zone: str | None = None  # dtle's DateTimeZone
+    text_zone: str | None = None  # of TIMESTAMP as text without an offset; None: UTC
     text_base64: bool = False  # dtle: TEXT and JSON of incremental rows are base64
     snapshot_year: bool = False  # dtle: years 2001..2069 of snapshots are really 1901..1969
 
@@ -159,6 +161,16 @@ PLAIN: dict[str, Typed] = {
 }
 """Connect type without a name → type text and converter. dtle writes "float64", JsonConverter "double"."""
 
+_CONVERTED = {
+    f"{name}{kind}{end}": kind
+    for name, end in (
+        ("io.debezium.connector.mysql.converters.MysqlDebeziumTimeConverter.mysql.", ""),  # Flink CDC's
+        ("com.darcytech.debezium.converter.", ".string"),  # holmofy/debezium-datetime-converter
+    )
+    for kind in ("date", "time", "datetime", "timestamp")
+}
+"""Schema name that a converter gives its texts → MySQL's type."""
+
 _FITS = {
     "integer": {"integer"},
     "float": {"float"},
@@ -166,10 +178,11 @@ _FITS = {
     "decimal": {"decimal", "integer"},
     "boolean": {"boolean", "bit", "integer"},
     "geometry": {"geometry"},
-    "text": {"text", "decimal", "binary", "enum", "set", "json"},
+    "text": {*FAMILIES.values()} - {"geometry"},
 }
 """Family of the message's own type → families of real types it can carry; others carry only themselves."""
 
+_AS_IT_IS = frozenset(("text", "enum", "set", "json"))
 _FROM_TEXT: dict[str, Callable[[Dialect], cv.Convert | None]] = {
     "decimal": lambda _: cv.each("decimal text", (str,), partial(number_text, scale=None)),
     "binary": lambda d: _BINARY_TEXT[d.binary],
@@ -192,12 +205,14 @@ def column(field: dict, given: str | None, dialect: Dialect) -> Column:
     kind = field.get("type") or ""
     if semantic in NAMED:
         type_text, convert = NAMED[semantic](parameters)
-    elif kind in PLAIN and (not semantic or kind == "string"):
+    elif kind in PLAIN and (not semantic or kind == "string" or given):
         type_text, convert = PLAIN[kind]
+    elif kind == "struct" and given and parse_type(given).family in _AS_IT_IS:
+        type_text, convert = "longtext", cv.plain_texts
     else:
-        why = f"unknown schema type {shown(kind)} named {shown(semantic)}"
+        why = f"unknown schema type {shown(kind)} named {shown(semantic)}; option columns can name its type"
         raise BadColumn(name, f"column {shown(name)}: {why}")
-    told = given or _propagated(parameters)
+    told = given or _propagated(parameters) or _converted(semantic, dialect)
     if told:
         try:
             type_text, convert = _refine((type_text, convert), told, bool(given), dialect)
@@ -245,6 +260,15 @@ def mysql_type(name: str, length: Any, scale: Any, labels: Iterable[str]) -> str
     return text
 
 
+def _converted(semantic: str | None, dialect: Dialect) -> str | None:
+    """The type of a column that a known converter writes as text. TIMESTAMP has a zone that nothing in the message
+    tells: without the option it stays text."""
+    kind = _CONVERTED.get(semantic or "")
+    if kind is None or (kind == "timestamp" and dialect.text_zone is None):
+        return None
+    return kind if kind == "date" else f"{kind}(6)"
+
+
 def _refine(typed: Typed, told: str, by_user: bool, dialect: Dialect) -> Typed:
     """The message's own type and converter, made exact by the real type that the user or the schema told."""
     (type_text, convert), real = typed, parse_type(told)
@@ -270,6 +294,8 @@ def _exact(convert: cv.Convert, family: str, real: MySqlType, dialect: Dialect) 
         if found is None:
             return None
         convert = found
+    elif family == "text" and real.family not in _AS_IT_IS:
+        return from_text(real, dialect.text_zone or "UTC")
     if real.name == "binary" and real.args:
         return cv.padded(convert, min(real.args[0], 255))
     if family == "integer" and real.name == "bigint" and real.unsigned:

@@ -7,10 +7,11 @@ from functools import lru_cache
 from typing import Any, NamedTuple
 
 from cdc_platform.formats import collect
-from cdc_platform.formats.events import Event, file_number, of_table
+from cdc_platform.formats.events import Event, OfTable, file_number, of_table
 from cdc_platform.formats.tdsql.options import TdsqlOptions
 from cdc_platform.formats.texts import shown
 from cdc_platform.mysql.ddl import Statement, named_table, truncated_table
+from cdc_platform.mysql.dml import changed_table
 
 OPS = ("insert", "update", "delete")
 _TYPES = (*OPS, "gtid", "xid", "query")
@@ -196,9 +197,9 @@ def query(told: Event, sql: str | None, db: str | None, options: TdsqlOptions) -
         return [{**told, "kind": kind, "info": [("sql", sql)]}]
     if word in _NOTHING:
         return [{**told, "kind": "skip", "reason": "a statement without rows or DDL", "ddl": sql}]
-    if word in _DML:
-        raise ValueError(f"{word} as a statement: which rows it changed isn't told (binlog_format isn't ROW)")
     statement = Statement(db, sql)
+    if word in _DML:
+        return _changes_rows(told, word, statement, fold=options.lower_case_table_names)
     emptied = truncated_table(statement)
     name = emptied or named_table(statement)
     ddl = {**told, "kind": "ddl", "db": db or None, "table": name and name[1], "ddl": sql}
@@ -208,6 +209,18 @@ def query(told: Event, sql: str | None, db: str | None, options: TdsqlOptions) -
         (n.lower() for n in emptied) if options.lower_case_table_names else emptied
     )  # as the table's rows are named
     return [ddl, {**told, "kind": "row", "op": "truncate", "db": db, "table": table, "entry_index": 1}]
+
+
+def _changes_rows(told: Event, word: str, statement: Statement, *, fold: bool) -> list[Event]:
+    """A statement in place of rows: TDSQL's own heartbeat, or one that can't be used. Raises ValueError."""
+    reason = f"{word} as a statement: which rows it changed isn't told (binlog_format isn't ROW)"
+    name = changed_table(statement)
+    if name is None:
+        raise ValueError(reason)
+    db, table = name
+    if (db.lower(), table.lower()) == HEARTBEAT:
+        return [{**told, "kind": "heartbeat", "db": db, "info": [("table", table)]}]
+    raise OfTable(db.lower() if fold else db, table.lower() if fold else table, reason)
 
 
 def _words(sql: str) -> str:

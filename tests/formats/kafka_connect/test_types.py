@@ -324,7 +324,7 @@ def test_hints_make_types_exact(case):
 
 
 @pytest.mark.parametrize(
-    ("kind", "option"), [("int64", "date"), ("int32", "text"), ("bytes", "int"), ("string", "int")]
+    ("kind", "option"), [("int64", "date"), ("int32", "text"), ("bytes", "int"), ("string", "geometry")]
 )
 def test_an_option_against_the_message_is_an_error(kind, option):
     with pytest.raises(ValueError, match="option columns says"):
