@@ -12,6 +12,9 @@ def command(
     install_java: Annotated[
         bool, typer.Option("--install-java", help="Install Java by apt-get where it is missing.")
     ] = False,
+    store: Annotated[
+        list[str] | None, typer.Option(help="Also what a lake on this kind of store needs: s3. May be repeated.")
+    ] = None,
 ) -> dict[str, str | None]:
     """Fetch the jars of Spark, Kafka and the DDL parsers into the user's cache, and prepare quick starts of Spark.
 
@@ -19,11 +22,15 @@ def command(
     folder than the cache. Raises SetupError without Java or network.
     """
     from cdc_platform.automation import class_archive
-    from cdc_platform.setup.jars import ensure_jars
+    from cdc_platform.errors import ConfigError
+    from cdc_platform.setup.jars import ALWAYS, FOR_STORE, ensure_jars
     from cdc_platform.setup.java import ensure_java, find_java
 
+    for kind in store or ():
+        if kind not in FOR_STORE:
+            raise ConfigError("--store", f"no jars are known for {kind!r}", FOR_STORE)
     java = ensure_java(progress) if install_java else find_java()
-    folder = ensure_jars(java, progress)
+    folder = ensure_jars(java, progress, [*ALWAYS, *(FOR_STORE[kind] for kind in store or ())])
     quick = class_archive.ensure()
     return {
         "java": f"{java.version} at {java.home}",

@@ -1,4 +1,5 @@
-"""The jars: resolved once from ivy.xml by the Ivy that pyspark carries, held to the checksums of jars.lock.
+"""The jars: resolved once from ivy.xml by the Ivy that pyspark carries, held to the checksums of jars.lock. Those for a
+lake on S3 are fetched only where one is in use.
 
 They live in a folder per content of ivy.xml under the user's cache, shared by all installations of this user; CDC_JARS
 names another folder. They are fetched by `make setup`, by `cdc-platform setup`, or by the first command that needs
@@ -18,7 +19,7 @@ import sys
 import tempfile
 import time
 import xml.etree.ElementTree as ET
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -28,6 +29,10 @@ from cdc_platform.setup.packaged import in_checkout, packaged, setup_command
 
 IVY_FILE = packaged("ivy.xml")
 LOCK_FILE = packaged("jars.lock")
+ALWAYS = ("spark", "broker", "ddl")
+"""Confs of ivy.xml that every installation needs."""
+FOR_STORE = {"s3": "s3"}
+"""Kind of store (config/storage.py) → conf with the jars that Spark needs for it."""
 TRIES = 3
 _PAUSE_S = 5
 _RESOLVE_TIMEOUT_S = 1200
@@ -61,9 +66,9 @@ def checksums(folder: Path) -> dict[str, str]:
     return {f.relative_to(folder).as_posix(): hashlib.sha256(f.read_bytes()).hexdigest() for f in files}
 
 
-def differences(folder: Path, locked: dict[str, str]) -> list[str]:
-    """What keeps `folder` from being exactly what jars.lock says, one phrase per jar; empty: nothing."""
-    there = checksums(folder)
+def differences(folder: Path, locked: dict[str, str], confs: Sequence[str] = ALWAYS) -> list[str]:
+    """What keeps the `confs` in `folder` from being exactly what jars.lock says, one phrase per jar; empty: nothing."""
+    there, locked = ({n: d for n, d in of.items() if n.split("/")[0] in confs} for of in (checksums(folder), locked))
     return [
         *(f"{name} is missing" for name in sorted(locked.keys() - there.keys())),
         *(f"{name} is not in jars.lock" for name in sorted(there.keys() - locked.keys())),
@@ -82,13 +87,14 @@ def _confs() -> list[str]:
     return [c.attrib["name"] for c in ET.parse(IVY_FILE).getroot().iter("conf")]  # noqa: S314  our own file
 
 
-def named_jars() -> list[str]:
-    """ "conf/name-version.jar" of every dependency that ivy.xml names itself."""
+def named_jars(confs: Sequence[str]) -> list[str]:
+    """ "conf/name-version.jar" of every dependency of the confs that ivy.xml names itself."""
     found = ET.parse(IVY_FILE).getroot().iter("dependency")  # noqa: S314  our own file
-    return [f"{d.attrib['conf'].split('->')[0]}/{d.attrib['name']}-{d.attrib['rev']}.jar" for d in found]
+    named = ((d.attrib["conf"].split("->")[0], f"{d.attrib['name']}-{d.attrib['rev']}.jar") for d in found)
+    return [f"{conf}/{jar}" for conf, jar in named if conf in confs]
 
 
-def _ivy_command(java: Java, work: Path) -> list[str]:
+def _ivy_command(java: Java, work: Path, confs: Sequence[str]) -> list[str]:
     ivy = next(iter(_pyspark_jars().glob("ivy-*.jar")), None)
     if ivy is None:
         raise SetupError(f"pyspark's ivy jar is missing: the installation is damaged. Repair it with: {_PIP}")
@@ -98,12 +104,12 @@ def _ivy_command(java: Java, work: Path) -> list[str]:
         f"-Duser.home={work / 'home'}",
         *("-jar", str(ivy), "-cache", str(work / "cache"), "-ivy", str(IVY_FILE)),
         *(("-settings", settings) if (settings := os.environ.get("CDC_IVY_SETTINGS")) else ()),
-        *("-confs", *_confs(), "-types", "jar", "bundle"),
+        *("-confs", *confs, "-types", "jar", "bundle"),
         *("-retrieve", str(work / "out") + "/[conf]/[artifact]-[revision].[ext]"),
     ]
 
 
-def _try_resolve(command: list[str], work: Path) -> str | None:
+def _try_resolve(command: list[str], work: Path, confs: Sequence[str]) -> str | None:
     """One run of Ivy; the reason when it failed."""
     try:
         done = subprocess.run(
@@ -117,26 +123,26 @@ def _try_resolve(command: list[str], work: Path) -> str | None:
     except subprocess.TimeoutExpired:
         return f"no end after {_RESOLVE_TIMEOUT_S} s"
     told = re.findall(r"^.*(?:FAILED|UNRESOLVED|not found|ERROR|Exception).*$", done.stdout + done.stderr, re.M)
-    missing = [name for name in named_jars() if not (work / "out" / name).is_file()]
+    missing = [name for name in named_jars(confs) if not (work / "out" / name).is_file()]
     if done.returncode == 0 and not missing:
         return None
     lacks = f"lacking {', '.join(missing)}" if missing else f"exit code {done.returncode}"
     return "; ".join([lacks, *dict.fromkeys(line.strip(" :\t") for line in told[:6])])
 
 
-def resolve(work: Path, java: Java, say: Say) -> Path:
-    """Runs Ivy up to three times (repositories have bad moments) and gives the folder with the jars.
+def resolve(work: Path, java: Java, say: Say, confs: Sequence[str]) -> Path:
+    """Runs Ivy for the confs up to three times (repositories have bad moments) and gives the folder with the jars.
 
     Raises SetupError with Ivy's own words when the last try failed too.
     """
     (work / "home").mkdir()
-    command = _ivy_command(java, work)
+    command = _ivy_command(java, work, confs)
     problem = None
     for turn in range(1, TRIES + 1):
         if problem:
             say(f"try {turn - 1} of {TRIES} failed ({problem}); again in {_PAUSE_S} s")
             time.sleep(_PAUSE_S)
-        problem = _try_resolve(command, work)
+        problem = _try_resolve(command, work, confs)
         if problem is None:
             return work / "out"
     raise SetupError(f"the jars could not be fetched: {problem}. Once the network is back: {setup_command()}")
@@ -157,45 +163,48 @@ def _one_at_a_time(folder: Path) -> Iterator[None]:
         yield
 
 
-def ensure_jars(java: Java, say: Say) -> Path:
-    """The folder of `jars_dir`, fetched first unless it holds exactly what jars.lock says.
+def ensure_jars(java: Java, say: Say, confs: Sequence[str] = ALWAYS) -> Path:
+    """The folder of `jars_dir`, with the confs, which are fetched first unless it holds exactly what jars.lock says.
 
-    Filled beside and renamed: a killed set-up leaves nothing half done. Raises SetupError where a jar differs
+    Each conf is filled beside and renamed: a killed set-up leaves none half done. Raises SetupError where a jar differs
     from jars.lock.
     """
     target, locked = jars_dir(), read_lock()
     with _one_at_a_time(target.parent):
-        wrong = differences(target, locked)
-        if not wrong:
+        lacking = [conf for conf in confs if differences(target, locked, [conf])]
+        if not lacking:
             return target
-        if target.exists() and os.environ.get("CDC_JARS"):
+        if (there := [conf for conf in lacking if (target / conf).exists()]) and os.environ.get("CDC_JARS"):
+            wrong = differences(target, locked, there)
             raise SetupError(
                 f"CDC_JARS={target}: {'; '.join(wrong)}. Without that folder: env -u CDC_JARS {setup_command()}"
             )
-        say(f"fetching {len(locked)} jars into {target} (once; a minute or two)")
+        count = sum(name.split("/")[0] in lacking for name in locked)
+        say(f"fetching {count} jars into {target} (once; a minute or two)")
         with tempfile.TemporaryDirectory(dir=target.parent, prefix=".fetch-") as temp:
-            out = resolve(Path(temp), java, say)
-            if wrong := differences(out, locked):
+            out = resolve(Path(temp), java, say, lacking)
+            if wrong := differences(out, locked, lacking):
                 raise SetupError(
                     f"the fetched jars are not those of jars.lock: {'; '.join(wrong)}. Again: {setup_command()}"
                 )
-            if target.exists():  # damaged
-                shutil.move(target, Path(temp, "old"))
-            out.rename(target)
+            target.mkdir(exist_ok=True)
+            for conf in lacking:
+                if (target / conf).exists():  # damaged
+                    shutil.move(target / conf, Path(temp, f"old-{conf}"))
+                (out / conf).rename(target / conf)
     return target
 
 
 def write_lock(java: Java, say: Say) -> None:
     """Fetches by ivy.xml into a fresh folder and writes the checksums found to jars.lock."""
     with tempfile.TemporaryDirectory() as temp:
-        found = checksums(resolve(Path(temp), java, say))
+        found = checksums(resolve(Path(temp), java, say, _confs()))
     LOCK_FILE.write_text("".join(f"{digest}  {name}\n" for name, digest in found.items()))
     say(f"{len(found)} jars in {LOCK_FILE.name}")
 
 
 def _missing(conf: str) -> list[str]:
-    named = [name for name in named_jars() if name.startswith(f"{conf}/")]
-    return [Path(name).name for name in named if not (jars_dir() / name).is_file()]
+    return [Path(name).name for name in named_jars([conf]) if not (jars_dir() / name).is_file()]
 
 
 def _installed(conf: str) -> list[Path]:
@@ -204,13 +213,12 @@ def _installed(conf: str) -> list[Path]:
     folder = jars_dir()
     missing = _missing(conf)
     if missing and not os.environ.get("CDC_JARS"):
-        ensure_jars(find_java(), say)
+        ensure_jars(find_java(), say, ALWAYS if conf in ALWAYS else (conf,))
         missing = _missing(conf)
     found = sorted((folder / conf).glob("*.jar"))
     if missing or not found:
-        raise SetupError(
-            f"jars are missing in {folder / conf} ({', '.join(missing) or 'all'}). Fetch them with: {setup_command()}"
-        )
+        how = setup_command() if conf in ALWAYS else f"cdc-platform setup --store {conf}"
+        raise SetupError(f"jars are missing in {folder / conf} ({', '.join(missing) or 'all'}). Fetch them with: {how}")
     return found
 
 
@@ -219,14 +227,24 @@ def artifact(jar: str) -> str:
     return re.sub(r"-\d+\..*$", "", jar)
 
 
-def spark_jars() -> list[str]:
-    """Paths for `spark.jars`: Delta, the Kafka source and what they need beyond pyspark's own jars.
+def spark_jars(store: str = "folder") -> list[str]:
+    """Paths for `spark.jars`: Delta and what it needs beyond pyspark's own jars, the platform's log store, and what
+    this kind of store needs.
 
     A jar that pyspark ships in any version is left out: two versions in one JVM fail in odd places.
     Raises SetupError where jars are missing.
     """
     shipped = {artifact(f.name) for f in _pyspark_jars().glob("*.jar")}
-    return [str(f) for f in _installed("spark") if artifact(f.name) not in shipped]
+    found = [*_installed("spark"), *(_installed(FOR_STORE[store]) if store in FOR_STORE else ())]
+    return [*(str(f) for f in found if artifact(f.name) not in shipped), str(packaged("log-store.jar"))]
+
+
+def log_store_classpath() -> tuple[list[str], list[str]]:
+    """Class paths of the compiler of the log store, and of what it is compiled against. Raises SetupError."""
+    jars = _pyspark_jars()
+    compiler = [str(f) for name in ("commons-compiler", "janino") for f in jars.glob(f"{name}-*.jar")]
+    storage = [f for f in _installed("spark") if artifact(f.name) == "delta-storage"]
+    return compiler, [str(f) for f in (*jars.glob("hadoop-client-*.jar"), *storage)]
 
 
 def broker_classpath() -> str:

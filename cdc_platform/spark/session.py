@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from cdc_platform.config import Catalog, Config
+from cdc_platform.config.storage import Kind, kind
 from cdc_platform.errors import ConfigError, SparkUnreachable
 
 if TYPE_CHECKING:
@@ -27,7 +28,7 @@ _JIT = {
 _OLD_TO_YOUNG = 5
 """How many times its young generation Java's old one is at most. Java's own 2 lets the young one grow, run by run, to a
 third of the heap, of which almost nothing outlives a collection; nothing is slower without it."""
-_CLASS_PATH, _JAVA = "spark.driver.extraClassPath", "spark.driver.extraJavaOptions"
+_CLASS_PATH, _JAVA, _JARS = "spark.driver.extraClassPath", "spark.driver.extraJavaOptions", "spark.jars"
 _COLLECTOR = "-XX:+UseParallelGC"
 _LISTING = "spark.sql.sources.parallelPartitionDiscovery.parallelism"
 _BASE = {
@@ -99,13 +100,17 @@ _LOCAL = {  # one machine: listen on loopback only, no UI port, small shuffles
     ),
 }
 
-# A lake that is a folder: what Delta and Spark take by themselves starts some ten programs (readlink) more per commit,
-# a fifth of a small commit's time. Spark commits only to snapshots of the source whose lock its run holds.
-_FOLDER = {
-    "spark.delta.logStore.file.impl": "io.delta.storage.LocalLogStore",
-    "spark.sql.streaming.checkpointFileManagerClass": (
-        "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
-    ),
+_LOG_STORE = "cdc_platform.LogStore"
+"""Spark's commits are put-if-absent, and made only under the source's lease (data/LogStore.java)."""
+_STORES: dict[Kind, dict[str, str]] = {
+    "folder": {
+        "spark.delta.logStore.file.impl": _LOG_STORE,
+        # What Spark takes by itself starts some ten programs (readlink) more per commit.
+        "spark.sql.streaming.checkpointFileManagerClass": (
+            "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
+        ),
+    },
+    "s3": {"spark.delta.logStore.s3a.impl": _LOG_STORE, "spark.delta.logStore.s3.impl": _LOG_STORE},
 }
 
 
@@ -136,12 +141,12 @@ def server_config(config: Config) -> dict[str, str]:
 
     check_master(config.spark.master)
     local = config.spark.master == "local" or config.spark.master.startswith("local[")
-    there = _on_one_machine(config.spark.master) if local else {"spark.jars": ",".join(spark_jars())}
+    store = kind(config.lake)
+    jars = spark_jars(store)
+    there = _on_one_machine(config.spark.master, jars) if local else {_JARS: ",".join(jars)}
     own = dict(config.spark.conf)
-    if local:
-        there = _beside(there, own)
-    folder = _FOLDER if config.lake.startswith(("/", "file:")) else {}
-    return {**_BASE, **folder, **_hive(config.catalog), **there, **own}
+    there = _beside(there, own)
+    return {**_BASE, **_STORES.get(store, {}), **_hive(config.catalog), **there, **own}
 
 
 def _hive(catalog: Catalog | None) -> dict[str, str]:
@@ -155,18 +160,18 @@ def _hive(catalog: Catalog | None) -> dict[str, str]:
 def _beside(ours: dict[str, str], own: dict[str, str]) -> dict[str, str]:
     """What holds several things has the user's `own` after ours, not in their place; taken out of `own`."""
     both = dict(ours)
-    if path := own.pop(_CLASS_PATH, None):
-        both[_CLASS_PATH] = os.pathsep.join((ours[_CLASS_PATH], path))
-    if options := own.pop(_JAVA, None):
+    for key, separator in ((_CLASS_PATH, os.pathsep), (_JARS, ",")):
+        if key in ours and (more := own.pop(key, None)):
+            both[key] = separator.join((ours[key], more))
+    if _JAVA in ours and (options := own.pop(_JAVA, None)):
         # Java takes the last of two values, but no second garbage collector.
         first = ours[_JAVA].replace(_COLLECTOR, "").strip() if re.search(r"-XX:\+Use\w*GC\b", options) else ours[_JAVA]
         both[_JAVA] = f"{first} {options}"
     return both
 
 
-def _on_one_machine(master: str) -> dict[str, str]:
+def _on_one_machine(master: str, jars: list[str]) -> dict[str, str]:
     """The jars on the JVM's own class path: nothing has to be sent, and the archive of classes holds them, too."""
-    from cdc_platform.setup.jars import spark_jars
     from cdc_platform.spark.class_archive import options
 
     told = re.match(r"local\[(\d+)", master)
@@ -174,7 +179,7 @@ def _on_one_machine(master: str) -> dict[str, str]:
     return {
         **_LOCAL,
         _JAVA: f"{_LOCAL[_JAVA]} {options()}".strip(),
-        _CLASS_PATH: os.pathsep.join(spark_jars()),
+        _CLASS_PATH: os.pathsep.join(jars),
         "spark.sql.shuffle.partitions": str(tasks * 2),
         # What each task holds, and what there is beside them. Java takes more where it may, and is no faster then.
         "spark.driver.memory": f"{_HEAP_MB + _TASK_HEAP_MB * tasks}m",

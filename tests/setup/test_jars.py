@@ -36,7 +36,7 @@ def test_what_is_installed_is_what_the_lock_says():
 
 def test_the_lock_covers_ivy_xml_and_nothing_of_a_conf_it_lacks():
     locked = jars.read_lock()
-    assert set(jars.named_jars()) <= locked.keys()
+    assert set(jars.named_jars([*jars.ALWAYS, "s3"])) <= locked.keys()
     confs = {c.attrib["name"] for c in ET.parse(jars.IVY_FILE).getroot().iter("conf")}
     assert {name.split("/")[0] for name in locked} == confs
     assert all(len(digest) == 64 for digest in locked.values())
@@ -72,6 +72,39 @@ def test_artifact(jar, name):
     assert jars.artifact(jar) == name
 
 
+def test_a_lake_on_s3_has_the_connector_and_no_bundle():
+    names = [jars.artifact(Path(p).name) for p in jars.spark_jars("s3")]
+    shipped = {jars.artifact(f.name) for f in jars._pyspark_jars().glob("*.jar")}
+    assert {"hadoop-aws", "s3", "sts", "apache-client", "netty-nio-client", "analyticsaccelerator-s3"} <= set(names)
+    assert not set(names) & shipped
+    assert len(names) == len(set(names))
+    assert sum(Path(p).stat().st_size for p in set(jars.spark_jars("s3")) - set(jars.spark_jars())) < 20 << 20
+    hadoop = next(f.name for f in jars._pyspark_jars().glob("hadoop-client-api-*.jar"))
+    assert hadoop.removeprefix("hadoop-client-api-") in {
+        Path(p).name.removeprefix("hadoop-aws-") for p in jars._installed("s3")
+    }
+
+
+def test_only_what_is_asked_for_is_fetched(monkeypatch, tmp_path):
+    """A second conf goes beside the first, which stays as it is."""
+    monkeypatch.setenv("CDC_JARS", str(tmp_path / "jars"))
+    (tmp_path / "jars" / "spark").mkdir(parents=True)
+    (tmp_path / "jars" / "spark" / "a-1.0.jar").write_text("spark/a-1.0.jar")
+    monkeypatch.setattr(jars, "named_jars", lambda confs: ["s3/b-1.0.jar"])
+    digest = hashlib.sha256(b"x\n").hexdigest()
+    monkeypatch.setattr(jars, "read_lock", lambda: {"spark/a-1.0.jar": "0", "s3/b-1.0.jar": digest})
+    java = fake_java(
+        tmp_path,
+        f'echo "$@" > {tmp_path}/asked; for last; do :; done; '
+        'out="${last%/\\[conf\\]*}"; mkdir -p "$out/s3"; echo x > "$out/s3/b-1.0.jar"',
+    )
+    for _ in range(2):
+        assert jars.ensure_jars(java, no_words, ["s3"]) == tmp_path / "jars"
+    assert " -confs s3 " in (tmp_path / "asked").read_text()
+    assert (tmp_path / "turns").read_text().split() == ["turn"]
+    assert jars.checksums(tmp_path / "jars").keys() == {"spark/a-1.0.jar", "s3/b-1.0.jar"}
+
+
 def test_the_broker_has_its_server_and_a_log_binding():
     path = jars.broker_classpath()
     assert "kafka-server-4.1.0.jar" in path
@@ -89,6 +122,7 @@ def test_differences_name_each_jar(folder):
     locked = jars.checksums(folder)
     assert locked["spark/a-1.0.jar"] == hashlib.sha256(b"spark/a-1.0.jar").hexdigest()
     assert jars.differences(folder, locked) == []
+    assert jars.differences(folder, {**locked, "s3/c-1.0.jar": "0"}) == []
     (folder / "spark/a-1.0.jar").write_text("tampered")
     (folder / "broker/b-2.0.jar").rename(folder / "broker/c.jar")
     assert jars.differences(folder, locked) == [
@@ -111,7 +145,7 @@ def test_a_fetched_jar_that_differs_from_the_lock_is_refused(monkeypatch, tmp_pa
     java = fake_java(
         tmp_path,
         'for last; do :; done; out="${last%/\\[conf\\]*}"; cd "$(dirname "$out")"; '
-        + "; ".join(f'mkdir -p "out/{Path(n).parent}"; echo x > "out/{n}"' for n in jars.named_jars()),
+        + "; ".join(f'mkdir -p "out/{Path(n).parent}"; echo x > "out/{n}"' for n in jars.named_jars(jars.ALWAYS)),
     )
     with pytest.raises(SetupError, match=r"kafka-clients-3\.9\.2\.jar has another checksum"):
         jars.ensure_jars(java, no_words)
@@ -133,4 +167,4 @@ def test_a_failing_network_is_tried_three_times_and_told(monkeypatch, tmp_path):
 def test_success_without_the_jars_is_no_success(monkeypatch, tmp_path):
     monkeypatch.setattr(jars, "_PAUSE_S", 0)
     with pytest.raises(SetupError, match=r"lacking spark/delta-spark_4\.2_2\.13-4\.4\.0\.jar"):
-        jars.resolve(tmp_path, fake_java(tmp_path, "exit 0"), no_words)
+        jars.resolve(tmp_path, fake_java(tmp_path, "exit 0"), no_words, jars.ALWAYS)

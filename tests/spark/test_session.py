@@ -42,6 +42,8 @@ def test_executors_of_their_own_are_sent_the_jars(tmp_path: Path, master: str) -
     told = properties(tmp_path, master=master, conf={"spark.driver.extraClassPath": "/own/hadoop-aws.jar"})
     assert told["spark.jars"].split(",") == spark_jars()
     assert told["spark.driver.extraClassPath"] == "/own/hadoop-aws.jar"
+    told = properties(tmp_path, master=master, conf={"spark.jars": "/own/a.jar,/own/b.jar"})
+    assert told["spark.jars"].split(",") == [*spark_jars(), "/own/a.jar", "/own/b.jar"]
 
 
 @pytest.mark.parametrize(("master", "heap"), [("local[2]", "1200m"), ("local[16,3]", "4000m"), ("local[*]", None)])
