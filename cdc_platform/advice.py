@@ -13,7 +13,7 @@ from typing import Any
 from cdc_platform import tables
 from cdc_platform.changes import in_force
 from cdc_platform.config import Config, Source
-from cdc_platform.lake import queries
+from cdc_platform.lake import queries, stores
 from cdc_platform.suggest import closest
 
 _PATTERNS = ("include", "exclude", "key_collation", "ddl", "owners", "tags", "descriptions")
@@ -72,7 +72,7 @@ def _kept(config: Config, source: Source) -> set[str]:
 
 def _decoded(config: Config, source: Source) -> set[str]:
     """db.table of all tables in the decoded changes, also of those that the rules leave out."""
-    path = tables.CHANGES.at(config.lake, format=source.format, source=source.name)
+    path = tables.CHANGES.at(stores.lake(config), format=source.format, source=source.name)
     found = queries.query(
         'SELECT DISTINCT db, "table" FROM t WHERE db IS NOT NULL AND "table" IS NOT NULL AND kind = \'row\'', t=path
     )
@@ -119,7 +119,7 @@ def _noted(config: Config, source: Source) -> list[dict[str, Any]]:
     found = queries.query(
         "SELECT number, options, digest, offsets, at FROM t "
         f"WHERE source = {queries.text(source.name)} ORDER BY number",
-        t=tables.DECODED_WITH.at(config.lake),
+        t=tables.DECODED_WITH.at(stores.lake(config)),
     )
     rows = [{**r, "options": json.loads(r["options"]), "offsets": dict(r["offsets"] or ())} for r in found or []]
     used: list[dict[str, Any]] = []

@@ -9,7 +9,7 @@ from cdc_platform import tables
 from cdc_platform.automation.metadata import table_metadata
 from cdc_platform.automation.naming import Naming, with_deps
 from cdc_platform.config import Config, Source
-from cdc_platform.lake import queries
+from cdc_platform.lake import queries, stores
 from cdc_platform.units import count
 
 ACCOUNTED, NOTHING_HELD = "every_landed_offset_is_accounted_for", "nothing_is_held"
@@ -59,10 +59,10 @@ def accounting(naming: Naming, source: Source) -> list[dg.AssetsDefinition]:
 
 def ledger_now(naming: Naming, source: Source) -> tuple[dict[str, Any], dg.AssetCheckResult]:
     """Metadata of offset_ledger/<source>, and its check."""
-    path = tables.OFFSET_LEDGER.at(naming.config.lake)
+    path = tables.OFFSET_LEDGER.at(stores.lake(naming.config))
     rows = queries.ledger(naming.config, [source])
     sums = {o: sum(int(row[o]) for row in rows) for o in ("landed", *queries.OUTCOMES, "lost")}
-    return {**sums, **table_metadata(path, None)}, ledger_result(
+    return {**sums, **table_metadata(path.uri(), None)}, ledger_result(
         naming.config, source, naming.key("offset_ledger", source)
     )
 
@@ -76,7 +76,7 @@ def ledger_result(config: Config, source: Source, key: dg.AssetKey | None = None
         for r in rows
         if r["landed"] != r["accounted"]
     ]
-    there = queries.row_count(tables.LANDING.at(config.lake, source=source.name)) or 0
+    there = queries.row_count(tables.LANDING.at(stores.lake(config), source=source.name)) or 0
     landed = sum(r["landed"] for r in rows)
     if there != landed:
         wrong.append(f"landing holds {there} records, the ledger counts {landed}")
@@ -92,7 +92,7 @@ def ledger_result(config: Config, source: Source, key: dg.AssetKey | None = None
 
 def quarantine_now(naming: Naming, source: Source) -> tuple[dict[str, Any], dg.AssetCheckResult]:
     """Metadata of quarantine/<source>, and its check."""
-    path = tables.QUARANTINE.at(naming.config.lake)
+    path = tables.QUARANTINE.at(stores.lake(naming.config))
     held = [h for h in queries.held(naming.config) if h["source"] == source.name]
     rows = sum(h["rows"] for h in held)
     shown = "; ".join(
@@ -106,7 +106,7 @@ def quarantine_now(naming: Naming, source: Source) -> tuple[dict[str, Any], dg.A
         description=f"{rows} held. {shown}. `cdc-platform quarantine list` lists them" if rows else "nothing is held",
         metadata={"held": rows, "tables": len(held)},
     )
-    return {"held": rows, "held_tables": len(held), **table_metadata(path, None)}, result
+    return {"held": rows, "held_tables": len(held), **table_metadata(path.uri(), None)}, result
 
 
 def _table(held: dict[str, Any]) -> str:

@@ -8,6 +8,7 @@ import tempfile
 from pathlib import Path
 
 from cdc_platform.errors import CdcError
+from cdc_platform.lake import stores
 from cdc_platform.setup.java import java_env
 from cdc_platform.spark.class_archive import QUIET, archive
 
@@ -60,10 +61,10 @@ def _exercise(folder: Path, made: Path) -> None:
     config = parse_config(settings, folder / "cdc.yaml")
     spark = open_session(config)
     source = config.source("s")
-    delta_sql.ensure(CHANGES, CHANGES.at(config.lake, format=source.format, source=source.name))
+    delta_sql.ensure(CHANGES, CHANGES.at(stores.lake(config), format=source.format, source=source.name))
     changelog.run(spark, config, source)
     snapshots.run(spark, config, source)
-    path = str(folder / "t")
+    path = stores.lake(config).at("t")
     delta_sql.create(spark, path, "k BIGINT, v STRING", {"delta.enableDeletionVectors": "true"}, "exercise")
     rows = spark.range(100).selectExpr("id AS k", "CAST(id AS STRING) AS v")
     delta_sql.append_once(rows.mapInArrow(lambda batches: batches, rows.schema), path, "exercise", 0)

@@ -14,7 +14,8 @@ from cdc_platform.automation.naming import SHARED, SOURCE_TAG, Naming, with_deps
 from cdc_platform.automation.table_status import TableStatus
 from cdc_platform.config import Source
 from cdc_platform.errors import CdcError
-from cdc_platform.lake import queries
+from cdc_platform.lake import queries, stores
+from cdc_platform.lake.store import Store
 
 EQUALS_SOURCE = "equals_source"
 _SHOWN = 10
@@ -57,6 +58,7 @@ def overview(naming: Naming) -> dg.AssetsDefinition:
 def shared_metadata(naming: Naming, instance: dg.DagsterInstance) -> dict[dg.AssetKey, dict[str, Any]]:
     """Asset key → metadata of every shared asset, as things are now."""
     config = naming.config
+    lake = stores.lake(config)
     rows = [row(naming, instance, source) for source in config.sources]
     ledger = queries.ledger(config, config.sources)
     outcomes = ("landed", *queries.OUTCOMES, "lost")
@@ -68,7 +70,7 @@ def shared_metadata(naming: Naming, instance: dg.DagsterInstance) -> dict[dg.Ass
     changes = [
         {
             "source": s.name,
-            "rows": queries.row_count(tables.CHANGELOG.at(config.lake), s) or 0,
+            "rows": queries.row_count(tables.CHANGELOG.at(lake), s) or 0,
             "newest_change": _shown(queries.newest_change(config, s)),
         }
         for s in config.sources
@@ -78,20 +80,20 @@ def shared_metadata(naming: Naming, instance: dg.DagsterInstance) -> dict[dg.Ass
         for h in queries.held(config)
     ]
     return {
-        naming.key("changelog"): _table_of(tables.CHANGELOG, config.lake, "sources", changes),
-        naming.key("offset_ledger"): {**sums, **_table_of(tables.OFFSET_LEDGER, config.lake, "sources", per_source)},
+        naming.key("changelog"): _table_of(tables.CHANGELOG, lake, "sources", changes),
+        naming.key("offset_ledger"): {**sums, **_table_of(tables.OFFSET_LEDGER, lake, "sources", per_source)},
         naming.key("quarantine"): {
             "held": sum(int(h["rows"]) for h in held),
-            **_table_of(tables.QUARANTINE, config.lake, "held_by_table", held),
+            **_table_of(tables.QUARANTINE, lake, "held_by_table", held),
         },
         naming.key("health"): health_metadata(rows),
     }
 
 
-def _table_of(table: tables.Table, lake: str, name: str, rows: list[dict[str, Any]]) -> dict[str, Any]:
+def _table_of(table: tables.Table, lake: Store, name: str, rows: list[dict[str, Any]]) -> dict[str, Any]:
     path = table.at(lake)
     shown = {name: dg.MetadataValue.table([dg.TableRecord(r) for r in rows])} if rows else {}
-    return {**shown, **table_metadata(path, queries.row_count(path))}
+    return {**shown, **table_metadata(path.uri(), queries.row_count(path))}
 
 
 def row(naming: Naming, instance: dg.DagsterInstance, source: Source) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from typing import Any
 from cdc_platform import tables
 from cdc_platform.config import Config, Source
 from cdc_platform.errors import ConfigError
-from cdc_platform.lake import queries
+from cdc_platform.lake import queries, stores
 
 _COLUMNS = (
     *("source", "format", "decoder_version", "room", "topic", "partition", "offset", "entry_index", "row_index"),
@@ -84,7 +84,7 @@ class _Lake:
 
     def __init__(self, config: Config):
         self._config = config
-        self._path = tables.QUARANTINE.at(config.lake)
+        self._path = tables.QUARANTINE.at(stores.lake(config))
         self._there = queries.columns(self._path)
 
     def ask(self, sql: str) -> list[dict[str, Any]]:

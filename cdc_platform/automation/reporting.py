@@ -18,7 +18,7 @@ from cdc_platform.automation.metadata import result_metadata
 from cdc_platform.automation.naming import SOURCE_TAG, Naming
 from cdc_platform.automation.table_status import Name, TableStatus
 from cdc_platform.config import Source
-from cdc_platform.lake import queries
+from cdc_platform.lake import queries, stores
 from cdc_platform.results import StageResult
 
 LEVELS = frozenset(
@@ -100,9 +100,9 @@ def shared_now(naming: Naming, instance: dg.DagsterInstance) -> Iterator[dg.Asse
 
 def stage_metadata(naming: Naming, source: Source, result: StageResult) -> dict[str, Any]:
     """Metadata of one stage's materialization: what the run did, and how large the table is now."""
-    path = TABLES[result.stage].at(naming.config.lake, source=source.name, format=source.format)
+    path = TABLES[result.stage].at(stores.lake(naming.config), source=source.name, format=source.format)
     rows = queries.row_count(path, source if result.stage == "changelog" else None)
-    found = result_metadata(result, path, rows)
+    found = result_metadata(result, path.uri(), rows)
     if result.stage == "changes" and (changed := advice.of_source(naming.config, source)):
         found["options_changed"] = dg.MetadataValue.text("\n".join(changed))
     return found

@@ -48,7 +48,7 @@ def metadata(status: TableStatus, brought: Mapping[str, Any] | None = None) -> d
     changes = int((brought or {}).get("changes", 0))
     found: dict[str, Any] = {
         "table": status.name,
-        "dagster/uri": status.path,
+        "dagster/uri": status.path.uri(),
         "state": status.state,
         "reason": status.reason or None,
         "changes": changes,

@@ -13,7 +13,8 @@ from typing import Any
 
 from cdc_platform import tables
 from cdc_platform.config import Config, Source
-from cdc_platform.lake import queries
+from cdc_platform.lake import delta_table, queries, stores
+from cdc_platform.lake.store import Store
 
 log = logging.getLogger("cdc_platform.definitions")
 BOOKKEEPING = "_cdc_"
@@ -73,7 +74,7 @@ class TableStatus:
     source: Source
     db: str
     table: str
-    path: str
+    path: Store
     state: str = "waiting"
     reason: str | None = None
     invalid_dates: int = 0
@@ -114,7 +115,7 @@ def cuts(config: Config) -> dict[str, Cut]:
     found = queries.query(
         "SELECT source, cut, kind, source_time, binlog_file, binlog_pos, gtid, at FROM t "
         "QUALIFY row_number() OVER (PARTITION BY source ORDER BY cut DESC) = 1",
-        t=tables.CUTS.at(config.lake),
+        t=tables.CUTS.at(stores.lake(config)),
     )
     return {
         r["source"]: Cut(
@@ -141,7 +142,7 @@ def statuses(config: Config, source: Source) -> list[TableStatus]:
         return TableStatus(
             source,
             *name,
-            tables.SNAPSHOT_PATH.at(config.lake, source=source.name, db=name[0], table=name[1]),
+            tables.SNAPSHOT_PATH.at(stores.lake(config), source=source.name, db=name[0], table=name[1]),
             state=state.get("state", "waiting"),
             reason=state.get("reason"),
             invalid_dates=state.get("invalid_dates") or 0,
@@ -173,7 +174,7 @@ def _keys(config: Config, source: Source) -> dict[Name, list[str]]:
         'SELECT db, "table", last_value(columns ORDER BY landed_at, topic, partition, "offset") AS columns FROM t '
         f"WHERE source = {queries.text(source.name)} AND kind = 'message' AND columns IS NOT NULL "
         'GROUP BY db, "table"',
-        t=tables.SCHEMA_HISTORY.at(config.lake),
+        t=tables.SCHEMA_HISTORY.at(stores.lake(config)),
     )
     return {
         source.tables.routed(r["db"], r["table"]): [c["name"] for c in json.loads(r["columns"]) if c.get("key")]
@@ -182,13 +183,12 @@ def _keys(config: Config, source: Source) -> dict[Name, list[str]]:
     }
 
 
-def _opened(path: str, key: list[str]) -> dict[str, Any]:
+def _opened(path: Store, key: list[str]) -> dict[str, Any]:
     """What the Delta table at `path` says: version, rows, columns, limits. Empty: there is none."""
-    from deltalake import DeltaTable
     from deltalake.exceptions import TableNotFoundError
 
     try:
-        table = DeltaTable(path)
+        table = delta_table.opened(path)
     except TableNotFoundError:
         return {}
     limits = json.loads(table.metadata().configuration.get("cdc.limits") or "{}")

@@ -20,6 +20,7 @@ from cdc_platform.bench.meter import measured
 from cdc_platform.config import Config, Source, parse_config
 from cdc_platform.errors import ConfigError
 from cdc_platform.feeds.generators import OPTIONS, bench_records, bench_truth
+from cdc_platform.lake import stores
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -231,7 +232,7 @@ def raw_copy(spark: "SparkSession", config: Config, source: Source) -> tuple[int
     from cdc_platform.spark import delta_sql
     from cdc_platform.tables import LANDING
 
-    path = delta_sql.ensure(LANDING, f"{config.lake}/raw")
+    path = delta_sql.ensure(LANDING, stores.lake(config).at("raw"))
     stream = (
         spark.readStream.format("kafka")
         .options(**{**_CONSUMER, **spark_options(config, source)})
@@ -251,11 +252,13 @@ def raw_copy(spark: "SparkSession", config: Config, source: Source) -> tuple[int
             "current_timestamp() AS landed_at",
         )
     )
-    writer = stream.writeStream.format("delta").option("checkpointLocation", f"{config.lake}/raw_checkpoint")
-    query = writer.trigger(availableNow=True).start(path)
+    writer = stream.writeStream.format("delta").option(
+        "checkpointLocation", stores.lake(config).spark_uri("raw_checkpoint")
+    )
+    query = writer.trigger(availableNow=True).start(path.spark_uri())
     query.awaitTermination()
     sizes = ("count(*)", "coalesce(sum(coalesce(length(key), 0) + coalesce(length(value), 0)), 0)")
-    copied = spark.read.format("delta").load(path).selectExpr(*sizes).collect()[0]
+    copied = spark.read.format("delta").load(path.spark_uri()).selectExpr(*sizes).collect()[0]
     last = query.lastProgress
     return copied[0], copied[1], str(last.sources[0].endOffset) if last else "none"
 
@@ -265,8 +268,8 @@ def _differences(config: Config, rows: int, keys: int) -> list[str]:
     from cdc_platform.feeds.shop import BENCH
     from cdc_platform.tables import SNAPSHOT_PATH
 
-    path = SNAPSHOT_PATH.at(config.lake, source="bench", db=BENCH.db, table=BENCH.name)
-    return compare(BENCH, bench_truth(rows, keys), path).describe()
+    path = SNAPSHOT_PATH.at(stores.lake(config), source="bench", db=BENCH.db, table=BENCH.name)
+    return compare(BENCH, bench_truth(rows, keys), path.uri(), storage_options=path.options).describe()
 
 
 def _unaccounted(config: Config, records: int) -> list[str]:

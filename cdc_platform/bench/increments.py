@@ -14,6 +14,8 @@ from pyspark.sql import functions as F
 from cdc_platform import tables
 from cdc_platform.config import Config, Source
 from cdc_platform.formats.events import columns_json, schema_version
+from cdc_platform.lake import stores
+from cdc_platform.lake.store import Store
 from cdc_platform.snapshots.target import Target
 from cdc_platform.spark import delta_sql
 from cdc_platform.spark.session import ROWS_AT_ONCE
@@ -40,8 +42,8 @@ class Table:
     def fill(self) -> None:
         """Round 0: every row inserted, and the list of the columns."""
         for beside in (tables.CONTROL_EVENTS, tables.OFFSET_LEDGER, tables.QUARANTINE, tables.LINEAGES):
-            delta_sql.ensure(beside, beside.at(self.config.lake))
-        path = delta_sql.ensure(tables.SCHEMA_HISTORY, tables.SCHEMA_HISTORY.at(self.config.lake))
+            delta_sql.ensure(beside, beside.at(stores.lake(self.config)))
+        path = delta_sql.ensure(tables.SCHEMA_HISTORY, tables.SCHEMA_HISTORY.at(stores.lake(self.config)))
         stated = {"kind": "message", "columns": _LIST, "order_key": _order(0, F.lit(0))}
         told = {**self._said(), "db": DB, "table": TABLE, **stated}
         self._append(self.spark.range(1), told, path)
@@ -80,7 +82,7 @@ class Table:
         return median(self.scan() for _ in range(_SCANS))
 
     @property
-    def path(self) -> str:
+    def path(self) -> Store:
         return Target.of(self.config, self.source.name, DB, TABLE).snapshot
 
     def differences(self) -> list[str]:
@@ -101,7 +103,7 @@ class Table:
         return at.select(F.pmod(F.xxhash64("id", F.lit(number)), F.lit(self.size)).alias("id"))
 
     def _changes(self, keys: "DataFrame", number: int, op: str) -> None:
-        path = delta_sql.ensure(tables.CHANGELOG, tables.CHANGELOG.at(self.config.lake))
+        path = delta_sql.ensure(tables.CHANGELOG, tables.CHANGELOG.at(stores.lake(self.config)))
         image = F.map_from_arrays(
             F.array(*(F.lit(n) for n, _ in _COLUMNS)),
             F.array(*(_value(n, F.lit(number)).cast("string") for n, _ in _COLUMNS)),
@@ -130,10 +132,10 @@ class Table:
             "schema_version": schema_version(DB, TABLE, _LIST),
         }
 
-    def _append(self, rows: "DataFrame", told: dict[str, Any], path: str) -> None:
+    def _append(self, rows: "DataFrame", told: dict[str, Any], path: Store) -> None:
         fields = delta_sql.read(self.spark, path).schema.fields
         frame = rows.select(*(_column(told.get(f.name)).cast(f.dataType).alias(f.name) for f in fields))
-        frame.write.format("delta").mode("append").save(path)
+        frame.write.format("delta").mode("append").save(path.spark_uri())
 
 
 _SPARK = {"id": "bigint", "name": "string", "note": "string", "qty": "int"}

@@ -22,6 +22,8 @@ from cdc_platform.feeds.compare import compare, read_snapshot
 from cdc_platform.feeds.generators import bench_records, bench_truth
 from cdc_platform.feeds.publish import Record, publish
 from cdc_platform.feeds.shop import BENCH
+from cdc_platform.lake import delta_table, stores
+from cdc_platform.lake.store import Store
 from cdc_platform.setup.ports import free_port
 from cdc_platform.setup.processes import Group
 from cdc_platform.tables import SNAPSHOT_PATH
@@ -72,7 +74,8 @@ def measure(work: Path, rate: int, seconds: int) -> tuple[dict[str, Any], list[s
     sent = np.array(paced.sent)
     took = (seen[: len(sent)] - sent)[-paced.counted :]
     arrived = took[~np.isnan(took)]
-    differences = compare(BENCH, bench_truth(len(sent), len(sent)), _snapshot(config)).describe()
+    path, truth = _snapshot(config), bench_truth(len(sent), len(sent))
+    differences = compare(BENCH, truth, path.uri(), storage_options=path.options).describe()
     if len(arrived) < len(took):
         differences.append(f"{len(took) - len(arrived)} changes weren't seen within {_LATE_S} s")
     told = np.percentile(arrived, (50, 99, 100)).round(1).tolist() if len(arrived) else [None] * 3
@@ -117,19 +120,18 @@ def _stop(group: Group) -> None:
 
 def _watch(config: Config, paced: _Paced, publishing: "Future[Any]") -> np.ndarray:
     """When each row was seen first (seconds, NaN: not at all)."""
-    from deltalake import DeltaTable
-
+    path = _snapshot(config)
     seen, version, deadline = np.full(paced.most, np.nan), -1, float("inf")
     while time.monotonic() < deadline:
         time.sleep(_LOOK_S)
         if publishing.done() and deadline == float("inf"):
             publishing.result()
             deadline = time.monotonic() + _LATE_S
-        if not DeltaTable.is_deltatable(_snapshot(config)):
+        if not delta_table.exists(path):
             continue
-        newest = DeltaTable(_snapshot(config)).version()
+        newest = delta_table.version(path)
         if newest != version:
-            ids = read_snapshot(_snapshot(config)).column("id").to_numpy()
+            ids = read_snapshot(path.uri(), path.options).column("id").to_numpy()
             seen[ids[np.isnan(seen[ids])]] = time.monotonic()
             version = newest
             if len(ids):
@@ -139,5 +141,5 @@ def _watch(config: Config, paced: _Paced, publishing: "Future[Any]") -> np.ndarr
     return seen
 
 
-def _snapshot(config: Config) -> str:
-    return SNAPSHOT_PATH.at(config.lake, source="bench", db=BENCH.db, table=BENCH.name)
+def _snapshot(config: Config) -> Store:
+    return SNAPSHOT_PATH.at(stores.lake(config), source="bench", db=BENCH.db, table=BENCH.name)

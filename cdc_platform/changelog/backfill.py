@@ -16,6 +16,7 @@ from cdc_platform.changelog import ledger, order, rules
 from cdc_platform.changelog.outputs import Batch, changelog_rows, quarantine_rows
 from cdc_platform.changelog.table_rules import Chosen, Rules
 from cdc_platform.config import Source
+from cdc_platform.lake.store import Store
 from cdc_platform.spark import arrow_tasks, delta_sql
 
 _MESSAGE = ("topic", "partition", "offset")
@@ -34,7 +35,7 @@ def _addressed(events: DataFrame) -> DataFrame:
     )
 
 
-def _found(spark: SparkSession, changes: str, source: Source, before: Sequence[Rules], now: Rules) -> DataFrame:
+def _found(spark: SparkSession, changes: Store, source: Source, before: Sequence[Rules], now: Rules) -> DataFrame:
     """Events of all messages that the new rules touch, as `changes` has them, with `was` and `wanted`: whether rules
     before took them up, whether the new ones want them. `before`: all rules so far, the last ones in force."""
     events = _at_version(spark, changes, now.version)
@@ -51,11 +52,11 @@ def _found(spark: SparkSession, changes: str, source: Source, before: Sequence[R
     return placed.withColumns(flags).drop("_entry", "_row", "_retold")
 
 
-def _at_version(spark: SparkSession, path: str, version: int | None) -> DataFrame:
-    return spark.read.format("delta").option("versionAsOf", version).load(path)
+def _at_version(spark: SparkSession, path: Store, version: int | None) -> DataFrame:
+    return spark.read.format("delta").option("versionAsOf", version).load(path.spark_uri())
 
 
-def _taken(spark: SparkSession, changes: str, source: Source, before: Sequence[Rules], now: Rules) -> DataFrame:
+def _taken(spark: SparkSession, changes: Store, source: Source, before: Sequence[Rules], now: Rules) -> DataFrame:
     """Addresses of events that the rules before wanted while they were in force."""
     ends = [*(r.version for r in before[1:]), now.version]
 
@@ -100,7 +101,7 @@ def _repeats(rows: DataFrame, stored: DataFrame, epochs: dict[str | None, int]) 
 
 
 def _order_key(
-    spark: SparkSession, source: Source, paths: dict[str, str], epochs: dict[str | None, int]
+    spark: SparkSession, source: Source, paths: dict[str, Store], epochs: dict[str | None, int]
 ) -> tuple[dict[str | None, int], Column]:
     """Epochs, and the order of events. Rows that tell no server have the epoch of the newest server known when their
     batch came: where that has changed since, the ledger says which offsets came when."""
@@ -123,8 +124,8 @@ def _order_key(
 def fill(
     spark: SparkSession,
     source: Source,
-    paths: dict[str, str],
-    changes: str,
+    paths: dict[str, Store],
+    changes: Store,
     chosen: Chosen,
     known: dict[str | None, int],
 ) -> int:

@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
 from cdc_platform.changelog.order_key import mixed
 from cdc_platform.formats.contract import EVENT
-from cdc_platform.lake.data_files import Output, Unit, read
+from cdc_platform.lake.data_files import Output, Unit, footer, read
+from cdc_platform.lake.store import File
 from cdc_platform.spark import arrow_tasks
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ _POINTS = 64
 class Span(NamedTuple):
     """Rows of a file that stand in one binlog file, between two positions."""
 
-    file: str
+    file: File
     low: Place
     high: Place
     rows: int
@@ -47,12 +47,12 @@ class Span(NamedTuple):
 class Task(NamedTuple):
     """Files with rows from one place (None: the first) up to another, not including it (None: to the last)."""
 
-    files: tuple[str, ...]
+    files: tuple[File, ...]
     low: Place | None
     high: Place | None
 
 
-def shared(spark: "SparkSession", files: list[str], notes: list[dict[str, Any]]) -> bool:
+def shared(spark: "SparkSession", files: list[File], notes: list[dict[str, Any]]) -> bool:
     """Whether two row changes of these files may be at one place with one operation; notes: of the files
     (changes/file_stats.py). False is certain, True isn't."""
     unplaced = any(g["file"] is not None and g["low_pos"] is None for note in notes for g in note["groups"])
@@ -62,7 +62,7 @@ def shared(spark: "SparkSession", files: list[str], notes: list[dict[str, Any]])
     return any(arrow_tasks.run(spark, tasks(found, arrow_tasks.cores(spark)), rows, Twice(), {}).told)
 
 
-def spans(files: list[str], notes: list[dict[str, Any]]) -> list[Span]:
+def spans(files: list[File], notes: list[dict[str, Any]]) -> list[Span]:
     """Where row changes that tell their place stand."""
     return [
         Span(file, (g["file"], int(g["low_pos"])), (g["file"], int(g["high_pos"])), g["count"])
@@ -92,7 +92,7 @@ def _points(span: Span) -> list[Place]:
     return [(no, low + (high - low) * i // _POINTS) for i in range(_POINTS)]
 
 
-def _files(found: list[Span], low: Place | None, high: Place | None) -> tuple[str, ...]:
+def _files(found: list[Span], low: Place | None, high: Place | None) -> tuple[File, ...]:
     there = (s.file for s in found if (low is None or s.high >= low) and (high is None or s.low < high))
     return tuple(dict.fromkeys(there))
 
@@ -105,8 +105,8 @@ def rows(task: Task) -> Iterator[pa.RecordBatch]:
                 yield batch.filter(_within(batch, task))
 
 
-def _units(file: str, task: Task) -> Iterator[Unit]:
-    metadata = pq.read_metadata(file)
+def _units(file: File, task: Task) -> Iterator[Unit]:
+    metadata = footer(file)
     names = [metadata.schema.column(i).path for i in range(len(metadata.schema))]
     columns = [names.index(n) for n in ("file_no", "binlog_pos")]
     for group in range(metadata.num_row_groups):

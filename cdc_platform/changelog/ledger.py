@@ -10,6 +10,7 @@ from cdc_platform.changes.file_stats import KINDS
 from cdc_platform.config import Source
 from cdc_platform.formats.contract import BAD_COLUMN
 from cdc_platform.lake import delta_table
+from cdc_platform.lake.store import Store
 
 
 def of_a_table() -> Column:
@@ -118,7 +119,7 @@ def _summed(messages: DataFrame, entries: Column, source: Source, batch: int) ->
     )
 
 
-def figures(path: str, source: Source, batches: list[int]) -> dict[str, float]:
+def figures(path: Store, source: Source, batches: list[int]) -> dict[str, float]:
     """Records per outcome over the batches of this run, from the ledger."""
     counts = delta_table.ask(
         f"SELECT outcome, sum(records) AS n FROM {{ledger}} WHERE source = '{source.name}' AND room = 'changelog' "

@@ -13,6 +13,7 @@ from cdc_platform.changes.file_stats import KINDS
 from cdc_platform.config import Source
 from cdc_platform.formats import FORMATS
 from cdc_platform.lake import delta_table
+from cdc_platform.lake.store import Store
 from cdc_platform.spark import arrow_tasks, delta_sql
 
 _TXN = (*order_key.TXN, "order_key")
@@ -25,7 +26,7 @@ class Batch:
     events with order and outcome, as Spark has them: who has workers write them needs none."""
 
     source: Source
-    paths: dict[str, str]
+    paths: dict[str, Store]
     number: int
     spark: SparkSession
     rows: Callable[[], DataFrame]

@@ -17,7 +17,8 @@ from cdc_platform.changelog.write import Direct
 from cdc_platform.changes.files import statistics_of
 from cdc_platform.config import Config, Source
 from cdc_platform.formats import FORMATS
-from cdc_platform.lake import batches, delta_table
+from cdc_platform.lake import batches, delta_table, stores
+from cdc_platform.lake.store import File, Store
 from cdc_platform.results import StageResult, Stopwatch
 from cdc_platform.spark import delta_sql
 from cdc_platform.tables import (
@@ -51,10 +52,10 @@ Rows = Callable[[], DataFrame]
 def run(spark: SparkSession, config: Config, source: Source) -> StageResult:
     """One catch-up of the changelog stage."""
     watch = Stopwatch()
-    paths = {name: delta_sql.ensure(table, table.at(config.lake)) for name, table in _OUTPUTS.items()}
+    paths = {name: delta_sql.ensure(table, table.at(stores.lake(config))) for name, table in _OUTPUTS.items()}
     if FORMATS[source.format].part is not None:
-        paths["envelopes"] = ENVELOPES.at(config.lake, source=source.name)
-    changes = CHANGES.at(config.lake, format=source.format, source=source.name)
+        paths["envelopes"] = ENVELOPES.at(stores.lake(config), source=source.name)
+    changes = CHANGES.at(stores.lake(config), format=source.format, source=source.name)
     done, taken = _under_rules(spark, config, source, paths, changes)
     metrics = ledger.figures(paths["ledger"], source, done) if done else {}
     if taken is not None:
@@ -64,14 +65,14 @@ def run(spark: SparkSession, config: Config, source: Source) -> StageResult:
 
 
 def _under_rules(
-    spark: SparkSession, config: Config, source: Source, paths: dict[str, str], changes: str
+    spark: SparkSession, config: Config, source: Source, paths: dict[str, Store], changes: Store
 ) -> tuple[list[int], int | None]:
     """The stream under the rules in force, and what other rules ask for once they are. Returns the stream's batches,
     and how many rows were filled in (None: the rules are the same)."""
 
     def stream() -> list[int]:
         now = source.model_copy(update={"tables": chosen.done[-1].tables(source)})
-        checkpoint = CHECKPOINT.at(config.lake, room="changelog", source=source.name)
+        checkpoint = CHECKPOINT.at(stores.lake(config), room="changelog", source=source.name)
         much = source.max_bytes_per_batch
         return batches.for_each(spark, changes, much, checkpoint, files_writer(now, paths, changes))
 
@@ -90,11 +91,11 @@ def _under_rules(
     return done + stream(), taken
 
 
-def files_writer(source: Source, paths: dict[str, str], changes: str) -> batches.Each:
+def files_writer(source: Source, paths: dict[str, Store], changes: Store) -> batches.Each:
     """What is done with each batch of a source. Tasks write the changelog; where an event came twice or was decoded
     again Spark joins the batch with what is known of it."""
 
-    def each(spark: SparkSession, files: list[str], batch_id: int) -> None:
+    def each(spark: SparkSession, files: list[File], batch_id: int) -> None:
         statistics = statistics_of(spark, files)
         if figures := order.figures_of(statistics):
             batch = cache(partial(delta_sql.rows_of, spark, changes, files))
@@ -106,7 +107,7 @@ def files_writer(source: Source, paths: dict[str, str], changes: str) -> batches
 def _write(
     spark: SparkSession,
     source: Source,
-    paths: dict[str, str],
+    paths: dict[str, Store],
     batch: Rows,
     batch_id: int,
     figures: list[dict[str, Any]],
@@ -134,7 +135,7 @@ def _write(
     delta_sql.run_parallel(work)
 
 
-def _stored(spark: SparkSession, changelog: str, source: Source) -> DataFrame:
+def _stored(spark: SparkSession, changelog: Store, source: Source) -> DataFrame:
     return delta_sql.read(spark, changelog).where(F.col("source") == source.name)
 
 
@@ -162,7 +163,7 @@ def _repeats(
 
 
 def _lineages(
-    path: str, source: Source, batch_id: int | None
+    path: Store, source: Source, batch_id: int | None
 ) -> tuple[dict[str | None, int], dict[int, tuple[int, Any]]]:
     """Epochs known before this batch (None: by now), and the highest position reached in each."""
     before = "" if batch_id is None else f" AND batch < {batch_id}"
@@ -182,7 +183,7 @@ def _lineages(
 
 def _note_lineages(
     source: Source,
-    path: str,
+    path: Store,
     figures: list[dict[str, Any]],
     epochs: dict[str | None, int],
     batch_id: int,

@@ -10,7 +10,7 @@ from typing import Any
 from pyspark.sql import SparkSession
 
 from cdc_platform.config import Config, Source, Tables
-from cdc_platform.lake import delta_table
+from cdc_platform.lake import delta_table, stores
 from cdc_platform.spark import delta_sql
 from cdc_platform.tables import TABLE_RULES
 
@@ -47,7 +47,7 @@ class Chosen:
 
     def __init__(self, spark: SparkSession, config: Config, source: Source, room: str):
         self._spark, self._source, self._room = spark, source, room
-        self._path = delta_sql.ensure(TABLE_RULES, TABLE_RULES.at(config.lake))
+        self._path = delta_sql.ensure(TABLE_RULES, TABLE_RULES.at(stores.lake(config)))
         rows = delta_table.ask(
             'SELECT number, stage, "include", "exclude", routes, version FROM {rules} '
             f"WHERE source = '{source.name}' AND room = '{room}' ORDER BY number",

@@ -16,6 +16,7 @@ from cdc_platform.formats import FORMATS
 from cdc_platform.formats.contract import EVENT
 from cdc_platform.lake import commits, delta_table
 from cdc_platform.lake.data_files import Sink, leaves
+from cdc_platform.lake.store import File
 from cdc_platform.spark import arrow_tasks
 from cdc_platform.tables import CHANGELOG, CONTROL_EVENTS, QUARANTINE
 
@@ -32,7 +33,7 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 class Direct:
     """Files of a batch, and what each notes of its events (changes/file_stats.py)."""
 
-    files: list[str]
+    files: list[File]
     notes: list[Any]
 
     def write(self, batch: Batch, figures: list[dict[str, Any]], epochs: dict[str | None, int]) -> None:

@@ -12,6 +12,7 @@ from cdc_platform.changes.file_stats import Summary
 from cdc_platform.formats.contract import EVENT
 from cdc_platform.lake import commits
 from cdc_platform.lake.data_files import Output, Sink, note_of, read, units
+from cdc_platform.lake.store import File, Store
 from cdc_platform.spark import arrow_tasks
 from cdc_platform.tables import CHANGES
 
@@ -23,7 +24,7 @@ WORDS = (
 """Leaf columns of events whose values repeat."""
 
 
-def events_sink(changes: str, schema: pa.Schema = EVENT) -> Sink:
+def events_sink(changes: Store, schema: pa.Schema = EVENT) -> Sink:
     """Where files of events go."""
     return Sink(changes, schema, CHANGES.stats, WORDS)
 
@@ -39,7 +40,7 @@ def _summarised(batches: Iterator[pa.RecordBatch], _out: Mapping[str, Output]) -
     return summary.told()
 
 
-def statistics_of(spark: SparkSession, files: list[str]) -> list[dict[str, Any]]:
+def statistics_of(spark: SparkSession, files: list[File]) -> list[dict[str, Any]]:
     """Statistics of each file of CHANGES (changes/file_stats.py): from its footer; of files of earlier versions that
     have none, by tasks that read them."""
     found = {file: note_of(file) for file in files}
@@ -48,11 +49,11 @@ def statistics_of(spark: SparkSession, files: list[str]) -> list[dict[str, Any]]
     return list({**found, **dict(zip(without, done.told, strict=True))}.values())
 
 
-def _rows_of(file: str) -> Iterator[pa.RecordBatch]:
+def _rows_of(file: File) -> Iterator[pa.RecordBatch]:
     return chain.from_iterable(read(unit, CHANGE) for unit in units([file], whole=True))
 
 
-def append(events: DataFrame, changes: str) -> None:
+def append(events: DataFrame, changes: Store) -> None:
     """Append rows of CHANGES, whatever made them, with one commit."""
     sink = events_sink(changes, CHANGE)
     done = arrow_tasks.partitions(events, partial(arrow_tasks.conformed_to, CHANGE), _written, {"events": sink})

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from cdc_platform.config import Config, Source
 from cdc_platform.formats import FORMATS
+from cdc_platform.lake import stores
 from cdc_platform.tables import DECODED_WITH, OFFSET_LEDGER
 
 if TYPE_CHECKING:
@@ -39,7 +40,7 @@ def note(config: Config, source: Source) -> None:
     from cdc_platform.lake import delta_table
     from cdc_platform.spark import delta_sql
 
-    path = delta_sql.ensure(DECODED_WITH, DECODED_WITH.at(config.lake))
+    path = delta_sql.ensure(DECODED_WITH, DECODED_WITH.at(stores.lake(config)))
     own = f"source = '{source.name}'"
     newest = delta_table.ask(f"SELECT number, digest FROM {{t}} WHERE {own} ORDER BY number DESC LIMIT 1", t=path)
     now = values(source)
@@ -62,7 +63,7 @@ def _next(config: Config, source: Source) -> dict[str, int]:
     """topic/partition → first offset that isn't decoded yet."""
     from cdc_platform.lake import delta_table
 
-    path = OFFSET_LEDGER.at(config.lake)
+    path = OFFSET_LEDGER.at(stores.lake(config))
     if not delta_table.exists(path):
         return {}
     done = delta_table.ask(

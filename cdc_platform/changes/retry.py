@@ -16,6 +16,7 @@ from cdc_platform.changes import files
 from cdc_platform.config import Source
 from cdc_platform.formats.contract import EVENT
 from cdc_platform.lake import delta_table
+from cdc_platform.lake.store import Store
 from cdc_platform.spark import delta_sql
 
 _MESSAGE = ["topic", "partition", "offset"]
@@ -26,7 +27,7 @@ def heal(
     source: Source,
     waiting: str,
     context: Any,
-    paths: dict[str, str],
+    paths: dict[str, Store],
     decode: Callable[[DataFrame], DataFrame],
 ) -> bool:
     """Decodes waiting messages anew, where `context` isn't the one that was last tried. Returns whether any waited.
@@ -47,7 +48,7 @@ def heal(
     return found
 
 
-def _tell(spark: SparkSession, waiting: str, paths: dict[str, str], decode: Callable[[DataFrame], DataFrame]) -> bool:
+def _tell(spark: SparkSession, waiting: str, paths: dict[str, Store], decode: Callable[[DataFrame], DataFrame]) -> bool:
     waits = _waiting(delta_sql.read(spark, paths["changes"]), waiting)
     ranges = waits.groupBy("topic", "partition").agg(F.min("offset").alias("low"), F.max("offset").alias("high"))
     found = ranges.collect()  # a row per Kafka partition

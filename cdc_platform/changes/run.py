@@ -18,8 +18,9 @@ from cdc_platform.changes.retry import heal
 from cdc_platform.config import Config, Source
 from cdc_platform.formats import FORMATS
 from cdc_platform.formats.contract import DDL, Context
-from cdc_platform.lake import batches, checkpoints, commits, delta_table
+from cdc_platform.lake import batches, checkpoints, commits, delta_table, stores
 from cdc_platform.lake.data_files import Sink
+from cdc_platform.lake.store import File, Store
 from cdc_platform.results import StageResult, Stopwatch
 from cdc_platform.spark import arrow_tasks, delta_sql
 from cdc_platform.tables import CHANGES, CHECKPOINT, CONTEXTS, DDL_SEEN, ENVELOPES, LANDING
@@ -29,14 +30,14 @@ def run(spark: SparkSession, config: Config, source: Source) -> StageResult:
     """One catch-up of the formats stage. Raises what the format's `context` raises."""
     watch = Stopwatch()
     in_force.note(config, source)
-    path = delta_sql.ensure(CHANGES, CHANGES.at(config.lake, format=source.format, source=source.name))
+    path = delta_sql.ensure(CHANGES, CHANGES.at(stores.lake(config), format=source.format, source=source.name))
     needs = FORMATS[source.format].context
     context = _context(spark, config, source, needs) if needs else None
 
     def decoded(messages: DataFrame) -> DataFrame:
         return decode(messages, source.format, source.options, context)
 
-    checkpoint = CHECKPOINT.at(config.lake, room="changes", source=source.name)
+    checkpoint = CHECKPOINT.at(stores.lake(config), room="changes", source=source.name)
     messages = messages_path(config, source)
     work = Decoding.of(source.format, source.options, context)
     messages_in, ran = _by_tasks(spark, source, messages, checkpoint, work, events_sink(path))
@@ -44,19 +45,19 @@ def run(spark: SparkSession, config: Config, source: Source) -> StageResult:
         paths = {
             "changes": path,
             "messages": messages,
-            "contexts": delta_sql.ensure(CONTEXTS, CONTEXTS.at(config.lake, source=source.name)),
+            "contexts": delta_sql.ensure(CONTEXTS, CONTEXTS.at(stores.lake(config), source=source.name)),
         }
         heal(spark, source, needs.waiting, context, paths, decoded)
     return StageResult("changes", source.name, messages_in, ran, watch.seconds, {"messages": messages_in})
 
 
 def _by_tasks(
-    spark: SparkSession, source: Source, messages: str, checkpoint: str, work: Decoding | Statements, sink: Sink
+    spark: SparkSession, source: Source, messages: Store, checkpoint: Store, work: Decoding | Statements, sink: Sink
 ) -> tuple[int, int]:
     """Messages decoded by workers that write files of a table themselves; numbers of messages and batches."""
     counts: list[int] = []
 
-    def each(spark: SparkSession, files: list[str], batch: int) -> None:
+    def each(spark: SparkSession, files: list[File], batch: int) -> None:
         app = checkpoints.query_id(checkpoint)  # as Spark's own sink names its writes
         if commits.done_before(sink.table, app, batch):
             return
@@ -70,8 +71,8 @@ def _by_tasks(
 
 def _context(spark: SparkSession, config: Config, source: Source, needs: Context) -> Any:
     """Puts the DDL of new messages beside that seen before, and builds the context from all of it."""
-    path = delta_sql.ensure(DDL_SEEN, DDL_SEEN.at(config.lake, source=source.name))
-    checkpoint = CHECKPOINT.at(config.lake, room="ddl", source=source.name)
+    path = delta_sql.ensure(DDL_SEEN, DDL_SEEN.at(stores.lake(config), source=source.name))
+    checkpoint = CHECKPOINT.at(stores.lake(config), room="ddl", source=source.name)
     messages = messages_path(config, source)
     work = Statements(Decoding.of(source.format, source.options), needs.marker)
     _by_tasks(spark, source, messages, checkpoint, work, Sink(path, STATEMENT, (), ()))
@@ -85,7 +86,7 @@ def ddl_of(ddl: pa.Table) -> list[dict[str, Any]]:
     return ddl.set_column(DDL.index("source_time"), "source_time", times).to_pylist()
 
 
-def messages_path(config: Config, source: Source) -> str:
+def messages_path(config: Config, source: Source) -> Store:
     """Table that holds the source's whole messages: envelopes, or landing where nothing is ever split."""
     table = LANDING if FORMATS[source.format].part is None else ENVELOPES
-    return table.at(config.lake, source=source.name)
+    return table.at(stores.lake(config), source=source.name)

@@ -7,6 +7,7 @@ import typer
 
 from cdc_platform.cli.output import Report, printed
 from cdc_platform.config import Config, Source, load_config
+from cdc_platform.lake import stores
 
 app = typer.Typer(
     help="Versions of all tables of a source that belong together.",
@@ -75,6 +76,6 @@ def cuts(config: Config, sources: list[Source], limit: int) -> list[dict[str, An
     rows = query(
         "SELECT source, cut, kind, reason, binlog_file, binlog_pos, gtid, source_time, at, snapshots "
         f"FROM t WHERE source IN ({names}) ORDER BY at DESC, source, cut DESC LIMIT {int(limit)}",
-        t=tables.CUTS.at(config.lake),
+        t=tables.CUTS.at(stores.lake(config)),
     )
     return rows or []

@@ -10,6 +10,7 @@ from cdc_platform.cli import message
 from cdc_platform.cli.output import Lines, Report, printed, progress
 from cdc_platform.config import Config, Source, load_config
 from cdc_platform.errors import CdcError, ConfigError
+from cdc_platform.lake import stores
 from cdc_platform.units import count
 
 app = typer.Typer(
@@ -179,7 +180,7 @@ def raw_record(config: Config, source: Source, topic: str, partition: int, offse
     rows = query(
         "SELECT timestamp, landed_at, key, value, headers FROM t "
         f'WHERE topic = {text(topic)} AND partition = {partition} AND "offset" = {offset}',
-        t=tables.LANDING.at(config.lake, source=source.name),
+        t=tables.LANDING.at(stores.lake(config), source=source.name),
     )
     if not rows:
         raise NotQuarantined(f"{topic}/{partition}/{offset}", f"isn't in landing/{source.name}")

@@ -51,7 +51,7 @@ def command(
 
     loaded = load_config(config)
     name = described.find(loaded, table, source)
-    snapshots = Snapshots(loaded.lake, only_live=False)
+    snapshots = Snapshots(loaded.lake, only_live=False, storage=loaded.storage)
     version = snapshots.find(name, at).version
     [known] = described.overview(loaded, [name])
     if known["state"] != "live":

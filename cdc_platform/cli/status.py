@@ -11,6 +11,7 @@ from cdc_platform.cli.attention import Finding, of_history, of_lake
 from cdc_platform.cli.output import Report, printed
 from cdc_platform.config import Config, Source, load_config
 from cdc_platform.errors import CdcError
+from cdc_platform.lake import stores
 from cdc_platform.units import count, duration
 
 
@@ -183,7 +184,7 @@ def _tables(config: Config) -> list[dict[str, Any]]:
     rows = []
     for source, db, table in queries.known_tables(config):
         state = states.get((source.name, db, table), {})
-        path = tables.SNAPSHOT_PATH.at(config.lake, source=source.name, db=db, table=table)
+        path = tables.SNAPSHOT_PATH.at(stores.lake(config), source=source.name, db=db, table=table)
         rows.append(
             {
                 "source": source.name,
@@ -192,7 +193,7 @@ def _tables(config: Config) -> list[dict[str, Any]]:
                 "held": held.get((source.name, db, table)),
                 "state": state.get("state", "waiting"),
                 "reason": state.get("reason"),
-                "path": path,
+                "path": path.uri(),
             }
         )
     return rows

@@ -7,6 +7,7 @@ import typer
 
 from cdc_platform.cli.output import Report, printed
 from cdc_platform.config import load_config
+from cdc_platform.tables import SNAPSHOT_PATH
 
 ConfigFile = Annotated[Path, typer.Option("--config", envvar="CDC_CONFIG", help="cdc.yaml")]
 Table = Annotated[str, typer.Argument(metavar="TABLE", help="db.table, or source/db.table.")]
@@ -39,15 +40,14 @@ def schema_command(
     config: ConfigFile = _CONFIG,
 ) -> dict[str, Any]:
     """Show a table's columns: type here and at the source, key, comment, and what the feed can't tell of them."""
-    from deltalake import DeltaTable
-
+    from cdc_platform.lake import delta_table, stores
     from cdc_platform.reading import described
 
     loaded = load_config(config)
     name = described.find(loaded, table, source)
     columns = described.columns(loaded, name, all_columns)
     [row] = described.overview(loaded, [name])
-    opened = DeltaTable(row["path"])
+    opened = delta_table.opened(SNAPSHOT_PATH.at(stores.lake(loaded), **name._asdict()))
     return {
         **row,
         "columns": columns,

@@ -4,6 +4,8 @@ from typing import Any
 
 from cdc_platform import tables
 from cdc_platform.config import Config, Source
+from cdc_platform.lake import stores
+from cdc_platform.lake.store import Store
 
 ABOUT = (
     "Kafka records lie in the topics and, byte for byte, in the lake. A message is one record, or several that belong "
@@ -23,12 +25,12 @@ def _of(config: Config, source: Source) -> dict[str, Any]:
     from cdc_platform.lake.queries import query, text
 
     name = text(source.name)
-    changes = tables.CHANGES.at(config.lake, format=source.format, source=source.name)
+    changes = tables.CHANGES.at(stores.lake(config), format=source.format, source=source.name)
     cut = query(f"SELECT kind, reason FROM t WHERE source = {name} ORDER BY cut DESC LIMIT 1", t=_at(config, "CUTS"))
     return {
         "source": source.name,
         "format": source.format,
-        "kafka_records": _count("count(*)", tables.LANDING.at(config.lake, source=source.name)),
+        "kafka_records": _count("count(*)", tables.LANDING.at(stores.lake(config), source=source.name)),
         "messages": _count('count(DISTINCT concat_ws(\'/\', topic, "partition", "offset"))', changes),
         "events": _count("count(*)", changes),
         "row_changes": _count("count(*)", _at(config, "CHANGELOG"), f" WHERE source = {name}"),
@@ -37,11 +39,11 @@ def _of(config: Config, source: Source) -> dict[str, Any]:
     }
 
 
-def _at(config: Config, table: str) -> str:
-    return getattr(tables, table).at(config.lake)
+def _at(config: Config, table: str) -> Store:
+    return getattr(tables, table).at(stores.lake(config))
 
 
-def _count(what: str, path: str, where: str = "") -> int:
+def _count(what: str, path: Store, where: str = "") -> int:
     from cdc_platform.lake.queries import query
 
     rows = query(f"SELECT {what} AS n FROM t{where}", t=path)

@@ -19,6 +19,7 @@ from cdc_platform.feeds.publish import Record, publish
 from cdc_platform.feeds.shop import TABLES
 from cdc_platform.feeds.workload import Transaction, Workload
 from cdc_platform.kafka import broker
+from cdc_platform.lake import stores
 from cdc_platform.tables import SNAPSHOT_PATH
 
 
@@ -170,8 +171,8 @@ def compared(config: Config, truth: Mapping[str, Any]) -> tuple[list[dict[str, A
     for source in config.sources:
         sent = FEEDS[source.name].as_sent(truth)
         for name, table in TABLES.items():
-            path = SNAPSHOT_PATH.at(config.lake, source=source.name, db=table.db, table=table.name)
-            found = compare(table, sent[name], path)
+            path = SNAPSHOT_PATH.at(stores.lake(config), source=source.name, db=table.db, table=table.name)
+            found = compare(table, sent[name], path.uri(), storage_options=path.options)
             differences += [f"{source.name}: {line}" for line in found.describe()]
             of = {"source": source.name, "format": source.format, "table": name}
             rows.append({**of, "rows": found.compared, "equal": found.equal})

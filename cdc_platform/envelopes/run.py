@@ -15,8 +15,9 @@ from cdc_platform.config import Config, Source
 from cdc_platform.envelopes import split, whole
 from cdc_platform.formats import FORMATS
 from cdc_platform.formats.contract import MESSAGE
-from cdc_platform.lake import batches, commits, delta_table
+from cdc_platform.lake import batches, commits, delta_table, stores
 from cdc_platform.lake.data_files import Sink
+from cdc_platform.lake.store import File, Store
 from cdc_platform.results import StageResult, Stopwatch
 from cdc_platform.spark import arrow_tasks, delta_sql
 from cdc_platform.spark.arrow_tasks import spark_schema
@@ -29,19 +30,19 @@ def run(spark: SparkSession, config: Config, source: Source) -> StageResult:
     if FORMATS[source.format].part is None:
         return StageResult("envelopes", source.name, 0, 0, watch.seconds, {})
     paths = {
-        "envelopes": delta_sql.ensure(ENVELOPES, ENVELOPES.at(config.lake, source=source.name)),
-        "waiting": delta_sql.ensure(WAITING, WAITING.at(config.lake, source=source.name)),
-        "quarantine": delta_sql.ensure(QUARANTINE, QUARANTINE.at(config.lake)),
-        "ledger": delta_sql.ensure(OFFSET_LEDGER, OFFSET_LEDGER.at(config.lake)),
+        "envelopes": delta_sql.ensure(ENVELOPES, ENVELOPES.at(stores.lake(config), source=source.name)),
+        "waiting": delta_sql.ensure(WAITING, WAITING.at(stores.lake(config), source=source.name)),
+        "quarantine": delta_sql.ensure(QUARANTINE, QUARANTINE.at(stores.lake(config))),
+        "ledger": delta_sql.ensure(OFFSET_LEDGER, OFFSET_LEDGER.at(stores.lake(config))),
     }
-    landing, much = LANDING.at(config.lake, source=source.name), source.max_bytes_per_batch
-    checkpoint = CHECKPOINT.at(config.lake, room="envelopes", source=source.name)
+    landing, much = LANDING.at(stores.lake(config), source=source.name), source.max_bytes_per_batch
+    checkpoint = CHECKPOINT.at(stores.lake(config), room="envelopes", source=source.name)
     done = batches.for_each(spark, landing, much, checkpoint, files_writer(source, paths))
     figures = _figures(paths["ledger"], source, done)
     return StageResult("envelopes", source.name, 0, len(done), watch.seconds, figures)
 
 
-def _figures(ledger: str, source: Source, done: list[int]) -> dict[str, float]:
+def _figures(ledger: Store, source: Source, done: list[int]) -> dict[str, float]:
     """Parts still waiting after this run, and parts that this run found torn or repeated."""
     now = f"batch >= {min(done, default=1 << 62)}"
     rows = delta_table.ask(
@@ -58,13 +59,13 @@ def _figures(ledger: str, source: Source, done: list[int]) -> dict[str, float]:
     }
 
 
-def files_writer(source: Source, paths: dict[str, str]) -> batches.Each:
+def files_writer(source: Source, paths: dict[str, Store]) -> batches.Each:
     """What is done with each batch of a source: tasks write the messages that are whole, Spark joins the others."""
     words = ("topic", "partition", "last_offset", "parts", "shard", "timestamp", "landed_at")
     sink = Sink(paths["envelopes"], whole.ENVELOPE, ENVELOPES.stats, words)
     app = f"envelopes {source.name}"
 
-    def each(spark: SparkSession, files: list[str], batch_id: int) -> None:
+    def each(spark: SparkSession, files: list[File], batch_id: int) -> None:
         sinks = {} if commits.done_before(sink.table, app, batch_id) else {"envelopes": sink}
         done = arrow_tasks.over(spark, files, MESSAGE, whole.Whole(source.format), sinks, whole=False)
         if sinks:
@@ -76,7 +77,7 @@ def files_writer(source: Source, paths: dict[str, str]) -> batches.Each:
     return each
 
 
-def _rest(thin: DataFrame, figures: dict[str, int], source: Source, paths: dict[str, str], batch_id: int) -> None:
+def _rest(thin: DataFrame, figures: dict[str, int], source: Source, paths: dict[str, Store], batch_id: int) -> None:
     """What of a batch's records isn't a message by itself, where there are any."""
     spark = thin.sparkSession
     last = f"SELECT count(*) AS n FROM {{waiting}} WHERE batch = {batch_id - 1}"

@@ -15,6 +15,7 @@ from cdc_platform.envelopes.whole import ENVELOPE
 from cdc_platform.formats import FORMATS
 from cdc_platform.formats.protobuf.arrow import bytes_of
 from cdc_platform.lake import delta_table
+from cdc_platform.lake.store import Store
 from cdc_platform.spark import arrow_tasks, delta_sql
 from cdc_platform.spark.arrow_tasks import spark_schema
 from cdc_platform.tables import WAITING
@@ -23,7 +24,7 @@ _WAITING = tuple(n for n in WAITING.names if n != "batch")
 
 
 def odd_ones(
-    records: DataFrame, before: DataFrame, source: Source, paths: dict[str, str], batch_id: int, bad_ones: bool
+    records: DataFrame, before: DataFrame, source: Source, paths: dict[str, Store], batch_id: int, bad_ones: bool
 ) -> None:
     """Writes split messages, torn ones and records that are no part of anything. records: THIN rows of a batch;
     before: parts that waited."""

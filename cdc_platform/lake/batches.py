@@ -7,26 +7,26 @@ takes ten (StreamingPythonRunner.scala, PythonWorkerFactory.createSimpleWorker).
 """
 
 import json
+import re
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import NamedTuple
 from urllib.parse import unquote
 
 from pyspark.sql import SparkSession
 
 from cdc_platform.errors import LakeChanged
-from cdc_platform.lake import checkpoints
+from cdc_platform.lake import checkpoints, commits
+from cdc_platform.lake.store import File, Store
 
-Each = Callable[[SparkSession, list[str], int], None]
-"""(session, paths of a batch's data files, its number)."""
+Each = Callable[[SparkSession, list[File], int], None]
+"""(session, a batch's data files, its number)."""
 
 _UNITS = {"k": 1 << 10, "m": 1 << 20, "g": 1 << 30}
 
 _IDLE = 100
 """Commits without a file of the partition after which they are a batch of their own, not to be looked at again."""
 
-
-_COMMIT = "[0-9]" * 20 + ".json"
+_COMMIT = re.compile("([0-9]{20})[.]json")
 
 
 class End(NamedTuple):
@@ -38,38 +38,40 @@ class End(NamedTuple):
 
 
 def for_each(
-    spark: SparkSession, path: str, max_bytes: str, checkpoint: str, each: Each, **partition: str
+    spark: SparkSession, path: Store, max_bytes: str, checkpoint: Store, each: Each, **partition: str
 ) -> list[int]:
     """Run `each` over all that was added to a table (to one of its partitions) since the checkpoint, from the first
     commit on, batch by batch. A batch that was begun is repeated with the same files until it is done. max_bytes: of a
     batch's files, at least one; as Spark writes sizes. Returns the numbers of batches with files. Raises LakeChanged.
     """
-    return _here(spark, path, _bytes(max_bytes), Path(checkpoint), each, partition)
+    return _run(spark, path, _bytes(max_bytes), checkpoint, each, partition)
 
 
-def unfinished(checkpoint: str) -> bool:
+def unfinished(checkpoint: Store) -> bool:
     """Whether the last batch was begun and isn't done: some of its outputs may be written, others not."""
-    folder = Path(checkpoint)
-    return checkpoints.newest(folder, "offsets") != checkpoints.newest(folder, "commits")
+    return checkpoints.newest(checkpoint, "offsets") != checkpoints.newest(checkpoint, "commits")
 
 
-def _here(
+def _run(
     spark: SparkSession,
-    path: str,
+    path: Store,
     max_bytes: int,
-    checkpoint: Path,
+    checkpoint: Store,
     each: Each,
     partition: dict[str, str],
 ) -> list[int]:
-    """The batches by this process, up to the table's newest commit of now."""
-    present = End(max(int(f.name[:20]) for f in Path(path, "_delta_log").glob(_COMMIT)) + 1, -1)
+    """Up to the table's newest commit of now."""
     table_id = next(a["metaData"]["id"] for a in _actions(path, 0) if "metaData" in a)
+    present: End | None = None
     ran = []
     while True:
         begun, done = (checkpoints.newest(checkpoint, log) for log in ("offsets", "commits"))
         start = _end(checkpoint, path, table_id, done)
+        present = present or _present(path, start)
         if start > present:
-            raise LakeChanged(path, f"its newest commit is {present.version - 1}, read was up to {start.version - 1}")
+            raise LakeChanged(
+                path.uri(), f"its newest commit is {present.version - 1}, read was up to {start.version - 1}"
+            )
         if begun == done:
             end, files = _plan(path, start, present, max_bytes, partition)
             if not files and end.version - start.version < _IDLE:
@@ -84,7 +86,7 @@ def _here(
             end = _end(checkpoint, path, table_id, begun)
             files = [file for _, file, _ in _added(path, start, end, partition)]
         else:
-            raise LakeChanged(str(checkpoint), f"batch {done} is done, and batch {begun} was begun after it")
+            raise LakeChanged(checkpoint.uri(), f"batch {done} is done, and batch {begun} was begun after it")
         number = done + 1
         try:
             each(spark, files, number)
@@ -97,9 +99,16 @@ def _here(
             ran.append(number)
 
 
-def _plan(path: str, start: End, present: End, max_bytes: int, partition: dict[str, str]) -> tuple[End, list[str]]:
+def _present(path: Store, start: End) -> End:
+    """The end of a table's newest commit. start: a place in it that was reached before."""
+    known = f"{max(start.version - 1, 0):020d}"
+    names = path.names("_delta_log", after=known) or path.names("_delta_log")
+    return End(max((int(found[1]) for n, _ in names if (found := _COMMIT.fullmatch(n))), default=-1) + 1, -1)
+
+
+def _plan(path: Store, start: End, present: End, max_bytes: int, partition: dict[str, str]) -> tuple[End, list[File]]:
     """The next batch's end and files."""
-    files: list[str] = []
+    files: list[File] = []
     taken = 0
     for at, file, size in _added(path, start, present, partition):
         if taken >= max_bytes:
@@ -109,39 +118,37 @@ def _plan(path: str, start: End, present: End, max_bytes: int, partition: dict[s
     return present, files
 
 
-def _added(path: str, start: End, end: End, partition: dict[str, str]) -> Iterator[tuple[End, str, int]]:
-    """Data files of a partition added after `start` up to `end`: their place, path and bytes. They are numbered within
+def _added(path: Store, start: End, end: End, partition: dict[str, str]) -> Iterator[tuple[End, File, int]]:
+    """Data files of a partition added after `start` up to `end`: their place and bytes. They are numbered within
     a commit over all partitions. Rewritten files (no change of data) are none; a change of rows raises LakeChanged."""
     for version in range(start.version, end.version + (end.file >= 0)):
         number = -1
         for action in _actions(path, version):
             added, removed = action.get("add"), action.get("remove")
             if (removed and removed.get("dataChange", True)) or (added and added.get("deletionVector")):
-                raise LakeChanged(path, f"commit {version} removes rows of an append-only table")
+                raise LakeChanged(path.uri(), f"commit {version} removes rows of an append-only table")
             if not added or not added["dataChange"]:
                 continue
             number += 1
             mine = all(added["partitionValues"].get(n) == v for n, v in partition.items())
             if mine and start < (version, number) <= end:
-                yield End(version, number), f"{path}/{unquote(added['path'])}", added["size"]
+                yield End(version, number), File(path, unquote(added["path"])), added["size"]
 
 
-def _actions(path: str, version: int) -> Iterator[dict]:
-    """Actions of one commit (Delta's protocol, "Delta Log Entries")."""
+def _actions(path: Store, version: int) -> Iterator[commits.Action]:
     try:
-        with Path(path, "_delta_log", f"{version:020d}.json").open(encoding="utf-8", newline="\n") as lines:
-            yield from map(json.loads, lines)
+        yield from commits.actions(path, version)
     except FileNotFoundError:
-        raise LakeChanged(path, f"commit {version} is gone from its log") from None
+        raise LakeChanged(path.uri(), f"commit {version} is gone from its log") from None
 
 
-def _end(checkpoint: Path, path: str, table_id: str, batch: int) -> End:
+def _end(checkpoint: Store, path: Store, table_id: str, batch: int) -> End:
     """Where a batch ended; -1: the table's beginning."""
     if batch < 0:
         return End(0, -1)
     noted = checkpoints.end(checkpoint, batch)
     if noted["reservoirId"] != table_id:
-        raise LakeChanged(path, f"it was made anew: {checkpoint} goes on in a table of another id")
+        raise LakeChanged(path.uri(), f"it was made anew: {checkpoint.uri()} goes on in a table of another id")
     return End(noted["reservoirVersion"], max(noted["index"], -1))
 
 

@@ -5,36 +5,36 @@ Delta tables know its writes.
 """
 
 import json
-import os
 import uuid
-from pathlib import Path
 from typing import Any
 
 from pyspark.sql import SparkSession
+
+from cdc_platform.errors import LakeChanged
+from cdc_platform.lake.store import Store
 
 _KEPT = 100
 """Batches a checkpoint tells of, as spark.sql.streaming.minBatchesToRetain."""
 
 
-def newest(checkpoint: Path, log: str) -> int:
+def newest(checkpoint: Store, log: str) -> int:
     """The newest batch a log tells of, -1: none."""
-    folder = checkpoint / log
-    return max((int(f.name) for f in folder.iterdir() if f.name.isdigit()), default=-1) if folder.is_dir() else -1
+    return max((int(name) for name, _ in checkpoint.names(log) if name.isdigit()), default=-1)
 
 
-def end(checkpoint: Path, batch: int) -> Any:
+def end(checkpoint: Store, batch: int) -> Any:
     """Where a batch ends, by its source's own notation."""
-    *_, text = (checkpoint / "offsets" / f"{batch}").read_text().splitlines()
+    *_, text = _read(checkpoint, f"offsets/{batch}").splitlines()
     return json.loads(text)
 
 
-def query_id(checkpoint: str) -> str:
+def query_id(checkpoint: Store) -> str:
     """Under which name the writes of a checkpoint's batches are known to Delta tables: that of its query. There is one
     from the first batch on."""
-    return json.loads((Path(checkpoint) / "metadata").read_text())["id"]
+    return json.loads(_read(checkpoint, "metadata"))["id"]
 
 
-def settings(spark: SparkSession, checkpoint: Path, before: int, *, now_ms: int | None = None) -> str:
+def settings(spark: SparkSession, checkpoint: Store, before: int, *, now_ms: int | None = None) -> str:
     """What a batch's entry tells of the query: as the one before; a query stops where they differ. now_ms: the batch's
     time, where its rows tell it (Spark's current_timestamp)."""
     if before >= 0:
@@ -45,31 +45,28 @@ def settings(spark: SparkSession, checkpoint: Path, before: int, *, now_ms: int 
     return json.dumps(told if now_ms is None else {**told, "batchTimestampMs": now_ms})
 
 
-def time_ms(checkpoint: Path, batch: int) -> int:
+def time_ms(checkpoint: Store, batch: int) -> int:
     """A batch's time: the same however often it is done."""
     return _settings(checkpoint, batch)["batchTimestampMs"]
 
 
-def _settings(checkpoint: Path, batch: int) -> dict[str, Any]:
-    return json.loads((checkpoint / "offsets" / f"{batch}").read_text().splitlines()[1])
+def _settings(checkpoint: Store, batch: int) -> dict[str, Any]:
+    return json.loads(_read(checkpoint, f"offsets/{batch}").splitlines()[1])
 
 
-def note(checkpoint: Path, log: str, batch: int, text: str) -> None:
-    """An entry of a log; those too old to be asked for go."""
-    folder = checkpoint / log
-    folder.mkdir(parents=True, exist_ok=True)
-    if not (query := checkpoint / "metadata").exists():
-        _write(query, json.dumps({"id": str(uuid.uuid4())}))
-    _write(folder / f"{batch}", f"v1\n{text}")
-    for gone in (f".{batch}.crc", f"{batch - _KEPT}", f".{batch - _KEPT}.crc"):
-        (folder / gone).unlink(missing_ok=True)
+def _read(checkpoint: Store, name: str) -> str:
+    if (data := checkpoint.read(name)) is None:
+        raise LakeChanged(checkpoint.uri(name), "it is gone")
+    return data.decode()
 
 
-def _write(path: Path, text: str) -> None:
-    """A file that is there in whole or not at all."""
-    part = path.with_name(f".{path.name}.tmp")
-    with part.open("w") as file:
-        file.write(text)
-        file.flush()
-        os.fsync(file.fileno())
-    part.replace(path)
+def note(checkpoint: Store, log: str, batch: int, text: str) -> None:
+    """An entry of a log, which isn't there yet; those too old to be asked for go. Raises LakeChanged where another run
+    has made it."""
+    if batch == 0 and log == "offsets":
+        checkpoint.put_new("metadata", json.dumps({"id": str(uuid.uuid4())}).encode())
+    if not checkpoint.put_new(f"{log}/{batch}", f"v1\n{text}".encode()):
+        problem = "another run has made this entry meanwhile: two runs of one source were at work"
+        raise LakeChanged(checkpoint.uri(f"{log}/{batch}"), problem)
+    if batch >= _KEPT:
+        checkpoint.remove(f"{log}/{name}" for name in (f"{batch - _KEPT}", f".{batch - _KEPT}.crc"))

@@ -1,26 +1,27 @@
-"""A Delta table's log where this process sees it as a folder: its data files as the log names them, and commits that
-mark rows of them. delta-rs tells of no deletion vectors and commits none. No Spark here.
+"""A Delta table's log: its data files as the log names them, and commits that mark rows of them. delta-rs tells of no
+deletion vectors and commits none. No Spark here.
 
 Delta's protocol, "Action Reconciliation" and "Actions".
 """
 
 import json
 import logging
-import os
 import time
-import uuid
 from collections.abc import Iterable, Iterator
 from decimal import Decimal
-from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 import pyarrow.parquet as pq
 
-from cdc_platform.errors import LakeNotShared
+from cdc_platform.errors import LakeNotShared, StorageError
 from cdc_platform.lake.data_files import Sink, Written, encoded
 from cdc_platform.lake.deletion_vectors import Descriptor
-from cdc_platform.lake.delta_table import appending, recorded
+from cdc_platform.lake.delta_table import appending, opened, recorded, retried
+from cdc_platform.lake.store import File, Store
+
+if TYPE_CHECKING:
+    from deltalake import DeltaTable
 
 log = logging.getLogger(__name__)
 
@@ -55,12 +56,10 @@ class Marked(NamedTuple):
     vector: Descriptor | None
 
 
-def live(path: str) -> Live | None:
+def live(path: Store) -> Live | None:
     """A table as its newest commit leaves it. None: it has something that isn't kept to here (an unknown feature of the
     protocol, partitions, files of other places), or its log can't be read in full."""
-    from deltalake import DeltaTable
-
-    table = DeltaTable(path)
+    table = opened(path)
     protocol, metadata = table.protocol(), table.metadata()
     asked = {*(protocol.reader_features or ()), *(protocol.writer_features or ())}
     known = protocol.min_writer_version <= _PLAIN or protocol.min_writer_version == _FEATURES
@@ -97,18 +96,19 @@ def _key(of: Action) -> tuple[str, Any]:
     return of["path"], vector and (vector["storageType"], vector["pathOrInlineDv"], vector.get("offset"))
 
 
-def _checkpoint(path: str, version: int) -> int:
+def _checkpoint(path: Store, version: int) -> int:
     """The newest checkpoint that is there in full, of one file, up to a version; -1: none is told."""
-    hint = Path(path, "_delta_log", "_last_checkpoint")
-    told = json.loads(hint.read_bytes()) if hint.exists() else {}
+    hint = path.read("_delta_log/_last_checkpoint")
+    told = json.loads(hint) if hint else {}
     found = told.get("version", -1)
     return found if "parts" not in told and found <= version else -1
 
 
-def _of_checkpoint(path: str, version: int) -> Iterator[Action]:
+def _of_checkpoint(path: Store, version: int) -> Iterator[Action]:
     if version < 0:
         return
-    with pq.ParquetFile(f"{path}/_delta_log/{version:020d}.checkpoint.parquet") as file:
+    named = File(path, f"_delta_log/{version:020d}.checkpoint.parquet")
+    with named.open() as opened_, pq.ParquetFile(opened_, pre_buffer=path.remote) as file:
         for batch in file.iter_batches(columns=["add"], use_threads=False):
             found = batch.column("add")
             for add in found.filter(found.is_valid()).to_pylist():
@@ -123,13 +123,19 @@ def _told(add: Action) -> Action:
     return told
 
 
-def _of_commits(path: str, first: int, last: int) -> Iterator[Action]:
+def _of_commits(path: Store, first: int, last: int) -> Iterator[Action]:
     for version in range(first, last + 1):
-        with Path(path, "_delta_log", f"{version:020d}.json").open("rb") as lines:
-            yield from (_DECODER.decode(line) for line in lines if line.strip())
+        yield from actions(path, version)
 
 
-def commit(path: str, before: Live, written: Iterable[Written], marked: Iterable[Marked], told: Action) -> bool:
+def actions(path: Store, version: int) -> Iterator[Action]:
+    """Actions of one commit (Delta's protocol, "Delta Log Entries"). Raises FileNotFoundError."""
+    if (lines := path.read(f"_delta_log/{version:020d}.json")) is None:
+        raise FileNotFoundError(f"{path.uri()}: commit {version}")
+    yield from (_DECODER.decode(line) for line in lines.split(b"\n") if line.strip())
+
+
+def commit(path: Store, before: Live, written: Iterable[Written], marked: Iterable[Marked], told: Action) -> bool:
     """Makes the next version of a table: with some more files, and with rows of others marked. told: what its history
     says. False: another has made that version, and nothing was done."""
     written = list(written)
@@ -142,22 +148,21 @@ def commit(path: str, before: Live, written: Iterable[Written], marked: Iterable
         if file.vector is not None:
             stays = {"dataChange": True, "stats": _wide(file.add["stats"]), "deletionVector": file.vector}
             lines.append({"add": {**file.add, **stays}})
-    if not _put(Path(path, "_delta_log", f"{version:020d}.json"), _ENCODER.encode_lines(lines)):
+    if not path.put_new(f"_delta_log/{version:020d}.json", _ENCODER.encode_lines(lines)):
         return False
     if version % before.interval == 0:
         _checkpointed(path)
     return True
 
 
-def _checkpointed(path: str) -> None:
+def _checkpointed(path: Store) -> None:
     """Without one the log is read from the last one on: no reason to fail."""
-    from deltalake import DeltaTable
     from deltalake.exceptions import DeltaError
 
     try:
-        DeltaTable(path).create_checkpoint()
-    except DeltaError as error:
-        log.warning("%s: no checkpoint: %s", path, error)
+        opened(path).create_checkpoint()
+    except (DeltaError, StorageError) as error:
+        log.warning("%s: no checkpoint: %s", path.uri(), error)
 
 
 def _added(file: Written, now: int) -> Action:
@@ -175,51 +180,30 @@ def _wide(stats: str) -> str:
     return encoded({**json.loads(stats, parse_float=Decimal), "tightBounds": False})
 
 
-def _put(file: Path, text: bytes) -> bool:
-    """Makes a file in one step, unless it is there."""
-    made = file.with_name(f".{uuid.uuid4()}.tmp")
-    try:
-        with made.open("xb") as out:
-            out.write(text)
-            out.flush()
-            os.fsync(out.fileno())
-        os.link(made, file)
-    except FileExistsError:
-        return False
-    finally:
-        made.unlink(missing_ok=True)
-    return True
-
-
-def done_before(table: str, app: str, version: int) -> bool:
+def done_before(table: Store, app: str, version: int) -> bool:
     """Whether a table has a commit of this application with this number or a later one."""
-    from deltalake import DeltaTable
-
-    return recorded(DeltaTable(table), (app, version))
+    return recorded(opened(table), (app, version))
 
 
-def _seen(table: str, files: Iterable[Written]) -> None:
+def _seen(table: Store, files: Iterable[Written]) -> None:
     """Raises LakeNotShared for a file that this process doesn't see as it was written."""
-    for file in files:
-        path = Path(table, file.path)
-        try:
-            whole = path.stat().st_size == file.size
-        except FileNotFoundError:
-            whole = False
-        if not whole:
-            raise LakeNotShared(str(path))
+    for file in () if table.remote else files:
+        if table.size(file.path) != file.size:
+            raise LakeNotShared(table.uri(file.path))
 
 
 def append_files(sink: Sink, files: list[Written], once: tuple[str, int] | None = None) -> None:
     """Name files in a table's log. once: application and number, under which the table takes files once; a commit
     without files records it, too."""
-    from deltalake import DeltaTable
-    from deltalake.transaction import AddAction, RemoveAction
-
     if not files and once is None:
         return
     _seen(sink.table, files)
-    table = DeltaTable(sink.table)
+    retried(sink.table, lambda table: _append(table, sink, files, once))
+
+
+def _append(table: "DeltaTable", sink: Sink, files: list[Written], once: tuple[str, int] | None) -> None:
+    from deltalake.transaction import AddAction, RemoveAction
+
     if recorded(table, once):
         return
     values = dict(sink.partition)

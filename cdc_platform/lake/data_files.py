@@ -5,14 +5,13 @@ what is Arrow already is written as it is.
 """
 
 import json
-import os
 import sys
 import uuid
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import msgspec
@@ -20,6 +19,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from cdc_platform.errors import LakeNotShared
+from cdc_platform.lake.store import File, NewFile, Store
 
 _BATCH_BYTES = 8 << 20
 _BATCH_ROWS = 1 << 14
@@ -35,17 +35,23 @@ _NOTE = b"cdc"
 class Unit(NamedTuple):
     """A file, or some of its row groups: `first` up to (not including) `end`. bytes: before compression."""
 
-    file: str
+    file: File
     first: int
     end: int
     bytes: int
 
 
-def units(files: list[str], *, whole: bool) -> list[Unit]:
+def footer(file: File) -> pq.FileMetaData:
+    """A file's metadata."""
+    with file.open() as opened:
+        return pq.read_metadata(opened)
+
+
+def units(files: list[File], *, whole: bool) -> list[Unit]:
     """Files as units of work; not whole: each row group may be one of its own."""
     found = []
     for file in files:
-        metadata = pq.read_metadata(file)
+        metadata = footer(file)
         sizes = [metadata.row_group(i).total_byte_size for i in range(metadata.num_row_groups)]
         if whole:
             found.append(Unit(file, 0, len(sizes), sum(sizes)))
@@ -57,7 +63,7 @@ def units(files: list[str], *, whole: bool) -> list[Unit]:
 def read(unit: Unit, schema: pa.Schema, *, most: int = _BATCH_ROWS) -> Iterator[pa.RecordBatch]:
     """Rows with exactly these columns and types; columns that the file lacks are NULL. At most 8 MB a batch, or one
     row that is larger. most: rows of a batch."""
-    with pq.ParquetFile(unit.file, buffer_size=1 << 20, coerce_int96_timestamp_unit="us") as file:
+    with unit.file.open() as opened, _reader(opened, ranges=unit.file.store.remote) as file:
         there = set(file.schema_arrow.names)
         columns = [n for n in schema.names if n in there]
         for group in range(unit.first, unit.end):
@@ -70,6 +76,11 @@ def read(unit: Unit, schema: pa.Schema, *, most: int = _BATCH_ROWS) -> Iterator[
             rows = max(1, min(most, _BATCH_BYTES * told.num_rows // max(size, 1)))
             for batch in file.iter_batches(rows, row_groups=[group], columns=columns, use_threads=False):
                 yield from _bounded(conformed(batch, schema))
+
+
+def _reader(opened: pa.NativeFile, *, ranges: bool) -> pq.ParquetFile:
+    """ranges: what a row group's columns need is read at once."""
+    return pq.ParquetFile(opened, buffer_size=1 << 20, pre_buffer=ranges, coerce_int96_timestamp_unit="us")
 
 
 def conformed(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
@@ -101,7 +112,7 @@ class Sink:
     rows. stats: columns (dotted where nested) whose lowest and highest values its log tells. words: columns whose
     values repeat, which a dictionary spares."""
 
-    table: str
+    table: Store
     schema: pa.Schema
     stats: tuple[str, ...]
     words: tuple[str, ...]
@@ -126,6 +137,7 @@ class Output:
     _held: list[pa.RecordBatch] = field(default_factory=list)
     _bytes: int = 0
     _path: str = ""
+    _file: NewFile | None = None
     _writer: pq.ParquetWriter | None = None
     _metadata: list[Any] = field(default_factory=list)
 
@@ -143,16 +155,15 @@ class Output:
         if self._writer is None:
             folder = "/".join(f"{name}={value}" for name, value in self.sink.partition)
             self._path = f"{folder}/part-{uuid.uuid4()}.zstd.parquet".lstrip("/")
-            try:
-                Path(self.sink.table, folder).mkdir(exist_ok=True)
-            except FileNotFoundError:  # the driver has made the table
-                raise LakeNotShared(self.sink.table) from None
+            if not self.sink.table.is_here():  # the driver has made the table
+                raise LakeNotShared(self.sink.table.uri())
+            self._file = self.sink.table.open_output(self._path)
             columns: dict[str, Any] = {  # lists of columns are taken, but not in the signature
                 "use_dictionary": list(self.sink.words),
                 "write_statistics": list(self.sink.stats),
             }
             self._writer = pq.ParquetWriter(
-                f"{self.sink.table}/{self._path}",
+                self._file.file,
                 self.sink.schema,
                 compression="zstd",
                 compression_level=1,
@@ -168,23 +179,24 @@ class Output:
     def close(self) -> Written | None:
         """The file, if there were rows."""
         self._flush()
-        if self._writer is None:
+        if self._writer is None or self._file is None:
             return None
         self._writer.add_key_value_metadata(_CALENDAR)
         if self.note is not None:
             self._writer.add_key_value_metadata({_NOTE.decode(): json.dumps(self.note)})
         self._writer.close()
-        size = os.path.getsize(f"{self.sink.table}/{self._path}")
+        size = self._file.close()
         [metadata] = self._metadata
         return Written(self._path, size, metadata.num_rows, statistics(metadata, self.sink.stats))
 
     def discard(self) -> None:
         """Leaves nothing behind of a file that isn't wanted after all."""
         self._held, self._bytes = [], 0
-        if self._writer is not None:
-            self._writer.close()
-            self._writer = None
-            Path(self.sink.table, self._path).unlink(missing_ok=True)
+        if self._writer is not None and self._file is not None:
+            with suppress(OSError):  # of a full disk
+                self._writer.close()
+            self._file.discard()
+            self._writer = self._file = None
 
 
 _UNINDEXED = frozenset(("reason", "column"))
@@ -199,9 +211,9 @@ def leaves(schema: pa.Schema) -> tuple[str, ...]:
     return (*plain, *nested)
 
 
-def note_of(file: str) -> Any:
+def note_of(file: File) -> Any:
     """What the writer of a file noted of its rows; None: nothing."""
-    told = (pq.read_metadata(file).metadata or {}).get(_NOTE)
+    told = (footer(file).metadata or {}).get(_NOTE)
     return None if told is None else json.loads(told)
 
 

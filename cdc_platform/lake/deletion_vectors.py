@@ -7,13 +7,13 @@ import base64
 import struct
 import uuid
 import zlib
-from pathlib import Path
 from types import TracebackType
-from typing import Any, BinaryIO, Self
+from typing import Any, Self
 
 from pyroaring import BitMap64
 
 from cdc_platform.errors import LakeChanged
+from cdc_platform.lake.store import File, NewFile, Store
 
 Descriptor = dict[str, Any]
 """What a table's log tells of a vector: storageType, pathOrInlineDv, offset, sizeInBytes, cardinality."""
@@ -27,7 +27,7 @@ _ID_LENGTH = 20
 """Characters of a UUID in base 85."""
 
 
-def read(table: str, of: Descriptor | None) -> BitMap64:
+def read(table: Store, of: Descriptor | None) -> BitMap64:
     """Numbers of the rows of a data file that don't count. of: None where all do. Raises LakeChanged where the vector
     is none, or another than the log tells."""
     if of is None:
@@ -35,7 +35,7 @@ def read(table: str, of: Descriptor | None) -> BitMap64:
     data = _inline(of) if of["storageType"] == "i" else _stored(table, of)
     found = BitMap64.deserialize(data[len(_MAGIC) :]) if data[: len(_MAGIC)] == _MAGIC else None
     if found is None or len(found) != of["cardinality"]:
-        raise LakeChanged(table, f"a deletion vector isn't as its log tells it: {of}")
+        raise LakeChanged(table.uri(), f"a deletion vector isn't as its log tells it: {of}")
     return found
 
 
@@ -43,22 +43,22 @@ def _inline(of: Descriptor) -> bytes:
     return _decoded(of["pathOrInlineDv"])[: of["sizeInBytes"]]
 
 
-def _stored(table: str, of: Descriptor) -> bytes:
-    with _file(table, of).open("rb") as file:
+def _stored(table: Store, of: Descriptor) -> bytes:
+    with _file(table, of).open() as file:
         file.seek(of.get("offset") or 0)
         (size,) = struct.unpack(">i", file.read(4))
         data = file.read(size)
         if size != of["sizeInBytes"] or file.read(4) != struct.pack(">I", zlib.crc32(data)):
-            raise LakeChanged(table, f"a deletion vector isn't as it was written: {of}")
+            raise LakeChanged(table.uri(), f"a deletion vector isn't as it was written: {of}")
     return data
 
 
-def _file(table: str, of: Descriptor) -> Path:
+def _file(table: Store, of: Descriptor) -> File:
     place = of["pathOrInlineDv"]
     if of["storageType"] != "u":
-        raise LakeChanged(table, f"a deletion vector stands elsewhere: {of}")
+        raise LakeChanged(table.uri(), f"a deletion vector stands elsewhere: {of}")
     folder, name = place[:-_ID_LENGTH], uuid.UUID(bytes=_decoded(place[-_ID_LENGTH:]))
-    return Path(table, folder, f"deletion_vector_{name}.bin")
+    return File(table, f"{folder}/deletion_vector_{name}.bin".lstrip("/"))
 
 
 def _decoded(text: str) -> bytes:
@@ -68,18 +68,17 @@ def _decoded(text: str) -> bytes:
 class Vectors:
     """New vectors of a table, in one file. There is no file without any, nor after an exception."""
 
-    def __init__(self, table: str):
+    def __init__(self, table: Store):
         self._table, self._id = table, uuid.uuid4()
-        self._path = Path(table, f"deletion_vector_{self._id}.bin")
-        self._file: BinaryIO | None = None
+        self._new: NewFile | None = None
 
     def add(self, rows: BitMap64) -> Descriptor:
         """Writes a vector. It is read only once the file is closed."""
-        if self._file is None:
-            self._file = self._path.open("xb")
-            self._file.write(_VERSION)
-        offset, data = self._file.tell(), _MAGIC + rows.serialize()
-        self._file.write(struct.pack(">i", len(data)) + data + struct.pack(">I", zlib.crc32(data)))
+        if self._new is None:
+            self._new = self._table.open_output(f"deletion_vector_{self._id}.bin")
+            self._new.file.write(_VERSION)
+        offset, data = self._new.file.tell(), _MAGIC + rows.serialize()
+        self._new.file.write(struct.pack(">i", len(data)) + data + struct.pack(">I", zlib.crc32(data)))
         return {
             "storageType": "u",
             "pathOrInlineDv": base64.b85encode(self._id.bytes).decode().translate(_TO_Z85),
@@ -92,7 +91,5 @@ class Vectors:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, _why: BaseException | None, _at: TracebackType | None) -> None:
-        if self._file is not None:
-            self._file.close()
-            if kind is not None:
-                self._path.unlink(missing_ok=True)
+        if self._new is not None:
+            self._new.__exit__(kind, _why, _at)

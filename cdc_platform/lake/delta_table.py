@@ -10,11 +10,11 @@ from collections.abc import Callable, Iterable
 from contextlib import suppress
 from datetime import UTC, datetime
 from functools import partial
-from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, TypeVar
+from urllib.parse import unquote
 
-from filelock import FileLock
-
+from cdc_platform.lake.store import File, Store
 from cdc_platform.tables import Table
 
 if TYPE_CHECKING:
@@ -31,27 +31,28 @@ _MERGED_AT_ONCE, _SPILL_BYTES = 100_000, 256 << 20
 """Rows that one merge looks for, and the memory that it may take: 100,000 took 111 MB."""
 
 
-def exists(path: str) -> bool:
+def exists(path: Store) -> bool:
     """Whether a Delta table with a commit is there."""
     from deltalake import DeltaTable
 
-    return Path(path, "_delta_log").is_dir() and DeltaTable.is_deltatable(path)
+    return DeltaTable.is_deltatable(path.uri(), path.options)
 
 
-def _open(path: str) -> "DeltaTable":
+def opened(path: Store, version: int | None = None) -> "DeltaTable":
+    """A table at its newest version, or at this one. Raises deltalake's TableNotFoundError."""
     from deltalake import DeltaTable
 
-    return DeltaTable(path)
+    return DeltaTable(path.uri(), version, path.options)
 
 
-def _retried(path: str, change: Callable[["DeltaTable"], T]) -> T:
+def retried(path: Store, change: Callable[["DeltaTable"], T]) -> T:
     """A change of the table as it is now, again where another process's commit came in between."""
     from deltalake.exceptions import CommitFailedError
 
     for _ in range(_TRIES - 1):
         with suppress(CommitFailedError):
-            return change(_open(path))
-    return change(_open(path))
+            return change(opened(path))
+    return change(opened(path))
 
 
 def recorded(table: "DeltaTable", once: tuple[str, int] | None) -> bool:
@@ -68,51 +69,51 @@ def appending(once: tuple[str, int] | None) -> "CommitProperties":
     return CommitProperties(None, _COMMIT_TRIES, [Transaction(*once)] if once else None)
 
 
-def version(path: str) -> int:
+def version(path: Store) -> int:
     """Number of the newest commit."""
-    return _open(path).version()
+    return opened(path).version()
 
 
-def properties(path: str) -> dict[str, str]:
+def properties(path: Store) -> dict[str, str]:
     """Table properties."""
-    return dict(_open(path).metadata().configuration)
+    return dict(opened(path).metadata().configuration)
 
 
-def protocol(path: str) -> tuple[set[str], dict[str, str], int]:
+def protocol(path: Store) -> tuple[set[str], dict[str, str], int]:
     """The features that the protocol lists, the properties, and the bytes of all data files."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
-    table = _open(path)
+    table = opened(path)
     told, metadata = table.protocol(), table.metadata()
     named = {*(told.reader_features or ()), *(told.writer_features or ())}
     size = pc.sum(pa.table(table.get_add_actions())["size_bytes"], min_count=0).as_py()  # pyright: ignore[reportAttributeAccessIssue]
     return named, metadata.configuration, size
 
 
-def schema_json(path: str) -> str:
+def schema_json(path: Store) -> str:
     """Columns as Delta's log has them (its protocol, "Schema Serialization Format"), which is Spark's own JSON too."""
-    return _open(path).schema().to_json()
+    return opened(path).schema().to_json()
 
 
-def comment(path: str) -> str:
+def comment(path: Store) -> str:
     """What the table says of itself."""
-    return _open(path).metadata().description or ""
+    return opened(path).metadata().description or ""
 
 
-def arrow_schema(path: str) -> Any:
+def arrow_schema(path: Store) -> Any:
     """Columns as a pyarrow.Schema."""
     import pyarrow as pa
 
-    return pa.schema(_open(path).schema().to_arrow())
+    return pa.schema(opened(path).schema().to_arrow())
 
 
-def partition_columns(path: str) -> list[str]:
+def partition_columns(path: Store) -> list[str]:
     """Names of the partition columns."""
-    return list(_open(path).metadata().partition_columns)
+    return list(opened(path).metadata().partition_columns)
 
 
-def file_fields(path: str) -> dict[str, Any]:
+def file_fields(path: Store) -> dict[str, Any]:
     """Columns of the data files, in order, by their names for readers: as Arrow has them, with the names and numbers
     that the table maps its columns to (Delta's protocol, "Column Mapping"), and without their comments."""
     return {f.name: _in_files(f) for f in arrow_schema(path)}
@@ -128,21 +129,21 @@ def _in_files(field: Any) -> Any:
     return pa.field(name, type_, field.nullable, {"PARQUET:field_id": number} if number else None)
 
 
-def sizes(path: str) -> list[int]:
+def sizes(path: Store) -> list[int]:
     """Bytes of each data file."""
     import pyarrow as pa
 
-    return pa.table(_open(path).get_add_actions())["size_bytes"].to_pylist()
+    return pa.table(opened(path).get_add_actions())["size_bytes"].to_pylist()
 
 
-def heaviest_file(path: str) -> tuple[str, int] | None:
+def heaviest_file(path: Store) -> tuple[File, int] | None:
     """The data file with the most bytes per row, and its rows; None: no file's statistics have its rows."""
     import pyarrow as pa
 
-    added = pa.table(_open(path).get_add_actions()).select(["path", "size_bytes", "num_records"]).to_pylist()
+    added = pa.table(opened(path).get_add_actions()).select(["path", "size_bytes", "num_records"]).to_pylist()
     counted = [(f["size_bytes"] / f["num_records"], f["path"], f["num_records"]) for f in added if f["num_records"]]
     _, file, rows = max(counted, default=(0, "", 0))
-    return (f"{path}/{file}", rows) if rows else None
+    return (File(path, unquote(file)), rows) if rows else None
 
 
 def digests(of: Iterable[str]) -> str:
@@ -160,7 +161,7 @@ def topic(name: str) -> str:
     return name
 
 
-def ask(sql: str, **paths: str) -> list[dict[str, Any]]:
+def ask(sql: str, **paths: Store) -> list[dict[str, Any]]:
     """Rows of a query over tables that are there; small answers only. sql: `{name}` for each table, names in double
     quotes (DataFusion's SQL). Structs are dicts. The caller puts nothing from the wire into it."""
     import pyarrow as pa
@@ -168,37 +169,46 @@ def ask(sql: str, **paths: str) -> list[dict[str, Any]]:
 
     builder = QueryBuilder()
     for name, path in paths.items():
-        builder = builder.register(name, _open(path))
+        builder = builder.register(name, opened(path))
     return pa.table(builder.execute(sql.format(**{name: name for name in paths})).read_all()).to_pylist()
 
 
-def rows(path: str) -> Any:
+def rows(path: Store) -> Any:
     """All rows, as a pyarrow.Table."""
     import pyarrow as pa
     from deltalake import QueryBuilder
 
-    return pa.table(QueryBuilder().register("t", _open(path)).execute("SELECT * FROM t").read_all())
+    return pa.table(QueryBuilder().register("t", opened(path)).execute("SELECT * FROM t").read_all())
 
 
-def create(path: str, table: Table) -> None:
+_FIRST = f"_delta_log/{0:020d}.json"
+
+
+def create(path: Store, table: Table) -> None:
     """Make a table, if it isn't there."""
+    if exists(path):
+        return
+    with TemporaryDirectory() as folder:  # delta-rs would make a table that came in between once more
+        made = _made(folder, table)
+    path.put_new(_FIRST, made.replace(f"file://{folder}".encode(), path.uri().encode()))
+
+
+def _made(folder: str, table: Table) -> bytes:
+    """The first commit of an empty table, made in an empty folder."""
     from deltalake import DeltaTable
 
-    folder = Path(path)
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    with FileLock(folder.parent / f".{folder.name}.lock"):  # delta-rs would make one that came in between once more
-        if not exists(path):
-            DeltaTable.create(
-                path,
-                table.arrow(comments=True),
-                mode="ignore",
-                partition_by=list(table.partition_by),
-                description=table.comment,
-                configuration=dict(table.properties),
-            )
+    DeltaTable.create(
+        folder,
+        table.arrow(comments=True),
+        partition_by=list(table.partition_by),
+        description=table.comment,
+        configuration=dict(table.properties),
+    )
+    with open(f"{folder}/{_FIRST}", "rb") as commit:
+        return commit.read()
 
 
-def add_columns(path: str, columns: "pa.Schema") -> None:
+def add_columns(path: Store, columns: "pa.Schema") -> None:
     """Add columns, those that the table has not."""
     from deltalake import Schema
 
@@ -207,18 +217,18 @@ def add_columns(path: str, columns: "pa.Schema") -> None:
         if new := [f for f in Schema.from_arrow(columns).fields if f.name not in there]:
             table.alter.add_columns(new)
 
-    _retried(path, add)  # the first runs of two sources do so at the same time
+    retried(path, add)  # the first runs of two sources do so at the same time
 
 
 def append_rows(
-    path: str, rows: list[dict[str, Any]], *, of: str | None = None, once: tuple[str, int] | None = None
+    path: Store, rows: list[dict[str, Any]], *, of: str | None = None, once: tuple[str, int] | None = None
 ) -> None:
     """Append a few rows; columns they lack are NULL, `at` is now. of: unless the table has rows of that batch (a
     condition as `ask` takes it; only for who is alone in writing such rows); once: application and number, under which
     the table takes rows once."""
     if not rows or (of is not None and ask(f"SELECT 1 AS there FROM {{t}} WHERE {of} LIMIT 1", t=path)):
         return
-    _retried(path, lambda table: _append(table, rows, once))
+    retried(path, lambda table: _append(table, rows, once))
 
 
 def _append(table: "DeltaTable", rows: list[dict[str, Any]], once: tuple[str, int] | None) -> None:
@@ -234,20 +244,20 @@ def _append(table: "DeltaTable", rows: list[dict[str, Any]], once: tuple[str, in
     write_deltalake(table, found, mode="append", commit_properties=appending(once))
 
 
-def compact(path: str, keep_hours: int, **partition: str) -> None:
+def compact(path: Store, keep_hours: int, **partition: str) -> None:
     """Put small files together (of one partition), and remove files that no version of the last `keep_hours` needs,
     those of failed tasks, too."""
     parts = [(name, "=", value) for name, value in partition.items()]
-    _retried(path, lambda table: table.optimize.compact(partition_filters=parts or None))
-    _open(path).vacuum(keep_hours, dry_run=False, enforce_retention_duration=False, full=True)
+    retried(path, lambda table: table.optimize.compact(partition_filters=parts or None))
+    opened(path).vacuum(keep_hours, dry_run=False, enforce_retention_duration=False, full=True)
 
 
-def delete(path: str, where: str) -> None:
+def delete(path: Store, where: str) -> None:
     """Delete rows (DataFusion's SQL). Without some there is no commit."""
-    _retried(path, lambda table: table.delete(where))
+    retried(path, lambda table: table.delete(where))
 
 
-def merge(path: str, rows: Any, on: str, updates: dict[str, str]) -> None:
+def merge(path: Store, rows: Any, on: str, updates: dict[str, str]) -> None:
     """Update the rows (`t`) that match one of a pyarrow.Table's (`s`), some at a time. on, updates: DataFusion's SQL.
     Once more changes nothing, if `on` says so."""
 
@@ -256,7 +266,7 @@ def merge(path: str, rows: Any, on: str, updates: dict[str, str]) -> None:
         work.when_matched_update(updates=updates).execute()
 
     for start in range(0, rows.num_rows, _MERGED_AT_ONCE):
-        _retried(path, partial(some, source=rows.slice(start, _MERGED_AT_ONCE)))
+        retried(path, partial(some, source=rows.slice(start, _MERGED_AT_ONCE)))
 
 
 def _as(value: Any, type_: Any) -> Any:

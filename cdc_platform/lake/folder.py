@@ -3,6 +3,7 @@ disk, a small read costs 85 µs by it instead of 11, and a look whether a file i
 
 import errno
 import os
+import stat
 import uuid
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
@@ -20,6 +21,8 @@ _NO_LINKS = frozenset((errno.EPERM, errno.ENOTSUP, errno.ENOSYS, errno.EMLINK))
 
 class Folder(Store):
     """A lake in a folder that this process sees."""
+
+    remote = False
 
     def read(self, path: str) -> bytes | None:
         with self._faults(path):
@@ -84,8 +87,16 @@ class Folder(Store):
             except (FileNotFoundError, NotADirectoryError):
                 return []
 
-    def exists(self, path: str) -> bool:
-        return os.path.isfile(self._name(path))
+    def is_here(self) -> bool:
+        return os.path.isdir(self.root)
+
+    def size(self, path: str) -> int | None:
+        with self._faults(path):
+            try:
+                found = os.stat(self._name(path))
+            except (FileNotFoundError, NotADirectoryError):
+                return None
+        return found.st_size if stat.S_ISREG(found.st_mode) else None
 
     def remove(self, paths: Iterable[str]) -> None:
         for path in paths:

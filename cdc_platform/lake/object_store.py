@@ -24,6 +24,8 @@ _PART = 16 << 20
 class ObjectStore(Store):
     """A lake in a bucket of S3, of what is compatible to it, of Azure or Google."""
 
+    remote = True
+
     def spark_uri(self, path: str = "") -> str:
         scheme, rest = self.uri(path).split("://", 1)
         if kind(self.root) == "s3":
@@ -54,7 +56,7 @@ class ObjectStore(Store):
                     view = memoryview(data).cast("B")
                     obstore.put(self._client, self._key(path), view, chunk_size=_PART, max_concurrency=4)
             except FileNotFoundError:  # the upload is gone: ended, and the answer was lost; or given up by the store
-                if self._size(path) != data.size:
+                if self.size(path) != data.size:
                     raise StorageError(self.uri(path), "its upload in parts is gone", retriable=True) from None
             return data.size
 
@@ -102,10 +104,10 @@ class ObjectStore(Store):
         found = ((o["path"][len(within) :].lstrip("/"), o["size"]) for o in objects)
         return sorted((n, size) for n, size in found if "/" not in n and n > after and shown(n))
 
-    def exists(self, path: str) -> bool:
-        return self._size(path) is not None
+    def is_here(self) -> bool:
+        return True
 
-    def _size(self, path: str) -> int | None:
+    def size(self, path: str) -> int | None:
         try:
             with self._translated(path):
                 return obstore.head(self._client, self._key(path))["size"]

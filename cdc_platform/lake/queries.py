@@ -1,6 +1,6 @@
 """Reads of the lake's Delta tables without Spark, for sensors, checks and `status`: small answers only.
 
-delta-rs reads them; credentials of object stores come from the environment (AZURE_…, GOOGLE_…).
+delta-rs reads them.
 """
 
 from collections.abc import Iterable
@@ -9,23 +9,25 @@ from typing import Any
 
 from cdc_platform import tables
 from cdc_platform.config import Config, Source
+from cdc_platform.lake import delta_table, stores
+from cdc_platform.lake.store import Store
 
 Partition = tuple[str, int]
 OUTCOMES = ("applied", "control", "filtered", "waiting", "joined", "duplicate", "quarantined")
 """What can become of a landed offset."""
 
 
-def query(sql: str, **paths: str) -> list[dict[str, Any]] | None:
+def query(sql: str, **paths: Store) -> list[dict[str, Any]] | None:
     """Rows of a query over Delta tables, by name; small results only. None: one of the tables isn't there
     yet."""
     import pyarrow as pa
-    from deltalake import DeltaTable, QueryBuilder
+    from deltalake import QueryBuilder
     from deltalake.exceptions import TableNotFoundError
 
     builder = QueryBuilder()
     for name, path in paths.items():
         try:
-            builder = builder.register(name, DeltaTable(path))
+            builder = builder.register(name, delta_table.opened(path))
         except TableNotFoundError:
             return None
     return pa.table(builder.execute(sql).read_all()).to_pylist()
@@ -36,7 +38,7 @@ def text(value: str) -> str:
     return "'" + value.replace("'", "''") + "'"
 
 
-def row_count(path: str, source: Source | None = None) -> int | None:
+def row_count(path: Store, source: Source | None = None) -> int | None:
     """Rows of a Delta table, or of one source's partition of it, from its statistics where they tell; None: no such
     table."""
     of = f" WHERE source = {text(source.name)}" if source else ""
@@ -50,7 +52,7 @@ def landed(config: Config, source: Source) -> dict[Partition, int]:
     found = query(
         "SELECT topic, partition, last_value(to_offset ORDER BY batch, to_offset) AS last FROM t "
         f"WHERE source = {text(source.name)} AND outcome IN ('landed', 'lost') GROUP BY topic, partition",
-        t=tables.OFFSET_LEDGER.at(config.lake),
+        t=tables.OFFSET_LEDGER.at(stores.lake(config)),
     )
     return {(row["topic"], row["partition"]): row["last"] + 1 for row in found or [] if row["last"] >= 0}
 
@@ -72,7 +74,7 @@ def ledger(config: Config, sources: Iterable[Source]) -> list[dict[str, Any]]:
     found = query(
         f"SELECT source, topic, partition, {sums} FROM t WHERE source IN ({names}) "
         "GROUP BY source, topic, partition ORDER BY source, topic, partition",
-        t=tables.OFFSET_LEDGER.at(config.lake),
+        t=tables.OFFSET_LEDGER.at(stores.lake(config)),
     )
     return [{**row, "accounted": sum(row[o] for o in OUTCOMES)} for row in found or []]
 
@@ -86,11 +88,10 @@ def newest_rows(config: Config, source: Source) -> tuple[datetime | None, dateti
     """Of a source's row changes the newest commit time, by the source's clock, and when the newest were landed, by
     ours: from the statistics in the changelog's Delta log; no data is read."""
     import pyarrow as pa
-    from deltalake import DeltaTable
     from deltalake.exceptions import TableNotFoundError
 
     try:
-        files = pa.table(DeltaTable(tables.CHANGELOG.at(config.lake)).get_add_actions(flatten=True))
+        files = pa.table(delta_table.opened(tables.CHANGELOG.at(stores.lake(config))).get_add_actions(flatten=True))
     except TableNotFoundError:
         return None, None
     mine = [row for row in files.to_pylist() if row["partition.source"] == source.name]
@@ -113,7 +114,7 @@ def heartbeat_times(config: Config, source: Source, newest: int = 100) -> list[d
         "AND source_time IS NOT NULL AND landed_at >= "
         f"(SELECT max(landed_at) FROM t WHERE source = {text(source.name)}) - INTERVAL '1 day' "
         f"ORDER BY source_time DESC LIMIT {newest}",
-        t=tables.CONTROL_EVENTS.at(config.lake),
+        t=tables.CONTROL_EVENTS.at(stores.lake(config)),
     )
     return sorted(row["source_time"] for row in found or [])
 
@@ -123,7 +124,7 @@ def known_tables(config: Config) -> list[tuple[Source, str, str]]:
     found = query(
         'SELECT DISTINCT source, db, "table" FROM t '
         "WHERE kind = 'message' AND db IS NOT NULL AND \"table\" IS NOT NULL",
-        t=tables.SCHEMA_HISTORY.at(config.lake),
+        t=tables.SCHEMA_HISTORY.at(stores.lake(config)),
     )
     by_name = {s.name: s for s in config.sources}
     named = {
@@ -139,7 +140,7 @@ def stated_tables(config: Config, source: Source) -> list[tuple[str, str]]:
     """(db, table) of every table of a source whose columns the messages told."""
     found = query(
         f"SELECT DISTINCT db, \"table\" FROM t WHERE source = {text(source.name)} AND kind = 'message'",
-        t=tables.SCHEMA_HISTORY.at(config.lake),
+        t=tables.SCHEMA_HISTORY.at(stores.lake(config)),
     )
     return [(r["db"], r["table"]) for r in found or [] if r["db"] is not None and r["table"] is not None]
 
@@ -151,7 +152,7 @@ def table_states(config: Config) -> list[dict[str, Any]]:
         'SELECT source, db, "table", last_value(state ORDER BY rebuild, batch) AS state, '
         "last_value(reason ORDER BY rebuild, batch) AS reason, sum(invalid_dates) AS invalid_dates, max(at) AS at "
         'FROM t GROUP BY source, db, "table" ORDER BY 1, 2, 3',
-        t=tables.TABLE_STATE.at(config.lake),
+        t=tables.TABLE_STATE.at(stores.lake(config)),
     )
     return found or []
 
@@ -161,7 +162,7 @@ def control_times(config: Config) -> dict[str, dict[str, datetime]]:
     found = query(
         "SELECT source, kind, max(coalesce(source_time, landed_at)) AS at FROM t "
         "WHERE kind IN ('heartbeat', 'checkpoint') GROUP BY source, kind",
-        t=tables.CONTROL_EVENTS.at(config.lake),
+        t=tables.CONTROL_EVENTS.at(stores.lake(config)),
     )
     times: dict[str, dict[str, datetime]] = {}
     for row in found or []:
@@ -181,7 +182,7 @@ def held(config: Config) -> list[dict[str, Any]]:
     """Which tables lack rows because quarantine holds them: source, db, schema, table (None: the message doesn't name
     it), rows, oldest (`quarantined_at`), reason of the newest. A row per source and table, named as its snapshot is.
     Resolved rows don't count, nor do those of tables that the configuration leaves out and of sources it lacks."""
-    path = tables.QUARANTINE.at(config.lake)
+    path = tables.QUARANTINE.at(stores.lake(config))
     schema = "schema" if "schema" in (columns(path) or ()) else "CAST(NULL AS VARCHAR)"
     found = query(
         f'SELECT source, db, {schema} AS schema, "table", count(*) AS rows, min(quarantined_at) AS oldest, '
@@ -212,13 +213,12 @@ def held(config: Config) -> list[dict[str, Any]]:
     ]
 
 
-def columns(path: str) -> list[str] | None:
+def columns(path: Store) -> list[str] | None:
     """Names of a Delta table's columns; None: no such table."""
-    from deltalake import DeltaTable
     from deltalake.exceptions import TableNotFoundError
 
     try:
-        return [f.name for f in DeltaTable(path).schema().fields]
+        return [f.name for f in delta_table.opened(path).schema().fields]
     except TableNotFoundError:
         return None
 
@@ -226,11 +226,10 @@ def columns(path: str) -> list[str] | None:
 def newest_landed(config: Config, source: Source) -> datetime | None:
     """Kafka time of the newest record in landing, from the statistics in its Delta log."""
     import pyarrow as pa
-    from deltalake import DeltaTable
     from deltalake.exceptions import TableNotFoundError
 
     try:
-        table = DeltaTable(tables.LANDING.at(config.lake, source=source.name))
+        table = delta_table.opened(tables.LANDING.at(stores.lake(config), source=source.name))
         files = pa.table(table.get_add_actions(flatten=True))
     except TableNotFoundError:
         return None
@@ -246,11 +245,11 @@ def newest_cuts(config: Config) -> dict[str, dict[str, Any]]:
     found = query(
         "SELECT source, cut, kind, source_time, at, work FROM "
         "(SELECT *, row_number() OVER (PARTITION BY source ORDER BY cut DESC) AS n FROM t) WHERE n = 1",
-        t=tables.CUTS.at(config.lake),
+        t=tables.CUTS.at(stores.lake(config)),
     )
     work: dict[str, int] = {}
     for table in (tables.TABLE_STATE, tables.SCHEMA_CHANGES):
-        for row in query("SELECT source, count(*) AS n FROM t GROUP BY source", t=table.at(config.lake)) or []:
+        for row in query("SELECT source, count(*) AS n FROM t GROUP BY source", t=table.at(stores.lake(config))) or []:
             work[row["source"]] = work.get(row["source"], 0) + row["n"]
     cuts = {}
     for row in found or []:

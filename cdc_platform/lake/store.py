@@ -5,7 +5,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 from types import TracebackType
-from typing import Self
+from typing import ClassVar, NamedTuple, Self
 
 import pyarrow as pa
 
@@ -48,6 +48,9 @@ class NewFile:
 class Store(ABC):
     """A lake, or a place below it. Can be pickled, for tasks, with the secrets, which it doesn't show. Paths are
     relative to it, with `/`. All operations raise StorageError."""
+
+    remote: ClassVar[bool]
+    """Whether each call is a request over the network, to a store that is the same wherever it is asked from."""
 
     root: str
     storage: Storage = field(repr=False)
@@ -92,17 +95,41 @@ class Store(ABC):
         answer to it was lost, it is found out who made the file."""
 
     @abstractmethod
+    def is_here(self) -> bool:
+        """Whether this process sees the place: a folder may be another machine's. An object store's is everywhere."""
+
+    @abstractmethod
     def names(self, folder: str, *, after: str = "") -> list[tuple[str, int]]:
         """Names and bytes of the files right in a folder, sorted by name; those that sort after `after`. Files being
         written and hidden ones aren't among them. With `after` an object store lists what is in folders below, too."""
 
     @abstractmethod
+    def size(self, path: str) -> int | None:
+        """A file's bytes; None: there is no file."""
+
     def exists(self, path: str) -> bool:
         """Whether a file is there; a folder is none."""
+        return self.size(path) is not None
 
     @abstractmethod
     def remove(self, paths: Iterable[str]) -> None:
         """Removes files, if they are there."""
+
+
+class File(NamedTuple):
+    """A file of a store, by its path there."""
+
+    store: Store
+    path: str
+
+    def open(self) -> pa.NativeFile:
+        """As Store.open_input."""
+        return self.store.open_input(self.path)
+
+    @property
+    def uri(self) -> str:
+        """As Store.uri."""
+        return self.store.uri(self.path)
 
 
 def checked(path: str) -> str:

@@ -3,12 +3,18 @@
 from urllib.parse import urlsplit
 from urllib.request import url2pathname
 
+from cdc_platform.config import Config
 from cdc_platform.config.storage import Storage, kind
 from cdc_platform.errors import ConfigError
 from cdc_platform.lake.folder import Folder
 from cdc_platform.lake.object_files import location
 from cdc_platform.lake.object_store import ObjectStore
 from cdc_platform.lake.store import Store
+
+
+def lake(config: Config) -> Store:
+    """The lake of a configuration. Raises ConfigError."""
+    return of(config.lake, config.storage)
 
 
 def of(uri: str, storage: Storage) -> Store:

@@ -5,7 +5,6 @@ import json
 import re
 import time
 from collections.abc import Iterator, Mapping
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import pyarrow as pa
@@ -20,6 +19,7 @@ from cdc_platform.kafka.offsets import PartitionState
 from cdc_platform.kafka.reader import Range
 from cdc_platform.lake import checkpoints, commits
 from cdc_platform.lake.data_files import Output, Sink
+from cdc_platform.lake.store import Store
 from cdc_platform.landing import counting
 from cdc_platform.spark import arrow_tasks
 from cdc_platform.tables import LANDING
@@ -42,8 +42,8 @@ def land(
     source: Source,
     state: list[PartitionState],
     starts: Offsets,
-    path: str,
-    checkpoint: Path,
+    path: Store,
+    checkpoint: Store,
 ) -> Landed:
     """Up to the ends in `state`. starts: of partitions that the checkpoint doesn't know. Raises KafkaUnreachable."""
     sink = Sink(path, reader.RECORD, LANDING.stats, ("topic", "timestamp_type"))
@@ -67,10 +67,10 @@ def land(
 
 
 def _batch(
-    spark: SparkSession, config: Config, source: Source, sink: Sink, ranges: list[Range], checkpoint: Path, number: int
+    spark: SparkSession, config: Config, source: Source, sink: Sink, ranges: list[Range], checkpoint: Store, number: int
 ) -> int:
     """One batch, once; its records."""
-    app = checkpoints.query_id(str(checkpoint))
+    app = checkpoints.query_id(checkpoint)
     if commits.done_before(sink.table, app, number):
         return 0
     properties = {**librdkafka_properties(config, source), "group.id": group_id(source)}
@@ -98,7 +98,7 @@ def _planned(before: Offsets, state: list[PartitionState], most: int) -> Offsets
     return {**before, **{at: before.get(at, 0) + n for at, n in shares.items()}}
 
 
-def _ends(checkpoint: Path, batch: int) -> Offsets:
+def _ends(checkpoint: Store, batch: int) -> Offsets:
     if batch < 0:
         return {}
     told = checkpoints.end(checkpoint, batch)

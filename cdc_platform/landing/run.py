@@ -6,7 +6,6 @@ table, so that it can't miss or repeat a batch either; it is brought up to date 
 
 import logging
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Any
 
 from pyspark.sql import SparkSession
@@ -14,8 +13,9 @@ from pyspark.sql import SparkSession
 from cdc_platform.config import Config, Source
 from cdc_platform.errors import OffsetsLost
 from cdc_platform.kafka import offsets
-from cdc_platform.lake import batches, delta_table
+from cdc_platform.lake import batches, delta_table, stores
 from cdc_platform.lake.data_files import note_of
+from cdc_platform.lake.store import File, Store
 from cdc_platform.landing import counting
 from cdc_platform.landing.direct import Landed, land
 from cdc_platform.results import StageResult, Stopwatch
@@ -30,9 +30,9 @@ _LEDGER_COLUMNS = ("source", "batch", "room", "topic", "partition", "from_offset
 def run(spark: SparkSession, config: Config, source: Source) -> StageResult:
     """One catch-up of the landing stage. Raises OffsetsLost, KafkaUnreachable, ConfigError."""
     watch = Stopwatch()
-    path = delta_sql.ensure(LANDING, LANDING.at(config.lake, source=source.name))
-    ledger = delta_sql.ensure(OFFSET_LEDGER, OFFSET_LEDGER.at(config.lake))
-    topics = delta_sql.ensure(TOPICS, TOPICS.at(config.lake))
+    path = delta_sql.ensure(LANDING, LANDING.at(stores.lake(config), source=source.name))
+    ledger = delta_sql.ensure(OFFSET_LEDGER, OFFSET_LEDGER.at(stores.lake(config)))
+    topics = delta_sql.ensure(TOPICS, TOPICS.at(stores.lake(config)))
     generation, landed, batch = _position(ledger, source)
     if _account(spark, config, source, generation):
         generation, landed, batch = _position(ledger, source)
@@ -78,13 +78,13 @@ def _land(
     source: Source,
     state: list[offsets.PartitionState],
     landed: dict[tuple[str, int], int],
-    path: str,
+    path: Store,
     generation: int,
 ) -> Landed:
     """What Kafka holds beyond what was landed."""
-    checkpoint = CHECKPOINT.at(config.lake, room="landing", source=f"{source.name}.{generation}")
+    checkpoint = CHECKPOINT.at(stores.lake(config), room="landing", source=f"{source.name}.{generation}")
     starts = {(s.topic, s.partition): landed.get((s.topic, s.partition), s.begin) for s in state}
-    return land(spark, config, source, state, starts, path, Path(checkpoint))
+    return land(spark, config, source, state, starts, path, checkpoint)
 
 
 _GONE = -2
@@ -94,7 +94,7 @@ _GENERATION = 1 << 40
 """Ledger batches of generation g are numbered from g * 2**40 on: newer always means larger."""
 
 
-def _position(ledger: str, source: Source) -> tuple[int, dict[tuple[str, int], int], int]:
+def _position(ledger: Store, source: Source) -> tuple[int, dict[tuple[str, int], int], int]:
     """How often losses were accepted (the generation), (topic, partition) → next offset to land, newest ledger batch.
 
     Each accepted loss begins a new checkpoint: one that remembers offsets which no longer exist would skip the
@@ -112,7 +112,7 @@ def _position(ledger: str, source: Source) -> tuple[int, dict[tuple[str, int], i
     return generation, {place: last + 1 for place, last in at.items() if last > _GONE}, batch
 
 
-def _topic_ids(topics: str, source: Source) -> dict[str, set[str]]:
+def _topic_ids(topics: Store, source: Source) -> dict[str, set[str]]:
     """Topic → ids under which it was landed."""
     known: dict[str, set[str]] = {}
     for row in delta_table.ask(f"SELECT topic, topic_id FROM {{t}} WHERE source = '{source.name}'", t=topics):
@@ -132,7 +132,9 @@ def _losses(
     return lost
 
 
-def _note_topics(source: Source, state: list[offsets.PartitionState], known: dict[str, set[str]], topics: str) -> None:
+def _note_topics(
+    source: Source, state: list[offsets.PartitionState], known: dict[str, set[str]], topics: Store
+) -> None:
     """Remember ids of topics that are new or were made again."""
     new = sorted({(source.name, s.topic, s.topic_id) for s in state if s.topic_id not in known.get(s.topic, ())})
     if new:
@@ -140,7 +142,7 @@ def _note_topics(source: Source, state: list[offsets.PartitionState], known: dic
         delta_table.append_rows(topics, [{"source": s, "topic": t, "topic_id": i, "seen_at": seen} for s, t, i in new])
 
 
-def _note_losses(source: Source, lost: list[dict[str, Any]], generation: int, ledger: str) -> None:
+def _note_losses(source: Source, lost: list[dict[str, Any]], generation: int, ledger: Store) -> None:
     """Gaps as ledger rows; to_offset is where landing goes on less one (_GONE: the partition is gone)."""
     rows = [
         (
@@ -164,7 +166,7 @@ def _note_positions(
     now: dict[tuple[str, int], int],
     landed: dict[tuple[str, int], int],
     batch: int,
-    ledger: str,
+    ledger: Store,
 ) -> dict[tuple[str, int], int]:
     """Next offsets that no landed record tells, as ledger rows of 0 records; returns all next offsets.
 
@@ -185,10 +187,10 @@ def _note_positions(
 def _account(spark: SparkSession, config: Config, source: Source, generation: int) -> list[int]:
     """Write `landed` ledger rows for batches that have none yet; returns their ids."""
     name = source.name
-    ledger = OFFSET_LEDGER.at(config.lake)
-    path = LANDING.at(config.lake, source=name)
+    ledger = OFFSET_LEDGER.at(stores.lake(config))
+    path = LANDING.at(stores.lake(config), source=name)
 
-    checkpoint = CHECKPOINT.at(config.lake, room="ledger", source=name)
+    checkpoint = CHECKPOINT.at(stores.lake(config), room="ledger", source=name)
 
     def note(batch_id: int, counted: list[dict[str, Any]]) -> None:
         said = {"source": name, "batch": generation * _GENERATION + batch_id, "room": "landing", "outcome": "landed"}
@@ -197,7 +199,7 @@ def _account(spark: SparkSession, config: Config, source: Source, generation: in
         of = f"source = '{name}' AND outcome = 'landed' AND records > 0 AND batch % {_GENERATION} = {batch_id}"
         delta_table.append_rows(ledger, [{**said, **c} for c in counted], of=of)
 
-    def each(spark: SparkSession, files: list[str], batch_id: int) -> None:
+    def each(spark: SparkSession, files: list[File], batch_id: int) -> None:
         told = [note_of(f) for f in files]
         if None in told:
             told = arrow_tasks.over(spark, files, counting.ADDRESSES, counting.count, {}, whole=True).told

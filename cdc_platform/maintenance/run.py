@@ -15,7 +15,8 @@ from pyspark.sql import functions as F
 from cdc_platform import tables
 from cdc_platform.config import Config, Source
 from cdc_platform.formats import FORMATS
-from cdc_platform.lake import delta_table
+from cdc_platform.lake import delta_table, stores
+from cdc_platform.lake.store import Store
 from cdc_platform.results import StageResult, Stopwatch
 from cdc_platform.snapshots import state
 from cdc_platform.snapshots import target as targets
@@ -31,7 +32,7 @@ class Kept:
     this partition of it. horizon: order up to which its tombstones go."""
 
     name: str
-    path: str
+    path: Store
     shared: bool = False
     source: str | None = None
     target: targets.Target | None = None
@@ -52,7 +53,7 @@ def run(spark: SparkSession, config: Config, source: Source) -> StageResult:
 
 
 def _snapshots(spark: SparkSession, config: Config, source: Source) -> list[Kept]:
-    path = tables.TABLE_STATE.at(config.lake)
+    path = tables.TABLE_STATE.at(stores.lake(config))
     if not delta_table.exists(path):
         return []
     horizons = _horizons(spark, path, config, source)
@@ -66,7 +67,7 @@ def _snapshots(spark: SparkSession, config: Config, source: Source) -> list[Kept
     return out
 
 
-def _horizons(spark: SparkSession, path: str, config: Config, source: Source) -> dict[tuple[str, str], Any]:
+def _horizons(spark: SparkSession, path: Store, config: Config, source: Source) -> dict[tuple[str, str], Any]:
     """Per table the newest change that had been brought into it so long ago."""
     before = datetime.now(UTC) - timedelta(days=config.maintenance.tombstone_days)
     old = delta_sql.read(spark, path).where((F.col("source") == source.name) & (F.col("at") < F.lit(before)))
@@ -75,15 +76,15 @@ def _horizons(spark: SparkSession, path: str, config: Config, source: Source) ->
 
 
 def _beside(config: Config, source: Source) -> list[Kept]:
-    own = [Kept(t.path, t.at(config.lake), True, source.name) for t in _SHARED]
+    own = [Kept(t.path, t.at(stores.lake(config)), True, source.name) for t in _SHARED]
     if FORMATS[source.format].part is not None:
-        path = tables.WAITING.at(config.lake, source=source.name)
+        path = tables.WAITING.at(stores.lake(config), source=source.name)
         own.append(Kept(_under(config, path), path, True))
     return own
 
 
-def _under(config: Config, path: str) -> str:
-    return path.removeprefix(f"{config.lake}/")
+def _under(config: Config, path: Store) -> str:
+    return path.uri().removeprefix(f"{stores.lake(config).uri()}/")
 
 
 def _look_after(spark: SparkSession, config: Config, table: Kept) -> tuple[str, dict[str, float | str]]:

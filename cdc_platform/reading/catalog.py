@@ -9,6 +9,7 @@ from typing import Any, Literal, NamedTuple
 from cdc_platform import tables
 from cdc_platform.errors import NotReadable
 from cdc_platform.lake.queries import query, text
+from cdc_platform.lake.store import Store
 
 CutKind = Literal["transaction", "any"]
 _SHOWN = 20
@@ -33,7 +34,7 @@ class TableName(NamedTuple):
 class Snapshot(NamedTuple):
     """A snapshot to read: where it lies; None: its newest version."""
 
-    path: str
+    path: Store
     version: int | None
 
 
@@ -59,7 +60,7 @@ class Cut:
     snapshots: Mapping[TableName, Snapshot]
 
 
-def states(lake: str, source: str | None = None) -> dict[TableName, State]:
+def states(lake: Store, source: str | None = None) -> dict[TableName, State]:
     """Every table that the lake has recorded a state of."""
     where = f"WHERE source = {text(source)} " if source is not None else ""
     found = query(
@@ -87,7 +88,7 @@ def resolve(given: str, known: Iterable[TableName], where: str) -> TableName:
     raise NotReadable(given, f"no such table in {where}", [*valid, *more] or ["none yet"])
 
 
-def cuts(lake: str, source: str, where: str = "", limit: int = 20) -> list[Cut]:
+def cuts(lake: Store, source: str, where: str = "", limit: int = 20) -> list[Cut]:
     """Cuts of a source, the newest first. where: a condition on the rows of `cuts`, in SQL, without outside text."""
     found = query(
         "SELECT source, cut, kind, reason, source_time, at, snapshots FROM t "
@@ -97,16 +98,16 @@ def cuts(lake: str, source: str, where: str = "", limit: int = 20) -> list[Cut]:
     return [_cut(lake, row) for row in found or []]
 
 
-def _cut(lake: str, row: Mapping[str, Any]) -> Cut:
+def _cut(lake: Store, row: Mapping[str, Any]) -> Cut:
     snapshots = {
-        TableName(row["source"], s["db"], s["table"]): Snapshot(f"{lake}/{s['path']}", s["version"])
+        TableName(row["source"], s["db"], s["table"]): Snapshot(lake.at(s["path"]), s["version"])
         for s in row["snapshots"]
     }
     told = {name: row[name] for name in ("source", "kind", "reason", "source_time", "at")}
     return Cut(number=row["cut"], snapshots=snapshots, **told)
 
 
-def find_cut(lake: str, source: str, cut: int | None = None, kind: CutKind = "transaction") -> Cut:
+def find_cut(lake: Store, source: str, cut: int | None = None, kind: CutKind = "transaction") -> Cut:
     """The cut of that number; None: the newest of that kind. Raises NotReadable with what there is."""
     if cut is not None:
         if found := cuts(lake, source, f"cut = {int(cut)}"):

@@ -8,7 +8,8 @@ from cdc_platform import tables
 from cdc_platform.config import Config
 from cdc_platform.config.tables import ORIGIN
 from cdc_platform.errors import ConfigError
-from cdc_platform.lake import queries
+from cdc_platform.lake import delta_table, queries, stores
+from cdc_platform.lake.store import Store
 from cdc_platform.reading.catalog import TableName, states
 from cdc_platform.reading.frames import BOOKKEEPING
 from cdc_platform.suggest import closest
@@ -43,11 +44,11 @@ def find(config: Config, given: str, source: str | None = None) -> TableName:
 def overview(config: Config, names: Iterable[TableName]) -> list[dict[str, Any]]:
     """Per table: source, table, state (`waiting` before its first snapshot), reason, rows, held (rows in quarantine),
     columns (a number), key, last_change (commit time at the source), path."""
-    there, described = states(config.lake), _described(config)
+    there, described = states(stores.lake(config)), _described(config)
     held = {(h["source"], h["db"], h["table"]): h["rows"] for h in queries.held(config)}
     found = []
     for name in names:
-        path = tables.SNAPSHOT_PATH.at(config.lake, **name._asdict())
+        path = tables.SNAPSHOT_PATH.at(stores.lake(config), **name._asdict())
         columns = [c for c in queries.columns(path) or () if not c.startswith(BOOKKEEPING)]
         state = there.get(name)
         found.append(
@@ -60,7 +61,7 @@ def overview(config: Config, names: Iterable[TableName]) -> list[dict[str, Any]]
                 "held": held.get((name.source, name.db, name.table), 0),
                 "columns": len(columns) or None,
                 "key": key(config, name, described.get(name, {})),
-                "path": path,
+                "path": path.uri(),
             }
         )
     return found
@@ -69,11 +70,10 @@ def overview(config: Config, names: Iterable[TableName]) -> list[dict[str, Any]]
 def columns(config: Config, name: TableName, bookkeeping: bool = False) -> list[dict[str, Any]]:
     """Per column: column, type (Spark's name), source_type (as the feed last described it), nullable, key (its place in
     the key, from 1), comment, limits (what the feed can't tell of its values). Raises ConfigError: no snapshot yet."""
-    from deltalake import DeltaTable
     from deltalake.exceptions import TableNotFoundError
 
     try:
-        table = DeltaTable(tables.SNAPSHOT_PATH.at(config.lake, **name._asdict()))
+        table = delta_table.opened(tables.SNAPSHOT_PATH.at(stores.lake(config), **name._asdict()))
     except TableNotFoundError:
         raise ConfigError("TABLE", f"{name} has no snapshot yet: run `cdc-platform run`") from None
     told = _described(config, name.source).get(name, {})
@@ -111,7 +111,7 @@ def key(config: Config, name: TableName, told: dict[str, dict[str, Any]]) -> lis
     return [*own, *ORIGIN] if own and rules.merged(name.db, name.table) else own
 
 
-def _figures(path: str) -> dict[str, Any]:
+def _figures(path: Store) -> dict[str, Any]:
     """rows and last_change (commit time at the source of its newest change) of a snapshot; None: it isn't there."""
     found = queries.query('SELECT count(*) AS rows, max("_cdc_source_time") AS last_change FROM t', t=path)
     return dict(found[0]) if found else {"rows": None, "last_change": None}
@@ -125,7 +125,7 @@ def _described(config: Config, source: str | None = None) -> dict[TableName, dic
     found = queries.query(
         'SELECT source, db, "table", last_value(columns ORDER BY landed_at, "offset") AS columns FROM t '
         f'WHERE {where} GROUP BY source, db, "table"',
-        t=tables.SCHEMA_HISTORY.at(config.lake),
+        t=tables.SCHEMA_HISTORY.at(stores.lake(config)),
     )
     rules = {s.name: s.tables for s in config.sources}
     described: dict[TableName, dict[str, dict[str, Any]]] = {}

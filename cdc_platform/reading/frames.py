@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Literal
 
 from cdc_platform.errors import NotReadable, SetupError
+from cdc_platform.lake import delta_table
 from cdc_platform.reading.catalog import Snapshot
 
 if TYPE_CHECKING:
@@ -37,10 +38,8 @@ class Frames:
 
     def find(self, table: Any, version: int | None = None) -> Snapshot:
         """Where a table lies and the version that a read would take now. Raises NotReadable."""
-        from deltalake import DeltaTable
-
         found = self._find(table, version)
-        return found if found.version is not None else Snapshot(found.path, DeltaTable(found.path).version())
+        return found if found.version is not None else Snapshot(found.path, delta_table.opened(found.path).version())
 
     def batches(
         self,
@@ -113,7 +112,7 @@ class Frames:
         reader = session.read.format("delta")
         if found.version is not None:
             reader = reader.option("versionAsOf", found.version)
-        frame = reader.load(found.path)
+        frame = reader.load(found.path.spark_uri())
         # a column's name may hold dots and backticks: DataFrame.select would take those for its own
         names = _chosen(str(table), frame.columns, columns, bookkeeping)
         return frame.select(*("`" + n.replace("`", "``") + "`" for n in names))
@@ -123,13 +122,13 @@ def _batches(
     name: str, found: Snapshot, columns: Iterable[str] | None, where: str | None, bookkeeping: bool
 ) -> "pa.RecordBatchReader":
     import pyarrow as pa
-    from deltalake import DeltaTable, QueryBuilder
+    from deltalake import QueryBuilder
     from deltalake.exceptions import DeltaError, TableNotFoundError
 
     try:
-        table = DeltaTable(found.path, version=found.version)
+        table = delta_table.opened(found.path, found.version)
     except TableNotFoundError:
-        raise NotReadable(name, f"there is no Delta table at {found.path}") from None
+        raise NotReadable(name, f"there is no Delta table at {found.path.uri()}") from None
     except DeltaError as error:
         raise NotReadable(name, *_no_version(found, error)) from None
     names = _chosen(name, [f.name for f in table.schema().fields], columns, bookkeeping)
@@ -157,9 +156,7 @@ def _chosen(name: str, there: Iterable[str], wanted: Iterable[str] | None, bookk
 
 def _no_version(found: Snapshot, error: Exception) -> tuple[str, list[str]]:
     """Problem and valid versions, of a version that can't be opened."""
-    from deltalake import DeltaTable
-
-    newest = DeltaTable(found.path).version()
+    newest = delta_table.opened(found.path).version()
     if found.version is None or found.version > newest:
         return f"has no version {found.version}", [f"up to {newest}"]
     return f"version {found.version} can't be opened any more: {error}", [f"{newest}, the newest"]

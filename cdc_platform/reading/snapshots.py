@@ -1,9 +1,12 @@
 """A lake's snapshots: each at its newest or a given version, or all tables of a source at one cut."""
 
+import os
 from typing import Any
 
 from cdc_platform import tables
+from cdc_platform.config.storage import Storage, kind
 from cdc_platform.errors import NotReadable
+from cdc_platform.lake import stores
 from cdc_platform.reading.catalog import Cut, CutKind, Snapshot, TableName, cuts, find_cut, resolve, states
 from cdc_platform.reading.frames import Frames
 
@@ -12,27 +15,29 @@ class Snapshots(Frames):
     """Reads of a lake's snapshots. A table is given as "source/db.table", or by its path "source/db/table".
 
     only_live: a table that isn't kept up to date any more (stopped, dropped at the source, left out by the rules) is
-    refused, with the reason; else its last rows are read.
+    refused, with the reason; else its last rows are read. storage: as in cdc.yaml, where the lake is on an object
+    store; what it doesn't give comes from the environment.
     """
 
-    def __init__(self, lake: str, *, only_live: bool = True):
+    def __init__(self, lake: str, *, only_live: bool = True, storage: Storage | None = None):
         self.lake, self.only_live = lake.rstrip("/"), only_live
+        self._store = stores.of(lake if kind(lake) != "folder" else os.path.abspath(lake), storage or Storage())
 
     def tables(self, source: str | None = None) -> list[TableName]:
         """The live tables, of one source or of all."""
-        return [name for name, found in states(self.lake, source).items() if found.state == "live"]
+        return [name for name, found in states(self._store, source).items() if found.state == "live"]
 
     def cuts(self, source: str, limit: int = 20) -> list[Cut]:
         """The source's cuts, the newest first."""
-        return cuts(self.lake, source, limit=limit)
+        return cuts(self._store, source, limit=limit)
 
     def at_cut(self, source: str, cut: int | None = None, kind: CutKind = "transaction") -> "SnapshotsAtCut":
         """All tables of a source at one cut: the newest, or one by its number. kind: `transaction` takes only a cut
         that has no transaction by half; `any` also one of a feed that can't tell. Raises NotReadable."""
-        return SnapshotsAtCut(find_cut(self.lake, source, cut, kind))
+        return SnapshotsAtCut(find_cut(self._store, source, cut, kind))
 
     def _find(self, table: Any, version: int | None) -> Snapshot:
-        known = states(self.lake)
+        known = states(self._store)
         name = resolve(str(table), known, "this lake")
         found = known[name]
         if self.only_live and found.state != "live":
@@ -41,7 +46,7 @@ class Snapshots(Frames):
                 f"is {found.state}{f' ({found.reason})' if found.reason else ''}: its rows are not kept up to date",
                 ["only_live=False, to read its last rows"],
             )
-        return Snapshot(tables.SNAPSHOT_PATH.at(self.lake, **name._asdict()), version)
+        return Snapshot(tables.SNAPSHOT_PATH.at(self._store, **name._asdict()), version)
 
 
 class SnapshotsAtCut(Frames):

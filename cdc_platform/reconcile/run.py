@@ -10,7 +10,8 @@ from pyspark.sql import functions as F
 from cdc_platform.config import Config, Source
 from cdc_platform.config.tables import ORIGIN
 from cdc_platform.errors import ConfigError
-from cdc_platform.lake import delta_table, queries
+from cdc_platform.lake import delta_table, queries, stores
+from cdc_platform.lake.store import Store
 from cdc_platform.reconcile import export, live
 from cdc_platform.reconcile.columns import SourceColumn, pair
 from cdc_platform.reconcile.result import TableResult
@@ -65,7 +66,7 @@ def _origins(
     spark: SparkSession, config: Config, source: Source, server: Server, snapshots: list[tuple[str, str]]
 ) -> list[tuple[str, str]]:
     """Tables of the source that routes lead to these snapshots: those it has, and those that rows tell."""
-    paths = [SNAPSHOT_PATH.at(config.lake, source=source.name, db=db, table=t) for db, t in snapshots]
+    paths = [SNAPSHOT_PATH.at(stores.lake(config), source=source.name, db=db, table=t) for db, t in snapshots]
     rows = [
         r for p in paths if delta_table.exists(p) for r in delta_sql.read(spark, p).select(*ORIGIN).distinct().collect()
     ]
@@ -120,11 +121,11 @@ def _live(
 
 def _kept_in(
     config: Config, source: Source, db: str, table: str, columns: list[str]
-) -> tuple[str, Callable[[DataFrame], DataFrame]]:
+) -> tuple[Store, Callable[[DataFrame], DataFrame]]:
     """Path of the snapshot that keeps a table, and what of it is this table's: in one that routes merge, rows of its
     origin, without columns that only other tables have (`columns`: its own at the source)."""
     target = source.tables.routed(db, table)
-    path = SNAPSHOT_PATH.at(config.lake, source=source.name, db=target[0], table=target[1])
+    path = SNAPSHOT_PATH.at(stores.lake(config), source=source.name, db=target[0], table=target[1])
     if not source.tables.merged(*target):
         return path, lambda rows: rows
     own = {c.lower() for c in columns}
@@ -152,10 +153,10 @@ def _types(rows: DataFrame) -> dict[str, str]:
     return dict(rows.dtypes)
 
 
-def _at_version(spark: SparkSession, path: str, version: int | None = None) -> tuple[int, DataFrame]:
+def _at_version(spark: SparkSession, path: Store, version: int | None = None) -> tuple[int, DataFrame]:
     """The newest version, or that one; pinned, so that all reads of it see the same rows."""
     number = delta_table.version(path) if version is None else version
-    return number, spark.read.format("delta").option("versionAsOf", number).load(path)
+    return number, spark.read.format("delta").option("versionAsOf", number).load(path.spark_uri())
 
 
 def against_export(
@@ -191,7 +192,7 @@ def against_export(
 
 def _told_keys(spark: SparkSession, config: Config, source: Source, db: str, table: str) -> list[str]:
     """Key columns by the newest column list of the messages; none known: []."""
-    path = SCHEMA_HISTORY.at(config.lake)
+    path = SCHEMA_HISTORY.at(stores.lake(config))
     if not delta_table.exists(path):
         return []
     of_table = (F.col("source") == source.name) & (F.col("kind") == "message")

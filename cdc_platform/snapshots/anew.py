@@ -12,6 +12,7 @@ from pyspark.sql import functions as F
 from cdc_platform.changelog.schema import Carry
 from cdc_platform.config import Config, Source
 from cdc_platform.errors import TableStopped
+from cdc_platform.lake import stores
 from cdc_platform.mysql.effects import Name
 from cdc_platform.snapshots import carry, routes, state
 from cdc_platform.snapshots.bring_up import Work, column_lists, emptied, merged_list, outcome
@@ -27,7 +28,7 @@ def anew(
     spark: SparkSession, config: Config, source: Source, history: History, name: Name, *, needs_rows: bool = False
 ) -> state.Outcome:
     """One of today's snapshots made from the whole changelog. Raises TableStopped where it can't be."""
-    rows = delta_sql.read(spark, CHANGELOG.at(config.lake)).where(F.col("source") == source.name)
+    rows = delta_sql.read(spark, CHANGELOG.at(stores.lake(config))).where(F.col("source") == source.name)
     names = _names_of(source, history, rows, name)
     spans = {n: history.full.carries(n) for n in names} if history.any_ddl else {}
     rows = rows.where(reduce(or_, (of_table(*n) for n in names), F.lit(False)))
@@ -82,7 +83,7 @@ def rebuilt(
         if name not in before:
             raise
         found = stop(name, why.reason)
-    path, batch_id = TABLE_STATE.at(config.lake), before[name]["batch"] if name in before else state.BEFORE
+    path, batch_id = TABLE_STATE.at(stores.lake(config)), before[name]["batch"] if name in before else state.BEFORE
     state.keep(path, source, [found], before, batch_id, anew=True)
     return found
 
@@ -90,7 +91,7 @@ def rebuilt(
 def refreshed(spark: SparkSession, config: Config, source: Source, since: int | None) -> state.Tables:
     """Makes tables anew that batches left stale, this run's or a killed one's. Returns all tables' present state and,
     since a batch, their figures."""
-    path = TABLE_STATE.at(config.lake)
+    path = TABLE_STATE.at(stores.lake(config))
     before = state.now(path, source, since)
     stale = sorted(n for n, t in before.items() if t["state"] == "stale")
     if not stale:

@@ -18,7 +18,7 @@ from pyspark.sql import functions as F
 
 from cdc_platform.config import Config, Source
 from cdc_platform.errors import TableStopped
-from cdc_platform.lake import delta_table
+from cdc_platform.lake import delta_table, stores
 from cdc_platform.snapshots import merge, moves, multiset, origins, state
 from cdc_platform.snapshots import target as targets
 from cdc_platform.snapshots.columns import TableColumn, columns_of
@@ -215,7 +215,7 @@ def column_lists(config: Config, source: Source, touched: list[Touched]) -> dict
     rows = delta_table.ask(
         f"SELECT schema_version, columns FROM {{history}} WHERE source = '{source.name}' AND kind = 'message' "
         f"AND schema_version IN ({delta_table.digests(versions)})",
-        history=SCHEMA_HISTORY.at(config.lake),
+        history=SCHEMA_HISTORY.at(stores.lake(config)),
     )
     return {r["schema_version"]: r["columns"] for r in rows}
 
@@ -237,7 +237,7 @@ def merged_list(touched: Touched, lists: dict[str, str]) -> str | None:
 
 def _newest_list(spark: SparkSession, config: Config, source: Source, db: str, table: str) -> str | None:
     """The newest column list the history knows of a table, for batches that hold nothing but its TRUNCATE."""
-    known = delta_sql.read(spark, SCHEMA_HISTORY.at(config.lake)).where(
+    known = delta_sql.read(spark, SCHEMA_HISTORY.at(stores.lake(config))).where(
         (F.col("source") == source.name) & (F.col("kind") == "message")
     )
     return (

@@ -16,7 +16,8 @@ from pyspark.sql import functions as F
 
 from cdc_platform.config import Config, Source
 from cdc_platform.formats import FORMATS
-from cdc_platform.lake import batches, delta_table
+from cdc_platform.lake import batches, delta_table, stores
+from cdc_platform.lake.store import Store
 from cdc_platform.snapshots import state
 from cdc_platform.snapshots.boundary import MARKS, TRANSACTIONS, How, Since, Verdict, behind
 from cdc_platform.snapshots.columns import ORDER_FIELDS
@@ -52,7 +53,7 @@ def publish(spark: SparkSession, config: Config, source: Source, tables: state.T
     """Publish a cut if the source's tables have changed since the last one. To be called when its snapshots have taken
     up all that the changelog holds. tables: their present state. Returns metrics: `cut`, its number, 0 if none was
     published; `cut_held_back`, 1 if one will be when the changelog no longer ends in the middle of a transaction."""
-    path = delta_sql.ensure(CUTS, CUTS.at(config.lake))
+    path = delta_sql.ensure(CUTS, CUTS.at(stores.lake(config)))
     read: list[Any] = [partial(_last, path, source), partial(_work, config, source, tables)]
     last, work = delta_sql.run_parallel(read)
     if work == last.work:
@@ -83,11 +84,11 @@ def publish(spark: SparkSession, config: Config, source: Source, tables: state.T
     return {"cut": last.cut + 1, "cut_held_back": 0}
 
 
-def _mine(spark: SparkSession, path: str, source: Source) -> DataFrame:
+def _mine(spark: SparkSession, path: Store, source: Source) -> DataFrame:
     return delta_sql.read(spark, path).where(F.col("source") == source.name)
 
 
-def _last(path: str, source: Source) -> _Last:
+def _last(path: Store, source: Source) -> _Last:
     newest = f"SELECT max(cut) FROM {{cuts}} WHERE source = '{source.name}'"
     rows = delta_table.ask(
         f"SELECT cut, kind, work, offsets, {', '.join(_POSITION)} FROM {{cuts}} WHERE source = '{source.name}' "
@@ -105,7 +106,7 @@ def _work(config: Config, source: Source, tables: state.Tables) -> int:
     """How much was ever done to the source's tables: every write to them is followed by a row in TABLE_STATE or
     SCHEMA_CHANGES."""
     decisions = f"SELECT count(*) AS n FROM {{changes}} WHERE source = '{source.name}'"
-    found = delta_table.ask(decisions, changes=SCHEMA_CHANGES.at(config.lake))
+    found = delta_table.ask(decisions, changes=SCHEMA_CHANGES.at(stores.lake(config)))
     return found[0]["n"] + sum(t["entries"] for t in tables.values())
 
 
@@ -117,8 +118,8 @@ def _offsets(config: Config, source: Source, last: _Last) -> dict[str, int]:
         f'SELECT topic, "partition", "offset" FROM {{changelog}} WHERE {new} UNION ALL '
         f'SELECT topic, "partition", "offset" FROM {{marks}} WHERE {new} AND kind IN {MARKS}) AS e '
         'GROUP BY topic, "partition"',
-        changelog=CHANGELOG.at(config.lake),
-        marks=CONTROL_EVENTS.at(config.lake),
+        changelog=CHANGELOG.at(stores.lake(config)),
+        marks=CONTROL_EVENTS.at(stores.lake(config)),
     )
     return {**last.offsets, **{f"{r['topic']}/{r['partition']}": r["offset"] for r in found}}
 
@@ -136,7 +137,7 @@ def _newest(config: Config, source: Source, last: _Last) -> tuple:
     which = "true" if last.position is None else _not_before(last.position[0])
     found = delta_table.ask(
         f"SELECT {', '.join(_POSITION)} FROM {{changelog}} WHERE source = '{source.name}' AND ({which}) {_NEWEST}",
-        changelog=CHANGELOG.at(config.lake),
+        changelog=CHANGELOG.at(stores.lake(config)),
     )
     if not found:
         return last.position or (None,) * len(_POSITION)
@@ -155,8 +156,8 @@ def _not_before(order: Any) -> str:
 
 
 def _since(spark: SparkSession, config: Config, source: Source, last: _Last) -> Since:
-    rows = _mine(spark, CHANGELOG.at(config.lake), source)
-    marks = _mine(spark, CONTROL_EVENTS.at(config.lake), source).where(F.col("kind").isin(*MARKS))
+    rows = _mine(spark, CHANGELOG.at(stores.lake(config)), source)
+    marks = _mine(spark, CONTROL_EVENTS.at(stores.lake(config)), source).where(F.col("kind").isin(*MARKS))
     new = behind(last.whole or {})
     return Since(rows.where(new), marks.where(new), marks.where(~new))
 
@@ -164,7 +165,7 @@ def _since(spark: SparkSession, config: Config, source: Source, last: _Last) -> 
 def _all_ended(config: Config, source: Source, last: _Last) -> bool:
     """Whether all rows since the last cut lie in one lineage's binlog, before one of its begins or commits. Where it is
     so boundary.brackets need not look at each."""
-    paths = {"changelog": CHANGELOG.at(config.lake), "marks": CONTROL_EVENTS.at(config.lake)}
+    paths = {"changelog": CHANGELOG.at(stores.lake(config)), "marks": CONTROL_EVENTS.at(stores.lake(config))}
     new = _behind(source, last.whole or {})
     rows = f"FROM {{changelog}} WHERE {new}"
     ends = "min(order_key['epoch']) AS low, max(order_key['epoch']) AS high, min(order_key['file']) AS file"
@@ -195,7 +196,7 @@ def _verdict(
         return Verdict("position", f"{source.format} doesn't tell transactions")
     if found := _left_out(missing):
         return found
-    if batches.unfinished(CHECKPOINT.at(config.lake, room="changelog", source=source.name)):
+    if batches.unfinished(CHECKPOINT.at(stores.lake(config), room="changelog", source=source.name)):
         return Verdict(None, "the last batch of the changelog was interrupted; the next run does it again")
     how = TRANSACTIONS[told]
     if found := _unmarked(config, source, how, last, len(offsets)):
@@ -219,7 +220,7 @@ def _left_out(missing: Mapping[str, int]) -> Verdict | None:
 def _unmarked(config: Config, source: Source, how: How, last: _Last, partitions: int) -> Verdict | None:
     """Where no transaction's end is told, or none that says what came before it."""
     marks = f"SELECT kind FROM {{marks}} WHERE source = '{source.name}' AND {how.marks} LIMIT 1"
-    if last.whole is None and not delta_table.ask(marks, marks=CONTROL_EVENTS.at(config.lake)):
+    if last.whole is None and not delta_table.ask(marks, marks=CONTROL_EVENTS.at(stores.lake(config))):
         return Verdict("position", how.none)
     if partitions > 1 and not how.scattered:
         return Verdict("position", f"its transactions are spread over {partitions} partitions")
@@ -233,8 +234,8 @@ def _missing(config: Config, source: Source) -> dict[str, int]:
         f"WHERE source = '{source.name}' AND resolved_at IS NULL "
         "UNION ALL SELECT outcome AS what, sum(records) AS n FROM {ledger} "
         f"WHERE source = '{source.name}' AND outcome IN ('lost', 'waiting') GROUP BY outcome",
-        quarantine=QUARANTINE.at(config.lake),
-        ledger=OFFSET_LEDGER.at(config.lake),
+        quarantine=QUARANTINE.at(stores.lake(config)),
+        ledger=OFFSET_LEDGER.at(stores.lake(config)),
     )
     return dict.fromkeys(("quarantined", "lost", "waiting"), 0) | {r["what"]: r["n"] for r in rows}
 
@@ -244,5 +245,5 @@ def _versions(config: Config, source: Source, tables: state.Tables) -> list[tupl
     live = sorted(n for n, t in tables.items() if t["state"] == "live")
     paths = [Target.of(config, source.name, *name).snapshot for name in live]
     versions = delta_sql.run_parallel([partial(delta_table.version, p) for p in paths])
-    under = f"{config.lake}/"
-    return [(*n, p.removeprefix(under), v) for n, p, v in zip(live, paths, versions, strict=True)]
+    under = f"{stores.lake(config).uri()}/"
+    return [(*n, p.uri().removeprefix(under), v) for n, p, v in zip(live, paths, versions, strict=True)]

@@ -18,7 +18,7 @@ from pyspark.sql import functions as F
 from cdc_platform.changelog.schema import Address, Carry, Order, Step, schema_history
 from cdc_platform.config import Config, Source
 from cdc_platform.errors import UnknownType
-from cdc_platform.lake import delta_table
+from cdc_platform.lake import delta_table, stores
 from cdc_platform.mysql.ddl import Statement
 from cdc_platform.mysql.effects import VERSION, Effect, Name, effects, from_json, to_json
 from cdc_platform.mysql.types import parse_type
@@ -59,7 +59,7 @@ class History:
 
     def __init__(self, spark: SparkSession, config: Config, source: Source):
         self.spark, self.source = spark, source
-        self.changes = delta_sql.ensure(SCHEMA_CHANGES, SCHEMA_CHANGES.at(config.lake))
+        self.changes = delta_sql.ensure(SCHEMA_CHANGES, SCHEMA_CHANGES.at(stores.lake(config)))
         rows = _told(config, source)
         self._ddl = [r for r in rows if r["kind"] == "ddl"]
         done = delta_table.ask(
@@ -132,7 +132,7 @@ class History:
 
 def _effects(config: Config, source: Source, statements: Sequence[Statement]) -> list[Effect]:
     """Effects of the statements; the parsers, which take a JVM, are asked once."""
-    path = delta_sql.ensure(SCHEMA_EFFECTS, SCHEMA_EFFECTS.at(config.lake))
+    path = delta_sql.ensure(SCHEMA_EFFECTS, SCHEMA_EFFECTS.at(stores.lake(config)))
     asked = json.dumps([VERSION, statements]).encode()
     digest = hashlib.blake2b(asked, digest_size=16).hexdigest()
     known = f"SELECT effects FROM {{effects}} WHERE source = '{source.name}' AND digest = '{digest}' LIMIT 1"
@@ -149,7 +149,7 @@ def _told(config: Config, source: Source) -> list[dict[str, Any]]:
     rows = delta_table.ask(
         'SELECT kind, db, "table", columns, ddl, info, order_key, topic, "partition", "offset", entry_index '
         f"FROM {{history}} WHERE source = '{source.name}' AND kind IN ('message', 'ddl')",
-        history=SCHEMA_HISTORY.at(config.lake),
+        history=SCHEMA_HISTORY.at(stores.lake(config)),
     )
     return [_plain(r) for r in rows if r["kind"] == "message" or not _made_up(r)]
 
@@ -188,11 +188,11 @@ def _placed(config: Config, source: Source, rows: list[dict[str, Any]]) -> set[A
     of = f"WHERE source = '{source.name}' AND"
     positions = delta_table.ask(
         f"SELECT source FROM {{lineages}} {of} high_file IS NOT NULL LIMIT 1",
-        lineages=LINEAGES.at(config.lake),
+        lineages=LINEAGES.at(stores.lake(config)),
     )
     partitions = delta_table.ask(
         f"SELECT DISTINCT topic, \"partition\" FROM {{ledger}} {of} outcome = 'landed' LIMIT 2",
-        ledger=OFFSET_LEDGER.at(config.lake),
+        ledger=OFFSET_LEDGER.at(stores.lake(config)),
     )
     alone = not positions and len(partitions) <= 1
     return {r["address"] for r in rows if alone or r["order"][1] >= 0}
@@ -284,7 +284,7 @@ def _rename_and_drop(spark: SparkSession, target: Target, have: list[str], moves
         if not features.Features.of(path).mapped:
             columns = ((old, new) for old, new in zip(have, moves.names, strict=True) if new not in moves.dropped)
             rows = delta_sql.read(spark, path).select(*(F.col(quoted(old)).alias(new) for old, new in columns))
-            rows.write.format("delta").mode("overwrite").option("overwriteSchema", "true").save(path)
+            rows.write.format("delta").mode("overwrite").option("overwriteSchema", "true").save(path.spark_uri())
             return
     features.map_columns(spark, path)
     for old, new in moves.renamed:
@@ -308,7 +308,7 @@ def _reorder(spark: SparkSession, table: str, have: list[str], effect: Effect) -
 def _fill(spark: SparkSession, target: Target, column: TableColumn, fill: str, order: Order) -> None:
     """The default of a new column in rows that were there before it."""
     value = spark.range(1).select(column.value(F.lit(fill)).alias("v"))
-    view = f"cdc_fill_{abs(hash((target.snapshot, column.name)))}"
+    view = f"cdc_fill_{abs(hash((target.snapshot.uri(), column.name)))}"
     value.createOrReplaceTempView(view)
     try:
         at = order_sql(dict(zip(ORDER_FIELDS, order, strict=True)))

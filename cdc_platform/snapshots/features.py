@@ -11,6 +11,7 @@ from typing import NamedTuple
 from pyspark.sql import SparkSession
 
 from cdc_platform.lake import delta_table
+from cdc_platform.lake.store import Store
 from cdc_platform.spark import delta_sql
 from cdc_platform.spark.delta_sql import delta
 
@@ -39,7 +40,7 @@ class Features(NamedTuple):
     bytes: int
 
     @staticmethod
-    def of(path: str) -> "Features":
+    def of(path: Store) -> "Features":
         """Of a table that is there."""
         return _features(*delta_table.protocol(path))
 
@@ -59,30 +60,30 @@ def at_creation(names: Iterable[str]) -> dict[str, str]:
     return dict(_MAPPED) if needs_mapping(names) else {}
 
 
-def allow_names(spark: SparkSession, path: str, names: Iterable[str]) -> None:
+def allow_names(spark: SparkSession, path: Store, names: Iterable[str]) -> None:
     """Enables column mapping where one of these names needs it."""
     if needs_mapping(names):
         map_columns(spark, path)
 
 
-def map_columns(spark: SparkSession, path: str) -> None:
+def map_columns(spark: SparkSession, path: Store) -> None:
     """Enables column mapping. The columns of files that are there keep their names (Delta's protocol, "Column
     Mapping"): nothing is rewritten."""
     if not Features.of(path).mapped:
         _set(spark, path, **_MAPPED)
 
 
-def mark_rows(spark: SparkSession, path: str) -> None:
+def mark_rows(spark: SparkSession, path: Store) -> None:
     """Enables deletion vectors."""
     _set(spark, path, **{VECTORS: "true"})
 
 
-def _set(spark: SparkSession, path: str, **properties: str) -> None:
+def _set(spark: SparkSession, path: Store, **properties: str) -> None:
     told = ", ".join(f"'{name}' = '{value}'" for name, value in properties.items())
     spark.sql(f"ALTER TABLE {delta(path)} SET TBLPROPERTIES ({told})")
 
 
-def remove(spark: SparkSession, path: str) -> bool:
+def remove(spark: SparkSession, path: Store) -> bool:
     """Takes both features out of a table that has them; its rows stay, and readers see all of them all the time. Column
     mapping stays where a name needs it. May be repeated after an interruption. Returns whether anything was done."""
     now = Features.of(path)

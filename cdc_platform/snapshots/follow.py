@@ -10,6 +10,7 @@ from pyspark.sql import functions as F
 from cdc_platform.changelog.table_rules import Chosen, Rules
 from cdc_platform.config import Config, Source, Tables
 from cdc_platform.errors import TableStopped
+from cdc_platform.lake import stores
 from cdc_platform.mysql.effects import Name
 from cdc_platform.snapshots import state
 from cdc_platform.snapshots.evolve import History
@@ -33,7 +34,7 @@ def follow(
     now = Rules.of(source, 0, routes=True)
     if chosen.done and chosen.done[-1].same(now):
         return [], lambda: None
-    before = state.now(TABLE_STATE.at(config.lake), source)
+    before = state.now(TABLE_STATE.at(stores.lake(config)), source)
     if not chosen.done:  # made before rules were noted: there were no routes
         chosen.note(replace(now, routes=()) if before else now, "done")
     if chosen.done[-1].same(now):
@@ -53,7 +54,7 @@ def _places(
     spark: SparkSession, config: Config, source: Source, history: History, rules: Tables
 ) -> tuple[dict[Name, Name | None], dict[Name, Name | None]]:
     """Where each table of the changelog was kept by rules before, and is by the configuration; None: nowhere."""
-    rows = delta_sql.read(spark, CHANGELOG.at(config.lake)).where(F.col("source") == source.name)
+    rows = delta_sql.read(spark, CHANGELOG.at(stores.lake(config))).where(F.col("source") == source.name)
     stored = [(r["db"], r["table"]) for r in rows.select("db", "table").distinct().collect()]
     names = {c.today for n in stored for c in history.full.carries(n) if c.today is not None}
     before, now = ({n: t.routed(*n) if t.wanted(*n) else None for n in names} for t in (rules, source.tables))

@@ -11,12 +11,12 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
 from cdc_platform.changelog.full_images import Figures, PlainTable, looked, texts_of, told
 from cdc_platform.changelog.order_key import map_value, numbers
 from cdc_platform.changelog.unify import CHANGELOG_FILE
-from cdc_platform.lake.data_files import Output, Unit, read
+from cdc_platform.lake.data_files import Output, Unit, footer, read
+from cdc_platform.lake.store import File
 from cdc_platform.spark import workers
 from cdc_platform.tables import ORDER_TYPE
 
@@ -56,7 +56,7 @@ TEXTS = f"_cdc_order {ORDER_TYPE}, _cdc_source_time TIMESTAMP, deleted BOOLEAN"
 """Columns that `texts` gives beside the texts of the key `t0`, `t1`, … and of all columns `x0`, `x1`, …"""
 
 
-def texts(files: list[str], table: PlainTable, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+def texts(files: list[File], table: PlainTable, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """Where changes stand, as heads.last tells, all of a file in one task → their keys, images and orders."""
     workers.settle()
     places: dict[int, list[np.ndarray]] = {}
@@ -68,9 +68,9 @@ def texts(files: list[str], table: PlainTable, batches: Iterator[pa.RecordBatch]
             yield _texts(rows, table)
 
 
-def _rows_at(file: str, at: np.ndarray) -> Iterator[pa.RecordBatch]:
+def _rows_at(file: File, at: np.ndarray) -> Iterator[pa.RecordBatch]:
     """Rows of a file by their number; row groups without any aren't read."""
-    metadata = pq.read_metadata(file)
+    metadata = footer(file)
     base = 0
     for group in range(metadata.num_row_groups):
         end = base + metadata.row_group(group).num_rows

@@ -9,7 +9,8 @@ from pyspark.sql import SparkSession
 from cdc_platform.config import Config, Source
 from cdc_platform.formats import FORMATS
 from cdc_platform.formats.limits import limits_of
-from cdc_platform.lake import delta_table
+from cdc_platform.lake import delta_table, stores
+from cdc_platform.lake.store import Store
 from cdc_platform.mysql.effects import Name
 from cdc_platform.snapshots.evolve import History
 from cdc_platform.snapshots.target import Target
@@ -52,7 +53,7 @@ def note(spark: SparkSession, config: Config, source: Source, history: History, 
     }
 
 
-def _set(spark: SparkSession, path: str, value: str) -> None:
+def _set(spark: SparkSession, path: Store, value: str) -> None:
     """A commit only where the property isn't so yet."""
     if not delta_table.exists(path):
         return
@@ -66,7 +67,7 @@ def _writers(config: Config, source: Source) -> dict[Name, set[str]]:
     """Which tools told the columns of each table."""
     lists = delta_table.ask(
         f"SELECT db, \"table\", info FROM {{history}} WHERE source = '{source.name}' AND kind = 'message'",
-        history=SCHEMA_HISTORY.at(config.lake),
+        history=SCHEMA_HISTORY.at(stores.lake(config)),
     )
     found: dict[Name, set[str]] = {}
     for r in lists:

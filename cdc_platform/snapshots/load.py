@@ -18,6 +18,7 @@ import pyarrow.compute as pc
 
 from cdc_platform.lake import commits, delta_table
 from cdc_platform.lake.data_files import Output, Sink, Written
+from cdc_platform.lake.store import File, Store
 from cdc_platform.mysql.types import MySqlType
 from cdc_platform.snapshots import features, images, marks
 from cdc_platform.snapshots import target as targets
@@ -144,7 +145,7 @@ def _tombstones(target: "Target", columns: list[TableColumn]) -> Columns | None:
     return tuple((field, *given[name]) for name, field in fields.items())
 
 
-def _sink(table: str, columns: Columns) -> Sink:
+def _sink(table: Store, columns: Columns) -> Sink:
     schema = pa.schema([field for field, _, _ in columns])
     leaves = tuple(leaf for field in schema for leaf in _leaves(field))
     return Sink(table, schema, leaves[:_STATED], leaves)
@@ -162,6 +163,6 @@ def _keys(
     fields = {given: field for field, _, given in rows}
     schema = pa.schema([fields[f"t{i}"].remove_metadata() for i in range(number)])
     graves = tuple(f"_k{i}" for i in range(number))
-    files = [(f"{target.snapshot}/{f.path}", tuple(schema.names)) for f in written[_ROWS]]
-    files += [(f"{target.tombstones}/{f.path}", graves) for f in written.get(_TOMBSTONES, ())]
+    files = [(File(target.snapshot, f.path), tuple(schema.names)) for f in written[_ROWS]]
+    files += [(File(target.tombstones, f.path), graves) for f in written.get(_TOMBSTONES, ())]
     return marks.Keys(tuple(files), schema)

@@ -23,7 +23,8 @@ from pyroaring import BitMap64
 
 from cdc_platform.lake import commits, deletion_vectors
 from cdc_platform.lake.commits import Live, Marked
-from cdc_platform.lake.data_files import Output, Sink, Unit, Written, read
+from cdc_platform.lake.data_files import Output, Sink, Unit, Written, footer, read
+from cdc_platform.lake.store import File, Store
 from cdc_platform.spark import arrow_tasks
 
 if TYPE_CHECKING:
@@ -38,7 +39,7 @@ class Keys(NamedTuple):
     """Keys that changes brought. files: with, each, the names of their key columns there. schema: of the key columns as
     the snapshot's files have them."""
 
-    files: tuple[tuple[str, tuple[str, ...]], ...]
+    files: tuple[tuple[File, tuple[str, ...]], ...]
     schema: pa.Schema
 
     def some(self) -> Iterator[pa.Table]:
@@ -46,7 +47,7 @@ class Keys(NamedTuple):
         held: list[pa.RecordBatch] = []
         for file, names in self.files:
             there = pa.schema([f.with_name(n) for f, n in zip(self.schema, names, strict=True)])
-            for batch in read(Unit(file, 0, pq.read_metadata(file).num_row_groups, 0), there, most=_ROWS):
+            for batch in read(Unit(file, 0, footer(file).num_row_groups, 0), there, most=_ROWS):
                 held.append(batch.rename_columns(self.schema.names))
                 if sum(h.num_rows for h in held) >= _KEYS:
                     yield pa.Table.from_batches(held)
@@ -60,7 +61,7 @@ class DataFile(NamedTuple):
     don't count already."""
 
     number: int
-    path: str
+    file: File
     rows: int
     bytes: int
     vector: deletion_vectors.Descriptor | None
@@ -71,15 +72,15 @@ def rows_of(keys: Keys, files: list[DataFile]) -> Iterator[pa.RecordBatch]:
     for some in keys.some():
         column = some.column(0).combine_chunks()
         for file in files:
-            for at in _of_file(file.path, some, column):
+            for at in _of_file(file.file, some, column):
                 numbers = pa.array(np.full(len(at), file.number, np.int64))
                 yield pa.RecordBatch.from_arrays([numbers, pa.array(at)], ["file", "at"])
 
 
-def _of_file(path: str, keys: pa.Table, first: pa.Array) -> Iterator[np.ndarray]:
+def _of_file(path: File, keys: pa.Table, first: pa.Array) -> Iterator[np.ndarray]:
     span = _Span.of(first)
     base = 0
-    metadata = pq.read_metadata(path)
+    metadata = footer(path)
     for group in range(metadata.num_row_groups):
         told = metadata.row_group(group)
         if span.may_meet(told, keys.schema.names[0]):
@@ -134,7 +135,7 @@ class _Span:
 
 
 def _gone(
-    table: str, files: tuple[DataFile, ...], batches: Iterator[pa.RecordBatch]
+    table: Store, files: tuple[DataFile, ...], batches: Iterator[pa.RecordBatch]
 ) -> Iterator[tuple[DataFile, BitMap64, int]]:
     """What rows_of gives → files with rows that counted before: all that don't any more, and how many are new."""
     found: dict[int, BitMap64] = {}
@@ -154,7 +155,7 @@ class Mark:
     count before. Tells of each file that has new ones its number, the vector (None: none of its rows counts) and how
     many are new."""
 
-    table: str
+    table: Store
     files: tuple[DataFile, ...]
 
     def __call__(self, batches: Iterator[pa.RecordBatch], _out: Mapping[str, Output]) -> list[list[Any]]:
@@ -169,7 +170,7 @@ class Mark:
 class Keep:
     """The same without vectors: of files that have such rows the others are written anew."""
 
-    table: str
+    table: Store
     files: tuple[DataFile, ...]
 
     def __call__(self, batches: Iterator[pa.RecordBatch], out: Mapping[str, Output]) -> list[list[Any]]:
@@ -182,7 +183,7 @@ class Keep:
     @staticmethod
     def _write(file: DataFile, gone: BitMap64, out: Output) -> None:
         at = 0
-        for batch in read(Unit(file.path, 0, pq.read_metadata(file.path).num_row_groups, 0), out.sink.schema):
+        for batch in read(Unit(file.file, 0, footer(file.file).num_row_groups, 0), out.sink.schema):
             stays = np.ones(batch.num_rows, bool)
             here = gone & BitMap64(range(at, at + batch.num_rows))
             stays[np.fromiter(here, np.int64, len(here)) - at] = False
@@ -244,13 +245,13 @@ def _history(rows: int, gone: int, files: int) -> dict[str, Any]:
     }
 
 
-def _files(table: str, now: Live, keys: Keys, ends: tuple[Any, Any]) -> list[DataFile]:
+def _files(table: Store, now: Live, keys: Keys, ends: tuple[Any, Any]) -> list[DataFile]:
     """Those that may hold one of the keys."""
     files = []
     for number, add in enumerate(now.adds):
         told = json.loads(add["stats"])
         if _may_meet(told, keys.schema.names[0], ends):
-            path, vector = f"{table}/{unquote(add['path'])}", add.get("deletionVector")
+            path, vector = File(table, unquote(add["path"])), add.get("deletionVector")
             files.append(DataFile(number, path, told["numRecords"], add["size"], vector))
     return files
 

@@ -17,6 +17,7 @@ from pyspark.sql import functions as F
 
 from cdc_platform.changelog.full_images import PlainTable, plain_table
 from cdc_platform.lake.data_files import units
+from cdc_platform.lake.store import File
 from cdc_platform.snapshots import heads, images
 from cdc_platform.snapshots.columns import BOOKKEEPING, ORDER_FIELDS, TableColumn
 from cdc_platform.snapshots.fold import Profile, key_names
@@ -33,7 +34,7 @@ class Plain:
     """A table whose changes in a batch are plain: its files, and what they come to."""
 
     table: PlainTable
-    files: list[str]
+    files: list[File]
     figures: Profile
 
     def places(self, spark: SparkSession) -> DataFrame:
@@ -53,7 +54,7 @@ class Plain:
 
 
 def survey(
-    spark: SparkSession, files: Mapping[str, list[Any] | None], tables: Mapping[Name, list[TableColumn]]
+    spark: SparkSession, files: Mapping[File, list[Any] | None], tables: Mapping[Name, list[TableColumn]]
 ) -> dict[Name, Plain]:
     """Those of some tables whose changes in these changelog files are plain. files: with what each notes of the tables
     that it has changes of (changelog/file_stats.py)."""
@@ -72,7 +73,7 @@ def survey(
     return found
 
 
-def _noted(table: PlainTable, files: Mapping[str, list[Any] | None]) -> Plain | bool | None:
+def _noted(table: PlainTable, files: Mapping[File, list[Any] | None]) -> Plain | bool | None:
     """What the files' notes say of a table: plain, False: not; None: they don't tell."""
     if None in files.values():
         return None

@@ -14,8 +14,9 @@ from pyspark.sql import functions as F
 
 from cdc_platform.config import Config, Source
 from cdc_platform.errors import TableStopped
-from cdc_platform.lake import batches, delta_table
+from cdc_platform.lake import batches, delta_table, stores
 from cdc_platform.lake.data_files import note_of
+from cdc_platform.lake.store import File, Store
 from cdc_platform.mysql.effects import Name
 from cdc_platform.results import StageResult, Stopwatch
 from cdc_platform.snapshots import carry, catalog, cuts, limits, routes, state
@@ -34,7 +35,7 @@ from cdc_platform.tables import CHANGELOG, CHECKPOINT, TABLE_STATE
 def run(spark: SparkSession, config: Config, source: Source, *, cut: bool = True) -> StageResult:
     """One catch-up of a source's snapshots. cut: whether to publish one."""
     watch = Stopwatch()
-    delta_sql.ensure(TABLE_STATE, TABLE_STATE.at(config.lake))
+    delta_sql.ensure(TABLE_STATE, TABLE_STATE.at(stores.lake(config)))
     history = History(spark, config, source)
     _follow(spark, config, source, history)
     evolve(spark, config, source, history)
@@ -60,11 +61,11 @@ def run(spark: SparkSession, config: Config, source: Source, *, cut: bool = True
 
 def _batches(spark: SparkSession, config: Config, source: Source, plan: Plan) -> list[int]:
     """Takes up all that the changelog has; numbers of the batches."""
-    path, much = CHANGELOG.at(config.lake), source.max_bytes_per_batch
-    checkpoint = CHECKPOINT.at(config.lake, room="snapshots", source=source.name)
+    path, much = CHANGELOG.at(stores.lake(config)), source.max_bytes_per_batch
+    checkpoint = CHECKPOINT.at(stores.lake(config), room="snapshots", source=source.name)
     write = partial(_write, config, source, plan)
 
-    def each(spark: SparkSession, files: list[str], batch_id: int) -> None:
+    def each(spark: SparkSession, files: list[File], batch_id: int) -> None:
         batch, told = delta_sql.rows_of(spark, path, files, source=source.name), {f: note_of(f) for f in files}
         noted = None not in told.values()
         write(batch, batch_id, touched_of(list(told.values())) if noted else touched_by(batch), told)
@@ -100,10 +101,10 @@ def _write(
     batch: DataFrame,
     batch_id: int,
     touched: list[Touched],
-    files: Mapping[str, Any],
+    files: Mapping[File, Any],
 ) -> None:
     """Brings the tables of a batch up to date. files: the batch's data files, with the statistics in their footers."""
-    spark, path = batch.sparkSession, TABLE_STATE.at(config.lake)
+    spark, path = batch.sparkSession, TABLE_STATE.at(stores.lake(config))
     if not touched:
         return
     spans = {n: plan.spans[n] for t in touched if plan.old(n := (t.db, t.table), t.low)}
@@ -121,7 +122,7 @@ def _write(
         found = routes.route(found, source, plan.merged)
 
     def history() -> DataFrame:
-        every = delta_sql.read(spark, CHANGELOG.at(config.lake)).where(F.col("source") == source.name)
+        every = delta_sql.read(spark, CHANGELOG.at(stores.lake(config))).where(F.col("source") == source.name)
         known = {*names, *(n for lists in plan.merged.values() for n in lists)}
         return routes.routed(carry.carried(every, plan.spans), source, sorted(known), found.lacking)
 
@@ -142,7 +143,7 @@ def _write(
     state.keep(path, source, outcomes, before, batch_id)
 
 
-def _read_alone(config: Config, source: Source, work: Work, found: routes.Routed, before: state.Tables) -> list[str]:
+def _read_alone(config: Config, source: Source, work: Work, found: routes.Routed, before: state.Tables) -> list[Store]:
     """The snapshots of a batch for which Spark reads neither changes nor anything else that is large; none, if others
     are among its tables."""
     names = [(t.db, t.table) for t in found.touched]
@@ -151,7 +152,7 @@ def _read_alone(config: Config, source: Source, work: Work, found: routes.Routed
     return [Target.of(config, source.name, *n).snapshot for n in names]
 
 
-def _plain(spark: SparkSession, source: Source, files: Mapping[str, Any], found: routes.Routed) -> dict[Name, Plain]:
+def _plain(spark: SparkSession, source: Source, files: Mapping[File, Any], found: routes.Routed) -> dict[Name, Plain]:
     """Tables of a batch whose changes are plain."""
     columns = {}
     for t in found.touched:
@@ -165,7 +166,7 @@ def _follow(spark: SparkSession, config: Config, source: Source, history: Histor
     """Does what other rules of the configuration ask for."""
     outcomes, done = follow(spark, config, source, history, partial(anew, spark, config, source, history))
     if outcomes:
-        path = TABLE_STATE.at(config.lake)
+        path = TABLE_STATE.at(stores.lake(config))
         before = state.now(path, source)
         batch_id = max((t["batch"] for t in before.values()), default=state.BEFORE)
         state.keep(path, source, outcomes, before, batch_id, anew=True)
@@ -177,7 +178,7 @@ def evolve(spark: SparkSession, config: Config, source: Source, history: History
     new = history.undecided()
     if not new:
         return
-    path = TABLE_STATE.at(config.lake)
+    path = TABLE_STATE.at(stores.lake(config))
     addresses = {r["address"] for r in new}
     steps = [s for s in history.full.steps if s.address in addresses]
     before = state.now(path, source)
@@ -236,7 +237,7 @@ def rebuild(spark: SparkSession, config: Config, source: Source, db: str, table:
     """Make one table anew from the whole changelog; a stopped table that this heals is followed again. Raises
     TableStopped where it can't be kept (the snapshot is then empty and stays stopped)."""
     watch = Stopwatch()
-    path = delta_sql.ensure(TABLE_STATE, TABLE_STATE.at(config.lake))
+    path = delta_sql.ensure(TABLE_STATE, TABLE_STATE.at(stores.lake(config)))
     history = History(spark, config, source)
     evolve(spark, config, source, history)
     found = rebuilt(spark, config, source, history, (db, table), state.now(path, source))

@@ -6,6 +6,7 @@ from typing import Any
 
 from cdc_platform.config import Config, Source
 from cdc_platform.lake import delta_table
+from cdc_platform.lake.store import Store
 from cdc_platform.snapshots.target import Target
 from cdc_platform.spark import delta_sql
 
@@ -38,7 +39,7 @@ class Outcome:
     high_order: Any = None
 
 
-def now(path: str, source: Source, since: int | None = None) -> Tables:
+def now(path: Store, source: Source, since: int | None = None) -> Tables:
     """The present state of every table of the source. since: the first batch that `touched` and `changes` are of (0:
     and of rebuilds before it); None: of none."""
     asked = "false" if since is None else f"batch >= {since or BEFORE}"
@@ -47,7 +48,7 @@ def now(path: str, source: Source, since: int | None = None) -> Tables:
 
 
 def keep(
-    path: str,
+    path: Store,
     source: Source,
     outcomes: list[Outcome],
     before: Tables,

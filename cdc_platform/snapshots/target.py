@@ -5,13 +5,14 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-import pyarrow.parquet as pq
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from cdc_platform.config import Config
 from cdc_platform.errors import TableStopped
-from cdc_platform.lake import delta_table
+from cdc_platform.lake import delta_table, stores
+from cdc_platform.lake.data_files import footer
+from cdc_platform.lake.store import Store
 from cdc_platform.snapshots import features
 from cdc_platform.snapshots.columns import TableColumn, order_literal, order_sql
 from cdc_platform.snapshots.fold import Profile, key_names
@@ -54,14 +55,14 @@ class Target:
     source: str
     db: str
     table: str
-    snapshot: str
-    tombstones: str
+    snapshot: Store
+    tombstones: Store
     for_any: bool = False
 
     @staticmethod
     def of(config: Config, source: str, db: str, table: str) -> "Target":
         names = {"source": source, "db": db, "table": table}
-        snapshot, tombstones = (path.at(config.lake, **names) for path in (SNAPSHOT_PATH, TOMBSTONES_PATH))
+        snapshot, tombstones = (path.at(stores.lake(config), **names) for path in (SNAPSHOT_PATH, TOMBSTONES_PATH))
         for_any = config.source(source).tables.for_any_reader(db, table)
         return Target(source, db, table, snapshot, tombstones, for_any)
 
@@ -146,7 +147,7 @@ def ready_for_merge(spark: SparkSession, target: Target) -> None:
         features.mark_rows(spark, target.snapshot)
 
 
-def _put_together(spark: SparkSession, snapshot: str) -> None:
+def _put_together(spark: SparkSession, snapshot: Store) -> None:
     """Makes few files of what many small batches left."""
     if len(sizes := delta_table.sizes(snapshot)) >= MANY_FILES:
         enough = int(spark.conf.get(_MIN_FILE, _ITS_DEFAULT) or 0)
@@ -155,7 +156,7 @@ def _put_together(spark: SparkSession, snapshot: str) -> None:
 
 
 @contextmanager
-def read_in_bulk(spark: SparkSession, snapshots: list[str]) -> Iterator[None]:
+def read_in_bulk(spark: SparkSession, snapshots: list[Store]) -> Iterator[None]:
     """As many rows at once as bytes allow while Spark reads nothing large but these snapshots: few where they are as
     large as messages may be, up to Spark's own 4096 where they are small (MERGE looked through 10,000,000 in two thirds
     of the time). Changes nothing where the user has a number of their own."""
@@ -172,12 +173,12 @@ def read_in_bulk(spark: SparkSession, snapshots: list[str]) -> Iterator[None]:
         spark.conf.set(ROWS_AT_ONCE, FEW_ROWS_AT_ONCE)
 
 
-def _row_bytes(snapshot: str) -> int | None:
+def _row_bytes(snapshot: Store) -> int | None:
     """What a row takes before compression, where a file's rows take most; None: there is no row."""
     if not delta_table.exists(snapshot) or (heaviest := delta_table.heaviest_file(snapshot)) is None:
         return None
     file, rows = heaviest
-    metadata = pq.read_metadata(file)
+    metadata = footer(file)
     total = sum(metadata.row_group(i).total_byte_size for i in range(metadata.num_row_groups))
     return max(total // rows, _CELL_BYTES * len(metadata.schema))
 

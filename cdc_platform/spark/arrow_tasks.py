@@ -1,4 +1,4 @@
-"""One pass over data files of a table whose folder driver and executors see: Spark's Python workers read them as Arrow
+"""One pass over data files of a table: Spark's Python workers read them as Arrow
 batches, each task some files, and write files of other tables, which one commit each then names.
 
 What a pass gives back is small: what the work of each task told, and which files it wrote. Files of tasks that failed,
@@ -19,6 +19,7 @@ from pyspark.errors import PySparkException
 from cdc_platform.errors import LakeNotShared
 from cdc_platform.lake import commits, delta_table
 from cdc_platform.lake.data_files import Output, Sink, Unit, Written, conformed, leaves, outputs, read, units
+from cdc_platform.lake.store import File, Store
 from cdc_platform.spark import workers
 from cdc_platform.tables import STATS
 
@@ -51,7 +52,7 @@ class Pass(NamedTuple):
 
 def over(
     spark: "SparkSession",
-    files: list[str],
+    files: list[File],
     schema: pa.Schema,
     work: Work,
     sinks: Mapping[str, Sink],
@@ -64,7 +65,7 @@ def over(
 
 def frame(
     spark: "SparkSession",
-    files: list[str],
+    files: list[File],
     schema: pa.Schema,
     each: Callable[[pa.RecordBatch], pa.RecordBatch],
     made: "StructType",
@@ -88,7 +89,7 @@ def partitions(given: "DataFrame", rows: Made, work: Work, sinks: Mapping[str, S
     return _done(given, partial(_partition, rows, work, dict(sinks)), sinks)
 
 
-def append(df: "DataFrame", path: str, once: tuple[str, int] | None = None, **partition: str) -> None:
+def append(df: "DataFrame", path: Store, once: tuple[str, int] | None = None, **partition: str) -> None:
     """Append a DataFrame's rows to a table that sources share: tasks write its files, and one commit of delta-rs names
     them. Columns that the rows lack are NULL. once: application and number, under which the table takes rows once.
     partition: the values of its partition columns, which all rows have."""
@@ -96,7 +97,7 @@ def append(df: "DataFrame", path: str, once: tuple[str, int] | None = None, **pa
         return
     schema = delta_table.arrow_schema(path)
     if unknown := {*df.columns} - {*schema.names}:
-        raise ValueError(f"{path} has no columns {sorted(unknown)}")
+        raise ValueError(f"{path.uri()} has no columns {sorted(unknown)}")
     schema = pa.schema([f.remove_metadata() for f in schema if f.name not in partition])
     indexed = delta_table.properties(path).get(STATS)
     sink = Sink(path, schema, tuple(indexed.split(",")) if indexed else leaves(schema), (), tuple(partition.items()))

@@ -11,6 +11,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import StructType, TimestampNTZType
 
 from cdc_platform.lake import delta_table
+from cdc_platform.lake.store import File, Store
 from cdc_platform.tables import Table
 from cdc_platform.tables.columns import literal, quoted
 
@@ -20,12 +21,12 @@ AT_ONCE = 4
 """Writes and tables worked on at once by one batch: planning and commits of one overlap the work of others."""
 
 
-def delta(path: str) -> str:
-    """A path as a table name in SQL."""
-    return f"delta.{quoted(path)}"
+def delta(path: Store) -> str:
+    """A table's name in SQL."""
+    return f"delta.{quoted(path.spark_uri())}"
 
 
-def ensure(table: Table, path: str) -> str:
+def ensure(table: Table, path: Store) -> Store:
     """Make the table at `path` if it isn't there, and add the columns that an earlier version's table lacks. Returns
     the path."""
     if not delta_table.exists(path):
@@ -39,7 +40,7 @@ def ensure(table: Table, path: str) -> str:
 
 def create(
     spark: SparkSession,
-    path: str,
+    path: Store,
     columns: str,
     properties: dict[str, str],
     comment: str,
@@ -54,57 +55,57 @@ def create(
     )
 
 
-def replace(spark: SparkSession, path: str, columns: str) -> None:
+def replace(spark: SparkSession, path: Store, columns: str) -> None:
     """An empty table with these columns in place of the one that is there; its properties stay."""
     # Not CREATE OR REPLACE: with column mapping Delta refuses other columns there.
     _allow(spark, path, columns)
     empty = spark.createDataFrame([], columns)
-    empty.write.format("delta").mode("overwrite").option("overwriteSchema", "true").save(path)
+    empty.write.format("delta").mode("overwrite").option("overwriteSchema", "true").save(path.spark_uri())
 
 
-def add_column(spark: SparkSession, path: str, name: str, spark_type: str, after: str | None) -> None:
+def add_column(spark: SparkSession, path: Store, name: str, spark_type: str, after: str | None) -> None:
     """A new column behind another one; None: before all."""
     _allow(spark, path, spark_type)
     place = f"AFTER {quoted(after)}" if after is not None else "FIRST"
     spark.sql(f"ALTER TABLE {delta(path)} ADD COLUMNS ({quoted(name)} {spark_type} {place})")
 
 
-def _allow(spark: SparkSession, path: str, columns: str) -> None:
+def _allow(spark: SparkSession, path: Store, columns: str) -> None:
     """Lets a table have columns of TIMESTAMP_NTZ: Delta does so by itself only when it makes a table with one."""
     new = "timestamp_ntz" in columns.lower()
     if new and not any(f.dataType == TimestampNTZType() for f in read(spark, path).schema.fields):
         spark.sql(f"ALTER TABLE {delta(path)} SET TBLPROPERTIES ('delta.feature.timestampNtz' = 'supported')")
 
 
-def read(spark: SparkSession, path: str) -> DataFrame:
+def read(spark: SparkSession, path: Store) -> DataFrame:
     """The table's present rows."""
-    return spark.read.format("delta").load(path)
+    return spark.read.format("delta").load(path.spark_uri())
 
 
-def append(df: DataFrame, path: str) -> None:
+def append(df: DataFrame, path: Store) -> None:
     """Append `df` to a table that this run alone writes."""
-    df.write.format("delta").mode("append").save(path)
+    df.write.format("delta").mode("append").save(path.spark_uri())
 
 
-def append_once(df: DataFrame, path: str, app: str, version: int) -> None:
+def append_once(df: DataFrame, path: Store, app: str, version: int) -> None:
     """The same, at most once per (`app`, `version`): a repeated batch writes nothing."""
     once = df.write.format("delta").mode("append").option("txnAppId", app).option("txnVersion", version)
-    once.save(path)
+    once.save(path.spark_uri())
 
 
-def schema(path: str) -> StructType:
+def schema(path: Store) -> StructType:
     """Columns of a table, by its log."""
     return StructType.fromJson(json.loads(delta_table.schema_json(path)))
 
 
-def rows_of(spark: SparkSession, path: str, files: list[str], **partition: str) -> DataFrame:
+def rows_of(spark: SparkSession, path: Store, files: list[File], **partition: str) -> DataFrame:
     """The rows of some data files of a table (of one of its partitions) without deletion vectors and column mapping:
     they hold them as they are, but for the values of partition columns (Delta's protocol, "Reader Requirements")."""
     every = schema(path)
     if not files:
         return spark.createDataFrame([], every)
     stored = StructType([f for f in every.fields if f.name not in partition])
-    rows = spark.read.schema(stored).parquet(*map(_plain, files))
+    rows = spark.read.schema(stored).parquet(*(_plain(f.store.spark_uri(f.path)) for f in files))
     return rows.select(*(F.lit(partition[n]).alias(n) if n in partition else F.col(n) for n in every.names))
 
 

@@ -3,7 +3,7 @@
 import hashlib
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol, Self, TypeVar, overload
 
 from cdc_platform.tables.columns import Column, arrow
 
@@ -14,6 +14,17 @@ STATS = "delta.dataSkippingStatsColumns"
 """Property of a table: columns whose lowest and highest values its log has, file by file."""
 
 
+class Lake(Protocol):
+    """A lake's store (lake/store.py)."""
+
+    def at(self, path: str) -> Self:
+        """The place below."""
+        ...
+
+
+L = TypeVar("L", bound=Lake)
+
+
 @dataclass(frozen=True, slots=True)
 class Location:
     """Where something of the lake is: a path with names of sources and tables left open."""
@@ -21,9 +32,16 @@ class Location:
     path: str
     comment: str
 
-    def at(self, lake: str, **names: str) -> str:
-        """Path under `lake`; the names are escaped so that no name leaves it."""
-        return f"{lake}/" + self.path.format(**{k: path_name(v) for k, v in names.items()})
+    @overload
+    def at(self, lake: str, **names: str) -> str: ...
+
+    @overload
+    def at(self, lake: L, **names: str) -> L: ...
+
+    def at(self, lake: str | L, **names: str) -> str | L:
+        """The place under `lake`, or its path; the names are escaped so that no name leaves it."""
+        path = self.path.format(**{k: path_name(v) for k, v in names.items()})
+        return f"{lake}/{path}" if isinstance(lake, str) else lake.at(path)
 
 
 @dataclass(frozen=True, slots=True)

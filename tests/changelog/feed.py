@@ -22,10 +22,12 @@ from cdc_platform.changes.run import events_sink
 from cdc_platform.formats.events import columns_json, event_batch, schema_version
 from cdc_platform.lake import commits
 from cdc_platform.lake.data_files import Output
+from cdc_platform.lake.store import Store
 from cdc_platform.results import StageResult
 from cdc_platform.snapshots import run as snapshots
 from cdc_platform.snapshots.target import Target
 from cdc_platform.spark import delta_sql
+from tests.lakes import store_at
 
 LANDED = datetime(2026, 11, 20, tzinfo=UTC)
 Image = dict[str, str | None]
@@ -102,7 +104,7 @@ def empty_lake(spark: Any) -> str:
     folder = mkdtemp(prefix="cdc-tests-lake-")
     atexit.register(rmtree, folder, ignore_errors=True)
     for table in SHARED:
-        delta_sql.ensure(table, table.at(folder))
+        delta_sql.ensure(table, table.at(store_at(folder)))
     return folder
 
 
@@ -123,8 +125,8 @@ class Feed:
             if not Path(self.config.lake, table.path).exists():
                 copytree(empty / table.path, Path(self.config.lake, table.path))
         if not Path(self._changes).exists():
-            nobodys = tables.CHANGES.at(str(empty), format=self.source.format, source="nobody")
-            copytree(delta_sql.ensure(tables.CHANGES, nobodys), self._changes)
+            nobodys = tables.CHANGES.at(store_at(empty), format=self.source.format, source="nobody")
+            copytree(delta_sql.ensure(tables.CHANGES, nobodys).uri(), self._changes)
 
     @property
     def source(self) -> Any:
@@ -141,7 +143,7 @@ class Feed:
             as_event({"landed_at": landed, **({} if "offset" in e else {"offset": next(self._offsets)}), **e})
             for e in events
         ]
-        append_events(self._changes, event_batch(rows), next(self._files))
+        append_events(store_at(self._changes), event_batch(rows), next(self._files))
 
     def unify(self) -> StageResult:
         return changelog.run(self.spark, self.config, self.source)
@@ -167,22 +169,22 @@ class Feed:
 
     def live(self, db: str, table: str) -> list[dict[str, Any]]:
         """Rows of a snapshot as another reader than Spark sees them, without bookkeeping."""
-        found = read(self.target(db, table).snapshot)
+        found = read(self.target(db, table).snapshot.uri())
         return [{k: v for k, v in r.items() if not k.startswith("_cdc_")} for r in found.to_pylist()]
 
     def tombstones(self, db: str, table: str) -> list[dict[str, Any]]:
         """What is known of deletes."""
-        path = self.target(db, table).tombstones
+        path = self.target(db, table).tombstones.uri()
         return read(path).to_pylist() if DeltaTable.is_deltatable(path) else []
 
     def kept(self, db: str, tables: Iterable[str]) -> list[list[str]]:
         """All that is kept of some tables, bookkeeping and tombstones too."""
-        found = [(read(self.target(db, t).snapshot).to_pylist(), self.tombstones(db, t)) for t in tables]
+        found = [(read(self.target(db, t).snapshot.uri()).to_pylist(), self.tombstones(db, t)) for t in tables]
         return [sorted(map(repr, rows)) for both in found for rows in both]
 
     def has(self, db: str, table: str) -> bool:
         """Whether there is a snapshot."""
-        return DeltaTable.is_deltatable(self.target(db, table).snapshot)
+        return DeltaTable.is_deltatable(self.target(db, table).snapshot.uri())
 
     def state(self, db: str, table: str) -> tuple[str, str | None]:
         """State and reason of a table now."""
@@ -202,7 +204,7 @@ class Feed:
         (commits / f"{last}").unlink()
 
 
-def append_events(changes: str, events: pa.RecordBatch, number: int) -> None:
+def append_events(changes: Store, events: pa.RecordBatch, number: int) -> None:
     """One commit of one file, as decoders write them: it notes what it holds."""
     out = Output(events_sink(changes))
     summary = Summary()

@@ -12,6 +12,7 @@ from cdc_platform.changes.file_stats import Summary
 from cdc_platform.formats.contract import EVENT
 from cdc_platform.spark.arrow_tasks import spark_schema
 from tests.changelog.test_unify import changed
+from tests.lakes import file_at
 
 UNTOLD = (None, None, 0)
 
@@ -31,8 +32,12 @@ def written(folder, *files):
     return paths, notes
 
 
+def files_of(paths):
+    return [file_at(p) for p in paths]
+
+
 def found(paths, notes, cores):
-    tasks = duplicates.tasks(duplicates.spans(paths, notes), cores)
+    tasks = duplicates.tasks(duplicates.spans(files_of(paths), notes), cores)
     return any(duplicates.Twice()(duplicates.rows(task), {}) for task in tasks)
 
 
@@ -51,7 +56,7 @@ def test_two_rows_of_one_place_are_found_wherever_they_stand(tmp_path_factory, f
         patch.setattr(duplicates, "_ROWS", 2)
         folder = tmp_path_factory.mktemp("places")
         paths, notes = written(folder, *([changed(*group) for group in groups] for groups in files))
-        tasks = duplicates.tasks(duplicates.spans(paths, notes), cores)
+        tasks = duplicates.tasks(duplicates.spans(files_of(paths), notes), cores)
         seen = [n for task in tasks for batch in duplicates.rows(task) for n in batch.column("binlog_pos").to_pylist()]
         assert sorted(int(n) for n in seen) == sorted(p[1] for p in every)  # each row is in one task
         assert found(paths, notes, cores) is (len(set(every)) < len(every))
@@ -83,6 +88,6 @@ def test_a_file_number_without_a_position_is_doubtful(tmp_path):
 def test_where_workers_find_none_spark_finds_none(spark, tmp_path, files, may_be, are):
     paths, notes = written(tmp_path, *([changed(*rows)] for rows in files))
     assert not order.apart(notes)
-    assert duplicates.shared(spark, paths, notes) is may_be
+    assert duplicates.shared(spark, files_of(paths), notes) is may_be
     rows = spark.read.schema(spark_schema(EVENT)).parquet(*paths).withColumn("offset", F.monotonically_increasing_id())
     assert (order.repeated_here(rows) is not None) is are

@@ -12,7 +12,7 @@ from cdc_platform import tables
 from cdc_platform.changelog import run as changelog
 from cdc_platform.changes import run as formats
 from cdc_platform.formats.contract import MESSAGE
-from cdc_platform.lake import queries
+from cdc_platform.lake import queries, stores
 from cdc_platform.spark import delta_sql
 
 pytestmark = pytest.mark.spark
@@ -62,7 +62,7 @@ def config(spark, make_config):
 
 def an_earlier_quarantine(spark, config):
     """With a row in it, whose message named a table that nobody noted."""
-    path = tables.QUARANTINE.at(config.lake)
+    path = tables.QUARANTINE.at(stores.lake(config))
     delta_sql.create(spark, path, BEFORE, tables.QUARANTINE.properties, tables.QUARANTINE.comment, ("source",))
     spark.sql(
         f"INSERT INTO {delta_sql.delta(path)} (source, topic, `partition`, `offset`, reason, quarantined_at) "

@@ -9,9 +9,10 @@ import pytest
 
 from cdc_platform import tables
 from cdc_platform.changelog.run import files_writer
-from cdc_platform.lake import batches
+from cdc_platform.lake import batches, stores
 from cdc_platform.spark import delta_sql
 from tests.changelog.feed import Feed, SourceTable, position
+from tests.lakes import store_at
 
 pytestmark = pytest.mark.spark
 
@@ -101,10 +102,10 @@ def caught_up(spark: Any, tmp_path_factory: pytest.TempPathFactory) -> tuple[Fee
         folder / "cdc.yaml",
     )
     feed, quiet = Feed(spark, config, "shop"), Feed(spark, config, "quiet")
-    envelopes = delta_sql.ensure(tables.ENVELOPES, tables.ENVELOPES.at(config.lake, source="shop"))
+    envelopes = delta_sql.ensure(tables.ENVELOPES, tables.ENVELOPES.at(stores.lake(config), source="shop"))
     split = [("t", 0, 1, 3), ("t", 0, 0, 1), ("t", 1, 1, 7), ("t", 0, 17, 3)]
     parts = spark.createDataFrame(split, "topic STRING, partition INT, offset BIGINT, parts INT")
-    parts.write.format("delta").mode("append").save(envelopes)
+    parts.write.format("delta").mode("append").save(envelopes.uri())
     feed.say(*BACKLOG)
     feed.say(*CONTROL)
     quiet.say({"kind": "heartbeat"}, {"kind": "heartbeat"})
@@ -119,15 +120,17 @@ def caught_up(spark: Any, tmp_path_factory: pytest.TempPathFactory) -> tuple[Fee
 def kill_before_ledger(feed: Feed, folder: Path) -> None:
     """A batch that writes its changelog and ends without its ledger."""
     (folder / "file").touch()
-    paths = {name: t.at(feed.config.lake) for name, t in OUTPUTS.items()} | {"ledger": str(folder / "file" / "none")}
-    paths["envelopes"] = tables.ENVELOPES.at(feed.config.lake, source=feed.name)
-    changes = tables.CHANGES.at(feed.config.lake, format=feed.source.format, source=feed.name)
+    paths = {name: t.at(stores.lake(feed.config)) for name, t in OUTPUTS.items()} | {
+        "ledger": store_at(folder / "file" / "none")
+    }
+    paths["envelopes"] = tables.ENVELOPES.at(stores.lake(feed.config), source=feed.name)
+    changes = tables.CHANGES.at(stores.lake(feed.config), format=feed.source.format, source=feed.name)
     with pytest.raises(Exception, match="none"):
         batches.for_each(
             feed.spark,
             changes,
             "1",
-            tables.CHECKPOINT.at(feed.config.lake, room="changelog", source=feed.name),
+            tables.CHECKPOINT.at(stores.lake(feed.config), room="changelog", source=feed.name),
             files_writer(feed.source, paths, changes),
         )
     assert ledger(feed, 2) == {}

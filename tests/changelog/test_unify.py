@@ -19,6 +19,7 @@ from cdc_platform.changes.file_stats import Summary
 from cdc_platform.config import parse_config
 from cdc_platform.config.tables import Tables
 from cdc_platform.formats.events import event_batch
+from cdc_platform.lake import stores
 from cdc_platform.spark import delta_sql
 from tests.changelog.feed import LANDED, Feed, SourceTable, as_event, position
 from tests.changelog.test_run import OUTPUTS
@@ -91,11 +92,11 @@ def feed(spark, folder, name):
     }
     config = parse_config({"lake": str(folder / name), "sources": [source]}, folder / "cdc.yaml")
     found = Feed(spark, config, "shop")
-    envelopes = delta_sql.ensure(tables.ENVELOPES, tables.ENVELOPES.at(config.lake, source="shop"))
+    envelopes = delta_sql.ensure(tables.ENVELOPES, tables.ENVELOPES.at(stores.lake(config), source="shop"))
     split = spark.createDataFrame(
         [("t", 0, o, 4) for o in range(0, 400, 3)], "topic STRING, partition INT, offset BIGINT, parts INT"
     )
-    split.write.format("delta").mode("append").save(envelopes)
+    split.write.format("delta").mode("append").save(envelopes.uri())
     return found
 
 

@@ -8,6 +8,7 @@ import pytest
 from cdc_platform import tables
 from cdc_platform.changes.files import statistics_of
 from tests.changelog.feed import Feed, SourceTable, position
+from tests.lakes import file_at
 
 ORDERS = SourceTable("shop", "orders", [("id", "int"), ("note", "text")])
 
@@ -21,9 +22,9 @@ def test_a_file_without_statistics_is_read_for_them(spark, make_config):
         feed.say({"kind": "begin", **position(file, 1)}, ORDERS.stated(), ORDERS.insert((file, 5), row))
     changes = Path(tables.CHANGES.at(feed.config.lake, format="debezium", source="s"))
     files = sorted(map(str, changes.rglob("*.parquet")))
-    expected = statistics_of(spark, files)
+    expected = statistics_of(spark, [file_at(f) for f in files])
     assert sorted(g["file"] for s in expected for g in s["groups"] if g["kind"] == "row") == [1, 2, 3]
-    for file in files[:2]:
-        rows = pq.read_table(file)
-        pq.write_table(rows.drop_columns([n for n in rows.column_names if n == "retold"]), file)
-    assert statistics_of(spark, files) == expected
+    for path in files[:2]:
+        rows = pq.read_table(path)
+        pq.write_table(rows.drop_columns([n for n in rows.column_names if n == "retold"]), path)
+    assert statistics_of(spark, [file_at(f) for f in files]) == expected

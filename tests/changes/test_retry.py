@@ -59,7 +59,7 @@ class Topic:
         return [tuple(r.values()) for r in pa.table(builder.execute(sql).read_all()).to_pylist()]
 
     def snapshot(self, table="t"):
-        path = Target.of(self.config, "s", "d", table).snapshot
+        path = Target.of(self.config, "s", "d", table).snapshot.uri()
         if not DeltaTable.is_deltatable(path):
             return None
         found = QueryBuilder().register("t", DeltaTable(path)).execute("SELECT * FROM t ORDER BY id").read_all()

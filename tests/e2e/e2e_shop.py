@@ -85,7 +85,7 @@ class Shop:
         for source in config.sources:
             sent = self.feeds[source.name].as_sent(self.workload.truth)
             for name, table in TABLES.items():
-                path = Target.of(config, source.name, *name.split(".")).snapshot
+                path = Target.of(config, source.name, *name.split(".")).snapshot.uri()
                 lines += [f"{source.name} {line}" for line in compare(table, sent[name], path).describe()]
         return lines
 

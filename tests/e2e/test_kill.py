@@ -24,6 +24,7 @@ from cdc_platform.tables import CHANGELOG, CHANGES, CHECKPOINT, LANDING, OFFSET_
 from tests.changelog.feed import Feed, SourceTable
 from tests.e2e.driver import KILL
 from tests.e2e.e2e_shop import Shop, facts, run_stages, unaccounted
+from tests.lakes import store_at
 
 pytestmark = [pytest.mark.spark, pytest.mark.broker, pytest.mark.e2e]
 
@@ -99,7 +100,7 @@ class Lake:
     def accounted(self):
         """Newest batch of the changelog that the ledger has."""
         told = "SELECT max(batch) AS batch FROM {t} WHERE source = 'dts' AND room = 'changelog'"
-        return delta_table.ask(told, t=str(self.ledger.path))[0]["batch"]
+        return delta_table.ask(told, t=store_at(self.ledger.path))[0]["batch"]
 
 
 def files_without_commit(lake):
@@ -271,7 +272,7 @@ def test_a_run_killed_while_workers_bring_rows_in_leaves_nothing_behind(spark, p
     feed = Feed(spark, config, "s")
     feed.say(PLAIN.stated(), *(PLAIN.insert((1, i), {"id": str(i), "note": "a" * 9}) for i in range(9)))
     feed.catch_up()
-    path = feed.target("shop", "plain").snapshot
+    path = feed.target("shop", "plain").snapshot.uri()
     if not small:
         spark.sql(f"ALTER TABLE delta.`{path}` SET TBLPROPERTIES ('delta.enableDeletionVectors' = 'true')")
     changes = [PLAIN.update((2, i), {"id": str(i), "note": "a" * 9}, {"id": str(i), "note": "b"}) for i in (1, 2, 3)]

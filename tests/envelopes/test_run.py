@@ -12,7 +12,7 @@ from pyspark.sql import functions as F
 from cdc_platform.changes.run import messages_path
 from cdc_platform.envelopes import run as envelopes
 from cdc_platform.formats.pb import tencent_dts_pb2 as pb
-from cdc_platform.lake import delta_table
+from cdc_platform.lake import delta_table, stores
 from cdc_platform.spark import delta_sql
 from cdc_platform.tables import CHECKPOINT, ENVELOPES, LANDING, OFFSET_LEDGER, QUARANTINE, WAITING
 
@@ -41,7 +41,7 @@ class Lake:
 
     def __init__(self, spark, config):
         self.spark, self.config, self.source = spark, config, config.sources[0]
-        self.landing = delta_sql.ensure(LANDING, LANDING.at(config.lake, source="shop"))
+        self.landing = delta_sql.ensure(LANDING, LANDING.at(stores.lake(config), source="shop"))
         self.next = {}
 
     def land(self, records, hours=0):
@@ -53,14 +53,16 @@ class Lake:
                 self.next[partition] = offset + 1
                 at = START + timedelta(hours=hours)
                 rows.append(("t", partition, offset, at, 0, None, bytearray(value), headers, at))
-        schema = self.spark.read.format("delta").load(self.landing).schema
-        self.spark.createDataFrame(rows, schema).coalesce(1).write.format("delta").mode("append").save(self.landing)
+        schema = self.spark.read.format("delta").load(self.landing.uri()).schema
+        self.spark.createDataFrame(rows, schema).coalesce(1).write.format("delta").mode("append").save(
+            self.landing.uri()
+        )
 
     def run(self):
         return envelopes.run(self.spark, self.config, self.source)
 
     def read(self, table, **names):
-        return delta_sql.read(self.spark, table.at(self.config.lake, **names))
+        return delta_sql.read(self.spark, table.at(stores.lake(self.config), **names))
 
     def messages(self):
         """partition → [(offset, last_offset, parts, payload)]"""
@@ -88,10 +90,10 @@ class Lake:
 
     def everything(self):
         tables = (
-            ENVELOPES.at(self.config.lake, source="shop"),
-            QUARANTINE.at(self.config.lake),
-            OFFSET_LEDGER.at(self.config.lake),
-            WAITING.at(self.config.lake, source="shop"),
+            ENVELOPES.at(stores.lake(self.config), source="shop"),
+            QUARANTINE.at(stores.lake(self.config)),
+            OFFSET_LEDGER.at(stores.lake(self.config)),
+            WAITING.at(stores.lake(self.config), source="shop"),
         )
         frames = [delta_sql.read(self.spark, t).drop("quarantined_at") for t in tables]
         return [sorted(str(r) for r in f.collect()) for f in frames]
@@ -240,5 +242,5 @@ def test_formats_that_never_split_have_no_envelopes_table(spark, make_config):
     config = make_config([{"name": "deb", "format": "debezium", "topics": ["t"]}])
     source = config.sources[0]
     assert envelopes.run(spark, config, source).rows == 0
-    assert not delta_table.exists(ENVELOPES.at(config.lake, source="deb"))
-    assert messages_path(config, source) == LANDING.at(config.lake, source="deb")
+    assert not delta_table.exists(ENVELOPES.at(stores.lake(config), source="deb"))
+    assert messages_path(config, source) == LANDING.at(stores.lake(config), source="deb")

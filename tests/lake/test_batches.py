@@ -4,7 +4,7 @@ import json
 import shutil
 from functools import partial
 from pathlib import Path
-from urllib.parse import unquote
+from urllib.parse import unquote, urlsplit
 
 import pytest
 from deltalake import DeltaTable
@@ -13,6 +13,7 @@ from pyspark.sql import functions as F
 from cdc_platform.errors import LakeChanged
 from cdc_platform.lake import batches, checkpoints, delta_table
 from cdc_platform.spark import delta_sql
+from tests.lakes import file_at, store_at
 
 pytestmark = pytest.mark.spark
 
@@ -21,7 +22,7 @@ class Growing:
     """A table, its checkpoint and what its batches held."""
 
     def __init__(self, spark, folder):
-        self.spark, self.path, self.checkpoint = spark, str(folder / "table"), folder / "checkpoint"
+        self.spark, self.path, self.checkpoint = spark, store_at(folder / "table"), folder / "checkpoint"
         self.seen = []
         spark.sql(
             f"CREATE TABLE {delta_sql.delta(self.path)} (source STRING, n INT) USING delta PARTITIONED BY (source)"
@@ -29,7 +30,7 @@ class Growing:
 
     def add(self, *rows, files=1):
         frame = self.spark.createDataFrame(rows, "source STRING, n INT").repartitionByRange(files, "n")
-        frame.write.format("delta").mode("append").save(self.path)
+        frame.write.format("delta").mode("append").save(self.path.uri())
 
     def each(self, spark, files, number, **partition):
         rows = delta_sql.rows_of(spark, self.path, files, **partition)
@@ -38,15 +39,19 @@ class Growing:
 
     def catch_up(self, max_bytes="1", each=None, **partition):
         work = each or partial(self.each, **partition)
-        return batches.for_each(self.spark, self.path, max_bytes, str(self.checkpoint), work, **partition)
+        return batches.for_each(self.spark, self.path, max_bytes, store_at(self.checkpoint), work, **partition)
 
     def stream(self, each):
         """All there is, by a streaming query on the same checkpoint, as earlier versions did on object stores."""
         reader = self.spark.readStream.format("delta").option("startingVersion", "0").option("maxBytesPerTrigger", "1")
-        files = reader.load(self.path).select(F.input_file_name().alias("file"))
+        files = reader.load(self.path.uri()).select(F.input_file_name().alias("file"))
 
         def batch(frame, number):
-            each(self.spark, sorted(unquote(r["file"]) for r in frame.distinct().collect()), number)
+            each(
+                self.spark,
+                [file_at(urlsplit(f).path) for f in sorted(unquote(r["file"]) for r in frame.distinct().collect())],
+                number,
+            )
 
         query = files.writeStream.option("checkpointLocation", str(self.checkpoint)).foreachBatch(batch)
         query.trigger(availableNow=True).start().awaitTermination()
@@ -101,11 +106,11 @@ def test_a_batch_that_was_killed_is_done_again(table, first, killed):
 
     with pytest.raises(Exception, match="killed"):
         table.catch_up(each=dies) if first == "tasks" else table.stream(dies)
-    assert batches.unfinished(str(table.checkpoint))
+    assert batches.unfinished(store_at(table.checkpoint))
     before = table.taken()
     table.add(("a", 5))
     assert table.catch_up() == list(range(killed, 6))
-    assert not batches.unfinished(str(table.checkpoint))
+    assert not batches.unfinished(store_at(table.checkpoint))
     after = table.taken()
     assert after[0] == before[-1]
     assert sorted(n for _, rows in before[:-1] + after for _, n in rows) == [0, 1, 2, 3, 4, 5]
@@ -117,7 +122,7 @@ def test_rewritten_files_are_no_new_rows(table):
         table.add(("a", n))
     assert table.catch_up("1m") == [0]
     table.spark.sql(f"OPTIMIZE {delta_sql.delta(table.path)}").collect()
-    assert DeltaTable(table.path).version() == 4, "files were put together"
+    assert DeltaTable(table.path.uri()).version() == 4, "files were put together"
     assert table.catch_up("1m") == []
     table.add(("a", 3))
     assert table.catch_up("1m") == [1]
@@ -153,18 +158,18 @@ def _deleted(table):
 
 def _overwritten(table):
     rows = table.spark.createDataFrame([("a", 7)], "source STRING, n INT")
-    rows.write.format("delta").mode("overwrite").save(table.path)
+    rows.write.format("delta").mode("overwrite").save(table.path.uri())
 
 
 def _commit_gone(table):
     table.add(("a", 2))
     table.add(("a", 3))
-    Path(table.path, "_delta_log", f"{2:020d}.json").unlink()
+    Path(table.path.uri(), "_delta_log", f"{2:020d}.json").unlink()
 
 
 def _made_anew(table):
-    shutil.rmtree(table.path)
-    again = Growing(table.spark, Path(table.path).parent)
+    shutil.rmtree(table.path.uri())
+    again = Growing(table.spark, Path(table.path.uri()).parent)
     for n in range(3):
         again.add(("a", n))
 

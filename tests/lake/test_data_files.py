@@ -11,7 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cdc_platform.lake import data_files
-from cdc_platform.lake.data_files import Output, Sink, note_of, read, units
+from cdc_platform.lake.data_files import Output, Sink, footer, note_of, read, units
+from cdc_platform.lake.store import File
+from tests.lakes import file_at, store_at
 
 ROWS = pa.schema(
     [
@@ -27,7 +29,7 @@ STATS = ("n", "word", "at", "pos", "order.a")
 
 
 def sink(folder, **rest):
-    return Sink(str(folder), ROWS, STATS, ("word", "image.key_value.key"), **rest)
+    return Sink(store_at(folder), ROWS, STATS, ("word", "image.key_value.key"), **rest)
 
 
 def written(folder, rows, note=None, **rest):
@@ -37,7 +39,7 @@ def written(folder, rows, note=None, **rest):
         out.write(batch)
     done = out.close()
     assert done is not None
-    return f"{folder}/{done.path}", done
+    return File(store_at(folder), done.path), done
 
 
 def some(n, word="w", size=0):
@@ -111,7 +113,7 @@ def test_a_file_can_be_read_by_row_groups(tmp_path, monkeypatch):
     monkeypatch.setattr(data_files, "_ROW_GROUP_BYTES", 1)
     rows = some(30)
     file, _ = written(tmp_path, [rows.slice(i, 10) for i in (0, 10, 20)])
-    assert pq.read_metadata(file).num_row_groups == 3
+    assert footer(file).num_row_groups == 3
     parts = units([file], whole=False)
     assert [(u.first, u.end) for u in parts] == [(0, 1), (1, 2), (2, 3)]
     assert pa.Table.from_batches(b for u in parts for b in read(u, ROWS)) == pa.Table.from_batches([rows])
@@ -130,7 +132,7 @@ def test_times_of_files_that_spark_wrote_are_read_to_the_microsecond(tmp_path):
     times = pa.array([datetime(9999, 12, 31, 23, 59, 59, 999999), datetime(1, 1, 1)], pa.timestamp("us"))
     table = pa.table({"at": times})
     pq.write_table(table, tmp_path / "f.parquet", use_deprecated_int96_timestamps=True)
-    [batch] = read(units([str(tmp_path / "f.parquet")], whole=True)[0], pa.schema([ROWS.field("at")]))
+    [batch] = read(units([file_at(tmp_path / "f.parquet")], whole=True)[0], pa.schema([ROWS.field("at")]))
     assert batch.column(0).cast(pa.timestamp("us")).to_pylist() == times.to_pylist()
 
 
@@ -139,9 +141,9 @@ def test_no_rows_make_no_file_and_what_isnt_wanted_is_removed(tmp_path, monkeypa
     monkeypatch.setattr(data_files, "_ROW_GROUP_BYTES", 1)
     out = Output(sink(tmp_path, partition=(("source", "shop"),)))
     out.write(some(3))
-    assert list(tmp_path.rglob("*.parquet"))
+    assert list(tmp_path.rglob("*.parquet.*"))
     out.discard()
-    assert not list(tmp_path.rglob("*.parquet"))
+    assert not list(tmp_path.rglob("*.parquet*"))
 
 
 def test_files_of_a_partition_lie_in_its_folder(tmp_path):
@@ -152,7 +154,7 @@ def test_files_of_a_partition_lie_in_its_folder(tmp_path):
 @pytest.mark.parametrize("whole", [True, False])
 def test_an_empty_file_gives_no_rows(tmp_path, whole):
     pq.write_table(ROWS.empty_table(), tmp_path / "f.parquet")
-    found = units([str(tmp_path / "f.parquet")], whole=whole)
+    found = units([file_at(tmp_path / "f.parquet")], whole=whole)
     assert [b for u in found for b in read(u, ROWS)] == []
 
 
@@ -161,7 +163,7 @@ def test_an_empty_file_gives_no_rows(tmp_path, whole):
 def test_statistics_hold_for_any_numbers(tmp_path_factory, groups):
     folder = tmp_path_factory.mktemp("f")
     schema = pa.schema([("n", pa.int64())])
-    out = Output(Sink(str(folder), schema, ("n",), ()))
+    out = Output(Sink(store_at(folder), schema, ("n",), ()))
     for group in groups:
         out.write(pa.RecordBatch.from_pydict({"n": group}, schema))
         out._flush()

@@ -1,7 +1,5 @@
 """Deletion vectors: what is written is read again, by others too; what isn't as its log tells it is refused."""
 
-from pathlib import Path
-
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -9,6 +7,7 @@ from pyroaring import BitMap64
 
 from cdc_platform.errors import LakeChanged
 from cdc_platform.lake import deletion_vectors
+from tests.lakes import store_at
 
 _ROWS = st.sets(st.integers(0, 300) | st.integers(0, 2**40), min_size=1, max_size=300)
 
@@ -17,22 +16,22 @@ _ROWS = st.sets(st.integers(0, 300) | st.integers(0, 2**40), min_size=1, max_siz
 @given(st.lists(_ROWS, min_size=1, max_size=4))
 def test_vectors_of_one_file_are_read_as_they_were_written(tmp_path_factory, rows):
     folder = tmp_path_factory.mktemp("t")
-    with deletion_vectors.Vectors(str(folder)) as new:
+    with deletion_vectors.Vectors(store_at(folder)) as new:
         told = [new.add(BitMap64(some)) for some in rows]
     [file] = folder.iterdir()
     assert file.stat().st_size == 1 + sum(t["sizeInBytes"] + 8 for t in told)
     assert [t["cardinality"] for t in told] == [len(some) for some in rows]
-    assert [set(deletion_vectors.read(str(folder), t)) for t in told] == rows
+    assert [set(deletion_vectors.read(store_at(folder), t)) for t in told] == rows
 
 
 def test_without_vectors_and_after_an_error_there_is_no_file(tmp_path):
-    with deletion_vectors.Vectors(str(tmp_path)):
+    with deletion_vectors.Vectors(store_at(tmp_path)):
         pass
-    with pytest.raises(RuntimeError), deletion_vectors.Vectors(str(tmp_path)) as new:
+    with pytest.raises(RuntimeError), deletion_vectors.Vectors(store_at(tmp_path)) as new:
         new.add(BitMap64([1]))
         raise RuntimeError
     assert list(tmp_path.iterdir()) == []
-    assert len(deletion_vectors.read(str(tmp_path), None)) == 0
+    assert len(deletion_vectors.read(store_at(tmp_path), None)) == 0
 
 
 INLINE = {
@@ -45,19 +44,19 @@ INLINE = {
 
 
 def test_a_vector_in_the_log_itself_is_read():
-    assert set(deletion_vectors.read("/nowhere", INLINE)) == {3, 4, 7, 11, 18, 29}
+    assert set(deletion_vectors.read(store_at("/nowhere"), INLINE)) == {3, 4, 7, 11, 18, 29}
 
 
 def test_paths_are_told_as_the_protocol_tells_them():
     # Delta's protocol, "Derived Fields": ab^-aqEH.-t@S}K{vb[*k^ is this file.
     told = {"storageType": "u", "pathOrInlineDv": "ab^-aqEH.-t@S}K{vb[*k^", "offset": 4, "sizeInBytes": 40}
-    found = deletion_vectors._file("/table", told)
-    assert found == Path("/table/ab/deletion_vector_d2c639aa-8816-431a-aaf6-d3fe2512ff61.bin")
+    found = deletion_vectors._file(store_at("/table"), told)
+    assert found.uri == ("/table/ab/deletion_vector_d2c639aa-8816-431a-aaf6-d3fe2512ff61.bin")
 
 
 @pytest.fixture
 def written(tmp_path):
-    with deletion_vectors.Vectors(str(tmp_path)) as new:
+    with deletion_vectors.Vectors(store_at(tmp_path)) as new:
         told = new.add(BitMap64([1, 2, 70_000]))
     [file] = tmp_path.iterdir()
     return tmp_path, file, told
@@ -67,7 +66,7 @@ def written(tmp_path):
 def test_another_vector_than_the_log_tells_is_refused(written, other):
     folder, _, told = written
     with pytest.raises(LakeChanged, match="deletion vector"):
-        deletion_vectors.read(str(folder), {**told, **other})
+        deletion_vectors.read(store_at(folder), {**told, **other})
 
 
 @pytest.mark.parametrize("at", [7, 20, -1])
@@ -77,4 +76,4 @@ def test_a_broken_vector_is_refused(written, at):
     data[at] ^= 1
     file.write_bytes(data)
     with pytest.raises(LakeChanged, match="deletion vector"):
-        deletion_vectors.read(str(folder), told)
+        deletion_vectors.read(store_at(folder), told)

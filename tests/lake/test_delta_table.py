@@ -12,15 +12,17 @@ import pytest
 
 from cdc_platform import tables
 from cdc_platform.lake import delta_table
+from cdc_platform.lake.store import Store
 from cdc_platform.spark import delta_sql
 from tests.changelog.feed import Feed, SourceTable, position
+from tests.lakes import store_at
 from tests.rows import add
 
 TABLE = SourceTable("n", "items", [("id", "int"), ("v", "varchar(20)")])
 
 
-def by_spark(spark: Any, sql: str, **paths: str) -> list[dict[str, Any]]:
-    frames = {name: spark.read.format("delta").load(path) for name, path in paths.items()}
+def by_spark(spark: Any, sql: str, **paths: Store) -> list[dict[str, Any]]:
+    frames = {name: spark.read.format("delta").load(path.spark_uri()) for name, path in paths.items()}
     return [row.asDict(recursive=True) for row in spark.sql(sql.replace('"', "`"), **frames).collect()]
 
 
@@ -40,7 +42,7 @@ def test_both_sides_give_the_same_answer_to_every_question_of_a_run(spark, make_
     asked: set[str] = set()
     real = delta_table.ask
 
-    def both(sql: str, **paths: str) -> list[dict[str, Any]]:
+    def both(sql: str, **paths: Store) -> list[dict[str, Any]]:
         found = real(sql, **paths)
         other = by_spark(spark, sql, **paths)
         assert sorted(map(repr, map(plain, found))) == sorted(map(repr, map(plain, other))), sql
@@ -69,7 +71,7 @@ def test_both_sides_give_the_same_answer_to_every_question_of_a_run(spark, make_
 
 @pytest.mark.spark
 def test_structs_with_nulls_are_compared_alike(spark, tmp_path):
-    path = str(tmp_path / "t")
+    path = store_at(tmp_path / "t")
     order = tables.ORDER_TYPE
     rows = [
         (1, 5, (1, 2, Decimal(30), 0, 0, 7)),
@@ -80,7 +82,7 @@ def test_structs_with_nulls_are_compared_alike(spark, tmp_path):
         (3, None, (0, -1, Decimal(2**63), 0, 0, 0)),
         (3, None, (0, -1, Decimal(2**63 + 1), 0, 0, 0)),
     ]
-    spark.createDataFrame(rows, f"k INT, n INT, o {order}").write.format("delta").save(path)
+    spark.createDataFrame(rows, f"k INT, n INT, o {order}").write.format("delta").save(path.uri())
     highest = "max(CASE WHEN n IS NOT NULL THEN named_struct('n', n, 'k', k) END)"
     sql = f"SELECT k, max(o) AS o, {highest} AS s FROM {{t}} GROUP BY k"
     found = delta_table.ask(sql, t=path)
@@ -92,29 +94,29 @@ def test_structs_with_nulls_are_compared_alike(spark, tmp_path):
 
 @pytest.mark.spark
 def test_a_folder_without_a_commit_is_no_table(spark, tmp_path):
-    path = str(tmp_path / "t")
-    spark.range(3).write.format("delta").save(path)
+    path = store_at(tmp_path / "t")
+    spark.range(3).write.format("delta").save(path.uri())
     assert (delta_table.exists(path), delta_table.version(path)) == (True, 0)
-    assert not delta_table.exists(str(tmp_path / "none"))
+    assert not delta_table.exists(store_at(tmp_path / "none"))
     (tmp_path / "begun" / "_delta_log").mkdir(parents=True)
-    assert not delta_table.exists(str(tmp_path / "begun"))
+    assert not delta_table.exists(store_at(tmp_path / "begun"))
 
 
 @pytest.mark.spark
 def test_a_commit_is_seen_at_once(spark, tmp_path):
-    path = str(tmp_path / "t")
+    path = store_at(tmp_path / "t")
     for n in range(3):
-        spark.range(n, n + 1).write.format("delta").mode("append").save(path)
+        spark.range(n, n + 1).write.format("delta").mode("append").save(path.uri())
         assert delta_table.version(path) == n
         assert delta_table.ask("SELECT max(id) AS last FROM {t}", t=path) == [{"last": n}]
-    delta_sql.ensure(tables.TOPICS, str(tmp_path / "topics"))
-    assert delta_table.ask("SELECT topic FROM {t}", t=str(tmp_path / "topics")) == []
+    delta_sql.ensure(tables.TOPICS, store_at(tmp_path / "topics"))
+    assert delta_table.ask("SELECT topic FROM {t}", t=store_at(tmp_path / "topics")) == []
     spark.sql(f"ALTER TABLE {delta_sql.delta(path)} SET TBLPROPERTIES ('cdc.limits' = 'x')")
     assert delta_table.properties(path)["cdc.limits"] == "x"
 
 
 def test_compaction_removes_what_no_version_needs_and_no_file_that_is_being_written(tmp_path):
-    path, week = str(tmp_path / "lineages"), 7 * 86_400
+    path, week = store_at(tmp_path / "lineages"), 7 * 86_400
     for batch in range(4):
         add(tmp_path, tables.LINEAGES, {"source": "s", "batch": batch}, {"source": "t", "batch": batch})
     folder = tmp_path / "lineages" / "source=s"
@@ -128,7 +130,7 @@ def test_compaction_removes_what_no_version_needs_and_no_file_that_is_being_writ
     assert delta_table.ask("SELECT count(*) AS n FROM {t}", t=path) == [{"n": 8}]
     being_written.unlink()
     delta_table.compact(path, 0, source="t")
-    assert len(list(Path(path).glob("*/*.parquet"))) == len(delta_table.sizes(path)) == 2
+    assert len(list(Path(path.uri()).glob("*/*.parquet"))) == len(delta_table.sizes(path)) == 2
 
 
 def test_topics_are_topics():
@@ -146,6 +148,6 @@ def test_digests_are_digests():
 @pytest.mark.spark
 def test_columns_are_told_as_spark_has_them(spark, tmp_path):
     for number, table in enumerate((tables.CHANGES, tables.CHANGELOG, tables.LANDING)):
-        path = str(tmp_path / str(number))
+        path = store_at(tmp_path / str(number))
         delta_sql.create(spark, path, table.ddl, table.properties, "", table.partition_by)
         assert delta_sql.schema(path) == delta_sql.read(spark, path).schema

@@ -10,12 +10,15 @@ from deltalake import DeltaTable
 from cdc_platform import tables
 from cdc_platform.lake import delta_table
 from cdc_platform.spark import delta_sql
+from tests.lakes import store_at
 
 _WRITER = """
 import sys
 import pyarrow as pa
-from cdc_platform.lake import delta_table
+from cdc_platform.config import Storage
+from cdc_platform.lake import delta_table, stores
 path, me, does, times = sys.argv[1], sys.argv[2], sys.argv[3], int(sys.argv[4])
+path = stores.of(path, Storage())
 for n in range(times):
     if does == "append":
         delta_table.append_rows(path, [{"source": me, "row_index": 0, "offset": n}])
@@ -36,18 +39,18 @@ def test_tables_of_all_sources_are_partitioned_by_source() -> None:
 @pytest.mark.parametrize("others", [("append", "append"), ("compact", "merge"), ("merge", "compact")])
 def test_no_commit_of_processes_that_write_at_once_is_lost(tmp_path: Path, others: tuple[str, str]) -> None:
     """Each process is a source's: its rows are its own."""
-    path = delta_sql.ensure(tables.QUARANTINE, str(tmp_path / "quarantine"))
+    path = delta_sql.ensure(tables.QUARANTINE, store_at(tmp_path / "quarantine"))
     before = [{"source": me, "row_index": 0, "offset": n} for me in "bc" for n in range(12)]
     for row in before:
         delta_table.append_rows(path, [row])
     work = {"a": ("append", 30), "b": (others[0], 12), "c": (others[1], 12)}
     root = Path(__file__).parents[2]
     run = [
-        subprocess.Popen([sys.executable, "-c", _WRITER, path, me, does, str(times)], cwd=root)
+        subprocess.Popen([sys.executable, "-c", _WRITER, path.uri(), me, does, str(times)], cwd=root)
         for me, (does, times) in work.items()
     ]
     assert [p.wait(300) for p in run] == [0, 0, 0]
-    rows = DeltaTable(path).to_pyarrow_table(columns=["source", "offset", "row_index"]).to_pylist()
+    rows = DeltaTable(path.uri()).to_pyarrow_table(columns=["source", "offset", "row_index"]).to_pylist()
     wanted = [("a", n, 0) for n in range(30)]
     for me, (does, _) in list(work.items())[1:]:
         times = 2 if does == "append" else 1

@@ -12,7 +12,7 @@ from cdc_platform.errors import KafkaUnreachable
 from cdc_platform.kafka import reader
 from cdc_platform.kafka.offsets import PartitionState
 from cdc_platform.kafka.reader import KafkaFailed, Range, Reading
-from cdc_platform.lake import batches
+from cdc_platform.lake import batches, stores
 from cdc_platform.landing import direct
 from cdc_platform.landing import run as landing
 from cdc_platform.tables import CHECKPOINT
@@ -117,13 +117,13 @@ def test_a_batch_that_was_begun_is_landed_once(feed, kafka, monkeypatch, written
         with pytest.raises(ZeroDivisionError):
             own.land()
     kafka.fill(topic, 2, "x")
-    checkpoint = CHECKPOINT.at(own.config.lake, room="landing", source="feed.0")
+    checkpoint = CHECKPOINT.at(stores.lake(own.config), room="landing", source="feed.0")
     assert batches.unfinished(checkpoint)
     own.land()
     assert own.values() == [*(f"v{i}" for i in range(5)), *(f"w{i}" for i in range(4)), "x0", "x1"]
     assert sum(r[-1] for r in own.ledger("landed")) == 11
     assert not batches.unfinished(checkpoint)
-    last = max(Path(checkpoint, "offsets").glob("[0-9]*"), key=lambda f: int(f.name))
+    last = max(Path(checkpoint.uri(), "offsets").glob("[0-9]*"), key=lambda f: int(f.name))
     assert json.loads(last.read_text().splitlines()[-1]) == {topic: {"0": 11}}
 
 

@@ -51,24 +51,24 @@ def test_files_are_put_together_and_deletes_forgotten_without_harm(
     feed.catch_up()
     target = feed.target("m", "items")
     staged = tables.CHANGELOG.at(feed.config.lake)
-    left_behind = Path(target.snapshot, "part-of-a-killed-write.parquet")
+    left_behind = Path(target.snapshot.uri(), "part-of-a-killed-write.parquet")
     left_behind.write_bytes(b"x")
     os.utime(left_behind, (0, 0))
     before = sorted(map(tuple, (r.values() for r in feed.live("m", "items"))))
-    files_before, staged_before = files(target.snapshot), files(staged)
+    files_before, staged_before = files(target.snapshot.uri()), files(staged)
     assert files_before > 1
 
     monkeypatch.setattr(upkeep, "datetime", InTwoDays)
     result = maintain(feed.spark, feed.config, feed.source)
 
     assert sorted(map(tuple, (r.values() for r in feed.live("m", "items")))) == before
-    assert files(target.snapshot) == 1
+    assert files(target.snapshot.uri()) == 1
     assert not left_behind.exists()
     assert files(staged) == staged_before, "what is read as a stream of commits stays as it was written"
     assert result.tables["snapshots/m/m/items"]["files_before"] == files_before
     assert result.tables["snapshots/m/m/items"]["files"] == 1
     assert result.metrics["expired"] == 1
-    graves = read(target.tombstones).to_pylist()
+    graves = read(target.tombstones.uri()).to_pylist()
     assert [g["scope"] for g in graves] == ["expired"]
 
     feed.say(

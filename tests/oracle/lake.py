@@ -63,7 +63,7 @@ class Lake:
         columns, and in those that no row has told yet. A table that never had a row needs no snapshot."""
         found = []
         for name, (table, rows) in checkpoint.tables.items():
-            path = Target.of(self.config, SOURCE, table.db, name).snapshot
+            path = Target.of(self.config, SOURCE, table.db, name).snapshot.uri()
             if DeltaTable.is_deltatable(path):
                 found += [
                     f"{name}: {problem}" for problem in compared(table, rows, read_snapshot(path), as_sent, exact)

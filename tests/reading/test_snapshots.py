@@ -160,7 +160,7 @@ def test_a_lake_of_the_platform_with_deletion_vectors_and_renamed_columns(spark:
     for events in (opened(), pay(10, (60, 70))):
         bank.say(*events)
         bank.catch_up()
-    path = Path(feed.target("shop", "wide").snapshot)
+    path = Path(feed.target("shop", "wide").snapshot.uri())
     assert list(path.glob("deletion_vector_*.bin")), "the case has no deletion vector"
 
     snapshots = Snapshots(config.lake)

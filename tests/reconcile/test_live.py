@@ -16,6 +16,8 @@ import pytest
 from cdc_platform.cli.app import run
 from cdc_platform.config import Config, Tables, load_config
 from cdc_platform.definitions import build
+from cdc_platform.lake import stores
+from cdc_platform.lake.store import Store
 from cdc_platform.reconcile import live
 from cdc_platform.reconcile.columns import pair
 from cdc_platform.reconcile.result import TableResult
@@ -103,14 +105,14 @@ class World:
         self.spark, self.config, self.db, self.server = spark, config, db, server
         self.source = config.source("shop")
 
-    def path(self, table: str) -> str:
-        return SNAPSHOT_PATH.at(self.config.lake, source="shop", db="shop", table=table)
+    def path(self, table: str) -> Store:
+        return SNAPSHOT_PATH.at(stores.lake(self.config), source="shop", db="shop", table=table)
 
     def snapshot(self, table: str, columns: str, rows: list[tuple]) -> None:
         """Write a snapshot as its present rows; it counts as followed."""
         given = self.spark.createDataFrame([(*r, "order") for r in rows], f"{columns}, _cdc_order STRING")
         options = {"delta.columnMapping.mode": "name", "overwriteSchema": "true"}
-        given.coalesce(1).write.format("delta").mode("overwrite").options(**options).save(self.path(table))
+        given.coalesce(1).write.format("delta").mode("overwrite").options(**options).save(self.path(table).uri())
         state = {"source": "shop", "db": "shop", "table": table, "batch": 0, "rebuild": 0, "state": "live"}
         add(self.config.lake, TABLE_STATE, state)
 

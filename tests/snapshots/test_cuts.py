@@ -12,7 +12,7 @@ from deltalake import DeltaTable, QueryBuilder
 from cdc_platform import tables
 from cdc_platform.cli.app import run as command
 from cdc_platform.config import parse_config
-from cdc_platform.lake import batches, delta_table
+from cdc_platform.lake import batches, delta_table, stores
 from cdc_platform.snapshots import boundary, cuts
 from tests.changelog.feed import Feed, Image, SourceTable, position
 
@@ -267,7 +267,7 @@ def told(spark: Any, make_config: Any, monkeypatch: pytest.MonkeyPatch) -> Any:
         Feed(spark, config, "s")
         for offset, event_ in enumerate(events):
             table = tables.CHANGELOG if event_["kind"] == "row" else tables.CONTROL_EVENTS
-            delta_table.append_rows(table.at(config.lake), [{**event_, "source": "s", "offset": offset}])
+            delta_table.append_rows(table.at(stores.lake(config)), [{**event_, "source": "s", "offset": offset}])
         offsets = {f"t/{e['partition']}": n for n, e in enumerate(events)}
         first, nothing = cuts._Last(0, 0, {}, None, None), {"quarantined": 0, "lost": 0, "waiting": 0}
         looked: list[bool] = []

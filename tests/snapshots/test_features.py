@@ -49,14 +49,14 @@ def large(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def named(feed: Feed, table: str = "t", version: int | None = None) -> set[str]:
     """Which of the two features a snapshot's protocol names."""
-    protocol = DeltaTable(feed.target("shop", table).snapshot, version=version).protocol()
+    protocol = DeltaTable(feed.target("shop", table).snapshot.uri(), version=version).protocol()
     every = {*(protocol.reader_features or ()), *(protocol.writer_features or ())}
     assert (protocol.min_reader_version == 1) is not bool(every & {*NEITHER, "timestampNtz"})
     return every & NEITHER
 
 
 def vectors(feed: Feed, table: str = "t") -> list[Path]:
-    return list(Path(feed.target("shop", table).snapshot).glob("deletion_vector_*"))
+    return list(Path(feed.target("shop", table).snapshot.uri()).glob("deletion_vector_*"))
 
 
 def seen(feed: Feed, table: str = "t") -> list[list[Any]]:
@@ -133,7 +133,7 @@ def test_renames_and_drops(feed: Any, readers: dict[str, str]) -> None:
     one = feed(readers)
     one.say(T.stated(), *(T.insert((1, 10 + i), cell(i)) for i in range(4)))
     one.catch_up()
-    version = DeltaTable(one.target("shop", "t").snapshot).version()
+    version = DeltaTable(one.target("shop", "t").snapshot.uri()).version()
     one.say(ddl("ALTER TABLE t CHANGE a n INT, DROP b, ADD c VARCHAR(9) DEFAULT 'new' FIRST", 20))
     one.say(ddl("ALTER TABLE t ADD b INT", 21))
     new = SourceTable("shop", "t", [("c", "varchar(9)"), ("id", "bigint"), ("n", "int"), ("b", "int")])
@@ -151,7 +151,7 @@ def test_renames_and_drops(feed: Any, readers: dict[str, str]) -> None:
     assert named(one) == (NEITHER if readers == FAST else set())
     assert bool(vectors(one)) is (readers == FAST)
     old = delta_sql.read(one.spark, one.target("shop", "t").snapshot)
-    before = one.spark.read.format("delta").option("versionAsOf", version).load(one.target("shop", "t").snapshot)
+    before = one.spark.read.format("delta").option("versionAsOf", version).load(one.target("shop", "t").snapshot.uri())
     assert before.columns[:3] == ["id", "a", "b"] and before.count() == 4
     assert old.columns[:4] == ["c", "id", "n", "b"]
 
@@ -243,7 +243,7 @@ def test_a_rebuild_makes_a_table_of_an_earlier_version_plain(feed: Any) -> None:
     plain = feed(ANY)
     rebuild(plain.spark, plain.config, plain.source, "shop", "t")
     assert (named(plain), seen(plain)) == (set(), [[i, {1: 5}.get(i, 0), f"b{i}"] for i in range(4)])
-    table = DeltaTable(plain.target("shop", "t").snapshot)
+    table = DeltaTable(plain.target("shop", "t").snapshot.uri())
     assert len(table.to_pandas()) == 4
 
 

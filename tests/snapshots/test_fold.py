@@ -18,6 +18,7 @@ from cdc_platform.snapshots.columns import TableColumn
 from cdc_platform.snapshots.fold import fold, profile
 from cdc_platform.spark import delta_sql
 from tests.changelog.feed import Feed, Image, SourceTable, read
+from tests.lakes import store_at
 
 pytestmark = pytest.mark.spark
 
@@ -224,10 +225,10 @@ def test_duplicates_are_counted_and_the_changelog_holds_each_change_once(world: 
 
 def test_the_snapshot_holds_rows_and_bookkeeping_only_for_every_reader(world: Any) -> None:
     feed, _ = world
-    path = feed.target("f", "cut").snapshot
+    path = feed.target("f", "cut").snapshot.uri()
     other = read(path)
     assert other.column_names == ["v", "a", "b", "_cdc_order", "_cdc_source_time"], "the source's order of columns"
-    spark = delta_sql.read(feed.spark, path).drop("_cdc_order", "_cdc_source_time").toArrow().to_pylist()
+    spark = delta_sql.read(feed.spark, store_at(path)).drop("_cdc_order", "_cdc_source_time").toArrow().to_pylist()
     mine = [{k: r[k] for k in ("v", "a", "b")} for r in other.to_pylist()]
     assert sorted(mine, key=repr) == sorted(spark, key=repr)
 

@@ -16,7 +16,7 @@ PLAIN = SourceTable("shop", "plain", [("id", "int")])
 
 
 def said(feed: Feed, table: str) -> dict[str, list[str]]:
-    found = DeltaTable(feed.target("shop", table).snapshot).metadata().configuration
+    found = DeltaTable(feed.target("shop", table).snapshot.uri()).metadata().configuration
     return json.loads(found.get("cdc.limits", "{}"))
 
 

@@ -8,6 +8,7 @@ from deltalake import DeltaTable
 from cdc_platform.snapshots import merge, plain
 from cdc_platform.spark import delta_sql
 from tests.changelog.feed import Feed, SourceTable
+from tests.lakes import store_at
 
 pytestmark = pytest.mark.spark
 
@@ -74,7 +75,7 @@ def _first(feed, *more):
 
 
 def _files(feed):
-    path = feed.target("shop", "wide").snapshot
+    path = feed.target("shop", "wide").snapshot.uri()
     return {p.relative_to(path).as_posix() for p in Path(path).rglob("*.parquet")}, set(DeltaTable(path).file_uris())
 
 
@@ -142,17 +143,17 @@ def feed_once(spark, divided, tmp_path_factory):
 
 def test_later_batches_merge_into_what_workers_wrote_and_ddl_reshapes_it(feed, spark):
     _first(feed)
-    path = feed.target("shop", "wide").snapshot
+    path = feed.target("shop", "wide").snapshot.uri()
     feed.say(WIDE.update((2, 1), row(1), row(1, price="0.01")), WIDE.delete((2, 2), row(12)))
     feed.say(WIDE.insert((2, 3), row(13, **{"Größe, (1)": None})))
     feed.catch_up()
-    found = {r["id"]: r for r in delta_sql.read(spark, path).collect()}
+    found = {r["id"]: r for r in delta_sql.read(spark, store_at(path)).collect()}
     assert sorted(found) == [1, 2, 4, 5, 6, 10, 11, 13]
     assert (str(found[1]["price"]), str(found[2]["price"]), found[13]["Größe, (1)"]) == ("0.01", "2.50", None)
-    spark.sql(f"ALTER TABLE {delta_sql.delta(path)} RENAME COLUMN tiny TO small")
-    spark.sql(f"ALTER TABLE {delta_sql.delta(path)} DROP COLUMN raw")
-    spark.sql(f"OPTIMIZE {delta_sql.delta(path)}")
-    rows = {r["id"]: r for r in delta_sql.read(spark, path).collect()}
+    spark.sql(f"ALTER TABLE {delta_sql.delta(store_at(path))} RENAME COLUMN tiny TO small")
+    spark.sql(f"ALTER TABLE {delta_sql.delta(store_at(path))} DROP COLUMN raw")
+    spark.sql(f"OPTIMIZE {delta_sql.delta(store_at(path))}")
+    rows = {r["id"]: r for r in delta_sql.read(spark, store_at(path)).collect()}
     assert {i: r["small"] for i, r in rows.items()} == {i: -i for i in found}
     assert rows[4]["at"] == found[4]["at"]
 

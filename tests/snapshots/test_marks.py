@@ -19,6 +19,7 @@ from cdc_platform.snapshots import marks, target
 from cdc_platform.snapshots.marks import DataFile, Keep, Keys, Mark
 from cdc_platform.spark import delta_sql
 from tests.changelog.feed import Feed, SourceTable
+from tests.lakes import file_at, store_at
 
 # Workers' part: no Spark.
 
@@ -35,18 +36,21 @@ VALUES = {
 }
 
 
+NONE = file_at("/none")
+
+
 def write(path, schema, rows, group):
     columns = [pa.array([r[i] for r in rows], f.type) for i, f in enumerate(schema)]
     pq.write_table(pa.Table.from_arrays(columns, schema=schema), path, row_group_size=group)
-    return str(path)
+    return file_at(path)
 
 
 def found(keys, files):
     out = {}
     for batch in marks.rows_of(keys, files):
-        for file, at in zip(batch.column("file").to_pylist(), batch.column("at").to_pylist(), strict=True):
-            out.setdefault(file, set()).add(at)
-    return {file: sorted(at) for file, at in out.items()}
+        for file, row_ in zip(batch.column("file").to_pylist(), batch.column("at").to_pylist(), strict=True):
+            out.setdefault(file, set()).add(row_)
+    return {file: sorted(rows_) for file, rows_ in out.items()}
 
 
 _PAIRS = st.lists(st.tuples(st.integers(0, 40), st.integers(0, 3)), max_size=60)
@@ -96,27 +100,29 @@ def test_nulls_and_columns_that_a_file_lacks_are_no_keys(tmp_path):
 
 
 def test_vectors_hold_what_did_not_count_before_and_only_new_rows_are_told(tmp_path):
-    with deletion_vectors.Vectors(str(tmp_path)) as new:
+    with deletion_vectors.Vectors(store_at(tmp_path)) as new:
         before = new.add(marks.BitMap64([1, 2]))
     files = (
-        DataFile(0, "", 5, 0, before),
-        DataFile(1, "", 3, 0, None),
-        DataFile(2, "", 3, 0, before),
-        DataFile(3, "", 9, 0, None),
+        DataFile(0, NONE, 5, 0, before),
+        DataFile(1, NONE, 3, 0, None),
+        DataFile(2, NONE, 3, 0, before),
+        DataFile(3, NONE, 9, 0, None),
     )
 
     def batch(file, *at):
         return pa.RecordBatch.from_pydict({"file": [file] * len(at), "at": list(at)})
 
-    told = Mark(str(tmp_path), files)(iter([batch(0, 4), batch(1, 2, 0), batch(2, 2), batch(0, 1, 3), batch(1, 1)]), {})
+    told = Mark(store_at(tmp_path), files)(
+        iter([batch(0, 4), batch(1, 2, 0), batch(2, 2), batch(0, 1, 3), batch(1, 1)]), {}
+    )
     [first, second] = told
-    assert (first[0], first[2], set(deletion_vectors.read(str(tmp_path), first[1]))) == (0, 2, {1, 2, 3, 4})
+    assert (first[0], first[2], set(deletion_vectors.read(store_at(tmp_path), first[1]))) == (0, 2, {1, 2, 3, 4})
     assert second == [1, None, 3]
 
 
 def test_of_files_with_rows_that_go_the_others_are_written_anew(tmp_path):
     schema = pa.schema([("a", pa.int64()), ("more", pa.string())])
-    with deletion_vectors.Vectors(str(tmp_path)) as new:
+    with deletion_vectors.Vectors(store_at(tmp_path)) as new:
         before = new.add(marks.BitMap64([1]))
     paths = [
         write(tmp_path / "0", schema.remove(1), [(i,) for i in range(5)], 2),  # from before `more`
@@ -129,9 +135,9 @@ def test_of_files_with_rows_that_go_the_others_are_written_anew(tmp_path):
     def batch(file, *at):
         return pa.RecordBatch.from_pydict({"file": [file] * len(at), "at": list(at)})
 
-    out = Output(Sink(str(tmp_path), schema, ("a",), ()))
+    out = Output(Sink(store_at(tmp_path), schema, ("a",), ()))
     given = [batch(0, 3), batch(1, 0), batch(2, 1), batch(0, 1, 4), batch(1, 1)]
-    told = Keep(str(tmp_path), files)(iter(given), {"kept": out})
+    told = Keep(store_at(tmp_path), files)(iter(given), {"kept": out})
     assert told == [[0, None, 2], [1, None, 2]]  # of the third file that row didn't count before
     written = out.close()
     assert written is not None
@@ -285,7 +291,7 @@ def test_what_workers_bring_in_is_what_merge_brings_in(spark, make_config, tmp_p
         assert brought == [True] * (number * len(tables))
         for read in (_by_spark(spark, names), lambda feed: feed.kept("shop", names)):
             assert read(ours) == read(merged)
-    vectors_ = [p for name in names for p in Path(ours.target("shop", name).snapshot).glob("deletion_vector_*")]
+    vectors_ = [p for name in names for p in Path(ours.target("shop", name).snapshot.uri()).glob("deletion_vector_*")]
     assert bool(vectors_) is (small == 0)
     assert [ours.live("shop", name) for name in names] == [[]] * len(names)
     for name in names:
@@ -346,13 +352,13 @@ def test_a_batch_killed_between_tombstones_and_rows_is_done_again(feed, marking,
 
 @pytest.mark.spark
 def test_rows_of_a_commit_that_came_in_between_are_looked_at_again(feed, spark, marking, monkeypatch):
-    path = feed.target("shop", "t").snapshot
+    path = feed.target("shop", "t").snapshot.uri()
     commit, tried = commits.commit, []
 
     def second(*a, **k):
         tried.append(1)
         if len(tried) == 1:  # all files are others now
-            spark.sql(f"UPDATE {delta_sql.delta(path)} SET note = 'new' WHERE true")
+            spark.sql(f"UPDATE {delta_sql.delta(store_at(path))} SET note = 'new' WHERE true")
         return commit(*a, **k)
 
     monkeypatch.setattr(commits, "commit", second)
@@ -386,15 +392,17 @@ def test_changes_older_than_what_is_there_are_for_merge(feed, marking):
 
 @pytest.mark.spark
 def test_what_spark_marked_before_stays_marked_and_spark_marks_after(feed, spark, marking):
-    path = feed.target("shop", "t").snapshot
-    spark.sql(f"ALTER TABLE {delta_sql.delta(path)} SET TBLPROPERTIES ('delta.enableDeletionVectors' = 'true')")
-    spark.sql(f"DELETE FROM {delta_sql.delta(path)} WHERE id IN (3, 4)")
+    path = feed.target("shop", "t").snapshot.uri()
+    spark.sql(
+        f"ALTER TABLE {delta_sql.delta(store_at(path))} SET TBLPROPERTIES ('delta.enableDeletionVectors' = 'true')"
+    )
+    spark.sql(f"DELETE FROM {delta_sql.delta(store_at(path))} WHERE id IN (3, 4)")
     feed.say(ONE.stated(), ONE.update((2, 1), row(1), row(1, 5)))
     feed.catch_up()
-    spark.sql(f"DELETE FROM {delta_sql.delta(path)} WHERE id = 7")
+    spark.sql(f"DELETE FROM {delta_sql.delta(store_at(path))} WHERE id = 7")
     assert _rows(feed) == {i: 5 if i == 1 else 0 for i in range(9) if i not in (3, 4, 7)}
-    spark.sql(f"OPTIMIZE {delta_sql.delta(path)}")
-    spark.sql(f"REORG TABLE {delta_sql.delta(path)} APPLY (PURGE)")
+    spark.sql(f"OPTIMIZE {delta_sql.delta(store_at(path))}")
+    spark.sql(f"REORG TABLE {delta_sql.delta(store_at(path))} APPLY (PURGE)")
     assert _rows(feed) == {i: 5 if i == 1 else 0 for i in range(9) if i not in (3, 4, 7)}
     feed.say(ONE.stated(), ONE.update((3, 1), row(5), row(5, 6)))
     feed.catch_up()
@@ -404,13 +412,15 @@ def test_what_spark_marked_before_stays_marked_and_spark_marks_after(feed, spark
 
 @pytest.mark.spark
 def test_a_table_whose_changes_others_follow_is_left_to_spark(feed, spark, marking):
-    path = feed.target("shop", "t").snapshot
-    spark.sql(f"ALTER TABLE {delta_sql.delta(path)} SET TBLPROPERTIES ('delta.enableChangeDataFeed' = 'true')")
-    at = DeltaTable(path).version() + 1
+    path = feed.target("shop", "t").snapshot.uri()
+    spark.sql(
+        f"ALTER TABLE {delta_sql.delta(store_at(path))} SET TBLPROPERTIES ('delta.enableChangeDataFeed' = 'true')"
+    )
+    version = DeltaTable(path).version() + 1
     feed.say(ONE.stated(), ONE.update((2, 1), row(1), row(1, 5)))
     feed.catch_up()
     assert marking == []
-    feed_of = spark.read.format("delta").option("readChangeFeed", "true").option("startingVersion", at).load(path)
+    feed_of = spark.read.format("delta").option("readChangeFeed", "true").option("startingVersion", version).load(path)
     assert sorted(r["_change_type"] for r in feed_of.collect()) == ["update_postimage", "update_preimage"]
 
 
@@ -445,7 +455,7 @@ def test_a_small_table_is_written_anew_and_stays_few_files(feed, brought):
     for n in range(1, 6):
         feed.say(ONE.stated(), ONE.update((n + 1, 1), row(n, 0), row(n, n)), ONE.insert((n + 1, 2), row(20 + n)))
         feed.catch_up()
-    path = feed.target("shop", "t").snapshot
+    path = feed.target("shop", "t").snapshot.uri()
     assert brought == [True] * 5
     assert list(Path(path).glob("deletion_vector_*")) == []
     assert len(DeltaTable(path).file_uris()) <= 6
@@ -454,7 +464,7 @@ def test_a_small_table_is_written_anew_and_stays_few_files(feed, brought):
 
 @pytest.mark.spark
 def test_a_small_increment_is_one_file_and_one_vector(feed, marking):
-    path = feed.target("shop", "t").snapshot
+    path = feed.target("shop", "t").snapshot.uri()
     feed.say(ONE.stated(), ONE.update((2, 1), row(1), row(1, 5)))
     feed.unify()
     feed.say(ONE.stated(), ONE.update((2, 2), row(2), row(2, 5)))

@@ -10,12 +10,14 @@ from cdc_platform import tables
 from cdc_platform.changelog.unify import CHANGELOG_FILE
 from cdc_platform.lake import data_files
 from cdc_platform.lake.data_files import Output, Sink
+from cdc_platform.lake.store import File
 from cdc_platform.mysql.types import parse_type
 from cdc_platform.snapshots import heads, images, plain
 from cdc_platform.snapshots.columns import TableColumn
 from cdc_platform.snapshots.fold import fold, profile
 from cdc_platform.spark import delta_sql
 from tests.changelog.feed import Feed, SourceTable, read
+from tests.lakes import file_at, store_at
 
 COLUMNS = [("a", "int"), ("b", "varchar(9)"), ("d", "date"), ("at", "timestamp"), ("n", "decimal(12,2)")]
 KEYS = ("a", "b")
@@ -160,7 +162,7 @@ def test_notes_are_believed_where_they_are_of_the_same_table(noted, said):
     note = {**table.as_noted(), **noted}
     note |= {"changes": 1, "deletes": 0, "orders": [[0, 1, 5, 0, 0, 5]] * 2, "keys_range": None}
     note = {k: v for k, v in note.items() if v is not None or k == "keys_range"}
-    found = plain._noted(table, {"f": [{"db": "d", "table": "t", "plain": note}]})
+    found = plain._noted(table, {file_at("/f"): [{"db": "d", "table": "t", "plain": note}]})
     assert (isinstance(found, plain.Plain) or found) == said
 
 
@@ -168,7 +170,7 @@ class Files:
     """Changelog files as workers write them."""
 
     def __init__(self, spark, folder):
-        self.spark, self.path = spark, str(folder / "changelog")
+        self.spark, self.path = spark, store_at(folder / "changelog")
         delta_sql.create(spark, self.path, tables.CHANGELOG.ddl, {}, "", ("source",))
         self.files = {}
 
@@ -178,7 +180,7 @@ class Files:
         for group in groups:
             out.write(batch(group))
             out._flush()
-        self.files[f"{self.path}/{out.close().path}"] = None
+        self.files[File(self.path, out.close().path)] = None
 
     def folded(self, cs):
         """By fold.py, and by workers."""

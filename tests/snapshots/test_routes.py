@@ -130,7 +130,7 @@ def own(number: int, db: str) -> str:
 
 def told(feed: Feed, db: str = "shop") -> list[list[Any]]:
     """Rows with their origin's database first."""
-    rows = read(feed.target(db, "orders").snapshot).to_pylist()
+    rows = read(feed.target(db, "orders").snapshot.uri()).to_pylist()
     found = [[r["_cdc_db"], *(v for k, v in r.items() if not k.startswith("_cdc_"))] for r in rows]
     return sorted(found, key=repr)
 
@@ -261,7 +261,7 @@ def test_one_that_does_not_go_with_the_others_stops_their_snapshot_only(spark: A
     feed.catch_up()
     assert feed.state("shop", "orders")[0] == "stopped"
     assert "shop_2.order_x: column name '_cdc_db'" in str(feed.state("shop", "orders")[1])
-    assert read(feed.target("shop_1", "free").snapshot)["_cdc_db"].to_pylist() == [5]
+    assert read(feed.target("shop_1", "free").snapshot.uri())["_cdc_db"].to_pylist() == [5]
 
 
 @pytest.mark.thorough

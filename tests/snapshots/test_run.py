@@ -218,7 +218,7 @@ def test_composite_keys_of_any_type_and_late_changes(world: Any) -> None:
 
 
 def test_tombstones_are_beside_the_snapshot(world: Any) -> None:
-    assert not Path(world[0].target("k", "dates").tombstones).exists()  # nothing of it was deleted
+    assert not Path(world[0].target("k", "dates").tombstones.uri()).exists()  # nothing of it was deleted
     stones = world[0].tombstones("k", "keys")
     assert sorted((int(s["_k0"]), s["scope"], int(s["_cdc_order"]["pos"])) for s in stones) == [
         (2, "row", 20),
@@ -311,7 +311,7 @@ def test_names_from_the_wire_are_data(world: Any, i: int) -> None:
     rows = feed.live(table.db, table.name)
     assert [list(r) for r in rows] == [HOSTILE_COLUMNS]
     assert rows == [hostile_row("1", "v2" if i < 2 else "v1")]
-    path = Path(feed.target(table.db, table.name).snapshot)
+    path = Path(feed.target(table.db, table.name).snapshot.uri())
     assert path.parent.parent == folder / "deep" / "lake" / "snapshots" / "shop"
     assert path.resolve() == path
     assert len(os.fsencode(path.name)) <= 255

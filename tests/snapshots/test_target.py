@@ -12,6 +12,7 @@ from cdc_platform.snapshots.columns import TableColumn
 from cdc_platform.snapshots.target import Target, prepare
 from cdc_platform.spark import delta_sql
 from tests.changelog.feed import Feed, Image, SourceTable
+from tests.lakes import store_at
 
 pytestmark = pytest.mark.spark
 
@@ -70,17 +71,19 @@ def test_rows_are_marked_once_the_table_is_large_and_files_put_together_once_the
         feed.say(*(t.update((1, pos + i), old, rows[n]) for i, t in enumerate((keyed, bare))))
         feed.catch_up()
         for t in ("keyed", "bare"):
-            assert marked(feed.target("d", t).snapshot) == (size == 0)
-            assert compacted(feed.target("d", t).snapshot) == (files == 2 and below > 1)
+            assert marked(feed.target("d", t).snapshot.uri()) == (size == 0)
+            assert compacted(feed.target("d", t).snapshot.uri()) == (files == 2 and below > 1)
             assert sorted(r["a"] for r in feed.live("d", t)) == sorted(int(r["a"] or 0) for r in rows)
 
 
 def test_small_rows_are_read_in_bulk_and_large_ones_are_not(spark: Any, tmp_path: Path) -> None:
     """As long as nothing else is read; and a number of the user's own stays."""
-    paths = {name: str(tmp_path / f"{name} ü") for name in ("small", "large", "wide", "none")}
+    paths = {name: store_at(tmp_path / f"{name} ü") for name in ("small", "large", "wide", "none")}
     for name, row in (("small", "id AS a"), ("large", "repeat(uuid(), 1000) AS a")):
-        spark.range(300).selectExpr(row).write.format("delta").save(paths[name])
-    spark.range(300).selectExpr(*(f"NULL::INT AS c{i}" for i in range(400))).write.format("delta").save(paths["wide"])
+        spark.range(300).selectExpr(row).write.format("delta").save(paths[name].uri())
+    spark.range(300).selectExpr(*(f"NULL::INT AS c{i}" for i in range(400))).write.format("delta").save(
+        paths["wide"].uri()
+    )
     told = lambda: int(spark.conf.get(targets.ROWS_AT_ONCE))  # noqa: E731
     few = int(targets.FEW_ROWS_AT_ONCE)
 

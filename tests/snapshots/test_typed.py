@@ -10,6 +10,7 @@ from cdc_platform.lake.data_files import Output, Sink
 from cdc_platform.mysql.types import parse_type
 from cdc_platform.snapshots.columns import TableColumn
 from cdc_platform.snapshots.typed import typed
+from tests.lakes import store_at
 
 TYPES = (
     "tinyint",
@@ -93,7 +94,7 @@ def test_what_arrow_reads_is_what_spark_reads(spark, tmp_path_factory, type_, te
         return
     folder = tmp_path_factory.mktemp("typed")
     schema = pa.schema([("text", pa.string()), ("mine", to)])
-    out = Output(Sink(str(folder), schema, ("text",), ()))
+    out = Output(Sink(store_at(folder), schema, ("text",), ()))
     values = pa.concat_arrays([m for _, m in read])
     out.write(pa.RecordBatch.from_arrays([pa.array([t for t, _ in read], pa.string()), values], schema=schema))
     done = out.close()

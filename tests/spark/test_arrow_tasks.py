@@ -11,6 +11,7 @@ from cdc_platform.errors import LakeNotShared
 from cdc_platform.lake import commits, data_files
 from cdc_platform.lake.data_files import Sink, Unit
 from cdc_platform.spark import arrow_tasks, delta_sql
+from tests.lakes import file_at, store_at
 
 pytestmark = pytest.mark.spark
 
@@ -38,18 +39,18 @@ class Tables:
 
     def __init__(self, spark, folder):
         self.spark = spark
-        self.read, self.write = str(folder / "read"), str(folder / "write")
+        self.read, self.write = store_at(folder / "read"), store_at(folder / "write")
         for path in (self.read, self.write):
             spark.sql(
                 f"CREATE TABLE {delta_sql.delta(path)} (source STRING, n INT) USING delta PARTITIONED BY (source)"
             )
         rows = spark.range(100).selectExpr("'a' AS source", "CAST(id AS INT) AS n").repartition(4)
-        rows.write.format("delta").mode("append").save(self.read)
+        rows.write.format("delta").mode("append").save(self.read.uri())
         self.sink = Sink(self.write, NUMBERS, ("n",), (), (("source", "a"),))
 
     @property
     def files(self):
-        return [str(p) for p in Path(self.read).rglob("*.parquet")]
+        return [file_at(p) for p in Path(self.read.uri()).rglob("*.parquet")]
 
     def over(self, work, sinks=None):
         found = {"twice": self.sink} if sinks is None else sinks
@@ -92,7 +93,7 @@ MB = 1 << 20
     ],
 )
 def test_tasks_keep_the_cores_busy(sizes, cores, tasks):
-    all_units = [Unit(f"f{i}", 0, 1, size * MB) for i, size in enumerate(sizes)]
+    all_units = [Unit(file_at(f"/f{i}"), 0, 1, size * MB) for i, size in enumerate(sizes)]
     found = arrow_tasks.shared_out(all_units, cores)
     assert [len(task) for task in found] == tasks
     assert [unit for task in found for unit in task] == all_units
@@ -125,7 +126,7 @@ def test_statistics_of_the_log_leave_files_out(tables):
     commits.append_files(tables.sink, tables.over(doubled).written["twice"], ("app", 0))
     found = delta_sql.read(tables.spark, tables.write).where("n > 1000")
     assert found.collect() == []
-    adds = pa.table(DeltaTable(tables.write).get_add_actions(flatten=True)).to_pylist()
+    adds = pa.table(DeltaTable(tables.write.uri()).get_add_actions(flatten=True)).to_pylist()
     assert (min(a["min.n"] for a in adds), max(a["max.n"] for a in adds)) == (0, 198)
     assert sum(a["num_records"] for a in adds) == 100
 
@@ -134,7 +135,7 @@ def test_work_that_fails_leaves_nothing(tables, monkeypatch):
     monkeypatch.setattr(data_files, "_ROW_GROUP_BYTES", 1)
     with pytest.raises(Exception, match="in the middle of it"):
         tables.over(dies)
-    assert not list(Path(tables.write).rglob("*.parquet"))
+    assert not list(Path(tables.write.uri()).rglob("*.parquet*"))
     assert tables.rows() == []
 
 
@@ -153,7 +154,7 @@ def test_no_files_are_no_tasks(tables):
 
 def test_an_executor_that_does_not_see_the_lake_is_told(tables, tmp_path):
     """As where its host lacks the folder that the driver has made."""
-    elsewhere = Sink(str(tmp_path / "no" / "table"), NUMBERS, (), (), (("source", "a"),))
+    elsewhere = Sink(store_at(tmp_path / "no" / "table"), NUMBERS, (), (), (("source", "a"),))
     with pytest.raises(LakeNotShared, match="no/table: driver and executors don't share the lake"):
         tables.over(doubled, {"twice": elsewhere})
 

@@ -8,13 +8,14 @@ from pyspark.sql.types import StructType
 from cdc_platform.lake import delta_table
 from cdc_platform.spark import delta_sql
 from cdc_platform.tables import CHANGELOG, LINEAGES, QUARANTINE
+from tests.lakes import store_at
 
 pytestmark = pytest.mark.spark
 
 
 @pytest.mark.parametrize("table", [CHANGELOG, QUARANTINE], ids=lambda t: t.path)
 def test_writers_that_start_at_once_make_one_table(spark, tmp_path, table):
-    path = table.at(str(tmp_path))
+    path = table.at(store_at(tmp_path))
     with ThreadPoolExecutor(4) as pool:
         made = list(pool.map(lambda _: delta_sql.ensure(table, path), range(4)))
     assert made == [path] * 4
@@ -29,7 +30,7 @@ _OLD = """source STRING, format STRING, decoder_version STRING, room STRING, top
 
 
 def test_columns_that_an_earlier_table_lacks_are_added_once_and_its_rows_stay(spark, tmp_path):
-    path = QUARANTINE.at(str(tmp_path))
+    path = QUARANTINE.at(store_at(tmp_path))
     delta_sql.create(spark, path, _OLD, QUARANTINE.properties, QUARANTINE.comment, QUARANTINE.partition_by)
     spark.sql(f"INSERT INTO {delta_sql.delta(path)} (source, topic, reason) VALUES ('shop', 't', 'no JSON')")
     with ThreadPoolExecutor(4) as pool:
@@ -50,11 +51,11 @@ def test_columns_that_an_earlier_table_lacks_are_added_once_and_its_rows_stay(sp
 def test_a_table_that_cannot_be_made_is_told(spark, tmp_path):
     (tmp_path / "file").write_text("in the way")
     with pytest.raises(Exception, match="file"):
-        delta_sql.ensure(CHANGELOG, str(tmp_path / "file" / "changelog"))
+        delta_sql.ensure(CHANGELOG, store_at(tmp_path / "file" / "changelog"))
 
 
 def test_rows_of_a_batch_that_are_there_are_not_written_again(spark, tmp_path):
-    path = delta_sql.ensure(LINEAGES, str(tmp_path / "lineages"))
+    path = delta_sql.ensure(LINEAGES, store_at(tmp_path / "lineages"))
     for source, batch in (("a", 1), ("a", 2), ("b", 1), ("a", 1), ("b", 1)):
         row = {"source": source, "lineage": "1", "epoch": 0, "batch": batch}
         delta_table.append_rows(path, [row], of=f"source = '{source}' AND batch = {batch}")

@@ -13,6 +13,7 @@ from cdc_platform import tables
 from cdc_platform.lake import delta_table
 from cdc_platform.spark import delta_sql
 from cdc_platform.tables.columns import shown
+from tests.lakes import store_at
 
 BEFORE = json.loads(Path(__file__).with_name("lakes_of_0_1.json").read_text())
 """Per path the partition columns, properties and columns (name, type) of a table that version 0.1 made. Stays as it is:
@@ -51,7 +52,7 @@ def test_tables_need_no_heavy_import():
 @pytest.mark.parametrize("by", ["delta-rs", "Spark"])
 @pytest.mark.parametrize("table", tables.ALL, ids=lambda t: t.path.partition("/")[0])
 def test_a_table_is_made_once_and_as_it_is_described(spark, tmp_path, table, by):
-    path = table.at(str(tmp_path), source="a-b", format="debezium")
+    path = table.at(store_at(tmp_path), source="a-b", format="debezium")
     assert not delta_table.exists(path)
     for _ in range(2):
         if by == "Spark":
@@ -68,4 +69,4 @@ def test_a_table_is_made_once_and_as_it_is_described(spark, tmp_path, table, by)
     detail = spark.sql(f"DESCRIBE DETAIL {delta_sql.delta(path)}").collect()[0]
     assert (detail["partitionColumns"], detail["description"]) == (list(table.partition_by), table.comment)
     assert {k: detail["properties"].get(k) for k in table.properties} == table.properties
-    assert pa.schema(DeltaTable(path).schema().to_arrow()).equals(table.arrow())
+    assert pa.schema(DeltaTable(path.uri()).schema().to_arrow()).equals(table.arrow())

@@ -93,7 +93,7 @@ def _registered(backend: Backend, one: _Wanted, there: bool) -> bool:
 
 def _settled(backend: Backend, one: _Wanted) -> bool:
     """The same of one that the catalog has. Raises CatalogError."""
-    found, path = backend.find(one.entry), one.target.snapshot
+    found, path = backend.find(one.entry), one.target.snapshot.spark_uri()
     if found.location != path:
         if one.exists:
             log.warning("catalog: %s is a table at %s, not the snapshot %s", one.entry, found.location, path)
@@ -113,4 +113,4 @@ def _described(target: Target) -> Snapshot | None:
     if not delta_table.exists(path):
         return None
     fields = json.loads(delta_table.schema_json(path))["fields"]
-    return Snapshot(path, tuple(fields), delta_table.comment(path))
+    return Snapshot(path.spark_uri(), tuple(fields), delta_table.comment(path))

@@ -93,7 +93,7 @@ def create(path: str, columns: dict[str, Any], comment: str = "") -> None:
 
 
 def snapshot(config: Config, table: str) -> str:
-    return Target.of(config, "s", "shop", table).snapshot
+    return Target.of(config, "s", "shop", table).snapshot.uri()
 
 
 def published(config: Config, **tables: dict[str, Any]) -> float:
