@@ -11,7 +11,8 @@ from dataclasses import dataclass, field
 from itertools import groupby
 from typing import Any
 
-from cdc_platform.mysql.ddl import Column, Statement, dropped_database, tables_there_before
+from cdc_platform.mysql import foreign_keys
+from cdc_platform.mysql.ddl import Column, Statement, dropped_database, named_tables, tables_there_before
 from cdc_platform.mysql.effects import Added, Effect, Name, effects
 
 Order = tuple[int, ...]
@@ -143,11 +144,12 @@ class SchemaHistory:
         """Every name that a column list is told for."""
         return {name for name, _, _ in self._lists}
 
-    def untold_rows(self, today: Name) -> list[str]:
-        """What DDL did to rows of today's table, of which no message tells."""
+    def untold_rows(self, today: Name, others: Iterable[Statement] = ()) -> list[str]:
+        """What DDL did to rows of today's table, and what the server does to them by foreign keys, of which no message
+        tells. `others`: statements that aren't among the steps, in order."""
         spans = self._spans.get(today, [])
-        steps = spans[-1][1].steps if spans else []
-        return list(dict.fromkeys(s.effect.rows for s in steps if s.effect.rows))
+        effects = [s.effect for s in (spans[-1][1].steps if spans else [])]
+        return list(dict.fromkeys([*(e.rows for e in effects if e.rows), *_cascades(today, effects, others)]))
 
     def last_listed(self, name: Name) -> str | None:
         """The newest column list that messages told for a name, be its table there or not."""
@@ -202,6 +204,33 @@ class SchemaHistory:
         if not stated:
             return None
         return json.dumps([{"name": c.name, "type": c.type, "key": c.key} for c in stated], ensure_ascii=False)
+
+
+def _cascades(table: Name, effects: Iterable[Effect], others: Iterable[Statement]) -> list[str]:
+    """Foreign keys that a table has today by which its rows change. The server calls those without a name
+    `<table>_ibfk_<n>`."""
+    there: dict[str, str] = {}
+
+    def change(name: str, made: Iterable[tuple[str, str]], dropped: Iterable[str]) -> None:
+        for gone in dropped:
+            there.pop(gone, None)
+        for given, what in made:
+            numbers = [n for n in there if n.startswith(f"{name.lower()}_ibfk_")]
+            there[given or f"{name.lower()}_ibfk_{len(numbers) + 1}"] = what
+
+    for statement in others:
+        if named_tables(statement) == [table]:
+            if tables_there_before(statement) != [table]:
+                there.clear()  # it is made
+            change(table[1], foreign_keys.added(statement.sql), foreign_keys.dropped(statement.sql))
+    for effect in effects:
+        if effect.before is None:
+            there.clear()
+        change((effect.after or table)[1], effect.cascades, effect.kept_no_more)
+    return [
+        f"foreign key {name} ({what}): what the server does to rows by it comes without a message before MySQL 9.6"
+        for name, what in there.items()
+    ]
 
 
 def carried_list(columns: list[dict[str, Any]], carry: Carry) -> list[dict[str, Any]]:

@@ -86,6 +86,8 @@ class Limit:
     """Whether it is so of a column of that type."""
     unless: str | None = None
     """The option that settles it, where the configuration gives it."""
+    stated: str | None = None
+    """Only of columns whose `limits` in the column list name this."""
     writer: str | None = None
     """Only of tables whose columns this tool told: `info` of kind schema, `writer` (else the format's name)."""
 

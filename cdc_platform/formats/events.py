@@ -23,9 +23,14 @@ _WORTH_A_CUT = 100  # events that copying must save to be worth a cut
 
 def columns_json(columns: list[dict[str, Any]]) -> str:
     """Columns in table order → JSON text `[{"name","type","key"}, …]`; `type` is MySQL type text
-    (`bigint(20) unsigned`, `decimal(12,2)`, `enum('a','b')`), `key` whether it is part of the primary key."""
+    (`bigint(20) unsigned`, `decimal(12,2)`, `enum('a','b')`), `key` whether it is part of the primary key. Some have
+    `limits`, names of `Limit.stated`."""
     return json.dumps(
-        [{"name": c["name"], "type": c["type"], "key": bool(c["key"])} for c in columns],
+        [
+            {"name": c["name"], "type": c["type"], "key": bool(c["key"])}
+            | ({"limits": list(c["limits"])} if c.get("limits") else {})
+            for c in columns
+        ],
         ensure_ascii=False,
         separators=(",", ":"),
     )

@@ -9,6 +9,11 @@ from cdc_platform.formats.contract import Format
 from cdc_platform.mysql.types import MySqlType, parse_type
 
 
+def any_type(_type: MySqlType) -> bool:
+    """`Limit.concerns`: all types."""
+    return True
+
+
 def of(*families: str) -> Callable[[MySqlType], bool]:
     """`Limit.concerns`: types of these families."""
     return lambda t: t.family in families
@@ -35,6 +40,7 @@ def limits_of(
             for limit in format.limits
             if limit.concerns(type_)
             and (limit.unless is None or limit.unless not in options)
+            and (limit.stated is None or limit.stated in column.get("limits", ()))
             and (limit.writer is None or limit.writer in (writers or {format.name}))
         ]
         if texts:

@@ -11,7 +11,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any, NamedTuple
 
 from cdc_platform.errors import UnknownType
-from cdc_platform.mysql import ddl, defaults
+from cdc_platform.mysql import ddl, defaults, foreign_keys
 from cdc_platform.mysql.ddl import GAP, NAME, Change, Column, Statement, named_tables, plain_name
 from cdc_platform.mysql.tokens import NO_COLUMN, says, tokens
 from cdc_platform.mysql.types import parse_type
@@ -20,7 +20,7 @@ Name = tuple[str, str]
 """(database, table)."""
 
 
-VERSION = 2
+VERSION = 3
 """To be raised where statements are read otherwise than before: what is kept of them is read anew then."""
 
 
@@ -38,7 +38,8 @@ class Added(NamedTuple):
 class Effect:
     """What statement `at` does to one table. `before`, `after`: its name; None: it begins or ends here. Rows of
     `before` go on in `after`. `unknown`: why what it does isn't known. `rows`: that rows go or come with it, of which
-    no message tells."""
+    no message tells. `cascades`: foreign keys that it makes and by which the server will change the table's rows
+    without a message (name, what it says); `kept_no_more`: names of constraints that it drops, in lower case."""
 
     at: int
     before: Name | None
@@ -52,6 +53,8 @@ class Effect:
     key: tuple[str, ...] | None = None  # its key's columns in the table's order, where that changed
     unknown: str | None = None
     rows: str | None = None
+    cascades: tuple[tuple[str, str], ...] = ()
+    kept_no_more: tuple[str, ...] = ()
 
     @property
     def same_columns(self) -> bool:
@@ -78,6 +81,7 @@ def from_json(text: str) -> list[Effect]:
 def _effect(**said: Any) -> Effect:
     said |= {n: said[n] and tuple(said[n]) for n in ("before", "after", "key")}
     said |= {"dropped": tuple(said["dropped"]), "added": tuple(Added(*a) for a in said["added"])}
+    said |= {"cascades": tuple((n, what) for n, what in said["cascades"]), "kept_no_more": tuple(said["kept_no_more"])}
     said["retyped"] = {n: (old, new) for n, (old, new) in said["retyped"].items()}
     return Effect(**{**said, "columns": tuple(Column(**c) for c in said["columns"])})
 
@@ -105,11 +109,11 @@ def _of(statement: Statement, changes: dict[Name, Change], fold: bool) -> Iterat
             if change.before is not None or not _says(statement, "RENAME"):  # a name in passing, in a swap
                 yield Effect(change.at, name, None)
         elif change.columns is None:
-            yield Effect(change.at, name, name, unknown=change.reason)
+            yield Effect(change.at, name, name, unknown=change.reason, cascades=_cascades(statement.sql))
         elif change.before is None or (_says(statement, "CREATE") and named_tables(statement)):
             if change.before is not None:
                 yield Effect(change.at, name, None)
-            yield Effect(change.at, None, name, columns=change.columns)
+            yield Effect(change.at, None, name, columns=change.columns, cascades=_cascades(statement.sql))
         else:
             yield _altered(statement, name, name, change.before, change)
     if (found := _exchanged_with(statement)) is not None:
@@ -148,6 +152,10 @@ to rows: the binlog holds the statement alone."""
 
 def _rows(sql: str) -> str | None:
     return next((told for words, told in _UNTOLD_ROWS.items() if says(sql, *words)), None)
+
+
+def _cascades(sql: str) -> tuple[tuple[str, str], ...]:
+    return tuple(foreign_keys.added(sql)) if says(sql, "REFERENCES") else ()
 
 
 def _moves(statement: Statement, changes: dict[Name, Change], fold: bool) -> Iterator[tuple[Name, Name]]:
@@ -198,6 +206,8 @@ def _altered(statement: Statement, name: Name, after: Name, before: tuple[Column
         columns=to.columns,
         key=None if key_was == [k.lower() for k in key] else key,
         rows=_rows(statement.sql),
+        cascades=_cascades(statement.sql),
+        kept_no_more=tuple(sorted(foreign_keys.dropped(statement.sql))),
     )
 
 

@@ -60,7 +60,9 @@ class History:
     def __init__(self, spark: SparkSession, config: Config, source: Source):
         self.spark, self.source = spark, source
         self.changes = delta_sql.ensure(SCHEMA_CHANGES, SCHEMA_CHANGES.at(stores.lake(config)))
-        rows = _told(config, source)
+        every = _told(config, source)
+        # Statements that a connector made up to describe tables (its own snapshot) did nothing at the source.
+        rows = [r for r in every if r["kind"] == "message" or not _made_up(r)]
         self._ddl = [r for r in rows if r["kind"] == "ddl"]
         done = delta_table.ask(
             f'SELECT topic, "partition", "offset", entry_index FROM {{changes}} WHERE source = \'{source.name}\'',
@@ -70,6 +72,10 @@ class History:
         self._placed = _placed(config, source, self._ddl)
         told = [r for r in rows if r["kind"] == "message" or r["address"] in self._placed]
         self.full = schema_history(told, partial(_effects, config, source))
+        outside = [r for r in every if r["kind"] == "ddl" and r["ddl"] and r["address"] not in self._placed]
+        self._outside = [
+            Statement(r["db"], r["ddl"]) for r in sorted(outside, key=lambda r: (r["order"], r["address"]))
+        ]
 
     @property
     def any_ddl(self) -> bool:
@@ -95,6 +101,11 @@ class History:
         if not tables.merged(*snapshot):
             return [snapshot]
         return sorted(n for n in self._names if tables.routed(*n) == snapshot and tables.wanted(*n))
+
+    def untold_rows(self, name: Name) -> list[str]:
+        """What DDL and foreign keys do to rows of a table of which no message tells. A foreign key holds whatever the
+        place of the statement that tells it."""
+        return self.full.untold_rows(name, self._outside)
 
     def lists(self, snapshot: Name) -> dict[Name, str]:
         """Column lists of the tables of a merged snapshot that exist."""
@@ -144,14 +155,13 @@ def _effects(config: Config, source: Source, statements: Sequence[Statement]) ->
 
 
 def _told(config: Config, source: Source) -> list[dict[str, Any]]:
-    """DDL and column lists of the source. Statements that a connector made up to describe tables (its own snapshot)
-    did nothing at the source."""
+    """DDL and column lists of the source."""
     rows = delta_table.ask(
         'SELECT kind, db, "table", columns, ddl, info, order_key, topic, "partition", "offset", entry_index '
         f"FROM {{history}} WHERE source = '{source.name}' AND kind IN ('message', 'ddl')",
         history=SCHEMA_HISTORY.at(stores.lake(config)),
     )
-    return [_plain(r) for r in rows if r["kind"] == "message" or not _made_up(r)]
+    return [_plain(r) for r in rows]
 
 
 def _made_up(row: dict[str, Any]) -> bool:

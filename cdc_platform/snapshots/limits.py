@@ -25,7 +25,7 @@ ROWS = "*"
 def note(spark: SparkSession, config: Config, source: Source, history: History, names: list[Name]) -> dict[Name, str]:
     """Says it of these snapshots; where nothing has changed, nothing is written. Returns the texts, for people."""
     format_ = FORMATS[source.format]
-    rows = {m: texts for n in names for m in history.members(n) if (texts := history.full.untold_rows(m))}
+    rows = {m: texts for n in names for m in history.members(n) if (texts := history.untold_rows(m))}
     if not names or not (format_.limits or rows):
         return {}
     writers = _writers(config, source) if format_.limits else {}

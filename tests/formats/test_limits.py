@@ -6,6 +6,7 @@ import pytest
 
 from cdc_platform.formats import FORMATS
 from cdc_platform.formats.limits import limits_of
+from tests.formats.json_fixtures import messages
 from tests.formats.types_matrix import KINDS
 from tests.formats.types_wire import FEEDS
 
@@ -57,3 +58,42 @@ def test_an_option_settles_just_its_limit() -> None:
 def test_options_that_settle_limits_are_options_of_the_format() -> None:
     for f in FORMATS.values():
         assert {limit.unless for limit in f.limits if limit.unless} <= set(f.options.model_fields), f.name
+
+
+def stated(fields: list[dict], options: dict[str, object] | None = None, **source: object) -> dict[str, list[str]]:
+    """Limits of the columns that a message of Debezium states. fields: beside `id`, of its schema."""
+    told = [{"type": "int32", "optional": False, "field": "id"}, *fields]
+    schema = {"type": "struct", "fields": [{"type": "struct", "fields": told, "field": n} for n in ("before", "after")]}
+    schema["fields"] += [{"type": "string", "field": "op"}]
+    where = {"db": "shop", "table": "orders", "server_id": 1, "file": "b.000001", "pos": 4, **source}
+    payload = {"op": "c", "before": None, "after": {"id": 1, **{f["field"]: None for f in fields}}, "source": where}
+    debezium = FORMATS["debezium"]
+    batch = messages([json.dumps({"schema": schema, "payload": payload}).encode()])
+    [event] = [
+        e for e in debezium.decode(batch, debezium.options(**options or {})).to_pylist() if e["kind"] == "schema"
+    ]
+    writers = [dict(event["info"])["writer"]] if event["info"] else []
+    return limits_of(debezium, options or {}, event["columns"], writers)
+
+
+DEFAULTED = {"type": "string", "optional": True, "default": "new", "field": "v"}
+
+
+def test_null_that_may_arrive_as_a_default_is_declared_of_such_columns_alone() -> None:
+    others = [
+        {"type": "string", "optional": False, "default": "new", "field": "kept"},
+        {"type": "string", "optional": True, "default": None, "field": "none"},
+        {"type": "boolean", "optional": True, "default": False, "field": "off"},
+    ]
+    found = stated([DEFAULTED, *others])
+    assert set(found) == {"v", "off"} and "replace.null.with.default" in found["v"][0]
+    assert stated([DEFAULTED], {"replace_null_with_default": False}) == {}
+    assert stated([DEFAULTED], version="0.0.1") == {}, "dtle's encoder replaces nothing"
+
+
+def test_a_time_that_a_converter_writes_without_its_zone_is_declared() -> None:
+    converted = {"type": "string", "optional": True, "name": "a.converter.timestamp", "field": "at"}
+    told_type: dict[str, object] = {"columns": {"shop.orders": {"at": "timestamp"}}}
+    assert any("time_zone" in text for text in stated([converted], told_type)["at"])
+    settled = stated([converted], {**told_type, "time_zone": "UTC"})
+    assert not any("time_zone" in text for text in settled["at"])

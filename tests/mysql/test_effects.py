@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from cdc_platform.mysql.ddl import Statement
-from cdc_platform.mysql.effects import Added, Effect, effects
+from cdc_platform.mysql.effects import Added, Effect, effects, from_json, to_json
 
 T = "create table t (id int primary key, a int, b varchar(9) not null default 'x', e enum('p','q'))"
 
@@ -169,3 +169,16 @@ def test_statements_that_change_rows_without_messages(clause):
 def test_a_key_that_may_drop_rows():
     [_, found] = of(T, "alter ignore table t add primary key (a)")
     assert "ALTER IGNORE" in found.rows and not found.same_columns
+
+
+def test_foreign_keys_by_which_rows_change_without_a_message():
+    kid = "create table k (id int primary key, p int, constraint F foreign key (p) references t (id) on delete cascade)"
+    made, added, dropped = of(
+        kid,
+        "alter table k add foreign key (p) references t (id) on update cascade",
+        "alter table k drop foreign key f",
+    )
+    assert made.cascades == (("f", "p: ON DELETE CASCADE"),)
+    assert added.cascades == (("", "p: ON UPDATE CASCADE"),) and added.nothing
+    assert dropped.kept_no_more == ("f",) and dropped.nothing
+    assert from_json(to_json([made, added, dropped])) == [made, added, dropped]

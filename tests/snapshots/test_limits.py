@@ -6,8 +6,9 @@ from typing import Any
 import pytest
 from deltalake import DeltaTable
 
+from cdc_platform.formats.events import columns_json
 from cdc_platform.results import StageResult
-from tests.changelog.feed import Feed, SourceTable
+from tests.changelog.feed import Feed, SourceTable, position
 
 pytestmark = pytest.mark.spark
 
@@ -46,3 +47,35 @@ def test_tables_that_dtle_told_have_its_limits(spark: Any, make_config: Any) -> 
     feed.catch_up()
     assert said(feed, "one") == {"n": ["negative decimals whose leading bit is set arrive as positive ones"]}
     assert said(feed, "two") == {}
+
+
+def test_a_table_says_which_foreign_keys_change_its_rows_without_a_message(spark: Any, make_config: Any) -> None:
+    feed = Feed(spark, make_config([{"name": "s", "format": "debezium", "topics": ["t"]}]), "s")
+    kids = [SourceTable("shop", name, [("id", "int"), ("p", "int")]) for name in ("kid", "old", "plain")]
+    made = {
+        k.name: f"CREATE TABLE {k.name} (id INT PRIMARY KEY, p INT, CONSTRAINT f FOREIGN KEY (p) REFERENCES p (id)"
+        + (" ON DELETE CASCADE)" if k.name != "plain" else ")")
+        for k in kids
+    }
+    for at, kid in enumerate(kids):
+        info = {"snapshot": "true"} if kid.name == "kid" else {}  # as Debezium describes tables when it begins
+        ddl = {"kind": "ddl", "db": "shop", "ddl": made[kid.name], "info": info, **position(1, 10 + at)}
+        feed.say(ddl, kid.stated() | {"lineage": "1"}, kid.insert((1, 20 + at), {"id": "1", "p": "1"}))
+    feed.say({"kind": "ddl", "db": "shop", "ddl": "ALTER TABLE old DROP FOREIGN KEY f", **position(1, 30)})
+    result: StageResult = feed.catch_up()
+    assert [t.partition(",")[0] for t in said(feed, "kid")["*"]] == [
+        "foreign key f (p: ON DELETE CASCADE): what the server does to rows by it comes without a message"
+    ]
+    assert "foreign key f" in str(result.tables["shop.kid"]["limits"])
+    assert said(feed, "old") == said(feed, "plain") == {}
+
+
+def test_a_column_says_that_null_may_arrive_as_its_default(spark: Any, make_config: Any) -> None:
+    feed = Feed(spark, make_config([{"name": "s", "format": "debezium", "topics": ["t"]}]), "s")
+    paid = SourceTable("shop", "paid", [("id", "int"), ("v", "varchar(9)")])
+    listed = [{"name": "id", "type": "int", "key": True}, {"name": "v", "type": "varchar(9)", "key": False}]
+    columns = columns_json([listed[0], {**listed[1], "limits": ["null as default"]}])
+    feed.say(paid.stated() | {"lineage": "1", "columns": columns}, paid.insert((1, 10), {"id": "1", "v": "new"}))
+    feed.say({"kind": "ddl", "db": "shop", "ddl": "ALTER TABLE paid RENAME COLUMN v TO w", **position(1, 30)})
+    feed.catch_up()
+    assert list(said(feed, "paid")) == ["w"] and "replace_null_with_default" in said(feed, "paid")["w"][0]

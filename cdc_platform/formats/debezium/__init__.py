@@ -27,8 +27,9 @@ from cdc_platform.formats.debezium.groups import Group, described, is_dtle, is_s
 from cdc_platform.formats.debezium.options import DebeziumOptions
 from cdc_platform.formats.debezium.rows import Changes, Row, Table, row_changes
 from cdc_platform.formats.events import Event, collection_paused
+from cdc_platform.formats.kafka_connect.types import NULL_AS_DEFAULT, ZONE_UNTOLD
 from cdc_platform.formats.kafka_connect.wrapper import Schema, Unwrapper
-from cdc_platform.formats.limits import finer_than, of
+from cdc_platform.formats.limits import any_type, finer_than, of
 from cdc_platform.formats.texts import BAD, shown
 
 _MANY = 10_000  # tables × schemas kept for one decode call; beyond it something invents schemas
@@ -178,6 +179,20 @@ LIMITS = (
     Limit(
         "a date with a zero (0000-00-00) arrives as NULL, in a column that is NOT NULL as 1970-01-01",
         of("date", "datetime", "timestamp"),
+        writer="debezium",
+    ),
+    Limit(
+        "NULL arrives as the column's default, unless the connector's converter sets replace.null.with.default=false: "
+        "option replace_null_with_default says so",
+        any_type,
+        stated=NULL_AS_DEFAULT,
+        writer="debezium",
+    ),
+    Limit(
+        "a converter writes it as text without an offset, which is read in UTC: option time_zone names its zone",
+        of("timestamp"),
+        unless="time_zone",
+        stated=ZONE_UNTOLD,
         writer="debezium",
     ),
     Limit("negative decimals whose leading bit is set arrive as positive ones", of("decimal"), writer="dtle"),

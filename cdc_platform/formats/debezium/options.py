@@ -32,6 +32,12 @@ class DebeziumOptions(FormatOptions):
         "or the schema calls binary while they come as text",
         examples=["base64"],
     )
+    replace_null_with_default: bool = Field(
+        default=True,
+        description="The converter's replace.null.with.default: whether NULL in a column with a default arrives as "
+        "that default",
+        examples=[False],
+    )
     unavailable_value: str = Field(
         default="__debezium_unavailable_value",
         description="unavailable.value.placeholder: the column isn't in the image",
@@ -67,6 +73,7 @@ class DebeziumOptions(FormatOptions):
             dtle=dtle,
             snapshot=dtle and snapshot,
             zone=self.dtle_time_zone,
+            null_defaults=self.replace_null_with_default,
             text_zone=self.time_zone if "time_zone" in self.model_fields_set else None,
             text_base64=self.dtle_text_base64,
             snapshot_year=self.dtle_snapshot_year,

@@ -61,7 +61,10 @@ class Table:
         self.key_set = frozenset(self.key_names)
         if self.complete:
             self.columns_json = columns_json(
-                [{"name": c.name, "type": c.type_text, "key": c.name in self.key_names} for c in self.columns.values()]
+                [
+                    {"name": c.name, "type": c.type_text, "key": c.name in self.key_names, "limits": c.limits}
+                    for c in self.columns.values()
+                ]
             )
             self.version = schema_version(self.db, self.table, self.columns_json)
 

@@ -35,7 +35,8 @@ class Dialect:
     dtle: bool = False
     snapshot: bool = False  # dtle only: its snapshot and incremental writers differ
     zone: str | None = None  # dtle's DateTimeZone
-    text_zone: str | None = None  # of TIMESTAMP as text without an offset; None: UTC
+    text_zone: str | None = None  # of TIMESTAMP as text without an offset; None: not told, UTC
+    null_defaults: bool = True  # JsonConverter's replace.null.with.default
     text_base64: bool = False  # dtle: TEXT and JSON of incremental rows are base64
     snapshot_year: bool = False  # dtle: years 2001..2069 of snapshots are really 1901..1969
 
@@ -48,6 +49,7 @@ class Column:
     type_text: str
     convert: cv.Convert
     unavailable: str | None = None
+    limits: tuple[str, ...] = ()  # names of `Limit.stated`
 
 
 Typed = tuple[str, cv.Convert]
@@ -218,9 +220,26 @@ def column(field: dict, given: str | None, dialect: Dialect) -> Column:
             type_text, convert = _refine((type_text, convert), told, bool(given), dialect)
         except ValueError as e:
             raise BadColumn(name, f"column {shown(name)}: {e}") from None
+    limits = _limits(field, type_text, kind, dialect)
     if dialect.dtle:
         convert = _repaired(semantic, parse_type(told) if told else None, convert, dialect)
-    return Column(name, type_text, convert, _unavailable(kind, dialect))
+    return Column(name, type_text, convert, _unavailable(kind, dialect), limits)
+
+
+NULL_AS_DEFAULT, ZONE_UNTOLD = "null as default", "zone not told"
+"""`Limit.stated` of columns: dtle writes no defaults in place of NULL."""
+
+
+def _limits(field: dict, type_text: str, kind: str, dialect: Dialect) -> tuple[str, ...]:
+    defaulted = field.get("optional") is True and field.get("default") is not None
+    told = {
+        NULL_AS_DEFAULT: defaulted and dialect.null_defaults and not dialect.dtle,
+        ZONE_UNTOLD: kind == "string"
+        and field.get("name") not in NAMED
+        and parse_type(type_text).family == "timestamp"
+        and dialect.text_zone is None,
+    }
+    return tuple(limit for limit, so in told.items() if so)
 
 
 def _unavailable(kind: str, dialect: Dialect) -> str | None:
