@@ -164,7 +164,7 @@ def test_a_random_workload_s_snapshots_are_the_database_s_own_rows(
     run_stages(spark, config)
     found = []
     for name, (table, rows) in told.checkpoints[-1].tables.items():
-        snapshot = read_snapshot(Target.of(config, "real", table.db, name).snapshot)
+        snapshot = read_snapshot(Target.of(config, "real", table.db, name).snapshot.uri())
         found += [f"{name}: {problem}" for problem in compared(table, rows, snapshot, as_sent, True)]
     assert found == []
     assert ended[0].failures >= 1

@@ -107,7 +107,7 @@ def make(feed: Feed) -> dict[str, Shown]:
         feed.say(t.update((1, next(at)), row(3, "1"), row(3, "2")), t.delete((1, next(at)), row(4, "1")))
     feed.say(_BARE.delete((1, next(at)), two[0]))
     feed.catch_up()
-    found = {n: Shown(feed.target(DB, "plain" if n == "cut" else n).snapshot, None) for n in ROWS}
+    found = {n: Shown(feed.target(DB, "plain" if n == "cut" else n).snapshot.uri(), None) for n in ROWS}
     found["cut"] = found["cut"]._replace(version=first["plain"]["version"])
     return found
 

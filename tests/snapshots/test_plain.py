@@ -260,4 +260,4 @@ def test_a_batch_comes_to_the_snapshot_by_workers(spark, make_config, monkeypatc
         (4, "merged", False),
         *((i, f"n{i}", False) for i in (6, 7, 8)),
     ]
-    assert {g["_k0"] for g in read(feed.target("shop", "orders").tombstones).to_pylist()} == {3, 5}
+    assert {g["_k0"] for g in read(feed.target("shop", "orders").tombstones.uri()).to_pylist()} == {3, 5}
