@@ -63,9 +63,8 @@ def test_a_table_says_which_foreign_keys_change_its_rows_without_a_message(spark
         feed.say(ddl, kid.stated() | {"lineage": "1"}, kid.insert((1, 20 + at), {"id": "1", "p": "1"}))
     feed.say({"kind": "ddl", "db": "shop", "ddl": "ALTER TABLE old DROP FOREIGN KEY f", **position(1, 30)})
     result: StageResult = feed.catch_up()
-    assert [t.partition(",")[0] for t in said(feed, "kid")["*"]] == [
-        "foreign key f (p: ON DELETE CASCADE): what the server does to rows by it comes without a message"
-    ]
+    [text] = said(feed, "kid")["*"]
+    assert text.startswith("foreign key f (p: ON DELETE CASCADE): ") and "without a message" in text
     assert "foreign key f" in str(result.tables["shop.kid"]["limits"])
     assert said(feed, "old") == said(feed, "plain") == {}
 
