@@ -163,6 +163,20 @@ class RunInProgress(CdcError):
         super().__init__(f"source {source}: another run is writing its tables (waited {waited_s:.0f} s)")
 
 
+class LeaseLost(CdcError):
+    """Another process has taken the source over, and this one may commit no more. Fields: `source`, `token` (of this
+    process), `newer`."""
+
+    retriable = True
+
+    def __init__(self, source: str, token: str, newer: str):
+        self.source, self.token, self.newer = source, token, newer
+        super().__init__(
+            f"source {source}: this process was stopped, or the lake out of its reach, for longer than its lease "
+            f"({int(token)}), and another one has taken the source over ({newer}). It commits no more"
+        )
+
+
 class NotReadable(CdcError):
     """A table, version, cut or column that was asked for can't be read. Fields: `name`, `problem`, `valid` (what would
     have worked)."""

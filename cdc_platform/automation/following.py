@@ -16,11 +16,12 @@ import dagster as dg
 from cdc_platform.automation import observe
 from cdc_platform.automation.naming import Naming
 from cdc_platform.automation.reporting import Report
-from cdc_platform.automation.stages import call
+from cdc_platform.automation.stages import call, failing
 from cdc_platform.chain import STAGES
 from cdc_platform.config import Config, Source
 from cdc_platform.errors import CdcError, KafkaUnreachable, RunInProgress
 from cdc_platform.lake import queries
+from cdc_platform.lake.writer_lock import source_lock
 from cdc_platform.results import StageResult
 
 LOOK_S = 0.5
@@ -113,7 +114,9 @@ class _Rounds:
     def all(self) -> list[StageResult]:
         """One round. A cut that it holds back, as in the middle of a transaction, the next one publishes."""
         cut = time.monotonic() - self._cut_at > CUT_S
-        found = [call(*self._place, stage, **({} if cut else NO_CUT.get(stage, {}))) for stage in STAGES]
+        _, naming, source = self._place
+        with failing(), source_lock(naming.config, source):
+            found = [call(*self._place, stage, **({} if cut else NO_CUT.get(stage, {}))) for stage in STAGES]
         self._owed = not cut or bool(found[-1].metrics.get("cut_held_back"))
         if not self._owed:
             self._cut_at = time.monotonic()

@@ -13,6 +13,7 @@ from cdc_platform.config import Source
 from cdc_platform.errors import CdcError
 from cdc_platform.lake.writer_lock import source_lock
 from cdc_platform.results import StageResult
+from cdc_platform.spark.session import leased
 
 RETRY = dg.RetryPolicy(max_retries=2, delay=10, backoff=dg.Backoff.EXPONENTIAL)
 """Stages may be called again at will, so whatever Spark or a store stumbled over is tried again; a CdcError
@@ -46,9 +47,10 @@ def call(
     """One stage of one source under its lock, `how` as the stage takes it. Raises Failure for a CdcError, retried
     where that makes sense."""
     log.info("%s %s: started", stage, source.name)
-    with failing(), interruptible(), source_lock(naming.config, source):
+    with failing(), interruptible(), source_lock(naming.config, source) as lease:
         session = spark_of(context, naming)
-        result = {**STAGES, "maintenance": maintain}[stage](session, naming.config, source, **how)
+        with leased(session, lease):
+            result = {**STAGES, "maintenance": maintain}[stage](session, naming.config, source, **how)
     log.info("%s %s: %s", stage, source.name, _short(result))
     return result
 

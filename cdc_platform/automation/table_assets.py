@@ -23,6 +23,7 @@ from cdc_platform.config import Source
 from cdc_platform.errors import TableStopped
 from cdc_platform.lake.writer_lock import source_lock
 from cdc_platform.results import StageResult
+from cdc_platform.spark.session import leased
 
 
 class SnapshotsConfig(dg.Config):
@@ -150,12 +151,13 @@ class _Step:
             raise dg.Failure("rebuild needs tables: select their assets", allow_retries=False)
         found: dict[str, dict[str, float | str]] = {}
         config, seconds = self.naming.config, 0.0
-        with failing(), interruptible(), source_lock(config, self.source):
+        with failing(), interruptible(), source_lock(config, self.source) as lease:
             spark = spark_of(self.context, self.naming)
             for db, table in self.asked:
                 self.context.log.info("rebuilding %s.%s", db, table)
                 try:
-                    result = rebuild(spark, config, self.source, db, table)
+                    with leased(spark, lease):
+                        result = rebuild(spark, config, self.source, db, table)
                 except TableStopped as error:
                     failed[f"{db}.{table}"] = f"is stopped: {error.reason}"
                     continue

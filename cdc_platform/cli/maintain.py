@@ -19,7 +19,7 @@ def command(
     """Upkeep: small files put together, files of old versions removed, old tombstones expired."""
     from cdc_platform.chain import maintain
     from cdc_platform.lake.writer_lock import source_lock
-    from cdc_platform.spark.session import open_session
+    from cdc_platform.spark.session import leased, open_session
 
     loaded = load_config(config)
     chosen = choose(loaded, source or [], None)
@@ -29,7 +29,7 @@ def command(
     results = []
     for one in chosen:
         progress(one.name)
-        with source_lock(ready, one):
+        with source_lock(ready, one) as lease, leased(spark, lease):
             results.append(maintain(spark, ready, one))
     return Report(
         {

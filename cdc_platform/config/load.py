@@ -16,7 +16,7 @@ from cdc_platform.config.reconcile import Reconcile
 from cdc_platform.config.root import Config, Maintenance, Spark
 from cdc_platform.config.secrets import plain_secrets
 from cdc_platform.config.source import Source
-from cdc_platform.config.storage import Storage
+from cdc_platform.config.storage import Storage, spark_errors
 from cdc_platform.config.tables import Tables
 from cdc_platform.errors import ConfigError, ConfigErrors
 
@@ -88,6 +88,7 @@ def parse_config(raw: dict[str, Any], file: Path = Path("cdc.yaml")) -> Config:
     except ValidationError as error:
         errors += _config_errors(error)
     errors += _format_errors(filled)
+    errors += spark_errors(config.spark.conf if config else {})
     try:
         if isinstance(filled.get("lake"), str):
             lake = absolute(filled["lake"], file.parent)

@@ -4,6 +4,7 @@ GOOGLE_…, or the role of the machine)."""
 
 import os
 import re
+from collections.abc import Iterator, Mapping
 from typing import Literal, Self
 
 from pydantic import Field, SecretStr, field_validator, model_validator
@@ -53,7 +54,11 @@ _S3A = {
     "access_key": "access.key",
     "secret_key": "secret.key",
     "session_token": "session.token",
+    "path_style": "path.style.access",
 }
+"""Key of cdc.yaml → key of Hadoop's connector, behind `fs.s3a.`."""
+_S3A_OWN = re.compile(r"spark\.hadoop\.fs\.s3a\.(?:bucket\.[^.]+\.)?(.+)")
+_LOG_STORE = re.compile(r"spark\.(hadoop\.)?(spark\.)?delta\.logStore\.", re.IGNORECASE)
 
 
 class Storage(Model):
@@ -126,8 +131,13 @@ class Storage(Model):
     @property
     def allow_http(self) -> bool:
         """Whether the store is asked without encryption: its address says so."""
+        return (self._endpoint or "").startswith("http://")
+
+    @property
+    def _endpoint(self) -> str | None:
+        """Of S3, by the environment where the section doesn't give it."""
         named = (self.endpoint, os.environ.get("AWS_ENDPOINT_URL_S3"), os.environ.get("AWS_ENDPOINT_URL"))
-        return next(filter(None, named), "").startswith("http://")
+        return next(filter(None, named), None)
 
     @property
     def secrets(self) -> list[str]:
@@ -159,14 +169,29 @@ class Storage(Model):
         ConfigError."""
         if kind(uri) != "s3":
             return {}
+        region = self.region or os.environ.get("AWS_REGION") or os.environ.get("AWS_DEFAULT_REGION")
         options = {**self._named(_S3A), "path.style.access": str(self.path_style).lower()}
-        if self.endpoint:
+        if endpoint := self._endpoint:
+            options["endpoint"] = endpoint
             options["connection.ssl.enabled"] = str(not self.allow_http).lower()
+        if region or endpoint:  # what Python's clients take, too
+            options["endpoint.region"] = region or "us-east-1"
         return {f"spark.hadoop.fs.s3a.{k}": v for k, v in options.items()}
 
     def _named(self, keys: dict[str, str]) -> dict[str, str]:
         values = {name: getattr(self, own) for own, name in keys.items()}
         return {n: v.get_secret_value() if isinstance(v, SecretStr) else v for n, v in values.items() if v is not None}
+
+
+def spark_errors(conf: Mapping[str, str]) -> Iterator[ConfigError]:
+    """What `spark.conf` may not say: what `storage:` gives to all that read and write, and how commits are made."""
+    given = {name: key for key, name in _S3A.items()}
+    for key in conf:
+        if (own := _S3A_OWN.fullmatch(key)) and own[1] in given:
+            problem = "would reach Spark alone: Python's reads and writes of the lake need it, too"
+            yield ConfigError(f"spark.conf.{key}", problem, [f"storage.{given[own[1]]}"])
+        elif _LOG_STORE.match(key):
+            yield ConfigError(f"spark.conf.{key}", "would lose commits: the platform's own log store makes them")
 
 
 def kind(uri: str) -> Kind:

@@ -120,19 +120,19 @@ public class LogStore extends HadoopFileSystemLogStore {
 
   /** A process that took the source over has made a record of a higher number. */
   private static void checkLease(Configuration conf) throws IOException {
-    String folder = conf.get("cdc.lease.folder");
-    if (folder == null) {
+    String record = conf.get("cdc.lease");
+    if (record == null) {
       return;
     }
-    String mine = conf.get("cdc.lease.token");
-    Path at = new Path(folder);
+    String mine = new Path(record).getName();
+    Path at = new Path(record).getParent();
     TreeSet names = new TreeSet();
     FileStatus[] found = at.getFileSystem(conf).listStatus(at);
     for (int i = 0; i < found.length; i++) {
       names.add(found[i].getPath().getName());
     }
     if (!names.contains(mine)) {
-      throw new IOException("cdc-platform: the lease " + mine + " is gone from " + folder);
+      throw new IOException("cdc-platform: the lease " + mine + " is gone from " + at);
     }
     if (!names.last().equals(mine)) {
       throw new IOException("cdc-platform: the lease " + mine + " is over, another process has " + names.last());

@@ -11,6 +11,7 @@ from typing import Any
 from pyspark.sql import SparkSession
 
 from cdc_platform.errors import LakeChanged
+from cdc_platform.lake import lease
 from cdc_platform.lake.store import Store
 
 _KEPT = 100
@@ -63,6 +64,7 @@ def _read(checkpoint: Store, name: str) -> str:
 def note(checkpoint: Store, log: str, batch: int, text: str) -> None:
     """An entry of a log, which isn't there yet; those too old to be asked for go. Raises LakeChanged where another run
     has made it."""
+    lease.check()
     if batch == 0 and log == "offsets":
         checkpoint.put_new("metadata", json.dumps({"id": str(uuid.uuid4())}).encode())
     if not checkpoint.put_new(f"{log}/{batch}", f"v1\n{text}".encode()):

@@ -15,6 +15,7 @@ import msgspec
 import pyarrow.parquet as pq
 
 from cdc_platform.errors import LakeNotShared, StorageError
+from cdc_platform.lake import lease
 from cdc_platform.lake.data_files import Sink, Written, encoded
 from cdc_platform.lake.deletion_vectors import Descriptor
 from cdc_platform.lake.delta_table import appending, opened, recorded, retried
@@ -148,6 +149,7 @@ def commit(path: Store, before: Live, written: Iterable[Written], marked: Iterab
         if file.vector is not None:
             stays = {"dataChange": True, "stats": _wide(file.add["stats"]), "deletionVector": file.vector}
             lines.append({"add": {**file.add, **stays}})
+    lease.check()
     if not path.put_new(f"_delta_log/{version:020d}.json", _ENCODER.encode_lines(lines)):
         return False
     if version % before.interval == 0:

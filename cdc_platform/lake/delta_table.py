@@ -14,6 +14,7 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import unquote
 
+from cdc_platform.lake import lease
 from cdc_platform.lake.store import File, Store
 from cdc_platform.tables import Table
 
@@ -49,6 +50,7 @@ def retried(path: Store, change: Callable[["DeltaTable"], T]) -> T:
     """A change of the table as it is now, again where another process's commit came in between."""
     from deltalake.exceptions import CommitFailedError
 
+    lease.check()
     for _ in range(_TRIES - 1):
         with suppress(CommitFailedError):
             return change(opened(path))

@@ -3,12 +3,15 @@
 import os
 import re
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
 from cdc_platform.config import Catalog, Config
+from cdc_platform.config.secrets import SECRET_KEYS
 from cdc_platform.config.storage import Kind, kind
 from cdc_platform.errors import ConfigError, SparkUnreachable
+from cdc_platform.lake.lease import Lease
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -102,6 +105,8 @@ _LOCAL = {  # one machine: listen on loopback only, no UI port, small shuffles
 
 _LOG_STORE = "cdc_platform.LogStore"
 """Spark's commits are put-if-absent, and made only under the source's lease (data/LogStore.java)."""
+_LEASE = "cdc.lease"
+"""The record of the lease that a session commits under; read there."""
 _STORES: dict[Kind, dict[str, str]] = {
     "folder": {
         "spark.delta.logStore.file.impl": _LOG_STORE,
@@ -146,7 +151,8 @@ def server_config(config: Config) -> dict[str, str]:
     there = _on_one_machine(config.spark.master, jars) if local else {_JARS: ",".join(jars)}
     own = dict(config.spark.conf)
     there = _beside(there, own)
-    return {**_BASE, **_STORES.get(store, {}), **_hive(config.catalog), **there, **own}
+    reached = config.storage.spark_options(config.lake)
+    return {**_BASE, **_STORES.get(store, {}), **reached, **_hive(config.catalog), **there, **own}
 
 
 def _hive(catalog: Catalog | None) -> dict[str, str]:
@@ -186,6 +192,17 @@ def _on_one_machine(master: str, jars: list[str]) -> dict[str, str]:
     }
 
 
+@contextmanager
+def leased(session: "SparkSession", lease: Lease) -> Iterator[None]:
+    """Within it the session commits only while the lease is held."""
+    session.conf.set(_LEASE, lease.lake.spark_uri(f"{lease.folder}/{lease.token}"))
+    try:
+        yield
+    finally:
+        with suppress(Exception):  # of a session that has ended; what ended it is told
+            session.conf.unset(_LEASE)
+
+
 def open_session(config: Config) -> "SparkSession":
     """A session outside Dagster (command line, tests). Classic sessions stop with the process."""
     return prepare(session_of(spark_config(config)), config.spark.remote)
@@ -196,15 +213,28 @@ def session_of(properties: Mapping[str, str]) -> "SparkSession":
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # workers need this environment's packages
     from pyspark.sql import SparkSession
 
-    builder = SparkSession.builder
-    for key, value in properties.items():
-        builder = builder.config(key, value)
     try:
+        _start_java(properties)
+        builder = SparkSession.builder
+        for key, value in properties.items():
+            builder = builder.config(key, value)
         return builder.getOrCreate()
     except Exception as error:
         if (refused := _refused(properties, error)) is not None:
             raise refused from error
         raise
+
+
+def _start_java(properties: Mapping[str, str]) -> None:
+    """Starts the JVM without the secrets, where there are any: pyspark would give it all properties by its command
+    line, which every user of the machine may see. They follow when the session is made."""
+    from pyspark import SparkConf, SparkContext
+    from pyspark.java_gateway import launch_gateway
+
+    shown = {key: value for key, value in properties.items() if not SECRET_KEYS.search(key)}
+    if len(shown) < len(properties) and "spark.remote" not in properties and SparkContext._gateway is None:
+        gateway = launch_gateway(SparkConf(loadDefaults=False).setAll(list(shown.items())))
+        SparkContext._ensure_initialized(gateway=gateway)
 
 
 def _refused(properties: Mapping[str, str], error: Exception) -> ConfigError | None:

@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 from uuid import uuid4
 
 import dagster as dg
@@ -15,6 +16,7 @@ import pytest
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 from deltalake import DeltaTable, write_deltalake
+from filelock import FileLock
 
 from cdc_platform import chain, tables
 from cdc_platform.automation.naming import Naming
@@ -95,12 +97,18 @@ def stages(monkeypatch: pytest.MonkeyPatch) -> Stages:
     return fake
 
 
+def another_process_has(config: Config, source: Source) -> FileLock:
+    """The lock file that a run of another process would hold."""
+    (config.state_dir / "locks").mkdir(parents=True, exist_ok=True)
+    return FileLock(config.state_dir / "locks" / f"{source.slug}.lock")
+
+
 class NoSpark(dg.ConfigurableResource):
     """Stands where the session would be."""
 
     @property
-    def spark_session(self) -> None:
-        return None
+    def spark_session(self) -> Any:
+        return Mock()
 
 
 @pytest.fixture

@@ -6,10 +6,9 @@ from cdc_platform.automation import metadata
 from cdc_platform.automation.accounting import ACCOUNTED
 from cdc_platform.definitions import build
 from cdc_platform.errors import KafkaUnreachable, OffsetsLost
-from cdc_platform.lake.writer_lock import source_lock
 from cdc_platform.results import StageResult
 from cdc_platform.tables import CHANGELOG, LANDING
-from tests.automation.conftest import NoSpark, decoded_with, ledger, snapshot
+from tests.automation.conftest import NoSpark, another_process_has, decoded_with, ledger, snapshot
 
 STAGES = ("landing", "envelopes", "changes", "changelog", "snapshots")
 
@@ -150,7 +149,7 @@ def test_a_second_writer_of_a_source_is_refused(config, naming, run_job, stages,
     monkeypatch.setattr("cdc_platform.automation.assets.RETRY", dg.RetryPolicy(max_retries=2))
     monkeypatch.setattr("cdc_platform.lake.writer_lock.WAIT_S", 0.05)
     source = config.source("shop-dts")
-    with source_lock(config, source):
+    with another_process_has(config, source):
         result = run_job(naming.key("landing", source))
     assert not result.success
     assert stages.calls == []

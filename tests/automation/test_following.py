@@ -18,9 +18,8 @@ from cdc_platform.automation.table_assets import run_config
 from cdc_platform.chain import STAGES
 from cdc_platform.definitions import build
 from cdc_platform.errors import ConfigError, OffsetsLost
-from cdc_platform.lake.writer_lock import source_lock
 from cdc_platform.results import StageResult
-from tests.automation.conftest import NoSpark, landing, ledger, make_config, new_topic, send
+from tests.automation.conftest import NoSpark, another_process_has, landing, ledger, make_config, new_topic, send
 
 pytestmark = pytest.mark.broker
 
@@ -162,7 +161,7 @@ def test_another_writer_of_the_source_ends_it(shop, run, stages, monkeypatch):
     with ExitStack() as stack:
 
         def taken(config, source):
-            stack.enter_context(source_lock(config, source))
+            stack.enter_context(another_process_has(config, source))
             return lambda: True
 
         monkeypatch.setattr("cdc_platform.automation.following.news_of", taken)

@@ -4,6 +4,8 @@ import json
 import time
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
+from unittest.mock import Mock
 
 import pytest
 from dagster import ConfigurableResource, DagsterExecutionInterruptedError
@@ -31,8 +33,8 @@ class NoSpark(ConfigurableResource):
     """Stands where the session would be."""
 
     @property
-    def spark_session(self) -> None:
-        return None
+    def spark_session(self) -> Any:
+        return Mock()
 
 
 @pytest.fixture

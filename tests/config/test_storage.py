@@ -52,9 +52,38 @@ def test_a_bucket_may_stand_in_the_host_name():
     assert storage.store_options("s3://b/x")["aws_virtual_hosted_style_request"] == "true"
     assert storage.spark_options("s3://b/x") == {
         "spark.hadoop.fs.s3a.endpoint": "https://cos.example.com",
+        "spark.hadoop.fs.s3a.endpoint.region": "us-east-1",
         "spark.hadoop.fs.s3a.path.style.access": "false",
         "spark.hadoop.fs.s3a.connection.ssl.enabled": "true",
     }
+
+
+def test_spark_takes_address_and_region_of_the_environment_too(monkeypatch):
+    monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:1")
+    monkeypatch.setenv("AWS_REGION", "eu-west-1")
+    assert Storage().spark_options("s3://b/x") == {
+        "spark.hadoop.fs.s3a.endpoint": "http://127.0.0.1:1",
+        "spark.hadoop.fs.s3a.endpoint.region": "eu-west-1",
+        "spark.hadoop.fs.s3a.path.style.access": "true",
+        "spark.hadoop.fs.s3a.connection.ssl.enabled": "false",
+    }
+
+
+@pytest.mark.parametrize("key", ["endpoint", "path.style.access", "bucket.lake.endpoint", "secret.key"])
+def test_what_storage_gives_is_not_given_to_spark_alone(key, monkeypatch):
+    monkeypatch.setenv("CANARY", CANARY)
+    error = refused(raw(spark={"conf": {f"spark.hadoop.fs.s3a.{key}": "${CANARY}"}}))
+    assert error.key == f"spark.conf.spark.hadoop.fs.s3a.{key}"
+    assert [v.split(".")[0] for v in error.valid] == ["storage"]
+    assert CANARY not in str(error)
+    parse_config(raw(spark={"conf": {"spark.hadoop.fs.s3a.connection.maximum": "50"}}))
+
+
+@pytest.mark.parametrize(
+    "key", ["spark.delta.logStore.s3a.impl", "spark.delta.logStore.class", "spark.delta.logStore.file.impl"]
+)
+def test_another_log_store_is_refused(key):
+    assert "would lose commits" in str(refused(raw(spark={"conf": {key: "x"}})))
 
 
 def test_azure_and_google_get_theirs():

@@ -21,6 +21,7 @@ from cdc_platform.feeds.publish import publish
 from cdc_platform.feeds.shop import TABLES
 from cdc_platform.feeds.tencent_dts import DtsEncoder
 from cdc_platform.feeds.workload import Workload
+from cdc_platform.lake import stores
 from cdc_platform.snapshots.target import Target
 from cdc_platform.tables import CHANGELOG, LANDING, OFFSET_LEDGER, QUARANTINE
 
@@ -85,8 +86,9 @@ class Shop:
         for source in config.sources:
             sent = self.feeds[source.name].as_sent(self.workload.truth)
             for name, table in TABLES.items():
-                path = Target.of(config, source.name, *name.split(".")).snapshot.uri()
-                lines += [f"{source.name} {line}" for line in compare(table, sent[name], path).describe()]
+                at = Target.of(config, source.name, *name.split(".")).snapshot
+                found = compare(table, sent[name], at.uri(), storage_options=at.options)
+                lines += [f"{source.name} {line}" for line in found.describe()]
         return lines
 
 
@@ -103,15 +105,16 @@ def run_stages(spark, config, *stages):
 def facts(config):
     """What has to be equal however often a run was killed: landed addresses and bytes, addresses in the
     changelog, records by outcome, quarantine."""
+    lake = stores.lake(config)
     landed = {
         s.name: sorted(
-            _rows(LANDING.at(config.lake, source=s.name), "topic", "partition", "offset", "key", "value"),
+            _rows(LANDING.at(lake, source=s.name), "topic", "partition", "offset", "key", "value"),
             key=str,
         )
         for s in config.sources
     }
     changes = _rows(
-        CHANGELOG.at(config.lake),
+        CHANGELOG.at(lake),
         "source",
         "topic",
         "partition",
@@ -124,7 +127,7 @@ def facts(config):
     )
     outcomes = {}
     for source, topic, partition, outcome, records in _rows(
-        OFFSET_LEDGER.at(config.lake), "source", "topic", "partition", "outcome", "records"
+        OFFSET_LEDGER.at(lake), "source", "topic", "partition", "outcome", "records"
     ):
         at = (source, topic, partition, outcome)
         outcomes[at] = outcomes.get(at, 0) + records
@@ -132,7 +135,7 @@ def facts(config):
         "landed": landed,
         "changelog": sorted(changes, key=str),
         "outcomes": {k: v for k, v in outcomes.items() if v},
-        "quarantine": _rows(QUARANTINE.at(config.lake), "source", "topic", "partition", "offset", "reason"),
+        "quarantine": _rows(QUARANTINE.at(lake), "source", "topic", "partition", "offset", "reason"),
     }
 
 
@@ -146,8 +149,8 @@ def unaccounted(outcomes):
     return {at: n for at, n in sums.items() if n}
 
 
-def _rows(path, *columns):
-    table = read_snapshot(path).select(list(columns))
+def _rows(at, *columns):
+    table = read_snapshot(at.uri(), at.options).select(list(columns))
     return list(zip(*(c.to_pylist() for c in table.columns), strict=True))
 
 

@@ -88,8 +88,7 @@ def test_a_commit_whose_answer_is_lost_is_ones_own(s3, s3_store, do):
 
 def test_only_who_holds_the_lease_commits(store, log_store):
     token = f"{4:020d}"
-    log_store.conf.set("cdc.lease.folder", store.spark_uri("leases/s"))
-    log_store.conf.set("cdc.lease.token", token)
+    log_store.conf.set("cdc.lease", store.spark_uri(f"leases/s/{token}"))
     store.put_new(f"leases/s/{token}", b"{}")
     store.put_new(f"leases/s/{3:020d}", b"{}")
     assert log_store.write("1.json", "x") == "made"

@@ -54,6 +54,37 @@ def test_the_heap_grows_with_the_tasks_at_once(tmp_path: Path, master: str, heap
     assert properties(tmp_path, master=master, conf={"spark.driver.memory": "3g"})["spark.driver.memory"] == "3g"
 
 
+_SECRET = """
+import os, sys
+from contextlib import suppress
+from pathlib import Path
+import psutil
+from cdc_platform.config import parse_config
+from cdc_platform.spark.session import open_session
+source = {"name": "s", "format": "debezium", "topics": ["t"]}
+conf = {"spark.own.secret": "${CANARY}", "spark.log.level": "OFF"}
+config = {"lake": sys.argv[1], "spark": {"master": "local[1]", "conf": conf}, "sources": [source]}
+spark = open_session(parse_config(config, Path(sys.argv[1], "cdc.yaml")))
+java = []
+for process in psutil.Process().children(recursive=True):
+    with suppress(psutil.NoSuchProcess):
+        java.append(process.cmdline())
+assert any("SparkSubmit" in word for words in java for word in words), java
+assert os.environ["CANARY"] not in str(java)
+assert spark.conf.get("spark.own.secret") == os.environ["CANARY"]
+assert spark.conf.get("spark.master") == "local[1]"
+spark.stop()
+"""
+
+
+@pytest.mark.spark
+def test_secrets_are_not_on_javas_command_line(tmp_path: Path) -> None:
+    program = [sys.executable, "-c", _SECRET, str(tmp_path)]
+    env = {**os.environ, "CANARY": "hunter2-canary"}
+    run = subprocess.run(program, check=False, capture_output=True, text=True, timeout=120, env=env)
+    assert run.returncode == 0, run.stderr[-3000:]
+
+
 _REMOTE = """
 import os, sys
 from pathlib import Path

@@ -1,0 +1,210 @@
+"""Which process may commit to the tables of a source, on whatever machine it runs: a record in the lake, whose number
+is a fencing token.
+
+`_leases/<source>/<number>` is made by put-if-absent; who made the highest number holds the lease. The holder writes its
+record again every few seconds. It loses the lease to who sees the record unchanged for its length, by the watcher's own
+clock (no two clocks are compared); at once, where it gave it back, or where its process has ended on this machine.
+
+A process that was stopped for longer doesn't know. So each commit looks first: Python's (`check`), and Spark's right
+before the commit is made (data/LogStore.java). A commit between this look and its end is that of a process that died
+right after it: the next holder finds it, or its own commit of that version is refused.
+"""
+
+import json
+import os
+import socket
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+from cdc_platform.errors import LeaseLost, RunInProgress, StorageError
+from cdc_platform.lake.store import Store
+
+FOLDER = "_leases"
+LENGTH_S = 45.0
+"""Seconds without a change of its record after which a lease is over."""
+_SURE = 1 / 3
+"""Part of its length in which a lease that was renewed needs no look: nobody saw it unchanged for long enough."""
+_BEATS = 5
+"""Times that a record is written within its length."""
+_POLL_S = 1.0
+_DIGITS = 20
+_KEPT = 20
+"""Records that stay: a listing while others are made and removed may lack the newest, whose number is refused then."""
+
+
+def _clock() -> float:
+    """Seconds that pass while the machine sleeps, too."""
+    return time.clock_gettime(getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC))
+
+
+@dataclass(slots=True, eq=False)
+class Lease:
+    """The lease of one source, held by this process."""
+
+    lake: Store
+    source: str
+    folder: str
+    number: int
+    length_s: float
+    _beat: int = 0
+    _renewed: float = 0.0
+    _lost: str = ""
+    _ended: threading.Event = field(default_factory=threading.Event)
+
+    @property
+    def token(self) -> str:
+        """The name of its record."""
+        return f"{self.number:0{_DIGITS}d}"
+
+    def check(self) -> None:
+        """Raises LeaseLost where another process has taken the source over, StorageError where that can't be seen."""
+        if self._lost or _clock() - self._renewed > self.length_s * _SURE:
+            self._look()
+
+    def _look(self) -> None:
+        if not self._lost and (newest := _numbers(self.lake, self.folder)[-1:]) != [self.number]:
+            self._lost = str(newest[0] if newest else "none")
+        if self._lost:
+            raise LeaseLost(self.source, self.token, self._lost)
+
+    def renewing(self) -> None:
+        """Writes the record until the lease ends: what its thread does."""
+        while not self._ended.wait(self.length_s / _BEATS):
+            with suppress(StorageError):  # later; a commit looks itself
+                self._beat += 1
+                began = _clock()
+                try:
+                    self._look()
+                except LeaseLost:
+                    return
+                self.lake.put(f"{self.folder}/{self.token}", self.record())
+                self._renewed = began
+
+    def record(self, *, released: bool = False) -> bytes:
+        """What the record says now."""
+        text = {"holder": _holder(), "length_s": self.length_s, "beat": self._beat, "released": released}
+        return json.dumps(text).encode()
+
+    def release(self) -> None:
+        """Gives it back. Where that fails, it is over when nobody renews it."""
+        self._ended.set()
+        if not self._lost:
+            with suppress(StorageError):
+                self.lake.put(f"{self.folder}/{self.token}", self.record(released=True))
+
+
+_held: list[Lease] = []
+_last: dict[tuple[str, str], int] = {}
+"""Lake and folder → number of the lease that this process had and gave back."""
+
+
+def check() -> None:
+    """Before a commit. Raises LeaseLost where this process has lost a lease that it works under, StorageError."""
+    for lease in tuple(_held):
+        lease.check()
+
+
+@contextmanager
+def held(lake: Store, source: str, slug: str, wait_s: float, length_s: float = LENGTH_S) -> Iterator[Lease]:
+    """Hold a source's lease. Raises RunInProgress where another process still has it after `wait_s` seconds, LeaseLost
+    for work that failed because another took the source over, StorageError."""
+    folder = f"{FOLDER}/{slug}"
+    lease = Lease(lake, source, folder, _taken(lake, source, folder, wait_s, length_s), length_s)
+    lease._renewed = _clock() - length_s  # the first commit looks
+    _held.append(lease)
+    threading.Thread(target=lease.renewing, name=f"lease of {source}", daemon=True).start()
+    try:
+        yield lease
+    except LeaseLost:
+        raise
+    except Exception as error:
+        with suppress(StorageError):
+            if lease._lost or "cdc-platform: the lease " in str(error):  # refused in Java
+                lease._look()
+        if lease._lost:
+            raise LeaseLost(source, lease.token, lease._lost) from error
+        raise
+    finally:
+        _held.remove(lease)
+        lease.release()
+        _last[lake.root, folder] = lease.number
+
+
+def _taken(lake: Store, source: str, folder: str, wait_s: float, length_s: float) -> int:
+    """The number under which this process now has the lease."""
+    number = _last.get((lake.root, folder), 0) + 1
+    if number > 1 and _made(lake, source, folder, number, length_s):  # nobody had it in between
+        return number
+    began = since = time.monotonic()
+    seen = None
+    while True:
+        numbers = _numbers(lake, folder)
+        newest = numbers[-1] if numbers else 0
+        text = lake.read(f"{folder}/{newest:0{_DIGITS}d}") if newest else b""
+        now = time.monotonic()
+        if (newest, text) != seen:
+            seen, since = (newest, text), now
+        if text is not None and (not text or _is_over(json.loads(text), now - since)):
+            if _made(lake, source, folder, newest + 1, length_s):
+                if len(numbers) > 2 * _KEPT:
+                    lake.remove(f"{folder}/{n:0{_DIGITS}d}" for n in numbers[:-_KEPT])
+                return newest + 1
+            continue
+        if now - began >= wait_s:
+            raise RunInProgress(source, now - began)
+        time.sleep(min(_POLL_S, wait_s / 4))
+
+
+def _made(lake: Store, source: str, folder: str, number: int, length_s: float) -> bool:
+    lease = Lease(lake, source, folder, number, length_s)
+    return lake.put_new(f"{folder}/{lease.token}", lease.record())
+
+
+def _is_over(record: dict[str, Any], unchanged_s: float) -> bool:
+    return record["released"] or unchanged_s > record["length_s"] or _has_ended(record["holder"])
+
+
+def _numbers(lake: Store, folder: str) -> list[int]:
+    """Of all records, the lowest first."""
+    return [int(name) for name, _ in lake.names(folder) if len(name) == _DIGITS and name.isdigit()]
+
+
+@cache
+def _machine() -> list[str]:
+    """What tells this machine's processes, since its start, from those of others, containers' among them."""
+    here = []
+    for what in (
+        lambda: Path("/proc/sys/kernel/random/boot_id").read_text().strip(),
+        lambda: os.readlink("/proc/self/ns/pid"),
+    ):
+        with suppress(OSError):
+            here.append(what())
+    return here
+
+
+def _holder() -> dict[str, Any]:
+    pid = os.getpid()
+    return {"machine": _machine(), "host": socket.gethostname(), "pid": pid, "started": _started(pid)}
+
+
+def _started(pid: int) -> float | None:
+    """When a process of this machine started; None: there is none."""
+    try:
+        process = psutil.Process(pid)
+        return None if process.status() == psutil.STATUS_ZOMBIE else process.create_time()
+    except psutil.NoSuchProcess:
+        return None
+
+
+def _has_ended(holder: dict[str, Any]) -> bool:
+    """Whether the process is one of this machine's that isn't there any more."""
+    here = _machine()
+    return len(here) > 1 and holder["machine"] == here and _started(holder["pid"]) != holder["started"]

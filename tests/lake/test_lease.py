@@ -1,0 +1,199 @@
+"""A source's lease: one process has it, on whatever machine, and who lost it commits no more."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from cdc_platform.config.storage import Storage
+from cdc_platform.errors import LeaseLost, RunInProgress
+from cdc_platform.lake import lease, stores
+
+_ELSEWHERE = {"machine": ["another boot", "pid:[1]"], "host": "b", "pid": 1, "started": 1.0}
+
+
+@pytest.fixture(autouse=True)
+def forgotten(monkeypatch):
+    """Every test is a process of its own."""
+    monkeypatch.setattr(lease, "_last", {})
+    monkeypatch.setattr(lease, "_POLL_S", 0.02)
+
+
+def numbers(store) -> list[int]:
+    return [int(name) for name, _ in store.names("_leases/s")]
+
+
+def record(store, number: int, **told) -> None:
+    text = {"holder": _ELSEWHERE, "length_s": 45.0, "beat": 0, "released": False, **told}
+    store.put(f"_leases/s/{number:020d}", json.dumps(text).encode())
+
+
+def held(store, wait_s: float = 0, length_s: float = 45.0):
+    return lease.held(store, "s", "s", wait_s, length_s)
+
+
+def test_each_holder_has_a_higher_number(store):
+    for number in (1, 2, 3):
+        with held(store) as mine:
+            assert mine.number == number
+            lease.check()
+            assert numbers(store)[-1] == number
+    with held(store) as mine, pytest.raises(RunInProgress), held(store):
+        pass
+    lease._last.clear()
+    with held(store):
+        assert numbers(store) == [1, 2, 3, 4, 5]
+
+
+def test_old_records_go(store):
+    for number in range(1, 42):
+        record(store, number, released=True)
+    with held(store):
+        assert numbers(store) == list(range(22, 43))
+
+
+def test_of_several_that_want_it_one_has_it(store):
+    """Sixteen threads, each a process of its own as far as the lake shows."""
+    inside: list[int] = []
+
+    def work(_: int) -> None:
+        with held(store, 60) as mine:
+            inside.append(mine.number)
+            assert len(inside) == 1
+            time.sleep(0.01)
+            inside.remove(mine.number)
+
+    with ThreadPoolExecutor(16) as pool:
+        list(pool.map(work, range(16)))
+    assert numbers(store)[-1] == 16
+
+
+def test_another_machines_lease_is_over_when_its_record_does_not_change(store):
+    record(store, 7, length_s=0.5)
+    started = time.monotonic()
+    with held(store, 10) as mine:
+        assert mine.number == 8
+        assert time.monotonic() - started > 0.5
+
+
+def test_a_lease_that_is_renewed_is_not_over(store):
+    record(store, 7, length_s=0.5)
+    ended = threading.Event()
+
+    def renew() -> None:
+        beat = 0
+        while not ended.wait(0.1):
+            record(store, 7, length_s=0.5, beat=(beat := beat + 1))
+
+    other = threading.Thread(target=renew)
+    other.start()
+    try:
+        with pytest.raises(RunInProgress), held(store, 2):
+            pass
+    finally:
+        ended.set()
+        other.join()
+
+
+def test_the_holder_renews(store):
+    with held(store, length_s=0.5):
+        record_1 = store.read(f"_leases/s/{1:020d}")
+        time.sleep(0.3)
+        assert store.read(f"_leases/s/{1:020d}") != record_1
+        with pytest.raises(RunInProgress), held(store, 1.5):
+            pass
+
+
+def test_what_was_given_back_is_free_at_once(store):
+    record(store, 7, released=True)
+    with held(store) as mine:
+        assert mine.number == 8
+
+
+def test_a_process_of_this_machine_that_has_ended_holds_nothing(store):
+    ended = subprocess.Popen([sys.executable, "-c", ""])
+    ended.wait()
+    record(store, 7, holder={**lease._holder(), "pid": ended.pid, "started": 1.0})
+    with held(store) as mine:
+        assert mine.number == 8
+    lease._last.clear()
+    record(store, 9, holder={**lease._holder(), "started": 1.0})  # its number is another process's now
+    with held(store):
+        pass
+
+
+def test_who_was_overtaken_commits_no_more_and_is_told(store):
+    with pytest.raises(LeaseLost, match="another one has taken the source over") as caught, held(store) as mine:
+        mine._renewed = lease._clock()
+        record(store, 2)
+        lease.check()  # sure of it so shortly after a renewal
+        mine._renewed -= 40
+        raise ValueError("cdc-platform: the lease 1 is over, another process has 2")
+    assert isinstance(caught.value.__context__, ValueError)
+    with pytest.raises(RunInProgress), held(store):  # it didn't give back what another one has
+        pass
+    lease.check()  # no lease, no question
+
+
+def test_a_record_made_after_its_number_was_overtaken_is_no_lease(store):
+    """One that was stopped between its look and its record."""
+    lease._last[store.root, "_leases/s"] = 1
+    record(store, 5)
+    with pytest.raises(LeaseLost), held(store):
+        lease.check()
+
+
+_STOPPED = """
+import sys
+from cdc_platform.config.storage import Storage
+from cdc_platform.lake import delta_table, lease, stores
+root, storage, table = sys.argv[1:]
+lake = stores.of(root, Storage.model_validate_json(storage))
+with lease.held(lake, "s", "s", 0, 1.5):
+    for n in range(10 ** 6):
+        delta_table.append_rows(stores.of(table, Storage()), [{"source": "stopped", "row_index": 0, "offset": n}])
+        print(n, flush=True)
+"""
+
+
+def test_a_process_stopped_for_longer_than_its_lease_commits_no_more(store, tmp_path):
+    from deltalake import DeltaTable
+
+    from cdc_platform import tables
+    from cdc_platform.lake import delta_table
+
+    path = str(tmp_path / "quarantine")
+    delta_table.create(stores.of(path, Storage()), tables.QUARANTINE)
+    secret = {k: v for k, v in _plain(store.storage).items() if v is not None}
+    process = subprocess.Popen(
+        [sys.executable, "-c", _STOPPED, store.root, json.dumps(secret), path],
+        cwd=Path(__file__).parents[2],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        assert process.stdout
+        while int(process.stdout.readline()) < 3:
+            pass
+        os.kill(process.pid, signal.SIGSTOP)
+        with held(store, 20) as mine:
+            assert mine.number == 2
+            before = DeltaTable(path).version()
+            os.kill(process.pid, signal.SIGCONT)
+            _, said = process.communicate(timeout=60)
+            assert "LeaseLost: source s: this process was stopped" in said
+            assert DeltaTable(path).version() - before <= 1  # one that had looked, and was stopped before it committed
+    finally:
+        process.kill()
+
+
+def _plain(storage):
+    return {k: getattr(v, "get_secret_value", lambda v=v: v)() for k, v in storage}
