@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from cdc_platform.errors import SetupError
+from cdc_platform.mysql.readable import with_backticks
 from cdc_platform.setup.jars import ddl_classpath
 from cdc_platform.setup.packaged import setup_command
 
@@ -66,6 +67,7 @@ def history(statements: tuple[Statement, ...], fold: bool = False) -> tuple[Chan
 
     A process of its own (`ddl_parser`): where this one has a Spark session, pyspark takes every Java exception for
     its own."""
+    statements = tuple(s._replace(sql=with_backticks(s.sql)) for s in statements)
     told = [(at, s) for at, s in enumerate(statements) if _RELEVANT.match(s.sql) and not _TEMPORARY.match(s.sql)]
     if not told:
         return ()
@@ -148,7 +150,9 @@ def without_tdsql_extras(sql: str) -> str:
 
 def targets(sql: str) -> Iterator[tuple[int, int, str | None, str | None]]:
     """Of each table that a CREATE, ALTER, DROP or RENAME TABLE names as its own: from where to where it stands
-    in the statement, and its one or two names. A temporary table is none: no row of it is in any feed."""
+    in the statement (`with_backticks`), and its one or two names. A temporary table is none: no row of it is in any
+    feed."""
+    sql = with_backticks(sql)
     found = _TARGET.match(sql)
     if found is None or _TEMPORARY.match(sql):
         return
@@ -160,7 +164,7 @@ def targets(sql: str) -> Iterator[tuple[int, int, str | None, str | None]]:
 
 def dropped_database(statement: Statement) -> str | None:
     """The database that goes with all its tables: one event in a binlog, that names none of them."""
-    found = _DROP_DATABASE.match(statement.sql)
+    found = _DROP_DATABASE.match(with_backticks(statement.sql))
     return plain_name(found[1]) if found is not None else None
 
 
@@ -172,7 +176,7 @@ def named_tables(statement: Statement) -> list[tuple[str, str]]:
 
 def index_dropped_on(statement: Statement) -> list[tuple[str, str]]:
     """(database, table) that a DROP INDEX … ON names; nothing: it is another statement."""
-    found = _DROP_INDEX.match(statement.sql)
+    found = _DROP_INDEX.match(with_backticks(statement.sql))
     if found is None:
         return []
     first, second = found[1], found[2]
@@ -189,7 +193,7 @@ def tables_there_before(statement: Statement) -> list[tuple[str, str]]:
     that of CREATE TABLE … LIKE."""
     if _CREATES.match(statement.sql) is None:
         return named_tables(statement)
-    found = _LIKE.match(statement.sql)
+    found = _LIKE.match(with_backticks(statement.sql))
     if found is None:
         return []
     first, second = found[1], found[2]
@@ -199,7 +203,7 @@ def tables_there_before(statement: Statement) -> list[tuple[str, str]]:
 def truncated_table(statement: Statement) -> tuple[str, str] | None:
     """(database, table) that a TRUNCATE empties; None: it is another statement. Raises ValueError when it doesn't
     tell the table or its database. (ALTER TABLE … TRUNCATE PARTITION is no TRUNCATE: it leaves other rows.)"""
-    found = _TRUNCATE.match(statement.sql)
+    found = _TRUNCATE.match(with_backticks(statement.sql))
     if found is None:
         return None
     db, table = (found[1], found[2]) if found[2] else (None, found[1])
@@ -238,5 +242,5 @@ _USE = re.compile(rf"{GAP}*+USE{GAP}+({NAME})\s*", re.IGNORECASE | re.DOTALL)
 
 def used_database(sql: str) -> str | None:
     """The database that a USE statement chooses; None: it is another statement."""
-    found = _USE.fullmatch(sql)
+    found = _USE.fullmatch(with_backticks(sql))
     return plain_name(found[1]) if found else None

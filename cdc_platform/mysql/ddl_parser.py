@@ -27,6 +27,7 @@ from cdc_platform.mysql.ddl import (
     without_tdsql_extras,
 )
 from cdc_platform.mysql.primary_keys import PrimaryKeys
+from cdc_platform.mysql.readable import TYPE, simplified
 from cdc_platform.mysql.tokens import without_lists
 from cdc_platform.mysql.types import FAMILIES
 from cdc_platform.setup.jars import ddl_classpath
@@ -164,20 +165,21 @@ class _Model:
         return f"a DDL statement can't be read: {reasons[0]}" if reasons else None
 
     def _read(self, db: str, sql: str) -> list[str]:
-        """Why none of the parsers can read it; nothing if one can."""
+        """Why none of the parsers can read it, of that which got furthest first; nothing if one can."""
         from py4j.protocol import Py4JJavaError
 
-        reasons = []
-        for parser in self.parsers:
-            try:
-                parser.setCurrentSchema(self._folded(db))
-                parser.parse(sql, self.tables)
-            except Py4JJavaError as error:
-                lines = str(error.java_exception.getMessage()).splitlines()
-                reasons.append(next((x for x in lines if "input" in x or "token" in x), lines[0])[:300])
-            else:
-                return []
-        return reasons
+        reasons: list[tuple[int, str]] = []
+        for number, form in enumerate((sql, *simplified(sql))):
+            for parser in self.parsers:
+                try:
+                    parser.setCurrentSchema(self._folded(db))
+                    parser.parse(form, self.tables)
+                except Py4JJavaError as error:
+                    if number == 0:
+                        reasons.append(_reason(error.java_exception))
+                else:
+                    return []
+        return [why for _, why in sorted(reasons, key=lambda r: -r[0])]
 
     def _folded(self, name: str) -> str:
         return name.lower() if self.fold else name
@@ -194,6 +196,17 @@ class _Model:
                 self.tables.removeTable(table.id())
                 yield Change(at, *name, None, "its database was dropped", gone=True, before=self.columns.pop(name))
         self._changed()
+
+
+def _reason(error: Any) -> tuple[int, str]:
+    """How far a parser got, in characters of a statement on one line, and what it didn't expect there."""
+    lines = str(error.getMessage()).splitlines()
+    try:
+        position = error.getPosition()
+        reached = position.line() * _LONGEST + position.column()
+    except Exception:  # noqa: BLE001 - Java's exceptions differ in what they have
+        reached = 0
+    return reached, next((x for x in lines if "input" in x or "token" in x), lines[0])[:300]
 
 
 def _columns(table: Any, primary: bool) -> tuple[Column, ...]:
@@ -235,7 +248,10 @@ def _type_text(column: Any) -> str:
     if name in _RENAMED:
         return _RENAMED[name] + attributes
     if FAMILIES.get(name) in ("enum", "set"):
-        return f"{name}({','.join(_label(x) for x in column.enumValues())})"
+        labels = list(column.enumValues())
+        if labels and (text := labels[0][1:-1]).startswith(TYPE):
+            return _other_type(unescaped(text.removeprefix(TYPE), "'"))
+        return f"{name}({','.join(map(_label, labels))})"
     # CHARACTER SET binary turns a text column into its binary twin (MySQL manual, "The binary Character Set").
     if (column.charsetName() or "").lower() == "binary":
         name = _AS_BINARY.get(name, name)
@@ -244,6 +260,15 @@ def _type_text(column: Any) -> str:
         return f"{_ALONE.get(name, name)}{attributes}"
     args = f"{length},{scale.get()}" if scale.isPresent() else str(length)
     return f"{name}({args}){attributes}"
+
+
+_ORACLE = {"varchar2": "varchar", "clob": "longtext", "xmltype": "longtext", "raw": "varbinary", "number": "decimal"}
+
+
+def _other_type(text: str) -> str:
+    """A type that the parsers don't know. MariaDB's Oracle mode has other names; NUMBER without digits is a double."""
+    name, bracket, rest = text.partition("(")
+    return "double" if text == "number" else f"{_ORACLE.get(name, name)}{bracket}{rest}"
 
 
 _SHOWN = {"\\": "\\\\", "'": "''", "\0": "\\0", "\n": "\\n", "\r": "\\r"}

@@ -4,6 +4,7 @@ ROW), and one on a table that nobody follows is nobody's concern."""
 from itertools import pairwise
 
 from cdc_platform.mysql.ddl import Statement, plain_name
+from cdc_platform.mysql.readable import with_backticks
 from cdc_platform.mysql.tokens import Token, tokens
 
 _MODIFIERS = frozenset(
@@ -22,7 +23,7 @@ _BEHIND = {
 def changed_table(statement: Statement) -> tuple[str, str] | None:
     """(database, table) of the one table whose rows an INSERT, REPLACE, UPDATE, DELETE or LOAD DATA changes; None: it
     is another statement, or it names several or no database."""
-    found = tokens(statement.sql)
+    found = tokens(with_backticks(statement.sql))
     verb = found[0].text.upper() if found and found[0].kind == "word" else ""
     if verb not in _BEHIND:
         return None

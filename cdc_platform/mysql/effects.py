@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 from cdc_platform.errors import UnknownType
 from cdc_platform.mysql import ddl, defaults, foreign_keys
 from cdc_platform.mysql.ddl import GAP, NAME, Change, Column, Statement, named_tables, plain_name
+from cdc_platform.mysql.readable import with_backticks
 from cdc_platform.mysql.tokens import NO_COLUMN, says, tokens
 from cdc_platform.mysql.types import parse_type
 
@@ -88,6 +89,7 @@ def _effect(**said: Any) -> Effect:
 
 def effects(statements: Sequence[Statement], fold: bool = False) -> list[Effect]:
     """Effects of the statements, in order, applied one after the other to an empty server."""
+    statements = [s._replace(sql=with_backticks(s.sql)) for s in statements]
     by_statement: dict[int, dict[Name, Change]] = {}
     for change in ddl.history(tuple(statements), fold):
         by_statement.setdefault(change.at, {})[change.db, change.table] = change

@@ -17,7 +17,7 @@ _LABEL = re.compile(_QUOTED, re.DOTALL)
 _LABELS = re.compile(rf"\s*{_QUOTED}\s*(?:,\s*{_QUOTED}\s*)*+", re.DOTALL)
 _WORDS = re.compile(r"'(?:[^'\\]|''|\\.)*+(?:'|\Z)|[^']+", re.DOTALL)
 
-_SYNONYMS = {
+SYNONYMS = {
     "integer": "int",
     "bool": "tinyint",
     "dec": "decimal",
@@ -55,6 +55,7 @@ _SYNONYMS = {
     "float8": "double",
     "geomcollection": "geometrycollection",
 }
+"""Other names of MySQL's and MariaDB's types."""
 
 FAMILIES = {
     **dict.fromkeys(("tinyint", "smallint", "mediumint", "int", "bigint"), "integer"),
@@ -63,7 +64,7 @@ FAMILIES = {
         ("char", "varchar", "tinytext", "text", "mediumtext", "longtext", "long varchar", "inet4", "inet6", "uuid"),
         "text",
     ),
-    **dict.fromkeys(("binary", "varbinary", "tinyblob", "blob", "mediumblob", "longblob"), "binary"),
+    **dict.fromkeys(("binary", "varbinary", "tinyblob", "blob", "mediumblob", "longblob", "vector"), "binary"),
     **dict.fromkeys(
         (
             "geometry",
@@ -149,7 +150,7 @@ def parse_type(text: str) -> MySqlType:
     words = re.split(r"\bcharacter set\b|\bcharset\b|\bcollate\b", head.lower(), maxsplit=1)[0].split()
     attributes = {*words[1:], *tail.lower().split()} & _ATTRIBUTES
     name = " ".join(words[:1] + [w for w in words[1:] if w not in _ATTRIBUTES])
-    name = _SYNONYMS.get(name, name)
+    name = SYNONYMS.get(name, name)
     if name not in FAMILIES:
         raise UnknownType(text)
     family = FAMILIES[name]

@@ -265,6 +265,8 @@ def _propagated(parameters: dict) -> str | None:
 def mysql_type(name: str, length: Any, scale: Any, labels: Iterable[str]) -> str | None:
     """Debezium's (typeName, length, scale, enumValues): `INT UNSIGNED`, 10 → `int(10) unsigned`; or None."""
     words = re.sub(r"\(.*?\)", "", name).lower().split()
+    if words[:1] == ["vector"]:
+        return None  # rows have it as an array of numbers
     if words[:1] in (["enum"], ["set"]):
         # Newer versions quote each label as the DDL does.
         plain = [x[1:-1].replace("''", "'") if len(x) > 1 and x[0] == x[-1] == "'" else x for x in labels]
@@ -301,6 +303,8 @@ def _refine(typed: Typed, told: str, by_user: bool, dialect: Dialect) -> Typed:
         ):  # decimal.handling.mode=double: a double
             raise ValueError(f"option columns says {shown(told)}, the message has {type_text}")
         return typed
+    if family == "text" and real.name == "vector":
+        return typed  # Debezium's FloatVector: an array of numbers
     exact = _exact(convert, family, real, dialect)
     return (told, exact) if exact else typed
 

@@ -1,0 +1,84 @@
+"""DDL that Debezium's parsers can't read as it stands."""
+
+import pytest
+
+from cdc_platform.mysql.ddl import Statement, history, index_dropped_on, named_tables, truncated_table
+from cdc_platform.mysql.readable import with_backticks
+
+MADE = "CREATE TABLE t (id INT PRIMARY KEY, a INT, b INT)"
+READ = {
+    "CREATE TABLE t (id INT PRIMARY KEY, a INET6 DEFAULT '::1', b inet4 NOT NULL)": "id int, a inet6, b inet4",
+    "CREATE TABLE t (a UUID DEFAULT uuid(), b INET6, PRIMARY KEY (a))": "a uuid, b inet6",
+    "CREATE TABLE t (a VECTOR(3) NOT NULL, VECTOR INDEX v (a) M=8 DISTANCE=cosine)": "a vector(3)",
+    "CREATE TABLE t (a TEXT COMPRESSED, b BLOB COMPRESSED=zlib, c INT) ROW_FORMAT=COMPRESSED": "a text, b blob, c int",
+    "CREATE TABLE t (a TEXT COLUMN_FORMAT COMPRESSED WITH COMPRESSION_DICTIONARY d)": "a text",
+    "CREATE TABLE t (a POINT REF_SYSTEM_ID=1, b GEOMETRY SRID 4326, c INET6)": "a point, b geometry, c inet6",
+    "CREATE TABLE t (a INT, s DATE, PERIOD FOR p(s, s), UNIQUE (a, p WITHOUT OVERLAPS))": "a int, s date",
+    "CREATE TABLE t (a INT WITHOUT SYSTEM VERSIONING, b INT) WITH SYSTEM VERSIONING": "a int, b int",
+    "CREATE TABLE t (a INT ENGINE_ATTRIBUTE='{}') AUTOEXTEND_SIZE=4M": "a int",
+    "CREATE TABLE t (a VARCHAR2(10), b NUMBER(10,2), c NUMBER, d CLOB, e RAW(9))": (
+        "a varchar(10), b decimal(10,2), c double, d longtext, e varbinary(9)"
+    ),
+    "CREATE TABLE t (a BIGINT, k VARCHAR(9), INDEX i (k) LOCAL) dbpartition by hash(a)": "a bigint, k varchar(9)",
+    "CREATE TABLE t (a INT CHECK (a <= 5 AND b->'$.x' <> 1), b JSON) new_option=1": "a int, b json",
+    "CREATE TABLE t (a TEXT) new_option=1 CHARSET=binary": "a blob",
+    "CREATE TABLE t (a FOO(3,'it''s') UNIQUE)": "a foo(3,'it''s')",
+    "ALTER TABLE t ADD x INT, NOWAIT": "id int, a int, b int, x int",
+    "ALTER TABLE t WAIT 5 MODIFY COLUMN IF EXISTS a INET4": "id int, a inet4, b int",
+    "ALTER TABLE t CHANGE a `a b` INET6 FIRST": "a b inet6, id int, b int",
+    "ALTER TABLE t ADD COLUMN IF NOT EXISTS (x INET6, y INT)": "id int, a int, b int, x inet6, y int",
+    "ALTER TABLE t ADD s DATE, ADD e DATE, ADD PERIOD FOR p(s, e)": "id int, a int, b int, s date, e date",
+    "ALTER TABLE t ADD SYSTEM VERSIONING": "id int, a int, b int",
+    "ALTER TABLE t DROP SYSTEM VERSIONING, DROP COLUMN b": "id int, a int",
+    'CREATE TABLE "t" ("id" INT, "a""`b" VARCHAR(9) COMMENT \'x\', PRIMARY KEY ("id"))': 'id int, a"`b varchar(9)',
+    'ALTER TABLE "t" ADD "c" INET6 AFTER "a"': "id int, a int, c inet6, b int",
+    'CREATE TABLE t (a VARCHAR(9) DEFAULT "x" COMMENT "y", e ENUM("p","q"))': "a varchar(9), e enum('p','q')",
+}
+
+
+@pytest.fixture(scope="module")
+def columns():
+    """Statement → columns of table t after it; all read at once, each in a database of its own."""
+    told = [(f"d{i}", s) for i, sql in enumerate(READ) for s in ([MADE, sql] if sql.startswith("ALTER") else [sql])]
+    after = {c.db: c for c in history(tuple(Statement(*t) for t in told))}
+    return {sql: after[f"d{i}"] for i, sql in enumerate(READ)}
+
+
+@pytest.mark.parametrize("sql", READ)
+def test_columns_of_what_the_parsers_lack(columns, sql):
+    change = columns[sql]
+    assert change.reason is None
+    assert ", ".join(f"{c.name} {c.type}" for c in change.columns) == READ[sql]
+
+
+def test_keys_and_defaults_stay(columns):
+    first = next(iter(READ))
+    assert [(c.key, c.nullable, c.default) for c in columns[first].columns] == [
+        (True, False, None),
+        (False, True, "::1"),
+        (False, False, None),
+    ]
+    assert [c.key for c in columns[next(s for s in READ if "UUID" in s)].columns] == [True, False]
+
+
+def test_the_reason_is_that_of_the_parser_that_got_furthest():
+    [change] = history((Statement("d", "CREATE TABLE t (a uuid DEFAULT uuid(), b INT NONSENSE)"),))
+    assert "NONSENSE" in change.reason
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        'CREATE TABLE t (a VARCHAR(9) DEFAULT "a", b INT COMMENT "from")',
+        'ALTER TABLE t COMMENT "x", ADD a VARCHAR(9) DEFAULT "to" AFTER b',
+        "CREATE TABLE t (a VARCHAR(9) COMMENT '\"x\"')",
+    ],
+)
+def test_text_in_double_quotes_stays_text(sql):
+    assert with_backticks(sql) == sql
+
+
+def test_names_in_double_quotes_are_found():
+    assert named_tables(Statement("s", 'RENAME TABLE "a" TO "d"."b c"')) == [("s", "a"), ("d", "b c")]
+    assert truncated_table(Statement("s", 'TRUNCATE TABLE "D"."t"')) == ("D", "t")
+    assert index_dropped_on(Statement("s", 'DROP INDEX "i" ON "t"')) == [("s", "t")]
