@@ -1,6 +1,9 @@
 """Places of lakes in tests: a folder as the store that the platform takes for it."""
 
+import json
 import os
+
+from pydantic import SecretStr
 
 from cdc_platform.config import Storage
 from cdc_platform.lake import stores
@@ -16,3 +19,10 @@ def file_at(path: str | os.PathLike[str]) -> File:
     """A file of a folder."""
     folder, name = os.path.split(str(path))
     return File(store_at(folder), name)
+
+
+def plain(storage: Storage) -> str:
+    """As JSON with its secrets, for a process that a test starts."""
+    shown = {name: getattr(storage, name) for name in Storage.model_fields}
+    secret = {name: value.get_secret_value() for name, value in shown.items() if isinstance(value, SecretStr)}
+    return json.dumps({name: value for name, value in {**shown, **secret}.items() if value is not None})

@@ -12,7 +12,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -102,6 +102,8 @@ class Faults:
     log: list[str] = field(default_factory=list)
     answers: dict[str, Response] = field(default_factory=dict)
     lock: threading.Lock = field(default_factory=threading.Lock)
+    conditional: threading.Lock = field(default_factory=threading.Lock)
+    """moto looks whether an object is there and then makes it: under load two requests at once both made it."""
 
     def __call__(self, environ: dict[str, Any], start: Callable[..., Any]) -> Iterable[bytes]:
         """As WSGI has it."""
@@ -147,7 +149,8 @@ class Faults:
 
     def _asked(self, environ: dict[str, Any]) -> Response:
         told: list[Any] = []
-        body = b"".join(self.app(environ, lambda status, headers, _why=None: told.extend((status, headers))))
+        with self.conditional if "HTTP_IF_NONE_MATCH" in environ else nullcontext():
+            body = b"".join(self.app(environ, lambda status, headers, _why=None: told.extend((status, headers))))
         return told[0], told[1], body
 
     def _control(self, environ: dict[str, Any], start: Callable[..., Any]) -> Iterable[bytes]:

@@ -15,6 +15,7 @@ import pytest
 from cdc_platform.config.storage import Storage
 from cdc_platform.errors import LeaseLost, RunInProgress
 from cdc_platform.lake import lease, stores
+from tests.lakes import plain
 
 _ELSEWHERE = {"machine": ["another boot", "pid:[1]"], "host": "b", "pid": 1, "started": 1.0}
 
@@ -171,9 +172,8 @@ def test_a_process_stopped_for_longer_than_its_lease_commits_no_more(store, tmp_
 
     path = str(tmp_path / "quarantine")
     delta_table.create(stores.of(path, Storage()), tables.QUARANTINE)
-    secret = {k: v for k, v in _plain(store.storage).items() if v is not None}
     process = subprocess.Popen(
-        [sys.executable, "-c", _STOPPED, store.root, json.dumps(secret), path],
+        [sys.executable, "-c", _STOPPED, store.root, plain(store.storage), path],
         cwd=Path(__file__).parents[2],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
@@ -193,7 +193,3 @@ def test_a_process_stopped_for_longer_than_its_lease_commits_no_more(store, tmp_
             assert DeltaTable(path).version() - before <= 1  # one that had looked, and was stopped before it committed
     finally:
         process.kill()
-
-
-def _plain(storage):
-    return {k: getattr(v, "get_secret_value", lambda v=v: v)() for k, v in storage}
