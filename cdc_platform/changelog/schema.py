@@ -6,14 +6,25 @@ RENAME and ends with DROP.
 """
 
 import json
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
 from itertools import groupby
+from types import MappingProxyType
 from typing import Any
 
+from cdc_platform.formats.table_schemas.table_changes import create_table
 from cdc_platform.mysql import foreign_keys
-from cdc_platform.mysql.ddl import Column, Statement, dropped_database, named_tables, tables_there_before
+from cdc_platform.mysql.ddl import (
+    Column,
+    Statement,
+    dropped_database,
+    named_tables,
+    tables_there_before,
+    truncated_table,
+)
 from cdc_platform.mysql.effects import Added, Effect, Name, effects
+from cdc_platform.mysql.table_names import folded, folds
 
 Order = tuple[int, ...]
 """An `order_key` as a tuple: epoch, file, pos, event, row, landed."""
@@ -94,10 +105,17 @@ class _Incarnation:
 class SchemaHistory:
     """Steps in source order, and what they mean for rows that were written before them.
 
-    `lists`: (name, place, JSON) of every column list that messages told."""
+    `lists`: (name, place, JSON) of every column list that messages told. `aliases`: other names under which changes of
+    a table stand, always."""
 
-    def __init__(self, steps: Sequence[Step], lists: Iterable[tuple[Name, Order, str]]):
+    def __init__(
+        self,
+        steps: Sequence[Step],
+        lists: Iterable[tuple[Name, Order, str]],
+        aliases: Mapping[Name, Name] = MappingProxyType({}),
+    ):
         self.steps = list(steps)
+        self._aliases = aliases
         self._lists = sorted(lists, key=lambda x: x[1])
         self._spans: dict[Name, list[tuple[Order | None, _Incarnation]]] = {}
         for _, together in groupby(self.steps, key=lambda s: s.address):
@@ -137,7 +155,7 @@ class SchemaHistory:
     @property
     def names(self) -> list[Name]:
         """Every name that a statement concerns."""
-        return list(self._spans)
+        return list({**self._spans, **self._aliases})
 
     @property
     def listed(self) -> set[Name]:
@@ -161,6 +179,7 @@ class SchemaHistory:
 
     def carries(self, name: Name) -> list[Carry]:
         """What becomes of rows of a name, span by span; the last one has no end."""
+        name = self._aliases.get(name, name)
         spans = self._spans.get(name, [(None, _Incarnation(name))])
         out: list[Carry] = []
         if spans[0][0] is not None:  # rows from before a table took the name: of one that nobody told of
@@ -178,7 +197,7 @@ class SchemaHistory:
 
     def names_of(self, today: Name) -> list[Name]:
         """Every name under which rows of today's table may stand."""
-        return [n for n in {*self._spans, today} if any(c.today == today for c in self.carries(n))]
+        return [n for n in {*self._spans, *self._aliases, today} if any(c.today == today for c in self.carries(n))]
 
     def columns(self, today: Name) -> str | None:
         """The column list of today's table, as JSON: the newest that a message told, and what DDL made of it since;
@@ -251,44 +270,64 @@ def carried_list(columns: list[dict[str, Any]], carry: Carry) -> list[dict[str, 
     return [{**c, "key": c["name"].lower() in key} for c in out]
 
 
-Effects = Callable[[Sequence[Statement]], list[Effect]]
+Effects = Callable[[Sequence[Statement], bool], list[Effect]]
 
 
-def schema_history(rows: Iterable[dict[str, Any]], read: Effects = effects) -> SchemaHistory:
+def schema_history(
+    rows: Iterable[dict[str, Any]], read: Effects = effects, *, fold: bool | None = False
+) -> SchemaHistory:
     """schema_history's rows of one source (kind, db, table, columns, ddl, order_key as a tuple under `order`, and their
-    address) → SchemaHistory. A statement sent twice from one place counts once. `read`: who reads the statements."""
+    address) → SchemaHistory. A statement sent twice from one place counts once. `read`: who reads the statements.
+    `fold`: whether names of tables that differ by case are one table's; None: as the feed shows."""
+    rows = list(rows)
     lists = [((r["db"], r["table"]), r["order"], r["columns"]) for r in rows if r["kind"] == "message"]
     told: dict[Any, dict[str, Any]] = {}
     for r in sorted((r for r in rows if r["kind"] == "ddl" and r["ddl"]), key=lambda r: (r["order"], r["address"])):
         same = (r["order"][:5], r["db"], r["ddl"]) if r["order"][1] >= 0 else r["address"]
         told.setdefault(same, r)
     ordered = list(told.values())
-    statements = [Statement(r["db"], r["ddl"], _known(r, lists)) for r in ordered]
+    bare = [Statement(r["db"], r["ddl"]) for r in ordered]
+    if fold is None:
+        fold = folds(bare, {name for name, _, _ in lists})
+    stored = {folded(name): name for name, _, _ in lists} if fold else {}
+    lists_read = [(folded(name), order, text) for name, order, text in lists] if fold else lists
+    statements = [s._replace(known=_known(s, r["order"], lists_read, fold)) for s, r in zip(bare, ordered, strict=True)]
     steps = [
-        Step(ordered[e.at]["order"], ordered[e.at]["address"], ordered[e.at]["ddl"], e)
-        for e in (read(statements) if statements else ())
+        Step(ordered[e.at]["order"], ordered[e.at]["address"], ordered[e.at]["ddl"], _spelled(e, stored))
+        for e in (read(statements, fold) if statements else ())
     ]
-    return SchemaHistory(steps, lists)
+    return SchemaHistory(steps, lists, _aliases(bare, stored))
 
 
-def _known(ddl: dict[str, Any], lists: list[tuple[Name, Order, str]]) -> tuple[tuple[str, str, str], ...]:
-    """The tables that a statement is about, as messages told them before it; what it makes wasn't there."""
-    statement = Statement(ddl["db"], ddl["ddl"])
+def _spelled(effect: Effect, stored: dict[Name, Name]) -> Effect:
+    """An effect with the names that rows have; `stored`: those by name in lower case."""
+    before, after = (name and stored.get(name, name) for name in (effect.before, effect.after))
+    return replace(effect, before=before, after=after)
+
+
+def _aliases(statements: Iterable[Statement], stored: dict[Name, Name]) -> dict[Name, Name]:
+    """What a TRUNCATE calls a table → what its rows call it, where that differs."""
+    found: dict[Name, Name] = {}
+    for statement in statements if stored else ():
+        with suppress(ValueError):  # one that doesn't say which table it empties
+            name = truncated_table(statement)
+            if name is not None and (rows := stored.get(folded(name), name)) != name:
+                found[name] = rows
+    return found
+
+
+def _known(
+    statement: Statement, at: Order, lists: list[tuple[Name, Order, str]], fold: bool
+) -> tuple[tuple[str, str, str], ...]:
+    """The tables that a statement is about, as messages told them before it; what it makes wasn't there. `fold`: the
+    names in `lists` are in lower case."""
     database = dropped_database(statement)
-    of_database = {name for name, order, _ in lists if name[0] == database and order < ddl["order"]}
+    wanted = database.lower() if fold and database is not None else database
+    of_database = {name for name, order, _ in lists if name[0] == wanted and order < at}
     found = []
-    for db, table in sorted(of_database) if database is not None else tables_there_before(statement):
-        before = [(order, columns) for name, order, columns in lists if name == (db, table) and order < ddl["order"]]
+    named = sorted(of_database) if database is not None else tables_there_before(statement)
+    for db, table in map(folded, named) if fold else named:
+        before = [(order, columns) for name, order, columns in lists if name == (db, table) and order < at]
         if before:
-            found.append((db, table, _create(table, json.loads(max(before)[1]))))
+            found.append((db, table, create_table(table, json.loads(max(before)[1]))))
     return tuple(found)
-
-
-def _create(table: str, columns: list[dict[str, Any]]) -> str:
-    def quoted(name: str) -> str:
-        return "`" + name.replace("`", "``") + "`"
-
-    parts = [f"{quoted(c['name'])} {c['type']}" for c in columns]
-    if key := [quoted(c["name"]) for c in columns if c["key"]]:
-        parts.append(f"PRIMARY KEY ({', '.join(key)})")
-    return f"CREATE TABLE {quoted(table)} ({', '.join(parts)})"

@@ -9,7 +9,7 @@ Executors get the format's name, its options and its context as JSON, never a cl
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from functools import partial
+from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -37,7 +37,7 @@ STATEMENT = DDL_SEEN.arrow()
 """Rows of DDL_SEEN."""
 
 
-def decode(messages: "DataFrame", format_name: str, options: dict[str, Any], context: Any = None) -> "DataFrame":
+def decode(messages: "DataFrame", format_name: str, options: dict[str, Any], context: str | None = None) -> "DataFrame":
     """Messages (MESSAGE's columns) → EVENT rows. `context`: as `Decoding.of`."""
     work = Decoding.of(format_name, options, context)
     return messages.select(*MESSAGE_READ.names).mapInArrow(partial(_decode, work), spark_schema(EVENT))
@@ -58,9 +58,9 @@ class Decoding:
     context_json: str
 
     @classmethod
-    def of(cls, format_name: str, options: dict[str, Any], context: Any = None) -> "Decoding":
-        """context: what the format's own `context` gave, if it has one."""
-        return cls(format_name, json.dumps(options), json.dumps(context))
+    def of(cls, format_name: str, options: dict[str, Any], context: str | None = None) -> "Decoding":
+        """context: JSON of what the format's own `context` gave, if it has one."""
+        return cls(format_name, json.dumps(options), context or "null")
 
     def events(self, messages: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
         """MESSAGE rows (headers may be left out) → EVENT batches."""
@@ -68,7 +68,7 @@ class Decoding:
 
         format_ = FORMATS[self.format_name]
         options = format_.options.model_validate_json(self.options_json)
-        beside = () if format_.context is None else (json.loads(self.context_json),)
+        beside = () if format_.context is None else (_context(self.context_json),)
         return isolated(as_message_batch(messages), lambda m: format_.decode(m, options, *beside), _undecodable)
 
     def __call__(self, batches: Iterator[pa.RecordBatch], out: Mapping[str, Output]) -> int:
@@ -83,19 +83,24 @@ class Decoding:
         return messages
 
 
+@lru_cache(maxsize=4)
+def _context(text: str) -> Any:
+    return json.loads(text)
+
+
 @dataclass(frozen=True, slots=True)
 class Statements:
     """The work of a pass ahead of the decoder's: DDL into the output `events` (STATEMENT); tells the number of
-    messages. marker: stands in every message that may hold some."""
+    messages. marker: regular expression that every message matches that may hold some."""
 
     decoding: Decoding
-    marker: bytes
+    marker: str
 
     def __call__(self, batches: Iterator[pa.RecordBatch], out: Mapping[str, Output]) -> int:
         messages = 0
         for batch in batches:
             messages += batch.num_rows
-            may_hold = batch.filter(pc.match_substring(batch.column("value"), self.marker))
+            may_hold = batch.filter(pc.match_substring_regex(batch.column("value"), self.marker))
             for events in self.decoding.events(may_hold) if may_hold.num_rows else ():
                 out["events"].write(events.filter(pc.equal(events.column("kind"), "ddl")).select(STATEMENT.names))
         return messages

@@ -4,15 +4,13 @@ They wait in quarantine. A message is told anew as a whole, and under its own ad
 place in the source's order however late they come.
 """
 
-import hashlib
-import json
 from collections.abc import Callable
-from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession, Window
 from pyspark.sql import functions as F
 
 from cdc_platform.changes import files
+from cdc_platform.changes.known import Known
 from cdc_platform.config import Source
 from cdc_platform.formats.contract import EVENT
 from cdc_platform.lake import delta_table
@@ -26,7 +24,7 @@ def heal(
     spark: SparkSession,
     source: Source,
     waiting: str,
-    context: Any,
+    context: Known,
     paths: dict[str, Store],
     decode: Callable[[DataFrame], DataFrame],
 ) -> bool:
@@ -35,15 +33,15 @@ def heal(
     `waiting`: how their reasons begin; `paths`: `changes`, `messages` and `contexts` of the source. Exactly once:
     `changes` itself says what was told anew, and all of it comes with one commit.
     """
-    digest = hashlib.blake2b(json.dumps(context, sort_keys=True).encode(), digest_size=16).hexdigest()
-    tried = delta_table.ask("SELECT number, digest FROM {t} ORDER BY number DESC LIMIT 1", t=paths["contexts"])
-    if tried and tried[0]["digest"] == digest:
+    tried = delta_table.ask("SELECT number, digest, inputs FROM {t} ORDER BY number DESC LIMIT 1", t=paths["contexts"])
+    if tried and (tried[0]["digest"], tried[0]["inputs"]) == (context.digest, context.inputs):
         return False
-    found = bool(delta_table.ask("SELECT 1 AS there FROM {t} WHERE kind = 'error' LIMIT 1", t=paths["changes"]))
-    if found:
-        found = _tell(spark, waiting, paths, decode)
+    found = False
+    if not tried or tried[0]["digest"] != context.digest:
+        errors = delta_table.ask("SELECT 1 AS there FROM {t} WHERE kind = 'error' LIMIT 1", t=paths["changes"])
+        found = bool(errors) and _tell(spark, waiting, paths, decode)
     number = tried[0]["number"] + 1 if tried else 0
-    note = {"number": number, "digest": digest}
+    note = {"number": number, "digest": context.digest, "inputs": context.inputs, "context": context.text}
     delta_table.append_rows(paths["contexts"], [note], once=(f"context {source.name}", number))
     return found
 

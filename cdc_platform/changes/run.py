@@ -6,6 +6,7 @@ A format whose rows mean nothing without the source's DDL (`Format.context`) get
 over the new messages puts their DDL aside, and all of it, which is little, goes to the driver.
 """
 
+from functools import partial
 from typing import Any
 
 import pyarrow as pa
@@ -14,6 +15,7 @@ from pyspark.sql import DataFrame, SparkSession
 from cdc_platform.changes import in_force
 from cdc_platform.changes.decode import MESSAGE_READ, STATEMENT, Decoding, Statements, decode
 from cdc_platform.changes.files import events_sink
+from cdc_platform.changes.known import Known, known
 from cdc_platform.changes.retry import heal
 from cdc_platform.config import Config, Source
 from cdc_platform.formats import FORMATS
@@ -32,21 +34,18 @@ def run(spark: SparkSession, config: Config, source: Source) -> StageResult:
     in_force.note(config, source)
     path = delta_sql.ensure(CHANGES, CHANGES.at(stores.lake(config), format=source.format, source=source.name))
     needs = FORMATS[source.format].context
-    context = _context(spark, config, source, needs) if needs else None
+    contexts = CONTEXTS.at(stores.lake(config), source=source.name)
+    context = _context(spark, config, source, needs, delta_sql.ensure(CONTEXTS, contexts)) if needs else None
 
     def decoded(messages: DataFrame) -> DataFrame:
-        return decode(messages, source.format, source.options, context)
+        return decode(messages, source.format, source.options, context and context.text)
 
     checkpoint = CHECKPOINT.at(stores.lake(config), room="changes", source=source.name)
     messages = messages_path(config, source)
-    work = Decoding.of(source.format, source.options, context)
+    work = Decoding.of(source.format, source.options, context and context.text)
     messages_in, ran = _by_tasks(spark, source, messages, checkpoint, work, events_sink(path))
-    if needs:
-        paths = {
-            "changes": path,
-            "messages": messages,
-            "contexts": delta_sql.ensure(CONTEXTS, CONTEXTS.at(stores.lake(config), source=source.name)),
-        }
+    if needs and context:
+        paths = {"changes": path, "messages": messages, "contexts": contexts}
         heal(spark, source, needs.waiting, context, paths, decoded)
     return StageResult("changes", source.name, messages_in, ran, watch.seconds, {"messages": messages_in})
 
@@ -69,7 +68,7 @@ def _by_tasks(
     return sum(counts), len(ran)
 
 
-def _context(spark: SparkSession, config: Config, source: Source, needs: Context) -> Any:
+def _context(spark: SparkSession, config: Config, source: Source, needs: Context, contexts: Store) -> Known:
     """Puts the DDL of new messages beside that seen before, and builds the context from all of it."""
     path = delta_sql.ensure(DDL_SEEN, DDL_SEEN.at(stores.lake(config), source=source.name))
     checkpoint = CHECKPOINT.at(stores.lake(config), room="ddl", source=source.name)
@@ -77,13 +76,16 @@ def _context(spark: SparkSession, config: Config, source: Source, needs: Context
     work = Statements(Decoding.of(source.format, source.options), needs.marker)
     _by_tasks(spark, source, messages, checkpoint, work, Sink(path, STATEMENT, (), ()))
     options = FORMATS[source.format].options.model_validate(source.options)
-    return needs.build(options, ddl_of(delta_table.rows(path).select(DDL)))
+    ddl = ddl_of(delta_table.rows(path).select(DDL))
+    return known(source, ddl, contexts, partial(needs.build, options, ddl))
 
 
 def ddl_of(ddl: pa.Table) -> list[dict[str, Any]]:
-    """Rows of DDL as `Context.build` gets them."""
+    """Rows of DDL as `Context.build` gets them, each event once, in the order of their addresses."""
     times = ddl["source_time"].cast(pa.timestamp("us", "UTC")).cast(pa.int64())
-    return ddl.set_column(DDL.index("source_time"), "source_time", times).to_pylist()
+    rows = ddl.set_column(DDL.index("source_time"), "source_time", times).to_pylist()
+    once = {(r["topic"], r["partition"], r["offset"], r["entry_index"] or 0): r for r in rows}
+    return [once[address] for address in sorted(once)]
 
 
 def messages_path(config: Config, source: Source) -> Store:

@@ -156,6 +156,10 @@ class Collector(ABC, Generic[G, C, T]):
         """EVENT batches of all rows of a group, each with its rows; bad rows go to `fail`."""
         return convert_rows(self.changes(group), partial(self.convert, group, table), partial(self.fail, group))
 
+    def variants(self, group: G, /) -> Iterable[tuple[G, C | None]]:
+        """A group by what is known of its table where its rows stand, each with its rows; None: all of them."""
+        return [(group, None)]
+
     def parse(self, _at: int, value: bytes, /) -> Any:
         """A message's value, parsed. Raises one of BAD."""
         return read_json(value)
@@ -216,15 +220,21 @@ class Collector(ABC, Generic[G, C, T]):
     def _converted(self) -> Iterator[tuple[T, pa.RecordBatch, list[int]]]:
         """EVENT batches of all rows, each with its table and the message of each row."""
         for group in {**(self.scanner.rows if self.scanner else {}), **self.rows}:
-            try:
-                table = self.table(group)
-            except BAD as e:
-                rows = self.changes(group)
-                for i in range(len(rows)):
-                    self.fail(group, rows.row(i), e)
-                continue
-            for batch, rows in self.batches(group, table):
-                yield table, batch, rows.at
+            for variant, some in self.variants(group):
+                try:
+                    table = self.table(variant)
+                except BAD as e:
+                    rows = self.changes(group) if some is None else some
+                    for i in range(len(rows)):
+                        self.fail(variant, rows.row(i), e)
+                    continue
+                for batch, rows in self._batches(variant, table, some):
+                    yield table, batch, rows.at
+
+    def _batches(self, group: G, table: T, some: C | None) -> Iterable[tuple[pa.RecordBatch, C]]:
+        if some is None:
+            return self.batches(group, table)
+        return convert_rows(some, partial(self.convert, group, table), partial(self.fail, group))
 
     def _note_schema(self, schemas: dict, table: T, batch: pa.RecordBatch, places: np.ndarray) -> None:
         """The table's schema belongs beside the first row of the MESSAGE batch that shows it."""

@@ -60,6 +60,10 @@ partition; seq: running number within (partition, shard), null = not given; erro
 anything, null = fine."""
 
 
+UNKNOWN = "the table's columns aren't known"
+"""How the reasons of rows begin that can be read once more is known of their table: they wait for that."""
+
+
 @dataclass(frozen=True, slots=True)
 class Context:
     """What a format's messages mean beyond their own bytes: told by the DDL of the whole source."""
@@ -67,9 +71,9 @@ class Context:
     build: Callable[[Any, list[dict[str, Any]]], Any]
     """(options, DDL events as dicts of DDL, in any order) → a value that JSON can say, handed to `decode` on every
     executor. Called on the driver, once per run."""
-    marker: bytes
-    """Stands in every message that may hold DDL: the others needn't be looked at for it."""
-    waiting: str
+    marker: str
+    """Regular expression (RE2) that every message matches that may hold DDL: the others needn't be looked at for it."""
+    waiting: str = UNKNOWN
     """How the reasons of error events begin whose message may mean something once more DDL is seen."""
 
 

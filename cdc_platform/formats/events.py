@@ -6,6 +6,7 @@ import json
 import re
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -131,6 +132,21 @@ def addresses(messages: pa.RecordBatch, at: list[int]) -> dict[str, pa.Array]:
     if at != list(range(len(messages))):
         taken = taken.take(pa.array(at, pa.int64()))
     return dict(zip(taken.schema.names, taken.columns, strict=True))
+
+
+class Addresses:
+    """Topic, partition and offset of each message, listed when the first is asked for."""
+
+    def __init__(self, messages: pa.RecordBatch):
+        self.messages = messages
+
+    def __call__(self, at: int) -> tuple[str, int, int]:
+        return self._all[at]
+
+    @cached_property
+    def _all(self) -> list[tuple[str, int, int]]:
+        columns = (self.messages.column(name).to_pylist() for name in ("topic", "partition", "offset"))
+        return list(zip(*columns, strict=True))
 
 
 def row_batch(messages: pa.RecordBatch, at: list[int], columns: dict[str, Any]) -> pa.RecordBatch:

@@ -143,6 +143,11 @@ def plain_name(name: str) -> str:
     return name[1:-1].replace("``", "`") if name[:1] == "`" else name
 
 
+def quoted_name(name: str) -> str:
+    """A name as DDL may write any."""
+    return "`" + name.replace("`", "``") + "`"
+
+
 def without_tdsql_extras(sql: str) -> str:
     """The statement without the clauses that only TDSQL knows: `shardkey=…`, `TDSQL_DISTRIBUTED BY …`."""
     return _OF_TDSQL.sub(lambda m: m[1] or "", sql)

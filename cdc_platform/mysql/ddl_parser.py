@@ -29,7 +29,7 @@ from cdc_platform.mysql.ddl import (
 from cdc_platform.mysql.primary_keys import PrimaryKeys
 from cdc_platform.mysql.readable import TYPE, simplified
 from cdc_platform.mysql.tokens import without_lists
-from cdc_platform.mysql.types import FAMILIES
+from cdc_platform.mysql.types import AS_BINARY, FAMILIES
 from cdc_platform.setup.jars import ddl_classpath
 from cdc_platform.setup.java import find_java
 from cdc_platform.setup.packaged import setup_command
@@ -229,11 +229,6 @@ def _columns(table: Any, primary: bool) -> tuple[Column, ...]:
     )
 
 
-_AS_BINARY = {
-    "char": "binary",
-    "varchar": "varbinary",
-    **{f"{size}text": f"{size}blob" for size in ("", "tiny", "medium", "long")},
-}
 _ATTRIBUTES = ("unsigned", "signed", "zerofill")
 _OF_TEXT = ("binary", "ascii", "unicode")  # `varchar(5) binary`: a collation, no type
 _ALONE = {"binary": "binary(1)"}  # its length matters: the binlog leaves zeros at its end out
@@ -254,7 +249,7 @@ def _type_text(column: Any) -> str:
         return f"{name}({','.join(map(_label, labels))})"
     # CHARACTER SET binary turns a text column into its binary twin (MySQL manual, "The binary Character Set").
     if (column.charsetName() or "").lower() == "binary":
-        name = _AS_BINARY.get(name, name)
+        name = AS_BINARY.get(name, name)
     length, scale = column.length(), column.scale()
     if length < 0:
         return f"{_ALONE.get(name, name)}{attributes}"

@@ -6,6 +6,7 @@ MySQL 8.0 reference manual, chapter 13 "Data Types".
 """
 
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -92,6 +93,13 @@ FAMILIES = {
 }
 """Base type name → family. `boolean` is no MySQL type: formats use it when they say a value is true or false."""
 
+AS_BINARY = {
+    "char": "binary",
+    "varchar": "varbinary",
+    **{f"{size}text": f"{size}blob" for size in ("", "tiny", "medium", "long")},
+}
+"""Text type → what it is with CHARACTER SET binary (MySQL manual, "The binary Character Set")."""
+
 _INTEGERS = {  # (signed, unsigned)
     "tinyint": ("tinyint", "smallint"),
     "smallint": ("smallint", "int"),
@@ -176,3 +184,9 @@ def _unquote(label: str) -> str:
 def lower_outside_quotes(text: str) -> str:
     """Type words in lower case; labels of ENUM and SET keep theirs."""
     return _WORDS.sub(lambda m: m[0] if m[0][0] == "'" else m[0].lower(), text)
+
+
+def labels_type(kind: str, labels: Iterable[str]) -> str:
+    """`enum`, labels → `enum('a','it''s')`."""
+    quoted = ("'" + x.replace("\\", "\\\\").replace("'", "''") + "'" for x in labels)
+    return f"{kind}({','.join(quoted)})"

@@ -18,6 +18,8 @@ from pyspark.sql import functions as F
 from cdc_platform.changelog.schema import Address, Carry, Order, Step, schema_history
 from cdc_platform.config import Config, Source
 from cdc_platform.errors import UnknownType
+from cdc_platform.formats import FORMATS
+from cdc_platform.formats.table_schemas.options import MySqlOptions
 from cdc_platform.lake import delta_table, stores
 from cdc_platform.mysql.ddl import Statement
 from cdc_platform.mysql.effects import VERSION, Effect, Name, effects, from_json, to_json
@@ -51,7 +53,9 @@ class Plan:
 
     def old(self, name: Name, low: Order) -> bool:
         """Whether rows of a name from this place on are to be carried."""
-        return any(c.until is not None and low < c.until for c in self.spans.get(name, ()))
+        carries = self.spans.get(name, ())
+        always = bool(carries) and carries[-1].today not in (name, None)  # another name of a table
+        return always or any(c.until is not None and low < c.until for c in carries)
 
 
 class History:
@@ -71,7 +75,7 @@ class History:
         self.decided = set(map(_address, done))
         self._placed = _placed(config, source, self._ddl)
         told = [r for r in rows if r["kind"] == "message" or r["address"] in self._placed]
-        self.full = schema_history(told, partial(_effects, config, source))
+        self.full = schema_history(told, partial(_effects, config, source), fold=_fold(source))
         outside = [r for r in every if r["kind"] == "ddl" and r["ddl"] and r["address"] not in self._placed]
         self._outside = [
             Statement(r["db"], r["ddl"]) for r in sorted(outside, key=lambda r: (r["order"], r["address"]))
@@ -141,15 +145,21 @@ class History:
         self.decided |= {d.step.address for d in decisions}
 
 
-def _effects(config: Config, source: Source, statements: Sequence[Statement]) -> list[Effect]:
+def _fold(source: Source) -> bool | None:
+    """What the configuration says of names that differ by case only; None: nothing."""
+    options = FORMATS[source.format].options.model_validate(source.options)
+    return options.fold if isinstance(options, MySqlOptions) else False
+
+
+def _effects(config: Config, source: Source, statements: Sequence[Statement], fold: bool) -> list[Effect]:
     """Effects of the statements; the parsers, which take a JVM, are asked once."""
     path = delta_sql.ensure(SCHEMA_EFFECTS, SCHEMA_EFFECTS.at(stores.lake(config)))
-    asked = json.dumps([VERSION, statements]).encode()
+    asked = json.dumps([VERSION, statements, *([True] if fold else [])]).encode()
     digest = hashlib.blake2b(asked, digest_size=16).hexdigest()
     known = f"SELECT effects FROM {{effects}} WHERE source = '{source.name}' AND digest = '{digest}' LIMIT 1"
     if found := delta_table.ask(known, effects=path):
         return from_json(found[0]["effects"])
-    made = effects(statements)
+    made = effects(statements, fold)
     delta_table.append_rows(path, [{"source": source.name, "digest": digest, "effects": to_json(made)}])
     return made
 

@@ -6,6 +6,7 @@ from cdc_platform.tables.common import (
     BINLOG,
     DB,
     DDL,
+    ENTRY_INDEX,
     GTID,
     HEADERS,
     INFO,
@@ -126,16 +127,23 @@ DDL_SEEN = Table(
         Column("event_no", BIGINT, about="order of events that share a position"),
         DB,
         DDL,
+        ENTRY_INDEX,
+        Column("lineage", STRING, "whose binlog the position belongs to"),
+        Column("file_no", BIGINT, about="number of the binlog file"),
+        Column("binlog_pos", UNSIGNED_BIGINT, about="position in it, if the format provides it"),
+        INFO,
     ),
     settings=STAGED,
 )
 
 CONTEXTS = Table(
     "contexts/{source}",
-    "What was known when the messages waiting in quarantine were last decoded anew",
+    "What the DDL seen told the decoder, and when waiting messages were last decoded with it",
     (
         Column("number", BIGINT, about="of the decoding, from 0"),
         Column("digest", STRING, "of what the DDL seen told the decoder"),
+        Column("inputs", STRING, "digest of that DDL and of the options"),
+        Column("context", STRING, "JSON of what it told"),
         Column("at", TIMESTAMP, about="when the row was written"),
     ),
     settings=STAGED,

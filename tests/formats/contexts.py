@@ -9,6 +9,11 @@ from cdc_platform.changes.run import ddl_of
 from cdc_platform.formats.contract import DDL
 
 
+def statement(db, sql, offset=-1, **said):
+    """A DDL event as `Context.build` gets it; `said`: other fields of contract.DDL."""
+    return {**dict.fromkeys(DDL), "topic": "c", "partition": 0, "offset": offset, "db": db, "ddl": sql, **said}
+
+
 def context_of(format_, options, events):
     """The format's context from the DDL among EVENT rows, as executors get it."""
     ddl = pa.Table.from_batches([events]).select(DDL).filter(pc.equal(events["kind"], "ddl"))

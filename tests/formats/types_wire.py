@@ -250,8 +250,13 @@ def creates() -> Iterator[bytes | None]:
     """TDSQL's messages of the CREATE TABLE of all tables: its rows have no types."""
     encoder = TdsqlEncoder("t")
     for number in range(len(KINDS)):
-        for record in encoder.encode([_transaction(number, (), Ddl.creating(table_of(number)))]):
+        for record in encoder.encode([created(number)]):
             yield record.value
+
+
+def created(number: int) -> Transaction:
+    """The CREATE TABLE of `table_of(number)`, before its rows."""
+    return _transaction(-1, (), Ddl.creating(table_of(number)))
 
 
 def inserted(table: Table, at: int, source: Any) -> Transaction:

@@ -3,9 +3,10 @@
 from pydantic import Field
 
 from cdc_platform.formats.canal_common.text import BinaryText, Dialect, LabelText
-from cdc_platform.formats.contract import FormatOptions, Limit
+from cdc_platform.formats.contract import Limit
 from cdc_platform.formats.limits import of
 from cdc_platform.formats.option_types import ColumnTypes, ZoneName
+from cdc_platform.formats.table_schemas.options import SchemaOptions
 
 TIMESTAMP_WITHOUT_ZONE = Limit(
     "it may come as text without a zone and is then read in UTC: option time_zone names that of the canal server, of "
@@ -15,7 +16,7 @@ TIMESTAMP_WITHOUT_ZONE = Limit(
 )
 
 
-class CanalOptions(FormatOptions):
+class CanalOptions(SchemaOptions):
     """Options of the format `canal`; the defaults are canal's own ways."""
 
     time_zone: ZoneName = Field(

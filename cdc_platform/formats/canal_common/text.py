@@ -26,6 +26,13 @@ LabelText = Literal["number", "label"]
 
 _OPEN = {"decimal": "decimal(65,30)", "bit": "bit(64)"}
 """TiCDC and others leave lengths out. A bare `decimal` isn't MySQL's decimal(10,0) then, nor `bit` bit(1)."""
+_WITH_ARGUMENTS = frozenset(
+    (
+        *("bit", "decimal", "numeric", "dec", "enum", "set", "char", "varchar", "binary", "varbinary"),
+        *("time", "datetime", "timestamp"),
+    )
+)
+"""Types whose name alone may leave something out."""
 _LONGEST_NUMBER = 38  # digits of a decimal in Spark
 
 
@@ -52,6 +59,12 @@ def told_type(text: str | None) -> tuple[str, MySqlType] | None:
     return None if found.family == "bit" and not 1 <= (found.args or (1,))[0] <= 64 else (clean, found)
 
 
+def tells_all(text: str | None) -> bool:
+    """Whether `mysqlType` of a column leaves nothing open: no length, precision, digits or labels are missing."""
+    clean = lower_outside_quotes((text or "").strip())
+    return bool(clean) and ("(" in clean or clean.split()[0] not in _WITH_ARGUMENTS)
+
+
 def to_text(texts: pa.StringArray, mysql_type: MySqlType, dialect: Dialect) -> values.Checked:
     """A column's text → (canonical text, ok), as `mysql.values.to_text`."""
     convert = _FAMILIES.get(mysql_type.family)
@@ -72,7 +85,7 @@ _HINTS = {
 def hint(mysql_type: MySqlType) -> str:
     """What else to say of a text that could not be read; mostly nothing."""
     if mysql_type.family in ("enum", "set") and not mysql_type.labels:
-        return ", which tells no labels: name them in option columns"
+        return ", which tells no labels: a CREATE TABLE in the topic, option schema_file or columns names them"
     return _HINTS.get(mysql_type.family, "")
 
 

@@ -14,6 +14,7 @@ from typing import Any
 import pyarrow as pa
 
 from cdc_platform.formats.canal_common.options import TIMESTAMP_WITHOUT_ZONE
+from cdc_platform.formats.canal_common.text import tells_all
 from cdc_platform.formats.canal_json.messages import Changes, Row, Rows, read
 from cdc_platform.formats.canal_json.options import CanalJsonOptions
 from cdc_platform.formats.canal_json.rows import convert, convert_sheet
@@ -21,17 +22,22 @@ from cdc_platform.formats.canal_json.scanner import Scanner
 from cdc_platform.formats.canal_json.tables import Group, described, grouped
 from cdc_platform.formats.canal_json.unusable import of_message, of_row
 from cdc_platform.formats.collect import Collector, Converted, Table
-from cdc_platform.formats.contract import Format, Liveness
-from cdc_platform.formats.events import Event, collection_paused
+from cdc_platform.formats.contract import Context, Format, Liveness
+from cdc_platform.formats.events import Addresses, Event, collection_paused
+from cdc_platform.formats.table_schemas.by_state import by_state, known_of
+from cdc_platform.formats.table_schemas.lookup import TableSchemas
+from cdc_platform.formats.table_schemas.places import Place
+from cdc_platform.formats.table_schemas.states import States, build
 
 
 class _Collector(Collector[Group, Changes, Table]):
     CHANGES = Changes
 
-    def __init__(self, messages: pa.RecordBatch, options: CanalJsonOptions):
+    def __init__(self, messages: pa.RecordBatch, options: CanalJsonOptions, states: States | None):
         self.sheets = Scanner()
         super().__init__(messages, self.sheets)
-        self.options = options
+        self.options, self.schemas = options, TableSchemas(states)
+        self.addresses = Addresses(messages)
 
     def read(self, at: int, message: Any) -> None:
         found = read(at, message, self.options)
@@ -50,8 +56,16 @@ class _Collector(Collector[Group, Changes, Table]):
     def scanned(self, group: Group) -> list[Changes]:
         return [sheet.changes() for sheet in self.sheets.rows.get(group, [])]
 
+    def variants(self, group: Group) -> Iterable[tuple[Group, Changes | None]]:
+        if not any(type(told) is not str or not tells_all(told) for told in group.types):
+            return [(group, None)]
+        return by_state(self.schemas, group, lambda: self.changes(group), self._place)
+
+    def _place(self, row: Row) -> Place:
+        return Place(*self.addresses(row.at), time=row.time)
+
     def table(self, group: Group) -> Table:
-        return described(group, self.options)
+        return described(group, self.options, known_of(self.schemas, group))
 
     def convert(self, _group: Group, table: Table, rows: Changes) -> Converted[Changes]:
         return convert(self.messages, table, rows, self.options.dialect)
@@ -64,10 +78,11 @@ class _Collector(Collector[Group, Changes, Table]):
         return super().batches(group, table)
 
 
-def decode(messages: pa.RecordBatch, options: CanalJsonOptions) -> pa.RecordBatch:
-    """MESSAGE batch → EVENT batch, in the order of the messages; never raises for bad bytes."""
+def decode(messages: pa.RecordBatch, options: CanalJsonOptions, states: States | None = None) -> pa.RecordBatch:
+    """MESSAGE batch → EVENT batch, in the order of the messages; never raises for bad bytes. `states`: the tables'
+    columns over time, as `table_schemas.states.build` gives them."""
     with collection_paused():
-        return _Collector(messages, options).decode()
+        return _Collector(messages, options, states).decode()
 
 
 FORMAT = Format(
@@ -78,5 +93,6 @@ FORMAT = Format(
     decode=decode,
     liveness=Liveness("canal's messages promise no heartbeats"),
     part=None,
+    context=Context(build=build, marker=r'"sql"\s*:\s*"[^"]'),
     limits=(TIMESTAMP_WITHOUT_ZONE,),
 )

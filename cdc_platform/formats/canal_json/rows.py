@@ -20,6 +20,7 @@ from cdc_platform.formats.canal_common.text import Dialect, hint, to_text
 from cdc_platform.formats.canal_json.messages import Changes
 from cdc_platform.formats.canal_json.sheets import Old, Sheet
 from cdc_platform.formats.collect import Converted, Table
+from cdc_platform.formats.contract import UNKNOWN
 from cdc_platform.formats.events import BadColumn, row_batch
 from cdc_platform.formats.images import image_maps
 from cdc_platform.formats.texts import BAD, Number, json_text, number_text, plain_text, shown
@@ -130,7 +131,8 @@ def _cells(table: Table, changes: Changes, dialect: Dialect) -> _Cells:
 
 def _unreadable(name: str, value: Any, type_text: str, mysql_type: MySqlType) -> BadColumn:
     why = f"{shown(value)} doesn't fit its type {shown(type_text)}{hint(mysql_type)}"
-    return BadColumn(name, f"column {shown(name)}: {why}")
+    waits = mysql_type.family in ("enum", "set") and not mysql_type.labels
+    return BadColumn(name, f"{f'{UNKNOWN}: ' if waits else ''}column {shown(name)}: {why}")
 
 
 def _note_lost_keys(cells: _Cells, table: Table) -> None:

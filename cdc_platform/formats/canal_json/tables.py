@@ -3,16 +3,18 @@
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
-from cdc_platform.formats.canal_common.text import told_type
+from cdc_platform.formats.canal_common.text import tells_all, told_type
 from cdc_platform.formats.canal_json.messages import Row, Rows
 from cdc_platform.formats.canal_json.options import CanalJsonOptions
 from cdc_platform.formats.collect import Table
 from cdc_platform.formats.events import BadColumn
 from cdc_platform.formats.names import Names
+from cdc_platform.formats.table_schemas.lookup import Columns
 from cdc_platform.formats.texts import shown
 from cdc_platform.mysql.types import MySqlType, parse_type
 
 _BLOB = 2004  # java.sql.Types; the only one that says how the text is written whatever the value is
+_BYTES = ("binary", "geometry")
 _TOLD_NOTHING = ("longtext", parse_type("longtext"))
 
 Fail = Callable[[Row, BaseException], None]
@@ -27,12 +29,16 @@ class Group(NamedTuple):
     key: tuple[str, ...]
     names: tuple[str, ...]
     types: tuple[str | int | None, ...]
+    known: Columns | None = None  # what the schema history says, where that depends on the row's place
 
 
-def described(group: Group, options: CanalJsonOptions) -> Table:
-    """Columns and key of a group's rows. Raises ValueError when a key column isn't in the rows."""
+def described(group: Group, options: CanalJsonOptions, known: Columns | None = None) -> Table:
+    """Columns and key of a group's rows; `known`: what the schema history says of them. Raises ValueError when a key
+    column isn't in the rows."""
     given = Names(options.columns.get(f"{group.db}.{group.table}", {}))
-    types = [column_type(given.get(name), told) for name, told in zip(group.names, group.types, strict=True)]
+    of_history = known.type_of if known else lambda _: None
+    columns = zip(group.names, group.types, strict=True)
+    types = [column_type(given.get(name), told, of_history(name)) for name, told in columns]
     places = Names({name: i for i, name in enumerate(group.names)})
     key = [places.get(name) for name in group.key]
     if None in key:
@@ -43,11 +49,18 @@ def described(group: Group, options: CanalJsonOptions) -> Table:
     return Table(group.db, group.table, group.names, types, key)
 
 
-def column_type(given: str | None, told: str | int | None) -> tuple[str, MySqlType]:
-    """Type of a column: what option `columns` gives, or its message tells (as in Group.types)."""
+def column_type(given: str | None, told: str | int | None, known: str | None = None) -> tuple[str, MySqlType]:
+    """Type of a column: what option `columns` gives, or its message tells (as in Group.types); what that leaves open
+    is as the schema history has it."""
     if given:
         return given, parse_type(given)
-    return told_type("longblob" if told == _BLOB else told if type(told) is str else None) or _TOLD_NOTHING
+    found = told_type("longblob" if told == _BLOB else told if type(told) is str else None)
+    if known and not (isinstance(told, str) and found and tells_all(told)):
+        real = parse_type(known)
+        same = found is None or (real.family in _BYTES if told == _BLOB else real.family == found[1].family)
+        if same and (told == _BLOB or found is not None or real.family not in _BYTES):
+            return known, real
+    return found or _TOLD_NOTHING
 
 
 def grouped(message: Rows, fail: Fail) -> Iterator[tuple[Group, Row]]:

@@ -6,26 +6,32 @@ two that lie in different partitions where it changes the key. Each half is an e
 sequenceId: the first removes the old row, the second brings the new one.
 """
 
+from collections.abc import Iterable
 from typing import Any
 
 import pyarrow as pa
 
 from cdc_platform.formats.collect import Collector, Converted, Table
-from cdc_platform.formats.contract import Format, Limit, Liveness
+from cdc_platform.formats.contract import Context, Format, Limit, Liveness
 from cdc_platform.formats.dataworks.messages import Changes, Group, Row, read
 from cdc_platform.formats.dataworks.options import DataworksOptions
 from cdc_platform.formats.dataworks.rows import described, of_message, of_row, row_changes
 from cdc_platform.formats.dataworks.scanner import Scanner
-from cdc_platform.formats.events import Event, collection_paused
+from cdc_platform.formats.events import Addresses, Event, collection_paused
 from cdc_platform.formats.limits import finer_than, of
+from cdc_platform.formats.table_schemas.by_state import by_state, known_of
+from cdc_platform.formats.table_schemas.lookup import TableSchemas
+from cdc_platform.formats.table_schemas.places import Place
+from cdc_platform.formats.table_schemas.states import States, build
 
 
 class _Collector(Collector[Group, Changes, Table]):
     CHANGES = Changes
 
-    def __init__(self, messages: pa.RecordBatch, options: DataworksOptions):
+    def __init__(self, messages: pa.RecordBatch, options: DataworksOptions, states: States | None):
         super().__init__(messages, Scanner())
-        self.options = options
+        self.options, self.schemas = options, TableSchemas(states)
+        self.addresses = Addresses(messages)
 
     def read(self, at: int, message: Any) -> None:
         found = read(at, message)
@@ -40,17 +46,25 @@ class _Collector(Collector[Group, Changes, Table]):
     def of_row(self, group: Group, row: Row) -> Event:
         return of_row(group, row, self.options)
 
+    def variants(self, group: Group) -> Iterable[tuple[Group, Changes | None]]:
+        return by_state(self.schemas, group, lambda: self.changes(group), self._place)
+
+    def _place(self, row: Row) -> Place:
+        number = None if row.op == "read" else (row.file_no, row.position)  # the full load has no place of its own
+        return Place(*self.addresses(row.at), 0, "", number, row.time)
+
     def table(self, group: Group) -> Table:
-        return described(group, self.options)
+        return described(group, self.options, known_of(self.schemas, group))
 
     def convert(self, group: Group, table: Table, rows: Changes) -> Converted[Changes]:
         return row_changes(self.messages, group, table, rows, self.options.time_zone), rows, {}
 
 
-def decode(messages: pa.RecordBatch, options: DataworksOptions) -> pa.RecordBatch:
-    """MESSAGE batch → EVENT batch, in the order of the messages; never raises for bad bytes."""
+def decode(messages: pa.RecordBatch, options: DataworksOptions, states: States | None = None) -> pa.RecordBatch:
+    """MESSAGE batch → EVENT batch, in the order of the messages; never raises for bad bytes. `states`: the tables'
+    columns over time, as `table_schemas.states.build` gives them."""
     with collection_paused():
-        return _Collector(messages, options).decode()
+        return _Collector(messages, options, states).decode()
 
 
 FORMAT = Format(
@@ -59,6 +73,7 @@ FORMAT = Format(
     summary="Alibaba DataWorks' JSON of whole-database synchronization, updates in one record or two",
     options=DataworksOptions,
     decode=decode,
+    context=Context(build=build, marker=r'"ddl"\s*:\s*\{'),
     liveness=Liveness("DataWorks sends heartbeats, but promises no interval"),
     limits=(
         Limit(

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 from cdc_platform.formats import collect
 from cdc_platform.formats.canal_common.statement import DDL, Event, ddl, query
+from cdc_platform.formats.table_schemas.lookup import Columns
 from cdc_platform.formats.texts import shown
 
 ROW_ID = "#alibaba_rds_row_id#"
@@ -40,6 +41,7 @@ class Group(NamedTuple):
     names: tuple[str, ...]
     types: tuple[str, ...]
     key: tuple[str, ...]
+    known: Columns | None = None  # what the schema history says, where that depends on the row's place
 
 
 class Row(NamedTuple):

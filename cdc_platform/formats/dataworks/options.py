@@ -2,11 +2,11 @@
 
 from pydantic import Field
 
-from cdc_platform.formats.contract import FormatOptions
 from cdc_platform.formats.option_types import ColumnTypes, ZoneName
+from cdc_platform.formats.table_schemas.options import SchemaOptions
 
 
-class DataworksOptions(FormatOptions):
+class DataworksOptions(SchemaOptions):
     """Options of the format `dataworks`."""
 
     time_zone: ZoneName = Field(

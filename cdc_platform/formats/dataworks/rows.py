@@ -9,33 +9,40 @@ import pyarrow as pa
 
 from cdc_platform.formats.canal_common.statement import names_its_table
 from cdc_platform.formats.collect import Table
+from cdc_platform.formats.contract import UNKNOWN
 from cdc_platform.formats.dataworks.messages import ROWS, Changes, Group, Row, group_of
 from cdc_platform.formats.dataworks.options import DataworksOptions
 from cdc_platform.formats.dataworks.values import TYPES, texts
 from cdc_platform.formats.events import BadColumn, Event, of_table, readable_key, row_batch
 from cdc_platform.formats.images import image_maps
 from cdc_platform.formats.names import Names
+from cdc_platform.formats.table_schemas.lookup import Columns
 from cdc_platform.formats.texts import BAD, shown
 from cdc_platform.mysql.types import MySqlType, parse_type
 from cdc_platform.mysql.values import Checked, to_text
 
 
-def described(group: Group, options: DataworksOptions) -> Table:
-    """Columns and key of a group's rows. Raises BadColumn for a column type that isn't one of the six, or that option
-    columns contradicts."""
+def described(group: Group, options: DataworksOptions, known: Columns | None = None) -> Table:
+    """Columns and key of a group's rows; `known`: what the schema history says of them, used where the message can
+    carry it. Raises BadColumn for a column type that isn't one of the six, or that option columns contradicts."""
     given = Names(options.columns.get(f"{group.db}.{group.table}", {}))
     types: list[tuple[str, MySqlType]] = []
     for name, stated in zip(group.names, group.types, strict=True):
         if stated not in TYPES:
             why = f"type {shown(stated)} is unknown; known: {', '.join(TYPES)}"
             raise BadColumn(name, f"column {shown(name)}: {why}")
-        text = given.get(name) or TYPES[stated].default
+        text = given.get(name) or _known(known, name, stated) or TYPES[stated].default
         mysql_type = parse_type(text)
         if mysql_type.family not in TYPES[stated].families:
             raise BadColumn(name, f"column {shown(name)}: option columns says {text!r}, the message {stated}")
         types.append((text, mysql_type))
     key = [group.names.index(name) for name in group.key]
     return Table(group.db, group.table, group.names, types, key, group.schema)
+
+
+def _known(known: Columns | None, name: str, stated: str) -> str | None:
+    text = known.type_of(name) if known else None
+    return text if text and parse_type(text).family in TYPES[stated].families else None
 
 
 def of_message(message: Any, options: DataworksOptions) -> Event:
@@ -83,13 +90,15 @@ def _texts(values: list[Any], name: str, stated: str, mysql_type: MySqlType, zon
         found = texts(values, stated, mysql_type, zone)
     except BAD as e:
         raise BadColumn(name, f"column {shown(name)}: {e}") from e
+    told = mysql_type is not parse_type(TYPES[stated].default)
     if mysql_type.family in ("binary", "geometry"):
         return found
     checked: Checked = to_text(found, mysql_type, zone)
     found, ok = checked
     if not ok.all():
         bad = values[int(np.argmin(ok))]
-        raise BadColumn(name, f"column {shown(name)}: {shown(bad)} doesn't fit {mysql_type.name} (option columns)")
+        why = f"column {shown(name)}: {shown(bad)} doesn't fit {mysql_type.name}"
+        raise BadColumn(name, f"{why} (option columns)" if told else f"{UNKNOWN}: {why}")
     return found
 
 

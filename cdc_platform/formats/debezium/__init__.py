@@ -4,8 +4,10 @@ Per message: `{"schema":…,"payload":…}`, `"schema":null` or the bare payload
 `source.version` 0.0.1 without `connector`. JSON is read by msgspec, which keeps every digit and refuses
 trailing bytes and bad UTF-8; repeated object keys are refused too, as nobody can tell which one was meant.
 
-Bare payloads tell no types. Without the option `columns` their values stay as written, as `longtext`, and the
-columns are those of the image at hand; with it they are read by Debezium's encodings under the modes set.
+Bare payloads tell no types. The option `columns`, the schema-change topic or a `schema_file` do; then values are read
+by Debezium's encodings under the modes set. Without any they stay as written, as `longtext`, and the columns are those
+of the image at hand. The key is the table's primary key where it is known so: that of Kafka may be set to columns that
+aren't unique (`message.key.columns`).
 
 dtle's faults. Repaired always: a TIMESTAMP of year 1 (its zero date), snapshot years 100..255 (2000 on).
 Repaired by option: BIGINT UNSIGNED above 2^63 and fractions of TIME(n<6) (`columns`), DATETIME with a time
@@ -16,20 +18,23 @@ trailing zeros of BINARY(n), ENUM labels holding commas or quotes (the type text
 source time is its own clock.
 """
 
+from contextlib import suppress
 from typing import Any
 
 import pyarrow as pa
 
 from cdc_platform.formats.collect import Collector, Converted
-from cdc_platform.formats.contract import Format, Limit, Liveness
+from cdc_platform.formats.contract import Context, Format, Limit, Liveness
 from cdc_platform.formats.debezium.control import control_events
 from cdc_platform.formats.debezium.groups import Group, described, is_dtle, is_snapshot, of_message, of_row
 from cdc_platform.formats.debezium.options import DebeziumOptions
-from cdc_platform.formats.debezium.rows import Changes, Row, Table, row_changes
-from cdc_platform.formats.events import Event, collection_paused
+from cdc_platform.formats.debezium.rows import Changes, Row, Table, place_of_row, row_changes
+from cdc_platform.formats.events import Addresses, Event, collection_paused
 from cdc_platform.formats.kafka_connect.types import NULL_AS_DEFAULT, ZONE_UNTOLD
 from cdc_platform.formats.kafka_connect.wrapper import Schema, Unwrapper
 from cdc_platform.formats.limits import any_type, finer_than, of
+from cdc_platform.formats.table_schemas.lookup import Columns, TableSchemas
+from cdc_platform.formats.table_schemas.states import States, build
 from cdc_platform.formats.texts import BAD, shown
 
 _MANY = 10_000  # tables × schemas kept for one decode call; beyond it something invents schemas
@@ -44,12 +49,14 @@ _ROUTING = "__dbz__physicalTableIdentifier"  # added to the key by ByLogicalTabl
 class _Collector(Collector[Group, Changes, Table]):
     CHANGES, NO_VALUE, SCHEMA_RANK = Changes, "tombstone", 2
 
-    def __init__(self, messages: pa.RecordBatch, options: DebeziumOptions):
+    def __init__(self, messages: pa.RecordBatch, options: DebeziumOptions, states: States | None):
         super().__init__(messages)
         self.options = options
+        self.schemas = TableSchemas(states)
         self.values, self.keys = Unwrapper(), Unwrapper()
         self.tables: dict[Group, Table] = {}
         self.topics, self.kafka_keys = (messages.column(name).to_pylist() for name in ("topic", "key"))
+        self.addresses = Addresses(messages)
 
     def parse(self, at: int, value: bytes) -> tuple[Schema | None, Any]:
         """The schema and the payload."""
@@ -74,7 +81,12 @@ class _Collector(Collector[Group, Changes, Table]):
         schema, payload = message or (None, None)
         if type(payload) is not dict or "op" not in payload:
             return {}
-        return of_message(payload, schema, self._key(at), self.options)
+        source = payload.get("source")
+        known = None
+        if type(source) is dict and not self.schemas.empty:
+            with suppress(*BAD):
+                known = self._known(at, source, ())
+        return of_message(payload, schema, self._key(at), self.options, known)
 
     def of_row(self, group: Group, row: Row) -> Event:
         return of_row(self.table(group), row.key)
@@ -102,7 +114,8 @@ class _Collector(Collector[Group, Changes, Table]):
         dtle = is_dtle(source)
         names = tuple(key_row) if key_row else ()
         shape = None if schema is not None else _shape(before, after)
-        group = Group(schema, key_schema, source["db"], source["table"], dtle, dtle and snapshot, names, shape)
+        known = None if self.schemas.empty else self._known(at, source, shape or _names(schema))
+        group = Group(schema, key_schema, source["db"], source["table"], dtle, dtle and snapshot, names, shape, known)
         table = self.table(group)
         if not table.key_names:
             key_row = None
@@ -114,6 +127,15 @@ class _Collector(Collector[Group, Changes, Table]):
             raise ValueError("delete without before and without a readable key: no telling which row")
         name = "read" if op == "c" and snapshot else _OPS[op]  # 0.x and dtle write snapshot rows as c
         self.add(group, Row(at, name, before, after, key_row, source, _object(payload, "transaction")))
+
+    def _known(self, at: int, source: dict, names: tuple[str, ...]) -> Columns | None:
+        """What the schema history says of the columns of a row's table."""
+        db, table = source.get("db"), source.get("table")
+        if type(db) is not str or type(table) is not str:
+            return None
+        return self.schemas.steady(db, table) or self.schemas.of_row(
+            db, table, place_of_row(self.addresses(at), source, dtle=is_dtle(source)), names
+        )
 
     def _key(self, at: int) -> tuple[Schema | None, dict | None]:
         """A message's Kafka key: its schema and columns; nothing when it is null, junk or without columns (no key)."""
@@ -150,6 +172,10 @@ def _object(payload: dict, name: str) -> dict | None:
     return value
 
 
+def _names(schema: Schema | None) -> tuple[str, ...]:
+    return schema.names if schema else ()
+
+
 def _shape(before: dict | None, after: dict | None) -> tuple[str, ...]:
     """Column names of a bare row, in the order of its images."""
     if after and before and after.keys() != before.keys():
@@ -169,10 +195,11 @@ def _images(op: str, payload: dict) -> tuple[dict | None, dict | None]:
     return (before if op == "u" else None), after
 
 
-def decode(messages: pa.RecordBatch, options: DebeziumOptions) -> pa.RecordBatch:
-    """MESSAGE batch → EVENT batch, in the order of the messages; never raises for bad bytes."""
+def decode(messages: pa.RecordBatch, options: DebeziumOptions, states: States | None = None) -> pa.RecordBatch:
+    """MESSAGE batch → EVENT batch, in the order of the messages; never raises for bad bytes. `states`: the tables'
+    columns over time, as `table_schemas.states.build` gives them."""
     with collection_paused():
-        return _Collector(messages, options).decode()
+        return _Collector(messages, options, states).decode()
 
 
 LIMITS = (
@@ -221,6 +248,7 @@ FORMAT = Format(
     decode=decode,
     liveness=Liveness("Debezium sends heartbeats only where heartbeat.interval.ms is set"),
     part=None,
+    context=Context(build=build, marker='"ddl"'),
     transactions="counts",
     limits=LIMITS,
 )

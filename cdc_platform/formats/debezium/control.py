@@ -1,21 +1,17 @@
 """Debezium's and dtle's messages that are no row changes: transactions, heartbeats, DDL, signals."""
 
-import re
 from collections.abc import Callable
 from typing import Any
 
-from cdc_platform.errors import UnknownType
 from cdc_platform.formats.debezium.rows import integer, positions, source_time
 from cdc_platform.formats.events import Event, OfTable, columns_json, error_event, of_table, schema_version
-from cdc_platform.formats.kafka_connect.types import mysql_type
+from cdc_platform.formats.table_schemas import table_changes
 from cdc_platform.formats.texts import BAD, json_text, plain_text, shown
 from cdc_platform.mysql.ddl import Statement, truncated_table
-from cdc_platform.mysql.types import lower_outside_quotes, parse_type
 
 _HEARTBEAT_TOPIC = "__debezium-heartbeat"
 _HEARTBEAT_SCHEMA = "Heartbeat"  # io.debezium.connector.common.Heartbeat, in older versions ….mysql.Heartbeat
 _DTLE_DDL_TOPIC = "schema-changes."  # dtle's default SchemaChangeTopic is this and its job's Topic
-_TABLE_ID = re.compile(r'"((?:[^"]|"")*)"\."((?:[^"]|"")*)"')
 _SIGNAL = {"id", "type", "data"}
 _NOTIFICATION = {"id", "aggregate_type", "type"}
 _STATUS = {"BEGIN": "begin", "END": "commit"}
@@ -142,32 +138,13 @@ def _named_table(change: Any, named: tuple[Any, Any]) -> tuple[str, str] | None:
     db, table = named
     if type(change) is dict and change.get("id") is None and type(db) is type(table) is str and db and table:
         return db, table
-    if type(change) is not dict or type(change.get("id")) is not str:
-        raise ValueError(f"tableChanges entry without id: {shown(change)}")
-    found = _TABLE_ID.findall(change["id"])
-    return (found[-1][0].replace('""', '"'), found[-1][1].replace('""', '"')) if found else None
+    return next(reversed(table_changes.named(change)), None)
 
 
 def _shape(change: dict, db: str, table: str) -> Event:
     """A table's columns, with MySQL's real types. DROP has none; a type that MySqlType can't read is text."""
-    keys, names = (
-        change["table"].get("primaryKeyColumnNames") or [],
-        [c["name"] for c in change["table"]["columns"]],
-    )
-    if type(keys) is not list or set(map(type, names)) != {str} or len(set(names)) != len(names):
-        raise OfTable(db, table, f"tableChanges of {shown(table)}: column names {shown(names)}, key {shown(keys)}")
-    columns = columns_json(
-        [
-            {
-                "name": c["name"],
-                "key": c["name"] in keys,
-                "type": _expressed(c.get("typeExpression"))
-                or mysql_type(c["typeName"], c.get("length"), c.get("scale"), c.get("enumValues") or ())
-                or "longtext",
-            }
-            for c in change["table"]["columns"]
-        ]
-    )
+    columns = table_changes.columns_of(change["table"], db, table)
+    columns = columns_json([{**c, "type": c["type"] or "longtext"} for c in columns])
     return {
         "kind": "schema",
         "db": db,
@@ -175,17 +152,6 @@ def _shape(change: dict, db: str, table: str) -> Event:
         "columns": columns,
         "schema_version": schema_version(db, table, columns),
     }
-
-
-def _expressed(expression: Any) -> str | None:
-    """A `typeExpression` that has all of the type: CloudCanal's `varchar(20)`, where Debezium's has the words alone."""
-    if type(expression) is not str or "(" not in expression:
-        return None
-    try:
-        parse_type(expression)
-    except UnknownType:
-        return None
-    return lower_outside_quotes(expression.strip())
 
 
 def _is_signal(payload: dict, _: str, __: str | None) -> bool:

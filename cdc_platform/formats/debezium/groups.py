@@ -10,6 +10,7 @@ from cdc_platform.formats.kafka_connect.bare import bare_column
 from cdc_platform.formats.kafka_connect.types import Column, column
 from cdc_platform.formats.kafka_connect.wrapper import Schema
 from cdc_platform.formats.names import Names
+from cdc_platform.formats.table_schemas.lookup import Columns
 from cdc_platform.formats.texts import BAD
 
 _NO_SNAPSHOT = (None, False, "false", "incremental")
@@ -17,7 +18,7 @@ _NO_SNAPSHOT = (None, False, "false", "incremental")
 
 class Group(NamedTuple):
     """What rows must have in common to be converted together. `names`: columns of the Kafka key; `shape`:
-    columns of a bare payload's images, None when the schema tells them."""
+    columns of a bare payload's images, None when the schema tells them; `known`: what the schema history says."""
 
     schema: Schema | None
     key_schema: Schema | None
@@ -27,19 +28,23 @@ class Group(NamedTuple):
     snapshot: bool
     names: tuple[str, ...]
     shape: tuple[str, ...] | None
+    known: Columns | None = None
 
 
 def described(group: Group, options: DebeziumOptions) -> Table:
     """Columns and key of the rows of a group. Raises ValueError for a schema that can't be read."""
     dialect = options.dialect(group.dtle, group.snapshot)
     given = Names(options.columns.get(f"{group.db}.{group.table}", {}))
+    known = group.known.type_of if group.known else lambda _: None
     if group.schema is not None:
-        columns = [column(f, given.get(f["field"]), dialect) for f in group.schema.fields]
+        columns = [column(f, given.get(f["field"]), dialect, known(f["field"])) for f in group.schema.fields]
     else:
         # A bare value under a key with schema: the key's types hold for the images too, or keys would differ.
         typed = {f["field"]: f for f in group.key_schema.fields} if group.key_schema else {}
         columns = [
-            column(typed[n], given.get(n), dialect) if n in typed else bare_column(n, given.get(n), dialect)
+            column(typed[n], given.get(n), dialect, known(n))
+            if n in typed
+            else bare_column(n, given.get(n) or known(n), dialect)
             for n in group.shape or group.names
         ]
     found: dict[str, Column] = {c.name: c for c in columns}
@@ -47,7 +52,18 @@ def described(group: Group, options: DebeziumOptions) -> Table:
         raise ValueError("the schema names a column twice")
     key_names = group.names if all(n in found for n in group.names) else ()
     complete = group.schema is not None or bool(group.shape)
-    return Table(group.db, group.table, group.dtle, found, key_names, complete)
+    own = _primary_key(group.known, found, key_names) if group.known and complete else key_names
+    return Table(group.db, group.table, group.dtle, found, own, complete, rekeyed=set(own) != set(key_names))
+
+
+def _primary_key(known: Columns, found: dict[str, Column], told: tuple[str, ...]) -> tuple[str, ...]:
+    """Names of the key's columns, as the message spells them; `told`, those of Kafka's key, where they are the same or
+    the messages lack one."""
+    spelled = {n.lower(): n for n in found}
+    if known.key is None or not all(n.lower() in spelled for n in known.key):
+        return told
+    key = tuple(spelled[n.lower()] for n in known.key)
+    return told if set(told) == set(key) else key
 
 
 def is_dtle(source: dict[str, Any]) -> bool:
@@ -61,7 +77,11 @@ def is_snapshot(source: dict[str, Any]) -> bool:
 
 
 def of_message(
-    payload: dict[str, Any], schema: Schema | None, key: tuple[Schema | None, dict | None], options: DebeziumOptions
+    payload: dict[str, Any],
+    schema: Schema | None,
+    key: tuple[Schema | None, dict | None],
+    options: DebeziumOptions,
+    known: Columns | None = None,
 ) -> Event:
     """What is told of a row message that is refused as a whole: the table that its `source` names, and the Kafka key as
     far as it can be read. `key`: its schema and columns. A topic's name is no proof of a table: routing changes it, and
@@ -74,7 +94,7 @@ def of_message(
         return named
     dtle, names = is_dtle(source), tuple(row)
     db, table = (named.get(n, "") for n in ("db", "table"))
-    group = Group(key_schema or schema, key_schema, db, table, dtle, dtle and is_snapshot(source), names, names)
+    group = Group(key_schema or schema, key_schema, db, table, dtle, dtle and is_snapshot(source), names, names, known)
     try:
         return {**named, **of_row(described(group, options), row)}
     except BAD:

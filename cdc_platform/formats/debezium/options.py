@@ -2,12 +2,12 @@
 
 from pydantic import Field
 
-from cdc_platform.formats.contract import FormatOptions
 from cdc_platform.formats.kafka_connect.types import BinaryMode, DecimalMode, Dialect, TemporalMode
 from cdc_platform.formats.option_types import ColumnTypes, ZoneName
+from cdc_platform.formats.table_schemas.options import SchemaOptions
 
 
-class DebeziumOptions(FormatOptions):
+class DebeziumOptions(SchemaOptions):
     """Options of the format `debezium`; all but `columns` matter for bare payloads or for dtle only."""
 
     columns: ColumnTypes = Field(

@@ -11,6 +11,7 @@ import pyarrow as pa
 from cdc_platform.formats import collect
 from cdc_platform.formats.events import BadColumn, columns_json, file_number, row_batch, schema_version
 from cdc_platform.formats.kafka_connect.types import Column
+from cdc_platform.formats.table_schemas.places import Place
 from cdc_platform.formats.texts import BAD, shown
 
 _ABSENT: Any = object()
@@ -53,6 +54,7 @@ class Table:
     columns: dict[str, Column]
     key_names: tuple[str, ...]
     complete: bool  # False: no image told the columns, so they name no schema version
+    rekeyed: bool = False  # the messages' own key is another one
     key_set: frozenset[str] = field(init=False)
     columns_json: str | None = field(init=False, default=None)
     version: str | None = field(init=False, default=None)
@@ -99,6 +101,8 @@ def row_changes(messages: pa.RecordBatch, table: Table, rows: Changes) -> pa.Rec
         "txn_seq": [integer(t.get("total_order"), "transaction.total_order") for t in transactions],
         **position,
     }
+    if table.rekeyed:  # a change of Kafka's key is a delete and an insert of one row, at one position
+        columns["event_no"] = [int(op == "insert") for op in rows.op]
     return row_batch(messages, rows.at, columns)
 
 
@@ -117,6 +121,14 @@ def positions(sources: list[dict], dtle: list[bool]) -> dict[str, list]:
         "event_no": [0] * len(sources),
         "row_no": [integer(s.get("row"), "source.row") for s in sources],
     }
+
+
+def place_of_row(address: tuple[str, int, int], source: dict, *, dtle: bool) -> Place:
+    """Where a row with this `source` block stands, as far as that says it."""
+    file, pos = file_number(_text(source.get("file"))), integer(source.get("pos"), "source.pos")
+    number = None if file is None or pos is None else (file, pos)
+    lineage = _dtle_lineage(source) if dtle else _lineage(source)
+    return Place(*address, 0, lineage, number, source_time(source))
 
 
 def _lineage(source: dict) -> str | None:

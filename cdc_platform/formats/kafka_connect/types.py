@@ -6,18 +6,17 @@ Where Connect's type is poorer than MySQL's (`string`, `int64`), a hint gives th
 `columns`, or the schema parameters that `column.propagate.source.type` adds.
 """
 
-import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Literal
+from typing import Literal
 
-from cdc_platform.errors import UnknownType
 from cdc_platform.formats.events import BadColumn
 from cdc_platform.formats.kafka_connect import values as cv
 from cdc_platform.formats.kafka_connect.from_text import from_text
+from cdc_platform.formats.table_schemas.table_changes import mysql_type
 from cdc_platform.formats.texts import Number, number_text, shown
-from cdc_platform.mysql.types import FAMILIES, MySqlType, parse_type
+from cdc_platform.mysql.types import FAMILIES, MySqlType, labels_type, parse_type
 
 TemporalMode = Literal["adaptive_time_microseconds", "adaptive", "connect", "isostring", "microseconds", "nanoseconds"]
 DecimalMode = Literal["precise", "string", "double"]
@@ -85,12 +84,6 @@ def _bits(parameters: dict) -> Typed:
 def _labelled(kind: str) -> Callable[[dict], Typed]:
     # Labels that hold commas come apart here (Debezium and dtle join them bare); values stay right as texts.
     return lambda p: (labels_type(kind, str(p.get("allowed") or "").split(",")), cv.STRING)
-
-
-def labels_type(kind: str, labels: Iterable[str]) -> str:
-    """`enum`, labels → `enum('a','it''s')`."""
-    quoted = ("'" + x.replace("\\", "\\\\").replace("'", "''") + "'" for x in labels)
-    return f"{kind}({','.join(quoted)})"
 
 
 def year_text(value: int) -> str:
@@ -174,7 +167,7 @@ _CONVERTED = {
 """Schema name that a converter gives its texts → MySQL's type."""
 
 _FITS = {
-    "integer": {"integer"},
+    "integer": {"integer", "year"},
     "float": {"float"},
     "binary": {"binary"},
     "decimal": {"decimal", "integer"},
@@ -197,9 +190,10 @@ _BINARY_TEXT: dict[str, cv.Convert | None] = {
 }
 
 
-def column(field: dict, given: str | None, dialect: Dialect) -> Column:
-    """Schema field and the user's type for it (or None) → Column. Raises ValueError when the field's type or
-    name is unknown, or when `given` can't be what the message carries; UnknownType for a bad `given`."""
+def column(field: dict, given: str | None, dialect: Dialect, known: str | None = None) -> Column:
+    """Schema field and the user's type for it (or None) → Column. `known`: the type that the schema history has, used
+    where the message can carry it. Raises ValueError when the field's type or name is unknown, or when `given` can't be
+    what the message carries; UnknownType for a bad `given`."""
     name, semantic = field["field"], field.get("name")
     if type(name) is not str:
         raise ValueError(f"schema field named {shown(name)}")
@@ -214,7 +208,7 @@ def column(field: dict, given: str | None, dialect: Dialect) -> Column:
     else:
         why = f"unknown schema type {shown(kind)} named {shown(semantic)}; option columns can name its type"
         raise BadColumn(name, f"column {shown(name)}: {why}")
-    told = given or _propagated(parameters) or _converted(semantic, dialect)
+    told = given or known or _propagated(parameters) or _converted(semantic, dialect)
     if told:
         try:
             type_text, convert = _refine((type_text, convert), told, bool(given), dialect)
@@ -262,25 +256,6 @@ def _propagated(parameters: dict) -> str | None:
     return text if text and parse_type(text).family not in ("enum", "set") else None
 
 
-def mysql_type(name: str, length: Any, scale: Any, labels: Iterable[str]) -> str | None:
-    """Debezium's (typeName, length, scale, enumValues): `INT UNSIGNED`, 10 → `int(10) unsigned`; or None."""
-    words = re.sub(r"\(.*?\)", "", name).lower().split()
-    if words[:1] == ["vector"]:
-        return None  # rows have it as an array of numbers
-    if words[:1] in (["enum"], ["set"]):
-        # Newer versions quote each label as the DDL does.
-        plain = [x[1:-1].replace("''", "'") if len(x) > 1 and x[0] == x[-1] == "'" else x for x in labels]
-        return labels_type(words[0], plain)
-    args = ",".join(str(int(x)) for x in (length, scale) if x not in (None, "", -1, "-1"))
-    split = 2 if words[:2] == ["double", "precision"] else 1
-    text = " ".join(words[:split]) + (f"({args})" if args else "") + "".join(f" {w}" for w in words[split:])
-    try:
-        parse_type(text)
-    except UnknownType:
-        return None
-    return text
-
-
 def _converted(semantic: str | None, dialect: Dialect) -> str | None:
     """The type of a column that a known converter writes as text. TIMESTAMP has a zone that nothing in the message
     tells: without the option it stays text."""
@@ -305,6 +280,8 @@ def _refine(typed: Typed, told: str, by_user: bool, dialect: Dialect) -> Typed:
         return typed
     if family == "text" and real.name == "vector":
         return typed  # Debezium's FloatVector: an array of numbers
+    if (family, real.family) == ("text", "timestamp") and not by_user and dialect.text_zone is None:
+        return typed  # nothing says its zone
     exact = _exact(convert, family, real, dialect)
     return (told, exact) if exact else typed
 

@@ -231,13 +231,16 @@ def vector_text(value: list) -> str:
     return "[" + ",".join(floats_text(value)) + "]"
 
 
-def unsigned_text(value: int) -> str:
-    """int64 of a BIGINT UNSIGNED (bigint.unsigned.handling.mode=long, dtle): wraps above 2^63-1."""
+def unsigned_text(value: int | str) -> str:
+    """int64 of a BIGINT UNSIGNED (bigint.unsigned.handling.mode=long, dtle): wraps above 2^63-1. Without schemas it may
+    be a Decimal in base64, too (mode precise)."""
+    if isinstance(value, str):
+        return decimal_text(0)(value)
     return str(value + (1 << 64) if value < 0 else value)
 
 
 INTEGER = each("integer", (int,), str)
-UNSIGNED = each("integer", (int,), unsigned_text)
+UNSIGNED = each("integer", (int, str), unsigned_text)
 FLOAT64 = each("number", (int, Number), double_text)
 BOOLEAN = each("boolean", (bool,), plain_text)
 STRING = each("text", (str,), None)

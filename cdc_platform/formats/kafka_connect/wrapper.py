@@ -10,9 +10,9 @@ from cdc_platform.formats.texts import shown
 
 
 class Schema:
-    """A parsed schema block: `name`, fields of a row (of before/after for an envelope, else its own)."""
+    """A parsed schema block: `name`, fields of a row (of before/after for an envelope, else its own), their names."""
 
-    __slots__ = ("fields", "name")
+    __slots__ = ("fields", "name", "names")
 
     def __init__(self, block: dict):
         self.name: str | None = block.get("name")
@@ -20,6 +20,7 @@ class Schema:
         images = {f.get("field"): f for f in own}
         image = images.get("after") or images.get("before")
         self.fields: list[dict] = (image.get("fields") or []) if image and "op" in images else own
+        self.names = tuple(str(f.get("field")) for f in self.fields)
 
 
 class _Wrapped(msgspec.Struct):

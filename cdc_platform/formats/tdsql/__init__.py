@@ -8,7 +8,6 @@ the binlog (both step by the number of messages in between, and `sequence_num` s
 order nothing across tasks: changes are ordered by the topic, or by GTID at will.
 """
 
-from functools import cached_property
 from typing import Any
 
 import pyarrow as pa
@@ -16,36 +15,22 @@ import pyarrow as pa
 from cdc_platform.formats.collect import Collector, Converted, Table
 from cdc_platform.formats.contract import Context as ContextOf
 from cdc_platform.formats.contract import Format, Limit, Liveness
-from cdc_platform.formats.events import Event, collection_paused
+from cdc_platform.formats.events import Addresses, Event, collection_paused
 from cdc_platform.formats.limits import of
+from cdc_platform.formats.table_schemas.states import States
 from cdc_platform.formats.tdsql.messages import Changes, Row, Rows, names_of, place, read
 from cdc_platform.formats.tdsql.options import TdsqlOptions
 from cdc_platform.formats.tdsql.rows import Group, convert, group_of, of_row
 from cdc_platform.formats.tdsql.scanner import Scanner
-from cdc_platform.formats.tdsql.schemas import UNKNOWN, Schemas, States, context
-
-
-class _Addresses:
-    """Topic, partition and offset of each message, listed when the first is asked for."""
-
-    def __init__(self, messages: pa.RecordBatch):
-        self.messages = messages
-
-    def __call__(self, at: int) -> tuple[str, int, int]:
-        return self._all[at]
-
-    @cached_property
-    def _all(self) -> list[tuple[str, int, int]]:
-        columns = (self.messages.column(name).to_pylist() for name in ("topic", "partition", "offset"))
-        return list(zip(*columns, strict=True))
+from cdc_platform.formats.tdsql.schemas import Schemas, context
 
 
 class _Collector(Collector[Group, Changes, Table]):
     CHANGES = Changes
 
     def __init__(self, messages: pa.RecordBatch, options: TdsqlOptions, states: States | None):
-        self.schemas = Schemas(states, options.lower_case_table_names)
-        self.address = _Addresses(messages)
+        self.schemas = Schemas(states, options.fold)
+        self.address = Addresses(messages)
         super().__init__(messages, Scanner(self.schemas, self.address, options))
         self.options = options
 
@@ -85,7 +70,7 @@ FORMAT = Format(
     options=TdsqlOptions,
     decode=decode,
     liveness=Liveness("TDSQL's messages promise no heartbeats"),
-    context=ContextOf(build=context, marker=b'"query"', waiting=UNKNOWN),
+    context=ContextOf(build=context, marker='"query"'),
     transactions="brackets",
     limits=(
         Limit(

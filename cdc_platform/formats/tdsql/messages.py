@@ -104,7 +104,7 @@ def names_of(message: Any, options: TdsqlOptions) -> Event:
     if type(message) is not dict or message.get("eventtypestr") not in OPS:
         return {}
     db, table = message.get("db"), message.get("table")
-    fold = options.lower_case_table_names
+    fold = options.fold
     return of_table(*(n.lower() if fold and type(n) is str else n for n in (db, table)))
 
 
@@ -140,7 +140,7 @@ def _row(
     where, field = _literals(message, "where"), _literals(message, "field")
     check_images(op, len(where), len(field))
     event_no, row_no = _number(message, "event_index"), _number(message, "sub_event_index")
-    if options.lower_case_table_names:
+    if options.fold:
         db, table = db.lower(), table.lower()
     file = binlog_file(_text(message, "filename"))
     row = Row(at, where, field, time, gtid, event_no, row_no, file)
@@ -199,15 +199,13 @@ def query(told: Event, sql: str | None, db: str | None, options: TdsqlOptions) -
         return [{**told, "kind": "skip", "reason": "a statement without rows or DDL", "ddl": sql}]
     statement = Statement(db, sql)
     if word in _DML:
-        return _changes_rows(told, word, statement, fold=options.lower_case_table_names)
+        return _changes_rows(told, word, statement, fold=bool(options.fold))
     emptied = truncated_table(statement)
     name = emptied or named_table(statement)
     ddl = {**told, "kind": "ddl", "db": db or None, "table": name and name[1], "ddl": sql}
     if emptied is None:
         return [ddl]
-    db, table = (
-        (n.lower() for n in emptied) if options.lower_case_table_names else emptied
-    )  # as the table's rows are named
+    db, table = (n.lower() for n in emptied) if options.fold else emptied  # as the table's rows are named
     return [ddl, {**told, "kind": "row", "op": "truncate", "db": db, "table": table, "entry_index": 1}]
 
 

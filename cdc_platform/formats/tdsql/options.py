@@ -4,22 +4,15 @@ from typing import Literal
 
 from pydantic import Field
 
-from cdc_platform.formats.contract import FormatOptions
 from cdc_platform.formats.option_types import ZoneName
+from cdc_platform.formats.table_schemas.options import SchemaOptions
 
 Escapes = Literal["raw", "backslash"]
 
 
-class TdsqlOptions(FormatOptions):
+class TdsqlOptions(SchemaOptions):
     """Options of the format `tdsql`."""
 
-    schema_file: str = Field(
-        default="",
-        description="File with the CREATE TABLE statements of the tables as they were where the topic begins "
-        "(mysqldump --no-data; USE or `db`.`table` names the database); DDL in the topic goes on from there. "
-        "Read where the run is started",
-        examples=["/etc/cdc/shop.sql"],
-    )
     time_zone: ZoneName = Field(
         default="UTC",
         description="Zone in which TIMESTAMP text is written (IANA name): the server's time_zone",
@@ -30,11 +23,6 @@ class TdsqlOptions(FormatOptions):
         description="Whether quoted text has escapes: raw (none; what the consumers known do) or backslash "
         r"(\\ \' \n \r \t \0 \Z \xNN are one character); it differs by server version",
         examples=["backslash"],
-    )
-    lower_case_table_names: bool = Field(
-        default=False,
-        description="Whether the server takes `T` and `t` for one table (its setting lower_case_table_names is not 0)",
-        examples=[True],
     )
     order: Literal["topic", "gtid"] = Field(
         default="topic",

@@ -16,11 +16,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pydantic import Field
 
-from cdc_platform.formats.contract import EVENT, PART, Format, FormatOptions, Liveness, Part
+from cdc_platform.formats.contract import EVENT, PART, Format, Liveness, Part
 from cdc_platform.formats.option_types import ZoneName
 from cdc_platform.formats.pb import tencent_dts_pb2 as pb
 from cdc_platform.formats.protobuf.arrow import bools, joined, only, parse, pieces, take_or_null
 from cdc_platform.formats.protobuf.in_place import Fields, Texts, read_plain
+from cdc_platform.formats.table_schemas.options import MySqlOptions
 from cdc_platform.formats.tencent_dts.events import KIND, assemble, read_entries
 from cdc_platform.formats.tencent_dts.rows import row_changes, tables
 from cdc_platform.formats.tencent_dts.wire import read
@@ -29,7 +30,7 @@ from cdc_platform.mysql.charsets import decode_text
 _ENVELOPE = Fields((0x08, 0x10, 0x18, 0x22))
 
 
-class Options(FormatOptions):
+class Options(MySqlOptions):
     """Options of a Tencent DTS source."""
 
     time_zone: ZoneName = Field(

@@ -11,6 +11,7 @@ from cdc_platform.formats.tdsql import FORMAT, TdsqlOptions, decode
 from cdc_platform.formats.tdsql.literals import _quoted
 from cdc_platform.formats.tdsql.scanner import Scanner
 from cdc_platform.formats.tdsql.schemas import Schemas
+from tests.formats.contexts import statement
 from tests.formats.json_fixtures import exact, messages
 
 MESSAGE = {
@@ -30,10 +31,7 @@ def text(message):
 
 def created(*statements):
     """The columns that some statements tell; the first stands before the messages, each other a message later."""
-    create = {"topic": "c", "partition": 0, "source_time": None, "gtid": None, "event_no": None, "db": "d"}
-    return FORMAT.context.build(
-        TdsqlOptions(), [{**create, "offset": 2 * i - 1, "ddl": sql} for i, sql in enumerate(statements)]
-    )
+    return FORMAT.context.build(TdsqlOptions(), [statement("d", sql, 2 * i - 1) for i, sql in enumerate(statements)])
 
 
 STEADY = created(f"create table t ({TYPES})")

@@ -10,6 +10,7 @@ from pydantic import ValidationError
 
 from cdc_platform.errors import ConfigError
 from cdc_platform.formats.tdsql import FORMAT, TdsqlOptions, decode
+from tests.formats.contexts import statement
 from tests.formats.json_fixtures import messages, readable
 
 TYPES = "id int primary key, i int, u int unsigned, d decimal(30,6), t varchar(99), b varbinary(99), e enum('a','b')"
@@ -43,8 +44,7 @@ def image(key, row, which):
 
 @pytest.fixture(scope="module")
 def told():
-    create = {"topic": "c", "partition": 0, "offset": -1, "source_time": None, "gtid": None, "event_no": None}
-    return FORMAT.context.build(TdsqlOptions(), [{**create, "db": "d", "ddl": f"create table t ({TYPES})"}])
+    return FORMAT.context.build(TdsqlOptions(), [statement("d", f"create table t ({TYPES})")])
 
 
 @settings(max_examples=150, deadline=None)

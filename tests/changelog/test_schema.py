@@ -1,0 +1,75 @@
+"""Names of tables in statements that are spelled otherwise than in rows, and names of columns in any case."""
+
+import json
+
+import pytest
+
+from cdc_platform.changelog.schema import schema_history
+
+COLUMNS = json.dumps(
+    [{"name": "id", "type": "int(11)", "key": True}, {"name": "note", "type": "varchar(20)", "key": False}]
+)
+
+
+def message(offset, db="shop", table="orders", columns=COLUMNS):
+    return {"kind": "message", "db": db, "table": table, "columns": columns, "ddl": None, **at(offset)}
+
+
+def ddl(offset, sql, db="shop"):
+    return {"kind": "ddl", "db": db, "table": None, "columns": None, "ddl": sql, **at(offset)}
+
+
+def at(offset):
+    return {"order": (0, -1, 0, 0, 0, offset), "address": ("t", 0, offset, 0)}
+
+
+ORDERS = ("shop", "orders")
+
+
+@pytest.mark.parametrize("fold", [None, True])
+def test_a_rename_of_a_column_reaches_the_table_that_rows_spell_otherwise(fold):
+    history = schema_history([message(0), ddl(1, "ALTER TABLE ORDERS CHANGE NOTE memo VARCHAR(20)")], fold=fold)
+    before, after = history.carries(ORDERS)
+    assert (before.today, before.names) == (ORDERS, {"note": "memo"})
+    assert after.nothing
+    assert [c["name"] for c in json.loads(history.columns(ORDERS))] == ["id", "memo"]
+    assert history.names == [ORDERS]
+
+
+@pytest.mark.parametrize("fold", [None, True])
+def test_a_truncate_is_carried_to_the_table_that_rows_spell_otherwise(fold):
+    history = schema_history([message(0), ddl(1, "TRUNCATE TABLE Orders")], fold=fold)
+    [carry] = history.carries(("shop", "Orders"))
+    assert (carry.until, carry.today, carry.nothing) == (None, ORDERS, True)
+    assert sorted(history.names_of(ORDERS)) == [("shop", "Orders"), ORDERS]
+
+
+@pytest.mark.parametrize("fold", [None, False])
+def test_two_tables_that_differ_by_case_are_two(fold):
+    rows = [
+        message(0),
+        message(1, table="Orders"),
+        ddl(2, "ALTER TABLE Orders DROP note"),
+        ddl(3, "TRUNCATE TABLE ORDERS"),
+    ]
+    history = schema_history(rows, fold=fold)
+    assert [c["name"] for c in json.loads(history.columns(ORDERS))] == ["id", "note"]
+    assert [c["name"] for c in json.loads(history.columns(("shop", "Orders")))] == ["id"]
+    assert ("shop", "ORDERS") not in history.names
+
+
+def test_names_that_rows_store_in_capitals_stay_so():
+    rows = [
+        message(0, "Shop", "Orders"),
+        ddl(1, "ALTER TABLE shop.orders ADD x int", None),
+        ddl(2, "RENAME TABLE shop.orders TO shop.Old", None),
+    ]
+    history = schema_history(rows, fold=True)
+    carry = history.carries(("Shop", "Orders"))[0]
+    assert carry.today == ("shop", "old")
+    assert list(carry.added) == ["x"]
+
+
+def test_a_database_dropped_in_another_case_takes_its_tables():
+    history = schema_history([message(0), ddl(1, "DROP DATABASE SHOP")], fold=True)
+    assert not history.exists(ORDERS)
