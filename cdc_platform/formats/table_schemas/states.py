@@ -1,6 +1,5 @@
 """Seed file and DDL events → states of each table, with their places. On the driver."""
 
-import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cmp_to_key
 from pathlib import Path
@@ -57,7 +56,7 @@ def build(
 
 def _seen(at: Place, s: dict[str, Any]) -> _Seen:
     told = dict(s["info"] or ()).get("table_changes")
-    return _Seen(at, ddl.Statement(s["db"], s["ddl"] or ""), read_changes(json.loads(told)) if told else None)
+    return _Seen(at, ddl.Statement(s["db"], s["ddl"] or ""), read_changes(told) if told else None)
 
 
 def _states(seen: list[_Seen], fold: bool | None) -> States:

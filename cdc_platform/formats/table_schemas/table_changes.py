@@ -1,5 +1,6 @@
 """`tableChanges` of Debezium's schema-change events: each table's columns after a statement, with MySQL's types."""
 
+import json
 import re
 from collections.abc import Iterable
 from typing import Any, NamedTuple
@@ -25,19 +26,23 @@ class TableChange(NamedTuple):
     creates: bool = False
 
 
-def read_changes(changes: list[Any] | dict[str, Any]) -> tuple[TableChange, ...]:
-    """Parsed `tableChanges` (a list, or one entry alone) → those that name a table of a database. Entries that can't be
-    read are left out: the event itself is in quarantine for them."""
-    found = []
-    for change in [changes] if isinstance(changes, dict) else changes:
+def read_changes(text: str) -> tuple[TableChange, ...] | None:
+    """JSON of `tableChanges` (a list, or one entry alone) → those that name a table of a database; None: it is none,
+    or no entry names its table. Entries that can't be read are left out: they are in quarantine."""
+    try:
+        changes = json.loads(text)
+    except ValueError:
+        return None
+    found: list[TableChange | None] = []
+    for change in [changes] if isinstance(changes, dict) else changes if isinstance(changes, list) else (None,):
         try:
             found.append(_change(change))
         except (ValueError, TypeError, LookupError, AttributeError):
             continue
-    return tuple(c for c in found if c is not None)
+    return tuple(c for c in found if c is not None) if found or changes == [] else None
 
 
-def _change(change: dict[str, Any]) -> TableChange | None:
+def _change(change: Any) -> TableChange | None:
     names = named(change)
     if not names:
         return None
