@@ -14,13 +14,13 @@ from binascii import b2a_base64
 from collections.abc import Callable
 from datetime import UTC, datetime
 from decimal import Decimal
-from zoneinfo import ZoneInfo
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from cdc_platform.mysql.types import MySqlType
+from cdc_platform.mysql.zones import zone
 
 Checked = tuple[pa.StringArray, np.ndarray]
 
@@ -195,7 +195,7 @@ def _one_in_utc(text: str, time_zone: str) -> str | None:
     try:
         moment = datetime.fromisoformat(text.replace(" +", "+").replace(" -", "-"))
         if moment.tzinfo is None:
-            first, second = (moment.replace(tzinfo=ZoneInfo(time_zone), fold=fold) for fold in (0, 1))
+            first, second = (moment.replace(tzinfo=zone(time_zone), fold=fold) for fold in (0, 1))
             if first.utcoffset() != second.utcoffset():  # the clock was turned: twice or never
                 return None
             moment = first

@@ -11,7 +11,7 @@ class DataworksOptions(SchemaOptions):
 
     time_zone: ZoneName = Field(
         default="UTC",
-        description="Zone (IANA name) in which the synchronization task reads DATE and DATETIME: the messages hold "
+        description="Zone (IANA name or offset) in which the synchronization task reads DATE and DATETIME: the messages hold "
         "instants only",
         examples=["Asia/Shanghai"],
     )

@@ -14,7 +14,6 @@ from datetime import UTC, datetime, timedelta
 from functools import lru_cache
 from types import NoneType
 from typing import Any, NamedTuple
-from zoneinfo import ZoneInfo
 
 import numpy as np
 import pyarrow as pa
@@ -23,6 +22,7 @@ import pyarrow.compute as pc
 from cdc_platform.formats.kafka_connect.values import base64_text, datetime_text, zoned_datetime_text
 from cdc_platform.formats.texts import BAD, Number, number_text, shown
 from cdc_platform.mysql.types import MySqlType
+from cdc_platform.mysql.zones import zone as time_zone
 
 _MIDNIGHT = " 00:00:00"
 _ZERO = "0000-00-00 00:00:00"
@@ -139,7 +139,7 @@ def _date(value: Any, mysql_type: MySqlType, zone: str) -> str:
 def _first_instant(day: str, zone: str) -> int:
     """Epoch ms of midnight, or of what Java makes of a midnight that the zone skips (Asia/Shanghai, 1940-06-01): the
     clock's next time."""
-    midnight = datetime.fromisoformat(day).replace(tzinfo=ZoneInfo(zone))  # its offset is that before the gap
+    midnight = datetime.fromisoformat(day).replace(tzinfo=time_zone(zone))  # its offset is that before the gap
     return (midnight - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(milliseconds=1)
 
 
@@ -191,7 +191,7 @@ def _offsets(millis: np.ndarray, zone: str) -> np.ndarray:
 
 def _offset(zone: str, millis: int) -> int:
     moment = datetime(1970, 1, 1, tzinfo=UTC) + timedelta(milliseconds=millis)
-    return (moment.astimezone(ZoneInfo(zone)).utcoffset() or timedelta()) // timedelta(milliseconds=1)
+    return (moment.astimezone(time_zone(zone)).utcoffset() or timedelta()) // timedelta(milliseconds=1)
 
 
 @lru_cache(maxsize=65536)

@@ -12,11 +12,11 @@ from datetime import UTC, date, datetime, timedelta
 from functools import lru_cache
 from types import NoneType
 from typing import Any
-from zoneinfo import ZoneInfo
 
 import numpy as np
 
 from cdc_platform.formats.texts import Number, number_text, plain_text, scaled_text, shown
+from cdc_platform.mysql.zones import zone as time_zone
 
 Convert = Callable[[list[Any]], list[Any]]
 
@@ -99,7 +99,7 @@ def zoned_datetime_text(millis: int, zone: str) -> str:
     At the ends of the years 1 and 9999 the instant may lie outside them, while the wall clock doesn't: the offset is
     that of a day further in, where no zone turns its clocks."""
     inside = datetime(1970, 1, 1, tzinfo=UTC) + timedelta(milliseconds=min(max(millis, _FIRST_MS), _LAST_MS))
-    offset = inside.astimezone(ZoneInfo(zone)).utcoffset() or timedelta()
+    offset = inside.astimezone(time_zone(zone)).utcoffset() or timedelta()
     return datetime_text(millis + offset // timedelta(milliseconds=1), 1000)
 
 

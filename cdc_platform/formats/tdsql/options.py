@@ -15,7 +15,7 @@ class TdsqlOptions(SchemaOptions):
 
     time_zone: ZoneName = Field(
         default="UTC",
-        description="Zone in which TIMESTAMP text is written (IANA name): the server's time_zone",
+        description="Zone in which TIMESTAMP text is written (IANA name or offset): the server's time_zone",
         examples=["Asia/Shanghai"],
     )
     escapes: Escapes = Field(

@@ -35,7 +35,7 @@ class Options(MySqlOptions):
 
     time_zone: ZoneName = Field(
         default="UTC",
-        description="Zone of TIMESTAMP text that carries no offset (IANA name). DTS writes one: `+00:00`.",
+        description="Zone of TIMESTAMP text that carries no offset (IANA name or offset). DTS writes one: `+00:00`.",
         examples=["Asia/Shanghai"],
     )
 
