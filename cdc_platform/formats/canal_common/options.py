@@ -21,8 +21,8 @@ class CanalOptions(SchemaOptions):
 
     time_zone: ZoneName = Field(
         default="UTC",
-        description="Zone of TIMESTAMP text without an offset (IANA name or offset): that of the canal server's JVM, for "
-        "TiCDC that of the changefeed",
+        description="Zone of TIMESTAMP text without an offset (IANA name or offset): that of the canal server's JVM, "
+        "for TiCDC that of the changefeed",
         examples=["Asia/Shanghai"],
     )
     columns: ColumnTypes = Field(
