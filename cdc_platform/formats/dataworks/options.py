@@ -11,8 +11,8 @@ class DataworksOptions(SchemaOptions):
 
     time_zone: ZoneName = Field(
         default="UTC",
-        description="Zone (IANA name or offset) in which the synchronization task reads DATE and DATETIME: the messages "
-        "hold instants only",
+        description="Zone (IANA name or offset) in which the synchronization task reads DATE and DATETIME: the "
+        "messages hold instants only",
         examples=["Asia/Shanghai"],
     )
     columns: ColumnTypes = Field(
