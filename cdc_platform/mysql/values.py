@@ -19,6 +19,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from cdc_platform.mysql.fitting import decimals_fit, labels_fit, texts_fit
 from cdc_platform.mysql.types import MySqlType
 from cdc_platform.mysql.zones import zone
 
@@ -27,6 +28,8 @@ Checked = tuple[pa.StringArray, np.ndarray]
 _BITS = {"tinyint": 8, "smallint": 16, "mediumint": 24, "int": 32, "bigint": 64}
 _DATE = r"[0-9]{4}-[0-9]{2}-[0-9]{2}"
 _CLOCK = r"[0-9]{2}:[0-9]{2}:[0-9]{2}(\.[0-9]{1,6})?"
+_TIME = r"-?([0-7]?[0-9]{1,2}|8[0-2][0-9]|83[0-8]):[0-5][0-9]:[0-5][0-9](\.[0-9]{1,6})?"
+_YEAR = "0|0000|190[0-9]|19[1-9][0-9]|20[0-9]{2}|21[0-4][0-9]|215[0-5]"
 _ZONE = r" ?(Z|[+-][0-9]{2}:[0-9]{2})"
 
 
@@ -91,9 +94,14 @@ def _where(ok: np.ndarray, values: pa.StringArray, otherwise: str) -> pa.StringA
     return values if ok.all() else pc.if_else(pa.array(ok), values, otherwise)
 
 
-def decimals(values: pa.StringArray) -> Checked:
+def decimals(values: pa.StringArray, mysql_type: MySqlType) -> Checked:
     """Plain decimal text (no exponent), its scale kept as the source sends it."""
-    return values, _matches(values, r"-?[0-9]+(\.[0-9]+)?")
+    return values, _matches(values, r"-?[0-9]+(\.[0-9]+)?") & decimals_fit(values, mysql_type)
+
+
+def texts(values: pa.StringArray, mysql_type: MySqlType) -> Checked:
+    """Text as it stands, no longer than its type."""
+    return values, texts_fit(values, mysql_type)
 
 
 def floats(values: pa.StringArray, single: bool) -> Checked:
@@ -137,7 +145,9 @@ def _with_blank(values: pa.StringArray) -> pa.StringArray:
 def times(values: pa.StringArray) -> Checked:
     """`[-]HH:MM:SS[.ffffff]`, up to 838 hours either way."""
     padded = pc.replace_substring_regex(values, r"^(-?)([0-9]:)", r"\10\2")
-    return _trim_fraction(padded), _matches(values, r"-?[0-9]{1,3}:[0-9]{2}:[0-9]{2}(\.[0-9]{1,6})?")
+    return _trim_fraction(padded), _matches(
+        values, r"-?([0-7]?[0-9]{1,2}|8[0-2][0-9]|83[0-8]):[0-5][0-9]:[0-5][0-9](\.[0-9]{1,6})?"
+    )
 
 
 def _trim_fraction(values: pa.StringArray) -> pa.StringArray:
@@ -212,7 +222,9 @@ def years(values: pa.StringArray) -> Checked:
     YEAR holds 1901 to 2155 and 0000, which is stored as 0: readers of the binlog that add 1900 to every stored byte
     (mysqlbinlog's printer does) make 1900 of it."""
     zero = pc.is_in(values, pa.array(["0", "1900"]))
-    return pc.if_else(zero, "0000", values), _matches(values, r"[0-9]{4}|0")
+    return pc.if_else(zero, "0000", values), _matches(
+        values, r"0|0000|190[0-9]|19[1-9][0-9]|20[0-9]{2}|21[0-4][0-9]|215[0-5]"
+    )
 
 
 def bits(values: pa.StringArray, width: int) -> Checked:
@@ -243,15 +255,19 @@ def base64_text(values: pa.BinaryArray, width: int = 0) -> Checked:
     return pa.array(words, pa.string()), _all_ok(values)
 
 
-def _integer(values: pa.StringArray, mysql_type: MySqlType, _zone: str) -> Checked:
+def integer_range(mysql_type: MySqlType) -> tuple[int, int]:
+    """The least and the greatest value of an integer type."""
     width = _BITS[mysql_type.name]
-    low, high = (0, 2**width - 1) if mysql_type.unsigned else (-(2 ** (width - 1)), 2 ** (width - 1) - 1)
-    return integers(values, low, high)
+    return (0, 2**width - 1) if mysql_type.unsigned else (-(2 ** (width - 1)), 2 ** (width - 1) - 1)
+
+
+def _integer(values: pa.StringArray, mysql_type: MySqlType, _zone: str) -> Checked:
+    return integers(values, *integer_range(mysql_type))
 
 
 _FAMILIES: dict[str, Callable[[pa.StringArray, MySqlType, str], Checked]] = {
     "integer": _integer,
-    "decimal": lambda v, _t, _z: decimals(v),
+    "decimal": lambda v, t, _z: decimals(v, t),
     "float": lambda v, t, _z: floats(v, single=t.spark == "float"),
     "bit": lambda v, t, _z: bits(v, (t.args or (1,))[0]),
     "year": lambda v, _t, _z: years(v),
@@ -260,5 +276,7 @@ _FAMILIES: dict[str, Callable[[pa.StringArray, MySqlType, str], Checked]] = {
     "datetime": lambda v, _t, _z: datetimes(v),
     "time": lambda v, _t, _z: times(v),
     "timestamp": lambda v, _t, z: timestamps(v, z),
-    **dict.fromkeys(("text", "enum", "set", "json"), lambda v, _t, _z: unchanged(v)),
+    "text": lambda v, t, _z: texts(v, t),
+    **dict.fromkeys(("enum", "set"), lambda v, t, _z: (v, labels_fit(v, t))),
+    "json": lambda v, _t, _z: unchanged(v),
 }

@@ -19,6 +19,7 @@ from cdc_platform.formats.canal_common.text import Dialect, hint, is_canonical, 
 from cdc_platform.formats.protobuf.arrow import bools, distinct
 from cdc_platform.formats.texts import shown
 from cdc_platform.mysql.charsets import decode_text
+from cdc_platform.mysql.fitting import longest_text
 from cdc_platform.mysql.types import MySqlType, parse_type
 from cdc_platform.mysql.values import Checked
 
@@ -111,12 +112,15 @@ class Cells:
         sizes = np.bincount(codes, minlength=1)
         parts, place = [self.value], np.arange(len(codes))
         start, end = 0, len(codes)
+        sizes_of_values = pc.fill_null(pc.binary_length(self.value), 0).to_numpy(zero_copy_only=False)
         for code in np.nonzero(sizes)[0].tolist():
             where = order[start : start + sizes[code]]
             start += len(where)
             kind = self.kinds[code]
             if not kind.raw and is_canonical(kind.type):
-                continue
+                longest = longest_text(kind.type)
+                if longest is None or not len(where) or sizes_of_values[where].max() <= longest:
+                    continue
             values = self.value.take(pa.array(where))
             text, ok = _convert(values, kind, dialect)
             if text is not values:

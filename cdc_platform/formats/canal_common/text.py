@@ -19,6 +19,7 @@ import pyarrow.compute as pc
 
 from cdc_platform.errors import UnknownType
 from cdc_platform.mysql import values
+from cdc_platform.mysql.fitting import longest_bytes
 from cdc_platform.mysql.types import MySqlType, lower_outside_quotes, parse_type
 
 BinaryText = Literal["latin-1", "utf-8", "base64", "hex"]
@@ -156,12 +157,14 @@ _BYTES: dict[BinaryText, Callable[[str], bytes]] = {
 def _binary(texts: pa.StringArray, mysql_type: MySqlType, dialect: Dialect) -> values.Checked:
     # BINARY(n) always holds n bytes; canal leaves zeros at the end out, as the binlog does.
     width = min(mysql_type.args[0], 255) if mysql_type.name == "binary" and mysql_type.args else 0
-    read = _BYTES[dialect.binary]
+    read, longest = _BYTES[dialect.binary], longest_bytes(mysql_type)
     raw: list[bytes | None] = []
     ok = np.ones(len(texts), bool)
     for i, text in enumerate(texts.to_pylist()):
         try:
-            raw.append(None if text is None else read(text))
+            found = None if text is None else read(text)
+            ok[i] = found is None or longest is None or len(found) <= longest
+            raw.append(found)
         except ValueError:
             raw.append(None)
             ok[i] = False
@@ -176,7 +179,7 @@ def _json(texts: pa.StringArray, _type: MySqlType, _dialect: Dialect) -> values.
 def _decimal(texts: pa.StringArray, mysql_type: MySqlType, _dialect: Dialect) -> values.Checked:
     # canal 1.1.7 leaves a fraction's last digits out where they are zero and fill no group of nine: 1.0 in
     # DECIMAL(12,2), 27 zeros in DECIMAL(65,30). It would show where snapshots have text, for want of digits.
-    text, ok = values.decimals(texts)
+    text, ok = values.decimals(texts, mysql_type)
     precision, scale = (*mysql_type.args, 0, 0)[:2]
     if precision <= _LONGEST_NUMBER or not scale:
         return text, ok

@@ -24,6 +24,7 @@ from cdc_platform.formats.contract import UNKNOWN
 from cdc_platform.formats.events import BadColumn, row_batch
 from cdc_platform.formats.images import image_maps
 from cdc_platform.formats.texts import BAD, Number, json_text, number_text, plain_text, shown
+from cdc_platform.mysql.fitting import longest_text
 from cdc_platform.mysql.types import MySqlType
 from cdc_platform.mysql.values import Checked
 
@@ -77,10 +78,13 @@ def _cells_of_sheet(table: Table, sheet: Sheet, dialect: Dialect) -> _Cells | No
     places = np.arange(len(texts[0]))
     after, old = places[: n * width].reshape(n, width), places[n * width :]
     base = len(places)
+    sizes = pc.fill_null(pc.binary_length(texts[0]), 0).to_numpy(zero_copy_only=False)
     for c, (_, mysql_type) in enumerate(table.types):
-        if mysql_type.family == "text":  # any text is as it shall be
-            continue
         at = np.flatnonzero(old_column == c)
+        if mysql_type.family == "text":  # as it shall be, unless it is too long
+            longest = longest_text(mysql_type)
+            if longest is None or max(sizes[after[:, c]].max(initial=0), sizes[old[at]].max(initial=0)) <= longest:
+                continue
         values = texts[0].take(pa.array(np.concatenate((after[:, c], old[at]))))
         text, ok = to_text(values, mysql_type, dialect)
         if not ok.all():

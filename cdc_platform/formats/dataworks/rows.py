@@ -12,7 +12,7 @@ from cdc_platform.formats.collect import Table
 from cdc_platform.formats.contract import UNKNOWN
 from cdc_platform.formats.dataworks.messages import ROWS, Changes, Group, Row, group_of
 from cdc_platform.formats.dataworks.options import DataworksOptions
-from cdc_platform.formats.dataworks.values import TYPES, texts
+from cdc_platform.formats.dataworks.values import TYPES, default_type, texts
 from cdc_platform.formats.events import BadColumn, Event, of_table, readable_key, row_batch
 from cdc_platform.formats.images import image_maps
 from cdc_platform.formats.names import Names
@@ -31,8 +31,9 @@ def described(group: Group, options: DataworksOptions, known: Columns | None = N
         if stated not in TYPES:
             why = f"type {shown(stated)} is unknown; known: {', '.join(TYPES)}"
             raise BadColumn(name, f"column {shown(name)}: {why}")
-        text = given.get(name) or _known(known, name, stated) or TYPES[stated].default
-        mysql_type = parse_type(text)
+        text = given.get(name) or _known(known, name, stated)
+        mysql_type = parse_type(text) if text else default_type(stated)
+        text = text or TYPES[stated].default
         if mysql_type.family not in TYPES[stated].families:
             raise BadColumn(name, f"column {shown(name)}: option columns says {text!r}, the message {stated}")
         types.append((text, mysql_type))
@@ -79,7 +80,8 @@ def _key(group: Group, image: dict[str, Any], options: DataworksOptions) -> Even
     stated = dict(zip(group.names, group.types, strict=True))
 
     def read(name: str) -> str | None:
-        mysql_type = parse_type(given.get(name) or TYPES[stated[name]].default)
+        text = given.get(name)
+        mysql_type = parse_type(text) if text else default_type(stated[name])
         return _texts([image[name]], name, stated[name], mysql_type, options.time_zone)[0].as_py()
 
     return readable_key((name, partial(read, name)) for name in group.key)
@@ -90,7 +92,7 @@ def _texts(values: list[Any], name: str, stated: str, mysql_type: MySqlType, zon
         found = texts(values, stated, mysql_type, zone)
     except BAD as e:
         raise BadColumn(name, f"column {shown(name)}: {e}") from e
-    told = mysql_type is not parse_type(TYPES[stated].default)
+    told = mysql_type is not default_type(stated)
     if mysql_type.family in ("binary", "geometry"):
         return found
     checked: Checked = to_text(found, mysql_type, zone)

@@ -10,6 +10,7 @@ the option `columns` can tell; without it a type is taken that keeps every value
 
 import re
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache
 from types import NoneType
@@ -19,9 +20,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from cdc_platform.formats.kafka_connect.values import base64_text, datetime_text, zoned_datetime_text
+from cdc_platform.formats.kafka_connect.values import base64_text, datetime_text, fitting_base64, zoned_datetime_text
 from cdc_platform.formats.texts import BAD, Number, number_text, shown
-from cdc_platform.mysql.types import MySqlType
+from cdc_platform.mysql.fitting import longest_bytes
+from cdc_platform.mysql.types import MySqlType, parse_type
 from cdc_platform.mysql.zones import zone as time_zone
 
 _MIDNIGHT = " 00:00:00"
@@ -210,14 +212,16 @@ def _width(mysql_type: MySqlType) -> int:
 def _bytes(value: Any, mysql_type: MySqlType, _zone: str) -> str:
     if type(value) is not str:
         raise ValueError(f"{shown(value)} is no base64 text")
-    return base64_text(value, _width(mysql_type))
+    return fitting_base64(base64_text(value, _width(mysql_type)), mysql_type)
 
 
 def _all_bytes(values: list[Any], mysql_type: MySqlType, _zone: str) -> pa.StringArray | None:
     if not _are(values, str):
         return None
-    if width := _width(mysql_type):
-        return pa.array([None if v is None else base64_text(v, width) for v in values], pa.string())
+    if longest_bytes(mysql_type) is not None:
+        width = _width(mysql_type)
+        fitted = (None if v is None else fitting_base64(base64_text(v, width), mysql_type) for v in values)
+        return pa.array(list(fitted), pa.string())
     found = pa.array(values, pa.string())
     return _where_odd(found, pc.invert(pc.match_substring_regex(found, _PLAIN_BASE64)), base64_text)
 
@@ -255,3 +259,10 @@ TYPES = {
         frozenset(("text", "enum", "set", "json", "time", "year", "decimal", "integer")),
     ),
 }
+
+
+@lru_cache(maxsize=16)
+def default_type(stated: str) -> MySqlType:
+    """The type for one of the six where nothing else is known: that of its default, with digits of any number."""
+    found = parse_type(TYPES[stated].default)
+    return replace(found, args=found.args[:1]) if found.family == "decimal" else found

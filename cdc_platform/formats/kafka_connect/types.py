@@ -13,6 +13,7 @@ from typing import Literal
 
 from cdc_platform.formats.events import BadColumn
 from cdc_platform.formats.kafka_connect import values as cv
+from cdc_platform.formats.kafka_connect.fitting import fitting
 from cdc_platform.formats.kafka_connect.from_text import from_text
 from cdc_platform.formats.table_schemas.table_changes import mysql_type
 from cdc_platform.formats.texts import Number, number_text, shown
@@ -217,6 +218,8 @@ def column(field: dict, given: str | None, dialect: Dialect, known: str | None =
     limits = _limits(field, type_text, kind, dialect)
     if dialect.dtle:
         convert = _repaired(semantic, parse_type(told) if told else None, convert, dialect)
+    if told and type_text == told:
+        convert = fitting(convert, parse_type(told))
     return Column(name, type_text, convert, _unavailable(kind, dialect), limits)
 
 

@@ -16,6 +16,8 @@ from typing import Any
 import numpy as np
 
 from cdc_platform.formats.texts import Number, number_text, plain_text, scaled_text, shown
+from cdc_platform.mysql.fitting import longest_bytes
+from cdc_platform.mysql.types import MySqlType
 from cdc_platform.mysql.zones import zone as time_zone
 
 Convert = Callable[[list[Any]], list[Any]]
@@ -160,6 +162,14 @@ def to_base64(data: bytes) -> str:
 def base64_text(value: str, width: int = 0) -> str:
     """Checked base64, its bytes followed by zeros up to `width`."""
     return to_base64(from_base64(value).ljust(width, b"\0"))
+
+
+def fitting_base64(text: str, mysql_type: MySqlType) -> str:
+    """Checked base64 of no more bytes than BINARY(n) or VARBINARY(n) has. Raises ValueError."""
+    longest = longest_bytes(mysql_type)
+    if longest is not None and (size := len(text) * 3 // 4 - text.count("=", -2)) > longest:
+        raise ValueError(f"{size} bytes are more than {mysql_type.name}({longest}) has")
+    return text
 
 
 def decimal_text(scale: int) -> Callable[[Any], str]:

@@ -21,6 +21,7 @@ from cdc_platform.formats.canal_common import text as canal_text
 from cdc_platform.formats.protobuf.arrow import bytes_of
 from cdc_platform.formats.tdsql.options import Escapes
 from cdc_platform.mysql import values
+from cdc_platform.mysql.fitting import longest_bytes, texts_fit
 from cdc_platform.mysql.types import MySqlType
 
 NULLS = frozenset(("'##isnull##'", "NULL", "null"))
@@ -42,7 +43,8 @@ def to_text(literals: pa.StringArray, mysql_type: MySqlType, zone: str, escapes:
     """Literals of one column, NULLs already null → (canonical text, ok), as `mysql.values.to_text`."""
     family = mysql_type.family
     if family in ("text", "json"):
-        return _texts(literals, escapes)
+        text, ok = _texts(literals, escapes)
+        return text, ok & texts_fit(text, mysql_type)
     if family in ("binary", "geometry"):
         return _binaries(literals, mysql_type, escapes)
     read = _READ.get(family)
@@ -143,10 +145,12 @@ def _binaries(literals: pa.StringArray, mysql_type: MySqlType, escapes: Escapes)
         return _bytes(text, escapes)
 
     raw: list[bytes | None] = []
-    ok = np.ones(len(literals), bool)
+    ok, longest = np.ones(len(literals), bool), longest_bytes(mysql_type)
     for i, text in enumerate(literals.to_pylist()):
         try:
-            raw.append(None if text is None else read(text))
+            found = None if text is None else read(text)
+            ok[i] = found is None or longest is None or len(found) <= longest
+            raw.append(found)
         except ValueError:
             raw.append(None)
             ok[i] = False
