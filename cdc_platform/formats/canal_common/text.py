@@ -86,7 +86,7 @@ _HINTS = {
 def hint(mysql_type: MySqlType) -> str:
     """What else to say of a text that could not be read; mostly nothing."""
     if mysql_type.family in ("enum", "set") and not mysql_type.labels:
-        return ", which tells no labels: a CREATE TABLE in the topic, option schema_file or columns names them"
+        return ", which tells no labels: name them in option columns"
     return _HINTS.get(mysql_type.family, "")
 
 

@@ -3,9 +3,10 @@
 from pydantic import Field
 
 from cdc_platform.formats.canal_common.options import CanalOptions
+from cdc_platform.formats.table_schemas.options import SchemaOptions
 
 
-class CanalJsonOptions(CanalOptions):
+class CanalJsonOptions(CanalOptions, SchemaOptions):
     """Options of the format `canal_json`; the defaults are canal's own ways."""
 
     database: str = Field(
