@@ -10,6 +10,7 @@ from typing import Any
 from urllib.parse import parse_qs, unquote, urlsplit
 
 import pymysql
+from pymysql.constants import ER
 
 from cdc_platform.errors import ConfigError
 from cdc_platform.reconcile import statements
@@ -20,6 +21,7 @@ from cdc_platform.reconcile.frames import Sums, state
 _SHAPE = "mysql://user:password@host:3306 (more as ?ssl_ca=/path/ca.pem&connect_timeout=10; escape as %XX)"
 _OPTIONS = ("ssl", "ssl_ca", "ssl_cert", "ssl_key", "ssl_check_hostname", "unix_socket", "connect_timeout")
 _CONNECT_S = 10
+_OWN = ("information_schema", "performance_schema", "mysql", "sys")
 _AT_ONCE = 200
 """Rows looked up by one statement."""
 Wanted = Mapping[str, tuple[Sequence[str], bool]]
@@ -132,6 +134,24 @@ class Server:
                 (list(databases),),
             )
             return [(str(db), str(table)) for db, table in cursor.fetchall()]
+
+    def databases(self) -> list[str]:
+        """Databases that this account may see, but the server's own."""
+        with self._connected() as cursor:
+            cursor.execute("SHOW DATABASES")
+            return [str(db) for (db,) in cursor.fetchall() if str(db).lower() not in _OWN]
+
+    def create_table(self, db: str, table: str) -> str | None:
+        """What `SHOW CREATE TABLE` says; None: there is no such table."""
+        with self._connected() as cursor:
+            try:
+                cursor.execute(f"SHOW CREATE TABLE {_name(db, table)}")
+            except pymysql.err.ProgrammingError as error:
+                if error.args[0] == ER.NO_SUCH_TABLE:
+                    return None
+                raise
+            found = cursor.fetchone()
+            return str(found[1]) if found else None
 
     def columns(self, db: str, table: str) -> list[SourceColumn]:
         """Columns in their order, with the primary key's; [] where there is no such table."""

@@ -33,7 +33,7 @@ class SchemaOptions(MySqlOptions):
     schema_file: str = Field(
         default="",
         description="File with the CREATE TABLE statements of the tables as they were where the topic begins "
-        "(mysqldump --no-data; USE or `db`.`table` names the database); DDL in the topic goes on from there. "
-        "Read where the run is started",
+        "(mysqldump --no-data, `cdc-platform schema fetch`; USE or `db`.`table` names the database); DDL in the topic "
+        "goes on from there. Read where the run is started",
         examples=["/etc/cdc/shop.sql"],
     )
