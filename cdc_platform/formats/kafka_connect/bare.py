@@ -61,7 +61,7 @@ def _temporal_name(real: MySqlType, dialect: Dialect) -> str:
 
 def bare_column(name: str, given: str | None, dialect: Dialect) -> Column:
     """Column of a message without schema. Without a type from the user: `longtext`, as written."""
-    if given is None:
+    if given is None or parse_type(given).name == "vector":  # an array of numbers
         return Column(name, "longtext", plain_texts, dialect.unavailable)
     real = parse_type(given)
     found = column({"field": name, **_BARE[real.family](real, dialect)}, given, dialect)
