@@ -133,6 +133,7 @@ DDL_SEEN = Table(
         Column("binlog_pos", UNSIGNED_BIGINT, about="position in it, if the format provides it"),
         INFO,
     ),
+    added=("entry_index", "lineage", "file_no", "binlog_pos", "info"),
     settings=STAGED,
 )
 
@@ -142,9 +143,10 @@ CONTEXTS = Table(
     (
         Column("number", BIGINT, about="of the decoding, from 0"),
         Column("digest", STRING, "of what the DDL seen told the decoder"),
+        Column("at", TIMESTAMP, about="when the row was written"),
         Column("inputs", STRING, "digest of that DDL and of the options"),
         Column("context", STRING, "JSON of what it told"),
-        Column("at", TIMESTAMP, about="when the row was written"),
     ),
+    added=("inputs", "context"),
     settings=STAGED,
 )

@@ -49,22 +49,22 @@ def test_protobuf_fields_are_read_and_written_back():
     assert mutations.read_fields(b"\x0a\xff\xff\xff\xff\x07") is None
 
 
-def raises(batch, options):
+def raises(batch, options, *_context):
     raise RuntimeError("boom")
 
 
-def forgets(batch, options):
+def forgets(batch, options, *_context):
     events = canal_json.decode(batch, options)
     return events.filter(pc.not_equal(events.column("offset"), 7))
 
 
-def guesses(batch, options):
+def guesses(batch, options, *_context):
     events = canal_json.decode(batch, options)
     kind = pc.if_else(pc.equal(events.column("kind"), "error"), "heartbeat", events.column("kind"))
     return events.set_column(events.schema.get_field_index("kind"), "kind", kind)
 
 
-def leans_on_its_neighbours(batch, options):
+def leans_on_its_neighbours(batch, options, *_context):
     events = canal_json.decode(batch, options)
     at = events.schema.get_field_index("txn_id")
     return events if len(batch) == 1 else events.set_column(at, EVENT.field(at), pa.repeat("x", len(events)))
