@@ -107,7 +107,7 @@ class _Collector(Collector[Group, Changes, Table]):
         if op == "m":
             self.rare.append((at, {"kind": "skip", "reason": "logical decoding message (op m)"}))
             return
-        source = _source(op, payload)
+        source = _source(op, payload, self.options)
         before, after = _images(op, payload)
         key_schema, key_row = self._key(at) if op != "t" else (None, None)
         snapshot = is_snapshot(source)
@@ -152,17 +152,24 @@ class _Collector(Collector[Group, Changes, Table]):
         return (schema, payload) if payload else (None, None)
 
 
-def _source(op: object, payload: dict) -> dict:
-    """The source block of a row message with a known op, naming a table."""
+def _source(op: object, payload: dict, options: DebeziumOptions) -> dict:
+    """The source block of a row message with a known op, naming a table: where it has none, that of the options."""
     if type(op) is not str or op not in _OPS:
         raise ValueError(f"unknown op {shown(op)}; known: {', '.join(_OPS)}, m")
     source = payload.get("source")
-    if type(source) is not dict:
+    if source is None and not (options.database and options.table):
+        raise ValueError("no source, which names the table; options database and table name one for all such messages")
+    if source is not None and type(source) is not dict:
         raise ValueError(f"source {shown(source)} is no object")
+    source = source or {}
     db, table = source.get("db"), source.get("table")
+    if type(db) is str and db and type(table) is str and table:
+        return source
+    db, table = db or options.database, table or options.table
     if not (type(db) is str and db and type(table) is str and table):
-        raise ValueError(f"source names no table: db {shown(db)}, table {shown(table)}")
-    return source
+        told = f"db {shown(source.get('db'))}, table {shown(source.get('table'))}"
+        raise ValueError(f"source names no table: {told}; options database and table name one for all such messages")
+    return {**source, "db": db, "table": table}
 
 
 def _object(payload: dict, name: str) -> dict | None:

@@ -86,10 +86,10 @@ def of_message(
     """What is told of a row message that is refused as a whole: the table that its `source` names, and the Kafka key as
     far as it can be read. `key`: its schema and columns. A topic's name is no proof of a table: routing changes it, and
     it spells names in other letters."""
-    source, (key_schema, row) = payload.get("source"), key
+    source, (key_schema, row) = payload.get("source") or {}, key
     if type(source) is not dict:
         return {}
-    named = of_table(source.get("db"), source.get("table"))
+    named = of_table(source.get("db") or options.database, source.get("table") or options.table)
     if not row or payload["op"] == "t":
         return named
     dtle, names = is_dtle(source), tuple(row)

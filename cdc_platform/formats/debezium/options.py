@@ -16,6 +16,12 @@ class DebeziumOptions(SchemaOptions):
         "{'shop.orders': {'id': 'bigint unsigned', 'at': 'time(3)'}}",
         examples=[{"shop.orders": {"id": "bigint unsigned", "at": "time(3)"}}],
     )
+    database: str = Field(
+        default="",
+        description="Database of messages that name none: Flink SQL's debezium-json has no `source`",
+        examples=["shop"],
+    )
+    table: str = Field(default="", description="Table of messages that name none", examples=["orders"])
     time_precision_mode: TemporalMode = Field(
         default="adaptive_time_microseconds",
         description="The connector's time.precision.mode, for bare payloads",
