@@ -16,6 +16,7 @@ from cdc_platform.bridge.errors import CanalLoginRefused, CanalOutOfStep, CanalR
 from cdc_platform.config.bridges import Bridge
 from cdc_platform.formats.pb import canal_protocol_pb2 as pb
 
+MAGIC = 17  # Packet.magic_number
 HEADER = struct.Struct(">i")  # length of the Packet that follows, a Java int
 IDLE_MS = 60 * 60 * 1000  # what canal's own client asks for; GETs come far more often
 _NO_BATCH = -1  # batch id of an answer without data
@@ -56,9 +57,11 @@ def frame_length(header: bytes, limit: int, server: str) -> int:
 
 
 def parse_packet(data: bytes, server: str) -> pb.Packet:
-    """The envelope of every message. Raises CanalOutOfStep for no Packet, CanalUnsupported for another version and
-    for any compression (canal's own client has none either)."""
+    """The envelope of every message. Raises CanalOutOfStep for no Packet, CanalUnsupported for another magic number or
+    version and for any compression (canal's own client has none either)."""
     packet = _parse(pb.Packet, data, server)
+    if packet.HasField("magic_number") and packet.magic_number != MAGIC:
+        raise CanalUnsupported(server, f"sent a packet with magic number {packet.magic_number}; canal's is {MAGIC}")
     if packet.version not in _VERSIONS:
         raise CanalUnsupported(server, f"speaks version {packet.version} of the protocol; this bridge speaks 1")
     if packet.compression not in _PLAIN:

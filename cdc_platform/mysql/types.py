@@ -62,10 +62,22 @@ FAMILIES = {
     **dict.fromkeys(("tinyint", "smallint", "mediumint", "int", "bigint"), "integer"),
     **dict.fromkeys(("float", "double"), "float"),
     **dict.fromkeys(
-        ("char", "varchar", "tinytext", "text", "mediumtext", "longtext", "long varchar", "inet4", "inet6", "uuid"),
+        (
+            "char",
+            "varchar",
+            "tinytext",
+            "text",
+            "mediumtext",
+            "longtext",
+            "long varchar",
+            "inet4",
+            "inet6",
+            "uuid",
+            "vector",
+        ),
         "text",
     ),
-    **dict.fromkeys(("binary", "varbinary", "tinyblob", "blob", "mediumblob", "longblob", "vector"), "binary"),
+    **dict.fromkeys(("binary", "varbinary", "tinyblob", "blob", "mediumblob", "longblob"), "binary"),
     **dict.fromkeys(
         (
             "geometry",

@@ -51,6 +51,12 @@ def test_version_2_is_refused():
         frames.parse_packet(pb.Packet(type=pb.ACK, version=2).SerializeToString(), "s")
 
 
+def test_another_magic_number_is_refused():
+    with pytest.raises(CanalUnsupported, match="magic number 18"):
+        frames.parse_packet(pb.Packet(type=pb.ACK, version=1, magic_number=18).SerializeToString(), "s")
+    frames.parse_packet(pb.Packet(type=pb.ACK, version=1, magic_number=17).SerializeToString(), "s")
+
+
 @given(st.binary(max_size=200))
 def test_any_bytes_are_a_packet_or_a_clear_error(data: bytes):
     try:

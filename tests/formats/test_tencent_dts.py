@@ -381,3 +381,31 @@ def _plain(value):
     if isinstance(value, list):
         return [_plain(v) for v in value]
     return base64.b64encode(value).decode() if isinstance(value, bytes) else str(value)
+
+
+DML = {"dml": {"type": "INSERT", "columns": ["id int key"], "rows": [{"new": [{"INT32": "1"}]}]}}
+BEGIN = {"header": {"messageType": "BEGIN", "sourceType": "ORACLE"}, "event": {"beginEvent": {}}}
+
+
+@pytest.mark.parametrize(
+    ("header", "reason"),
+    [
+        ({"sourceType": "MARIADB"}, None),
+        ({"version": 2}, "Header.version 2; only 1 is known"),
+        ({"sourceType": "PGSQL"}, "sourceType 2 (PGSQL); only MYSQL and MARIADB are understood"),
+        ({"sourceType": "ORACLE"}, "sourceType 0 (ORACLE or not told; option untold_source"),
+    ],
+)
+def test_rows_of_another_protocol_or_database_are_refused(header, reason):
+    whole = pb.Entries(items=[entry(DML), entry({**DML, "header": header}), entry(BEGIN)]).SerializeToString()
+    events = decoded([whole])
+    refused = [e for e in events if e["kind"] == "error"]
+    assert [e["reason"].startswith(reason or "") for e in refused] == ([True] if reason else [])
+    assert len([e for e in events if e["kind"] == "row"]) == (1 if reason else 2)
+    assert len([e for e in events if e["kind"] == "begin"]) == 1
+
+
+def test_untold_sources_are_mysqls_where_the_option_says_so():
+    whole = pb.Entries(items=[entry({**DML, "header": {"sourceType": "ORACLE"}})]).SerializeToString()
+    events = readable(decode(message_batch([whole]), Options(untold_source=True)))
+    assert [e["kind"] for e in events] == ["schema", "row"]

@@ -124,11 +124,20 @@ def _check_headers(entries: Entries) -> None:
     late = (ms < _FIRST_MS) | (ms > _LAST_MS)
     entries.mark(fine & late, "error", lambda i: f"executeTime {ms[i]} is outside the years 1 to 9999")
     entries.mark(fine & (start < 0), "error", lambda i: f"logfileOffset {start[i]} is negative")
+    if entries.header.type.get_field_index("version") >= 0:  # plain ones have none: theirs is known
+        version = pc.fill_null(entries.header.field("version"), 1).to_numpy()
+        entries.mark(
+            fine & ~np.isin(version, (0, 1)), "error", lambda i: f"Header of version {version[i]}; only 1 is known"
+        )
+    code = entries.header.field("serverenCode")
+    foreign = ~pc.fill_null(pc.is_in(code, _UTF8), True).to_numpy(zero_copy_only=False)
+    entries.mark(fine & foreign, "error", lambda i: f"serverenCode {code[i].as_py()!r}; text is read as UTF-8 alone")
     kind = pc.fill_null(source, pb.MYSQL).to_numpy()
     other = fine & ~np.isin(kind, (pb.TYPECOMPATIBLEPROTO2, pb.MYSQL))
     entries.mark(other, "error", lambda i: f"sourceType {kind[i]}; only {pb.MYSQL} (MYSQL) is understood")
 
 
+_UTF8 = pa.array(["", "UTF-8", "utf-8", "UTF8", "utf8", "utf8mb4"])
 _RowChanges = tuple[pa.RecordBatch, dict[int, str], pa.StructArray | None]
 """One per entry, what is wrong with those that can't be read, and the heads of their columns."""
 

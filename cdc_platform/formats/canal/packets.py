@@ -24,6 +24,9 @@ MOST = 1_000_000
 """Entries of a message, and its rows: no Kafka message holds as many that say something (a row takes 100 bytes),
 but two bytes each are enough to fill the memory with empty ones."""
 
+MAGIC = 17
+"""`Packet.magic_number`."""
+
 _EMPTY_PACKET = 24
 """Bytes of a Packet without entries, at most: type, version, and a batch id of ten bytes."""
 
@@ -81,13 +84,14 @@ def _no_canal(first: int) -> str:
 def _bodies(values: pa.BinaryArray, packets: np.ndarray, sound: bool) -> tuple[pa.BinaryArray, dict[int, str]]:
     """Bodies of the values that are packets, null elsewhere; and what is wrong with packets."""
     parsed, unreadable = parse(only(packets, values), net.Packet, sound=sound)
-    version, kind, compression = (
+    magic, version, kind, compression = (
         pc.fill_null(parsed.column(n), default).to_numpy()
-        for n, default in (("version", 1), ("type", 0), ("compression", 0))
+        for n, default in (("magic_number", MAGIC), ("version", 1), ("type", 0), ("compression", 0))
     )
     body = parsed.column("body")
     problems = {i: f"not a Packet of canal: {why}" for i, why in unreadable.items()}
     checks: tuple[tuple[np.ndarray, Callable[[int], str]], ...] = (
+        (magic != MAGIC, lambda i: f"Packet with magic number {magic[i]}; canal's is {MAGIC}"),
         (version != 1, lambda i: f"Packet of version {version[i]}; only 1 is known"),
         (~np.isin(compression, (0, net.NONE)), lambda i: _compressed(int(compression[i]))),
         (kind != net.MESSAGES, lambda i: _other_packet(int(kind[i]), body[i].as_py())),

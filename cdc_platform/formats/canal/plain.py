@@ -16,10 +16,10 @@ from cdc_platform.formats.protobuf.arrow import as_lists, bytes_of
 from cdc_platform.formats.protobuf.in_place import Texts
 from cdc_platform.formats.protobuf.layout import Layout, NotPlain
 
-_PACKET = Layout(net.Packet, version=1)
+_PACKET = Layout(net.Packet, magic_number=17, version=1)
 _MESSAGES = Layout(net.Messages)
 _ENTRY = Layout(pb.Entry, entryType=pb.ROWDATA)
-_HEADER = Layout(pb.Header, sourceType=pb.MYSQL)
+_HEADER = Layout(pb.Header, version=1, sourceType=pb.MYSQL)
 _CHANGE = Layout(pb.RowChange, eventType=pb.UPDATE)
 _BODIES = {m: Layout(m) for m in (pb.TransactionBegin, pb.TransactionEnd, pb.Pair)}
 
@@ -69,7 +69,7 @@ def _entries(values: pa.BinaryArray) -> tuple[Texts, np.ndarray]:
     if (np.frombuffer(data, np.uint8)[offsets[:-1]] == _ENTRY.tags["header"]).all():
         return whole, np.ones(len(values), np.int32)
     packets = _PACKET.read(whole)
-    told = {"version": (1,), "type": (net.MESSAGES,), "compression": (0, net.NONE)}
+    told = {"magic_number": (17,), "version": (1,), "type": (net.MESSAGES,), "compression": (0, net.NONE)}
     if not all(np.isin(packets.number(name), known).all() for name, known in told.items()):
         raise NotPlain
     messages = _MESSAGES.read(packets.texts("body"))
@@ -83,7 +83,10 @@ def _headers(values: Texts) -> pa.StructArray:
     if not values.lengths().all():  # absent, or empty
         raise NotPlain
     names = (n for n in _HEADER.types if n not in ("version", "eventLength"))
-    fields = _HEADER.read(values).arrays(*names)
+    found = _HEADER.read(values)
+    if not np.isin(found.number("version"), (0, 1)).all():
+        raise NotPlain
+    fields = found.arrays(*names)
     return pa.StructArray.from_arrays(list(fields.values()), list(fields))
 
 

@@ -4,6 +4,7 @@ Facts: the vendor's page "Appendix: Message format" (Alibaba Cloud DataWorks); a
 `AliyunRecordParser` and its test data.
 """
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -15,6 +16,9 @@ from cdc_platform.formats.texts import shown
 
 ROW_ID = "#alibaba_rds_row_id#"
 """Hidden key of RDS tables without primary key: a column of the message, never in `primaryKey`."""
+
+VERSIONS = re.compile(r"[01]\.\d+(?:\.\d+)*", re.ASCII)
+"""`version` of the message format: the page has 0.0.1 and 1.0.0."""
 
 FULL_LOAD = -1  # sequenceId of rows that the full load read
 _POSITIONS_PER_FILE = 10**18  # a sequenceId of any length as (file number, position)
@@ -78,6 +82,8 @@ def read(at: int, message: Any) -> tuple[Group, Row] | list[Event]:
     if type(message) is not dict:
         raise ValueError(f"{shown(message)} is no object")
     schema, payload = _object(message, "schema"), _object(message, "payload")
+    if (version := message.get("version")) is not None and not (type(version) is str and VERSIONS.fullmatch(version)):
+        raise ValueError(f"version {shown(version)}; known: 0.0.1, 1.0.0")
     op = payload.get("op")
     if type(op) is not str:
         raise ValueError(f"payload.op {shown(op)} is no text: this is no message of DataWorks")
@@ -152,12 +158,24 @@ def group_of(schema: dict) -> Group:
         types.append(column["type"])
     if not names or len(set(names)) != len(names):
         raise ValueError("schema.dataColumn names a column twice" if names else "schema.dataColumn is empty")
-    key = _list(schema, "primaryKey") or ([ROW_ID] if ROW_ID in names else [])
+    fallback = ROW_ID if ROW_ID in names else _ROWID.get(_database(source))
+    key = _list(schema, "primaryKey") or ([fallback] if fallback in names else [])
     if missing := [k for k in key if k not in names]:
         raise ValueError(f"primaryKey names {shown(missing[0])}, which isn't in schema.dataColumn")
     if len(set(key)) != len(key):
         raise ValueError("primaryKey names a column twice")
     return Group(db, _text(source, "schemaName"), table, tuple(names), tuple(types), tuple(key))
+
+
+def _database(source: dict) -> str:
+    """The kind of database, in lower case; empty: not told."""
+    return (_text(source, "dbType") or "").lower()
+
+
+_ROWID = {"oracle": "rowid"}
+"""Kind of database → the column that tells rows without primary key apart."""
+_OTHERS = ("oracle", "postgres", "sqlserver", "sql server", "db2", "mongo", "oceanbase_oracle", "dm")
+"""How the names of databases begin whose statements aren't MySQL's."""
 
 
 def _image(payload: dict, name: str) -> dict[str, Any] | None:
@@ -183,12 +201,21 @@ def _events(op: str, schema: dict, payload: dict) -> list[Event]:
     if op == "GTID":
         return [{**named, "kind": "skip", "reason": "a GTID event, which holds nothing"}]
     found = _statement(op, statement, named)
+    if (database := _database(source)).startswith(_OTHERS):
+        found = [_foreign(event, database) for event in found]
     number = _sequence(payload)
     if number is not None and number >= 0:
         file_no, position = place(number)
         told = {"lineage": "", "file_no": file_no, "binlog_pos": position, "event_no": _WHOLE}
         found = [{**event, **told} for event in found]
     return found
+
+
+def _foreign(event: Event, database: str) -> Event:
+    """A statement of another database isn't read as MySQL's: its tables' columns follow the rows."""
+    if event["kind"] != "ddl":
+        return event
+    return {**event, "kind": "skip", "reason": f"a statement of {database}: columns follow the rows"}
 
 
 def _statement(op: str, statement: str | None, named: Event) -> list[Event]:

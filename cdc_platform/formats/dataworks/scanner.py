@@ -1,14 +1,16 @@
 """Row messages exactly as DataWorks writes them."""
 
 from itertools import compress
-from typing import Any, Literal, NamedTuple
+from typing import Annotated, Any, Literal, NamedTuple
 
 import msgspec
+from msgspec import Meta
 
 from cdc_platform.formats.dataworks.messages import (
     FULL_LOAD,
     LONGEST,
     ROWS,
+    VERSIONS,
     Changes,
     Group,
     group_of,
@@ -52,7 +54,7 @@ class _Payload(msgspec.Struct, frozen=True, gc=False, forbid_unknown_fields=True
 class _Message(msgspec.Struct, frozen=True, gc=False, forbid_unknown_fields=True):
     schema: msgspec.Raw
     payload: _Payload
-    version: str
+    version: Annotated[str, Meta(pattern=rf"^(?:{VERSIONS.pattern})$")]
 
 
 _FIELDS = sum(len(shape.__struct_fields__) for shape in (_Message, _Payload, _Times))

@@ -38,6 +38,11 @@ class Options(MySqlOptions):
         description="Zone of TIMESTAMP text that carries no offset (IANA name or offset). DTS writes one: `+00:00`.",
         examples=["Asia/Shanghai"],
     )
+    untold_source: bool = Field(
+        default=False,
+        description="Whether rows whose header says no source type (0, which is Oracle's, too) are MySQL's",
+        examples=[True],
+    )
 
 
 def parse_part(batch: pa.RecordBatch) -> pa.RecordBatch:
@@ -114,7 +119,7 @@ def decode(batch: pa.RecordBatch, options: Options) -> pa.RecordBatch:
 
 def _decode_piece(batch: pa.RecordBatch, options: Options, seen: set[str]) -> pa.RecordBatch:
     messages, unreadable = read(batch.column("value"))
-    entries = read_entries(messages.items.values)
+    entries = read_entries(messages.items.values, untold_source=options.untold_source)
     is_row = KIND["row"]
     found = tables(entries.header, messages, np.nonzero(entries.kind == is_row)[0])
     unusable = np.isin(found.group, list(found.problems)) & (found.group >= 0)

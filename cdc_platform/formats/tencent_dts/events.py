@@ -53,8 +53,8 @@ class Entries:
             self.reason[i] = reason(i)
 
 
-def read_entries(entry: pa.StructArray) -> Entries:
-    """Header and event body of each entry must tell the same kind of event."""
+def read_entries(entry: pa.StructArray, *, untold_source: bool = False) -> Entries:
+    """Header and event body of each entry must tell the same kind of event. `untold_source`: source type 0 is MySQL."""
     header, event = entry.field("header"), entry.field("event")
     said, has_header = header.field("messageType").to_numpy(zero_copy_only=False), present(header)
     bodies = {name: present(event) & present(event.field(name)) for _, name in _BODIES.values()}
@@ -74,6 +74,7 @@ def read_entries(entry: pa.StructArray) -> Entries:
         return f"messageType {said[i]} ({name}) with {told}"
 
     out.mark(~fits, "error", contradiction)
+    _check_headers(out, fits & has_header, untold_source)
     position = bools(pc.greater(header.field("eventIndex"), _INT64_MAX), False) & fits
     out.mark(position, "error", lambda i: f"eventIndex {header.field('eventIndex')[i]} is beyond 2^63")
     no_sql = (out.kind == KIND["ddl"]) & _empty(event.field("ddlEvent").field("sql"))
@@ -85,6 +86,26 @@ def read_entries(entry: pa.StructArray) -> Entries:
     op = event.field("dmlEvent").field("dmlEventType").to_numpy(zero_copy_only=False)
     out.mark(row & ~nameless & ~np.isin(op, list(_OPS)), "error", lambda i: f"unknown dmlEventType {op[i]}")
     return out
+
+
+_SOURCES = (pb.MYSQL, pb.MARIADB)
+
+
+def _check_headers(entries: Entries, fits: np.ndarray, untold_source: bool) -> None:
+    """Another protocol version, and rows and statements of another database than MySQL. proto3: 0 isn't told, or it is
+    ORACLE."""
+    version, source = (entries.header.field(n).to_numpy(zero_copy_only=False) for n in ("version", "sourceType"))
+    later = fits & ~np.isin(version, (0, 1))
+    entries.mark(later, "error", lambda i: f"Header.version {version[i]}; only 1 is known")
+    of_data = fits & ~later & np.isin(entries.kind, (KIND["row"], KIND["ddl"]))
+    known = (*_SOURCES, 0) if untold_source else _SOURCES
+
+    def why(i: int) -> str:
+        name = pb.SourceType.Name(source[i]) if source[i] in pb.SourceType.values() else "unknown"
+        also = " or not told; option untold_source takes that for MySQL" if not source[i] else ""
+        return f"sourceType {source[i]} ({name}{also}); only MYSQL and MARIADB are understood"
+
+    entries.mark(of_data & ~np.isin(source, known), "error", why)
 
 
 def _read_truncates(entries: Entries) -> None:

@@ -204,3 +204,26 @@ def test_bad_options_are_refused(bad):
 
 def test_the_format_says_what_it_is():
     assert FORMAT.options is CanalOptions and FORMAT.part is None
+
+
+@pytest.mark.parametrize("packet", [{"magic_number": 17}, {}, {"magic_number": 18}])
+def test_a_packet_of_another_protocol_is_refused(packet):
+    spec = rows({"after": {"id": "1", "v": "a"}})
+    events = decoded([value({"packet": packet, "entries": [spec]})])
+    refused = [e["reason"] for e in only(events, "error")]
+    assert refused == (["Packet with magic number 18; canal's is 17"] if packet.get("magic_number") == 18 else [])
+
+
+@pytest.mark.parametrize(
+    ("header", "reason"),
+    [
+        ({"version": 2}, "Header of version 2; only 1 is known"),
+        ({"serverenCode": "GBK"}, "serverenCode 'GBK'; text is read as UTF-8 alone"),
+        ({"version": 1, "serverenCode": "UTF-8"}, None),
+    ],
+)
+def test_an_entry_of_another_version_or_encoding_is_refused_and_its_neighbours_are_not(header, reason):
+    plain, other = (rows({"after": {"id": n, "v": "a"}}, **h) for n, h in (("1", {}), ("2", {"header": header})))
+    events = decoded([value({"entries": [plain, other, plain]})])
+    assert [e["reason"] for e in only(events, "error")] == ([reason] if reason else [])
+    assert len(only(events)) == (2 if reason else 3)
