@@ -41,7 +41,7 @@ class Table:
 
     def fill(self) -> None:
         """Round 0: every row inserted, and the list of the columns."""
-        for beside in (tables.CONTROL_EVENTS, tables.OFFSET_LEDGER, tables.QUARANTINE, tables.LINEAGES):
+        for beside in (tables.CONTROL_EVENTS, tables.OFFSET_LEDGER, tables.QUARANTINE, tables.LOG_EPOCHS):
             delta_sql.ensure(beside, beside.at(stores.lake(self.config)))
         path = delta_sql.ensure(tables.SCHEMA_HISTORY, tables.SCHEMA_HISTORY.at(stores.lake(self.config)))
         stated = {"kind": "message", "columns": _LIST, "order_key": _order(0, F.lit(0))}

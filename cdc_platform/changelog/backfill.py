@@ -9,10 +9,11 @@ noted as done last. A row that is in the changelog already (its table was follow
 from collections.abc import Sequence
 from functools import reduce
 
-from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from cdc_platform.changelog import ledger, order, rules
+from cdc_platform.changelog.epochs import Arrivals
 from cdc_platform.changelog.outputs import Batch, changelog_rows, quarantine_rows
 from cdc_platform.changelog.table_rules import Chosen, Rules
 from cdc_platform.config import Source
@@ -68,15 +69,19 @@ def _taken(spark: SparkSession, changes: Store, source: Source, before: Sequence
     return reduce(DataFrame.union, each).distinct()
 
 
-def _decided(events: DataFrame, stored: DataFrame, epochs: dict[str | None, int], order_key: Column) -> DataFrame:
+def _decided(events: DataFrame, stored: DataFrame, arrivals: Arrivals) -> DataFrame:
     """`_found` events with `order_key`, `outcome_before` and `outcome`. What a killed run wrote counts as new."""
     address: list[str] = list(order.ADDRESS)
     there = stored.select(*address).distinct().withColumn("_there", F.lit(True))
-    placed = events.withColumn("order_key", order_key).join(there, address, "left")
-    again = _repeats(placed.where("kind = 'row' AND wanted AND NOT was AND _there IS NULL"), stored, epochs)
-    if again is not None:
-        placed = placed.join(again.withColumn("_again", F.lit(True)), address, "left")
-    repeated = F.col("_again").isNotNull() if again is not None else F.lit(False)
+    placed = events.withColumn("order_key", order.order_key(arrivals)).join(there, address, "left")
+    repeated = order.replayed(arrivals)
+    if arrivals.by_position:
+        new = placed.where("kind = 'row' AND wanted AND NOT was AND _there IS NULL")
+        again = _repeats(new, stored, arrivals)
+        repeated = F.lit(False)
+        if again is not None:
+            placed = placed.join(again.withColumn("_again", F.lit(True)), address, "left")
+            repeated = F.col("_again").isNotNull()
     kind, written = F.col("kind"), F.col("_there").isNotNull()
     others = F.when(kind.isin(*ledger.UNUSABLE), "quarantined").when(kind == "ddl", "applied").otherwise("control")
     known = F.when(kind == "error", "quarantined").when(written, "applied").otherwise("duplicate")
@@ -86,7 +91,7 @@ def _decided(events: DataFrame, stored: DataFrame, epochs: dict[str | None, int]
     return placed.withColumn("outcome_before", before).withColumn("outcome", after)
 
 
-def _repeats(rows: DataFrame, stored: DataFrame, epochs: dict[str | None, int]) -> DataFrame | None:
+def _repeats(rows: DataFrame, stored: DataFrame, arrivals: Arrivals) -> DataFrame | None:
     """Addresses of rows that repeat one another or one of the changelog."""
     found = order.repeated_here(rows)
     place = F.when(F.col("binlog_pos").isNotNull(), F.struct("file_no", "binlog_pos"))
@@ -95,30 +100,9 @@ def _repeats(rows: DataFrame, stored: DataFrame, epochs: dict[str | None, int]) 
     )
     for f in (r.asDict(recursive=True) for r in spans.where("low IS NOT NULL").collect()):  # a row per server
         of_lineage = rows.where(F.col("lineage").eqNullSafe(F.lit(f["lineage"])))
-        again = order.repeated_before(of_lineage, stored, epochs, f["low"], f["high"])
+        again = order.repeated_before(of_lineage, stored, arrivals, f["low"], f["high"])
         found = again if found is None else found.union(again)
     return None if found is None else found.dropDuplicates()
-
-
-def _order_key(
-    spark: SparkSession, source: Source, paths: dict[str, Store], epochs: dict[str | None, int]
-) -> tuple[dict[str | None, int], Column]:
-    """Epochs, and the order of events. Rows that tell no server have the epoch of the newest server known when their
-    batch came: where that has changed since, the ledger says which offsets came when."""
-    mine = F.col("source") == source.name
-    noted = delta_sql.read(spark, paths["lineages"]).where(mine & F.col("lineage").isNull()).select("batch", "epoch")
-    untold = sorted(r["epoch"] for r in noted.select("epoch").distinct().collect())
-    epochs = {**epochs, None: (untold or [0])[-1]}
-    key = order.order_key(epochs)
-    if len(untold) <= 1:
-        return epochs, key
-    of_room = delta_sql.read(spark, paths["ledger"]).where(mine & (F.col("room") == "changelog"))
-    ranges = of_room.join(noted, "batch").groupBy("epoch", "topic", "partition")
-    for r in ranges.agg(F.min("from_offset").alias("low"), F.max("to_offset").alias("high")).collect():
-        at = (F.col("topic") == r["topic"]) & (F.col("partition") == r["partition"])
-        then = F.col("lineage").isNull() & at & F.col("offset").between(r["low"], r["high"])
-        key = F.when(then, order.order_key({**epochs, None: r["epoch"]})).otherwise(key)
-    return epochs, key
 
 
 def fill(
@@ -127,16 +111,15 @@ def fill(
     paths: dict[str, Store],
     changes: Store,
     chosen: Chosen,
-    known: dict[str | None, int],
+    arrivals: Arrivals,
 ) -> int:
-    """Does what the change of rules that is begun asks for, and notes that it is done. `known`: epochs of the servers.
+    """Does what the change of rules that is begun asks for, and notes that it is done. `arrivals`: the source's order.
     Returns how many rows came into the changelog."""
     now = chosen.begun
     if now is None:
         return 0
     stored = delta_sql.read(spark, paths["changelog"]).where(F.col("source") == source.name)
-    epochs, key = _order_key(spark, source, paths, known)
-    events = _decided(_found(spark, changes, source, chosen.done, now), stored, epochs, key)
+    events = _decided(_found(spark, changes, source, chosen.done, now), stored, arrivals)
     split = None
     if "envelopes" in paths:  # a message of several records accounts for all of them
         split = delta_sql.read(spark, paths["envelopes"]).where("parts > 1").join(events, list(_MESSAGE), "left_semi")

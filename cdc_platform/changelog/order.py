@@ -1,45 +1,81 @@
-"""The numeric order of changes within a source, and which changes came twice.
+"""The numeric order of changes within a source, as columns of Spark, and figures of batches.
 
-Order is the binlog's: lineage (which server's binlogs, in the order of their first appearance), file number,
-position, event, row; never text, never a clock. Where a format tells no position, the Kafka offset stands in.
+A source's log orders its changes (changelog/epochs.py); of formats whose positions alone order (Format.order) those do:
+changes are the same there if place and content are.
 """
 
 from decimal import Decimal
-from functools import cmp_to_key
 from itertools import pairwise
 from typing import Any
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from cdc_platform.changes.file_stats import KINDS
+from cdc_platform.changelog.epochs import Arrivals
+from cdc_platform.changelog.order_key import ROWS
+from cdc_platform.changes.file_stats import ENTRIES, KINDS
 
 _NO_FILE = -1
 
 ADDRESS = ("topic", "partition", "offset", "entry_index", "row_index")
 
 
-def order_key(epochs: dict[str | None, int]) -> Column:
-    """The `order_key` struct of EVENT rows, given the epoch of each lineage."""
-    epoch = F.lit(epochs.get(None, 0)).cast("bigint")
-    for lineage, number in epochs.items():
-        if lineage is not None:
-            epoch = F.when(F.col("lineage") == lineage, F.lit(number).cast("bigint")).otherwise(epoch)
+def order_key(arrivals: Arrivals) -> Column:
+    """The `order_key` struct of EVENT rows. Within a place changes stand as they came, where positions alone order as
+    the source counts them."""
     told = F.col("file_no").isNotNull() & F.col("binlog_pos").isNotNull()
+    entry, row = (F.coalesce(c, F.lit(0)).cast("bigint") for c in ("entry_index", "row_index"))
+    if arrivals.by_position:
+        event, row = F.coalesce("event_no", entry), F.coalesce("row_no", row)
+    else:
+        event, row = F.col("offset"), entry * ROWS + F.least(row, F.lit(ROWS - 1))
     return F.struct(
-        epoch.alias("epoch"),
+        _epoch(arrivals).alias("epoch"),
         F.when(told, F.col("file_no")).otherwise(F.lit(_NO_FILE)).cast("bigint").alias("file"),
         F.when(told, F.col("binlog_pos")).otherwise(F.col("offset")).cast("decimal(20,0)").alias("pos"),
-        F.coalesce("event_no", "entry_index", F.lit(0)).cast("bigint").alias("event"),
-        F.coalesce("row_no", "row_index", F.lit(0)).cast("bigint").alias("row"),
+        event.cast("bigint").alias("event"),
+        row.cast("bigint").alias("row"),
         F.col("offset").alias("landed"),
     )
 
 
+def _arrival() -> Column:
+    entry = F.least(F.coalesce("entry_index", F.lit(0)), F.lit(ENTRIES - 1))
+    return F.col("offset") * ENTRIES + entry
+
+
+def _epoch(arrivals: Arrivals) -> Column:
+    before = F.lit(arrivals.before.get(None, 0)).cast("bigint")
+    for lineage, number in arrivals.before.items():
+        if lineage is not None:
+            before = F.when(F.col("lineage") == lineage, F.lit(number).cast("bigint")).otherwise(before)
+    found = before
+    for (topic, partition), starts in arrivals.starts.items():
+        firsts = F.array(*(F.lit(first) for first, _ in starts))
+        epochs = F.array(*(F.lit(epoch).cast("bigint") for _, epoch in starts))
+        at = F.size(F.filter(firsts, lambda first: first <= _arrival()))
+        early = before if arrivals.before else epochs[0]
+        here = (F.col("topic") == topic) & (F.col("partition") == partition)
+        found = F.when(here, F.when(at > 0, F.element_at(epochs, F.greatest(at, F.lit(1)))).otherwise(early)).otherwise(
+            found
+        )
+    return found
+
+
+def replayed(arrivals: Arrivals) -> Column:
+    """Whether an event is of a replay."""
+    found = F.lit(False)
+    for (topic, partition), replays in arrivals.replays.items():
+        here = (F.col("topic") == topic) & (F.col("partition") == partition)
+        for first, last in replays:
+            found = found | (here & _arrival().between(first, last))
+    return found
+
+
 def figures_of(notes: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """Statistics of one batch per lineage (one dict per server seen) from those of its files (changes/file_stats.py):
-    counts per kind and of events decoded again, first address and source time, first offset per partition, lowest and
-    highest binlog position of row changes, offset range, schema versions stated."""
+    counts per kind and of events decoded again, lowest and highest binlog position of row changes, offset range, schema
+    versions stated."""
     groups = [g for note in notes for g in note["groups"]]
     return [_figures(lineage, [g for g in groups if g["lineage"] == lineage]) for lineage in _each(groups, "lineage")]
 
@@ -50,43 +86,21 @@ def _each(groups: list[dict[str, Any]], *names: str) -> list[Any]:
 
 
 def _figures(lineage: str | None, groups: list[dict[str, Any]]) -> dict[str, Any]:
-    starts = [
-        {"topic": t, "partition": p, "from_offset": min(g["from_offset"] for g in groups if _at(g) == (t, p))}
-        for t, p in _each(groups, "topic", "partition")
-    ]
     placed = [g for g in groups if g["file"] is not None]
     least, most = (
         [(g["file"], Decimal(g[pos])) for g in placed if g[pos] is not None] for pos in ("low_pos", "high_pos")
     )
-    since = [g["since"] for g in groups if g["since"] is not None]
     return {
         "lineage": lineage,
         **{k: sum(g["count"] for g in groups if g["kind"] in kinds) for k, kinds in KINDS.items()},
         "retold": sum(g.get("retold", 0) for g in groups),
         "events": sum(g["count"] for g in groups),
-        "first": _first_of(groups),
-        "since": min(since, default=None),
         "from_offset": min(g["from_offset"] for g in groups),
         "to_offset": max(g["to_offset"] for g in groups),
         "low": dict(zip(("file_no", "binlog_pos"), min(least), strict=True)) if least else None,
         "high": dict(zip(("file_no", "binlog_pos"), max(most), strict=True)) if most else None,
-        "starts": starts,
         "versions": [v for v in _each(groups, "version") if v is not None],
     }
-
-
-def _at(group: dict[str, Any]) -> tuple[str, int]:
-    return group["topic"], group["partition"]
-
-
-def _first_of(groups: list[dict[str, Any]]) -> dict[str, Any]:
-    """Per partition the earliest arrival and the first place, of which the earliest."""
-    each = [
-        (min(g["landed_at"] for g in here), topic, partition, min(g["place"] for g in here))
-        for topic, partition in _each(groups, "topic", "partition")
-        for here in [[g for g in groups if _at(g) == (topic, partition)]]
-    ]
-    return dict(zip(("landed_at", "topic", "partition", "place"), min(each), strict=True))
 
 
 def apart(notes: list[dict[str, Any]]) -> bool:
@@ -97,33 +111,6 @@ def apart(notes: list[dict[str, Any]]) -> bool:
         return False
     spans = sorted((t["first"], t["last"]) for t in told)
     return all(last < first for (_, last), (first, _) in pairwise(spans))
-
-
-def epochs_of(known: dict[str | None, int], figures: list[dict[str, Any]]) -> dict[str | None, int]:
-    """Epoch of every lineage: the known ones, then new ones in the order of their first appearance.
-
-    Rows that tell no server (a snapshot's) belong to the newest lineage known before this batch.
-    """
-    epochs = {k: v for k, v in known.items() if k is not None}
-    before = max(epochs.values(), default=0)
-    new = (f for f in figures if f["lineage"] is not None and f["lineage"] not in epochs)
-    # Rows that tell no server came first as long as no server was known: theirs is epoch 0.
-    untold = None in known or any(f["lineage"] is None for f in figures)
-    following = max(epochs.values()) + 1 if epochs else int(untold)
-    for i, f in enumerate(sorted(new, key=cmp_to_key(_came_first))):
-        epochs[f["lineage"]] = following + i
-    return {**epochs, None: before}
-
-
-def _came_first(a: dict[str, Any], b: dict[str, Any]) -> int:
-    """Which of two servers appeared first, as a comparison. Kafka's order holds within a partition only: where both
-    stand in one, that tells; else (a table that changed on one side of a failover only) their clocks do."""
-    starts = {(s["topic"], s["partition"]): s["from_offset"] for s in a["starts"]}
-    pairs = [(starts[at], s["from_offset"]) for s in b["starts"] if (at := (s["topic"], s["partition"])) in starts]
-    if votes := sum((mine > its) - (mine < its) for mine, its in pairs):
-        return votes
-    mine, its = ((f["first"]["landed_at"], f["since"] is None, f["since"], *f["first"].values()) for f in (a, b))
-    return (mine > its) - (mine < its)
 
 
 _CONTENT = ("op", "db", "table", "gtid", "lineage")
@@ -168,7 +155,7 @@ def repeated_here(rows: DataFrame) -> DataFrame | None:
 
 
 def repeated_before(
-    rows: DataFrame, changelog: DataFrame, epochs: dict[str | None, int], low: dict[str, Any], high: dict[str, Any]
+    rows: DataFrame, changelog: DataFrame, arrivals: Arrivals, low: dict[str, Any], high: dict[str, Any]
 ) -> DataFrame:
     """Addresses of rows that stand in the changelog already, under another address: under the same one it is the
     row itself, written before a crash. `low`, `high`: range of positions to look at."""
@@ -188,7 +175,7 @@ def repeated_before(
     )
     mine = (
         rows.where(_tells_itself_apart())
-        .withColumn("_order", order_key(epochs))
+        .withColumn("_order", order_key(arrivals))
         .select(*ADDRESS, *(F.col(f"_order.{n}").alias(f"_{n}") for n in names), "op", "db", "table", "gtid", *maps)
     )
     on = [

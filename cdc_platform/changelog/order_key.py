@@ -3,13 +3,12 @@
 # pyarrow.compute makes its functions at run time, so that type checkers do not see them.
 # pyright: reportAttributeAccessIssue=false
 
-from collections.abc import Mapping
-
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from cdc_platform.changes.file_stats import later
+from cdc_platform.changelog.epochs import Arrivals
+from cdc_platform.changes.file_stats import arrival, later
 from cdc_platform.tables import CHANGELOG, POSITION
 
 TXN = tuple(c.name for c in POSITION)
@@ -19,23 +18,78 @@ ORDER = CHANGELOG.arrow().field("order_key").type
 """An `order_key`."""
 
 
-def order_key(events: pa.RecordBatch, epochs: Mapping[str | None, int]) -> pa.StructArray:
+ROWS = 1 << 20
+"""Rows of an event that `order_key.row` has room for."""
+
+
+def order_key(events: pa.RecordBatch, arrivals: Arrivals) -> pa.StructArray:
     """As order.order_key."""
     column = events.column
-    known = [x for x in epochs if x is not None]
-    of = pa.array([*(epochs[x] for x in known), epochs.get(None, 0)], pa.int64())
-    place = pc.fill_null(pc.index_in(column("lineage"), pa.array(known, pa.string())), len(known))
     told = pc.and_(pc.is_valid(column("file_no")), pc.is_valid(column("binlog_pos")))
     stands_in = column("offset").cast(pa.decimal128(19, 0)).cast(pa.decimal128(20, 0))
+    entry, row = (pc.fill_null(column(c), 0).cast(pa.int64()) for c in ("entry_index", "row_index"))
+    if arrivals.by_position:
+        event = pc.coalesce(column("event_no"), entry)
+        row = pc.coalesce(column("row_no"), row)
+    else:
+        event = column("offset")
+        row = pc.add(pc.multiply(entry, ROWS), pc.min_element_wise(row, ROWS - 1))
     fields = (
-        of.take(place),
+        pa.array(_epochs(events, arrivals)),
         pc.if_else(told, column("file_no"), pa.scalar(-1, pa.int64())),
         pc.if_else(told, column("binlog_pos"), stands_in),
-        pc.coalesce(column("event_no"), column("entry_index").cast(pa.int64()), pa.scalar(0, pa.int64())),
-        pc.coalesce(column("row_no"), column("row_index").cast(pa.int64()), pa.scalar(0, pa.int64())),
+        event,
+        row,
         column("offset"),
     )
     return pa.StructArray.from_arrays(fields, fields=list(ORDER))
+
+
+def _epochs(events: pa.RecordBatch, arrivals: Arrivals) -> np.ndarray:
+    """The epoch of each event."""
+    came = arrival(events).to_numpy()
+    found = np.empty(len(came), np.int64)
+    for where, here in partitions(events):
+        starts = arrivals.starts.get(where, ())
+        firsts, epochs = (np.array(x, np.int64) for x in zip(*starts, strict=True)) if starts else (None, None)
+        mine = came[here]
+        if firsts is None or epochs is None:
+            found[here] = _before(events, here, arrivals)
+            continue
+        at = np.searchsorted(firsts, mine, side="right") - 1
+        found[here] = epochs[np.maximum(at, 0)]
+        if arrivals.before and (at < 0).any():
+            found[here] = np.where(at < 0, _before(events, here, arrivals), found[here])
+    return found
+
+
+def _before(events: pa.RecordBatch, here: np.ndarray, arrivals: Arrivals) -> np.ndarray:
+    """Epochs of events that came before what is known of their partition, by their servers."""
+    if not arrivals.before:
+        return np.zeros(int(here.sum()), np.int64)
+    known = [x for x in arrivals.before if x is not None]
+    of = np.array([*(arrivals.before[x] for x in known), arrivals.before.get(None, 0)], np.int64)
+    place = pc.fill_null(pc.index_in(events.column("lineage"), pa.array(known, pa.string())), len(known))
+    return of[place.to_numpy()[here]]
+
+
+def replayed(events: pa.RecordBatch, arrivals: Arrivals) -> pa.BooleanArray:
+    """Which events are of a replay."""
+    found = np.zeros(events.num_rows, bool)
+    if arrivals.replays:
+        came = arrival(events).to_numpy()
+        for where, here in partitions(events):
+            for first, last in arrivals.replays.get(where, ()):
+                found |= here & (came >= first) & (came <= last)
+    return pa.array(found)
+
+
+def partitions(events: pa.RecordBatch) -> list[tuple[tuple[str, int], np.ndarray]]:
+    """The partitions of events, and which of these are theirs."""
+    topic = events.column("topic").dictionary_encode()
+    of = topic.indices.to_numpy().astype(np.int64) * (1 << 32) + events.column("partition").to_numpy()
+    names = topic.dictionary.to_pylist()
+    return [((names[at >> 32], at & 0xFFFFFFFF), of == at) for at in np.unique(of).tolist()]
 
 
 def those(events: pa.RecordBatch, which: pa.BooleanArray) -> pa.RecordBatch:
@@ -62,9 +116,9 @@ def map_value(maps: pa.MapArray, name: str) -> pa.StringArray:
     return items.take(pa.array(found, mask=found < 0))
 
 
-def placed(events: pa.RecordBatch, epochs: Mapping[str | None, int]) -> pa.RecordBatch:
+def placed(events: pa.RecordBatch, arrivals: Arrivals) -> pa.RecordBatch:
     """Events with their `order_key`."""
-    return events.append_column("order_key", order_key(events, epochs))
+    return events.append_column("order_key", order_key(events, arrivals))
 
 
 def lowest(orders: pa.StructArray) -> list[int]:

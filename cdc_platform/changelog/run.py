@@ -11,6 +11,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from cdc_platform.changelog import backfill, duplicates, ledger, order
+from cdc_platform.changelog.follow import Followed, arrivals, follow
 from cdc_platform.changelog.outputs import Batch, writes
 from cdc_platform.changelog.table_rules import Chosen, Rules
 from cdc_platform.changelog.write import Direct
@@ -28,6 +29,7 @@ from cdc_platform.tables import (
     CONTROL_EVENTS,
     ENVELOPES,
     LINEAGES,
+    LOG_EPOCHS,
     OFFSET_LEDGER,
     QUARANTINE,
     SCHEMA_HISTORY,
@@ -39,7 +41,7 @@ _OUTPUTS = {
     "control_events": CONTROL_EVENTS,
     "quarantine": QUARANTINE,
     "ledger": OFFSET_LEDGER,
-    "lineages": LINEAGES,
+    "epochs": LOG_EPOCHS,
 }
 
 
@@ -53,6 +55,7 @@ def run(spark: SparkSession, config: Config, source: Source) -> StageResult:
     """One catch-up of the changelog stage."""
     watch = Stopwatch()
     paths = {name: delta_sql.ensure(table, table.at(stores.lake(config))) for name, table in _OUTPUTS.items()}
+    paths["lineages"] = LINEAGES.at(stores.lake(config))
     if FORMATS[source.format].part is not None:
         paths["envelopes"] = ENVELOPES.at(stores.lake(config), source=source.name)
     changes = CHANGES.at(stores.lake(config), format=source.format, source=source.name)
@@ -86,8 +89,7 @@ def _under_rules(
             done += stream()
             following = Rules.of(source, chosen.done[-1].number + 1, delta_table.version(changes))
             chosen.note(following, "begun")
-        epochs, _ = _lineages(paths["lineages"], source, None)
-        taken = (taken or 0) + backfill.fill(spark, source, paths, changes, chosen, epochs)
+        taken = (taken or 0) + backfill.fill(spark, source, paths, changes, chosen, arrivals(paths, source))
     return done + stream(), taken
 
 
@@ -99,7 +101,8 @@ def files_writer(source: Source, paths: dict[str, Store], changes: Store) -> bat
         statistics = statistics_of(spark, files)
         if figures := order.figures_of(statistics):
             batch = cache(partial(delta_sql.rows_of, spark, changes, files))
-            _write(spark, source, paths, batch, batch_id, figures, Direct(files, statistics))
+            followed = follow(spark, source, paths, changes, files, statistics, batch_id)
+            _write(spark, source, paths, batch, batch_id, figures, Direct(files, statistics), followed)
 
     return each
 
@@ -112,27 +115,36 @@ def _write(
     batch_id: int,
     figures: list[dict[str, Any]],
     direct: Direct,
+    followed: Followed,
 ) -> None:
-    known, reached = _lineages(paths["lineages"], source, batch_id)
-    epochs = order.epochs_of(known, figures)
-    here = not order.apart(direct.notes) and duplicates.shared(spark, direct.files, direct.notes)
-    repeats = _repeats(batch, figures, epochs, reached, lambda: _stored(spark, paths["changelog"], source), here=here)
+    arrivals = followed.arrivals
+    repeats = None
+    if arrivals.by_position:
+        here = not order.apart(direct.notes) and duplicates.shared(spark, direct.files, direct.notes)
+        stored = partial(_stored, spark, paths["changelog"], source)
+        repeats = _repeats(batch, figures, followed, stored, here=here)
 
     def events() -> DataFrame:
-        rows = batch().withColumn("order_key", order.order_key(epochs)).withColumn("outcome", ledger.outcome(source))
-        if repeats is None:
-            return rows
-        again = repeats.withColumn("_again", F.lit(True))
-        outcome = F.when(F.col("_again") & (F.col("outcome") == "applied"), "duplicate").otherwise(F.col("outcome"))
-        return rows.join(again, list(order.ADDRESS), "left").withColumn("outcome", outcome).drop("_again")
+        rows = batch().withColumn("order_key", order.order_key(arrivals)).withColumn("outcome", ledger.outcome(source))
+        again = order.replayed(arrivals)
+        if repeats is not None:
+            rows = rows.join(repeats.withColumn("_again", F.lit(True)), list(order.ADDRESS), "left")
+            again = F.col("_again").isNotNull()
+        repeated = again & (F.col("kind") == "row") & (F.col("outcome") == "applied")
+        outcome = F.when(repeated, "duplicate").otherwise(F.col("outcome"))
+        return rows.withColumn("outcome", outcome).drop("_again")
 
     whole = Batch(source, paths, batch_id, spark, events)
-    if repeats is not None or any(f["retold"] for f in figures):
+    if repeats is not None or _by_spark(figures):
         work = writes(whole, figures)
     else:
-        work = [partial(direct.write, whole, figures, epochs)]
-    work.append(partial(_note_lineages, source, paths["lineages"], figures, epochs, batch_id))
+        work = [partial(direct.write, whole, figures, arrivals)]
     delta_sql.run_parallel(work)
+
+
+def _by_spark(figures: list[dict[str, Any]]) -> bool:
+    """Whether a batch is Spark's to write: messages that were decoded again take the place of what they were."""
+    return any(f["retold"] for f in figures)
 
 
 def _stored(spark: SparkSession, changelog: Store, source: Source) -> DataFrame:
@@ -140,63 +152,18 @@ def _stored(spark: SparkSession, changelog: Store, source: Source) -> DataFrame:
 
 
 def _repeats(
-    batch: Rows,
-    figures: list[dict[str, Any]],
-    epochs: dict[str | None, int],
-    reached: dict[int, tuple[int, Any]],
-    stored: Rows,
-    *,
-    here: bool,
+    batch: Rows, figures: list[dict[str, Any]], followed: Followed, stored: Rows, *, here: bool
 ) -> DataFrame | None:
-    """Addresses of repeated row changes. here: whether the batch may hold some within itself. The stored changelog is
-    asked only when a batch goes back behind the highest position already seen, as a replay does."""
+    """Addresses of repeated row changes of a source whose positions alone order. here: whether the batch may hold some
+    within itself. The stored changelog is asked only when a batch goes back behind the highest position already seen,
+    as a replay does."""
     found = order.repeated_here(batch().where(_IS_ROW)) if here else None
     for f in figures:
-        high = reached.get(epochs[f["lineage"]])
+        high = followed.reached
         if f["low"] is None or high is None or (f["low"]["file_no"], f["low"]["binlog_pos"]) > high:
             continue
         top = {"file_no": high[0], "binlog_pos": high[1]}
         of_lineage = batch().where(_IS_ROW).where(F.col("lineage").eqNullSafe(F.lit(f["lineage"])))
-        again = order.repeated_before(of_lineage, stored(), epochs, f["low"], top)
+        again = order.repeated_before(of_lineage, stored(), followed.arrivals, f["low"], top)
         found = again if found is None else found.union(again)
     return None if found is None else found.dropDuplicates()
-
-
-def _lineages(
-    path: Store, source: Source, batch_id: int | None
-) -> tuple[dict[str | None, int], dict[int, tuple[int, Any]]]:
-    """Epochs known before this batch (None: by now), and the highest position reached in each."""
-    before = "" if batch_id is None else f" AND batch < {batch_id}"
-    rows = delta_table.ask(
-        "SELECT lineage, epoch, max(CASE WHEN high_file IS NOT NULL "
-        "THEN named_struct('high_file', high_file, 'high_pos', high_pos) END) AS high "
-        f"FROM {{lineages}} WHERE source = '{source.name}'{before} GROUP BY lineage, epoch",
-        lineages=path,
-    )
-    reached: dict[int, tuple[int, Any]] = {}
-    for r in rows:
-        if r["high"] is not None:
-            at = (r["high"]["high_file"], r["high"]["high_pos"])
-            reached[r["epoch"]] = max(at, reached.get(r["epoch"], at))
-    return {r["lineage"]: r["epoch"] for r in rows}, reached
-
-
-def _note_lineages(
-    source: Source,
-    path: Store,
-    figures: list[dict[str, Any]],
-    epochs: dict[str | None, int],
-    batch_id: int,
-) -> None:
-    rows = [
-        {
-            "source": source.name,
-            "lineage": f["lineage"],
-            "epoch": epochs[f["lineage"]],
-            "batch": batch_id,
-            "high_file": f["high"] and f["high"]["file_no"],
-            "high_pos": f["high"] and f["high"]["binlog_pos"],
-        }
-        for f in figures
-    ]
-    delta_table.append_rows(path, rows, of=f"source = '{source.name}' AND batch = {batch_id}")

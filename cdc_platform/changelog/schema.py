@@ -283,7 +283,7 @@ def schema_history(
     lists = [((r["db"], r["table"]), r["order"], r["columns"]) for r in rows if r["kind"] == "message"]
     told: dict[Any, dict[str, Any]] = {}
     for r in sorted((r for r in rows if r["kind"] == "ddl" and r["ddl"]), key=lambda r: (r["order"], r["address"])):
-        same = (r["order"][:5], r["db"], r["ddl"]) if r["order"][1] >= 0 else r["address"]
+        same = (r["order"][:3], r["db"], r["ddl"]) if r["order"][1] >= 0 else r["address"]
         told.setdefault(same, r)
     ordered = list(told.values())
     bare = [Statement(r["db"], r["ddl"]) for r in ordered]

@@ -15,8 +15,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from cdc_platform.changelog.epochs import Arrivals
 from cdc_platform.changelog.file_stats import Touched
-from cdc_platform.changelog.order_key import map_value, placed, those
+from cdc_platform.changelog.order_key import map_value, placed, replayed, those
 from cdc_platform.changelog.outcomes import Messages
 from cdc_platform.changelog.statements import Statements
 from cdc_platform.changes.file_stats import KINDS
@@ -48,14 +49,14 @@ WORDS = (
 
 @dataclass(frozen=True, slots=True)
 class Unify:
-    """The work of a pass over files of `changes`. `epochs`: of each lineage, as order.epochs_of. `parts`: Kafka records
+    """The work of a pass over files of `changes`. `arrivals`: the order of its events. `parts`: Kafka records
     of messages that came in several, by (topic, partition, offset). `versions`: of column lists that the schema history
     lacks. `now`: µs."""
 
     format: str
     version: str
     tables: Tables
-    epochs: Mapping[str | None, int]
+    arrivals: Arrivals
     parts: Mapping[tuple[str, int, int], int]
     versions: frozenset[str]
     now: int
@@ -67,8 +68,8 @@ class Unify:
         messages, statements, touched = Messages(self.parts), Statements(self.versions), Touched(self.tables)
         wanted: dict[str | None, bool] = {}
         for batch in batches:
-            events = placed(batch, self.epochs)
-            outcomes = outcome(events, self.tables, wanted)
+            events = placed(batch, self.arrivals)
+            outcomes = duplicates(events, outcome(events, self.tables, wanted), self.arrivals)
             messages.add(events, outcomes)
             kind = events.column("kind")
             rows = those(events, pc.and_(pc.equal(kind, "row"), pc.equal(outcomes, "applied")))
@@ -129,6 +130,14 @@ def outcome(events: pa.RecordBatch, tables: Tables, wanted: dict[str | None, boo
         ),
         *(pa.scalar(x) for x in ("filtered", "quarantined", "applied", "control")),
     )
+
+
+def duplicates(events: pa.RecordBatch, outcomes: pa.Array, arrivals: Arrivals) -> pa.Array:
+    """Outcomes, where row changes of a replay are duplicates."""
+    if not arrivals.replays:
+        return outcomes
+    row = pc.and_(pc.equal(events.column("kind"), "row"), pc.equal(outcomes, "applied"))
+    return pc.if_else(pc.and_(row, replayed(events, arrivals)), "duplicate", outcomes)
 
 
 def _names(db: pa.Array, table: pa.Array) -> pa.DictionaryArray:

@@ -10,6 +10,7 @@ from itertools import pairwise
 from typing import Any
 
 from cdc_platform.changelog import statements, unify
+from cdc_platform.changelog.epochs import Arrivals
 from cdc_platform.changelog.order_key import ORDER
 from cdc_platform.changelog.outputs import Batch, ledger_of, new_versions, schema_rows
 from cdc_platform.formats import FORMATS
@@ -36,7 +37,7 @@ class Direct:
     files: list[File]
     notes: list[Any]
 
-    def write(self, batch: Batch, figures: list[dict[str, Any]], epochs: dict[str | None, int]) -> None:
+    def write(self, batch: Batch, figures: list[dict[str, Any]], arrivals: Arrivals) -> None:
         """All outputs of a batch without repeated or retold events, as outputs.writes."""
         spark, source, app = batch.spark, batch.source, f"{batch.app} {batch.source.name}"
         parts = _parts(batch, figures)
@@ -44,7 +45,7 @@ class Direct:
         few = sum(f["ddl"] for f in figures) <= _MANY_STATEMENTS
         now = int(time.time() * 1_000_000)
         version, stated = FORMATS[source.format].version, frozenset(versions if few else ())
-        work = unify.Unify(source.format, version, source.tables, epochs, parts or {}, stated, now)
+        work = unify.Unify(source.format, version, source.tables, arrivals, parts or {}, stated, now)
         sinks = {n: s for n, s in _sinks(batch).items() if not commits.done_before(s.table, app, batch.number)}
         done = arrow_tasks.over(spark, self.files, EVENT, work, sinks, whole=True)
         for name, sink in sinks.items():

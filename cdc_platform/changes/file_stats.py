@@ -4,6 +4,9 @@ look through its events for them. Arrow only."""
 # pyarrow.compute makes its functions at run time, so that type checkers do not see them.
 # pyright: reportAttributeAccessIssue=false
 
+from collections.abc import Mapping
+from decimal import Decimal
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -20,11 +23,11 @@ KINDS = {
 """Figure → kinds of events that it counts."""
 
 ENTRIES = 1 << 20
-"""Events told apart within a message, where it matters which server's came first."""
+"""Events told apart within a message: arrival in a partition is offset * ENTRIES + event."""
 
 _PLACE = ("file_no", "binlog_pos", "event_no", "row_no")
 _BY = ("lineage", "topic", "partition", "kind", "file", "version")
-_LOWEST = ("landed_at", "place", "since", "from_offset", "low_pos")
+_LOWEST = ("from_offset", "low_pos")
 _HIGHEST = ("to_offset", "high_pos")
 _ENDS: list[Any] = [*((c, "min") for c in _LOWEST), *((c, "max") for c in _HIGHEST)]
 
@@ -35,6 +38,7 @@ class Summary:
     def __init__(self) -> None:
         self._groups: list[pa.Table] = []
         self._apart = Ascending()
+        self._runs = Runs()
 
     def add(self, events: pa.RecordBatch) -> None:
         """One more batch."""
@@ -42,7 +46,6 @@ class Summary:
             return
         column, kind = events.column, events.column("kind")
         row = pc.equal(kind, "row")
-        entry = pc.min_element_wise(pc.fill_null(column("entry_index"), 0).cast(pa.int64()), ENTRIES - 1)
         pos = pc.if_else(row, column("binlog_pos"), None)
         table = pa.table(
             {
@@ -52,9 +55,6 @@ class Summary:
                 "kind": kind,
                 "file": pc.if_else(row, column("file_no"), None),
                 "version": pc.if_else(pc.equal(kind, "schema"), column("schema_version"), None),
-                "landed_at": column("landed_at"),
-                "place": pc.add(pc.multiply(column("offset"), ENTRIES), entry),
-                "since": column("source_time"),
                 "from_offset": column("offset"),
                 "to_offset": column("offset"),
                 "low_pos": pos,
@@ -65,27 +65,25 @@ class Summary:
         counts: list[Any] = [([], "count_all"), ("retold", "sum")]
         grouped = table.group_by(list(_BY), use_threads=False).aggregate([*counts, *_ENDS])
         self._groups.append(grouped.rename_columns([_plain(c) for c in grouped.column_names]))
+        self._runs.add(events)
         told = pc.and_(row, tells_itself_apart(events))
         if told.true_count:
             self._apart.add(events.select(Ascending.COLUMNS).filter(told))
 
     def told(self) -> dict[str, Any]:
         """groups: per server, topic, partition, kind, binlog file of rows and version of columns stated the events, how
-        many of them were decoded again, first arrival (µs), first place (offset * ENTRIES + event), first source time
-        (µs), offsets, lowest and highest binlog position of rows; ascending: see `Ascending.told`."""
+        many of them were decoded again, offsets, lowest and highest binlog position of rows; ascending: see
+        `Ascending.told`; runs: see `Runs.told`."""
         if not self._groups:
-            return {"groups": [], "ascending": self._apart.told()}
+            return {"groups": [], "ascending": self._apart.told(), "runs": []}
         every = pa.concat_tables(self._groups)
         whole = every.group_by(list(_BY), use_threads=False).aggregate([("count", "sum"), ("retold", "sum"), *_ENDS])
         whole = whole.rename_columns([_plain(c) for c in whole.column_names])
-        for time in ("landed_at", "since"):
-            place = whole.schema.get_field_index(time)
-            whole = whole.set_column(place, time, whole.column(time).cast(pa.int64()))
         for pos in ("low_pos", "high_pos"):
             place = whole.schema.get_field_index(pos)
             texts = [None if v is None else str(int(v)) for v in whole.column(pos).to_pylist()]  # beyond what JSON has
             whole = whole.set_column(place, pos, pa.array(texts, pa.string()))
-        return {"groups": whole.to_pylist(), "ascending": self._apart.told()}
+        return {"groups": whole.to_pylist(), "ascending": self._apart.told(), "runs": self._runs.told()}
 
 
 def _retold(events: pa.RecordBatch) -> pa.Array:
@@ -99,6 +97,94 @@ def _plain(column: str) -> str:
     for of in ("_min", "_max", "_sum"):
         column = column.removesuffix(of)
     return "count" if column == "count_all" else column
+
+
+def arrival(events: pa.RecordBatch) -> pa.Int64Array:
+    """Where each event came in its partition, as a number that ascends: offset * ENTRIES + event."""
+    entry = pc.min_element_wise(pc.fill_null(events.column("entry_index"), 0).cast(pa.int64()), ENTRIES - 1)
+    return pc.add(pc.multiply(events.column("offset"), ENTRIES), entry)
+
+
+class Runs:
+    """Of each partition the runs of row changes and DDL whose positions don't descend, in the order of arrival."""
+
+    COLUMNS = ("topic", "partition", "offset", "entry_index", "kind", "lineage", "file_no", "binlog_pos", "retold")
+    """What events must have; `retold` may be missing."""
+
+    def __init__(self) -> None:
+        self._of: dict[tuple[str, int], list[dict[str, Any]]] = {}
+        self._ordered = True
+
+    def add(self, events: pa.RecordBatch, after: Mapping[tuple[str, int], int] | None = None) -> None:
+        """More events. Those that were decoded again came before, and DDL that tells no position has no place. after:
+        arrivals, by partition, up to which events aren't counted."""
+        kind, placed = events.column("kind"), pc.is_valid(events.column("binlog_pos"))
+        placed = pc.and_(placed, pc.is_valid(events.column("file_no")))
+        mine = pc.or_(pc.equal(kind, "row"), pc.and_(pc.equal(kind, "ddl"), placed))
+        if "retold" in events.schema.names:
+            mine = pc.and_(mine, pc.invert(pc.fill_null(events.column("retold"), False)))
+        if not mine.true_count:
+            return
+        some = events if mine.false_count == 0 else events.filter(mine)
+        placed = pc.and_(pc.is_valid(some.column("file_no")), pc.is_valid(some.column("binlog_pos")))
+        came = arrival(some).to_numpy()
+        file = pc.fill_null(pc.if_else(placed, some.column("file_no"), None), NO_POSITION[0]).to_numpy()
+        pos = _positions(pc.if_else(placed, some.column("binlog_pos"), None))
+        topic, server = some.column("topic").dictionary_encode(), some.column("lineage").dictionary_encode()
+        of = topic.indices.to_numpy().astype(np.int64) * (1 << 32) + some.column("partition").to_numpy()
+        lineage = pc.fill_null(server.indices, -1).to_numpy()
+        names = [*server.dictionary.to_pylist(), None]
+        for at in np.unique(of).tolist():
+            where = topic.dictionary[at >> 32].as_py(), at & 0xFFFFFFFF
+            here = of == at
+            if after and where in after:
+                here &= came > after[where]
+            self._add(where, came[here], file[here], pos[here], lineage[here], names)
+
+    def _add(
+        self,
+        where: tuple[str, int],
+        came: np.ndarray,
+        file: np.ndarray,
+        pos: np.ndarray,
+        lineage: np.ndarray,
+        names: list[str | None],
+    ) -> None:
+        if not len(came):
+            return
+        runs = self._of.setdefault(where, [])
+        self._ordered &= bool((came[1:] >= came[:-1]).all()) and not (runs and runs[-1]["last"] > came[0])
+        descends = (file[1:] < file[:-1]) | ((file[1:] == file[:-1]) & (pos[1:] < pos[:-1]))
+        _, first = np.unique(lineage, return_index=True)
+        starts = np.union1d(np.nonzero(descends)[0] + 1, first)
+        for start, end in pairwise([*starts.tolist(), len(came)]):
+            low, high = ((int(file[i]), int(pos[i])) for i in (start, end - 1))
+            servers = {names[i] for i in np.unique(lineage[start:end]).tolist()} - {None}
+            before = runs[-1] if runs else None
+            if before and (*before["high"],) <= low and servers <= {*before["lineages"]}:
+                before |= {"last": int(came[end - 1]), "high": [*high]}
+            else:
+                told = {"first": int(came[start]), "last": int(came[end - 1]), "low": [*low], "high": [*high]}
+                runs.append({"topic": where[0], "partition": where[1], **told, "lineages": sorted(servers)})
+
+    def told(self) -> list[dict[str, Any]] | None:
+        """Per run: topic, partition, arrival of its first and last event, its lowest and highest place (file number and
+        position; NO_POSITION: none), the servers that it names; a run ends where another server appears, too. None:
+        events didn't stand in the order of their arrival."""
+        return [run for runs in self._of.values() for run in runs] if self._ordered else None
+
+
+NO_POSITION = (-1, 0)
+"""File number and position of a row change that tells none."""
+
+
+def _positions(column: pa.Array) -> np.ndarray:
+    """Positions, up to 2^64 - 1, as numbers that compare as they do; 0 where there is none."""
+    filled = pc.fill_null(column, Decimal(0))
+    try:
+        return filled.cast(pa.int64()).to_numpy()
+    except pa.ArrowInvalid:
+        return np.array(filled.to_pylist(), object)
 
 
 def tells_itself_apart(events: pa.RecordBatch) -> pa.BooleanArray:

@@ -119,6 +119,10 @@ class Format:
     part: Part | None = None  # None: a record is always a whole message
     context: Context | None = None  # None: every message tells all that it needs
     limits: tuple[Limit, ...] = ()
+    order: Literal["arrival", "position"] = "arrival"
+    """What orders changes of a partition. arrival: they come as the source's log has them, but for replays
+    (changelog/epochs.py). position: a number that the source gives each change (`file_no`, `binlog_pos`), however they
+    come; those without one as they come."""
     transactions: Literal["brackets", "counts"] | None = None
     """How control events tell where transactions end, if they do. brackets: begin and commit (or rollback) stand around
     a transaction's rows, in the rows' own order. counts: a commit says, per table, how many rows its transaction has

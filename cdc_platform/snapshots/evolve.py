@@ -30,7 +30,7 @@ from cdc_platform.snapshots.columns import ORDER_FIELDS, TableColumn, order_sql
 from cdc_platform.snapshots.target import ADDRESS, Target
 from cdc_platform.spark import delta_sql
 from cdc_platform.spark.delta_sql import delta, quoted
-from cdc_platform.tables import LINEAGES, OFFSET_LEDGER, SCHEMA_CHANGES, SCHEMA_EFFECTS, SCHEMA_HISTORY
+from cdc_platform.tables import LOG_EPOCHS, OFFSET_LEDGER, SCHEMA_CHANGES, SCHEMA_EFFECTS, SCHEMA_HISTORY
 
 
 class Decision(NamedTuple):
@@ -207,8 +207,8 @@ def _placed(config: Config, source: Source, rows: list[dict[str, Any]]) -> set[A
         return {r["address"] for r in rows}
     of = f"WHERE source = '{source.name}' AND"
     positions = delta_table.ask(
-        f"SELECT source FROM {{lineages}} {of} high_file IS NOT NULL LIMIT 1",
-        lineages=LINEAGES.at(stores.lake(config)),
+        f"SELECT source FROM {{epochs}} {of} high_file >= 0 LIMIT 1",
+        epochs=LOG_EPOCHS.at(stores.lake(config)),
     )
     partitions = delta_table.ask(
         f"SELECT DISTINCT topic, \"partition\" FROM {{ledger}} {of} outcome = 'landed' LIMIT 2",

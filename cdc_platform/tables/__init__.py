@@ -7,6 +7,7 @@ from cdc_platform.tables.bookkeeping import (
     CUTS,
     DECODED_WITH,
     LINEAGES,
+    LOG_EPOCHS,
     OFFSET_LEDGER,
     TABLE_RULES,
     TABLE_STATE,
@@ -28,7 +29,7 @@ from cdc_platform.tables.table import STATS, Location, Table, path_name
 ALL = (
     *(LANDING, ENVELOPES, WAITING, CHANGES, DDL_SEEN, CONTEXTS),
     *(CHANGELOG, SCHEMA_HISTORY, SCHEMA_CHANGES, SCHEMA_EFFECTS, CONTROL_EVENTS, QUARANTINE),
-    *(OFFSET_LEDGER, LINEAGES, TABLE_RULES, DECODED_WITH, TOPICS, TABLE_STATE, CUTS),
+    *(OFFSET_LEDGER, LOG_EPOCHS, LINEAGES, TABLE_RULES, DECODED_WITH, TOPICS, TABLE_STATE, CUTS),
 )
 """In the order of the data."""
 
@@ -46,6 +47,7 @@ __all__ = [
     "ENVELOPES",
     "LANDING",
     "LINEAGES",
+    "LOG_EPOCHS",
     "OFFSET_LEDGER",
     "ORDER",
     "ORDER_TYPE",

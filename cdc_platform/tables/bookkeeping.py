@@ -1,6 +1,17 @@
 """What runs remember of all sources: offsets, lineages, rules and options in force, states of tables, cuts."""
 
-from cdc_platform.tables.columns import BIGINT, INT, STRING, TIMESTAMP, UNSIGNED_BIGINT, Array, Column, Map, Struct
+from cdc_platform.tables.columns import (
+    BIGINT,
+    BOOLEAN,
+    INT,
+    STRING,
+    TIMESTAMP,
+    UNSIGNED_BIGINT,
+    Array,
+    Column,
+    Map,
+    Struct,
+)
 from cdc_platform.tables.common import BATCH, BINLOG, DB, DECODER, GTID, ORDER, SOURCE, STAGED, TABLE, WRITTEN_AT
 from cdc_platform.tables.table import Table
 
@@ -26,7 +37,7 @@ OFFSET_LEDGER = Table(
 
 LINEAGES = Table(
     "lineages",
-    "Whose binlogs were seen, in the order of their first appearance, and how far",
+    "Written by versions before 0.2: whose binlogs were seen, in the order of their first appearance, and how far",
     (
         SOURCE,
         Column("lineage", STRING, "server id; NULL: not told"),
@@ -34,6 +45,28 @@ LINEAGES = Table(
         BATCH,
         Column("high_file", BIGINT, "binlog position reached after the batch"),
         Column("high_pos", UNSIGNED_BIGINT, about="position in that file"),
+    ),
+    partition_by=("source",),
+    settings=STAGED,
+)
+
+LOG_EPOCHS = Table(
+    "log_epochs",
+    "Which events of a partition are of which epoch of the source's log, and which were sent again",
+    (
+        SOURCE,
+        BATCH,
+        Column("topic", STRING, about="Kafka topic"),
+        Column("partition", INT, about="Kafka partition"),
+        Column("first", BIGINT, "arrival of the first of them: Kafka offset * 2^20 + event within the message"),
+        Column("last", BIGINT, "arrival of the last"),
+        Column("epoch", BIGINT, "as in `order_key`"),
+        Column("replay", BOOLEAN, "true: all were stored before"),
+        Column("low_file", BIGINT, "binlog file of the first; -1: no position"),
+        Column("low_pos", UNSIGNED_BIGINT, about="position in it"),
+        Column("high_file", BIGINT, "binlog file of the last; -1: no position"),
+        Column("high_pos", UNSIGNED_BIGINT, about="position in it"),
+        Column("servers", Array(STRING), "servers that they name"),
     ),
     partition_by=("source",),
     settings=STAGED,

@@ -67,8 +67,9 @@ ORDER = Struct(
         ("landed", BIGINT),
     )
 )
-"""epoch: lineage of binlogs, in the order of their first appearance; file, pos: binlog position; event, row:
-order at one position; landed: Kafka offset, a last tie-break. Compared field by field, all numbers."""
+"""epoch: log of the source, in the order in which its partitions read them; file, pos: place in it (file -1: pos is the
+Kafka offset); event, row: order at one place, by arrival (Kafka offset; event and row within the message) or as one
+says it whose positions alone order; landed: Kafka offset. Compared field by field, all numbers."""
 
 POSITION = (
     Column("source_time", TIMESTAMP, "commit time at the source"),

@@ -1,6 +1,5 @@
 """The numeric order of changes within a source, and which changes came twice."""
 
-from datetime import timedelta
 from decimal import Decimal
 from typing import Any
 
@@ -8,6 +7,7 @@ import pyarrow as pa
 import pytest
 
 from cdc_platform.changelog import order
+from cdc_platform.changelog.epochs import Arrivals
 from cdc_platform.changes.file_stats import Summary
 from cdc_platform.formats.contract import EVENT
 from cdc_platform.formats.events import event_batch
@@ -25,64 +25,14 @@ def frame(spark: Any, *events: dict[str, Any]) -> Any:
     return spark.createDataFrame(pa.Table.from_batches([event_batch(rows)]), spark_schema(EVENT))
 
 
+def by_position(before: dict[str | None, int]) -> Arrivals:
+    return Arrivals({}, {}, before, by_position=True)
+
+
 def repeated(rows: Any) -> set[int]:
     """Offsets of the rows that repeat an earlier one."""
     found = order.repeated_here(rows)
     return set() if found is None else {r["offset"] for r in found.select(*order.ADDRESS).collect()}
-
-
-def seen(
-    lineage: str | None, offset: int, topic: str = "t", since_s: int = 0, more: dict[str, int] | None = None
-) -> dict[str, Any]:
-    """What `profile` says of a lineage first seen at that address, in other topics at those of `more`."""
-    first = {"landed_at": LANDED, "topic": topic, "partition": 0, "offset": offset, "entry_index": 0}
-    starts = [{"topic": t, "partition": 0, "from_offset": o} for t, o in {topic: offset, **(more or {})}.items()]
-    return {
-        "lineage": lineage,
-        "first": first,
-        "since": LANDED + timedelta(seconds=since_s),
-        "starts": starts,
-    }
-
-
-def test_epochs_follow_first_appearance_not_names() -> None:
-    found = order.epochs_of({}, [seen("10", 5), seen("9", 7), seen("200", 1)])
-    assert [found[s] for s in ("200", "10", "9")] == [0, 1, 2]
-
-
-def test_the_order_within_a_partition_tells_and_not_the_names_of_topics() -> None:
-    """Topic a holds a table that changed after the failover only: it says nothing about who came first."""
-    old, new = seen("old", 3, "z", since_s=9), seen("new", 0, "a", since_s=5, more={"z": 8})
-    assert order.epochs_of({}, [new, old]) == {"old": 0, "new": 1, None: 0}
-
-
-def test_servers_that_share_no_partition_are_ordered_by_their_clocks() -> None:
-    found = order.epochs_of({}, [seen("new", 0, "a", since_s=9), seen("old", 50, "z", since_s=5)])
-    assert found == {"old": 0, "new": 1, None: 0}
-
-
-def test_a_known_server_keeps_its_epoch_and_a_new_one_gets_the_next() -> None:
-    assert order.epochs_of({"a": 0, "b": 1}, [seen("c", 9), seen("b", 1), seen("a", 10)]) == {
-        "a": 0,
-        "b": 1,
-        "c": 2,
-        None: 1,
-    }
-
-
-def test_rows_that_tell_no_server_come_before_a_server_that_appears_with_them() -> None:
-    found = order.epochs_of({}, [seen(None, 0), seen("a", 5)])
-    assert found[None] < found["a"]
-    assert order.epochs_of({None: 0}, [seen("a", 5)])["a"] == found["a"], "one batch or two: the same"
-
-
-def test_rows_that_tell_no_server_belong_to_the_newest_known() -> None:
-    assert order.epochs_of({"a": 0, "b": 1}, [seen(None, 0)])[None] == 1
-
-
-def test_repeating_a_batch_gives_the_same_epochs() -> None:
-    known, figures = {None: 0, "a": 1}, [seen("c", 3), seen("b", 2), seen(None, 1)]
-    assert order.epochs_of(known, figures) == order.epochs_of(known, figures[::-1])
 
 
 @pytest.mark.spark
@@ -99,7 +49,7 @@ def test_order_is_numeric(spark: Any) -> None:
         insert((1_000_000, BEYOND_LONG, 10), {"id": "7"}, offset=3, event_no=10, lineage="a"),
         insert((1, 4), {"id": "8"}, offset=2, lineage="b"),  # failover: another server
     ]
-    keyed = frame(spark, *in_order[::-1]).withColumn("o", order.order_key({"a": 0, "b": 1, None: 0}))
+    keyed = frame(spark, *in_order[::-1]).withColumn("o", order.order_key(by_position({"a": 0, "b": 1, None: 0})))
     found = keyed.orderBy("o").select("after.id", "o").collect()
     assert [r["id"] for r in found] == [str(i) for i in range(1, 9)]
     assert found[4]["o"]["pos"] == Decimal(BEYOND_LONG)
@@ -121,7 +71,7 @@ def test_without_positions_offsets_order_rows_and_events(spark: Any) -> None:
         for entry in (2, 10)
         for row in (2, 10)
     ]
-    keyed = frame(spark, *rows[::-1]).withColumn("o", order.order_key({None: 0}))
+    keyed = frame(spark, *rows[::-1]).withColumn("o", order.order_key(by_position({})))
     assert [r["id"] for r in keyed.orderBy("o").select("after.id").collect()] == [r["after"]["id"] for r in rows]
 
 
@@ -159,8 +109,8 @@ def test_only_equal_changes_at_an_equal_place_are_repeats(spark: Any) -> None:
 @pytest.mark.spark
 def test_a_replayed_range_is_found_in_the_changelog(spark: Any) -> None:
     stored = [ORDERS.insert((1, 10 * i), {"id": str(i)}) for i in range(1, 5)]
-    epochs: dict[str | None, int] = {"1": 0, None: 0}
-    changelog = frame(spark, *stored).withColumn("order_key", order.order_key(epochs))
+    arrivals = by_position({})
+    changelog = frame(spark, *stored).withColumn("order_key", order.order_key(arrivals))
     come = frame(
         spark,
         *(dict(e, offset=100 + i) for i, e in enumerate(stored)),
@@ -169,7 +119,7 @@ def test_a_replayed_range_is_found_in_the_changelog(spark: Any) -> None:
         dict(stored[0], offset=0),
     )
     low, high = ({"file_no": 1, "binlog_pos": Decimal(p)} for p in (10, 40))
-    found = order.repeated_before(come, changelog, epochs, low, high)
+    found = order.repeated_before(come, changelog, arrivals, low, high)
     assert sorted(r["offset"] for r in found.collect()) == [100, 101, 102, 103], "offset 0 is the stored row itself"
 
 
@@ -193,5 +143,4 @@ def test_statistics_count_kinds_and_have_the_range_of_row_positions() -> None:
     assert figures == {"rows": 2, "schemas": 0, "ddl": 1, "control": 2, "errors": 0, "retold": 5, "events": 5}
     assert of["1"]["low"] == {"file_no": 9, "binlog_pos": Decimal(5)}
     assert of["1"]["high"] == {"file_no": 10, "binlog_pos": Decimal(4)}
-    assert of["1"]["starts"] == [{"topic": "t", "partition": 0, "from_offset": 1}]
     assert (of[None]["schemas"], of[None]["errors"], of[None]["low"]) == (1, 1, None)

@@ -12,10 +12,11 @@ from hypothesis import strategies as st
 from cdc_platform import tables
 from cdc_platform.changelog import order, unify
 from cdc_platform.changelog import run as changelog
+from cdc_platform.changelog.epochs import Arrivals
 from cdc_platform.changelog.file_stats import Touched
 from cdc_platform.changelog.order_key import ORDER, lowest, order_key, placed, those
 from cdc_platform.changelog.outcomes import Messages
-from cdc_platform.changes.file_stats import Summary
+from cdc_platform.changes.file_stats import ENTRIES, Summary
 from cdc_platform.config import parse_config
 from cdc_platform.config.tables import Tables
 from cdc_platform.formats.events import event_batch
@@ -122,9 +123,7 @@ def test_workers_and_spark_make_the_same_changelog(spark, tmp_path, monkeypatch,
         by_files.unify()
         with monkeypatch.context() as elsewhere:
             # as a batch with repeated events: Spark joins and writes it
-            elsewhere.setattr(
-                changelog, "_repeats", lambda batch, *_, **__: batch().where("false").select(*order.ADDRESS)
-            )
+            elsewhere.setattr(changelog, "_by_spark", lambda *_: True)
             by_rows.unify()
     expected = everything(by_rows)
     assert len(expected["changelog"]) > 50
@@ -142,6 +141,9 @@ def test_workers_and_spark_make_the_same_changelog(spark, tmp_path, monkeypatch,
     for name, rows in expected.items():
         assert set(found[name]) ^ set(rows) == set(), name
     assert found == expected
+
+
+ARRIVALS = Arrivals({}, {}, {"1": 0})
 
 
 def changed(*places, op="update", lineage="1"):
@@ -230,7 +232,7 @@ def test_names_are_joined_as_spark_does():
 
 def test_orders_that_no_64_bits_hold_are_not_noted():
     touched = Touched(Tables())
-    touched.add(placed(changed((1, 5, 0)), {"1": 0}))
+    touched.add(placed(changed((1, 5, 0)), ARRIVALS))
     assert touched.told() == [
         {
             "db": "shop",
@@ -243,14 +245,14 @@ def test_orders_that_no_64_bits_hold_are_not_noted():
             "plain": None,
         }
     ]
-    touched.add(placed(changed((1, 2**63, 0)), {"1": 0}))
+    touched.add(placed(changed((1, 2**63, 0)), ARRIVALS))
     assert touched.told() is None
 
 
 def test_files_note_which_changes_are_plain():
     touched = Touched(Tables())
     touched.state(event_batch([as_event({"offset": 0, **SHOP[0].stated()})]))
-    touched.add(placed(changed((1, 5, 0), (1, 9, 0, "delete"), (1, 7, 0)), {"1": 0}))
+    touched.add(placed(changed((1, 5, 0), (1, 9, 0, "delete"), (1, 7, 0)), ARRIVALS))
     [group] = touched.told()
     assert group["plain"] == {
         "names": ["id", "v"],
@@ -259,14 +261,14 @@ def test_files_note_which_changes_are_plain():
         "dates": [],
         "changes": 3,
         "deletes": 1,
-        "orders": [[0, 1, 5, 0, 0, 0], [0, 1, 9, 0, 0, 1]],
+        "orders": [[0, 1, 5, 0, 0, 0], [0, 1, 9, 1, 0, 1]],
         "keys_range": [1, 1],
     }
     assert (group["low"], group["newest"]) == tuple(group["plain"]["orders"])
     whole = changed((1, 10, 0))
     cut = whole.set_column(whole.schema.get_field_index("after"), whole.schema.field("after"), whole.column("key"))
-    touched.add(placed(cut, {"1": 0}))
-    touched.add(placed(changed((1, 11, 0)), {"1": 0}))
+    touched.add(placed(cut, ARRIVALS))
+    touched.add(placed(changed((1, 11, 0)), ARRIVALS))
     [group] = touched.told()
     assert (group["n"], group["plain"]) == (5, False)
 
@@ -275,11 +277,11 @@ def test_tables_without_a_key_are_noted_as_such():
     touched = Touched(Tables())
     touched.state(event_batch([as_event({"offset": 0, **NO_KEY.stated()})]))
     rows = event_batch([as_event({"offset": 1, **NO_KEY.insert((1, 1), {"a": "1", "b": "x"})})])
-    touched.add(placed(rows, {"1": 0}))
+    touched.add(placed(rows, ARRIVALS))
     assert touched.told()[0]["plain"] is False
     touched = Touched(Tables(keys={"shop.audit": ["a"]}))
     touched.state(event_batch([as_event({"offset": 0, **NO_KEY.stated()})]))
-    touched.add(placed(unify.with_keys(rows, Tables(keys={"shop.audit": ["a"]})), {"1": 0}))
+    touched.add(placed(unify.with_keys(rows, Tables(keys={"shop.audit": ["a"]})), ARRIVALS))
     assert touched.told()[0]["plain"]["keys"] == ["a"]
 
 
@@ -290,8 +292,13 @@ def test_order_keys_are_numbers_of_the_position_or_the_offset():
             as_event({"kind": "heartbeat", "offset": 10, "entry_index": 2, "lineage": None}),
         ]
     )
-    found = order_key(rows, {"a": 0, "b": 1, None: 4}).to_pylist()
+    before = {"a": 0, "b": 1, None: 4}
+    found = order_key(rows, Arrivals({}, {}, before, by_position=True)).to_pylist()
     assert [tuple(o.values()) for o in found] == [(1, 3, Decimal(70), 0, 5, 9), (4, -1, Decimal(10), 2, 0, 10)]
+    starts = {("t", 0): ((0, 2), (10 * ENTRIES + 2, 3))}
+    found = order_key(rows, Arrivals(starts, {}, before)).to_pylist()
+    in_order = [(2, 3, Decimal(70), 9, 0, 9), (3, -1, Decimal(10), 10, 2 << 20, 10)]
+    assert [tuple(o.values()) for o in found] == in_order
 
 
 @given(st.lists(st.tuples(*[st.integers(-2, 2)] * 6), min_size=1))

@@ -91,6 +91,7 @@ FORMAT = Format(
     summary="canal's FlatMessage JSON, and the canal-json of TiCDC, Tencent DTS, InLong, Flink and others",
     options=CanalJsonOptions,
     decode=decode,
+    order="position",
     liveness=Liveness("canal's messages promise no heartbeats"),
     part=None,
     context=Context(build=build, marker=r'"sql"\s*:\s*"[^"]'),

@@ -74,6 +74,7 @@ FORMAT = Format(
     options=DataworksOptions,
     decode=decode,
     context=Context(build=build, marker=r'"ddl"\s*:\s*\{'),
+    order="position",
     liveness=Liveness("DataWorks sends heartbeats, but promises no interval"),
     limits=(
         Limit(

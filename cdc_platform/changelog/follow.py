@@ -1,0 +1,89 @@
+"""The order of a batch's events: what is known of the source's log, the batch's runs, and which of them are replays."""
+
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from pyspark.sql import SparkSession
+
+from cdc_platform.changelog import log_epochs, replays
+from cdc_platform.changelog.epochs import Arrivals, Log, Overlap, Place, Run, Segment
+from cdc_platform.changes.file_stats import ENTRIES
+from cdc_platform.config import Source
+from cdc_platform.formats import FORMATS
+
+
+@dataclass(frozen=True, slots=True)
+class Followed:
+    """A batch's order. reached: the highest place before it, where positions alone order; None: none told one."""
+
+    arrivals: Arrivals
+    segments: list[Segment]
+    reached: Place | None
+
+
+def follow(
+    spark: SparkSession,
+    source: Source,
+    paths: dict[str, str],
+    changes: str,
+    files: list[str],
+    statistics: list[dict[str, Any]],
+    batch: int,
+) -> Followed:
+    """The order of a batch. Its segments are noted before anything is written by it: a batch that is done again has
+    the same."""
+    by_position = FORMATS[source.format].order == "position"
+    log, before = log_epochs.known(paths, source, batch)
+    reached = max((e.high for e in log.epochs.values()), default=None)
+    if (segments := log_epochs.noted(paths["epochs"], source, batch)) is None:
+        of = partial(_segments, spark, log, changes, files, before=before)
+        segments = (_spans if by_position else of)(statistics)
+        log_epochs.note(paths["epochs"], source, batch, segments)
+    if by_position:
+        return Followed(Arrivals({}, {}, log.before, by_position=True), segments, reached)
+    return Followed(Arrivals.of([*before, *segments], log.before), segments, reached)
+
+
+def arrivals(paths: dict[str, str], source: Source) -> Arrivals:
+    """The order of all events so far."""
+    log, segments = log_epochs.known(paths, source, None)
+    if FORMATS[source.format].order == "position":
+        return Arrivals({}, {}, log.before, by_position=True)
+    return Arrivals.of(segments, log.before)
+
+
+def _segments(
+    spark: SparkSession,
+    log: Log,
+    changes: str,
+    files: list[str],
+    statistics: list[dict[str, Any]],
+    *,
+    before: list[Segment],
+) -> list[Segment]:
+    runs = [note.get("runs") for note in statistics]
+    found = [Run.of(run) for of in runs for run in of or ()]
+    try:
+        if any(of is None for of in runs):
+            raise Overlap
+        candidates = log.candidates(found)
+    except Overlap:
+        arrived = {where: p.arrived for where, p in log.partitions.items()}
+        found = replays.runs_of(spark, files, arrived)
+        candidates = log.candidates(found)
+    return log.follow(found, replays.unknown(spark, changes, files, candidates, before))
+
+
+def _spans(statistics: list[dict[str, Any]]) -> list[Segment]:
+    """Of each partition the lowest and the highest position."""
+    spans: dict[tuple[str, int], Segment] = {}
+    for g in (g for note in statistics for g in note["groups"]):
+        if g["file"] is None or g["low_pos"] is None:
+            continue
+        where, low, high = (g["topic"], g["partition"]), (g["file"], int(g["low_pos"])), (g["file"], int(g["high_pos"]))
+        first, last = g["from_offset"] * ENTRIES, (g["to_offset"] + 1) * ENTRIES - 1
+        s = spans.get(where, Segment(where, first, last, 0, False, low, high, frozenset()))
+        first, last = min(s.first, first), max(s.last, last)
+        spans[where] = s._replace(first=first, last=last, low=min(s.low, low), high=max(s.high, high))
+    return [spans[where] for where in sorted(spans)]

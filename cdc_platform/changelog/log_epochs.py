@@ -1,0 +1,112 @@
+"""What the table LOG_EPOCHS keeps of a source's order (changelog/epochs.py)."""
+
+from decimal import Decimal
+from typing import Any
+
+from cdc_platform.changelog.epochs import Epoch, Log, Partition, Place, Segment
+from cdc_platform.changes.file_stats import NO_POSITION
+from cdc_platform.config import Source
+from cdc_platform.lake import delta_table
+
+_LOW, _HIGH = (f"named_struct('file', {e}_file, 'pos', {e}_pos)" for e in ("low", "high"))
+
+
+def known(paths: dict[str, str], source: Source, batch: int | None) -> tuple[Log, list[Segment]]:
+    """The order before a batch (None: by now), and the segments that led there: of each partition and epoch one, and
+    every replay. `paths`: of LOG_EPOCHS and LINEAGES."""
+    before = "" if batch is None else f" AND batch < {batch}"
+    of = f"FROM {{epochs}} WHERE source = '{source.name}'{before}"
+    kept = 'topic, "partition", epoch'
+    groups = delta_table.ask(
+        f"SELECT {kept}, min(first) AS first, max(last) AS last, min({_LOW}) AS low, max({_HIGH}) AS high, "
+        f"array_agg(DISTINCT servers) AS servers {of} AND NOT replay GROUP BY {kept}",
+        epochs=paths["epochs"],
+    )
+    again = delta_table.ask(
+        f"SELECT {kept}, first, last, {_LOW} AS low, {_HIGH} AS high, NULL AS servers {of} AND replay",
+        epochs=paths["epochs"],
+    )
+    ends = delta_table.ask(
+        f"SELECT topic, \"partition\", max(named_struct('last', last, 'epoch', epoch, 'at', {_HIGH})) AS newest "
+        f'{of} GROUP BY topic, "partition"',
+        epochs=paths["epochs"],
+    )
+    log = _of_lineages(paths, source)
+    segments = [*(_segment(r, replay=False) for r in groups), *(_segment(r, replay=True) for r in again)]
+    for s in segments:
+        epoch = log.epochs.setdefault(s.epoch, Epoch(s.low, s.high))
+        epoch.low, epoch.high = min(epoch.low, s.low), max(epoch.high, s.high)
+        epoch.servers |= s.servers
+    high: dict[tuple[tuple[str, int], int], Place] = {}
+    for s in segments:
+        at = s.where, s.epoch
+        high[at] = max(s.high, high.get(at, s.high))
+    for r in ends:
+        where, newest = (r["topic"], r["partition"]), r["newest"]
+        at = _place(newest["at"])
+        log.partitions[where] = Partition(newest["epoch"], high[where, newest["epoch"]], at, newest["last"])
+    return log, segments
+
+
+def noted(path: str, source: Source, batch: int) -> list[Segment] | None:
+    """The segments of a batch that was begun before; None: none are kept."""
+    rows = delta_table.ask(
+        f'SELECT topic, "partition", epoch, replay, first, last, {_LOW} AS low, {_HIGH} AS high, '
+        f"servers FROM {{epochs}} WHERE source = '{source.name}' AND batch = {batch}",
+        epochs=path,
+    )
+    return [_segment({**r, "servers": [r["servers"]]}, replay=r["replay"]) for r in rows] or None
+
+
+def _segment(row: dict[str, Any], *, replay: bool) -> Segment:
+    where, servers = (row["topic"], row["partition"]), _flat(row["servers"])
+    low, high = _place(row["low"]), _place(row["high"])
+    return Segment(where, row["first"], row["last"], row["epoch"], replay, low, high, servers)
+
+
+def _flat(lists: list[list[str]] | None) -> frozenset[str]:
+    return frozenset(s for some in lists or () for s in some or ())
+
+
+def _place(of: dict[str, Any]) -> Place:
+    return of["file"], int(of["pos"])
+
+
+def _of_lineages(paths: dict[str, str], source: Source) -> Log:
+    """What a version before had noted: an epoch per server, in the order of their first appearance."""
+    if not delta_table.exists(paths["lineages"]):
+        return Log()
+    rows = delta_table.ask(
+        "SELECT lineage, epoch, max(CASE WHEN high_file IS NOT NULL "
+        "THEN named_struct('file', high_file, 'pos', high_pos) END) AS high "
+        f"FROM {{lineages}} WHERE source = '{source.name}' GROUP BY lineage, epoch",
+        lineages=paths["lineages"],
+    )
+    if not rows:
+        return Log()
+    newest = max(r["epoch"] for r in rows)
+    reached = [_place(r["high"]) for r in rows if r["epoch"] == newest and r["high"] is not None]
+    servers = {r["lineage"] for r in rows if r["epoch"] == newest and r["lineage"]}
+    of = Epoch(NO_POSITION, max(reached, default=NO_POSITION), servers)
+    before: dict[str | None, int] = {}
+    for r in sorted(rows, key=lambda r: r["epoch"]):
+        before[r["lineage"]] = r["epoch"]
+    return Log(epochs={newest: of}, before={None: newest, **before})
+
+
+def note(path: str, source: Source, batch: int, segments: list[Segment]) -> None:
+    """Keeps a batch's segments, once."""
+    rows = [
+        {
+            "source": source.name,
+            "batch": batch,
+            "topic": s.where[0],
+            "partition": s.where[1],
+            **{"first": s.first, "last": s.last, "epoch": s.epoch, "replay": s.replay},
+            **{"low_file": s.low[0], "low_pos": Decimal(s.low[1])},
+            **{"high_file": s.high[0], "high_pos": Decimal(s.high[1])},
+            "servers": sorted(s.servers),
+        }
+        for s in segments
+    ]
+    delta_table.append_rows(path, rows, of=f"source = '{source.name}' AND batch = {batch}")

@@ -1,0 +1,113 @@
+"""Which events that go back in a log were sent before: asked of `changes`, where all events are, for runs only that
+begin behind what came before them (epochs.Log.candidates)."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from decimal import Decimal
+from functools import reduce
+from itertools import chain
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from cdc_platform.changelog.epochs import Place, Run, Segment, Unknown
+from cdc_platform.changes.file_stats import ENTRIES, Runs
+from cdc_platform.lake.data_files import Output, read, units
+from cdc_platform.spark import arrow_tasks, delta_sql
+from cdc_platform.tables import CHANGES
+
+_CONTENT = ("kind", "op", "db", "schema", "table", "gtid", "source_time", "ddl")
+_IMAGES = ("key", "before", "after")
+_PLACE = ("file_no", "binlog_pos")
+_ADDRESS = ("topic", "partition", "arrival", "row_index")
+
+
+def runs_of(spark: SparkSession, files: list[str], after: Mapping[tuple[str, int], int]) -> list[Run]:
+    """Runs of the events in files whose arrivals reach into each other's, as those of messages that came in several
+    records do. after: last arrival seen of each partition; events that came before it aren't among them."""
+    [told] = arrow_tasks.run(spark, [files], _rows, _Sorted(dict(after)), {}).told
+    return [Run.of(run) for run in told]
+
+
+_READ = CHANGES.arrow(*Runs.COLUMNS)
+
+
+def _rows(files: list[str]) -> Iterator[pa.RecordBatch]:
+    return chain.from_iterable(read(unit, _READ) for unit in units(files, whole=True))
+
+
+class _Sorted:
+    """The work of the task: runs of all events, sorted by arrival."""
+
+    def __init__(self, after: dict[tuple[str, int], int]):
+        self._after = after
+
+    def __call__(self, batches: Iterator[pa.RecordBatch], _out: Mapping[str, Output]) -> Any:
+        every = pa.Table.from_batches(batches, _READ)
+        [events] = every.sort_by([(c, "ascending") for c in ("offset", "entry_index")]).combine_chunks().to_batches()
+        runs = Runs()
+        runs.add(events, self._after)
+        return runs.told()
+
+
+def unknown(
+    spark: SparkSession, changes: str, files: list[str], candidates: Mapping[Run, Place], before: Sequence[Segment]
+) -> dict[Run, Unknown | None]:
+    """Of each run of a batch's files the first event that isn't stored at its place with its content; None: all are.
+    candidates: runs, and the highest place before each. Events at that place may go on with a transaction of which a
+    part came before: they are counted, for a compressed transaction may hold some that look alike. before: segments of
+    the source, whose replays are no events of their own."""
+    runs = list(candidates)
+    if not runs:
+        return {}
+    rows = [(i, *r.where, r.first, r.last, h[0], Decimal(h[1])) for i, (r, h) in enumerate(candidates.items())]
+    columns = "_topic STRING, _partition INT, _first BIGINT, _last BIGINT, _file BIGINT, _pos DECIMAL(20,0)"
+    of = spark.createDataFrame(rows, f"run INT, {columns}")
+    mine = _events(delta_sql.rows_of(spark, changes, files)).where("retold IS NULL OR NOT retold")
+    here = (F.col("topic") == F.col("_topic")) & (F.col("partition") == F.col("_partition"))
+    mine = mine.join(F.broadcast(of), here & F.col("arrival").between(F.col("_first"), F.col("_last")))
+    content = [*_PLACE, *_CONTENT, *_IMAGES]
+    run = ["run", *(f"_{c}" for c in ("topic", "partition", "first", "file", "pos"))]
+    ours = mine.groupBy(*run, *content).agg(F.sort_array(F.collect_list("arrival")).alias("at"))
+    theirs = _stored(spark, changes, runs, before).select(*_ADDRESS, *(F.col(c).alias(f"_{c}") for c in content))
+    alike = reduce(Column.__and__, (F.col(c).eqNullSafe(F.col(f"_{c}")) for c in content))
+    # Of its own partition only what came before the run; in another one it stands once for each time that it was sent.
+    copies = F.count_distinct(F.when(~here | (F.col("arrival") < F.col("_first")), F.struct(*_ADDRESS)))
+    counted = ours.join(theirs, alike, "left").groupBy("run", "_file", "_pos", "at", *content)
+    goes_on = "struct(file_no, binlog_pos) >= struct(_file, _pos) AND size(at) > copies"
+    new = counted.agg(copies.cast("int").alias("copies")).where(f"copies = 0 OR ({goes_on})")
+    first = new.select("run", F.expr("at[copies]").alias("arrival"), *_PLACE)
+    firsts = first.groupBy("run").agg(F.min(F.struct("arrival", *_PLACE)).alias("first")).collect()
+    found: dict[Run, Unknown | None] = dict.fromkeys(runs)
+    for row in firsts:
+        run, at = runs[row["run"]], row["first"]
+        known = at["file_no"] is not None and at["binlog_pos"] is not None
+        place = (at["file_no"], int(at["binlog_pos"])) if known else run.low
+        found[run] = Unknown(at["arrival"], place)
+    return found
+
+
+def _events(changes: DataFrame) -> DataFrame:
+    """Row changes and DDL with their arrival; maps as sorted entries, which compare."""
+    entry = F.least(F.coalesce("entry_index", F.lit(0)), F.lit(ENTRIES - 1))
+    maps = {m: F.array_sort(F.map_entries(m)) for m in _IMAGES}
+    arrival = (F.col("offset") * ENTRIES + entry).alias("arrival")
+    of = changes.where("kind = 'row' OR (kind = 'ddl' AND file_no IS NOT NULL AND binlog_pos IS NOT NULL)")
+    return of.select(
+        "topic", "partition", arrival, "row_index", "retold", *_PLACE, *_CONTENT, *(c.alias(m) for m, c in maps.items())
+    )
+
+
+def _stored(spark: SparkSession, changes: str, runs: Sequence[Run], before: Sequence[Segment]) -> DataFrame:
+    """Events at the runs' places, but for replays."""
+    low, high = min(r.low for r in runs), max(r.high for r in runs)
+    stored = _events(delta_sql.read(spark, changes)).where("binlog_pos IS NOT NULL")
+    stored = stored.where(F.col("file_no").between(low[0], high[0]))
+    if low[0] == high[0]:
+        stored = stored.where(F.col("binlog_pos").between(Decimal(low[1]), Decimal(high[1])))
+    for s in before:
+        if s.replay and low <= s.high and s.low <= high:
+            here = (F.col("topic") == s.where[0]) & (F.col("partition") == s.where[1])
+            stored = stored.where(~(here & F.col("arrival").between(s.first, s.last)))
+    return stored

@@ -1,0 +1,223 @@
+"""The rule of order, over logs of servers, failovers, restarts with replays, wraps and several partitions."""
+
+from collections import Counter
+from dataclasses import dataclass, field
+from itertools import pairwise
+from typing import NamedTuple
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from cdc_platform.changelog.epochs import Arrivals, Log, Place, Run, Unknown
+from cdc_platform.changes.file_stats import ENTRIES, Runs
+from cdc_platform.formats.events import event_batch
+
+
+class Event(NamedTuple):
+    """A row change: whose log, where in it, of which key, what it says; server: where it was first written."""
+
+    file: int
+    pos: int
+    key: int
+    content: int
+    server: str
+
+
+@dataclass
+class Topic:
+    """Partitions of a topic as consumed batch by batch, and what the platform made of them."""
+
+    partitions: int
+    sent: dict[int, list[Event]] = field(default_factory=dict)
+    taken: dict[int, int] = field(default_factory=dict)
+    log: Log = field(default_factory=Log)
+    segments: list = field(default_factory=list)
+
+    def send(self, event: Event, partition: int | None = None) -> None:
+        at = event.key % self.partitions if partition is None else partition
+        self.sent.setdefault(at, []).append(event)
+
+    def take(self, upto: dict[int, int] | None = None) -> None:
+        """A batch: each partition up to an offset (None: all)."""
+        runs = Runs()
+        for p, events in sorted(self.sent.items()):
+            end = len(events) if upto is None else upto.get(p, len(events))
+            first = self.taken.get(p, 0)
+            rows = [row(p, o, events[o]) for o in range(first, end)]
+            if rows:
+                runs.add(event_batch(rows))
+            self.taken[p] = max(first, end)
+        found = [Run.of(r) for r in runs.told() or []]
+        candidates = self.log.candidates(found)
+        self.segments += self.log.follow(found, {r: self._unknown(r, high) for r, high in candidates.items()})
+
+    def _unknown(self, run: Run, high: Place) -> Unknown | None:
+        """As replays.unknown, of Python's lists."""
+        counts: Counter[Event] = Counter()
+        for offset in range(run.first // ENTRIES, run.last // ENTRIES + 1):
+            event = self.sent[run.where[1]][offset]
+            counts[event] += 1
+            copies = self._stored(event, run)
+            if not copies or (event[:2] >= high and counts[event] > copies):
+                return Unknown(offset * ENTRIES, (event.file, event.pos))
+        return None
+
+    def _stored(self, event: Event, run: Run) -> int:
+        arrivals = Arrivals.of(self.segments, {})
+        return sum(
+            e == event and (p != run.where[1] or o * ENTRIES < run.first) and not replayed(arrivals, p, o)
+            for p, events in self.sent.items()
+            for o, e in enumerate(events[: self.taken.get(p, 0)])
+        )
+
+    def kept(self) -> list[tuple[tuple[int, ...], Event]]:
+        """All changes but duplicates, with their order."""
+        arrivals = Arrivals.of(self.segments, {})
+        return [
+            ((epoch(arrivals, p, o), e.file, e.pos, o), e)
+            for p, events in self.sent.items()
+            for o, e in enumerate(events[: self.taken.get(p, 0)])
+            if not replayed(arrivals, p, o)
+        ]
+
+    def neighbours(self) -> list[tuple[Event, Event]]:
+        """Events that follow each other in a partition."""
+        return [pair for events in self.sent.values() for pair in pairwise(events)]
+
+    def newest(self) -> dict[int, int]:
+        """Content of each key's last change in order."""
+        found: dict[int, tuple] = {}
+        for order, event in self.kept():
+            found[event.key] = max(found.get(event.key, (order, event)), (order, event))
+        return {key: event.content for key, (_, event) in sorted(found.items())}
+
+
+def row(partition: int, offset: int, e: Event) -> dict:
+    place = {"binlog_file": "f", "file_no": e.file, "binlog_pos": e.pos, "lineage": e.server}
+    address = {"topic": "t", "partition": partition, "offset": offset, "entry_index": 0, "row_index": 0}
+    return {**address, **place, "kind": "row", "op": "update", "db": "d", "table": "t"}
+
+
+def replayed(arrivals: Arrivals, partition: int, offset: int) -> bool:
+    spans = arrivals.replays.get(("t", partition), ())
+    return any(first <= offset * ENTRIES <= last for first, last in spans)
+
+
+def epoch(arrivals: Arrivals, partition: int, offset: int) -> int:
+    return [n for first, n in arrivals.starts["t", partition] if first <= offset * ENTRIES][-1]
+
+
+def came(topic: Topic, *events: tuple) -> None:
+    for e in events:
+        topic.send(Event(*e))
+
+
+@pytest.mark.parametrize("whole", [True, False], ids=["one run", "a run for each"])
+@pytest.mark.parametrize(
+    "events",
+    [
+        [(1, 10, 0, 1, "1"), (1, 10, 0, 2, "1"), (1, 10, 0, 3, "1")],  # compressed transaction
+        [(1, 10, 0, 1, "1"), (1, 20, 0, 2, "2"), (1, 30, 0, 3, "1")],  # two primaries
+        [(120, 10, 0, 1, "1"), (2, 20, 0, 2, "1"), (2, 10, 0, 3, "1")],  # RESET MASTER, twice
+        [(1, 2**32 - 9, 0, 1, "1"), (1, 4, 0, 2, "1")],  # wrapped
+        [(5, 9, 0, 1, "A"), (2, 1, 0, 2, "B"), (6, 1, 0, 3, "A")],  # there and back
+    ],
+)
+def test_the_last_to_come_is_the_newest(events, whole) -> None:
+    topic = Topic(1)
+    for e in events:
+        topic.send(Event(*e))
+        if not whole:
+            topic.take()
+    topic.take()
+    assert topic.newest() == {0: events[-1][3]}
+    assert len(topic.kept()) == len(events)
+
+
+def test_a_replay_changes_nothing_and_what_follows_goes_on() -> None:
+    topic = Topic(1)
+    came(topic, (1, 10, 0, 1, "1"), (1, 20, 0, 2, "1"), (1, 30, 0, 3, "1"))
+    topic.take()
+    came(topic, (1, 10, 0, 1, "1"), (1, 20, 0, 2, "1"))
+    topic.take()
+    came(topic, (1, 30, 0, 3, "1"), (1, 40, 0, 4, "1"))
+    topic.take()
+    assert [e.content for _, e in topic.kept()] == [1, 2, 3, 4]
+    assert {s.epoch for s in topic.segments} == {0}
+
+
+def test_a_transaction_cut_by_a_crash_is_completed_by_its_replay() -> None:
+    """insert, delete, insert of one compressed transaction: the last comes with the replay only."""
+    topic = Topic(1)
+    came(topic, (1, 10, 1, 9, "1"), (1, 20, 0, 1, "1"), (1, 20, 0, 0, "1"))
+    topic.take()
+    came(topic, (1, 10, 1, 9, "1"), (1, 20, 0, 1, "1"), (1, 20, 0, 0, "1"), (1, 20, 0, 1, "1"))
+    topic.take()
+    assert topic.newest() == {0: 1, 1: 9}
+    assert len(topic.kept()) == 4
+
+
+def test_a_quiet_partition_follows_its_server_into_the_new_log() -> None:
+    """After a failover a TRUNCATE comes by a partition whose old places were lower: it is of the new log there, too."""
+    topic = Topic(2)
+    came(topic, (1, 10, 1, 1, "A"), (120, 10, 0, 1, "A"), (2, 10, 0, 2, "B"), (2, 50, 0, 3, "B"))
+    topic.send(Event(2, 30, 1, 2, "B"))
+    topic.take()
+    orders = {e.content * 10 + e.key: order[:3] for order, e in topic.kept()}
+    assert orders[20] < orders[21] < orders[30]
+
+
+EVENTS = st.lists(st.tuples(st.integers(0, 2), st.integers(0, 3)), min_size=1, max_size=8)
+"""Key, and what happens before the event: 0 to 2: it stands where the one before stood or behind it."""
+
+
+@st.composite
+def stories(draw):
+    """Logs one after the other: each some events at ascending places of a server that may name others; and what the
+    capture sends of them, with restarts from earlier."""
+    content = 0
+    sent: list[Event] = []
+    truth: list[Event] = []
+    for _ in range(draw(st.integers(1, 4))):
+        file, pos = draw(st.integers(1, 3)), 4
+        log: list[Event] = []
+        for key, step in draw(EVENTS):
+            pos += 10 * step
+            if step == 3 and draw(st.booleans()):
+                file, pos = file + 1, 4
+            content += 1
+            log.append(Event(file, pos, key, content, draw(st.sampled_from("12"))))
+        truth += log
+        at = 0
+        while at < len(log):
+            end = draw(st.integers(at + 1, len(log)))
+            sent += log[at:end]
+            at = end
+            if draw(st.booleans()):  # the capture is killed and starts again at the beginning of a place
+                back = draw(st.integers(0, end - 1))
+                while back and log[back - 1][:2] == log[back][:2]:
+                    back -= 1
+                at = back if log[back][:2] < log[end - 1][:2] else end
+    return truth, sent
+
+
+@settings(max_examples=400, deadline=None)
+@given(story=stories(), partitions=st.integers(1, 3), cuts=st.lists(st.integers(0, 30), max_size=6))
+def test_each_key_ends_as_its_source_has_it_and_nothing_counts_twice(story, partitions, cuts) -> None:
+    truth, sent = story
+    topic = Topic(partitions)
+    for event in sent:
+        topic.send(event)
+    for i, cut in enumerate(sorted(cuts)):
+        topic.take(
+            {i % partitions: min(cut, len(topic.sent.get(i % partitions, [])))}
+            | dict.fromkeys((p for p in range(partitions) if p != i % partitions), 0)
+        )
+    topic.take()
+    assert topic.newest() == {e.key: e.content for e in sorted(truth, key=lambda e: (e.key, e.content))}
+    kept = Counter(e.content for _, e in topic.kept())
+    twice = {e.content for e in truth if kept[e.content] > 1}
+    assert all(kept[e.content] for e in truth)
+    # Sent again right behind itself an event goes back nowhere: it may as well be one more of its transaction.
+    assert twice <= {b.content for a, b in topic.neighbours() if a[:2] == b[:2]}
