@@ -25,6 +25,10 @@ _UNITS = {10: 1_000_000, 16: 1}
 """Digits of a time since 2001 in another unit → microseconds of it: Tencent's CKafka connector writes seconds."""
 
 
+COMMIT_TS = 0
+"""`file_no` of events whose `binlog_pos` is TiCDC's commitTs."""
+
+
 class Row(NamedTuple):
     """One row: its message and `place` in it, from 0; op; `data` and the `old` beside it (None: the before image
     isn't told); what its message says of time (µs) and transaction."""
@@ -136,7 +140,9 @@ def _events(kind: str, message: dict, extension: dict, empty: bool) -> list[Even
     sql = _text(message, "sql") or None
     db, table = _text(message, "database") or None, _text(message, "table") or None
     named = {"db": db, "table": table, "source_time": micros(message.get("es")), "gtid": _text(message, "gtid") or None}
-    named["txn_id"] = _count(extension, "commitTs")
+    named["txn_id"] = commit = _count(extension, "commitTs")
+    if commit is not None:
+        named |= {"file_no": COMMIT_TS, "binlog_pos": int(commit)}
     if kind in _CONTROL:
         return [{**named, "kind": _CONTROL[kind], "info": _info(kind, sql, extension)}]
     if kind in DDL:

@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from cdc_platform.formats.canal_common.text import Dialect, hint, to_text
-from cdc_platform.formats.canal_json.messages import Changes
+from cdc_platform.formats.canal_json.messages import COMMIT_TS, Changes
 from cdc_platform.formats.canal_json.sheets import Old, Sheet
 from cdc_platform.formats.collect import Converted, Table
 from cdc_platform.formats.contract import UNKNOWN
@@ -190,8 +190,22 @@ def _batch(messages: pa.RecordBatch, table: Table, changes: Changes, cells: _Cel
         "txn_id": changes.txn,
         "gtid": changes.gtid,
         "row_no": index,
+        **_places(changes),
     }
     return row_batch(messages, changes.at, columns)
+
+
+def _places(changes: Changes) -> dict[str, list]:
+    """TiCDC's commitTs orders changes, in whatever partition they come. A change that it splits in two is a delete
+    first."""
+    if not any(changes.txn):
+        return {}
+    told = [None if txn is None else int(txn) for txn in changes.txn]
+    return {
+        "file_no": [None if txn is None else COMMIT_TS for txn in told],
+        "binlog_pos": told,
+        "event_no": [int(op != "delete") for op in changes.op],
+    }
 
 
 def _versions(table: Table, whole: np.ndarray, deleted: np.ndarray) -> pa.StringArray:
