@@ -7,10 +7,11 @@ from typing import Any
 from pyspark.sql import SparkSession
 
 from cdc_platform.changelog import log_epochs, replays
-from cdc_platform.changelog.epochs import Arrivals, Log, Overlap, Place, Run, Segment
-from cdc_platform.changes.file_stats import ENTRIES
+from cdc_platform.changelog.epochs import Arrivals, Clocks, Log, Overlap, Place, Run, Segment, Where
+from cdc_platform.changes.file_stats import ENTRIES, NO_POSITION
 from cdc_platform.config import Source
 from cdc_platform.formats import FORMATS
+from cdc_platform.lake.store import File, Store
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,9 +26,9 @@ class Followed:
 def follow(
     spark: SparkSession,
     source: Source,
-    paths: dict[str, str],
-    changes: str,
-    files: list[str],
+    paths: dict[str, Store],
+    changes: Store,
+    files: list[File],
     statistics: list[dict[str, Any]],
     batch: int,
 ) -> Followed:
@@ -39,25 +40,57 @@ def follow(
     if (segments := log_epochs.noted(paths["epochs"], source, batch)) is None:
         of = partial(_segments, spark, log, changes, files, before=before)
         segments = (_spans if by_position else of)(statistics)
-        log_epochs.note(paths["epochs"], source, batch, segments)
+        log_epochs.note(paths["epochs"], source, batch, segments, _latest(statistics))
+    again = any(g.get("retold") for note in statistics for g in note["groups"])
+    clocks = _clocks(log_epochs.clocks(paths["epochs"], source, batch, every=again), statistics)
     if by_position:
-        return Followed(Arrivals({}, {}, log.before, by_position=True), segments, reached)
-    return Followed(Arrivals.of([*before, *segments], log.before), segments, reached)
+        return Followed(Arrivals({}, {}, log.before, clocks, by_position=True), segments, reached)
+    return Followed(Arrivals.of([*before, *segments], log.before, clocks), segments, reached)
 
 
-def arrivals(paths: dict[str, str], source: Source) -> Arrivals:
+def arrivals(paths: dict[str, Store], source: Source) -> Arrivals:
     """The order of all events so far."""
     log, segments = log_epochs.known(paths, source, None)
+    clocks = _clocks(log_epochs.clocks(paths["epochs"], source, None, every=True), [])
     if FORMATS[source.format].order == "position":
-        return Arrivals({}, {}, log.before, by_position=True)
-    return Arrivals.of(segments, log.before)
+        return Arrivals({}, {}, log.before, clocks, by_position=True)
+    return Arrivals.of(segments, log.before, clocks)
+
+
+def _latest(statistics: list[dict[str, Any]]) -> dict[Where, int]:
+    """The latest source time (ms) of each partition in a batch."""
+    found: dict[Where, int] = {}
+    for g in (g for note in statistics for g in note["groups"]):
+        if (until := g.get("until")) is not None:
+            where = g["topic"], g["partition"]
+            found[where] = max(until, found.get(where, until))
+    return found
+
+
+def _clocks(before: dict[Where, list[tuple[int, int]]], statistics: list[dict[str, Any]]) -> Clocks:
+    """What was known, and the latest source time before each file of a batch, from its first arrival on."""
+    found = {where: [*at] for where, at in before.items()}
+    firsts: dict[Where, list[tuple[int, int]]] = {}
+    for note in statistics:
+        latest = _latest([note])
+        for where in latest:
+            mine = [g["from_offset"] for g in note["groups"] if (g["topic"], g["partition"]) == where]
+            firsts.setdefault(where, []).append((min(mine) * ENTRIES, latest[where]))
+    for where, files in firsts.items():
+        at = found.setdefault(where, [(-1, 0)])
+        newest = at[-1][1]
+        for first, latest in sorted(files):
+            if first > at[-1][0]:
+                at.append((first, newest))
+            newest = max(newest, latest)
+    return {where: tuple(at) for where, at in found.items()}
 
 
 def _segments(
     spark: SparkSession,
     log: Log,
-    changes: str,
-    files: list[str],
+    changes: Store,
+    files: list[File],
     statistics: list[dict[str, Any]],
     *,
     before: list[Segment],
@@ -76,12 +109,14 @@ def _segments(
 
 
 def _spans(statistics: list[dict[str, Any]]) -> list[Segment]:
-    """Of each partition the lowest and the highest position."""
+    """Of each partition the lowest and the highest position of its row changes."""
     spans: dict[tuple[str, int], Segment] = {}
     for g in (g for note in statistics for g in note["groups"]):
-        if g["file"] is None or g["low_pos"] is None:
+        if g["kind"] != "row":
             continue
-        where, low, high = (g["topic"], g["partition"]), (g["file"], int(g["low_pos"])), (g["file"], int(g["high_pos"]))
+        where, low, high = (g["topic"], g["partition"]), NO_POSITION, NO_POSITION
+        if g["file"] is not None and g["low_pos"] is not None:
+            low, high = (g["file"], int(g["low_pos"])), (g["file"], int(g["high_pos"]))
         first, last = g["from_offset"] * ENTRIES, (g["to_offset"] + 1) * ENTRIES - 1
         s = spans.get(where, Segment(where, first, last, 0, False, low, high, frozenset()))
         first, last = min(s.first, first), max(s.last, last)

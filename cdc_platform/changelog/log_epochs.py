@@ -1,17 +1,19 @@
 """What the table LOG_EPOCHS keeps of a source's order (changelog/epochs.py)."""
 
+from collections.abc import Mapping
 from decimal import Decimal
 from typing import Any
 
-from cdc_platform.changelog.epochs import Epoch, Log, Partition, Place, Segment
+from cdc_platform.changelog.epochs import Epoch, Log, Partition, Place, Segment, Where
 from cdc_platform.changes.file_stats import NO_POSITION
 from cdc_platform.config import Source
 from cdc_platform.lake import delta_table
+from cdc_platform.lake.store import Store
 
 _LOW, _HIGH = (f"named_struct('file', {e}_file, 'pos', {e}_pos)" for e in ("low", "high"))
 
 
-def known(paths: dict[str, str], source: Source, batch: int | None) -> tuple[Log, list[Segment]]:
+def known(paths: dict[str, Store], source: Source, batch: int | None) -> tuple[Log, list[Segment]]:
     """The order before a batch (None: by now), and the segments that led there: of each partition and epoch one, and
     every replay. `paths`: of LOG_EPOCHS and LINEAGES."""
     before = "" if batch is None else f" AND batch < {batch}"
@@ -48,7 +50,21 @@ def known(paths: dict[str, str], source: Source, batch: int | None) -> tuple[Log
     return log, segments
 
 
-def noted(path: str, source: Source, batch: int) -> list[Segment] | None:
+def clocks(path: Store, source: Source, batch: int | None, *, every: bool) -> dict[Where, list[tuple[int, int]]]:
+    """The latest source time (ms) in each partition before a batch (None: by now), from the arrival -1 on. every: of
+    each batch, from the arrival of its first event on."""
+    before = "" if batch is None else f" AND batch < {batch}"
+    of = f"FROM {{epochs}} WHERE source = '{source.name}' AND clock IS NOT NULL{before} GROUP BY topic, \"partition\""
+    kept = 'topic, "partition", min(first) AS first, max(last) AS last, max(clock) AS clock'
+    rows = delta_table.ask(f"SELECT {kept} {of}{', batch' if every else ''}", epochs=path)
+    found: dict[Where, list[tuple[int, int]]] = {}
+    for r in sorted(rows, key=lambda r: r["last"]):
+        at = found.setdefault((r["topic"], r["partition"]), [(-1, 0)])
+        at.append((r["last"] + 1, max(r["clock"], at[-1][1])))
+    return found if every else {where: [(-1, at[-1][1])] for where, at in found.items()}
+
+
+def noted(path: Store, source: Source, batch: int) -> list[Segment] | None:
     """The segments of a batch that was begun before; None: none are kept."""
     rows = delta_table.ask(
         f'SELECT topic, "partition", epoch, replay, first, last, {_LOW} AS low, {_HIGH} AS high, '
@@ -72,7 +88,7 @@ def _place(of: dict[str, Any]) -> Place:
     return of["file"], int(of["pos"])
 
 
-def _of_lineages(paths: dict[str, str], source: Source) -> Log:
+def _of_lineages(paths: dict[str, Store], source: Source) -> Log:
     """What a version before had noted: an epoch per server, in the order of their first appearance."""
     if not delta_table.exists(paths["lineages"]):
         return Log()
@@ -94,8 +110,8 @@ def _of_lineages(paths: dict[str, str], source: Source) -> Log:
     return Log(epochs={newest: of}, before={None: newest, **before})
 
 
-def note(path: str, source: Source, batch: int, segments: list[Segment]) -> None:
-    """Keeps a batch's segments, once."""
+def note(path: Store, source: Source, batch: int, segments: list[Segment], clocks: Mapping[Where, int]) -> None:
+    """Keeps a batch's segments, once, and the latest source time (ms) of each partition in it."""
     rows = [
         {
             "source": source.name,
@@ -106,6 +122,7 @@ def note(path: str, source: Source, batch: int, segments: list[Segment]) -> None
             **{"low_file": s.low[0], "low_pos": Decimal(s.low[1])},
             **{"high_file": s.high[0], "high_pos": Decimal(s.high[1])},
             "servers": sorted(s.servers),
+            "clock": clocks.get(s.where),
         }
         for s in segments
     ]

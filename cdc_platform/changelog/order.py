@@ -8,11 +8,11 @@ from decimal import Decimal
 from itertools import pairwise
 from typing import Any
 
-from pyspark.sql import Column, DataFrame
+from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
 from cdc_platform.changelog.epochs import Arrivals
-from cdc_platform.changelog.order_key import ROWS
+from cdc_platform.changelog.order_key import PARTITIONS, ROWS
 from cdc_platform.changes.file_stats import ENTRIES, KINDS
 
 _NO_FILE = -1
@@ -22,21 +22,39 @@ ADDRESS = ("topic", "partition", "offset", "entry_index", "row_index")
 
 def order_key(arrivals: Arrivals) -> Column:
     """The `order_key` struct of EVENT rows. Within a place changes stand as they came, where positions alone order as
-    the source counts them."""
+    the source counts them. Where they have no position, the latest source time in their partition relates partitions:
+    of a message that was decoded again, as far as it is known."""
     told = F.col("file_no").isNotNull() & F.col("binlog_pos").isNotNull()
-    entry, row = (F.coalesce(c, F.lit(0)).cast("bigint") for c in ("entry_index", "row_index"))
+    entry, index = (F.coalesce(c, F.lit(0)).cast("bigint") for c in ("entry_index", "row_index"))
+    within = entry * ROWS + F.least(index, F.lit(ROWS - 1))
     if arrivals.by_position:
-        event, row = F.coalesce("event_no", entry), F.coalesce("row_no", row)
+        event, row = F.coalesce("event_no", entry), F.coalesce("row_no", index)
     else:
-        event, row = F.col("offset"), entry * ROWS + F.least(row, F.lit(ROWS - 1))
+        event, row = F.col("offset"), within
+    came = F.col("offset") * PARTITIONS + F.col("partition")
     return F.struct(
         _epoch(arrivals).alias("epoch"),
         F.when(told, F.col("file_no")).otherwise(F.lit(_NO_FILE)).cast("bigint").alias("file"),
-        F.when(told, F.col("binlog_pos")).otherwise(F.col("offset")).cast("decimal(20,0)").alias("pos"),
-        event.cast("bigint").alias("event"),
-        row.cast("bigint").alias("row"),
+        F.when(told, F.col("binlog_pos")).otherwise(_clock(arrivals)).cast("decimal(20,0)").alias("pos"),
+        F.when(told, event).otherwise(came).cast("bigint").alias("event"),
+        F.when(told, row).otherwise(within).cast("bigint").alias("row"),
         F.col("offset").alias("landed"),
     )
+
+
+def _clock(arrivals: Arrivals) -> Column:
+    """The latest source time in an event's partition by then, ms; 0: none was told."""
+    before = F.lit(0).cast("bigint")
+    for (topic, partition), known in arrivals.clocks.items():
+        firsts = F.array(*(F.lit(first).cast("bigint") for first, _ in known))
+        times = F.array(F.lit(0).cast("bigint"), *(F.lit(ms).cast("bigint") for _, ms in known))
+        at = F.size(F.filter(firsts, lambda first: first <= _arrival()))
+        here = (F.col("topic") == topic) & (F.col("partition") == partition)
+        before = F.when(here, F.element_at(times, at + 1)).otherwise(before)
+    came = Window.partitionBy("topic", "partition").orderBy("offset", "entry_index", "row_index")
+    millis = F.floor(F.unix_micros("source_time") / 1000)
+    latest = F.max(millis).over(came.rowsBetween(Window.unboundedPreceding, Window.currentRow))
+    return F.greatest(F.coalesce(latest, F.lit(0)), before)
 
 
 def _arrival() -> Column:

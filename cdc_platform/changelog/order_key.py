@@ -3,12 +3,14 @@
 # pyarrow.compute makes its functions at run time, so that type checkers do not see them.
 # pyright: reportAttributeAccessIssue=false
 
+from bisect import bisect_right
+
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from cdc_platform.changelog.epochs import Arrivals
-from cdc_platform.changes.file_stats import arrival, later
+from cdc_platform.changelog.epochs import Arrivals, Clocks, Where
+from cdc_platform.changes.file_stats import arrival, later, millis
 from cdc_platform.tables import CHANGELOG, POSITION
 
 TXN = tuple(c.name for c in POSITION)
@@ -20,28 +22,52 @@ ORDER = CHANGELOG.arrow().field("order_key").type
 
 ROWS = 1 << 20
 """Rows of an event that `order_key.row` has room for."""
+PARTITIONS = 1 << 16
+"""Partitions of a topic that `order_key.event` has room for, where there is no position."""
 
 
-def order_key(events: pa.RecordBatch, arrivals: Arrivals) -> pa.StructArray:
-    """As order.order_key."""
+class Clock:
+    """The latest source time of each partition, event by event, in the order of a file."""
+
+    def __init__(self, clocks: Clocks):
+        self._clocks = clocks
+        self._at: dict[Where, tuple[int, int]] = {}
+
+    def times(self, events: pa.RecordBatch) -> np.ndarray:
+        """Of each event the latest source time in its partition by then, ms; 0: none was told."""
+        came = arrival(events).to_numpy()
+        told = pc.fill_null(millis(events.column("source_time")), 0).to_numpy()
+        found = np.zeros(len(came), np.int64)
+        for where, here in partitions(events):
+            mine = came[here]
+            known = self._clocks.get(where, ())
+            i = bisect_right(known, (int(mine[0]), 1 << 62)) - 1
+            since, before = known[i] if i >= 0 else (-1, 0)
+            last, latest = self._at.get(where, (-1, 0))
+            start = max(before, latest) if since <= last <= mine[0] else before
+            found[here] = np.maximum.accumulate(np.maximum(told[here], start))
+            self._at[where] = int(mine[-1]), int(found[here][-1])
+        return found
+
+
+def order_key(events: pa.RecordBatch, arrivals: Arrivals, clock: Clock | None = None) -> pa.StructArray:
+    """As order.order_key. clock: of the events before in the same file, if there are some."""
     column = events.column
     told = pc.and_(pc.is_valid(column("file_no")), pc.is_valid(column("binlog_pos")))
-    stands_in = column("offset").cast(pa.decimal128(19, 0)).cast(pa.decimal128(20, 0))
     entry, row = (pc.fill_null(column(c), 0).cast(pa.int64()) for c in ("entry_index", "row_index"))
+    within = pc.add(pc.multiply(entry, ROWS), pc.min_element_wise(row, ROWS - 1))
     if arrivals.by_position:
-        event = pc.coalesce(column("event_no"), entry)
-        row = pc.coalesce(column("row_no"), row)
+        event, row = pc.coalesce(column("event_no"), entry), pc.coalesce(column("row_no"), row)
     else:
-        event = column("offset")
-        row = pc.add(pc.multiply(entry, ROWS), pc.min_element_wise(row, ROWS - 1))
-    fields = (
-        pa.array(_epochs(events, arrivals)),
-        pc.if_else(told, column("file_no"), pa.scalar(-1, pa.int64())),
-        pc.if_else(told, column("binlog_pos"), stands_in),
-        event,
-        row,
-        column("offset"),
-    )
+        event, row = column("offset"), within
+    file, pos = column("file_no"), column("binlog_pos")
+    times = (clock or Clock(arrivals.clocks)).times(events)
+    if told.false_count:
+        came = pc.add(pc.multiply(column("offset"), PARTITIONS), column("partition").cast(pa.int64()))
+        file = pc.if_else(told, file, pa.scalar(-1, pa.int64()))
+        pos = pc.if_else(told, pos, pa.array(times).cast(pa.decimal128(19, 0)).cast(pa.decimal128(20, 0)))
+        event, row = pc.if_else(told, event, came), pc.if_else(told, row, within)
+    fields = (pa.array(_epochs(events, arrivals)), file, pos, event, row, column("offset"))
     return pa.StructArray.from_arrays(fields, fields=list(ORDER))
 
 
@@ -116,9 +142,9 @@ def map_value(maps: pa.MapArray, name: str) -> pa.StringArray:
     return items.take(pa.array(found, mask=found < 0))
 
 
-def placed(events: pa.RecordBatch, arrivals: Arrivals) -> pa.RecordBatch:
+def placed(events: pa.RecordBatch, arrivals: Arrivals, clock: Clock | None = None) -> pa.RecordBatch:
     """Events with their `order_key`."""
-    return events.append_column("order_key", order_key(events, arrivals))
+    return events.append_column("order_key", order_key(events, arrivals, clock))
 
 
 def lowest(orders: pa.StructArray) -> list[int]:

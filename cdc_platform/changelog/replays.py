@@ -14,6 +14,7 @@ from pyspark.sql import functions as F
 from cdc_platform.changelog.epochs import Place, Run, Segment, Unknown
 from cdc_platform.changes.file_stats import ENTRIES, Runs
 from cdc_platform.lake.data_files import Output, read, units
+from cdc_platform.lake.store import File, Store
 from cdc_platform.spark import arrow_tasks, delta_sql
 from cdc_platform.tables import CHANGES
 
@@ -23,7 +24,7 @@ _PLACE = ("file_no", "binlog_pos")
 _ADDRESS = ("topic", "partition", "arrival", "row_index")
 
 
-def runs_of(spark: SparkSession, files: list[str], after: Mapping[tuple[str, int], int]) -> list[Run]:
+def runs_of(spark: SparkSession, files: list[File], after: Mapping[tuple[str, int], int]) -> list[Run]:
     """Runs of the events in files whose arrivals reach into each other's, as those of messages that came in several
     records do. after: last arrival seen of each partition; events that came before it aren't among them."""
     [told] = arrow_tasks.run(spark, [files], _rows, _Sorted(dict(after)), {}).told
@@ -33,7 +34,7 @@ def runs_of(spark: SparkSession, files: list[str], after: Mapping[tuple[str, int
 _READ = CHANGES.arrow(*Runs.COLUMNS)
 
 
-def _rows(files: list[str]) -> Iterator[pa.RecordBatch]:
+def _rows(files: list[File]) -> Iterator[pa.RecordBatch]:
     return chain.from_iterable(read(unit, _READ) for unit in units(files, whole=True))
 
 
@@ -52,7 +53,7 @@ class _Sorted:
 
 
 def unknown(
-    spark: SparkSession, changes: str, files: list[str], candidates: Mapping[Run, Place], before: Sequence[Segment]
+    spark: SparkSession, changes: Store, files: list[File], candidates: Mapping[Run, Place], before: Sequence[Segment]
 ) -> dict[Run, Unknown | None]:
     """Of each run of a batch's files the first event that isn't stored at its place with its content; None: all are.
     candidates: runs, and the highest place before each. Events at that place may go on with a transaction of which a
@@ -99,7 +100,7 @@ def _events(changes: DataFrame) -> DataFrame:
     )
 
 
-def _stored(spark: SparkSession, changes: str, runs: Sequence[Run], before: Sequence[Segment]) -> DataFrame:
+def _stored(spark: SparkSession, changes: Store, runs: Sequence[Run], before: Sequence[Segment]) -> DataFrame:
     """Events at the runs' places, but for replays."""
     low, high = min(r.low for r in runs), max(r.high for r in runs)
     stored = _events(delta_sql.read(spark, changes)).where("binlog_pos IS NOT NULL")

@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 
 from cdc_platform.changelog.epochs import Arrivals
 from cdc_platform.changelog.file_stats import Touched
-from cdc_platform.changelog.order_key import map_value, placed, replayed, those
+from cdc_platform.changelog.order_key import Clock, map_value, placed, replayed, those
 from cdc_platform.changelog.outcomes import Messages
 from cdc_platform.changelog.statements import Statements
 from cdc_platform.changes.file_stats import KINDS
@@ -67,8 +67,9 @@ class Unify:
         new version the lowest order of its rows. An output that isn't there was written before."""
         messages, statements, touched = Messages(self.parts), Statements(self.versions), Touched(self.tables)
         wanted: dict[str | None, bool] = {}
+        clock = Clock(self.arrivals.clocks)
         for batch in batches:
-            events = placed(batch, self.arrivals)
+            events = placed(batch, self.arrivals, clock)
             outcomes = duplicates(events, outcome(events, self.tables, wanted), self.arrivals)
             messages.add(events, outcomes)
             kind = events.column("kind")

@@ -28,7 +28,7 @@ ENTRIES = 1 << 20
 _PLACE = ("file_no", "binlog_pos", "event_no", "row_no")
 _BY = ("lineage", "topic", "partition", "kind", "file", "version")
 _LOWEST = ("from_offset", "low_pos")
-_HIGHEST = ("to_offset", "high_pos")
+_HIGHEST = ("to_offset", "high_pos", "until")
 _ENDS: list[Any] = [*((c, "min") for c in _LOWEST), *((c, "max") for c in _HIGHEST)]
 
 
@@ -57,6 +57,7 @@ class Summary:
                 "version": pc.if_else(pc.equal(kind, "schema"), column("schema_version"), None),
                 "from_offset": column("offset"),
                 "to_offset": column("offset"),
+                "until": millis(column("source_time")),
                 "low_pos": pos,
                 "high_pos": pos,
                 "retold": _retold(events),
@@ -72,8 +73,8 @@ class Summary:
 
     def told(self) -> dict[str, Any]:
         """groups: per server, topic, partition, kind, binlog file of rows and version of columns stated the events, how
-        many of them were decoded again, offsets, lowest and highest binlog position of rows; ascending: see
-        `Ascending.told`; runs: see `Runs.told`."""
+        many of them were decoded again, offsets, lowest and highest binlog position of rows, latest source time (ms);
+        ascending: see `Ascending.told`; runs: see `Runs.told`."""
         if not self._groups:
             return {"groups": [], "ascending": self._apart.told(), "runs": []}
         every = pa.concat_tables(self._groups)
@@ -103,6 +104,11 @@ def arrival(events: pa.RecordBatch) -> pa.Int64Array:
     """Where each event came in its partition, as a number that ascends: offset * ENTRIES + event."""
     entry = pc.min_element_wise(pc.fill_null(events.column("entry_index"), 0).cast(pa.int64()), ENTRIES - 1)
     return pc.add(pc.multiply(events.column("offset"), ENTRIES), entry)
+
+
+def millis(times: pa.Array) -> pa.Int64Array:
+    """Times (µs) as milliseconds since 1970."""
+    return pc.divide(times.cast(pa.int64()), 1000)
 
 
 class Runs:

@@ -19,7 +19,7 @@ from pyspark.sql import functions as F
 from cdc_platform.config import Config, Source
 from cdc_platform.errors import TableStopped
 from cdc_platform.lake import delta_table, stores
-from cdc_platform.snapshots import merge, moves, multiset, origins, state
+from cdc_platform.snapshots import merge, moves, multiset, origins, partitions, state
 from cdc_platform.snapshots import target as targets
 from cdc_platform.snapshots.columns import TableColumn, columns_of
 from cdc_platform.snapshots.fold import Profile, fold, key_names, late_keys, profile
@@ -75,6 +75,8 @@ def outcome(work: Work, touched: Touched, columns_json: str | None, before: Any)
         if columns_json is None:
             raise TableStopped(source.name, db, table, "no column list is known for it")
         columns = columns_of(source, db, table, columns_json)
+        if touched.low[1] < 0:
+            _check_partitions(work, touched, columns, before)
         done = _bring_up(work, touched, columns, before)
     except TableStopped as error:
         log.error("%s", error)
@@ -84,6 +86,15 @@ def outcome(work: Work, touched: Touched, columns_json: str | None, before: Any)
     return state.Outcome(
         db, table, "live", done.untold, touched.changes, done.invalid_dates, done.partial, done.high_order
     )
+
+
+def _check_partitions(work: Work, touched: Touched, columns: list[TableColumn], before: Any) -> None:
+    """Raises TableStopped where partitions without positions leave the order of changes open."""
+    rows = work.changes.where(of_table(touched.db, touched.table))
+    target = targets.Target.of(work.config, work.source.name, touched.db, touched.table)
+    high = before and before["high_order"]
+    known = None if work.anew or not high else tuple(map(int, high.values()))
+    partitions.check(work.config, work.source, target, rows, columns, touched.low, known, anew=work.anew)
 
 
 def emptied(

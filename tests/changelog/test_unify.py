@@ -14,7 +14,7 @@ from cdc_platform.changelog import order, unify
 from cdc_platform.changelog import run as changelog
 from cdc_platform.changelog.epochs import Arrivals
 from cdc_platform.changelog.file_stats import Touched
-from cdc_platform.changelog.order_key import ORDER, lowest, order_key, placed, those
+from cdc_platform.changelog.order_key import ORDER, Clock, lowest, order_key, placed, those
 from cdc_platform.changelog.outcomes import Messages
 from cdc_platform.changes.file_stats import ENTRIES, Summary
 from cdc_platform.config import parse_config
@@ -294,11 +294,33 @@ def test_order_keys_are_numbers_of_the_position_or_the_offset():
     )
     before = {"a": 0, "b": 1, None: 4}
     found = order_key(rows, Arrivals({}, {}, before, by_position=True)).to_pylist()
-    assert [tuple(o.values()) for o in found] == [(1, 3, Decimal(70), 0, 5, 9), (4, -1, Decimal(10), 2, 0, 10)]
+    untold = (-1, Decimal(0), 10 << 16, 2 << 20, 10)
+    assert [tuple(o.values()) for o in found] == [(1, 3, Decimal(70), 0, 5, 9), (4, *untold)]
     starts = {("t", 0): ((0, 2), (10 * ENTRIES + 2, 3))}
     found = order_key(rows, Arrivals(starts, {}, before)).to_pylist()
-    in_order = [(2, 3, Decimal(70), 9, 0, 9), (3, -1, Decimal(10), 10, 2 << 20, 10)]
-    assert [tuple(o.values()) for o in found] == in_order
+    assert [tuple(o.values()) for o in found] == [(2, 3, Decimal(70), 9, 0, 9), (3, *untold)]
+
+
+def test_without_positions_source_times_relate_partitions_and_never_go_back():
+    def said(partition, offset, seconds):
+        told = {"source_time": None if seconds is None else LANDED + timedelta(seconds=seconds)}
+        where = {"partition": partition, "offset": offset}
+        return as_event({**SHOP[0].insert((None, None), {"id": "1"}, lineage=None), **told, **where})
+
+    now = int(LANDED.timestamp() * 1000)
+    arrivals = Arrivals({}, {}, {}, {("t", 1): ((-1, 0), (4 * ENTRIES, now + 2000))})
+    clock = Clock(arrivals.clocks)
+    parts = [said(0, 7, 5), said(0, 8, 3), said(1, 4, 1)], [said(0, 9, None), said(0, 10, 9), said(1, 5, 4)]
+    found = [o for p in parts for o in order_key(event_batch(p), arrivals, clock).to_pylist()]
+    assert [int(o["pos"]) - now for o in found] == [5000, 5000, 2000, 5000, 9000, 4000]
+    assert [(o["event"] >> 16, o["event"] % (1 << 16)) for o in found] == [
+        (7, 0),
+        (8, 0),
+        (4, 1),
+        (9, 0),
+        (10, 0),
+        (5, 1),
+    ]
 
 
 @given(st.lists(st.tuples(*[st.integers(-2, 2)] * 6), min_size=1))

@@ -26,7 +26,7 @@ class TdsqlOptions(SchemaOptions):
     )
     order: Literal["topic", "gtid"] = Field(
         default="topic",
-        description="What orders changes: topic (Kafka offsets) or gtid (tells messages sent twice, also of tables "
-        "without key; not for MySQL's GTIDs where a server may become master again)",
+        description="What orders changes: topic (Kafka offsets) or gtid (recognizes messages sent twice, also of "
+        "tables without key)",
         examples=["gtid"],
     )

@@ -1,0 +1,115 @@
+"""Changes of one table in several partitions, where no position relates these: the latest source time in each does,
+down to its grain. What is closer than that is no order: the table says so."""
+
+from collections.abc import Iterator
+from functools import reduce
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+
+from cdc_platform.changelog.order_key import PARTITIONS
+from cdc_platform.changelog.schema import Order
+from cdc_platform.config import Config, Source
+from cdc_platform.errors import TableStopped
+from cdc_platform.lake import delta_table, stores
+from cdc_platform.snapshots.columns import TableColumn
+from cdc_platform.snapshots.fold import key_image, key_names, typed_keys
+from cdc_platform.snapshots.target import Target, graves
+from cdc_platform.spark import delta_sql
+from cdc_platform.spark.delta_sql import quoted
+from cdc_platform.tables import CHANGELOG, OFFSET_LEDGER
+
+_AGAIN = "have the source send the table once more, or compare it with `cdc-platform reconcile`"
+
+
+def check(
+    config: Config,
+    source: Source,
+    target: Target,
+    rows: DataFrame,
+    columns: list[TableColumn],
+    low: Order,
+    high: Order | None,
+    *,
+    anew: bool,
+) -> None:
+    """Raises TableStopped where a TRUNCATE came by another partition than rows of its table, or changes of a key by
+    several at one source time. low: of these changes; high: of those that are in the table. anew: the operator has the
+    table made from the changelog, by source times."""
+    if not _several(config, source):
+        return
+    untold = rows.where("order_key.file < 0").withColumn("_from", _partition(F.col("order_key")))
+    truncated = untold.where("op = 'truncate'")
+    why = None
+    if not truncated.isEmpty():
+        why = _truncated(config, source, target, untold, truncated, anew=anew)
+    if why is None and any(c.key for c in columns):
+        later = high is None or low[:3] > high[:3]
+        why = next(_ties(untold, target, columns, later=later), None)
+    if why is not None:
+        raise TableStopped(source.name, target.db, target.table, why)
+
+
+def _several(config: Config, source: Source) -> bool:
+    of = f"WHERE source = '{source.name}' AND outcome = 'landed' AND records > 0"
+    found = delta_table.ask(
+        f'SELECT DISTINCT topic, "partition" FROM {{ledger}} {of} LIMIT 2', ledger=OFFSET_LEDGER.at(stores.lake(config))
+    )
+    return len(found) > 1
+
+
+def _partition(order: Column) -> Column:
+    return F.pmod(order["event"], F.lit(PARTITIONS))
+
+
+def _truncated(
+    config: Config, source: Source, target: Target, untold: DataFrame, truncated: DataFrame, *, anew: bool
+) -> str | None:
+    """Why a TRUNCATE has no place among the rows, if it has none."""
+    every = delta_sql.read(untold.sparkSession, CHANGELOG.at(stores.lake(config))).where(F.col("source") == source.name)
+    mine = every.where((F.col("db") == target.db) & (F.col("table") == target.table) & (F.col("op") != "truncate"))
+    others = mine.select("order_key").unionByName(untold.where("op <> 'truncate'").select("order_key"))
+    others = others.where("order_key.file < 0").withColumn("_its", _partition(F.col("order_key")))
+    apart = F.col("_from") != F.col("_its")
+    if anew:
+        apart = apart & (F.col("at.pos") == F.col("order_key.pos"))
+    stones = truncated.select("_from", F.col("order_key").alias("at")).distinct()
+    found = others.join(F.broadcast(stones), apart).select("_from", "_its").limit(1).collect()
+    if not found:
+        return None
+    said = f"TRUNCATE came by partition {found[0]['_from']}, rows of the table by partition {found[0]['_its']}"
+    if anew:
+        return f"{said} at the same source time: {_AGAIN}"
+    return (
+        f"{said}, and nothing says which were before it: `cdc-platform run --table {target.db}.{target.table} "
+        f"--rebuild` goes by source times; or {_AGAIN}"
+    )
+
+
+def _ties(untold: DataFrame, target: Target, columns: list[TableColumn], *, later: bool) -> Iterator[str]:
+    """Why keys whose changes came by several partitions have no order, if some have none: among these changes, to the
+    rows that are there, and to those that were deleted. later: these changes are newer than what is there."""
+    names = key_names(columns)
+    changes = untold.where("op <> 'truncate'").withColumn("_kmap", key_image(told=False))
+    mine = changes.select(*typed_keys(columns), F.col("order_key.pos").alias("_pos"), "_from")
+    within = mine.groupBy(*names, "_pos").agg(F.count_distinct("_from").alias("n")).where("n > 1")
+    if not within.isEmpty():
+        yield _said("several partitions")
+    for there in () if later else _known(untold, target, columns):
+        stored = there.where("_cdc_order.file < 0").withColumn("_its", _partition(F.col("_cdc_order")))
+        same = [F.col("_pos") == F.col("_cdc_order.pos"), F.col("_from") != F.col("_its")]
+        if not mine.join(stored, names).where(reduce(Column.__and__, same)).isEmpty():
+            yield _said("another partition than before")
+
+
+def _known(untold: DataFrame, target: Target, columns: list[TableColumn]) -> Iterator[DataFrame]:
+    names, keys = key_names(columns), [c for c in columns if c.key]
+    if delta_table.exists(target.snapshot):
+        rows = delta_sql.read(untold.sparkSession, target.snapshot)
+        typed = [c.comparable(F.col(quoted(c.name))).alias(n) for n, c in zip(names, keys, strict=True)]
+        yield rows.select(*typed, "_cdc_order")
+    yield graves(untold.sparkSession, target, columns).where("scope = 'row'").select(*names, "_cdc_order")
+
+
+def _said(where: str) -> str:
+    return f"changes of one key came by {where} at one source time, and nothing says which is newer: {_AGAIN}"
