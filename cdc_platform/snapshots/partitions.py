@@ -17,7 +17,7 @@ from cdc_platform.snapshots.fold import key_image, key_names, typed_keys
 from cdc_platform.snapshots.target import Target, graves
 from cdc_platform.spark import delta_sql
 from cdc_platform.spark.delta_sql import quoted
-from cdc_platform.tables import CHANGELOG, OFFSET_LEDGER
+from cdc_platform.tables import CHANGELOG, LOG_EPOCHS
 
 _AGAIN = "have the source send the table once more, or compare it with `cdc-platform reconcile`"
 
@@ -51,9 +51,10 @@ def check(
 
 
 def _several(config: Config, source: Source) -> bool:
-    of = f"WHERE source = '{source.name}' AND outcome = 'landed' AND records > 0"
+    """Whether row changes of the source came by several partitions."""
     found = delta_table.ask(
-        f'SELECT DISTINCT topic, "partition" FROM {{ledger}} {of} LIMIT 2', ledger=OFFSET_LEDGER.at(stores.lake(config))
+        f"SELECT DISTINCT topic, \"partition\" FROM {{epochs}} WHERE source = '{source.name}' LIMIT 2",
+        epochs=LOG_EPOCHS.at(stores.lake(config)),
     )
     return len(found) > 1
 

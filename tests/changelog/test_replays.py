@@ -1,0 +1,149 @@
+"""What a capture sends again, and what it sends from another log, as the changelog and the snapshots have it."""
+
+from typing import Any
+
+import pytest
+
+from cdc_platform import tables
+from cdc_platform.lake import delta_table, stores
+from tests.changelog.feed import Feed, SourceTable, position
+
+pytestmark = pytest.mark.spark
+
+ORDERS = SourceTable("shop", "orders", [("id", "int"), ("v", "text")])
+AUDIT = SourceTable("shop", "audit", [("v", "text")], ())
+
+
+def row(i: int, v: str) -> dict[str, str | None]:
+    return {"id": str(i), "v": v}
+
+
+def insert(pos: tuple, i: int, v: str, **rest: Any) -> dict[str, Any]:
+    return ORDERS.insert(pos, row(i, v), **rest)
+
+
+def audit(pos: tuple, v: str, **rest: Any) -> dict[str, Any]:
+    return AUDIT.insert(pos, {"v": v}, **rest)
+
+
+@pytest.fixture
+def feed(spark: Any, make_config: Any) -> Feed:
+    found = Feed(spark, make_config([{"name": "s", "format": "debezium", "topics": ["t"]}]), "s")
+    found.say(ORDERS.stated(), AUDIT.stated())
+    return found
+
+
+def ledger(feed: Feed) -> dict[str, int]:
+    found: dict[str, int] = {}
+    for r in feed.rows(tables.OFFSET_LEDGER):
+        found[r["outcome"]] = found.get(r["outcome"], 0) + r["records"]
+    return found
+
+
+def epochs(feed: Feed) -> list[int]:
+    return [r["order_key"]["epoch"] for r in feed.rows(tables.CHANGELOG)]
+
+
+def live(feed: Feed, table: str = "orders") -> list[tuple]:
+    return sorted(tuple(r.values()) for r in feed.live("shop", table))
+
+
+@pytest.mark.parametrize("whole", [True, False], ids=["one run", "two runs"])
+def test_a_restart_from_earlier_changes_nothing(feed: Feed, whole: bool) -> None:
+    sent = [insert((1, 10), 1, "a"), audit((1, 20), "x"), audit((1, 30), "x"), insert((1, 40), 2, "b")]
+    feed.say(*sent)
+    if not whole:
+        feed.catch_up()
+    feed.say(*sent[1:], audit((1, 50), "x"))
+    feed.catch_up()
+    assert ledger(feed) == {"applied": 5, "duplicate": 3, "control": 2}
+    assert live(feed) == [(1, "a"), (2, "b")]
+    assert live(feed, "audit") == [("x",)] * 3
+    assert set(epochs(feed)) == {0}
+
+
+def test_a_crash_within_a_compressed_transaction_is_completed_by_the_replay(feed: Feed) -> None:
+    begun = [insert((1, 10), 9, "z"), insert((1, 20), 1, "a"), ORDERS.delete((1, 20), row(1, "a"))]
+    feed.say(*begun, audit((1, 20), "x"))
+    feed.catch_up()
+    feed.say(*begun, audit((1, 20), "x"), audit((1, 20), "x"), insert((1, 20), 1, "a"))
+    feed.catch_up()
+    assert live(feed) == [(1, "a"), (9, "z")]
+    assert live(feed, "audit") == [("x",), ("x",)]
+
+
+def test_equal_rows_of_one_compressed_transaction_are_all_kept(feed: Feed) -> None:
+    feed.say(audit((1, 20), "x"), audit((1, 20), "x"))
+    feed.catch_up()
+    assert live(feed, "audit") == [("x",), ("x",)]
+
+
+def test_a_log_that_begins_anew_is_newer_also_where_its_places_were_stored(feed: Feed) -> None:
+    """RESET MASTER: the same server, file and position, other content."""
+    feed.say(insert((7, 10), 1, "a"), insert((7, 20), 2, "b"))
+    feed.catch_up()
+    again = ORDERS.update((7, 10), row(2, "b"), row(2, "c"))
+    feed.say(again)
+    feed.catch_up()
+    feed.say(again, ORDERS.delete((7, 20), row(1, "a")))
+    feed.catch_up()
+    assert live(feed) == [(2, "c")]
+    assert epochs(feed) == [0, 0, 1, 1, 1]
+
+
+def test_a_message_completed_late_stands_where_it_began(feed: Feed) -> None:
+    """A message in parts whose last part comes after other messages: its place is behind theirs, not a newer log."""
+    feed.say({**ORDERS.update((1, 30), row(1, "b"), row(1, "c")), "offset": 103})
+    feed.catch_up()
+    feed.say({**insert((1, 20), 1, "b"), "offset": 101}, {**insert((1, 40), 2, "d"), "offset": 104})
+    feed.catch_up()
+    assert live(feed) == [(1, "c"), (2, "d")]
+    assert set(epochs(feed)) == {0}
+
+
+def test_files_whose_arrivals_reach_into_each_other_are_one_sequence(feed: Feed) -> None:
+    feed.say({**insert((1, 10), 1, "a"), "offset": 101}, {**insert((1, 30), 3, "c"), "offset": 103})
+    feed.say({**insert((1, 20), 2, "b"), "offset": 102}, {**insert((1, 40), 4, "d"), "offset": 104})
+    feed.catch_up()
+    assert set(epochs(feed)) == {0}
+    assert ledger(feed)["applied"] == 4
+
+
+def test_a_batch_that_is_done_again_decides_the_same(feed: Feed) -> None:
+    feed.say(insert((5, 10), 1, "a"))
+    feed.catch_up()
+    feed.say(ORDERS.update((2, 10), row(1, "a"), row(1, "b")))
+    feed.unify()
+    before = feed.rows(tables.CHANGELOG), feed.rows(tables.LOG_EPOCHS)
+    feed.forget_last_commit("changelog")
+    feed.catch_up()
+    assert (feed.rows(tables.CHANGELOG), feed.rows(tables.LOG_EPOCHS)) == before
+    assert live(feed) == [(1, "b")]
+
+
+def test_statements_of_a_quiet_topic_are_of_their_servers_log(feed: Feed) -> None:
+    """After a failover a statement comes by a topic whose old places were lower: it stands among the new log's rows."""
+    history = {"topic": "history", "kind": "ddl", "db": "shop", "table": "orders"}
+    feed.say(
+        {**history, "offset": 0, "ddl": "ALTER TABLE orders COMMENT 'x'", **position(1, 5)},
+        insert((120, 10), 1, "a"),
+        ORDERS.update((2, 10), row(1, "a"), row(1, "b"), **position(2, 10, "9")),
+        ORDERS.update((2, 90), row(1, "b"), row(1, "c"), **position(2, 90, "9")),
+    )
+    feed.say({**history, "offset": 1, "ddl": "TRUNCATE TABLE orders", **position(2, 50, "9")})
+    feed.catch_up()
+    [_, statement] = [r["order_key"] for r in feed.rows(tables.SCHEMA_HISTORY) if r["kind"] == "ddl"]
+    first, middle, last = (r["order_key"] for r in feed.rows(tables.CHANGELOG))
+    places = [tuple(o.values())[:3] for o in (first, middle, statement, last)]
+    assert places == sorted(places)
+
+
+def test_a_lake_of_before_goes_on_behind_what_it_had(feed: Feed) -> None:
+    """It has an epoch per server: a server that comes back is of none of them."""
+    lineages = tables.LINEAGES.at(stores.lake(feed.config))
+    old = [("1", 0, 9, 500), ("2", 1, 3, 700)]
+    keys = ("lineage", "epoch", "high_file", "high_pos")
+    delta_table.append_rows(lineages, [{"source": "s", "batch": 0, **dict(zip(keys, r, strict=True))} for r in old])
+    feed.say(insert((9, 600), 1, "a"), insert((3, 100), 2, "b", lineage="2"))
+    feed.catch_up()
+    assert epochs(feed) == [1, 2]

@@ -1,0 +1,96 @@
+"""Several partitions of a feed without positions: source times relate them, down to their grain."""
+
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from cdc_platform.errors import TableStopped
+from cdc_platform.snapshots.run import rebuild
+from tests.changelog.feed import LANDED, Feed, SourceTable, position
+
+pytestmark = pytest.mark.spark
+
+ORDERS = SourceTable("shop", "orders", [("id", "int"), ("v", "text")])
+
+
+@pytest.fixture
+def feed(spark: Any, make_config: Any) -> Feed:
+    found = Feed(spark, make_config([{"name": "s", "format": "canal_json", "topics": ["t"]}]), "s")
+    found.say(ORDERS.stated())
+    return found
+
+
+def at(change: dict[str, Any], partition: int, offset: int, second: int) -> dict[str, Any]:
+    """A change as canal's JSON tells it: without a position."""
+    time = LANDED + timedelta(seconds=second)
+    return {**change, **position(None, None, None), "partition": partition, "offset": offset, "source_time": time}
+
+
+def insert(i: int, v: str) -> dict[str, Any]:
+    return ORDERS.insert((None, None), {"id": str(i), "v": v})
+
+
+def update(i: int, old: str, new: str) -> dict[str, Any]:
+    return ORDERS.update((None, None), {"id": str(i), "v": old}, {"id": str(i), "v": new})
+
+
+TRUNCATE = {**ORDERS.change("truncate", (None, None)), "key": None, "schema_version": None}
+
+
+def live(feed: Feed) -> list[tuple]:
+    return sorted(tuple(r.values()) for r in feed.live("shop", "orders"))
+
+
+@pytest.mark.parametrize("whole", [True, False], ids=["one run", "two runs"])
+def test_a_key_that_moves_to_another_partition_goes_by_source_times(feed: Feed, whole: bool) -> None:
+    """Partitions were added: the newer change has the lower offset."""
+    feed.say(at(insert(1, "a"), 0, 50, 0), at(update(1, "a", "b"), 0, 51, 5))
+    if not whole:
+        feed.catch_up()
+    feed.say(at(update(1, "b", "c"), 1, 3, 9))
+    feed.catch_up()
+    assert (feed.state("shop", "orders")[0], live(feed)) == ("live", [(1, "c")])
+
+
+@pytest.mark.parametrize("whole", [True, False], ids=["one run", "two runs"])
+def test_changes_of_a_key_in_two_partitions_at_one_time_stop_the_table(feed: Feed, whole: bool) -> None:
+    feed.say(at(insert(1, "a"), 0, 50, 0), at(insert(2, "x"), 1, 0, 0), at(update(1, "a", "b"), 0, 51, 5))
+    if not whole:
+        feed.catch_up()
+    feed.say(at(update(1, "b", "c"), 1, 3, 5))
+    feed.catch_up()
+    state, reason = feed.state("shop", "orders")
+    assert state == "stopped" and "nothing says which is newer" in str(reason)
+
+
+def test_in_one_partition_a_time_that_goes_back_changes_nothing(feed: Feed) -> None:
+    """A transaction that began long ago commits late: its time is its statement's."""
+    feed.say(at(insert(1, "a"), 0, 1, 60), at(insert(2, "x"), 1, 0, 60))
+    feed.catch_up()
+    feed.say(at(update(1, "a", "b"), 0, 2, 3), at(update(2, "x", "y"), 1, 1, 61))
+    feed.catch_up()
+    assert live(feed) == [(1, "b"), (2, "y")]
+
+
+def test_a_truncate_by_another_partition_stops_the_table_until_the_operator_chooses(feed: Feed) -> None:
+    feed.say(at(insert(1, "old"), 1, 7, 0), at(TRUNCATE, 0, 0, 5), at(insert(9, "new"), 1, 8, 9))
+    feed.catch_up()
+    state, reason = feed.state("shop", "orders")
+    assert state == "stopped" and "partition 0" in str(reason) and "--rebuild" in str(reason)
+    rebuild(feed.spark, feed.config, feed.source, "shop", "orders")
+    assert (feed.state("shop", "orders")[0], live(feed)) == ("live", [(9, "new")])
+
+
+def test_a_truncate_in_the_second_of_a_row_can_not_be_chosen(feed: Feed) -> None:
+    feed.say(at(insert(1, "old"), 1, 7, 5), at(TRUNCATE, 0, 0, 5))
+    feed.catch_up()
+    with pytest.raises(TableStopped, match="same source time"):
+        rebuild(feed.spark, feed.config, feed.source, "shop", "orders")
+    assert feed.state("shop", "orders")[0] == "stopped"
+
+
+def test_a_truncate_by_the_rows_own_partition_has_its_place(feed: Feed) -> None:
+    feed.say(at(insert(1, "old"), 1, 7, 5), at(TRUNCATE, 1, 8, 5), at(insert(2, "new"), 1, 9, 5))
+    feed.catch_up()
+    assert live(feed) == [(2, "new")]
