@@ -102,7 +102,7 @@ def test_vectors_come_with_the_first_row_that_changes_and_never_for_any(feed: An
         assert (named(fast), named(fast, "u")) == ({"deletionVectors"}, set())
         assert (len(vectors(fast)), len(vectors(fast, "u"))) == (n, 0)
     assert done == [True] * 4
-    late = [t.update((1, 15), cell(3), cell(3, 4)) for t in (T, u)]  # older than what is there: MERGE
+    late = [t.update((1, 15), cell(3), cell(3, 4), partition=1) for t in (T, u)]  # older than what is there: MERGE
     fast.say(*late)
     fast.catch_up()
     assert (named(fast), named(fast, "u"), vectors(fast, "u")) == ({"deletionVectors"}, set(), [])

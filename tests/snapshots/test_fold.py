@@ -1,7 +1,7 @@
 """Snapshots against an oracle: changes applied one by one, in the source's order, in plain Python.
 
-Changes may come in any order and twice, also those whose images tell a part of the row (absent columns keep their
-value): however late a change comes, the row is folded from all of its key's.
+Changes of a format whose positions alone order may come in any order and twice, also those whose images tell a part of
+the row (absent columns keep their value): however late a change comes, the row is folded from all of its key's.
 """
 
 import random
@@ -176,7 +176,7 @@ def world(spark: Any, tmp_path_factory: pytest.TempPathFactory) -> tuple[Feed, d
     from cdc_platform.config import parse_config
 
     folder = tmp_path_factory.mktemp("fold")
-    source = {"name": "fuzz", "format": "debezium", "topics": ["t"], "max_bytes_per_batch": "1"}
+    source = {"name": "fuzz", "format": "dataworks", "topics": ["t"], "max_bytes_per_batch": "1"}
     feed = Feed(spark, parse_config({"lake": str(folder / "lake"), "sources": [source]}, folder / "cdc.yaml"), "fuzz")
     full, cut, partial, late = Oracle(FULL, 1), Oracle(CUT, 2), PartialOracle(PARTIAL, 3), PartialOracle(LATE, 5)
     for i in range(500):

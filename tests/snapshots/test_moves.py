@@ -112,7 +112,7 @@ def test_a_row_that_no_earlier_change_tells_stops_its_table(world: Feed) -> None
 
 
 def test_a_late_change_reaches_the_row_under_the_key_it_went_on_to(world: Feed) -> None:
-    world.say(partly(MOVED, 105, 31, v="after"), partly(MOVED, 25, 2, v="late"))
+    world.say(partly(MOVED, 105, 31, v="after"), {**partly(MOVED, 25, 2, v="late"), "partition": 1})
     world.unify()
     world.snapshot()
     now = {r["id"]: r for r in rows(world, "moved")}

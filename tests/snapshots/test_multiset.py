@@ -66,7 +66,8 @@ CHANGES, TRUTH = workload(7)
 def feeds(spark: Any, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Feed]:
     from cdc_platform.config import parse_config
 
-    sources = [{"name": n, "format": "canal", "topics": ["t"]} for n in SOURCES]
+    formats = zip(SOURCES, ("canal", "dataworks"), strict=True)  # DataWorks' changes may come in any order
+    sources = [{"name": n, "format": f, "topics": ["t"]} for n, f in formats]
     config = parse_config({"lake": str(tmp_path_factory.mktemp("multiset")), "sources": sources})
     feeds = {n: Feed(spark, config, n) for n in SOURCES}
     shuffled = random.Random(3).sample(CHANGES, len(CHANGES))
