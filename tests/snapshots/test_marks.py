@@ -384,7 +384,8 @@ def test_where_others_write_all_the_time_merge_takes_the_batch(feed, marking, mo
 def test_changes_older_than_what_is_there_are_for_merge(feed, marking):
     feed.say(ONE.stated(), ONE.update((3, 1), row(1), row(1, 5)))
     feed.catch_up()
-    feed.say(ONE.stated(), ONE.update((2, 1), row(1), row(1, 4)), ONE.update((3, 2), row(2), row(2, 6)))
+    late = ONE.update((2, 1), row(1), row(1, 4), partition=1)
+    feed.say(ONE.stated(), late, ONE.update((3, 2), row(2), row(2, 6)))
     feed.catch_up()
     assert marking == [True]
     assert _rows(feed) == {i: {1: 5, 2: 6}.get(i, 0) for i in range(9)}

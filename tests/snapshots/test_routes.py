@@ -176,7 +176,8 @@ def test_the_stories_end_as_told(spark: Any, make_config: Any, at_once: bool) ->
 @pytest.mark.spark
 def test_rows_older_than_a_truncate_or_a_drop_come_late_and_a_batch_comes_again(spark: Any, make_config: Any) -> None:
     feed, other = two_feeds(spark, make_config)
-    late = [t.insert((1, 12 + i), row(id=n, a=n)) for i, (t, n) in enumerate(((ONE, 3), (TWO, 3), (TWO, 6)))]
+    keys = enumerate(((ONE, 3), (TWO, 3), (TWO, 6)))
+    late = [t.insert((1, 12 + i), row(id=n, a=n), partition=1) for i, (t, n) in keys]
     for f, end in ((feed, truncate(ONE, 20)), (other, ddl("drop table order_x", 20, "shop_1"))):
         f.say(*events_of([ONE, TWO]), ONE.insert((1, 10), row(id=1, a=1)), TWO.insert((1, 11), row(id=1, a=1)))
         f.catch_up()
