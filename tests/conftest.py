@@ -114,3 +114,9 @@ def s3_store(s3_storage: Storage) -> Any:
     from cdc_platform.lake import stores
 
     return stores.of(f"s3://{s3_server.BUCKET}/{uuid.uuid4()}", s3_storage)
+
+
+@pytest.fixture
+def on_s3(s3_store: Any) -> Callable[[Config], Config]:
+    """The same configuration, of an empty lake in an S3 bucket."""
+    return lambda config: config.model_copy(update={"lake": s3_store.uri(), "storage": s3_store.storage})

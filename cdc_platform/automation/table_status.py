@@ -13,7 +13,7 @@ from typing import Any
 
 from cdc_platform import tables
 from cdc_platform.config import Config, Source
-from cdc_platform.lake import delta_table, queries, stores
+from cdc_platform.lake import handles, queries, stores
 from cdc_platform.lake.store import Store
 
 log = logging.getLogger("cdc_platform.definitions")
@@ -188,7 +188,7 @@ def _opened(path: Store, key: list[str]) -> dict[str, Any]:
     from deltalake.exceptions import TableNotFoundError
 
     try:
-        table = delta_table.opened(path)
+        table = handles.opened(path)
     except TableNotFoundError:
         return {}
     limits = json.loads(table.metadata().configuration.get("cdc.limits") or "{}")

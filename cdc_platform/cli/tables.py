@@ -53,7 +53,7 @@ def schema_command(
 
     `schema fetch SOURCE` writes the CREATE TABLE statements of a source's tables, read from its server, to a file for
     the option schema_file."""
-    from cdc_platform.lake import delta_table, stores
+    from cdc_platform.lake import handles, stores
     from cdc_platform.reading import described
 
     loaded = load_config(config)
@@ -64,7 +64,7 @@ def schema_command(
     name = described.find(loaded, table, source)
     columns = described.columns(loaded, name, all_columns)
     [row] = described.overview(loaded, [name])
-    opened = delta_table.opened(SNAPSHOT_PATH.at(stores.lake(loaded), **name._asdict()))
+    opened = handles.opened(SNAPSHOT_PATH.at(stores.lake(loaded), **name._asdict()))
     return {
         **row,
         "columns": columns,

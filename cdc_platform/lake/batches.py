@@ -9,13 +9,14 @@ takes ten (StreamingPythonRunner.scala, PythonWorkerFactory.createSimpleWorker).
 import json
 import re
 from collections.abc import Callable, Iterator
+from itertools import pairwise
 from typing import NamedTuple
 from urllib.parse import unquote
 
 from pyspark.sql import SparkSession
 
 from cdc_platform.errors import LakeChanged
-from cdc_platform.lake import checkpoints, commits
+from cdc_platform.lake import checkpoints, handles
 from cdc_platform.lake.store import File, Store
 
 Each = Callable[[SparkSession, list[File], int], None]
@@ -26,7 +27,8 @@ _UNITS = {"k": 1 << 10, "m": 1 << 20, "g": 1 << 30}
 _IDLE = 100
 """Commits without a file of the partition after which they are a batch of their own, not to be looked at again."""
 
-_COMMIT = re.compile("([0-9]{20})[.]json")
+
+_COMMIT = re.compile("[0-9]{20}[.]json")
 
 
 class End(NamedTuple):
@@ -49,7 +51,8 @@ def for_each(
 
 def unfinished(checkpoint: Store) -> bool:
     """Whether the last batch was begun and isn't done: some of its outputs may be written, others not."""
-    return checkpoints.newest(checkpoint, "offsets") != checkpoints.newest(checkpoint, "commits")
+    begun, done = checkpoints.newest(checkpoint)
+    return begun != done
 
 
 def _run(
@@ -61,33 +64,28 @@ def _run(
     partition: dict[str, str],
 ) -> list[int]:
     """Up to the table's newest commit of now."""
-    table_id = next(a["metaData"]["id"] for a in _actions(path, 0) if "metaData" in a)
-    present: End | None = None
+    table_id, present = _present(path)
+    begun, done = checkpoints.newest(checkpoint)
+    entry = checkpoints.begun(checkpoint, done)
+    start = _end(checkpoint, path, table_id, entry)
+    if start > present:
+        problem = f"its newest commit is {present.version - 1}, read was up to {start.version - 1}"
+        raise LakeChanged(path.uri(), problem)
     ran = []
     while True:
-        begun, done = (checkpoints.newest(checkpoint, log) for log in ("offsets", "commits"))
-        start = _end(checkpoint, path, table_id, done)
-        present = present or _present(path, start)
-        if start > present:
-            raise LakeChanged(
-                path.uri(), f"its newest commit is {present.version - 1}, read was up to {start.version - 1}"
-            )
+        number = done + 1
         if begun == done:
             end, files = _plan(path, start, present, max_bytes, partition)
             if not files and end.version - start.version < _IDLE:
                 return ran
-            checkpoints.note(
-                checkpoint,
-                "offsets",
-                done + 1,
-                f"{checkpoints.settings(spark, checkpoint, done)}\n{_offset(table_id, end)}",
-            )
-        elif begun == done + 1:
-            end = _end(checkpoint, path, table_id, begun)
+            text = f"{checkpoints.settings(spark, entry)}\n{_offset(table_id, end)}"
+            entry = checkpoints.note(checkpoint, "offsets", number, text)
+        elif begun == number:
+            entry = checkpoints.begun(checkpoint, begun)
+            end = _end(checkpoint, path, table_id, entry)
             files = [file for _, file, _ in _added(path, start, end, partition)]
         else:
             raise LakeChanged(checkpoint.uri(), f"batch {done} is done, and batch {begun} was begun after it")
-        number = done + 1
         try:
             each(spark, files, number)
         except BaseException as why:
@@ -95,15 +93,23 @@ def _run(
                 spark.interruptAll()
             raise
         checkpoints.note(checkpoint, "commits", number, '{"nextBatchWatermarkMs":0}')
+        begun, done, start = number, number, end
         if files:
             ran.append(number)
 
 
-def _present(path: Store, start: End) -> End:
-    """The end of a table's newest commit. start: a place in it that was reached before."""
-    known = f"{max(start.version - 1, 0):020d}"
-    names = path.names("_delta_log", after=known) or path.names("_delta_log")
-    return End(max((int(found[1]) for n, _ in names if (found := _COMMIT.fullmatch(n))), default=-1) + 1, -1)
+def _present(path: Store) -> tuple[str, End]:
+    """A table's id, and the end of its newest commit."""
+    from deltalake.exceptions import DeltaError
+
+    try:
+        with handles.handle(path, log=True) as opened:
+            return str(opened.table.metadata().id), End(opened.version + 1, -1)
+    except DeltaError as error:
+        there = [int(name[:20]) for name, _ in path.names("_delta_log") if _COMMIT.fullmatch(name)]
+        gone = next((a + 1 for a, b in pairwise(there) if b != a + 1), None)
+        problem = f"its log can't be read: {error}" if gone is None else f"commit {gone} is gone from its log"
+        raise LakeChanged(path.uri(), problem) from None
 
 
 def _plan(path: Store, start: End, present: End, max_bytes: int, partition: dict[str, str]) -> tuple[End, list[File]]:
@@ -135,18 +141,18 @@ def _added(path: Store, start: End, end: End, partition: dict[str, str]) -> Iter
                 yield End(version, number), File(path, unquote(added["path"])), added["size"]
 
 
-def _actions(path: Store, version: int) -> Iterator[commits.Action]:
+def _actions(path: Store, version: int) -> Iterator[handles.Action]:
     try:
-        yield from commits.actions(path, version)
+        yield from handles.actions(path, version)
     except FileNotFoundError:
         raise LakeChanged(path.uri(), f"commit {version} is gone from its log") from None
 
 
-def _end(checkpoint: Store, path: Store, table_id: str, batch: int) -> End:
-    """Where a batch ended; -1: the table's beginning."""
-    if batch < 0:
+def _end(checkpoint: Store, path: Store, table_id: str, entry: str | None) -> End:
+    """Where a batch ended; None: the table's beginning."""
+    if entry is None:
         return End(0, -1)
-    noted = checkpoints.end(checkpoint, batch)
+    noted = checkpoints.end(entry)
     if noted["reservoirId"] != table_id:
         raise LakeChanged(path.uri(), f"it was made anew: {checkpoint.uri()} goes on in a table of another id")
     return End(noted["reservoirVersion"], max(noted["index"], -1))

@@ -18,15 +18,24 @@ _KEPT = 100
 """Batches a checkpoint tells of, as spark.sql.streaming.minBatchesToRetain."""
 
 
-def newest(checkpoint: Store, log: str) -> int:
-    """The newest batch a log tells of, -1: none."""
-    return max((int(name) for name, _ in checkpoint.names(log) if name.isdigit()), default=-1)
+def newest(checkpoint: Store) -> tuple[int, int]:
+    """The newest batch that was begun, and the newest that is done; -1: none."""
+    found = [path.split("/") for path in checkpoint.below("")]
+    begun, done = (
+        max((int(name) for log, *names in found for name in names if log == which and name.isdigit()), default=-1)
+        for which in ("offsets", "commits")
+    )
+    return begun, done
 
 
-def end(checkpoint: Store, batch: int) -> Any:
+def begun(checkpoint: Store, batch: int) -> str | None:
+    """The entry of a batch that was begun; -1: None."""
+    return _read(checkpoint, f"offsets/{batch}") if batch >= 0 else None
+
+
+def end(entry: str) -> Any:
     """Where a batch ends, by its source's own notation."""
-    *_, text = _read(checkpoint, f"offsets/{batch}").splitlines()
-    return json.loads(text)
+    return json.loads(entry.splitlines()[-1])
 
 
 def query_id(checkpoint: Store) -> str:
@@ -35,11 +44,11 @@ def query_id(checkpoint: Store) -> str:
     return json.loads(_read(checkpoint, "metadata"))["id"]
 
 
-def settings(spark: SparkSession, checkpoint: Store, before: int, *, now_ms: int | None = None) -> str:
-    """What a batch's entry tells of the query: as the one before; a query stops where they differ. now_ms: the batch's
-    time, where its rows tell it (Spark's current_timestamp)."""
-    if before >= 0:
-        told = _settings(checkpoint, before)
+def settings(spark: SparkSession, before: str | None, *, now_ms: int | None = None) -> str:
+    """What a batch's entry tells of the query: as the one before (None: there is none); a query stops where they
+    differ. now_ms: the batch's time, where its rows tell it (Spark's current_timestamp)."""
+    if before is not None:
+        told = json.loads(before.splitlines()[1])
     else:
         conf = {"spark.sql.shuffle.partitions": spark.conf.get("spark.sql.shuffle.partitions")}
         told = {"batchWatermarkMs": 0, "batchTimestampMs": 0, "conf": conf}
@@ -48,11 +57,7 @@ def settings(spark: SparkSession, checkpoint: Store, before: int, *, now_ms: int
 
 def time_ms(checkpoint: Store, batch: int) -> int:
     """A batch's time: the same however often it is done."""
-    return _settings(checkpoint, batch)["batchTimestampMs"]
-
-
-def _settings(checkpoint: Store, batch: int) -> dict[str, Any]:
-    return json.loads(_read(checkpoint, f"offsets/{batch}").splitlines()[1])
+    return json.loads(_read(checkpoint, f"offsets/{batch}").splitlines()[1])["batchTimestampMs"]
 
 
 def _read(checkpoint: Store, name: str) -> str:
@@ -61,14 +66,16 @@ def _read(checkpoint: Store, name: str) -> str:
     return data.decode()
 
 
-def note(checkpoint: Store, log: str, batch: int, text: str) -> None:
-    """An entry of a log, which isn't there yet; those too old to be asked for go. Raises LakeChanged where another run
-    has made it."""
+def note(checkpoint: Store, log: str, batch: int, text: str) -> str:
+    """An entry of a log, which isn't there yet; those too old to be asked for go. Returns it. Raises LakeChanged where
+    another run has made it."""
     lease.check()
+    entry = f"v1\n{text}"
     if batch == 0 and log == "offsets":
         checkpoint.put_new("metadata", json.dumps({"id": str(uuid.uuid4())}).encode())
-    if not checkpoint.put_new(f"{log}/{batch}", f"v1\n{text}".encode()):
+    if not checkpoint.put_new(f"{log}/{batch}", entry.encode()):
         problem = "another run has made this entry meanwhile: two runs of one source were at work"
         raise LakeChanged(checkpoint.uri(f"{log}/{batch}"), problem)
     if batch >= _KEPT:
         checkpoint.remove(f"{log}/{name}" for name in (f"{batch - _KEPT}", f".{batch - _KEPT}.crc"))
+    return entry

@@ -7,26 +7,24 @@ Delta's protocol, "Action Reconciliation" and "Actions".
 import json
 import logging
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Mapping
 from decimal import Decimal
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
-import pyarrow.parquet as pq
 
-from cdc_platform.errors import LakeNotShared, StorageError
+from cdc_platform.errors import LakeChanged, LakeNotShared, StorageError
 from cdc_platform.lake import lease
 from cdc_platform.lake.data_files import Sink, Written, encoded
 from cdc_platform.lake.deletion_vectors import Descriptor
-from cdc_platform.lake.delta_table import appending, opened, recorded, retried
-from cdc_platform.lake.store import File, Store
+from cdc_platform.lake.handles import Action, Handle, actions, checkpoint, handle, of_checkpoint
+from cdc_platform.lake.store import Store
 
 if TYPE_CHECKING:
     from deltalake import DeltaTable
 
 log = logging.getLogger(__name__)
-
-Action = dict[str, Any]
 
 _WRITTEN = frozenset(
     ("columnMapping", "deletionVectors", "timestampNtz", "appendOnly", "invariants", "checkpointProtection")
@@ -38,7 +36,9 @@ _PLAIN, _FEATURES = 2, 7
 """Writer versions: up to which a table has nothing but appendOnly and invariants, and from which on it tells its
 features one by one."""
 _INTERVAL, _ITS_DEFAULT = "delta.checkpointInterval", "10"
-_DECODER, _ENCODER = msgspec.json.Decoder(), msgspec.json.Encoder()
+_ENCODER = msgspec.json.Encoder()
+_APPEND_TRIES = 100
+"""Of an append: each other commit of the same moment costs one."""
 
 
 class Live(NamedTuple):
@@ -60,19 +60,20 @@ class Marked(NamedTuple):
 def live(path: Store) -> Live | None:
     """A table as its newest commit leaves it. None: it has something that isn't kept to here (an unknown feature of the
     protocol, partitions, files of other places), or its log can't be read in full."""
-    table = opened(path)
-    protocol, metadata = table.protocol(), table.metadata()
-    asked = {*(protocol.reader_features or ()), *(protocol.writer_features or ())}
-    known = protocol.min_writer_version <= _PLAIN or protocol.min_writer_version == _FEATURES
-    if not known or not asked <= _WRITTEN or metadata.partition_columns:
+    with handle(path) as opened:
+        unknown, metadata, version = _unknown(opened.table), opened.table.metadata(), opened.table.version()
+    if unknown or metadata.partition_columns:
         return None
     if any(metadata.configuration.get(p, "false") != "false" for p in _REFUSED):
         return None
-    version, adds = table.version(), {}
+    adds: dict[tuple[str, Any], Action] = {}
     try:
-        first = _checkpoint(path, version)
-        for action in (*_of_checkpoint(path, first), *_of_commits(path, first + 1, version)):
-            _take(action, adds)
+        first = checkpoint(path, version)
+        for action in of_checkpoint(path, first, "add"):
+            _take(_from_checkpoint(action), adds)
+        for one in range(first + 1, version + 1):
+            for action in actions(path, one):
+                _take(action, adds)
     except FileNotFoundError:
         return None
     if not all(map(_is_kept_to, adds.values())):
@@ -97,23 +98,10 @@ def _key(of: Action) -> tuple[str, Any]:
     return of["path"], vector and (vector["storageType"], vector["pathOrInlineDv"], vector.get("offset"))
 
 
-def _checkpoint(path: Store, version: int) -> int:
-    """The newest checkpoint that is there in full, of one file, up to a version; -1: none is told."""
-    hint = path.read("_delta_log/_last_checkpoint")
-    told = json.loads(hint) if hint else {}
-    found = told.get("version", -1)
-    return found if "parts" not in told and found <= version else -1
-
-
-def _of_checkpoint(path: Store, version: int) -> Iterator[Action]:
-    if version < 0:
-        return
-    named = File(path, f"_delta_log/{version:020d}.checkpoint.parquet")
-    with named.open() as opened_, pq.ParquetFile(opened_, pre_buffer=path.remote) as file:
-        for batch in file.iter_batches(columns=["add"], use_threads=False):
-            found = batch.column("add")
-            for add in found.filter(found.is_valid()).to_pylist():
-                yield {"add": {**add, **{k: dict(add[k] or ()) for k in ("partitionValues", "tags") if k in add}}}
+def _from_checkpoint(action: Action) -> Action:
+    """As a commit tells it."""
+    add = action["add"]
+    return {"add": {**add, **{k: dict(add[k] or ()) for k in ("partitionValues", "tags") if k in add}}}
 
 
 def _told(add: Action) -> Action:
@@ -122,18 +110,6 @@ def _told(add: Action) -> Action:
     if vector := told.get("deletionVector"):
         told["deletionVector"] = {k: v for k, v in vector.items() if v is not None}
     return told
-
-
-def _of_commits(path: Store, first: int, last: int) -> Iterator[Action]:
-    for version in range(first, last + 1):
-        yield from actions(path, version)
-
-
-def actions(path: Store, version: int) -> Iterator[Action]:
-    """Actions of one commit (Delta's protocol, "Delta Log Entries"). Raises FileNotFoundError."""
-    if (lines := path.read(f"_delta_log/{version:020d}.json")) is None:
-        raise FileNotFoundError(f"{path.uri()}: commit {version}")
-    yield from (_DECODER.decode(line) for line in lines.split(b"\n") if line.strip())
 
 
 def commit(path: Store, before: Live, written: Iterable[Written], marked: Iterable[Marked], told: Action) -> bool:
@@ -152,23 +128,25 @@ def commit(path: Store, before: Live, written: Iterable[Written], marked: Iterab
     lease.check()
     if not path.put_new(f"_delta_log/{version:020d}.json", _ENCODER.encode_lines(lines)):
         return False
-    if version % before.interval == 0:
-        _checkpointed(path)
+    _checkpointed(path, version, before.interval)
     return True
 
 
-def _checkpointed(path: Store) -> None:
-    """Without one the log is read from the last one on: no reason to fail."""
+def _checkpointed(path: Store, version: int, interval: int) -> None:
+    """One every so many commits. Without it the log is read from the last one on: no reason to fail."""
     from deltalake.exceptions import DeltaError
 
+    if version % interval:
+        return
     try:
-        opened(path).create_checkpoint()
+        with handle(path) as opened:
+            opened.table.create_checkpoint()
     except (DeltaError, StorageError) as error:
         log.warning("%s: no checkpoint: %s", path.uri(), error)
 
 
-def _added(file: Written, now: int) -> Action:
-    named = {"path": file.path, "partitionValues": {}, "size": file.size}
+def _added(file: Written, now: int, partition: Mapping[str, str] = MappingProxyType({})) -> Action:
+    named = {"path": file.path, "partitionValues": dict(partition), "size": file.size}
     return {**named, "modificationTime": now, "dataChange": True, "stats": file.stats}
 
 
@@ -184,7 +162,8 @@ def _wide(stats: str) -> str:
 
 def done_before(table: Store, app: str, version: int) -> bool:
     """Whether a table has a commit of this application with this number or a later one."""
-    return recorded(opened(table), (app, version))
+    with handle(table, log=True) as opened:
+        return opened.recorded((app, version))
 
 
 def _seen(table: Store, files: Iterable[Written]) -> None:
@@ -197,18 +176,58 @@ def _seen(table: Store, files: Iterable[Written]) -> None:
 def append_files(sink: Sink, files: list[Written], once: tuple[str, int] | None = None) -> None:
     """Name files in a table's log. once: application and number, under which the table takes files once; a commit
     without files records it, too."""
-    if not files and once is None:
-        return
-    _seen(sink.table, files)
-    retried(sink.table, lambda table: _append(table, sink, files, once))
+    if files or once is not None:
+        append(sink.table, lambda _: (sink, files), once)
 
 
-def _append(table: "DeltaTable", sink: Sink, files: list[Written], once: tuple[str, int] | None) -> None:
-    from deltalake.transaction import AddAction, RemoveAction
+def append(
+    path: Store, make: Callable[[Handle], tuple[Sink, list[Written]]], once: tuple[str, int] | None = None
+) -> None:
+    """Name files, which are made now unless the table has taken them before. Raises LakeChanged where the table has
+    what isn't kept to here, StorageError where others commit all the time."""
+    made: tuple[Sink, list[Written]] | None = None
+    for _ in range(_APPEND_TRIES):
+        with handle(path, log=True) as opened:
+            if opened.recorded(once):
+                return
+            if unknown := _unknown(opened.table):
+                raise LakeChanged(path.uri(), f"its protocol asks writers for what isn't known: {', '.join(unknown)}")
+            sink, files = made = made or make(opened)
+            _seen(path, files)
+            interval = int(opened.table.metadata().configuration.get(_INTERVAL, _ITS_DEFAULT))
+            if opened.append(_appended(sink, files, once, opened.version)):
+                version = opened.version
+                break
+    else:
+        raise StorageError(path.uri(), "others commit to it all the time", retriable=True)
+    _checkpointed(path, version, interval)
 
-    if recorded(table, once):
-        return
-    values = dict(sink.partition)
-    now = int(time.time() * 1000)
-    adds: list[AddAction | RemoveAction] = [AddAction(f.path, f.size, values, now, True, f.stats) for f in files]
-    table.create_write_transaction(adds, "append", table.schema(), list(values), commit_properties=appending(once))
+
+def _appended(sink: Sink, files: list[Written], once: tuple[str, int] | None, before: int) -> list[Action]:
+    now, partition = int(time.time() * 1000), dict(sink.partition)
+    lines: list[Action] = [
+        {
+            "commitInfo": {
+                "timestamp": now,
+                "operation": "WRITE",
+                "operationParameters": {"mode": "Append", "partitionBy": json.dumps(list(partition))},
+                "readVersion": before,
+                "isBlindAppend": True,
+                "operationMetrics": {"numFiles": str(len(files)), "numOutputRows": str(sum(f.rows for f in files))},
+                "engineInfo": "cdc-platform",
+            }
+        }
+    ]
+    if once is not None:
+        lines.append({"txn": {"appId": once[0], "version": once[1], "lastUpdated": now}})
+    return [*lines, *({"add": _added(f, now, partition)} for f in files)]
+
+
+def _unknown(table: "DeltaTable") -> list[str]:
+    """Features that a table asks its writers to keep to, and that aren't kept to here."""
+    protocol = table.protocol()
+    if protocol.min_writer_version <= _PLAIN:
+        return []
+    if protocol.min_writer_version != _FEATURES:
+        return [f"version {protocol.min_writer_version}"]
+    return sorted({*(protocol.reader_features or ()), *(protocol.writer_features or ())} - _WRITTEN)

@@ -6,7 +6,8 @@ delta-rs's commits are put-if-absent: of several processes that commit at once n
 """
 
 import re
-from collections.abc import Callable, Iterable
+from collections import OrderedDict
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from datetime import UTC, datetime
 from functools import partial
@@ -14,36 +15,40 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import unquote
 
-from cdc_platform.lake import lease
+from cdc_platform.lake import commits, lease
+from cdc_platform.lake.data_files import Output, Sink, Written, leaves
+from cdc_platform.lake.handles import Handle, handle
 from cdc_platform.lake.store import File, Store
-from cdc_platform.tables import Table
+from cdc_platform.tables import STATS, Table
 
 if TYPE_CHECKING:
     import pyarrow as pa
-    from deltalake import CommitProperties, DeltaTable
+    from deltalake import DeltaTable
 
 T = TypeVar("T")
 
 _TRIES = 10
 """Of a change that another process's commit came in between of."""
-_COMMIT_TRIES = 100
-"""Of an append: each other commit of the same moment costs one."""
 _MERGED_AT_ONCE, _SPILL_BYTES = 100_000, 256 << 20
 """Rows that one merge looks for, and the memory that it may take: 100,000 took 111 MB."""
 
 
+_READS = {"datafusion.execution.parquet.metadata_size_hint": str(1 << 16)}
+"""A small file's footer is read with one request, not with two."""
+_REMEMBERED, _REMEMBERED_ROWS = 128, 100
+_answers: "OrderedDict[tuple[Any, ...], list[dict[str, Any]]]" = OrderedDict()
+"""(SQL, tables as they were) → answer."""
+
+
 def exists(path: Store) -> bool:
     """Whether a Delta table with a commit is there."""
-    from deltalake import DeltaTable
+    from deltalake.exceptions import TableNotFoundError
 
-    return DeltaTable.is_deltatable(path.uri(), path.options)
-
-
-def opened(path: Store, version: int | None = None) -> "DeltaTable":
-    """A table at its newest version, or at this one. Raises deltalake's TableNotFoundError."""
-    from deltalake import DeltaTable
-
-    return DeltaTable(path.uri(), version, path.options)
+    try:
+        with handle(path):
+            return True
+    except TableNotFoundError:
+        return False
 
 
 def retried(path: Store, change: Callable[["DeltaTable"], T]) -> T:
@@ -53,32 +58,23 @@ def retried(path: Store, change: Callable[["DeltaTable"], T]) -> T:
     lease.check()
     for _ in range(_TRIES - 1):
         with suppress(CommitFailedError):
-            return change(opened(path))
-    return change(opened(path))
+            return _with(path, change)
+    return _with(path, change)
 
 
-def recorded(table: "DeltaTable", once: tuple[str, int] | None) -> bool:
-    """Whether a table has a commit of this application with this number or a later one (Delta's protocol, "Transaction
-    Identifiers"); never for None."""
-    known = table.transaction_version(once[0]) if once else None
-    return known is not None and once is not None and known >= once[1]
-
-
-def appending(once: tuple[str, int] | None) -> "CommitProperties":
-    """Of a commit that appends: it records `once`, application and number, and outlasts many others of the moment."""
-    from deltalake import CommitProperties, Transaction
-
-    return CommitProperties(None, _COMMIT_TRIES, [Transaction(*once)] if once else None)
+def _with(path: Store, do: Callable[["DeltaTable"], T]) -> T:
+    with handle(path) as opened:
+        return do(opened.table)
 
 
 def version(path: Store) -> int:
     """Number of the newest commit."""
-    return opened(path).version()
+    return _with(path, lambda table: table.version())
 
 
 def properties(path: Store) -> dict[str, str]:
     """Table properties."""
-    return dict(opened(path).metadata().configuration)
+    return _with(path, lambda table: dict(table.metadata().configuration))
 
 
 def protocol(path: Store) -> tuple[set[str], dict[str, str], int]:
@@ -86,33 +82,34 @@ def protocol(path: Store) -> tuple[set[str], dict[str, str], int]:
     import pyarrow as pa
     import pyarrow.compute as pc
 
-    table = opened(path)
-    told, metadata = table.protocol(), table.metadata()
+    with handle(path) as opened:
+        told, metadata = opened.table.protocol(), opened.table.metadata()
+        added = pa.table(opened.table.get_add_actions())
     named = {*(told.reader_features or ()), *(told.writer_features or ())}
-    size = pc.sum(pa.table(table.get_add_actions())["size_bytes"], min_count=0).as_py()  # pyright: ignore[reportAttributeAccessIssue]
+    size = pc.sum(added["size_bytes"], min_count=0).as_py()  # pyright: ignore[reportAttributeAccessIssue]
     return named, metadata.configuration, size
 
 
 def schema_json(path: Store) -> str:
     """Columns as Delta's log has them (its protocol, "Schema Serialization Format"), which is Spark's own JSON too."""
-    return opened(path).schema().to_json()
+    return _with(path, lambda table: table.schema().to_json())
 
 
 def comment(path: Store) -> str:
     """What the table says of itself."""
-    return opened(path).metadata().description or ""
+    return _with(path, lambda table: table.metadata().description or "")
 
 
 def arrow_schema(path: Store) -> Any:
     """Columns as a pyarrow.Schema."""
     import pyarrow as pa
 
-    return pa.schema(opened(path).schema().to_arrow())
+    return _with(path, lambda table: pa.schema(table.schema().to_arrow()))
 
 
 def partition_columns(path: Store) -> list[str]:
     """Names of the partition columns."""
-    return list(opened(path).metadata().partition_columns)
+    return _with(path, lambda table: list(table.metadata().partition_columns))
 
 
 def file_fields(path: Store) -> dict[str, Any]:
@@ -133,16 +130,18 @@ def _in_files(field: Any) -> Any:
 
 def sizes(path: Store) -> list[int]:
     """Bytes of each data file."""
+    return _added(path)["size_bytes"].to_pylist()
+
+
+def _added(path: Store) -> "pa.Table":
     import pyarrow as pa
 
-    return pa.table(opened(path).get_add_actions())["size_bytes"].to_pylist()
+    return _with(path, lambda table: pa.table(table.get_add_actions()))
 
 
 def heaviest_file(path: Store) -> tuple[File, int] | None:
     """The data file with the most bytes per row, and its rows; None: no file's statistics have its rows."""
-    import pyarrow as pa
-
-    added = pa.table(opened(path).get_add_actions()).select(["path", "size_bytes", "num_records"]).to_pylist()
+    added = _added(path).select(["path", "size_bytes", "num_records"]).to_pylist()
     counted = [(f["size_bytes"] / f["num_records"], f["path"], f["num_records"]) for f in added if f["num_records"]]
     _, file, rows = max(counted, default=(0, "", 0))
     return (File(path, unquote(file)), rows) if rows else None
@@ -165,14 +164,24 @@ def topic(name: str) -> str:
 
 def ask(sql: str, **paths: Store) -> list[dict[str, Any]]:
     """Rows of a query over tables that are there; small answers only. sql: `{name}` for each table, names in double
-    quotes (DataFusion's SQL). Structs are dicts. The caller puts nothing from the wire into it."""
+    quotes (DataFusion's SQL); what it answers depends on the tables alone, and isn't asked again while they are the
+    same. Structs are dicts. The caller puts nothing from the wire into it, and changes nothing within a value."""
     import pyarrow as pa
     from deltalake import QueryBuilder
 
-    builder = QueryBuilder()
+    builder, state = QueryBuilder(_READS), []
     for name, path in paths.items():
-        builder = builder.register(name, opened(path))
-    return pa.table(builder.execute(sql.format(**{name: name for name in paths})).read_all()).to_pylist()
+        with handle(path) as opened:
+            builder = builder.register(name, opened.table)  # as it is now
+            state.append((name, path, opened.identity))
+    if (known := _answers.get(asked := (sql, *state))) is not None:
+        return [dict(row) for row in known]
+    found = pa.table(builder.execute(sql.format(**{name: name for name in paths})).read_all()).to_pylist()
+    if len(found) <= _REMEMBERED_ROWS:
+        _answers[asked] = [dict(row) for row in found]
+        while len(_answers) > _REMEMBERED:
+            _answers.popitem(last=False)
+    return found
 
 
 def rows(path: Store) -> Any:
@@ -180,7 +189,8 @@ def rows(path: Store) -> Any:
     import pyarrow as pa
     from deltalake import QueryBuilder
 
-    return pa.table(QueryBuilder().register("t", opened(path)).execute("SELECT * FROM t").read_all())
+    with handle(path) as opened:
+        return pa.table(QueryBuilder(_READS).register("t", opened.table).execute("SELECT * FROM t").read_all())
 
 
 _FIRST = f"_delta_log/{0:020d}.json"
@@ -230,20 +240,38 @@ def append_rows(
     the table takes rows once."""
     if not rows or (of is not None and ask(f"SELECT 1 AS there FROM {{t}} WHERE {of} LIMIT 1", t=path)):
         return
-    retried(path, lambda table: _append(table, rows, once))
+    commits.append(path, lambda opened: _written(opened, rows), once)
 
 
-def _append(table: "DeltaTable", rows: list[dict[str, Any]], once: tuple[str, int] | None) -> None:
+def _written(opened: Handle, rows: list[dict[str, Any]]) -> tuple[Sink, list[Written]]:
+    """A file of a few rows, all of one partition."""
     import pyarrow as pa
-    from deltalake import write_deltalake
 
-    if recorded(table, once):
-        return
-    schema = pa.schema(table.schema().to_arrow())
-    now = {"at": datetime.now(UTC)} if "at" in schema.names else {}
-    columns = [pa.array([_as({**r, **now}.get(f.name), f.type) for r in rows], f.type) for f in schema]
-    found = pa.Table.from_arrays(columns, schema=schema)
-    write_deltalake(table, found, mode="append", commit_properties=appending(once))
+    names = opened.table.metadata().partition_columns
+    [values] = {tuple(str(r[n]) for n in names) for r in rows}
+    out = Output(sink_of(opened, dict(zip(names, values, strict=True))))
+    now = {"at": datetime.now(UTC)} if "at" in out.sink.schema.names else {}
+    columns = [pa.array([_as({**r, **now}.get(f.name), f.type) for r in rows], f.type) for f in out.sink.schema]
+    out.write(pa.RecordBatch.from_arrays(columns, schema=out.sink.schema))
+    done = out.close()
+    return out.sink, [done] if done else []
+
+
+def sink(path: Store, **partition: str) -> Sink:
+    """Where files of a table are written. partition: the values of its partition columns, which all rows have."""
+    with handle(path) as opened:
+        return sink_of(opened, partition)
+
+
+def sink_of(opened: Handle, partition: Mapping[str, str]) -> Sink:
+    """The same of an open table."""
+    import pyarrow as pa
+
+    every = pa.schema(opened.table.schema().to_arrow())
+    schema = pa.schema([f.remove_metadata() for f in every if f.name not in partition])
+    indexed = opened.table.metadata().configuration.get(STATS)
+    stats = tuple(indexed.split(",")) if indexed else leaves(schema)
+    return Sink(opened.path, schema, stats, (), tuple(partition.items()))
 
 
 def compact(path: Store, keep_hours: int, **partition: str) -> None:
@@ -251,7 +279,8 @@ def compact(path: Store, keep_hours: int, **partition: str) -> None:
     those of failed tasks, too."""
     parts = [(name, "=", value) for name, value in partition.items()]
     retried(path, lambda table: table.optimize.compact(partition_filters=parts or None))
-    opened(path).vacuum(keep_hours, dry_run=False, enforce_retention_duration=False, full=True)
+    with handle(path) as opened:
+        opened.table.vacuum(keep_hours, dry_run=False, enforce_retention_duration=False, full=True)
 
 
 def delete(path: Store, where: str) -> None:

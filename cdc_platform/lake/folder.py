@@ -79,13 +79,26 @@ class Folder(Store):
             return True
 
     def names(self, folder: str, *, after: str = "") -> list[tuple[str, int]]:
+        return [(name, of.st_size) for name, of in self._stats(folder, after)]
+
+    def stamps(self, folder: str, *, after: str) -> dict[str, str]:
+        return {n: f"{of.st_ino} {of.st_mtime_ns} {of.st_size}" for n, of in self._stats(folder, after)}
+
+    def _stats(self, folder: str, after: str) -> list[tuple[str, os.stat_result]]:
         with self._faults(folder):
             try:
                 with os.scandir(self.uri(folder)) as entries:
                     kept = [e for e in entries if e.name > after and e.is_file()]
-                    return sorted((e.name, e.stat().st_size) for e in kept if shown(e.name))
+                    return sorted((e.name, e.stat()) for e in kept if shown(e.name))
             except (FileNotFoundError, NotADirectoryError):
                 return []
+
+    def below(self, folder: str) -> list[str]:
+        root, found = self.uri(folder), []
+        with self._faults(folder):
+            for at, _, names in os.walk(root):
+                found += [os.path.relpath(f"{at}/{name}", root) for name in names if shown(name)]
+        return sorted(found)
 
     def is_here(self) -> bool:
         return os.path.isdir(self.root)

@@ -93,6 +93,12 @@ class ObjectStore(Store):
             return None
 
     def names(self, folder: str, *, after: str = "") -> list[tuple[str, int]]:
+        return [(name, o["size"]) for name, o in self._objects(folder, after)]
+
+    def stamps(self, folder: str, *, after: str) -> dict[str, str]:
+        return {name: f"{o['e_tag']} {o['last_modified']} {o['size']}" for name, o in self._objects(folder, after)}
+
+    def _objects(self, folder: str, after: str) -> list[tuple[str, Any]]:
         within = self._key(folder) if folder else self._prefix
         with self._translated(folder):
             if after:
@@ -101,8 +107,16 @@ class ObjectStore(Store):
                 objects = [o for chunk in chunks for o in chunk]
             else:
                 objects = obstore.list_with_delimiter(self._client, within)["objects"]
-        found = ((o["path"][len(within) :].lstrip("/"), o["size"]) for o in objects)
-        return sorted((n, size) for n, size in found if "/" not in n and n > after and shown(n))
+        found = ((o["path"][len(within) :].lstrip("/"), o) for o in objects)
+        mine = ((n, o) for n, o in found if "/" not in n and n > after and shown(n))
+        return sorted(mine, key=lambda named: named[0])
+
+    def below(self, folder: str) -> list[str]:
+        within = self._key(folder) if folder else self._prefix
+        with self._translated(folder):
+            chunks = obstore.list(self._client, within, chunk_size=1000)
+            found = [o["path"][len(within) :].lstrip("/") for chunk in chunks for o in chunk]
+        return sorted(path for path in found if shown(path.rpartition("/")[2]))
 
     def is_here(self) -> bool:
         return True

@@ -10,6 +10,7 @@ from typing import Any
 from cdc_platform import tables
 from cdc_platform.config import Config, Source
 from cdc_platform.lake import delta_table, stores
+from cdc_platform.lake.handles import handle
 from cdc_platform.lake.store import Store
 
 Partition = tuple[str, int]
@@ -18,19 +19,13 @@ OUTCOMES = ("applied", "control", "filtered", "waiting", "joined", "duplicate", 
 
 
 def query(sql: str, **paths: Store) -> list[dict[str, Any]] | None:
-    """Rows of a query over Delta tables, by name; small results only. None: one of the tables isn't there
-    yet."""
-    import pyarrow as pa
-    from deltalake import QueryBuilder
+    """As delta_table.ask, of tables by their names (`FROM t`). None: one of the tables isn't there yet."""
     from deltalake.exceptions import TableNotFoundError
 
-    builder = QueryBuilder()
-    for name, path in paths.items():
-        try:
-            builder = builder.register(name, delta_table.opened(path))
-        except TableNotFoundError:
-            return None
-    return pa.table(builder.execute(sql).read_all()).to_pylist()
+    try:
+        return delta_table.ask(sql.replace("{", "{{").replace("}", "}}"), **paths)
+    except TableNotFoundError:
+        return None
 
 
 def text(value: str) -> str:
@@ -91,7 +86,8 @@ def newest_rows(config: Config, source: Source) -> tuple[datetime | None, dateti
     from deltalake.exceptions import TableNotFoundError
 
     try:
-        files = pa.table(delta_table.opened(tables.CHANGELOG.at(stores.lake(config))).get_add_actions(flatten=True))
+        with handle(tables.CHANGELOG.at(stores.lake(config))) as opened:
+            files = pa.table(opened.table.get_add_actions(flatten=True))
     except TableNotFoundError:
         return None, None
     mine = [row for row in files.to_pylist() if row["partition.source"] == source.name]
@@ -218,7 +214,8 @@ def columns(path: Store) -> list[str] | None:
     from deltalake.exceptions import TableNotFoundError
 
     try:
-        return [f.name for f in delta_table.opened(path).schema().fields]
+        with handle(path) as opened:
+            return [f.name for f in opened.table.schema().fields]
     except TableNotFoundError:
         return None
 
@@ -229,8 +226,8 @@ def newest_landed(config: Config, source: Source) -> datetime | None:
     from deltalake.exceptions import TableNotFoundError
 
     try:
-        table = delta_table.opened(tables.LANDING.at(stores.lake(config), source=source.name))
-        files = pa.table(table.get_add_actions(flatten=True))
+        with handle(tables.LANDING.at(stores.lake(config), source=source.name)) as opened:
+            files = pa.table(opened.table.get_add_actions(flatten=True))
     except TableNotFoundError:
         return None
     if "max.timestamp" not in files.column_names:

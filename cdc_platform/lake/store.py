@@ -104,6 +104,14 @@ class Store(ABC):
         written and hidden ones aren't among them. With `after` an object store lists what is in folders below, too."""
 
     @abstractmethod
+    def stamps(self, folder: str, *, after: str) -> dict[str, str]:
+        """Files as `names` gives them, each with what another file of its name wouldn't have."""
+
+    @abstractmethod
+    def below(self, folder: str) -> list[str]:
+        """Paths, from there, of the files in a folder and in those in it."""
+
+    @abstractmethod
     def size(self, path: str) -> int | None:
         """A file's bytes; None: there is no file."""
 

@@ -48,22 +48,25 @@ def land(
     """Up to the ends in `state`. starts: of partitions that the checkpoint doesn't know. Raises KafkaUnreachable."""
     sink = Sink(path, reader.RECORD, LANDING.stats, ("topic", "timestamp_type"))
     records = ran = 0
+    begun, done = checkpoints.newest(checkpoint)
+    entry = checkpoints.begun(checkpoint, done)
+    before = {**starts, **_ends(entry)}
     while True:
-        begun, done = (checkpoints.newest(checkpoint, log) for log in ("offsets", "commits"))
-        before = {**starts, **_ends(checkpoint, done)}
         if begun == done:
             ends = _planned(before, state, source.max_records_per_batch)
             if ends == before:
                 return Landed(records, ran, before)
-            settings = checkpoints.settings(spark, checkpoint, done, now_ms=int(time.time() * 1000))
-            checkpoints.note(checkpoint, "offsets", done + 1, f"{settings}\n{_text(ends)}")
+            settings = checkpoints.settings(spark, entry, now_ms=int(time.time() * 1000))
+            entry = checkpoints.note(checkpoint, "offsets", done + 1, f"{settings}\n{_text(ends)}")
         else:
-            ends = {**before, **_ends(checkpoint, begun)}
+            entry = checkpoints.begun(checkpoint, begun)
+            ends = {**before, **_ends(entry)}
         ranges = [Range(*at, before.get(at, 0), end) for at, end in sorted(ends.items()) if end > before.get(at, 0)]
         landed = _batch(spark, config, source, sink, ranges, checkpoint, done + 1)
         checkpoints.note(checkpoint, "commits", done + 1, '{"nextBatchWatermarkMs":0}')
         records += landed
         ran += landed > 0
+        begun, done, before = done + 1, done + 1, ends
 
 
 def _batch(
@@ -98,10 +101,8 @@ def _planned(before: Offsets, state: list[PartitionState], most: int) -> Offsets
     return {**before, **{at: before.get(at, 0) + n for at, n in shares.items()}}
 
 
-def _ends(checkpoint: Store, batch: int) -> Offsets:
-    if batch < 0:
-        return {}
-    told = checkpoints.end(checkpoint, batch)
+def _ends(entry: str | None) -> Offsets:
+    told = checkpoints.end(entry) if entry is not None else {}
     return {(topic, int(p)): offset for topic, partitions in told.items() for p, offset in partitions.items()}
 
 

@@ -52,7 +52,7 @@ def run(spark: SparkSession, config: Config, source: Source) -> StageResult:
         first = offsets.first_offsets(state, "earliest" if generation else source.start)
         landed = _note_positions(source, first, landed, batch, ledger)
     done = _land(spark, config, source, state, landed, path, generation)
-    if _account(spark, config, source, generation):
+    if done.batches and _account(spark, config, source, generation):
         _, landed, batch = _position(ledger, source)
     landed = _note_positions(source, done.ends, landed, batch, ledger)
     _commit_group(config, source, landed)

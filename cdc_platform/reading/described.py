@@ -8,7 +8,7 @@ from cdc_platform import tables
 from cdc_platform.config import Config
 from cdc_platform.config.tables import ORIGIN
 from cdc_platform.errors import ConfigError
-from cdc_platform.lake import delta_table, queries, stores
+from cdc_platform.lake import handles, queries, stores
 from cdc_platform.lake.store import Store
 from cdc_platform.reading.catalog import TableName, states
 from cdc_platform.reading.frames import BOOKKEEPING
@@ -73,7 +73,7 @@ def columns(config: Config, name: TableName, bookkeeping: bool = False) -> list[
     from deltalake.exceptions import TableNotFoundError
 
     try:
-        table = delta_table.opened(tables.SNAPSHOT_PATH.at(stores.lake(config), **name._asdict()))
+        table = handles.opened(tables.SNAPSHOT_PATH.at(stores.lake(config), **name._asdict()))
     except TableNotFoundError:
         raise ConfigError("TABLE", f"{name} has no snapshot yet: run `cdc-platform run`") from None
     told = _described(config, name.source).get(name, {})

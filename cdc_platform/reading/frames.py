@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Literal
 
 from cdc_platform.errors import NotReadable, SetupError
-from cdc_platform.lake import delta_table
+from cdc_platform.lake import handles
 from cdc_platform.reading.catalog import Snapshot
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ class Frames:
     def find(self, table: Any, version: int | None = None) -> Snapshot:
         """Where a table lies and the version that a read would take now. Raises NotReadable."""
         found = self._find(table, version)
-        return found if found.version is not None else Snapshot(found.path, delta_table.opened(found.path).version())
+        return found if found.version is not None else Snapshot(found.path, handles.opened(found.path).version())
 
     def batches(
         self,
@@ -126,7 +126,7 @@ def _batches(
     from deltalake.exceptions import DeltaError, TableNotFoundError
 
     try:
-        table = delta_table.opened(found.path, found.version)
+        table = handles.opened(found.path, found.version)
     except TableNotFoundError:
         raise NotReadable(name, f"there is no Delta table at {found.path.uri()}") from None
     except DeltaError as error:
@@ -156,7 +156,7 @@ def _chosen(name: str, there: Iterable[str], wanted: Iterable[str] | None, bookk
 
 def _no_version(found: Snapshot, error: Exception) -> tuple[str, list[str]]:
     """Problem and valid versions, of a version that can't be opened."""
-    newest = delta_table.opened(found.path).version()
+    newest = handles.opened(found.path).version()
     if found.version is None or found.version > newest:
         return f"has no version {found.version}", [f"up to {newest}"]
     return f"version {found.version} can't be opened any more: {error}", [f"{newest}, the newest"]

@@ -184,7 +184,7 @@ def _row_bytes(snapshot: Store) -> int | None:
 
 
 def _evolve(spark: SparkSession, target: Target, columns: list[TableColumn]) -> None:
-    there = {f.name.lower(): f.dataType for f in delta_sql.read(spark, target.snapshot).schema.fields}
+    there = {f.name.lower(): f.dataType for f in delta_sql.schema(target.snapshot).fields}
     keyed, had_key = any(c.key for c in columns), ADDRESS not in there
     if keyed != had_key or (not keyed and any(c.name.lower() not in there for c in columns)):
         raise Stale

@@ -16,12 +16,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
 import pyarrow as pa
 from pyspark.errors import PySparkException
 
-from cdc_platform.errors import LakeNotShared
+from cdc_platform.errors import LakeNotShared, StorageError
 from cdc_platform.lake import commits, delta_table
-from cdc_platform.lake.data_files import Output, Sink, Unit, Written, conformed, leaves, outputs, read, units
+from cdc_platform.lake.data_files import Output, Sink, Unit, Written, conformed, outputs, read, units
 from cdc_platform.lake.store import File, Store
 from cdc_platform.spark import workers
-from cdc_platform.tables import STATS
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -95,13 +94,10 @@ def append(df: "DataFrame", path: Store, once: tuple[str, int] | None = None, **
     partition: the values of its partition columns, which all rows have."""
     if once is not None and commits.done_before(path, *once):
         return
-    schema = delta_table.arrow_schema(path)
-    if unknown := {*df.columns} - {*schema.names}:
+    sink = delta_table.sink(path, **partition)
+    if unknown := {*df.columns} - {*sink.schema.names, *partition}:
         raise ValueError(f"{path.uri()} has no columns {sorted(unknown)}")
-    schema = pa.schema([f.remove_metadata() for f in schema if f.name not in partition])
-    indexed = delta_table.properties(path).get(STATS)
-    sink = Sink(path, schema, tuple(indexed.split(",")) if indexed else leaves(schema), (), tuple(partition.items()))
-    rows = partial(conformed_to, schema)
+    rows = partial(conformed_to, sink.schema)
     commits.append_files(sink, partitions(df, rows, _write, {"rows": sink}).written["rows"], once)
 
 
@@ -121,6 +117,8 @@ def _done(given: "DataFrame", each: Made, sinks: Mapping[str, Sink]) -> Pass:
     except PySparkException as error:
         if lost := re.search(r"LakeNotShared: ([^\n]*?): ", str(error)):
             raise LakeNotShared(lost[1]) from None
+        if failed := re.search(r"StorageError: ([^\n]*?): ([^\n]*)", str(error)):
+            raise StorageError(failed[1], failed[2], retriable=True) from None
         raise
     told = [json.loads(r["told"]) for r in found if r["output"] is None]
     written: dict[str, list[Written]] = {name: [] for name in sinks}

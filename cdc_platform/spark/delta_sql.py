@@ -10,7 +10,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructType, TimestampNTZType
 
-from cdc_platform.lake import delta_table
+from cdc_platform.lake import delta_table, handles
 from cdc_platform.lake.store import File, Store
 from cdc_platform.tables import Table
 from cdc_platform.tables.columns import literal, quoted
@@ -26,15 +26,23 @@ def delta(path: Store) -> str:
     return f"delta.{quoted(path.spark_uri())}"
 
 
+_ensured: set[Store] = set()
+"""Tables on object stores that this process has seen as they should be."""
+
+
 def ensure(table: Table, path: Store) -> Store:
     """Make the table at `path` if it isn't there, and add the columns that an earlier version's table lacks. Returns
     the path."""
+    if path in _ensured and handles.is_kept(path):  # it takes a request to see whether it is still there
+        return path
     if not delta_table.exists(path):
         delta_table.create(path, table)
     if table.added:
         there = {f["name"] for f in json.loads(delta_table.schema_json(path))["fields"]}
         if missing := [n for n in table.added if n not in there]:
             delta_table.add_columns(path, table.arrow(*missing, comments=True))
+    if path.remote:
+        _ensured.add(path)
     return path
 
 

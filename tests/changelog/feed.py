@@ -20,7 +20,7 @@ from cdc_platform.changelog import run as changelog
 from cdc_platform.changes.file_stats import Summary
 from cdc_platform.changes.run import events_sink
 from cdc_platform.formats.events import columns_json, event_batch, schema_version
-from cdc_platform.lake import commits
+from cdc_platform.lake import commits, handles, stores
 from cdc_platform.lake.data_files import Output
 from cdc_platform.lake.store import Store
 from cdc_platform.results import StageResult
@@ -120,21 +120,24 @@ class Feed:
     _files: Any = field(default_factory=count)
 
     def __post_init__(self) -> None:
+        if stores.lake(self.config).remote:
+            for table in (*SHARED, tables.CHANGES):
+                delta_sql.ensure(table, self._at(table))
+            return
         empty = Path(empty_lake(self.spark))
         for table in SHARED:
             if not Path(self.config.lake, table.path).exists():
                 copytree(empty / table.path, Path(self.config.lake, table.path))
-        if not Path(self._changes).exists():
+        if not Path(self._at(tables.CHANGES).uri()).exists():
             nobodys = tables.CHANGES.at(store_at(empty), format=self.source.format, source="nobody")
-            copytree(delta_sql.ensure(tables.CHANGES, nobodys).uri(), self._changes)
+            copytree(delta_sql.ensure(tables.CHANGES, nobodys).uri(), self._at(tables.CHANGES).uri())
 
     @property
     def source(self) -> Any:
         return self.config.source(self.name)
 
-    @property
-    def _changes(self) -> str:
-        return tables.CHANGES.at(self.config.lake, format=self.source.format, source=self.name)
+    def _at(self, table: tables.Table) -> Store:
+        return table.at(stores.lake(self.config), format=self.source.format, source=self.name)
 
     def say(self, *events: dict[str, Any]) -> None:
         """Append events as one commit of one file; each a message of its own unless it tells its offset."""
@@ -143,7 +146,7 @@ class Feed:
             as_event({"landed_at": landed, **({} if "offset" in e else {"offset": next(self._offsets)}), **e})
             for e in events
         ]
-        append_events(store_at(self._changes), event_batch(rows), next(self._files))
+        append_events(self._at(tables.CHANGES), event_batch(rows), next(self._files))
 
     def unify(self) -> StageResult:
         return changelog.run(self.spark, self.config, self.source)
@@ -157,7 +160,7 @@ class Feed:
 
     def rows(self, table: tables.Table) -> list[dict[str, Any]]:
         """Rows of a shared table that belong to this source, in the order of their wire address."""
-        found = DeltaTable(table.at(self.config.lake)).to_pyarrow_table(filters=[("source", "=", self.name)])
+        found = handles.opened(self._at(table)).to_pyarrow_table(filters=[("source", "=", self.name)])
         dicts = found.to_pylist(maps_as_pydicts="strict")
         return sorted(
             dicts,

@@ -9,7 +9,7 @@ from deltalake import DeltaTable, QueryBuilder, write_deltalake
 from pyroaring import BitMap64
 
 from cdc_platform.errors import LakeNotShared
-from cdc_platform.lake import commits, deletion_vectors
+from cdc_platform.lake import commits, deletion_vectors, handles
 from cdc_platform.lake.commits import Marked
 from cdc_platform.lake.data_files import Output, Sink
 from tests.lakes import store_at
@@ -17,6 +17,9 @@ from tests.lakes import store_at
 SCHEMA = pa.schema([("id", pa.int64()), ("price", pa.decimal128(38, 18))])
 PROPERTIES = {"delta.enableDeletionVectors": "true", "delta.checkpointInterval": "5"}
 HISTORY = {"operation": "MERGE", "operationMetrics": {"numOutputRows": "1"}}
+
+
+LOG = "_delta_log/{:020d}.json"
 
 
 def rows(*ids):
@@ -28,30 +31,29 @@ FEATURES = {"readerFeatures": ["deletionVectors"], "writerFeatures": ["deletionV
 
 def made(path, **changes):
     """A table as Spark makes it: with features; and with other things, by kind of action."""
-    DeltaTable.create(path.uri(), SCHEMA, configuration=PROPERTIES)
-    first = Path(path.uri(), "_delta_log", f"{0:020d}.json")
-    actions = [json.loads(line) for line in first.read_text().splitlines()]
+    DeltaTable.create(path.uri(), SCHEMA, configuration=PROPERTIES, storage_options=path.options)
+    actions = [json.loads(line) for line in path.read(LOG.format(0)).splitlines()]
     changes = {"protocol": {}, **changes}
     changes["protocol"] = {"minReaderVersion": 3, "minWriterVersion": 7, **FEATURES, **changes["protocol"]}
     for action in actions:
         for kind, more in changes.items():
             if kind in action:
                 action[kind].update(more)
-    first.write_text("\n".join(map(json.dumps, actions)))
+    path.put(LOG.format(0), "\n".join(map(json.dumps, actions)).encode())
 
 
 @pytest.fixture
-def table(tmp_path):
-    path = store_at(tmp_path / "t")
+def table(store):
+    path = store.at("t")
     made(path)
-    write_deltalake(path.uri(), rows(*range(10)), mode="append")
-    write_deltalake(path.uri(), rows(10, 11), mode="append")
+    for some in (rows(*range(10)), rows(10, 11)):
+        write_deltalake(path.uri(), some, mode="append", storage_options=path.options)
     return path
 
 
 def there(path):
     """Ids as delta-rs reads them."""
-    found = QueryBuilder().register("t", DeltaTable(path.uri())).execute("SELECT id FROM t ORDER BY id").read_all()
+    found = QueryBuilder().register("t", handles.opened(path)).execute("SELECT id FROM t ORDER BY id").read_all()
     return pa.table(found)["id"].to_pylist()
 
 
@@ -83,7 +85,7 @@ def test_rows_are_marked_and_others_written_in_one_commit(table):
     assert after is not None
     assert after.version == 3
     assert json.loads(of(after, 10)["stats"])["tightBounds"] is False
-    assert DeltaTable(table.uri()).history(1)[0]["operation"] == "MERGE"
+    assert handles.opened(table).history(1)[0]["operation"] == "MERGE"
     # More rows of the same file, one of the new one, and a file of which nothing is left.
     more = [marked(table, of(after, 10), 0, 3, 4), marked(table, of(after, 3), 1), Marked(of(after, 2), None)]
     assert commits.commit(table, after, [], more, HISTORY)
@@ -96,31 +98,32 @@ def test_rows_are_marked_and_others_written_in_one_commit(table):
 
 def test_who_comes_second_is_told_and_nothing_is_done(table):
     before = commits.live(table)
-    write_deltalake(table.uri(), rows(99), mode="append")
+    write_deltalake(table.uri(), rows(99), mode="append", storage_options=table.options)
     assert not commits.commit(table, before, [file_with(table, 12)], [marked(table, of(before, 10), 3)], HISTORY)
     assert there(table) == [*range(12), 99]
-    assert not list(Path(table.uri(), "_delta_log").glob(".*"))
+    assert [path for path in table.below("_delta_log") if not path.endswith(".json")] == []
 
 
-def test_a_file_that_the_driver_does_not_see_is_in_no_commit(table):
+def test_a_file_that_the_driver_does_not_see_is_in_no_commit(tmp_path):
     """As where executors write to disks of their own."""
-    before, version = commits.live(table), DeltaTable(table.uri()).version()
+    table = store_at(tmp_path)
+    made(table)
+    before, version = commits.live(table), handles.opened(table).version()
     written = file_with(table, 12)
     Path(table.uri(), written.path).unlink()
     with pytest.raises(LakeNotShared, match=written.path):
         commits.commit(table, before, [written], [], HISTORY)
     with pytest.raises(LakeNotShared, match=written.path):
         commits.append_files(Sink(table, SCHEMA, (), ()), [written], ("app", 1))
-    assert DeltaTable(table.uri()).version() == version
+    assert handles.opened(table).version() == version
 
 
 def test_what_a_checkpoint_tells_is_what_commits_tell(table):
     before = commits.live(table)
     assert commits.commit(table, before, [], [marked(table, of(before, 10), 3)], HISTORY)
     told = commits.live(table)
-    DeltaTable(table.uri()).create_checkpoint()
-    for commit in Path(table.uri(), "_delta_log").glob("*.json"):
-        commit.unlink()
+    handles.opened(table).create_checkpoint()
+    table.remove(f"_delta_log/{n}" for n in table.below("_delta_log") if n.endswith(".json"))
     found = commits.live(table)
     assert found is not None
     assert found.version == told.version
@@ -136,13 +139,17 @@ def test_what_a_checkpoint_tells_is_what_commits_tell(table):
 def test_every_so_many_commits_there_is_a_checkpoint(table):
     for _ in range(4):
         assert commits.commit(table, commits.live(table), [file_with(table, 50)], [], HISTORY)
-    checkpoints = sorted(p.name[:20] for p in Path(table.uri(), "_delta_log").glob("*.checkpoint.parquet"))
+    checkpoints = sorted(n[:20] for n in table.below("_delta_log") if n.endswith(".checkpoint.parquet"))
     assert [int(c) for c in checkpoints] == [5]
     assert there(table) == [*range(12), 50, 50, 50, 50]
 
 
-def test_a_log_whose_beginning_only_a_checkpoint_of_parts_tells_is_left_to_spark(table):
-    DeltaTable(table.uri()).create_checkpoint()
+def test_a_log_whose_beginning_only_a_checkpoint_of_parts_tells_is_left_to_spark(tmp_path):
+    table = store_at(tmp_path)
+    made(table)
+    for some in (rows(*range(10)), rows(10, 11)):
+        write_deltalake(table.uri(), some, mode="append")
+    handles.opened(table).create_checkpoint()
     log = Path(table.uri(), "_delta_log")
     hint = log / "_last_checkpoint"
     hint.write_text(json.dumps({**json.loads(hint.read_text()), "parts": 1}))
@@ -164,11 +171,11 @@ def test_a_log_whose_beginning_only_a_checkpoint_of_parts_tells_is_left_to_spark
         {"metaData": {"configuration": {**PROPERTIES, "delta.enableChangeDataFeed": "true"}}},
     ],
 )
-def test_what_is_not_kept_to_is_left_to_spark(tmp_path, change):
-    made(store_at(tmp_path / "same"))
-    assert commits.live(store_at(tmp_path / "same")) is not None
-    made(store_at(tmp_path / "t"), **change)
-    assert commits.live(store_at(tmp_path / "t")) is None
+def test_what_is_not_kept_to_is_left_to_spark(store, change):
+    made(store.at("same"))
+    assert commits.live(store.at("same")) is not None
+    made(store.at("t"), **change)
+    assert commits.live(store.at("t")) is None
 
 
 @pytest.mark.parametrize(
@@ -176,11 +183,7 @@ def test_what_is_not_kept_to_is_left_to_spark(tmp_path, change):
 )
 def test_files_of_other_places_and_without_statistics_are_left_to_spark(table, more):
     add = {"path": "x.parquet", "partitionValues": {}, "size": 1, "modificationTime": 1, "dataChange": True}
-    Path(table.uri(), "_delta_log", f"{3:020d}.json").write_text(
-        json.dumps({"add": {**add, "stats": '{"numRecords":1}'}})
-    )
+    table.put(LOG.format(3), json.dumps({"add": {**add, "stats": '{"numRecords":1}'}}).encode())
     assert commits.live(table) is not None
-    Path(table.uri(), "_delta_log", f"{3:020d}.json").write_text(
-        json.dumps({"add": {**add, "stats": '{"numRecords":1}', **more}})
-    )
+    table.put(LOG.format(3), json.dumps({"add": {**add, "stats": '{"numRecords":1}', **more}}).encode())
     assert commits.live(table) is None

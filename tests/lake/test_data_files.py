@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from cdc_platform.lake import data_files
 from cdc_platform.lake.data_files import Output, Sink, footer, note_of, read, units
-from cdc_platform.lake.store import File
+from cdc_platform.lake.store import File, Store
 from tests.lakes import file_at, store_at
 
 ROWS = pa.schema(
@@ -29,7 +29,8 @@ STATS = ("n", "word", "at", "pos", "order.a")
 
 
 def sink(folder, **rest):
-    return Sink(store_at(folder), ROWS, STATS, ("word", "image.key_value.key"), **rest)
+    table = folder if isinstance(folder, Store) else store_at(folder)
+    return Sink(table, ROWS, STATS, ("word", "image.key_value.key"), **rest)
 
 
 def written(folder, rows, note=None, **rest):
@@ -39,7 +40,7 @@ def written(folder, rows, note=None, **rest):
         out.write(batch)
     done = out.close()
     assert done is not None
-    return File(store_at(folder), done.path), done
+    return File(out.sink.table, done.path), done
 
 
 def some(n, word="w", size=0):
@@ -60,13 +61,17 @@ def some(n, word="w", size=0):
     )
 
 
-def test_what_is_read_is_what_was_written(tmp_path):
+def test_what_is_read_is_what_was_written(store, monkeypatch):
+    monkeypatch.setattr(data_files, "_ROW_GROUP_BYTES", 1 << 12)
+    store.put("t/made", b"")
     rows = some(1000)
-    file, _ = written(tmp_path, [rows.slice(0, 400), rows.slice(400)], {"any": ["thing"]})
+    file, done = written(store.at("t"), [rows.slice(i, 100) for i in range(0, 1000, 100)], {"any": ["thing"]})
+    assert store.size(f"t/{file.path}") == done.size
     [unit] = units([file], whole=True)
     assert pa.Table.from_batches(read(unit, ROWS)) == pa.Table.from_batches([rows])
+    assert len(units([file], whole=False)) == footer(file).num_row_groups > 1
     assert note_of(file) == {"any": ["thing"]}
-    other, _ = written(tmp_path, [rows])
+    other, _ = written(store.at("t"), [rows])
     assert note_of(other) is None
 
 

@@ -3,6 +3,7 @@
 import os
 import pickle
 import threading
+import time
 from concurrent.futures import ThreadPoolExecutor
 
 import pyarrow as pa
@@ -532,3 +533,21 @@ def failed(ask) -> StorageError:
         ask()
     assert SECRET not in str(caught.value)
     return caught.value
+
+
+def test_files_of_folders_in_a_folder_are_listed(store):
+    for path in ("c/metadata", "c/offsets/0", "c/offsets/.0.crc", "c/commits/0", "other/1", "c2/1"):
+        store.put(path, b"x")
+    assert store.below("c") == ["commits/0", "metadata", "offsets/0"]
+    assert store.at("c").below("") == ["commits/0", "metadata", "offsets/0"]
+    assert store.below("none") == []
+
+
+def test_a_file_that_was_made_again_has_another_stamp(store):
+    store.put("log/1", b"x")
+    store.put("log/2", b"x")
+    before = store.stamps("log", after="1")
+    assert (before.keys(), store.stamps("log", after="1")) == ({"2"}, before)
+    time.sleep(1.1)  # an object store tells seconds
+    store.put("log/2", b"y")
+    assert store.stamps("log", after="1")["2"] != before["2"]

@@ -7,11 +7,12 @@ import pyarrow.compute as pc
 import pytest
 from deltalake import DeltaTable
 
-from cdc_platform.errors import LakeNotShared
-from cdc_platform.lake import commits, data_files
+from cdc_platform.errors import LakeNotShared, StorageError
+from cdc_platform.lake import commits, data_files, stores
 from cdc_platform.lake.data_files import Sink, Unit
 from cdc_platform.spark import arrow_tasks, delta_sql
 from tests.lakes import file_at, store_at
+from tests.s3_server import SECRET
 
 pytestmark = pytest.mark.spark
 
@@ -157,6 +158,15 @@ def test_an_executor_that_does_not_see_the_lake_is_told(tables, tmp_path):
     elsewhere = Sink(store_at(tmp_path / "no" / "table"), NUMBERS, (), (), (("source", "a"),))
     with pytest.raises(LakeNotShared, match="no/table: driver and executors don't share the lake"):
         tables.over(doubled, {"twice": elsewhere})
+
+
+@pytest.mark.s3
+def test_a_store_that_refuses_what_tasks_write_is_told_in_a_line(tables, s3_storage):
+    nowhere = Sink(stores.of("s3://no-such-bucket/t", s3_storage), NUMBERS, (), ())
+    with pytest.raises(StorageError, match="there is no such bucket") as told:
+        tables.over(doubled, {"twice": nowhere})
+    assert "\n" not in str(told.value)
+    assert SECRET not in str(told.value)
 
 
 def test_a_frame_is_appended_once_and_with_no_column_that_the_table_lacks(tables):
