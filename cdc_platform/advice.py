@@ -13,6 +13,7 @@ from typing import Any
 from cdc_platform import tables
 from cdc_platform.changes import in_force
 from cdc_platform.config import Config, Source
+from cdc_platform.config.storage import kind
 from cdc_platform.lake import queries, stores
 from cdc_platform.suggest import closest
 
@@ -27,7 +28,8 @@ WHAT_TO_DO = (
 
 def warnings(config: Config, *, thorough: bool = False) -> list[str]:
     """All of it, in words, the place in cdc.yaml first. thorough: also what needs a look at all decoded changes."""
-    found = ["storage: has no effect: the lake is a folder"] if config.storage.model_fields_set else []
+    unused = config.storage.model_fields_set and kind(config.lake) == "folder"
+    found = ["storage: has no effect: the lake is a folder"] if unused else []
     for i, source in enumerate(config.sources):
         found += [f"sources[{i}].{text}" for text in (*_unmatched(config, source, thorough), *_options(config, source))]
     found += [f"bridges[{i}].filter: {text}" for i, b in enumerate(config.bridges) for text in _regexes(b.filter)]

@@ -68,6 +68,7 @@ def spark_resource(config: Config) -> Any:
     from dagster_pyspark import LazyPySparkResource  # imports pyspark, starts nothing
 
     from cdc_platform.config import redact
+    from cdc_platform.config.storage import kind
     from cdc_platform.spark import prestart
     from cdc_platform.spark.session import prepare, session_of, spark_config
 
@@ -79,6 +80,8 @@ def spark_resource(config: Config) -> Any:
         def _init_session(self) -> None:
             if self._spark_session is None:
                 wanted = {k: real.get(k, v) if v == "***" else v for k, v in self.spark_config.items()}
-                self._spark_session = prepare(prestart.taken(wanted) or session_of(wanted), real.get("spark.remote"))
+                self._spark_session = prepare(
+                    prestart.taken(wanted) or session_of(wanted), real.get("spark.remote"), kind(config.lake)
+                )
 
     return SparkSession(spark_config=redact(real))

@@ -23,6 +23,10 @@ def command(
     folder: Annotated[Path, typer.Option(help="Config, lake and broker of the demo; wiped at the start.")] = Path(
         ".cdc/demo"
     ),
+    lake: Annotated[
+        str,
+        typer.Option(help="An empty place on S3 instead, e.g. s3://bucket/demo; reached by the environment's AWS_…."),
+    ] = "./lake",
     master: Annotated[str, typer.Option(help="Spark master of the demo's session.")] = "local[*]",
     remote: Annotated[
         str | None,
@@ -44,6 +48,7 @@ def command(
     from cdc_platform.demo.folder import Settings
 
     settings = Settings(folder, seed, transactions, max(1, transactions // 3), master, remote, keep_broker)
+    settings = replace(settings, lake=lake)
     if formats:
         settings = replace(settings, formats=tuple(formats))
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # so that the broker is stopped then, too

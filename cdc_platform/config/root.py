@@ -72,13 +72,13 @@ class Config(Model):
     """The whole of cdc.yaml."""
 
     lake: str = Field(
-        description="Folder of the lake, relative to cdc.yaml's. Driver and executors must see it under the same path.",
-        examples=["/data/lake"],
+        description="Folder of the lake, relative to cdc.yaml's, or s3://bucket/folder. Driver and executors must see "
+        "a folder under the same path.",
+        examples=["/data/lake", "s3://bucket/cdc"],
     )
     storage: Storage = Field(
         default=Storage(),
-        description="How to reach the object store that the lake is on. Not in use yet: lakes on object stores are "
-        "refused.",
+        description="How to reach the object store that the lake is on.",
         examples=[{"endpoint": "https://minio.example.com:9000"}],
     )
     spark: Spark = Field(default=Spark(), description="Where Spark runs.", examples=[{"master": "local[4]"}])

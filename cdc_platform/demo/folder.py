@@ -15,6 +15,7 @@ from cdc_platform.errors import CdcError
 from cdc_platform.feeds.feeds import FEEDS, chosen, source_config
 from cdc_platform.kafka import broker
 from cdc_platform.kafka.broker.node import DEFAULT_PORT
+from cdc_platform.lake import probe, stores
 from cdc_platform.setup.ports import free_port
 from cdc_platform.spark import connect
 
@@ -46,11 +47,15 @@ class Settings:
     remote: str | None = None
     keep_broker: bool = False
     formats: tuple[str, ...] = tuple(feed.format for feed in FEEDS.values())
+    lake: str = "./lake"
 
 
 def prepare(folder: Path, settings: Settings) -> Config:
     """An empty demo folder with its cdc.yaml. Raises DemoFolderInUse where it isn't ours to wipe."""
     file = folder / "cdc.yaml"
+    own = stores.lake(parse_config(_config_data(settings, DEFAULT_PORT), file))
+    if own.remote and probe.is_known(own):
+        raise DemoFolderInUse(folder, f"{own.uri()} is in use; name an empty place in the bucket with --lake")
     if folder.exists() and any(folder.iterdir()):
         if not file.is_file() or not file.read_text(encoding="utf-8").startswith(_MARK):
             raise DemoFolderInUse(folder, "is no demo folder and won't be wiped; name another with --folder")
@@ -75,7 +80,7 @@ def _config_data(settings: Settings, port: int) -> dict[str, Any]:
     }
     local = {"master": settings.master, "conf": quiet}
     return {
-        "lake": "./lake",
+        "lake": settings.lake,
         "spark": {"remote": settings.remote} if settings.remote else local,
         "kafka": {"bootstrap.servers": f"127.0.0.1:{port}"},
         "sources": [source_config(name, feed) | _SILENCE for name, feed in chosen(settings.formats).items()],

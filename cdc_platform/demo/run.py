@@ -6,9 +6,9 @@ import time
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
+from cdc_platform import tables
 from cdc_platform.config import Config
 from cdc_platform.demo import counts
 from cdc_platform.demo.folder import ROUNDS, Settings, alone, prepare
@@ -19,8 +19,8 @@ from cdc_platform.feeds.publish import Record, publish
 from cdc_platform.feeds.shop import TABLES
 from cdc_platform.feeds.workload import Transaction, Workload
 from cdc_platform.kafka import broker
-from cdc_platform.lake import stores
-from cdc_platform.tables import SNAPSHOT_PATH
+from cdc_platform.lake import delta_table, stores
+from cdc_platform.tables import SNAPSHOT_PATH, TOMBSTONES_PATH
 
 
 @dataclass(slots=True)
@@ -107,11 +107,11 @@ class _Feed:
             return
         if not self._round(2, self.shop.advance(self.settings.more)):
             return
-        before = table_versions(self.config.lake)
+        before = table_versions(self.config)
         with self.outcome.timed("run 3: nothing new", self.say):
             if not self._catch_up(3):
                 return
-        after = table_versions(self.config.lake)
+        after = table_versions(self.config)
         changed = [path for path, version in after.items() if before.get(path) != version]
         self.outcome.problems += [f"run 3 had nothing new and yet wrote {path}" for path in changed]
         self._account()
@@ -208,9 +208,11 @@ def unaccounted(ledger: list[dict[str, Any]], sent: dict[str, int]) -> list[str]
     return problems
 
 
-def table_versions(lake: str) -> dict[str, int]:
-    """Path below the (local) lake → version of every Delta table there."""
-    from deltalake import DeltaTable
-
-    logs = sorted(Path(lake).glob("**/_delta_log"))
-    return {str(log.parent.relative_to(lake)): DeltaTable(str(log.parent)).version() for log in logs}
+def table_versions(config: Config) -> dict[str, int]:
+    """Place → version of every Delta table of the platform's, and of the shop's snapshots."""
+    lake, places = stores.lake(config), set()
+    for source in config.sources:
+        places |= {table.at(lake, source=source.name, format=source.format) for table in tables.ALL}
+        for of in (SNAPSHOT_PATH, TOMBSTONES_PATH):
+            places |= {of.at(lake, source=source.name, db=t.db, table=t.name) for t in TABLES.values()}
+    return {place.uri(): delta_table.version(place) for place in places if delta_table.exists(place)}

@@ -27,6 +27,11 @@ def check(lake: Store) -> None:
     _check(lake)  # pyright: ignore[reportArgumentType]
 
 
+def is_known(lake: Store) -> bool:
+    """Whether a lake has been used. Raises StorageError."""
+    return lake.exists(_PASSED)
+
+
 @lru_cache
 def _check(lake: Store) -> None:
     if lake.read(_PASSED) is not None:

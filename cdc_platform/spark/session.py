@@ -12,6 +12,7 @@ from cdc_platform.config.secrets import SECRET_KEYS
 from cdc_platform.config.storage import Kind, kind
 from cdc_platform.errors import ConfigError, SparkUnreachable
 from cdc_platform.lake.lease import Lease
+from cdc_platform.setup.packaged import packaged
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -205,7 +206,7 @@ def leased(session: "SparkSession", lease: Lease) -> Iterator[None]:
 
 def open_session(config: Config) -> "SparkSession":
     """A session outside Dagster (command line, tests). Classic sessions stop with the process."""
-    return prepare(session_of(spark_config(config)), config.spark.remote)
+    return prepare(session_of(spark_config(config)), config.spark.remote, kind(config.lake))
 
 
 def session_of(properties: Mapping[str, str]) -> "SparkSession":
@@ -252,11 +253,15 @@ def _refused(properties: Mapping[str, str], error: Exception) -> ConfigError | N
     return None
 
 
-def prepare(session: "SparkSession", remote: str | None = None) -> "SparkSession":
+def prepare(session: "SparkSession", remote: str | None = None, store: Kind = "folder") -> "SparkSession":
     """Settings every session needs and a shared Connect server can't be trusted to have. remote: that server's
-    address. Raises SparkUnreachable where none answers there."""
+    address. Raises SparkUnreachable where none answers there, ConfigError for one that would lose commits on the lake's
+    kind of store."""
     if remote:
         _reach(session, remote)
+        if store == "s3" and session.conf.get(key := "spark.delta.logStore.s3a.impl", None) != _LOG_STORE:
+            problem = f"the server commits to S3 by another log store than the platform's: it needs {key}={_LOG_STORE}"
+            raise ConfigError("spark.remote", f"{problem} and {packaged('log-store.jar')} beside its Delta jars")
     for key in (
         "spark.sql.session.timeZone",
         "spark.sql.ansi.enabled",

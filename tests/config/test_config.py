@@ -242,24 +242,45 @@ def test_a_lake_without_scheme_lies_relative_to_the_file(lake, path):
     assert parse_config(raw(lake=lake), Path("/etc/cdc/cdc.yaml")).lake == path
 
 
-@pytest.mark.parametrize("lake", ["s3://b/lake", "s3a://b/lake", "s3n://b/lake", "S3A://b/lake", "oss://b/lake"])
-def test_a_lake_where_a_second_driver_may_overwrite_a_commit_is_refused(lake):
+@pytest.mark.parametrize(
+    ("lake", "uri"),
+    [
+        ("s3://b/lake", "s3://b/lake"),
+        ("S3A://b/lake/", "s3a://b/lake"),
+        ("s3a://b", "s3a://b"),
+        ("s3://b/a b", "s3://b/a b"),
+    ],
+)
+def test_a_lake_on_s3_is_a_place_in_a_bucket(lake, uri):
+    assert parse_config(raw(lake=lake), Path("/etc/cdc/cdc.yaml")).lake == uri
+
+
+@pytest.mark.parametrize(
+    "lake", ["s3:b/lake", "s3:///lake", "s3://b//lake", "s3://b/../lake", "s3://b/l?x", "s3a://k:s@b/l"]
+)
+def test_what_is_no_place_in_a_bucket_is_refused(lake):
     error = refused(raw(lake=lake))
     assert error.key == "lake"
-    assert "committed rows would be lost without an error" in error.problem
-    assert "a folder" in error.valid
+    assert "is no place in a bucket" in error.problem
+
+
+@pytest.mark.parametrize("lake", ["s3n://b/lake", "oss://b/lake", "cosn://b/lake"])
+def test_a_store_with_an_s3_compatible_address_is_named_by_that(lake):
+    error = refused(raw(lake=lake))
+    assert error.key == "lake"
+    assert "storage.endpoint" in error.problem
 
 
 @pytest.mark.parametrize("lake", ["hdfs://n/lake", "abfss://lake@account.dfs.core.windows.net/cdc", "gs://b/lake"])
 def test_a_lake_on_another_store_is_refused(lake):
     error = refused(raw(lake=lake))
-    assert (error.key, error.valid) == ("lake", ("a folder",))
-    assert "none of its tests has run" in error.problem
+    assert (error.key, error.valid) == ("lake", ("a folder", "s3://bucket/folder"))
+    assert "none of the platform's tests has run" in error.problem
 
 
-def test_the_command_line_refuses_a_lake_on_s3(tmp_path, capsys):
+def test_the_command_line_refuses_a_lake_on_another_store(tmp_path, capsys):
     file = tmp_path / "cdc.yaml"
-    file.write_text("lake: s3a://lake/cdc\nsources: [{name: shop, format: debezium, topics: [t]}]\n")
+    file.write_text("lake: gs://lake/cdc\nsources: [{name: shop, format: debezium, topics: [t]}]\n")
     assert run(["status", "--json", "--config", str(file)]) != 0
     error = json.loads(capsys.readouterr().out)["error"]
     assert (error["type"], error["key"]) == ("ConfigError", "lake")

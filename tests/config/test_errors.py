@@ -15,7 +15,7 @@ from cdc_platform.errors import ConfigError, ConfigErrors
 from tests.config.test_config import raw, refused
 
 MANY = """\
-lake: s3a://bucket/lake
+lake: gs://bucket/lake
 catch_up_cron: every day
 kafka: {sasl.password: hunter2-canary, bootstrap.servers: "${NOT_SET_ANYWHERE}:9092"}
 sources:

@@ -11,6 +11,8 @@ from cdc_platform.demo.folder import DemoFolderInUse, Settings, prepare
 from cdc_platform.demo.run import Outcome, run_demo, table_versions, unaccounted
 from cdc_platform.feeds.feeds import FEEDS
 from cdc_platform.formats import FORMATS
+from cdc_platform.lake import probe
+from tests import s3_server
 
 OUTCOMES = ("applied", "control", "filtered", "waiting", "joined", "duplicate", "quarantined", "lost")
 
@@ -76,8 +78,23 @@ def test_two_demos_in_one_folder_exclude_each_other(tmp_path):
     assert not (tmp_path / "demo").exists()
 
 
-def test_versions_of_all_tables_below_a_lake(tmp_path):
-    rows = pa.table({"x": [1]})
-    for path in ("a", "a", "b/c"):
-        write_deltalake(str(tmp_path / path), rows, mode="append")
-    assert table_versions(str(tmp_path)) == {"a": 1, "b/c": 0}
+def test_versions_of_all_tables_of_a_lake(tmp_path):
+    config = prepare(tmp_path / "demo", Settings(tmp_path / "demo"))
+    rows, lake = pa.table({"x": [1]}), tmp_path / "demo" / "lake"
+    name = config.sources[0].name
+    paths = ("changelog", "changelog", f"landing/{name}", f"snapshots/{name}/shop/orders")
+    for path in paths:
+        write_deltalake(str(lake / path), rows, mode="append")
+    assert table_versions(config) == {str(lake / path): paths.count(path) - 1 for path in set(paths)}
+
+
+@pytest.mark.s3
+def test_a_lake_in_use_is_not_taken_for_a_demo(s3, s3_store, tmp_path, monkeypatch):
+    for name, value in (("ACCESS_KEY_ID", s3_server.KEY), ("SECRET_ACCESS_KEY", s3_server.SECRET)):
+        monkeypatch.setenv(f"AWS_{name}", value)
+    monkeypatch.setenv("AWS_ENDPOINT_URL", s3.endpoint)
+    settings = Settings(tmp_path / "demo", lake=s3_store.uri())
+    assert prepare(tmp_path / "demo", settings).lake == s3_store.uri()
+    probe.check(s3_store)
+    with pytest.raises(DemoFolderInUse, match="is in use"):
+        prepare(tmp_path / "demo", settings)

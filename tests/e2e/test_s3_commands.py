@@ -1,0 +1,106 @@
+"""The lake on S3: the command line as a user runs it, against the tests' S3 server."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from cdc_platform.config import load_config
+from tests import s3_server
+from tests.e2e.driver import KILL
+from tests.e2e.e2e_shop import Shop, facts, unaccounted
+
+pytestmark = [pytest.mark.spark, pytest.mark.broker, pytest.mark.e2e, pytest.mark.s3]
+ENV = {"CDC_TEST_KEY": s3_server.KEY, "CDC_TEST_SECRET": s3_server.SECRET}
+
+
+@pytest.fixture
+def config_on_s3(s3, tmp_path, monkeypatch):
+    """`config_on_s3(shop)`: its cdc.yaml with a lake of its own in a bucket."""
+    for name, value in ENV.items():
+        monkeypatch.setenv(name, value)
+    storage = {"endpoint": s3.endpoint, "access_key": "${CDC_TEST_KEY}", "secret_key": "${CDC_TEST_SECRET}"}
+
+    def config(shop, **top):
+        return shop.config(tmp_path, lake=f"s3a://{s3_server.BUCKET}/{tmp_path.name}", storage=storage, **top)
+
+    return config
+
+
+def command(config, *words):
+    """A command of the platform, in a process of its own."""
+    return subprocess.run(
+        [str(Path(sys.executable).with_name("cdc-platform")), *words, "--config", str(config.file)],
+        cwd=config.file.parent,
+        env={**os.environ, "COLUMNS": "100"},
+        capture_output=True,
+        text=True,
+        timeout=900,
+        check=False,
+    )
+
+
+@pytest.mark.parametrize("sources", [1, pytest.param(2, marks=pytest.mark.thorough)])
+def test_a_backlog_and_an_increment_end_equal(broker, config_on_s3, sources):
+    shop = Shop(broker.bootstrap_servers, f"s3-{sources}", 8)
+    config = config_on_s3(shop, sources=shop.sources()[:sources])
+    for more in (0, 5):
+        if more:
+            shop.advance(more)
+        ran = command(config, "run", "--json")
+        assert ran.returncode == 0, ran.stdout + ran.stderr
+        assert all(s["ok"] for s in json.loads(ran.stdout)["sources"])
+        assert shop.differences(config) == []
+        assert s3_server.SECRET not in ran.stdout + ran.stderr
+    found = facts(load_config(config.file))
+    assert unaccounted(found["outcomes"]) == {}
+    assert found["quarantine"] == []
+    for words in (("status",), ("tables",), ("cut", "list", "dts"), ("quarantine", "list")):
+        told = command(config, *words, "--json")
+        assert "error" not in json.loads(told.stdout), (words, told.stdout + told.stderr)
+        assert told.returncode == 0 or words == ("status",)  # the shop's feed has been silent for long
+        assert s3_server.SECRET not in told.stdout + told.stderr
+    logs = [f for f in config.state_dir.rglob("*") if f.is_file()]
+    assert not [f for f in logs if s3_server.SECRET.encode() in f.read_bytes()]
+
+
+POINTS = {
+    "landing: files written, not committed": ("lake.commits.append_files", "landing/dts"),
+    "landing: committed, checkpoint not yet": ("lake.checkpoints.note", "landing/dts.0", "'commits'"),
+    "changes: files written, not committed": ("lake.commits.append_files", "changes/"),
+    "changelog: committed, ledger not yet": ("lake.delta_table.append_rows", "offset_ledger", "room = 'changelog'"),
+    "changelog: all written, checkpoint not yet": ("lake.checkpoints.note", "changelog/dts", "'commits'"),
+    "snapshots: some tables done, checkpoint not yet": ("lake.checkpoints.note", "snapshots/dts", "'commits'"),
+}
+SHORT = ("changelog: committed, ledger not yet",)
+
+
+def kills(broker, config_on_s3, process, points):
+    shop = Shop(broker.bootstrap_servers, f"s3-kill-{len(points)}", 6)
+    config = config_on_s3(shop, sources=shop.sources()[:1])
+    for function, *mentioned in (POINTS[name] for name in points):
+        run = process(config, env={KILL: json.dumps([f"cdc_platform.{function}", mentioned, None])})
+        run.popen.wait(600)
+        run.kill()
+        assert run.popen.returncode == -signal.SIGKILL, run.tail()
+        shop.advance(2)
+    run = process(config)
+    assert run.popen.wait(600) == 0, run.tail()
+    assert shop.differences(config) == []
+    found = facts(config)
+    assert unaccounted(found["outcomes"]) == {}
+    assert found["quarantine"] == []
+    assert len(found["landed"]["dts"]) == len({row[:3] for row in found["landed"]["dts"]})
+
+
+def test_a_killed_run_leaves_nothing_behind(broker, config_on_s3, process):
+    kills(broker, config_on_s3, process, SHORT)
+
+
+@pytest.mark.thorough
+def test_runs_killed_one_after_the_other_leave_nothing_behind(broker, config_on_s3, process):
+    kills(broker, config_on_s3, process, POINTS)
