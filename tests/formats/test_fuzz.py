@@ -80,7 +80,7 @@ def leans_on_its_neighbours(batch, options, *_context):
     ],
 )
 def test_a_faulty_decoder_is_found(decode, told, monkeypatch):
-    faulty = dataclasses.replace(FORMATS["canal_json"], decode=decode)
+    faulty = dataclasses.replace(FORMATS["canal_json"], decode=decode, context=None)
     monkeypatch.setattr(canal_json, "FORMAT", faulty)
     with pytest.raises(fuzz.Finding, match=told):
         fuzz.fuzz("canal_json", 1000)
