@@ -71,8 +71,9 @@ def test_files_are_put_together_and_deletes_forgotten_without_harm(
     graves = read(target.tombstones.uri()).to_pylist()
     assert [g["scope"] for g in graves] == ["expired"]
 
-    feed.say(
-        ITEMS.update((1, 40), row(2, "first"), row(2, "late")), ITEMS.update((1, 41), row(3, "first"), row(3, "x"))
+    feed.say(  # late: by another partition
+        ITEMS.update((1, 40), row(2, "first"), row(2, "late"), partition=1),
+        ITEMS.update((1, 41), row(3, "first"), row(3, "x"), partition=1),
     )
     feed.catch_up()
     assert sorted((r["id"], r["v"]) for r in feed.live("m", "items")) == [(1, "third"), (3, "x"), (4, "second")]
