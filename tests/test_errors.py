@@ -22,7 +22,7 @@ def test_all_are_of_one_family():
 
 
 def test_only_what_may_pass_by_itself_is_retriable():
-    passing = {"AlertNotSent", "KafkaUnreachable", "RunInProgress", "SparkUnreachable"}
+    passing = {"AlertNotSent", "KafkaUnreachable", "LeaseLost", "RunInProgress", "SparkUnreachable"}
     assert {k.__name__ for k in KINDS if k.retriable} == passing
 
 

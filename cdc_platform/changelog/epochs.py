@@ -8,7 +8,7 @@ epoch positions compare across partitions. Servers that events name only say whi
 same log: with several primaries all stand in one binlog. docs/design.md has the proof. No Spark here.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -43,10 +43,12 @@ class Run(NamedTuple):
 
 
 class Unknown(NamedTuple):
-    """The first event of a run that isn't stored at its place with its content."""
+    """The first event of a run that isn't stored at its place with its content, and the arrival of the one before it
+    (None: it is the first)."""
 
     arrival: int
     place: Place
+    before: int | None
 
 
 class Segment(NamedTuple):
@@ -132,8 +134,8 @@ class Log:
         if (first := unknown[run]) is None:
             return [self._note(_segment(run, then.epoch, replay=True), then)]
         found = []
-        if first.arrival > run.first:
-            again = run._replace(last=first.arrival - 1, high=max(run.low, min(first.place, then.high)))
+        if first.before is not None:  # what lies between them couldn't be read, or isn't whole yet
+            again = run._replace(last=first.before, high=max(run.low, min(first.place, then.high)))
             found.append(self._note(_segment(again, then.epoch, replay=True), then))
         rest = run._replace(first=first.arrival, low=first.place)
         then = self.partitions.get(run.where, then)
@@ -163,7 +165,8 @@ class Log:
             if run.servers and not run.servers & theirs.servers:
                 continue
             other = bool(run.servers) and mine is not None and not run.servers & mine.servers
-            ended = mine is not None and run.low > mine.high and self._has(newer, run.low)
+            inside = self._has(newer, run.low) or (newer == max(self.epochs) and run.low >= theirs.low)
+            ended = mine is not None and run.low > mine.high and inside
             if other or ended:
                 epoch = newer
                 break
@@ -191,6 +194,36 @@ class Log:
             known.low, known.high = min(known.low, segment.low), max(known.high, segment.high)
             known.servers |= segment.servers
         return segment
+
+
+Ask = Callable[[dict[Run, Place], list[Segment]], Mapping[Run, Unknown | None]]
+"""(runs, and the highest place before each; segments of the batch so far) → what `Log.follow` takes."""
+
+_ROUNDS = 16
+"""How often a partition's runs are asked about one after the other; more are asked about at once."""
+
+
+def decided(log: Log, runs: Iterable[Run], ask: Ask) -> list[Segment]:
+    """The segments of a batch. What a run is depends on those before it in its partition, so each partition's first
+    candidate is asked about, then its next. Partitions without one come last: they are related to the logs that are
+    seen to begin elsewhere. Raises Overlap."""
+    waiting = sorted(runs, key=lambda r: (r.where, r.first))
+    segments: list[Segment] = []
+    for turn in range(_ROUNDS + 1):
+        candidates = log.candidates(waiting)
+        if turn < _ROUNDS:
+            first: dict[Where, Run] = {}
+            for run in candidates:
+                first.setdefault(run.where, run)
+            candidates = {run: candidates[run] for run in first.values()}
+            now = [r for r in waiting if r.where in first and r.first <= first[r.where].first]
+        else:
+            now = waiting
+        if not candidates:
+            break
+        segments += log.follow(now, ask(candidates, segments))
+        waiting = [r for r in waiting if r not in set(now)]
+    return [*segments, *log.follow(waiting, {})]
 
 
 _NOWHERE: Place = (NO_POSITION[0] - 1, 0)

@@ -1,5 +1,6 @@
 """The order of a batch's events: what is known of the source's log, the batch's runs, and which of them are replays."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -7,7 +8,7 @@ from typing import Any
 from pyspark.sql import SparkSession
 
 from cdc_platform.changelog import log_epochs, replays
-from cdc_platform.changelog.epochs import Arrivals, Clocks, Log, Overlap, Place, Run, Segment, Where
+from cdc_platform.changelog.epochs import Arrivals, Clocks, Log, Overlap, Place, Run, Segment, Unknown, Where, decided
 from cdc_platform.changes.file_stats import ENTRIES, NO_POSITION
 from cdc_platform.config import Source
 from cdc_platform.formats import FORMATS
@@ -97,15 +98,18 @@ def _segments(
 ) -> list[Segment]:
     runs = [note.get("runs") for note in statistics]
     found = [Run.of(run) for of in runs for run in of or ()]
+    arrived = {where: p.arrived for where, p in log.partitions.items()}
+
+    def ask(candidates: dict[Run, Place], so_far: list[Segment]) -> Mapping[Run, Unknown | None]:
+        return replays.unknown(spark, changes, files, candidates, [*before, *so_far], arrived)
+
     try:
         if any(of is None for of in runs):
             raise Overlap
-        candidates = log.candidates(found)
+        log.candidates(found)
     except Overlap:
-        arrived = {where: p.arrived for where, p in log.partitions.items()}
         found = replays.runs_of(spark, files, arrived)
-        candidates = log.candidates(found)
-    return log.follow(found, replays.unknown(spark, changes, files, candidates, before))
+    return decided(log, found, ask)
 
 
 def _spans(statistics: list[dict[str, Any]]) -> list[Segment]:

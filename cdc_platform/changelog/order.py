@@ -31,11 +31,14 @@ def order_key(arrivals: Arrivals) -> Column:
         event, row = F.coalesce("event_no", entry), F.coalesce("row_no", index)
     else:
         event, row = F.col("offset"), within
-    came = F.col("offset") * PARTITIONS + F.col("partition")
+    partition = (F.crc32(F.col("topic").cast("binary")) + F.col("partition")).bitwiseAND(F.lit(PARTITIONS - 1))
+    came = F.col("offset") * PARTITIONS + partition
+    clock = _clock(arrivals)
+    clock = F.when(clock > 0, clock).otherwise(F.col("offset"))
     return F.struct(
         _epoch(arrivals).alias("epoch"),
         F.when(told, F.col("file_no")).otherwise(F.lit(_NO_FILE)).cast("bigint").alias("file"),
-        F.when(told, F.col("binlog_pos")).otherwise(_clock(arrivals)).cast("decimal(20,0)").alias("pos"),
+        F.when(told, F.col("binlog_pos")).otherwise(clock).cast("decimal(20,0)").alias("pos"),
         F.when(told, event).otherwise(came).cast("bigint").alias("event"),
         F.when(told, row).otherwise(within).cast("bigint").alias("row"),
         F.col("offset").alias("landed"),
@@ -54,7 +57,7 @@ def _clock(arrivals: Arrivals) -> Column:
     came = Window.partitionBy("topic", "partition").orderBy("offset", "entry_index", "row_index")
     millis = F.floor(F.unix_micros("source_time") / 1000)
     latest = F.max(millis).over(came.rowsBetween(Window.unboundedPreceding, Window.currentRow))
-    return F.greatest(F.coalesce(latest, F.lit(0)), before)
+    return F.greatest(F.coalesce(latest, F.lit(0)), before, F.lit(0))
 
 
 def _arrival() -> Column:

@@ -3,6 +3,7 @@
 # pyarrow.compute makes its functions at run time, so that type checkers do not see them.
 # pyright: reportAttributeAccessIssue=false
 
+import zlib
 from bisect import bisect_right
 
 import numpy as np
@@ -23,7 +24,9 @@ ORDER = CHANGELOG.arrow().field("order_key").type
 ROWS = 1 << 20
 """Rows of an event that `order_key.row` has room for."""
 PARTITIONS = 1 << 16
-"""Partitions of a topic that `order_key.event` has room for, where there is no position."""
+"""Numbers of partitions that `order_key.event` has room for, where there is no position."""
+TIMES_FROM = 10**12
+"""A source time in ms is above it (2001), a Kafka offset, which stands in where no time is told, below."""
 
 
 class Clock:
@@ -63,12 +66,21 @@ def order_key(events: pa.RecordBatch, arrivals: Arrivals, clock: Clock | None = 
     file, pos = column("file_no"), column("binlog_pos")
     times = (clock or Clock(arrivals.clocks)).times(events)
     if told.false_count:
-        came = pc.add(pc.multiply(column("offset"), PARTITIONS), column("partition").cast(pa.int64()))
+        came = pc.add(pc.multiply(column("offset"), PARTITIONS), _partition_ids(events))
         file = pc.if_else(told, file, pa.scalar(-1, pa.int64()))
+        times = np.where(times > 0, times, column("offset").to_numpy())
         pos = pc.if_else(told, pos, pa.array(times).cast(pa.decimal128(19, 0)).cast(pa.decimal128(20, 0)))
         event, row = pc.if_else(told, event, came), pc.if_else(told, row, within)
     fields = (pa.array(_epochs(events, arrivals)), file, pos, event, row, column("offset"))
     return pa.StructArray.from_arrays(fields, fields=list(ORDER))
+
+
+def _partition_ids(events: pa.RecordBatch) -> pa.Array:
+    """A number of each event's partition: different in a topic, and most likely among topics."""
+    topic = events.column("topic").dictionary_encode()
+    of = pa.array([zlib.crc32(name.encode()) for name in topic.dictionary.to_pylist()], pa.int64())
+    ids = pc.add(of.take(topic.indices), events.column("partition").cast(pa.int64()))
+    return pc.bit_wise_and(ids, PARTITIONS - 1)
 
 
 def _epochs(events: pa.RecordBatch, arrivals: Arrivals) -> np.ndarray:

@@ -8,11 +8,11 @@ from itertools import chain
 from typing import Any
 
 import pyarrow as pa
-from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame, SparkSession, Window
 from pyspark.sql import functions as F
 
-from cdc_platform.changelog.epochs import Place, Run, Segment, Unknown
-from cdc_platform.changes.file_stats import ENTRIES, Runs
+from cdc_platform.changelog.epochs import Place, Run, Segment, Unknown, Where
+from cdc_platform.changes.file_stats import ENTRIES, NO_POSITION, Runs, arrival
 from cdc_platform.lake.data_files import Output, read, units
 from cdc_platform.lake.store import File, Store
 from cdc_platform.spark import arrow_tasks, delta_sql
@@ -46,47 +46,70 @@ class _Sorted:
 
     def __call__(self, batches: Iterator[pa.RecordBatch], _out: Mapping[str, Output]) -> Any:
         every = pa.Table.from_batches(batches, _READ)
-        [events] = every.sort_by([(c, "ascending") for c in ("offset", "entry_index")]).combine_chunks().to_batches()
+        keys = pa.table({"arrival": arrival(every), "at": pa.array(range(every.num_rows), pa.int64())})
+        order = keys.sort_by([("arrival", "ascending"), ("at", "ascending")]).column("at")
         runs = Runs()
-        runs.add(events, self._after)
+        for events in every.take(order).to_batches():
+            runs.add(events, self._after)
         return runs.told()
 
 
 def unknown(
-    spark: SparkSession, changes: Store, files: list[File], candidates: Mapping[Run, Place], before: Sequence[Segment]
+    spark: SparkSession,
+    changes: Store,
+    files: list[File],
+    candidates: Mapping[Run, Place],
+    before: Sequence[Segment],
+    arrived: Mapping[Where, int],
 ) -> dict[Run, Unknown | None]:
     """Of each run of a batch's files the first event that isn't stored at its place with its content; None: all are.
     candidates: runs, and the highest place before each. Events at that place may go on with a transaction of which a
-    part came before: they are counted, for a compressed transaction may hold some that look alike. before: segments of
-    the source, whose replays are no events of their own."""
+    part came before: they are counted, for a compressed transaction may hold some that look alike. What is stored
+    there more than once is taken again: it may have been sent again right behind itself, which nothing shows. before:
+    segments so far, whose replays are no events of their own. arrived: last arrival of each partition before the
+    batch."""
     runs = list(candidates)
     if not runs:
         return {}
-    rows = [(i, *r.where, r.first, r.last, h[0], Decimal(h[1])) for i, (r, h) in enumerate(candidates.items())]
-    columns = "_topic STRING, _partition INT, _first BIGINT, _last BIGINT, _file BIGINT, _pos DECIMAL(20,0)"
-    of = spark.createDataFrame(rows, f"run INT, {columns}")
+    of = _candidates(spark, candidates)
     mine = _events(delta_sql.rows_of(spark, changes, files)).where("retold IS NULL OR NOT retold")
     here = (F.col("topic") == F.col("_topic")) & (F.col("partition") == F.col("_partition"))
     mine = mine.join(F.broadcast(of), here & F.col("arrival").between(F.col("_first"), F.col("_last")))
+    came = Window.partitionBy("run").orderBy("arrival", "row_index")
+    mine = mine.withColumn("prior", F.lag("arrival").over(came))
     content = [*_PLACE, *_CONTENT, *_IMAGES]
     run = ["run", *(f"_{c}" for c in ("topic", "partition", "first", "file", "pos"))]
-    ours = mine.groupBy(*run, *content).agg(F.sort_array(F.collect_list("arrival")).alias("at"))
-    theirs = _stored(spark, changes, runs, before).select(*_ADDRESS, *(F.col(c).alias(f"_{c}") for c in content))
+    ours = mine.groupBy(*run, *content).agg(F.sort_array(F.collect_list(F.struct("arrival", "prior"))).alias("at"))
+    theirs = _stored(spark, changes, runs, before, of, arrived).groupBy("topic", "partition", *content)
+    known = theirs.agg(F.collect_set(F.struct("old", "arrival", "row_index")).alias("copies"))
+    known = known.select("topic", "partition", "copies", *(F.col(c).alias(f"_{c}") for c in content))
     alike = reduce(Column.__and__, (F.col(c).eqNullSafe(F.col(f"_{c}")) for c in content))
-    # Of its own partition only what came before the run; in another one it stands once for each time that it was sent.
-    copies = F.count_distinct(F.when(~here | (F.col("arrival") < F.col("_first")), F.struct(*_ADDRESS)))
-    counted = ours.join(theirs, alike, "left").groupBy("run", "_file", "_pos", "at", *content)
-    goes_on = "struct(file_no, binlog_pos) >= struct(_file, _pos) AND size(at) > copies"
+    # Of its own partition what came before the run; of another one what came before the batch: of two that are new in
+    # it each would pass for the other's copy.
+    own = F.size(F.filter("copies", lambda c: c["arrival"] < F.col("_first")))
+    others = F.size(F.filter("copies", lambda c: c["old"]))
+    counted = ours.join(known, alike, "left").groupBy("run", "_file", "_pos", "at", *content)
+    copies = F.sum(F.when(F.col("copies").isNull(), 0).when(here, own).otherwise(others))
+    goes_on = "struct(file_no, binlog_pos) >= struct(_file, _pos) AND (size(at) > copies OR copies > 1)"
     new = counted.agg(copies.cast("int").alias("copies")).where(f"copies = 0 OR ({goes_on})")
-    first = new.select("run", F.expr("at[copies]").alias("arrival"), *_PLACE)
-    firsts = first.groupBy("run").agg(F.min(F.struct("arrival", *_PLACE)).alias("first")).collect()
+    new = new.withColumn("new", F.expr("at[IF(copies > 1, 0, copies)]"))
+    first = new.select("run", "new.arrival", "new.prior", *_PLACE)
+    firsts = first.groupBy("run").agg(F.min(F.struct("arrival", "prior", *_PLACE)).alias("first")).collect()
     found: dict[Run, Unknown | None] = dict.fromkeys(runs)
     for row in firsts:
-        run, at = runs[row["run"]], row["first"]
-        known = at["file_no"] is not None and at["binlog_pos"] is not None
-        place = (at["file_no"], int(at["binlog_pos"])) if known else run.low
-        found[run] = Unknown(at["arrival"], place)
+        run_, at = runs[row["run"]], row["first"]
+        placed = at["file_no"] is not None and at["binlog_pos"] is not None
+        place = (at["file_no"], int(at["binlog_pos"])) if placed else NO_POSITION
+        prior = None if at["prior"] is None or at["prior"] >= at["arrival"] else at["prior"]
+        found[run_] = Unknown(at["arrival"], place, prior)
     return found
+
+
+def _candidates(spark: SparkSession, candidates: Mapping[Run, Place]) -> DataFrame:
+    """run: their number, `_topic`, `_partition`, `_first`, `_last`, and `_file`, `_pos`: the highest place before."""
+    rows = [(i, *r.where, r.first, r.last, h[0], Decimal(h[1])) for i, (r, h) in enumerate(candidates.items())]
+    columns = "_topic STRING, _partition INT, _first BIGINT, _last BIGINT, _file BIGINT, _pos DECIMAL(20,0)"
+    return spark.createDataFrame(rows, f"run INT, {columns}")
 
 
 def _events(changes: DataFrame) -> DataFrame:
@@ -95,14 +118,27 @@ def _events(changes: DataFrame) -> DataFrame:
     maps = {m: F.array_sort(F.map_entries(m)) for m in _IMAGES}
     arrival = (F.col("offset") * ENTRIES + entry).alias("arrival")
     of = changes.where("kind = 'row' OR (kind = 'ddl' AND file_no IS NOT NULL AND binlog_pos IS NOT NULL)")
+    # Of a statement its text tells: what is made of it beside may differ from one decoding to the next.
+    ddl = F.col("kind") == "ddl"
+    plain = {c: F.when(~ddl, F.col(c)) for c in ("db", "schema", "table", "op")}
+    of = of.withColumns(plain)
     return of.select(
         "topic", "partition", arrival, "row_index", "retold", *_PLACE, *_CONTENT, *(c.alias(m) for m, c in maps.items())
     )
 
 
-def _stored(spark: SparkSession, changes: Store, runs: Sequence[Run], before: Sequence[Segment]) -> DataFrame:
-    """Events at the runs' places, but for replays."""
-    low, high = min(r.low for r in runs), max(r.high for r in runs)
+def _stored(
+    spark: SparkSession,
+    changes: Store,
+    runs: Sequence[Run],
+    before: Sequence[Segment],
+    candidates: DataFrame,
+    arrived: Mapping[Where, int],
+) -> DataFrame:
+    """Events at the runs' places, but for replays, with `old`: it came before the batch. Of other candidates in the
+    batch only what lies beyond the highest place before them: the rest of them may be replays."""
+    placed = [r for r in runs if r.high > NO_POSITION]
+    low, high = min((r.low for r in placed), default=NO_POSITION), max((r.high for r in placed), default=NO_POSITION)
     stored = _events(delta_sql.read(spark, changes)).where("binlog_pos IS NOT NULL")
     stored = stored.where(F.col("file_no").between(low[0], high[0]))
     if low[0] == high[0]:
@@ -111,4 +147,12 @@ def _stored(spark: SparkSession, changes: Store, runs: Sequence[Run], before: Se
         if s.replay and low <= s.high and s.low <= high:
             here = (F.col("topic") == s.where[0]) & (F.col("partition") == s.where[1])
             stored = stored.where(~(here & F.col("arrival").between(s.first, s.last)))
-    return stored
+    ends = [(*where, last) for where, last in arrived.items()]
+    known = spark.createDataFrame(ends, "topic STRING, partition INT, arrived BIGINT")
+    stored = stored.join(F.broadcast(known), ["topic", "partition"], "left")
+    stored = stored.withColumn("old", F.coalesce(F.col("arrival") <= F.col("arrived"), F.lit(False)))
+    within = F.col("topic") == F.col("_topic")
+    within = within & (F.col("partition") == F.col("_partition"))
+    within = within & F.col("arrival").between(F.col("_first"), F.col("_last"))
+    again = within & ~F.expr("struct(file_no, binlog_pos) > struct(_file, _pos)")
+    return stored.join(F.broadcast(candidates), again, "left_anti")

@@ -176,7 +176,7 @@ def parse_type(text: str) -> MySqlType:
     family = FAMILIES[name]
     if family in ("enum", "set"):
         labels = _LABEL.findall(inner) if _LABELS.fullmatch(inner) else ()
-        return MySqlType(name, family, labels=tuple(map(_unquote, labels)))
+        return MySqlType(name, family, labels=tuple(map(unquoted_label, labels)))
     try:
         args = tuple(int(x) for x in inner.split(",")) if inner else ()
     except ValueError:
@@ -189,7 +189,8 @@ _ESCAPES = {"0": "\0", "n": "\n", "r": "\r", "\\": "\\", "'": "'", '"': '"'}
 is one: canal 1.1.7 writes labels without these escapes."""
 
 
-def _unquote(label: str) -> str:
+def unquoted_label(label: str) -> str:
+    """A label of ENUM or SET as it stands between quotes in DDL → the label."""
     return re.sub(r"''|\\(.)", lambda m: _ESCAPES.get(m[1], m[0]) if m[1] else "'", label, flags=re.DOTALL)
 
 

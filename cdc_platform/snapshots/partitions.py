@@ -7,7 +7,7 @@ from functools import reduce
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from cdc_platform.changelog.order_key import PARTITIONS
+from cdc_platform.changelog.order_key import PARTITIONS, TIMES_FROM
 from cdc_platform.changelog.schema import Order
 from cdc_platform.config import Config, Source
 from cdc_platform.errors import TableStopped
@@ -43,6 +43,8 @@ def check(
     why = None
     if not truncated.isEmpty():
         why = _truncated(config, source, target, untold, truncated, anew=anew)
+    elif not anew and delta_table.exists(target.snapshot):
+        why = _emptied_before(untold, target, columns)
     if why is None and any(c.key for c in columns):
         later = high is None or low[:3] > high[:3]
         why = next(_ties(untold, target, columns, later=later), None)
@@ -60,7 +62,13 @@ def _several(config: Config, source: Source) -> bool:
 
 
 def _partition(order: Column) -> Column:
+    """The number of a change's partition."""
     return F.pmod(order["event"], F.lit(PARTITIONS))
+
+
+def _time(order: Column) -> Column:
+    """The source time that a change was placed by; 0: none was told."""
+    return F.when(order["pos"] >= TIMES_FROM, order["pos"]).otherwise(0)
 
 
 def _truncated(
@@ -73,12 +81,12 @@ def _truncated(
     others = others.where("order_key.file < 0").withColumn("_its", _partition(F.col("order_key")))
     apart = F.col("_from") != F.col("_its")
     if anew:
-        apart = apart & (F.col("at.pos") == F.col("order_key.pos"))
+        apart = apart & (_time(F.col("at")) == _time(F.col("order_key")))
     stones = truncated.select("_from", F.col("order_key").alias("at")).distinct()
     found = others.join(F.broadcast(stones), apart).select("_from", "_its").limit(1).collect()
     if not found:
         return None
-    said = f"TRUNCATE came by partition {found[0]['_from']}, rows of the table by partition {found[0]['_its']}"
+    said = "TRUNCATE came by another partition than rows of the table"
     if anew:
         return f"{said} at the same source time: {_AGAIN}"
     return (
@@ -92,15 +100,26 @@ def _ties(untold: DataFrame, target: Target, columns: list[TableColumn], *, late
     rows that are there, and to those that were deleted. later: these changes are newer than what is there."""
     names = key_names(columns)
     changes = untold.where("op <> 'truncate'").withColumn("_kmap", key_image(told=False))
-    mine = changes.select(*typed_keys(columns), F.col("order_key.pos").alias("_pos"), "_from")
+    mine = changes.select(*typed_keys(columns), _time(F.col("order_key")).alias("_pos"), "_from")
     within = mine.groupBy(*names, "_pos").agg(F.count_distinct("_from").alias("n")).where("n > 1")
     if not within.isEmpty():
         yield _said("several partitions")
     for there in () if later else _known(untold, target, columns):
         stored = there.where("_cdc_order.file < 0").withColumn("_its", _partition(F.col("_cdc_order")))
-        same = [F.col("_pos") == F.col("_cdc_order.pos"), F.col("_from") != F.col("_its")]
+        same = [F.col("_pos") == _time(F.col("_cdc_order")), F.col("_from") != F.col("_its")]
         if not mine.join(stored, names).where(reduce(Column.__and__, same)).isEmpty():
             yield _said("another partition than before")
+
+
+def _emptied_before(untold: DataFrame, target: Target, columns: list[TableColumn]) -> str | None:
+    """Why these changes have no place beside an earlier TRUNCATE, if they have none: they came by another partition,
+    and aren't newer."""
+    stones = graves(untold.sparkSession, target, columns).where("scope = 'table' AND _cdc_order.file < 0")
+    stones = stones.select(F.col("_cdc_order").alias("at")).distinct()
+    apart = (_partition(F.col("at")) != F.col("_from")) & (_time(F.col("order_key")) <= _time(F.col("at")))
+    if untold.join(F.broadcast(stones), apart).isEmpty():
+        return None
+    return f"rows came by another partition than an earlier TRUNCATE, and nothing says which was first: {_AGAIN}"
 
 
 def _known(untold: DataFrame, target: Target, columns: list[TableColumn]) -> Iterator[DataFrame]:

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cdc_platform.changelog.epochs import Arrivals, Log, Place, Run, Unknown
+from cdc_platform.changelog.epochs import Arrivals, Log, Place, Run, Segment, Unknown, decided
 from cdc_platform.changes.file_stats import ENTRIES, Runs
 from cdc_platform.formats.events import event_batch
 
@@ -32,7 +32,7 @@ class Topic:
     sent: dict[int, list[Event]] = field(default_factory=dict)
     taken: dict[int, int] = field(default_factory=dict)
     log: Log = field(default_factory=Log)
-    segments: list = field(default_factory=list)
+    segments: list[Segment] = field(default_factory=list)
 
     def send(self, event: Event, partition: int | None = None) -> None:
         at = event.key % self.partitions if partition is None else partition
@@ -40,7 +40,7 @@ class Topic:
 
     def take(self, upto: dict[int, int] | None = None) -> None:
         """A batch: each partition up to an offset (None: all)."""
-        runs = Runs()
+        runs, old = Runs(), dict(self.taken)
         for p, events in sorted(self.sent.items()):
             end = len(events) if upto is None else upto.get(p, len(events))
             first = self.taken.get(p, 0)
@@ -49,24 +49,37 @@ class Topic:
                 runs.add(event_batch(rows))
             self.taken[p] = max(first, end)
         found = [Run.of(r) for r in runs.told() or []]
-        candidates = self.log.candidates(found)
-        self.segments += self.log.follow(found, {r: self._unknown(r, high) for r, high in candidates.items()})
+        before = self.segments
 
-    def _unknown(self, run: Run, high: Place) -> Unknown | None:
+        def ask(candidates: dict[Run, Place], so_far: list[Segment]) -> dict[Run, Unknown | None]:
+            self.segments = [*before, *so_far]
+            return {r: self._unknown(r, candidates, old) for r in candidates}
+
+        self.segments = [*before, *decided(self.log, found, ask)]
+
+    def _unknown(self, run: Run, candidates: dict[Run, Place], old: dict[int, int]) -> Unknown | None:
         """As replays.unknown, of Python's lists."""
         counts: Counter[Event] = Counter()
         for offset in range(run.first // ENTRIES, run.last // ENTRIES + 1):
             event = self.sent[run.where[1]][offset]
             counts[event] += 1
-            copies = self._stored(event, run)
-            if not copies or (event[:2] >= high and counts[event] > copies):
-                return Unknown(offset * ENTRIES, (event.file, event.pos))
+            copies = self._stored(event, run, candidates, old)
+            if not copies or (event[:2] >= candidates[run] and (counts[event] > copies or copies > 1)):
+                first = offset * ENTRIES == run.first
+                return Unknown(offset * ENTRIES, (event.file, event.pos), None if first else (offset - 1) * ENTRIES)
         return None
 
-    def _stored(self, event: Event, run: Run) -> int:
+    def _stored(self, event: Event, run: Run, candidates: dict[Run, Place], old: dict[int, int]) -> int:
         arrivals = Arrivals.of(self.segments, {})
+
+        def counts(p: int, o: int) -> bool:
+            if p != run.where[1]:
+                return o < old.get(p, 0)
+            within = [h for r, h in candidates.items() if r.where[1] == p and r.first <= o * ENTRIES <= r.last]
+            return o * ENTRIES < run.first and not (within and event[:2] <= within[0])
+
         return sum(
-            e == event and (p != run.where[1] or o * ENTRIES < run.first) and not replayed(arrivals, p, o)
+            e == event and counts(p, o) and not replayed(arrivals, p, o)
             for p, events in self.sent.items()
             for o, e in enumerate(events[: self.taken.get(p, 0)])
         )

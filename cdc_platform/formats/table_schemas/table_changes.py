@@ -9,7 +9,7 @@ from cdc_platform.errors import UnknownType
 from cdc_platform.formats.events import OfTable
 from cdc_platform.formats.texts import shown
 from cdc_platform.mysql.ddl import quoted_name
-from cdc_platform.mysql.types import AS_BINARY, labels_type, lower_outside_quotes, parse_type
+from cdc_platform.mysql.types import AS_BINARY, labels_type, lower_outside_quotes, parse_type, unquoted_label
 
 _PART = r'"((?:[^"]|"")*)"'
 _TABLE_ID = re.compile(rf"{_PART}(?:\.{_PART})?(?:\.{_PART})?")
@@ -100,7 +100,7 @@ def mysql_type(name: str, length: Any, scale: Any, labels: Iterable[str]) -> str
         return None  # rows have it as an array of numbers
     if words[:1] in (["enum"], ["set"]):
         # Newer versions quote each label as the DDL does.
-        plain = [x[1:-1].replace("''", "'") if len(x) > 1 and x[0] == x[-1] == "'" else x for x in labels]
+        plain = [unquoted_label(x[1:-1]) if len(x) > 1 and x[0] == x[-1] == "'" else x for x in labels]
         return labels_type(words[0], plain)
     args = ",".join(str(int(x)) for x in (length, scale) if x not in (None, "", -1, "-1"))
     split = 2 if words[:2] == ["double", "precision"] else 1
