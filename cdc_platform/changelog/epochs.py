@@ -16,6 +16,8 @@ from cdc_platform.changes.file_stats import NO_POSITION
 
 Where = tuple[str, int]
 """Topic and partition."""
+NEVER = 1 << 62
+"""A source time that isn't told."""
 Place = tuple[int, int]
 """Number of a binlog file, position; NO_POSITION: none."""
 
@@ -25,7 +27,8 @@ Clocks = Mapping[Where, tuple[tuple[int, int], ...]]
 
 
 class Run(NamedTuple):
-    """Events of a partition from one arrival to another whose places don't descend (file_stats.Runs)."""
+    """Events of a partition from one arrival to another whose places don't descend (file_stats.Runs). since: their
+    earliest source time, ms."""
 
     where: Where
     first: int
@@ -33,13 +36,14 @@ class Run(NamedTuple):
     low: Place
     high: Place
     servers: frozenset[str]
+    since: int = NEVER
 
     @classmethod
     def of(cls, run: Mapping[str, Any]) -> "Run":
         """As statistics of a file have it."""
         low, high = tuple(run["low"]), tuple(run["high"])
         where = (run["topic"], run["partition"])
-        return cls(where, run["first"], run["last"], low, high, frozenset(run["lineages"]))
+        return cls(where, run["first"], run["last"], low, high, frozenset(run["lineages"]), run["since"])
 
 
 class Unknown(NamedTuple):
@@ -62,6 +66,7 @@ class Segment(NamedTuple):
     low: Place
     high: Place
     servers: frozenset[str]
+    since: int = NEVER
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +87,7 @@ class Epoch:
     low: Place
     high: Place
     servers: set[str] = field(default_factory=set)
+    since: int = NEVER
 
 
 class Overlap(Exception):
@@ -157,7 +163,7 @@ class Log:
 
     def _forward(self, run: Run, then: Partition) -> Segment:
         """A run that goes on. It may be of a newer log, whose places happen to be higher: if its server was never seen
-        in the partition's, or the partition's ended before it."""
+        in the partition's, the partition's ended before it, or it is of a time when the newer one had begun."""
         epoch = then.epoch
         mine = self.epochs.get(epoch)
         for newer in sorted((n for n in self.epochs if n > epoch), reverse=True):
@@ -167,7 +173,8 @@ class Log:
             other = bool(run.servers) and mine is not None and not run.servers & mine.servers
             inside = self._has(newer, run.low) or (newer == max(self.epochs) and run.low >= theirs.low)
             ended = mine is not None and run.low > mine.high and inside
-            if other or ended:
+            later = theirs.since < run.since < NEVER and run.low >= theirs.low
+            if other or ended or later:
                 epoch = newer
                 break
         if epoch != then.epoch:
@@ -193,6 +200,7 @@ class Log:
             known = self.epochs.setdefault(segment.epoch, Epoch(segment.low, segment.high))
             known.low, known.high = min(known.low, segment.low), max(known.high, segment.high)
             known.servers |= segment.servers
+            known.since = min(known.since, segment.since)
         return segment
 
 
@@ -236,7 +244,7 @@ def _behind(place: Place, high: Place, at: Place) -> bool:
 
 
 def _segment(run: Run, epoch: int, *, replay: bool = False) -> Segment:
-    return Segment(run.where, run.first, run.last, epoch, replay, run.low, run.high, run.servers)
+    return Segment(run.where, run.first, run.last, epoch, replay, run.low, run.high, run.servers, run.since)
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from decimal import Decimal
 from typing import Any
 
-from cdc_platform.changelog.epochs import Epoch, Log, Partition, Place, Segment, Where
+from cdc_platform.changelog.epochs import NEVER, Epoch, Log, Partition, Place, Segment, Where
 from cdc_platform.changes.file_stats import NO_POSITION
 from cdc_platform.config import Source
 from cdc_platform.lake import delta_table
@@ -21,11 +21,11 @@ def known(paths: dict[str, Store], source: Source, batch: int | None) -> tuple[L
     kept = 'topic, "partition", epoch'
     groups = delta_table.ask(
         f"SELECT {kept}, min(first) AS first, max(last) AS last, min({_LOW}) AS low, max({_HIGH}) AS high, "
-        f"array_agg(DISTINCT servers) AS servers {of} AND NOT replay GROUP BY {kept}",
+        f"array_agg(DISTINCT servers) AS servers, min(since) AS since {of} AND NOT replay GROUP BY {kept}",
         epochs=paths["epochs"],
     )
     again = delta_table.ask(
-        f"SELECT {kept}, first, last, {_LOW} AS low, {_HIGH} AS high, NULL AS servers {of} AND replay",
+        f"SELECT {kept}, first, last, {_LOW} AS low, {_HIGH} AS high, NULL AS servers, NULL AS since {of} AND replay",
         epochs=paths["epochs"],
     )
     ends = delta_table.ask(
@@ -39,6 +39,7 @@ def known(paths: dict[str, Store], source: Source, batch: int | None) -> tuple[L
         epoch = log.epochs.setdefault(s.epoch, Epoch(s.low, s.high))
         epoch.low, epoch.high = min(epoch.low, s.low), max(epoch.high, s.high)
         epoch.servers |= s.servers
+        epoch.since = min(epoch.since, s.since)
     high: dict[tuple[tuple[str, int], int], Place] = {}
     for s in segments:
         at = s.where, s.epoch
@@ -68,7 +69,7 @@ def noted(path: Store, source: Source, batch: int) -> list[Segment] | None:
     """The segments of a batch that was begun before; None: none are kept."""
     rows = delta_table.ask(
         f'SELECT topic, "partition", epoch, replay, first, last, {_LOW} AS low, {_HIGH} AS high, '
-        f"servers FROM {{epochs}} WHERE source = '{source.name}' AND batch = {batch}",
+        f"servers, since FROM {{epochs}} WHERE source = '{source.name}' AND batch = {batch}",
         epochs=path,
     )
     return [_segment({**r, "servers": [r["servers"]]}, replay=r["replay"]) for r in rows] or None
@@ -77,7 +78,8 @@ def noted(path: Store, source: Source, batch: int) -> list[Segment] | None:
 def _segment(row: dict[str, Any], *, replay: bool) -> Segment:
     where, servers = (row["topic"], row["partition"]), _flat(row["servers"])
     low, high = _place(row["low"]), _place(row["high"])
-    return Segment(where, row["first"], row["last"], row["epoch"], replay, low, high, servers)
+    since = NEVER if row["since"] is None else row["since"]
+    return Segment(where, row["first"], row["last"], row["epoch"], replay, low, high, servers, since)
 
 
 def _flat(lists: list[list[str]] | None) -> frozenset[str]:
@@ -122,6 +124,7 @@ def note(path: Store, source: Source, batch: int, segments: list[Segment], clock
             **{"low_file": s.low[0], "low_pos": Decimal(s.low[1])},
             **{"high_file": s.high[0], "high_pos": Decimal(s.high[1])},
             "servers": sorted(s.servers),
+            "since": None if s.since == NEVER else s.since,
             "clock": clocks.get(s.where),
         }
         for s in segments

@@ -7,7 +7,7 @@ look through its events for them. Arrow only."""
 from collections.abc import Mapping
 from decimal import Decimal
 from itertools import pairwise
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -114,7 +114,10 @@ def millis(times: pa.Array) -> pa.Int64Array:
 class Runs:
     """Of each partition the runs of row changes and DDL whose positions don't descend, in the order of arrival."""
 
-    COLUMNS = ("topic", "partition", "offset", "entry_index", "kind", "lineage", "file_no", "binlog_pos", "retold")
+    COLUMNS = (
+        *("topic", "partition", "offset", "entry_index", "kind", "op", "source_time", "lineage"),
+        *("file_no", "binlog_pos", "retold"),
+    )
     """What events must have; `retold` may be missing."""
 
     def __init__(self) -> None:
@@ -136,6 +139,11 @@ class Runs:
         came = arrival(some).to_numpy()
         file = pc.fill_null(pc.if_else(placed, some.column("file_no"), None), NO_POSITION[0]).to_numpy()
         pos = _positions(pc.if_else(placed, some.column("binlog_pos"), None))
+        since = pc.fill_null(millis(some.column("source_time")), _NEVER).to_numpy()
+        alone = pc.or_(
+            pc.equal(some.column("kind"), "ddl"), pc.fill_null(pc.equal(some.column("op"), "truncate"), False)
+        )
+        alone = alone.to_numpy(zero_copy_only=False)
         topic, server = some.column("topic").dictionary_encode(), some.column("lineage").dictionary_encode()
         of = topic.indices.to_numpy().astype(np.int64) * (1 << 32) + some.column("partition").to_numpy()
         lineage = pc.fill_null(server.indices, -1).to_numpy()
@@ -145,39 +153,53 @@ class Runs:
             here = of == at
             if after and where in after:
                 here &= came > after[where]
-            self._add(where, came[here], file[here], pos[here], lineage[here], names)
+            self._add(where, _Events(came[here], file[here], pos[here], since[here], alone[here], lineage[here]), names)
 
-    def _add(
-        self,
-        where: tuple[str, int],
-        came: np.ndarray,
-        file: np.ndarray,
-        pos: np.ndarray,
-        lineage: np.ndarray,
-        names: list[str | None],
-    ) -> None:
+    def _add(self, where: tuple[str, int], events: "_Events", names: list[str | None]) -> None:
+        came, file, pos, since, alone, lineage = events
         if not len(came):
             return
         runs = self._of.setdefault(where, [])
         self._ordered &= bool((came[1:] >= came[:-1]).all()) and not (runs and runs[-1]["last"] > came[0])
         descends = (file[1:] < file[:-1]) | ((file[1:] == file[:-1]) & (pos[1:] < pos[:-1]))
         _, first = np.unique(lineage, return_index=True)
-        starts = np.union1d(np.nonzero(descends)[0] + 1, first)
+        single = np.nonzero(alone)[0]
+        starts = np.unique(
+            np.concatenate([np.nonzero(descends)[0] + 1, first, single, single[single + 1 < len(came)] + 1])
+        )
         for start, end in pairwise([*starts.tolist(), len(came)]):
             low, high = ((int(file[i]), int(pos[i])) for i in (start, end - 1))
             servers = {names[i] for i in np.unique(lineage[start:end]).tolist()} - {None}
-            before = runs[-1] if runs else None
+            time = int(since[start:end].min())
+            before = runs[-1] if runs and not runs[-1]["alone"] and not alone[start] else None
             if before and (*before["high"],) <= low and servers <= {*before["lineages"]}:
-                before |= {"last": int(came[end - 1]), "high": [*high]}
+                before |= {"last": int(came[end - 1]), "high": [*high], "since": min(time, before["since"])}
             else:
                 told = {"first": int(came[start]), "last": int(came[end - 1]), "low": [*low], "high": [*high]}
-                runs.append({"topic": where[0], "partition": where[1], **told, "lineages": sorted(servers)})
+                more = {"lineages": sorted(servers), "since": time, "alone": bool(alone[start])}
+                runs.append({"topic": where[0], "partition": where[1], **told, **more})
 
     def told(self) -> list[dict[str, Any]] | None:
         """Per run: topic, partition, arrival of its first and last event, its lowest and highest place (file number and
-        position; NO_POSITION: none), the servers that it names; a run ends where another server appears, too. None:
-        events didn't stand in the order of their arrival."""
+        position; NO_POSITION: none), the servers that it names, its earliest source time (ms). A run ends where another
+        server appears, too; a statement and a TRUNCATE are runs of their own. None: events didn't stand in the order of
+        their arrival."""
         return [run for runs in self._of.values() for run in runs] if self._ordered else None
+
+
+_NEVER = 1 << 62
+
+
+class _Events(NamedTuple):
+    """Of events: arrival, binlog file and position, source time (ms), whether each is a run of its own, and a number of
+    the server that it names."""
+
+    came: np.ndarray
+    file: np.ndarray
+    pos: np.ndarray
+    since: np.ndarray
+    alone: np.ndarray
+    lineage: np.ndarray
 
 
 NO_POSITION = (-1, 0)

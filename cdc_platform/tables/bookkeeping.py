@@ -67,6 +67,7 @@ LOG_EPOCHS = Table(
         Column("high_file", BIGINT, "binlog file of the last; -1: no position"),
         Column("high_pos", UNSIGNED_BIGINT, about="position in it"),
         Column("servers", Array(STRING), "servers that they name"),
+        Column("since", BIGINT, "their earliest source time, ms since 1970; NULL: none was told"),
         Column("clock", BIGINT, "latest source time in the partition by then, ms since 1970; NULL: none was told"),
     ),
     partition_by=("source",),

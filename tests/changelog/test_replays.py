@@ -1,12 +1,17 @@
 """What a capture sends again, and what it sends from another log, as the changelog and the snapshots have it."""
 
+from datetime import timedelta
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
 from cdc_platform import tables
+from cdc_platform.changes import files
+from cdc_platform.formats.events import event_batch
 from cdc_platform.lake import delta_table, stores
-from tests.changelog.feed import Feed, SourceTable, position
+from cdc_platform.spark.arrow_tasks import spark_schema
+from tests.changelog.feed import LANDED, Feed, SourceTable, as_event, position
 
 pytestmark = pytest.mark.spark
 
@@ -136,6 +141,60 @@ def test_statements_of_a_quiet_topic_are_of_their_servers_log(feed: Feed) -> Non
     first, middle, last = (r["order_key"] for r in feed.rows(tables.CHANGELOG))
     places = [tuple(o.values())[:3] for o in (first, middle, statement, last)]
     assert places == sorted(places)
+
+
+def test_a_truncate_by_a_quiet_topic_stands_after_the_log_began_again(feed: Feed) -> None:
+    """RESET MASTER: the same server begins its files anew. The statements' topic only ascends; times tell its log."""
+
+    def when(change: dict[str, Any], second: int, **rest: Any) -> dict[str, Any]:
+        return {**change, "source_time": LANDED + timedelta(seconds=second), **rest}
+
+    history = {"topic": "history", "partition": 0}
+    early = {"kind": "ddl", "db": "shop", "table": "orders", "ddl": "ALTER TABLE orders COMMENT 'x'", **position(1, 5)}
+    truncate = {**ORDERS.change("truncate", (1, 50)), "schema_version": None}
+    feed.say(
+        when(early, 0, **history, offset=0),
+        when(insert((9, 4), 1, "a"), 1),
+        when(insert((1, 10), 2, "b"), 5),
+        when(insert((1, 60), 3, "c"), 9),
+        when(truncate, 7, **history, offset=1),
+    )
+    feed.catch_up()
+    assert live(feed) == [(3, "c")]
+
+
+def test_what_could_not_be_read_within_a_replay_is_no_part_of_it(feed: Feed) -> None:
+    first = [insert((1, 10), 1, "a"), insert((1, 20), 2, "b")]
+    feed.say(*first)
+    feed.catch_up()
+    feed.say(*first, {"kind": "error", "reason": "unreadable", "offset": 50}, {**insert((1, 40), 4, "d"), "offset": 51})
+    feed.catch_up()
+    again = event_batch([as_event({**insert((1, 30), 3, "c"), "offset": 50, "landed_at": LANDED})])
+    again = pa.Table.from_batches([again.append_column("retold", pa.array([True]))])
+    changes = tables.CHANGES.at(stores.lake(feed.config), format="debezium", source="s")
+    files.append(feed.spark.createDataFrame(again, spark_schema(files.CHANGE)), changes)
+    feed.catch_up()
+    assert live(feed) == [(1, "a"), (2, "b"), (3, "c"), (4, "d")]
+
+
+def test_two_partitions_that_send_the_same_again_keep_what_is_new(feed: Feed) -> None:
+    """Rows without a Kafka key go to any partition: each of two new copies would pass for the other's."""
+    feed.say(audit((1, 10), "x", offset=1), audit((1, 20), "y", offset=2), audit((1, 15), "z", offset=1, partition=1))
+    feed.catch_up()
+    feed.say(*(audit(at, v, offset=o, partition=p) for p in (0, 1) for o, (at, v) in enumerate(AGAIN, 10)))
+    feed.catch_up()
+    assert {v for (v,) in live(feed, "audit")} == {"x", "y", "z", "new"}
+
+
+AGAIN = (((1, 10), "x"), ((1, 30), "new"))
+
+
+def test_crashes_within_one_batch_are_told_one_by_one(feed: Feed) -> None:
+    place = [insert((1, 20), 1, "a"), ORDERS.delete((1, 20), row(1, "a"))]
+    feed.say(insert((1, 10), 9, "z"), *place, insert((1, 10), 9, "z"), *place)
+    feed.say(insert((1, 10), 9, "z"), *place, insert((1, 20), 1, "a"))
+    feed.catch_up()
+    assert live(feed) == [(1, "a"), (9, "z")]
 
 
 def test_a_lake_of_before_goes_on_behind_what_it_had(feed: Feed) -> None:
