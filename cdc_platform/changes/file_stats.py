@@ -164,19 +164,20 @@ class Runs:
         descends = (file[1:] < file[:-1]) | ((file[1:] == file[:-1]) & (pos[1:] < pos[:-1]))
         _, first = np.unique(lineage, return_index=True)
         single = np.nonzero(alone)[0]
-        starts = np.unique(
-            np.concatenate([np.nonzero(descends)[0] + 1, first, single, single[single + 1 < len(came)] + 1])
-        )
-        for start, end in pairwise([*starts.tolist(), len(came)]):
+        cuts = np.concatenate([np.nonzero(descends)[0] + 1, first, single, single[single + 1 < len(came)] + 1])
+        starts = [s for s in np.unique(cuts).tolist() if not s or came[s] != came[s - 1]]  # a message's event is one
+        for start, end in pairwise([*starts, len(came)]):
             low, high = ((int(file[i]), int(pos[i])) for i in (start, end - 1))
             servers = {names[i] for i in np.unique(lineage[start:end]).tolist()} - {None}
-            time = int(since[start:end].min())
-            before = runs[-1] if runs and not runs[-1]["alone"] and not alone[start] else None
-            if before and (*before["high"],) <= low and servers <= {*before["lineages"]}:
+            time, by_itself = int(since[start:end].min()), bool(alone[start:end].any())
+            before = runs[-1] if runs else None
+            goes_on = before is not None and not before["alone"] and not by_itself and (*before["high"],) <= low
+            if before and (before["last"] == came[start] or (goes_on and servers <= {*before["lineages"]})):
                 before |= {"last": int(came[end - 1]), "high": [*high], "since": min(time, before["since"])}
+                before |= {"alone": before["alone"] or by_itself, "lineages": sorted({*before["lineages"], *servers})}
             else:
                 told = {"first": int(came[start]), "last": int(came[end - 1]), "low": [*low], "high": [*high]}
-                more = {"lineages": sorted(servers), "since": time, "alone": bool(alone[start])}
+                more = {"lineages": sorted(servers), "since": time, "alone": by_itself}
                 runs.append({"topic": where[0], "partition": where[1], **told, **more})
 
     def told(self) -> list[dict[str, Any]] | None:

@@ -181,6 +181,18 @@ def test_a_quiet_partition_follows_its_server_into_the_new_log() -> None:
     assert orders[20] < orders[21] < orders[30]
 
 
+def test_events_of_one_arrival_are_of_one_run() -> None:
+    """A statement and the TRUNCATE that is made of it share their entry, also where record batches part them."""
+    places = [(0, "row", "update"), (1, "ddl", None), (1, "row", "truncate"), (2, "row", "update"), (3, "ddl", None)]
+    events = [{**row(0, o, Event(1, 10 * (o + 1), 0, 0, "1")), "kind": k, "op": op} for o, k, op in places]
+    for cut in range(len(events)):
+        runs = Runs()
+        for part in (events[:cut], events[cut:]):
+            if part:
+                runs.add(event_batch(part))
+        assert [(r["first"] // ENTRIES, r["last"] // ENTRIES) for r in runs.told() or []] == [(i, i) for i in range(4)]
+
+
 EVENTS = st.lists(st.tuples(st.integers(0, 2), st.integers(0, 3)), min_size=1, max_size=8)
 """Key, and what happens before the event: 0 to 2: it stands where the one before stood or behind it."""
 
