@@ -20,7 +20,6 @@ class Followed:
     """A batch's order. reached: the highest place before it, where positions alone order; None: none told one."""
 
     arrivals: Arrivals
-    segments: list[Segment]
     reached: Place | None
 
 
@@ -45,8 +44,8 @@ def follow(
     again = any(g.get("retold") for note in statistics for g in note["groups"])
     clocks = _clocks(log_epochs.clocks(paths["epochs"], source, batch, every=again), statistics)
     if by_position:
-        return Followed(Arrivals({}, {}, log.before, clocks, by_position=True), segments, reached)
-    return Followed(Arrivals.of([*before, *segments], log.before, clocks), segments, reached)
+        return Followed(Arrivals({}, {}, log.before, clocks, by_position=True), reached)
+    return Followed(Arrivals.of([*before, *segments], log.before, clocks), reached)
 
 
 def arrivals(paths: dict[str, Store], source: Source) -> Arrivals:

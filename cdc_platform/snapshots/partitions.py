@@ -3,6 +3,7 @@ down to its grain. What is closer than that is no order: the table says so."""
 
 from collections.abc import Iterator
 from functools import reduce
+from shlex import quote
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
@@ -83,15 +84,14 @@ def _truncated(
     if anew:
         apart = apart & (_time(F.col("at")) == _time(F.col("order_key")))
     stones = truncated.select("_from", F.col("order_key").alias("at")).distinct()
-    found = others.join(F.broadcast(stones), apart).select("_from", "_its").limit(1).collect()
-    if not found:
+    if others.join(F.broadcast(stones), apart).isEmpty():
         return None
     said = "TRUNCATE came by another partition than rows of the table"
     if anew:
         return f"{said} at the same source time: {_AGAIN}"
     return (
-        f"{said}, and nothing says which were before it: `cdc-platform run --table {target.db}.{target.table} "
-        f"--rebuild` goes by source times; or {_AGAIN}"
+        f"{said}, and nothing says which were before it: `cdc-platform run --table "
+        f"{quote(f'{target.db}.{target.table}')} --rebuild` goes by source times; or {_AGAIN}"
     )
 
 
