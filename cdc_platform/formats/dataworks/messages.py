@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 from cdc_platform.formats import collect
 from cdc_platform.formats.canal_common.statement import DDL, Event, ddl, query
+from cdc_platform.formats.events import OfTable
 from cdc_platform.formats.table_schemas.lookup import Columns
 from cdc_platform.formats.texts import shown
 
@@ -207,7 +208,11 @@ def _events(op: str, schema: dict, payload: dict) -> list[Event]:
     if number is not None and number >= 0:
         file_no, position = place(number)
         told = {"lineage": "", "file_no": file_no, "binlog_pos": position, "event_no": _WHOLE}
-        found = [{**event, **told} for event in found]
+        return [{**event, **told} for event in found]
+    for event in found:
+        if event.get("op") == "truncate":
+            reason = "TRUNCATE without sequenceId: before or after which rows isn't told"
+            raise OfTable(event["db"], event["table"], reason)
     return found
 
 

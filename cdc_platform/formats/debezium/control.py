@@ -89,8 +89,8 @@ def _truncate(ddl: str | None, db: str | None, place: Event) -> list[Event]:
     name = truncated_table(Statement(db, ddl or ""))
     if name is None:
         return []
-    if place["file_no"] is None or place["lineage"] is None:
-        raise OfTable(*name, "TRUNCATE without server and binlog position: before or after which rows isn't told")
+    if place["file_no"] is None or place["binlog_pos"] is None:
+        raise OfTable(*name, "TRUNCATE without binlog position: before or after which rows isn't told")
     return [{"kind": "row", "op": "truncate", "db": name[0], "table": name[1], **place}]
 
 
