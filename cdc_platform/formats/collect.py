@@ -22,7 +22,7 @@ from cdc_platform.formats.events import (
     rare_batch,
     schema_version,
 )
-from cdc_platform.formats.exact_json import read_json
+from cdc_platform.formats.exact_json import certain_json, read_json
 from cdc_platform.formats.json_scanner import JsonScanner
 from cdc_platform.formats.texts import BAD
 from cdc_platform.mysql.types import MySqlType
@@ -164,6 +164,10 @@ class Collector(ABC, Generic[G, C, T]):
         """A message's value, parsed. Raises one of BAD."""
         return read_json(value)
 
+    def certain(self, value: bytes, /) -> Any:
+        """What is sure of a value that can't be parsed, as `of_message` takes it; None: nothing."""
+        return certain_json(value)
+
     def scanned(self, group: G) -> list[C]:
         """The rows of a group that the scanner read."""
         return self.scanner.rows.get(group, []) if self.scanner else []
@@ -215,6 +219,8 @@ class Collector(ABC, Generic[G, C, T]):
                 message = self.parse(at, value)
                 self.read(at, message)
             except BAD as e:
+                if message is None:
+                    message = self.certain(value)
                 self.rare.append((at, {**self.of_message(at, message), **error_event(e)}))
 
     def _converted(self) -> Iterator[tuple[T, pa.RecordBatch, list[int]]]:

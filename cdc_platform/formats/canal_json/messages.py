@@ -109,8 +109,8 @@ def _rows(at: int, kind: str, message: dict, extension: dict, data: list, option
         db,
         table,
         key,
-        of_object(message.get("mysqlType"), "mysqlType"),
-        of_object(message.get("sqlType"), "sqlType"),
+        of_object(_single(message.get("mysqlType")), "mysqlType"),
+        of_object(_single(message.get("sqlType")), "sqlType"),
         [Row(at, i, op, r, o, time, gtid, txn) for i, (r, o) in enumerate(zip(data, olds, strict=True))],
     )
 
@@ -183,6 +183,11 @@ def of_object(value: Any, name: str) -> dict[str, Any]:
     if value is not None and type(value) is not dict:
         raise ValueError(f"{name} {shown(value)} is no object")
     return value or {}
+
+
+def _single(value: Any) -> Any:
+    """Types of columns as an object, also where they stand in a list as rows do."""
+    return value[0] if type(value) is list and len(value) == 1 else value
 
 
 def _list(message: dict, name: str) -> list | None:

@@ -82,6 +82,11 @@ def read(at: int, message: Any) -> tuple[Group, Row] | list[Event]:
     when it is none of DataWorks', or when it contradicts itself."""
     if type(message) is not dict:
         raise ValueError(f"{shown(message)} is no object")
+    if "payload" not in message:
+        raise ValueError(
+            "no payload: this is no message of a whole database's synchronization. Of a task for a single table the "
+            "output Canal CDC is read, as format canal_json; its output JSON isn't"
+        )
     schema, payload = _object(message, "schema"), _object(message, "payload")
     if (version := message.get("version")) is not None and not (type(version) is str and VERSIONS.fullmatch(version)):
         raise ValueError(f"version {shown(version)}; known: 0.0.1, 1.0.0")

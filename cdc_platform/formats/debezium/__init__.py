@@ -30,6 +30,7 @@ from cdc_platform.formats.debezium.groups import Group, described, is_dtle, is_s
 from cdc_platform.formats.debezium.options import DebeziumOptions
 from cdc_platform.formats.debezium.rows import Changes, Row, Table, place_of_row, row_changes
 from cdc_platform.formats.events import Addresses, Event, collection_paused
+from cdc_platform.formats.exact_json import certain_json
 from cdc_platform.formats.kafka_connect.types import NULL_AS_DEFAULT, ZONE_UNTOLD
 from cdc_platform.formats.kafka_connect.wrapper import Schema, Unwrapper
 from cdc_platform.formats.limits import any_type, finer_than, of
@@ -61,6 +62,11 @@ class _Collector(Collector[Group, Changes, Table]):
     def parse(self, at: int, value: bytes) -> tuple[Schema | None, Any]:
         """The schema and the payload."""
         return self.values(self.topics[at] or "", value)
+
+    def certain(self, value: bytes) -> tuple[Schema | None, Any]:
+        """As `parse`: no schema is sure of a value that can't be parsed."""
+        found = certain_json(value)
+        return None, found.get("payload", found) if type(found) is dict else None
 
     def read(self, at: int, message: tuple[Schema | None, Any]) -> None:
         schema, payload = message
