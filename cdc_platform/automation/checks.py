@@ -73,7 +73,7 @@ def reconcile_check(
         required_resource_keys={naming.resource_key},
     )
     def check(context: dg.AssetCheckExecutionContext) -> Iterator[dg.AssetCheckResult]:
-        from cdc_platform.reconcile.binlog import NAMES, risks
+        from cdc_platform.reconcile.binlog import risks_of
         from cdc_platform.reconcile.run import against_server  # imports pyspark
         from cdc_platform.reconcile.server import Server, dsn_from
 
@@ -81,7 +81,7 @@ def reconcile_check(
         chosen = [None] if stage in asked else [names[key] for key in asked]
         try:
             server = Server(dsn_from(how.dsn_env))
-            found = risks(server.variables(NAMES))
+            found = risks_of(server, source)
             spark = spark_of(context, naming)
             results = [
                 result

@@ -64,13 +64,13 @@ def _server(
         raise ConfigError(
             "--dsn-env", f"nothing tells how to reach the database of {source.name!r}", ["sources[].reconcile.dsn_env"]
         )
-    from cdc_platform.reconcile.binlog import NAMES, risks
+    from cdc_platform.reconcile.binlog import risks_of
     from cdc_platform.reconcile.run import against_server
     from cdc_platform.reconcile.server import Server, dsn_from
     from cdc_platform.spark.session import open_session
 
     server = Server(dsn_from(variable))
-    found = risks(server.variables(NAMES))  # and an unreachable one is told before Spark is started
+    found = risks_of(server, source)  # and an unreachable one is told before Spark is started
     names = _split(table) if table else None
     spark = open_session(config)
     return against_server(spark, config, source, server, names, wait_s=wait, limit=limit, told=progress), found

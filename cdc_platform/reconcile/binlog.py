@@ -1,7 +1,12 @@
 """What a server's binlog doesn't tell, whatever reads it: by its settings, and by what has happened there."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from cdc_platform.config import Source
+    from cdc_platform.reconcile.server import Server
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,12 +39,41 @@ _HARMLESS = {
     ),
 }
 """Name → the value that loses nothing, and what another one may. A server that lacks a name has no such feature."""
-NAMES = (*_HARMLESS, "log_bin")
+NAMES = (*_HARMLESS, "log_bin", "innodb_native_foreign_keys")
+FOREIGN_KEYS = "foreign keys"
+_CASCADE = (
+    "rows that the server changes by them have no event in its binlog: they stay as they were (MySQL before 9.6 and "
+    "MariaDB: InnoDB changes them below the binlog)"
+)
+_SHOWN_KEYS = 20
+
+
+def risks_of(server: "Server", source: "Source") -> list[Risk]:
+    """Those of a source's server. Raises SourceUnreachable, SourceRefused."""
+    told = server.variables(NAMES)
+    if not has_binlog(told) or told.get("innodb_native_foreign_keys", "").upper() in ("OFF", "0"):
+        return risks(told)  # MySQL from 9.6 on executes them above the binlog, unless it is told to do it the old way
+    followed = [name for name in server.tables(server.databases()) if source.tables.wanted(*name)]
+    return [*risks(told), *_of_foreign_keys([(f"{db}.{t}", rules) for db, t, rules in server.cascades(followed)])]
+
+
+def _of_foreign_keys(keys: Sequence[tuple[str, str]]) -> list[Risk]:
+    """`keys`: (table, columns and rules)."""
+    if not keys:
+        return []
+    some = "; ".join(f"{table} ({rules})" for table, rules in keys[:_SHOWN_KEYS])
+    more = f"; and {len(keys) - _SHOWN_KEYS} more" if len(keys) > _SHOWN_KEYS else ""
+    return [Risk(FOREIGN_KEYS, some + more, _CASCADE)]
+
+
+def has_binlog(told: Mapping[str, str]) -> bool:
+    """Without a binlog this server isn't the one that is read."""
+    return told.get("log_bin", "").upper() not in ("OFF", "0")
 
 
 def risks(told: Mapping[str, str]) -> list[Risk]:
     """`told`: variables and counters by name. None without a binlog: this server isn't the one that is read."""
-    if told.get("log_bin", "").upper() in ("OFF", "0"):
+    if not has_binlog(told):
         return []
     return [
         Risk(name, told[name], means)

@@ -13,6 +13,7 @@ import pymysql
 from pymysql.constants import ER
 
 from cdc_platform.errors import ConfigError
+from cdc_platform.mysql import foreign_keys
 from cdc_platform.reconcile import statements
 from cdc_platform.reconcile.columns import Pairing, SourceColumn
 from cdc_platform.reconcile.errors import SourceRefused, SourceUnreachable
@@ -134,6 +135,21 @@ class Server:
                 (list(databases),),
             )
             return [(str(db), str(table)) for db, table in cursor.fetchall()]
+
+    def cascades(self, tables: Sequence[tuple[str, str]]) -> list[tuple[str, str, str]]:
+        """(database, table, e.g. `p_id: ON DELETE CASCADE`) of the foreign keys by which the server changes rows of
+        these tables. From their statements: information_schema shows keys only to those who may do more than read."""
+        found = []
+        with self._connected() as cursor:
+            for db, table in tables:
+                try:
+                    cursor.execute(f"SHOW CREATE TABLE {_name(db, table)}")
+                except pymysql.err.MySQLError:  # gone by now, or not for this account
+                    continue
+                found += [
+                    (db, table, rules) for _, rules in foreign_keys.added(str((cursor.fetchone() or ("", ""))[1]))
+                ]
+        return found
 
     def databases(self) -> list[str]:
         """Databases that this account may see, but the server's own."""

@@ -91,13 +91,11 @@ def test_each_table_is_compared_for_itself_and_the_source_as_a_whole(tmp_path, i
 
     class Server:
         def __init__(self, dsn): ...
-        def variables(self, names):
-            return {}
 
     monkeypatch.setattr("cdc_platform.reconcile.run.against_server", against_server)
     monkeypatch.setattr("cdc_platform.reconcile.server.Server", Server)
     monkeypatch.setattr("cdc_platform.reconcile.server.dsn_from", lambda name: name)
-    monkeypatch.setattr("cdc_platform.reconcile.binlog.risks", lambda variables: [])
+    monkeypatch.setattr("cdc_platform.reconcile.binlog.risks_of", lambda server, source: [])
     monkeypatch.setattr("cdc_platform.definitions.spark_resource", lambda config: NoSpark())
     job = build(config).resolve_job_def("reconcile")
 

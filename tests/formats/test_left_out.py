@@ -7,6 +7,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from google.protobuf.message import DecodeError
 
 from cdc_platform.changelog.unify import outcome
 from cdc_platform.config import Tables
@@ -109,12 +110,16 @@ def _row_of_canal(value: bytes, index: int) -> bool:
     """Whether an entry holds rows and its header names their table; one without its own bytes is none."""
     try:
         packet = net.Packet.FromString(value)
-        if packet.compression not in (0, net.NONE) or packet.version not in (0, 1) or packet.magic_number not in (0, 17):
+        if (
+            packet.compression not in (0, net.NONE)
+            or packet.version not in (0, 1)
+            or packet.magic_number not in (0, 17)
+        ):
             return False
         entries = net.Messages.FromString(packet.body).messages if packet.type == net.MESSAGES else [value]
         entry = entry_pb.Entry.FromString(entries[index])
         change = entry_pb.RowChange.FromString(entry.storeValue)
-    except Exception:
+    except (DecodeError, IndexError):
         return False
     ops = (entry_pb.EVENTTYPECOMPATIBLEPROTO2, entry_pb.INSERT, entry_pb.UPDATE, entry_pb.DELETE)
     of_rows = entry.entryType == entry_pb.ROWDATA and len(change.rowDatas) > 0 and change.eventType in ops
@@ -137,7 +142,7 @@ def test_dts_rows_of_other_tables() -> None:
 def _row_of_dts(value: bytes | None, index: int) -> bool:
     try:
         items = dts_pb.Entries.FromString(value or b"").items
-    except Exception:
+    except DecodeError:
         return False
     if index >= len(items):
         return False

@@ -1,8 +1,11 @@
 """What a server's binlog may leave out, told by its variables; no Spark."""
 
+from pathlib import Path
+
 import pytest
 
-from cdc_platform.reconcile.binlog import NAMES, risks
+from cdc_platform.config import Source, parse_config
+from cdc_platform.reconcile.binlog import FOREIGN_KEYS, NAMES, risks, risks_of
 from cdc_platform.reconcile.server import Server, dsn_from
 from tests.reconcile.server import Server as MariaDb
 
@@ -52,3 +55,35 @@ def test_a_real_servers_variables_are_read(mariadb: MariaDb, monkeypatch: pytest
     finally:
         mariadb.run("SET GLOBAL binlog_row_image = 'FULL'")
     assert found == {"binlog_row_image": "MINIMAL", "com_xa_rollback": str(before + 1)}
+
+
+def test_foreign_keys_that_change_rows_of_a_followed_table(
+    mariadb: MariaDb, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("A_DSN", mariadb.dsn)
+    server = Server(dsn_from("A_DSN"))
+    mariadb.run(
+        "CREATE DATABASE fk",
+        "CREATE TABLE fk.parents (id INT PRIMARY KEY)",
+        "CREATE TABLE fk.lines (id INT PRIMARY KEY, p INT, q INT, CONSTRAINT gone FOREIGN KEY (p) REFERENCES "
+        "fk.parents (id) ON DELETE CASCADE ON UPDATE SET NULL, "
+        "CONSTRAINT kept FOREIGN KEY (q) REFERENCES fk.parents (id))",
+        "CREATE TABLE fk.others (id INT PRIMARY KEY, p INT, "
+        "FOREIGN KEY (p) REFERENCES fk.parents (id) ON DELETE SET NULL)",
+    )
+    try:
+        source = _source(tmp_path, "fk.lines", "fk.parents")
+        found = {r.name: r.value for r in risks_of(server, source)}
+        assert found[FOREIGN_KEYS] == "fk.lines (p: ON DELETE CASCADE, ON UPDATE SET NULL)"
+        assert "fk.others" in {r.name: r.value for r in risks_of(server, _source(tmp_path, "fk.*"))}[FOREIGN_KEYS]
+        assert FOREIGN_KEYS not in {r.name for r in risks_of(server, _source(tmp_path, "fk.parents"))}
+        variables = server.variables
+        monkeypatch.setattr(server, "variables", lambda names: variables(names) | {"innodb_native_foreign_keys": "OFF"})
+        assert FOREIGN_KEYS not in {r.name for r in risks_of(server, source)}, "MySQL 9.6 writes them to its binlog"
+    finally:
+        mariadb.run("DROP DATABASE fk")
+
+
+def _source(folder: Path, *include: str) -> Source:
+    source = {"name": "s", "format": "canal", "topics": ["t"], "tables": {"include": list(include)}}
+    return parse_config({"lake": str(folder), "sources": [source]}, folder / "cdc.yaml").sources[0]
