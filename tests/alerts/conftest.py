@@ -16,7 +16,7 @@ from aiosmtpd.handlers import Message as Messages
 from aiosmtpd.smtp import AuthResult, LoginPassword
 
 from cdc_platform.setup.ports import free_port
-from tests.automation.conftest import _impatient, instance, stages  # noqa: F401
+from tests.automation.conftest import _impatient, dagster_home, instance, stages  # noqa: F401
 
 
 @dataclass

@@ -1,6 +1,7 @@
 """A lake without Spark: Delta tables by delta-rs, stages that only say what they were asked."""
 
 import json
+import shutil
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -46,8 +47,10 @@ def make_config(folder: Path, servers: str = UNREACHABLE, **source: Any) -> Conf
 
 
 @pytest.fixture(autouse=True)
-def _impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("cdc_platform.automation.observe.KAFKA_TIMEOUT_S", 0.3)
+def _impatient(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With a broker, too: it answers at once."""
+    patience = 0.3 if "broker" in request.fixturenames else 0.05
+    monkeypatch.setattr("cdc_platform.automation.observe.KAFKA_TIMEOUT_S", patience)
 
 
 @pytest.fixture
@@ -60,9 +63,27 @@ def naming(config: Config) -> Naming:
     return Naming(config)
 
 
+_EVENTS_IN_MEMORY = {
+    "event_log_storage": {"module": "dagster._core.storage.event_log", "class": "InMemoryEventLogStorage", "config": {}}
+}
+"""As files, a run without Spark spends half of its time in them: SQLite opens two per event."""
+
+
+@pytest.fixture(scope="session")
+def dagster_home(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A new instance's folder, to be copied: to make its databases takes four times as long."""
+    folder = tmp_path_factory.mktemp("home")
+    with dg.instance_for_test(_EVENTS_IN_MEMORY, temp_dir=str(folder)) as made:
+        assert made.get_runs() == []
+        assert made.schedule_storage is not None
+    return folder
+
+
 @pytest.fixture
-def instance() -> Iterator[dg.DagsterInstance]:
-    with dg.instance_for_test() as found:
+def instance(dagster_home: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[dg.DagsterInstance]:
+    folder = tmp_path_factory.mktemp("home") / "copy"
+    shutil.copytree(dagster_home, folder)
+    with dg.instance_for_test(_EVENTS_IN_MEMORY, temp_dir=str(folder)) as found:
         yield found
 
 

@@ -66,7 +66,7 @@ def stages(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, str]]:
     for name in chain.STAGES:
         monkeypatch.setitem(chain.STAGES, name, fake(name))
     monkeypatch.setattr("cdc_platform.definitions.spark_resource", lambda config: NoSpark())
-    monkeypatch.setattr("cdc_platform.automation.observe.KAFKA_TIMEOUT_S", 0.3)
+    monkeypatch.setattr("cdc_platform.automation.observe.KAFKA_TIMEOUT_S", 0.05)
     return calls
 
 

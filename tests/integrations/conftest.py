@@ -1,3 +1,3 @@
 """The fixtures of tests of Dagster's part."""
 
-from tests.automation.conftest import _impatient, instance, stages  # noqa: F401
+from tests.automation.conftest import _impatient, dagster_home, instance, stages  # noqa: F401
