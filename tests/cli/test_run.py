@@ -182,6 +182,7 @@ def test_a_stopped_table_ends_it_with_1(config, stages, capsys):
 
 def test_a_table_that_nobody_has_seen_is_an_error_with_the_known_ones(config, stages, capsys, monkeypatch):
     states(config, ("stock", "depot", "bins", "live"))
+    monkeypatch.setattr("cdc_platform.kafka.offsets.TIMEOUT_S", 0.5)
     for more in ([], ["--json"]):
         assert run(["run", "--table", "depot.bin", *more]) == 2
         out, err = capsys.readouterr()
