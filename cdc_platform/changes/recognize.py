@@ -16,7 +16,7 @@ _HOLDS_NOTHING = ("skip", "error")
 class Verdict:
     """What one format makes of a sample. `understood`: messages of which it used something; `parts`: records that
     are parts of a split message and weren't looked into; `refused`: messages with an error; `events`: by kind;
-    `why_not`: the first error."""
+    `why_not`: the first error; `options`: those that the messages show, with their values."""
 
     format: str
     understood: int
@@ -24,6 +24,7 @@ class Verdict:
     refused: int
     events: dict[str, int] = field(default_factory=dict)
     why_not: str | None = None
+    options: dict[str, str] = field(default_factory=dict)
 
     @property
     def fits(self) -> bool:
@@ -58,7 +59,8 @@ def _verdict(messages: pa.RecordBatch, format_: Format) -> Verdict:
     for e in events:
         kinds[e["kind"]] = kinds.get(e["kind"], 0) + 1
     why = errors[0] if errors else bad[0]["reason"] if bad else None
-    return Verdict(format_.name, len(used - refused), parts, len(refused) + len(errors), kinds, why)
+    shown = format_.evidence(whole) if format_.evidence and used else {}
+    return Verdict(format_.name, len(used - refused), parts, len(refused) + len(errors), kinds, why, shown)
 
 
 def _whole(messages: pa.RecordBatch, format_: Format) -> tuple[pa.RecordBatch, int, list[Any]]:

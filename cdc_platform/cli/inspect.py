@@ -17,7 +17,8 @@ def command(
     bootstrap: Bootstrap = None,
     records: Annotated[int, typer.Option(min=1, max=10_000, help="Look at so many of the newest records.")] = 200,
 ) -> Report:
-    """Read a few of a topic's newest records and tell which wire format they are, and why not another.
+    """Read a few of a topic's newest records and tell which wire format they are, and why not another. `options` are
+    those of the format that the records show.
 
     Exit code 1: no format reads them. Nothing is committed to Kafka.
     """
@@ -36,6 +37,7 @@ def command(
         "records": sample.num_rows,
         "format": found[0].format if how != "none" else None,
         "sure": how,
+        "options": ", ".join(f"{n}: {v}" for n, v in found[0].options.items()) if how != "none" else "",
         "formats": [
             {
                 "format": v.format,

@@ -123,6 +123,8 @@ class Format:
     """What orders changes of a partition. arrival: they come as the source's log has them, but for replays
     (changelog/epochs.py). position: a number that the source gives each change (`file_no`, `binlog_pos`), however they
     come; those without one as they come."""
+    evidence: Callable[[pa.RecordBatch], dict[str, str]] | None = None
+    """MESSAGE batch → option → value, of options that the messages themselves show."""
     transactions: Literal["brackets", "counts"] | None = None
     """How control events tell where transactions end, if they do. brackets: begin and commit (or rollback) stand around
     a transaction's rows, in the rows' own order. counts: a commit says, per table, how many rows its transaction has

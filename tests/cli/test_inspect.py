@@ -25,5 +25,15 @@ def test_a_topic_is_recognized_and_an_unknown_one_is_not(broker, capsys):
     told = json.loads(capsys.readouterr().out)
     assert (told["records"], told["format"]) == (3, None)
 
+    rows = (
+        {"logtype": "mysqlbinlog", "eventtypestr": "insert", "db": "d", "table": "t", "begintime": 5},
+        ["1", r"'it\'s'"],
+    )
+    value = json.dumps({**rows[0], "where": [], "field": rows[1]}).encode()
+    publish([Record("inspect-tdsql", 0, None, value)], servers, default_partitions=1)
+    assert run(["inspect", "inspect-tdsql", "--bootstrap", servers, "--json"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert (told["format"], told["options"]) == ("tdsql", "escapes: backslash")
+
     assert run(["inspect", "inspect-none", "--bootstrap", servers, "--json"]) == 2
     assert json.loads(capsys.readouterr().out)["error"]["type"] == "ConfigError"

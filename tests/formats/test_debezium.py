@@ -12,6 +12,7 @@ from pydantic import ValidationError
 from cdc_platform.formats.contract import KINDS, OPS
 from cdc_platform.formats.debezium import FORMAT, DebeziumOptions, decode
 from cdc_platform.formats.exact_json import read_json
+from tests.formats.contexts import statement
 from tests.formats.json_fixtures import load, messages, readable, scenarios
 
 
@@ -290,3 +291,25 @@ def test_odd_values_in_any_place_never_raise(data):
     assert {e["offset"] for e in events} == {0, 1, 2}
     assert sum(e["kind"] == "row" and e["offset"] != 1 for e in events) == 2
     assert all(e["reason"] for e in events if e["kind"] == "error")
+
+
+@pytest.mark.parametrize("changes", [True, False])
+def test_without_schemas_the_schema_history_tells_which_null_may_be_a_default(changes):
+    """JsonConverter replaces NULL by the default without schemas, too."""
+    told = [
+        {"name": "id", "typeName": "INT", "optional": False},
+        {"name": "v", "typeName": "VARCHAR", "length": 9, "optional": True, "defaultValueExpression": "new"},
+        {"name": "w", "typeName": "VARCHAR", "length": 9, "optional": True, "hasDefaultValue": True},
+    ]
+    table = {"type": "CREATE", "id": '"d"."t"', "table": {"primaryKeyColumnNames": ["id"], "columns": told}}
+    sql = "CREATE TABLE t (id int NOT NULL PRIMARY KEY, v varchar(9) DEFAULT 'new', w varchar(9))"
+    info = {"table_changes": json.dumps([table])} if changes else {}
+    source = {"db": "d", "table": "t", "file": "b.000001", "pos": 9, "server_id": 1}
+    value = {"op": "c", "before": None, "after": {"id": 1, "v": "new", "w": None}, "source": source}
+    for replaced, wanted in ((True, {"v": ["null as default"]}), (False, {})):
+        options = DebeziumOptions(replace_null_with_default=replaced)
+        known = FORMAT.context.build(options, [statement("d", sql, binlog_pos=1, file_no=1, info=info)])
+        events = decode(messages([json.dumps(value).encode()]), options, json.loads(json.dumps(known)))
+        [schema] = [e for e in events.to_pylist() if e["kind"] == "schema"]
+        limits = {c["name"]: c["limits"] for c in json.loads(schema["columns"]) if c.get("limits")}
+        assert limits == wanted

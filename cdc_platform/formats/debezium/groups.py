@@ -36,6 +36,7 @@ def described(group: Group, options: DebeziumOptions) -> Table:
     dialect = options.dialect(group.dtle, group.snapshot)
     given = Names(options.columns.get(f"{group.db}.{group.table}", {}))
     known = group.known.type_of if group.known else lambda _: None
+    defaulted = group.known.defaulted if group.known else ()
     if group.schema is not None:
         columns = [column(f, given.get(f["field"]), dialect, known(f["field"])) for f in group.schema.fields]
     else:
@@ -44,7 +45,7 @@ def described(group: Group, options: DebeziumOptions) -> Table:
         columns = [
             column(typed[n], given.get(n), dialect, known(n))
             if n in typed
-            else bare_column(n, given.get(n) or known(n), dialect)
+            else bare_column(n, given.get(n) or known(n), dialect, defaulted=n.lower() in defaulted)
             for n in group.shape or group.names
         ]
     found: dict[str, Column] = {c.name: c for c in columns}

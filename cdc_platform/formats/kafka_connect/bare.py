@@ -5,7 +5,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from cdc_platform.formats.kafka_connect.from_text import or_text
-from cdc_platform.formats.kafka_connect.types import CONNECT, DATA, TIME, Column, Dialect, column
+from cdc_platform.formats.kafka_connect.types import CONNECT, DATA, TIME, Column, Dialect, column, stated_limits
 from cdc_platform.formats.kafka_connect.values import plain_texts
 from cdc_platform.mysql.types import MySqlType, parse_type
 
@@ -59,12 +59,15 @@ def _temporal_name(real: MySqlType, dialect: Dialect) -> str:
     return TIME + {"date": "Date", "time": f"{sub}Time", "datetime": f"{sub}Timestamp"}[family]
 
 
-def bare_column(name: str, given: str | None, dialect: Dialect) -> Column:
-    """Column of a message without schema. Without a type from the user: `longtext`, as written."""
+def bare_column(name: str, given: str | None, dialect: Dialect, *, defaulted: bool = False) -> Column:
+    """Column of a message without schema. Without a type from the user: `longtext`, as written. `defaulted`: it may be
+    NULL and has a default."""
+    field = {"field": name, "optional": True, "default": defaulted or None}
     if given is None or parse_type(given).name == "vector":  # an array of numbers
-        return Column(name, "longtext", plain_texts, dialect.unavailable)
+        limits = stated_limits(field, "longtext", "", dialect)
+        return Column(name, "longtext", plain_texts, dialect.unavailable, limits)
     real = parse_type(given)
-    found = column({"field": name, **_BARE[real.family](real, dialect)}, given, dialect)
+    found = column({**field, **_BARE[real.family](real, dialect)}, given, dialect)
     if real.family in _CONVERTED:
         return replace(found, convert=or_text(found.convert, real, dialect.text_zone or "UTC"))
     return found

@@ -215,7 +215,7 @@ def column(field: dict, given: str | None, dialect: Dialect, known: str | None =
             type_text, convert = _refine((type_text, convert), told, bool(given), dialect)
         except ValueError as e:
             raise BadColumn(name, f"column {shown(name)}: {e}") from None
-    limits = _limits(field, type_text, kind, dialect)
+    limits = stated_limits(field, type_text, kind, dialect)
     if dialect.dtle:
         convert = _repaired(semantic, parse_type(told) if told else None, convert, dialect)
     if told and type_text == told:
@@ -227,7 +227,8 @@ NULL_AS_DEFAULT, ZONE_UNTOLD = "null as default", "zone not told"
 """`Limit.stated` of columns: dtle writes no defaults in place of NULL."""
 
 
-def _limits(field: dict, type_text: str, kind: str, dialect: Dialect) -> tuple[str, ...]:
+def stated_limits(field: dict, type_text: str, kind: str, dialect: Dialect) -> tuple[str, ...]:
+    """Names of the limits that a column's schema field states."""
     defaulted = field.get("optional") is True and field.get("default") is not None
     told = {
         NULL_AS_DEFAULT: defaulted and dialect.null_defaults and not dialect.dtle,

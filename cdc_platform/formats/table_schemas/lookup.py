@@ -19,12 +19,14 @@ REMEDY = "a CREATE TABLE in the topic or in option schema_file tells them; then 
 @dataclass(frozen=True, slots=True, eq=False)
 class Columns:
     """A table's columns in one state. `types`: MySQL type text by name in lower case (None: not said); `key`: names of
-    the key's columns, empty: it has none; None: not said."""
+    the key's columns, empty: it has none; None: not said; `defaulted`: names in lower case of those that may be NULL
+    and have a default."""
 
     names: tuple[str, ...]
     types: dict[str, str | None]
     key: tuple[str, ...] | None
     folded: frozenset[str] = field(repr=False)
+    defaulted: frozenset[str] = frozenset()
 
     @classmethod
     def of(cls, columns: Iterable[dict[str, Any]]) -> "Columns":
@@ -32,7 +34,8 @@ class Columns:
         columns = list(columns)
         types = {c["name"].lower(): c["type"] for c in columns}
         key = None if any(c["key"] is None for c in columns) else tuple(c["name"] for c in columns if c["key"])
-        return cls(tuple(c["name"] for c in columns), types, key, frozenset(types))
+        defaulted = frozenset(c["name"].lower() for c in columns if c.get("default"))
+        return cls(tuple(c["name"] for c in columns), types, key, frozenset(types), defaulted)
 
     def type_of(self, name: str) -> str | None:
         """Type text of a column, in any case of its name; None: not known, or none that is read here."""

@@ -14,7 +14,8 @@ from cdc_platform.mysql.table_names import folds
 
 States = dict[str, Any]
 """{"fold": whether names that differ by case are one table, "states": [{"db", "table", "columns", "reason", "creates",
-"at"}, …]} in order; `columns`: [{"name", "type", "key"}, …] or null; `at`: a Place, null for the seed file's."""
+"at"}, …]} in order; `columns`: [{"name", "type", "key"}, …] or null, with "default": true where one may be NULL and has
+a default; `at`: a Place, null for the seed file's."""
 
 PlaceOf = Callable[[dict[str, Any]], Place]
 Same = Callable[[dict[str, Any]], tuple | None]
@@ -111,11 +112,16 @@ def _parsed(seen: Sequence[_Seen], fold: bool) -> Iterator[dict[str, Any]]:
         yield {
             "db": c.db,
             "table": c.table,
-            "columns": c.columns and [{"name": k.name, "type": k.type, "key": k.key} for k in c.columns],
+            "columns": c.columns and [_column(k) for k in c.columns],
             "reason": c.reason,
             "creates": s.statement.sql.lstrip()[:6].upper() == "CREATE",
             "at": s.at,
         }
+
+
+def _column(column: ddl.Column) -> dict[str, Any]:
+    told = {"name": column.name, "type": column.type, "key": column.key}
+    return {**told, "default": True} if column.nullable and column.default is not None else told
 
 
 def seed_statements(options: SchemaOptions) -> list[ddl.Statement]:

@@ -63,12 +63,15 @@ def named(change: Any) -> list[tuple[str, str]]:
 
 def columns_of(table: dict[str, Any], db: str, name: str) -> list[dict[str, Any]]:
     """`table` of an entry → [{"name", "type", "key"}, …]; `type`: None where it isn't MySQL's; `key`: None where no key
-    is said. Raises ValueError."""
+    is said; `default`: true where one may be NULL and has a default. Raises ValueError."""
     keys, names = table.get("primaryKeyColumnNames"), [c["name"] for c in table["columns"]]
     if not isinstance(keys, list | None) or set(map(type, names)) != {str} or len(set(names)) != len(names):
         raise OfTable(db, name, f"tableChanges of {shown(name)}: column names {shown(names)}, key {shown(keys)}")
     return [
-        {"name": c["name"], "type": _type_of(c), "key": None if keys is None else c["name"] in keys}
+        {
+            **{"name": c["name"], "type": _type_of(c), "key": None if keys is None else c["name"] in keys},
+            **({"default": True} if c.get("optional") is True and c.get("defaultValueExpression") is not None else {}),
+        }
         for c in table["columns"]
     ]
 

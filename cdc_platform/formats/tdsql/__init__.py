@@ -18,6 +18,7 @@ from cdc_platform.formats.contract import Format, Limit, Liveness
 from cdc_platform.formats.events import Addresses, Event, collection_paused
 from cdc_platform.formats.limits import of
 from cdc_platform.formats.table_schemas.states import States
+from cdc_platform.formats.tdsql.evidence import shown_options
 from cdc_platform.formats.tdsql.messages import Changes, Row, Rows, names_of, place, read
 from cdc_platform.formats.tdsql.options import TdsqlOptions
 from cdc_platform.formats.tdsql.rows import Group, convert, group_of, of_row
@@ -39,7 +40,7 @@ class _Collector(Collector[Group, Changes, Table]):
         if isinstance(found, Rows):
             row = found.row
             table = self.schemas.at(found.db, found.table, self.address(at), place(row.gtid, row.time))
-            self.add(group_of(table, found.names, len(row.where), len(row.field)), row)
+            self.add(group_of(table, found.names, len(row.where), len(row.field), self.options), row)
         else:
             self.rare.extend((at, event) for event in found)
 
@@ -71,6 +72,7 @@ FORMAT = Format(
     decode=decode,
     liveness=Liveness("TDSQL's messages promise no heartbeats"),
     context=ContextOf(build=context, marker='"query"'),
+    evidence=shown_options,
     transactions="brackets",
     limits=(
         Limit(

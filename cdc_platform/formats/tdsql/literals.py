@@ -47,10 +47,10 @@ def to_text(literals: pa.StringArray, mysql_type: MySqlType, zone: str, escapes:
         return text, ok & texts_fit(text, mysql_type)
     if family in ("binary", "geometry"):
         return _binaries(literals, mysql_type, escapes)
+    if family in ("enum", "set"):
+        return _labels(literals, mysql_type, escapes)
     read = _READ.get(family)
     text, ok = read(literals, mysql_type) if read else _unquoted(literals)
-    if family in ("enum", "set"):
-        return text, ok
     converted, fits = values.to_text(text, mysql_type, zone)
     return converted, ok & fits
 
@@ -182,13 +182,15 @@ def _bit(literals: pa.StringArray, _type: MySqlType) -> values.Checked:
     return _each(literals, read)
 
 
-def _labels(literals: pa.StringArray, mysql_type: MySqlType) -> values.Checked:
-    """ENUM and SET: a quoted literal is the label, any other a number."""
-    numbers, _ = _bit(literals, mysql_type)
+def _labels(literals: pa.StringArray, mysql_type: MySqlType, escapes: Escapes) -> values.Checked:
+    """ENUM and SET: a quoted literal is the label, with escapes as text has them, any other a number."""
     quoted = _quoted(literals)
-    texts, as_text = canal_text.to_text(_inner(literals), mysql_type, canal_text.Dialect(labels="label"))
+    labels, readable = _texts(pc.if_else(pa.array(quoted), literals, "''"), escapes)
+    texts, as_text = canal_text.to_text(labels, mysql_type, canal_text.Dialect(labels="label"))
+    as_text &= readable
     if quoted.all():
         return texts, as_text & bool(mysql_type.labels)
+    numbers, _ = _bit(literals, mysql_type)
     named, as_number = canal_text.to_text(
         pc.if_else(pa.array(quoted), "0", numbers), mysql_type, canal_text.Dialect(labels="number")
     )
@@ -223,8 +225,6 @@ def _timestamps(literals: pa.StringArray, _type: MySqlType) -> values.Checked:
 _READ: dict[str, Callable[[pa.StringArray, MySqlType], values.Checked]] = {
     "integer": _integers,
     "bit": _bit,
-    "enum": _labels,
-    "set": _labels,
     "date": _dates,
     "timestamp": _timestamps,
 }

@@ -2,7 +2,7 @@
 
 from typing import Literal
 
-from pydantic import Field
+from pydantic import Field, NonNegativeInt
 
 from cdc_platform.formats.option_types import ZoneName
 from cdc_platform.formats.table_schemas.options import SchemaOptions
@@ -23,6 +23,12 @@ class TdsqlOptions(SchemaOptions):
         description="Whether quoted text has escapes: raw (none; what the consumers known do) or backslash "
         r"(\\ \' \n \r \t \0 \Z \xNN are one character); it differs by server version",
         examples=["backslash"],
+    )
+    hidden_columns: dict[str, NonNegativeInt] = Field(
+        default={},
+        description="How many values at the end of a table's rows are of hidden columns (MariaDB's DB_ROW_HASH_1, for "
+        "UNIQUE over TEXT, BLOB or long VARCHAR): {'shop.orders': 1}",
+        examples=[{"shop.orders": 1}],
     )
     order: Literal["topic", "gtid"] = Field(
         default="topic",

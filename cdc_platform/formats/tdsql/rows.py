@@ -3,6 +3,7 @@
 # pyarrow.compute makes its functions at run time, so that type checkers do not see them.
 # pyright: reportAttributeAccessIssue=false
 
+import re
 from functools import partial
 from itertools import chain
 from typing import NamedTuple
@@ -24,7 +25,7 @@ _NULLS = pa.array(["", *sorted(NULLS)], pa.string())
 
 class Group(NamedTuple):
     """What rows must have in common to be converted together: their table's state, which of its columns each
-    literal belongs to, and how many literals are in both images."""
+    literal belongs to (-1: a hidden one), and how many literals are in both images."""
 
     table: Table
     columns: tuple[int, ...]
@@ -36,19 +37,36 @@ class Group(NamedTuple):
         """What its rows do: it shows in their images."""
         return "insert" if not self.where else "update" if self.field else "delete"
 
+    @property
+    def visible(self) -> list[tuple[int, int]]:
+        """(place of a literal, its column), without hidden ones."""
+        return [(at, c) for at, c in enumerate(self.columns) if c >= 0]
 
-def group_of(table: Table, names: tuple[str, ...] | None, where: int, field: int) -> Group:
+
+def group_of(table: Table, names: tuple[str, ...] | None, where: int, field: int, options: TdsqlOptions) -> Group:
     """The group of rows with so many literals before and after. Raises ValueError where they don't fit the table."""
-    return Group(table, _columns_of(table, names, max(where, field)), where, field)
+    hidden = options.hidden_columns.get(f"{table.db}.{table.table}", 0)
+    return Group(table, _columns_of(table, names, max(where, field), hidden), where, field)
 
 
-def _columns_of(table: Table, names: tuple[str, ...] | None, width: int) -> tuple[int, ...]:
-    """Place among the table's columns of each literal."""
+_HIDDEN = re.compile(r"db_row_hash_[0-9]+")
+"""MariaDB's columns for UNIQUE over TEXT, BLOB or long VARCHAR (its sql/table.cc, `make_hidden_column`)."""
+
+
+def _columns_of(table: Table, names: tuple[str, ...] | None, width: int, hidden: int) -> tuple[int, ...]:
+    """Place among the table's columns of each literal. hidden: how many columns at the end aren't the table's."""
+    count = len(table.names)
     if names is None:
-        if width > len(table.names):
-            raise ValueError(f"{width} values, but the table has {len(table.names)} columns here")
-        return tuple(range(width))  # a shorter row was written before columns were added at the end
+        if width > count + hidden:
+            why = (
+                "; MariaDB writes its own DB_ROW_HASH_1 behind the columns of a table with UNIQUE over TEXT, BLOB or "
+                f"long VARCHAR: option hidden_columns {{'{table.db}.{table.table}': {width - count}}} lets such rows in"
+            )
+            raise ValueError(f"{width} values, but the table has {count} columns here{why}")
+        # A shorter row was written before columns were added at the end.
+        return tuple(range(min(width, count))) + (-1,) * (width - count)
     folded = {n.casefold(): i for i, n in enumerate(table.names)}
+    folded |= {n.casefold(): -1 for n in names if n.casefold() not in folded and _HIDDEN.fullmatch(n.casefold())}
     unknown = next((n for n in names if n.casefold() not in folded), None)
     if unknown is not None:
         raise ValueError(f"column {shown(unknown)} isn't among the table's columns here")
@@ -71,7 +89,7 @@ def of_row(group: Group, row: Row, options: TdsqlOptions) -> Event:
         text, ok, _ = _column(table, c, [image[at]], options)
         return text[0].as_py() if ok.all() else None
 
-    key = [(at, c) for at, c in enumerate(group.columns) if c in table.key]
+    key = [(at, c) for at, c in group.visible if c in table.key]
     return {
         **of_table(table.db, table.table),
         **readable_key((table.names[c], partial(read, at, c)) for at, c in key),
@@ -83,11 +101,11 @@ class _Cells:
     `before`, `after`: places there of each row's cells (row × column). `bad`: rows that can't be used."""
 
     def __init__(self, group: Group, rows: Changes, options: TdsqlOptions):
-        n, width = len(rows.at), len(group.columns)
+        n, width, shown_ = len(rows.at), len(group.columns), group.visible
         images = [list(chain.from_iterable(image)) for image in (rows.where, rows.field)]
         self.bad: dict[int, BadColumn] = {}
         texts = []
-        for at, c in enumerate(group.columns):
+        for at, c in shown_:
             literals = [v for image in images for v in image[at::width]]
             text, ok, raw = _column(group.table, c, literals, options)
             name = group.table.names[c]
@@ -100,7 +118,7 @@ class _Cells:
             texts.append(text)
         self.text = pa.concat_arrays(texts)
         stride = len(texts[0])
-        places = np.arange(width) * stride + np.arange(n)[:, None]
+        places = np.arange(len(shown_)) * stride + np.arange(n)[:, None]
         self.before, self.after = places, places + (stride - n)
         if missing := set(group.table.key) - set(group.columns):
             name = group.table.names[min(missing)]
@@ -119,9 +137,12 @@ def _column(
     return text, ok, raw
 
 
+_QUOTED = ("text", "json", "binary", "geometry", "enum", "set")
+
+
 def _unfit(group: Group, c: int) -> str:
     text, mysql_type = group.table.types[c]
-    hint = "; see option escapes" if mysql_type.family in ("text", "json", "binary", "geometry") else ""
+    hint = "; see option escapes" if mysql_type.family in _QUOTED else ""
     return f"doesn't fit its type {shown(text)}{hint}"
 
 
@@ -130,9 +151,10 @@ def _batch(
 ) -> pa.RecordBatch:
     """`kept`: which of the cells' rows these are; None: all."""
     table = group.table
-    names = pa.array([table.names[c] for c in group.columns], pa.string())
-    key = [group.columns.index(c) for c in table.key]
-    whole = len(group.columns) == len(table.names)
+    columns_ = [c for _, c in group.visible]
+    names = pa.array([table.names[c] for c in columns_], pa.string())
+    key = [columns_.index(c) for c in table.key]
+    whole = len(columns_) == len(table.names)
     before, after = (p if kept is None else p[kept] for p in (cells.before, cells.after))
     every = np.ones(len(rows), bool)
     event_no, gtid = pa.array(rows.event_no, pa.int64()), pa.array(rows.gtid, pa.string())

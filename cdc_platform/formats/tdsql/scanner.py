@@ -135,7 +135,7 @@ class Scanner(JsonScanner[_Any, _Kind]):
             table = self.schemas.at(source.db, source.table, self.address(at), place(m.gtid, m.begintime * MICROS))
             if table not in source.groups:
                 source.groups[table] = None
-                source.groups[table] = group_of(table, source.names, len(m.where), len(m.field))
+                source.groups[table] = group_of(table, source.names, len(m.where), len(m.field), self.options)
         except BAD:
             return None
         return source.groups[table]
@@ -150,7 +150,7 @@ class Scanner(JsonScanner[_Any, _Kind]):
         if self.schemas.fold:
             db, table = db.lower(), table.lower()
         steady = self.schemas.steady(db, table)
-        return _Source(db, table, names, steady and group_of(steady, names, where, field), {})
+        return _Source(db, table, names, steady and group_of(steady, names, where, field, self.options), {})
 
     def pairs(self, _kind: _Kind, messages: list[_Any]) -> int:
         m = messages[0]  # all of a kind set the same fields
