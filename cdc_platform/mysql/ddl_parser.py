@@ -28,7 +28,7 @@ from cdc_platform.mysql.ddl import (
 )
 from cdc_platform.mysql.primary_keys import PrimaryKeys
 from cdc_platform.mysql.readable import TYPE, simplified
-from cdc_platform.mysql.tokens import without_lists
+from cdc_platform.mysql.tokens import tokens, without_lists
 from cdc_platform.mysql.types import AS_BINARY, FAMILIES
 from cdc_platform.setup.jars import ddl_classpath
 from cdc_platform.setup.java import find_java
@@ -141,7 +141,8 @@ class _Model:
 
     def _changed(self) -> dict[tuple[str, str], Any]:
         """Tables that changed since this was last asked, None for those that are gone."""
-        found = {(i.catalog() or "", i.table()): self.tables.forTable(i) for i in self.tables.drainChanges()}
+        ids = self.tables.drainChanges()
+        found = {(_named(i.catalog() or ""), _named(i.table())): self.tables.forTable(i) for i in ids}
         for name, table in found.items():
             if table is None:
                 self._there.pop(name, None)
@@ -168,6 +169,7 @@ class _Model:
         """Why none of the parsers can read it, of that which got furthest first; nothing if one can."""
         from py4j.protocol import Py4JJavaError
 
+        sql = _without_backticks(sql)
         reasons: list[tuple[int, str]] = []
         for number, form in enumerate((sql, *simplified(sql))):
             for parser in self.parsers:
@@ -209,10 +211,27 @@ def _reason(error: Any) -> tuple[int, str]:
     return reached, next((x for x in lines if "input" in x or "token" in x), lines[0])[:300]
 
 
+_BACKTICK = "\ue000"
+
+
+def _without_backticks(sql: str) -> str:
+    """The statement with another character for each backtick within a name: the parsers leave some of them doubled, so
+    that a CHANGE doesn't find its column."""
+    if "``" not in sql:
+        return sql
+    found = tokens(sql, gaps=True)
+    return "".join(f"`{t.text[1:-1].replace('``', _BACKTICK)}`" if t.kind == "quoted" else t.text for t in found)
+
+
+def _named(text: str) -> str:
+    """A name as the source has it."""
+    return text.replace(_BACKTICK, "`")
+
+
 def _columns(table: Any, primary: bool) -> tuple[Column, ...]:
     told = [
         (
-            c.name(),
+            _named(c.name()),
             _type_text(c),
             c.isOptional(),
             c.defaultValueExpression().orElse(None),
@@ -220,7 +239,7 @@ def _columns(table: Any, primary: bool) -> tuple[Column, ...]:
         )
         for c in table.columns()
     ]
-    key = set(table.primaryKeyColumnNames())
+    key = set(map(_named, table.primaryKeyColumnNames()))
     if not primary and any(nullable and name in key for name, _, nullable, _, _ in told):
         key = set()  # a unique key takes NULL from any number of rows
     return tuple(

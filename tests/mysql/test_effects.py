@@ -182,3 +182,14 @@ def test_foreign_keys_by_which_rows_change_without_a_message():
     assert added.cascades == (("", "p: ON UPDATE CASCADE"),) and added.nothing
     assert dropped.kept_no_more == ("f",) and dropped.nothing
     assert from_json(to_json([made, added, dropped])) == [made, added, dropped]
+
+
+def test_backticks_within_names_are_the_names_own():
+    [made, changed] = of(
+        "create table `t``x` (`a``b` int primary key, c int)",
+        "alter table `t``x` change `a``b` `d``e` int, add `f``` int",
+    )
+    assert [(c.name, c.key) for c in made.columns] == [("a`b", True), ("c", False)]
+    assert (changed.before, changed.after, changed.unknown) == (("d", "t`x"), ("d", "t`x"), None)
+    assert (changed.renamed, changed.added) == ({"a`b": "d`e"}, (Added("f`", "int", None, True),))
+    assert changed.key is None
