@@ -13,6 +13,7 @@ from itertools import groupby
 from types import MappingProxyType
 from typing import Any
 
+from cdc_platform.changelog.repeats import readable, repeats, settled
 from cdc_platform.formats.table_schemas.table_changes import create_table
 from cdc_platform.mysql import foreign_keys
 from cdc_platform.mysql.ddl import (
@@ -277,7 +278,8 @@ def schema_history(
     rows: Iterable[dict[str, Any]], read: Effects = effects, *, fold: bool | None = False
 ) -> SchemaHistory:
     """schema_history's rows of one source (kind, db, table, columns, ddl, order_key as a tuple under `order`, and their
-    address) → SchemaHistory. A statement sent twice from one place counts once. `read`: who reads the statements.
+    address, GTID and source time) → SchemaHistory. A statement sent twice from one place counts once; without a place
+    see `repeats`. `read`: who reads the statements.
     `fold`: whether names of tables that differ by case are one table's; None: as the feed shows."""
     rows = list(rows)
     lists = [((r["db"], r["table"]), r["order"], r["columns"]) for r in rows if r["kind"] == "message"]
@@ -286,7 +288,7 @@ def schema_history(
         same = (r["order"][:3], r["db"], r["ddl"]) if r["order"][1] >= 0 else r["address"]
         told.setdefault(same, r)
     ordered = list(told.values())
-    bare = [Statement(r["db"], r["ddl"]) for r in ordered]
+    bare, skipped = readable([Statement(r["db"], r["ddl"]) for r in ordered], repeats(ordered))
     if fold is None:
         fold = folds(bare, {name for name, _, _ in lists})
     stored = {folded(name): name for name, _, _ in lists} if fold else {}
@@ -294,7 +296,7 @@ def schema_history(
     statements = [s._replace(known=_known(s, r["order"], lists_read, fold)) for s, r in zip(bare, ordered, strict=True)]
     steps = [
         Step(ordered[e.at]["order"], ordered[e.at]["address"], ordered[e.at]["ddl"], _spelled(e, stored))
-        for e in (read(statements, fold) if statements else ())
+        for e in settled(read(statements, fold) if statements else (), skipped)
     ]
     return SchemaHistory(steps, lists, _aliases(bare, stored))
 

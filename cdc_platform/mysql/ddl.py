@@ -193,10 +193,15 @@ def named_table(statement: Statement) -> tuple[str, str] | None:
     return next(iter(named_tables(statement)), None)
 
 
+def creates(sql: str) -> bool:
+    """Whether it is a CREATE of anything."""
+    return _CREATES.match(sql) is not None
+
+
 def tables_there_before(statement: Statement) -> list[tuple[str, str]]:
     """(database, table) of each table that a statement takes for granted: those that it alters, drops or renames, and
     that of CREATE TABLE … LIKE."""
-    if _CREATES.match(statement.sql) is None:
+    if not creates(statement.sql):
         return named_tables(statement)
     found = _LIKE.match(with_backticks(statement.sql))
     if found is None:

@@ -167,8 +167,8 @@ def _effects(config: Config, source: Source, statements: Sequence[Statement], fo
 def _told(config: Config, source: Source) -> list[dict[str, Any]]:
     """DDL and column lists of the source."""
     rows = delta_table.ask(
-        'SELECT kind, db, "table", columns, ddl, info, order_key, topic, "partition", "offset", entry_index '
-        f"FROM {{history}} WHERE source = '{source.name}' AND kind IN ('message', 'ddl')",
+        'SELECT kind, db, "table", columns, ddl, info, gtid, source_time, order_key, topic, "partition", "offset", '
+        f"entry_index FROM {{history}} WHERE source = '{source.name}' AND kind IN ('message', 'ddl')",
         history=SCHEMA_HISTORY.at(stores.lake(config)),
     )
     return [_plain(r) for r in rows]

@@ -37,12 +37,16 @@ def place_of(s: dict[str, Any]) -> Place:
     return Place(*address, s["lineage"] if number else None, number, s["source_time"])
 
 
-def _sent_once(_event: dict[str, Any]) -> None:
-    return None
+def _sent_again(s: dict[str, Any]) -> tuple | None:
+    """What a statement has in common with itself when it is sent once more without a position, as after a restart: read
+    again, `CHANGE a b` would fail. A CREATE of a table that is there changes nothing."""
+    if s["binlog_pos"] is not None or s["source_time"] is None or not s["ddl"] or ddl.creates(s["ddl"]):
+        return None
+    return s["topic"], s["partition"], s["db"], s["ddl"], s["source_time"], s["gtid"]
 
 
 def build(
-    options: SchemaOptions, events: Iterable[dict[str, Any]], *, place: PlaceOf = place_of, same: Same = _sent_once
+    options: SchemaOptions, events: Iterable[dict[str, Any]], *, place: PlaceOf = place_of, same: Same = _sent_again
 ) -> States:
     """DDL events (dicts of contract.DDL, in any order) and the seed file → States. `same`: what two events of one
     statement have in common, where a statement may come twice. Raises ConfigError where the seed file can't be read."""
