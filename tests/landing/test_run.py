@@ -9,6 +9,7 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 from pyspark.sql import functions as F
 
 from cdc_platform.errors import ConfigError, KafkaUnreachable, OffsetsLost
+from cdc_platform.kafka import offsets
 from cdc_platform.kafka.client import group_id
 from cdc_platform.kafka.offsets import kafka_state
 from cdc_platform.lake import delta_table
@@ -307,12 +308,13 @@ def test_a_topic_that_does_not_exist_is_a_wrong_configuration(feed, kafka):
     assert caught.value.valid[0] == there  # of all topics the most alike
 
 
-def test_an_unreachable_broker_is_told_quickly(spark, make_config):
+def test_an_unreachable_broker_is_told_quickly(spark, make_config, monkeypatch):
     own = Feed(spark, make_config, "127.0.0.1:1", topics=["t"])
     started = time.monotonic()
     with pytest.raises(KafkaUnreachable):
         kafka_state(own.config, own.source)
     assert time.monotonic() - started < 20
+    monkeypatch.setattr(offsets, "TIMEOUT_S", 0.5)
     with pytest.raises(KafkaUnreachable, match=r"127\.0\.0\.1:1") as caught:
         own.land()
     assert caught.value.retriable
