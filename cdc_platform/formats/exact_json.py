@@ -34,6 +34,8 @@ def read_json(data: bytes) -> Any:
 
     msgspec keeps the last of repeated keys silently. When the pairs parsed are all that the text shows, none was
     lost. Anything else takes the slow way."""
+    if not data:
+        raise ValueError("the value is empty")
     value = _JSON.decode(data)
     if has_minus_zero(data):
         value = json.loads(data, parse_int=_integer, parse_float=Number)
