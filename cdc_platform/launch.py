@@ -67,8 +67,7 @@ def launcher(config: Config, job: str | None = None) -> "Iterator[Launcher]":
 
 def run_all(config: Config, chosen: list[Source]) -> list[dict[str, Any]]:
     """Dagster's job for each of the sources, one after the other, in this process; one dict per source."""
-    from cdc_platform.automation.jobs import CATCH_UP
-    from cdc_platform.automation.naming import Naming
+    from cdc_platform.automation.naming import CATCH_UP, Naming
 
     with launcher(config, CATCH_UP) as ready:
         return [_run(ready, Naming(config), source) for source in chosen]

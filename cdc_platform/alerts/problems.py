@@ -7,9 +7,10 @@ from typing import Any
 import dagster as dg
 from dagster import DagsterEventType, DagsterRunStatus
 
+from cdc_platform.automation import runs
 from cdc_platform.automation.accounting import NOTHING_HELD
 from cdc_platform.automation.jobs import MAINTAIN, RECONCILE
-from cdc_platform.automation.naming import SOURCE_TAG, Naming
+from cdc_platform.automation.naming import Naming
 from cdc_platform.automation.reporting import NO_TABLE_STOPPED
 from cdc_platform.automation.table_events import NO_HELD_ROWS, NOT_STOPPED
 from cdc_platform.lake import queries
@@ -80,18 +81,24 @@ def look(
 def failed_runs(instance: dg.DagsterInstance, naming: Naming) -> Iterator[Problem]:
     """Sources, and jobs that are of all sources, whose last finished run failed."""
     finished = [DagsterRunStatus.SUCCESS, DagsterRunStatus.FAILURE]
-    of = {
-        f"source {s.name}": dg.RunsFilter(statuses=finished, tags={SOURCE_TAG: naming.tag(s)})
-        for s in naming.config.sources
-    }
-    jobs = map(naming.name, (MAINTAIN, RECONCILE))
-    of |= {f"job {name}": dg.RunsFilter(statuses=finished, job_name=name) for name in jobs}
-    for what, filters in of.items():
-        records = instance.get_run_records(filters, limit=_RUNS)
-        runs = [r.dagster_run for r in records if r.dagster_run.tags.get(_WILL_RETRY) != "true"]
-        if runs and runs[0].status == DagsterRunStatus.FAILURE:
-            run_id = runs[0].run_id
-            yield Problem("run_failed", what, _why_failed(instance, run_id), path=f"/runs/{run_id}")
+    for source in naming.config.sources:
+        found = runs.of_source(instance, naming, source, finished, _RUNS)
+        decisive = next((r for r in found if _decides(r.run)), None)
+        if decisive and decisive.failed:
+            yield _of_run(instance, f"source {source.name}", decisive.run)
+    for name in map(naming.name, (MAINTAIN, RECONCILE)):
+        records = instance.get_run_records(dg.RunsFilter(statuses=finished, job_name=name), limit=_RUNS)
+        run = next((r.dagster_run for r in records if _decides(r.dagster_run)), None)
+        if run and run.status == DagsterRunStatus.FAILURE:
+            yield _of_run(instance, f"job {name}", run)
+
+
+def _decides(run: dg.DagsterRun) -> bool:
+    return run.tags.get(_WILL_RETRY) != "true"
+
+
+def _of_run(instance: dg.DagsterInstance, what: str, run: dg.DagsterRun) -> Problem:
+    return Problem("run_failed", what, _why_failed(instance, run.run_id), path=f"/runs/{run.run_id}")
 
 
 def _why_failed(instance: dg.DagsterInstance, run_id: str) -> str:

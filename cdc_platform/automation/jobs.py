@@ -5,10 +5,10 @@ from typing import Any
 import dagster as dg
 
 from cdc_platform.automation import checks
-from cdc_platform.automation.naming import MAINTENANCE, SOURCE_TAG, Naming
+from cdc_platform.automation.naming import CATCH_UP, MAINTENANCE, SOURCE_TAG, Naming
 from cdc_platform.automation.stages import RETRY, call
 
-CATCH_UP, MAINTAIN, RECONCILE = "catch_up", "maintain", "reconcile"
+MAINTAIN, RECONCILE = "maintain", "reconcile"
 
 
 def all_jobs(naming: Naming) -> list[Any]:

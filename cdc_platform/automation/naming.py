@@ -19,6 +19,8 @@ from cdc_platform.formats import FORMATS
 
 OWNERS = ["team:cdc"]
 SOURCE_TAG = "cdc/source"
+CATCH_UP = "catch_up"
+"""Base name of the job that runs the chain."""
 STAGES = ("landing", "envelopes", "changes", "changelog", "offset_ledger", "quarantine", "snapshots")
 """The chain, in the order of the data; one asset each per source."""
 SHARED = ("changelog", "offset_ledger", "quarantine", "health")
@@ -139,6 +141,11 @@ class Naming:
         self.resource_key = resource_key
         self._translator = translator or CdcTranslator()
         self._specs: dict[tuple[Any, ...], dg.AssetSpec] = {}
+
+    @property
+    def translates(self) -> bool:
+        """Whether a translator may give assets other keys than the platform's own."""
+        return type(self._translator) is not CdcTranslator
 
     def name(self, base: str) -> str:
         """A job, sensor, schedule or op name."""

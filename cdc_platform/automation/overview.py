@@ -8,9 +8,9 @@ from typing import Any
 import dagster as dg
 
 from cdc_platform import advice, tables
-from cdc_platform.automation import observe, table_status
+from cdc_platform.automation import observe, runs, table_status
 from cdc_platform.automation.metadata import table_metadata
-from cdc_platform.automation.naming import SHARED, SOURCE_TAG, Naming, with_deps
+from cdc_platform.automation.naming import SHARED, Naming, with_deps
 from cdc_platform.automation.table_status import TableStatus
 from cdc_platform.config import Source
 from cdc_platform.errors import CdcError
@@ -133,11 +133,12 @@ def _kafka(naming: Naming, source: Source) -> tuple[observe.Heartbeat, int | Non
 
 
 def _last_run(naming: Naming, instance: dg.DagsterInstance, source: Source) -> str | None:
-    found = instance.get_run_records(dg.RunsFilter(tags={SOURCE_TAG: naming.tag(source)}), limit=1)
+    found = runs.of_source(instance, naming, source)
     if not found:
         return None
-    at = datetime.fromtimestamp(found[0].end_time, UTC) if found[0].end_time else found[0].create_timestamp
-    return f"{found[0].dagster_run.status.value.lower()} {_shown(at)}"
+    record = found[0].record
+    at = datetime.fromtimestamp(record.end_time, UTC) if record.end_time else record.create_timestamp
+    return f"{record.dagster_run.status.value.lower()} {_shown(at)}"
 
 
 def _reconciled(

@@ -4,8 +4,8 @@ from collections.abc import Iterator
 
 import dagster as dg
 
-from cdc_platform.automation.jobs import CATCH_UP, MAINTAIN
-from cdc_platform.automation.naming import Naming
+from cdc_platform.automation.jobs import MAINTAIN
+from cdc_platform.automation.naming import CATCH_UP, Naming
 from cdc_platform.automation.sensors import is_running, run_request
 
 

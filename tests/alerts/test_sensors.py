@@ -8,6 +8,7 @@ import dagster as dg
 import pytest
 from dagster._core.test_utils import create_run_for_test
 
+from cdc_platform.automation import overview
 from cdc_platform.automation.naming import SOURCE_TAG, Naming
 from cdc_platform.config import Config, parse_config
 from cdc_platform.definitions import build
@@ -206,6 +207,39 @@ def test_a_failed_run_is_told_once_with_its_reason(make: Any, instance: Any, sta
     [problem] = web.bodies[0]["problems"]
     assert (problem["what"], problem["why"]) == ("source shop-dts", "kafka: no such topic <b>; valid: dts-shop")
     assert problem["url"] == f"http://127.0.0.1:3000/runs/{runs[0].run_id}"
+
+
+def by_hand(config: Config, instance: dg.DagsterInstance, job: str, *keys: dg.AssetKey) -> dg.ExecuteInProcessResult:
+    """As Dagster's pages launch it: no tag, and the job's own assets or some of them."""
+    defs = build(config)
+    found = defs.resolve_implicit_global_asset_job_def() if job == "__ASSET_JOB" else defs.resolve_job_def(job)
+    return found.execute_in_process(instance=instance, raise_on_error=False, asset_selection=list(keys) or None)
+
+
+def test_a_run_by_hand_counts_for_the_sources_that_it_materializes(
+    make: Any, instance: Any, stages: Any, web: Caught
+) -> None:
+    config = make(webhook=[{"url": "${ALERT_URL}", "report": ["run_failed"]}])
+    other = config.sources[0].model_copy(update={"name": "crm", "topics": ["crm"]})
+    config = config.model_copy(update={"sources": [*config.sources, other]})
+    tick, naming = Ticks(config, instance, "alert_webhook"), Naming(config)
+    shop, crm = config.sources
+    stages.give["landing", "shop-dts"] = ConfigError("kafka", "no such topic", ["dts-shop"])
+    by_hand(config, instance, "__ASSET_JOB", naming.key("landing", shop))
+    tick()
+    assert summary(web.bodies[-1]) == ([("run_failed", "source shop-dts")], [])
+    by_hand(config, instance, "__ASSET_JOB", naming.key("landing", crm))  # says nothing of the other source
+    assert tick() == "1 problems known"
+    assert str(overview.row(naming, instance, crm)["last_run"]).startswith("success 20")
+    del stages.give["landing", "shop-dts"]
+    by_hand(config, instance, "__ASSET_JOB", naming.key("landing", shop), naming.key("landing", crm))
+    tick()
+    assert summary(web.bodies[-1]) == ([], [("run_failed", "source shop-dts")])
+    stages.give["landing", "crm"] = ConfigError("kafka", "no such topic", ["crm"])
+    by_hand(config, instance, "catch_up")  # the job's page, everything selected
+    tick()
+    assert summary(web.bodies[-1]) == ([("run_failed", "source crm")], [])
+    assert [str(overview.row(naming, instance, s)["last_run"])[:7] for s in config.sources] == ["failure"] * 2
 
 
 def test_a_run_that_is_retried_decides_nothing(make: Any, instance: Any, stages: Any, web: Caught) -> None:
