@@ -21,6 +21,8 @@ from cdc_platform.setup.java import find_java
 ROOT = Path(__file__).resolve().parent.parent
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 _EXTRA_OF = {
+    "boto3": "glue",
+    "botocore": "glue",
     "matplotlib": "demo",
     "polars": "frames",
     "duckdb": "frames",

@@ -8,7 +8,7 @@ from pydantic import Field, SecretStr, field_validator, model_validator
 from cdc_platform.config.model import Model
 
 _PLACES = ("source", "db")
-_OWN_KEYS = {"hive": {"uris"}, "unity": {"uri", "token"}}
+_OWN_KEYS = {"hive": {"uris"}, "unity": {"uri", "token"}, "glue": {"region", "endpoint"}}
 """Keys that one kind alone has."""
 _SERVER = re.compile(r"https?://[^\s/?#@]+(/[^\s?#]*)?")
 
@@ -16,9 +16,10 @@ _SERVER = re.compile(r"https?://[^\s/?#@]+(/[^\s?#]*)?")
 class Catalog(Model):
     """Where snapshots are registered as tables, beside their paths."""
 
-    kind: Literal["hive", "spark", "unity"] = Field(
+    kind: Literal["hive", "spark", "unity", "glue"] = Field(
         description="hive: a Hive metastore, as Spark's own catalog spark_catalog. spark: a catalog that `spark.conf` "
-        "defines under the name `name`. unity: a catalog of a Unity Catalog server, by its REST API.",
+        "defines under the name `name`. unity: a catalog of a Unity Catalog server, by its REST API. glue: AWS Glue's "
+        "Data Catalog.",
         examples=["hive"],
     )
     uris: str | None = Field(
@@ -35,6 +36,16 @@ class Catalog(Model):
         default=None,
         description="unity: bearer token, as ${ENV_VAR} only. Default: the server asks for none.",
         examples=["${UNITY_TOKEN}"],
+    )
+    region: str | None = Field(
+        default=None,
+        description="glue: region. Default: the environment's, as boto3 finds it; so are credentials.",
+        examples=["eu-central-1"],
+    )
+    endpoint: str | None = Field(
+        default=None,
+        description="glue: address of the service. Default: AWS's of the region.",
+        examples=["https://vpce-1a2b.glue.eu-central-1.vpce.amazonaws.com"],
     )
     name: str = Field(
         default="spark_catalog",
@@ -58,7 +69,7 @@ class Catalog(Model):
             raise ValueError("lower-case letters, digits, _, {source} and {db} only")
         return value
 
-    @field_validator("uri")
+    @field_validator("uri", "endpoint")
     @classmethod
     def _is_a_server(cls, value: str | None) -> str | None:
         if value is not None and not _SERVER.fullmatch(value):

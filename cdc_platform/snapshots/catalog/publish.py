@@ -13,6 +13,7 @@ from cdc_platform.mysql.effects import Name
 from cdc_platform.snapshots import state
 from cdc_platform.snapshots.catalog import retries
 from cdc_platform.snapshots.catalog.backend import Backend, CatalogError, CatalogUnavailable, Snapshot, same
+from cdc_platform.snapshots.catalog.glue import Glue
 from cdc_platform.snapshots.catalog.metastore import Metastore
 from cdc_platform.snapshots.catalog.names import Entry, entry
 from cdc_platform.snapshots.catalog.unity import Unity
@@ -24,6 +25,7 @@ _BACKENDS: dict[str, Callable[[Catalog, SparkSession], Backend]] = {
     "hive": lambda _, spark: Metastore(spark),
     "spark": lambda _, spark: Metastore(spark),
     "unity": lambda catalog, _: Unity(catalog),
+    "glue": lambda catalog, _: Glue(catalog),
 }
 
 
@@ -49,9 +51,9 @@ def publish(spark: SparkSession, config: Config, source: Source, tables: state.T
         e, exists = entry(config.catalog, source.name, name), told["state"] != "dropped"
         target = Target.of(config, source.name, *name)
         databases.setdefault(e.database, []).append(_Wanted(name, e, target, exists, told["touched"] or name in again))
-    backend = _BACKENDS[config.catalog.kind](config.catalog, spark)
     missed, left = list[_Wanted](), list(databases.values())
     try:
+        backend = _BACKENDS[config.catalog.kind](config.catalog, spark)
         while left:
             missed += _database(backend, left[0])
             left = left[1:]
