@@ -72,13 +72,16 @@ class Decoding:
         return isolated(as_message_batch(messages), lambda m: format_.decode(m, options, *beside), _undecodable)
 
     def __call__(self, batches: Iterator[pa.RecordBatch], out: Mapping[str, Output]) -> int:
-        """The work of a pass: events into the output `events`; tells the number of messages."""
+        """The work of a pass: events into the output `events`, DDL into `ddl`, too, if there is such an output; tells
+        the number of messages."""
         summary, messages = Summary(), 0
         for batch in batches:
             messages += batch.num_rows
             for events in self.events(batch):
                 summary.add(events)
                 out["events"].write(events)
+                if "ddl" in out:
+                    out["ddl"].write(statements(events))
         out["events"].note = summary.told()
         return messages
 
@@ -102,8 +105,13 @@ class Statements:
             messages += batch.num_rows
             may_hold = batch.filter(pc.match_substring_regex(batch.column("value"), self.marker))
             for events in self.decoding.events(may_hold) if may_hold.num_rows else ():
-                out["events"].write(events.filter(pc.equal(events.column("kind"), "ddl")).select(STATEMENT.names))
+                out["events"].write(statements(events))
         return messages
+
+
+def statements(events: pa.RecordBatch) -> pa.RecordBatch:
+    """DDL among EVENT rows (STATEMENT)."""
+    return events.filter(pc.equal(events.column("kind"), "ddl")).select(STATEMENT.names)
 
 
 def _undecodable(message: pa.RecordBatch, error: Exception) -> pa.RecordBatch:

@@ -35,48 +35,79 @@ def run(spark: SparkSession, config: Config, source: Source) -> StageResult:
     path = delta_sql.ensure(CHANGES, CHANGES.at(stores.lake(config), format=source.format, source=source.name))
     needs = FORMATS[source.format].context
     contexts = CONTEXTS.at(stores.lake(config), source=source.name)
+    seen = _statements(config, source, path) if needs else None
     context = _context(spark, config, source, needs, delta_sql.ensure(CONTEXTS, contexts)) if needs else None
-
-    def decoded(messages: DataFrame) -> DataFrame:
-        return decode(messages, source.format, source.options, context and context.text)
-
     checkpoint = CHECKPOINT.at(stores.lake(config), room="changes", source=source.name)
     messages = messages_path(config, source)
     work = Decoding.of(source.format, source.options, context and context.text)
-    messages_in, ran = _by_tasks(spark, source, messages, checkpoint, work, events_sink(path))
+    sinks = {"events": events_sink(path)}
+    if seen and needs and needs.marker is None:
+        sinks["ddl"] = seen
+    messages_in, ran = _by_tasks(spark, source, messages, checkpoint, work, sinks)
     if needs and context:
+        if ran and needs.marker is None:  # the new messages' own DDL
+            context = _known(config, source, needs, contexts)
+        known_now = context.text
+
+        def decoded(messages: DataFrame) -> DataFrame:
+            return decode(messages, source.format, source.options, known_now)
+
         paths = {"changes": path, "messages": messages, "contexts": contexts}
         heal(spark, source, needs.waiting, context, paths, decoded)
     return StageResult("changes", source.name, messages_in, ran, watch.seconds, {"messages": messages_in})
 
 
 def _by_tasks(
-    spark: SparkSession, source: Source, messages: Store, checkpoint: Store, work: Decoding | Statements, sink: Sink
+    spark: SparkSession,
+    source: Source,
+    messages: Store,
+    checkpoint: Store,
+    work: Decoding | Statements,
+    sinks: dict[str, Sink],
 ) -> tuple[int, int]:
-    """Messages decoded by workers that write files of a table themselves; numbers of messages and batches."""
+    """Messages decoded by workers that write files of tables themselves; numbers of messages and batches. The table of
+    `events` comes last: it says that a batch is done."""
     counts: list[int] = []
 
     def each(spark: SparkSession, files: list[File], batch: int) -> None:
         app = checkpoints.query_id(checkpoint)  # as Spark's own sink names its writes
-        if commits.done_before(sink.table, app, batch):
+        if commits.done_before(sinks["events"].table, app, batch):
             return
-        done = arrow_tasks.over(spark, files, MESSAGE_READ, work, {"events": sink}, whole=False)
-        commits.append_files(sink, done.written["events"], (app, batch))
+        done = arrow_tasks.over(spark, files, MESSAGE_READ, work, sinks, whole=False)
+        for name in sorted(sinks):
+            if name == "events" or done.written[name]:
+                commits.append_files(sinks[name], done.written[name], (app, batch))
         counts.append(sum(done.told))
 
     ran = batches.for_each(spark, messages, source.max_bytes_per_batch, checkpoint, each)
     return sum(counts), len(ran)
 
 
+def _statements(config: Config, source: Source, changes: Store) -> Sink:
+    """Where DDL is put aside for the decoder. Of a format that had no use for it before, what was decoded then."""
+    path = DDL_SEEN.at(stores.lake(config), source=source.name)
+    is_new = not delta_table.exists(path)
+    delta_sql.ensure(DDL_SEEN, path)
+    if is_new and delta_table.version(changes):
+        names = ", ".join(f'"{n}"' for n in DDL)
+        before = delta_table.ask(f"SELECT {names} FROM {{t}} WHERE kind = 'ddl'", t=changes)
+        delta_table.append_rows(path, before, once=("before", 0))
+    return Sink(path, STATEMENT, (), ())
+
+
 def _context(spark: SparkSession, config: Config, source: Source, needs: Context, contexts: Store) -> Known:
     """Puts the DDL of new messages beside that seen before, and builds the context from all of it."""
-    path = delta_sql.ensure(DDL_SEEN, DDL_SEEN.at(stores.lake(config), source=source.name))
-    checkpoint = CHECKPOINT.at(stores.lake(config), room="ddl", source=source.name)
-    messages = messages_path(config, source)
-    work = Statements(Decoding.of(source.format, source.options), needs.marker)
-    _by_tasks(spark, source, messages, checkpoint, work, Sink(path, STATEMENT, (), ()))
+    if needs.marker is not None:
+        checkpoint = CHECKPOINT.at(stores.lake(config), room="ddl", source=source.name)
+        work = Statements(Decoding.of(source.format, source.options), needs.marker)
+        seen = Sink(DDL_SEEN.at(stores.lake(config), source=source.name), STATEMENT, (), ())
+        _by_tasks(spark, source, messages_path(config, source), checkpoint, work, {"events": seen})
+    return _known(config, source, needs, contexts)
+
+
+def _known(config: Config, source: Source, needs: Context, contexts: Store) -> Known:
     options = FORMATS[source.format].options.model_validate(source.options)
-    ddl = ddl_of(delta_table.rows(path).select(DDL))
+    ddl = ddl_of(delta_table.rows(DDL_SEEN.at(stores.lake(config), source=source.name)).select(DDL))
     return known(source, ddl, contexts, partial(needs.build, options, ddl))
 
 

@@ -71,8 +71,9 @@ class Context:
     build: Callable[[Any, list[dict[str, Any]]], Any]
     """(options, DDL events as dicts of DDL, in any order) → a value that JSON can say, handed to `decode` on every
     executor. Called on the driver, once per run."""
-    marker: str
-    """Regular expression (RE2) that every message matches that may hold DDL: the others needn't be looked at for it."""
+    marker: str | None = None
+    """Regular expression (RE2) that every message matches that may hold DDL: such messages are looked at before rows
+    are decoded. None: rows are decoded by what is known before, and once more where the DDL beside them tells more."""
     waiting: str = UNKNOWN
     """How the reasons of error events begin whose message may mean something once more DDL is seen."""
 

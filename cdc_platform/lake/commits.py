@@ -7,10 +7,11 @@ Delta's protocol, "Action Reconciliation" and "Actions".
 import json
 import logging
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from decimal import Decimal
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple
+from urllib.parse import unquote
 
 import msgspec
 
@@ -221,6 +222,40 @@ def _appended(sink: Sink, files: list[Written], once: tuple[str, int] | None, be
     if once is not None:
         lines.append({"txn": {"appId": once[0], "version": once[1], "lastUpdated": now}})
     return [*lines, *({"add": _added(f, now, partition)} for f in files)]
+
+
+def replace(sink: Sink, gone: Collection[str], files: list[Written]) -> None:
+    """Name files in place of others (`gone`: their paths in the table) that hold the same rows, or what these should
+    have held. Who reads the table commit by commit doesn't take them for new ones (`dataChange` is false). Raises
+    LakeChanged where one of the others isn't there any more, and as `append`."""
+    import pyarrow as pa
+
+    path = sink.table
+    for _ in range(_APPEND_TRIES):
+        with handle(path) as opened:
+            if unknown := _unknown(opened.table):
+                raise LakeChanged(path.uri(), f"its protocol asks writers for what isn't known: {', '.join(unknown)}")
+            added = pa.table(opened.table.get_add_actions())
+            there = {unquote(f["path"]): f for f in added.select(["path", "size_bytes"]).to_pylist()}
+            if lost := sorted(set(gone) - set(there)):
+                raise LakeChanged(path.uri(), f"its file {lost[0]} is gone: something else rewrote the table")
+            _seen(path, files)
+            now, version = int(time.time() * 1000), opened.table.version() + 1
+            info = {"timestamp": now, "operation": "REWRITE", "readVersion": version - 1, "engineInfo": "cdc-platform"}
+            same, partition = {"dataChange": False}, dict(sink.partition)
+            lines: list[Action] = [{"commitInfo": info}]
+            for name in sorted(gone):
+                file = there[name]
+                named = {"path": file["path"], "size": file["size_bytes"], "partitionValues": partition}
+                lines.append({"remove": {**_removed(named, now), **same}})
+            lines += [{"add": {**_added(f, now, partition), **same}} for f in files]
+            interval = int(opened.table.metadata().configuration.get(_INTERVAL, _ITS_DEFAULT))
+            lease.check()
+            if path.put_new(f"_delta_log/{version:020d}.json", _ENCODER.encode_lines(lines)):
+                break
+    else:
+        raise StorageError(path.uri(), "others commit to it all the time", retriable=True)
+    _checkpointed(path, version, interval)
 
 
 def _unknown(table: "DeltaTable") -> list[str]:

@@ -139,6 +139,14 @@ def _added(path: Store) -> "pa.Table":
     return _with(path, lambda table: pa.table(table.get_add_actions()))
 
 
+def files(path: Store, **partition: str) -> list[str]:
+    """Paths of the data files (of one partition), in the table, as its log has them."""
+    import pyarrow as pa
+
+    added = _with(path, lambda table: pa.table(table.get_add_actions(flatten=True))).to_pylist()
+    return [unquote(f["path"]) for f in added if all(f[f"partition.{n}"] == v for n, v in partition.items())]
+
+
 def heaviest_file(path: Store) -> tuple[File, int] | None:
     """The data file with the most bytes per row, and its rows; None: no file's statistics have its rows."""
     added = _added(path).select(["path", "size_bytes", "num_records"]).to_pylist()

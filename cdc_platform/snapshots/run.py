@@ -19,7 +19,7 @@ from cdc_platform.lake.data_files import note_of
 from cdc_platform.lake.store import File, Store
 from cdc_platform.mysql.effects import Name
 from cdc_platform.results import StageResult, Stopwatch
-from cdc_platform.snapshots import carry, catalog, cuts, limits, routes, state
+from cdc_platform.snapshots import carry, catalog, cuts, limits, retype, routes, state
 from cdc_platform.snapshots.anew import anew, not_carried, rebuilt, refreshed, stop
 from cdc_platform.snapshots.bring_up import Work, column_lists, merged_list, outcome
 from cdc_platform.snapshots.columns import columns_of
@@ -36,10 +36,11 @@ def run(spark: SparkSession, config: Config, source: Source, *, cut: bool = True
     """One catch-up of a source's snapshots. cut: whether to publish one."""
     watch = Stopwatch()
     delta_sql.ensure(TABLE_STATE, TABLE_STATE.at(stores.lake(config)))
+    replaced = retype.retype(spark, config, source)
     history = History(spark, config, source)
     _follow(spark, config, source, history)
     evolve(spark, config, source, history)
-    done = _batches(spark, config, source, history.plan())
+    done = _batches(spark, config, source, history.plan(), replaced)
     tables = refreshed(spark, config, source, min(done, default=None))
     figures, published = _told(spark, config, source, history, tables, cut=cut)
     changes = sum(float(f["changes"]) for f in figures.values())
@@ -59,11 +60,12 @@ def run(spark: SparkSession, config: Config, source: Source, *, cut: bool = True
     )
 
 
-def _batches(spark: SparkSession, config: Config, source: Source, plan: Plan) -> list[int]:
-    """Takes up all that the changelog has; numbers of the batches."""
+def _batches(spark: SparkSession, config: Config, source: Source, plan: Plan, replaced: frozenset[str]) -> list[int]:
+    """Takes up all that the changelog has; numbers of the batches. replaced: column lists whose rows were decoded
+    again."""
     path, much = CHANGELOG.at(stores.lake(config)), source.max_bytes_per_batch
     checkpoint = CHECKPOINT.at(stores.lake(config), room="snapshots", source=source.name)
-    write = partial(_write, config, source, plan)
+    write = partial(_write, config, source, plan, replaced)
 
     def each(spark: SparkSession, files: list[File], batch_id: int) -> None:
         batch, told = delta_sql.rows_of(spark, path, files, source=source.name), {f: note_of(f) for f in files}
@@ -98,6 +100,7 @@ def _write(
     config: Config,
     source: Source,
     plan: Plan,
+    replaced: frozenset[str],
     batch: DataFrame,
     batch_id: int,
     touched: list[Touched],
@@ -107,6 +110,7 @@ def _write(
     spark, path = batch.sparkSession, TABLE_STATE.at(stores.lake(config))
     if not touched:
         return
+    older = retype.older(source, plan.spans, touched, replaced)
     spans = {n: plan.spans[n] for t in touched if plan.old(n := (t.db, t.table), t.low)}
     before = state.now(path, source)
     stopped = not_carried(batch, spans, source)
@@ -136,6 +140,8 @@ def _write(
         last = before.get(name)
         if last and last["state"] == LEFT_OUT and not source.tables.kept(*name):
             return state.Outcome(*name, LEFT_OUT, last["reason"], t.changes, 0)
+        if name in older and not (last and last["state"] == "stopped"):
+            return state.Outcome(*name, "stale", retype.OLDER, t.changes, 0)
         return outcome(work, t, found.told.get(name), last)
 
     with read_in_bulk(spark, _read_alone(config, source, work, found, before)):
@@ -238,6 +244,7 @@ def rebuild(spark: SparkSession, config: Config, source: Source, db: str, table:
     TableStopped where it can't be kept (the snapshot is then empty and stays stopped)."""
     watch = Stopwatch()
     path = delta_sql.ensure(TABLE_STATE, TABLE_STATE.at(stores.lake(config)))
+    retype.retype(spark, config, source)
     history = History(spark, config, source)
     evolve(spark, config, source, history)
     found = rebuilt(spark, config, source, history, (db, table), state.now(path, source))

@@ -20,6 +20,7 @@ from cdc_platform.tables.changelog import (
     SCHEMA_CHANGES,
     SCHEMA_EFFECTS,
     SCHEMA_HISTORY,
+    TYPES_KNOWN,
 )
 from cdc_platform.tables.common import ORDER, POSITION
 from cdc_platform.tables.snapshots import ADDRESS_TYPE, ORDER_TYPE, SNAPSHOT_PATH, TOMBSTONES_PATH
@@ -28,7 +29,7 @@ from cdc_platform.tables.table import STATS, Location, Table, path_name
 
 ALL = (
     *(LANDING, ENVELOPES, WAITING, CHANGES, DDL_SEEN, CONTEXTS),
-    *(CHANGELOG, SCHEMA_HISTORY, SCHEMA_CHANGES, SCHEMA_EFFECTS, CONTROL_EVENTS, QUARANTINE),
+    *(CHANGELOG, SCHEMA_HISTORY, SCHEMA_CHANGES, SCHEMA_EFFECTS, TYPES_KNOWN, CONTROL_EVENTS, QUARANTINE),
     *(OFFSET_LEDGER, LOG_EPOCHS, LINEAGES, TABLE_RULES, DECODED_WITH, TOPICS, TABLE_STATE, CUTS),
 )
 """In the order of the data."""
@@ -62,6 +63,7 @@ __all__ = [
     "TABLE_STATE",
     "TOMBSTONES_PATH",
     "TOPICS",
+    "TYPES_KNOWN",
     "WAITING",
     "Location",
     "Table",

@@ -1,6 +1,6 @@
 """Tables that the changelog stage writes for all sources: row changes, schema history, control events, quarantine."""
 
-from cdc_platform.tables.columns import STRING, TIMESTAMP, Column
+from cdc_platform.tables.columns import BIGINT, BOOLEAN, STRING, TIMESTAMP, Column
 from cdc_platform.tables.common import (
     ADDRESS,
     DB,
@@ -98,6 +98,23 @@ SCHEMA_EFFECTS = Table(
     "schema_effects",
     "What the DDL parsers made of a source's statements, so that they are asked once",
     (SOURCE, Column("digest", STRING, "of the statements"), Column("effects", STRING, "JSON"), WRITTEN_AT),
+    partition_by=("source",),
+    settings=STAGED,
+)
+
+TYPES_KNOWN = Table(
+    "types_known",
+    "Column lists whose rows were compared with what became known of their table's types later",
+    (
+        SOURCE,
+        Column("number", BIGINT, "of the comparison, from 0; of a list the highest counts"),
+        DB,
+        TABLE,
+        Column("schema_version", STRING, about="names the column list"),
+        Column("digest", STRING, "of what was known of its columns"),
+        Column("replaced", BOOLEAN, "true: its rows were decoded again and have another list now"),
+        WRITTEN_AT,
+    ),
     partition_by=("source",),
     settings=STAGED,
 )

@@ -2,10 +2,13 @@
 
 import base64
 import json
+import re
 
 import pytest
 
 from cdc_platform.formats import FORMATS
+from cdc_platform.formats.pb import tencent_dts_pb2 as pb
+from tests.formats import canal_fixtures, dts_fixtures
 from tests.formats.contexts import statement
 from tests.formats.json_fixtures import messages, readable
 
@@ -85,7 +88,35 @@ def tdsql(row):
     return {**told, "where": [], "field": [literal(n, v) for n, v in row.items()]}
 
 
-WRITERS = {"canal_json": canal_json, "dataworks": dataworks, "debezium": debezium, "tdsql": tdsql}
+def canal(row):
+    cells = canal_json(row)["data"][0]
+    columns = {n: "int key" if n == "id" else re.sub(r"\(.*\)", "", TYPES[n]) for n in row}
+    types = {"b": 2004, "f": 2004}
+    change = {"event": "INSERT", "columns": columns, "rows": [{"after": cells}], "sql_types": types}
+    return canal_fixtures.entry({"header": {"schemaName": "d"}, **change})
+
+
+def tencent_dts(row):
+    def cell(name, value):
+        if isinstance(value, bytes):
+            return {"BYTES_HEX": value.hex()}
+        kinds = {"id": "INT32", "t": "INT8", "u": "UINT8", "n": "DECIMAL", "y": "INT64"}
+        return {kinds[name]: value} if name in kinds else {"STRING": value, "charset": "utf8mb4"}
+
+    columns = ["id int key", *(f"{n} " + re.sub(r"\(.*\)", "", t) for n, t in TYPES.items())]
+    dml = {"type": "INSERT", "columns": columns, "rows": [{"new": [cell(n, v) for n, v in row.items()]}]}
+    items = [dts_fixtures.entry({"header": {"schemaName": "d"}, "dml": dml})]
+    return pb.Entries(items=items).SerializeToString()
+
+
+WRITERS = {
+    "canal": canal,
+    "canal_json": canal_json,
+    "dataworks": dataworks,
+    "debezium": debezium,
+    "tdsql": tdsql,
+    "tencent_dts": tencent_dts,
+}
 
 
 def decoded(name, row):
@@ -94,7 +125,8 @@ def decoded(name, row):
     known = json.loads(
         json.dumps(format_.context.build(options, [statement("d", CREATE, binlog_pos=1, file_no=1, lineage="1")]))
     )
-    value = json.dumps(WRITERS[name](row), ensure_ascii=False).encode()
+    value = WRITERS[name](row)
+    value = value if isinstance(value, bytes) else json.dumps(value, ensure_ascii=False).encode()
     [event] = [e for e in readable(format_.decode(messages([value]), options, known)) if e["kind"] != "schema"]
     return event
 

@@ -8,21 +8,28 @@ import pyarrow as pa
 
 from cdc_platform.formats.canal.entries import read
 from cdc_platform.formats.canal.events import assemble
+from cdc_platform.formats.canal.known import Known
 from cdc_platform.formats.canal.rows import row_changes
 from cdc_platform.formats.canal_common.options import TIMESTAMP_WITHOUT_ZONE, CanalOptions
-from cdc_platform.formats.contract import EVENT, Format, Liveness
+from cdc_platform.formats.contract import EVENT, Context, Format, Liveness
 from cdc_platform.formats.protobuf.arrow import joined, pieces
+from cdc_platform.formats.table_schemas.lookup import TableSchemas
+from cdc_platform.formats.table_schemas.states import States, build
 
 
-def decode(batch: pa.RecordBatch, options: CanalOptions) -> pa.RecordBatch:
-    """MESSAGE batch → EVENT batch, in the order of the messages; never raises for bad bytes."""
+def decode(batch: pa.RecordBatch, options: CanalOptions, states: States | None = None) -> pa.RecordBatch:
+    """MESSAGE batch → EVENT batch, in the order of the messages; never raises for bad bytes. `states`: the tables'
+    columns over time, as `table_schemas.states.build` gives them."""
     seen: set[str] = set()  # schema versions told already
-    return joined([_decode_piece(piece, options, seen) for piece in pieces(batch)], EVENT)
+    schemas = TableSchemas(states)
+    return joined([_decode_piece(piece, options, schemas, seen) for piece in pieces(batch)], EVENT)
 
 
-def _decode_piece(batch: pa.RecordBatch, options: CanalOptions, seen: set[str]) -> pa.RecordBatch:
+def _decode_piece(
+    batch: pa.RecordBatch, options: CanalOptions, schemas: TableSchemas, seen: set[str]
+) -> pa.RecordBatch:
     entries = read(batch.column("value"))
-    return assemble(batch, entries, row_changes(entries, options), seen)
+    return assemble(batch, entries, row_changes(entries, options, Known(schemas, batch)), seen)
 
 
 FORMAT = Format(
@@ -33,6 +40,7 @@ FORMAT = Format(
     decode=decode,
     liveness=Liveness("canal's messages promise no heartbeats"),
     part=None,
+    context=Context(build=build),
     limits=(TIMESTAMP_WITHOUT_ZONE,),
     transactions="brackets",
 )

@@ -8,6 +8,7 @@ its size) and decides nothing but this: BLOB means bytes, one ISO-8859-1 charact
 # pyarrow.compute makes its functions at run time, so that type checkers do not see them.
 # pyright: reportAttributeAccessIssue=false
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -15,7 +16,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from cdc_platform.formats.canal_common.options import CanalOptions
-from cdc_platform.formats.canal_common.text import Dialect, hint, is_canonical, to_text, told_type
+from cdc_platform.formats.canal_common.text import Dialect, completed, hint, is_canonical, tells_all, to_text, told_type
+from cdc_platform.formats.contract import UNKNOWN
 from cdc_platform.formats.protobuf.arrow import bools, distinct
 from cdc_platform.formats.texts import shown
 from cdc_platform.mysql.charsets import decode_text
@@ -29,19 +31,29 @@ _BLOB = 2004  # java.sql.Types
 @dataclass(frozen=True, slots=True)
 class Kind:
     """How cells are read: the type text of their column and what it means. `raw`: text that came as bytes, for
-    canal knows the text types by their bare names only."""
+    canal knows the text types by their bare names only. `told`: `mysqlType`, where it leaves something open, and
+    whether `sqlType` is BLOB."""
 
     text: str
     type: MySqlType
     raw: bool = False
+    told: tuple[str, bool] | None = None
 
     @classmethod
-    def told(cls, mysql_type: str, blob: bool) -> "Kind":
+    def of(cls, mysql_type: str, blob: bool) -> "Kind":
+        """From `mysqlType` and `sqlType` of a column."""
         found = told_type(mysql_type)
+        told = None if found and tells_all(mysql_type) else (mysql_type, blob)
         if found is None:
             text = "longblob" if blob else "longtext"
-            return cls(text, parse_type(text))
-        return cls(*found, raw=blob and found[1].family == "text")
+            return cls(text, parse_type(text), told=told)
+        return cls(*found, raw=blob and found[1].family == "text", told=told)
+
+    def completed(self, known: str | None) -> "Kind":
+        """The same with what the schema history knows."""
+        if self.told is None or (found := completed(self.told[0] or None, known, blob=self.told[1])) is None:
+            return self
+        return Kind(*found, raw=self.told[1] and found[1].family == "text")
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +92,7 @@ class Cells:
             name=name[head],
             names=names,
             kind=kind[head],
-            kinds=[Kind.told(text, blob) for text in texts for blob in (False, True)],
+            kinds=[Kind.of(text, blob) for text in texts for blob in (False, True)],
             key=bools(told.field("isKey"), False)[head],
             index=told.field("index").to_numpy()[head],
             value=pc.if_else(pa.array(null), None, value) if null.any() else value,
@@ -103,6 +115,28 @@ class Cells:
                 if type_.family == "text":
                     self.kind[bytes_too] = len(self.kinds)
                     self.kinds.append(Kind(text, type_, raw=True))
+
+    def open(self) -> np.ndarray:
+        """Cells whose message leaves open what their type is."""
+        of_kind = np.array([k.told is not None for k in self.kinds], bool)
+        return np.nonzero(of_kind[self.kind])[0] if of_kind.any() else np.zeros(0, np.int64)
+
+    def complete(self, cells: np.ndarray, known: Callable[[str], str | None]) -> None:
+        """Gives cells of one table the types that are known by column name."""
+        count = len(self.kinds)
+        pairs, which = np.unique(self.name[cells] * count + self.kind[cells], return_inverse=True)
+        kinds = np.empty(len(pairs), np.int64)
+        for i, pair in enumerate(pairs.tolist()):
+            name, kind = divmod(pair, count)
+            kinds[i] = self._number(self.kinds[kind].completed(known(self.names[name])), kind)
+        self.kind[cells] = kinds[which]
+
+    def _number(self, kind: Kind, before: int) -> int:
+        if kind is self.kinds[before]:
+            return before
+        if kind not in self.kinds:
+            self.kinds.append(kind)
+        return self.kinds.index(kind)
 
     def texts(self, dialect: Dialect) -> tuple[pa.StringArray, dict[int, str]]:
         """(canonical text of each cell, cell → reason of the bad ones)."""
@@ -130,7 +164,9 @@ class Cells:
             for i in np.nonzero(~ok)[0].tolist():
                 cell = int(where[i])
                 told = f"{shown(self.value[cell].as_py())} doesn't fit its type {shown(kind.text)}"
-                bad.setdefault(cell, self._reason(cell, f"{told}{_RAW_HINT if kind.raw else hint(kind.type)}"))
+                why = self._reason(cell, f"{told}{_RAW_HINT if kind.raw else hint(kind.type)}")
+                waits = kind.type.family in ("enum", "set") and not kind.type.labels
+                bad.setdefault(cell, f"{UNKNOWN}: {why}" if waits else why)
         return pa.concat_arrays(parts).take(pa.array(place)) if len(parts) > 1 else self.value, bad
 
     def _reason(self, cell: int, what: str) -> str:

@@ -15,6 +15,7 @@ import pyarrow.compute as pc
 
 from cdc_platform.formats.canal.cells import Cells
 from cdc_platform.formats.canal.entries import KIND, Entries, event_type
+from cdc_platform.formats.canal.known import Known
 from cdc_platform.formats.canal_common.options import CanalOptions
 from cdc_platform.formats.events import columns_json, schema_version
 from cdc_platform.formats.pb import canal_entry_pb2 as pb
@@ -54,8 +55,8 @@ class RowChanges:
     versions: list[tuple[str, str, str, str]]
 
 
-def row_changes(entries: Entries, options: CanalOptions) -> RowChanges:
-    """Rows of all entries that have rows."""
+def row_changes(entries: Entries, options: CanalOptions, known: Known) -> RowChanges:
+    """Rows of all entries that have rows. `known`: what the schema history says of their tables."""
     rows = lists(entries.bodies["row"].column("rowDatas"))
     lengths = np.where(entries.kind == KIND["row"], rows.lengths, 0)
     entry, at = np.repeat(np.arange(len(lengths)), lengths), ranges(rows.starts, lengths)
@@ -68,6 +69,7 @@ def row_changes(entries: Entries, options: CanalOptions) -> RowChanges:
     n = len(entry)
     tables = _tables(entries, entry)
     cells.retype({full: np.tile(table, 2) for full, table in tables.by_name(options.columns)}, options)
+    known.complete(cells, entries, entry, tables.number, tables.names)
     text, unreadable = cells.texts(options.dialect)
     bad_column: dict[int, str] = {}
     for cell, reason in unreadable.items():

@@ -6,7 +6,7 @@ from cdc_platform.formats.canal_common.text import BinaryText, Dialect, LabelTex
 from cdc_platform.formats.contract import Limit
 from cdc_platform.formats.limits import of
 from cdc_platform.formats.option_types import ColumnTypes, ZoneName
-from cdc_platform.formats.table_schemas.options import MySqlOptions
+from cdc_platform.formats.table_schemas.options import SchemaOptions
 
 TIMESTAMP_WITHOUT_ZONE = Limit(
     "it may come as text without a zone and is then read in UTC: option time_zone names that of the canal server, of "
@@ -16,7 +16,7 @@ TIMESTAMP_WITHOUT_ZONE = Limit(
 )
 
 
-class CanalOptions(MySqlOptions):
+class CanalOptions(SchemaOptions):
     """Options of the format `canal`; the defaults are canal's own ways."""
 
     time_zone: ZoneName = Field(

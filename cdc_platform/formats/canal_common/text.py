@@ -66,6 +66,21 @@ def tells_all(text: str | None) -> bool:
     return bool(clean) and ("(" in clean or clean.split()[0] not in _WITH_ARGUMENTS)
 
 
+def completed(told: str | None, known: str | None, *, blob: bool) -> tuple[str, MySqlType] | None:
+    """The type that the schema history knows, where `mysqlType` (None: there is none) leaves something open and doesn't
+    contradict it; else None. `blob`: the value came as bytes, as `sqlType` says."""
+    if not known or (told and tells_all(told) and told_type(told)):
+        return None
+    real, found = parse_type(known), told_type(told)
+    same = found is None or real.family == found[1].family
+    if blob and found is None:
+        same = real.family in _AS_BYTES
+    return (known, real) if same and (blob or found is not None or real.family not in _AS_BYTES) else None
+
+
+_AS_BYTES = ("binary", "geometry")
+
+
 def to_text(texts: pa.StringArray, mysql_type: MySqlType, dialect: Dialect) -> values.Checked:
     """A column's text → (canonical text, ok), as `mysql.values.to_text`."""
     convert = _FAMILIES.get(mysql_type.family)

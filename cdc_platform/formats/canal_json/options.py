@@ -3,10 +3,9 @@
 from pydantic import Field
 
 from cdc_platform.formats.canal_common.options import CanalOptions
-from cdc_platform.formats.table_schemas.options import SchemaOptions
 
 
-class CanalJsonOptions(CanalOptions, SchemaOptions):
+class CanalJsonOptions(CanalOptions):
     """Options of the format `canal_json`; the defaults are canal's own ways."""
 
     database: str = Field(

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
-from cdc_platform.formats.canal_common.text import tells_all, told_type
+from cdc_platform.formats.canal_common.text import completed, told_type
 from cdc_platform.formats.canal_json.messages import Row, Rows
 from cdc_platform.formats.canal_json.options import CanalJsonOptions
 from cdc_platform.formats.collect import Table
@@ -14,7 +14,6 @@ from cdc_platform.formats.texts import shown
 from cdc_platform.mysql.types import MySqlType, parse_type
 
 _BLOB = 2004  # java.sql.Types; the only one that says how the text is written whatever the value is
-_BYTES = ("binary", "geometry")
 _TOLD_NOTHING = ("longtext", parse_type("longtext"))
 
 Fail = Callable[[Row, BaseException], None]
@@ -54,13 +53,9 @@ def column_type(given: str | None, told: str | int | None, known: str | None = N
     is as the schema history has it."""
     if given:
         return given, parse_type(given)
-    found = told_type("longblob" if told == _BLOB else told if type(told) is str else None)
-    if known and not (isinstance(told, str) and found and tells_all(told)):
-        real = parse_type(known)
-        same = found is None or (real.family in _BYTES if told == _BLOB else real.family == found[1].family)
-        if same and (told == _BLOB or found is not None or real.family not in _BYTES):
-            return known, real
-    return found or _TOLD_NOTHING
+    text = told if isinstance(told, str) else None
+    found = told_type("longblob" if told == _BLOB else text)
+    return completed(text, known, blob=told == _BLOB) or found or _TOLD_NOTHING
 
 
 def grouped(message: Rows, fail: Fail) -> Iterator[tuple[Group, Row]]:

@@ -1,6 +1,6 @@
 """The states of all tables, looked up where a row stands. On the executors."""
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -47,7 +47,10 @@ class Columns:
 
 
 @dataclass(slots=True)
-class _State:
+class State:
+    """A table's columns from a place on (None: from the beginning). `creates`: it was so before that, too. `reason`:
+    why `columns` aren't known."""
+
     at: Place | None
     creates: bool
     columns: Columns | None
@@ -58,9 +61,10 @@ class TableSchemas:
     """The states of all tables, by database and table."""
 
     def __init__(self, told: States | None):
-        self._states: dict[tuple[str, str], list[_State]] = {}
+        self._states: dict[tuple[str, str], list[State]] = {}
         self._steady: dict[tuple[str, str], Columns | None] = {}
         self._covers: dict[tuple[str, str, int, tuple[str, ...]], Columns | None] = {}
+        self._always: dict[tuple[str, str, str], tuple[str | None] | None] = {}
         self._told: dict[tuple[str, str], list[dict[str, Any]]] = {}
         for s in (told or {}).get("states", ()):
             self._told.setdefault((s["db"].casefold(), s["table"].casefold()), []).append(s)
@@ -73,6 +77,10 @@ class TableSchemas:
     def knows(self, db: str, table: str) -> bool:
         """Whether any state of a table is known."""
         return (db.casefold(), table.casefold()) in self._told
+
+    def states(self, db: str, table: str) -> Sequence[State]:
+        """All states of a table, in order."""
+        return self._known(db, table)
 
     def at(self, db: str, table: str, place: Place) -> Columns:
         """The columns where a row stands. Raises ValueError that begins with UNKNOWN where they aren't known."""
@@ -95,6 +103,16 @@ class TableSchemas:
             self._steady[name] = states[-1].columns if certain else None
         return self._steady[name]
 
+    def always(self, db: str, table: str, name: str) -> tuple[str | None] | None:
+        """The type of a column where all states that have it say the same; None: it depends on where a row stands."""
+        asked = db, table, name.lower()
+        if asked not in self._always:
+            states = self._known(db, table)
+            types = {s.columns.type_of(name) for s in states if s.columns and name.lower() in s.columns.folded}
+            certain = not states or (len(types) < 2 and (states[0].at is None or states[0].creates))
+            self._always[asked] = (next(iter(types), None),) if certain else None
+        return self._always[asked]
+
     def of_row(self, db: str, table: str, place: Place, names: tuple[str, ...]) -> Columns | None:
         """The columns where a row stands whose message names some: where those don't cover its names, the nearest
         state that does (a statement may come late, or its place be uncertain); None: no state is known."""
@@ -110,7 +128,7 @@ class TableSchemas:
         return self._covers[asked]
 
     @staticmethod
-    def _covering(states: list[_State], here: int, names: Collection[str]) -> Columns | None:
+    def _covering(states: list[State], here: int, names: Collection[str]) -> Columns | None:
         wanted = {n.lower() for n in names}
 
         def rank(i: int) -> tuple[int, int, int]:
@@ -123,24 +141,24 @@ class TableSchemas:
         return states[best].columns if best is not None and rank(best)[0] else None
 
     @staticmethod
-    def _index(states: list[_State], place: Place) -> int:
+    def _index(states: list[State], place: Place) -> int:
         """The last state that precedes a place; -1: none does."""
         return next((i for i in reversed(range(len(states))) if _precedes(states[i], place)), -1)
 
-    def _known(self, db: str, table: str) -> list[_State]:
+    def _known(self, db: str, table: str) -> list[State]:
         states = self._states.get((db, table))
         if states is None:
             states = self._states[db, table] = self._of(db, table)
         return states
 
-    def _of(self, db: str, table: str) -> list[_State]:
+    def _of(self, db: str, table: str) -> list[State]:
         """The states of the table so spelled. Where only other spellings were created, and but one of them, theirs."""
         told = self._told.get((db.casefold(), table.casefold()), [])
         created = {(s["db"], s["table"]) for s in told if s["columns"] is not None}
         if len(created) > 1:
             told = [s for s in told if (s["db"], s["table"]) == (db, table)]
         return [
-            _State(
+            State(
                 s["at"] and of_json(s["at"]),
                 s["creates"],
                 None if s["columns"] is None else Columns.of(s["columns"]),
@@ -150,7 +168,7 @@ class TableSchemas:
         ]
 
 
-def _precedes(state: _State, place: Place) -> bool:
+def _precedes(state: State, place: Place) -> bool:
     """Whether a row stands after a state. Where the feed doesn't say, it does: a snapshot's rows have the place of the
     statements that describe their tables."""
     return state.at is None or compare(state.at, place) <= 0

@@ -56,7 +56,7 @@ def build(
     placed = sorted(((place(s), s) for s in told.values()), key=cmp_to_key(lambda a, b: in_order(a[0], b[0])))
     seen = [_seen(at, s) for at, s in placed]
     seed = [_Seen(None, s) for s in seed_statements(options)]
-    return _states([*seed, *seen], options.fold)
+    return {**_states([*seed, *seen], options.fold), "columns": getattr(options, "columns", {})}
 
 
 def _seen(at: Place, s: dict[str, Any]) -> _Seen:

@@ -16,13 +16,16 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pydantic import Field
 
-from cdc_platform.formats.contract import EVENT, PART, Format, Liveness, Part
+from cdc_platform.formats.contract import EVENT, PART, Context, Format, Liveness, Part
 from cdc_platform.formats.option_types import ZoneName
 from cdc_platform.formats.pb import tencent_dts_pb2 as pb
 from cdc_platform.formats.protobuf.arrow import bools, joined, only, parse, pieces, take_or_null
 from cdc_platform.formats.protobuf.in_place import Fields, Texts, read_plain
-from cdc_platform.formats.table_schemas.options import MySqlOptions
+from cdc_platform.formats.table_schemas.lookup import TableSchemas
+from cdc_platform.formats.table_schemas.options import SchemaOptions
+from cdc_platform.formats.table_schemas.states import States, build
 from cdc_platform.formats.tencent_dts.events import KIND, assemble, read_entries
+from cdc_platform.formats.tencent_dts.known import completed
 from cdc_platform.formats.tencent_dts.rows import row_changes, tables
 from cdc_platform.formats.tencent_dts.wire import read
 from cdc_platform.mysql.charsets import decode_text
@@ -30,7 +33,7 @@ from cdc_platform.mysql.charsets import decode_text
 _ENVELOPE = Fields((0x08, 0x10, 0x18, 0x22))
 
 
-class Options(MySqlOptions):
+class Options(SchemaOptions):
     """Options of a Tencent DTS source."""
 
     time_zone: ZoneName = Field(
@@ -111,16 +114,19 @@ def _marked(length: int, at: list[int]) -> np.ndarray:
     return mask
 
 
-def decode(batch: pa.RecordBatch, options: Options) -> pa.RecordBatch:
-    """MESSAGE batch whose values are serialized Entries → EVENT batch, in the order of the messages."""
+def decode(batch: pa.RecordBatch, options: Options, states: States | None = None) -> pa.RecordBatch:
+    """MESSAGE batch whose values are serialized Entries → EVENT batch, in the order of the messages. `states`: the
+    tables' columns over time, as `table_schemas.states.build` gives them."""
     seen: set[str] = set()  # schema versions told already
-    return joined([_decode_piece(piece, options, seen) for piece in pieces(batch)], EVENT)
+    schemas = TableSchemas(states)
+    return joined([_decode_piece(piece, options, schemas, seen) for piece in pieces(batch)], EVENT)
 
 
-def _decode_piece(batch: pa.RecordBatch, options: Options, seen: set[str]) -> pa.RecordBatch:
+def _decode_piece(batch: pa.RecordBatch, options: Options, schemas: TableSchemas, seen: set[str]) -> pa.RecordBatch:
     messages, unreadable = read(batch.column("value"))
     entries = read_entries(messages.items.values, untold_source=options.untold_source)
     is_row = KIND["row"]
+    messages = completed(batch, messages, entries.header, np.nonzero(entries.kind == is_row)[0], schemas)
     found = tables(entries.header, messages, np.nonzero(entries.kind == is_row)[0])
     unusable = np.isin(found.group, list(found.problems)) & (found.group >= 0)
     entries.mark(unusable, "error", lambda i: found.problems[int(found.group[i])])
@@ -140,5 +146,6 @@ FORMAT = Format(
     decode=decode,
     liveness=Liveness("Tencent DTS sends a checkpoint about every 10 s", limit_s=120),
     part=Part(parse=parse_part),
+    context=Context(build=build),
     transactions="brackets",
 )

@@ -19,7 +19,9 @@ import pyarrow.compute as pc
 from cdc_platform.errors import UnknownType
 from cdc_platform.formats.pb import tencent_dts_pb2 as pb
 from cdc_platform.formats.tencent_dts.data import NUMBERS, UNKNOWN, Data
+from cdc_platform.formats.texts import shown
 from cdc_platform.mysql import charsets, values
+from cdc_platform.mysql.fitting import labels_fit, longest_bytes, texts_fit
 from cdc_platform.mysql.types import MySqlType, lower_outside_quotes, parse_type
 
 _WIRE_NAMES = {v: k for k, v in pb.DataType.items()}
@@ -147,10 +149,9 @@ def _group(data: Data, at: np.ndarray, mysql_type: MySqlType, wire: int, zone: s
     if wire in NUMBERS and family not in _TEXT | _RAW:
         text, ok = values.to_text(data.sv(at), mysql_type, zone)
     elif wire in (pb.STRING, pb.BYTES) and family in _RAW:
-        width = mysql_type.args[0] if mysql_type.name == "binary" and mysql_type.args else 0
-        return values.base64_text(data.bv(at), min(width, 255))[0], {}
+        return _bytes(data.bv(at), mysql_type)
     elif wire in (pb.STRING, pb.BYTES) and family in _TEXT:
-        return _decoded(data, at, family, wire)
+        return _fitting(*_decoded(data, at, family, wire), mysql_type)
     elif wire == pb.STRING:
         text, readable = charsets.decode_text(data.bv(at), "utf8mb4")
         text, ok = values.to_text(text, mysql_type, zone)
@@ -158,6 +159,24 @@ def _group(data: Data, at: np.ndarray, mysql_type: MySqlType, wire: int, zone: s
     else:
         text, ok = pa.nulls(len(at), pa.string()), np.zeros(len(at), bool)
     return text, {int(i): f"{_WIRE_NAMES[wire]} value doesn't fit" for i in np.nonzero(~ok)[0]}
+
+
+def _bytes(raw: pa.BinaryArray, mysql_type: MySqlType):
+    """Bytes of a binary column."""
+    width = mysql_type.args[0] if mysql_type.name == "binary" and mysql_type.args else 0
+    longest, long = longest_bytes(mysql_type), ()
+    if longest is not None and len(raw):
+        sizes = pc.fill_null(pc.binary_length(raw), 0).to_numpy(zero_copy_only=False)
+        long = np.nonzero(sizes > longest)[0] if sizes.max() > longest else ()
+    return values.base64_text(raw, min(width, 255))[0], {int(i): "more bytes than fit" for i in long}
+
+
+def _fitting(text: pa.StringArray, reasons: dict[int, str], mysql_type: MySqlType):
+    """Texts of a column, and why some can't be used: those longer than its type, and no labels of it, too."""
+    fits = {"text": texts_fit, "enum": labels_fit, "set": labels_fit}.get(mysql_type.family)
+    for i in np.nonzero(~fits(text, mysql_type))[0].tolist() if fits else ():
+        reasons.setdefault(i, f"{shown(text[i].as_py())} doesn't fit")
+    return text, reasons
 
 
 def _decoded(data: Data, at: np.ndarray, family: str, wire: int):

@@ -1,0 +1,334 @@
+"""Changelog rows whose columns' types became known later, decoded again from their messages' bytes.
+
+What the decoder gave them before may be no text of the type at all (days since 1970 of a DATE that no schema told), so
+it is never converted: landing has the bytes. Rows are replaced where they are, under their address and order, in one
+commit that readers of the changelog's commits don't take for new rows.
+"""
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from functools import cached_property, partial, reduce
+from operator import and_, or_
+from typing import Any, NamedTuple
+
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from cdc_platform.changelog import rules
+from cdc_platform.changelog.order import ADDRESS
+from cdc_platform.changes.decode import decode
+from cdc_platform.changes.run import messages_path
+from cdc_platform.config import Config, Source
+from cdc_platform.formats import FORMATS
+from cdc_platform.formats.table_schemas.doubts import Doubt, Doubts
+from cdc_platform.formats.table_schemas.places import Place
+from cdc_platform.lake import commits, delta_table, stores
+from cdc_platform.lake.data_files import Output
+from cdc_platform.lake.store import File, Store
+from cdc_platform.spark import arrow_tasks, delta_sql
+from cdc_platform.tables import CHANGELOG, CONTEXTS, SCHEMA_HISTORY, TYPES_KNOWN
+
+Name = tuple[str, str]
+
+_MESSAGE = ("topic", "partition", "offset")
+_DECODED = ("op", "key", "before", "after", "schema_version")
+"""What a decoder says of a row, that may depend on types."""
+_nothing: dict[tuple[Store, str], Any] = {}
+"""(changelog's history, source) → their state at which nothing was in doubt."""
+
+
+class InDoubt(NamedTuple):
+    """A column list of a table whose rows may be decoded otherwise now."""
+
+    name: Name
+    version: str
+    columns: str
+    doubt: Doubt
+
+
+class Found(NamedTuple):
+    """What decoding again came to. `changed`: per table what became known of its types, and how many rows are others
+    for it; `failed`: why rows of a table can't be decoded any more."""
+
+    changed: dict[Name, str]
+    failed: dict[Name, str]
+
+
+@dataclass(frozen=True)
+class Retyped:
+    """Of one source. Whoever uses it calls `find`, notes what is to become of the tables, then calls `replace`, which
+    changes the changelog; all of it is found once more after a crash in between."""
+
+    spark: SparkSession
+    config: Config
+    source: Source
+
+    def _at(self, table: Any) -> Store:
+        return table.at(stores.lake(self.config), source=self.source.name)
+
+    @cached_property
+    def _known(self) -> Store:
+        return delta_sql.ensure(TYPES_KNOWN, self._at(TYPES_KNOWN))
+
+    def replaced(self) -> frozenset[str]:
+        """Column lists whose rows were decoded again: a batch that brings some is older than that."""
+        newest = "max(named_struct('n', \"number\", 'r', \"replaced\"))"
+        sql = f"SELECT schema_version, {newest} AS m FROM {{t}} WHERE source = '{self.source.name}' GROUP BY 1"
+        return frozenset(r["schema_version"] for r in delta_table.ask(sql, t=self._known) if r["m"]["r"])
+
+    @cached_property
+    def in_doubt(self) -> list[InDoubt]:
+        """Column lists of the schema history that something speaks against, and that weren't compared with it yet."""
+        contexts, history = self._at(CONTEXTS), self._at(SCHEMA_HISTORY)
+        if FORMATS[self.source.format].context is None or not delta_table.exists(contexts):
+            return []
+        at = (*map(delta_table.version, (contexts, history, self._known)), self.source.tables.model_dump_json())
+        if _nothing.get((history, self.source.name)) == at:
+            return []
+        found = self._doubts(history)
+        if not found:
+            _nothing[history, self.source.name] = at
+        return found
+
+    @cached_property
+    def _context(self) -> str | None:
+        """What the decoder was last told."""
+        newest = "SELECT context FROM {t} ORDER BY number DESC LIMIT 1"
+        found = delta_table.ask(newest, t=self._at(CONTEXTS))
+        return found[0]["context"] if found else None
+
+    def _doubts(self, history: Store) -> list[InDoubt]:
+        if self._context is None:
+            return []
+        of = f"source = '{self.source.name}'"
+        lists = delta_table.ask(
+            f"SELECT DISTINCT db, \"table\", schema_version, columns FROM {{t}} WHERE {of} AND kind = 'message'",
+            t=history,
+        )
+        compared = delta_table.ask(f"SELECT schema_version, digest FROM {{t}} WHERE {of}", t=self._known)
+        compared, replaced = {(r["schema_version"], r["digest"]) for r in compared}, self.replaced()
+        doubts, found = Doubts(json.loads(self._context)), []
+        for r in lists:
+            if r["columns"] is None or not self.source.tables.wanted(r["db"], r["table"]):
+                continue
+            doubt = doubts.of(r["db"], r["table"], json.loads(r["columns"]))
+            version = r["schema_version"]
+            if doubt and ((version, doubt.digest) not in compared or version in replaced):
+                found.append(InDoubt((r["db"], r["table"]), version, r["columns"], doubt))
+        return found
+
+    # -- decoding ------------------------------------------------------------------------------------------
+
+    @cached_property
+    def _stored(self) -> DataFrame:
+        rows = delta_sql.read(self.spark, self._at(CHANGELOG)).where(F.col("source") == self.source.name)
+        return rows.where(F.col("schema_version").isin(*(d.version for d in self.in_doubt)))
+
+    @cached_property
+    def _rows(self) -> DataFrame:
+        """Rows that may be decoded otherwise, with the file that each is in."""
+        open_ = [(F.col("schema_version") == d.version) & _may_differ(d.doubt) for d in self.in_doubt]
+        return self._stored.select("*", F.col("_metadata.file_path").alias("_file")).where(reduce(or_, open_))
+
+    @cached_property
+    def _events(self) -> DataFrame:
+        """Their messages, decoded again."""
+        wanted = self._rows.select(*_MESSAGE).distinct()
+        ranges = wanted.groupBy("topic", "partition").agg(F.min("offset").alias("low"), F.max("offset").alias("high"))
+        near = F.lit(False)
+        for r in ranges.collect():  # a row per Kafka partition
+            at = (F.col("topic") == r["topic"]) & (F.col("partition") == r["partition"])
+            near = near | (at & F.col("offset").between(r["low"], r["high"]))
+        messages = delta_sql.read(self.spark, messages_path(self.config, self.source)).where(near)
+        events = decode(
+            messages.join(wanted, list(_MESSAGE), "left_semi"), self.source.format, self.source.options, self._context
+        )
+        return events.where(F.col("kind").isin("row", "error", "schema")).persist()
+
+    @cached_property
+    def _compared(self) -> DataFrame:
+        """The rows beside what they are now (`_n_…`), with `_failed` and `_changed`."""
+        new = self._events.where("kind = 'row'").withColumn("key", rules.key(self.source.tables))
+        new = new.select(*ADDRESS, *(F.col(c).alias(f"_n_{c}") for c in _DECODED))
+        rows = self._rows.join(new, list(ADDRESS), "left")
+        same = reduce(and_, (_same(c) for c in _DECODED))
+        failed = F.col("_n_op").isNull()
+        return rows.withColumns({"_failed": failed, "_changed": ~failed & ~same})
+
+    def find(self) -> Found:
+        """Decodes the rows in doubt again. Nothing is written."""
+        return Found(self._changes, self._failed)
+
+    @cached_property
+    def _figures(self) -> list[dict[str, Any]]:
+        """Per column list: rows, changed, failed, what became of it (`now`)."""
+        counted = self._compared.groupBy("db", "table", "schema_version").agg(
+            F.count_if("_changed").alias("changed"),
+            F.count_if("_failed").alias("failed"),
+            F.collect_set(F.when(F.col("_changed"), F.col("_n_schema_version"))).alias("now"),
+        )
+        return [r.asDict() for r in counted.collect()]
+
+    @cached_property
+    def _failed(self) -> dict[Name, str]:
+        names = {(r["db"], r["table"]) for r in self._figures if r["failed"]}
+        if not names:
+            return {}
+        reasons = self._events.where("kind = 'error'").groupBy(*_MESSAGE).agg(F.min("reason").alias("_reason"))
+        bad = self._compared.where("_failed").join(reasons, list(_MESSAGE), "left")
+        first = bad.groupBy("db", "table").agg(
+            F.count(F.lit(1)).alias("n"), F.min(F.struct("topic", "partition", "offset", "_reason")).alias("first")
+        )
+        return {(r["db"], r["table"]): _why(r["n"], r["first"]) for r in first.collect()}
+
+    @cached_property
+    def _changes(self) -> dict[Name, str]:
+        now = self._lists
+        before = {d.version: d.columns for d in self.in_doubt}
+        found: dict[Name, list[str]] = {}
+        counts: dict[Name, int] = {}
+        for r in self._figures:
+            name = r["db"], r["table"]
+            if r["changed"] and name not in self._failed:
+                counts[name] = counts.get(name, 0) + r["changed"]
+                found.setdefault(name, []).extend(
+                    x for v in r["now"] for x in _told(before[r["schema_version"]], now[v]["columns"])
+                )
+        return {
+            n: f"{counts[n]} changes were decoded again, since types of its columns became known"
+            + "".join(f"; {x}" for x in dict.fromkeys(told))
+            for n, told in found.items()
+        }
+
+    @cached_property
+    def _lists(self) -> dict[str, dict[str, Any]]:
+        """Column lists that rows have now, as SCHEMA_HISTORY has them, each at the first row of it."""
+        changed = self._compared.where("_changed").groupBy(F.col("_n_schema_version").alias("schema_version"))
+        first = {r[0]: tuple(map(int, r[1])) for r in changed.agg(F.min("order_key")).collect()}
+        stated = self._events.where("kind = 'schema'").where(F.col("schema_version").isin(*first))
+        rows = {r["schema_version"]: r for r in stated.dropDuplicates(["schema_version"]).toArrow().to_pylist()}
+        said = {"source": self.source.name, "format": self.source.format, "kind": "message"}
+        said["decoder_version"] = FORMATS[self.source.format].version
+        names = [n for n in SCHEMA_HISTORY.names if n not in said]
+        return {v: {**{n: r.get(n) for n in names}, **said, "order_key": first[v]} for v, r in rows.items()}
+
+    # -- what is written -----------------------------------------------------------------------------------
+
+    def replace(self) -> None:
+        """Puts what changed in place of what it was, but for tables that failed, and notes that it was compared."""
+        replaced = {r["schema_version"] for r in self._figures if self._is_replaced(r)}
+        mine = [v for v in self._lists.values() if (v["db"], v["table"]) in self._changes]
+        delta_table.append_rows(self._at(SCHEMA_HISTORY), mine)
+        self._note(replaced)
+        if self._changes:
+            self._rewrite_changelog()
+        self._forget(replaced)
+        self._events.unpersist()
+
+    def _is_replaced(self, figures: Mapping[str, Any]) -> bool:
+        """Whether no row keeps its column list."""
+        version = figures["schema_version"]
+        if (figures["db"], figures["table"]) not in self._changes or version in figures["now"]:
+            return False
+        return self._stored.where(F.col("schema_version") == version).count() == figures["changed"]
+
+    def _note(self, replaced: set[str]) -> None:
+        newest = f"SELECT max(number) AS n FROM {{t}} WHERE source = '{self.source.name}'"
+        number = delta_table.ask(newest, t=self._known)[0]["n"]
+        number = 0 if number is None else number + 1
+        lists = {d.version: (d.name, d.doubt.digest) for d in self.in_doubt}
+        lists |= {v: ((r["db"], r["table"]), "") for v, r in self._lists.items() if v not in lists}
+        before, gone = self.replaced(), replaced | self._without_rows
+        rows = [
+            {"source": self.source.name, "number": number, "db": db, "table": table, "schema_version": version}
+            | {"digest": digest, "replaced": version in gone}
+            for version, ((db, table), digest) in lists.items()
+            if digest or version in before
+        ]
+        delta_table.append_rows(self._known, rows)
+
+    @cached_property
+    def _without_rows(self) -> set[str]:
+        """Lists that were replaced before, by a run that was killed before it said so in the schema history."""
+        there = {r["schema_version"] for r in self._figures}
+        return {d.version for d in self.in_doubt if d.version not in there} & self.replaced()
+
+    def _rewrite_changelog(self) -> None:
+        path, source = self._at(CHANGELOG), self.source.name
+        mine = reduce(or_, ((F.col("db") == db) & (F.col("table") == table) for db, table in self._changes))
+        new = self._compared.where("_changed").where(mine)
+        names = {r["_file"].rsplit("/", 1)[-1] for r in new.select("_file").distinct().collect()}
+        gone = [name for name in delta_table.files(path) if name.rsplit("/", 1)[-1] in names]
+        now = new.select(*ADDRESS, *(f"_n_{c}" for c in _DECODED))
+        version = F.lit(FORMATS[self.source.format].version)
+        rows = delta_sql.rows_of(self.spark, path, [File(path, n) for n in gone], source=source)
+        changed = F.col("_n_op").isNotNull()
+        instead = {c: F.when(changed, F.col(f"_n_{c}")).otherwise(F.col(c)) for c in _DECODED}
+        instead["decoder_version"] = F.when(changed, version).otherwise(F.col("decoder_version"))
+        rows = rows.join(now, list(ADDRESS), "left").withColumns(instead)
+        _put(path, rows.select(*CHANGELOG.names), gone, source)
+
+    def _forget(self, replaced: set[str]) -> None:
+        """Takes column lists that no row has any more out of the schema history."""
+        lists = replaced | self._without_rows
+        if not lists:
+            return
+        path, source = self._at(SCHEMA_HISTORY), self.source.name
+        every = delta_sql.read(self.spark, path).where(F.col("source") == source)
+        kept = every.where((F.col("kind") != "message") | ~F.col("schema_version").isin(*lists))
+        gone = delta_table.files(path, source=source)
+        _put(path, kept.coalesce(1), gone, source)
+
+
+def _put(path: Store, rows: DataFrame, gone: list[str], source: str) -> None:
+    """Rows in place of some files of one source."""
+    sink = delta_table.sink(path, source=source)
+    make = partial(arrow_tasks.conformed_to, sink.schema)
+    commits.replace(sink, gone, arrow_tasks.partitions(rows, make, _write, {"rows": sink}).written["rows"])
+
+
+def _write(batches: Iterable[Any], out: Mapping[str, Output]) -> None:
+    for batch in batches:
+        out["rows"].write(batch)
+
+
+def _same(column: str) -> Column:
+    """Whether a value is as it was; of maps Spark compares none."""
+    old, new = F.col(column), F.col(f"_n_{column}")
+    if column in ("key", "before", "after"):
+        old, new = (F.array_sort(F.map_entries(c)) for c in (old, new))
+    return old.eqNullSafe(new)
+
+
+def _may_differ(doubt: Doubt) -> Column:
+    """Whether a changelog row doesn't stand before all places from which on it may be another one."""
+    return reduce(or_, (~_before(place) for place in doubt.since), F.lit(not doubt.since))
+
+
+def _before(place: Place) -> Column:
+    """Whether all that is told of a changelog row's place says that it is before this one, and something does."""
+    said: list[tuple[Column, Column]] = []
+    here = (F.col("topic") == place.topic) & (F.col("partition") == place.partition)
+    said.append((here, F.col("offset") < place.offset))
+    if place.number is not None:
+        number = [F.lit(n).cast("decimal(38,0)") for n in place.number]
+        own = [F.col(f"order_key.{n}").cast("decimal(38,0)") for n in ("file", "pos")]
+        said.append((F.col("order_key.file") >= 0, F.struct(*own) < F.struct(*number)))
+    if place.time is not None:
+        said.append((F.col("source_time").isNotNull(), F.unix_micros("source_time") < place.time))
+    some = reduce(or_, (told for told, _ in said))
+    return some & reduce(and_, (F.coalesce(~told | before, F.lit(False)) for told, before in said))
+
+
+def _told(before: str, now: str) -> list[str]:
+    """What became of the types of a column list."""
+    was = {c["name"]: c["type"] for c in json.loads(before)}
+    is_ = {c["name"]: c["type"] for c in json.loads(now)}
+    return [f"{n}: {was[n]} is {t}" for n, t in is_.items() if n in was and was[n] != t]
+
+
+def _why(count: int, first: Any) -> str:
+    place = f"{first['topic']}/{first['partition']} offset {first['offset']}"
+    reason = first["_reason"] or "its message isn't in landing any more"
+    return f"types of its columns became known, and {count} changes can't be of them, the first at {place}: {reason}"
