@@ -16,6 +16,7 @@ from cdc_platform.config import Config, Source
 from cdc_platform.config.storage import kind
 from cdc_platform.lake import queries, stores
 from cdc_platform.suggest import closest
+from cdc_platform.tables import name_of
 
 _PATTERNS = ("include", "exclude", "key_collation", "ddl", "owners", "tags", "descriptions")
 _ALL = {"*", "*.*"}
@@ -68,17 +69,18 @@ def _unmatched(config: Config, source: Source, thorough: bool) -> Iterator[str]:
 def _kept(config: Config, source: Source) -> set[str]:
     """db.table of the tables that are followed, by the names that the source and that snapshots have."""
     stated = queries.stated_tables(config, source)
-    states = [(s["db"], s["table"]) for s in queries.table_states(config) if s["source"] == source.name]
-    return {f"{db}.{table}" for db, table in (*stated, *states)}
+    states = [name_of(s) for s in queries.table_states(config) if s["source"] == source.name]
+    return {".".join(name) for name in (*stated, *states)}
 
 
 def _decoded(config: Config, source: Source) -> set[str]:
     """db.table of all tables in the decoded changes, also of those that the rules leave out."""
     path = tables.CHANGES.at(stores.lake(config), format=source.format, source=source.name)
     found = queries.query(
-        'SELECT DISTINCT db, "table" FROM t WHERE db IS NOT NULL AND "table" IS NOT NULL AND kind = \'row\'', t=path
+        'SELECT DISTINCT db, schema, "table" FROM t WHERE db IS NOT NULL AND "table" IS NOT NULL AND kind = \'row\'',
+        t=path,
     )
-    return {f"{row['db']}.{row['table']}" for row in found or []}
+    return {".".join(name_of(row)) for row in found or []}
 
 
 def _near(given: str, seen: Iterable[str]) -> str:

@@ -50,19 +50,19 @@ def unify(spark: "SparkSession", config: Config, source: Source) -> StageResult:
 
 
 def snapshot(spark: "SparkSession", config: Config, source: Source, *, cut: bool = True) -> StageResult:
-    """changelog → snapshots/<source>/<db>/<table>. cut: whether to publish one; a later call does where it is left
-    out. metrics: changes, stopped_tables, and of a cut its number (0: none was published) and cut_held_back; tables:
-    per table rows (live rows now), changes, invalid_dates, seconds, state ("live" or "stopped"), reason."""
+    """changelog → snapshots/<source>/<db>[/<schema>]/<table>. cut: whether to publish one; a later call does where it
+    is left out. metrics: changes, stopped_tables, and of a cut its number (0: none was published) and cut_held_back;
+    tables: per table rows (live rows now), changes, invalid_dates, seconds, state ("live" or "stopped"), reason."""
     from cdc_platform.snapshots.run import run
 
     return run(spark, config, source, cut=cut)
 
 
-def rebuild(spark: "SparkSession", config: Config, source: Source, db: str, table: str) -> StageResult:
+def rebuild(spark: "SparkSession", config: Config, source: Source, *name: str) -> StageResult:
     """One table made anew from the whole changelog; heals a stopped table. Raises TableStopped."""
     from cdc_platform.snapshots.run import rebuild
 
-    return rebuild(spark, config, source, db, table)
+    return rebuild(spark, config, source, *name)
 
 
 def maintain(spark: "SparkSession", config: Config, source: Source) -> StageResult:

@@ -1,7 +1,7 @@
 """One family of errors. Each keeps its facts as fields, builds its own message and says whether a retry
 makes sense: Dagster must know whether to raise a retry or to give up."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 
 class CdcError(Exception):
@@ -122,11 +122,12 @@ class UnknownType(CdcError):
 
 
 class TableStopped(CdcError):
-    """A table can't be kept as a snapshot. Fields: `source`, `db`, `table`, `reason`."""
+    """A table can't be kept as a snapshot. Fields: `source`, `name`
+    (its parts), `reason`."""
 
-    def __init__(self, source: str, db: str, table: str, reason: str):
-        self.source, self.db, self.table, self.reason = source, db, table, reason
-        super().__init__(f"{source}: table {db!r}.{table!r} is stopped: {reason}")
+    def __init__(self, source: str, name: Sequence[str], reason: str):
+        self.source, self.name, self.reason = source, name, reason
+        super().__init__(f"{source}: table {'.'.join(map(repr, name))} is stopped: {reason}")
 
 
 class RunFailed(CdcError):

@@ -54,7 +54,7 @@ def samples(config: Config) -> Iterator[Sample]:
         yield from (("cdc_source_state", (source.name, s), float(s == found[0].state)) for s in STATES)
         yield from ((name, (source.name,), value) for name, value in of_source.items() if value is not None)
         for status in table_status.statuses(config, source):
-            labels = (source.name, status.db, status.table)
+            labels = (source.name, ".".join(status.id[:-1]), status.table)
             yield from ((n, labels, value) for n, value in _of_table(status).items() if value is not None)
 
 

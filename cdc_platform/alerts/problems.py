@@ -14,6 +14,7 @@ from cdc_platform.automation.naming import Naming
 from cdc_platform.automation.reporting import NO_TABLE_STOPPED
 from cdc_platform.automation.table_events import NO_HELD_ROWS, NOT_STOPPED
 from cdc_platform.lake import queries
+from cdc_platform.tables import name_of
 from cdc_platform.units import count
 
 _WILL_RETRY = "dagster/will_retry"
@@ -150,15 +151,15 @@ def stopped_tables(naming: Naming) -> Iterator[Problem]:
     names = {s.name: s for s in naming.config.sources}
     for row in queries.table_states(naming.config):
         if row["state"] == "stopped" and row["source"] in names:
-            key = naming.table(names[row["source"]], row["db"], row["table"]).key
-            what = f"{row['source']}/{row['db']}.{row['table']}"
+            key = naming.table(names[row["source"]], *name_of(row)).key
+            what = f"{row['source']}/{'.'.join(name_of(row))}"
             yield Problem("table_stopped", what, _line(row["reason"] or ""), path=f"/assets/{key.to_user_string()}")
 
 
 def held_rows(naming: Naming) -> Iterator[Problem]:
     """Tables that lack rows, because quarantine holds them."""
     for row in queries.held(naming.config):
-        what = f"{row['source']}/" + (f"{row['db']}.{row['table']}" if row["table"] is not None else "(no table named)")
+        what = f"{row['source']}/" + (".".join(name_of(row)) if row["table"] is not None else "(no table named)")
         why = f"{count(row['rows'], 'row')}, the newest because: {_line(row['reason'] or '')}"
         key = naming.key("quarantine", naming.config.source(row["source"]))
         yield Problem("rows_held", what, why, row["rows"], f"/assets/{key.to_user_string()}")

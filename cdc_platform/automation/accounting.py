@@ -110,4 +110,4 @@ def quarantine_now(naming: Naming, source: Source) -> tuple[dict[str, Any], dg.A
 
 
 def _table(held: dict[str, Any]) -> str:
-    return f"{held['db']}.{held['table']}" if held["table"] is not None else "no table named"
+    return ".".join(tables.name_of(held)) if held["table"] is not None else "no table named"

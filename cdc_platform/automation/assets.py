@@ -23,7 +23,7 @@ def all_assets(naming: Naming) -> list[Any]:
     known = table_status.known_or_none(naming.config)
     found: list[Any] = list(_unique(spec for s in naming.config.sources for spec in naming.topics(s)))
     for source in naming.config.sources:
-        own = [(db, table) for s, db, table in known if s.name == source.name]
+        own = [name for s, name in known if s.name == source.name]
         found += [
             *stage_assets(naming, source),
             *accounting(naming, source),

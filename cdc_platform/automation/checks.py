@@ -13,6 +13,7 @@ from cdc_platform.automation.stages import spark_of
 from cdc_platform.config import Source
 from cdc_platform.config.reconcile import Reconcile
 from cdc_platform.errors import CdcError
+from cdc_platform.tables import Name
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -31,7 +32,7 @@ def all_checks(naming: Naming) -> list[dg.AssetChecksDefinition]:
     return [
         *(heartbeat_check(naming, source) for source in sources),
         *(
-            reconcile_check(naming, s, s.reconcile, [(db, t) for of, db, t in known if of.name == s.name])
+            reconcile_check(naming, s, s.reconcile, [name for of, name in known if of.name == s.name])
             for s in sources
             if s.reconcile
         ),
@@ -43,18 +44,16 @@ def reconcile_selection(naming: Naming) -> dg.AssetSelection:
     known = table_status.known_or_none(naming.config)
     keys = [
         *(naming.key("snapshots", s) for s in naming.config.sources if s.reconcile),
-        *(naming.table(s, db, table).key for s, db, table in known if s.reconcile),
+        *(naming.table(s, *name).key for s, name in known if s.reconcile),
     ]
     return dg.AssetSelection.checks(*(dg.AssetCheckKey(key, EQUALS_SOURCE) for key in keys))
 
 
-def reconcile_check(
-    naming: Naming, source: Source, how: Reconcile, tables: list[tuple[str, str]]
-) -> dg.AssetChecksDefinition:
+def reconcile_check(naming: Naming, source: Source, how: Reconcile, tables: list[Name]) -> dg.AssetChecksDefinition:
     """What `cdc-platform reconcile` does: equals_source of snapshots/<source>, which compares all tables, and of each
     table. Tells how much differs but no values: those stay with people who may read the source."""
     stage = naming.key("snapshots", source)
-    names = {naming.table(source, db, table).key: (db, table) for db, table in tables}
+    names = {naming.table(source, *name).key: name for name in tables}
     specs = [
         dg.AssetCheckSpec(
             EQUALS_SOURCE,
@@ -108,10 +107,9 @@ def reconcile_check(
     )
 
 
-def _snapshot_of(source: Source, table: str) -> tuple[str, str]:
+def _snapshot_of(source: Source, table: str) -> Name:
     """The snapshot that keeps a source table, given as db.table."""
-    db, _, name = table.partition(".")
-    return source.tables.routed(db, name)
+    return source.tables.routed(*table.split(".", 1))
 
 
 def reconcile_result(

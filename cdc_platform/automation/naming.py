@@ -34,8 +34,8 @@ class CdcAsset:
     """What a translator is asked to describe.
 
     stage: one of STAGES, of SHARED, "kafka", "maintenance", or "table" (a snapshot). source: None for what sources
-    share. db, table: of stage "table" only, as the source spells them. topic: of stage "kafka" only. spec: as the
-    platform would describe it.
+    share. db, schema, table: of stage "table" only, as the source spells them (schema: where it has one). topic: of
+    stage "kafka" only. spec: as the platform would describe it.
     """
 
     stage: str
@@ -44,6 +44,7 @@ class CdcAsset:
     db: str | None = None
     table: str | None = None
     topic: str | None = None
+    schema: str | None = None
 
 
 class CdcTranslator:
@@ -169,9 +170,10 @@ class Naming:
         """Its key."""
         return self.spec(stage, source).key
 
-    def table(self, source: Source, db: str, table: str) -> dg.AssetSpec:
+    def table(self, source: Source, *name: str) -> dg.AssetSpec:
         """The asset of one snapshot; it depends on the stage `snapshots` of its source."""
-        return self._translated(TABLE, source, db=db, table=table)
+        parts = tables.name_columns(tables.as_name(*name))
+        return self._translated(TABLE, source, **{n: part for n, part in parts.items() if part is not None})
 
     def topics(self, source: Source) -> list[dg.AssetSpec]:
         """The Kafka topics of a source, as assets outside of Dagster; a pattern is one asset."""
@@ -188,7 +190,7 @@ class Naming:
 
     def _translated(self, stage: str, source: Source | None, **more: str) -> dg.AssetSpec:
         # The configuration's own source objects are meant: a model that holds dicts has no hash.
-        place = (stage, source.name if source else None, *more.values())
+        place = (stage, source.name if source else None, *more.items())
         if place not in self._specs:
             default = self._default(stage, source, **more)
             # Topics are shared with whoever fills them, so their keys take no prefix.
@@ -203,7 +205,7 @@ class Naming:
         if stage == KAFKA:
             return self._topic(source, more["topic"])
         if stage == TABLE:
-            return self._snapshot(source, more["db"], more["table"])
+            return self._snapshot(source, tables.name_of(more))
         return self._stage(stage, source)
 
     def _shared(self, stage: str) -> dg.AssetSpec:
@@ -248,21 +250,21 @@ class Naming:
             metadata=declared_metadata(look.table, path) if look.table else {},
         )
 
-    def _snapshot(self, source: Source, db: str, table: str) -> dg.AssetSpec:
-        path = tables.SNAPSHOT_PATH.at(self.config.lake, source=source.name, db=db, table=table)
-        own = source.tables.description_of(db, table)
+    def _snapshot(self, source: Source, name: tables.Name) -> dg.AssetSpec:
+        path, text = tables.SNAPSHOT_PATH.of(self.config.lake, source.name, name), ".".join(name)
+        own = source.tables.description_of(*name)
         return dg.AssetSpec(
-            dg.AssetKey(["snapshots", source.name, tables.path_name(db), tables.path_name(table)]),
+            dg.AssetKey(["snapshots", source.name, *map(tables.path_name, name)]),
             group_name="snapshots",
             kinds=set(_DELTA),
-            owners=source.owners_of(db, table) or OWNERS,
-            description=own or f"Live rows of {db}.{table}, as the source {source.name} has them.",
+            owners=source.owners_of(*name) or OWNERS,
+            description=own or f"Live rows of {text}, as the source {source.name} has them.",
             tags={
                 "cdc/format": source.format,
                 SOURCE_TAG: self.tag(source),
-                **source.tags_of(db, table),
+                **source.tags_of(*name),
             },
-            metadata={"dagster/uri": path, "dagster/table_name": f"{db}.{table}"},
+            metadata={"dagster/uri": path, "dagster/table_name": text},
         )
 
 

@@ -76,7 +76,10 @@ def shared_metadata(naming: Naming, instance: dg.DagsterInstance) -> dict[dg.Ass
         for s in config.sources
     ]
     held = [
-        {k: str(h[k] if h[k] is not None else "") for k in ("source", "db", "table", "rows", "oldest", "reason")}
+        {
+            k: str(h[k] if h[k] is not None else "")
+            for k in ("source", "db", "schema", "table", "rows", "oldest", "reason")
+        }
         for h in queries.held(config)
     ]
     return {
@@ -146,7 +149,7 @@ def _reconciled(
 ) -> str | None:
     if source.reconcile is None:
         return None
-    keys = [dg.AssetCheckKey(naming.table(source, s.db, s.table).key, EQUALS_SOURCE) for s in statuses]
+    keys = [dg.AssetCheckKey(naming.table(source, *s.id).key, EQUALS_SOURCE) for s in statuses]
     found = instance.event_log_storage.get_latest_asset_check_execution_by_key(keys)
     done = [r for r in found.values() if isinstance(r.evaluation, dg.AssetCheckEvaluation)]
     if not done:

@@ -9,6 +9,7 @@ from cdc_platform import tables
 from cdc_platform.config import Config, Source
 from cdc_platform.errors import ConfigError
 from cdc_platform.lake import queries, stores
+from cdc_platform.tables import Name
 
 _COLUMNS = (
     *("source", "format", "decoder_version", "room", "topic", "partition", "offset", "entry_index", "row_index"),
@@ -109,28 +110,33 @@ class _Lake:
 
     def _of_table(self, chosen: Chosen, pattern: str) -> str:
         by_name = {s.name: s for s in chosen.sources}
-        every = self.ask('SELECT DISTINCT source, db, "table" FROM t WHERE db IS NOT NULL AND "table" IS NOT NULL')
-        mine = [(by_name[r["source"]], r["db"], r["table"]) for r in every if r["source"] in by_name]
-        fitting = [(s, db, t) for s, db, t in mine if _names(s, db, t, pattern)]
+        every = self.ask(
+            f'SELECT DISTINCT source, db, {self.columns(["schema"])}, "table" FROM t '
+            'WHERE db IS NOT NULL AND "table" IS NOT NULL'
+        )
+        mine = [(by_name[r["source"]], tables.name_of(r)) for r in every if r["source"] in by_name]
+        fitting = [(s, name) for s, name in mine if _names(s, name, pattern)]
         if not fitting:
             known = [*_known(self._config, chosen.sources), *mine]
-            if not any(_names(s, db, t, pattern) for s, db, t in known):
-                valid = sorted({f"{db}.{t}" for _, db, t in known})
+            if not any(_names(s, name, pattern) for s, name in known):
+                valid = sorted({".".join(name) for _, name in known})
                 raise ConfigError("--table", f"no table that is known is called {pattern!r}", valid)
             return "FALSE"
-        each = (
-            f'(source = {queries.text(s.name)} AND db = {queries.text(db)} AND "table" = {queries.text(t)})'
-            for s, db, t in fitting
-        )
+        each = (f"(source = {queries.text(s.name)} AND {self._named(name)})" for s, name in fitting)
         return f"({' OR '.join(each)})"
 
+    def _named(self, name: Name) -> str:
+        parts = {n: queries.text(part or "") for n, part in tables.name_columns(name).items()}
+        schema = f"coalesce(schema, '') = {parts['schema']} AND " if "schema" in (self._there or ()) else ""
+        return f'db = {parts["db"]} AND {schema}"table" = {parts["table"]}'
 
-def _known(config: Config, sources: Sequence[Source]) -> list[tuple[Source, str, str]]:
+
+def _known(config: Config, sources: Sequence[Source]) -> list[tuple[Source, Name]]:
     """Tables whose columns the messages told, by their names at the source, and snapshots."""
-    told = [(s, db, table) for s in sources for db, table in queries.stated_tables(config, s)]
-    return told + [(s, db, t) for s, db, t in queries.known_tables(config) if s in sources]
+    told = [(s, name) for s in sources for name in queries.stated_tables(config, s)]
+    return told + [(s, name) for s, name in queries.known_tables(config) if s in sources]
 
 
-def _names(source: Source, db: str, table: str, pattern: str) -> bool:
+def _names(source: Source, name: Name, pattern: str) -> bool:
     """Whether a pattern fits a table's name at the source, or that of the snapshot that keeps its rows."""
-    return any(fnmatch.fnmatchcase(f"{d}.{t}", pattern) for d, t in ((db, table), source.tables.routed(db, table)))
+    return any(fnmatch.fnmatchcase(".".join(n), pattern) for n in (name, source.tables.routed(*name)))

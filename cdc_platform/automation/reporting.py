@@ -138,8 +138,8 @@ def snapshots_now(
     what the run brought, what Dagster doesn't know yet, and what a freshness window asks to be told again."""
     statuses = table_status.statuses(naming.config, source)
     news = news_of(context.instance, naming, source, statuses, result)
-    shown = table_status.opened(naming.config, [s for s in news if (s.db, s.table) not in (asked or {})])
-    keys = [naming.table(source, s.db, s.table).key for s in shown]
+    shown = table_status.opened(naming.config, [s for s in news if s.id not in (asked or {})])
+    keys = [naming.table(source, *s.id).key for s in shown]
     before = table_events.schemas_before(context.instance, keys) if keys else {}
     events = [
         event
@@ -174,7 +174,7 @@ def news_of(
 ) -> list[TableStatus]:
     """Tables to be told: touched by the run, unknown to Dagster, with checks that say otherwise than the lake, or due
     by their freshness window."""
-    keys = {(s.db, s.table): naming.table(source, s.db, s.table).key for s in statuses}
+    keys = {s.id: naming.table(source, *s.id).key for s in statuses}
     seen = {r.asset_entry.asset_key: r.asset_entry for r in instance.get_asset_records(list(keys.values()))}
     names = (table_events.NOT_STOPPED, table_events.NO_HELD_ROWS)
     checks = instance.event_log_storage.get_latest_asset_check_execution_by_key(
@@ -187,7 +187,7 @@ def news_of(
         return found.passed if isinstance(found, dg.AssetCheckEvaluation) else None  # else planned, not done
 
     def due(s: TableStatus) -> bool:
-        key = keys[s.db, s.table]
+        key = keys[s.id]
         entry = seen.get(key)
         newest = entry.last_materialization_record if entry else None
         if float(result.tables.get(s.name, {}).get("changes", 0)):

@@ -145,7 +145,7 @@ def tables_sensor(naming: Naming) -> dg.SensorDefinition:
         description="Sees new, dropped and renamed tables, and reloads the code location so that each has its asset.",
     )
     def sensor(context: dg.SensorEvaluationContext) -> dg.SensorResult | dg.SkipReason:
-        names = sorted((s.name, db, table) for s, db, table in table_status.known(config))
+        names = sorted((s.name, *name) for s, name in table_status.known(config))
         digest = hashlib.sha256(json.dumps(names).encode()).hexdigest()[:16]
         if context.cursor == digest:
             return dg.SkipReason(f"the same {len(names)} tables")

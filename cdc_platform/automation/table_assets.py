@@ -17,13 +17,14 @@ from cdc_platform.automation.naming import Naming, with_deps
 from cdc_platform.automation.reporting import NO_TABLE_STOPPED, Report, shared_now, snapshots_now
 from cdc_platform.automation.stages import RETRY, call, failing, interruptible, spark_of
 from cdc_platform.automation.table_events import DATA_VERSION, STEADY
-from cdc_platform.automation.table_status import Name, TableStatus
+from cdc_platform.automation.table_status import TableStatus
 from cdc_platform.chain import STAGES, rebuild
 from cdc_platform.config import Source
 from cdc_platform.errors import TableStopped
 from cdc_platform.lake.writer_lock import source_lock
 from cdc_platform.results import StageResult
 from cdc_platform.spark.session import leased
+from cdc_platform.tables import Name
 
 
 class SnapshotsConfig(dg.Config):
@@ -153,16 +154,17 @@ class _Step:
         config, seconds = self.naming.config, 0.0
         with failing(), interruptible(), source_lock(config, self.source) as lease:
             spark = spark_of(self.context, self.naming)
-            for db, table in self.asked:
-                self.context.log.info("rebuilding %s.%s", db, table)
+            for name in self.asked:
+                text = ".".join(name)
+                self.context.log.info("rebuilding %s", text)
                 try:
                     with leased(spark, lease):
-                        result = rebuild(spark, config, self.source, db, table)
+                        result = rebuild(spark, config, self.source, *name)
                 except TableStopped as error:
-                    failed[f"{db}.{table}"] = f"is stopped: {error.reason}"
+                    failed[text] = f"is stopped: {error.reason}"
                     continue
                 seconds += result.seconds
-                found[f"{db}.{table}"] = {"changes": result.rows, "state": "live"}
+                found[text] = {"changes": result.rows, "state": "live"}
         rows = sum(int(f["changes"]) for f in found.values())
         return StageResult("snapshots", self.source.name, rows, len(found), seconds, {"rebuilt": len(found)}, found)
 
@@ -172,12 +174,12 @@ class _Step:
         if not names:
             return
         config = self.naming.config
-        wanted = [s for s in table_status.statuses(config, self.source) if (s.db, s.table) in names]
+        wanted = [s for s in table_status.statuses(config, self.source) if s.id in names]
         before = table_events.schemas_before(self.context.instance, names.values())
         for status in table_status.opened(config, wanted):
-            key = names[status.db, status.table]
+            key = names[status.id]
             checks = table_events.check_results(status, key, before.get(key))
-            if (status.db, status.table) in self.asked:
+            if status.id in self.asked:
                 yield from self._asked(status, key, result, failed)
                 for check in checks:
                     yield from self._checked(check)

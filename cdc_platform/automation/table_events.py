@@ -161,7 +161,7 @@ def events(
     """Events of tables that nobody selected, for `context.log_event`: a materialization where the table is live, an
     observation of its state where it isn't, and its checks."""
     for status in statuses:
-        key = naming.table(status.source, status.db, status.table).key
+        key = naming.table(status.source, *status.id).key
         of: Any = dg.AssetMaterialization if status.state == "live" else dg.AssetObservation
         event = of(
             key,
@@ -177,7 +177,7 @@ def version_tags(naming: Naming, status: TableStatus) -> dict[str, str]:
     of date ("Unsynced") as soon as a run of its source brings it no change."""
     if status.version is None:
         return {}
-    spec, stage = naming.table(status.source, status.db, status.table), naming.key("snapshots", status.source)
+    spec, stage = naming.table(status.source, *status.id), naming.key("snapshots", status.source)
     return {
         DATA_VERSION: str(status.version),
         DATA_VERSION_IS_USER_PROVIDED_TAG: "true",

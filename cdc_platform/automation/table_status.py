@@ -15,6 +15,7 @@ from cdc_platform import tables
 from cdc_platform.config import Config, Source
 from cdc_platform.lake import handles, queries, stores
 from cdc_platform.lake.store import Store
+from cdc_platform.tables import Name
 
 log = logging.getLogger("cdc_platform.definitions")
 BOOKKEEPING = "_cdc_"
@@ -22,9 +23,6 @@ BOOKKEEPING = "_cdc_"
 GONE = ("dropped", "left_out")
 """States of tables that no longer have an asset."""
 _OPEN_AT_ONCE = 8
-
-Name = tuple[str, str]
-"""(db, table) of a snapshot, as the source spells them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,20 +84,26 @@ class TableStatus:
     rows: int | None = None
     columns: tuple[Column, ...] = field(default=(), repr=False)
     limits: tuple[str, ...] = ()
+    schema: str | None = None
+
+    @property
+    def id(self) -> Name:
+        """Its name, by its parts."""
+        return tables.name_of({"db": self.db, "schema": self.schema, "table": self.table})
 
     @property
     def name(self) -> str:
-        """db.table"""
-        return f"{self.db}.{self.table}"
+        """db.table, or db.schema.table."""
+        return ".".join(self.id)
 
 
-def known(config: Config) -> list[tuple[Source, str, str]]:
-    """(source, db, table) of every snapshot that is or will be followed, in order."""
-    gone = {(t["source"], t["db"], t["table"]) for t in queries.table_states(config) if t["state"] in GONE}
-    return [(s, db, t) for s, db, t in queries.known_tables(config) if (s.name, db, t) not in gone]
+def known(config: Config) -> list[tuple[Source, Name]]:
+    """Source and name of every snapshot that is or will be followed, in order."""
+    gone = {(t["source"], tables.name_of(t)) for t in queries.table_states(config) if t["state"] in GONE}
+    return [(s, name) for s, name in queries.known_tables(config) if (s.name, name) not in gone]
 
 
-def known_or_none(config: Config) -> list[tuple[Source, str, str]]:
+def known_or_none(config: Config) -> list[tuple[Source, Name]]:
     """The same for definitions, which must load whatever the lake's state: none where its tables can't be read."""
     from deltalake.exceptions import DeltaError
 
@@ -133,16 +137,18 @@ def cuts(config: Config) -> dict[str, Cut]:
 
 def statuses(config: Config, source: Source) -> list[TableStatus]:
     """Every known snapshot of a source, in order; without what only its Delta log says (see `opened`)."""
-    states = {(t["db"], t["table"]): t for t in queries.table_states(config) if t["source"] == source.name}
-    held = {(h["db"], h["table"]): h for h in queries.held(config) if h["source"] == source.name}
+    states = {tables.name_of(t): t for t in queries.table_states(config) if t["source"] == source.name}
+    held = {tables.name_in(h): h for h in queries.held(config) if h["source"] == source.name}
     cut = cuts(config).get(source.name)
 
     def status(name: Name) -> TableStatus:
         state, kept = states.get(name, {}), held.get(name, {})
         return TableStatus(
             source,
-            *name,
-            tables.SNAPSHOT_PATH.at(stores.lake(config), source=source.name, db=name[0], table=name[1]),
+            name[0],
+            name[-1],
+            tables.SNAPSHOT_PATH.of(stores.lake(config), source.name, name),
+            schema=name[1] if len(name) == 3 else None,
             state=state.get("state", "waiting"),
             reason=state.get("reason"),
             invalid_dates=state.get("invalid_dates") or 0,
@@ -152,7 +158,7 @@ def statuses(config: Config, source: Source) -> list[TableStatus]:
             cut=cut,
         )
 
-    return [status((db, t)) for s, db, t in known(config) if s.name == source.name]
+    return [status(name) for s, name in known(config) if s.name == source.name]
 
 
 def opened(config: Config, found: Iterable[TableStatus]) -> list[TableStatus]:
@@ -161,7 +167,7 @@ def opened(config: Config, found: Iterable[TableStatus]) -> list[TableStatus]:
     keys = {s.name: _keys(config, s) for s in {s.source.name: s.source for s in found}.values()}
 
     def one(s: TableStatus) -> TableStatus:
-        key = s.source.tables.key_columns(s.db, s.table) or keys[s.source.name].get((s.db, s.table), [])
+        key = s.source.tables.key_columns(*s.id) or keys[s.source.name].get(s.id, [])
         return replace(s, **_opened(s.path, key))
 
     with ThreadPoolExecutor(_OPEN_AT_ONCE) as pool:
@@ -169,17 +175,18 @@ def opened(config: Config, found: Iterable[TableStatus]) -> list[TableStatus]:
 
 
 def _keys(config: Config, source: Source) -> dict[Name, list[str]]:
-    """(db, table) → key columns, by the newest column list that messages stated."""
+    """Table → key columns, by the newest column list that messages stated."""
     found = queries.query(
-        'SELECT db, "table", last_value(columns ORDER BY landed_at, topic, partition, "offset") AS columns FROM t '
+        'SELECT db, schema, "table", '
+        'last_value(columns ORDER BY landed_at, topic, partition, "offset") AS columns FROM t '
         f"WHERE source = {queries.text(source.name)} AND kind = 'message' AND columns IS NOT NULL "
-        'GROUP BY db, "table"',
+        'GROUP BY db, schema, "table"',
         t=tables.SCHEMA_HISTORY.at(stores.lake(config)),
     )
     return {
-        source.tables.routed(r["db"], r["table"]): [c["name"] for c in json.loads(r["columns"]) if c.get("key")]
+        source.tables.routed(*tables.name_of(r)): [c["name"] for c in json.loads(r["columns"]) if c.get("key")]
         for r in found or []
-        if r["db"] is not None and r["table"] is not None
+        if tables.name_in(r) is not None
     }
 
 

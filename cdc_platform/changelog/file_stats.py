@@ -14,13 +14,15 @@ from cdc_platform.changelog.full_images import Figures, PlainTable, looked, told
 from cdc_platform.changelog.full_images import told as figures_told
 from cdc_platform.changelog.order_key import ends, numbers, those
 from cdc_platform.config.tables import Tables
+from cdc_platform.tables import name_of
 
-_Group = tuple[str | None, str | None, str | None]
+_COLUMNS = ("db", "schema", "table", "schema_version")
+_Group = tuple[str | None, str | None, str | None, str | None]
 
 
 class Touched:
-    """Changes of a file by db, table and schema_version. Of versions whose columns the file states before, too, whether
-    they are plain (full_images.py)."""
+    """Changes of a file by db, schema, table and schema_version. Of versions whose columns the file states before, too,
+    whether they are plain (full_images.py)."""
 
     def __init__(self, tables: Tables) -> None:
         self._tables = tables
@@ -43,7 +45,7 @@ class Touched:
         except pa.ArrowInvalid:  # a position that no 64-bit integer holds
             self._fine = False
             return
-        codes = [rows.column(c).dictionary_encode() for c in ("db", "table", "schema_version")]
+        codes = [rows.column(c).dictionary_encode() for c in _COLUMNS]
         names = [c.dictionary.to_pylist() for c in codes]
         group = np.zeros(rows.num_rows, np.int64)
         for c in codes:
@@ -68,21 +70,22 @@ class Touched:
             self._plain[name] = False
 
     def _table(self, name: _Group) -> tuple[PlainTable, Figures] | bool | None:
-        db, table, version = name
+        db, schema, table, version = name
         if db is None or table is None or version not in self._stated:
             return None
-        found = told_table(db, table, self._stated[version], self._tables.key_columns(db, table))
+        of = name_of({"db": db, "schema": schema, "table": table})
+        found = told_table(of, self._stated[version], self._tables.key_columns(*of))
         return found is not None and (found, Figures())
 
     def told(self) -> list[dict[str, Any]] | None:
-        """Per db, table and schema_version: n changes, low and newest order, told_keys; plain: of which table
+        """Per db, schema, table and schema_version: n changes, low and newest order, told_keys; plain: of which table
         (PlainTable.as_noted) and what plain changes come to; False: they aren't; None: it isn't known. None: nothing
         is known."""
         if not self._fine:
             return None
         return [
-            {"db": db, "table": table, "schema_version": version, **figures, "plain": self._told((db, table, version))}
-            for (db, table, version), figures in self._groups.items()
+            {**dict(zip(_COLUMNS, group, strict=True)), **figures, "plain": self._told(group)}
+            for group, figures in self._groups.items()
         ]
 
     def _told(self, name: _Group) -> dict[str, Any] | bool | None:
@@ -97,4 +100,4 @@ def _unpacked(code: int, names: list[list[str]]) -> _Group:
     for known in reversed(names):
         code, place = divmod(code, len(known) + 1)
         out.append(known[place] if place < len(known) else None)
-    return out[2], out[1], out[0]
+    return out[3], out[2], out[1], out[0]

@@ -20,6 +20,7 @@ import pyarrow.compute as pc
 from cdc_platform.changelog.order_key import ends, map_value
 from cdc_platform.errors import UnknownType
 from cdc_platform.mysql.types import MySqlType, parse_type
+from cdc_platform.tables.names import Name, name_columns
 
 _TIMES = {"date": pa.date32(), "datetime": pa.timestamp("us"), "timestamp": pa.timestamp("us", "UTC")}
 _SHORTEST = {"date": 10, "datetime": 19, "timestamp": 20}
@@ -42,8 +43,7 @@ class PlainTable(NamedTuple):
     families of columns that hold a date; how the first key column is compared where its range is wanted (integer, text,
     None)."""
 
-    db: str
-    table: str
+    name: Name
     names: tuple[str, ...]
     keys: tuple[str, ...]
     spelled: tuple[str, ...]
@@ -52,8 +52,10 @@ class PlainTable(NamedTuple):
 
     def rows(self, batch: pa.RecordBatch) -> pa.BooleanArray:
         """Which changes are of this table."""
-        mine = pc.and_(pc.equal(batch.column("table"), self.table), pc.equal(batch.column("db"), self.db))
-        return pc.fill_null(mine, False)
+        parts = name_columns(self.name)
+        mine = pc.and_(*(pc.equal(batch.column(n), parts[n]) for n in ("db", "table")))
+        schema = pc.fill_null(batch.column("schema"), "")
+        return pc.fill_null(pc.and_(mine, pc.equal(schema, parts["schema"] or "")), False)
 
     def as_noted(self) -> dict[str, Any]:
         """What figures of its changes hold for, as JSON gives it back."""
@@ -64,16 +66,14 @@ def _listed(value: str | tuple[str, str]) -> str | list[str]:
     return list(value) if isinstance(value, tuple) else value
 
 
-def plain_table(
-    db: str, table: str, columns: Collection[tuple[str, MySqlType]], keys: tuple[str, ...]
-) -> PlainTable | None:
+def plain_table(name: Name, columns: Collection[tuple[str, MySqlType]], keys: tuple[str, ...]) -> PlainTable | None:
     """A table of these columns. None: it has no key, or two texts may be one value of it."""
     types = [t for n, t in columns if n in keys]
     spelled = tuple(s for t in types if (s := _spelling(t)) is not None)
     if not types or len(spelled) < len(types):
         return None
     dates = tuple((n, t.family) for n, t in columns if t.family in _TIMES)
-    return PlainTable(db, table, tuple(n for n, _ in columns), keys, spelled, dates, _RANGES.get(types[0].spark))
+    return PlainTable(name, tuple(n for n, _ in columns), keys, spelled, dates, _RANGES.get(types[0].spark))
 
 
 def _spelling(type_: MySqlType) -> str | None:
@@ -89,7 +89,7 @@ def _spelling(type_: MySqlType) -> str | None:
     return found and f"^({found})$"
 
 
-def told_table(db: str, table: str, columns_json: str, keys: list[str] | None) -> PlainTable | None:
+def told_table(name: Name, columns_json: str, keys: list[str] | None) -> PlainTable | None:
     """The table that a column list tells of; keys: those that the configuration gives. None: as `plain_table`, or it is
     none that can be kept."""
     told = json.loads(columns_json)
@@ -98,7 +98,7 @@ def told_table(db: str, table: str, columns_json: str, keys: list[str] | None) -
     except UnknownType:
         return None
     key = tuple(c["name"] for c in told if (c["name"] in keys if keys else c["key"]))
-    return plain_table(db, table, columns, key)
+    return plain_table(name, columns, key)
 
 
 @dataclass(slots=True)

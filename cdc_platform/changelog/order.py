@@ -134,7 +134,7 @@ def apart(notes: list[dict[str, Any]]) -> bool:
     return all(last < first for (_, last), (first, _) in pairwise(spans))
 
 
-_CONTENT = ("op", "db", "table", "gtid", "lineage")
+_CONTENT = ("op", "db", "schema", "table", "gtid", "lineage")
 
 
 def _same_place() -> list[Column]:
@@ -160,7 +160,7 @@ def repeated_here(rows: DataFrame) -> DataFrame | None:
     have no key are never repeats: they all share one position, and a table without a key may hold equal rows.
     """
     told = rows.where(_tells_itself_apart())
-    hashed = told.withColumn("_place", F.xxhash64(*_same_place(), "op", "db", "table"))
+    hashed = told.withColumn("_place", F.xxhash64(*_same_place(), "op", "db", "schema", "table"))
     shared = hashed.groupBy("_place").agg(F.count(F.lit(1)).alias("n")).where("n > 1")
     if shared.isEmpty():
         return None
@@ -192,16 +192,25 @@ def repeated_before(
     names = ("epoch", "file", "pos", "event", "row")
     there = F.struct(*ADDRESS).alias("_there")
     stored = near.select(
-        there, *(F.col(f"order_key.{n}").alias(f"_{n}") for n in names), "op", "db", "table", "gtid", *maps
+        there, *(F.col(f"order_key.{n}").alias(f"_{n}") for n in names), "op", "db", "schema", "table", "gtid", *maps
     )
     mine = (
         rows.where(_tells_itself_apart())
         .withColumn("_order", order_key(arrivals))
-        .select(*ADDRESS, *(F.col(f"_order.{n}").alias(f"_{n}") for n in names), "op", "db", "table", "gtid", *maps)
+        .select(
+            *ADDRESS,
+            *(F.col(f"_order.{n}").alias(f"_{n}") for n in names),
+            "op",
+            "db",
+            "schema",
+            "table",
+            "gtid",
+            *maps,
+        )
     )
     on = [
         mine[c].eqNullSafe(stored[c])
-        for c in (*(f"_{n}" for n in names), "op", "db", "table", "gtid", "_key", "_before", "_after")
+        for c in (*(f"_{n}" for n in names), "op", "db", "schema", "table", "gtid", "_key", "_before", "_after")
     ]
     on.append(F.struct(*(mine[c] for c in ADDRESS)) != stored["_there"])
     return mine.join(stored, on, "left_semi").select(*ADDRESS)

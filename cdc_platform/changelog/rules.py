@@ -11,18 +11,20 @@ from cdc_platform.config import Tables
 
 def wanted(tables: Tables) -> Column:
     """Whether an event's table is to be followed, as `Tables.wanted` says."""
-    name = F.concat_ws(".", F.col("db"), F.col("table"))
-    kept = _any(name, tables.include)
-    return kept & ~_any(name, tables.exclude) if tables.exclude else kept
+    kept = _any(name(), tables.include)
+    return kept & ~_any(name(), tables.exclude) if tables.exclude else kept
+
+
+def name() -> Column:
+    """The name of an event's table as text."""
+    return F.concat_ws(".", F.col("db"), F.nullif(F.col("schema"), F.lit("")), F.col("table"))
 
 
 def key(tables: Tables) -> Column:
     """The key of a row change: the message's, or the configured columns of the row before."""
     out = F.col("key")
     for table, columns in tables.keys.items():
-        out = F.when(
-            F.concat_ws(".", F.col("db"), F.col("table")) == table, of_images(F.array(*map(F.lit, columns)))
-        ).otherwise(out)
+        out = F.when(name() == table, of_images(F.array(*map(F.lit, columns)))).otherwise(out)
     return out
 
 

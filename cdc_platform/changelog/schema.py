@@ -24,8 +24,10 @@ from cdc_platform.mysql.ddl import (
     tables_there_before,
     truncated_table,
 )
-from cdc_platform.mysql.effects import Added, Effect, Name, effects
+from cdc_platform.mysql.effects import Added, Effect, effects
+from cdc_platform.mysql.effects import Name as MySqlName
 from cdc_platform.mysql.table_names import folded, folds
+from cdc_platform.tables import Name, name_of
 
 Order = tuple[int, ...]
 """An `order_key` as a tuple: epoch, file, pos, event, row, landed."""
@@ -282,17 +284,18 @@ def schema_history(
     see `repeats`. `read`: who reads the statements.
     `fold`: whether names of tables that differ by case are one table's; None: as the feed shows."""
     rows = list(rows)
-    lists = [((r["db"], r["table"]), r["order"], r["columns"]) for r in rows if r["kind"] == "message"]
+    lists = [(name_of(r), r["order"], r["columns"]) for r in rows if r["kind"] == "message"]
     told: dict[Any, dict[str, Any]] = {}
     for r in sorted((r for r in rows if r["kind"] == "ddl" and r["ddl"]), key=lambda r: (r["order"], r["address"])):
         same = (r["order"][:3], r["db"], r["ddl"]) if r["order"][1] >= 0 else r["address"]
         told.setdefault(same, r)
     ordered = list(told.values())
     bare, skipped = readable([Statement(r["db"], r["ddl"]) for r in ordered], repeats(ordered))
+    mysql = [(name, order, text) for name, order, text in lists if len(name) == 2]  # of these statements tell
     if fold is None:
-        fold = folds(bare, {name for name, _, _ in lists})
-    stored = {folded(name): name for name, _, _ in lists} if fold else {}
-    lists_read = [(folded(name), order, text) for name, order, text in lists] if fold else lists
+        fold = folds(bare, {name for name, _, _ in mysql})
+    stored = {folded(name): name for name, _, _ in mysql} if fold else {}
+    lists_read = [(folded(name), order, text) for name, order, text in mysql] if fold else mysql
     statements = [s._replace(known=_known(s, r["order"], lists_read, fold)) for s, r in zip(bare, ordered, strict=True)]
     steps = [
         Step(ordered[e.at]["order"], ordered[e.at]["address"], ordered[e.at]["ddl"], _spelled(e, stored))
@@ -301,13 +304,13 @@ def schema_history(
     return SchemaHistory(steps, lists, _aliases(bare, stored))
 
 
-def _spelled(effect: Effect, stored: dict[Name, Name]) -> Effect:
+def _spelled(effect: Effect, stored: dict[MySqlName, MySqlName]) -> Effect:
     """An effect with the names that rows have; `stored`: those by name in lower case."""
     before, after = (name and stored.get(name, name) for name in (effect.before, effect.after))
     return replace(effect, before=before, after=after)
 
 
-def _aliases(statements: Iterable[Statement], stored: dict[Name, Name]) -> dict[Name, Name]:
+def _aliases(statements: Iterable[Statement], stored: dict[MySqlName, MySqlName]) -> dict[Name, Name]:
     """What a TRUNCATE calls a table → what its rows call it, where that differs."""
     found: dict[Name, Name] = {}
     for statement in statements if stored else ():
@@ -319,7 +322,7 @@ def _aliases(statements: Iterable[Statement], stored: dict[Name, Name]) -> dict[
 
 
 def _known(
-    statement: Statement, at: Order, lists: list[tuple[Name, Order, str]], fold: bool
+    statement: Statement, at: Order, lists: list[tuple[MySqlName, Order, str]], fold: bool
 ) -> tuple[tuple[str, str, str], ...]:
     """The tables that a statement is about, as messages told them before it; what it makes wasn't there. `fold`: the
     names in `lists` are in lower case."""

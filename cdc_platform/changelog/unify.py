@@ -9,6 +9,7 @@ rows then never become Spark's. tests/changelog/test_unify.py holds both against
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -122,7 +123,7 @@ def outcome(events: pa.RecordBatch, tables: Tables, wanted: dict[str | None, boo
     kind, db, table = (events.column(c) for c in ("kind", "db", "table"))
     named = pc.and_(pc.is_valid(db), pc.is_valid(table))
     of_a_table = pc.or_(pc.equal(kind, "row"), pc.and_(pc.equal(kind, "error"), named))
-    left_out = pc.and_(of_a_table, pc.invert(_wanted(_names(db, table), tables, wanted)))
+    left_out = pc.and_(of_a_table, pc.invert(_wanted(_names(events), tables, wanted)))
     return pc.case_when(
         pc.make_struct(
             left_out,
@@ -141,21 +142,23 @@ def duplicates(events: pa.RecordBatch, outcomes: pa.Array, arrivals: Arrivals) -
     return pc.if_else(pc.and_(row, replayed(events, arrivals)), "duplicate", outcomes)
 
 
-def _names(db: pa.Array, table: pa.Array) -> pa.DictionaryArray:
-    """db.table as Spark's concat_ws writes it, each name once."""
-    dbs, names = db.dictionary_encode(), table.dictionary_encode()
-    count = len(names.dictionary) + 1
-    codes = pc.add(
-        pc.multiply(pc.fill_null(dbs.indices, len(dbs.dictionary)).cast(pa.int64()), count),
-        pc.fill_null(names.indices, count - 1).cast(pa.int64()),
-    ).dictionary_encode()
-    known = [*dbs.dictionary.to_pylist(), None], [*names.dictionary.to_pylist(), None]
+def _names(events: pa.RecordBatch) -> pa.DictionaryArray:
+    """The names of events' tables as text, as `rules.name` writes them, each once."""
+    parts = [events.column(c).dictionary_encode() for c in ("db", "schema", "table")]
+    codes = pa.array(np.zeros(events.num_rows, np.int64))
+    for part in parts:
+        count = len(part.dictionary) + 1
+        codes = pc.add(pc.multiply(codes, count), pc.fill_null(part.indices, count - 1).cast(pa.int64()))
+    codes = codes.dictionary_encode()
+    known = [[*part.dictionary.to_pylist(), None] for part in parts]
     # Arrow's own join leaves rows out where all is NULL (binary_join_element_wise, null_handling="skip").
-    spelled = [
-        ".".join(x for x in (known[0][pair // count], known[1][pair % count]) if x is not None)
-        for pair in codes.dictionary.to_pylist()
-    ]
+    spelled = [".".join(filter(None, _parts(code, known))) for code in codes.dictionary.to_pylist()]
     return pa.DictionaryArray.from_arrays(codes.indices, pa.array(spelled, pa.string()))
+
+
+def _parts(code: int, known: list[list[str | None]]) -> Iterator[str | None]:
+    for i, texts in enumerate(known):
+        yield texts[code // prod(len(after) for after in known[i + 1 :]) % len(texts)]
 
 
 def _wanted(names: pa.DictionaryArray, tables: Tables, known: dict[str | None, bool]) -> pa.BooleanArray:
@@ -169,7 +172,7 @@ def _wanted(names: pa.DictionaryArray, tables: Tables, known: dict[str | None, b
 
 def with_keys(rows: pa.RecordBatch, tables: Tables) -> pa.RecordBatch:
     """Rows of tables whose key the configuration gives, with that: as rules.key."""
-    names = _names(rows.column("db"), rows.column("table")).cast(pa.string()) if tables.keys else None
+    names = _names(rows).cast(pa.string()) if tables.keys else None
     for table, columns in tables.keys.items():
         mine = np.nonzero(pc.equal(names, table).to_numpy(zero_copy_only=False))[0]
         if not len(mine):

@@ -57,7 +57,7 @@ def _stopped(config: Config, sources: Sequence[Source]) -> list[Finding]:
 
     names = {s.name for s in sources}
     return [
-        Finding("stopped", t["source"], f"table {t['db']}.{t['table']} is stopped: {t['reason']}")
+        Finding("stopped", t["source"], f"table {_name(t)} is stopped: {t['reason']}")
         for t in queries.table_states(config)
         if t["state"] == "stopped" and t["source"] in names
     ]

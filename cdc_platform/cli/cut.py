@@ -43,7 +43,9 @@ def _shown(found: list[dict[str, Any]], one_source: bool) -> dict[str, Any]:
     if reasons:
         data["kind position: the feed can't tell transactions apart"] = [{"source": s, "why": w} for s, w in reasons]
     if one_source:
-        newest = [{"table": f"{t['db']}.{t['table']}", **_of(t)} for t in found[0]["snapshots"]]
+        from cdc_platform import tables
+
+        newest = [{"table": ".".join(tables.name_of(t)), **_of(t)} for t in found[0]["snapshots"]]
         data[f"snapshots of cut {found[0]['cut']}"] = newest or "none"
     return data
 
@@ -67,15 +69,20 @@ def _of(table: dict[str, Any]) -> dict[str, Any]:
 
 
 def cuts(config: Config, sources: list[Source], limit: int) -> list[dict[str, Any]]:
-    """Cuts of some sources, the newest first: what they are, where the source stood, and db, table, path under the
-    lake and Delta version of every snapshot."""
+    """Cuts of some sources, the newest first: what they are, where the source stood, and db, schema, table, path
+    under the lake and Delta version of every snapshot."""
     from cdc_platform import tables
-    from cdc_platform.lake.queries import query, text
+    from cdc_platform.lake.queries import columns, query, text
 
     names = ", ".join(text(s.name) for s in sources)
+    path = tables.CUTS.at(stores.lake(config))
+    schemas = ", schemas" if "schemas" in (columns(path) or ()) else ""
     rows = query(
-        "SELECT source, cut, kind, reason, binlog_file, binlog_pos, gtid, source_time, at, snapshots "
+        f"SELECT source, cut, kind, reason, binlog_file, binlog_pos, gtid, source_time, at, snapshots{schemas} "
         f"FROM t WHERE source IN ({names}) ORDER BY at DESC, source, cut DESC LIMIT {int(limit)}",
-        t=tables.CUTS.at(stores.lake(config)),
+        t=path,
     )
+    for row in rows or []:
+        of = dict(row.pop("schemas", None) or ())
+        row["snapshots"] = [{"db": t["db"], "schema": of.get(t["path"]), **t} for t in row["snapshots"]]
     return rows or []

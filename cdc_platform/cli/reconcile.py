@@ -17,6 +17,7 @@ from cdc_platform.errors import ConfigError
 if TYPE_CHECKING:
     from cdc_platform.reconcile.binlog import Risk
     from cdc_platform.reconcile.result import Cell, TableResult
+    from cdc_platform.tables import Name
 
 _SHOWN = 200  # characters of a value that people see; --json has all
 
@@ -43,7 +44,7 @@ def command(
     if at != "now":
         raise ConfigError("--at", f"{at!r} is no position", ["now"])
     if table:
-        choose(loaded, [source], ".".join(feed.tables.routed(*_split(table))) if "." in table else table)
+        choose(loaded, [source], ".".join(feed.tables.routed(*_name(loaded, feed, table))) if "." in table else table)
     ready = with_spark(loaded, master)
     risks: list[Risk] = []
     if export:
@@ -71,7 +72,7 @@ def _server(
 
     server = Server(dsn_from(variable))
     found = risks_of(server, source)  # and an unreachable one is told before Spark is started
-    names = _split(table) if table else None
+    names = _name(config, source, table) if table else None
     spark = open_session(config)
     return against_server(spark, config, source, server, names, wait_s=wait, limit=limit, told=progress), found
 
@@ -88,13 +89,24 @@ def _export(
     # A Spark server has a folder of its own: a relative path is ours.
     there = path if re.match(r"[a-zA-Z][a-zA-Z0-9+.-]*:", path) else str(Path(path).expanduser().absolute())
     return against_export(
-        open_session(config), config, source, there, _split(table), version=version, keys=keys, limit=limit
+        open_session(config),
+        config,
+        source,
+        there,
+        _name(config, source, table),
+        version=version,
+        keys=keys,
+        limit=limit,
     )
 
 
-def _split(table: str) -> tuple[str, str]:
-    db, _, name = table.partition(".")
-    return db, name
+def _name(config: Config, source: Source, table: str) -> "Name":
+    """The table that is called so; one that the lake doesn't know is db.table."""
+    from cdc_platform.lake import queries
+
+    known = [*queries.stated_tables(config, source), *(n for s, n in queries.known_tables(config) if s == source)]
+    db, _, rest = table.partition(".")
+    return next((name for name in known if ".".join(name) == table), (db, rest))
 
 
 def _data(source: str, against: str, results: "list[TableResult]", risks: "Sequence[Risk]") -> dict[str, Any]:

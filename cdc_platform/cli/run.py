@@ -98,7 +98,7 @@ def _expect(config: Config, chosen: list[Source], table: str, *, sure: bool = Fa
     from cdc_platform.lake import queries
 
     names = {s.name for s in chosen}
-    known = {f"{db}.{name}" for source, db, name in queries.known_tables(config) if source.name in names}
+    known = {".".join(name) for source, name in queries.known_tables(config) if source.name in names}
     if table in known:
         return
     try:
@@ -115,12 +115,12 @@ def choose(config: Config, names: list[str], table: str | None) -> list[Source]:
     chosen = [config.source(name) for name in dict.fromkeys(names)] or list(config.sources)
     if table is None:
         return chosen
-    db, dot, name = table.partition(".")
-    if not (db and dot and name):
-        raise ConfigError("--table", f"{table!r} is no table", ["db.table"])
-    keeping = [s for s in chosen if s.tables.kept(db, name)]
+    name = table.split(".", 1)
+    if len(name) < 2 or not all(name):
+        raise ConfigError("--table", f"{table!r} is no table", ["db.table", "db.schema.table"])
+    keeping = [s for s in chosen if s.tables.kept(*name)]
     if not keeping:
-        elsewhere = {".".join(s.tables.routed(db, name)) for s in chosen if s.tables.wanted(db, name)}
+        elsewhere = {".".join(s.tables.routed(*name)) for s in chosen if s.tables.wanted(*name)}
         if elsewhere:
             raise ConfigError("--table", f"tables.routes keep {table} in another snapshot", sorted(elsewhere))
         raise ConfigError("--table", f"no chosen source keeps {table}", [s.name for s in config.sources])
@@ -152,16 +152,15 @@ def _rebuild(config: Config, chosen: list[Source], table: str) -> list[dict[str,
     from cdc_platform.automation.naming import Naming
     from cdc_platform.automation.table_assets import run_config
 
-    db, _, name = table.partition(".")
-    known = table_status.known(config)
-    having = [s for s in chosen if (s.name, db, name) in {(of.name, *names) for of, *names in known}]
+    known, names = table_status.known(config), {s.name for s in chosen}
+    having = [(s, name) for s, name in known if s.name in names and ".".join(name) == table]
     if not having:
-        raise ConfigError("--table", f"the lake has no table {table}", sorted({f"{d}.{t}" for _, d, t in known}))
+        raise ConfigError("--table", f"the lake has no table {table}", sorted({".".join(name) for _, name in known}))
     naming, done = Naming(config), []
     with launcher(config) as ready:
-        for source in having:
+        for source, name in having:
             started = time.monotonic()
-            key = naming.table(source, db, name).key
+            key = naming.table(source, *name).key
             result = ready.execute([key], naming.tag(source), run_config(naming, source, rebuild=True))
             if error := error_of(result):
                 raise RunFailed(source.name, error)

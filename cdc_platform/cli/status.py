@@ -176,21 +176,21 @@ def _tables(config: Config) -> list[dict[str, Any]]:
     from cdc_platform import tables
     from cdc_platform.lake import queries
 
-    states = {(t["source"], t["db"], t["table"]): t for t in queries.table_states(config)}
-    held: dict[tuple[str, ...], int] = {}
+    states = {(t["source"], tables.name_of(t)): t for t in queries.table_states(config)}
+    held: dict[Any, int] = {}
     for row in queries.held(config):
-        key = (row["source"], row["db"], row["table"])
+        key = (row["source"], tables.name_in(row))
         held[key] = held.get(key, 0) + row["rows"]
     rows = []
-    for source, db, table in queries.known_tables(config):
-        state = states.get((source.name, db, table), {})
-        path = tables.SNAPSHOT_PATH.at(stores.lake(config), source=source.name, db=db, table=table)
+    for source, name in queries.known_tables(config):
+        state = states.get((source.name, name), {})
+        path = tables.SNAPSHOT_PATH.of(stores.lake(config), source.name, name)
         rows.append(
             {
                 "source": source.name,
-                "table": f"{db}.{table}",
+                "table": ".".join(name),
                 "rows": queries.row_count(path),
-                "held": held.get((source.name, db, table)),
+                "held": held.get((source.name, name)),
                 "state": state.get("state", "waiting"),
                 "reason": state.get("reason"),
                 "path": path.uri(),

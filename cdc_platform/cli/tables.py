@@ -29,7 +29,7 @@ def tables_command(
     loaded = load_config(config)
     found = described.overview(loaded, described.known(loaded, source))
     shown = {
-        "folders": f"{loaded.lake}/snapshots/SOURCE/DB/TABLE; --json gives each",
+        "folders": f"{loaded.lake}/snapshots/SOURCE/DB[/SCHEMA]/TABLE; --json gives each",
         "tables": [{k: v for k, v in row.items() if k not in ("path", "reason")} for row in found],
     }
     return Report(found, shown=shown if found else "no table yet: `cdc-platform run` makes them")
@@ -64,11 +64,11 @@ def schema_command(
     name = described.find(loaded, table, source)
     columns = described.columns(loaded, name, all_columns)
     [row] = described.overview(loaded, [name])
-    opened = handles.opened(SNAPSHOT_PATH.at(stores.lake(loaded), **name._asdict()))
+    opened = handles.opened(SNAPSHOT_PATH.of(stores.lake(loaded), name.source, name.name))
     return {
         **row,
         "columns": columns,
-        "description": loaded.source(name.source).tables.description_of(name.db, name.table),
+        "description": loaded.source(name.source).tables.description_of(*name.name),
         "version": opened.version(),
         "limits": described.limits_of(opened).get("*", []),
     }

@@ -126,11 +126,11 @@ class Source(Model):
         """Name usable in Dagster asset keys, job and pool names."""
         return self.name.replace("-", "_")
 
-    def owners_of(self, db: str, table: str) -> list[str]:
+    def owners_of(self, *name: str) -> list[str]:
         """Dagster owners of a snapshot: the table's own, else the source's."""
-        own = self.tables.owners_of(db, table)
+        own = self.tables.owners_of(*name)
         return list(self.owners) if own is None else own
 
-    def tags_of(self, db: str, table: str) -> dict[str, str]:
+    def tags_of(self, *name: str) -> dict[str, str]:
         """Dagster tags of a snapshot: the source's, overridden by the table's own."""
-        return {**self.tags, **self.tables.tags_of(db, table)}
+        return {**self.tags, **self.tables.tags_of(*name)}

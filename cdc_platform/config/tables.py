@@ -9,11 +9,18 @@ from pydantic import Field, field_validator
 
 from cdc_platform.config.dagster import Owner, Tags
 from cdc_platform.config.model import Model
+from cdc_platform.tables.names import Name, as_name
 
 T = TypeVar("T")
 
 ORIGIN = ("_cdc_db", "_cdc_table")
-"""Columns of a snapshot that `tables.routes` merges: the table that a row comes from. They are part of its key."""
+"""Columns of a snapshot that `tables.routes` merges: the table that a row comes from. They are part of its key. The
+first one has the database, with a dot and the schema where the source has one."""
+
+
+def origin_of(name: Name) -> tuple[str, str]:
+    """A source table's name as the origin columns tell it."""
+    return ".".join(name[:-1]), name[-1]
 
 
 Collation = Literal[
@@ -46,7 +53,8 @@ def _first(by_pattern: Mapping[str, T], name: str) -> T | None:
 
 
 class Tables(Model):
-    """Which tables of a source become snapshots. Patterns are `db.table` with `*` and `?`; they are case-sensitive."""
+    """Which tables of a source become snapshots. Patterns are `db.table` (`db.schema.table` where the
+    source has schemas) with `*` and `?`; they are case-sensitive."""
 
     include: list[str] = Field(
         default=["*"],
@@ -142,33 +150,33 @@ class Tables(Model):
                 raise ValueError(f"the target {target!r} is itself routed, to {further!r}; name that one instead")
         return value
 
-    def routed(self, db: str, table: str) -> tuple[str, str]:
-        """The snapshot that keeps the rows of a source table: its own, unless a route says another."""
-        name = f"{db}.{table}"
-        if not self.routes or name in self.routes.values():
-            return db, table
-        target = next((t for p, t in self.routes.items() if re.fullmatch(p, name)), None)
+    def routed(self, *name: str) -> Name:
+        """The snapshot that keeps the rows of a source table: its own, unless a route says another. A target of a table
+        in a schema is db.schema.table, or db.table."""
+        own, text = as_name(*name), ".".join(name)
+        if not self.routes or text in self.routes.values():
+            return own
+        target = next((t for p, t in self.routes.items() if re.fullmatch(p, text)), None)
         if target is None:
-            return db, table
-        to, _, other = target.partition(".")
-        return to, other
+            return own
+        return as_name(*target.split(".", len(name) - 1))
 
-    def merged(self, db: str, table: str) -> bool:
+    def merged(self, *name: str) -> bool:
         """Whether a snapshot of this name is a target of routes: its rows tell their origin."""
-        return f"{db}.{table}" in self.routes.values()
+        return ".".join(name) in self.routes.values()
 
-    def kept(self, db: str, table: str) -> bool:
+    def kept(self, *name: str) -> bool:
         """Whether there is to be a snapshot of this name."""
-        return self.merged(db, table) or (self.wanted(db, table) and self.routed(db, table) == (db, table))
+        return self.merged(*name) or (self.wanted(*name) and self.routed(*name) == name)
 
-    def key_columns(self, db: str, table: str) -> list[str] | None:
+    def key_columns(self, *name: str) -> list[str] | None:
         """Key columns that the configuration gives a snapshot; None: those that the messages tell."""
-        keys = self.keys.get(f"{db}.{table}")
-        return [*keys, *ORIGIN] if keys and self.merged(db, table) else keys
+        keys = self.keys.get(".".join(name))
+        return [*keys, *ORIGIN] if keys and self.merged(*name) else keys
 
-    def wanted(self, db: str, table: str) -> bool:
+    def wanted(self, *name: str) -> bool:
         """Whether changes of this table are applied; others are counted as filtered."""
-        return self.wanted_name(f"{db}.{table}")
+        return self.wanted_name(".".join(name))
 
     def wanted_name(self, name: str) -> bool:
         """The same of a `db.table`."""
@@ -176,28 +184,28 @@ class Tables(Model):
             fnmatch.fnmatchcase(name, p) for p in self.exclude
         )
 
-    def ddl_policy(self, db: str, table: str) -> str:
+    def ddl_policy(self, *name: str) -> str:
         """What DDL may do to this table's snapshot: the first pattern that fits decides."""
-        return _first(self.ddl, f"{db}.{table}") or "evolve"
+        return _first(self.ddl, ".".join(name)) or "evolve"
 
-    def for_any_reader(self, db: str, table: str) -> bool:
+    def for_any_reader(self, *name: str) -> bool:
         """Whether this table's snapshot does without column mapping and deletion vectors: the first pattern that fits
         decides."""
-        return _first(self.readers, f"{db}.{table}") == "any"
+        return _first(self.readers, ".".join(name)) == "any"
 
-    def collation(self, db: str, table: str) -> str | None:
+    def collation(self, *name: str) -> str | None:
         """Spark collation of this table's text keys: the first pattern that fits decides."""
-        return _first(self.key_collation, f"{db}.{table}")
+        return _first(self.key_collation, ".".join(name))
 
-    def owners_of(self, db: str, table: str) -> list[str] | None:
+    def owners_of(self, *name: str) -> list[str] | None:
         """Dagster owners that the configuration gives a snapshot; None: those of its source."""
-        return _first(self.owners, f"{db}.{table}")
+        return _first(self.owners, ".".join(name))
 
-    def tags_of(self, db: str, table: str) -> dict[str, str]:
+    def tags_of(self, *name: str) -> dict[str, str]:
         """Dagster tags that the configuration gives a snapshot, without those of its source."""
-        fitting = list(_fitting(self.tags, f"{db}.{table}"))
+        fitting = list(_fitting(self.tags, ".".join(name)))
         return {key: value for tags in reversed(fitting) for key, value in tags.items()}
 
-    def description_of(self, db: str, table: str) -> str | None:
+    def description_of(self, *name: str) -> str | None:
         """The text that describes a snapshot; None: the configuration has none."""
-        return _first(self.descriptions, f"{db}.{table}")
+        return _first(self.descriptions, ".".join(name))

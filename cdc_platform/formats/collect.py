@@ -90,7 +90,7 @@ class Table:
         self.columns_json = columns_json(
             [{"name": n, "type": t, "key": i in in_key} for i, (n, (t, _)) in enumerate(columns)]
         )
-        self.version = schema_version(self.db, self.table, self.columns_json)
+        self.version = schema_version(self.db, self.table, self.columns_json, self.schema)
 
     def schema_event(self) -> Event:
         """EVENT of kind schema, without wire address."""
@@ -249,7 +249,7 @@ class Collector(ABC, Generic[G, C, T]):
             return
         at, row, _ = places[shows[places[shows, 0].argmin()]].tolist()  # a message's rows are in order
         event = table.schema_event()
-        of, place = (event["schema_version"], event.get("schema")), (at, row, self.SCHEMA_RANK)
+        of, place = event["schema_version"], (at, row, self.SCHEMA_RANK)
         if of not in schemas or place < schemas[of][0]:
             schemas[of] = place, {**event, "row_index": row}
 

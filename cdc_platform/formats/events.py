@@ -37,9 +37,9 @@ def columns_json(columns: list[dict[str, Any]]) -> str:
     )
 
 
-def schema_version(db: str | None, table: str | None, columns: str) -> str:
+def schema_version(db: str | None, table: str | None, columns: str, schema: str | None = None) -> str:
     """16 hex digits that name this state of this table's columns: equal columns, equal version."""
-    text = "\x00".join((db or "", table or "", columns))
+    text = "\x00".join((db or "", *([schema] if schema else []), table or "", columns))
     return hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=8).hexdigest()
 
 
@@ -185,7 +185,7 @@ def _checked(event: Event) -> Event:
     try:
         event_batch([event])
     except BAD as e:
-        names = of_table(event.get("db"), event.get("table")) if event["kind"] in ("row", "schema") else {}
+        names = of_table(*map(event.get, ("db", "table", "schema"))) if event["kind"] in ("row", "schema") else {}
         return {"entry_index": event["entry_index"], "row_index": 0, **names, **error_event(e)}
     return event
 

@@ -12,6 +12,7 @@ from cdc_platform.config import Config, Source
 from cdc_platform.lake import delta_table, stores
 from cdc_platform.lake.handles import handle
 from cdc_platform.lake.store import Store
+from cdc_platform.tables import Name, name_columns, name_in, name_of
 
 Partition = tuple[str, int]
 OUTCOMES = ("applied", "control", "filtered", "waiting", "joined", "duplicate", "quarantined")
@@ -115,40 +116,41 @@ def heartbeat_times(config: Config, source: Source, newest: int = 100) -> list[d
     return sorted(row["source_time"] for row in found or [])
 
 
-def known_tables(config: Config) -> list[tuple[Source, str, str]]:
-    """(source, db, table) of the snapshots that there are or, by the schema history and the configuration, will be."""
+def known_tables(config: Config) -> list[tuple[Source, Name]]:
+    """Source and name of the snapshots that there are or, by the schema history and the configuration, will be."""
     found = query(
-        'SELECT DISTINCT source, db, "table" FROM t '
+        'SELECT DISTINCT source, db, schema, "table" FROM t '
         "WHERE kind = 'message' AND db IS NOT NULL AND \"table\" IS NOT NULL",
         t=tables.SCHEMA_HISTORY.at(stores.lake(config)),
     )
     by_name = {s.name: s for s in config.sources}
     named = {
-        (s.name, *s.tables.routed(row["db"], row["table"]))
+        (s.name, s.tables.routed(*name_of(row)))
         for row in found or []
-        if (s := by_name.get(row["source"])) and s.tables.wanted(row["db"], row["table"])
+        if (s := by_name.get(row["source"])) and s.tables.wanted(*name_of(row))
     }
-    named |= {(row["source"], row["db"], row["table"]) for row in table_states(config) if row["source"] in by_name}
-    return [(by_name[s], db, t) for s, db, t in sorted(named)]
+    named |= {(row["source"], name_of(row)) for row in table_states(config) if row["source"] in by_name}
+    return [(by_name[s], name) for s, name in sorted(named)]
 
 
-def stated_tables(config: Config, source: Source) -> list[tuple[str, str]]:
-    """(db, table) of every table of a source whose columns the messages told."""
+def stated_tables(config: Config, source: Source) -> list[Name]:
+    """Every table of a source whose columns the messages told."""
     found = query(
-        f"SELECT DISTINCT db, \"table\" FROM t WHERE source = {text(source.name)} AND kind = 'message'",
+        f"SELECT DISTINCT db, schema, \"table\" FROM t WHERE source = {text(source.name)} AND kind = 'message'",
         t=tables.SCHEMA_HISTORY.at(stores.lake(config)),
     )
-    return [(r["db"], r["table"]) for r in found or [] if r["db"] is not None and r["table"] is not None]
+    return [name for r in found or [] if (name := name_in(r)) is not None]
 
 
 def table_states(config: Config) -> list[dict[str, Any]]:
-    """source, db, table, state ("live", "stopped", "dropped", "left_out"), reason, invalid_dates (of all batches), at
-    (the newest batch or rebuild) of every table that the stage snapshots has met."""
+    """source, db, schema, table, state ("live", "stopped", "dropped", "left_out"), reason, invalid_dates (of all
+    batches), at (the newest batch or rebuild) of every table that the stage snapshots has met."""
+    path = tables.TABLE_STATE.at(stores.lake(config))
     found = query(
-        'SELECT source, db, "table", last_value(state ORDER BY rebuild, batch) AS state, '
+        f'SELECT source, db, {schema_of(path)}, "table", last_value(state ORDER BY rebuild, batch) AS state, '
         "last_value(reason ORDER BY rebuild, batch) AS reason, sum(invalid_dates) AS invalid_dates, max(at) AS at "
-        'FROM t GROUP BY source, db, "table" ORDER BY 1, 2, 3',
-        t=tables.TABLE_STATE.at(stores.lake(config)),
+        "FROM t GROUP BY 1, 2, 3, 4 ORDER BY 1, 2, 3 NULLS FIRST, 4",
+        t=path,
     )
     return found or []
 
@@ -179,24 +181,23 @@ def held(config: Config) -> list[dict[str, Any]]:
     it), rows, oldest (`quarantined_at`), reason of the newest. A row per source and table, named as its snapshot is.
     Resolved rows don't count, nor do those of tables that the configuration leaves out and of sources it lacks."""
     path = tables.QUARANTINE.at(stores.lake(config))
-    schema = "schema" if "schema" in (columns(path) or ()) else "CAST(NULL AS VARCHAR)"
     found = query(
-        f'SELECT source, db, {schema} AS schema, "table", count(*) AS rows, min(quarantined_at) AS oldest, '
+        f'SELECT source, db, {schema_of(path)}, "table", count(*) AS rows, min(quarantined_at) AS oldest, '
         "max(quarantined_at) AS newest, last_value(reason ORDER BY quarantined_at) AS reason "
-        f'FROM t WHERE resolved_at IS NULL GROUP BY source, db, {schema}, "table"',
+        "FROM t WHERE resolved_at IS NULL GROUP BY 1, 2, 3, 4",
         t=path,
     )
     by_name = {s.name: s for s in config.sources}
     groups: dict[tuple[str | None, ...], list[dict[str, Any]]] = {}
     for row in found or []:
-        db, table = row["db"], row["table"]
         if (source := by_name.get(row["source"])) is None:
             continue
-        if db is not None and table is not None:
-            if not source.tables.wanted(db, table):
+        named = {c: row[c] or None for c in ("db", "schema", "table")}
+        if (name := name_in(row)) is not None:
+            if not source.tables.wanted(*name):
                 continue
-            db, table = source.tables.routed(db, table)
-        groups.setdefault((source.name, db, row["schema"], table), []).append(row)
+            named = name_columns(source.tables.routed(*name))
+        groups.setdefault((source.name, *named.values()), []).append(row)
     ordered = sorted(groups.items(), key=lambda item: [(part is not None, part or "") for part in item[0]])
     return [
         {
@@ -207,6 +208,11 @@ def held(config: Config) -> list[dict[str, Any]]:
         }
         for name, rows in ordered
     ]
+
+
+def schema_of(path: Store) -> str:
+    """`schema` in SQL, for a table that an earlier version may have made, which had no such column."""
+    return "schema" if "schema" in (columns(path) or ()) else "CAST(NULL AS VARCHAR) AS schema"
 
 
 def columns(path: Store) -> list[str] | None:

@@ -21,6 +21,7 @@ from cdc_platform.results import StageResult, Stopwatch
 from cdc_platform.snapshots import state
 from cdc_platform.snapshots import target as targets
 from cdc_platform.spark import delta_sql
+from cdc_platform.tables import Name, name_of
 
 _SHARED = [t for t in tables.ALL if t.partition_by == ("source",) and t is not tables.CHANGELOG]
 """Compacted and vacuumed, one partition per source; the changelog stays as it was written."""
@@ -67,12 +68,12 @@ def _snapshots(spark: SparkSession, config: Config, source: Source) -> list[Kept
     return out
 
 
-def _horizons(spark: SparkSession, path: Store, config: Config, source: Source) -> dict[tuple[str, str], Any]:
+def _horizons(spark: SparkSession, path: Store, config: Config, source: Source) -> dict[Name, Any]:
     """Per table the newest change that had been brought into it so long ago."""
     before = datetime.now(UTC) - timedelta(days=config.maintenance.tombstone_days)
     old = delta_sql.read(spark, path).where((F.col("source") == source.name) & (F.col("at") < F.lit(before)))
-    found = old.groupBy("db", "table").agg(F.max("high_order").alias("high")).where("high IS NOT NULL")
-    return {(r["db"], r["table"]): r["high"] for r in found.collect()}
+    found = old.groupBy("db", "schema", "table").agg(F.max("high_order").alias("high")).where("high IS NOT NULL")
+    return {name_of(r.asDict()): r["high"] for r in found.collect()}
 
 
 def _beside(config: Config, source: Source) -> list[Kept]:

@@ -8,7 +8,7 @@ from typing import Any, Literal, NamedTuple
 
 from cdc_platform import tables
 from cdc_platform.errors import NotReadable
-from cdc_platform.lake.queries import query, text
+from cdc_platform.lake.queries import columns, query, schema_of, text
 from cdc_platform.lake.store import Store
 
 CutKind = Literal["transaction", "any"]
@@ -16,19 +16,34 @@ _SHOWN = 20
 
 
 class TableName(NamedTuple):
-    """A snapshot by its source, and database and table as the source spells them."""
+    """A snapshot by its source, and the parts of its name as the source spells them; schema None: it has none."""
 
     source: str
     db: str
     table: str
+    schema: str | None = None
+
+    @staticmethod
+    def of(source: str, name: tables.Name) -> "TableName":
+        return TableName(source, **tables.name_columns(name))  # pyright: ignore[reportArgumentType]
+
+    @property
+    def name(self) -> tables.Name:
+        """Without the source."""
+        return tables.name_of(self._asdict())
+
+    @property
+    def text(self) -> str:
+        """db.table, or db.schema.table."""
+        return ".".join(self.name)
 
     def __str__(self) -> str:
-        return f"{self.source}/{self.db}.{self.table}"
+        return f"{self.source}/{self.text}"
 
     @property
     def path(self) -> str:
-        """`<source>/<db>/<table>` with escaped names: path under `snapshots/`, and the end of its asset key."""
-        return tables.SNAPSHOT_PATH.at("", **self._asdict()).removeprefix("/snapshots/")
+        """`<source>/<db>[/<schema>]/<table>`, names escaped: path under `snapshots/`, and the end of its asset key."""
+        return tables.SNAPSHOT_PATH.of("", self.source, self.name).removeprefix("/snapshots/")
 
 
 class Snapshot(NamedTuple):
@@ -63,13 +78,14 @@ class Cut:
 def states(lake: Store, source: str | None = None) -> dict[TableName, State]:
     """Every table that the lake has recorded a state of."""
     where = f"WHERE source = {text(source)} " if source is not None else ""
+    path = tables.TABLE_STATE.at(lake)
     found = query(
-        'SELECT source, db, "table", last_value(state ORDER BY rebuild, batch) AS state, '
-        f'last_value(reason ORDER BY rebuild, batch) AS reason FROM t {where}GROUP BY source, db, "table" '
-        'ORDER BY source, db, "table"',
-        t=tables.TABLE_STATE.at(lake),
+        f'SELECT source, db, {schema_of(path)}, "table", last_value(state ORDER BY rebuild, batch) AS state, '
+        f"last_value(reason ORDER BY rebuild, batch) AS reason FROM t {where}GROUP BY 1, 2, 3, 4 "
+        "ORDER BY 1, 2, 3 NULLS FIRST, 4",
+        t=path,
     )
-    return {TableName(r["source"], r["db"], r["table"]): State(r["state"], r["reason"]) for r in found or []}
+    return {TableName.of(r["source"], tables.name_of(r)): State(r["state"], r["reason"]) for r in found or []}
 
 
 def resolve(given: str, known: Iterable[TableName], where: str) -> TableName:
@@ -90,17 +106,22 @@ def resolve(given: str, known: Iterable[TableName], where: str) -> TableName:
 
 def cuts(lake: Store, source: str, where: str = "", limit: int = 20) -> list[Cut]:
     """Cuts of a source, the newest first. where: a condition on the rows of `cuts`, in SQL, without outside text."""
+    path = tables.CUTS.at(lake)
+    more = ", schemas" if "schemas" in (columns(path) or ()) else ""
     found = query(
-        "SELECT source, cut, kind, reason, source_time, at, snapshots FROM t "
+        f"SELECT source, cut, kind, reason, source_time, at, snapshots{more} FROM t "
         f"WHERE source = {text(source)}{f' AND {where}' if where else ''} ORDER BY cut DESC LIMIT {int(limit)}",
-        t=tables.CUTS.at(lake),
+        t=path,
     )
     return [_cut(lake, row) for row in found or []]
 
 
 def _cut(lake: Store, row: Mapping[str, Any]) -> Cut:
+    schemas = dict(row.get("schemas") or ())
     snapshots = {
-        TableName(row["source"], s["db"], s["table"]): Snapshot(lake.at(s["path"]), s["version"])
+        TableName(row["source"], s["db"], s["table"], schemas.get(s["path"])): Snapshot(
+            lake.at(s["path"]), s["version"]
+        )
         for s in row["snapshots"]
     }
     told = {name: row[name] for name in ("source", "kind", "reason", "source_time", "at")}

@@ -22,7 +22,7 @@ def known(config: Config, source: str | None = None) -> list[TableName]:
     Raises ConfigError: no such source."""
     if source is not None:
         config.source(source)
-    names = (TableName(s.name, db, table) for s, db, table in queries.known_tables(config))
+    names = (TableName.of(s.name, name) for s, name in queries.known_tables(config))
     return [name for name in names if source in (None, name.source)]
 
 
@@ -30,14 +30,14 @@ def find(config: Config, given: str, source: str | None = None) -> TableName:
     """The one table that is meant by "db.table", "source/db.table" or its path "source/db/table". Raises ConfigError
     with the valid names: no such table, or several."""
     there = known(config, source)
-    found = [n for n in there if given in (f"{n.db}.{n.table}", str(n), n.path)]
+    found = [n for n in there if given in (n.text, str(n), n.path)]
     if len(found) == 1:
         return found[0]
     if found:
         raise ConfigError(
             "TABLE", f"{given!r} names tables of several sources: add --source", [n.source for n in found]
         )
-    names = sorted({f"{n.db}.{n.table}" for n in there} if source else map(str, there))
+    names = sorted({n.text for n in there} if source else map(str, there))
     raise ConfigError("TABLE", f"there is no table {given!r}", closest(given, names) or ["none yet"])
 
 
@@ -45,20 +45,20 @@ def overview(config: Config, names: Iterable[TableName]) -> list[dict[str, Any]]
     """Per table: source, table, state (`waiting` before its first snapshot), reason, rows, held (rows in quarantine),
     columns (a number), key, last_change (commit time at the source), path."""
     there, described = states(stores.lake(config)), _described(config)
-    held = {(h["source"], h["db"], h["table"]): h["rows"] for h in queries.held(config)}
+    held = {(h["source"], tables.name_in(h)): h["rows"] for h in queries.held(config)}
     found = []
     for name in names:
-        path = tables.SNAPSHOT_PATH.at(stores.lake(config), **name._asdict())
+        path = tables.SNAPSHOT_PATH.of(stores.lake(config), name.source, name.name)
         columns = [c for c in queries.columns(path) or () if not c.startswith(BOOKKEEPING)]
         state = there.get(name)
         found.append(
             {
                 "source": name.source,
-                "table": f"{name.db}.{name.table}",
+                "table": name.text,
                 "state": state.state if state else "waiting",
                 "reason": state.reason if state and state.state != "live" else None,
                 **_figures(path),
-                "held": held.get((name.source, name.db, name.table), 0),
+                "held": held.get((name.source, name.name), 0),
                 "columns": len(columns) or None,
                 "key": key(config, name, described.get(name, {})),
                 "path": path.uri(),
@@ -73,7 +73,7 @@ def columns(config: Config, name: TableName, bookkeeping: bool = False) -> list[
     from deltalake.exceptions import TableNotFoundError
 
     try:
-        table = handles.opened(tables.SNAPSHOT_PATH.at(stores.lake(config), **name._asdict()))
+        table = handles.opened(tables.SNAPSHOT_PATH.of(stores.lake(config), name.source, name.name))
     except TableNotFoundError:
         raise ConfigError("TABLE", f"{name} has no snapshot yet: run `cdc-platform run`") from None
     told = _described(config, name.source).get(name, {})
@@ -103,12 +103,12 @@ def key(config: Config, name: TableName, told: dict[str, dict[str, Any]]) -> lis
     """Names of a snapshot's key columns: the configuration's, else those that the feed last described (`told`), and the
     origin of merged rows. None: it isn't known; []: the table has none, its rows are counted."""
     rules = config.source(name.source).tables
-    if (configured := rules.key_columns(name.db, name.table)) is not None:
+    if (configured := rules.key_columns(*name.name)) is not None:
         return configured
     if not told:
         return None
     own = [column for column, one in told.items() if one.get("key")]
-    return [*own, *ORIGIN] if own and rules.merged(name.db, name.table) else own
+    return [*own, *ORIGIN] if own and rules.merged(*name.name) else own
 
 
 def _figures(path: Store) -> dict[str, Any]:
@@ -123,8 +123,8 @@ def _described(config: Config, source: str | None = None) -> dict[TableName, dic
     if source:
         where += f" AND source = {queries.text(source)}"
     found = queries.query(
-        'SELECT source, db, "table", last_value(columns ORDER BY landed_at, "offset") AS columns FROM t '
-        f'WHERE {where} GROUP BY source, db, "table"',
+        'SELECT source, db, schema, "table", last_value(columns ORDER BY landed_at, "offset") AS columns FROM t '
+        f'WHERE {where} GROUP BY source, db, schema, "table"',
         t=tables.SCHEMA_HISTORY.at(stores.lake(config)),
     )
     rules = {s.name: s.tables for s in config.sources}
@@ -132,7 +132,7 @@ def _described(config: Config, source: str | None = None) -> dict[TableName, dic
     for row in found or []:
         if (own := rules.get(row["source"])) is None:
             continue
-        name = TableName(row["source"], *own.routed(row["db"], row["table"]))
+        name = TableName.of(row["source"], own.routed(*tables.name_of(row)))
         for column in json.loads(row["columns"] or "[]"):
             described.setdefault(name, {}).setdefault(column["name"], column)
     return described

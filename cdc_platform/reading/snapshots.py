@@ -46,7 +46,7 @@ class Snapshots(Frames):
                 f"is {found.state}{f' ({found.reason})' if found.reason else ''}: its rows are not kept up to date",
                 ["only_live=False, to read its last rows"],
             )
-        return Snapshot(tables.SNAPSHOT_PATH.at(self._store, **name._asdict()), version)
+        return Snapshot(tables.SNAPSHOT_PATH.of(self._store, name.source, name.name), version)
 
 
 class SnapshotsAtCut(Frames):

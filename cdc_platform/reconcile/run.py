@@ -8,7 +8,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from cdc_platform.config import Config, Source
-from cdc_platform.config.tables import ORIGIN
+from cdc_platform.config.tables import ORIGIN, origin_of
 from cdc_platform.errors import ConfigError
 from cdc_platform.lake import delta_table, queries, stores
 from cdc_platform.lake.store import Store
@@ -18,7 +18,7 @@ from cdc_platform.reconcile.result import TableResult
 from cdc_platform.reconcile.server import Server
 from cdc_platform.results import Stopwatch
 from cdc_platform.spark import delta_sql
-from cdc_platform.tables import SCHEMA_HISTORY, SNAPSHOT_PATH
+from cdc_platform.tables import SCHEMA_HISTORY, SNAPSHOT_PATH, Name, name_columns, name_of
 
 NO_SNAPSHOT = "there is no snapshot of it"
 Told = Callable[[str], None]
@@ -29,7 +29,7 @@ def against_server(
     config: Config,
     source: Source,
     server: Server,
-    table: tuple[str, str] | None = None,
+    table: Name | None = None,
     *,
     wait_s: float = 0,
     limit: int = 20,
@@ -47,38 +47,33 @@ def against_server(
         origins = _origins(spark, config, source, server, merged) if merged else []
         wanted = sorted({*known, *_at_source(server, source, known), *origins} - set(merged) | set(origins))
     out = []
-    for db, name in wanted:
-        told(f"{db}.{name}")
-        one = partial(_live, spark, config, source, server, db, name, wait_s, limit)
-        out.append(_timed(TableResult(f"{db}.{name}"), one))
+    for name in wanted:
+        told(".".join(name))
+        one = partial(_live, spark, config, source, server, name, wait_s, limit)
+        out.append(_timed(TableResult(".".join(name)), one))
     return out
 
 
-def _known(config: Config, source: Source) -> list[tuple[str, str]]:
-    return [
-        (r["db"], r["table"])
-        for r in queries.table_states(config)
-        if r["source"] == source.name and source.tables.kept(r["db"], r["table"])
-    ]
+def _known(config: Config, source: Source) -> list[Name]:
+    states = [name_of(r) for r in queries.table_states(config) if r["source"] == source.name]
+    return [name for name in states if source.tables.kept(*name)]
 
 
-def _origins(
-    spark: SparkSession, config: Config, source: Source, server: Server, snapshots: list[tuple[str, str]]
-) -> list[tuple[str, str]]:
+def _origins(spark: SparkSession, config: Config, source: Source, server: Server, snapshots: list[Name]) -> list[Name]:
     """Tables of the source that routes lead to these snapshots: those it has, and those that rows tell."""
-    paths = [SNAPSHOT_PATH.at(stores.lake(config), source=source.name, db=db, table=t) for db, t in snapshots]
+    paths = [SNAPSHOT_PATH.of(stores.lake(config), source.name, name) for name in snapshots]
     rows = [
         r for p in paths if delta_table.exists(p) for r in delta_sql.read(spark, p).select(*ORIGIN).distinct().collect()
     ]
-    told = {(r[ORIGIN[0]], r[ORIGIN[1]]) for r in rows}
+    told: set[Name] = {(r[ORIGIN[0]], r[ORIGIN[1]]) for r in rows}
     dbs = {n for n in queries.stated_tables(config, source) if source.tables.routed(*n) in snapshots} | told
     there = {n for n in _at_source(server, source, dbs) if source.tables.routed(*n) in snapshots}
     return sorted(told | there)
 
 
-def _at_source(server: Server, source: Source, known: Iterable[tuple[str, str]]) -> list[tuple[str, str]]:
+def _at_source(server: Server, source: Source, known: Iterable[Name]) -> list[Name]:
     """Tables of the followed databases: one without a snapshot must show."""
-    return [(db, t) for db, t in server.tables(sorted({db for db, _ in known})) if source.tables.wanted(db, t)]
+    return [(db, t) for db, t in server.tables(sorted({name[0] for name in known})) if source.tables.wanted(db, t)]
 
 
 def _timed(result: TableResult, compare: Callable[[TableResult], None]) -> TableResult:
@@ -93,21 +88,23 @@ def _live(
     config: Config,
     source: Source,
     server: Server,
-    db: str,
-    name: str,
+    name: Name,
     wait_s: float,
     limit: int,
     result: TableResult,
 ) -> None:
-    columns = server.columns(db, name)
-    path, part = _kept_in(config, source, db, name, [c.name for c in columns])
+    if len(name) == 3:
+        result.problems.append("servers whose databases have schemas can't be read: compare it with an export")
+        return
+    columns = server.columns(*name)
+    path, part = _kept_in(config, source, name, [c.name for c in columns])
     if not columns:
         result.problems.append("the source has no such table, or its account may not read it")
     if not delta_table.exists(path):
         result.problems.append(NO_SNAPSHOT)
     if result.problems:
         return
-    pairing = pair(_with_keys(columns, _keys(source, db, name)), _types(part(delta_sql.read(spark, path))))
+    pairing = pair(_with_keys(columns, _keys(source, name)), _types(part(delta_sql.read(spark, path))))
     result.problems += pairing.problems
     result.not_compared |= pairing.not_compared
     if pairing.pairs:
@@ -116,30 +113,31 @@ def _live(
             number, rows = _at_version(spark, path)
             return number, part(rows)
 
-        live.compare(spark, live.Table(server, db, name, pairing, snapshot), result, wait_s, limit)
+        live.compare(spark, live.Table(server, *name, pairing, snapshot), result, wait_s, limit)
 
 
 def _kept_in(
-    config: Config, source: Source, db: str, table: str, columns: list[str]
+    config: Config, source: Source, name: Name, columns: list[str]
 ) -> tuple[Store, Callable[[DataFrame], DataFrame]]:
     """Path of the snapshot that keeps a table, and what of it is this table's: in one that routes merge, rows of its
     origin, without columns that only other tables have (`columns`: its own at the source)."""
-    target = source.tables.routed(db, table)
-    path = SNAPSHOT_PATH.at(stores.lake(config), source=source.name, db=target[0], table=target[1])
+    target = source.tables.routed(*name)
+    path = SNAPSHOT_PATH.of(stores.lake(config), source.name, target)
     if not source.tables.merged(*target):
         return path, lambda rows: rows
     own = {c.lower() for c in columns}
 
     def part(rows: DataFrame) -> DataFrame:
+        db, table = origin_of(name)
         mine = rows.where((F.col(ORIGIN[0]) == db) & (F.col(ORIGIN[1]) == table))
         return mine.select(*(F.col(delta_sql.quoted(c)) for c in rows.columns if c.lower() in own))
 
     return path, part
 
 
-def _keys(source: Source, db: str, table: str) -> list[str] | None:
+def _keys(source: Source, name: Name) -> list[str] | None:
     """Key columns that the configuration gives a table, or the snapshot that it is kept in."""
-    return source.tables.keys.get(".".join(source.tables.routed(db, table))) or source.tables.keys.get(f"{db}.{table}")
+    return source.tables.keys.get(".".join(source.tables.routed(*name))) or source.tables.keys.get(".".join(name))
 
 
 def _with_keys(columns: list[SourceColumn], keys: list[str] | None) -> list[SourceColumn]:
@@ -164,7 +162,7 @@ def against_export(
     config: Config,
     source: Source,
     path: str,
-    table: tuple[str, str],
+    name: Name,
     *,
     version: int | None = None,
     keys: list[str] | None = None,
@@ -172,11 +170,10 @@ def against_export(
 ) -> TableResult:
     """One table's snapshot, its newest version or that one, against an export. keys: else the configuration's, else
     those that the messages told. Raises ExportUnreadable, ConfigError."""
-    db, name = table
-    result = TableResult(f"{db}.{name}")
+    result = TableResult(".".join(name))
     given = export.read(spark, path)
-    own, part = _kept_in(config, source, db, name, given.columns)
-    if source.tables.merged(db, name):
+    own, part = _kept_in(config, source, name, given.columns)
+    if source.tables.merged(*name):
         result.problems.append("tables.routes merge it from several tables: compare each with an export of its own")
     if not delta_table.exists(own):
         result.problems.append(NO_SNAPSHOT)
@@ -185,18 +182,20 @@ def against_export(
     newest = delta_table.version(own)
     if version is not None and not 0 <= version <= newest:
         raise ConfigError("--version", f"the snapshot has no version {version}", [f"0 to {newest}"])
-    told = keys or _keys(source, db, name) or _told_keys(spark, config, source, db, name)
+    told = keys or _keys(source, name) or _told_keys(spark, config, source, name)
     result.version, snapshot = _at_version(spark, own, newest if version is None else version)
     return _timed(result, lambda r: export.compare(given, part(snapshot), told, r, limit))
 
 
-def _told_keys(spark: SparkSession, config: Config, source: Source, db: str, table: str) -> list[str]:
+def _told_keys(spark: SparkSession, config: Config, source: Source, name: Name) -> list[str]:
     """Key columns by the newest column list of the messages; none known: []."""
     path = SCHEMA_HISTORY.at(stores.lake(config))
     if not delta_table.exists(path):
         return []
     of_table = (F.col("source") == source.name) & (F.col("kind") == "message")
-    of_table &= (F.col("db") == db) & (F.col("table") == table)
+    parts = name_columns(name)
+    of_table &= (F.col("db") == parts["db"]) & (F.col("table") == parts["table"])
+    of_table &= F.coalesce("schema", F.lit("")) == (parts["schema"] or "")
     newest = F.max_by("columns", F.struct("landed_at", "order_key")).alias("c")
     found = delta_sql.read(spark, path).where(of_table).agg(newest).collect()[0]["c"]
     return [c["name"] for c in json.loads(found or "[]") if c["key"]]

@@ -13,13 +13,12 @@ from cdc_platform.changelog.schema import Carry
 from cdc_platform.config import Config, Source
 from cdc_platform.errors import TableStopped
 from cdc_platform.lake import stores
-from cdc_platform.mysql.effects import Name
 from cdc_platform.snapshots import carry, routes, state
 from cdc_platform.snapshots.bring_up import Work, column_lists, emptied, merged_list, outcome
 from cdc_platform.snapshots.evolve import History
-from cdc_platform.snapshots.touched import of_table, touched_by
+from cdc_platform.snapshots.touched import names_in, of_table, touched_by
 from cdc_platform.spark import delta_sql
-from cdc_platform.tables import CHANGELOG, TABLE_STATE
+from cdc_platform.tables import CHANGELOG, TABLE_STATE, Name
 
 log = logging.getLogger(__name__)
 
@@ -34,22 +33,22 @@ def anew(
     rows = rows.where(reduce(or_, (of_table(*n) for n in names), F.lit(False)))
     stopped = not_carried(rows, spans, source)
     rows = carry.carried(rows, spans)
-    touched = [t for t in touched_by(rows) if source.tables.routed(t.db, t.table) == name]
+    touched = [t for t in touched_by(rows) if source.tables.routed(*t.name) == name]
     lists = column_lists(config, source, touched)
-    told = {(t.db, t.table): history.full.columns((t.db, t.table)) if spans else merged_list(t, lists) for t in touched}
+    told = {t.name: history.full.columns(t.name) if spans else merged_list(t, lists) for t in touched}
     found = routes.Routed(rows, touched, told, stopped)
     if source.tables.routes:
         found = routes.route(found, source, {name: history.lists(name)})
     if name in found.stopped:
-        raise TableStopped(source.name, *name, found.stopped[name])
+        raise TableStopped(source.name, name, found.stopped[name])
     if not found.touched:
         if needs_rows:
-            raise TableStopped(source.name, *name, "the changelog holds no change of it")
+            raise TableStopped(source.name, name, "the changelog holds no change of it")
         return _emptied(spark, config, source, history, name)
     work = Work(config, source, found.rows, 0, f"rebuild {uuid.uuid4().hex}", lists, anew=True)
     done = outcome(work, found.touched[0], found.told.get(name), None)
     if done.state == "stopped":
-        raise TableStopped(source.name, *name, str(done.reason))
+        raise TableStopped(source.name, name, str(done.reason))
     return done
 
 
@@ -57,7 +56,7 @@ def _names_of(source: Source, history: History, rows: DataFrame, name: Name) -> 
     """Every name under which rows of a snapshot may stand in the changelog."""
     if not source.tables.merged(*name):
         return history.full.names_of(name) if history.any_ddl else [name]
-    stored = [(r["db"], r["table"]) for r in rows.select("db", "table").distinct().collect()]
+    stored = names_in(rows)
     return [
         n for n in stored if any(c.today and source.tables.routed(*c.today) == name for c in history.full.carries(n))
     ]
@@ -124,5 +123,5 @@ def _filtered(name: Name, today: Name, source: Source) -> str | None:
 
 def stop(name: Name, reason: str, changes: int = 0) -> state.Outcome:
     """Outcome of a table that can't be kept; the log tells it, too."""
-    log.error("%s.%s: %s", *name, reason)
-    return state.Outcome(*name, "stopped", reason, changes, 0)
+    log.error("%s: %s", ".".join(name), reason)
+    return state.Outcome(name, "stopped", reason, changes, 0)

@@ -75,6 +75,9 @@ def counts(now: Since, source: Source) -> Verdict:
     ends = now.marks.where("kind = 'commit' AND txn_id IS NOT NULL")
     if ends.select(place()).distinct().count() > 1:
         return Verdict("position", "the ends of its transactions are spread over several partitions")
+    rules_ = source.tables
+    if (rules_.include != ["*"] or rules_.exclude) and not now.rows.where("schema <> ''").isEmpty():
+        return Verdict("position", "the ends of its transactions name tables without their database")
     counted = F.col("txn_seq").isNotNull()
     newest = now.rows.agg(
         *(F.max(F.when(which, F.col("order_key"))).alias(n) for n, which in (("told", counted), ("untold", ~counted)))
@@ -101,6 +104,7 @@ def _told(ends: DataFrame, source: Source) -> DataFrame:
     named = each.select(
         "*",
         F.substring_index(name, ".", 1).alias("db"),
+        F.lit(None).cast("string").alias("schema"),
         F.regexp_replace(name, r"\A[^.]*\.", "").alias("table"),
     )
     followed = F.when(name.isNull(), F.col("total")).when(rules.wanted(source.tables), n).otherwise(0)

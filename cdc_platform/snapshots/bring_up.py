@@ -28,7 +28,7 @@ from cdc_platform.snapshots.plain import Plain
 from cdc_platform.snapshots.plain import fold as fold_plain
 from cdc_platform.snapshots.touched import Touched, of_table
 from cdc_platform.spark import delta_sql
-from cdc_platform.tables import SCHEMA_HISTORY
+from cdc_platform.tables import SCHEMA_HISTORY, Name
 
 log = logging.getLogger(__name__)
 
@@ -51,7 +51,7 @@ class Work:
     lists: Mapping[str, str]
     history: Callable[[], DataFrame] | None = None
     anew: bool = False
-    plain: Mapping[tuple[str, str], Plain] = field(default_factory=dict)
+    plain: Mapping[Name, Plain] = field(default_factory=dict)
 
 
 class Done(NamedTuple):
@@ -66,56 +66,54 @@ class Done(NamedTuple):
 
 def outcome(work: Work, touched: Touched, columns_json: str | None, before: Any) -> state.Outcome:
     """Bring one table up to date, unless it is stopped."""
-    source, db, table = work.source, touched.db, touched.table
+    source, name = work.source, touched.name
     if before and before["state"] in ("stopped", "stale"):
-        return state.Outcome(db, table, before["state"], before["reason"], touched.changes, 0)
+        return state.Outcome(name, before["state"], before["reason"], touched.changes, 0)
     try:
         if columns_json is None and not touched.versions:
-            columns_json = _newest_list(work.changes.sparkSession, work.config, source, db, table)
+            columns_json = _newest_list(work.changes.sparkSession, work.config, source, name)
         if columns_json is None:
-            raise TableStopped(source.name, db, table, "no column list is known for it")
-        columns = columns_of(source, db, table, columns_json)
+            raise TableStopped(source.name, name, "no column list is known for it")
+        columns = columns_of(source, name, columns_json)
         if touched.low[1] < 0:
             _check_partitions(work, touched, columns, before)
         done = _bring_up(work, touched, columns, before)
     except TableStopped as error:
         log.error("%s", error)
-        return state.Outcome(db, table, "stopped", error.reason, touched.changes, 0)
+        return state.Outcome(name, "stopped", error.reason, touched.changes, 0)
     except targets.Stale:
-        return state.Outcome(db, table, "stale", "it is made anew from the changelog", touched.changes, 0)
-    return state.Outcome(
-        db, table, "live", done.untold, touched.changes, done.invalid_dates, done.partial, done.high_order
-    )
+        return state.Outcome(name, "stale", "it is made anew from the changelog", touched.changes, 0)
+    return state.Outcome(name, "live", done.untold, touched.changes, done.invalid_dates, done.partial, done.high_order)
 
 
 def _check_partitions(work: Work, touched: Touched, columns: list[TableColumn], before: Any) -> None:
     """Raises TableStopped where partitions without positions leave the order of changes open."""
-    rows = work.changes.where(of_table(touched.db, touched.table))
-    target = targets.Target.of(work.config, work.source.name, touched.db, touched.table)
+    rows = work.changes.where(of_table(*touched.name))
+    target = targets.Target.of(work.config, work.source.name, *touched.name)
     high = before and before["high_order"]
     known = None if work.anew or not high else tuple(map(int, high.values()))
     partitions.check(work.config, work.source, target, rows, columns, touched.low, known, anew=work.anew)
 
 
 def emptied(
-    spark: SparkSession, config: Config, source: Source, name: tuple[str, str], columns_json: str | None, exists: bool
+    spark: SparkSession, config: Config, source: Source, name: Name, columns_json: str | None, exists: bool
 ) -> state.Outcome:
     """A table that DDL left without rows, dropped where it doesn't exist any more. Raises TableStopped."""
-    told = columns_json or _newest_list(spark, config, source, *name)
+    told = columns_json or _newest_list(spark, config, source, name)
     if told is None:
-        raise TableStopped(source.name, *name, "no column list is known for it")
-    columns = columns_of(source, *name, told)
+        raise TableStopped(source.name, name, "no column list is known for it")
+    columns = columns_of(source, name, told)
     targets.prepare(spark, targets.Target.of(config, source.name, *name), columns, anew=True)
-    return state.Outcome(*name, "live" if exists else "dropped", None if exists else "dropped at the source", 0, 0)
+    return state.Outcome(name, "live" if exists else "dropped", None if exists else "dropped at the source", 0, 0)
 
 
 def _bring_up(work: Work, touched: Touched, columns: list[TableColumn], before: Any) -> Done:
     """Fold and merge one table's changes. Raises TableStopped, Stale."""
-    spark, source, db, table = work.changes.sparkSession, work.source, touched.db, touched.table
-    target = targets.Target.of(work.config, source.name, db, table)
-    rows = work.changes.where(of_table(db, table))
-    merged = source.tables.merged(db, table)
-    plain = work.plain.get((db, table))
+    spark, source, name = work.changes.sparkSession, work.source, touched.name
+    target = targets.Target.of(work.config, source.name, *name)
+    rows = work.changes.where(of_table(*name))
+    merged = source.tables.merged(*name)
+    plain = work.plain.get(name)
     folded: DataFrame | None = None
     try:
         if not any(c.key for c in columns):
@@ -137,7 +135,7 @@ def _bring_up(work: Work, touched: Touched, columns: list[TableColumn], before: 
             (figures.lost_moves, "change a key with a partial row image, and no earlier change tells the whole row"),
         ):
             if count:
-                raise TableStopped(source.name, db, table, f"{count} changes {what}")
+                raise TableStopped(source.name, name, f"{count} changes {what}")
         empty = targets.prepare(spark, target, columns, anew=work.anew)
         origins.empty(spark, target, columns, gone, work.app, work.batch_id)
         if not figures.changes:
@@ -160,12 +158,12 @@ def _bring_up(work: Work, touched: Touched, columns: list[TableColumn], before: 
     except (PySparkException, Py4JError) as error:
         misfit = _misfit(error) or (folded is not None and _misfit_of(folded))
         if misfit:
-            raise TableStopped(source.name, db, table, f"a value doesn't fit its column: {misfit!r}") from None
+            raise TableStopped(source.name, name, f"a value doesn't fit its column: {misfit!r}") from None
         raise
 
 
 def _profile(work: Work, touched: Touched, rows: DataFrame, columns: list[TableColumn]) -> Profile:
-    found = work.plain.get((touched.db, touched.table))
+    found = work.plain.get(touched.name)
     if found is None:
         return profile(rows, columns, told_keys=touched.told_keys)
     if found.figures.changes != touched.changes:
@@ -179,7 +177,7 @@ def _folded(
     """One row per key, and figures of them. parts: this table's images, now or before, tell a part of the row. Then a
     row can't be made of late changes and the row that is there: all changes of its key are folded again. Raises Stale
     where cells of the key went on to other keys."""
-    if not parts and (found := work.plain.get((target.db, target.table))):
+    if not parts and (found := work.plain.get(target.name)):
         return fold_plain(rows.sparkSession, found, columns), figures
     if work.history is None or not parts:
         return fold(rows, columns, figures, partial=figures.partial > 0), figures
@@ -189,8 +187,8 @@ def _folded(
     none_late = late.isEmpty()
     if none_late and not targets.buried(rows.sparkSession, target, columns, figures):
         return folded, figures
-    history = work.history().where(of_table(target.db, target.table))
-    if work.source.tables.merged(target.db, target.table):
+    history = work.history().where(of_table(*target.name))
+    if work.source.tables.merged(*target.name):
         history = origins.since(history, origins.emptied(history))
     ever = profile(history, columns, told_keys=False)
     if ever.lost_moves:
@@ -246,13 +244,13 @@ def merged_list(touched: Touched, lists: dict[str, str]) -> str | None:
     return json.dumps(columns, ensure_ascii=False)
 
 
-def _newest_list(spark: SparkSession, config: Config, source: Source, db: str, table: str) -> str | None:
+def _newest_list(spark: SparkSession, config: Config, source: Source, name: Name) -> str | None:
     """The newest column list the history knows of a table, for batches that hold nothing but its TRUNCATE."""
     known = delta_sql.read(spark, SCHEMA_HISTORY.at(stores.lake(config))).where(
         (F.col("source") == source.name) & (F.col("kind") == "message")
     )
     return (
-        known.where(of_table(db, table))
+        known.where(of_table(*name))
         .agg(F.max_by("columns", F.struct("landed_at", "order_key")).alias("c"))
         .collect()[0]["c"]
     )

@@ -10,9 +10,10 @@ from pyspark.sql import functions as F
 
 from cdc_platform.changelog.schema import Carry, Order
 from cdc_platform.errors import UnknownType
-from cdc_platform.mysql.effects import Name
 from cdc_platform.mysql.types import MySqlType, parse_type
 from cdc_platform.snapshots.columns import ORDER_FIELDS, order_sql
+from cdc_platform.snapshots.touched import of_table
+from cdc_platform.tables import Name
 
 Convert = Callable[[Column], Column]
 
@@ -23,7 +24,7 @@ def order_literal(order: Order) -> Column:
 
 
 def carried(rows: DataFrame, spans: Mapping[Name, Sequence[Carry]]) -> DataFrame:
-    """Changelog rows → the same under today's `db` and `table`, with today's columns; without rows whose table is
+    """Changelog rows → the same under today's `db` and `table` with today's columns; without rows whose table is
     gone. Carried rows lose `schema_version`: it names columns of another day. Ask `unknown` first: rows whose carry
     isn't known stay as they are."""
     db, table, kept = F.col("db"), F.col("table"), F.lit(True)
@@ -38,7 +39,7 @@ def carried(rows: DataFrame, spans: Mapping[Name, Sequence[Carry]]) -> DataFrame
                 kept = kept & ~here
                 continue
             if carry.today != name:
-                db, table = F.when(here, carry.today[0]).otherwise(db), F.when(here, carry.today[1]).otherwise(table)
+                db, table = F.when(here, carry.today[0]).otherwise(db), F.when(here, carry.today[-1]).otherwise(table)
             if not carry.nothing:
                 images = {n: F.when(here, _image(F.col(n), carry, True)).otherwise(c) for n, c in images.items()}
                 key = F.when(here, _key(carry)).otherwise(key)
@@ -49,7 +50,7 @@ def carried(rows: DataFrame, spans: Mapping[Name, Sequence[Carry]]) -> DataFrame
 
 def within(name: Name, start: Order | None, until: Order | None) -> Column:
     """Rows of a name from one place up to another."""
-    here = F.col("db").eqNullSafe(F.lit(name[0])) & F.col("table").eqNullSafe(F.lit(name[1]))
+    here = of_table(*name)
     if start is not None:
         here = here & (F.col("order_key") >= order_literal(start))
     return here if until is None else here & (F.col("order_key") < order_literal(until))

@@ -11,7 +11,7 @@ from pyspark.sql import functions as F
 from cdc_platform.config import Source
 from cdc_platform.errors import TableStopped, UnknownType
 from cdc_platform.mysql.types import MySqlType, parse_type
-from cdc_platform.tables import ORDER
+from cdc_platform.tables import ORDER, Name
 from cdc_platform.tables.columns import sql
 
 BOOKKEEPING = ("_cdc_order", "_cdc_source_time")
@@ -91,23 +91,23 @@ class TableColumn:
         return self.text(image).isNotNull() & self.value(self.text(image)).isNull()
 
 
-def columns_of(source: Source, db: str, table: str, columns_json: str) -> list[TableColumn]:
+def columns_of(source: Source, name: Name, columns_json: str) -> list[TableColumn]:
     """`columns` of a schema_history row → typed columns; keys of the configuration win. None of a table
     without a key is one. Raises TableStopped."""
-    keys, collation = source.tables.key_columns(db, table), source.tables.collation(db, table)
+    keys, collation = source.tables.key_columns(*name), source.tables.collation(*name)
     out = []
     for c in json.loads(columns_json):
         try:
             type_ = parse_type(c["type"])
         except UnknownType as error:
-            raise TableStopped(source.name, db, table, f"column {c['name']!r}: {error}") from None
+            raise TableStopped(source.name, name, f"column {c['name']!r}: {error}") from None
         if not c["name"] or c["name"].lower() in _RESERVED:
-            raise TableStopped(source.name, db, table, f"column name {c['name']!r} can't be kept")
+            raise TableStopped(source.name, name, f"column name {c['name']!r} can't be kept")
         key = c["name"] in keys if keys else c["key"]
         out.append(TableColumn(c["name"], type_, key, collation if key and type_.spark == "string" else None))
     missing = set(keys or ()) - {c.name for c in out}
     if missing:
-        raise TableStopped(source.name, db, table, f"configured key columns {sorted(missing)} are not in the table")
+        raise TableStopped(source.name, name, f"configured key columns {sorted(missing)} are not in the table")
     return out
 
 

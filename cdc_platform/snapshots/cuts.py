@@ -31,6 +31,7 @@ from cdc_platform.tables import (
     OFFSET_LEDGER,
     QUARANTINE,
     SCHEMA_CHANGES,
+    Name,
 )
 
 log = logging.getLogger(__name__)
@@ -77,7 +78,8 @@ def publish(spark: SparkSession, config: Config, source: Source, tables: state.T
         **verdict._asdict(),
         **dict(zip(_POSITION, newest, strict=True)),
         "offsets": offsets,
-        "snapshots": versions,
+        "snapshots": [(name[0], name[-1], path, version) for name, path, version in versions],
+        "schemas": {path: name[1] for name, path, _ in versions if len(name) == 3},
         "work": work,
     }
     delta_table.append_rows(path, [row])
@@ -240,10 +242,10 @@ def _missing(config: Config, source: Source) -> dict[str, int]:
     return dict.fromkeys(("quarantined", "lost", "waiting"), 0) | {r["what"]: r["n"] for r in rows}
 
 
-def _versions(config: Config, source: Source, tables: state.Tables) -> list[tuple[str, str, str, int]]:
-    """Every live snapshot: db, table, path under the lake, version."""
+def _versions(config: Config, source: Source, tables: state.Tables) -> list[tuple[Name, str, int]]:
+    """Every live snapshot: name, path under the lake, version."""
     live = sorted(n for n, t in tables.items() if t["state"] == "live")
     paths = [Target.of(config, source.name, *name).snapshot for name in live]
     versions = delta_sql.run_parallel([partial(delta_table.version, p) for p in paths])
     under = f"{stores.lake(config).uri()}/"
-    return [(*n, p.uri().removeprefix(under), v) for n, p, v in zip(live, paths, versions, strict=True)]
+    return [(n, p.uri().removeprefix(under), v) for n, p, v in zip(live, paths, versions, strict=True)]

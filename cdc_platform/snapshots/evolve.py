@@ -22,7 +22,7 @@ from cdc_platform.formats import FORMATS
 from cdc_platform.formats.table_schemas.options import MySqlOptions
 from cdc_platform.lake import delta_table, stores
 from cdc_platform.mysql.ddl import Statement
-from cdc_platform.mysql.effects import VERSION, Effect, Name, effects, from_json, to_json
+from cdc_platform.mysql.effects import VERSION, Effect, effects, from_json, to_json
 from cdc_platform.mysql.types import parse_type
 from cdc_platform.snapshots import features
 from cdc_platform.snapshots.carry import same_values
@@ -30,7 +30,7 @@ from cdc_platform.snapshots.columns import ORDER_FIELDS, TableColumn, order_sql
 from cdc_platform.snapshots.target import ADDRESS, Target
 from cdc_platform.spark import delta_sql
 from cdc_platform.spark.delta_sql import delta, quoted
-from cdc_platform.tables import LOG_EPOCHS, OFFSET_LEDGER, SCHEMA_CHANGES, SCHEMA_EFFECTS, SCHEMA_HISTORY
+from cdc_platform.tables import LOG_EPOCHS, OFFSET_LEDGER, SCHEMA_CHANGES, SCHEMA_EFFECTS, SCHEMA_HISTORY, Name
 
 
 class Decision(NamedTuple):
@@ -167,8 +167,8 @@ def _effects(config: Config, source: Source, statements: Sequence[Statement], fo
 def _told(config: Config, source: Source) -> list[dict[str, Any]]:
     """DDL and column lists of the source."""
     rows = delta_table.ask(
-        'SELECT kind, db, "table", columns, ddl, info, gtid, source_time, order_key, topic, "partition", "offset", '
-        f"entry_index FROM {{history}} WHERE source = '{source.name}' AND kind IN ('message', 'ddl')",
+        'SELECT kind, db, schema, "table", columns, ddl, info, gtid, source_time, order_key, topic, "partition", '
+        f"\"offset\", entry_index FROM {{history}} WHERE source = '{source.name}' AND kind IN ('message', 'ddl')",
         history=SCHEMA_HISTORY.at(stores.lake(config)),
     )
     return [_plain(r) for r in rows]

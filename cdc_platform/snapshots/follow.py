@@ -11,11 +11,11 @@ from cdc_platform.changelog.table_rules import Chosen, Rules
 from cdc_platform.config import Config, Source, Tables
 from cdc_platform.errors import TableStopped
 from cdc_platform.lake import stores
-from cdc_platform.mysql.effects import Name
 from cdc_platform.snapshots import state
 from cdc_platform.snapshots.evolve import History
+from cdc_platform.snapshots.touched import names_in
 from cdc_platform.spark import delta_sql
-from cdc_platform.tables import CHANGELOG, TABLE_STATE
+from cdc_platform.tables import CHANGELOG, TABLE_STATE, Name
 
 LEFT_OUT = "left_out"
 
@@ -46,7 +46,7 @@ def follow(
     rest = {t for n in moved if (t := was[n]) and t in is_.values()}
     outcomes = [_made(anew, t) for t in sorted(known | rest)]
     left = {t for n in moved if (t := was[n]) and t in before} - set(is_.values())
-    outcomes += [state.Outcome(*t, LEFT_OUT, _why(source.tables, t), 0, 0) for t in sorted(left)]
+    outcomes += [state.Outcome(t, LEFT_OUT, _why(source.tables, t), 0, 0) for t in sorted(left)]
     return outcomes, lambda: chosen.note(replace(now, number=chosen.done[-1].number + 1), "done")
 
 
@@ -55,7 +55,7 @@ def _places(
 ) -> tuple[dict[Name, Name | None], dict[Name, Name | None]]:
     """Where each table of the changelog was kept by rules before, and is by the configuration; None: nowhere."""
     rows = delta_sql.read(spark, CHANGELOG.at(stores.lake(config))).where(F.col("source") == source.name)
-    stored = [(r["db"], r["table"]) for r in rows.select("db", "table").distinct().collect()]
+    stored = names_in(rows)
     names = {c.today for n in stored for c in history.full.carries(n) if c.today is not None}
     before, now = ({n: t.routed(*n) if t.wanted(*n) else None for n in names} for t in (rules, source.tables))
     return before, now
@@ -65,7 +65,7 @@ def _made(anew: Callable[[Name], state.Outcome], name: Name) -> state.Outcome:
     try:
         return anew(name)
     except TableStopped as error:
-        return state.Outcome(*name, "stopped", error.reason, 0, 0)
+        return state.Outcome(name, "stopped", error.reason, 0, 0)
 
 
 def _why(tables: Tables, name: Name) -> str:

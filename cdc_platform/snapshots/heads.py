@@ -37,7 +37,7 @@ _HASHED = 16
 """Bytes of a key's end that its hash is made of."""
 
 _PLACE = ("partition", "entry_index", "row_index")
-_COLUMNS = pa.schema([CHANGELOG_FILE.field(c) for c in ("db", "table", "op", "key", "order_key", *_PLACE)])
+_COLUMNS = pa.schema([CHANGELOG_FILE.field(c) for c in ("db", "schema", "table", "op", "key", "order_key", *_PLACE)])
 
 
 class Numbered(NamedTuple):

@@ -20,7 +20,7 @@ from cdc_platform.lake.store import File
 from cdc_platform.spark import workers
 from cdc_platform.tables import ORDER_TYPE
 
-SURVEYED = pa.schema([CHANGELOG_FILE.field(c) for c in ("db", "table", "op", "key", "after", "order_key")])
+SURVEYED = pa.schema([CHANGELOG_FILE.field(c) for c in ("db", "schema", "table", "op", "key", "after", "order_key")])
 """What `Survey` reads of a changelog file."""
 
 _IMAGES = pa.schema([CHANGELOG_FILE.field(c) for c in ("op", "key", "after", "order_key", "source_time")])
@@ -92,7 +92,7 @@ def _texts(rows: pa.RecordBatch, table: PlainTable) -> pa.RecordBatch:
     alive = pc.invert(deleted)
     found = texts_of(rows.column("after").filter(alive), table.names)
     if found is None:
-        raise ValueError(f"an image of {table.table!r} isn't as the survey found it")
+        raise ValueError(f"an image of {table.name[-1]!r} isn't as the survey found it")
     if pc.all(alive).as_py():
         place = None
     else:

@@ -11,12 +11,11 @@ from cdc_platform.formats import FORMATS
 from cdc_platform.formats.limits import limits_of
 from cdc_platform.lake import delta_table, stores
 from cdc_platform.lake.store import Store
-from cdc_platform.mysql.effects import Name
 from cdc_platform.snapshots.evolve import History
 from cdc_platform.snapshots.target import Target
 from cdc_platform.spark import delta_sql
 from cdc_platform.spark.delta_sql import delta, literal
-from cdc_platform.tables import SCHEMA_HISTORY
+from cdc_platform.tables import SCHEMA_HISTORY, Name, name_of
 
 PROPERTY = "cdc.limits"
 ROWS = "*"
@@ -66,11 +65,11 @@ def _set(spark: SparkSession, path: Store, value: str) -> None:
 def _writers(config: Config, source: Source) -> dict[Name, set[str]]:
     """Which tools told the columns of each table."""
     lists = delta_table.ask(
-        f"SELECT db, \"table\", info FROM {{history}} WHERE source = '{source.name}' AND kind = 'message'",
+        f"SELECT db, schema, \"table\", info FROM {{history}} WHERE source = '{source.name}' AND kind = 'message'",
         history=SCHEMA_HISTORY.at(stores.lake(config)),
     )
     found: dict[Name, set[str]] = {}
     for r in lists:
         writer = dict(r["info"] or ()).get("writer") or source.format
-        found.setdefault((r["db"], r["table"]), set()).add(writer)
+        found.setdefault(name_of(r), set()).add(writer)
     return found

@@ -110,10 +110,9 @@ def _figures(rows: DataFrame, target: Target, columns: list[TableColumn], told: 
     if found["partial"]:
         raise TableStopped(
             target.source,
-            target.db,
-            target.table,
+            target.name,
             f"{found['partial']} changes tell no key and not the whole row; name a key in cdc.yaml: "
-            f"tables.keys: {{'{target.db}.{target.table}': [...]}}",
+            f"tables.keys: {{'{'.'.join(target.name)}': [...]}}",
         )
     return Figures(**{f: found[f] for f in Figures.__slots__})
 

@@ -10,21 +10,23 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from cdc_platform.config.tables import ORIGIN
-from cdc_platform.mysql.effects import Name
 from cdc_platform.snapshots.columns import TableColumn, order_literal, order_sql
 from cdc_platform.snapshots.fold import Profile, key_names
 from cdc_platform.snapshots.target import Target, dig, graves
 from cdc_platform.spark.delta_sql import delta, literal
 
+Origin = tuple[str, str]
+"""A source table as the origin columns tell it."""
 
-def emptied(rows: DataFrame) -> dict[Name, Any]:
+
+def emptied(rows: DataFrame) -> dict[Origin, Any]:
     """Tables of a merged snapshot that changes empty: order of the last TRUNCATE of each."""
     origin = [F.try_element_at("key", F.lit(n)).alias(n) for n in ORIGIN]
     found = rows.where("op = 'truncate'").groupBy(*origin).agg(F.max("order_key").alias("at")).collect()
     return {(r[ORIGIN[0]], r[ORIGIN[1]]): r["at"] for r in found}
 
 
-def since(rows: DataFrame, gone: Mapping[Name, Any]) -> DataFrame:
+def since(rows: DataFrame, gone: Mapping[Origin, Any]) -> DataFrame:
     """Rows of a merged snapshot that no TRUNCATE among them has removed, without the TRUNCATEs."""
     origin = [F.coalesce(*(F.try_element_at(F.col(m), F.lit(n)) for m in ("key", "after", "before"))) for n in ORIGIN]
     for (db, table), at in gone.items():
@@ -37,7 +39,7 @@ def empty(
     spark: SparkSession,
     target: Target,
     columns: list[TableColumn],
-    gone: Mapping[Name, Any],
+    gone: Mapping[Origin, Any],
     app: str,
     batch_id: int,
 ) -> None:

@@ -16,6 +16,7 @@ from cdc_platform.lake import delta_table, stores
 from cdc_platform.snapshots.columns import TableColumn
 from cdc_platform.snapshots.fold import key_image, key_names, typed_keys
 from cdc_platform.snapshots.target import Target, graves
+from cdc_platform.snapshots.touched import of_table
 from cdc_platform.spark import delta_sql
 from cdc_platform.spark.delta_sql import quoted
 from cdc_platform.tables import CHANGELOG, LOG_EPOCHS
@@ -50,7 +51,7 @@ def check(
         later = high is None or low[:3] > high[:3]
         why = next(_ties(untold, target, columns, later=later), None)
     if why is not None:
-        raise TableStopped(source.name, target.db, target.table, why)
+        raise TableStopped(source.name, target.name, why)
 
 
 def _several(config: Config, source: Source) -> bool:
@@ -77,7 +78,7 @@ def _truncated(
 ) -> str | None:
     """Why a TRUNCATE has no place among the rows, if it has none."""
     every = delta_sql.read(untold.sparkSession, CHANGELOG.at(stores.lake(config))).where(F.col("source") == source.name)
-    mine = every.where((F.col("db") == target.db) & (F.col("table") == target.table) & (F.col("op") != "truncate"))
+    mine = every.where(of_table(*target.name) & (F.col("op") != "truncate"))
     others = mine.select("order_key").unionByName(untold.where("op <> 'truncate'").select("order_key"))
     others = others.where("order_key.file < 0").withColumn("_its", _partition(F.col("order_key")))
     apart = F.col("_from") != F.col("_its")
@@ -91,7 +92,7 @@ def _truncated(
         return f"{said} at the same source time: {_AGAIN}"
     return (
         f"{said}, and nothing says which were before it: `cdc-platform run --table "
-        f"{quote(f'{target.db}.{target.table}')} --rebuild` goes by source times; or {_AGAIN}"
+        f"{quote('.'.join(target.name))} --rebuild` goes by source times; or {_AGAIN}"
     )
 
 

@@ -22,8 +22,7 @@ from cdc_platform.snapshots import heads, images
 from cdc_platform.snapshots.columns import BOOKKEEPING, ORDER_FIELDS, TableColumn
 from cdc_platform.snapshots.fold import Profile, key_names
 from cdc_platform.spark import arrow_tasks
-
-Name = tuple[str, str]
+from cdc_platform.tables import Name, name_of
 
 _FEW = 50_000
 """Changes that aren't divided: each partition becomes a file of the snapshot."""
@@ -87,13 +86,13 @@ def _noted(table: PlainTable, files: Mapping[File, list[Any] | None]) -> Plain |
 
 
 def _of(table: PlainTable, group: dict[str, Any]) -> bool:
-    return (group["db"], group["table"]) == (table.db, table.table)
+    return group["db"] is not None and name_of(group) == table.name
 
 
 def _table(name: Name, columns: list[TableColumn]) -> PlainTable | None:
     if any(c.collation for c in columns):
         return None
-    return plain_table(*name, [(c.name, c.type) for c in columns], tuple(c.name for c in columns if c.key))
+    return plain_table(name, [(c.name, c.type) for c in columns], tuple(c.name for c in columns if c.key))
 
 
 def _figures(told: list[dict[str, Any]]) -> Profile:

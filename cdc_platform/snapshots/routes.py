@@ -3,6 +3,8 @@
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import reduce
+from operator import and_
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
@@ -12,20 +14,23 @@ from pyspark.sql import functions as F
 from cdc_platform.changelog import rules
 from cdc_platform.changelog.schema import Step
 from cdc_platform.config import Source
-from cdc_platform.config.tables import ORIGIN
+from cdc_platform.config.tables import ORIGIN, origin_of
 from cdc_platform.errors import TableStopped, UnknownType
 from cdc_platform.lake import delta_table
-from cdc_platform.mysql.effects import Name
 from cdc_platform.mysql.types import MySqlType, parse_type
 from cdc_platform.snapshots.columns import columns_of
 from cdc_platform.snapshots.target import Target
 from cdc_platform.snapshots.touched import Touched, of_table
 from cdc_platform.spark import delta_sql
+from cdc_platform.tables import Name, name_columns
 
 Lists = dict[Name, str]
 """Column list (JSON) of each table that is merged."""
 _ORIGIN_COLUMNS = [{"name": n, "type": "varchar(64)", "key": True} for n in ORIGIN]
-_ROUTE = "_db STRING, _table STRING, _to STRUCT<db: STRING, `table`: STRING>, _lacks ARRAY<STRING>, _keys ARRAY<STRING>"
+_ROUTE = (
+    "_db STRING, _schema STRING, _table STRING, _origin ARRAY<STRING>, "
+    "_to STRUCT<db: STRING, schema: STRING, `table`: STRING>, _lacks ARRAY<STRING>, _keys ARRAY<STRING>"
+)
 _INTEGERS = ("tinyint", "smallint", "int", "bigint", "decimal(20,0)")
 
 
@@ -46,7 +51,7 @@ def route(found: Routed, source: Source, known: Mapping[Name, Lists]) -> Routed:
     tables = source.tables
     origins: dict[Name, list[Touched]] = {}
     for t in found.touched:
-        origins.setdefault(tables.routed(t.db, t.table), []).append(t)
+        origins.setdefault(tables.routed(*t.name), []).append(t)
     told, lacking = dict(found.told), {}
     stopped = {tables.routed(*n): why for n, why in found.stopped.items()}
     touched = []
@@ -55,14 +60,14 @@ def route(found: Routed, source: Source, known: Mapping[Name, Lists]) -> Routed:
             touched += some
             continue
         low, told_keys = min(t.low for t in some), all(t.told_keys for t in some)
-        touched.append(Touched(*target, sum(t.changes for t in some), [], low, told_keys))
+        touched.append(Touched(target, sum(t.changes for t in some), [], low, told_keys))
         try:
             union = merged(source, target, _lists(source, target, found, some, known.get(target, {})))
             told[target] = union.columns
             lacking |= union.lacking
         except TableStopped as error:
             stopped.setdefault(target, error.reason)
-    names = [(t.db, t.table) for some in origins.values() for t in some]
+    names = [t.name for some in origins.values() for t in some]
     return Routed(routed(found.rows, source, names, lacking), touched, told, stopped, lacking)
 
 
@@ -74,7 +79,7 @@ def only_joins(spark: SparkSession, source: Source, target: Target, steps: Seque
         return False
     have = dict(delta_sql.read(spark, target.snapshot).dtypes)
     try:
-        columns = columns_of(source, target.db, target.table, merged(source, (target.db, target.table), lists).columns)
+        columns = columns_of(source, target.name, merged(source, target.name, lists).columns)
     except TableStopped:
         return False
     return all(have.get(c.name) == c.spark for c in columns)
@@ -84,11 +89,11 @@ def _lists(source: Source, target: Name, found: Routed, touched: list[Touched], 
     """Column lists of all tables of a snapshot: as its changes tell them, of the others as they are known."""
     lists = dict(known)
     for t in touched:
-        name = (t.db, t.table)
+        name = t.name
         if columns := found.told.get(name):
             lists[name] = columns
         elif name not in lists and not found.rows.where(of_table(*name) & (F.col("op") != "truncate")).isEmpty():
-            raise TableStopped(source.name, *target, f"no column list is known for {'.'.join(name)}")
+            raise TableStopped(source.name, target, f"no column list is known for {'.'.join(name)}")
     return lists
 
 
@@ -111,7 +116,7 @@ def merged(source: Source, target: Name, lists: Lists) -> Merged:
     for origin in sorted(lists):
 
         def stop(why: str, origin: Name = origin) -> TableStopped:
-            return TableStopped(source.name, *target, f"{'.'.join(origin)}: {why}")
+            return TableStopped(source.name, target, f"{'.'.join(origin)}: {why}")
 
         own = json.loads(lists[origin])
         columns = _union(columns, own, stop)
@@ -199,12 +204,14 @@ def routed(rows: DataFrame, source: Source, names: Sequence[Name], lacking: Mapp
     tables = source.tables
     targets = {n: tables.routed(*n) for n in names}
     told = [
-        (*n, to, lacking.get(n, []), tables.keys.get(".".join(to))) for n, to in targets.items() if tables.merged(*to)
+        (*_parts(n), origin_of(n), _parts(to), lacking.get(n, []), tables.keys.get(".".join(to)))
+        for n, to in targets.items()
+        if tables.merged(*to)
     ]
     if not told:
         return rows
     local = rows.sparkSession.createDataFrame(told, _ROUTE)
-    on = (F.col("db") == F.col("_db")) & (F.col("table") == F.col("_table"))
+    on = reduce(and_, (F.col(n).eqNullSafe(F.col(f"_{n}")) for n in ("db", "schema", "table")))
     joined = rows.join(F.broadcast(local), on, "left")
     here = F.col("_to").isNotNull()
     images = {n: F.when(here, _told(F.col(n))).otherwise(F.col(n)) for n in ("before", "after")}
@@ -212,13 +219,17 @@ def routed(rows: DataFrame, source: Source, names: Sequence[Name], lacking: Mapp
     given = rules.of_images(F.col("_keys"))
     own = F.when(F.col("_keys").isNotNull() & (F.col("op") != "truncate"), given).otherwise(F.col("key"))
     key = F.when(F.col("op") == "truncate", _origin()).otherwise(_told(own))
-    names_now = {"db": F.coalesce("_to.db", "db"), "table": F.coalesce("_to.table", "table")}
+    names_now = {n: F.when(here, F.col(f"_to.{n}")).otherwise(F.col(n)) for n in ("db", "schema", "table")}
     columns = {**names_now, **images, "key": F.when(here, key).otherwise(F.col("key"))}
     return joined.select(*(columns.get(c, F.col(c)).alias(c) for c in rows.columns))
 
 
+def _parts(name: Name) -> tuple[str | None, ...]:
+    return tuple(name_columns(name).values())
+
+
 def _origin() -> Column:
-    return F.create_map(F.lit(ORIGIN[0]), F.col("_db"), F.lit(ORIGIN[1]), F.col("_table"))
+    return F.create_map(F.lit(ORIGIN[0]), F.col("_origin")[0], F.lit(ORIGIN[1]), F.col("_origin")[1])
 
 
 def _told(image: Column) -> Column:

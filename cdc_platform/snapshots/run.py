@@ -1,4 +1,4 @@
-"""changelog → snapshots/<source>/<db>/<table>: every batch brings each table it touches up to date.
+"""changelog → snapshots/<source>/<db>[/<schema>]/<table>: every batch brings each table it touches up to date.
 
 Repeating a batch changes nothing: rows win by order, tombstones are written once per batch. A table that can't be
 kept is stopped by itself, with the reason; the others go on.
@@ -17,7 +17,6 @@ from cdc_platform.errors import TableStopped
 from cdc_platform.lake import batches, delta_table, stores
 from cdc_platform.lake.data_files import note_of
 from cdc_platform.lake.store import File, Store
-from cdc_platform.mysql.effects import Name
 from cdc_platform.results import StageResult, Stopwatch
 from cdc_platform.snapshots import carry, catalog, cuts, limits, retype, routes, state
 from cdc_platform.snapshots.anew import anew, not_carried, rebuilt, refreshed, stop
@@ -29,7 +28,9 @@ from cdc_platform.snapshots.plain import Plain, survey
 from cdc_platform.snapshots.target import Target, read_in_bulk
 from cdc_platform.snapshots.touched import Touched, touched_by, touched_of
 from cdc_platform.spark import delta_sql
-from cdc_platform.tables import CHANGELOG, CHECKPOINT, TABLE_STATE
+from cdc_platform.tables import CHANGELOG, CHECKPOINT, TABLE_STATE, Name, as_name
+
+_MIXED = "earlier versions kept all schemas in one snapshot: this one is made from the changelog"
 
 
 def run(spark: SparkSession, config: Config, source: Source, *, cut: bool = True) -> StageResult:
@@ -68,11 +69,17 @@ def _batches(spark: SparkSession, config: Config, source: Source, plan: Plan, re
     write = partial(_write, config, source, plan, replaced)
 
     def each(spark: SparkSession, files: list[File], batch_id: int) -> None:
-        batch, told = delta_sql.rows_of(spark, path, files, source=source.name), {f: note_of(f) for f in files}
+        batch, told = delta_sql.rows_of(spark, path, files, source=source.name), {f: _note(f) for f in files}
         noted = None not in told.values()
         write(batch, batch_id, touched_of(list(told.values())) if noted else touched_by(batch), told)
 
     return batches.for_each(spark, path, much, checkpoint, each, source=source.name)
+
+
+def _note(file: File) -> list[dict[str, Any]] | None:
+    """What a changelog file notes of its tables. None: nothing, or as earlier versions did, which left out schemas."""
+    note = note_of(file)
+    return note if note is not None and all("schema" in group for group in note) else None
 
 
 def _told(
@@ -111,7 +118,7 @@ def _write(
     if not touched:
         return
     older = retype.older(source, plan.spans, touched, replaced)
-    spans = {n: plan.spans[n] for t in touched if plan.old(n := (t.db, t.table), t.low)}
+    spans = {n: plan.spans[n] for t in touched if plan.old(n := t.name, t.low)}
     before = state.now(path, source)
     stopped = not_carried(batch, spans, source)
     if spans:
@@ -119,7 +126,7 @@ def _write(
         touched = touched_by(batch)
     moved = {c.today for carries in spans.values() for c in carries}
     lists = column_lists(config, source, touched)
-    names = {(t.db, t.table): t for t in touched}
+    names = {t.name: t for t in touched}
     told = {n: plan.columns.get(n) if n in moved else merged_list(t, lists) for n, t in names.items()}
     found = routes.Routed(batch, touched, told, stopped)
     if source.tables.routes:
@@ -134,14 +141,16 @@ def _write(
     work = Work(config, source, found.rows, batch_id, f"snapshots {source.name}", lists, history, plain=plain)
 
     def one(t: Touched) -> state.Outcome:
-        name = (t.db, t.table)
+        name = t.name
         if reason := found.stopped.get(name):
             return stop(name, reason, t.changes)
         last = before.get(name)
+        if last is None and (name[0], name[-1]) in before and len(name) == 3:
+            return state.Outcome(name, "stale", _MIXED, t.changes, 0)
         if last and last["state"] == LEFT_OUT and not source.tables.kept(*name):
-            return state.Outcome(*name, LEFT_OUT, last["reason"], t.changes, 0)
+            return state.Outcome(name, LEFT_OUT, last["reason"], t.changes, 0)
         if name in older and not (last and last["state"] == "stopped"):
-            return state.Outcome(*name, "stale", retype.OLDER, t.changes, 0)
+            return state.Outcome(name, "stale", retype.OLDER, t.changes, 0)
         return outcome(work, t, found.told.get(name), last)
 
     with read_in_bulk(spark, _read_alone(config, source, work, found, before)):
@@ -152,7 +161,7 @@ def _write(
 def _read_alone(config: Config, source: Source, work: Work, found: routes.Routed, before: state.Tables) -> list[Store]:
     """The snapshots of a batch for which Spark reads neither changes nor anything else that is large; none, if others
     are among its tables."""
-    names = [(t.db, t.table) for t in found.touched]
+    names = [t.name for t in found.touched]
     if not all(n in work.plain and not (before.get(n) or {}).get("partial") for n in names):
         return []
     return [Target.of(config, source.name, *n).snapshot for n in names]
@@ -162,9 +171,9 @@ def _plain(spark: SparkSession, source: Source, files: Mapping[File, Any], found
     """Tables of a batch whose changes are plain."""
     columns = {}
     for t in found.touched:
-        if (told := found.told.get((t.db, t.table))) and t.told_keys:
+        if (told := found.told.get(t.name)) and t.told_keys:
             with suppress(TableStopped):  # it will be told when the table's turn comes
-                columns[t.db, t.table] = columns_of(source, t.db, t.table, told)
+                columns[t.name] = columns_of(source, t.name, told)
     return survey(spark, files, columns)
 
 
@@ -193,7 +202,7 @@ def evolve(spark: SparkSession, config: Config, source: Source, history: History
     decided = {n: _evolve(spark, config, source, history, n, before) for n in sorted(snapshots)}
     outcomes = [o for _, _, o in decided.values() if o is not None]
     if outcomes:
-        met = [before[name]["batch"] for o in outcomes if (name := (o.db, o.table)) in before]
+        met = [before[name]["batch"] for o in outcomes if (name := o.name) in before]
         batch_id = max(met, default=state.BEFORE)
         state.keep(path, source, outcomes, before, batch_id, anew=True)
     decisions = []
@@ -239,16 +248,16 @@ def _evolve(
     return "rebuilt" if result.changes else "emptied", told or None, result
 
 
-def rebuild(spark: SparkSession, config: Config, source: Source, db: str, table: str) -> StageResult:
+def rebuild(spark: SparkSession, config: Config, source: Source, *name: str) -> StageResult:
     """Make one table anew from the whole changelog; a stopped table that this heals is followed again. Raises
     TableStopped where it can't be kept (the snapshot is then empty and stays stopped)."""
-    watch = Stopwatch()
+    watch, table = Stopwatch(), as_name(*name)
     path = delta_sql.ensure(TABLE_STATE, TABLE_STATE.at(stores.lake(config)))
     retype.retype(spark, config, source)
     history = History(spark, config, source)
     evolve(spark, config, source, history)
-    found = rebuilt(spark, config, source, history, (db, table), state.now(path, source))
+    found = rebuilt(spark, config, source, history, table, state.now(path, source))
     if found.state == "stopped":
-        raise TableStopped(source.name, db, table, str(found.reason))
-    limits.note(spark, config, source, history, [(db, table)])
+        raise TableStopped(source.name, table, str(found.reason))
+    limits.note(spark, config, source, history, [table])
     return StageResult("snapshots", source.name, found.changes, 1, watch.seconds, {"changes": found.changes})

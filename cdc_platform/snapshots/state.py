@@ -9,19 +9,20 @@ from cdc_platform.lake import delta_table
 from cdc_platform.lake.store import Store
 from cdc_platform.snapshots.target import Target
 from cdc_platform.spark import delta_sql
+from cdc_platform.tables import Name, name_columns, name_of
 
-Tables = dict[tuple[str, str], dict[str, Any]]
-"""(db, table) → state, reason, batch, rebuild, invalid_dates, partial, high_order; entries: how many outcomes were ever
+Tables = dict[Name, dict[str, Any]]
+"""Per table state, reason, batch, rebuild, invalid_dates, partial, high_order; entries: how many outcomes were ever
 noted; touched, changes: whether the batches asked for brought changes, and how many."""
 
 BEFORE = -1
 """Number of the batch under which a rebuild before the first one is noted: no batch is to find rows of its own."""
 
-_NOW = """SELECT db, "table", max(batch) AS batch, max(rebuild) AS rebuild, sum(invalid_dates) AS invalid_dates,
+_NOW = """SELECT db, schema, "table", max(batch) AS batch, max(rebuild) AS rebuild, sum(invalid_dates) AS invalid_dates,
   sum(partial) AS partial, max(high_order) AS high_order, count(*) AS entries, bool_or(:asked) AS touched,
   sum(CASE WHEN :asked THEN changes ELSE 0 END) AS changes,
   max(named_struct('rebuild', rebuild, 'batch', batch, 'state', state, 'reason', reason)) AS last
-FROM {state} WHERE source = :source GROUP BY db, "table"
+FROM {state} WHERE source = :source GROUP BY db, schema, "table"
 """
 
 
@@ -29,8 +30,7 @@ FROM {state} WHERE source = :source GROUP BY db, "table"
 class Outcome:
     """What one batch did to one table. state: live, stopped, dropped or stale. high_order: of its newest change."""
 
-    db: str
-    table: str
+    name: Name
     state: str
     reason: str | None
     changes: int
@@ -44,7 +44,7 @@ def now(path: Store, source: Source, since: int | None = None) -> Tables:
     and of rebuilds before it); None: of none."""
     asked = "false" if since is None else f"batch >= {since or BEFORE}"
     rows = delta_table.ask(_NOW.replace(":source", f"'{source.name}'").replace(":asked", asked), state=path)
-    return {(r["db"], r["table"]): {**r, "state": r["last"]["state"], "reason": r["last"]["reason"]} for r in rows}
+    return {name_of(r): {**r, "state": r["last"]["state"], "reason": r["last"]["reason"]} for r in rows}
 
 
 def keep(
@@ -62,8 +62,9 @@ def keep(
         {
             "source": source.name,
             "batch": batch_id,
-            **{f.name: getattr(o, f.name) for f in fields(o)},
-            "rebuild": before.get((o.db, o.table), {}).get("rebuild", 0) + anew,
+            **name_columns(o.name),
+            **{f.name: getattr(o, f.name) for f in fields(o) if f.name != "name"},
+            "rebuild": before.get(o.name, {}).get("rebuild", 0) + anew,
         }
         for o in outcomes
     ]
@@ -73,7 +74,7 @@ def keep(
 def figures(config: Config, source: Source, touched: Tables) -> dict[str, dict[str, float | str]]:
     """Per "db.table": live rows now, changes of the run, invalid dates so far, state, reason."""
 
-    def live_rows(name: tuple[str, str]) -> int:
+    def live_rows(name: Name) -> int:
         target = Target.of(config, source.name, *name)
         if not delta_table.exists(target.snapshot):
             return 0

@@ -19,7 +19,7 @@ from cdc_platform.snapshots.fold import Profile, key_names
 from cdc_platform.spark import delta_sql
 from cdc_platform.spark.delta_sql import delta, literal, quoted
 from cdc_platform.spark.session import FEW_ROWS_AT_ONCE, ROWS_AT_ONCE
-from cdc_platform.tables import ADDRESS_TYPE, ORDER_TYPE, SNAPSHOT_PATH, TOMBSTONES_PATH
+from cdc_platform.tables import ADDRESS_TYPE, ORDER_TYPE, SNAPSHOT_PATH, TOMBSTONES_PATH, Name, as_name
 
 _SNAPSHOT_PROPERTIES = {"delta.checkpointInterval": "50"}
 MANY_FILES = 12
@@ -53,18 +53,19 @@ class Target:
     is kept to what every Delta reader can (features.py)."""
 
     source: str
-    db: str
-    table: str
+    name: Name
     snapshot: Store
     tombstones: Store
     for_any: bool = False
 
     @staticmethod
-    def of(config: Config, source: str, db: str, table: str) -> "Target":
-        names = {"source": source, "db": db, "table": table}
-        snapshot, tombstones = (path.at(stores.lake(config), **names) for path in (SNAPSHOT_PATH, TOMBSTONES_PATH))
-        for_any = config.source(source).tables.for_any_reader(db, table)
-        return Target(source, db, table, snapshot, tombstones, for_any)
+    def of(config: Config, source: str, *name: str) -> "Target":
+        table = as_name(*name)
+        snapshot, tombstones = (
+            path.of(stores.lake(config), source, table) for path in (SNAPSHOT_PATH, TOMBSTONES_PATH)
+        )
+        for_any = config.source(source).tables.for_any_reader(*table)
+        return Target(source, table, snapshot, tombstones, for_any)
 
 
 def prepare(spark: SparkSession, target: Target, columns: list[TableColumn], *, anew: bool = False) -> bool:
@@ -78,7 +79,7 @@ def prepare(spark: SparkSession, target: Target, columns: list[TableColumn], *, 
     if anew and dug:
         delta_sql.replace(spark, target.tombstones, _grave_sql(columns))
     if made:
-        comment = f"Live rows of {target.db}.{target.table} from source {target.source}"
+        comment = f"Live rows of {'.'.join(target.name)} from source {target.source}"
         needed = features.at_creation(c.name for c in columns)
         delta_sql.create(spark, target.snapshot, own, {**_SNAPSHOT_PROPERTIES, **needed}, comment)
     elif anew:
@@ -197,8 +198,7 @@ def _evolve(spark: SparkSession, target: Target, columns: list[TableColumn]) -> 
         elif kept.simpleString() != c.spark:
             raise TableStopped(
                 target.source,
-                target.db,
-                target.table,
+                target.name,
                 f"column {c.name!r} is kept as {kept.simpleString()} and now comes as {c.spark}",
             )
         previous = c

@@ -1,12 +1,17 @@
 """Which tables some changes concern."""
 
 from dataclasses import dataclass
+from functools import reduce
+from operator import and_
 from typing import Any
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from cdc_platform.changelog.schema import Order
+from cdc_platform.tables import Name, as_name, name_columns, name_of
+
+_NAME = ("db", "schema", "table")
 
 
 @dataclass(frozen=True, slots=True)
@@ -14,8 +19,7 @@ class Touched:
     """A table of a batch: its changes, and the versions of its columns that they tell, newest first (a TRUNCATE
     tells none)."""
 
-    db: str
-    table: str
+    name: Name
     changes: int
     versions: list[str]
     low: Order  # of the oldest change
@@ -24,14 +28,14 @@ class Touched:
 
 def touched_by(changes: DataFrame) -> list[Touched]:
     """The tables of some changes."""
-    by_version = changes.groupBy("db", "table", "schema_version").agg(
+    by_version = changes.groupBy(*_NAME, "schema_version").agg(
         F.count(F.lit(1)).alias("n"),
         F.max("order_key").alias("newest"),
         F.min("order_key").alias("low"),
         F.bool_and(F.col("key").isNotNull() | (F.col("op") == "truncate")).alias("told_keys"),
     )
     found = (
-        by_version.groupBy("db", "table")
+        by_version.groupBy(*_NAME)
         .agg(
             F.sum("n").alias("n"),
             F.min("low").alias("low"),
@@ -42,8 +46,7 @@ def touched_by(changes: DataFrame) -> list[Touched]:
     )
     return [
         Touched(
-            r["db"],
-            r["table"],
+            name_of(r.asDict()),
             r["n"],
             [v["schema_version"] for v in r["v"] if v["schema_version"]],
             tuple(int(x) for x in r["low"]),
@@ -55,9 +58,9 @@ def touched_by(changes: DataFrame) -> list[Touched]:
 
 def touched_of(notes_: list[Any]) -> list[Touched]:
     """The same from what changelog files note of themselves (changelog/file_stats.py)."""
-    versions: dict[tuple[str, str], dict[str | None, dict[str, Any]]] = {}
+    versions: dict[Name, dict[str | None, dict[str, Any]]] = {}
     for g in (g for note in notes_ for g in note):
-        known = versions.setdefault((g["db"], g["table"]), {})
+        known = versions.setdefault(name_of(g), {})
         so_far = known.setdefault(g["schema_version"], g)
         known[g["schema_version"]] = {
             "n": g["n"] + (so_far["n"] if so_far is not g else 0),
@@ -67,7 +70,7 @@ def touched_of(notes_: list[Any]) -> list[Touched]:
         }
     return [
         Touched(
-            *name,
+            name,
             sum(v["n"] for v in known.values()),
             sorted((v for v in known if v), key=lambda v: (known[v]["newest"], v), reverse=True),
             tuple(min(v["low"] for v in known.values())),
@@ -77,6 +80,13 @@ def touched_of(notes_: list[Any]) -> list[Touched]:
     ]
 
 
-def of_table(db: str, table: str) -> Column:
+def of_table(*name: str) -> Column:
     """Whether a change is one of this table."""
-    return F.col("db").eqNullSafe(F.lit(db)) & F.col("table").eqNullSafe(F.lit(table))
+    parts = {**name_columns(as_name(*name)), "schema": name[1] if len(name) == 3 else ""}
+    has = {n: F.coalesce(F.col(n), F.lit("")) if n == "schema" else F.col(n) for n in parts}
+    return reduce(and_, (has[n].eqNullSafe(F.lit(part)) for n, part in parts.items()))
+
+
+def names_in(changes: DataFrame) -> list[Name]:
+    """The names that changes have."""
+    return sorted({name_of(r.asDict()) for r in changes.select(*_NAME).distinct().collect()})

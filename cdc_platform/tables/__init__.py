@@ -23,6 +23,7 @@ from cdc_platform.tables.changelog import (
     TYPES_KNOWN,
 )
 from cdc_platform.tables.common import ORDER, POSITION
+from cdc_platform.tables.names import Name, as_name, name_columns, name_in, name_of
 from cdc_platform.tables.snapshots import ADDRESS_TYPE, ORDER_TYPE, SNAPSHOT_PATH, TOMBSTONES_PATH
 from cdc_platform.tables.stages import CHANGES, CHECKPOINT, CONTEXTS, DDL_SEEN, ENVELOPES, LANDING, WAITING
 from cdc_platform.tables.table import STATS, Location, Table, path_name
@@ -66,6 +67,11 @@ __all__ = [
     "TYPES_KNOWN",
     "WAITING",
     "Location",
+    "Name",
     "Table",
+    "as_name",
+    "name_columns",
+    "name_in",
+    "name_of",
     "path_name",
 ]

@@ -12,7 +12,20 @@ from cdc_platform.tables.columns import (
     Map,
     Struct,
 )
-from cdc_platform.tables.common import BATCH, BINLOG, DB, DECODER, GTID, ORDER, SOURCE, STAGED, TABLE, WRITTEN_AT
+from cdc_platform.tables.common import (
+    BATCH,
+    BINLOG,
+    DB,
+    DECODER,
+    GTID,
+    ORDER,
+    SCHEMA,
+    SOURCE,
+    STAGED,
+    TABLE,
+    TEXTS,
+    WRITTEN_AT,
+)
 from cdc_platform.tables.table import Table
 
 _NUMBER = Column("number", BIGINT, "of the change, from 0")
@@ -146,9 +159,11 @@ TABLE_STATE = Table(
         Column("high_order", ORDER, "of the newest change; NULL of a table without a key"),
         Column("rebuild", BIGINT, "how often the table had been built anew from the changelog"),
         WRITTEN_AT,
+        SCHEMA,
     ),
     partition_by=("source",),
     settings=STAGED,
+    added=("schema",),
 )
 
 CUTS = Table(
@@ -179,7 +194,9 @@ CUTS = Table(
             "rows of table_state and schema_changes of the source: what had been done to its tables",
         ),
         WRITTEN_AT,
+        Column("schemas", TEXTS, "path under the lake: the schema of its table, where it has one"),
     ),
     partition_by=("source",),
     settings=STAGED,
+    added=("schemas",),
 )

@@ -1,4 +1,5 @@
-"""Where the tables of a source table are; their columns are its own, beside those whose types stand here."""
+"""Where the tables of a source table are (`{db}` with its schema, if it has one: `Location.of`); their columns are its
+own, beside those whose types stand here."""
 
 from cdc_platform.tables.columns import Struct, sql
 from cdc_platform.tables.common import ADDRESS, ENTRY_INDEX, ORDER, ROW_INDEX

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol, Self, TypeVar, overload
 
 from cdc_platform.tables.columns import Column, arrow
+from cdc_platform.tables.names import Name
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -40,7 +41,21 @@ class Location:
 
     def at(self, lake: str | L, **names: str) -> str | L:
         """The place under `lake`, or its path; the names are escaped so that no name leaves it."""
-        path = self.path.format(**{k: path_name(v) for k, v in names.items()})
+        return self._at(lake, {k: path_name(v) for k, v in names.items()})
+
+    @overload
+    def of(self, lake: str, source: str, name: Name) -> str: ...
+
+    @overload
+    def of(self, lake: L, source: str, name: Name) -> L: ...
+
+    def of(self, lake: str | L, source: str, name: Name) -> str | L:
+        """The same of a source's table: a schema is a segment of its own."""
+        db, *schema, table = map(path_name, name)
+        return self._at(lake, {"source": path_name(source), "db": "/".join([db, *schema]), "table": table})
+
+    def _at(self, lake: str | L, segments: dict[str, str]) -> str | L:
+        path = self.path.format(**segments)
         return f"{lake}/{path}" if isinstance(lake, str) else lake.at(path)
 
 

@@ -237,7 +237,7 @@ def test_rebuild_is_a_run_configuration_of_the_tables_page(
 
 def test_a_rebuild_that_stops_fails_with_the_reason(naming, source, run_job, stages, orders, monkeypatch):
     def rebuild(spark, config, source, db, table):
-        raise TableStopped(source.name, db, table, "two rows with one key")
+        raise TableStopped(source.name, (db, table), "two rows with one key")
 
     monkeypatch.setattr("cdc_platform.automation.table_assets.rebuild", rebuild)
     result = run_job(orders, run_config=run_config(naming, source, rebuild=True))

@@ -67,7 +67,7 @@ def source(keys: list[str] | None = None) -> Source:
 
 
 def test_columns_keep_the_sources_order_and_keys() -> None:
-    found = columns_of(source(), "d", "t", listed(("b", "int", True), ('`a"', "text", False), ("A", "date", True)))
+    found = columns_of(source(), ("d", "t"), listed(("b", "int", True), ('`a"', "text", False), ("A", "date", True)))
     assert [(c.name, c.spark, c.key) for c in found] == [
         ("b", "int", True),
         ('`a"', "string", False),
@@ -77,7 +77,7 @@ def test_columns_keep_the_sources_order_and_keys() -> None:
 
 def test_configured_keys_win() -> None:
     found = columns_of(
-        source(["b", "a"]), "d", "t", listed(("id", "int", True), ("a", "int", False), ("b", "int", False))
+        source(["b", "a"]), ("d", "t"), listed(("id", "int", True), ("a", "int", False), ("b", "int", False))
     )
     assert [c.name for c in found if c.key] == ["a", "b"]
 
@@ -94,7 +94,7 @@ def test_configured_keys_win() -> None:
 )
 def test_a_table_that_cant_be_kept_says_why(columns: Any, keys: Any, reason: str) -> None:
     with pytest.raises(TableStopped) as caught:
-        columns_of(source(keys), "d", "t", listed(*columns))
+        columns_of(source(keys), ("d", "t"), listed(*columns))
     assert reason in caught.value.reason
     assert (caught.value.source, caught.value.db, caught.value.table) == ("s", "d", "t")
 

@@ -9,7 +9,7 @@ from cdc_platform.changelog.full_images import plain_table
 from cdc_platform.mysql.types import parse_type
 from cdc_platform.snapshots import heads
 
-TABLE = plain_table("d", "t", [("a", parse_type("int")), ("b", parse_type("text"))], ("a", "b"))
+TABLE = plain_table(("d", "t"), [("a", parse_type("int")), ("b", parse_type("text"))], ("a", "b"))
 
 _NUMBERS = st.integers(-3, 3) | st.integers(-(2**63), 2**63 - 1) | st.integers(0, 2**20)
 

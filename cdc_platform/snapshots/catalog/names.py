@@ -4,8 +4,8 @@ import re
 from typing import NamedTuple
 
 from cdc_platform.config import Catalog
-from cdc_platform.mysql.effects import Name
 from cdc_platform.spark.delta_sql import quoted
+from cdc_platform.tables import Name
 
 
 class Entry(NamedTuple):
@@ -26,8 +26,8 @@ class Entry(NamedTuple):
 
 def entry(catalog: Catalog, source: str, name: Name) -> Entry:
     """Where a snapshot is registered."""
-    db, table = name
-    database = catalog.database.format(source=allowed(source), db=allowed(db))
+    *database_, table = name
+    database = catalog.database.format(source=allowed(source), db=allowed(".".join(database_)))
     return Entry(catalog.name, database, allowed(table))
 
 

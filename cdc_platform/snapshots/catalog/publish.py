@@ -9,7 +9,6 @@ from pyspark.sql import SparkSession
 
 from cdc_platform.config import Catalog, Config, Source
 from cdc_platform.lake import delta_table
-from cdc_platform.mysql.effects import Name
 from cdc_platform.snapshots import state
 from cdc_platform.snapshots.catalog import retries
 from cdc_platform.snapshots.catalog.backend import Backend, CatalogError, CatalogUnavailable, Snapshot, same
@@ -18,6 +17,7 @@ from cdc_platform.snapshots.catalog.metastore import Metastore
 from cdc_platform.snapshots.catalog.names import Entry, entry
 from cdc_platform.snapshots.catalog.unity import Unity
 from cdc_platform.snapshots.target import Target
+from cdc_platform.tables import Name
 
 log = logging.getLogger(__name__)
 

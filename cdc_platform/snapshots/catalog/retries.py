@@ -7,7 +7,7 @@ from collections.abc import Set
 from pathlib import Path
 
 from cdc_platform.config import Config, Source
-from cdc_platform.mysql.effects import Name
+from cdc_platform.tables import Name, as_name
 
 log = logging.getLogger(__name__)
 
@@ -15,7 +15,7 @@ log = logging.getLogger(__name__)
 def due(config: Config, source: Source) -> set[Name]:
     """Those of the last run."""
     try:
-        return {(db, table) for db, table in json.loads(_file(config, source).read_text(encoding="utf-8"))}
+        return {as_name(*name) for name in json.loads(_file(config, source).read_text(encoding="utf-8"))}
     except (OSError, ValueError):
         return set()
 
