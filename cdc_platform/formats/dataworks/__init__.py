@@ -24,6 +24,8 @@ from cdc_platform.formats.table_schemas.lookup import TableSchemas
 from cdc_platform.formats.table_schemas.places import Place
 from cdc_platform.formats.table_schemas.states import States, build
 
+_NONE = TableSchemas(None)
+
 
 class _Collector(Collector[Group, Changes, Table]):
     CHANGES = Changes
@@ -47,14 +49,18 @@ class _Collector(Collector[Group, Changes, Table]):
         return of_row(group, row, self.options)
 
     def variants(self, group: Group) -> Iterable[tuple[Group, Changes | None]]:
-        return by_state(self.schemas, group, lambda: self.changes(group), self._place)
+        return by_state(self._schemas(group), group, lambda: self.changes(group), self._place)
+
+    def _schemas(self, group: Group) -> TableSchemas:
+        """What is known of MySQL's tables: names without a schema."""
+        return self.schemas if group.schema is None else _NONE
 
     def _place(self, row: Row) -> Place:
         number = None if row.op == "read" else (row.file_no, row.position)  # the full load has no place of its own
         return Place(*self.addresses(row.at), 0, "", number, row.time)
 
     def table(self, group: Group) -> Table:
-        return described(group, self.options, known_of(self.schemas, group))
+        return described(group, self.options, known_of(self._schemas(group), group))
 
     def convert(self, group: Group, table: Table, rows: Changes) -> Converted[Changes]:
         return row_changes(self.messages, group, table, rows, self.options.time_zone), rows, {}

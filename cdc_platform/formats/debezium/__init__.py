@@ -1,4 +1,4 @@
-"""Debezium's JSON change events (MySQL, MariaDB) and dtle's Debezium-like ones.
+"""Debezium's JSON change events (MySQL, MariaDB, PostgreSQL, SQL Server) and dtle's Debezium-like ones.
 
 Per message: `{"schema":…,"payload":…}`, `"schema":null` or the bare payload, mixed at will; dtle is known by
 `source.version` 0.0.1 without `connector`. JSON is read by msgspec, which keeps every digit and refuses
@@ -25,13 +25,14 @@ import pyarrow as pa
 
 from cdc_platform.formats.collect import Collector, Converted
 from cdc_platform.formats.contract import Context, Format, Limit, Liveness
+from cdc_platform.formats.debezium.connectors import database_of, schema_of
 from cdc_platform.formats.debezium.control import control_events
 from cdc_platform.formats.debezium.groups import Group, described, is_dtle, is_snapshot, of_message, of_row
 from cdc_platform.formats.debezium.options import DebeziumOptions
 from cdc_platform.formats.debezium.rows import Changes, Row, Table, place_of_row, row_changes
 from cdc_platform.formats.events import Addresses, Event, collection_paused
 from cdc_platform.formats.exact_json import certain_json
-from cdc_platform.formats.kafka_connect.types import NULL_AS_DEFAULT, ZONE_UNTOLD
+from cdc_platform.formats.kafka_connect.types import NULL_AS_DEFAULT, TYPE_UNTOLD, ZONE_UNTOLD
 from cdc_platform.formats.kafka_connect.wrapper import Schema, Unwrapper
 from cdc_platform.formats.limits import any_type, finer_than, of
 from cdc_platform.formats.table_schemas.lookup import Columns, TableSchemas
@@ -121,11 +122,13 @@ class _Collector(Collector[Group, Changes, Table]):
         names = tuple(key_row) if key_row else ()
         shape = None if schema is not None else _shape(before, after)
         known = None if self.schemas.empty else self._known(at, source, shape or _names(schema))
-        group = Group(schema, key_schema, source["db"], source["table"], dtle, dtle and snapshot, names, shape, known)
+        of = database_of(source), schema_of(source)
+        load = dtle and snapshot
+        group = Group(schema, key_schema, source["db"], source["table"], dtle, load, names, shape, known, *of)
         table = self.table(group)
         if not table.key_names:
             key_row = None
-        elif op in "ud" and before is not None and table.key_set <= before.keys():
+        elif op in "ud" and before is not None and _tells(before, table):
             key_row = before  # the row before; dtle's Kafka key is that already
         elif op in "cr" and after is not None and table.key_set <= after.keys():
             key_row = after
@@ -137,8 +140,8 @@ class _Collector(Collector[Group, Changes, Table]):
     def _known(self, at: int, source: dict, names: tuple[str, ...]) -> Columns | None:
         """What the schema history says of the columns of a row's table."""
         db, table = source.get("db"), source.get("table")
-        if type(db) is not str or type(table) is not str:
-            return None
+        if type(db) is not str or type(table) is not str or database_of(source) != "mysql":
+            return None  # schema histories and files are MySQL's
         return self.schemas.steady(db, table) or self.schemas.of_row(
             db, table, place_of_row(self.addresses(at), source, dtle=is_dtle(source)), names
         )
@@ -156,6 +159,12 @@ class _Collector(Collector[Group, Changes, Table]):
             return None, None
         payload.pop(_ROUTING, None)
         return (schema, payload) if payload else (None, None)
+
+
+def _tells(before: dict, table: Table) -> bool:
+    """Whether the row before tells its key: PostgreSQL's has NULL in columns that its replica identity lacks."""
+    names = table.key_set
+    return names <= before.keys() and (table.database == "mysql" or all(before[n] is not None for n in names))
 
 
 def _source(op: object, payload: dict, options: DebeziumOptions) -> dict:
@@ -235,6 +244,26 @@ LIMITS = (
         stated=ZONE_UNTOLD,
         writer="debezium",
     ),
+    *(
+        limit
+        for writer in ("postgresql", "sqlserver")
+        for limit in (
+            Limit(
+                "NULL arrives as the column's default, unless the connector's converter sets "
+                "replace.null.with.default=false: option replace_null_with_default says so",
+                any_type,
+                stated=NULL_AS_DEFAULT,
+                writer=writer,
+            ),
+            Limit(
+                "the messages have no schema, so its type isn't told: it is text as written, also of times, decimals "
+                "and bytes, unless option columns names the type",
+                any_type,
+                stated=TYPE_UNTOLD,
+                writer=writer,
+            ),
+        )
+    ),
     Limit("negative decimals whose leading bit is set arrive as positive ones", of("decimal"), writer="dtle"),
     Limit("a date with a zero (0000-00-00) arrives as 1970-01-01", of("date", "datetime"), writer="dtle"),
     Limit("digits beyond milliseconds aren't sent", finer_than(3, "datetime"), writer="dtle"),
@@ -256,7 +285,7 @@ LIMITS = (
 FORMAT = Format(
     name="debezium",
     version="1",
-    summary="Debezium JSON (MySQL, MariaDB) with or without schema, and dtle's flavour of it",
+    summary="Debezium JSON (MySQL, MariaDB, PostgreSQL, SQL Server) with or without schema, and dtle's flavour of it",
     options=DebeziumOptions,
     decode=decode,
     liveness=Liveness("Debezium sends heartbeats only where heartbeat.interval.ms is set"),

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from typing import Any
 
+from cdc_platform.formats.debezium.connectors import database_of
 from cdc_platform.formats.debezium.rows import integer, positions, source_time
 from cdc_platform.formats.events import Event, OfTable, columns_json, error_event, of_table, schema_version
 from cdc_platform.formats.table_schemas import table_changes
@@ -56,6 +57,8 @@ def _ddl(payload: dict, topic: str) -> list[Event]:
     ddl, changes = payload["ddl"], payload.get("tableChanges")
     source = _object(payload, "source")
     position = _object(payload, "position") or source
+    if database_of(source) != "mysql":  # its types are not MySQL's, and rows tell their columns themselves
+        return [{"kind": "skip", "reason": f"schema change of {database_of(source)}"}]
     if (ddl is not None and type(ddl) is not str) or not (ddl or changes):
         raise ValueError(f"schema change with ddl {shown(ddl)} and no tableChanges")
     changes = [changes] if type(changes) is dict else changes  # CloudCanal's one table

@@ -3,6 +3,7 @@
 from functools import partial
 from typing import Any, NamedTuple
 
+from cdc_platform.formats.debezium.connectors import Database, database_of
 from cdc_platform.formats.debezium.options import DebeziumOptions
 from cdc_platform.formats.debezium.rows import Table
 from cdc_platform.formats.events import Event, of_table, readable_key
@@ -29,12 +30,15 @@ class Group(NamedTuple):
     names: tuple[str, ...]
     shape: tuple[str, ...] | None
     known: Columns | None = None
+    database: Database = "mysql"
+    namespace: str | None = None  # the table's schema, where its database has any
 
 
 def described(group: Group, options: DebeziumOptions) -> Table:
     """Columns and key of the rows of a group. Raises ValueError for a schema that can't be read."""
-    dialect = options.dialect(group.dtle, group.snapshot)
-    given = Names(options.columns.get(f"{group.db}.{group.table}", {}))
+    dialect = options.dialect(group.dtle, group.snapshot, group.database)
+    name = ".".join(filter(None, (group.db, group.namespace, group.table)))
+    given = Names(options.columns.get(name, {}))
     known = group.known.type_of if group.known else lambda _: None
     defaulted = group.known.defaulted if group.known else ()
     if group.schema is not None:
@@ -54,7 +58,8 @@ def described(group: Group, options: DebeziumOptions) -> Table:
     key_names = group.names if all(n in found for n in group.names) else ()
     complete = group.schema is not None or bool(group.shape)
     own = _primary_key(group.known, found, key_names) if group.known and complete else key_names
-    return Table(group.db, group.table, group.dtle, found, own, complete, rekeyed=set(own) != set(key_names))
+    rekeyed = set(own) != set(key_names)
+    return Table(group.db, group.table, group.dtle, found, own, complete, rekeyed, group.database, group.namespace)
 
 
 def _primary_key(known: Columns, found: dict[str, Column], told: tuple[str, ...]) -> tuple[str, ...]:
@@ -90,12 +95,15 @@ def of_message(
     source, (key_schema, row) = payload.get("source") or {}, key
     if type(source) is not dict:
         return {}
-    named = of_table(source.get("db") or options.database, source.get("table") or options.table)
+    database, namespace = database_of(source), source.get("schema") if database_of(source) != "mysql" else None
+    named = of_table(source.get("db") or options.database, source.get("table") or options.table, namespace)
     if not row or payload["op"] == "t":
         return named
     dtle, names = is_dtle(source), tuple(row)
     db, table = (named.get(n, "") for n in ("db", "table"))
-    group = Group(key_schema or schema, key_schema, db, table, dtle, dtle and is_snapshot(source), names, names, known)
+    of = database, named.get("schema")
+    load = dtle and is_snapshot(source)
+    group = Group(key_schema or schema, key_schema, db, table, dtle, load, names, names, known, *of)
     try:
         return {**named, **of_row(described(group, options), row)}
     except BAD:
@@ -111,4 +119,4 @@ def of_row(table: Table, row: dict[str, Any] | None) -> Event:
         return None if value is None or value == found.unavailable else found.convert([value])[0]
 
     key = readable_key((name, partial(read, name, row)) for name in table.key_names) if row else {}
-    return {**of_table(table.db, table.table), **key}
+    return {**of_table(table.db, table.table, table.schema), **key}

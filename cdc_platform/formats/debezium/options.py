@@ -2,9 +2,13 @@
 
 from pydantic import Field
 
+from cdc_platform.formats.debezium.connectors import Database
+from cdc_platform.formats.kafka_connect.other_types import POSTGRESQL, SQLSERVER
 from cdc_platform.formats.kafka_connect.types import BinaryMode, DecimalMode, Dialect, TemporalMode
 from cdc_platform.formats.option_types import ColumnTypes, ZoneName
 from cdc_platform.formats.table_schemas.options import SchemaOptions
+
+_NAMED = {"postgresql": POSTGRESQL, "sqlserver": SQLSERVER}
 
 
 class DebeziumOptions(SchemaOptions):
@@ -69,10 +73,12 @@ class DebeziumOptions(SchemaOptions):
         examples=[True],
     )
 
-    def dialect(self, dtle: bool, snapshot: bool) -> Dialect:
+    def dialect(self, dtle: bool, snapshot: bool, database: Database = "mysql") -> Dialect:
         """These settings for rows of Debezium or dtle, of a snapshot or not."""
+        own = database != "mysql" and "time_precision_mode" not in self.model_fields_set
         return Dialect(
-            temporal=self.time_precision_mode,
+            temporal="adaptive" if own else self.time_precision_mode,  # the default of those connectors
+            named=_NAMED.get(database),
             decimal=self.decimal_handling_mode,
             binary=self.binary_handling_mode,
             unavailable=self.unavailable_value,

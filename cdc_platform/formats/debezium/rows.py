@@ -9,6 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from cdc_platform.formats import collect
+from cdc_platform.formats.debezium.connectors import Database, place_in_log
 from cdc_platform.formats.events import BadColumn, columns_json, file_number, row_batch, schema_version
 from cdc_platform.formats.kafka_connect.types import Column
 from cdc_platform.formats.table_schemas.places import Place
@@ -55,6 +56,8 @@ class Table:
     key_names: tuple[str, ...]
     complete: bool  # False: no image told the columns, so they name no schema version
     rekeyed: bool = False  # the messages' own key is another one
+    database: Database = "mysql"
+    schema: str | None = None
     key_set: frozenset[str] = field(init=False)
     columns_json: str | None = field(init=False, default=None)
     version: str | None = field(init=False, default=None)
@@ -68,27 +71,30 @@ class Table:
                     for c in self.columns.values()
                 ]
             )
-            self.version = schema_version(self.db, self.table, self.columns_json)
+            self.version = schema_version(self.db, self.table, self.columns_json, self.schema)
 
     def schema_event(self) -> dict[str, Any]:
         """EVENT of kind schema, without wire address."""
+        writer = "dtle" if self.dtle else self.database
         return {
             "kind": "schema",
             "db": self.db,
+            "schema": self.schema,
             "table": self.table,
             "schema_version": self.version,
             "columns": self.columns_json,
-            **({"info": [("writer", "dtle")]} if self.dtle else {}),
+            **({"info": [("writer", writer)]} if writer != "mysql" else {}),
         }
 
 
 def row_changes(messages: pa.RecordBatch, table: Table, rows: Changes) -> pa.RecordBatch:
     """Rows of one table → EVENT batch. Raises one of BAD where a row can't be used."""
-    position = positions(rows.source, [table.dtle] * len(rows))
+    position = positions(rows.source, [table.dtle] * len(rows), table.database)
     transactions = [transaction or _NO_ROW for transaction in rows.transaction]
     key_columns = {name: table.columns[name] for name in table.key_names}
     columns = {
         "db": table.db,
+        "schema": table.schema,
         "table": table.table,
         "op": rows.op,
         "key": map_array(rows.key, key_columns, whole=False),
@@ -106,8 +112,10 @@ def row_changes(messages: pa.RecordBatch, table: Table, rows: Changes) -> pa.Rec
     return row_batch(messages, rows.at, columns)
 
 
-def positions(sources: list[dict], dtle: list[bool]) -> dict[str, list]:
-    """`source` blocks → source_time (µs), gtid, binlog place, lineage, file_no, event_no, row_no."""
+def positions(sources: list[dict], dtle: list[bool], database: Database = "mysql") -> dict[str, list]:
+    """`source` blocks of one database → source_time (µs), gtid, binlog place, lineage, file_no, event_no, row_no."""
+    if database != "mysql":
+        return _log_places(sources)
     files = [_text(s.get("file")) or None for s in sources]
     numbers = {f: file_number(f) for f in set(files)}
     return {
@@ -120,6 +128,21 @@ def positions(sources: list[dict], dtle: list[bool]) -> dict[str, list]:
         "file_no": [numbers[f] for f in files],
         "event_no": [0] * len(sources),
         "row_no": [integer(s.get("row"), "source.row") for s in sources],
+    }
+
+
+def _log_places(sources: list[dict]) -> dict[str, list]:
+    places = list(map(place_in_log, sources))
+    nothing = [None] * len(sources)
+    return {
+        "source_time": list(map(source_time, sources)),
+        "gtid": nothing,
+        "binlog_file": [p.file for p in places],
+        "binlog_pos": [p.pos for p in places],
+        "lineage": nothing,
+        "file_no": [p.number for p in places],
+        "event_no": [0] * len(sources),
+        "row_no": nothing,
     }
 
 

@@ -5,7 +5,16 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from cdc_platform.formats.kafka_connect.from_text import or_text
-from cdc_platform.formats.kafka_connect.types import CONNECT, DATA, TIME, Column, Dialect, column, stated_limits
+from cdc_platform.formats.kafka_connect.types import (
+    CONNECT,
+    DATA,
+    TIME,
+    TYPE_UNTOLD,
+    Column,
+    Dialect,
+    column,
+    stated_limits,
+)
 from cdc_platform.formats.kafka_connect.values import plain_texts
 from cdc_platform.mysql.types import MySqlType, parse_type
 
@@ -64,8 +73,9 @@ def bare_column(name: str, given: str | None, dialect: Dialect, *, defaulted: bo
     NULL and has a default."""
     field = {"field": name, "optional": True, "default": defaulted or None}
     if given is None or parse_type(given).name == "vector":  # an array of numbers
+        untold = (TYPE_UNTOLD,) if given is None and dialect.named is not None else ()
         limits = stated_limits(field, "longtext", "", dialect)
-        return Column(name, "longtext", plain_texts, dialect.unavailable, limits)
+        return Column(name, "longtext", plain_texts, dialect.unavailable, (*limits, *untold))
     real = parse_type(given)
     found = column({**field, **_BARE[real.family](real, dialect)}, given, dialect)
     if real.family in _CONVERTED:

@@ -6,15 +6,18 @@ Where Connect's type is poorer than MySQL's (`string`, `int64`), a hint gives th
 `columns`, or the schema parameters that `column.propagate.source.type` adds.
 """
 
-from collections.abc import Callable
+import hashlib
+import uuid
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import Literal
+from typing import Any, Literal
 
 from cdc_platform.formats.events import BadColumn
 from cdc_platform.formats.kafka_connect import values as cv
 from cdc_platform.formats.kafka_connect.fitting import fitting
 from cdc_platform.formats.kafka_connect.from_text import from_text
+from cdc_platform.formats.kafka_connect.other_types import as_text
 from cdc_platform.formats.table_schemas.table_changes import mysql_type
 from cdc_platform.formats.texts import Number, number_text, shown
 from cdc_platform.mysql.types import FAMILIES, MySqlType, labels_type, parse_type
@@ -39,6 +42,7 @@ class Dialect:
     null_defaults: bool = True  # JsonConverter's replace.null.with.default
     text_base64: bool = False  # dtle: TEXT and JSON of incremental rows are base64
     snapshot_year: bool = False  # dtle: years 2001..2069 of snapshots are really 1901..1969
+    named: "Mapping[str, Callable[[dict], Typed]] | None" = None  # another database's types; None: MySQL's
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +52,7 @@ class Column:
     name: str
     type_text: str
     convert: cv.Convert
-    unavailable: str | None = None
+    unavailable: Any = None
     limits: tuple[str, ...] = ()  # names of `Limit.stated`
 
 
@@ -200,8 +204,8 @@ def column(field: dict, given: str | None, dialect: Dialect, known: str | None =
         raise ValueError(f"schema field named {shown(name)}")
     parameters = field.get("parameters") or {}
     kind = field.get("type") or ""
-    if semantic in NAMED:
-        type_text, convert = NAMED[semantic](parameters)
+    if typed := (dialect.named or {}).get(semantic or "") or NAMED.get(semantic or ""):
+        type_text, convert = typed(parameters)
     elif kind in PLAIN and (not semantic or kind == "string" or given):
         type_text, convert = PLAIN[kind]
     elif kind == "struct" and given and parse_type(given).family in _AS_IT_IS:
@@ -209,7 +213,10 @@ def column(field: dict, given: str | None, dialect: Dialect, known: str | None =
     else:
         why = f"unknown schema type {shown(kind)} named {shown(semantic)}; option columns can name its type"
         raise BadColumn(name, f"column {shown(name)}: {why}")
-    told = given or known or _propagated(parameters) or _converted(semantic, dialect)
+    if dialect.named is not None and given and parse_type(given).family == "text":
+        return Column(name, given, as_text(convert), _unavailable(field, dialect))
+    of_mysql = None if dialect.named is not None else _propagated(parameters) or _converted(semantic, dialect)
+    told = given or known or of_mysql
     if told:
         try:
             type_text, convert = _refine((type_text, convert), told, bool(given), dialect)
@@ -220,10 +227,10 @@ def column(field: dict, given: str | None, dialect: Dialect, known: str | None =
         convert = _repaired(semantic, parse_type(told) if told else None, convert, dialect)
     if told and type_text == told:
         convert = fitting(convert, parse_type(told))
-    return Column(name, type_text, convert, _unavailable(kind, dialect), limits)
+    return Column(name, type_text, convert, _unavailable(field, dialect), limits)
 
 
-NULL_AS_DEFAULT, ZONE_UNTOLD = "null as default", "zone not told"
+NULL_AS_DEFAULT, ZONE_UNTOLD, TYPE_UNTOLD = "null as default", "zone not told", "type not told"
 """`Limit.stated` of columns: dtle writes no defaults in place of NULL."""
 
 
@@ -240,10 +247,26 @@ def stated_limits(field: dict, type_text: str, kind: str, dialect: Dialect) -> t
     return tuple(limit for limit, so in told.items() if so)
 
 
-def _unavailable(kind: str, dialect: Dialect) -> str | None:
+def _unavailable(field: dict, dialect: Dialect) -> Any:
+    """The value that says that a column isn't in the image. Debezium's `UnchangedToastedPlaceholder` has one per type:
+    arrays of texts hold the placeholder, arrays of numbers its bytes, arrays of UUIDs a UUID made of it."""
+    text = dialect.unavailable
+    kind = field.get("type") or ""
     if kind == "bytes":
-        return cv.to_base64(dialect.unavailable.encode())
-    return dialect.unavailable if kind in ("string", "") else None
+        return cv.to_base64(text.encode())
+    if kind == "map":
+        return {text: text}
+    if kind == "array":
+        items = field.get("items") or {}
+        return _UNAVAILABLE_ITEMS.get(items.get("name") or items.get("type"), lambda t: [t])(text)
+    return text if kind in ("string", "") else None
+
+
+_UNAVAILABLE_ITEMS: dict[Any, Callable[[str], list[Any]]] = {
+    "bytes": lambda t: [cv.to_base64(t.encode())],
+    **dict.fromkeys(("int16", "int32", "int64"), lambda t: list(t.encode())),
+    DATA + "Uuid": lambda t: [str(uuid.UUID(bytes=hashlib.md5(t.encode(), usedforsecurity=False).digest(), version=3))],
+}
 
 
 def _propagated(parameters: dict) -> str | None:
