@@ -142,9 +142,12 @@ def duplicates(events: pa.RecordBatch, outcomes: pa.Array, arrivals: Arrivals) -
     return pc.if_else(pc.and_(row, replayed(events, arrivals)), "duplicate", outcomes)
 
 
+_NAME = ("db", "schema", "table")
+
+
 def _names(events: pa.RecordBatch) -> pa.DictionaryArray:
     """The names of events' tables as text, as `rules.name` writes them, each once."""
-    parts = [events.column(c).dictionary_encode() for c in ("db", "schema", "table")]
+    parts = [events.column(c).dictionary_encode() for c in _NAME]
     codes = pa.array(np.zeros(events.num_rows, np.int64))
     for part in parts:
         count = len(part.dictionary) + 1
@@ -152,7 +155,8 @@ def _names(events: pa.RecordBatch) -> pa.DictionaryArray:
     codes = codes.dictionary_encode()
     known = [[*part.dictionary.to_pylist(), None] for part in parts]
     # Arrow's own join leaves rows out where all is NULL (binary_join_element_wise, null_handling="skip").
-    spelled = [".".join(filter(None, _parts(code, known))) for code in codes.dictionary.to_pylist()]
+    named = (dict(zip(_NAME, _parts(code, known), strict=True)) for code in codes.dictionary.to_pylist())
+    spelled = [".".join(x for x in (n["db"], n["schema"] or None, n["table"]) if x is not None) for n in named]
     return pa.DictionaryArray.from_arrays(codes.indices, pa.array(spelled, pa.string()))
 
 

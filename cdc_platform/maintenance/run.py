@@ -57,6 +57,7 @@ def _snapshots(spark: SparkSession, config: Config, source: Source) -> list[Kept
     path = tables.TABLE_STATE.at(stores.lake(config))
     if not delta_table.exists(path):
         return []
+    delta_sql.ensure(tables.TABLE_STATE, path)
     horizons = _horizons(spark, path, config, source)
     out = []
     for name in sorted(state.now(path, source)):

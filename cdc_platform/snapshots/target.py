@@ -57,6 +57,7 @@ class Target:
     snapshot: Store
     tombstones: Store
     for_any: bool = False
+    around: Store | None = None  # where a table would be whose folder this one's is in: one called as its schema
 
     @staticmethod
     def of(config: Config, source: str, *name: str) -> "Target":
@@ -65,7 +66,8 @@ class Target:
             path.of(stores.lake(config), source, table) for path in (SNAPSHOT_PATH, TOMBSTONES_PATH)
         )
         for_any = config.source(source).tables.for_any_reader(*table)
-        return Target(source, table, snapshot, tombstones, for_any)
+        around = SNAPSHOT_PATH.of(stores.lake(config), source, (table[0], table[1])) if len(table) == 3 else None
+        return Target(source, table, snapshot, tombstones, for_any, around)
 
 
 def prepare(spark: SparkSession, target: Target, columns: list[TableColumn], *, anew: bool = False) -> bool:
@@ -79,6 +81,9 @@ def prepare(spark: SparkSession, target: Target, columns: list[TableColumn], *, 
     if anew and dug:
         delta_sql.replace(spark, target.tombstones, _grave_sql(columns))
     if made:
+        if target.around is not None and delta_table.exists(target.around):  # its VACUUM would remove this one's files
+            outer = f"{target.name[0]}.{target.name[1]}"
+            raise TableStopped(target.source, target.name, f"its folder lies in that of the table {outer}")
         comment = f"Live rows of {'.'.join(target.name)} from source {target.source}"
         needed = features.at_creation(c.name for c in columns)
         delta_sql.create(spark, target.snapshot, own, {**_SNAPSHOT_PROPERTIES, **needed}, comment)

@@ -354,6 +354,23 @@ def test_the_first_route_that_fits_the_whole_name_decides(db, table, target):
     assert tables.kept(db, table) is (target == (db, table) != ("xshop_1", "order_7"))
 
 
+def test_rules_of_tables_in_schemas():
+    tables = Tables(
+        include=["app.*"],
+        exclude=["app.b.*"],
+        keys={"app.a.t": ["id"]},
+        routes={r"app\.t[0-9]+\.o": "app.all.o", r"app\.a\.old": "app.new"},
+    )
+    assert [tables.wanted("app", schema, "t") for schema in "ab"] == [True, False]
+    assert tables.key_columns("app", "a", "t") == ["id"]
+    assert tables.routed("app", "t1", "o") == ("app", "all", "o")
+    assert tables.routed("app", "a", "old") == ("app", "new")
+    assert tables.routed("app", "a", "t") == ("app", "a", "t")
+    assert tables.kept("app", "all", "o")
+    assert tables.kept("app", "a", "t")
+    assert not tables.kept("app", "t1", "o")
+
+
 @pytest.mark.parametrize(
     "key",
     [

@@ -1,5 +1,6 @@
 """Row changes of Debezium and dtle, group by group (one table, one schema) → EVENT batches."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from itertools import chain
 from operator import itemgetter
@@ -89,6 +90,8 @@ class Table:
 
 def row_changes(messages: pa.RecordBatch, table: Table, rows: Changes) -> pa.RecordBatch:
     """Rows of one table → EVENT batch. Raises one of BAD where a row can't be used."""
+    if table.database != "mysql":
+        _check_whole(rows, table.columns.values())
     position = positions(rows.source, [table.dtle] * len(rows), table.database)
     transactions = [transaction or _NO_ROW for transaction in rows.transaction]
     key_columns = {name: table.columns[name] for name in table.key_names}
@@ -110,6 +113,16 @@ def row_changes(messages: pa.RecordBatch, table: Table, rows: Changes) -> pa.Rec
     if table.rekeyed:  # a change of Kafka's key is a delete and an insert of one row, at one position
         columns["event_no"] = [int(op == "insert") for op in rows.op]
     return row_batch(messages, rows.at, columns)
+
+
+def _check_whole(rows: Changes, columns: Iterable[Column]) -> None:
+    """An insert without a value is the second half of an update that changed the key: what it doesn't tell (a value in
+    TOAST) stood in the row of the old key. Raises BadColumn."""
+    new = [after for op, after in zip(rows.op, rows.after, strict=True) if op in ("insert", "read") and after]
+    for c in columns:
+        if c.unavailable is not None and any(row.get(c.name, _ABSENT) == c.unavailable for row in new):
+            why = "isn't told: its value is that of the old key's row; REPLICA IDENTITY FULL makes messages tell it"
+            raise BadColumn(c.name, f"column {shown(c.name)} of a row whose key was changed {why}")
 
 
 def positions(sources: list[dict], dtle: list[bool], database: Database = "mysql") -> dict[str, list]:
