@@ -52,7 +52,7 @@ def test_lost_offsets_are_told_by_topic_partition_and_range_with_the_way_out():
         (KafkaUnreachable("shop", "h:1", "refused"), {"source": "shop", "servers": "h:1"}),
         (
             TableStopped("shop", ("d", "t`x"), "no key"),
-            {"source": "shop", "db": "d", "table": "t`x", "reason": "no key"},
+            {"source": "shop", "name": ("d", "t`x"), "reason": "no key"},
         ),
         (RunInProgress("shop", 60.0), {"source": "shop"}),
     ],
