@@ -227,8 +227,13 @@ def test_configured_keys_are_of_the_row_before():
 
 
 def test_names_are_joined_as_spark_does():
-    names = unify._names(pa.array(["a", None, "a", None]), pa.array(["x", "y", None, None]))
-    assert names.to_pylist() == ["a.x", "y", "a", ""]
+    columns = {
+        "db": ["a", None, "a", None, "a", "a", "a", ""],
+        "schema": [None, None, None, None, "s", "", "x.y", None],
+        "table": ["x", "y", None, None, "x", "x", "z", ""],
+    }
+    names = unify._names(pa.RecordBatch.from_pydict({n: pa.array(c, pa.string()) for n, c in columns.items()}))
+    assert names.to_pylist() == ["a.x", "y", "a", "", "a.s.x", "a.x", "a.x.y.z", "."]
 
 
 def test_orders_that_no_64_bits_hold_are_not_noted():
@@ -237,6 +242,7 @@ def test_orders_that_no_64_bits_hold_are_not_noted():
     assert touched.told() == [
         {
             "db": "shop",
+            "schema": None,
             "table": "t0",
             "schema_version": SHOP[0].version,
             "n": 1,
