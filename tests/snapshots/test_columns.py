@@ -96,7 +96,7 @@ def test_a_table_that_cant_be_kept_says_why(columns: Any, keys: Any, reason: str
     with pytest.raises(TableStopped) as caught:
         columns_of(source(keys), ("d", "t"), listed(*columns))
     assert reason in caught.value.reason
-    assert (caught.value.source, caught.value.db, caught.value.table) == ("s", "d", "t")
+    assert (caught.value.source, caught.value.name) == ("s", ("d", "t"))
 
 
 def test_order_in_sql_is_nothing_but_numbers() -> None:
