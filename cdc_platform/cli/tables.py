@@ -29,7 +29,7 @@ def tables_command(
     loaded = load_config(config)
     found = described.overview(loaded, described.known(loaded, source))
     shown = {
-        "folders": f"{loaded.lake}/snapshots/SOURCE/DB[/SCHEMA]/TABLE; --json gives each",
+        "folders": f"{loaded.lake}/snapshots/SOURCE/DB/TABLE; --json gives each",
         "tables": [{k: v for k, v in row.items() if k not in ("path", "reason")} for row in found],
     }
     return Report(found, shown=shown if found else "no table yet: `cdc-platform run` makes them")
