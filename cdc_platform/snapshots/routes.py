@@ -204,7 +204,7 @@ def routed(rows: DataFrame, source: Source, names: Sequence[Name], lacking: Mapp
     tables = source.tables
     targets = {n: tables.routed(*n) for n in names}
     told = [
-        (*_parts(n), origin_of(n), _parts(to), lacking.get(n, []), tables.keys.get(".".join(to)))
+        (*_parts(n), list(origin_of(n)), _parts(to), lacking.get(n, []), tables.keys.get(".".join(to)))
         for n, to in targets.items()
         if tables.merged(*to)
     ]
