@@ -103,7 +103,8 @@ class Retyped:
             return []
         of = f"source = '{self.source.name}'"
         lists = delta_table.ask(
-            f"SELECT DISTINCT db, \"table\", schema_version, columns FROM {{t}} WHERE {of} AND kind = 'message'",
+            f"SELECT DISTINCT db, \"table\", schema_version, columns FROM {{t}} WHERE {of} AND kind = 'message' "
+            "AND coalesce(schema, '') = ''",  # DDL and schema files are MySQL's, which has no schemas
             t=history,
         )
         compared = delta_table.ask(f"SELECT schema_version, digest FROM {{t}} WHERE {of}", t=self._known)

@@ -12,12 +12,12 @@ from pyspark.sql import SparkSession
 from cdc_platform.changelog.retyped import Retyped
 from cdc_platform.changelog.schema import Carry
 from cdc_platform.config import Config, Source
+from cdc_platform.config.tables import origin_of
 from cdc_platform.lake import delta_table, stores
-from cdc_platform.mysql.effects import Name
 from cdc_platform.snapshots import state
 from cdc_platform.snapshots.evolve import History
 from cdc_platform.snapshots.touched import Touched
-from cdc_platform.tables import TABLE_STATE
+from cdc_platform.tables import TABLE_STATE, Name
 
 log = logging.getLogger(__name__)
 
@@ -33,9 +33,13 @@ def retype(spark: SparkSession, config: Config, source: Source) -> frozenset[str
     if retyped.in_doubt:
         found = retyped.find()
         if found.changed or found.failed:
-            _note(config, source, History(spark, config, source), found.changed, found.failed)
+            _note(config, source, History(spark, config, source), _named(found.changed), _named(found.failed))
         retyped.replace()
     return retyped.replaced()
+
+
+def _named(reasons: Mapping[tuple[str, str], str]) -> dict[Name, str]:
+    return {name: reason for name, reason in reasons.items()}  # noqa: C416
 
 
 def _note(
@@ -47,13 +51,13 @@ def _note(
     events: list[dict[str, Any]] = []
     for reasons, became in ((changed, "stale"), (failed, "stopped")):
         for name, reason in reasons.items():
-            log.warning("%s.%s: %s", *name, reason)
+            log.warning("%s: %s", ".".join(name), reason)
             for today in _today(history.full.carries(name), source):
                 last = before.get(today)
                 events.append(_event(source, name, today, "rebuilt" if became == "stale" else "stopped", reason))
                 if last is None or _settled(last):
                     continue  # no batch has met it yet, or it isn't followed for another reason
-                outcomes[today] = state.Outcome(*today, became, reason, 0, 0)
+                outcomes[today] = state.Outcome(today, became, reason, 0, 0)
     delta_table.append_rows(history.changes, events)
     batch_id = max((before[n]["batch"] for n in outcomes), default=state.BEFORE)
     state.keep(path, source, list(outcomes.values()), before, batch_id, anew=True)
@@ -72,8 +76,8 @@ def _today(carries: Iterable[Carry], source: Source) -> set[Name]:
 def _event(source: Source, name: Name, today: Name, decision: str, reason: str) -> dict[str, Any]:
     return {
         "source": source.name,
-        **dict(zip(("db_before", "table_before"), name, strict=True)),
-        **dict(zip(("db_after", "table_after"), today, strict=True)),
+        **dict(zip(("db_before", "table_before"), origin_of(name), strict=True)),
+        **dict(zip(("db_after", "table_after"), origin_of(today), strict=True)),
         "decision": decision,
         "reason": reason,
     }
@@ -86,6 +90,6 @@ def older(
     found: set[Name] = set()
     for t in touched:
         if not replaced.isdisjoint(t.versions):
-            name = t.db, t.table
+            name = t.name
             found |= _today(spans[name], source) if name in spans else {source.tables.routed(*name)}
     return found
