@@ -13,7 +13,7 @@ from cdc_platform.changelog.schema import Carry
 from cdc_platform.config import Config, Source
 from cdc_platform.errors import TableStopped
 from cdc_platform.lake import stores
-from cdc_platform.snapshots import carry, routes, state
+from cdc_platform.snapshots import carry, partitions, routes, state
 from cdc_platform.snapshots.bring_up import Work, column_lists, emptied, merged_list, outcome
 from cdc_platform.snapshots.evolve import History
 from cdc_platform.snapshots.touched import names_in, of_table, touched_by
@@ -45,7 +45,8 @@ def anew(
         if needs_rows:
             raise TableStopped(source.name, name, "the changelog holds no change of it")
         return _emptied(spark, config, source, history, name)
-    work = Work(config, source, found.rows, 0, f"rebuild {uuid.uuid4().hex}", lists, anew=True)
+    several = partitions.several(config, source)
+    work = Work(config, source, found.rows, 0, f"rebuild {uuid.uuid4().hex}", lists, anew=True, several=several)
     done = outcome(work, found.touched[0], found.told.get(name), None)
     if done.state == "stopped":
         raise TableStopped(source.name, name, str(done.reason))

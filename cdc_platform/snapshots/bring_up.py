@@ -41,7 +41,8 @@ _BAD_VALUE = re.compile(
 class Work:
     """Changes of one source to bring into its tables. `app` and `batch_id` name the write: it happens once.
     lists: column lists by schema version, as `column_lists`. history: makes all changes of the source, as `changes`.
-    anew: the table is made from these changes alone. plain: tables whose changes are so (plain.py)."""
+    anew: the table is made from these changes alone. plain: tables whose changes are so (plain.py). several: the
+    source's row changes came by several partitions; untied: tables in which these are in order for sure (ties.py)."""
 
     config: Config
     source: Source
@@ -52,6 +53,8 @@ class Work:
     history: Callable[[], DataFrame] | None = None
     anew: bool = False
     plain: Mapping[Name, Plain] = field(default_factory=dict)
+    several: bool = False
+    untied: frozenset[Name] = frozenset()
 
 
 class Done(NamedTuple):
@@ -75,7 +78,7 @@ def outcome(work: Work, touched: Touched, columns_json: str | None, before: Any)
         if columns_json is None:
             raise TableStopped(source.name, name, "no column list is known for it")
         columns = columns_of(source, name, columns_json)
-        if touched.low[1] < 0:
+        if work.several and touched.low[1] < 0:
             _check_partitions(work, touched, columns, before)
         done = _bring_up(work, touched, columns, before)
     except TableStopped as error:
@@ -92,7 +95,8 @@ def _check_partitions(work: Work, touched: Touched, columns: list[TableColumn], 
     target = targets.Target.of(work.config, work.source.name, *touched.name)
     high = before and before["high_order"]
     known = None if work.anew or not high else tuple(map(int, high.values()))
-    partitions.check(work.config, work.source, target, rows, columns, touched.low, known, anew=work.anew)
+    untied = touched.name in work.untied
+    partitions.check(work.config, work.source, target, rows, columns, touched.low, known, untied=untied, anew=work.anew)
 
 
 def emptied(

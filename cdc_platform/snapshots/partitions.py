@@ -2,12 +2,14 @@
 down to its grain. What is closer than that is no order: the table says so."""
 
 from collections.abc import Iterator
+from decimal import Decimal
 from functools import reduce
 from shlex import quote
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
+from cdc_platform.changelog.epochs import NEVER
 from cdc_platform.changelog.order_key import PARTITIONS, TIMES_FROM
 from cdc_platform.changelog.schema import Order
 from cdc_platform.config import Config, Source
@@ -33,28 +35,36 @@ def check(
     low: Order,
     high: Order | None,
     *,
+    untied: bool,
     anew: bool,
 ) -> None:
     """Raises TableStopped where a TRUNCATE came by another partition than rows of its table, or changes of a key by
-    several at one source time. low: of these changes; high: of those that are in the table. anew: the operator has the
-    table made from the changelog, by source times."""
-    if not _several(config, source):
-        return
+    several at one source time. low: of these changes; high: of those that are in the table. untied: no two of these
+    changes are so, and none is a TRUNCATE. anew: the operator has the table made from the changelog, by source
+    times."""
     untold = rows.where("order_key.file < 0").withColumn("_from", _partition(F.col("order_key")))
     truncated = untold.where("op = 'truncate'")
     why = None
-    if not truncated.isEmpty():
+    if not untied and not truncated.isEmpty():
         why = _truncated(config, source, target, untold, truncated, anew=anew)
-    elif not anew and delta_table.exists(target.snapshot):
+    elif not anew and delta_table.exists(target.tombstones):
         why = _emptied_before(untold, target, columns)
     if why is None and any(c.key for c in columns):
-        later = high is None or low[:3] > high[:3]
-        why = next(_ties(untold, target, columns, later=later), None)
+        why = next(_ties(untold, target, columns, untied=untied, between=_between(low, high)), None)
     if why is not None:
         raise TableStopped(source.name, target.name, why)
 
 
-def _several(config: Config, source: Source) -> bool:
+def _between(low: Order, high: Order | None) -> tuple[int, int] | None:
+    """Of what `order_key.pos` a change and a row may be that have the same source time. None: of none."""
+    if high is None or low[:3] > high[:3]:
+        return None
+    if low[:2] != high[:2] or low[2] < TIMES_FROM:
+        return 0, NEVER
+    return low[2], high[2]
+
+
+def several(config: Config, source: Source) -> bool:
     """Whether row changes of the source came by several partitions."""
     found = delta_table.ask(
         f"SELECT DISTINCT topic, \"partition\" FROM {{epochs}} WHERE source = '{source.name}' LIMIT 2",
@@ -96,17 +106,29 @@ def _truncated(
     )
 
 
-def _ties(untold: DataFrame, target: Target, columns: list[TableColumn], *, later: bool) -> Iterator[str]:
-    """Why keys whose changes came by several partitions have no order, if some have none: among these changes, to the
-    rows that are there, and to those that were deleted. later: these changes are newer than what is there."""
+def _ties(
+    untold: DataFrame,
+    target: Target,
+    columns: list[TableColumn],
+    *,
+    untied: bool,
+    between: tuple[int, int] | None,
+) -> Iterator[str]:
+    """Why keys whose changes came by several partitions have no order, if some have none: among these changes (untied:
+    there are none), to the rows that are there, and to those that were deleted. between: lowest and highest
+    `order_key.pos` that such changes may have; None: all of these are newer than what is there."""
     names = key_names(columns)
     changes = untold.where("op <> 'truncate'").withColumn("_kmap", key_image(told=False))
     mine = changes.select(*typed_keys(columns), _time(F.col("order_key")).alias("_pos"), "_from")
     within = mine.groupBy(*names, "_pos").agg(F.count_distinct("_from").alias("n")).where("n > 1")
-    if not within.isEmpty():
+    if not untied and not within.isEmpty():
         yield _said("several partitions")
-    for there in () if later else _known(untold, target, columns):
-        stored = there.where("_cdc_order.file < 0").withColumn("_its", _partition(F.col("_cdc_order")))
+    if between is None:
+        return
+    mine = mine.where(F.col("_pos") <= between[1])
+    for there in _known(untold, target, columns):
+        stored = there.where(F.col("_cdc_order.pos").between(*map(Decimal, between))).where("_cdc_order.file < 0")
+        stored = stored.withColumn("_its", _partition(F.col("_cdc_order")))
         same = [F.col("_pos") == _time(F.col("_cdc_order")), F.col("_from") != F.col("_its")]
         if not mine.join(stored, names).where(reduce(Column.__and__, same)).isEmpty():
             yield _said("another partition than before")

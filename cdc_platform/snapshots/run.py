@@ -18,7 +18,7 @@ from cdc_platform.lake import batches, delta_table, stores
 from cdc_platform.lake.data_files import note_of
 from cdc_platform.lake.store import File, Store
 from cdc_platform.results import StageResult, Stopwatch
-from cdc_platform.snapshots import carry, catalog, cuts, limits, retype, routes, state
+from cdc_platform.snapshots import carry, catalog, cuts, limits, partitions, retype, routes, state, ties
 from cdc_platform.snapshots.anew import anew, not_carried, rebuilt, refreshed, stop
 from cdc_platform.snapshots.bring_up import Work, column_lists, merged_list, outcome
 from cdc_platform.snapshots.columns import columns_of
@@ -138,7 +138,11 @@ def _write(
         return routes.routed(carry.carried(every, plan.spans), source, sorted(known), found.lacking)
 
     plain = {} if spans or source.tables.routes else _plain(spark, source, files, found)
-    work = Work(config, source, found.rows, batch_id, f"snapshots {source.name}", lists, history, plain=plain)
+    unplaced = {n for t in found.touched if t.low[1] < 0 and (n := t.name) in plain}
+    several = any(t.low[1] < 0 for t in found.touched) and partitions.several(config, source)
+    untied = ties.untied(spark, {n: plain[n] for n in sorted(unplaced)}) if several else frozenset()
+    app = f"snapshots {source.name}"
+    work = Work(config, source, found.rows, batch_id, app, lists, history, plain=plain, several=several, untied=untied)
 
     def one(t: Touched) -> state.Outcome:
         name = t.name

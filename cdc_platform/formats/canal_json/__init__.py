@@ -94,6 +94,6 @@ FORMAT = Format(
     order="position",
     liveness=Liveness("canal's messages promise no heartbeats"),
     part=None,
-    context=Context(build=build, marker=r'"sql"\s*:\s*"[^"]'),
+    context=Context(build=build, marker=r'sql"\s*:\s*"[^"]'),
     limits=(TIMESTAMP_WITHOUT_ZONE,),
 )

@@ -79,7 +79,7 @@ FORMAT = Format(
     summary="Alibaba DataWorks' JSON of whole-database synchronization, updates in one record or two",
     options=DataworksOptions,
     decode=decode,
-    context=Context(build=build, marker=r'"ddl"\s*:\s*\{'),
+    context=Context(build=build, marker=r'ddl"\s*:\s*\{'),
     order="position",
     liveness=Liveness("DataWorks sends heartbeats, but promises no interval"),
     limits=(

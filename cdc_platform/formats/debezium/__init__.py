@@ -290,7 +290,7 @@ FORMAT = Format(
     decode=decode,
     liveness=Liveness("Debezium sends heartbeats only where heartbeat.interval.ms is set"),
     part=None,
-    context=Context(build=build, marker='"ddl"'),
+    context=Context(build=build, marker='ddl"'),
     transactions="counts",
     limits=LIMITS,
 )

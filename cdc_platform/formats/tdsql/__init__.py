@@ -71,7 +71,7 @@ FORMAT = Format(
     options=TdsqlOptions,
     decode=decode,
     liveness=Liveness("TDSQL's messages promise no heartbeats"),
-    context=ContextOf(build=context, marker='"query"'),
+    context=ContextOf(build=context, marker='query"'),
     evidence=shown_options,
     transactions="brackets",
     limits=(
