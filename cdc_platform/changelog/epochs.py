@@ -207,31 +207,50 @@ class Log:
 Ask = Callable[[dict[Run, Place], list[Segment]], Mapping[Run, Unknown | None]]
 """(runs, and the highest place before each; segments of the batch so far) → what `Log.follow` takes."""
 
-_ROUNDS = 16
-"""How often a partition's runs are asked about one after the other; more are asked about at once."""
+_ROUNDS = 64
+"""How often a batch's runs are asked about; what is left is decided at once."""
 
 
 def decided(log: Log, runs: Iterable[Run], ask: Ask) -> list[Segment]:
-    """The segments of a batch. What a run is depends on those before it in its partition, so each partition's first
-    candidate is asked about, then its next. Partitions without one come last: they are related to the logs that are
-    seen to begin elsewhere. Raises Overlap."""
+    """The segments of a batch. What a run is depends on those before it in its partition, so all candidates are asked
+    about, of each partition the first ones that are certain are decided, and the others asked about again. Partitions
+    in which no log begins come last: they are related to those that are seen to begin elsewhere. Raises Overlap."""
     waiting = sorted(runs, key=lambda r: (r.where, r.first))
     segments: list[Segment] = []
     for turn in range(_ROUNDS + 1):
-        candidates = log.candidates(waiting)
-        if turn < _ROUNDS:
-            first: dict[Where, Run] = {}
-            for run in candidates:
-                first.setdefault(run.where, run)
-            candidates = {run: candidates[run] for run in first.values()}
-            now = [r for r in waiting if r.where in first and r.first <= first[r.where].first]
-        else:
-            now = waiting
-        if not candidates:
+        if not (candidates := log.candidates(waiting)):
             break
-        segments += log.follow(now, ask(candidates, segments))
-        waiting = [r for r in waiting if r not in set(now)]
+        unknown = ask(candidates, segments)
+        until, begun = _certain(candidates, unknown)
+        if turn == _ROUNDS:
+            until = {run.where: run.first for run in candidates}
+        elif begun:
+            until = {where: first for where, first in until.items() if where in begun}
+        now = [r for r in waiting if r.first <= until.get(r.where, -1)]
+        segments += log.follow(now, unknown)
+        waiting = [r for r in waiting if r.first > until.get(r.where, -1)]
     return [*segments, *log.follow(waiting, {})]
+
+
+def _certain(
+    candidates: Mapping[Run, Place], unknown: Mapping[Run, Unknown | None]
+) -> tuple[dict[Where, int], set[Where]]:
+    """Up to which arrival candidates are certain, by partition; partitions of which the first one begins a log, or may.
+    What of the others' events at the highest place was new isn't known while they are asked about: copies of these may
+    pass for new ones."""
+    until: dict[Where, int] = {}
+    begun: set[Where] = set()
+    over: set[Where] = set()
+    for run, high in candidates.items():
+        where, first = run.where, unknown[run]
+        known = first is None or first.place > high
+        if where not in until or (known and where not in over):
+            until[where] = run.first
+        if not known:
+            over.add(where)
+            if first is not None and first.place < high:
+                begun.add(where)
+    return until, begun
 
 
 _NOWHERE: Place = (NO_POSITION[0] - 1, 0)

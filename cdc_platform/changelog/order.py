@@ -88,8 +88,10 @@ def replayed(arrivals: Arrivals) -> Column:
     found = F.lit(False)
     for (topic, partition), replays in arrivals.replays.items():
         here = (F.col("topic") == topic) & (F.col("partition") == partition)
-        for first, last in replays:
-            found = found | (here & _arrival().between(first, last))
+        firsts, lasts = (F.array(*(F.lit(at).cast("bigint") for at in ends)) for ends in zip(*replays, strict=True))
+        begun = F.size(F.filter(firsts, lambda first: first <= _arrival()))
+        ended = F.size(F.filter(lasts, lambda last: last < _arrival()))
+        found = found | (here & (begun > ended))
     return found
 
 

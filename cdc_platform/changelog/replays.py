@@ -73,8 +73,7 @@ def unknown(
         return {}
     of = _candidates(spark, candidates)
     mine = _events(delta_sql.rows_of(spark, changes, files)).where("retold IS NULL OR NOT retold")
-    here = (F.col("topic") == F.col("_topic")) & (F.col("partition") == F.col("_partition"))
-    mine = mine.join(F.broadcast(of), here & F.col("arrival").between(F.col("_first"), F.col("_last")))
+    mine = mine.join(F.broadcast(of), _within())
     came = Window.partitionBy("run").orderBy("arrival", "row_index")
     mine = mine.withColumn("prior", F.lag("arrival").over(came))
     content = [*_PLACE, *_CONTENT, *_IMAGES]
@@ -89,6 +88,7 @@ def unknown(
     own = F.size(F.filter("copies", lambda c: c["arrival"] < F.col("_first")))
     others = F.size(F.filter("copies", lambda c: c["old"]))
     counted = ours.join(known, alike, "left").groupBy("run", "_file", "_pos", "at", *content)
+    here = (F.col("topic") == F.col("_topic")) & (F.col("partition") == F.col("_partition"))
     copies = F.sum(F.when(F.col("copies").isNull(), 0).when(here, own).otherwise(others))
     goes_on = "struct(file_no, binlog_pos) >= struct(_file, _pos) AND (size(at) > copies OR copies > 1)"
     new = counted.agg(copies.cast("int").alias("copies")).where(f"copies = 0 OR ({goes_on})")
@@ -143,16 +143,19 @@ def _stored(
     stored = stored.where(F.col("file_no").between(low[0], high[0]))
     if low[0] == high[0]:
         stored = stored.where(F.col("binlog_pos").between(Decimal(low[1]), Decimal(high[1])))
-    for s in before:
-        if s.replay and low <= s.high and s.low <= high:
-            here = (F.col("topic") == s.where[0]) & (F.col("partition") == s.where[1])
-            stored = stored.where(~(here & F.col("arrival").between(s.first, s.last)))
+    again = [(*s.where, s.first, s.last) for s in before if s.replay and low <= s.high and s.low <= high]
+    if again:
+        ranges = spark.createDataFrame(again, "_topic STRING, _partition INT, _first BIGINT, _last BIGINT")
+        stored = stored.join(F.broadcast(ranges), _within(), "left_anti")
     ends = [(*where, last) for where, last in arrived.items()]
     known = spark.createDataFrame(ends, "topic STRING, partition INT, arrived BIGINT")
     stored = stored.join(F.broadcast(known), ["topic", "partition"], "left")
     stored = stored.withColumn("old", F.coalesce(F.col("arrival") <= F.col("arrived"), F.lit(False)))
-    within = F.col("topic") == F.col("_topic")
-    within = within & (F.col("partition") == F.col("_partition"))
-    within = within & F.col("arrival").between(F.col("_first"), F.col("_last"))
-    again = within & ~F.expr("struct(file_no, binlog_pos) > struct(_file, _pos)")
-    return stored.join(F.broadcast(candidates), again, "left_anti")
+    not_beyond = _within() & ~F.expr("struct(file_no, binlog_pos) > struct(_file, _pos)")
+    return stored.join(F.broadcast(candidates), not_beyond, "left_anti")
+
+
+def _within() -> Column:
+    """Whether an event is of a partition's arrivals `_first` to `_last`."""
+    here = (F.col("topic") == F.col("_topic")) & (F.col("partition") == F.col("_partition"))
+    return here & F.col("arrival").between(F.col("_first"), F.col("_last"))
