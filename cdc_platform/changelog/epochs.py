@@ -22,13 +22,15 @@ Place = tuple[int, int]
 """Number of a binlog file, position; NO_POSITION: none."""
 
 
+Span = tuple[Place, Place]
+"""The lowest and the highest of some places."""
 Clocks = Mapping[Where, tuple[tuple[int, int], ...]]
 """As Arrivals.clocks."""
 
 
 class Run(NamedTuple):
-    """Events of a partition from one arrival to another whose places don't descend (file_stats.Runs). since: their
-    earliest source time, ms."""
+    """Events of a partition from one arrival to another whose places don't descend (file_stats.Runs). since, until:
+    their earliest and latest source time, ms."""
 
     where: Where
     first: int
@@ -37,13 +39,16 @@ class Run(NamedTuple):
     high: Place
     servers: frozenset[str]
     since: int = NEVER
+    until: int = -1
 
     @classmethod
     def of(cls, run: Mapping[str, Any]) -> "Run":
         """As statistics of a file have it."""
         low, high = tuple(run["low"]), tuple(run["high"])
         where = (run["topic"], run["partition"])
-        return cls(where, run["first"], run["last"], low, high, frozenset(run["lineages"]), run["since"])
+        return cls(
+            where, run["first"], run["last"], low, high, frozenset(run["lineages"]), run["since"], run.get("until", -1)
+        )
 
 
 class Unknown(NamedTuple):
@@ -67,17 +72,19 @@ class Segment(NamedTuple):
     high: Place
     servers: frozenset[str]
     since: int = NEVER
+    until: int = -1
 
 
 @dataclass(frozen=True, slots=True)
 class Partition:
-    """How far a partition is: its epoch, the highest place of it there, the place and arrival of its last event.
-    `at` below `high`: a replay is under way."""
+    """How far a partition is: its epoch, the highest place of it there, the place and arrival of its last event, and
+    whether that was of a replay, which may go on."""
 
     epoch: int
     high: Place
     at: Place
     arrived: int
+    replay: bool = False
 
 
 @dataclass(slots=True)
@@ -88,6 +95,13 @@ class Epoch:
     high: Place
     servers: set[str] = field(default_factory=set)
     since: int = NEVER
+    until: int = -1
+
+    def add(self, segment: Segment) -> None:
+        """One more of it."""
+        self.low, self.high = min(self.low, segment.low), max(self.high, segment.high)
+        self.servers |= segment.servers
+        self.since, self.until = min(self.since, segment.since), max(self.until, segment.until)
 
 
 class Overlap(Exception):
@@ -97,27 +111,51 @@ class Overlap(Exception):
 @dataclass(slots=True)
 class Log:
     """What is known of a source's order. `before`: epochs by server of events that came before any segment (lakes of
-    earlier versions)."""
+    earlier versions). `spans`: of each partition the places of its epochs. `latest`: source times (ms) that partitions
+    had reached before a batch."""
 
     partitions: dict[Where, Partition] = field(default_factory=dict)
     epochs: dict[int, Epoch] = field(default_factory=dict)
     before: dict[str | None, int] = field(default_factory=dict)
+    spans: dict[Where, dict[int, Span]] = field(default_factory=dict)
+    latest: dict[Where, int] = field(default_factory=dict)
 
     def candidates(self, runs: Iterable[Run]) -> dict[Run, Place]:
         """Runs, in the order of arrival, that may begin with events that are stored already: those that begin behind
-        what came before them in their partition; with the highest place before them. Raises Overlap."""
+        what came before them in their partition, and those of an earlier time that begin where an earlier log was; with
+        the highest place before them, of the latter one beyond their own: an earlier log doesn't go on. Raises
+        Overlap."""
         found = {}
-        at = {w: (p.high, p.at) for w, p in self.partitions.items()}
+        at = {w: (p.high, p.at, p.replay) for w, p in self.partitions.items()}
         arrived = {w: p.arrived for w, p in self.partitions.items()}
+        came: dict[Where, list[Run]] = {}
+        logs: dict[Where, list[Run]] = {}  # those before the last descent
         for run in sorted(runs, key=lambda r: (r.where, r.first)):
             if run.first <= arrived.get(run.where, -1):
                 raise Overlap(run.where)
-            high, last = at.get(run.where) or (self._legacy(), self._legacy())
-            if _behind(run.low, high, last):
+            high, last, replay = at.get(run.where) or (self._legacy(), self._legacy(), False)
+            before = came.setdefault(run.where, [])
+            if run.low < last:
+                logs[run.where] = before[:]
+            if back := self._back(run, last, logs.get(run.where, [])):
+                found[run] = _beyond(max(high, run.high))
+            elif _behind(run.low, high, last, replay=replay):
                 found[run] = high
-            at[run.where] = (max(high, run.high), run.high)
+            at[run.where] = (high if back else max(high, run.high), run.high, False)
             arrived[run.where] = run.last
+            before.append(run)
         return found
+
+    def _back(self, run: Run, last: Place, before: list[Run]) -> bool:
+        """Whether a run may begin in an earlier log, whose places may be ahead: it goes on behind the last event or
+        where that stands, and is of an earlier time; or ahead of it at the same time. before: those of the batch
+        before."""
+        latest = max(self.latest.get(run.where, -1), *(r.since for r in before if r.since < NEVER), -1)
+        if run.low <= NO_POSITION or run.low < last or run.since > latest - (run.low == last):
+            return False
+        then = self.partitions.get(run.where)
+        spans = [s for n, s in self.spans.get(run.where, {}).items() if then is None or n != then.epoch]
+        return any(low <= run.low <= high for low, high in [*spans, *((r.low, r.high) for r in before)])
 
     def _legacy(self) -> Place:
         """Where a partition that isn't known yet may have been."""
@@ -153,13 +191,25 @@ class Log:
         return found
 
     def _new(self, run: Run) -> Partition:
-        """A partition that wasn't known: its first event is of the log that its server or its place speaks for, else
+        """A partition that wasn't known: its first event is of the log that its server, time or place speaks for, else
         of the newest."""
         named = [n for n, e in sorted(self.epochs.items()) if not run.servers or run.servers & e.servers]
-        inside = [n for n in named if self._has(n, run.low)]
-        epoch = next(iter(inside), max(named or self.epochs, default=0))
+        timely = self._timely(run, named or sorted(self.epochs))
+        inside = [n for n in named if n in timely and self._has(n, run.low)]
+        epoch = next(iter(inside), max(timely, default=0))
         legacy = self._legacy()
         return Partition(epoch, legacy, legacy, -1)
+
+    def _timely(self, run: Run, epochs: list[int]) -> list[int]:
+        """Of some epochs, ascending, those that a run may be of by its time: the newest that had begun by then, such as
+        began at that time, and the next one, too, if all that is known of those is earlier."""
+        if run.since == NEVER or not epochs:
+            return epochs
+        last = max(sum(self.epochs[n].since < run.since for n in epochs) - 1, 0)
+        found = [n for i, n in enumerate(epochs) if i == last or (i > last and self.epochs[n].since == run.since)]
+        after = epochs.index(found[-1]) + 1
+        known = max(self.epochs[n].until for n in found)
+        return [*found, *epochs[after : after + 1]] if self.epochs[found[0]].since < run.since > known else found
 
     def _forward(self, run: Run, then: Partition) -> Segment:
         """A run that goes on. It may be of a newer log, whose places happen to be higher: if its server was never seen
@@ -172,7 +222,8 @@ class Log:
                 continue
             other = bool(run.servers) and mine is not None and not run.servers & mine.servers
             inside = self._has(newer, run.low) or (newer == max(self.epochs) and run.low >= theirs.low)
-            ended = mine is not None and run.low > mine.high and inside
+            before = run.since < theirs.since < NEVER
+            ended = mine is not None and run.low > mine.high and inside and not before
             later = theirs.since < run.since < NEVER and run.low >= theirs.low
             if other or ended or later:
                 epoch = newer
@@ -180,6 +231,12 @@ class Log:
         if epoch != then.epoch:
             then = Partition(epoch, run.low, run.low, 0)
         return self._note(_segment(run, epoch), then)
+
+    def begun_within(self, run: Run) -> list[int]:
+        """Source times at which logs began elsewhere while a run went on that may be theirs from there on."""
+        at = self.partitions.get(run.where)
+        newer = (e for n, e in self.epochs.items() if at is not None and n > at.epoch)
+        return sorted(e.since for e in newer if run.since <= e.since < run.until and _alike(run.servers, e.servers))
 
     def _next(self, run: Run, epoch: int) -> int:
         """The epoch that begins with a run: one that another partition saw begin, or a new one."""
@@ -194,14 +251,20 @@ class Log:
         return self.epochs[epoch].low <= place <= self.epochs[epoch].high
 
     def _note(self, segment: Segment, then: Partition) -> Segment:
-        high = max(then.high, segment.high)
-        self.partitions[segment.where] = Partition(segment.epoch, high, segment.high, segment.last)
+        high = then.high if segment.replay else max(then.high, segment.high)  # a replay may be of an earlier log
+        self.partitions[segment.where] = Partition(segment.epoch, high, segment.high, segment.last, segment.replay)
         if not segment.replay:
-            known = self.epochs.setdefault(segment.epoch, Epoch(segment.low, segment.high))
-            known.low, known.high = min(known.low, segment.low), max(known.high, segment.high)
-            known.servers |= segment.servers
-            known.since = min(known.since, segment.since)
+            if segment.since < NEVER:
+                self.latest[segment.where] = max(segment.since, self.latest.get(segment.where, -1))
+            self.reach(segment)
+            self.epochs.setdefault(segment.epoch, Epoch(segment.low, segment.high)).add(segment)
         return segment
+
+    def reach(self, segment: Segment) -> None:
+        """Adds a segment to the places of its partition's epoch."""
+        spans = self.spans.setdefault(segment.where, {})
+        low, high = spans.get(segment.epoch, (segment.low, segment.high))
+        spans[segment.epoch] = min(low, segment.low), max(high, segment.high)
 
 
 Ask = Callable[[dict[Run, Place], list[Segment]], Mapping[Run, Unknown | None]]
@@ -211,7 +274,11 @@ _ROUNDS = 64
 """How often a batch's runs are asked about; what is left is decided at once."""
 
 
-def decided(log: Log, runs: Iterable[Run], ask: Ask) -> list[Segment]:
+Divide = Callable[[dict[Run, list[int]]], list[Run]]
+"""(runs, and source times) → each in parts, of which the others begin with the first event after such a time."""
+
+
+def decided(log: Log, runs: Iterable[Run], ask: Ask, divide: Divide) -> list[Segment]:
     """The segments of a batch. What a run is depends on those before it in its partition, so all candidates are asked
     about, of each partition the first ones that are certain are decided, and the others asked about again. Partitions
     in which no log begins come last: they are related to those that are seen to begin elsewhere. Raises Overlap."""
@@ -229,7 +296,23 @@ def decided(log: Log, runs: Iterable[Run], ask: Ask) -> list[Segment]:
         now = [r for r in waiting if r.first <= until.get(r.where, -1)]
         segments += log.follow(now, unknown)
         waiting = [r for r in waiting if r.first > until.get(r.where, -1)]
-    return [*segments, *log.follow(waiting, {})]
+    if over := {run: times for run in waiting if (times := log.begun_within(run))}:
+        waiting = [*(run for run in waiting if run not in over), *divide(over)]
+    return _joined([*segments, *log.follow(waiting, {})])
+
+
+def _joined(segments: list[Segment]) -> list[Segment]:
+    """The same with neighbours as one that are of one epoch and no replays."""
+    found: list[Segment] = []
+    for s in sorted(segments, key=lambda s: (s.where, s.first)):
+        last = found[-1] if found else None
+        if last and last.where == s.where and last.epoch == s.epoch and not (last.replay or s.replay):
+            low, high, servers = min(last.low, s.low), max(last.high, s.high), last.servers | s.servers
+            since, until = min(last.since, s.since), max(last.until, s.until)
+            found[-1] = Segment(s.where, last.first, s.last, s.epoch, False, low, high, servers, since, until)
+        else:
+            found.append(s)
+    return found
 
 
 def _certain(
@@ -257,13 +340,23 @@ _NOWHERE: Place = (NO_POSITION[0] - 1, 0)
 """Before all places."""
 
 
-def _behind(place: Place, high: Place, at: Place) -> bool:
+def _behind(place: Place, high: Place, at: Place, *, replay: bool) -> bool:
     """Whether an event may be one of a replay: it lies behind what came before it, or goes on with a replay."""
-    return place < at or place < high or (place == high and at < high)
+    return place < at or place < high or (place == high and (at < high or replay))
+
+
+def _beyond(place: Place) -> Place:
+    return place[0], place[1] + 1
+
+
+def _alike(some: Iterable[str], others: Iterable[str]) -> bool:
+    """Whether servers may be those of one log; none: not told."""
+    some, others = set(some), set(others)
+    return not some or not others or not some.isdisjoint(others)
 
 
 def _segment(run: Run, epoch: int, *, replay: bool = False) -> Segment:
-    return Segment(run.where, run.first, run.last, epoch, replay, run.low, run.high, run.servers, run.since)
+    return Segment(run.where, run.first, run.last, epoch, replay, run.low, run.high, run.servers, run.since, run.until)
 
 
 @dataclass(frozen=True, slots=True)

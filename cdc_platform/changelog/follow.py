@@ -37,12 +37,14 @@ def follow(
     by_position = FORMATS[source.format].order == "position"
     log, before = log_epochs.known(paths, source, batch)
     reached = max((e.high for e in log.epochs.values()), default=None)
+    again = any(g.get("retold") for note in statistics for g in note["groups"])
+    known = log_epochs.clocks(paths["epochs"], source, batch, every=again)
+    log.latest = {where: at[-1][1] for where, at in known.items()}
     if (segments := log_epochs.noted(paths["epochs"], source, batch)) is None:
         of = partial(_segments, spark, log, changes, files, before=before)
         segments = (_spans if by_position else of)(statistics)
         log_epochs.note(paths["epochs"], source, batch, segments, _latest(statistics))
-    again = any(g.get("retold") for note in statistics for g in note["groups"])
-    clocks = _clocks(log_epochs.clocks(paths["epochs"], source, batch, every=again), statistics)
+    clocks = _clocks(known, statistics)
     if by_position:
         return Followed(Arrivals({}, {}, log.before, clocks, by_position=True), reached)
     return Followed(Arrivals.of([*before, *segments], log.before, clocks), reached)
@@ -108,7 +110,7 @@ def _segments(
         log.candidates(found)
     except Overlap:
         found = replays.runs_of(spark, files, arrived)
-    return decided(log, found, ask)
+    return decided(log, found, ask, partial(replays.divided, spark, files))
 
 
 def _spans(statistics: list[dict[str, Any]]) -> list[Segment]:

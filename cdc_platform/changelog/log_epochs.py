@@ -21,34 +21,32 @@ def known(paths: dict[str, Store], source: Source, batch: int | None) -> tuple[L
     kept = 'topic, "partition", epoch'
     groups = delta_table.ask(
         f"SELECT {kept}, min(first) AS first, max(last) AS last, min({_LOW}) AS low, max({_HIGH}) AS high, "
-        f"array_agg(DISTINCT servers) AS servers, min(since) AS since {of} AND NOT replay GROUP BY {kept}",
+        f"array_agg(DISTINCT servers) AS servers, min(since) AS since, "
+        f"max(until) AS until {of} AND NOT replay GROUP BY {kept}",
         epochs=paths["epochs"],
     )
     again = delta_table.ask(
-        f"SELECT {kept}, first, last, {_LOW} AS low, {_HIGH} AS high, NULL AS servers, NULL AS since {of} AND replay",
+        f"SELECT {kept}, first, last, {_LOW} AS low, {_HIGH} AS high, NULL AS servers, NULL AS since, NULL AS until "
+        f"{of} AND replay",
         epochs=paths["epochs"],
     )
     ends = delta_table.ask(
-        f"SELECT topic, \"partition\", max(named_struct('last', last, 'epoch', epoch, 'at', {_HIGH})) AS newest "
+        f"SELECT topic, \"partition\", max(named_struct('last', last, 'epoch', epoch, 'at', {_HIGH}, "
+        "'replay', replay)) AS newest "
         f'{of} GROUP BY topic, "partition"',
         epochs=paths["epochs"],
     )
     log = _of_lineages(paths, source)
-    segments = [*(_segment(r, replay=False) for r in groups), *(_segment(r, replay=True) for r in again)]
-    for s in segments:
-        epoch = log.epochs.setdefault(s.epoch, Epoch(s.low, s.high))
-        epoch.low, epoch.high = min(epoch.low, s.low), max(epoch.high, s.high)
-        epoch.servers |= s.servers
-        epoch.since = min(epoch.since, s.since)
-    high: dict[tuple[tuple[str, int], int], Place] = {}
-    for s in segments:
-        at = s.where, s.epoch
-        high[at] = max(s.high, high.get(at, s.high))
+    logs, replays = ([_segment(r, replay=x) for r in rows] for rows, x in ((groups, False), (again, True)))
+    for s in logs:
+        log.reach(s)
+        log.epochs.setdefault(s.epoch, Epoch(s.low, s.high)).add(s)
     for r in ends:
         where, newest = (r["topic"], r["partition"]), r["newest"]
-        at = _place(newest["at"])
-        log.partitions[where] = Partition(newest["epoch"], high[where, newest["epoch"]], at, newest["last"])
-    return log, segments
+        at, epoch = _place(newest["at"]), newest["epoch"]
+        _, high = log.spans.get(where, {}).get(epoch, (at, at))  # of a lake of before a replay may be all there is
+        log.partitions[where] = Partition(epoch, high, at, newest["last"], newest["replay"])
+    return log, [*logs, *replays]
 
 
 def clocks(path: Store, source: Source, batch: int | None, *, every: bool) -> dict[Where, list[tuple[int, int]]]:
@@ -69,7 +67,7 @@ def noted(path: Store, source: Source, batch: int) -> list[Segment] | None:
     """The segments of a batch that was begun before; None: none are kept."""
     rows = delta_table.ask(
         f'SELECT topic, "partition", epoch, replay, first, last, {_LOW} AS low, {_HIGH} AS high, '
-        f"servers, since FROM {{epochs}} WHERE source = '{source.name}' AND batch = {batch}",
+        f"servers, since, until FROM {{epochs}} WHERE source = '{source.name}' AND batch = {batch}",
         epochs=path,
     )
     return [_segment({**r, "servers": [r["servers"]]}, replay=r["replay"]) for r in rows] or None
@@ -79,7 +77,8 @@ def _segment(row: dict[str, Any], *, replay: bool) -> Segment:
     where, servers = (row["topic"], row["partition"]), _flat(row["servers"])
     low, high = _place(row["low"]), _place(row["high"])
     since = NEVER if row["since"] is None else row["since"]
-    return Segment(where, row["first"], row["last"], row["epoch"], replay, low, high, servers, since)
+    until = -1 if row["until"] is None else row["until"]
+    return Segment(where, row["first"], row["last"], row["epoch"], replay, low, high, servers, since, until)
 
 
 def _flat(lists: list[list[str]] | None) -> frozenset[str]:
@@ -125,6 +124,7 @@ def note(path: Store, source: Source, batch: int, segments: list[Segment], clock
             **{"high_file": s.high[0], "high_pos": Decimal(s.high[1])},
             "servers": sorted(s.servers),
             "since": None if s.since == NEVER else s.since,
+            "until": None if s.until < 0 else s.until,
             "clock": clocks.get(s.where),
         }
         for s in segments

@@ -1,18 +1,23 @@
 """Which events that go back in a log were sent before: asked of `changes`, where all events are, for runs only that
 begin behind what came before them (epochs.Log.candidates)."""
 
+# pyarrow.compute makes its functions at run time, so that type checkers do not see them.
+# pyright: reportAttributeAccessIssue=false
+
 from collections.abc import Iterator, Mapping, Sequence
 from decimal import Decimal
 from functools import reduce
 from itertools import chain
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from pyspark.sql import Column, DataFrame, SparkSession, Window
 from pyspark.sql import functions as F
 
 from cdc_platform.changelog.epochs import Place, Run, Segment, Unknown, Where
-from cdc_platform.changes.file_stats import ENTRIES, NO_POSITION, Runs, arrival
+from cdc_platform.changes.file_stats import ENTRIES, NO_POSITION, Runs, arrival, millis
 from cdc_platform.lake.data_files import Output, read, units
 from cdc_platform.lake.store import File, Store
 from cdc_platform.spark import arrow_tasks, delta_sql
@@ -54,6 +59,36 @@ class _Sorted:
         return runs.told()
 
 
+def divided(spark: SparkSession, files: list[File], runs: Mapping[Run, list[int]]) -> list[Run]:
+    """Runs of a batch's files in parts, of which the others begin with the first event after one of these source times
+    (ms)."""
+    [told] = arrow_tasks.run(spark, [files], _rows, _Divided(dict(runs)), {}).told
+    return [Run.of(run) for run in told]
+
+
+class _Divided:
+    """The work of the task: runs as these are, but that they end before the first event after one of their times."""
+
+    def __init__(self, times: dict[Run, list[int]]):
+        self._times = times
+
+    def __call__(self, batches: Iterator[pa.RecordBatch], _out: Mapping[str, Output]) -> Any:
+        parts = {run: [Runs() for _ in range(len(times) + 1)] for run, times in self._times.items()}
+        reached = dict.fromkeys(parts, 0)
+        for batch in batches:
+            came, times = arrival(batch).to_numpy(), pc.fill_null(millis(batch.column("source_time")), -1).to_numpy()
+            for run, marks in self._times.items():
+                topic, partition = run.where
+                here = pc.and_(pc.equal(batch.column("topic"), topic), pc.equal(batch.column("partition"), partition))
+                here = here.to_numpy(zero_copy_only=False) & (came >= run.first) & (came <= run.last)
+                latest = np.maximum.accumulate(np.where(here, times, -1))
+                part = np.maximum(np.searchsorted(marks, latest, side="left"), reached[run])
+                for number in np.unique(part[here]).tolist():
+                    parts[run][number].add(batch.filter(pa.array(here & (part == number))))
+                    reached[run] = number
+        return [told for of in parts.values() for some in of for told in some.told() or ()]
+
+
 def unknown(
     spark: SparkSession,
     changes: Store,
@@ -65,19 +100,20 @@ def unknown(
     """Of each run of a batch's files the first event that isn't stored at its place with its content; None: all are.
     candidates: runs, and the highest place before each. Events at that place may go on with a transaction of which a
     part came before: they are counted, for a compressed transaction may hold some that look alike. What is stored
-    there more than once is taken again: it may have been sent again right behind itself, which nothing shows. before:
+    there more than once is taken again: it may have been sent again right behind itself, which nothing shows. Of an
+    earlier log nothing goes on. before:
     segments so far, whose replays are no events of their own. arrived: last arrival of each partition before the
     batch."""
     runs = list(candidates)
     if not runs:
         return {}
-    of = _candidates(spark, candidates)
+    of = _candidates(spark, candidates, before)
     mine = _events(delta_sql.rows_of(spark, changes, files)).where("retold IS NULL OR NOT retold")
     mine = mine.join(F.broadcast(of), _within())
     came = Window.partitionBy("run").orderBy("arrival", "row_index")
     mine = mine.withColumn("prior", F.lag("arrival").over(came))
     content = [*_PLACE, *_CONTENT, *_IMAGES]
-    run = ["run", *(f"_{c}" for c in ("topic", "partition", "first", "file", "pos"))]
+    run = ["run", *(f"_{c}" for c in ("topic", "partition", "since", "first", "file", "pos"))]
     ours = mine.groupBy(*run, *content).agg(F.sort_array(F.collect_list(F.struct("arrival", "prior"))).alias("at"))
     theirs = _stored(spark, changes, runs, before, of, arrived).groupBy("topic", "partition", *content)
     known = theirs.agg(F.collect_set(F.struct("old", "arrival", "row_index")).alias("copies"))
@@ -87,11 +123,13 @@ def unknown(
     # it each would pass for the other's copy.
     own = F.size(F.filter("copies", lambda c: c["arrival"] < F.col("_first")))
     others = F.size(F.filter("copies", lambda c: c["old"]))
+    earlier = F.coalesce(F.exists("copies", lambda c: c["arrival"] < F.col("_since")), F.lit(False))
     counted = ours.join(known, alike, "left").groupBy("run", "_file", "_pos", "at", *content)
     here = (F.col("topic") == F.col("_topic")) & (F.col("partition") == F.col("_partition"))
     copies = F.sum(F.when(F.col("copies").isNull(), 0).when(here, own).otherwise(others))
     goes_on = "struct(file_no, binlog_pos) >= struct(_file, _pos) AND (size(at) > copies OR copies > 1)"
-    new = counted.agg(copies.cast("int").alias("copies")).where(f"copies = 0 OR ({goes_on})")
+    figures = copies.cast("int").alias("copies"), F.bool_or(here & earlier).alias("earlier")
+    new = counted.agg(*figures).where(f"copies = 0 OR (NOT earlier AND {goes_on})")
     new = new.withColumn("new", F.expr("at[IF(copies > 1, 0, copies)]"))
     first = new.select("run", "new.arrival", "new.prior", *_PLACE)
     firsts = first.groupBy("run").agg(F.min(F.struct("arrival", "prior", *_PLACE)).alias("first")).collect()
@@ -105,11 +143,17 @@ def unknown(
     return found
 
 
-def _candidates(spark: SparkSession, candidates: Mapping[Run, Place]) -> DataFrame:
-    """run: their number, `_topic`, `_partition`, `_first`, `_last`, and `_file`, `_pos`: the highest place before."""
-    rows = [(i, *r.where, r.first, r.last, h[0], Decimal(h[1])) for i, (r, h) in enumerate(candidates.items())]
-    columns = "_topic STRING, _partition INT, _first BIGINT, _last BIGINT, _file BIGINT, _pos DECIMAL(20,0)"
-    return spark.createDataFrame(rows, f"run INT, {columns}")
+def _candidates(spark: SparkSession, candidates: Mapping[Run, Place], before: Sequence[Segment]) -> DataFrame:
+    """run: their number, `_topic`, `_partition`, `_since`: arrival with which the partition's log began, `_first`,
+    `_last`, and `_file`, `_pos`: the highest place before."""
+    epoch = {s.where: s.epoch for s in sorted(before, key=lambda s: s.epoch)}
+    since = {s.where: s.first for s in sorted(before, key=lambda s: -s.first) if s.epoch == epoch[s.where]}
+    rows = [
+        (i, *r.where, since.get(r.where, 0), r.first, r.last, h[0], Decimal(h[1]))
+        for i, (r, h) in enumerate(candidates.items())
+    ]
+    columns = "_topic STRING, _partition INT, _since BIGINT, _first BIGINT, _last BIGINT"
+    return spark.createDataFrame(rows, f"run INT, {columns}, _file BIGINT, _pos DECIMAL(20,0)")
 
 
 def _events(changes: DataFrame) -> DataFrame:

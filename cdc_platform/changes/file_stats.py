@@ -164,31 +164,53 @@ class Runs:
         descends = (file[1:] < file[:-1]) | ((file[1:] == file[:-1]) & (pos[1:] < pos[:-1]))
         _, first = np.unique(lineage, return_index=True)
         single = np.nonzero(alone)[0]
-        cuts = np.concatenate([np.nonzero(descends)[0] + 1, first, single, single[single + 1 < len(came)] + 1])
+        rotated = np.nonzero(file[1:] > file[:-1])[0][:_MOST_CUTS] + 1
+        earlier = _earlier(since, np.append(0, np.nonzero(descends)[0] + 1), runs[-1]["since"] if runs else _NEVER)
+        cuts = [np.nonzero(descends)[0] + 1, first, single, single[single + 1 < len(came)] + 1, rotated, earlier]
+        cuts = np.concatenate(cuts)
         starts = [s for s in np.unique(cuts).tolist() if not s or came[s] != came[s - 1]]  # a message's event is one
         for start, end in pairwise([*starts, len(came)]):
             low, high = ((int(file[i]), int(pos[i])) for i in (start, end - 1))
             servers = {names[i] for i in np.unique(lineage[start:end]).tolist()} - {None}
             time, by_itself = int(since[start:end].min()), bool(alone[start:end].any())
+            told = since[start:end][since[start:end] < _NEVER]
+            until = int(told.max()) if len(told) else -1
             before = runs[-1] if runs else None
             goes_on = before is not None and not before["alone"] and not by_itself and (*before["high"],) <= low
+            if before and goes_on and len(runs) < _MOST_CUTS:
+                goes_on = low[0] == before["high"][0] and int(since[start]) >= before["since"]
             if before and (before["last"] == came[start] or (goes_on and servers <= {*before["lineages"]})):
                 before |= {"last": int(came[end - 1]), "high": [*high], "since": min(time, before["since"])}
+                before["until"] = max(until, before["until"])
                 before |= {"alone": before["alone"] or by_itself, "lineages": sorted({*before["lineages"], *servers})}
             else:
-                told = {"first": int(came[start]), "last": int(came[end - 1]), "low": [*low], "high": [*high]}
-                more = {"lineages": sorted(servers), "since": time, "alone": by_itself}
-                runs.append({"topic": where[0], "partition": where[1], **told, **more})
+                places = {"first": int(came[start]), "last": int(came[end - 1]), "low": [*low], "high": [*high]}
+                more = {"lineages": sorted(servers), "since": time, "until": until, "alone": by_itself}
+                runs.append({"topic": where[0], "partition": where[1], **places, **more})
 
     def told(self) -> list[dict[str, Any]] | None:
         """Per run: topic, partition, arrival of its first and last event, its lowest and highest place (file number and
-        position; NO_POSITION: none), the servers that it names, its earliest source time (ms). A run ends where another
+        position; NO_POSITION: none), the servers that it names, its earliest and latest source time
+        (ms). A run ends where another
         server appears, too; a statement and a TRUNCATE are runs of their own. None: events didn't stand in the order of
         their arrival."""
         return [run for runs in self._of.values() for run in runs] if self._ordered else None
 
 
 _NEVER = 1 << 62
+_MOST_CUTS = 64
+"""Of a record batch and partition. Where time runs backwards, runs aren't to be as many as events."""
+
+
+def _earlier(since: np.ndarray, starts: np.ndarray, before: int) -> np.ndarray:
+    """Which events are of an earlier time than all before them since the last of `starts`; before: of what came before
+    the first, the earliest."""
+    found = []
+    for start, end in pairwise([*starts.tolist(), len(since)]):
+        times = since[start:end] if start else np.append(before, since[:end])
+        least = np.minimum.accumulate(times)
+        found.append(np.nonzero(times[1:] < least[:-1])[0] + start + bool(start))
+    return np.concatenate(found)[:_MOST_CUTS]
 
 
 class _Events(NamedTuple):

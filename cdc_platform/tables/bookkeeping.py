@@ -82,7 +82,9 @@ LOG_EPOCHS = Table(
         Column("servers", Array(STRING), "servers that they name"),
         Column("since", BIGINT, "their earliest source time, ms since 1970; NULL: none was told"),
         Column("clock", BIGINT, "latest source time in the partition by then, ms since 1970; NULL: none was told"),
+        Column("until", BIGINT, "their latest source time, ms since 1970; NULL: none was told"),
     ),
+    added=("until",),
     partition_by=("source",),
     settings=STAGED,
 )

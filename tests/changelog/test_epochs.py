@@ -2,6 +2,7 @@
 
 from collections import Counter
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from itertools import pairwise
 from typing import NamedTuple
 
@@ -9,19 +10,22 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from cdc_platform.changelog import replays
 from cdc_platform.changelog.epochs import Arrivals, Log, Place, Run, Segment, Unknown, decided
 from cdc_platform.changes.file_stats import ENTRIES, Runs
 from cdc_platform.formats.events import event_batch
 
 
 class Event(NamedTuple):
-    """A row change: whose log, where in it, of which key, what it says; server: where it was first written."""
+    """A row change: whose log, where in it, of which key, what it says; server: where it was first written; time: at
+    the source, s."""
 
     file: int
     pos: int
     key: int
     content: int
     server: str
+    time: int | None = None
 
 
 @dataclass
@@ -50,12 +54,21 @@ class Topic:
             self.taken[p] = max(first, end)
         found = [Run.of(r) for r in runs.told() or []]
         before = self.segments
+        self.log.latest = {
+            ("t", p): max((self.sent[p][o].time or 0) * 1000 for o in range(end)) for p, end in old.items() if end
+        }
 
         def ask(candidates: dict[Run, Place], so_far: list[Segment]) -> dict[Run, Unknown | None]:
             self.segments = [*before, *so_far]
             return {r: self._unknown(r, candidates, old) for r in candidates}
 
-        self.segments = [*before, *decided(self.log, found, ask)]
+        self.segments = [*before, *decided(self.log, found, ask, self._divided)]
+
+    def _divided(self, runs: dict[Run, list[int]]) -> list[Run]:
+        """As replays.divided."""
+        rows = [row(p, o, e) for p, events in self.sent.items() for o, e in enumerate(events)]
+        work = replays._Divided(runs)
+        return [Run.of(told) for told in work(iter([event_batch(rows[i : i + 5]) for i in range(0, len(rows), 5)]), {})]
 
     def _unknown(self, run: Run, candidates: dict[Run, Place], old: dict[int, int]) -> Unknown | None:
         """As replays.unknown, of Python's lists."""
@@ -63,13 +76,18 @@ class Topic:
         for offset in range(run.first // ENTRIES, run.last // ENTRIES + 1):
             event = self.sent[run.where[1]][offset]
             counts[event] += 1
-            copies = self._stored(event, run, candidates, old)
-            if not copies or (event[:2] >= candidates[run] and (counts[event] > copies or copies > 1)):
+            stored = self._stored(event, run, candidates, old)
+            copies = len(stored)
+            here = [s for s in self.segments if s.where == run.where]
+            began = min((s.first for s in here if s.epoch == max(s.epoch for s in here)), default=0)
+            earlier = any(p == run.where[1] and o * ENTRIES < began for p, o in stored)
+            goes_on = not earlier and event[:2] >= candidates[run]
+            if not copies or (goes_on and (counts[event] > copies or copies > 1)):
                 first = offset * ENTRIES == run.first
                 return Unknown(offset * ENTRIES, (event.file, event.pos), None if first else (offset - 1) * ENTRIES)
         return None
 
-    def _stored(self, event: Event, run: Run, candidates: dict[Run, Place], old: dict[int, int]) -> int:
+    def _stored(self, event: Event, run: Run, candidates: dict[Run, Place], old: dict[int, int]) -> list:
         arrivals = Arrivals.of(self.segments, {})
 
         def counts(p: int, o: int) -> bool:
@@ -78,11 +96,12 @@ class Topic:
             within = [h for r, h in candidates.items() if r.where[1] == p and r.first <= o * ENTRIES <= r.last]
             return o * ENTRIES < run.first and not (within and event[:2] <= within[0])
 
-        return sum(
-            e == event and counts(p, o) and not replayed(arrivals, p, o)
+        return [
+            (p, o)
             for p, events in self.sent.items()
             for o, e in enumerate(events[: self.taken.get(p, 0)])
-        )
+            if e == event and counts(p, o) and not replayed(arrivals, p, o)
+        ]
 
     def kept(self) -> list[tuple[tuple[int, ...], Event]]:
         """All changes but duplicates, with their order."""
@@ -109,7 +128,8 @@ class Topic:
 def row(partition: int, offset: int, e: Event) -> dict:
     place = {"binlog_file": "f", "file_no": e.file, "binlog_pos": e.pos, "lineage": e.server}
     address = {"topic": "t", "partition": partition, "offset": offset, "entry_index": 0, "row_index": 0}
-    return {**address, **place, "kind": "row", "op": "update", "db": "d", "table": "t"}
+    time = None if e.time is None else datetime.fromtimestamp(e.time, UTC)
+    return {**address, **place, "kind": "row", "op": "update", "db": "d", "table": "t", "source_time": time}
 
 
 def replayed(arrivals: Arrivals, partition: int, offset: int) -> bool:
@@ -200,10 +220,11 @@ EVENTS = st.lists(st.tuples(st.integers(0, 2), st.integers(0, 3)), min_size=1, m
 @st.composite
 def stories(draw):
     """Logs one after the other: each some events at ascending places of a server that may name others; and what the
-    capture sends of them, with restarts from earlier."""
+    capture sends of them, with restarts from earlier, also in logs of before."""
     content = 0
     sent: list[Event] = []
     truth: list[Event] = []
+    logs: list[list[Event]] = []
     for _ in range(draw(st.integers(1, 4))):
         file, pos = draw(st.integers(1, 3)), 4
         log: list[Event] = []
@@ -212,7 +233,7 @@ def stories(draw):
             if step == 3 and draw(st.booleans()):
                 file, pos = file + 1, 4
             content += 1
-            log.append(Event(file, pos, key, content, draw(st.sampled_from("12"))))
+            log.append(Event(file, pos, key, content, draw(st.sampled_from("12")), content))
         truth += log
         at = 0
         while at < len(log):
@@ -224,6 +245,16 @@ def stories(draw):
                 while back and log[back - 1][:2] == log[back][:2]:
                     back -= 1
                 at = back if log[back][:2] < log[end - 1][:2] else end
+            if logs and at == end and draw(st.integers(0, 3)) == 0:  # or in a log of before
+                first = draw(st.integers(0, len(logs) - 1))
+                back = draw(st.integers(0, len(logs[first]) - 1))
+                while back and logs[first][back - 1][:2] == logs[first][back][:2]:
+                    back -= 1
+                sent += logs[first][back:]
+                for between in logs[first + 1 :]:
+                    sent += between
+                sent += log[:at]
+        logs.append(log)
     return truth, sent
 
 
