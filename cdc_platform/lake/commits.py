@@ -6,6 +6,7 @@ Delta's protocol, "Action Reconciliation" and "Actions".
 
 import json
 import logging
+import random
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping
 from decimal import Decimal
@@ -38,8 +39,9 @@ _PLAIN, _FEATURES = 2, 7
 features one by one."""
 _INTERVAL, _ITS_DEFAULT = "delta.checkpointInterval", "10"
 _ENCODER = msgspec.json.Encoder()
-_APPEND_TRIES = 100
-"""Of an append: each other commit of the same moment costs one."""
+_APPEND_SECONDS, _PAUSE_SECONDS = 300.0, 0.1
+"""How long an append is tried, and the longest pause after a try that lost: each other commit of the same moment costs
+one, and a slow writer may lose many to quick ones."""
 
 
 class Live(NamedTuple):
@@ -187,7 +189,8 @@ def append(
     """Name files, which are made now unless the table has taken them before. Raises LakeChanged where the table has
     what isn't kept to here, StorageError where others commit all the time."""
     made: tuple[Sink, list[Written]] | None = None
-    for _ in range(_APPEND_TRIES):
+    until = time.monotonic() + _APPEND_SECONDS
+    while True:
         with handle(path, log=True) as opened:
             if opened.recorded(once):
                 return
@@ -199,8 +202,9 @@ def append(
             if opened.append(_appended(sink, files, once, opened.version)):
                 version = opened.version
                 break
-    else:
-        raise StorageError(path.uri(), "others commit to it all the time", retriable=True)
+        if time.monotonic() > until:
+            raise StorageError(path.uri(), "others commit to it all the time", retriable=True)
+        time.sleep(random.uniform(0, _PAUSE_SECONDS))  # noqa: S311
     _checkpointed(path, version, interval)
 
 
