@@ -137,10 +137,12 @@ class Log:
             before = came.setdefault(run.where, [])
             if run.low < last:
                 logs[run.where] = before[:]
-            if back := self._back(run, last, logs.get(run.where, [])):
-                found[run] = _beyond(max(high, run.high))
-            elif _behind(run.low, high, last, replay=replay):
+            behind = _behind(run.low, high, last, replay=replay)
+            back = not behind and self._back(run, last, logs.get(run.where, []))
+            if behind:
                 found[run] = high
+            elif back:
+                found[run] = _beyond(max(high, run.high))
             at[run.where] = (high if back else max(high, run.high), run.high, False)
             arrived[run.where] = run.last
             before.append(run)

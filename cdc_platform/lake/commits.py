@@ -8,7 +8,7 @@ import json
 import logging
 import random
 import time
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from decimal import Decimal
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -189,8 +189,7 @@ def append(
     """Name files, which are made now unless the table has taken them before. Raises LakeChanged where the table has
     what isn't kept to here, StorageError where others commit all the time."""
     made: tuple[Sink, list[Written]] | None = None
-    until = time.monotonic() + _APPEND_SECONDS
-    while True:
+    for _ in _tries(path):
         with handle(path, log=True) as opened:
             if opened.recorded(once):
                 return
@@ -199,13 +198,18 @@ def append(
             sink, files = made = made or make(opened)
             _seen(path, files)
             interval = int(opened.table.metadata().configuration.get(_INTERVAL, _ITS_DEFAULT))
-            if opened.append(_appended(sink, files, once, opened.version)):
-                version = opened.version
-                break
-        if time.monotonic() > until:
-            raise StorageError(path.uri(), "others commit to it all the time", retriable=True)
+            done, version = opened.append(_appended(sink, files, once, opened.version)), opened.version
+        if done:
+            return _checkpointed(path, version, interval)
+
+
+def _tries(path: Store) -> Iterator[None]:
+    """Tries of a commit, with pauses between them. Raises StorageError where there were too many."""
+    until = time.monotonic() + _APPEND_SECONDS
+    while time.monotonic() < until:
+        yield
         time.sleep(random.uniform(0, _PAUSE_SECONDS))  # noqa: S311
-    _checkpointed(path, version, interval)
+    raise StorageError(path.uri(), "others commit to it all the time", retriable=True)
 
 
 def _appended(sink: Sink, files: list[Written], once: tuple[str, int] | None, before: int) -> list[Action]:
@@ -235,7 +239,7 @@ def replace(sink: Sink, gone: Collection[str], files: list[Written]) -> None:
     import pyarrow as pa
 
     path = sink.table
-    for _ in range(_APPEND_TRIES):
+    for _ in _tries(path):
         with handle(path) as opened:
             if unknown := _unknown(opened.table):
                 raise LakeChanged(path.uri(), f"its protocol asks writers for what isn't known: {', '.join(unknown)}")
@@ -255,11 +259,9 @@ def replace(sink: Sink, gone: Collection[str], files: list[Written]) -> None:
             lines += [{"add": {**_added(f, now, partition), **same}} for f in files]
             interval = int(opened.table.metadata().configuration.get(_INTERVAL, _ITS_DEFAULT))
             lease.check()
-            if path.put_new(f"_delta_log/{version:020d}.json", _ENCODER.encode_lines(lines)):
-                break
-    else:
-        raise StorageError(path.uri(), "others commit to it all the time", retriable=True)
-    _checkpointed(path, version, interval)
+            done = path.put_new(f"_delta_log/{version:020d}.json", _ENCODER.encode_lines(lines))
+        if done:
+            return _checkpointed(path, version, interval)
 
 
 def _unknown(table: "DeltaTable") -> list[str]:

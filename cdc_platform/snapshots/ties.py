@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from cdc_platform.snapshots.plain import Name, Plain
 
-_COLUMNS = pa.schema([CHANGELOG_FILE.field(c) for c in ("db", "table", "key", "order_key")])
+_COLUMNS = pa.schema([CHANGELOG_FILE.field(c) for c in ("db", "schema", "table", "key", "order_key")])
 _PARTED, _FOUND = "part INT, hashes BINARY, partitions BINARY", "tied INT"
 """Columns that `_hashed` and `_tied` give: hashes of table, key and source time, 8 bytes each, with the partitions that
 they came by, 2 bytes each; numbers of tables with a tie."""

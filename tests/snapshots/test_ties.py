@@ -12,14 +12,14 @@ from cdc_platform.mysql.types import parse_type
 from cdc_platform.snapshots import ties
 from cdc_platform.tables import CHANGELOG
 
-TABLES = [plain_table("d", t, [("a", parse_type("int"))], ("a",)) for t in ("t0", "t1", "t2")]
-COLUMNS = CHANGELOG.arrow("db", "table", "key", "order_key")
+TABLES = [plain_table(("d", t), [("a", parse_type("int"))], ("a",)) for t in ("t0", "t1", "t2")]
+COLUMNS = CHANGELOG.arrow("db", "schema", "table", "key", "order_key")
 
 
 def change(table: int, key: str, pos: int, partition: int, offset: int, file: int = -1) -> dict:
     event = offset * PARTITIONS + partition
     order = {"epoch": 0, "file": file, "pos": Decimal(pos), "event": event, "row": 0, "landed": offset}
-    return {"db": "d", "table": f"t{table}", "key": [("a", key)], "order_key": order}
+    return {"db": "d", "schema": None, "table": f"t{table}", "key": [("a", key)], "order_key": order}
 
 
 def tied(changes: list[dict], parts: int, rows_at_once: int) -> set[int]:
