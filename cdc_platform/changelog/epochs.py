@@ -8,7 +8,7 @@ epoch positions compare across partitions. Servers that events name only say whi
 same log: with several primaries all stand in one binlog. docs/design.md has the proof. No Spark here.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -149,11 +149,10 @@ class Log:
         return found
 
     def _back(self, run: Run, last: Place, before: list[Run]) -> bool:
-        """Whether a run may begin in an earlier log, whose places may be ahead: it goes on behind the last event or
-        where that stands, and is of an earlier time; or ahead of it at the same time. before: those of the batch
-        before."""
+        """Whether a run may begin in an earlier log, whose places may be ahead: it goes on beyond the last event, and is
+        of an earlier time or the same. before: those of the batch before."""
         latest = max(self.latest.get(run.where, -1), *(r.since for r in before if r.since < NEVER), -1)
-        if run.low <= NO_POSITION or run.low < last or run.since > latest - (run.low == last):
+        if run.low <= NO_POSITION or run.low <= last or run.since > latest:
             return False
         then = self.partitions.get(run.where)
         spans = [s for n, s in self.spans.get(run.where, {}).items() if then is None or n != then.epoch]
@@ -236,9 +235,10 @@ class Log:
 
     def begun_within(self, run: Run) -> list[int]:
         """Source times at which logs began elsewhere while a run went on that may be theirs from there on."""
-        at = self.partitions.get(run.where)
-        newer = (e for n, e in self.epochs.items() if at is not None and n > at.epoch)
-        return sorted(e.since for e in newer if run.since <= e.since < run.until and _alike(run.servers, e.servers))
+        then = self.partitions.get(run.where)
+        newer = (e for n, e in self.epochs.items() if then is None or n > then.epoch)
+        alike = (e for e in newer if not run.servers or not e.servers or run.servers & e.servers)
+        return sorted(e.since for e in alike if run.since <= e.since < run.until)
 
     def _next(self, run: Run, epoch: int) -> int:
         """The epoch that begins with a run: one that another partition saw begin, or a new one."""
@@ -269,75 +269,6 @@ class Log:
         spans[segment.epoch] = min(low, segment.low), max(high, segment.high)
 
 
-Ask = Callable[[dict[Run, Place], list[Segment]], Mapping[Run, Unknown | None]]
-"""(runs, and the highest place before each; segments of the batch so far) → what `Log.follow` takes."""
-
-_ROUNDS = 64
-"""How often a batch's runs are asked about; what is left is decided at once."""
-
-
-Divide = Callable[[dict[Run, list[int]]], list[Run]]
-"""(runs, and source times) → each in parts, of which the others begin with the first event after such a time."""
-
-
-def decided(log: Log, runs: Iterable[Run], ask: Ask, divide: Divide) -> list[Segment]:
-    """The segments of a batch. What a run is depends on those before it in its partition, so all candidates are asked
-    about, of each partition the first ones that are certain are decided, and the others asked about again. Partitions
-    in which no log begins come last: they are related to those that are seen to begin elsewhere. Raises Overlap."""
-    waiting = sorted(runs, key=lambda r: (r.where, r.first))
-    segments: list[Segment] = []
-    for turn in range(_ROUNDS + 1):
-        if not (candidates := log.candidates(waiting)):
-            break
-        unknown = ask(candidates, segments)
-        until, begun = _certain(candidates, unknown)
-        if turn == _ROUNDS:
-            until = {run.where: run.first for run in candidates}
-        elif begun:
-            until = {where: first for where, first in until.items() if where in begun}
-        now = [r for r in waiting if r.first <= until.get(r.where, -1)]
-        segments += log.follow(now, unknown)
-        waiting = [r for r in waiting if r.first > until.get(r.where, -1)]
-    if over := {run: times for run in waiting if (times := log.begun_within(run))}:
-        waiting = [*(run for run in waiting if run not in over), *divide(over)]
-    return _joined([*segments, *log.follow(waiting, {})])
-
-
-def _joined(segments: list[Segment]) -> list[Segment]:
-    """The same with neighbours as one that are of one epoch and no replays."""
-    found: list[Segment] = []
-    for s in sorted(segments, key=lambda s: (s.where, s.first)):
-        last = found[-1] if found else None
-        if last and last.where == s.where and last.epoch == s.epoch and not (last.replay or s.replay):
-            low, high, servers = min(last.low, s.low), max(last.high, s.high), last.servers | s.servers
-            since, until = min(last.since, s.since), max(last.until, s.until)
-            found[-1] = Segment(s.where, last.first, s.last, s.epoch, False, low, high, servers, since, until)
-        else:
-            found.append(s)
-    return found
-
-
-def _certain(
-    candidates: Mapping[Run, Place], unknown: Mapping[Run, Unknown | None]
-) -> tuple[dict[Where, int], set[Where]]:
-    """Up to which arrival candidates are certain, by partition; partitions of which the first one begins a log, or may.
-    What of the others' events at the highest place was new isn't known while they are asked about: copies of these may
-    pass for new ones."""
-    until: dict[Where, int] = {}
-    begun: set[Where] = set()
-    over: set[Where] = set()
-    for run, high in candidates.items():
-        where, first = run.where, unknown[run]
-        known = first is None or first.place > high
-        if where not in until or (known and where not in over):
-            until[where] = run.first
-        if not known:
-            over.add(where)
-            if first is not None and first.place < high:
-                begun.add(where)
-    return until, begun
-
-
 _NOWHERE: Place = (NO_POSITION[0] - 1, 0)
 """Before all places."""
 
@@ -349,12 +280,6 @@ def _behind(place: Place, high: Place, at: Place, *, replay: bool) -> bool:
 
 def _beyond(place: Place) -> Place:
     return place[0], place[1] + 1
-
-
-def _alike(some: Iterable[str], others: Iterable[str]) -> bool:
-    """Whether servers may be those of one log; none: not told."""
-    some, others = set(some), set(others)
-    return not some or not others or not some.isdisjoint(others)
 
 
 def _segment(run: Run, epoch: int, *, replay: bool = False) -> Segment:
