@@ -149,8 +149,8 @@ class Log:
         return found
 
     def _back(self, run: Run, last: Place, before: list[Run]) -> bool:
-        """Whether a run may begin in an earlier log, whose places may be ahead: it goes on beyond the last event, and is
-        of an earlier time or the same. before: those of the batch before."""
+        """Whether a run may begin in an earlier log, whose places may be ahead: it goes on beyond the last event, and
+        is not of a later time. before: those of the batch before."""
         latest = max(self.latest.get(run.where, -1), *(r.since for r in before if r.since < NEVER), -1)
         if run.low <= NO_POSITION or run.low <= last or run.since > latest:
             return False

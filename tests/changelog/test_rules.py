@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from pyspark.sql import functions as F
 
 from cdc_platform.changelog import rules
 from cdc_platform.config import Tables
@@ -14,8 +15,9 @@ NAMES = st.text(st.sampled_from(list("aAb1_.*?[]!^$\\|&~-#{}()+ \n\r\t\u2028\"'`
 PATTERNS = st.text(st.sampled_from(list("aAb1_.**??[]!^-$\\|&~#{}()+ \nàé漢🙂")), max_size=8)
 
 
-def as_java(names: list[tuple[str, str]], spark: Any, tables: list[Tables]) -> list[list[bool]]:
-    frame = spark.createDataFrame(names, "db STRING, `table` STRING").coalesce(1)
+def as_java(names: list[tuple[str, ...]], spark: Any, tables: list[Tables]) -> list[list[bool]]:
+    rows = [(*name, None) if len(name) == 2 else (name[0], name[2], name[1]) for name in names]
+    frame = spark.createDataFrame(rows, "db STRING, `table` STRING, schema STRING").coalesce(1)
     columns = [rules.wanted(t).alias(f"w{i}") for i, t in enumerate(tables)]
     return [list(r) for r in frame.select(*columns).collect()]
 
@@ -41,6 +43,7 @@ def test_patterns_agree_with_the_configuration(spark: Any) -> None:
         ("shop", "orders\n"),
         ("shop", ""),
         ("", "orders"),
+        ("shop", "sales", "orders"),
     ]
     drawn = samples(st.tuples(st.lists(PATTERNS, min_size=1, max_size=3), st.lists(PATTERNS, max_size=2)), 100, 2)
     unchecked = Tables.model_construct  # also patterns that the configuration refuses: both ways must agree on any
@@ -101,5 +104,6 @@ def test_configured_keys_come_from_the_row_before(spark: Any) -> None:
     frame = spark.createDataFrame(
         [r[:5] for r in rows],
         "db STRING, `table` STRING, key MAP<STRING, STRING>, before MAP<STRING, STRING>, after MAP<STRING, STRING>",
-    ).coalesce(1)
+    )
+    frame = frame.withColumn("schema", F.lit(None).cast("string")).coalesce(1)
     assert [r["k"] for r in frame.select(rules.key(tables).alias("k")).collect()] == [r[5] for r in rows]
