@@ -192,13 +192,25 @@ def ask(sql: str, **paths: Store) -> list[dict[str, Any]]:
     return found
 
 
+_MOST_KEPT = 64
+_rows_kept: dict[str, tuple[list[str], Any]] = {}
+
+
 def rows(path: Store) -> Any:
-    """All rows, as a pyarrow.Table."""
+    """All rows of a small table, as a pyarrow.Table; kept in this process, and read again where its files changed."""
     import pyarrow as pa
     from deltalake import QueryBuilder
 
     with handle(path) as opened:
-        return pa.table(QueryBuilder(_READS).register("t", opened.table).execute("SELECT * FROM t").read_all())
+        files = sorted(opened.table.file_uris())
+        known = _rows_kept.pop(path.uri(), None)
+        if known is None or known[0] != files:
+            read = QueryBuilder(_READS).register("t", opened.table).execute("SELECT * FROM t").read_all()
+            known = files, pa.table(read)
+        _rows_kept[path.uri()] = known
+        if len(_rows_kept) > _MOST_KEPT:
+            _rows_kept.pop(next(iter(_rows_kept)), None)
+        return known[1]
 
 
 _FIRST = f"_delta_log/{0:020d}.json"
