@@ -156,7 +156,7 @@ def test_people_see_whose_row_it_is(told, capsys):
 def test_a_table_that_nobody_knows_is_an_error_with_those_that_are_known(told, capsys):
     assert run(["quarantine", "list", "--table", "shop.order"]) != 0
     beside = capsys.readouterr().err
-    assert "'shop.order'" in beside and "shop.healed" in beside and "dbo.items" in beside
+    assert "'shop.order'" in beside and "shop.healed" in beside and "dbo.s.items" in beside
 
 
 @pytest.mark.parametrize("options", [["--summary"], ["--table", "shop.x"], ["--reason", "torn"]])
