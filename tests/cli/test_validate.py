@@ -4,6 +4,7 @@ import json
 import subprocess
 import sys
 from datetime import UTC, datetime
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -39,9 +40,10 @@ def warnings(config: Config, capsys) -> list[str]:
 
 
 def changes(config: Config, *names: str) -> None:
-    rows = {"db": [n.split(".")[0] for n in names], "table": [n.split(".")[1] for n in names]}
+    rows: dict[str, Any] = {"db": [n.split(".")[0] for n in names], "table": [n.split(".")[1] for n in names]}
     path = tables.CHANGES.at(config.lake, format="canal_json", source="s")
-    write_deltalake(path, pa.table({**rows, "kind": ["row"] * len(names)}))
+    rows |= {"schema": pa.nulls(len(names), pa.string()), "kind": ["row"] * len(names)}
+    write_deltalake(path, pa.table(rows))
 
 
 def test_patterns_that_matched_nothing_are_told(tmp_path, capsys):
