@@ -56,7 +56,7 @@ UNKNOWN = {
     "of the format's options": (
         raw({"options": {"timezone": "UTC"}}),
         "sources[0].options.timezone",
-        {"time_zone", "lower_case_table_names", "untold_source"},
+        {"time_zone", "lower_case_table_names", "schema_file", "untold_source"},
     ),
 }
 

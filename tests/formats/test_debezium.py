@@ -62,7 +62,7 @@ BROKEN = {
     "trailing garbage": (text(row(after={"id": 1})) + b" x", "trailing"),
     "second object": (text(row(after={"id": 1})) * 2, "trailing"),
     "cut short": (text(row(after={"id": 1}))[:-3], "truncated"),
-    "empty": (b"", "truncated"),
+    "empty": (b"", "the value is empty"),
     "no JSON": (b"Struct{id=1}", "malformed"),
     "bad UTF-8": (text(row(after={"id": "x"})).replace(b'"x"', b'"\xff"'), "utf-8"),
     "lone high surrogate": (text(row(after={"id": "\ud800 no pair"})), "surrogate"),

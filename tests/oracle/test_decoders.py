@@ -65,4 +65,6 @@ def test_the_binlog_leads_to_what_the_database_says(workload):
 @pytest.mark.parametrize("format", FEEDS)
 def test_decoded_rows_are_the_database_s(workload, format):
     source, told = workload
-    assert problems(format, source, told) == []
+    # DataWorks' DDL tells no sequenceId: its TRUNCATE is refused aloud, and these are all that may be missing.
+    unplaced = "TRUNCATE without sequenceId"
+    assert [p for p in problems(format, source, told) if format != "dataworks" or unplaced not in p] == []

@@ -6,7 +6,8 @@ from collections.abc import Mapping
 
 import pytest
 
-from cdc_platform.changelog.epochs import Log, Run, Segment, Unknown, decided
+from cdc_platform.changelog.decide import decided
+from cdc_platform.changelog.epochs import Log, Run, Segment, Unknown
 from cdc_platform.formats import FORMATS
 from tests.formats.json_fixtures import decoder, messages
 
@@ -41,11 +42,11 @@ def test_a_failover_begins_a_newer_log_without_localip(gtids: tuple[str, str]) -
     values += [message(before.format(101 + i), "10.0.0.1", 1 + i) for i in range(3)]
     values += [message(after.format(5 + i), "10.0.0.2", 10 + i) for i in range(3)]
     batch = messages(values)
-    options = FORMATS["tdsql"].options(order="gtid")
+    options = FORMATS["tdsql"].options.model_validate({"order": "gtid"})
     rows = [e for e in decoder("tdsql", batch, options)(batch).to_pylist() if e["kind"] == "row"]
     assert [e["offset"] for e in rows] == [1, 2, 3, 4, 5, 6]
     log = Log()
-    segments = decided(log, map(run_of, rows), all_new)
+    segments = decided(log, map(run_of, rows), all_new, list)
     epochs = {offset: s.epoch for s in segments for offset in range(s.first, s.last + 1)}
     assert [epochs[offset] for offset in range(1, 7)] == [0, 0, 0, 1, 1, 1]
     assert not any(s.replay for s in segments)
