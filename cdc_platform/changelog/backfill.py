@@ -13,7 +13,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from cdc_platform.changelog import ledger, order, rules
-from cdc_platform.changelog.epochs import Arrivals
+from cdc_platform.changelog.arrivals import Arrivals
 from cdc_platform.changelog.outputs import Batch, changelog_rows, quarantine_rows
 from cdc_platform.changelog.table_rules import Chosen, Rules
 from cdc_platform.config import Source

@@ -8,7 +8,7 @@ epoch positions compare across partitions. Servers that events name only say whi
 same log: with several primaries all stand in one binlog. docs/design.md has the proof. No Spark here.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -24,8 +24,6 @@ Place = tuple[int, int]
 
 Span = tuple[Place, Place]
 """The lowest and the highest of some places."""
-Clocks = Mapping[Where, tuple[tuple[int, int], ...]]
-"""As Arrivals.clocks."""
 
 
 class Run(NamedTuple):
@@ -77,14 +75,15 @@ class Segment(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Partition:
-    """How far a partition is: its epoch, the highest place of it there, the place and arrival of its last event, and
-    whether that was of a replay, which may go on."""
+    """How far a partition is: its epoch, the highest place of it there, the place and arrival of its last event,
+    whether that was of a replay, which may go on, and the earliest source time (ms) of the segment that it was of."""
 
     epoch: int
     high: Place
     at: Place
     arrived: int
     replay: bool = False
+    since: int = -1
 
 
 @dataclass(slots=True)
@@ -138,21 +137,29 @@ class Log:
             if run.low < last:
                 logs[run.where] = before[:]
             behind = _behind(run.low, high, last, replay=replay)
-            back = not behind and self._back(run, last, logs.get(run.where, []))
+            earlier = replay or run.since < self._since(run.where, before)
+            beyond = run.low > last or (run.low == last and earlier)
+            back = not behind and beyond and self._back(run, logs.get(run.where, []))
             if behind:
                 found[run] = high
             elif back:
                 found[run] = _beyond(max(high, run.high))
-            at[run.where] = (high if back else max(high, run.high), run.high, False)
+            at[run.where] = (high if back else max(high, run.high), run.high, run in found)
             arrived[run.where] = run.last
             before.append(run)
         return found
 
-    def _back(self, run: Run, last: Place, before: list[Run]) -> bool:
-        """Whether a run may begin in an earlier log, whose places may be ahead: it goes on beyond the last event, and
-        is not of a later time. before: those of the batch before."""
+    def _since(self, where: Where, before: list[Run]) -> int:
+        """The earliest source time of what came last in a partition; -1: it isn't known."""
+        then = self.partitions.get(where)
+        since = before[-1].since if before else then.since if then else -1
+        return since if since < NEVER else -1
+
+    def _back(self, run: Run, before: list[Run]) -> bool:
+        """Whether a run that is not of a later time than what came may begin in an earlier log, whose places may be
+        ahead of this one's. before: runs of the batch that came before this log."""
         latest = max(self.latest.get(run.where, -1), *(r.since for r in before if r.since < NEVER), -1)
-        if run.low <= NO_POSITION or run.low <= last or run.since > latest:
+        if run.low <= NO_POSITION or run.since > latest:
             return False
         then = self.partitions.get(run.where)
         spans = [s for n, s in self.spans.get(run.where, {}).items() if then is None or n != then.epoch]
@@ -203,14 +210,16 @@ class Log:
 
     def _timely(self, run: Run, epochs: list[int]) -> list[int]:
         """Of some epochs, ascending, those that a run may be of by its time: the newest that had begun by then, such as
-        began at that time, and the next one, too, if all that is known of those is earlier."""
+        began at that time, and the next one, too, if all that is known of those is earlier, and all of that one, which
+        is later, stands behind the run."""
         if run.since == NEVER or not epochs:
             return epochs
         last = max(sum(self.epochs[n].since < run.since for n in epochs) - 1, 0)
         found = [n for i, n in enumerate(epochs) if i == last or (i > last and self.epochs[n].since == run.since)]
-        after = epochs.index(found[-1]) + 1
         known = max(self.epochs[n].until for n in found)
-        return [*found, *epochs[after : after + 1]] if self.epochs[found[0]].since < run.since > known else found
+        between = self.epochs[found[0]].since < run.since > known
+        after = epochs.index(found[-1]) + 1
+        return [*found, *(n for n in epochs[after : after + 1] if between and run.low <= self.epochs[n].low)]
 
     def _forward(self, run: Run, then: Partition) -> Segment:
         """A run that goes on. It may be of a newer log, whose places happen to be higher: if its server was never seen
@@ -254,7 +263,9 @@ class Log:
 
     def _note(self, segment: Segment, then: Partition) -> Segment:
         high = then.high if segment.replay else max(then.high, segment.high)  # a replay may be of an earlier log
-        self.partitions[segment.where] = Partition(segment.epoch, high, segment.high, segment.last, segment.replay)
+        self.partitions[segment.where] = Partition(
+            segment.epoch, high, segment.high, segment.last, segment.replay, segment.since
+        )
         if not segment.replay:
             if segment.since < NEVER:
                 self.latest[segment.where] = max(segment.since, self.latest.get(segment.where, -1))
@@ -284,31 +295,3 @@ def _beyond(place: Place) -> Place:
 
 def _segment(run: Run, epoch: int, *, replay: bool = False) -> Segment:
     return Segment(run.where, run.first, run.last, epoch, replay, run.low, run.high, run.servers, run.since, run.until)
-
-
-@dataclass(frozen=True, slots=True)
-class Arrivals:
-    """Epoch and replay of every event by its arrival: per partition the arrivals with which epochs begin, ascending,
-    and those, and the last ones, of replays. `before`: epochs by server of events before the first. `clocks`: per
-    partition from some arrivals on, ascending, the latest source time before (ms). `by_position`: of a source whose
-    positions alone order (contract.Format.order)."""
-
-    starts: Mapping[Where, tuple[tuple[int, int], ...]]
-    replays: Mapping[Where, tuple[tuple[int, int], ...]]
-    before: Mapping[str | None, int]
-    clocks: Clocks = field(default_factory=dict)
-    by_position: bool = False
-
-    @classmethod
-    def of(
-        cls, segments: Sequence[Segment], before: Mapping[str | None, int], clocks: Clocks | None = None
-    ) -> "Arrivals":
-        """From all segments of a source."""
-        starts: dict[Where, dict[int, int]] = {}
-        replays: dict[Where, list[tuple[int, int]]] = {}
-        for s in sorted(segments, key=lambda s: s.first):
-            starts.setdefault(s.where, {}).setdefault(s.epoch, s.first)
-            if s.replay:
-                replays.setdefault(s.where, []).append((s.first, s.last))
-        ascending = {w: tuple(sorted((first, epoch) for epoch, first in of.items())) for w, of in starts.items()}
-        return cls(ascending, {w: tuple(r) for w, r in replays.items()}, before, clocks or {})

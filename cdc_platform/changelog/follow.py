@@ -8,8 +8,9 @@ from typing import Any
 from pyspark.sql import SparkSession
 
 from cdc_platform.changelog import log_epochs, replays
+from cdc_platform.changelog.arrivals import Arrivals, Clocks
 from cdc_platform.changelog.decide import decided
-from cdc_platform.changelog.epochs import Arrivals, Clocks, Log, Overlap, Place, Run, Segment, Unknown, Where
+from cdc_platform.changelog.epochs import Log, Overlap, Place, Run, Segment, Unknown, Where
 from cdc_platform.changes.file_stats import ENTRIES, NO_POSITION
 from cdc_platform.config import Source
 from cdc_platform.formats import FORMATS

@@ -11,7 +11,7 @@ from typing import Any
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
-from cdc_platform.changelog.epochs import Arrivals
+from cdc_platform.changelog.arrivals import Arrivals
 from cdc_platform.changelog.order_key import PARTITIONS, ROWS
 from cdc_platform.changes.file_stats import ENTRIES, KINDS
 

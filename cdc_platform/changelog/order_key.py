@@ -10,7 +10,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from cdc_platform.changelog.epochs import Arrivals, Clocks, Where
+from cdc_platform.changelog.arrivals import Arrivals, Clocks
+from cdc_platform.changelog.epochs import Where
 from cdc_platform.changes.file_stats import arrival, later, millis
 from cdc_platform.tables import CHANGELOG, POSITION
 

@@ -16,7 +16,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from cdc_platform.changelog.epochs import Arrivals
+from cdc_platform.changelog.arrivals import Arrivals
 from cdc_platform.changelog.file_stats import Touched
 from cdc_platform.changelog.order_key import Clock, map_value, placed, replayed, those
 from cdc_platform.changelog.outcomes import Messages

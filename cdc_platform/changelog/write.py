@@ -10,7 +10,7 @@ from itertools import pairwise
 from typing import Any
 
 from cdc_platform.changelog import statements, unify
-from cdc_platform.changelog.epochs import Arrivals
+from cdc_platform.changelog.arrivals import Arrivals
 from cdc_platform.changelog.order_key import ORDER
 from cdc_platform.changelog.outputs import Batch, ledger_of, new_versions, schema_rows
 from cdc_platform.formats import FORMATS

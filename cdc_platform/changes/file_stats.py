@@ -191,9 +191,9 @@ class Runs:
     def told(self) -> list[dict[str, Any]] | None:
         """Per run: topic, partition, arrival of its first and last event, its lowest and highest place (file number and
         position; NO_POSITION: none), the servers that it names, its earliest and latest source time
-        (ms). A run ends where another
-        server appears, too; a statement and a TRUNCATE are runs of their own. None: events didn't stand in the order of
-        their arrival."""
+        (ms). A run ends where another server appears, too, where the binlog file changes, and where an event is of an
+        earlier time than all before it; a statement and a TRUNCATE are runs of their own. None: events didn't stand in
+        the order of their arrival."""
         return [run for runs in self._of.values() for run in runs] if self._ordered else None
 
 

@@ -11,8 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cdc_platform.changelog import replays
+from cdc_platform.changelog.arrivals import Arrivals
 from cdc_platform.changelog.decide import decided
-from cdc_platform.changelog.epochs import Arrivals, Log, Place, Run, Segment, Unknown
+from cdc_platform.changelog.epochs import Log, Place, Run, Segment, Unknown
 from cdc_platform.changes.file_stats import ENTRIES, Runs
 from cdc_platform.formats.events import event_batch
 
@@ -200,6 +201,45 @@ def test_a_quiet_partition_follows_its_server_into_the_new_log() -> None:
     topic.take()
     orders = {e.content * 10 + e.key: order[:3] for order, e in topic.kept()}
     assert orders[20] < orders[21] < orders[30]
+
+
+@pytest.mark.parametrize("whole", [True, False], ids=["one run", "a run for each"])
+def test_a_replay_may_begin_in_an_earlier_log_whose_places_are_ahead(whole) -> None:
+    """Failover to a server whose log is shorter; then the capture starts again from before it."""
+    topic = Topic(1)
+    sent = [Event(3, 200, 0, 1, "A", 1), Event(3, 400, 0, 2, "A", 2)]
+    sent += [Event(1, 600, 0, 3, "B", 10), Event(1, 700, 0, 4, "B", 11)]
+    for event in [*sent, *sent, Event(1, 800, 1, 5, "B", 12)]:
+        topic.send(event)
+        if not whole:
+            topic.take()
+    topic.take()
+    assert topic.newest() == {0: 4, 1: 5}
+    assert [e.content for _, e in topic.kept()] == [1, 2, 3, 4, 5]
+
+
+@pytest.mark.parametrize(
+    ("event", "place"),
+    [(Event(1, 150, 1, 9, "A", 25), 3), (Event(3, 400, 1, 9, "A", 4), 2)],
+    ids=["where both logs were", "where none was seen"],
+)
+def test_a_new_partition_is_of_the_log_that_had_begun_by_its_time(event: Event, place: int) -> None:
+    topic = Topic(2)
+    came(topic, (1, 50, 0, 1, "A", 1), (3, 300, 0, 2, "A", 3), (1, 100, 0, 3, "A", 20), (1, 200, 0, 4, "A", 30))
+    topic.send(event)
+    topic.take()
+    assert [e.content for _, e in sorted(topic.kept(), key=lambda kept: kept[0][:3])].index(9) == place
+
+
+@pytest.mark.parametrize("replay", [False, True], ids=["forward", "after a replay"])
+def test_a_partition_that_only_ascends_is_divided_where_another_log_began_elsewhere(replay) -> None:
+    topic = Topic(2)
+    came(topic, (3, 100, 0, 1, "A", 1), (3, 900, 0, 2, "A", 10), (3, 200, 0, 3, "A", 20), (3, 950, 0, 4, "A", 40))
+    begun = [(3, 150, 1, 0, "A", 1), (3, 160, 1, 9, "A", 2)]
+    came(topic, *begun, *(begun if replay else ()), (3, 250, 1, 1, "A", 5), (3, 920, 1, 2, "A", 30))
+    topic.take()
+    orders = {(e.key, e.content): order[:3] for order, e in topic.kept()}
+    assert orders[1, 1] < orders[0, 2] < orders[0, 3] < orders[1, 2] < orders[0, 4]
 
 
 def test_events_of_one_arrival_are_of_one_run() -> None:

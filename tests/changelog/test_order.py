@@ -7,7 +7,7 @@ import pyarrow as pa
 import pytest
 
 from cdc_platform.changelog import order
-from cdc_platform.changelog.epochs import Arrivals
+from cdc_platform.changelog.arrivals import Arrivals
 from cdc_platform.changes.file_stats import Summary
 from cdc_platform.formats.contract import EVENT
 from cdc_platform.formats.events import event_batch

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from cdc_platform import tables
 from cdc_platform.changelog import order, unify
 from cdc_platform.changelog import run as changelog
-from cdc_platform.changelog.epochs import Arrivals
+from cdc_platform.changelog.arrivals import Arrivals
 from cdc_platform.changelog.file_stats import Touched
 from cdc_platform.changelog.order_key import ORDER, Clock, lowest, order_key, placed, those
 from cdc_platform.changelog.outcomes import Messages

@@ -3,8 +3,8 @@
 from pydantic import Field
 
 from cdc_platform.formats.debezium.connectors import Database
+from cdc_platform.formats.kafka_connect.dialect import BinaryMode, DecimalMode, Dialect, TemporalMode
 from cdc_platform.formats.kafka_connect.other_types import POSTGRESQL, SQLSERVER
-from cdc_platform.formats.kafka_connect.types import BinaryMode, DecimalMode, Dialect, TemporalMode
 from cdc_platform.formats.option_types import ColumnTypes, ZoneName
 from cdc_platform.formats.table_schemas.options import SchemaOptions
 

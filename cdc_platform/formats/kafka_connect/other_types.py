@@ -9,11 +9,10 @@ from collections.abc import Callable
 from typing import Any
 
 from cdc_platform.formats.kafka_connect import values as cv
+from cdc_platform.formats.kafka_connect.dialect import DATA, TIME, Typed
 from cdc_platform.formats.texts import BAD, shown
 
-Typed = tuple[str, cv.Convert]
 Named = dict[str, Callable[[dict], Typed]]
-CONNECT, TIME, DATA = "org.apache.kafka.connect.data.", "io.debezium.time.", "io.debezium.data."
 
 _INFINITE = {
     9223372036825200000: "infinity",

@@ -8,41 +8,20 @@ Where Connect's type is poorer than MySQL's (`string`, `int64`), a hint gives th
 
 import hashlib
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Literal
+from typing import Any
 
 from cdc_platform.formats.events import BadColumn
 from cdc_platform.formats.kafka_connect import values as cv
+from cdc_platform.formats.kafka_connect.dialect import CONNECT, DATA, TIME, Dialect, Typed
 from cdc_platform.formats.kafka_connect.fitting import fitting
-from cdc_platform.formats.kafka_connect.from_text import from_text
 from cdc_platform.formats.kafka_connect.other_types import as_text
+from cdc_platform.formats.kafka_connect.refine import AS_IT_IS, refined
 from cdc_platform.formats.table_schemas.table_changes import mysql_type
-from cdc_platform.formats.texts import Number, number_text, shown
-from cdc_platform.mysql.types import FAMILIES, MySqlType, labels_type, parse_type
-
-TemporalMode = Literal["adaptive_time_microseconds", "adaptive", "connect", "isostring", "microseconds", "nanoseconds"]
-DecimalMode = Literal["precise", "string", "double"]
-BinaryMode = Literal["bytes", "base64", "base64-url-safe", "hex"]
-
-
-@dataclass(frozen=True, slots=True)
-class Dialect:
-    """What the writer was set to, as far as schema blocks don't say it."""
-
-    temporal: TemporalMode = "adaptive_time_microseconds"
-    decimal: DecimalMode = "precise"
-    binary: BinaryMode = "bytes"
-    unavailable: str = "__debezium_unavailable_value"
-    dtle: bool = False
-    snapshot: bool = False  # dtle only: its snapshot and incremental writers differ
-    zone: str | None = None  # dtle's DateTimeZone
-    text_zone: str | None = None  # of TIMESTAMP as text without an offset; None: not told, UTC
-    null_defaults: bool = True  # JsonConverter's replace.null.with.default
-    text_base64: bool = False  # dtle: TEXT and JSON of incremental rows are base64
-    snapshot_year: bool = False  # dtle: years 2001..2069 of snapshots are really 1901..1969
-    named: "Mapping[str, Callable[[dict], Typed]] | None" = None  # another database's types; None: MySQL's
+from cdc_platform.formats.texts import Number, shown
+from cdc_platform.mysql.types import MySqlType, labels_type, parse_type
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,10 +33,6 @@ class Column:
     convert: cv.Convert
     unavailable: Any = None
     limits: tuple[str, ...] = ()  # names of `Limit.stated`
-
-
-Typed = tuple[str, cv.Convert]
-CONNECT, TIME, DATA = "org.apache.kafka.connect.data.", "io.debezium.time.", "io.debezium.data."
 
 
 def _count(type_text: str, text: Callable[..., str], per_second: int | None = None) -> Callable[[dict], Typed]:
@@ -171,29 +146,6 @@ _CONVERTED = {
 }
 """Schema name that a converter gives its texts → MySQL's type."""
 
-_FITS = {
-    "integer": {"integer", "year"},
-    "float": {"float"},
-    "binary": {"binary"},
-    "decimal": {"decimal", "integer"},
-    "boolean": {"boolean", "bit", "integer"},
-    "geometry": {"geometry"},
-    "text": {*FAMILIES.values()} - {"geometry"},
-}
-"""Family of the message's own type → families of real types it can carry; others carry only themselves."""
-
-_AS_IT_IS = frozenset(("text", "enum", "set", "json"))
-_FROM_TEXT: dict[str, Callable[[Dialect], cv.Convert | None]] = {
-    "decimal": lambda _: cv.each("decimal text", (str,), partial(number_text, scale=None)),
-    "binary": lambda d: _BINARY_TEXT[d.binary],
-}
-_BINARY_TEXT: dict[str, cv.Convert | None] = {
-    "bytes": None,
-    "base64": cv.BYTES,
-    "base64-url-safe": cv.each("base64 text", (str,), lambda v: cv.base64_text(v.replace("-", "+").replace("_", "/"))),
-    "hex": cv.each("hexadecimal text", (str,), lambda v: cv.to_base64(bytes.fromhex(v))),
-}
-
 
 def column(field: dict, given: str | None, dialect: Dialect, known: str | None = None) -> Column:
     """Schema field and the user's type for it (or None) → Column. `known`: the type that the schema history has, used
@@ -208,7 +160,7 @@ def column(field: dict, given: str | None, dialect: Dialect, known: str | None =
         type_text, convert = typed(parameters)
     elif kind in PLAIN and (not semantic or kind == "string" or given):
         type_text, convert = PLAIN[kind]
-    elif kind == "struct" and given and parse_type(given).family in _AS_IT_IS:
+    elif kind == "struct" and given and parse_type(given).family in AS_IT_IS:
         type_text, convert = "longtext", cv.plain_texts
     else:
         why = f"unknown schema type {shown(kind)} named {shown(semantic)}; option columns can name its type"
@@ -219,7 +171,7 @@ def column(field: dict, given: str | None, dialect: Dialect, known: str | None =
     told = given or known or of_mysql
     if told:
         try:
-            type_text, convert = _refine((type_text, convert), told, bool(given), dialect)
+            type_text, convert = refined((type_text, convert), told, bool(given), dialect)
         except ValueError as e:
             raise BadColumn(name, f"column {shown(name)}: {e}") from None
     limits = stated_limits(field, type_text, kind, dialect)
@@ -290,44 +242,6 @@ def _converted(semantic: str | None, dialect: Dialect) -> str | None:
     if kind is None or (kind == "timestamp" and dialect.text_zone is None):
         return None
     return kind if kind == "date" else f"{kind}(6)"
-
-
-def _refine(typed: Typed, told: str, by_user: bool, dialect: Dialect) -> Typed:
-    """The message's own type and converter, made exact by the real type that the user or the schema told."""
-    (type_text, convert), real = typed, parse_type(told)
-    family = parse_type(type_text).family
-    if dialect.dtle and (family, real.family) == ("text", "geometry"):
-        return told, cv.BYTES  # its parser knows no geometry: a schema without type, MySQL's own bytes in base64
-    if real.family not in _FITS.get(family, {family}):
-        if by_user and (family, real.family) != (
-            "float",
-            "decimal",
-        ):  # decimal.handling.mode=double: a double
-            raise ValueError(f"option columns says {shown(told)}, the message has {type_text}")
-        return typed
-    if family == "text" and real.name == "vector":
-        return typed  # Debezium's FloatVector: an array of numbers
-    if (family, real.family) == ("text", "timestamp") and not by_user and dialect.text_zone is None:
-        return typed  # nothing says its zone
-    exact = _exact(convert, family, real, dialect)
-    return (told, exact) if exact else typed
-
-
-def _exact(convert: cv.Convert, family: str, real: MySqlType, dialect: Dialect) -> cv.Convert | None:
-    """Converter for the real type; None: what the message has can't be read as that."""
-    if family == "text" and real.family in _FROM_TEXT:
-        # A string that was bytes: base64 and hex can't be told apart, so without the option it stays text.
-        found = _FROM_TEXT[real.family](dialect)
-        if found is None:
-            return None
-        convert = found
-    elif family == "text" and real.family not in _AS_IT_IS:
-        return from_text(real, dialect.text_zone or "UTC")
-    if real.name == "binary" and real.args:
-        return cv.padded(convert, min(real.args[0], 255))
-    if family == "integer" and real.name == "bigint" and real.unsigned:
-        return cv.UNSIGNED
-    return cv.floats_text if family == "float" and real.spark == "float" else convert
 
 
 def _repaired(semantic: str | None, real: MySqlType | None, convert: cv.Convert, dialect: Dialect) -> cv.Convert:

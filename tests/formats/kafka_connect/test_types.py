@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 
 from cdc_platform.formats.kafka_connect import values as cv
 from cdc_platform.formats.kafka_connect.bare import bare_column
-from cdc_platform.formats.kafka_connect.types import Dialect, column, mysql_type
+from cdc_platform.formats.kafka_connect.dialect import Dialect
+from cdc_platform.formats.kafka_connect.types import column, mysql_type
 from cdc_platform.formats.texts import BAD, Number, number_text
 from cdc_platform.mysql.types import parse_type
 
