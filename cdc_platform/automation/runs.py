@@ -10,6 +10,7 @@ from dagster import DagsterRunStatus
 from cdc_platform.automation.naming import CATCH_UP, SOURCE_TAG, STAGES, Naming
 from cdc_platform.config import Source
 from cdc_platform.lake import queries
+from cdc_platform.tables import name_of
 
 _OF_ASSETS = "__ASSET_JOB"
 """Dagster's own name for the job of runs that are launched from assets' pages."""
@@ -70,7 +71,7 @@ def _is_of(run: dg.DagsterRun, naming: Naming, source: Source, stages: set[dg.As
 
 def _tables(naming: Naming, source: Source) -> set[dg.AssetKey]:
     rows = queries.table_states(naming.config)
-    return {naming.table(source, r["db"], r["table"]).key for r in rows if r["source"] == source.name}
+    return {naming.table(source, *name_of(r)).key for r in rows if r["source"] == source.name}
 
 
 def _failed(instance: dg.DagsterInstance, run: dg.DagsterRun, stages: set[dg.AssetKey]) -> bool:

@@ -33,13 +33,10 @@ def retype(spark: SparkSession, config: Config, source: Source) -> frozenset[str
     if retyped.in_doubt:
         found = retyped.find()
         if found.changed or found.failed:
-            _note(config, source, History(spark, config, source), _named(found.changed), _named(found.failed))
+            changed, failed = (dict[Name, str](of.items()) for of in found)
+            _note(config, source, History(spark, config, source), changed, failed)
         retyped.replace()
     return retyped.replaced()
-
-
-def _named(reasons: Mapping[tuple[str, str], str]) -> dict[Name, str]:
-    return {name: reason for name, reason in reasons.items()}  # noqa: C416
 
 
 def _note(
