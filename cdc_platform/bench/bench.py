@@ -30,7 +30,8 @@ if TYPE_CHECKING:
     from cdc_platform.kafka.broker import BrokerInfo
 
 FORMATS = ("tencent_dts", "debezium", "canal_json", "canal", "dataworks", "tdsql")
-WHAT = ("chain", "increments", "latency")
+WHAT = ("chain", "increments", "breadth", "ddl", "latency")
+_DDL_TABLES = 25
 _USUAL = ("chain", "increments")
 _WARM_ROWS, _WARM_KEYS = 2_000, 500
 
@@ -42,7 +43,8 @@ class Settings:
     """rows: row changes per format; keys: rows of the table; repeats: measured runs, after a small one that
     isn't. folder: where broker and lakes are made (and removed); None: the system's temporary folder. topic, servers:
     of a Kafka that is there, in place of generated rows (then of one format). sizes: rows of the tables that increments
-    of `changes` changes come into. rate: changes per second whose way is timed for `seconds`."""
+    of `changes` changes come into. tables: how many there are where breadth is measured. rate: changes per second whose
+    way is timed for `seconds`."""
 
     what: tuple[str, ...] = _USUAL
     formats: tuple[str, ...] = FORMATS
@@ -55,6 +57,7 @@ class Settings:
     servers: str | None = None
     sizes: tuple[int, ...] = (100_000, 1_000_000)
     changes: int = 20_000
+    tables: int = 1_000
     rate: int = 20
     seconds: int = 120
 
@@ -75,6 +78,14 @@ def run_bench(settings: Settings, say: Say) -> dict[str, Any]:
         if "increments" in settings.what and not any(t.differences for t in trials):
             say("starting Spark")
             found = _increments(work, settings, say)
+        if "breadth" in settings.what and not any(t.differences for t in trials):
+            rows, differences = _breadth(work, settings, say)
+            found["breadth"] = rows
+            found["differences"] = found.get("differences", []) + differences
+        if "ddl" in settings.what and not any(t.differences for t in trials):
+            rows, differences = _ddl(work, settings, say)
+            found["ddl"] = rows
+            found["differences"] = found.get("differences", []) + differences
         if "latency" in settings.what and not any(t.differences for t in trials):
             say("latency: starting the platform")
             latency, differences = measure(work / "latency", settings.rate, settings.seconds)
@@ -125,6 +136,33 @@ def _increments(work: Path, settings: Settings, say: Say) -> dict[str, Any]:
         rows += figures(table, settings.changes, settings.repeats)
         differences += table.differences()
     return {"increments": rows, "differences": differences}
+
+
+def _breadth(work: Path, settings: Settings, say: Say) -> tuple[list[dict[str, Any]], list[str]]:
+    """A row per round of changes of many tables; differences."""
+    from cdc_platform.bench.breadth import Tables, figures
+    from cdc_platform.spark.session import open_session
+
+    with _broker(work / "breadth", say) as info:
+        servers = str(info.bootstrap_servers)
+        config = _config(work, settings, "breadth-lake", "canal_json", "breadth", servers)
+        say(f"{settings.tables} tables")
+        tables = Tables("breadth", settings.tables)
+        some = max(1, settings.tables * 3 // 10)
+        rows = figures(open_session(config), config, servers, tables, settings.changes, some)
+        return rows, tables.differences(config)
+
+
+def _ddl(work: Path, settings: Settings, say: Say) -> tuple[list[dict[str, Any]], list[str]]:
+    """A row of a history of DDL; differences."""
+    from cdc_platform.bench.ddl import figures
+    from cdc_platform.spark.session import open_session
+
+    with _broker(work / "ddl", say) as info:
+        servers = str(info.bootstrap_servers)
+        config = _config(work, settings, "ddl-lake", "canal_json", "ddl", servers)
+        say("a history of DDL")
+        return figures(open_session(config), config, servers, _DDL_TABLES)
 
 
 @contextmanager
@@ -294,6 +332,8 @@ def _result(settings: Settings, trials: list[Trial], found: dict[str, Any]) -> d
         "stages": [row for of in by_format.values() if of for row in stage_rows(_events(settings, of[0]), of)],
         "ratios": [ratios(of) for of in by_format.values() if of],
         "increments": found.get("increments", []),
+        "breadth": found.get("breadth", []),
+        "ddl": found.get("ddl", []),
         "latency": found.get("latency", []),
         "differences": [f"{t.format}: {line}" for t in trials for line in t.differences] + found.get("differences", []),
     }

@@ -4,6 +4,8 @@ snapshots needn't look for them. Arrow only."""
 # pyarrow.compute makes its functions at run time, so that type checkers do not see them.
 # pyright: reportAttributeAccessIssue=false
 
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -14,7 +16,7 @@ from cdc_platform.changelog.full_images import Figures, PlainTable, looked, told
 from cdc_platform.changelog.full_images import told as figures_told
 from cdc_platform.changelog.order_key import ends, numbers, those
 from cdc_platform.config.tables import Tables
-from cdc_platform.tables import name_of
+from cdc_platform.tables import Name, name_of
 
 _COLUMNS = ("db", "schema", "table", "schema_version")
 _Group = tuple[str | None, str | None, str | None, str | None]
@@ -24,11 +26,17 @@ class Touched:
     """Changes of a file by db, schema, table and schema_version. Of versions whose columns the file states before, too,
     whether they are plain (full_images.py)."""
 
-    def __init__(self, tables: Tables) -> None:
-        self._tables = tables
+    def __init__(
+        self,
+        tables: Tables,
+        lists: Mapping[Name, str] = MappingProxyType({}),
+        stated: Mapping[str, str] = MappingProxyType({}),
+    ) -> None:
+        """lists: columns that all changes of a table have, whatever version they name; stated: of versions."""
+        self._tables, self._lists = tables, lists
         self._groups: dict[_Group, dict[str, Any]] = {}
         self._plain: dict[_Group, tuple[PlainTable, Figures] | bool | None] = {}
-        self._stated: dict[str, str] = {}
+        self._stated: dict[str, str] = dict(stated)
         self._fine = True
 
     def state(self, events: pa.RecordBatch) -> None:
@@ -71,10 +79,12 @@ class Touched:
 
     def _table(self, name: _Group) -> tuple[PlainTable, Figures] | bool | None:
         db, schema, table, version = name
-        if db is None or table is None or version not in self._stated:
+        if db is None or table is None:
             return None
         of = name_of({"db": db, "schema": schema, "table": table})
-        found = told_table(of, self._stated[version], self._tables.key_columns(*of))
+        if (columns := self._lists.get(of) or self._stated.get(version or "")) is None:
+            return None
+        found = told_table(of, columns, self._tables.key_columns(*of))
         return found is not None and (found, Figures())
 
     def told(self) -> list[dict[str, Any]] | None:

@@ -16,7 +16,9 @@ def command(
     ] = None,
     what: Annotated[
         list[str] | None,
-        typer.Option(help="Only this: chain, increments, latency; repeatable. [default: chain, increments]"),
+        typer.Option(
+            help="Only this: chain, increments, breadth, ddl, latency; repeatable. [default: chain, increments]"
+        ),
     ] = None,
     rows: Annotated[int, typer.Option(min=1, help="Row changes per format.")] = 200_000,
     keys: Annotated[int, typer.Option(min=1, help="Rows of the table; later changes are updates.")] = 50_000,
@@ -27,6 +29,7 @@ def command(
         list[int] | None, typer.Option("--table", min=1000, help="Rows of a table that gets increments; repeatable.")
     ] = None,
     changes: Annotated[int, typer.Option(min=1, help="Changes of one increment.")] = 20_000,
+    tables: Annotated[int, typer.Option(min=1, help="Tables of `--what breadth`.")] = 1_000,
     rate: Annotated[int, typer.Option(min=1, help="Changes per second whose way to the snapshot is timed.")] = 20,
     seconds: Annotated[int, typer.Option(min=10, help="For how long.")] = 120,
     master: Annotated[str, typer.Option(help="Spark master.")] = "local[*]",
@@ -57,6 +60,7 @@ def command(
         servers=servers,
         sizes=tuple(sizes or Settings().sizes),
         changes=changes,
+        tables=tables,
         rate=rate,
         seconds=seconds,
     )

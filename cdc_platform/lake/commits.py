@@ -10,6 +10,7 @@ import random
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from decimal import Decimal
+from itertools import chain
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import unquote
@@ -64,24 +65,84 @@ def live(path: Store) -> Live | None:
     """A table as its newest commit leaves it. None: it has something that isn't kept to here (an unknown feature of the
     protocol, partitions, files of other places), or its log can't be read in full."""
     with handle(path) as opened:
-        unknown, metadata, version = _unknown(opened.table), opened.table.metadata(), opened.table.version()
+        return live_of(opened)
+
+
+def live_of(opened: Handle) -> Live | None:
+    """The same of an open table."""
+    unknown, metadata, version = _unknown(opened.table), opened.table.metadata(), opened.table.version()
     if unknown or metadata.partition_columns:
         return None
     if any(metadata.configuration.get(p, "false") != "false" for p in _REFUSED):
         return None
-    adds: dict[tuple[str, Any], Action] = {}
     try:
-        first = checkpoint(path, version)
-        for action in of_checkpoint(path, first, "add"):
-            _take(_from_checkpoint(action), adds)
-        for one in range(first + 1, version + 1):
-            for action in actions(path, one):
-                _take(action, adds)
+        adds = _adds(opened, version)
     except FileNotFoundError:
         return None
-    if not all(map(_is_kept_to, adds.values())):
+    if not all(map(_is_kept_to, adds)):
         return None
-    return Live(version, list(adds.values()), int(metadata.configuration.get(_INTERVAL, _ITS_DEFAULT)))
+    return Live(version, adds, int(metadata.configuration.get(_INTERVAL, _ITS_DEFAULT)))
+
+
+def empty(properties: Mapping[str, str]) -> Live:
+    """The same of a table that has just been made."""
+    return Live(0, [], int(properties.get(_INTERVAL, _ITS_DEFAULT)))
+
+
+def _adds(opened: Handle, version: int) -> list[Action]:
+    """Data files of an open table; what was read of its log before isn't read again. Raises FileNotFoundError."""
+    kept = opened.stamped()
+    known, adds = opened.adds or (-1, {})
+    if opened.adds is None:
+        known = checkpoint(opened.path, version)
+        for action in of_checkpoint(opened.path, known, "add"):
+            _take(_from_checkpoint(action), adds)
+    opened.adds = None  # what stops in between is of no use
+    for one in range(known + 1, version + 1):
+        for action in actions(opened.path, one):
+            _take(action, adds)
+    if kept:
+        opened.adds = version, adds
+    return list(adds.values())
+
+
+def counted(now: Live) -> int:
+    """Rows of a table that count, by its log."""
+    gone = sum(add["deletionVector"]["cardinality"] for add in now.adds if "deletionVector" in add)
+    return sum(json.loads(add["stats"])["numRecords"] for add in now.adds) - gone
+
+
+def configure(path: Store, changes: Mapping[str, str | None]) -> None:
+    """Set properties of a table that ask nothing of who writes it; None: take one away. Raises StorageError where
+    others commit all the time."""
+    for _ in _tries(path):
+        with handle(path) as opened:
+            version = opened.table.version() + 1
+            metadata = _metadata(path, version - 1)
+            properties = {**metadata["configuration"], **changes}
+            kept = {name: value for name, value in properties.items() if value is not None}
+            if kept == metadata["configuration"]:
+                return
+            now = int(time.time() * 1000)
+            told = {"operation": "SET TBLPROPERTIES", "operationParameters": {}, "isBlindAppend": True}
+            info = {"timestamp": now, "readVersion": version - 1, "engineInfo": "cdc-platform", **told}
+            lines: list[Action] = [{"commitInfo": info}, {"metaData": {**metadata, "configuration": kept}}]
+            interval = int(kept.get(_INTERVAL, _ITS_DEFAULT))
+            lease.check()
+            done = path.put_new(f"_delta_log/{version:020d}.json", _ENCODER.encode_lines(lines))
+        if done:
+            return _checkpointed(path, version, interval)
+
+
+def _metadata(path: Store, version: int) -> Action:
+    """The `metaData` action of a table at a version."""
+    first = checkpoint(path, version)
+    commits_ = (reversed([*actions(path, one)]) for one in range(version, first, -1))
+    every = chain(chain.from_iterable(commits_), of_checkpoint(path, first, "metaData"))
+    found = next(action["metaData"] for action in every if "metaData" in action)
+    told = {k: v for k, v in found.items() if v is not None}
+    maps = {"configuration": dict(found["configuration"] or ()), "format": dict(found["format"])}
+    return {**told, **maps, "format": {**maps["format"], "options": dict(maps["format"].get("options") or ())}}
 
 
 def _is_kept_to(add: Action) -> bool:

@@ -147,9 +147,15 @@ class Output:
             self._held.append(batch)
             self._bytes += batch.nbytes
         if self._bytes >= _ROW_GROUP_BYTES:
-            self._flush()
+            self.flush()
 
-    def _flush(self) -> None:
+    @property
+    def held(self) -> int:
+        """Bytes of rows that aren't written yet."""
+        return self._bytes
+
+    def flush(self) -> None:
+        """Writes what is held."""
         if not self._held:
             return
         if self._writer is None:
@@ -178,7 +184,7 @@ class Output:
 
     def close(self) -> Written | None:
         """The file, if there were rows."""
-        self._flush()
+        self.flush()
         if self._writer is None or self._file is None:
             return None
         self._writer.add_key_value_metadata(_CALENDAR)

@@ -5,12 +5,16 @@ holds, and a run has some twenty.
 delta-rs's commits are put-if-absent: of several processes that commit at once none overwrites another's.
 """
 
+import json
 import re
+import time
+import uuid
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from datetime import UTC, datetime
-from functools import partial
+from functools import lru_cache, partial
+from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import unquote
@@ -115,7 +119,15 @@ def partition_columns(path: Store) -> list[str]:
 def file_fields(path: Store) -> dict[str, Any]:
     """Columns of the data files, in order, by their names for readers: as Arrow has them, with the names and numbers
     that the table maps its columns to (Delta's protocol, "Column Mapping"), and without their comments."""
-    return {f.name: _in_files(f) for f in arrow_schema(path)}
+    return fields_of(schema_json(path))
+
+
+def fields_of(schema: str) -> dict[str, Any]:
+    """The same of columns as `schema_json` gives them."""
+    import pyarrow as pa
+    from deltalake import Schema
+
+    return {f.name: _in_files(f) for f in pa.schema(Schema.from_json(schema).to_arrow())}
 
 
 def _in_files(field: Any) -> Any:
@@ -213,31 +225,40 @@ def rows(path: Store) -> Any:
         return known[1]
 
 
-_FIRST = f"_delta_log/{0:020d}.json"
+FIRST = f"_delta_log/{0:020d}.json"
 
 
 def create(path: Store, table: Table) -> None:
     """Make a table, if it isn't there."""
-    if exists(path):
-        return
-    with TemporaryDirectory() as folder:  # delta-rs would make a table that came in between once more
-        made = _made(folder, table)
-    path.put_new(_FIRST, made.replace(f"file://{folder}".encode(), path.uri().encode()))
+    if not exists(path):
+        path.put_new(FIRST, first_commit(table))  # delta-rs would make a table that came in between once more
 
 
-def _made(folder: str, table: Table) -> bytes:
-    """The first commit of an empty table, made in an empty folder."""
+def first_commit(table: Table) -> bytes:
+    """The commit that makes a table without rows."""
+    now, actions = int(time.time() * 1000), []
+    for line in _made(
+        table.arrow(comments=True).serialize().to_pybytes(), table.partition_by, tuple(table.properties.items())
+    ):
+        [(kind, action)] = json.loads(line).items()
+        if kind == "metaData":
+            action = {**action, "id": str(uuid.uuid4()), "description": table.comment, "createdTime": now}
+        if kind == "commitInfo":
+            action = {"timestamp": now, "operation": "CREATE TABLE", "engineInfo": "cdc-platform"}
+        actions.append(json.dumps({kind: action}, ensure_ascii=False))
+    return "\n".join(actions).encode()
+
+
+@lru_cache(maxsize=256)
+def _made(columns: bytes, partition_by: tuple[str, ...], properties: tuple[tuple[str, str], ...]) -> list[str]:
+    """What delta-rs makes of a table with these columns (an Arrow schema): lines of its first commit."""
+    import pyarrow as pa
     from deltalake import DeltaTable
 
-    DeltaTable.create(
-        folder,
-        table.arrow(comments=True),
-        partition_by=list(table.partition_by),
-        description=table.comment,
-        configuration=dict(table.properties),
-    )
-    with open(f"{folder}/{_FIRST}", "rb") as commit:
-        return commit.read()
+    with TemporaryDirectory() as folder:
+        schema = pa.ipc.read_schema(pa.py_buffer(columns))
+        DeltaTable.create(folder, schema, partition_by=list(partition_by), configuration=dict(properties))
+        return Path(folder, FIRST).read_text().splitlines()
 
 
 def add_columns(path: Store, columns: "pa.Schema") -> None:

@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 
 Action = dict[str, Any]
 
-_MOST = 64
-"""Handles that are kept; each holds its table's files and their statistics."""
+_MOST = 2048
+"""Handles that are kept; each holds its table's files and their statistics: a source may have a thousand tables."""
 _DECODER, _ENCODER = msgspec.json.Decoder(), msgspec.json.Encoder()
 
 
@@ -34,6 +34,8 @@ class Handle:
     path: Store
     table: "DeltaTable"
     version: int = -1
+    adds: tuple[int, dict[Any, Action]] | None = None
+    """Data files as its log told them up to a version (commits.py); None: it wasn't asked for."""
     _own: set[int] = field(default_factory=set)
     _stamp: str | None = None
     """Of the commit that `table` has (None: not looked at): a table that was made again isn't taken for the one before
@@ -99,6 +101,14 @@ class Handle:
             self._stamp = commits.get(self.version)
         self.version = max(self.version, *commits)
         return True
+
+    def stamped(self) -> bool:
+        """Whether its newest commit is known from others of that number; what was read of it before isn't kept else."""
+        if self._stamp is None:
+            self.adds = None
+            stamps = self.path.stamps("_delta_log", after=f"{self.table.version():020d}")
+            self._stamp = stamps.get(_commit(self.table.version()))
+        return self._stamp is not None
 
     def caught_up(self) -> None:
         """After a commit by `table`."""

@@ -6,15 +6,17 @@ import uuid
 from functools import reduce
 from operator import or_
 
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from cdc_platform.changelog.schema import Carry
+from cdc_platform.changelog.schema import Carry, Order
 from cdc_platform.config import Config, Source
 from cdc_platform.errors import TableStopped
 from cdc_platform.lake import stores
 from cdc_platform.snapshots import carry, partitions, routes, state
 from cdc_platform.snapshots.bring_up import Work, column_lists, emptied, merged_list, outcome
+from cdc_platform.snapshots.carried_files import listed
+from cdc_platform.snapshots.columns import ORDER_FIELDS, order_literal
 from cdc_platform.snapshots.evolve import History
 from cdc_platform.snapshots.touched import names_in, of_table, touched_by
 from cdc_platform.spark import delta_sql
@@ -32,7 +34,8 @@ def anew(
     spans = {n: history.full.carries(n) for n in names} if history.any_ddl else {}
     rows = rows.where(reduce(or_, (of_table(*n) for n in names), F.lit(False)))
     stopped = not_carried(rows, spans, source)
-    rows = carry.carried(rows, spans)
+    columns = {n: text for c in spans.values() for x in c if (n := x.today) and (text := history.full.columns(n))}
+    rows = carry.carried(rows, spans, listed(columns))
     touched = [t for t in touched_by(rows) if source.tables.routed(*t.name) == name]
     lists = column_lists(config, source, touched)
     told = {t.name: history.full.columns(t.name) if spans else merged_list(t, lists) for t in touched}
@@ -109,10 +112,22 @@ def not_carried(rows: DataFrame, spans: dict[Name, list[Carry]], source: Source)
         start = None
         for c in carries:
             why = c.today and (carry.unknown(c) or _filtered(name, c.today, source))
-            if c.today and why and not rows.where(carry.within(name, start, c.until)).isEmpty():
+            if c.today and why and not rows.where(_within(name, start, c.until)).isEmpty():
                 found[c.today] = why
             start = c.until
     return found
+
+
+def _within(name: Name, start: Order | None, until: Order | None) -> Column:
+    """Rows of a name from one place up to another."""
+    here = of_table(*name)
+    if start is not None:
+        here = here & (F.col("order_key") >= _order_literal(start))
+    return here if until is None else here & (F.col("order_key") < _order_literal(until))
+
+
+def _order_literal(order: Order) -> Column:
+    return order_literal(dict(zip(ORDER_FIELDS, order, strict=True)))
 
 
 def _filtered(name: Name, today: Name, source: Source) -> str | None:

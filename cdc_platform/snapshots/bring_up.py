@@ -68,10 +68,8 @@ class Done(NamedTuple):
 
 
 def outcome(work: Work, touched: Touched, columns_json: str | None, before: Any) -> state.Outcome:
-    """Bring one table up to date, unless it is stopped."""
+    """Bring one table up to date."""
     source, name = work.source, touched.name
-    if before and before["state"] in ("stopped", "stale"):
-        return state.Outcome(name, before["state"], before["reason"], touched.changes, 0)
     try:
         if columns_json is None and not touched.versions:
             columns_json = _newest_list(work.changes.sparkSession, work.config, source, name)

@@ -1,93 +1,131 @@
-"""Rows written before a DDL statement → rows of today's table: names, new columns, values of another type.
+"""Rows written before a DDL statement → rows of today's table: names, new columns, values of another type. Arrow only.
 
-Frames only. What DDL did is told by `changelog.schema`; here it is done to row images.
+What DDL did is told by `changelog.schema`; here it is done to row images.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+# pyarrow.compute makes its functions at run time, so that type checkers do not see them.
+# pyright: reportAttributeAccessIssue=false
 
-from pyspark.sql import Column, DataFrame
-from pyspark.sql import functions as F
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from decimal import ROUND_HALF_UP, Decimal, InvalidOperation
+from functools import partial
+from typing import TYPE_CHECKING
 
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from cdc_platform.changelog.order_key import numbers
 from cdc_platform.changelog.schema import Carry, Order
 from cdc_platform.errors import UnknownType
 from cdc_platform.mysql.types import MySqlType, parse_type
-from cdc_platform.snapshots.columns import ORDER_FIELDS, order_sql
-from cdc_platform.snapshots.touched import of_table
-from cdc_platform.tables import Name
+from cdc_platform.snapshots.image_columns import image_columns
+from cdc_platform.spark import workers
+from cdc_platform.tables import Name, name_columns
 
-Convert = Callable[[Column], Column]
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+Convert = Callable[[pa.StringArray], pa.StringArray]
+Spans = Mapping[Name, Sequence[Carry]]
+Lists = Mapping[Name, Sequence[str]]
+"""Names of the columns of today's tables, in order."""
 
 
-def order_literal(order: Order) -> Column:
-    """A place as an `order_key`."""
-    return F.expr(order_sql(dict(zip(ORDER_FIELDS, order, strict=True))))
-
-
-def carried(rows: DataFrame, spans: Mapping[Name, Sequence[Carry]]) -> DataFrame:
+def carried(rows: "DataFrame", spans: Spans, lists: Lists) -> "DataFrame":
     """Changelog rows → the same under today's `db` and `table` with today's columns; without rows whose table is
     gone. Carried rows lose `schema_version`: it names columns of another day. Ask `unknown` first: rows whose carry
     isn't known stay as they are."""
-    db, table, kept = F.col("db"), F.col("table"), F.lit(True)
-    images = {name: F.col(name) for name in ("before", "after")}
-    key, version = F.col("key"), F.col("schema_version")
+    return rows.mapInArrow(partial(_each, spans, lists), rows.schema) if spans else rows
+
+
+def _each(spans: Spans, lists: Lists, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    workers.settle()
+    for batch in batches:
+        yield from carried_rows(batch, spans, lists)
+
+
+def carried_rows(batch: pa.RecordBatch, spans: Spans, lists: Lists) -> Iterator[pa.RecordBatch]:
+    """The same of rows in memory. They come in another order."""
+    left = np.ones(batch.num_rows, bool)
+    order = _orders(batch.column("order_key"))
     for name, carries in spans.items():
+        mine = _of(batch, name)
+        if not mine.any():
+            continue
         start: Order | None = None
         for carry in carries:
-            here = within(name, start, carry.until)
+            here = mine & _within(order, start, carry.until)
             start = carry.until
-            if carry.today is None:
-                kept = kept & ~here
-                continue
-            if carry.today != name:
-                db, table = F.when(here, carry.today[0]).otherwise(db), F.when(here, carry.today[-1]).otherwise(table)
-            if not carry.nothing:
-                images = {n: F.when(here, _image(F.col(n), carry, True)).otherwise(c) for n, c in images.items()}
-                key = F.when(here, _key(carry)).otherwise(key)
-                version = F.when(here, F.lit(None).cast("string")).otherwise(version)
-    names = {"db": db, "table": table, **images, "key": key, "schema_version": version}
-    return rows.where(kept).select(*(names.get(c, F.col(c)).alias(c) for c in rows.columns))
+            if here.any():
+                left &= ~here
+                if carry.today is not None:
+                    yield _carried(batch.filter(pa.array(here)), name, carry, lists.get(carry.today, ()))
+    if left.any():
+        yield batch if left.all() else batch.filter(pa.array(left))
 
 
-def within(name: Name, start: Order | None, until: Order | None) -> Column:
-    """Rows of a name from one place up to another."""
-    here = of_table(*name)
+def _of(batch: pa.RecordBatch, name: Name) -> np.ndarray:
+    parts = name_columns(name)
+    mine = pc.and_(*(pc.equal(batch.column(n), parts[n]) for n in ("db", "table")))
+    schema = pc.fill_null(batch.column("schema"), "")
+    same = pc.and_(mine, pc.equal(schema, parts["schema"] or ""))
+    return pc.fill_null(same, False).to_numpy(zero_copy_only=False)
+
+
+def _orders(column: pa.StructArray) -> list[np.ndarray]:
+    """The numbers of places, one array for each."""
+    try:
+        return list(numbers(column).T)
+    except pa.ArrowInvalid:  # a position that no 64-bit integer holds
+        return [np.array([int(v) for v in part.to_pylist()], object) for part in column.flatten()]
+
+
+def _within(order: list[np.ndarray], start: Order | None, until: Order | None) -> np.ndarray:
+    """Which places are from one up to another."""
+    found = np.ones(len(order[0]), bool)
     if start is not None:
-        here = here & (F.col("order_key") >= order_literal(start))
-    return here if until is None else here & (F.col("order_key") < order_literal(until))
+        found &= ~_before(order, start)
+    return found if until is None else found & _before(order, until)
 
 
-def _key(carry: Carry) -> Column:
-    """The key under today's names; null where the key has other columns since: the images tell it."""
-    return F.lit(None).cast("map<string,string>") if carry.key is not None else _image(F.col("key"), carry, False)
+def _before(order: list[np.ndarray], place: Order) -> np.ndarray:
+    found = np.zeros(len(order[0]), bool)
+    for column, number in zip(order[::-1], place[::-1], strict=True):
+        found = (column < number) | ((column == number) & found)
+    return found.astype(bool)
 
 
-def _image(image: Column, carry: Carry, row: bool) -> Column:
-    """A row image, or a key, as it would be today; new columns are filled in rows only."""
-    out = image
-    if carry.names:
-        today = F.create_map(*(F.lit(x) for old, new in carry.names.items() for x in (old, new)))
-        dropped = [old for old, new in carry.names.items() if new is None]
-        out = F.map_filter(out, lambda k, _: ~F.lower(k).isin(dropped)) if dropped else out
-        out = F.transform_keys(out, lambda k, _: F.coalesce(F.try_element_at(today, F.lower(k)), k))
-    if carry.retyped:
-        out = F.transform_values(out, lambda k, v: _converted(k, v, carry))
-    fills = {a.name: a.fill for a in carry.added.values()}
-    if row and fills:
-        new = F.create_map(*(F.lit(x).cast("string") for pair in fills.items() for x in pair))
-        had = F.transform(F.map_keys(out), F.lower)
-        out = F.map_concat(out, F.map_filter(new, lambda k, _: ~F.array_contains(had, F.lower(k))))
-    return F.when(image.isNotNull(), out)
+def _carried(rows: pa.RecordBatch, name: Name, carry: Carry, columns: Sequence[str]) -> pa.RecordBatch:
+    """Rows of one name and time."""
+    n = rows.num_rows
+    made: dict[str, pa.Array] = {}
+    if carry.today is not None and carry.today != name:
+        made = {c: pa.array([v] * n, pa.string()) for c, v in name_columns(carry.today).items() if c != "schema"}
+    if not carry.nothing:
+        for image in ("before", "after"):
+            made[image] = _image(rows.column(image), carry, columns, row=True)
+        # The key is NULL where it has other columns since: the images tell it.
+        key = rows.column("key")
+        made["key"] = pa.nulls(n, key.type) if carry.key is not None else _image(key, carry, columns, row=False)
+        made["schema_version"] = pa.nulls(n, pa.string())
+    arrays = [made[f.name].cast(f.type) if f.name in made else rows.column(f.name) for f in rows.schema]
+    return pa.RecordBatch.from_arrays(arrays, schema=rows.schema)
 
 
-def _converted(name: Column, text: Column, carry: Carry) -> Column:
-    out = text
-    for column, types in carry.retyped.items():
-        value = text
-        for before, after in types:
-            convert = conversion(before, after)
-            value = convert(value) if convert is not None else value
-        out = F.when(F.lower(name) == column, value).otherwise(out)
-    return out
+def _image(images: pa.MapArray, carry: Carry, columns: Sequence[str], *, row: bool) -> pa.MapArray:
+    """Row images, or keys, as they would be today; new columns are filled in rows only."""
+    found = image_columns(images)
+    found.rename({n: carry.names.get(n.lower(), n) for n in found.columns})
+    for name, of in found.columns.items():
+        for types in carry.retyped.get(name.lower(), ()):
+            if (convert := conversion(*types)) is not None:
+                of.texts = convert(of.texts)
+    if row:
+        had = {name.lower(): name for name in found.columns}
+        for added in carry.added.values():
+            found.fill(had.get(added.name.lower(), added.name), added.fill)
+    return found.maps(columns)
 
 
 def inexact(carry: Carry) -> list[str]:
@@ -121,8 +159,8 @@ def conversion(before: str, after: str) -> Convert | None:
     return rule(old, new) if rule else None
 
 
-def _same(value: Column) -> Column:
-    return value
+def _same(texts: pa.StringArray) -> pa.StringArray:
+    return texts
 
 
 def _scale(t: MySqlType) -> int:
@@ -132,10 +170,22 @@ def _scale(t: MySqlType) -> int:
 def _decimals(old: MySqlType, new: MySqlType) -> Convert | None:
     if _scale(new) >= _scale(old) and new.spark != "string":
         return _same
-    wide = f"decimal(38,{_scale(new)})"
     if (*old.args, 10)[0] > 38 or (*new.args, 10)[0] > 38:
         return None
-    return lambda v: F.round(v.cast(f"decimal(38,{_scale(old)})"), _scale(new)).cast(wide).cast("string")
+    grain = Decimal(1).scaleb(-_scale(new))
+    return _by_text(lambda text: f"{Decimal(text).quantize(grain, ROUND_HALF_UP):f}")
+
+
+def _by_text(made: Callable[[str], str]) -> Convert:
+    """One text after the other. What isn't of the old type stays as it is: it fits the new one no more."""
+
+    def one(text: str | None) -> str | None:
+        try:
+            return None if text is None else made(text)
+        except (ValueError, InvalidOperation):
+            return text
+
+    return lambda texts: pa.array([one(text) for text in texts.to_pylist()], pa.string())
 
 
 def _fraction(t: MySqlType) -> int:
@@ -159,7 +209,7 @@ _RULES: dict[tuple[str, str], Callable[[MySqlType, MySqlType], Convert | None]] 
     ("decimal", "decimal"): _decimals,
     ("decimal", "text"): lambda *_: _same,
     ("float", "float"): lambda old, new: (
-        _same if old.spark in (new.spark, "double") else (lambda v: v.cast("float").cast("double").cast("string"))
+        _same if old.spark in (new.spark, "double") else _by_text(lambda text: repr(float(np.float32(text))))
     ),
     ("text", "text"): lambda *_: _same,
     ("enum", "text"): lambda *_: _same,
@@ -170,9 +220,9 @@ _RULES: dict[tuple[str, str], Callable[[MySqlType, MySqlType], Convert | None]] 
     ("binary", "binary"): lambda old, new: _same if "binary" not in (old.name, new.name) or old == new else None,
     ("bit", "bit"): lambda *_: _same,
     ("date", "date"): lambda *_: _same,
-    ("date", "datetime"): lambda *_: lambda v: F.concat(v, F.lit(" 00:00:00")),
+    ("date", "datetime"): lambda *_: lambda v: pc.binary_join_element_wise(v, " 00:00:00", ""),
     ("datetime", "datetime"): _fractions,
-    ("datetime", "date"): lambda old, _: (lambda v: F.substring(v, 1, 10)) if _fraction(old) == 0 else None,
+    ("datetime", "date"): lambda old, _: (lambda v: pc.utf8_slice_codeunits(v, 0, 10)) if _fraction(old) == 0 else None,
     ("timestamp", "timestamp"): _fractions,
     ("time", "time"): _fractions,
     ("json", "json"): lambda *_: _same,

@@ -27,7 +27,8 @@ from cdc_platform.mysql.types import parse_type
 from cdc_platform.snapshots import features
 from cdc_platform.snapshots.carry import same_values
 from cdc_platform.snapshots.columns import ORDER_FIELDS, TableColumn, order_sql
-from cdc_platform.snapshots.target import ADDRESS, Target
+from cdc_platform.snapshots.shapes import ADDRESS
+from cdc_platform.snapshots.target import Target
 from cdc_platform.spark import delta_sql
 from cdc_platform.spark.delta_sql import delta, quoted
 from cdc_platform.tables import LOG_EPOCHS, OFFSET_LEDGER, SCHEMA_CHANGES, SCHEMA_EFFECTS, SCHEMA_HISTORY, Name

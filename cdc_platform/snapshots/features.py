@@ -5,12 +5,13 @@ support neither of these two. So a table is created without them. `tables.reader
 enables them on demand, `any` rewrites data instead, and takes them away from a table that has them.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 from pyspark.sql import SparkSession
 
 from cdc_platform.lake import delta_table
+from cdc_platform.lake.looks import Look
 from cdc_platform.lake.store import Store
 from cdc_platform.spark import delta_sql
 from cdc_platform.spark.delta_sql import delta
@@ -44,8 +45,13 @@ class Features(NamedTuple):
         """Of a table that is there."""
         return _features(*delta_table.protocol(path))
 
+    @staticmethod
+    def seen(look: Look) -> "Features":
+        """Of a table that was looked at, and whose data files its log tells."""
+        return _features(set(look.features), look.properties, look.bytes or 0)
 
-def _features(named: set[str], properties: dict[str, str], size: int) -> Features:
+
+def _features(named: set[str], properties: Mapping[str, str], size: int) -> Features:
     mapped = properties.get(MAPPING, "none") != "none"
     return Features(COLUMN_MAPPING in named, DELETION_VECTORS in named, mapped, properties.get(VECTORS) == "true", size)
 

@@ -37,7 +37,7 @@ _HASHED = 16
 """Bytes of a key's end that its hash is made of."""
 
 _PLACE = ("partition", "entry_index", "row_index")
-_COLUMNS = pa.schema([CHANGELOG_FILE.field(c) for c in ("db", "schema", "table", "op", "key", "order_key", *_PLACE)])
+COLUMNS = pa.schema([CHANGELOG_FILE.field(c) for c in ("db", "schema", "table", "op", "key", "order_key", *_PLACE)])
 
 
 class Numbered(NamedTuple):
@@ -67,11 +67,11 @@ def last(table: PlainTable, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.Re
     """Parts as `heads` gives them, each whole → where the last change of each key stands."""
     workers.settle()
     streams = (stream for batch in batches for stream in batch.column("heads"))
-    for newest in _windows(chain.from_iterable(map(_of_stream, streams)), table, once=True):
-        file, at = (newest.column(c).to_numpy() for c in ("file", "at"))
+    for some in _windows(chain.from_iterable(map(_of_stream, streams)), table, once=True):
+        file, at = (some.column(c).to_numpy() for c in ("file", "at"))
         order = np.lexsort((at, file))
         numbers, starts = np.unique(file[order], return_index=True)
-        places = [some.tobytes() for some in np.split(at[order], starts[1:])]
+        places = [rows.tobytes() for rows in np.split(at[order], starts[1:])]
         yield pa.RecordBatch.from_arrays([pa.array(numbers, pa.int32()), pa.array(places, pa.binary())], ["file", "at"])
 
 
@@ -88,28 +88,28 @@ def _windows(changes: Iterable[pa.RecordBatch], table: PlainTable, *, once: bool
         rows, size = rows + some.num_rows, size + some.nbytes
         if (rows < _HELD and size < _HELD_BYTES) or (once and rows < 2 * known):
             continue
-        newest = _newest(held, table)
-        if not once and newest.num_rows > rows // 2:  # not many more changes than keys: to look again wouldn't pay
-            yield newest
+        latest = newest(held, table)
+        if not once and latest.num_rows > rows // 2:  # not many more changes than keys: to look again wouldn't pay
+            yield latest
         else:
-            held.append(newest)
+            held.append(latest)
         rows, size = sum(h.num_rows for h in held), sum(h.nbytes for h in held)
         known = rows
     if held:
-        yield _newest(held, table)
+        yield newest(held, table)
 
 
 def _of_file(file: Numbered, table: PlainTable) -> Iterator[pa.RecordBatch]:
     base = 0
-    for batch in read(file.unit, _COLUMNS):
+    for batch in read(file.unit, COLUMNS):
         mine = table.rows(batch)
         at = np.nonzero(mine.to_numpy(zero_copy_only=False))[0] + base
         base += batch.num_rows
         if len(at):
-            yield _head(file.number, those(batch, mine), at, table)
+            yield head(file.number, those(batch, mine), at, table)
 
 
-def _head(number: int, rows: pa.RecordBatch, at: np.ndarray, table: PlainTable) -> pa.RecordBatch:
+def head(number: int, rows: pa.RecordBatch, at: np.ndarray, table: PlainTable) -> pa.RecordBatch:
     orders = rows.column("order_key").flatten()
     columns = {
         **{f"t{i}": map_value(rows.column("key"), k) for i, k in enumerate(table.keys)},
@@ -122,7 +122,7 @@ def _head(number: int, rows: pa.RecordBatch, at: np.ndarray, table: PlainTable) 
     return pa.RecordBatch.from_arrays(list(columns.values()), list(columns))
 
 
-def _newest(held: list[pa.RecordBatch], table: PlainTable) -> pa.RecordBatch:
+def newest(held: list[pa.RecordBatch], table: PlainTable) -> pa.RecordBatch:
     """Of each key the last change in order, the changes as they stood. Empties `held`: nothing is to be there twice."""
     [every] = pa.Table.from_batches(held).combine_chunks().to_batches()
     held.clear()
@@ -130,8 +130,8 @@ def _newest(held: list[pa.RecordBatch], table: PlainTable) -> pa.RecordBatch:
     places = (every.column(c) for c in every.schema.names if c not in (*keys, "file", "at"))
     rank, row = ranks(every.num_rows, (pc.fill_null(p.cast(pa.int64()), -1).to_numpy() for p in places))
     ranked = pa.Table.from_arrays([*(every.column(k) for k in keys), pa.array(rank)], [*keys, "rank"])
-    newest = ranked.group_by(keys, use_threads=False).aggregate([("rank", "max")]).column("rank_max").to_numpy()
-    return every.take(pa.array(np.sort(row(newest))))
+    last_ones = ranked.group_by(keys, use_threads=False).aggregate([("rank", "max")]).column("rank_max").to_numpy()
+    return every.take(pa.array(np.sort(row(last_ones))))
 
 
 def _keys(table: PlainTable) -> list[str]:

@@ -64,11 +64,11 @@ def texts(files: list[File], table: PlainTable, batches: Iterator[pa.RecordBatch
         for file, at in zip(batch.column("file").to_pylist(), batch.column("at"), strict=True):
             places.setdefault(file, []).append(np.frombuffer(at.as_buffer(), np.int64))
     for file in sorted(places):
-        for rows in _rows_at(files[file], np.sort(np.concatenate(places.pop(file)))):
-            yield _texts(rows, table)
+        for rows in rows_at(files[file], np.sort(np.concatenate(places.pop(file)))):
+            yield texts_in(rows, table)
 
 
-def _rows_at(file: File, at: np.ndarray) -> Iterator[pa.RecordBatch]:
+def rows_at(file: File, at: np.ndarray) -> Iterator[pa.RecordBatch]:
     """Rows of a file by their number; row groups without any aren't read."""
     metadata = footer(file)
     base = 0
@@ -84,7 +84,8 @@ def _rows_at(file: File, at: np.ndarray) -> Iterator[pa.RecordBatch]:
                 yield batch.take(pa.array(here))
 
 
-def _texts(rows: pa.RecordBatch, table: PlainTable) -> pa.RecordBatch:
+def texts_in(rows: pa.RecordBatch, table: PlainTable) -> pa.RecordBatch:
+    """Changes of a table → their keys, images and orders, as `texts`."""
     deleted = pc.equal(rows.column("op"), "delete")
     columns = {f"t{i}": map_value(rows.column("key"), k) for i, k in enumerate(table.keys)}
     columns |= {"_cdc_order": rows.column("order_key"), "_cdc_source_time": rows.column("source_time")}

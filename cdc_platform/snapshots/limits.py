@@ -2,27 +2,26 @@
 name → texts, and `*` → those about whole rows."""
 
 import json
+from collections.abc import Mapping
 from functools import partial
-
-from pyspark.sql import SparkSession
 
 from cdc_platform.config import Config, Source
 from cdc_platform.formats import FORMATS
 from cdc_platform.formats.limits import limits_of
-from cdc_platform.lake import delta_table, stores
-from cdc_platform.lake.store import Store
+from cdc_platform.lake import commits, delta_table, stores
+from cdc_platform.lake.looks import Look
 from cdc_platform.snapshots.evolve import History
-from cdc_platform.snapshots.target import Target
 from cdc_platform.spark import delta_sql
-from cdc_platform.spark.delta_sql import delta, literal
 from cdc_platform.tables import SCHEMA_HISTORY, Name, name_of
 
 PROPERTY = "cdc.limits"
 ROWS = "*"
 
 
-def note(spark: SparkSession, config: Config, source: Source, history: History, names: list[Name]) -> dict[Name, str]:
-    """Says it of these snapshots; where nothing has changed, nothing is written. Returns the texts, for people."""
+def note(config: Config, source: Source, history: History, looked: Mapping[Name, Look | None]) -> dict[Name, str]:
+    """Says it of these snapshots (None: there is none); where nothing has changed, nothing is written. Returns the
+    texts, for people."""
+    names = sorted(looked)
     format_ = FORMATS[source.format]
     rows = {m: texts for n in names for m in history.members(n) if (texts := history.untold_rows(m))}
     if not names or not (format_.limits or rows):
@@ -38,10 +37,9 @@ def note(spark: SparkSession, config: Config, source: Source, history: History, 
                 found[column] = list(dict.fromkeys([*found.get(column, []), *texts]))
         if texts := dict.fromkeys(t for m in history.members(name) for t in rows.get(m, ())):
             found[ROWS] = list(texts)
-    paths = {name: Target.of(config, source.name, *name).snapshot for name in names}
     delta_sql.run_parallel(
         [
-            partial(_set, spark, paths[name], json.dumps(found, ensure_ascii=False) if found else "")
+            partial(_set, looked[name], json.dumps(found, ensure_ascii=False) if found else "")
             for name, found in told.items()
         ]
     )
@@ -52,14 +50,10 @@ def note(spark: SparkSession, config: Config, source: Source, history: History, 
     }
 
 
-def _set(spark: SparkSession, path: Store, value: str) -> None:
+def _set(look: Look | None, value: str) -> None:
     """A commit only where the property isn't so yet."""
-    if not delta_table.exists(path):
-        return
-    if delta_table.properties(path).get(PROPERTY, "") == value:
-        return
-    change = f"SET TBLPROPERTIES ({literal(PROPERTY)} = {literal(value)})"
-    spark.sql(f"ALTER TABLE {delta(path)} {change if value else f'UNSET TBLPROPERTIES ({literal(PROPERTY)})'}")
+    if look is not None and look.properties.get(PROPERTY, "") != value:
+        commits.configure(look.path, {PROPERTY: value or None})
 
 
 def _writers(config: Config, source: Source) -> dict[Name, set[str]]:

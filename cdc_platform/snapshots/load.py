@@ -32,7 +32,8 @@ if TYPE_CHECKING:
     from cdc_platform.snapshots.plain import Plain
     from cdc_platform.snapshots.target import Target
 
-_ROWS, _TOMBSTONES = "rows", "tombstones"
+ROWS, TOMBSTONES = "rows", "tombstones"
+"""Outputs of `Load`."""
 _STATED = 32
 """Columns whose lowest and highest values Delta tells of what Spark writes ("delta.dataSkippingNumIndexedCols")."""
 
@@ -56,11 +57,11 @@ class Load:
             deleted = batch.column("deleted")
             some = pc.any(deleted).as_py()
             try:
-                _write(out[_ROWS], batch.filter(pc.invert(deleted)) if some else batch, self.rows)
+                _write(out[ROWS], batch.filter(pc.invert(deleted)) if some else batch, self.rows)
                 if some:
                     gone = batch.filter(deleted)
                     scope = pa.array(["row"] * gone.num_rows)
-                    _write(out[_TOMBSTONES], gone.append_column("scope", scope), self.tombstones)
+                    _write(out[TOMBSTONES], gone.append_column("scope", scope), self.tombstones)
             except ValueError:
                 for output in out.values():
                     output.discard()
@@ -99,53 +100,54 @@ def load(
         return False
     deletes = plain.figures.deletes > 0
     if deletes:
-        targets.ensure_tombstones(spark, target, columns)
-    rows, graves = _rows(target, columns), _tombstones(target, columns) if deletes else ()
+        targets.ensure_tombstones(target, columns)
+    rows = rows_of(delta_table.file_fields(target.snapshot), columns)
+    graves = tombstones_of(delta_table.file_fields(target.tombstones), columns) if deletes else ()
     if rows is None or graves is None:
         return False
-    sinks = {_ROWS: _sink(target.snapshot, rows)}
-    sinks |= {_TOMBSTONES: _sink(target.tombstones, graves)} if graves else {}
+    sinks = {ROWS: sink(target.snapshot, rows)}
+    sinks |= {TOMBSTONES: sink(target.tombstones, graves)} if graves else {}
     texts = partial(images.texts, plain.files, plain.table)
     done = arrow_tasks.partitions(plain.places(spark), texts, Load(rows, graves), sinks)
     if not all(done.told):
         return False
     if graves:
-        commits.append_files(sinks[_TOMBSTONES], done.written[_TOMBSTONES], (app, batch_id))
+        commits.append_files(sinks[TOMBSTONES], done.written[TOMBSTONES], (app, batch_id))
     if not before:
-        commits.append_files(sinks[_ROWS], done.written[_ROWS], (app, batch_id))
+        commits.append_files(sinks[ROWS], done.written[ROWS], (app, batch_id))
         return True
     ends = (plain.figures.low_key, plain.figures.high_key)
     keys = _keys(target, columns, rows, done.written)
     wanted, enabled = targets.marks(target)
     enable = partial(features.mark_rows, spark, target.snapshot) if wanted and not enabled else None
-    return marks.replace(spark, sinks[_ROWS], before, keys, ends, done.written[_ROWS], mark=wanted, enable=enable)
+    return marks.replace(spark, sinks[ROWS], before, keys, ends, done.written[ROWS], mark=wanted, enable=enable)
 
 
-def _rows(target: "Target", columns: list[TableColumn]) -> Columns | None:
-    """Columns of a snapshot's files; None: it hasn't those of the table and no others."""
-    fields = delta_table.file_fields(target.snapshot)
+def rows_of(fields: Mapping[str, pa.Field], columns: list[TableColumn]) -> Columns | None:
+    """Columns of a snapshot's files; None: it hasn't those of the table and no others. fields: as the files have
+    them."""
     keys = iter(f"t{i}" for i, _ in enumerate(c for c in columns if c.key))
     given: Given = {c.name.lower(): (c.type, next(keys) if c.key else f"x{i}") for i, c in enumerate(columns)}
     given |= {name: (None, name) for name in BOOKKEEPING}
-    if fields is None or {n.lower() for n in fields} != given.keys() or len(fields) != len(given):
+    if {n.lower() for n in fields} != given.keys() or len(fields) != len(given):
         return None
     if any(not f.nullable or "." in f.name for f in fields.values()):
         return None  # somebody's constraint, or what Arrow would take for a path
     return tuple((field, *given[name.lower()]) for name, field in fields.items())
 
 
-def _tombstones(target: "Target", columns: list[TableColumn]) -> Columns | None:
+def tombstones_of(fields: Mapping[str, pa.Field], columns: list[TableColumn]) -> Columns | None:
     """The same of its tombstones' files."""
-    fields = delta_table.file_fields(target.tombstones)
     keys = [c for c in columns if c.key]
     given: Given = {f"_k{i}": (c.type, f"t{i}") for i, c in enumerate(keys)}
     given |= {name: (None, name) for name in ("scope", "_cdc_order")}
-    if fields is None or fields.keys() != given.keys():
+    if fields.keys() != given.keys():
         return None
     return tuple((field, *given[name]) for name, field in fields.items())
 
 
-def _sink(table: Store, columns: Columns) -> Sink:
+def sink(table: Store, columns: Columns) -> Sink:
+    """Where files with these columns are written."""
     schema = pa.schema([field for field, _, _ in columns])
     leaves = tuple(leaf for field in schema for leaf in _leaves(field))
     return Sink(table, schema, leaves[:_STATED], leaves)
@@ -163,6 +165,6 @@ def _keys(
     fields = {given: field for field, _, given in rows}
     schema = pa.schema([fields[f"t{i}"].remove_metadata() for i in range(number)])
     graves = tuple(f"_k{i}" for i in range(number))
-    files = [(File(target.snapshot, f.path), tuple(schema.names)) for f in written[_ROWS]]
-    files += [(File(target.tombstones, f.path), graves) for f in written.get(_TOMBSTONES, ())]
+    files = [(File(target.snapshot, f.path), tuple(schema.names)) for f in written[ROWS]]
+    files += [(File(target.tombstones, f.path), graves) for f in written.get(TOMBSTONES, ())]
     return marks.Keys(tuple(files), schema)

@@ -9,7 +9,7 @@ table: 12 s of CPU for 10,000,000 rows. Here their keys are read once.
 # pyright: reportAttributeAccessIssue=false
 
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -56,6 +56,17 @@ class Keys(NamedTuple):
             yield pa.Table.from_batches(held)
 
 
+class Held(NamedTuple):
+    """Few keys, in memory, as the snapshot's files have them."""
+
+    keys: pa.Table
+
+    def some(self) -> Iterator[pa.Table]:
+        """All of them."""
+        if self.keys.num_rows:
+            yield self.keys
+
+
 class DataFile(NamedTuple):
     """A data file of a snapshot, by its number among those of its log; rows: counted and not. vector: of those that
     don't count already."""
@@ -67,7 +78,7 @@ class DataFile(NamedTuple):
     vector: deletion_vectors.Descriptor | None
 
 
-def rows_of(keys: Keys, files: list[DataFile]) -> Iterator[pa.RecordBatch]:
+def rows_of(keys: "Keys | Held", files: Sequence[DataFile]) -> Iterator[pa.RecordBatch]:
     """Where rows with one of the keys stand: number of the file, numbers of rows."""
     for some in keys.some():
         column = some.column(0).combine_chunks()
@@ -134,14 +145,20 @@ class _Span:
         return at < len(self.numbers) and bool(self.numbers[at] <= known.max)
 
 
-def _gone(
-    table: Store, files: tuple[DataFile, ...], batches: Iterator[pa.RecordBatch]
-) -> Iterator[tuple[DataFile, BitMap64, int]]:
-    """What rows_of gives → files with rows that counted before: all that don't any more, and how many are new."""
+def numbers_of(batches: Iterable[pa.RecordBatch]) -> dict[int, BitMap64]:
+    """What rows_of gives, by file."""
     found: dict[int, BitMap64] = {}
     for batch in batches:
         rows = BitMap64(batch.column("at").to_numpy().astype(np.uint64))
         found.setdefault(batch.column("file")[0].as_py(), BitMap64()).update(rows)
+    return found
+
+
+def _gone(
+    table: Store, files: tuple[DataFile, ...], batches: Iterator[pa.RecordBatch]
+) -> Iterator[tuple[DataFile, BitMap64, int]]:
+    """What rows_of gives → files with rows that counted before: all that don't any more, and how many are new."""
+    found = numbers_of(batches)
     for file in files:
         if (rows := found.get(file.number)) is not None:
             before = deletion_vectors.read(table, file.vector)
@@ -176,12 +193,13 @@ class Keep:
     def __call__(self, batches: Iterator[pa.RecordBatch], out: Mapping[str, Output]) -> list[list[Any]]:
         told = []
         for file, gone, added in _gone(self.table, self.files, batches):
-            self._write(file, gone, out[KEPT])
+            self.write(file, gone, out[KEPT])
             told.append([file.number, None, added])
         return told
 
     @staticmethod
-    def _write(file: DataFile, gone: BitMap64, out: Output) -> None:
+    def write(file: DataFile, gone: BitMap64, out: Output) -> None:
+        """Rows of a file but those that are gone."""
         at = 0
         for batch in read(Unit(file.file, 0, footer(file.file).num_row_groups, 0), out.sink.schema):
             stays = np.ones(batch.num_rows, bool)
@@ -214,13 +232,13 @@ def replace(
     for _ in range(_TRIES):
         if now is None:
             return False
-        files = _files(sink.table, now, keys, ends)
+        files = files_of(sink.table, now, keys.schema.names[0], ends)
         tasks = arrow_tasks.shared_out(files, arrow_tasks.cores(spark), bounded=False)
         work = Mark(sink.table, tuple(files)) if mark else Keep(sink.table, tuple(files))
         done = arrow_tasks.run(spark, tasks, partial(rows_of, keys), work, {} if mark else {KEPT: sink})
         found = [one for told in done.told for one in told]
         new = [*written, *done.written.get(KEPT, ())]
-        told = _history(sum(f.rows for f in written), sum(n for _, _, n in found), len(new))
+        told = history(sum(f.rows for f in written), sum(n for _, _, n in found), len(new))
         if enable is not None and any(vector is not None for _, vector, _ in found):
             enable()
             enable, before, now = None, now, commits.live(sink.table)
@@ -233,7 +251,8 @@ def replace(
     return False
 
 
-def _history(rows: int, gone: int, files: int) -> dict[str, Any]:
+def history(rows: int, gone: int, files: int) -> dict[str, Any]:
+    """What a table's history says of a batch: rows that came, rows that went, files."""
     told = {"numOutputRows": rows, "numTargetRowsReplacedOrDeleted": gone, "numTargetFilesAdded": files}
     return {
         "operation": "MERGE",
@@ -245,12 +264,12 @@ def _history(rows: int, gone: int, files: int) -> dict[str, Any]:
     }
 
 
-def _files(table: Store, now: Live, keys: Keys, ends: tuple[Any, Any]) -> list[DataFile]:
-    """Those that may hold one of the keys."""
+def files_of(table: Store, now: Live, key: str, ends: tuple[Any, Any]) -> list[DataFile]:
+    """Those that may hold one of the keys. key: the first column of it in files."""
     files = []
     for number, add in enumerate(now.adds):
         told = json.loads(add["stats"])
-        if _may_meet(told, keys.schema.names[0], ends):
+        if _may_meet(told, key, ends):
             path, vector = File(table, unquote(add["path"])), add.get("deletionVector")
             files.append(DataFile(number, path, told["numRecords"], add["size"], vector))
     return files

@@ -12,15 +12,17 @@ from typing import Any
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from cdc_platform.changelog.schema import Carry
 from cdc_platform.config import Config, Source
 from cdc_platform.errors import TableStopped
-from cdc_platform.lake import batches, delta_table, stores
+from cdc_platform.lake import batches, delta_table, looks, stores
 from cdc_platform.lake.data_files import note_of
 from cdc_platform.lake.store import File, Store
 from cdc_platform.results import StageResult, Stopwatch
-from cdc_platform.snapshots import carry, catalog, cuts, limits, partitions, retype, routes, state, ties
+from cdc_platform.snapshots import carry, catalog, cuts, limits, many, partitions, retype, routes, state, ties
 from cdc_platform.snapshots.anew import anew, not_carried, rebuilt, refreshed, stop
 from cdc_platform.snapshots.bring_up import Work, column_lists, merged_list, outcome
+from cdc_platform.snapshots.carried_files import carried_files, listed
 from cdc_platform.snapshots.columns import columns_of
 from cdc_platform.snapshots.evolve import Decision, History, Plan, alter, in_place
 from cdc_platform.snapshots.follow import LEFT_OUT, follow
@@ -87,16 +89,18 @@ def _told(
 ) -> tuple[dict[str, dict[str, float | str]], dict[str, float]]:
     """What a run tells of its tables, in figures and in their metadata, and its cut."""
     touched = {n: t for n, t in tables.items() if t["touched"]}
-    live = sorted(n for n, t in touched.items() if t["state"] == "live")
+    names = sorted(touched)
+    paths = [Target.of(config, source.name, *n).snapshot for n in names]
+    seen = dict(zip(names, delta_sql.run_parallel([partial(looks.look, p) for p in paths]), strict=True))
 
     def publish() -> tuple[dict[Name, str], dict[str, float]]:
-        texts = limits.note(spark, config, source, history, live)
+        texts = limits.note(config, source, history, {n: seen[n] for n in names if touched[n]["state"] == "live"})
         if not cut:
             return texts, {}
         published = cuts.publish(spark, config, source, tables)
         return texts, {**published, **catalog.publish(spark, config, source, tables)}
 
-    found: list[Any] = delta_sql.run_parallel([partial(state.figures, config, source, touched), publish])
+    found: list[Any] = delta_sql.run_parallel([partial(state.figures, touched, seen), publish])
     figures, (texts, published) = found
     for name, text in texts.items():
         figures[".".join(name)]["limits"] = text
@@ -121,9 +125,7 @@ def _write(
     spans = {n: plan.spans[n] for t in touched if plan.old(n := t.name, t.low)}
     before = state.now(path, source)
     stopped = not_carried(batch, spans, source)
-    if spans:
-        batch = carry.carried(batch, spans)
-        touched = touched_by(batch)
+    batch, touched, files, apart = _as_today(batch, config, source, plan, spans, touched, files)
     moved = {c.today for carries in spans.values() for c in carries}
     lists = column_lists(config, source, touched)
     names = {t.name: t for t in touched}
@@ -135,16 +137,17 @@ def _write(
     def history() -> DataFrame:
         every = delta_sql.read(spark, CHANGELOG.at(stores.lake(config))).where(F.col("source") == source.name)
         known = {*names, *(n for lists in plan.merged.values() for n in lists)}
-        return routes.routed(carry.carried(every, plan.spans), source, sorted(known), found.lacking)
+        lists_ = listed({n: text for n, text in plan.columns.items() if text})
+        return routes.routed(carry.carried(every, plan.spans, lists_), source, sorted(known), found.lacking)
 
-    plain = {} if spans or source.tables.routes else _plain(spark, source, files, found)
+    plain = {} if source.tables.routes else _plain(spark, source, files, found, apart)
     unplaced = {n for t in found.touched if t.low[1] < 0 and (n := t.name) in plain}
     several = any(t.low[1] < 0 for t in found.touched) and partitions.several(config, source)
     untied = ties.untied(spark, {n: plain[n] for n in sorted(unplaced)}) if several else frozenset()
     app = f"snapshots {source.name}"
     work = Work(config, source, found.rows, batch_id, app, lists, history, plain=plain, several=several, untied=untied)
 
-    def one(t: Touched) -> state.Outcome:
+    def left(t: Touched) -> state.Outcome | None:
         name = t.name
         if reason := found.stopped.get(name):
             return stop(name, reason, t.changes)
@@ -155,27 +158,58 @@ def _write(
             return state.Outcome(name, LEFT_OUT, last["reason"], t.changes, 0)
         if name in older and not (last and last["state"] == "stopped"):
             return state.Outcome(name, "stale", retype.OLDER, t.changes, 0)
-        return outcome(work, t, found.told.get(name), last)
+        if last and last["state"] in ("stopped", "stale"):
+            return state.Outcome(name, last["state"], last["reason"], t.changes, 0)
+        return None
 
-    with read_in_bulk(spark, _read_alone(config, source, work, found, before)):
-        outcomes = delta_sql.run_parallel([partial(one, t) for t in found.touched])
+    done = {t.name: o for t in found.touched if (o := left(t)) is not None}
+    asked = [many.Asked(t, found.told.get(t.name), before.get(t.name)) for t in found.touched if t.name not in done]
+    done |= many.bring_up(work, asked)
+    alone = [a for a in asked if a.touched.name not in done]
+    with read_in_bulk(spark, _read_alone(config, source, work, [a.touched.name for a in alone], before)):
+        each = [partial(outcome, work, *a) for a in alone]
+        outcomes = [*done.values(), *delta_sql.run_parallel(each)]
     state.keep(path, source, outcomes, before, batch_id)
 
 
-def _read_alone(config: Config, source: Source, work: Work, found: routes.Routed, before: state.Tables) -> list[Store]:
-    """The snapshots of a batch for which Spark reads neither changes nor anything else that is large; none, if others
-    are among its tables."""
-    names = [t.name for t in found.touched]
+def _as_today(
+    batch: DataFrame,
+    config: Config,
+    source: Source,
+    plan: Plan,
+    spans: dict[Name, list[Carry]],
+    touched: list[Touched],
+    files: Mapping[File, Any],
+) -> tuple[DataFrame, list[Touched], Mapping[File, Any], set[Name]]:
+    """A batch with the rows from before DDL as rows of today: its rows, tables and files; and tables of which the files
+    note nothing true."""
+    if not spans:
+        return batch, touched, files, set()
+    columns = {n: text for n, text in plan.columns.items() if text}
+    stated = column_lists(config, source, touched)
+    spark = batch.sparkSession
+    if None not in files.values() and (notes := carried_files(spark, config, source, spans, columns, stated, files)):
+        rows = delta_sql.rows_of(spark, CHANGELOG.at(stores.lake(config)), list(notes), source=source.name)
+        return rows, touched_of(list(notes.values())), notes, set()
+    rows = carry.carried(batch, spans, listed(columns))
+    return rows, touched_by(rows), files, {*spans, *(c.today for of in spans.values() for c in of if c.today)}
+
+
+def _read_alone(config: Config, source: Source, work: Work, names: list[Name], before: state.Tables) -> list[Store]:
+    """The snapshots of some tables of a batch, if Spark reads neither their changes nor anything else that is large;
+    none, if it does of one."""
     if not all(n in work.plain and not (before.get(n) or {}).get("partial") for n in names):
         return []
     return [Target.of(config, source.name, *n).snapshot for n in names]
 
 
-def _plain(spark: SparkSession, source: Source, files: Mapping[File, Any], found: routes.Routed) -> dict[Name, Plain]:
-    """Tables of a batch whose changes are plain."""
+def _plain(
+    spark: SparkSession, source: Source, files: Mapping[File, Any], found: routes.Routed, apart: set[Name]
+) -> dict[Name, Plain]:
+    """Tables of a batch whose changes are plain, but those whose rows are carried over DDL (`apart`)."""
     columns = {}
     for t in found.touched:
-        if (told := found.told.get(t.name)) and t.told_keys:
+        if t.name not in apart and (told := found.told.get(t.name)) and t.told_keys:
             with suppress(TableStopped):  # it will be told when the table's turn comes
                 columns[t.name] = columns_of(source, t.name, told)
     return survey(spark, files, columns)
@@ -203,7 +237,9 @@ def evolve(spark: SparkSession, config: Config, source: Source, history: History
     before = state.now(path, source)
     names = {n for s in steps if not s.effect.nothing for n in (s.effect.before, s.effect.after) if n is not None}
     snapshots = {source.tables.routed(*n) for n in names if source.tables.wanted(*n)}
-    decided = {n: _evolve(spark, config, source, history, n, before) for n in sorted(snapshots)}
+    named = sorted(snapshots)
+    each = [partial(_evolve, spark, config, source, history, n, before) for n in named]
+    decided = dict(zip(named, delta_sql.run_parallel(each), strict=True))
     outcomes = [o for _, _, o in decided.values() if o is not None]
     if outcomes:
         met = [before[name]["batch"] for o in outcomes if (name := o.name) in before]
@@ -232,7 +268,7 @@ def _evolve(
             + [s.effect.rows for s in steps if s.effect.rows]
         )
     )
-    fresh = not delta_table.exists(target.snapshot) and all(history.full.names_of(m) == [m] for m in members)
+    fresh = _never_kept(config, source, history, members, before)
     if fresh or (merged and routes.only_joins(spark, source, target, steps, history.lists(name))):
         return "applied", told or None, None  # rows are carried as they come
     policy = source.tables.ddl_policy(*name)
@@ -252,6 +288,13 @@ def _evolve(
     return "rebuilt" if result.changes else "emptied", told or None, result
 
 
+def _never_kept(config: Config, source: Source, history: History, members: list[Name], before: state.Tables) -> bool:
+    """Whether no row of some tables was brought into a snapshot yet, under any of their names."""
+    names = {source.tables.routed(*n) for m in members for n in (m, *history.full.names_of(m))}
+    there = (Target.of(config, source.name, *n).snapshot for n in names)
+    return not (names & before.keys()) and not any(map(delta_table.exists, there))
+
+
 def rebuild(spark: SparkSession, config: Config, source: Source, *name: str) -> StageResult:
     """Make one table anew from the whole changelog; a stopped table that this heals is followed again. Raises
     TableStopped where it can't be kept (the snapshot is then empty and stays stopped)."""
@@ -263,5 +306,5 @@ def rebuild(spark: SparkSession, config: Config, source: Source, *name: str) -> 
     found = rebuilt(spark, config, source, history, table, state.now(path, source))
     if found.state == "stopped":
         raise TableStopped(source.name, table, str(found.reason))
-    limits.note(spark, config, source, history, [table])
+    limits.note(config, source, history, {table: looks.look(Target.of(config, source.name, *table).snapshot)})
     return StageResult("snapshots", source.name, found.changes, 1, watch.seconds, {"changes": found.changes})

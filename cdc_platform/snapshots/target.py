@@ -10,37 +10,24 @@ from pyspark.sql import functions as F
 
 from cdc_platform.config import Config
 from cdc_platform.errors import TableStopped
-from cdc_platform.lake import delta_table, stores
+from cdc_platform.lake import delta_table, looks, stores
 from cdc_platform.lake.data_files import footer
+from cdc_platform.lake.looks import Look
 from cdc_platform.lake.store import Store
-from cdc_platform.snapshots import features
+from cdc_platform.snapshots import features, shapes
 from cdc_platform.snapshots.columns import TableColumn, order_literal, order_sql
 from cdc_platform.snapshots.fold import Profile, key_names
 from cdc_platform.spark import delta_sql
-from cdc_platform.spark.delta_sql import delta, literal, quoted
+from cdc_platform.spark.delta_sql import delta
 from cdc_platform.spark.session import FEW_ROWS_AT_ONCE, ROWS_AT_ONCE
-from cdc_platform.tables import ADDRESS_TYPE, ORDER_TYPE, SNAPSHOT_PATH, TOMBSTONES_PATH, Name, as_name
+from cdc_platform.tables import SNAPSHOT_PATH, TOMBSTONES_PATH, Name, as_name
+from cdc_platform.tables.columns import sql
 
-_SNAPSHOT_PROPERTIES = {"delta.checkpointInterval": "50"}
 MANY_FILES = 12
 """Small files of a snapshot that are put together."""
 _MIN_FILE, _ITS_DEFAULT = "spark.databricks.delta.optimize.minFileSize", str(1 << 30)
 _MOST_ROWS, _READ_BYTES, _CELL_BYTES = 4096, 2 << 20, 16
 """Spark's default; what a task holds of a file's rows: 64 messages of 28 KB; what a cell takes, however short."""
-_BOOKKEEPING_COLUMNS = (
-    f"_cdc_order {ORDER_TYPE} COMMENT 'order of the change that made this row', "
-    "_cdc_source_time TIMESTAMP COMMENT 'commit time of that change at the source'"
-)
-ADDRESS = "_cdc_address"
-"""The bookkeeping column that only snapshots of tables without a key have."""
-_ADDRESS_COLUMN = f"{ADDRESS} {ADDRESS_TYPE} COMMENT 'where the change that made this row came from'"
-_TOMBSTONES = [
-    ("scope", "STRING", "delete; insert: taken away by one; table: TRUNCATE"),
-    ("content", "BINARY", "digest of the row"),
-    (ADDRESS, ADDRESS_TYPE, ""),
-    ("_cdc_order", ORDER_TYPE, ""),
-]
-"""Of tables without a key."""
 
 
 class Stale(Exception):
@@ -74,22 +61,15 @@ def prepare(spark: SparkSession, target: Target, columns: list[TableColumn], *, 
     """Make the snapshot, or add the columns it lacks; `anew` empties what is there, tombstones too, and takes today's
     columns. Returns whether both are known to be empty. Raises TableStopped where a column changed its type, Stale
     where the table must be made anew."""
-    own = ", ".join([*(f"{quoted(c.name)} {c.spark}" for c in columns), _BOOKKEEPING_COLUMNS])
-    own += "" if any(c.key for c in columns) else f", {_ADDRESS_COLUMN}"
     made = not delta_table.exists(target.snapshot)
     dug = (anew or made) and delta_table.exists(target.tombstones)
     if anew and dug:
-        delta_sql.replace(spark, target.tombstones, _grave_sql(columns))
+        delta_sql.replace(spark, target.tombstones, shapes.tombstones(columns).ddl)
     if made:
-        if target.around is not None and delta_table.exists(target.around):  # its VACUUM would remove this one's files
-            outer = f"{target.name[0]}.{target.name[1]}"
-            raise TableStopped(target.source, target.name, f"its folder lies in that of the table {outer}")
-        comment = f"Live rows of {'.'.join(target.name)} from source {target.source}"
-        needed = features.at_creation(c.name for c in columns)
-        delta_sql.create(spark, target.snapshot, own, {**_SNAPSHOT_PROPERTIES, **needed}, comment)
+        _make(spark, target, columns)
     elif anew:
         features.allow_names(spark, target.snapshot, [c.name for c in columns])
-        delta_sql.replace(spark, target.snapshot, own)
+        delta_sql.replace(spark, target.snapshot, shapes.snapshot(target.source, target.name, columns).ddl)
     else:
         _evolve(spark, target, columns)
         _put_together(spark, target.snapshot)
@@ -98,37 +78,43 @@ def prepare(spark: SparkSession, target: Target, columns: list[TableColumn], *, 
     return anew or (made and not dug)  # not where the snapshot is made again whose folder was lost
 
 
-def _grave(columns: list[TableColumn]) -> list[tuple[str, str, str]]:
-    """(name, SQL type, comment) of a table's tombstones."""
-    keys = [c for c in columns if c.key]
-    if not keys:
-        return _TOMBSTONES
-    scopes = "row; table: TRUNCATE; origin: TRUNCATE of one of several; expired: earlier deletes are forgotten"
-    named = [(n, c.spark, "") for n, c in zip(key_names(columns), keys, strict=True)]
-    return [*named, ("scope", "STRING", scopes), ("_cdc_order", ORDER_TYPE, "")]
+def _make(spark: SparkSession, target: Target, columns: list[TableColumn]) -> None:
+    """Raises TableStopped."""
+    if make(target, columns):
+        return
+    if target.around is not None and delta_table.exists(target.around):  # its VACUUM would remove this one's files
+        outer = f"{target.name[0]}.{target.name[1]}"
+        raise TableStopped(target.source, target.name, f"its folder lies in that of the table {outer}")
+    table, needed = shapes.snapshot(target.source, target.name, columns), features.at_creation(c.name for c in columns)
+    delta_sql.create(spark, target.snapshot, table.ddl, {**table.properties, **needed}, table.comment)
 
 
-def _grave_sql(columns: list[TableColumn]) -> str:
-    return ", ".join(f"{n} {t}" + (f" COMMENT {literal(c)}" if c else "") for n, t, c in _grave(columns))
+def make(target: Target, columns: list[TableColumn]) -> Look | None:
+    """Make the snapshot, which isn't there, without Spark. None: a name needs what only Spark enables, or the table
+    can't be made."""
+    if features.needs_mapping(c.name for c in columns):
+        return None
+    if target.around is not None and delta_table.exists(target.around):
+        return None
+    return looks.created(target.snapshot, shapes.snapshot(target.source, target.name, columns))
 
 
 def graves(spark: SparkSession, target: Target, columns: list[TableColumn]) -> DataFrame:
     """The tombstones. There is no table of them before the first."""
     if delta_table.exists(target.tombstones):
         return delta_sql.read(spark, target.tombstones)
-    return spark.range(1).select(*(F.lit(None).cast(t).alias(n) for n, t, _ in _grave(columns))).limit(0)
+    typed = [F.lit(None).cast(sql(c.type)).alias(c.name) for c in shapes.tombstones(columns).columns]
+    return spark.range(1).select(*typed).limit(0)
 
 
-def ensure_tombstones(spark: SparkSession, target: Target, columns: list[TableColumn]) -> None:
+def ensure_tombstones(target: Target, columns: list[TableColumn]) -> None:
     """Make the table of tombstones if it isn't there."""
-    if not delta_table.exists(target.tombstones):
-        comment = "Deleted keys with the order of their delete"
-        delta_sql.create(spark, target.tombstones, _grave_sql(columns), {"delta.checkpointInterval": "50"}, comment)
+    delta_table.create(target.tombstones, shapes.tombstones(columns))
 
 
 def dig(new: DataFrame, target: Target, columns: list[TableColumn], app: str, batch_id: int) -> None:
     """Write tombstones, at most once per (`app`, `batch_id`)."""
-    ensure_tombstones(new.sparkSession, target, columns)
+    ensure_tombstones(target, columns)
     delta_sql.append_once(new, target.tombstones, app, batch_id)
 
 
@@ -142,7 +128,11 @@ class Marks(NamedTuple):
 
 def marks(target: Target) -> Marks:
     """Of a snapshot that is there."""
-    now = features.Features.of(target.snapshot)
+    return marks_of(target, features.Features.of(target.snapshot))
+
+
+def marks_of(target: Target, now: features.Features) -> Marks:
+    """The same of a snapshot with these features."""
     return Marks(now.marks or (now.bytes > features.SMALL and not target.for_any), now.marks)
 
 
@@ -191,7 +181,7 @@ def _row_bytes(snapshot: Store) -> int | None:
 
 def _evolve(spark: SparkSession, target: Target, columns: list[TableColumn]) -> None:
     there = {f.name.lower(): f.dataType for f in delta_sql.schema(target.snapshot).fields}
-    keyed, had_key = any(c.key for c in columns), ADDRESS not in there
+    keyed, had_key = any(c.key for c in columns), shapes.ADDRESS not in there
     if keyed != had_key or (not keyed and any(c.name.lower() not in there for c in columns)):
         raise Stale
     previous: TableColumn | None = None

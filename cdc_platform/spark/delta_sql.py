@@ -122,10 +122,10 @@ def _plain(path: str) -> str:
     return re.sub(r"([\[\]{}*?\\])", r"\\\1", path)
 
 
-def run_parallel(work: list[Callable[[], T]]) -> list[T]:
+def run_parallel(work: list[Callable[[], T]], at_once: int = AT_ONCE) -> list[T]:
     """Run independent pieces of a batch at the same time; results in order; the first error is raised when all
     have ended."""
     if len(work) <= 1:
         return [w() for w in work]
-    with ThreadPoolExecutor(AT_ONCE) as pool:
+    with ThreadPoolExecutor(at_once) as pool:
         return [f.result() for f in [pool.submit(w) for w in work]]

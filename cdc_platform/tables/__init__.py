@@ -24,8 +24,8 @@ from cdc_platform.tables.changelog import (
 )
 from cdc_platform.tables.common import ORDER, POSITION
 from cdc_platform.tables.names import Name, as_name, name_columns, name_in, name_of
-from cdc_platform.tables.snapshots import ADDRESS_TYPE, ORDER_TYPE, SNAPSHOT_PATH, TOMBSTONES_PATH
-from cdc_platform.tables.stages import CHANGES, CHECKPOINT, CONTEXTS, DDL_SEEN, ENVELOPES, LANDING, WAITING
+from cdc_platform.tables.snapshots import ADDRESS_TYPE, ORDER_TYPE, ROW_ADDRESS, SNAPSHOT_PATH, TOMBSTONES_PATH
+from cdc_platform.tables.stages import CARRIED, CHANGES, CHECKPOINT, CONTEXTS, DDL_SEEN, ENVELOPES, LANDING, WAITING
 from cdc_platform.tables.table import STATS, Location, Table, path_name
 
 ALL = (
@@ -38,6 +38,7 @@ ALL = (
 __all__ = [
     "ADDRESS_TYPE",
     "ALL",
+    "CARRIED",
     "CHANGELOG",
     "CHANGES",
     "CHECKPOINT",
@@ -55,6 +56,7 @@ __all__ = [
     "ORDER_TYPE",
     "POSITION",
     "QUARANTINE",
+    "ROW_ADDRESS",
     "SCHEMA_CHANGES",
     "SCHEMA_EFFECTS",
     "SCHEMA_HISTORY",

@@ -1,5 +1,6 @@
 """Columns of Delta tables as data; what Spark's SQL and Arrow have for them is made out of it."""
 
+import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -62,6 +63,28 @@ BINARY = Scalar("BINARY", "binary")
 TIMESTAMP = Scalar("TIMESTAMP", "timestamp", ("us", "UTC"))
 UNSIGNED_BIGINT = Scalar("DECIMAL(20,0)", "decimal128", (20, 0))
 """Whole numbers up to 2^64 - 1."""
+
+
+_SCALARS = {
+    s.name.lower(): s
+    for s in (
+        *(STRING, INT, BIGINT, BOOLEAN, BINARY, TIMESTAMP),
+        Scalar("TINYINT", "int8"),
+        Scalar("SMALLINT", "int16"),
+        Scalar("FLOAT", "float32"),
+        Scalar("DOUBLE", "float64"),
+        Scalar("DATE", "date32"),
+        Scalar("TIMESTAMP_NTZ", "timestamp", ("us",)),
+    )
+}
+_DECIMAL = re.compile(r"decimal\(([0-9]+),([0-9]+)\)")
+
+
+def scalar(name: str) -> Scalar:
+    """A type without parts by its name in Spark's SQL, in small letters. KeyError: there is none."""
+    if digits := _DECIMAL.fullmatch(name):
+        return Scalar(name.upper(), "decimal128", tuple(map(int, digits.groups())))
+    return _SCALARS[name]
 
 
 def sql(type_: Type) -> str:

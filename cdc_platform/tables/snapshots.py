@@ -8,5 +8,6 @@ from cdc_platform.tables.table import Location
 SNAPSHOT_PATH = Location("snapshots/{source}/{db}/{table}", "Live rows of one source table")
 TOMBSTONES_PATH = Location("tombstones/{source}/{db}/{table}", "Deleted keys with the order of their delete")
 
+ROW_ADDRESS = Struct(tuple((c.name, c.type) for c in (*ADDRESS, ENTRY_INDEX, ROW_INDEX)))
 ORDER_TYPE = sql(ORDER)
-ADDRESS_TYPE = sql(Struct(tuple((c.name, c.type) for c in (*ADDRESS, ENTRY_INDEX, ROW_INDEX))))
+ADDRESS_TYPE = sql(ROW_ADDRESS)

@@ -20,6 +20,7 @@ from cdc_platform.tables.common import (
 )
 from cdc_platform.tables.table import Location, Table
 
+CARRIED = Location("carried/{source}", "Rows of a batch from before DDL as rows of today, while it is worked on")
 CHECKPOINT = Location("_checkpoints/{room}/{source}", "Structured Streaming checkpoint of one stage of one source")
 
 LANDING = Table(

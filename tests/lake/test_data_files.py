@@ -171,7 +171,7 @@ def test_statistics_hold_for_any_numbers(tmp_path_factory, groups):
     out = Output(Sink(store_at(folder), schema, ("n",), ()))
     for group in groups:
         out.write(pa.RecordBatch.from_pydict({"n": group}, schema))
-        out._flush()
+        out.flush()
     every = [n for g in groups for n in g]
     done = out.close()
     if done is None:

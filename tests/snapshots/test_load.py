@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from deltalake import DeltaTable
 
-from cdc_platform.snapshots import merge, plain
+from cdc_platform.snapshots import many, merge, plain
 from cdc_platform.spark import delta_sql
 from tests.changelog.feed import Feed, SourceTable
 from tests.lakes import store_at
@@ -55,6 +55,7 @@ def divided():
     """As with many changes: what each file of the changelog tells becomes a file of the snapshot."""
     with pytest.MonkeyPatch.context() as some:
         some.setattr(plain, "_FEW", 1)
+        some.setattr(many, "_FEW", 0)
         yield
 
 

@@ -18,7 +18,7 @@ from pyspark.sql import DataFrame
 
 from cdc_platform.lake import commits, deletion_vectors
 from cdc_platform.lake.data_files import Output, Sink
-from cdc_platform.snapshots import marks, target
+from cdc_platform.snapshots import many, marks, target
 from cdc_platform.snapshots.marks import DataFile, Keep, Keys, Mark
 from cdc_platform.spark import delta_sql
 from tests.changelog.feed import Feed, SourceTable
@@ -189,6 +189,12 @@ def one(kind, name="t"):
 
 
 TWO = SourceTable("shop", "two", [("note", "text"), ("b", "varchar(9)"), ("id", "int"), ("n", "int")], ("id", "b"))
+
+
+@pytest.fixture(autouse=True)
+def alone(monkeypatch):
+    """As with many changes: each table goes its own way."""
+    monkeypatch.setattr(many, "_FEW", 0)
 
 
 @pytest.fixture

@@ -179,7 +179,7 @@ class Files:
         out = Output(Sink(self.path, CHANGELOG_FILE, (), (), (("source", "s"),)))
         for group in groups:
             out.write(batch(group))
-            out._flush()
+            out.flush()
         self.files[File(self.path, out.close().path)] = None
 
     def folded(self, cs):

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from cdc_platform.mysql.types import parse_type
+from cdc_platform.snapshots import many
 from cdc_platform.snapshots import target as targets
 from cdc_platform.snapshots.columns import TableColumn
 from cdc_platform.snapshots.target import Target, prepare
@@ -58,6 +59,7 @@ def test_rows_are_marked_once_the_table_is_large_and_files_put_together_once_the
     for t, pos in ((keyed, 100), (bare, 200)):
         feed.say(t.stated(), *(t.insert((1, pos + i), r) for i, r in enumerate(rows)))
     feed.catch_up()
+    monkeypatch.setattr(many, "_FEW", 0)  # as with many changes
     few = targets.MANY_FILES
     steps = ((targets.features.SMALL, few, 0), (0, few, 0), (0, 2, 1), (0, 2, 1 << 25))
     for n, (size, files, below) in enumerate(steps):

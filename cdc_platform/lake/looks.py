@@ -1,0 +1,79 @@
+"""A table as one visit to its log finds it: what a batch asks of it is answered by that, not by opening it again.
+
+A visit is a request or two on an object store, and a source has a thousand tables.
+"""
+
+import json
+from collections.abc import Mapping
+from functools import lru_cache
+from typing import Any, NamedTuple
+
+from cdc_platform.lake import commits, delta_table
+from cdc_platform.lake.commits import Live
+from cdc_platform.lake.handles import Handle, handle
+from cdc_platform.lake.store import Store
+from cdc_platform.tables import Table
+
+
+class Look(NamedTuple):
+    """A table at a version. features: those that its protocol lists. schema: its columns as JSON, as Delta's log has
+    them. live: its data files; None where commits.live gives none."""
+
+    path: Store
+    version: int
+    features: frozenset[str]
+    properties: Mapping[str, str]
+    schema: str
+    live: Live | None
+
+    @property
+    def fields(self) -> dict[str, Any]:
+        """As delta_table.file_fields."""
+        return dict(_fields(self.schema))
+
+    @property
+    def rows(self) -> int | None:
+        """Rows that count. None: the log doesn't tell."""
+        return None if self.live is None else commits.counted(self.live)
+
+    @property
+    def bytes(self) -> int | None:
+        """Of all data files."""
+        return None if self.live is None else sum(add["size"] for add in self.live.adds)
+
+
+def look(path: Store) -> Look | None:
+    """A table as it is now. None: there is none."""
+    from deltalake.exceptions import TableNotFoundError
+
+    try:
+        with handle(path) as opened:
+            return _of(opened)
+    except TableNotFoundError:
+        return None
+
+
+def _of(opened: Handle) -> Look:
+    protocol, metadata = opened.table.protocol(), opened.table.metadata()
+    named = frozenset((*(protocol.reader_features or ()), *(protocol.writer_features or ())))
+    live = commits.live_of(opened)
+    return Look(
+        opened.path, opened.table.version(), named, metadata.configuration, opened.table.schema().to_json(), live
+    )
+
+
+def created(path: Store, table: Table) -> Look | None:
+    """A table that isn't there, made; None: another has made it meanwhile."""
+    lines = delta_table.first_commit(table)
+    actions = {kind: action for line in lines.splitlines() for kind, action in json.loads(line).items()}
+    if not path.put_new(delta_table.FIRST, lines):
+        return None
+    protocol, metadata = actions["protocol"], actions["metaData"]
+    named = frozenset((*protocol.get("readerFeatures", ()), *protocol.get("writerFeatures", ())))
+    live = commits.empty(metadata["configuration"])
+    return Look(path, 0, named, metadata["configuration"], metadata["schemaString"], live)
+
+
+@lru_cache(maxsize=4096)
+def _fields(schema: str) -> tuple[tuple[str, Any], ...]:
+    return tuple(delta_table.fields_of(schema).items())
