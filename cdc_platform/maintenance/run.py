@@ -18,8 +18,8 @@ from cdc_platform.formats import FORMATS
 from cdc_platform.lake import delta_table, stores
 from cdc_platform.lake.store import Store
 from cdc_platform.results import StageResult, Stopwatch
-from cdc_platform.snapshots import state
-from cdc_platform.snapshots import target as targets
+from cdc_platform.snapshots import state, tombstones
+from cdc_platform.snapshots.target import Target
 from cdc_platform.spark import delta_sql
 from cdc_platform.tables import Name, name_of
 
@@ -36,7 +36,7 @@ class Kept:
     path: Store
     shared: bool = False
     source: str | None = None
-    target: targets.Target | None = None
+    target: Target | None = None
     horizon: Any = None
 
 
@@ -61,7 +61,7 @@ def _snapshots(spark: SparkSession, config: Config, source: Source) -> list[Kept
     horizons = _horizons(spark, path, config, source)
     out = []
     for name in sorted(state.now(path, source)):
-        target = targets.Target.of(config, source.name, *name)
+        target = Target.of(config, source.name, *name)
         out.append(Kept(_under(config, target.snapshot), target.snapshot))
         out.append(
             Kept(_under(config, target.tombstones), target.tombstones, target=target, horizon=horizons.get(name))
@@ -93,7 +93,7 @@ def _look_after(spark: SparkSession, config: Config, table: Kept) -> tuple[str, 
     watch = Stopwatch()
     expired = 0
     if table.target is not None and table.horizon is not None:
-        expired = targets.expire(spark, table.target, table.horizon)
+        expired = tombstones.expire(spark, table.target, table.horizon)
     before = _size(table)
     hours = int(config.maintenance.keep_hours)
     if table.shared:

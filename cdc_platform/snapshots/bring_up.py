@@ -19,13 +19,13 @@ from pyspark.sql import functions as F
 from cdc_platform.config import Config, Source
 from cdc_platform.errors import TableStopped
 from cdc_platform.lake import delta_table, stores
-from cdc_platform.snapshots import merge, moves, multiset, origins, partitions, state
-from cdc_platform.snapshots import target as targets
+from cdc_platform.snapshots import merge, moves, multiset, origins, partitions, prepare, state, tombstones
 from cdc_platform.snapshots.columns import TableColumn, columns_of
 from cdc_platform.snapshots.fold import Profile, fold, key_names, late_keys, profile
 from cdc_platform.snapshots.load import load
 from cdc_platform.snapshots.plain import Plain
 from cdc_platform.snapshots.plain import fold as fold_plain
+from cdc_platform.snapshots.target import Stale, Target
 from cdc_platform.snapshots.touched import Touched, of_table
 from cdc_platform.spark import delta_sql
 from cdc_platform.tables import SCHEMA_HISTORY, Name
@@ -82,7 +82,7 @@ def outcome(work: Work, touched: Touched, columns_json: str | None, before: Any)
     except TableStopped as error:
         log.error("%s", error)
         return state.Outcome(name, "stopped", error.reason, touched.changes, 0)
-    except targets.Stale:
+    except Stale:
         return state.Outcome(name, "stale", "it is made anew from the changelog", touched.changes, 0)
     return state.Outcome(name, "live", done.untold, touched.changes, done.invalid_dates, done.partial, done.high_order)
 
@@ -90,7 +90,7 @@ def outcome(work: Work, touched: Touched, columns_json: str | None, before: Any)
 def _check_partitions(work: Work, touched: Touched, columns: list[TableColumn], before: Any) -> None:
     """Raises TableStopped where partitions without positions leave the order of changes open."""
     rows = work.changes.where(of_table(*touched.name))
-    target = targets.Target.of(work.config, work.source.name, *touched.name)
+    target = Target.of(work.config, work.source.name, *touched.name)
     high = before and before["high_order"]
     known = None if work.anew or not high else tuple(map(int, high.values()))
     untied = touched.name in work.untied
@@ -105,21 +105,21 @@ def emptied(
     if told is None:
         raise TableStopped(source.name, name, "no column list is known for it")
     columns = columns_of(source, name, told)
-    targets.prepare(spark, targets.Target.of(config, source.name, *name), columns, anew=True)
+    prepare.prepare(spark, Target.of(config, source.name, *name), columns, anew=True)
     return state.Outcome(name, "live" if exists else "dropped", None if exists else "dropped at the source", 0, 0)
 
 
 def _bring_up(work: Work, touched: Touched, columns: list[TableColumn], before: Any) -> Done:
     """Fold and merge one table's changes. Raises TableStopped, Stale."""
     spark, source, name = work.changes.sparkSession, work.source, touched.name
-    target = targets.Target.of(work.config, source.name, *name)
+    target = Target.of(work.config, source.name, *name)
     rows = work.changes.where(of_table(*name))
     merged = source.tables.merged(*name)
     plain = work.plain.get(name)
     folded: DataFrame | None = None
     try:
         if not any(c.key for c in columns):
-            targets.prepare(spark, target, columns, anew=work.anew)
+            prepare.prepare(spark, target, columns, anew=work.anew)
             told = {v: [c["name"] for c in json.loads(text)] for v, text in work.lists.items()}
             doubted = bool(before and before["reason"])
             invalid, untold = multiset.bring_up(rows, target, columns, told, work.app, work.batch_id, doubted=doubted)
@@ -128,7 +128,7 @@ def _bring_up(work: Work, touched: Touched, columns: list[TableColumn], before: 
         rows = origins.since(rows, gone)
         figures = _profile(work, touched, rows, columns)
         if figures.lost_moves and not work.anew:
-            raise targets.Stale
+            raise Stale
         if figures.lost_moves:
             rows = moves.filled(rows, columns, figures)
             figures = profile(rows, columns, told_keys=touched.told_keys)
@@ -138,7 +138,7 @@ def _bring_up(work: Work, touched: Touched, columns: list[TableColumn], before: 
         ):
             if count:
                 raise TableStopped(source.name, name, f"{count} changes {what}")
-        empty = targets.prepare(spark, target, columns, anew=work.anew)
+        empty = prepare.prepare(spark, target, columns, anew=work.anew)
         origins.empty(spark, target, columns, gone, work.app, work.batch_id)
         if not figures.changes:
             return Done(0, 0)
@@ -147,14 +147,14 @@ def _bring_up(work: Work, touched: Touched, columns: list[TableColumn], before: 
         if plain and in_order and load(spark, plain, columns, target, work.app, work.batch_id, empty=empty):
             return Done(figures.invalid_dates, figures.partial, high_order=figures.high_order)
         if not empty:
-            targets.ready_for_merge(spark, target)
+            prepare.ready_for_merge(spark, target)
         parts = not in_order and bool(figures.partial or (before and before["partial"]))
         folded, figures = _folded(work, rows, target, columns, figures, parts)
         if not in_order:
-            folded = targets.not_buried(folded, target, columns, figures)
+            folded = tombstones.not_buried(folded, target, columns, figures)
         if merged:
             folded = origins.not_emptied(folded, target, columns, figures)
-        targets.bury(folded, target, columns, figures, work.app, work.batch_id)
+        tombstones.bury(folded, target, columns, figures, work.app, work.batch_id)
         merge.apply(folded, target, columns, figures, work.batch_id, empty=empty)
         return Done(figures.invalid_dates, figures.partial, high_order=figures.high_order)
     except (PySparkException, Py4JError) as error:
@@ -174,7 +174,7 @@ def _profile(work: Work, touched: Touched, rows: DataFrame, columns: list[TableC
 
 
 def _folded(
-    work: Work, rows: DataFrame, target: targets.Target, columns: list[TableColumn], figures: Profile, parts: bool
+    work: Work, rows: DataFrame, target: Target, columns: list[TableColumn], figures: Profile, parts: bool
 ) -> tuple[DataFrame, Profile]:
     """One row per key, and figures of them. parts: this table's images, now or before, tell a part of the row. Then a
     row can't be made of late changes and the row that is there: all changes of its key are folded again. Raises Stale
@@ -187,14 +187,14 @@ def _folded(
     figures = replace(figures, partial=max(figures.partial, 1))
     folded = fold(rows, columns, figures, partial=True)
     none_late = late.isEmpty()
-    if none_late and not targets.buried(rows.sparkSession, target, columns, figures):
+    if none_late and not tombstones.buried(rows.sparkSession, target, columns, figures):
         return folded, figures
     history = work.history().where(of_table(*target.name))
     if work.source.tables.merged(*target.name):
         history = origins.since(history, origins.emptied(history))
     ever = profile(history, columns, told_keys=False)
     if ever.lost_moves:
-        raise targets.Stale
+        raise Stale
     if none_late:
         return folded, figures
     again = fold(history, columns, ever, only=late, partial=True)

@@ -20,8 +20,7 @@ from cdc_platform.lake import commits, delta_table
 from cdc_platform.lake.data_files import Output, Sink, Written
 from cdc_platform.lake.store import File, Store
 from cdc_platform.mysql.types import MySqlType
-from cdc_platform.snapshots import features, images, marks
-from cdc_platform.snapshots import target as targets
+from cdc_platform.snapshots import features, images, marks, prepare, tombstones
 from cdc_platform.snapshots.columns import BOOKKEEPING, TableColumn
 from cdc_platform.snapshots.typed import typed
 from cdc_platform.spark import arrow_tasks
@@ -100,7 +99,7 @@ def load(
         return False
     deletes = plain.figures.deletes > 0
     if deletes:
-        targets.ensure_tombstones(target, columns)
+        tombstones.ensure_tombstones(target, columns)
     rows = rows_of(delta_table.file_fields(target.snapshot), columns)
     graves = tombstones_of(delta_table.file_fields(target.tombstones), columns) if deletes else ()
     if rows is None or graves is None:
@@ -118,7 +117,7 @@ def load(
         return True
     ends = (plain.figures.low_key, plain.figures.high_key)
     keys = _keys(target, columns, rows, done.written)
-    wanted, enabled = targets.marks(target)
+    wanted, enabled = prepare.marks(target)
     enable = partial(features.mark_rows, spark, target.snapshot) if wanted and not enabled else None
     return marks.replace(spark, sinks[ROWS], before, keys, ends, done.written[ROWS], mark=wanted, enable=enable)
 

@@ -24,8 +24,7 @@ from cdc_platform.lake.commits import Live, Marked
 from cdc_platform.lake.data_files import Written, units
 from cdc_platform.lake.looks import Look
 from cdc_platform.snapshots import load as loads
-from cdc_platform.snapshots import marks, shapes, state
-from cdc_platform.snapshots import target as targets
+from cdc_platform.snapshots import marks, prepare, shapes, state
 from cdc_platform.snapshots.bring_up import Work
 from cdc_platform.snapshots.columns import TableColumn, columns_of
 from cdc_platform.snapshots.features import Features
@@ -112,7 +111,7 @@ def _looked(target: Target, columns: list[TableColumn], asked: Asked, plain: Pla
     """The snapshot as it is, made if it isn't there. None: it isn't as it has to be, or may hold something newer."""
     look = looks.look(target.snapshot)
     if look is None:
-        return targets.make(target, columns) if asked.before is None else None
+        return prepare.make(target, columns) if asked.before is None else None
     if look.live is None or not _fits(target, look, columns):
         return None
     if asked.before is None:
@@ -168,12 +167,12 @@ def _files(
         return None
     every = marks.files_of(target.snapshot, live, key, (None, None))
     small = [f for f in every if f.bytes <= _SMALL_FILE]
-    if len(every) - len(small) >= targets.MANY_FILES:
+    if len(every) - len(small) >= prepare.MANY_FILES:
         return None
-    always = small if len(small) >= targets.MANY_FILES else []
+    always = small if len(small) >= prepare.MANY_FILES else []
     met = {f.number for f in marks.files_of(target.snapshot, live, key, ends)} | {f.number for f in always}
     files = [f for f in every if f.number in met]
-    wanted, enabled = targets.marks_of(target, Features.seen(look))
+    wanted, enabled = prepare.marks_of(target, Features.seen(look))
     if sum(f.bytes for f in files) > _LOOKED_THROUGH or (wanted and not enabled and set(files) - set(always)):
         return None
     rewritten = always if wanted else files

@@ -16,8 +16,10 @@ from pyspark.sql import functions as F
 from cdc_platform.errors import TableStopped
 from cdc_platform.snapshots.columns import BOOKKEEPING, TableColumn, order_literal, order_sql
 from cdc_platform.snapshots.fold import overlaid
+from cdc_platform.snapshots.prepare import ready_for_merge
 from cdc_platform.snapshots.shapes import ADDRESS
-from cdc_platform.snapshots.target import Stale, Target, dig, graves, ready_for_merge
+from cdc_platform.snapshots.target import Stale, Target
+from cdc_platform.snapshots.tombstones import dig, graves
 from cdc_platform.spark import delta_sql
 from cdc_platform.spark.delta_sql import delta, quoted
 from cdc_platform.tables import ADDRESS_TYPE

@@ -12,7 +12,8 @@ from pyspark.sql import functions as F
 from cdc_platform.config.tables import ORIGIN
 from cdc_platform.snapshots.columns import TableColumn, order_literal, order_sql
 from cdc_platform.snapshots.fold import Profile, key_names
-from cdc_platform.snapshots.target import Target, dig, graves
+from cdc_platform.snapshots.target import Target
+from cdc_platform.snapshots.tombstones import dig, graves
 from cdc_platform.spark.delta_sql import delta, literal
 
 Origin = tuple[str, str]

@@ -17,7 +17,8 @@ from cdc_platform.errors import TableStopped
 from cdc_platform.lake import delta_table, stores
 from cdc_platform.snapshots.columns import TableColumn
 from cdc_platform.snapshots.fold import key_image, key_names, typed_keys
-from cdc_platform.snapshots.target import Target, graves
+from cdc_platform.snapshots.target import Target
+from cdc_platform.snapshots.tombstones import graves
 from cdc_platform.snapshots.touched import of_table
 from cdc_platform.spark import delta_sql
 from cdc_platform.spark.delta_sql import quoted

@@ -27,7 +27,8 @@ from cdc_platform.snapshots.columns import columns_of
 from cdc_platform.snapshots.evolve import Decision, History, Plan, alter, in_place
 from cdc_platform.snapshots.follow import LEFT_OUT, follow
 from cdc_platform.snapshots.plain import Plain, survey
-from cdc_platform.snapshots.target import Target, read_in_bulk
+from cdc_platform.snapshots.prepare import read_in_bulk
+from cdc_platform.snapshots.target import Target
 from cdc_platform.snapshots.touched import Touched, touched_by, touched_of
 from cdc_platform.spark import delta_sql
 from cdc_platform.tables import CHANGELOG, CHECKPOINT, TABLE_STATE, Name, as_name

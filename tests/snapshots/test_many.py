@@ -9,7 +9,7 @@ from deltalake import DeltaTable
 
 from cdc_platform.errors import StorageError
 from cdc_platform.lake import commits
-from cdc_platform.snapshots import features, many, many_tasks, target
+from cdc_platform.snapshots import features, many, many_tasks, prepare
 from cdc_platform.snapshots import run as snapshots
 from tests.changelog.feed import Feed, SourceTable
 
@@ -76,7 +76,7 @@ def rounds(seed: int) -> Iterator[list[dict[str, Any]]]:
 
 @pytest.mark.parametrize("small", [0, features.SMALL])
 def test_tables_together_get_what_each_gets_alone(spark, make_config, monkeypatch, together, small):
-    monkeypatch.setattr(target.features, "SMALL", small)
+    monkeypatch.setattr(prepare.features, "SMALL", small)
     sources = [{"name": n, "format": "debezium", "topics": [n]} for n in ("ours", "alone")]
     config = make_config(sources)
     ours, alone = (Feed(spark, config, s["name"]) for s in sources)
@@ -109,7 +109,7 @@ def test_a_batch_is_one_commit_of_each_table_and_a_small_table_stays_one_file(fe
 
 
 def test_many_files_of_inserts_are_put_together_with_the_next_rows(feed, together, monkeypatch):
-    monkeypatch.setattr(target, "MANY_FILES", 4)
+    monkeypatch.setattr(prepare, "MANY_FILES", 4)
     for n in range(1, 8):
         feed.say(TABLES["t0"].stated(), TABLES["t0"].insert((n, 0), row(n, n)))
         feed.catch_up()

@@ -18,7 +18,7 @@ from pyspark.sql import DataFrame
 
 from cdc_platform.lake import commits, deletion_vectors
 from cdc_platform.lake.data_files import Output, Sink
-from cdc_platform.snapshots import many, marks, target
+from cdc_platform.snapshots import many, marks, prepare
 from cdc_platform.snapshots.marks import DataFile, Keep, Keys, Mark
 from cdc_platform.spark import delta_sql
 from tests.changelog.feed import Feed, SourceTable
@@ -200,7 +200,7 @@ def alone(monkeypatch):
 @pytest.fixture
 def marking(brought, monkeypatch):
     """The same of tables that are taken for large."""
-    monkeypatch.setattr(target.features, "SMALL", 0)
+    monkeypatch.setattr(prepare.features, "SMALL", 0)
     return brought
 
 
@@ -289,9 +289,9 @@ def test_keys_of_all_types_are_found(spark, make_config, tmp_path, brought):
 
 
 @pytest.mark.spark
-@pytest.mark.parametrize("small", [0, pytest.param(target.features.SMALL, marks=pytest.mark.thorough)])
+@pytest.mark.parametrize("small", [0, pytest.param(prepare.features.SMALL, marks=pytest.mark.thorough)])
 def test_what_workers_bring_in_is_what_merge_brings_in(spark, make_config, tmp_path, brought, monkeypatch, small):
-    monkeypatch.setattr(target.features, "SMALL", small)
+    monkeypatch.setattr(prepare.features, "SMALL", small)
     tables = [(one("text", "text"), lambda i: {"id": KEYS["text"][1](i)})]
     tables.append((TWO, lambda i: {"id": str(i % 4), "b": f"b{i}"}))
     names = [t.name for t, _ in tables]

@@ -7,10 +7,9 @@ from typing import Any
 import pytest
 
 from cdc_platform.mysql.types import parse_type
-from cdc_platform.snapshots import many
-from cdc_platform.snapshots import target as targets
+from cdc_platform.snapshots import many, prepare
 from cdc_platform.snapshots.columns import TableColumn
-from cdc_platform.snapshots.target import Target, prepare
+from cdc_platform.snapshots.target import Target
 from cdc_platform.spark import delta_sql
 from tests.changelog.feed import Feed, Image, SourceTable
 from tests.lakes import store_at
@@ -25,9 +24,9 @@ def columns(**types: str) -> list[TableColumn]:
 @pytest.mark.parametrize("anew", [False, True], ids=["added", "made anew"])
 def test_the_first_datetime_column_of_a_table(spark: Any, make_config: Any, anew: bool) -> None:
     target = Target.of(make_config([{"name": "s", "format": "canal", "topics": ["t"]}]), "s", "d", "t")
-    prepare(spark, target, columns(id="int"))
+    prepare.prepare(spark, target, columns(id="int"))
     key = "datetime" if anew else "int"
-    prepare(spark, target, columns(id=key, at="datetime(6)"), anew=anew)
+    prepare.prepare(spark, target, columns(id=key, at="datetime(6)"), anew=anew)
     found = {f.name: f.dataType.simpleString() for f in delta_sql.read(spark, target.snapshot).schema.fields}
     assert found["at"] == "timestamp_ntz"
     assert found["id"] == ("timestamp_ntz" if anew else "int")
@@ -60,15 +59,15 @@ def test_rows_are_marked_once_the_table_is_large_and_files_put_together_once_the
         feed.say(t.stated(), *(t.insert((1, pos + i), r) for i, r in enumerate(rows)))
     feed.catch_up()
     monkeypatch.setattr(many, "_FEW", 0)  # as with many changes
-    few = targets.MANY_FILES
-    steps = ((targets.features.SMALL, few, 0), (0, few, 0), (0, 2, 1), (0, 2, 1 << 25))
+    few = prepare.MANY_FILES
+    steps = ((prepare.features.SMALL, few, 0), (0, few, 0), (0, 2, 1), (0, 2, 1 << 25))
     for n, (size, files, below) in enumerate(steps):
         pos = 300 + 10 * n
-        monkeypatch.setattr(targets.features, "SMALL", size)
-        monkeypatch.setattr(targets, "MANY_FILES", files)
+        monkeypatch.setattr(prepare.features, "SMALL", size)
+        monkeypatch.setattr(prepare, "MANY_FILES", files)
         if below:  # looked at, but not by OPTIMIZE itself, which would leave larger files alone anyway
-            monkeypatch.setattr(targets, "_MIN_FILE", "cdc.not.set")
-            monkeypatch.setattr(targets, "_ITS_DEFAULT", str(below))
+            monkeypatch.setattr(prepare, "_MIN_FILE", "cdc.not.set")
+            monkeypatch.setattr(prepare, "_ITS_DEFAULT", str(below))
         old, rows[n] = rows[n], {"id": str(n), "a": str(pos)}
         feed.say(*(t.update((1, pos + i), old, rows[n]) for i, t in enumerate((keyed, bare))))
         feed.catch_up()
@@ -86,22 +85,22 @@ def test_small_rows_are_read_in_bulk_and_large_ones_are_not(spark: Any, tmp_path
     spark.range(300).selectExpr(*(f"NULL::INT AS c{i}" for i in range(400))).write.format("delta").save(
         paths["wide"].uri()
     )
-    told = lambda: int(spark.conf.get(targets.ROWS_AT_ONCE))  # noqa: E731
-    few = int(targets.FEW_ROWS_AT_ONCE)
+    told = lambda: int(spark.conf.get(prepare.ROWS_AT_ONCE))  # noqa: E731
+    few = int(prepare.FEW_ROWS_AT_ONCE)
 
     def within(*names: str) -> int:
-        with targets.read_in_bulk(spark, [paths[n] for n in names]):
+        with prepare.read_in_bulk(spark, [paths[n] for n in names]):
             return told()
 
     assert told() == few
     assert within("small") == 4096
     assert few < within("small", "wide") < 500
     assert within("small", "large") == within("small", "none") == within() == told() == few
-    with pytest.raises(ZeroDivisionError), targets.read_in_bulk(spark, [paths["small"]]):
+    with pytest.raises(ZeroDivisionError), prepare.read_in_bulk(spark, [paths["small"]]):
         raise ZeroDivisionError
     assert told() == few
-    spark.conf.set(targets.ROWS_AT_ONCE, "128")
+    spark.conf.set(prepare.ROWS_AT_ONCE, "128")
     try:
         assert within("small") == 128
     finally:
-        spark.conf.set(targets.ROWS_AT_ONCE, str(few))
+        spark.conf.set(prepare.ROWS_AT_ONCE, str(few))
