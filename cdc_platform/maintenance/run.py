@@ -18,7 +18,8 @@ from cdc_platform.formats import FORMATS
 from cdc_platform.lake import delta_table, stores
 from cdc_platform.lake.store import Store
 from cdc_platform.results import StageResult, Stopwatch
-from cdc_platform.snapshots import state, tombstones
+from cdc_platform.snapshots import state
+from cdc_platform.snapshots.apply import tombstones
 from cdc_platform.snapshots.target import Target
 from cdc_platform.spark import delta_sql
 from cdc_platform.tables import Name, name_of

@@ -15,11 +15,11 @@ from cdc_platform.changelog.schema import Order
 from cdc_platform.config import Config, Source
 from cdc_platform.errors import TableStopped
 from cdc_platform.lake import delta_table, stores
-from cdc_platform.snapshots.columns import TableColumn
-from cdc_platform.snapshots.fold import key_image, key_names, typed_keys
+from cdc_platform.snapshots.apply.tombstones import graves
+from cdc_platform.snapshots.batch_tables import of_table
+from cdc_platform.snapshots.reduce.fold import key_image, key_names, typed_keys
+from cdc_platform.snapshots.schema.columns import TableColumn
 from cdc_platform.snapshots.target import Target
-from cdc_platform.snapshots.tombstones import graves
-from cdc_platform.snapshots.touched import of_table
 from cdc_platform.spark import delta_sql
 from cdc_platform.spark.delta_sql import quoted
 from cdc_platform.tables import CHANGELOG, LOG_EPOCHS

@@ -15,8 +15,8 @@ from cdc_platform.config import Config, Source
 from cdc_platform.config.tables import origin_of
 from cdc_platform.lake import delta_table, stores
 from cdc_platform.snapshots import state
-from cdc_platform.snapshots.evolve import History
-from cdc_platform.snapshots.touched import Touched
+from cdc_platform.snapshots.batch_tables import Touched
+from cdc_platform.snapshots.schema.history import History
 from cdc_platform.tables import TABLE_STATE, Name
 
 log = logging.getLogger(__name__)

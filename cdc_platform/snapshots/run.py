@@ -19,17 +19,20 @@ from cdc_platform.lake import batches, delta_table, looks, stores
 from cdc_platform.lake.data_files import note_of
 from cdc_platform.lake.store import File, Store
 from cdc_platform.results import StageResult, Stopwatch
-from cdc_platform.snapshots import carry, catalog, cuts, limits, many, partitions, retype, routes, state, ties
-from cdc_platform.snapshots.anew import anew, not_carried, rebuilt, refreshed, stop
-from cdc_platform.snapshots.bring_up import Work, column_lists, merged_list, outcome
-from cdc_platform.snapshots.carried_files import carried_files, listed
-from cdc_platform.snapshots.columns import columns_of
-from cdc_platform.snapshots.evolve import Decision, History, Plan, alter, in_place
-from cdc_platform.snapshots.follow import LEFT_OUT, follow
-from cdc_platform.snapshots.plain import Plain, survey
-from cdc_platform.snapshots.prepare import read_in_bulk
+from cdc_platform.snapshots import catalog, partitions, retype, routing, state, together
+from cdc_platform.snapshots.apply.prepare import read_in_bulk
+from cdc_platform.snapshots.batch_tables import Touched, touched_by, touched_of
+from cdc_platform.snapshots.cuts import publish
+from cdc_platform.snapshots.rebuild import anew, not_carried, rebuilt, refreshed, stop
+from cdc_platform.snapshots.reduce import ties
+from cdc_platform.snapshots.reduce.full_images import Plain, survey
+from cdc_platform.snapshots.rule_changes import LEFT_OUT, follow
+from cdc_platform.snapshots.schema import limits, upcast
+from cdc_platform.snapshots.schema.columns import columns_of
+from cdc_platform.snapshots.schema.history import Decision, History, Plan, alter, in_place
+from cdc_platform.snapshots.schema.upcast_files import carried_files, listed
+from cdc_platform.snapshots.table_batch import Work, column_lists, merged_list, outcome
 from cdc_platform.snapshots.target import Target
-from cdc_platform.snapshots.touched import Touched, touched_by, touched_of
 from cdc_platform.spark import delta_sql
 from cdc_platform.tables import CHANGELOG, CHECKPOINT, TABLE_STATE, Name, as_name
 
@@ -94,18 +97,18 @@ def _told(
     paths = [Target.of(config, source.name, *n).snapshot for n in names]
     seen = dict(zip(names, delta_sql.run_parallel([partial(looks.look, p) for p in paths]), strict=True))
 
-    def publish() -> tuple[dict[Name, str], dict[str, float]]:
+    def published() -> tuple[dict[Name, str], dict[str, float]]:
         texts = limits.note(config, source, history, {n: seen[n] for n in names if touched[n]["state"] == "live"})
         if not cut:
             return texts, {}
-        published = cuts.publish(spark, config, source, tables)
-        return texts, {**published, **catalog.publish(spark, config, source, tables)}
+        cut_ = publish.publish(spark, config, source, tables)
+        return texts, {**cut_, **catalog.publish(spark, config, source, tables)}
 
-    found: list[Any] = delta_sql.run_parallel([partial(state.figures, touched, seen), publish])
-    figures, (texts, published) = found
+    found: list[Any] = delta_sql.run_parallel([partial(state.figures, touched, seen), published])
+    figures, (texts, metrics) = found
     for name, text in texts.items():
         figures[".".join(name)]["limits"] = text
-    return figures, published
+    return figures, metrics
 
 
 def _write(
@@ -131,15 +134,15 @@ def _write(
     lists = column_lists(config, source, touched)
     names = {t.name: t for t in touched}
     told = {n: plan.columns.get(n) if n in moved else merged_list(t, lists) for n, t in names.items()}
-    found = routes.Routed(batch, touched, told, stopped)
+    found = routing.Routed(batch, touched, told, stopped)
     if source.tables.routes:
-        found = routes.route(found, source, plan.merged)
+        found = routing.route(found, source, plan.merged)
 
     def history() -> DataFrame:
         every = delta_sql.read(spark, CHANGELOG.at(stores.lake(config))).where(F.col("source") == source.name)
         known = {*names, *(n for lists in plan.merged.values() for n in lists)}
         lists_ = listed({n: text for n, text in plan.columns.items() if text})
-        return routes.routed(carry.carried(every, plan.spans, lists_), source, sorted(known), found.lacking)
+        return routing.routed(upcast.carried(every, plan.spans, lists_), source, sorted(known), found.lacking)
 
     plain = {} if source.tables.routes else _plain(spark, source, files, found, apart)
     unplaced = {n for t in found.touched if t.low[1] < 0 and (n := t.name) in plain}
@@ -164,8 +167,8 @@ def _write(
         return None
 
     done = {t.name: o for t in found.touched if (o := left(t)) is not None}
-    asked = [many.Asked(t, found.told.get(t.name), before.get(t.name)) for t in found.touched if t.name not in done]
-    done |= many.bring_up(work, asked)
+    asked = [together.Asked(t, found.told.get(t.name), before.get(t.name)) for t in found.touched if t.name not in done]
+    done |= together.bring_up(work, asked)
     alone = [a for a in asked if a.touched.name not in done]
     with read_in_bulk(spark, _read_alone(config, source, work, [a.touched.name for a in alone], before)):
         each = [partial(outcome, work, *a) for a in alone]
@@ -192,7 +195,7 @@ def _as_today(
     if None not in files.values() and (notes := carried_files(spark, config, source, spans, columns, stated, files)):
         rows = delta_sql.rows_of(spark, CHANGELOG.at(stores.lake(config)), list(notes), source=source.name)
         return rows, touched_of(list(notes.values())), notes, set()
-    rows = carry.carried(batch, spans, listed(columns))
+    rows = upcast.carried(batch, spans, listed(columns))
     return rows, touched_by(rows), files, {*spans, *(c.today for of in spans.values() for c in of if c.today)}
 
 
@@ -205,7 +208,7 @@ def _read_alone(config: Config, source: Source, work: Work, names: list[Name], b
 
 
 def _plain(
-    spark: SparkSession, source: Source, files: Mapping[File, Any], found: routes.Routed, apart: set[Name]
+    spark: SparkSession, source: Source, files: Mapping[File, Any], found: routing.Routed, apart: set[Name]
 ) -> dict[Name, Plain]:
     """Tables of a batch whose changes are plain, but those whose rows are carried over DDL (`apart`)."""
     columns = {}
@@ -265,12 +268,12 @@ def _evolve(
     merged, steps = source.tables.merged(*name), history.undecided_steps(*members)
     told = "; ".join(
         dict.fromkeys(
-            [x for m in members for c in history.full.carries(m) for x in carry.inexact(c)]
+            [x for m in members for c in history.full.carries(m) for x in upcast.inexact(c)]
             + [s.effect.rows for s in steps if s.effect.rows]
         )
     )
     fresh = _never_kept(config, source, history, members, before)
-    if fresh or (merged and routes.only_joins(spark, source, target, steps, history.lists(name))):
+    if fresh or (merged and routing.only_joins(spark, source, target, steps, history.lists(name))):
         return "applied", told or None, None  # rows are carried as they come
     policy = source.tables.ddl_policy(*name)
     only_adds = in_place(steps, members) and not any(

@@ -12,7 +12,7 @@ from cdc_platform import tables
 from cdc_platform.chain import maintain
 from cdc_platform.config import parse_config
 from cdc_platform.maintenance import run as upkeep
-from cdc_platform.snapshots import many
+from cdc_platform.snapshots import together
 from tests.changelog.feed import Feed, SourceTable, read
 
 pytestmark = pytest.mark.spark
@@ -39,7 +39,7 @@ def files(path: str) -> int:
 def test_files_are_put_together_and_deletes_forgotten_without_harm(
     spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(many, "_FEW", 0)  # which would leave one file
+    monkeypatch.setattr(together, "_FEW", 0)  # which would leave one file
     source = {"name": "m", "format": "canal", "topics": ["t"]}
     settings = {"lake": str(tmp_path / "lake"), "sources": [source], "maintenance": {"tombstone_days": 1}}
     feed = Feed(spark, parse_config(settings, tmp_path / "cdc.yaml"), "m")

@@ -3,7 +3,7 @@
 import pytest
 
 from cdc_platform.feeds.workload import Transaction
-from cdc_platform.snapshots import features
+from cdc_platform.snapshots.schema import features
 from tests.oracle import server
 from tests.oracle.feeds import FEEDS
 from tests.oracle.lake import Lake

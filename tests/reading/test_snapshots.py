@@ -15,7 +15,7 @@ from cdc_platform.errors import NotReadable, SetupError
 from cdc_platform.reading import Snapshots, TableName
 from tests.changelog.feed import Feed
 from tests.reading.lake import AT, BIG, ids, make
-from tests.snapshots.test_cuts import ONE, TWO, opened, pay
+from tests.snapshots.cuts.test_publish import ONE, TWO, opened, pay
 from tests.snapshots.test_ddl import ddl, versions
 
 ORDERS = "shop/shop.orders"

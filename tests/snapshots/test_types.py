@@ -9,7 +9,7 @@ import pytest
 from pyspark.sql import functions as F
 
 from cdc_platform.mysql.types import parse_type
-from cdc_platform.snapshots.columns import TableColumn
+from cdc_platform.snapshots.schema.columns import TableColumn
 from tests.formats.types_matrix import KINDS, Value
 
 CAST = [kind for kind in KINDS if kind.type not in {f"bit({n})" for n in range(3, 63)}]

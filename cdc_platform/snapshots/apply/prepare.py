@@ -1,0 +1,148 @@
+"""The snapshot of one source table: made, evolved, kept in shape."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import NamedTuple
+
+from pyspark.sql import SparkSession
+
+from cdc_platform.errors import TableStopped
+from cdc_platform.lake import delta_table, looks
+from cdc_platform.lake.data_files import footer
+from cdc_platform.lake.looks import Look
+from cdc_platform.lake.store import Store
+from cdc_platform.snapshots.schema import features, shapes
+from cdc_platform.snapshots.schema.columns import TableColumn
+from cdc_platform.snapshots.target import Stale, Target
+from cdc_platform.spark import delta_sql
+from cdc_platform.spark.delta_sql import delta
+from cdc_platform.spark.session import FEW_ROWS_AT_ONCE, ROWS_AT_ONCE
+
+MANY_FILES = 12
+"""Small files of a snapshot that are put together."""
+_MIN_FILE, _ITS_DEFAULT = "spark.databricks.delta.optimize.minFileSize", str(1 << 30)
+_MOST_ROWS, _READ_BYTES, _CELL_BYTES = 4096, 2 << 20, 16
+"""Spark's default; what a task holds of a file's rows: 64 messages of 28 KB; what a cell takes, however short."""
+
+
+def prepare(spark: SparkSession, target: Target, columns: list[TableColumn], *, anew: bool = False) -> bool:
+    """Make the snapshot, or add the columns it lacks; `anew` empties what is there, tombstones too, and takes today's
+    columns. Returns whether both are known to be empty. Raises TableStopped where a column changed its type, Stale
+    where the table must be made anew."""
+    made = not delta_table.exists(target.snapshot)
+    dug = (anew or made) and delta_table.exists(target.tombstones)
+    if anew and dug:
+        delta_sql.replace(spark, target.tombstones, shapes.tombstones(columns).ddl)
+    if made:
+        _make(spark, target, columns)
+    elif anew:
+        features.allow_names(spark, target.snapshot, [c.name for c in columns])
+        delta_sql.replace(spark, target.snapshot, shapes.snapshot(target.source, target.name, columns).ddl)
+    else:
+        _evolve(spark, target, columns)
+        _put_together(spark, target.snapshot)
+    if target.for_any and not made:
+        features.remove(spark, target.snapshot)
+    return anew or (made and not dug)  # not where the snapshot is made again whose folder was lost
+
+
+def _make(spark: SparkSession, target: Target, columns: list[TableColumn]) -> None:
+    """Raises TableStopped."""
+    if make(target, columns):
+        return
+    if target.around is not None and delta_table.exists(target.around):  # its VACUUM would remove this one's files
+        outer = f"{target.name[0]}.{target.name[1]}"
+        raise TableStopped(target.source, target.name, f"its folder lies in that of the table {outer}")
+    table, needed = shapes.snapshot(target.source, target.name, columns), features.at_creation(c.name for c in columns)
+    delta_sql.create(spark, target.snapshot, table.ddl, {**table.properties, **needed}, table.comment)
+
+
+def make(target: Target, columns: list[TableColumn]) -> Look | None:
+    """Make the snapshot, which isn't there, without Spark. None: a name needs what only Spark enables, or the table
+    can't be made."""
+    if features.needs_mapping(c.name for c in columns):
+        return None
+    if target.around is not None and delta_table.exists(target.around):
+        return None
+    return looks.created(target.snapshot, shapes.snapshot(target.source, target.name, columns))
+
+
+class Marks(NamedTuple):
+    """Whether changes mark rows of a snapshot in deletion vectors instead of rewriting its files: `wanted`, for it is
+    large; `enabled` in the table."""
+
+    wanted: bool
+    enabled: bool
+
+
+def marks(target: Target) -> Marks:
+    """Of a snapshot that is there."""
+    return marks_of(target, features.Features.of(target.snapshot))
+
+
+def marks_of(target: Target, now: features.Features) -> Marks:
+    """The same of a snapshot with these features."""
+    return Marks(now.marks or (now.bytes > features.SMALL and not target.for_any), now.marks)
+
+
+def ready_for_merge(spark: SparkSession, target: Target) -> None:
+    """Enables deletion vectors where MERGE and DELETE should use them. To be called before anything is read of the
+    snapshot: a frame planned before fails on rows marked since."""
+    if marks(target) == Marks(wanted=True, enabled=False):
+        features.mark_rows(spark, target.snapshot)
+
+
+def _put_together(spark: SparkSession, snapshot: Store) -> None:
+    """Makes few files of what many small batches left."""
+    if len(sizes := delta_table.sizes(snapshot)) >= MANY_FILES:
+        enough = int(spark.conf.get(_MIN_FILE, _ITS_DEFAULT) or 0)
+        if sum(size < enough for size in sizes) >= MANY_FILES:
+            spark.sql(f"OPTIMIZE {delta(snapshot)}").collect()
+
+
+@contextmanager
+def read_in_bulk(spark: SparkSession, snapshots: list[Store]) -> Iterator[None]:
+    """As many rows at once as bytes allow while Spark reads nothing large but these snapshots: few where they are as
+    large as messages may be, up to Spark's own 4096 where they are small (MERGE looked through 10,000,000 in two thirds
+    of the time). Changes nothing where the user has a number of their own."""
+    own = spark.conf.get(ROWS_AT_ONCE)
+    widths = [_row_bytes(s) for s in snapshots] if own == FEW_ROWS_AT_ONCE else []
+    rows = min(_MOST_ROWS, _READ_BYTES // max(w for w in widths if w)) if widths and None not in widths else 0
+    if rows <= int(FEW_ROWS_AT_ONCE):
+        yield
+        return
+    spark.conf.set(ROWS_AT_ONCE, str(rows))
+    try:
+        yield
+    finally:
+        spark.conf.set(ROWS_AT_ONCE, FEW_ROWS_AT_ONCE)
+
+
+def _row_bytes(snapshot: Store) -> int | None:
+    """What a row takes before compression, where a file's rows take most; None: there is no row."""
+    if not delta_table.exists(snapshot) or (heaviest := delta_table.heaviest_file(snapshot)) is None:
+        return None
+    file, rows = heaviest
+    metadata = footer(file)
+    total = sum(metadata.row_group(i).total_byte_size for i in range(metadata.num_row_groups))
+    return max(total // rows, _CELL_BYTES * len(metadata.schema))
+
+
+def _evolve(spark: SparkSession, target: Target, columns: list[TableColumn]) -> None:
+    there = {f.name.lower(): f.dataType for f in delta_sql.schema(target.snapshot).fields}
+    keyed, had_key = any(c.key for c in columns), shapes.ADDRESS not in there
+    if keyed != had_key or (not keyed and any(c.name.lower() not in there for c in columns)):
+        raise Stale
+    previous: TableColumn | None = None
+    for c in columns:
+        kept = there.get(c.name.lower())
+        if kept is None:
+            features.allow_names(spark, target.snapshot, [c.name])
+            delta_sql.add_column(spark, target.snapshot, c.name, c.spark, previous and previous.name)
+        elif kept.simpleString() != c.spark:
+            raise TableStopped(
+                target.source,
+                target.name,
+                f"column {c.name!r} is kept as {kept.simpleString()} and now comes as {c.spark}",
+            )
+        previous = c

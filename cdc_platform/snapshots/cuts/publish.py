@@ -1,0 +1,251 @@
+"""Cuts: Delta versions of all snapshots of a source that belong together, published after a catch-up.
+
+A cut of kind `transaction` stands between two transactions of the source: it is published only where everything in the
+changelog belongs to transactions that are there in whole; else this run publishes none and a later one will. Where the
+feed can't tell that, the cut is of kind `position`, with the reason. Versions are read after all merges of the run, and
+nothing but the run that holds the source's lock writes these tables. What a killed run left out the next one publishes.
+"""
+
+import logging
+from collections.abc import Mapping
+from functools import partial
+from typing import Any, NamedTuple
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from cdc_platform.config import Config, Source
+from cdc_platform.formats import FORMATS
+from cdc_platform.lake import batches, delta_table, stores
+from cdc_platform.lake.store import Store
+from cdc_platform.snapshots import state
+from cdc_platform.snapshots.cuts.boundary import MARKS, TRANSACTIONS, How, Since, Verdict, behind
+from cdc_platform.snapshots.schema.columns import ORDER_FIELDS
+from cdc_platform.snapshots.target import Target
+from cdc_platform.spark import delta_sql
+from cdc_platform.tables import (
+    CHANGELOG,
+    CHECKPOINT,
+    CONTROL_EVENTS,
+    CUTS,
+    OFFSET_LEDGER,
+    QUARANTINE,
+    SCHEMA_CHANGES,
+    Name,
+)
+
+log = logging.getLogger(__name__)
+
+_NEWEST = "ORDER BY " + ", ".join(f"order_key['{f}'] DESC" for f in ORDER_FIELDS) + " LIMIT 1"
+_POSITION = ("order_key", "binlog_file", "binlog_pos", "gtid", "source_time")
+
+
+class _Last(NamedTuple):
+    """The source's newest cut, and the offsets of its newest cut of kind transaction."""
+
+    cut: int
+    work: int
+    offsets: Mapping[str, int]
+    position: Any
+    whole: Mapping[str, int] | None
+
+
+def publish(spark: SparkSession, config: Config, source: Source, tables: state.Tables) -> dict[str, float]:
+    """Publish a cut if the source's tables have changed since the last one. To be called when its snapshots have taken
+    up all that the changelog holds. tables: their present state. Returns metrics: `cut`, its number, 0 if none was
+    published; `cut_held_back`, 1 if one will be when the changelog no longer ends in the middle of a transaction."""
+    path = delta_sql.ensure(CUTS, CUTS.at(stores.lake(config)))
+    read: list[Any] = [partial(_last, path, source), partial(_work, config, source, tables)]
+    last, work = delta_sql.run_parallel(read)
+    if work == last.work:
+        return {"cut": 0, "cut_held_back": 0}
+    found: list[Any] = delta_sql.run_parallel(
+        [
+            partial(_offsets, config, source, last),
+            partial(_newest, config, source, last),
+            partial(_missing, config, source),
+            partial(_versions, config, source, tables),
+        ]
+    )
+    offsets, newest, missing, versions = found
+    verdict = _verdict(spark, config, source, missing, last, offsets)
+    if verdict.kind is None:
+        log.info("no cut of %s: %s", source.name, verdict.reason)
+        return {"cut": 0, "cut_held_back": 1}
+    row = {
+        "source": source.name,
+        "cut": last.cut + 1,
+        **verdict._asdict(),
+        **dict(zip(_POSITION, newest, strict=True)),
+        "offsets": offsets,
+        "snapshots": [(name[0], name[-1], path, version) for name, path, version in versions],
+        "schemas": {path: name[1] for name, path, _ in versions if len(name) == 3},
+        "work": work,
+    }
+    delta_table.append_rows(path, [row])
+    return {"cut": last.cut + 1, "cut_held_back": 0}
+
+
+def _mine(spark: SparkSession, path: Store, source: Source) -> DataFrame:
+    return delta_sql.read(spark, path).where(F.col("source") == source.name)
+
+
+def _last(path: Store, source: Source) -> _Last:
+    newest = f"SELECT max(cut) FROM {{cuts}} WHERE source = '{source.name}'"
+    rows = delta_table.ask(
+        f"SELECT cut, kind, work, offsets, {', '.join(_POSITION)} FROM {{cuts}} WHERE source = '{source.name}' "
+        f"AND (cut = ({newest}) OR cut = ({newest} AND kind = 'transaction')) ORDER BY cut",
+        cuts=path,
+    )
+    if not rows:
+        return _Last(0, 0, {}, None, None)
+    last, whole = rows[-1], [dict(r["offsets"]) for r in rows if r["kind"] == "transaction"]
+    position = None if last["order_key"] is None else tuple(last[p] for p in _POSITION)
+    return _Last(last["cut"], last["work"], dict(last["offsets"]), position, whole[-1] if whole else None)
+
+
+def _work(config: Config, source: Source, tables: state.Tables) -> int:
+    """How much was ever done to the source's tables: every write to them is followed by a row in TABLE_STATE or
+    SCHEMA_CHANGES."""
+    decisions = f"SELECT count(*) AS n FROM {{changes}} WHERE source = '{source.name}'"
+    found = delta_table.ask(decisions, changes=SCHEMA_CHANGES.at(stores.lake(config)))
+    return found[0]["n"] + sum(t["entries"] for t in tables.values())
+
+
+def _offsets(config: Config, source: Source, last: _Last) -> dict[str, int]:
+    """How far the changelog is, per partition."""
+    new = _behind(source, last.offsets)
+    found = delta_table.ask(
+        'SELECT topic, "partition", max("offset") AS "offset" FROM ('
+        f'SELECT topic, "partition", "offset" FROM {{changelog}} WHERE {new} UNION ALL '
+        f'SELECT topic, "partition", "offset" FROM {{marks}} WHERE {new} AND kind IN {MARKS}) AS e '
+        'GROUP BY topic, "partition"',
+        changelog=CHANGELOG.at(stores.lake(config)),
+        marks=CONTROL_EVENTS.at(stores.lake(config)),
+    )
+    return {**last.offsets, **{f"{r['topic']}/{r['partition']}": r["offset"] for r in found}}
+
+
+def _behind(source: Source, offsets: Mapping[str, int]) -> str:
+    """boundary.behind, of a source's events, as SQL."""
+    return f"source = '{source.name}'" + "".join(
+        f' AND NOT (topic = \'{delta_table.topic(topic)}\' AND "partition" = {int(partition)} AND "offset" <= {offset})'
+        for (topic, partition), offset in ((at.rsplit("/", 1), n) for at, n in offsets.items())
+    )
+
+
+def _newest(config: Config, source: Source, last: _Last) -> tuple:
+    """Position of the newest row change; the last cut's if none is newer."""
+    which = "true" if last.position is None else _not_before(last.position[0])
+    found = delta_table.ask(
+        f"SELECT {', '.join(_POSITION)} FROM {{changelog}} WHERE source = '{source.name}' AND ({which}) {_NEWEST}",
+        changelog=CHANGELOG.at(stores.lake(config)),
+    )
+    if not found:
+        return last.position or (None,) * len(_POSITION)
+    return tuple(found[0][p] for p in _POSITION)
+
+
+def _not_before(order: Any) -> str:
+    """Whether a row's place isn't before this one, told in single columns, by which files are left out."""
+
+    def told(field: str) -> tuple[str, str]:
+        return f"order_key['{field}']", f"CAST('{int(order[field])}' AS {ORDER_FIELDS[field]})"
+
+    return "{0} > {1} OR ({0} = {1} AND ({2} > {3} OR ({2} = {3} AND {4} >= {5})))".format(
+        *told("epoch"), *told("file"), *told("pos")
+    )
+
+
+def _since(spark: SparkSession, config: Config, source: Source, last: _Last) -> Since:
+    rows = _mine(spark, CHANGELOG.at(stores.lake(config)), source)
+    marks = _mine(spark, CONTROL_EVENTS.at(stores.lake(config)), source).where(F.col("kind").isin(*MARKS))
+    new = behind(last.whole or {})
+    return Since(rows.where(new), marks.where(new), marks.where(~new))
+
+
+def _all_ended(config: Config, source: Source, last: _Last) -> bool:
+    """Whether all rows since the last cut lie in one lineage's binlog, before one of its begins or commits. Where it is
+    so boundary.brackets need not look at each."""
+    paths = {"changelog": CHANGELOG.at(stores.lake(config)), "marks": CONTROL_EVENTS.at(stores.lake(config))}
+    new = _behind(source, last.whole or {})
+    rows = f"FROM {{changelog}} WHERE {new}"
+    ends = "min(order_key['epoch']) AS low, max(order_key['epoch']) AS high, min(order_key['file']) AS file"
+    [found] = delta_table.ask(f"SELECT {ends} {rows}", changelog=paths["changelog"])
+    if found["low"] is None or found["low"] != found["high"] or found["file"] < 0:
+        return False
+    marks = f"FROM {{marks}} WHERE {new} AND kind IN {MARKS} AND order_key['epoch'] = {found['low']}"
+    row = delta_table.ask(f"SELECT order_key {rows} {_NEWEST}", changelog=paths["changelog"])
+    mark = delta_table.ask(f"SELECT order_key {marks} {_NEWEST}", marks=paths["marks"])
+    return bool(mark) and _place(row[0]) <= _place(mark[0])
+
+
+def _place(of: Mapping[str, Any]) -> list[int]:
+    return [int(of["order_key"][f]) for f in ORDER_FIELDS]
+
+
+def _verdict(
+    spark: SparkSession,
+    config: Config,
+    source: Source,
+    missing: Mapping[str, int],
+    last: _Last,
+    offsets: Mapping[str, int],
+) -> Verdict:
+    """What kind of cut the end of the changelog is."""
+    told = FORMATS[source.format].transactions
+    if told is None:
+        return Verdict("position", f"{source.format} doesn't tell transactions")
+    if found := _left_out(missing):
+        return found
+    if batches.unfinished(CHECKPOINT.at(stores.lake(config), room="changelog", source=source.name)):
+        return Verdict(None, "the last batch of the changelog was interrupted; the next run does it again")
+    how = TRANSACTIONS[told]
+    if found := _unmarked(config, source, how, last, len(offsets)):
+        return found
+    if not how.scattered and _all_ended(config, source, last):
+        return Verdict("transaction")
+    return how.verdict(_since(spark, config, source, last), source)
+
+
+def _left_out(missing: Mapping[str, int]) -> Verdict | None:
+    """What `_missing` comes to; None: nothing is."""
+    if missing["quarantined"]:
+        return Verdict("position", f"{missing['quarantined']} events are in quarantine")
+    if missing["lost"]:
+        return Verdict("position", f"{missing['lost']} offsets were lost before they were landed")
+    if missing["waiting"]:
+        return Verdict(None, f"{missing['waiting']} records wait for the rest of their message")
+    return None
+
+
+def _unmarked(config: Config, source: Source, how: How, last: _Last, partitions: int) -> Verdict | None:
+    """Where no transaction's end is told, or none that says what came before it."""
+    marks = f"SELECT kind FROM {{marks}} WHERE source = '{source.name}' AND {how.marks} LIMIT 1"
+    if last.whole is None and not delta_table.ask(marks, marks=CONTROL_EVENTS.at(stores.lake(config))):
+        return Verdict("position", how.none)
+    if partitions > 1 and not how.scattered:
+        return Verdict("position", f"its transactions are spread over {partitions} partitions")
+    return None
+
+
+def _missing(config: Config, source: Source) -> dict[str, int]:
+    """What of the source isn't in the changelog: events in quarantine, offsets lost, records that wait."""
+    rows = delta_table.ask(
+        "SELECT 'quarantined' AS what, count(*) AS n FROM {quarantine} "
+        f"WHERE source = '{source.name}' AND resolved_at IS NULL "
+        "UNION ALL SELECT outcome AS what, sum(records) AS n FROM {ledger} "
+        f"WHERE source = '{source.name}' AND outcome IN ('lost', 'waiting') GROUP BY outcome",
+        quarantine=QUARANTINE.at(stores.lake(config)),
+        ledger=OFFSET_LEDGER.at(stores.lake(config)),
+    )
+    return dict.fromkeys(("quarantined", "lost", "waiting"), 0) | {r["what"]: r["n"] for r in rows}
+
+
+def _versions(config: Config, source: Source, tables: state.Tables) -> list[tuple[Name, str, int]]:
+    """Every live snapshot: name, path under the lake, version."""
+    live = sorted(n for n, t in tables.items() if t["state"] == "live")
+    paths = [Target.of(config, source.name, *name).snapshot for name in live]
+    versions = delta_sql.run_parallel([partial(delta_table.version, p) for p in paths])
+    under = f"{stores.lake(config).uri()}/"
+    return [(n, p.uri().removeprefix(under), v) for n, p, v in zip(live, paths, versions, strict=True)]

@@ -1,0 +1,144 @@
+"""A snapshot made anew from the whole changelog: after DDL that changes more than its columns' names, for tables that
+batches left stale, and when asked for."""
+
+import logging
+import uuid
+from functools import reduce
+from operator import or_
+
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from cdc_platform.changelog.schema import Carry, Order
+from cdc_platform.config import Config, Source
+from cdc_platform.errors import TableStopped
+from cdc_platform.lake import stores
+from cdc_platform.snapshots import partitions, routing, state
+from cdc_platform.snapshots.batch_tables import names_in, of_table, touched_by
+from cdc_platform.snapshots.schema import upcast
+from cdc_platform.snapshots.schema.columns import ORDER_FIELDS, order_literal
+from cdc_platform.snapshots.schema.history import History
+from cdc_platform.snapshots.schema.upcast_files import listed
+from cdc_platform.snapshots.table_batch import Work, column_lists, emptied, merged_list, outcome
+from cdc_platform.spark import delta_sql
+from cdc_platform.tables import CHANGELOG, TABLE_STATE, Name
+
+log = logging.getLogger(__name__)
+
+
+def anew(
+    spark: SparkSession, config: Config, source: Source, history: History, name: Name, *, needs_rows: bool = False
+) -> state.Outcome:
+    """One of today's snapshots made from the whole changelog. Raises TableStopped where it can't be."""
+    rows = delta_sql.read(spark, CHANGELOG.at(stores.lake(config))).where(F.col("source") == source.name)
+    names = _names_of(source, history, rows, name)
+    spans = {n: history.full.carries(n) for n in names} if history.any_ddl else {}
+    rows = rows.where(reduce(or_, (of_table(*n) for n in names), F.lit(False)))
+    stopped = not_carried(rows, spans, source)
+    columns = {n: text for c in spans.values() for x in c if (n := x.today) and (text := history.full.columns(n))}
+    rows = upcast.carried(rows, spans, listed(columns))
+    touched = [t for t in touched_by(rows) if source.tables.routed(*t.name) == name]
+    lists = column_lists(config, source, touched)
+    told = {t.name: history.full.columns(t.name) if spans else merged_list(t, lists) for t in touched}
+    found = routing.Routed(rows, touched, told, stopped)
+    if source.tables.routes:
+        found = routing.route(found, source, {name: history.lists(name)})
+    if name in found.stopped:
+        raise TableStopped(source.name, name, found.stopped[name])
+    if not found.touched:
+        if needs_rows:
+            raise TableStopped(source.name, name, "the changelog holds no change of it")
+        return _emptied(spark, config, source, history, name)
+    several = partitions.several(config, source)
+    work = Work(config, source, found.rows, 0, f"rebuild {uuid.uuid4().hex}", lists, anew=True, several=several)
+    done = outcome(work, found.touched[0], found.told.get(name), None)
+    if done.state == "stopped":
+        raise TableStopped(source.name, name, str(done.reason))
+    return done
+
+
+def _names_of(source: Source, history: History, rows: DataFrame, name: Name) -> list[Name]:
+    """Every name under which rows of a snapshot may stand in the changelog."""
+    if not source.tables.merged(*name):
+        return history.full.names_of(name) if history.any_ddl else [name]
+    stored = names_in(rows)
+    return [
+        n for n in stored if any(c.today and source.tables.routed(*c.today) == name for c in history.full.carries(n))
+    ]
+
+
+def _emptied(spark: SparkSession, config: Config, source: Source, history: History, name: Name) -> state.Outcome:
+    """A snapshot whose tables have no rows any more. Raises TableStopped."""
+    columns, exists = history.full.columns(name), history.full.exists(name)
+    if source.tables.merged(*name):
+        members = history.members(name)
+        lists = history.lists(name) or {m: c for m in members if (c := history.full.last_listed(m))}
+        columns, exists = routing.merged(source, name, lists).columns, any(map(history.full.exists, members))
+    return emptied(spark, config, source, name, columns, exists)
+
+
+def rebuilt(
+    spark: SparkSession, config: Config, source: Source, history: History, name: Name, before: state.Tables
+) -> state.Outcome:
+    """One table made anew, and what became of it noted. Raises TableStopped of a table that no batch has met."""
+    try:
+        found = anew(spark, config, source, history, name, needs_rows=True)
+    except TableStopped as why:
+        if name not in before:
+            raise
+        found = stop(name, why.reason)
+    path, batch_id = TABLE_STATE.at(stores.lake(config)), before[name]["batch"] if name in before else state.BEFORE
+    state.keep(path, source, [found], before, batch_id, anew=True)
+    return found
+
+
+def refreshed(spark: SparkSession, config: Config, source: Source, since: int | None) -> state.Tables:
+    """Makes tables anew that batches left stale, this run's or a killed one's. Returns all tables' present state and,
+    since a batch, their figures."""
+    path = TABLE_STATE.at(stores.lake(config))
+    before = state.now(path, source, since)
+    stale = sorted(n for n, t in before.items() if t["state"] == "stale")
+    if not stale:
+        return before
+    history = History(spark, config, source)
+    for name in stale:
+        rebuilt(spark, config, source, history, name, before)
+    return state.now(path, source, since)
+
+
+def not_carried(rows: DataFrame, spans: dict[Name, list[Carry]], source: Source) -> dict[Name, str]:
+    """Today's tables some of whose rows can't be carried, and why."""
+    found: dict[Name, str] = {}
+    for name, carries in spans.items():
+        start = None
+        for c in carries:
+            why = c.today and (upcast.unknown(c) or _filtered(name, c.today, source))
+            if c.today and why and not rows.where(_within(name, start, c.until)).isEmpty():
+                found[c.today] = why
+            start = c.until
+    return found
+
+
+def _within(name: Name, start: Order | None, until: Order | None) -> Column:
+    """Rows of a name from one place up to another."""
+    here = of_table(*name)
+    if start is not None:
+        here = here & (F.col("order_key") >= _order_literal(start))
+    return here if until is None else here & (F.col("order_key") < _order_literal(until))
+
+
+def _order_literal(order: Order) -> Column:
+    return order_literal(dict(zip(ORDER_FIELDS, order, strict=True)))
+
+
+def _filtered(name: Name, today: Name, source: Source) -> str | None:
+    """Why a table can't be told that took the place of another one: its rows were never let in."""
+    if source.tables.wanted(*name) or not source.tables.wanted(*today):
+        return None
+    return f"it was {'.'.join(name)} before a RENAME, whose rows tables.include leaves out"
+
+
+def stop(name: Name, reason: str, changes: int = 0) -> state.Outcome:
+    """Outcome of a table that can't be kept; the log tells it, too."""
+    log.error("%s: %s", ".".join(name), reason)
+    return state.Outcome(name, "stopped", reason, changes, 0)

@@ -1,0 +1,100 @@
+"""Changes of one key that came by several partitions at one source time, where no position orders them: looked for by
+workers, in tables whose changes are plain. Runs on the executors, but for `untied`.
+
+Spark's answer (partitions.py) groups by the key: 2 µs of CPU a row, and a job per table.
+"""
+
+# pyarrow.compute makes its functions at run time, so that type checkers do not see them.
+# pyright: reportAttributeAccessIssue=false
+
+from collections.abc import Iterator, Mapping
+from functools import partial
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from cdc_platform.changelog.full_images import PlainTable
+from cdc_platform.changelog.order_key import PARTITIONS, TIMES_FROM, map_value, mixed, those
+from cdc_platform.changelog.unify import CHANGELOG_FILE
+from cdc_platform.lake.data_files import Unit, read, units
+from cdc_platform.snapshots.reduce import latest_by_key
+from cdc_platform.spark import arrow_tasks, workers
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from cdc_platform.snapshots.reduce.full_images import Name, Plain
+
+_COLUMNS = pa.schema([CHANGELOG_FILE.field(c) for c in ("db", "schema", "table", "key", "order_key")])
+_PARTED, _FOUND = "part INT, hashes BINARY, partitions BINARY", "tied INT"
+"""Columns that `_hashed` and `_tied` give: hashes of table, key and source time, 8 bytes each, with the partitions that
+they came by, 2 bytes each; numbers of tables with a tie."""
+
+
+def untied(spark: "SparkSession", tables: "Mapping[Name, Plain]") -> "frozenset[Name]":
+    """Those of some tables of which no two changes of one key came by two partitions at one source time. Certain of
+    these; the others may have such changes."""
+    if not tables:
+        return frozenset()
+    files = list(dict.fromkeys(file for plain in tables.values() for file in plain.files))
+    cores = arrow_tasks.cores(spark)
+    tasks = arrow_tasks.shared_out(units(files, whole=False), cores, bounded=False)
+    parts = latest_by_key.parts(sum(plain.figures.changes for plain in tables.values()), cores)
+    of = [plain.table for plain in tables.values()]
+    hashes = spark.range(0, len(tasks), 1, len(tasks)).mapInArrow(partial(_hashed, tasks, of, parts), _PARTED)
+    found = hashes.repartitionById(parts, "part").mapInArrow(partial(_tied, len(of)), _FOUND)
+    tied = {row["tied"] for row in found.collect()}
+    return frozenset(name for i, name in enumerate(tables) if i not in tied)
+
+
+def _hashed(
+    tasks: list[list[Unit]], tables: list[PlainTable], parts: int, ids: Iterator[pa.RecordBatch]
+) -> Iterator[pa.RecordBatch]:
+    workers.settle()
+    for batch in ids:
+        for unit in (unit for task in batch.column(0).to_pylist() for unit in tasks[task]):
+            for rows in read(unit, _COLUMNS):
+                for i, table in enumerate(tables):
+                    yield from _parted(i, table, those(rows, table.rows(rows)), len(tables), parts)
+
+
+def _parted(number: int, table: PlainTable, rows: pa.RecordBatch, tables: int, parts: int) -> Iterator[pa.RecordBatch]:
+    order = rows.column("order_key")
+    _, file, pos, event, *_ = order.flatten()
+    placed = pc.greater_equal(file, 0).to_numpy(zero_copy_only=False)
+    if placed.all():
+        return
+    found = latest_by_key.hashes([map_value(rows.column("key"), k) for k in table.keys])
+    time = pos.cast(pa.int64()).to_numpy()
+    found ^= np.where(time >= TIMES_FROM, time, 0).view(np.uint64)
+    mixed(found)
+    found = (found // np.uint64(tables)) * np.uint64(tables) + np.uint64(number)  # tells its table
+    partition = (event.to_numpy() % PARTITIONS).astype(np.uint16)
+    found, partition = found[~placed], partition[~placed]
+    part = (found // np.uint64(tables)) % np.uint64(parts)
+    for i in range(parts):
+        mine = part == i
+        if mine.any():
+            columns = [pa.array([i], pa.int32()), *(_packed(x[mine]) for x in (found, partition))]
+            yield pa.RecordBatch.from_arrays(columns, ["part", "hashes", "partitions"])
+
+
+def _packed(numbers: np.ndarray) -> pa.BinaryArray:
+    return pa.array([numbers.tobytes()], pa.binary())
+
+
+def _tied(tables: int, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Parts as `_hashed` gives them, each whole → numbers of tables with one hash by two partitions."""
+    workers.settle()
+    hashes, partitions = [np.zeros(0, np.uint64)], [np.zeros(0, np.uint16)]
+    for batch in batches:
+        hashes += [np.frombuffer(x.as_buffer(), np.uint64) for x in batch.column("hashes")]
+        partitions += [np.frombuffer(x.as_buffer(), np.uint16) for x in batch.column("partitions")]
+    every, by = np.concatenate(hashes), np.concatenate(partitions)
+    order = np.argsort(every)
+    every, by = every[order], by[order]
+    twice = np.unique(every[1:][(every[1:] == every[:-1]) & (by[1:] != by[:-1])] % np.uint64(tables))
+    if len(twice):
+        yield pa.RecordBatch.from_arrays([pa.array(twice.astype(np.int32))], ["tied"])

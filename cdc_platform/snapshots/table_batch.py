@@ -1,0 +1,260 @@
+"""One table brought up to date with changes of the changelog: its columns, the fold, the merge.
+
+Repeating it changes nothing: rows win by order, tombstones are written once per batch. A table that can't be kept is
+stopped by itself, with the reason.
+"""
+
+import json
+import logging
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, NamedTuple
+
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from cdc_platform.config import Config, Source
+from cdc_platform.errors import TableStopped
+from cdc_platform.lake import delta_table, stores
+from cdc_platform.snapshots import partitions, state
+from cdc_platform.snapshots.apply import keyless, merge, prepare, tombstones, truncate_origin
+from cdc_platform.snapshots.apply.append import load
+from cdc_platform.snapshots.batch_tables import Touched, of_table
+from cdc_platform.snapshots.reduce import key_changes
+from cdc_platform.snapshots.reduce.fold import Profile, fold, key_names, late_keys, profile
+from cdc_platform.snapshots.reduce.full_images import Plain
+from cdc_platform.snapshots.reduce.full_images import fold as fold_plain
+from cdc_platform.snapshots.schema.columns import TableColumn, columns_of
+from cdc_platform.snapshots.target import Stale, Target
+from cdc_platform.spark import delta_sql
+from cdc_platform.tables import SCHEMA_HISTORY, Name
+
+log = logging.getLogger(__name__)
+
+_BAD_VALUE = re.compile(
+    r"\[(CAST_INVALID_INPUT|CAST_OVERFLOW|NUMERIC_VALUE_OUT_OF_RANGE|CONVERSION_INVALID_INPUT|INVALID_FORMAT)[^\]]*\][^\n]*"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """Changes of one source to bring into its tables. `app` and `batch_id` name the write: it happens once.
+    lists: column lists by schema version, as `column_lists`. history: makes all changes of the source, as `changes`.
+    anew: the table is made from these changes alone. plain: tables whose changes are so (full_images.py). several: the
+    source's row changes came by several partitions; untied: tables in which these are in order for sure (ties.py)."""
+
+    config: Config
+    source: Source
+    changes: DataFrame
+    batch_id: int
+    app: str
+    lists: Mapping[str, str]
+    history: Callable[[], DataFrame] | None = None
+    anew: bool = False
+    plain: Mapping[Name, Plain] = field(default_factory=dict)
+    several: bool = False
+    untied: frozenset[Name] = frozenset()
+
+
+class Done(NamedTuple):
+    """How many dates became NULL, how many images told a part of the row, what the feed didn't tell, order of the
+    newest change."""
+
+    invalid_dates: int
+    partial: int
+    untold: str | None = None
+    high_order: Any = None
+
+
+def outcome(work: Work, touched: Touched, columns_json: str | None, before: Any) -> state.Outcome:
+    """Bring one table up to date."""
+    source, name = work.source, touched.name
+    try:
+        if columns_json is None and not touched.versions:
+            columns_json = _newest_list(work.changes.sparkSession, work.config, source, name)
+        if columns_json is None:
+            raise TableStopped(source.name, name, "no column list is known for it")
+        columns = columns_of(source, name, columns_json)
+        if work.several and touched.low[1] < 0:
+            _check_partitions(work, touched, columns, before)
+        done = _bring_up(work, touched, columns, before)
+    except TableStopped as error:
+        log.error("%s", error)
+        return state.Outcome(name, "stopped", error.reason, touched.changes, 0)
+    except Stale:
+        return state.Outcome(name, "stale", "it is made anew from the changelog", touched.changes, 0)
+    return state.Outcome(name, "live", done.untold, touched.changes, done.invalid_dates, done.partial, done.high_order)
+
+
+def _check_partitions(work: Work, touched: Touched, columns: list[TableColumn], before: Any) -> None:
+    """Raises TableStopped where partitions without positions leave the order of changes open."""
+    rows = work.changes.where(of_table(*touched.name))
+    target = Target.of(work.config, work.source.name, *touched.name)
+    high = before and before["high_order"]
+    known = None if work.anew or not high else tuple(map(int, high.values()))
+    untied = touched.name in work.untied
+    partitions.check(work.config, work.source, target, rows, columns, touched.low, known, untied=untied, anew=work.anew)
+
+
+def emptied(
+    spark: SparkSession, config: Config, source: Source, name: Name, columns_json: str | None, exists: bool
+) -> state.Outcome:
+    """A table that DDL left without rows, dropped where it doesn't exist any more. Raises TableStopped."""
+    told = columns_json or _newest_list(spark, config, source, name)
+    if told is None:
+        raise TableStopped(source.name, name, "no column list is known for it")
+    columns = columns_of(source, name, told)
+    prepare.prepare(spark, Target.of(config, source.name, *name), columns, anew=True)
+    return state.Outcome(name, "live" if exists else "dropped", None if exists else "dropped at the source", 0, 0)
+
+
+def _bring_up(work: Work, touched: Touched, columns: list[TableColumn], before: Any) -> Done:
+    """Fold and merge one table's changes. Raises TableStopped, Stale."""
+    spark, source, name = work.changes.sparkSession, work.source, touched.name
+    target = Target.of(work.config, source.name, *name)
+    rows = work.changes.where(of_table(*name))
+    merged = source.tables.merged(*name)
+    plain = work.plain.get(name)
+    folded: DataFrame | None = None
+    try:
+        if not any(c.key for c in columns):
+            prepare.prepare(spark, target, columns, anew=work.anew)
+            told = {v: [c["name"] for c in json.loads(text)] for v, text in work.lists.items()}
+            doubted = bool(before and before["reason"])
+            invalid, untold = keyless.bring_up(rows, target, columns, told, work.app, work.batch_id, doubted=doubted)
+            return Done(invalid, 0, untold)
+        gone = truncate_origin.emptied(rows) if merged else {}
+        rows = truncate_origin.since(rows, gone)
+        figures = _profile(work, touched, rows, columns)
+        if figures.lost_moves and not work.anew:
+            raise Stale
+        if figures.lost_moves:
+            rows = key_changes.filled(rows, columns, figures)
+            figures = profile(rows, columns, told_keys=touched.told_keys)
+        for count, what in (
+            (figures.no_key, "come without a key value"),
+            (figures.lost_moves, "change a key with a partial row image, and no earlier change tells the whole row"),
+        ):
+            if count:
+                raise TableStopped(source.name, name, f"{count} changes {what}")
+        empty = prepare.prepare(spark, target, columns, anew=work.anew)
+        truncate_origin.empty(spark, target, columns, gone, work.app, work.batch_id)
+        if not figures.changes:
+            return Done(0, 0)
+        high = before and before["high_order"]
+        in_order = empty or bool(high and tuple(high.values()) < tuple(figures.low_order))  # nothing there can be newer
+        if plain and in_order and load(spark, plain, columns, target, work.app, work.batch_id, empty=empty):
+            return Done(figures.invalid_dates, figures.partial, high_order=figures.high_order)
+        if not empty:
+            prepare.ready_for_merge(spark, target)
+        parts = not in_order and bool(figures.partial or (before and before["partial"]))
+        folded, figures = _folded(work, rows, target, columns, figures, parts)
+        if not in_order:
+            folded = tombstones.not_buried(folded, target, columns, figures)
+        if merged:
+            folded = truncate_origin.not_emptied(folded, target, columns, figures)
+        tombstones.bury(folded, target, columns, figures, work.app, work.batch_id)
+        merge.apply(folded, target, columns, figures, work.batch_id, empty=empty)
+        return Done(figures.invalid_dates, figures.partial, high_order=figures.high_order)
+    except (PySparkException, Py4JError) as error:
+        misfit = _misfit(error) or (folded is not None and _misfit_of(folded))
+        if misfit:
+            raise TableStopped(source.name, name, f"a value doesn't fit its column: {misfit!r}") from None
+        raise
+
+
+def _profile(work: Work, touched: Touched, rows: DataFrame, columns: list[TableColumn]) -> Profile:
+    found = work.plain.get(touched.name)
+    if found is None:
+        return profile(rows, columns, told_keys=touched.told_keys)
+    if found.figures.changes != touched.changes:
+        raise AssertionError(f"{touched}: {found.figures.changes} changes were seen")
+    return found.figures
+
+
+def _folded(
+    work: Work, rows: DataFrame, target: Target, columns: list[TableColumn], figures: Profile, parts: bool
+) -> tuple[DataFrame, Profile]:
+    """One row per key, and figures of them. parts: this table's images, now or before, tell a part of the row. Then a
+    row can't be made of late changes and the row that is there: all changes of its key are folded again. Raises Stale
+    where cells of the key went on to other keys."""
+    if not parts and (found := work.plain.get(target.name)):
+        return fold_plain(rows.sparkSession, found, columns), figures
+    if work.history is None or not parts:
+        return fold(rows, columns, figures, partial=figures.partial > 0), figures
+    late = late_keys(rows, columns, figures, delta_sql.read(rows.sparkSession, target.snapshot))
+    figures = replace(figures, partial=max(figures.partial, 1))
+    folded = fold(rows, columns, figures, partial=True)
+    none_late = late.isEmpty()
+    if none_late and not tombstones.buried(rows.sparkSession, target, columns, figures):
+        return folded, figures
+    history = work.history().where(of_table(*target.name))
+    if work.source.tables.merged(*target.name):
+        history = truncate_origin.since(history, truncate_origin.emptied(history))
+    ever = profile(history, columns, told_keys=False)
+    if ever.lost_moves:
+        raise Stale
+    if none_late:
+        return folded, figures
+    again = fold(history, columns, ever, only=late, partial=True)
+    others = folded.join(late, key_names(columns), "left_anti")
+    return others.unionByName(again), replace(figures, deletes=max(figures.deletes, 1))
+
+
+def _misfit(error: Exception) -> str | None:
+    """What Spark says of a value that doesn't fit its type; None where something else went wrong. A failed write is
+    a Java error that names the value as its cause only."""
+    found = _BAD_VALUE.search(str(error))
+    return found[0][:300] if found else None
+
+
+def _misfit_of(folded: DataFrame) -> str | None:
+    """The same by a query of its own: a failed write on Spark Connect need not tell its cause."""
+    try:
+        folded.agg(F.max(F.xxhash64(*(c for c in folded.columns if c.startswith("_v"))))).collect()
+    except PySparkException as error:
+        return _misfit(error)
+    return None
+
+
+def column_lists(config: Config, source: Source, touched: list[Touched]) -> dict[str, str]:
+    """schema_version → column list as JSON, for the versions the history knows."""
+    versions = sorted({v for t in touched for v in t.versions})
+    if not versions:
+        return {}
+    rows = delta_table.ask(
+        f"SELECT schema_version, columns FROM {{history}} WHERE source = '{source.name}' AND kind = 'message' "
+        f"AND schema_version IN ({delta_table.digests(versions)})",
+        history=SCHEMA_HISTORY.at(stores.lake(config)),
+    )
+    return {r["schema_version"]: r["columns"] for r in rows}
+
+
+def merged_list(touched: Touched, lists: dict[str, str]) -> str | None:
+    """The newest column list of a batch, and what only older changes in it have: their cells are kept also where
+    the newest change tells a part of the row, and a batch gives what its changes one by one would."""
+    known = [json.loads(lists[v]) for v in touched.versions if v in lists]
+    if not known or touched.versions[0] not in lists:
+        return None
+    columns = known[0]
+    names = {c["name"].lower() for c in columns}
+    for older in known[1:]:
+        more = [c for c in older if c["name"].lower() not in names]
+        columns += [{**c, "key": False} for c in more]
+        names.update(c["name"].lower() for c in more)
+    return json.dumps(columns, ensure_ascii=False)
+
+
+def _newest_list(spark: SparkSession, config: Config, source: Source, name: Name) -> str | None:
+    """The newest column list the history knows of a table, for batches that hold nothing but its TRUNCATE."""
+    known = delta_sql.read(spark, SCHEMA_HISTORY.at(stores.lake(config))).where(
+        (F.col("source") == source.name) & (F.col("kind") == "message")
+    )
+    return (
+        known.where(of_table(*name))
+        .agg(F.max_by("columns", F.struct("landed_at", "order_key")).alias("c"))
+        .collect()[0]["c"]
+    )

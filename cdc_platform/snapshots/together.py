@@ -1,0 +1,225 @@
+"""Batches of few plain changes (full_images.py) for each of some tables, newer than anything their snapshots hold: one
+Spark job brings all of them up to date, and their logs are committed side by side.
+
+A table by itself takes some jobs of Spark's, 0.4 s, however few its changes are. What a table has that isn't kept to
+here goes its own way (table_batch.py), which gives the same: a larger batch, other columns, a value that Spark has to
+read, a table that somebody else changed.
+"""
+
+import heapq
+import json
+import logging
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from functools import lru_cache, partial
+from itertools import count
+from typing import Any, NamedTuple, TypeVar
+
+import pyarrow as pa
+from pyspark.sql.types import StructType
+
+from cdc_platform.errors import TableStopped
+from cdc_platform.lake import commits, delta_table, looks, stores
+from cdc_platform.lake.commits import Live, Marked
+from cdc_platform.lake.data_files import Written, units
+from cdc_platform.lake.looks import Look
+from cdc_platform.snapshots import state
+from cdc_platform.snapshots.apply import append as loads
+from cdc_platform.snapshots.apply import prepare, replace_rows
+from cdc_platform.snapshots.apply.append import ROWS, TOMBSTONES, Columns, Load
+from cdc_platform.snapshots.apply.replace_rows import DataFile
+from cdc_platform.snapshots.apply.together_tasks import Piece, Task, Told, done, given
+from cdc_platform.snapshots.batch_tables import Touched
+from cdc_platform.snapshots.reduce.full_images import Plain
+from cdc_platform.snapshots.reduce.latest_by_key import Numbered
+from cdc_platform.snapshots.schema import shapes
+from cdc_platform.snapshots.schema.columns import TableColumn, columns_of
+from cdc_platform.snapshots.schema.features import Features
+from cdc_platform.snapshots.table_batch import Work
+from cdc_platform.snapshots.target import Target
+from cdc_platform.spark import arrow_tasks, delta_sql
+from cdc_platform.tables import Name
+
+log = logging.getLogger(__name__)
+T = TypeVar("T")
+
+_FEW = 50_000
+"""Changes of a table in a batch that one task takes; more are divided among some (full_images.py)."""
+_TASK_CHANGES, _TASK_TABLES = 100_000, 8
+"""Changes that a task takes at most; tables that are worth another one."""
+_LOOKED_THROUGH = 64 << 20
+"""Bytes of a snapshot's files that one task looks through for the keys of a batch."""
+_SMALL_FILE = 8 << 20
+"""Files of up to so many bytes are put together with a batch's rows when there are many of them."""
+_AT_ONCE, _REQUESTS_AT_ONCE = 4, 16
+"""Tables that are looked at, and committed, at the same time: of a folder and where each look is a request."""
+
+
+class Asked(NamedTuple):
+    """A table of a batch: its changes, the list of its columns, its state before (None: it is new)."""
+
+    touched: Touched
+    columns: str | None
+    before: Mapping[str, Any] | None
+
+
+class _Prepared(NamedTuple):
+    """A table that can be brought up to date here, as it was looked at."""
+
+    asked: Asked
+    plain: Plain
+    live: Live
+    piece: Piece
+
+
+def bring_up(work: Work, asked: list[Asked]) -> dict[Name, state.Outcome]:
+    """Outcomes of those tables that could be brought up to date here. May be repeated."""
+    if work.anew:
+        return {}
+    spark = work.changes.sparkSession
+    each = [partial(_prepared, work, a) for a in asked]
+    prepared = [p for p in _side_by_side(work, each) if p is not None]
+    if not prepared:
+        return {}
+    tasks = _tasks(prepared, arrow_tasks.cores(spark))
+    told: list[Told] = [t for some in arrow_tasks.run(spark, tasks, given, done, {}).told for t in some]
+    ended = [partial(_committed, work, prepared[t["table"]], t) for t in told]
+    outcomes = [o for o in _side_by_side(work, ended) if o is not None]
+    return {o.name: o for o in outcomes}
+
+
+def _side_by_side(work: Work, pieces: list[Callable[[], T]]) -> list[T]:
+    remote = stores.lake(work.config).remote
+    return delta_sql.run_parallel(pieces, _REQUESTS_AT_ONCE if remote else _AT_ONCE)
+
+
+def _prepared(work: Work, asked: Asked) -> _Prepared | None:
+    """None: the table has to go its own way."""
+    touched, plain = asked.touched, work.plain.get(asked.touched.name)
+    if plain is None or asked.columns is None or not 0 < plain.figures.changes == touched.changes <= _FEW:
+        return None
+    if work.several and touched.low[1] < 0:  # partitions.check
+        return None
+    with suppress(TableStopped):
+        columns = columns_of(work.source, touched.name, asked.columns)
+        target = Target.of(work.config, work.source.name, *touched.name)
+        look = _looked(target, columns, asked, plain)
+        piece = _piece(target, columns, plain, look) if look is not None else None
+        return _Prepared(asked, plain, look.live, piece) if look and look.live and piece else None
+    return None
+
+
+def _looked(target: Target, columns: list[TableColumn], asked: Asked, plain: Plain) -> Look | None:
+    """The snapshot as it is, made if it isn't there. None: it isn't as it has to be, or may hold something newer."""
+    look = looks.look(target.snapshot)
+    if look is None:
+        return prepare.make(target, columns) if asked.before is None else None
+    if look.live is None or not _fits(target, look, columns):
+        return None
+    if asked.before is None:
+        return None if look.live.adds or delta_table.exists(target.tombstones) else look
+    high = asked.before["high_order"]
+    return look if high and tuple(high.values()) < tuple(plain.figures.low_order) else None
+
+
+def _fits(target: Target, look: Look, columns: list[TableColumn]) -> bool:
+    """Whether a snapshot has these columns, and what it has besides is kept to here."""
+    there = _types(look.schema)
+    if any(there.get(c.name.lower()) != c.spark for c in columns):
+        return False
+    now = Features.seen(look)
+    return not (target.for_any and (now.mapping or now.vectors))
+
+
+@lru_cache(maxsize=4096)
+def _types(schema: str) -> dict[str, str]:
+    """Spark's types by the columns' names in small letters. schema: as Look has it."""
+    return {f.name.lower(): f.dataType.simpleString() for f in StructType.fromJson(json.loads(schema)).fields}
+
+
+def _piece(target: Target, columns: list[TableColumn], plain: Plain, look: Look) -> Piece | None:
+    rows = loads.rows_of(look.fields, columns)
+    graves = _graves(target, columns) if plain.figures.deletes else ()
+    if rows is None or graves is None:
+        return None
+    sinks = {ROWS: loads.sink(target.snapshot, rows)}
+    sinks |= {TOMBSTONES: loads.sink(target.tombstones, graves)} if graves else {}
+    fields = {given: (field.remove_metadata(), type_) for field, type_, given in rows}
+    keys: list[tuple[pa.Field, Any]] = [fields[f"t{i}"] for i, _ in enumerate(plain.table.keys)]
+    chosen = _files(target, look, keys[0][0].name, plain)
+    if chosen is None:
+        return None
+    files, rewritten, always = chosen
+    return Piece(plain.table, Load(rows, graves), sinks, tuple(keys), files, rewritten, always)
+
+
+def _graves(target: Target, columns: list[TableColumn]) -> Columns | None:
+    """Columns of the tombstones' files; there is a table of them then."""
+    look = looks.look(target.tombstones) or looks.created(target.tombstones, shapes.tombstones(columns))
+    return look and loads.tombstones_of(look.fields, columns)
+
+
+def _files(
+    target: Target, look: Look, key: str, plain: Plain
+) -> tuple[tuple[DataFile, ...], frozenset[int], frozenset[int]] | None:
+    """Files that are looked through; those of them that are written anew if a row goes, and those that are in any
+    case. None: too much for one task, or there are many large ones, which Spark puts together."""
+    live, ends = look.live, (plain.figures.low_key, plain.figures.high_key)
+    if live is None:
+        return None
+    every = replace_rows.files_of(target.snapshot, live, key, (None, None))
+    small = [f for f in every if f.bytes <= _SMALL_FILE]
+    if len(every) - len(small) >= prepare.MANY_FILES:
+        return None
+    always = small if len(small) >= prepare.MANY_FILES else []
+    met = {f.number for f in replace_rows.files_of(target.snapshot, live, key, ends)} | {f.number for f in always}
+    files = [f for f in every if f.number in met]
+    wanted, enabled = prepare.marks_of(target, Features.seen(look))
+    if sum(f.bytes for f in files) > _LOOKED_THROUGH or (wanted and not enabled and set(files) - set(always)):
+        return None
+    rewritten = always if wanted else files
+    return tuple(files), frozenset(f.number for f in rewritten), frozenset(f.number for f in always)
+
+
+def _tasks(prepared: list[_Prepared], cores: int) -> list[Task]:
+    """The tables shared out: each task has about as much to do."""
+    every = list(dict.fromkeys(file for p in prepared for file in p.plain.files))
+    whole = dict(zip(every, units(every, whole=True), strict=True))
+    weights = [p.plain.figures.changes + 500 + sum(f.bytes for f in p.piece.files) // 1000 for p in prepared]
+    changes = sum(p.plain.figures.changes for p in prepared)
+    number = max(-(-changes // _TASK_CHANGES), min(cores, -(-len(prepared) // _TASK_TABLES)))
+    shares: list[list[int]] = [[] for _ in range(number)]
+    tie = count()
+    busy = [(0, next(tie), share) for share in shares]
+    for i in sorted(range(len(prepared)), key=lambda i: -weights[i]):
+        weight, _, share = busy[0]
+        share.append(i)
+        heapq.heapreplace(busy, (weight + weights[i], next(tie), share))
+    return [_task(prepared, share, whole) for share in shares if share]
+
+
+def _task(prepared: list[_Prepared], share: list[int], whole: Mapping[Any, Any]) -> Task:
+    files = dict.fromkeys(file for i in share for file in prepared[i].plain.files)
+    number = {file: n for n, file in enumerate(files)}
+    numbered = tuple(Numbered(n, whole[file]) for file, n in number.items())
+    pieces = ((i, prepared[i].piece, frozenset(number[f] for f in prepared[i].plain.files)) for i in share)
+    return Task(numbered, tuple(pieces))
+
+
+def _committed(work: Work, prepared: _Prepared, told: Told) -> state.Outcome | None:
+    """Names what a task wrote in the table's log. None: it wasn't done, or another commit came in between."""
+    touched, plain, live, piece = prepared.asked.touched, prepared.plain, prepared.live, prepared.piece
+    if told["why"] is not None:
+        log.info("%s goes its own way: %s", ".".join(touched.name), told["why"])
+        return None
+    written = {name: [Written(*file)] for name, file in told["written"].items()}
+    if stones := written.get(TOMBSTONES):
+        commits.append_files(piece.sinks[TOMBSTONES], stones, (work.app, work.batch_id))
+    rows, gone = written.get(ROWS, []), told["gone"]
+    if rows or gone:
+        marked = [Marked(live.adds[number], vector) for number, vector, _ in gone]
+        said = replace_rows.history(plain.figures.changes, sum(n for _, _, n in gone), len(rows))
+        if not commits.commit(piece.sinks[ROWS].table, live, rows, marked, said):
+            return None
+    order = plain.figures.high_order
+    return state.Outcome(touched.name, "live", None, touched.changes, 0, high_order=order)

@@ -1,0 +1,213 @@
+"""Many tables of a batch brought up to date by one job: each gets what it would get by itself."""
+
+import random
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from deltalake import DeltaTable
+
+from cdc_platform.errors import StorageError
+from cdc_platform.lake import commits
+from cdc_platform.snapshots import run as snapshots
+from cdc_platform.snapshots import together as ways
+from cdc_platform.snapshots.apply import prepare, together_tasks
+from cdc_platform.snapshots.schema import features
+from tests.changelog.feed import Feed, SourceTable
+
+pytestmark = pytest.mark.spark
+
+COLUMNS = [("id", "bigint"), ("note", "text"), ("price", "decimal(9,2)"), ("at", "datetime(3)")]
+NAMES = [f"t{i}" for i in range(6)]
+TABLES = {n: SourceTable("shop", n, COLUMNS) for n in NAMES}
+TABLES["t4"] = SourceTable("shop", "t4", COLUMNS, ("id", "note"))
+TABLES["t5"] = SourceTable("shop", "t5", [("id", "varchar(9)"), *COLUMNS[1:]])
+
+
+def row(key: int, n: int) -> dict[str, Any]:
+    at = f"2026-01-0{1 + n % 9} 01:02:03"
+    return {"id": str(key), "note": f"note {key % 3}", "price": f"{n}.50", "at": at}
+
+
+@pytest.fixture
+def feed(spark, make_config):
+    return Feed(spark, make_config([{"name": "s", "format": "debezium", "topics": ["t"]}]), "s")
+
+
+@pytest.fixture
+def together(monkeypatch) -> list[set[str]]:
+    """The tables of each batch that went together."""
+    done, kept = [], ways.bring_up
+
+    def bring_up(*a: Any) -> Any:
+        found = kept(*a)
+        done.append({name[-1] for name in found})
+        return found
+
+    monkeypatch.setattr(snapshots.together, "bring_up", bring_up)
+    return done
+
+
+def first(names: list[str] = NAMES) -> list[dict[str, Any]]:
+    return [e for n in names for e in (TABLES[n].stated(), *(TABLES[n].insert((1, i), row(i, i)) for i in range(9)))]
+
+
+def notes(feed: Feed, name: str) -> dict[Any, str]:
+    return {r["id"]: str(r["price"]) for r in feed.live("shop", name)}
+
+
+def rounds(seed: int) -> Iterator[list[dict[str, Any]]]:
+    """Batches of inserts, updates, deletes and inserts of deleted keys."""
+    made = random.Random(seed)
+    live: dict[str, dict[int, dict[str, Any]]] = {n: {} for n in NAMES}
+    for number in range(1, 5):
+        events = [TABLES[n].stated() for n in NAMES]
+        for at in range(90):
+            table, key = TABLES[made.choice(NAMES)], made.randrange(12)
+            rows, place, new = live[table.name], (number, at), row(key, at)
+            if key not in rows:
+                events.append(table.insert(place, new))
+            elif made.random() < 0.4:
+                events.append(table.delete(place, rows.pop(key)))
+                continue
+            else:
+                events.append(table.update(place, rows[key], new))
+            rows[key] = new
+        yield events
+
+
+@pytest.mark.parametrize("small", [0, features.SMALL])
+def test_tables_together_get_what_each_gets_alone(spark, make_config, monkeypatch, together, small):
+    monkeypatch.setattr(prepare.features, "SMALL", small)
+    sources = [{"name": n, "format": "debezium", "topics": [n]} for n in ("ours", "alone")]
+    config = make_config(sources)
+    ours, alone = (Feed(spark, config, s["name"]) for s in sources)
+    for events in rounds(small):
+        for feed in (ours, alone):
+            feed.say(*events)
+            feed.unify()
+        ours.snapshot()
+        with monkeypatch.context() as by_itself:
+            by_itself.setattr(ways, "_FEW", 0)
+            alone.snapshot()
+        assert ours.kept("shop", NAMES) == alone.kept("shop", NAMES)
+    assert together[::2] and together[0] == set(NAMES)
+    assert together[2] == (set(NAMES) if small else set())  # a first vector is for Spark to allow
+    assert together[-2] == set(NAMES)
+    for name in NAMES:
+        assert ours.state("shop", name) == alone.state("shop", name) == ("live", None)
+
+
+def test_a_batch_is_one_commit_of_each_table_and_a_small_table_stays_one_file(feed, together):
+    feed.say(*first())
+    feed.catch_up()
+    for n in range(2, 7):
+        feed.say(*(e for t in TABLES.values() for e in (t.stated(), t.update((n, 0), row(1, 1), row(1, n)))))
+        feed.catch_up()
+    assert together == [set(NAMES)] * 6
+    for name in NAMES:
+        table = DeltaTable(feed.target("shop", name).snapshot.uri())
+        assert (table.version(), len(table.file_uris())) == (7, 1)  # one is what the feed cannot tell
+
+
+def test_many_files_of_inserts_are_put_together_with_the_next_rows(feed, together, monkeypatch):
+    monkeypatch.setattr(prepare, "MANY_FILES", 4)
+    for n in range(1, 8):
+        feed.say(TABLES["t0"].stated(), TABLES["t0"].insert((n, 0), row(n, n)))
+        feed.catch_up()
+        assert len(DeltaTable(feed.target("shop", "t0").snapshot.uri()).file_uris()) <= 4
+    assert together == [{"t0"}] * 7
+    assert notes(feed, "t0") == {n: f"{n}.50" for n in range(1, 8)}
+
+
+def test_a_value_that_does_not_fit_stops_its_table_alone(feed, together):
+    feed.say(*first())
+    feed.catch_up()
+    feed.say(*(e for t in TABLES.values() for e in (t.stated(), t.update((2, 0), row(1, 1), row(1, 7)))))
+    feed.say(TABLES["t2"].stated(), TABLES["t2"].update((2, 1), row(2, 2), {**row(2, 2), "price": "12345678901.5"}))
+    feed.catch_up()
+    assert together[-1] == set(NAMES) - {"t2"}
+    assert feed.state("shop", "t2")[0] == "stopped"
+    for name in together[-1]:
+        assert feed.state("shop", name) == ("live", None)
+        assert "7.50" in notes(feed, name).values()
+
+
+def test_a_file_that_cannot_be_written_is_its_tables_alone(feed, together, monkeypatch):
+    feed.say(*first())
+    feed.catch_up()
+    kept = ways._prepared
+
+    def prepared(work: Any, asked: Any) -> Any:
+        found = kept(work, asked)
+        if asked.touched.name[-1] == "t1" and found is not None:
+            broken = [f._replace(file=type(f.file)(f.file.store, "gone.parquet")) for f in found.piece.files]
+            piece = together_tasks.Piece(**{**{n: getattr(found.piece, n) for n in PIECE}, "files": tuple(broken)})
+            return found._replace(piece=piece)
+        return found
+
+    monkeypatch.setattr(ways, "_prepared", prepared)
+    feed.say(*(e for t in TABLES.values() for e in (t.stated(), t.update((2, 0), row(1, 1), row(1, 7)))))
+    feed.catch_up()
+    assert together[-1] == set(NAMES) - {"t1"}
+    assert all(feed.state("shop", n) == ("live", None) and "7.50" in notes(feed, n).values() for n in NAMES)
+
+
+PIECE = ("table", "load", "sinks", "keys", "files", "rewritten", "always")
+
+
+def test_a_run_killed_between_two_tables_of_a_batch_does_the_rest(feed, monkeypatch):
+    feed.say(*first())
+    feed.catch_up()
+    feed.say(
+        *(e for t in TABLES.values() for e in (t.stated(), t.delete((2, 0), row(1, 1)), t.insert((2, 1), row(20, 20))))
+    )
+    feed.unify()
+    kept, made = commits.commit, []
+
+    def commit(*a: Any) -> bool:
+        if len(made) == 3:
+            raise StorageError("lake", "killed", retriable=True)
+        made.append(a)
+        return kept(*a)
+
+    with monkeypatch.context() as killed, pytest.raises(StorageError):
+        killed.setattr(commits, "commit", commit)
+        feed.snapshot()
+    assert {len(notes(feed, n)) for n in NAMES} == {9}
+    assert sorted("20.50" in notes(feed, n).values() for n in NAMES) == [False] * 3 + [True] * 3
+    feed.snapshot()
+    for name in NAMES:
+        assert len(notes(feed, name)) == 9
+        assert "20.50" in notes(feed, name).values()
+        assert len(feed.tombstones("shop", name)) == 1
+
+
+def test_another_commit_in_between_leaves_the_table_to_its_own_way(feed, together, monkeypatch):
+    feed.say(*first(["t0", "t1"]))
+    feed.catch_up()
+    kept = ways._committed
+
+    def committed(work: Any, prepared: Any, told: Any) -> Any:
+        if prepared.asked.touched.name[-1] == "t0":
+            commits.configure(feed.target("shop", "t0").snapshot, {"somebody": "was here"})
+        return kept(work, prepared, told)
+
+    monkeypatch.setattr(ways, "_committed", committed)
+    feed.say(*(e for n in ("t0", "t1") for e in (TABLES[n].stated(), TABLES[n].update((2, 0), row(1, 1), row(1, 7)))))
+    feed.catch_up()
+    assert together[-1] == {"t1"}
+    assert "7.50" in notes(feed, "t0").values()
+
+
+def test_what_was_older_than_what_is_there_and_new_columns_go_their_own_way(feed, together):
+    feed.say(*first(["t0", "t1", "t2"]))
+    feed.catch_up()
+    more = SourceTable("shop", "t1", [*COLUMNS, ("more", "int")])
+    late = TABLES["t0"].update((0, 5), row(1, 1), row(1, 7))
+    feed.say(TABLES["t0"].stated(), late, TABLES["t2"].stated(), TABLES["t2"].update((2, 0), row(1, 1), row(1, 7)))
+    feed.say(more.stated(), more.update((2, 1), {**row(1, 1), "more": None}, {**row(1, 7), "more": "3"}))
+    feed.catch_up()
+    assert "t1" not in together[-1]
+    assert "t2" in together[-1]
+    assert [r["more"] for r in feed.live("shop", "t1") if r["id"] == 1] == [3]
