@@ -1,4 +1,4 @@
-"""One table brought up to date with changes of the changelog: its columns, the fold, the merge.
+"""One table brought up to date with changes of the changelog, by the plan that their figures ask for (choose.py).
 
 Repeating it changes nothing: rows win by order, tombstones are written once per batch. A table that can't be kept is
 stopped by itself, with the reason.
@@ -23,6 +23,7 @@ from cdc_platform.snapshots import partitions, state
 from cdc_platform.snapshots.apply import keyless, merge, prepare, tombstones, truncate_origin
 from cdc_platform.snapshots.apply.append import load
 from cdc_platform.snapshots.batch_tables import Touched, of_table
+from cdc_platform.snapshots.choose import Facts, Plan, choose, without_workers
 from cdc_platform.snapshots.reduce import key_changes
 from cdc_platform.snapshots.reduce.fold import Profile, fold, key_names, late_keys, profile
 from cdc_platform.snapshots.reduce.full_images import Plain
@@ -112,58 +113,89 @@ def emptied(
 
 
 def _bring_up(work: Work, touched: Touched, columns: list[TableColumn], before: Any) -> Done:
-    """Fold and merge one table's changes. Raises TableStopped, Stale."""
-    spark, source, name = work.changes.sparkSession, work.source, touched.name
-    target = Target.of(work.config, source.name, *name)
-    rows = work.changes.where(of_table(*name))
-    merged = source.tables.merged(*name)
-    plain = work.plain.get(name)
-    folded: DataFrame | None = None
+    """Raises TableStopped, Stale."""
+    target = Target.of(work.config, work.source.name, *touched.name)
+    folded: list[DataFrame] = []
     try:
         if not any(c.key for c in columns):
-            prepare.prepare(spark, target, columns, anew=work.anew)
-            told = {v: [c["name"] for c in json.loads(text)] for v, text in work.lists.items()}
-            doubted = bool(before and before["reason"])
-            invalid, untold = keyless.bring_up(rows, target, columns, told, work.app, work.batch_id, doubted=doubted)
-            return Done(invalid, 0, untold)
-        gone = truncate_origin.emptied(rows) if merged else {}
-        rows = truncate_origin.since(rows, gone)
-        figures = _profile(work, touched, rows, columns)
-        if figures.lost_moves and not work.anew:
-            raise Stale
-        if figures.lost_moves:
-            rows = key_changes.filled(rows, columns, figures)
-            figures = profile(rows, columns, told_keys=touched.told_keys)
-        for count, what in (
-            (figures.no_key, "come without a key value"),
-            (figures.lost_moves, "change a key with a partial row image, and no earlier change tells the whole row"),
-        ):
-            if count:
-                raise TableStopped(source.name, name, f"{count} changes {what}")
-        empty = prepare.prepare(spark, target, columns, anew=work.anew)
-        truncate_origin.empty(spark, target, columns, gone, work.app, work.batch_id)
-        if not figures.changes:
-            return Done(0, 0)
-        high = before and before["high_order"]
-        in_order = empty or bool(high and tuple(high.values()) < tuple(figures.low_order))  # nothing there can be newer
-        if plain and in_order and load(spark, plain, columns, target, work.app, work.batch_id, empty=empty):
-            return Done(figures.invalid_dates, figures.partial, high_order=figures.high_order)
-        if not empty:
-            prepare.ready_for_merge(spark, target)
-        parts = not in_order and bool(figures.partial or (before and before["partial"]))
-        folded, figures = _folded(work, rows, target, columns, figures, parts)
-        if not in_order:
-            folded = tombstones.not_buried(folded, target, columns, figures)
-        if merged:
-            folded = truncate_origin.not_emptied(folded, target, columns, figures)
-        tombstones.bury(folded, target, columns, figures, work.app, work.batch_id)
-        merge.apply(folded, target, columns, figures, work.batch_id, empty=empty)
-        return Done(figures.invalid_dates, figures.partial, high_order=figures.high_order)
+            return _keyless(work, touched, target, columns, before)
+        return _keyed(work, touched, target, columns, before, folded)
     except (PySparkException, Py4JError) as error:
-        misfit = _misfit(error) or (folded is not None and _misfit_of(folded))
+        misfit = _misfit(error) or (folded and _misfit_of(folded[0]))
         if misfit:
-            raise TableStopped(source.name, name, f"a value doesn't fit its column: {misfit!r}") from None
+            raise TableStopped(work.source.name, touched.name, f"a value doesn't fit its column: {misfit!r}") from None
         raise
+
+
+def _keyless(work: Work, touched: Touched, target: Target, columns: list[TableColumn], before: Any) -> Done:
+    rows = work.changes.where(of_table(*touched.name))
+    prepare.prepare(rows.sparkSession, target, columns, anew=work.anew)
+    told = {v: [c["name"] for c in json.loads(text)] for v, text in work.lists.items()}
+    doubted = bool(before and before["reason"])
+    invalid, untold = keyless.bring_up(rows, target, columns, told, work.app, work.batch_id, doubted=doubted)
+    return Done(invalid, 0, untold)
+
+
+def _keyed(
+    work: Work,
+    touched: Touched,
+    target: Target,
+    columns: list[TableColumn],
+    before: Any,
+    folded: list[DataFrame],
+) -> Done:
+    """folded: where the frame is left that is written, for who wants to know why it can't be."""
+    rows = work.changes.where(of_table(*touched.name))
+    spark, merged = rows.sparkSession, work.source.tables.merged(*touched.name)
+    gone = truncate_origin.emptied(rows) if merged else {}
+    rows = truncate_origin.since(rows, gone)
+    figures = _profile(work, touched, rows, columns)
+    if figures.lost_moves and work.anew:
+        rows = key_changes.filled(rows, columns, figures)
+        figures = profile(rows, columns, told_keys=touched.told_keys)
+    plain = work.plain.get(touched.name)
+    facts = _facts(work, target, figures, before, whole=plain is not None)
+    choice = choose(facts)
+    if choice.plan is Plan.STOP:
+        raise TableStopped(work.source.name, touched.name, str(choice.reason))
+    if choice.plan is Plan.REBUILD:
+        raise Stale
+    empty = prepare.prepare(spark, target, columns, anew=work.anew)
+    truncate_origin.empty(spark, target, columns, gone, work.app, work.batch_id)
+    done = Done(figures.invalid_dates, figures.partial, high_order=figures.high_order)
+    if choice.plan is Plan.NOTHING:
+        return Done(0, 0)
+    if choice.plan in (Plan.APPEND, Plan.REPLACE) and plain:
+        if load(spark, plain, columns, target, work.app, work.batch_id, empty=empty):
+            return done
+        choice = without_workers(choice)
+    if not empty:
+        prepare.ready_for_merge(spark, target)
+    found, figures = _folded(work, rows, target, columns, figures, choice.plan is Plan.REFOLD)
+    folded.append(found)
+    if not (facts.empty or facts.newer):
+        found = tombstones.not_buried(found, target, columns, figures)
+    if merged:
+        found = truncate_origin.not_emptied(found, target, columns, figures)
+    tombstones.bury(found, target, columns, figures, work.app, work.batch_id)
+    merge.apply(found, target, columns, figures, work.batch_id, empty=empty)
+    return done
+
+
+def _facts(work: Work, target: Target, figures: Profile, before: Any, *, whole: bool) -> Facts:
+    there = delta_table.exists(target.snapshot) or delta_table.exists(target.tombstones)
+    high = before and before["high_order"]
+    return Facts(
+        keyed=True,
+        changes=figures.changes,
+        no_key=figures.no_key,
+        lost_moves=figures.lost_moves,
+        whole=whole,
+        partial=bool(figures.partial or (before and before["partial"])),
+        empty=work.anew or not there,
+        newer=bool(high and figures.changes and tuple(high.values()) < tuple(figures.low_order)),
+        anew=work.anew,
+    )
 
 
 def _profile(work: Work, touched: Touched, rows: DataFrame, columns: list[TableColumn]) -> Profile:
