@@ -6,7 +6,7 @@ commit that readers of the changelog's commits don't take for new rows.
 """
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property, partial, reduce
 from operator import and_, or_
@@ -24,7 +24,6 @@ from cdc_platform.formats import FORMATS
 from cdc_platform.formats.table_schemas.doubts import Doubt, Doubts
 from cdc_platform.formats.table_schemas.places import Place
 from cdc_platform.lake import commits, delta_table, stores
-from cdc_platform.lake.data_files import Output
 from cdc_platform.lake.store import File, Store
 from cdc_platform.spark import arrow_tasks, delta_sql
 from cdc_platform.tables import CHANGELOG, CONTEXTS, SCHEMA_HISTORY, TYPES_KNOWN
@@ -286,12 +285,7 @@ def _put(path: Store, rows: DataFrame, gone: list[str], source: str) -> None:
     """Rows in place of some files of one source."""
     sink = delta_table.sink(path, source=source)
     make = partial(arrow_tasks.conformed_to, sink.schema)
-    commits.replace(sink, gone, arrow_tasks.partitions(rows, make, _write, {"rows": sink}).written["rows"])
-
-
-def _write(batches: Iterable[Any], out: Mapping[str, Output]) -> None:
-    for batch in batches:
-        out["rows"].write(batch)
+    commits.replace(sink, gone, arrow_tasks.partitions(rows, make, arrow_tasks.write, {"rows": sink}).written["rows"])
 
 
 def _same(column: str) -> Column:

@@ -252,7 +252,9 @@ def newest_cuts(config: Config) -> dict[str, dict[str, Any]]:
     )
     work: dict[str, int] = {}
     for table in (tables.TABLE_STATE, tables.SCHEMA_CHANGES):
-        for row in query("SELECT source, count(*) AS n FROM t GROUP BY source", t=table.at(stores.lake(config))) or []:
+        path = table.at(stores.lake(config))
+        counted = "sum(coalesce(entries, 1))" if "entries" in (columns(path) or ()) else "count(*)"
+        for row in query(f"SELECT source, {counted} AS n FROM t GROUP BY source", t=path) or []:
             work[row["source"]] = work.get(row["source"], 0) + row["n"]
     cuts = {}
     for row in found or []:

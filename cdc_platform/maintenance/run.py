@@ -18,7 +18,7 @@ from cdc_platform.formats import FORMATS
 from cdc_platform.lake import delta_table, stores
 from cdc_platform.lake.store import Store
 from cdc_platform.results import StageResult, Stopwatch
-from cdc_platform.snapshots import state
+from cdc_platform.snapshots import state, state_fold
 from cdc_platform.snapshots.apply import tombstones
 from cdc_platform.snapshots.target import Target
 from cdc_platform.spark import delta_sql
@@ -46,17 +46,23 @@ def run(spark: SparkSession, config: Config, source: Source) -> StageResult:
     under the lake files_before and files, mb_before and mb (10^6 bytes), expired (tombstones), seconds; of tables that
     sources share files and MB are those of all sources."""
     watch = Stopwatch()
+    folded = state_fold.fold(spark, config, source) if _has_states(config) else 0
     kept = [*_snapshots(spark, config, source), *_beside(config, source)]
     work = [partial(_look_after, spark, config, k) for k in kept if delta_table.exists(k.path)]
     found = dict(delta_sql.run_parallel(work))
     names = ("files_before", "files", "mb_before", "mb", "expired")
     metrics = {n: round(sum(float(f[n]) for f in found.values()), 3) for n in names}
-    return StageResult("maintenance", source.name, 0, 0, watch.seconds, {"tables": len(found), **metrics}, found)
+    metrics |= {"tables": len(found), "states_folded": folded}
+    return StageResult("maintenance", source.name, 0, 0, watch.seconds, metrics, found)
+
+
+def _has_states(config: Config) -> bool:
+    return delta_table.exists(tables.TABLE_STATE.at(stores.lake(config)))
 
 
 def _snapshots(spark: SparkSession, config: Config, source: Source) -> list[Kept]:
     path = tables.TABLE_STATE.at(stores.lake(config))
-    if not delta_table.exists(path):
+    if not _has_states(config):
         return []
     delta_sql.ensure(tables.TABLE_STATE, path)
     horizons = _horizons(spark, path, config, source)

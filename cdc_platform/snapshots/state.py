@@ -21,7 +21,7 @@ BEFORE = -1
 
 _TABLE = 'db, schema, "table"'
 _NOW = f"""SELECT {_TABLE}, max(batch) AS batch, max(rebuild) AS rebuild, sum(invalid_dates) AS invalid_dates,
-  sum(partial) AS partial, count(*) AS entries, bool_or(:asked) AS touched,
+  sum(partial) AS partial, sum(coalesce(entries, 1)) AS entries, bool_or(:asked) AS touched,
   sum(CASE WHEN :asked THEN changes ELSE 0 END) AS changes
 FROM {{state}} WHERE source = :source GROUP BY {_TABLE}
 """

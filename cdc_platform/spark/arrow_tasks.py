@@ -98,7 +98,7 @@ def append(df: "DataFrame", path: Store, once: tuple[str, int] | None = None, **
     if unknown := {*df.columns} - {*sink.schema.names, *partition}:
         raise ValueError(f"{path.uri()} has no columns {sorted(unknown)}")
     rows = partial(conformed_to, sink.schema)
-    commits.append_files(sink, partitions(df, rows, _write, {"rows": sink}).written["rows"], once)
+    commits.append_files(sink, partitions(df, rows, write, {"rows": sink}).written["rows"], once)
 
 
 def conformed_to(schema: pa.Schema, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -106,7 +106,8 @@ def conformed_to(schema: pa.Schema, batches: Iterator[pa.RecordBatch]) -> Iterat
     return (conformed(batch, schema) for batch in batches)
 
 
-def _write(batches: Iterator[pa.RecordBatch], out: Mapping[str, Output]) -> None:
+def write(batches: Iterator[pa.RecordBatch], out: Mapping[str, Output]) -> None:
+    """Work that writes what it gets to the output `rows`."""
     for batch in batches:
         out["rows"].write(batch)
 

@@ -162,10 +162,11 @@ TABLE_STATE = Table(
         Column("rebuild", BIGINT, "how often the table had been built anew from the changelog"),
         WRITTEN_AT,
         SCHEMA,
+        Column("entries", BIGINT, "how many rows of batches this one stands for since upkeep folded them; NULL: one"),
     ),
     partition_by=("source",),
     settings=STAGED,
-    added=("schema",),
+    added=("schema", "entries"),
 )
 
 CUTS = Table(
