@@ -41,7 +41,8 @@ Say = Callable[[str], None]
 @dataclass(frozen=True, slots=True)
 class Settings:
     """rows: row changes per format; keys: rows of the table; repeats: measured runs, after a small one that
-    isn't. folder: where broker and lakes are made (and removed); None: the system's temporary folder. topic, servers:
+    isn't. folder: where broker and lakes are made (and removed); None: the system's temporary folder. lake: an empty
+    place for the lakes instead, which stay there. topic, servers:
     of a Kafka that is there, in place of generated rows (then of one format). sizes: rows of the tables that increments
     of `changes` changes come into. tables: how many there are where breadth is measured. rate: changes per second whose
     way is timed for `seconds`."""
@@ -53,6 +54,7 @@ class Settings:
     repeats: int = 3
     master: str = "local[*]"
     folder: Path | None = None
+    lake: str | None = None
     topic: str | None = None
     servers: str | None = None
     sizes: tuple[int, ...] = (100_000, 1_000_000)
@@ -244,7 +246,7 @@ def _config(work: Path, settings: Settings, lake: str, format_name: str, topic: 
     }
     return parse_config(
         {
-            "lake": str(work / lake),
+            "lake": f"{settings.lake.rstrip('/')}/{lake}" if settings.lake else str(work / lake),
             "spark": {"master": settings.master, "conf": conf},
             "kafka": {"bootstrap.servers": servers},
             "sources": [source],

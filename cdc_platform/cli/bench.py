@@ -36,6 +36,12 @@ def command(
     folder: Annotated[
         Path | None, typer.Option(help="Where broker and lakes are made and removed. [default: the system's]")
     ] = None,
+    lake: Annotated[
+        str | None,
+        typer.Option(
+            help="An empty place on S3 for the lakes, e.g. s3://bucket/bench; reached by the environment's AWS_…."
+        ),
+    ] = None,
     plot: Annotated[
         Path | None, typer.Option(help="Save the seconds of each stage as a picture: .svg, .png or .pdf.")
     ] = None,
@@ -56,6 +62,7 @@ def command(
         repeats=repeats,
         master=master,
         folder=folder,
+        lake=lake,
         topic=topic,
         servers=servers,
         sizes=tuple(sizes or Settings().sizes),
