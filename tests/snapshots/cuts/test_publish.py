@@ -22,7 +22,7 @@ ONE = SourceTable("bank", "one", [("id", "int"), ("amount", "int")])
 TWO = SourceTable("bank", "two", [("id", "int"), ("amount", "int")])
 UNKNOWN = SourceTable("bank", "unknown", [("id", "int"), ("p", "tsvector")])
 TOTAL = 100
-DOCS = Path(__file__).parents[2] / "docs" / "reading.md"
+DOCS = Path(__file__).parents[3] / "docs" / "reading.md"
 
 
 def mark(kind: str, pos: int, txn: str | None = None, **rest: Any) -> dict[str, Any]:
