@@ -112,17 +112,19 @@ def counted(now: Live) -> int:
     return sum(json.loads(add["stats"])["numRecords"] for add in now.adds) - gone
 
 
-def configure(path: Store, changes: Mapping[str, str | None]) -> None:
-    """Set properties of a table that ask nothing of who writes it; None: take one away. Raises StorageError where
-    others commit all the time."""
+def configure(path: Store, changes: Mapping[str, str | None]) -> bool:
+    """Set properties of a table that ask nothing of who writes it; None: take one away. False: it isn't kept to here
+    what its protocol asks for, or its log can't be read in full, and nothing was done. Raises StorageError where others
+    commit all the time."""
     for _ in _tries(path):
         with handle(path) as opened:
             version = opened.table.version() + 1
-            metadata = _metadata(path, version - 1)
+            if _unknown(opened.table) or (metadata := _metadata(path, version - 1)) is None:
+                return False
             properties = {**metadata["configuration"], **changes}
             kept = {name: value for name, value in properties.items() if value is not None}
             if kept == metadata["configuration"]:
-                return
+                return True
             now = int(time.time() * 1000)
             told = {"operation": "SET TBLPROPERTIES", "operationParameters": {}, "isBlindAppend": True}
             info = {"timestamp": now, "readVersion": version - 1, "engineInfo": "cdc-platform", **told}
@@ -131,15 +133,22 @@ def configure(path: Store, changes: Mapping[str, str | None]) -> None:
             lease.check()
             done = path.put_new(f"_delta_log/{version:020d}.json", _ENCODER.encode_lines(lines))
         if done:
-            return _checkpointed(path, version, interval)
+            _checkpointed(path, version, interval)
+            return True
+    raise AssertionError(path)
 
 
-def _metadata(path: Store, version: int) -> Action:
-    """The `metaData` action of a table at a version."""
+def _metadata(path: Store, version: int) -> Action | None:
+    """The `metaData` action of a table at a version. None: its log can't be read in full."""
     first = checkpoint(path, version)
     commits_ = (reversed([*actions(path, one)]) for one in range(version, first, -1))
     every = chain(chain.from_iterable(commits_), of_checkpoint(path, first, "metaData"))
-    found = next(action["metaData"] for action in every if "metaData" in action)
+    try:
+        found = next((action["metaData"] for action in every if "metaData" in action), None)
+    except FileNotFoundError:
+        found = None
+    if found is None:
+        return None
     told = {k: v for k, v in found.items() if v is not None}
     maps = {"configuration": dict(found["configuration"] or ()), "format": dict(found["format"])}
     return {**told, **maps, "format": {**maps["format"], "options": dict(maps["format"].get("options") or ())}}

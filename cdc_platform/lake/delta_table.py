@@ -258,7 +258,7 @@ def _made(columns: bytes, partition_by: tuple[str, ...], properties: tuple[tuple
     with TemporaryDirectory() as folder:
         schema = pa.ipc.read_schema(pa.py_buffer(columns))
         DeltaTable.create(folder, schema, partition_by=list(partition_by), configuration=dict(properties))
-        return Path(folder, FIRST).read_text().splitlines()
+        return Path(folder, FIRST).read_text().rstrip("\n").split("\n")  # names may hold other line ends
 
 
 def add_columns(path: Store, columns: "pa.Schema") -> None:

@@ -85,6 +85,8 @@ class Handle:
         from deltalake.exceptions import DeltaError
 
         there = self.table.version()
+        if self._stamp is None:
+            self.adds = None  # what is there now may be another table
         stamps = self.path.stamps("_delta_log", after=f"{there:020d}")
         commits = {int(found[1]): stamp for name, stamp in stamps.items() if (found := _COMMIT.fullmatch(name))}
         if (stamp := commits.get(there)) is None or self._stamp not in (None, stamp):

@@ -15,7 +15,7 @@ from pyspark.sql import functions as F
 from cdc_platform.changelog.schema import Carry
 from cdc_platform.config import Config, Source
 from cdc_platform.errors import TableStopped
-from cdc_platform.lake import batches, delta_table, looks, stores
+from cdc_platform.lake import batches, checkpoints, delta_table, looks, stores
 from cdc_platform.lake.data_files import note_of
 from cdc_platform.lake.store import File, Store
 from cdc_platform.results import StageResult, Stopwatch
@@ -30,7 +30,7 @@ from cdc_platform.snapshots.rule_changes import LEFT_OUT, follow
 from cdc_platform.snapshots.schema import limits, upcast
 from cdc_platform.snapshots.schema.columns import columns_of
 from cdc_platform.snapshots.schema.history import Decision, History, Plan, alter, in_place
-from cdc_platform.snapshots.schema.upcast_files import carried_files, listed
+from cdc_platform.snapshots.schema.upcast_files import carried_files, clear, listed
 from cdc_platform.snapshots.table_batch import Work, column_lists, merged_list, outcome
 from cdc_platform.snapshots.target import Target
 from cdc_platform.spark import delta_sql
@@ -98,7 +98,9 @@ def _told(
     seen = dict(zip(names, delta_sql.run_parallel([partial(looks.look, p) for p in paths]), strict=True))
 
     def published() -> tuple[dict[Name, str], dict[str, float]]:
-        texts = limits.note(config, source, history, {n: seen[n] for n in names if touched[n]["state"] == "live"})
+        texts = limits.note(
+            spark, config, source, history, {n: seen[n] for n in names if touched[n]["state"] == "live"}
+        )
         if not cut:
             return texts, {}
         cut_ = publish.publish(spark, config, source, tables)
@@ -174,6 +176,8 @@ def _write(
         each = [partial(outcome, work, *a) for a in alone]
         outcomes = [*done.values(), *delta_sql.run_parallel(each)]
     state.keep(path, source, outcomes, before, batch_id)
+    if spans:
+        clear(stores.lake(config), source)
 
 
 def _as_today(
@@ -272,7 +276,9 @@ def _evolve(
             + [s.effect.rows for s in steps if s.effect.rows]
         )
     )
-    fresh = _never_kept(config, source, history, members, before)
+    there = delta_table.exists(target.snapshot)
+    same_names = all(history.full.names_of(m) == [m] for m in members)
+    fresh = not there and (same_names or _nothing_done(config, source))
     if fresh or (merged and routing.only_joins(spark, source, target, steps, history.lists(name))):
         return "applied", told or None, None  # rows are carried as they come
     policy = source.tables.ddl_policy(*name)
@@ -283,7 +289,7 @@ def _evolve(
         reason = f"tables.ddl is {policy}: {steps[0].ddl[:200]}"
         return "stopped", reason, stop(name, reason)
     as_it_is = bool(steps) and all(s.effect.same_columns for s in steps)
-    if as_it_is or (not merged and in_place(steps, members) and alter(spark, target, steps)):
+    if as_it_is or (there and not merged and in_place(steps, members) and alter(spark, target, steps)):
         return "applied", told or None, None
     try:
         result = anew(spark, config, source, history, name)
@@ -292,11 +298,10 @@ def _evolve(
     return "rebuilt" if result.changes else "emptied", told or None, result
 
 
-def _never_kept(config: Config, source: Source, history: History, members: list[Name], before: state.Tables) -> bool:
-    """Whether no row of some tables was brought into a snapshot yet, under any of their names."""
-    names = {source.tables.routed(*n) for m in members for n in (m, *history.full.names_of(m))}
-    there = (Target.of(config, source.name, *n).snapshot for n in names)
-    return not (names & before.keys()) and not any(map(delta_table.exists, there))
+def _nothing_done(config: Config, source: Source) -> bool:
+    """Whether no batch was begun yet: all rows are still to come."""
+    begun, _ = checkpoints.newest(CHECKPOINT.at(stores.lake(config), room="snapshots", source=source.name))
+    return begun < 0
 
 
 def rebuild(spark: SparkSession, config: Config, source: Source, *name: str) -> StageResult:
@@ -310,5 +315,5 @@ def rebuild(spark: SparkSession, config: Config, source: Source, *name: str) -> 
     found = rebuilt(spark, config, source, history, table, state.now(path, source))
     if found.state == "stopped":
         raise TableStopped(source.name, table, str(found.reason))
-    limits.note(config, source, history, {table: looks.look(Target.of(config, source.name, *table).snapshot)})
+    limits.note(spark, config, source, history, {table: looks.look(Target.of(config, source.name, *table).snapshot)})
     return StageResult("snapshots", source.name, found.changes, 1, watch.seconds, {"changes": found.changes})

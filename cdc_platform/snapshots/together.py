@@ -113,7 +113,8 @@ def _looked(target: Target, columns: list[TableColumn], asked: Asked, plain: Pla
     """The snapshot as it is, made if it isn't there. None: it isn't as it has to be, or may hold something newer."""
     look = looks.look(target.snapshot)
     if look is None:
-        return prepare.make(target, columns) if asked.before is None else None
+        gone = asked.before is not None or delta_table.exists(target.tombstones)  # its folder was lost
+        return None if gone else prepare.make(target, columns)
     if look.live is None or not _fits(target, look, columns):
         return None
     if asked.before is None:
@@ -175,7 +176,7 @@ def _files(
     met = {f.number for f in replace_rows.files_of(target.snapshot, live, key, ends)} | {f.number for f in always}
     files = [f for f in every if f.number in met]
     wanted, enabled = prepare.marks_of(target, Features.seen(look))
-    if sum(f.bytes for f in files) > _LOOKED_THROUGH or (wanted and not enabled and set(files) - set(always)):
+    if sum(f.bytes for f in files) > _LOOKED_THROUGH or (wanted and not enabled and met - {f.number for f in always}):
         return None
     rewritten = always if wanted else files
     return tuple(files), frozenset(f.number for f in rewritten), frozenset(f.number for f in always)

@@ -9,9 +9,11 @@ from deltalake import DeltaTable, QueryBuilder, write_deltalake
 from pyroaring import BitMap64
 
 from cdc_platform.errors import LakeNotShared
-from cdc_platform.lake import commits, deletion_vectors, handles
+from cdc_platform.lake import commits, deletion_vectors, delta_table, handles
 from cdc_platform.lake.commits import Marked
 from cdc_platform.lake.data_files import Output, Sink
+from cdc_platform.tables import Table
+from cdc_platform.tables.columns import STRING, Column
 from tests.lakes import store_at
 
 SCHEMA = pa.schema([("id", pa.int64()), ("price", pa.decimal128(38, 18))])
@@ -187,3 +189,43 @@ def test_files_of_other_places_and_without_statistics_are_left_to_spark(table, m
     assert commits.live(table) is not None
     table.put(LOG.format(3), json.dumps({"add": {**add, "stats": '{"numRecords":1}', **more}}).encode())
     assert commits.live(table) is None
+
+
+def test_a_property_is_set_and_taken_away_in_commits_of_their_own(table):
+    before = commits.live(table)
+    assert commits.configure(table, {"cdc.limits": "ü, 'x'", "other": "1"})
+    assert commits.configure(table, {"cdc.limits": "ü, 'x'"})  # it is so already
+    opened = handles.opened(table)
+    assert opened.version() == before.version + 1
+    kept = opened.metadata().configuration
+    assert (kept["cdc.limits"], kept["other"]) == ("ü, 'x'", "1")
+    assert commits.configure(table, {"other": None})
+    assert "other" not in handles.opened(table).metadata().configuration
+    assert there(table) == [*range(12)]
+    assert commits.live(table).adds == before.adds
+
+
+def test_a_property_of_a_checkpointed_table_is_set_and_its_columns_stay(table):
+    handles.opened(table).create_checkpoint()
+    columns = handles.opened(table).schema().to_json()
+    assert commits.configure(table, {"a": "b"})
+    assert handles.opened(table).schema().to_json() == columns
+    assert handles.opened(table).metadata().configuration["a"] == "b"
+
+
+def test_a_table_of_an_unknown_feature_keeps_its_properties(table):
+    protocol = {"minReaderVersion": 3, "minWriterVersion": 7, "readerFeatures": [], "writerFeatures": ["rowTracking"]}
+    table.put(LOG.format(3), json.dumps({"protocol": protocol}).encode())
+    assert not commits.configure(table, {"a": "b"})
+    assert table.read(LOG.format(4)) is None
+
+
+@pytest.mark.parametrize("name", ["a\u2028b", "a\x85b", "a b", "ü"])
+def test_a_table_is_made_whatever_its_columns_are_called(store, name):
+    path = store.at("odd")
+    delta_table.create(path, Table("", "about it", (Column(name, STRING, "a comment"),), settings={"x": "y"}))
+    opened = handles.opened(path)
+    assert [f.name for f in opened.schema().fields] == [name]
+    told = opened.metadata()
+    assert (told.description, told.configuration) == ("about it", {"x": "y"})
+    assert opened.schema().fields[0].metadata == {"comment": "a comment"}

@@ -238,3 +238,36 @@ def test_a_policy_or_an_unreadable_statement_stops_only_its_table(spark: Any, ma
         ("alter table odd frobnicate", "stopped"),
         ("alter table grows drop a", "stopped"),
     ]
+
+
+def test_a_rename_that_is_told_late_brings_back_rows_that_were_taken_for_a_dropped_tables(
+    spark: Any, make_config: Any
+) -> None:
+    sources = [{"name": n, "format": "canal", "topics": [n]} for n in ("late", "once")]
+    config = make_config(sources)
+    late, once = (Feed(spark, config, s["name"]) for s in sources)
+    a, other = versions("id bigint", name="a"), versions("id bigint", name="other")
+    rows = [a.stated() | {"lineage": "1"}, a.insert((1, 10), {"id": "1"})]
+    rows += [other.stated() | {"lineage": "1"}, other.insert((1, 11), {"id": "1"}), ddl("DROP TABLE a", 30)]
+    rename = ddl("RENAME TABLE a TO b", 20)
+    late.say(*rows)
+    late.catch_up()
+    late.say(rename)
+    late.catch_up()
+    once.say(*rows, rename)
+    once.catch_up()
+    assert once.has("shop", "b") and [list(r.values()) for r in once.live("shop", "b")] == [[1]]
+    assert late.has("shop", "b") and late.live("shop", "b") == once.live("shop", "b")
+
+
+def test_ddl_of_a_table_that_is_still_to_be_made_again_fails_no_run(spark: Any, make_config: Any) -> None:
+    feed = Feed(spark, make_config([{"name": "s", "format": "canal", "topics": ["t"]}]), "s")
+    t = versions("id bigint", name="t")
+    feed.say(t.stated() | {"lineage": "1"}, t.insert((1, 10), {"id": "1"}))
+    feed.catch_up()
+    shutil.rmtree(feed.target("shop", "t").snapshot.uri())
+    feed.say(ddl("ALTER TABLE t ADD COLUMN n int", 20))
+    feed.catch_up()
+    feed.say(versions("id bigint", "n int", name="t").stated() | {"lineage": "1"})
+    feed.catch_up()
+    assert feed.state("shop", "t")[0] in ("live", "stopped")

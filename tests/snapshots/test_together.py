@@ -211,3 +211,21 @@ def test_what_was_older_than_what_is_there_and_new_columns_go_their_own_way(feed
     assert "t1" not in together[-1]
     assert "t2" in together[-1]
     assert [r["more"] for r in feed.live("shop", "t1") if r["id"] == 1] == [3]
+
+
+def test_a_table_whose_vectors_somebody_forbade_goes_on(feed, spark, together, monkeypatch):
+    monkeypatch.setattr(features, "SMALL", 0)
+    feed.say(*first(["t0", "t1"]))
+    feed.catch_up()
+    for n in (2, 3):
+        feed.say(
+            *(e for t in ("t0", "t1") for e in (TABLES[t].stated(), TABLES[t].update((n, 0), row(n, n), row(n, 7))))
+        )
+        feed.catch_up()
+    path = feed.target("shop", "t0").snapshot.uri()
+    spark.sql(f"ALTER TABLE delta.`{path}` SET TBLPROPERTIES ('delta.enableDeletionVectors' = 'false')")
+    feed.say(*(e for t in ("t0", "t1") for e in (TABLES[t].stated(), TABLES[t].update((4, 0), row(4, 4), row(4, 7)))))
+    feed.catch_up()
+    assert together[-1] == {"t1"}
+    for name in ("t0", "t1"):
+        assert [k for k, price in notes(feed, name).items() if price == "7.50"] == [2, 3, 4, 7]

@@ -97,7 +97,8 @@ def _table(name: Name, columns: list[TableColumn]) -> PlainTable | None:
 
 def _figures(told: list[dict[str, Any]]) -> Profile:
     orders = [o for f in told for o in f["orders"]]
-    keys = [k for f in told if f["keys_range"] for k in f["keys_range"]]
+    ranges = [f["keys_range"] for f in told]
+    keys = [k for r in ranges for k in r] if all(ranges) else []
     return Profile(
         changes=sum(f["changes"] for f in told),
         partial=0,

@@ -5,6 +5,8 @@ import json
 from collections.abc import Mapping
 from functools import partial
 
+from pyspark.sql import SparkSession
+
 from cdc_platform.config import Config, Source
 from cdc_platform.formats import FORMATS
 from cdc_platform.formats.limits import limits_of
@@ -12,13 +14,16 @@ from cdc_platform.lake import commits, delta_table, stores
 from cdc_platform.lake.looks import Look
 from cdc_platform.snapshots.schema.history import History
 from cdc_platform.spark import delta_sql
+from cdc_platform.spark.delta_sql import delta, literal
 from cdc_platform.tables import SCHEMA_HISTORY, Name, name_of
 
 PROPERTY = "cdc.limits"
 ROWS = "*"
 
 
-def note(config: Config, source: Source, history: History, looked: Mapping[Name, Look | None]) -> dict[Name, str]:
+def note(
+    spark: SparkSession, config: Config, source: Source, history: History, looked: Mapping[Name, Look | None]
+) -> dict[Name, str]:
     """Says it of these snapshots (None: there is none); where nothing has changed, nothing is written. Returns the
     texts, for people."""
     names = sorted(looked)
@@ -39,7 +44,7 @@ def note(config: Config, source: Source, history: History, looked: Mapping[Name,
             found[ROWS] = list(texts)
     delta_sql.run_parallel(
         [
-            partial(_set, looked[name], json.dumps(found, ensure_ascii=False) if found else "")
+            partial(_set, spark, looked[name], json.dumps(found, ensure_ascii=False) if found else "")
             for name, found in told.items()
         ]
     )
@@ -50,10 +55,14 @@ def note(config: Config, source: Source, history: History, looked: Mapping[Name,
     }
 
 
-def _set(look: Look | None, value: str) -> None:
+def _set(spark: SparkSession, look: Look | None, value: str) -> None:
     """A commit only where the property isn't so yet."""
-    if look is not None and look.properties.get(PROPERTY, "") != value:
-        commits.configure(look.path, {PROPERTY: value or None})
+    if look is None or look.properties.get(PROPERTY, "") == value:
+        return
+    if not commits.configure(look.path, {PROPERTY: value or None}):
+        change = f"SET TBLPROPERTIES ({literal(PROPERTY)} = {literal(value)})"
+        unset = f"UNSET TBLPROPERTIES IF EXISTS ({literal(PROPERTY)})"
+        spark.sql(f"ALTER TABLE {delta(look.path)} {change if value else unset}")
 
 
 def _writers(config: Config, source: Source) -> dict[Name, set[str]]:

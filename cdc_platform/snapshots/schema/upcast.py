@@ -7,7 +7,7 @@ What DDL did is told by `changelog.schema`; here it is done to row images.
 # pyright: reportAttributeAccessIssue=false
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from decimal import ROUND_HALF_UP, Decimal, InvalidOperation
+from decimal import ROUND_HALF_UP, Context, Decimal, InvalidOperation
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -26,6 +26,7 @@ from cdc_platform.tables import Name, name_columns
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
+_DIGITS = Context(prec=80, rounding=ROUND_HALF_UP)
 Convert = Callable[[pa.StringArray], pa.StringArray]
 Spans = Mapping[Name, Sequence[Carry]]
 Lists = Mapping[Name, Sequence[str]]
@@ -173,7 +174,12 @@ def _decimals(old: MySqlType, new: MySqlType) -> Convert | None:
     if (*old.args, 10)[0] > 38 or (*new.args, 10)[0] > 38:
         return None
     grain = Decimal(1).scaleb(-_scale(new))
-    return _by_text(lambda text: f"{Decimal(text).quantize(grain, ROUND_HALF_UP):f}")
+
+    def rounded(text: str) -> str:
+        found = _DIGITS.quantize(Decimal(text), grain)
+        return f"{found if found else abs(found):f}"  # there is no negative zero
+
+    return _by_text(rounded)
 
 
 def _by_text(made: Callable[[str], str]) -> Convert:

@@ -12,7 +12,7 @@ from cdc_platform.changelog.file_stats import Touched
 from cdc_platform.changelog.unify import CHANGELOG_FILE
 from cdc_platform.config import Config, Source
 from cdc_platform.config.tables import Tables
-from cdc_platform.lake import delta_table, stores
+from cdc_platform.lake import delta_table, lease, stores
 from cdc_platform.lake.data_files import Output, note_of
 from cdc_platform.lake.store import File, Store
 from cdc_platform.snapshots.schema.upcast import Lists, Spans, carried_rows
@@ -63,8 +63,10 @@ def carried_files(
     of versions; files: the batch's own, with what they note. None: a file can't note it (a position beyond 64
     bits)."""
     lake = stores.lake(config)
-    place, changelog = _emptied(lake, source), CHANGELOG.at(lake)
-    sink = replace(delta_table.sink(changelog, source=source.name), table=place, partition=(), stats=())
+    place, changelog = clear(lake, source), CHANGELOG.at(lake)
+    sink = replace(
+        delta_table.sink(changelog, source=source.name), table=place, schema=CHANGELOG_FILE, partition=(), stats=()
+    )
     concerned = [file for file, note in files.items() if any(name_of(g) in spans for g in note)]
     work = Carrying(spans, columns, stated, source.tables)
     done = arrow_tasks.over(spark, concerned, CHANGELOG_FILE, work, {_ROWS: sink}, whole=False)
@@ -77,8 +79,9 @@ def carried_files(
     return notes
 
 
-def _emptied(lake: Store, source: Source) -> Store:
+def clear(lake: Store, source: Source) -> Store:
     """Where a source's carried rows stand; those of batches before are gone."""
+    lease.check()  # they may be another run's by now
     place = CARRIED.at(lake, source=source.name)
     place.put("_place", b"")  # tasks look whether they see it
     place.remove(place.below(""))

@@ -136,3 +136,22 @@ def test_values_become_what_the_server_makes_of_them(before: str, after: str, te
     convert = upcast.conversion(before, after)
     assert convert is not None
     assert convert(pa.array([text], pa.string())).to_pylist() == [made]
+
+
+@pytest.mark.parametrize(
+    ("text", "made"),
+    [
+        ("12345678901234567890123456789.1250", "12345678901234567890123456789.13"),
+        ("-0.004", "0.00"),
+        ("-0.005", "-0.01"),
+    ],
+)
+def test_decimals_of_any_length_are_rounded_and_zero_has_no_sign(text: str, made: str) -> None:
+    convert = carry_rule("decimal(38,4)", "decimal(38,2)")
+    assert convert(pa.array([text], pa.string())).to_pylist() == [made]
+
+
+def carry_rule(before: str, after: str) -> upcast.Convert:
+    found = upcast.conversion(before, after)
+    assert found is not None
+    return found
