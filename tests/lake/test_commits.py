@@ -223,7 +223,9 @@ def test_a_table_of_an_unknown_feature_keeps_its_properties(table):
 @pytest.mark.parametrize("name", ["a\u2028b", "a\x85b", "a b", "ü"])
 def test_a_table_is_made_whatever_its_columns_are_called(store, name):
     path = store.at("odd")
-    delta_table.create(path, Table("", "about it", (Column(name, STRING, "a comment"),), settings={"delta.checkpointInterval": "5"}))
+    delta_table.create(
+        path, Table("", "about it", (Column(name, STRING, "a comment"),), settings={"delta.checkpointInterval": "5"})
+    )
     opened = handles.opened(path)
     assert [f.name for f in opened.schema().fields] == [name]
     told = opened.metadata()
