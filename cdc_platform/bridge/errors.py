@@ -63,6 +63,14 @@ class CanalUnsupported(CdcError):
         super().__init__(f"canal server {server}: {problem}")
 
 
+class CanalBeginsElsewhere(CdcError):
+    """What the server sends doesn't begin at or before the place that `begin` names. Fields: `server`, `problem`."""
+
+    def __init__(self, server: str, problem: str):
+        self.server, self.problem = server, problem
+        super().__init__(f"canal server {server}: {problem}")
+
+
 class BridgeKafkaFailed(CdcError):
     """Kafka did not take a batch. Fields: `bridge`, `topic`, `problem`."""
 

@@ -174,6 +174,12 @@ def batch(packet: pb.Packet, data: bytes, server: str) -> Batch:
     return Batch(messages.batch_id, messages.messages, data)
 
 
+def without_first(batch: Batch, count: int) -> Batch:
+    """A batch without some of its first entries."""
+    rest = batch.entries[count:]
+    return Batch(batch.id, rest, _messages(batch.id or 0, rest)) if count else batch
+
+
 def records(batch: Batch, limit: int) -> list[bytes]:
     """Kafka values of a batch, as canal's own producer writes them with flatMessage=false.
 

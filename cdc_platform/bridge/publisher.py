@@ -4,8 +4,8 @@ import time
 from collections.abc import Callable, Sequence
 from typing import TypeVar
 
-from confluent_kafka import KafkaError, KafkaException, Message, Producer
-from confluent_kafka.admin import AdminClient
+from confluent_kafka import KafkaError, KafkaException, Message, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient, OffsetSpec  # pyright: ignore[reportPrivateImportUsage]
 from confluent_kafka.cimpl import NewTopic
 
 from cdc_platform.bridge.errors import BridgeKafkaFailed
@@ -44,6 +44,15 @@ class Publisher:
         except KafkaException as error:
             if error.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
                 raise self._failed(f"can't be looked up or made: {error.args[0].str()}") from None
+
+    def is_empty(self) -> bool:
+        """Whether nothing was ever written to the partition. Raises BridgeKafkaFailed, ConfigError."""
+        admin = self._checked(lambda: AdminClient(self._common))
+        at = TopicPartition(self._bridge.topic, PARTITION)
+        try:
+            return admin.list_offsets({at: OffsetSpec.latest()})[at].result(_ADMIN_S).offset == 0
+        except KafkaException as error:
+            raise self._failed(f"its end can't be looked up: {error.args[0].str()}") from None
 
     def publish(self, values: Sequence[bytes], stopped: Callable[[], bool]) -> None:
         """Writes the values in order and returns when every one is acknowledged by all in-sync replicas.

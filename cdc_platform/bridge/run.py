@@ -10,6 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from cdc_platform.bridge import frames, state
+from cdc_platform.bridge.begin import Start
 from cdc_platform.bridge.publisher import Publisher
 from cdc_platform.bridge.session import Session, open_session
 from cdc_platform.config import Config
@@ -25,7 +26,7 @@ _EMPTY_PAUSE_S = 0.05  # a server that answers an empty GET at once must not be 
 @dataclass
 class Totals:
     """What one run of a bridge has done. `batches`: acked ones; `records`, `bytes`: Kafka's; `failures`: rollbacks
-    and lost connections that it got over."""
+    and lost connections that it got over; `left_out`: entries from before the place at which the topic begins."""
 
     bridge: str
     destination: str
@@ -36,6 +37,7 @@ class Totals:
     bytes: int = 0
     failures: int = 0
     last_batch: int | None = None
+    left_out: int = 0
 
 
 def run(
@@ -47,7 +49,8 @@ def run(
 ) -> Totals:
     """Carries batches until `stopped()`, or until the server's answers have been empty for `until_idle_s` seconds.
 
-    Raises BridgeRunning, ConfigError, and what no retry mends: CanalLoginRefused, CanalUnsupported.
+    Raises BridgeRunning, ConfigError, and what no retry mends: CanalLoginRefused, CanalUnsupported,
+    CanalBeginsElsewhere.
     """
     with state.one_process(config, bridge):
         return _Loop(config, bridge, stopped, say, until_idle_s).run()
@@ -103,13 +106,20 @@ class _Loop:
         """One connection, until it fails or the work is done."""
         self._publisher.ensure_topic()
         with open_session(self._bridge) as session:
+            start = self._start(session)
             self._say(f"{self._bridge.name}: subscribed to {self._bridge.destination!r} at {session.server}")
             while not self._done():
-                self._carry(session)
+                self._carry(session, start)
                 self._failed_in_a_row = 0
                 self._tell()
 
-    def _carry(self, session: Session) -> None:
+    def _start(self, session: Session) -> Start:
+        known = self._journal.known
+        empty = self._bridge.begin is not None and self._publisher.is_empty()
+        left_out, begun_at = known.left_out > 0, known.begun_at
+        return Start(self._bridge, session.server, empty=empty, left_out=left_out, begun_at=begun_at)
+
+    def _carry(self, session: Session, start: Start) -> None:
         asked_at = time.monotonic()
         batch = session.get()
         if batch.id is None:
@@ -117,16 +127,20 @@ class _Loop:
             self._journal.caught_up(session.server)
             time.sleep(_EMPTY_PAUSE_S)
             return
-        values = frames.records(batch, self._bridge.max_record_bytes)
+        before = start.before(batch.entries)
+        wanted = frames.without_first(batch, before)
+        self._journal.leaves_out(before, start.begins)
+        values = frames.records(wanted, self._bridge.max_record_bytes)
         self._publisher.publish(values, self._stopped)  # on failure the session rolls back as it closes
         session.ack()
         self._empty_since = None
         self._totals.batches += 1
-        self._totals.entries += len(batch.entries)
+        self._totals.entries += len(wanted.entries)
+        self._totals.left_out += before
         self._totals.records += len(values)
         self._totals.bytes += sum(map(len, values))
         self._totals.last_batch = batch.id
-        self._journal.acked(batch, session.server)
+        self._journal.acked(batch, len(wanted.entries), session.server)
 
     def _done(self) -> bool:
         if self._stopped():

@@ -1,7 +1,8 @@
 """What a bridge last did, in a file beside its lock: for `cdc-platform status`, which may run long after it.
 
 `<state_dir>/bridges/<name>.json`, replaced as a whole. It tells, it doesn't decide: the position that counts is the
-server's, and a file that is missing, old or broken changes nothing.
+server's, and a file that is missing, old or broken loses nothing. Only while a topic begins (`begin`) does it say what
+was left out already: without it the bridge may refuse to begin.
 """
 
 import json
@@ -40,7 +41,9 @@ _ALIVE = (STARTING, RUNNING, FAILING)
 class State:
     """Times are ISO 8601 in UTC. `since`: when the state began; `reason`: of failing and ended. `batch`, `position`
     (binlog file:offset), `gtid`, `source_time`: of the last acked batch, `acked_at` when that was; also an earlier
-    run's. `caught_up_at`: when the server last had nothing more. `failures`, `entries`: of this run."""
+    run's. `caught_up_at`: when the server last had nothing more. `failures`, `entries`: of this run.
+    `left_out`: entries from before the place at which the topic begins (`begin`), `begun_at`: source time in ms of the
+    first that was carried; also an earlier run's."""
 
     state: str = NEVER
     since: str | None = None
@@ -54,6 +57,8 @@ class State:
     caught_up_at: str | None = None
     entries: int = 0
     failures: int = 0
+    left_out: int = 0
+    begun_at: int | None = None
 
 
 class Journal:
@@ -81,10 +86,24 @@ class Journal:
         self._state = replace(self._state, failures=self._state.failures + 1)
         self._write()
 
-    def acked(self, batch: Batch, server: str) -> None:
-        """A batch is in Kafka and acked."""
+    @property
+    def known(self) -> State:
+        """What is known by now, also of earlier runs."""
+        return self._state
+
+    def leaves_out(self, entries: int, begins: int | None) -> None:
+        """So many entries of the next batch aren't carried; `begins`: source time of the first that is. Written before
+        the topic has it: what the server sends again after a crash is then left out again."""
+        if not entries and (begins is None or self._state.begun_at is not None):
+            return
+        begun = self._state.begun_at if self._state.begun_at is not None else begins
+        self._state = replace(self._state, left_out=self._state.left_out + entries, begun_at=begun)
+        self._write()
+
+    def acked(self, batch: Batch, carried: int, server: str) -> None:
+        """A batch is acked; so many of its entries are in Kafka."""
         known = _place(batch.entries)
-        entries = self._state.entries + len(batch.entries)
+        entries = self._state.entries + carried
         self._state = replace(self._state, batch=batch.id, acked_at=_now(), entries=entries, **known)
         self._going_on(server)
 

@@ -1,15 +1,37 @@
 """The `bridges:` section of cdc.yaml."""
 
 import re
-from typing import Literal
+from typing import Literal, Self
 
-from pydantic import Field, SecretStr, field_validator
+from pydantic import AwareDatetime, Field, SecretStr, field_validator, model_validator
 
 from cdc_platform.config.model import Model, Name, Properties
 
 DEFAULT_PORT = 11111  # canal.port of canal's own canal.properties
 _TOPIC = re.compile(r"^[A-Za-z0-9._-]{1,249}$")
 _SERVER = re.compile(r"^(?:\[(?P<v6>[0-9A-Fa-f:.]+)\]|(?P<host>[^\s:\[\]/]+))(?::(?P<port>\d{1,5}))?$")
+
+
+class Begin(Model):
+    """The place at which a bridge's topic begins: a time, or a binlog file with a position."""
+
+    time: AwareDatetime | None = Field(
+        default=None,
+        description="Whole transactions from the first that begins at or after this time, which needs an offset or Z.",
+        examples=["2026-11-20T08:00:00+08:00"],
+    )
+    file: str | None = Field(
+        default=None, pattern=r"\.\d{1,18}$", description="Binlog file, with `position`.", examples=["mysql-bin.000123"]
+    )
+    position: int | None = Field(
+        default=None, ge=0, lt=2**63, description="Offset in the file: changes at it and behind it.", examples=[4]
+    )
+
+    @model_validator(mode="after")
+    def _one_place(self) -> Self:
+        if (self.file is None) != (self.position is None) or (self.time is None) == (self.file is None):
+            raise ValueError("needs either time, or file and position")
+        return self
 
 
 class Bridge(Model):
@@ -52,6 +74,12 @@ class Bridge(Model):
         description="Comma-separated regular expressions of db\\.table; overrides the server's canal.instance.filter"
         ".regex for this client's subscription. Empty: the server's.",
         examples=["shop\\..*"],
+    )
+    begin: Begin | None = Field(
+        default=None,
+        description="Where the topic begins while it is empty: what the server sends from before that place is left "
+        "out. The server's instance has to begin there or earlier. Default: with the first change that it sends.",
+        examples=[{"file": "mysql-bin.000123", "position": 4}],
     )
     batch_size: int = Field(
         default=50,

@@ -9,11 +9,13 @@ from contextlib import contextmanager
 
 import pytest
 
+from cdc_platform.bridge import frames
 from cdc_platform.bridge.errors import CanalLoginRefused, CanalRefused
 from cdc_platform.bridge.run import Totals, run
 from cdc_platform.bridge.session import open_session
 from cdc_platform.feeds.compare import read_snapshot
 from cdc_platform.feeds.shop import Column
+from cdc_platform.formats.pb import canal_protocol_pb2 as pb
 from cdc_platform.kafka.broker import BrokerInfo
 from cdc_platform.kafka.broker.node import free_port
 from cdc_platform.snapshots.target import Target
@@ -133,6 +135,53 @@ def test_rollback_filter_login_and_destination_as_the_real_server_has_them(
     refused = pytest.raises(CanalRefused, match="refused the subscription to 'nope'")
     with refused, open_session(bridge(destination="nope")):
         pass
+
+
+def test_the_server_can_not_be_asked_for_a_place(shop, broker: BrokerInfo, make_config, monkeypatch):
+    """Why `begin` leaves out what comes: docs/bridges.md."""
+    db, server = shop
+    monkeypatch.setenv("CANAL_PASSWORD", PASSWORD)
+    config = _config(make_config, broker.bootstrap_servers, server, "unused", client_id=1003, wait_ms=3000)
+    bridge = config.bridges[0]
+    with open_session(bridge) as session:
+        db.run("INSERT INTO shop.orders VALUES (2000, 'note-2000')")
+        first = session.get()
+    login = frames.login
+
+    def with_time(bridge, seed):
+        auth = pb.ClientAuth.FromString(pb.Packet.FromString(login(bridge, seed)[frames.HEADER.size :]).body)
+        auth.start_timestamp = 32_503_680_000_000  # the year 3000: nothing would come
+        return frames.frame(pb.CLIENTAUTHENTICATION, auth)
+
+    monkeypatch.setattr(frames, "login", with_time)
+    with open_session(bridge) as session:
+        assert next(iter(session.get().entries)) == first.entries[0]
+    monkeypatch.setattr(frames, "login", login)
+    dump = frames.frame(pb.DUMP, pb.Dump(journal="mysql-bin.000001", position=4))
+    with open_session(bridge) as session:
+        monkeypatch.setattr(frames, "get", lambda _: dump)
+        with pytest.raises(CanalRefused, match="packet type=DUMP is NOT supported"):
+            session.get()
+        session.unsubscribe()
+
+
+def test_a_topic_begins_at_a_place_of_the_real_binlog(shop, broker: BrokerInfo, make_config, monkeypatch):
+    db, server = shop
+    monkeypatch.setenv("CANAL_PASSWORD", PASSWORD)
+    topic = "canal-begin"
+    config = _config(make_config, broker.bootstrap_servers, server, topic, client_id=1004)
+    with open_session(config.bridges[0]) as session:  # from here on the server keeps a place for the client
+        db.run("INSERT INTO shop.orders VALUES (3000, 'note-3000')")
+        session.rollback()
+    file, position = db.ask("SHOW MASTER STATUS").split()[:2]
+    db.run("INSERT INTO shop.orders VALUES (3001, 'note-3001')")
+    begin = {"file": file, "position": int(position)}
+    config = _config(make_config, broker.bootstrap_servers, server, topic, client_id=1004, begin=begin)
+    said, ended = [], []
+    with _carrying(config, said, ended):
+        wait_for(lambda: "note-3001" in _notes(entries(broker.bootstrap_servers, topic)), 60)
+    assert set(_notes(entries(broker.bootstrap_servers, topic))) == {"note-3001"}
+    assert ended[0].left_out > 0
 
 
 @pytest.mark.spark

@@ -39,6 +39,9 @@ def test_addresses(text: str, found: tuple[str, int]):
         ({"servers": ["http://h:1"]}, "bridges[0].servers", "host:port"),
         ({"topic": "a b"}, "bridges[0].topic", "topic name"),
         ({"name": "1"}, "bridges[0].name", "start with a letter"),
+        ({"begin": {}}, "bridges[0].begin", "either time, or file and position"),
+        ({"begin": {"file": "a.000001"}}, "bridges[0].begin", "either time, or file and position"),
+        ({"begin": {"time": "2026-11-20T00:00:00"}}, "bridges[0].begin.time", "timezone"),
         ({"client_id": 40000}, "bridges[0].client_id", "32767"),  # a Java short
         ({"kind": "maxwell"}, "bridges[0].kind", "'canal'"),
         ({"colour": 1}, "bridges[0].colour", "unknown key; valid: name, kind, servers"),

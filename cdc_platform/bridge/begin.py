@@ -1,0 +1,105 @@
+"""Where a topic begins, if the bridge's `begin` names a place: what the server sends from before it isn't carried.
+
+canal's protocol can't ask for a place: its server looks neither at `start_timestamp` of the login nor at a packet DUMP.
+So it is set to begin there or earlier (instance.properties), and what stands before the place is acknowledged and left
+out here. That nothing is missing behind the place shows in something before it, which the server has sent: otherwise it
+began later, and the bridge ends.
+"""
+
+from collections.abc import Sequence
+
+from google.protobuf.message import DecodeError
+
+from cdc_platform.bridge.errors import CanalBeginsElsewhere
+from cdc_platform.config.bridges import Begin, Bridge
+from cdc_platform.formats.events import file_number
+from cdc_platform.formats.pb import canal_entry_pb2 as pb
+
+
+class Start:
+    """Of one connection. `empty`: whether the topic has no record yet. `left_out`: whether earlier connections have
+    left something out. `begun_at`: source time in ms of the first entry that was to be carried, if known."""
+
+    def __init__(self, bridge: Bridge, server: str, *, empty: bool, left_out: bool, begun_at: int | None):
+        self._begin, self._server = bridge.begin or Begin.model_construct(), server
+        self._empty, self._left_out, self._begun_at = empty, left_out, begun_at
+        self._seen = False  # something that stands before the place
+        self._open = False  # within a transaction that began before
+        self.begins: int | None = None
+        """Source time in ms of the entry with which the topic begins, once it has come."""
+        limit = _millis(self._begin) if begun_at is None else begun_at
+        self._until = None if empty else limit
+        # Of a topic with records only what the server sends again can stand before the place: its time shows that, as
+        # positions may begin at 4 once more (RESET MASTER).
+        self.over = bridge.begin is None or (not empty and limit is None)
+
+    def before(self, entries: Sequence[bytes]) -> int:
+        """How many of a batch's first entries stand before the place; what follows is carried, and all that comes
+        after. Raises CanalBeginsElsewhere."""
+        if self.over:
+            return 0
+        for n, entry in enumerate(entries):
+            header, kind = _read(entry)
+            if header is not None and self._is_before(header, kind):
+                self._seen = self._seen or bool(header.logfileName)
+                continue
+            if self._empty and header is not None:
+                if not self._follows(header):
+                    raise CanalBeginsElsewhere(self._server, _later(header, self._begin))
+                self.begins = header.executeTime
+            self.over = True
+            return n
+        return len(entries)
+
+    def _is_before(self, header: pb.Header, kind: int) -> bool:
+        if not header.logfileName:  # a heartbeat, say
+            return True
+        if self._until is not None and header.executeTime > self._until:
+            return False
+        if self._begin.time is None:
+            return self._place(header) < (file_number(self._begin.file) or 0, self._begin.position or 0)
+        within, self._open = self._open, (self._open or kind == pb.TRANSACTIONBEGIN) and kind != pb.TRANSACTIONEND
+        return within or header.executeTime < (_millis(self._begin) or 0)
+
+    def _place(self, header: pb.Header) -> tuple[int, int]:
+        number = file_number(header.logfileName)
+        if number is None or _base(header.logfileName) != _base(self._begin.file or ""):
+            raise CanalBeginsElsewhere(
+                self._server,
+                f"its binlog is {header.logfileName[:200]!r}; the order to {self._begin.file!r} of `begin` isn't known",
+            )
+        return number, header.logfileOffset
+
+    def _follows(self, header: pb.Header) -> bool:
+        """Whether the first entry to be carried is the one at the place, or something before it was seen. The topic may
+        have been made again since: then what was left out once says nothing of what comes now."""
+        earlier = self._left_out and self._begun_at in (None, header.executeTime)
+        exact = self._begin.time is None and header.logfileOffset == self._begin.position
+        return self._seen or earlier or exact
+
+
+def _read(entry: bytes) -> tuple[pb.Header | None, int]:
+    """Header and type of an entry; None where it can't be read: that is the decoder's business."""
+    try:
+        found = pb.Entry.FromString(entry)
+    except DecodeError:
+        return None, 0
+    return found.header, found.entryType
+
+
+def _millis(begin: Begin) -> int | None:
+    return None if begin.time is None else round(begin.time.timestamp() * 1000)
+
+
+def _base(file: str) -> str:
+    return file.rpartition(".")[0]
+
+
+def _later(header: pb.Header, begin: Begin) -> str:
+    asked = begin.time.isoformat() if begin.time else f"{begin.file}:{begin.position}"
+    return (
+        f"the first change that it sends is at {header.logfileName[:200]}:{header.logfileOffset}, later than `begin` "
+        f"({asked}), and what lies between isn't known. Let its instance begin at that place or before it "
+        "(canal.instance.master.journal.name with position, or timestamp, in instance.properties), forget the client's "
+        "position (--unsubscribe); or leave `begin` out"
+    )
