@@ -50,7 +50,8 @@ class Publisher:
         admin = self._checked(lambda: AdminClient(self._common))
         at = TopicPartition(self._bridge.topic, PARTITION)
         try:
-            return admin.list_offsets({at: OffsetSpec.latest()})[at].result(_ADMIN_S).offset == 0
+            asked = {at: OffsetSpec.latest()}
+            return admin.list_offsets(asked)[at].result(_ADMIN_S).offset == 0  # pyright: ignore[reportArgumentType]
         except KafkaException as error:
             raise self._failed(f"its end can't be looked up: {error.args[0].str()}") from None
 
