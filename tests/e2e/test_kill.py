@@ -262,7 +262,7 @@ KEPT = ("what became of the tables",)
 
 
 @pytest.mark.parametrize("name", [pytest.param(n, marks=() if n in KEPT else pytest.mark.thorough) for n in CALLS])
-@pytest.mark.parametrize("small", [True, False])
+@pytest.mark.parametrize("small", [True, pytest.param(False, marks=pytest.mark.thorough)])
 def test_a_run_killed_while_workers_bring_rows_in_leaves_nothing_behind(spark, process, tmp_path, name, small):
     source = {"name": "s", "format": "debezium", "topics": ["t"]}
     kafka = {"bootstrap.servers": "127.0.0.1:1"}

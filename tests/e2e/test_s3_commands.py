@@ -97,6 +97,7 @@ def kills(broker, config_on_s3, process, points):
     assert len(found["landed"]["dts"]) == len({row[:3] for row in found["landed"]["dts"]})
 
 
+@pytest.mark.thorough
 def test_a_killed_run_leaves_nothing_behind(broker, config_on_s3, process):
     kills(broker, config_on_s3, process, SHORT)
 
