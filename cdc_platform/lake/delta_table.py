@@ -5,17 +5,12 @@ holds, and a run has some twenty.
 delta-rs's commits are put-if-absent: of several processes that commit at once none overwrites another's.
 """
 
-import json
 import re
-import time
-import uuid
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from datetime import UTC, datetime
-from functools import lru_cache, partial
-from pathlib import Path
-from tempfile import TemporaryDirectory
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import unquote
 
@@ -23,7 +18,7 @@ from cdc_platform.lake import commits, lease
 from cdc_platform.lake.data_files import Output, Sink, Written, leaves
 from cdc_platform.lake.handles import Handle, handle
 from cdc_platform.lake.store import File, Store
-from cdc_platform.tables import STATS, Table
+from cdc_platform.tables import STATS
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -76,11 +71,6 @@ def version(path: Store) -> int:
     return _with(path, lambda table: table.version())
 
 
-def properties(path: Store) -> dict[str, str]:
-    """Table properties."""
-    return _with(path, lambda table: dict(table.metadata().configuration))
-
-
 def protocol(path: Store) -> tuple[set[str], dict[str, str], int]:
     """The features that the protocol lists, the properties, and the bytes of all data files."""
     import pyarrow as pa
@@ -102,13 +92,6 @@ def schema_json(path: Store) -> str:
 def comment(path: Store) -> str:
     """What the table says of itself."""
     return _with(path, lambda table: table.metadata().description or "")
-
-
-def arrow_schema(path: Store) -> Any:
-    """Columns as a pyarrow.Schema."""
-    import pyarrow as pa
-
-    return _with(path, lambda table: pa.schema(table.schema().to_arrow()))
 
 
 def partition_columns(path: Store) -> list[str]:
@@ -223,42 +206,6 @@ def rows(path: Store) -> Any:
         if len(_rows_kept) > _MOST_KEPT:
             _rows_kept.pop(next(iter(_rows_kept)), None)
         return known[1]
-
-
-FIRST = f"_delta_log/{0:020d}.json"
-
-
-def create(path: Store, table: Table) -> None:
-    """Make a table, if it isn't there."""
-    if not exists(path):
-        path.put_new(FIRST, first_commit(table))  # delta-rs would make a table that came in between once more
-
-
-def first_commit(table: Table) -> bytes:
-    """The commit that makes a table without rows."""
-    now, actions = int(time.time() * 1000), []
-    for line in _made(
-        table.arrow(comments=True).serialize().to_pybytes(), table.partition_by, tuple(table.properties.items())
-    ):
-        [(kind, action)] = json.loads(line).items()
-        if kind == "metaData":
-            action = {**action, "id": str(uuid.uuid4()), "description": table.comment, "createdTime": now}
-        if kind == "commitInfo":
-            action = {"timestamp": now, "operation": "CREATE TABLE", "engineInfo": "cdc-platform"}
-        actions.append(json.dumps({kind: action}, ensure_ascii=False))
-    return "\n".join(actions).encode()
-
-
-@lru_cache(maxsize=256)
-def _made(columns: bytes, partition_by: tuple[str, ...], properties: tuple[tuple[str, str], ...]) -> list[str]:
-    """What delta-rs makes of a table with these columns (an Arrow schema): lines of its first commit."""
-    import pyarrow as pa
-    from deltalake import DeltaTable
-
-    with TemporaryDirectory() as folder:
-        schema = pa.ipc.read_schema(pa.py_buffer(columns))
-        DeltaTable.create(folder, schema, partition_by=list(partition_by), configuration=dict(properties))
-        return Path(folder, FIRST).read_text().rstrip("\n").split("\n")  # names may hold other line ends
 
 
 def add_columns(path: Store, columns: "pa.Schema") -> None:

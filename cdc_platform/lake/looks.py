@@ -3,7 +3,6 @@
 A visit is a request or two on an object store, and a source has a thousand tables.
 """
 
-import json
 from collections.abc import Mapping
 from functools import lru_cache
 from typing import Any, NamedTuple
@@ -12,7 +11,6 @@ from cdc_platform.lake import commits, delta_table
 from cdc_platform.lake.commits import Live
 from cdc_platform.lake.handles import Handle, handle
 from cdc_platform.lake.store import Store
-from cdc_platform.tables import Table
 
 
 class Look(NamedTuple):
@@ -60,18 +58,6 @@ def _of(opened: Handle) -> Look:
     return Look(
         opened.path, opened.table.version(), named, metadata.configuration, opened.table.schema().to_json(), live
     )
-
-
-def created(path: Store, table: Table) -> Look | None:
-    """A table that isn't there, made; None: another has made it meanwhile."""
-    lines = delta_table.first_commit(table)
-    actions = {kind: action for line in lines.splitlines() for kind, action in json.loads(line).items()}
-    if not path.put_new(delta_table.FIRST, lines):
-        return None
-    protocol, metadata = actions["protocol"], actions["metaData"]
-    named = frozenset((*protocol.get("readerFeatures", ()), *protocol.get("writerFeatures", ())))
-    live = commits.empty(metadata["configuration"])
-    return Look(path, 0, named, metadata["configuration"], metadata["schemaString"], live)
 
 
 @lru_cache(maxsize=4096)

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 
 class Plan(StrEnum):
-    """Each with what it is for, and how it is done."""
+    """What is done with a batch's changes of one table."""
 
     STOP = "stop"
     REBUILD = "rebuild"

@@ -19,7 +19,7 @@ import pyarrow as pa
 from pyspark.sql.types import StructType
 
 from cdc_platform.errors import TableStopped
-from cdc_platform.lake import commits, delta_table, looks, stores
+from cdc_platform.lake import commits, delta_table, looks, new_tables, stores
 from cdc_platform.lake.commits import Live, Marked
 from cdc_platform.lake.data_files import Written, units
 from cdc_platform.lake.looks import Look
@@ -156,7 +156,7 @@ def _piece(target: Target, columns: list[TableColumn], plain: Plain, look: Look)
 
 def _graves(target: Target, columns: list[TableColumn]) -> Columns | None:
     """Columns of the tombstones' files; there is a table of them then."""
-    look = looks.look(target.tombstones) or looks.created(target.tombstones, shapes.tombstones(columns))
+    look = looks.look(target.tombstones) or new_tables.created(target.tombstones, shapes.tombstones(columns))
     return look and loads.tombstones_of(look.fields, columns)
 
 

@@ -10,7 +10,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructType, TimestampNTZType
 
-from cdc_platform.lake import delta_table, handles
+from cdc_platform.lake import delta_table, handles, new_tables
 from cdc_platform.lake.store import File, Store
 from cdc_platform.tables import Table
 from cdc_platform.tables.columns import literal, quoted
@@ -36,7 +36,7 @@ def ensure(table: Table, path: Store) -> Store:
     if path in _ensured and handles.is_kept(path):  # it takes a request to see whether it is still there
         return path
     if not delta_table.exists(path):
-        delta_table.create(path, table)
+        new_tables.create(path, table)
     if table.added:
         there = {f["name"] for f in json.loads(delta_table.schema_json(path))["fields"]}
         if missing := [n for n in table.added if n not in there]:

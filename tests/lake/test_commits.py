@@ -9,7 +9,7 @@ from deltalake import DeltaTable, QueryBuilder, write_deltalake
 from pyroaring import BitMap64
 
 from cdc_platform.errors import LakeNotShared
-from cdc_platform.lake import commits, deletion_vectors, delta_table, handles
+from cdc_platform.lake import commits, deletion_vectors, handles, new_tables
 from cdc_platform.lake.commits import Marked
 from cdc_platform.lake.data_files import Output, Sink
 from cdc_platform.tables import Table
@@ -223,7 +223,7 @@ def test_a_table_of_an_unknown_feature_keeps_its_properties(table):
 @pytest.mark.parametrize("name", ["a\u2028b", "a\x85b", "a b", "ü"])
 def test_a_table_is_made_whatever_its_columns_are_called(store, name):
     path = store.at("odd")
-    delta_table.create(
+    new_tables.create(
         path, Table("", "about it", (Column(name, STRING, "a comment"),), settings={"delta.checkpointInterval": "5"})
     )
     opened = handles.opened(path)

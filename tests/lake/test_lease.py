@@ -14,7 +14,7 @@ import pytest
 
 from cdc_platform.config.storage import Storage
 from cdc_platform.errors import LeaseLost, RunInProgress
-from cdc_platform.lake import lease, stores
+from cdc_platform.lake import lease, new_tables, stores
 from tests.lakes import plain
 
 _ELSEWHERE = {"machine": ["another boot", "pid:[1]"], "host": "b", "pid": 1, "started": 1.0}
@@ -168,10 +168,9 @@ def test_a_process_stopped_for_longer_than_its_lease_commits_no_more(store, tmp_
     from deltalake import DeltaTable
 
     from cdc_platform import tables
-    from cdc_platform.lake import delta_table
 
     path = str(tmp_path / "quarantine")
-    delta_table.create(stores.of(path, Storage()), tables.QUARANTINE)
+    new_tables.create(stores.of(path, Storage()), tables.QUARANTINE)
     process = subprocess.Popen(
         [sys.executable, "-c", _STOPPED, store.root, plain(store.storage), path],
         cwd=Path(__file__).parents[2],

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from cdc_platform.lake import delta_table, queries, stores
+from cdc_platform.lake import delta_table, new_tables, queries, stores
 from cdc_platform.snapshots import state, state_fold
 from cdc_platform.tables import ORDER, TABLE_STATE
 
@@ -32,7 +32,7 @@ def outcome(name: str, batch: int, **more: Any) -> state.Outcome:
 def lake(make_config: Any) -> Any:
     config = make_config([{"name": n, "format": "debezium", "topics": [n]} for n in ("s", "other")])
     path = TABLE_STATE.at(stores.lake(config))
-    delta_table.create(path, TABLE_STATE)
+    new_tables.create(path, TABLE_STATE)
     for source in config.sources:
         for batch in range(6):
             before = state.now(path, source)

@@ -7,7 +7,7 @@ from typing import NamedTuple
 from pyspark.sql import SparkSession
 
 from cdc_platform.errors import TableStopped
-from cdc_platform.lake import delta_table, looks
+from cdc_platform.lake import delta_table, new_tables
 from cdc_platform.lake.data_files import footer
 from cdc_platform.lake.looks import Look
 from cdc_platform.lake.store import Store
@@ -64,7 +64,7 @@ def make(target: Target, columns: list[TableColumn]) -> Look | None:
         return None
     if target.around is not None and delta_table.exists(target.around):
         return None
-    return looks.created(target.snapshot, shapes.snapshot(target.source, target.name, columns))
+    return new_tables.created(target.snapshot, shapes.snapshot(target.source, target.name, columns))
 
 
 class Marks(NamedTuple):

@@ -14,7 +14,6 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyroaring import BitMap64
 
 from cdc_platform.changelog.full_images import PlainTable
 from cdc_platform.errors import CdcError
@@ -118,15 +117,10 @@ class _Work:
             return []
         schema = pa.schema([f for f, _ in piece.keys])
         held = replace_rows.Held(pa.Table.from_batches(self.keys, schema))
-        found = replace_rows.numbers_of(replace_rows.rows_of(held, piece.files))
         table, told = piece.sinks[ROWS].table, []
+        rows = replace_rows.rows_of(held, piece.files)
         with deletion_vectors.Vectors(table) as new:
-            for file in piece.files:
-                before = deletion_vectors.read(table, file.vector)
-                gone = found.get(file.number, BitMap64()) | before
-                added = len(gone) - len(before)
-                if not added and file.number not in piece.always:
-                    continue
+            for file, gone, added in replace_rows.gone_of(table, piece.files, rows, piece.always):
                 if file.number in piece.rewritten and len(gone) < file.rows:
                     Keep.write(file, gone, self.out[ROWS])
                     told.append([file.number, None, added])

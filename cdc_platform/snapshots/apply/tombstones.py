@@ -5,7 +5,7 @@ from typing import Any
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from cdc_platform.lake import delta_table
+from cdc_platform.lake import delta_table, new_tables
 from cdc_platform.snapshots.reduce.fold import Profile, key_names
 from cdc_platform.snapshots.schema import shapes
 from cdc_platform.snapshots.schema.columns import TableColumn, order_literal, order_sql
@@ -25,7 +25,7 @@ def graves(spark: SparkSession, target: Target, columns: list[TableColumn]) -> D
 
 def ensure_tombstones(target: Target, columns: list[TableColumn]) -> None:
     """Make the table of tombstones if it isn't there."""
-    delta_table.create(target.tombstones, shapes.tombstones(columns))
+    new_tables.create(target.tombstones, shapes.tombstones(columns))
 
 
 def dig(new: DataFrame, target: Target, columns: list[TableColumn], app: str, batch_id: int) -> None:

@@ -1,0 +1,60 @@
+"""Delta tables that aren't there yet, made by one commit, put if absent. No Spark here."""
+
+import json
+import time
+import uuid
+from functools import lru_cache
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from cdc_platform.lake import commits, delta_table
+from cdc_platform.lake.looks import Look
+from cdc_platform.lake.store import Store
+from cdc_platform.tables import Table
+
+FIRST = f"_delta_log/{0:020d}.json"
+
+
+def create(path: Store, table: Table) -> None:
+    """Make a table, if it isn't there."""
+    if not delta_table.exists(path):
+        path.put_new(FIRST, first_commit(table))  # delta-rs would make a table that came in between once more
+
+
+def first_commit(table: Table) -> bytes:
+    """The commit that makes a table without rows."""
+    now, actions = int(time.time() * 1000), []
+    for line in _made(
+        table.arrow(comments=True).serialize().to_pybytes(), table.partition_by, tuple(table.properties.items())
+    ):
+        [(kind, action)] = json.loads(line).items()
+        if kind == "metaData":
+            action = {**action, "id": str(uuid.uuid4()), "description": table.comment, "createdTime": now}
+        if kind == "commitInfo":
+            action = {"timestamp": now, "operation": "CREATE TABLE", "engineInfo": "cdc-platform"}
+        actions.append(json.dumps({kind: action}, ensure_ascii=False))
+    return "\n".join(actions).encode()
+
+
+@lru_cache(maxsize=256)
+def _made(columns: bytes, partition_by: tuple[str, ...], properties: tuple[tuple[str, str], ...]) -> list[str]:
+    """What delta-rs makes of a table with these columns (an Arrow schema): lines of its first commit."""
+    import pyarrow as pa
+    from deltalake import DeltaTable
+
+    with TemporaryDirectory() as folder:
+        schema = pa.ipc.read_schema(pa.py_buffer(columns))
+        DeltaTable.create(folder, schema, partition_by=list(partition_by), configuration=dict(properties))
+        return Path(folder, FIRST).read_text("utf-8").rstrip("\n").split("\n")  # names may hold other line ends
+
+
+def created(path: Store, table: Table) -> Look | None:
+    """A table that isn't there, made; None: another has made it meanwhile."""
+    lines = first_commit(table)
+    actions = {kind: action for line in lines.splitlines() for kind, action in json.loads(line).items()}
+    if not path.put_new(FIRST, lines):
+        return None
+    protocol, metadata = actions["protocol"], actions["metaData"]
+    named = frozenset((*protocol.get("readerFeatures", ()), *protocol.get("writerFeatures", ())))
+    live = commits.empty(metadata["configuration"])
+    return Look(path, 0, named, metadata["configuration"], metadata["schemaString"], live)
