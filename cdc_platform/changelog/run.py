@@ -10,7 +10,7 @@ from typing import Any
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from cdc_platform.changelog import backfill, duplicates, ledger, order
+from cdc_platform.changelog import backfill, duplicates, ledger, order, watermarks
 from cdc_platform.changelog.follow import Followed, arrivals, follow
 from cdc_platform.changelog.outputs import Batch, writes
 from cdc_platform.changelog.table_rules import Chosen, Rules
@@ -33,6 +33,7 @@ from cdc_platform.tables import (
     OFFSET_LEDGER,
     QUARANTINE,
     SCHEMA_HISTORY,
+    WATERMARKS,
 )
 
 _OUTPUTS = {
@@ -42,6 +43,7 @@ _OUTPUTS = {
     "quarantine": QUARANTINE,
     "ledger": OFFSET_LEDGER,
     "epochs": LOG_EPOCHS,
+    "watermarks": WATERMARKS,
 }
 
 
@@ -103,6 +105,7 @@ def files_writer(source: Source, paths: dict[str, Store], changes: Store) -> bat
             batch = cache(partial(delta_sql.rows_of, spark, changes, files))
             followed = follow(spark, source, paths, changes, files, statistics, batch_id)
             _write(spark, source, paths, batch, batch_id, figures, Direct(files, statistics), followed)
+            watermarks.note(paths["watermarks"], source, batch_id, statistics)
 
     return each
 

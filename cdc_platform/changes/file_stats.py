@@ -28,7 +28,7 @@ ENTRIES = 1 << 20
 _PLACE = ("file_no", "binlog_pos", "event_no", "row_no")
 _BY = ("lineage", "topic", "partition", "kind", "file", "version")
 _LOWEST = ("from_offset", "low_pos")
-_HIGHEST = ("to_offset", "high_pos", "until")
+_HIGHEST = ("to_offset", "high_pos", "until", "committed")
 _ENDS: list[Any] = [*((c, "min") for c in _LOWEST), *((c, "max") for c in _HIGHEST)]
 
 
@@ -58,6 +58,7 @@ class Summary:
                 "from_offset": column("offset"),
                 "to_offset": column("offset"),
                 "until": millis(column("source_time")),
+                "committed": millis(pc.if_else(pc.equal(column("op"), "read"), None, column("source_time"))),
                 "low_pos": pos,
                 "high_pos": pos,
                 "retold": _retold(events),
@@ -73,7 +74,8 @@ class Summary:
 
     def told(self) -> dict[str, Any]:
         """groups: per server, topic, partition, kind, binlog file of rows and version of columns stated the events, how
-        many of them were decoded again, offsets, lowest and highest binlog position of rows, latest source time (ms);
+        many of them were decoded again, offsets, lowest and highest binlog position of rows, latest source time (ms),
+        and the same but for rows of a load, which tell when they were read;
         ascending: see `Ascending.told`; runs: see `Runs.told`."""
         if not self._groups:
             return {"groups": [], "ascending": self._apart.told(), "runs": []}

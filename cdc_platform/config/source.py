@@ -94,6 +94,14 @@ class Source(Model):
         "catches up once.",
         examples=[0],
     )
+    idle_partition_s: int = Field(
+        default=120,
+        ge=1,
+        description="Seconds after which a partition to which nothing comes counts as complete up to what the source's "
+        "other partitions tell: at least as long as its producer may hold a record back (delivery.timeout.ms of "
+        "Kafka's clients: 120 s).",
+        examples=[300],
+    )
     waiting_timeout_s: int = Field(
         default=86_400,
         gt=0,

@@ -126,6 +126,10 @@ class Format:
     come; those without one as they come."""
     evidence: Callable[[pa.RecordBatch], dict[str, str]] | None = None
     """MESSAGE batch → option → value, of options that the messages themselves show."""
+    log_times: frozenset[str] = frozenset()
+    """Kinds of events whose `source_time` is by the clock of the source, when its log had them: what the source had
+    committed before has come by then. Not so of heartbeats that a capture makes by its own clock: it may lag. Rows of a
+    load, and changes whose position alone orders, are left out by themselves (changelog/watermarks.py)."""
     transactions: Literal["brackets", "counts"] | None = None
     """How control events tell where transactions end, if they do. brackets: begin and commit (or rollback) stand around
     a transaction's rows, in the rows' own order. counts: a commit says, per table, how many rows its transaction has

@@ -44,20 +44,30 @@ def query_id(checkpoint: Store) -> str:
     return json.loads(_read(checkpoint, "metadata"))["id"]
 
 
-def settings(spark: SparkSession, before: str | None, *, now_ms: int | None = None) -> str:
+def settings(
+    spark: SparkSession, before: str | None, *, now_ms: int | None = None, looked_ms: int | None = None
+) -> str:
     """What a batch's entry tells of the query: as the one before (None: there is none); a query stops where they
-    differ. now_ms: the batch's time, where its rows tell it (Spark's current_timestamp)."""
+    differ. now_ms: the batch's time, where its rows tell it (Spark's current_timestamp); looked_ms: when the run had
+    looked at its source's ends, of the batch that reaches them."""
     if before is not None:
-        told = json.loads(before.splitlines()[1])
+        told = {k: v for k, v in json.loads(before.splitlines()[1]).items() if k != "lookedMs"}
     else:
         conf = {"spark.sql.shuffle.partitions": spark.conf.get("spark.sql.shuffle.partitions")}
         told = {"batchWatermarkMs": 0, "batchTimestampMs": 0, "conf": conf}
-    return json.dumps(told if now_ms is None else {**told, "batchTimestampMs": now_ms})
+    times = {"batchTimestampMs": now_ms, "lookedMs": looked_ms}
+    return json.dumps({**told, **{name: at for name, at in times.items() if at is not None}})
 
 
 def time_ms(checkpoint: Store, batch: int) -> int:
     """A batch's time: the same however often it is done."""
     return json.loads(_read(checkpoint, f"offsets/{batch}").splitlines()[1])["batchTimestampMs"]
+
+
+def looked_ms(entry: str) -> int | None:
+    """When the run of a batch had looked at its source's ends; None: the batch doesn't reach them, or an earlier
+    version began it."""
+    return json.loads(entry.splitlines()[1]).get("lookedMs")
 
 
 def _read(checkpoint: Store, name: str) -> str:

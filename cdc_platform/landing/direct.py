@@ -44,8 +44,10 @@ def land(
     starts: Offsets,
     path: Store,
     checkpoint: Store,
+    looked_ms: int,
 ) -> Landed:
-    """Up to the ends in `state`. starts: of partitions that the checkpoint doesn't know. Raises KafkaUnreachable."""
+    """Up to the ends in `state`, as they were at that time. starts: of partitions that the checkpoint doesn't know.
+    Raises KafkaUnreachable."""
     sink = Sink(path, reader.RECORD, LANDING.stats, ("topic", "timestamp_type"))
     records = ran = 0
     begun, done = checkpoints.newest(checkpoint)
@@ -56,7 +58,8 @@ def land(
             ends = _planned(before, state, source.max_records_per_batch)
             if ends == before:
                 return Landed(records, ran, before)
-            settings = checkpoints.settings(spark, entry, now_ms=int(time.time() * 1000))
+            looked = looked_ms if ends == {**before, **{(s.topic, s.partition): s.end for s in state}} else None
+            settings = checkpoints.settings(spark, entry, now_ms=int(time.time() * 1000), looked_ms=looked)
             entry = checkpoints.note(checkpoint, "offsets", done + 1, f"{settings}\n{_text(ends)}")
         else:
             entry = checkpoints.begun(checkpoint, begun)

@@ -5,6 +5,7 @@ table, so that it can't miss or repeat a batch either; it is brought up to date 
 """
 
 import logging
+import time
 from datetime import UTC, datetime
 from typing import Any
 
@@ -13,7 +14,7 @@ from pyspark.sql import SparkSession
 from cdc_platform.config import Config, Source
 from cdc_platform.errors import OffsetsLost
 from cdc_platform.kafka import offsets
-from cdc_platform.lake import batches, delta_table, stores
+from cdc_platform.lake import batches, checkpoints, delta_table, stores
 from cdc_platform.lake.data_files import note_of
 from cdc_platform.lake.store import File, Store
 from cdc_platform.landing import counting
@@ -37,6 +38,7 @@ def run(spark: SparkSession, config: Config, source: Source) -> StageResult:
     if _account(spark, config, source, generation):
         generation, landed, batch = _position(ledger, source)
     known = _topic_ids(topics, source)
+    looked_ms = int(time.time() * 1000)
     state = offsets.settled_state(config, source, landed)
     lost = _losses(source, state, landed, known)
     if lost:
@@ -51,7 +53,7 @@ def run(spark: SparkSession, config: Config, source: Source) -> StageResult:
     if not landed:
         first = offsets.first_offsets(state, "earliest" if generation else source.start)
         landed = _note_positions(source, first, landed, batch, ledger)
-    done = _land(spark, config, source, state, landed, path, generation)
+    done = _land(spark, config, source, state, landed, path, generation, looked_ms)
     if done.batches and _account(spark, config, source, generation):
         _, landed, batch = _position(ledger, source)
     landed = _note_positions(source, done.ends, landed, batch, ledger)
@@ -80,11 +82,27 @@ def _land(
     landed: dict[tuple[str, int], int],
     path: Store,
     generation: int,
+    looked_ms: int,
 ) -> Landed:
     """What Kafka holds beyond what was landed."""
-    checkpoint = CHECKPOINT.at(stores.lake(config), room="landing", source=f"{source.name}.{generation}")
+    checkpoint = _checkpoint(config, source, generation)
     starts = {(s.topic, s.partition): landed.get((s.topic, s.partition), s.begin) for s in state}
-    return land(spark, config, source, state, starts, path, checkpoint)
+    return land(spark, config, source, state, starts, path, checkpoint, looked_ms)
+
+
+def _checkpoint(config: Config, source: Source, generation: int) -> Store:
+    return CHECKPOINT.at(stores.lake(config), room="landing", source=f"{source.name}.{generation}")
+
+
+def looked_at(config: Config, source: Source) -> datetime | None:
+    """When the run of the newest batch had looked at Kafka: what the topics held by then has landed. None: nothing has,
+    the run was ended before that, or an earlier version did it."""
+    generation, _, _ = _position(OFFSET_LEDGER.at(stores.lake(config)), source)
+    checkpoint = _checkpoint(config, source, generation)
+    _, done = checkpoints.newest(checkpoint)
+    entry = checkpoints.begun(checkpoint, done)
+    looked = checkpoints.looked_ms(entry) if entry is not None else None
+    return None if looked is None else datetime.fromtimestamp(looked / 1000, UTC)
 
 
 _GONE = -2

@@ -22,7 +22,7 @@ from cdc_platform.results import StageResult, Stopwatch
 from cdc_platform.snapshots import catalog, partitions, retype, routing, state, together
 from cdc_platform.snapshots.apply.prepare import read_in_bulk
 from cdc_platform.snapshots.batch_tables import Touched, touched_by, touched_of
-from cdc_platform.snapshots.cuts import publish
+from cdc_platform.snapshots.cuts import complete, publish
 from cdc_platform.snapshots.rebuild import anew, not_carried, rebuilt, refreshed, stop
 from cdc_platform.snapshots.reduce import ties
 from cdc_platform.snapshots.reduce.full_images import Plain, survey
@@ -104,6 +104,7 @@ def _told(
         if not cut:
             return texts, {}
         cut_ = publish.publish(spark, config, source, tables)
+        complete.publish(config, source, tables)
         return texts, {**cut_, **catalog.publish(spark, config, source, tables)}
 
     found: list[Any] = delta_sql.run_parallel([partial(state.figures, touched, seen), published])

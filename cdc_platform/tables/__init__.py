@@ -12,6 +12,7 @@ from cdc_platform.tables.bookkeeping import (
     TABLE_RULES,
     TABLE_STATE,
     TOPICS,
+    WATERMARKS,
 )
 from cdc_platform.tables.changelog import (
     CHANGELOG,
@@ -31,7 +32,7 @@ from cdc_platform.tables.table import STATS, Location, Table, path_name
 ALL = (
     *(LANDING, ENVELOPES, WAITING, CHANGES, DDL_SEEN, CONTEXTS),
     *(CHANGELOG, SCHEMA_HISTORY, SCHEMA_CHANGES, SCHEMA_EFFECTS, TYPES_KNOWN, CONTROL_EVENTS, QUARANTINE),
-    *(OFFSET_LEDGER, LOG_EPOCHS, LINEAGES, TABLE_RULES, DECODED_WITH, TOPICS, TABLE_STATE, CUTS),
+    *(OFFSET_LEDGER, LOG_EPOCHS, LINEAGES, TABLE_RULES, DECODED_WITH, TOPICS, TABLE_STATE, CUTS, WATERMARKS),
 )
 """In the order of the data."""
 
@@ -68,6 +69,7 @@ __all__ = [
     "TOPICS",
     "TYPES_KNOWN",
     "WAITING",
+    "WATERMARKS",
     "Location",
     "Name",
     "Table",

@@ -203,3 +203,40 @@ CUTS = Table(
     settings=STAGED,
     added=("schemas",),
 )
+
+WATERMARKS = Table(
+    "watermarks",
+    "Up to which time, by the source's clock, everything that the source had committed has come",
+    (
+        SOURCE,
+        Column("scope", STRING, "partition: come into the changelog by it; source: complete in all its snapshots"),
+        Column("batch", BIGINT, "of the changelog; of scope source a running number"),
+        Column("topic", STRING, about="Kafka topic, of scope partition"),
+        Column("partition", INT, about="Kafka partition, of scope partition"),
+        Column("offset", BIGINT, "last offset of the partition in the changelog"),
+        Column("source_time", TIMESTAMP, "all that was committed before it; NULL: no event has told a time so far"),
+        Column(
+            "proven",
+            BOOLEAN,
+            "of scope source: every partition tells it; false: one is idle and is taken for complete, as `reason` says",
+        ),
+        Column("reason", STRING, "of scope source: what holds the time back, or which partitions are idle"),
+        Column(
+            "behind",
+            Array(
+                Struct(
+                    (
+                        *(("db", STRING), ("schema", STRING), ("table", STRING)),
+                        *(("source_time", TIMESTAMP), ("reason", STRING)),
+                    )
+                )
+            ),
+            "of scope source: snapshots that are complete up to an earlier time only, and why",
+        ),
+        *BINLOG,
+        Column("gtid", STRING, "of scope source: set of all GTIDs up to there, as the newest checkpoint tells it"),
+        WRITTEN_AT,
+    ),
+    partition_by=("source",),
+    settings=STAGED,
+)

@@ -38,6 +38,8 @@ FORMAT = Format(
     summary="canal's protobuf (flatMessage=false), also as TiCDC and Volcengine DTS write it",
     options=CanalOptions,
     decode=decode,
+    # a heartbeat is stamped by canal itself
+    log_times=frozenset({"row", "ddl", "begin", "commit", "rollback", "checkpoint"}),
     liveness=Liveness("canal's messages promise no heartbeats"),
     part=None,
     context=Context(build=build),

@@ -92,6 +92,7 @@ FORMAT = Format(
     options=CanalJsonOptions,
     decode=decode,
     order="position",
+    log_times=frozenset({"row", "ddl", "checkpoint"}),  # a heartbeat is stamped by canal itself
     liveness=Liveness("canal's messages promise no heartbeats"),
     part=None,
     context=Context(build=build, marker=r'sql"\s*:\s*"[^"]'),

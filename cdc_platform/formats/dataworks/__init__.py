@@ -81,6 +81,7 @@ FORMAT = Format(
     decode=decode,
     context=Context(build=build, marker=r'ddl"\s*:\s*\{'),
     order="position",
+    log_times=frozenset({"heartbeat"}),  # rows may come in any order
     liveness=Liveness("DataWorks sends heartbeats, but promises no interval"),
     limits=(
         Limit(

@@ -288,6 +288,8 @@ FORMAT = Format(
     summary="Debezium JSON (MySQL, MariaDB, PostgreSQL, SQL Server) with or without schema, and dtle's flavour of it",
     options=DebeziumOptions,
     decode=decode,
+    # heartbeats, and where the database tells no time transactions, are stamped by the connector
+    log_times=frozenset({"row"}),
     liveness=Liveness("Debezium sends heartbeats only where heartbeat.interval.ms is set"),
     part=None,
     context=Context(build=build, marker='ddl"'),

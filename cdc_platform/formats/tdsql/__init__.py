@@ -70,6 +70,7 @@ FORMAT = Format(
     summary="Tencent TDSQL's and TencentDB for MariaDB's binlog as JSON, rows by column position",
     options=TdsqlOptions,
     decode=decode,
+    log_times=frozenset({"row", "ddl", "begin", "commit", "heartbeat"}),
     liveness=Liveness("TDSQL's messages promise no heartbeats"),
     context=ContextOf(build=context, marker='query"'),
     evidence=shown_options,

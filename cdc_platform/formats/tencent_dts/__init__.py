@@ -144,6 +144,8 @@ FORMAT = Format(
     summary="Tencent DTS data subscription (Kafka edition), protobuf: TencentDB for MySQL, MariaDB, TDSQL",
     options=Options,
     decode=decode,
+    # the vendor doesn't say whose time a checkpoint has
+    log_times=frozenset({"row", "ddl", "begin", "commit", "rollback", "heartbeat"}),
     liveness=Liveness("Tencent DTS sends a checkpoint about every 10 s", limit_s=120),
     part=Part(parse=parse_part),
     context=Context(build=build),

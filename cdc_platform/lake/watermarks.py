@@ -1,0 +1,133 @@
+"""The table WATERMARKS read: how far each partition of a source is, and up to when its snapshots are complete.
+
+Each batch writes the state of all partitions, each publication that of the whole source, so the newest rows tell all,
+and the statistics in the Delta log tell which they are: years of rows are not read.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any, NamedTuple
+
+from cdc_platform.lake import delta_table
+from cdc_platform.lake.handles import handle
+from cdc_platform.lake.store import Store
+from cdc_platform.tables import Name, name_of
+
+PARTITION, SOURCE = "partition", "source"
+"""Values of `scope`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Behind:
+    """A snapshot that is complete up to an earlier time than its source, and why. source_time None: to no time."""
+
+    source_time: datetime | None
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Complete:
+    """Up to when the snapshots of a source are complete: all that it had committed before `source_time`, by its own
+    clock, is in them.
+
+    number: of the publication. proven: whether every partition tells it. reason: what holds it back, or which
+    partitions are taken for complete. behind: tables with an earlier time. binlog_file, binlog_pos, gtid: place of the
+    newest checkpoint in it, where the feed sends such, and its set of GTIDs. at: when it was published.
+    """
+
+    number: int
+    source_time: datetime | None
+    proven: bool
+    reason: str | None
+    behind: Mapping[Name, Behind] = field(default_factory=dict)
+    binlog_file: str | None = None
+    binlog_pos: int | None = None
+    gtid: str | None = None
+    at: datetime | None = None
+
+    def of(self, name: Name) -> datetime | None:
+        """Up to when one snapshot is complete."""
+        return self.behind[name].source_time if name in self.behind else self.source_time
+
+
+def partitions(
+    path: Store, source: str, *, before: int | None = None, until: datetime | None = None
+) -> dict[tuple[str, int], dict[str, Any]]:
+    """(topic, partition) → newest row (offset, source_time), of batches below `before` or written up to `until`."""
+    rows = _newest(path, source, PARTITION, before, until)
+    return {(r["topic"], r["partition"]): r for r in rows}
+
+
+def reached(path: Store, source: str, topic: str, partition: int, offset: int) -> datetime | None:
+    """A partition's watermark before an offset; None: it had none."""
+    found = delta_table.ask(
+        f"SELECT max(source_time) AS at FROM {{t}} WHERE {_of(source, PARTITION)} "
+        f'AND topic = \'{delta_table.topic(topic)}\' AND "partition" = {int(partition)} AND "offset" < {int(offset)}',
+        t=path,
+    )
+    return found[0]["at"] if found else None
+
+
+def complete(path: Store, source: str) -> Complete | None:
+    """A source's newest publication; None: there is none."""
+    rows = _newest(path, source, SOURCE)
+    if not rows:
+        return None
+    row = rows[0]
+    behind = {name_of(b): Behind(b["source_time"], b["reason"]) for b in row["behind"] or ()}
+    pos = row["binlog_pos"]
+    place = (row["binlog_file"], None if pos is None else int(pos), row["gtid"])
+    return Complete(row["batch"], row["source_time"], bool(row["proven"]), row["reason"], behind, *place, row["at"])
+
+
+def _of(source: str, scope: str) -> str:
+    return f"source = '{source}' AND scope = '{scope}'"
+
+
+def _newest(
+    path: Store, source: str, scope: str, before: int | None = None, until: datetime | None = None
+) -> list[dict[str, Any]]:
+    """Rows of a scope with the highest batch (below `before`, written up to `until`)."""
+    of = _of(source, scope)
+    of += "" if before is None else f" AND batch < {before}"
+    of += "" if until is None else f" AND at <= TIMESTAMP '{until.astimezone(UTC):%Y-%m-%dT%H:%M:%S.%f}Z'"
+    files = _files(path, source, scope)
+    highest = [f.high for f in files if (before is None or f.low < before) and (until is None or f.first <= until)]
+    if not highest:
+        return []
+    top = max(highest) if before is None else min(max(highest), before - 1)
+    if rows := delta_table.ask(f"SELECT * FROM {{t}} WHERE {of} AND batch = {top}", t=path):
+        return rows
+    # Files that upkeep put together have several batches and both scopes.
+    newest = f"(SELECT max(batch) FROM {{t}} WHERE {of})"
+    return delta_table.ask(f"SELECT * FROM {{t}} WHERE {of} AND batch = {newest}", t=path)
+
+
+class _File(NamedTuple):
+    """Lowest and highest batch of a file, and when its first row was written."""
+
+    low: int
+    high: int
+    first: datetime
+
+
+def _files(path: Store, source: str, scope: str) -> list[_File]:
+    """Those that may hold rows of a scope, by the statistics in the log."""
+    import pyarrow as pa
+    from deltalake.exceptions import TableNotFoundError
+
+    try:
+        with handle(path) as opened:
+            files = pa.table(opened.table.get_add_actions(flatten=True))
+    except TableNotFoundError:
+        return []
+    if not files.num_rows:
+        return []
+    names = ("partition.source", "min.scope", "max.scope", "min.batch", "max.batch", "min.at")
+    rows = zip(*(files[n].to_pylist() for n in names), strict=True)
+    return [
+        _File(low, high, at.replace(tzinfo=at.tzinfo or UTC))
+        for of, first, last, low, high, at in rows
+        if of == source and first <= scope <= last
+    ]
