@@ -3,8 +3,8 @@
 A log has its transactions in the order of their commits, and no event of it is stamped later than its own commit. So
 an event that says 12:00:05 tells that all that was committed before 12:00:05 stands before it, whatever time the
 statements of a later transaction may say. A partition's watermark is the latest such time that came by it: it never
-goes back, and what a capture sends again doesn't move it. A failover to a server whose clock is behind leaves it where it is
-until that clock has caught up.
+goes back, and what a capture sends again doesn't move it. A failover to a server whose clock is behind leaves it where
+it is until that clock has caught up.
 
 Only kinds of events count that the source's log has stamped (`Format.log_times`): a capture's own heartbeat says that
 the capture lives, not how far it has read. Rows of a load tell when they were read. Changes that a number alone orders

@@ -47,6 +47,7 @@ class Summary:
         column, kind = events.column, events.column("kind")
         row = pc.equal(kind, "row")
         pos = pc.if_else(row, column("binlog_pos"), None)
+        loaded = pc.fill_null(pc.equal(column("op"), "read"), False)
         table = pa.table(
             {
                 "lineage": column("lineage"),
@@ -58,7 +59,7 @@ class Summary:
                 "from_offset": column("offset"),
                 "to_offset": column("offset"),
                 "until": millis(column("source_time")),
-                "committed": millis(pc.if_else(pc.equal(column("op"), "read"), None, column("source_time"))),
+                "committed": millis(pc.if_else(loaded, None, column("source_time"))),
                 "low_pos": pos,
                 "high_pos": pos,
                 "retold": _retold(events),
