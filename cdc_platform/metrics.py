@@ -17,7 +17,7 @@ from cdc_platform.lake import queries
 if TYPE_CHECKING:
     from prometheus_client import CollectorRegistry
 
-STATES = ("alive", "quiet", "silent", "no_topic", "unreachable")
+STATES = ("alive", "quiet", "database_silent", "silent", "no_topic", "unreachable", "refused")
 OF_SOURCE, OF_TABLE = ("source",), ("source", "db", "table")
 METRICS: dict[str, tuple[tuple[str, ...], str]] = {
     "cdc_source_state": (("source", "state"), f"1 for the state that the source is in: {', '.join(STATES)}"),
@@ -26,7 +26,7 @@ METRICS: dict[str, tuple[tuple[str, ...], str]] = {
     "cdc_source_newest_change_timestamp_seconds": (OF_SOURCE, "Commit time at the source of the newest row change"),
     "cdc_source_complete_timestamp_seconds": (
         OF_SOURCE,
-        "Commit time at the source up to which its snapshots are complete: that of the newest change of the last cut",
+        "Time, by the source's clock, up to which its snapshots are complete",
     ),
     "cdc_source_cut": (OF_SOURCE, "Number of the last cut"),
     "cdc_source_unaccounted_records": (OF_SOURCE, "Landed offsets whose outcome is unknown; not 0: a fault"),
@@ -34,6 +34,7 @@ METRICS: dict[str, tuple[tuple[str, ...], str]] = {
     "cdc_table_held_rows": (OF_TABLE, "Rows that quarantine holds and the snapshot lacks"),
     "cdc_table_stopped": (OF_TABLE, "1: the table is not kept as a snapshot any more"),
     "cdc_table_invalid_dates": (OF_TABLE, "Dates that don't exist, NULL in the snapshot, so far"),
+    "cdc_table_complete_timestamp_seconds": (OF_TABLE, "Time, by the source's clock, up to which it is complete"),
     "cdc_table_updated_timestamp_seconds": (OF_TABLE, "When a batch last touched the snapshot"),
 }
 """Name → labels, help. All are gauges."""
@@ -68,12 +69,12 @@ def _kafka(config: Config, source: Source) -> tuple[observe.Heartbeat, int | Non
 def _of_source(
     config: Config, source: Source, beat: observe.Heartbeat, lag: int | None, cut: Cut | None
 ) -> dict[str, float | None]:
-    ledger = queries.ledger(config, [source])
+    ledger, reached = queries.ledger(config, [source]), table_status.complete(config, source)
     return {
         "cdc_source_lag_records": lag,
         "cdc_source_newest_record_timestamp_seconds": _seconds(beat.newest),
         "cdc_source_newest_change_timestamp_seconds": _seconds(beat.change or queries.newest_change(config, source)),
-        "cdc_source_complete_timestamp_seconds": _seconds(cut.source_time if cut else None),
+        "cdc_source_complete_timestamp_seconds": _seconds(reached.source_time if reached else None),
         "cdc_source_cut": cut.number if cut else None,
         "cdc_source_unaccounted_records": sum(abs(r["landed"] - r["accounted"]) for r in ledger),
     }
@@ -84,6 +85,7 @@ def _of_table(status: TableStatus) -> dict[str, float | None]:
         "cdc_table_held_rows": status.held,
         "cdc_table_stopped": float(status.state == "stopped"),
         "cdc_table_invalid_dates": status.invalid_dates,
+        "cdc_table_complete_timestamp_seconds": _seconds(status.complete_up_to),
         "cdc_table_updated_timestamp_seconds": _seconds(status.updated_at),
     }
 

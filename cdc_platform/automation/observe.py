@@ -11,11 +11,12 @@ from cdc_platform.automation import silence
 from cdc_platform.automation.silence import Limit
 from cdc_platform.config import Config, Source
 from cdc_platform.errors import CdcError, KafkaAccessDenied, KafkaUnreachable
+from cdc_platform.formats import FORMATS
 from cdc_platform.kafka.client import failure, reach, topic_filter
 from cdc_platform.kafka.offsets import kafka_state
 from cdc_platform.lake import queries
 from cdc_platform.lake.queries import Partition
-from cdc_platform.units import age, duration
+from cdc_platform.units import age, duration, when
 
 KAFKA_TIMEOUT_S = 5.0
 
@@ -93,9 +94,10 @@ def lag(ends: dict[Partition, tuple[int, int]], at: dict[Partition, int]) -> int
 
 
 def heartbeat(config: Config, source: Source, now: datetime | None = None) -> Heartbeat:
-    """The state of a source: alive, quiet (no row changes; records come, or none are promised), silent (nothing comes
-    for longer than the limit), no_topic, unreachable or refused (credentials). Any record counts: each of them shows
-    that capture works."""
+    """The state of a source: alive, quiet (no row changes; records come, or none are promised), database_silent (its
+    capture is heard, its database isn't for longer than its own heartbeats allow), silent (nothing comes for longer
+    than the limit: the capture is dead), no_topic, unreachable or refused (credentials). Any record shows that the
+    capture works; only what the database's log holds, that the database does."""
     now = now or datetime.now(UTC)
     try:
         partitions, newest = newest_record(config, source)
@@ -110,6 +112,21 @@ def heartbeat(config: Config, source: Source, now: datetime | None = None) -> He
     return Heartbeat(state, told, newest, change, landed)
 
 
+def _database_silent(config: Config, source: Source) -> str | None:
+    """Whether the capture goes on sending while nothing comes from its database's log any more, in words. Both by what
+    has landed: a platform that doesn't run finds nobody dead."""
+    limit = silence.database_limit(config, source)
+    if limit.seconds is None:
+        return None
+    heard, database = queries.last_heard(config, source, FORMATS[source.format].log_times)
+    if heard is None or database is None or heard - database <= timedelta(seconds=limit.seconds):
+        return None
+    return (
+        f"nothing from the database for {age(database, heard)}: the last came at {when(database)} "
+        f"(limit {duration(limit.seconds)}: {limit.why})"
+    )
+
+
 _QUIET_AFTER = timedelta(minutes=2)
 
 
@@ -121,10 +138,13 @@ def _state(
     limit = Limit(None, "") if recent and source.heartbeat_timeout_s is None else silence.limit(config, source)
     for_long = f"no record for {age(newest, now)}" if newest else "the topics hold no record"
     if limit.seconds is not None and (newest is None or now - newest > timedelta(seconds=limit.seconds)):
-        return "silent", f"{for_long} (limit {duration(limit.seconds)}: {limit.why})"
+        last = f"; the newest row change landed {age(rows, now)} ago" if rows else ""
+        return "silent", f"{for_long} (limit {duration(limit.seconds)}: {limit.why}){last}"
     if not recent and limit.seconds is None:
         return "quiet", f"{for_long}; {limit.why}, so there is no limit (heartbeat_timeout_s sets one)"
     came = f"newest record {age(newest, now)} ago" if newest else for_long
+    if lost := _database_silent(config, source):
+        return "database_silent", f"{came}, but {lost}"
     if rows is None:
         return "quiet", f"{came}; no row change has landed so far"
     if now - rows > max(_QUIET_AFTER, timedelta(seconds=limit.seconds or 0)):

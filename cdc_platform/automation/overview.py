@@ -105,6 +105,7 @@ def row(naming: Naming, instance: dg.DagsterInstance, source: Source) -> dict[st
     statuses = table_status.statuses(config, source)
     beat, lag = _kafka(naming, source)
     cut = statuses[0].cut if statuses else table_status.cuts(config).get(source.name)
+    reached = statuses[0].complete if statuses else table_status.complete(config, source)
     held = sum(h["rows"] for h in queries.held(config) if h["source"] == source.name)  # those that name no table, too
     stopped = [s.name for s in statuses if s.state == "stopped"]
     return {
@@ -112,7 +113,8 @@ def row(naming: Naming, instance: dg.DagsterInstance, source: Source) -> dict[st
         "state": beat.state,
         "detail": beat.text,
         "lag_records": lag,
-        "complete_up_to": cut and cut.source_time,
+        "complete_up_to": reached and reached.source_time,
+        "complete_reason": reached and reached.reason,
         "position": cut and cut.position,
         "tables": len(statuses),
         "stopped": stopped,
@@ -190,7 +192,7 @@ def markdown(rows: list[dict[str, Any]]) -> str:
     details = [
         f"- {escaped(r['source'])}: {escaped(text)}"
         for r in rows
-        for text in (r.get("detail"), _position(r), *r.get("options_changed", ()))
+        for text in (r.get("detail"), _position(r), r.get("complete_reason"), *r.get("options_changed", ()))
         if text
     ]
     return "\n".join([*table, "", *details])

@@ -7,7 +7,7 @@ from typing import Any
 
 import dagster as dg
 
-from cdc_platform.automation import checks, observe, overview, reload, table_status
+from cdc_platform.automation import checks, completeness, observe, overview, reload, table_status
 from cdc_platform.automation.instance import GONE, is_gone
 from cdc_platform.automation.naming import SOURCE_TAG, Naming
 from cdc_platform.automation.table_assets import run_config
@@ -63,7 +63,8 @@ def position_id(ends: dict[queries.Partition, tuple[int, int]]) -> str:
 
 def checkpoint_sensor(naming: Naming, job: Any) -> dg.SensorDefinition:
     """Requests a catch-up run per source and position: every checkpoint, heartbeat or change moves the end
-    offsets. The run goes on following where the source is to be followed."""
+    offsets. The run goes on following where the source is to be followed. Afterwards it observes each table with the
+    time up to which it is complete as data version."""
     config = naming.config
 
     @dg.sensor(
@@ -71,13 +72,16 @@ def checkpoint_sensor(naming: Naming, job: Any) -> dg.SensorDefinition:
         job=job,
         minimum_interval_seconds=INTERVAL_S,
         default_status=dg.DefaultSensorStatus.RUNNING,
-        description="Sees new offsets (checkpoints, heartbeats, changes) in Kafka; one catch-up run each.",
+        description="Sees new offsets (checkpoints, heartbeats, changes) in Kafka: one catch-up run each. Observes up "
+        "to when tables are complete.",
     )
     def sensor(context: dg.SensorEvaluationContext) -> dg.SensorResult:
-        requested: dict[str, str] = json.loads(context.cursor or "{}")
+        cursor = _cursor(context.cursor)
+        requested: dict[str, str] = cursor["positions"]
         ends = observe.each_source(config, lambda source: observe.kafka_ends(config, source))
-        requests, told = [], []
+        requests, told, events = [], [], []
         for source in config.sources:
+            events += completeness.observations(naming, source, cursor["complete"].setdefault(source.name, {}))
             found = ends[source.name]
             if isinstance(found, CdcError):
                 told.append(str(found))
@@ -92,9 +96,18 @@ def checkpoint_sensor(naming: Naming, job: Any) -> dg.SensorDefinition:
                 follow = {"follow": True} if source.follow_s else {}
                 requests.append(run_request(naming, source, f"{source.name}:{position}", **follow))
         reason = None if requests else dg.SkipReason("; ".join(told))
-        return dg.SensorResult(run_requests=requests, skip_reason=reason, cursor=json.dumps(requested))
+        return dg.SensorResult(
+            run_requests=requests, asset_events=events, skip_reason=reason, cursor=json.dumps(cursor)
+        )
 
     return sensor
+
+
+def _cursor(text: str | None) -> dict[str, Any]:
+    """positions: source → position of its newest run; complete: source → what was told of it. Earlier versions kept the
+    positions alone."""
+    found = json.loads(text or "{}")
+    return found if "positions" in found and "complete" in found else {"positions": found, "complete": {}}
 
 
 def heartbeat_sensor(naming: Naming) -> dg.SensorDefinition:

@@ -17,6 +17,9 @@ _ENOUGH = 5
 """From so many heartbeats on an interval is derived from them."""
 
 
+HEARTBEATS = frozenset(("heartbeat", "checkpoint"))
+
+
 @dataclass(frozen=True, slots=True)
 class Limit:
     """seconds: of silence that are allowed; None: any number. why: a clause for people."""
@@ -33,9 +36,24 @@ def limit(config: Config, source: Source) -> Limit:
         return Limit(source.heartbeat_timeout_s, "heartbeat_timeout_s")
     if promised.limit_s is not None:
         return Limit(promised.limit_s, promised.text)
-    times = queries.heartbeat_times(config, source)
-    gaps = [(b - a).total_seconds() for a, b in pairwise(times) if b > a]
-    if len(gaps) < _ENOUGH - 1:
+    usual = _usual(config, source, HEARTBEATS)
+    if usual is None:
         return Limit(None, promised.text)
-    usual = median(gaps)
     return Limit(max(_LEAST_S, round(_MISSED * usual)), f"its heartbeats came every {duration(usual)}")
+
+
+def database_limit(config: Config, source: Source) -> Limit:
+    """How long a source's database may be silent while its capture is heard: by heartbeats that its own log holds
+    (`Format.log_times`), where it has sent some; else any time."""
+    own = HEARTBEATS & FORMATS[source.format].log_times
+    usual = _usual(config, source, own) if own else None
+    if usual is None:
+        return Limit(None, "its log has no heartbeats")
+    return Limit(max(_LEAST_S, round(_MISSED * usual)), f"the database's heartbeats came every {duration(usual)}")
+
+
+def _usual(config: Config, source: Source, kinds: frozenset[str]) -> float | None:
+    """Seconds between events of these kinds, usually; None: too few have come."""
+    times = queries.heartbeat_times(config, source, kinds)
+    gaps = [(b - a).total_seconds() for a, b in pairwise(times) if b > a]
+    return median(gaps) if len(gaps) >= _ENOUGH - 1 else None

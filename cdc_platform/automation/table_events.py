@@ -6,7 +6,6 @@ can overwrite them and Dagster never calls a check of the newest materialization
 
 import time
 from collections.abc import Iterable, Iterator, Mapping
-from datetime import UTC, datetime
 from shlex import quote
 from typing import Any
 
@@ -65,17 +64,25 @@ def metadata(status: TableStatus, brought: Mapping[str, Any] | None = None) -> d
         found |= {
             "cut": cut.number,
             "cut_kind": cut.kind,
-            "complete_up_to": cut.source_time and dg.MetadataValue.timestamp(_aware(cut.source_time)),
             "complete_up_to_position": cut.position,
             "complete_up_to_gtid": cut.gtid,
         }
-        if changes and cut.source_time:
-            found["lag_seconds"] = round(max(0.0, time.time() - _aware(cut.source_time).timestamp()), 3)
+    return {k: v for k, v in {**found, **completeness(status)}.items() if v is not None}
+
+
+def completeness(status: TableStatus) -> dict[str, Any]:
+    """Metadata on up to when a table is complete, and why not further; nothing where no run has told."""
+    if (told := status.complete) is None:
+        return {}
+    behind, up_to = told.behind.get(status.id), status.complete_up_to
+    found = {
+        "complete_up_to": up_to and dg.MetadataValue.timestamp(up_to),
+        "complete_up_to_is": "proven" if told.proven else "assumed",
+        "complete_up_to_reason": behind.reason if behind else told.reason,
+        "complete_up_to_gtids": told.gtid,
+        "lag_seconds": up_to and round(max(0.0, time.time() - up_to.timestamp()), 3),
+    }
     return {k: v for k, v in found.items() if v is not None}
-
-
-def _aware(at: datetime) -> datetime:
-    return at if at.tzinfo else at.replace(tzinfo=UTC)
 
 
 def column_schema(status: TableStatus) -> dg.TableSchema:

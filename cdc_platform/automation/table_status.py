@@ -13,8 +13,9 @@ from typing import Any
 
 from cdc_platform import tables
 from cdc_platform.config import Config, Source
-from cdc_platform.lake import handles, queries, stores
+from cdc_platform.lake import handles, queries, stores, watermarks
 from cdc_platform.lake.store import Store
+from cdc_platform.lake.watermarks import Complete
 from cdc_platform.tables import Name
 
 log = logging.getLogger("cdc_platform.definitions")
@@ -66,7 +67,7 @@ class TableStatus:
 
     state: live, stopped, stale, dropped, left_out, or waiting (no batch has met it). held: rows in quarantine that
     name it. rows, version, columns: None or empty while there is no Delta table. limits: what the feed can't tell of
-    whole rows. updated_at: when a batch last touched it.
+    whole rows. updated_at: when a batch last touched it. complete: up to when its source is complete.
     """
 
     source: Source
@@ -85,6 +86,12 @@ class TableStatus:
     columns: tuple[Column, ...] = field(default=(), repr=False)
     limits: tuple[str, ...] = ()
     schema: str | None = None
+    complete: Complete | None = None
+
+    @property
+    def complete_up_to(self) -> datetime | None:
+        """All that the source had committed before this time, by its own clock, is in it. None: it can't be told."""
+        return self.complete.of(self.id) if self.complete else None
 
     @property
     def id(self) -> Name:
@@ -135,11 +142,16 @@ def cuts(config: Config) -> dict[str, Cut]:
     }
 
 
+def complete(config: Config, source: Source) -> Complete | None:
+    """Up to when a source's snapshots are complete; None: no run has told."""
+    return watermarks.complete(tables.WATERMARKS.at(stores.lake(config)), source.name)
+
+
 def statuses(config: Config, source: Source) -> list[TableStatus]:
     """Every known snapshot of a source, in order; without what only its Delta log says (see `opened`)."""
     states = {tables.name_of(t): t for t in queries.table_states(config) if t["source"] == source.name}
     held = {tables.name_in(h): h for h in queries.held(config) if h["source"] == source.name}
-    cut = cuts(config).get(source.name)
+    cut, reached = cuts(config).get(source.name), complete(config, source)
 
     def status(name: Name) -> TableStatus:
         state, kept = states.get(name, {}), held.get(name, {})
@@ -156,6 +168,7 @@ def statuses(config: Config, source: Source) -> list[TableStatus]:
             held=kept.get("rows", 0),
             held_reason=kept.get("reason"),
             cut=cut,
+            complete=reached,
         )
 
     return [status(name) for s, name in known(config) if s.name == source.name]

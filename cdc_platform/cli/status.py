@@ -1,6 +1,7 @@
 """`cdc-platform status`: sources, lag, bridges, tables, and what needs attention. No Spark."""
 
-from collections.abc import Iterator
+import time
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any
@@ -12,7 +13,8 @@ from cdc_platform.cli.output import Report, printed
 from cdc_platform.config import Config, Source, load_config
 from cdc_platform.errors import CdcError
 from cdc_platform.lake import stores
-from cdc_platform.units import count, duration
+from cdc_platform.lake.watermarks import Complete
+from cdc_platform.units import count, duration, when
 
 
 @printed
@@ -36,12 +38,13 @@ def command(
 def look(config: Config, *, allow_held: bool = False) -> dict[str, Any]:
     """The state of everything: one row per source, bridge and table, and the problems in words."""
     from cdc_platform import advice
-    from cdc_platform.automation import observe
+    from cdc_platform.automation import observe, table_status
     from cdc_platform.lake import queries
 
     times, bad, cuts = queries.control_times(config), queries.quarantined(config), queries.newest_cuts(config)
     ledger = queries.ledger(config, config.sources)
     seen = observe.each_source(config, lambda source: _kafka(config, source))
+    reached = {s.name: table_status.complete(config, s) for s in config.sources}
     sources, feeds = [], []
     for source in config.sources:
         kafka = seen[source.name]
@@ -65,10 +68,11 @@ def look(config: Config, *, allow_held: bool = False) -> dict[str, Any]:
                 "waiting": sum(r["waiting"] for r in mine),
                 "quarantined": bad.get(source.name, 0),
                 "cut": cuts.get(source.name),
+                **_complete(reached[source.name]),
                 "options_changed": advice.of_source(config, source),
             }
         )
-    bridges, tables = _bridges(config), _tables(config)
+    bridges, tables = _bridges(config), _tables(config, reached)
     findings = [
         *feeds,
         *of_lake(config, config.sources, allow_held=allow_held),
@@ -83,6 +87,18 @@ def look(config: Config, *, allow_held: bool = False) -> dict[str, Any]:
         "problems": [f"{f.source}: {f.text}" if f.source else f.text for f in findings],
         "findings": [asdict(f) for f in findings],
         "warnings": advice.warnings(config),
+    }
+
+
+def _complete(told: Complete | None) -> dict[str, Any]:
+    """Up to when a source is complete. lag_source_s: seconds since then, by this machine's clock."""
+    up_to = told and told.source_time
+    return {
+        "complete_up_to": up_to,
+        "complete_proven": told and told.proven,
+        "complete_reason": told and told.reason,
+        "complete_gtids": told and told.gtid,
+        "lag_source_s": up_to and max(0, round(time.time() - up_to.timestamp())),
     }
 
 
@@ -118,11 +134,19 @@ def _source(row: dict[str, Any]) -> dict[str, Any]:
         "state": row["state"],
         "lag": f"{lag}, {duration(row['lag_s'])}" if row["lag_s"] else lag,
         "newest change": row.get("newest_change"),
+        "complete up to": _up_to(row),
         "landed": row["landed"],
         "waiting": row["waiting"] or None,
         "quarantined": row["quarantined"] or None,
         "cut": cut and f"{cut['cut']} ({cut['kind']}){after}",
     }
+
+
+def _up_to(row: dict[str, Any]) -> str | None:
+    if row["complete_up_to"] is None:
+        return row["complete_reason"]
+    ago = f"{when(row['complete_up_to'])}, {duration(row['lag_source_s'])} ago"
+    return f"{ago}; {row['complete_reason']}" if row["complete_reason"] else ago
 
 
 _STATES = {"failing": "is failing", "ended": "has ended", "died": "has died"}
@@ -171,8 +195,9 @@ def _kafka(config: Config, source: Source) -> dict[str, Any]:
     return found
 
 
-def _tables(config: Config) -> list[dict[str, Any]]:
-    """Every known table with its rows, and how many quarantine holds; state `waiting` before its first snapshot."""
+def _tables(config: Config, reached: Mapping[str, Complete | None]) -> list[dict[str, Any]]:
+    """Every known table with its rows, how many quarantine holds, and up to when it is complete; state `waiting` before
+    its first snapshot."""
     from cdc_platform import tables
     from cdc_platform.lake import queries
 
@@ -183,7 +208,7 @@ def _tables(config: Config) -> list[dict[str, Any]]:
         held[key] = held.get(key, 0) + row["rows"]
     rows = []
     for source, name in queries.known_tables(config):
-        state = states.get((source.name, name), {})
+        state, told = states.get((source.name, name), {}), reached[source.name]
         path = tables.SNAPSHOT_PATH.of(stores.lake(config), source.name, name)
         rows.append(
             {
@@ -193,6 +218,8 @@ def _tables(config: Config) -> list[dict[str, Any]]:
                 "held": held.get((source.name, name)),
                 "state": state.get("state", "waiting"),
                 "reason": state.get("reason"),
+                "complete_up_to": told and told.of(name),
+                "complete_reason": told.behind[name].reason if told and name in told.behind else None,
                 "path": path.uri(),
             }
         )

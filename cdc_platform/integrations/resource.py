@@ -1,6 +1,7 @@
 """`SnapshotsResource`: the lake's snapshots for any Dagster asset, without Spark."""
 
 from collections.abc import Mapping
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -35,6 +36,11 @@ class SnapshotsResource(Frames, dg.ConfigurableResource):
     def cuts(self, source: str, limit: int = 20) -> list[Cut]:
         """The source's cuts, the newest first."""
         return self._snapshots.cuts(source, limit)
+
+    def complete_up_to(self, table: Any) -> datetime | None:
+        """All that the source had committed before this time, by its own clock, is in the table. None: it can't be
+        told. Raises NotReadable."""
+        return self._snapshots.complete_up_to(table_text(table, self.lake))
 
     def at_cut(self, source: str, cut: int | None = None, kind: CutKind = "transaction") -> SnapshotsAtCut:
         """All tables of a source at one cut, see `Snapshots.at_cut`. Raises NotReadable."""

@@ -103,17 +103,33 @@ def _utc(at: datetime | None) -> datetime | None:
     return at.replace(tzinfo=at.tzinfo or UTC) if at else None
 
 
-def heartbeat_times(config: Config, source: Source, newest: int = 100) -> list[datetime]:
-    """Times, by the source's clock, of the newest heartbeats and checkpoints of a source, in order: of those that were
+def heartbeat_times(config: Config, source: Source, kinds: Iterable[str], newest: int = 100) -> list[datetime]:
+    """Times, by the source's clock, of the newest heartbeats or checkpoints of a source, in order: of those that were
     landed in the last day in which it sent anything but rows. Files without any of them aren't read."""
     found = query(
-        f"SELECT source_time FROM t WHERE source = {text(source.name)} AND kind IN ('heartbeat', 'checkpoint') "
+        f"SELECT source_time FROM t WHERE source = {text(source.name)} AND kind IN ({_listed(kinds)}) "
         "AND source_time IS NOT NULL AND landed_at >= "
         f"(SELECT max(landed_at) FROM t WHERE source = {text(source.name)}) - INTERVAL '1 day' "
         f"ORDER BY source_time DESC LIMIT {newest}",
         t=tables.CONTROL_EVENTS.at(stores.lake(config)),
     )
     return sorted(row["source_time"] for row in found or [])
+
+
+def _listed(values: Iterable[str]) -> str:
+    return ", ".join(map(text, sorted(values)))
+
+
+def last_heard(config: Config, source: Source, kinds: Iterable[str]) -> tuple[datetime | None, datetime | None]:
+    """When, by our clock, the newest record of a source was landed, and the newest row change or control event of these
+    kinds; from statistics and control events."""
+    found = query(
+        f"SELECT max(landed_at) AS at FROM t WHERE source = {text(source.name)} AND kind IN ({_listed(kinds)})",
+        t=tables.CONTROL_EVENTS.at(stores.lake(config)),
+    )
+    control, rows = found[0]["at"] if found else None, newest_rows(config, source)[1]
+    any_ = _newest_landed(config, source, "landed_at")
+    return any_, max((at for at in (control, rows) if at is not None), default=None)
 
 
 def known_tables(config: Config) -> list[tuple[Source, Name]]:
@@ -228,6 +244,10 @@ def columns(path: Store) -> list[str] | None:
 
 def newest_landed(config: Config, source: Source) -> datetime | None:
     """Kafka time of the newest record in landing, from the statistics in its Delta log."""
+    return _newest_landed(config, source, "timestamp")
+
+
+def _newest_landed(config: Config, source: Source, column: str) -> datetime | None:
     import pyarrow as pa
     from deltalake.exceptions import TableNotFoundError
 
@@ -236,10 +256,9 @@ def newest_landed(config: Config, source: Source) -> datetime | None:
             files = pa.table(opened.table.get_add_actions(flatten=True))
     except TableNotFoundError:
         return None
-    if "max.timestamp" not in files.column_names:
+    if f"max.{column}" not in files.column_names:
         return None
-    found = max(filter(None, files["max.timestamp"].to_pylist()), default=None)
-    return found.replace(tzinfo=found.tzinfo or UTC) if found else None
+    return _utc(max(filter(None, files[f"max.{column}"].to_pylist()), default=None))
 
 
 def newest_cuts(config: Config) -> dict[str, dict[str, Any]]:

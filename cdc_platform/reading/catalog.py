@@ -8,6 +8,7 @@ from typing import Any, Literal, NamedTuple
 
 from cdc_platform import tables
 from cdc_platform.errors import NotReadable
+from cdc_platform.lake import watermarks
 from cdc_platform.lake.queries import columns, query, schema_of, text
 from cdc_platform.lake.store import Store
 
@@ -126,6 +127,12 @@ def _cut(lake: Store, row: Mapping[str, Any]) -> Cut:
     }
     told = {name: row[name] for name in ("source", "kind", "reason", "source_time", "at")}
     return Cut(number=row["cut"], snapshots=snapshots, **told)
+
+
+def complete_up_to(lake: Store, name: TableName) -> datetime | None:
+    """Up to when, by its source's clock, a table is complete."""
+    found = watermarks.complete(tables.WATERMARKS.at(lake), name.source)
+    return found.of(name.name) if found else None
 
 
 def find_cut(lake: Store, source: str, cut: int | None = None, kind: CutKind = "transaction") -> Cut:

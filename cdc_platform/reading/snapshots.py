@@ -1,13 +1,24 @@
 """A lake's snapshots: each at its newest or a given version, or all tables of a source at one cut."""
 
 import os
+from datetime import datetime
 from typing import Any
 
 from cdc_platform import tables
 from cdc_platform.config.storage import Storage, kind
 from cdc_platform.errors import NotReadable
 from cdc_platform.lake import stores
-from cdc_platform.reading.catalog import Cut, CutKind, Snapshot, TableName, cuts, find_cut, resolve, states
+from cdc_platform.reading.catalog import (
+    Cut,
+    CutKind,
+    Snapshot,
+    TableName,
+    complete_up_to,
+    cuts,
+    find_cut,
+    resolve,
+    states,
+)
 from cdc_platform.reading.frames import Frames
 
 
@@ -31,12 +42,21 @@ class Snapshots(Frames):
         """The source's cuts, the newest first."""
         return cuts(self._store, source, limit=limit)
 
+    def complete_up_to(self, table: Any) -> datetime | None:
+        """All that the source had committed before this time, by its own clock, is in the table. None: no run has told
+        so far, or it is complete to no time. Raises NotReadable: no such table, or it isn't live."""
+        return complete_up_to(self._store, self._named(table))
+
     def at_cut(self, source: str, cut: int | None = None, kind: CutKind = "transaction") -> "SnapshotsAtCut":
         """All tables of a source at one cut: the newest, or one by its number. kind: `transaction` takes only a cut
         that has no transaction by half; `any` also one of a feed that can't tell. Raises NotReadable."""
         return SnapshotsAtCut(find_cut(self._store, source, cut, kind))
 
     def _find(self, table: Any, version: int | None) -> Snapshot:
+        name = self._named(table)
+        return Snapshot(tables.SNAPSHOT_PATH.of(self._store, name.source, name.name), version)
+
+    def _named(self, table: Any) -> TableName:
         known = states(self._store)
         name = resolve(str(table), known, "this lake")
         found = known[name]
@@ -46,7 +66,7 @@ class Snapshots(Frames):
                 f"is {found.state}{f' ({found.reason})' if found.reason else ''}: its rows are not kept up to date",
                 ["only_live=False, to read its last rows"],
             )
-        return Snapshot(tables.SNAPSHOT_PATH.of(self._store, name.source, name.name), version)
+        return name
 
 
 class SnapshotsAtCut(Frames):

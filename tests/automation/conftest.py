@@ -239,6 +239,13 @@ def cut(config: Config, source: str, number: int, at: datetime) -> None:
     add(config.lake, tables.CUTS, row)
 
 
+def complete(config: Config, source: str, number: int, at: datetime | None, **behind: str) -> None:
+    """A publication: a source's snapshots are complete up to a time, these tables of the database shop not."""
+    row = {"source": source, "scope": "source", "batch": number, "source_time": at, "proven": True}
+    tables_ = [{"db": "shop", "table": t, "source_time": None, "reason": why} for t, why in behind.items()]
+    add(config.lake, tables.WATERMARKS, {**row, "behind": tables_, "at": datetime.now(UTC)})
+
+
 def changelog(config: Config, source: str, at: datetime, landed: datetime | None = None) -> None:
     """One row change of a source, committed at a time; landed (default: just then)."""
     add(config.lake, tables.CHANGELOG, {"source": source, "source_time": at, "landed_at": landed or at})

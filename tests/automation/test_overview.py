@@ -6,7 +6,16 @@ import dagster as dg
 
 from cdc_platform.automation import overview
 from cdc_platform.automation.naming import SOURCE_TAG, Naming
-from tests.automation.conftest import cut, decoded_with, held, make_config, schema_history, snapshot, table_state
+from tests.automation.conftest import (
+    complete,
+    cut,
+    decoded_with,
+    held,
+    make_config,
+    schema_history,
+    snapshot,
+    table_state,
+)
 
 
 def test_one_row_per_source_with_what_needs_attention(config, naming, instance):
@@ -15,6 +24,7 @@ def test_one_row_per_source_with_what_needs_attention(config, naming, instance):
     snapshot(config, "shop-dts", "shop.orders", 3)
     table_state(config, "shop-dts", "shop.audit", "stopped", "no key")
     cut(config, "shop-dts", 1, at)
+    complete(config, "shop-dts", 0, at)
     held(config, "shop-dts", None)
     source, other = config.sources
     found = overview.row(naming, instance, source)

@@ -14,6 +14,7 @@ from dagster import DagsterRunStatus
 from dagster._core.definitions.schedule_definition import ScheduleExecutionData
 from dagster._core.test_utils import create_run_for_test
 
+from cdc_platform import tables
 from cdc_platform.automation import observe, reload, sensors
 from cdc_platform.automation.instance import PROCESS_TAG, process_tag
 from cdc_platform.automation.jobs import catch_up_job
@@ -31,6 +32,7 @@ from tests.automation.conftest import (
     send,
     table_state,
 )
+from tests.rows import add
 
 
 @pytest.fixture
@@ -235,6 +237,37 @@ def test_rows_count_by_our_clock_not_by_the_source_s(shop):
     assert abs(seen.landed - (NOW - timedelta(seconds=5))) < timedelta(seconds=1)
     later = observe.heartbeat(shop, source, NOW + timedelta(seconds=119))
     assert later.text == "newest record 1 min 59 s ago; the last row change landed 2 min 4 s ago"
+
+
+@pytest.mark.broker
+def test_a_dead_database_is_told_from_a_dead_capture(shop):
+    source, name = shop.sources[0], shop.sources[0].name
+    send(shop.kafka["bootstrap.servers"], source.topics[0], NOW)
+    last = NOW - timedelta(minutes=10)
+    for i in range(6, -1, -1):  # every 30 s: of the database's log
+        control(shop, name, "heartbeat", [last - timedelta(seconds=30 * i)])
+    control(shop, name, "checkpoint", [last])  # of the capture
+    landed(shop, name, last + timedelta(seconds=149))
+    assert observe.heartbeat(shop, source, NOW).state == "quiet"
+    control(shop, name, "checkpoint", [NOW])
+    landed(shop, name, NOW)
+    seen = observe.heartbeat(shop, source, NOW)
+    assert (seen.state, seen.passed) == ("database_silent", False)
+    assert "nothing from the database for 10 min" in seen.text
+    assert "(limit 2 min 30 s: the database's heartbeats came every 30 s)" in seen.text
+    changelog(shop, name, NOW)  # a row is a sign of life, too
+    assert observe.heartbeat(shop, source, NOW).state == "alive"
+    dead = observe.heartbeat(shop, source, NOW + timedelta(minutes=5))
+    assert (dead.state, dead.text) == (
+        "silent",
+        "no record for 5 min (limit 2 min: Tencent DTS sends a checkpoint about every 10 s); the newest row change "
+        "landed 5 min ago",
+    )
+
+
+def landed(config: Config, source: str, at: datetime) -> None:
+    """A record in landing/<source>."""
+    add(config.lake, tables.LANDING, {"topic": "t", "offset": 0, "landed_at": at}, source=source)
 
 
 @pytest.mark.broker

@@ -12,7 +12,7 @@ from cdc_platform.automation.table_events import NO_HELD_ROWS, NOT_STOPPED, SCHE
 from cdc_platform.definitions import build
 from cdc_platform.errors import TableStopped
 from cdc_platform.results import StageResult
-from tests.automation.conftest import cut, held, make_config, resolve, schema_history, snapshot, table_state
+from tests.automation.conftest import complete, cut, held, make_config, resolve, schema_history, snapshot, table_state
 
 ALL = [("landing", "shop-dts"), ("envelopes", "shop-dts"), ("changes", "shop-dts"), ("changelog", "shop-dts")]
 
@@ -58,6 +58,7 @@ def latest(instance: dg.DagsterInstance, key: dg.AssetKey, name: str) -> tuple[b
 def test_a_catch_up_run_tells_of_each_table_that_changed(config, instance, run, stages, orders, source):
     at = datetime.now(UTC) - timedelta(seconds=90)
     cut(config, "shop-dts", 4, at)
+    complete(config, "shop-dts", 0, at)
     brought(stages, orders=7)
     [found] = made(run(), orders)
     assert (found["dagster/row_count"], found["changes"], found["state"], found["held_rows"]) == (3, 7, "live", 0)
@@ -67,6 +68,7 @@ def test_a_catch_up_run_tells_of_each_table_that_changed(config, instance, run, 
         "transaction",
     )
     assert 90 <= found["lag_seconds"] < 120
+    assert (found["complete_up_to"], found["complete_up_to_is"]) == (at.timestamp(), "proven")
     columns = {c.name: c for c in found["dagster/column_schema"].columns}
     assert list(columns) == ["id"]
     assert (columns["id"].type, columns["id"].constraints.other) == ("long", ["key"])

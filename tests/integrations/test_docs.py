@@ -1,5 +1,7 @@
-"""The Python blocks of docs/dagster.md, each run as it stands, on a lake; what they define is loaded and run."""
+"""The Python blocks of docs/dagster.md and docs/completeness.md, each run as it stands, on a lake; what they define is
+loaded and run."""
 
+from datetime import UTC, datetime
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -9,12 +11,16 @@ import pyarrow as pa
 import pytest
 
 from cdc_platform.config import load_config
-from tests.automation.conftest import NoSpark, schema_history
+from tests.automation.conftest import NoSpark, complete, schema_history
 from tests.docs.pages import ROOT, Block, parse
 from tests.reading.lake import cut, state, write
 
-NAME = "docs/dagster.md"
-BLOCKS = [b for b in parse((ROOT / NAME).read_text(encoding="utf-8"), NAME).blocks if b.language == "python"]
+
+def _blocks(name: str) -> list[Block]:
+    return [b for b in parse((ROOT / name).read_text(encoding="utf-8"), name).blocks if b.language == "python"]
+
+
+BLOCKS = _blocks("docs/dagster.md")
 
 
 @pytest.fixture
@@ -71,3 +77,31 @@ def test_the_translators_keys_are_the_tables(shop: Path) -> None:
     exec(compile(block.text, block.where, "exec"), names)
     keys = names["defs"].resolve_asset_graph().get_all_asset_keys()
     assert {dg.AssetKey(["bronze", "shop", t]) for t in ("orders", "order_items")} <= keys
+
+
+def test_a_report_runs_when_its_tables_are_complete_up_to_midnight(shop: Path) -> None:
+    [block] = _blocks("docs/completeness.md")
+    names: dict[str, Any] = {}
+    exec(compile(block.text, block.where, "exec"), names)
+    defs: dg.Definitions = names["defs"]
+    repository = defs.get_repository_def()
+
+    def asked() -> list[str | None]:
+        """Days that a tick requests runs for."""
+        own = {"snapshots": dict(defs.resources or {})["snapshots"]}
+        with dg.build_sensor_context(repository_def=repository, resources=own) as context:
+            found = repository.get_sensor_def("day_is_complete").evaluate_tick(context)
+        return [r.partition_key for r in found.run_requests or []]
+
+    config = load_config("cdc.yaml")
+    assert asked() == []
+    complete(config, "shop", 0, datetime(2026, 11, 3, 23, 59, 59, tzinfo=UTC))
+    assert asked() == ["2026-11-01", "2026-11-02"]
+    complete(config, "shop", 1, datetime(2026, 11, 4, tzinfo=UTC), orders="quarantine holds a row")
+    assert asked() == []
+    complete(config, "shop", 2, datetime(2026, 11, 4, tzinfo=UTC))
+    assert asked() == ["2026-11-01", "2026-11-02", "2026-11-03"]
+    job = defs.resolve_implicit_global_asset_job_def()
+    result = job.execute_in_process(instance=dg.DagsterInstance.ephemeral(), partition_key="2026-11-03")
+    [done] = result.asset_materializations_for_node("daily_report")
+    assert (done.metadata["orders"].value, done.metadata["items"].value) == (3, 3)

@@ -1,0 +1,46 @@
+"""What the checkpoint sensor tells of tables: an observation each time that they are complete up to a later time."""
+
+import time
+from collections.abc import Iterator
+from datetime import datetime
+from typing import Any
+
+import dagster as dg
+
+from cdc_platform.automation import table_events, table_status
+from cdc_platform.automation.naming import SOURCE_TAG, Naming
+from cdc_platform.automation.table_status import TableStatus
+from cdc_platform.config import Source
+
+LEAST_S = 60.0
+"""A table is observed at most once in so many seconds."""
+TABLES_PER_S = 2
+"""Of a source with many tables each is observed so much more seldom that Dagster stores no more than so many."""
+
+
+def observations(naming: Naming, source: Source, told: dict[str, Any]) -> list[dg.AssetObservation]:
+    """Observations of a source's live tables, where a publication is newer than what was told, and it is time to tell
+    it. told: number of the publication and when it was told (s since 1970); brought up to date."""
+    reached = table_status.complete(naming.config, source)
+    if reached is None or reached.number == told.get("number"):
+        return []
+    statuses = [s for s in table_status.statuses(naming.config, source) if s.state == "live"]
+    if time.time() - told.get("at", 0.0) < max(LEAST_S, len(statuses) / TABLES_PER_S):
+        return []
+    told.update(number=reached.number, at=time.time())
+    return list(_events(naming, source, statuses))
+
+
+def _events(naming: Naming, source: Source, statuses: list[TableStatus]) -> Iterator[dg.AssetObservation]:
+    for status in statuses:
+        if (up_to := status.complete_up_to) is not None:
+            yield dg.AssetObservation(
+                naming.table(source, *status.id).key,
+                metadata={k: v for k, v in table_events.completeness(status).items() if v is not None},
+                tags={SOURCE_TAG: naming.tag(source), table_events.DATA_VERSION: data_version(up_to)},
+            )
+
+
+def data_version(up_to: datetime) -> str:
+    """A watermark as the data version of an observation: UTC in ISO 8601, so that texts ascend as times do."""
+    return up_to.strftime("%Y-%m-%dT%H:%M:%S.%fZ")

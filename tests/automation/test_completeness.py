@@ -1,0 +1,79 @@
+"""What the checkpoint sensor tells of tables once a run has brought them up to a later time."""
+
+import json
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import dagster as dg
+import pytest
+
+from cdc_platform.automation import completeness, sensors
+from cdc_platform.automation.jobs import catch_up_job
+from cdc_platform.automation.naming import Naming
+from cdc_platform.config import Config
+from tests.automation.conftest import complete, schema_history, snapshot, table_state
+
+MIDNIGHT = datetime(2026, 11, 20, tzinfo=UTC)
+
+
+@pytest.fixture
+def shop(config: Config) -> Config:
+    schema_history(config, *(("shop-dts", "shop", t) for t in ("orders", "items", "audit")))
+    for table in ("orders", "items"):
+        snapshot(config, "shop-dts", f"shop.{table}", 1)
+    table_state(config, "shop-dts", "shop.audit", "stopped", "no key")
+    return config
+
+
+def tick(config: Config, instance: dg.DagsterInstance, cursor: str | None = None) -> dg.SensorResult:
+    """As Dagster's daemon evaluates it; Kafka doesn't answer."""
+    naming = Naming(config)
+    sensor = sensors.checkpoint_sensor(naming, catch_up_job(naming))
+    found = sensor(dg.build_sensor_context(instance=instance, cursor=cursor))
+    assert isinstance(found, dg.SensorResult)
+    return found
+
+
+def told(result: dg.SensorResult) -> dict[str, str]:
+    """Table → data version."""
+    events: Any = result.asset_events
+    return {e.asset_key.path[-1]: e.tags["dagster/data_version"] for e in events}
+
+
+def test_each_table_is_observed_with_the_time_up_to_which_it_is_complete(shop: Config, instance: dg.DagsterInstance):
+    assert told(tick(shop, instance)) == {}
+    complete(shop, "shop-dts", 0, MIDNIGHT, items="quarantine holds t/0/4", audit="stopped: no key")
+    first = tick(shop, instance)
+    assert told(first) == {"orders": "2026-11-20T00:00:00.000000Z"}
+    [event] = first.asset_events
+    assert event.metadata["complete_up_to"].value == MIDNIGHT.timestamp()
+    complete(shop, "shop-dts", 1, MIDNIGHT + timedelta(hours=1))
+    assert told(tick(shop, instance, first.cursor)) == {}, "once a minute"
+    later = json.loads(first.cursor or "")
+    later["complete"]["shop-dts"]["at"] -= completeness.LEAST_S
+    second = tick(shop, instance, json.dumps(later))
+    assert told(second) == dict.fromkeys(("orders", "items"), "2026-11-20T01:00:00.000000Z")
+    later = json.loads(second.cursor or "")
+    later["complete"]["shop-dts"]["at"] -= completeness.LEAST_S
+    assert told(tick(shop, instance, json.dumps(later))) == {}, "nothing new"
+
+
+def test_what_is_observed_is_in_dagsters_history_and_leaves_the_data_version_of_the_rows(
+    shop: Config, instance: dg.DagsterInstance
+):
+    complete(shop, "shop-dts", 0, MIDNIGHT)
+    key = Naming(shop).table(shop.sources[0], "shop", "orders").key
+    instance.report_runless_asset_event(dg.AssetMaterialization(key, tags={"dagster/data_version": "7"}))
+    for event in tick(shop, instance).asset_events:
+        instance.report_runless_asset_event(event)
+    [record] = instance.fetch_observations(key, limit=1).records
+    assert record.asset_observation is not None
+    assert record.asset_observation.tags["dagster/data_version"].startswith("2026-11-20")
+    newest = instance.get_latest_data_version_record(key)
+    assert newest is not None and newest.asset_materialization is not None
+    assert newest.asset_materialization.tags["dagster/data_version"] == "7"
+
+
+def test_a_cursor_of_an_earlier_version_goes_on(shop: Config, instance: dg.DagsterInstance):
+    found = tick(shop, instance, json.dumps({"shop-dts": "abc"}))
+    assert json.loads(found.cursor or "")["positions"] == {"shop-dts": "abc"}

@@ -1,0 +1,139 @@
+"""Up to when the snapshots of a source are complete, whatever a run finds at its end."""
+
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cdc_platform import tables
+from cdc_platform.config import parse_config
+from cdc_platform.lake import delta_table, stores
+from cdc_platform.lake.watermarks import Complete, complete
+from tests.changelog.feed import Feed, SourceTable, position
+
+pytestmark = pytest.mark.spark
+
+START = datetime(2026, 11, 20, tzinfo=UTC)
+ONE = SourceTable("bank", "one", [("id", "int"), ("amount", "int")])
+TWO = SourceTable("bank", "two", [("id", "int"), ("amount", "int")])
+ODD = SourceTable("bank", "odd", [("id", "int"), ("p", "tsvector")])
+
+
+def at(second: float) -> datetime:
+    return START + timedelta(seconds=second)
+
+
+@pytest.fixture
+def feed(spark: Any, tmp_path: Path) -> Feed:
+    source = {"name": "bank", "format": "canal", "topics": ["t"], "tables": {"exclude": ["bank.out"]}}
+    return Feed(spark, parse_config({"lake": str(tmp_path), "sources": [source]}, tmp_path / "cdc.yaml"), "bank")
+
+
+def now(feed: Feed) -> Complete:
+    found = complete(tables.WATERMARKS.at(stores.lake(feed.config)), feed.name)
+    assert found is not None
+    return found
+
+
+def change(table: SourceTable, pos: int, second: float, **rest: Any) -> dict[str, Any]:
+    return table.insert((1, pos), {"id": f"{pos}", "amount": "1"}, source_time=at(second), **rest)
+
+
+def held(pos: int, second: float, table: str | None) -> dict[str, Any]:
+    named = {"db": "bank", "table": table} if table else {}
+    return {"kind": "error", "reason": "bad", "source_time": at(second), **named, **position(1, pos)}
+
+
+def mark(kind: str, pos: int, second: float, **info: str) -> dict[str, Any]:
+    return {"kind": kind, "source_time": at(second), "info": list(info.items()), **position(1, pos)}
+
+
+def test_it_follows_the_events_of_the_log_and_never_goes_back(feed: Feed):
+    feed.say(ONE.stated(), change(ONE, 1, 10))
+    feed.catch_up()
+    assert (now(feed).source_time, now(feed).proven, now(feed).reason) == (at(10), True, None)
+    feed.say(mark("heartbeat", 2, 99))  # by canal's own clock
+    feed.catch_up()
+    assert now(feed).source_time == at(10)
+    feed.say(change(ONE, 3, 7), mark("commit", 4, 12))
+    feed.catch_up()
+    assert now(feed).source_time == at(12)
+    number = now(feed).number
+    feed.catch_up()
+    assert now(feed).number == number  # nothing new is nothing to tell
+
+
+def test_it_tells_the_place_and_the_gtids_of_the_newest_checkpoint(feed: Feed):
+    feed.say(ONE.stated(), change(ONE, 1, 10), mark("checkpoint", 5, 11, gtid_set="a:1-7"))
+    feed.catch_up()
+    found = now(feed)
+    assert (found.binlog_file, found.binlog_pos, found.gtid) == ("mysql-bin.000001", 5, "a:1-7")
+
+
+def test_what_quarantine_holds_keeps_its_table_back_alone(feed: Feed):
+    feed.say(ONE.stated(), TWO.stated(), change(ONE, 1, 10), change(TWO, 2, 11))
+    feed.catch_up()
+    feed.say(held(3, 12, "two"), change(ONE, 4, 20))
+    feed.catch_up()
+    found = now(feed)
+    assert (found.of(("bank", "one")), found.of(("bank", "two"))) == (at(20), at(11))
+    assert "quarantine holds t/0/4: bad" in found.behind["bank", "two"].reason
+    feed.say(change(ONE, 5, 30))
+    feed.catch_up()
+    assert now(feed).of(("bank", "two")) == at(11)
+    resolve(feed)
+    feed.catch_up()
+    assert now(feed).of(("bank", "two")) == at(30)
+
+
+def resolve(feed: Feed) -> None:
+    path = tables.QUARANTINE.at(stores.lake(feed.config))
+    delta_table.retried(path, lambda t: t.update({"resolved_at": "now()"}, predicate="resolved_at IS NULL"))
+
+
+def test_what_names_no_table_holds_all_back(feed: Feed):
+    feed.say(ONE.stated(), change(ONE, 1, 10))
+    feed.catch_up()
+    feed.say(held(2, 12, None))
+    feed.say(change(ONE, 3, 20))
+    feed.catch_up()
+    assert now(feed).source_time == at(10)
+    assert "names no table: bad" in str(now(feed).reason)
+    resolve(feed)
+    feed.catch_up()
+    assert (now(feed).source_time, now(feed).reason) == (at(20), None)
+
+
+def test_a_table_that_never_was_complete_says_so(feed: Feed):
+    feed.say(ONE.stated(), change(ONE, 1, 10), held(2, 11, "two"))
+    feed.catch_up()
+    assert (now(feed).source_time, now(feed).of(("bank", "two"))) == (at(10), None)
+
+
+def test_a_stopped_table_stays_where_it_was(feed: Feed):
+    feed.say(ONE.stated(), change(ONE, 1, 10))
+    feed.catch_up()
+    row = {"id": "1", "p": "x"}
+    feed.say(ODD.stated(), ODD.insert((1, 2), row, source_time=at(11)), change(ONE, 3, 20))
+    feed.catch_up()
+    found = now(feed)
+    assert feed.state("bank", "odd")[0] == "stopped"
+    assert (found.of(("bank", "one")), found.of(("bank", "odd"))) == (at(20), at(10))
+    assert found.behind["bank", "odd"].reason.startswith("stopped: ")
+
+
+def test_the_slowest_partition_counts(feed: Feed):
+    feed.say(ONE.stated(), change(ONE, 1, 10, partition=0, offset=1), change(ONE, 2, 4, partition=1, offset=1))
+    feed.catch_up()
+    assert now(feed).source_time == at(4)
+
+
+def test_a_batch_that_is_done_again_changes_nothing(feed: Feed):
+    feed.say(ONE.stated(), change(ONE, 1, 10))
+    feed.catch_up()
+    before = feed.rows(tables.WATERMARKS)
+    for room in ("changelog", "snapshots"):
+        feed.forget_last_commit(room)
+    feed.catch_up()
+    assert feed.rows(tables.WATERMARKS) == before
