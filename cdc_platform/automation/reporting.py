@@ -17,6 +17,7 @@ from cdc_platform.automation.accounting import ledger_now, quarantine_now
 from cdc_platform.automation.metadata import result_metadata
 from cdc_platform.automation.naming import SOURCE_TAG, Naming
 from cdc_platform.automation.table_status import Name, TableStatus
+from cdc_platform.certificate import BROKEN
 from cdc_platform.config import Source
 from cdc_platform.lake import queries, stores
 from cdc_platform.results import StageResult
@@ -176,7 +177,7 @@ def news_of(
     by their freshness window."""
     keys = {s.id: naming.table(source, *s.id).key for s in statuses}
     seen = {r.asset_entry.asset_key: r.asset_entry for r in instance.get_asset_records(list(keys.values()))}
-    names = (table_events.NOT_STOPPED, table_events.NO_HELD_ROWS)
+    names = (table_events.NOT_STOPPED, table_events.NO_HELD_ROWS, table_events.CERTIFIED)
     checks = instance.event_log_storage.get_latest_asset_check_execution_by_key(
         [dg.AssetCheckKey(k, n) for k in keys.values() for n in names]
     )
@@ -194,7 +195,9 @@ def news_of(
             return True
         if s.state == "live" and newest is None:
             return True
-        if passed(key, names[0]) is not (s.state != "stopped") or passed(key, names[1]) is not (not s.held):
+        intact = s.certificate is None or s.certificate.verdict != BROKEN
+        now = (s.state != "stopped", not s.held, intact)
+        if any(passed(key, name) is not ok for name, ok in zip(names, now, strict=True)):
             return s.state != "waiting" or bool(s.held)
         if source.freshness_s and s.state == "live" and newest:
             return (datetime.now(UTC).timestamp() - newest.timestamp) > source.freshness_s / 2

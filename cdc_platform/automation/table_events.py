@@ -20,12 +20,16 @@ from dagster._core.definitions.data_version import (
 
 from cdc_platform.automation.naming import SOURCE_TAG, Naming
 from cdc_platform.automation.table_status import TableStatus
+from cdc_platform.certificate import BROKEN
 from cdc_platform.units import count
 
 NOT_STOPPED, NO_HELD_ROWS, SCHEMA_UNCHANGED = "not_stopped", "no_held_rows", "schema_unchanged"
+CERTIFIED = "certified"
 CHECKS = {
     NOT_STOPPED: "Fails while the table can't be kept as a snapshot. Its changes are still in changelog.",
     NO_HELD_ROWS: "Fails while quarantine holds rows that name this table: the snapshot lacks them.",
+    CERTIFIED: "Fails while anything is known by which the table may lack rows or hold wrong ones: blocks what lies "
+    "downstream.",
     SCHEMA_UNCHANGED: "Warns where columns differ from those of the materialization before.",
 }
 """Name → description of the checks that every snapshot has."""
@@ -39,7 +43,10 @@ source, so none is to be called out of date for it. Each table has a data versio
 
 def check_specs(key: dg.AssetKey) -> list[dg.AssetCheckSpec]:
     """The checks of one snapshot."""
-    return [dg.AssetCheckSpec(name, asset=key, description=text) for name, text in CHECKS.items()]
+    return [
+        dg.AssetCheckSpec(name, asset=key, description=text, blocking=name == CERTIFIED)
+        for name, text in CHECKS.items()
+    ]
 
 
 def metadata(status: TableStatus, brought: Mapping[str, Any] | None = None) -> dict[str, Any]:
@@ -55,6 +62,7 @@ def metadata(status: TableStatus, brought: Mapping[str, Any] | None = None) -> d
         "invalid_dates": status.invalid_dates,
         "delta_version": status.version,
         "not_told_by_the_feed": "; ".join(status.limits) or None,
+        "certificate": status.certificate and status.certificate.text,
     }
     if status.rows is not None:
         found["dagster/row_count"] = status.rows
@@ -107,6 +115,7 @@ def check_results(
     changed = schema_difference(before, column_schema(status)) if before and status.columns else []
     stopped, held = status.state == "stopped", status.held
     of = f"--source {status.source.name} --table {quote(status.name)}"
+    broken = status.certificate.text if status.certificate and status.certificate.verdict == BROKEN else None
     fix = f"`cdc-platform run {of} --rebuild` rebuilds it once the cause is gone"
     found = {
         NOT_STOPPED: (
@@ -121,6 +130,11 @@ def check_results(
             if held
             else "no rows held",
             {"held_rows": held},
+        ),
+        CERTIFIED: (
+            broken is None,
+            broken or (status.certificate.text if status.certificate else "it has no certificate yet"),
+            {"verdict": status.certificate.verdict if status.certificate else "none"},
         ),
         SCHEMA_UNCHANGED: (not changed, "; ".join(changed) or "same columns as before", {"changes": len(changed)}),
     }

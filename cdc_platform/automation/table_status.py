@@ -11,7 +11,8 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any
 
-from cdc_platform import tables
+from cdc_platform import certificate, tables
+from cdc_platform.certificate import Certificate
 from cdc_platform.config import Config, Source
 from cdc_platform.lake import handles, queries, stores, watermarks
 from cdc_platform.lake.store import Store
@@ -68,6 +69,7 @@ class TableStatus:
     state: live, stopped, stale, dropped, left_out, or waiting (no batch has met it). held: rows in quarantine that
     name it. rows, version, columns: None or empty while there is no Delta table. limits: what the feed can't tell of
     whole rows. updated_at: when a batch last touched it. complete: up to when its source is complete.
+    certificate: what can be answered for it.
     """
 
     source: Source
@@ -87,6 +89,7 @@ class TableStatus:
     limits: tuple[str, ...] = ()
     schema: str | None = None
     complete: Complete | None = None
+    certificate: Certificate | None = field(default=None, repr=False)
 
     @property
     def complete_up_to(self) -> datetime | None:
@@ -152,6 +155,7 @@ def statuses(config: Config, source: Source) -> list[TableStatus]:
     states = {tables.name_of(t): t for t in queries.table_states(config) if t["source"] == source.name}
     held = {tables.name_in(h): h for h in queries.held(config) if h["source"] == source.name}
     cut, reached = cuts(config).get(source.name), complete(config, source)
+    certified = certificate.of_source(config, source)
 
     def status(name: Name) -> TableStatus:
         state, kept = states.get(name, {}), held.get(name, {})
@@ -169,6 +173,7 @@ def statuses(config: Config, source: Source) -> list[TableStatus]:
             held_reason=kept.get("reason"),
             cut=cut,
             complete=reached,
+            certificate=certified.get(name),
         )
 
     return [status(name) for s, name in known(config) if s.name == source.name]

@@ -31,6 +31,7 @@ COMMANDS = {
     "read": ("cdc_platform.cli.read:command", "Rows of a table, without Spark."),
     "topic": ("cdc_platform.cli.topic:app", "Kafka topics: create, list, send records."),
     "reconcile": ("cdc_platform.cli.reconcile:command", "Compare snapshots with the source itself, or an export."),
+    "certify": ("cdc_platform.cli.certify:command", "What the platform answers for each table, and what is wrong."),
     "quarantine": ("cdc_platform.cli.quarantine:app", "What could not be used, and why: list, show."),
     "cut": ("cdc_platform.cli.cut:app", "Versions of all tables of a source that belong together: list."),
     "bridge": ("cdc_platform.cli.bridge:app", "Carry feeds that are not in Kafka there: canal."),

@@ -4,6 +4,7 @@ The table is read in one consistent view, whose binlog position is told; the cha
 looked at again until it is settled or the time is up: a key is settled when the snapshot has the row of that view, or
 when the source itself has changed the row since (then a newer state is under way, and it is not judged)."""
 
+import hashlib
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -71,6 +72,7 @@ def compare(spark: SparkSession, table: Table, result: TableResult, wait_s: floa
         wrong = differing(expected, actual)
         chosen = first_buckets(wrong, expected, actual)
         fetched = view.digests(result.buckets, chosen) if chosen else []
+    result.digest = hashlib.sha256(repr(sorted(expected.items())).encode()).hexdigest()
     result.expected_rows, result.actual_rows = (sum(n for n, _, _ in s.values()) for s in (expected, actual))
     result.differing_buckets = len(wrong)
     if wrong:

@@ -36,8 +36,9 @@ class TableResult:
 
     version: of the snapshot's Delta table. position: of the source's binlog at which it was read, where it is told.
     moved: keys that differed but changed at the source after that position: not judged. null_dates: values that are
-    no dates and known to be NULL in a snapshot. not_looked_into: differing buckets whose rows were not read; then
-    the counts of missing, extra and changed are lower bounds. problems: what is wrong with the table as a whole.
+    no dates and known to be NULL in a snapshot. digest: of a server's sums. not_looked_into: differing buckets whose
+    rows were not read; then the counts of missing, extra and changed are lower bounds. problems: what is wrong with the
+    table as a whole.
     """
 
     table: str
@@ -54,6 +55,7 @@ class TableResult:
     moved: int = 0
     null_dates: int = 0
     seconds: float = 0.0
+    digest: str | None = None
     problems: list[str] = field(default_factory=list)
     not_compared: dict[str, str] = field(default_factory=dict)
     differences: list[Difference] = field(default_factory=list)

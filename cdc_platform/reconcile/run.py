@@ -12,7 +12,7 @@ from cdc_platform.config.tables import ORIGIN, origin_of
 from cdc_platform.errors import ConfigError
 from cdc_platform.lake import delta_table, queries, stores
 from cdc_platform.lake.store import Store
-from cdc_platform.reconcile import export, live
+from cdc_platform.reconcile import export, live, notes
 from cdc_platform.reconcile.columns import SourceColumn, pair
 from cdc_platform.reconcile.result import TableResult
 from cdc_platform.reconcile.server import Server
@@ -51,6 +51,7 @@ def against_server(
         told(".".join(name))
         one = partial(_live, spark, config, source, server, name, wait_s, limit)
         out.append(_timed(TableResult(".".join(name)), one))
+    notes.note(config, source, "server", list(zip(wanted, out, strict=True)))
     return out
 
 
@@ -184,7 +185,10 @@ def against_export(
         raise ConfigError("--version", f"the snapshot has no version {version}", [f"0 to {newest}"])
     told = keys or _keys(source, name) or _told_keys(spark, config, source, name)
     result.version, snapshot = _at_version(spark, own, newest if version is None else version)
-    return _timed(result, lambda r: export.compare(given, part(snapshot), told, r, limit))
+    found = _timed(result, lambda r: export.compare(given, part(snapshot), told, r, limit))
+    if result.version == newest:
+        notes.note(config, source, "export", [(name, found)])
+    return found
 
 
 def _told_keys(spark: SparkSession, config: Config, source: Source, name: Name) -> list[str]:

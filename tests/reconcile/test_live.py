@@ -12,6 +12,7 @@ from typing import Any
 import dagster as dg
 import pyarrow.parquet as pq
 import pytest
+from deltalake import DeltaTable
 
 from cdc_platform.cli.app import run
 from cdc_platform.config import Config, Tables, load_config
@@ -25,7 +26,7 @@ from cdc_platform.reconcile.run import against_export, against_server
 from cdc_platform.reconcile.server import Dsn, Server, dsn_from
 from cdc_platform.spark import delta_sql
 from cdc_platform.spark.delta_sql import delta
-from cdc_platform.tables import SNAPSHOT_PATH, TABLE_STATE
+from cdc_platform.tables import RECONCILIATIONS, SNAPSHOT_PATH, TABLE_STATE
 from tests.reconcile import server as database
 from tests.rows import add
 
@@ -213,6 +214,11 @@ def test_all_tables_by_the_command(world: World, capsys: Any) -> None:
         "shop.wrong": False,
     }
     assert not data["equal"]
+    kept = {r["table"]: r for r in DeltaTable(RECONCILIATIONS.at(world.config.lake)).to_pyarrow_table().to_pylist()}
+    assert {t: (r["equal"], r["rows"]) for t, r in kept.items() if t == "all_types"} == {"all_types": (True, 3)}
+    assert (kept["all_types"]["binlog_file"], len(kept["all_types"]["digest"])) == ("mysql-bin.000001", 64)
+    assert kept["wrong"]["differing"] > 0 and not kept["wrong"]["equal"]
+    assert "unseen" not in kept, "it has no snapshot"
     assert tables["shop.unseen"]["problems"] == ["there is no snapshot of it"]
     wrong = tables["shop.wrong"]
     assert (wrong["missing"], wrong["extra"], wrong["changed"]) == (1, 1, 2)

@@ -1,0 +1,195 @@
+"""Certificates: what the platform can answer for each snapshot, and what is wrong with it. Without Spark.
+
+A certificate is broken while anything is known by which the table may lack rows or hold wrong ones. It is proven when
+nothing is, and the newest comparison with the source itself found it equal. In between it is consistent: nothing is
+wrong, and not all of it has been proven.
+"""
+
+import json
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any
+
+from cdc_platform import tables
+from cdc_platform.config import Config, Source
+from cdc_platform.formats import FORMATS
+from cdc_platform.lake import delta_table, new_tables, queries, stores, watermarks
+from cdc_platform.lake.watermarks import Complete
+from cdc_platform.lake.writer_lock import is_held
+from cdc_platform.tables import CERTIFICATES, RECONCILIATIONS, SCHEMA_HISTORY, Name, name_columns, name_of
+from cdc_platform.units import count, when
+
+PROVEN, CONSISTENT, BROKEN = "proven", "consistent", "broken"
+_GONE = ("dropped", "left_out")
+_AGAIN = timedelta(days=1)
+"""An unchanged certificate is kept again when the table is complete up to so much more."""
+
+
+@dataclass(frozen=True, slots=True)
+class Certificate:
+    """Of one snapshot. reasons: what is wrong; of a consistent one what lacks to a proof. facts: what it was made from:
+    landed, accounted, lost (offsets of the source), held (rows that name the table), held_unnamed (that name none),
+    state, complete_up_to_proven, gtids, cut, compared (the newest comparison of each of its source tables), decoder
+    versions, schema_version."""
+
+    source: str
+    name: Name
+    verdict: str
+    reasons: tuple[str, ...]
+    complete_up_to: datetime | None
+    facts: dict[str, Any]
+
+    @property
+    def text(self) -> str:
+        """The verdict and its reasons as a clause."""
+        return f"{self.verdict}: {'; '.join(self.reasons)}" if self.reasons else self.verdict
+
+
+def of_source(config: Config, source: Source) -> dict[Name, Certificate]:
+    """Certificates of all snapshots of a source that it has and follows, as things are now."""
+    states = [t for t in queries.table_states(config) if t["source"] == source.name and t["state"] not in _GONE]
+    shared = _Shared.of(config, source)
+    return {(name := name_of(t)): shared.certificate(name, t) for t in states}
+
+
+def issue(config: Config, found: Iterable[Certificate]) -> None:
+    """Keeps certificates of one source in CERTIFICATES, those that say something new."""
+    found = list(found)
+    path = CERTIFICATES.at(stores.lake(config))
+    if not found:
+        return
+    if not delta_table.exists(path):
+        new_tables.create(path, CERTIFICATES)
+    source = found[0].source
+    kept = _newest(path, source, 'number, verdict, reasons, complete_up_to, db, schema, "table"', "number")
+    number = max((r["number"] for r in kept.values()), default=-1) + 1
+    rows = [
+        {
+            **{"source": source, "number": number, **name_columns(c.name)},
+            **{"verdict": c.verdict, "reasons": list(c.reasons), "complete_up_to": c.complete_up_to},
+            "facts": json.dumps(c.facts, default=str, sort_keys=True),
+        }
+        for c in found
+        if _is_news(c, kept.get(c.name))
+    ]
+    delta_table.append_rows(path, rows)
+
+
+def _is_news(now: Certificate, kept: dict[str, Any] | None) -> bool:
+    if kept is None or (now.verdict, list(now.reasons)) != (kept["verdict"], list(kept["reasons"] or ())):
+        return True
+    up_to, before = now.complete_up_to, kept["complete_up_to"]
+    return up_to is not None and (before is None or up_to - before >= _AGAIN)
+
+
+def _newest(path: Any, source: str, columns: str, order: str) -> dict[Name, dict[str, Any]]:
+    """Table → its row that is last by an order."""
+    rows = queries.query(
+        f"SELECT {columns} FROM (SELECT *, row_number() OVER "
+        f'(PARTITION BY db, schema, "table" ORDER BY {order} DESC) AS n FROM t WHERE source = {queries.text(source)}) '
+        "WHERE n = 1",
+        t=path,
+    )
+    return {name_of(r): r for r in rows or []}
+
+
+@dataclass(frozen=True, slots=True)
+class _Shared:
+    """What all tables of a source have in common, and what is known of each."""
+
+    source: Source
+    facts: dict[str, Any]
+    wrong: list[str]
+    complete: Complete | None
+    held: dict[Name | None, int]
+    compared: dict[Name, list[dict[str, Any]]]
+    schemas: dict[Name, str]
+
+    @classmethod
+    def of(cls, config: Config, source: Source) -> "_Shared":
+        lake = stores.lake(config)
+        ledger = queries.ledger(config, [source])
+        held: dict[Name | None, int] = {}
+        for row in queries.held(config):
+            if row["source"] == source.name:
+                held[tables.name_in(row)] = held.get(tables.name_in(row), 0) + row["rows"]
+        complete = watermarks.complete(tables.WATERMARKS.at(lake), source.name)
+        facts = {
+            **{k: sum(int(r[k]) for r in ledger) for k in ("landed", "accounted", "lost")},
+            "held_unnamed": held.get(None, 0),
+            "complete_up_to_proven": complete and complete.proven,
+            "gtids": complete and complete.gtid,
+            "cut": queries.newest_cuts(config).get(source.name),
+            "decoder_versions": _decoders(config, source),
+        }
+        compared: dict[Name, list[dict[str, Any]]] = {}
+        for name, row in _newest(RECONCILIATIONS.at(lake), source.name, "*", "at").items():
+            told = {k: row[k] for k in (*_TOLD, "at", "lost", "problems")}
+            compared.setdefault(source.tables.routed(*name), []).append({"table": ".".join(name), **told})
+        wrong = [] if is_held(config, source) else _unaccounted(ledger)
+        if n := facts["held_unnamed"]:
+            wrong.append(f"quarantine holds {count(n, 'message')} of the source that name no table")
+        return cls(source, facts, wrong, complete, held, compared, _schemas(config, source))
+
+    def certificate(self, name: Name, state: dict[str, Any]) -> Certificate:
+        """Of one table. state: its row as queries.table_states gives it."""
+        compared, up_to = self.compared.get(name, []), self.complete.of(name) if self.complete else None
+        held = self.held.get(name, 0)
+        wrong = [*self._of_state(state), *self.wrong]
+        if held:
+            wrong.append(f"quarantine holds {count(held, 'row')} of it")
+        wrong += [f"{c['table']} differs from the source: {_difference(c)}" for c in compared if not c["equal"]]
+        unmended = self.facts["lost"] - min((c["lost"] for c in compared), default=0)
+        if unmended > 0:
+            wrong.append(f"{count(unmended, 'offset')} of the source were lost before they were landed")
+        lacks = [] if compared else ["it wasn't compared with the source so far (`cdc-platform reconcile`)"]
+        if up_to is None:
+            lacks.append("up to when it is complete isn't told")
+        facts = {
+            **self.facts,
+            **{"state": state["state"], "held": held, "compared": compared},
+            "schema_version": self.schemas.get(name),
+        }
+        verdict = BROKEN if wrong else CONSISTENT if lacks else PROVEN
+        return Certificate(self.source.name, name, verdict, tuple(wrong or lacks), up_to, facts)
+
+    @staticmethod
+    def _of_state(state: dict[str, Any]) -> list[str]:
+        return [] if state["state"] == "live" else [f"it is {state['state']}: {state['reason'] or 'no reason noted'}"]
+
+
+_TOLD = ("against", "equal", "version", "binlog_file", "binlog_pos", "gtid", "rows", "digest", "differing")
+
+
+def _difference(compared: dict[str, Any]) -> str:
+    rows = [count(compared["differing"], "row")] if compared["differing"] else []
+    return f"{', '.join([*(compared['problems'] or ()), *rows]) or 'see reconcile'} at {when(compared['at'])}"
+
+
+def _unaccounted(ledger: list[dict[str, Any]]) -> list[str]:
+    return [
+        f"{r['topic']}/{r['partition']}: {r['landed']} offsets landed, {r['accounted']} accounted for"
+        for r in ledger
+        if r["landed"] != r["accounted"]
+    ]
+
+
+def _decoders(config: Config, source: Source) -> list[str]:
+    """Versions of decoders that read what is known of the source's tables, the present one among them."""
+    rows = queries.query(
+        f"SELECT DISTINCT decoder_version AS version FROM t WHERE source = {queries.text(source.name)}",
+        t=SCHEMA_HISTORY.at(stores.lake(config)),
+    )
+    return sorted({FORMATS[source.format].version, *(r["version"] for r in rows or [] if r["version"])})
+
+
+def _schemas(config: Config, source: Source) -> dict[Name, str]:
+    """Snapshot → newest column list that messages stated."""
+    rows = queries.query(
+        'SELECT db, schema, "table", last_value(schema_version ORDER BY landed_at, "offset") AS version FROM t '
+        f"WHERE source = {queries.text(source.name)} AND kind = 'message' AND db IS NOT NULL AND \"table\" IS NOT NULL "
+        "GROUP BY 1, 2, 3",
+        t=SCHEMA_HISTORY.at(stores.lake(config)),
+    )
+    return {source.tables.routed(*name_of(r)): r["version"] for r in rows or []}

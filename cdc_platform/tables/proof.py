@@ -1,0 +1,96 @@
+"""What says how far tables are right: watermarks, comparisons with the source, certificates."""
+
+from cdc_platform.tables.columns import (
+    BIGINT,
+    BOOLEAN,
+    INT,
+    STRING,
+    TIMESTAMP,
+    Array,
+    Column,
+    Map,
+    Struct,
+)
+from cdc_platform.tables.common import BINLOG, DB, SCHEMA, SOURCE, STAGED, TABLE, WRITTEN_AT
+from cdc_platform.tables.table import Table
+
+WATERMARKS = Table(
+    "watermarks",
+    "Up to which time, by the source's clock, everything that the source had committed has come",
+    (
+        SOURCE,
+        Column("scope", STRING, "partition: come into the changelog by it; source: complete in all its snapshots"),
+        Column("batch", BIGINT, "of the changelog; of scope source a running number"),
+        Column("topic", STRING, about="Kafka topic, of scope partition"),
+        Column("partition", INT, about="Kafka partition, of scope partition"),
+        Column("offset", BIGINT, "last offset of the partition in the changelog"),
+        Column("source_time", TIMESTAMP, "all that was committed before it; NULL: no event has told a time so far"),
+        Column(
+            "proven",
+            BOOLEAN,
+            "of scope source: every partition tells it; false: one is idle and is taken for complete, as `reason` says",
+        ),
+        Column("reason", STRING, "of scope source: what holds the time back, or which partitions are idle"),
+        Column(
+            "behind",
+            Array(
+                Struct(
+                    (
+                        *(("db", STRING), ("schema", STRING), ("table", STRING)),
+                        *(("source_time", TIMESTAMP), ("reason", STRING)),
+                    )
+                )
+            ),
+            "of scope source: snapshots that are complete up to an earlier time only, and why",
+        ),
+        *BINLOG,
+        Column("gtid", STRING, "of scope source: set of all GTIDs up to there, as the newest checkpoint tells it"),
+        WRITTEN_AT,
+    ),
+    partition_by=("source",),
+    settings=STAGED,
+)
+
+RECONCILIATIONS = Table(
+    "reconciliations",
+    "What comparisons of snapshots with the source itself found",
+    (
+        SOURCE,
+        DB,
+        SCHEMA,
+        TABLE,
+        Column("against", STRING, "server: the source's own; export: a file of it"),
+        Column("equal", BOOLEAN, "true: nothing that was compared differs"),
+        Column("version", BIGINT, "of the snapshot's Delta table"),
+        *BINLOG,
+        Column("gtid", STRING, "of the source's view, where it is told"),
+        Column("rows", BIGINT, "of the source"),
+        Column("digest", STRING, "SHA-256 of the source's counts and sums of row digests by bucket"),
+        Column("differing", BIGINT, "rows found that are missing, too many or others"),
+        Column("problems", Array(STRING), "what is wrong with the table as a whole"),
+        Column("not_compared", Map(STRING, STRING), "columns that were left out, and why"),
+        Column("lost", BIGINT, "offsets of the source that had been lost before they were landed, by then"),
+        WRITTEN_AT,
+    ),
+    partition_by=("source",),
+    settings=STAGED,
+)
+
+CERTIFICATES = Table(
+    "certificates",
+    "What was certified of snapshots, and when that changed",
+    (
+        SOURCE,
+        Column("number", BIGINT, "of the certificate, from 0; of a table the highest counts"),
+        DB,
+        SCHEMA,
+        TABLE,
+        Column("verdict", STRING, "proven: equal to the source when compared; consistent: nothing is wrong; broken"),
+        Column("reasons", Array(STRING), "what is wrong; of consistent: what lacks to a proof"),
+        Column("complete_up_to", TIMESTAMP, "all that the source had committed before it is in the table"),
+        Column("facts", STRING, "JSON of all that the verdict was made from"),
+        WRITTEN_AT,
+    ),
+    partition_by=("source",),
+    settings=STAGED,
+)

@@ -1,0 +1,168 @@
+"""Certificates: a verdict of each table, by all that the lake knows of it, and what `certify` says and keeps."""
+
+import json
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import dagster as dg
+import pytest
+from deltalake import DeltaTable
+
+from cdc_platform import certificate, tables
+from cdc_platform.automation import table_events, table_status
+from cdc_platform.automation.naming import Naming
+from cdc_platform.certificate import Certificate
+from cdc_platform.cli.app import run
+from cdc_platform.config import Config, load_config
+from tests.automation.conftest import complete, held, ledger, resolve, schema_history, snapshot, table_state
+from tests.rows import add
+
+NOON = datetime(2026, 11, 20, 12, tzinfo=UTC)
+SOURCE, ORDERS, ITEMS = "shop-dts", ("shop", "orders"), ("shop", "items")
+
+
+@pytest.fixture
+def config(tmp_path: Path) -> Config:
+    raw = {
+        "lake": "./lake",
+        "kafka": {"bootstrap.servers": "127.0.0.1:1"},
+        "sources": [{"name": SOURCE, "format": "tencent_dts", "topics": ["dts"]}],
+    }
+    (tmp_path / "cdc.yaml").write_text(json.dumps(raw))
+    made = load_config(tmp_path / "cdc.yaml")
+    for table in ("orders", "items"):
+        schema_history(made, (SOURCE, "shop", table))
+        snapshot(made, SOURCE, f"shop.{table}", 2)
+    ledger(made, (SOURCE, "dts", 0, 0, 9, "landed", 10), (SOURCE, "dts", 0, 0, 9, "applied", 10))
+    complete(made, SOURCE, 0, NOON)
+    return made
+
+
+def compared(config: Config, table: str, *, equal: bool = True, at: datetime = NOON, **more: Any) -> None:
+    row = {"source": SOURCE, "db": "shop", "table": table, "against": "server", "equal": equal, "version": 0, "rows": 2}
+    add(config.lake, tables.RECONCILIATIONS, {**row, "differing": 0, "lost": 0, "at": at, **more})
+
+
+def now(config: Config) -> dict[tuple[str, ...], Certificate]:
+    return dict(certificate.of_source(config, config.sources[0]))
+
+
+def verdicts(config: Config) -> tuple[str, str]:
+    found = now(config)
+    return found[ORDERS].text, found[ITEMS].text
+
+
+NEVER = "consistent: it wasn't compared with the source so far (`cdc-platform reconcile`)"
+
+
+def test_a_table_is_proven_by_a_comparison(config: Config):
+    assert verdicts(config) == (NEVER, NEVER)
+    compared(config, "orders")
+    assert verdicts(config) == ("proven", NEVER)
+    one = now(config)[ORDERS]
+    assert one.complete_up_to == NOON
+    assert (one.facts["landed"], one.facts["accounted"], one.facts["lost"]) == (10, 10, 0)
+    assert [c["table"] for c in one.facts["compared"]] == ["shop.orders"]
+    compared(config, "orders", equal=False, differing=3, at=NOON + timedelta(hours=1))
+    assert verdicts(config)[0] == (
+        "broken: shop.orders differs from the source: 3 rows at 2026-11-20 13:00:00Z"
+    )  # the newest counts
+    compared(config, "orders", at=NOON + timedelta(hours=2))
+    assert verdicts(config)[0] == "proven"
+
+
+def test_what_quarantine_holds_breaks_its_table_and_what_names_none_breaks_all(config: Config):
+    compared(config, "orders")
+    held(config, SOURCE, "shop.items")
+    assert verdicts(config) == ("proven", "broken: quarantine holds 1 row of it")
+    resolve(config, SOURCE)
+    held(config, SOURCE, None)
+    why = "broken: quarantine holds 1 message of the source that name no table"
+    assert verdicts(config) == (why, why)
+
+
+def test_a_stopped_table_is_broken_and_a_dropped_one_has_none(config: Config):
+    table_state(config, SOURCE, "shop.orders", "stopped", "no key", rebuild=1)
+    table_state(config, SOURCE, "shop.items", "dropped", rebuild=1)
+    assert {n: c.text for n, c in now(config).items()} == {ORDERS: "broken: it is stopped: no key"}
+
+
+def test_offsets_without_an_outcome_break_all(config: Config):
+    ledger(config, (SOURCE, "dts", 0, 10, 11, "landed", 2))
+    assert verdicts(config)[0] == "broken: dts/0: 12 offsets landed, 10 accounted for"
+
+
+def test_lost_offsets_break_until_a_comparison_after_them(config: Config):
+    compared(config, "orders")
+    ledger(config, (SOURCE, "dts", 0, 10, 14, "lost", 5))
+    why = "broken: 5 offsets of the source were lost before they were landed"
+    assert verdicts(config) == (why, why)
+    compared(config, "orders", lost=5, at=NOON + timedelta(hours=1))
+    assert verdicts(config) == ("proven", why)
+
+
+def test_a_table_that_is_complete_to_no_time_is_not_proven(config: Config):
+    compared(config, "orders")
+    complete(config, SOURCE, 1, NOON, orders="quarantine held it")
+    assert verdicts(config)[0] == "consistent: up to when it is complete isn't told"
+
+
+def test_what_changes_is_kept(config: Config):
+    def kept() -> list[tuple[int, str, str]]:
+        rows = DeltaTable(tables.CERTIFICATES.at(config.lake)).to_pyarrow_table().to_pylist()
+        return sorted((r["number"], r["table"], r["verdict"]) for r in rows)
+
+    def issue() -> None:
+        certificate.issue(config, now(config).values())
+
+    issue()
+    issue()
+    assert kept() == [(0, "items", "consistent"), (0, "orders", "consistent")]
+    compared(config, "orders")
+    issue()
+    complete(config, SOURCE, 1, NOON + timedelta(hours=23))
+    issue()
+    assert kept()[2:] == [(1, "orders", "proven")]
+    complete(config, SOURCE, 2, NOON + timedelta(hours=24))
+    issue()
+    assert kept()[3:] == [(2, "items", "consistent"), (2, "orders", "proven")]
+
+
+def test_the_command(config: Config, capsys: pytest.CaptureFixture[str]):
+    at = ["--config", str(config.file)]
+    compared(config, "orders")
+    assert run(["certify", SOURCE, *at, "--json"]) == 0
+    data = json.loads(capsys.readouterr().out)
+    assert [(t["table"], t["verdict"]) for t in data["tables"]] == [
+        ("shop.items", "consistent"),
+        ("shop.orders", "proven"),
+    ]
+    held(config, SOURCE, "shop.items")
+    assert run(["certify", SOURCE, "shop.orders", *at]) == 0
+    text = capsys.readouterr().out
+    assert "proven" in text and "2026-11-20 12:00:00Z" in text and "items" not in text
+    assert run(["certify", SOURCE, *at]) == 1
+    assert "quarantine holds 1 row of it" in capsys.readouterr().out
+    assert run(["certify", SOURCE, "shop.order", *at]) == 2
+    assert "shop.orders" in capsys.readouterr().err
+
+
+def test_the_check_blocks_what_lies_downstream(config: Config, monkeypatch: pytest.MonkeyPatch):
+    from cdc_platform.definitions import build
+    from tests.automation.conftest import NoSpark
+
+    monkeypatch.setattr("cdc_platform.definitions.spark_resource", lambda config: NoSpark())
+    held(config, SOURCE, "shop.items")
+    statuses = {s.id: s for s in table_status.statuses(config, config.sources[0])}
+    naming = Naming(config)
+
+    def result(name: tuple[str, str]) -> dg.AssetCheckResult:
+        found = table_events.check_results(statuses[name], naming.table(config.sources[0], *name).key)
+        return next(r for r in found if r.check_name == table_events.CERTIFIED)
+
+    assert (result(ORDERS).passed, result(ITEMS).passed) == (True, False)
+    assert result(ITEMS).description == "broken: quarantine holds 1 row of it"
+    graph = build(config).resolve_asset_graph()
+    spec = graph.get_check_spec(dg.AssetCheckKey(naming.table(config.sources[0], *ITEMS).key, "certified"))
+    assert spec.blocking
