@@ -136,6 +136,7 @@ def test_a_change_of_rules_that_was_begun_is_done_before_the_next(
     assert feed.sums() == {"applied": 7, "control": 1, "duplicate": 1, "filtered": 1, "quarantined": 1}
 
 
+@pytest.mark.thorough
 def test_a_table_left_out_for_a_while_is_taken_up_where_it_was(feed: Changing) -> None:
     feed.follow(include=["*"])
     feed.say(*PAST)

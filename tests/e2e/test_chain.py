@@ -59,6 +59,7 @@ def server(shop, tmp_path):
         process.wait()
 
 
+@pytest.mark.thorough
 def test_the_same_over_spark_connect(shop, server, process, tmp_path):
     config = shop.config(tmp_path, shop.sources()[:1], spark={"remote": server.remote})
     driver = process(config, env=server.env)

@@ -37,6 +37,7 @@ def plain(value: Any) -> Any:
     return value.timestamp() if isinstance(value, datetime) else value
 
 
+@pytest.mark.thorough
 @pytest.mark.spark
 def test_both_sides_give_the_same_answer_to_every_question_of_a_run(spark, make_config, monkeypatch):
     asked: set[str] = set()

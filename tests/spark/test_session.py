@@ -110,6 +110,7 @@ def test_a_connect_server_that_does_not_answer_is_told_at_once(tmp_path: Path) -
     assert "onnection refused" in run.stderr
 
 
+@pytest.mark.thorough
 @pytest.mark.spark
 def test_a_connect_server_that_dies_ends_the_run(tmp_path: Path) -> None:
     source = {"name": "s", "format": "debezium", "topics": ["t"]}

@@ -147,6 +147,7 @@ def test_a_recycled_process_number_is_not_our_broker(own_home):
         stranger.wait()
 
 
+@pytest.mark.thorough
 def test_keeps_its_data_over_a_kill_a_stop_and_another_port(own_home, admin_of):
     info = start(own_home, free_port())
     create(admin_of(info), "kept")

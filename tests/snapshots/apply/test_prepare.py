@@ -50,6 +50,7 @@ def compacted(snapshot: str) -> int:
     return found.count("OPTIMIZE")
 
 
+@pytest.mark.thorough
 def test_rows_are_marked_once_the_table_is_large_and_files_put_together_once_they_are_many(
     spark: Any, make_config: Any, monkeypatch: Any
 ) -> None:
