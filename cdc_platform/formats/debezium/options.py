@@ -31,15 +31,15 @@ class DebeziumOptions(SchemaOptions):
         description="The connector's time.precision.mode, for bare payloads",
         examples=["connect"],
     )
-    decimal_handling_mode: DecimalMode = Field(
-        default="precise",
-        description="The connector's decimal.handling.mode, for bare payloads",
+    decimal_handling_mode: DecimalMode | None = Field(
+        default=None,
+        description="The connector's decimal.handling.mode, for bare payloads; default: as each value shows",
         examples=["string"],
     )
-    binary_handling_mode: BinaryMode = Field(
-        default="bytes",
-        description="The connector's binary.handling.mode, for bare payloads and for columns that `columns` "
-        "or the schema calls binary while they come as text",
+    binary_handling_mode: BinaryMode | None = Field(
+        default=None,
+        description="The connector's binary.handling.mode, for bare payloads (default: as each value shows) and for "
+        "columns that `columns` or the schema calls binary while they come as text",
         examples=["base64"],
     )
     replace_null_with_default: bool = Field(

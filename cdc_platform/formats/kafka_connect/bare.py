@@ -4,6 +4,8 @@ sent under the connector's settings → `kafka_connect.types.column`."""
 from collections.abc import Callable
 from dataclasses import replace
 
+from cdc_platform.formats.kafka_connect import untold
+from cdc_platform.formats.kafka_connect.fitting import fitting
 from cdc_platform.formats.kafka_connect.from_text import or_text
 from cdc_platform.formats.kafka_connect.types import (
     CONNECT,
@@ -15,7 +17,7 @@ from cdc_platform.formats.kafka_connect.types import (
     column,
     stated_limits,
 )
-from cdc_platform.formats.kafka_connect.values import plain_texts
+from cdc_platform.formats.kafka_connect.values import Convert, plain_texts
 from cdc_platform.mysql.types import MySqlType, parse_type
 
 
@@ -27,7 +29,7 @@ def _bare_bit(real: MySqlType, _: Dialect) -> dict:
 
 
 def _bare_decimal(real: MySqlType, dialect: Dialect) -> dict:
-    if dialect.decimal != "precise":
+    if dialect.decimal not in (None, "precise"):
         return {"type": dialect.decimal}
     precision, scale = (*(real.args or (10,)), 0)[:2]
     parameters = {"connect.decimal.precision": precision, "scale": scale}
@@ -47,7 +49,7 @@ _BARE: dict[str, Callable[[MySqlType, Dialect], dict]] = {
     "year": _bare("int32", TIME + "Year"),
     "timestamp": _bare("string", TIME + "ZonedTimestamp"),
     "float": lambda real, _: {"type": "float" if real.spark == "float" else "double"},
-    "binary": lambda _, dialect: {"type": "bytes" if dialect.binary == "bytes" else "string"},
+    "binary": lambda _, dialect: {"type": "bytes" if dialect.binary in (None, "bytes") else "string"},
     "bit": _bare_bit,
     "decimal": _bare_decimal,
     **dict.fromkeys(("date", "time", "datetime"), lambda real, dialect: {"name": _temporal_name(real, dialect)}),
@@ -80,7 +82,16 @@ def bare_column(name: str, given: str | None, dialect: Dialect, *, defaulted: bo
     found = column({**field, **_BARE[real.family](real, dialect)}, given, dialect)
     if real.family in _CONVERTED:
         return replace(found, convert=or_text(found.convert, real, dialect.text_zone or "UTC"))
+    if of_any := _UNTOLD.get(real.family, lambda *_: None)(real, dialect):
+        return replace(found, convert=fitting(of_any, real))
     return found
+
+
+_UNTOLD: dict[str, Callable[[MySqlType, Dialect], Convert | None]] = {
+    "decimal": lambda real, dialect: untold.decimals(real) if dialect.decimal is None else None,
+    "binary": lambda real, dialect: untold.binaries(real) if dialect.binary is None else None,
+}
+"""Family → the converter of its values where no option tells how they are written."""
 
 
 _CONVERTED = ("date", "time", "datetime", "timestamp", "year")

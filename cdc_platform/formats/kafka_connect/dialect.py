@@ -21,8 +21,8 @@ class Dialect:
     """What the writer was set to, as far as schema blocks don't say it."""
 
     temporal: TemporalMode = "adaptive_time_microseconds"
-    decimal: DecimalMode = "precise"
-    binary: BinaryMode = "bytes"
+    decimal: DecimalMode | None = None  # None: not told, each text shows it
+    binary: BinaryMode | None = None
     unavailable: str = "__debezium_unavailable_value"
     dtle: bool = False
     snapshot: bool = False  # dtle only: its snapshot and incremental writers differ

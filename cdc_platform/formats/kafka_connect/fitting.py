@@ -15,10 +15,11 @@ from cdc_platform.mysql.values import integer_range
 Check = Callable[[list[Any], MySqlType], None]
 
 
-def fitting(convert: Convert, real: MySqlType) -> Convert:
-    """The converter of a column whose real type is known; it raises ValueError for texts that aren't of it."""
-    check = _CHECKS.get(real.family)
-    if check is None or not (real.args or real.labels or real.family == "integer"):
+def fitting(convert: Convert, real: MySqlType, *, counts: bool = False) -> Convert:
+    """The converter of a column whose real type is known; it raises ValueError for texts that aren't of it. `counts`:
+    its values are numbers, whose unit may be another one than the one they were taken for."""
+    check = _CHECKS.get(real.family) or (_CLOCKS.get(real.family) if counts else None)
+    if check is None or not (real.args or real.labels or real.family in _ALWAYS):
         return convert
 
     def checked(values: list[Any]) -> list[Any]:
@@ -69,6 +70,14 @@ def _binary(texts: list[Any], real: MySqlType) -> None:
             fitting_base64(text, real)
 
 
+def _clock(texts: list[Any], real: MySqlType) -> None:
+    """Digits of a second that the column can't have."""
+    longest = (real.args or (0,))[0]
+    for text in [t for t in texts if t and "." in t]:
+        if len(text.rstrip("Z").partition(".")[2].rstrip("0")) > longest:
+            raise ValueError(f"{shown(text)} has more digits of a second than {real.name}({longest})")
+
+
 _CHECKS: dict[str, Check] = {
     "text": _text,
     "integer": _integer,
@@ -77,3 +86,6 @@ _CHECKS: dict[str, Check] = {
     "set": _labels,
     "binary": _binary,
 }
+_CLOCKS: dict[str, Check] = dict.fromkeys(("time", "datetime"), _clock)
+_ALWAYS = frozenset(("integer", *_CLOCKS))
+"""Families that have bounds without any argument."""

@@ -23,7 +23,7 @@ _FITS = {
 AS_IT_IS = frozenset(("text", "enum", "set", "json"))
 _FROM_TEXT: dict[str, Callable[[Dialect], cv.Convert | None]] = {
     "decimal": lambda _: cv.each("decimal text", (str,), partial(number_text, scale=None)),
-    "binary": lambda d: _BINARY_TEXT[d.binary],
+    "binary": lambda d: _BINARY_TEXT.get(d.binary or "bytes"),
 }
 _BINARY_TEXT: dict[str, cv.Convert | None] = {
     "bytes": None,

@@ -178,7 +178,7 @@ def column(field: dict, given: str | None, dialect: Dialect, known: str | None =
     if dialect.dtle:
         convert = _repaired(semantic, parse_type(told) if told else None, convert, dialect)
     if told and type_text == told:
-        convert = fitting(convert, parse_type(told))
+        convert = fitting(convert, parse_type(told), counts=kind != "string")
     return Column(name, type_text, convert, _unavailable(field, dialect), limits)
 
 

@@ -19,6 +19,7 @@ from cdc_platform.formats.tdsql.literals import NULLS, to_text
 from cdc_platform.formats.tdsql.messages import Changes, Row, place
 from cdc_platform.formats.tdsql.options import TdsqlOptions
 from cdc_platform.formats.texts import shown
+from cdc_platform.mysql.types import MySqlType
 
 _NULLS = pa.array(["", *sorted(NULLS)], pa.string())
 
@@ -58,11 +59,7 @@ def _columns_of(table: Table, names: tuple[str, ...] | None, width: int, hidden:
     count = len(table.names)
     if names is None:
         if width > count + hidden:
-            why = (
-                "; MariaDB writes its own DB_ROW_HASH_1 behind the columns of a table with UNIQUE over TEXT, BLOB or "
-                f"long VARCHAR: option hidden_columns {{'{table.db}.{table.table}': {width - count}}} lets such rows in"
-            )
-            raise ValueError(f"{width} values, but the table has {count} columns here{why}")
+            raise ValueError(f"{width} values, but the table has {count} columns here: {_longer(table, width - count)}")
         # A shorter row was written before columns were added at the end.
         return tuple(range(min(width, count))) + (-1,) * (width - count)
     folded = {n.casefold(): i for i, n in enumerate(table.names)}
@@ -71,6 +68,28 @@ def _columns_of(table: Table, names: tuple[str, ...] | None, width: int, hidden:
     if unknown is not None:
         raise ValueError(f"column {shown(unknown)} isn't among the table's columns here")
     return tuple(folded[n.casefold()] for n in names)
+
+
+def _longer(table: Table, more: int) -> str:
+    """Why a row may have more values than its table has columns."""
+    why = "the statement that added the others isn't in the topic before this row (option schema_file can tell it)"
+    if not _may_be_hashed([t for _, t in table.types]):
+        return why
+    return (
+        f"{why}, or they are MariaDB's own DB_ROW_HASH_1, which stands behind the columns of a table with UNIQUE over "
+        f"TEXT, BLOB or long VARCHAR: option hidden_columns {{'{table.db}.{table.table}': {more}}} lets such rows in then"
+    )
+
+
+_KEY_BYTES = 767
+"""What a key holds at least (InnoDB's limit per column in its older row formats): MariaDB makes a hash of longer ones."""
+
+
+def _may_be_hashed(types: list[MySqlType]) -> bool:
+    """Whether MariaDB may keep a UNIQUE key over columns of these types by a hidden column."""
+    keyed = [t for t in types if t.family in ("text", "binary", "json")]
+    sizes = [4 * t.args[0] for t in keyed if t.args and t.name in ("char", "varchar", "binary", "varbinary")]
+    return len(sizes) < len(keyed) or sum(sizes) > _KEY_BYTES
 
 
 def convert(messages: pa.RecordBatch, group: Group, rows: Changes, options: TdsqlOptions) -> Converted[Changes]:

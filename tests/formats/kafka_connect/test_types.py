@@ -343,8 +343,8 @@ BARE = [
     ("datetime", {}, 1000, "datetime", "1970-01-01 00:00:01"),
     ("datetime(6)", {}, 1000, "datetime(6)", "1970-01-01 00:00:00.001"),
     ("datetime(6)", {"temporal": "connect"}, 1000, "datetime(6)", "1970-01-01 00:00:01"),
-    ("datetime", {"temporal": "nanoseconds"}, 1000, "datetime", "1970-01-01 00:00:00.000001"),
-    ("datetime", {"temporal": "microseconds"}, 1000, "datetime", "1970-01-01 00:00:00.001"),
+    ("datetime(6)", {"temporal": "nanoseconds"}, 1000, "datetime(6)", "1970-01-01 00:00:00.000001"),
+    ("datetime(3)", {"temporal": "microseconds"}, 1000, "datetime(3)", "1970-01-01 00:00:00.001"),
     ("time", {}, 1_000_000, "time", "00:00:01"),
     ("time", {"temporal": "adaptive"}, 1000, "time", "00:00:01"),
     ("time(6)", {"temporal": "adaptive"}, 1_000_000, "time(6)", "00:00:01"),
@@ -354,6 +354,26 @@ BARE = [
     ("decimal(10,2)", {}, N("1.1"), "decimal(10,2)", "1.10"),
     ("decimal(10,2)", {"decimal": "string"}, "1234", "decimal(10,2)", "1234"),
     ("decimal(10,2)", {"decimal": "double"}, N("12.5"), "double", "12.5"),
+    # No option tells the mode: what can be of one only is read.
+    ("decimal(12,2)", {}, "1234", "decimal(12,2)", "-26588.24"),  # a text of digits would have ".00"
+    ("decimal(10,2)", {}, "1234.00", "decimal(10,2)", "1234.00"),
+    ("decimal(10,2)", {}, "-0.05", "decimal(10,2)", "-0.05"),
+    ("decimal(20,10)", {}, "0E-10", "decimal(20,10)", "0.0000000000"),
+    ("decimal(10,0)", {}, "-123", "decimal(10,0)", "-123"),
+    ("decimal(10,0)", {}, "12345", "decimal(10,0)", "12345"),
+    ("decimal(10,0)", {}, "12345678", "decimal(10,0)", "12345678"),  # base64 of 14 digits
+    ("decimal(5)", {}, "1234", "decimal(5)", "1234"),
+    ("decimal", {}, "BNI=", "decimal", "1234"),
+    ("decimal(10,0) unsigned", {}, "1234", "decimal(10,0) unsigned", "1234"),  # the other would be negative
+    ("decimal(10,0)", {"decimal": "precise"}, "1234", "decimal(10,0)", "-2658824"),
+    ("decimal(10,0)", {"decimal": "string"}, "1234", "decimal(10,0)", "1234"),
+    ("varbinary(9)", {}, "deadbe", "varbinary(9)", "3q2+"),  # not the length of base64
+    ("varbinary(9)", {}, "__79", "varbinary(9)", "//79"),
+    ("binary(3)", {}, "abcd", "binary(3)", "abcd"),  # two bytes in hexadecimal digits
+    ("binary(4)", {}, "00deadbe", "binary(4)", "AN6tvg=="),  # six bytes in base64
+    ("binary(4)", {}, "3q0=", "binary(4)", "3q0AAA=="),
+    ("blob", {"binary": "bytes"}, "dead", "blob", "dead"),
+    ("blob", {}, "", "blob", ""),
     ("bit(1)", {}, True, "bit(1)", "1"),
     ("bit(9)", {}, b64(b"\x00\x01"), "bit(9)", "256"),
     ("blob", {}, "3q0=", "blob", "3q0="),
@@ -370,6 +390,34 @@ BARE = [
 def test_bare_values_by_the_users_type(option, dialect, value, type_text, text):
     found = bare_column("c", option, Dialect(**dialect))
     assert (found.type_text, found.convert([value, None])) == (type_text, [text, None])
+
+
+UNTOLD = [
+    ("decimal(10,0)", "1234", "decimal_handling_mode"),
+    ("decimal(30,0)", "12345678", "decimal_handling_mode"),
+    ("blob", "deadbeef", "binary_handling_mode"),
+    ("varbinary(2)", "12345678", "binary_handling_mode"),
+]
+
+
+@pytest.mark.parametrize(("told", "value", "option"), UNTOLD)
+def test_a_text_that_may_be_written_two_ways_is_refused_with_the_option_that_tells(told, value, option):
+    with pytest.raises(ValueError, match=f"option {option} tells which"):
+        bare_column("c", told, Dialect()).convert([value])
+
+
+COUNTS = [
+    ("time", {}, 43_201_000),  # 12:00:01 in milliseconds
+    ("time(3)", {}, 3_600_001_001),
+    ("datetime", {}, 1_700_000_000_500),
+    ("datetime(4)", {}, 1_700_000_000_123_456),
+]
+
+
+@pytest.mark.parametrize(("told", "dialect", "value"), COUNTS)
+def test_a_count_that_gives_digits_of_a_second_which_the_column_has_not_is_refused(told, dialect, value):
+    with pytest.raises(ValueError, match="more digits of a second"):
+        bare_column("c", told, Dialect(**dialect)).convert([value])
 
 
 def test_types_of_schema_change_messages():

@@ -61,6 +61,25 @@ def test_a_label_that_is_none_is_refused(literal):
     assert "see option escapes" in event["reason"]
 
 
+HASHABLE = [
+    ("id int PRIMARY KEY, n int", False),
+    ("id int PRIMARY KEY, v varchar(191), UNIQUE (v)", False),
+    ("id int PRIMARY KEY, v varchar(192), UNIQUE (v)", True),
+    ("id int PRIMARY KEY, a varchar(100), b varchar(100), UNIQUE (a, b)", True),
+    ("id int PRIMARY KEY, v blob", True),
+]
+
+
+@pytest.mark.parametrize(("columns", "so"), HASHABLE)
+def test_a_longer_row_is_told_of_mariadbs_hidden_column_only_where_there_may_be_one(columns, so):
+    options = TDSQL.options()
+    known = json.loads(json.dumps(TDSQL.context.build(options, [statement("d", f"CREATE TABLE t ({columns})")])))
+    longer = row("1", *["'a'" for _ in range(columns.count(" varchar") + columns.count(" blob"))], "7", "8", "9")
+    [event] = [e for e in readable(TDSQL.decode(messages([longer]), options, known)) if e["kind"] != "schema"]
+    assert "isn't in the topic before this row" in event["reason"]
+    assert ("DB_ROW_HASH" in event["reason"]) is so
+
+
 HASHED = "CREATE TABLE t (id int PRIMARY KEY, v text, UNIQUE (v))"
 
 
@@ -75,7 +94,8 @@ def test_rows_with_mariadbs_hidden_column():
     longer = row("1", "'a'", "1234567890123456789")
     refused = of_hashed(longer)
     assert refused["kind"] == "error"
-    assert "3 values, but the table has 2 columns here; MariaDB writes its own DB_ROW_HASH_1" in refused["reason"]
+    assert "3 values, but the table has 2 columns here: the statement that added the others" in refused["reason"]
+    assert "or they are MariaDB's own DB_ROW_HASH_1" in refused["reason"]
     assert "hidden_columns {'d.t': 1}" in refused["reason"]
     assert of_hashed(longer, hidden_columns={"d.t": 1})["after"] == {"id": "1", "v": "a"}
     assert of_hashed(row("1", "'a'"), hidden_columns={"d.t": 1})["after"] == {"id": "1", "v": "a"}
