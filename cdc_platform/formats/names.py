@@ -1,4 +1,4 @@
-"""Column names as MySQL takes them: without regard to case."""
+"""Column names as MySQL takes them: without regard to case; names of tables as options spell them."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -24,3 +24,8 @@ class Names:
                 folded = known.casefold()
                 self._folded[folded] = None if folded in self._folded else known
         return self._folded.get(name.casefold())
+
+
+def dotted(*parts: str | None) -> str:
+    """A table's name as options spell it, without the parts that it lacks: `db.table`, `db.schema.table`."""
+    return ".".join(filter(None, parts))

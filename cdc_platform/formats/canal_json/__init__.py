@@ -25,7 +25,7 @@ from cdc_platform.formats.collect import Collector, Converted, Table
 from cdc_platform.formats.contract import Context, Format, Liveness
 from cdc_platform.formats.events import Addresses, Event, collection_paused
 from cdc_platform.formats.table_schemas.by_state import by_state, known_of
-from cdc_platform.formats.table_schemas.lookup import TableSchemas
+from cdc_platform.formats.table_schemas.lookup import NO_SCHEMAS, TableSchemas
 from cdc_platform.formats.table_schemas.places import Place
 from cdc_platform.formats.table_schemas.states import States, build
 
@@ -59,13 +59,17 @@ class _Collector(Collector[Group, Changes, Table]):
     def variants(self, group: Group) -> Iterable[tuple[Group, Changes | None]]:
         if not any(type(told) is not str or not tells_all(told) for told in group.types):
             return [(group, None)]
-        return by_state(self.schemas, group, lambda: self.changes(group), self._place)
+        return by_state(self._schemas(group), group, lambda: self.changes(group), self._place)
+
+    def _schemas(self, group: Group) -> TableSchemas:
+        """What is known of MySQL's tables: names without a schema."""
+        return self.schemas if group.schema is None else NO_SCHEMAS
 
     def _place(self, row: Row) -> Place:
         return Place(*self.addresses(row.at), time=row.time)
 
     def table(self, group: Group) -> Table:
-        return described(group, self.options, known_of(self.schemas, group))
+        return described(group, self.options, known_of(self._schemas(group), group))
 
     def convert(self, _group: Group, table: Table, rows: Changes) -> Converted[Changes]:
         return convert(self.messages, table, rows, self.options.dialect)

@@ -67,6 +67,7 @@ class Rows(NamedTuple):
     types: dict[str, Any]
     sql_types: dict[str, Any]
     rows: list[Row]
+    schema: str | None = None  # of databases that have schemas, told by InLong and Alibaba's Blink
 
 
 def read(at: int, message: Any, options: CanalJsonOptions) -> Rows | list[Event]:
@@ -112,6 +113,7 @@ def _rows(at: int, kind: str, message: dict, extension: dict, data: list, option
         of_object(_single(message.get("mysqlType")), "mysqlType"),
         of_object(_single(message.get("sqlType")), "sqlType"),
         [Row(at, i, op, r, o, time, gtid, txn) for i, (r, o) in enumerate(zip(data, olds, strict=True))],
+        schema_of(message),
     )
 
 
@@ -139,12 +141,16 @@ def _events(kind: str, message: dict, extension: dict, empty: bool) -> list[Even
     """Events of a message without rows."""
     sql = _text(message, "sql") or None
     db, table = _text(message, "database") or None, _text(message, "table") or None
+    schema = schema_of(message)
     named = {"db": db, "table": table, "source_time": micros(message.get("es")), "gtid": _text(message, "gtid") or None}
+    named["schema"] = schema
     named["txn_id"] = commit = _count(extension, "commitTs")
     if commit is not None:
         named |= {"file_no": COMMIT_TS, "binlog_pos": int(commit)}
     if kind in _CONTROL:
         return [{**named, "kind": _CONTROL[kind], "info": _info(kind, sql, extension)}]
+    if schema is not None and sql is not None:
+        return _of_another_database(kind, sql, named)
     if kind in DDL:
         return ddl(kind, sql, named)
     if kind == "QUERY" and sql is not None:
@@ -164,9 +170,25 @@ def _events(kind: str, message: dict, extension: dict, empty: bool) -> list[Even
     raise ValueError(f"unknown type {shown(kind)}; known: {known}")
 
 
+def _of_another_database(kind: str, sql: str, named: Event) -> list[Event]:
+    """A statement in a database that has schemas isn't read as MySQL's: columns follow the rows."""
+    reason = "a statement of a database with schemas: columns follow the rows"
+    found = [{**named, "kind": "skip", "reason": reason, "ddl": sql}]
+    if kind == "TRUNCATE":
+        if not (named["db"] and named["table"]):
+            raise ValueError(f"which table is truncated isn't told: {shown(sql)}")
+        found.append({**named, "kind": "row", "op": "truncate", "entry_index": 1})
+    return found
+
+
 def _info(kind: str, sql: str | None, extension: dict) -> list[tuple[str, str]]:
     fields = {"type": kind, "sql": sql, "watermark_ts": _count(extension, "watermarkTs")}
     return [(k, v) for k, v in fields.items() if v is not None]
+
+
+def schema_of(message: dict[str, Any]) -> str | None:
+    """The schema that a message names. Raises ValueError."""
+    return _text(message, "schema") or None
 
 
 def column_key(names: Any) -> tuple[str, ...]:

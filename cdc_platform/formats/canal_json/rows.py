@@ -180,6 +180,7 @@ def _batch(messages: pa.RecordBatch, table: Table, changes: Changes, cells: _Cel
     columns = {
         "row_index": index.cast(pa.int32()),
         "db": table.db,
+        "schema": table.schema,
         "table": table.table,
         "op": changes.op,
         "key": image_maps(cells.text, key_names, cells.before[:, table.key], has_key),

@@ -8,7 +8,7 @@ from cdc_platform.formats.canal_json.messages import Row, Rows
 from cdc_platform.formats.canal_json.options import CanalJsonOptions
 from cdc_platform.formats.collect import Table
 from cdc_platform.formats.events import BadColumn
-from cdc_platform.formats.names import Names
+from cdc_platform.formats.names import Names, dotted
 from cdc_platform.formats.table_schemas.lookup import Columns
 from cdc_platform.formats.texts import shown
 from cdc_platform.mysql.types import MySqlType, parse_type
@@ -29,12 +29,13 @@ class Group(NamedTuple):
     names: tuple[str, ...]
     types: tuple[str | int | None, ...]
     known: Columns | None = None  # what the schema history says, where that depends on the row's place
+    schema: str | None = None
 
 
 def described(group: Group, options: CanalJsonOptions, known: Columns | None = None) -> Table:
     """Columns and key of a group's rows; `known`: what the schema history says of them. Raises ValueError when a key
     column isn't in the rows."""
-    given = Names(options.columns.get(f"{group.db}.{group.table}", {}))
+    given = Names(options.columns.get(dotted(group.db, group.schema, group.table), {}))
     of_history = known.type_of if known else lambda _: None
     columns = zip(group.names, group.types, strict=True)
     types = [column_type(given.get(name), told, of_history(name)) for name, told in columns]
@@ -45,7 +46,7 @@ def described(group: Group, options: CanalJsonOptions, known: Columns | None = N
         raise BadColumn(name, f"key column {shown(name)} isn't in the row")
     if len(set(key)) != len(key):
         raise ValueError(f"pkNames {shown(list(group.key))} names a column twice")
-    return Table(group.db, group.table, group.names, types, key)
+    return Table(group.db, group.table, group.names, types, key, group.schema)
 
 
 def column_type(given: str | None, told: str | int | None, known: str | None = None) -> tuple[str, MySqlType]:
@@ -83,7 +84,7 @@ def group_of(message: Rows, names: tuple[str, ...]) -> Group:
     if set(map(type, told)) != {str} or "" in told:
         types, sql_types = Names(message.types), Names(message.sql_types)
         told = tuple(stated_type(n, types, sql_types) for n in names)
-    return Group(message.db, message.table, message.key, names, told)
+    return Group(message.db, message.table, message.key, names, told, schema=message.schema)
 
 
 def _renamed(old: dict[str, Any], data: dict[str, Any]) -> dict[str, Any]:

@@ -11,7 +11,7 @@ from cdc_platform.formats.canal_json.options import CanalJsonOptions
 from cdc_platform.formats.canal_json.rows import column_text
 from cdc_platform.formats.canal_json.tables import Group, column_type, stated_type
 from cdc_platform.formats.events import Event, of_table, readable_key
-from cdc_platform.formats.names import Names
+from cdc_platform.formats.names import Names, dotted
 
 
 def of_message(message: Any, options: CanalJsonOptions) -> Event:
@@ -27,7 +27,7 @@ def of_message(message: Any, options: CanalJsonOptions) -> Event:
     db, table = message.get("database"), message.get("table")
     if rows or kind in OPS:
         db, table = db or options.database, table or options.table
-    named = of_table(db, table)
+    named = of_table(db, table, message.get("schema"))
     old = message.get("old") or message.get("updateBefore") or {}
     olds = [old] if type(old) is dict else old if type(old) is list else []
     if len(rows) != 1 or len(olds) != 1 or type(rows[0]) is not dict or type(olds[0]) is not dict:
@@ -37,13 +37,13 @@ def of_message(message: Any, options: CanalJsonOptions) -> Event:
     except ValueError:
         return named
     types, sql_types = (_object(message.get(name)) for name in ("mysqlType", "sqlType"))
-    told = Rows(str(db), str(table), key, types, sql_types, [])
+    told = Rows(str(db), str(table), key, types, sql_types, [], named.get("schema"))
     return {**named, **_key(told, rows[0], olds[0], options)}
 
 
 def of_row(told: Rows | Group, data: dict[str, Any], old: dict[str, Any] | None, options: CanalJsonOptions) -> Event:
     """Of one row; `told`: what its message says of its table and its columns."""
-    return {**of_table(told.db, told.table), **_key(told, data, old or {}, options)}
+    return {**of_table(told.db, told.table, told.schema), **_key(told, data, old or {}, options)}
 
 
 def _object(value: Any) -> dict[str, Any]:
@@ -52,7 +52,7 @@ def _object(value: Any) -> dict[str, Any]:
 
 def _key(told: Rows | Group, data: dict[str, Any], old: dict[str, Any], options: CanalJsonOptions) -> Event:
     """That of the row before, by the names that `data` has."""
-    given = Names(options.columns.get(f"{told.db}.{told.table}", {}))
+    given = Names(options.columns.get(dotted(told.db, told.schema, told.table), {}))
     stated, image, before = _types(told), Names(data), Names(old)
     spelled = [name if name in data else image.other(name) for name in told.key]
 

@@ -20,11 +20,10 @@ from cdc_platform.formats.dataworks.scanner import Scanner
 from cdc_platform.formats.events import Addresses, Event, collection_paused
 from cdc_platform.formats.limits import finer_than, of
 from cdc_platform.formats.table_schemas.by_state import by_state, known_of
-from cdc_platform.formats.table_schemas.lookup import TableSchemas
+from cdc_platform.formats.table_schemas.lookup import NO_SCHEMAS, TableSchemas
 from cdc_platform.formats.table_schemas.places import Place
 from cdc_platform.formats.table_schemas.states import States, build
 
-_NONE = TableSchemas(None)
 
 
 class _Collector(Collector[Group, Changes, Table]):
@@ -53,7 +52,7 @@ class _Collector(Collector[Group, Changes, Table]):
 
     def _schemas(self, group: Group) -> TableSchemas:
         """What is known of MySQL's tables: names without a schema."""
-        return self.schemas if group.schema is None else _NONE
+        return self.schemas if group.schema is None else NO_SCHEMAS
 
     def _place(self, row: Row) -> Place:
         number = None if row.op == "read" else (row.file_no, row.position)  # the full load has no place of its own

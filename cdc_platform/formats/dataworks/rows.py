@@ -15,7 +15,7 @@ from cdc_platform.formats.dataworks.options import DataworksOptions
 from cdc_platform.formats.dataworks.values import TYPES, default_type, texts
 from cdc_platform.formats.events import BadColumn, Event, of_table, readable_key, row_batch
 from cdc_platform.formats.images import image_maps
-from cdc_platform.formats.names import Names
+from cdc_platform.formats.names import Names, dotted
 from cdc_platform.formats.table_schemas.lookup import Columns
 from cdc_platform.formats.texts import BAD, shown
 from cdc_platform.mysql.types import MySqlType, parse_type
@@ -25,7 +25,7 @@ from cdc_platform.mysql.values import Checked, to_text
 def described(group: Group, options: DataworksOptions, known: Columns | None = None) -> Table:
     """Columns and key of a group's rows; `known`: what the schema history says of them, used where the message can
     carry it. Raises BadColumn for a column type that isn't one of the six, or that option columns contradicts."""
-    given = Names(options.columns.get(".".join(filter(None, (group.db, group.schema, group.table))), {}))
+    given = Names(options.columns.get(dotted(group.db, group.schema, group.table), {}))
     types: list[tuple[str, MySqlType]] = []
     for name, stated in zip(group.names, group.types, strict=True):
         if stated not in TYPES:
@@ -76,7 +76,7 @@ def _part(of: Any, name: str) -> dict[str, Any]:
 
 
 def _key(group: Group, image: dict[str, Any], options: DataworksOptions) -> Event:
-    given = Names(options.columns.get(".".join(filter(None, (group.db, group.schema, group.table))), {}))
+    given = Names(options.columns.get(dotted(group.db, group.schema, group.table), {}))
     stated = dict(zip(group.names, group.types, strict=True))
 
     def read(name: str) -> str | None:

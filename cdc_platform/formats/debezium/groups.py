@@ -10,7 +10,7 @@ from cdc_platform.formats.events import Event, of_table, readable_key
 from cdc_platform.formats.kafka_connect.bare import bare_column
 from cdc_platform.formats.kafka_connect.types import Column, column
 from cdc_platform.formats.kafka_connect.wrapper import Schema
-from cdc_platform.formats.names import Names
+from cdc_platform.formats.names import Names, dotted
 from cdc_platform.formats.table_schemas.lookup import Columns
 from cdc_platform.formats.texts import BAD
 
@@ -37,7 +37,7 @@ class Group(NamedTuple):
 def described(group: Group, options: DebeziumOptions) -> Table:
     """Columns and key of the rows of a group. Raises ValueError for a schema that can't be read."""
     dialect = options.dialect(group.dtle, group.snapshot, group.database)
-    name = ".".join(filter(None, (group.db, group.namespace, group.table)))
+    name = dotted(group.db, group.namespace, group.table)
     given = Names(options.columns.get(name, {}))
     known = group.known.type_of if group.known else lambda _: None
     defaulted = group.known.defaulted if group.known else ()

@@ -168,6 +168,10 @@ class TableSchemas:
         ]
 
 
+NO_SCHEMAS = TableSchemas(None)
+"""Nothing is known of any table."""
+
+
 def _precedes(state: State, place: Place) -> bool:
     """Whether a row stands after a state. Where the feed doesn't say, it does: a snapshot's rows have the place of the
     statements that describe their tables."""
