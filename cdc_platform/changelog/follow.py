@@ -49,7 +49,7 @@ def follow(
     clocks = _clocks(known, statistics)
     if by_position:
         return Followed(Arrivals({}, {}, log.before, clocks, by_position=True), reached)
-    return Followed(Arrivals.of([*before, *segments], log.before, clocks), reached)
+    return Followed(_arrivals(source, [*before, *segments], log, clocks), reached)
 
 
 def arrivals(paths: dict[str, Store], source: Source) -> Arrivals:
@@ -58,7 +58,12 @@ def arrivals(paths: dict[str, Store], source: Source) -> Arrivals:
     clocks = _clocks(log_epochs.clocks(paths["epochs"], source, None, every=True), [])
     if FORMATS[source.format].order == "position":
         return Arrivals({}, {}, log.before, clocks, by_position=True)
-    return Arrivals.of(segments, log.before, clocks)
+    return _arrivals(source, segments, log, clocks)
+
+
+def _arrivals(source: Source, segments: list[Segment], log: Log, clocks: Clocks) -> Arrivals:
+    numbered = FORMATS[source.format].transactions == "counts"
+    return Arrivals.of(segments, log.before, clocks, numbered=numbered, rekeyed=source.tables.keys)
 
 
 def _latest(statistics: list[dict[str, Any]]) -> dict[Where, int]:

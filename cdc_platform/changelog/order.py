@@ -4,6 +4,7 @@ A source's log orders its changes (changelog/epochs.py); of formats whose positi
 changes are the same there if place and content are.
 """
 
+from collections.abc import Sequence
 from decimal import Decimal
 from itertools import pairwise
 from typing import Any
@@ -11,12 +12,14 @@ from typing import Any
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
+from cdc_platform.changelog import rules
 from cdc_platform.changelog.arrivals import Arrivals
-from cdc_platform.changelog.order_key import PARTITIONS, ROWS
+from cdc_platform.changelog.order_key import NUMBERED, PARTITIONS, ROWS, SECOND_HALF
 from cdc_platform.changes.file_stats import ENTRIES, KINDS
 
 _NO_FILE = -1
 
+_CAME = ("offset", "entry_index", "row_index")
 ADDRESS = ("topic", "partition", "offset", "entry_index", "row_index")
 
 
@@ -30,7 +33,7 @@ def order_key(arrivals: Arrivals) -> Column:
     if arrivals.by_position:
         event, row = F.coalesce("event_no", entry), F.coalesce("row_no", index)
     else:
-        event, row = F.col("offset"), within
+        event, row = _at_place(arrivals.rekeyed) if arrivals.numbered else F.col("offset"), within
     partition = (F.crc32(F.col("topic").cast("binary")) + F.col("partition")).bitwiseAND(F.lit(PARTITIONS - 1))
     came = F.col("offset") * PARTITIONS + partition
     clock = _clock(arrivals)
@@ -45,6 +48,16 @@ def order_key(arrivals: Arrivals) -> Column:
     )
 
 
+def _at_place(rekeyed: Sequence[str]) -> Column:
+    """As order_key's: the number in the transaction, else the offset with the halves of changes in order."""
+    mine = rules.name().isin(*rekeyed) & (F.col("op") == "insert")
+    second = F.coalesce(F.col("event_no") == 1, F.lit(False)) | F.coalesce(mine, F.lit(False))
+    second = second.cast("bigint")
+    came = Window.partitionBy("topic", "partition", "file_no", "binlog_pos").orderBy(*_CAME)
+    follows = F.max(second).over(came.rowsBetween(Window.unboundedPreceding, Window.currentRow))
+    return F.coalesce(F.col("txn_seq") + F.lit(NUMBERED), F.col("offset") + follows * F.lit(SECOND_HALF))
+
+
 def _clock(arrivals: Arrivals) -> Column:
     """The latest source time in an event's partition by then, ms; 0: none was told."""
     before = F.lit(0).cast("bigint")
@@ -54,7 +67,7 @@ def _clock(arrivals: Arrivals) -> Column:
         at = F.size(F.filter(firsts, lambda first: first <= _arrival()))
         here = (F.col("topic") == topic) & (F.col("partition") == partition)
         before = F.when(here, F.element_at(times, at + 1)).otherwise(before)
-    came = Window.partitionBy("topic", "partition").orderBy("offset", "entry_index", "row_index")
+    came = Window.partitionBy("topic", "partition").orderBy(*_CAME)
     millis = F.floor(F.unix_micros("source_time") / 1000)
     latest = F.max(millis).over(came.rowsBetween(Window.unboundedPreceding, Window.currentRow))
     return F.greatest(F.coalesce(latest, F.lit(0)), before, F.lit(0))

@@ -26,6 +26,11 @@ ROWS = 1 << 20
 """Rows of an event that `order_key.row` has room for."""
 PARTITIONS = 1 << 16
 """Numbers of partitions that `order_key.event` has room for, where there is no position."""
+SECOND_HALF = 1 << 45
+"""Added to the offset in `order_key.event` of what comes after the first half of a change at its place: the halves may
+come by different partitions, whose offsets say nothing."""
+NUMBERED = 1 << 60
+"""Added to an event's number in its transaction in `order_key.event`, so that it is no offset."""
 TIMES_FROM = 10**12
 """A source time in ms is above it (2001), a Kafka offset, which stands in where no time is told, below."""
 
@@ -63,7 +68,7 @@ def order_key(events: pa.RecordBatch, arrivals: Arrivals, clock: Clock | None = 
     if arrivals.by_position:
         event, row = pc.coalesce(column("event_no"), entry), pc.coalesce(column("row_no"), row)
     else:
-        event, row = column("offset"), within
+        event, row = _at_place(events, arrivals.rekeyed) if arrivals.numbered else column("offset"), within
     file, pos = column("file_no"), column("binlog_pos")
     times = (clock or Clock(arrivals.clocks)).times(events)
     if told.false_count:
@@ -74,6 +79,40 @@ def order_key(events: pa.RecordBatch, arrivals: Arrivals, clock: Clock | None = 
         event, row = pc.if_else(told, event, came), pc.if_else(told, row, within)
     fields = (pa.array(_epochs(events, arrivals)), file, pos, event, row, column("offset"))
     return pa.StructArray.from_arrays(fields, fields=list(ORDER))
+
+
+def _at_place(events: pa.RecordBatch, rekeyed: tuple[str, ...]) -> pa.Array:
+    """`order_key.event` of events that share a place: their number in the transaction, else their offset, where the
+    second half of a change, and what follows it in its partition, is newer than first halves in other partitions."""
+    number, event = events.column("txn_seq"), events.column("offset")
+    second = pc.fill_null(pc.equal(events.column("event_no"), 1), False)
+    if rekeyed:
+        mine = pc.is_in(_dotted(events), pa.array(rekeyed, pa.string()))
+        second = pc.or_(second, pc.and_(mine, pc.fill_null(pc.equal(events.column("op"), "insert"), False)))
+    if pc.any(second).as_py():
+        event = pc.add(event, pc.multiply(pa.array(_follows(events, second)).cast(pa.int64()), SECOND_HALF))
+    return event if number.null_count == len(number) else pc.coalesce(pc.add(number, NUMBERED), event)
+
+
+def _dotted(events: pa.RecordBatch) -> pa.StringArray:
+    db, schema, table = (events.column(c) for c in ("db", "schema", "table"))
+    within = pc.fill_null(pc.not_equal(schema, ""), False)
+    names = pc.binary_join_element_wise(db, table, "."), pc.binary_join_element_wise(db, schema, table, ".")
+    return pc.if_else(within, names[1], names[0])
+
+
+def _follows(events: pa.RecordBatch, second: pa.Array) -> np.ndarray:
+    """Which events are second halves, or follow one at its place in its partition."""
+    found = second.to_numpy(zero_copy_only=False).copy()
+    file, pos = (pc.fill_null(events.column(c), -1) for c in ("file_no", "binlog_pos"))
+    for _, here in partitions(events):
+        mine = np.flatnonzero(here)
+        same = [pc.equal(x.take(pa.array(mine[1:])), x.take(pa.array(mine[:-1]))) for x in (file, pos)]
+        new = np.append(True, ~pc.and_(*same).to_numpy(zero_copy_only=False))
+        place = np.cumsum(new)
+        last = np.maximum.accumulate(np.where(found[mine], place, 0))  # the place of the last second half
+        found[mine] = last == place
+    return found
 
 
 def _partition_ids(events: pa.RecordBatch) -> pa.Array:

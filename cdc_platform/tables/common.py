@@ -68,7 +68,8 @@ ORDER = Struct(
     )
 )
 """epoch: log of the source, in the order in which its partitions read them; file, pos: place in it; event, row: order
-at one place, by arrival (Kafka offset; event and row within the message) or as one says it whose positions alone order;
+at one place, by arrival (Kafka offset; event and row within the message; 2^60 + the number in the transaction, where a
+capture of Debezium's tells it) or as one says it whose positions alone order;
 landed: Kafka offset. Without a position file is -1, pos the latest source time in the partition by then (ms; without
 one the Kafka offset), and event offset * 2^16 + a number of the partition. Compared field by field, all numbers."""
 

@@ -8,6 +8,7 @@ import pytest
 
 from cdc_platform.changelog import order
 from cdc_platform.changelog.arrivals import Arrivals
+from cdc_platform.changelog.order_key import order_key
 from cdc_platform.changes.file_stats import Summary
 from cdc_platform.formats.contract import EVENT
 from cdc_platform.formats.events import event_batch
@@ -27,6 +28,10 @@ def frame(spark: Any, *events: dict[str, Any]) -> Any:
 
 def by_position(before: dict[str | None, int]) -> Arrivals:
     return Arrivals({}, {}, before, by_position=True)
+
+
+def numbered(*rekeyed: str) -> Arrivals:
+    return Arrivals({}, {}, {}, numbered=True, rekeyed=rekeyed)
 
 
 def repeated(rows: Any) -> set[int]:
@@ -73,6 +78,37 @@ def test_without_positions_offsets_order_rows_and_events(spark: Any) -> None:
     ]
     keyed = frame(spark, *rows[::-1]).withColumn("o", order.order_key(by_position({})))
     assert [r["id"] for r in keyed.orderBy("o").select("after.id").collect()] == [r["after"]["id"] for r in rows]
+
+
+def half(op: str, partition: int, offset: int, pos: int, **told: Any) -> dict[str, Any]:
+    """One of the records of an update that moves a row to another partition, both at one place."""
+    row = (ORDERS.insert if op == "insert" else ORDERS.delete)((1, pos), {"id": "1", "note": f"{partition}.{offset}"})
+    return {**row, "partition": partition, "offset": offset, **told}
+
+
+MOVES = [
+    half("insert", 0, 900, 10, event_no=1),
+    half("delete", 0, 901, 20),
+    half("insert", 1, 0, 20, event_no=1),
+    half("delete", 1, 1, 30),
+    half("insert", 0, 902, 30, event_no=1),
+    half("delete", 0, 903, 30),  # what follows in the partition is newer
+    half("delete", 0, 904, 50, txn_seq=1),
+    half("insert", 1, 2, 50, txn_seq=2),
+    half("delete", 1, 3, 50, txn_seq=3),
+    half("insert", 0, 905, 50, txn_seq=4),
+]
+"""A row that a Kafka key moves from partition to partition, in the order of its source."""
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize("arrivals", [numbered(), numbered("shop.orders")], ids=["by event_no", "by the configuration"])
+def test_halves_of_a_change_in_two_partitions_are_in_order(spark: Any, arrivals: Arrivals) -> None:
+    rows = [{**r, "event_no": 0} for r in MOVES] if arrivals.rekeyed else MOVES
+    keyed = frame(spark, *rows[::-1]).withColumn("o", order.order_key(arrivals)).orderBy("o").collect()
+    assert [(r["partition"], r["offset"]) for r in keyed] == [(r["partition"], r["offset"]) for r in rows]
+    by_arrow = order_key(event_batch([as_event({"landed_at": LANDED, **r}) for r in rows]), arrivals).to_pylist()
+    assert by_arrow == [r["o"].asDict() for r in keyed]
 
 
 @pytest.mark.spark
