@@ -74,6 +74,10 @@ def several(config: Config, source: Source) -> bool:
     return len(found) > 1
 
 
+def _where(rows: DataFrame) -> Column:
+    return F.struct(rows["topic"], rows["partition"])
+
+
 def _partition(order: Column) -> Column:
     """The number of a change's partition."""
     return F.pmod(order["event"], F.lit(PARTITIONS))
@@ -97,7 +101,7 @@ def _truncated(
         apart = apart & (_time(F.col("at")) == _time(F.col("order_key")))
     stones = truncated.select("_from", F.col("order_key").alias("at")).distinct()
     if others.join(F.broadcast(stones), apart).isEmpty():
-        return None
+        return _beside_places(mine, truncated)
     said = "TRUNCATE came by another partition than rows of the table"
     if anew:
         return f"{said} at the same source time: {_AGAIN}"
@@ -105,6 +109,18 @@ def _truncated(
         f"{said}, and nothing says which were before it: `cdc-platform run --table "
         f"{quote('.'.join(target.name))} --rebuild` goes by source times; or {_AGAIN}"
     )
+
+
+def _beside_places(rows: DataFrame, truncated: DataFrame) -> str | None:
+    """Why a TRUNCATE without a position has no place among rows of another partition that have one. In its own
+    partition an epoch begins with it, and other epochs' rows are in order."""
+    where = ("topic", "partition", "order_key.epoch")
+    placed = rows.where("order_key.file >= 0").select(*where).distinct()
+    here = truncated.select(*where).distinct()
+    elsewhere = [placed["epoch"] == here["epoch"], _where(placed) != _where(here)]
+    if placed.join(F.broadcast(here), elsewhere).isEmpty():
+        return None
+    return f"a TRUNCATE without a position came by another partition than rows that have one: {_AGAIN}"
 
 
 def _ties(

@@ -110,3 +110,22 @@ def test_a_truncate_by_the_rows_own_partition_has_its_place(feed: Feed) -> None:
     feed.say(at(insert(1, "old"), 1, 7, 5), at(TRUNCATE, 1, 8, 5), at(insert(2, "new"), 1, 9, 5))
     feed.catch_up()
     assert live(feed) == [(2, "new")]
+
+
+@pytest.mark.parametrize("partition", [0, 1], ids=["of the rows", "another"])
+def test_a_truncate_without_a_position_beside_rows_that_have_one(
+    spark: Any, make_config: Any, partition: int
+) -> None:
+    """In the rows' partition it stands where it came; in another nothing says where."""
+    feed = Feed(spark, make_config([{"name": "s", "format": "debezium", "topics": ["t"]}]), "s")
+    feed.say(ORDERS.stated())
+    told = [{**ORDERS.insert((1, 10 * i), {"id": str(i), "v": "a"}), "partition": 0, "offset": 10 + i} for i in (1, 2)]
+    feed.say(*told, at(TRUNCATE, partition, 13, 5))
+    feed.say({**ORDERS.insert((1, 50), {"id": "3", "v": "b"}), "partition": 0, "offset": 14})
+    feed.catch_up()
+    state, reason, *_ = feed.state("shop", "orders")
+    if partition == 0:
+        assert (state, live(feed)) == ("live", [(3, "b")])
+    else:
+        assert state == "stopped"
+        assert "without a position came by another partition" in reason
