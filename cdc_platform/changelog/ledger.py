@@ -39,7 +39,7 @@ def outcome(source: Source) -> Column:
     """What becomes of one event; `applied` may still turn out a duplicate."""
     kind = F.col("kind")
     return (
-        F.when(of_a_table() & ~rules.wanted(source.tables), "filtered")
+        F.when(of_a_table() & ~rules.wanted(source.tables) & ~rules.emptied(source.tables), "filtered")
         .when(kind.isin(*UNUSABLE), "quarantined")
         .when(kind.isin("row", "ddl"), "applied")
         .otherwise("control")

@@ -15,6 +15,14 @@ def wanted(tables: Tables) -> Column:
     return kept & ~_any(name(), tables.exclude) if tables.exclude else kept
 
 
+def emptied(tables: Tables) -> Column:
+    """Whether an event is a TRUNCATE that calls a table to be followed by another case of its name: rows say whether
+    that is one."""
+    lower = F.lower(name())
+    kept, left_out = (_any(lower, [p.lower() for p in patterns]) for patterns in (tables.include, tables.exclude))
+    return F.coalesce(F.col("op") == "truncate", F.lit(False)) & kept & ~left_out
+
+
 def name() -> Column:
     """The name of an event's table as text."""
     return F.concat_ws(".", F.col("db"), F.nullif(F.col("schema"), F.lit("")), F.col("table"))

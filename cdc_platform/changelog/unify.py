@@ -123,7 +123,10 @@ def outcome(events: pa.RecordBatch, tables: Tables, wanted: dict[str | None, boo
     kind, db, table = (events.column(c) for c in ("kind", "db", "table"))
     named = pc.and_(pc.is_valid(db), pc.is_valid(table))
     of_a_table = pc.or_(pc.equal(kind, "row"), pc.and_(pc.equal(kind, "error"), named))
-    left_out = pc.and_(of_a_table, pc.invert(_wanted(_names(events), tables, wanted)))
+    names = _names(events)
+    left_out = pc.and_(of_a_table, pc.invert(_wanted(names, tables, wanted)))
+    if left_out.true_count and (emptied := pc.and_(left_out, pc.equal(events.column("op"), "truncate"))).true_count:
+        left_out = pc.and_(left_out, pc.invert(pc.and_(emptied, _wanted_in_any_case(names, tables))))
     return pc.case_when(
         pc.make_struct(
             left_out,
@@ -163,6 +166,12 @@ def _names(events: pa.RecordBatch) -> pa.DictionaryArray:
 def _parts(code: int, known: list[list[str | None]]) -> Iterator[str | None]:
     for i, texts in enumerate(known):
         yield texts[code // prod(len(after) for after in known[i + 1 :]) % len(texts)]
+
+
+def _wanted_in_any_case(names: pa.DictionaryArray, tables: Tables) -> pa.BooleanArray:
+    """As rules.emptied."""
+    found = [tables.wanted_name(name, any_case=True) for name in names.dictionary.to_pylist()]
+    return pa.array(found, pa.bool_()).take(names.indices)
 
 
 def _wanted(names: pa.DictionaryArray, tables: Tables, known: dict[str | None, bool]) -> pa.BooleanArray:

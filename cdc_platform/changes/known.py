@@ -10,7 +10,7 @@ from cdc_platform.config import Source
 from cdc_platform.lake import delta_table
 from cdc_platform.lake.store import Store
 
-VERSION = 3
+VERSION = 4
 """To be raised where statements are read otherwise than before: what is kept of them is built anew then."""
 
 

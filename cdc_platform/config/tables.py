@@ -178,11 +178,11 @@ class Tables(Model):
         """Whether changes of this table are applied; others are counted as filtered."""
         return self.wanted_name(".".join(name))
 
-    def wanted_name(self, name: str) -> bool:
-        """The same of a `db.table`."""
-        return any(fnmatch.fnmatchcase(name, p) for p in self.include) and not any(
-            fnmatch.fnmatchcase(name, p) for p in self.exclude
-        )
+    def wanted_name(self, name: str, *, any_case: bool = False) -> bool:
+        """The same of a `db.table`. any_case: of what a statement may call a table (`lower_case_table_names`)."""
+        patterns = [[p.lower() for p in ps] if any_case else ps for ps in (self.include, self.exclude)]
+        kept, left_out = (any(fnmatch.fnmatchcase(name.lower() if any_case else name, p) for p in ps) for ps in patterns)
+        return kept and not left_out
 
     def ddl_policy(self, *name: str) -> str:
         """What DDL may do to this table's snapshot: the first pattern that fits decides."""

@@ -21,7 +21,7 @@ Name = tuple[str, str]
 """(database, table)."""
 
 
-VERSION = 4
+VERSION = 5
 """To be raised where statements are read otherwise than before: what is kept of them is read anew then."""
 
 

@@ -1,6 +1,7 @@
 """DDL as Debezium's parsers can read it, where they can't as it stands: names in double quotes (ANSI_QUOTES), types and
 clauses of MySQL's and MariaDB's that their grammars lack. Columns, their types and keys stay what they are."""
 
+import re
 from collections.abc import Iterator
 from functools import lru_cache
 
@@ -35,14 +36,27 @@ _DROPPED = (
     ("DISTANCE", "=", "?"),
     ("M", "=", "#"),
     ("USING", "VARBINARY"),
+    ("COLLATE", "=", "?"),
+    ("COLLATE", "?"),
 )
-"""Clauses that say nothing of columns. `?`: anything, `#`: a number."""
+"""Clauses that say nothing of columns. `?`: anything, `#`: a number. COLLATE without a character set: the parsers would
+look it up in a list that only a running connector has; `binary` is kept (`_BINARY`)."""
+
+
+_IN_A_COMMENT = re.compile(r"\s*/\*M?![0-9]*\s((?:(?!\*/|/\*).)*)\*/[\s;]*", re.DOTALL)
+
+
+_BINARY = (("COLLATE", "BINARY"), ("COLLATE", "=", "BINARY"))
+"""The collation that only the character set `binary` has, which makes another type of a column."""
 
 
 @lru_cache(maxsize=4096)
 def with_backticks(sql: str) -> str:
     """The statement with names in backticks, where it has them in double quotes: as a server with sql_mode ANSI_QUOTES
-    writes them. Then all text in double quotes is names."""
+    writes them. Then all text in double quotes is names. A statement that is a comment for other servers as a whole
+    (`/*!50100 ALTER … */`) comes out of it: what stands in a binlog was executed."""
+    if "!" in sql[:200] and (whole := _IN_A_COMMENT.fullmatch(sql)):
+        sql = whole[1]
     if '"' not in sql:
         return sql
     found = tokens(sql, gaps=True)
@@ -179,6 +193,10 @@ def _without_clauses(found: list[Token]) -> list[Token]:
     while at < len(found):
         if _is(found[at], "VECTOR") and at + 1 < len(found) and _is(found[at + 1], "INDEX", "KEY"):
             at += 1
+            continue
+        if binary := next((c for c in _BINARY if _matches(found, at, c)), None):
+            out += [Token("word", "CHARACTER"), Token("word", "SET"), found[at + len(binary) - 1]]
+            at += len(binary)
             continue
         clause = next((c for c in _DROPPED if _matches(found, at, c)), None)
         kept = clause is None or (

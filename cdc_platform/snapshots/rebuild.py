@@ -135,6 +135,8 @@ def _filtered(name: Name, today: Name, source: Source) -> str | None:
     """Why a table can't be told that took the place of another one: its rows were never let in."""
     if source.tables.wanted(*name) or not source.tables.wanted(*today):
         return None
+    if [*map(str.lower, filter(None, name))] == [*map(str.lower, filter(None, today))]:
+        return None  # a TRUNCATE calls it so (rules.emptied)
     return f"it was {'.'.join(name)} before a RENAME, whose rows tables.include leaves out"
 
 

@@ -133,6 +133,7 @@ def _write(
     before = state.now(path, source)
     stopped = not_carried(batch, spans, source)
     batch, touched, files, apart = _as_today(batch, config, source, plan, spans, touched, files)
+    touched = [t for t in touched if not _of_another(source, t.name)]
     moved = {c.today for carries in spans.values() for c in carries}
     lists = column_lists(config, source, touched)
     names = {t.name: t for t in touched}
@@ -179,6 +180,11 @@ def _write(
     state.keep(path, source, outcomes, before, batch_id)
     if spans:
         clear(stores.lake(config), source)
+
+
+def _of_another(source: Source, name: Name) -> bool:
+    """Whether a TRUNCATE, which may call a followed table by another case of its name (rules.emptied), is of another."""
+    return not source.tables.wanted(*name) and source.tables.wanted_name(".".join(name), any_case=True)
 
 
 def _as_today(

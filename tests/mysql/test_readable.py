@@ -23,6 +23,13 @@ READ = {
     "CREATE TABLE t (a INT CHECK (a <= 5 AND b->'$.x' <> 1), b JSON) new_option=1": "a int, b json",
     "CREATE TABLE t (a TEXT) new_option=1 CHARSET=binary": "a blob",
     "CREATE TABLE t (a FOO(3,'it''s') UNIQUE)": "a foo(3,'it''s')",
+    "CREATE TABLE t (a VARCHAR(9) COLLATE utf8mb4_bin NOT NULL, b ENUM('x') COLLATE latin1_bin DEFAULT 'x')": (
+        "a varchar(9), b enum('x')"
+    ),
+    "CREATE TABLE t (a CHAR(3) COLLATE binary, b TEXT COLLATE utf8_bin) COLLATE=utf8mb4_bin": "a binary(3), b text",
+    "ALTER TABLE t MODIFY a VARCHAR(9) COLLATE utf8mb4_0900_as_cs FIRST": "a varchar(9), id int, b int",
+    "/*!50100 CREATE TABLE t (a INT, b INT) */": "a int, b int",
+    "/*M!100100 ALTER TABLE t ADD x INT */": "id int, a int, b int, x int",
     "ALTER TABLE t ADD x INT, NOWAIT": "id int, a int, b int, x int",
     "ALTER TABLE t WAIT 5 MODIFY COLUMN IF EXISTS a INET4": "id int, a inet4, b int",
     "ALTER TABLE t CHANGE a `a b` INET6 FIRST": "a b inet6, id int, b int",
@@ -39,7 +46,7 @@ READ = {
 @pytest.fixture(scope="module")
 def columns():
     """Statement → columns of table t after it; all read at once, each in a database of its own."""
-    told = [(f"d{i}", s) for i, sql in enumerate(READ) for s in ([MADE, sql] if sql.startswith("ALTER") else [sql])]
+    told = [(f"d{i}", s) for i, sql in enumerate(READ) for s in ([MADE, sql] if "ALTER" in sql else [sql])]
     after = {c.db: c for c in history(tuple(Statement(*t) for t in told))}
     return {sql: after[f"d{i}"] for i, sql in enumerate(READ)}
 

@@ -278,3 +278,26 @@ def test_ddl_of_a_table_that_is_still_to_be_made_again_fails_no_run(
     feed.catch_up()
     assert feed.state("shop", "t") == ("live", None)
     assert sorted((r["id"], r["a"], r["n"]) for r in feed.live("shop", "t")) == [(2, 2, None), (3, 1, None)]
+
+
+def truncate(name: str, pos: int) -> list[dict[str, Any]]:
+    """Statement and row change of a TRUNCATE, as decoders give them."""
+    emptied = {"kind": "row", "op": "truncate", "db": "shop", "table": name, "key": None, "schema_version": None}
+    return [ddl(f"TRUNCATE TABLE {name}", pos), {**emptied, **position(1, pos), "entry_index": 1}]
+
+
+@pytest.mark.parametrize("other", [False, True], ids=["the same table", "another table"])
+def test_a_truncate_in_other_letters_reaches_a_table_that_is_named_without_wildcards(
+    spark: Any, make_config: Any, other: bool
+) -> None:
+    """lower_case_table_names 1 or 2: rows say `t`, the statement what someone typed. Where both are tables, `T` is left
+    out."""
+    tables_ = {"include": ["shop.t"]}
+    feed = Feed(spark, make_config([{"name": "s", "format": "debezium", "topics": ["t"], "tables": tables_}]), "s")
+    made = [ddl("CREATE TABLE t (id INT PRIMARY KEY)", 1), ddl("CREATE TABLE T (id INT PRIMARY KEY)", 2)]
+    feed.say(*made if other else (), OLD.stated(), FIRST)
+    feed.catch_up()
+    feed.say(*truncate("T", 20), OLD.insert((1, 30), {"id": "3", "a": "3", "b": "z"}))
+    feed.catch_up()
+    assert sorted(r["id"] for r in feed.live("shop", "t")) == ([1, 3] if other else [3])
+    assert {r["table"] for r in feed.rows(tables.TABLE_STATE)} == {"t"}
