@@ -44,4 +44,11 @@ class Arrivals:
             if s.replay:
                 replays.setdefault(s.where, []).append((s.first, s.last))
         ascending = {w: tuple(sorted((first, epoch) for epoch, first in of.items())) for w, of in starts.items()}
-        return cls(ascending, {w: tuple(r) for w, r in replays.items()}, before, clocks or {}, numbered=numbered, rekeyed=tuple(rekeyed))
+        return cls(
+            ascending,
+            {w: tuple(r) for w, r in replays.items()},
+            before,
+            clocks or {},
+            numbered=numbered,
+            rekeyed=tuple(rekeyed),
+        )

@@ -181,7 +181,9 @@ class Tables(Model):
     def wanted_name(self, name: str, *, any_case: bool = False) -> bool:
         """The same of a `db.table`. any_case: of what a statement may call a table (`lower_case_table_names`)."""
         patterns = [[p.lower() for p in ps] if any_case else ps for ps in (self.include, self.exclude)]
-        kept, left_out = (any(fnmatch.fnmatchcase(name.lower() if any_case else name, p) for p in ps) for ps in patterns)
+        kept, left_out = (
+            any(fnmatch.fnmatchcase(name.lower() if any_case else name, p) for p in ps) for ps in patterns
+        )
         return kept and not left_out
 
     def ddl_policy(self, *name: str) -> str:

@@ -113,9 +113,7 @@ def test_a_truncate_by_the_rows_own_partition_has_its_place(feed: Feed) -> None:
 
 
 @pytest.mark.parametrize("partition", [0, 1], ids=["of the rows", "another"])
-def test_a_truncate_without_a_position_beside_rows_that_have_one(
-    spark: Any, make_config: Any, partition: int
-) -> None:
+def test_a_truncate_without_a_position_beside_rows_that_have_one(spark: Any, make_config: Any, partition: int) -> None:
     """In the rows' partition it stands where it came; in another nothing says where."""
     feed = Feed(spark, make_config([{"name": "s", "format": "debezium", "topics": ["t"]}]), "s")
     feed.say(ORDERS.stated())
@@ -128,4 +126,5 @@ def test_a_truncate_without_a_position_beside_rows_that_have_one(
         assert (state, live(feed)) == ("live", [(3, "b")])
     else:
         assert state == "stopped"
+        assert reason is not None
         assert "without a position came by another partition" in reason

@@ -141,22 +141,15 @@ def _events(kind: str, message: dict, extension: dict, empty: bool) -> list[Even
     """Events of a message without rows."""
     sql = _text(message, "sql") or None
     db, table = _text(message, "database") or None, _text(message, "table") or None
-    schema = schema_of(message)
     named = {"db": db, "table": table, "source_time": micros(message.get("es")), "gtid": _text(message, "gtid") or None}
-    named["schema"] = schema
+    named["schema"] = schema_of(message)
     named["txn_id"] = commit = _count(extension, "commitTs")
     if commit is not None:
         named |= {"file_no": COMMIT_TS, "binlog_pos": int(commit)}
     if kind in _CONTROL:
         return [{**named, "kind": _CONTROL[kind], "info": _info(kind, sql, extension)}]
-    if schema is not None and sql is not None:
-        return _of_another_database(kind, sql, named)
-    if kind in DDL:
-        return ddl(kind, sql, named)
-    if kind == "QUERY" and sql is not None:
-        return query(sql, message.get("isDdl") is True, named)
-    if kind in OPS and sql is not None:
-        raise without_rows(kind, sql, db)
+    if found := _statement(kind, sql, named, is_ddl=message.get("isDdl") is True):
+        return found
     if kind in _DEFAULTS and sql is None and db is None and table is None and message.get("data", ()) is None:
         # canal's heartbeat and GTID entries have no RowChange, so they bear the default type, UPDATE.
         return [{**named, "kind": "heartbeat", "info": _info(kind, None, extension)}]
@@ -164,10 +157,23 @@ def _events(kind: str, message: dict, extension: dict, empty: bool) -> list[Even
         return [{**named, "kind": "skip", "reason": f"{kind} without rows"}]
     if kind in OPS:
         raise ValueError(f"{kind} without data")
-    if sql is not None and message.get("isDdl") is True:
-        return ddl(kind, sql, named)
     known = ", ".join((*OPS, *DDL, "QUERY", *_CONTROL))
     raise ValueError(f"unknown type {shown(kind)}; known: {known}")
+
+
+def _statement(kind: str, sql: str | None, named: Event, *, is_ddl: bool) -> list[Event]:
+    """Events of a statement that isn't rows; none: it says nothing. Raises ValueError."""
+    if sql is not None and named["schema"] is not None:
+        return _of_another_database(kind, sql, named)
+    if kind in DDL:
+        return ddl(kind, sql, named)
+    if sql is None:
+        return []
+    if kind == "QUERY":
+        return query(sql, is_ddl, named)
+    if kind in OPS:
+        raise without_rows(kind, sql, named["db"])
+    return ddl(kind, sql, named) if is_ddl else []
 
 
 def _of_another_database(kind: str, sql: str, named: Event) -> list[Event]:

@@ -25,7 +25,6 @@ from cdc_platform.formats.table_schemas.places import Place
 from cdc_platform.formats.table_schemas.states import States, build
 
 
-
 class _Collector(Collector[Group, Changes, Table]):
     CHANGES = Changes
 

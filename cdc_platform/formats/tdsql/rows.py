@@ -77,12 +77,13 @@ def _longer(table: Table, more: int) -> str:
         return why
     return (
         f"{why}, or they are MariaDB's own DB_ROW_HASH_1, which stands behind the columns of a table with UNIQUE over "
-        f"TEXT, BLOB or long VARCHAR: option hidden_columns {{'{table.db}.{table.table}': {more}}} lets such rows in then"
+        "TEXT, BLOB or long VARCHAR: then option hidden_columns "
+        f"{{'{table.db}.{table.table}': {more}}} lets such rows in"
     )
 
 
 _KEY_BYTES = 767
-"""What a key holds at least (InnoDB's limit per column in its older row formats): MariaDB makes a hash of longer ones."""
+"""Bytes that every key holds (InnoDB's limit per column in its older row formats): MariaDB hashes longer ones."""
 
 
 def _may_be_hashed(types: list[MySqlType]) -> bool:
