@@ -219,7 +219,12 @@ def leaves(schema: pa.Schema) -> tuple[str, ...]:
 
 def note_of(file: File) -> Any:
     """What the writer of a file noted of its rows; None: nothing."""
-    told = (footer(file).metadata or {}).get(_NOTE)
+    return note_in(footer(file))
+
+
+def note_in(metadata: pq.FileMetaData) -> Any:
+    """The same of its footer."""
+    told = (metadata.metadata or {}).get(_NOTE)
     return None if told is None else json.loads(told)
 
 

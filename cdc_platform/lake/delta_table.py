@@ -142,6 +142,26 @@ def files(path: Store, **partition: str) -> list[str]:
     return [unquote(f["path"]) for f in added if all(f[f"partition.{n}"] == v for n, v in partition.items())]
 
 
+def files_that_may_hold(path: Store, some: Iterable[Mapping[str, Any]], **partition: str) -> list[File]:
+    """Data files (of one partition) that may have a row with all values of one of `some` (column → value), by the
+    statistics in the log. Text is told by its beginning only. Raises deltalake's TableNotFoundError."""
+    import pyarrow as pa
+
+    some = list(some)
+    added = _with(path, lambda table: pa.table(table.get_add_actions(flatten=True))).to_pylist()
+    return [
+        File(path, unquote(f["path"]))
+        for f in added
+        if all(f[f"partition.{n}"] == v for n, v in partition.items()) and any(_may_hold(f, row) for row in some)
+    ]
+
+
+def _may_hold(file: Mapping[str, Any], row: Mapping[str, Any]) -> bool:
+    """Whether no column's lowest and highest value excludes it."""
+    ends = ((file.get(f"min.{column}"), value, file.get(f"max.{column}")) for column, value in row.items())
+    return all(low is None or high is None or low <= value <= high for low, value, high in ends)
+
+
 def heaviest_file(path: Store) -> tuple[File, int] | None:
     """The data file with the most bytes per row, and its rows; None: no file's statistics have its rows."""
     added = _added(path).select(["path", "size_bytes", "num_records"]).to_pylist()

@@ -11,10 +11,9 @@ from typing import Any
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
+from cdc_platform.snapshots.reduce.one_key import SETS_WHOLE_ROW, UNIQUE
 from cdc_platform.snapshots.schema.columns import TableColumn, order_literal
 from cdc_platform.spark.delta_sql import quoted
-
-_SETS_WHOLE_ROW = ("insert", "read")
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,7 +148,7 @@ def _steps(rows: DataFrame, columns: list[TableColumn], told_keys: bool, moves: 
     """Changes as steps on single keys: a key change is a delete of the old key and a whole row under the new one."""
     keys = [c for c in columns if c.key]
     row = rows.withColumn("_kmap", key_image(told_keys)).withColumn("_deleted", F.col("op") == "delete")
-    row = row.withColumn("_whole", F.col("op").isin(*_SETS_WHOLE_ROW))
+    row = row.withColumn("_whole", F.col("op").isin(*SETS_WHOLE_ROW))
     if moves:
         stay = F.struct(
             F.col("_kmap").alias("kmap"),
@@ -191,9 +190,6 @@ def _steps(rows: DataFrame, columns: list[TableColumn], told_keys: bool, moves: 
             F.col("after").alias("_image"),
         )
     return row.select("*", *typed_keys(columns)).drop("_kmap")
-
-
-UNIQUE = ("partition", "entry_index", "row_index")
 
 
 def overlaid(image: str, under: str) -> Column:

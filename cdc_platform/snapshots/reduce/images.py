@@ -68,8 +68,8 @@ def texts(files: list[File], table: PlainTable, batches: Iterator[pa.RecordBatch
             yield texts_in(rows, table)
 
 
-def rows_at(file: File, at: np.ndarray) -> Iterator[pa.RecordBatch]:
-    """Rows of a file by their number; row groups without any aren't read."""
+def rows_at(file: File, at: np.ndarray, schema: pa.Schema = _IMAGES) -> Iterator[pa.RecordBatch]:
+    """Rows of a file by their number, ascending; row groups without any aren't read."""
     metadata = footer(file)
     base = 0
     for group in range(metadata.num_row_groups):
@@ -77,7 +77,7 @@ def rows_at(file: File, at: np.ndarray) -> Iterator[pa.RecordBatch]:
         mine = at[np.searchsorted(at, base) : np.searchsorted(at, end)] - base
         base = end
         done = 0
-        for batch in read(Unit(file, group, group + 1, 0), _IMAGES) if len(mine) else ():
+        for batch in read(Unit(file, group, group + 1, 0), schema) if len(mine) else ():
             here = mine[np.searchsorted(mine, done) : np.searchsorted(mine, done + batch.num_rows)] - done
             done += batch.num_rows
             if len(here):

@@ -11,7 +11,6 @@ from pyspark.sql import functions as F
 
 from cdc_platform.changelog.order import ADDRESS
 from cdc_platform.snapshots.reduce.fold import (
-    UNIQUE,
     Profile,
     alive,
     key_image,
@@ -21,6 +20,7 @@ from cdc_platform.snapshots.reduce.fold import (
     said_last,
     typed_keys,
 )
+from cdc_platform.snapshots.reduce.one_key import UNIQUE
 from cdc_platform.snapshots.schema.columns import TableColumn, order_literal
 
 _AT_ONCE = 1_000_000

@@ -4,8 +4,6 @@ Each statement is decided once and its decision kept in `schema_changes`. Doing 
 nothing: what is there already is left alone.
 """
 
-import hashlib
-import json
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
@@ -15,23 +13,22 @@ from typing import Any, NamedTuple
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
-from cdc_platform.changelog.schema import Address, Carry, Order, Step, schema_history
+from cdc_platform.changelog.schema import Carry, Order, Step
 from cdc_platform.config import Config, Source
 from cdc_platform.errors import UnknownType
-from cdc_platform.formats import FORMATS
-from cdc_platform.formats.table_schemas.options import MySqlOptions
 from cdc_platform.lake import delta_table, stores
 from cdc_platform.mysql.ddl import Statement
-from cdc_platform.mysql.effects import VERSION, Effect, effects, from_json, to_json
+from cdc_platform.mysql.effects import Effect, effects, to_json
 from cdc_platform.mysql.types import parse_type
 from cdc_platform.snapshots.schema import features
 from cdc_platform.snapshots.schema.columns import ORDER_FIELDS, TableColumn, order_sql
+from cdc_platform.snapshots.schema.seen import address_of, digest_of, kept_effects, seen
 from cdc_platform.snapshots.schema.shapes import ADDRESS
 from cdc_platform.snapshots.schema.upcast import same_values
 from cdc_platform.snapshots.target import Target
 from cdc_platform.spark import delta_sql
 from cdc_platform.spark.delta_sql import delta, quoted
-from cdc_platform.tables import LOG_EPOCHS, OFFSET_LEDGER, SCHEMA_CHANGES, SCHEMA_EFFECTS, SCHEMA_HISTORY, Name
+from cdc_platform.tables import SCHEMA_CHANGES, SCHEMA_EFFECTS, Name
 
 
 class Decision(NamedTuple):
@@ -65,22 +62,13 @@ class History:
     def __init__(self, spark: SparkSession, config: Config, source: Source):
         self.spark, self.source = spark, source
         self.changes = delta_sql.ensure(SCHEMA_CHANGES, SCHEMA_CHANGES.at(stores.lake(config)))
-        every = _told(config, source)
-        # Statements that a connector made up to describe tables (its own snapshot) did nothing at the source.
-        rows = [r for r in every if r["kind"] == "message" or not _made_up(r)]
-        self._ddl = [r for r in rows if r["kind"] == "ddl"]
+        found = seen(config, source, partial(_effects, config, source))
+        self.full, self._ddl, self._placed, self._outside = found.full, found.ddl, found.placed, found.outside
         done = delta_table.ask(
             f'SELECT topic, "partition", "offset", entry_index FROM {{changes}} WHERE source = \'{source.name}\'',
             changes=self.changes,
         )
-        self.decided = set(map(_address, done))
-        self._placed = _placed(config, source, self._ddl)
-        told = [r for r in rows if r["kind"] == "message" or r["address"] in self._placed]
-        self.full = schema_history(told, partial(_effects, config, source), fold=_fold(source))
-        outside = [r for r in every if r["kind"] == "ddl" and r["ddl"] and r["address"] not in self._placed]
-        self._outside = [
-            Statement(r["db"], r["ddl"]) for r in sorted(outside, key=lambda r: (r["order"], r["address"]))
-        ]
+        self.decided = set(map(address_of, done))
 
     @property
     def any_ddl(self) -> bool:
@@ -146,45 +134,15 @@ class History:
         self.decided |= {d.step.address for d in decisions}
 
 
-def _fold(source: Source) -> bool | None:
-    """What the configuration says of names that differ by case only; None: nothing."""
-    options = FORMATS[source.format].options.model_validate(source.options)
-    return options.fold if isinstance(options, MySqlOptions) else False
-
-
 def _effects(config: Config, source: Source, statements: Sequence[Statement], fold: bool) -> list[Effect]:
     """Effects of the statements; the parsers, which take a JVM, are asked once."""
     path = delta_sql.ensure(SCHEMA_EFFECTS, SCHEMA_EFFECTS.at(stores.lake(config)))
-    asked = json.dumps([VERSION, statements, *([True] if fold else [])]).encode()
-    digest = hashlib.blake2b(asked, digest_size=16).hexdigest()
-    known = f"SELECT effects FROM {{effects}} WHERE source = '{source.name}' AND digest = '{digest}' LIMIT 1"
-    if found := delta_table.ask(known, effects=path):
-        return from_json(found[0]["effects"])
+    digest = digest_of(statements, fold)
+    if (kept := kept_effects(config, source, digest)) is not None:
+        return kept
     made = effects(statements, fold)
     delta_table.append_rows(path, [{"source": source.name, "digest": digest, "effects": to_json(made)}])
     return made
-
-
-def _told(config: Config, source: Source) -> list[dict[str, Any]]:
-    """DDL and column lists of the source."""
-    rows = delta_table.ask(
-        'SELECT kind, db, schema, "table", columns, ddl, info, gtid, source_time, order_key, topic, "partition", '
-        f"\"offset\", entry_index FROM {{history}} WHERE source = '{source.name}' AND kind IN ('message', 'ddl')",
-        history=SCHEMA_HISTORY.at(stores.lake(config)),
-    )
-    return [_plain(r) for r in rows]
-
-
-def _made_up(row: dict[str, Any]) -> bool:
-    return dict(row["info"] or ()).get("snapshot", "false") != "false"
-
-
-def _address(row: dict[str, Any]) -> Address:
-    return row["topic"], row["partition"], row["offset"], row["entry_index"]
-
-
-def _plain(row: dict[str, Any]) -> dict[str, Any]:
-    return {**row, "order": tuple(map(int, row["order_key"].values())), "address": _address(row)}
 
 
 def _row(source: Source, step: Step, decision: str, reason: str | None) -> dict[str, Any]:
@@ -200,23 +158,6 @@ def _row(source: Source, step: Step, decision: str, reason: str | None) -> dict[
         "reason": reason,
         "order_key": (epoch, file, Decimal(pos), *rest),
     }
-
-
-def _placed(config: Config, source: Source, rows: list[dict[str, Any]]) -> set[Address]:
-    """Addresses of the DDL whose order among the rows is told: by a binlog position, or all lie in one partition."""
-    if all(r["order"][1] >= 0 for r in rows):
-        return {r["address"] for r in rows}
-    of = f"WHERE source = '{source.name}' AND"
-    positions = delta_table.ask(
-        f"SELECT source FROM {{epochs}} {of} high_file >= 0 LIMIT 1",
-        epochs=LOG_EPOCHS.at(stores.lake(config)),
-    )
-    partitions = delta_table.ask(
-        f"SELECT DISTINCT topic, \"partition\" FROM {{ledger}} {of} outcome = 'landed' LIMIT 2",
-        ledger=OFFSET_LEDGER.at(stores.lake(config)),
-    )
-    alone = not positions and len(partitions) <= 1
-    return {r["address"] for r in rows if alone or r["order"][1] >= 0}
 
 
 # -- in place ----------------------------------------------------------------------------------------------
