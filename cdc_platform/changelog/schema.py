@@ -155,6 +155,15 @@ class SchemaHistory:
             spans.append((None, _Incarnation(name)))
         return spans[-1][1]
 
+    def until(self, place: Order) -> "SchemaHistory":
+        """As it was there, by what is known now: without statements and lists from behind it."""
+        lists = [told for told in self._lists if told[1] <= place]
+        return SchemaHistory([s for s in self.steps if s.order <= place], lists or self._lists, self._aliases)
+
+    def lists_of(self, name: Name) -> list[str]:
+        """The column lists that messages told for a name, as JSON, in order."""
+        return [columns for n, _, columns in self._lists if n == name]
+
     @property
     def names(self) -> list[Name]:
         """Every name that a statement concerns."""

@@ -8,8 +8,17 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from cdc_platform.errors import ConfigError
+from cdc_platform.units import count
+
+if TYPE_CHECKING:
+    from cdc_platform.explain.records import Address
+
+SHOWN = 200
+"""Lines of a message, unless all are asked for."""
+_ADDRESS = re.compile(r"(?P<topic>[A-Za-z0-9._-]+)[/:\[](?P<partition>\d+)\]?[/:@](?P<offset>\d+)")
 MARK = "   <<<"
 """Stands behind the lines of the value that could not be used."""
 
@@ -31,6 +40,37 @@ def readable(data: bytes, format: str) -> Readable:
     if (text := text_of(data)) is not None:
         return Readable("text", text.splitlines() or [""])
     return Readable("bytes", list(hexdump(data)))
+
+
+def text_or_bytes(data: bytes | None) -> str | bytes | None:
+    """Bytes as text where they are one."""
+    return data if data is None else text_of(data) or data
+
+
+def as_data(raw: bytes, found: Readable) -> dict[str, Any]:
+    """kind (JSON, protobuf, text, bytes), bytes (how many), text, and base64 where the bytes themselves are no text."""
+    text = text_of(raw)
+    told = {"kind": found.kind, "bytes": len(raw), "text": "\n".join(found.lines) if found.kind == "protobuf" else text}
+    return told if text is not None and found.kind != "protobuf" else {**told, "base64": raw}
+
+
+def first(lines: list[str]) -> list[str]:
+    """The lines that are shown where not all are asked for."""
+    if len(lines) <= SHOWN:
+        return lines
+    later = sum(line.endswith(MARK) for line in lines[SHOWN:])
+    marks = f", {count(later, 'marked line')} among them" if later else ""
+    return [*lines[:SHOWN], f"… {count(len(lines) - SHOWN, 'more line')}{marks} (--all)"]
+
+
+def parse_address(text: str) -> "Address":
+    """ "topic/partition/offset" (or topic[partition]@offset) → its parts. Raises ConfigError."""
+    from cdc_platform.explain.records import Address
+
+    found = _ADDRESS.fullmatch(text)
+    if not found:
+        raise ConfigError("ADDRESS", f"{text!r} is none", ["topic/partition/offset"])
+    return Address(found["topic"], int(found["partition"]), int(found["offset"]))
 
 
 def text_of(data: bytes) -> str | None:

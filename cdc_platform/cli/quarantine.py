@@ -1,6 +1,5 @@
 """`cdc-platform quarantine list|show`: what could not be used, why, and the bytes."""
 
-import re
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -8,9 +7,8 @@ import typer
 
 from cdc_platform.cli import message
 from cdc_platform.cli.output import Lines, Report, printed, progress
-from cdc_platform.config import Config, Source, load_config
-from cdc_platform.errors import CdcError, ConfigError
-from cdc_platform.lake import stores
+from cdc_platform.config import load_config
+from cdc_platform.errors import CdcError
 from cdc_platform.units import count
 
 app = typer.Typer(
@@ -19,10 +17,7 @@ app = typer.Typer(
 
 ConfigFile = Annotated[Path, typer.Option("--config", envvar="CDC_CONFIG", help="cdc.yaml")]
 OnlySource = Annotated[str | None, typer.Option(help="Only this source.")]
-_ADDRESS = re.compile(r"(?P<topic>[A-Za-z0-9._-]+)[/:\[](?P<partition>\d+)\]?[/:@](?P<offset>\d+)")
 _CONFIG = Path("cdc.yaml")
-_SHOWN = 200
-"""Lines of a message."""
 
 
 class NotQuarantined(CdcError):
@@ -91,7 +86,9 @@ def show_command(
     address: Annotated[str, typer.Argument(help="topic/partition/offset, as `list` prints it.")],
     config: ConfigFile = _CONFIG,
     source: OnlySource = None,
-    whole: Annotated[bool, typer.Option("--all", help=f"All of the message, not its first {_SHOWN} lines.")] = False,
+    whole: Annotated[
+        bool, typer.Option("--all", help=f"All of the message, not its first {message.SHOWN} lines.")
+    ] = False,
     as_hex: Annotated[bool, typer.Option("--hex", help="The bytes as a hex dump, whatever they mean.")] = False,
 ) -> Report:
     """Show one message in quarantine: why it is there, and what it says.
@@ -100,26 +97,29 @@ def show_command(
     message is `text`, or `base64` where its bytes are no text.
     """
     from cdc_platform.automation import quarantine
+    from cdc_platform.explain.records import raw_record
 
     loaded = load_config(config)
-    topic, partition, offset = parse_address(address)
+    asked = message.parse_address(address)
     sources = [loaded.source(source)] if source else list(loaded.sources)
-    chosen = quarantine.Chosen(sources, resolved=True, address=(topic, partition, offset))
+    chosen = quarantine.Chosen(sources, resolved=True, address=asked)
     reasons = quarantine.rows(loaded, chosen, 1000)
     if not reasons:
         raise NotQuarantined(
             address,
             "nothing is in quarantine under this address; `cdc-platform quarantine list` shows what is",
         )
-    record = raw_record(loaded, loaded.source(reasons[0]["source"]), topic, partition, offset)
+    source_ = loaded.source(reasons[0]["source"])
+    if (record := raw_record(loaded, source_, asked)) is None:
+        raise NotQuarantined(str(asked), f"isn't in landing/{source_.name}")
     format = reasons[0]["format"]
     about = {
-        "address": f"{topic}/{partition}/{offset}",
+        "address": str(asked),
         "source": reasons[0]["source"],
         "format": format,
         "timestamp": record["timestamp"],
         "landed_at": record["landed_at"],
-        "headers": [{"key": h["key"], "value": _text(h["value"])} for h in record["headers"] or []],
+        "headers": [{"key": h["key"], "value": message.text_or_bytes(h["value"])} for h in record["headers"] or []],
     }
     left = ("address", "source", "format")
     reasons = [{k: v for k, v in r.items() if k not in left} for r in reasons]
@@ -128,60 +128,17 @@ def show_command(
     for name in ("key", "value"):
         raw = record[name]
         found = None if raw is None else message.readable(raw, format if name == "value" else "")
-        data[name] = None if raw is None or found is None else _data(raw, found)
+        data[name] = None if raw is None or found is None else message.as_data(raw, found)
         if raw is not None and found is not None:
             lines = list(message.hexdump(raw)) if as_hex else message.marked(found.lines, _bad(reasons))
             title = f"{name}: {'hex dump' if as_hex else found.kind}, {count(len(raw), 'byte')}"
-            shown[title] = Lines(lines if whole else _first(lines))
+            shown[title] = Lines(lines if whole else message.first(lines))
         else:
             shown[name] = "none" if name == "key" else "none (a Kafka tombstone)"
     return Report(data, shown=shown)
-
-
-def _data(raw: bytes, found: message.Readable) -> dict[str, Any]:
-    """kind (JSON, protobuf, text, bytes), bytes (how many), text, and base64 where the bytes themselves are no text."""
-    text = message.text_of(raw)
-    told = {"kind": found.kind, "bytes": len(raw), "text": "\n".join(found.lines) if found.kind == "protobuf" else text}
-    return told if text is not None and found.kind != "protobuf" else {**told, "base64": raw}
 
 
 def _bad(reasons: list[dict[str, Any]]) -> list[str]:
     """Columns that could not be used."""
     named = [r["column"] for r in reasons if r["column"]]
     return named or [name for r in reasons for name in message.fields_in(r["reason"] or "")]
-
-
-def _first(lines: list[str]) -> list[str]:
-    """The lines that are shown without --all."""
-    if len(lines) <= _SHOWN:
-        return lines
-    later = sum(line.endswith(message.MARK) for line in lines[_SHOWN:])
-    marks = f", {count(later, 'marked line')} among them" if later else ""
-    return [*lines[:_SHOWN], f"… {count(len(lines) - _SHOWN, 'more line')}{marks} (--all)"]
-
-
-def _text(data: bytes | None) -> str | bytes | None:
-    return data if data is None else message.text_of(data) or data
-
-
-def parse_address(text: str) -> tuple[str, int, int]:
-    """ "topic/partition/offset" (or topic[partition]@offset) → its parts. Raises ConfigError."""
-    found = _ADDRESS.fullmatch(text)
-    if not found:
-        raise ConfigError("ADDRESS", f"{text!r} is none", ["topic/partition/offset"])
-    return found["topic"], int(found["partition"]), int(found["offset"])
-
-
-def raw_record(config: Config, source: Source, topic: str, partition: int, offset: int) -> dict[str, Any]:
-    """The record as it was landed. Raises NotQuarantined where landing has none such."""
-    from cdc_platform import tables
-    from cdc_platform.lake.queries import query, text
-
-    rows = query(
-        "SELECT timestamp, landed_at, key, value, headers FROM t "
-        f'WHERE topic = {text(topic)} AND partition = {partition} AND "offset" = {offset}',
-        t=tables.LANDING.at(stores.lake(config), source=source.name),
-    )
-    if not rows:
-        raise NotQuarantined(f"{topic}/{partition}/{offset}", f"isn't in landing/{source.name}")
-    return rows[0]

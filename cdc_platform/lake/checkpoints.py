@@ -6,13 +6,14 @@ Delta tables know its writes.
 
 import json
 import uuid
-from typing import Any
-
-from pyspark.sql import SparkSession
+from typing import TYPE_CHECKING, Any
 
 from cdc_platform.errors import LakeChanged
 from cdc_platform.lake import lease
 from cdc_platform.lake.store import Store
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 _KEPT = 100
 """Batches a checkpoint tells of, as spark.sql.streaming.minBatchesToRetain."""
@@ -45,7 +46,7 @@ def query_id(checkpoint: Store) -> str:
 
 
 def settings(
-    spark: SparkSession, before: str | None, *, now_ms: int | None = None, looked_ms: int | None = None
+    spark: "SparkSession", before: str | None, *, now_ms: int | None = None, looked_ms: int | None = None
 ) -> str:
     """What a batch's entry tells of the query: as the one before (None: there is none); a query stops where they
     differ. now_ms: the batch's time, where its rows tell it (Spark's current_timestamp); looked_ms: when the run had

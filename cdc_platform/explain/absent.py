@@ -1,0 +1,218 @@
+"""Why a row isn't there. Reasons that are sure come first; the others are what may hold it back."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from deltalake.exceptions import TableNotFoundError
+
+from cdc_platform import tables
+from cdc_platform.config import Config
+from cdc_platform.errors import CdcError
+from cdc_platform.explain import records
+from cdc_platform.explain.changes import ended
+from cdc_platform.explain.events import left_out_by, place_of
+from cdc_platform.explain.row import Explained
+from cdc_platform.explain.scan import Sought, find
+from cdc_platform.kafka.offsets import kafka_state
+from cdc_platform.lake import delta_table, queries, stores
+from cdc_platform.lake.queries import query, text
+from cdc_platform.reading.catalog import State, TableName, states
+from cdc_platform.snapshots.reduce.one_key import Change
+from cdc_platform.tables import CHANGES, QUARANTINE, Name, name_in
+from cdc_platform.units import count
+
+
+@dataclass(frozen=True, slots=True)
+class Reason:
+    """kind: deleted, moved, truncated, dropped, renamed, filtered, quarantined, waiting, not decoded, not applied, not
+    landed, stopped, left out, differs, never seen. sure: it alone is why. by: the change that did it, as it came. more:
+    facts of the kind."""
+
+    kind: str
+    text: str
+    sure: bool
+    by: Change | None = None
+    more: dict[str, Any] = field(default_factory=dict)
+
+
+def reasons(config: Config, told: Explained) -> list[Reason]:
+    """Why a row isn't there (or isn't as the changes have it). Asks Kafka, where nothing in the lake says it."""
+    known = [r for r in (_by_rule(told), _by_change(told), _by_state(config, told)) if r is not None]
+    if told.moment.now and not any(r.sure and r.kind not in ("filtered",) for r in known):
+        known += _held(config, told)
+        known += _on_the_way(config, told)
+    if not known:
+        known.append(_never(config, told))
+    return sorted(known, key=lambda r: not r.sure)
+
+
+def _by_rule(told: Explained) -> Reason | None:
+    rule = left_out_by(told.table.source, told.table.name)
+    return rule and Reason("filtered", f"its table is left out by {rule}", sure=True)  # pyright: ignore
+
+
+def _by_change(told: Explained) -> Reason | None:
+    """What the changes of the key say."""
+    row, found = told.row, told.found
+    if row.truncated is not None:
+        return Reason("truncated", "its table was emptied by TRUNCATE", sure=True, by=row.truncated)
+    if row.last is not None and row.cells is None:
+        by = found.original(row.last.change)
+        if row.last.moved is not None:
+            key = ", ".join(f"{k}={v}" for k, v in row.last.moved.items())
+            return Reason(
+                "moved", f"its key was changed: it is {key} since", sure=True, by=by, more={"to": row.last.moved}
+            )
+        return Reason("deleted", "it was deleted", sure=True, by=by)
+    if row.last is None and found.gone and (step := ended(told.table, found.gone)) is not None:
+        address = "/".join(map(str, step.address[:3]))
+        after = step.effect.after
+        more = {"ddl": step.ddl, "address": address}
+        if after is None:
+            return Reason("dropped", f"its table was dropped: {step.ddl[:200]} ({address})", sure=True, more=more)
+        name = ".".join(after)
+        why = f"its table is called {name} since: {step.ddl[:200]} ({address})"
+        return Reason("renamed", why, sure=True, more={**more, "to": name})
+    return None
+
+
+def _by_state(config: Config, told: Explained) -> Reason | None:
+    """What is known of the snapshot: it isn't kept up to date, or hasn't come to the changes yet."""
+    state = _state(config, told)
+    if state is not None and state.state in _STATES:
+        kind, what = _STATES[state.state]
+        return Reason(kind, f"{what}: {state.reason or 'no reason is noted'}", sure=not told.agrees)
+    if told.agrees is not False or not told.moment.now:
+        return None
+    high = _high(config, told)
+    last = told.row.last
+    if last is not None and (high is None or last.change["order_key"] > high):
+        why = "the snapshots stage hasn't come to its newest change: `cdc-platform run` does"
+        return Reason("not applied", why, sure=True, by=told.found.original(last.change))
+    why = "the changes come to another row than the snapshot has: `cdc-platform run --table DB.TABLE --rebuild`"
+    return Reason("differs", why, sure=False)
+
+
+_STATES = {
+    "stopped": ("stopped", "the table is stopped"),
+    "dropped": ("dropped", "the table is gone at the source"),
+    "left_out": ("left out", "the rules left the table out"),
+    "stale": ("not applied", "the snapshot is made anew by the next run"),
+}
+
+
+def _state(config: Config, told: Explained) -> State | None:
+    source = told.table.source.name
+    return states(stores.lake(config), source).get(TableName.of(source, told.table.snapshot))
+
+
+def _high(config: Config, told: Explained) -> tuple[int, ...] | None:
+    """Order up to which the snapshot has the table's changes."""
+    rows = query(
+        f"SELECT high_order FROM t WHERE source = {text(told.table.source.name)} AND {_named(told.table.snapshot)} "
+        "AND high_order IS NOT NULL",
+        t=tables.TABLE_STATE.at(stores.lake(config)),
+    )
+    return max((tuple(map(int, r["high_order"].values())) for r in rows or []), default=None)
+
+
+def _named(name: Name) -> str:
+    return f'db = {text(name[0])} AND "table" = {text(name[-1])}'
+
+
+# -- what may hold it back ---------------------------------------------------------------------------------
+
+
+def _held(config: Config, told: Explained) -> Iterator[Reason]:
+    """Quarantine, by its key or without one, and parts that wait."""
+    source, cells = told.table.source, told.key
+    then, _ = told.table.then(cells)
+    rows = query(
+        f"SELECT * FROM t WHERE source = {text(source.name)} AND resolved_at IS NULL",
+        t=QUARANTINE.at(stores.lake(config)),
+    )
+    other = 0
+    for held in rows or []:
+        name, key = name_in({"schema": None, **held}), dict(held.get("key") or ())
+        address = f"{held['topic']}/{held['partition']}/{held['offset']}"
+        if name is not None and name not in told.table.names:
+            continue
+        if any(all(key.get(c) == t for c, t in was.items()) for was in then):
+            yield Reason("quarantined", f"{address}: {held['reason']}", sure=True, more={"address": address})
+        elif not key:
+            other += 1
+            last = f"{address}: {held['reason']}"
+    if other:
+        yield Reason("quarantined", f"{count(other, 'row')} in quarantine tell no key, such as {last}", sure=False)
+    if records.splits(source) and (parts := records.waiting_parts(config, source)):
+        first = parts[0]
+        where = f"{first['topic']}/{first['partition']}/{first['offset']}"
+        why = f"{count(len(parts), 'part')} of messages that came in several wait for the rest, the first at {where}"
+        yield Reason("waiting", why, sure=False, more={"address": where})
+
+
+def _on_the_way(config: Config, told: Explained) -> Iterator[Reason]:
+    """Events that are decoded and in no changelog; records that are landed and not decoded, or not landed."""
+    yield from _decoded(config, told)
+    source = told.table.source
+    for row in queries.ledger(config, [source]):
+        if left := row["landed"] - row["accounted"]:
+            where = f"{row['topic']}/{row['partition']}"
+            yield Reason(
+                "not decoded", f"{count(left, 'record')} of {where} are landed and not taken up yet", sure=False
+            )
+    landed = queries.landed(config, source)
+    try:
+        state = kafka_state(config, source)
+    except CdcError as error:
+        yield Reason("not landed", f"whether all that Kafka has is landed isn't known: {error}", sure=False)
+        return
+    behind = {f"{s.topic}/{s.partition}": s.end - landed.get((s.topic, s.partition), s.begin) for s in state}
+    for where, lag in behind.items():
+        if lag > 0:
+            yield Reason("not landed", f"{count(lag, 'record')} of {where} are not landed yet", sure=False)
+
+
+def _decoded(config: Config, told: Explained) -> Iterator[Reason]:
+    """Changes of the key in `changes` that the changelog lacks, of a table that the rules leave out, or behind it."""
+    source, path = (
+        told.table.source,
+        CHANGES.at(stores.lake(config), format=told.table.source.format, source=told.table.source.name),
+    )
+    if told.found.came and told.row.last is not None:
+        return
+    then, _ = told.table.then(told.key)
+    sought = Sought(told.table.names, then, told.table.alike, keyed=bool(told.table.keys))
+    try:
+        files = delta_table.files_that_may_hold(path, [{"db": n[0], "table": n[-1]} for n in told.table.names])
+    except TableNotFoundError:
+        return
+    rows = [r for r in find(files, sought, CHANGES.arrow()).to_pylist() if r["kind"] == "row" and r["op"] != "truncate"]
+    if not rows:
+        return
+    last = max(rows, key=lambda r: (r["topic"], r["partition"], r["offset"], r["entry_index"]))
+    more = {"address": f"{last['topic']}/{last['partition']}/{last['offset']}"}
+    what = f"{count(len(rows), 'change')} of it are decoded, the last at {place_of(last)}"
+    if (rule := left_out_by(source, told.table.name)) is not None:
+        yield Reason("filtered", f"{what}; the changelog has none: {rule}", sure=True, more=more)
+    else:
+        yield Reason(
+            "not applied",
+            f"{what}; the changelog stage hasn't taken them: `cdc-platform show` says why",
+            sure=True,
+            more=more,
+        )
+
+
+def _never(config: Config, told: Explained) -> Reason:
+    source = told.table.source
+    if not told.moment.now:
+        return Reason("never seen", "no change of it had come by then", sure=True)
+    first = query(
+        "SELECT min(landed_at) AS at, min(timestamp) AS kafka FROM t",
+        t=tables.LANDING.at(stores.lake(config), source=source.name),
+    )
+    since = f" since landing began ({first[0]['at']:%F %T} UTC)" if first and first[0]["at"] else ""
+    why = f"no change of it has come{since}: a row from before that comes with an initial load or its next change"
+    return Reason("never seen", why, sure=True)

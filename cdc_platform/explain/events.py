@@ -1,0 +1,176 @@
+"""What became of the events of a message: where each stands, and if it stands nowhere, why not. Arrow for the rules of
+the changelog stage, which are asked here, not written again."""
+
+# pyarrow.compute makes its functions at run time, so that type checkers do not see them.
+# pyright: reportAttributeAccessIssue=false
+
+import fnmatch
+from collections.abc import Mapping
+from typing import Any
+
+import pyarrow as pa
+
+from cdc_platform import tables
+from cdc_platform.changelog import log_epochs
+from cdc_platform.changelog.arrivals import Arrivals
+from cdc_platform.changelog.order_key import replayed
+from cdc_platform.changelog.unify import outcome
+from cdc_platform.changes.file_stats import ENTRIES
+from cdc_platform.config import Config, Source
+from cdc_platform.explain.records import Address
+from cdc_platform.lake import delta_table, handles, stores
+from cdc_platform.lake.queries import columns, query, text
+from cdc_platform.tables import CHANGES, Name, name_in
+
+Event = dict[str, Any]
+_PLACES = {"row": tables.CHANGELOG, "ddl": tables.SCHEMA_HISTORY, "error": tables.QUARANTINE}
+"""Kind of event → where it is applied; others: in CONTROL_EVENTS."""
+_ROW = ("entry_index", "row_index")
+
+
+def events_of(config: Config, source: Source, message: Address) -> list[Event]:
+    """Rows of `changes` that a message (its first record) was decoded to, in order, maps as dicts."""
+    from deltalake import QueryBuilder
+    from deltalake.exceptions import TableNotFoundError
+
+    path = CHANGES.at(stores.lake(config), format=source.format, source=source.name)
+    try:
+        with handles.handle(path) as opened:
+            found = QueryBuilder().register("t", opened.table).execute(f"SELECT * FROM t WHERE {message.condition()}")
+            rows = pa.table(found.read_all())
+    except TableNotFoundError:
+        return []
+    order = [("entry_index", "ascending"), ("row_index", "ascending")]
+    return rows.sort_by(order).to_pylist(maps_as_pydicts="strict")
+
+
+def outcomes(config: Config, source: Source, message: Address, events: list[Event]) -> list[dict[str, Any]]:
+    """Per event: outcome (applied, control, filtered, quarantined, resolved, duplicate, not applied yet) and `why`, in
+    words; `of`: the address of the stored change that a duplicate repeats."""
+    stored = {kind: _stored(config, source, message, table) for kind, table in _PLACES.items()}
+    arrivals = _arrivals(config, source)
+    reached = _reached(config, source, message)
+    by_rule = _by_rule(source, events)
+    replays = _replayed(message, events, arrivals)
+    found = []
+    for event, rule, again in zip(events, by_rule, replays, strict=True):
+        found.append(_outcome(config, source, event, rule, stored, again=again, reached=reached))
+    return found
+
+
+def _outcome(
+    config: Config,
+    source: Source,
+    event: Event,
+    rule: str,
+    stored: dict[str, dict[tuple[Any, ...], Event]],
+    *,
+    again: bool,
+    reached: int,
+) -> dict[str, Any]:
+    row = event["kind"] == "row"
+    if (there := _where_it_stands(event, stored)) is not None:
+        return there
+    if event["offset"] * ENTRIES + (event["entry_index"] or 0) > reached:
+        return {"outcome": "not applied yet", "why": "the changelog stage hasn't come to it: `cdc-platform run` does"}
+    if row and again and rule != "filtered":
+        return {"outcome": "duplicate", "why": "the log was sent again here", "of": _first(config, source, event)}
+    if row or rule == "filtered":
+        then = "the rules left its table out when it came; a run with today's rules takes it from `changes`"
+        return {"outcome": "filtered", "why": left_out_by(source, name_in(event)) or then}
+    return {"outcome": "quarantined" if rule == "quarantined" else "control", "why": event["reason"]}
+
+
+def _where_it_stands(event: Event, stored: dict[str, dict[tuple[Any, ...], Event]]) -> dict[str, Any] | None:
+    """Its outcome by the table that has it; None: none has."""
+    kind, at = event["kind"], tuple(event[c] for c in _ROW)
+    if (kind == "row" and at in stored["row"]) or (kind == "ddl" and (at[0], None) in stored["ddl"]):
+        return {"outcome": "applied", "why": None}
+    held = stored["error"].get(at) if kind not in ("row", "ddl") else None
+    if held is None:
+        return None
+    resolved, why = held["resolved_at"], held["reason"]
+    if resolved is None:
+        return {"outcome": "quarantined", "why": why}
+    return {"outcome": "resolved", "why": f"{why}; a later decoding used it ({resolved:%F %T})"}
+
+
+def left_out_by(source: Source, name: Name | None) -> str | None:
+    """Which rule of the configuration leaves a table out; None: none."""
+    if name is None or source.tables.wanted(*name):
+        return None
+    spelled = ".".join(name)
+    pattern = next((p for p in source.tables.exclude if fnmatch.fnmatchcase(spelled, p)), None)
+    if pattern is not None:
+        return f"tables.exclude: {pattern!r} fits {spelled}"
+    return f"tables.include: none of {', '.join(map(repr, source.tables.include))} fits {spelled}"
+
+
+def _by_rule(source: Source, events: list[Event]) -> list[str]:
+    """As the changelog stage decides by the event alone."""
+    names = ("kind", "db", "schema", "table")
+    schema = CHANGES.arrow(*names)
+    return outcome(
+        pa.RecordBatch.from_pylist([{n: e[n] for n in names} for e in events], schema), source.tables, {}
+    ).to_pylist()
+
+
+def _replayed(message: Address, events: list[Event], arrivals: Arrivals) -> list[bool]:
+    schema = CHANGES.arrow("topic", "partition", "offset", "entry_index")
+    rows = [{**message._asdict(), "entry_index": e["entry_index"]} for e in events]
+    return replayed(pa.RecordBatch.from_pylist(rows, schema), arrivals).to_pylist()
+
+
+def _arrivals(config: Config, source: Source) -> Arrivals:
+    lake = stores.lake(config)
+    paths = {"epochs": tables.LOG_EPOCHS.at(lake), "lineages": tables.LINEAGES.at(lake)}
+    if not delta_table.exists(paths["epochs"]):
+        return Arrivals({}, {}, {})
+    log, segments = log_epochs.known(paths, source, None)
+    return Arrivals.of(segments, log.before)
+
+
+def _reached(config: Config, source: Source, message: Address) -> int:
+    """Arrival up to which the changelog stage has decided about the partition's events; -1: none."""
+    found = query(
+        f"SELECT max(last) AS last FROM t WHERE source = {text(source.name)} AND {message.condition('TRUE')}",
+        t=tables.LOG_EPOCHS.at(stores.lake(config)),
+    )
+    last = found[0]["last"] if found else None
+    return -1 if last is None else last
+
+
+def _stored(config: Config, source: Source, message: Address, table: tables.Table) -> dict[tuple[Any, ...], Event]:
+    """Rows of a table of all sources that are of the message, by entry and row."""
+    path = table.at(stores.lake(config))
+    there = columns(path) or ()
+    wanted = [c for c in (*_ROW, "reason", "resolved_at") if c in there]
+    if not wanted:
+        return {}
+    rows = query(
+        f"SELECT {', '.join(wanted)} FROM t WHERE source = {text(source.name)} AND {message.condition()}", t=path
+    )
+    return {tuple(r.get(c) for c in _ROW): r for r in rows or []}
+
+
+def _first(config: Config, source: Source, event: Event) -> str | None:
+    """The stored change that a change of a replay repeats: of the same place at the source, with the same operation on
+    the same table; None: it isn't told which."""
+    if event["binlog_file"] is None or event["binlog_pos"] is None:
+        return None
+    same = " AND ".join(f'"{c}" = {text(event[c])}' for c in ("db", "table", "op", "binlog_file"))
+    rows = query(
+        f'SELECT topic, partition, "offset", entry_index, row_index, key FROM t WHERE source = {text(source.name)} '
+        f'AND {same} AND binlog_pos = {int(event["binlog_pos"])} ORDER BY topic, partition, "offset", entry_index',
+        t=tables.CHANGELOG.at(stores.lake(config)),
+    )
+    alike = [r for r in rows or [] if dict(r["key"] or ()) == (event["key"] or {})]
+    if not alike:
+        return None
+    return place_of(alike[0])
+
+
+def place_of(change: Mapping[str, Any]) -> str:
+    """Where a change stands in Kafka, for people and as an argument of `show`."""
+    address = Address(change["topic"], change["partition"], change["offset"])
+    return f"{address} entry {change['entry_index']} row {change['row_index']}"

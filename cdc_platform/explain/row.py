@@ -1,0 +1,246 @@
+"""One row: what it is, which change told each cell, and whether the snapshot agrees."""
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+import pyarrow as pa
+
+from cdc_platform import tables
+from cdc_platform.config import Config
+from cdc_platform.errors import ConfigError
+from cdc_platform.explain import records
+from cdc_platform.explain.changes import Changes, Found, Within
+from cdc_platform.explain.records import Address
+from cdc_platform.explain.table import Table, at
+from cdc_platform.lake import queries, stores
+from cdc_platform.lake.queries import query, text
+from cdc_platform.reading.catalog import Cut, Snapshot, TableName, find_cut
+from cdc_platform.reading.frames import Frames
+from cdc_platform.snapshots.apply.cast import typed
+from cdc_platform.snapshots.reduce.one_key import Change, Key, Row
+from cdc_platform.tables import SNAPSHOT_PATH
+
+
+@dataclass(frozen=True, slots=True)
+class Moment:
+    """The moment that is asked about. time: by the source's clock; cut: of the source. Neither: now."""
+
+    time: datetime | None = None
+    cut: Cut | None = None
+
+    @property
+    def now(self) -> bool:
+        """Whether it is now."""
+        return self.time is None and self.cut is None
+
+
+def moment(config: Config, source: str, given: str | None) -> Moment:
+    """A cut's number, or a time as ISO 8601 has it, in UTC where it names no zone. Raises ConfigError, NotReadable."""
+    if given is None:
+        return Moment()
+    if re.fullmatch("[0-9]+", given):
+        return Moment(cut=find_cut(stores.lake(config), source, int(given), "any"))
+    try:
+        told = datetime.fromisoformat(given)
+    except ValueError:
+        valid = ["2026-11-20T12:00:00Z", "2026-11-20 12:00:00+08:00", "the number of a cut (`cdc-platform cut list`)"]
+        raise ConfigError("--at", f"{given!r} is no time and no cut", valid) from None
+    return Moment(time=told.astimezone(UTC) if told.tzinfo else told.replace(tzinfo=UTC))
+
+
+@dataclass(frozen=True)
+class Explained:
+    """A row, and all that is known of how it came. stored: what the snapshot holds under the key (None: nothing; not
+    asked where the moment is a time), agrees: whether that is what the changes come to (None: it can't be compared)."""
+
+    table: Table
+    key: Key
+    moment: Moment
+    found: Found
+    row: Row
+    stored: Mapping[str, Any] | None
+    agrees: bool | None
+
+    @property
+    def here(self) -> bool:
+        """Whether there is a row: in the snapshot now and at a cut, by the changes at a time."""
+        return self.row.cells is not None if self.moment.time else self.stored is not None
+
+    def made_by(self, only: Iterable[str] = ()) -> list[Change]:
+        """The changes, as they came, that the row's cells (of these columns) come from, and the one that had the last
+        word."""
+        wanted = set(only) or {*(self.row.cells or ())}
+        makers = [cell.by for name, cell in (self.row.cells or {}).items() if name in wanted]
+        if not only or self.row.cells is None:
+            makers += [self.row.last.change] if self.row.last else []
+        numbers = sorted({n for change in makers if (n := self.found.number(change)) is not None})
+        return [self.found.came[n] for n in numbers]
+
+
+def explain(config: Config, table: Table, key: Key, when: Moment) -> Explained:
+    """The row under a key. Raises NotReadable."""
+    within = _within(config, table, key, when)
+    as_then = table if when.now else _then(config, table, key, when, within)
+    changes = Changes(config, as_then, within)
+    found, row = changes.of(key), changes.row(key)
+    if when.time:
+        return Explained(as_then, key, when, found, row, None, None)
+    rows = _stored(config, table, key, when)
+    stored = rows.to_pylist()[0] if rows.num_rows else None
+    return Explained(as_then, key, when, found, row, stored, _agrees(as_then, row, stored, rows.schema))
+
+
+def _within(config: Config, table: Table, key: Key, when: Moment) -> Within | None:
+    """Which changes count at a moment."""
+    if when.cut is not None:
+        ends = _ends(config, when.cut)
+        return lambda c: c["offset"] <= ends.get(f"{c['topic']}/{c['partition']}", -1)
+    if when.time is None:
+        return None
+    told = [c for c in Changes(config, table).of(key).came if c["source_time"] and c["source_time"] <= when.time]
+    last = max((c["order_key"] for c in told), default=None)
+    return lambda c: last is not None and c["order_key"] <= last
+
+
+def _ends(config: Config, cut: Cut) -> dict[str, int]:
+    rows = query(
+        f"SELECT offsets FROM t WHERE source = {text(cut.source)} AND cut = {cut.number}",
+        t=tables.CUTS.at(stores.lake(config)),
+    )
+    return dict(rows[0]["offsets"]) if rows else {}
+
+
+def _then(config: Config, table: Table, key: Key, when: Moment, within: Within | None) -> Table:
+    """The table with the columns and the name that it had then."""
+    if when.cut is not None:
+        rows = query(
+            f"SELECT order_key FROM t WHERE source = {text(when.cut.source)} AND cut = {when.cut.number}",
+            t=tables.CUTS.at(stores.lake(config)),
+        )
+        order = rows[0]["order_key"] if rows else None
+        return table if order is None else at(table, tuple(map(int, order.values())))
+    said = [r["order"] for r in (table.seen.ddl if table.seen else ()) if _by(r["source_time"], when.time)]
+    high = Changes(config, table, within).of(key).high
+    places = [*said, *([high] if high else [])]
+    return at(table, max(places)) if places else table
+
+
+def _by(told: datetime | None, until: datetime | None) -> bool:
+    return told is not None and until is not None and told <= until
+
+
+# -- what the snapshot holds -------------------------------------------------------------------------------
+
+
+class _One(Frames):
+    """Reads of one snapshot."""
+
+    def __init__(self, snapshot: Snapshot):
+        self._snapshot = snapshot
+
+    def _find(self, table: Any, version: int | None) -> Snapshot:
+        del table, version
+        return self._snapshot
+
+
+def _stored(config: Config, table: Table, key: Key, when: Moment) -> pa.Table:
+    """The snapshot's row, or none. Raises NotReadable where a cut's version isn't there any more."""
+    place = SNAPSHOT_PATH.of(stores.lake(config), table.source.name, table.snapshot)
+    version = None
+    if when.cut is not None:
+        known = when.cut.snapshots.get(TableName.of(table.source.name, table.snapshot))
+        if known is None:
+            return _NOTHING
+        place, version = known
+    elif queries.columns(place) is None:
+        return _NOTHING
+    frames = _One(Snapshot(place, version))
+    schema = frames.batches(table.text, where="FALSE", bookkeeping=True).schema
+    where = _where(table, {**key, **table.origin}, schema)
+    if where is None:
+        return _NOTHING
+    return frames.arrow(table.text, where=where, bookkeeping=True).slice(0, 1)
+
+
+_NOTHING = pa.table({})
+
+
+def _where(table: Table, cells: Key, schema: pa.Schema) -> str | None:
+    """The condition on a snapshot's row, in SQL; None: a column or value that it can't have."""
+    types = {c.name: c.parsed for c in table.columns}
+    parts = []
+    for name, told in cells.items():
+        if name not in schema.names:
+            return None
+        column = '"' + name.replace('"', '""') + '"'
+        type_ = types.get(name)
+        if told is None:
+            parts.append(f"{column} IS NULL")
+            continue
+        to = schema.field(name).type
+        try:
+            value = pa.array([told]) if type_ is None else typed(pa.array([told]), type_, to)
+        except (ValueError, pa.ArrowInvalid):
+            raise ConfigError("KEY", f"{told!r} is no value of {name} ({type_.name if type_ else to})") from None
+        parts.append(f"{column} = {_literal(value, to)}")
+    return " AND ".join(parts)
+
+
+def _literal(value: pa.Array, to: pa.DataType) -> str:
+    one = value[0].as_py()
+    if isinstance(one, bytes):
+        return f"X'{one.hex()}'"
+    if isinstance(one, str):
+        return text(one)
+    return f"arrow_cast({text(str(one))}, {text(_ARROW.get(str(to), _named(to)))})"
+
+
+_ARROW = {
+    **{f"int{n}": f"Int{n}" for n in (8, 16, 32, 64)},
+    **{"bool": "Boolean", "float": "Float32", "double": "Float64", "date32[day]": "Date32"},
+    "timestamp[us]": "Timestamp(Microsecond, None)",
+    "timestamp[us, tz=UTC]": 'Timestamp(Microsecond, Some("UTC"))',
+}
+
+
+def _named(to: pa.DataType) -> str:
+    return f"Decimal128({to.precision}, {to.scale})" if pa.types.is_decimal(to) else "Utf8"
+
+
+def _agrees(table: Table, row: Row, stored: Mapping[str, Any] | None, types: pa.Schema) -> bool | None:
+    """Whether the snapshot's row is what the changes come to; columns whose texts only Spark reads aside."""
+    if row.cells is None or stored is None:
+        return row.cells is None and stored is None
+    for column in table.columns:
+        cell, type_ = row.cells.get(column.name), column.parsed
+        if column.name not in stored or type_ is None or cell is None:
+            continue
+        value = stored[column.name]
+        if cell.text is None:
+            told = None
+        elif value is None and type_.family in _MAY_BE_INVALID:
+            continue
+        else:
+            try:
+                told = typed(pa.array([cell.text]), type_, types.field(column.name).type)[0].as_py()
+            except (ValueError, pa.ArrowInvalid):
+                continue
+        if told != value:
+            return False
+    return True
+
+
+_MAY_BE_INVALID = ("date", "datetime", "timestamp")
+"""Families with values that are NULL in a snapshot: dates that don't exist (snapshots/schema/columns.py)."""
+
+
+def parts_of(config: Config, table: Table, changes: Iterable[Change]) -> dict[Address, list[int]]:
+    """Offsets of the records that the messages of changes came in, of those that came in several."""
+    if not records.splits(table.source):
+        return {}
+    addresses = (Address(c["topic"], c["partition"], c["offset"]) for c in changes)
+    found = records.messages_of(config, table.source, addresses)
+    return {a: m["offsets"] for a, m in found.items() if len(m["offsets"]) > 1}

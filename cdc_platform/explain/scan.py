@@ -1,0 +1,181 @@
+"""Changes of a key, looked for in the files of the changelog or of `changes`. Arrow only.
+
+No statistics tell a file's keys. Those of Delta's log leave out files without the table; the footer of a changelog file
+(changelog/file_stats.py) says of which tables its changes tell their key in one spelling and move no row, and between
+which keys they lie: of these the column `key` is read, of others the row images, too. All columns are read only where a
+change was found.
+"""
+
+# pyarrow.compute makes its functions at run time, so that type checkers do not see them.
+# pyright: reportAttributeAccessIssue=false
+
+import os
+from collections.abc import Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from cdc_platform.changelog.order_key import map_value
+from cdc_platform.lake.data_files import Unit, footer, note_in, read
+from cdc_platform.lake.store import File
+from cdc_platform.snapshots.reduce.images import rows_at
+from cdc_platform.tables import Name, name_columns, name_of
+
+_IMAGES = ("key", "before", "after")
+_BATCH_ROWS = 1 << 17
+_REMOTE_READS = 16
+"""Files of an object store read at once: most of the time is waiting."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sought:
+    """Row changes of tables (their names at any time) that hold the texts of one of some cells in an image, and their
+    TRUNCATEs. keyed: the cells are a key's; else any columns'."""
+
+    names: frozenset[Name]
+    cells: tuple[Mapping[str, str | None], ...]
+    alike: "Alike"
+    keyed: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Alike:
+    """How texts of cells compare. loose: zeros at the end of a fraction don't count. collation: of the key
+    (`tables.key_collation`), about as Spark has it; "": by their bytes."""
+
+    loose: bool = False
+    collation: str = ""
+
+    def one(self, text: str | None) -> str | None:
+        """The spelling that all texts of a value share."""
+        if text is None:
+            return None
+        return self.all(pa.array([text]))[0].as_py()
+
+    def all(self, texts: pa.StringArray) -> pa.StringArray:
+        """The same of many."""
+        if self.loose:
+            fraction = pc.match_substring(texts, ".")
+            zone = pc.utf8_rtrim(texts, "Z")
+            texts = pc.if_else(fraction, pc.utf8_rtrim(pc.utf8_rtrim(zone, "0"), "."), zone)
+        if self.collation:
+            if "RTRIM" in self.collation:
+                texts = pc.utf8_rtrim(texts, " ")
+            texts = pc.utf8_lower(texts)
+            if "_AI" in self.collation:
+                texts = pc.replace_substring_regex(pc.utf8_normalize(texts, "NFD"), r"\p{M}", "")
+        return texts
+
+
+def find(files: Iterable[File], sought: Sought, schema: pa.Schema) -> pa.Table:
+    """The changes, with the columns of `schema`, in no order."""
+    files = list(files)
+    if not files:
+        return schema.empty_table()
+    at_once = _REMOTE_READS if files[0].store.remote else os.cpu_count() or 2
+    with ThreadPoolExecutor(min(at_once, len(files))) as pool:
+        found = list(pool.map(partial(_in_file, sought, schema), files))
+    return pa.Table.from_batches([batch for some in found for batch in some], schema)
+
+
+def _in_file(sought: Sought, schema: pa.Schema, file: File) -> list[pa.RecordBatch]:
+    metadata = footer(file)
+    columns = _needed(note_in(metadata), sought)
+    if not columns:
+        return []
+    narrow = pa.schema([schema.field(c) for c in columns])
+    base, places = 0, []
+    for batch in read(Unit(file, 0, metadata.num_row_groups, 0), narrow, most=_BATCH_ROWS):
+        mine = _those(batch, sought)
+        if mine is not None:
+            places.append(np.nonzero(mine)[0] + base)
+        base += batch.num_rows
+    at = np.concatenate(places) if places else np.zeros(0, np.int64)
+    return list(rows_at(file, at, schema)) if len(at) else []
+
+
+_NAMES = ("db", "schema", "table")
+_ALL = (*_NAMES, "op", *_IMAGES)
+
+
+def _needed(note: Any, sought: Sought) -> tuple[str, ...]:
+    """Columns that have to be read of a file with that note; none: it has no such change."""
+    if not isinstance(note, list) or not all("schema" in group and "plain" in group for group in note):
+        return _ALL
+    mine = [g["plain"] for g in note if g["db"] is not None and g["table"] is not None and name_of(g) in sought.names]
+    if not mine:
+        return ()
+    if not sought.keyed or sought.alike.collation or not all(map(_only_key, mine, [sought] * len(mine))):
+        return _ALL
+    return (*_NAMES, "key") if any(_in_range(plain, sought) for plain in mine) else ()
+
+
+def _only_key(plain: Any, sought: Sought) -> bool:
+    """Whether all changes of a table in a file tell these keys, and move no row."""
+    return isinstance(plain, dict) and all(set(plain["keys"]) == set(cells) for cells in sought.cells)
+
+
+def _in_range(plain: dict[str, Any], sought: Sought) -> bool:
+    if not plain.get("keys_range"):
+        return True
+    low, high = plain["keys_range"]
+    for cells in sought.cells:
+        text = cells[plain["keys"][0]]
+        try:
+            if text is not None and low <= (int(text) if isinstance(low, int) else text) <= high:
+                return True
+        except ValueError:
+            return True
+    return False
+
+
+def _those(batch: pa.RecordBatch, sought: Sought) -> np.ndarray | None:
+    """Which rows are sought; None: none."""
+    truncates = pc.equal(batch.column("op"), "truncate") if "op" in batch.schema.names else None
+    images = [batch.column(c) for c in _IMAGES if c in batch.schema.names]
+    found = np.zeros(batch.num_rows, bool)
+    if truncates is not None:
+        found |= _true(truncates)
+    for cells in sought.cells:
+        for image in images:
+            if (mine := _holding(image, cells, sought.alike)) is not None:
+                found |= mine
+    if not found.any():
+        return None
+    found &= _of_tables(batch, sought.names)
+    return found if found.any() else None
+
+
+def _holding(image: pa.MapArray, cells: Mapping[str, str | None], alike: Alike) -> np.ndarray | None:
+    """Which images hold these texts; None: none."""
+    items = image.items
+    for text in cells.values():  # of most batches the texts alone say so
+        if text is not None and not alike.loose and not alike.collation and not _true(pc.equal(items, text)).any():
+            return None
+    found = np.ones(len(image), bool)
+    for name, text in cells.items():
+        told = map_value(image, name)
+        if text is None:
+            found &= _true(pc.and_(pc.is_null(told), pc.is_valid(image)))
+        else:
+            found &= _true(pc.equal(alike.all(told), alike.one(text)))
+    return found
+
+
+def _of_tables(batch: pa.RecordBatch, names: Iterable[Name]) -> np.ndarray:
+    found = np.zeros(batch.num_rows, bool)
+    for name in names:
+        parts = name_columns(name)
+        mine = pc.and_(*(pc.equal(batch.column(n), parts[n]) for n in ("db", "table")))
+        schema = pc.equal(pc.fill_null(batch.column("schema"), ""), parts["schema"] or "")
+        found |= _true(pc.and_(mine, schema))
+    return found
+
+
+def _true(mask: pa.BooleanArray) -> np.ndarray:
+    return pc.fill_null(mask, False).to_numpy(zero_copy_only=False)

@@ -1,0 +1,218 @@
+"""The table that is asked about: its key, its columns, and under which names and columns its changes stand."""
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+from deltalake.exceptions import TableNotFoundError
+
+from cdc_platform.changelog.schema import Carry, Order, SchemaHistory
+from cdc_platform.config import Config, Source
+from cdc_platform.config.tables import ORIGIN, origin_of
+from cdc_platform.errors import ConfigError, UnknownType
+from cdc_platform.explain.scan import Alike
+from cdc_platform.lake import queries
+from cdc_platform.mysql.types import MySqlType, parse_type
+from cdc_platform.snapshots.schema.seen import Seen, seen
+from cdc_platform.snapshots.schema.upcast import same_values
+from cdc_platform.suggest import closest
+from cdc_platform.tables import Name
+
+_LOOSE = ("decimal", "datetime", "timestamp", "time")
+"""Families of types of which several texts may be one value."""
+
+
+@dataclass(frozen=True)
+class Column:
+    """A column of the table: its type as the feed tells it (None: it doesn't), whether it is part of the key."""
+
+    name: str
+    type: str | None
+    key: bool
+
+    @property
+    def parsed(self) -> MySqlType | None:
+        """None: a type that nothing reads."""
+        try:
+            return parse_type(self.type) if self.type else None
+        except UnknownType:
+            return None
+
+
+@dataclass(frozen=True)
+class Table:
+    """A table of a source. name: as it is called at the source; snapshot: of the one that keeps its rows. seen: what
+    the source said of its tables; None: no run has come so far. until: as it was at that place; None: today."""
+
+    source: Source
+    name: Name
+    snapshot: Name
+    seen: Seen | None
+    until: Order | None = None
+
+    @property
+    def text(self) -> str:
+        """db.table."""
+        return ".".join(self.name)
+
+    @cached_property
+    def history(self) -> SchemaHistory:
+        """What DDL did, up to the place."""
+        full = self.seen.full if self.seen else SchemaHistory([], [])
+        return full if self.until is None else full.until(self.until)
+
+    @cached_property
+    def columns(self) -> list[Column]:
+        """Columns in order; none where no message told them."""
+        told = self.history.columns(self.name) or self.history.last_listed(self.name)
+        configured = self.source.tables.keys
+        keys = configured.get(".".join(self.snapshot)) or configured.get(self.text)
+        return [
+            Column(c["name"], c.get("type"), c["name"] in keys if keys else bool(c.get("key")))
+            for c in json.loads(told or "[]")
+        ]
+
+    @property
+    def keys(self) -> list[str]:
+        """Names of the key's columns; none: it has no key, or it isn't known."""
+        return [c.name for c in self.columns if c.key]
+
+    @property
+    def origin(self) -> dict[str, str]:
+        """What tells its rows from those of the other tables in its snapshot."""
+        merged = self.source.tables.merged(*self.snapshot)
+        return dict(zip(ORIGIN, origin_of(self.name), strict=True)) if merged else {}
+
+    @property
+    def alike(self) -> Alike:
+        """How texts of its key compare."""
+        types = [c.parsed for c in self.columns if c.key or not self.keys]
+        return Alike(any(t and t.family in _LOOSE for t in types), self.source.tables.collation(*self.snapshot) or "")
+
+    @cached_property
+    def names(self) -> frozenset[Name]:
+        """Every name under which changes of its rows may stand."""
+        return frozenset({self.name, *self.history.names_of(self.name)})
+
+    def then(self, cells: Mapping[str, str | None]) -> tuple[tuple[dict[str, str | None], ...], list[str]]:
+        """Cells of today → what they may have been called in changes from before DDL, each once; and why some of these
+        can't be looked for."""
+        found: list[dict[str, str | None]] = [dict(cells)]
+        untold: list[str] = []
+        for name in self.names:
+            spelled = self._spelled(name)
+            for carry in self.history.carries(name):
+                if carry.today != self.name or carry.nothing:
+                    continue
+                was, why = _then(cells, carry)
+                if why:
+                    untold.append(why)
+                elif was:
+                    named = {spelled.get(column.lower(), column): text for column, text in was.items()}
+                    found.append(named)
+        unique = [f for i, f in enumerate(found) if f not in found[:i]]
+        return tuple(unique), list(dict.fromkeys(untold))
+
+    def _spelled(self, name: Name) -> dict[str, str]:
+        return {c["name"].lower(): c["name"] for text in self.history.lists_of(name) for c in json.loads(text)}
+
+
+def _then(cells: Mapping[str, str | None], carry: Carry) -> tuple[dict[str, str | None], str | None]:
+    """Cells under the names of their columns then; or why they can't be told."""
+    before = {new.lower(): old for old, new in carry.names.items() if new is not None}
+    was: dict[str, str | None] = {}
+    for column, text in cells.items():
+        low = column.lower()
+        if (added := carry.added.get(low)) is not None:
+            if added.fill != text:
+                return {}, None  # rows of then have another value in it
+            continue
+        if not all(same_values(*types) for types in carry.retyped.get(low, ())):
+            return {}, f"column {column!r} had another type: changes from before that are not looked for"
+        was[before.get(low, column)] = text
+    if not was:
+        return {}, "the key has only columns that were added later: changes from before that are not looked for"
+    return was, None
+
+
+def find(config: Config, source: Source, given: str) -> Table:
+    """The table of a source that is meant by db.table (db.schema.table). Raises ConfigError with the valid names."""
+    try:
+        told: Seen | None = seen(config, source)
+    except TableNotFoundError:
+        told = None
+    known = _known(config, source, told)
+    name = known.get(given)
+    rules = source.tables
+    if name is None:
+        raise ConfigError(
+            "DB.TABLE", f"source {source.name} has no table {given!r}", closest(given, known) or ["none yet"]
+        )
+    if rules.merged(*name):
+        members = sorted(".".join(n) for n in known.values() if rules.routed(*n) == name and n != name)
+        if members and name not in (told.full.listed if told else ()):
+            raise ConfigError(
+                "DB.TABLE", f"{given} holds the rows of {len(members)} tables; name the one that the row is of", members
+            )
+    return Table(source, name, rules.routed(*name), told)
+
+
+def _known(config: Config, source: Source, told: Seen | None) -> dict[str, Name]:
+    listed = {*told.full.listed, *told.full.names} if told else set()
+    snapshots = {name for s, name in queries.known_tables(config) if s.name == source.name}
+    return {".".join(name): name for name in sorted({*listed, *snapshots})}
+
+
+def parse_key(table: Table, given: str) -> dict[str, str | None]:
+    """KEY → texts of the key's columns: `7` where it is one column, else `id=7,name=x`. NULL is `name=` without a value
+    only where the table has no key: then columns of any row are given. Raises ConfigError with the names."""
+    keys = table.keys
+    names = keys or [c.name for c in table.columns]
+    if not names:
+        raise ConfigError("DB.TABLE", f"no message has told the columns of {table.text} yet", [])
+    pairs = dict(_pairs(given, names))
+    if not pairs:
+        if len(keys) == 1:
+            pairs = {keys[0]: given}
+        elif keys:
+            raise ConfigError("KEY", f"the key of {table.text} has several columns", [_example(keys)])
+        else:
+            raise ConfigError(
+                "KEY",
+                f"{table.text} has no key: tell a row by what is in it, column by column",
+                [_example(names[:2]), f"columns: {', '.join(names)}"],
+            )
+    if keys and (missing := [k for k in keys if k not in pairs]):
+        raise ConfigError("KEY", f"lacks {', '.join(missing)}", [_example(keys)])
+    if keys and (more := [p for p in pairs if p not in keys]):
+        raise ConfigError("KEY", f"{', '.join(more)} is no part of the key of {table.text}", [_example(keys)])
+    return pairs
+
+
+def _pairs(given: str, names: list[str]) -> Iterator[tuple[str, str | None]]:
+    """Column and text of `a=1,b=x`. A comma in a value counts as one unless a column's name and `=` follow. Raises
+    ConfigError."""
+    starts = [i for i in range(len(given)) if i == 0 or given[i - 1] == ","]
+    begins = [(i, n) for i in starts for n in sorted(names, key=len, reverse=True) if given.startswith(f"{n}=", i)]
+    begins = [b for j, b in enumerate(begins) if j == 0 or b[0] != begins[j - 1][0]]
+    if begins and begins[0][0] == 0:
+        ends = [b[0] - 1 for b in begins[1:]] + [len(given)]
+        yield from ((n, given[i + len(n) + 1 : end]) for (i, n), end in zip(begins, ends, strict=True))
+    elif "=" in given and len(names) > 1:
+        named = given.partition("=")[0]
+        raise ConfigError("KEY", f"no column {named!r}", closest(named, names))
+
+
+def _example(names: list[str]) -> str:
+    return ",".join(f"{n}=…" for n in names)
+
+
+def at(table: Table, until: Order) -> Table:
+    """The table as it was at a place: under the name that it had then."""
+    full = table.seen.full if table.seen else SchemaHistory([], [])
+    for name in full.names_of(table.name):
+        here = next((c for c in full.carries(name) if c.until is None or until < c.until), None)
+        if here is not None and here.today == table.name and full.until(until).names_of(name):
+            return replace(table, name=name, until=until)
+    return replace(table, until=until)
