@@ -15,7 +15,6 @@ from cdc_platform.changelog import log_epochs
 from cdc_platform.changelog.arrivals import Arrivals
 from cdc_platform.changelog.order_key import replayed
 from cdc_platform.changelog.unify import outcome
-from cdc_platform.changes.file_stats import ENTRIES
 from cdc_platform.config import Config, Source
 from cdc_platform.explain.records import Address
 from cdc_platform.lake import delta_table, handles, stores
@@ -36,12 +35,11 @@ def events_of(config: Config, source: Source, message: Address) -> list[Event]:
     path = CHANGES.at(stores.lake(config), format=source.format, source=source.name)
     try:
         with handles.handle(path) as opened:
-            found = QueryBuilder().register("t", opened.table).execute(f"SELECT * FROM t WHERE {message.condition()}")
-            rows = pa.table(found.read_all())
+            sql = f"SELECT * FROM t WHERE {message.condition()} ORDER BY entry_index, row_index"
+            rows = pa.table(QueryBuilder().register("t", opened.table).execute(sql).read_all())
     except TableNotFoundError:
         return []
-    order = [("entry_index", "ascending"), ("row_index", "ascending")]
-    return rows.sort_by(order).to_pylist(maps_as_pydicts="strict")
+    return rows.to_pylist(maps_as_pydicts="strict")
 
 
 def outcomes(config: Config, source: Source, message: Address, events: list[Event]) -> list[dict[str, Any]]:
@@ -71,14 +69,19 @@ def _outcome(
     row = event["kind"] == "row"
     if (there := _where_it_stands(event, stored)) is not None:
         return there
-    if event["offset"] * ENTRIES + (event["entry_index"] or 0) > reached:
-        return {"outcome": "not applied yet", "why": "the changelog stage hasn't come to it: `cdc-platform run` does"}
+    if event["offset"] > reached:
+        return _NOT_YET
     if row and again and rule != "filtered":
         return {"outcome": "duplicate", "why": "the log was sent again here", "of": _first(config, source, event)}
+    if row and rule != "filtered" and not _once_left_out(config, source, name_in(event)):
+        return _NOT_YET
     if row or rule == "filtered":
         then = "the rules left its table out when it came; a run with today's rules takes it from `changes`"
         return {"outcome": "filtered", "why": left_out_by(source, name_in(event)) or then}
     return {"outcome": "quarantined" if rule == "quarantined" else "control", "why": event["reason"]}
+
+
+_NOT_YET = {"outcome": "not applied yet", "why": "the changelog stage hasn't come to it: `cdc-platform run` does"}
 
 
 def _where_it_stands(event: Event, stored: dict[str, dict[tuple[Any, ...], Event]]) -> dict[str, Any] | None:
@@ -131,13 +134,26 @@ def _arrivals(config: Config, source: Source) -> Arrivals:
 
 
 def _reached(config: Config, source: Source, message: Address) -> int:
-    """Arrival up to which the changelog stage has decided about the partition's events; -1: none."""
+    """Offset up to which the changelog stage has accounted for the partition's messages; -1: none."""
     found = query(
-        f"SELECT max(last) AS last FROM t WHERE source = {text(source.name)} AND {message.condition('TRUE')}",
-        t=tables.LOG_EPOCHS.at(stores.lake(config)),
+        f"SELECT max(to_offset) AS last FROM t WHERE source = {text(source.name)} AND room = 'changelog' "
+        f"AND {message.condition('TRUE')}",
+        t=tables.OFFSET_LEDGER.at(stores.lake(config)),
     )
     last = found[0]["last"] if found else None
     return -1 if last is None else last
+
+
+def _once_left_out(config: Config, source: Source, name: Name | None) -> bool:
+    """Whether rules that were in force once leave a table out."""
+    if name is None:
+        return False
+    rows = query(
+        f'SELECT "include", "exclude" FROM t WHERE source = {text(source.name)} AND room = \'changelog\'',
+        t=tables.TABLE_RULES.at(stores.lake(config)),
+    )
+    then = (source.tables.model_copy(update={k: list(r[k] or ()) for k in ("include", "exclude")}) for r in rows or [])
+    return any(not rules.wanted(*name) for rules in then)
 
 
 def _stored(config: Config, source: Source, message: Address, table: tables.Table) -> dict[tuple[Any, ...], Event]:
