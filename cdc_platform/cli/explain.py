@@ -20,9 +20,7 @@ _CONFIG = Path("cdc.yaml")
 def command(
     source: Annotated[str, typer.Argument(metavar="SOURCE", help="A source of cdc.yaml.")],
     table: Annotated[str, typer.Argument(metavar="DB.TABLE", help="As the source calls it.")],
-    key: Annotated[
-        str, typer.Argument(metavar="KEY", help="The row's key: 7, or id=7, or id=7,name=x. NULL is told by no KEY.")
-    ],
+    key: Annotated[str, typer.Argument(metavar="KEY", help="The row's key: 7, or id=7, or id=7,name=x.")],
     column: Annotated[list[str] | None, typer.Option("--column", help="Only this column; may be repeated.")] = None,
     at: Annotated[
         str | None,
@@ -75,7 +73,7 @@ def _check(table: Any, columns: Iterable[str]) -> None:
 def _explained(data: dict[str, Any]) -> dict[str, Any]:
     """What people see before the changes."""
     key = ", ".join(f"{k}={v}" for k, v in data["key"].items())
-    own = {"row": f"{data['source']}/{data['table']} {key}"}
+    own: dict[str, Any] = {"row": f"{data['source']}/{data['table']} {key}"}
     if data["snapshot"] != data["table"]:
         own["kept in"] = f"{data['snapshot']}, {', '.join(f'{k}={v}' for k, v in (data['origin'] or {}).items())}"
     if data["at"] is not None:
@@ -121,7 +119,7 @@ def _changes(found: list[dict[str, Any]]) -> dict[str, Any]:
         if "sql" in change:
             people[f"change {change['change']} in SQL"] = Lines(change["sql"].splitlines())
         if told := change.get("message"):
-            lines = message.first((told["text"] or "").splitlines())
+            lines = message.first(list(map(str, (told["text"] or "").splitlines())))
             people[f"change {change['change']}, its message: {told['kind']}, {count(told['bytes'], 'byte')}"] = Lines(
                 lines
             )
@@ -160,7 +158,7 @@ def _add_messages(config: Config, source: Source, data: dict[str, Any]) -> None:
     found = messages_of(config, source, addresses.values())
     for change in data["changes"]:
         whole = found.get(addresses[change["address"]])
-        value = whole and whole["value"]
+        value: bytes | None = whole["value"] if whole else None
         change["message"] = (
             message.as_data(value, message.readable(value, source.format)) if value is not None else None
         )

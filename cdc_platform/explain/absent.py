@@ -11,11 +11,12 @@ from cdc_platform.config import Config
 from cdc_platform.errors import CdcError
 from cdc_platform.explain import records
 from cdc_platform.explain.changes import ended
-from cdc_platform.explain.events import left_out_by, place_of
+from cdc_platform.explain.events import left_out_by, place_of, reached
 from cdc_platform.explain.row import Explained
 from cdc_platform.explain.scan import Sought, find
 from cdc_platform.kafka.offsets import kafka_state
 from cdc_platform.lake import delta_table, queries, stores
+from cdc_platform.lake.delta_table import Above
 from cdc_platform.lake.queries import query, text
 from cdc_platform.reading.catalog import State, TableName, states
 from cdc_platform.snapshots.reduce.one_key import Change
@@ -39,7 +40,7 @@ class Reason:
 def reasons(config: Config, told: Explained) -> list[Reason]:
     """Why a row isn't there (or isn't as the changes have it). Asks Kafka, where nothing in the lake says it."""
     known = [r for r in (_by_rule(told), _by_change(told), _by_state(config, told)) if r is not None]
-    if told.moment.now and not any(r.sure and r.kind not in ("filtered",) for r in known):
+    if told.moment.now and not any(r.sure for r in known):
         known += _held(config, told)
         known += _on_the_way(config, told)
     if not known:
@@ -132,7 +133,7 @@ def _held(config: Config, told: Explained) -> Iterator[Reason]:
         f"SELECT * FROM t WHERE source = {text(source.name)} AND resolved_at IS NULL",
         t=QUARANTINE.at(stores.lake(config)),
     )
-    other = 0
+    unnamed: list[str] = []
     for held in rows or []:
         name, key = name_in({"schema": None, **held}), dict(held.get("key") or ())
         address = f"{held['topic']}/{held['partition']}/{held['offset']}"
@@ -141,10 +142,10 @@ def _held(config: Config, told: Explained) -> Iterator[Reason]:
         if any(all(key.get(c) == t for c, t in was.items()) for was in then):
             yield Reason("quarantined", f"{address}: {held['reason']}", sure=True, more={"address": address})
         elif not key:
-            other += 1
-            last = f"{address}: {held['reason']}"
-    if other:
-        yield Reason("quarantined", f"{count(other, 'row')} in quarantine tell no key, such as {last}", sure=False)
+            unnamed.append(f"{address}: {held['reason']}")
+    if unnamed:
+        why = f"{count(len(unnamed), 'row')} in quarantine tell no key, the last at {unnamed[-1]}"
+        yield Reason("quarantined", why, sure=False)
     if records.splits(source) and (parts := records.waiting_parts(config, source)):
         first = parts[0]
         where = f"{first['topic']}/{first['partition']}/{first['offset']}"
@@ -175,34 +176,27 @@ def _on_the_way(config: Config, told: Explained) -> Iterator[Reason]:
 
 
 def _decoded(config: Config, told: Explained) -> Iterator[Reason]:
-    """Changes of the key in `changes` that the changelog lacks, of a table that the rules leave out, or behind it."""
-    source, path = (
-        told.table.source,
-        CHANGES.at(stores.lake(config), format=told.table.source.format, source=told.table.source.name),
-    )
-    if told.found.came and told.row.last is not None:
-        return
-    then, _ = told.table.then(told.key)
-    sought = Sought(told.table.names, then, told.table.alike, keyed=bool(told.table.keys))
+    """Changes of the key in `changes` behind what the changelog stage has come to."""
+    source, names = told.table.source, told.table.names
+    path = CHANGES.at(stores.lake(config), format=source.format, source=source.name)
+    behind = [
+        {"db": name[0], "table": name[-1], "topic": topic, "partition": partition, "offset": Above(offset)}
+        for (topic, partition), offset in reached(config, source).items()
+        for name in names
+    ]
     try:
-        files = delta_table.files_that_may_hold(path, [{"db": n[0], "table": n[-1]} for n in told.table.names])
+        files = delta_table.files_that_may_hold(path, behind or [{"db": n[0], "table": n[-1]} for n in names])
     except TableNotFoundError:
         return
+    sought = Sought(names, told.table.then(told.key)[0], told.table.alike, keyed=bool(told.table.keys))
+    there = {place_of(c) for c in told.found.came}
     rows = [r for r in find(files, sought, CHANGES.arrow()).to_pylist() if r["kind"] == "row" and r["op"] != "truncate"]
-    if not rows:
-        return
-    last = max(rows, key=lambda r: (r["topic"], r["partition"], r["offset"], r["entry_index"]))
-    more = {"address": f"{last['topic']}/{last['partition']}/{last['offset']}"}
-    what = f"{count(len(rows), 'change')} of it are decoded, the last at {place_of(last)}"
-    if (rule := left_out_by(source, told.table.name)) is not None:
-        yield Reason("filtered", f"{what}; the changelog has none: {rule}", sure=True, more=more)
-    else:
-        yield Reason(
-            "not applied",
-            f"{what}; the changelog stage hasn't taken them: `cdc-platform show` says why",
-            sure=True,
-            more=more,
-        )
+    new = [r for r in rows if place_of(r) not in there]
+    new = [r for r in new if r["offset"] > reached(config, source).get((r["topic"], r["partition"]), -1)]
+    if new:
+        last = max(new, key=lambda r: (r["offset"], r["entry_index"] or 0))
+        why = f"{count(len(new), 'change')} of it are decoded and not applied yet, the last at {place_of(last)}"
+        yield Reason("not applied", f"{why}: `cdc-platform run` does", sure=not told.found.came)
 
 
 def _never(config: Config, told: Explained) -> Reason:
@@ -210,7 +204,7 @@ def _never(config: Config, told: Explained) -> Reason:
     if not told.moment.now:
         return Reason("never seen", "no change of it had come by then", sure=True)
     first = query(
-        "SELECT min(landed_at) AS at, min(timestamp) AS kafka FROM t",
+        "SELECT min(landed_at) AS at FROM t",
         t=tables.LANDING.at(stores.lake(config), source=source.name),
     )
     since = f" since landing began ({first[0]['at']:%F %T} UTC)" if first and first[0]["at"] else ""

@@ -18,7 +18,7 @@ from cdc_platform.changelog.unify import outcome
 from cdc_platform.config import Config, Source
 from cdc_platform.explain.records import Address
 from cdc_platform.lake import delta_table, handles, stores
-from cdc_platform.lake.queries import columns, query, text
+from cdc_platform.lake.queries import Partition, columns, query, text
 from cdc_platform.tables import CHANGES, Name, name_in
 
 Event = dict[str, Any]
@@ -47,12 +47,12 @@ def outcomes(config: Config, source: Source, message: Address, events: list[Even
     words; `of`: the address of the stored change that a duplicate repeats."""
     stored = {kind: _stored(config, source, message, table) for kind, table in _PLACES.items()}
     arrivals = _arrivals(config, source)
-    reached = _reached(config, source, message)
+    end = reached(config, source).get((message.topic, message.partition), -1)
     by_rule = _by_rule(source, events)
     replays = _replayed(message, events, arrivals)
     found = []
     for event, rule, again in zip(events, by_rule, replays, strict=True):
-        found.append(_outcome(config, source, event, rule, stored, again=again, reached=reached))
+        found.append(_outcome(config, source, event, rule, stored, again=again, end=end))
     return found
 
 
@@ -64,12 +64,12 @@ def _outcome(
     stored: dict[str, dict[tuple[Any, ...], Event]],
     *,
     again: bool,
-    reached: int,
+    end: int,
 ) -> dict[str, Any]:
     row = event["kind"] == "row"
     if (there := _where_it_stands(event, stored)) is not None:
         return there
-    if event["offset"] > reached:
+    if event["offset"] > end:
         return _NOT_YET
     if row and again and rule != "filtered":
         return {"outcome": "duplicate", "why": "the log was sent again here", "of": _first(config, source, event)}
@@ -133,15 +133,14 @@ def _arrivals(config: Config, source: Source) -> Arrivals:
     return Arrivals.of(segments, log.before)
 
 
-def _reached(config: Config, source: Source, message: Address) -> int:
-    """Offset up to which the changelog stage has accounted for the partition's messages; -1: none."""
+def reached(config: Config, source: Source) -> dict[Partition, int]:
+    """(topic, partition) → offset up to which the changelog stage has accounted for messages."""
     found = query(
-        f"SELECT max(to_offset) AS last FROM t WHERE source = {text(source.name)} AND room = 'changelog' "
-        f"AND {message.condition('TRUE')}",
+        f"SELECT topic, partition, max(to_offset) AS last FROM t WHERE source = {text(source.name)} "
+        "AND room = 'changelog' GROUP BY topic, partition",
         t=tables.OFFSET_LEDGER.at(stores.lake(config)),
     )
-    last = found[0]["last"] if found else None
-    return -1 if last is None else last
+    return {(r["topic"], r["partition"]): r["last"] for r in found or []}
 
 
 def _once_left_out(config: Config, source: Source, name: Name | None) -> bool:

@@ -10,6 +10,7 @@ change was found.
 # pyright: reportAttributeAccessIssue=false
 
 import os
+import re
 from collections.abc import Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -28,6 +29,7 @@ from cdc_platform.tables import Name, name_columns, name_of
 
 _IMAGES = ("key", "before", "after")
 _BATCH_ROWS = 1 << 17
+_INTEGER = re.compile("-?[0-9]+")
 _REMOTE_READS = 16
 """Files of an object store read at once: most of the time is waiting."""
 
@@ -124,14 +126,11 @@ def _in_range(plain: dict[str, Any], sought: Sought) -> bool:
     if not plain.get("keys_range"):
         return True
     low, high = plain["keys_range"]
-    for cells in sought.cells:
-        text = cells[plain["keys"][0]]
-        try:
-            if text is not None and low <= (int(text) if isinstance(low, int) else text) <= high:
-                return True
-        except ValueError:
-            return True
-    return False
+    texts = [cells[plain["keys"][0]] for cells in sought.cells]
+    if isinstance(low, int):
+        numbers = [int(text) if text is not None and _INTEGER.fullmatch(text) else low for text in texts]
+        return any(low <= number <= high for number in numbers)
+    return any(text is None or low <= text <= high for text in texts)
 
 
 def _those(batch: pa.RecordBatch, sought: Sought) -> np.ndarray | None:

@@ -165,13 +165,13 @@ def _known(config: Config, source: Source, told: Seen | None) -> dict[str, Name]
 
 
 def parse_key(table: Table, given: str) -> dict[str, str | None]:
-    """KEY → texts of the key's columns: `7` where it is one column, else `id=7,name=x`. NULL is `name=` without a value
-    only where the table has no key: then columns of any row are given. Raises ConfigError with the names."""
+    """KEY → texts of the key's columns: `7` where it is one column, else `id=7,name=x`; of a table without a key those
+    of any columns. Raises ConfigError with the names."""
     keys = table.keys
     names = keys or [c.name for c in table.columns]
     if not names:
         raise ConfigError("DB.TABLE", f"no message has told the columns of {table.text} yet", [])
-    pairs = dict(_pairs(given, names))
+    pairs: dict[str, str | None] = dict(_pairs(given, names))
     if not pairs:
         if len(keys) == 1:
             pairs = {keys[0]: given}
