@@ -87,7 +87,7 @@ def find(files: Iterable[File], sought: Sought, schema: pa.Schema) -> pa.Table:
 
 def _in_file(sought: Sought, schema: pa.Schema, file: File) -> list[pa.RecordBatch]:
     metadata = footer(file)
-    columns = _needed(note_in(metadata), sought)
+    columns = columns_needed(note_in(metadata), sought)
     if not columns:
         return []
     narrow = pa.schema([schema.field(c) for c in columns])
@@ -105,7 +105,7 @@ _NAMES = ("db", "schema", "table")
 _ALL = (*_NAMES, "op", *_IMAGES)
 
 
-def _needed(note: Any, sought: Sought) -> tuple[str, ...]:
+def columns_needed(note: Any, sought: Sought) -> tuple[str, ...]:
     """Columns that have to be read of a file with that note; none: it has no such change."""
     if not isinstance(note, list) or not all("schema" in group and "plain" in group for group in note):
         return _ALL

@@ -26,6 +26,7 @@ from cdc_platform.feeds.tdsql import TdsqlEncoder
 from cdc_platform.feeds.tencent_dts import DtsEncoder
 from cdc_platform.tables import SNAPSHOT_PATH
 from tests.e2e.e2e_shop import Shop, run_stages
+from tests.explain.agreement import of_every_row, outcomes
 
 pytestmark = [pytest.mark.spark, pytest.mark.broker]
 
@@ -108,6 +109,38 @@ def test_what_reads_the_lake(lake, capsys):
     topic = source.topics[0] if source.topics else "cli-debezium.shop.orders"
     code, told = both(capsys, "inspect", topic)
     assert (code, told["format"]) == (0, source.format)
+
+
+def test_explain_and_show(lake, capsys):
+    [source] = lake.sources
+    explained, wrong = of_every_row(lake, source)
+    assert (explained > 30, wrong) == (True, [])
+    shown, counted = outcomes(lake, source)
+    assert shown == counted
+
+    code, told = both(capsys, "explain", source.name, "shop.orders", "9223372036854775807", "--sql", "--raw")
+    assert (code, told["here"], told["agrees"]) == (0, True, True)
+    change = told["changes"][-1]
+    assert told["cells"][0] == {
+        **{"column": "id", "value": "9223372036854775807", "ddl": None},
+        **{"change": change["change"], "address": change["address"]},
+    }
+    assert change["sql"].startswith(
+        ("INSERT INTO `shop`.`orders` (`id`, ", "UPDATE `shop`.`orders` SET `id` = 9223372036")
+    )
+    assert change["message"]["kind"] in ("JSON", "protobuf", "text")
+
+    code, shown = both(capsys, "show", change["address"], "--sql")
+    assert (code, shown["source"], shown["outcome"]) == (0, source.name, "joined" if change["parts"] else "applied")
+    assert [str(a) for a in shown["message"]["parts"]] == (change["parts"] or [change["address"]])
+    mine = [
+        e for e in shown["events"] if (e["entry_index"], e["row_index"]) == (change["entry_index"], change["row_index"])
+    ]
+    assert [(e["outcome"], e["sql"]) for e in mine] == [("applied", change["sql"])]
+
+    code, held = both(capsys, "quarantine", "list")
+    code, shown = both(capsys, "show", held[0]["address"])
+    assert (code, shown["outcome"], shown["why"]) == (0, "quarantined", held[0]["reason"])
 
 
 @pytest.mark.thorough

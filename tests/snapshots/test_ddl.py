@@ -10,6 +10,7 @@ import pytest
 from cdc_platform import tables
 from cdc_platform.snapshots import run as snapshots
 from tests.changelog.feed import Feed, SourceTable, position
+from tests.explain.agreement import of_every_row
 
 pytestmark = pytest.mark.spark
 
@@ -138,6 +139,8 @@ def test_with_all_events_in_one_run_the_snapshots_are_as_told(spark: Any, make_c
         feed.say(*of_shop(number, story))
     feed.catch_up()
     assert told(feed) == expected()
+    explained, wrong = of_every_row(feed.config, feed.source)
+    assert (explained > 10, wrong) == (True, [])
 
 
 @pytest.mark.thorough

@@ -12,6 +12,7 @@ from cdc_platform.errors import TableStopped
 from cdc_platform.snapshots.routing import merged
 from cdc_platform.snapshots.run import rebuild
 from tests.changelog.feed import Feed, SourceTable, position, read
+from tests.explain.agreement import of_every_row
 
 ROUTES = {r"shop_[0-9]+\.order_.*": "shop.orders"}
 
@@ -166,6 +167,8 @@ def test_the_stories_end_as_told(spark: Any, make_config: Any, at_once: bool) ->
         feed.say(*some)
         feed.catch_up()
     assert found() == expected
+    explained, wrong = of_every_row(feed.config, feed.source)
+    assert (explained > 15, wrong) == (True, [])
     assert not any(feed.has(f"s{n}_{i}", "order_x") for n in numbers for i in (1, 2))
     for n in (2, 4):
         rebuild(spark, feed.config, feed.source, f"s{n}", "orders")

@@ -1,7 +1,7 @@
 """The rule by which changes make a row, told of one key: which change each cell comes from. No Spark here.
 
 `fold` says the same of all keys of a batch, in columns of Spark, without keeping who told a cell;
-tests/snapshots/reduce/test_one_key.py holds both against each other.
+tests/snapshots/reduce/test_fold.py holds both against each other.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence

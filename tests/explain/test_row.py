@@ -1,0 +1,237 @@
+"""Why a row isn't there: each answer by what really happened to it, and at other moments."""
+
+import json
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+import yaml
+
+from cdc_platform.cli.app import run
+from cdc_platform.config import load_config
+from cdc_platform.explain import events
+from cdc_platform.explain.records import Address
+from tests.changelog.feed import Feed, SourceTable, position
+
+pytestmark = pytest.mark.spark
+
+START = datetime(2026, 11, 20, 12, tzinfo=UTC)
+
+
+def table(name: str, *columns: str, keys: tuple[str, ...] = ("id",)) -> SourceTable:
+    return SourceTable("shop", name, [tuple(c.split(" ", 1)) for c in columns or ("id bigint", "a int")], keys)  # type: ignore[misc]
+
+
+def ddl(sql: str, pos: int) -> dict[str, Any]:
+    return {"kind": "ddl", "db": "shop", "ddl": sql, **position(1, pos), "source_time": at(pos)}
+
+
+def at(pos: int) -> datetime:
+    return START + timedelta(seconds=pos)
+
+
+def row(**cells: Any) -> dict[str, Any]:
+    return {k: None if v is None else str(v) for k, v in cells.items()}
+
+
+T, TWO = table("t", "id bigint", "a int", "b varchar(20)"), table("two", "x bigint", "y varchar(9)", keys=("x", "y"))
+EMPTIED, GONE, OLD, NEW = table("emptied"), table("gone"), table("old"), table("new")
+SECRET, ODD, BAG = table("secret"), table("odd", "id bigint", "a frobnicate"), table("bag", "a int", "b int", keys=())
+SHARD = SourceTable("shop_1", "orders", [("id", "bigint"), ("a", "int")])
+TORN = {**T.insert((1, 70), row(id=77)), "kind": "error", "op": None, "after": None, "reason": "column 'a': no integer"}
+MARKUP = "a'b\\\x1b[2J"
+
+STORY = [
+    *(t.stated() | {"lineage": "1"} for t in (T, TWO, EMPTIED, GONE, OLD, SECRET, ODD, BAG, SHARD)),
+    *(T.insert((1, 10 + i), row(id=i, a=i, b="first"), source_time=at(10 + i)) for i in range(1, 6)),
+    T.update((1, 20), row(id=1, a=1, b="first"), row(id=1, a=2, b=MARKUP), source_time=at(20)),
+    T.delete((1, 21), row(id=2, a=2, b="first"), source_time=at(21)),
+    T.update((1, 22), row(id=3, a=3, b="first"), row(id=30, a=3, b="first"), source_time=at(22)),
+    TWO.insert((1, 23), row(x=1, y="a,b")),
+    EMPTIED.insert((1, 24), row(id=1, a=1)),
+    EMPTIED.change("truncate", (1, 25)),
+    GONE.insert((1, 26), row(id=1, a=1)),
+    ddl("DROP TABLE gone", 27),
+    OLD.insert((1, 28), row(id=1, a=1)),
+    ddl("ALTER TABLE old RENAME COLUMN a TO aa, ADD z INT DEFAULT 5", 29),
+    ddl("RENAME TABLE old TO new", 30),
+    SECRET.insert((1, 31), row(id=1, a=1)),
+    ODD.insert((1, 32), row(id=1, a=1)),
+    *(BAG.insert((1, 33 + i), row(a=1, b=i)) for i in (0, 0, 1)),
+    BAG.delete((1, 37), row(a=1, b=0)),
+    SHARD.insert((1, 38), row(id=1, a=1)),
+    TORN,
+]  # fmt: skip
+"""Offsets are their places."""
+
+
+@pytest.fixture(scope="module")
+def feed(spark: Any, tmp_path_factory: pytest.TempPathFactory) -> Feed:
+    folder = tmp_path_factory.mktemp("explain")
+    tables = {"exclude": ["shop.secret"], "routes": {r"shop_[0-9]+\.orders": "shop.orders"}}
+    source = {"name": "s", "format": "canal", "topics": ["t"], "tables": tables}
+    (folder / "cdc.yaml").write_text(yaml.safe_dump({"lake": str(folder / "lake"), "sources": [source]}))
+    found = Feed(spark, load_config(folder / "cdc.yaml"), "s")
+    found.say(*STORY)
+    found.catch_up()
+    found.say(*(STORY[i] for i in range(9, 14)))  # sent again
+    found.unify()
+    found.say(T.insert((1, 80), row(id=8, a=8, b="x")))
+    found.unify()
+    found.say(T.insert((1, 90), row(id=9, a=9, b="x")))
+    return found
+
+
+@pytest.fixture
+def cli(feed: Feed, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Callable[..., Any]:
+    """Runs a command with --json: exit code and data; what people see has no control character in it."""
+    monkeypatch.setenv("CDC_CONFIG", str(feed.config.file))
+
+    def told(*args: str) -> tuple[int, Any]:
+        code = run([*args])
+        shown = capsys.readouterr()
+        assert not {c for c in shown.out + shown.err if c < " " and c != "\n"}
+        assert run([*args, "--json"]) == code
+        return code, json.loads(capsys.readouterr().out)
+
+    return told
+
+
+def offset(story: int) -> str:
+    return f"t/0/{story}"
+
+
+CASES = {
+    "deleted": ("shop.t", "2", "deleted", 15),
+    "moved": ("shop.t", "3", "moved", 16),
+    "truncated": ("shop.emptied", "1", "truncated", 19),
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_a_change_took_it_away(cli: Any, case: str) -> None:
+    name, key, kind, place = CASES[case]
+    code, told = cli("explain", "s", name, key)
+    assert (code, told["here"], told["agrees"], told["row"]) == (0, False, True, None)
+    [why] = told["why"]
+    assert (why["kind"], why["sure"]) == (kind, True)
+    by = next(c for c in told["changes"] if c["change"] == why["change"])
+    assert by["address"] == offset(place)
+
+
+def test_a_row_that_moved_tells_where_to(cli: Any) -> None:
+    assert cli("explain", "s", "shop.t", "3")[1]["why"][0]["to"] == {"id": "30"}
+    code, told = cli("explain", "s", "shop.t", "30")
+    assert (code, told["here"], told["agrees"]) == (0, True, True)
+    assert [c["address"] for c in told["changes"]] == [offset(16)]
+
+
+def test_ddl_took_the_table_or_its_name_away(cli: Any) -> None:
+    [why] = cli("explain", "s", "shop.gone", "1")[1]["why"]
+    assert (why["kind"], why["ddl"], why["address"]) == ("dropped", "DROP TABLE gone", offset(21))
+    [why] = cli("explain", "s", "shop.old", "1")[1]["why"]
+    assert (why["kind"], why["to"]) == ("renamed", "shop.new")
+
+
+def test_a_row_from_before_ddl_has_todays_name_and_columns(cli: Any) -> None:
+    code, told = cli("explain", "s", "shop.new", "1")
+    assert (code, told["here"], told["agrees"]) == (0, True, True)
+    cells = {c["column"]: (c["value"], c["change"], bool(c["ddl"])) for c in told["cells"]}
+    assert cells == {"id": ("1", 1, False), "aa": ("1", 1, False), "z": ("5", 1, True)}
+    assert [d["address"] for d in told["ddl"]] == [offset(23), offset(24)]
+    [change] = told["changes"]
+    assert (change["table"], change["after"]) == ("old", {"id": "1", "a": "1"})
+
+
+def test_rules_quarantine_and_states(cli: Any) -> None:
+    [why] = cli("explain", "s", "shop.secret", "1")[1]["why"]
+    assert (why["kind"], why["sure"]) == ("filtered", True)
+    assert "tables.exclude: 'shop.secret'" in why["text"]
+    why = cli("explain", "s", "shop.t", "77")[1]["why"]
+    assert [(w["kind"], w["address"]) for w in why if w["sure"]] == [("quarantined", offset(len(STORY) - 1))]
+    why = cli("explain", "s", "shop.odd", "1")[1]["why"]
+    assert (why[0]["kind"], "frobnicate" in why[0]["text"]) == ("stopped", True)
+
+
+def test_what_is_on_its_way(cli: Any) -> None:
+    code, told = cli("explain", "s", "shop.t", "8")
+    assert (code, told["here"], [w["kind"] for w in told["why"]]) == (1, False, ["not applied"])
+    code, told = cli("explain", "s", "shop.t", "9")
+    assert (code, told["here"], told["why"][0]["kind"], told["why"][0]["sure"]) == (0, False, "not applied", True)
+    code, told = cli("explain", "s", "shop.t", "12345")
+    assert (code, told["here"], told["changes"]) == (0, False, [])
+    assert "not landed" in [w["kind"] for w in told["why"]]  # there is no Kafka to ask
+
+
+def test_the_last_writer_of_each_cell(cli: Any) -> None:
+    code, told = cli("explain", "s", "shop.t", "id=1", "--sql")
+    assert (code, told["here"], told["others"]) == (0, True, 1)
+    assert {c["column"]: c["value"] for c in told["cells"]} == {"id": "1", "a": "2", "b": MARKUP}
+    [change] = told["changes"]
+    assert (change["address"], change["op"], change["decoder_version"]) == (offset(14), "update", "1")
+    assert change["sql"] == r"UPDATE `shop`.`t` SET `id` = 1, `a` = 2, `b` = 'a\'b\\" + "\x1b[2J' WHERE `id` = 1;"
+    told = cli("explain", "s", "shop.t", "1", "--all", "--column", "a")[1]
+    assert [c["address"] for c in told["changes"]] == [offset(9), offset(14)]
+    assert [c["column"] for c in told["cells"]] == ["a"]
+
+
+def test_at_a_time_and_at_a_cut(cli: Any) -> None:
+    told = cli("explain", "s", "shop.t", "1", "--at", at(15).isoformat())[1]
+    assert (told["here"], told["row"]) == (True, row(id=1, a=1, b="first"))
+    told = cli("explain", "s", "shop.t", "2", "--at", at(20).isoformat())[1]
+    assert (told["here"], told["row"]["a"]) == (True, "2")
+    assert cli("explain", "s", "shop.t", "2", "--at", at(30).isoformat())[1]["why"][0]["kind"] == "deleted"
+    assert cli("explain", "s", "shop.t", "1", "--at", at(1).isoformat())[1]["why"][0]["kind"] == "never seen"
+    told = cli("explain", "s", "shop.t", "1", "--at", "1")[1]
+    assert (told["here"], told["agrees"], told["at"]["cut"]) == (True, True, 1)
+
+
+def test_keys_of_several_columns_and_none(cli: Any) -> None:
+    code, told = cli("explain", "s", "shop.two", "x=1,y=a,b")
+    assert (code, told["here"], told["key"]) == (0, True, {"x": "1", "y": "a,b"})
+    code, told = cli("explain", "s", "shop.bag", "a=1,b=0")
+    assert (code, told["added"], told["taken"], len(told["changes"])) == (0, 2, 1, 3)
+    code, told = cli("explain", "s", "shop.bag", "a=1", "--sql")
+    assert (told["added"], told["taken"]) == (3, 1)
+    assert told["changes"][-1]["sql"] == "DELETE FROM `shop`.`bag` WHERE `a` = 1 AND `b` = 0 LIMIT 1;"
+
+
+def test_a_table_that_is_routed(cli: Any) -> None:
+    code, told = cli("explain", "s", "shop_1.orders", "1")
+    assert (code, told["here"], told["agrees"], told["snapshot"]) == (0, True, True, "shop.orders")
+    assert told["origin"] == {"_cdc_db": "shop_1", "_cdc_table": "orders"}
+    code, told = cli("explain", "s", "shop.orders", "1")
+    assert (code, told["error"]["valid"]) == (2, ["shop_1.orders"])
+
+
+@pytest.mark.parametrize(
+    ("args", "key", "valid"),
+    [
+        (("nobody", "shop.t", "1"), "--source", "s"),
+        (("s", "shop.tt", "1"), "DB.TABLE", "shop.t"),
+        (("s", "shop.two", "1"), "KEY", "x=…,y=…"),
+        (("s", "shop.two", "x=1"), "KEY", "x=…,y=…"),
+        (("s", "shop.t", "name=1"), "KEY", None),
+        (("s", "shop.t", "x"), "KEY", None),
+        (("s", "shop.bag", "1"), "KEY", "a=…,b=…"),
+        (("s", "shop.t", "1", "--at", "yesterday"), "--at", "2026-11-20T12:00:00Z"),
+        (("s", "shop.t", "1", "--column", "c"), "--column", "a"),
+    ],
+)  # fmt: skip
+def test_what_can_not_be_meant(cli: Any, args: tuple[str, ...], key: str, valid: str | None) -> None:
+    code, told = cli("explain", *args)
+    assert code == 2
+    if key.startswith("--s"):
+        assert valid in str(told["error"])
+        return
+    assert told["error"]["key"] == key
+    assert valid is None or valid in told["error"]["valid"]
+
+
+def test_a_log_that_was_sent_again_repeats_stored_changes(feed: Feed) -> None:
+    first = len(STORY)
+    for n in range(5):
+        message = Address("t", 0, first + n)
+        [told] = events.outcomes(feed.config, feed.source, message, events.events_of(feed.config, feed.source, message))
+        assert (told["outcome"], told["of"]) == ("duplicate", f"{offset(9 + n)} entry 0 row 0")

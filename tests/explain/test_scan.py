@@ -1,0 +1,103 @@
+"""Changes of a key in changelog files: which files and columns are read for it, and how texts compare."""
+
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from cdc_platform.changelog.file_stats import Touched
+from cdc_platform.changelog.unify import CHANGELOG_FILE
+from cdc_platform.config import Tables
+from cdc_platform.explain.scan import Alike, Sought, columns_needed, find
+from cdc_platform.formats.events import columns_json
+from cdc_platform.lake.data_files import Output, Sink, note_of
+from cdc_platform.lake.store import File
+from cdc_platform.tables import CHANGELOG
+from tests.lakes import store_at
+
+NAME = ("shop", "t")
+COLUMNS = columns_json([{"name": n, "type": t, "key": n == "id"} for n, t in (("id", "int"), ("a", "varchar(9)"))])
+
+
+def change(op: str, key: str | None, after: dict[str, Any] | None, offset: int, **more: Any) -> dict[str, Any]:
+    order = {"epoch": 0, "file": 1, "pos": offset, "event": 0, "row": 0, "landed": offset}
+    return {
+        **{"topic": "t", "partition": 0, "offset": offset, "entry_index": 0, "row_index": 0, "schema_version": "v"},
+        **{"db": "shop", "schema": None, "table": "t", "op": op, "order_key": order},
+        **{"key": None if key is None else [("id", key)], "after": after and list(after.items()), **more},
+    }
+
+
+def written(folder: Path, *changes: dict[str, Any], noted: bool = True) -> File:
+    store = store_at(folder)
+    rows = pa.Table.from_pylist(list(changes), CHANGELOG_FILE).combine_chunks().to_batches()[0]
+    out = Output(Sink(store, CHANGELOG_FILE, CHANGELOG.stats, ()))
+    out.write(rows)
+    if noted:
+        touched = Touched(Tables(), {NAME: COLUMNS})
+        touched.add(rows)
+        out.note = touched.told()
+    done = out.close()
+    assert done is not None
+    return File(store, done.path)
+
+
+def sought(text: str, alike: Alike = Alike(), column: str = "id", *, keyed: bool = True) -> Sought:  # noqa: B008
+    return Sought(frozenset({NAME}), ({column: text},), alike, keyed=keyed)
+
+
+def offsets(files: list[File], what: Sought) -> list[int]:
+    return sorted(find(files, what, CHANGELOG_FILE).column("offset").to_pylist())
+
+
+WHOLE = [change("insert", str(i), {"id": str(i), "a": "x"}, i) for i in (3, 5, 9)]
+
+
+@pytest.mark.parametrize("noted", [True, False])
+def test_a_key_is_found_with_and_without_notes(tmp_path: Path, noted: bool):
+    file = written(tmp_path, *WHOLE, change("delete", "5", None, 10), noted=noted)
+    other = written(tmp_path, change("insert", "5", {"id": "5", "a": "x"}, 11, table="other"), noted=noted)
+    assert offsets([file, other], sought("5")) == [5, 10]
+    assert offsets([file, other], sought("4")) == []
+    assert find([file], sought("9"), CHANGELOG_FILE).to_pylist(maps_as_pydicts="strict")[0]["after"] == {
+        "id": "9",
+        "a": "x",
+    }
+
+
+def test_what_a_file_notes_spares_reading_it(tmp_path: Path):
+    plain, moves = (
+        written(tmp_path, *WHOLE),
+        written(tmp_path, *WHOLE, change("update", "3", {"id": "7", "a": "x"}, 12)),
+    )
+    assert columns_needed(note_of(plain), sought("5")) == ("db", "schema", "table", "key")
+    assert columns_needed(note_of(plain), sought("10")) == (), "no key of the file is as large"
+    assert "after" in columns_needed(note_of(moves), sought("10"))
+    assert "after" in columns_needed(note_of(plain), sought("x", column="a", keyed=False))
+    assert columns_needed(note_of(plain), Sought(frozenset({("shop", "u")}), ({"id": "5"},), Alike())) == ()
+
+
+def test_rows_that_move_here_and_truncates_count(tmp_path: Path):
+    file = written(
+        tmp_path, *WHOLE, change("update", "3", {"id": "7", "a": "x"}, 12), change("truncate", None, None, 13)
+    )
+    assert offsets([file], sought("7")) == [12, 13]
+
+
+def test_where_no_key_is_told_the_images_tell_it(tmp_path: Path):
+    file = written(
+        tmp_path, change("insert", None, {"id": "7", "a": "x"}, 1), change("insert", None, {"id": "8", "a": "7"}, 2)
+    )
+    assert offsets([file], sought("7")) == [1]
+
+
+def test_texts_that_are_one_value(tmp_path: Path):
+    file = written(
+        tmp_path, *(change("insert", k, {"id": k}, i) for i, k in enumerate(("7", "7.0", "7.00", "70", "7.01")))
+    )
+    assert offsets([file], sought("7.0", Alike(loose=True))) == [0, 1, 2]
+    assert offsets([file], sought("7.0")) == [1]
+    names = written(tmp_path, *(change("insert", k, {"id": k}, i) for i, k in enumerate(("Ä", "ä", "a ", "a"))))
+    assert offsets([names], sought("ä", Alike(collation="UTF8_LCASE"))) == [0, 1]
+    assert offsets([names], sought("A", Alike(collation="UNICODE_CI_AI_RTRIM"))) == [0, 1, 2, 3]
