@@ -130,7 +130,8 @@ def _held(config: Config, told: Explained) -> Iterator[Reason]:
     source, cells = told.table.source, told.key
     then, _ = told.table.then(cells)
     rows = query(
-        f"SELECT * FROM t WHERE source = {text(source.name)} AND resolved_at IS NULL",
+        f"SELECT * FROM t WHERE source = {text(source.name)} AND resolved_at IS NULL "
+        f'AND ("table" IS NULL OR "table" IN ({", ".join(text(n[-1]) for n in told.table.names)}))',
         t=QUARANTINE.at(stores.lake(config)),
     )
     unnamed: list[str] = []

@@ -106,6 +106,10 @@ class Changes:
         truncates = [came[c[_NUMBER]] for c in today if c["op"] == "truncate"]
         carries = [c for n in self._table.names for c in self._table.history.carries(n) if c.today == self._table.name]
         doubts += [why for c in carries if (why := upcast.unknown(c))]
+        if self._table.alike.collation:
+            doubts.append(
+                f"keys compare by {self._table.alike.collation}: other spellings are looked for by similar rules"
+            )
         return Found(self._table, came, today, gone, truncates, list(dict.fromkeys(doubts)))
 
     def _as_today(self, came: list[Change]) -> list[Change]:

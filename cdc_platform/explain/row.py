@@ -88,9 +88,13 @@ def explain(config: Config, table: Table, key: Key, when: Moment) -> Explained:
     found, row = changes.of(key), changes.row(key)
     if when.time:
         return Explained(as_then, key, when, found, row, None, None)
-    rows = _stored(config, table, key, when)
+    spelled = {k: row.cells[k].text if row.cells and k in row.cells else told for k, told in key.items()}
+    rows = _stored(config, as_then, spelled, when)
     stored = rows.to_pylist()[0] if rows.num_rows else None
-    return Explained(as_then, key, when, found, row, stored, _agrees(as_then, row, stored, rows.schema))
+    agrees = _agrees(as_then, row, stored, rows.schema)
+    if agrees is False and as_then.alike.collation:
+        agrees = None  # the snapshot may hold another spelling of the key
+    return Explained(as_then, key, when, found, row, stored, agrees)
 
 
 def _within(config: Config, table: Table, key: Key, when: Moment) -> Within | None:

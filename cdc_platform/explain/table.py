@@ -1,6 +1,7 @@
 """The table that is asked about: its key, its columns, and under which names and columns its changes stand."""
 
 import json
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -19,6 +20,7 @@ from cdc_platform.snapshots.schema.upcast import same_values
 from cdc_platform.suggest import closest
 from cdc_platform.tables import Name
 
+_INTEGER = re.compile(r"[-+]?[0-9]+")
 _LOOSE = ("decimal", "datetime", "timestamp", "time")
 """Families of types of which several texts may be one value."""
 
@@ -187,7 +189,14 @@ def parse_key(table: Table, given: str) -> dict[str, str | None]:
         raise ConfigError("KEY", f"lacks {', '.join(missing)}", [_example(keys)])
     if keys and (more := [p for p in pairs if p not in keys]):
         raise ConfigError("KEY", f"{', '.join(more)} is no part of the key of {table.text}", [_example(keys)])
-    return pairs
+    types = {c.name: c.parsed for c in table.columns}
+    return {n: _canonical(text, types[n]) for n, text in pairs.items()}
+
+
+def _canonical(told: str | None, type_: MySqlType | None) -> str | None:
+    """A text that people gave as changes have it: integers without leading zeros."""
+    whole = type_ is not None and type_.family in ("integer", "year") and told is not None
+    return str(int(told)) if whole and told and _INTEGER.fullmatch(told.strip()) else told
 
 
 def _pairs(given: str, names: list[str]) -> Iterator[tuple[str, str | None]]:
@@ -214,5 +223,5 @@ def at(table: Table, until: Order) -> Table:
     for name in full.names_of(table.name):
         here = next((c for c in full.carries(name) if c.until is None or until < c.until), None)
         if here is not None and here.today == table.name and full.until(until).names_of(name):
-            return replace(table, name=name, until=until)
+            return replace(table, name=name, snapshot=table.source.tables.routed(*name), until=until)
     return replace(table, until=until)
