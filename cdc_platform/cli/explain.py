@@ -14,6 +14,8 @@ from cdc_platform.errors import ConfigError
 from cdc_platform.units import count, when
 
 _CONFIG = Path("cdc.yaml")
+_CHARACTERS = 200
+"""Of a value that people see; --json has all."""
 
 
 @printed
@@ -99,7 +101,8 @@ def _reason(reason: dict[str, Any]) -> dict[str, Any]:
 
 def _cell(cell: dict[str, Any]) -> dict[str, Any]:
     by = f"change {cell['change']}" if cell["change"] else f"{cell['address']}, under another key"
-    return {"column": cell["column"], "value": cell["value"], "by": f"DDL: {cell['ddl']}" if cell["ddl"] else by}
+    value = cell["value"] and message.short(cell["value"], _CHARACTERS)
+    return {"column": cell["column"], "value": value, "by": f"DDL: {cell['ddl']}" if cell["ddl"] else by}
 
 
 def _contents(data: dict[str, Any]) -> dict[str, Any]:
@@ -117,7 +120,7 @@ def _changes(found: list[dict[str, Any]]) -> dict[str, Any]:
     for change in found:
         people[f"change {change['change']}: {change['op']}"] = [_change(change)]
         if "sql" in change:
-            people[f"change {change['change']} in SQL"] = Lines(change["sql"].splitlines())
+            people[f"change {change['change']} in SQL"] = Lines(message.first(change["sql"].splitlines()))
         if told := change.get("message"):
             lines = message.first(list(map(str, (told["text"] or "").splitlines())))
             people[f"change {change['change']}, its message: {told['kind']}, {count(told['bytes'], 'byte')}"] = Lines(
@@ -130,7 +133,7 @@ def _change(change: dict[str, Any]) -> dict[str, Any]:
     position = f"{change['binlog_file']}:{change['binlog_pos']}" if change["binlog_file"] else None
     told = {
         "address": f"{change['address']} entry {change['entry_index']} row {change['row_index']}",
-        "records of it": ", ".join(change["parts"]) or None,
+        "records of it": message.spans(change["parts"]) or None,
         "source time": change["source_time"],
         "landed": change["landed_at"],
         "position": position,
@@ -147,7 +150,9 @@ def _change(change: dict[str, Any]) -> dict[str, Any]:
 
 
 def _texts(image: dict[str, Any]) -> str:
-    return ", ".join(f"{k}={'NULL' if v is None else v}" for k, v in image.items())
+    return (
+        ", ".join(f"{k}={'NULL' if v is None else message.short(v, _CHARACTERS)}" for k, v in image.items()) or "empty"
+    )
 
 
 def _add_messages(config: Config, source: Source, data: dict[str, Any]) -> None:

@@ -55,12 +55,33 @@ def as_data(raw: bytes, found: Readable) -> dict[str, Any]:
 
 
 def first(lines: list[str]) -> list[str]:
-    """The lines that are shown where not all are asked for."""
+    """The lines that are shown where not all are asked for, long ones up to so many characters."""
+    lines = [short(line) for line in lines]
     if len(lines) <= SHOWN:
         return lines
     later = sum(line.endswith(MARK) for line in lines[SHOWN:])
     marks = f", {count(later, 'marked line')} among them" if later else ""
     return [*lines[:SHOWN], f"… {count(len(lines) - SHOWN, 'more line')}{marks} (--all)"]
+
+
+def short(text: str, most: int = 2000) -> str:
+    """A text, or its beginning."""
+    if len(text) <= most:
+        return text
+    mark = MARK if text.endswith(MARK) else ""
+    return f"{text[:most]}… {count(len(text) - most, 'more character')}{mark}"
+
+
+def spans(addresses: list[str]) -> str:
+    """Addresses of records of one partition, ascending, with those that stand together as one: `t/0/3 to 7, t/0/9`."""
+    runs: list[list[int]] = []
+    for offset in (parse_address(a).offset for a in addresses):
+        if runs and offset == runs[-1][-1] + 1:
+            runs[-1].append(offset)
+        else:
+            runs.append([offset])
+    where = addresses[0].rpartition("/")[0] if addresses else ""
+    return ", ".join(f"{where}/{run[0]}" + (f" to {run[-1]}" if len(run) > 1 else "") for run in runs)
 
 
 def parse_address(text: str) -> "Address":

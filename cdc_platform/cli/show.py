@@ -61,7 +61,7 @@ def _told(
     }
     if "message" in data:
         parts = data["message"]["parts"]
-        people |= {"parts": ", ".join(parts)} if len(parts) > 1 else {}
+        people |= {"parts": message.spans(parts)} if len(parts) > 1 else {}
     if data.get("headers"):
         data["headers"] = [{"key": h["key"], "value": message.text_or_bytes(h["value"])} for h in data["headers"]]
         people["headers"] = ", ".join(f"{h['key']}={h['value']!r}" for h in data["headers"])

@@ -98,6 +98,9 @@ def _in_file(sought: Sought, schema: pa.Schema, file: File) -> list[pa.RecordBat
             places.append(np.nonzero(mine)[0] + base)
         base += batch.num_rows
     at = np.concatenate(places) if places else np.zeros(0, np.int64)
+    if len(at) and not set(_NAMES) <= set(columns):
+        names = pa.schema([schema.field(c) for c in _NAMES])
+        at = at[np.concatenate([_of_tables(batch, sought.names) for batch in rows_at(file, at, names)])]
     return list(rows_at(file, at, schema)) if len(at) else []
 
 
@@ -106,7 +109,8 @@ _ALL = (*_NAMES, "op", *_IMAGES)
 
 
 def columns_needed(note: Any, sought: Sought) -> tuple[str, ...]:
-    """Columns that have to be read of a file with that note; none: it has no such change."""
+    """Columns that have to be read of a file with that note; none: it has no such change. Which of the rows are of the
+    tables is then asked of the few that hold the texts, where names aren't among the columns."""
     if not isinstance(note, list) or not all("schema" in group and "plain" in group for group in note):
         return _ALL
     mine = [g["plain"] for g in note if g["db"] is not None and g["table"] is not None and name_of(g) in sought.names]
@@ -114,7 +118,7 @@ def columns_needed(note: Any, sought: Sought) -> tuple[str, ...]:
         return ()
     if not sought.keyed or sought.alike.collation or not all(map(_only_key, mine, [sought] * len(mine))):
         return _ALL
-    return (*_NAMES, "key") if any(_in_range(plain, sought) for plain in mine) else ()
+    return ("key",) if any(_in_range(plain, sought) for plain in mine) else ()
 
 
 def _only_key(plain: Any, sought: Sought) -> bool:
@@ -146,7 +150,8 @@ def _those(batch: pa.RecordBatch, sought: Sought) -> np.ndarray | None:
                 found |= mine
     if not found.any():
         return None
-    found &= _of_tables(batch, sought.names)
+    if set(_NAMES) <= set(batch.schema.names):
+        found &= _of_tables(batch, sought.names)
     return found if found.any() else None
 
 

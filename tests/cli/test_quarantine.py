@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from cdc_platform.cli.app import run
-from cdc_platform.cli.quarantine import parse_address
+from cdc_platform.cli.message import parse_address
 from cdc_platform.formats.pb import canal_entry_pb2 as entry_pb
 from cdc_platform.formats.pb import canal_protocol_pb2 as net
 from cdc_platform.formats.pb import tencent_dts_pb2 as dts

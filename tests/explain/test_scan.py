@@ -71,7 +71,7 @@ def test_what_a_file_notes_spares_reading_it(tmp_path: Path):
         written(tmp_path, *WHOLE),
         written(tmp_path, *WHOLE, change("update", "3", {"id": "7", "a": "x"}, 12)),
     )
-    assert columns_needed(note_of(plain), sought("5")) == ("db", "schema", "table", "key")
+    assert columns_needed(note_of(plain), sought("5")) == ("key",)
     assert columns_needed(note_of(plain), sought("10")) == (), "no key of the file is as large"
     assert "after" in columns_needed(note_of(moves), sought("10"))
     assert "after" in columns_needed(note_of(plain), sought("x", column="a", keyed=False))
