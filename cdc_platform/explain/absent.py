@@ -15,9 +15,9 @@ from cdc_platform.explain.events import left_out_by, place_of, reached
 from cdc_platform.explain.row import Explained
 from cdc_platform.explain.scan import Sought, find
 from cdc_platform.kafka.offsets import kafka_state
-from cdc_platform.lake import delta_table, queries, stores
-from cdc_platform.lake.delta_table import Above
+from cdc_platform.lake import queries, stores
 from cdc_platform.lake.queries import query, text
+from cdc_platform.lake.skipping import Above, files_that_may_hold
 from cdc_platform.reading.catalog import State, TableName, states
 from cdc_platform.snapshots.reduce.one_key import Change
 from cdc_platform.tables import CHANGES, QUARANTINE, Name, name_in
@@ -50,7 +50,7 @@ def reasons(config: Config, told: Explained) -> list[Reason]:
 
 def _by_rule(told: Explained) -> Reason | None:
     rule = left_out_by(told.table.source, told.table.name)
-    return rule and Reason("filtered", f"its table is left out by {rule}", sure=True)  # pyright: ignore
+    return None if rule is None else Reason("filtered", f"its table is left out by {rule}", sure=True)
 
 
 def _by_change(told: Explained) -> Reason | None:
@@ -186,7 +186,7 @@ def _decoded(config: Config, told: Explained) -> Iterator[Reason]:
         for name in names
     ]
     try:
-        files = delta_table.files_that_may_hold(path, behind or [{"db": n[0], "table": n[-1]} for n in names])
+        files = files_that_may_hold(path, behind or [{"db": n[0], "table": n[-1]} for n in names])
     except TableNotFoundError:
         return
     sought = Sought(names, told.table.then(told.key)[0], told.table.alike, keyed=bool(told.table.keys))

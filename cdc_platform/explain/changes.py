@@ -17,7 +17,8 @@ from cdc_platform.changelog.unify import CHANGELOG_FILE
 from cdc_platform.config import Config
 from cdc_platform.explain.scan import Sought, find
 from cdc_platform.explain.table import Table
-from cdc_platform.lake import delta_table, stores
+from cdc_platform.lake import stores
+from cdc_platform.lake.skipping import files_that_may_hold
 from cdc_platform.snapshots.reduce.one_key import Cell, Change, Key, Row, Step, place, row, steps
 from cdc_platform.snapshots.schema import upcast
 
@@ -92,7 +93,7 @@ class Changes:
     def _look(self, cells: Key) -> Found:
         cells_then, doubts = self._table.then(cells)
         sought = Sought(self._table.names, cells_then, self._table.alike, keyed=bool(self._table.keys))
-        files = delta_table.files_that_may_hold(
+        files = files_that_may_hold(
             tables.CHANGELOG.at(stores.lake(self._config)),
             [{"db": n[0], "table": n[-1]} for n in sought.names],
             source=self._table.source.name,

@@ -5,7 +5,7 @@ from typing import Any
 
 from cdc_platform import tables
 from cdc_platform.config import Config
-from cdc_platform.explain.absent import reasons
+from cdc_platform.explain.absent import Reason, reasons
 from cdc_platform.explain.changes import Changes
 from cdc_platform.explain.records import Address
 from cdc_platform.explain.row import Explained, parts_of
@@ -70,7 +70,7 @@ def _row(told: Explained) -> dict[str, Any] | None:
     return {name: cell.text for name, cell in told.row.cells.items()}
 
 
-def _reason(reason: Any, numbers: Mapping[int, int]) -> dict[str, Any]:
+def _reason(reason: Reason, numbers: Mapping[int, int]) -> dict[str, Any]:
     by = numbers.get(id(reason.by)) if reason.by is not None else None
     return {"kind": reason.kind, "text": reason.text, "sure": reason.sure, "change": by, **reason.more}
 

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from datetime import UTC, datetime
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import unquote
 
 from cdc_platform.lake import commits, lease
@@ -140,35 +140,6 @@ def files(path: Store, **partition: str) -> list[str]:
 
     added = _with(path, lambda table: pa.table(table.get_add_actions(flatten=True))).to_pylist()
     return [unquote(f["path"]) for f in added if all(f[f"partition.{n}"] == v for n, v in partition.items())]
-
-
-class Above(NamedTuple):
-    """All values above one."""
-
-    than: Any
-
-
-def files_that_may_hold(path: Store, some: Iterable[Mapping[str, Any]], **partition: str) -> list[File]:
-    """Data files (of one partition) that may have a row with all values of one of `some`, by the statistics in the log.
-    some: column → value, or `Above`; of text the log has the beginning only. Raises deltalake's TableNotFoundError."""
-    import pyarrow as pa
-
-    some = list(some)
-    added = _with(path, lambda table: pa.table(table.get_add_actions(flatten=True))).to_pylist()
-    return [
-        File(path, unquote(f["path"]))
-        for f in added
-        if all(f[f"partition.{n}"] == v for n, v in partition.items()) and any(_may_hold(f, row) for row in some)
-    ]
-
-
-def _may_hold(file: Mapping[str, Any], row: Mapping[str, Any]) -> bool:
-    """Whether no column's lowest and highest value excludes it."""
-    ends = ((file.get(f"min.{column}"), value, file.get(f"max.{column}")) for column, value in row.items())
-    return all(
-        low is None or high is None or (value.than < high if isinstance(value, Above) else low <= value <= high)
-        for low, value, high in ends
-    )
 
 
 def heaviest_file(path: Store) -> tuple[File, int] | None:
