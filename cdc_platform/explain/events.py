@@ -15,6 +15,7 @@ from cdc_platform.changelog import log_epochs
 from cdc_platform.changelog.arrivals import Arrivals
 from cdc_platform.changelog.order_key import replayed
 from cdc_platform.changelog.unify import outcome
+from cdc_platform.changes.file_stats import KINDS
 from cdc_platform.config import Config, Source
 from cdc_platform.explain.records import Address
 from cdc_platform.lake import delta_table, handles, stores
@@ -89,7 +90,7 @@ def _where_it_stands(event: Event, stored: dict[str, dict[tuple[Any, ...], Event
     kind, at = event["kind"], tuple(event[c] for c in _ROW)
     if (kind == "row" and at in stored["row"]) or (kind == "ddl" and (at[0], None) in stored["ddl"]):
         return {"outcome": "applied", "why": None}
-    held = stored["error"].get(at) if kind not in ("row", "ddl") else None
+    held = stored["error"].get(at) if kind in KINDS["errors"] else None
     if held is None:
         return None
     resolved, why = held["resolved_at"], held["reason"]
