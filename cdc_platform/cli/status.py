@@ -206,15 +206,16 @@ def _tables(config: Config, reached: Mapping[str, Complete | None]) -> list[dict
     for row in queries.held(config):
         key = (row["source"], tables.name_in(row))
         held[key] = held.get(key, 0) + row["rows"]
-    rows = []
+    found = []
     for source, name in queries.known_tables(config):
         state, told = states.get((source.name, name), {}), reached[source.name]
         path = tables.SNAPSHOT_PATH.of(stores.lake(config), source.name, name)
-        rows.append(
+        rows = state.get("rows")
+        found.append(
             {
                 "source": source.name,
                 "table": ".".join(name),
-                "rows": queries.row_count(path),
+                "rows": queries.row_count(path) if rows is None else rows,
                 "held": held.get((source.name, name)),
                 "state": state.get("state", "waiting"),
                 "reason": state.get("reason"),
@@ -223,4 +224,4 @@ def _tables(config: Config, reached: Mapping[str, Complete | None]) -> list[dict
                 "path": path.uri(),
             }
         )
-    return rows
+    return found

@@ -18,7 +18,7 @@ from urllib.parse import unquote
 import msgspec
 
 from cdc_platform.errors import LakeChanged, LakeNotShared, StorageError
-from cdc_platform.lake import lease
+from cdc_platform.lake import answers, lease
 from cdc_platform.lake.data_files import Sink, Written, encoded
 from cdc_platform.lake.deletion_vectors import Descriptor
 from cdc_platform.lake.handles import Action, Handle, actions, checkpoint, handle, of_checkpoint
@@ -110,6 +110,15 @@ def counted(now: Live) -> int:
     """Rows of a table that count, by its log."""
     gone = sum(add["deletionVector"]["cardinality"] for add in now.adds if "deletionVector" in add)
     return sum(json.loads(add["stats"])["numRecords"] for add in now.adds) - gone
+
+
+def counted_after(before: Live, written: Iterable[Written], marked: Iterable[Marked]) -> int:
+    """The same of the version that `commit` makes of these."""
+    marked = list(marked)
+    gone = {_key(m.add) for m in marked}
+    stay = [add for add in before.adds if _key(add) not in gone]
+    stay += [{**m.add, "deletionVector": m.vector} for m in marked if m.vector is not None]
+    return counted(before._replace(adds=stay)) + sum(file.rows for file in written)
 
 
 def configure(path: Store, changes: Mapping[str, str | None]) -> bool:
@@ -306,14 +315,13 @@ def replace(sink: Sink, gone: Collection[str], files: list[Written]) -> None:
     """Name files in place of others (`gone`: their paths in the table) that hold the same rows, or what these should
     have held. Who reads the table commit by commit doesn't take them for new ones (`dataChange` is false). Raises
     LakeChanged where one of the others isn't there any more, and as `append`."""
-    import pyarrow as pa
 
     path = sink.table
     for _ in _tries(path):
         with handle(path) as opened:
             if unknown := _unknown(opened.table):
                 raise LakeChanged(path.uri(), f"its protocol asks writers for what isn't known: {', '.join(unknown)}")
-            added = pa.table(opened.table.get_add_actions())
+            added = answers.table(opened.table.get_add_actions())
             there = {unquote(f["path"]): f for f in added.select(["path", "size_bytes"]).to_pylist()}
             if lost := sorted(set(gone) - set(there)):
                 raise LakeChanged(path.uri(), f"its file {lost[0]} is gone: something else rewrote the table")

@@ -14,7 +14,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import unquote
 
-from cdc_platform.lake import commits, lease
+from cdc_platform.lake import answers, commits, lease
 from cdc_platform.lake.data_files import Output, Sink, Written, leaves
 from cdc_platform.lake.handles import Handle, handle
 from cdc_platform.lake.store import File, Store
@@ -73,12 +73,11 @@ def version(path: Store) -> int:
 
 def protocol(path: Store) -> tuple[set[str], dict[str, str], int]:
     """The features that the protocol lists, the properties, and the bytes of all data files."""
-    import pyarrow as pa
     import pyarrow.compute as pc
 
     with handle(path) as opened:
         told, metadata = opened.table.protocol(), opened.table.metadata()
-        added = pa.table(opened.table.get_add_actions())
+        added = answers.table(opened.table.get_add_actions())
     named = {*(told.reader_features or ()), *(told.writer_features or ())}
     size = pc.sum(added["size_bytes"], min_count=0).as_py()  # pyright: ignore[reportAttributeAccessIssue]
     return named, metadata.configuration, size
@@ -129,16 +128,14 @@ def sizes(path: Store) -> list[int]:
 
 
 def _added(path: Store) -> "pa.Table":
-    import pyarrow as pa
 
-    return _with(path, lambda table: pa.table(table.get_add_actions()))
+    return _with(path, lambda table: answers.table(table.get_add_actions()))
 
 
 def files(path: Store, **partition: str) -> list[str]:
     """Paths of the data files (of one partition), in the table, as its log has them."""
-    import pyarrow as pa
 
-    added = _with(path, lambda table: pa.table(table.get_add_actions(flatten=True))).to_pylist()
+    added = _with(path, lambda table: answers.table(table.get_add_actions(flatten=True))).to_pylist()
     return [unquote(f["path"]) for f in added if all(f[f"partition.{n}"] == v for n, v in partition.items())]
 
 
@@ -169,7 +166,6 @@ def ask(sql: str, **paths: Store) -> list[dict[str, Any]]:
     """Rows of a query over tables that are there; small answers only. sql: `{name}` for each table, names in double
     quotes (DataFusion's SQL); what it answers depends on the tables alone, and isn't asked again while they are the
     same. Structs are dicts. The caller puts nothing from the wire into it, and changes nothing within a value."""
-    import pyarrow as pa
     from deltalake import QueryBuilder
 
     builder, state = QueryBuilder(_READS), []
@@ -179,7 +175,8 @@ def ask(sql: str, **paths: Store) -> list[dict[str, Any]]:
             state.append((name, path, opened.identity))
     if (known := _answers.get(asked := (sql, *state))) is not None:
         return [dict(row) for row in known]
-    found = pa.table(builder.execute(sql.format(**{name: name for name in paths})).read_all()).to_pylist()
+    asked_now = builder.execute(sql.format(**{name: name for name in paths}))
+    found = answers.rows(answers.table(asked_now.read_all()))
     if len(found) <= _REMEMBERED_ROWS:
         _answers[asked] = [dict(row) for row in found]
         while len(_answers) > _REMEMBERED:
@@ -193,7 +190,6 @@ _rows_kept: dict[str, tuple[list[str], Any]] = {}
 
 def rows(path: Store) -> Any:
     """All rows of a small table, as a pyarrow.Table; kept in this process, and read again where its files changed."""
-    import pyarrow as pa
     from deltalake import QueryBuilder
 
     with handle(path) as opened:
@@ -201,7 +197,7 @@ def rows(path: Store) -> Any:
         known = _rows_kept.pop(path.uri(), None)
         if known is None or known[0] != files:
             read = QueryBuilder(_READS).register("t", opened.table).execute("SELECT * FROM t").read_all()
-            known = files, pa.table(read)
+            known = files, answers.table(read)
         _rows_kept[path.uri()] = known
         if len(_rows_kept) > _MOST_KEPT:
             _rows_kept.pop(next(iter(_rows_kept)), None)

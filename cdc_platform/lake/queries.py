@@ -9,7 +9,7 @@ from typing import Any
 
 from cdc_platform import tables
 from cdc_platform.config import Config, Source
-from cdc_platform.lake import delta_table, stores
+from cdc_platform.lake import answers, delta_table, stores
 from cdc_platform.lake.handles import handle
 from cdc_platform.lake.store import Store
 from cdc_platform.tables import Name, name_columns, name_in, name_of
@@ -83,15 +83,15 @@ def newest_change(config: Config, source: Source) -> datetime | None:
 def newest_rows(config: Config, source: Source) -> tuple[datetime | None, datetime | None]:
     """Of a source's row changes the newest commit time, by the source's clock, and when the newest were landed, by
     ours: from the statistics in the changelog's Delta log; no data is read."""
-    import pyarrow as pa
     from deltalake.exceptions import TableNotFoundError
 
     try:
         with handle(tables.CHANGELOG.at(stores.lake(config))) as opened:
-            files = pa.table(opened.table.get_add_actions(flatten=True))
+            files = answers.table(opened.table.get_add_actions(flatten=True))
     except TableNotFoundError:
         return None, None
-    mine = [row for row in files.to_pylist() if row["partition.source"] == source.name]
+    asked = {"partition.source", "max.source_time", "max.landed_at"} & set(files.column_names)
+    mine = [row for row in answers.rows(files.select(sorted(asked))) if row["partition.source"] == source.name]
     change, landed = (
         max((at for row in mine if (at := row.get(f"max.{column}"))), default=None)
         for column in ("source_time", "landed_at")
@@ -159,13 +159,16 @@ def stated_tables(config: Config, source: Source) -> list[Name]:
 
 
 def table_states(config: Config) -> list[dict[str, Any]]:
-    """source, db, schema, table, state ("live", "stopped", "dropped", "left_out"), reason, invalid_dates (of all
-    batches), at (the newest batch or rebuild) of every table that the stage snapshots has met."""
+    """source, db, schema, table, state ("live", "stopped", "dropped", "left_out"), reason, rows (None: not counted),
+    invalid_dates (of all batches), at (the newest batch or rebuild) of every table that the stage snapshots has met."""
     path = tables.TABLE_STATE.at(stores.lake(config))
+    rows = '"rows"' if "rows" in (columns(path) or ()) else "CAST(NULL AS BIGINT)"
+    last = {"state": "state", "reason": "reason", "rows": rows}
     found = query(
-        f'SELECT source, db, {schema_of(path)}, "table", last_value(state ORDER BY rebuild, batch) AS state, '
-        "last_value(reason ORDER BY rebuild, batch) AS reason, sum(invalid_dates) AS invalid_dates, max(at) AS at "
-        "FROM t GROUP BY 1, 2, 3, 4 ORDER BY 1, 2, 3 NULLS FIRST, 4",
+        f'SELECT source, db, {schema_of(path)}, "table", '
+        + ", ".join(f'last_value({told} ORDER BY rebuild, batch) AS "{name}"' for name, told in last.items())
+        + ", sum(invalid_dates) AS invalid_dates, max(at) AS at FROM t "
+        "GROUP BY 1, 2, 3, 4 ORDER BY 1, 2, 3 NULLS FIRST, 4",
         t=path,
     )
     return found or []
@@ -248,17 +251,17 @@ def newest_landed(config: Config, source: Source) -> datetime | None:
 
 
 def _newest_landed(config: Config, source: Source, column: str) -> datetime | None:
-    import pyarrow as pa
     from deltalake.exceptions import TableNotFoundError
 
     try:
         with handle(tables.LANDING.at(stores.lake(config), source=source.name)) as opened:
-            files = pa.table(opened.table.get_add_actions(flatten=True))
+            files = answers.table(opened.table.get_add_actions(flatten=True))
     except TableNotFoundError:
         return None
     if f"max.{column}" not in files.column_names:
         return None
-    return _utc(max(filter(None, files[f"max.{column}"].to_pylist()), default=None))
+    times = answers.rows(files.select([f"max.{column}"]))
+    return _utc(max((at for row in times if (at := row[f"max.{column}"])), default=None))
 
 
 def newest_cuts(config: Config) -> dict[str, dict[str, Any]]:

@@ -37,7 +37,8 @@ _HIGHEST = ("high_order", ", ".join(f"high_order['{n}'] DESC NULLS LAST" for n i
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What one batch did to one table. state: live, stopped, dropped or stale. high_order: of its newest change."""
+    """What one batch did to one table. state: live, stopped, dropped or stale. high_order: of its newest change.
+    rows: what the snapshot holds then; None: not counted."""
 
     name: Name
     state: str
@@ -46,6 +47,7 @@ class Outcome:
     invalid_dates: int
     partial: int = 0
     high_order: Any = None
+    rows: int | None = None
 
 
 def now(path: Store, source: Source, since: int | None = None) -> Tables:

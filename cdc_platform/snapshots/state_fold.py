@@ -27,7 +27,7 @@ def fold(spark: SparkSession, config: Config, source: Source) -> int:
     rows = delta_sql.rows_of(spark, path, [File(path, name) for name in gone], source=source.name)
     unit = F.when(at < F.lit(now - _BY_HOUR), F.date_trunc("day", "at")).otherwise(F.date_trunc("hour", "at"))
     old, recent = rows.where(at < F.lit(now - _AS_THEY_ARE)), rows.where(at >= F.lit(now - _AS_THEY_ARE))
-    last = F.struct("rebuild", "batch", "state", "reason")
+    last = F.struct("rebuild", "batch", "state", "reason", "rows")
     folded = old.groupBy("source", "db", "schema", "table", unit.alias("_unit")).agg(
         F.max(last).alias("_last"),
         F.max("batch").alias("batch"),
@@ -38,7 +38,9 @@ def fold(spark: SparkSession, config: Config, source: Source) -> int:
         F.sum(F.coalesce("entries", F.lit(1))).alias("entries"),
     )
     high = F.when(F.col("_high.epoch").isNotNull(), F.col("_high"))
-    made = folded.withColumns({n: F.col(f"_last.{n}") for n in ("state", "reason")}).withColumn("high_order", high)
+    made = folded.withColumns({n: F.col(f"_last.{n}") for n in ("state", "reason", "rows")}).withColumn(
+        "high_order", high
+    )
     before, after = old.count(), folded.count()
     if before < _WORTH * after or not after:
         return 0

@@ -18,7 +18,7 @@ from pyspark.sql import functions as F
 
 from cdc_platform.config import Config, Source
 from cdc_platform.errors import TableStopped
-from cdc_platform.lake import delta_table, stores
+from cdc_platform.lake import delta_table, looks, stores
 from cdc_platform.snapshots import partitions, state
 from cdc_platform.snapshots.apply import keyless, merge, prepare, tombstones, truncate_origin
 from cdc_platform.snapshots.apply.append import load
@@ -87,7 +87,9 @@ def outcome(work: Work, touched: Touched, columns_json: str | None, before: Any)
         return state.Outcome(name, "stopped", error.reason, touched.changes, 0)
     except Stale:
         return state.Outcome(name, "stale", "it is made anew from the changelog", touched.changes, 0)
-    return state.Outcome(name, "live", done.untold, touched.changes, done.invalid_dates, done.partial, done.high_order)
+    look = looks.look(Target.of(work.config, source.name, *name).snapshot)
+    told = (done.untold, touched.changes, done.invalid_dates, done.partial, done.high_order)
+    return state.Outcome(name, "live", *told, rows=look and look.rows)
 
 
 def _check_partitions(work: Work, touched: Touched, columns: list[TableColumn], before: Any) -> None:
@@ -109,7 +111,9 @@ def emptied(
         raise TableStopped(source.name, name, "no column list is known for it")
     columns = columns_of(source, name, told)
     prepare.prepare(spark, Target.of(config, source.name, *name), columns, anew=True)
-    return state.Outcome(name, "live" if exists else "dropped", None if exists else "dropped at the source", 0, 0)
+    return state.Outcome(
+        name, "live" if exists else "dropped", None if exists else "dropped at the source", 0, 0, rows=0
+    )
 
 
 def _bring_up(work: Work, touched: Touched, columns: list[TableColumn], before: Any) -> Done:

@@ -217,10 +217,10 @@ def _committed(work: Work, prepared: _Prepared, told: Told) -> state.Outcome | N
     if stones := written.get(TOMBSTONES):
         commits.append_files(piece.sinks[TOMBSTONES], stones, (work.app, work.batch_id))
     rows, gone = written.get(ROWS, []), told["gone"]
+    marked = [Marked(live.adds[number], vector) for number, vector, _ in gone]
     if rows or gone:
-        marked = [Marked(live.adds[number], vector) for number, vector, _ in gone]
         said = replace_rows.history(plain.figures.changes, sum(n for _, _, n in gone), len(rows))
         if not commits.commit(piece.sinks[ROWS].table, live, rows, marked, said):
             return None
-    order = plain.figures.high_order
-    return state.Outcome(touched.name, "live", None, touched.changes, 0, high_order=order)
+    order, there = plain.figures.high_order, commits.counted_after(live, rows, marked)
+    return state.Outcome(touched.name, "live", None, touched.changes, 0, high_order=order, rows=there)

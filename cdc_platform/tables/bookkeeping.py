@@ -163,10 +163,11 @@ TABLE_STATE = Table(
         WRITTEN_AT,
         SCHEMA,
         Column("entries", BIGINT, "how many rows of batches this one stands for since upkeep folded them; NULL: one"),
+        Column("rows", BIGINT, "rows of the snapshot after the batch; NULL: not counted"),
     ),
     partition_by=("source",),
     settings=STAGED,
-    added=("schema", "entries"),
+    added=("schema", "entries", "rows"),
 )
 
 CUTS = Table(
