@@ -17,6 +17,7 @@ from cdc_platform.automation import observe
 from cdc_platform.automation.naming import Naming
 from cdc_platform.automation.reporting import Report
 from cdc_platform.automation.stages import call, failing
+from cdc_platform.automation.table_news import TELLING_S
 from cdc_platform.chain import STAGES
 from cdc_platform.config import Config, Source
 from cdc_platform.errors import CdcError, KafkaUnreachable, RunInProgress
@@ -63,7 +64,7 @@ def _follow(
             report.add(rounds.all())
             report.rounds += 1
             if report.due:
-                yield from report.told()
+                yield from report.told(seconds=TELLING_S)
             newest = time.monotonic()
             time.sleep(BREATH_S)
         elif found := rounds.cut():

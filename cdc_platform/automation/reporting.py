@@ -6,7 +6,6 @@ Used where a step goes on following, and where tables were asked for alone, whic
 import time
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
-from datetime import UTC, datetime
 from typing import Any
 
 import dagster as dg
@@ -16,8 +15,8 @@ from cdc_platform.automation import overview, table_events, table_status
 from cdc_platform.automation.accounting import ledger_now, quarantine_now
 from cdc_platform.automation.metadata import result_metadata
 from cdc_platform.automation.naming import SOURCE_TAG, Naming
-from cdc_platform.automation.table_status import Name, TableStatus
-from cdc_platform.certificate import BROKEN
+from cdc_platform.automation.table_news import TableNews
+from cdc_platform.automation.table_status import TableStatus
 from cdc_platform.config import Source
 from cdc_platform.lake import queries, stores
 from cdc_platform.results import StageResult
@@ -40,8 +39,15 @@ _SHOWN = 20
 class Report:
     """Sums of rounds, told at once or once a minute: an event for each round would fill Dagster's storage."""
 
-    def __init__(self, context: dg.AssetExecutionContext, naming: Naming, source: Source, every_s: float = 0.0):
-        self.context, self.naming, self.source = context, naming, source
+    def __init__(
+        self,
+        context: dg.AssetExecutionContext,
+        naming: Naming,
+        source: Source,
+        news: TableNews,
+        every_s: float = 0.0,
+    ):
+        self.context, self.naming, self.source, self.news = context, naming, source, news
         self.began = self.last = time.monotonic()
         self.rounds = 0
         self._every_s = every_s
@@ -61,11 +67,12 @@ class Report:
         """Results of stages."""
         self.sums |= {r.stage: added(self.sums.get(r.stage), r) for r in found}
 
-    def told(self, *, shared: bool = True) -> Iterator[Any]:
+    def told(self, *, shared: bool = True, seconds: float | None = None) -> Iterator[Any]:
         """Events of all stages that did something since, of their checks, of the tables, and of what sources share.
-        Dagster stores what `log_event` was given with the next event that the step yields."""
+        seconds: so long of tables; what is left comes the next time. Dagster stores what `log_event` was given with the
+        next event that the step yields."""
         sums, self.sums, self.last = self.sums, {}, time.monotonic()
-        if not sums:
+        if not sums and not self.news.left:
             return
         for stage in TABLES:
             if stage in sums:
@@ -74,11 +81,13 @@ class Report:
             metadata, result = now(self.naming, self.source)
             yield self._materialized(stage, metadata)
             self._log(table_events.evaluation(result))
-        if "snapshots" in sums:
-            metadata, result, events = snapshots_now(self.context, self.naming, self.source, sums["snapshots"])
+        if "snapshots" in sums or self.news.left:
+            brought = sums.get("snapshots", StageResult("snapshots", self.source.name, 0, 0, 0.0))
+            metadata, result, statuses = snapshots_now(self.naming, self.source, brought)
             yield self._materialized("snapshots", metadata, {table_events.DATA_VERSION: table_events.STEADY})
             self._log(table_events.evaluation(result))
-            for event in events:
+            self.news.add(brought)
+            for event in self.news.events(statuses, seconds):
                 self._log(event)
         if shared:
             yield from shared_now(self.naming, self.context.instance)
@@ -129,24 +138,10 @@ def added(first: StageResult | None, second: StageResult) -> StageResult:
 
 
 def snapshots_now(
-    context: dg.AssetExecutionContext,
-    naming: Naming,
-    source: Source,
-    result: StageResult,
-    asked: Mapping[Name, dg.AssetKey] | None = None,
-) -> tuple[dict[str, Any], dg.AssetCheckResult, list[Any]]:
-    """Metadata and check of snapshots/<source>, and events of the tables that have news, without those `asked` for:
-    what the run brought, what Dagster doesn't know yet, and what a freshness window asks to be told again."""
+    naming: Naming, source: Source, result: StageResult
+) -> tuple[dict[str, Any], dg.AssetCheckResult, list[TableStatus]]:
+    """Metadata and check of snapshots/<source>, and how its tables are."""
     statuses = table_status.statuses(naming.config, source)
-    news = news_of(context.instance, naming, source, statuses, result)
-    shown = table_status.opened(naming.config, [s for s in news if s.id not in (asked or {})])
-    keys = [naming.table(source, *s.id).key for s in shown]
-    before = table_events.schemas_before(context.instance, keys) if keys else {}
-    events = [
-        event
-        for table, checks in table_events.events(naming, shown, result.tables, before)
-        for event in (table, *checks)
-    ]
     stopped = [s for s in statuses if s.state == "stopped"]
     metadata = {
         **result_metadata(result, f"{naming.config.lake}/snapshots/{source.name}", None),
@@ -154,7 +149,7 @@ def snapshots_now(
         "stopped_tables": len(stopped),
         "tables_with_held_rows": sum(bool(s.held) for s in statuses),
     }
-    return metadata, stopped_result(naming, source, stopped), events
+    return metadata, stopped_result(naming, source, stopped), statuses
 
 
 def stopped_result(naming: Naming, source: Source, stopped: list[TableStatus]) -> dg.AssetCheckResult:
@@ -168,39 +163,3 @@ def stopped_result(naming: Naming, source: Source, stopped: list[TableStatus]) -
         description=shown or "no table is stopped",
         metadata={"stopped": len(stopped)},
     )
-
-
-def news_of(
-    instance: dg.DagsterInstance, naming: Naming, source: Source, statuses: list[TableStatus], result: StageResult
-) -> list[TableStatus]:
-    """Tables to be told: touched by the run, unknown to Dagster, with checks that say otherwise than the lake, or due
-    by their freshness window."""
-    keys = {s.id: naming.table(source, *s.id).key for s in statuses}
-    seen = {r.asset_entry.asset_key: r.asset_entry for r in instance.get_asset_records(list(keys.values()))}
-    names = (table_events.NOT_STOPPED, table_events.NO_HELD_ROWS, table_events.CERTIFIED)
-    checks = instance.event_log_storage.get_latest_asset_check_execution_by_key(
-        [dg.AssetCheckKey(k, n) for k in keys.values() for n in names]
-    )
-
-    def passed(key: dg.AssetKey, name: str) -> bool | None:
-        record = checks.get(dg.AssetCheckKey(key, name))
-        found = record.evaluation if record else None
-        return found.passed if isinstance(found, dg.AssetCheckEvaluation) else None  # else planned, not done
-
-    def due(s: TableStatus) -> bool:
-        key = keys[s.id]
-        entry = seen.get(key)
-        newest = entry.last_materialization_record if entry else None
-        if float(result.tables.get(s.name, {}).get("changes", 0)):
-            return True
-        if s.state == "live" and newest is None:
-            return True
-        intact = s.certificate is None or s.certificate.verdict != BROKEN
-        now = (s.state != "stopped", not s.held, intact)
-        if any(passed(key, name) is not ok for name, ok in zip(names, now, strict=True)):
-            return s.state != "waiting" or bool(s.held)
-        if source.freshness_s and s.state == "live" and newest:
-            return (datetime.now(UTC).timestamp() - newest.timestamp) > source.freshness_s / 2
-        return False
-
-    return [s for s in statuses if due(s)]

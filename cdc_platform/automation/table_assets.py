@@ -17,6 +17,7 @@ from cdc_platform.automation.naming import Naming, with_deps
 from cdc_platform.automation.reporting import NO_TABLE_STOPPED, Report, shared_now, snapshots_now
 from cdc_platform.automation.stages import RETRY, call, failing, interruptible, spark_of
 from cdc_platform.automation.table_events import DATA_VERSION, STEADY
+from cdc_platform.automation.table_news import TELLING_S, TableNews
 from cdc_platform.automation.table_status import TableStatus
 from cdc_platform.chain import STAGES, rebuild
 from cdc_platform.config import Source
@@ -111,6 +112,7 @@ class _Step:
         self.asked = {name: key for name, key in tables.items() if key in selected}
         self.looked_at = {name: key for name, key in tables.items() if key in checked - selected}
         self.whole = stage in selected
+        self.news = TableNews(context, naming, source, self.asked)
 
     def run(self) -> Iterator[Any]:
         """Does what was selected and yields what came of it. Raises Failure at the end where a table that was asked
@@ -137,7 +139,7 @@ class _Step:
 
     def _caught_up(self) -> Iterator[Any]:
         """All stages, as a catch-up run calls them; those before the snapshots are told here."""
-        report = Report(self.context, self.naming, self.source)
+        report = Report(self.context, self.naming, self.source, self.news)
         *before, last = STAGES
         report.add([call(self.context, self.naming, self.source, stage) for stage in before])
         yield from report.told(shared=False)  # that comes when the tables are done
@@ -208,8 +210,10 @@ class _Step:
 
     def _stage(self, result: StageResult) -> Iterator[Any]:
         """snapshots/<source>, and the tables that nobody asked for and that have news."""
-        metadata, stopped, events = snapshots_now(self.context, self.naming, self.source, result, self.asked)
-        for event in events:
+        metadata, stopped, statuses = snapshots_now(self.naming, self.source, result)
+        self.news.add(result)
+        goes_on = self.whole and self.config.follow
+        for event in self.news.events(statuses, TELLING_S if goes_on else None):
             self._log(event)
         if self.whole:
             yield dg.MaterializeResult(asset_key=self.stage, metadata=metadata, data_version=dg.DataVersion(STEADY))
@@ -218,7 +222,7 @@ class _Step:
         yield from self._checked(stopped)
 
     def _followed(self) -> Iterator[Any]:
-        report = Report(self.context, self.naming, self.source, every_s=following.TOLD_S)
+        report = Report(self.context, self.naming, self.source, self.news, every_s=following.TOLD_S)
         with interruptible():
             try:
                 why = yield from following.follow(self.context, self.naming, self.source, report)

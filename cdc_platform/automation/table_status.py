@@ -14,7 +14,7 @@ from typing import Any
 from cdc_platform import certificate, tables
 from cdc_platform.certificate import Certificate
 from cdc_platform.config import Config, Source
-from cdc_platform.lake import handles, queries, stores, watermarks
+from cdc_platform.lake import looks, queries, stores, watermarks
 from cdc_platform.lake.store import Store
 from cdc_platform.lake.watermarks import Complete
 from cdc_platform.tables import Name
@@ -210,23 +210,21 @@ def _keys(config: Config, source: Source) -> dict[Name, list[str]]:
 
 def _opened(path: Store, key: list[str]) -> dict[str, Any]:
     """What the Delta table at `path` says: version, rows, columns, limits. Empty: there is none."""
-    from deltalake.exceptions import TableNotFoundError
-
-    try:
-        table = handles.opened(path)
-    except TableNotFoundError:
+    if (look := looks.look(path)) is None:
         return {}
-    limits = json.loads(table.metadata().configuration.get("cdc.limits") or "{}")
+    limits = json.loads(look.properties.get("cdc.limits") or "{}")
     return {
-        "version": table.version(),
-        "rows": queries.row_count(path),
-        "columns": tuple(_columns(table, key, limits)),
+        "version": look.version,
+        "rows": queries.row_count(path) if look.rows is None else look.rows,
+        "columns": tuple(_columns(look.schema, key, limits)),
         "limits": tuple(limits.get("*", ())),
     }
 
 
-def _columns(table: Any, key: list[str], limits: dict[str, list[str]]) -> Iterator[Column]:
-    for f in table.schema().fields:
+def _columns(schema: str, key: list[str], limits: dict[str, list[str]]) -> Iterator[Column]:
+    from deltalake import Schema
+
+    for f in Schema.from_json(schema).fields:
         if not f.name.startswith(BOOKKEEPING) or f.name in key:
             comment = (f.metadata or {}).get("comment")
             kind = getattr(f.type, "type", None)

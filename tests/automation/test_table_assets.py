@@ -284,7 +284,7 @@ def test_quiet_tables_are_told_again_within_their_freshness_window(tmp_path, ins
         def now(cls, tz=None):
             return datetime.now(tz) + timedelta(seconds=31)
 
-    monkeypatch.setattr("cdc_platform.automation.reporting.datetime", Later)
+    monkeypatch.setattr("cdc_platform.automation.table_news.datetime", Later)
     assert catch_up() == 1
 
 

@@ -1,0 +1,104 @@
+"""Which tables of a source a run has to tell Dagster of, and what.
+
+Dagster's storage takes some 10 ms of CPU for an event (SQLite), four events a table: of a thousand tables it is told
+for longer than a round takes. So a run that goes on tells for a few seconds at a time, and of a check once, until it
+says otherwise: Dagster takes a check for one of the newest materialization if both are of one run.
+"""
+
+import time
+from collections.abc import Collection, Iterator
+from datetime import UTC, datetime
+from typing import Any
+
+import dagster as dg
+
+from cdc_platform.automation import table_events, table_status
+from cdc_platform.automation.naming import Naming
+from cdc_platform.automation.table_status import TableStatus
+from cdc_platform.config import Source
+from cdc_platform.results import StageResult
+from cdc_platform.tables import Name
+
+TELLING_S = 5.0
+"""How long a run that goes on tells of tables at a time."""
+_AT_ONCE = 16
+
+
+class TableNews:
+    """What one run tells of its source's tables, but of those `asked` for, whose events are the step's results."""
+
+    def __init__(self, context: dg.AssetExecutionContext, naming: Naming, source: Source, asked: Collection[Name] = ()):
+        self.context, self.naming, self.source, self.asked = context, naming, source, asked
+        self.left = False
+        """Whether there was more to tell than time for it."""
+        self._changes: dict[str, float] = {}
+        self._told: dict[tuple[dg.AssetKey, str], bool] = {}
+
+    def add(self, result: StageResult) -> None:
+        """What a run of the stage brought."""
+        for name, figures in result.tables.items():
+            self._changes[name] = self._changes.get(name, 0) + float(figures.get("changes", 0))
+
+    def events(self, statuses: list[TableStatus], seconds: float | None = None) -> Iterator[Any]:
+        """For `context.log_event`. seconds: after so many what is left stays for the next time."""
+        until = None if seconds is None else time.monotonic() + seconds
+        due = [s for s in self._due(statuses) if s.id not in self.asked]
+        for start in range(0, len(due), _AT_ONCE):
+            self.left = start > 0 and until is not None and time.monotonic() > until
+            if self.left:
+                return
+            yield from self._events(due[start : start + _AT_ONCE])
+        self.left = False
+
+    def _events(self, some: list[TableStatus]) -> Iterator[Any]:
+        keys = [self.naming.table(s.source, *s.id).key for s in some]
+        before = table_events.schemas_before(self.context.instance, keys)
+        brought = {s.name: {"changes": self._changes.pop(s.name, 0)} for s in some}
+        opened = table_status.opened(self.naming.config, some)
+        for table, checks in table_events.events(self.naming, opened, brought, before):
+            yield table
+            for check in checks:
+                which = check.asset_key, check.check_name
+                if self._told.get(which) is not check.passed:
+                    self._told[which] = check.passed
+                    yield check
+
+    def _due(self, statuses: list[TableStatus]) -> list[TableStatus]:
+        """Tables of which Dagster doesn't know, or whose checks say otherwise than the lake, then the others that
+        changed since it was told or whose freshness window asks for it: first those it was told of longest ago."""
+        instance = self.context.instance
+        keys = {s.id: self.naming.table(self.source, *s.id).key for s in statuses}
+        seen = {r.asset_entry.asset_key: r.asset_entry for r in instance.get_asset_records(list(keys.values()))}
+        names = (table_events.NOT_STOPPED, table_events.NO_HELD_ROWS)
+        checks = instance.event_log_storage.get_latest_asset_check_execution_by_key(
+            [dg.AssetCheckKey(k, n) for k in keys.values() for n in names]
+        )
+
+        def passed(key: dg.AssetKey, name: str) -> bool | None:
+            record = checks.get(dg.AssetCheckKey(key, name))
+            found = record.evaluation if record else None
+            return found.passed if isinstance(found, dg.AssetCheckEvaluation) else None  # else planned, not done
+
+        def told_at(s: TableStatus) -> float | None:
+            """When Dagster was told; 0: never, or otherwise. None: there is no need."""
+            key = keys[s.id]
+            newest = (entry := seen.get(key)) and entry.last_materialization_record
+            if s.state == "live" and newest is None:
+                return 0.0
+            now = (s.state != "stopped", not s.held)
+            if wrong := [n for n, ok in zip(names, now, strict=True) if passed(key, n) is not ok]:
+                for name in wrong:
+                    self._told.pop((key, name), None)
+                return 0.0 if s.state != "waiting" or s.held else None
+            at = newest.timestamp if newest else 0.0
+            return at if self._changes.get(s.name) or (s.state == "live" and self._old(s, at)) else None
+
+        times = {s.id: at for s in statuses if (at := told_at(s)) is not None}
+        return sorted((s for s in statuses if s.id in times), key=lambda s: times[s.id])
+
+    def _old(self, status: TableStatus, told: float) -> bool:
+        """Whether a live table changed since Dagster was told, or its freshness window asks for it to be told again."""
+        changed, window = status.updated_at, self.source.freshness_s
+        if changed and (changed if changed.tzinfo else changed.replace(tzinfo=UTC)).timestamp() > told:
+            return True
+        return bool(window) and datetime.now(UTC).timestamp() - told > window / 2

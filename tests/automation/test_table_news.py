@@ -1,0 +1,99 @@
+"""What a run tells of its source's tables, and in which order; without Spark."""
+
+from types import SimpleNamespace
+
+import dagster as dg
+import pytest
+
+from cdc_platform.automation import table_status
+from cdc_platform.automation.table_news import TableNews
+from cdc_platform.results import StageResult
+from tests.automation.conftest import schema_history, snapshot, table_state
+
+NAMES = [f"t{i:02}" for i in range(20)]
+
+
+@pytest.fixture
+def source(config):
+    return config.source("shop-dts")
+
+
+@pytest.fixture
+def tables(config):
+    """Twenty tables of one row, which a batch brought."""
+    schema_history(config, *(("shop-dts", "shop", n) for n in NAMES))
+    for name in NAMES:
+        snapshot(config, "shop-dts", f"shop.{name}", 1)
+
+
+@pytest.fixture
+def news(instance, naming, source):
+    """The news of a new run."""
+    return lambda: TableNews(SimpleNamespace(instance=instance), naming, source)
+
+
+def brought(changes: int, *names: str) -> StageResult:
+    return StageResult("snapshots", "shop-dts", 1, 1, 1.0, {}, {f"shop.{n}": {"changes": changes} for n in names})
+
+
+def told(config, source, instance, news: TableNews, seconds: float | None = None) -> list:
+    """What is told now, which Dagster then knows."""
+    found = list(news.events(table_status.statuses(config, source), seconds))
+
+    @dg.op
+    def step(context):
+        for event in found:
+            context.log_event(event)
+
+    dg.GraphDefinition("told", node_defs=[step]).execute_in_process(instance=instance)
+    return found
+
+
+def named(events: list, kind: type) -> list[str]:
+    return [e.asset_key.path[-1] for e in events if isinstance(e, kind)]
+
+
+def test_what_there_is_no_time_for_comes_the_next_time(config, source, instance, tables, news):
+    run = news()
+    run.add(brought(3, *NAMES))
+    first = told(config, source, instance, run, seconds=0)
+    assert (named(first, dg.AssetMaterialization), run.left) == (NAMES[:16], True)
+    run.add(brought(4, *NAMES[10:]))
+    rest = told(config, source, instance, run)
+    assert (named(rest, dg.AssetMaterialization), run.left) == ([*NAMES[16:], *NAMES[10:16]], False)
+    assert [e.metadata["changes"].value for e in rest if isinstance(e, dg.AssetMaterialization)] == [7] * 4 + [4] * 6
+    assert len(named(rest, dg.AssetCheckEvaluation)) == 3 * 4, "of those that weren't told yet"
+    assert told(config, source, instance, run) == []
+
+
+def test_a_run_tells_of_a_check_once_until_it_says_otherwise(config, source, instance, tables, news):
+    run = news()
+    run.add(brought(1, "t00"))
+    told(config, source, instance, run)
+    run.add(brought(1, "t00"))
+    again = told(config, source, instance, run)
+    assert (named(again, dg.AssetMaterialization), named(again, dg.AssetCheckEvaluation)) == (["t00"], [])
+    table_state(config, "shop-dts", "shop.t00", "stopped", "no key", rebuild=1)
+    stopped = told(config, source, instance, run)
+    assert [(e.check_name, e.passed) for e in stopped if isinstance(e, dg.AssetCheckEvaluation)] == [
+        ("not_stopped", False)
+    ]
+    assert len(named(told(config, source, instance, news()), dg.AssetObservation)) == 0, "Dagster knows it"
+
+
+def test_what_a_killed_run_left_untold_another_tells(config, source, instance, tables, news):
+    told(config, source, instance, news())
+    assert told(config, source, instance, news()) == []
+    table_state(config, "shop-dts", "shop.t07", rebuild=1)  # and its run was killed
+    found = told(config, source, instance, news())
+    assert named(found, dg.AssetMaterialization) == ["t07"]
+    assert len(named(found, dg.AssetCheckEvaluation)) == 3, "of the new run"
+
+
+def test_tables_that_were_told_of_longest_ago_come_first(config, source, instance, tables, news):
+    told(config, source, instance, news())
+    run = news()
+    run.add(brought(1, "t19"))
+    told(config, source, instance, run)
+    run.add(brought(1, *NAMES))
+    assert named(told(config, source, instance, run), dg.AssetMaterialization) == NAMES
