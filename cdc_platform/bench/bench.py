@@ -81,8 +81,8 @@ def run_bench(settings: Settings, say: Say) -> dict[str, Any]:
             say("starting Spark")
             found = _increments(work, settings, say)
         if "breadth" in settings.what and not any(t.differences for t in trials):
-            rows, differences = _breadth(work, settings, say)
-            found["breadth"] = rows
+            rows, touched, differences = _breadth(work, settings, say)
+            found["breadth"], found["touched"] = rows, touched
             found["differences"] = found.get("differences", []) + differences
         if "ddl" in settings.what and not any(t.differences for t in trials):
             rows, differences = _ddl(work, settings, say)
@@ -140,19 +140,22 @@ def _increments(work: Path, settings: Settings, say: Say) -> dict[str, Any]:
     return {"increments": rows, "differences": differences}
 
 
-def _breadth(work: Path, settings: Settings, say: Say) -> tuple[list[dict[str, Any]], list[str]]:
-    """A row per round of changes of many tables; differences."""
+def _breadth(work: Path, settings: Settings, say: Say) -> tuple[list[dict[str, Any]], list[dict[str, Any]], list[str]]:
+    """A row per round of changes of many tables; one per what users touch of them; differences."""
+    from cdc_platform.bench import touched
     from cdc_platform.bench.breadth import Tables, figures
     from cdc_platform.spark.session import open_session
 
     with _broker(work / "breadth", say) as info:
         servers = str(info.bootstrap_servers)
-        config = _config(work, settings, "breadth-lake", "canal_json", "breadth", servers)
+        told = _told(work, settings, "breadth-lake", "canal_json", "breadth", servers)
+        config = parse_config(told, work / "cdc.yaml")
         say(f"{settings.tables} tables")
         tables = Tables("breadth", settings.tables)
         some = max(1, settings.tables * 3 // 10)
         rows = figures(open_session(config), config, servers, tables, settings.changes, some)
-        return rows, tables.differences(config)
+        say("status, sensors and definitions")
+        return rows, touched.figures(config, told, settings.tables), tables.differences(config)
 
 
 def _ddl(work: Path, settings: Settings, say: Say) -> tuple[list[dict[str, Any]], list[str]]:
@@ -238,21 +241,23 @@ class _Bench:
 
 
 def _config(work: Path, settings: Settings, lake: str, format_name: str, topic: str, servers: str) -> Config:
+    return parse_config(_told(work, settings, lake, format_name, topic, servers), work / "cdc.yaml")
+
+
+def _told(work: Path, settings: Settings, lake: str, format_name: str, topic: str, servers: str) -> dict[str, Any]:
+    """The same, as it is written."""
     source = {"name": "bench", "format": format_name, "topics": [topic], "options": OPTIONS.get(format_name, {})}
     conf = {
         "spark.log.level": "ERROR",
         "spark.ui.showConsoleProgress": "false",
         "spark.sql.warehouse.dir": str(work / "warehouse"),
     }
-    return parse_config(
-        {
-            "lake": f"{settings.lake.rstrip('/')}/{lake}" if settings.lake else str(work / lake),
-            "spark": {"master": settings.master, "conf": conf},
-            "kafka": {"bootstrap.servers": servers},
-            "sources": [source],
-        },
-        work / "cdc.yaml",
-    )
+    return {
+        "lake": f"{settings.lake.rstrip('/')}/{lake}" if settings.lake else str(work / lake),
+        "spark": {"master": settings.master, "conf": conf},
+        "kafka": {"bootstrap.servers": servers},
+        "sources": [source],
+    }
 
 
 _CONSUMER = {
@@ -335,6 +340,7 @@ def _result(settings: Settings, trials: list[Trial], found: dict[str, Any]) -> d
         "ratios": [ratios(of) for of in by_format.values() if of],
         "increments": found.get("increments", []),
         "breadth": found.get("breadth", []),
+        "touched": found.get("touched", []),
         "ddl": found.get("ddl", []),
         "latency": found.get("latency", []),
         "differences": [f"{t.format}: {line}" for t in trials for line in t.differences] + found.get("differences", []),
