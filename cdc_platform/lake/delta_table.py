@@ -71,6 +71,16 @@ def version(path: Store) -> int:
     return _with(path, lambda table: table.version())
 
 
+def version_or_none(path: Store) -> int | None:
+    """The same; None: there is no table."""
+    from deltalake.exceptions import TableNotFoundError
+
+    try:
+        return version(path)
+    except TableNotFoundError:
+        return None
+
+
 def protocol(path: Store) -> tuple[set[str], dict[str, str], int]:
     """The features that the protocol lists, the properties, and the bytes of all data files."""
     import pyarrow.compute as pc

@@ -29,7 +29,7 @@ from cdc_platform.snapshots.reduce.fold import Profile, fold, key_names, late_ke
 from cdc_platform.snapshots.reduce.full_images import Plain
 from cdc_platform.snapshots.reduce.full_images import fold as fold_plain
 from cdc_platform.snapshots.schema.columns import TableColumn, columns_of
-from cdc_platform.snapshots.target import Stale, Target
+from cdc_platform.snapshots.target import LOST, Stale, Target
 from cdc_platform.spark import delta_sql
 from cdc_platform.tables import SCHEMA_HISTORY, Name
 
@@ -81,13 +81,16 @@ def outcome(work: Work, touched: Touched, columns_json: str | None, before: Any)
         columns = columns_of(source, name, columns_json)
         if work.several and touched.low[1] < 0:
             _check_partitions(work, touched, columns, before)
+        snapshot = Target.of(work.config, source.name, *name).snapshot
+        if before and before["state"] == "live" and not work.anew and not delta_table.exists(snapshot):
+            raise TableStopped(source.name, name, LOST)
         done = _bring_up(work, touched, columns, before)
     except TableStopped as error:
         log.error("%s", error)
         return state.Outcome(name, "stopped", error.reason, touched.changes, 0)
     except Stale:
         return state.Outcome(name, "stale", "it is made anew from the changelog", touched.changes, 0)
-    look = looks.look(Target.of(work.config, source.name, *name).snapshot)
+    look = looks.look(snapshot)
     told = (done.untold, touched.changes, done.invalid_dates, done.partial, done.high_order)
     return state.Outcome(name, "live", *told, rows=look and look.rows)
 

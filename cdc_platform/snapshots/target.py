@@ -7,6 +7,9 @@ from cdc_platform.lake import stores
 from cdc_platform.lake.store import Store
 from cdc_platform.tables import SNAPSHOT_PATH, TOMBSTONES_PATH, Name, as_name
 
+LOST = "its Delta table isn't in the lake any more"
+"""Why a table is stopped that was kept before: its changes alone don't make its rows."""
+
 
 class Stale(Exception):
     """The table can't be brought up to date from this batch alone: it is to be made anew from the changelog."""

@@ -1,6 +1,7 @@
 """Many tables of a batch brought up to date by one job: each gets what it would get by itself."""
 
 import random
+import shutil
 from collections.abc import Iterator
 from typing import Any
 
@@ -8,11 +9,12 @@ import pytest
 from deltalake import DeltaTable
 
 from cdc_platform.errors import StorageError
-from cdc_platform.lake import commits
+from cdc_platform.lake import commits, delta_table, queries
 from cdc_platform.snapshots import run as snapshots
 from cdc_platform.snapshots import together as ways
 from cdc_platform.snapshots.apply import prepare, together_tasks
 from cdc_platform.snapshots.schema import features
+from cdc_platform.snapshots.target import LOST
 from tests.changelog.feed import Feed, SourceTable
 
 pytestmark = pytest.mark.spark
@@ -96,6 +98,9 @@ def test_tables_together_get_what_each_gets_alone(spark, make_config, monkeypatc
     assert together[-2] == set(NAMES)
     for name in NAMES:
         assert ours.state("shop", name) == alone.state("shop", name) == ("live", None)
+    for told in queries.table_states(config):
+        feed = ours if told["source"] == "ours" else alone
+        assert told["rows"] == len(feed.live("shop", told["table"]))
 
 
 def test_a_batch_is_one_commit_of_each_table_and_a_small_table_stays_one_file(feed, together):
@@ -131,6 +136,23 @@ def test_a_value_that_does_not_fit_stops_its_table_alone(feed, together):
     for name in together[-1]:
         assert feed.state("shop", name) == ("live", None)
         assert "7.50" in notes(feed, name).values()
+
+
+def test_a_table_that_is_lost_is_stopped_alone_and_made_again_by_a_rebuild(feed, together):
+    feed.say(*first())
+    feed.catch_up()
+    for name in ("t1", "t2"):
+        shutil.rmtree(feed.target("shop", name).snapshot.uri())
+    feed.say(*(e for n in ("t0", "t2") for e in (TABLES[n].stated(), TABLES[n].update((2, 0), row(1, 1), row(1, 7)))))
+    feed.catch_up()
+    assert [feed.state("shop", n) for n in ("t1", "t2")] == [("stopped", LOST)] * 2
+    assert (feed.state("shop", "t0"), notes(feed, "t0")[1]) == (("live", None), "7.50")
+    assert not delta_table.exists(feed.target("shop", "t2").snapshot), "its new rows alone would be a wrong table"
+    assert feed.in_newest_cut() == [n for n in NAMES if n not in ("t1", "t2")]
+    snapshots.rebuild(feed.spark, feed.config, feed.source, "shop", "t2")
+    assert (feed.state("shop", "t2"), len(notes(feed, "t2")), notes(feed, "t2")[1]) == (("live", None), 9, "7.50")
+    feed.catch_up()
+    assert feed.in_newest_cut() == [n for n in NAMES if n != "t1"]
 
 
 def test_a_file_that_cannot_be_written_is_its_tables_alone(feed, together, monkeypatch):

@@ -21,7 +21,7 @@ from cdc_platform.lake.store import Store
 from cdc_platform.snapshots import state
 from cdc_platform.snapshots.cuts.boundary import MARKS, TRANSACTIONS, How, Since, Verdict, behind
 from cdc_platform.snapshots.schema.columns import ORDER_FIELDS
-from cdc_platform.snapshots.target import Target
+from cdc_platform.snapshots.target import LOST, Target
 from cdc_platform.spark import delta_sql
 from cdc_platform.tables import (
     CHANGELOG,
@@ -31,6 +31,7 @@ from cdc_platform.tables import (
     OFFSET_LEDGER,
     QUARANTINE,
     SCHEMA_CHANGES,
+    TABLE_STATE,
     Name,
 )
 
@@ -67,7 +68,11 @@ def publish(spark: SparkSession, config: Config, source: Source, tables: state.T
             partial(_versions, config, source, tables),
         ]
     )
-    offsets, newest, missing, versions = found
+    offsets, newest, missing, every = found
+    versions = [(name, path, version) for name, path, version in every if version is not None]
+    if lost := [name for name, _, version in every if version is None]:
+        _stop(config, source, lost, tables)
+        work += len(lost)
     verdict = _verdict(spark, config, source, missing, last, offsets)
     if verdict.kind is None:
         log.info("no cut of %s: %s", source.name, verdict.reason)
@@ -242,10 +247,20 @@ def _missing(config: Config, source: Source) -> dict[str, int]:
     return dict.fromkeys(("quarantined", "lost", "waiting"), 0) | {r["what"]: r["n"] for r in rows}
 
 
-def _versions(config: Config, source: Source, tables: state.Tables) -> list[tuple[Name, str, int]]:
-    """Every live snapshot: name, path under the lake, version."""
+def _stop(config: Config, source: Source, lost: list[Name], tables: state.Tables) -> None:
+    """Live tables that aren't there are stopped, each by itself, in `tables`, too: the others are to have their cut."""
+    outcomes = [state.Outcome(name, "stopped", LOST, 0, 0) for name in lost]
+    batch_id = max(tables[name]["batch"] for name in lost)
+    state.keep(TABLE_STATE.at(stores.lake(config)), source, outcomes, tables, batch_id, anew=True)
+    for name in lost:
+        log.error("%s: %s", ".".join(name), LOST)
+        tables[name] |= {"state": "stopped", "reason": LOST}
+
+
+def _versions(config: Config, source: Source, tables: state.Tables) -> list[tuple[Name, str, int | None]]:
+    """Every live snapshot: name, path under the lake, version; None: it isn't there."""
     live = sorted(n for n, t in tables.items() if t["state"] == "live")
     paths = [Target.of(config, source.name, *name).snapshot for name in live]
-    versions = delta_sql.run_parallel([partial(delta_table.version, p) for p in paths])
+    versions = delta_sql.run_parallel([partial(delta_table.version_or_none, p) for p in paths])
     under = f"{stores.lake(config).uri()}/"
     return [(n, p.uri().removeprefix(under), v) for n, p, v in zip(live, paths, versions, strict=True)]
