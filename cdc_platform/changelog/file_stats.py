@@ -35,7 +35,7 @@ class Touched:
         """lists: columns that all changes of a table have, whatever version they name; stated: of versions."""
         self._tables, self._lists = tables, lists
         self._groups: dict[_Group, dict[str, Any]] = {}
-        self._plain: dict[_Group, tuple[PlainTable, Figures] | bool | None] = {}
+        self._plain: dict[_Group, tuple[PlainTable | None, Figures] | bool | None] = {}
         self._stated: dict[str, str] = dict(stated)
         self._fine = True
 
@@ -75,22 +75,22 @@ class Touched:
             self._plain[name] = self._table(name)
         plain = self._plain[name]
         if isinstance(plain, tuple) and not looked(plain[0], rows, order, plain[1]):
-            self._plain[name] = False
+            self._plain[name] = None if plain[0] is None else False
 
-    def _table(self, name: _Group) -> tuple[PlainTable, Figures] | bool | None:
+    def _table(self, name: _Group) -> tuple[PlainTable | None, Figures] | bool | None:
         db, schema, table, version = name
         if db is None or table is None:
             return None
         of = name_of({"db": db, "schema": schema, "table": table})
         if (columns := self._lists.get(of) or self._stated.get(version or "")) is None:
-            return None
+            return None, Figures()
         found = told_table(of, columns, self._tables.key_columns(*of))
         return found is not None and (found, Figures())
 
     def told(self) -> list[dict[str, Any]] | None:
         """Per db, schema, table and schema_version: n changes, low and newest order, told_keys; plain: of which table
-        (PlainTable.as_noted) and what plain changes come to; False: they aren't; None: it isn't known. None: nothing
-        is known."""
+        (PlainTable.as_noted; of none, if they are nothing but TRUNCATEs) and what plain changes come to; False: they
+        aren't; None: it isn't known. None: nothing is known."""
         if not self._fine:
             return None
         return [
@@ -102,7 +102,8 @@ class Touched:
         plain = self._plain[name]
         if not isinstance(plain, tuple):
             return plain
-        return {**plain[0].as_noted(), **figures_told(plain[1])}
+        table, figures = plain
+        return {**(table.as_noted() if table else {}), **figures_told(figures)}
 
 
 def _unpacked(code: int, names: list[list[str]]) -> _Group:

@@ -103,29 +103,53 @@ def told_table(name: Name, columns_json: str, keys: list[str] | None) -> PlainTa
 
 @dataclass(slots=True)
 class Figures:
-    """Of a table's changes in a file, as far as they are plain."""
+    """Of a table's changes in a file, as far as they are plain. truncates: TRUNCATEs among them; truncated: order of
+    the last one."""
 
     changes: int = 0
     deletes: int = 0
+    truncates: int = 0
+    truncated: list[int] | None = None
     orders: list[list[int]] = field(default_factory=list)
     keys: list[Any] = field(default_factory=list)
 
 
 def told(figures: Figures) -> dict[str, Any]:
-    """As JSON can tell them: changes, deletes, lowest and highest order and first key."""
+    """As JSON can tell them: changes, deletes, TRUNCATEs, lowest and highest order and first key."""
     orders, keys = figures.orders, figures.keys
+    emptied = {"truncates": figures.truncates, "truncated": figures.truncated}
     spans = {"orders": [min(orders), max(orders)] if orders else None}
     spans["keys_range"] = [min(keys), max(keys)] if keys else None
-    return {"changes": figures.changes, "deletes": figures.deletes, **spans}
+    return {"changes": figures.changes, "deletes": figures.deletes, **emptied, **spans}
 
 
-def looked(table: PlainTable, rows: pa.RecordBatch, order: np.ndarray, figures: Figures) -> bool:
-    """Adds to the figures; False: some change isn't plain. Plain are changes that tell their key, in the one
-    spelling of its value, and, but deletes, all columns in order with dates that exist; none that changes a key, and no
-    TRUNCATE."""
+def looked(table: PlainTable | None, rows: pa.RecordBatch, order: np.ndarray, figures: Figures) -> bool:
+    """Adds to the figures; False: some change isn't plain. Plain are TRUNCATEs, and changes that tell their key, in the
+    one spelling of its value, and, but deletes, all columns in order with dates that exist; none that changes a key.
+    table: None of changes whose columns aren't known: TRUNCATEs tell none."""
+    emptied = pc.fill_null(pc.equal(rows.column("op"), "truncate"), False)
+    number = emptied.true_count
+    if number < rows.num_rows:
+        some, at = (rows, order) if not number else (rows.filter(pc.invert(emptied)), order[~_mask(emptied)])
+        if table is None or not _looked(table, some, at, figures):
+            return False
+    if number:
+        mine = order[_mask(emptied)]
+        last = ends(mine)[1]
+        figures.changes, figures.truncates = figures.changes + number, figures.truncates + number
+        figures.truncated = max(last, figures.truncated or last)
+        figures.orders += ends(mine)
+    return True
+
+
+def _mask(which: pa.BooleanArray) -> np.ndarray:
+    return which.to_numpy(zero_copy_only=False)
+
+
+def _looked(table: PlainTable, rows: pa.RecordBatch, order: np.ndarray, figures: Figures) -> bool:
     op, told = rows.column("op"), [map_value(rows.column("key"), k) for k in table.keys]
     deleted = pc.equal(op, "delete")
-    if pc.any(pc.equal(op, "truncate")).as_py() or any(k.null_count for k in told):
+    if any(k.null_count for k in told):
         return False
     if not all(_one_spelling(table, name, k, s) for name, k, s in zip(table.keys, told, table.spelled, strict=True)):
         return False

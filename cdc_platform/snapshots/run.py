@@ -6,6 +6,7 @@ kept is stopped by itself, with the reason; the others go on.
 
 from collections.abc import Mapping
 from contextlib import suppress
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -151,9 +152,22 @@ def _write(
     plain = {} if source.tables.routes else _plain(spark, source, files, found, apart)
     unplaced = {n for t in found.touched if t.low[1] < 0 and (n := t.name) in plain}
     several = any(t.low[1] < 0 for t in found.touched) and partitions.several(config, source)
-    untied = ties.untied(spark, {n: plain[n] for n in sorted(unplaced)}) if several else frozenset()
+    rows_alone = {n: p for n, p in plain.items() if p.figures.truncated_at is None}
+    ours = {n: rows_alone[n] for n in sorted(unplaced & rows_alone.keys())}
+    untied = ties.untied(spark, ours) if several else frozenset()
     app = f"snapshots {source.name}"
-    work = Work(config, source, found.rows, batch_id, app, lists, history, plain=plain, several=several, untied=untied)
+    work = Work(
+        config,
+        source,
+        found.rows,
+        batch_id,
+        app,
+        lists,
+        history,
+        plain=plain,
+        several=several,
+        untied=untied,
+    )
 
     def left(t: Touched) -> state.Outcome | None:
         name = t.name
@@ -174,6 +188,7 @@ def _write(
     asked = [together.Asked(t, found.told.get(t.name), before.get(t.name)) for t in found.touched if t.name not in done]
     done |= together.bring_up(work, asked)
     alone = [a for a in asked if a.touched.name not in done]
+    work = replace(work, plain=rows_alone)  # a TRUNCATE is Spark's where tables don't go together
     with read_in_bulk(spark, _read_alone(config, source, work, [a.touched.name for a in alone], before)):
         each = [partial(outcome, work, *a) for a in alone]
         outcomes = [*done.values(), *delta_sql.run_parallel(each)]

@@ -139,19 +139,20 @@ def _types(schema: str) -> dict[str, str]:
 
 
 def _piece(target: Target, columns: list[TableColumn], plain: Plain, look: Look) -> Piece | None:
-    rows = loads.rows_of(look.fields, columns)
-    graves = _graves(target, columns) if plain.figures.deletes else ()
+    rows, emptied = loads.rows_of(look.fields, columns), plain.figures.truncated_at
+    graves = _graves(target, columns) if plain.figures.deletes or emptied else ()
     if rows is None or graves is None:
         return None
     sinks = {ROWS: loads.sink(target.snapshot, rows)}
     sinks |= {TOMBSTONES: loads.sink(target.tombstones, graves)} if graves else {}
     fields = {given: (field.remove_metadata(), type_) for field, type_, given in rows}
     keys: list[tuple[pa.Field, Any]] = [fields[f"t{i}"] for i, _ in enumerate(plain.table.keys)]
-    chosen = _files(target, look, keys[0][0].name, plain)
+    chosen = ((), frozenset(), frozenset()) if emptied else _files(target, look, keys[0][0].name, plain)
     if chosen is None:
         return None
     files, rewritten, always = chosen
-    return Piece(plain.table, Load(rows, graves), sinks, tuple(keys), files, rewritten, always)
+    since = tuple(map(int, emptied)) if emptied else None
+    return Piece(plain.table, Load(rows, graves), sinks, tuple(keys), files, rewritten, always, since)
 
 
 def _graves(target: Target, columns: list[TableColumn]) -> Columns | None:
@@ -217,6 +218,8 @@ def _committed(work: Work, prepared: _Prepared, told: Told) -> state.Outcome | N
     if stones := written.get(TOMBSTONES):
         commits.append_files(piece.sinks[TOMBSTONES], stones, (work.app, work.batch_id))
     rows, gone = written.get(ROWS, []), told["gone"]
+    if piece.since is not None:  # it is newer than all that is there
+        gone = [[i, None, n] for i, n in enumerate(commits.counted(live._replace(adds=[add])) for add in live.adds)]
     marked = [Marked(live.adds[number], vector) for number, vector, _ in gone]
     if rows or gone:
         said = replace_rows.history(plain.figures.changes, sum(n for _, _, n in gone), len(rows))

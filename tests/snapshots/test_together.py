@@ -58,8 +58,13 @@ def notes(feed: Feed, name: str) -> dict[Any, str]:
     return {r["id"]: str(r["price"]) for r in feed.live("shop", name)}
 
 
-def rounds(seed: int) -> Iterator[list[dict[str, Any]]]:
-    """Batches of inserts, updates, deletes and inserts of deleted keys."""
+def truncate(table: SourceTable, at: tuple) -> dict[str, Any]:
+    """As feeds tell it: no key, and no columns."""
+    return {**table.change("truncate", at), "key": None, "schema_version": None}
+
+
+def rounds(seed: int, truncates: float = 0.0) -> Iterator[list[dict[str, Any]]]:
+    """Batches of inserts, updates, deletes and inserts of deleted keys, and TRUNCATEs (their share)."""
     made = random.Random(seed)
     live: dict[str, dict[int, dict[str, Any]]] = {n: {} for n in NAMES}
     for number in range(1, 5):
@@ -67,6 +72,10 @@ def rounds(seed: int) -> Iterator[list[dict[str, Any]]]:
         for at in range(90):
             table, key = TABLES[made.choice(NAMES)], made.randrange(12)
             rows, place, new = live[table.name], (number, at), row(key, at)
+            if made.random() < truncates:
+                events.append(truncate(table, place))
+                rows.clear()
+                continue
             if key not in rows:
                 events.append(table.insert(place, new))
             elif made.random() < 0.4:
@@ -101,6 +110,32 @@ def test_tables_together_get_what_each_gets_alone(spark, make_config, monkeypatc
     for told in queries.table_states(config):
         feed = ours if told["source"] == "ours" else alone
         assert told["rows"] == len(feed.live("shop", told["table"]))
+
+
+def test_tables_that_were_truncated_get_together_what_each_gets_alone(spark, make_config, monkeypatch, together):
+    sources = [{"name": n, "format": "debezium", "topics": [n]} for n in ("ours", "alone")]
+    config = make_config(sources)
+    ours, alone = (Feed(spark, config, s["name"]) for s in sources)
+    late = [TABLES["t0"].stated(), TABLES["t0"].insert((1, 0), row(77, 1))]
+    late += [e for n in NAMES[1:] for e in (TABLES[n].stated(), TABLES[n].insert((9, 1), row(77, 2)))]
+    batches = [*rounds(7, truncates=0.1), [truncate(TABLES["t3"], (8, 0))], late]
+    for events in batches:
+        for feed in (ours, alone):
+            feed.say(*events)
+            feed.unify()
+        ours.snapshot()
+        with monkeypatch.context() as by_itself:
+            by_itself.setattr(ways, "_FEW", 0)
+            alone.snapshot()
+        assert ours.kept("shop", NAMES) == alone.kept("shop", NAMES)
+    emptied = [{e["table"] for e in events if e.get("op") == "truncate"} for events in batches]
+    assert all(some <= went for some, went in zip(emptied[:4], together[:8:2], strict=True))
+    assert sum(map(len, emptied[:4])) >= 12
+    assert not any(together[1::2])
+    for name in NAMES:
+        assert ours.state("shop", name) == alone.state("shop", name) == ("live", None)
+        rows_of = {t["source"]: t["rows"] for t in queries.table_states(config) if t["table"] == name}
+        assert rows_of["ours"] == rows_of["alone"] == len(ours.live("shop", name))
 
 
 def test_a_batch_is_one_commit_of_each_table_and_a_small_table_stays_one_file(feed, together):

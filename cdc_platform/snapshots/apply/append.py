@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from cdc_platform.changelog.order_key import ORDER
 from cdc_platform.lake import commits, delta_table
 from cdc_platform.lake.data_files import Output, Sink, Written
 from cdc_platform.lake.store import File, Store
@@ -68,6 +69,13 @@ class Load:
                     output.discard()
                 return False
         return True
+
+    def truncated(self, order: tuple[int, ...], out: Mapping[str, Output]) -> None:
+        """The tombstone of a TRUNCATE at this place."""
+        keys = {given: pa.nulls(1, pa.string()) for _, _, given in self.tombstones if given.startswith("t")}
+        at = pa.array([dict(zip(ORDER.names, order, strict=True))], ORDER)
+        stone = {**keys, "scope": pa.array(["table"]), "_cdc_order": at}
+        _write(out[TOMBSTONES], pa.RecordBatch.from_pydict(stone), self.tombstones)
 
 
 def _write(out: Output, batch: pa.RecordBatch, columns: Columns) -> None:

@@ -16,6 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from cdc_platform.changelog.full_images import PlainTable
+from cdc_platform.changelog.order_key import numbers
 from cdc_platform.errors import CdcError
 from cdc_platform.lake import deletion_vectors
 from cdc_platform.lake.data_files import Output, Sink, Unit, Written, read
@@ -40,7 +41,8 @@ _HELD_BYTES = 64 << 20
 class Piece:
     """What a task is to do for a table. load: how texts become rows and tombstones. sinks: of either. keys: the key
     columns of the snapshot's files with their types at the source. files: those that may hold rows of the keys;
-    rewritten: numbers of those that are written anew rather than marked, and of `always` ones, whatever they hold."""
+    rewritten: numbers of those that are written anew rather than marked, and of `always` ones, whatever they hold.
+    since: order of the last TRUNCATE among the changes: those before it are of no account."""
 
     table: PlainTable
     load: Load
@@ -49,6 +51,7 @@ class Piece:
     files: tuple[DataFile, ...]
     rewritten: frozenset[int]
     always: frozenset[int]
+    since: tuple[int, ...] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,6 +108,8 @@ class _Work:
         if self.why is None:
             try:
                 gone = self._gone()
+                if self.piece.since is not None:
+                    self.piece.load.truncated(self.piece.since, self.out)
                 written = {name: out.close() for name, out in self.out.items()}
             except _ITS_OWN as error:
                 self.failed(error)
@@ -169,7 +174,7 @@ def _winners(task: Task) -> dict[int, tuple[np.ndarray, np.ndarray]]:
     tables = [p.table for _, p, _ in task.pieces]
     held: list[list[pa.RecordBatch]] = [[] for _ in tables]
     for at, file in enumerate(task.files):
-        here = {i: p.table for i, (_, p, files) in enumerate(task.pieces) if at in files}
+        here = {i: p for i, (_, p, files) in enumerate(task.pieces) if at in files}
         for i, some in _heads(at, file.unit, here):
             held[i].append(some)
     found: dict[int, list[tuple[np.ndarray, int]]] = {}
@@ -190,15 +195,30 @@ def _in_order(some: list[tuple[np.ndarray, int]]) -> tuple[np.ndarray, np.ndarra
     return owner[order], at[order]
 
 
-def _heads(number: int, unit: Unit, tables: Mapping[int, PlainTable]) -> Iterator[tuple[int, pa.RecordBatch]]:
-    """Changes in a file, table by table, as heads.head gives them."""
-    names = {i: name_columns(t.name) for i, t in tables.items()}
+def _heads(number: int, unit: Unit, pieces: Mapping[int, Piece]) -> Iterator[tuple[int, pa.RecordBatch]]:
+    """Changes in a file, table by table, as heads.head gives them; of those that a TRUNCATE follows none."""
+    names = {i: name_columns(p.table.name) for i, p in pieces.items()}
     known = {(n["db"] or "", n["schema"] or "", n["table"] or ""): i for i, n in names.items()}
     base = 0
     for batch in read(unit, latest_by_key.COLUMNS):
         for i, rows, at in _by_owner(batch, _owners(batch, known)):
-            yield i, latest_by_key.head(number, rows, at + base, tables[i])
+            some, places = _after(rows, at, pieces[i].since)
+            if len(places):
+                yield i, latest_by_key.head(number, some, places + base, pieces[i].table)
         base += batch.num_rows
+
+
+def _after(rows: pa.RecordBatch, at: np.ndarray, since: tuple[int, ...] | None) -> tuple[pa.RecordBatch, np.ndarray]:
+    """Those of some changes that come after the last TRUNCATE."""
+    if since is None:
+        return rows, at
+    later = np.zeros(rows.num_rows, bool)
+    same = np.ones(rows.num_rows, bool)
+    for column, place in zip(numbers(rows.column("order_key")).T, since, strict=True):
+        later |= same & (column > place)
+        same &= column == place
+    later &= pc.not_equal(rows.column("op"), "truncate").to_numpy(zero_copy_only=False)
+    return rows.filter(pa.array(later)), at[later]
 
 
 def _owners(batch: pa.RecordBatch, known: Mapping[tuple[str, str, str], int]) -> np.ndarray:

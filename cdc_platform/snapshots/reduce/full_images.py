@@ -1,4 +1,5 @@
-"""Batches of nothing but whole row images: their last change per key, without an image ever becoming a map of Spark's.
+"""Batches of nothing but whole row images (and TRUNCATEs, which only together.py takes): their last change per key,
+without an image ever becoming a map of Spark's.
 
 Of which tables all changes are so the changelog's files note (changelog/full_images.py), or workers find it. Then
 workers (latest_by_key.py, images.py) find the changes that win, and give Spark their texts, which it casts as always.
@@ -78,11 +79,18 @@ def _noted(table: PlainTable, files: Mapping[File, list[Any] | None]) -> Plain |
         return None
     groups = [(file, g["plain"]) for file, note in files.items() for g in note or () if _of(table, g)]
     same = table.as_noted()
-    if any(p is None or (p and not same.keys() <= p.keys()) for _, p in groups):
+    rows = [p for _, p in groups if not (p and _only_truncates(p))]
+    if any(p is None or (p and not same.keys() <= p.keys()) for p in rows):
         return None
-    if not all(p and {n: p[n] for n in same} == same for _, p in groups):
+    if not all(p and {n: p[n] for n in same} == same for p in rows):
         return False
     return Plain(table, list(dict.fromkeys(file for file, _ in groups)), _figures([p for _, p in groups]))
+
+
+def _only_truncates(told: dict[str, Any]) -> bool:
+    """Whether figures of changes are of TRUNCATEs alone, which concern no column. Earlier versions took none for
+    plain."""
+    return told["changes"] == told.get("truncates", 0)
 
 
 def _of(table: PlainTable, group: dict[str, Any]) -> bool:
@@ -97,7 +105,8 @@ def _table(name: Name, columns: list[TableColumn]) -> PlainTable | None:
 
 def _figures(told: list[dict[str, Any]]) -> Profile:
     orders = [o for f in told for o in f["orders"]]
-    ranges = [f["keys_range"] for f in told]
+    ranges = [f["keys_range"] for f in told if not _only_truncates(f)]
+    emptied = [at for f in told if (at := f.get("truncated"))]
     keys = [k for r in ranges for k in r] if all(ranges) else []
     return Profile(
         changes=sum(f["changes"] for f in told),
@@ -109,7 +118,7 @@ def _figures(told: list[dict[str, Any]]) -> Profile:
         invalid_dates=0,
         low_order=_order(min(orders)),
         high_order=_order(max(orders)),
-        truncated_at=None,
+        truncated_at=_order(max(emptied)) if emptied else None,
         low_key=min(keys, default=None),
         high_key=max(keys, default=None),
         told_keys=True,
