@@ -112,7 +112,7 @@ class _Step:
         self.asked = {name: key for name, key in tables.items() if key in selected}
         self.looked_at = {name: key for name, key in tables.items() if key in checked - selected}
         self.whole = stage in selected
-        self.news = TableNews(context, naming, source, self.asked)
+        self.news = TableNews(context.instance, naming, source, self.asked)
 
     def run(self) -> Iterator[Any]:
         """Does what was selected and yields what came of it. Raises Failure at the end where a table that was asked

@@ -27,8 +27,8 @@ _AT_ONCE = 16
 class TableNews:
     """What one run tells of its source's tables, but of those `asked` for, whose events are the step's results."""
 
-    def __init__(self, context: dg.AssetExecutionContext, naming: Naming, source: Source, asked: Collection[Name] = ()):
-        self.context, self.naming, self.source, self.asked = context, naming, source, asked
+    def __init__(self, instance: dg.DagsterInstance, naming: Naming, source: Source, asked: Collection[Name] = ()):
+        self.instance, self.naming, self.source, self.asked = instance, naming, source, asked
         self.left = False
         """Whether there was more to tell than time for it."""
         self._changes: dict[str, float] = {}
@@ -52,7 +52,7 @@ class TableNews:
 
     def _events(self, some: list[TableStatus]) -> Iterator[Any]:
         keys = [self.naming.table(s.source, *s.id).key for s in some]
-        before = table_events.schemas_before(self.context.instance, keys)
+        before = table_events.schemas_before(self.instance, keys)
         brought = {s.name: {"changes": self._changes.pop(s.name, 0)} for s in some}
         opened = table_status.opened(self.naming.config, some)
         for table, checks in table_events.events(self.naming, opened, brought, before):
@@ -66,11 +66,10 @@ class TableNews:
     def _due(self, statuses: list[TableStatus]) -> list[TableStatus]:
         """Tables of which Dagster doesn't know, or whose checks say otherwise than the lake, then the others that
         changed since it was told or whose freshness window asks for it: first those it was told of longest ago."""
-        instance = self.context.instance
         keys = {s.id: self.naming.table(self.source, *s.id).key for s in statuses}
-        seen = {r.asset_entry.asset_key: r.asset_entry for r in instance.get_asset_records(list(keys.values()))}
+        seen = {r.asset_entry.asset_key: r.asset_entry for r in self.instance.get_asset_records(list(keys.values()))}
         names = (table_events.NOT_STOPPED, table_events.NO_HELD_ROWS)
-        checks = instance.event_log_storage.get_latest_asset_check_execution_by_key(
+        checks = self.instance.event_log_storage.get_latest_asset_check_execution_by_key(
             [dg.AssetCheckKey(k, n) for k in keys.values() for n in names]
         )
 

@@ -45,7 +45,7 @@ class Settings:
     place for the lakes instead, which stay there. topic, servers:
     of a Kafka that is there, in place of generated rows (then of one format). sizes: rows of the tables that increments
     of `changes` changes come into. tables: how many there are where breadth is measured. rate: changes per second whose
-    way is timed for `seconds`."""
+    way is timed for `seconds`, into `over` tables."""
 
     what: tuple[str, ...] = _USUAL
     formats: tuple[str, ...] = FORMATS
@@ -62,6 +62,7 @@ class Settings:
     tables: int = 1_000
     rate: int = 20
     seconds: int = 120
+    over: int = 1
 
 
 def run_bench(settings: Settings, say: Say) -> dict[str, Any]:
@@ -90,7 +91,7 @@ def run_bench(settings: Settings, say: Say) -> dict[str, Any]:
             found["differences"] = found.get("differences", []) + differences
         if "latency" in settings.what and not any(t.differences for t in trials):
             say("latency: starting the platform")
-            latency, differences = measure(work / "latency", settings.rate, settings.seconds)
+            latency, differences = measure(work / "latency", settings.rate, settings.seconds, settings.over)
             found["latency"] = [latency]
             found["differences"] = found.get("differences", []) + differences
     return _result(settings, trials, found)

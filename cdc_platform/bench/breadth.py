@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 DB = "shop"
-_TYPES = {"id": "bigint", "name": "varchar(64)", "amount": "decimal(12,2)", "qty": "int"}
+TYPES = {"id": "bigint", "name": "varchar(64)", "amount": "decimal(12,2)", "qty": "int"}
 _SQL_TYPES = {"bigint": -5, "varchar": 12, "decimal": 3, "int": 4}
 _ROWS = 20
 
@@ -82,13 +82,13 @@ class Tables:
 
     def _message(self, table: int, kind: str, row: Row, old: Row | None) -> Record:
         self.changes += 1
-        return canal_json(self.topic, self.changes, name(table), kind, _TYPES, row, old)
+        return canal_json(self.topic, self.changes, name(table), kind, TYPES, row, old)
 
     def differences(self, config: Config) -> list[str]:
         """Tables whose snapshot isn't what the changes say."""
         found = []
         for table, rows in enumerate(self.rows):
-            if told := wrong(config, name(table), list(_TYPES), rows.values()):
+            if told := wrong(config, name(table), list(TYPES), rows.values()):
                 found.append(told)
         return found[:20]
 

@@ -17,11 +17,10 @@ from typing import Any
 import numpy as np
 import yaml
 
+from cdc_platform.bench.breadth import DB, TYPES, canal_json, name, wrong
 from cdc_platform.config import Config, load_config
-from cdc_platform.feeds.compare import compare, read_snapshot
-from cdc_platform.feeds.generators import bench_records, bench_truth
+from cdc_platform.feeds.compare import read_snapshot
 from cdc_platform.feeds.publish import Record, publish
-from cdc_platform.feeds.shop import BENCH
 from cdc_platform.lake import delta_table, stores
 from cdc_platform.lake.store import Store
 from cdc_platform.setup.ports import free_port
@@ -38,11 +37,11 @@ _LATE_S = 180
 
 
 class _Paced:
-    """Changes at a steady rate, as many as it takes until `WARM_S` and then `seconds` have passed since the first one
-    was seen. sent: when each was handed to Kafka's client."""
+    """Changes at a steady rate, to so many tables in turn, as many as it takes until `WARM_S` and then `seconds` have
+    passed since the first one was seen. sent: when each was handed to Kafka's client."""
 
-    def __init__(self, rate: int, seconds: int):
-        self.rate, self.seconds = rate, seconds
+    def __init__(self, rate: int, seconds: int, tables: int):
+        self.rate, self.seconds, self.tables = rate, seconds, tables
         self.sent: list[float] = []
         self.most = rate * (_FIRST_S + WARM_S + seconds)
         self.end: int | None = None
@@ -56,31 +55,42 @@ class _Paced:
 
     def __iter__(self) -> Iterator[Record]:
         started = time.monotonic()
-        for i, record in enumerate(bench_records(_FORMAT, self.most, self.most, topic="latency", partitions=1)):
+        for i in range(self.most):
             if i == self.end:
                 return
             time.sleep(max(0.0, started + i / self.rate - time.monotonic()))
             self.sent.append(time.monotonic())
-            yield record
+            yield canal_json("latency", i + 1, name(i % self.tables), "INSERT", TYPES, _row(i), None)
+
+    def differences(self, config: Config) -> list[str]:
+        """Tables whose snapshot isn't what was sent."""
+        sent = range(len(self.sent))
+        told = (wrong(config, name(t), list(TYPES), map(_row, sent[t :: self.tables])) for t in range(self.tables))
+        return [difference for difference in told if difference]
 
 
-def measure(work: Path, rate: int, seconds: int) -> tuple[dict[str, Any], list[str]]:
-    """`rate` inserts a second as Canal JSON; those of the last `seconds` count: rate, changes, p50_s, p99_s, max_s; and
-    differences: the snapshot must hold every change in the end. Raises PublishFailed."""
-    config, paced = _config(work), _Paced(rate, seconds)
+def _row(number: int) -> dict[str, str]:
+    return {"id": str(number), "name": f"n-{number}", "amount": f"{number}.25", "qty": str(number % 77)}
+
+
+def measure(work: Path, rate: int, seconds: int, tables: int = 1) -> tuple[dict[str, Any], list[str]]:
+    """`rate` inserts a second into so many tables, as Canal JSON; those of the last `seconds` count: rate, tables,
+    changes, p50_s, p99_s, max_s; and differences: the snapshots must hold every change in the end. Raises
+    PublishFailed."""
+    config, paced = _config(work), _Paced(rate, seconds, tables)
     with _platform(config, work), ThreadPoolExecutor(1) as pool:
         publishing = pool.submit(publish, paced, config.kafka["bootstrap.servers"], default_partitions=1)
         seen = _watch(config, paced, publishing)
     sent = np.array(paced.sent)
     took = (seen[: len(sent)] - sent)[-paced.counted :]
     arrived = took[~np.isnan(took)]
-    path, truth = _snapshot(config), bench_truth(len(sent), len(sent))
-    differences = compare(BENCH, truth, path.uri(), storage_options=path.options).describe()
+    differences = paced.differences(config)
     if len(arrived) < len(took):
         differences.append(f"{len(took) - len(arrived)} changes weren't seen within {_LATE_S} s")
     told = np.percentile(arrived, (50, 99, 100)).round(1).tolist() if len(arrived) else [None] * 3
     return {
         "rate": rate,
+        "tables": tables,
         "changes": len(took),
         **dict(zip(("p50_s", "p99_s", "max_s"), told, strict=True)),
     }, differences
@@ -120,26 +130,25 @@ def _stop(group: Group) -> None:
 
 def _watch(config: Config, paced: _Paced, publishing: "Future[Any]") -> np.ndarray:
     """When each row was seen first (seconds, NaN: not at all)."""
-    path = _snapshot(config)
-    seen, version, deadline = np.full(paced.most, np.nan), -1, float("inf")
+    versions = dict.fromkeys((_snapshot(config, t) for t in range(paced.tables)), -1)
+    seen, deadline = np.full(paced.most, np.nan), float("inf")
     while time.monotonic() < deadline:
         time.sleep(_LOOK_S)
         if publishing.done() and deadline == float("inf"):
             publishing.result()
             deadline = time.monotonic() + _LATE_S
-        if not delta_table.exists(path):
-            continue
-        newest = delta_table.version(path)
-        if newest != version:
-            ids = read_snapshot(path.uri(), path.options).column("id").to_numpy()
-            seen[ids[np.isnan(seen[ids])]] = time.monotonic()
-            version = newest
-            if len(ids):
-                paced.first_seen()
+        for path, version in versions.items():
+            newest = delta_table.version_or_none(path)
+            if newest is not None and newest != version:
+                ids = read_snapshot(path.uri(), path.options).column("id").to_numpy()
+                seen[ids[np.isnan(seen[ids])]] = time.monotonic()
+                versions[path] = newest
+                if len(ids):
+                    paced.first_seen()
         if publishing.done() and not np.isnan(seen[: len(paced.sent)]).any():
             break
     return seen
 
 
-def _snapshot(config: Config) -> Store:
-    return SNAPSHOT_PATH.at(stores.lake(config), source="bench", db=BENCH.db, table=BENCH.name)
+def _snapshot(config: Config, table: int) -> Store:
+    return SNAPSHOT_PATH.at(stores.lake(config), source="bench", db=DB, table=name(table))

@@ -32,6 +32,7 @@ def command(
     tables: Annotated[int, typer.Option(min=1, help="Tables of `--what breadth`.")] = 1_000,
     rate: Annotated[int, typer.Option(min=1, help="Changes per second whose way to the snapshot is timed.")] = 20,
     seconds: Annotated[int, typer.Option(min=10, help="For how long.")] = 120,
+    over: Annotated[int, typer.Option(min=1, help="Tables of `--what latency`.")] = 1,
     master: Annotated[str, typer.Option(help="Spark master.")] = "local[*]",
     folder: Annotated[
         Path | None, typer.Option(help="Where broker and lakes are made and removed. [default: the system's]")
@@ -70,6 +71,7 @@ def command(
         tables=tables,
         rate=rate,
         seconds=seconds,
+        over=over,
     )
     result: dict[str, Any] = run_bench(settings, progress)
     if plot is not None:

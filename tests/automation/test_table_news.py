@@ -1,7 +1,5 @@
 """What a run tells of its source's tables, and in which order; without Spark."""
 
-from types import SimpleNamespace
-
 import dagster as dg
 import pytest
 
@@ -29,7 +27,7 @@ def tables(config):
 @pytest.fixture
 def news(instance, naming, source):
     """The news of a new run."""
-    return lambda: TableNews(SimpleNamespace(instance=instance), naming, source)
+    return lambda: TableNews(instance, naming, source)
 
 
 def brought(changes: int, *names: str) -> StageResult:

@@ -1,0 +1,57 @@
+"""Spark and DataFusion find the same rows open."""
+
+import random
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from deltalake import write_deltalake
+
+from cdc_platform.changelog.open_rows import may_differ, may_differ_sql
+from cdc_platform.formats.table_schemas.doubts import Doubt
+from cdc_platform.formats.table_schemas.places import Place
+from cdc_platform.lake import delta_table, stores
+from cdc_platform.tables import CHANGELOG
+
+pytestmark = pytest.mark.spark
+
+COLUMNS = ("topic", "partition", "offset", "order_key", "source_time", "schema_version")
+VERSIONS = ("0a", "0b")
+START = datetime(2026, 1, 1, tzinfo=UTC)
+
+
+def rows(made: random.Random) -> list[dict[str, Any]]:
+    """Some with a position, some with a time."""
+    order = CHANGELOG.arrow().field("order_key").type.names
+    found = []
+    for n in range(400):
+        key = dict.fromkeys(order, 0) | {"file": made.choice((-1, 3, 4, 5)), "pos": made.choice((7, 2**40, 2**63 + n))}
+        time = made.choice((None, START + timedelta(microseconds=made.randrange(6))))
+        at = {"topic": made.choice("ab"), "partition": made.randrange(2), "offset": made.randrange(9)}
+        found.append({**at, "order_key": key, "source_time": time, "schema_version": made.choice(VERSIONS)})
+    return found
+
+
+def places(made: random.Random) -> tuple[Place, ...]:
+    def place() -> Place:
+        number = made.choice((None, (4, made.choice((8, 2**40, 2**63 + 50)))))
+        micros = int(START.timestamp()) * 1_000_000 + made.randrange(6)
+        at = made.choice("ab"), made.randrange(2), made.randrange(9)
+        return Place(*at, number=number, time=made.choice((None, micros)))
+
+    return tuple(place() for _ in range(made.randrange(3)))
+
+
+def test_both_find_the_same_rows(spark, make_config):
+    made = random.Random(5)
+    path = stores.lake(make_config([{"name": "s", "format": "canal_json", "topics": ["t"]}])).at("rows")
+    write_deltalake(path.uri(), pa.Table.from_pylist(rows(made), CHANGELOG.arrow(*COLUMNS)))
+    frame, counts = spark.read.format("delta").load(path.spark_uri()), set()
+    for _ in range(25):
+        doubt = Doubt("", places(made))
+        mine = frame.where(frame.schema_version == VERSIONS[0]).where(may_differ(doubt)).count()
+        sql = f"SELECT count(*) AS n FROM {{t}} WHERE {may_differ_sql(VERSIONS[0], doubt)}"
+        assert delta_table.ask(sql, t=path)[0]["n"] == mine, doubt
+        counts.add(mine)
+    assert len(counts) > 5
