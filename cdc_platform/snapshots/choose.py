@@ -92,7 +92,7 @@ CASES = (
     Case(
         Plan.MERGE,
         lambda _: True,
-        "all else: late changes, TRUNCATE, key changes, values that only Spark reads",
+        "all else: late changes, key changes, values that only Spark reads, a TRUNCATE where tables don't go together",
         "folded by Spark; MERGE, where newer rows win",
     ),
 )
