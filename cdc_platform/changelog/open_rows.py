@@ -22,7 +22,7 @@ def _before(place: Place) -> Column:
     here = (F.col("topic") == place.topic) & (F.col("partition") == place.partition)
     said.append((here, F.col("offset") < place.offset))
     if place.number is not None:
-        number = [F.lit(n).cast("decimal(38,0)") for n in place.number]
+        number = [F.lit(str(n)).cast("decimal(38,0)") for n in place.number]
         own = [F.col(f"order_key.{n}").cast("decimal(38,0)") for n in ("file", "pos")]
         said.append((F.col("order_key.file") >= 0, F.struct(*own) < F.struct(*number)))
     if place.time is not None:
