@@ -291,3 +291,41 @@ def test_a_run_killed_while_workers_bring_rows_in_leaves_nothing_behind(spark, p
     }
     assert [t["_k0"] for t in feed.tombstones("shop", "plain")] == [8]
     assert feed.state("shop", "plain") == ("live", None)
+
+
+MANY = [SourceTable("shop", f"m{i:02}", [("id", "int"), ("note", "text")]) for i in range(12)]
+
+
+@pytest.mark.thorough
+def test_a_run_killed_between_two_tables_of_a_round_leaves_nothing_behind(spark, process, tmp_path):
+    """Every third was truncated, between an update and an insert."""
+    source = {"name": "s", "format": "debezium", "topics": ["t"]}
+    told = {"lake": str(tmp_path / "lake"), "kafka": {"bootstrap.servers": "127.0.0.1:1"}, "sources": [source]}
+    (tmp_path / "cdc.yaml").write_text(json.dumps(told))
+    feed = Feed(spark, load_config(tmp_path / "cdc.yaml"), "s")
+    rows = [{"id": str(i), "note": "a"} for i in range(5)]
+    feed.say(*(e for t in MANY for e in (t.stated(), *(t.insert((1, i), row) for i, row in enumerate(rows)))))
+    feed.catch_up()
+    for n, table in enumerate(MANY):
+        feed.say(table.stated(), table.update((2, 1), rows[1], {"id": "1", "note": "b"}), table.delete((2, 2), rows[2]))
+        if n % 3 == 0:
+            feed.say({**table.change("truncate", (2, 3)), "key": None, "schema_version": None})
+        feed.say(table.insert((2, 4), {"id": "9", "note": "c"}))
+    feed.unify()
+    made = [Delta(feed.target("shop", t.name).snapshot.uri()) for t in MANY]
+    before = [table.version() for table in made]
+    first = made[0].log / f"{before[0] + 1:020d}.json"
+    call = ["cdc_platform.lake.commits.commit", ["snapshots/s/shop/m"], str(first)]
+    run = process(feed.config, "snapshots", env={KILL: json.dumps(call)})
+    run.popen.wait()
+    run.kill()
+    assert run.popen.returncode == -signal.SIGKILL, run.tail()
+    done = [table.version() > version for table, version in zip(made, before, strict=True)]
+    assert done[0] and not all(done)
+    feed.snapshot()
+    for n, table in enumerate(MANY):
+        kept = {9: "c"} if n % 3 == 0 else {0: "a", 1: "b", 3: "a", 4: "a", 9: "c"}
+        assert {r["id"]: r["note"] for r in feed.live("shop", table.name)} == kept
+        told = [(t["scope"], t["_k0"]) for t in feed.tombstones("shop", table.name)]
+        assert told == ([("table", None)] if n % 3 == 0 else [("row", 2)])
+        assert feed.state("shop", table.name) == ("live", None)
