@@ -21,7 +21,7 @@ from cdc_platform.config import load_config
 from cdc_platform.feeds.shop import ORDERS
 from cdc_platform.lake import delta_table
 from cdc_platform.tables import CHANGELOG, CHANGES, CHECKPOINT, LANDING, OFFSET_LEDGER, SNAPSHOT_PATH, WAITING
-from tests.changelog.feed import Feed, SourceTable
+from tests.changelog.feed import Feed, Image, SourceTable
 from tests.e2e.driver import KILL
 from tests.e2e.e2e_shop import Shop, facts, run_stages, unaccounted
 from tests.lakes import store_at
@@ -303,7 +303,7 @@ def test_a_run_killed_between_two_tables_of_a_round_leaves_nothing_behind(spark,
     told = {"lake": str(tmp_path / "lake"), "kafka": {"bootstrap.servers": "127.0.0.1:1"}, "sources": [source]}
     (tmp_path / "cdc.yaml").write_text(json.dumps(told))
     feed = Feed(spark, load_config(tmp_path / "cdc.yaml"), "s")
-    rows = [{"id": str(i), "note": "a"} for i in range(5)]
+    rows: list[Image] = [{"id": str(i), "note": "a"} for i in range(5)]
     feed.say(*(e for t in MANY for e in (t.stated(), *(t.insert((1, i), row) for i, row in enumerate(rows)))))
     feed.catch_up()
     for n, table in enumerate(MANY):
