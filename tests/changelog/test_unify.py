@@ -268,6 +268,8 @@ def test_files_note_which_changes_are_plain():
         "dates": [],
         "changes": 3,
         "deletes": 1,
+        "truncates": 0,
+        "truncated": None,
         "orders": [[0, 1, 5, 0, 0, 0], [0, 1, 9, 1, 0, 1]],
         "keys_range": [1, 1],
     }
@@ -278,6 +280,19 @@ def test_files_note_which_changes_are_plain():
     touched.add(placed(changed((1, 11, 0)), ARRIVALS))
     [group] = touched.told()
     assert (group["n"], group["plain"]) == (5, False)
+
+
+def test_a_truncate_is_noted_though_it_tells_no_columns():
+    touched = Touched(Tables())
+    truncate = {**SHOP[0].change("truncate", (1, 5)), "key": None, "schema_version": None}
+    touched.add(placed(event_batch([as_event({**truncate, "offset": 0})]), ARRIVALS))
+    [group] = touched.told()
+    at = [0, 1, 5, 0, 0, 0]
+    told = {"changes": 1, "deletes": 0, "truncates": 1, "truncated": at, "orders": [at, at], "keys_range": None}
+    assert (group["schema_version"], group["plain"]) == (None, told)
+    untold = {**SHOP[0].insert((1, 6), {"id": "7", "v": None}), "schema_version": None}
+    touched.add(placed(event_batch([as_event({**untold, "offset": 1})]), ARRIVALS))
+    assert touched.told()[0]["plain"] is None
 
 
 def test_tables_without_a_key_are_noted_as_such():

@@ -63,6 +63,8 @@ def test_whole_images_with_told_keys_are_plain():
     assert surveyed(PLAIN) == {
         "changes": 3,
         "deletes": 1,
+        "truncates": 0,
+        "truncated": None,
         "orders": [[0, 1, 5, 0, 0, 5], [0, 1, 7, 0, 0, 7]],
         "keys_range": [1, 1],
     }
@@ -91,13 +93,39 @@ def test_whole_images_with_told_keys_are_plain():
         change("insert", row("1", "x"), 8, after={**row("1", "x"), "more": None}),
         change("update", row("1", "x"), 8, after=row("2", "x")),
         change("update", row("1", "x"), 8, after=row("1", None)),
-        change("truncate", row("1", "x"), 8, key=None, before=None, after=None),
         change("insert", row("1", "x"), 8, order_key={**PLAIN[0]["order_key"], "pos": Decimal(2**63)}),
     ],
 )
 def test_one_odd_change_makes_a_table_odd(odd):
     assert surveyed([*PLAIN, odd]) is None
     assert surveyed([*PLAIN, {**odd, "table": "other"}]) is not None
+
+
+def test_truncates_are_plain_and_the_last_one_is_told():
+    def emptied(pos: int) -> dict:
+        return change("truncate", row("1", "x"), pos, key=None, before=None, after=None)
+
+    found = surveyed([emptied(8), *PLAIN, emptied(3)])
+    assert (found["changes"], found["deletes"], found["truncates"]) == (5, 1, 2)
+    assert found["truncated"] == [0, 1, 8, 0, 0, 8]
+    assert found["orders"] == [[0, 1, 3, 0, 0, 3], [0, 1, 8, 0, 0, 8]]
+    assert surveyed([emptied(8)])["keys_range"] is None
+    assert surveyed([emptied(8), change("insert", row("1", "x"), 9, after=None)]) is None
+
+
+def test_truncates_alone_are_of_any_columns():
+    """A TRUNCATE names no version of its table's columns, so a file notes it by itself."""
+    table = full_images._table(("d", "t"), columns())
+    at = [[0, 1, 9, 0, 0, 9]]
+    alone = {"changes": 1, "deletes": 0, "truncates": 1, "truncated": at[0], "orders": at * 2, "keys_range": None}
+    rows = {**table.as_noted(), "changes": 2, "deletes": 0, "orders": [[0, 1, 5, 0, 0, 5]] * 2, "keys_range": [3, 4]}
+    groups = [{"db": "d", "table": "t", "plain": p} for p in (rows, alone)]
+    found = full_images._noted(table, {file_at("/f"): groups})
+    assert isinstance(found, full_images.Plain)
+    assert (found.figures.changes, found.figures.low_key, found.figures.high_key) == (3, 3, 4)
+    assert tuple(map(int, found.figures.truncated_at)) == tuple(at[0])
+    groups[1]["plain"] = None  # an earlier version noted nothing of it
+    assert full_images._noted(table, {file_at("/f"): groups}) is None
 
 
 def test_a_date_that_does_not_exist_is_no_key():
