@@ -1,6 +1,6 @@
 """Which tables of a source a run has to tell Dagster of, and what.
 
-Dagster's storage takes some 10 ms of CPU for an event (SQLite), four events a table: of a thousand tables it is told
+Dagster's storage takes some 10 ms of CPU for an event (SQLite), some events a table: of a thousand tables it is told
 for longer than a round takes. So a run that goes on tells for a few seconds at a time, and of a check once, until it
 says otherwise: Dagster takes a check for one of the newest materialization if both are of one run.
 """
@@ -15,6 +15,7 @@ import dagster as dg
 from cdc_platform.automation import table_events, table_status
 from cdc_platform.automation.naming import Naming
 from cdc_platform.automation.table_status import TableStatus
+from cdc_platform.certificate import BROKEN
 from cdc_platform.config import Source
 from cdc_platform.results import StageResult
 from cdc_platform.tables import Name
@@ -68,7 +69,7 @@ class TableNews:
         changed since it was told or whose freshness window asks for it: first those it was told of longest ago."""
         keys = {s.id: self.naming.table(self.source, *s.id).key for s in statuses}
         seen = {r.asset_entry.asset_key: r.asset_entry for r in self.instance.get_asset_records(list(keys.values()))}
-        names = (table_events.NOT_STOPPED, table_events.NO_HELD_ROWS)
+        names = (table_events.NOT_STOPPED, table_events.NO_HELD_ROWS, table_events.CERTIFIED)
         checks = self.instance.event_log_storage.get_latest_asset_check_execution_by_key(
             [dg.AssetCheckKey(k, n) for k in keys.values() for n in names]
         )
@@ -84,7 +85,8 @@ class TableNews:
             newest = (entry := seen.get(key)) and entry.last_materialization_record
             if s.state == "live" and newest is None:
                 return 0.0
-            now = (s.state != "stopped", not s.held)
+            intact = s.certificate is None or s.certificate.verdict != BROKEN
+            now = (s.state != "stopped", not s.held, intact)
             if wrong := [n for n, ok in zip(names, now, strict=True) if passed(key, n) is not ok]:
                 for name in wrong:
                     self._told.pop((key, name), None)

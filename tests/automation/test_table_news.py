@@ -60,7 +60,7 @@ def test_what_there_is_no_time_for_comes_the_next_time(config, source, instance,
     rest = told(config, source, instance, run)
     assert (named(rest, dg.AssetMaterialization), run.left) == ([*NAMES[16:], *NAMES[10:16]], False)
     assert [e.metadata["changes"].value for e in rest if isinstance(e, dg.AssetMaterialization)] == [7] * 4 + [4] * 6
-    assert len(named(rest, dg.AssetCheckEvaluation)) == 3 * 4, "of those that weren't told yet"
+    assert len(named(rest, dg.AssetCheckEvaluation)) == 4 * 4, "of those that weren't told yet"
     assert told(config, source, instance, run) == []
 
 
@@ -85,7 +85,7 @@ def test_what_a_killed_run_left_untold_another_tells(config, source, instance, t
     table_state(config, "shop-dts", "shop.t07", rebuild=1)  # and its run was killed
     found = told(config, source, instance, news())
     assert named(found, dg.AssetMaterialization) == ["t07"]
-    assert len(named(found, dg.AssetCheckEvaluation)) == 3, "of the new run"
+    assert len(named(found, dg.AssetCheckEvaluation)) == 4, "of the new run"
 
 
 def test_tables_that_were_told_of_longest_ago_come_first(config, source, instance, tables, news):
