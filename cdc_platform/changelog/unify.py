@@ -125,7 +125,8 @@ def outcome(events: pa.RecordBatch, tables: Tables, wanted: dict[str | None, boo
     of_a_table = pc.or_(pc.equal(kind, "row"), pc.and_(pc.equal(kind, "error"), named))
     names = _names(events)
     left_out = pc.and_(of_a_table, pc.invert(_wanted(names, tables, wanted)))
-    if left_out.true_count and (emptied := pc.and_(left_out, pc.equal(events.column("op"), "truncate"))).true_count:
+    emptied = pc.and_(left_out, pc.fill_null(pc.equal(events.column("op"), "truncate"), False))
+    if emptied.true_count:
         left_out = pc.and_(left_out, pc.invert(pc.and_(emptied, _wanted_in_any_case(names, tables))))
     return pc.case_when(
         pc.make_struct(

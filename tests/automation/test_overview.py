@@ -129,7 +129,7 @@ def test_a_translator_decides_keys_owners_and_groups(config):
     graph = build(config, translator=Mine()).resolve_asset_graph()
     node = graph.get(dg.AssetKey(["raw", "orders"]))
     assert (node.group_name, list(node.owners)) == ("sales", ["team:sales"])
-    assert {k.name for k in node.check_keys} == {"not_stopped", "no_held_rows", "schema_unchanged"}
+    assert {k.name for k in node.check_keys} == {"not_stopped", "no_held_rows", "certified", "schema_unchanged"}
     assert node.parent_keys == {Naming(config).key("snapshots", config.sources[0])}
 
 
