@@ -128,6 +128,7 @@ def test_materialize_all_with_nothing_new_succeeds_and_each_table_says_so(pages)
     assert pages.checks("snapshots", "one", "shop", "orders") == {
         "not_stopped": True,
         "no_held_rows": True,
+        "certified": True,
         "schema_unchanged": True,
     }
 
