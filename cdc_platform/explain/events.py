@@ -112,7 +112,7 @@ def left_out_by(source: Source, name: Name | None) -> str | None:
 
 def _by_rule(source: Source, events: list[Event]) -> list[str]:
     """As the changelog stage decides by the event alone."""
-    names = ("kind", "db", "schema", "table")
+    names = ("kind", "op", "db", "schema", "table")
     schema = CHANGES.arrow(*names)
     return outcome(
         pa.RecordBatch.from_pylist([{n: e[n] for n in names} for e in events], schema), source.tables, {}
