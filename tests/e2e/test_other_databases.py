@@ -74,7 +74,8 @@ def test_two_schemas_with_the_same_table_never_meet(broker, spark, tmp_path):
     [source] = config.sources
     names = [("app", "a", "t"), ("app", "b", "t")]
     assert queries.known_tables(config) == [(source, n) for n in names]
-    assert {t["table"]: t["rows"] for t in status_tables(config)} == {"app.a.t": 1, "app.b.t": 2}
+    found = status_tables(config, {source.name: None})
+    assert {t["table"]: t["rows"] for t in found} == {"app.a.t": 1, "app.b.t": 2}
     assert [Naming(config).table(source, *n).key.path for n in names] == [
         ["snapshots", "pg", "app", s, "t"] for s in ("a", "b")
     ]
