@@ -122,8 +122,10 @@ def columns_needed(note: Any, sought: Sought) -> tuple[str, ...]:
 
 
 def _only_key(plain: Any, sought: Sought) -> bool:
-    """Whether all changes of a table in a file tell these keys, and move no row."""
-    return isinstance(plain, dict) and all(set(plain["keys"]) == set(cells) for cells in sought.cells)
+    """Whether all changes of a table in a file tell these keys, and move no row; a TRUNCATE tells none."""
+    if not isinstance(plain, dict) or plain.get("truncates"):
+        return False
+    return all(set(plain["keys"]) == set(cells) for cells in sought.cells)
 
 
 def _in_range(plain: dict[str, Any], sought: Sought) -> bool:
