@@ -13,10 +13,11 @@ from urllib.request import urlopen
 import pytest
 
 from cdc_platform.cli.app import run as command
-from cdc_platform.metrics import METRICS
+from cdc_platform.metrics import METRICS, STATES
 from cdc_platform.setup.ports import free_port
 from tests.automation.conftest import (
     changelog,
+    complete,
     cut,
     held,
     ledger,
@@ -72,7 +73,8 @@ def shop(tmp_path: Path, request: Any) -> Path:
     for table in ("shop.orders", "shop.orders", None):
         held(config, "shop-dts", table)
     changelog(config, "shop-dts", AT)
-    cut(config, "shop-dts", 7, AT - timedelta(seconds=5))
+    cut(config, "shop-dts", 7, AT - timedelta(seconds=9))
+    complete(config, "shop-dts", 0, AT - timedelta(seconds=5))
     return tmp_path / "cdc.yaml"
 
 
@@ -87,13 +89,15 @@ def test_metrics_of_sources_and_tables(shop: Path, capsys: pytest.CaptureFixture
         found.pop(("cdc_table_updated_timestamp_seconds", "shop-dts", "shop", t)) for t in ("orders", 'we"ird\\\n')
     ]
     assert all(abs(at - before) < 60 for at in updated)
-    of = {"alive": 0.0, "quiet": 1.0, "silent": 0.0, "no_topic": 0.0, "unreachable": 0.0}
+    of = {state: float(state == "quiet") for state in STATES}
     assert found == {
         **{("cdc_source_state", "shop-dts", s): v for s, v in of.items()},
         **{("cdc_source_state", "shop_debezium", s): float(s == "unreachable") for s in of},
         ("cdc_source_lag_records", "shop-dts"): 2,
         ("cdc_source_newest_change_timestamp_seconds", "shop-dts"): AT.timestamp(),
         ("cdc_source_complete_timestamp_seconds", "shop-dts"): AT.timestamp() - 5,
+        ("cdc_table_complete_timestamp_seconds", "shop-dts", "shop", "orders"): AT.timestamp() - 5,
+        ("cdc_table_complete_timestamp_seconds", "shop-dts", "shop", 'we"ird\\\n'): AT.timestamp() - 5,
         ("cdc_source_cut", "shop-dts"): 7,
         ("cdc_source_unaccounted_records", "shop-dts"): 0,
         ("cdc_source_unaccounted_records", "shop_debezium"): 2,
