@@ -275,6 +275,15 @@ ODD = st.sampled_from(
 TREES = [json.loads(v) for _, _, v in MATERIAL if v and v[:1] == b"{"]
 
 
+@pytest.mark.parametrize("changes", [{"a": 1}, [{"type": "DROP", "id": '"shop"."orders"', "table": None}]])
+def test_a_schema_change_that_states_nothing_is_held(changes):
+    source = {"ts_ms": 1, "db": "shop", "table": "orders", "connector": "mysql", "file": "f.3", "pos": 154}
+    told = {"databaseName": "shop", "ddl": None, "source": source, "tableChanges": changes}
+    [event] = readable(decode(messages([("any", None, text(told))]), DebeziumOptions()))
+    assert (event["kind"], event["db"], event["table"]) == ("error", "shop", "orders")
+    assert "state no columns" in event["reason"]
+
+
 @settings(max_examples=300, deadline=None)
 @given(st.data())
 def test_odd_values_in_any_place_never_raise(data):

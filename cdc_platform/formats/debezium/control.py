@@ -71,6 +71,9 @@ def _ddl(payload: dict, topic: str) -> list[Event]:
     if told is not None and type(told) is not str:
         raise ValueError(f"databaseName {shown(told)} is no text")
     shapes, tables = _shapes(changes, (told, source.get("table")))
+    if ddl is None and not shapes:
+        why = f"schema change without a statement, whose tableChanges {shown(changes)} state no columns"
+        raise OfTable(told, tables[0], why) if told and len(tables) == 1 else ValueError(why)
     info = {"snapshot": position.get("snapshot"), "gtids": position.get("gtids"), "table_changes": changes}
     first = {
         "kind": "ddl",
