@@ -95,7 +95,7 @@ def new_versions(batch: Batch, stated: set[str]) -> set[str]:
 def schema_rows(batch: Batch, versions: set[str]) -> DataFrame:
     """DDL statements, and the new column lists, each where it came first."""
     columns = ("entry_index", "kind", "db", "schema", "table", "schema_version", "columns", "ddl", "info", *_TXN)
-    ddl = _said_by(batch.source, batch.events.where("kind = 'ddl'"), columns)
+    ddl = _said_by(batch.source, batch.events.where("kind = 'ddl' AND outcome != 'duplicate'"), columns)
     if not versions:
         return ddl
     stated = batch.events.where((F.col("kind") == "schema") & F.col("schema_version").isin(*versions))
@@ -113,7 +113,7 @@ def schema_rows(batch: Batch, versions: set[str]) -> DataFrame:
 
 
 def _control_rows(batch: Batch) -> DataFrame:
-    control = batch.events.where(F.col("kind").isin(*KINDS["control"]))
+    control = batch.events.where(F.col("kind").isin(*KINDS["control"]) & (F.col("outcome") != "duplicate"))
     return _said_by(batch.source, control, ("entry_index", "kind", "db", "info", *_TXN))
 
 

@@ -10,7 +10,7 @@ from typing import Any
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from cdc_platform.changelog import backfill, duplicates, ledger, order, watermarks
+from cdc_platform.changelog import backfill, duplicates, ledger, order, retold, watermarks
 from cdc_platform.changelog.follow import Followed, arrivals, follow
 from cdc_platform.changelog.outputs import Batch, writes
 from cdc_platform.changelog.table_rules import Chosen, Rules
@@ -104,7 +104,7 @@ def files_writer(source: Source, paths: dict[str, Store], changes: Store) -> bat
         if figures := order.figures_of(statistics):
             batch = cache(partial(delta_sql.rows_of, spark, changes, files))
             followed = follow(spark, source, paths, changes, files, statistics, batch_id)
-            _write(spark, source, paths, batch, batch_id, figures, Direct(files, statistics), followed)
+            _write(spark, source, paths, changes, batch, batch_id, figures, Direct(files, statistics), followed)
             watermarks.note(paths["watermarks"], source, batch_id, statistics)
 
     return each
@@ -114,6 +114,7 @@ def _write(
     spark: SparkSession,
     source: Source,
     paths: dict[str, Store],
+    changes: Store,
     batch: Rows,
     batch_id: int,
     figures: list[dict[str, Any]],
@@ -133,9 +134,14 @@ def _write(
         if repeats is not None:
             rows = rows.join(repeats.withColumn("_again", F.lit(True)), list(order.ADDRESS), "left")
             again = F.col("_again").isNotNull()
-        repeated = again & (F.col("kind") == "row") & (F.col("outcome") == "applied")
-        outcome = F.when(repeated, "duplicate").otherwise(F.col("outcome"))
-        return rows.withColumn("outcome", outcome).drop("_again")
+        repeated = again & (F.col("kind") == "row")
+        if _by_spark(figures):
+            rows = retold.marked(spark, rows, source, changes, paths["changelog"], figures)
+            repeated = repeated | F.col("_used")
+        outcome = F.when(repeated & F.col("outcome").isin("applied", "control"), "duplicate").otherwise(
+            F.col("outcome")
+        )
+        return rows.withColumn("outcome", outcome).drop("_again", "_used")
 
     whole = Batch(source, paths, batch_id, spark, events)
     if repeats is not None or _by_spark(figures):
