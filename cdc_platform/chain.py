@@ -73,6 +73,25 @@ def maintain(spark: "SparkSession", config: Config, source: Source) -> StageResu
     return run(spark, config, source)
 
 
+def retry(
+    spark: "SparkSession", config: Config, source: Source, table: str | None = None, reason: str | None = None
+) -> dict[str, int]:
+    """Decodes what quarantine holds of a source once more, from the raw bytes, and brings the tables up to date. table:
+    pattern of db.table; reason: text in it. Returns rows held before and after, of those that fit."""
+    from cdc_platform.changelog.held import Held
+    from cdc_platform.changes.run import decode_again
+
+    for stage in (reassemble, decode, unify):  # what was decoded again before isn't held any more
+        stage(spark, config, source)
+    held = Held(config, source, table, reason)
+    before = held.rows()
+    if before:
+        decode_again(spark, config, source, held.messages(spark))
+        unify(spark, config, source)
+        snapshot(spark, config, source)
+    return {"held_before": before, "held": held.rows() if before else 0}
+
+
 STAGES: dict[str, Stage] = {
     "landing": land,
     "envelopes": reassemble,

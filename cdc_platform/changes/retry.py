@@ -1,7 +1,8 @@
-"""Messages whose meaning wasn't known when they were decoded → events, once the source's DDL tells it.
+"""Messages in quarantine → events: those whose meaning wasn't known when they were decoded, once the source's DDL tells
+it, and any when somebody asks for it, by the decoder and the options of today.
 
-They wait in quarantine. A message is told anew as a whole, and under its own address, so that its changes take their
-place in the source's order however late they come.
+A message is told anew as a whole, and under its own address, so that its changes take their place in the source's order
+however late they come.
 """
 
 from collections.abc import Callable
@@ -47,18 +48,41 @@ def heal(
 
 
 def _tell(spark: SparkSession, waiting: str, paths: dict[str, Store], decode: Callable[[DataFrame], DataFrame]) -> bool:
-    waits = _waiting(delta_sql.read(spark, paths["changes"]), waiting)
-    ranges = waits.groupBy("topic", "partition").agg(F.min("offset").alias("low"), F.max("offset").alias("high"))
+    messages = _messages(spark, _waiting(delta_sql.read(spark, paths["changes"]), waiting), paths["messages"])
+    if messages is None:
+        return False
+    files.append(_told(decode(messages), waiting), paths["changes"])
+    return True
+
+
+def again(
+    spark: SparkSession, held: DataFrame, paths: dict[str, Store], decode: Callable[[DataFrame], DataFrame]
+) -> None:
+    """Decodes held messages again, with one commit: those of which a reason is gone. held: topic, partition, offset,
+    reasons (array). To be called when the changelog has taken up all of `changes`: what was told anew isn't held
+    then."""
+    messages = _messages(spark, held, paths["messages"])
+    if messages is None:
+        return
+    events = decode(messages)
+    now = F.collect_set(F.when(F.col("kind") == "error", F.col("reason"))).alias("_now")
+    left = events.groupBy(*_MESSAGE).agg(now).join(held, _MESSAGE)
+    better = left.where(F.size(F.array_except("reasons", "_now")) > 0).select(*_MESSAGE)
+    told = events.join(better, _MESSAGE, "left_semi").select(*EVENT.names, F.lit(True).alias("retold"))
+    files.append(told, paths["changes"])
+
+
+def _messages(spark: SparkSession, wanted: DataFrame, path: Store) -> DataFrame | None:
+    """The messages at these addresses; None: there are none."""
+    ranges = wanted.groupBy("topic", "partition").agg(F.min("offset").alias("low"), F.max("offset").alias("high"))
     found = ranges.collect()  # a row per Kafka partition
     if not found:
-        return False
+        return None
     near = F.lit(False)
     for r in found:
         at = (F.col("topic") == r["topic"]) & (F.col("partition") == r["partition"])
         near = near | (at & F.col("offset").between(r["low"], r["high"]))
-    messages = delta_sql.read(spark, paths["messages"]).where(near).join(waits, _MESSAGE, "left_semi")
-    files.append(_told(decode(messages), waiting), paths["changes"])
-    return True
+    return delta_sql.read(spark, path).where(near).join(wanted, _MESSAGE, "left_semi")
 
 
 def _waiting(changes: DataFrame, waiting: str) -> DataFrame:

@@ -1,0 +1,98 @@
+"""`quarantine retry`: what an option lets in takes its place, from the raw bytes, and only once."""
+
+import json
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from deltalake import DeltaTable, write_deltalake
+
+from cdc_platform import tables
+from cdc_platform.chain import retry
+from cdc_platform.changelog import run as changelog
+from cdc_platform.changes import run as changes
+from cdc_platform.cli.app import run as command
+from cdc_platform.formats.contract import MESSAGE
+from cdc_platform.lake import queries
+from cdc_platform.snapshots import run as snapshots
+from cdc_platform.snapshots.target import Target
+from tests.changes.test_retry import LANDED
+
+pytestmark = pytest.mark.spark
+
+
+class Topic:
+    """A Debezium topic without schemas that is landed without Kafka."""
+
+    def __init__(self, spark: Any, make_config: Any):
+        self.spark, self.make_config = spark, make_config
+        self.with_options()
+        self.offset = 0
+
+    def with_options(self, **options: Any) -> None:
+        self.config = self.make_config([{"name": "s", "format": "debezium", "topics": ["t"], "options": options}])
+        self.source = self.config.source("s")
+
+    def land(self, *values: dict[str, Any]) -> None:
+        rows = []
+        for value in values:
+            at = {"topic": "t", "partition": 0, "offset": self.offset, "timestamp": LANDED, "landed_at": LANDED}
+            rows.append({**at, "key": b'{"id": 1}', "value": json.dumps(value).encode()})
+            self.offset += 1
+        table = pa.Table.from_pylist(rows, MESSAGE)
+        write_deltalake(tables.LANDING.at(self.config.lake, source="s"), table, mode="append")
+
+    def catch_up(self) -> None:
+        for stage in (changes, changelog, snapshots):
+            stage.run(self.spark, self.config, self.source)
+
+    def rows(self) -> list[tuple[Any, ...]]:
+        found = DeltaTable(Target.of(self.config, "s", "d", "t").snapshot.uri()).to_pyarrow_table().to_pylist()
+        return sorted(tuple(v for k, v in r.items() if not k.startswith("_cdc_")) for r in found)
+
+    def outcomes(self) -> dict[str, int]:
+        [row] = queries.ledger(self.config, [self.source])
+        return {o: row[o] for o in queries.OUTCOMES if row[o]}
+
+
+def created() -> dict[str, Any]:
+    columns = [
+        {"name": "id", "typeName": "INT", "typeExpression": "INT", "position": 1},
+        {"name": "n", "typeName": "DECIMAL", "typeExpression": "DECIMAL", "length": 20, "scale": 0, "position": 2},
+    ]
+    table = {"primaryKeyColumnNames": ["id"], "columns": columns}
+    change = {"type": "CREATE", "id": '"d"."t"', "table": table}
+    source = {"file": "f.1", "pos": 1, "db": "d", "server_id": 1, "ts_ms": 1_700_000_000_000}
+    ddl = "CREATE TABLE t (id int primary key, n decimal(20,0))"
+    return {"source": source, "databaseName": "d", "ddl": ddl, "tableChanges": [change]}
+
+
+def row(pos: int, id_: int, n: str, op: str = "c") -> dict[str, Any]:
+    source = {"db": "d", "table": "t", "file": "f.1", "pos": pos, "row": 0, "server_id": 1, "ts_ms": 1_700_000_000_000}
+    return {"before": None, "after": {"id": id_, "n": n}, "source": source, "op": op}
+
+
+@pytest.fixture
+def topic(spark: Any, make_config: Any) -> Topic:
+    return Topic(spark, make_config)
+
+
+def test_what_an_option_lets_in_takes_its_place(topic: Topic, capsys: pytest.CaptureFixture[str]):
+    topic.land(created(), row(10, 1, "1234"), row(20, 2, "-5"), row(30, 1, "77", "u"))
+    topic.catch_up()
+    held = topic.outcomes()["quarantined"]
+    assert held, "1234 is four digits, or base64"
+    before = topic.rows()
+    assert retry(topic.spark, topic.config, topic.source) == {"held_before": held, "held": held}
+    assert topic.rows() == before
+
+    topic.with_options(decimal_handling_mode="string")
+    assert retry(topic.spark, topic.config, topic.source, table="d.other*")["held_before"] == 0
+    assert retry(topic.spark, topic.config, topic.source, reason="no such reason")["held_before"] == 0
+    assert retry(topic.spark, topic.config, topic.source, "d.*", "DECIMAL")["held"] == 0
+    assert [(i, int(n)) for i, n in topic.rows()] == [(1, 77), (2, -5)]
+    assert "quarantined" not in topic.outcomes()
+    assert len(DeltaTable(tables.CHANGELOG.at(topic.config.lake)).to_pyarrow_table()) == 3
+    assert retry(topic.spark, topic.config, topic.source) == {"held_before": 0, "held": 0}
+    assert command(["quarantine", "list", "--config", str(topic.config.file), "--json"]) == 0
+    assert json.loads(capsys.readouterr().out) == []
