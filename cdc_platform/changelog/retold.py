@@ -28,9 +28,10 @@ def marked(
 ) -> DataFrame:
     """Events of a batch with a column `_used`: whether it is of a message that was decoded again, and was used before.
     figures: of the batch (order.figures_of)."""
-    low = min(f["from_offset"] for f in figures if f["retold"])
-    high = max(f["to_offset"] for f in figures if f["retold"])
-    near = F.col("offset").between(low, high)
+    spans = [(f["from_offset"], f["to_offset"]) for f in figures if f["retold"]]
+    if not spans:
+        return events.withColumn("_used", F.lit(False))
+    near = F.col("offset").between(min(low for low, _ in spans), max(high for _, high in spans))
     first = delta_sql.read(spark, changes).where(near & F.col("kind").isin(*_USED) & ~_retold())
     later = delta_sql.read(spark, changelog).where(near & (F.col("source") == source.name))
     used = _placed(first).union(_placed(later.withColumn("kind", F.lit("row")))).distinct()

@@ -1,6 +1,7 @@
 """`quarantine retry`: what an option lets in takes its place, from the raw bytes, and only once."""
 
 import json
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -12,6 +13,7 @@ from cdc_platform.chain import retry
 from cdc_platform.changelog import run as changelog
 from cdc_platform.changes import run as changes
 from cdc_platform.cli.app import run as command
+from cdc_platform.config import load_config
 from cdc_platform.formats.contract import MESSAGE
 from cdc_platform.lake import queries
 from cdc_platform.snapshots import run as snapshots
@@ -24,13 +26,16 @@ pytestmark = pytest.mark.spark
 class Topic:
     """A Debezium topic without schemas that is landed without Kafka."""
 
-    def __init__(self, spark: Any, make_config: Any):
-        self.spark, self.make_config = spark, make_config
+    def __init__(self, spark: Any, folder: Path):
+        self.spark, self.file = spark, folder / "cdc.yaml"
         self.with_options()
         self.offset = 0
 
     def with_options(self, **options: Any) -> None:
-        self.config = self.make_config([{"name": "s", "format": "debezium", "topics": ["t"], "options": options}])
+        source = {"name": "s", "format": "debezium", "topics": ["t"], "options": options}
+        raw = {"lake": "./lake", "kafka": {"bootstrap.servers": "127.0.0.1:1"}, "sources": [source]}
+        self.file.write_text(json.dumps(raw))
+        self.config = load_config(self.file)
         self.source = self.config.source("s")
 
     def land(self, *values: dict[str, Any]) -> None:
@@ -73,26 +78,33 @@ def row(pos: int, id_: int, n: str, op: str = "c") -> dict[str, Any]:
 
 
 @pytest.fixture
-def topic(spark: Any, make_config: Any) -> Topic:
-    return Topic(spark, make_config)
+def topic(spark: Any, tmp_path: Path) -> Topic:
+    return Topic(spark, tmp_path)
 
 
 def test_what_an_option_lets_in_takes_its_place(topic: Topic, capsys: pytest.CaptureFixture[str]):
+    def asked(*args: str) -> tuple[int, Any]:
+        code = command([*args, "--config", str(topic.file), "--json"])
+        return code, json.loads(capsys.readouterr().out)
+
     topic.land(created(), row(10, 1, "1234"), row(20, 2, "-5"), row(30, 1, "77", "u"))
     topic.catch_up()
     held = topic.outcomes()["quarantined"]
     assert held, "1234 is four digits, or base64"
     before = topic.rows()
-    assert retry(topic.spark, topic.config, topic.source) == {"held_before": held, "held": held}
+    assert asked("quarantine", "retry") == (
+        1,
+        [{"source": "s", "held_before": held, "held": held, "used_now": 0}],
+    )
     assert topic.rows() == before
 
     topic.with_options(decimal_handling_mode="string")
     assert retry(topic.spark, topic.config, topic.source, table="d.other*")["held_before"] == 0
     assert retry(topic.spark, topic.config, topic.source, reason="no such reason")["held_before"] == 0
-    assert retry(topic.spark, topic.config, topic.source, "d.*", "DECIMAL")["held"] == 0
+    code, [told] = asked("quarantine", "retry", "--source", "s", "--table", "d.*", "--reason", "decimal")
+    assert (code, told["held"], told["used_now"]) == (0, 0, held)
     assert [(i, int(n)) for i, n in topic.rows()] == [(1, 77), (2, -5)]
     assert "quarantined" not in topic.outcomes()
     assert len(DeltaTable(tables.CHANGELOG.at(topic.config.lake)).to_pyarrow_table()) == 3
     assert retry(topic.spark, topic.config, topic.source) == {"held_before": 0, "held": 0}
-    assert command(["quarantine", "list", "--config", str(topic.config.file), "--json"]) == 0
-    assert json.loads(capsys.readouterr().out) == []
+    assert asked("quarantine", "list") == (0, [])
