@@ -5,7 +5,7 @@ it again with no new input changes nothing.
 """
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from cdc_platform.config import Config, Source
 from cdc_platform.results import StageResult
@@ -74,22 +74,20 @@ def maintain(spark: "SparkSession", config: Config, source: Source) -> StageResu
 
 
 def retry(
-    spark: "SparkSession", config: Config, source: Source, table: str | None = None, reason: str | None = None
-) -> dict[str, int]:
-    """Decodes what quarantine holds of a source once more, from the raw bytes, and brings the tables up to date. table:
-    pattern of db.table; reason: text in it. Returns rows held before and after, of those that fit."""
-    from cdc_platform.changelog.held import Held
+    spark: "SparkSession", config: Config, source: Source, choose: Callable[[], list[dict[str, Any]]]
+) -> list[dict[str, Any]]:
+    """Decodes messages that quarantine holds of a source once more, from the raw bytes, and brings the tables up to
+    date. choose: gives the messages (topic, partition, offset, reasons) once all that came is decoded. Returns them."""
     from cdc_platform.changes.run import decode_again
 
     for stage in (reassemble, decode, unify):  # what was decoded again before isn't held any more
         stage(spark, config, source)
-    held = Held(config, source, table, reason)
-    before = held.rows()
-    if before:
-        decode_again(spark, config, source, held.messages(spark))
+    held = choose()
+    if held:
+        decode_again(spark, config, source, held)
         unify(spark, config, source)
         snapshot(spark, config, source)
-    return {"held_before": before, "held": held.rows() if before else 0}
+    return held
 
 
 STAGES: dict[str, Stage] = {

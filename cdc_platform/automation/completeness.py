@@ -22,10 +22,11 @@ def observations(naming: Naming, source: Source, told: dict[str, Any]) -> list[d
     """Observations of a source's live tables, where a publication is newer than what was told, and it is time to tell
     it. told: number of the publication and when it was told (s since 1970); brought up to date."""
     reached = table_status.complete(naming.config, source)
-    if reached is None or reached.number == told.get("number"):
+    waited = time.time() - told.get("at", 0.0)
+    if reached is None or reached.number == told.get("number") or waited < LEAST_S:
         return []
     statuses = [s for s in table_status.statuses(naming.config, source) if s.state == "live"]
-    if time.time() - told.get("at", 0.0) < max(LEAST_S, len(statuses) / TABLES_PER_S):
+    if waited < len(statuses) / TABLES_PER_S:
         return []
     told.update(number=reached.number, at=time.time())
     return list(_events(naming, source, statuses))

@@ -72,6 +72,16 @@ def summary(config: Config, chosen: Chosen, limit: int) -> list[dict[str, Any]]:
     )
 
 
+def messages(config: Config, chosen: Chosen) -> list[dict[str, Any]]:
+    """Messages that can be decoded once more: topic, partition, offset, reasons, rows (how many are held). Raises
+    ConfigError as `rows`."""
+    lake = _Lake(config)
+    return lake.ask(
+        'SELECT topic, partition, "offset", array_agg(DISTINCT reason) AS reasons, count(*) AS rows FROM t '
+        f"WHERE {lake.where(chosen)} AND room = 'changes' GROUP BY topic, partition, \"offset\""
+    )
+
+
 def unnamed(config: Config, chosen: Chosen) -> int:
     """Rows of the chosen sources whose message names no table: they may be of any."""
     lake = _Lake(config)

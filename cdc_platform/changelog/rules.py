@@ -46,11 +46,6 @@ def of_images(columns: Column) -> Column:
     return F.map_from_arrays(columns, F.transform(columns, value))
 
 
-def fits(pattern: str) -> Column:
-    """Whether an event's table is called so; * and ? stand for any characters."""
-    return _any(name(), [pattern])
-
-
 def _any(name: Column, patterns: list[str]) -> Column:
     found = F.lit(False)
     for pattern in patterns:

@@ -7,6 +7,7 @@ however late they come.
 
 from collections.abc import Callable
 
+import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession, Window
 from pyspark.sql import functions as F
 
@@ -17,8 +18,11 @@ from cdc_platform.formats.contract import EVENT
 from cdc_platform.lake import delta_table
 from cdc_platform.lake.store import Store
 from cdc_platform.spark import delta_sql
+from cdc_platform.tables import CHANGES
 
 _MESSAGE = ["topic", "partition", "offset"]
+HELD = pa.schema([*CHANGES.arrow(*_MESSAGE), ("reasons", pa.list_(pa.string()))])
+"""A message in quarantine, and why it is there."""
 
 
 def heal(
@@ -58,8 +62,8 @@ def _tell(spark: SparkSession, waiting: str, paths: dict[str, Store], decode: Ca
 def again(
     spark: SparkSession, held: DataFrame, paths: dict[str, Store], decode: Callable[[DataFrame], DataFrame]
 ) -> None:
-    """Decodes held messages again, with one commit: those of which a reason is gone. held: topic, partition, offset,
-    reasons (array). To be called when the changelog has taken up all of `changes`: what was told anew isn't held
+    """Decodes held messages again, with one commit: those of which a reason is gone. held: rows of HELD.
+    To be called when the changelog has taken up all of `changes`: what was told anew isn't held
     then."""
     messages = _messages(spark, held, paths["messages"])
     if messages is None:

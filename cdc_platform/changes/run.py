@@ -16,7 +16,7 @@ from cdc_platform.changes import in_force
 from cdc_platform.changes.decode import MESSAGE_READ, STATEMENT, Decoding, Statements, decode
 from cdc_platform.changes.files import events_sink
 from cdc_platform.changes.known import Known, known
-from cdc_platform.changes.retry import again, heal
+from cdc_platform.changes.retry import HELD, again, heal
 from cdc_platform.config import Config, Source
 from cdc_platform.formats import FORMATS
 from cdc_platform.formats.contract import DDL, Context
@@ -57,14 +57,15 @@ def run(spark: SparkSession, config: Config, source: Source) -> StageResult:
     return StageResult("changes", source.name, messages_in, ran, watch.seconds, {"messages": messages_in})
 
 
-def decode_again(spark: SparkSession, config: Config, source: Source, held: DataFrame) -> None:
-    """Decodes messages that quarantine holds once more, by the decoder, the options and the DDL of now (see
-    retry.again)."""
+def decode_again(spark: SparkSession, config: Config, source: Source, held: list[dict[str, Any]]) -> None:
+    """Decodes messages that quarantine holds (topic, partition, offset, reasons) once more, by the decoder, the options
+    and the DDL of now (see retry.again)."""
     needs = FORMATS[source.format].context
     text = _known(config, source, needs, CONTEXTS.at(stores.lake(config), source=source.name)).text if needs else None
     changes = CHANGES.at(stores.lake(config), format=source.format, source=source.name)
     paths = {"changes": changes, "messages": messages_path(config, source)}
-    again(spark, held, paths, lambda messages: decode(messages, source.format, source.options, text))
+    chosen = spark.createDataFrame(pa.Table.from_pylist(held, HELD))
+    again(spark, chosen, paths, lambda messages: decode(messages, source.format, source.options, text))
 
 
 def _by_tasks(

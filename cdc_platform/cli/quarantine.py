@@ -1,5 +1,6 @@
 """`cdc-platform quarantine list|show|retry`: what could not be used, why, and the bytes; once more."""
 
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -155,6 +156,7 @@ def retry_command(
     be used now takes its place in the source's order; what had been used of a message is not used again. Exit code 1:
     some of it is still held.
     """
+    from cdc_platform.automation import quarantine
     from cdc_platform.chain import retry
     from cdc_platform.cli.run import with_spark
     from cdc_platform.lake.writer_lock import source_lock
@@ -167,10 +169,14 @@ def retry_command(
     found = []
     for one in chosen:
         progress(one.name)
+        asked, of_source = quarantine.Chosen([one], table, reason), quarantine.Chosen([one])
         with source_lock(ready, one) as lease, leased(spark, lease):
-            told = retry(spark, ready, one, table, reason)
-        found.append({"source": one.name, **told, "used_now": told["held_before"] - told["held"]})
-    return Report(found, 1 if any(f["held"] for f in found) else 0)
+            tried = retry(spark, ready, one, partial(quarantine.messages, ready, asked))
+        of = {(m["topic"], m["partition"], m["offset"]) for m in tried}
+        left = [m for m in quarantine.messages(ready, of_source) if (m["topic"], m["partition"], m["offset"]) in of]
+        held = sum(m["rows"] for m in left)
+        found.append({"source": one.name, "messages": len(tried), "used": len(tried) - len(left), "held_rows": held})
+    return Report(found, 1 if any(f["held_rows"] for f in found) else 0)
 
 
 def _bad(reasons: list[dict[str, Any]]) -> list[str]:

@@ -18,7 +18,7 @@ from cdc_platform.config import Config, Source
 from cdc_platform.formats import FORMATS
 from cdc_platform.lake import delta_table, queries, stores, watermarks
 from cdc_platform.lake.store import Store
-from cdc_platform.lake.watermarks import SOURCE, Behind, Complete
+from cdc_platform.lake.watermarks import SOURCE, Behind
 from cdc_platform.landing import run as landing
 from cdc_platform.snapshots import state
 from cdc_platform.spark import delta_sql
@@ -81,9 +81,8 @@ def _named(partitions: list[Where]) -> str:
     return ", ".join(texts[:_SHOWN]) + (f" and {len(texts) - _SHOWN} more" if len(texts) > _SHOWN else "")
 
 
-def publish(config: Config, source: Source, tables: state.Tables) -> Complete | None:
-    """Publishes up to when a source is complete, where that has changed. tables: their present state. Returns what
-    holds now; None: nothing of it can be told."""
+def publish(config: Config, source: Source, tables: state.Tables) -> None:
+    """Publishes up to when a source is complete, where that has changed. tables: their present state."""
     path = delta_sql.ensure(WATERMARKS, WATERMARKS.at(stores.lake(config)))
     last = watermarks.complete(path, source.name)
     of_tables, holds = _missing(config, source)
@@ -95,7 +94,7 @@ def publish(config: Config, source: Source, tables: state.Tables) -> Complete | 
     behind = {n: Behind(last.of(n) if last else None, why) for n, why in sorted(of_tables.items())}
     said = (at, proven, reason or None, behind)
     if last and said == (last.source_time, last.proven, last.reason, dict(last.behind)):
-        return last
+        return
     row = {
         **{"source": source.name, "scope": SOURCE, "batch": last.number + 1 if last else 0},
         **{"source_time": at, "proven": proven, "reason": reason or None},
@@ -103,7 +102,6 @@ def publish(config: Config, source: Source, tables: state.Tables) -> Complete | 
         **_place(config, source, path),
     }
     delta_table.append_rows(path, [row])
-    return watermarks.complete(path, source.name)
 
 
 def _marks(config: Config, source: Source, path: Store) -> Marks:
