@@ -166,3 +166,28 @@ def test_the_check_blocks_what_lies_downstream(config: Config, monkeypatch: pyte
     graph = build(config).resolve_asset_graph()
     spec = graph.get_check_spec(dg.AssetCheckKey(naming.table(config.sources[0], *ITEMS).key, "certified"))
     assert spec.blocking
+
+
+def test_an_asset_downstream_waits_for_the_certificate(config: Config, monkeypatch: pytest.MonkeyPatch):
+    from cdc_platform.definitions import build
+    from tests.automation.conftest import NoSpark
+
+    monkeypatch.setattr("cdc_platform.definitions.spark_resource", lambda config: NoSpark())
+    key = Naming(config).table(config.sources[0], *ORDERS).key
+    waits = dg.AutomationCondition.eager() & dg.AutomationCondition.all_deps_blocking_checks_passed()
+
+    @dg.asset(deps=[key], automation_condition=waits)
+    def report() -> None: ...
+
+    defs = dg.Definitions.merge(build(config), dg.Definitions(assets=[report]))
+
+    def requested(*, passed: bool) -> int:
+        with dg.instance_for_test() as instance:
+            first = dg.evaluate_automation_conditions(defs=defs, instance=instance)
+            instance.report_runless_asset_event(dg.AssetMaterialization(key))
+            check = dg.AssetCheckEvaluation(asset_key=key, check_name=table_events.CERTIFIED, passed=passed)
+            instance.report_runless_asset_event(check)
+            found = dg.evaluate_automation_conditions(defs=defs, instance=instance, cursor=first.cursor)
+            return found.get_num_requested(report.key)
+
+    assert (requested(passed=False), requested(passed=True)) == (0, 1)

@@ -260,6 +260,17 @@ def test_any_table_name_is_an_asset_of_its_own(config, naming, source, names, in
     assert all(instance.get_latest_materialization_event(key) for key in keys)
 
 
+def test_a_table_that_is_asked_for_is_told_and_its_broken_certificate_fails_the_run(config, instance, run_job, stages):
+    schema_history(config, ("shop-dts", "shop", "orders"))
+    snapshot(config, "shop-dts", "shop.orders", 1)
+    held(config, "shop-dts", "shop.orders")
+    key = dg.AssetKey(["snapshots", "shop-dts", "shop", "orders"])
+    result = run_job(key)
+    assert not result.success
+    assert len(made(result, key)) == 1
+    assert latest(instance, key, "certified") == (False, "broken: quarantine holds 1 row of it")
+
+
 def test_quiet_tables_are_told_again_within_their_freshness_window(tmp_path, instance, stages, monkeypatch):
     from cdc_platform.automation.naming import Naming
     from tests.automation.conftest import NoSpark
