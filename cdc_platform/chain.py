@@ -5,6 +5,7 @@ it again with no new input changes nothing.
 """
 
 from collections.abc import Callable
+from functools import wraps
 from typing import TYPE_CHECKING, Any
 
 from cdc_platform.config import Config, Source
@@ -18,6 +19,20 @@ Stage = Callable[..., StageResult]
 """(session, config, source) → what was done."""
 
 
+def _looks_once(stage: Stage) -> Stage:
+    """A stage that looks at each table's log once (lake/handles.py): its source's lease is held."""
+
+    @wraps(stage)
+    def run(spark: "SparkSession", config: Config, source: Source, *rest: Any, **how: Any) -> StageResult:
+        from cdc_platform.lake import handles, stores
+
+        with handles.looked_at_once(stores.lake(config)):
+            return stage(spark, config, source, *rest, **how)
+
+    return run
+
+
+@_looks_once
 def land(spark: "SparkSession", config: Config, source: Source) -> StageResult:
     """Kafka → landing/<source>. metrics: records, bytes, lag (records still in Kafka after the run), lost.
     Raises OffsetsLost, KafkaUnreachable."""
@@ -26,6 +41,7 @@ def land(spark: "SparkSession", config: Config, source: Source) -> StageResult:
     return run(spark, config, source)
 
 
+@_looks_once
 def reassemble(spark: "SparkSession", config: Config, source: Source) -> StageResult:
     """landing → envelopes/<source>; nothing to do for formats that never split.
     metrics: messages, joined (messages of several parts), waiting, torn, duplicates."""
@@ -34,6 +50,7 @@ def reassemble(spark: "SparkSession", config: Config, source: Source) -> StageRe
     return run(spark, config, source)
 
 
+@_looks_once
 def decode(spark: "SparkSession", config: Config, source: Source) -> StageResult:
     """Whole messages → changes/<format>/<source>. metrics: messages, events."""
     from cdc_platform.changes.run import run
@@ -41,6 +58,7 @@ def decode(spark: "SparkSession", config: Config, source: Source) -> StageResult
     return run(spark, config, source)
 
 
+@_looks_once
 def unify(spark: "SparkSession", config: Config, source: Source) -> StageResult:
     """changes → changelog, schema_history, control_events, quarantine, offset_ledger.
     metrics: applied, control, filtered, duplicates, quarantined, ddl."""
@@ -49,6 +67,7 @@ def unify(spark: "SparkSession", config: Config, source: Source) -> StageResult:
     return run(spark, config, source)
 
 
+@_looks_once
 def snapshot(spark: "SparkSession", config: Config, source: Source, *, cut: bool = True) -> StageResult:
     """changelog → snapshots/<source>/<db>[/<schema>]/<table>. cut: whether to publish one; a later call does where it
     is left out. metrics: changes, stopped_tables, and of a cut its number (0: none was published) and cut_held_back;
@@ -58,6 +77,7 @@ def snapshot(spark: "SparkSession", config: Config, source: Source, *, cut: bool
     return run(spark, config, source, cut=cut)
 
 
+@_looks_once
 def rebuild(spark: "SparkSession", config: Config, source: Source, *name: str) -> StageResult:
     """One table made anew from the whole changelog; heals a stopped table. Raises TableStopped."""
     from cdc_platform.snapshots.run import rebuild

@@ -15,7 +15,7 @@ from cdc_platform.changelog.order_key import ORDER
 from cdc_platform.changelog.outputs import Batch, ledger_of, new_versions, schema_rows
 from cdc_platform.formats import FORMATS
 from cdc_platform.formats.contract import EVENT
-from cdc_platform.lake import commits, delta_table
+from cdc_platform.lake import commits, delta_table, small_files
 from cdc_platform.lake.data_files import Sink, leaves
 from cdc_platform.lake.store import File
 from cdc_platform.spark import arrow_tasks
@@ -51,6 +51,8 @@ class Direct:
         for name, sink in sinks.items():
             if done.written[name]:
                 commits.append_files(sink, done.written[name], (app, batch.number))
+                if name != CHANGELOG.path:  # which the snapshots take commit by commit
+                    small_files.put_together(sink)
         told = done.told
         if few:
             rows = _statements(batch, told)

@@ -7,7 +7,6 @@ takes ten (StreamingPythonRunner.scala, PythonWorkerFactory.createSimpleWorker).
 """
 
 import json
-import re
 from collections.abc import Callable, Iterator
 from itertools import pairwise
 from typing import NamedTuple
@@ -17,7 +16,7 @@ from pyspark.sql import SparkSession
 
 from cdc_platform.errors import LakeChanged
 from cdc_platform.lake import checkpoints, handles
-from cdc_platform.lake.store import File, Store
+from cdc_platform.lake.store import COMMIT, File, Store
 
 Each = Callable[[SparkSession, list[File], int], None]
 """(session, a batch's data files, its number)."""
@@ -26,9 +25,6 @@ _UNITS = {"k": 1 << 10, "m": 1 << 20, "g": 1 << 30}
 
 _IDLE = 100
 """Commits without a file of the partition after which they are a batch of their own, not to be looked at again."""
-
-
-_COMMIT = re.compile("[0-9]{20}[.]json")
 
 
 class End(NamedTuple):
@@ -106,7 +102,7 @@ def _present(path: Store) -> tuple[str, End]:
         with handles.handle(path, log=True) as opened:
             return str(opened.table.metadata().id), End(opened.version + 1, -1)
     except DeltaError as error:
-        there = [int(name[:20]) for name, _ in path.names("_delta_log") if _COMMIT.fullmatch(name)]
+        there = [int(name[:20]) for name, _ in path.names("_delta_log") if COMMIT.fullmatch(name)]
         gone = next((a + 1 for a, b in pairwise(there) if b != a + 1), None)
         problem = f"its log can't be read: {error}" if gone is None else f"commit {gone} is gone from its log"
         raise LakeChanged(path.uri(), problem) from None

@@ -18,11 +18,11 @@ from urllib.parse import unquote
 import msgspec
 
 from cdc_platform.errors import LakeChanged, LakeNotShared, StorageError
-from cdc_platform.lake import answers, lease
+from cdc_platform.lake import lease
 from cdc_platform.lake.data_files import Sink, Written, encoded
 from cdc_platform.lake.deletion_vectors import Descriptor
 from cdc_platform.lake.handles import Action, Handle, actions, checkpoint, handle, of_checkpoint
-from cdc_platform.lake.store import Store
+from cdc_platform.lake.store import Store, commit_name
 
 if TYPE_CHECKING:
     from deltalake import DeltaTable
@@ -76,7 +76,7 @@ def live_of(opened: Handle) -> Live | None:
     if any(metadata.configuration.get(p, "false") != "false" for p in _REFUSED):
         return None
     try:
-        adds = _adds(opened, version)
+        adds = adds_of(opened, version)
     except FileNotFoundError:
         return None
     if not all(map(_is_kept_to, adds)):
@@ -89,7 +89,7 @@ def empty(properties: Mapping[str, str]) -> Live:
     return Live(0, [], int(properties.get(_INTERVAL, _ITS_DEFAULT)))
 
 
-def _adds(opened: Handle, version: int) -> list[Action]:
+def adds_of(opened: Handle, version: int) -> list[Action]:
     """Data files of an open table; what was read of its log before isn't read again. Raises FileNotFoundError."""
     kept = opened.stamped()
     known, adds = opened.adds or (-1, {})
@@ -99,7 +99,7 @@ def _adds(opened: Handle, version: int) -> list[Action]:
             _take(_from_checkpoint(action), adds)
     opened.adds = None  # what stops in between is of no use
     for one in range(known + 1, version + 1):
-        for action in actions(opened.path, one):
+        for action in opened.actions(one):
             _take(action, adds)
     if kept:
         opened.adds = version, adds
@@ -140,7 +140,8 @@ def configure(path: Store, changes: Mapping[str, str | None]) -> bool:
             lines: list[Action] = [{"commitInfo": info}, {"metaData": {**metadata, "configuration": kept}}]
             interval = int(kept.get(_INTERVAL, _ITS_DEFAULT))
             lease.check()
-            done = path.put_new(f"_delta_log/{version:020d}.json", _ENCODER.encode_lines(lines))
+            done = path.put_new(commit_name(version), _ENCODER.encode_lines(lines))
+            opened.look_again()
         if done:
             _checkpointed(path, version, interval)
             return True
@@ -208,7 +209,7 @@ def commit(path: Store, before: Live, written: Iterable[Written], marked: Iterab
             stays = {"dataChange": True, "stats": _wide(file.add["stats"]), "deletionVector": file.vector}
             lines.append({"add": {**file.add, **stays}})
     lease.check()
-    if not path.put_new(f"_delta_log/{version:020d}.json", _ENCODER.encode_lines(lines)):
+    if not path.put_new(commit_name(version), _ENCODER.encode_lines(lines)):
         return False
     _checkpointed(path, version, before.interval)
     return True
@@ -264,14 +265,14 @@ def append_files(sink: Sink, files: list[Written], once: tuple[str, int] | None 
 
 def append(
     path: Store, make: Callable[[Handle], tuple[Sink, list[Written]]], once: tuple[str, int] | None = None
-) -> None:
-    """Name files, which are made now unless the table has taken them before. Raises LakeChanged where the table has
-    what isn't kept to here, StorageError where others commit all the time."""
+) -> Sink | None:
+    """Name files, which are made now unless the table has taken them before (None). Raises LakeChanged where the table
+    has what isn't kept to here, StorageError where others commit all the time."""
     made: tuple[Sink, list[Written]] | None = None
     for _ in _tries(path):
         with handle(path, log=True) as opened:
             if opened.recorded(once):
-                return
+                return None
             if unknown := _unknown(opened.table):
                 raise LakeChanged(path.uri(), f"its protocol asks writers for what isn't known: {', '.join(unknown)}")
             sink, files = made = made or make(opened)
@@ -279,7 +280,9 @@ def append(
             interval = int(opened.table.metadata().configuration.get(_INTERVAL, _ITS_DEFAULT))
             done, version = opened.append(_appended(sink, files, once, opened.version)), opened.version
         if done:
-            return _checkpointed(path, version, interval)
+            _checkpointed(path, version, interval)
+            return sink
+    raise AssertionError(path)
 
 
 def _tries(path: Store) -> Iterator[None]:
@@ -318,26 +321,24 @@ def replace(sink: Sink, gone: Collection[str], files: list[Written]) -> None:
 
     path = sink.table
     for _ in _tries(path):
-        with handle(path) as opened:
+        with handle(path, log=True) as opened:
             if unknown := _unknown(opened.table):
                 raise LakeChanged(path.uri(), f"its protocol asks writers for what isn't known: {', '.join(unknown)}")
-            added = answers.table(opened.table.get_add_actions())
-            there = {unquote(f["path"]): f for f in added.select(["path", "size_bytes"]).to_pylist()}
+            try:
+                there = {unquote(add["path"]): add for add in adds_of(opened, opened.version)}
+            except FileNotFoundError as error:
+                raise LakeChanged(path.uri(), f"its log can't be read in full: {error}") from None
             if lost := sorted(set(gone) - set(there)):
                 raise LakeChanged(path.uri(), f"its file {lost[0]} is gone: something else rewrote the table")
             _seen(path, files)
-            now, version = int(time.time() * 1000), opened.table.version() + 1
-            info = {"timestamp": now, "operation": "REWRITE", "readVersion": version - 1, "engineInfo": "cdc-platform"}
+            now, before = int(time.time() * 1000), opened.version
+            info = {"timestamp": now, "operation": "REWRITE", "readVersion": before, "engineInfo": "cdc-platform"}
             same, partition = {"dataChange": False}, dict(sink.partition)
             lines: list[Action] = [{"commitInfo": info}]
-            for name in sorted(gone):
-                file = there[name]
-                named = {"path": file["path"], "size": file["size_bytes"], "partitionValues": partition}
-                lines.append({"remove": {**_removed(named, now), **same}})
+            lines += [{"remove": {**_removed(there[name], now), **same}} for name in sorted(gone)]
             lines += [{"add": {**_added(f, now, partition), **same}} for f in files]
             interval = int(opened.table.metadata().configuration.get(_INTERVAL, _ITS_DEFAULT))
-            lease.check()
-            done = path.put_new(f"_delta_log/{version:020d}.json", _ENCODER.encode_lines(lines))
+            done, version = opened.append(lines), before + 1
         if done:
             return _checkpointed(path, version, interval)
 

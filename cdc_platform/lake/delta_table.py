@@ -14,7 +14,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import unquote
 
-from cdc_platform.lake import answers, commits, lease
+from cdc_platform.lake import answers, commits, copies, lease, small_files
 from cdc_platform.lake.data_files import Output, Sink, Written, leaves
 from cdc_platform.lake.handles import Handle, handle
 from cdc_platform.lake.store import File, Store
@@ -44,7 +44,7 @@ def exists(path: Store) -> bool:
     from deltalake.exceptions import TableNotFoundError
 
     try:
-        with handle(path):
+        with handle(path, log=True):
             return True
     except TableNotFoundError:
         return False
@@ -95,17 +95,20 @@ def protocol(path: Store) -> tuple[set[str], dict[str, str], int]:
 
 def schema_json(path: Store) -> str:
     """Columns as Delta's log has them (its protocol, "Schema Serialization Format"), which is Spark's own JSON too."""
-    return _with(path, lambda table: table.schema().to_json())
+    with handle(path, log=True) as opened:
+        return opened.table.schema().to_json()
 
 
 def comment(path: Store) -> str:
     """What the table says of itself."""
-    return _with(path, lambda table: table.metadata().description or "")
+    with handle(path, log=True) as opened:
+        return opened.table.metadata().description or ""
 
 
 def partition_columns(path: Store) -> list[str]:
     """Names of the partition columns."""
-    return _with(path, lambda table: list(table.metadata().partition_columns))
+    with handle(path, log=True) as opened:
+        return list(opened.table.metadata().partition_columns)
 
 
 def file_fields(path: Store) -> dict[str, Any]:
@@ -132,27 +135,27 @@ def _in_files(field: Any) -> Any:
     return pa.field(name, type_, field.nullable, {"PARQUET:field_id": number} if number else None)
 
 
+def added(path: Store) -> "pa.Table":
+    """What the log tells of the data files: `path`, `size_bytes`, `num_records`, `partition.…` and, of columns with
+    statistics, `min.…`, `max.…`, `null_count.…`. Raises deltalake's TableNotFoundError."""
+    return answers.table(_readable(path, copy=False)[0].get_add_actions(flatten=True))
+
+
 def sizes(path: Store) -> list[int]:
     """Bytes of each data file."""
-    return _added(path)["size_bytes"].to_pylist()
-
-
-def _added(path: Store) -> "pa.Table":
-
-    return _with(path, lambda table: answers.table(table.get_add_actions()))
+    return added(path)["size_bytes"].to_pylist()
 
 
 def files(path: Store, **partition: str) -> list[str]:
     """Paths of the data files (of one partition), in the table, as its log has them."""
-
-    added = _with(path, lambda table: answers.table(table.get_add_actions(flatten=True))).to_pylist()
-    return [unquote(f["path"]) for f in added if all(f[f"partition.{n}"] == v for n, v in partition.items())]
+    found = added(path).to_pylist()
+    return [unquote(f["path"]) for f in found if all(f[f"partition.{n}"] == v for n, v in partition.items())]
 
 
 def heaviest_file(path: Store) -> tuple[File, int] | None:
     """The data file with the most bytes per row, and its rows; None: no file's statistics have its rows."""
-    added = _added(path).select(["path", "size_bytes", "num_records"]).to_pylist()
-    counted = [(f["size_bytes"] / f["num_records"], f["path"], f["num_records"]) for f in added if f["num_records"]]
+    found = added(path).select(["path", "size_bytes", "num_records"]).to_pylist()
+    counted = [(f["size_bytes"] / f["num_records"], f["path"], f["num_records"]) for f in found if f["num_records"]]
     _, file, rows = max(counted, default=(0, "", 0))
     return (File(path, unquote(file)), rows) if rows else None
 
@@ -178,11 +181,12 @@ def ask(sql: str, **paths: Store) -> list[dict[str, Any]]:
     same. Structs are dicts. The caller puts nothing from the wire into it, and changes nothing within a value."""
     from deltalake import QueryBuilder
 
-    builder, state = QueryBuilder(_READS), []
+    builder, state, copied = QueryBuilder(_READS), [], []
     for name, path in paths.items():
-        with handle(path) as opened:
-            builder = builder.register(name, opened.table)  # as it is now
-            state.append((name, path, opened.identity))
+        table, identity, copy = _readable(path)
+        builder = builder.register(name, table)  # as it is now
+        state.append((name, path, identity))
+        copied.append(copy)
     if (known := _answers.get(asked := (sql, *state))) is not None:
         return [dict(row) for row in known]
     asked_now = builder.execute(sql.format(**{name: name for name in paths}))
@@ -194,24 +198,33 @@ def ask(sql: str, **paths: Store) -> list[dict[str, Any]]:
     return found
 
 
+def _readable(path: Store, *, copy: bool = True) -> "tuple[DeltaTable, Any, copies.Copy | None]":
+    """A table for a query, what tells its state from all others, and what is to be kept until the query is done. copy:
+    whether to copy it, if that saves requests; else a copy that is there is used."""
+    if path.remote:
+        with handle(path, log=True) as opened:
+            if (copy or opened.copy is not None) and (found := copies.of(opened)) is not None:
+                return found.table, opened.identity, found
+    with handle(path) as opened:
+        return opened.table, opened.identity, None
+
+
 _MOST_KEPT = 64
-_rows_kept: dict[str, tuple[list[str], Any]] = {}
+_rows_kept: dict[str, tuple[Any, Any]] = {}
 
 
 def rows(path: Store) -> Any:
-    """All rows of a small table, as a pyarrow.Table; kept in this process, and read again where its files changed."""
+    """All rows of a small table, as a pyarrow.Table; kept in this process, and read again where it changed."""
     from deltalake import QueryBuilder
 
-    with handle(path) as opened:
-        files = sorted(opened.table.file_uris())
-        known = _rows_kept.pop(path.uri(), None)
-        if known is None or known[0] != files:
-            read = QueryBuilder(_READS).register("t", opened.table).execute("SELECT * FROM t").read_all()
-            known = files, answers.table(read)
-        _rows_kept[path.uri()] = known
-        if len(_rows_kept) > _MOST_KEPT:
-            _rows_kept.pop(next(iter(_rows_kept)), None)
-        return known[1]
+    table, identity, _copy = _readable(path)
+    known = _rows_kept.pop(path.uri(), None)
+    if known is None or known[0] != identity:
+        known = identity, answers.table(QueryBuilder(_READS).register("t", table).execute("SELECT * FROM t").read_all())
+    _rows_kept[path.uri()] = known
+    if len(_rows_kept) > _MOST_KEPT:
+        _rows_kept.pop(next(iter(_rows_kept)), None)
+    return known[1]
 
 
 def add_columns(path: Store, columns: "pa.Schema") -> None:
@@ -231,10 +244,11 @@ def append_rows(
 ) -> None:
     """Append a few rows; columns they lack are NULL, `at` is now. of: unless the table has rows of that batch (a
     condition as `ask` takes it; only for who is alone in writing such rows); once: application and number, under which
-    the table takes rows once."""
+    the table takes rows once. Small files of their partition are put together where there are many."""
     if not rows or (of is not None and ask(f"SELECT 1 AS there FROM {{t}} WHERE {of} LIMIT 1", t=path)):
         return
-    commits.append(path, lambda opened: _written(opened, rows), once)
+    if (sink := commits.append(path, lambda opened: _written(opened, rows), once)) is not None:
+        small_files.put_together(sink)
 
 
 def _written(opened: Handle, rows: list[dict[str, Any]]) -> tuple[Sink, list[Written]]:
@@ -253,7 +267,7 @@ def _written(opened: Handle, rows: list[dict[str, Any]]) -> tuple[Sink, list[Wri
 
 def sink(path: Store, **partition: str) -> Sink:
     """Where files of a table are written. partition: the values of its partition columns, which all rows have."""
-    with handle(path) as opened:
+    with handle(path, log=True) as opened:
         return sink_of(opened, partition)
 
 

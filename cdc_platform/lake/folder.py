@@ -12,7 +12,7 @@ from pathlib import Path
 import pyarrow as pa
 
 from cdc_platform.errors import StorageError
-from cdc_platform.lake.store import NewFile, Store, checked, shown
+from cdc_platform.lake.store import COMMIT, NewFile, Store, checked, shown
 
 _LATER = frozenset((errno.EIO, errno.EAGAIN, errno.EINTR, errno.ESTALE, errno.ETIMEDOUT, errno.EMFILE, errno.ENFILE))
 """Faults that may be over later."""
@@ -81,8 +81,9 @@ class Folder(Store):
     def names(self, folder: str, *, after: str = "") -> list[tuple[str, int]]:
         return [(name, of.st_size) for name, of in self._stats(folder, after)]
 
-    def stamps(self, folder: str, *, after: str) -> dict[str, str]:
-        return {n: f"{of.st_ino} {of.st_mtime_ns} {of.st_size}" for n, of in self._stats(folder, after)}
+    def commits(self, first: int) -> dict[int, str]:
+        found = {name: of for name, of in self._stats("_delta_log", f"{first:020d}") if COMMIT.fullmatch(name)}
+        return {int(name[:20]): f"{of.st_ino} {of.st_mtime_ns} {of.st_size}" for name, of in found.items()}
 
     def _stats(self, folder: str, after: str) -> list[tuple[str, os.stat_result]]:
         with self._faults(folder):

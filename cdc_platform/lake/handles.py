@@ -1,11 +1,13 @@
 """Delta tables that a process has opened: a handle is kept and brought up to date, which takes one look at the log
 where opening reads all of it since its last checkpoint."""
 
-import re
+import math
 import threading
+import time
 from collections import OrderedDict
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 from weakref import WeakValueDictionary
@@ -14,7 +16,8 @@ import msgspec
 import pyarrow.parquet as pq
 
 from cdc_platform.lake import lease
-from cdc_platform.lake.store import File, Store
+from cdc_platform.lake.store import File, Store, commit_name
+from cdc_platform.tables import SNAPSHOT_PATH, TOMBSTONES_PATH
 
 if TYPE_CHECKING:
     from deltalake import DeltaTable
@@ -23,20 +26,29 @@ Action = dict[str, Any]
 
 _MOST = 2048
 """Handles that are kept; each holds its table's files and their statistics: a source may have a thousand tables."""
+_OWN = 64
+"""Commits of its own that a handle keeps beyond those that its table lacks."""
 _DECODER, _ENCODER = msgspec.json.Decoder(), msgspec.json.Encoder()
 
 
 @dataclass(slots=True)
 class Handle:
     """An open table. version: the newest one known; `table` may lack commits that this process appended (`_own`) where
-    only the log was asked for."""
+    only the log was asked for (`log`)."""
 
     path: Store
     table: "DeltaTable"
     version: int = -1
     adds: tuple[int, dict[Any, Action]] | None = None
     """Data files as its log told them up to a version (commits.py); None: it wasn't asked for."""
-    _own: set[int] = field(default_factory=set)
+    copy: Any = None
+    """Of a small table of an object store (copies.py); None: there is none."""
+    copied_from: int = 0
+    """The version from which on it is asked again whether the table is small."""
+    looked_at: float = -math.inf
+    """When its log was last looked at, by time.monotonic."""
+    _own: dict[int, list[Action]] = field(default_factory=dict)
+    """Commits that this process appended, and what they say; those that `table` lacks, and some of before."""
     _stamp: str | None = None
     """Of the commit that `table` has (None: not looked at): a table that was made again isn't taken for the one before
     it."""
@@ -46,7 +58,7 @@ class Handle:
     @property
     def identity(self) -> tuple[int, Any]:
         """What tells its state from all others."""
-        return self.table.version(), self._stamp if self._stamp is not None else object()
+        return self.version, self._stamp if self._stamp is not None else object()
 
     def recorded(self, once: tuple[str, int] | None) -> bool:
         """Whether there is a commit of this application with this number or a later one (Delta's protocol, "Transaction
@@ -58,24 +70,29 @@ class Handle:
             self._take(of_checkpoint(self.path, first, "txn"))
             self._counted = first
         for one in range(self._counted + 1, self.version + 1):
-            self._take(actions(self.path, one))
+            self._take(self.actions(one))
             self._counted = one
         return self._numbers.get(once[0], -1) >= once[1]
 
     def append(self, lines: list[Action]) -> bool:
-        """Makes the next version, which only adds files. False: another has made it, and nothing was done."""
+        """Makes the next version, which changes nothing but files. False: another has made it, and nothing was done."""
         version = self.version + 1
         lease.check()
-        if not self.path.put_new(f"_delta_log/{_commit(version)}", _ENCODER.encode_lines(lines)):
+        if not self.path.put_new(commit_name(version), _ENCODER.encode_lines(lines)):
+            self.look_again()
             return False
         if self._counted == self.version:
-            self._take(iter(lines))
+            self._take(lines)
             self._counted = version
-        self._own.add(version)
+        self._own[version] = lines
         self.version = version
         return True
 
-    def _take(self, found: Iterator[Action]) -> None:
+    def actions(self, version: int) -> Iterable[Action]:
+        """Actions of one commit; the store isn't asked for one of our own. Raises FileNotFoundError."""
+        return self._own[version] if version in self._own else actions(self.path, version)
+
+    def _take(self, found: Iterable[Action]) -> None:
         for action in found:
             if told := action.get("txn"):
                 self._numbers[told["appId"]] = told["version"]
@@ -84,32 +101,36 @@ class Handle:
         """Brings it to the newest version. False: it is of no use any more."""
         from deltalake.exceptions import DeltaError
 
-        there = self.table.version()
+        began, there = time.monotonic(), self.table.version()
         if self._stamp is None:
-            self.adds = None  # what is there now may be another table
-        stamps = self.path.stamps("_delta_log", after=f"{there:020d}")
-        commits = {int(found[1]): stamp for name, stamp in stamps.items() if (found := _COMMIT.fullmatch(name))}
+            self.adds = self.copy = None  # what is there now may be another table
+        commits = self.path.commits(there)
         if (stamp := commits.get(there)) is None or self._stamp not in (None, stamp):
             return False
         self._stamp = stamp
-        if not (log and commits.keys() - {there} <= self._own):
+        if not (log and commits.keys() - {there} <= self._own.keys()):
             try:
                 if len(commits) > 1:
                     self.table.update_incremental()
             except DeltaError:
                 return False
-            self._own.clear()
             self.caught_up()
             self._stamp = commits.get(self.version)
-        self.version = max(self.version, *commits)
+        self.version, self.looked_at = max(self.version, *commits), began
+        for old in sorted(self._own)[:-_OWN]:
+            if old <= self.table.version():
+                del self._own[old]
         return True
+
+    def look_again(self) -> None:
+        """There may be a commit that it doesn't know: whoever asks next looks at the log."""
+        self.looked_at = -math.inf
 
     def stamped(self) -> bool:
         """Whether its newest commit is known from others of that number; what was read of it before isn't kept else."""
         if self._stamp is None:
-            self.adds = None
-            stamps = self.path.stamps("_delta_log", after=f"{self.table.version():020d}")
-            self._stamp = stamps.get(_commit(self.table.version()))
+            self.adds = self.copy = None
+            self._stamp = self.path.commits(self.table.version()).get(self.table.version())
         return self._stamp is not None
 
     def caught_up(self) -> None:
@@ -139,9 +160,9 @@ def handle(path: Store, *, log: bool = False) -> Iterator[Handle]:
     with turn.lock:
         with _lock:
             kept = _kept.pop(path, None)
-        if kept is None or not kept.newest(log=log):
-            table = opened(path)
-            kept = Handle(path, table, table.version())
+        if kept is None or not (_is_looked_at(kept, log=log) or kept.newest(log=log)):
+            began, table = time.monotonic(), opened(path)
+            kept = Handle(path, table, table.version(), looked_at=began)
         yield kept
         if not log:
             kept.caught_up()
@@ -149,6 +170,38 @@ def handle(path: Store, *, log: bool = False) -> Iterator[Handle]:
             _kept[path] = kept
             while len(_kept) > _MOST:
                 _kept.popitem(last=False)
+
+
+@dataclass(frozen=True, slots=True)
+class _Looks:
+    """Since when one look at a table's log is enough, and of which tables: all below one place but these."""
+
+    since: float
+    within: str
+    but: tuple[str, ...]
+
+
+_looks: ContextVar[_Looks | None] = ContextVar("looks", default=None)
+
+
+@contextmanager
+def looked_at_once(lake: Store) -> Iterator[None]:
+    """Each table is looked at once in here, and after that only where a commit is refused. For a stage of a source
+    whose lease is held: nobody else commits to its own tables, nor writes its rows of shared ones. Not of the tables to
+    which Spark commits."""
+    but = tuple(lake.uri(of.path.split("/", 1)[0]) + "/" for of in (SNAPSHOT_PATH, TOMBSTONES_PATH))
+    token = _looks.set(_Looks(time.monotonic(), lake.uri() + "/", but))
+    try:
+        yield
+    finally:
+        _looks.reset(token)
+
+
+def _is_looked_at(kept: Handle, *, log: bool) -> bool:
+    looks, uri = _looks.get(), kept.path.uri()
+    if looks is None or kept.looked_at < looks.since or not (log or kept.table.version() == kept.version):
+        return False
+    return uri.startswith(looks.within) and not uri.startswith(looks.but)
 
 
 def is_kept(path: Store) -> bool:
@@ -163,16 +216,9 @@ def opened(path: Store, version: int | None = None) -> "DeltaTable":
     return DeltaTable(path.uri(), version, path.options)
 
 
-_COMMIT = re.compile("([0-9]{20})[.]json")
-
-
-def _commit(version: int) -> str:
-    return f"{version:020d}.json"
-
-
 def actions(path: Store, version: int) -> Iterator[Action]:
     """Actions of one commit (Delta's protocol, "Delta Log Entries"). Raises FileNotFoundError."""
-    if (lines := path.read(f"_delta_log/{_commit(version)}")) is None:
+    if (lines := path.read(commit_name(version))) is None:
         raise FileNotFoundError(f"{path.uri()}: commit {version}")
     yield from (_DECODER.decode(line) for line in lines.split(b"\n") if line.strip())
 

@@ -12,7 +12,7 @@ from obstore.exceptions import AlreadyExistsError, BaseError
 from cdc_platform.config.storage import kind
 from cdc_platform.errors import ConfigError, StorageError
 from cdc_platform.lake.object_files import Ranged, client, location, storage_error, translated
-from cdc_platform.lake.store import NewFile, Store, checked, shown
+from cdc_platform.lake.store import COMMIT, NewFile, Store, checked, shown
 
 _WRITER = "cdcwriter"
 """Metadata of an object made by `put_new`: whose it is. No hyphen (Azure) and no underscore (some proxies)."""
@@ -95,8 +95,9 @@ class ObjectStore(Store):
     def names(self, folder: str, *, after: str = "") -> list[tuple[str, int]]:
         return [(name, o["size"]) for name, o in self._objects(folder, after)]
 
-    def stamps(self, folder: str, *, after: str) -> dict[str, str]:
-        return {name: f"{o['e_tag']} {o['last_modified']} {o['size']}" for name, o in self._objects(folder, after)}
+    def commits(self, first: int) -> dict[int, str]:
+        found = {n: o for n, o in self._objects("_delta_log", after=f"{first:020d}") if COMMIT.fullmatch(n)}
+        return {int(n[:20]): f"{o['e_tag']} {o['last_modified']} {o['size']}" for n, o in found.items()}
 
     def _objects(self, folder: str, after: str) -> list[tuple[str, Any]]:
         within = self._key(folder) if folder else self._prefix

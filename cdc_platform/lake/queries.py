@@ -86,8 +86,7 @@ def newest_rows(config: Config, source: Source) -> tuple[datetime | None, dateti
     from deltalake.exceptions import TableNotFoundError
 
     try:
-        with handle(tables.CHANGELOG.at(stores.lake(config))) as opened:
-            files = answers.table(opened.table.get_add_actions(flatten=True))
+        files = delta_table.added(tables.CHANGELOG.at(stores.lake(config)))
     except TableNotFoundError:
         return None, None
     asked = {"partition.source", "max.source_time", "max.landed_at"} & set(files.column_names)
@@ -239,7 +238,7 @@ def columns(path: Store) -> list[str] | None:
     from deltalake.exceptions import TableNotFoundError
 
     try:
-        with handle(path) as opened:
+        with handle(path, log=True) as opened:
             return [f.name for f in opened.table.schema().fields]
     except TableNotFoundError:
         return None
@@ -254,8 +253,7 @@ def _newest_landed(config: Config, source: Source, column: str) -> datetime | No
     from deltalake.exceptions import TableNotFoundError
 
     try:
-        with handle(tables.LANDING.at(stores.lake(config), source=source.name)) as opened:
-            files = answers.table(opened.table.get_add_actions(flatten=True))
+        files = delta_table.added(tables.LANDING.at(stores.lake(config), source=source.name))
     except TableNotFoundError:
         return None
     if f"max.{column}" not in files.column_names:

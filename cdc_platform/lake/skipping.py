@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 from urllib.parse import unquote
 
-from cdc_platform.lake.handles import handle
+from cdc_platform.lake import delta_table
 from cdc_platform.lake.store import File, Store
 
 
@@ -17,11 +17,7 @@ class Above(NamedTuple):
 def files_that_may_hold(path: Store, some: Iterable[Mapping[str, Any]], **partition: str) -> list[File]:
     """Data files (of one partition) that may have a row with all values of one of `some`: column → value, or `Above`.
     Raises deltalake's TableNotFoundError."""
-    import pyarrow as pa
-
-    some = list(some)
-    with handle(path) as opened:
-        added = pa.table(opened.table.get_add_actions(flatten=True)).to_pylist()
+    some, added = list(some), delta_table.added(path).to_pylist()
     return [
         File(path, unquote(f["path"]))
         for f in added

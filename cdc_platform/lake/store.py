@@ -1,6 +1,7 @@
 """What every store of a lake can do, be it a folder or an object store: all reads and writes of a lake's files. Which
 one a lake has: `stores.of`. No Spark here."""
 
+import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
@@ -104,8 +105,9 @@ class Store(ABC):
         written and hidden ones aren't among them. With `after` an object store lists what is in folders below, too."""
 
     @abstractmethod
-    def stamps(self, folder: str, *, after: str) -> dict[str, str]:
-        """Files as `names` gives them, each with what another file of its name wouldn't have."""
+    def commits(self, first: int) -> dict[int, str]:
+        """The commits of the Delta table here from a version on, if that one is there: number → what another commit of
+        this number wouldn't have."""
 
     @abstractmethod
     def below(self, folder: str) -> list[str]:
@@ -138,6 +140,15 @@ class File(NamedTuple):
     def uri(self) -> str:
         """As Store.uri."""
         return self.store.uri(self.path)
+
+
+COMMIT = re.compile("[0-9]{20}[.]json")
+"""Name of a commit's file."""
+
+
+def commit_name(version: int) -> str:
+    """A commit's file in a Delta table (Delta's protocol, "Delta Log Entries")."""
+    return f"_delta_log/{version:020d}.json"
 
 
 def checked(path: str) -> str:

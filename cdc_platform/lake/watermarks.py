@@ -10,7 +10,6 @@ from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
 from cdc_platform.lake import delta_table
-from cdc_platform.lake.handles import handle
 from cdc_platform.lake.store import Store
 from cdc_platform.tables import Name, name_of
 
@@ -114,12 +113,10 @@ class _File(NamedTuple):
 
 def _files(path: Store, source: str, scope: str) -> list[_File]:
     """Those that may hold rows of a scope, by the statistics in the log."""
-    import pyarrow as pa
     from deltalake.exceptions import TableNotFoundError
 
     try:
-        with handle(path) as opened:
-            files = pa.table(opened.table.get_add_actions(flatten=True))
+        files = delta_table.added(path)
     except TableNotFoundError:
         return []
     if not files.num_rows:

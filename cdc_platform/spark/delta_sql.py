@@ -4,6 +4,7 @@ import json
 import re
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from contextvars import copy_context
 from typing import TypeVar
 
 from pyspark.sql import DataFrame, SparkSession
@@ -128,4 +129,4 @@ def run_parallel(work: list[Callable[[], T]], at_once: int = AT_ONCE) -> list[T]
     if len(work) <= 1:
         return [w() for w in work]
     with ThreadPoolExecutor(at_once) as pool:
-        return [f.result() for f in [pool.submit(w) for w in work]]
+        return [f.result() for f in [pool.submit(copy_context().run, w) for w in work]]

@@ -14,6 +14,7 @@ from cdc_platform.config.storage import Storage
 from cdc_platform.errors import ConfigError, StorageError
 from cdc_platform.lake import object_files, stores
 from cdc_platform.lake.folder import Folder
+from cdc_platform.lake.store import commit_name
 from tests.s3_server import BUCKET, SECRET
 
 ROWS = pa.table(
@@ -543,11 +544,12 @@ def test_files_of_folders_in_a_folder_are_listed(store):
     assert store.below("none") == []
 
 
-def test_a_file_that_was_made_again_has_another_stamp(store):
-    store.put("log/1", b"x")
-    store.put("log/2", b"x")
-    before = store.stamps("log", after="1")
-    assert (before.keys(), store.stamps("log", after="1")) == ({"2"}, before)
+def test_a_commit_that_was_made_again_isnt_taken_for_the_one_before(store):
+    for version in (0, 1, 2):
+        store.put(commit_name(version), b"x")
+    store.put("_delta_log/00000000000000000001.checkpoint.parquet", b"x")
+    before = store.commits(1)
+    assert (before.keys(), store.commits(1), store.commits(3)) == ({1, 2}, before, {})
     time.sleep(1.1)  # an object store tells seconds
-    store.put("log/2", b"y")
-    assert store.stamps("log", after="1")["2"] != before["2"]
+    store.put(commit_name(2), b"y")
+    assert (store.commits(1)[1], store.commits(1)[2] == before[2]) == (before[1], False)
