@@ -152,15 +152,16 @@ class _Turn:
 
 
 @contextmanager
-def handle(path: Store, *, log: bool = False) -> Iterator[Handle]:
+def handle(path: Store, *, log: bool = False, look: bool = True) -> Iterator[Handle]:
     """A table at its newest version, for one thread at a time: others wait. log: what `table` tells isn't asked for,
-    but its columns and properties. After an exception it is opened again. Raises deltalake's TableNotFoundError."""
+    but its columns and properties. look: false, where it may be as this process knows it. After an exception it is
+    opened again. Raises deltalake's TableNotFoundError."""
     with _lock:
         turn = _turns.setdefault(path, _Turn())
     with turn.lock:
         with _lock:
             kept = _kept.pop(path, None)
-        if kept is None or not (_is_looked_at(kept, log=log) or kept.newest(log=log)):
+        if kept is None or not (not look or _is_looked_at(kept, log=log) or kept.newest(log=log)):
             began, table = time.monotonic(), opened(path)
             kept = Handle(path, table, table.version(), looked_at=began)
         yield kept

@@ -21,7 +21,7 @@ def put_together(sink: Sink) -> None:
     For tables that nobody takes commit by commit. Raises as commits.replace, but where another process does the same
     at this moment."""
     path, partition = sink.table, dict(sink.partition)
-    with handle(path, log=True) as opened:
+    with handle(path, log=True, look=False) as opened:
         try:
             adds = commits.adds_of(opened, opened.version)
         except FileNotFoundError:  # its log can't be read in full
