@@ -11,6 +11,7 @@ right after it: the next holder finds it, or its own commit of that version is r
 """
 
 import json
+import math
 import os
 import socket
 import threading
@@ -55,7 +56,9 @@ class Lease:
     number: int
     length_s: float
     _beat: int = 0
-    _renewed: float = 0.0
+    _made: float = -math.inf
+    """When its record was about to be made: nobody sees it unchanged for long enough before `length_s` after that."""
+    _renewed: float = -math.inf
     _lost: str = ""
     _ended: threading.Event = field(default_factory=threading.Event)
 
@@ -68,6 +71,7 @@ class Lease:
         """Raises LeaseLost where another process has taken the source over, StorageError where that can't be seen."""
         if self._lost or _clock() - self._renewed > self.length_s * _SURE:
             self._look()
+            self._renewed = max(self._renewed, self._made)
 
     def _look(self) -> None:
         if not self._lost and (newest := _numbers(self.lake, self.folder)[-1:]) != [self.number]:
@@ -117,8 +121,8 @@ def held(lake: Store, source: str, slug: str, wait_s: float, length_s: float = L
     """Hold a source's lease. Raises RunInProgress where another process still has it after `wait_s` seconds, LeaseLost
     for work that failed because another took the source over, StorageError."""
     folder = f"{FOLDER}/{slug}"
-    lease = Lease(lake, source, folder, _taken(lake, source, folder, wait_s, length_s), length_s)
-    lease._renewed = _clock() - length_s  # the first commit looks
+    number, made = _taken(lake, source, folder, wait_s, length_s)
+    lease = Lease(lake, source, folder, number, length_s, _made=made)  # not yet renewed: the first commit looks
     _held.append(lease)
     threading.Thread(target=lease.renewing, name=f"lease of {source}", daemon=True).start()
     try:
@@ -138,11 +142,11 @@ def held(lake: Store, source: str, slug: str, wait_s: float, length_s: float = L
         _last[lake.root, folder] = lease.number
 
 
-def _taken(lake: Store, source: str, folder: str, wait_s: float, length_s: float) -> int:
-    """The number under which this process now has the lease."""
-    number = _last.get((lake.root, folder), 0) + 1
+def _taken(lake: Store, source: str, folder: str, wait_s: float, length_s: float) -> tuple[int, float]:
+    """The number under which this process now has the lease, and a time (`_clock`) right before it was made."""
+    number, made = _last.get((lake.root, folder), 0) + 1, _clock()
     if number > 1 and _made(lake, source, folder, number, length_s):  # nobody had it in between
-        return number
+        return number, made
     began = since = time.monotonic()
     seen = None
     while True:
@@ -153,10 +157,11 @@ def _taken(lake: Store, source: str, folder: str, wait_s: float, length_s: float
         if (newest, text) != seen:
             seen, since = (newest, text), now
         if text is not None and (not text or _is_over(json.loads(text), now - since)):
+            made = _clock()
             if _made(lake, source, folder, newest + 1, length_s):
                 if len(numbers) > 2 * _KEPT:
                     lake.remove(f"{folder}/{n:0{_DIGITS}d}" for n in numbers[:-_KEPT])
-                return newest + 1
+                return newest + 1, made
             continue
         if now - began >= wait_s:
             raise RunInProgress(source, now - began)

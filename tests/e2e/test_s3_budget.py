@@ -1,0 +1,88 @@
+"""How often the store is asked by a round of continuous catch-up: requests cost money, and each takes some 20 ms."""
+
+import json
+import subprocess
+import sys
+
+import pytest
+import yaml
+from confluent_kafka import Producer
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from tests import s3_server
+from tests.e2e.e2e_shop import FAST
+
+pytestmark = [pytest.mark.spark, pytest.mark.broker, pytest.mark.e2e, pytest.mark.s3, pytest.mark.thorough]
+
+NOTHING_NEW, INCREMENT = 40, 150
+"""Requests that a round may take."""
+TYPES = {"id": "bigint", "v": "varchar(20)"}
+
+
+class Table:
+    """A table whose changes canal sends as JSON."""
+
+    def __init__(self, servers):
+        client = AdminClient({"bootstrap.servers": servers})
+        client.create_topics([NewTopic("budget", 1, 1)])["budget"].result(60)
+        self.producer, self.sent = Producer({"bootstrap.servers": servers}), 0
+
+    def say(self, kind, ids):
+        self.sent += 1
+        rows = [{"id": str(n), "v": f"{kind} {self.sent}"} for n in ids]
+        at = 1_790_000_000_000 + self.sent * 1000
+        old = [{"v": "x"}] * len(rows) if kind == "UPDATE" else None
+        said = {"data": rows, "database": "shop", "table": "items", "type": kind, "isDdl": False, "old": old}
+        said |= {"mysqlType": TYPES, "pkNames": ["id"], "es": at, "ts": at, "id": self.sent, "sql": ""}
+        self.producer.produce("budget", json.dumps({**said, "sqlType": {"id": -5, "v": 12}}))
+        assert self.producer.flush(60) == 0
+
+
+@pytest.fixture
+def rounds(broker, s3, tmp_path, monkeypatch):
+    """`rounds()`: does one, returns its requests and seconds."""
+    monkeypatch.setenv("CDC_TEST_KEY", s3_server.KEY)
+    monkeypatch.setenv("CDC_TEST_SECRET", s3_server.SECRET)
+    storage = {"endpoint": s3.endpoint, "access_key": "${CDC_TEST_KEY}", "secret_key": "${CDC_TEST_SECRET}"}
+    file = tmp_path / "cdc.yaml"
+    told = {"lake": f"s3a://{s3_server.BUCKET}/{tmp_path.name}", "storage": storage, "spark": {"conf": FAST}}
+    told |= {"kafka": {"bootstrap.servers": broker.bootstrap_servers}}
+    file.write_text(yaml.safe_dump({**told, "sources": [{"name": "s", "format": "canal_json", "topics": ["budget"]}]}))
+    command = [sys.executable, "-m", "tests.e2e.rounds", str(file)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+
+        def one():
+            s3.reset()
+            process.stdin.write("\n")
+            process.stdin.flush()
+            line = next(line for line in process.stdout if line.startswith("round "))
+            return s3.reset(), float(line.split()[1])
+
+        yield one
+        process.stdin.close()
+
+
+def test_a_round_asks_the_store_no_more_than_it_needs(broker, rounds, s3):
+    table = Table(broker.bootstrap_servers)
+    table.say("INSERT", range(500))
+    rounds()
+    table.say("INSERT", range(500, 1000))
+    rounds()
+    counts = []
+    for kind, ids in (("INSERT", range(1000, 1500)), ("UPDATE", range(500)), ("DELETE", range(1000, 1500))):
+        table.say(kind, ids)
+        asked, _ = rounds()
+        counts.append(len(asked))
+        assert len(asked) <= INCREMENT, "\n".join([kind, *asked])
+    asked, _ = rounds()
+    counts.append(len(asked))
+    assert len(asked) <= NOTHING_NEW, "\n".join(asked)
+    for n in range(20):  # nor does it ask for more the longer it goes on
+        table.say("INSERT", [2000 + n])
+        rounds()
+    table.say("INSERT", [3000])
+    asked, _ = rounds()
+    assert len(asked) <= INCREMENT, "\n".join(asked)
+    s3.fault("delay", times=10_000, seconds=0.02)
+    table.say("INSERT", range(4000, 4500))
+    sys.stdout.write(f"{counts} requests; with 20 ms each: {rounds()[1]} s, nothing new {rounds()[1]} s\n")
