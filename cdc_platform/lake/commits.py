@@ -76,7 +76,7 @@ def live_of(opened: Handle) -> Live | None:
     if any(metadata.configuration.get(p, "false") != "false" for p in _REFUSED):
         return None
     try:
-        adds = adds_of(opened, version)
+        adds = _adds(opened, version)
     except FileNotFoundError:
         return None
     if not all(map(_is_kept_to, adds)):
@@ -89,7 +89,7 @@ def empty(properties: Mapping[str, str]) -> Live:
     return Live(0, [], int(properties.get(_INTERVAL, _ITS_DEFAULT)))
 
 
-def adds_of(opened: Handle, version: int) -> list[Action]:
+def _adds(opened: Handle, version: int) -> list[Action]:
     """Data files of an open table; what was read of its log before isn't read again. Raises FileNotFoundError."""
     kept = opened.stamped()
     known, adds = opened.adds or (-1, {})
@@ -324,10 +324,7 @@ def replace(sink: Sink, gone: Collection[str], files: list[Written]) -> None:
         with handle(path, log=True) as opened:
             if unknown := _unknown(opened.table):
                 raise LakeChanged(path.uri(), f"its protocol asks writers for what isn't known: {', '.join(unknown)}")
-            try:
-                there = {unquote(add["path"]): add for add in adds_of(opened, opened.version)}
-            except FileNotFoundError as error:
-                raise LakeChanged(path.uri(), f"its log can't be read in full: {error}") from None
+            there = {unquote(file.path): file for file in opened.data_files().values()}
             if lost := sorted(set(gone) - set(there)):
                 raise LakeChanged(path.uri(), f"its file {lost[0]} is gone: something else rewrote the table")
             _seen(path, files)
@@ -335,7 +332,9 @@ def replace(sink: Sink, gone: Collection[str], files: list[Written]) -> None:
             info = {"timestamp": now, "operation": "REWRITE", "readVersion": before, "engineInfo": "cdc-platform"}
             same, partition = {"dataChange": False}, dict(sink.partition)
             lines: list[Action] = [{"commitInfo": info}]
-            lines += [{"remove": {**_removed(there[name], now), **same}} for name in sorted(gone)]
+            for file in (there[name] for name in sorted(gone)):
+                named = {"path": file.path, "size": file.size, "partitionValues": partition}
+                lines.append({"remove": {**_removed(named, now), **same}})
             lines += [{"add": {**_added(f, now, partition), **same}} for f in files]
             interval = int(opened.table.metadata().configuration.get(_INTERVAL, _ITS_DEFAULT))
             done, version = opened.append(lines), before + 1

@@ -9,13 +9,13 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 from weakref import WeakValueDictionary
 
 import msgspec
 import pyarrow.parquet as pq
 
-from cdc_platform.lake import lease
+from cdc_platform.lake import answers, lease
 from cdc_platform.lake.store import File, Store, commit_name
 from cdc_platform.tables import SNAPSHOT_PATH, TOMBSTONES_PATH
 
@@ -24,11 +24,20 @@ if TYPE_CHECKING:
 
 Action = dict[str, Any]
 
+_PARTITION = "partition."
 _MOST = 2048
 """Handles that are kept; each holds its table's files and their statistics: a source may have a thousand tables."""
 _OWN = 64
 """Commits of its own that a handle keeps beyond those that its table lacks."""
 _DECODER, _ENCODER = msgspec.json.Decoder(), msgspec.json.Encoder()
+
+
+class DataFile(NamedTuple):
+    """A data file as its table's log names it: `path` as it stands there (percent-encoded), bytes, partition."""
+
+    path: str
+    size: int
+    partition: dict[str, str]
 
 
 @dataclass(slots=True)
@@ -59,6 +68,22 @@ class Handle:
     def identity(self) -> tuple[int, Any]:
         """What tells its state from all others."""
         return self.version, self._stamp if self._stamp is not None else object()
+
+    def data_files(self) -> dict[str, DataFile]:
+        """Data files by path, of a table without deletion vectors: what `table` has, and commits of our own since."""
+        found: dict[str, DataFile] = {}
+        added = answers.table(self.table.get_add_actions(flatten=True))
+        names = [n.removeprefix(_PARTITION) for n in added.column_names if n.startswith(_PARTITION)]
+        columns = [added[n].to_pylist() for n in ("path", "size_bytes", *(_PARTITION + n for n in names))]
+        for path, size, *values in zip(*columns, strict=True):
+            found[path] = DataFile(path, size, dict(zip(names, values, strict=True)))
+        for version in range(self.table.version() + 1, self.version + 1):
+            for action in self.actions(version):
+                if add := action.get("add"):
+                    found[add["path"]] = DataFile(add["path"], add["size"], add["partitionValues"])
+                elif remove := action.get("remove"):
+                    found.pop(remove["path"], None)
+        return found
 
     def recorded(self, once: tuple[str, int] | None) -> bool:
         """Whether there is a commit of this application with this number or a later one (Delta's protocol, "Transaction

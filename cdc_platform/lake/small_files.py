@@ -22,15 +22,13 @@ def put_together(sink: Sink) -> None:
     at this moment."""
     path, partition = sink.table, dict(sink.partition)
     with handle(path, log=True, look=False) as opened:
-        try:
-            adds = commits.adds_of(opened, opened.version)
-        except FileNotFoundError:  # its log can't be read in full
+        if opened.table.protocol().min_reader_version > 1:  # deletion vectors, mapped columns
             return
-        small = [a for a in adds if a["partitionValues"] == partition and a["size"] < _SMALL]
-        if len(small) < MANY or any("deletionVector" in a for a in small):
+        small = [f for f in opened.data_files().values() if f.partition == partition and f.size < _SMALL]
+        if len(small) < MANY:
             return
         copy = copies.of(opened) if path.remote else None
-    names = [unquote(add["path"]) for add in small]
+    names = [unquote(file.path) for file in small]
     out = Output(sink)
     with suppress(LakeChanged):
         for unit in units([File(copy.store if copy else path, name) for name in names], whole=True):

@@ -18,10 +18,10 @@ from cdc_platform.tables.common import (
     DB,
     DECODER,
     GTID,
+    NOTED,
     ORDER,
     SCHEMA,
     SOURCE,
-    STAGED,
     TABLE,
     TEXTS,
     WRITTEN_AT,
@@ -45,7 +45,7 @@ OFFSET_LEDGER = Table(
         Column("records", BIGINT, "offsets with this outcome; negative takes back what was counted under it before"),
     ),
     partition_by=("source",),
-    settings=STAGED,
+    settings=NOTED,
 )
 
 LINEAGES = Table(
@@ -60,7 +60,7 @@ LINEAGES = Table(
         Column("high_pos", UNSIGNED_BIGINT, about="position in that file"),
     ),
     partition_by=("source",),
-    settings=STAGED,
+    settings=NOTED,
 )
 
 LOG_EPOCHS = Table(
@@ -86,7 +86,7 @@ LOG_EPOCHS = Table(
     ),
     added=("until",),
     partition_by=("source",),
-    settings=STAGED,
+    settings=NOTED,
 )
 
 TABLE_RULES = Table(
@@ -104,7 +104,7 @@ TABLE_RULES = Table(
         WRITTEN_AT,
     ),
     partition_by=("source",),
-    settings=STAGED,
+    settings=NOTED,
 )
 
 DECODED_WITH = Table(
@@ -124,7 +124,7 @@ DECODED_WITH = Table(
         WRITTEN_AT,
     ),
     partition_by=("source",),
-    settings=STAGED,
+    settings=NOTED,
 )
 
 TOPICS = Table(
@@ -137,7 +137,7 @@ TOPICS = Table(
         Column("seen_at", TIMESTAMP, about="when it was first seen under that id"),
     ),
     partition_by=("source",),
-    settings=STAGED,
+    settings=NOTED,
 )
 
 TABLE_STATE = Table(
@@ -166,7 +166,7 @@ TABLE_STATE = Table(
         Column("rows", BIGINT, "rows of the snapshot after the batch; NULL: not counted"),
     ),
     partition_by=("source",),
-    settings=STAGED,
+    settings=NOTED,
     added=("schema", "entries", "rows"),
 )
 
@@ -201,6 +201,6 @@ CUTS = Table(
         Column("schemas", TEXTS, "path under the lake: the schema of its table, where it has one"),
     ),
     partition_by=("source",),
-    settings=STAGED,
+    settings=NOTED,
     added=("schemas",),
 )

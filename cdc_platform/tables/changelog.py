@@ -9,6 +9,7 @@ from cdc_platform.tables.common import (
     ENTRY_INDEX,
     INFO,
     LANDED_AT,
+    NOTED,
     OP,
     ORDER,
     ORDER_KEY,
@@ -70,7 +71,7 @@ SCHEMA_HISTORY = Table(
         ORDER_KEY,
     ),
     partition_by=("source",),
-    settings=STAGED,
+    settings=NOTED,
 )
 
 SCHEMA_CHANGES = Table(
@@ -91,7 +92,7 @@ SCHEMA_CHANGES = Table(
         WRITTEN_AT,
     ),
     partition_by=("source",),
-    settings=STAGED,
+    settings=NOTED,
 )
 
 SCHEMA_EFFECTS = Table(
@@ -99,7 +100,7 @@ SCHEMA_EFFECTS = Table(
     "What the DDL parsers made of a source's statements, so that they are asked once",
     (SOURCE, Column("digest", STRING, "of the statements"), Column("effects", STRING, "JSON"), WRITTEN_AT),
     partition_by=("source",),
-    settings=STAGED,
+    settings=NOTED,
 )
 
 TYPES_KNOWN = Table(
@@ -116,7 +117,7 @@ TYPES_KNOWN = Table(
         WRITTEN_AT,
     ),
     partition_by=("source",),
-    settings=STAGED,
+    settings=NOTED,
 )
 
 CONTROL_EVENTS = Table(
@@ -133,7 +134,7 @@ CONTROL_EVENTS = Table(
         ORDER_KEY,
     ),
     partition_by=("source",),
-    settings=STAGED,
+    settings=NOTED,
 )
 
 QUARANTINE = Table(
@@ -156,6 +157,6 @@ QUARANTINE = Table(
         Column("column", STRING, "the column whose value could not be used, where it is one"),
     ),
     partition_by=("source",),
-    settings={**STAGED, "delta.appendOnly": "false"},  # `resolved_at` is noted later
+    settings={**NOTED, "delta.appendOnly": "false"},  # `resolved_at` is noted later
     added=("schema", "key", "column"),
 )

@@ -19,7 +19,13 @@ STAGED = {
     "delta.checkpointInterval": "50",
     "delta.logRetentionDuration": "interval 3650 days",  # `replay` reads commits from the first on
 }
-"""Properties of tables that only ever grow and can be rebuilt."""
+"""Properties of tables that only ever grow and are taken commit by commit."""
+NOTED = {
+    "delta.appendOnly": "true",
+    "delta.checkpointInterval": "10",  # who opens one reads the commits since the last checkpoint, each by a request
+    "delta.logRetentionDuration": "interval 2 days",  # a commit a round, thousands a day
+}
+"""Properties of tables in which the stages note what they did."""
 
 TEXTS = Map(STRING, STRING)
 

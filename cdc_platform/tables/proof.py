@@ -11,7 +11,7 @@ from cdc_platform.tables.columns import (
     Map,
     Struct,
 )
-from cdc_platform.tables.common import BINLOG, DB, SCHEMA, SOURCE, STAGED, TABLE, WRITTEN_AT
+from cdc_platform.tables.common import BINLOG, DB, NOTED, SCHEMA, SOURCE, TABLE, WRITTEN_AT
 from cdc_platform.tables.table import Table
 
 WATERMARKS = Table(
@@ -48,7 +48,7 @@ WATERMARKS = Table(
         WRITTEN_AT,
     ),
     partition_by=("source",),
-    settings=STAGED,
+    settings=NOTED,
 )
 
 RECONCILIATIONS = Table(
@@ -73,7 +73,7 @@ RECONCILIATIONS = Table(
         WRITTEN_AT,
     ),
     partition_by=("source",),
-    settings=STAGED,
+    settings=NOTED,
 )
 
 CERTIFICATES = Table(
@@ -92,5 +92,5 @@ CERTIFICATES = Table(
         WRITTEN_AT,
     ),
     partition_by=("source",),
-    settings=STAGED,
+    settings=NOTED,
 )

@@ -11,6 +11,7 @@ from cdc_platform.tables.common import (
     HEADERS,
     INFO,
     LANDED_AT,
+    NOTED,
     OP,
     RECORD_KEY,
     SCHEMA,
@@ -135,7 +136,7 @@ DDL_SEEN = Table(
         INFO,
     ),
     added=("entry_index", "lineage", "file_no", "binlog_pos", "info"),
-    settings=STAGED,
+    settings=NOTED,
 )
 
 CONTEXTS = Table(
@@ -149,5 +150,5 @@ CONTEXTS = Table(
         Column("context", STRING, "JSON of what it told"),
     ),
     added=("inputs", "context"),
-    settings=STAGED,
+    settings=NOTED,
 )

@@ -3,6 +3,7 @@
 import json
 import subprocess
 import sys
+from statistics import mean, median
 
 import pytest
 import yaml
@@ -14,8 +15,9 @@ from tests.e2e.e2e_shop import FAST
 
 pytestmark = [pytest.mark.spark, pytest.mark.broker, pytest.mark.e2e, pytest.mark.s3, pytest.mark.thorough]
 
-NOTHING_NEW, INCREMENT = 40, 150
-"""Requests that a round may take."""
+NOTHING_NEW, INCREMENT, WITH_CHECKPOINTS = 40, 150, 200
+"""Requests that a round may take; on average with what it costs to put small files together and to make checkpoints,
+for which delta-rs reads each commit four times."""
 TYPES = {"id": "bigint", "v": "varchar(20)"}
 
 
@@ -66,23 +68,16 @@ def test_a_round_asks_the_store_no_more_than_it_needs(broker, rounds, s3):
     table = Table(broker.bootstrap_servers)
     table.say("INSERT", range(500))
     rounds()
-    table.say("INSERT", range(500, 1000))
-    rounds()
     counts = []
-    for kind, ids in (("INSERT", range(1000, 1500)), ("UPDATE", range(500)), ("DELETE", range(1000, 1500))):
-        table.say(kind, ids)
-        asked, _ = rounds()
-        counts.append(len(asked))
-        assert len(asked) <= INCREMENT, "\n".join([kind, *asked])
+    for n in range(10):  # nor does it ask for more the longer it goes on
+        for kind, ids in (("INSERT", range(500)), ("UPDATE", range(500)), ("DELETE", range(250))):
+            table.say(kind, [n * 1000 + i for i in ids])
+            counts.append(len(rounds()[0]))
+    assert (median(counts) <= INCREMENT, mean(counts) <= WITH_CHECKPOINTS) == (True, True), counts
     asked, _ = rounds()
-    counts.append(len(asked))
     assert len(asked) <= NOTHING_NEW, "\n".join(asked)
-    for n in range(20):  # nor does it ask for more the longer it goes on
-        table.say("INSERT", [2000 + n])
-        rounds()
-    table.say("INSERT", [3000])
-    asked, _ = rounds()
-    assert len(asked) <= INCREMENT, "\n".join(asked)
     s3.fault("delay", times=10_000, seconds=0.02)
-    table.say("INSERT", range(4000, 4500))
-    sys.stdout.write(f"{counts} requests; with 20 ms each: {rounds()[1]} s, nothing new {rounds()[1]} s\n")
+    table.say("INSERT", range(90_000, 90_500))
+    took = rounds()[1], rounds()[1]
+    sys.stdout.write(f"{counts}: {median(counts)}, on average {mean(counts):.0f}; nothing new {len(asked)}\n")
+    sys.stdout.write(f"with 20 ms each: {took[0]} s, nothing new {took[1]} s\n")
