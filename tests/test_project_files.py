@@ -2,6 +2,8 @@
 
 import re
 import shlex
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -40,6 +42,23 @@ def test_commands_of_workflows_exist(path):
         assert (ROOT / file).is_file(), file
     for module in re.findall(r"-m (tests[\w.]+)", commands):
         assert (ROOT / (module.replace(".", "/") + ".py")).is_file(), module
+
+
+@pytest.mark.parametrize(
+    ("schema", "pattern"),
+    [
+        ("vendor.github-workflows", "workflows/*.yaml"),
+        ("vendor.github-issue-forms", "ISSUE_TEMPLATE/[!c]*.yaml"),
+        ("vendor.github-issue-config", "ISSUE_TEMPLATE/config.yml"),
+        ("vendor.dependabot", "dependabot.yml"),
+    ],
+)
+def test_github_takes_its_files(schema, pattern):
+    files = sorted(map(str, (ROOT / ".github").glob(pattern)))
+    assert files
+    program = Path(sys.executable).with_name("check-jsonschema")
+    done = subprocess.run([program, "--builtin-schema", schema, *files], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout
 
 
 @pytest.mark.parametrize("path", WORKFLOWS, ids=lambda path: path.stem)

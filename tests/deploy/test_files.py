@@ -3,6 +3,7 @@
 import re
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,19 @@ from cdc_platform.config import load_config
 ROOT = Path(__file__).resolve().parents[2]
 DEPLOY = ROOT / "deploy"
 PROGRAMS = ("code-server", "webserver", "daemon")
+KUBERNETES = "1.33"
+"""Whose schemas the manifests are held to. All kinds in use have been in it for years."""
+
+
+NO_MANIFESTS = ("kustomization.yaml", "cdc.yaml")
+"""What kustomize reads and the cluster doesn't get."""
+
+
+def checked(program: str, *args: str | Path, folder: Path = ROOT) -> tuple[int, str]:
+    """Exit code and output of a program of .venv."""
+    command = [str(Path(sys.executable).with_name(program)), *map(str, args)]
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=120, check=False)
+    return done.returncode, done.stdout + done.stderr
 
 
 def documents(path: Path) -> list[dict[str, Any]]:
@@ -40,6 +54,48 @@ def test_what_the_image_copies_is_there_and_not_ignored():
     for name in files:
         assert (ROOT / name).exists(), name
         assert f"!{name}" in ignored, name
+
+
+@pytest.mark.skipif(not Path(sys.executable).with_name("hadolint").exists(), reason="no hadolint for this platform")
+def test_hadolint_accepts_the_dockerfile(tmp_path):
+    assert checked("hadolint", DEPLOY / "Dockerfile") == (0, "")
+    (tmp_path / "Dockerfile").write_text("FROM debian:latest\nUSER root\n")
+    assert checked("hadolint", tmp_path / "Dockerfile")[0] == 1
+
+
+def test_the_scripts_have_no_faults_that_shellcheck_sees():
+    assert checked("shellcheck", DEPLOY / "entrypoint.sh", ROOT / ".ci" / "run") == (0, "")
+
+
+def test_compose_is_of_its_specification(tmp_path):
+    check = ("--builtin-schema", "vendor.compose-spec")
+    code, said = checked("check-jsonschema", *check, DEPLOY / "docker-compose.yaml")
+    assert code == 0, said
+    wrong = (DEPLOY / "docker-compose.yaml").read_text().replace("restart:", "restarts:", 1)
+    (tmp_path / "docker-compose.yaml").write_text(wrong)
+    code, said = checked("check-jsonschema", *check, tmp_path / "docker-compose.yaml")
+    assert (code, "restarts" in said) == (1, True)
+
+
+def test_kubernetes_takes_the_manifests(tmp_path):
+    check = ("--strict", "-k", KUBERNETES)
+    manifests = sorted(p for p in (DEPLOY / "kubernetes").glob("*.yaml") if p.name not in NO_MANIFESTS)
+    assert len(manifests) > 5
+    code, said = checked("kubernetes-validate", *check, *manifests)
+    assert code == 0, said
+    (tmp_path / "wrong.yaml").write_text((DEPLOY / "kubernetes" / "daemon.yaml").read_text().replace("args:", "arg:"))
+    assert checked("kubernetes-validate", *check, tmp_path / "wrong.yaml")[0] != 0
+
+
+def test_compose_has_an_s3_server_that_the_image_can_use():
+    compose = yaml.safe_load((DEPLOY / "docker-compose.yaml").read_text())
+    server = compose["services"]["s3"]
+    assert server["profiles"] == ["s3"], "nobody needs it who keeps the lake in a folder"
+    environment = compose["services"]["code-server"]["environment"]
+    assert environment["S3_PASSWORD"] == server["environment"]["MINIO_ROOT_PASSWORD"]
+    assert environment["S3_KEY"] == server["environment"]["MINIO_ROOT_USER"]
+    # User 10001 can't fetch jars into the image at first use.
+    assert "\nRUN cdc-platform setup --store s3\n" in (DEPLOY / "Dockerfile").read_text()
 
 
 def test_compose_runs_each_program_and_asks_for_its_health():
