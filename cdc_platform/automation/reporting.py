@@ -125,8 +125,8 @@ def added(first: StageResult | None, second: StageResult) -> StageResult:
     metrics = {k: v if k in LEVELS else first.metrics.get(k, 0) + v for k, v in second.metrics.items()}
     found = dict(first.tables)
     for name, figures in second.tables.items():
-        before = float(found.get(name, {}).get("changes", 0))
-        found[name] = {**figures, "changes": before + float(figures.get("changes", 0))}
+        before = int(found.get(name, {}).get("changes", 0))
+        found[name] = {**figures, "changes": before + int(figures.get("changes", 0))}
     return replace(
         second,
         rows=first.rows + second.rows,

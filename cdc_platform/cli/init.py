@@ -17,7 +17,7 @@ _RECORDS = 200
 _HEAD = """\
 # What to follow, and where to. All keys: docs/reference/configuration.md. `cdc-platform validate` checks this file.
 # Any text may hold ${{ENV_VAR}}; passwords and other secrets must come in that way.
-lake: {lake} # a folder (relative to this file's), hdfs://…, abfss://… or gs://…
+lake: {lake} # a folder (relative to this file's), or s3://bucket/folder with a section `storage:`
 
 spark:
   master: "local[*]" # or spark://…, k8s://…, yarn; or instead of it: remote: sc://host:15002

@@ -19,6 +19,9 @@ app = typer.Typer(
 ConfigFile = Annotated[Path, typer.Option("--config", envvar="CDC_CONFIG", help="cdc.yaml")]
 OnlySource = Annotated[str | None, typer.Option(help="Only this source.")]
 _CONFIG = Path("cdc.yaml")
+_NOT_SHOWN = ("decoder_version", "entry_index", "row_index")
+_HEADING = {"room": "stage"}
+"""Column of the table → what people see above it."""
 
 
 class NotQuarantined(CdcError):
@@ -124,7 +127,7 @@ def show_command(
     }
     left = ("address", "source", "format")
     reasons = [{k: v for k, v in r.items() if k not in left} for r in reasons]
-    people = [{k: v for k, v in r.items() if k not in ("decoder_version", "entry_index", "row_index")} for r in reasons]
+    people = [{_HEADING.get(k, k): v for k, v in r.items() if k not in _NOT_SHOWN} for r in reasons]
     data, shown = {**about, "reasons": reasons}, {**{k: v for k, v in about.items() if v}, "reasons": people}
     for name in ("key", "value"):
         raw = record[name]

@@ -4,7 +4,7 @@ import difflib
 import os
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
@@ -12,9 +12,6 @@ from cdc_platform.cli.output import Report, printed, progress
 from cdc_platform.config import Config, Source, load_config
 from cdc_platform.errors import ConfigError, RunFailed
 from cdc_platform.launch import NOT_OF_A_RUN, error_of, figures, launcher, log_followed, run_all
-
-if TYPE_CHECKING:
-    pass
 
 
 @printed

@@ -51,7 +51,7 @@ def _figures(ledger: Store, source: Source, done: list[int]) -> dict[str, float]
         ledger=ledger,
     )
     found = {r["outcome"]: r for r in rows}
-    figure = lambda outcome, column: float((found[outcome][column] if outcome in found else 0) or 0)  # noqa: E731
+    figure = lambda outcome, column: int((found[outcome][column] if outcome in found else 0) or 0)  # noqa: E731
     return {
         "waiting": figure("waiting", "all"),
         "torn": figure("quarantined", "now"),

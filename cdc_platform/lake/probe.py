@@ -38,7 +38,7 @@ def _check(lake: Store) -> None:
         return
     names = _NAMES_IN_FOLDER if isinstance(lake, Folder) else _NAMES
     if problem := race(lake, names, _WRITERS):
-        valid = ["a folder", "s3:// of a store with conditional writes (If-None-Match)", "abfss://", "gs://"]
+        valid = ["a folder", "s3:// of a store with conditional writes (If-None-Match)"]
         raise ConfigError("lake", f"{lake.uri()} can't hold a lake: {problem}", valid)
     passed = {"at": datetime.now(UTC).isoformat(timespec="seconds"), "names": names, "writers": _WRITERS}
     lake.put(_PASSED, json.dumps(passed).encode())

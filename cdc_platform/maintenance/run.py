@@ -50,9 +50,12 @@ def run(spark: SparkSession, config: Config, source: Source) -> StageResult:
     kept = [*_snapshots(spark, config, source), *_beside(config, source)]
     work = [partial(_look_after, spark, config, k) for k in kept if delta_table.exists(k.path)]
     found = dict(delta_sql.run_parallel(work))
-    names = ("files_before", "files", "mb_before", "mb", "expired")
-    metrics = {n: round(sum(float(f[n]) for f in found.values()), 3) for n in names}
-    metrics |= {"tables": len(found), "states_folded": folded}
+    metrics: dict[str, float] = {
+        **{n: sum(int(f[n]) for f in found.values()) for n in ("files_before", "files", "expired")},
+        **{n: round(sum(float(f[n]) for f in found.values()), 3) for n in ("mb_before", "mb")},
+        "tables": len(found),
+        "states_folded": folded,
+    }
     return StageResult("maintenance", source.name, 0, 0, watch.seconds, metrics, found)
 
 

@@ -51,11 +51,11 @@ def run(spark: SparkSession, config: Config, source: Source, *, cut: bool = True
     done = _batches(spark, config, source, history.plan(), replaced)
     tables = refreshed(spark, config, source, min(done, default=None))
     figures, published = _told(spark, config, source, history, tables, cut=cut)
-    changes = sum(float(f["changes"]) for f in figures.values())
+    changes = sum(int(f["changes"]) for f in figures.values())
     return StageResult(
         "snapshots",
         source.name,
-        int(changes),
+        changes,
         len(done),
         watch.seconds,
         {

@@ -218,6 +218,7 @@ def test_levels_are_the_newest_counts_are_sums():
     assert (both.rows, both.batches, both.seconds) == (5, 2, 3.0)
     assert both.metrics == {"changes": 5, "cut": 8}
     assert both.tables == {"a.b": {"rows": 5, "changes": 5}, "a.c": {"changes": 1}}
+    assert isinstance(both.tables["a.b"]["changes"], int), "Dagster keeps a chart's type: 5, not 5.0"
 
 
 def test_the_age_of_a_queued_run_is_told_in_one_zone(instance):

@@ -183,6 +183,7 @@ def test_bytes_are_shown_as_a_dump(rows, capsys):
     assert run(["quarantine", "show", "a/0/7"]) == 0
     out = capsys.readouterr().out
     assert f"value: bytes, {len(VALUE)} bytes\n00000000  00 01 02" in out
+    assert "\nstage " in out and "room" not in out, "the field's word, whatever the table's column is called"
     assert all(len(line) <= 100 for line in out.splitlines())
 
 

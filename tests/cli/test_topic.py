@@ -1,13 +1,14 @@
 """`topic create|list|send` and `init` against a real broker."""
 
 import json
+import re
 from uuid import uuid4
 
 import pytest
 import yaml
 
 from cdc_platform.cli.app import run
-from cdc_platform.config import load_config
+from cdc_platform.config import load_config, parse_config
 from cdc_platform.feeds.canal_json import CanalJsonEncoder
 from cdc_platform.feeds.publish import publish
 from cdc_platform.feeds.workload import Workload
@@ -71,6 +72,11 @@ def test_a_file_for_a_topic_is_written_with_its_format(servers, tmp_path, capsys
     lines = [line.replace("# ", "", 1) for line in file.read_text().splitlines() if line.startswith("    # ")]
     options = yaml.safe_load("\n".join(lines).partition("    options:")[2].partition("\n")[2])
     assert options["time_zone"] == "UTC"
+    said_of_lakes = next(line for line in file.read_text().splitlines() if line.startswith("lake:"))
+    schemes = re.findall(r"\b(\w+)://", said_of_lakes)
+    assert schemes
+    for scheme in schemes:  # raises ConfigError where such a lake is refused
+        parse_config({**yaml.safe_load(file.read_text()), "lake": f"{scheme}://bucket/lake"}, file)
     assert said(capsys, "validate", "--config", str(file))["warnings"] == []
 
     before = file.read_text()

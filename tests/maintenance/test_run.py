@@ -69,7 +69,7 @@ def test_files_are_put_together_and_deletes_forgotten_without_harm(
     assert files(staged) == staged_before, "what is read as a stream of commits stays as it was written"
     assert result.tables["snapshots/m/m/items"]["files_before"] == files_before
     assert result.tables["snapshots/m/m/items"]["files"] == 1
-    assert result.metrics["expired"] == 1
+    assert repr(result.metrics["expired"]) == "1", "what is counted has no decimal point"
     graves = read(target.tombstones.uri()).to_pylist()
     assert [g["scope"] for g in graves] == ["expired"]
 
