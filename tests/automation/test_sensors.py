@@ -358,7 +358,12 @@ def catch_up_tick(config: Config, instance: dg.DagsterInstance) -> ScheduleExecu
     return schedule.evaluate_tick(context)
 
 
-@pytest.mark.parametrize("free", [["shop-dts", "shop_debezium"], ["shop_debezium"], []], ids=["several", "one", "none"])
+FREE = pytest.mark.parametrize(
+    "free", [["shop-dts", "shop_debezium"], ["shop_debezium"], []], ids=["several", "one", "none"]
+)
+
+
+@FREE
 def test_the_schedule_asks_for_one_run_per_free_source(config, instance, free):
     for source in {"shop-dts", "shop_debezium"} - set(free):
         create_run_for_test(instance, "catch_up", tags={SOURCE_TAG: source}, status=DagsterRunStatus.STARTED)
@@ -391,3 +396,28 @@ def test_sensors_evaluate_as_the_daemon_does(shop, instance, name):
         found = sensor.evaluate_tick(context)
     assert len(found.run_requests or []) == (name == "checkpoint_sensor")
     assert bool(found.asset_events) == (name == "heartbeat_sensor")
+
+
+@FREE
+@pytest.mark.broker
+def test_the_sensor_asks_for_one_run_per_free_source_with_news(shop, servers, instance, free):
+    topic = new_topic(servers)
+    shop.sources[1] = shop.sources[1].model_copy(update={"topics": [topic], "topic_pattern": None})
+    for source in shop.sources:
+        send(servers, source.topics[0])
+        if source.name not in free:
+            create_run_for_test(instance, "catch_up", tags={SOURCE_TAG: source.name}, status=DagsterRunStatus.STARTED)
+    repository = build(shop).get_repository_def()
+    sensor = repository.get_sensor_def("checkpoint_sensor")
+    with dg.build_sensor_context(instance=instance, repository_def=repository, sensor_name=sensor.name) as context:
+        found = sensor.evaluate_tick(context)
+    assert sorted(r.tags[SOURCE_TAG] for r in found.run_requests or []) == free
+    assert (found.skip_message is not None) is (not free)
+
+
+def test_the_upkeep_is_due_whatever_runs(config, instance):
+    create_run_for_test(instance, "catch_up", tags={SOURCE_TAG: "shop-dts"}, status=DagsterRunStatus.STARTED)
+    repository = build(config).get_repository_def()
+    due = dg.build_schedule_context(instance=instance, scheduled_execution_time=datetime(2026, 11, 20, 3, tzinfo=UTC))
+    found = repository.get_schedule_def("maintenance_schedule").evaluate_tick(due)
+    assert (len(found.run_requests or []), found.skip_message) == (1, None)
