@@ -65,7 +65,8 @@ def send(servers: str, messages: list[Message], partitions: int = 1) -> None:
     new = [NewTopic(t, partitions, 1) for t in sorted({t for t, _, _ in messages}) if t not in there]
     for future in admin.create_topics(new).values() if new else ():
         future.result()
-    producer = Producer({"bootstrap.servers": servers, "enable.idempotence": True})
+    # One batch under way at a time: see _PRODUCER of feeds/publish.py.
+    producer = Producer({"bootstrap.servers": servers, "enable.idempotence": True, "max.in.flight": 1})
     for topic, key, value in messages:
         producer.produce(topic, value, key)
     assert producer.flush(30) == 0
