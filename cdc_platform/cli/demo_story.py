@@ -45,7 +45,7 @@ def story(outcome: Outcome) -> Iterator[tuple[str | None, Any]]:
 
 
 def _verdict(outcome: Outcome, newest: list[dict[str, Any]]) -> str:
-    seconds = duration(sum(stage["seconds"] for stage in outcome.stages))
+    seconds = duration(sum(step["seconds"] for step in outcome.steps))
     if outcome.equal:
         return f"Done in {seconds}: {EQUAL}, {len(newest)} tables in {count(len(outcome.feeds), 'format')}."
     return f"NOT equal: {count(len(outcome.problems), 'finding')} in {seconds} (on stderr, one a line)."

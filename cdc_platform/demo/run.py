@@ -30,7 +30,7 @@ class Outcome:
     transactions: published in run 1 and run 2. feeds: what became of each feed's data (see `counts.of_feeds`), and its
     newest cut. published: run, source, records, mb. stages: what the runs say of each of them, with the run's number.
     snapshots: run, source, format, table, rows, equal. ledger: source, topic, partition, landed and what became of it.
-    stages: stage, seconds of wall time.
+    steps: what the demo did, one after the other: step, seconds of wall time.
     """
 
     config: str
@@ -41,7 +41,7 @@ class Outcome:
     stages: list[dict[str, Any]] = field(default_factory=list)
     snapshots: list[dict[str, Any]] = field(default_factory=list)
     ledger: list[dict[str, Any]] = field(default_factory=list)
-    stages: list[dict[str, Any]] = field(default_factory=list)
+    steps: list[dict[str, Any]] = field(default_factory=list)
     problems: list[str] = field(default_factory=list)
 
     @property
@@ -50,12 +50,12 @@ class Outcome:
         return not self.problems and bool(self.snapshots)
 
     @contextmanager
-    def timed(self, stage: str, say: Say) -> Iterator[None]:
-        """Say and time one stage."""
-        say(stage)
+    def timed(self, step: str, say: Say) -> Iterator[None]:
+        """Say and time one step."""
+        say(step)
         started = time.monotonic()
         yield
-        self.stages.append({"stage": stage, "seconds": round(time.monotonic() - started, 1)})
+        self.steps.append({"step": step, "seconds": round(time.monotonic() - started, 1)})
 
 
 def run_demo(settings: Settings, say: Say) -> Outcome:

@@ -12,7 +12,8 @@ def finished(config="/x/cdc.yaml", lake="/x/lake", wrong=None) -> Outcome:
         for table in ("shop.customers", "shop.orders"):
             row = {"run": 2, "source": f"shop_{name}", "format": name, "table": table, "rows": 7}
             found.snapshots.append({**row, "equal": (name, table) != wrong})
-    found.stages = [{"stage": "run 1", "seconds": 61.0}]
+    found.steps = [{"step": "run 1: from Kafka to snapshots", "seconds": 61.0}]
+    found.stages = [{"run": 1, "stage": "landing", "seconds": 50.0}]  # within the step
     found.ledger = [{"landed": 5, "accounted": 5}]
     found.problems = ["run 2, x: shop.orders: 1 missing rows"] if wrong else []
     return found
@@ -24,7 +25,7 @@ def text(outcome: Outcome) -> str:
 
 def test_the_story_names_every_format_and_fits_the_line():
     told = text(finished())
-    assert EQUAL in told.splitlines()[0]
+    assert told.startswith(f"Done in 1 min 1 s: {EQUAL}")
     assert max(map(len, told.splitlines())) <= 100
     for name in FORMATS:
         assert f"{name} " in told
