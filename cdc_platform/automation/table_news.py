@@ -32,13 +32,13 @@ class TableNews:
         self.instance, self.naming, self.source, self.asked = instance, naming, source, asked
         self.left = False
         """Whether there was more to tell than time for it."""
-        self._changes: dict[str, float] = {}
+        self._changes: dict[str, int] = {}
         self._told: dict[tuple[dg.AssetKey, str], bool] = {}
 
     def add(self, result: StageResult) -> None:
         """What a run of the stage brought."""
         for name, figures in result.tables.items():
-            self._changes[name] = self._changes.get(name, 0) + float(figures.get("changes", 0))
+            self._changes[name] = self._changes.get(name, 0) + int(figures.get("changes", 0))
 
     def events(self, statuses: list[TableStatus], seconds: float | None = None) -> Iterator[Any]:
         """For `context.log_event`. seconds: after so many what is left stays for the next time."""
