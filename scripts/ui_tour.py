@@ -46,7 +46,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--config", type=Path, default=Path(".cdc/demo/cdc.yaml"))
     parser.add_argument("--source", default="shop_dts", help="the source whose tables are shown")
-    parser.add_argument("--settle", type=float, default=90, help="seconds for sensors to report")
+    parser.add_argument("--settle", type=float, default=240, help="seconds for sensors and runs to report")
     parser.add_argument("--chromium", default="/usr/bin/chromium")
     parser.add_argument("--only", nargs="*", default=[page[0] for page in PAGES])
     given = parser.parse_args()
