@@ -262,7 +262,7 @@ def test_what_the_chain_catches_up_with_or_the_source_changed_since_is_no_differ
 
     pairing = pair(world.server.columns("shop", "lagging"), columns)
     result = TableResult("shop.lagging")
-    live.compare(world.spark, live.Table(world.server, "shop", "lagging", pairing, snapshot), result, 3, 20)
+    live.compare(world.spark, live.Table(world.server, "shop", "lagging", pairing, snapshot), result, 10, 20)
     assert (result.missing, result.extra, result.changed, result.moved) == (0, 0, 1, 1)
     assert [d.key for d in result.differences] == [{"id": "3"}]
     assert result.version is not None and result.version >= 2
