@@ -33,7 +33,8 @@ _SPELLINGS = {
     "datetime": f"[0-9]{{4}}-[0-9]{{2}}-[0-9]{{2}} {_CLOCK}",
     "timestamp": f"[0-9]{{4}}-[0-9]{{2}}-[0-9]{{2}} {_CLOCK}Z",
     "binary": _BASE64,
-    **dict.fromkeys(("text", "enum", "set", "time"), ""),
+    "time": r"-?[0-9]{2,3}:[0-9]{2}:[0-9]{2}(\.[0-9]*[1-9])?",
+    **dict.fromkeys(("text", "enum", "set"), ""),
 }
 _RANGES = {**dict.fromkeys(("tinyint", "smallint", "int", "bigint"), "integer"), "date": "text", "string": "text"}
 
@@ -73,7 +74,14 @@ def plain_table(name: Name, columns: Collection[tuple[str, MySqlType]], keys: tu
     if not types or len(spelled) < len(types):
         return None
     dates = tuple((n, t.family) for n, t in columns if t.family in _TIMES)
-    return PlainTable(name, tuple(n for n, _ in columns), keys, spelled, dates, _RANGES.get(types[0].spark))
+    return PlainTable(
+        name,
+        tuple(n for n, _ in columns),
+        keys,
+        spelled,
+        dates,
+        None if types[0].family == "time" else _RANGES.get(types[0].spark),
+    )
 
 
 def _spelling(type_: MySqlType) -> str | None:

@@ -24,8 +24,9 @@ from cdc_platform.mysql.ddl import (
     tables_there_before,
     truncated_table,
 )
-from cdc_platform.mysql.effects import Added, Effect, effects
+from cdc_platform.mysql.effects import Added, Effect, Retyped, effects
 from cdc_platform.mysql.effects import Name as MySqlName
+from cdc_platform.mysql.readable import with_backticks
 from cdc_platform.mysql.table_names import folded, folds
 from cdc_platform.tables import Name, name_of
 
@@ -56,7 +57,7 @@ class Carry:
     today: Name | None
     names: dict[str, str | None] = field(default_factory=dict)
     added: dict[str, Added] = field(default_factory=dict)
-    retyped: dict[str, list[tuple[str, str]]] = field(default_factory=dict)
+    retyped: dict[str, list[Retyped]] = field(default_factory=dict)
     key: tuple[str, ...] | None = None
     columns: tuple[Column, ...] = ()  # as the last statement left them
     unknown: str | None = None
@@ -70,7 +71,7 @@ class Carry:
 def _carry(until: Order | None, today: Name | None, steps: Sequence[Step]) -> Carry:
     names: dict[str, str | None] = {}
     added: dict[str, Added] = {}
-    retyped: dict[str, list[tuple[str, str]]] = {}
+    retyped: dict[str, list[Retyped]] = {}
     for effect in (s.effect for s in steps):
         now = {new.lower(): old for old, new in names.items() if new is not None}
         after: dict[str, str | None] = {old.lower(): new for old, new in effect.renamed.items()}
@@ -271,7 +272,7 @@ def carried_list(columns: list[dict[str, Any]], carry: Carry) -> list[dict[str, 
         name = carry.names.get(c["name"].lower(), c["name"])
         if name is not None:
             types = carry.retyped.get(name.lower())
-            out.append({**c, "name": name, "type": types[-1][1] if types else c["type"]})
+            out.append({**c, "name": name, "type": types[-1].after if types else c["type"]})
     have = {c["name"].lower() for c in out}
     out += [{"name": a.name, "type": a.type, "key": False} for n, a in carry.added.items() if n not in have]
     place = {c.name.lower(): i for i, c in enumerate(carry.columns)}
@@ -299,7 +300,7 @@ def schema_history(
         same = (r["order"][:3], r["db"], r["ddl"]) if r["order"][1] >= 0 else r["address"]
         told.setdefault(same, r)
     ordered = list(told.values())
-    bare, skipped = readable([Statement(r["db"], r["ddl"]) for r in ordered], repeats(ordered))
+    bare, skipped = readable([Statement(r["db"], with_backticks(r["ddl"])) for r in ordered], repeats(ordered))
     mysql = [(name, order, text) for name, order, text in lists if len(name) == 2]  # of these statements tell
     if fold is None:
         fold = folds(bare, {name for name, _, _ in mysql})

@@ -15,8 +15,8 @@ from cdc_platform.errors import ConfigError, UnknownType
 from cdc_platform.explain.scan import Alike
 from cdc_platform.lake import queries
 from cdc_platform.mysql.types import MySqlType, parse_type
+from cdc_platform.snapshots.schema.conversions import same_values
 from cdc_platform.snapshots.schema.seen import Seen, seen
-from cdc_platform.snapshots.schema.upcast import same_values
 from cdc_platform.suggest import closest
 from cdc_platform.tables import Name
 
@@ -130,7 +130,7 @@ def _then(cells: Mapping[str, str | None], carry: Carry) -> tuple[dict[str, str 
             if added.fill != text:
                 return {}, None  # rows of then have another value in it
             continue
-        if not all(same_values(*types) for types in carry.retyped.get(low, ())):
+        if not all(same_values(t.before, t.after) for t in carry.retyped.get(low, ())):
             return {}, f"column {column!r} had another type: changes from before that are not looked for"
         was[before.get(low, column)] = text
     if not was:

@@ -128,11 +128,11 @@ def _plain(t: pa.DataType) -> pa.DataType:
 
 
 def truth_table(table: Table, rows: Mapping[tuple, Mapping[str, Any]]) -> pa.Table:
-    """Truth rows of Python values → Arrow table of the canonical snapshot types, in column order."""
+    """Truth rows of Python values → Arrow table as snapshots have it, in column order."""
     arrays = {}
     for c in table.columns:
-        convert = _CANONICAL.get(c.type.partition("(")[0], lambda v: v)
-        values = [None if row[c.name] is None else convert(row[c.name]) for row in rows.values()]
+        shown = _SHOWN.get(c.type.partition("(")[0], lambda _, v: v)
+        values = [None if row[c.name] is None else shown(c, row[c.name]) for row in rows.values()]
         arrays[c.name] = pa.array(values, snapshot_types(c)[0])
     return pa.table(arrays)
 
@@ -146,7 +146,13 @@ def time_text(value: timedelta) -> str:
     return f"{'-' if total < 0 else ''}{hours:02d}:{minutes % 60:02d}:{seconds % 60:02d}{fraction}"
 
 
-_CANONICAL: dict[str, Callable[[Any], Any]] = {"time": time_text}
+def with_digits(text: str, digits: int) -> str:
+    """TIME in canonical text as SELECT prints it of a column with so many digits of a second."""
+    whole, _, fraction = text.partition(".")
+    return f"{whole}.{fraction.ljust(digits, '0')}" if digits else text
+
+
+_SHOWN: dict[str, Callable[[Column, Any], Any]] = {"time": lambda c, v: with_digits(time_text(v), c.fsp)}
 
 
 def compare(

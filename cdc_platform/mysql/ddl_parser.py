@@ -15,6 +15,7 @@ from dataclasses import astuple
 from typing import Any
 
 from cdc_platform.errors import SetupError
+from cdc_platform.mysql.collations import table_charset, with_charsets
 from cdc_platform.mysql.ddl import (
     OR_REPLACE,
     Change,
@@ -29,7 +30,7 @@ from cdc_platform.mysql.ddl import (
 from cdc_platform.mysql.primary_keys import PrimaryKeys
 from cdc_platform.mysql.readable import TYPE, simplified
 from cdc_platform.mysql.tokens import tokens, without_lists
-from cdc_platform.mysql.types import AS_BINARY, FAMILIES
+from cdc_platform.mysql.types import AS_BINARY, FAMILIES, SYNONYMS
 from cdc_platform.setup.jars import ddl_classpath
 from cdc_platform.setup.java import find_java
 from cdc_platform.setup.packaged import setup_command
@@ -127,6 +128,9 @@ class _Model:
         for name in self.primary.apply(statement, came, gone):
             if name in self._there:
                 self.tables.overwriteTable(self._there[name].edit().setPrimaryKeyNames(self._none).create())
+        for table in changed.values():
+            if table is not None and (told := _with_bytes(table)) is not None:
+                self.tables.overwriteTable(told)
         changed |= self._changed()
         for name in gone:
             self.columns.pop(name, None)
@@ -162,14 +166,24 @@ class _Model:
         if self.fold:  # the parsers' model folds names of tables, not those of databases
             for start, end, _, _ in list(targets(sql)):
                 sql = sql[:start] + sql[start:end].lower() + sql[end:]
+        self._default_charset(statement, sql)
         reasons = self._read(statement.db or "", sql)
         return f"a DDL statement can't be read: {reasons[0]}" if reasons else None
+
+    def _default_charset(self, statement: Statement, sql: str) -> None:
+        """Gives a table the character set of an ALTER for columns that tell none, those of the same statement, too: the
+        parsers leave it as it was."""
+        charset = table_charset(with_charsets(sql))
+        for db, table in named_tables(statement) if charset else ():
+            if (there := self._there.get((self._folded(db), self._folded(table)))) is not None:
+                self.tables.overwriteTable(there.edit().setDefaultCharsetName(charset).create())
+                self._changed()
 
     def _read(self, db: str, sql: str) -> list[str]:
         """Why none of the parsers can read it, of that which got furthest first; nothing if one can."""
         from py4j.protocol import Py4JJavaError
 
-        sql = _without_backticks(sql)
+        sql = with_charsets(_without_backticks(sql))
         reasons: list[tuple[int, str]] = []
         for number, form in enumerate((sql, *simplified(sql))):
             for parser in self.parsers:
@@ -228,6 +242,30 @@ def _named(text: str) -> str:
     return text.replace(_BACKTICK, "`")
 
 
+def _with_bytes(table: Any) -> Any:
+    """A table with binary types for its text columns of the character set binary: they stay that when the table gets
+    another one (CONVERT TO). None: it has no such column."""
+    bare = {
+        c.name(): twin
+        for c in table.columns()
+        if (c.charsetName() or "").lower() == "binary" and (twin := _BYTES.get(_type_words(c)[0]))
+    }
+    if not bare:
+        return None
+    edited = table.edit()
+    for name, twin in bare.items():
+        edited.updateColumn(table.columnWithName(name).edit().type(twin).charsetName(None).create())
+    return edited.create()
+
+
+_BYTES = {
+    name: AS_BINARY[plain]
+    for name in (*AS_BINARY, *SYNONYMS)
+    if (plain := SYNONYMS.get(name, name)) in AS_BINARY and not name.startswith("n")
+}
+"""Text type as it is written → its binary twin. National types have a character set of their own."""
+
+
 def _columns(table: Any, primary: bool) -> tuple[Column, ...]:
     told = [
         (
@@ -254,11 +292,16 @@ _ALONE = {"binary": "binary(1)"}  # its length matters: the binlog leaves zeros 
 _RENAMED = {"boolean": "tinyint(1)", "bool": "tinyint(1)", "serial": "bigint unsigned"}
 
 
-def _type_text(column: Any) -> str:
+def _type_words(column: Any) -> tuple[str, str]:
+    """Name of a column's type, and its attributes."""
     words = column.typeName().lower().split()
     words = [w for i, w in enumerate(words) if not (i and w in _OF_TEXT)]
     name = " ".join(w for w in words if w not in _ATTRIBUTES)
-    attributes = "".join(f" {w}" for w in words if w in _ATTRIBUTES)
+    return name, "".join(f" {w}" for w in words if w in _ATTRIBUTES)
+
+
+def _type_text(column: Any) -> str:
+    name, attributes = _type_words(column)
     if name in _RENAMED:
         return _RENAMED[name] + attributes
     if FAMILIES.get(name) in ("enum", "set"):
@@ -266,9 +309,6 @@ def _type_text(column: Any) -> str:
         if labels and (text := labels[0][1:-1]).startswith(TYPE):
             return _other_type(unescaped(text.removeprefix(TYPE), "'"))
         return f"{name}({','.join(map(_label, labels))})"
-    # CHARACTER SET binary turns a text column into its binary twin (MySQL manual, "The binary Character Set").
-    if (column.charsetName() or "").lower() == "binary":
-        name = AS_BINARY.get(name, name)
     length, scale = column.length(), column.scale()
     if length < 0:
         return f"{_ALONE.get(name, name)}{attributes}"

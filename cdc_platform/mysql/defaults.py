@@ -5,6 +5,7 @@ So literals are read here, and what isn't plainly one value whatever the session
 """
 
 import re
+from base64 import b64encode
 from collections.abc import Callable, Mapping, Sequence
 from decimal import ROUND_HALF_UP, Decimal
 from typing import NamedTuple
@@ -154,3 +155,28 @@ def value(given: Literal, type_: MySqlType) -> str | None:
         return None
     text, fits = values.to_text(pa.array([said], pa.string()), type_, "UTC")
     return text[0].as_py() if fits[0] else None
+
+
+# -- without a default ------------------------------------------------------------------------------------------------
+
+_IMPLICIT = {
+    **dict.fromkeys(("integer", "decimal", "bit", "boolean", "year"), "0"),
+    **{"float": "0.0", "text": "", "set": "", "enum": ""},
+    **{"date": "0000-00-00", "datetime": "0000-00-00 00:00:00", "time": "00:00:00"},
+    **{"inet4": "0.0.0.0", "inet6": "::", "uuid": "00000000-0000-0000-0000-000000000000"},  # noqa: S104
+}
+"""By type family, or by type."""
+_UNTOLD = frozenset(("vector", "json", "geometry", "timestamp"))
+"""What these hold differs by server or by the moment: rows get the time of the statement in a TIMESTAMP."""
+
+
+def instead_of_null(mysql_type: MySqlType) -> str | None:
+    """What rows hold in a column that a statement makes NOT NULL where they had NULL, or nothing (MySQL manual, "Data
+    Type Default Values"): the field emptied, so no label of an ENUM. None: it isn't told."""
+    if not _UNTOLD.isdisjoint((mysql_type.name, mysql_type.family)):
+        return None
+    if mysql_type.family == "binary":
+        zeros = b"\0" * (mysql_type.args or (1,))[0] if mysql_type.name == "binary" else b""
+        return b64encode(zeros).decode()
+    found = _IMPLICIT.get(mysql_type.name, _IMPLICIT.get(mysql_type.family))
+    return f"{Decimal(0):.{(*mysql_type.args, 0, 0)[1]}f}" if mysql_type.family == "decimal" else found

@@ -21,7 +21,7 @@ Name = tuple[str, str]
 """(database, table)."""
 
 
-VERSION = 5
+VERSION = 6
 """To be raised where statements are read otherwise than before: what is kept of them is read anew then."""
 
 
@@ -33,6 +33,15 @@ class Added(NamedTuple):
     type: str
     fill: str | None
     told: bool
+
+
+class Retyped(NamedTuple):
+    """A column's type before and after. `filled`: from then on it can't be NULL. Rows that held NULL have another value
+    since, where the server isn't strict (or, of a TIMESTAMP, in any case)."""
+
+    before: str
+    after: str
+    filled: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +57,7 @@ class Effect:
     renamed: dict[str, str] = field(default_factory=dict)  # old column → new
     dropped: tuple[str, ...] = ()
     added: tuple[Added, ...] = ()
-    retyped: dict[str, tuple[str, str]] = field(default_factory=dict)  # new name → (type before, type after)
+    retyped: dict[str, Retyped] = field(default_factory=dict)  # by new name
     reordered: bool = False  # columns that stay have changed places
     columns: tuple[Column, ...] = ()  # as they are afterwards
     key: tuple[str, ...] | None = None  # its key's columns in the table's order, where that changed
@@ -83,7 +92,7 @@ def _effect(**said: Any) -> Effect:
     said |= {n: said[n] and tuple(said[n]) for n in ("before", "after", "key")}
     said |= {"dropped": tuple(said["dropped"]), "added": tuple(Added(*a) for a in said["added"])}
     said |= {"cascades": tuple((n, what) for n, what in said["cascades"]), "kept_no_more": tuple(said["kept_no_more"])}
-    said["retyped"] = {n: (old, new) for n, (old, new) in said["retyped"].items()}
+    said["retyped"] = {n: Retyped(*types) for n, types in said["retyped"].items()}
     return Effect(**{**said, "columns": tuple(Column(**c) for c in said["columns"])})
 
 
@@ -203,7 +212,7 @@ def _altered(statement: Statement, name: Name, after: Name, before: tuple[Column
         renamed={old[a].name: new[b].name for a, b in kept.items() if old[a].name != new[b].name},
         dropped=tuple(c.name for n, c in old.items() if n not in kept),
         added=tuple(_added(c, text, said) for c in came),
-        retyped={new[b].name: (old[a].type, new[b].type) for a, b in kept.items() if old[a].type != new[b].type},
+        retyped={new[b].name: r for a, b in kept.items() if (r := _retyped(old[a], new[b])) is not None},
         reordered=[kept[n] for n in old if n in kept] != [n for n in new if n in kept.values()],
         columns=to.columns,
         key=None if key_was == [k.lower() for k in key] else key,
@@ -211,6 +220,11 @@ def _altered(statement: Statement, name: Name, after: Name, before: tuple[Column
         cascades=_cascades(statement.sql),
         kept_no_more=tuple(sorted(foreign_keys.dropped(statement.sql))),
     )
+
+
+def _retyped(was: Column, is_: Column) -> Retyped | None:
+    filled = was.nullable and not is_.nullable
+    return Retyped(was.type, is_.type, filled) if filled or was.type != is_.type else None
 
 
 class _Text:
@@ -251,15 +265,6 @@ _SAYS = re.compile(
     rf"|{NAME}",
     re.IGNORECASE | re.DOTALL,
 )
-_IMPLICIT = {  # what a new NOT NULL column without default holds (MySQL manual, "Data Type Default Values")
-    **dict.fromkeys(("integer", "decimal", "bit", "boolean", "year"), "0"),
-    "float": "0.0",
-    "text": "",
-    "set": "",
-    "date": "0000-00-00",
-    "datetime": "0000-00-00 00:00:00",
-    "time": "00:00:00",
-}
 
 
 def _added(column: Column, statement: _Text, said: Mapping[str, defaults.Literal]) -> Added:
@@ -279,5 +284,6 @@ def _added(column: Column, statement: _Text, said: Mapping[str, defaults.Literal
         return Added(column.name, column.type, fill, fill is not None)
     if column.nullable:
         return Added(column.name, column.type, None, True)
-    implicit = mysql_type.labels[0] if family == "enum" and mysql_type.labels else _IMPLICIT.get(family)
+    first = mysql_type.labels[0] if family == "enum" and mysql_type.labels else None
+    implicit = first or defaults.instead_of_null(mysql_type)
     return Added(column.name, column.type, implicit, implicit is not None)

@@ -1,7 +1,6 @@
 """DDL as Debezium's parsers can read it, where they can't as it stands: names in double quotes (ANSI_QUOTES), types and
 clauses of MySQL's and MariaDB's that their grammars lack. Columns, their types and keys stay what they are."""
 
-import re
 from collections.abc import Iterator
 from functools import lru_cache
 
@@ -43,9 +42,6 @@ _DROPPED = (
 look it up in a list that only a running connector has; `binary` is kept (`_BINARY`)."""
 
 
-_IN_A_COMMENT = re.compile(r"\s*/\*M?![0-9]*\s((?:(?!\*/|/\*).)*)\*/[\s;]*", re.DOTALL)
-
-
 _BINARY = (("COLLATE", "BINARY"), ("COLLATE", "=", "BINARY"))
 """The collation that only the character set `binary` has, which makes another type of a column."""
 
@@ -53,10 +49,9 @@ _BINARY = (("COLLATE", "BINARY"), ("COLLATE", "=", "BINARY"))
 @lru_cache(maxsize=4096)
 def with_backticks(sql: str) -> str:
     """The statement with names in backticks, where it has them in double quotes: as a server with sql_mode ANSI_QUOTES
-    writes them. Then all text in double quotes is names. A statement that is a comment for other servers as a whole
-    (`/*!50100 ALTER … */`) comes out of it: what stands in a binlog was executed."""
-    if "!" in sql[:200] and (whole := _IN_A_COMMENT.fullmatch(sql)):
-        sql = whole[1]
+    writes them. Then all text in double quotes is names. What stands in a comment for other servers (`/*!50100 … */`)
+    comes out of it."""
+    sql = _executed(sql)
     if '"' not in sql:
         return sql
     found = tokens(sql, gaps=True)
@@ -64,6 +59,20 @@ def with_backticks(sql: str) -> str:
     if not any(_is_name(plain, at) for at in range(1, len(plain))):
         return sql
     return "".join(_backticked(t.text) if _in_double_quotes(t) else t.text for t in found)
+
+
+def _executed(sql: str) -> str:
+    """The statement without the marks of comments that servers execute: one that doesn't execute it writes a blank for
+    the `!` into its binlog (`lex_one_token` of MySQL's and MariaDB's sql_lex.cc)."""
+    if "/*!" not in sql and "/*M!" not in sql:
+        return sql
+    out, opened = [], 0
+    for token in tokens(sql, gaps=True):
+        opens = token.kind == "gap" and token.text.startswith(("/*!", "/*M!"))
+        closes = token == Token("gap", "*/") and opened > 0
+        opened += opens - closes
+        out.append(" " if opens or closes else token.text)
+    return "".join(out)
 
 
 def _in_double_quotes(token: Token) -> bool:

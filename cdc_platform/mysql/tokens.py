@@ -20,7 +20,8 @@ class Token(NamedTuple):
 
 
 _TOKEN = re.compile(
-    r"(?P<gap>\s+|/\*(?!M?!).*?(?:\*/|\Z)|(?:--\s|\#)[^\n]*|/\*M?!\d*|\*/)"  # what a comment with ! holds is executed
+    r"(?P<gap>\s+|/\*(?!M?!).*?(?:\*/|\Z)|(?:--\s|\#)[^\n]*"  # what a comment with ! holds is executed:
+    r"|/\*M?!(?:\d{5,6})?|\*/)"
     r"|(?P<text>'(?:[^'\\]|''|\\.?)*+(?:'|\Z)|\"(?:[^\"\\]|\"\"|\\.?)*+(?:\"|\Z))"  # \Z: else not linear
     r"|(?P<bits>[bB]'[01]*'|0b[01]+(?![\w$]))|(?P<quoted>`(?:[^`]|``)*+(?:`|\Z))"
     r"|(?P<number>(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?(?![\w$.]))|(?P<word>[\w$@\u0080-\uffff]+)|(?P<mark>.)",

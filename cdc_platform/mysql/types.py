@@ -147,6 +147,11 @@ class MySqlType:
     labels: tuple[str, ...] = ()
 
     @property
+    def time_digits(self) -> int:
+        """Digits of a second that each value of a TIME column shows; 0 of other types."""
+        return (*self.args, 0)[0] if self.family == "time" else 0
+
+    @property
     def spark(self) -> str:
         """Type of the snapshot column, as Spark DDL."""
         if self.family == "integer":

@@ -142,12 +142,11 @@ def _with_blank(values: pa.StringArray) -> pa.StringArray:
     return pc.replace_substring_regex(values, f"^({_DATE})T", r"\1 ")
 
 
-def times(values: pa.StringArray) -> Checked:
-    """`[-]HH:MM:SS[.ffffff]`, up to 838 hours either way."""
+def times(values: pa.StringArray, digits: int) -> Checked:
+    """`[-]HH:MM:SS[.ffffff]`, up to 838 hours either way. Zeros at the end of the fraction are trimmed where the type
+    tells how many digits there are (the snapshot puts them back); else they are the source's, and stay."""
     padded = pc.replace_substring_regex(values, r"^(-?)([0-9]:)", r"\10\2")
-    return _trim_fraction(padded), _matches(
-        values, r"-?([0-7]?[0-9]{1,2}|8[0-2][0-9]|83[0-8]):[0-5][0-9]:[0-5][0-9](\.[0-9]{1,6})?"
-    )
+    return _trim_fraction(padded) if digits else padded, _matches(values, _TIME)
 
 
 def _trim_fraction(values: pa.StringArray) -> pa.StringArray:
@@ -274,7 +273,7 @@ _FAMILIES: dict[str, Callable[[pa.StringArray, MySqlType, str], Checked]] = {
     "boolean": lambda v, _t, _z: booleans(v),
     "date": lambda v, _t, _z: dates(v),
     "datetime": lambda v, _t, _z: datetimes(v),
-    "time": lambda v, _t, _z: times(v),
+    "time": lambda v, t, _z: times(v, t.time_digits),
     "timestamp": lambda v, _t, z: timestamps(v, z),
     "text": lambda v, t, _z: texts(v, t),
     **dict.fromkeys(("enum", "set"), lambda v, t, _z: (v, labels_fit(v, t))),

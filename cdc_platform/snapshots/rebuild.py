@@ -113,8 +113,11 @@ def not_carried(rows: DataFrame, spans: dict[Name, list[Carry]], source: Source)
         start = None
         for c in carries:
             why = c.today and (upcast.unknown(c) or _filtered(name, c.today, source))
-            if c.today and why and not rows.where(_within(name, start, c.until)).isEmpty():
+            here = rows.where(_within(name, start, c.until))
+            if c.today and why and not here.isEmpty():
                 found[c.today] = why
+            elif c.today and not why and (why := upcast.refused(here, c)):
+                found.setdefault(c.today, why)
             start = c.until
     return found
 

@@ -184,7 +184,8 @@ def _wider(one: str, other: str) -> str | None:
         return _wider_decimal(a, b)
     texts = {"text", "enum", "set"}
     same_kind = a.family == b.family or {a.family, b.family} <= texts
-    return one if same_kind and a.spark == b.spark else None
+    # As with decimals that are text: a TIME shows the digits of its own column.
+    return one if same_kind and a.spark == b.spark and a.time_digits == b.time_digits else None
 
 
 def _wider_decimal(a: MySqlType, b: MySqlType) -> str | None:

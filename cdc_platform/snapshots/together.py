@@ -126,16 +126,17 @@ def _looked(target: Target, columns: list[TableColumn], asked: Asked, plain: Pla
 def _fits(target: Target, look: Look, columns: list[TableColumn]) -> bool:
     """Whether a snapshot has these columns, and what it has besides is kept to here."""
     there = _types(look.schema)
-    if any(there.get(c.name.lower()) != c.spark for c in columns):
+    if any(there.get(c.name.lower()) != (c.spark, c.comment) for c in columns):
         return False
     now = Features.seen(look)
     return not (target.for_any and (now.mapping or now.vectors))
 
 
 @lru_cache(maxsize=4096)
-def _types(schema: str) -> dict[str, str]:
-    """Spark's types by the columns' names in small letters. schema: as Look has it."""
-    return {f.name.lower(): f.dataType.simpleString() for f in StructType.fromJson(json.loads(schema)).fields}
+def _types(schema: str) -> dict[str, tuple[str, str]]:
+    """Spark's types and comments by the columns' names in small letters. schema: as Look has it."""
+    fields = StructType.fromJson(json.loads(schema)).fields
+    return {f.name.lower(): (f.dataType.simpleString(), shapes.comment_of(f)) for f in fields}
 
 
 def _piece(target: Target, columns: list[TableColumn], plain: Plain, look: Look) -> Piece | None:

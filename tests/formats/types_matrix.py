@@ -12,6 +12,7 @@ from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from typing import Any, NamedTuple
 
+from cdc_platform.feeds.compare import with_digits
 from cdc_platform.feeds.shop import Connect
 
 
@@ -92,7 +93,9 @@ def _datetimes(fsp: int, *texts: str, mark: str = "") -> list[Value]:
     return [Value(v, text, v) for v, text in found]
 
 
-def _times(*texts: str) -> list[Value]:
+def _times(fsp: int, *texts: str) -> list[Value]:
+    """A snapshot shows them with all digits of their column."""
+
     def read(text: str) -> timedelta:
         hours, minutes, seconds = text.removeprefix("-").split(":")
         value = timedelta(hours=int(hours), minutes=int(minutes)) + timedelta(
@@ -100,7 +103,7 @@ def _times(*texts: str) -> list[Value]:
         )
         return -value if text[0] == "-" else value
 
-    return [Value(read(t), _trim(t), _trim(t)) for t in texts]
+    return [Value(read(t), _trim(t), with_digits(_trim(t), fsp)) for t in texts]
 
 
 def _invalid(*texts: str) -> list[Value]:
@@ -137,7 +140,7 @@ def _clocks(fsp: int) -> Kind:
     texts = ["-838:59:59" + digits, "838:59:59" + digits, "00:00:00", "-00:00:00" + least, "24:00:01" + least]
     texts = [t for t in texts if t != "-00:00:00"]
     name = f"time({fsp})" if fsp else "time"
-    return _kind(name, "string", "STRING", Connect("int64", "io.debezium.time.MicroTime"), _times(*texts), fsp=fsp)
+    return _kind(name, "string", "STRING", Connect("int64", "io.debezium.time.MicroTime"), _times(fsp, *texts), fsp=fsp)
 
 
 def _varchar(charset: str, *values: str) -> Kind:

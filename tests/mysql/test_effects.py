@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from cdc_platform.mysql.ddl import Statement
-from cdc_platform.mysql.effects import Added, Effect, effects, from_json, to_json
+from cdc_platform.mysql.effects import Added, Effect, Retyped, effects, from_json, to_json
 
 T = "create table t (id int primary key, a int, b varchar(9) not null default 'x', e enum('p','q'))"
 
@@ -65,14 +65,16 @@ ALTERED = [
     ("drop b, change a b int", {"dropped": ("b",), "renamed": {"a": "b"}}),
     ("drop a, add a int",
      {"dropped": ("a",), "added": (Added("a", "int", None, True),)}),
-    ("modify a bigint unsigned", {"retyped": {"a": ("int", "bigint unsigned")}}),
+    ("modify a bigint unsigned", {"retyped": {"a": Retyped("int", "bigint unsigned")}}),
+    ("modify a int not null", {"retyped": {"a": Retyped("int", "int", filled=True)}}),
+    ("change a c bigint not null default 3", {"renamed": {"a": "c"}, "retyped": {"c": Retyped("int", "bigint", filled=True)}}),
     ("modify a int after b", {"reordered": True}),
     (
         "change `a` `c` bigint comment 'change b d int', drop primary key, add primary key (id, b)",
-        {"renamed": {"a": "c"}, "retyped": {"c": ("int", "bigint")}, "key": ("id", "b")},
+        {"renamed": {"a": "c"}, "retyped": {"c": Retyped("int", "bigint")}, "key": ("id", "b")},
     ),
     ("modify e enum('p','q','r') -- drop a",
-     {"retyped": {"e": ("enum('p','q')", "enum('p','q','r')")}}),
+     {"retyped": {"e": Retyped("enum('p','q')", "enum('p','q','r')")}}),
     ("add index i (a), drop index j", {}),
     ("comment 'add x int'", {}),
     ("add (x int default 1, y int not null, index (x), z int)",

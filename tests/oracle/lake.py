@@ -14,12 +14,12 @@ from deltalake import DeltaTable, write_deltalake
 
 from cdc_platform import chain, tables
 from cdc_platform.config import Config
-from cdc_platform.feeds.compare import read_snapshot
+from cdc_platform.feeds.compare import read_snapshot, with_digits
 from cdc_platform.feeds.publish import Record
 from cdc_platform.feeds.shop import Column, Table
 from cdc_platform.formats.contract import MESSAGE
 from cdc_platform.snapshots.target import Target
-from tests.oracle.catalog import Rows
+from tests.oracle.catalog import Rows, Text
 from tests.oracle.feeds import Sent, is_zero
 from tests.oracle.session import Checkpoint
 
@@ -101,7 +101,7 @@ def compared(table: Table, rows: Rows, snapshot: pa.Table, as_sent: Sent, exact:
     for row in rows:
         told = {c.name: as_sent(c, row[c.name]) for c in table.columns}
         # A snapshot has NULL for a date that doesn't exist.
-        sent = {c.name: None if is_zero(c, told[c.name]) else told[c.name] for c in table.columns}
+        sent = {c.name: None if is_zero(c, told[c.name]) else _shown(c, told[c.name]) for c in table.columns}
         key = tuple(sent[k] for k in table.key or want)
         found = got[key].pop() if got.get(key) else None
         if found != sent:
@@ -110,6 +110,10 @@ def compared(table: Table, rows: Rows, snapshot: pa.Table, as_sent: Sent, exact:
     for key, more in got.items():
         if more:
             yield f"row {key} should not be there"[:300]
+
+
+def _shown(column: Column, text: Text) -> Text:
+    return with_digits(text, column.fsp) if column.base == "time" and text is not None else text
 
 
 def _text(column: Column, value: Any) -> str | None:

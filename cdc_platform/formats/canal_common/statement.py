@@ -11,6 +11,7 @@ from typing import Any
 from cdc_platform.formats.events import OfTable
 from cdc_platform.mysql.ddl import Statement, truncated_table
 from cdc_platform.mysql.dml import changed_table
+from cdc_platform.mysql.readable import with_backticks
 
 Event = dict[str, Any]
 
@@ -58,7 +59,7 @@ def query(sql: str, is_ddl: bool, named: Event) -> list[Event]:
     """QUERY is any DDL without a type of its own, but also (isDdl false, in no database) the text of a
     statement whose rows come by themselves, and the variables of one in statement format. Raises ValueError for
     a statement whose rows aren't told."""
-    found = _STATEMENT.match(sql)
+    found = _STATEMENT.match(with_backticks(sql))
     word = found[1].lower() if found else ""
     if word not in _DML and not (word == "set" and named["db"] is None and not is_ddl):
         return ddl("QUERY", sql, named)

@@ -12,6 +12,7 @@ from cdc_platform.formats.tdsql.options import TdsqlOptions
 from cdc_platform.formats.texts import shown
 from cdc_platform.mysql.ddl import Statement, named_table, truncated_table
 from cdc_platform.mysql.dml import changed_table
+from cdc_platform.mysql.readable import with_backticks
 
 OPS = ("insert", "update", "delete")
 _TYPES = (*OPS, "gtid", "xid", "query")
@@ -21,7 +22,7 @@ HEARTBEAT = ("sysdb", "statustableforhb")
 _GTID = re.compile(r"(?:([0-9A-Fa-f-]{32,36}):|([0-9]{1,10})-[0-9]{1,10}-)([0-9]{1,19})")
 MICROS = 1_000_000
 LAST_S = 253_402_300_799  # the end of year 9999
-_WORD = re.compile(r"(?:\s|/\*.*?\*/|(?:--\s|#)[^\n]*(?:\n|\Z))*+(?:/\*!\d*\s*)?([a-zA-Z]*)", re.DOTALL)
+_WORD = re.compile(r"(?:\s|/\*.*?\*/|(?:--\s|#)[^\n]*(?:\n|\Z))*+([a-zA-Z]*)", re.DOTALL)
 _CONTROL = {
     **{"begin": "begin", "start": "begin", "commit": "commit", "rollback": "rollback"},
     **{"xa start": "begin", "xa begin": "begin", "xa commit": "commit", "xa rollback": "rollback"},
@@ -223,6 +224,7 @@ def _changes_rows(told: Event, word: str, statement: Statement, *, fold: bool) -
 
 def _words(sql: str) -> str:
     """The first word of a statement; two of an XA statement."""
+    sql = with_backticks(sql)
     found = _WORD.match(sql)
     word = found[1].lower() if found else ""
     second = _WORD.match(sql, found.end()) if found and word == "xa" else None

@@ -129,7 +129,8 @@ def _row_bytes(snapshot: Store) -> int | None:
 
 
 def _evolve(spark: SparkSession, target: Target, columns: list[TableColumn]) -> None:
-    there = {f.name.lower(): f.dataType for f in delta_sql.schema(target.snapshot).fields}
+    fields = {f.name.lower(): f for f in delta_sql.schema(target.snapshot).fields}
+    there = {name: f.dataType for name, f in fields.items()}
     keyed, had_key = any(c.key for c in columns), shapes.ADDRESS not in there
     if keyed != had_key or (not keyed and any(c.name.lower() not in there for c in columns)):
         raise Stale
@@ -138,11 +139,13 @@ def _evolve(spark: SparkSession, target: Target, columns: list[TableColumn]) -> 
         kept = there.get(c.name.lower())
         if kept is None:
             features.allow_names(spark, target.snapshot, [c.name])
-            delta_sql.add_column(spark, target.snapshot, c.name, c.spark, previous and previous.name)
+            delta_sql.add_column(spark, target.snapshot, c.name, c.spark, previous and previous.name, c.comment)
         elif kept.simpleString() != c.spark:
             raise TableStopped(
                 target.source,
                 target.name,
                 f"column {c.name!r} is kept as {kept.simpleString()} and now comes as {c.spark}",
             )
+        elif shapes.comment_of(fields[c.name.lower()]) != c.comment:
+            raise Stale
         previous = c

@@ -43,10 +43,17 @@ def _decimal(text: Column, spark: str) -> Column:
     return F.when(fits, text).otherwise(F.concat(text, F.lit(f" (more than {scale} decimals)"))).cast(spark)
 
 
+def _time(text: Column, digits: int) -> Column:
+    """As SELECT prints it: with all the digits that its column has. Canonical text has no zeros at the end."""
+    dotted = F.when(text.contains("."), text).otherwise(F.concat(text, F.lit(".")))
+    missing = F.greatest(F.lit(0), digits - (F.length(dotted) - F.instr(dotted, ".")))
+    return F.concat(dotted, F.repeat(F.lit("0"), missing)) if digits else text
+
+
 _CASTS: dict[str, Callable[[Column, str], Column]] = {
     **dict.fromkeys(_MAY_BE_INVALID, _date),
     **dict.fromkeys(("binary", "geometry"), lambda text, _: F.to_binary(text, F.lit("base64"))),
-    **dict.fromkeys(("text", "enum", "set", "json", "time"), lambda text, _: text),
+    **dict.fromkeys(("text", "enum", "set", "json"), lambda text, _: text),
     **dict.fromkeys(("integer", "bit", "boolean", "year"), lambda text, spark: text.cast(spark)),
     "float": _float,
     "decimal": _decimal,
@@ -68,12 +75,20 @@ class TableColumn:
         """Spark type of the snapshot column, as DDL."""
         return self.type.spark
 
+    @property
+    def comment(self) -> str:
+        """What a snapshot's column says of the way its values are spelled, where its Spark type doesn't: those of
+        another comment are made anew."""
+        return f"time({digits})" if (digits := self.type.time_digits) else ""
+
     def text(self, image: str) -> Column:
         """The column's canonical text in a row image (a map column); NULL when absent or NULL."""
         return F.try_element_at(F.col(image), F.lit(self.name))
 
     def value(self, text: Column) -> Column:
         """Typed value of a canonical text."""
+        if self.type.family == "time":
+            return _time(text, self.type.time_digits)
         return _CASTS[self.type.family](text, self.spark)
 
     def comparable(self, value: Column) -> Column:

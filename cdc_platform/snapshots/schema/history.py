@@ -18,13 +18,14 @@ from cdc_platform.config import Config, Source
 from cdc_platform.errors import UnknownType
 from cdc_platform.lake import delta_table, stores
 from cdc_platform.mysql.ddl import Statement
+from cdc_platform.mysql.defaults import instead_of_null
 from cdc_platform.mysql.effects import Effect, effects, to_json
 from cdc_platform.mysql.types import parse_type
 from cdc_platform.snapshots.schema import features
-from cdc_platform.snapshots.schema.columns import ORDER_FIELDS, TableColumn, order_sql
+from cdc_platform.snapshots.schema.columns import ORDER_FIELDS, TableColumn, order_literal, order_sql
+from cdc_platform.snapshots.schema.conversions import same_values
 from cdc_platform.snapshots.schema.seen import address_of, digest_of, kept_effects, seen
 from cdc_platform.snapshots.schema.shapes import ADDRESS
-from cdc_platform.snapshots.schema.upcast import same_values
 from cdc_platform.snapshots.target import Target
 from cdc_platform.spark import delta_sql
 from cdc_platform.spark.delta_sql import delta, quoted
@@ -171,7 +172,7 @@ def in_place(steps: Iterable[Step], names: Iterable[Name]) -> bool:
         and s.effect.before in of
         and s.effect.unknown is None
         and s.effect.key is None
-        and all(same_values(*types) for types in s.effect.retyped.values())
+        and all(same_values(t.before, t.after) for t in s.effect.retyped.values())
         and all(_known_type(a.type) for a in s.effect.added)
         for s in steps
     )
@@ -204,10 +205,12 @@ def alter(spark: SparkSession, target: Target, steps: Iterable[Step]) -> bool:
                 before = [c.name for c in effect.columns[: _place(effect, added.name)]]
                 previous = next((n for b in reversed(before) if (n := _find(have, b))), None)
                 features.allow_names(spark, target.snapshot, [added.name])
-                delta_sql.add_column(spark, target.snapshot, added.name, column.spark, previous)
+                delta_sql.add_column(spark, target.snapshot, added.name, column.spark, previous, column.comment)
                 have.insert(have.index(previous) + 1 if previous else 0, added.name)
             if added.fill is not None:
                 _fill(spark, target, column, added.fill, step.order)
+        if not _fill_nulls(spark, target, effect, step.order):
+            return False
         _reorder(spark, table, have, effect)
     return True
 
@@ -267,19 +270,38 @@ def _reorder(spark: SparkSession, table: str, have: list[str], effect: Effect) -
         previous = name
 
 
-def _fill(spark: SparkSession, target: Target, column: TableColumn, fill: str, order: Order) -> None:
-    """The default of a new column in rows that were there before it."""
+def _fill(
+    spark: SparkSession, target: Target, column: TableColumn, fill: str, order: Order, *, only_null: bool = False
+) -> None:
+    """The default of a new column in rows that were there before it; only_null: where they hold nothing in it."""
     value = spark.range(1).select(column.value(F.lit(fill)).alias("v"))
     view = f"cdc_fill_{abs(hash((target.snapshot.uri(), column.name)))}"
     value.createOrReplaceTempView(view)
     try:
+        null = f" AND t.{quoted(column.name)} IS NULL" if only_null else ""
         at = order_sql(dict(zip(ORDER_FIELDS, order, strict=True)))
         spark.sql(
-            f"MERGE INTO {delta(target.snapshot)} AS t USING {view} AS s ON t._cdc_order < {at} "
+            f"MERGE INTO {delta(target.snapshot)} AS t USING {view} AS s ON t._cdc_order < {at}{null} "
             f"WHEN MATCHED THEN UPDATE SET {quoted(column.name)} = s.v"
         )
     finally:
         spark.catalog.dropTempView(view)
+
+
+def _fill_nulls(spark: SparkSession, target: Target, effect: Effect, order: Order) -> bool:
+    """What rows hold that held NULL in columns which are NOT NULL since. False: it isn't told."""
+    for name, types in effect.retyped.items():
+        type_ = parse_type(types.after)
+        if not types.filled or type_.family in ("date", "datetime"):  # zero dates are NULL here
+            continue
+        held = delta_sql.read(spark, target.snapshot).where(F.col(quoted(name)).isNull())
+        if held.where(F.col("_cdc_order") < order_literal(dict(zip(ORDER_FIELDS, order, strict=True)))).isEmpty():
+            continue
+        text = instead_of_null(type_)
+        if text is None:
+            return False
+        _fill(spark, target, TableColumn(name, type_, False), text, order, only_null=True)
+    return True
 
 
 def _place(effect: Effect, name: str) -> int:

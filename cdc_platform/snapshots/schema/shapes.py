@@ -1,8 +1,13 @@
 """Columns and properties of the Delta tables of one source table: its snapshot and its tombstones."""
 
+from typing import TYPE_CHECKING
+
 from cdc_platform.snapshots.schema.columns import TableColumn
 from cdc_platform.tables import ORDER, ROW_ADDRESS, Name, Table
 from cdc_platform.tables.columns import BINARY, STRING, TIMESTAMP, Column, scalar
+
+if TYPE_CHECKING:
+    from pyspark.sql.types import StructField
 
 ADDRESS = "_cdc_address"
 """The bookkeeping column that only snapshots of tables without a key have."""
@@ -24,7 +29,7 @@ _WITHOUT_KEY = (
 
 def snapshot(source: str, name: Name, columns: list[TableColumn]) -> Table:
     """The live rows of a source table."""
-    own = (*(Column(c.name, scalar(c.spark)) for c in columns), *_BOOKKEEPING)
+    own = (*(Column(c.name, scalar(c.spark), c.comment) for c in columns), *_BOOKKEEPING)
     own += () if any(c.key for c in columns) else (_ADDRESS,)
     return _table(f"Live rows of {'.'.join(name)} from source {source}", own)
 
@@ -35,6 +40,11 @@ def tombstones(columns: list[TableColumn]) -> Table:
     named = tuple(Column(f"_k{i}", scalar(c.spark)) for i, c in enumerate(keys))
     own = (*named, Column("scope", STRING, _SCOPES), Column("_cdc_order", ORDER)) if keys else _WITHOUT_KEY
     return _table("Deleted keys with the order of their delete", own)
+
+
+def comment_of(field: "StructField") -> str:
+    """What a snapshot's column says of its values, as `TableColumn.comment`."""
+    return str(field.metadata.get("comment") or "")
 
 
 def _table(comment: str, columns: tuple[Column, ...]) -> Table:

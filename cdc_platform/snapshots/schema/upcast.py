@@ -6,8 +6,8 @@ What DDL did is told by `changelog.schema`; here it is done to row images.
 # pyarrow.compute makes its functions at run time, so that type checkers do not see them.
 # pyright: reportAttributeAccessIssue=false
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from decimal import ROUND_HALF_UP, Context, Decimal, InvalidOperation
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -17,8 +17,7 @@ import pyarrow.compute as pc
 
 from cdc_platform.changelog.order_key import numbers
 from cdc_platform.changelog.schema import Carry, Order
-from cdc_platform.errors import UnknownType
-from cdc_platform.mysql.types import MySqlType, parse_type
+from cdc_platform.snapshots.schema.conversions import Refused, conversion, may_refuse, retyped
 from cdc_platform.snapshots.schema.image_columns import image_columns
 from cdc_platform.spark import workers
 from cdc_platform.tables import Name, name_columns
@@ -26,8 +25,6 @@ from cdc_platform.tables import Name, name_columns
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-_DIGITS = Context(prec=80, rounding=ROUND_HALF_UP)
-Convert = Callable[[pa.StringArray], pa.StringArray]
 Spans = Mapping[Name, Sequence[Carry]]
 Lists = Mapping[Name, Sequence[str]]
 """Names of the columns of today's tables, in order."""
@@ -120,8 +117,8 @@ def _image(images: pa.MapArray, carry: Carry, columns: Sequence[str], *, row: bo
     found.rename({n: carry.names.get(n.lower(), n) for n in found.columns})
     for name, of in found.columns.items():
         for types in carry.retyped.get(name.lower(), ()):
-            if (convert := conversion(*types)) is not None:
-                of.texts = convert(of.texts)
+            with suppress(Refused):  # `refused` told it before
+                of.texts = retyped(of, types)
     if row:
         had = {name.lower(): name for name in found.columns}
         for added in carry.added.values():
@@ -143,106 +140,31 @@ def unknown(carry: Carry) -> str | None:
     if carry.unknown:
         return carry.unknown
     for column, types in carry.retyped.items():
-        for before, after in types:
-            if conversion(before, after) is None:
-                return f"column {column!r} became {after} from {before}: what the server made of its values isn't told"
+        for t in types:
+            if conversion(t.before, t.after) is None:
+                return (
+                    f"column {column!r} became {t.after} from {t.before}: what the server made of its values isn't told"
+                )
     return None
 
 
-def conversion(before: str, after: str) -> Convert | None:
-    """How a server turns the values of a column whose type changes (MySQL manual, "ALTER TABLE", strict SQL mode), as a
-    function of canonical text; None: the feed doesn't tell."""
-    try:
-        old, new = parse_type(before), parse_type(after)
-    except UnknownType:
+def refused(rows: "DataFrame", carry: Carry) -> str | None:
+    """Why some of such rows can't be carried, that hold a value of which the server may have made another one; the
+    others can. Looks at the rows only where a statement may have done that."""
+    if not any(may_refuse(t) for types in carry.retyped.values() for t in types):
         return None
-    rule = _RULES.get((old.family, new.family))
-    return rule(old, new) if rule else None
+    found = rows.mapInArrow(partial(_refusals, carry), "why STRING").first()
+    return found and found["why"]
 
 
-def _same(texts: pa.StringArray) -> pa.StringArray:
-    return texts
-
-
-def _scale(t: MySqlType) -> int:
-    return (*t.args, 0, 0)[1]
-
-
-def _decimals(old: MySqlType, new: MySqlType) -> Convert | None:
-    if _scale(new) >= _scale(old) and new.spark != "string":
-        return _same
-    if (*old.args, 10)[0] > 38 or (*new.args, 10)[0] > 38:
-        return None
-    grain = Decimal(1).scaleb(-_scale(new))
-
-    def rounded(text: str) -> str:
-        found = _DIGITS.quantize(Decimal(text), grain)
-        return f"{found if found else abs(found):f}"  # there is no negative zero
-
-    return _by_text(rounded)
-
-
-def _by_text(made: Callable[[str], str]) -> Convert:
-    """One text after the other. What isn't of the old type stays as it is: it fits the new one no more."""
-
-    def one(text: str | None) -> str | None:
-        try:
-            return None if text is None else made(text)
-        except (ValueError, InvalidOperation):
-            return text
-
-    return lambda texts: pa.array([one(text) for text in texts.to_pylist()], pa.string())
-
-
-def _fraction(t: MySqlType) -> int:
-    return (*t.args, 0)[0]
-
-
-def _fractions(old: MySqlType, new: MySqlType) -> Convert | None:
-    return _same if _fraction(new) >= _fraction(old) else None  # rounds, carrying over to the next day
-
-
-def _labels(old: MySqlType, new: MySqlType) -> Convert | None:
-    return _same if set(old.labels) <= set(new.labels) else None
-
-
-_RULES: dict[tuple[str, str], Callable[[MySqlType, MySqlType], Convert | None]] = {
-    ("integer", "integer"): lambda *_: _same,
-    ("integer", "decimal"): lambda _, new: _same if new.spark != "string" else None,
-    ("integer", "text"): lambda *_: _same,
-    ("integer", "boolean"): lambda *_: None,
-    ("year", "integer"): lambda *_: _same,
-    ("decimal", "decimal"): _decimals,
-    ("decimal", "text"): lambda *_: _same,
-    ("float", "float"): lambda old, new: (
-        _same if old.spark in (new.spark, "double") else _by_text(lambda text: repr(float(np.float32(text))))
-    ),
-    ("text", "text"): lambda *_: _same,
-    ("enum", "text"): lambda *_: _same,
-    ("set", "text"): lambda *_: _same,
-    ("text", "enum"): lambda *_: _same,
-    ("enum", "enum"): _labels,
-    ("set", "set"): _labels,
-    ("binary", "binary"): lambda old, new: _same if "binary" not in (old.name, new.name) or old == new else None,
-    ("bit", "bit"): lambda *_: _same,
-    ("date", "date"): lambda *_: _same,
-    ("date", "datetime"): lambda *_: lambda v: pc.binary_join_element_wise(v, " 00:00:00", ""),
-    ("datetime", "datetime"): _fractions,
-    ("datetime", "date"): lambda old, _: (lambda v: pc.utf8_slice_codeunits(v, 0, 10)) if _fraction(old) == 0 else None,
-    ("timestamp", "timestamp"): _fractions,
-    ("time", "time"): _fractions,
-    ("json", "json"): lambda *_: _same,
-    ("json", "text"): lambda *_: None,
-    ("geometry", "geometry"): lambda *_: _same,
-    ("year", "year"): lambda *_: _same,
-    ("boolean", "boolean"): lambda *_: _same,
-}
-"""(family before, family after) → rule. A pair that isn't here isn't told by the feed."""
-
-
-def same_values(before: str, after: str) -> bool:
-    """Whether a change of type changes no value and no type in the snapshot."""
-    try:
-        return conversion(before, after) is _same and parse_type(before).spark == parse_type(after).spark
-    except UnknownType:
-        return False
+def _refusals(carry: Carry, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    workers.settle()
+    for batch in batches:
+        found = image_columns(batch.column("after"))
+        found.rename({n: carry.names.get(n.lower(), n) for n in found.columns})
+        for name, of in found.columns.items():
+            try:
+                for types in carry.retyped.get(name.lower(), ()):
+                    of.texts = retyped(of, types)
+            except Refused as why:
+                yield pa.RecordBatch.from_pydict({"why": [f"column {name!r}: {why}"]})

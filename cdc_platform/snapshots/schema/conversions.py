@@ -1,0 +1,277 @@
+"""What a server makes of the values of a column whose type changes, or that can't be NULL any more: canonical text →
+canonical text. Arrow only.
+
+A server in strict mode refuses a statement that would lose something, one that isn't bends the values: what is done
+here is right for both, or is refused (MySQL manual, "ALTER TABLE", "Strict SQL Mode"; held against MariaDB 10.11 by
+tests/oracle/test_conversions.py).
+"""
+
+# pyarrow.compute makes its functions at run time, so that type checkers do not see them.
+# pyright: reportAttributeAccessIssue=false
+
+from binascii import a2b_base64, b2a_base64
+from collections.abc import Callable
+from decimal import ROUND_HALF_UP, Context, Decimal, InvalidOperation
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from cdc_platform.errors import UnknownType
+from cdc_platform.mysql.defaults import instead_of_null
+from cdc_platform.mysql.effects import Retyped
+from cdc_platform.mysql.types import MySqlType, parse_type
+from cdc_platform.mysql.values import integer_range
+from cdc_platform.snapshots.schema.image_columns import ImageColumn
+
+_DIGITS = Context(prec=80, rounding=ROUND_HALF_UP)
+Convert = Callable[[pa.StringArray], pa.StringArray]
+
+
+class Refused(Exception):
+    """What the server made of a value isn't told; why."""
+
+
+def conversion(before: str, after: str) -> Convert | None:
+    """How a server turns the values of a column whose type changes, as a function of canonical text, which may raise
+    Refused; None: the feed doesn't tell."""
+    try:
+        old, new = parse_type(before), parse_type(after)
+    except UnknownType:
+        return None
+    if before == after:
+        return _same
+    if new.name in _FORMS or ("zerofill" in before.lower() and new.family == "text"):  # its zeros are written, too
+        return None
+    rule = _RULES.get((old.family, new.family))
+    return rule(old, new) if rule else None
+
+
+def same_values(before: str, after: str) -> bool:
+    """Whether a change of type changes no value and no type in the snapshot."""
+    try:
+        old, new = parse_type(before), parse_type(after)
+    except UnknownType:
+        return False
+    same = old.spark == new.spark and old.time_digits == new.time_digits
+    return same and conversion(before, after) is _same
+
+
+def may_refuse(types: Retyped) -> bool:
+    """Whether what becomes of a column's values may depend on them in a way that isn't told."""
+    try:
+        old, new = parse_type(types.before), parse_type(types.after)
+    except UnknownType:
+        return False
+    refuses = old.family == "text" and (new.family in ("enum", "set") or new.name in _SIZES) and old != new
+    return refuses or (types.filled and instead_of_null(new) is None)
+
+
+def retyped(of: ImageColumn, types: Retyped) -> pa.StringArray:
+    """The texts of a column after a statement. Raises Refused. As they are where `conversion` knows nothing."""
+    convert = conversion(types.before, types.after)
+    if convert is None:
+        return of.texts
+    texts = convert(of.texts)
+    nulls = of.there & texts.is_null().to_numpy(zero_copy_only=False)
+    if not (types.filled and nulls.any()):
+        return texts
+    text = instead_of_null(parse_type(types.after))
+    if text is None:
+        raise Refused(f"rows hold NULL from before it became {types.after} NOT NULL: what they hold since isn't told")
+    return pc.if_else(pa.array(nulls), text, texts)
+
+
+def _same(texts: pa.StringArray) -> pa.StringArray:
+    return texts
+
+
+def _by_text(made: Callable[[str], str]) -> Convert:
+    """Each different text once. What isn't of the old type stays as it is: it fits the new one no more."""
+
+    def one(text: str | None) -> str | None:
+        try:
+            return None if text is None else made(text)
+        except (ValueError, InvalidOperation):
+            return text
+
+    def convert(texts: pa.StringArray) -> pa.StringArray:
+        codes = texts.dictionary_encode()
+        return pa.array(map(one, codes.dictionary.to_pylist()), pa.string()).take(codes.indices)
+
+    return convert
+
+
+# -- numbers ---------------------------------------------------------------------------------------------------------
+
+
+def _between(low: int, high: int) -> Convert:
+    """A server that isn't strict takes the nearest number that fits."""
+    return _by_text(lambda text: str(min(max(int(text), low), high)))
+
+
+def _integers(old: MySqlType, new: MySqlType) -> Convert:
+    (low, high), (least, greatest) = integer_range(old), integer_range(new)
+    return _same if least <= low and high <= greatest else _between(least, greatest)
+
+
+def _bits(old: MySqlType, new: MySqlType) -> Convert:
+    width, wide = ((*t.args, 1)[0] for t in (new, old))
+    return _same if wide <= width else _between(0, 2**width - 1)
+
+
+def _scale(t: MySqlType) -> int:
+    return (*t.args, 0, 0)[1]
+
+
+def _decimals(old: MySqlType, new: MySqlType) -> Convert | None:
+    if _scale(new) >= _scale(old) and new.spark != "string":
+        return _same
+    if (*old.args, 10)[0] > 38 or (*new.args, 10)[0] > 38:
+        return None
+    grain = Decimal(1).scaleb(-_scale(new))
+
+    def rounded(text: str) -> str:
+        found = _DIGITS.quantize(Decimal(text), grain)
+        return f"{found if found else abs(found):f}"  # there is no negative zero
+
+    return _by_text(rounded)
+
+
+def _decimal_as_text(old: MySqlType, new: MySqlType) -> Convert:
+    """With all digits of its scale, which some feeds leave out."""
+    cut = _cut(old, new)
+
+    def written(text: str) -> str:
+        whole, _, fraction = text.partition(".")
+        return f"{whole}.{fraction.ljust(_scale(old), '0')}" if _scale(old) else text
+
+    return lambda texts: cut(_by_text(written)(texts))
+
+
+def _floats(old: MySqlType, new: MySqlType) -> Convert | None:
+    if len(new.args) == 2 and old.args != new.args:
+        return None  # FLOAT(M,D) rounds
+    return _same if old.spark in (new.spark, "double") else _by_text(lambda text: repr(float(np.float32(text))))
+
+
+# -- texts -----------------------------------------------------------------------------------------------------------
+
+_SIZES = {
+    f"{size}{kind}": n for size, n in (("tiny", 255), ("", 65_535), ("medium", 2**24 - 1)) for kind in ("text", "blob")
+}
+_FORMS = frozenset(("inet4", "inet6", "uuid", "vector"))
+"""Types whose values have a form of their own."""
+
+
+def _longest(t: MySqlType) -> float:
+    return t.args[0] if t.args else _SIZES.get(t.name, float("inf"))
+
+
+def _cut(old: MySqlType, new: MySqlType) -> Convert:
+    """Any value as text: what is too long is cut off; CHAR has no blanks at its end."""
+    longest, fixed = _longest(new), new.name == "char" and old.name != "char"
+    known = old.family == "text" and _longest(old) <= longest
+    if known and not fixed:
+        return _same
+
+    def cut(text: str) -> str:
+        if len(text) > longest and new.name in _SIZES:  # bytes of a charset that isn't told
+            raise Refused(f"a text of {len(text)} characters doesn't fit into {new.name}: where it was cut isn't told")
+        text = text if len(text) <= longest else text[: int(longest)]
+        return text.rstrip(" ") if fixed else text
+
+    return _by_text(cut) if fixed or longest < float("inf") else _same
+
+
+def _bytes(old: MySqlType, new: MySqlType) -> Convert | None:
+    if "binary" in (old.name, new.name):
+        return _same if old == new else None
+    longest = _longest(new)
+    if _longest(old) <= longest:
+        return _same
+    return _by_text(lambda text: b2a_base64(a2b_base64(text)[: int(longest)], newline=False).decode())
+
+
+# -- labels ----------------------------------------------------------------------------------------------------------
+
+
+def _enums(old: MySqlType, new: MySqlType) -> Convert | None:
+    return _same if set(old.labels) <= set(new.labels) else None
+
+
+def _members(new: MySqlType) -> Convert:
+    """Members of a SET stand in the order of its labels."""
+    place = {label: i for i, label in enumerate(new.labels)}
+
+    def ordered(text: str) -> str:
+        members = set(text.split(",")) if text else set()
+        if not members <= place.keys():
+            raise Refused(f"{text[:50]!r} isn't made of its labels: what the server took it for isn't told")
+        return ",".join(sorted(members, key=place.__getitem__))
+
+    return _by_text(ordered)
+
+
+def _sets(old: MySqlType, new: MySqlType) -> Convert | None:
+    if not set(old.labels) <= set(new.labels):
+        return None
+    return _same if [x for x in new.labels if x in old.labels] == list(old.labels) else _members(new)
+
+
+def _as_label(_old: MySqlType, new: MySqlType) -> Convert:
+    """A server compares by the column's collation, and takes digits for a number of a label."""
+    known = {*new.labels, ""}
+
+    def label(text: str) -> str:
+        if text not in known:
+            raise Refused(f"{text[:50]!r} is none of its labels: which one the server took it for isn't told")
+        return text
+
+    return _by_text(label)
+
+
+# -- times -----------------------------------------------------------------------------------------------------------
+
+
+def _fraction(t: MySqlType) -> int:
+    return (*t.args, 0)[0]
+
+
+def _fractions(old: MySqlType, new: MySqlType) -> Convert | None:
+    return _same if _fraction(new) >= _fraction(old) else None  # rounds, carrying over to the next day
+
+
+def _day(old: MySqlType, _new: MySqlType) -> Convert | None:
+    return (lambda v: pc.utf8_slice_codeunits(v, 0, 10)) if _fraction(old) == 0 else None
+
+
+def _always(*_: MySqlType) -> Convert:
+    return _same
+
+
+_RULES: dict[tuple[str, str], Callable[[MySqlType, MySqlType], Convert | None]] = {
+    ("integer", "integer"): _integers,
+    ("integer", "decimal"): lambda _, new: _same if new.spark != "string" else None,
+    ("integer", "text"): _cut,
+    ("year", "integer"): _always,
+    ("decimal", "decimal"): _decimals,
+    ("decimal", "text"): _decimal_as_text,
+    ("float", "float"): _floats,
+    ("text", "text"): _cut,
+    ("enum", "text"): _cut,
+    ("set", "text"): _cut,
+    ("text", "enum"): _as_label,
+    ("text", "set"): lambda _, new: _members(new),
+    ("enum", "enum"): _enums,
+    ("set", "set"): _sets,
+    ("binary", "binary"): _bytes,
+    ("bit", "bit"): _bits,
+    ("date", "datetime"): lambda *_: lambda v: pc.binary_join_element_wise(v, " 00:00:00", ""),
+    ("datetime", "date"): _day,
+    ("datetime", "datetime"): _fractions,
+    ("timestamp", "timestamp"): _fractions,
+    ("time", "time"): _fractions,
+    **{(family, family): _always for family in ("date", "json", "geometry", "year", "boolean")},
+}
+"""(family before, family after) → rule. A pair that isn't here isn't told by the feed."""
