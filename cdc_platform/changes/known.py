@@ -10,7 +10,7 @@ from cdc_platform.config import Source
 from cdc_platform.lake import delta_table
 from cdc_platform.lake.store import Store
 
-VERSION = 4
+VERSION = 5
 """To be raised where statements are read otherwise than before: what is kept of them is built anew then."""
 
 

@@ -67,7 +67,8 @@ ALTERED = [
      {"dropped": ("a",), "added": (Added("a", "int", None, True),)}),
     ("modify a bigint unsigned", {"retyped": {"a": Retyped("int", "bigint unsigned")}}),
     ("modify a int not null", {"retyped": {"a": Retyped("int", "int", filled=True)}}),
-    ("change a c bigint not null default 3", {"renamed": {"a": "c"}, "retyped": {"c": Retyped("int", "bigint", filled=True)}}),
+    ("change a c bigint not null default 3",
+     {"renamed": {"a": "c"}, "retyped": {"c": Retyped("int", "bigint", filled=True)}}),
     ("modify a int after b", {"reordered": True}),
     (
         "change `a` `c` bigint comment 'change b d int', drop primary key, add primary key (id, b)",

@@ -30,6 +30,12 @@ READ = {
     "ALTER TABLE t MODIFY a VARCHAR(9) COLLATE utf8mb4_0900_as_cs FIRST": "a varchar(9), id int, b int",
     "/*!50100 CREATE TABLE t (a INT, b INT) */": "a int, b int",
     "/*M!100100 ALTER TABLE t ADD x INT */": "id int, a int, b int, x int",
+    "ALTER TABLE t /*!50100 ADD COLUMN x INT */": "id int, a int, b int, x int",
+    "ALTER TABLE t /*M! DROP a*/, /*! CHANGE b c BIGINT */": "id int, c bigint",
+    "ALTER TABLE t ADD x /*!50100 bigint */ /*!80000 unsigned */ COMMENT '/*!50100 , ADD y int */'": (
+        "id int, a int, b int, x bigint unsigned"
+    ),
+    "ALTER TABLE t /*!50100 MODIFY a /* wide */ BIGINT */, COMMENT 'a */ b'": "id int, a bigint, b int",
     "ALTER TABLE t ADD x INT, NOWAIT": "id int, a int, b int, x int",
     "ALTER TABLE t WAIT 5 MODIFY COLUMN IF EXISTS a INET4": "id int, a inet4, b int",
     "ALTER TABLE t CHANGE a `a b` INET6 FIRST": "a b inet6, id int, b int",
@@ -41,6 +47,48 @@ READ = {
     'ALTER TABLE "t" ADD "c" INET6 AFTER "a"': "id int, a int, c inet6, b int",
     'CREATE TABLE t (a VARCHAR(9) DEFAULT "x" COMMENT "y", e ENUM("p","q"))': "a varchar(9), e enum('p','q')",
 }
+
+
+BYTES = {
+    ("CREATE TABLE t (a CHAR(3), b VARCHAR(3), c TEXT, d ENUM('a')) COLLATE=binary",): (
+        "a binary(3), b varbinary(3), c blob, d enum('a')"
+    ),
+    ("CREATE TABLE t (a CHAR(3)) ENGINE=InnoDB DEFAULT COLLATE binary COMMENT='x'",): "a binary(3)",
+    (
+        "CREATE TABLE t (a VARCHAR(3) NOT NULL COLLATE utf8mb4_bin, b CHAR(2) CHARACTER SET latin1, c LONG VARCHAR)"
+        " CHARACTER SET binary",
+    ): "a varchar(3), b char(2), c mediumblob",
+    ("CREATE TABLE t (a VARCHAR(3) NOT NULL DEFAULT 'a' COLLATE binary)",): "a varbinary(3)",
+    ("CREATE TABLE t (a CHAR(3) DEFAULT 'x' CHECK (a COLLATE utf8mb4_bin <= 'y'))",): "a char(3)",
+    ("CREATE TABLE t (a VARCHAR(3)) CHARSET utf8mb4", "ALTER TABLE t CHARSET binary, ADD b VARCHAR(3)"): (
+        "a varchar(3), b varbinary(3)"
+    ),
+    (
+        "CREATE TABLE t (a VARCHAR(3)) CHARSET utf8mb4",
+        "ALTER TABLE t DEFAULT COLLATE = binary, COMMENT 'x'",
+        "ALTER TABLE t ADD b TEXT, MODIFY a VARCHAR(9)",
+    ): "a varbinary(9), b blob",
+    ("CREATE TABLE t (a CHAR(3) BINARY)", "ALTER TABLE t CONVERT TO CHARACTER SET binary"): "a binary(3)",
+    (
+        "CREATE TABLE t (a VARCHAR(3), b TEXT) CHARSET binary",
+        "ALTER TABLE t CONVERT TO CHARACTER SET utf8mb4 COLLATE utf8mb4_bin, ADD c TEXT",
+        "ALTER TABLE t ADD d TEXT",
+    ): "a varbinary(3), b blob, c text, d text",
+    ("CREATE TABLE u (a CHAR(3)) COLLATE binary", "CREATE TABLE t LIKE u"): "a binary(3)",
+    ("CREATE DATABASE D COLLATE = binary", "CREATE TABLE t (a CHAR(3))"): "a binary(3)",
+    ("ALTER DATABASE D CHARACTER SET binary", "CREATE TABLE t (a CHAR(3), b VARCHAR(3) COLLATE latin1_bin)"): (
+        "a binary(3), b varchar(3)"
+    ),
+}
+"""Statements → columns of table t, as MariaDB 10.11 shows them. D: their database."""
+
+
+def test_columns_of_the_character_set_binary():
+    told = [(f"d{i}", sql.replace("DATABASE D", f"DATABASE d{i}")) for i, of in enumerate(BYTES) for sql in of]
+    after = {c.db: c for c in history(tuple(Statement(*t) for t in told)) if c.table == "t"}
+    assert [", ".join(f"{c.name} {c.type}" for c in after[f"d{i}"].columns) for i in range(len(BYTES))] == [
+        *BYTES.values()
+    ]
 
 
 @pytest.fixture(scope="module")
