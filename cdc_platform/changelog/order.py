@@ -34,8 +34,7 @@ def order_key(arrivals: Arrivals) -> Column:
         event, row = F.coalesce("event_no", entry), F.coalesce("row_no", index)
     else:
         event, row = _at_place(arrivals.rekeyed) if arrivals.numbered else F.col("offset"), within
-    partition = (F.crc32(F.col("topic").cast("binary")) + F.col("partition")).bitwiseAND(F.lit(PARTITIONS - 1))
-    came = F.col("offset") * PARTITIONS + partition
+    came = F.col("offset") * PARTITIONS + partition_number()
     clock = _clock(arrivals)
     clock = F.when(clock > 0, clock).otherwise(F.col("offset"))
     return F.struct(
@@ -46,6 +45,11 @@ def order_key(arrivals: Arrivals) -> Column:
         F.when(told, row).otherwise(within).cast("bigint").alias("row"),
         F.col("offset").alias("landed"),
     )
+
+
+def partition_number() -> Column:
+    """What an `order_key` without position says of an event's partition."""
+    return (F.crc32(F.col("topic").cast("binary")) + F.col("partition")).bitwiseAND(F.lit(PARTITIONS - 1))
 
 
 def _at_place(rekeyed: Sequence[str]) -> Column:

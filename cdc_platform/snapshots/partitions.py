@@ -5,11 +5,13 @@ from collections.abc import Iterator
 from decimal import Decimal
 from functools import reduce
 from shlex import quote
+from typing import NamedTuple
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from cdc_platform.changelog.epochs import NEVER
+from cdc_platform.changelog.order import partition_number
 from cdc_platform.changelog.order_key import PARTITIONS, TIMES_FROM
 from cdc_platform.changelog.schema import Order
 from cdc_platform.config import Config, Source
@@ -49,7 +51,7 @@ def check(
     if not untied and not truncated.isEmpty():
         why = _truncated(config, source, target, untold, truncated, anew=anew)
     elif not anew and delta_table.exists(target.tombstones):
-        why = _emptied_before(untold, target, columns)
+        why = _emptied_before(untold, target, columns) or _emptied_beside(rows, target, columns)
     if why is None and any(c.key for c in columns):
         why = next(_ties(untold, target, columns, untied=untied, between=_between(low, high)), None)
     if why is not None:
@@ -65,13 +67,30 @@ def _between(low: Order, high: Order | None) -> tuple[int, int] | None:
     return low[2], high[2]
 
 
-def several(config: Config, source: Source) -> bool:
-    """Whether row changes of the source came by several partitions."""
-    found = delta_table.ask(
-        f"SELECT DISTINCT topic, \"partition\" FROM {{epochs}} WHERE source = '{source.name}' LIMIT 2",
+class Came(NamedTuple):
+    """How row changes of a source came: by several partitions; some with a position and some without."""
+
+    several: bool
+    mixed: bool
+
+    def unsettled(self, file: int) -> bool:
+        """Whether changes of which the first has this number of a binlog file (negative: it has no position) are to be
+        looked at."""
+        return self.several and (file < 0 or self.mixed)
+
+
+ONE = Came(several=False, mixed=False)
+"""By one partition."""
+
+
+def came(config: Config, source: Source) -> Came:
+    """By what is noted of the source's log."""
+    [found] = delta_table.ask(
+        "SELECT count(DISTINCT named_struct('topic', topic, 'partition', \"partition\")) AS n, min(low_file) AS low, "
+        f"max(high_file) AS high FROM {{epochs}} WHERE source = '{source.name}'",
         epochs=LOG_EPOCHS.at(stores.lake(config)),
     )
-    return len(found) > 1
+    return Came(found["n"] > 1, found["n"] > 1 and found["low"] < 0 <= found["high"])
 
 
 def _where(rows: DataFrame) -> Column:
@@ -112,15 +131,23 @@ def _truncated(
 
 
 def _beside_places(rows: DataFrame, truncated: DataFrame) -> str | None:
-    """Why a TRUNCATE without a position has no place among rows of another partition that have one. In its own
-    partition an epoch begins with it, and other epochs' rows are in order."""
-    where = ("topic", "partition", "order_key.epoch")
-    placed = rows.where("order_key.file >= 0").select(*where).distinct()
-    here = truncated.select(*where).distinct()
-    elsewhere = [placed["epoch"] == here["epoch"], _where(placed) != _where(here)]
-    if placed.join(F.broadcast(here), elsewhere).isEmpty():
+    """Why a TRUNCATE without a position has no place among rows of another partition that have one, whatever epoch
+    those are of: it may have begun the one that it is of in its own partition alone."""
+    placed, here = (r.select("topic", "partition").distinct() for r in (rows.where("order_key.file >= 0"), truncated))
+    if placed.join(F.broadcast(here), _where(placed) != _where(here)).isEmpty():
         return None
-    return f"a TRUNCATE without a position came by another partition than rows that have one: {_AGAIN}"
+    return _BESIDE
+
+
+_BESIDE = f"a TRUNCATE without a position came by another partition than rows that have one: {_AGAIN}"
+
+
+def _emptied_beside(rows: DataFrame, target: Target, columns: list[TableColumn]) -> str | None:
+    """The same of rows that come after it, be their place behind its or not."""
+    placed = rows.where("order_key.file >= 0 AND op <> 'truncate'").select(partition_number().alias("_from")).distinct()
+    stones = graves(rows.sparkSession, target, columns).where("scope = 'table' AND _cdc_order.file < 0")
+    stones = stones.select(_partition(F.col("_cdc_order")).alias("_its")).distinct()
+    return None if placed.join(F.broadcast(stones), F.col("_from") != F.col("_its")).isEmpty() else _BESIDE
 
 
 def _ties(

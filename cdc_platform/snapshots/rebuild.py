@@ -49,8 +49,16 @@ def anew(
         if needs_rows:
             raise TableStopped(source.name, name, "the changelog holds no change of it")
         return _emptied(spark, config, source, history, name)
-    several = partitions.several(config, source)
-    work = Work(config, source, found.rows, 0, f"rebuild {uuid.uuid4().hex}", lists, anew=True, several=several)
+    work = Work(
+        config,
+        source,
+        found.rows,
+        0,
+        f"rebuild {uuid.uuid4().hex}",
+        lists,
+        anew=True,
+        came=partitions.came(config, source),
+    )
     done = outcome(work, found.touched[0], found.told.get(name), None)
     if done.state == "stopped":
         raise TableStopped(source.name, name, str(done.reason))

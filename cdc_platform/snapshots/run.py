@@ -151,10 +151,10 @@ def _write(
 
     plain = {} if source.tables.routes else _plain(spark, source, files, found, apart)
     unplaced = {n for t in found.touched if t.low[1] < 0 and (n := t.name) in plain}
-    several = any(t.low[1] < 0 for t in found.touched) and partitions.several(config, source)
+    came = partitions.came(config, source)
     rows_alone = {n: p for n, p in plain.items() if p.figures.truncated_at is None}
     ours = {n: rows_alone[n] for n in sorted(unplaced & rows_alone.keys())}
-    untied = ties.untied(spark, ours) if several else frozenset()
+    untied = ties.untied(spark, ours) if came.several else frozenset()
     app = f"snapshots {source.name}"
     work = Work(
         config,
@@ -165,7 +165,7 @@ def _write(
         lists,
         history,
         plain=plain,
-        several=several,
+        came=came,
         untied=untied,
     )
 

@@ -44,8 +44,8 @@ _BAD_VALUE = re.compile(
 class Work:
     """Changes of one source to bring into its tables. `app` and `batch_id` name the write: it happens once.
     lists: column lists by schema version, as `column_lists`. history: makes all changes of the source, as `changes`.
-    anew: the table is made from these changes alone. plain: tables whose changes are so (full_images.py). several: the
-    source's row changes came by several partitions; untied: tables in which these are in order for sure (ties.py)."""
+    anew: the table is made from these changes alone. plain: tables whose changes are so (full_images.py). came: how the
+    source's row changes came; untied: tables in which these are in order for sure (ties.py)."""
 
     config: Config
     source: Source
@@ -56,7 +56,7 @@ class Work:
     history: Callable[[], DataFrame] | None = None
     anew: bool = False
     plain: Mapping[Name, Plain] = field(default_factory=dict)
-    several: bool = False
+    came: partitions.Came = partitions.ONE
     untied: frozenset[Name] = frozenset()
 
 
@@ -79,7 +79,7 @@ def outcome(work: Work, touched: Touched, columns_json: str | None, before: Any)
         if columns_json is None:
             raise TableStopped(source.name, name, "no column list is known for it")
         columns = columns_of(source, name, columns_json)
-        if work.several and touched.low[1] < 0:
+        if work.came.unsettled(touched.low[1]):
             _check_partitions(work, touched, columns, before)
         snapshot = Target.of(work.config, source.name, *name).snapshot
         if before and before["state"] == "live" and not work.anew and not delta_table.exists(snapshot):

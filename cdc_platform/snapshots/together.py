@@ -98,7 +98,7 @@ def _prepared(work: Work, asked: Asked) -> _Prepared | None:
     touched, plain = asked.touched, work.plain.get(asked.touched.name)
     if plain is None or asked.columns is None or not 0 < plain.figures.changes == touched.changes <= _FEW:
         return None
-    if work.several and touched.low[1] < 0:  # partitions.check
+    if work.came.unsettled(touched.low[1]):  # partitions.check
         return None
     with suppress(TableStopped):
         columns = columns_of(work.source, touched.name, asked.columns)

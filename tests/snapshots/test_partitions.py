@@ -12,12 +12,13 @@ from tests.changelog.feed import LANDED, Feed, SourceTable, position
 pytestmark = pytest.mark.spark
 
 ORDERS = SourceTable("shop", "orders", [("id", "int"), ("v", "text")])
+LINES = SourceTable("shop", "lines", [("id", "int")])
 
 
 @pytest.fixture
 def feed(spark: Any, make_config: Any) -> Feed:
     found = Feed(spark, make_config([{"name": "s", "format": "canal_json", "topics": ["t"]}]), "s")
-    found.say(ORDERS.stated())
+    found.say(ORDERS.stated(), LINES.stated())
     return found
 
 
@@ -128,3 +129,43 @@ def test_a_truncate_without_a_position_beside_rows_that_have_one(spark: Any, mak
         assert state == "stopped"
         assert reason is not None
         assert "without a position came by another partition" in reason
+
+
+@pytest.fixture
+def binlog(spark: Any, make_config: Any) -> Feed:
+    """A feed with positions."""
+    found = Feed(spark, make_config([{"name": "s", "format": "debezium", "topics": ["t"]}]), "s")
+    found.say(ORDERS.stated(), LINES.stated())
+    return found
+
+
+def placed(change: dict[str, Any], partition: int, offset: int, pos: int, second: int) -> dict[str, Any]:
+    """A change that tells its place in the binlog."""
+    return {**at(change, partition, offset, second), **position(1, pos)}
+
+
+@pytest.mark.parametrize("whole", [True, False], ids=["one run", "two runs"])
+@pytest.mark.parametrize("pos", [150, 300])
+def test_rows_with_a_place_and_a_truncate_without_one_by_another_partition(binlog: Feed, whole: bool, pos: int) -> None:
+    """Nothing says which was first, be the row's place behind those before the TRUNCATE or ahead of them."""
+    binlog.say(placed(insert(1, "a"), 0, 0, 100, 0), placed(insert(2, "b"), 0, 1, 200, 5), at(TRUNCATE, 0, 2, 6))
+    binlog.say(placed(insert(3, "c"), 0, 3, 210, 7))
+    if not whole:
+        binlog.catch_up()
+        assert live(binlog) == [(3, "c")]
+    binlog.say(placed(insert(4, "d"), 1, 0, pos, 5))
+    binlog.catch_up()
+    state, reason = binlog.state("shop", "orders")
+    assert state == "stopped" and "TRUNCATE without a position" in str(reason)
+    with pytest.raises(TableStopped, match="TRUNCATE without a position"):
+        rebuild(binlog.spark, binlog.config, binlog.source, "shop", "orders")
+
+
+def test_a_truncate_without_a_place_stands_where_it_came_in_the_one_partition_of_its_rows(binlog: Feed) -> None:
+    binlog.say(placed(insert(1, "a"), 0, 0, 100, 0), at(TRUNCATE, 0, 1, 6), placed(insert(2, "b"), 0, 2, 200, 7))
+    binlog.say(placed(LINES.insert((None, None), {"id": "1"}), 1, 0, 150, 5))
+    binlog.catch_up()
+    binlog.say(placed(insert(3, "c"), 0, 3, 300, 9), placed(LINES.insert((None, None), {"id": "2"}), 1, 1, 310, 9))
+    binlog.catch_up()
+    assert (binlog.state("shop", "orders")[0], live(binlog)) == ("live", [(2, "b"), (3, "c")])
+    assert len(binlog.live("shop", "lines")) == 2
