@@ -24,13 +24,12 @@ from cdc_platform.mysql.ddl import (
     dropped_database,
     named_tables,
     targets,
-    unescaped,
     without_tdsql_extras,
 )
+from cdc_platform.mysql.ddl_columns import columns_of, source_name, with_bytes, without_backticks
 from cdc_platform.mysql.primary_keys import PrimaryKeys
-from cdc_platform.mysql.readable import TYPE, simplified
-from cdc_platform.mysql.tokens import tokens, without_lists
-from cdc_platform.mysql.types import AS_BINARY, FAMILIES, SYNONYMS
+from cdc_platform.mysql.readable import simplified
+from cdc_platform.mysql.tokens import without_lists
 from cdc_platform.setup.jars import ddl_classpath
 from cdc_platform.setup.java import find_java
 from cdc_platform.setup.packaged import setup_command
@@ -129,12 +128,12 @@ class _Model:
             if name in self._there:
                 self.tables.overwriteTable(self._there[name].edit().setPrimaryKeyNames(self._none).create())
         for table in changed.values():
-            if table is not None and (told := _with_bytes(table)) is not None:
+            if table is not None and (told := with_bytes(table)) is not None:
                 self.tables.overwriteTable(told)
         changed |= self._changed()
         for name in gone:
             self.columns.pop(name, None)
-        self.columns |= {n: _columns(t, n in self.primary) for n, t in changed.items() if t is not None}
+        self.columns |= {n: columns_of(t, n in self.primary) for n, t in changed.items() if t is not None}
         return changed
 
     def _know(self, statement: Statement) -> None:
@@ -146,7 +145,7 @@ class _Model:
     def _changed(self) -> dict[tuple[str, str], Any]:
         """Tables that changed since this was last asked, None for those that are gone."""
         ids = self.tables.drainChanges()
-        found = {(_named(i.catalog() or ""), _named(i.table())): self.tables.forTable(i) for i in ids}
+        found = {(source_name(i.catalog() or ""), source_name(i.table())): self.tables.forTable(i) for i in ids}
         for name, table in found.items():
             if table is None:
                 self._there.pop(name, None)
@@ -183,7 +182,7 @@ class _Model:
         """Why none of the parsers can read it, of that which got furthest first; nothing if one can."""
         from py4j.protocol import Py4JJavaError
 
-        sql = with_charsets(_without_backticks(sql))
+        sql = with_charsets(without_backticks(sql))
         reasons: list[tuple[int, str]] = []
         for number, form in enumerate((sql, *simplified(sql))):
             for parser in self.parsers:
@@ -223,115 +222,6 @@ def _reason(error: Any) -> tuple[int, str]:
     except Exception:  # noqa: BLE001 - Java's exceptions differ in what they have
         reached = 0
     return reached, next((x for x in lines if "input" in x or "token" in x), lines[0])[:300]
-
-
-_BACKTICK = "\ue000"
-
-
-def _without_backticks(sql: str) -> str:
-    """The statement with another character for each backtick within a name: the parsers leave some of them doubled, so
-    that a CHANGE doesn't find its column."""
-    if "``" not in sql:
-        return sql
-    found = tokens(sql, gaps=True)
-    return "".join(f"`{t.text[1:-1].replace('``', _BACKTICK)}`" if t.kind == "quoted" else t.text for t in found)
-
-
-def _named(text: str) -> str:
-    """A name as the source has it."""
-    return text.replace(_BACKTICK, "`")
-
-
-def _with_bytes(table: Any) -> Any:
-    """A table with binary types for its text columns of the character set binary: they stay that when the table gets
-    another one (CONVERT TO). None: it has no such column."""
-    bare = {
-        c.name(): twin
-        for c in table.columns()
-        if (c.charsetName() or "").lower() == "binary" and (twin := _BYTES.get(_type_words(c)[0]))
-    }
-    if not bare:
-        return None
-    edited = table.edit()
-    for name, twin in bare.items():
-        edited.updateColumn(table.columnWithName(name).edit().type(twin).charsetName(None).create())
-    return edited.create()
-
-
-_BYTES = {
-    name: AS_BINARY[plain]
-    for name in (*AS_BINARY, *SYNONYMS)
-    if (plain := SYNONYMS.get(name, name)) in AS_BINARY and not name.startswith("n")
-}
-"""Text type as it is written → its binary twin. National types have a character set of their own."""
-
-
-def _columns(table: Any, primary: bool) -> tuple[Column, ...]:
-    told = [
-        (
-            _named(c.name()),
-            _type_text(c),
-            c.isOptional(),
-            c.defaultValueExpression().orElse(None),
-            c.isGenerated() or c.isAutoIncremented(),
-        )
-        for c in table.columns()
-    ]
-    key = set(map(_named, table.primaryKeyColumnNames()))
-    if not primary and any(nullable and name in key for name, _, nullable, _, _ in told):
-        key = set()  # a unique key takes NULL from any number of rows
-    return tuple(
-        Column(name, type_, nullable and name not in key, name in key, default, computed)
-        for name, type_, nullable, default, computed in told
-    )
-
-
-_ATTRIBUTES = ("unsigned", "signed", "zerofill")
-_OF_TEXT = ("binary", "ascii", "unicode")  # `varchar(5) binary`: a collation, no type
-_ALONE = {"binary": "binary(1)"}  # its length matters: the binlog leaves zeros at its end out
-_RENAMED = {"boolean": "tinyint(1)", "bool": "tinyint(1)", "serial": "bigint unsigned"}
-
-
-def _type_words(column: Any) -> tuple[str, str]:
-    """Name of a column's type, and its attributes."""
-    words = column.typeName().lower().split()
-    words = [w for i, w in enumerate(words) if not (i and w in _OF_TEXT)]
-    name = " ".join(w for w in words if w not in _ATTRIBUTES)
-    return name, "".join(f" {w}" for w in words if w in _ATTRIBUTES)
-
-
-def _type_text(column: Any) -> str:
-    name, attributes = _type_words(column)
-    if name in _RENAMED:
-        return _RENAMED[name] + attributes
-    if FAMILIES.get(name) in ("enum", "set"):
-        labels = list(column.enumValues())
-        if labels and (text := labels[0][1:-1]).startswith(TYPE):
-            return _other_type(unescaped(text.removeprefix(TYPE), "'"))
-        return f"{name}({','.join(map(_label, labels))})"
-    length, scale = column.length(), column.scale()
-    if length < 0:
-        return f"{_ALONE.get(name, name)}{attributes}"
-    args = f"{length},{scale.get()}" if scale.isPresent() else str(length)
-    return f"{name}({args}){attributes}"
-
-
-_ORACLE = {"varchar2": "varchar", "clob": "longtext", "xmltype": "longtext", "raw": "varbinary", "number": "decimal"}
-
-
-def _other_type(text: str) -> str:
-    """A type that the parsers don't know. MariaDB's Oracle mode has other names; NUMBER without digits is a double."""
-    name, bracket, rest = text.partition("(")
-    return "double" if text == "number" else f"{_ORACLE.get(name, name)}{bracket}{rest}"
-
-
-_SHOWN = {"\\": "\\\\", "'": "''", "\0": "\\0", "\n": "\\n", "\r": "\\r"}
-
-
-def _label(written: str) -> str:
-    """A label as the statement writes it (either kind of quotes, SQL's escapes) → as SHOW COLUMNS would."""
-    text = unescaped(written[1:-1], written[0])
-    return "'" + "".join(_SHOWN.get(c, c) for c in text) + "'"
 
 
 if __name__ == "__main__":
