@@ -154,7 +154,7 @@ def refused(rows: "DataFrame", carry: Carry) -> str | None:
     if not any(may_refuse(t) for types in carry.retyped.values() for t in types):
         return None
     found = rows.mapInArrow(partial(_refusals, carry), "why STRING").first()
-    return found and found["why"]
+    return None if found is None else str(found["why"])
 
 
 def _refusals(carry: Carry, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
