@@ -14,6 +14,7 @@ from types import MappingProxyType
 from typing import Any
 
 from cdc_platform.changelog.repeats import readable, repeats, settled
+from cdc_platform.changelog.sessions import in_sessions
 from cdc_platform.formats.table_schemas.table_changes import create_table
 from cdc_platform.mysql import foreign_keys
 from cdc_platform.mysql.ddl import (
@@ -300,7 +301,9 @@ def schema_history(
         same = (r["order"][:3], r["db"], r["ddl"]) if r["order"][1] >= 0 else r["address"]
         told.setdefault(same, r)
     ordered = list(told.values())
-    bare, skipped = readable([Statement(r["db"], with_backticks(r["ddl"])) for r in ordered], repeats(ordered))
+    told_names = {name for name, _, _ in lists if len(name) == 2}
+    sent = in_sessions([Statement(r["db"], with_backticks(r["ddl"])) for r in ordered], told_names)
+    bare, skipped = readable(sent, repeats(ordered))
     mysql = [(name, order, text) for name, order, text in lists if len(name) == 2]  # of these statements tell
     if fold is None:
         fold = folds(bare, {name for name, _, _ in mysql})

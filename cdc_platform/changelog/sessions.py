@@ -1,0 +1,73 @@
+"""The database of a statement's session, where a message names another one in its place: canal's JSON has that of the
+new name of a RENAME (`DruidDdlParser` gives the event the new name, alibaba/canal#3330)."""
+
+from collections.abc import Collection, Iterator, Sequence
+
+from cdc_platform.mysql.ddl import Statement, creates, named_tables, plain_name, targets
+from cdc_platform.mysql.table_names import folded
+from cdc_platform.mysql.tokens import Token, tokens
+
+Name = tuple[str, str]
+_Parts = tuple[str | None, str]
+"""Database, if it is told, and table."""
+
+
+def in_sessions(statements: Sequence[Statement], rows: Collection[Name]) -> list[Statement]:
+    """Statements with the database of their session. Another than what they tell on proof only: a RENAME moves tables
+    into the database that the message names, and by names alone takes tables that this one doesn't have, and just one
+    other does. rows: names that row changes have."""
+    there = set(map(folded, rows))
+    out = []
+    for statement in statements:
+        moves = list(_moves(statement.sql)) if "rename" in statement.sql.lower() else []
+        session = _session(statement, moves, there)
+        out.append(statement if session is None else statement._replace(db=session))
+        if creates(statement.sql):
+            there |= set(map(folded, named_tables(statement)))
+        there |= {folded((db or statement.db or "", table)) for _, (db, table) in moves}
+    return out
+
+
+def _session(statement: Statement, moves: list[tuple[_Parts, _Parts]], there: set[Name]) -> str | None:
+    named = (statement.db or "").lower()
+    olds = {table.lower() for (db, table), _ in moves if db is None}
+    into = all((db or "").lower() == named for _, (db, _) in moves)
+    if not named or not into or not olds or len(olds) < len(moves) or any((named, old) in there for old in olds):
+        return None
+    found = [db for db in {db for db, _ in there} if all((db, old) in there for old in olds)]
+    return found[0] if len(found) == 1 else None
+
+
+def _moves(sql: str) -> Iterator[tuple[_Parts, _Parts]]:
+    """(old, new) of each table that a statement renames."""
+    named = [_parts(first, second) for _, _, first, second in targets(sql)]
+    found = tokens(sql)
+    verb = found[0].text.upper() if found else ""
+    if verb == "RENAME":
+        yield from zip(named[::2], named[1::2], strict=False)
+    elif verb == "ALTER" and named and (new := _new_name(found)) is not None:
+        yield named[0], new
+
+
+def _parts(first: str | None, second: str | None) -> _Parts:
+    if second is None:
+        return None, plain_name(first or "")
+    return plain_name(first or ""), plain_name(second)
+
+
+def _new_name(found: Sequence[Token]) -> _Parts | None:
+    """What an ALTER TABLE … RENAME [TO] calls its table."""
+    depth = 0
+    for at, token in enumerate(found):
+        depth += (token == Token("mark", "(")) - (token == Token("mark", ")"))
+        if depth or token.kind != "word" or token.text.upper() != "RENAME":
+            continue
+        rest = found[at + 1 : at + 5]
+        if rest and rest[0].text.upper() in ("TO", "AS", "="):
+            rest = rest[1:]
+        elif rest and rest[0].text.upper() in ("COLUMN", "INDEX", "KEY"):
+            continue
+        if rest:
+            qualified = len(rest) > 2 and rest[1] == Token("mark", ".")
+            return _parts(rest[0].text, rest[2].text if qualified else None)
+    return None

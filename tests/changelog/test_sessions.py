@@ -1,0 +1,52 @@
+"""Whose session a RENAME is of, where the message names the database of the new name. No Spark."""
+
+import pytest
+
+from cdc_platform.changelog.sessions import in_sessions
+from cdc_platform.mysql.ddl import Statement
+
+ROWS = [("shop", "orders"), ("shop", "lines"), ("arch", "old"), ("crm", "lines"), ("shop", "select t")]
+
+
+def session(sql: str, db: str = "arch", before: tuple[Statement, ...] = ()) -> str | None:
+    return in_sessions([*before, Statement(db, sql)], ROWS)[-1].db
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "ALTER TABLE orders RENAME TO arch.old_orders",
+        "alter table `Orders` rename arch.`old_orders`",
+        "ALTER TABLE orders ADD x INT, RENAME AS `arch`.orders",
+        "RENAME TABLE orders TO arch.old_orders",
+        "RENAME TABLE orders TO arch.o, `select t` TO ARCH.t",
+    ],
+)
+def test_a_table_that_only_one_database_has_was_taken_from_there(sql: str) -> None:
+    assert session(sql) == "shop"
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "ALTER TABLE shop.orders RENAME TO arch.old_orders",
+        "ALTER TABLE old RENAME TO arch.older",
+        "ALTER TABLE lines RENAME TO arch.l",
+        "ALTER TABLE unknown RENAME TO arch.l",
+        "ALTER TABLE orders RENAME TO old_orders",
+        "ALTER TABLE orders RENAME COLUMN a TO b",
+        "ALTER TABLE orders RENAME INDEX arch TO b, COMMENT 'RENAME TO arch.x'",
+        "RENAME TABLE orders TO arch.o, lines TO arch.l, old TO arch.p",
+        "CREATE TABLE orders (id INT)",
+        "RENAME TABLE orders TO crm.o",
+    ],
+)
+def test_else_the_message_is_believed(sql: str) -> None:
+    assert session(sql) == "arch"
+
+
+def test_tables_that_statements_made_are_known() -> None:
+    made = Statement("arch", "CREATE TABLE orders (id INT)")
+    assert session("RENAME TABLE orders TO arch.o", before=(made,)) == "arch"
+    moved = Statement("shop", "RENAME TABLE orders TO shop.bills")
+    assert session("RENAME TABLE bills TO arch.o", before=(moved,)) == "shop"
