@@ -96,6 +96,46 @@ STORIES: dict[str, tuple[list[Any], dict[str, Any]]] = {
         ],
         {"t": [[1, 5], [1, 5], [2, 2], [2, 2]]},
     ),
+    "NULLs of columns that are NOT NULL since": (
+        [
+            OLD, OLD.insert((1, 10), {"id": "1", "a": None, "b": None}), SECOND,
+            ddl("ALTER TABLE t MODIFY a INT NOT NULL DEFAULT 5, MODIFY b VARCHAR(9) NOT NULL", 20),
+            OLD.insert((1, 30), {"id": "3", "a": "5", "b": "z"}),
+        ],
+        {"t": [[1, 0, ""], [2, 2, "y"], [3, 5, "z"]]},
+    ),
+    "values that the server writes anew": (
+        [
+            (bent := versions("id int", "t time", "c varchar(9)", "s set('a','b')", "d decimal(9,2)", "i int")),
+            bent.insert((1, 10), {"id": "1", "t": "-01:00:00", "c": "x ", "s": "a,b", "d": "1.5", "i": "300"}),
+            bent.insert((1, 11), {"id": "2", "t": None, "c": None, "s": None, "d": None, "i": None}),
+            ddl(
+                "ALTER TABLE t /*!50100 MODIFY t TIME(3), CHANGE c cc CHAR(9)*/, MODIFY s SET('b','a') NOT NULL,"
+                " MODIFY d VARCHAR(9), MODIFY i TINYINT UNSIGNED", 20,
+            ),
+            (straight := versions(
+                "id int", "t time(3)", "cc char(9)", "s set('b','a')", "d varchar(9)", "i tinyint unsigned",
+            )),
+            straight.insert((1, 30), {"id": "3", "t": "01:00:00.5", "cc": "y", "s": "b", "d": "2", "i": "1"}),
+        ],
+        {"t": [
+            [1, "-01:00:00.000", "x", "b,a", "1.50", 255],
+            [2, None, None, "", None, None],
+            [3, "01:00:00.500", "y", "b", "2", 1],
+        ]},
+    ),
+    "a TIME as key gets digits": (
+        [
+            (timed := versions("k time", "v int", keys=("k",))),
+            timed.insert((1, 10), {"k": "10:00:00", "v": "1"}), timed.insert((1, 11), {"k": "11:00:00", "v": "1"}),
+            ddl("ALTER TABLE t MODIFY k TIME(2) NOT NULL", 20),
+            (finer := versions("k time(2)", "v int", keys=("k",))),
+            finer.update((1, 30), {"k": "10:00:00", "v": "1"}, {"k": "10:00:00", "v": "2"}),
+            finer.delete((1, 31), {"k": "11:00:00", "v": "1"}),
+            finer.insert((1, 32), {"k": "10:00:00.5", "v": "3"}),
+        ],
+        {"t": [["10:00:00.00", 2], ["10:00:00.50", 3]]},
+    ),
 }  # fmt: skip
 
 
