@@ -94,7 +94,12 @@ def _text(name: str, type_text: str, charset: str = "utf8mb4", nullable: bool = 
 
 
 _DATE = Connect("int32", "io.debezium.time.Date")
-_TIME = Connect("int64", "io.debezium.time.MicroTime")
+# As with column.propagate.source.type: nothing else in the message tells the digits of a second.
+_TIME_MS = Connect(
+    "int64",
+    "io.debezium.time.MicroTime",
+    {"__debezium.source.column.type": "TIME", "__debezium.source.column.length": "3"},
+)
 _DATETIME_MS = Connect("int64", "io.debezium.time.Timestamp")
 _DATETIME_US = Connect("int64", "io.debezium.time.MicroTimestamp")
 _ZONED = Connect("string", "io.debezium.time.ZonedTimestamp")
@@ -164,7 +169,7 @@ ORDERS = Table(
         Column("packed", "datetime", "STRING", _DATETIME_MS),
         Column("changed", "timestamp", "STRING", _ZONED),
         Column("due", "date", "STRING", _DATE),
-        Column("transit", "time(3)", "STRING", _TIME, fsp=3),
+        Column("transit", "time(3)", "STRING", _TIME_MS, fsp=3),
         # mediumtext: a text column ends at 64 KiB, and this one has to hold 2 MB.
         _text("note", "mediumtext"),
     ),
