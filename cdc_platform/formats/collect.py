@@ -21,6 +21,7 @@ from cdc_platform.formats.events import (
     in_order,
     rare_batch,
     schema_version,
+    told_apart,
 )
 from cdc_platform.formats.exact_json import certain_json, read_json
 from cdc_platform.formats.json_scanner import JsonScanner
@@ -85,6 +86,7 @@ class Table:
     version: str = field(init=False)
 
     def __post_init__(self) -> None:
+        told_apart(self.names)
         in_key = set(self.key)
         columns = zip(self.names, self.types, strict=True)
         self.columns_json = columns_json(

@@ -7,13 +7,14 @@ import re
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from functools import cached_property
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
 from cdc_platform.formats.contract import BAD_COLUMN, EVENT
-from cdc_platform.formats.texts import BAD
+from cdc_platform.formats.texts import BAD, shown
 
 Event = dict[str, Any]
 """An event by fields of EVENT, without wire address; maps as lists of pairs."""
@@ -35,6 +36,15 @@ def columns_json(columns: list[dict[str, Any]]) -> str:
         ensure_ascii=False,
         separators=(",", ":"),
     )
+
+
+def told_apart(names: Iterable[str]) -> None:
+    """Raises ValueError where names of columns differ by case only: MySQL has no such columns, and no Delta table
+    can."""
+    ordered = sorted(names, key=str.lower)
+    for one, other in pairwise(ordered):
+        if one.lower() == other.lower():
+            raise ValueError(f"columns {shown(one)} and {shown(other)} have one name but for its case")
 
 
 def schema_version(db: str | None, table: str | None, columns: str, schema: str | None = None) -> str:

@@ -10,6 +10,7 @@ from pyspark.sql import functions as F
 
 from cdc_platform.config import Source
 from cdc_platform.errors import TableStopped, UnknownType
+from cdc_platform.formats.events import told_apart
 from cdc_platform.mysql.types import MySqlType, parse_type
 from cdc_platform.tables import ORDER, Name
 from cdc_platform.tables.columns import sql
@@ -120,6 +121,10 @@ def columns_of(source: Source, name: Name, columns_json: str) -> list[TableColum
             raise TableStopped(source.name, name, f"column name {c['name']!r} can't be kept")
         key = c["name"] in keys if keys else c["key"]
         out.append(TableColumn(c["name"], type_, key, collation if key and type_.spark == "string" else None))
+    try:
+        told_apart(c.name for c in out)
+    except ValueError as error:
+        raise TableStopped(source.name, name, str(error)) from None
     missing = set(keys or ()) - {c.name for c in out}
     if missing:
         raise TableStopped(source.name, name, f"configured key columns {sorted(missing)} are not in the table")

@@ -104,3 +104,13 @@ def test_very_many_columns_take_linear_time():
 def test_bad_options_say_what_would_do(options, told):
     with pytest.raises(ValidationError, match=told):
         FORMAT.options(**options)
+
+
+def test_columns_that_differ_by_case_only_are_refused_alone():
+    odd = {"type": "INSERT", "database": "d", "table": "t", "data": [{"id": "1", "v": "a", "V": "b"}], "sql": ""}
+    odd |= {"mysqlType": {"id": "int", "v": "text", "V": "text"}, "pkNames": ["id"]}
+    good = flat("INSERT", [image(2, dict.fromkeys(VALUES), 0)])
+    found = readable(decode(messages([json.dumps(odd).encode(), good]), CanalJsonOptions()))
+    assert [e["kind"] for e in found if e["kind"] != "schema"] == ["error", "row"]
+    [reason] = [e["reason"] for e in found if e["kind"] == "error"]
+    assert "one name but for its case" in reason
