@@ -12,7 +12,13 @@ from cdc_platform.config import Config, Source
 from cdc_platform.results import StageResult
 
 if TYPE_CHECKING:
+    from datetime import datetime
+
     from pyspark.sql import SparkSession
+
+    from cdc_platform.lake.store import Store
+    from cdc_platform.snapshots.state import Outcome
+    from cdc_platform.tables import Name
 
 
 Stage = Callable[..., StageResult]
@@ -83,6 +89,16 @@ def rebuild(spark: "SparkSession", config: Config, source: Source, *name: str) -
     from cdc_platform.snapshots.run import rebuild
 
     return rebuild(spark, config, source, *name)
+
+
+def as_of(
+    spark: "SparkSession", config: Config, source: Source, name: "Name", at: "datetime | int", to: "Store"
+) -> "tuple[Name, Outcome]":
+    """One table as it was at a time of the source's clock, or at a cut, made at a place of its own; the lake stays as
+    it is. Returns the table's name then, and what was made. Raises NotReadable, TableStopped."""
+    from cdc_platform.snapshots.as_of import make
+
+    return make(spark, config, source, name, at, to)
 
 
 def maintain(spark: "SparkSession", config: Config, source: Source) -> StageResult:

@@ -162,6 +162,14 @@ class SchemaHistory:
         lists = [told for told in self._lists if told[1] <= place]
         return SchemaHistory([s for s in self.steps if s.order <= place], lists or self._lists, self._aliases)
 
+    def named_at(self, today: Name, place: Order) -> Name:
+        """The name that one of today's tables had at a place; today's, where nothing tells another."""
+        for name in self.names_of(today):
+            here = next((c for c in self.carries(name) if c.until is None or place < c.until), None)
+            if here is not None and here.today == today and self.until(place).names_of(name):
+                return name
+        return today
+
     def lists_of(self, name: Name) -> list[str]:
         """The column lists that messages told for a name, as JSON, in order."""
         return [columns for n, _, columns in self._lists if n == name]

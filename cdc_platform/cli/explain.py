@@ -42,6 +42,7 @@ def command(
     """
     from cdc_platform.explain import describe, row
     from cdc_platform.explain.table import find, parse_key
+    from cdc_platform.reading import moments
 
     loaded = load_config(config)
     found = find(loaded, loaded.source(source), table)
@@ -53,7 +54,8 @@ def command(
         data = describe.contents(loaded, found, cells, sql=sql)
         people = _contents(data)
     else:
-        told = row.explain(loaded, found, cells, row.moment(loaded, source, at))
+        moment = moments.Moment() if at is None else moments.parse(loaded, source, at, "--at")
+        told = row.explain(loaded, found, cells, moment)
         data = describe.explained(loaded, told, column or (), every=every, sql=sql)
         people = _explained(data)
     if raw:

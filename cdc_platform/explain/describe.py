@@ -11,6 +11,7 @@ from cdc_platform.explain.records import Address
 from cdc_platform.explain.row import Explained, parts_of
 from cdc_platform.explain.statement import column_lists, statement
 from cdc_platform.explain.table import Table
+from cdc_platform.reading import moments
 from cdc_platform.snapshots.reduce.one_key import Cell, Change
 
 _SHOWN = (
@@ -36,7 +37,7 @@ def explained(config: Config, told: Explained, only: Sequence[str], *, every: bo
         "key": dict(told.key),
         "snapshot": ".".join(told.table.snapshot),
         "origin": told.table.origin or None,
-        "at": _moment(told),
+        "at": moments.told(told.moment),
         "here": told.here,
         "agrees": told.agrees,
         "row": _row(told),
@@ -53,13 +54,6 @@ def _with(shown: list[Change], more: list[Change]) -> list[Change]:
     there = {id(c) for c in shown}
     added = [c for c in more if id(c) not in there]
     return sorted([*shown, *added], key=lambda c: c["order_key"])
-
-
-def _moment(told: Explained) -> dict[str, Any] | None:
-    if told.moment.now:
-        return None
-    cut = told.moment.cut
-    return {"cut": cut.number, "source_time": cut.source_time} if cut else {"time": told.moment.time}
 
 
 def _row(told: Explained) -> dict[str, Any] | None:

@@ -1,9 +1,8 @@
 """One row: what it is, which change told each cell, and whether the snapshot agrees."""
 
-import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any
 
 import pyarrow as pa
@@ -17,38 +16,12 @@ from cdc_platform.explain.records import Address
 from cdc_platform.explain.table import Table, at
 from cdc_platform.lake import queries, stores
 from cdc_platform.lake.queries import query, text
-from cdc_platform.reading.catalog import Cut, Snapshot, TableName, find_cut
+from cdc_platform.reading.catalog import Cut, Snapshot, TableName
 from cdc_platform.reading.frames import Frames
+from cdc_platform.reading.moments import Moment
 from cdc_platform.snapshots.apply.cast import typed
 from cdc_platform.snapshots.reduce.one_key import Change, Key, Row
 from cdc_platform.tables import SNAPSHOT_PATH
-
-
-@dataclass(frozen=True, slots=True)
-class Moment:
-    """The moment that is asked about. time: by the source's clock; cut: of the source. Neither: now."""
-
-    time: datetime | None = None
-    cut: Cut | None = None
-
-    @property
-    def now(self) -> bool:
-        """Whether it is now."""
-        return self.time is None and self.cut is None
-
-
-def moment(config: Config, source: str, given: str | None) -> Moment:
-    """A cut's number, or a time as ISO 8601 has it, in UTC where it names no zone. Raises ConfigError, NotReadable."""
-    if given is None:
-        return Moment()
-    if re.fullmatch("[0-9]+", given):
-        return Moment(cut=find_cut(stores.lake(config), source, int(given), "any"))
-    try:
-        told = datetime.fromisoformat(given)
-    except ValueError:
-        valid = ["2026-11-20T12:00:00Z", "2026-11-20 12:00:00+08:00", "the number of a cut (`cdc-platform cut list`)"]
-        raise ConfigError("--at", f"{given!r} is no time and no cut", valid) from None
-    return Moment(time=told.astimezone(UTC) if told.tzinfo else told.replace(tzinfo=UTC))
 
 
 @dataclass(frozen=True)

@@ -220,8 +220,5 @@ def _example(names: list[str]) -> str:
 def at(table: Table, until: Order) -> Table:
     """The table as it was at a place: under the name that it had then."""
     full = table.seen.full if table.seen else SchemaHistory([], [])
-    for name in full.names_of(table.name):
-        here = next((c for c in full.carries(name) if c.until is None or until < c.until), None)
-        if here is not None and here.today == table.name and full.until(until).names_of(name):
-            return replace(table, name=name, snapshot=table.source.tables.routed(*name), until=until)
-    return replace(table, until=until)
+    name = full.named_at(table.name, until)
+    return replace(table, name=name, snapshot=table.source.tables.routed(*name), until=until)

@@ -20,6 +20,7 @@ from cdc_platform.snapshots.schema.columns import ORDER_FIELDS, order_literal
 from cdc_platform.snapshots.schema.history import History
 from cdc_platform.snapshots.schema.upcast_files import listed
 from cdc_platform.snapshots.table_batch import Work, column_lists, emptied, merged_list, outcome
+from cdc_platform.snapshots.target import Target
 from cdc_platform.spark import delta_sql
 from cdc_platform.tables import CHANGELOG, TABLE_STATE, Name
 
@@ -27,10 +28,20 @@ log = logging.getLogger(__name__)
 
 
 def anew(
-    spark: SparkSession, config: Config, source: Source, history: History, name: Name, *, needs_rows: bool = False
+    spark: SparkSession,
+    config: Config,
+    source: Source,
+    history: History,
+    name: Name,
+    *,
+    needs_rows: bool = False,
+    up_to: Column | None = None,
+    into: Target | None = None,
 ) -> state.Outcome:
-    """One of today's snapshots made from the whole changelog. Raises TableStopped where it can't be."""
+    """One of the snapshots made from the whole changelog. up_to: from some of its rows, of which `history` tells what
+    was known then; into: at another place than its own. Raises TableStopped where it can't be."""
     rows = delta_sql.read(spark, CHANGELOG.at(stores.lake(config))).where(F.col("source") == source.name)
+    rows = rows if up_to is None else rows.where(up_to)
     names = _names_of(source, history, rows, name)
     spans = {n: history.full.carries(n) for n in names} if history.any_ddl else {}
     rows = rows.where(reduce(or_, (of_table(*n) for n in names), F.lit(False)))
@@ -48,17 +59,9 @@ def anew(
     if not found.touched:
         if needs_rows:
             raise TableStopped(source.name, name, "the changelog holds no change of it")
-        return _emptied(spark, config, source, history, name)
-    work = Work(
-        config,
-        source,
-        found.rows,
-        0,
-        f"rebuild {uuid.uuid4().hex}",
-        lists,
-        anew=True,
-        came=partitions.came(config, source),
-    )
+        return _emptied(spark, config, source, history, name, into)
+    app, came = f"rebuild {uuid.uuid4().hex}", partitions.came(config, source)
+    work = Work(config, source, found.rows, 0, app, lists, anew=True, came=came, into=into)
     done = outcome(work, found.touched[0], found.told.get(name), None)
     if done.state == "stopped":
         raise TableStopped(source.name, name, str(done.reason))
@@ -75,14 +78,16 @@ def _names_of(source: Source, history: History, rows: DataFrame, name: Name) -> 
     ]
 
 
-def _emptied(spark: SparkSession, config: Config, source: Source, history: History, name: Name) -> state.Outcome:
+def _emptied(
+    spark: SparkSession, config: Config, source: Source, history: History, name: Name, into: Target | None
+) -> state.Outcome:
     """A snapshot whose tables have no rows any more. Raises TableStopped."""
     columns, exists = history.full.columns(name), history.full.exists(name)
     if source.tables.merged(*name):
         members = history.members(name)
         lists = history.lists(name) or {m: c for m in members if (c := history.full.last_listed(m))}
         columns, exists = routing.merged(source, name, lists).columns, any(map(history.full.exists, members))
-    return emptied(spark, config, source, name, columns, exists)
+    return emptied(spark, config, source, name, columns, exists, into)
 
 
 def rebuilt(

@@ -45,7 +45,8 @@ class Work:
     """Changes of one source to bring into its tables. `app` and `batch_id` name the write: it happens once.
     lists: column lists by schema version, as `column_lists`. history: makes all changes of the source, as `changes`.
     anew: the table is made from these changes alone. plain: tables whose changes are so (full_images.py). came: how the
-    source's row changes came; untied: tables in which these are in order for sure (ties.py)."""
+    source's row changes came; untied: tables in which these are in order for sure (ties.py). into: where the only table
+    is made, if not at its own place."""
 
     config: Config
     source: Source
@@ -58,6 +59,11 @@ class Work:
     plain: Mapping[Name, Plain] = field(default_factory=dict)
     came: partitions.Came = partitions.ONE
     untied: frozenset[Name] = frozenset()
+    into: Target | None = None
+
+    def target(self, name: Name) -> Target:
+        """Where a table is kept."""
+        return self.into or Target.of(self.config, self.source.name, *name)
 
 
 class Done(NamedTuple):
@@ -81,7 +87,7 @@ def outcome(work: Work, touched: Touched, columns_json: str | None, before: Any)
         columns = columns_of(source, name, columns_json)
         if work.came.unsettled(touched.low[1]):
             _check_partitions(work, touched, columns, before)
-        snapshot = Target.of(work.config, source.name, *name).snapshot
+        snapshot = work.target(name).snapshot
         if before and before["state"] == "live" and not work.anew and not delta_table.exists(snapshot):
             raise TableStopped(source.name, name, LOST)
         done = _bring_up(work, touched, columns, before)
@@ -98,7 +104,7 @@ def outcome(work: Work, touched: Touched, columns_json: str | None, before: Any)
 def _check_partitions(work: Work, touched: Touched, columns: list[TableColumn], before: Any) -> None:
     """Raises TableStopped where partitions without positions leave the order of changes open."""
     rows = work.changes.where(of_table(*touched.name))
-    target = Target.of(work.config, work.source.name, *touched.name)
+    target = work.target(touched.name)
     high = before and before["high_order"]
     known = None if work.anew or not high else tuple(map(int, high.values()))
     untied = touched.name in work.untied
@@ -106,14 +112,20 @@ def _check_partitions(work: Work, touched: Touched, columns: list[TableColumn], 
 
 
 def emptied(
-    spark: SparkSession, config: Config, source: Source, name: Name, columns_json: str | None, exists: bool
+    spark: SparkSession,
+    config: Config,
+    source: Source,
+    name: Name,
+    columns_json: str | None,
+    exists: bool,
+    into: Target | None = None,
 ) -> state.Outcome:
     """A table that DDL left without rows, dropped where it doesn't exist any more. Raises TableStopped."""
     told = columns_json or _newest_list(spark, config, source, name)
     if told is None:
         raise TableStopped(source.name, name, "no column list is known for it")
     columns = columns_of(source, name, told)
-    prepare.prepare(spark, Target.of(config, source.name, *name), columns, anew=True)
+    prepare.prepare(spark, into or Target.of(config, source.name, *name), columns, anew=True)
     return state.Outcome(
         name, "live" if exists else "dropped", None if exists else "dropped at the source", 0, 0, rows=0
     )
@@ -121,7 +133,7 @@ def emptied(
 
 def _bring_up(work: Work, touched: Touched, columns: list[TableColumn], before: Any) -> Done:
     """Raises TableStopped, Stale."""
-    target = Target.of(work.config, work.source.name, *touched.name)
+    target = work.target(touched.name)
     folded: list[DataFrame] = []
     try:
         if not any(c.key for c in columns):

@@ -102,7 +102,7 @@ def _prepared(work: Work, asked: Asked) -> _Prepared | None:
         return None
     with suppress(TableStopped):
         columns = columns_of(work.source, touched.name, asked.columns)
-        target = Target.of(work.config, work.source.name, *touched.name)
+        target = work.target(touched.name)
         look = _looked(target, columns, asked, plain)
         piece = _piece(target, columns, plain, look) if look is not None else None
         return _Prepared(asked, plain, look.live, piece) if look and look.live and piece else None

@@ -8,10 +8,11 @@ from cdc_platform.config import Config, Source
 from cdc_platform.config.tables import ORIGIN
 from cdc_platform.explain import message
 from cdc_platform.explain.records import Address
-from cdc_platform.explain.row import Moment, explain
+from cdc_platform.explain.row import explain
 from cdc_platform.explain.table import find
 from cdc_platform.lake import queries, stores
 from cdc_platform.reading.catalog import states
+from cdc_platform.reading.moments import Moment
 from cdc_platform.tables import LANDING, SNAPSHOT_PATH
 from tests.changelog.feed import read
 

@@ -31,6 +31,7 @@ from cdc_platform.tables import (
     OFFSET_LEDGER,
     QUARANTINE,
     SCHEMA_CHANGES,
+    SCHEMA_HISTORY,
     TABLE_STATE,
     Name,
 )
@@ -118,17 +119,19 @@ def _work(config: Config, source: Source, tables: state.Tables) -> int:
 
 
 def _offsets(config: Config, source: Source, last: _Last) -> dict[str, int]:
-    """How far the changelog is, per partition."""
+    """How far the changelog is, per partition that rows or marks of transactions came by."""
     new = _behind(source, last.offsets)
+    of = f'SELECT topic, "partition", "offset", {{}} AS statement FROM {{{{{{}}}}}} WHERE {new}'
     found = delta_table.ask(
-        'SELECT topic, "partition", max("offset") AS "offset" FROM ('
-        f'SELECT topic, "partition", "offset" FROM {{changelog}} WHERE {new} UNION ALL '
-        f'SELECT topic, "partition", "offset" FROM {{marks}} WHERE {new} AND kind IN {MARKS}) AS e '
-        'GROUP BY topic, "partition"',
+        'SELECT topic, "partition", max("offset") AS "offset", bool_and(statement) AS statements FROM ('
+        f"{of.format('false', 'changelog')} UNION ALL {of.format('false', 'marks')} AND kind IN {MARKS} UNION ALL "
+        f"{of.format('true', 'history')} AND kind = 'ddl') AS e GROUP BY topic, \"partition\"",
         changelog=CHANGELOG.at(stores.lake(config)),
         marks=CONTROL_EVENTS.at(stores.lake(config)),
+        history=SCHEMA_HISTORY.at(stores.lake(config)),
     )
-    return {**last.offsets, **{f"{r['topic']}/{r['partition']}": r["offset"] for r in found}}
+    ends = ((f"{r['topic']}/{r['partition']}", r) for r in found)
+    return {**last.offsets, **{at: r["offset"] for at, r in ends if not r["statements"] or at in last.offsets}}
 
 
 def _behind(source: Source, offsets: Mapping[str, int]) -> str:

@@ -5,6 +5,7 @@ nothing: what is there already is left alone.
 """
 
 from collections.abc import Iterable, Sequence
+from copy import copy
 from dataclasses import dataclass
 from decimal import Decimal
 from functools import partial
@@ -70,6 +71,17 @@ class History:
             changes=self.changes,
         )
         self.decided = set(map(address_of, done))
+
+    def until(self, place: Order) -> "History":
+        """As it was at a place, by what is known now."""
+        then = copy(self)
+        then.full = self.full.until(place)
+        return then
+
+    @property
+    def statements(self) -> list[dict[str, Any]]:
+        """SCHEMA_HISTORY rows of all DDL, with `order` and `address`."""
+        return self._ddl
 
     @property
     def any_ddl(self) -> bool:

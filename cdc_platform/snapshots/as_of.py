@@ -1,0 +1,97 @@
+"""A table as it was at a moment, made from the changelog at a place of its own, in the columns that it had then.
+Nothing of the lake changes."""
+
+import uuid
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from functools import reduce
+from operator import or_
+from typing import Any, NamedTuple
+
+from pyspark.sql import Column, SparkSession
+from pyspark.sql import functions as F
+
+from cdc_platform.changelog.schema import Order
+from cdc_platform.config import Config, Source
+from cdc_platform.errors import NotReadable
+from cdc_platform.lake import delta_table, stores
+from cdc_platform.lake.store import Store
+from cdc_platform.snapshots import state
+from cdc_platform.snapshots.rebuild import anew
+from cdc_platform.snapshots.schema.columns import ORDER_FIELDS, order_literal
+from cdc_platform.snapshots.schema.history import History
+from cdc_platform.snapshots.target import Target
+from cdc_platform.tables import CHANGELOG, CUTS, Name
+
+_SCRATCH = "_as_of"
+"""Where tombstones are while a table is made."""
+
+
+class _Then(NamedTuple):
+    """Which changes had come, and the place that the DDL had come to."""
+
+    up_to: Column
+    place: Order
+
+
+def make(
+    spark: SparkSession, config: Config, source: Source, name: Name, at: datetime | int, to: Store
+) -> tuple[Name, state.Outcome]:
+    """One of today's tables as it was, at `to`, where nothing is. at: a time of the source's clock: the log up to the
+    last change of that time or before; or the number of a cut. Returns its name then, and what was made. Raises
+    NotReadable where nothing had come by then, TableStopped."""
+    history = History(spark, config, source)
+    then = _at_cut(config, source, at, history) if isinstance(at, int) else _at_time(config, source, at, history)
+    if then is None:
+        raise NotReadable(source.name, f"had nothing at {at}", ["a later moment"])
+    named = history.full.named_at(name, then.place)
+    scratch = stores.lake(config).at(f"{_SCRATCH}/{uuid.uuid4().hex}")
+    into = Target(source.name, named, to, scratch, config.source(source.name).tables.for_any_reader(*named))
+    as_then = history.until(then.place)
+    if not as_then.full.exists(named):
+        raise NotReadable(source.name, f"had no table {'.'.join(named)} at {at}", ["another moment"])
+    try:
+        return named, anew(spark, config, source, as_then, named, up_to=then.up_to, into=into)
+    finally:
+        scratch.remove(scratch.below(""))
+
+
+def _at_time(config: Config, source: Source, at: datetime, history: History) -> _Then | None:
+    """Changes up to the last one of that time or before, in the order of the log: one without a time is where it
+    stands."""
+    newest = delta_table.ask(
+        f"SELECT max(order_key) AS place FROM {{changelog}} WHERE source = '{source.name}' "
+        f"AND source_time <= TIMESTAMP '{at.astimezone(UTC):%Y-%m-%dT%H:%M:%S.%f}Z'",
+        changelog=CHANGELOG.at(stores.lake(config)),
+    )
+    if not newest or newest[0]["place"] is None:
+        return None
+    rows = _order(newest[0]["place"])
+    ddl = [r["order"] for r in history.statements if r["source_time"] is not None and r["source_time"] <= at]
+    return _Then(F.col("order_key") <= _literal(rows), max([rows, *ddl]))
+
+
+def _at_cut(config: Config, source: Source, number: int, history: History) -> _Then | None:
+    """Changes up to the offsets of a cut."""
+    found = delta_table.ask(
+        f"SELECT offsets, order_key FROM {{cuts}} WHERE source = '{source.name}' AND cut = {number}",
+        cuts=CUTS.at(stores.lake(config)),
+    )
+    if not found or found[0]["order_key"] is None:
+        return None
+    ends: Mapping[str, int] = dict(found[0]["offsets"])
+    rows = _order(found[0]["order_key"])
+    ddl = [r["order"] for r in history.statements if r["offset"] <= ends.get(f"{r['topic']}/{r['partition']}", -1)]
+    come = (
+        (F.col("topic") == F.lit(topic)) & (F.col("partition") == int(partition)) & (F.col("offset") <= end)
+        for (topic, partition), end in ((at.rsplit("/", 1), end) for at, end in ends.items())
+    )
+    return _Then(reduce(or_, come, F.lit(False)), max([rows, *ddl]))
+
+
+def _order(told: Mapping[str, Any]) -> Order:
+    return tuple(int(told[n]) for n in ORDER_FIELDS)
+
+
+def _literal(order: Order) -> Column:
+    return order_literal(dict(zip(ORDER_FIELDS, order, strict=True)))

@@ -1,0 +1,130 @@
+"""A table as it was: what is made at a cut is what the snapshot held then, in the columns and under the name it had;
+at a time, what the log had come to."""
+
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cdc_platform import tables
+from cdc_platform.errors import NotReadable
+from cdc_platform.snapshots import as_of
+from cdc_platform.tables import Name
+from tests.changelog.feed import Feed, read
+from tests.lakes import store_at
+from tests.snapshots.test_ddl import FIRST, OLD, SECOND, STORIES, ddl, truncate, versions
+
+pytestmark = pytest.mark.spark
+
+NOON = datetime(2026, 11, 20, 12, tzinfo=UTC)
+Rows = tuple[list[str], list[list[str]]]
+"""Names of the columns, and the rows."""
+
+
+def rows_at(path: str) -> Rows:
+    table = read(path)
+    names = [n for n in table.column_names if not n.startswith("_cdc_")]
+    return names, sorted([repr(r[n]) for n in names] for r in table.to_pylist())
+
+
+def as_it_was(feed: Feed, name: str, at: datetime | int, to: Path) -> tuple[Name, Rows]:
+    named, made = as_of.make(feed.spark, feed.config, feed.source, ("shop", name), at, store_at(to))
+    assert made.state == "live"
+    return named, rows_at(str(to))
+
+
+def kept(feed: Feed) -> dict[str, Rows]:
+    states = {r["table"]: r["state"] for r in sorted(feed.rows(tables.TABLE_STATE), key=lambda r: r["batch"])}
+    live = [t for t in states if feed.state("shop", t)[0] == "live"]
+    return {t: rows_at(feed.target("shop", t).snapshot.uri()) for t in live}
+
+
+@pytest.mark.parametrize(
+    "story",
+    [
+        "rename, drop, add, and rows on both sides",
+        "a ghost table takes the table's place",
+        *(pytest.param(s, marks=pytest.mark.thorough) for s in STORIES),
+    ],
+)
+def test_at_each_cut_a_table_is_what_its_snapshot_was(spark: Any, make_config: Any, tmp_path: Path, story: str) -> None:
+    feed = Feed(spark, make_config([{"name": "s", "format": "canal", "topics": ["t"]}]), "s")
+    at_cut: dict[int, dict[str, Rows]] = {}
+    stated: list[Any] = []
+    for event in STORIES[story][0]:
+        if not isinstance(event, dict):  # the columns come with the first row that has them
+            stated.append(event.stated() | {"lineage": "1"})
+            continue
+        feed.say(*stated, event)
+        stated.clear()
+        feed.catch_up()
+        at_cut[max((c["cut"] for c in feed.rows(tables.CUTS)), default=0)] = kept(feed)
+    compared = 0
+    for cut, then in at_cut.items():
+        for today in kept(feed):
+            to = tmp_path / f"{cut} {today}"
+            try:
+                named, found = as_it_was(feed, today, cut, to)
+            except NotReadable:
+                assert cut == 0 or not then
+                continue
+            if named[-1] in then:
+                assert found == then[named[-1]], (cut, today, named)
+                compared += 1
+    assert compared >= len(at_cut) // 2
+    assert not list(Path(feed.config.lake, "_as_of").rglob("*.parquet"))
+
+
+def test_at_a_time_a_table_is_what_the_log_had_come_to(spark: Any, make_config: Any, tmp_path: Path) -> None:
+    feed = Feed(spark, make_config([{"name": "s", "format": "canal", "topics": ["t"]}]), "s")
+    of = lambda hour: {"source_time": NOON + timedelta(hours=hour)}  # noqa: E731
+    new = versions("id bigint", "a int", "b varchar(9)", "c int")
+    feed.say(
+        OLD.stated() | {"lineage": "1"},
+        FIRST | of(0),
+        SECOND | of(1),
+        OLD.update((1, 12), {"id": "1", "a": "1", "b": "x"}, {"id": "3", "a": "1", "b": "x"}, **of(2)),
+        OLD.delete((1, 13), {"id": "2", "a": "2", "b": "y"}, **of(3)),
+        ddl("ALTER TABLE t ADD c INT DEFAULT 5", 14, **of(4)),
+        new.stated() | {"lineage": "1"},
+        new.insert((1, 15), {"id": "4", "a": "4", "b": "z", "c": "6"}, **of(5)),
+        *(e | of(6) for e in truncate("t", 16)),
+        new.insert((1, 17), {"id": "9", "a": "9", "b": "z", "c": "9"}, **of(7)),
+    )
+    feed.catch_up()
+    one, two, moved = ["1", "1", "'x'"], ["2", "2", "'y'"], ["3", "1", "'x'"]
+    four, nine = ["4", "4", "'z'", "6"], ["9", "9", "'z'", "9"]
+    expected = [[one], [one, two], [two, moved], [moved], [[*moved, "5"]], [[*moved, "5"], four], [], [nine]]
+    for hour, rows in enumerate(expected):
+        for minutes in (0, 59):
+            at = NOON + timedelta(hours=hour, minutes=minutes)
+            _, (names, found) = as_it_was(feed, "t", at, tmp_path / f"{hour} {minutes}")
+            assert (names, found) == (["id", "a", "b", "c"][: 3 if hour < 4 else 4], sorted(rows)), at
+    with pytest.raises(NotReadable, match="had nothing at 2026-11-20 11:59"):
+        as_it_was(feed, "t", NOON - timedelta(minutes=1), tmp_path / "before")
+    assert feed.live("shop", "t") == [{"id": 9, "a": 9, "b": "z", "c": 9}]
+
+
+def test_a_table_without_a_key_and_partial_images(spark: Any, make_config: Any, tmp_path: Path) -> None:
+    feed = Feed(spark, make_config([{"name": "s", "format": "canal", "topics": ["t"]}]), "s")
+    bag = versions("a int", "b varchar(9)", name="bag", keys=())
+    feed.say(
+        OLD.stated() | {"lineage": "1"}, bag.stated() | {"lineage": "1"}, FIRST,
+        *(bag.insert((1, 11, n), {"a": "1", "b": "x"}) for n in range(3)),
+    )  # fmt: skip
+    feed.catch_up()
+    feed.say(
+        OLD.update((1, 20), {"id": "1"}, {"a": "7"}), OLD.update((1, 21), {"id": "1"}, {"b": "w"}),
+        bag.delete((1, 22), {"a": "1", "b": "x"}),
+    )  # fmt: skip
+    feed.catch_up()
+    feed.say(OLD.delete((1, 30), {"id": "1"}), bag.update((1, 31), {"a": "1", "b": "x"}, {"a": "2", "b": "x"}))
+    feed.catch_up()
+    cuts = sorted(c["cut"] for c in feed.rows(tables.CUTS))
+    found = [[as_it_was(feed, t, cut, tmp_path / f"{cut}{t}")[1][1] for t in ("t", "bag")] for cut in cuts]
+    assert found == [
+        [[["1", "1", "'x'"]], [["1", "'x'"]] * 3],
+        [[["1", "7", "'w'"]], [["1", "'x'"]] * 2],
+        [[], [["1", "'x'"], ["2", "'x'"]]],
+    ]
