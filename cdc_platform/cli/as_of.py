@@ -43,7 +43,7 @@ def command(
     place = _place(loaded, to)
     ready = with_spark(loaded, master)
     progress(f"Spark: {ready.spark.remote or ready.spark.master}")
-    named, made = chain.as_of(open_session(ready), ready, feed, name.name, at, place)
+    named, made = chain.as_of(open_session(ready), ready, feed, name.name, at.point, place)
     complete, reason = _complete(loaded, feed, name.name, at)
     data = {
         **{"source": source, "table": name.text, "then": ".".join(named), "at": moments.told(at)},

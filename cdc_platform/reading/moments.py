@@ -23,6 +23,14 @@ class Moment:
         """Whether it is now."""
         return self.time is None and self.cut is None
 
+    @property
+    def point(self) -> datetime | int:
+        """The time, or the cut's number. Raises ValueError: it is now."""
+        found = self.cut.number if self.cut else self.time
+        if found is None:
+            raise ValueError("now is no point")
+        return found
+
 
 def parse(config: Config, source: str, given: str, asked: str) -> Moment:
     """A cut's number, or a time as ISO 8601 has it, in UTC where it names no zone. asked: what the user calls it, for
