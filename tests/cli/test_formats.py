@@ -9,10 +9,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
+from deltalake import DeltaTable, QueryBuilder
 
 from cdc_platform.cli.app import run
 from cdc_platform.config import Config
@@ -162,6 +164,35 @@ def test_what_uses_spark(lake, spark, capsys, tmp_path):
     pq.write_table(rows.select([c for c in rows.column_names if not c.startswith("_cdc")]), export)
     code, data = both(capsys, "reconcile", source.name, "shop.customers", "--export", str(export))
     assert (code, data["equal"]) == (0, True), data
+
+
+@pytest.mark.thorough
+def test_a_table_as_of_its_cut_is_what_the_snapshot_was(lake, spark, capsys, tmp_path):
+    [source] = lake.sources
+    _, cuts = both(capsys, "cut", "list", source.name)
+    [there] = [s for s in cuts[0]["snapshots"] if s["table"] == "orders"]
+    code, told = told_by_once(capsys, "as-of", source.name, "shop.orders", str(cuts[0]["cut"]), "--to", tmp_path / "t")
+    assert (code, told["complete"], told["then"]) == (0, True, "shop.orders")
+    was = DeltaTable(f"{lake.lake}/{there['path']}", there["version"])
+    found, wanted = (sorted(map(repr, rows_of(t))) for t in (DeltaTable(tmp_path / "t"), was))
+    assert (found, told["rows"]) == (wanted, len(wanted))
+    code, told = told_by_once(capsys, "as-of", source.name, "shop.orders", "2100-01-01", "--to", tmp_path / "later")
+    assert (code, told["complete"], told["rows"]) == (1, False, len(wanted)), "nothing is complete up to then"
+    for to in (tmp_path / "t", Path(lake.lake) / "own"):
+        code, told = told_by_once(capsys, "as-of", source.name, "shop.orders", "1", "--to", to)
+        assert (code, told["error"]["type"]) == (2, "ConfigError")
+    code, told = told_by_once(capsys, "as-of", source.name, "shop.orders", "2000-01-01", "--to", tmp_path / "before")
+    assert (code, told["error"]["type"]) == (2, "NotReadable")
+
+
+def told_by_once(capsys: pytest.CaptureFixture[str], *args: Any) -> tuple[int, Any]:
+    code = run([*map(str, args), "--json"])
+    return code, json.loads(capsys.readouterr().out)
+
+
+def rows_of(table: DeltaTable) -> list[dict[str, Any]]:
+    found = pa.table(QueryBuilder().register("t", table).execute("SELECT * FROM t").read_all())
+    return [{k: v for k, v in row.items() if not k.startswith("_cdc")} for row in found.to_pylist()]
 
 
 @pytest.mark.thorough
