@@ -23,7 +23,7 @@ STAGED = {
 NOTED = {
     "delta.appendOnly": "true",
     "delta.checkpointInterval": "10",  # who opens one reads the commits since the last checkpoint, each by a request
-    "delta.logRetentionDuration": "interval 2 days",  # a commit a round, thousands a day
+    "delta.logRetentionDuration": "interval 7 days",  # a commit a round, thousands a day; Delta asks for a week
 }
 """Properties of tables in which the stages note what they did."""
 
