@@ -2,7 +2,6 @@
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from datetime import datetime
 from typing import Any
 
 import pyarrow as pa
@@ -15,12 +14,13 @@ from cdc_platform.explain.changes import Changes, Found, Within
 from cdc_platform.explain.records import Address
 from cdc_platform.explain.table import Table, at
 from cdc_platform.lake import queries, stores
-from cdc_platform.lake.queries import query, text
+from cdc_platform.lake.queries import text
 from cdc_platform.reading.catalog import Cut, Snapshot, TableName
 from cdc_platform.reading.frames import Frames
 from cdc_platform.reading.moments import Moment
 from cdc_platform.snapshots.apply.cast import typed
 from cdc_platform.snapshots.reduce.one_key import Change, Key, Row
+from cdc_platform.snapshots.schema.then import AtCut, at_cut, at_time
 from cdc_platform.tables import SNAPSHOT_PATH
 
 
@@ -73,8 +73,8 @@ def explain(config: Config, table: Table, key: Key, when: Moment) -> Explained:
 def _within(config: Config, table: Table, key: Key, when: Moment) -> Within | None:
     """Which changes count at a moment."""
     if when.cut is not None:
-        ends = _ends(config, when.cut)
-        return lambda c: c["offset"] <= ends.get(f"{c['topic']}/{c['partition']}", -1)
+        cut = _cut(config, when.cut)
+        return lambda c: cut is not None and cut.has(c)
     if when.time is None:
         return None
     told = [c for c in Changes(config, table).of(key).came if c["source_time"] and c["source_time"] <= when.time]
@@ -82,31 +82,19 @@ def _within(config: Config, table: Table, key: Key, when: Moment) -> Within | No
     return lambda c: last is not None and c["order_key"] <= last
 
 
-def _ends(config: Config, cut: Cut) -> dict[str, int]:
-    rows = query(
-        f"SELECT offsets FROM t WHERE source = {text(cut.source)} AND cut = {cut.number}",
-        t=tables.CUTS.at(stores.lake(config)),
-    )
-    return dict(rows[0]["offsets"]) if rows else {}
+def _cut(config: Config, cut: Cut) -> AtCut | None:
+    return at_cut(tables.CUTS.at(stores.lake(config)), cut.source, cut.number)
 
 
 def _then(config: Config, table: Table, key: Key, when: Moment, within: Within | None) -> Table:
     """The table with the columns and the name that it had then."""
+    ddl = table.seen.ddl if table.seen else []
     if when.cut is not None:
-        rows = query(
-            f"SELECT order_key FROM t WHERE source = {text(when.cut.source)} AND cut = {when.cut.number}",
-            t=tables.CUTS.at(stores.lake(config)),
-        )
-        order = rows[0]["order_key"] if rows else None
-        return table if order is None else at(table, tuple(map(int, order.values())))
-    said = [r["order"] for r in (table.seen.ddl if table.seen else ()) if _by(r["source_time"], when.time)]
-    high = Changes(config, table, within).of(key).high
-    places = [*said, *([high] if high else [])]
-    return at(table, max(places)) if places else table
-
-
-def _by(told: datetime | None, until: datetime | None) -> bool:
-    return told is not None and until is not None and told <= until
+        cut = _cut(config, when.cut)
+        place = cut and cut.place(ddl)
+    else:
+        place = when.time and at_time(Changes(config, table, within).of(key).high, when.time, ddl)
+    return at(table, place) if place else table
 
 
 # -- what the snapshot holds -------------------------------------------------------------------------------

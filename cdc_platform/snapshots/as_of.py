@@ -2,11 +2,10 @@
 Nothing of the lake changes."""
 
 import uuid
-from collections.abc import Mapping
 from datetime import UTC, datetime
 from functools import reduce
 from operator import or_
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from pyspark.sql import Column, SparkSession
 from pyspark.sql import functions as F
@@ -20,6 +19,7 @@ from cdc_platform.snapshots import state
 from cdc_platform.snapshots.rebuild import anew
 from cdc_platform.snapshots.schema.columns import ORDER_FIELDS, order_literal
 from cdc_platform.snapshots.schema.history import History
+from cdc_platform.snapshots.schema.then import at_cut, at_time
 from cdc_platform.snapshots.target import Target
 from cdc_platform.tables import CHANGELOG, CUTS, Name
 
@@ -66,31 +66,20 @@ def _at_time(config: Config, source: Source, at: datetime, history: History) -> 
     )
     if not newest or newest[0]["place"] is None:
         return None
-    rows = _order(newest[0]["place"])
-    ddl = [r["order"] for r in history.statements if r["source_time"] is not None and r["source_time"] <= at]
-    return _Then(F.col("order_key") <= _literal(rows), max([rows, *ddl]))
+    rows = tuple(int(v) for v in newest[0]["place"].values())
+    return _Then(F.col("order_key") <= _literal(rows), at_time(rows, at, history.statements) or rows)
 
 
 def _at_cut(config: Config, source: Source, number: int, history: History) -> _Then | None:
     """Changes up to the offsets of a cut."""
-    found = delta_table.ask(
-        f"SELECT offsets, order_key FROM {{cuts}} WHERE source = '{source.name}' AND cut = {number}",
-        cuts=CUTS.at(stores.lake(config)),
-    )
-    if not found or found[0]["order_key"] is None:
+    cut = at_cut(CUTS.at(stores.lake(config)), source.name, number)
+    if cut is None:
         return None
-    ends: Mapping[str, int] = dict(found[0]["offsets"])
-    rows = _order(found[0]["order_key"])
-    ddl = [r["order"] for r in history.statements if r["offset"] <= ends.get(f"{r['topic']}/{r['partition']}", -1)]
     come = (
         (F.col("topic") == F.lit(topic)) & (F.col("partition") == int(partition)) & (F.col("offset") <= end)
-        for (topic, partition), end in ((at.rsplit("/", 1), end) for at, end in ends.items())
+        for (topic, partition), end in ((at.rsplit("/", 1), end) for at, end in cut.ends.items())
     )
-    return _Then(reduce(or_, come, F.lit(False)), max([rows, *ddl]))
-
-
-def _order(told: Mapping[str, Any]) -> Order:
-    return tuple(int(told[n]) for n in ORDER_FIELDS)
+    return _Then(reduce(or_, come, F.lit(False)), cut.place(history.statements))
 
 
 def _literal(order: Order) -> Column:

@@ -1,0 +1,40 @@
+"""How far a source had come at a moment: its rows, and the DDL among them. No Spark here."""
+
+from collections.abc import Iterable, Mapping
+from datetime import datetime
+from typing import Any, NamedTuple
+
+from cdc_platform.changelog.schema import Order
+from cdc_platform.lake import delta_table
+from cdc_platform.lake.store import Store
+
+
+class AtCut(NamedTuple):
+    """ends: "topic/partition" → last offset; rows: place of the newest row change."""
+
+    ends: Mapping[str, int]
+    rows: Order
+
+    def has(self, event: Mapping[str, Any]) -> bool:
+        """Whether an event (topic, partition, offset) had come."""
+        return event["offset"] <= self.ends.get(f"{event['topic']}/{event['partition']}", -1)
+
+    def place(self, ddl: Iterable[Mapping[str, Any]]) -> Order:
+        """Of the newest row or statement. ddl: statements with their `order`."""
+        return max([self.rows, *(r["order"] for r in ddl if self.has(r))])
+
+
+def at_cut(cuts: Store, source: str, number: int) -> AtCut | None:
+    """A cut, by the table CUTS; None: there is none, or no row had come."""
+    found = delta_table.ask(
+        f"SELECT offsets, order_key FROM {{cuts}} WHERE source = '{source}' AND cut = {int(number)}", cuts=cuts
+    )
+    if not found or found[0]["order_key"] is None:
+        return None
+    return AtCut(dict(found[0]["offsets"]), tuple(int(v) for v in found[0]["order_key"].values()))
+
+
+def at_time(rows: Order | None, at: datetime, ddl: Iterable[Mapping[str, Any]]) -> Order | None:
+    """Place of the newest row (`rows`) or statement of a time or before; None: there is neither."""
+    said = [r["order"] for r in ddl if r["source_time"] is not None and r["source_time"] <= at]
+    return max([*said, *([] if rows is None else [rows])], default=None)
