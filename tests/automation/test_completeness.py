@@ -40,6 +40,7 @@ def told(result: dg.SensorResult) -> dict[str, str]:
     return {e.asset_key.path[-1]: e.tags["dagster/data_version"] for e in events}
 
 
+@pytest.mark.thorough
 def test_each_table_is_observed_with_the_time_up_to_which_it_is_complete(shop: Config, instance: dg.DagsterInstance):
     assert told(tick(shop, instance)) == {}
     complete(shop, "shop-dts", 0, MIDNIGHT, items="quarantine holds t/0/4", audit="stopped: no key")

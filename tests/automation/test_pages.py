@@ -165,6 +165,7 @@ def test_two_sources_at_once_overwrite_nothing_of_each_other(pages):
     assert pages.checks("snapshots", "two", "shop", "orders")["not_stopped"] is True
 
 
+@pytest.mark.thorough
 def test_a_new_table_gets_its_asset_without_a_hand(pages):
     key = ["snapshots", "two", "shop", "new"]
     assert key not in pages.assets()

@@ -28,7 +28,7 @@ def retell(feed: Feed, *events: dict[str, Any]) -> None:
     files.append(feed.spark.createDataFrame(table, spark_schema(files.CHANGE)), changes)
 
 
-@pytest.mark.parametrize("format", ["canal", "canal_json"])
+@pytest.mark.parametrize("format", [pytest.param("canal", marks=pytest.mark.thorough), "canal_json"])
 def test_what_was_used_of_a_message_is_used_once(spark: Any, tmp_path: Path, format: str):
     source = {"name": "s", "format": format, "topics": ["t"]}
     feed = Feed(spark, parse_config({"lake": str(tmp_path), "sources": [source]}, tmp_path / "cdc.yaml"), "s")

@@ -165,7 +165,6 @@ POINTS = {
     "snapshots: MERGE has written files, not committed": Point(merge_without_commit, ("snapshots",)),
 }
 
-SHORT = ("snapshots: MERGE has written files, not committed",)
 """The point of `make test`; the others are left to `make test-all`."""
 
 SMALL = {"max_records_per_batch": 24, "max_bytes_per_batch": "1"}
@@ -227,7 +226,8 @@ def kill_at(point, config, process):
     return point.disk(lake)
 
 
-@pytest.mark.parametrize("name", [pytest.param(n, marks=() if n in SHORT else pytest.mark.thorough) for n in POINTS])
+@pytest.mark.thorough
+@pytest.mark.parametrize("name", POINTS)
 def test_a_killed_run_leaves_nothing_behind(world, spark, process, tmp_path, name):
     point = POINTS[name]
     for attempt in range(ATTEMPTS):

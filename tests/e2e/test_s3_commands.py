@@ -44,7 +44,8 @@ def command(config, *words):
     )
 
 
-@pytest.mark.parametrize("sources", [1, pytest.param(2, marks=pytest.mark.thorough)])
+@pytest.mark.thorough
+@pytest.mark.parametrize("sources", [1, 2])
 def test_a_backlog_and_an_increment_end_equal(broker, config_on_s3, sources):
     shop = Shop(broker.bootstrap_servers, f"s3-{sources}", 8)
     config = config_on_s3(shop, sources=shop.sources()[:sources])

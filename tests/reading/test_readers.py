@@ -115,6 +115,7 @@ def check(made: Made, name: str, python: str, folder: Path, request: Any) -> Non
     assert page_column(name) == column, "\n".join(said)
 
 
+@pytest.mark.thorough
 def test_the_tables_have_the_features_that_they_stand_for(made: Made) -> None:
     named = {n: matrix.reader_features(s) for n, s in made.shown.items()}
     assert named == {n: matrix.FEATURES.get(n, set()) for n in matrix.ROWS}

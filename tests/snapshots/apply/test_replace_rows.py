@@ -266,6 +266,7 @@ def _after(rows, table, events):
     return rows
 
 
+@pytest.mark.thorough
 @pytest.mark.spark
 def test_keys_of_all_types_are_found(spark, make_config, tmp_path, brought):
     """The first two batches; what the others bring as well does not depend on the type."""

@@ -236,6 +236,7 @@ def test_tables_of_earlier_versions(feed: Any, killed: bool, monkeypatch: Any) -
     assert (named(plain), seen(plain)) == (set(), expected)
 
 
+@pytest.mark.thorough
 @spark_test
 def test_a_rebuild_makes_a_table_of_an_earlier_version_plain(feed: Any) -> None:
     _earlier(feed({}))
