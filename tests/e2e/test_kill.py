@@ -165,8 +165,6 @@ POINTS = {
     "snapshots: MERGE has written files, not committed": Point(merge_without_commit, ("snapshots",)),
 }
 
-"""The point of `make test`; the others are left to `make test-all`."""
-
 SMALL = {"max_records_per_batch": 24, "max_bytes_per_batch": "1"}
 """The message of 60 records comes in several batches, and each landed file is a batch of the later stages."""
 
