@@ -59,9 +59,9 @@ def query(sql: str, is_ddl: bool, named: Event) -> list[Event]:
     """QUERY is any DDL without a type of its own, but also (isDdl false, in no database) the text of a
     statement whose rows come by themselves, and the variables of one in statement format. Raises ValueError for
     a statement whose rows aren't told."""
-    found = _STATEMENT.match(with_backticks(sql))
-    word = found[1].lower() if found else ""
-    if word not in _DML and not (word == "set" and named["db"] is None and not is_ddl):
+    # What a comment with ! holds is executed, or isn't, by the server's version: both readings count.
+    words = {found[1].lower() for text in (sql, with_backticks(sql)) if (found := _STATEMENT.match(text))}
+    if not words & _DML and not ("set" in words and named["db"] is None and not is_ddl):
         return ddl("QUERY", sql, named)
     if named["db"] is None and not is_ddl:
         return [{**named, "kind": "skip", "reason": "text or variables of a statement, no rows", "ddl": sql}]
