@@ -75,6 +75,7 @@ def test_every_python_that_the_package_allows_is_tested():
     assert set(ci["jobs"]["fast"]["strategy"]["matrix"]["python"]) == named
 
 
+@pytest.mark.thorough
 def test_hooks_use_the_programs_of_the_checkout():
     (repo,) = yaml.safe_load((ROOT / ".pre-commit-config.yaml").read_text())["repos"]
     assert repo["repo"] == "local"

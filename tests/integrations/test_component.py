@@ -61,6 +61,7 @@ def project(tmp_path: Path) -> Path:
     return tmp_path
 
 
+@pytest.mark.thorough
 def test_what_dg_scaffolds_loads(project: Path) -> None:
     name = "cdc_platform.integrations.CdcPlatformComponent"
     assert name in dg_cli(project, "list", "components", "--json")

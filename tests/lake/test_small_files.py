@@ -33,28 +33,28 @@ def path(store: Store) -> Store:
 
 def test_files_of_one_source_are_put_together_and_its_rows_stay(path):
     note(path, "other", source="b")
-    for n in range(100):
+    for n in range(50):
         note(path, f"t{n:03}")
         assert len(delta_table.files(path, source="a")) < small_files.MANY
-    assert topics(path) == {"a": [f"t{n:03}" for n in range(100)], "b": ["other"]}
+    assert topics(path) == {"a": [f"t{n:03}" for n in range(50)], "b": ["other"]}
     assert len(delta_table.files(path, source="b")) == 1
     handles._kept.clear()  # a process of its own
-    assert topics(path)["a"] == [f"t{n:03}" for n in range(100)]
+    assert topics(path)["a"] == [f"t{n:03}" for n in range(50)]
 
 
 def test_what_was_written_once_stays_written_once(path):
-    for n in (*range(40), *range(20, 40), *range(40, 60)):
+    for n in (*range(20), *range(10, 20), *range(20, 36)):
         note(path, f"t{n:03}", once=n)
-    assert topics(path) == {"a": [f"t{n:03}" for n in range(60)]}
+    assert topics(path) == {"a": [f"t{n:03}" for n in range(36)]}
 
 
 def test_a_file_that_has_grown_stays_as_it_is(path, monkeypatch):
     monkeypatch.setattr(small_files, "_SMALL", 3000)
     sizes = set()
-    for n in range(160):
+    for n in range(90):
         note(path, f"{n:03}{'x' * 150}")
         sizes.add(max(delta_table.sizes(path)))
-    assert len(topics(path)["a"]) == 160
+    assert len(topics(path)["a"]) == 90
     assert len({size for size in sizes if size >= 3000}) < 4, "one that is large enough isn't rewritten"
 
 
@@ -79,9 +79,9 @@ def test_two_that_do_so_at_once_lose_nothing(path, monkeypatch):
 
 def test_sources_that_write_at_once_lose_nothing(path):
     def of(source: str) -> None:
-        for n in range(40):
+        for n in range(20):
             note(path, f"t{n:03}", source=source)
 
     with ThreadPoolExecutor(3) as pool:
         list(pool.map(of, "abc"))
-    assert topics(path) == {s: [f"t{n:03}" for n in range(40)] for s in "abc"}
+    assert topics(path) == {s: [f"t{n:03}" for n in range(20)] for s in "abc"}

@@ -93,10 +93,9 @@ def test_at_a_time_a_table_is_what_the_log_had_come_to(spark: Any, make_config: 
     four, nine = ["4", "4", "'z'", "6"], ["9", "9", "'z'", "9"]
     expected = [[one], [one, two], [two, moved], [moved], [[*moved, "5"]], [[*moved, "5"], four], [], [nine]]
     for hour, rows in enumerate(expected):
-        for minutes in (0, 59):
-            at = NOON + timedelta(hours=hour, minutes=minutes)
-            _, (names, found) = as_it_was(feed, "t", at, tmp_path / f"{hour} {minutes}")
-            assert (names, found) == (["id", "a", "b", "c"][: 3 if hour < 4 else 4], sorted(rows)), at
+        at = NOON + timedelta(hours=hour, minutes=hour * 7)
+        _, (names, found) = as_it_was(feed, "t", at, tmp_path / f"{hour}")
+        assert (names, found) == (["id", "a", "b", "c"][: 3 if hour < 4 else 4], sorted(rows)), at
     with pytest.raises(NotReadable, match="had nothing at 2026-11-20 11:59"):
         as_it_was(feed, "t", NOON - timedelta(minutes=1), tmp_path / "before")
     assert feed.live("shop", "t") == [{"id": 9, "a": 9, "b": "z", "c": 9}]

@@ -237,6 +237,7 @@ def test_a_killed_run_is_done_again(debezium, schema_file, monkeypatch):
     assert ["longtext" in columns for (columns,) in lists] == [False]
 
 
+@pytest.mark.thorough
 def test_a_table_that_is_let_in_later(debezium, schema_file):
     debezium.with_options(exclude=["d.t"])
     rows_of(debezium)
@@ -271,6 +272,7 @@ def ddl_of_canal(place, sql):
     return canal_fixtures.entry({"header": header, "change": change, "type": "ROWDATA"})
 
 
+@pytest.mark.thorough
 def test_canals_protobuf_is_completed_by_the_statement_of_its_own_batch(spark, make_config):
     canal = Topics(spark, make_config, "canal")
     canal.land(of_canal(1, e=None, n="1.5", v="a"), of_canal(2, e="2", n="2.25", v="b"))

@@ -201,6 +201,7 @@ def world(spark: Any, tmp_path_factory: pytest.TempPathFactory) -> tuple[Feed, F
     return feed, other, results, folder
 
 
+@pytest.mark.thorough
 def test_composite_keys_of_any_type_and_late_changes(world: Any) -> None:
     rows = world[0].live("k", "keys")
     found = {(int(r["a"]), r["d"]): (r["v"], r["a"], r["b"], r["c"]) for r in rows}

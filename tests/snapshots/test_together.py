@@ -112,6 +112,7 @@ def test_tables_together_get_what_each_gets_alone(spark, make_config, monkeypatc
         assert told["rows"] == len(feed.live("shop", told["table"]))
 
 
+@pytest.mark.thorough
 def test_tables_that_were_truncated_get_together_what_each_gets_alone(spark, make_config, monkeypatch, together):
     sources = [{"name": n, "format": "debezium", "topics": [n]} for n in ("ours", "alone")]
     config = make_config(sources)
