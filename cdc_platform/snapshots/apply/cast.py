@@ -16,6 +16,7 @@ import pyarrow.compute as pc
 from cdc_platform.mysql.types import MySqlType
 
 _CLOCK = r"[0-9]{4}-[0-9]{2}-[0-9]{2} [0-9]{2}:[0-9]{2}:[0-9]{2}(\.[0-9]{1,6})?"
+_TIME = r"-?[0-9]{2,3}:[0-9]{2}:[0-9]{2}(\.[0-9]{1,6})?"
 _SPELLED = {
     **dict.fromkeys(("integer", "year", "bit"), "-?[0-9]{1,20}"),
     "boolean": "[01]|true|false",
@@ -74,7 +75,9 @@ def typed(texts: pa.StringArray, type_: MySqlType, to: pa.DataType) -> pa.Array:
 
 
 def _with_digits(texts: pa.StringArray, digits: int) -> pa.StringArray:
-    """As `columns._time`."""
+    """As `columns._time`. Raises ValueError for what is no time."""
+    if not _all(pc.match_substring_regex(texts, rf"^{_TIME}$")):
+        raise ValueError("not the usual spelling of a time")
     dotted = pc.if_else(pc.match_substring(texts, "."), texts, pc.binary_join_element_wise(texts, "", "."))
     for n in range(digits):
         dotted = pc.replace_substring_regex(dotted, rf"(\.[0-9]{{{n}}})$", r"\10")
