@@ -46,7 +46,7 @@ def make(
         raise NotReadable(source.name, f"had nothing at {at}", ["a later moment"])
     named = history.full.named_at(name, then.place)
     scratch = stores.lake(config).at(f"{_SCRATCH}/{uuid.uuid4().hex}")
-    into = Target(source.name, named, to, scratch, config.source(source.name).tables.for_any_reader(*named))
+    into = Target(source.name, named, to, scratch, source.tables.for_any_reader(*named))
     as_then = history.until(then.place)
     if not as_then.full.exists(named):
         raise NotReadable(source.name, f"had no table {'.'.join(named)} at {at}", ["another moment"])

@@ -121,11 +121,12 @@ def _work(config: Config, source: Source, tables: state.Tables) -> int:
 def _offsets(config: Config, source: Source, last: _Last) -> dict[str, int]:
     """How far the changelog is, per partition that rows or marks of transactions came by."""
     new = _behind(source, last.offsets)
-    of = f'SELECT topic, "partition", "offset", {{}} AS statement FROM {{{{{{}}}}}} WHERE {new}'
+    place = 'SELECT topic, "partition", "offset"'
     found = delta_table.ask(
         'SELECT topic, "partition", max("offset") AS "offset", bool_and(statement) AS statements FROM ('
-        f"{of.format('false', 'changelog')} UNION ALL {of.format('false', 'marks')} AND kind IN {MARKS} UNION ALL "
-        f"{of.format('true', 'history')} AND kind = 'ddl') AS e GROUP BY topic, \"partition\"",
+        f"{place}, false AS statement FROM {{changelog}} WHERE {new} UNION ALL "
+        f"{place}, false FROM {{marks}} WHERE {new} AND kind IN {MARKS} UNION ALL "
+        f"{place}, true FROM {{history}} WHERE {new} AND kind = 'ddl') AS e GROUP BY topic, \"partition\"",
         changelog=CHANGELOG.at(stores.lake(config)),
         marks=CONTROL_EVENTS.at(stores.lake(config)),
         history=SCHEMA_HISTORY.at(stores.lake(config)),
