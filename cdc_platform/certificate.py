@@ -127,7 +127,7 @@ class _Shared:
         for name, row in _newest(RECONCILIATIONS.at(lake), source.name, "*", "at").items():
             told = {k: row[k] for k in (*_TOLD, "at", "lost", "problems")}
             compared.setdefault(source.tables.routed(*name), []).append({"table": ".".join(name), **told})
-        wrong = [] if is_held(config, source) else _unaccounted(ledger)
+        wrong = [] if is_held(config, source) else [queries.unaccounted(row) for row in ledger if row["unaccounted"]]
         if n := facts["held_unnamed"]:
             wrong.append(f"quarantine holds {count(n, 'message')} of the source that name no table")
         return cls(source, facts, wrong, complete, held, compared, _schemas(config, source))
@@ -165,14 +165,6 @@ _TOLD = ("against", "equal", "version", "binlog_file", "binlog_pos", "gtid", "ro
 def _difference(compared: dict[str, Any]) -> str:
     rows = [count(compared["differing"], "row")] if compared["differing"] else []
     return f"{', '.join([*(compared['problems'] or ()), *rows]) or 'see reconcile'} at {when(compared['at'])}"
-
-
-def _unaccounted(ledger: list[dict[str, Any]]) -> list[str]:
-    return [
-        f"{r['topic']}/{r['partition']}: {r['landed']} offsets landed, {r['accounted']} accounted for"
-        for r in ledger
-        if r["landed"] != r["accounted"]
-    ]
 
 
 def _decoders(config: Config, source: Source) -> list[str]:

@@ -76,7 +76,7 @@ def _of_source(
         "cdc_source_newest_change_timestamp_seconds": _seconds(beat.change or queries.newest_change(config, source)),
         "cdc_source_complete_timestamp_seconds": _seconds(reached.source_time if reached else None),
         "cdc_source_cut": cut.number if cut else None,
-        "cdc_source_unaccounted_records": sum(abs(r["landed"] - r["accounted"]) for r in ledger),
+        "cdc_source_unaccounted_records": sum(abs(r["unaccounted"]) for r in ledger),
     }
 
 

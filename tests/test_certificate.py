@@ -90,7 +90,7 @@ def test_a_stopped_table_is_broken_and_a_dropped_one_has_none(config: Config):
 
 def test_offsets_without_an_outcome_break_all(config: Config):
     ledger(config, (SOURCE, "dts", 0, 10, 11, "landed", 2))
-    assert verdicts(config)[0] == "broken: dts/0: 12 offsets landed, 10 accounted for"
+    assert verdicts(config)[0] == "broken: dts/0: 12 records landed, 10 of them accounted for"
 
 
 def test_lost_offsets_break_until_a_comparison_after_them(config: Config):

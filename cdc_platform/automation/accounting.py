@@ -71,11 +71,7 @@ def ledger_result(config: Config, source: Source, key: dg.AssetKey | None = None
     """The sum of one source: landed = applied + control + filtered + waiting + joined + duplicate + quarantined, and
     = rows in landing."""
     rows = queries.ledger(config, [source])
-    wrong = [
-        f"{r['topic']}[{r['partition']}]: landed {r['landed']}, accounted {r['accounted']}"
-        for r in rows
-        if r["landed"] != r["accounted"]
-    ]
+    wrong = [queries.unaccounted(row) for row in rows if row["unaccounted"]]
     there = queries.row_count(tables.LANDING.at(stores.lake(config), source=source.name)) or 0
     landed = sum(r["landed"] for r in rows)
     if there != landed:
@@ -94,7 +90,7 @@ def quarantine_now(naming: Naming, source: Source) -> tuple[dict[str, Any], dg.A
     """Metadata of quarantine/<source>, and its check."""
     path = tables.QUARANTINE.at(stores.lake(naming.config))
     held = [h for h in queries.held(naming.config) if h["source"] == source.name]
-    rows = sum(h["rows"] for h in held)
+    rows, named = sum(h["rows"] for h in held), sum(h["table"] is not None for h in held)
     shown = "; ".join(
         f"{_table(h)}: {count(h['rows'], 'row')}, the newest because: {h['reason']}" for h in held[:_SHOWN]
     )
@@ -104,9 +100,9 @@ def quarantine_now(naming: Naming, source: Source) -> tuple[dict[str, Any], dg.A
         passed=not rows,
         severity=dg.AssetCheckSeverity.ERROR,
         description=f"{rows} held. {shown}. `cdc-platform quarantine list` lists them" if rows else "nothing is held",
-        metadata={"held": rows, "tables": len(held)},
+        metadata={"held": rows, "tables": named},
     )
-    return {"held": rows, "held_tables": len(held), **table_metadata(path.uri(), None)}, result
+    return {"held": rows, "held_tables": named, **table_metadata(path.uri(), None)}, result
 
 
 def _table(held: dict[str, Any]) -> str:

@@ -68,14 +68,13 @@ def _ledger(config: Config, sources: Sequence[Source]) -> list[Finding]:
     from cdc_platform.lake import queries
     from cdc_platform.lake.writer_lock import is_held
 
-    wrong = [row for row in queries.ledger(config, sources) if row["landed"] != row["accounted"]]
+    wrong = [row for row in queries.ledger(config, sources) if row["unaccounted"]]
     busy = {name for name in {row["source"] for row in wrong} if is_held(config, config.source(name))}
     return [
         Finding(
             "ledger",
             row["source"],
-            f"{row['topic']}[{row['partition']}]: {count(row['landed'], 'record')} landed, {row['accounted']:,} of "
-            "them accounted for; run it again, or look into offset_ledger",
+            f"{queries.unaccounted(row)}; run it again, or look into offset_ledger",
         )
         for row in wrong
         if row["source"] not in busy

@@ -193,12 +193,14 @@ def unaccounted(ledger: list[dict[str, Any]], sent: dict[str, int]) -> list[str]
     ledger: rows as `lake.queries.ledger` gives them; sent: topic → records. The demo's feed is whole, so
     nothing may wait or be in quarantine.
     """
+    from cdc_platform.lake import queries
+
     problems, landed = [], dict.fromkeys(sent, 0)
     for row in ledger:
         where = f"{row['topic']}[{row['partition']}]"
         landed[row["topic"]] = landed.get(row["topic"], 0) + row["landed"]
-        if row["landed"] != row["accounted"]:
-            problems.append(f"{where}: {row['landed']} records landed, {row['accounted']} accounted for")
+        if row["unaccounted"]:
+            problems.append(queries.unaccounted(row))
         problems += [f"{where}: {row[o]} records {o}" for o in ("waiting", "quarantined", "lost") if row[o]]
     problems += [
         f"{topic}: {sent.get(topic, 0)} records sent, {count} landed"

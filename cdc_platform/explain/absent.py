@@ -159,7 +159,7 @@ def _on_the_way(config: Config, told: Explained) -> Iterator[Reason]:
     yield from _decoded(config, told)
     source = told.table.source
     for row in queries.ledger(config, [source]):
-        if left := row["landed"] - row["accounted"]:
+        if left := row["unaccounted"]:
             where = f"{row['topic']}/{row['partition']}"
             yield Reason(
                 "not decoded", f"{count(left, 'record')} of {where} are landed and not taken up yet", sure=False

@@ -13,6 +13,7 @@ from cdc_platform.lake import answers, delta_table, stores
 from cdc_platform.lake.handles import handle
 from cdc_platform.lake.store import Store
 from cdc_platform.tables import Name, name_columns, name_in, name_of
+from cdc_platform.units import count
 
 Partition = tuple[str, int]
 OUTCOMES = ("applied", "control", "filtered", "waiting", "joined", "duplicate", "quarantined")
@@ -61,8 +62,8 @@ def has_news(config: Config, source: Source, ends: dict[Partition, tuple[int, in
 
 
 def ledger(config: Config, sources: Iterable[Source]) -> list[dict[str, Any]]:
-    """Per source, topic and partition: landed, every other outcome, and `accounted`, their sum without
-    lost."""
+    """Per source, topic and partition: landed, every other outcome, `accounted` (their sum without lost), and
+    `unaccounted`, landed without accounted: 0 but between two stages of a run."""
     names = ", ".join(text(s.name) for s in sources)
     sums = ", ".join(
         f"sum(CASE WHEN outcome = '{o}' THEN records ELSE 0 END) AS {o}" for o in ("landed", *OUTCOMES, "lost")
@@ -72,7 +73,14 @@ def ledger(config: Config, sources: Iterable[Source]) -> list[dict[str, Any]]:
         "GROUP BY source, topic, partition ORDER BY source, topic, partition",
         t=tables.OFFSET_LEDGER.at(stores.lake(config)),
     )
-    return [{**row, "accounted": sum(row[o] for o in OUTCOMES)} for row in found or []]
+    counted = [{**row, "accounted": sum(row[o] for o in OUTCOMES)} for row in found or []]
+    return [{**row, "unaccounted": row["landed"] - row["accounted"]} for row in counted]
+
+
+def unaccounted(row: dict[str, Any]) -> str:
+    """What is said of a row of `ledger` whose sum doesn't come out."""
+    landed = count(row["landed"], "record")
+    return f"{row['topic']}/{row['partition']}: {landed} landed, {row['accounted']:,} of them accounted for"
 
 
 def newest_change(config: Config, source: Source) -> datetime | None:

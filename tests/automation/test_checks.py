@@ -41,8 +41,8 @@ def test_accounted(config, rows):
 @pytest.mark.parametrize(
     ("rows", "records", "told"),
     [
-        ([LANDED, outcome("applied", 9)], 10, "dts-shop[0]: landed 10, accounted 9"),
-        ([LANDED, outcome("applied", 10), outcome("duplicate", 1)], 10, "accounted 11"),
+        ([LANDED, outcome("applied", 9)], 10, "dts-shop/0: 10 records landed, 9 of them accounted for"),
+        ([LANDED, outcome("applied", 10), outcome("duplicate", 1)], 10, "11 of them accounted for"),
         ([LANDED, outcome("applied", 10)], 11, "landing holds 11 records, the ledger counts 10"),
         ([LANDED, outcome("applied", 10)], 0, "landing holds 0 records"),
     ],

@@ -19,7 +19,8 @@ OUTCOMES = ("applied", "control", "filtered", "waiting", "joined", "duplicate", 
 
 def ledger_row(topic="t", partition=0, landed=5, **outcomes):
     row = {"topic": topic, "partition": partition, "landed": landed, **dict.fromkeys(OUTCOMES, 0), **outcomes}
-    return {**row, "accounted": sum(row[o] for o in OUTCOMES if o != "lost")}
+    accounted = sum(row[o] for o in OUTCOMES if o != "lost")
+    return {**row, "accounted": accounted, "unaccounted": landed - accounted}
 
 
 def test_a_ledger_that_adds_up_is_fine():
@@ -28,7 +29,7 @@ def test_a_ledger_that_adds_up_is_fine():
 
 
 @pytest.mark.parametrize(("rows", "sent", "told"), [
-    ([ledger_row(applied=4)], {"t": 5}, ["t[0]: 5 records landed, 4 accounted for"]),
+    ([ledger_row(applied=4)], {"t": 5}, ["t/0: 5 records landed, 4 of them accounted for"]),
     ([ledger_row(applied=4, waiting=1)], {"t": 5}, ["t[0]: 1 records waiting"]),
     ([ledger_row(applied=3, quarantined=2)], {"t": 5}, ["t[0]: 2 records quarantined"]),
     ([ledger_row(applied=5, lost=1)], {"t": 5}, ["t[0]: 1 records lost"]),

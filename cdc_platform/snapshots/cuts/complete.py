@@ -110,7 +110,7 @@ def _marks(config: Config, source: Source, path: Store) -> Marks:
     if len(ledger.keys() | now.keys()) < 2:
         return Marks(now, None, frozenset())
     now = {**dict.fromkeys(ledger), **now}
-    unread = frozenset(w for w, r in ledger.items() if r["landed"] != r["accounted"])
+    unread = frozenset(w for w, r in ledger.items() if r["unaccounted"])
     before = None
     if looked := landing.looked_at(config, source):
         until = looked - timedelta(seconds=source.idle_partition_s)
