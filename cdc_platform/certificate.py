@@ -14,10 +14,11 @@ from typing import Any
 from cdc_platform import tables
 from cdc_platform.config import Config, Source
 from cdc_platform.formats import FORMATS
-from cdc_platform.lake import delta_table, new_tables, queries, stores, watermarks
+from cdc_platform.lake import delta_table, new_tables, queries, sequences, stores, watermarks
+from cdc_platform.lake.sequences import Gap
 from cdc_platform.lake.watermarks import Complete
 from cdc_platform.lake.writer_lock import is_held
-from cdc_platform.tables import CERTIFICATES, RECONCILIATIONS, SCHEMA_HISTORY, Name, name_columns, name_of
+from cdc_platform.tables import CERTIFICATES, SCHEMA_HISTORY, Name, name_columns, name_of
 from cdc_platform.units import count, when
 
 PROVEN, CONSISTENT, BROKEN = "proven", "consistent", "broken"
@@ -29,7 +30,8 @@ _AGAIN = timedelta(days=1)
 @dataclass(frozen=True, slots=True)
 class Certificate:
     """Of one snapshot. reasons: what is wrong; of a consistent one what lacks to a proof. facts: what it was made from:
-    landed, accounted, lost (offsets of the source), held (rows that name the table), held_unnamed (that name none),
+    landed, accounted, lost (offsets of the source), missing (records that its sender numbered and that never came),
+    held (rows that name the table), held_unnamed (that name none),
     state, complete_up_to_proven, gtids, cut, compared (the newest comparison of each of its source tables), decoder
     versions, schema_version."""
 
@@ -62,7 +64,9 @@ def issue(config: Config, found: Iterable[Certificate]) -> None:
     if not delta_table.exists(path):
         new_tables.create(path, CERTIFICATES)
     source = found[0].source
-    kept = _newest(path, source, 'number, verdict, reasons, complete_up_to, db, schema, "table"', "number")
+    kept = queries.newest_of_tables(
+        path, source, 'number, verdict, reasons, complete_up_to, db, schema, "table"', "number"
+    )
     number = max((r["number"] for r in kept.values()), default=-1) + 1
     rows = [
         {
@@ -83,17 +87,6 @@ def _is_news(now: Certificate, kept: dict[str, Any] | None) -> bool:
     return up_to is not None and (before is None or up_to - before >= _AGAIN)
 
 
-def _newest(path: Any, source: str, columns: str, order: str) -> dict[Name, dict[str, Any]]:
-    """Table → its row that is last by an order."""
-    rows = queries.query(
-        f"SELECT {columns} FROM (SELECT *, row_number() OVER "
-        f'(PARTITION BY db, schema, "table" ORDER BY {order} DESC) AS n FROM t WHERE source = {queries.text(source)}) '
-        "WHERE n = 1",
-        t=path,
-    )
-    return {name_of(r): r for r in rows or []}
-
-
 @dataclass(frozen=True, slots=True)
 class _Shared:
     """What all tables of a source have in common, and what is known of each."""
@@ -104,6 +97,7 @@ class _Shared:
     complete: Complete | None
     held: dict[Name | None, int]
     compared: dict[Name, list[dict[str, Any]]]
+    gaps: list[Gap]
     schemas: dict[Name, str]
 
     @classmethod
@@ -114,23 +108,25 @@ class _Shared:
         for row in queries.held(config):
             if row["source"] == source.name:
                 held[tables.name_in(row)] = held.get(tables.name_in(row), 0) + row["rows"]
+        gaps = sequences.gaps(config, source)
         complete = watermarks.complete(tables.WATERMARKS.at(lake), source.name)
         facts = {
             **{k: sum(int(r[k]) for r in ledger) for k in ("landed", "accounted", "lost")},
+            "missing": sum(gap.records for gap in gaps),
             "held_unnamed": held.get(None, 0),
             "complete_up_to_proven": complete and complete.proven,
             "gtids": complete and complete.gtid,
             "cut": queries.newest_cuts(config).get(source.name),
             "decoder_versions": _decoders(config, source),
         }
-        compared: dict[Name, list[dict[str, Any]]] = {}
-        for name, row in _newest(RECONCILIATIONS.at(lake), source.name, "*", "at").items():
-            told = {k: row[k] for k in (*_TOLD, "at", "lost", "problems")}
-            compared.setdefault(source.tables.routed(*name), []).append({"table": ".".join(name), **told})
+        compared = {
+            name: [{k: row[k] for k in ("table", *_TOLD, "at", "lost", "problems")} for row in of]
+            for name, of in queries.comparisons(config, source).items()
+        }
         wrong = [] if is_held(config, source) else [queries.unaccounted(row) for row in ledger if row["unaccounted"]]
         if n := facts["held_unnamed"]:
             wrong.append(f"quarantine holds {count(n, 'message')} of the source that name no table")
-        return cls(source, facts, wrong, complete, held, compared, _schemas(config, source))
+        return cls(source, facts, wrong, complete, held, compared, gaps, _schemas(config, source))
 
     def certificate(self, name: Name, state: dict[str, Any]) -> Certificate:
         """Of one table. state: its row as queries.table_states gives it."""
@@ -143,6 +139,7 @@ class _Shared:
         unmended = self.facts["lost"] - min((c["lost"] for c in compared), default=0)
         if unmended > 0:
             wrong.append(f"{count(unmended, 'offset')} of the source were lost before they were landed")
+        wrong += [gap.text for gap in sequences.unmended(self.gaps, compared)]
         lacks = [] if compared else ["it wasn't compared with the source so far (`cdc-platform reconcile`)"]
         if up_to is None:
             lacks.append("up to when it is complete isn't told")

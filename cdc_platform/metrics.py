@@ -12,7 +12,7 @@ from cdc_platform.automation import observe, table_status
 from cdc_platform.automation.table_status import Cut, TableStatus
 from cdc_platform.config import Config, Source
 from cdc_platform.errors import CdcError, SetupError
-from cdc_platform.lake import queries
+from cdc_platform.lake import queries, sequences
 
 if TYPE_CHECKING:
     from prometheus_client import CollectorRegistry
@@ -30,6 +30,7 @@ METRICS: dict[str, tuple[tuple[str, ...], str]] = {
     ),
     "cdc_source_cut": (OF_SOURCE, "Number of the last cut"),
     "cdc_source_unaccounted_records": (OF_SOURCE, "Landed offsets whose outcome is unknown; not 0: a fault"),
+    "cdc_source_missing_records": (OF_SOURCE, "Records that their sender numbered and that never came"),
     "cdc_source_held_rows": (OF_SOURCE, "Rows and messages in quarantine, those that name no table too"),
     "cdc_table_held_rows": (OF_TABLE, "Rows that quarantine holds and the snapshot lacks"),
     "cdc_table_stopped": (OF_TABLE, "1: the table is not kept as a snapshot any more"),
@@ -76,6 +77,7 @@ def _of_source(
         "cdc_source_newest_change_timestamp_seconds": _seconds(beat.change or queries.newest_change(config, source)),
         "cdc_source_complete_timestamp_seconds": _seconds(reached.source_time if reached else None),
         "cdc_source_cut": cut.number if cut else None,
+        "cdc_source_missing_records": sum(gap.records for gap in sequences.open_gaps(config, source)),
         "cdc_source_unaccounted_records": sum(abs(r["unaccounted"]) for r in ledger),
     }
 

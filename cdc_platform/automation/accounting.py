@@ -9,15 +9,16 @@ from cdc_platform import tables
 from cdc_platform.automation.metadata import table_metadata
 from cdc_platform.automation.naming import Naming, with_deps
 from cdc_platform.config import Config, Source
-from cdc_platform.lake import queries, stores
+from cdc_platform.lake import queries, sequences, stores
 from cdc_platform.units import count
 
-ACCOUNTED, NOTHING_HELD = "every_landed_offset_is_accounted_for", "nothing_is_held"
+ACCOUNTED, NOTHING_MISSING = "every_landed_offset_is_accounted_for", "no_record_is_missing"
+NOTHING_HELD = "nothing_is_held"
 _SHOWN = 20
 
 
 def accounting(naming: Naming, source: Source) -> list[dg.AssetsDefinition]:
-    """offset_ledger/<source>, whose check blocks what lies downstream, and quarantine/<source>."""
+    """offset_ledger/<source>, whose check of the sums blocks what lies downstream, and quarantine/<source>."""
     upstream = [naming.key("changelog", source)]
     ledger, quarantine = (naming.spec(stage, source) for stage in ("offset_ledger", "quarantine"))
 
@@ -30,13 +31,18 @@ def accounting(naming: Naming, source: Source) -> list[dg.AssetsDefinition]:
                 asset=ledger.key,
                 blocking=True,
                 description="Per topic and partition, the outcomes add up to what was landed. Blocks the snapshots.",
-            )
+            ),
+            dg.AssetCheckSpec(
+                NOTHING_MISSING,
+                asset=ledger.key,
+                description="Fails while records that their sender numbered never came, and a table may lack them.",
+            ),
         ],
         pool=naming.pool(source),
     )
     def ledger_asset() -> dg.MaterializeResult:
-        metadata, result = ledger_now(naming, source)
-        return dg.MaterializeResult(metadata=metadata, check_results=[result])
+        metadata, results = ledger_now(naming, source)
+        return dg.MaterializeResult(metadata=metadata, check_results=results)
 
     @dg.multi_asset(
         name=naming.name(f"quarantine_{source.slug}"),
@@ -51,19 +57,31 @@ def accounting(naming: Naming, source: Source) -> list[dg.AssetsDefinition]:
         pool=naming.pool(source),
     )
     def quarantine_asset() -> dg.MaterializeResult:
-        metadata, result = quarantine_now(naming, source)
-        return dg.MaterializeResult(metadata=metadata, check_results=[result])
+        metadata, results = quarantine_now(naming, source)
+        return dg.MaterializeResult(metadata=metadata, check_results=results)
 
     return [ledger_asset, quarantine_asset]
 
 
-def ledger_now(naming: Naming, source: Source) -> tuple[dict[str, Any], dg.AssetCheckResult]:
-    """Metadata of offset_ledger/<source>, and its check."""
+def ledger_now(naming: Naming, source: Source) -> tuple[dict[str, Any], list[dg.AssetCheckResult]]:
+    """Metadata of offset_ledger/<source>, and its checks."""
     path = tables.OFFSET_LEDGER.at(stores.lake(naming.config))
     rows = queries.ledger(naming.config, [source])
     sums = {o: sum(int(row[o]) for row in rows) for o in ("landed", *queries.OUTCOMES, "lost")}
-    return {**sums, **table_metadata(path.uri(), None)}, ledger_result(
-        naming.config, source, naming.key("offset_ledger", source)
+    key, missing = naming.key("offset_ledger", source), sequences.open_gaps(naming.config, source)
+    metadata = {**sums, "missing": sum(gap.records for gap in missing), **table_metadata(path.uri(), None)}
+    return metadata, [ledger_result(naming.config, source, key), _missing(missing, key)]
+
+
+def _missing(gaps: list[sequences.Gap], key: dg.AssetKey) -> dg.AssetCheckResult:
+    shown = "; ".join(gap.text for gap in gaps[:_SHOWN])
+    return dg.AssetCheckResult(
+        asset_key=key,
+        check_name=NOTHING_MISSING,
+        passed=not gaps,
+        severity=dg.AssetCheckSeverity.ERROR,
+        description=f"{shown}. `cdc-platform reconcile` tells which tables it concerns" if gaps else "none is missing",
+        metadata={"missing": sum(gap.records for gap in gaps), "gaps": len(gaps)},
     )
 
 
@@ -86,7 +104,7 @@ def ledger_result(config: Config, source: Source, key: dg.AssetKey | None = None
     )
 
 
-def quarantine_now(naming: Naming, source: Source) -> tuple[dict[str, Any], dg.AssetCheckResult]:
+def quarantine_now(naming: Naming, source: Source) -> tuple[dict[str, Any], list[dg.AssetCheckResult]]:
     """Metadata of quarantine/<source>, and its check."""
     path = tables.QUARANTINE.at(stores.lake(naming.config))
     held = [h for h in queries.held(naming.config) if h["source"] == source.name]
@@ -102,7 +120,7 @@ def quarantine_now(naming: Naming, source: Source) -> tuple[dict[str, Any], dg.A
         description=f"{rows} held. {shown}. `cdc-platform quarantine list` lists them" if rows else "nothing is held",
         metadata={"held": rows, "tables": named},
     )
-    return {"held": rows, "held_tables": named, **table_metadata(path.uri(), None)}, result
+    return {"held": rows, "held_tables": named, **table_metadata(path.uri(), None)}, [result]
 
 
 def _table(held: dict[str, Any]) -> str:

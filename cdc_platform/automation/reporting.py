@@ -78,9 +78,10 @@ class Report:
             if stage in sums:
                 yield self._materialized(stage, stage_metadata(self.naming, self.source, sums[stage]))
         for stage, now in (("offset_ledger", ledger_now), ("quarantine", quarantine_now)):
-            metadata, result = now(self.naming, self.source)
+            metadata, results = now(self.naming, self.source)
             yield self._materialized(stage, metadata)
-            self._log(table_events.evaluation(result))
+            for result in results:
+                self._log(table_events.evaluation(result))
         if "snapshots" in sums or self.news.left:
             brought = sums.get("snapshots", StageResult("snapshots", self.source.name, 0, 0, 0.0))
             metadata, result, statuses = snapshots_now(self.naming, self.source, brought)

@@ -14,8 +14,8 @@ _SHOWN = 5
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One thing that needs attention. kind: held, stopped, ledger, feed, bridge, run, schedule. source: None: not of
-    one."""
+    """One thing that needs attention. kind: held, stopped, ledger, gap, feed, bridge, run, schedule. source: None: not
+    of one."""
 
     kind: str
     source: str | None
@@ -23,9 +23,10 @@ class Finding:
 
 
 def of_lake(config: Config, sources: Sequence[Source], *, allow_held: bool = False) -> list[Finding]:
-    """Held rows, stopped tables and sums of the ledger that don't come out, of these sources. No Spark, no Kafka."""
+    """Held rows, stopped tables, sums of the ledger that don't come out and records that never came, of these sources.
+    No Spark, no Kafka."""
     held = [] if allow_held else _held(config, sources)
-    return [*held, *_stopped(config, sources), *_ledger(config, sources)]
+    return [*held, *_stopped(config, sources), *_ledger(config, sources), *_gaps(config, sources)]
 
 
 def _held(config: Config, sources: Sequence[Source]) -> list[Finding]:
@@ -79,6 +80,13 @@ def _ledger(config: Config, sources: Sequence[Source]) -> list[Finding]:
         for row in wrong
         if row["source"] not in busy
     ]
+
+
+def _gaps(config: Config, sources: Sequence[Source]) -> list[Finding]:
+    from cdc_platform.lake import sequences
+
+    how = "`cdc-platform reconcile` tells which tables it concerns"
+    return [Finding("gap", s.name, f"{gap.text}; {how}") for s in sources for gap in sequences.open_gaps(config, s)]
 
 
 def of_history(config: Config, sources: Sequence[Source]) -> list[Finding]:

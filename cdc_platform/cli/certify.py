@@ -44,7 +44,7 @@ def _shown(found: "list[Certificate]") -> dict[str, Any]:
         return {"tables": "none yet: `cdc-platform run` makes them"}
     facts = found[0].facts
     return {
-        **{k: facts[k] for k in ("landed", "accounted", "lost")},
+        **{k: facts[k] for k in ("landed", "accounted", "lost", "missing")},
         "decoder versions": ", ".join(facts["decoder_versions"]),
         "tables": [_row(c) for c in found],
         "reasons": [{"table": ".".join(c.name), "why": r} for c in found for r in c.reasons] or "none",

@@ -12,7 +12,8 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from cdc_platform.config import Config, Source
-from cdc_platform.envelopes import split, whole
+from cdc_platform.envelopes import sequences, split, whole
+from cdc_platform.envelopes.sequences import Stretch
 from cdc_platform.formats import FORMATS
 from cdc_platform.formats.contract import MESSAGE
 from cdc_platform.lake import batches, commits, delta_table, stores
@@ -21,7 +22,7 @@ from cdc_platform.lake.store import File, Store
 from cdc_platform.results import StageResult, Stopwatch
 from cdc_platform.spark import arrow_tasks, delta_sql
 from cdc_platform.spark.arrow_tasks import spark_schema
-from cdc_platform.tables import CHECKPOINT, ENVELOPES, LANDING, OFFSET_LEDGER, QUARANTINE, WAITING
+from cdc_platform.tables import CHECKPOINT, ENVELOPES, LANDING, OFFSET_LEDGER, QUARANTINE, SEQUENCES, WAITING
 
 
 def run(spark: SparkSession, config: Config, source: Source) -> StageResult:
@@ -34,6 +35,7 @@ def run(spark: SparkSession, config: Config, source: Source) -> StageResult:
         "waiting": delta_sql.ensure(WAITING, WAITING.at(stores.lake(config), source=source.name)),
         "quarantine": delta_sql.ensure(QUARANTINE, QUARANTINE.at(stores.lake(config))),
         "ledger": delta_sql.ensure(OFFSET_LEDGER, OFFSET_LEDGER.at(stores.lake(config))),
+        "sequences": delta_sql.ensure(SEQUENCES, SEQUENCES.at(stores.lake(config))),
     }
     landing, much = LANDING.at(stores.lake(config), source=source.name), source.max_bytes_per_batch
     checkpoint = CHECKPOINT.at(stores.lake(config), room="envelopes", source=source.name)
@@ -71,10 +73,18 @@ def files_writer(source: Source, paths: dict[str, Store]) -> batches.Each:
         if sinks:
             commits.append_files(sink, done.written["envelopes"], (app, batch_id))
         figures = {name: sum(told[name] for told in done.told) for name in ("split", "bad")}
+        _note(source, paths["sequences"], batch_id, [Stretch(*s) for told in done.told for s in told["stretches"]])
         thin = arrow_tasks.frame(spark, files, MESSAGE, partial(whole.thin, source.format), spark_schema(whole.THIN))
         _rest(thin, figures, source, paths, batch_id)
 
     return each
+
+
+def _note(source: Source, path: Store, batch_id: int, numbered: list[Stretch]) -> None:
+    """Keeps the stretches of a batch, once."""
+    said = {"source": source.name, "batch": batch_id}
+    rows = [{**said, **s._asdict()} for s in sequences.joined(numbered)]
+    delta_table.append_rows(path, rows, once=(f"sequences {source.name}", batch_id))
 
 
 def _rest(thin: DataFrame, figures: dict[str, int], source: Source, paths: dict[str, Store], batch_id: int) -> None:

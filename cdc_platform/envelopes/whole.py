@@ -5,10 +5,12 @@
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from cdc_platform.envelopes import sequences
 from cdc_platform.formats.batches import isolated
 from cdc_platform.formats.contract import MESSAGE, PART
 from cdc_platform.lake.data_files import Output
@@ -28,19 +30,21 @@ class Whole:
 
     format_name: str
 
-    def __call__(self, batches: Iterator[pa.RecordBatch], out: Mapping[str, Output]) -> dict[str, int]:
-        """split: parts of messages that came in several records; bad: records that are no part of anything."""
-        split = bad = 0
+    def __call__(self, batches: Iterator[pa.RecordBatch], out: Mapping[str, Output]) -> dict[str, Any]:
+        """split: parts of messages that came in several records; bad: records that are no part of anything;
+        stretches: of records that their sender numbered."""
+        split, bad, numbered = 0, 0, list[sequences.Stretch]()
         for batch in batches:
             parts = parts_of(batch, self.format_name)
             fine = pc.is_null(parts.column("error"))
             one = pc.fill_null(pc.equal(parts.column("total"), 1), False)
             bad += batch.num_rows - pc.sum(fine).as_py()
             split += pc.sum(pc.greater(parts.column("total"), 1)).as_py() or 0
+            numbered += sequences.stretches(batch, parts)
             alone = pc.and_(fine, one)
             if "envelopes" in out:
                 out["envelopes"].write(_envelopes(batch.filter(alone), parts.filter(alone)))
-        return {"split": split, "bad": bad}
+        return {"split": split, "bad": bad, "stretches": sequences.joined(numbered)}
 
 
 THIN = pa.schema([*PART, *(f for f in MESSAGE if f.name != "value")])

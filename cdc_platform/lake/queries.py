@@ -202,6 +202,27 @@ def quarantined(config: Config) -> dict[str, int]:
     return found
 
 
+def comparisons(config: Config, source: Source) -> dict[Name, list[dict[str, Any]]]:
+    """Snapshot → the newest row of RECONCILIATIONS of each source table that it holds, with the table's name as a text
+    in `table`."""
+    rows = newest_of_tables(tables.RECONCILIATIONS.at(stores.lake(config)), source.name, "*", "at")
+    found: dict[Name, list[dict[str, Any]]] = {}
+    for name, row in rows.items():
+        found.setdefault(source.tables.routed(*name), []).append({**row, "table": ".".join(name)})
+    return found
+
+
+def newest_of_tables(path: Store, source: str, columns: str, order: str) -> dict[Name, dict[str, Any]]:
+    """Table → its row that is last by an order."""
+    rows = query(
+        f"SELECT {columns} FROM (SELECT *, row_number() OVER "
+        f'(PARTITION BY db, schema, "table" ORDER BY {order} DESC) AS n FROM t WHERE source = {text(source)}) '
+        "WHERE n = 1",
+        t=path,
+    )
+    return {name_of(r): r for r in rows or []}
+
+
 def held(config: Config) -> list[dict[str, Any]]:
     """Which tables lack rows because quarantine holds them: source, db, schema, table (None: the message doesn't name
     it), rows, oldest (`quarantined_at`), reason of the newest. A row per source and table, named as its snapshot is.

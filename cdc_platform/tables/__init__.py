@@ -24,7 +24,7 @@ from cdc_platform.tables.changelog import (
 )
 from cdc_platform.tables.common import ORDER, POSITION
 from cdc_platform.tables.names import Name, as_name, name_columns, name_in, name_of
-from cdc_platform.tables.proof import CERTIFICATES, RECONCILIATIONS, WATERMARKS
+from cdc_platform.tables.proof import CERTIFICATES, RECONCILIATIONS, SEQUENCES, WATERMARKS
 from cdc_platform.tables.snapshots import ADDRESS_TYPE, ORDER_TYPE, ROW_ADDRESS, SNAPSHOT_PATH, TOMBSTONES_PATH
 from cdc_platform.tables.stages import CARRIED, CHANGES, CHECKPOINT, CONTEXTS, DDL_SEEN, ENVELOPES, LANDING, WAITING
 from cdc_platform.tables.table import STATS, Location, Table, path_name
@@ -33,7 +33,7 @@ ALL = (
     *(LANDING, ENVELOPES, WAITING, CHANGES, DDL_SEEN, CONTEXTS),
     *(CHANGELOG, SCHEMA_HISTORY, SCHEMA_CHANGES, SCHEMA_EFFECTS, TYPES_KNOWN, CONTROL_EVENTS, QUARANTINE),
     *(OFFSET_LEDGER, LOG_EPOCHS, LINEAGES, TABLE_RULES, DECODED_WITH, TOPICS, TABLE_STATE, CUTS),
-    *(WATERMARKS, RECONCILIATIONS, CERTIFICATES),
+    *(WATERMARKS, SEQUENCES, RECONCILIATIONS, CERTIFICATES),
 )
 """In the order of the data."""
 
@@ -64,6 +64,7 @@ __all__ = [
     "SCHEMA_CHANGES",
     "SCHEMA_EFFECTS",
     "SCHEMA_HISTORY",
+    "SEQUENCES",
     "SNAPSHOT_PATH",
     "STATS",
     "TABLE_RULES",

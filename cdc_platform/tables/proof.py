@@ -11,7 +11,7 @@ from cdc_platform.tables.columns import (
     Map,
     Struct,
 )
-from cdc_platform.tables.common import BINLOG, DB, NOTED, SCHEMA, SOURCE, TABLE, WRITTEN_AT
+from cdc_platform.tables.common import BATCH, BINLOG, DB, NOTED, SCHEMA, SOURCE, TABLE, WRITTEN_AT
 from cdc_platform.tables.table import Table
 
 WATERMARKS = Table(
@@ -45,6 +45,25 @@ WATERMARKS = Table(
         ),
         *BINLOG,
         Column("gtid", STRING, "of scope source: set of all GTIDs up to there, as the newest checkpoint tells it"),
+        WRITTEN_AT,
+    ),
+    partition_by=("source",),
+    settings=NOTED,
+)
+
+SEQUENCES = Table(
+    "sequences",
+    "Stretches of records that their sender numbered one after the other (Kafka header `ps` of Tencent DTS)",
+    (
+        SOURCE,
+        BATCH,
+        Column("topic", STRING, about="Kafka topic"),
+        Column("partition", INT, about="Kafka partition"),
+        Column("shard", STRING, "who numbers them beside the partition; empty: nobody"),
+        Column("from_offset", BIGINT, about="offset of the first"),
+        Column("to_offset", BIGINT, about="offset of the last"),
+        Column("first", BIGINT, "number of the first; NULL: those from here on are not one after the other"),
+        Column("last", BIGINT, about="number of the last"),
         WRITTEN_AT,
     ),
     partition_by=("source",),

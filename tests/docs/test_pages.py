@@ -225,7 +225,13 @@ def test_the_monitoring_page_names_every_check():
     text = (ROOT / "docs" / "monitoring.md").read_text(encoding="utf-8")
     table = text.partition("## What to watch")[2].partition("\n## ")[0]
     told = set(re.findall(r"`([a-z_]+)` of ", table)) | set(re.findall(r"check `([a-z_]+)`", table))
-    names = {accounting.ACCOUNTED, accounting.NOTHING_HELD, checks.HEARTBEAT, overview.EQUALS_SOURCE}
+    names = {
+        accounting.ACCOUNTED,
+        accounting.NOTHING_MISSING,
+        accounting.NOTHING_HELD,
+        checks.HEARTBEAT,
+        overview.EQUALS_SOURCE,
+    }
     names |= {reporting.NO_TABLE_STOPPED, *table_events.CHECKS}
     assert names <= told
     assert told - names <= {"lag", "lag_seconds", "options_changed"}

@@ -6,6 +6,7 @@ import time
 
 import pytest
 
+from cdc_platform.lake import sequences
 from cdc_platform.spark import connect
 from tests.e2e.e2e_shop import Shop, facts, run_stages, unaccounted
 
@@ -22,6 +23,7 @@ def check(shop, config):
     found = facts(config)
     assert unaccounted(found["outcomes"]) == {}
     assert found["quarantine"] == []
+    assert [gap.text for source in config.sources for gap in sequences.gaps(config, source)] == []
     for landed in found["landed"].values():
         assert len({row[:3] for row in landed}) == len(landed)
     return found

@@ -12,9 +12,9 @@ from pyspark.sql import functions as F
 from cdc_platform.changes.run import messages_path
 from cdc_platform.envelopes import run as envelopes
 from cdc_platform.formats.pb import tencent_dts_pb2 as pb
-from cdc_platform.lake import delta_table, stores
+from cdc_platform.lake import delta_table, sequences, stores
 from cdc_platform.spark import delta_sql
-from cdc_platform.tables import CHECKPOINT, ENVELOPES, LANDING, OFFSET_LEDGER, QUARANTINE, WAITING
+from cdc_platform.tables import CHECKPOINT, ENVELOPES, LANDING, OFFSET_LEDGER, QUARANTINE, SEQUENCES, WAITING
 
 pytestmark = pytest.mark.spark
 
@@ -94,8 +94,9 @@ class Lake:
             QUARANTINE.at(stores.lake(self.config)),
             OFFSET_LEDGER.at(stores.lake(self.config)),
             WAITING.at(stores.lake(self.config), source="shop"),
+            SEQUENCES.at(stores.lake(self.config)),
         )
-        frames = [delta_sql.read(self.spark, t).drop("quarantined_at") for t in tables]
+        frames = [delta_sql.read(self.spark, t).drop("quarantined_at", "at") for t in tables]
         return [sorted(str(r) for r in f.collect()) for f in frames]
 
 
@@ -217,9 +218,29 @@ def test_what_stays_unfinished_for_too_long_is_quarantined_and_no_longer_waits(s
     assert shop.outcomes() == {0: {"quarantined": 1}}
 
 
+def numbered(records, first):
+    """The same records with the header by which a sender numbers them."""
+    return [(value, [*headers, ("ps", b"%d" % n)]) for n, (value, headers) in enumerate(records, first)]
+
+
+def test_a_record_that_its_sender_numbered_and_that_never_came_is_told(shop):
+    shop.land({0: numbered(WHOLE * 3, 1), 1: numbered(split(3, shard="a"), 7)})
+    shop.land({0: numbered([*WHOLE, (b"no envelope", [])], 6), 1: numbered(WHOLE, 1)})
+    shop.run()
+    shop.land({0: numbered(WHOLE, 8)})
+    shop.run()
+    rows = shop.read(SEQUENCES).orderBy("partition", "from_offset").collect()
+    assert [(r["batch"], r["partition"], r["shard"], r["first"], r["last"]) for r in rows] == [
+        *((0, 0, "", 1, 3), (1, 0, "", 6, 7), (2, 0, "", 8, 8)),
+        *((0, 1, "a", 7, 9), (1, 1, "", 1, 1)),
+    ]
+    [gap] = sequences.gaps(shop.config, shop.source)
+    assert (gap.partition, gap.first, gap.last, gap.before, gap.after, gap.removed) == (0, 4, 5, 2, 3, False)
+
+
 def test_a_batch_that_is_repeated_after_a_crash_writes_nothing_twice(shop):
     """Killed after its writes and before its checkpoint: Spark runs the same batch again."""
-    parts = split(3)
+    parts = numbered(split(3), 1)
     shop.land({0: parts[:2], 1: [parts[1]], 2: [*parts, *WHOLE]})
     shop.land({0: parts[2:], 1: parts[:1], 2: parts[:1]})
     shop.run()

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 from cdc_platform.config import Config, Source
 from cdc_platform.formats import FORMATS
-from cdc_platform.lake import delta_table, queries, stores, watermarks
+from cdc_platform.lake import delta_table, queries, sequences, stores, watermarks
 from cdc_platform.lake.store import Store
 from cdc_platform.lake.watermarks import SOURCE, Behind
 from cdc_platform.landing import run as landing
@@ -87,6 +87,8 @@ def publish(config: Config, source: Source, tables: state.Tables) -> None:
     last = watermarks.complete(path, source.name)
     of_tables, holds = _missing(config, source)
     of_tables |= {n: f"{t['state']}: {t['reason'] or ''}" for n, t in tables.items() if t["state"] in _UNSETTLED}
+    lacking = sequences.of_tables(config, source, (n for n, t in tables.items() if t["state"] == "live"))
+    of_tables = {name: gaps[0].text for name, gaps in lacking.items()} | of_tables
     held = {h.where: (watermarks.reached(path, source.name, *h.where, h.offset), h.reason) for h in holds}
     at, proven, reason = earliest(_marks(config, source, path), held)
     if last and last.source_time and (at is None or at <= last.source_time):

@@ -1,0 +1,122 @@
+"""The table SEQUENCES read: which of the records that a sender numbered never came.
+
+A number that is missing between others proves a loss before Kafka. Numbers begin at 1 again when the sending task
+starts again, so they are compared from one such beginning to the next; what was lost at the end of one isn't told. A
+record that comes late, out of its order, closes its gap.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from cdc_platform import tables
+from cdc_platform.config import Config, Source
+from cdc_platform.formats import FORMATS
+from cdc_platform.lake import queries, stores
+from cdc_platform.tables import Name
+from cdc_platform.units import count
+
+
+@dataclass(frozen=True, slots=True)
+class Gap:
+    """Numbers `first` to `last` of a sender that no record has. shard: '' where the partition alone is numbered.
+    before, after: offsets of the partition's records around them. at: when that was seen. removed: whether Kafka had
+    removed records between the two before they were landed."""
+
+    topic: str
+    partition: int
+    shard: str
+    first: int
+    last: int
+    before: int
+    after: int
+    at: datetime
+    removed: bool
+
+    @property
+    def records(self) -> int:
+        """How many are missing."""
+        return self.last - self.first + 1
+
+    @property
+    def text(self) -> str:
+        """A clause: which ones, and where."""
+        numbers = f"number {self.first}" if self.first == self.last else f"numbers {self.first} to {self.last}"
+        lane = f", shard {self.shard}" if self.shard else ""
+        why = "Kafka had removed them before they were landed" if self.removed else "they never came to the topic"
+        where = f"{self.topic}/{self.partition}{lane}, between offsets {self.before} and {self.after}"
+        return f"{count(self.records, 'record')} of {where} ({numbers} by their sender): {why}"
+
+
+_GAPS = """
+WITH lives AS (
+    SELECT *, sum(CASE WHEN first IS NULL OR first = 1 THEN 1 ELSE 0 END) OVER (
+        PARTITION BY topic, "partition", shard ORDER BY batch, from_offset) AS life
+    FROM t WHERE source = {source}
+), reached AS (
+    SELECT *, max(last) OVER w AS reached, max(to_offset) OVER w AS before
+    FROM lives WHERE first IS NOT NULL
+    WINDOW w AS (PARTITION BY topic, "partition", shard, life ORDER BY first, last
+                 ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING)
+)
+SELECT topic, "partition", shard, reached + 1 AS first, first - 1 AS last, before, from_offset AS after, at
+FROM reached WHERE first > reached + 1 ORDER BY at, topic, "partition", shard, first
+"""
+
+
+def gaps(config: Config, source: Source) -> list[Gap]:
+    """Records of a source that are known to be missing, as they were noticed. Neither Spark nor Kafka."""
+    if FORMATS[source.format].part is None:  # no record of it says its number
+        return []
+    lake = stores.lake(config)
+    rows = queries.query(_GAPS.format(source=queries.text(source.name)), t=tables.SEQUENCES.at(lake))
+    if not rows:
+        return []
+    lost = _lost(config, source)
+    return [Gap(**row, removed=_within(row, lost)) for row in rows]
+
+
+def _lost(config: Config, source: Source) -> list[dict[str, Any]]:
+    return (
+        queries.query(
+            'SELECT topic, "partition", from_offset FROM t '
+            f"WHERE source = {queries.text(source.name)} AND outcome = 'lost'",
+            t=tables.OFFSET_LEDGER.at(stores.lake(config)),
+        )
+        or []
+    )
+
+
+def _within(gap: Mapping[str, Any], lost: Iterable[dict[str, Any]]) -> bool:
+    at = (gap["topic"], gap["partition"])
+    return any((x["topic"], x["partition"]) == at and gap["before"] < x["from_offset"] <= gap["after"] for x in lost)
+
+
+def unmended(found: Iterable[Gap], compared: Iterable[dict[str, Any]]) -> list[Gap]:
+    """Gaps by which a snapshot may lack rows: no comparison with the source since then found it equal. compared: the
+    newest comparison of each of its source tables (`equal`, `at`), as far as there is one."""
+    told = list(compared)
+    return [gap for gap in found if not told or any(not c["equal"] or c["at"] <= gap.at for c in told)]
+
+
+def of_tables(config: Config, source: Source, names: Iterable[Name]) -> dict[Name, list[Gap]]:
+    """Which of the source's snapshots may lack rows, and by which gaps."""
+    if not (found := gaps(config, source)):
+        return {}
+    compared = queries.comparisons(config, source)
+    told = {name: unmended(found, compared.get(name, ())) for name in names}
+    return {name: of for name, of in told.items() if of}
+
+
+def open_gaps(config: Config, source: Source) -> list[Gap]:
+    """Those by which any snapshot of the source may lack rows; where there is none so far, all."""
+    names = [
+        tables.name_of(t)
+        for t in queries.table_states(config)
+        if t["source"] == source.name and t["state"] not in ("dropped", "left_out")
+    ]
+    if not names:
+        return gaps(config, source)
+    concerned = {gap for of in of_tables(config, source, names).values() for gap in of}
+    return sorted(concerned, key=lambda gap: gap.at)
