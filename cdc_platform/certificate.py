@@ -135,7 +135,7 @@ class _Shared:
         wrong = [*self._of_state(state), *self.wrong]
         if held:
             wrong.append(f"quarantine holds {count(held, 'row')} of it")
-        wrong += [f"{c['table']} differs from the source: {_difference(c)}" for c in compared if not c["equal"]]
+        wrong += [difference(c) for c in compared if not c["equal"]]
         unmended = self.facts["lost"] - min((c["lost"] for c in compared), default=0)
         if unmended > 0:
             wrong.append(f"{count(unmended, 'offset')} of the source were lost before they were landed")
@@ -159,9 +159,11 @@ class _Shared:
 _TOLD = ("against", "equal", "version", "binlog_file", "binlog_pos", "gtid", "rows", "digest", "differing")
 
 
-def _difference(compared: dict[str, Any]) -> str:
+def difference(compared: dict[str, Any]) -> str:
+    """What is said of a comparison (a row of `queries.comparisons`) that found a table different."""
     rows = [count(compared["differing"], "row")] if compared["differing"] else []
-    return f"{', '.join([*(compared['problems'] or ()), *rows]) or 'see reconcile'} at {when(compared['at'])}"
+    found = ", ".join([*(compared["problems"] or ()), *rows]) or "see reconcile"
+    return f"{compared['table']} differs from the source: {found} at {when(compared['at'])}"
 
 
 def _decoders(config: Config, source: Source) -> list[str]:

@@ -19,7 +19,9 @@ if TYPE_CHECKING:
 _QUIET = {"loggers": {"console": {"config": {"log_level": "CRITICAL"}}}}
 
 
-NOT_OF_A_RUN = frozenset(("heartbeat", "nothing_is_held", "no_held_rows", "not_stopped"))
+NOT_OF_A_RUN = frozenset(
+    ("heartbeat", "nothing_is_held", "no_held_rows", "no_record_is_missing", "not_stopped", "certified")
+)
 """Checks by which no run fails: the first judges the feed; of what the others say `attention` decides."""
 
 

@@ -191,3 +191,16 @@ def test_an_asset_downstream_waits_for_the_certificate(config: Config, monkeypat
             return found.get_num_requested(report.key)
 
     assert (requested(passed=False), requested(passed=True)) == (0, 1)
+
+
+def test_status_says_that_a_table_differed_until_a_comparison_finds_it_equal(config: Config, capfd: Any):
+    def said() -> tuple[int, str]:
+        code = run(["status", "--config", str(config.file), "--json"])
+        found = json.loads(capfd.readouterr().out)["findings"]
+        return code, " ".join(f["text"] for f in found if f["kind"] == "differs")
+
+    compared(config, "orders", equal=False, differing=3)
+    code, text = said()
+    assert (code, text) == (1, "shop.orders differs from the source: 3 rows at 2026-11-20 12:00:00Z")
+    compared(config, "orders", at=NOON + timedelta(hours=1))
+    assert said()[1] == ""

@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from cdc_platform.config import Config, Source
+from cdc_platform.tables import name_of
 from cdc_platform.units import count, when
 
 _SHOWN = 5
@@ -14,8 +15,8 @@ _SHOWN = 5
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One thing that needs attention. kind: held, stopped, ledger, gap, feed, bridge, run, schedule. source: None: not
-    of one."""
+    """One thing that needs attention. kind: held, stopped, ledger, gap, differs, feed, bridge, run, schedule. source:
+    None: not of one."""
 
     kind: str
     source: str | None
@@ -23,10 +24,11 @@ class Finding:
 
 
 def of_lake(config: Config, sources: Sequence[Source], *, allow_held: bool = False) -> list[Finding]:
-    """Held rows, stopped tables, sums of the ledger that don't come out and records that never came, of these sources.
-    No Spark, no Kafka."""
+    """Held rows, stopped tables, sums of the ledger that don't come out, records that never came, and tables that
+    differed from the source when they were last compared, of these sources. No Spark, no Kafka."""
     held = [] if allow_held else _held(config, sources)
-    return [*held, *_stopped(config, sources), *_ledger(config, sources), *_gaps(config, sources)]
+    looks = (_stopped, _ledger, _gaps, _different)
+    return [*held, *(finding for look in looks for finding in look(config, sources))]
 
 
 def _held(config: Config, sources: Sequence[Source]) -> list[Finding]:
@@ -87,6 +89,20 @@ def _gaps(config: Config, sources: Sequence[Source]) -> list[Finding]:
 
     how = "`cdc-platform reconcile` tells which tables it concerns"
     return [Finding("gap", s.name, f"{gap.text}; {how}") for s in sources for gap in sequences.open_gaps(config, s)]
+
+
+def _different(config: Config, sources: Sequence[Source]) -> list[Finding]:
+    from cdc_platform.certificate import difference
+    from cdc_platform.lake import queries
+
+    live = {(t["source"], name_of(t)) for t in queries.table_states(config) if t["state"] == "live"}
+    return [
+        Finding("differs", s.name, difference(row))
+        for s in sources
+        for name, compared in queries.comparisons(config, s).items()
+        for row in compared
+        if not row["equal"] and (s.name, name) in live
+    ]
 
 
 def of_history(config: Config, sources: Sequence[Source]) -> list[Finding]:

@@ -93,6 +93,12 @@ class Tables(Model):
         "that fits decides.",
         examples=[{"shop.mart_*": "any"}],
     )
+    history: list[str] = Field(
+        default=[],
+        description="Patterns of db.table of which all versions of rows are kept, in history/…: what a row said, from "
+        "when to when. Not of tables that `routes` merge.",
+        examples=[["shop.orders"]],
+    )
     routes: dict[str, str] = Field(
         default={},
         description="Python regular expression of a whole db.table: the db.table whose snapshot its rows go to. The "
@@ -118,7 +124,7 @@ class Tables(Model):
         examples=[{"shop.orders": "One row per order, also cancelled ones."}],
     )
 
-    @field_validator("include", "exclude", "key_collation", "ddl", "owners", "tags", "descriptions")
+    @field_validator("include", "exclude", "history", "key_collation", "ddl", "owners", "tags", "descriptions")
     @classmethod
     def _patterns_can_match(cls, value: Any) -> Any:
         check_patterns(value)
@@ -194,6 +200,11 @@ class Tables(Model):
         """Whether this table's snapshot does without column mapping and deletion vectors: the first pattern that fits
         decides."""
         return _first(self.readers, ".".join(name)) == "any"
+
+    def has_history(self, *name: str) -> bool:
+        """Whether versions of this table's rows are kept."""
+        dotted = ".".join(name)
+        return any(fnmatch.fnmatchcase(dotted, p) for p in self.history) and not self.merged(*name)
 
     def collation(self, *name: str) -> str | None:
         """Spark collation of this table's text keys: the first pattern that fits decides."""

@@ -5,6 +5,7 @@ import logging
 import uuid
 from functools import reduce
 from operator import or_
+from typing import NamedTuple
 
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
@@ -14,7 +15,7 @@ from cdc_platform.config import Config, Source
 from cdc_platform.errors import TableStopped
 from cdc_platform.lake import stores
 from cdc_platform.snapshots import partitions, routing, state
-from cdc_platform.snapshots.batch_tables import names_in, of_table, touched_by
+from cdc_platform.snapshots.batch_tables import Touched, names_in, of_table, touched_by
 from cdc_platform.snapshots.schema import upcast
 from cdc_platform.snapshots.schema.columns import ORDER_FIELDS, order_literal
 from cdc_platform.snapshots.schema.history import History
@@ -40,6 +41,34 @@ def anew(
 ) -> state.Outcome:
     """One of the snapshots made from the whole changelog. up_to: from some of its rows, of which `history` tells what
     was known then; into: at another place than its own. Raises TableStopped where it can't be."""
+    found = every_change(spark, config, source, history, name, up_to)
+    if not found.touched:
+        if needs_rows:
+            raise TableStopped(source.name, name, "the changelog holds no change of it")
+        return _emptied(spark, config, source, history, name, into)
+    app, came = f"rebuild {uuid.uuid4().hex}", partitions.came(config, source)
+    work = Work(config, source, found.rows, 0, app, found.lists, anew=True, came=came, into=into)
+    done = outcome(work, found.touched, found.columns, None)
+    if done.state == "stopped":
+        raise TableStopped(source.name, name, str(done.reason))
+    return done
+
+
+class Changes(NamedTuple):
+    """All changes of a snapshot as rows of today. touched: what they are (None: there is none); columns: the column
+    list; lists: those that rows name."""
+
+    rows: DataFrame
+    touched: Touched | None
+    columns: str | None
+    lists: dict[str, str]
+
+
+def every_change(
+    spark: SparkSession, config: Config, source: Source, history: History, name: Name, up_to: Column | None = None
+) -> Changes:
+    """The whole changelog of one of the snapshots, as `anew` takes it. Raises TableStopped where rows can't be
+    carried to today's columns."""
     rows = delta_sql.read(spark, CHANGELOG.at(stores.lake(config))).where(F.col("source") == source.name)
     rows = rows if up_to is None else rows.where(up_to)
     names = _names_of(source, history, rows, name)
@@ -56,16 +85,7 @@ def anew(
         found = routing.route(found, source, {name: history.lists(name)})
     if name in found.stopped:
         raise TableStopped(source.name, name, found.stopped[name])
-    if not found.touched:
-        if needs_rows:
-            raise TableStopped(source.name, name, "the changelog holds no change of it")
-        return _emptied(spark, config, source, history, name, into)
-    app, came = f"rebuild {uuid.uuid4().hex}", partitions.came(config, source)
-    work = Work(config, source, found.rows, 0, app, lists, anew=True, came=came, into=into)
-    done = outcome(work, found.touched[0], found.told.get(name), None)
-    if done.state == "stopped":
-        raise TableStopped(source.name, name, str(done.reason))
-    return done
+    return Changes(found.rows, found.touched[0] if found.touched else None, found.told.get(name), lists)
 
 
 def _names_of(source: Source, history: History, rows: DataFrame, name: Name) -> list[Name]:

@@ -20,7 +20,7 @@ from cdc_platform.lake import batches, checkpoints, delta_table, looks, stores
 from cdc_platform.lake.data_files import note_of
 from cdc_platform.lake.store import File, Store
 from cdc_platform.results import StageResult, Stopwatch
-from cdc_platform.snapshots import catalog, partitions, retype, routing, state, together
+from cdc_platform.snapshots import catalog, partitions, retype, routing, row_history, state, together
 from cdc_platform.snapshots.apply.prepare import read_in_bulk
 from cdc_platform.snapshots.batch_tables import Touched, touched_by, touched_of
 from cdc_platform.snapshots.cuts import complete, publish
@@ -50,6 +50,7 @@ def run(spark: SparkSession, config: Config, source: Source, *, cut: bool = True
     evolve(spark, config, source, history)
     done = _batches(spark, config, source, history.plan(), replaced)
     tables = refreshed(spark, config, source, min(done, default=None))
+    histories = row_history.keep(spark, config, source, history, tables)
     figures, published = _told(spark, config, source, history, tables, cut=cut)
     changes = sum(int(f["changes"]) for f in figures.values())
     return StageResult(
@@ -62,6 +63,7 @@ def run(spark: SparkSession, config: Config, source: Source, *, cut: bool = True
             "changes": changes,
             "tables": len(figures),
             "stopped_tables": sum(f["state"] == "stopped" for f in figures.values()),
+            **({"histories": len(histories)} if source.tables.history else {}),
             **published,
         },
         figures,

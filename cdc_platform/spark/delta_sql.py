@@ -72,6 +72,14 @@ def replace(spark: SparkSession, path: Store, columns: str) -> None:
     empty.write.format("delta").mode("overwrite").option("overwriteSchema", "true").save(path.spark_uri())
 
 
+def overwrite(rows: DataFrame, path: Store, columns: str) -> None:
+    """Rows with these columns in place of what a table has, in one commit; its properties stay."""
+    _allow(rows.sparkSession, path, columns)
+    schema = rows.sparkSession.createDataFrame([], columns).schema
+    named = rows.select(*(F.col(quoted(f.name)).cast(f.dataType).alias(f.name, metadata=f.metadata) for f in schema))
+    named.write.format("delta").mode("overwrite").option("overwriteSchema", "true").save(path.spark_uri())
+
+
 def add_column(
     spark: SparkSession, path: Store, name: str, spark_type: str, after: str | None, comment: str = ""
 ) -> None:

@@ -25,7 +25,14 @@ from cdc_platform.tables.changelog import (
 from cdc_platform.tables.common import ORDER, POSITION
 from cdc_platform.tables.names import Name, as_name, name_columns, name_in, name_of
 from cdc_platform.tables.proof import CERTIFICATES, RECONCILIATIONS, SEQUENCES, WATERMARKS
-from cdc_platform.tables.snapshots import ADDRESS_TYPE, ORDER_TYPE, ROW_ADDRESS, SNAPSHOT_PATH, TOMBSTONES_PATH
+from cdc_platform.tables.snapshots import (
+    ADDRESS_TYPE,
+    HISTORY_PATH,
+    ORDER_TYPE,
+    ROW_ADDRESS,
+    SNAPSHOT_PATH,
+    TOMBSTONES_PATH,
+)
 from cdc_platform.tables.stages import CARRIED, CHANGES, CHECKPOINT, CONTEXTS, DDL_SEEN, ENVELOPES, LANDING, WAITING
 from cdc_platform.tables.table import STATS, Location, Table, path_name
 
@@ -51,6 +58,7 @@ __all__ = [
     "DDL_SEEN",
     "DECODED_WITH",
     "ENVELOPES",
+    "HISTORY_PATH",
     "LANDING",
     "LINEAGES",
     "LOG_EPOCHS",

@@ -6,6 +6,7 @@ from cdc_platform.tables.common import ADDRESS, ENTRY_INDEX, ORDER, ROW_INDEX
 from cdc_platform.tables.table import Location
 
 SNAPSHOT_PATH = Location("snapshots/{source}/{db}/{table}", "Live rows of one source table")
+HISTORY_PATH = Location("history/{source}/{db}/{table}", "What the rows of one source table were, and when")
 TOMBSTONES_PATH = Location("tombstones/{source}/{db}/{table}", "Deleted keys with the order of their delete")
 
 ROW_ADDRESS = Struct(tuple((c.name, c.type) for c in (*ADDRESS, ENTRY_INDEX, ROW_INDEX)))

@@ -96,6 +96,6 @@ def test_batches_that_come_twice_and_cut_otherwise_end_as_the_truth(
     done = run_stages(spark, config)
     assert done["shop", "changelog"].batches > 1  # repetitions of one's own batch and of an earlier one
     snapshot = Target.of(config, "shop", ITEMS.db, ITEMS.name).snapshot
-    assert compare(ITEMS, workload.truth[ITEMS.full_name], snapshot).describe() == []
+    assert compare(ITEMS, workload.truth[ITEMS.full_name], snapshot.uri()).describe() == []
     found = facts(config)
     assert unaccounted(found["outcomes"]) == {} and found["quarantine"] == []

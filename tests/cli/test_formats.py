@@ -209,7 +209,7 @@ def test_a_process_of_its_own_says_nothing_but_its_own_words(lakes: dict[str, Co
             check=False,
         )
         assert json.loads(done.stdout)
-        assert done.returncode == 0, done
+        assert done.returncode == 0, done.stdout
         told = [re.sub(r"[\d.]+", "N", line) for line in done.stderr.splitlines()]
         known = r"Spark: local\[N\]|tencent_dts|\w+ tencent_dts: (started|N records in N s)"
         assert [line for line in told if not re.fullmatch(known, line)] == []

@@ -65,12 +65,12 @@ def fold(
 ) -> DataFrame:
     """One row per key (see module); `only`: of these keys. partial: images may lack columns."""
     keys = [c for c in columns if c.key]
-    steps = alive(rows, columns, figures)
+    since = alive(rows, columns, figures)
     if only is not None:
-        steps = steps.join(F.broadcast(only), key_names(columns), "left_semi")
+        since = since.join(F.broadcast(only), key_names(columns), "left_semi")
     if partial:
-        return _typed_parts(said_last(steps, key_names(columns), columns), columns)
-    return _typed(_last(steps, keys), columns)
+        return _typed_parts(said_last(since, key_names(columns), columns), columns)
+    return _typed(_last(since, keys), columns)
 
 
 def late_keys(rows: DataFrame, columns: list[TableColumn], figures: Profile, snapshot: DataFrame) -> DataFrame:
@@ -141,11 +141,14 @@ def alive(rows: DataFrame, columns: list[TableColumn], figures: Profile) -> Data
     since = rows.where("op <> 'truncate'")
     if figures.truncated_at is not None:
         since = since.where(F.col("order_key") > order_literal(figures.truncated_at))
-    return _steps(since, columns, figures.told_keys, moves=figures.key_changes > 0)
+    return steps(since, columns, figures.told_keys, moves=figures.key_changes > 0)
 
 
-def _steps(rows: DataFrame, columns: list[TableColumn], told_keys: bool, moves: bool) -> DataFrame:
-    """Changes as steps on single keys: a key change is a delete of the old key and a whole row under the new one."""
+def steps(
+    rows: DataFrame, columns: list[TableColumn], told_keys: bool, *, moves: bool, more: tuple[str, ...] = ()
+) -> DataFrame:
+    """Changes as steps on single keys: a key change is a delete of the old key and a whole row under the new one. more:
+    columns of the changes that the steps have, too."""
     keys = [c for c in columns if c.key]
     row = rows.withColumn("_kmap", key_image(told_keys)).withColumn("_deleted", F.col("op") == "delete")
     row = row.withColumn("_whole", F.col("op").isin(*SETS_WHOLE_ROW))
@@ -177,6 +180,7 @@ def _steps(rows: DataFrame, columns: list[TableColumn], told_keys: bool, moves: 
             "order_key",
             "source_time",
             *UNIQUE,
+            *more,
             F.col("_s.kmap").alias("_kmap"),
             F.col("_s.deleted").alias("_deleted"),
             F.col("_s.whole").alias("_whole"),
@@ -185,7 +189,7 @@ def _steps(rows: DataFrame, columns: list[TableColumn], told_keys: bool, moves: 
         )
     else:
         row = row.select(
-            *("order_key", "source_time", *UNIQUE, "_kmap", "_deleted", "_whole"),
+            *("order_key", "source_time", *UNIQUE, *more, "_kmap", "_deleted", "_whole"),
             F.lit(False).alias("_lost"),
             F.col("after").alias("_image"),
         )

@@ -16,7 +16,8 @@ from cdc_platform.tables import ORDER, Name
 from cdc_platform.tables.columns import sql
 
 BOOKKEEPING = ("_cdc_order", "_cdc_source_time")
-_RESERVED = frozenset((*BOOKKEEPING, "_cdc_address"))
+RESERVED = frozenset((*BOOKKEEPING, "_cdc_address"))
+"""Names that no column of a source table may have."""
 
 _MAY_BE_INVALID = frozenset(("date", "datetime", "timestamp"))
 """MySQL stores dates that don't exist (0000-00-00, 2026-02-30): NULL in the snapshot, and counted. Any other value
@@ -117,7 +118,7 @@ def columns_of(source: Source, name: Name, columns_json: str) -> list[TableColum
             type_ = parse_type(c["type"])
         except UnknownType as error:
             raise TableStopped(source.name, name, f"column {c['name']!r}: {error}") from None
-        if not c["name"] or c["name"].lower() in _RESERVED:
+        if not c["name"] or c["name"].lower() in RESERVED:
             raise TableStopped(source.name, name, f"column name {c['name']!r} can't be kept")
         key = c["name"] in keys if keys else c["key"]
         out.append(TableColumn(c["name"], type_, key, collation if key and type_.spark == "string" else None))

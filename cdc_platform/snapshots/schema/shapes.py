@@ -16,6 +16,13 @@ _BOOKKEEPING = (
     Column("_cdc_order", ORDER, "order of the change that made this row"),
     Column("_cdc_source_time", TIMESTAMP, "commit time of that change at the source"),
 )
+_VERSION = (
+    Column("_cdc_op", STRING, "the change that made this version: read (initial load), insert, update"),
+    Column("_cdc_valid_from", TIMESTAMP, "commit time of that change at the source; NULL: not told"),
+    Column("_cdc_valid_to", TIMESTAMP, "commit time of the change that ended it; NULL: not told, or there is none"),
+    Column("_cdc_order", ORDER, "order of the change that made it"),
+    Column("_cdc_order_to", ORDER, "order of the change that ended it; NULL: the row is so now"),
+)
 _ADDRESS = Column(ADDRESS, ROW_ADDRESS, "where the change that made this row came from")
 _SCOPES = "row; table: TRUNCATE; origin: TRUNCATE of one of several; expired: earlier deletes are forgotten"
 _WITHOUT_KEY = (
@@ -32,6 +39,12 @@ def snapshot(source: str, name: Name, columns: list[TableColumn]) -> Table:
     own = (*(Column(c.name, scalar(c.spark), c.comment) for c in columns), *_BOOKKEEPING)
     own += () if any(c.key for c in columns) else (_ADDRESS,)
     return _table(f"Live rows of {'.'.join(name)} from source {source}", own)
+
+
+def history(source: str, name: Name, columns: list[TableColumn]) -> Table:
+    """Versions of the rows of a source table."""
+    own = (*(Column(c.name, scalar(c.spark), c.comment) for c in columns), *_VERSION)
+    return _table(f"What the rows of {'.'.join(name)} from source {source} were, and when", own)
 
 
 def tombstones(columns: list[TableColumn]) -> Table:

@@ -1,0 +1,217 @@
+"""Versions of rows: at each place of the log the history has the rows that the table had there, however changes came."""
+
+import random
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+from deltalake import DeltaTable
+
+from cdc_platform import tables
+from cdc_platform.lake import stores
+from cdc_platform.snapshots import run as snapshots
+from cdc_platform.tables import HISTORY_PATH
+from tests.changelog.feed import Feed, SourceTable, read
+from tests.snapshots.test_ddl import STORIES, versions
+
+pytestmark = pytest.mark.spark
+
+NOON = datetime(2026, 11, 20, 12, tzinfo=UTC)
+T = versions("id bigint", "a int", "b varchar(9)")
+KEYLESS = SourceTable("shop", "log", [("id", "bigint"), ("a", "int"), ("b", "varchar(9)")], ())
+Table = dict[str, dict[str, str | None]]
+
+
+@pytest.fixture
+def feed(spark: Any, make_config: Callable[..., Any]) -> Feed:
+    return Feed(spark, make_config([source(["shop.*"])]), "s")
+
+
+def source(history: list[str]) -> dict[str, Any]:
+    return {"name": "s", "format": "canal", "topics": ["t"], "tables": {"history": history}}
+
+
+def path(feed: Feed, table: str) -> str:
+    return HISTORY_PATH.of(stores.lake(feed.config), "s", ("shop", table)).uri()
+
+
+def history(feed: Feed, table: str) -> list[dict[str, Any]]:
+    return read(path(feed, table)).to_pylist()
+
+
+def commits(feed: Feed, table: str) -> list[str]:
+    return [c["operation"] for c in reversed(DeltaTable(path(feed, table)).history())]
+
+
+def place(order: dict[str, Any] | None) -> tuple[int, ...] | None:
+    return None if order is None else tuple(int(v) for v in order.values())
+
+
+def at(rows: list[dict[str, Any]], order: tuple[int, ...]) -> list[str]:
+    """The table's rows behind a change."""
+    there = [r for r in rows if place(r["_cdc_order"]) <= order and not (r["_cdc_order_to"] and place(r["_cdc_order_to"]) <= order)]  # fmt: skip
+    return sorted(repr({k: v for k, v in r.items() if not k.startswith("_cdc_")}) for r in there)
+
+
+def typed(row: dict[str, str | None]) -> dict[str, Any]:
+    return {"id": int(row["id"] or 0), "a": None if row["a"] is None else int(row["a"]), "b": row["b"]}
+
+
+class Workload:
+    """Random changes of a table, and what it has behind each of them: position → rows."""
+
+    def __init__(self, table: SourceTable, seed: int):
+        self.table, self.chance, self.rows, self.pos = table, random.Random(seed), list[dict[str, str | None]](), 0
+        self.then: dict[int, list[str]] = {}
+
+    def row(self, **more: str) -> dict[str, str | None]:
+        return {"id": str(self.chance.randrange(8)), "a": self.chance.choice(["1", "2", None]), "b": "x", **more}
+
+    def change(self) -> dict[str, Any]:
+        self.pos += 1
+        event = self._change() | {"source_time": NOON + timedelta(minutes=self.pos)}
+        self.then[self.pos] = sorted(repr(typed(r)) for r in self.rows)
+        return event
+
+    def _change(self) -> dict[str, Any]:
+        where, what = (1, self.pos), self.chance.random()
+        if what < 0.04:
+            self.rows.clear()
+            return self.table.change("truncate", where)
+        if what < 0.45 or not self.rows:
+            new = self.row()
+            if self.table.keys and any(r["id"] == new["id"] for r in self.rows):
+                return self._update(where, next(r for r in self.rows if r["id"] == new["id"]), new)
+            self.rows.append(new)
+            return self.table.insert(where, dict(new))
+        old = self.chance.choice(self.rows)
+        if what < 0.65:
+            self.rows.remove(old)
+            return self.table.delete(where, dict(old))
+        new = self.row()
+        if self.table.keys and any(r["id"] == new["id"] and r is not old for r in self.rows):
+            new["id"] = old["id"]
+        return self._update(where, old, new)
+
+    def _update(self, where: tuple[int, int], old: dict[str, str | None], new: dict[str, str | None]) -> dict[str, Any]:
+        before = dict(old)
+        told = dict(new)
+        if self.table.keys and new["id"] == before["id"] and self.chance.random() < 0.4:  # a part of the row
+            told = {k: v for k, v in new.items() if k == "id" or v != before[k]}
+        old.update(new)
+        return self.table.update(where, before, told)
+
+
+@pytest.mark.parametrize("table", [T, KEYLESS], ids=["with a key", "without one"])
+@pytest.mark.parametrize(
+    "seed", [1, pytest.param(2, marks=pytest.mark.thorough), pytest.param(3, marks=pytest.mark.thorough)]
+)
+def test_the_rows_of_every_moment(feed: Feed, table: SourceTable, seed: int) -> None:
+    work = Workload(table, seed)
+    told: list[dict[str, Any]] = [table.stated() | {"lineage": "1"}]
+    for size in (25, 6, 1, 12):
+        told += [work.change() for _ in range(size)]
+        feed.say(*told)
+        told.clear()
+        feed.catch_up()
+        rows = history(feed, table.name)
+        changes = {c["binlog_pos"]: place(c["order_key"]) for c in feed.rows(tables.CHANGELOG)}
+        assert len(changes) == work.pos
+        for pos, order in changes.items():
+            assert order is not None
+            assert at(rows, order) == work.then[int(pos)], (pos, size)
+    assert {r["_cdc_valid_from"] - NOON for r in rows} <= {timedelta(minutes=m) for m in work.then}
+    ended = [r for r in rows if r["_cdc_order_to"]]
+    assert ended
+    assert all(r["_cdc_valid_to"] > r["_cdc_valid_from"] for r in ended)
+
+
+def test_a_batch_adds_to_it_and_an_older_change_makes_it_anew(feed: Feed) -> None:
+    feed.say(T.stated() | {"lineage": "1"}, T.insert((1, 10), {"id": "1", "a": "1", "b": "x"}))
+    feed.catch_up()
+    feed.say(T.update((1, 20), {"id": "1", "a": "1", "b": "x"}, {"id": "1", "a": "2", "b": "x"}))
+    feed.catch_up()
+    assert commits(feed, "t")[-1] == "MERGE"
+    assert [(r["a"], r["_cdc_op"], r["_cdc_order_to"] is None) for r in sorted(history(feed, "t"), key=lambda r: r["a"])] == [
+        (1, "insert", False),
+        (2, "update", True),
+    ]  # fmt: skip
+    before = commits(feed, "t")
+    feed.catch_up()
+    assert commits(feed, "t") == before  # nothing new, nothing written
+
+
+def test_a_killed_batch_is_brought_once(feed: Feed, monkeypatch: pytest.MonkeyPatch) -> None:
+    feed.say(T.stated() | {"lineage": "1"}, T.insert((1, 10), {"id": "1", "a": "1", "b": "x"}))
+    feed.catch_up()
+    feed.say(T.update((1, 20), {"id": "1", "a": "1", "b": "x"}, {"id": "1", "a": "2", "b": "x"}))
+    feed.unify()
+    from cdc_platform.snapshots.apply import versions as written
+
+    own = written.going_on
+
+    def killed(*args: Any) -> None:
+        own(*args)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(written, "going_on", killed)
+    with pytest.raises(KeyboardInterrupt):
+        feed.snapshot()
+    monkeypatch.setattr(written, "going_on", own)
+    once = history(feed, "t")
+    feed.snapshot()
+    assert sorted(map(repr, history(feed, "t"))) == sorted(map(repr, once))
+    assert len(once) == 2
+
+
+def test_one_asked_for_later_and_one_that_was_left_out_meanwhile_lack_nothing(feed: Feed, make_config: Any) -> None:
+    def changes(pos: int) -> list[dict[str, Any]]:
+        old, new = ({"id": "1", "a": str(p), "b": "x"} for p in (pos - 1, pos))
+        return [T.update((1, 10 * pos), old, new)]
+
+    def values() -> list[int]:
+        return sorted(r["a"] for r in history(feed, "t"))
+
+    feed.config = make_config([source(["other.*"])])
+    feed.say(T.stated() | {"lineage": "1"}, T.insert((1, 1), {"id": "1", "a": "0", "b": "x"}))
+    feed.catch_up()
+    feed.say(*changes(1))
+    feed.catch_up()
+    assert not DeltaTable.is_deltatable(path(feed, "t"))
+    feed.config = make_config([source(["shop.*"])])
+    feed.catch_up()
+    assert values() == [0, 1]
+    feed.config = make_config([source(["other.*"])])
+    feed.say(*changes(2))
+    feed.catch_up()
+    assert values() == [0, 1]
+    feed.config = make_config([source(["shop.t"])])
+    feed.say(*changes(3))
+    feed.catch_up()
+    assert values() == [0, 1, 2, 3]
+
+
+@pytest.mark.parametrize(
+    "story", [pytest.param(s, marks=() if s.startswith("rename, drop, add") else pytest.mark.thorough) for s in STORIES]
+)
+def test_over_ddl_it_ends_as_the_snapshot(feed: Feed, story: str) -> None:
+    stated: list[Any] = []
+    for event in STORIES[story][0]:
+        if not isinstance(event, dict):
+            stated.append(event.stated() | {"lineage": "1"})
+            continue
+        feed.say(*stated, event)
+        stated.clear()
+        feed.catch_up()
+    live = [t for t in STORIES[story][1] if feed.has("shop", t) and feed.state("shop", t)[0] == "live"]
+    for table in live:
+        if not DeltaTable.is_deltatable(path(feed, table)):
+            assert feed.live("shop", table) == []
+            continue
+        now = [r for r in history(feed, table) if r["_cdc_order_to"] is None]
+        rows = sorted(repr({k: v for k, v in r.items() if not k.startswith("_cdc_")}) for r in now)
+        assert rows == sorted(map(repr, feed.live("shop", table))), table
+    before = {t: commits(feed, t) for t in live if DeltaTable.is_deltatable(path(feed, t))}
+    snapshots.run(feed.spark, feed.config, feed.source)
+    assert {t: commits(feed, t) for t in before} == before
