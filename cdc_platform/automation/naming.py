@@ -26,16 +26,16 @@ STAGES = ("landing", "envelopes", "changes", "changelog", "offset_ledger", "quar
 SHARED = ("changelog", "offset_ledger", "quarantine", "health")
 """Assets that show the state of all sources."""
 _LONGEST_TAG = 63  # Dagster's own limit for a tag's value
-KAFKA, MAINTENANCE, TABLE = "kafka", "maintenance", "table"
+KAFKA, MAINTENANCE, TABLE, HISTORY = "kafka", "maintenance", "table", "history"
 
 
 @dataclass(frozen=True, slots=True)
 class CdcAsset:
     """What a translator is asked to describe.
 
-    stage: one of STAGES, of SHARED, "kafka", "maintenance", or "table" (a snapshot). source: None for what sources
-    share. db, schema, table: of stage "table" only, as the source spells them (schema: where it has one). topic: of
-    stage "kafka" only. spec: as the platform would describe it.
+    stage: one of STAGES, of SHARED, "kafka", "maintenance", "table" (a snapshot) or "history". source: None for what
+    sources share. db, schema, table: of stages "table" and "history", as the source spells them (schema: where it
+    has one). topic: of stage "kafka" only. spec: as the platform would describe it.
     """
 
     stage: str
@@ -172,8 +172,15 @@ class Naming:
 
     def table(self, source: Source, *name: str) -> dg.AssetSpec:
         """The asset of one snapshot; it depends on the stage `snapshots` of its source."""
+        return self._of_table(TABLE, source, name)
+
+    def history(self, source: Source, *name: str) -> dg.AssetSpec:
+        """The asset of the versions of a table's rows; it depends on the table's snapshot."""
+        return with_deps(self._of_table(HISTORY, source, name), [self.table(source, *name).key])
+
+    def _of_table(self, kind: str, source: Source, name: tuple[str, ...]) -> dg.AssetSpec:
         parts = tables.name_columns(tables.as_name(*name))
-        return self._translated(TABLE, source, **{n: part for n, part in parts.items() if part is not None})
+        return self._translated(kind, source, **{n: part for n, part in parts.items() if part is not None})
 
     def topics(self, source: Source) -> list[dg.AssetSpec]:
         """The Kafka topics of a source, as assets outside of Dagster; a pattern is one asset."""
@@ -206,6 +213,8 @@ class Naming:
             return self._topic(source, more["topic"])
         if stage == TABLE:
             return self._snapshot(source, tables.name_of(more))
+        if stage == HISTORY:
+            return self._history(source, tables.name_of(more))
         return self._stage(stage, source)
 
     def _shared(self, stage: str) -> dg.AssetSpec:
@@ -265,6 +274,14 @@ class Naming:
                 **source.tags_of(*name),
             },
             metadata={"dagster/uri": path, "dagster/table_name": text},
+        )
+
+    def _history(self, source: Source, name: tables.Name) -> dg.AssetSpec:
+        table, path = self._snapshot(source, name), tables.HISTORY_PATH.of(self.config.lake, source.name, name)
+        return table.replace_attributes(
+            key=dg.AssetKey(["history", *table.key.path[1:]]),
+            description=f"What the rows of {'.'.join(name)} were, and when. Catch-up runs of {source.name} keep it up.",
+            metadata={"dagster/uri": path},
         )
 
 

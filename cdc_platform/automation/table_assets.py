@@ -195,6 +195,8 @@ class _Step:
         if status.state == "live" and status.version is not None:
             version = dg.DataVersion(str(status.version))
             yield dg.MaterializeResult(asset_key=key, metadata=metadata, data_version=version)
+            for event in table_events.history(self.naming, status):
+                self._log(event)
             return
         if status.state == "stopped":
             failed.setdefault(status.name, f"is stopped: {status.reason}")

@@ -28,7 +28,11 @@ CDC_YAML = """
 lake: ./lake
 kafka: {bootstrap.servers: "BOOTSTRAP"}
 sources:
-  - {name: shop, format: tencent_dts, topics: [dts-shop], heartbeat_timeout_s: 86400}
+  - name: shop
+    format: tencent_dts
+    topics: [dts-shop]
+    heartbeat_timeout_s: 86400
+    tables: {history: [shop.orders]}
   - {name: crm, format: canal_json, topics: [crm], heartbeat_timeout_s: 86400}
   - {name: bank, format: tdsql, topics: [tdsql-bank], heartbeat_timeout_s: 86400}
 """

@@ -1,4 +1,4 @@
-"""Versions of rows: at each place of the log the history has the rows that the table had there, however changes came."""
+"""Versions of rows: at each place of the log the history has the rows that the table had there, however they came."""
 
 import random
 from collections.abc import Callable
@@ -50,7 +50,12 @@ def place(order: dict[str, Any] | None) -> tuple[int, ...] | None:
 
 def at(rows: list[dict[str, Any]], order: tuple[int, ...]) -> list[str]:
     """The table's rows behind a change."""
-    there = [r for r in rows if place(r["_cdc_order"]) <= order and not (r["_cdc_order_to"] and place(r["_cdc_order_to"]) <= order)]  # fmt: skip
+
+    def is_there(row: dict[str, Any]) -> bool:
+        begun, ended = place(row["_cdc_order"]), place(row["_cdc_order_to"])
+        return begun is not None and begun <= order and (ended is None or ended > order)
+
+    there = filter(is_there, rows)
     return sorted(repr({k: v for k, v in r.items() if not k.startswith("_cdc_")}) for r in there)
 
 
@@ -133,10 +138,11 @@ def test_a_batch_adds_to_it_and_an_older_change_makes_it_anew(feed: Feed) -> Non
     feed.say(T.update((1, 20), {"id": "1", "a": "1", "b": "x"}, {"id": "1", "a": "2", "b": "x"}))
     feed.catch_up()
     assert commits(feed, "t")[-1] == "MERGE"
-    assert [(r["a"], r["_cdc_op"], r["_cdc_order_to"] is None) for r in sorted(history(feed, "t"), key=lambda r: r["a"])] == [
+    rows = sorted(history(feed, "t"), key=lambda r: r["a"])
+    assert [(r["a"], r["_cdc_op"], r["_cdc_order_to"] is None) for r in rows] == [
         (1, "insert", False),
         (2, "update", True),
-    ]  # fmt: skip
+    ]
     before = commits(feed, "t")
     feed.catch_up()
     assert commits(feed, "t") == before  # nothing new, nothing written
