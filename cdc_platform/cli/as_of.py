@@ -22,7 +22,10 @@ def command(
     table: Annotated[str, typer.Argument(metavar="DB.TABLE", help="As it is called today.")],
     moment: Annotated[
         str,
-        typer.Argument(metavar="TIME|CUT", help="A time of the source (ISO 8601, else UTC), or a cut's number."),
+        typer.Argument(
+            metavar="TIME|GTID|CUT",
+            help="A time of the source (ISO 8601, else UTC), the last transaction in it, or a cut's number.",
+        ),
     ],
     to: Annotated[str, typer.Option("--to", help="Where the table is made: a folder, or a URI of the lake's store.")],
     master: Annotated[str | None, typer.Option(help="Spark master of an own session, e.g. local[2].")] = None,
@@ -39,7 +42,7 @@ def command(
     loaded = load_config(config)
     feed = loaded.source(source)
     name = described.find(loaded, table, source)
-    at = moments.parse(loaded, source, moment, "TIME|CUT")
+    at = moments.parse(loaded, source, moment, "TIME|GTID|CUT", gtids=True)
     place = _place(loaded, to)
     ready = with_spark(loaded, master)
     progress(f"Spark: {ready.spark.remote or ready.spark.master}")

@@ -1,4 +1,4 @@
-"""Moments that people ask about: a time by the source's clock, or a cut."""
+"""Moments that people ask about: a time by the source's clock, a transaction, or a cut."""
 
 import re
 from dataclasses import dataclass
@@ -6,47 +6,70 @@ from datetime import UTC, datetime
 from typing import Any
 
 from cdc_platform.config import Config
-from cdc_platform.errors import ConfigError
-from cdc_platform.lake import stores
+from cdc_platform.errors import ConfigError, NotReadable
+from cdc_platform.lake import queries, stores
 from cdc_platform.reading.catalog import Cut, find_cut
+from cdc_platform.tables import CHANGELOG
 
 
 @dataclass(frozen=True, slots=True)
 class Moment:
-    """The moment that is asked about. time: by the source's clock; cut: of the source. Neither: now."""
+    """The moment that is asked about. time: by the source's clock; cut: of the source; gtid: the end of that
+    transaction, committed at `time` where the feed tells it. None of them: now."""
 
     time: datetime | None = None
     cut: Cut | None = None
+    gtid: str | None = None
 
     @property
     def now(self) -> bool:
         """Whether it is now."""
-        return self.time is None and self.cut is None
+        return self.time is None and self.cut is None and self.gtid is None
 
     @property
-    def point(self) -> datetime | int:
-        """The time, or the cut's number. Raises ValueError: it is now."""
-        found = self.cut.number if self.cut else self.time
+    def point(self) -> datetime | int | str:
+        """The time, the cut's number or the GTID. Raises ValueError: it is now."""
+        found = self.gtid or (self.cut.number if self.cut else self.time)
         if found is None:
             raise ValueError("now is no point")
         return found
 
 
-def parse(config: Config, source: str, given: str, asked: str) -> Moment:
+_GTID = "[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}:[0-9]+|[0-9]+-[0-9]+-[0-9]+"
+"""MySQL's and MariaDB's."""
+
+
+def parse(config: Config, source: str, given: str, asked: str, *, gtids: bool = False) -> Moment:
     """A cut's number, or a time as ISO 8601 has it, in UTC where it names no zone. asked: what the user calls it, for
-    the error. Raises ConfigError, NotReadable."""
+    the error; gtids: whether a GTID does, too. Raises ConfigError, NotReadable."""
+    if gtids and re.fullmatch(_GTID, given) and not re.fullmatch(r"\d{4}-\d\d-\d\d", given):
+        return _transaction(config, source, given)
     if re.fullmatch("[0-9]+", given):
         return Moment(cut=find_cut(stores.lake(config), source, int(given), "any"))
     try:
         told = datetime.fromisoformat(given)
     except ValueError:
         valid = ["2026-11-20T12:00:00Z", "2026-11-20 12:00:00+08:00", "the number of a cut (`cdc-platform cut list`)"]
+        valid += ["a GTID"] * gtids
         raise ConfigError(asked, f"{given!r} is no time and no cut", valid) from None
     return Moment(time=told.astimezone(UTC) if told.tzinfo else told.replace(tzinfo=UTC))
 
 
+def _transaction(config: Config, source: str, gtid: str) -> Moment:
+    rows = queries.query(
+        f"SELECT count(*) AS n, max(source_time) AS at FROM t WHERE source = {queries.text(source)} "
+        f"AND lower(gtid) = {queries.text(gtid.lower())}",
+        t=CHANGELOG.at(stores.lake(config)),
+    )
+    if not rows or not rows[0]["n"]:
+        raise NotReadable(source, f"has no change of a transaction {gtid}", ["a GTID of a change in changelog"])
+    return Moment(time=rows[0]["at"], gtid=gtid)
+
+
 def told(of: Moment) -> dict[str, Any] | None:
-    """What a command says of it: `time`; `cut` and its `source_time`; None: now."""
+    """What a command says of it: `time`; `cut` and its `source_time`; `gtid` and its `time`; None: now."""
     if of.now:
         return None
+    if of.gtid:
+        return {"gtid": of.gtid, "time": of.time}
     return {"cut": of.cut.number, "source_time": of.cut.source_time} if of.cut else {"time": of.time}

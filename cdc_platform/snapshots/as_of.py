@@ -13,7 +13,7 @@ from pyspark.sql import functions as F
 from cdc_platform.changelog.schema import Order
 from cdc_platform.config import Config, Source
 from cdc_platform.errors import NotReadable
-from cdc_platform.lake import delta_table, stores
+from cdc_platform.lake import delta_table, queries, stores
 from cdc_platform.lake.store import Store
 from cdc_platform.snapshots import state
 from cdc_platform.snapshots.rebuild import anew
@@ -35,13 +35,16 @@ class _Then(NamedTuple):
 
 
 def make(
-    spark: SparkSession, config: Config, source: Source, name: Name, at: datetime | int, to: Store
+    spark: SparkSession, config: Config, source: Source, name: Name, at: datetime | int | str, to: Store
 ) -> tuple[Name, state.Outcome]:
     """One of today's tables as it was, at `to`, where nothing is. at: a time of the source's clock: the log up to the
-    last change of that time or before; or the number of a cut. Returns its name then, and what was made. Raises
-    NotReadable where nothing had come by then, TableStopped."""
+    last change of that time or before; a GTID: up to the last change of that transaction; or the number of a cut.
+    Returns its name then, and what was made. Raises NotReadable where nothing had come by then, TableStopped."""
     history = History(spark, config, source)
-    then = _at_cut(config, source, at, history) if isinstance(at, int) else _at_time(config, source, at, history)
+    if isinstance(at, int):
+        then = _at_cut(config, source, at, history)
+    else:
+        then = _at_gtid(config, source, at, history) if isinstance(at, str) else _at_time(config, source, at, history)
     if then is None:
         raise NotReadable(source.name, f"had nothing at {at}", ["a later moment"])
     named = history.full.named_at(name, then.place)
@@ -59,15 +62,28 @@ def make(
 def _at_time(config: Config, source: Source, at: datetime, history: History) -> _Then | None:
     """Changes up to the last one of that time or before, in the order of the log: one without a time is where it
     stands."""
-    newest = delta_table.ask(
-        f"SELECT max(order_key) AS place FROM {{changelog}} WHERE source = '{source.name}' "
-        f"AND source_time <= TIMESTAMP '{at.astimezone(UTC):%Y-%m-%dT%H:%M:%S.%f}Z'",
+    rows = _newest(config, source, f"source_time <= TIMESTAMP '{at.astimezone(UTC):%Y-%m-%dT%H:%M:%S.%f}Z'")
+    if rows is None:
+        return None
+    return _Then(F.col("order_key") <= _literal(rows), at_time(rows, at, history.statements) or rows)
+
+
+def _at_gtid(config: Config, source: Source, gtid: str, history: History) -> _Then | None:
+    """Changes up to the last one of a transaction."""
+    rows = _newest(config, source, f"lower(gtid) = {queries.text(gtid.lower())}")
+    if rows is None:
+        return None
+    place = max([rows, *(s["order"] for s in history.statements if (s["gtid"] or "").lower() == gtid.lower())])
+    return _Then(F.col("order_key") <= _literal(rows), place)
+
+
+def _newest(config: Config, source: Source, which: str) -> Order | None:
+    """Place of the newest of some changes."""
+    found = delta_table.ask(
+        f"SELECT max(order_key) AS place FROM {{changelog}} WHERE source = '{source.name}' AND {which}",
         changelog=CHANGELOG.at(stores.lake(config)),
     )
-    if not newest or newest[0]["place"] is None:
-        return None
-    rows = tuple(int(v) for v in newest[0]["place"].values())
-    return _Then(F.col("order_key") <= _literal(rows), at_time(rows, at, history.statements) or rows)
+    return tuple(int(v) for v in found[0]["place"].values()) if found and found[0]["place"] is not None else None
 
 
 def _at_cut(config: Config, source: Source, number: int, history: History) -> _Then | None:

@@ -10,6 +10,7 @@ import json
 import logging
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
@@ -98,16 +99,22 @@ class _Keeper:
         """Whether a history is there, and is of the snapshot as it is now: of its columns, and not made anew since."""
         if (made := written.shape_of(self.path(name))) is None:
             return False
-        rebuild, columns = json.loads(made)
+        since, columns = json.loads(made)
         snapshot = delta_sql.schema(Target.of(self.config, self.source.name, *name).snapshot)
         there = {f.name: f.dataType.simpleString() for f in snapshot if f.name not in RESERVED}
-        return rebuild == self.tables[name]["rebuild"] and {c[0]: c[1] for c in columns} == there
+        return since == self._since(name) and {c[0]: c[1] for c in columns} == there
+
+    def _since(self, name: Name) -> list[Any]:
+        """What makes all rows of a table others: how often its snapshot was made anew, and the DDL that it has seen."""
+        names = set(self.history.full.names_of(name))
+        of = (s.effect for s in self.history.full.steps)
+        return [self.tables[name]["rebuild"], sum(not names.isdisjoint((e.before, e.after)) for e in of)]
 
     def _brought(self, rows: DataFrame, touched: Touched, told: str | None) -> None:
         """The changes of one table in a batch."""
         name, path = touched.name, self.path(touched.name)
         columns = columns_of(self.source, name, told) if told else []
-        made = written.shape(columns, self.tables[name]["rebuild"])
+        made = written.shape(columns, self._since(name))
         if not any(c.key for c in columns) or made != written.shape_of(path):
             return self.anew(name)
         figures = profile(rows, columns, told_keys=touched.told_keys)
@@ -138,7 +145,7 @@ class _Keeper:
         except TableStopped as why:
             log.error("history of %s: %s", ".".join(name), why.reason)
             return
-        made = written.shape(columns, self.tables[name]["rebuild"])
+        made = written.shape(columns, self._since(name))
         written.replace(self.spark, self.path(name), self.source.name, name, columns, all_, made)
         self.made.add(name)
         self.changed.add(name)

@@ -9,9 +9,10 @@ import pytest
 
 from cdc_platform import tables
 from cdc_platform.errors import NotReadable
+from cdc_platform.reading import moments
 from cdc_platform.snapshots import as_of
 from cdc_platform.tables import Name
-from tests.changelog.feed import Feed, read
+from tests.changelog.feed import Feed, position, read
 from tests.lakes import store_at
 from tests.snapshots.test_ddl import FIRST, OLD, SECOND, STORIES, ddl, truncate, versions
 
@@ -28,7 +29,7 @@ def rows_at(path: str) -> Rows:
     return names, sorted([repr(r[n]) for n in names] for r in table.to_pylist())
 
 
-def as_it_was(feed: Feed, name: str, at: datetime | int, to: Path) -> tuple[Name, Rows]:
+def as_it_was(feed: Feed, name: str, at: datetime | int | str, to: Path) -> tuple[Name, Rows]:
     named, made = as_of.make(feed.spark, feed.config, feed.source, ("shop", name), at, store_at(to))
     assert made.state == "live"
     return named, rows_at(str(to))
@@ -99,6 +100,26 @@ def test_at_a_time_a_table_is_what_the_log_had_come_to(spark: Any, make_config: 
     with pytest.raises(NotReadable, match="had nothing at 2026-11-20 11:59"):
         as_it_was(feed, "t", NOON - timedelta(minutes=1), tmp_path / "before")
     assert feed.live("shop", "t") == [{"id": 9, "a": 9, "b": "z", "c": 9}]
+
+
+def test_behind_a_transaction_a_table_is_what_it_made(spark: Any, make_config: Any, tmp_path: Path) -> None:
+    feed = Feed(spark, make_config([{"name": "s", "format": "canal", "topics": ["t"]}]), "s")
+    uuid = "3E11FA47-71CA-11E1-9E33-C80AA9429562"
+    feed.say(
+        OLD.stated() | {"lineage": "1"},
+        FIRST | {"gtid": f"{uuid.lower()}:1", "source_time": NOON},
+        OLD.update((1, 11), {"id": "1", "a": "1", "b": "x"}, {"id": "1", "a": "2", "b": "x"}, gtid=f"{uuid}:2"),
+        SECOND | position(1, 12) | {"gtid": f"{uuid}:2"},
+        OLD.delete((1, 13), {"id": "1", "a": "2", "b": "x"}, gtid=f"{uuid}:3"),
+    )
+    feed.catch_up()
+    one, two = ["1", "1", "'x'"], ["2", "2", "'y'"]
+    expected = [[one], [["1", "2", "'x'"], two], [two]]
+    for number, rows in enumerate(expected, 1):
+        gtid = moments.parse(feed.config, "s", f"{uuid}:{number}", "TIME|GTID|CUT", gtids=True).point
+        assert as_it_was(feed, "t", gtid, tmp_path / f"{number}")[1][1] == rows
+    with pytest.raises(NotReadable, match=f"no change of a transaction {uuid}:9"):
+        moments.parse(feed.config, "s", f"{uuid}:9", "TIME|GTID|CUT", gtids=True)
 
 
 @pytest.mark.thorough

@@ -1,6 +1,7 @@
 """Versions of rows written to `history/…`: all of a table's in one commit, or those that a batch begins and ends."""
 
 import json
+from typing import Any
 from uuid import uuid4
 
 from pyspark.sql import DataFrame, SparkSession
@@ -20,10 +21,10 @@ _SHAPE = "cdc.shape"
 """Property of a history table: what it was made for, so that another one is seen to be needed."""
 
 
-def shape(columns: list[TableColumn], rebuild: int) -> str:
-    """What a history is made for: columns, types, key, and how often the snapshot was made anew."""
+def shape(columns: list[TableColumn], since: list[Any]) -> str:
+    """What a history is made for: columns, types, key, and what else it depends on."""
     told = [[c.name, c.spark, c.key, c.collation, c.comment] for c in columns]
-    return json.dumps([rebuild, told], ensure_ascii=True, separators=(",", ":"))
+    return json.dumps([since, told], ensure_ascii=True, separators=(",", ":"))
 
 
 def shape_of(path: Store) -> str | None:
