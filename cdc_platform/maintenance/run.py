@@ -1,4 +1,4 @@
-"""Small files put together, files of old versions removed, old tombstones expired.
+"""Old bookkeeping folded, small files put together, files of old versions removed, old tombstones expired.
 
 The stages read landing, envelopes, changes and changelog as streams of commits, and from the first one on where
 something is made anew: their files and their logs stay as they were written.
@@ -17,6 +17,7 @@ from cdc_platform.config import Config, Source
 from cdc_platform.formats import FORMATS
 from cdc_platform.lake import delta_table, stores
 from cdc_platform.lake.store import Store
+from cdc_platform.maintenance import folds
 from cdc_platform.results import StageResult, Stopwatch
 from cdc_platform.snapshots import state, state_fold
 from cdc_platform.snapshots.apply import tombstones
@@ -46,7 +47,7 @@ def run(spark: SparkSession, config: Config, source: Source) -> StageResult:
     under the lake files_before and files, mb_before and mb (10^6 bytes), expired (tombstones), seconds; of tables that
     sources share files and MB are those of all sources."""
     watch = Stopwatch()
-    folded = state_fold.fold(spark, config, source) if _has_states(config) else 0
+    folded = (state_fold.fold(spark, config, source) if _has_states(config) else 0) + folds.fold(spark, config, source)
     kept = [*_snapshots(spark, config, source), *_beside(config, source)]
     work = [partial(_look_after, spark, config, k) for k in kept if delta_table.exists(k.path)]
     found = dict(delta_sql.run_parallel(work))
@@ -54,7 +55,7 @@ def run(spark: SparkSession, config: Config, source: Source) -> StageResult:
         **{n: sum(int(f[n]) for f in found.values()) for n in ("files_before", "files", "expired")},
         **{n: round(sum(float(f[n]) for f in found.values()), 3) for n in ("mb_before", "mb")},
         "tables": len(found),
-        "states_folded": folded,
+        "rows_folded": folded,
     }
     return StageResult("maintenance", source.name, 0, 0, watch.seconds, metrics, found)
 

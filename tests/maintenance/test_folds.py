@@ -1,0 +1,107 @@
+"""A year's bookkeeping in few rows: all that is asked of it stays the same."""
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from cdc_platform import tables
+from cdc_platform.lake import delta_table, new_tables, queries, sequences, stores, watermarks
+from cdc_platform.landing import run as landing
+from cdc_platform.maintenance import folds
+from tests.rows import add
+
+pytestmark = pytest.mark.spark
+
+NOW = datetime.now(UTC)
+BATCHES = 1_500
+
+
+@pytest.fixture
+def lake(make_config: Any) -> Any:
+    config = make_config([{"name": n, "format": "tencent_dts", "topics": [n]} for n in ("s", "other")])
+    for table in (tables.OFFSET_LEDGER, tables.WATERMARKS, tables.SEQUENCES):
+        new_tables.create(table.at(stores.lake(config)), table)
+    return config
+
+
+def ledger(config: Any, *rows: tuple[str, int, int, int, int, str, int], source: str = "s") -> None:
+    names = ("room", "batch", "partition", "from_offset", "to_offset", "outcome", "records")
+    said = {"source": source, "topic": "t"}
+    add(config.lake, tables.OFFSET_LEDGER, *({**said, **dict(zip(names, r, strict=True))} for r in rows))
+
+
+def rows_of(config: Any, table: tables.Table, source: str = "s") -> int:
+    path = table.at(stores.lake(config))
+    return delta_table.ask(f"SELECT count(*) AS n FROM {{t}} WHERE source = '{source}'", t=path)[0]["n"]
+
+
+def asked_of_ledger(config: Any) -> Any:
+    path = tables.OFFSET_LEDGER.at(stores.lake(config))
+    own = [(queries.ledger(config, [s]), queries.landed(config, s), landing._position(path, s)) for s in config.sources]
+    lost = "SELECT from_offset, to_offset, batch FROM {t} WHERE outcome = 'lost' ORDER BY batch"
+    return own, delta_table.ask(lost, t=path)
+
+
+def test_the_sums_of_the_ledger_and_where_landing_goes_on(spark: Any, lake: Any) -> None:
+    again = 1 << 40  # a topic that was made again: its offsets begin anew, in another generation
+    for source in ("s", "other"):
+        rows = [("landing", b, p, 10 * b, 10 * b + 9, "landed", 10) for b in range(BATCHES) for p in (0, 1)]
+        rows += [("changelog", b, p, 10 * b, 10 * b + 8, "applied", 9) for b in range(BATCHES) for p in (0, 1)]
+        rows += [("changelog", b, 0, 10 * b + 9, 10 * b + 9, "control", 1) for b in range(BATCHES)]
+        rows += [("changelog", -7, 0, 0, 5, "filtered", 3), ("landing", again - 1, 0, 14_990, -1, "lost", 10)]
+        rows += [("landing", again + b, 0, b, b, "landed", 1) for b in range(BATCHES)]
+        ledger(lake, *rows, source=source)
+    before = asked_of_ledger(lake)
+    assert folds.fold(spark, lake, lake.sources[0]) > 4_900
+    assert asked_of_ledger(lake) == before
+    left = rows_of(lake, tables.OFFSET_LEDGER)
+    assert left < 3 * 1_001 + 1_000 + 10
+    assert rows_of(lake, tables.OFFSET_LEDGER, "other") == 6 * BATCHES + 2
+    assert folds.fold(spark, lake, lake.sources[0]) == 0
+    ledger(lake, ("landing", again + BATCHES, 0, BATCHES, BATCHES + 4, "landed", 5))
+    assert queries.landed(lake, lake.sources[0])["t", 0] == BATCHES + 5
+
+
+def test_the_newest_watermarks_stay_and_older_ones_say_no_more_than_was_so(spark: Any, lake: Any) -> None:
+    rows: list[dict[str, Any]] = []
+    for batch in range(3 * 24 * 30):  # one each two minutes, three days long
+        at = NOW - timedelta(days=6) + timedelta(minutes=2 * batch)
+        said = {"source": "s", "batch": batch, "at": at, "source_time": at - timedelta(seconds=5), "proven": True}
+        rows += [{**said, "scope": "partition", "topic": "t", "partition": p, "offset": 9 * batch} for p in (0, 1)]
+        if batch % 10 == 0:
+            rows.append({**said, "scope": "source", "batch": batch // 10})
+    add(lake.lake, tables.WATERMARKS, *rows)
+    path = tables.WATERMARKS.at(stores.lake(lake))
+
+    def asked() -> Any:
+        return watermarks.partitions(path, "s"), watermarks.complete(path, "s")
+
+    def reached() -> list[datetime | None]:
+        return [watermarks.reached(path, "s", "t", 1, offset) for offset in range(0, 9 * 2_160, 1_111)]
+
+    before, exact = asked(), reached()
+    assert folds.fold(spark, lake, lake.sources[0]) > 3_000
+    assert asked() == before
+    assert rows_of(lake, tables.WATERMARKS) <= 3 * (3 * 24 + 1)
+    for then, now in zip(exact, reached(), strict=True):
+        assert now is None or (then is not None and then - timedelta(hours=1) <= now <= then)
+    some = NOW - timedelta(days=4, hours=1)
+    told = watermarks.partitions(path, "s", until=some)
+    assert set(told) == {("t", 0), ("t", 1)}
+    assert all(some - timedelta(hours=1, minutes=5) <= r["source_time"] <= some for r in told.values())
+
+
+def test_stretches_side_by_side_are_one_and_gaps_stay(spark: Any, lake: Any) -> None:
+    rows, number = [], 1
+    for batch in range(BATCHES):
+        number = 1 if batch == 400 else number + 3 if batch in (100, 700) else number
+        said = {"source": "s", "batch": batch, "topic": "t", "partition": 0, "shard": "", "at": NOW}
+        rows.append({**said, "from_offset": 5 * batch, "to_offset": 5 * batch + 4, "first": number, "last": number + 4})
+        number += 5
+    add(lake.lake, tables.SEQUENCES, *rows)
+    before = sequences.gaps(lake, lake.sources[0])
+    assert [g.records for g in before] == [3, 3]
+    assert folds.fold(spark, lake, lake.sources[0]) > 400
+    assert sequences.gaps(lake, lake.sources[0]) == before
+    assert rows_of(lake, tables.SEQUENCES) <= 1_000 + 4
