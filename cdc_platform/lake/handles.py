@@ -17,7 +17,7 @@ import pyarrow.parquet as pq
 
 from cdc_platform.lake import answers, lease
 from cdc_platform.lake.store import File, Store, commit_name
-from cdc_platform.tables import SNAPSHOT_PATH, TOMBSTONES_PATH
+from cdc_platform.tables import HISTORY_PATH, SNAPSHOT_PATH, TOMBSTONES_PATH
 
 if TYPE_CHECKING:
     from deltalake import DeltaTable
@@ -215,7 +215,7 @@ def looked_at_once(lake: Store) -> Iterator[None]:
     """Each table is looked at once in here, and after that only where a commit is refused. For a stage of a source
     whose lease is held: nobody else commits to its own tables, nor writes its rows of shared ones. Not of the tables to
     which Spark commits."""
-    but = tuple(lake.uri(of.path.split("/", 1)[0]) + "/" for of in (SNAPSHOT_PATH, TOMBSTONES_PATH))
+    but = tuple(lake.uri(of.path.split("/", 1)[0]) + "/" for of in (SNAPSHOT_PATH, TOMBSTONES_PATH, HISTORY_PATH))
     token = _looks.set(_Looks(time.monotonic(), lake.uri() + "/", but))
     try:
         yield

@@ -77,6 +77,8 @@ def _snapshots(spark: SparkSession, config: Config, source: Source) -> list[Kept
         out.append(
             Kept(_under(config, target.tombstones), target.tombstones, target=target, horizon=horizons.get(name))
         )
+        history = tables.HISTORY_PATH.of(stores.lake(config), source.name, name)
+        out.append(Kept(_under(config, history), history))
     return out
 
 

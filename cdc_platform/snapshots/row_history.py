@@ -21,6 +21,7 @@ from cdc_platform.errors import TableStopped
 from cdc_platform.lake import batches, stores
 from cdc_platform.lake.store import File, Store
 from cdc_platform.snapshots import state
+from cdc_platform.snapshots.apply import prepare
 from cdc_platform.snapshots.apply import versions as written
 from cdc_platform.snapshots.batch_tables import Touched, of_table, touched_by
 from cdc_platform.snapshots.rebuild import every_change
@@ -127,6 +128,7 @@ class _Keeper:
             return self.anew(name)
         last = there.where("_cdc_order_to IS NULL").join(new.select(*keys).distinct(), keys, "left_semi")
         written.going_on(versions.going_on(new, last, columns), path, columns)
+        prepare.put_together(self.spark, path)
         self.changed.add(name)
         return None
 

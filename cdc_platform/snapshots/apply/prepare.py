@@ -40,7 +40,7 @@ def prepare(spark: SparkSession, target: Target, columns: list[TableColumn], *, 
         delta_sql.replace(spark, target.snapshot, shapes.snapshot(target.source, target.name, columns).ddl)
     else:
         _evolve(spark, target, columns)
-        _put_together(spark, target.snapshot)
+        put_together(spark, target.snapshot)
     if target.for_any and not made:
         features.remove(spark, target.snapshot)
     return anew or (made and not dug)  # not where the snapshot is made again whose folder was lost
@@ -92,12 +92,12 @@ def ready_for_merge(spark: SparkSession, target: Target) -> None:
         features.mark_rows(spark, target.snapshot)
 
 
-def _put_together(spark: SparkSession, snapshot: Store) -> None:
+def put_together(spark: SparkSession, table: Store) -> None:
     """Makes few files of what many small batches left."""
-    if len(sizes := delta_table.sizes(snapshot)) >= MANY_FILES:
+    if len(sizes := delta_table.sizes(table)) >= MANY_FILES:
         enough = int(spark.conf.get(_MIN_FILE, _ITS_DEFAULT) or 0)
         if sum(size < enough for size in sizes) >= MANY_FILES:
-            spark.sql(f"OPTIMIZE {delta(snapshot)}").collect()
+            spark.sql(f"OPTIMIZE {delta(table)}").collect()
 
 
 @contextmanager
