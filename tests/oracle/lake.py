@@ -31,8 +31,10 @@ _ROOMS = ("envelopes", "changes", "changelog", "snapshots")
 class Lake:
     """A source `oracle` of one format over a lake of its own."""
 
-    def __init__(self, spark: Any, make_config: Callable[..., Config], format: str, options: dict[str, Any]):
-        told = {"name": SOURCE, "format": format, "topic_pattern": ".*", "tables": {"include": ["oracle.*"]}}
+    def __init__(
+        self, spark: Any, make_config: Callable[..., Config], format: str, options: dict[str, Any], **rules: Any
+    ):
+        told = {"name": SOURCE, "format": format, "topic_pattern": ".*", "tables": {"include": ["oracle.*"], **rules}}
         self.spark, self.config = spark, make_config([told | ({"options": options} if options else {})])
         self._offsets: Counter = Counter()
 
