@@ -11,7 +11,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from itertools import groupby
 from types import MappingProxyType
-from typing import Any
+from typing import Any, NamedTuple
 
 from cdc_platform.changelog.repeats import readable, repeats, settled
 from cdc_platform.changelog.sessions import in_sessions
@@ -69,6 +69,17 @@ class Carry:
         return not (self.names or self.added or self.retyped or self.key or self.unknown)
 
 
+class Loads(NamedTuple):
+    """What snapshots that were taken again do (changelog/loads.py). replaced: as DROP and CREATE TABLE, two steps each;
+    said: of each table what isn't told."""
+
+    replaced: list[Step]
+    said: dict[Name, list[str]]
+
+
+NO_LOADS = Loads([], {})
+
+
 def _carry(until: Order | None, today: Name | None, steps: Sequence[Step]) -> Carry:
     names: dict[str, str | None] = {}
     added: dict[str, Added] = {}
@@ -111,15 +122,17 @@ class SchemaHistory:
     """Steps in source order, and what they mean for rows that were written before them.
 
     `lists`: (name, place, JSON) of every column list that messages told. `aliases`: other names under which changes of
-    a table stand, always."""
+    a table stand, always. `said`: of tables, what else no message tells of their rows."""
 
     def __init__(
         self,
         steps: Sequence[Step],
         lists: Iterable[tuple[Name, Order, str]],
         aliases: Mapping[Name, Name] = MappingProxyType({}),
+        said: Mapping[Name, list[str]] = MappingProxyType({}),
     ):
         self.steps = list(steps)
+        self.said = said
         self._aliases = aliases
         self._lists = sorted(lists, key=lambda x: x[1])
         self._spans: dict[Name, list[tuple[Order | None, _Incarnation]]] = {}
@@ -160,7 +173,7 @@ class SchemaHistory:
     def until(self, place: Order) -> "SchemaHistory":
         """As it was there, by what is known now: without statements and lists from behind it."""
         lists = [told for told in self._lists if told[1] <= place]
-        return SchemaHistory([s for s in self.steps if s.order <= place], lists or self._lists, self._aliases)
+        return SchemaHistory([s for s in self.steps if s.order <= place], lists or self._lists, self._aliases, self.said)
 
     def named_at(self, today: Name, place: Order) -> Name:
         """The name that one of today's tables had at a place; today's, where nothing tells another."""
@@ -189,7 +202,8 @@ class SchemaHistory:
         tells. `others`: statements that aren't among the steps, in order."""
         spans = self._spans.get(today, [])
         effects = [s.effect for s in (spans[-1][1].steps if spans else [])]
-        return list(dict.fromkeys([*(e.rows for e in effects if e.rows), *_cascades(today, effects, others)]))
+        said = [text for name in self.names_of(today) for text in self.said.get(name, ())]
+        return list(dict.fromkeys([*(e.rows for e in effects if e.rows), *_cascades(today, effects, others), *said]))
 
     def last_listed(self, name: Name) -> str | None:
         """The newest column list that messages told for a name, be its table there or not."""
@@ -296,12 +310,13 @@ Effects = Callable[[Sequence[Statement], bool], list[Effect]]
 
 
 def schema_history(
-    rows: Iterable[dict[str, Any]], read: Effects = effects, *, fold: bool | None = False
+    rows: Iterable[dict[str, Any]], read: Effects = effects, *, fold: bool | None = False, loads: Loads = NO_LOADS
 ) -> SchemaHistory:
     """schema_history's rows of one source (kind, db, table, columns, ddl, order_key as a tuple under `order`, and their
     address, GTID and source time) → SchemaHistory. A statement sent twice from one place counts once; without a place
     see `repeats`. `read`: who reads the statements.
-    `fold`: whether names of tables that differ by case are one table's; None: as the feed shows."""
+    `fold`: whether names of tables that differ by case are one table's; None: as the feed shows. `loads`: what
+    snapshots that were taken again do."""
     rows = list(rows)
     lists = [(name_of(r), r["order"], r["columns"]) for r in rows if r["kind"] == "message"]
     told: dict[Any, dict[str, Any]] = {}
@@ -322,7 +337,8 @@ def schema_history(
         Step(ordered[e.at]["order"], ordered[e.at]["address"], ordered[e.at]["ddl"], _spelled(e, stored))
         for e in settled(read(statements, fold) if statements else (), skipped)
     ]
-    return SchemaHistory(steps, lists, _aliases(bare, stored))
+    steps = sorted([*steps, *loads.replaced], key=lambda s: s.order) if loads.replaced else steps
+    return SchemaHistory(steps, lists, _aliases(bare, stored), loads.said)
 
 
 def _spelled(effect: Effect, stored: dict[MySqlName, MySqlName]) -> Effect:

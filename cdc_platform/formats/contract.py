@@ -31,6 +31,10 @@ error       something that could not be used, why in `reason`; db, schema, table
 
 BAD_COLUMN = "column"
 
+LOAD, LOAD_END = "load", "load_end"
+"""In `info` of kind schema, of columns of rows that a snapshot (a full load) sent: where in the log it was taken, as
+text, one for all of its rows ("": not told). Of its last row LOAD_END, too: `table`, of this table; `all`, of all."""
+
 OPS = ("insert", "update", "delete", "read", "truncate")
 
 EVENT = CHANGES.arrow(but=("retold",))

@@ -13,6 +13,7 @@ from typing import Any
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from cdc_platform.changelog.loads import TAKEN_AGAIN
 from cdc_platform.changelog.schema import Carry
 from cdc_platform.config import Config, Source
 from cdc_platform.errors import TableStopped
@@ -96,13 +97,14 @@ def _told(
 ) -> tuple[dict[str, dict[str, float | str]], dict[str, float]]:
     """What a run tells of its tables, in figures and in their metadata, and its cut."""
     touched = {n: t for n, t in tables.items() if t["touched"]}
-    names = sorted(touched)
+    told = {source.tables.routed(*n) for n in history.full.said}  # also of tables that got no row since
+    names = sorted({*touched, *(n for n in told if n in tables)})
     paths = [Target.of(config, source.name, *n).snapshot for n in names]
     seen = dict(zip(names, delta_sql.run_parallel([partial(looks.look, p) for p in paths]), strict=True))
 
     def published() -> tuple[dict[Name, str], dict[str, float]]:
         texts = limits.note(
-            spark, config, source, history, {n: seen[n] for n in names if touched[n]["state"] == "live"}
+            spark, config, source, history, {n: seen[n] for n in names if tables[n]["state"] == "live"}
         )
         if not cut:
             return texts, {}
@@ -113,7 +115,8 @@ def _told(
     found: list[Any] = delta_sql.run_parallel([partial(state.figures, touched, seen), published])
     figures, (texts, metrics) = found
     for name, text in texts.items():
-        figures[".".join(name)]["limits"] = text
+        if name in touched:
+            figures[".".join(name)]["limits"] = text
     return figures, metrics
 
 
@@ -309,8 +312,9 @@ def _evolve(
     only_adds = in_place(steps, members) and not any(
         s.effect.renamed or s.effect.dropped or s.effect.rows for s in steps
     )
-    if policy == "stop" or (policy == "add_only" and not only_adds):
-        reason = f"tables.ddl is {policy}: {steps[0].ddl[:200]}"
+    stated = next((s.ddl for s in steps if s.ddl != TAKEN_AGAIN), None)
+    if stated and (policy == "stop" or (policy == "add_only" and not only_adds)):
+        reason = f"tables.ddl is {policy}: {stated[:200]}"
         return "stopped", reason, stop(name, reason)
     as_it_is = bool(steps) and all(s.effect.same_columns for s in steps)
     if as_it_is or (there and not merged and in_place(steps, members) and alter(spark, target, steps)):

@@ -27,7 +27,7 @@ from cdc_platform.formats.collect import Collector, Converted
 from cdc_platform.formats.contract import Context, Format, Limit, Liveness
 from cdc_platform.formats.debezium.connectors import database_of, schema_of
 from cdc_platform.formats.debezium.control import control_events
-from cdc_platform.formats.debezium.groups import Group, described, is_dtle, is_snapshot, of_message, of_row
+from cdc_platform.formats.debezium.groups import Group, described, is_dtle, is_snapshot, load_of, of_message, of_row
 from cdc_platform.formats.debezium.options import DebeziumOptions
 from cdc_platform.formats.debezium.rows import Changes, Row, Table, place_of_row, row_changes
 from cdc_platform.formats.events import Addresses, Event, collection_paused
@@ -124,7 +124,8 @@ class _Collector(Collector[Group, Changes, Table]):
         known = None if self.schemas.empty else self._known(at, source, shape or _names(schema))
         of = database_of(source), schema_of(source)
         load = dtle and snapshot
-        group = Group(schema, key_schema, source["db"], source["table"], dtle, load, names, shape, known, *of)
+        taken = load_of(source, dtle=dtle) if snapshot and op in "cr" else None
+        group = Group(schema, key_schema, source["db"], source["table"], dtle, load, names, shape, known, *of, taken)
         table = self.table(group)
         if not table.key_names:
             key_row = None

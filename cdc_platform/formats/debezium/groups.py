@@ -3,9 +3,9 @@
 from functools import partial
 from typing import Any, NamedTuple
 
-from cdc_platform.formats.debezium.connectors import Database, database_of
+from cdc_platform.formats.debezium.connectors import Database, database_of, place_in_log
 from cdc_platform.formats.debezium.options import DebeziumOptions
-from cdc_platform.formats.debezium.rows import Table
+from cdc_platform.formats.debezium.rows import Load, LoadEnd, Table
 from cdc_platform.formats.events import Event, of_table, readable_key
 from cdc_platform.formats.kafka_connect.bare import bare_column
 from cdc_platform.formats.kafka_connect.types import Column, column
@@ -15,6 +15,7 @@ from cdc_platform.formats.table_schemas.lookup import Columns
 from cdc_platform.formats.texts import BAD
 
 _NO_SNAPSHOT = (None, False, "false", "incremental")
+_ENDS: dict[str, LoadEnd] = {"last": "all", "last_in_data_collection": "table"}
 
 
 class Group(NamedTuple):
@@ -32,6 +33,7 @@ class Group(NamedTuple):
     known: Columns | None = None
     database: Database = "mysql"
     namespace: str | None = None  # the table's schema, where its database has any
+    load: Load | None = None  # the snapshot that sent the rows
 
 
 def described(group: Group, options: DebeziumOptions) -> Table:
@@ -59,7 +61,8 @@ def described(group: Group, options: DebeziumOptions) -> Table:
     complete = group.schema is not None or bool(group.shape)
     own = _primary_key(group.known, found, key_names) if group.known and complete else key_names
     rekeyed = set(own) != set(key_names)
-    return Table(group.db, group.table, group.dtle, found, own, complete, rekeyed, group.database, group.namespace)
+    of = group.database, group.namespace, group.load
+    return Table(group.db, group.table, group.dtle, found, own, complete, rekeyed, *of)
 
 
 def _primary_key(known: Columns, found: dict[str, Column], told: tuple[str, ...]) -> tuple[str, ...]:
@@ -80,6 +83,18 @@ def is_dtle(source: dict[str, Any]) -> bool:
 def is_snapshot(source: dict[str, Any]) -> bool:
     """Whether a row with this `source` block is of the initial load."""
     return source.get("snapshot") not in _NO_SNAPSHOT
+
+
+def load_of(source: dict[str, Any], *, dtle: bool) -> Load:
+    """Which snapshot sent a row with this `source` block."""
+    mark = source.get("snapshot")
+    if dtle:
+        return Load("", None)
+    if database_of(source) == "mysql":
+        file, pos = source.get("file"), source.get("pos")
+    else:
+        file, _, pos = place_in_log(source)
+    return Load(f"{file}:{pos}" if file else "", _ENDS.get(mark) if type(mark) is str else None)
 
 
 def of_message(

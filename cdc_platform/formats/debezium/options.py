@@ -48,6 +48,12 @@ class DebeziumOptions(SchemaOptions):
         "that default",
         examples=[False],
     )
+    whole_snapshots: bool = Field(
+        default=False,
+        description="Whether the connector's snapshots are of all rows of the tables (no conditions in ad-hoc ones): one "
+        "that is taken again then replaces what was there. Not needed where the topic of schema changes is read",
+        examples=[True],
+    )
     unavailable_value: str = Field(
         default="__debezium_unavailable_value",
         description="unavailable.value.placeholder: the column isn't in the image",
@@ -72,6 +78,11 @@ class DebeziumOptions(SchemaOptions):
         description="dtle's snapshot rows give YEAR 1901..1969 as 2001..2069: turn them back",
         examples=[True],
     )
+
+    @property
+    def whole_loads(self) -> bool:
+        """As MySqlOptions."""
+        return self.whole_snapshots
 
     def dialect(self, dtle: bool, snapshot: bool, database: Database = "mysql") -> Dialect:
         """These settings for rows of Debezium or dtle, of a snapshot or not."""

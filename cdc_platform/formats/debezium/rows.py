@@ -4,12 +4,13 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from itertools import chain
 from operator import itemgetter
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 
 from cdc_platform.formats import collect
+from cdc_platform.formats.contract import LOAD, LOAD_END
 from cdc_platform.formats.debezium.connectors import Database, place_in_log
 from cdc_platform.formats.events import BadColumn, columns_json, file_number, row_batch, schema_version, told_apart
 from cdc_platform.formats.kafka_connect.types import Column
@@ -46,6 +47,16 @@ class Changes(collect.Changes):
     transaction: list[dict | None]
 
 
+LoadEnd = Literal["table", "all"]
+
+
+class Load(NamedTuple):
+    """A snapshot: where in the log it was taken (contract.LOAD); end: its last row of the table, or of all tables."""
+
+    at: str
+    end: LoadEnd | None
+
+
 @dataclass(slots=True)
 class Table:
     """What all rows of a group share: the table, its columns by name, the key's column names in key order."""
@@ -59,6 +70,7 @@ class Table:
     rekeyed: bool = False  # the messages' own key is another one
     database: Database = "mysql"
     schema: str | None = None
+    load: Load | None = None
     key_set: frozenset[str] = field(init=False)
     columns_json: str | None = field(init=False, default=None)
     version: str | None = field(init=False, default=None)
@@ -73,11 +85,16 @@ class Table:
                     for c in self.columns.values()
                 ]
             )
-            self.version = schema_version(self.db, self.table, self.columns_json, self.schema)
+            # Each snapshot states the columns once more: so its place is kept beside them.
+            states = [self.columns_json, *(part or "" for part in self.load or ())]
+            self.version = schema_version(self.db, self.table, "\x00".join(states), self.schema)
 
     def schema_event(self) -> dict[str, Any]:
         """EVENT of kind schema, without wire address."""
         writer = "dtle" if self.dtle else self.database
+        info = [("writer", writer)] if writer != "mysql" else []
+        if self.load:
+            info += [(LOAD, self.load.at), *([(LOAD_END, self.load.end)] if self.load.end else [])]
         return {
             "kind": "schema",
             "db": self.db,
@@ -85,7 +102,7 @@ class Table:
             "table": self.table,
             "schema_version": self.version,
             "columns": self.columns_json,
-            **({"info": [("writer", writer)]} if writer != "mysql" else {}),
+            **({"info": info} if info else {}),
         }
 
 

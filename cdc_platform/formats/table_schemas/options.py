@@ -26,6 +26,11 @@ class MySqlOptions(FormatOptions):
         """Whether names of tables that differ by case only are one table; None: not said."""
         return None if self.lower_case_table_names is None else self.lower_case_table_names > 0
 
+    @property
+    def whole_loads(self) -> bool:
+        """Whether full loads are said to be of all rows, so that one that is taken again replaces what was there."""
+        return False
+
 
 class SchemaOptions(MySqlOptions):
     """Options of formats whose messages may leave out what a column's type is."""

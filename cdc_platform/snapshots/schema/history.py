@@ -159,7 +159,7 @@ def _effects(config: Config, source: Source, statements: Sequence[Statement], fo
 
 
 def _row(source: Source, step: Step, decision: str, reason: str | None) -> dict[str, Any]:
-    before, after = step.effect.before or (None, None), step.effect.after or (None, None)
+    before, after = (_two(name) if name else (None, None) for name in (step.effect.before, step.effect.after))
     epoch, file, pos, *rest = step.order
     return {
         "source": source.name,
@@ -171,6 +171,11 @@ def _row(source: Source, step: Step, decision: str, reason: str | None) -> dict[
         "reason": reason,
         "order_key": (epoch, file, Decimal(pos), *rest),
     }
+
+
+def _two(name: Name) -> tuple[str, str]:
+    """Database (and schema) and table."""
+    return ".".join(name[:-1]), name[-1]
 
 
 # -- in place ----------------------------------------------------------------------------------------------

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
+from cdc_platform.changelog.loads import loads
 from cdc_platform.changelog.schema import Address, Effects, SchemaHistory, schema_history
 from cdc_platform.config import Config, Source
 from cdc_platform.formats import FORMATS
@@ -20,9 +21,9 @@ from cdc_platform.tables import LOG_EPOCHS, OFFSET_LEDGER, SCHEMA_EFFECTS, SCHEM
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """full: what statements and lists come to. ddl: rows of schema_history that are statements of the source, with
-    `order` and `address`; placed: addresses of those whose order among the rows is told; outside: statements that
-    aren't among the steps of `full`, in order."""
+    """full: what statements and lists come to. ddl: rows of schema_history that are statements of the source, and
+    snapshots that replace a table, with `order` and `address`; placed: addresses of those whose order among the rows is
+    told; outside: statements that aren't among the steps of `full`, in order."""
 
     full: SchemaHistory
     ddl: list[dict[str, Any]]
@@ -39,7 +40,13 @@ def seen(config: Config, source: Source, read: Effects | None = None) -> Seen:
     ddl = [r for r in rows if r["kind"] == "ddl"]
     placed = _placed(config, source, ddl)
     told = [r for r in rows if r["kind"] == "message" or r["address"] in placed]
-    full = schema_history(told, read or partial(_known_effects, config, source), fold=_fold(source))
+    options = _options(source)
+    made_up = [r for r in every if r["kind"] == "ddl" and _made_up(r)]
+    again = loads((r for r in every if r["kind"] == "message"), made_up, whole=options.whole_loads if options else False)
+    read = read or partial(_known_effects, config, source)
+    full = schema_history(told, read, fold=options.fold if options else False, loads=again)
+    replaced = {s.address: {"address": s.address, "order": s.order, "ddl": s.ddl} for s in again.replaced}
+    ddl, placed = [*ddl, *replaced.values()], placed | replaced.keys()
     outside = [r for r in every if r["kind"] == "ddl" and r["ddl"] and r["address"] not in placed]
     ordered = sorted(outside, key=lambda r: (r["order"], r["address"]))
     return Seen(full, ddl, placed, [Statement(r["db"], r["ddl"]) for r in ordered])
@@ -65,17 +72,16 @@ def _known_effects(config: Config, source: Source, statements: Sequence[Statemen
     return effects(statements, fold) if kept is None else kept
 
 
-def _fold(source: Source) -> bool | None:
-    """What the configuration says of names that differ by case only; None: nothing."""
+def _options(source: Source) -> MySqlOptions | None:
     options = FORMATS[source.format].options.model_validate(source.options)
-    return options.fold if isinstance(options, MySqlOptions) else False
+    return options if isinstance(options, MySqlOptions) else None
 
 
 def _told(config: Config, source: Source) -> list[dict[str, Any]]:
     """DDL and column lists of the source."""
     rows = delta_table.ask(
         'SELECT kind, db, schema, "table", columns, ddl, info, gtid, source_time, order_key, topic, "partition", '
-        f"\"offset\", entry_index FROM {{history}} WHERE source = '{source.name}' AND kind IN ('message', 'ddl')",
+        f"\"offset\", entry_index, binlog_file, binlog_pos FROM {{history}} WHERE source = '{source.name}' AND kind IN ('message', 'ddl')",
         history=SCHEMA_HISTORY.at(stores.lake(config)),
     )
     return [_plain(r) for r in rows]
