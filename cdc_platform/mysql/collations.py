@@ -2,6 +2,7 @@
 alone, the character set in its place. They would look a collation up in a list that only a running connector has, and
 `binary` makes other types of columns (MySQL manual, "The binary Character Set")."""
 
+import re
 from collections.abc import Iterator
 from typing import NamedTuple
 
@@ -37,13 +38,20 @@ class _Item(NamedTuple):
             depth -= token == _CLOSE
 
 
+_SHORT = {"ASCII": "latin1", "UNICODE": "ucs2", "BYTE": "binary"}
+"""What stands for a column's character set behind its type (MySQL manual, "String Data Type Syntax")."""
+_SAYS = re.compile("collate|" + "|".join(_SHORT), re.IGNORECASE)
+
+
 def with_charsets(sql: str) -> str:
-    """The statement with character sets for collations, where it defines columns, tables or databases."""
-    if "collate" not in sql.lower():
+    """The statement with character sets for collations and for what is short for a character set, where it defines
+    columns, tables or databases."""
+    if not _SAYS.search(sql):
         return sql
     found = tokens(sql, gaps=True)
     texts = [t.text for t in found]
     for item in _items(found):
+        _spell_out(item, texts)
         _rewrite(item, texts)
     return "".join(texts)
 
@@ -81,6 +89,17 @@ def _items(found: list[Token]) -> Iterator[_Item]:
     yield item
 
 
+def _spell_out(item: _Item, texts: list[str]) -> None:
+    """`CHAR(3) ASCII BINARY`, `TEXT BYTE`: also in the item, for who looks for a character set there."""
+    end = _type_end(item)
+    if end is None:
+        return
+    at = end + (item.word(end) == "BINARY")
+    if charset := _SHORT.get(item.word(at)):
+        texts[item.places[at]] = f"CHARACTER SET {charset}"
+        item.tokens[at] = Token("word", "CHARSET")
+
+
 def _rewrite(item: _Item, texts: list[str]) -> None:
     at = next((i for i in item.outside() if item.word(i) == "COLLATE"), None)
     named = None if at is None else _value(item, at + 1)
@@ -116,7 +135,8 @@ def _is_character_set(item: _Item, at: int) -> bool:
 
 def _type_end(item: _Item) -> int | None:
     """Where the type of a column with a character set ends; None: the item defines none."""
-    for at in range(1, len(item.tokens)):
+    change = next((i for i in item.outside() if item.word(i) == "CHANGE"), None)  # two names stand behind it
+    for at in range(1 if change is None else change + 3, len(item.tokens)):
         if item.tokens[at - 1].kind in ("word", "quoted") and _begins_type(item, at):
             end = at + 1
             while item.word(end) in _TYPES and not _is_character_set(item, end):

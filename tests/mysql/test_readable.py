@@ -50,6 +50,16 @@ READ = {
 
 
 BYTES = {
+    ("CREATE TABLE t (a VARCHAR(9) ASCII NOT NULL, b CHAR BYTE, c TEXT BYTE DEFAULT NULL, d CHAR(2) BINARY ASCII)",): (
+        "a varchar(9), b binary(1), c blob, d char(2)"
+    ),
+    ("CREATE TABLE t (byte INT, text CHAR(2) ASCII BINARY, e ENUM('byte') UNICODE COLLATE ucs2_bin)",): (
+        "byte int, text char(2), e enum('byte')"
+    ),
+    (
+        "CREATE TABLE t (text VARCHAR(3), b INT) CHARSET binary",
+        "ALTER TABLE t CHANGE text byte VARCHAR(9) ASCII, ADD COLUMN c VARCHAR(5) BYTE AFTER b, MODIFY b LONGTEXT BYTE",
+    ): "byte varchar(9), b longblob, c varbinary(5)",
     ("CREATE TABLE t (a CHAR(3), b VARCHAR(3), c TEXT, d ENUM('a')) COLLATE=binary",): (
         "a binary(3), b varbinary(3), c blob, d enum('a')"
     ),
