@@ -130,7 +130,7 @@ def _then(cells: Mapping[str, str | None], carry: Carry) -> tuple[dict[str, str 
             if added.fill != text:
                 return {}, None  # rows of then have another value in it
             continue
-        if not all(same_values(t.before, t.after) for t in carry.retyped.get(low, ())):
+        if not all(same_values(t) for t in carry.retyped.get(low, ())):
             return {}, f"column {column!r} had another type: changes from before that are not looked for"
         was[before.get(low, column)] = text
     if not was:

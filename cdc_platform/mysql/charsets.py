@@ -7,7 +7,8 @@ their charset are told, never replaced.
 import codecs
 import re
 from collections.abc import Callable
-from functools import partial
+from contextlib import suppress
+from functools import lru_cache, partial
 
 import numpy as np
 import pyarrow as pa
@@ -117,3 +118,54 @@ def _all_ascii(values: pa.BinaryArray) -> bool:
         return True
     offsets = np.frombuffer(values.buffers()[1], np.int32)[values.offset : values.offset + len(values) + 1]
     return not (np.frombuffer(data, np.uint8)[offsets[0] : offsets[-1]] & 0x80).any()
+
+
+_ALL = frozenset(("utf8mb4", "utf16", "utf16le", "utf32", "gb18030"))
+"""Charsets that have every character."""
+_PLANE = frozenset(("utf8", "utf8mb3", "utf-8", "ucs2"))
+"""Those that have the characters of Unicode's first plane. (What MySQL calls utf8 is utf8mb3.)"""
+
+
+def may_lack(charset: str | None, before: str | None) -> bool:
+    """Whether a charset may lack characters that texts of the one before have. None: it isn't told."""
+    if charset is None or charset == before or charset in _ALL:
+        return False
+    return not (charset in _PLANE and before is not None and before not in _ALL)
+
+
+def with_question_marks(text: str, charset: str) -> str | None:
+    """What a server makes of a text that gets this charset: it writes `?` for each character that this lacks. None: the
+    charset isn't known, and the text isn't ASCII."""
+    if text.isascii() or charset in _ALL:
+        return text
+    if charset in _PLANE:
+        return "".join(c if c <= "\uffff" else "?" for c in text)
+    if charset not in _DECODERS:
+        return None
+    return "".join(c if c.isascii() or _has(charset, c) else "?" for c in text)
+
+
+_LACKING = {
+    "big5": "ˍ╴￣",
+    "cp1256": "ٹڈڑکںھہے",
+    "cp932": "\x80¢£¬‖−〜\uf8f0\uf8f1\uf8f2\uf8f3",
+    "greek": "€₯ͺ",
+    "sjis": "¥‾",
+    "ujis": "¥‾",
+}
+"""Characters of Python's codecs that MySQL doesn't write. Compared with MariaDB 10.11 for every character of the first
+plane: it differs in a handful of which it makes others."""
+
+
+@lru_cache(maxsize=65536)
+def _has(charset: str, character: str) -> bool:
+    if charset == "latin1":
+        return character in _LATIN1
+    others = _OTHERWISE.get(charset, {})
+    if character in others.values() or character in _LACKING.get(charset, ""):
+        return character in others.values()
+    if charset == "ujis" and "\ue000" <= character <= "\ue757":
+        return True  # characters of the user's own
+    with suppress(UnicodeEncodeError):
+        return character not in others and bool(character.encode(_ASCII_BASED.get(charset, charset)))
+    return charset == "big5" and character in "碁銹裏墻恒粧嫺"

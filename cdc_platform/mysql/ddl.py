@@ -33,7 +33,8 @@ class Statement(NamedTuple):
 class Column:
     """A column: MySQL type text as `mysql.types.parse_type` reads it; `key`: part of the primary key, or of the
     first unique key without NULLs where there is no primary one. `default`: constant, as the statement writes it
-    without quotes; `computed`: generated, or numbered by the server."""
+    without quotes; `computed`: generated, or numbered by the server; `charset`: of text, in lower case (None: the
+    statements don't tell it)."""
 
     name: str
     type: str
@@ -41,6 +42,7 @@ class Column:
     key: bool
     default: str | None = None
     computed: bool = False
+    charset: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

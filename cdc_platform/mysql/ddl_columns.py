@@ -57,15 +57,16 @@ def columns_of(table: Any, primary: bool) -> tuple[Column, ...]:
             c.isOptional(),
             c.defaultValueExpression().orElse(None),
             c.isGenerated() or c.isAutoIncremented(),
+            (c.charsetName() or "").lower() or None,
         )
         for c in table.columns()
     ]
     key = set(map(source_name, table.primaryKeyColumnNames()))
-    if not primary and any(nullable and name in key for name, _, nullable, _, _ in told):
+    if not primary and any(nullable and name in key for name, _, nullable, *_ in told):
         key = set()  # a unique key takes NULL from any number of rows
     return tuple(
-        Column(name, type_, nullable and name not in key, name in key, default, computed)
-        for name, type_, nullable, default, computed in told
+        Column(name, type_, nullable and name not in key, name in key, default, computed, charset)
+        for name, type_, nullable, default, computed, charset in told
     )
 
 

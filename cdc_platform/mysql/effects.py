@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 from cdc_platform.errors import UnknownType
 from cdc_platform.mysql import ddl, defaults, foreign_keys
+from cdc_platform.mysql.charsets import may_lack
 from cdc_platform.mysql.ddl import GAP, NAME, Change, Column, Statement, named_tables, plain_name
 from cdc_platform.mysql.readable import with_backticks
 from cdc_platform.mysql.tokens import NO_COLUMN, says, tokens
@@ -21,7 +22,7 @@ Name = tuple[str, str]
 """(database, table)."""
 
 
-VERSION = 6
+VERSION = 7
 """To be raised where statements are read otherwise than before: what is kept of them is read anew then."""
 
 
@@ -37,11 +38,13 @@ class Added(NamedTuple):
 
 class Retyped(NamedTuple):
     """A column's type before and after. `filled`: from then on it can't be NULL. Rows that held NULL have another value
-    since, where the server isn't strict (or, of a TIMESTAMP, in any case)."""
+    since, where the server isn't strict (or, of a TIMESTAMP, in any case). `charset`: its character set since, if that may
+    lack characters that texts have."""
 
     before: str
     after: str
     filled: bool = False
+    charset: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -224,7 +227,8 @@ def _altered(statement: Statement, name: Name, after: Name, before: tuple[Column
 
 def _retyped(was: Column, is_: Column) -> Retyped | None:
     filled = was.nullable and not is_.nullable
-    return Retyped(was.type, is_.type, filled) if filled or was.type != is_.type else None
+    charset = is_.charset if may_lack(is_.charset, was.charset) else None
+    return Retyped(was.type, is_.type, filled, charset) if filled or charset or was.type != is_.type else None
 
 
 class _Text:

@@ -11,6 +11,7 @@ import pyarrow as pa
 import pymysql
 import pytest
 
+from cdc_platform.mysql.charsets import charset_name, with_question_marks
 from cdc_platform.mysql.effects import Retyped
 from cdc_platform.mysql.types import MySqlType, parse_type
 from cdc_platform.mysql.values import to_text
@@ -127,6 +128,31 @@ def test_values_are_what_the_server_made_of_them_or_not_told(cursor: Any, mode: 
                 wrong.append((before, after, value, ours, done[1]))
     assert not wrong, "\n".join(map(str, wrong))
     assert compared > 300 / step
+
+
+TEXTS = ("abc", "é€ß", "漢字か", "яЯё№", "a🙂b", "“x”", "ＡＢ＼", "ñ¿", "ığŞ", "ąćł", "αβ’", "שלום", "ไทย", "碁銹", "½²³")
+
+
+@pytest.mark.parametrize("how", ["CONVERT TO CHARACTER SET {}", "MODIFY x varchar(9) CHARACTER SET {}"])
+def test_characters_that_a_charset_lacks_become_question_marks(cursor: Any, how: str) -> None:
+    cursor.execute("SHOW CHARACTER SET")
+    names = [row[0] if isinstance(row[0], str) else row[0].decode() for row in cursor.fetchall()]
+    wrong = []
+    for charset in names:
+        if charset == "binary":
+            continue
+        cursor.execute("DROP TABLE IF EXISTS t")
+        cursor.execute("SET sql_mode = ''")
+        cursor.execute("CREATE TABLE t (id int, x varchar(9)) CHARACTER SET utf8mb4")
+        cursor.execute("INSERT INTO t VALUES " + ", ".join(f"({i}, '{text}')" for i, text in enumerate(TEXTS)))
+        cursor.execute(f"ALTER TABLE t {how.format(charset)}")
+        now = held(cursor, parse_type("varchar(9)"))
+        for text, theirs in zip(TEXTS, now, strict=True):
+            ours = with_question_marks(text, charset)
+            if ours != theirs and not (ours is None and charset_name(charset) is None):
+                wrong.append((charset, text, ours, theirs))
+    assert not wrong, "\n".join(map(str, wrong))
+    assert len(names) > 30
 
 
 @pytest.mark.parametrize("type_", VALUES)

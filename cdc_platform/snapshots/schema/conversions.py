@@ -18,6 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from cdc_platform.errors import UnknownType
+from cdc_platform.mysql.charsets import with_question_marks
 from cdc_platform.mysql.defaults import instead_of_null
 from cdc_platform.mysql.effects import Retyped
 from cdc_platform.mysql.types import MySqlType, parse_type
@@ -47,14 +48,14 @@ def conversion(before: str, after: str) -> Convert | None:
     return rule(old, new) if rule else None
 
 
-def same_values(before: str, after: str) -> bool:
+def same_values(types: Retyped) -> bool:
     """Whether a change of type changes no value and no type in the snapshot."""
     try:
-        old, new = parse_type(before), parse_type(after)
+        old, new = parse_type(types.before), parse_type(types.after)
     except UnknownType:
         return False
-    same = old.spark == new.spark and old.time_digits == new.time_digits
-    return same and conversion(before, after) is _same
+    same = old.spark == new.spark and old.time_digits == new.time_digits and types.charset is None
+    return same and conversion(types.before, types.after) is _same
 
 
 def may_refuse(types: Retyped) -> bool:
@@ -64,6 +65,7 @@ def may_refuse(types: Retyped) -> bool:
     except UnknownType:
         return False
     refuses = old.family == "text" and (new.family in ("enum", "set") or new.name in _SIZES) and old != new
+    refuses |= types.charset is not None
     return refuses or (types.filled and instead_of_null(new) is None)
 
 
@@ -73,6 +75,8 @@ def retyped(of: ImageColumn, types: Retyped) -> pa.StringArray:
     if convert is None:
         return of.texts
     texts = convert(of.texts)
+    if types.charset is not None:
+        texts = _in_charset(texts, parse_type(types.after), types.charset)
     nulls = of.there & texts.is_null().to_numpy(zero_copy_only=False)
     if not (types.filled and nulls.any()):
         return texts
@@ -84,6 +88,19 @@ def retyped(of: ImageColumn, types: Retyped) -> pa.StringArray:
 
 def _same(texts: pa.StringArray) -> pa.StringArray:
     return texts
+
+
+def _in_charset(texts: pa.StringArray, type_: MySqlType, charset: str) -> pa.StringArray:
+    """A server that isn't strict writes `?` for characters that the charset lacks. Labels are texts of the type, which
+    the statement doesn't show."""
+
+    def made(text: str) -> str:
+        found = with_question_marks(text, charset)
+        if found is None or (found != text and type_.labels):
+            raise Refused(f"{text[:50]!r} isn't text in {charset}: what the server made of it isn't told")
+        return found
+
+    return _by_text(made)(texts)
 
 
 def _by_text(made: Callable[[str], str]) -> Convert:

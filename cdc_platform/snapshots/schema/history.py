@@ -189,7 +189,7 @@ def in_place(steps: Iterable[Step], names: Iterable[Name]) -> bool:
         and s.effect.before in of
         and s.effect.unknown is None
         and s.effect.key is None
-        and all(same_values(t.before, t.after) for t in s.effect.retyped.values())
+        and all(same_values(t) for t in s.effect.retyped.values())
         and all(_known_type(a.type) for a in s.effect.added)
         for s in steps
     )

@@ -94,7 +94,7 @@ def test_what_no_feed_tells(before: str, after: str) -> None:
 
 @pytest.mark.parametrize(("before", "after"), [("varchar(9)", "varchar(10)"), ("time(3)", "time(3)"), ("int", "int")])
 def test_changes_that_rewrite_nothing(before: str, after: str) -> None:
-    assert same_values(before, after)
+    assert same_values(Retyped(before, after))
 
 
 @pytest.mark.parametrize(
@@ -102,7 +102,17 @@ def test_changes_that_rewrite_nothing(before: str, after: str) -> None:
     [("time", "time(3)"), ("varchar(9)", "char(9)"), ("varchar(9)", "varchar(8)"), ("int", "bigint")],
 )
 def test_changes_that_rewrite_something(before: str, after: str) -> None:
-    assert not same_values(before, after)
+    assert not same_values(Retyped(before, after))
+
+
+def test_characters_that_the_new_character_set_lacks() -> None:
+    types = Retyped("varchar(9)", "varchar(9)", charset="latin1")
+    assert not same_values(types)
+    assert retyped(of("é漢", None, "abc"), types).to_pylist() == ["é?", None, "abc"]
+    with pytest.raises(Refused):
+        retyped(of("漢"), Retyped("enum('漢')", "enum('漢')", charset="latin1"))
+    with pytest.raises(Refused):
+        retyped(of("é"), types._replace(charset="armscii8"))
 
 
 def of(*texts: str | None, there: bool = True) -> ImageColumn:
