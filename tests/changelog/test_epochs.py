@@ -301,9 +301,8 @@ def stories(draw):
     return truth, sent
 
 
-@settings(max_examples=400, deadline=None, derandomize=True)
-@given(story=stories(), partitions=st.integers(1, 3), cuts=st.lists(st.integers(0, 30), max_size=6))
-def test_each_key_ends_as_its_source_has_it_and_nothing_counts_twice(story, partitions, cuts) -> None:
+def ends_as_its_source_has_it(story, partitions: int, cuts: list[int]) -> None:
+    """Whether each key does, and nothing counts twice. cuts: where the batches end."""
     truth, sent = story
     topic = Topic(partitions)
     for event in sent:
@@ -320,3 +319,9 @@ def test_each_key_ends_as_its_source_has_it_and_nothing_counts_twice(story, part
     assert all(kept[e.content] for e in truth)
     # Sent again right behind itself an event goes back nowhere: it may as well be one more of its transaction.
     assert twice <= {b.content for a, b in topic.neighbours() if a[:2] == b[:2]}
+
+
+LOGS = given(story=stories(), partitions=st.integers(1, 3), cuts=st.lists(st.integers(0, 30), max_size=6))
+test_each_key_ends_as_its_source_has_it_and_nothing_counts_twice = settings(
+    max_examples=400, deadline=None, derandomize=True
+)(LOGS(ends_as_its_source_has_it))

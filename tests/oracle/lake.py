@@ -29,7 +29,7 @@ _ROOMS = ("envelopes", "changes", "changelog", "snapshots")
 
 
 class Lake:
-    """A source `oracle` of one format over a lake of its own."""
+    """A source `oracle` of one format over a lake of its own; rules: more of its `tables`."""
 
     def __init__(
         self, spark: Any, make_config: Callable[..., Config], format: str, options: dict[str, Any], **rules: Any

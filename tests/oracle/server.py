@@ -69,17 +69,19 @@ class Server:
 
 
 @contextmanager
-def running(folder: Path) -> Iterator[Server]:
-    """A server in `folder` (empty, short path: a socket's name has 107 bytes at most). It dies with this process."""
+def running(folder: Path, **options: str | int) -> Iterator[Server]:
+    """A server in `folder` (empty, short path: a socket's name has 107 bytes at most). It dies with this process.
+    options: more of its own, or others, with `_` for `-`."""
     daemon, install = _program("mariadbd"), _program("mariadb-install-db")
     assert daemon and install
     user = ["--user=root"] if os.getuid() == 0 else []
     data, socket, log, port = folder / "data", folder / "s", folder / "log", free_port()
-    options = ["--no-defaults", f"--datadir={data}", f"--tmpdir={folder}", *user]
-    made = [install, *options, "--auth-root-authentication-method=normal", "--skip-test-db", "--skip-log-bin"]
+    common = ["--no-defaults", f"--datadir={data}", f"--tmpdir={folder}", *user]
+    made = [install, *common, "--auth-root-authentication-method=normal", "--skip-test-db", "--skip-log-bin"]
     subprocess.run(made, check=True, capture_output=True, timeout=_START_S)
-    command = [daemon, *options, f"--socket={socket}", f"--port={port}", f"--pid-file={folder / 'pid'}"]
-    command += [f"--{name}={value}" for name, value in _OPTIONS.items()]
+    command = [daemon, *common, f"--socket={socket}", f"--port={port}", f"--pid-file={folder / 'pid'}"]
+    given = _OPTIONS | {name.replace("_", "-"): value for name, value in options.items()}
+    command += [f"--{name}={value}" for name, value in given.items()]
     with open(log, "wb") as out:
         process = subprocess.Popen(command, stdout=out, stderr=out, preexec_fn=_die_with_parent)  # noqa: PLW1509 (one call of libc)
     try:

@@ -1,4 +1,5 @@
-"""Seed after seed of the oracle's workload through every format: `python -m tests.oracle.soak --help`."""
+"""Logs of all sorts by the rule of order, then seed after seed of the oracle's workload through every format:
+`python -m tests.oracle.soak --help`."""
 
 import argparse
 import os
@@ -7,7 +8,10 @@ import tempfile
 import time
 from pathlib import Path
 
+from hypothesis import settings
+
 from cdc_platform.config import Config, parse_config
+from tests.changelog.test_epochs import LOGS, ends_as_its_source_has_it
 from tests.jvm import FAST
 from tests.oracle import decoded, server, test_snapshots
 from tests.oracle.feeds import FEEDS
@@ -30,8 +34,10 @@ def main() -> int:
     parser.add_argument("--snapshot-seeds", type=int, default=2, help="how many of them go through the stages on Spark")
     parser.add_argument("--snapshot-changes", type=int, default=2_000, help="changed rows of those")
     parser.add_argument("--snapshot-ddl", type=int, default=100, help="DDL statements of those")
+    parser.add_argument("--logs", type=int, default=10_000, help="logs of servers, failovers and restarts with replays")
     parser.add_argument("--formats", nargs="+", choices=FEEDS, default=list(FEEDS))
     told = parser.parse_args()
+    _logs(told.logs)
     if reason := server.missing():
         print(reason, file=sys.stderr)  # noqa: T201
         return 1
@@ -44,6 +50,14 @@ def main() -> int:
     for seed in range(told.seed, told.seed + told.snapshot_seeds):
         failed += _snapshots(seed, told)
     return int(failed > 0)
+
+
+def _logs(examples: int) -> None:
+    """Raises what Hypothesis raises, with the shortest log that shows it."""
+    started = time.monotonic()
+    if examples:
+        settings(max_examples=examples, deadline=None, database=None)(LOGS(ends_as_its_source_has_it))()
+    print(f"{examples} logs: 0 differences, {time.monotonic() - started:.1f} s", flush=True)  # noqa: T201
 
 
 def _report(what: str, problems: list[str], started: float) -> int:
