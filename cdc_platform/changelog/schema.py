@@ -28,7 +28,7 @@ from cdc_platform.mysql.ddl import (
 from cdc_platform.mysql.effects import Added, Effect, Retyped, effects
 from cdc_platform.mysql.effects import Name as MySqlName
 from cdc_platform.mysql.readable import with_backticks
-from cdc_platform.mysql.table_names import folded, folds
+from cdc_platform.mysql.table_names import folded, folds, spelled_otherwise
 from cdc_platform.tables import Name, name_of
 
 Order = tuple[int, ...]
@@ -306,6 +306,11 @@ def carried_list(columns: list[dict[str, Any]], carry: Carry) -> list[dict[str, 
     return [{**c, "key": c["name"].lower() in key} for c in out]
 
 
+_SPELLED = (
+    "statements name {}, which no row does: option lower_case_table_names: 1 makes them count for this table, 0 says that "
+    "it is another one"
+)
+
 Effects = Callable[[Sequence[Statement], bool], list[Effect]]
 
 
@@ -328,8 +333,10 @@ def schema_history(
     sent = in_sessions([Statement(r["db"], with_backticks(r["ddl"])) for r in ordered], told_names)
     bare, skipped = readable(sent, repeats(ordered))
     mysql = [(name, order, text) for name, order, text in lists if len(name) == 2]  # of these statements tell
-    if fold is None:
-        fold = folds(bare, {name for name, _, _ in mysql})
+    said = dict(loads.said)
+    if fold is None and not (fold := folds(bare, {name for name, _, _ in mysql})):
+        for name, other in spelled_otherwise(bare, {name for name, _, _ in mysql}).items():
+            said[name] = [*said.get(name, ()), _SPELLED.format(".".join(other))]
     stored = {folded(name): name for name, _, _ in mysql} if fold else {}
     lists_read = [(folded(name), order, text) for name, order, text in mysql] if fold else mysql
     statements = [s._replace(known=_known(s, r["order"], lists_read, fold)) for s, r in zip(bare, ordered, strict=True)]
@@ -338,7 +345,7 @@ def schema_history(
         for e in settled(read(statements, fold) if statements else (), skipped)
     ]
     steps = sorted([*steps, *loads.replaced], key=lambda s: s.order) if loads.replaced else steps
-    return SchemaHistory(steps, lists, _aliases(bare, stored), loads.said)
+    return SchemaHistory(steps, lists, _aliases(bare, stored), said)
 
 
 def _spelled(effect: Effect, stored: dict[MySqlName, MySqlName]) -> Effect:

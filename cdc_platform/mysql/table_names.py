@@ -32,8 +32,8 @@ def folds(statements: Iterable[Statement], rows: Collection[Name]) -> bool:
     """Whether the server that ran these statements, in order, takes names that differ by case for one table. `rows`:
     names that row changes have.
 
-    True only on proof: a statement needs a table that nothing spells so, while one other spelling is known. Two
-    tables that differ by case only prove the contrary."""
+    True only on proof: a statement needs a table that nothing spells so, while another spelling is known. Two tables
+    that differ by case only prove the contrary."""
     stored: dict[Name, set[Name]] = {}
     for name in rows:
         stored.setdefault(folded(name), set()).add(name)
@@ -45,7 +45,7 @@ def folds(statements: Iterable[Statement], rows: Collection[Name]) -> bool:
     for statement in statements:
         for name in _needed(statement):
             spelled = there.get(folded(name), set())
-            proven |= len(spelled) == 1 and name not in spelled
+            proven |= bool(spelled) and name not in spelled
         for name, comes in _changes(statement):
             before = created.pop(folded(name), None)
             if comes:
@@ -54,6 +54,14 @@ def folds(statements: Iterable[Statement], rows: Collection[Name]) -> bool:
                 created[folded(name)] = name
                 there.setdefault(folded(name), set()).add(name)
     return proven
+
+
+def spelled_otherwise(statements: Iterable[Statement], rows: Collection[Name]) -> dict[Name, Name]:
+    """Names that row changes have → how statements spell a table that no row has, if only the case differs: what `folds`
+    doesn't prove to be the same."""
+    stored = {folded(name): name for name in rows}
+    named = (n for s in statements if _verb(s) != "DROP" for n in named_tables(s))
+    return {there: n for n in named if n not in rows and (there := stored.get(folded(n))) is not None}
 
 
 def _verb(statement: Statement) -> str:

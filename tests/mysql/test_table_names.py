@@ -3,7 +3,7 @@
 import pytest
 
 from cdc_platform.mysql.ddl import Statement
-from cdc_platform.mysql.table_names import folds
+from cdc_platform.mysql.table_names import folds, spelled_otherwise
 
 ROWS = {("shop", "orders"), ("shop", "items")}
 
@@ -61,11 +61,18 @@ def test_a_table_made_again_in_another_case_after_its_drop_shows_nothing():
     assert not folds([Statement("shop", s) for s in sql], ROWS)
 
 
-def test_a_name_in_a_third_case_is_no_proof_where_two_are_known():
-    made = Statement("shop", "CREATE TABLE Orders (id int)")
-    assert not folds([made, Statement("shop", "ALTER TABLE ORDERS ADD x int")], ROWS)
-
-
 def test_statements_alone_show_it():
     sql = ["CREATE TABLE Stock (id int)", "ALTER TABLE STOCK ADD x int"]
     assert folds([Statement("shop", s) for s in sql], ())
+
+
+def test_a_third_spelling_shows_it_where_rows_have_one_and_a_create_another():
+    made = Statement("shop", "CREATE TABLE Orders (id int)")
+    assert folds([made, Statement("shop", "ALTER TABLE ORDERS ADD x int")], ROWS)
+
+
+def test_what_may_be_the_same_table_is_told():
+    made = [Statement("shop", "CREATE TABLE Orders (id int)"), Statement("shop", "ALTER TABLE items ADD x int")]
+    assert spelled_otherwise([*made, Statement("shop", "DROP TABLE IF EXISTS Items")], ROWS) == {
+        ("shop", "orders"): ("shop", "Orders")
+    }
