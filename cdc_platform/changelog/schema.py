@@ -173,7 +173,9 @@ class SchemaHistory:
     def until(self, place: Order) -> "SchemaHistory":
         """As it was there, by what is known now: without statements and lists from behind it."""
         lists = [told for told in self._lists if told[1] <= place]
-        return SchemaHistory([s for s in self.steps if s.order <= place], lists or self._lists, self._aliases, self.said)
+        return SchemaHistory(
+            [s for s in self.steps if s.order <= place], lists or self._lists, self._aliases, self.said
+        )
 
     def named_at(self, today: Name, place: Order) -> Name:
         """The name that one of today's tables had at a place; today's, where nothing tells another."""

@@ -103,9 +103,7 @@ def _told(
     seen = dict(zip(names, delta_sql.run_parallel([partial(looks.look, p) for p in paths]), strict=True))
 
     def published() -> tuple[dict[Name, str], dict[str, float]]:
-        texts = limits.note(
-            spark, config, source, history, {n: seen[n] for n in names if tables[n]["state"] == "live"}
-        )
+        texts = limits.note(spark, config, source, history, {n: seen[n] for n in names if tables[n]["state"] == "live"})
         if not cut:
             return texts, {}
         cut_ = publish.publish(spark, config, source, tables)

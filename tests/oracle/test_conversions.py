@@ -130,7 +130,23 @@ def test_values_are_what_the_server_made_of_them_or_not_told(cursor: Any, mode: 
     assert compared > 300 / step
 
 
-TEXTS = ("abc", "é€ß", "漢字か", "яЯё№", "a🙂b", "“x”", "ＡＢ＼", "ñ¿", "ığŞ", "ąćł", "αβ’", "שלום", "ไทย", "碁銹", "½²³")
+TEXTS = (
+    "abc",
+    "é€ß",
+    "漢字か",
+    "яЯё№",
+    "a🙂b",
+    "“x”",
+    "ＡＢ＼",
+    "ñ¿",
+    "ığŞ",
+    "ąćł",
+    "αβ’",
+    "שלום",
+    "ไทย",
+    "碁銹",
+    "½²³",
+)
 
 
 @pytest.mark.parametrize("how", ["CONVERT TO CHARACTER SET {}", "MODIFY x varchar(9) CHARACTER SET {}"])

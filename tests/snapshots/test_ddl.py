@@ -344,3 +344,43 @@ def test_a_truncate_in_other_letters_reaches_a_table_that_is_named_without_wildc
     feed.catch_up()
     assert sorted(r["id"] for r in feed.live("shop", "t")) == ([1, 3] if other else [3])
     assert {r["table"] for r in feed.rows(tables.TABLE_STATE)} == {"t"}
+
+
+def taken(table: SourceTable, place: tuple[int, int], ids: str, last: bool = True) -> list[dict[str, Any]]:
+    """A snapshot of a table, as Debezium's decoder gives it."""
+    at = f"mysql-bin.{place[0]:06d}:{place[1]}"
+    version = {"schema_version": f"{table.version}{place[1]}"}
+    ends = [("load_end", "all")] if last else []
+    stated = {**table.stated(), **version, "info": [("load", at), *ends], **position(*place, None)}
+    rows = [table.change("read", place, None, {"id": i, "a": i, "b": at[-1]}, **version, lineage=None) for i in ids]
+    return [
+        {**stated, "offset": 1000 * place[0]},
+        *({**r, "offset": 1000 * place[0] + i + 1} for i, r in enumerate(rows)),
+    ]
+
+
+@pytest.mark.parametrize(
+    "parted", [pytest.param(False, marks=pytest.mark.thorough), True], ids=["one run", "run by run"]
+)
+def test_a_snapshot_taken_again_replaces_the_table_or_says_that_it_tells_no_deletes(
+    spark: Any, make_config: Any, parted: bool
+) -> None:
+    sources = [
+        {"name": n, "format": "debezium", "topics": [n], "options": {"whole_snapshots": n == "whole"}}
+        for n in ("whole", "said")
+    ]
+    config = make_config(sources)
+    for source in sources:
+        feed = Feed(spark, config, source["name"])
+        log = OLD.insert((1, 300), {"id": "4", "a": "4", "b": "x"}, offset=1500)
+        parts = [taken(OLD, (1, 157), "123"), [OLD.stated(), log], taken(OLD, (9, 158), "13")]
+        for part in parts if parted else [sum(parts, [])]:
+            feed.say(*part)
+            result = feed.catch_up()
+        told = str(result.tables["shop.t"].get("limits"))
+        if source["name"] == "whole":
+            assert sorted((r["id"], r["b"]) for r in feed.live("shop", "t")) == [(1, "8"), (3, "8")]
+            assert told == "None"
+        else:
+            assert sorted(r["id"] for r in feed.live("shop", "t")) == [1, 2, 3, 4]
+            assert "a snapshot was taken again (at mysql-bin.000009:158), which tells no deletes" in told

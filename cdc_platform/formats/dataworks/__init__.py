@@ -90,4 +90,8 @@ FORMAT = Format(
         Limit("digits beyond milliseconds aren't sent", finer_than(3, "datetime", "timestamp")),
         Limit("what arrives for a date that doesn't exist isn't known", of("date", "datetime", "timestamp")),
     ),
+    untold_rows=(
+        "a full load that is sent again tells no deletes: rows that were deleted while nobody read the log stay. "
+        "`cdc-platform reconcile` finds them",
+    ),
 )

@@ -42,7 +42,9 @@ def seen(config: Config, source: Source, read: Effects | None = None) -> Seen:
     told = [r for r in rows if r["kind"] == "message" or r["address"] in placed]
     options = _options(source)
     made_up = [r for r in every if r["kind"] == "ddl" and _made_up(r)]
-    again = loads((r for r in every if r["kind"] == "message"), made_up, whole=options.whole_loads if options else False)
+    again = loads(
+        (r for r in every if r["kind"] == "message"), made_up, whole=options.whole_loads if options else False
+    )
     read = read or partial(_known_effects, config, source)
     full = schema_history(told, read, fold=options.fold if options else False, loads=again)
     replaced = {s.address: {"address": s.address, "order": s.order, "ddl": s.ddl} for s in again.replaced}

@@ -1,0 +1,73 @@
+"""Snapshots that a connector took again: which of them replace a table, and what is said of the others. No Spark."""
+
+from typing import Any
+
+import pytest
+
+from cdc_platform.changelog.loads import TAKEN_AGAIN, loads
+from cdc_platform.changelog.schema import schema_history
+
+COLUMNS = '[{"name": "id", "type": "int", "key": true}]'
+FIRST, SECOND = (1, 157), (9, 157)
+
+
+def shape(place: tuple[int, int], at: str | None, end: str | None = None, table: str = "t", **more: Any) -> dict:
+    """A column list of rows at a place, of a snapshot that was taken there or of the log (at None)."""
+    info = [] if at is None else [("load", at), *([("load_end", end)] if end else [])]
+    told = {"kind": "message", "db": "shop", "schema": None, "table": table, "columns": COLUMNS, "ddl": None}
+    return {**told, "info": info, "order": (0, *place, 5, 0, 5), "address": (table, 0, place[0], 0), **more}
+
+
+def made_up(sql: str, place: tuple[int, int], offset: int = 0) -> dict[str, Any]:
+    told = {"kind": "ddl", "db": "shop", "ddl": sql, "info": [("snapshot", "true")]}
+    where = {"binlog_file": f"b.{place[0]}", "binlog_pos": place[1]}
+    return {**told, **where, "order": (0, *place, offset, 0, offset), "address": ("d", 0, offset, 0)}
+
+
+def whole(place: tuple[int, int]) -> list[dict[str, Any]]:
+    """Statements of a connector's own snapshot."""
+    sql = ("DROP TABLE IF EXISTS `shop`.`t`", "DROP DATABASE IF EXISTS `shop`", "CREATE TABLE `t` (id int primary key)")
+    return [made_up(text, place, i) for i, text in enumerate(sql)]
+
+
+AGAIN = [shape(FIRST, "b.1:157"), shape((1, 300), None), shape(SECOND, "b.9:157"), shape(SECOND, "b.9:157", "table")]
+
+
+@pytest.mark.parametrize(
+    ("rows", "statements", "says_whole", "replaced", "said"),
+    [
+        (AGAIN[:2], whole(FIRST), False, False, None),
+        (AGAIN, [*whole(FIRST), *whole(SECOND)], False, True, None),
+        (AGAIN, whole(FIRST), False, False, "taken again (at b.9:157)"),  # the topic of schema changes isn't read
+        (AGAIN, [*whole(FIRST), *whole(SECOND)[::2]], False, False, "taken again (at b.9:157)"),  # ad hoc
+        (AGAIN, [], True, True, None),
+        (AGAIN[:3], [], True, False, "taken again"),  # its last row hasn't come
+        ([*AGAIN[:3], shape(SECOND, "b.9:157", "all", "u")], [], True, True, None),
+        (AGAIN[:2], [*whole(FIRST), *whole(SECOND)], False, False, "sent no row of this one"),
+        ([shape((1, 100), None), *AGAIN[2:]], [], False, False, "taken again"),  # rows of the log alone before it
+        ([AGAIN[0], shape(FIRST, "b.1:157", "all")], whole(FIRST), False, False, None),
+        ([shape((-1, 5), ""), shape((2, 4), None)], [made_up("CREATE TABLE t (id int)", (-1, 5))], False, False, None),
+        (
+            [shape((-1, 5), ""), shape((2, 4), None)],  # a dtle job made anew
+            [made_up("CREATE TABLE t (id int)", (-1, 5), n) for n in (1, 9)],
+            False,
+            False,
+            "loaded again",
+        ),
+    ],
+)
+def test_what_a_snapshot_does_to_the_table(rows, statements, says_whole, replaced, said) -> None:
+    found = loads(rows, statements, whole=says_whole)
+    assert [(s.order, s.ddl) for s in found.replaced] == replaced * 2 * [((0, *SECOND, -1, 0, 0), TAKEN_AGAIN)]
+    texts = " ".join(found.said.get(("shop", "t"), []))
+    assert said in texts if said else not texts
+
+
+def test_rows_from_before_a_snapshot_that_replaces_the_table_are_gone() -> None:
+    found = loads(AGAIN, [*whole(FIRST), *whole(SECOND)], whole=False)
+    history = schema_history(AGAIN, lambda *_: [], loads=found)
+    assert [(c.until, c.today) for c in history.carries(("shop", "t"))][-2:] == [
+        ((0, *SECOND, -1, 0, 0), None),
+        (None, ("shop", "t")),
+    ]
+    assert history.exists(("shop", "t")) and history.columns(("shop", "t")) == COLUMNS
