@@ -23,8 +23,8 @@ TAKEN_AGAIN = "-- the connector's snapshot of the table was taken again"
 
 _RECONCILE = "`cdc-platform reconcile` finds them"
 _ROWS = (
-    "a snapshot was taken again (at {at}), which tells no deletes: rows that were deleted while nobody read the log stay. "
-    f"{_RECONCILE}; if snapshots are of all rows, option whole_snapshots lets them replace what was there"
+    "a snapshot was taken again (at {at}), which tells no deletes: rows that were deleted while nobody read the log "
+    f"stay. {_RECONCILE}; if snapshots are of all rows, option whole_snapshots lets them replace what was there"
 )
 _STRUCTURE = (
     "the connector read the structure of the tables again (at {at}) and sent no row of this one: if it didn't go on in "
@@ -48,7 +48,7 @@ class _Load:
 
 @dataclass(slots=True)
 class _Table:
-    """What lists of a table's columns tell: its loads by the place where they were taken, and the lowest order of all."""
+    """What lists of a table's columns tell: its loads by the place where they were taken, the lowest order of all."""
 
     low: Order
     loads: dict[str, _Load] = field(default_factory=dict)

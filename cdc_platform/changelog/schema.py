@@ -309,8 +309,8 @@ def carried_list(columns: list[dict[str, Any]], carry: Carry) -> list[dict[str, 
 
 
 _SPELLED = (
-    "statements name {}, which no row does: option lower_case_table_names: 1 makes them count for this table, 0 says that "
-    "it is another one"
+    "statements name {}, which no row does: option lower_case_table_names: 1 makes them count for this table, 0 says "
+    "that it is another one"
 )
 
 Effects = Callable[[Sequence[Statement], bool], list[Effect]]

@@ -38,8 +38,8 @@ class Added(NamedTuple):
 
 class Retyped(NamedTuple):
     """A column's type before and after. `filled`: from then on it can't be NULL. Rows that held NULL have another value
-    since, where the server isn't strict (or, of a TIMESTAMP, in any case). `charset`: its character set since, if that may
-    lack characters that texts have."""
+    since, where the server isn't strict (or, of a TIMESTAMP, in any case). `charset`: its character set since, if that
+    may lack characters that texts have."""
 
     before: str
     after: str

@@ -57,8 +57,8 @@ def folds(statements: Iterable[Statement], rows: Collection[Name]) -> bool:
 
 
 def spelled_otherwise(statements: Iterable[Statement], rows: Collection[Name]) -> dict[Name, Name]:
-    """Names that row changes have → how statements spell a table that no row has, if only the case differs: what `folds`
-    doesn't prove to be the same."""
+    """Names that row changes have → how statements spell a table that no row has, if only the case differs: what
+    `folds` doesn't prove to be the same."""
     stored = {folded(name): name for name in rows}
     named = (n for s in statements if _verb(s) != "DROP" for n in named_tables(s))
     return {there: n for n in named if n not in rows and (there := stored.get(folded(n))) is not None}

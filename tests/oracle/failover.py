@@ -130,8 +130,8 @@ def debezium(found: Iterable[Change]) -> Iterator[Record]:
     """Without schemas, keyed."""
     for c in found:
         source = {
-            "connector": "mariadb", "name": "p", "ts_ms": c.time * 1000, "snapshot": "false", "db": DB, "table": c.table,
-            "server_id": c.server, "gtid": c.gtid, "file": c.file, "pos": c.pos, "row": c.row,
+            "connector": "mariadb", "name": "p", "ts_ms": c.time * 1000, "snapshot": "false", "db": DB,
+            "table": c.table, "server_id": c.server, "gtid": c.gtid, "file": c.file, "pos": c.pos, "row": c.row,
         }  # fmt: skip
         value = {"before": c.before, "after": c.after, "source": source, "op": c.op, "ts_ms": c.time * 1000}
         key = {"id": (c.after or c.before or {})["id"]} if c.table == KEYED else None
@@ -147,9 +147,12 @@ def canal_json(found: Iterable[Change]) -> Iterator[Record]:
         value = {
             "data": [{n: _text(v) for n, v in row.items()}], "database": DB, "table": c.table, "es": c.time * 1000,
             "id": 1, "isDdl": False, "mysqlType": TYPES[c.table], "old": old, "sql": "", "ts": c.time * 1000,
-            "pkNames": ["id"] if c.table == KEYED else None, "type": {"c": "INSERT", "u": "UPDATE", "d": "DELETE"}[c.op],
+            "pkNames": ["id"] if c.table == KEYED else None, "type": _EVENTS[c.op],
         }  # fmt: skip
         yield Record("p", 0, None, json.dumps(value).encode(), (), c.time * 1000)
+
+
+_EVENTS = {"c": "INSERT", "u": "UPDATE", "d": "DELETE"}
 
 
 def tencent_dts(found: Iterable[Change]) -> Iterator[Record]:
@@ -169,10 +172,9 @@ def tencent_dts(found: Iterable[Change]) -> Iterator[Record]:
 
 
 def _data(row: dict[str, Any] | None) -> list[pb.Data]:
-    return [
-        pb.Data(dataType=pb.INT32, sv=str(v)) if n == "id" else pb.Data(dataType=pb.STRING, charset="utf8mb4", bv=v.encode())
-        for n, v in (row or {}).items()
-    ]  # fmt: skip
+    made = {"id": lambda v: pb.Data(dataType=pb.INT32, sv=str(v))}
+    text = lambda v: pb.Data(dataType=pb.STRING, charset="utf8mb4", bv=v.encode())  # noqa: E731
+    return [made.get(n, text)(v) for n, v in (row or {}).items()]
 
 
 def _text(value: Any) -> str | None:

@@ -50,8 +50,8 @@ class DebeziumOptions(SchemaOptions):
     )
     whole_snapshots: bool = Field(
         default=False,
-        description="Whether the connector's snapshots are of all rows of the tables (no conditions in ad-hoc ones): one "
-        "that is taken again then replaces what was there. Not needed where the topic of schema changes is read",
+        description="Whether the connector's snapshots are of all rows of the tables (no conditions in ad-hoc ones): "
+        "one that is taken again then replaces what was there. Not needed where the topic of schema changes is read",
         examples=[True],
     )
     unavailable_value: str = Field(

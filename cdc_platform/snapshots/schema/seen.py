@@ -83,7 +83,8 @@ def _told(config: Config, source: Source) -> list[dict[str, Any]]:
     """DDL and column lists of the source."""
     rows = delta_table.ask(
         'SELECT kind, db, schema, "table", columns, ddl, info, gtid, source_time, order_key, topic, "partition", '
-        f"\"offset\", entry_index, binlog_file, binlog_pos FROM {{history}} WHERE source = '{source.name}' AND kind IN ('message', 'ddl')",
+        '"offset", entry_index, binlog_file, binlog_pos '
+        f"FROM {{history}} WHERE source = '{source.name}' AND kind IN ('message', 'ddl')",
         history=SCHEMA_HISTORY.at(stores.lake(config)),
     )
     return [_plain(r) for r in rows]
