@@ -28,6 +28,35 @@ def test_a_schema_change_without_columns_is_refused():
     assert "column names []" in reason_of(value)
 
 
+@pytest.mark.parametrize(
+    "source",
+    [
+        {"connector": "oracle", "schema": "HR"},
+        {"connector": "db2"},
+        {"connector": "vitess", "db": "k"},
+        {"connector": "Custom", "schema": "s"},
+        {"schema": "public", "lsn": 7},  # PostgreSQL's connector before 0.9
+    ],
+)
+def test_rows_of_other_databases_are_not_taken_for_mysqls(source):
+    value = text({**row(after={"id": 1}), "source": {"db": "d", "table": "t", **source}})
+    assert "isn't read: only MySQL's, MariaDB's, PostgreSQL's and SQL Server's are" in reason_of(value)
+
+
+def test_a_connectors_name_has_no_case():
+    source = {"connector": "PostgreSQL", "db": "d", "schema": "s", "table": "t"}
+    [_, stated] = readable(decode(messages([text({**row(after={"id": 1}), "source": source})]), DebeziumOptions()))
+    assert (stated["schema"], stated["table"]) == ("s", "t")
+
+
+def test_a_payload_may_stand_in_a_wrapper_without_schema():
+    """TiCDC's protocol debezium with debezium-disable-schema."""
+    source = {"connector": "TiCDC", "db": "d", "table": "t", "file": "", "pos": 0, "server_id": 0, "commit_ts": 441}
+    wrapped = {"payload": {**row(after={"id": 1}), "source": source}}
+    [event, _] = readable(decode(messages([("t", b'{"payload":{"id":1}}', text(wrapped))]), DebeziumOptions()))
+    assert (event["kind"], event["key"], "binlog_pos" in event) == ("row", {"id": "1"}, False)
+
+
 def row(op: Any = "c", after=None, before=None, **payload):
     source = {
         "connector": "mysql",
@@ -93,6 +122,7 @@ BROKEN = {
     "number": (b"1.5", "no object"),
     "unknown op": (text(row("x", after={"id": 1})), "unknown op"),
     "op of another type": (text(row(["c"], after={"id": 1})), "unknown op"),
+    "CloudEvents": (b'{"specversion":"1.0","data":{}}', "CloudEvents aren't read"),
     "flattened": (b'{"id":1,"name":"a","__deleted":"false"}', "ExtractNewRecordState"),
     "no source": (
         b'{"op":"c","before":null,"after":{"id":1}}',

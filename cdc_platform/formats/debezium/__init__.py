@@ -25,7 +25,7 @@ import pyarrow as pa
 
 from cdc_platform.formats.collect import Collector, Converted
 from cdc_platform.formats.contract import Context, Format, Limit, Liveness
-from cdc_platform.formats.debezium.connectors import database_of, schema_of
+from cdc_platform.formats.debezium.connectors import check_connector, database_of, schema_of
 from cdc_platform.formats.debezium.control import control_events
 from cdc_platform.formats.debezium.groups import Group, described, is_dtle, is_snapshot, load_of, of_message, of_row
 from cdc_platform.formats.debezium.options import DebeziumOptions
@@ -45,6 +45,7 @@ _FLATTENED = (
     "no op, before and after: this is no Debezium change event. If ExtractNewRecordState (unwrap) flattens "
     "the messages, remove that SMT from the connector"
 )
+_CLOUD_EVENTS = "CloudEvents aren't read: set the connector's value.converter to JsonConverter"
 _ROUTING = "__dbz__physicalTableIdentifier"  # added to the key by ByLogicalTableRouter; no column
 
 
@@ -81,7 +82,7 @@ class _Collector(Collector[Group, Changes, Table]):
             return
         events = control_events(payload, self.topics[at] or "", schema.name if schema else None)
         if events is None:
-            raise ValueError(_FLATTENED)
+            raise ValueError(_CLOUD_EVENTS if "specversion" in payload else _FLATTENED)
         self.rare.extend((at, event) for event in events)
 
     def of_message(self, at: int, message: tuple[Schema | None, Any] | None) -> Event:
@@ -178,6 +179,7 @@ def _source(op: object, payload: dict, options: DebeziumOptions) -> dict:
     if source is not None and type(source) is not dict:
         raise ValueError(f"source {shown(source)} is no object")
     source = source or {}
+    check_connector(source)
     db, table = source.get("db"), source.get("table")
     if type(db) is str and db and type(table) is str and table:
         return source

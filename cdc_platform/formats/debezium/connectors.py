@@ -25,10 +25,40 @@ class LogPlace(NamedTuple):
 _UNTOLD = LogPlace(None, None, None)
 
 
+_DATABASES: dict[Any, Database] = {"postgresql": "postgresql", "sqlserver": "sqlserver"}
+_NOT_READ = frozenset(
+    (
+        "cassandra",
+        "cockroachdb",
+        "db2",
+        "ibmi",
+        "informix",
+        "ingres",
+        "mongodb",
+        "oracle",
+        "spanner",
+        "vitess",
+        "yugabytedb",
+    )
+)
+
+
 def database_of(source: dict[str, Any]) -> Database:
     """Whose log a `source` block is of."""
     connector = source.get("connector")
-    return connector if connector in ("postgresql", "sqlserver") else "mysql"
+    return _DATABASES.get(connector.lower() if type(connector) is str else None, "mysql")
+
+
+def check_connector(source: dict[str, Any]) -> None:
+    """Raises ValueError for a row of a database whose rows aren't read: its types and names would pass for MySQL's."""
+    connector, schema = source.get("connector"), source.get("schema")
+    other = type(connector) is str and connector.lower() in _NOT_READ
+    if other or (schema and database_of(source) == "mysql"):
+        of = f"connector {shown(connector)}" if connector is not None else "a connector that isn't named"
+        beside = f", with schema {shown(schema)}," if schema else ""
+        raise ValueError(
+            f"a row of {of}{beside} isn't read: only MySQL's, MariaDB's, PostgreSQL's and SQL Server's are"
+        )
 
 
 def schema_of(source: dict[str, Any]) -> str | None:

@@ -45,6 +45,12 @@ def _schema(block: bytes) -> Schema:
     return Schema(value)
 
 
+def _alone(value: Any) -> Any:
+    """A payload in a wrapper without a schema, as TiCDC writes it with debezium-disable-schema."""
+    wrapped = type(value) is dict and value.keys() == {"payload"} and type(value["payload"]) is dict
+    return value["payload"] if wrapped else value
+
+
 class Unwrapper:
     """Messages → (schema or None, payload). Remembers, per topic, the bytes before the payload: comparing
     them costs a tenth of parsing the schema block again."""
@@ -58,7 +64,7 @@ class Unwrapper:
                 return schema, read_json(data[len(prefix) : -1])
         value = read_json(data)
         if type(value) is not dict or value.keys() != _WRAPPER_KEYS:
-            return None, value
+            return None, _alone(value)
         block = bytes(_WRAPPER.decode(data).schema).strip()
         schema = None if block == b"null" else _schema(block)
         prefix = b'{"schema":' + block + b',"payload":'
