@@ -55,6 +55,15 @@ def _digits(args: tuple[int, ...]) -> str | None:
     return rf"^-?0*[0-9]{{0,{max(precision - scale, 0)}}}(?:\.[0-9]{{0,{scale}}}0*)?$"
 
 
+def fractions_fit(texts: pa.StringArray, digits: int) -> np.ndarray:
+    """Which times in canonical text have no more digits of a second than their column, zeros at the end aside."""
+    sizes, dots = pc.binary_length(texts), pc.find_substring(texts, ".")
+    if (pc.max(pc.subtract(sizes, dots)).as_py() or 0) <= digits + 1 or (pc.max(dots).as_py() or -1) < 0:
+        return np.ones(len(texts), bool)
+    beyond = pc.match_substring_regex(texts, rf"\.[0-9]{{{digits}}}[0-9]*[1-9]")
+    return ~pc.fill_null(beyond, False).to_numpy(zero_copy_only=False)
+
+
 def labels_fit(texts: pa.StringArray, mysql_type: MySqlType) -> np.ndarray:
     """Which texts are labels of an ENUM, or of a SET, joined by commas. The empty text is MySQL's for a value that it
     refused, and a SET's without members."""

@@ -19,7 +19,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from cdc_platform.mysql.fitting import decimals_fit, labels_fit, texts_fit
+from cdc_platform.mysql.fitting import decimals_fit, fractions_fit, labels_fit, texts_fit
 from cdc_platform.mysql.types import MySqlType
 from cdc_platform.mysql.zones import zone
 
@@ -36,7 +36,13 @@ _ZONE = r" ?(Z|[+-][0-9]{2}:[0-9]{2})"
 def to_text(values: pa.StringArray, mysql_type: MySqlType, time_zone: str = "UTC") -> Checked:
     """The source's text of any type but binary and geometry → canonical text. `time_zone` is the zone of
     TIMESTAMP text that tells none."""
-    return _FAMILIES[mysql_type.family](values, mysql_type, time_zone)
+    text, ok = _FAMILIES[mysql_type.family](values, mysql_type, time_zone)
+    digits = mysql_type.args[0] if mysql_type.args else 6  # bare names may leave them open
+    return text, ok & fractions_fit(text, digits) if digits < 6 and mysql_type.family in _CLOCKS else ok
+
+
+_CLOCKS = frozenset(("datetime", "timestamp", "time"))
+"""Families with fractions of a second."""
 
 
 def _matches(values: pa.StringArray, pattern: str) -> np.ndarray:

@@ -24,11 +24,12 @@ TYPES = {
     "s": "set('a','b')",
     "h": "time",
     "y": "year",
+    "k": "time(2)",
 }
 FITS = {"v": "漢字😀", "c": "é", "b": b"\x01\xff", "f": b"\x01", "n": "-999.99", "t": "-128", "u": "255",
-        "e": "b", "s": "a,b", "h": "-838:59:59", "y": "2155"}  # fmt: skip
+        "e": "b", "s": "a,b", "h": "-838:59:59", "y": "2155", "k": "01:02:03.45"}  # fmt: skip
 DOES_NOT = {"v": "abcd", "c": "漢字😀", "b": b"\x01\x02\x03", "f": b"\x01\x02\x03", "n": "1000.00", "t": "128",
-            "u": "256", "e": "c", "s": "a,c", "h": "839:00:00", "y": "2156"}  # fmt: skip
+            "u": "256", "e": "c", "s": "a,c", "h": "839:00:00", "y": "2156", "k": "01:02:03.456"}  # fmt: skip
 NOT_BOTH = {("debezium", "h"), ("debezium", "y")}
 CREATE = "CREATE TABLE t (id int PRIMARY KEY, {})".format(", ".join(f"{n} {t}" for n, t in TYPES.items()))
 
@@ -74,6 +75,7 @@ def debezium(row):
     unscaled = int(row["n"].replace(".", ""))
     cells["n"] = base64.b64encode(unscaled.to_bytes(4, "big", signed=True)).decode()
     cells |= {n: int(cells[n]) for n in ("t", "u", "id")} | {"h": 0, "y": 2026}
+    cells["k"] = 3_723_000_000 + int(row["k"].partition(".")[2].ljust(6, "0"))
     source = {"connector": "mysql", "db": "d", "table": "t", "server_id": 1, "file": "b.000001", "pos": 4, "row": 0}
     return {"op": "c", "before": None, "after": cells, "source": source}
 
