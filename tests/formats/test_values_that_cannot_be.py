@@ -105,7 +105,8 @@ def tencent_dts(row):
         kinds = {"id": "INT32", "t": "INT8", "u": "UINT8", "n": "DECIMAL", "y": "INT64"}
         return {kinds[name]: value} if name in kinds else {"STRING": value, "charset": "utf8mb4"}
 
-    columns = ["id int key", *(f"{n} " + re.sub(r"\(.*\)", "", t) for n, t in TYPES.items())]
+    # Digits of a second are the column's type's own.
+    columns = ["id int key", *(f"{n} " + (t if n == "k" else re.sub(r"\(.*\)", "", t)) for n, t in TYPES.items())]
     dml = {"type": "INSERT", "columns": columns, "rows": [{"new": [cell(n, v) for n, v in row.items()]}]}
     items = [dts_fixtures.entry({"header": {"schemaName": "d"}, "dml": dml})]
     return pb.Entries(items=items).SerializeToString()
