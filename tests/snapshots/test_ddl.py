@@ -381,6 +381,7 @@ def test_a_snapshot_taken_again_replaces_the_table_or_says_that_it_tells_no_dele
         if source["name"] == "whole":
             assert sorted((r["id"], r["b"]) for r in feed.live("shop", "t")) == [(1, "8"), (3, "8")]
             assert told == "None"
+            assert of_every_row(feed.config, feed.source)[1] == []
         else:
             assert sorted(r["id"] for r in feed.live("shop", "t")) == [1, 2, 3, 4]
             assert "a snapshot was taken again (at mysql-bin.000009:158), which tells no deletes" in told
