@@ -30,9 +30,9 @@ _STRUCTURE = (
     "the connector read the structure of the tables again (at {at}) and sent no row of this one: if it didn't go on in "
     f"the log where it had been, changes until then are missing. {_RECONCILE}"
 )
-_COPIED = (
-    "the table was loaded again, which tells no deletes: rows that were deleted while nobody read the log stay. "
-    f"{_RECONCILE}"
+_SOMEWHERE = (
+    "nothing tells where in the log its full load was taken. One that is sent again tells no deletes: rows that were "
+    f"deleted while nobody read the log stay. {_RECONCILE}"
 )
 
 
@@ -65,7 +65,10 @@ def loads(rows: Iterable[dict[str, Any]], made_up: Sequence[dict[str, Any]], *, 
     found = Loads([], {})
     for name, table in tables.items():
         for at, load in table.loads.items():
-            if not at or load.order[:3] <= table.low[:3]:
+            if not at:
+                found.said.setdefault(name, []).append(_SOMEWHERE)
+                continue
+            if load.order[:3] <= table.low[:3]:
                 continue
             if (load.ended or at in over) and (whole or (load.order[1:3], name[0]) in own):
                 found.replaced.extend(_replaced(name, load))
@@ -97,19 +100,15 @@ def _replaced(name: Name, load: _Load) -> list[Step]:
 
 def _described(made_up: Sequence[dict[str, Any]], tables: dict[Name, _Table]) -> Iterable[tuple[Name, str]]:
     """Of tables that a connector described in a snapshot after they had rows, and of which it sent no row there."""
-    copies: dict[Name, set[Address]] = {}
     told: dict[tuple[Name, Order], str] = {}
     for row in made_up:
         statement = Statement(row["db"], row["ddl"] or "")
-        for name in named_tables(statement) if creates(statement.sql) else ():
-            if row["order"][1] >= 0:
-                told[name, row["order"][:3]] = f"{row['binlog_file']}:{row['binlog_pos']}"
-            else:
-                copies.setdefault(name, set()).add(row["address"])
+        if creates(statement.sql) and row["order"][1] >= 0:
+            told |= dict.fromkeys(
+                ((name, row["order"][:3]) for name in named_tables(statement)),
+                f"{row['binlog_file']}:{row['binlog_pos']}",
+            )
     for (name, place), at in told.items():
         table = tables.get(name)
         if table and place > table.low[:3] and all(load.order[1:3] != place[1:] for load in table.loads.values()):
             yield name, _STRUCTURE.format(at=at)
-    for name, several in copies.items():
-        if len(several) > 1 and name in tables:
-            yield name, _COPIED

@@ -2,6 +2,9 @@
 column, everything else is an event at once. A format fills in what is its own: `Collector`.
 """
 
+# pyarrow.compute makes its functions at run time, so that type checkers do not see them.
+# pyright: reportAttributeAccessIssue=false
+
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, fields
@@ -11,7 +14,9 @@ from typing import Any, ClassVar, Generic, Protocol, Self, TypeVar
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
+from cdc_platform.formats.contract import LOAD
 from cdc_platform.formats.events import (
     BadColumn,
     Event,
@@ -99,6 +104,11 @@ class Table:
         names = {"db": self.db, "schema": self.schema, "table": self.table}
         return {**names, "kind": "schema", "schema_version": self.version, "columns": self.columns_json}
 
+    def load_event(self) -> Event:
+        """The same of rows of a full load, of which nothing tells where in the log it was taken."""
+        version = schema_version(self.db, self.table, f"{self.columns_json}\x00{LOAD}", self.schema)
+        return {**self.schema_event(), "schema_version": version, "info": [(LOAD, "")]}
+
 
 class HasSchema(Protocol):
     """A table as the collector needs it."""
@@ -124,6 +134,8 @@ class Collector(ABC, Generic[G, C, T]):
     CHANGES: ClassVar[type[Any]]  # C
     NO_VALUE: ClassVar[str] = "no value"
     """Why a message whose value is null is skipped."""
+    LOADS: ClassVar[bool] = False
+    """Whether rows of op `read` are of full loads of which nothing tells where they were taken."""
     SCHEMA_RANK: ClassVar[int] = 0
     """Where a table's schema stands: 0 before the first row that shows it, 2 behind it."""
 
@@ -249,8 +261,15 @@ class Collector(ABC, Generic[G, C, T]):
         shows = np.flatnonzero(batch.column("schema_version").is_valid())
         if not len(shows):
             return
-        at, row, _ = places[shows[places[shows, 0].argmin()]].tolist()  # a message's rows are in order
-        event = table.schema_event()
+        self._note(schemas, table.schema_event(), places[shows])
+        loaded = (
+            np.flatnonzero(pc.equal(batch.column("op"), "read").to_numpy(zero_copy_only=False)) if self.LOADS else ()
+        )
+        if len(loaded) and isinstance(table, Table):
+            self._note(schemas, table.load_event(), places[loaded])
+
+    def _note(self, schemas: dict, event: Event, places: np.ndarray) -> None:
+        at, row, _ = places[places[:, 0].argmin()].tolist()  # a message's rows are in order
         of, place = event["schema_version"], (at, row, self.SCHEMA_RANK)
         if of not in schemas or place < schemas[of][0]:
             schemas[of] = place, {**event, "row_index": row}

@@ -124,8 +124,6 @@ class Format:
     part: Part | None = None  # None: a record is always a whole message
     context: Context | None = None  # None: every message tells all that it needs
     limits: tuple[Limit, ...] = ()
-    untold_rows: tuple[str, ...] = ()
-    """What its messages can't tell of the rows of any table."""
     order: Literal["arrival", "position"] = "arrival"
     """What orders changes of a partition. arrival: they come as the source's log has them, but for replays
     (changelog/epochs.py). position: a number that the source gives each change (`file_no`, `binlog_pos`), however they

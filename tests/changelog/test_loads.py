@@ -46,13 +46,12 @@ AGAIN = [shape(FIRST, "b.1:157"), shape((1, 300), None), shape(SECOND, "b.9:157"
         (AGAIN[:2], [*whole(FIRST), *whole(SECOND)], False, False, "sent no row of this one"),
         ([shape((1, 100), None), *AGAIN[2:]], [], False, False, "taken again"),  # rows of the log alone before it
         ([AGAIN[0], shape(FIRST, "b.1:157", "all")], whole(FIRST), False, False, None),
-        ([shape((-1, 5), ""), shape((2, 4), None)], [made_up("CREATE TABLE t (id int)", (-1, 5))], False, False, None),
         (
-            [shape((-1, 5), ""), shape((2, 4), None)],  # a dtle job made anew
-            [made_up("CREATE TABLE t (id int)", (-1, 5), n) for n in (1, 9)],
+            [shape((-1, 5), ""), shape((2, 4), None)],
+            [made_up("CREATE TABLE t (id int)", (-1, 5))],
+            True,
             False,
-            False,
-            "loaded again",
+            "nothing",
         ),
     ],
 )

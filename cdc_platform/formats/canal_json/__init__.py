@@ -31,7 +31,7 @@ from cdc_platform.formats.table_schemas.states import States, build
 
 
 class _Collector(Collector[Group, Changes, Table]):
-    CHANGES = Changes
+    CHANGES, LOADS = Changes, True
 
     def __init__(self, messages: pa.RecordBatch, options: CanalJsonOptions, states: States | None):
         self.sheets = Scanner()

@@ -26,7 +26,7 @@ from cdc_platform.formats.table_schemas.states import States, build
 
 
 class _Collector(Collector[Group, Changes, Table]):
-    CHANGES = Changes
+    CHANGES, LOADS = Changes, True
 
     def __init__(self, messages: pa.RecordBatch, options: DataworksOptions, states: States | None):
         super().__init__(messages, Scanner())
@@ -89,9 +89,5 @@ FORMAT = Format(
         ),
         Limit("digits beyond milliseconds aren't sent", finer_than(3, "datetime", "timestamp")),
         Limit("what arrives for a date that doesn't exist isn't known", of("date", "datetime", "timestamp")),
-    ),
-    untold_rows=(
-        "a full load that is sent again tells no deletes: rows that were deleted while nobody read the log stay. "
-        "`cdc-platform reconcile` finds them",
     ),
 )

@@ -28,8 +28,7 @@ def note(
     texts, for people."""
     names = sorted(looked)
     format_ = FORMATS[source.format]
-    untold = {m: [*format_.untold_rows, *history.untold_rows(m)] for n in names for m in history.members(n)}
-    rows = {m: texts for m, texts in untold.items() if texts}
+    rows = {m: texts for n in names for m in history.members(n) if (texts := history.untold_rows(m))}
     if not names or not (format_.limits or rows):
         return {}
     writers = _writers(config, source) if format_.limits else {}
