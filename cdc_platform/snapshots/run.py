@@ -97,8 +97,7 @@ def _told(
 ) -> tuple[dict[str, dict[str, float | str]], dict[str, float]]:
     """What a run tells of its tables, in figures and in their metadata, and its cut."""
     touched = {n: t for n, t in tables.items() if t["touched"]}
-    told = {source.tables.routed(*n) for n in history.full.said}  # also of tables that got no row since
-    names = sorted({*touched, *(n for n in told if n in tables)})
+    names = sorted({*touched, *_said_anew(config, source, history, tables)})
     paths = [Target.of(config, source.name, *n).snapshot for n in names]
     seen = dict(zip(names, delta_sql.run_parallel([partial(looks.look, p) for p in paths]), strict=True))
 
@@ -116,6 +115,21 @@ def _told(
         if name in touched:
             figures[".".join(name)]["limits"] = text
     return figures, metrics
+
+
+_SAID: set[tuple[str, str, Name, str]] = set()
+"""What this process has looked after: lake, source, table, text."""
+
+
+def _said_anew(config: Config, source: Source, history: History, tables: state.Tables) -> set[Name]:
+    """Tables of which something is said that may not be in their metadata yet, though they got no row since."""
+    found = set()
+    for name, texts in history.full.said.items():
+        said = (stores.lake(config).uri(), source.name, name, "\n".join(texts))
+        if said not in _SAID and (snapshot := source.tables.routed(*name)) in tables:
+            _SAID.add(said)
+            found.add(snapshot)
+    return found
 
 
 def _write(
