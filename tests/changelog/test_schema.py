@@ -73,3 +73,11 @@ def test_names_that_rows_store_in_capitals_stay_so():
 def test_a_database_dropped_in_another_case_takes_its_tables():
     history = schema_history([message(0), ddl(1, "DROP DATABASE SHOP")], fold=True)
     assert not history.exists(ORDERS)
+
+
+@pytest.mark.parametrize("fold", [None, False])
+def test_statements_that_spell_a_table_as_no_row_does_are_told_until_the_option_is_set(fold):
+    statements = [ddl(0, "CREATE TABLE Orders (id int, note varchar(20))"), ddl(2, "ALTER TABLE Orders DROP note")]
+    history = schema_history([statements[0], message(1), statements[1]], fold=fold)
+    told = "option lower_case_table_names: 1" in " ".join(history.untold_rows(ORDERS))
+    assert (told, history.carries(ORDERS)[0].nothing) == (fold is None, True)
