@@ -59,7 +59,7 @@ def run(spark: SparkSession, config: Config, source: Source) -> StageResult:
     paths = {name: delta_sql.ensure(table, table.at(stores.lake(config))) for name, table in _OUTPUTS.items()}
     paths["lineages"] = LINEAGES.at(stores.lake(config))
     if FORMATS[source.format].part is not None:
-        paths["envelopes"] = ENVELOPES.at(stores.lake(config), source=source.name)
+        paths["envelopes"] = ENVELOPES.at(stores.messages(config), source=source.name)
     changes = CHANGES.at(stores.lake(config), format=source.format, source=source.name)
     done, taken = _under_rules(spark, config, source, paths, changes)
     metrics = ledger.figures(paths["ledger"], source, done) if done else {}

@@ -43,7 +43,7 @@ def run(spark: SparkSession, config: Config, source: Source) -> StageResult:
     sinks = {"events": events_sink(path)}
     if seen and needs and needs.marker is None:
         sinks["ddl"] = seen
-    messages_in, ran = _by_tasks(spark, source, messages, checkpoint, work, sinks)
+    messages_in, ran = _by_tasks(spark, config, source, messages, checkpoint, work, sinks)
     if needs and context:
         if ran and needs.marker is None:  # the new messages' own DDL
             context = _known(config, source, needs, contexts)
@@ -70,6 +70,7 @@ def decode_again(spark: SparkSession, config: Config, source: Source, held: list
 
 def _by_tasks(
     spark: SparkSession,
+    config: Config,
     source: Source,
     messages: Store,
     checkpoint: Store,
@@ -90,7 +91,8 @@ def _by_tasks(
                 commits.append_files(sinks[name], done.written[name], (app, batch))
         counts.append(sum(done.told))
 
-    ran = batches.for_each(spark, messages, source.max_bytes_per_batch, checkpoint, each)
+    until = batches.End(*config.replay.until) if config.replay else None
+    ran = batches.for_each(spark, messages, source.max_bytes_per_batch, checkpoint, each, until)
     return sum(counts), len(ran)
 
 
@@ -112,7 +114,7 @@ def _context(spark: SparkSession, config: Config, source: Source, needs: Context
         checkpoint = CHECKPOINT.at(stores.lake(config), room="ddl", source=source.name)
         work = Statements(Decoding.of(source.format, source.options), needs.marker)
         seen = Sink(DDL_SEEN.at(stores.lake(config), source=source.name), STATEMENT, (), ())
-        _by_tasks(spark, source, messages_path(config, source), checkpoint, work, {"events": seen})
+        _by_tasks(spark, config, source, messages_path(config, source), checkpoint, work, {"events": seen})
     return _known(config, source, needs, contexts)
 
 
@@ -133,4 +135,4 @@ def ddl_of(ddl: pa.Table) -> list[dict[str, Any]]:
 def messages_path(config: Config, source: Source) -> Store:
     """Table that holds the source's whole messages: envelopes, or landing where nothing is ever split."""
     table = LANDING if FORMATS[source.format].part is None else ENVELOPES
-    return table.at(stores.lake(config), source=source.name)
+    return table.at(stores.messages(config), source=source.name)

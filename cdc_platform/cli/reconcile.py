@@ -141,7 +141,7 @@ def shown(source: str, against: str, results: "list[TableResult]", risks: "Seque
 def _cells(results: "list[TableResult]") -> Iterator[dict[str, Any]]:
     for result in results:
         for one in result.differences:
-            key = ", ".join(f"{k}={_value(v)}" for k, v in one.key.items())
+            key = ", ".join(f"{k}={value_text(v)}" for k, v in one.key.items())
             for cell in one.cells:
                 yield {
                     "table": result.table,
@@ -159,10 +159,10 @@ def _mark(cell: "Cell") -> str:
 
 
 def _side(value: str | None, rows: int) -> str:
-    return "(no row)" if rows == 0 else _value(value) + (f" ({rows} rows)" if rows > 1 else "")
+    return "(no row)" if rows == 0 else value_text(value) + (f" ({rows} rows)" if rows > 1 else "")
 
 
-def _value(value: str | None) -> str:
+def value_text(value: str | None) -> str:
     """NULL, or the text in quotes: the empty text and a text NULL must show."""
     if value is None:
         return "NULL"

@@ -2,7 +2,7 @@
 
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -101,6 +101,21 @@ def parse_config(raw: dict[str, Any], file: Path = Path("cdc.yaml")) -> Config:
     config = config.model_copy(update={"lake": lake})
     config._file = file
     return config
+
+
+def with_options(source: Source, options: Mapping[str, Any], key: str) -> Source:
+    """A source with other options of its format; None: the option's default. key: what errors name. Raises ConfigError,
+    ConfigErrors."""
+    from cdc_platform.formats import FORMATS
+
+    merged = {k: v for k, v in {**source.options, **options}.items() if v is not None}
+    model = FORMATS[source.format].options
+    try:
+        model.model_validate(merged)
+    except ValidationError as error:
+        errors = _config_errors(error, key, model)
+        raise errors[0] if len(errors) == 1 else ConfigErrors(errors) from None
+    return source.model_copy(update={"options": merged})
 
 
 def _distinct(errors: list[ConfigError], unset: set[str]) -> list[ConfigError]:

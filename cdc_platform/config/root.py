@@ -10,6 +10,7 @@ from cdc_platform.config.bridges import Bridge
 from cdc_platform.config.catalog import Catalog
 from cdc_platform.config.cron import Cron
 from cdc_platform.config.model import Model, Properties
+from cdc_platform.config.replay import Replay
 from cdc_platform.config.secrets import SECRET_KEYS
 from cdc_platform.config.source import Source
 from cdc_platform.config.storage import Storage
@@ -117,6 +118,7 @@ class Config(Model):
         examples=[{"kind": "hive", "uris": "thrift://metastore:9083"}],
     )
     _file: Path = PrivateAttr(default=Path("cdc.yaml"))
+    _replay: Replay | None = PrivateAttr(default=None)
 
     @model_validator(mode="after")
     def _names_differ(self) -> Self:
@@ -141,6 +143,18 @@ class Config(Model):
     def file(self) -> Path:
         """The file this came from."""
         return self._file
+
+    @property
+    def replay(self) -> Replay | None:
+        """Whose messages are decoded, of a lake that has none of its own. None: its own."""
+        return self._replay
+
+    def replaying(self, source: Source, lake: str, replay: Replay) -> "Config":
+        """This configuration for one source alone, with another lake, in which messages of a landing elsewhere are
+        decoded again. Nothing of it is registered in a catalog."""
+        changed = self.model_copy(update={"lake": lake, "sources": [source], "bridges": [], "catalog": None})
+        changed._file, changed._replay = self._file, replay
+        return changed
 
     @property
     def state_dir(self) -> Path:

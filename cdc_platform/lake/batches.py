@@ -36,13 +36,37 @@ class End(NamedTuple):
 
 
 def for_each(
-    spark: SparkSession, path: Store, max_bytes: str, checkpoint: Store, each: Each, **partition: str
+    spark: SparkSession,
+    path: Store,
+    max_bytes: str,
+    checkpoint: Store,
+    each: Each,
+    until: End | None = None,
+    **partition: str,
 ) -> list[int]:
     """Run `each` over all that was added to a table (to one of its partitions) since the checkpoint, from the first
     commit on, batch by batch. A batch that was begun is repeated with the same files until it is done. max_bytes: of a
-    batch's files, at least one; as Spark writes sizes. Returns the numbers of batches with files. Raises LakeChanged.
+    batch's files, at least one; as Spark writes sizes. until: no further than there. Returns the numbers of batches
+    with files. Raises LakeChanged.
     """
-    return _run(spark, path, _bytes(max_bytes), checkpoint, each, partition)
+    return _run(spark, path, _bytes(max_bytes), checkpoint, each, until, partition)
+
+
+def reached(path: Store, checkpoint: Store) -> End:
+    """How far a table has been taken, by the newest batch that is done. Raises LakeChanged."""
+    _, done = checkpoints.newest(checkpoint)
+    return _end(checkpoint, path, _present(path)[0], checkpoints.begun(checkpoint, done))
+
+
+def identity(path: Store) -> str:
+    """A table's id, by which its checkpoints know it. Raises LakeChanged."""
+    return _present(path)[0]
+
+
+def behind(path: Store, checkpoint: Store, **partition: str) -> bool:
+    """Whether there is more of a table (of one of its partitions) than was taken. Raises LakeChanged."""
+    start, present = reached(path, checkpoint), _present(path)[1]
+    return unfinished(checkpoint) or any(True for _ in _added(path, start, present, partition))
 
 
 def unfinished(checkpoint: Store) -> bool:
@@ -57,10 +81,12 @@ def _run(
     max_bytes: int,
     checkpoint: Store,
     each: Each,
+    until: End | None,
     partition: dict[str, str],
 ) -> list[int]:
     """Up to the table's newest commit of now."""
     table_id, present = _present(path)
+    present = present if until is None else min(present, until)
     begun, done = checkpoints.newest(checkpoint)
     entry = checkpoints.begun(checkpoint, done)
     start = _end(checkpoint, path, table_id, entry)

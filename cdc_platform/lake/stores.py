@@ -17,6 +17,11 @@ def lake(config: Config) -> Store:
     return of(config.lake, config.storage)
 
 
+def messages(config: Config) -> Store:
+    """The lake whose landing and envelopes the stages behind them read: the configuration's own, but in a replay."""
+    return of(config.replay.lake, config.storage) if config.replay else lake(config)
+
+
 def of(uri: str, storage: Storage) -> Store:
     """The store at an absolute path or a URI. Raises ConfigError where there is none for its scheme."""
     if kind(uri) != "folder":

@@ -111,6 +111,11 @@ def key(config: Config, name: TableName, told: dict[str, dict[str, Any]]) -> lis
     return [*own, *ORIGIN] if own and rules.merged(*name.name) else own
 
 
+def keys(config: Config, source: str) -> dict[TableName, list[str] | None]:
+    """`key` of every table of a source whose columns the feed has described."""
+    return {name: key(config, name, told) for name, told in _described(config, source).items()}
+
+
 def _figures(path: Store) -> dict[str, Any]:
     """rows and last_change (commit time at the source of its newest change) of a snapshot; None: it isn't there."""
     found = queries.query('SELECT count(*) AS rows, max("_cdc_source_time") AS last_change FROM t', t=path)

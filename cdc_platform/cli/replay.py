@@ -1,0 +1,105 @@
+"""`cdc-platform replay SOURCE`: what today's decoder and options would make of the bytes in landing."""
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+import yaml
+
+from cdc_platform.cli.output import Report, Verbatim, printed, progress
+from cdc_platform.cli.reconcile import value_text
+from cdc_platform.cli.run import with_spark
+from cdc_platform.config import load_config
+from cdc_platform.errors import ConfigError
+from cdc_platform.launch import log_followed
+from cdc_platform.units import count
+
+
+@printed
+def command(
+    source: Annotated[str, typer.Argument(metavar="SOURCE", help="A source of cdc.yaml.")],
+    table: Annotated[
+        list[str] | None, typer.Option(metavar="DB.TABLE", help="Make and compare only this table; may be repeated.")
+    ] = None,
+    options: Annotated[
+        str | None,
+        typer.Option(
+            metavar="YAML", help="Options of the format instead of cdc.yaml's, e.g. '{time_zone: Asia/Shanghai}'."
+        ),
+    ] = None,
+    samples: Annotated[int, typer.Option(min=0, help="So many differing rows are shown of each table.")] = 10,
+    discard: Annotated[bool, typer.Option("--discard", help="Remove the side lake, and do nothing else.")] = False,
+    master: Annotated[str | None, typer.Option(help="Spark master of an own session, e.g. local[2].")] = None,
+    config: Annotated[Path, typer.Option("--config", envvar="CDC_CONFIG", help="cdc.yaml")] = Path("cdc.yaml"),
+) -> Report:
+    """Decode what was landed once more, by the decoder and the options of today, beside the lake in use, and tell how
+    its tables differ: how many rows, in which columns, and why.
+
+    Without Kafka, and nothing in use changes. A replay that was interrupted goes on. Exit code 1: something differs.
+    """
+    from cdc_platform.replay import run, side
+    from cdc_platform.spark.session import open_session
+
+    loaded = load_config(config)
+    feed, given = loaded.source(source), _options(options)
+    ready = with_spark(loaded, master)
+    if discard:
+        return Report({"source": source, "discarded": side.discard(ready, feed)})
+    progress(f"Spark: {ready.spark.remote or ready.spark.master}")
+    with log_followed(progress):
+        found = run.replay(
+            open_session(ready), ready, ready.source(source), tables=table or (), options=given, samples=samples
+        )
+    return Report(found, 0 if found["equal"] else 1, _shown(found))
+
+
+def _options(text: str | None) -> dict[str, Any]:
+    """Raises ConfigError."""
+    try:
+        given = yaml.safe_load(text or "{}")
+    except yaml.YAMLError:
+        given = None
+    if not isinstance(given, dict) or not all(isinstance(name, str) for name in given):
+        raise ConfigError("--options", "must be a mapping in YAML or JSON", ["'{time_zone: Asia/Shanghai}'"])
+    return given
+
+
+def _shown(found: dict[str, Any]) -> dict[str, Any]:
+    """What people see: the tables, and of those that differ where, why and which rows."""
+    decoders = ", ".join(f"{d['decoder_version']} ({count(d['changes'], 'change')})" for d in found["decoders"]["in_use"])
+    told: dict[str, Any] = {
+        "source": found["source"],
+        "side lake": found["path"],
+        "decoder": {"in use": decoders or None, "replay": found["decoders"]["replay"]},
+        "held rows": found["held"],
+    }
+    if found["options"]:
+        told["options"] = [{"option": name, **both} for name, both in found["options"].items()]
+    told["tables"] = [_table(t) for t in found["tables"]] or "none"
+    for one in found["tables"]:
+        of = f" of {one['table']}"
+        for part in ("types", "columns", "reasons"):
+            if one[part]:
+                told[f"{part}{of}"] = one[part]
+        if rows := list(_rows(one)):
+            told[f"rows{of}"] = Verbatim(rows)
+    told["result"] = "equal" if found["equal"] else "different"
+    return told
+
+
+def _table(one: dict[str, Any]) -> dict[str, Any]:
+    states = dict.fromkeys(s or "none" for s in one["state"].values())
+    counts = {kind.replace("_", " "): one[kind] for kind in ("only_in_use", "only_in_replay", "differing")}
+    reasons = [f"{side.replace('_', ' ')}: {why}" for side, why in one["reason"].items() if why]
+    told = {"table": one["table"], "state": ", replay ".join(states), "rows": one["rows"]["in_use"], **counts}
+    return {**told, **({"why": "; ".join(reasons)} if reasons else {})}
+
+
+def _rows(one: dict[str, Any]) -> Any:
+    for row in one["samples"]:
+        key = ", ".join(f"{k}={value_text(v)}" for k, v in row["key"].items()) or None
+        for cell in row["cells"]:
+            values = {"in use": value_text(cell["in_use"]), "replay": value_text(cell["replay"])}
+            if row["kind"] != "differing":
+                values["replay" if row["kind"] == "only_in_use" else "in use"] = "(no row)"
+            yield {"row": row["kind"].replace("_", " "), "key": key, "column": cell["column"], **values}

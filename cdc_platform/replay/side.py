@@ -1,0 +1,81 @@
+"""The side lake of a source: a lake of its own below the one in use, in which the platform's stages decode once more
+what was landed there.
+
+`_replays/<source>/replay.json` says which of the numbered lakes beside it is at work, and of what: with other options,
+another decoder or other rules a replay begins again in the next one, whose paths nobody has used before. The same
+replay, interrupted or done, goes on from its checkpoints.
+"""
+
+import json
+from contextlib import AbstractContextManager
+from typing import Any
+
+from cdc_platform import __version__
+from cdc_platform.changes import in_force
+from cdc_platform.config import Config, Source
+from cdc_platform.config.replay import Replay
+from cdc_platform.formats import FORMATS
+from cdc_platform.lake import lease, stores
+from cdc_platform.lake.store import Store
+from cdc_platform.replay.present import Present
+
+FOLDER = "_replays"
+_RECORD = "replay.json"
+_WAIT_S = 5.0
+
+
+def held(config: Config, source: Source) -> AbstractContextManager[lease.Lease]:
+    """Within it this process alone writes the source's side lake. Raises RunInProgress."""
+    return lease.held(stores.lake(config).at(FOLDER), source.name, source.slug, _WAIT_S)
+
+
+def opened(config: Config, source: Source, present: Present) -> Config:
+    """The configuration of the side lake in which a source with its options is decoded again, up to where the present
+    has it: of a replay of the same that was begun, else of a new one, and what was there is removed."""
+    place, of = _place(config, source), _of(source, present)
+    number, before = _read(place)
+    if before != of:
+        number += 1
+        place.put(_RECORD, json.dumps({"number": number, "of": of}, sort_keys=True).encode())
+        _clear(place, but=number)
+    lake = stores.lake(config)
+    return config.replaying(source, place.uri(str(number)), Replay(lake.uri(), tuple(present.until)))
+
+
+def discard(config: Config, source: Source) -> bool:
+    """Removes the source's side lake. Returns whether there was one. Raises RunInProgress."""
+    place = _place(config, source)
+    with held(config, source):
+        number, before = _read(place)
+        if before is not None:
+            place.put(_RECORD, json.dumps({"number": number, "of": None}).encode())
+        _clear(place)
+    return before is not None
+
+
+def _place(config: Config, source: Source) -> Store:
+    return stores.lake(config).at(f"{FOLDER}/{source.name}")
+
+
+def _read(place: Store) -> tuple[int, Any]:
+    """Number of the newest side lake, and of what it is; None: it was removed, or there was none."""
+    record = place.read(_RECORD)
+    told = json.loads(record) if record else {"number": 0, "of": None}
+    return told["number"], told["of"]
+
+
+def _of(source: Source, present: Present) -> dict[str, Any]:
+    """What a replay's rows follow from."""
+    return {
+        "platform": __version__,
+        "decoder": FORMATS[source.format].version,
+        "options": in_force.values(source),
+        "tables": source.tables.model_dump(mode="json"),
+        "messages": present.messages,
+    }
+
+
+def _clear(place: Store, but: int | None = None) -> None:
+    """Removes numbered lakes."""
+    kept = f"{but}/"
+    place.remove(p for p in place.below("") if p != _RECORD and not p.startswith(kept))
