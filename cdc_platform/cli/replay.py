@@ -27,6 +27,10 @@ def command(
             metavar="YAML", help="Options of the format instead of cdc.yaml's, e.g. '{time_zone: Asia/Shanghai}'."
         ),
     ] = None,
+    swap: Annotated[
+        bool,
+        typer.Option("--swap", help="Then put what it made in place: of the whole source, whose tables are made of it."),
+    ] = False,
     samples: Annotated[int, typer.Option(min=0, help="So many differing rows are shown of each table.")] = 10,
     discard: Annotated[bool, typer.Option("--discard", help="Remove the side lake, and do nothing else.")] = False,
     master: Annotated[str | None, typer.Option(help="Spark master of an own session, e.g. local[2].")] = None,
@@ -35,7 +39,8 @@ def command(
     """Decode what was landed once more, by the decoder and the options of today, beside the lake in use, and tell how
     its tables differ: how many rows, in which columns, and why.
 
-    Without Kafka, and nothing in use changes. A replay that was interrupted goes on. Exit code 1: something differs.
+    Without Kafka, and nothing in use changes but with --swap. A replay that was interrupted goes on. Exit code 1:
+    something differs, and isn't put in place.
     """
     from cdc_platform.replay import run, side
     from cdc_platform.spark.session import open_session
@@ -44,13 +49,14 @@ def command(
     feed, given = loaded.source(source), _options(options)
     ready = with_spark(loaded, master)
     if discard:
-        return Report({"source": source, "discarded": side.discard(ready, feed)})
+        with side.held(ready, feed):
+            return Report({"source": source, "discarded": side.discard(ready, feed)})
     progress(f"Spark: {ready.spark.remote or ready.spark.master}")
     with log_followed(progress):
         found = run.replay(
-            open_session(ready), ready, ready.source(source), tables=table or (), options=given, samples=samples
+            open_session(ready), ready, feed, tables=table or (), options=given, samples=samples, swap=swap
         )
-    return Report(found, 0 if found["equal"] else 1, _shown(found))
+    return Report(found, 0 if found["equal"] or swap else 1, _shown(found))
 
 
 def _options(text: str | None) -> dict[str, Any]:
@@ -83,7 +89,7 @@ def _shown(found: dict[str, Any]) -> dict[str, Any]:
                 told[f"{part}{of}"] = one[part]
         if rows := list(_rows(one)):
             told[f"rows{of}"] = Verbatim(rows)
-    told["result"] = "equal" if found["equal"] else "different"
+    told["result"] = ("equal" if found["equal"] else "different") + (", put in place" if found["swapped"] else "")
     return told
 
 

@@ -16,12 +16,14 @@ from cdc_platform.config import Config, Source
 from cdc_platform.config.load import with_options
 from cdc_platform.errors import ConfigError, TableStopped
 from cdc_platform.formats import FORMATS
-from cdc_platform.lake import delta_table, queries, stores
+from cdc_platform.lake import delta_table, exchange, queries, stores
 from cdc_platform.lake.store import Store
+from cdc_platform.lake.writer_lock import source_lock
 from cdc_platform.reading import catalog, described
 from cdc_platform.reading.catalog import State, TableName
 from cdc_platform.reading.frames import BOOKKEEPING
 from cdc_platform.replay import diff, present, side
+from cdc_platform.replay import swap as swapping
 from cdc_platform.replay.present import Present
 from cdc_platform.replay.reasons import Reasons, decoders, options_in_use
 from cdc_platform.results import Stopwatch
@@ -43,15 +45,20 @@ def replay(
     tables: Sequence[str] = (),
     options: Mapping[str, Any] | None = None,
     samples: int = 10,
+    swap: bool = False,
 ) -> dict[str, Any]:
     """Decodes all that was landed of a source and decoded again, by the decoder of now and the source's options (some
     of them others: `options`), beside the lake in use, and compares its tables (db.table; none: all). An interrupted
-    replay goes on. samples: differing rows shown of a table.
+    replay goes on. samples: differing rows shown of a table. swap: then put what it made in place of what is in use,
+    of the whole source, with the options of the configuration.
 
     Returns source, path, equal, decoders (`in_use`: decoder_version, changes; `replay`: the version), options (by name
     where they differ: `in_use`, `replay`), held (`in_use`, `replay`: rows in quarantine), tables (see `_Sides.compared`) and
     seconds. Raises ConfigError, NotReadable, RunInProgress, and what the stages raise."""
     watch = Stopwatch()
+    if swap and (tables or options):
+        given, problem = ("--table", "one of its tables") if tables else ("--options", "other options than it goes on with")
+        raise ConfigError("--swap", f"puts a source in place, not {problem}", [f"without {given}"])
     replayed = with_options(source, options or {}, "--options")
     now = present.look(config, source)
     chosen = _chosen(config, source, now, tables)
@@ -59,15 +66,19 @@ def replay(
         beside = side.opened(config, replayed, now)
         _decode(spark, beside, replayed, chosen)
         found = _differences(spark, config, beside, replayed, now, chosen, samples)
-    held = {"in_use": _held(config, source), "replay": _held(beside, replayed)}
+        held = {"in_use": _held(config, source), "replay": _held(beside, replayed)}
+        before = decoders(config, source)
+        if swap:
+            _put_in_place(spark, config, replayed)
     return {
         "source": source.name,
         "path": beside.lake,
         "equal": all(t["equal"] for t in found) and (bool(tables) or held["in_use"] == held["replay"]),
-        "decoders": {"in_use": decoders(config, source), "replay": FORMATS[source.format].version},
+        "decoders": {"in_use": before, "replay": FORMATS[source.format].version},
         "options": _options(config, replayed),
         "held": held,
         "tables": found,
+        "swapped": swap,
         "seconds": watch.seconds,
     }
 
@@ -94,6 +105,18 @@ def _decode(spark: SparkSession, beside: Config, replayed: Source, chosen: list[
     for name in chosen:
         with suppress(TableStopped):  # its state tells it
             chain.rebuild(spark, beside, replayed, *name.name)
+
+
+def _put_in_place(spark: SparkSession, config: Config, source: Source) -> None:
+    """While nobody else writes the source: first what came since then is decoded, too."""
+    with source_lock(config, source) as lease, leased(spark, lease):
+        beside = side.opened(config, source, present.look(config, source))
+        _decode(spark, beside, source, [])
+        log.info("replay of %s: put in place", source.name)
+        swapping.decide(spark, config, source, beside)
+        exchange.finish(stores.lake(config), source.name)
+        chain.snapshot(spark, config, source)
+    side.discard(config, source)
 
 
 def _differences(

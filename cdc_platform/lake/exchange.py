@@ -1,0 +1,69 @@
+"""A source's rows in several tables put in place of those that are there, in all of them or in none.
+
+The new files are written first, and named by no table. Then a note says which tables they are for; from there on it is
+decided. Each table takes them with one commit, in which who reads it commit by commit sees nothing new. Whoever next
+takes the source's lease does what a killed process left undone (writer_lock.py). No Spark here.
+"""
+
+import json
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import unquote
+
+from cdc_platform.lake import checkpoints, commits, delta_table
+from cdc_platform.lake.data_files import Written
+from cdc_platform.lake.store import Store
+from cdc_platform.tables import CHECKPOINT
+
+_NOTE = "_exchanges/{source}.json"
+
+
+@dataclass(frozen=True, slots=True)
+class Exchanged:
+    """A table under the lake, the partition of it (column → value) that is exchanged, and the files that it has then."""
+
+    path: str
+    partition: dict[str, str]
+    files: list[Written]
+
+
+def decide(lake: Store, source: str, tables: list[Exchanged], batches: dict[str, int]) -> None:
+    """Notes an exchange, which `finish` does. batches: stage → number from which on its batches go on, so that none
+    has the number of one whose rows are new here."""
+    told = [{"path": t.path, "partition": t.partition, "files": [f._asdict() for f in t.files]} for t in tables]
+    note = {"tables": told, "batches": batches}
+    lake.put(_NOTE.format(source=source), json.dumps(note).encode())
+
+
+def finish(lake: Store, source: str) -> bool:
+    """Does what is noted of a source whose lease is held, and what of it isn't done yet; returns whether there was
+    anything. Raises LakeChanged, StorageError, LeaseLost."""
+    name = _NOTE.format(source=source)
+    if (note := lake.read(name)) is None:
+        return False
+    told: dict[str, Any] = json.loads(note)
+    for table in told["tables"]:
+        _exchange(lake.at(table["path"]), table["partition"], [Written(**f) for f in table["files"]])
+    for room, number in told["batches"].items():
+        _go_on(CHECKPOINT.at(lake, room=room, source=source), number)
+    lake.remove([name])
+    return True
+
+
+def _exchange(path: Store, partition: dict[str, str], files: list[Written]) -> None:
+    there, new = set(delta_table.files(path, **partition)), {unquote(f.path) for f in files}
+    if there != new:
+        more = [f for f in files if unquote(f.path) not in there]
+        commits.replace(delta_table.sink(path, **partition), there - new, more)
+
+
+def _go_on(checkpoint: Store, number: int) -> None:
+    """Batches go on behind this number, where they ended."""
+    begun, done = checkpoints.newest(checkpoint)
+    if done >= number or done < 0:
+        return
+    entry = checkpoints.begun(checkpoint, done)
+    assert entry is not None
+    if begun < number:
+        checkpoints.note(checkpoint, "offsets", number, entry.split("\n", 1)[1])
+    checkpoints.note(checkpoint, "commits", number, '{"nextBatchWatermarkMs":0}')
