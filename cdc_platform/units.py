@@ -1,9 +1,12 @@
 """Numbers, times and durations as people write them: `12 records`, `3 min 5 s`, `2026-11-25 20:12:31Z`."""
 
+import json
 from datetime import UTC, datetime
 from decimal import Decimal
 
 _MINUTE, _HOUR, _DAY = 60, 3600, 86_400
+_SHOWN = 200
+"""Characters of a value that people see."""
 
 
 def duration(seconds: float) -> str:
@@ -45,3 +48,11 @@ def when(at: datetime) -> str:
 def age(at: datetime, now: datetime | None = None) -> str:
     """How long ago a time was: `3 min 5 s`."""
     return duration(max(0.0, ((now or datetime.now(UTC)) - at).total_seconds()))
+
+
+def told_value(value: str | None) -> str:
+    """NULL, or the text in quotes: the empty text and a text NULL must show. A long one is cut, and says so."""
+    if value is None:
+        return "NULL"
+    text = value if len(value) <= _SHOWN else f"{value[:_SHOWN]}… ({len(value)} characters)"
+    return json.dumps(text, ensure_ascii=False)

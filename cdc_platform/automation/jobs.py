@@ -1,10 +1,10 @@
-"""The jobs: `catch_up`, `maintain`, `reconcile`. All in one process each, with one Spark session."""
+"""The jobs: `catch_up`, `maintain`, `reconcile`, `replay`. All in one process each, with one Spark session."""
 
 from typing import Any
 
 import dagster as dg
 
-from cdc_platform.automation import checks
+from cdc_platform.automation import checks, replays
 from cdc_platform.automation.naming import CATCH_UP, MAINTENANCE, SOURCE_TAG, Naming
 from cdc_platform.automation.stages import RETRY, call
 
@@ -14,7 +14,8 @@ MAINTAIN, RECONCILE = "maintain", "reconcile"
 def all_jobs(naming: Naming) -> list[Any]:
     """Every job; the first is `catch_up`."""
     readable = any(s.reconcile for s in naming.config.sources)
-    return [catch_up_job(naming), maintenance_job(naming), *([reconcile_job(naming)] if readable else [])]
+    found = [catch_up_job(naming), maintenance_job(naming), replays.replay_job(naming)]
+    return [*found, *([reconcile_job(naming)] if readable else [])]
 
 
 def catch_up_job(naming: Naming) -> Any:

@@ -31,7 +31,10 @@ COMMANDS = {
     "read": ("cdc_platform.cli.read:command", "Rows of a table, without Spark."),
     "explain": ("cdc_platform.cli.explain:command", "Why a row is as it is, or isn't there: the changes behind it."),
     "as-of": ("cdc_platform.cli.as_of:command", "A table as it was at a time or a cut, made beside the lake."),
-    "replay": ("cdc_platform.cli.replay:command", "What today's decoder and options would make of all that was landed."),
+    "replay": (
+        "cdc_platform.cli.replay:command",
+        "What today's decoder and options make of all that was landed.",
+    ),
     "show": ("cdc_platform.cli.show:command", "One Kafka message: what became of it, and what it says."),
     "topic": ("cdc_platform.cli.topic:app", "Kafka topics: create, list, send records."),
     "reconcile": ("cdc_platform.cli.reconcile:command", "Compare snapshots with the source itself, or an export."),

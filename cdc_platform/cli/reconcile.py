@@ -1,6 +1,5 @@
 """`cdc-platform reconcile SOURCE [TABLE]`: snapshots against the source itself, or against an export of it."""
 
-import json
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
@@ -13,13 +12,12 @@ from cdc_platform.cli.output import Report, printed, progress
 from cdc_platform.cli.run import choose, with_spark
 from cdc_platform.config import Config, Source, load_config
 from cdc_platform.errors import ConfigError
+from cdc_platform.units import told_value
 
 if TYPE_CHECKING:
     from cdc_platform.reconcile.binlog import Risk
     from cdc_platform.reconcile.result import Cell, TableResult
     from cdc_platform.tables import Name
-
-_SHOWN = 200  # characters of a value that people see; --json has all
 
 
 @printed
@@ -141,7 +139,7 @@ def shown(source: str, against: str, results: "list[TableResult]", risks: "Seque
 def _cells(results: "list[TableResult]") -> Iterator[dict[str, Any]]:
     for result in results:
         for one in result.differences:
-            key = ", ".join(f"{k}={value_text(v)}" for k, v in one.key.items())
+            key = ", ".join(f"{k}={told_value(v)}" for k, v in one.key.items())
             for cell in one.cells:
                 yield {
                     "table": result.table,
@@ -159,15 +157,7 @@ def _mark(cell: "Cell") -> str:
 
 
 def _side(value: str | None, rows: int) -> str:
-    return "(no row)" if rows == 0 else value_text(value) + (f" ({rows} rows)" if rows > 1 else "")
-
-
-def value_text(value: str | None) -> str:
-    """NULL, or the text in quotes: the empty text and a text NULL must show."""
-    if value is None:
-        return "NULL"
-    text = value if len(value) <= _SHOWN else f"{value[:_SHOWN]}… ({len(value)} characters)"
-    return json.dumps(text, ensure_ascii=False)
+    return "(no row)" if rows == 0 else told_value(value) + (f" ({rows} rows)" if rows > 1 else "")
 
 
 def _position(told: dict[str, Any] | None) -> str | None:

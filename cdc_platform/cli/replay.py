@@ -7,12 +7,11 @@ import typer
 import yaml
 
 from cdc_platform.cli.output import Report, Verbatim, printed, progress
-from cdc_platform.cli.reconcile import value_text
 from cdc_platform.cli.run import with_spark
 from cdc_platform.config import load_config
 from cdc_platform.errors import ConfigError
 from cdc_platform.launch import log_followed
-from cdc_platform.units import count
+from cdc_platform.units import count, told_value
 
 
 @printed
@@ -29,7 +28,7 @@ def command(
     ] = None,
     swap: Annotated[
         bool,
-        typer.Option("--swap", help="Then put what it made in place: of the whole source, whose tables are made of it."),
+        typer.Option("--swap", help="Then put what it made in place, of the whole source."),
     ] = False,
     samples: Annotated[int, typer.Option(min=0, help="So many differing rows are shown of each table.")] = 10,
     discard: Annotated[bool, typer.Option("--discard", help="Remove the side lake, and do nothing else.")] = False,
@@ -72,7 +71,9 @@ def _options(text: str | None) -> dict[str, Any]:
 
 def _shown(found: dict[str, Any]) -> dict[str, Any]:
     """What people see: the tables, and of those that differ where, why and which rows."""
-    decoders = ", ".join(f"{d['decoder_version']} ({count(d['changes'], 'change')})" for d in found["decoders"]["in_use"])
+    decoders = ", ".join(
+        f"{d['decoder_version']} ({count(d['changes'], 'change')})" for d in found["decoders"]["in_use"]
+    )
     told: dict[str, Any] = {
         "source": found["source"],
         "side lake": found["path"],
@@ -103,9 +104,9 @@ def _table(one: dict[str, Any]) -> dict[str, Any]:
 
 def _rows(one: dict[str, Any]) -> Any:
     for row in one["samples"]:
-        key = ", ".join(f"{k}={value_text(v)}" for k, v in row["key"].items()) or None
+        key = ", ".join(f"{k}={told_value(v)}" for k, v in row["key"].items()) or None
         for cell in row["cells"]:
-            values = {"in use": value_text(cell["in_use"]), "replay": value_text(cell["replay"])}
+            values = {"in use": told_value(cell["in_use"]), "replay": told_value(cell["replay"])}
             if row["kind"] != "differing":
                 values["replay" if row["kind"] == "only_in_use" else "in use"] = "(no row)"
             yield {"row": row["kind"].replace("_", " "), "key": key, "column": cell["column"], **values}

@@ -20,7 +20,7 @@ _NOTE = "_exchanges/{source}.json"
 
 @dataclass(frozen=True, slots=True)
 class Exchanged:
-    """A table under the lake, the partition of it (column → value) that is exchanged, and the files that it has then."""
+    """A table under the lake, the partition of it (column → value) that is exchanged, and its files then."""
 
     path: str
     partition: dict[str, str]

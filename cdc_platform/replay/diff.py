@@ -92,21 +92,29 @@ def counts(wrong: Wrong) -> dict[str, int]:
 
 def columns(wrong: Wrong) -> list[dict[str, Any]]:
     """column, rows: how many rows differ in each column; the most rows first."""
-    found = wrong.rows.select(F.explode("differ").alias("column")).groupBy("column").agg(F.count(F.lit(1)).alias("rows"))
+    found = (
+        wrong.rows.select(F.explode("differ").alias("column")).groupBy("column").agg(F.count(F.lit(1)).alias("rows"))
+    )
     told = [{"column": r["column"], "rows": int(r["rows"])} for r in found.collect()]  # a row per column
     return sorted(told, key=lambda c: (-c["rows"], c["column"]))
 
 
 def samples(wrong: Wrong, at_most: int) -> list[dict[str, Any]]:
-    """Some rows, by their key: kind, rows (equal ones), key, cells (column, in_use, replay); of a differing row its
-    differing cells, else all. A value None is NULL, or there is no row."""
+    """Some rows, by their key: kind, rows (how many more there are of equal ones), key, cells (column, in_use, replay);
+    of a differing row its differing cells, else all, on the side that has it. A value None is NULL, or there is no
+    row."""
     order = [F.coalesce(f"u{i}", f"r{i}") for i, c in enumerate(wrong.columns) if not wrong.keys or c in wrong.keys]
     found = wrong.rows.orderBy(*order, "kind").limit(at_most).collect() if at_most else []
     told = []
     for row in found:
-        cells = {c: (row[f"u{i}"], row[f"r{i}"]) for i, c in enumerate(wrong.columns)}
-        shown = row["differ"] if row["kind"] == DIFFERING else [c for c in wrong.columns if c not in wrong.keys]
-        key = {k: cells[k][0] if row["kind"] == ONLY_IN_USE else cells[k][1] for k in wrong.keys}
+        kind = row["kind"]
+        here = kind != ONLY_IN_REPLAY, kind != ONLY_IN_USE
+        cells = {
+            c: tuple(row[f"{side}{i}"] if there else None for side, there in zip("ur", here, strict=True))
+            for i, c in enumerate(wrong.columns)
+        }
+        shown = row["differ"] if kind == DIFFERING else [c for c in wrong.columns if c not in wrong.keys]
+        key = {k: cells[k][0 if here[0] else 1] for k in wrong.keys}
         values = [{"column": c, "in_use": cells[c][0], "replay": cells[c][1]} for c in shown]
-        told.append({"kind": row["kind"], "rows": int(row["n"]), "key": key, "cells": values})
+        told.append({"kind": kind, "rows": int(row["n"]), "key": key, "cells": values})
     return told

@@ -1,4 +1,5 @@
-"""`replay`: what was landed, decoded again beside the lake in use, and how the tables differ. Nothing in use changes."""
+"""`replay`: what was landed, decoded again beside the lake in use, and how the tables differ; then put in place, if that
+is asked for."""
 
 import json
 import logging
@@ -53,11 +54,13 @@ def replay(
     of the whole source, with the options of the configuration.
 
     Returns source, path, equal, decoders (`in_use`: decoder_version, changes; `replay`: the version), options (by name
-    where they differ: `in_use`, `replay`), held (`in_use`, `replay`: rows in quarantine), tables (see `_Sides.compared`) and
-    seconds. Raises ConfigError, NotReadable, RunInProgress, and what the stages raise."""
+    where they differ: `in_use`, `replay`), held (`in_use`, `replay`: rows in quarantine), tables (see
+    `_Sides.compared`), swapped and seconds. Raises ConfigError, NotReadable, RunInProgress, and what the stages raise."""
     watch = Stopwatch()
     if swap and (tables or options):
-        given, problem = ("--table", "one of its tables") if tables else ("--options", "other options than it goes on with")
+        given, problem = (
+            ("--table", "one of its tables") if tables else ("--options", "other options than it goes on with")
+        )
         raise ConfigError("--swap", f"puts a source in place, not {problem}", [f"without {given}"])
     replayed = with_options(source, options or {}, "--options")
     now = present.look(config, source)

@@ -39,7 +39,9 @@ def opened(config: Config, source: Source, present: Present) -> Config:
         place.put(_RECORD, json.dumps({"number": number, "of": of}, sort_keys=True).encode())
         _clear(place, but=number)
     lake = stores.lake(config)
-    return config.replaying(source, place.uri(str(number)), Replay(lake.uri(), tuple(present.until)))
+    return config.replaying(
+        source, place.uri(str(number)), Replay(lake.uri(), (present.until.version, present.until.file))
+    )
 
 
 def discard(config: Config, source: Source) -> bool:

@@ -83,9 +83,9 @@ def _written(of: _Table) -> Exchanged | None:
     sink = delta_table.sink(path, **partition)
     files = []
     for rows in parts:
-        rows = rows if of.table in _LARGE else rows.coalesce(1)
+        some = rows if of.table in _LARGE else rows.coalesce(1)
         make = partial(arrow_tasks.conformed_to, sink.schema)
-        files += arrow_tasks.partitions(rows, make, arrow_tasks.write, {"rows": sink}).written["rows"]
+        files += arrow_tasks.partitions(some, make, arrow_tasks.write, {"rows": sink}).written["rows"]
     under = path.uri().removeprefix(f"{stores.lake(of.config).uri()}/")
     return Exchanged(under, partition, [f for f in files if f.rows])
 

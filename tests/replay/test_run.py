@@ -1,7 +1,7 @@
-"""`replay`: what other options make of the same bytes, beside the lake in use, which stays as it is until it is asked to
-be swapped."""
+"""`replay`: what other options make of the same bytes, beside the lake in use, which stays as it is until a swap."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -9,10 +9,11 @@ import pytest
 
 from cdc_platform import chain, tables
 from cdc_platform.cli.app import run as command
+from cdc_platform.formats import FORMATS
 from cdc_platform.lake import commits, exchange, stores
 from cdc_platform.lake.writer_lock import source_lock
-from tests.changes.test_again import Topic, created, row
 from tests.changelog.feed import read
+from tests.changes.test_again import Topic, created, row
 
 pytestmark = pytest.mark.spark
 STRING = {"decimal_handling_mode": "string"}
@@ -86,3 +87,105 @@ def test_what_another_option_makes_is_told_beside_and_put_in_place_when_asked(to
     assert topic.outcomes() == {"applied": 6, "quarantined": 1}
     code, found = asked("replay", "s")
     assert (code, found["held"]) == (0, {"in_use": 1, "replay": 1})
+
+
+@pytest.mark.thorough
+def test_why_cells_differ_and_a_replay_goes_on_where_it_was_killed(
+    topic: Topic, asked: Any, monkeypatch: pytest.MonkeyPatch
+):
+    topic.land(row(10, 1, "1.50"), row(20, 2, "2"), row(30, 3, "3.00"))
+    topic.catch_up()
+    types = {"columns": {"d.t": {"id": "int", "n": "decimal(6,2)"}}}
+    monkeypatch.setattr("cdc_platform.formats.debezium.FORMAT", replace(FORMATS["debezium"], version="2"))
+    before = in_use(topic)
+    for stage in ("decode", "unify", "snapshot"):
+        with monkeypatch.context() as killed:
+            killed.setattr(chain, stage, lambda *_, **__: 1 / 0)
+            with pytest.raises(ZeroDivisionError):
+                asked("replay", "s", "--options", json.dumps(types))
+    code, found = asked("replay", "s", "--options", json.dumps(types), "--samples", "1")
+    assert (code, found["path"].rpartition("/")[2]) == (1, "1")
+    assert found["decoders"] == {"in_use": [{"decoder_version": "1", "changes": 3}], "replay": "2"}
+    [table] = found["tables"]
+    assert (table["differing"], len(table["samples"])) == (1, 1)
+    assert {"column": "n", "in_use": "string", "replay": "decimal(6,2)"} in table["types"]
+    assert table["samples"][0]["cells"] == [{"column": "n", "in_use": "2", "replay": "2.00"}]
+    why = [r["reason"] for r in table["reasons"] if r["column"] == "n"]
+    assert [w.split(" ")[0] for w in why] == ["decoder", "option", "type"]
+    assert "decoder 1 is 2" in why
+    assert in_use(topic) == before
+    # with other options it begins again; of one table alone the result is the same
+    code, one = asked("replay", "s", "--table", "d.t")
+    assert one["path"].rpartition("/")[2] == "2"
+    assert (code, one["equal"], one["tables"][0]["rows"]) == (0, True, {"in_use": 3, "replay": 3})
+    assert asked("replay", "s", "--discard")[1] == {"source": "s", "discarded": True}
+    assert asked("replay", "s", "--discard")[1] == {"source": "s", "discarded": False}
+    assert not list(Path(topic.config.lake, "_replays", "s").rglob("*.parquet"))
+
+
+class Killed(BaseException):
+    """The process ends here."""
+
+
+@pytest.mark.thorough
+def test_a_swap_that_is_killed_anywhere_is_done_by_the_next_run_or_not_at_all(
+    topic: Topic, asked: Any, monkeypatch: pytest.MonkeyPatch
+):
+    topic.land(*lines())
+    topic.catch_up()
+    topic.with_options(**STRING)
+
+    def dies(*_: Any, **__: Any) -> None:
+        raise Killed
+
+    before = in_use(topic)
+    with monkeypatch.context() as killed:  # all is written, nothing is decided
+        killed.setattr(exchange, "decide", dies)
+        with pytest.raises(Killed):
+            asked("replay", "s", "--swap")
+    new = {name for name, *_ in in_use(topic) - before}
+    assert before <= in_use(topic)
+    assert not [name for name in new if "_delta_log" in name]
+    with source_lock(topic.config, topic.source):
+        assert numbers(topic) == [(1, 5), (3, 55), (4, 1)]
+
+    with monkeypatch.context() as killed:
+        killed.setattr(exchange, "finish", dies)
+        with pytest.raises(Killed):
+            asked("replay", "s", "--swap")
+    steps, done = 0, False
+    while not done:  # each run does one step more, and dies
+        real, noted, removed, allowed = commits.replace, exchange.checkpoints.note, type(lake(topic)).remove, [1]
+
+        def one(work: Any, allowed: list[int] = allowed) -> Any:
+            def do(*args: Any) -> Any:
+                if not allowed:
+                    raise Killed
+                allowed.pop()
+                return work(*args)
+
+            return do
+
+        with monkeypatch.context() as killed:
+            killed.setattr(commits, "replace", one(real))
+            killed.setattr(exchange.checkpoints, "note", one(noted))
+            killed.setattr(type(lake(topic)), "remove", one(removed))
+            try:
+                with source_lock(topic.config, topic.source):
+                    done = True
+            except Killed:
+                steps += 1
+    assert steps > 12
+    with source_lock(topic.config, topic.source):
+        assert not exchange.finish(lake(topic), "s")
+    topic.land(row(60, 5, "4"))
+    topic.catch_up()
+    assert numbers(topic) == [(1, 1234), (2, 1234), (3, 55), (5, 4)]
+    assert topic.outcomes() == {"applied": 6, "quarantined": 1}
+    changelog = read(tables.CHANGELOG.at(topic.config.lake)).to_pylist()
+    assert sorted(r["offset"] for r in changelog) == [1, 2, 3, 4, 6]
+    assert asked("replay", "s")[0] == 0
+
+
+def lake(topic: Topic) -> Any:
+    return stores.lake(topic.config)
