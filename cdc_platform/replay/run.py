@@ -1,5 +1,5 @@
-"""`replay`: what was landed, decoded again beside the lake in use, and how the tables differ; then put in place, if that
-is asked for."""
+"""`replay`: what was landed, decoded again beside the lake in use, and how the tables differ; put in place where that is
+asked for."""
 
 import json
 import logging
@@ -54,8 +54,8 @@ def replay(
     of the whole source, with the options of the configuration.
 
     Returns source, path, equal, decoders (`in_use`: decoder_version, changes; `replay`: the version), options (by name
-    where they differ: `in_use`, `replay`), held (`in_use`, `replay`: rows in quarantine), tables (see
-    `_Sides.compared`), swapped and seconds. Raises ConfigError, NotReadable, RunInProgress, and what the stages raise."""
+    where they differ: `in_use`, `replay`), held (`in_use`, `replay`: rows in quarantine), tables (`_Sides.compared`),
+    swapped and seconds. Raises ConfigError, NotReadable, RunInProgress, and what the stages raise."""
     watch = Stopwatch()
     if swap and (tables or options):
         given, problem = (

@@ -196,6 +196,30 @@ def rows_of(table: DeltaTable) -> list[dict[str, Any]]:
 
 
 @pytest.mark.thorough
+def test_a_replay_makes_the_same_tables_and_put_in_place_they_tell_the_same(lake, spark, capsys):
+    [source] = lake.sources
+    code, found = told_by(capsys, "replay", source.name)
+    wrong = [t for t in found["tables"] if not t["equal"]]
+    assert (code, found["held"], wrong) == (0, {"in_use": 1, "replay": 1}, []), found
+    assert {t["rows"]["replay"] for t in found["tables"]} == {t["rows"]["in_use"] for t in found["tables"]} > {0}
+    before = both(capsys, "status")[1]
+    rows = {t["table"]: t["rows"] for t in before["tables"]}
+    cut = told_by(capsys, "cut", "list", source.name)[1][0]["cut"]
+
+    assert told_by_once(capsys, "replay", source.name, "--swap")[0] == 0
+    run_stages(spark, lake)
+    after = both(capsys, "status")[1]
+    assert [f["kind"] for f in after["findings"]] == [f["kind"] for f in before["findings"]]
+    assert {t["table"]: t["rows"] for t in after["tables"]} == rows
+    assert told_by(capsys, "cut", "list", source.name)[1][0]["cut"] == cut + 1
+    assert of_every_row(lake, source)[1] == []
+    shown, counted = outcomes(lake, source)
+    assert shown == counted
+    assert told_by_once(capsys, "replay", source.name)[0] == 0
+    assert told_by_once(capsys, "replay", source.name, "--discard")[1]["discarded"]
+
+
+@pytest.mark.thorough
 def test_a_process_of_its_own_says_nothing_but_its_own_words(lakes: dict[str, Config], tmp_path: Path):
     """The JVM, its VACUUM and its log4j, Dagster's warnings: all in the log."""
     config = lakes["tencent_dts"]

@@ -149,8 +149,9 @@ def test_a_swap_that_is_killed_anywhere_is_done_by_the_next_run_or_not_at_all(
     with source_lock(topic.config, topic.source):
         assert numbers(topic) == [(1, 5), (3, 55), (4, 1)]
 
-    with monkeypatch.context() as killed:
-        killed.setattr(exchange, "finish", dies)
+    decide = exchange.decide
+    with monkeypatch.context() as killed:  # it is decided, and nothing of it is done
+        killed.setattr(exchange, "decide", lambda *of: dies(decide(*of)))
         with pytest.raises(Killed):
             asked("replay", "s", "--swap")
     steps, done = 0, False
