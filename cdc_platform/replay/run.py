@@ -1,4 +1,4 @@
-"""`replay`: what was landed, decoded again beside the lake in use, and how the tables differ; put in place where that is
+"""`replay`: what was landed, decoded again beside the lake in use, and how the tables differ; put in place if that is
 asked for."""
 
 import json
@@ -58,10 +58,8 @@ def replay(
     swapped and seconds. Raises ConfigError, NotReadable, RunInProgress, and what the stages raise."""
     watch = Stopwatch()
     if swap and (tables or options):
-        given, problem = (
-            ("--table", "one of its tables") if tables else ("--options", "other options than it goes on with")
-        )
-        raise ConfigError("--swap", f"puts a source in place, not {problem}", [f"without {given}"])
+        given, what = ("--table", "all of its tables") if tables else ("--options", "what cdc.yaml's options make")
+        raise ConfigError("--swap", f"puts a source in place: {what}", [f"without {given}"])
     replayed = with_options(source, options or {}, "--options")
     now = present.look(config, source)
     chosen = _chosen(config, source, now, tables)
