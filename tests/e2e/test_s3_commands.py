@@ -65,6 +65,12 @@ def test_a_backlog_and_an_increment_end_equal(broker, config_on_s3, sources):
         assert "error" not in json.loads(told.stdout), (words, told.stdout + told.stderr)
         assert told.returncode == 0 or words == ("status",)  # the shop's feed has been silent for long
         assert s3_server.SECRET not in told.stdout + told.stderr
+    if sources == 1:  # decoded again beside, found equal, put in place
+        told = command(config, "replay", "dts", "--swap", "--json")
+        assert told.returncode == 0, told.stdout + told.stderr
+        assert (json.loads(told.stdout)["equal"], json.loads(told.stdout)["swapped"]) == (True, True)
+        assert shop.differences(config) == []
+        assert unaccounted(facts(load_config(config.file))["outcomes"]) == {}
     logs = [f for f in config.state_dir.rglob("*") if f.is_file()]
     assert not [f for f in logs if s3_server.SECRET.encode() in f.read_bytes()]
 
