@@ -31,7 +31,7 @@ from cdc_platform.results import Stopwatch
 from cdc_platform.spark import delta_sql
 from cdc_platform.spark.session import leased
 from cdc_platform.suggest import closest
-from cdc_platform.tables import SNAPSHOT_PATH, name_in
+from cdc_platform.tables import QUARANTINE, SNAPSHOT_PATH, name_in
 
 log = logging.getLogger("cdc_platform.run")
 _APART = ("left_out", "dropped")
@@ -67,7 +67,7 @@ def replay(
         beside = side.opened(config, replayed, now)
         _decode(spark, beside, replayed, chosen)
         found = _differences(spark, config, beside, replayed, now, chosen, samples)
-        held = {"in_use": _held(config, source), "replay": _held(beside, replayed)}
+        held = _both(_held(config, source), _held(beside, replayed) + _held_before(config, source))
         before = decoders(config, source)
         if swap:
             _put_in_place(spark, config, replayed)
@@ -228,6 +228,16 @@ def _types(u: DataFrame, r: DataFrame) -> list[dict[str, Any]]:
 
 def _held(config: Config, source: Source) -> int:
     return sum(r["rows"] for r in queries.held(config) if r["source"] == source.name)
+
+
+def _held_before(config: Config, source: Source) -> int:
+    """Rows that the stage before the decoder holds, which a replay doesn't do again."""
+    found = queries.query(
+        f"SELECT count(*) AS n FROM t WHERE source = {queries.text(source.name)} AND room = 'envelopes' "
+        "AND resolved_at IS NULL",
+        t=QUARANTINE.at(stores.lake(config)),
+    )
+    return int(found[0]["n"]) if found else 0
 
 
 def _options(config: Config, replayed: Source) -> dict[str, Any]:
