@@ -58,6 +58,16 @@ def reached(path: Store, checkpoint: Store) -> End:
     return _end(checkpoint, path, _present(path)[0], checkpoints.begun(checkpoint, done))
 
 
+def entry(spark: SparkSession, path: Store, checkpoint: Store) -> str:
+    """What a checkpoint tells of how far a table is taken: its newest entry, else that all of it is. Raises
+    LakeChanged."""
+    begun, _ = checkpoints.newest(checkpoint)
+    if (told := checkpoints.begun(checkpoint, begun)) is not None:
+        return told.split("\n", 1)[1]
+    table_id, present = _present(path)
+    return f"{checkpoints.settings(spark, None)}\n{_offset(table_id, present)}"
+
+
 def identity(path: Store) -> str:
     """A table's id, by which its checkpoints know it. Raises LakeChanged."""
     return _present(path)[0]

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import unquote
 
+from cdc_platform.errors import LakeChanged
 from cdc_platform.lake import checkpoints, commits, delta_table
 from cdc_platform.lake.data_files import Written
 from cdc_platform.lake.store import Store
@@ -27,9 +28,9 @@ class Exchanged:
     files: list[Written]
 
 
-def decide(lake: Store, source: str, tables: list[Exchanged], batches: dict[str, int]) -> None:
-    """Notes an exchange, which `finish` does. batches: stage → number from which on its batches go on, so that none
-    has the number of one whose rows are new here."""
+def decide(lake: Store, source: str, tables: list[Exchanged], batches: dict[str, tuple[int, str]]) -> None:
+    """Notes an exchange, which `finish` does. batches: stage → number behind which its batches go on, so that none has
+    that of one whose rows are new here, and what its checkpoint tells then (batches.entry)."""
     told = [{"path": t.path, "partition": t.partition, "files": [f._asdict() for f in t.files]} for t in tables]
     note = {"tables": told, "batches": batches}
     lake.put(_NOTE.format(source=source), json.dumps(note).encode())
@@ -44,8 +45,8 @@ def finish(lake: Store, source: str) -> bool:
     told: dict[str, Any] = json.loads(note)
     for table in told["tables"]:
         _exchange(lake.at(table["path"]), table["partition"], [Written(**f) for f in table["files"]])
-    for room, number in told["batches"].items():
-        _go_on(CHECKPOINT.at(lake, room=room, source=source), number)
+    for room, (number, entry) in told["batches"].items():
+        _go_on(CHECKPOINT.at(lake, room=room, source=source), number, entry)
     lake.remove([name])
     return True
 
@@ -53,17 +54,16 @@ def finish(lake: Store, source: str) -> bool:
 def _exchange(path: Store, partition: dict[str, str], files: list[Written]) -> None:
     there, new = set(delta_table.files(path, **partition)), {unquote(f.path) for f in files}
     if there != new:
+        if gone := next((f.path for f in files if path.size(f.path) != f.size), None):
+            raise LakeChanged(path.uri(gone), "it was to be exchanged for others, and isn't there as it was written")
         more = [f for f in files if unquote(f.path) not in there]
         commits.replace(delta_table.sink(path, **partition), there - new, more)
 
 
-def _go_on(checkpoint: Store, number: int) -> None:
-    """Batches go on behind this number, where they ended."""
+def _go_on(checkpoint: Store, number: int, entry: str) -> None:
+    """Batches go on behind this number."""
     begun, done = checkpoints.newest(checkpoint)
-    if done >= number or done < 0:
-        return
-    entry = checkpoints.begun(checkpoint, done)
-    assert entry is not None
     if begun < number:
-        checkpoints.note(checkpoint, "offsets", number, entry.split("\n", 1)[1])
-    checkpoints.note(checkpoint, "commits", number, '{"nextBatchWatermarkMs":0}')
+        checkpoints.note(checkpoint, "offsets", number, entry)
+    if done < number:
+        checkpoints.note(checkpoint, "commits", number, '{"nextBatchWatermarkMs":0}')

@@ -14,7 +14,7 @@ from pyspark.sql import functions as F
 
 from cdc_platform import tables
 from cdc_platform.config import Config, Source
-from cdc_platform.lake import checkpoints, delta_table, exchange, stores
+from cdc_platform.lake import batches, checkpoints, delta_table, exchange, stores
 from cdc_platform.lake.exchange import Exchanged
 from cdc_platform.snapshots import state
 from cdc_platform.spark import arrow_tasks, delta_sql
@@ -22,6 +22,8 @@ from cdc_platform.tables import CHECKPOINT, Table, name_columns
 
 AGAIN = "all of its source was decoded again; it is made anew from the changelog"
 WITHOUT = "all of its source was decoded again, which gave no change of it: its rows are those of before"
+_MADE = ("live", "stale")
+"""States of tables whose snapshots are kept up to date."""
 _LARGE = (tables.CHANGES, tables.CHANGELOG)
 _KEPT = {
     tables.QUARANTINE.path: "room = 'envelopes'",
@@ -42,7 +44,7 @@ def decide(spark: SparkSession, config: Config, source: Source, side: Config) ->
     The source's lease is held, and both lakes are as far."""
     work = [partial(_written, _Table(spark, config, side, source, table)) for table in (*_OWN, *_SHARED)]
     found = [done for done in delta_sql.run_parallel(work) if done is not None]
-    exchange.decide(stores.lake(config), source.name, found, _batches(config, source, side))
+    exchange.decide(stores.lake(config), source.name, found, _batches(spark, config, source, side))
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,8 +95,10 @@ def _written(of: _Table) -> Exchanged | None:
 def _stale(of: _Table) -> DataFrame:
     """TABLE_STATE rows by which the snapshots are to be made again."""
     before, now = (state.now(of.at(config), of.source) for config in (of.config, of.side))
-    outcomes = [(n, "stale", AGAIN) for n, t in now.items() if t["state"] in ("live", "stale")]
-    outcomes += [(n, "stopped", WITHOUT) for n, t in before.items() if n not in now and t["state"] in ("live", "stale")]
+    kept = {n: t["state"] for n, t in before.items()}
+    outcomes = [(n, "stale", AGAIN) for n, t in now.items() if t["state"] in _MADE or t["state"] != kept.get(n)]
+    gone = [n for n in before if n not in now]
+    outcomes += [(n, "stopped", WITHOUT) if kept[n] in _MADE else (n, kept[n], before[n]["reason"]) for n in gone]
     rows = []
     for name, became, reason in outcomes:
         batch = now[name]["batch"] if name in now else state.BEFORE
@@ -102,8 +106,7 @@ def _stale(of: _Table) -> DataFrame:
         counts = {"changes": 0, "invalid_dates": 0, "partial": 0, "entries": 1}
         rows.append({**told, **counts, "rebuild": now.get(name, {}).get("rebuild", 0) + 1})
     if rows:  # cuts see by the number of rows that something was done since
-        gone = _entries(before) - _entries(now)
-        rows[0]["entries"] = max(1, gone + 1)
+        rows[0]["entries"] = max(1, _entries(before) - _entries(now) + 1)
     schema = delta_sql.schema(of.at(of.config))
     made = of.spark.createDataFrame([{f.name: r.get(f.name) for f in schema} for r in rows], schema)
     return made.withColumn("at", F.current_timestamp())
@@ -113,10 +116,13 @@ def _entries(of: state.Tables) -> int:
     return sum(int(t["entries"]) for t in of.values())
 
 
-def _batches(config: Config, source: Source, side: Config) -> dict[str, int]:
-    """Numbers that no batch of either lake has."""
-
-    def newest(of: Config, room: str) -> int:
-        return checkpoints.newest(CHECKPOINT.at(stores.lake(of), room=room, source=source.name))[0]
-
-    return {room: max(newest(config, room), newest(side, room)) + 1 for room in ("changelog", "snapshots")}
+def _batches(spark: SparkSession, config: Config, source: Source, side: Config) -> dict[str, tuple[int, str]]:
+    """Numbers that no batch of either lake has, and how far its table is taken in the lake in use."""
+    lake = stores.lake(config)
+    changes = tables.CHANGES.at(lake, format=source.format, source=source.name)
+    found = {}
+    for room, path in (("changelog", changes), ("snapshots", tables.CHANGELOG.at(lake))):
+        here, there = (CHECKPOINT.at(stores.lake(of), room=room, source=source.name) for of in (config, side))
+        number = max(checkpoints.newest(at)[0] for at in (here, there)) + 1
+        found[room] = number, batches.entry(spark, path, here)
+    return found

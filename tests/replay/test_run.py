@@ -9,9 +9,11 @@ import pytest
 
 from cdc_platform import chain, tables
 from cdc_platform.cli.app import run as command
+from cdc_platform.config import load_config
 from cdc_platform.formats import FORMATS
 from cdc_platform.lake import commits, exchange, stores
 from cdc_platform.lake.writer_lock import source_lock
+from cdc_platform.reading import catalog
 from tests.changelog.feed import read
 from tests.changes.test_again import Topic, created, row
 
@@ -190,3 +192,49 @@ def test_a_swap_that_is_killed_anywhere_is_done_by_the_next_run_or_not_at_all(
 
 def lake(topic: Topic) -> Any:
     return stores.lake(topic.config)
+
+
+def of(table: str, change: dict[str, Any]) -> dict[str, Any]:
+    return {**change, "source": {**change["source"], "table": table}}
+
+
+def rows_of(topic: Topic, table: str) -> list[tuple[Any, ...]]:
+    found = read(topic_path(topic, table)).to_pylist()
+    return sorted(tuple(v for k, v in r.items() if not k.startswith("_cdc_")) for r in found)
+
+
+def topic_path(topic: Topic, table: str) -> str:
+    return f"{topic.config.lake}/snapshots/s/d/{table}"
+
+
+def states(topic: Topic) -> dict[str, str]:
+    return {n.table: s.state for n, s in catalog.states(lake(topic), "s").items()}
+
+
+@pytest.mark.thorough
+def test_tables_that_are_left_out_or_lose_all_their_changes_by_a_swap(topic: Topic, asked: Any):
+    def followed(*exclude: str, **options: str) -> None:
+        topic.with_options(**options)
+        raw = json.loads(topic.file.read_text())
+        raw["sources"][0]["tables"] = {"exclude": list(exclude)}
+        topic.file.write_text(json.dumps(raw))
+        topic.config = load_config(topic.file)
+        topic.source = topic.config.source("s")
+
+    topic.land(row(10, 1, "5"), of("u", row(11, 1, "1")), of("u", row(12, 2, "2")), of("v", row(13, 7, "AQ==")))
+    topic.catch_up()
+    followed("d.u")
+    gone = of("u", {**row(21, 2, "2", "d"), "before": {"id": 2, "n": "2"}, "after": None})
+    topic.land(of("u", row(20, 1, "9", "u")), gone)
+    topic.catch_up()
+    before = rows_of(topic, "u"), rows_of(topic, "v")
+    assert (states(topic), len(before[0])) == ({"t": "live", "u": "left_out", "v": "live"}, 2)
+    followed("d.u", **STRING)
+    code, found = asked("replay", "s", "--swap")
+    assert (code, found["swapped"]) == (0, True), found
+    assert states(topic) == {"t": "live", "u": "left_out", "v": "stopped"}
+    assert (rows_of(topic, "u"), rows_of(topic, "v")) == before
+    followed(**STRING)
+    topic.catch_up()
+    assert states(topic)["u"] == "live"
+    assert [(int(i), int(n)) for i, n in rows_of(topic, "u")] == [(1, 9)]
