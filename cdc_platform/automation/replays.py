@@ -21,6 +21,7 @@ class ReplayConfig(dg.Config):
     """What a run replays of its source."""
 
     tables: list[str] = Field(default=[], description="db.table; none: all")
+    since: list[str] = Field(default=[], description="topic/partition/offset to begin at; none: all")
     options: dict[str, Any] = Field(default={}, description="of the format, instead of those of cdc.yaml")
     samples: int = Field(default=10, ge=0, description="differing rows that are shown of each table")
     swap: bool = Field(default=False, description="then put what was made in place, of the whole source")
@@ -38,6 +39,7 @@ def replay_job(naming: Naming) -> Any:
                 naming.config,
                 source,
                 tables=config.tables,
+                since=config.since,
                 options=config.options,
                 samples=config.samples,
                 swap=config.swap,

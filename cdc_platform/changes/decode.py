@@ -16,6 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from cdc_platform.changes.file_stats import Summary
+from cdc_platform.config.replay import Start
 from cdc_platform.formats.batches import as_message_batch, isolated
 from cdc_platform.formats.contract import EVENT, MESSAGE
 from cdc_platform.formats.events import event_batch
@@ -84,6 +85,23 @@ class Decoding:
                     out["ddl"].write(statements(events))
         out["events"].note = summary.told()
         return messages
+
+
+@dataclass(frozen=True, slots=True)
+class Later:
+    """The work of a decoder on messages from these offsets on; of partitions that aren't named, on all."""
+
+    decoding: Decoding
+    since: tuple[Start, ...]
+
+    def __call__(self, batches: Iterator[pa.RecordBatch], out: Mapping[str, Output]) -> int:
+        return self.decoding((later for batch in batches if (later := self._later(batch)).num_rows), out)
+
+    def _later(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        for topic, partition, offset in self.since:
+            here = pc.and_(pc.equal(batch.column("topic"), topic), pc.equal(batch.column("partition"), partition))
+            batch = batch.filter(pc.invert(pc.and_(here, pc.less(batch.column("offset"), offset))))
+        return batch
 
 
 @lru_cache(maxsize=4)

@@ -54,12 +54,12 @@ def note(config: Config, source: Source) -> None:
         "decoder_version": FORMATS[source.format].version,
         "options": json.dumps(now, sort_keys=True),
         "digest": digest(now),
-        "offsets": _next(config, source),
+        "offsets": decoded(config, source),
     }
     delta_table.append_rows(path, [row], of=f"{own} AND number = {number}")
 
 
-def _next(config: Config, source: Source) -> dict[str, int]:
+def decoded(config: Config, source: Source) -> dict[str, int]:
     """topic/partition → first offset that isn't decoded yet."""
     from cdc_platform.lake import delta_table
 

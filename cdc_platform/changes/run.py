@@ -13,7 +13,7 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
 from cdc_platform.changes import in_force
-from cdc_platform.changes.decode import MESSAGE_READ, STATEMENT, Decoding, Statements, decode
+from cdc_platform.changes.decode import MESSAGE_READ, STATEMENT, Decoding, Later, Statements, decode
 from cdc_platform.changes.files import events_sink
 from cdc_platform.changes.known import Known, known
 from cdc_platform.changes.retry import HELD, again, heal
@@ -40,6 +40,7 @@ def run(spark: SparkSession, config: Config, source: Source) -> StageResult:
     checkpoint = CHECKPOINT.at(stores.lake(config), room="changes", source=source.name)
     messages = messages_path(config, source)
     work = Decoding.of(source.format, source.options, context and context.text)
+    work = Later(work, config.replay.since) if config.replay and config.replay.since else work
     sinks = {"events": events_sink(path)}
     if seen and needs and needs.marker is None:
         sinks["ddl"] = seen
@@ -74,7 +75,7 @@ def _by_tasks(
     source: Source,
     messages: Store,
     checkpoint: Store,
-    work: Decoding | Statements,
+    work: Decoding | Later | Statements,
     sinks: dict[str, Sink],
 ) -> tuple[int, int]:
     """Messages decoded by workers that write files of tables themselves; numbers of messages and batches. The table of

@@ -20,6 +20,15 @@ def command(
     table: Annotated[
         list[str] | None, typer.Option(metavar="DB.TABLE", help="Make and compare only this table; may be repeated.")
     ] = None,
+    since: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--from",
+            metavar="OFFSET",
+            help="Begin there: topic/partition/offset, or an offset alone where there is one partition; may be "
+            "repeated. What was decoded before stays as it is.",
+        ),
+    ] = None,
     options: Annotated[
         str | None,
         typer.Option(
@@ -52,9 +61,8 @@ def command(
             return Report({"source": source, "discarded": side.discard(ready, feed)})
     progress(f"Spark: {ready.spark.remote or ready.spark.master}")
     with log_followed(progress):
-        found = run.replay(
-            open_session(ready), ready, feed, tables=table or (), options=given, samples=samples, swap=swap
-        )
+        spark, part = open_session(ready), {"tables": table or (), "since": since or ()}
+        found = run.replay(spark, ready, feed, **part, options=given, samples=samples, swap=swap)
     return Report(found, 0 if found["equal"] or swap else 1, _shown(found))
 
 

@@ -20,11 +20,13 @@ _RUN = ["`cdc-platform run` first"]
 
 @dataclass(frozen=True, slots=True)
 class Present:
-    """until: how far the table of whole messages is decoded; messages: that table's id. tables: every table of the
+    """until: how far the table of whole messages is decoded; messages: that table's id; changes: version of the table
+    that has what it was decoded to. tables: every table of the
     source, with the version of its snapshot (None: there is none); states: what became of those that a batch met."""
 
     until: End
     messages: str
+    changes: int
     tables: Mapping[TableName, int | None]
     states: Mapping[TableName, State]
 
@@ -49,7 +51,8 @@ def look(config: Config, source: Source) -> Present:
             raise NotReadable(source.name, "DDL of messages is read that aren't decoded: a run was ended before", _RUN)
         paths = {n: SNAPSHOT_PATH.of(lake, source.name, n.name) for n in described.known(config, source.name)}
         versions = {n: delta_table.version(p) if delta_table.exists(p) else None for n, p in paths.items()}
-        return Present(until, batches.identity(messages), versions, catalog.states(lake, source.name))
+        at = batches.identity(messages), delta_table.version(changes)
+        return Present(until, *at, versions, catalog.states(lake, source.name))
 
 
 def _reads_ahead(source: Source) -> bool:

@@ -13,6 +13,7 @@ from pyspark.sql import functions as F
 from cdc_platform.changes import in_force
 from cdc_platform.config import Config, Source
 from cdc_platform.lake import queries, stores
+from cdc_platform.replay import kept
 from cdc_platform.replay.diff import Wrong
 from cdc_platform.spark import delta_sql
 from cdc_platform.tables import CHANGELOG, CHANGES, DECODED_WITH, QUARANTINE, SCHEMA_HISTORY
@@ -59,10 +60,14 @@ class Reasons:
             held = self._held(config).select(*_MESSAGE, F.col("reason").alias(f"{side}_held"))
             rows = rows.join(noted, _AT, "left").join(held, _MESSAGE, "left")
         rows = rows.join(self._retold(), _MESSAGE, "left")
+        assert self.side.replay is not None
+        before = kept.before(self.side.replay.since)  # not decoded again: by the same decoder, then
+        rows = rows.withColumn("r_decoder", F.when(before, F.col("u_decoder")).otherwise(F.col("r_decoder")))
         by = ["kind", *(f"{s}_{f}" for s in "ur" for f in _FACTS), "u_kept", "r_kept", "options"]
-        kept = {f"{s}_kept": F.col(f"{s}_held").isNotNull() & F.col(f"{s}_there").isNull() for s in "ur"}
-        options = F.when(F.coalesce("retold", F.lit(False)), F.lit(-1)).otherwise(self._options_number())
-        rows = rows.withColumns({**kept, "options": options}).withColumn("column", F.explode_outer("differ"))
+        holds = {f"{s}_kept": F.col(f"{s}_held").isNotNull() & F.col(f"{s}_there").isNull() for s in "ur"}
+        untold = before | F.coalesce("retold", F.lit(False))
+        options = F.when(untold, F.lit(-1)).otherwise(self._options_number())
+        rows = rows.withColumns({**holds, "options": options}).withColumn("column", F.explode_outer("differ"))
         examples = [F.min(f"{s}_held").alias(f"{s}_held") for s in "ur"]
         return rows.groupBy("column", *by).agg(F.sum("n").alias("rows"), *examples)
 

@@ -23,7 +23,7 @@ from cdc_platform.lake.writer_lock import source_lock
 from cdc_platform.reading import catalog, described
 from cdc_platform.reading.catalog import State, TableName
 from cdc_platform.reading.frames import BOOKKEEPING
-from cdc_platform.replay import diff, present, side
+from cdc_platform.replay import diff, kept, present, side
 from cdc_platform.replay import swap as swapping
 from cdc_platform.replay.present import Present
 from cdc_platform.replay.reasons import Reasons, decoders, options_in_use
@@ -44,27 +44,31 @@ def replay(
     source: Source,
     *,
     tables: Sequence[str] = (),
+    since: Sequence[str] = (),
     options: Mapping[str, Any] | None = None,
     samples: int = 10,
     swap: bool = False,
 ) -> dict[str, Any]:
     """Decodes all that was landed of a source and decoded again, by the decoder of now and the source's options (some
     of them others: `options`), beside the lake in use, and compares its tables (db.table; none: all). An interrupted
-    replay goes on. samples: differing rows shown of a table. swap: then put what it made in place of what is in use,
-    of the whole source, with the options of the configuration.
+    replay goes on. since: where to begin (kept.starts): what was decoded before stays as it is. samples: differing rows
+    shown of a table. swap: then put what it made in place of what is in use, of the whole source, with the options of
+    the configuration.
 
     Returns source, path, equal, decoders (`in_use`: decoder_version, changes; `replay`: the version), options (by name
     where they differ: `in_use`, `replay`), held (`in_use`, `replay`: rows in quarantine), tables (`_Sides.compared`),
     swapped and seconds. Raises ConfigError, NotReadable, RunInProgress, and what the stages raise."""
     watch = Stopwatch()
-    if swap and (tables or options):
-        given, what = ("--table", "all of its tables") if tables else ("--options", "what cdc.yaml's options make")
-        raise ConfigError("--swap", f"puts a source in place: {what}", [f"without {given}"])
+    asked = {"--table": tables, "--from": since, "--options": options}
+    if swap and any(asked.values()):
+        without = [f"without {name}" for name, given in asked.items() if given]
+        raise ConfigError("--swap", "puts all of a source in place, as cdc.yaml has it", without)
     replayed = with_options(source, options or {}, "--options")
     now = present.look(config, source)
-    chosen = _chosen(config, source, now, tables)
+    chosen, begin = _chosen(config, source, now, tables), kept.starts(config, source, since)
     with side.held(config, source) as lease, leased(spark, lease):
-        beside = side.opened(config, replayed, now)
+        beside = side.opened(config, replayed, now, begin)
+        kept.keep(spark, config, replayed, now, beside)
         _decode(spark, beside, replayed, chosen)
         found = _differences(spark, config, beside, replayed, now, chosen, samples)
         held = _both(_held(config, source), _held(beside, replayed) + _held_before(config, source))

@@ -13,7 +13,7 @@ from typing import Any
 from cdc_platform import __version__
 from cdc_platform.changes import in_force
 from cdc_platform.config import Config, Source
-from cdc_platform.config.replay import Replay
+from cdc_platform.config.replay import Replay, Start
 from cdc_platform.formats import FORMATS
 from cdc_platform.lake import lease, stores
 from cdc_platform.lake.store import Store
@@ -29,19 +29,17 @@ def held(config: Config, source: Source) -> AbstractContextManager[lease.Lease]:
     return lease.held(stores.lake(config).at(FOLDER), source.name, source.slug, _WAIT_S)
 
 
-def opened(config: Config, source: Source, present: Present) -> Config:
+def opened(config: Config, source: Source, present: Present, since: tuple[Start, ...] = ()) -> Config:
     """The configuration of the side lake in which a source with its options is decoded again, up to where the present
     has it: of a replay of the same that was begun, else of a new one, and what was there is removed."""
-    place, of = _place(config, source), _of(source, present)
+    place, of = _place(config, source), {**_of(source, present), "since": [list(s) for s in since]}
     number, before = _read(place)
     if before != of:
         number += 1
         place.put(_RECORD, json.dumps({"number": number, "of": of}, sort_keys=True).encode())
         _clear(place, but=number)
-    lake = stores.lake(config)
-    return config.replaying(
-        source, place.uri(str(number)), Replay(lake.uri(), (present.until.version, present.until.file))
-    )
+    until = present.until.version, present.until.file
+    return config.replaying(source, place.uri(str(number)), Replay(stores.lake(config).uri(), until, since))
 
 
 def discard(config: Config, source: Source) -> bool:

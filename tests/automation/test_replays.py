@@ -50,7 +50,12 @@ def job(config, monkeypatch):
 def test_the_difference_is_the_metadata_of_the_steps_output(job, instance, monkeypatch):
     asked = []
     monkeypatch.setattr("cdc_platform.replay.run.replay", lambda *of, **how: asked.append((of[2].name, how)) or FOUND)
-    given = {"tables": ["shop.orders"], "options": {"time_zone": "Asia/Shanghai"}, "samples": 2}
+    given = {
+        "tables": ["shop.orders"],
+        "since": ["dts-shop/0/7"],
+        "options": {"time_zone": "Asia/Shanghai"},
+        "samples": 2,
+    }
     config = {"ops": {"replay_source": {"config": given}}}
     assert job.partitions_def.get_partition_keys() == ["shop-dts", "shop_debezium"]
     result = job.execute_in_process(run_config=config, partition_key="shop-dts", instance=instance)

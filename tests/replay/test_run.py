@@ -125,6 +125,38 @@ def test_why_cells_differ_and_a_replay_goes_on_where_it_was_killed(
     assert not list(Path(topic.config.lake, "_replays", "s").rglob("*.parquet"))
 
 
+@pytest.mark.thorough
+def test_from_an_offset_on_what_was_decoded_before_stays(topic: Topic, asked: Any):
+    topic.land(*lines())
+    topic.land(row(60, 5, "5678"), row(70, 6, "AQ=="), row(80, 3, "1234", "u"))
+    topic.catch_up()
+    before = in_use(topic)
+    assert numbers(topic) == [(1, 5), (3, 55), (4, 1), (6, 1)]
+    options = ("--options", json.dumps(STRING))
+    code, found = asked("replay", "s", *options, "--from", "6")
+    [table] = found["tables"]
+    assert (code, found["held"]) == (1, {"in_use": 4, "replay": 3})  # 1234 twice before, AQ== after
+    assert [(r["kind"], r["key"]["id"]) for r in table["samples"]] == [
+        ("differing", "3"), ("only_in_replay", "5"), ("only_in_use", "6"),
+    ]  # fmt: skip
+    assert {r["reason"].split(":")[0] for r in table["reasons"]} == {
+        "held in quarantine in use", "held in quarantine by the replay",
+    }  # fmt: skip
+    assert asked("replay", "s", *options, "--from", "t/0/6")[1]["path"] == found["path"]
+    code, same = asked("replay", "s", *options, "--from", "t/0/9")  # nothing is decoded again
+    assert (code, same["held"]) == (0, {"in_use": 4, "replay": 4})
+    assert in_use(topic) == before
+    for wrong in ("t/0/10", "u/0/1", "first", "t/0"):
+        code, told = asked("replay", "s", "--from", wrong)
+        assert (code, told["error"]["key"]) == (2, "--from")
+    code, told = asked("replay", "s", "--from", "1", "--swap")
+    assert (code, told["error"]["valid"]) == (2, ["without --from"])
+    topic.with_options(**STRING)
+    assert asked("quarantine", "retry")[0] == 1
+    code, told = asked("replay", "s", "--from", "4")
+    assert (code, told["error"]["valid"][0]) == (2, "t/0/2 or before")
+
+
 class Killed(BaseException):
     """The process ends here."""
 
