@@ -17,6 +17,8 @@ from cdc_platform.lake.store import Store
 from cdc_platform.tables import CHECKPOINT
 
 _NOTE = "_exchanges/{source}.json"
+_settled: dict[tuple[str, str], int] = {}
+"""Lake and source → number of the newest lease under which this process knew of nothing to do."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +35,15 @@ def decide(lake: Store, source: str, tables: list[Exchanged], batches: dict[str,
     that of one whose rows are new here, and what its checkpoint tells then (batches.entry)."""
     told = [{"path": t.path, "partition": t.partition, "files": [f._asdict() for f in t.files]} for t in tables]
     note = {"tables": told, "batches": batches}
+    _settled.pop((lake.root, source), None)
     lake.put(_NOTE.format(source=source), json.dumps(note).encode())
+
+
+def settle(lake: Store, source: str, lease: int) -> None:
+    """`finish` under a lease of this number, but where nobody has had one since this process last looked."""
+    if _settled.get((lake.root, source)) != lease - 1:
+        finish(lake, source)
+    _settled[lake.root, source] = lease
 
 
 def finish(lake: Store, source: str) -> bool:

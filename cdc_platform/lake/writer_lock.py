@@ -46,7 +46,7 @@ def source_lock(config: Config, source: Source, wait_s: float | None = None) -> 
         left = max(wait - (time.monotonic() - started), 0.0)
         with lease.held(lake, source.name, source.slug, left) as mine:
             _mine[name, threading.get_ident()] = mine
-            exchange.finish(lake, source.name)
+            exchange.settle(lake, source.name, mine.number)
             yield mine
     finally:
         _mine.pop((name, threading.get_ident()), None)
