@@ -67,6 +67,6 @@ def keep(spark: SparkSession, config: Config, source: Source, now: Present, side
         where = "/".join(map(str, again))
         problem = f"messages before were decoded again when they had been held, the first at {where}"
         raise NotReadable("--from", problem, [f"{where} or before", "all of it"])
-    came = ("landed_at", "topic", "partition", "offset", "_came")
-    ordered = kept.withColumn("_came", F.monotonically_increasing_id())
-    files.append(ordered.repartitionByRange(*came).sortWithinPartitions(*came).drop("_came"), here)
+    message = ("landed_at", "topic", "partition", "offset")  # a file has all events of a message
+    ordered = kept.withColumn("_came", F.monotonically_increasing_id()).repartitionByRange(*message)
+    files.append(ordered.sortWithinPartitions(*message, "_came").drop("_came"), here)
