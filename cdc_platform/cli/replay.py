@@ -86,20 +86,24 @@ def _shown(found: dict[str, Any]) -> dict[str, Any]:
         "source": found["source"],
         "side lake": found["path"],
         "decoder": {"in use": decoders or None, "replay": found["decoders"]["replay"]},
-        "held rows": found["held"],
+        "held rows": _named(found["held"]),
     }
     if found["options"]:
-        told["options"] = [{"option": name, **both} for name, both in found["options"].items()]
+        told["options"] = [{"option": name, **_named(both)} for name, both in found["options"].items()]
     told["tables"] = [_table(t) for t in found["tables"]] or "none"
     for one in found["tables"]:
         of = f" of {one['table']}"
         for part in ("types", "columns", "reasons"):
             if one[part]:
-                told[f"{part}{of}"] = one[part]
+                told[f"{part}{of}"] = [_named(row) for row in one[part]]
         if rows := list(_rows(one)):
             told[f"rows{of}"] = Verbatim(rows)
     told["result"] = ("equal" if found["equal"] else "different") + (", put in place" if found["swapped"] else "")
     return told
+
+
+def _named(values: dict[str, Any]) -> dict[str, Any]:
+    return {name.replace("_", " "): value for name, value in values.items()}
 
 
 def _table(one: dict[str, Any]) -> dict[str, Any]:
