@@ -63,7 +63,8 @@ def replay(
     if swap and any(asked.values()):
         without = [f"without {name}" for name, given in asked.items() if given]
         raise ConfigError("--swap", "puts all of a source in place, as cdc.yaml has it", without)
-    replayed = with_options(source, options or {}, "--options")
+    own = source.tables.model_copy(update={"history": []})  # nobody reads the side lake's histories
+    replayed = with_options(source, options or {}, "--options").model_copy(update={"tables": own})
     now = present.look(config, source)
     chosen, begin = _chosen(config, source, now, tables), kept.starts(config, source, since)
     with side.held(config, source) as lease, leased(spark, lease):
@@ -74,7 +75,7 @@ def replay(
         held = _both(_held(config, source), _held(beside, replayed) + _held_before(config, source))
         before = decoders(config, source)
         if swap:
-            _put_in_place(spark, config, replayed)
+            _put_in_place(spark, config, source, replayed)
     return {
         "source": source.name,
         "path": beside.lake,
@@ -112,11 +113,11 @@ def _decode(spark: SparkSession, beside: Config, replayed: Source, chosen: list[
             chain.rebuild(spark, beside, replayed, *name.name)
 
 
-def _put_in_place(spark: SparkSession, config: Config, source: Source) -> None:
+def _put_in_place(spark: SparkSession, config: Config, source: Source, replayed: Source) -> None:
     """While nobody else writes the source: first what came since then is decoded, too."""
     with source_lock(config, source) as lease, leased(spark, lease):
-        beside = side.opened(config, source, present.look(config, source))
-        _decode(spark, beside, source, [])
+        beside = side.opened(config, replayed, present.look(config, source))
+        _decode(spark, beside, replayed, [])
         log.info("replay of %s: put in place", source.name)
         swapping.decide(spark, config, source, beside)
         exchange.finish(stores.lake(config), source.name)

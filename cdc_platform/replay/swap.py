@@ -104,7 +104,9 @@ def _stale(of: _Table) -> DataFrame:
         batch = now[name]["batch"] if name in now else state.BEFORE
         told = {"source": of.source.name, **name_columns(name), "batch": batch, "state": became, "reason": reason}
         counts = {"changes": 0, "invalid_dates": 0, "partial": 0, "entries": 1}
-        rows.append({**told, **counts, "rebuild": now.get(name, {}).get("rebuild", 0) + 1})
+        # Above what either lake had: by it a history sees that its table was made anew.
+        last = max(of_.get(name, {}).get("rebuild", 0) for of_ in (before, now))
+        rows.append({**told, **counts, "rebuild": last + 1})
     if rows:  # cuts see by the number of rows that something was done since
         rows[0]["entries"] = max(1, _entries(before) - _entries(now) + 1)
     schema = delta_sql.schema(of.at(of.config))
