@@ -29,13 +29,15 @@ _KEPT = {
     tables.QUARANTINE.path: "room = 'envelopes'",
     tables.OFFSET_LEDGER.path: "room <> 'changelog'",
     tables.WATERMARKS.path: "scope = 'source'",
+    tables.RECONCILIATIONS.path: "NOT equal",
 }
-"""Rows that stages before the decoder wrote, or that are of no use but for the lake in use: they stay."""
+"""Rows that stages before the decoder wrote, or that are of no use but for the lake in use: they stay. That a table was
+equal to the source says nothing of rows that were decoded again."""
 _OWN = (tables.CHANGES, tables.DDL_SEEN, tables.CONTEXTS)
 _SHARED = (
     *(tables.CHANGELOG, tables.SCHEMA_HISTORY, tables.SCHEMA_CHANGES, tables.TYPES_KNOWN, tables.CONTROL_EVENTS),
     *(tables.QUARANTINE, tables.OFFSET_LEDGER, tables.LOG_EPOCHS, tables.LINEAGES, tables.TABLE_RULES),
-    *(tables.DECODED_WITH, tables.TABLE_STATE, tables.WATERMARKS),
+    *(tables.DECODED_WITH, tables.TABLE_STATE, tables.WATERMARKS, tables.RECONCILIATIONS),
 )
 
 

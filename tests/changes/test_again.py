@@ -27,11 +27,12 @@ class Topic:
 
     def __init__(self, spark: Any, folder: Path):
         self.spark, self.file = spark, folder / "cdc.yaml"
+        self.rules: dict[str, Any] = {}
         self.with_options()
         self.offset = 0
 
     def with_options(self, **options: Any) -> None:
-        source = {"name": "s", "format": "debezium", "topics": ["t"], "options": options}
+        source = {"name": "s", "format": "debezium", "topics": ["t"], "options": options, "tables": self.rules}
         raw = {"lake": "./lake", "kafka": {"bootstrap.servers": "127.0.0.1:1"}, "sources": [source]}
         self.file.write_text(json.dumps(raw))
         self.config = load_config(self.file)

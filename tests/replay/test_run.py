@@ -2,12 +2,13 @@
 
 import json
 from dataclasses import replace
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from cdc_platform import chain, tables
+from cdc_platform import certificate, chain, tables
 from cdc_platform.cli.app import run as command
 from cdc_platform.config import load_config
 from cdc_platform.formats import FORMATS
@@ -16,6 +17,7 @@ from cdc_platform.lake.writer_lock import source_lock
 from cdc_platform.reading import catalog
 from tests.changelog.feed import read
 from tests.changes.test_again import Topic, created, row
+from tests.rows import add
 
 pytestmark = pytest.mark.spark
 STRING = {"decimal_handling_mode": "string"}
@@ -56,9 +58,26 @@ def numbers(topic: Topic) -> list[tuple[int, int]]:
     return [(i, int(n)) for i, n in topic.rows()]
 
 
+def versions(topic: Topic) -> list[tuple[int, int, bool]]:
+    """Of the table's history: id, n, and whether it is so now."""
+    found = read(tables.HISTORY_PATH.of(topic.config.lake, "s", ("d", "t"))).to_pylist()
+    return sorted((r["id"], int(r["n"]), r["_cdc_order_to"] is None) for r in found)
+
+
+def compared_equal(topic: Topic) -> bool:
+    """Whether the table's certificate rests on a comparison."""
+    return bool(certificate.of_source(topic.config, topic.source)["d", "t"].facts["compared"])
+
+
 def test_what_another_option_makes_is_told_beside_and_put_in_place_when_asked(topic: Topic, asked: Any):
+    topic.rules = {"history": ["d.*"]}
+    topic.with_options()
     topic.land(*lines())
     topic.catch_up()
+    assert versions(topic) == [(1, 5, True), (3, 55, True), (4, 1, True)]
+    told = {"source": "s", "db": "d", "table": "t", "against": "server", "equal": True, "version": 0, "rows": 3}
+    add(topic.config.lake, tables.RECONCILIATIONS, {**told, "differing": 0, "lost": 0, "at": datetime.now(UTC)})
+    assert compared_equal(topic)
     before = in_use(topic)
     assert numbers(topic) == [(1, 5), (3, 55), (4, 1)]
     code, found = asked("replay", "s", "--options", json.dumps(STRING))
@@ -83,6 +102,8 @@ def test_what_another_option_makes_is_told_beside_and_put_in_place_when_asked(to
     code, found = asked("replay", "s", "--swap")
     assert (code, found["swapped"], found["equal"]) == (0, True, False)
     assert numbers(topic) == [(1, 1234), (2, 1234), (3, 55)]
+    assert versions(topic) == [(1, 5, False), (1, 1234, True), (2, 1234, True), (3, 55, True)]
+    assert not compared_equal(topic), "what was decoded again was never compared"
     topic.land(row(60, 5, "4"))
     topic.catch_up()
     assert numbers(topic) == [(1, 1234), (2, 1234), (3, 55), (5, 4)]
