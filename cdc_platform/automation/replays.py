@@ -8,8 +8,7 @@ from pydantic import Field
 
 from cdc_platform.automation.naming import Naming
 from cdc_platform.automation.stages import failing, interruptible, spark_of
-from cdc_platform.replay import run
-from cdc_platform.replay.diff import KINDS, ONLY_IN_REPLAY, ONLY_IN_USE
+from cdc_platform.replay.kinds import KINDS, ONLY_IN_REPLAY, ONLY_IN_USE
 from cdc_platform.units import told_value
 
 REPLAY = "replay"
@@ -32,9 +31,11 @@ def replay_job(naming: Naming) -> Any:
 
     @dg.op(name=naming.name("replay_source"), required_resource_keys={naming.resource_key}, out=dg.Out(dg.Nothing))
     def replay_source(context: dg.OpExecutionContext, config: ReplayConfig) -> None:
+        from cdc_platform.replay.run import replay as replayed
+
         source = naming.config.source(context.partition_key)
         with failing(), interruptible():
-            found = run.replay(
+            found = replayed(
                 spark_of(context, naming),
                 naming.config,
                 source,

@@ -10,9 +10,8 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from cdc_platform.reading.frames import BOOKKEEPING
+from cdc_platform.replay.kinds import DIFFERING, KINDS, ONLY_IN_REPLAY, ONLY_IN_USE
 from cdc_platform.spark.delta_sql import quoted
-
-KINDS = ONLY_IN_USE, ONLY_IN_REPLAY, DIFFERING = "only_in_use", "only_in_replay", "differing"
 
 
 @dataclass(frozen=True, slots=True)

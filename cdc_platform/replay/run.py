@@ -23,7 +23,7 @@ from cdc_platform.lake.writer_lock import source_lock
 from cdc_platform.reading import catalog, described
 from cdc_platform.reading.catalog import State, TableName
 from cdc_platform.reading.frames import BOOKKEEPING
-from cdc_platform.replay import diff, kept, present, side
+from cdc_platform.replay import diff, kept, kinds, present, side
 from cdc_platform.replay import swap as swapping
 from cdc_platform.replay.present import Present
 from cdc_platform.replay.reasons import Reasons, decoders, options_in_use
@@ -164,11 +164,11 @@ class _Sides:
         u, r = self._in_use(name), self._replay(name)
         if u is None or r is None:
             rows = _both(*(0 if x is None else x.count() for x in (u, r)))
-            only = {diff.ONLY_IN_USE: rows["in_use"], diff.ONLY_IN_REPLAY: rows["replay"]}
+            only = {kinds.ONLY_IN_USE: rows["in_use"], kinds.ONLY_IN_REPLAY: rows["replay"]}
             return {**told, "equal": same and u is r, **_NOTHING, "rows": rows, **only}
         found = self._differences(u, r, self._keys(name))
         rows = _both(u.count(), r.count())
-        equal = same and not any(found[k] for k in (*diff.KINDS, "types"))
+        equal = same and not any(found[k] for k in (*kinds.KINDS, "types"))
         return {**told, "equal": equal, **found, "rows": rows}
 
     def _differences(self, u: DataFrame, r: DataFrame, keys: list[str]) -> dict[str, Any]:
@@ -211,7 +211,7 @@ class _Sides:
 
 
 _NOTHING: dict[str, Any] = {
-    **{"rows": {"in_use": None, "replay": None}, **dict.fromkeys(diff.KINDS, 0)},
+    **{"rows": {"in_use": None, "replay": None}, **dict.fromkeys(kinds.KINDS, 0)},
     **{"keys": [], "columns": [], "types": [], "reasons": [], "samples": []},
 }
 """Of a table of which nothing is compared."""

@@ -99,6 +99,8 @@ def test_metrics_of_sources_and_tables(shop: Path, capsys: pytest.CaptureFixture
         ("cdc_table_complete_timestamp_seconds", "shop-dts", "shop", "orders"): AT.timestamp() - 5,
         ("cdc_table_complete_timestamp_seconds", "shop-dts", "shop", 'we"ird\\\n'): AT.timestamp() - 5,
         ("cdc_source_cut", "shop-dts"): 7,
+        ("cdc_source_missing_records", "shop-dts"): 0,
+        ("cdc_source_missing_records", "shop_debezium"): 0,
         ("cdc_source_unaccounted_records", "shop-dts"): 0,
         ("cdc_source_unaccounted_records", "shop_debezium"): 2,
         ("cdc_source_held_rows", "shop-dts"): 3,
