@@ -7,9 +7,13 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
+from deltalake import QueryBuilder
 
 from cdc_platform.config import load_config
+from cdc_platform.lake import handles, stores
+from cdc_platform.tables import HISTORY_PATH, SNAPSHOT_PATH
 from tests import s3_server
 from tests.e2e.driver import KILL
 from tests.e2e.e2e_shop import Shop, facts, unaccounted
@@ -44,11 +48,31 @@ def command(config, *words):
     )
 
 
+def not_as_now(config):
+    """Sources whose history of shop.orders hasn't just the snapshot's rows as those of now, or nothing besides."""
+
+    def rows(path):
+        found = pa.table(QueryBuilder().register("t", handles.opened(path)).execute("SELECT * FROM t").read_all())
+        return found.to_pylist()
+
+    def cells(some):
+        return sorted(repr({k: v for k, v in r.items() if not k.startswith("_cdc")}) for r in some)
+
+    wrong = []
+    for source in config.sources:
+        at = stores.lake(config), source.name, ("shop", "orders")
+        history, snapshot = rows(HISTORY_PATH.of(*at)), rows(SNAPSHOT_PATH.of(*at))
+        now = [r for r in history if r["_cdc_order_to"] is None]
+        wrong += [] if cells(now) == cells(snapshot) and len(history) > len(now) else [source.name]
+    return wrong
+
+
 @pytest.mark.thorough
 @pytest.mark.parametrize("sources", [1, 2])
 def test_a_backlog_and_an_increment_end_equal(broker, config_on_s3, sources):
     shop = Shop(broker.bootstrap_servers, f"s3-{sources}", 8)
-    config = config_on_s3(shop, sources=shop.sources()[:sources])
+    followed = [{**source, "tables": {"history": ["shop.orders"]}} for source in shop.sources()[:sources]]
+    config = config_on_s3(shop, sources=followed)
     for more in (0, 5):
         if more:
             shop.advance(more)
@@ -56,6 +80,7 @@ def test_a_backlog_and_an_increment_end_equal(broker, config_on_s3, sources):
         assert ran.returncode == 0, ran.stdout + ran.stderr
         assert all(s["ok"] for s in json.loads(ran.stdout)["sources"])
         assert shop.differences(config) == []
+        assert not_as_now(config) == []
         assert s3_server.SECRET not in ran.stdout + ran.stderr
     found = facts(load_config(config.file))
     assert unaccounted(found["outcomes"]) == {}
@@ -70,6 +95,7 @@ def test_a_backlog_and_an_increment_end_equal(broker, config_on_s3, sources):
         assert told.returncode == 0, told.stdout + told.stderr
         assert (json.loads(told.stdout)["equal"], json.loads(told.stdout)["swapped"]) == (True, True)
         assert shop.differences(config) == []
+        assert not_as_now(config) == []
         assert unaccounted(facts(load_config(config.file))["outcomes"]) == {}
     logs = [f for f in config.state_dir.rglob("*") if f.is_file()]
     assert not [f for f in logs if s3_server.SECRET.encode() in f.read_bytes()]
