@@ -22,7 +22,6 @@ from cdc_platform.tables import CERTIFICATES, SCHEMA_HISTORY, Name, name_columns
 from cdc_platform.units import count, when
 
 PROVEN, CONSISTENT, BROKEN = "proven", "consistent", "broken"
-_GONE = ("dropped", "left_out")
 _AGAIN = timedelta(days=1)
 """An unchanged certificate is kept again when the table is complete up to so much more."""
 
@@ -50,9 +49,8 @@ class Certificate:
 
 def of_source(config: Config, source: Source) -> dict[Name, Certificate]:
     """Certificates of all snapshots of a source that it has and follows, as things are now."""
-    states = [t for t in queries.table_states(config) if t["source"] == source.name and t["state"] not in _GONE]
     shared = _Shared.of(config, source)
-    return {(name := name_of(t)): shared.certificate(name, t) for t in states}
+    return {(name := name_of(t)): shared.certificate(name, t) for t in queries.followed(config, source)}
 
 
 def issue(config: Config, found: Iterable[Certificate]) -> None:

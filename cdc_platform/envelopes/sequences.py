@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 
 _LARGEST = Decimal((1 << 63) - 1)
 _MOST = 1_000
-"""Of stretches in one pass: numbers with more breaks than that are no sequence."""
+"""Of breaks in one pass: numbers with more than that are no sequence."""
 
 
 class Stretch(NamedTuple):
@@ -64,15 +64,16 @@ def stretches(messages: pa.RecordBatch, parts: pa.RecordBatch) -> list[Stretch]:
 
 
 def joined(found: Iterable[Stretch]) -> list[Stretch]:
-    """Those of several batches, put together where one is the continuation of another. Where there are too many of
-    them, one per lane, without numbers."""
+    """Those of several batches, put together where one is the continuation of another. Where there are too many
+    breaks, one per lane, without numbers."""
     told: list[Stretch] = []
     for now in sorted(found, key=lambda s: s[:4]):
         if told and now.goes_on(told[-1]):
             told[-1] = told[-1]._replace(to_offset=now.to_offset, last=now.last)
         else:
             told.append(now)
-    return told if len(told) <= _MOST else _unnumbered(told)
+    lanes = {s[:3] for s in told}
+    return told if len(told) - len(lanes) <= _MOST else _unnumbered(told)
 
 
 def _unnumbered(told: list[Stretch]) -> list[Stretch]:

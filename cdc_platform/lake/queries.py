@@ -181,6 +181,11 @@ def table_states(config: Config) -> list[dict[str, Any]]:
     return found or []
 
 
+def followed(config: Config, source: Source) -> list[dict[str, Any]]:
+    """`table_states` of the snapshots that a source has and follows."""
+    return [t for t in table_states(config) if t["source"] == source.name and t["state"] not in ("dropped", "left_out")]
+
+
 def control_times(config: Config) -> dict[str, dict[str, datetime]]:
     """source → kind (heartbeat, checkpoint) → source's time of the newest, else the time it was landed."""
     found = query(

@@ -111,11 +111,7 @@ def of_tables(config: Config, source: Source, names: Iterable[Name]) -> dict[Nam
 
 def open_gaps(config: Config, source: Source) -> list[Gap]:
     """Those by which any snapshot of the source may lack rows; where there is none so far, all."""
-    names = [
-        tables.name_of(t)
-        for t in queries.table_states(config)
-        if t["source"] == source.name and t["state"] not in ("dropped", "left_out")
-    ]
+    names = [tables.name_of(t) for t in queries.followed(config, source)]
     if not names:
         return gaps(config, source)
     concerned = {gap for of in of_tables(config, source, names).values() for gap in of}

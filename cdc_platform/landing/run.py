@@ -108,7 +108,7 @@ def looked_at(config: Config, source: Source) -> datetime | None:
 _GONE = -2
 """to_offset of a lost row whose partition has left Kafka; -1 says that landing goes on at offset 0."""
 
-_GENERATION = 1 << 40
+GENERATION = 1 << 40
 """Ledger batches of generation g are numbered from g * 2**40 on: newer always means larger."""
 
 
@@ -124,8 +124,8 @@ def _position(ledger: Store, source: Source) -> tuple[int, dict[tuple[str, int],
         f"WHERE source = '{source.name}' AND outcome IN ('landed', 'lost') GROUP BY topic, \"partition\"",
         ledger=ledger,
     )
-    generation = (max((r["lost"] for r in rows if r["lost"] is not None), default=-1) + 1) // _GENERATION
-    batch = max((generation * _GENERATION, *(r["batch"] for r in rows)))
+    generation = (max((r["lost"] for r in rows if r["lost"] is not None), default=-1) + 1) // GENERATION
+    batch = max((generation * GENERATION, *(r["batch"] for r in rows)))
     at = {(r["topic"], r["partition"]): r["last"]["to_offset"] for r in rows}
     return generation, {place: last + 1 for place, last in at.items() if last > _GONE}, batch
 
@@ -165,7 +165,7 @@ def _note_losses(source: Source, lost: list[dict[str, Any]], generation: int, le
     rows = [
         (
             source.name,
-            generation * _GENERATION - 1,
+            generation * GENERATION - 1,
             "landing",
             x["topic"],
             x["partition"],
@@ -211,10 +211,10 @@ def _account(spark: SparkSession, config: Config, source: Source, generation: in
     checkpoint = CHECKPOINT.at(stores.lake(config), room="ledger", source=name)
 
     def note(batch_id: int, counted: list[dict[str, Any]]) -> None:
-        said = {"source": name, "batch": generation * _GENERATION + batch_id, "room": "landing", "outcome": "landed"}
+        said = {"source": name, "batch": generation * GENERATION + batch_id, "room": "landing", "outcome": "landed"}
         # Of any generation: losses may be accepted between a kill and the batch's repetition. With records:
         # positions are noted under the number of a batch that need not have been accounted for.
-        of = f"source = '{name}' AND outcome = 'landed' AND records > 0 AND batch % {_GENERATION} = {batch_id}"
+        of = f"source = '{name}' AND outcome = 'landed' AND records > 0 AND batch % {GENERATION} = {batch_id}"
         delta_table.append_rows(ledger, [{**said, **c} for c in counted], of=of)
 
     def each(spark: SparkSession, files: list[File], batch_id: int) -> None:

@@ -18,14 +18,13 @@ from pyspark.sql import functions as F
 from cdc_platform import tables
 from cdc_platform.config import Config, Source
 from cdc_platform.lake import delta_table, stores
+from cdc_platform.landing.run import GENERATION
 from cdc_platform.spark import delta_sql, folding
 from cdc_platform.tables import Table
 
 _BATCHES = 1_000
 """So many of a stage's last batches stay as they are: one that is repeated looks for its own rows."""
 _BY_HOUR = timedelta(days=2)
-_GENERATION = 1 << 40
-"""As landing numbers its batches."""
 
 
 class Fold(NamedTuple):
@@ -61,7 +60,7 @@ def _old_batches(rows: DataFrame, *by: str) -> Column:
 
 
 def _ledger(old: DataFrame) -> DataFrame:
-    by = ("source", "room", "topic", "partition", "outcome", F.floor(F.col("batch") / _GENERATION).alias("_generation"))
+    by = ("source", "room", "topic", "partition", "outcome", F.floor(F.col("batch") / GENERATION).alias("_generation"))
     newest = F.max(F.struct("batch", "to_offset"))
     # Where landing goes on is what its newest row says: a topic that was made again has lower offsets.
     end = F.when(F.col("outcome") == "landed", newest.getField("to_offset")).otherwise(F.max("to_offset"))

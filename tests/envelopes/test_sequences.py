@@ -53,8 +53,12 @@ def test_shards_of_a_partition_are_numbered_each_for_itself():
     ]
 
 
+def test_many_lanes_are_no_breaks():
+    assert len(found(*((0, o, 7, f"set_{o}") for o in range(1_500)))) == 1_500
+
+
 def test_numbers_that_are_no_sequence_are_not_kept_one_by_one():
-    assert found(*((0, o, 3 * o + 1, "") for o in range(1_001))) == [Stretch("t", 0, "", 0, 1_000, None, None)]
+    assert found(*((0, o, 3 * o + 1, "") for o in range(1_002))) == [Stretch("t", 0, "", 0, 1_001, None, None)]
 
 
 @given(st.lists(st.integers(1, 12), min_size=1, max_size=40), st.integers(0, 2**32))

@@ -3,14 +3,17 @@ would. Columns are followed from the messages and from the statements."""
 
 import shutil
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from cdc_platform import tables
+from cdc_platform.snapshots import as_of
 from cdc_platform.snapshots import run as snapshots
-from tests.changelog.feed import Feed, SourceTable, position
+from tests.changelog.feed import Feed, SourceTable, position, read
 from tests.explain.agreement import of_every_row
+from tests.lakes import store_at
 
 pytestmark = pytest.mark.spark
 
@@ -363,7 +366,7 @@ def taken(table: SourceTable, place: tuple[int, int], ids: str, last: bool = Tru
     "parted", [pytest.param(False, marks=pytest.mark.thorough), True], ids=["one run", "run by run"]
 )
 def test_a_snapshot_taken_again_replaces_the_table_or_says_that_it_tells_no_deletes(
-    spark: Any, make_config: Any, parted: bool
+    spark: Any, make_config: Any, tmp_path: Path, parted: bool
 ) -> None:
     sources = [
         {"name": n, "format": "debezium", "topics": [n], "options": {"whole_snapshots": n == "whole"}}
@@ -374,14 +377,20 @@ def test_a_snapshot_taken_again_replaces_the_table_or_says_that_it_tells_no_dele
         feed = Feed(spark, config, source["name"])
         log = OLD.insert((1, 300), {"id": "4", "a": "4", "b": "x"}, offset=1500)
         parts = [taken(OLD, (1, 157), "123"), [OLD.stated(), log], taken(OLD, (9, 158), "13")]
+        then: dict[int, list[int]] = {}
         for part in parts if parted else [[event for some in parts for event in some]]:
             feed.say(*part)
             result = feed.catch_up()
+            then[max(c["cut"] for c in feed.rows(tables.CUTS))] = sorted(r["id"] for r in feed.live("shop", "t"))
         told = str(result.tables["shop.t"].get("limits"))
         if source["name"] == "whole":
             assert sorted((r["id"], r["b"]) for r in feed.live("shop", "t")) == [(1, "8"), (3, "8")]
             assert told == "None"
             assert of_every_row(feed.config, feed.source)[1] == []
+            for cut in feed.rows(tables.CUTS):  # and as it was, with and without the snapshot
+                to = tmp_path / str(cut["cut"])
+                as_of.make(spark, feed.config, feed.source, ("shop", "t"), cut["cut"], store_at(to))
+                assert sorted(read(str(to))["id"].to_pylist()) == then[cut["cut"]]
         else:
             assert sorted(r["id"] for r in feed.live("shop", "t")) == [1, 2, 3, 4]
             assert "a snapshot was taken again (at mysql-bin.000009:158), which tells no deletes" in told

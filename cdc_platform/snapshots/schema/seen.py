@@ -8,7 +8,7 @@ from functools import partial
 from typing import Any
 
 from cdc_platform.changelog.loads import loads
-from cdc_platform.changelog.schema import Address, Effects, SchemaHistory, schema_history
+from cdc_platform.changelog.schema import Address, Effects, SchemaHistory, Step, schema_history
 from cdc_platform.config import Config, Source
 from cdc_platform.formats import FORMATS
 from cdc_platform.formats.table_schemas.options import MySqlOptions
@@ -47,7 +47,7 @@ def seen(config: Config, source: Source, read: Effects | None = None) -> Seen:
     )
     read = read or partial(_known_effects, config, source)
     full = schema_history(told, read, fold=options.fold if options else False, loads=again)
-    replaced = {s.address: {"address": s.address, "order": s.order, "ddl": s.ddl} for s in again.replaced}
+    replaced = {s.address: _told_by_rows(s) for s in again.replaced}
     ddl, placed = [*ddl, *replaced.values()], placed | replaced.keys()
     outside = [r for r in every if r["kind"] == "ddl" and r["ddl"] and r["address"] not in placed]
     ordered = sorted(outside, key=lambda r: (r["order"], r["address"]))
@@ -92,6 +92,13 @@ def _told(config: Config, source: Source) -> list[dict[str, Any]]:
 
 def _made_up(row: dict[str, Any]) -> bool:
     return dict(row["info"] or ()).get("snapshot", "false") != "false"
+
+
+def _told_by_rows(step: Step) -> dict[str, Any]:
+    """A step that no statement tells, as the row of one: it stands where its rows do, without a time or a transaction
+    of its own."""
+    address = dict(zip(("topic", "partition", "offset", "entry_index"), step.address, strict=True))
+    return {**address, "address": step.address, "order": step.order, "ddl": step.ddl, "source_time": None, "gtid": None}
 
 
 def address_of(row: dict[str, Any]) -> Address:
