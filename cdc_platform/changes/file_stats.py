@@ -122,6 +122,7 @@ class Runs:
         *("file_no", "binlog_pos", "retold"),
     )
     """What events must have; `retold` may be missing."""
+    _NEEDED = COLUMNS[:-1]
 
     def __init__(self) -> None:
         self._of: dict[tuple[str, int], list[dict[str, Any]]] = {}
@@ -137,7 +138,7 @@ class Runs:
             mine = pc.and_(mine, pc.invert(pc.fill_null(events.column("retold"), False)))
         if not mine.true_count:
             return
-        some = events if mine.false_count == 0 else events.filter(mine)
+        some = events if mine.false_count == 0 else events.select(self._NEEDED).filter(mine)
         placed = pc.and_(pc.is_valid(some.column("file_no")), pc.is_valid(some.column("binlog_pos")))
         came = arrival(some).to_numpy()
         file = pc.fill_null(pc.if_else(placed, some.column("file_no"), None), NO_POSITION[0]).to_numpy()

@@ -41,9 +41,18 @@ def texts_fit(texts: pa.StringArray, mysql_type: MySqlType) -> np.ndarray:
 def decimals_fit(texts: pa.StringArray, mysql_type: MySqlType) -> np.ndarray:
     """Which plain decimal texts have no more digits than DECIMAL(precision, scale); zeros at either end don't count."""
     pattern = _digits(mysql_type.args)
-    if pattern is None:
+    if pattern is None or _are_short(texts, *mysql_type.args):
         return np.ones(len(texts), bool)
     return pc.fill_null(pc.match_substring_regex(texts, pattern), True).to_numpy(zero_copy_only=False)
+
+
+def _are_short(texts: pa.StringArray, precision: int, scale: int) -> bool:
+    """Whether no number has more digits than a DECIMAL(precision, scale) on either side, all zeros counted. What nearly
+    all are, many times faster told than by a pattern."""
+    sizes, dots = pc.binary_length(texts), pc.find_substring(texts, ".")
+    whole = pc.if_else(pc.less(dots, 0), sizes, dots)
+    most_whole, most_after = pc.max(whole).as_py() or 0, pc.max(pc.subtract(pc.subtract(sizes, whole), 1)).as_py() or 0
+    return most_whole <= precision - scale and most_after <= scale
 
 
 @lru_cache(maxsize=256)
