@@ -47,7 +47,7 @@ def _parted(
     found, known = [], dict(unknown)
     for run in runs:
         first = known.get(run)
-        if first is None or first.place < candidates[run] or not log.begun_within(run):
+        if first is None or first.again or first.place < candidates[run] or not log.begun_within(run):
             found.append(run)
             continue
         if first.before is not None:

@@ -51,11 +51,12 @@ class Run(NamedTuple):
 
 class Unknown(NamedTuple):
     """The first event of a run that isn't stored at its place with its content, and the arrival of the one before it
-    (None: it is the first)."""
+    (None: it is the first). again: it is stored, but may be one more of its transaction."""
 
     arrival: int
     place: Place
     before: int | None
+    again: bool = False
 
 
 class Segment(NamedTuple):
@@ -194,6 +195,8 @@ class Log:
         if first.place < then.high:
             epoch = self._next(rest, then.epoch)
             found.append(self._note(_segment(rest, epoch), Partition(epoch, rest.low, rest.low, 0)))
+        elif first.again:  # of the same transaction, so of the same log
+            found.append(self._note(_segment(rest, then.epoch), then))
         else:
             found.append(self._forward(rest, then))
         return found

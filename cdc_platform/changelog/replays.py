@@ -131,15 +131,15 @@ def unknown(
     figures = copies.cast("int").alias("copies"), F.bool_or(here & earlier).alias("earlier")
     new = counted.agg(*figures).where(f"copies = 0 OR (NOT earlier AND {goes_on})")
     new = new.withColumn("new", F.expr("at[IF(copies > 1, 0, copies)]"))
-    first = new.select("run", "new.arrival", "new.prior", *_PLACE)
-    firsts = first.groupBy("run").agg(F.min(F.struct("arrival", "prior", *_PLACE)).alias("first")).collect()
+    first = new.select("run", "new.arrival", "new.prior", *_PLACE, (F.col("copies") > 0).alias("again"))
+    firsts = first.groupBy("run").agg(F.min(F.struct("arrival", "prior", *_PLACE, "again")).alias("first")).collect()
     found: dict[Run, Unknown | None] = dict.fromkeys(runs)
     for row in firsts:
         run_, at = runs[row["run"]], row["first"]
         placed = at["file_no"] is not None and at["binlog_pos"] is not None
         place = (at["file_no"], int(at["binlog_pos"])) if placed else NO_POSITION
         prior = None if at["prior"] is None or at["prior"] >= at["arrival"] else at["prior"]
-        found[run_] = Unknown(at["arrival"], place, prior)
+        found[run_] = Unknown(at["arrival"], place, prior, at["again"])
     return found
 
 

@@ -86,7 +86,8 @@ class Topic:
             goes_on = not earlier and event[:2] >= candidates[run]
             if not copies or (goes_on and (counts[event] > copies or copies > 1)):
                 first = offset * ENTRIES == run.first
-                return Unknown(offset * ENTRIES, (event.file, event.pos), None if first else (offset - 1) * ENTRIES)
+                before = None if first else (offset - 1) * ENTRIES
+                return Unknown(offset * ENTRIES, (event.file, event.pos), before, again=copies > 0)
         return None
 
     def _stored(self, event: Event, run: Run, candidates: dict[Run, Place], old: dict[int, int]) -> list:
@@ -191,6 +192,18 @@ def test_a_transaction_cut_by_a_crash_is_completed_by_its_replay() -> None:
     topic.take()
     assert topic.newest() == {0: 1, 1: 9}
     assert len(topic.kept()) == 4
+
+
+def test_what_may_be_one_more_of_its_transaction_stays_in_the_log_of_that() -> None:
+    """A restart sends a part of the last transaction, the next one goes back further and sends all of it. Meanwhile
+    another partition has seen a second RESET MASTER that this one, without events between, took for the first."""
+    topic = Topic(2)
+    came(topic, (1, 14, 0, 7, "1", 7), (1, 14, 1, 8, "1", 8), (1, 4, 0, 15, "1", 15), (1, 14, 0, 16, "1", 16))
+    again, part, rest = ((1, p, k, n, "1", n) for p, k, n in ((4, 1, 20), (14, 1, 21), (14, 1, 22)))
+    began = (1, 4, 0, 19, "1", 19)
+    came(topic, began, again, part, rest, part, began, again, part, began, again, part, rest)
+    topic.take()
+    assert topic.newest() == {0: 19, 1: 22}
 
 
 def test_a_quiet_partition_follows_its_server_into_the_new_log() -> None:
