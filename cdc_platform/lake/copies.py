@@ -82,14 +82,14 @@ class Copy:
 
 
 def of(opened: Handle) -> Copy | None:
-    """A table as it is now. None: it is large, or has more than data files and partitions (deletion vectors, mapped
-    columns). Raises StorageError."""
+    """A table as it is now. None: it is large, or has more than data files and partitions by texts (deletion vectors,
+    mapped columns). Raises StorageError."""
     copy: Copy | None = opened.copy
     if copy is None and opened.version < opened.copied_from:
         return None
     opened.copy = None
     files = opened.data_files()
-    if opened.table.protocol().min_reader_version > 1 or not _is_small(files):
+    if opened.table.protocol().min_reader_version > 1 or not (_is_small(files) and _are_texts(files)):
         opened.copied_from = opened.version + _COMMITS
         return None
     try:
@@ -117,6 +117,11 @@ def _made(opened: Handle, files: dict[str, DataFile]) -> Copy:
 
 def _is_small(files: dict[str, DataFile]) -> bool:
     return len(files) <= _FILES and sum(file.size for file in files.values()) <= _BYTES
+
+
+def _are_texts(files: dict[str, DataFile]) -> bool:
+    """Whether the log tells the files' partitions as they are here: other types have a notation of their own there."""
+    return all(value is None or isinstance(value, str) for file in files.values() for value in file.partition.values())
 
 
 def _removed(file: DataFile) -> Action:

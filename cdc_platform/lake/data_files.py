@@ -260,19 +260,23 @@ def _put(into: dict[str, Any], name: str, value: Any) -> None:
 
 
 def _state_text(value: str, highest: bool) -> str:
-    """Its beginning, as Delta has it: of the highest one with a letter behind that is above all others."""
-    return value if len(value) <= _TEXT else value[:_TEXT] + (chr(sys.maxunicode) if highest else "")
+    """Its beginning, as Delta has it: of the highest one with a letter behind that is above all others, in place of
+    one that isn't this letter itself."""
+    if not highest or len(value) <= _TEXT:
+        return value[:_TEXT]
+    end = next((n for n in range(_TEXT, len(value)) if value[n] != _ABOVE), None)
+    return value if end is None else value[:end] + _ABOVE
 
 
 def _state_time(value: datetime, highest: bool) -> str:
     """With a time zone in microseconds; without one as Spark reads it, in milliseconds."""
     if value.tzinfo is not None:
-        return value.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+        return value.astimezone(UTC).replace(tzinfo=None).isoformat(timespec="microseconds") + "Z"
     beyond = timedelta(microseconds=-value.microsecond % 1000)
     return (value + beyond if highest and value <= datetime.max - beyond else value).isoformat(timespec="milliseconds")
 
 
-_TEXT = 32
+_TEXT, _ABOVE = 32, chr(sys.maxunicode)
 _STATED = {
     **dict.fromkeys((int, float, Decimal), lambda value, _: value),
     str: _state_text,

@@ -33,11 +33,12 @@ _DECODER, _ENCODER = msgspec.json.Decoder(), msgspec.json.Encoder()
 
 
 class DataFile(NamedTuple):
-    """A data file as its table's log names it: `path` as it stands there (percent-encoded), bytes, partition."""
+    """A data file as its table's log names it: `path` as it stands there (percent-encoded), bytes, partition (values of
+    other types than texts as Python has them; the platform's tables have none)."""
 
     path: str
     size: int
-    partition: dict[str, str]
+    partition: dict[str, Any]
 
 
 @dataclass(slots=True)

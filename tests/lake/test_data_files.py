@@ -1,7 +1,7 @@
 """Files that workers write: what is read back, what Delta's log tells of them, and how much is held at once."""
 
 import json
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 
 import pyarrow as pa
@@ -96,6 +96,32 @@ def test_the_log_tells_lowest_and_highest_values(tmp_path):
         },
         "nullCount": {"n": 0, "word": 6, "at": 0, "pos": 0, "order": {"a": 0}},
     }
+
+
+@pytest.mark.parametrize(
+    ("values", "low", "high"),
+    [
+        (["a" * 32], "a" * 32, "a" * 32),
+        (["a" * 33], "a" * 32, "a" * 32 + "\U0010ffff"),
+        (["é🙂" * 20], "é🙂" * 16, "é🙂" * 16 + "\U0010ffff"),
+        (["a" * 32 + "\U0010ffff" * 2 + "z"], "a" * 32, "a" * 32 + "\U0010ffff" * 3),
+        (["\U0010ffff" * 33], "\U0010ffff" * 32, "\U0010ffff" * 33),
+        ([datetime(9, 8, 7, 6, 5, 4, 3, UTC)], "0009-08-07T06:05:04.000003Z", "0009-08-07T06:05:04.000003Z"),
+        ([datetime(9, 8, 7, 6, 5, 4, 3)], "0009-08-07T06:05:04.000", "0009-08-07T06:05:04.001"),
+        ([date(1, 1, 1), date(1582, 10, 14)], "0001-01-01", "1582-10-14"),
+        ([0.0, -0.0], -0.0, 0.0),
+        ([Decimal("0E-30"), Decimal("1E-30")], 0.0, 1e-30),
+    ],
+)
+def test_lowest_and_highest_values_of_odd_kinds_are_below_and_above_all(tmp_path, values, low, high):
+    rows = pa.record_batch({"n": pa.array(values)})
+    out = Output(Sink(store_at(tmp_path), rows.schema, ("n",), ()))
+    (tmp_path / "_delta_log").mkdir()
+    out.write(rows)
+    done = json.loads(out.close().stats)
+    assert (repr(done["minValues"]["n"]), repr(done["maxValues"]["n"])) == (repr(low), repr(high))
+    if isinstance(values[0], str):
+        assert low <= min(values) <= max(values) <= high
 
 
 def test_a_column_of_nothing_has_no_lowest_value(tmp_path):
