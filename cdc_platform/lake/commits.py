@@ -38,6 +38,7 @@ _REFUSED = ("delta.appendOnly", "delta.enableChangeDataFeed")
 _PLAIN, _FEATURES = 2, 7
 """Writer versions: up to which a table has nothing but appendOnly and invariants, and from which on it tells its
 features one by one."""
+VECTORS = "delta.enableDeletionVectors"
 _INTERVAL, _ITS_DEFAULT = "delta.checkpointInterval", "10"
 _ENCODER = msgspec.json.Encoder()
 _APPEND_SECONDS, _PAUSE_SECONDS = 300.0, 0.1
@@ -47,11 +48,12 @@ one, and a slow writer may lose many to quick ones."""
 
 class Live(NamedTuple):
     """A table at one of its versions. adds: the log's `add` actions of its data files. interval: commits from one
-    checkpoint to the next."""
+    checkpoint to the next. marks: whether its files may have deletion vectors."""
 
     version: int
     adds: list[Action]
     interval: int
+    marks: bool
 
 
 class Marked(NamedTuple):
@@ -63,7 +65,7 @@ class Marked(NamedTuple):
 
 def live(path: Store) -> Live | None:
     """A table as its newest commit leaves it. None: it has something that isn't kept to here (an unknown feature of the
-    protocol, partitions, files of other places), or its log can't be read in full."""
+    protocol, partitions, files of other places, a file twice), or its log can't be read in full."""
     with handle(path) as opened:
         return live_of(opened)
 
@@ -79,14 +81,15 @@ def live_of(opened: Handle) -> Live | None:
         adds = _adds(opened, version)
     except FileNotFoundError:
         return None
-    if not all(map(_is_kept_to, adds)):
+    if not all(map(_is_kept_to, adds)) or len({add["path"] for add in adds}) != len(adds):
         return None
-    return Live(version, adds, int(metadata.configuration.get(_INTERVAL, _ITS_DEFAULT)))
+    told = metadata.configuration
+    return Live(version, adds, int(told.get(_INTERVAL, _ITS_DEFAULT)), told.get(VECTORS) == "true")
 
 
 def empty(properties: Mapping[str, str]) -> Live:
     """The same of a table that has just been made."""
-    return Live(0, [], int(properties.get(_INTERVAL, _ITS_DEFAULT)))
+    return Live(0, [], int(properties.get(_INTERVAL, _ITS_DEFAULT)), properties.get(VECTORS) == "true")
 
 
 def _adds(opened: Handle, version: int) -> list[Action]:
@@ -197,8 +200,11 @@ def _told(add: Action) -> Action:
 
 def commit(path: Store, before: Live, written: Iterable[Written], marked: Iterable[Marked], told: Action) -> bool:
     """Makes the next version of a table: with some more files, and with rows of others marked. told: what its history
-    says. False: another has made that version, and nothing was done."""
-    written = list(written)
+    says. False: another has made that version, and nothing was done. Raises LakeChanged for vectors in a table that
+    has them disabled: some readers then don't look for any."""
+    written, marked = list(written), list(marked)
+    if not before.marks and any(file.vector is not None for file in marked):
+        raise LakeChanged(path.uri(), "rows were marked in vectors, and its properties don't enable these")
     _seen(path, written)
     now, version = int(time.time() * 1000), before.version + 1
     lines: list[Action] = [{"commitInfo": {"timestamp": now, "readVersion": before.version, **told}}]

@@ -8,7 +8,7 @@ import pytest
 from deltalake import DeltaTable, QueryBuilder, write_deltalake
 from pyroaring import BitMap64
 
-from cdc_platform.errors import LakeNotShared
+from cdc_platform.errors import LakeChanged, LakeNotShared
 from cdc_platform.lake import commits, deletion_vectors, handles, new_tables
 from cdc_platform.lake.commits import Marked
 from cdc_platform.lake.data_files import Output, Sink
@@ -189,6 +189,30 @@ def test_files_of_other_places_and_without_statistics_are_left_to_spark(table, m
     assert commits.live(table) is not None
     table.put(LOG.format(3), json.dumps({"add": {**add, "stats": '{"numRecords":1}', **more}}).encode())
     assert commits.live(table) is None
+
+
+def test_a_file_that_is_told_twice_is_left_to_spark(table):
+    """As of a writer whose `remove` lacks the vector that the file had: rows would be there twice."""
+    before = commits.live(table)
+    first = marked(table, of(before, 10), 3)
+    assert commits.commit(table, before, [], [first], HISTORY)
+    stays = of(commits.live(table), 10)
+    second = {**stays, "deletionVector": marked(table, stays, 3, 4).vector}
+    lines = [{"remove": {k: v for k, v in stays.items() if k != "deletionVector"}}, {"add": second}]
+    table.put(LOG.format(4), "\n".join(map(json.dumps, lines)).encode())
+    assert commits.live(table) is None
+
+
+def test_no_vectors_where_they_are_not_enabled(store):
+    """Some readers don't look for any there."""
+    path = store.at("t")
+    made(path, metaData={"configuration": {**PROPERTIES, "delta.enableDeletionVectors": "false"}})
+    write_deltalake(path.uri(), rows(1, 2), mode="append", storage_options=path.options)
+    before = commits.live(path)
+    with pytest.raises(LakeChanged, match="don't enable"):
+        commits.commit(path, before, [], [marked(path, of(before, 2), 0)], HISTORY)
+    assert commits.commit(path, before, [file_with(path, 3)], [Marked(of(before, 2), None)], HISTORY)
+    assert there(path) == [3]
 
 
 def test_a_property_is_set_and_taken_away_in_commits_of_their_own(table):

@@ -68,7 +68,7 @@ def written(store):
     return store, file, told
 
 
-@pytest.mark.parametrize("other", [{"cardinality": 4}, {"sizeInBytes": 7}, {"storageType": "p"}])
+@pytest.mark.parametrize("other", [{"cardinality": 4}, {"sizeInBytes": 7}, {"storageType": "p"}, {"storageType": "r"}])
 def test_another_vector_than_the_log_tells_is_refused(written, other):
     folder, _, told = written
     with pytest.raises(LakeChanged, match="deletion vector"):

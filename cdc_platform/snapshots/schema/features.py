@@ -11,12 +11,13 @@ from typing import NamedTuple
 from pyspark.sql import SparkSession
 
 from cdc_platform.lake import delta_table
+from cdc_platform.lake.commits import VECTORS
 from cdc_platform.lake.looks import Look
 from cdc_platform.lake.store import Store
 from cdc_platform.spark import delta_sql
 from cdc_platform.spark.delta_sql import delta
 
-MAPPING, VECTORS = "delta.columnMapping.mode", "delta.enableDeletionVectors"
+MAPPING = "delta.columnMapping.mode"
 COLUMN_MAPPING, DELETION_VECTORS = "columnMapping", "deletionVectors"
 """Names of the two in a table's protocol."""
 _MAPPED = {MAPPING: "name", "delta.feature.timestampNtz": "supported"}
@@ -96,7 +97,9 @@ def remove(spark: SparkSession, path: Store) -> bool:
     if not (now.mapping or now.vectors):
         return False
     mapping = now.mapping and not (now.mapped and needs_mapping(delta_sql.read(spark, path).columns))
-    if now.vectors:  # first disables them and rewrites the files that have some
+    if now.vectors:
+        # DROP FEATURE does so too, but only once they are disabled: some readers then don't look for any.
+        spark.sql(f"REORG TABLE {delta(path)} APPLY (PURGE)")
         spark.sql(f"ALTER TABLE {delta(path)} DROP FEATURE {DELETION_VECTORS}")
     if mapping:
         if now.mapped:
