@@ -67,7 +67,7 @@ public class KernelReader {
                         files.add(Arrays.asList(status.getPath(),
                             vector == null ? null : vector.getUniqueId(), vector == null ? 0 : vector.getCardinality()));
                         if (job.get("rows").asBoolean()) {
-                            read(state, file, status, rows);
+                            read(snapshot.getSchema(), state, file, status, rows);
                         }
                     }
                 }
@@ -76,7 +76,8 @@ public class KernelReader {
         return Map.of("columns", snapshot.getSchema().fieldNames(), "rows", rows, "files", files);
     }
 
-    static void read(Row state, Row file, FileStatus status, List<Object> rows) throws Exception {
+    // A struct's vector has the names that its fields have in files: their own are those of the table's schema.
+    static void read(StructType schema, Row state, Row file, FileStatus status, List<Object> rows) throws Exception {
         CloseableIterator<ColumnarBatch> physical = ENGINE.getParquetHandler()
             .readParquetFiles(singletonCloseableIterator(status), ScanStateRow.getPhysicalDataReadSchema(state),
                 Optional.empty())
@@ -92,7 +93,7 @@ public class KernelReader {
                     }
                     List<Object> row = new ArrayList<>();
                     for (int column = 0; column < data.getSchema().length(); column++) {
-                        row.add(cell(data.getColumnVector(column), at));
+                        row.add(cell(schema.at(column).getDataType(), data.getColumnVector(column), at));
                     }
                     rows.add(row);
                 }
@@ -100,11 +101,10 @@ public class KernelReader {
         }
     }
 
-    static Object cell(ColumnVector from, int at) {
+    static Object cell(DataType type, ColumnVector from, int at) {
         if (from.isNullAt(at)) {
             return null;
         }
-        DataType type = from.getDataType();
         if (type instanceof BooleanType) return told("boolean", from.getBoolean(at));
         if (type instanceof ByteType) return told("int", from.getByte(at));
         if (type instanceof ShortType) return told("int", from.getShort(at));
@@ -118,28 +118,32 @@ public class KernelReader {
         if (type instanceof DateType) return told("date", from.getInt(at));
         if (type instanceof TimestampType) return told("timestamp", from.getLong(at));
         if (type instanceof TimestampNTZType) return told("local", from.getLong(at));
-        if (type instanceof ArrayType) return told("list", cells(from.getArray(at).getElements()));
+        if (type instanceof ArrayType) {
+            return told("list", cells(((ArrayType) type).getElementType(), from.getArray(at).getElements()));
+        }
         if (type instanceof MapType) {
-            List<Object> pairs = new ArrayList<>(), values = cells(from.getMap(at).getValues());
-            for (Object key : cells(from.getMap(at).getKeys())) {
+            MapType map = (MapType) type;
+            List<Object> pairs = new ArrayList<>(), values = cells(map.getValueType(), from.getMap(at).getValues());
+            for (Object key : cells(map.getKeyType(), from.getMap(at).getKeys())) {
                 pairs.add(Arrays.asList(key, values.get(pairs.size())));
             }
             return told("map", pairs);
         }
         if (type instanceof StructType) {
             List<Object> fields = new ArrayList<>();
-            for (String name : ((StructType) type).fieldNames()) {
-                fields.add(Arrays.asList(name, cell(from.getChild(fields.size()), at)));
+            for (StructField field : ((StructType) type).fields()) {
+                Object value = cell(field.getDataType(), from.getChild(fields.size()), at);
+                fields.add(Arrays.asList(field.getName(), value));
             }
             return told("struct", fields);
         }
         throw new IllegalArgumentException("a column of type " + type);
     }
 
-    static List<Object> cells(ColumnVector from) {
+    static List<Object> cells(DataType type, ColumnVector from) {
         List<Object> found = new ArrayList<>();
         for (int at = 0; at < from.getSize(); at++) {
-            found.add(cell(from, at));
+            found.add(cell(type, from, at));
         }
         return found;
     }

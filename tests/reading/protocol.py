@@ -23,12 +23,29 @@ _VECTORS = "deletionVectors"
 def problems(path: str) -> list[str]:
     """One line for each thing that isn't as it has to be."""
     log = _Log(Path(path))
-    commits = sorted(p for p in (Path(path) / "_delta_log").glob("*.json") if p.stem.isdigit())
-    for commit in commits:
-        log.take([json.loads(line) for line in commit.read_text("utf-8").split("\n") if line.strip()])
-        log.found += [f"commit {int(commit.stem)}: {text}" for text in log.now]
+    for number, actions in _commits(path):
+        log.take(actions)
+        log.found += [f"commit {number}: {text}" for text in log.now]
         log.now = []
     return log.found
+
+
+def vectors(path: str) -> tuple[list[str], bool]:
+    """Files that have a vector now, and whether the platform has ever made one."""
+    marked, own = {}, False
+    for _, actions in _commits(path):
+        adds = [a["add"] for a in actions if "add" in a]
+        marked |= {a["path"]: False for a in (a["remove"] for a in actions if "remove" in a)}
+        marked |= {a["path"]: "deletionVector" in a for a in adds}
+        engines = [a["commitInfo"].get("engineInfo") for a in actions if "commitInfo" in a]
+        own |= engines == ["cdc-platform"] and any("deletionVector" in a for a in adds)
+    return [path for path, has in marked.items() if has], own
+
+
+def _commits(path: str) -> Iterator[tuple[int, list[Action]]]:
+    for file in sorted(p for p in (Path(path) / "_delta_log").glob("*.json") if p.stem.isdigit()):
+        lines = file.read_text("utf-8").split("\n")
+        yield int(file.stem), [json.loads(line) for line in lines if line.strip()]
 
 
 class _Log:
@@ -45,9 +62,9 @@ class _Log:
         by = {kind: [a[kind] for a in actions if kind in a] for kind in ("protocol", "metaData", "add", "remove")}
         self.protocol = (by["protocol"] or [self.protocol])[-1]
         self.metadata = (by["metaData"] or [self.metadata])[-1]
-        for kind, key in (("add", _key), ("remove", _key)):
-            self._say(len({key(a) for a in by[kind]}) == len(by[kind]), f"a file is told twice by {kind}")
-        for gone in by["remove"]:
+        for kind in ("add", "remove"):
+            self._say(len({_key(a) for a in by[kind]}) == len(by[kind]), f"{kind}: a file is told twice")
+        for gone in (r for r in by["remove"] if not r["path"].endswith(".bin")):  # vectors, as DROP FEATURE tells them
             there = self.live.pop(gone["path"], None)
             if self.whole:
                 self._say(there is not None, f"{gone['path']} is removed and wasn't there")
@@ -142,8 +159,8 @@ def _values(rows: pa.Table, path: tuple[str, ...]) -> list[Any]:
 
 
 def _bound(told: Any, like: Any, *, below: bool) -> Any:
-    """What statistics say, as a value of the column. Times are told to the millisecond, or better: what a reader makes of
-    those of Spark's own writers, which it cuts, is a millisecond wider."""
+    """What statistics say, as a value of the column. Spark cuts the highest time to the millisecond, which readers
+    know."""
     if isinstance(like, datetime):
         at = datetime.fromisoformat(told)
         wide = timedelta(0) if below or len(told.partition(".")[2].rstrip("Z")) > 3 else timedelta(milliseconds=1)

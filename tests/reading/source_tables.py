@@ -1,4 +1,4 @@
-"""Tables of a source with the rows that it has, told to a feed change by change: the truth that snapshots are held to."""
+"""Tables of a source with the rows that it has, told to a feed change by change: what snapshots are held to."""
 
 from base64 import b64decode
 from collections.abc import Callable, Iterator
@@ -113,7 +113,7 @@ _VALUES: tuple[tuple[Callable[[pa.DataType], bool], Callable[[str], Any]], ...] 
     (pa.types.is_float32, lambda text: float(np.float32(text))),
     (pa.types.is_float64, float),
     (pa.types.is_date, date.fromisoformat),
-    (pa.types.is_timestamp, lambda text: datetime.fromisoformat(text)),
+    (pa.types.is_timestamp, datetime.fromisoformat),
     (pa.types.is_binary, b64decode),
     (pa.types.is_string, str),
 )

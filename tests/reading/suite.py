@@ -1,5 +1,5 @@
-"""The snapshots of written.py in the layout of Delta's acceptance tests (DAT): each a folder with the table (`delta`), what
-it is about (`test_case_info.json`), and the rows of each version, and of the newest, as Parquet (`expected/…`)."""
+"""The snapshots of written.py in the layout of Delta's acceptance tests (DAT): each a folder with the table (`delta`),
+what it is about (`test_case_info.json`), and the rows of each version, and of the newest, as Parquet (`expected/…`)."""
 
 import json
 from collections.abc import Iterator

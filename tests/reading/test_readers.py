@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from tests.changelog.feed import Feed
-from tests.reading import matrix
+from tests.reading import matrix, protocol
 from tests.reading.verdicts import NAMES, YES, canonical, verdicts
 
 pytestmark = pytest.mark.spark
@@ -19,10 +19,10 @@ PAGE = Path(__file__).parents[2] / "docs" / "reading.md"
 
 
 class Made:
-    """The tables, and Spark's rows of each."""
+    """The tables of a lake, and Spark's rows of each."""
 
-    def __init__(self, spark: Any, shown: dict[str, matrix.Shown]):
-        self.shown = shown
+    def __init__(self, spark: Any, lake: Path, shown: dict[str, matrix.Shown]):
+        self.lake, self.shown = lake, shown
         self.rows = {name: self._by_spark(spark, s) for name, s in shown.items()}
 
     @staticmethod
@@ -39,7 +39,7 @@ def made(spark: Any, tmp_path_factory: Any) -> Made:
     folder = tmp_path_factory.mktemp("readers")
     source = {"name": "s", "format": "debezium", "topics": ["t"], "tables": {"readers": matrix.READERS}}
     config = parse_config({"lake": str(folder / "lake"), "sources": [source]}, folder / "cdc.yaml")
-    return Made(spark, matrix.make(Feed(spark, config, "s")))
+    return Made(spark, folder / "lake", matrix.make(Feed(spark, config, "s")))
 
 
 def page_column(name: str) -> dict[str, str]:
@@ -80,6 +80,10 @@ def test_the_tables_have_the_features_that_they_stand_for(made: Made) -> None:
         **{"large_any": 39, "large_fast": 39},
     }
     assert made.rows["moved_any"][0] == made.rows["moved_fast"][0] != made.rows["plain"][0]
+
+
+def test_each_commit_of_the_lake_is_as_the_protocol_asks(made: Made) -> None:
+    assert protocol.of_lake(made.lake) == {}
 
 
 @pytest.mark.parametrize("name", [n for n in NAMES if n != "Daft"])

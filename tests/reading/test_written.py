@@ -1,6 +1,6 @@
-"""Snapshots of all kinds, and the lake's other tables, as readers open them that share no code for it: Spark with Delta,
-delta-kernel's Java, delta_kernel's Rust (deltalake), and Sail. Each cell is right, or the reader declines. The suite is in
-the layout of Delta's acceptance tests (suite.py)."""
+"""Snapshots of all kinds, and the lake's other tables, as readers open them that share no code for it: Spark with
+Delta, delta-kernel's Java, delta_kernel's Rust (deltalake), and Sail. Each cell is right, or the reader declines. The
+suite is in the layout of Delta's acceptance tests (suite.py)."""
 
 import json
 from pathlib import Path
@@ -21,7 +21,10 @@ from tests.reading.written import CASES
 pytestmark = [pytest.mark.spark, pytest.mark.thorough]
 
 FAMILIES = (KERNEL, "deltalake, query engine", "Sail")
-DECLINES: dict[str, dict[str, str]] = {name: {} for name in FAMILIES}
+DECLINES: dict[str, dict[str, str]] = {
+    # Older versions only: of those before a checkpoint it finds no beginning where Spark left a `.crc` among them.
+    "Sail": {"restored": "Missing commit file"},
+}
 """Reader → table → what its error says."""
 
 
@@ -34,6 +37,11 @@ def made(spark: Any, tmp_path_factory: Any) -> Path:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(features, "SMALL", 0)  # each table is large enough for vectors
         suite.make(Feed(spark, config, "s"), folder / "suite")
+    for log in sorted((folder / "lake").rglob("_delta_log")):
+        room, *rest = log.parent.relative_to(folder / "lake").parts
+        if room != "snapshots" and (room != "tombstones" or rest[-1] == "vector"):
+            rows = spark.read.format("delta").load(str(log.parent)).toArrow()
+            suite.add(folder / "suite", "-".join((room, *rest)), "no snapshot", str(log.parent), rows)
     return folder / "suite"
 
 
@@ -48,16 +56,15 @@ def versions(made: Path) -> dict[str, tuple[Shown, Path]]:
 
 
 def test_there_is_a_table_for_each_feature(made: Path) -> None:
-    latest = {case.name: case / "delta" for case in made.iterdir()}
-    assert len(latest) >= 30
+    assert len(CASES) >= 30
     for name, case in CASES.items():
-        table = DeltaTable(latest[name])
+        table = DeltaTable(made / name / "delta")
         of = table.protocol()
         named = {*(of.reader_features or ()), *(of.writer_features or ())}
         assert ("deletionVectors" in named, "columnMapping" in named) == (case.marks, case.mapped), name
-        now = Path(latest[name], "_delta_log", f"{table.version():020d}.json").read_text()
-        assert now, name
-    assert {case.name for case in made.iterdir()} >= CASES.keys()
+        marked, own = protocol.vectors(str(made / name / "delta"))
+        assert bool(marked) == case.vectors, name
+        assert own == (case.marks and not case.by_spark), name
 
 
 @pytest.mark.parametrize("reader", FAMILIES)
@@ -65,11 +72,12 @@ def test_each_cell_is_right_or_the_reader_declines(made: Path, reader: str, tmp_
     shown = versions(made)
     expected = {name: canonical(pq.read_table(content)) for name, (_, content) in shown.items()}
     found, said = verdicts(reader, {name: s for name, (s, _) in shown.items()}, expected, tmp_path)
-    refused = {name.split()[0] for name, verdict in found.items() if verdict == NO}
-    assert {v for v in found.values()} <= {YES, NO}, "\n".join(said)
-    assert refused == DECLINES[reader].keys(), "\n".join(said)
+    refused = {name.rpartition(" ")[0] for name, verdict in found.items() if verdict == NO}
+    assert set(found.values()) <= {YES, NO}, "\n".join(said)
+    declines = DECLINES.get(reader, {})
+    assert refused == declines.keys(), "\n".join(said)
     for text in said:
-        assert DECLINES[reader][text.split()[0]] in text
+        assert declines[text.partition(" by ")[0].rpartition(" ")[0]] in text
 
 
 def test_each_commit_is_as_the_protocol_asks(made: Path) -> None:
