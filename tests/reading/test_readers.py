@@ -11,7 +11,7 @@ import pytest
 
 from tests.changelog.feed import Feed
 from tests.reading import matrix, protocol
-from tests.reading.verdicts import NAMES, YES, canonical, verdicts
+from tests.reading.verdicts import KERNEL, NAMES, YES, canonical, verdicts
 
 pytestmark = pytest.mark.spark
 
@@ -86,7 +86,9 @@ def test_each_commit_of_the_lake_is_as_the_protocol_asks(made: Made) -> None:
     assert protocol.of_lake(made.lake) == {}
 
 
-@pytest.mark.parametrize("name", [n for n in NAMES if n != "Daft"])
+@pytest.mark.parametrize(
+    "name", [pytest.param(n, marks=pytest.mark.thorough) if n == KERNEL else n for n in NAMES if n != "Daft"]
+)
 def test_a_reader(made: Made, name: str, tmp_path: Path, request: Any) -> None:
     check(made, name, sys.executable, tmp_path, request)
 

@@ -23,7 +23,8 @@ pytestmark = [pytest.mark.spark, pytest.mark.thorough]
 FAMILIES = (KERNEL, "deltalake, query engine", "Sail")
 DECLINES: dict[str, dict[str, str]] = {
     # Older versions only: of those before a checkpoint it finds no beginning where Spark left a `.crc` among them.
-    "Sail": {"restored": "Missing commit file"},
+    # And it finds no files where the path of a table has the `~` that stands for odd characters of names.
+    "Sail": {"restored": "Missing commit file", "tombstones-s-a~20shop~2F~25~C3~A9-vector": "not found"},
 }
 """Reader → table → what its error says."""
 
@@ -39,7 +40,7 @@ def made(spark: Any, tmp_path_factory: Any) -> Path:
         suite.make(Feed(spark, config, "s"), folder / "suite")
     for log in sorted((folder / "lake").rglob("_delta_log")):
         room, *rest = log.parent.relative_to(folder / "lake").parts
-        if room != "snapshots" and (room != "tombstones" or rest[-1] == "vector"):
+        if room not in ("snapshots", "changes") and (room != "tombstones" or rest[-1] == "vector"):
             rows = spark.read.format("delta").load(str(log.parent)).toArrow()
             suite.add(folder / "suite", "-".join((room, *rest)), "no snapshot", str(log.parent), rows)
     return folder / "suite"
