@@ -11,7 +11,9 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from cdc_platform.setup.jars import _pyspark_jars, spark_jars
+import pyspark
+
+from cdc_platform.setup.jars import spark_jars
 from cdc_platform.setup.java import find_java
 
 _PROGRAM = Path(__file__).with_name("KernelReader.java")
@@ -34,7 +36,7 @@ def read(tables: Iterable[tuple[str, int | None]], folder: Path, *, rows: bool =
         outs.append(folder / f"kernel-{len(outs)}")
         jobs.append({"path": path, "version": version, "rows": rows, "out": str(outs[-1])})
     (folder / "kernel-jobs").write_text(json.dumps(jobs))
-    jars = os.pathsep.join((*spark_jars(), f"{_pyspark_jars()}/*"))
+    jars = os.pathsep.join((*spark_jars(), f"{Path(pyspark.__file__).parent}/jars/*"))
     command = [str(find_java().binary), "-cp", jars, str(_PROGRAM), str(folder / "kernel-jobs")]
     done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
     assert done.returncode == 0, done.stderr[-2000:]

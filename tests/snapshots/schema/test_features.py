@@ -12,6 +12,7 @@ from cdc_platform.snapshots.run import rebuild
 from cdc_platform.snapshots.schema import features
 from cdc_platform.spark import delta_sql
 from tests.changelog.feed import Feed, SourceTable, position
+from tests.reading import protocol
 
 spark_test = pytest.mark.spark
 
@@ -234,6 +235,7 @@ def test_tables_of_earlier_versions(feed: Any, killed: bool, monkeypatch: Any) -
     plain.catch_up()
     expected = [[i, {0: 9, 1: 5, 2: 6, 3: 7}.get(i, 0), f"b{i}"] for i in range(6)]
     assert (named(plain), seen(plain)) == (set(), expected)
+    assert protocol.problems(plain.target("shop", "t").snapshot.uri()) == []  # at no version
 
 
 @pytest.mark.thorough
