@@ -4,7 +4,8 @@ Records of a partition are in the order in which the capture read its log, but f
 Where one descends, the events from there on are either stored already at their places with the same content (a replay:
 they change nothing) or not. Then another log begins, an *epoch*: a failover, RESET MASTER, a restored server, a renamed
 base name, a position that wrapped, a snapshot that was taken again. All of it is newer than what came before. Within an
-epoch positions compare across partitions. Servers that events name only say which epoch of other partitions is the
+epoch positions compare across partitions. Rows that the platform loaded itself stand in the epoch that their load has
+proven to be the server's log: their partition's number. Servers that events name only say which epoch of other partitions is the
 same log: with several primaries all stand in one binlog. docs/design.md has the proof. No Spark here.
 """
 
@@ -13,6 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from cdc_platform.changes.file_stats import NO_POSITION
+from cdc_platform.tables import LOADED
 
 Where = tuple[str, int]
 """Topic and partition."""
@@ -131,6 +133,8 @@ class Log:
         came: dict[Where, list[Run]] = {}
         logs: dict[Where, list[Run]] = {}  # those before the last descent
         for run in sorted(runs, key=lambda r: (r.where, r.first)):
+            if loaded(run.where):
+                continue  # told once, by the platform itself
             if run.first <= arrived.get(run.where, -1):
                 raise Overlap(run.where)
             high, last, replay = at.get(run.where) or (self._legacy(), self._legacy(), False)
@@ -181,6 +185,10 @@ class Log:
         return [segment for where in turns for run in of[where] for segment in self._run(run, unknown)]
 
     def _run(self, run: Run, unknown: Mapping[Run, Unknown | None]) -> list[Segment]:
+        if loaded(run.where):
+            segment = _segment(run, run.where[1])
+            self.partitions[run.where] = Partition(segment.epoch, segment.high, segment.high, segment.last)
+            return [segment]  # which tells nothing of how the feed's partitions are related
         then = self.partitions.get(run.where) or self._new(run)
         if run not in unknown:
             return [self._forward(run, then)]
@@ -247,6 +255,8 @@ class Log:
 
     def begun_within(self, run: Run) -> list[int]:
         """Source times at which logs began elsewhere while a run went on that may be theirs from there on."""
+        if loaded(run.where):
+            return []
         then = self.partitions.get(run.where)
         newer = (e for n, e in self.epochs.items() if then is None or n > then.epoch)
         alike = (e for e in newer if not run.servers or not e.servers or run.servers & e.servers)
@@ -281,6 +291,11 @@ class Log:
         spans = self.spans.setdefault(segment.where, {})
         low, high = spans.get(segment.epoch, (segment.low, segment.high))
         spans[segment.epoch] = min(low, segment.low), max(high, segment.high)
+
+
+def loaded(where: Where) -> bool:
+    """Whether it is no partition of Kafka's, but rows that the platform loaded."""
+    return where[0] == LOADED
 
 
 _NOWHERE: Place = (NO_POSITION[0] - 1, 0)

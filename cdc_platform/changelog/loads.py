@@ -5,7 +5,8 @@ would stay. No message proves that a snapshot is of all rows: Debezium's ad-hoc 
 marks (`first`, `last_in_data_collection`), and DROP TABLE IF EXISTS and CREATE TABLE in the topic of schema changes.
 Those of a connector's own snapshot also DROP DATABASE (`BinlogSnapshotChangeEventSource.readTableStructure`). With
 that, and when the table's last row has come, the snapshot replaces what was there; or when the configuration says that
-snapshots are of all rows. Else it is said. No Spark here.
+snapshots are of all rows. Else it is said. A load of the platform's own (formats/loaded.py) says itself that it is of all
+rows. No Spark here.
 """
 
 from collections.abc import Iterable, Sequence
@@ -13,13 +14,15 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from cdc_platform.changelog.schema import Address, Loads, Order, Step
-from cdc_platform.formats.contract import LOAD, LOAD_END
+from cdc_platform.formats.contract import LOAD, LOAD_END, LOAD_WHOLE
 from cdc_platform.mysql.ddl import Statement, creates, dropped_database, named_tables
 from cdc_platform.mysql.effects import Effect
 from cdc_platform.tables import Name, name_of
 
 TAKEN_AGAIN = "-- the connector's snapshot of the table was taken again"
-"""Stands in for a statement where one is asked for."""
+LOADED_AGAIN = "-- the table was loaded from the source's server"
+BY_ROWS = (TAKEN_AGAIN, LOADED_AGAIN)
+"""Stand in for a statement where one is asked for."""
 
 _RECONCILE = "`cdc-platform reconcile` finds them"
 _ROWS = (
@@ -36,14 +39,21 @@ _SOMEWHERE = (
 )
 
 
+_UNFINISHED = (
+    "a load from the source's server (from {at} on) was interrupted: rows that it came to are loaded, and none that is gone "
+    "at the source was taken away. `cdc-platform load` goes on"
+)
+
+
 @dataclass(slots=True)
 class _Load:
     """A snapshot of a table: where in the log it was taken, the first message that shows it, whether its last row has
-    come."""
+    come, whether it says itself that it is of all rows."""
 
     order: Order
     address: Address
     ended: bool = False
+    whole: bool = False
 
 
 @dataclass(slots=True)
@@ -68,10 +78,16 @@ def loads(rows: Iterable[dict[str, Any]], made_up: Sequence[dict[str, Any]], *, 
             if not at:
                 found.said.setdefault(name, []).append(_SOMEWHERE)
                 continue
+            if load.whole:
+                if load.ended:  # whatever comes late from before it
+                    found.replaced.extend(_replaced(name, load, LOADED_AGAIN))
+                elif not any(o.whole and o.ended and o.order > load.order for o in table.loads.values()):
+                    found.said.setdefault(name, []).append(_UNFINISHED.format(at=at))
+                continue
             if load.order[:3] <= table.low[:3]:
                 continue
             if (load.ended or at in over) and (whole or (load.order[1:3], name[0]) in own):
-                found.replaced.extend(_replaced(name, load))
+                found.replaced.extend(_replaced(name, load, TAKEN_AGAIN))
             else:
                 found.said.setdefault(name, []).append(_ROWS.format(at=at))
     for name, text in _described(made_up, tables):
@@ -87,15 +103,16 @@ def _add(table: _Table, row: dict[str, Any], over: set[str]) -> None:
     load = table.loads.setdefault(at, _Load(row["order"], row["address"]))
     load.order, load.address = min((load.order, load.address), (row["order"], row["address"]))
     load.ended |= LOAD_END in info
+    load.whole |= LOAD_WHOLE in info
     if info.get(LOAD_END) == "all":
         over.add(at)
 
 
-def _replaced(name: Name, load: _Load) -> list[Step]:
+def _replaced(name: Name, load: _Load, statement: str) -> list[Step]:
     """A snapshot's rows stand at one place of the log, before all that comes there."""
     place = (*load.order[:3], -1, 0, 0)
     effects = Effect(0, name, None), Effect(0, None, name)  # type: ignore[arg-type]  # names may have a schema here
-    return [Step(place, load.address, TAKEN_AGAIN, effect) for effect in effects]
+    return [Step(place, load.address, statement, effect) for effect in effects]
 
 
 def _described(made_up: Sequence[dict[str, Any]], tables: dict[Name, _Table]) -> Iterable[tuple[Name, str]]:

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from decimal import Decimal
 from typing import Any
 
-from cdc_platform.changelog.epochs import NEVER, Epoch, Log, Partition, Place, Segment, Where
+from cdc_platform.changelog.epochs import NEVER, Epoch, Log, Partition, Place, Segment, Where, loaded
 from cdc_platform.changes.file_stats import NO_POSITION
 from cdc_platform.config import Source
 from cdc_platform.lake import delta_table
@@ -38,7 +38,7 @@ def known(paths: dict[str, Store], source: Source, batch: int | None) -> tuple[L
     )
     log = _of_lineages(paths, source)
     logs, replays = ([_segment(r, replay=x) for r in rows] for rows, x in ((groups, False), (again, True)))
-    for s in logs:
+    for s in (s for s in logs if not loaded(s.where)):
         log.reach(s)
         log.epochs.setdefault(s.epoch, Epoch(s.low, s.high)).add(s)
     for r in ends:

@@ -14,8 +14,9 @@ from pyspark.sql import functions as F
 
 from cdc_platform.changelog import rules
 from cdc_platform.changelog.arrivals import Arrivals
-from cdc_platform.changelog.order_key import NUMBERED, PARTITIONS, ROWS, SECOND_HALF
+from cdc_platform.changelog.order_key import BEFORE_ALL, NUMBERED, PARTITIONS, ROWS, SECOND_HALF
 from cdc_platform.changes.file_stats import ENTRIES, KINDS
+from cdc_platform.tables import LOADED
 
 _NO_FILE = -1
 
@@ -34,6 +35,9 @@ def order_key(arrivals: Arrivals) -> Column:
         event, row = F.coalesce("event_no", entry), F.coalesce("row_no", index)
     else:
         event, row = _at_place(arrivals.rekeyed) if arrivals.numbered else F.col("offset"), within
+    mine = F.col("topic") == LOADED  # what the server held at their place, before all that comes there
+    event = F.when(mine, F.lit(BEFORE_ALL)).otherwise(event)
+    row = F.when(mine, F.col("offset") * ROWS + within + 1).otherwise(row)
     came = F.col("offset") * PARTITIONS + partition_number()
     clock = _clock(arrivals)
     clock = F.when(clock > 0, clock).otherwise(F.col("offset"))

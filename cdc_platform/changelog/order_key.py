@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 from cdc_platform.changelog.arrivals import Arrivals, Clocks
 from cdc_platform.changelog.epochs import Where
 from cdc_platform.changes.file_stats import arrival, later, millis
-from cdc_platform.tables import CHANGELOG, POSITION
+from cdc_platform.tables import CHANGELOG, LOADED, POSITION
 
 TXN = tuple(c.name for c in POSITION)
 """Columns of events that tell their place at the source, beside `order_key`."""
@@ -29,6 +29,8 @@ PARTITIONS = 1 << 16
 SECOND_HALF = 1 << 45
 """Added to the offset in `order_key.event` of what comes after the first half of a change at its place: the halves may
 come by different partitions, whose offsets say nothing."""
+BEFORE_ALL = -1
+"""`order_key.event` of loaded rows: they are what the server held at their place, before all that comes there."""
 NUMBERED = 1 << 60
 """Added to an event's number in its transaction in `order_key.event`, so that it is no offset."""
 TIMES_FROM = 10**12
@@ -77,6 +79,9 @@ def order_key(events: pa.RecordBatch, arrivals: Arrivals, clock: Clock | None = 
         times = np.where(times > 0, times, column("offset").to_numpy())
         pos = pc.if_else(told, pos, pa.array(times).cast(pa.decimal128(19, 0)).cast(pa.decimal128(20, 0)))
         event, row = pc.if_else(told, event, came), pc.if_else(told, row, within)
+    if pc.any(mine := pc.equal(column("topic"), LOADED)).as_py():
+        event = pc.if_else(mine, pa.scalar(BEFORE_ALL, pa.int64()), event)
+        row = pc.if_else(mine, pc.add(pc.multiply(column("offset"), ROWS), pc.add(within, 1)), row)
     fields = (pa.array(_epochs(events, arrivals)), file, pos, event, row, column("offset"))
     return pa.StructArray.from_arrays(fields, fields=list(ORDER))
 

@@ -5,16 +5,17 @@ from dataclasses import dataclass
 from functools import cached_property, partial
 from typing import Any
 
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from cdc_platform.changelog import ledger, order, order_key, rules
 from cdc_platform.changes.file_stats import KINDS
 from cdc_platform.config import Source
-from cdc_platform.formats import FORMATS
+from cdc_platform.formats import FORMATS, loaded
 from cdc_platform.lake import delta_table
 from cdc_platform.lake.store import Store
 from cdc_platform.spark import arrow_tasks, delta_sql
+from cdc_platform.tables import LOADED
 
 _TXN = (*order_key.TXN, "order_key")
 _MESSAGE = ("topic", "partition", "offset")
@@ -62,13 +63,18 @@ def _said_by(source: Source, events: DataFrame, columns: tuple[str, ...]) -> Dat
     """`source`, `format`, `decoder_version`, the Kafka address, then `columns`."""
     return events.select(
         F.lit(source.name).alias("source"),
-        F.lit(source.format).alias("format"),
-        F.lit(FORMATS[source.format].version).alias("decoder_version"),
+        _by(loaded.NAME, source.format).alias("format"),
+        _by(loaded.VERSION, FORMATS[source.format].version).alias("decoder_version"),
         "topic",
         "partition",
         "offset",
         *columns,
     )
+
+
+def _by(ours: str, feed: str) -> Column:
+    """What is said of who decoded each event."""
+    return F.when(F.col("topic") == LOADED, F.lit(ours)).otherwise(F.lit(feed))
 
 
 def changelog_rows(batch: Batch) -> DataFrame:

@@ -23,9 +23,10 @@ from cdc_platform.changelog.outcomes import Messages
 from cdc_platform.changelog.statements import Statements
 from cdc_platform.changes.file_stats import KINDS
 from cdc_platform.config import Tables
+from cdc_platform.formats import loaded
 from cdc_platform.formats.contract import BAD_COLUMN
 from cdc_platform.lake.data_files import Output
-from cdc_platform.tables import CHANGELOG, CONTROL_EVENTS, QUARANTINE
+from cdc_platform.tables import CHANGELOG, CONTROL_EVENTS, LOADED, QUARANTINE
 
 ROLLED_BACK = (
     "the source took a transaction back; rows of it that came before this event stay applied: "
@@ -95,8 +96,8 @@ class Unify:
     def _said(self, events: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
         n = events.num_rows
         made = {
-            "format": lambda: pa.repeat(self.format, n),
-            "decoder_version": lambda: pa.repeat(self.version, n),
+            "format": lambda: _by(events, loaded.NAME, self.format),
+            "decoder_version": lambda: _by(events, loaded.VERSION, self.version),
             "room": lambda: pa.repeat("changes", n),
             "reason": lambda: _reason(events),
             "column": lambda: _bad_column(events),
@@ -105,6 +106,11 @@ class Unify:
         }
         columns = [made[f.name]() if f.name in made else events.column(f.name) for f in schema]
         return pa.RecordBatch.from_arrays(columns, schema=schema)
+
+
+def _by(events: pa.RecordBatch, ours: str, feed: str) -> pa.Array:
+    """What is said of who decoded each event."""
+    return pc.if_else(pc.equal(events.column("topic"), LOADED), ours, feed)
 
 
 def _reason(events: pa.RecordBatch) -> pa.Array:

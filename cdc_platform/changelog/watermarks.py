@@ -14,7 +14,7 @@ may come in any order, so they tell nothing.
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from cdc_platform.changelog.epochs import Where
+from cdc_platform.changelog.epochs import Where, loaded
 from cdc_platform.config import Source
 from cdc_platform.formats import FORMATS
 from cdc_platform.lake import delta_table
@@ -61,5 +61,6 @@ def _ends(statistics: list[dict[str, Any]]) -> dict[Where, int]:
     ends: dict[Where, int] = {}
     for g in (g for noted in statistics for g in noted["groups"]):
         where = g["topic"], g["partition"]
-        ends[where] = max(g["to_offset"], ends.get(where, -1))
+        if not loaded(where):  # no part of what comes
+            ends[where] = max(g["to_offset"], ends.get(where, -1))
     return ends

@@ -13,13 +13,13 @@ from cdc_platform.changelog import statements, unify
 from cdc_platform.changelog.arrivals import Arrivals
 from cdc_platform.changelog.order_key import ORDER
 from cdc_platform.changelog.outputs import Batch, ledger_of, new_versions, schema_rows
-from cdc_platform.formats import FORMATS
+from cdc_platform.formats import FORMATS, loaded
 from cdc_platform.formats.contract import EVENT
 from cdc_platform.lake import commits, delta_table, small_files
 from cdc_platform.lake.data_files import Sink, leaves
 from cdc_platform.lake.store import File
 from cdc_platform.spark import arrow_tasks
-from cdc_platform.tables import CHANGELOG, CONTROL_EVENTS, QUARANTINE
+from cdc_platform.tables import CHANGELOG, CONTROL_EVENTS, LOADED, QUARANTINE
 
 _MANY_PARTS = 10_000
 """Messages of several records that are sent along with a pass; Spark joins more."""
@@ -130,11 +130,13 @@ def _statements(batch: Batch, told: list[dict[str, Any]]) -> list[dict[str, Any]
     for s in [*(s for s in every if s["kind"] == "ddl"), *first.values()]:
         placed = [account["placed"].get(s["schema_version"]) for account in told] if s["kind"] == "schema" else []
         order = min((p for p in placed if p is not None), default=s["order_key"])
-        said = {"source": batch.source.name, "format": batch.source.format}
+        ours = s["topic"] == LOADED
+        said = {"source": batch.source.name, "format": loaded.NAME if ours else batch.source.format}
+        said["decoder_version"] = loaded.VERSION if ours else FORMATS[batch.source.format].version
         out.append(
             {
                 **{n: v for n, v in s.items() if n != "row_index"},
-                **{**said, "decoder_version": FORMATS[batch.source.format].version},
+                **said,
                 "kind": "message" if s["kind"] == "schema" else "ddl",
                 **{n: _time(s[n]) for n in ("source_time", "landed_at")},
                 "binlog_pos": None if s["binlog_pos"] is None else Decimal(s["binlog_pos"]),

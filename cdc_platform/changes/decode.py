@@ -23,7 +23,7 @@ from cdc_platform.formats.events import event_batch
 from cdc_platform.lake.data_files import Output
 from cdc_platform.spark import workers
 from cdc_platform.spark.arrow_tasks import spark_schema
-from cdc_platform.tables import DDL_SEEN
+from cdc_platform.tables import DDL_SEEN, LOADED
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -65,12 +65,18 @@ class Decoding:
 
     def events(self, messages: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
         """MESSAGE rows (headers may be left out) → EVENT batches."""
-        from cdc_platform.formats import FORMATS
+        from cdc_platform.formats import FORMATS, loaded
 
+        ours = pc.equal(messages.column("topic"), LOADED)
+        if ours.true_count:
+            yield from isolated(as_message_batch(messages.filter(ours)), loaded.decode, _undecodable)
+            messages = messages.filter(pc.invert(ours))
+            if not messages.num_rows:
+                return
         format_ = FORMATS[self.format_name]
         options = format_.options.model_validate_json(self.options_json)
         beside = () if format_.context is None else (_context(self.context_json),)
-        return isolated(as_message_batch(messages), lambda m: format_.decode(m, options, *beside), _undecodable)
+        yield from isolated(as_message_batch(messages), lambda m: format_.decode(m, options, *beside), _undecodable)
 
     def __call__(self, batches: Iterator[pa.RecordBatch], out: Mapping[str, Output]) -> int:
         """The work of a pass: events into the output `events`, DDL into `ddl`, too, if there is such an output; tells

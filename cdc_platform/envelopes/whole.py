@@ -14,7 +14,7 @@ from cdc_platform.envelopes import sequences
 from cdc_platform.formats.batches import isolated
 from cdc_platform.formats.contract import MESSAGE, PART
 from cdc_platform.lake.data_files import Output
-from cdc_platform.tables import ENVELOPES
+from cdc_platform.tables import ENVELOPES, LOADED
 
 ENVELOPE = ENVELOPES.arrow()
 """Rows of ENVELOPES."""
@@ -61,7 +61,20 @@ def thin(format_name: str, landed: pa.RecordBatch) -> pa.RecordBatch:
 
 
 def parts_of(messages: pa.RecordBatch, format_name: str) -> pa.RecordBatch:
-    """MESSAGE batch → PART batch, row by row; a reader that fails costs one message."""
+    """MESSAGE batch → PART batch, row by row; a reader that fails costs one message. What the platform loaded is whole."""
+    ours = pc.equal(messages.column("topic"), LOADED)
+    if not ours.true_count:
+        return _parsed(messages, format_name)
+    at = pa.concat_arrays([pc.indices_nonzero(pc.invert(ours)), pc.indices_nonzero(ours)])
+    feed = messages.filter(pc.invert(ours))
+    feed = _parsed(feed, format_name) if feed.num_rows else pa.RecordBatch.from_pylist([], PART)
+    whole = pa.RecordBatch.from_pylist([{"total": 1, "index": 0}] * ours.true_count, PART)
+    place = PART.get_field_index("data")
+    whole = whole.set_column(place, PART.field("data"), messages.filter(ours).column("value"))
+    return pa.concat_batches([feed, whole]).take(pc.array_sort_indices(at))
+
+
+def _parsed(messages: pa.RecordBatch, format_name: str) -> pa.RecordBatch:
     from cdc_platform.formats import FORMATS
 
     part = FORMATS[format_name].part

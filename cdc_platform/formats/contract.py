@@ -35,6 +35,10 @@ LOAD, LOAD_END = "load", "load_end"
 """In `info` of kind schema, of columns of rows that a snapshot (a full load) sent: where in the log it was taken, as
 text, one for all of its rows ("": not told). Of its last row LOAD_END, too: `table`, of this table; `all`, of all."""
 
+LOAD_WHOLE = "load_whole"
+"""Beside LOAD where the load itself says that it is of all rows of its table, as they were at the place of the first or
+later."""
+
 OPS = ("insert", "update", "delete", "read", "truncate")
 
 EVENT = CHANGES.arrow(but=("retold",))

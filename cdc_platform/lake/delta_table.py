@@ -18,7 +18,7 @@ from cdc_platform.lake import answers, commits, copies, lease, small_files
 from cdc_platform.lake.data_files import Output, Sink, Written, leaves
 from cdc_platform.lake.handles import Handle, handle
 from cdc_platform.lake.store import File, Store
-from cdc_platform.tables import STATS
+from cdc_platform.tables import LOADED, STATS
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -170,7 +170,7 @@ def digests(of: Iterable[str]) -> str:
 
 def topic(name: str) -> str:
     """A Kafka topic's name, which holds nothing that SQL would take for its own (Kafka's Topic.java, LEGAL_CHARS)."""
-    if not re.fullmatch("[a-zA-Z0-9._-]+", name):
+    if name != LOADED and not re.fullmatch("[a-zA-Z0-9._-]+", name):
         raise ValueError(f"no topic: {name!r}")
     return name
 

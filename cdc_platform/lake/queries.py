@@ -97,8 +97,9 @@ def newest_rows(config: Config, source: Source) -> tuple[datetime | None, dateti
         files = delta_table.added(tables.CHANGELOG.at(stores.lake(config)))
     except TableNotFoundError:
         return None, None
-    asked = {"partition.source", "max.source_time", "max.landed_at"} & set(files.column_names)
-    mine = [row for row in answers.rows(files.select(sorted(asked))) if row["partition.source"] == source.name]
+    asked = {"partition.source", "min.topic", "max.source_time", "max.landed_at"} & set(files.column_names)
+    rows = answers.rows(files.select(sorted(asked)))
+    mine = [r for r in rows if r["partition.source"] == source.name and r.get("min.topic") != tables.LOADED]
     change, landed = (
         max((at for row in mine if (at := row.get(f"max.{column}"))), default=None)
         for column in ("source_time", "landed_at")
@@ -292,8 +293,9 @@ def _newest_landed(config: Config, source: Source, column: str) -> datetime | No
         return None
     if f"max.{column}" not in files.column_names:
         return None
-    times = answers.rows(files.select([f"max.{column}"]))
-    return _utc(max((at for row in times if (at := row[f"max.{column}"])), default=None))
+    asked = [n for n in (f"max.{column}", "min.topic") if n in files.column_names]
+    rows = (r for r in answers.rows(files.select(asked)) if r.get("min.topic") != tables.LOADED)
+    return _utc(max((at for row in rows if (at := row[f"max.{column}"])), default=None))
 
 
 def newest_cuts(config: Config) -> dict[str, dict[str, Any]]:

@@ -21,7 +21,7 @@ from cdc_platform.landing import counting
 from cdc_platform.landing.direct import Landed, land
 from cdc_platform.results import StageResult, Stopwatch
 from cdc_platform.spark import arrow_tasks, delta_sql
-from cdc_platform.tables import CHECKPOINT, LANDING, OFFSET_LEDGER, TOPICS
+from cdc_platform.tables import CHECKPOINT, LANDING, LOADED, OFFSET_LEDGER, TOPICS
 
 log = logging.getLogger(__name__)
 
@@ -121,7 +121,8 @@ def _position(ledger: Store, source: Source) -> tuple[int, dict[tuple[str, int],
     rows = delta_table.ask(
         "SELECT topic, \"partition\", max(named_struct('batch', batch, 'to_offset', to_offset)) AS last, "
         "max(CASE WHEN outcome = 'lost' THEN batch END) AS lost, max(batch) AS batch FROM {ledger} "
-        f"WHERE source = '{source.name}' AND outcome IN ('landed', 'lost') GROUP BY topic, \"partition\"",
+        f"WHERE source = '{source.name}' AND outcome IN ('landed', 'lost') AND topic <> '{LOADED}' "
+        'GROUP BY topic, "partition"',
         ledger=ledger,
     )
     generation = (max((r["lost"] for r in rows if r["lost"] is not None), default=-1) + 1) // GENERATION

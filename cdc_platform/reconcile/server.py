@@ -98,8 +98,8 @@ class Server:
         self._dsn = dsn
 
     @contextmanager
-    def _connected(self, *begin: str) -> Iterator[Any]:
-        """A cursor; every error of the server as one of ours."""
+    def connected(self, *begin: str) -> Iterator[Any]:
+        """A cursor, on which some statements were executed; every error of the server as one of ours."""
         try:
             connection = pymysql.connect(**self._dsn.arguments, autocommit=True)
         except (pymysql.err.MySQLError, OSError, RuntimeError) as error:
@@ -117,7 +117,7 @@ class Server:
     def variables(self, names: Sequence[str]) -> dict[str, str]:
         """Global variables and status counters by their name in lower case; without those that the server lacks.
         Raises SourceUnreachable where nobody answers or the login is refused."""
-        with self._connected() as cursor:
+        with self.connected() as cursor:
             found: dict[str, str] = {}
             for kind in ("VARIABLES", "STATUS"):
                 cursor.execute(f"SHOW GLOBAL {kind} WHERE variable_name IN %s", (list(names),))
@@ -128,7 +128,7 @@ class Server:
         """(database, table) of all base tables in these databases that this account may see."""
         if not databases:
             return []
-        with self._connected() as cursor:
+        with self.connected() as cursor:
             cursor.execute(
                 "SELECT table_schema, table_name FROM information_schema.tables "
                 "WHERE table_type = 'BASE TABLE' AND table_schema IN %s",
@@ -140,10 +140,10 @@ class Server:
         """(database, table, e.g. `p_id: ON DELETE CASCADE`) of the foreign keys by which the server changes rows of
         these tables. From their statements: information_schema shows keys only to those who may do more than read."""
         found = []
-        with self._connected() as cursor:
+        with self.connected() as cursor:
             for db, table in tables:
                 try:
-                    cursor.execute(f"SHOW CREATE TABLE {_name(db, table)}")
+                    cursor.execute(f"SHOW CREATE TABLE {table_name(db, table)}")
                 except pymysql.err.MySQLError:  # gone by now, or not for this account
                     continue
                 found += [
@@ -153,15 +153,15 @@ class Server:
 
     def databases(self) -> list[str]:
         """Databases that this account may see, but the server's own."""
-        with self._connected() as cursor:
+        with self.connected() as cursor:
             cursor.execute("SHOW DATABASES")
             return [str(db) for (db,) in cursor.fetchall() if str(db).lower() not in _OWN]
 
     def create_table(self, db: str, table: str) -> str | None:
         """What `SHOW CREATE TABLE` says; None: there is no such table."""
-        with self._connected() as cursor:
+        with self.connected() as cursor:
             try:
-                cursor.execute(f"SHOW CREATE TABLE {_name(db, table)}")
+                cursor.execute(f"SHOW CREATE TABLE {table_name(db, table)}")
             except pymysql.err.ProgrammingError as error:
                 if error.args[0] == ER.NO_SUCH_TABLE:
                     return None
@@ -171,7 +171,7 @@ class Server:
 
     def columns(self, db: str, table: str) -> list[SourceColumn]:
         """Columns in their order, with the primary key's; [] where there is no such table."""
-        with self._connected() as cursor:
+        with self.connected() as cursor:
             cursor.execute(
                 "SELECT column_name, column_type, column_key = 'PRI', extra LIKE '%%VIRTUAL%%' "
                 "FROM information_schema.columns WHERE table_schema = %s AND table_name = %s ORDER BY ordinal_position",
@@ -181,7 +181,7 @@ class Server:
 
     def row_estimate(self, db: str, table: str) -> int:
         """About how many rows; from the server's statistics."""
-        with self._connected() as cursor:
+        with self.connected() as cursor:
             cursor.execute(
                 "SELECT table_rows FROM information_schema.tables WHERE table_schema = %s AND table_name = %s",
                 (db, table),
@@ -192,8 +192,8 @@ class Server:
     @contextmanager
     def view(self, db: str, table: str, pairing: Pairing) -> "Iterator[View]":
         """A read-only transaction with one consistent view."""
-        with self._connected(statements.BEGIN) as cursor:
-            yield View(cursor, _name(db, table), pairing)
+        with self.connected(statements.BEGIN) as cursor:
+            yield View(cursor, table_name(db, table), pairing)
 
     def states_now(self, db: str, table: str, pairing: Pairing, wanted: Wanted) -> dict[str, str]:
         """Digest of key → state of its rows at this moment. What is not found by its key is looked for by its digest:
@@ -210,20 +210,28 @@ class Server:
     def _found(
         self, statement: Callable[..., str], db: str, table: str, pairing: Pairing, wanted: Wanted
     ) -> list[tuple[Any, ...]]:
-        out: list[tuple[Any, ...]] = []
-        known = [(d, statements.by_key(pairing, keys)) for d, (keys, _) in wanted.items()] if pairing.keyed else []
-        pairs = [(digest, condition) for digest, condition in known if condition]
-        with self._connected() as cursor:
-            for at in range(0, len(pairs), _AT_ONCE):
-                some = dict(pairs[at : at + _AT_ONCE])
-                cursor.execute(statement(_name(db, table), pairing, some.values()))
-                # Under a collation a condition also finds rows whose keys count as equal: not wanted here.
-                out += [row for row in cursor.fetchall() if row[0] in some]
-            seen = {row[0] for row in out}
-            if rest := [digest for digest, (_, there) in wanted.items() if there and digest not in seen]:
-                cursor.execute(statement(_name(db, table), pairing, [statements.by_digest(pairing, rest)]))
-                out += cursor.fetchall()
-        return out
+        with self.connected() as cursor:
+            return found(cursor, statement, table_name(db, table), pairing, wanted)
+
+
+def found(
+    cursor: Any, statement: Callable[..., str], name: str, pairing: Pairing, wanted: Wanted
+) -> list[tuple[Any, ...]]:
+    """Rows of some keys, whose first value is the digest of their key. statement: (quoted name, pairing, conditions) →
+    SQL of them."""
+    out: list[tuple[Any, ...]] = []
+    known = [(d, statements.by_key(pairing, keys)) for d, (keys, _) in wanted.items()] if pairing.keyed else []
+    pairs = [(digest, condition) for digest, condition in known if condition]
+    for at in range(0, len(pairs), _AT_ONCE):
+        some = dict(pairs[at : at + _AT_ONCE])
+        cursor.execute(statement(name, pairing, some.values()))
+        # Under a collation a condition also finds rows whose keys count as equal: not wanted here.
+        out += [row for row in cursor.fetchall() if row[0] in some]
+    seen = {row[0] for row in out}
+    if rest := [digest for digest, (_, there) in wanted.items() if there and digest not in seen]:
+        cursor.execute(statement(name, pairing, [statements.by_digest(pairing, rest)]))
+        out += cursor.fetchall()
+    return out
 
 
 class View:
@@ -231,7 +239,7 @@ class View:
 
     def __init__(self, cursor: Any, name: str, pairing: Pairing):
         self._cursor, self._name, self._pairing = cursor, name, pairing
-        self.position = _position(cursor)
+        self.position = position_of(cursor)
 
     def sums(self, buckets: int) -> tuple[Sums, int]:
         """Sums per bucket, and how many dates don't exist."""
@@ -245,14 +253,14 @@ class View:
         return self._cursor.fetchall()
 
 
-def _name(db: str, table: str) -> str:
+def table_name(db: str, table: str) -> str:
     return f"{statements.quoted(db)}.{statements.quoted(table)}"
 
 
 _POSITIONS = ("SHOW BINARY LOG STATUS", "SHOW MASTER STATUS")  # MySQL 8.4 knows only the first, others the second
 
 
-def _position(cursor: Any) -> dict[str, Any] | None:
+def position_of(cursor: Any) -> dict[str, Any] | None:
     """Binlog position of the view: exactly, as MariaDB and Percona tell it of a consistent view; else the server's own
     position just after, exact: False. None: no binlog, or no right to see it (REPLICATION CLIENT)."""
     cursor.execute("SHOW STATUS LIKE 'binlog_snapshot_%'")

@@ -24,7 +24,7 @@ from cdc_platform.snapshots.schema.columns import TableColumn
 from cdc_platform.snapshots.target import Target
 from cdc_platform.spark import delta_sql
 from cdc_platform.spark.delta_sql import quoted
-from cdc_platform.tables import CHANGELOG, LOG_EPOCHS
+from cdc_platform.tables import CHANGELOG, LOADED, LOG_EPOCHS
 
 _AGAIN = "have the source send the table once more, or compare it with `cdc-platform reconcile`"
 
@@ -87,7 +87,7 @@ def came(config: Config, source: Source) -> Came:
     """By what is noted of the source's log."""
     [found] = delta_table.ask(
         "SELECT count(DISTINCT named_struct('topic', topic, 'partition', \"partition\")) AS n, min(low_file) AS low, "
-        f"max(high_file) AS high FROM {{epochs}} WHERE source = '{source.name}'",
+        f"max(high_file) AS high FROM {{epochs}} WHERE source = '{source.name}' AND topic <> '{LOADED}'",
         epochs=LOG_EPOCHS.at(stores.lake(config)),
     )
     return Came(found["n"] > 1, found["n"] > 1 and found["low"] < 0 <= found["high"])

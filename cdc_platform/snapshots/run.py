@@ -13,7 +13,7 @@ from typing import Any
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from cdc_platform.changelog.loads import TAKEN_AGAIN
+from cdc_platform.changelog.loads import BY_ROWS
 from cdc_platform.changelog.schema import Carry
 from cdc_platform.config import Config, Source
 from cdc_platform.errors import TableStopped
@@ -324,7 +324,7 @@ def _evolve(
     only_adds = in_place(steps, members) and not any(
         s.effect.renamed or s.effect.dropped or s.effect.rows for s in steps
     )
-    stated = next((s.ddl for s in steps if s.ddl != TAKEN_AGAIN), None)
+    stated = next((s.ddl for s in steps if s.ddl not in BY_ROWS), None)
     if stated and (policy == "stop" or (policy == "add_only" and not only_adds)):
         reason = f"tables.ddl is {policy}: {stated[:200]}"
         return "stopped", reason, stop(name, reason)

@@ -23,7 +23,7 @@ from cdc_platform.tables.changelog import (
     TYPES_KNOWN,
 )
 from cdc_platform.tables.common import ORDER, POSITION
-from cdc_platform.tables.names import Name, as_name, name_columns, name_in, name_of
+from cdc_platform.tables.names import LOADED, Name, as_name, name_columns, name_in, name_of
 from cdc_platform.tables.proof import CERTIFICATES, RECONCILIATIONS, SEQUENCES, WATERMARKS
 from cdc_platform.tables.snapshots import (
     ADDRESS_TYPE,
@@ -61,6 +61,7 @@ __all__ = [
     "HISTORY_PATH",
     "LANDING",
     "LINEAGES",
+    "LOADED",
     "LOG_EPOCHS",
     "OFFSET_LEDGER",
     "ORDER",

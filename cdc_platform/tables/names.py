@@ -1,7 +1,12 @@
-"""What a table is called at its source: the parts of its name, outermost first."""
+"""What a table is called at its source: the parts of its name, outermost first; and what rows are called that came by
+no Kafka topic."""
 
 from collections.abc import Mapping
 from typing import Any
+
+LOADED = ":load"
+"""Stands for the topic of rows that the platform read from the source's server itself (`cdc-platform load`). No topic of
+Kafka's can have this name. Its partitions are epochs of the source's log."""
 
 Name = tuple[str, str] | tuple[str, str, str]
 """(database, table), or (database, schema, table) where the source has schemas. Names are equal where all parts are; as

@@ -14,6 +14,7 @@ from pyspark.sql import functions as F
 
 from cdc_platform.changelog import rules
 from cdc_platform.config import Source
+from cdc_platform.tables import LOADED
 
 Offsets = Mapping[str, int]
 """topic/partition → last offset."""
@@ -59,12 +60,14 @@ def brackets(now: Since, _source: Source) -> Verdict:
     transaction's commit is there all the same (sent again by another server). Kafka's order alone doesn't tell which
     transaction a row belongs to once a feed goes back: there each transaction's own commit must be in."""
     last = now.marks.groupBy(F.col("order_key.epoch").alias("_epoch")).agg(F.max("order_key").alias("_mark"))
-    rows = now.rows.select("txn_id", "order_key").withColumn("_epoch", F.col("order_key.epoch"))
+    rows = now.rows.select("txn_id", "topic", "order_key").withColumn("_epoch", F.col("order_key.epoch"))
     unordered = (F.col("order_key.file") < 0) & F.col("txn_id").isNotNull()
     behind = F.col("_mark").isNull() | (F.col("order_key") > F.col("_mark")) | unordered
     ended = now.marks.where("kind != 'begin' AND txn_id IS NOT NULL").select("txn_id").distinct()
     halves = rows.join(F.broadcast(last), "_epoch", "left").where(behind).join(ended, "txn_id", "left_anti")
-    if found := halves.select("txn_id").limit(1).collect():
+    if found := halves.select("txn_id", "topic").orderBy(F.col("topic") == LOADED).limit(1).collect():
+        if found[0]["topic"] == LOADED:
+            return Verdict("position", "its newest rows were loaded from the server, ahead of the feed")
         return Verdict(None, f"transaction {found[0]['txn_id'] or '(not named)'} isn't there in whole")
     return Verdict("transaction")
 

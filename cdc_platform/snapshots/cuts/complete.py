@@ -22,7 +22,7 @@ from cdc_platform.lake.watermarks import SOURCE, Behind
 from cdc_platform.landing import run as landing
 from cdc_platform.snapshots import state
 from cdc_platform.spark import delta_sql
-from cdc_platform.tables import CONTROL_EVENTS, QUARANTINE, WAITING, WATERMARKS, Name, name_columns, name_in
+from cdc_platform.tables import CONTROL_EVENTS, LOADED, QUARANTINE, WAITING, WATERMARKS, Name, name_columns, name_in
 
 Where = tuple[str, int]
 
@@ -108,7 +108,8 @@ def publish(config: Config, source: Source, tables: state.Tables) -> None:
 
 def _marks(config: Config, source: Source, path: Store) -> Marks:
     now = {w: r["source_time"] for w, r in watermarks.partitions(path, source.name).items()}
-    ledger = {(r["topic"], r["partition"]): r for r in queries.ledger(config, [source])}
+    rows = (r for r in queries.ledger(config, [source]) if r["topic"] != LOADED)
+    ledger = {(r["topic"], r["partition"]): r for r in rows}
     if len(ledger.keys() | now.keys()) < 2:
         return Marks(now, None, frozenset())
     now = {**dict.fromkeys(ledger), **now}

@@ -28,6 +28,7 @@ from cdc_platform.tables import (
     CHECKPOINT,
     CONTROL_EVENTS,
     CUTS,
+    LOADED,
     OFFSET_LEDGER,
     QUARANTINE,
     SCHEMA_CHANGES,
@@ -210,7 +211,8 @@ def _verdict(
     if batches.unfinished(CHECKPOINT.at(stores.lake(config), room="changelog", source=source.name)):
         return Verdict(None, "the last batch of the changelog was interrupted; the next run does it again")
     how = TRANSACTIONS[told]
-    if found := _unmarked(config, source, how, last, len(offsets)):
+    feed = [at for at in offsets if at.rsplit("/", 1)[0] != LOADED]
+    if found := _unmarked(config, source, how, last, len(feed)):
         return found
     if not how.scattered and _all_ended(config, source, last):
         return Verdict("transaction")
