@@ -37,6 +37,10 @@ COMMANDS = {
     ),
     "show": ("cdc_platform.cli.show:command", "One Kafka message: what became of it, and what it says."),
     "topic": ("cdc_platform.cli.topic:app", "Kafka topics: create, list, send records."),
+    "load": (
+        "cdc_platform.cli.load:command",
+        "Tables from the source's server itself, in order among the feed's changes.",
+    ),
     "reconcile": ("cdc_platform.cli.reconcile:command", "Compare snapshots with the source itself, or an export."),
     "certify": ("cdc_platform.cli.certify:command", "What the platform answers for each table, and what is wrong."),
     "quarantine": ("cdc_platform.cli.quarantine:app", "What could not be used, and why: list, show."),

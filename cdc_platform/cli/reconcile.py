@@ -58,11 +58,7 @@ def command(
 def _server(
     config: Config, source: Source, dsn_env: str | None, table: str | None, wait: float, limit: int
 ) -> "tuple[list[TableResult], list[Risk]]":
-    variable = dsn_env or (source.reconcile.dsn_env if source.reconcile else None)
-    if not variable:
-        raise ConfigError(
-            "--dsn-env", f"nothing tells how to reach the database of {source.name!r}", ["sources[].reconcile.dsn_env"]
-        )
+    variable = dsn_variable(source, dsn_env)
     from cdc_platform.reconcile.binlog import risks_of
     from cdc_platform.reconcile.run import against_server
     from cdc_platform.reconcile.server import Server, dsn_from
@@ -73,6 +69,14 @@ def _server(
     names = _name(config, source, table) if table else None
     spark = open_session(config)
     return against_server(spark, config, source, server, names, wait_s=wait, limit=limit, told=progress), found
+
+
+def dsn_variable(source: Source, dsn_env: str | None) -> str:
+    """The environment variable that holds the DSN. Raises ConfigError."""
+    if variable := dsn_env or (source.reconcile.dsn_env if source.reconcile else None):
+        return variable
+    problem = f"nothing tells how to reach the database of {source.name!r}"
+    raise ConfigError("--dsn-env", problem, ["sources[].reconcile.dsn_env"])
 
 
 def _export(

@@ -180,7 +180,10 @@ class _Table:
         at = self.record.at
         told = {
             **self._place,
-            **{"entry_index": pa.array(np.full(n, entry, np.int32)), "row_index": pa.array(np.arange(n, dtype=np.int32))},
+            **{
+                "entry_index": pa.array(np.full(n, entry, np.int32)),
+                "row_index": pa.array(np.arange(n, dtype=np.int32)),
+            },
             **{"file_no": pa.array([file_number(at.file)] * n, pa.int64()), "binlog_pos": [at.pos] * n},
             "source_time": [self.record.time_us] * n,
         }

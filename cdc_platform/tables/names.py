@@ -1,5 +1,5 @@
-"""What a table is called at its source: the parts of its name, outermost first; and what rows are called that came by
-no Kafka topic."""
+"""What a table is called at its source: the parts of its name, outermost first; and what stands for a topic of rows that
+came by none."""
 
 from collections.abc import Mapping
 from typing import Any

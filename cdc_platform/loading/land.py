@@ -1,0 +1,94 @@
+"""Records of loaded rows into landing, chunk by chunk in one commit each, and how far a load is."""
+
+import json
+from collections.abc import Sequence
+from datetime import UTC, datetime
+
+import msgspec
+import pyarrow as pa
+
+from cdc_platform.config import Config, Source
+from cdc_platform.formats.contract import MESSAGE
+from cdc_platform.formats.loaded import Record, decode, encoded, record_of
+from cdc_platform.kafka.reader import RECORD
+from cdc_platform.lake import commits, delta_table, stores
+from cdc_platform.lake.data_files import Output, Sink
+from cdc_platform.lake.store import Store
+from cdc_platform.landing import counting
+from cdc_platform.loading.errors import LoadRefused
+from cdc_platform.spark import delta_sql
+from cdc_platform.tables import LANDING, LOADED
+
+_ROWS, _BYTES = 2_000, 8 << 20
+"""Of a record, unless one row is larger."""
+
+
+def path_of(config: Config, source: Source) -> Store:
+    """Where records land."""
+    return delta_sql.ensure(LANDING, LANDING.at(stores.lake(config), source=source.name))
+
+
+def next_offset(path: Store, epoch: int) -> int:
+    """Of the next record that lands in an epoch's partition."""
+    sql = f'SELECT max("offset") AS last FROM {{t}} WHERE topic = \'{LOADED}\' AND "partition" = {epoch:d}'
+    last = delta_table.ask(sql, t=path)[0]["last"]
+    return 0 if last is None else int(last) + 1
+
+
+def key_of(db: str, name: str, kind: str) -> bytes:
+    """What stands in place of a Kafka key."""
+    return json.dumps({"db": db, "table": name, "kind": kind}, ensure_ascii=False).encode()
+
+
+def newest(path: Store, epoch: int, db: str, name: str, kind: str) -> Record | None:
+    """The last record of a table, of a kind, in an epoch's partition; None: there is none."""
+    rows = delta_table.ask(
+        f"SELECT value FROM {{t}} WHERE topic = '{LOADED}' AND \"partition\" = {epoch:d} "
+        f"AND key = decode('{key_of(db, name, kind).hex()}', 'hex') ORDER BY \"offset\" DESC LIMIT 1",
+        t=path,
+    )
+    return record_of(rows[0]["value"]) if rows else None
+
+
+def parted(record: Record) -> list[Record]:
+    """A record as several, none of which is too large. What says how far a load is stands in the last one."""
+    if len(record.rows) <= 1 or (len(record.rows) <= _ROWS and len(encoded(record)) <= _BYTES):
+        return [record]
+    middle = len(record.rows) // 2
+    first = msgspec.structs.replace(record, rows=record.rows[:middle], gone=[], next=None, last=False)
+    return [*parted(first), *parted(msgspec.structs.replace(record, rows=record.rows[middle:]))]
+
+
+def land(path: Store, source: Source, epoch: int, records: Sequence[Record]) -> int:
+    """Records in one commit; the next offset. Raises LoadRefused for a value that the decoder doesn't take."""
+    first, now = next_offset(path, epoch), datetime.now(UTC)
+    rows = [
+        {
+            **{"topic": LOADED, "partition": epoch, "offset": first + i, "headers": None, "landed_at": now},
+            **{"timestamp": datetime.fromtimestamp(r.time_us / 1e6, UTC), "timestamp_type": 0},
+            **{"key": key_of(r.db, r.table, r.kind), "value": encoded(r)},
+        }
+        for i, r in enumerate(records)
+    ]
+    batch = pa.RecordBatch.from_pylist(rows, RECORD)
+    _check(source, batch)
+    out = Output(Sink(path, RECORD, LANDING.stats, ("topic", "timestamp_type")))
+    out.write(batch)
+    out.note = counting.summed([counting.count(iter([batch.select(counting.ADDRESSES.names)]), {})])
+    written = out.close()
+    assert written is not None
+    commits.append_files(out.sink, [written], (f"load {source.name} {epoch}", first))
+    return first + len(rows)
+
+
+def _check(source: Source, batch: pa.RecordBatch) -> None:
+    """What the decoder wouldn't take isn't landed."""
+    events = decode(batch.select(MESSAGE.names))
+    reasons = [
+        r
+        for kind, r in zip(*(events.column(c).to_pylist() for c in ("kind", "reason")), strict=True)
+        if kind == "error"
+    ]
+    if reasons:
+        choices = ["to load when the feed has come to the statement that changed the column"]
+        raise LoadRefused(source.name, f"a row can't be told as the feed states its table: {reasons[0]}", choices)

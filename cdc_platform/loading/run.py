@@ -1,0 +1,174 @@
+"""`load`: whole tables from the source's server, chunk by chunk, put in order among the feed's changes."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import msgspec
+from pyspark.sql import SparkSession
+
+from cdc_platform import chain
+from cdc_platform.config import Config, Source
+from cdc_platform.errors import ConfigError
+from cdc_platform.formats.loaded import Place, Record
+from cdc_platform.lake import queries
+from cdc_platform.lake.store import Store
+from cdc_platform.lake.writer_lock import source_lock
+from cdc_platform.loading import land
+from cdc_platform.loading.errors import LoadRefused
+from cdc_platform.loading.proof import Evidence, evidence
+from cdc_platform.loading.table import Table, table_of
+from cdc_platform.loading.view import Open, opened
+from cdc_platform.reconcile.server import Server
+from cdc_platform.results import Stopwatch
+from cdc_platform.spark.session import leased
+from cdc_platform.tables import name_of
+
+CHUNK_ROWS = 50_000
+WHOLE = "whole"
+Told = Callable[[str], None]
+
+
+@dataclass(slots=True)
+class TableLoad:
+    """One table. load: its number (epoch of the log, offset of its first record). first, last: places in the server's log
+    of its first and last chunk. resumed: whether an interrupted load went on. rows, chunks: of this call. state, reason:
+    of its snapshot afterwards."""
+
+    table: str
+    load: str
+    first: str
+    last: str
+    rows: int = 0
+    chunks: int = 0
+    resumed: bool = False
+    seconds: float = 0.0
+    state: str | None = None
+    reason: str | None = None
+
+    def data(self) -> dict[str, Any]:
+        """As --json tells it."""
+        return asdict(self)
+
+
+def load(
+    spark: SparkSession,
+    config: Config,
+    source: Source,
+    server: Server,
+    names: Sequence[tuple[str, str]],
+    *,
+    chunk_rows: int = CHUNK_ROWS,
+    told: Told = lambda _: None,
+) -> list[TableLoad]:
+    """Loads tables (database, table) whole; then brings the snapshots up to date. What was interrupted goes on. Raises
+    LoadRefused, ConfigError, SourceUnreachable, SourceRefused, RunInProgress, and what the stages raise."""
+    for db, name in names:
+        if not source.tables.wanted(db, name):
+            raise ConfigError(f"{db}.{name}", f"{source.name} doesn't follow it", ["sources[].tables.include"])
+    with source_lock(config, source) as lease, leased(spark, lease):
+        told("catching up with the feed")
+        for stage in chain.STAGES.values():
+            stage(spark, config, source)
+        found = [_loaded(config, source, server, db, name, chunk_rows, told) for db, name in names]
+        told("bringing the snapshots up to date")
+        follow(spark, config, source)
+    states = {name_of(r): r for r in queries.table_states(config) if r["source"] == source.name}
+    for one, name in zip(found, names, strict=True):
+        state = states.get(source.tables.routed(*name)) or {}
+        one.state, one.reason = state.get("state"), state.get("reason")
+    return found
+
+
+def follow(spark: SparkSession, config: Config, source: Source) -> None:
+    """The stages behind landing."""
+    for stage in (chain.reassemble, chain.decode, chain.unify, chain.snapshot):
+        stage(spark, config, source)
+
+
+def _loaded(
+    config: Config, source: Source, server: Server, db: str, name: str, chunk_rows: int, told: Told
+) -> TableLoad:
+    """One table into landing."""
+    watch, of = Stopwatch(), evidence(config, source)
+    table, path = table_of(config, source, server, db, name), land.path_of(config, source)
+    loading = _Loading(source, server, table, of, path, chunk_rows)
+    before = loading.interrupted()
+    done = TableLoad(table.text, "", "", "", resumed=before is not None)
+    while True:
+        before = loading.chunk(before)
+        at = shown(before.at)
+        done.load, done.first, done.last = before.load, before.begin, at
+        done.rows, done.chunks, done.seconds = loading.rows, loading.chunks, watch.seconds
+        told(f"{table.text}: {loading.rows:,} rows in {loading.chunks} chunks, at {at}")
+        if before.last:
+            return done
+
+
+def shown(at: Place) -> str:
+    """file:position."""
+    return f"{at.file}:{at.pos}"
+
+
+@dataclass(slots=True)
+class _Loading:
+    """A table on its way."""
+
+    source: Source
+    server: Server
+    table: Table
+    of: Evidence
+    path: Store
+    chunk_rows: int
+    rows: int = 0
+    chunks: int = 0
+
+    def interrupted(self) -> Record | None:
+        """The last record of a load that goes on; None: one begins. It goes on in the log that it began in, of the same
+        columns."""
+        last = land.newest(self.path, self.of.epoch, self.table.db, self.table.name, WHOLE)
+        goes_on = last is not None and not last.last and last.next is not None
+        return last if goes_on and last and last.columns == list(self.table.columns) else None
+
+    def chunk(self, before: Record | None) -> Record:
+        """The next one, landed; its last record. Raises LoadRefused."""
+        table = self.table
+        with opened(self.server, self.of) as view:
+            self._same_columns()
+            rows = read(view, table.select(before.next if before else None, self.chunk_rows))
+            self._same_columns()  # the view holds them, once it was read
+        if before and view.server["id"] != before.server["id"]:
+            raise LoadRefused(self.source.name, f"the load began at server {before.server['id']}", ["that server"])
+        last = len(rows) < self.chunk_rows
+        width = len(table.columns)
+        record = Record(
+            load=before.load if before else f"{self.of.epoch}.{land.next_offset(self.path, self.of.epoch)}",
+            kind=WHOLE,
+            server=view.server,
+            at=view.at,
+            time_us=view.time_us,
+            db=table.db,
+            table=table.name,
+            columns=list(table.columns),
+            begin=before.begin if before else shown(view.at),
+            chunk=before.chunk + 1 if before else 0,
+            last=last,
+            next=None if last else [str(t) for t in rows[-1][width:]],
+            rows=table.landed([row[:width] for row in rows]),
+        )
+        land.land(self.path, self.source, self.of.epoch, land.parted(record))
+        self.rows, self.chunks = self.rows + len(rows), self.chunks + 1
+        return msgspec.structs.replace(record, rows=[])
+
+    def _same_columns(self) -> None:
+        now = self.server.columns(self.table.db, self.table.name)
+        if tuple(now) != self.table.every:
+            problem = f"the columns of {self.table.text} change while it is loaded"
+            raise LoadRefused(self.source.name, problem, ["to load again: it begins anew"], retriable=True)
+
+
+def read(view: Open, sql: str) -> list[tuple[Any, ...]]:
+    """Rows as the server's texts, and bytes."""
+    view.cursor.connection.decoders = {}
+    view.cursor.execute(sql)
+    return list(view.cursor.fetchall())

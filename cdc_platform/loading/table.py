@@ -1,0 +1,188 @@
+"""A table as it is loaded: its columns, by which SQL their values are read, and how it is gone through by its key."""
+
+import json
+from binascii import b2a_base64
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from cdc_platform.config import Config, Source
+from cdc_platform.errors import ConfigError, UnknownType
+from cdc_platform.formats.loaded import BYTES, Column
+from cdc_platform.loading.errors import LoadRefused
+from cdc_platform.mysql.types import MySqlType, parse_type
+from cdc_platform.reconcile.columns import Pair, SourceColumn
+from cdc_platform.reconcile.server import Server, table_name
+from cdc_platform.reconcile.statements import cell, quoted
+from cdc_platform.reconcile.texts import key_literal
+from cdc_platform.snapshots.schema.seen import seen
+from cdc_platform.suggest import closest
+from cdc_platform.tables import SCHEMA_HISTORY
+from cdc_platform.lake import delta_table, stores
+
+_NUMBERS = ("integer", "bit", "boolean", "year")
+_BY_NUMBER = ("enum", "set")
+"""Families that a server sorts by a number, and compares with texts as texts."""
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """columns: as they land. at_source: of the server, in the same order, without those that a feed never carries.
+    every: all of the server, by which a change is seen. key: the primary key, in its order."""
+
+    source: str
+    db: str
+    name: str
+    columns: tuple[Column, ...]
+    at_source: tuple[SourceColumn, ...]
+    every: tuple[SourceColumn, ...]
+    key: tuple[Pair, ...]
+
+    @property
+    def text(self) -> str:
+        """db.table."""
+        return f"{self.db}.{self.name}"
+
+    def select(self, after: Sequence[str] | None, rows: int) -> str:
+        """SQL of the next rows behind these texts of a key (None: from the first on): values, then texts of the key.
+        Raises LoadRefused."""
+        order = ", ".join(_sorted(p) for p in self.key)
+        where = f" WHERE {self._behind(after)}" if after is not None else ""
+        return f"SELECT {self.values}{self._texts} FROM {table_name(self.db, self.name)}{where} ORDER BY {order} LIMIT {rows:d}"
+
+    @property
+    def values(self) -> str:
+        """SQL of the values of a row."""
+        return ", ".join(_value(c) for c in self.at_source)
+
+    @property
+    def _texts(self) -> str:
+        return "".join(f", {_text(p)}" for p in self.key)
+
+    def _behind(self, after: Sequence[str]) -> str:
+        literals = [_literal(p, t) for p, t in zip(self.key, after, strict=True)]
+        if None in literals:
+            raise LoadRefused(self.source, f"{self.text}: no statement can say the key {list(after)!r}")
+        columns = [_sorted(p) for p in self.key]
+        parts = []
+        for i, (column, literal) in enumerate(zip(columns, literals, strict=True)):
+            same = [f"{c} = {l}" for c, l in zip(columns[:i], literals[:i], strict=True)]
+            parts.append(" AND ".join([*same, f"{column} > {literal}"]))
+        first = f"{columns[0]} >= {literals[0]}"  # which an index helps
+        return f"{first} AND ({' OR '.join(f'({p})' for p in parts)})"
+
+    def landed(self, rows: Sequence[tuple[Any, ...]]) -> list[list[str | None]]:
+        """What the server said of some rows, as a record has it."""
+        if not rows:
+            return []
+        columns: list[Any] = list(zip(*rows, strict=True))[: len(self.columns)]
+        told = [_landed(parse_type(c.type_text), v) for c, v in zip(self.at_source, columns, strict=True)]
+        return [list(row) for row in zip(*told, strict=True)]
+
+
+def _landed(type_: MySqlType, values: Sequence[Any]) -> Sequence[str | None]:
+    if type_.family in BYTES:
+        return [None if v is None else b2a_base64(_bytes(v), newline=False).decode() for v in values]
+    return [v.decode() if isinstance(v, bytes) else v for v in values]
+
+
+def _bytes(value: str | bytes) -> bytes:
+    return value if isinstance(value, bytes) else value.encode()
+
+
+def _value(column: SourceColumn) -> str:
+    """SQL of a value's text. Long values as they are: of functions a server gives NULL beyond max_allowed_packet."""
+    name, type_ = quoted(column.name), parse_type(column.type_text)
+    if type_.family in _NUMBERS:
+        return f"CAST({name} + 0 AS CHAR)"  # no ZEROFILL, bits as a number
+    if type_.family == "float":
+        return f"CAST({name} * 1e0 AS CHAR)"  # of a FLOAT alone a server says six digits
+    if type_.family == "decimal" and type_.unsigned:
+        precision, scale = (*type_.args, 10, 0)[:2] if len(type_.args) != 1 else (type_.args[0], 0)
+        return f"CAST(CAST({name} AS DECIMAL({precision:d},{scale:d})) AS CHAR)"
+    return name
+
+
+def _sorted(pair: Pair) -> str:
+    return f"({quoted(pair.name)} + 0)" if pair.type.family in _BY_NUMBER else quoted(pair.name)
+
+
+def _text(pair: Pair) -> str:
+    """SQL of what a load goes on behind."""
+    if pair.type.family in _BY_NUMBER:
+        return f"CAST({quoted(pair.name)} + 0 AS CHAR)"
+    return pair.text.key.sql(quoted(pair.name), cell(pair))
+
+
+def _literal(pair: Pair, text: str) -> str | None:
+    if pair.type.family in _BY_NUMBER:
+        return text if text.isdigit() else None
+    return key_literal(pair.text.key, text)
+
+
+def table_of(config: Config, source: Source, server: Server, db: str, name: str) -> Table:
+    """Raises ConfigError where there is no such table, LoadRefused where it can't be loaded."""
+    every = server.columns(db, name)
+    if not every:
+        there = [f"{d}.{t}" for d, t in server.tables([db])]
+        raise ConfigError(
+            f"{db}.{name}",
+            "the source has no such table, or its account may not read it",
+            closest(f"{db}.{name}", there),
+        )
+    own = [c for c in every if not c.virtual]
+    columns = _columns(config, source, db, name, own)
+    order = _key_order(server, db, name)
+    if not order:
+        choices = ["the vendor's own initial load", "a primary key"]
+        raise LoadRefused(source.name, f"{db}.{name} has no primary key, so it can't be read in pieces", choices)
+    by_name = {c.name.lower(): c for c in own}
+    key = tuple(Pair(n, n, "", parse_type(by_name[n.lower()].type_text), True) for n in order)
+    return Table(source.name, db, name, tuple(columns), tuple(own), tuple(every), key)
+
+
+def _key_order(server: Server, db: str, name: str) -> list[str]:
+    with server.connected() as cursor:
+        cursor.execute(f"SHOW KEYS FROM {table_name(db, name)} WHERE Key_name = 'PRIMARY'")
+        return [str(row[4]) for row in sorted(cursor.fetchall(), key=lambda r: int(r[3]))]
+
+
+def _columns(config: Config, source: Source, db: str, name: str, own: list[SourceColumn]) -> list[Column]:
+    """As the feed states them where it does: what it calls a type holds for its rows, too."""
+    told = {c["name"].lower(): c for c in _stated(config, source, db, name)}
+    keys = source.tables.keys.get(f"{db}.{name}")
+    wanted = {k.lower() for k in keys} if keys else {c.name.lower() for c in own if c.key}
+    stated = {n for n, c in told.items() if c["key"]}
+    if told and not keys and stated != wanted:
+        problem = (
+            f"the feed states {_listed(stated)} as key of {db}.{name}, the server has {_listed(wanted)}: the feed hasn't "
+            "come to the statement that changed it, or doesn't tell the key"
+        )
+        raise LoadRefused(source.name, problem, ["to load when it has", "tables.keys"], retriable=True)
+    return [_column(source, f"{db}.{name}", c, told.get(c.name.lower()), wanted) for c in own]
+
+
+def _column(source: Source, table: str, own: SourceColumn, told: dict[str, Any] | None, keys: set[str]) -> Column:
+    text = told["type"] if told else own.type_text
+    try:
+        both = [parse_type(t).family in BYTES for t in (own.type_text, text)]
+    except UnknownType as error:
+        raise LoadRefused(source.name, f"{table}: column {own.name!r} can't be read: {error}", [_VENDOR]) from None
+    if both[0] != both[1]:
+        problem = f"{table}: column {own.name!r} is {own.type_text} at the server, and the feed states {text}"
+        raise LoadRefused(source.name, problem, [_VENDOR])
+    return Column(told["name"] if told else own.name, text, own.name.lower() in keys)
+
+
+_VENDOR = "the vendor's own initial load"
+
+
+def _listed(names: set[str]) -> str:
+    return ", ".join(sorted(names)) or "nothing"
+
+
+def _stated(config: Config, source: Source, db: str, name: str) -> list[dict[str, Any]]:
+    """The column list of a table by the feed's messages and statements; []: they tell none."""
+    if not delta_table.exists(SCHEMA_HISTORY.at(stores.lake(config))):
+        return []
+    return json.loads(seen(config, source).full.columns((db, name)) or "[]")

@@ -1,0 +1,128 @@
+"""One consistent view of the server, and a place in its log that it may be put at.
+
+A place P is right for what a view shows if all that stands before P in the log is in the view. What is in the view and
+stands behind P comes once more by the feed, behind P: the row is then the feed's, whatever the view showed. So P needs
+only be a lower bound.
+
+- MariaDB and Percona tell P exactly (`binlog_snapshot_file`, `_position`).
+- MySQL writes a transaction to its log before it can be seen. So P is read first; then all transactions that have a GTID
+  and aren't committed yet (`gtid_owned`) are waited for; then the view is opened. Without GTIDs nothing tells that.
+- Rows of a prepared XA transaction stand in the log from its prepare on, and are in no view until its commit: while
+  there is one, nothing is read.
+
+Debezium's incremental snapshots do it by a table that they write to, or (read only) by the GTIDs before and after a
+chunk, between which changes win; DBLog by a watermark that it writes. Here nothing is written, and the order of all
+changes does the rest.
+"""
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from pymysql.err import MySQLError
+
+from cdc_platform.formats.loaded import Place
+from cdc_platform.loading.errors import LoadRefused
+from cdc_platform.loading.proof import Evidence, check
+from cdc_platform.reconcile import statements
+from cdc_platform.reconcile.server import Server, position_of
+
+_WAIT_S, _POLL_S = 30.0, 0.05
+
+
+@dataclass(frozen=True, slots=True)
+class Open:
+    """A view: its cursor, the place for what it shows, and the server's time (µs since 1970)."""
+
+    cursor: Any
+    at: Place
+    time_us: int
+    server: dict[str, str]
+
+
+@contextmanager
+def opened(server: Server, of: Evidence) -> Iterator[Open]:
+    """A view of the server whose log the evidence is in. Raises LoadRefused, SourceUnreachable, SourceRefused."""
+    with server.connected() as cursor:
+        check(cursor, of)
+        before = _xa(cursor, of.source)
+        at = _begun(cursor, of.source)
+        if _xa(cursor, of.source) != before:
+            raise _prepared(of.source)
+        cursor.execute(
+            "SELECT @@server_id, @@hostname, @@version, CAST(UNIX_TIMESTAMP(SYSDATE(6)) * 1000000 AS SIGNED)"
+        )
+        number, host, version, now = cursor.fetchone()
+        yield Open(cursor, at, int(now), {"id": str(number), "host": str(host), "version": str(version)})
+
+
+def _begun(cursor: Any, source: str) -> Place:
+    cursor.execute(statements.BEGIN)
+    place = position_of(cursor)
+    if place and place["exact"]:
+        return Place(place["file"], place["position"], place["gtid"])
+    cursor.execute("COMMIT")
+    low = _settled(cursor, source)
+    cursor.execute(statements.BEGIN)
+    return low
+
+
+def _settled(cursor: Any, source: str) -> Place:
+    """A place before which all is committed."""
+    place = position_of(cursor)
+    if place is None:
+        raise LoadRefused(
+            source, "the server tells no position of its log", ["the right REPLICATION CLIENT", "log_bin"]
+        )
+    try:
+        cursor.execute("SELECT @@GLOBAL.gtid_mode")
+        mode = str(cursor.fetchone()[0]).upper()
+    except MySQLError:
+        mode = "unknown"
+    if mode != "ON":
+        problem = f"the server doesn't tell which part of its log a view shows (gtid_mode is {mode})"
+        raise LoadRefused(source, problem, ["gtid_mode = ON", "MariaDB or Percona Server, which tell it"])
+    end, open_ = time.monotonic() + _WAIT_S, _owned(cursor)
+    while still := open_ & _owned(cursor):
+        if time.monotonic() > end:
+            problem = f"{len(still)} transactions are in the log and not committed for {_WAIT_S:.0f} s"
+            raise LoadRefused(source, problem, ["to load later"], retriable=True)
+        time.sleep(_POLL_S)
+    return Place(place["file"], place["position"], place["gtid"], exact=False)
+
+
+def _owned(cursor: Any) -> frozenset[str]:
+    """Transactions that have a GTID and aren't committed: `uuid:number#thread:number#thread,\\nuuid:…`."""
+    cursor.execute("SELECT @@GLOBAL.gtid_owned")
+    found = set()
+    for part in str(cursor.fetchone()[0] or "").replace("\n", "").split(","):
+        uuid, *numbers = part.strip().split(":")
+        found |= {f"{uuid}:{n.split('#')[0]}" for n in numbers}
+    return frozenset(found)
+
+
+def _xa(cursor: Any, source: str) -> int:
+    """How many XA transactions were prepared since the server's start. Raises LoadRefused while one is."""
+    cursor.execute("SHOW GLOBAL STATUS LIKE 'Com_xa_prepare'")
+    row = cursor.fetchone()
+    count = int(row[1]) if row else 0
+    try:
+        cursor.execute("XA RECOVER")
+        there = len(cursor.fetchall())
+    except MySQLError:  # not for this account (XA_RECOVER_ADMIN)
+        there = count
+    if there:
+        raise _prepared(source)
+    return count
+
+
+def _prepared(source: str) -> LoadRefused:
+    problem = (
+        "the server has prepared XA transactions, or can't tell that it has none: their rows are in its log and in no "
+        "view of it"
+    )
+    return LoadRefused(
+        source, problem, ["to load when none is prepared", "the right XA_RECOVER_ADMIN on MySQL"], retriable=True
+    )
