@@ -115,7 +115,7 @@ def decode(messages: pa.RecordBatch) -> pa.RecordBatch:
             batches += _events(one, record_of(value or b""))
         except (ValueError, UnknownType) as error:
             batches.append(rare_batch(one, [((0,), error_event(error))]))
-    return pa.concat_batches(batches).combine_chunks() if batches else rare_batch(messages, [])
+    return pa.concat_batches(batches) if batches else rare_batch(messages, [])
 
 
 def _events(message: pa.RecordBatch, record: Record) -> list[pa.RecordBatch]:

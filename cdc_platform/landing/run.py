@@ -203,6 +203,12 @@ def _note_positions(
     return {**landed, **passed}
 
 
+def account(spark: SparkSession, config: Config, source: Source) -> None:
+    """Brings the ledger of landed ranges up to date with what is in landing."""
+    ledger = delta_sql.ensure(OFFSET_LEDGER, OFFSET_LEDGER.at(stores.lake(config)))
+    _account(spark, config, source, _position(ledger, source)[0])
+
+
 def _account(spark: SparkSession, config: Config, source: Source, generation: int) -> list[int]:
     """Write `landed` ledger rows for batches that have none yet; returns their ids."""
     name = source.name

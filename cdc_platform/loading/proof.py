@@ -56,19 +56,14 @@ def evidence(config: Config, source: Source) -> Evidence:
     lake = stores.lake(config)
     paths = {"epochs": LOG_EPOCHS.at(lake), "lineages": LINEAGES.at(lake)}
     if FORMATS[source.format].order == "position":
-        problem = f"changes of format {source.format} are ordered by numbers that the server doesn't know"
-        raise LoadRefused(source.name, problem, [_VENDOR])
+        raise _untold(source, f"format {source.format}")
     log, segments = log_epochs.known(paths, source, None)
     feed = {where: p for where, p in log.partitions.items() if not loaded(where)}
     if not feed:
         problem = "no change has come by its feed yet, so nothing tells which server's log it reads"
         raise LoadRefused(source.name, problem, ["to load when the first change of any table has come"], retriable=True)
     if without := sorted(w for w, p in feed.items() if p.at <= NO_POSITION):
-        problem = (
-            f"changes by {without[0][0]}/{without[0][1]} tell no place in the server's log, so nothing says whether they "
-            "came before a row that was read from the server, or after it"
-        )
-        raise LoadRefused(source.name, problem, [_VENDOR, "a feed that tells binlog file and position"])
+        raise _untold(source, f"{without[0][0]}/{without[0][1]}")
     newest = max(p.epoch for p in feed.values())
     there = {where: p for where, p in feed.items() if p.epoch == newest and not p.replay}
     if not there:
@@ -81,6 +76,14 @@ def evidence(config: Config, source: Source) -> Evidence:
         raise LoadRefused(source.name, "its newest change tells no binlog file and position", [_VENDOR])
     same_file = [e for e in found if e.file == found[0].file]  # earlier ones may be gone from the server
     return Evidence(source.name, newest, tuple(same_file[:_EVENTS]))
+
+
+def _untold(source: Source, which: str) -> LoadRefused:
+    problem = (
+        f"changes of {which} tell no place in the server's log, so nothing says whether they came before a row that was "
+        "read from the server, or after it"
+    )
+    return LoadRefused(source.name, problem, [_VENDOR, "a feed that tells binlog file and position"])
 
 
 def _place(event: Event) -> tuple[int, int]:

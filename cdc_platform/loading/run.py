@@ -14,6 +14,7 @@ from cdc_platform.formats.loaded import Place, Record
 from cdc_platform.lake import queries
 from cdc_platform.lake.store import Store
 from cdc_platform.lake.writer_lock import source_lock
+from cdc_platform.landing import run as landing
 from cdc_platform.loading import land
 from cdc_platform.loading.errors import LoadRefused
 from cdc_platform.loading.proof import Evidence, evidence
@@ -81,7 +82,8 @@ def load(
 
 
 def follow(spark: SparkSession, config: Config, source: Source) -> None:
-    """The stages behind landing."""
+    """What was landed, accounted for and through the stages behind landing."""
+    landing.account(spark, config, source)
     for stage in (chain.reassemble, chain.decode, chain.unify, chain.snapshot):
         stage(spark, config, source)
 

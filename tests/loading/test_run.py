@@ -1,0 +1,157 @@
+"""Tables loaded from a real MariaDB into a lake that a real broker feeds: equal to SELECT, whatever the feed lacks."""
+
+import tempfile
+from pathlib import Path
+
+import pytest
+
+from cdc_platform.loading import run
+from cdc_platform.loading.errors import LoadRefused
+from cdc_platform.loading.run import load
+from tests.loading.world import DSN_ENV, Database
+from tests.oracle import server
+from tests.oracle.tables import TABLES
+
+pytestmark = [pytest.mark.spark, pytest.mark.broker, pytest.mark.oracle, pytest.mark.timeout(600)]
+
+ITEMS = "(id int NOT NULL PRIMARY KEY, name varchar(40), price decimal(10,2), at datetime(3))"
+
+
+@pytest.mark.parametrize("format", ["debezium", "canal", "tencent_dts"])
+def test_a_topic_that_began_late(world, format):
+    w = world(format)
+    name = f"late_{format}"
+    w.db.create(name, ITEMS)
+    w.db.run(*(f"INSERT INTO {name} VALUES ({i}, 'n{i}', {i}.50, '2026-01-01 00:00:00.5')" for i in range(40)))
+    w.skip()
+    w.db.run(f"UPDATE {name} SET name = 'new' WHERE id < 5", f"DELETE FROM {name} WHERE id = 7")
+    w.publish()
+    w.catch_up()
+    assert w.problems(name)
+    [done] = load(w.spark, w.config, w.source, w.server, [("oracle", name)], chunk_rows=10)
+    assert (done.rows, done.chunks, done.state) == (39, 4, "live")
+    assert w.problems(name) == []
+    assert all(row["unaccounted"] == 0 for row in w.ledger())
+    w.db.run(f"UPDATE {name} SET price = 1 WHERE id = 30", f"INSERT INTO {name} VALUES (100, 'x', 0, NULL)")
+    w.publish()
+    w.catch_up()
+    assert w.problems(name) == []
+
+
+@pytest.mark.parametrize("format", ["debezium", "canal"])
+def test_changes_that_pass_meanwhile_win(world, format, monkeypatch):
+    """A writer between the views of the chunks; what it does comes before the load, after it, or never."""
+    w = world(format)
+    name = f"busy_{format}"
+    w.db.create(name, ITEMS)
+    w.db.run(*(f"INSERT INTO {name} VALUES ({i}, 'n{i}', {i}, NULL)" for i in range(60)))
+    w.publish(lambda tx: any(c.table.name == name and c.after and c.after["id"] % 7 == 3 for c in tx.events))
+    w.db.run(f"DELETE FROM {name} WHERE id IN (20, 41)")
+    w.publish(lambda tx: bool(tx.events))  # lost deletes
+    w.catch_up()
+    turns = iter(range(100))
+
+    def writes(view, sql, read=run.read):
+        n = next(turns)
+        w.db.run(
+            f"UPDATE {name} SET price = price + 1000 WHERE id % 5 = {n % 5}",
+            f"DELETE FROM {name} WHERE id IN ({n}, {59 - n})",
+            f"INSERT INTO {name} VALUES ({200 + n}, 'late', 1, NULL), ({-1 - n}, 'early', 2, NULL)",
+            f"UPDATE {name} SET id = id + 1000 WHERE id = {30 + n}",
+        )
+        if n == 2:
+            w.publish()  # the feed is ahead of some chunks, and behind of others
+        return read(view, sql)
+
+    monkeypatch.setattr(run, "read", writes)
+    load(w.spark, w.config, w.source, w.server, [("oracle", name)], chunk_rows=9)
+    w.publish()
+    w.catch_up()
+    assert w.problems(name) == []
+    assert all(row["unaccounted"] == 0 for row in w.ledger())
+
+
+def test_a_table_that_was_never_loaded_and_a_lost_delete(world):
+    """Of a table that the feed never told of, and one of which it lost a delete and an insert; every type."""
+    w = world("tencent_dts")
+    w.db.create("seen", ITEMS)
+    w.db.run(*(f"INSERT INTO seen VALUES ({i}, 'n{i}', {i}, NULL)" for i in range(5)))
+    w.publish()
+    names = ["numbers", "times", "texts", "bytes"]
+    for name in names:
+        w.db.create(name, TABLES[name])
+        for _ in range(12):
+            w.db.insert_random(name)
+    w.skip()
+    w.db.run("DELETE FROM seen WHERE id = 3", "INSERT INTO seen VALUES (9, 'lost', 1, NULL)")
+    w.skip()
+    w.catch_up()
+    assert w.problems("seen") != []
+    load(w.spark, w.config, w.source, w.server, [("oracle", n) for n in ["seen", *names]], chunk_rows=5)
+    assert w.problems("seen", *names) == []
+    w.db.run("UPDATE numbers SET t = 1 LIMIT 3", "UPDATE texts SET c = 'x' LIMIT 2", "DELETE FROM bytes LIMIT 1")
+    w.publish()
+    w.catch_up()
+    assert w.problems("seen", *names) == []
+
+
+def test_a_feed_without_places_is_refused(world):
+    w = world("canal_json")
+    w.db.create("bare_feed", ITEMS)
+    w.db.run("INSERT INTO bare_feed VALUES (1, 'a', 1, NULL)")
+    w.publish()
+    w.catch_up()
+    with pytest.raises(LoadRefused, match="tell no place in the server's log") as refused:
+        load(w.spark, w.config, w.source, w.server, [("oracle", "bare_feed")])
+    assert refused.value.choices
+    assert w.problems("bare_feed") == []
+
+
+def test_before_the_first_change_nothing_tells_the_log(world):
+    w = world("canal")
+    w.db.create("nothing_yet", ITEMS)
+    w.skip()
+    with pytest.raises(LoadRefused, match="no change has come") as refused:
+        load(w.spark, w.config, w.source, w.server, [("oracle", "nothing_yet")])
+    assert refused.value.retriable
+
+
+def test_another_server_is_refused(world, tmp_path_factory, monkeypatch):
+    w = world("debezium")
+    w.db.create("elsewhere_too", ITEMS)
+    w.db.run("INSERT INTO elsewhere_too VALUES (1, 'a', 1, NULL)")
+    w.publish()
+    with tempfile.TemporaryDirectory(prefix="other") as folder, server.running(Path(folder)) as running:
+        other = Database(running)
+        other.create("elsewhere_too", ITEMS)
+        other.run(*(f"INSERT INTO elsewhere_too VALUES ({i}, 'n{i}', {i}, NULL)" for i in range(300)))
+        monkeypatch.setenv(DSN_ENV, other.dsn)
+        with pytest.raises(LoadRefused, match="it has another log"):
+            load(w.spark, w.config, w.source, w.server, [("oracle", "elsewhere_too")])
+    assert w.problems("elsewhere_too") == []
+
+
+def test_an_interrupted_load_goes_on(world, monkeypatch):
+    w = world("canal")
+    w.db.create("cut_off", ITEMS)
+    w.db.run(*(f"INSERT INTO cut_off VALUES ({i}, 'n{i}', {i}, NULL)" for i in range(30)))
+    w.publish()
+    w.catch_up()
+    w.db.run("DELETE FROM cut_off WHERE id IN (2, 25)", "UPDATE cut_off SET price = 7 WHERE id IN (3, 26)")
+    w.skip()
+    turns = iter(range(100))
+
+    def dies(view, sql, read=run.read):
+        if next(turns) == 2:
+            raise KeyboardInterrupt
+        return read(view, sql)
+
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(run, "read", dies)
+        load(w.spark, w.config, w.source, w.server, [("oracle", "cut_off")], chunk_rows=8)
+    w.catch_up()
+    told = w.problems("cut_off")
+    assert len(told) == 3, told  # the rows it came to are right, and none was taken away
+    [done] = load(w.spark, w.config, w.source, w.server, [("oracle", "cut_off")], chunk_rows=8)
+    assert (done.resumed, done.rows) == (True, 12)
+    assert w.problems("cut_off") == []
