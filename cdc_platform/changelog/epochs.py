@@ -4,9 +4,9 @@ Records of a partition are in the order in which the capture read its log, but f
 Where one descends, the events from there on are either stored already at their places with the same content (a replay:
 they change nothing) or not. Then another log begins, an *epoch*: a failover, RESET MASTER, a restored server, a renamed
 base name, a position that wrapped, a snapshot that was taken again. All of it is newer than what came before. Within an
-epoch positions compare across partitions. Rows that the platform loaded itself stand in the epoch that their load has
-proven to be the server's log: their partition's number. Servers that events name only say which epoch of other partitions is the
-same log: with several primaries all stand in one binlog. docs/design.md has the proof. No Spark here.
+epoch positions compare across partitions. Rows that the platform loaded itself stand in the epoch that their load
+has proven to be the server's log: their partition's number. Servers that events name only say which epoch of other
+partitions is the same log: with several primaries all stand in one binlog. docs/design.md has the proof. No Spark here.
 """
 
 from collections.abc import Iterable, Mapping

@@ -5,8 +5,8 @@ would stay. No message proves that a snapshot is of all rows: Debezium's ad-hoc 
 marks (`first`, `last_in_data_collection`), and DROP TABLE IF EXISTS and CREATE TABLE in the topic of schema changes.
 Those of a connector's own snapshot also DROP DATABASE (`BinlogSnapshotChangeEventSource.readTableStructure`). With
 that, and when the table's last row has come, the snapshot replaces what was there; or when the configuration says that
-snapshots are of all rows. Else it is said. A load of the platform's own (formats/loaded.py) says itself that it is of all
-rows. No Spark here.
+snapshots are of all rows. Else it is said. A load of the platform's own (formats/loaded.py) says itself that it is of
+all rows. No Spark here.
 """
 
 from collections.abc import Iterable, Sequence
@@ -40,8 +40,8 @@ _SOMEWHERE = (
 
 
 _UNFINISHED = (
-    "a load from the source's server (from {at} on) was interrupted: rows that it came to are loaded, and none that is gone "
-    "at the source was taken away. `cdc-platform load` goes on"
+    "a load from the source's server (from {at} on) was interrupted: rows that it came to are loaded, and none that is "
+    "gone at the source was taken away. `cdc-platform load` goes on"
 )
 
 

@@ -167,5 +167,5 @@ def _add_messages(config: Config, source: Source, data: dict[str, Any]) -> None:
         whole = found.get(addresses[change["address"]])
         value: bytes | None = whole["value"] if whole else None
         change["message"] = (
-            message.as_data(value, message.readable(value, source.format)) if value is not None else None
+            message.as_data(value, message.readable(value, change["format"])) if value is not None else None
         )

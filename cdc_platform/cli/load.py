@@ -26,9 +26,9 @@ def command(
 ) -> Report:
     """Read tables from the source's server, whole, and put their rows in order among the changes of the feed.
 
-    For a topic that began late, a table that was never loaded, rows that were lost before Kafka. Reads only; changes that
-    pass meanwhile win. Refused where nothing proves the order: the feed has to tell its place in the log of that server.
-    A load that was interrupted goes on. Exit code 1: a table's snapshot is stopped.
+    For a topic that began late, a table that was never loaded, rows that were lost before Kafka. The source is only
+    read; changes that pass meanwhile win. Refused where nothing proves the order: the feed has to tell its place in the
+    log of that server. A load that was interrupted goes on. Exit code 1: a table's snapshot is stopped.
     """
     loaded = load_config(config)
     feed = loaded.source(source)

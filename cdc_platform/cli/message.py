@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 SHOWN = 200
 """Lines of a message, unless all are asked for."""
-_ADDRESS = re.compile(r"(?P<topic>[A-Za-z0-9._-]+)[/:\[](?P<partition>\d+)\]?[/:@](?P<offset>\d+)")
+_ADDRESS = re.compile(r"(?P<topic>[A-Za-z0-9._-]+|:load)[/:\[](?P<partition>\d+)\]?[/:@](?P<offset>\d+)")
 MARK = "   <<<"
 """Stands behind the lines of the value that could not be used."""
 

@@ -17,6 +17,7 @@ from cdc_platform.units import told_value
 if TYPE_CHECKING:
     from cdc_platform.reconcile.binlog import Risk
     from cdc_platform.reconcile.result import Cell, TableResult
+    from cdc_platform.reconcile.server import Server
     from cdc_platform.tables import Name
 
 
@@ -33,18 +34,30 @@ def command(
     key: Annotated[str | None, typer.Option(help="Key columns a,b; with --export. Default: those known.")] = None,
     wait: Annotated[float, typer.Option(min=0, help="Seconds per table for the chain to catch up.")] = 0,
     limit: Annotated[int, typer.Option(min=1, max=1000, help="Show so many differing rows per table.")] = 20,
+    repair: Annotated[
+        bool, typer.Option("--repair", help="Read the keys that differ from the server, and put them right.")
+    ] = False,
     master: Annotated[str | None, typer.Option(help="Spark master of an own session, e.g. local[2].")] = None,
     config: Annotated[Path, typer.Option("--config", envvar="CDC_CONFIG", help="cdc.yaml")] = Path("cdc.yaml"),
 ) -> Report:
-    """Compare snapshots with the source itself, or with an export of a table. Exit code 1: something differs."""
+    """Compare snapshots with the source itself, or with an export of a table. Exit code 1: something differs.
+
+    --repair catches up, reads the keys that differ from the server, puts its rows in order among the changes of the
+    feed, says what it changed and why it was different, and compares again: exit code 1 says that something still
+    differs.
+    """
     loaded = load_config(config)
     feed = loaded.source(source)
     if at != "now":
         raise ConfigError("--at", f"{at!r} is no position", ["now"])
     if table:
         choose(loaded, [source], ".".join(feed.tables.routed(*_name(loaded, feed, table))) if "." in table else table)
+    if repair and (export or wait):
+        raise ConfigError("--repair", "reads the server, and catches up before it", ["without --export and --wait"])
     ready = with_spark(loaded, master)
     risks: list[Risk] = []
+    if repair:
+        return _repair(ready, feed, dsn_env, table, limit)
     if export:
         results = [_export(ready, feed, export, table, version, key, limit)]
     else:
@@ -58,17 +71,37 @@ def command(
 def _server(
     config: Config, source: Source, dsn_env: str | None, table: str | None, wait: float, limit: int
 ) -> "tuple[list[TableResult], list[Risk]]":
-    variable = dsn_variable(source, dsn_env)
-    from cdc_platform.reconcile.binlog import risks_of
     from cdc_platform.reconcile.run import against_server
-    from cdc_platform.reconcile.server import Server, dsn_from
     from cdc_platform.spark.session import open_session
 
-    server = Server(dsn_from(variable))
-    found = risks_of(server, source)  # and an unreachable one is told before Spark is started
+    server, found = _reached(source, dsn_env)
     names = _name(config, source, table) if table else None
     spark = open_session(config)
     return against_server(spark, config, source, server, names, wait_s=wait, limit=limit, told=progress), found
+
+
+def _reached(source: Source, dsn_env: str | None) -> "tuple[Server, list[Risk]]":
+    """The server, asked for its risks: an unreachable one is told before Spark is started."""
+    from cdc_platform.reconcile.binlog import risks_of
+    from cdc_platform.reconcile.server import Server, dsn_from
+
+    server = Server(dsn_from(dsn_variable(source, dsn_env)))
+    return server, risks_of(server, source)
+
+
+def _repair(config: Config, source: Source, dsn_env: str | None, table: str | None, limit: int) -> Report:
+    from cdc_platform.cli import repair
+    from cdc_platform.loading.repair import repair as repaired
+    from cdc_platform.spark.session import open_session
+
+    server, risks = _reached(source, dsn_env)
+    names = _name(config, source, table) if table else None
+    spark = open_session(config)
+    done, now = repaired(spark, config, source, server, names, limit=limit, told=progress)
+    was = repair.data(config, source, done)
+    data = {**_data(source.name, "server", now, risks), "repaired": was}
+    people = {"repaired": repair.tables(was), "what was different": repair.rows(was) or "nothing"}
+    return Report(data, 0 if data["equal"] else 1, {**people, **shown(source.name, "server", now, risks)})
 
 
 def dsn_variable(source: Source, dsn_env: str | None) -> str:
@@ -116,7 +149,7 @@ def _data(source: str, against: str, results: "list[TableResult]", risks: "Seque
         "source": source,
         "against": against,
         "equal": bool(results) and all(r.equal for r in results),
-        "tables": [{"table": r.table, "equal": r.equal, **asdict(r)} for r in results],
+        "tables": [{"table": r.table, "equal": r.equal, **r.told()} for r in results],
         "risks": [asdict(r) for r in risks],
     }
 

@@ -77,7 +77,7 @@ def _told(
     if statements := [line for e in events if e.get("sql") for line in e["sql"].splitlines()]:
         people["SQL"] = Lines(statements if whole else message.first(statements))
     bad = [r["column"] for r in data.get("quarantine", ()) if r.get("column")]
-    for name, raw, of in _values(data, source):
+    for name, raw, of in _values(data):
         found = message.readable(raw, of)
         lines = list(message.hexdump(raw)) if as_hex else message.marked(found.lines, bad)
         people[f"{name}: {'hex dump' if as_hex else found.kind}, {count(len(raw), 'byte')}"] = Lines(
@@ -86,21 +86,20 @@ def _told(
     for name in ("key", "value"):
         if data.get(name) is not None:
             data[name] = message.as_data(
-                data[name], message.readable(data[name], source.format if name == "value" else "")
+                data[name], message.readable(data[name], data["format"] if name == "value" else "")
             )
     if data.get("message") and data["message"]["value"] is not None:
         value = data["message"]["value"]
-        data["message"]["value"] = message.as_data(value, message.readable(value, source.format))
+        data["message"]["value"] = message.as_data(value, message.readable(value, data["format"]))
     return data, 0, people
 
 
-def _values(data: dict[str, Any], source: Source) -> list[tuple[str, bytes, str]]:
+def _values(data: dict[str, Any]) -> list[tuple[str, bytes, str]]:
     """What is shown of the bytes: title, bytes, format. Of a split message the whole, in place of its part."""
     split = "message" in data and len(data["message"]["parts"]) > 1
     found = [("key", data.get("key"), "")]
-    found.append(
-        ("message", data["message"]["value"], source.format) if split else ("value", data.get("value"), source.format)
-    )
+    of = data["format"]
+    found.append(("message", data["message"]["value"], of) if split else ("value", data.get("value"), of))
     return [(name, raw, of) for name, raw, of in found if raw is not None]
 
 

@@ -61,7 +61,8 @@ def thin(format_name: str, landed: pa.RecordBatch) -> pa.RecordBatch:
 
 
 def parts_of(messages: pa.RecordBatch, format_name: str) -> pa.RecordBatch:
-    """MESSAGE batch → PART batch, row by row; a reader that fails costs one message. What the platform loaded is whole."""
+    """MESSAGE batch → PART batch, row by row; a reader that fails costs one message. What the platform loaded is
+    whole."""
     ours = pc.equal(messages.column("topic"), LOADED)
     if not ours.true_count:
         return _parsed(messages, format_name)

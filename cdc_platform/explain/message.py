@@ -7,6 +7,7 @@ from cdc_platform.config import Config, Source
 from cdc_platform.errors import CdcError
 from cdc_platform.explain import events, records
 from cdc_platform.explain.records import Address
+from cdc_platform.formats.loaded import NAME
 from cdc_platform.kafka.client import topic_filter
 from cdc_platform.kafka.offsets import kafka_state
 from cdc_platform.lake import queries, stores
@@ -21,7 +22,8 @@ def look(config: Config, source: Source, address: Address) -> dict[str, Any]:
     not decoded yet, not applied yet, not landed, lost, none), why (in words); of a landed record timestamp, landed_at,
     headers, key, value (bytes); message: address of the first record, `parts`: addresses of all, value: the whole; of
     what was decoded `events`: rows of `changes`, each with its outcome; quarantine: its rows about the record."""
-    told: dict[str, Any] = {"address": str(address), "source": source.name, "format": source.format}
+    told: dict[str, Any] = {"address": str(address), "source": source.name}
+    told["format"] = NAME if address.topic == tables.LOADED else source.format
     record = records.raw_record(config, source, address)
     if record is None:
         return {**told, **_not_here(config, source, address)}
@@ -131,4 +133,6 @@ def source_of(config: Config, address: Address, given: str | None) -> list[Sourc
     """Sources that may have the record: the given one, else those whose topics it is of. Raises ConfigError."""
     if given is not None:
         return [config.source(given)]
+    if address.topic == tables.LOADED:
+        return [s for s in config.sources if records.raw_record(config, s, address)] or list(config.sources)
     return [s for s in config.sources if topic_filter(s)(address.topic)]

@@ -80,8 +80,8 @@ def evidence(config: Config, source: Source) -> Evidence:
 
 def _untold(source: Source, which: str) -> LoadRefused:
     problem = (
-        f"changes of {which} tell no place in the server's log, so nothing says whether they came before a row that was "
-        "read from the server, or after it"
+        f"changes of {which} tell no place in the server's log, so nothing says whether they came before a row that "
+        "was read from the server, or after it"
     )
     return LoadRefused(source.name, problem, [_VENDOR, "a feed that tells binlog file and position"])
 
@@ -100,7 +100,8 @@ def _events(config: Config, source: Source, where: Where, at: Partition, first: 
         'SELECT "offset", entry_index, binlog_file, file_no, binlog_pos, lineage, gtid FROM {t} '
         f'WHERE topic = {text(where[0])} AND "partition" = {where[1]} '
         f"AND \"offset\" BETWEEN {since} AND {offset} AND kind IN ('row', 'ddl') "
-        f"AND binlog_file IS NOT NULL AND file_no IS NOT NULL AND (file_no < {file} OR (file_no = {file} AND binlog_pos <= {pos})) "
+        "AND binlog_file IS NOT NULL AND file_no IS NOT NULL "
+        f"AND (file_no < {file} OR (file_no = {file} AND binlog_pos <= {pos})) "
         f'ORDER BY file_no DESC, binlog_pos DESC, "offset" DESC LIMIT {_REACH}',
         t=path,
     )
@@ -137,7 +138,7 @@ def _not_there(cursor: Any, event: Event) -> str:
         end = int(event.pos)
         return "" if _size(cursor, event.file) == end else "has no event there"
     end, server = int(row[4]), str(row[3])
-    if event.server and event.server.isdigit() and event.server != "0" and event.server != server:
+    if event.server and event.server.isdigit() and event.server not in ("0", server):
         return f"has an event of server {server} there, not of {event.server}"
     return _other_transaction(cursor, event, end)
 

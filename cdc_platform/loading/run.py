@@ -32,9 +32,9 @@ Told = Callable[[str], None]
 
 @dataclass(slots=True)
 class TableLoad:
-    """One table. load: its number (epoch of the log, offset of its first record). first, last: places in the server's log
-    of its first and last chunk. resumed: whether an interrupted load went on. rows, chunks: of this call. state, reason:
-    of its snapshot afterwards."""
+    """One table. load: its number (epoch of the log, offset of its first record). first, last: places in the server's
+    log of its first and last chunk. resumed: whether an interrupted load went on. rows, chunks: of this call. state,
+    reason: of its snapshot afterwards."""
 
     table: str
     load: str

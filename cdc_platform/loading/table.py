@@ -9,6 +9,7 @@ from typing import Any
 from cdc_platform.config import Config, Source
 from cdc_platform.errors import ConfigError, UnknownType
 from cdc_platform.formats.loaded import BYTES, Column
+from cdc_platform.lake import delta_table, stores
 from cdc_platform.loading.errors import LoadRefused
 from cdc_platform.mysql.types import MySqlType, parse_type
 from cdc_platform.reconcile.columns import Pair, SourceColumn
@@ -18,7 +19,6 @@ from cdc_platform.reconcile.texts import key_literal
 from cdc_platform.snapshots.schema.seen import seen
 from cdc_platform.suggest import closest
 from cdc_platform.tables import SCHEMA_HISTORY
-from cdc_platform.lake import delta_table, stores
 
 _NUMBERS = ("integer", "bit", "boolean", "year")
 _BY_NUMBER = ("enum", "set")
@@ -48,7 +48,8 @@ class Table:
         Raises LoadRefused."""
         order = ", ".join(_sorted(p) for p in self.key)
         where = f" WHERE {self._behind(after)}" if after is not None else ""
-        return f"SELECT {self.values}{self._texts} FROM {table_name(self.db, self.name)}{where} ORDER BY {order} LIMIT {rows:d}"
+        told = f"SELECT {self.values}{self._texts} FROM {table_name(self.db, self.name)}"
+        return f"{told}{where} ORDER BY {order} LIMIT {rows:d}"
 
     @property
     def values(self) -> str:
@@ -66,7 +67,7 @@ class Table:
         columns = [_sorted(p) for p in self.key]
         parts = []
         for i, (column, literal) in enumerate(zip(columns, literals, strict=True)):
-            same = [f"{c} = {l}" for c, l in zip(columns[:i], literals[:i], strict=True)]
+            same = [f"{c} = {value}" for c, value in zip(columns[:i], literals[:i], strict=True)]
             parts.append(" AND ".join([*same, f"{column} > {literal}"]))
         first = f"{columns[0]} >= {literals[0]}"  # which an index helps
         return f"{first} AND ({' OR '.join(f'({p})' for p in parts)})"
@@ -155,8 +156,8 @@ def _columns(config: Config, source: Source, db: str, name: str, own: list[Sourc
     stated = {n for n, c in told.items() if c["key"]}
     if told and not keys and stated != wanted:
         problem = (
-            f"the feed states {_listed(stated)} as key of {db}.{name}, the server has {_listed(wanted)}: the feed hasn't "
-            "come to the statement that changed it, or doesn't tell the key"
+            f"the feed states {_listed(stated)} as key of {db}.{name}, the server has {_listed(wanted)}: the feed "
+            "hasn't come to the statement that changed it, or doesn't tell the key"
         )
         raise LoadRefused(source.name, problem, ["to load when it has", "tables.keys"], retriable=True)
     return [_column(source, f"{db}.{name}", c, told.get(c.name.lower()), wanted) for c in own]

@@ -1,12 +1,12 @@
 """One consistent view of the server, and a place in its log that it may be put at.
 
-A place P is right for what a view shows if all that stands before P in the log is in the view. What is in the view and
-stands behind P comes once more by the feed, behind P: the row is then the feed's, whatever the view showed. So P needs
-only be a lower bound.
+A place P is right for what a view shows if all that stands before P in the log is in the view. What is in the view
+and stands behind P comes once more by the feed, behind P: the row is then the feed's, whatever the view showed. So P
+needs only be a lower bound.
 
 - MariaDB and Percona tell P exactly (`binlog_snapshot_file`, `_position`).
-- MySQL writes a transaction to its log before it can be seen. So P is read first; then all transactions that have a GTID
-  and aren't committed yet (`gtid_owned`) are waited for; then the view is opened. Without GTIDs nothing tells that.
+- MySQL writes a transaction to its log before it can be seen. So P is read first; then all transactions that have a
+  GTID and aren't committed yet (`gtid_owned`) are waited for; then the view is opened. Without GTIDs nothing tells that.
 - Rows of a prepared XA transaction stand in the log from its prepare on, and are in no view until its commit: while
   there is one, nothing is read.
 

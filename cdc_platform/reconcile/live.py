@@ -16,7 +16,7 @@ from pyspark.sql import DataFrame, SparkSession
 from cdc_platform.reconcile import frames
 from cdc_platform.reconcile.columns import Pairing
 from cdc_platform.reconcile.frames import Differing, Sums
-from cdc_platform.reconcile.result import TableResult, by_key, show_rows
+from cdc_platform.reconcile.result import Open, TableResult, by_key, show_rows
 from cdc_platform.reconcile.server import Server, Wanted
 
 CHECKED = 2000
@@ -111,6 +111,7 @@ class _Drill:
                 now = frames.sums(self.table.snapshot()[1], self.table.pairing, self.result.buckets)
                 rest = [b for b in rest if self.sums.get(b) != now.get(b)]
         self.result.not_looked_into = len(rest)
+        self.result.open = Open(self.table.pairing, open_keys)
         self.result.differences = self._rows(rows, open_keys[:limit])
 
     def _differences(self, rows: DataFrame) -> tuple[dict[str, int], list[Differing]]:

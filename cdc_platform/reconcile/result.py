@@ -1,8 +1,8 @@
 """What a comparison found, as data."""
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any, NamedTuple
 
 from cdc_platform.reconcile.columns import Pairing
 from cdc_platform.reconcile.frames import Differing
@@ -30,6 +30,13 @@ class Difference:
     cells: list[Cell]
 
 
+class Open(NamedTuple):
+    """Keys that differ, of those that were looked into, and by which columns they were compared."""
+
+    pairing: Pairing
+    keys: list[Differing]
+
+
 @dataclass(slots=True)
 class TableResult:
     """One table. Counts are of rows; `expected` is the source, `actual` the snapshot.
@@ -38,7 +45,7 @@ class TableResult:
     moved: keys that differed but changed at the source after that position: not judged. null_dates: values that are
     no dates and known to be NULL in a snapshot. digest: of a server's sums. not_looked_into: differing buckets whose
     rows were not read; then the counts of missing, extra and changed are lower bounds. problems: what is wrong with the
-    table as a whole.
+    table as a whole. open: what a repair starts from (`told` leaves it out).
     """
 
     table: str
@@ -59,11 +66,18 @@ class TableResult:
     problems: list[str] = field(default_factory=list)
     not_compared: dict[str, str] = field(default_factory=dict)
     differences: list[Difference] = field(default_factory=list)
+    open: Open | None = None
 
     @property
     def equal(self) -> bool:
         """Whether nothing was found that differs."""
         return not (self.problems or self.not_looked_into or self.missing or self.extra or self.changed)
+
+    def told(self) -> dict[str, Any]:
+        """As plain data."""
+        data = asdict(replace(self, open=None))
+        del data["open"]
+        return data
 
 
 def show_rows(

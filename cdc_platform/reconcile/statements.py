@@ -60,6 +60,11 @@ def digests(table: str, pairing: Pairing, buckets: int, chosen: Sequence[int]) -
     return f"SELECT {', '.join(columns)} FROM {table} WHERE CRC32({_joined(pairing.keys)}) % {int(buckets)} IN ({some})"
 
 
+def digest_of_key(pairing: Pairing) -> str:
+    """SQL of a row's key as `digests` gives it."""
+    return f"MD5({_joined(pairing.keys)})"
+
+
 def by_key(pairing: Pairing, key_texts: Sequence[str | None]) -> str | None:
     """Condition that finds a row by its key's values, which an index helps. None: they are no values of a key."""
     values = [(p, key_literal(p.text.key, t)) for p, t in zip(pairing.keys, key_texts, strict=True)]

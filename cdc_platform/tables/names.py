@@ -1,12 +1,12 @@
-"""What a table is called at its source: the parts of its name, outermost first; and what stands for a topic of rows that
-came by none."""
+"""What a table is called at its source: the parts of its name, outermost first; and what stands for a topic of rows
+that came by none."""
 
 from collections.abc import Mapping
 from typing import Any
 
 LOADED = ":load"
-"""Stands for the topic of rows that the platform read from the source's server itself (`cdc-platform load`). No topic of
-Kafka's can have this name. Its partitions are epochs of the source's log."""
+"""Stands for the topic of rows that the platform read from the source's server itself (`cdc-platform load`). No topic
+of Kafka's can have this name. Its partitions are epochs of the source's log."""
 
 Name = tuple[str, str] | tuple[str, str, str]
 """(database, table), or (database, schema, table) where the source has schemas. Names are equal where all parts are; as

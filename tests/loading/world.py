@@ -17,8 +17,8 @@ from cdc_platform.feeds.workload import SERVER_ID, Transaction
 from cdc_platform.lake.writer_lock import source_lock
 from cdc_platform.reconcile.server import Server as Source
 from cdc_platform.reconcile.server import dsn_from
-from cdc_platform.spark.session import leased
 from cdc_platform.snapshots.target import Target
+from cdc_platform.spark.session import leased
 from tests.oracle import server as database
 from tests.oracle.binlog import transactions
 from tests.oracle.catalog import quoted

@@ -1,0 +1,95 @@
+"""What a repair changed, and why that was different: as data, and for people."""
+
+from binascii import b2a_base64
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+from cdc_platform.config import Config, Source
+from cdc_platform.errors import CdcError
+from cdc_platform.units import told_value
+
+if TYPE_CHECKING:
+    from cdc_platform.loading.repair import Repaired
+    from cdc_platform.reconcile.result import Difference
+
+_WHY = {
+    "missing": "the row was lacking",
+    "extra": "the server has no such row",
+    "changed": "columns differed",
+    "repeated": "the row was there more often",
+}
+_EXPLAINED = 20
+"""Rows of a table whose last change is looked for."""
+
+
+def data(config: Config, source: Source, done: "list[Repaired]") -> list[dict[str, Any]]:
+    """Per table: rows (put in), gone (taken out), at (place in the server's log), left (why something stays), missing,
+    extra, changed (rows that were so), differences: kind, key, why, columns (that differed: server, snapshot),
+    last_change (of the feed: address, op, position; null: none is known)."""
+    out = []
+    for one in done:
+        was = one.before
+        counts = {kind: getattr(was, kind) for kind in ("missing", "extra", "changed")}
+        rows = [_row(config, source, one.table, d, explain=i < _EXPLAINED) for i, d in enumerate(was.differences)]
+        out.append({**one.told(), **counts, "differences": rows})
+    return out
+
+
+def _row(config: Config, source: Source, table: str, one: "Difference", *, explain: bool) -> dict[str, Any]:
+    cells = [c for c in one.cells if c.differs] if one.kind == "changed" else []
+    columns = {c.column: {"server": c.expected, "snapshot": c.actual} for c in cells}
+    last = _last_change(config, source, table, one) if explain else None
+    return {"kind": one.kind, "key": one.key, "why": _WHY[one.kind], "columns": columns, "last_change": last}
+
+
+def _last_change(config: Config, source: Source, table: str, one: "Difference") -> dict[str, Any] | None:
+    """The change of the row that had come last before the repair, as far as the changelog tells it."""
+    from cdc_platform.explain.changes import Changes
+    from cdc_platform.explain.events import place_of
+    from cdc_platform.explain.table import find
+    from cdc_platform.formats.loaded import NAME
+
+    try:
+        found = find(config, source, table)
+        types = {c.name: c.parsed for c in found.columns}
+        key = {n: _text(v, types.get(n)) for n, v in one.key.items()}
+        came = [c for c in Changes(config, found).of(key).came if c["format"] != NAME]
+    except CdcError:  # the row is told all the same
+        return None
+    last = max(came, key=lambda c: c["order_key"], default=None)
+    if last is None:
+        return None
+    at = f"{last['binlog_file']}:{last['binlog_pos']}" if last["binlog_file"] else None
+    return {"address": place_of(last), "op": last["op"], "position": at}
+
+
+def _text(shown: str | None, type_: Any) -> str | None:
+    """A key's value as changes have it, from how it is shown to people."""
+    if shown is None or type_ is None or type_.family not in ("binary", "geometry"):
+        return shown
+    return b2a_base64(bytes.fromhex(shown.removeprefix("0x")), newline=False).decode()
+
+
+def tables(told: list[dict[str, Any]]) -> Any:
+    """A line per table."""
+    return [
+        {"table": t["table"], "put in": t["rows"], "taken out": t["gone"], "at": t["at"], "left": "; ".join(t["left"])}
+        for t in told
+    ] or "nothing differed"
+
+
+def rows(told: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """A line per row, one per column of a row whose columns differed."""
+    return list(_rows(told))
+
+
+def _rows(told: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
+    for table in told:
+        for row in table["differences"]:
+            key = ", ".join(f"{k}={told_value(v)}" for k, v in row["key"].items())
+            last = row["last_change"]
+            by = f"{last['op']} at {last['address']}" if last else "none"
+            about = {"table": table["table"], "key": key, "why": row["why"]}
+            for column, cell in row["columns"].items() or [(None, {"server": None, "snapshot": None})]:
+                both = {name: None if column is None else told_value(value) for name, value in cell.items()}
+                yield {**about, "column": column, **both, "last change": by}
