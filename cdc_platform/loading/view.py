@@ -6,7 +6,8 @@ needs only be a lower bound.
 
 - MariaDB and Percona tell P exactly (`binlog_snapshot_file`, `_position`).
 - MySQL writes a transaction to its log before it can be seen. So P is read first; then all transactions that have a
-  GTID and aren't committed yet (`gtid_owned`) are waited for; then the view is opened. Without GTIDs nothing tells that.
+  GTID and aren't committed yet (`gtid_owned`) are waited for; then the view is opened. Without GTIDs nothing tells
+  that.
 - Rows of a prepared XA transaction stand in the log from its prepare on, and are in no view until its commit: while
   there is one, nothing is read.
 

@@ -338,3 +338,24 @@ LOGS = given(story=stories(), partitions=st.integers(1, 3), cuts=st.lists(st.int
 test_each_key_ends_as_its_source_has_it_and_nothing_counts_twice = settings(
     max_examples=400, deadline=None, derandomize=True
 )(LOGS(ends_as_its_source_has_it))
+
+
+def run(topic: str, partition: int, first: int, low: Place, high: Place) -> Run:
+    return Run((topic, partition), first * ENTRIES, first * ENTRIES, low, high, frozenset("7"))
+
+
+def test_loaded_rows_stand_in_the_epoch_that_was_proven_and_move_no_other() -> None:
+    """Also where their places go back, and where a batch brings another log beside them."""
+    log = Log()
+    log.follow([run("t", 0, 0, (1, 10), (1, 90)), run("t", 1, 0, (1, 20), (1, 80))], {})
+    before = {w: p for w, p in log.partitions.items() if w[0] == "t"}
+    epochs = {n: (e.low, e.high) for n, e in log.epochs.items()}
+    ahead, again = run(":load", 0, 0, (1, 500), (1, 500)), run(":load", 0, 1, (1, 400), (1, 400))
+    assert log.candidates([ahead, again]) == {}
+    assert [(s.epoch, s.replay) for s in log.follow([ahead, again], {})] == [(0, False), (0, False)]
+    assert {w: p for w, p in log.partitions.items() if w[0] == "t"} == before
+    assert {n: (e.low, e.high) for n, e in log.epochs.items()} == epochs
+    other = run("t", 0, 1, (1, 5), (1, 6))  # another log begins, in the batch that brings more of the load
+    more = run(":load", 0, 2, (1, 600), (1, 600))
+    found = log.follow([other, more], {other: Unknown(other.first, other.low, None)})
+    assert {s.where: s.epoch for s in found} == {("t", 0): 1, (":load", 0): 0}

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from cdc_platform.changelog.loads import TAKEN_AGAIN, loads
+from cdc_platform.changelog.loads import LOADED_AGAIN, TAKEN_AGAIN, loads
 from cdc_platform.changelog.schema import schema_history
 
 COLUMNS = '[{"name": "id", "type": "int", "key": true}]'
@@ -70,3 +70,29 @@ def test_rows_from_before_a_snapshot_that_replaces_the_table_are_gone() -> None:
         (None, ("shop", "t")),
     ]
     assert history.exists(("shop", "t")) and history.columns(("shop", "t")) == COLUMNS
+
+
+def own(place: tuple[int, int], number: str, *, end: bool = False) -> dict[str, Any]:
+    """A column list of a load of the platform's own."""
+    info = [("load", f"b.1:157 (load {number})"), ("load_whole", "true")]
+    info += [("load_end", "table")] if end else []
+    order = (0, *place, -1, 1, 0)
+    return {**shape(place, None), "info": info, "order": order, "address": (":load", 0, place[0], 0)}
+
+
+@pytest.mark.parametrize(
+    ("rows", "replaced", "said"),
+    [
+        ([shape((1, 300), None), own(FIRST, "0.0"), own(SECOND, "0.0", end=True)], [FIRST], None),
+        ([own(FIRST, "0.0"), own(SECOND, "0.0", end=True)], [FIRST], None),  # rows from before it may come yet
+        ([shape((1, 100), None), own(FIRST, "0.0")], [], "`cdc-platform load` goes on"),
+        ([own(FIRST, "0.0"), own(SECOND, "0.4", end=True)], [SECOND], None),  # a later one made it whole
+    ],
+)
+def test_a_load_says_itself_that_it_is_whole(rows, replaced, said) -> None:
+    found = loads(rows, [], whole=False)
+    steps = [((0, *place, -1, 0, 0), LOADED_AGAIN) for place in replaced for _ in range(2)]
+    assert [(s.order, s.ddl) for s in found.replaced] == steps
+    assert all(s.order < r["order"] for s in found.replaced for r in rows if r["order"][1:3] in replaced and r["info"])
+    texts = " ".join(found.said.get(("shop", "t"), []))
+    assert said in texts if said else not texts
