@@ -4,16 +4,18 @@ Records of a partition are in the order in which the capture read its log, but f
 Where one descends, the events from there on are either stored already at their places with the same content (a replay:
 they change nothing) or not. Then another log begins, an *epoch*: a failover, RESET MASTER, a restored server, a renamed
 base name, a position that wrapped, a snapshot that was taken again. All of it is newer than what came before. Within an
-epoch positions compare across partitions. Rows that the platform loaded itself stand in the epoch that their load
-has proven to be the server's log: their partition's number. Servers that events name only say which epoch of other
-partitions is the same log: with several primaries all stand in one binlog. docs/design.md has the proof. No Spark here.
+epoch positions compare across partitions. Servers that events name only say which epoch of other partitions is the
+same log: with several primaries all stand in one binlog. Rows that the platform loaded itself stand in the epoch of the
+event that their load found in the server's log, which stands in place of their server. docs/design.md has the proof. No
+Spark here.
 """
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from cdc_platform.changes.file_stats import NO_POSITION
+from cdc_platform.changes.file_stats import ENTRIES, NO_POSITION
+from cdc_platform.errors import LakeChanged
 from cdc_platform.tables import LOADED
 
 Where = tuple[str, int]
@@ -114,13 +116,14 @@ class Overlap(Exception):
 class Log:
     """What is known of a source's order. `before`: epochs by server of events that came before any segment (lakes of
     earlier versions). `spans`: of each partition the places of its epochs. `latest`: source times (ms) that partitions
-    had reached before a batch."""
+    had reached before a batch. `starts`: arrivals at which segments of a partition begin, and their epochs."""
 
     partitions: dict[Where, Partition] = field(default_factory=dict)
     epochs: dict[int, Epoch] = field(default_factory=dict)
     before: dict[str | None, int] = field(default_factory=dict)
     spans: dict[Where, dict[int, Span]] = field(default_factory=dict)
     latest: dict[Where, int] = field(default_factory=dict)
+    starts: dict[Where, list[tuple[int, int]]] = field(default_factory=dict)
 
     def candidates(self, runs: Iterable[Run]) -> dict[Run, Place]:
         """Runs, in the order of arrival, that may begin with events that are stored already: those that begin behind
@@ -181,12 +184,12 @@ class Log:
         for run in sorted(runs, key=lambda r: (r.where, r.first)):
             of.setdefault(run.where, []).append(run)
         # Partitions in which another log is seen to begin come first: the others are related to that.
-        turns = sorted(of, key=lambda w: (not any(unknown.get(r) for r in of[w]), w))
+        turns = sorted(of, key=lambda w: (loaded(w), not any(unknown.get(r) for r in of[w]), w))
         return [segment for where in turns for run in of[where] for segment in self._run(run, unknown)]
 
     def _run(self, run: Run, unknown: Mapping[Run, Unknown | None]) -> list[Segment]:
         if loaded(run.where):
-            segment = _segment(run, run.where[1])
+            segment = _segment(run, self._proven(run))
             self.partitions[run.where] = Partition(segment.epoch, segment.high, segment.high, segment.last)
             return [segment]  # which tells nothing of how the feed's partitions are related
         then = self.partitions.get(run.where) or self._new(run)
@@ -208,6 +211,21 @@ class Log:
         else:
             found.append(self._forward(rest, then))
         return found
+
+    def _proven(self, run: Run) -> int:
+        """The epoch of loaded rows: that of the events that were found in the server's log. Raises LakeChanged."""
+        found = set()
+        for event in run.servers:
+            topic, partition, offset, entry = event.rsplit("/", 3)
+            where, arrived = (topic, int(partition)), int(offset) * ENTRIES + min(int(entry), ENTRIES - 1)
+            known = sorted(self.starts.get(where, ()))
+            before = [epoch for first, epoch in known if first <= arrived] or [epoch for _, epoch in known[:1]]
+            found |= {before[-1]} if before else {p.epoch for w, p in self.partitions.items() if w == where}
+        if len(found) != 1:
+            raise LakeChanged(
+                f"{run.where[0]}/{run.where[1]}", f"what orders its rows isn't there: {sorted(run.servers)}"
+            )
+        return found.pop()
 
     def _new(self, run: Run) -> Partition:
         """A partition that wasn't known: its first event is of the log that its server, time or place speaks for, else
@@ -279,6 +297,7 @@ class Log:
         self.partitions[segment.where] = Partition(
             segment.epoch, high, segment.high, segment.last, segment.replay, segment.since
         )
+        self.starts.setdefault(segment.where, []).append((segment.first, segment.epoch))
         if not segment.replay:
             if segment.since < NEVER:
                 self.latest[segment.where] = max(segment.since, self.latest.get(segment.where, -1))

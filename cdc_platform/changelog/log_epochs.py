@@ -41,6 +41,8 @@ def known(paths: dict[str, Store], source: Source, batch: int | None) -> tuple[L
     for s in (s for s in logs if not loaded(s.where)):
         log.reach(s)
         log.epochs.setdefault(s.epoch, Epoch(s.low, s.high)).add(s)
+    for s in sorted((*logs, *replays), key=lambda s: s.first):
+        log.starts.setdefault(s.where, []).append((s.first, s.epoch))
     for r in ends:
         where, newest = (r["topic"], r["partition"]), r["newest"]
         at, epoch = _place(newest["at"]), newest["epoch"]

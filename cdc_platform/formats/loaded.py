@@ -6,13 +6,14 @@ is. A record is one JSON object:
     {"format": "cdc-platform load", "version": 1, "load": "0.17", "kind": "whole", "server": {"id": "7", …},
      "at": {"file": "mysql-bin.000003", "pos": 4711, "gtid": "0-7-12", "exact": true}, "time_us": 1790000000000000,
      "db": "shop", "table": "orders", "columns": [{"name": "id", "type": "int(11)", "key": true}, …],
-     "begin": "mysql-bin.000003:4711", "chunk": 0, "last": true, "next": null, "rows": [["1", null, …], …],
-     "gone": []}
+     "after": "shop.orders/0/8123/0", "begin": "mysql-bin.000003:4711", "chunk": 0, "last": true, "next": null,
+     "rows": [["1", null, …], …], "gone": []}
 
 `at`: where in the server's log the rows were read: what is before it is in them; what is in them and not before it
-comes behind it in the log, too. kind whole: part of a load of a whole table, whose last record says `last`; keys: rows
-of some keys alone, and of keys that the server lacks (`gone`: values of the key's columns). Values are the server's
-texts, NULL as null, bytes as base64. next: where a load goes on (texts of the key).
+comes behind it in the log, too. after: the event of the feed (topic, partition, offset, event of the message) that was
+found in that log where it says, so that both are one log. kind whole: part of a load of a whole table, whose last
+record says `last`; keys: rows of some keys alone, and of keys that the server lacks (`gone`: values of the key's
+columns). Values are the server's texts, NULL as null, bytes as base64. next: where a load goes on (texts of the key).
 """
 
 # pyarrow.compute makes its functions at run time, so that type checkers do not see them.
@@ -81,6 +82,7 @@ class Record(msgspec.Struct, frozen=True):
     db: str
     table: str
     columns: list[Column]
+    after: str
     begin: str
     chunk: int = 0
     last: bool = False
@@ -156,7 +158,7 @@ class _Table:
         at, record = self.record.at, self.record
         return {
             **{"db": record.db, "table": record.table, "schema_version": self.version},
-            **{"binlog_file": at.file, "gtid": at.gtid, "lineage": record.server.get("id")},
+            **{"binlog_file": at.file, "gtid": at.gtid, "lineage": record.after},
         }
 
     def schema_event(self) -> Event:

@@ -33,7 +33,7 @@ _GTID = re.compile(r"[0-9]+-[0-9]+-[0-9]+")
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """An event of the feed and where it tells that it stands in the log."""
+    """An event of the feed and where it tells that it stands in the log. address: topic/partition/offset/event."""
 
     address: str
     file: str
@@ -49,6 +49,11 @@ class Evidence:
     source: str
     epoch: int
     events: tuple[Event, ...]
+
+    @property
+    def newest(self) -> str:
+        """Address of the newest event."""
+        return self.events[0].address
 
 
 def evidence(config: Config, source: Source) -> Evidence:
@@ -109,7 +114,7 @@ def _events(config: Config, source: Source, where: Where, at: Partition, first: 
     for r in rows:
         place = (r["binlog_file"], int(r["binlog_pos"]))
         if file_number(place[0]) == r["file_no"]:  # else its number is another one than the place in that file
-            address = f"{where[0]}/{where[1]}/{r['offset']}"
+            address = f"{where[0]}/{where[1]}/{r['offset']}/{r['entry_index'] or 0}"
             found.setdefault(place, Event(address, *place, r["lineage"] or None, r["gtid"] or None))
     return list(found.values())[:_EVENTS]
 

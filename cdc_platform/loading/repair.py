@@ -132,6 +132,7 @@ def _keys(config: Config, source: Source, server: Server, of: Evidence, open_: O
         db=table.db,
         table=table.name,
         columns=list(table.columns),
+        after=of.newest,
         begin=shown(view.at),
         rows=table.landed([row[1:] for row in rows]),
         gone=[_values(d, open_.pairing) for d in gone],

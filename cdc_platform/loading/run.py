@@ -152,6 +152,7 @@ class _Loading:
             db=table.db,
             table=table.name,
             columns=list(table.columns),
+            after=self.of.newest,
             begin=before.begin if before else shown(view.at),
             chunk=before.chunk + 1 if before else 0,
             last=last,

@@ -6,7 +6,7 @@ from typing import Any
 
 LOADED = ":load"
 """Stands for the topic of rows that the platform read from the source's server itself (`cdc-platform load`). No topic
-of Kafka's can have this name. Its partitions are epochs of the source's log."""
+of Kafka's can have this name. Its partitions are the epochs of the source's log that the loads stood in."""
 
 Name = tuple[str, str] | tuple[str, str, str]
 """(database, table), or (database, schema, table) where the source has schemas. Names are equal where all parts are; as

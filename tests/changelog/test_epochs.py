@@ -15,6 +15,7 @@ from cdc_platform.changelog.arrivals import Arrivals
 from cdc_platform.changelog.decide import decided
 from cdc_platform.changelog.epochs import Log, Place, Run, Segment, Unknown
 from cdc_platform.changes.file_stats import ENTRIES, Runs
+from cdc_platform.errors import LakeChanged
 from cdc_platform.formats.events import event_batch
 
 
@@ -341,7 +342,8 @@ test_each_key_ends_as_its_source_has_it_and_nothing_counts_twice = settings(
 
 
 def run(topic: str, partition: int, first: int, low: Place, high: Place) -> Run:
-    return Run((topic, partition), first * ENTRIES, first * ENTRIES, low, high, frozenset("7"))
+    server = "t/0/0/0" if topic == ":load" else "7"
+    return Run((topic, partition), first * ENTRIES, first * ENTRIES, low, high, frozenset((server,)))
 
 
 def test_loaded_rows_stand_in_the_epoch_that_was_proven_and_move_no_other() -> None:
@@ -359,3 +361,8 @@ def test_loaded_rows_stand_in_the_epoch_that_was_proven_and_move_no_other() -> N
     more = run(":load", 0, 2, (1, 600), (1, 600))
     found = log.follow([other, more], {other: Unknown(other.first, other.low, None)})
     assert {s.where: s.epoch for s in found} == {("t", 0): 1, (":load", 0): 0}
+    later = run(":load", 1, 0, (1, 700), (1, 700))._replace(servers=frozenset(["t/0/1/0"]))
+    assert [s.epoch for s in log.follow([later], {})] == [1]
+    unknown = later._replace(first=ENTRIES, servers=frozenset(["other/0/1/0"]))
+    with pytest.raises(LakeChanged, match="what orders its rows isn't there"):
+        log.follow([unknown], {})

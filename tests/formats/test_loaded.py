@@ -26,7 +26,7 @@ RECORD = Record(
         "at": Place("b.000003", 99, "0-7-4"),
         "time_us": 5_000_000,
     },
-    **{"db": "shop", "table": "t", "columns": COLUMNS, "begin": "b.000003:99"},
+    **{"db": "shop", "table": "t", "columns": COLUMNS, "after": "t/0/5/0", "begin": "b.000003:99"},
     rows=[["7", "1.50", "2026-01-02 03:04:05.600", "AAE=", "0.10000000149011612"], ["8", None, None, None, None]],
 )
 
@@ -53,7 +53,7 @@ def test_rows_and_where_they_stand() -> None:
     assert dict(second["after"]) == {"id": "8", "price": None, "at": None, "raw": None, "f": None}
     for event in (stated, first, second):
         place = (event["binlog_file"], event["file_no"], int(event["binlog_pos"]), event["gtid"], event["lineage"])
-        assert place == ("b.000003", 3, 99, "0-7-4", "7")
+        assert place == ("b.000003", 3, 99, "0-7-4", "t/0/5/0")
         assert event["schema_version"] == stated["schema_version"]
     assert [(e["entry_index"], e["row_index"]) for e in (stated, first, second)] == [(0, 0), (1, 0), (1, 1)]
 

@@ -1,6 +1,5 @@
 """Places of views on servers that don't tell them exactly, as MySQL answers: a server of its own can't be had here."""
 
-from collections.abc import Callable
 from contextlib import contextmanager
 from typing import Any
 
@@ -35,7 +34,7 @@ class MySql:
     def execute(self, sql: str, arguments: tuple = ()) -> None:
         del arguments
         self.said.append(sql)
-        found: Callable[[], Any] | Any = next((a for s, a in self.answers.items() if sql.startswith(s)), [])
+        found: Any = next((a for s, a in self.answers.items() if sql.startswith(s)), [])
         if found and isinstance(found[0], list):
             found = found.pop(0) if len(found) > 1 else found[0]
         self._rows = list(found)
