@@ -39,7 +39,7 @@ COMMANDS = {
     "topic": ("cdc_platform.cli.topic:app", "Kafka topics: create, list, send records."),
     "load": (
         "cdc_platform.cli.load:command",
-        "Tables from the source's server itself, in order among the feed's changes.",
+        "Tables read from the source itself, in order among its feed.",
     ),
     "reconcile": ("cdc_platform.cli.reconcile:command", "Compare snapshots with the source itself, or an export."),
     "certify": ("cdc_platform.cli.certify:command", "What the platform answers for each table, and what is wrong."),

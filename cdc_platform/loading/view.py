@@ -47,16 +47,21 @@ class Open:
 def opened(server: Server, of: Evidence) -> Iterator[Open]:
     """A view of the server whose log the evidence is in. Raises LoadRefused, SourceUnreachable, SourceRefused."""
     with server.connected() as cursor:
-        check(cursor, of)
-        before = _xa(cursor, of.source)
+        before, prepared = _who(cursor), _xa(cursor, of.source)
         at = _begun(cursor, of.source)
-        if _xa(cursor, of.source) != before:
+        check(cursor, of)  # within the transaction: a proxy keeps it at one server
+        if _who(cursor) != before:
+            raise LoadRefused(of.source, "statements of one connection are answered by several servers", ["no proxy"])
+        if _xa(cursor, of.source) != prepared:
             raise _prepared(of.source)
-        cursor.execute(
-            "SELECT @@server_id, @@hostname, @@version, CAST(UNIX_TIMESTAMP(SYSDATE(6)) * 1000000 AS SIGNED)"
-        )
-        number, host, version, now = cursor.fetchone()
-        yield Open(cursor, at, int(now), {"id": str(number), "host": str(host), "version": str(version)})
+        cursor.execute("SELECT CAST(UNIX_TIMESTAMP(SYSDATE(6)) * 1000000 AS SIGNED)")
+        yield Open(cursor, at, int(cursor.fetchone()[0]), before)
+
+
+def _who(cursor: Any) -> dict[str, str]:
+    """Which server answers."""
+    cursor.execute("SELECT @@server_id, @@hostname, @@port, @@version")
+    return dict(zip(("id", "host", "port", "version"), map(str, cursor.fetchone()), strict=True))
 
 
 def _begun(cursor: Any, source: str) -> Place:

@@ -19,7 +19,8 @@ ANSWERS: dict[str, Any] = {
     "SHOW BINARY LOG STATUS": [("b.000002", 900, "", "", "u:1-9")],
     "SELECT @@GLOBAL.gtid_mode": [("ON",)],
     "SELECT @@GLOBAL.gtid_owned": [("",)],
-    "SELECT @@server_id": [(7, "db", "8.4.3", 1_000_000)],
+    "SELECT @@server_id": [(7, "db", 3306, "8.4.3")],
+    "SELECT CAST(UNIX_TIMESTAMP": [(1_000_000,)],
 }
 
 
@@ -105,6 +106,12 @@ def test_prepared_transactions_hold_it_up(answers) -> None:
 def test_another_log_is_refused(answers, why) -> None:
     with pytest.raises(LoadRefused, match=why):
         opened(MySql(**answers))
+
+
+def test_a_proxy_of_several_servers_is_refused() -> None:
+    servers = [[(7, "a", 3306, "8")], [(7, "b", 3306, "8")]]
+    with pytest.raises(LoadRefused, match="answered by several servers"):
+        opened(MySql(**{"SELECT @@server_id": servers}))
 
 
 def test_an_event_that_tells_where_it_ends_may_be_the_last() -> None:
