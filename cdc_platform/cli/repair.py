@@ -1,11 +1,12 @@
 """What a repair changed, and why that was different: as data, and for people."""
 
 from binascii import b2a_base64
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from cdc_platform.config import Config, Source
 from cdc_platform.errors import CdcError
+from cdc_platform.tables import LOADED
 from cdc_platform.units import told_value
 
 if TYPE_CHECKING:
@@ -25,35 +26,34 @@ _EXPLAINED = 20
 def data(config: Config, source: Source, done: "list[Repaired]") -> list[dict[str, Any]]:
     """Per table: rows (put in), gone (taken out), at (place in the server's log), left (why something stays), missing,
     extra, changed (rows that were so), differences: kind, key, why, columns (that differed: server, snapshot),
-    last_change (of the feed: address, op, position; null: none is known)."""
+    last_change (before the repair: address, op, position; null: none is known)."""
     out = []
     for one in done:
         was = one.before
         counts = {kind: getattr(was, kind) for kind in ("missing", "extra", "changed")}
-        rows = [_row(config, source, one.table, d, explain=i < _EXPLAINED) for i, d in enumerate(was.differences)]
+        rows = [_row(config, source, one, d, explain=i < _EXPLAINED) for i, d in enumerate(was.differences)]
         out.append({**one.told(), **counts, "differences": rows})
     return out
 
 
-def _row(config: Config, source: Source, table: str, one: "Difference", *, explain: bool) -> dict[str, Any]:
+def _row(config: Config, source: Source, done: "Repaired", one: "Difference", *, explain: bool) -> dict[str, Any]:
     cells = [c for c in one.cells if c.differs] if one.kind == "changed" else []
     columns = {c.column: {"server": c.expected, "snapshot": c.actual} for c in cells}
-    last = _last_change(config, source, table, one) if explain else None
+    last = _last_change(config, source, done, one) if explain else None
     return {"kind": one.kind, "key": one.key, "why": _WHY[one.kind], "columns": columns, "last_change": last}
 
 
-def _last_change(config: Config, source: Source, table: str, one: "Difference") -> dict[str, Any] | None:
+def _last_change(config: Config, source: Source, done: "Repaired", one: "Difference") -> dict[str, Any] | None:
     """The change of the row that had come last before the repair, as far as the changelog tells it."""
     from cdc_platform.explain.changes import Changes
     from cdc_platform.explain.events import place_of
     from cdc_platform.explain.table import find
-    from cdc_platform.formats.loaded import NAME
 
     try:
-        found = find(config, source, table)
+        found = find(config, source, done.table)
         types = {c.name: c.parsed for c in found.columns}
         key = {n: _text(v, types.get(n)) for n, v in one.key.items()}
-        came = [c for c in Changes(config, found).of(key).came if c["format"] != NAME]
+        came = [c for c in Changes(config, found).of(key).came if not _own(c, done)]
     except CdcError:  # the row is told all the same
         return None
     last = max(came, key=lambda c: c["order_key"], default=None)
@@ -61,6 +61,12 @@ def _last_change(config: Config, source: Source, table: str, one: "Difference") 
         return None
     at = f"{last['binlog_file']}:{last['binlog_pos']}" if last["binlog_file"] else None
     return {"address": place_of(last), "op": last["op"], "position": at}
+
+
+def _own(change: Mapping[str, Any], done: "Repaired") -> bool:
+    """Whether the repair itself told it."""
+    at = (change["partition"], change["offset"])
+    return done.first is not None and change["topic"] == LOADED and at >= done.first
 
 
 def _text(shown: str | None, type_: Any) -> str | None:

@@ -25,6 +25,7 @@ from cdc_platform.reconcile.run import against_server
 from cdc_platform.reconcile.server import Server, found, table_name
 from cdc_platform.spark.session import leased
 from cdc_platform.tables import Name
+from cdc_platform.units import count
 
 KEYS = "keys"
 _LOAD = "`cdc-platform load` reads the whole table"
@@ -33,13 +34,15 @@ _LOAD = "`cdc-platform load` reads the whole table"
 @dataclass(slots=True)
 class Repaired:
     """What was done about one table. before: the comparison that found it. rows: read and put in; gone: taken out, as
-    the server has none of them; at: place in its log. left: why something, or all, was left as it is."""
+    the server has none of them; at: place in its log; first: partition and offset of its first record. left: why
+    something, or all, was left as it is."""
 
     table: str
     before: TableResult
     rows: int = 0
     gone: int = 0
     at: str | None = None
+    first: tuple[int, int] | None = None
     left: list[str] = field(default_factory=list)
 
     def told(self) -> dict[str, Any]:
@@ -68,7 +71,7 @@ def repair(
         of = evidence(config, source) if any(r.open and r.open.keys for r in wrong) else None
         done = [_repaired(config, source, server, of, r) for r in wrong]
         for one in done:
-            told(f"{one.table}: {one.rows} rows put in, {one.gone} taken out")
+            told(f"{one.table}: {count(one.rows, 'row')} put in, {one.gone:,} taken out")
         if any(one.rows or one.gone for one in done):
             follow(spark, config, source)
         again = {one.table: one for one in done if one.rows or one.gone}
@@ -123,8 +126,9 @@ def _keys(config: Config, source: Source, server: Server, of: Evidence, open_: O
     there = {row[0] for row in rows}
     gone = [d for d in open_.keys if d.digest not in there]
     path = land.path_of(config, source)
+    done.first = of.epoch, land.next_offset(path, of.epoch)
     record = Record(
-        load=f"{of.epoch}.{land.next_offset(path, of.epoch)}",
+        load=f"{done.first[0]}.{done.first[1]}",
         kind=KEYS,
         server=view.server,
         at=view.at,

@@ -24,6 +24,7 @@ from cdc_platform.reconcile.server import Server
 from cdc_platform.results import Stopwatch
 from cdc_platform.spark.session import leased
 from cdc_platform.tables import name_of
+from cdc_platform.units import count
 
 CHUNK_ROWS = 50_000
 WHOLE = "whole"
@@ -102,7 +103,7 @@ def _loaded(
         at = shown(before.at)
         done.load, done.first, done.last = before.load, before.begin, at
         done.rows, done.chunks, done.seconds = loading.rows, loading.chunks, watch.seconds
-        told(f"{table.text}: {loading.rows:,} rows in {loading.chunks} chunks, at {at}")
+        told(f"{table.text}: {count(loading.rows, 'row')} in {count(loading.chunks, 'chunk')}, at {at}")
         if before.last:
             return done
 

@@ -137,6 +137,8 @@ def table_of(config: Config, source: Source, server: Server, db: str, name: str)
     if not order:
         choices = ["the vendor's own initial load", "a primary key"]
         raise LoadRefused(source.name, f"{db}.{name} has no primary key, so it can't be read in pieces", choices)
+    if not any(c.key for c in columns):
+        raise LoadRefused(source.name, f"{db}.{name} has none of the columns that tables.keys names", ["tables.keys"])
     by_name = {c.name.lower(): c for c in own}
     key = tuple(Pair(n, n, "", parse_type(by_name[n.lower()].type_text), True) for n in order)
     return Table(source.name, db, name, tuple(columns), tuple(own), tuple(every), key)

@@ -59,6 +59,7 @@ def test_lost_rows_and_lost_deletes(world, capsys):
     assert not queries.held(w.config)
 
 
+@pytest.mark.thorough
 def test_what_it_says_of_a_loaded_row(world, capsys):
     """`explain` and `show` know the load's record."""
     w = world("tencent_dts")

@@ -14,9 +14,15 @@ from tests.oracle.tables import TABLES
 
 pytestmark = [pytest.mark.spark, pytest.mark.broker, pytest.mark.oracle, pytest.mark.timeout(600)]
 
+KINDS = (
+    "(k enum('z','a','m%') NOT NULL, s set('x','y') NOT NULL, c varchar(8) COLLATE utf8mb4_general_ci NOT NULL, n int, "
+    "PRIMARY KEY (k, c, s))"
+)
+FLOATS = "(f float NOT NULL, b bit(9) NOT NULL, t timestamp(3) NOT NULL DEFAULT '2026-01-01', PRIMARY KEY (f, b, t))"
 ITEMS = "(id int NOT NULL PRIMARY KEY, name varchar(40), price decimal(10,2), at datetime(3))"
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("format", ["debezium", "canal", "tencent_dts"])
 def test_a_topic_that_began_late(world, format):
     w = world(format)
@@ -38,7 +44,7 @@ def test_a_topic_that_began_late(world, format):
     assert w.problems(name) == []
 
 
-@pytest.mark.parametrize("format", ["debezium", "canal"])
+@pytest.mark.parametrize("format", ["debezium", pytest.param("canal", marks=pytest.mark.thorough)])
 def test_changes_that_pass_meanwhile_win(world, format, monkeypatch):
     """A writer between the views of the chunks; what it does comes before the load, after it, or never."""
     w = world(format)
@@ -71,23 +77,24 @@ def test_changes_that_pass_meanwhile_win(world, format, monkeypatch):
     assert all(row["unaccounted"] == 0 for row in w.ledger())
 
 
+@pytest.mark.thorough
 def test_a_table_that_was_never_loaded_and_a_lost_delete(world):
     """Of a table that the feed never told of, and one of which it lost a delete and an insert; every type."""
     w = world("tencent_dts")
     w.db.create("seen", ITEMS)
     w.db.run(*(f"INSERT INTO seen VALUES ({i}, 'n{i}', {i}, NULL)" for i in range(5)))
     w.publish()
-    names = ["numbers", "times", "texts", "bytes"]
-    for name in names:
-        w.db.create(name, TABLES[name])
+    for name, definition in {**TABLES, "kinds": KINDS, "float_keys": FLOATS}.items():
+        w.db.create(name, definition)
         for _ in range(12):
             w.db.insert_random(name)
+    names = [*TABLES, "kinds", "float_keys"]
     w.skip()
     w.db.run("DELETE FROM seen WHERE id = 3", "INSERT INTO seen VALUES (9, 'lost', 1, NULL)")
     w.skip()
     w.catch_up()
     assert w.problems("seen") != []
-    load(w.spark, w.config, w.source, w.server, [("oracle", n) for n in ["seen", *names]], chunk_rows=5)
+    load(w.spark, w.config, w.source, w.server, [("oracle", n) for n in ["seen", *names]], chunk_rows=3)
     assert w.problems("seen", *names) == []
     w.db.run("UPDATE numbers SET t = 1 LIMIT 3", "UPDATE texts SET c = 'x' LIMIT 2", "DELETE FROM bytes LIMIT 1")
     w.publish()
@@ -107,6 +114,7 @@ def test_a_feed_without_places_is_refused(world):
     assert w.problems("bare_feed") == []
 
 
+@pytest.mark.thorough
 def test_before_the_first_change_nothing_tells_the_log(world):
     w = world("canal")
     w.db.create("nothing_yet", ITEMS)
@@ -116,6 +124,7 @@ def test_before_the_first_change_nothing_tells_the_log(world):
     assert refused.value.retriable
 
 
+@pytest.mark.thorough
 def test_another_server_is_refused(world, tmp_path_factory, monkeypatch):
     w = world("debezium")
     w.db.create("elsewhere_too", ITEMS)
@@ -131,6 +140,7 @@ def test_another_server_is_refused(world, tmp_path_factory, monkeypatch):
     assert w.problems("elsewhere_too") == []
 
 
+@pytest.mark.thorough
 def test_an_interrupted_load_goes_on(world, monkeypatch):
     w = world("canal")
     w.db.create("cut_off", ITEMS)
