@@ -90,6 +90,7 @@ def run(env: dict[str, str], *args: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run([ENTRYPOINT, *args], env=env, capture_output=True, text=True, timeout=120, check=False)
 
 
+@pytest.mark.thorough
 def test_dagster_makes_its_tables_on_postgres(tmp_path):
     etc, home = tmp_path / "etc", tmp_path / "home"
     etc.mkdir()

@@ -62,6 +62,7 @@ def test_dg_checks_and_lists_it(company: Path) -> None:
     assert assets[tables[0]]["owners"] == [{"team": "data"}]
 
 
+@pytest.mark.thorough
 def test_its_reports_run(company: Path, tmp_path: Path) -> None:
     environment: dict[str, Any] = {
         **os.environ,

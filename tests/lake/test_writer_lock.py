@@ -48,7 +48,10 @@ def start(path: Store, me: str, does: str, times: int) -> "subprocess.Popen[str]
     return process
 
 
-@pytest.mark.parametrize("others", [("append", "append"), ("compact", "merge"), ("merge", "compact")])
+@pytest.mark.parametrize(
+    "others",
+    [("append", "append"), pytest.param(("compact", "merge"), marks=pytest.mark.thorough), ("merge", "compact")],
+)
 def test_no_commit_of_processes_that_write_at_once_is_lost(store: Store, others: tuple[str, str]) -> None:
     path = delta_sql.ensure(tables.QUARANTINE, store.at("quarantine"))
     before = [{"source": me, "row_index": 0, "offset": n} for me in "bc" for n in range(12)]

@@ -145,7 +145,7 @@ def placed(change: dict[str, Any], partition: int, offset: int, pos: int, second
 
 
 @pytest.mark.parametrize("whole", [True, False], ids=["one run", "two runs"])
-@pytest.mark.parametrize("pos", [150, 300])
+@pytest.mark.parametrize("pos", [150, pytest.param(300, marks=pytest.mark.thorough)])
 def test_rows_with_a_place_and_a_truncate_without_one_by_another_partition(binlog: Feed, whole: bool, pos: int) -> None:
     """Nothing says which was first, be the row's place behind those before the TRUNCATE or ahead of them."""
     binlog.say(placed(insert(1, "a"), 0, 0, 100, 0), placed(insert(2, "b"), 0, 1, 200, 5), at(TRUNCATE, 0, 2, 6))

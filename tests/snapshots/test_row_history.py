@@ -108,10 +108,10 @@ class Workload:
         return self.table.update(where, before, told)
 
 
-@pytest.mark.parametrize("table", [T, KEYLESS], ids=["with a key", "without one"])
 @pytest.mark.parametrize(
-    "seed", [1, pytest.param(2, marks=pytest.mark.thorough), pytest.param(3, marks=pytest.mark.thorough)]
+    "table", [T, pytest.param(KEYLESS, marks=pytest.mark.thorough)], ids=["with a key", "without one"]
 )
+@pytest.mark.parametrize("seed", [1, *(pytest.param(n, marks=pytest.mark.thorough) for n in (2, 3))])
 def test_the_rows_of_every_moment(feed: Feed, table: SourceTable, seed: int) -> None:
     work = Workload(table, seed)
     told: list[dict[str, Any]] = [table.stated() | {"lineage": "1"}]

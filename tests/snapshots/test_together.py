@@ -87,7 +87,7 @@ def rounds(seed: int, truncates: float = 0.0) -> Iterator[list[dict[str, Any]]]:
         yield events
 
 
-@pytest.mark.parametrize("small", [0, features.SMALL])
+@pytest.mark.parametrize("small", [0, pytest.param(features.SMALL, marks=pytest.mark.thorough)])
 def test_tables_together_get_what_each_gets_alone(spark, make_config, monkeypatch, together, small):
     monkeypatch.setattr(prepare.features, "SMALL", small)
     sources = [{"name": n, "format": "debezium", "topics": [n]} for n in ("ours", "alone")]
