@@ -33,7 +33,7 @@ def decided(log: Log, runs: Iterable[Run], ask: Ask, divide: Divide) -> list[Seg
             until = {where: first for where, first in until.items() if where in begun}
         now = [r for r in waiting if r.first <= until.get(r.where, -1)]
         if not begun:
-            now, unknown = _parted(log, now, candidates, unknown)
+            now, unknown = _parted(log, now, candidates, unknown, divide)
             now = _divided(log, now, unknown, divide)
         segments += log.follow(now, unknown)
         waiting = [r for r in waiting if r.first > until.get(r.where, -1)]
@@ -41,15 +41,25 @@ def decided(log: Log, runs: Iterable[Run], ask: Ask, divide: Divide) -> list[Seg
 
 
 def _parted(
-    log: Log, runs: list[Run], candidates: Mapping[Run, Place], unknown: Mapping[Run, Unknown | None]
+    log: Log,
+    runs: list[Run],
+    candidates: Mapping[Run, Place],
+    unknown: Mapping[Run, Unknown | None],
+    divide: Divide,
 ) -> tuple[list[Run], dict[Run, Unknown | None]]:
-    """Runs that begin with a replay and go on into a time when another log had begun elsewhere, as two."""
+    """Runs that begin with a replay and go on into a time when another log had begun elsewhere, as two or more."""
     found, known = [], dict(unknown)
     for run in runs:
         first = known.get(run)
-        if first is None or first.again or first.place < candidates[run] or not log.begun_within(run):
+        if first is None or first.place < candidates[run] or not (times := log.begun_within(run)):
             found.append(run)
             continue
+        if first.again:
+            begins, *later = sorted(divide({run: times}), key=lambda r: r.first)
+            if first.arrival <= begins.last:
+                known[begins] = first
+                found += [begins, *later]
+                continue
         if first.before is not None:
             replay = run._replace(last=first.before, high=max(run.low, min(first.place, candidates[run])))
             known[replay] = None

@@ -50,8 +50,9 @@ NAME, VERSION = "load", "load-1"
 FORMAT = "cdc-platform load"
 BYTES = ("binary", "geometry")
 """Families of types whose values stand as base64."""
-_ROWS, _GONE = 1, 2
-"""`entry_index` of rows, and of keys that the server lacks; 0: of the column list."""
+_GONE, _ROWS = 1, 2
+"""`entry_index` of keys that the server lacks, and of rows; 0: of the column list. Under a collation a row may
+have come in place of one whose key counts as equal."""
 
 
 class Column(msgspec.Struct, frozen=True):
@@ -126,10 +127,10 @@ def _events(message: pa.RecordBatch, record: Record) -> list[pa.RecordBatch]:
     table = _Table(record)
     try:
         found = [rare_batch(message, [((0,), table.schema_event())])]
-        if record.rows:
-            found.append(table.rows(message))
         if record.gone:
             found.append(table.gone(message))
+        if record.rows:
+            found.append(table.rows(message))
     except BadColumn as error:
         told = f"column {shown(error.column)}: {error}"
         raise OfTable(record.db, record.table, told) from None

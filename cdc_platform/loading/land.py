@@ -51,12 +51,13 @@ def newest(path: Store, epoch: int, db: str, name: str, kind: str) -> Record | N
 
 
 def parted(record: Record) -> list[Record]:
-    """A record as several, none of which is too large. What says how far a load is stands in the last one."""
+    """A record as several, none of which is too large. Keys that are gone stand in the first, what says how
+    far a load is in the last one."""
     if len(record.rows) <= 1 or (len(record.rows) <= _ROWS and len(encoded(record)) <= _BYTES):
         return [record]
     middle = len(record.rows) // 2
-    first = msgspec.structs.replace(record, rows=record.rows[:middle], gone=[], next=None, last=False)
-    return [*parted(first), *parted(msgspec.structs.replace(record, rows=record.rows[middle:]))]
+    first = msgspec.structs.replace(record, rows=record.rows[:middle], next=None, last=False)
+    return [*parted(first), *parted(msgspec.structs.replace(record, rows=record.rows[middle:], gone=[]))]
 
 
 def land(path: Store, source: Source, epoch: int, records: Sequence[Record]) -> int:

@@ -142,6 +142,8 @@ def _not_there(cursor: Any, event: Event) -> str:
     if row is None:  # the end of the log: an event that tells where it ends
         end = int(event.pos)
         return "" if _size(cursor, event.file) == end else "has no event there"
+    if int(row[1]) != event.pos:
+        return "has no event there"
     end, server = int(row[4]), str(row[3])
     if event.server and event.server.isdigit() and event.server not in ("0", server):
         return f"has an event of server {server} there, not of {event.server}"

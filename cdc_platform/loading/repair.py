@@ -112,7 +112,7 @@ def _keys(config: Config, source: Source, server: Server, of: Evidence, open_: O
     keys = [c.name.lower() for c in table.columns if c.key]
     if keys != [p.name.lower() for p in open_.pairing.keys]:
         raise LoadRefused(source.name, f"{done.table}: its key isn't the one that was compared by", [_LOAD])
-    wanted = {d.digest: (d.keys, d.expected is not None) for d in open_.keys}
+    wanted = {d.digest: (d.keys, True) for d in open_.keys}  # may have come since the comparison
 
     def statement(name: str, pairing: Pairing, conditions: Sequence[str]) -> str:
         where = " OR ".join(f"({c})" for c in conditions)

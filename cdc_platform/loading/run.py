@@ -1,5 +1,6 @@
 """`load`: whole tables from the source's server, chunk by chunk, put in order among the feed's changes."""
 
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -27,6 +28,7 @@ from cdc_platform.tables import name_of
 from cdc_platform.units import count
 
 CHUNK_ROWS = 50_000
+_GOES_ON_S = 86_400
 WHOLE = "whole"
 Told = Callable[[str], None]
 
@@ -128,9 +130,10 @@ class _Loading:
 
     def interrupted(self) -> Record | None:
         """The last record of a load that goes on; None: one begins. It goes on in the log that it began in, of the same
-        columns."""
+        columns, within a day: what was lost since its first chunks were read would stay lost."""
         last = land.newest(self.path, self.of.epoch, self.table.db, self.table.name, WHOLE)
         goes_on = last is not None and not last.last and last.next is not None
+        goes_on = goes_on and last is not None and time.time() - last.time_us / 1e6 < _GOES_ON_S
         return last if goes_on and last and last.columns == list(self.table.columns) else None
 
     def chunk(self, before: Record | None) -> Record:

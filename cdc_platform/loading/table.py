@@ -2,7 +2,7 @@
 
 import json
 from binascii import b2a_base64
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -131,8 +131,11 @@ def table_of(config: Config, source: Source, server: Server, db: str, name: str)
             "the source has no such table, or its account may not read it",
             closest(f"{db}.{name}", there),
         )
+    if (db, name) not in (there := server.tables([db])):
+        choices = closest(f"{db}.{name}", [f"{d}.{t}" for d, t in there])
+        raise ConfigError(f"{db}.{name}", "the source spells its name in another way, or it is no base table", choices)
     own = [c for c in every if not c.virtual]
-    columns = _columns(config, source, db, name, own)
+    columns = _columns(config, source, db, name, own, every)
     order = _key_order(server, db, name)
     if not order:
         choices = ["the vendor's own initial load", "a primary key"]
@@ -150,7 +153,9 @@ def _key_order(server: Server, db: str, name: str) -> list[str]:
         return [str(row[4]) for row in sorted(cursor.fetchall(), key=lambda r: int(r[3]))]
 
 
-def _columns(config: Config, source: Source, db: str, name: str, own: list[SourceColumn]) -> list[Column]:
+def _columns(
+    config: Config, source: Source, db: str, name: str, own: list[SourceColumn], every: list[SourceColumn]
+) -> list[Column]:
     """As the feed states them where it does: what it calls a type holds for its rows, too."""
     told = {c["name"].lower(): c for c in _stated(config, source, db, name)}
     keys = source.tables.keys.get(f"{db}.{name}")
@@ -162,7 +167,27 @@ def _columns(config: Config, source: Source, db: str, name: str, own: list[Sourc
             "hasn't come to the statement that changed it, or doesn't tell the key"
         )
         raise LoadRefused(source.name, problem, ["to load when it has", "tables.keys"], retriable=True)
+    if told:
+        _check_names(source, f"{db}.{name}", told.keys(), every)
     return [_column(source, f"{db}.{name}", c, told.get(c.name.lower()), wanted) for c in own]
+
+
+def _check_names(source: Source, table: str, told: Collection[str], every: list[SourceColumn]) -> None:
+    """What the feed leaves out would never change after a load; what it has besides, the load would take away."""
+    at_source = {c.name.lower() for c in every}
+    if lacking := {c.name.lower() for c in every if not c.virtual} - {*told}:
+        problem = (
+            f"the feed doesn't tell column {_listed(lacking)} of {table}: it leaves it out, or hasn't come to it yet"
+        )
+    elif lacking := {*told} - at_source:
+        problem = (
+            f"the server tells no column {_listed(lacking)} of {table}, which the feed does: the account may not read "
+            "it, or the feed hasn't come to its end"
+        )
+    else:
+        return
+    choices = ["to load when it has", "rights for all columns", _VENDOR]
+    raise LoadRefused(source.name, problem, choices, retriable=True)
 
 
 def _column(source: Source, table: str, own: SourceColumn, told: dict[str, Any] | None, keys: set[str]) -> Column:
@@ -171,13 +196,15 @@ def _column(source: Source, table: str, own: SourceColumn, told: dict[str, Any] 
         both = [parse_type(t).family in BYTES for t in (own.type_text, text)]
     except UnknownType as error:
         raise LoadRefused(source.name, f"{table}: column {own.name!r} can't be read: {error}", [_VENDOR]) from None
-    if both[0] != both[1]:
+    if both[0] != both[1] or {parse_type(t).name for t in (own.type_text, text)} in _APART:
         problem = f"{table}: column {own.name!r} is {own.type_text} at the server, and the feed states {text}"
         raise LoadRefused(source.name, problem, [_VENDOR])
     return Column(told["name"] if told else own.name, text, own.name.lower() in keys)
 
 
 _VENDOR = "the vendor's own initial load"
+_APART = ({"float", "double"}, {"datetime", "timestamp"})
+"""Types whose texts pass for each other's and aren't: the feed is behind a statement that changed the column."""
 
 
 def _listed(names: set[str]) -> str:

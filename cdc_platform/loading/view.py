@@ -24,6 +24,7 @@ from typing import Any
 
 from pymysql.err import MySQLError
 
+from cdc_platform.formats.events import file_number
 from cdc_platform.formats.loaded import Place
 from cdc_platform.loading.errors import LoadRefused
 from cdc_platform.loading.proof import Evidence, check
@@ -49,6 +50,7 @@ def opened(server: Server, of: Evidence) -> Iterator[Open]:
     with server.connected() as cursor:
         before, prepared = _who(cursor), _xa(cursor, of.source)
         at = _begun(cursor, of.source)
+        _not_before(of, at)
         check(cursor, of)  # within the transaction: a proxy keeps it at one server
         if _who(cursor) != before:
             raise LoadRefused(of.source, "statements of one connection are answered by several servers", ["no proxy"])
@@ -56,6 +58,18 @@ def opened(server: Server, of: Evidence) -> Iterator[Open]:
             raise _prepared(of.source)
         cursor.execute("SELECT CAST(UNIX_TIMESTAMP(SYSDATE(6)) * 1000000 AS SIGNED)")
         yield Open(cursor, at, int(cursor.fetchone()[0]), before)
+
+
+def _not_before(of: Evidence, at: Place) -> None:
+    """Raises LoadRefused where the server's log has begun anew, by number or by name, and the feed is still before."""
+    newest = of.events[0]
+    names = [file.rpartition(".")[0] for file in (newest.file, at.file)]
+    if names[0] != names[1] or (file_number(at.file) or -1, at.pos) < (file_number(newest.file) or -1, newest.pos):
+        problem = (
+            f"the server is at {at.file}:{at.pos} of its log, and the feed at {newest.file}:{newest.pos}: the log has "
+            "begun anew, and the feed hasn't come to it"
+        )
+        raise LoadRefused(of.source, problem, ["to load when it has"], retriable=True)
 
 
 def _who(cursor: Any) -> dict[str, str]:

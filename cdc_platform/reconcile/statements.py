@@ -10,7 +10,8 @@ from cdc_platform.reconcile.columns import Pair, Pairing
 from cdc_platform.reconcile.texts import NO_TEXT_AT_SOURCE, NULL, key_literal
 
 SESSION = (
-    "SET SESSION time_zone = '+00:00', sql_mode = ''",  # no PAD_CHAR_TO_FULL_LENGTH, no ANSI_QUOTES
+    # No PAD_CHAR_TO_FULL_LENGTH, no ANSI_QUOTES, and all rows.
+    "SET SESSION time_zone = '+00:00', sql_mode = '', sql_select_limit = 18446744073709551615",
     "SET SESSION TRANSACTION ISOLATION LEVEL REPEATABLE READ",
 )
 BEGIN = "START TRANSACTION WITH CONSISTENT SNAPSHOT, READ ONLY"

@@ -207,6 +207,15 @@ def test_what_may_be_one_more_of_its_transaction_stays_in_the_log_of_that() -> N
     assert topic.newest() == {0: 19, 1: 22}
 
 
+def test_what_comes_behind_one_more_of_its_transaction_may_be_of_a_newer_log() -> None:
+    topic = Topic(2)
+    came(topic, (1, 4, 0, 1, "1", 1), (1, 14, 0, 2, "1", 2), (1, 24, 1, 3, "1", 3), (1, 4, 1, 5, "1", 10))
+    came(topic, (1, 14, 0, 2, "1", 2), (1, 4, 0, 1, "1", 1), (1, 14, 0, 2, "1", 2), (1, 24, 0, 6, "1", 11))
+    topic.take()
+    epochs = {e.content: order[0] for order, e in topic.kept()}
+    assert epochs == {1: 0, 2: 0, 3: 0, 5: 1, 6: 1}
+
+
 def test_a_quiet_partition_follows_its_server_into_the_new_log() -> None:
     """After a failover a TRUNCATE comes by a partition whose old places were lower: it is of the new log there, too."""
     topic = Topic(2)

@@ -55,7 +55,7 @@ def test_rows_and_where_they_stand() -> None:
         place = (event["binlog_file"], event["file_no"], int(event["binlog_pos"]), event["gtid"], event["lineage"])
         assert place == ("b.000003", 3, 99, "0-7-4", "t/0/5/0")
         assert event["schema_version"] == stated["schema_version"]
-    assert [(e["entry_index"], e["row_index"]) for e in (stated, first, second)] == [(0, 0), (1, 0), (1, 1)]
+    assert [(e["entry_index"], e["row_index"]) for e in (stated, first, second)] == [(0, 0), (2, 0), (2, 1)]
 
 
 def test_the_last_record_of_a_load_says_so() -> None:

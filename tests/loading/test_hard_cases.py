@@ -33,6 +33,9 @@ def test_a_feed_that_is_behind_a_statement(world, format):
     w.catch_up()
     w.db.alter(name, "ADD COLUMN more int NOT NULL DEFAULT 5 AFTER name")
     w.db.run(f"INSERT INTO {name} VALUES (20, 'late', 6, 1, NULL)", f"UPDATE {name} SET more = 9 WHERE id = 2")
+    with pytest.raises(LoadRefused, match="the feed doesn't tell column more"):
+        load(w.spark, w.config, w.source, w.server, [("oracle", name)], chunk_rows=4)
+    w.publish()
     load(w.spark, w.config, w.source, w.server, [("oracle", name)], chunk_rows=4)
     assert w.problems(name) == []
     w.db.run(f"UPDATE {name} SET more = 10 WHERE id = 3", f"DELETE FROM {name} WHERE id = 4")

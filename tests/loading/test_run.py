@@ -141,13 +141,18 @@ def test_another_server_is_refused(world, tmp_path_factory, monkeypatch):
 
 
 @pytest.mark.thorough
-def test_an_interrupted_load_goes_on(world, monkeypatch):
+@pytest.mark.parametrize(
+    ("within_s", "resumed"), [(run._GOES_ON_S, True), pytest.param(0, False, marks=pytest.mark.thorough)]
+)
+def test_an_interrupted_load_goes_on(world, monkeypatch, within_s, resumed):
+    monkeypatch.setattr(run, "_GOES_ON_S", within_s)
     w = world("canal")
-    w.db.create("cut_off", ITEMS)
-    w.db.run(*(f"INSERT INTO cut_off VALUES ({i}, 'n{i}', {i}, NULL)" for i in range(30)))
+    name = f"cut_off_{resumed}"
+    w.db.create(name, ITEMS)
+    w.db.run(*(f"INSERT INTO {name} VALUES ({i}, 'n{i}', {i}, NULL)" for i in range(30)))
     w.publish()
     w.catch_up()
-    w.db.run("DELETE FROM cut_off WHERE id IN (2, 25)", "UPDATE cut_off SET price = 7 WHERE id IN (3, 26)")
+    w.db.run(f"DELETE FROM {name} WHERE id IN (2, 25)", f"UPDATE {name} SET price = 7 WHERE id IN (3, 26)")
     w.skip()
     turns = iter(range(100))
 
@@ -158,10 +163,10 @@ def test_an_interrupted_load_goes_on(world, monkeypatch):
 
     with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
         patch.setattr(run, "read", dies)
-        load(w.spark, w.config, w.source, w.server, [("oracle", "cut_off")], chunk_rows=8)
+        load(w.spark, w.config, w.source, w.server, [("oracle", name)], chunk_rows=8)
     w.catch_up()
-    told = w.problems("cut_off")
+    told = w.problems(name)
     assert len(told) == 3, told  # the rows it came to are right, and none was taken away
-    [done] = load(w.spark, w.config, w.source, w.server, [("oracle", "cut_off")], chunk_rows=8)
-    assert (done.resumed, done.rows) == (True, 12)
-    assert w.problems("cut_off") == []
+    [done] = load(w.spark, w.config, w.source, w.server, [("oracle", name)], chunk_rows=8)
+    assert (done.resumed, done.rows) == (resumed, 12 if resumed else 28)
+    assert w.problems(name) == []

@@ -101,11 +101,19 @@ def test_prepared_transactions_hold_it_up(answers) -> None:
         ({"SHOW BINLOG EVENTS": [("b.000002", 300, "Write_rows", 8, 340, "")]}, "of server 8"),
         ({"SELECT GTID_SUBSET": [(0,)]}, "hasn't executed transaction u:9"),
         ({"SHOW BINLOG EVENTS": [], "SHOW BINARY LOGS": [("b.000002", 310)]}, "no event there"),
+        ({"SHOW BINLOG EVENTS": [("b.000002", 310, "Write_rows", 7, 340, "")]}, "no event there"),
     ],
 )
 def test_another_log_is_refused(answers, why) -> None:
     with pytest.raises(LoadRefused, match=why):
         opened(MySql(**answers))
+
+
+@pytest.mark.parametrize("now", [("c.000001", 900), ("b.000001", 900), ("b.000002", 299)])
+def test_a_log_that_began_anew_is_no_place_before_the_feed_is_there(now) -> None:
+    with pytest.raises(LoadRefused, match="the log has begun anew") as refused:
+        opened(MySql(**{"SHOW BINARY LOG STATUS": [(*now, "", "", "u:1-9")]}))
+    assert refused.value.retriable
 
 
 def test_a_proxy_of_several_servers_is_refused() -> None:
