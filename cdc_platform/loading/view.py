@@ -50,8 +50,8 @@ def opened(server: Server, of: Evidence) -> Iterator[Open]:
     with server.connected() as cursor:
         before, prepared = _who(cursor), _xa(cursor, of.source)
         at = _begun(cursor, of.source)
-        _not_before(of, at)
         check(cursor, of)  # within the transaction: a proxy keeps it at one server
+        _not_before(of, at)
         if _who(cursor) != before:
             raise LoadRefused(of.source, "statements of one connection are answered by several servers", ["no proxy"])
         if _xa(cursor, of.source) != prepared:
