@@ -11,6 +11,7 @@ from cdc_platform.cli.run import with_spark
 from cdc_platform.config import load_config
 from cdc_platform.errors import ConfigError
 from cdc_platform.launch import log_followed
+from cdc_platform.loading import CHUNK_ROWS
 
 
 @printed
@@ -20,7 +21,7 @@ def command(
     dsn_env: Annotated[
         str | None, typer.Option(help="Environment variable with the source's DSN; default: reconcile.dsn_env.")
     ] = None,
-    chunk_rows: Annotated[int, typer.Option(min=1, help="Rows that are read in one view of the server.")] = 50_000,
+    chunk_rows: Annotated[int, typer.Option(min=1, help="Rows that are read in one view of the server.")] = CHUNK_ROWS,
     master: Annotated[str | None, typer.Option(help="Spark master of an own session, e.g. local[2].")] = None,
     config: Annotated[Path, typer.Option("--config", envvar="CDC_CONFIG", help="cdc.yaml")] = Path("cdc.yaml"),
 ) -> Report:

@@ -16,7 +16,7 @@ from cdc_platform.lake import queries
 from cdc_platform.lake.store import Store
 from cdc_platform.lake.writer_lock import source_lock
 from cdc_platform.landing import run as landing
-from cdc_platform.loading import land
+from cdc_platform.loading import CHUNK_ROWS, land
 from cdc_platform.loading.errors import LoadRefused
 from cdc_platform.loading.proof import Evidence, evidence
 from cdc_platform.loading.table import Table, table_of
@@ -27,7 +27,6 @@ from cdc_platform.spark.session import leased
 from cdc_platform.tables import name_of
 from cdc_platform.units import count
 
-CHUNK_ROWS = 50_000
 _GOES_ON_S = 86_400
 WHOLE = "whole"
 Told = Callable[[str], None]
@@ -132,9 +131,9 @@ class _Loading:
         """The last record of a load that goes on; None: one begins. It goes on in the log that it began in, of the same
         columns, within a day: what was lost since its first chunks were read would stay lost."""
         last = land.newest(self.path, self.of.epoch, self.table.db, self.table.name, WHOLE)
-        goes_on = last is not None and not last.last and last.next is not None
-        goes_on = goes_on and last is not None and time.time() - last.time_us / 1e6 < _GOES_ON_S
-        return last if goes_on and last and last.columns == list(self.table.columns) else None
+        if last is None or last.last or last.next is None or last.columns != list(self.table.columns):
+            return None
+        return last if time.time() - last.time_us / 1e6 < _GOES_ON_S else None
 
     def chunk(self, before: Record | None) -> Record:
         """The next one, landed; its last record. Raises LoadRefused."""
