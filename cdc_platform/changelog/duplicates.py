@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from cdc_platform.changelog.order_key import mixed
+from cdc_platform.changelog.hashing import mixed
 from cdc_platform.formats.contract import EVENT
 from cdc_platform.lake.data_files import Output, Unit, footer, read
 from cdc_platform.lake.store import File

@@ -18,6 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from cdc_platform.changelog.order_key import ends, map_value
+from cdc_platform.changelog.ties import Unplaced
 from cdc_platform.errors import UnknownType
 from cdc_platform.mysql.types import MySqlType, parse_type
 from cdc_platform.tables.names import Name, name_columns
@@ -120,15 +121,17 @@ class Figures:
     truncated: list[int] | None = None
     orders: list[list[int]] = field(default_factory=list)
     keys: list[Any] = field(default_factory=list)
+    unplaced: Unplaced = field(default_factory=Unplaced)
 
 
 def told(figures: Figures) -> dict[str, Any]:
-    """As JSON can tell them: changes, deletes, TRUNCATEs, lowest and highest order and first key."""
+    """As JSON can tell them: changes, deletes, TRUNCATEs, lowest and highest order and first key, and of changes
+    without a position what ties.Unplaced tells."""
     orders, keys = figures.orders, figures.keys
     emptied = {"truncates": figures.truncates, "truncated": figures.truncated}
     spans = {"orders": [min(orders), max(orders)] if orders else None}
     spans["keys_range"] = [min(keys), max(keys)] if keys else None
-    return {"changes": figures.changes, "deletes": figures.deletes, **emptied, **spans}
+    return {"changes": figures.changes, "deletes": figures.deletes, **emptied, **spans, **figures.unplaced.told()}
 
 
 def looked(table: PlainTable | None, rows: pa.RecordBatch, order: np.ndarray, figures: Figures) -> bool:
@@ -178,6 +181,7 @@ def _looked(table: PlainTable, rows: pa.RecordBatch, order: np.ndarray, figures:
     figures.deletes += rows.num_rows - alive.num_rows
     figures.orders += ends(order)
     figures.keys += low_high
+    figures.unplaced.add(told, order)
     return True
 
 

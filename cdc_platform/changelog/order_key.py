@@ -222,12 +222,3 @@ def ends(order: np.ndarray) -> tuple[list[int], list[int]]:
     found = order[[0, -1]] if later(order).all() else order[np.lexsort(order.T[::-1])[[0, -1]]]
     low, high = found.tolist()
     return low, high
-
-
-def mixed(numbers: np.ndarray) -> np.ndarray:
-    """64-bit numbers that differ in few bits → such that differ in all; in place (Steele and others' SplitMix64)."""
-    for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB)):
-        numbers ^= numbers >> np.uint64(shift)
-        numbers *= np.uint64(factor)
-    numbers ^= numbers >> np.uint64(31)
-    return numbers

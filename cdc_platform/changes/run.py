@@ -21,8 +21,9 @@ from cdc_platform.config import Config, Source
 from cdc_platform.formats import FORMATS
 from cdc_platform.formats.contract import DDL, Context
 from cdc_platform.lake import batches, checkpoints, commits, delta_table, stores
-from cdc_platform.lake.data_files import Sink
+from cdc_platform.lake.data_files import Sink, note_of
 from cdc_platform.lake.store import File, Store
+from cdc_platform.landing import counting
 from cdc_platform.results import StageResult, Stopwatch
 from cdc_platform.spark import arrow_tasks, delta_sql
 from cdc_platform.tables import CHANGES, CHECKPOINT, CONTEXTS, DDL_SEEN, ENVELOPES, LANDING
@@ -80,15 +81,18 @@ def _by_tasks(
 ) -> tuple[int, int]:
     """Messages decoded by workers that write files of tables themselves; numbers of messages and batches. The table of
     `events` comes last: it says that a batch is done."""
+    marker = work.marker if isinstance(work, Statements) else None
     counts: list[int] = []
 
     def each(spark: SparkSession, files: list[File], batch: int) -> None:
         app = checkpoints.query_id(checkpoint)  # as Spark's own sink names its writes
         if commits.done_before(sinks["events"].table, app, batch):
             return
-        done = arrow_tasks.over(spark, files, MESSAGE_READ, work, sinks, whole=False)
+        # What says that there is nothing to put aside needs no pass, and no commit.
+        asked = [f for f in files if marker is None or not counting.has_none(note_of(f), marker)]
+        done = arrow_tasks.over(spark, asked, MESSAGE_READ, work, sinks, whole=False)
         for name in sorted(sinks):
-            if name == "events" or done.written[name]:
+            if (name == "events" and marker is None) or done.written[name]:
                 commits.append_files(sinks[name], done.written[name], (app, batch))
         counts.append(sum(done.told))
 

@@ -5,6 +5,7 @@ import json
 import re
 import time
 from collections.abc import Iterator, Mapping
+from functools import partial
 from typing import Any, NamedTuple
 
 import pyarrow as pa
@@ -13,6 +14,7 @@ from pyspark.sql import SparkSession
 
 from cdc_platform.config import Config, Source
 from cdc_platform.errors import KafkaUnreachable
+from cdc_platform.formats import FORMATS
 from cdc_platform.kafka import reader
 from cdc_platform.kafka.client import group_id, librdkafka_properties
 from cdc_platform.kafka.offsets import PartitionState
@@ -81,8 +83,10 @@ def _batch(
         return 0
     properties = {**librdkafka_properties(config, source), "group.id": group_id(source)}
     rows = reader.Reading(properties, checkpoints.time_ms(checkpoint, number) * 1000)
+    needs = FORMATS[source.format].context
+    work = partial(_write, needs and needs.marker)
     try:
-        done = arrow_tasks.run(spark, ranges, rows, _write, {"landing": sink})
+        done = arrow_tasks.run(spark, ranges, rows, work, {"landing": sink})
     except PySparkException as error:
         if failed := re.search(r"KafkaFailed: ([^\n]*)", str(error)):
             raise KafkaUnreachable(source.name, properties["bootstrap.servers"], failed[1]) from None
@@ -117,11 +121,13 @@ def _text(ends: Offsets) -> str:
     return json.dumps(told)
 
 
-def _write(batches: Iterator[pa.RecordBatch], out: Mapping[str, Output]) -> int:
-    """The work of a pass: all into the output `landing`, whose file notes which offsets it holds; tells how many."""
+def _write(marker: str | None, batches: Iterator[pa.RecordBatch], out: Mapping[str, Output]) -> int:
+    """The work of a pass: all into the output `landing`, whose file has a note of them; tells how many."""
+    matching = 0
     counts: list[list[dict[str, Any]]] = []
     for batch in batches:
         out["landing"].write(batch)
         counts.append(counting.count(iter([batch.select(counting.ADDRESSES.names)]), {}))
-    out["landing"].note = counting.summed(c for c in counts)
-    return sum(c["records"] for c in out["landing"].note)
+        matching += counting.matches(batch, marker)
+    out["landing"].note = counting.note(counts, marker, matching)
+    return sum(c["records"] for some in counts for c in some)

@@ -225,8 +225,8 @@ def _account(spark: SparkSession, config: Config, source: Source, generation: in
         delta_table.append_rows(ledger, [{**said, **c} for c in counted], of=of)
 
     def each(spark: SparkSession, files: list[File], batch_id: int) -> None:
-        told = [note_of(f) for f in files]
-        if None in told:
+        told = [r for f in files if (r := counting.ranges(note_of(f))) is not None]
+        if len(told) < len(files):
             told = arrow_tasks.over(spark, files, counting.ADDRESSES, counting.count, {}, whole=True).told
         note(batch_id, counting.summed(told))
 

@@ -45,15 +45,19 @@ def check(
     several at one source time. low: of these changes; high: of those that are in the table. untied: no two of these
     changes are so, and none is a TRUNCATE. anew: the operator has the table made from the changelog, by source
     times."""
+    between = _between(low, high)
+    emptied = not anew and delta_table.exists(target.tombstones)
+    if untied and between is None and not emptied:
+        return
     untold = rows.where("order_key.file < 0").withColumn("_from", _partition(F.col("order_key")))
     truncated = untold.where("op = 'truncate'")
     why = None
     if not untied and not truncated.isEmpty():
         why = _truncated(config, source, target, untold, truncated, anew=anew)
-    elif not anew and delta_table.exists(target.tombstones):
+    elif emptied:
         why = _emptied_before(untold, target, columns) or _emptied_beside(rows, target, columns)
     if why is None and any(c.key for c in columns):
-        why = next(_ties(untold, target, columns, untied=untied, between=_between(low, high)), None)
+        why = next(_ties(untold, target, columns, untied=untied, between=between), None)
     if why is not None:
         raise TableStopped(source.name, target.name, why)
 

@@ -272,6 +272,8 @@ def test_files_note_which_changes_are_plain():
         "truncated": None,
         "orders": [[0, 1, 5, 0, 0, 0], [0, 1, 9, 1, 0, 1]],
         "keys_range": [1, 1],
+        "untied": True,
+        "spans": [],
     }
     assert (group["low"], group["newest"]) == tuple(group["plain"]["orders"])
     whole = changed((1, 10, 0))
@@ -289,6 +291,7 @@ def test_a_truncate_is_noted_though_it_tells_no_columns():
     [group] = touched.told()
     at = [0, 1, 5, 0, 0, 0]
     told = {"changes": 1, "deletes": 0, "truncates": 1, "truncated": at, "orders": [at, at], "keys_range": None}
+    told |= {"untied": True, "spans": []}
     assert (group["schema_version"], group["plain"]) == (None, told)
     untold = {**SHOP[0].insert((1, 6), {"id": "7", "v": None}), "schema_version": None}
     touched.add(placed(event_batch([as_event({**untold, "offset": 1})]), ARRIVALS))

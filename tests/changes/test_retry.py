@@ -13,9 +13,13 @@ from cdc_platform import tables
 from cdc_platform.changelog import run as changelog
 from cdc_platform.changes import run as formats
 from cdc_platform.formats.contract import MESSAGE
-from cdc_platform.lake import queries
+from cdc_platform.formats.tdsql import FORMAT
+from cdc_platform.lake import commits, queries, stores
+from cdc_platform.lake.data_files import Output, Sink
+from cdc_platform.landing import direct
 from cdc_platform.snapshots import run as snapshots
 from cdc_platform.snapshots.target import Target
+from cdc_platform.spark import delta_sql
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(1800)]
 
@@ -45,6 +49,16 @@ class Topic:
         write_deltalake(
             tables.LANDING.at(self.config.lake, source="s"), pa.Table.from_pylist(rows, MESSAGE), mode="append"
         )
+
+    def land_noted(self, *messages):
+        """As from Kafka: with what a file notes of its records."""
+        told = {"topic": "t", "partition": 0, "timestamp": LANDED, "landed_at": LANDED}
+        rows = [{**told, "offset": next(self._offsets), "value": json.dumps(m).encode()} for m in messages]
+        path = delta_sql.ensure(tables.LANDING, tables.LANDING.at(stores.lake(self.config), source="s"))
+        out = Output(Sink(path, tables.LANDING.arrow(), (), ()))
+        batch = pa.RecordBatch.from_pylist(rows, tables.LANDING.arrow())
+        direct._write(FORMAT.context.marker, iter([batch]), {"landing": out})
+        commits.append_files(out.sink, [out.close()])
 
     def read_on(self):
         for room in (formats, changelog):
@@ -102,6 +116,20 @@ def test_statements_are_put_aside_once(topic):
         "SELECT kind, count(*) FROM t GROUP BY kind ORDER BY 1", tables.CHANGES, format="tdsql", source="s"
     )
     assert dict(kinds)["ddl"] == 3
+
+
+def test_files_that_note_no_ddl_are_not_looked_through_for_it(topic):
+    topic.land_noted(ddl(CREATE), row("insert", field=["1", "'a'"]))
+    topic.catch_up()
+    before = DeltaTable(tables.DDL_SEEN.at(topic.config.lake, source="s")).version()
+    topic.land_noted(row("insert", field=["2", "'b'"]))
+    topic.catch_up()
+    assert DeltaTable(tables.DDL_SEEN.at(topic.config.lake, source="s")).version() == before
+    later = row("insert", field=["3", "'c'"]), row("insert", field=["4", "'d'", "5"])
+    topic.land_noted(later[0], ddl("ALTER TABLE t ADD w int"), later[1])
+    topic.catch_up()
+    assert topic.snapshot() == [(1, "a", None), (2, "b", None), (3, "c", None), (4, "d", 5)]
+    assert topic.outcomes() == {"applied": 6}
 
 
 def test_rows_heal_in_order_when_their_table_is_created_later(topic):

@@ -16,6 +16,7 @@ from typing import Any
 from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import functions as F
 
+from cdc_platform.changelog import ties
 from cdc_platform.changelog.full_images import PlainTable, plain_table
 from cdc_platform.lake.data_files import units
 from cdc_platform.lake.store import File
@@ -31,11 +32,13 @@ _FEW = 50_000
 
 @dataclass(frozen=True, slots=True)
 class Plain:
-    """A table whose changes in a batch are plain: its files, and what they come to."""
+    """A table whose changes in a batch are plain: its files, and what they come to. untied: it is noted that no two
+    changes of a key came by two partitions at one source time, where no position orders them."""
 
     table: PlainTable
     files: list[File]
     figures: Profile
+    untied: bool
 
     def places(self, spark: SparkSession) -> DataFrame:
         """Where the last change of each key stands, a file's in one partition, and few in as few as may be: `file`,
@@ -69,7 +72,8 @@ def survey(
         told = [figures[i] for figures in done.told]
         if None not in told and any(f["changes"] for f in told):
             mine = [file for file, note in files.items() if note is None or any(_of(table, g) for g in note)]
-            found[name] = Plain(table, mine, _figures([f for f in told if f["changes"]]))
+            some = [f for f in told if f["changes"]]
+            found[name] = Plain(table, mine, _figures(some), ties.untied(some))
     return found
 
 
@@ -84,7 +88,8 @@ def _noted(table: PlainTable, files: Mapping[File, list[Any] | None]) -> Plain |
         return None
     if not all(p and {n: p[n] for n in same} == same for p in rows):
         return False
-    return Plain(table, list(dict.fromkeys(file for file, _ in groups)), _figures([p for _, p in groups]))
+    some = [p for _, p in groups]
+    return Plain(table, list(dict.fromkeys(file for file, _ in groups)), _figures(some), ties.untied(some))
 
 
 def _only_truncates(told: dict[str, Any]) -> bool:

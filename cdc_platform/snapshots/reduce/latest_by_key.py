@@ -17,7 +17,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from cdc_platform.changelog.full_images import PlainTable
-from cdc_platform.changelog.order_key import map_value, mixed, those
+from cdc_platform.changelog.hashing import hashes
+from cdc_platform.changelog.order_key import map_value, those
 from cdc_platform.changelog.unify import CHANGELOG_FILE
 from cdc_platform.changes.file_stats import later
 from cdc_platform.lake.data_files import Unit, read
@@ -33,8 +34,6 @@ _PART_ROWS = 1 << 18
 """Changes of a part, about: what a worker holds of a batch where each has another key (100 bytes each)."""
 _STREAM_BYTES = 1 << 20
 _PACKED = pa.ipc.IpcWriteOptions(compression="lz4")
-_HASHED = 16
-"""Bytes of a key's end that its hash is made of."""
 
 _PLACE = ("partition", "entry_index", "row_index")
 COLUMNS = pa.schema([CHANGELOG_FILE.field(c) for c in ("db", "schema", "table", "op", "key", "order_key", *_PLACE)])
@@ -176,30 +175,6 @@ def _parted(rows: pa.RecordBatch, table: PlainTable, number: int) -> Iterator[pa
 
 def _pairs(starts: np.ndarray, end: int) -> Iterator[tuple[int, int]]:
     return zip(starts.tolist(), [*starts[1:].tolist(), end], strict=True)
-
-
-def hashes(columns: list[pa.StringArray]) -> np.ndarray:
-    """A hash of each row of texts, the same for the same texts on every machine."""
-    found = np.zeros(len(columns[0]), np.uint64)
-    for column in columns:
-        offsets = np.frombuffer(column.buffers()[1], np.int32)[column.offset : column.offset + len(column) + 1]
-        sizes, ends = np.diff(offsets), offsets[1:].astype(np.int64) - offsets[0]
-        for word in _words(column.buffers()[2].to_pybytes()[offsets[0] : offsets[-1]], sizes, ends):
-            found ^= word
-            mixed(found)
-        found ^= sizes.astype(np.uint64)
-        mixed(found)
-    return found
-
-
-def _words(texts: bytes, sizes: np.ndarray, ends: np.ndarray) -> Iterator[np.ndarray]:
-    """The last bytes of each text as numbers of 64 bits, the last one first."""
-    padded = bytes(_HASHED) + texts
-    every = np.ndarray(len(padded) - 7, "<u8", padded, strides=(1,))  # the number that begins at each byte
-    for behind in range(0, _HASHED, 8):
-        mine = np.clip(sizes - behind, 0, 8)  # bytes; those before are another text's
-        word = every[ends + (_HASHED - 8 - behind)] >> ((8 - np.maximum(mine, 1)) * 8).astype(np.uint64)
-        yield np.where(mine > 0, word, np.uint64(0))
 
 
 def _stream(rows: pa.RecordBatch) -> bytes:

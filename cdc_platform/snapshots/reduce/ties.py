@@ -1,5 +1,6 @@
 """Changes of one key that came by several partitions at one source time, where no position orders them: looked for by
-workers, in tables whose changes are plain. Runs on the executors, but for `untied`.
+workers, in tables whose changes are plain, where the files' notes leave it open (changelog/ties.py). Runs on the
+executors, but for `untied`.
 
 Spark's answer (partitions.py) groups by the key: 2 µs of CPU a row, and a job per table.
 """
@@ -13,10 +14,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from cdc_platform.changelog.full_images import PlainTable
-from cdc_platform.changelog.order_key import PARTITIONS, TIMES_FROM, map_value, mixed, those
+from cdc_platform.changelog.order_key import map_value, numbers, those
+from cdc_platform.changelog.ties import Hashed, hashed
 from cdc_platform.changelog.unify import CHANGELOG_FILE
 from cdc_platform.lake.data_files import Unit, read, units
 from cdc_platform.snapshots.reduce import latest_by_key
@@ -36,8 +37,9 @@ they came by, 2 bytes each; numbers of tables with a tie."""
 def untied(spark: "SparkSession", tables: "Mapping[Name, Plain]") -> "frozenset[Name]":
     """Those of some tables of which no two changes of one key came by two partitions at one source time. Certain of
     these; the others may have such changes."""
-    if not tables:
-        return frozenset()
+    noted = frozenset(name for name, plain in tables.items() if plain.untied)
+    if not (tables := {n: p for n, p in tables.items() if n not in noted}):
+        return noted
     files = list(dict.fromkeys(file for plain in tables.values() for file in plain.files))
     cores = arrow_tasks.cores(spark)
     tasks = arrow_tasks.shared_out(units(files, whole=False), cores, bounded=False)
@@ -46,7 +48,7 @@ def untied(spark: "SparkSession", tables: "Mapping[Name, Plain]") -> "frozenset[
     hashes = spark.range(0, len(tasks), 1, len(tasks)).mapInArrow(partial(_hashed, tasks, of, parts), _PARTED)
     found = hashes.repartitionById(parts, "part").mapInArrow(partial(_tied, len(of)), _FOUND)
     tied = {row["tied"] for row in found.collect()}
-    return frozenset(name for i, name in enumerate(tables) if i not in tied)
+    return noted | {name for i, name in enumerate(tables) if i not in tied}
 
 
 def _hashed(
@@ -61,18 +63,8 @@ def _hashed(
 
 
 def _parted(number: int, table: PlainTable, rows: pa.RecordBatch, tables: int, parts: int) -> Iterator[pa.RecordBatch]:
-    order = rows.column("order_key")
-    _, file, pos, event, *_ = order.flatten()
-    placed = pc.greater_equal(file, 0).to_numpy(zero_copy_only=False)
-    if placed.all():
-        return
-    found = latest_by_key.hashes([map_value(rows.column("key"), k) for k in table.keys])
-    time = pos.cast(pa.int64()).to_numpy()
-    found ^= np.where(time >= TIMES_FROM, time, 0).view(np.uint64)
-    mixed(found)
+    found, partition = hashed([map_value(rows.column("key"), k) for k in table.keys], numbers(rows.column("order_key")))
     found = (found // np.uint64(tables)) * np.uint64(tables) + np.uint64(number)  # tells its table
-    partition = (event.to_numpy() % PARTITIONS).astype(np.uint16)
-    found, partition = found[~placed], partition[~placed]
     part = (found // np.uint64(tables)) % np.uint64(parts)
     for i in range(parts):
         mine = part == i
@@ -92,9 +84,7 @@ def _tied(tables: int, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordB
     for batch in batches:
         hashes += [np.frombuffer(x.as_buffer(), np.uint64) for x in batch.column("hashes")]
         partitions += [np.frombuffer(x.as_buffer(), np.uint16) for x in batch.column("partitions")]
-    every, by = np.concatenate(hashes), np.concatenate(partitions)
-    order = np.argsort(every)
-    every, by = every[order], by[order]
-    twice = np.unique(every[1:][(every[1:] == every[:-1]) & (by[1:] != by[:-1])] % np.uint64(tables))
+    tied = Hashed(np.concatenate(hashes), np.concatenate(partitions)).tied()
+    twice = np.unique(tied % np.uint64(tables))
     if len(twice):
         yield pa.RecordBatch.from_arrays([pa.array(twice.astype(np.int32))], ["tied"])
