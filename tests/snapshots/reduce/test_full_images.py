@@ -67,6 +67,8 @@ def test_whole_images_with_told_keys_are_plain():
         "truncated": None,
         "orders": [[0, 1, 5, 0, 0, 5], [0, 1, 7, 0, 0, 7]],
         "keys_range": [1, 1],
+        "untied": True,
+        "spans": [],
     }
     assert surveyed([*PLAIN, change("insert", row("1", "x"), 8, table="other")])["changes"] == 3
     assert surveyed([change("insert", row("1", "x"), 8, table="other")])["changes"] == 0

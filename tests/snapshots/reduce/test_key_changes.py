@@ -75,14 +75,14 @@ def test_the_rest_of_the_row_is_what_it_held_under_its_old_key(world: Feed) -> N
         # and one comes back to where it was
         move(MOVED, 120, 4, 44),
         move(MOVED, 121, 44, 4),
-        EMPTIED.change("truncate", (1, 100)),
-        move(EMPTIED, 99, 77, 78),
-        EMPTIED.insert((1, 101), whole(5, "later", 5)),
-        move(EMPTIED, 102, 5, 6),
-        move(GROWN, 100, 1, 2),
+        move(EMPTIED, 122, 77, 78),
+        EMPTIED.change("truncate", (1, 123)),
+        EMPTIED.insert((1, 124), whole(5, "later", 5)),
+        move(EMPTIED, 125, 5, 6),
+        move(GROWN, 126, 1, 2),
         GROWN_MORE.stated(),
-        GROWN_MORE.insert((1, 110), {**whole(3, "v3", 3), "more": "m"}),
-        move(UNKNOWN, 100, 1, 2, v="?"),
+        GROWN_MORE.insert((1, 130), {**whole(3, "v3", 3), "more": "m"}),
+        move(UNKNOWN, 140, 1, 2, v="?"),
     )
     world.unify()
     world.snapshot()

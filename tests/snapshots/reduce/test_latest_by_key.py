@@ -5,6 +5,7 @@ import pyarrow as pa
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from cdc_platform.changelog import hashing
 from cdc_platform.changelog.full_images import plain_table
 from cdc_platform.mysql.types import parse_type
 from cdc_platform.snapshots.reduce import latest_by_key
@@ -30,20 +31,20 @@ _TEXTS = st.lists(st.text(max_size=20) | st.sampled_from(["", "0", "00", "a" * 4
 @given(_TEXTS, st.integers(0, 3))
 def test_hashes_are_of_the_texts_alone(texts, start):
     whole = pa.array(texts, pa.string())
-    found = latest_by_key.hashes([whole.slice(start)])
-    assert found.tolist() == [latest_by_key.hashes([pa.array([t])])[0] for t in texts[start:]]
+    found = hashing.hashes([whole.slice(start)])
+    assert found.tolist() == [hashing.hashes([pa.array([t])])[0] for t in texts[start:]]
     bytes_ = [t.encode() for t in texts[start:]]
-    ends = {(b[-latest_by_key._HASHED :], len(b)) for b in bytes_}
+    ends = {(b[-hashing._HASHED :], len(b)) for b in bytes_}
     assert len(set(found.tolist())) == len(ends)
-    pairs = latest_by_key.hashes([whole, whole])
-    assert len(set(pairs.tolist())) == len({(t.encode()[-latest_by_key._HASHED :], len(t.encode())) for t in texts})
+    pairs = hashing.hashes([whole, whole])
+    assert len(set(pairs.tolist())) == len({(t.encode()[-hashing._HASHED :], len(t.encode())) for t in texts})
 
 
 def test_hashes_of_two_columns_tell_them_apart():
     a, b = pa.array(["1", "2"]), pa.array(["2", "1"])
-    one, two = latest_by_key.hashes([a, b]).tolist()
+    one, two = hashing.hashes([a, b]).tolist()
     assert one != two
-    assert latest_by_key.hashes([b, a]).tolist() == [two, one]
+    assert hashing.hashes([b, a]).tolist() == [two, one]
 
 
 def _changes(rows):
