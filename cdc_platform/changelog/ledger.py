@@ -42,6 +42,7 @@ def outcome(source: Source) -> Column:
         F.when(of_a_table() & ~rules.wanted(source.tables) & ~rules.emptied(source.tables), "filtered")
         .when(kind.isin(*UNUSABLE), "quarantined")
         .when(kind.isin("row", "ddl"), "applied")
+        .when(kind == "erased", "erased")
         .otherwise("control")
     )
 

@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-RANK = ("quarantined", "applied", "filtered", "duplicate", "control")
+RANK = ("quarantined", "applied", "filtered", "duplicate", "erased", "control")
 """A message with several outcomes counts under the first of these."""
 
 

@@ -139,8 +139,9 @@ def outcome(events: pa.RecordBatch, tables: Tables, wanted: dict[str | None, boo
             left_out,
             pc.is_in(kind, pa.array(KINDS["errors"])),
             pc.is_in(kind, pa.array(("row", "ddl"))),
+            pc.equal(kind, "erased"),
         ),
-        *(pa.scalar(x) for x in ("filtered", "quarantined", "applied", "control")),
+        *(pa.scalar(x) for x in ("filtered", "quarantined", "applied", "erased", "control")),
     )
 
 

@@ -23,13 +23,13 @@ from cdc_platform.formats.events import event_batch
 from cdc_platform.lake.data_files import Output
 from cdc_platform.spark import workers
 from cdc_platform.spark.arrow_tasks import spark_schema
-from cdc_platform.tables import DDL_SEEN, LOADED
+from cdc_platform.tables import DDL_SEEN, LANDING, LOADED
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 
-MESSAGE_READ = pa.schema([f for f in MESSAGE if f.name != "headers"])
+MESSAGE_READ = pa.schema([*(f for f in MESSAGE if f.name != "headers"), *LANDING.arrow("erased")])
 """What decoders get. For each row that goes to Python, Spark asks every vector of the Arrow batch for its size
 (`ArrowFieldWriter.getSizeInBytes`, to keep `maxBytesPerBatch`): of a list of structs that takes as long as decoding."""
 
@@ -41,6 +41,10 @@ STATEMENT = DDL_SEEN.arrow()
 def decode(messages: "DataFrame", format_name: str, options: dict[str, Any], context: str | None = None) -> "DataFrame":
     """Messages (MESSAGE's columns) → EVENT rows. `context`: as `Decoding.of`."""
     work = Decoding.of(format_name, options, context)
+    if "erased" not in messages.columns:  # of a table that an earlier version made
+        from pyspark.sql import functions as F
+
+        messages = messages.withColumn("erased", F.lit(None).cast("binary"))
     return messages.select(*MESSAGE_READ.names).mapInArrow(partial(_decode, work), spark_schema(EVENT))
 
 
@@ -64,8 +68,14 @@ class Decoding:
         return cls(format_name, json.dumps(options), context or "null")
 
     def events(self, messages: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
-        """MESSAGE rows (headers may be left out) → EVENT batches."""
-        from cdc_platform.formats import FORMATS, loaded
+        """MESSAGE_READ rows (`erased` may be left out) → EVENT batches."""
+        from cdc_platform.formats import FORMATS, erased, loaded
+
+        messages, gone = erased.apart(messages)
+        if gone is not None:
+            yield from erased.decode(gone)
+            if not messages.num_rows:
+                return
 
         ours = pc.equal(messages.column("topic"), LOADED)
         if ours.true_count:
@@ -127,7 +137,8 @@ class Statements:
         messages = 0
         for batch in batches:
             messages += batch.num_rows
-            may_hold = batch.filter(pc.match_substring_regex(batch.column("value"), self.marker))
+            may = pc.fill_null(pc.match_substring_regex(batch.column("value"), self.marker), False)
+            may_hold = batch.filter(pc.or_(may, pc.is_valid(batch.column("erased"))))
             for events in self.decoding.events(may_hold) if may_hold.num_rows else ():
                 out["events"].write(statements(events))
         return messages

@@ -16,7 +16,7 @@ from cdc_platform.formats.contract import MESSAGE, PART
 from cdc_platform.lake.data_files import Output
 from cdc_platform.tables import ENVELOPES, LOADED
 
-ENVELOPE = ENVELOPES.arrow()
+ENVELOPE = ENVELOPES.arrow(but=("erased",))
 """Rows of ENVELOPES."""
 
 

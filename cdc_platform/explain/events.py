@@ -79,7 +79,8 @@ def _outcome(
     if row or rule == "filtered":
         then = "the rules left its table out when it came; a run with today's rules takes it from `changes`"
         return {"outcome": "filtered", "why": left_out_by(source, name_in(event)) or then}
-    return {"outcome": "quarantined" if rule == "quarantined" else "control", "why": event["reason"]}
+    outcome = rule if rule in ("quarantined", "erased") else "control"
+    return {"outcome": outcome, "why": event["reason"]}
 
 
 _NOT_YET = {"outcome": "not applied yet", "why": "the changelog stage hasn't come to it: `cdc-platform run` does"}

@@ -13,7 +13,7 @@ from cdc_platform.kafka.offsets import kafka_state
 from cdc_platform.lake import queries, stores
 from cdc_platform.lake.queries import query, text
 
-_RANK = ("quarantined", "not applied yet", "applied", "filtered", "duplicate", "resolved", "control")
+_RANK = ("quarantined", "not applied yet", "applied", "filtered", "duplicate", "resolved", "erased", "control")
 """A message with several outcomes is of the first of these; as the ledger counts it (changelog/outcomes.py)."""
 
 

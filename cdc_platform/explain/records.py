@@ -72,8 +72,8 @@ def part_offsets(config: Config, source: Source, address: Address, message: dict
     """Offsets of the records that a message came in, in order."""
     if message["parts"] == 1:
         return [message["offset"]]
-    verdicts = _verdicts(config, source, address, message["offset"], message["last_offset"])
-    return [v["offset"] for v in verdicts if v["verdict"] == "complete" and v["message"] == message["offset"]]
+    told = verdicts(config, source, address, message["offset"], message["last_offset"])
+    return [v["offset"] for v in told if v["verdict"] == "complete" and v["message"] == message["offset"]]
 
 
 def repeated_part(config: Config, source: Source, address: Address) -> bool:
@@ -85,8 +85,8 @@ def repeated_part(config: Config, source: Source, address: Address) -> bool:
         t=ENVELOPES.at(stores.lake(config), source=source.name),
     )
     begun = rows[0]["before"] if rows and rows[0]["before"] is not None else max(0, address.offset - _REACH)
-    verdicts = _verdicts(config, source, address, begun, address.offset)
-    return any(v["offset"] == address.offset and v["verdict"] == "duplicate" for v in verdicts)
+    told = verdicts(config, source, address, begun, address.offset)
+    return any(v["offset"] == address.offset and v["verdict"] == "duplicate" for v in told)
 
 
 def waiting_part(config: Config, source: Source, address: Address) -> dict[str, Any] | None:
@@ -111,7 +111,7 @@ def waiting_parts(config: Config, source: Source, where: str = "TRUE") -> list[d
     return rows or []
 
 
-def _verdicts(config: Config, source: Source, address: Address, low: int, high: int) -> list[dict[str, Any]]:
+def verdicts(config: Config, source: Source, address: Address, low: int, high: int) -> list[dict[str, Any]]:
     """VERDICT rows of a partition's records between two offsets, by the rule of the envelopes stage."""
     landed = _arrow(LANDING, config, source, address.condition(f'"offset" BETWEEN {low} AND {high}'))
     messages = landed.cast(MESSAGE).combine_chunks().to_batches()

@@ -14,11 +14,11 @@ from pydantic import BaseModel, ConfigDict
 from cdc_platform.mysql.types import MySqlType
 from cdc_platform.tables import CHANGES, DDL_SEEN, LANDING, WAITING
 
-MESSAGE = LANDING.arrow(but=("timestamp_type",))
+MESSAGE = LANDING.arrow(but=("timestamp_type", "erased"))
 """One complete logical message, as decoders get it: `offset` of its first Kafka record, `value` put together from all
 of them (null: a Kafka tombstone). `headers` are for `Part.parse` only: decoders get none."""
 
-KINDS = ("row", "ddl", "schema", "begin", "commit", "rollback", "heartbeat", "checkpoint", "skip", "error")
+KINDS = ("row", "ddl", "schema", "begin", "commit", "rollback", "heartbeat", "checkpoint", "skip", "error", "erased")
 """
 row         a row change, an initial-load row or a truncate (see `op`)
 ddl         a DDL statement, in `ddl`
@@ -27,6 +27,7 @@ begin, commit, rollback, heartbeat, checkpoint: control events, details in `info
 skip        a message that rightly holds nothing (a tombstone, an empty packet), why in `reason`
 error       something that could not be used, why in `reason`; db, schema, table and key as far as the message tells
             them, the bad column, where it is one, in `info` under BAD_COLUMN
+erased      says that a message's bytes were erased at a subject's request (formats/erased.py); no decoder gives it
 """
 
 BAD_COLUMN = "column"

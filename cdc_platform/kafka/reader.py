@@ -100,6 +100,7 @@ class Reading:
             pa.array([m.value() for m in records], pa.binary()),
             pa.array([_headers(m) for m in records], RECORD.field("headers").type),
             pa.repeat(pa.scalar(self.landed_at, RECORD.field("landed_at").type), n),
+            pa.nulls(n, pa.binary()),
         ]
         return pa.RecordBatch.from_arrays(columns, schema=RECORD)
 

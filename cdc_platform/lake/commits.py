@@ -92,6 +92,11 @@ def empty(properties: Mapping[str, str]) -> Live:
     return Live(0, [], int(properties.get(_INTERVAL, _ITS_DEFAULT)), properties.get(VECTORS) == "true")
 
 
+def adds_of(opened: Handle) -> list[Action]:
+    """The log's `add` actions of the data files of an open table. Raises FileNotFoundError."""
+    return _adds(opened, opened.table.version())
+
+
 def _adds(opened: Handle, version: int) -> list[Action]:
     """Data files of an open table; what was read of its log before isn't read again. Raises FileNotFoundError."""
     kept = opened.stamped()

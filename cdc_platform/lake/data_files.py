@@ -182,8 +182,10 @@ class Output:
         held, self._held, self._bytes = self._held, [], 0
         self._writer.write_table(pa.Table.from_batches(held, self.sink.schema))
 
-    def close(self) -> Written | None:
-        """The file, if there were rows."""
+    def close(self, *, empty: bool = False) -> Written | None:
+        """The file, if there were rows, or one without any is wanted (`empty`)."""
+        if empty and self._writer is None and not self._held:
+            self._held.append(pa.RecordBatch.from_pylist([], self.sink.schema))
         self.flush()
         if self._writer is None or self._file is None:
             return None

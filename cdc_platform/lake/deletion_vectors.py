@@ -54,11 +54,18 @@ def _stored(table: Store, of: Descriptor) -> bytes:
 
 
 def _file(table: Store, of: Descriptor) -> File:
-    place = of["pathOrInlineDv"]
-    if of["storageType"] != "u":
+    if (path := path_of(of)) is None:
         raise LakeChanged(table.uri(), f"a deletion vector stands elsewhere: {of}")
+    return File(table, path)
+
+
+def path_of(of: Descriptor | None) -> str | None:
+    """Where a vector stands in its table; None: in the log, elsewhere, or there is none."""
+    if of is None or of["storageType"] != "u":
+        return None
+    place = of["pathOrInlineDv"]
     folder, name = place[:-_ID_LENGTH], uuid.UUID(bytes=_decoded(place[-_ID_LENGTH:]))
-    return File(table, f"{folder}/deletion_vector_{name}.bin".lstrip("/"))
+    return f"{folder}/deletion_vector_{name}.bin".lstrip("/")
 
 
 def _decoded(text: str) -> bytes:

@@ -231,6 +231,12 @@ def _is_looked_at(kept: Handle, *, log: bool) -> bool:
     return uri.startswith(looks.within) and not uri.startswith(looks.but)
 
 
+def forget(path: Store) -> None:
+    """Whoever asks next opens a table anew: its log was written anew."""
+    with _lock:
+        _kept.pop(path, None)
+
+
 def is_kept(path: Store) -> bool:
     """Whether a table has been opened here."""
     return path in _kept

@@ -16,7 +16,7 @@ from cdc_platform.tables import Name, name_columns, name_in, name_of
 from cdc_platform.units import count
 
 Partition = tuple[str, int]
-OUTCOMES = ("applied", "control", "filtered", "waiting", "joined", "duplicate", "quarantined")
+OUTCOMES = ("applied", "control", "filtered", "waiting", "joined", "duplicate", "quarantined", "erased")
 """What can become of a landed offset."""
 
 

@@ -10,7 +10,7 @@ from filelock import FileLock, Timeout
 
 from cdc_platform.config import Config, Source
 from cdc_platform.errors import RunInProgress
-from cdc_platform.lake import exchange, lease, probe, stores
+from cdc_platform.lake import erasing, exchange, lease, probe, stores
 
 WAIT_S = 60.0
 _mine: dict[tuple[Path, int], lease.Lease] = {}
@@ -21,7 +21,7 @@ _mine: dict[tuple[Path, int], lease.Lease] = {}
 def source_lock(config: Config, source: Source, wait_s: float | None = None) -> Iterator[lease.Lease]:
     """Hold the source's lock file under `state_dir`, whatever launched the run (Dagster's pools don't see the command
     line's; the system frees it when the process dies), and then its lease in the lake. At a lake's first use its store
-    is probed; an exchange of the source's rows that a killed process left undone is done. Within itself, in one thread,
+    is probed; an exchange of the source's rows, or an erasure, that a killed process left undone is done. Within itself, in one thread,
     it is held already.
 
     Raises RunInProgress after `wait_s` (default: WAIT_S) seconds, LeaseLost for work that failed because another
@@ -47,6 +47,7 @@ def source_lock(config: Config, source: Source, wait_s: float | None = None) -> 
         with lease.held(lake, source.name, source.slug, left) as mine:
             _mine[name, threading.get_ident()] = mine
             exchange.settle(lake, source.name, mine.number)
+            erasing.settle(lake, source.name, mine.number)
             yield mine
     finally:
         _mine.pop((name, threading.get_ident()), None)

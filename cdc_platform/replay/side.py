@@ -20,7 +20,7 @@ from cdc_platform.lake.store import Store
 from cdc_platform.replay.present import Present
 
 FOLDER = "_replays"
-_RECORD = "replay.json"
+RECORD = "replay.json"
 _WAIT_S = 5.0
 
 
@@ -36,7 +36,7 @@ def opened(config: Config, source: Source, present: Present, since: tuple[Start,
     number, before = _read(place)
     if before != of:
         number += 1
-        place.put(_RECORD, json.dumps({"number": number, "of": of}, sort_keys=True).encode())
+        place.put(RECORD, json.dumps({"number": number, "of": of}, sort_keys=True).encode())
         _clear(place, but=number)
     until = present.until.version, present.until.file
     return config.replaying(source, place.uri(str(number)), Replay(stores.lake(config).uri(), until, since))
@@ -47,7 +47,7 @@ def discard(config: Config, source: Source) -> bool:
     place = _place(config, source)
     number, before = _read(place)
     if before is not None:
-        place.put(_RECORD, json.dumps({"number": number, "of": None}).encode())
+        place.put(RECORD, json.dumps({"number": number, "of": None}).encode())
     _clear(place)
     return before is not None
 
@@ -58,7 +58,7 @@ def _place(config: Config, source: Source) -> Store:
 
 def _read(place: Store) -> tuple[int, Any]:
     """Number of the newest side lake, and of what it is; None: it was removed, or there was none."""
-    record = place.read(_RECORD)
+    record = place.read(RECORD)
     told = json.loads(record) if record else {"number": 0, "of": None}
     return told["number"], told["of"]
 
@@ -77,4 +77,4 @@ def _of(source: Source, present: Present) -> dict[str, Any]:
 def _clear(place: Store, but: int | None = None) -> None:
     """Removes numbered lakes."""
     kept = f"{but}/"
-    place.remove(p for p in place.below("") if p != _RECORD and not p.startswith(kept))
+    place.remove(p for p in place.below("") if p != RECORD and not p.startswith(kept))

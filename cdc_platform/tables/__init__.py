@@ -24,7 +24,7 @@ from cdc_platform.tables.changelog import (
 )
 from cdc_platform.tables.common import ORDER, POSITION
 from cdc_platform.tables.names import LOADED, Name, as_name, name_columns, name_in, name_of
-from cdc_platform.tables.proof import CERTIFICATES, RECONCILIATIONS, SEQUENCES, WATERMARKS
+from cdc_platform.tables.proof import CERTIFICATES, ERASURES, RECONCILIATIONS, SEQUENCES, WATERMARKS
 from cdc_platform.tables.snapshots import (
     ADDRESS_TYPE,
     HISTORY_PATH,
@@ -40,7 +40,7 @@ ALL = (
     *(LANDING, ENVELOPES, WAITING, CHANGES, DDL_SEEN, CONTEXTS),
     *(CHANGELOG, SCHEMA_HISTORY, SCHEMA_CHANGES, SCHEMA_EFFECTS, TYPES_KNOWN, CONTROL_EVENTS, QUARANTINE),
     *(OFFSET_LEDGER, LOG_EPOCHS, LINEAGES, TABLE_RULES, DECODED_WITH, TOPICS, TABLE_STATE, CUTS),
-    *(WATERMARKS, SEQUENCES, RECONCILIATIONS, CERTIFICATES),
+    *(WATERMARKS, SEQUENCES, RECONCILIATIONS, CERTIFICATES, ERASURES),
 )
 """In the order of the data."""
 
@@ -58,6 +58,7 @@ __all__ = [
     "DDL_SEEN",
     "DECODED_WITH",
     "ENVELOPES",
+    "ERASURES",
     "HISTORY_PATH",
     "LANDING",
     "LINEAGES",

@@ -41,7 +41,11 @@ OFFSET_LEDGER = Table(
         Column("partition", INT, about="Kafka partition"),
         Column("from_offset", BIGINT, about="first offset"),
         Column("to_offset", BIGINT, "last, inclusive"),
-        Column("outcome", STRING, "landed, applied, control, filtered, waiting, joined, duplicate, quarantined, lost"),
+        Column(
+            "outcome",
+            STRING,
+            "landed, applied, control, filtered, waiting, joined, duplicate, quarantined, erased, lost",
+        ),
         Column("records", BIGINT, "offsets with this outcome; negative takes back what was counted under it before"),
     ),
     partition_by=("source",),

@@ -95,6 +95,37 @@ RECONCILIATIONS = Table(
     settings=NOTED,
 )
 
+ERASURES = Table(
+    "erasures",
+    "What was erased at subjects' requests, and the proof that nothing of it is left",
+    (
+        SOURCE,
+        Column("number", BIGINT, "of the erasure, from 1"),
+        Column("stage", STRING, "begun: decided, and being done; done: with the proof"),
+        DB,
+        SCHEMA,
+        TABLE,
+        Column("key_digest", STRING, "HMAC-SHA256 of the key, under `salt`"),
+        Column("keys", BIGINT, "keys that the row has had"),
+        Column("by", STRING, "who asked for it, on which machine"),
+        Column(
+            "records",
+            Array(
+                Struct((("topic", STRING), ("partition", INT), ("offset", BIGINT), ("digest", STRING), ("shared", BOOLEAN))),
+            ),
+            "landed records whose bytes are gone: HMAC-SHA256 of each value under `salt`, by which one that is read from "
+            "Kafka again is known; shared: it held rows of other keys, too",
+        ),
+        Column("salt", STRING, "random, of this erasure"),
+        Column("transactions", Array(STRING), "whose end counts rows that were erased"),
+        Column("rows", Map(STRING, BIGINT), "path of a table under the lake: rows that were erased there"),
+        Column("proof", STRING, "stage done: JSON of what was looked through, and what was left"),
+        WRITTEN_AT,
+    ),
+    partition_by=("source",),
+    settings=NOTED,
+)
+
 CERTIFICATES = Table(
     "certificates",
     "What was certified of snapshots, and when that changed",

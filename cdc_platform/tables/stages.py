@@ -24,6 +24,13 @@ from cdc_platform.tables.table import Location, Table
 CARRIED = Location("carried/{source}", "Rows of a batch from before DDL as rows of today, while it is worked on")
 CHECKPOINT = Location("_checkpoints/{room}/{source}", "Structured Streaming checkpoint of one stage of one source")
 
+ERASED = Column(
+    "erased",
+    BINARY,
+    "Arrow stream of the events (EVENT) that are left of the message, where its bytes were erased at a subject's "
+    "request (`cdc-platform erase`); NULL: nothing was",
+)
+
 LANDING = Table(
     "landing/{source}",
     "Kafka records, byte for byte",
@@ -35,7 +42,9 @@ LANDING = Table(
         Column("value", BINARY, "the record, byte for byte; NULL is a Kafka tombstone"),
         HEADERS,
         Column("landed_at", TIMESTAMP, "start of the landing batch"),
+        ERASED,
     ),
+    added=("erased",),
     stats=("topic", "partition", "offset", "timestamp", "landed_at"),
     settings=STAGED,
 )
@@ -57,7 +66,9 @@ ENVELOPES = Table(
         Column("value", BINARY, "the parts put together"),
         HEADERS,
         LANDED_AT,
+        ERASED,
     ),
+    added=("erased",),
     stats=("topic", "partition", "offset", "last_offset", "timestamp", "landed_at"),
     settings=STAGED,
 )

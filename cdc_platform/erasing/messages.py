@@ -1,0 +1,67 @@
+"""The messages that hold a subject's events: what else is in them, and the records that they came in."""
+
+# pyarrow.compute makes its functions at run time, so that type checkers do not see them.
+# pyright: reportAttributeAccessIssue=false
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from cdc_platform.config import Config, Source
+from cdc_platform.erasing.errors import EraseRefused
+from cdc_platform.erasing.subject import Message, Subject, events_at
+from cdc_platform.explain import records
+from cdc_platform.explain.records import Address
+from cdc_platform.formats.contract import EVENT
+from cdc_platform.lake import stores
+from cdc_platform.tables import CHANGES
+
+_OTHERS = ("row", "ddl")
+_AFTER = 10_000
+"""Records behind a message among which its parts may come once more."""
+
+
+def of(config: Config, subject: Subject) -> list[Message]:
+    """Raises EraseRefused where what a message holds of others isn't known."""
+    source = subject.table.source
+    changes = CHANGES.at(stores.lake(config), format=source.format, source=source.name)
+    there = events_at(changes, subject.addresses)
+    return [_message(config, source, subject, address, there.get(address)) for address in subject.addresses]
+
+
+def _message(config: Config, source: Source, subject: Subject, address: Address, events: pa.Table | None) -> Message:
+    parts, offsets = _records(config, source, address)
+    if events is None:  # decoded once, and by a replay since to nothing
+        return Message(address, EVENT.empty_table(), False, 0, offsets, parts)
+    if pc.any(events["retold"]).as_py():
+        events = events.filter(pc.fill_null(events["retold"], False))
+    own = [subject.holds(row) for row in events.select(list(_AT)).to_pylist()]
+    left = events.filter(pc.invert(pa.array(own, pa.bool_()))).select(EVENT.names)
+    kinds = left["kind"].to_pylist()
+    if "error" in kinds:
+        why = left["reason"].to_pylist()[kinds.index("error")]
+        problem = f"{address} holds a row that could not be read ({why}): whether it is the subject's isn't known"
+        raise EraseRefused(source.name, problem, ["`cdc-platform quarantine retry`, then this once more"])
+    others = sum(kind in _OTHERS for kind in kinds)
+    return Message(address, left, others > 0, others, offsets, parts)
+
+
+_AT = ("topic", "partition", "offset", "entry_index", "row_index", "kind")
+
+
+def _records(config: Config, source: Source, address: Address) -> tuple[int, tuple[int, ...]]:
+    """How many records the message came in; their offsets, and those of parts that were sent once more."""
+    message = records.message_of(config, source, address)
+    if message is None or message["parts"] == 1:
+        return 1, (address.offset,)
+    found = records.part_offsets(config, source, address, message)
+    verdicts = records.verdicts(config, source, address, address.offset, message["last_offset"] + _AFTER)
+    mine = next((v["shard"] for v in verdicts if v["offset"] == address.offset), None)
+    again = []
+    for v in verdicts:
+        if v["shard"] != mine or v["offset"] < address.offset:
+            continue
+        if v["verdict"] == "complete" and v["message"] != address.offset:
+            break
+        if v["verdict"] == "duplicate":
+            again.append(v["offset"])
+    return len(found), tuple(sorted({*found, *again}))

@@ -1,0 +1,136 @@
+"""Looks through every file of a source in the lake for a subject's bytes. Arrow only."""
+
+# pyarrow.compute makes its functions at run time, so that type checkers do not see them.
+# pyright: reportAttributeAccessIssue=false
+
+import json
+from collections.abc import Callable, Collection, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from cdc_platform.config import Config, Source
+from cdc_platform.erasing.rewrite import digest
+from cdc_platform.erasing.subject import patterns
+from cdc_platform.lake import stores
+from cdc_platform.lake.store import File, Store
+from cdc_platform.tables import ALL, CARRIED, ENVELOPES, HISTORY_PATH, LANDING, SNAPSHOT_PATH, TOMBSTONES_PATH
+
+_SHOWN = 20
+_OTHER = ("_checkpoints", "_exchanges", "_erasures", "_replays/{source}")
+"""Folders of a lake that hold no table, or lakes of their own."""
+
+
+@dataclass(slots=True)
+class Looked:
+    """files, bytes, rows: that were looked through. left: where something was found; found: the first of them."""
+
+    files: int = 0
+    bytes: int = 0
+    rows: int = 0
+    left: int = 0
+    found: list[str] = field(default_factory=list)
+
+    def note(self, where: str) -> None:
+        self.left += 1
+        if len(self.found) < _SHOWN:
+            self.found.append(where)
+
+    def data(self) -> dict[str, Any]:
+        """As a proof has it."""
+        return {n: getattr(self, n) for n in ("files", "bytes", "rows", "left", "found")}
+
+
+def look_through(
+    config: Config,
+    source: Source,
+    texts: Sequence[str],
+    digests: Collection[str],
+    salt: bytes,
+    but: Collection[str],
+    told: Callable[[int], None],
+) -> Looked:
+    """texts: values of the subject's alone; digests: of payloads, under `salt`. but: paths in the lake that are about
+    to be removed. told: how many files have been looked through."""
+    lake, found, wanted = stores.lake(config), Looked(), patterns(texts)
+    plain = [form for t in texts for form in {t.encode(), json.dumps(t)[1:-1].encode()}]
+    payloads = tuple(t.at("", source=source.name).lstrip("/") + "/" for t in (LANDING, ENVELOPES))
+    for path in files(lake, source):
+        if path in but:
+            continue
+        size = lake.size(path)
+        if size is None:
+            continue
+        found.files, found.bytes = found.files + 1, found.bytes + size
+        if path.endswith(".parquet"):
+            holds_payloads = path.startswith(payloads) and "/_delta_log/" not in path
+            check = (frozenset(digests), salt) if holds_payloads else None
+            _parquet(File(lake, path), path, wanted, plain, check, found)
+        elif any(p in (lake.read(path) or b"") for p in plain):
+            found.note(path)
+        told(found.files)
+    return found
+
+
+def files(lake: Store, source: Source) -> Iterator[str]:
+    """Paths of the files that may hold something of a source: its own, and those of tables that sources share."""
+    names = {"source": source.name, "format": source.format}
+    own = [t.at("", **names).lstrip("/") for t in ALL if "{source}" in t.path]
+    own += [of.path.split("/{db}")[0].format(**names) for of in (SNAPSHOT_PATH, TOMBSTONES_PATH, HISTORY_PATH)]
+    own.append(CARRIED.at("", **names).lstrip("/"))
+    shared = [t.path for t in ALL if "{source}" not in t.path]
+    for folder in (*own, *(of.format(**names) for of in _OTHER)):
+        yield from (f"{folder}/{p}" for p in lake.below(folder))
+    for folder in shared:
+        mine = (p for p in lake.below(folder) if not p.startswith("source=") or p.startswith(f"source={source.name}/"))
+        yield from (f"{folder}/{p}" for p in mine)
+
+
+def _parquet(
+    file: File,
+    path: str,
+    wanted: Sequence[str],
+    plain: Sequence[bytes],
+    check: tuple[frozenset[str], bytes] | None,
+    found: Looked,
+) -> None:
+    with file.open() as opened, pq.ParquetFile(opened) as parquet:
+        noted = b"\n".join(v for v in (parquet.metadata.metadata or {}).values())
+        if any(p in noted for p in plain):
+            found.note(f"{path}: footer")
+        for batch in parquet.iter_batches(1 << 14, use_threads=False):
+            found.rows += batch.num_rows
+            for name, column in _leaves("", batch):
+                if any(_holds(column, pattern) for pattern in wanted):
+                    found.note(f"{path}: {name}")
+            if check is not None:
+                values = batch.column("value").drop_null()
+                for value in values:
+                    if digest(check[1], value.as_py()) in check[0]:
+                        found.note(f"{path}: value")
+
+
+def _holds(column: pa.Array, pattern: str) -> bool:
+    return bool(pc.any(pc.match_substring_regex(column, pattern)).as_py())
+
+
+def _leaves(name: str, of: Any) -> Iterator[tuple[str, pa.Array]]:
+    """Columns of texts and bytes, nested ones, too."""
+    if isinstance(of, pa.RecordBatch):
+        for n, column in zip(of.schema.names, of.columns, strict=True):
+            yield from _leaves(n, column)
+    elif pa.types.is_dictionary(of.type):
+        yield from _leaves(name, of.dictionary)
+    elif pa.types.is_struct(of.type):
+        for i in range(of.type.num_fields):
+            yield from _leaves(f"{name}.{of.type.field(i).name}", of.field(i))
+    elif pa.types.is_map(of.type):
+        yield from _leaves(f"{name}.key", of.keys)
+        yield from _leaves(f"{name}.value", of.items)
+    elif pa.types.is_list(of.type):
+        yield from _leaves(name, of.values)
+    elif pa.types.is_string(of.type) or pa.types.is_binary(of.type):
+        yield name, of

@@ -1,0 +1,228 @@
+"""The subject: the keys that its row has had, its events, and the messages that held them. Arrow only."""
+
+# pyarrow.compute makes its functions at run time, so that type checkers do not see them.
+# pyright: reportAttributeAccessIssue=false
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from cdc_platform.erasing.errors import EraseRefused
+from cdc_platform.explain.records import Address
+from cdc_platform.explain.scan import Sought, find
+from cdc_platform.explain.table import Table
+from cdc_platform.lake.data_files import Unit, footer, read
+from cdc_platform.lake.skipping import files_that_may_hold
+from cdc_platform.lake.store import File, Store
+from cdc_platform.tables import CHANGES
+
+Key = Mapping[str, str | None]
+Identity = tuple[Address, int | None, int | None]
+"""A row change: its message, event and row."""
+CHANGE = CHANGES.arrow()
+KINDS = ("row", "error")
+"""Of events that tell a key; a list of columns may stand at the same place of a message."""
+_SHORTEST, _LONGEST = 6, 64
+"""Of a text that is looked for: shorter ones stand anywhere; of longer ones the beginning and the middle are."""
+_AT_ONCE = 100
+
+
+@dataclass(frozen=True)
+class Subject:
+    """keys: of the row, at any time, under today's names of its columns. events: CHANGES rows of it. doubts: why some
+    may not have been found."""
+
+    table: Table
+    keys: tuple[Key, ...]
+    events: list[dict[str, Any]]
+    doubts: list[str] = field(default_factory=list)
+
+    @cached_property
+    def identities(self) -> frozenset[Identity]:
+        """Of its events."""
+        return frozenset(map(identity, self.events))
+
+    def holds(self, event: Mapping[str, Any]) -> bool:
+        """Whether a row of CHANGES is one of its events."""
+        return event["kind"] in KINDS and identity(event) in self.identities
+
+    @cached_property
+    def addresses(self) -> list[Address]:
+        """Of the messages that hold any of them, in order."""
+        return sorted({address_of(e) for e in self.events})
+
+    @cached_property
+    def texts(self) -> frozenset[str]:
+        """Values that can be told from others when they stand somewhere as text."""
+        images = (e[i] for e in self.events for i in ("key", "before", "after") if e[i])
+        told = {text for image in images for text in image.values() if text is not None}
+        return frozenset(n for t in told for n in _needles(t) if len(n) >= _SHORTEST and any(c.isalpha() for c in n))
+
+
+def _needles(text: str) -> tuple[str, ...]:
+    middle = len(text) // 2 - _LONGEST // 2
+    return (text,) if len(text) <= _LONGEST else (text[:_LONGEST], text[middle : middle + _LONGEST])
+
+
+def address_of(event: Mapping[str, Any]) -> Address:
+    """Where its message begins."""
+    return Address(event["topic"], event["partition"], event["offset"])
+
+
+def identity(event: Mapping[str, Any]) -> Identity:
+    """What tells a row change from all others."""
+    return address_of(event), event["entry_index"], event["row_index"]
+
+
+def of(table: Table, key: Key, files: Sequence[File], *, follow: bool) -> Subject:
+    """Looks for a key in these files of CHANGES. follow: keys that the row had before or since are the same subject's.
+    Raises EraseRefused where it had any and they aren't to be followed, or where changes can't all be found."""
+    source = table.source.name
+    if not table.keys:
+        raise EraseRefused(source, f"{table.text} has no key: which of its rows are the subject's can't be told")
+    if table.origin:
+        raise EraseRefused(source, f"the rows of {table.text} are kept with those of other tables (tables.routes)")
+    keys: list[Key] = [dict(key)]
+    while True:
+        cells: list[Mapping[str, str | None]] = []
+        for one in keys:
+            then, untold = table.then(one)
+            if untold:
+                raise EraseRefused(source, untold[0])
+            cells += then
+        sought = Sought(table.names, tuple(cells), table.alike)
+        events = [e for e in find(files, sought, CHANGE).to_pylist(maps_as_pydicts="strict") if e["op"] != "truncate"]
+        more = _others(table, keys, events)
+        if not more:
+            return Subject(table, tuple(keys), events, _doubts(table))
+        if not follow:
+            told = "; ".join(", ".join(f"{k}={v}" for k, v in one.items()) for one in more)
+            choices = [f"--follow: these are the same subject's: {told}"]
+            raise EraseRefused(source, "the row has had other keys, and their changes hold its values", choices)
+        keys += more
+
+
+def _doubts(table: Table) -> list[str]:
+    if not table.alike.collation:
+        return []
+    return [f"keys compare by {table.alike.collation}: other spellings are looked for by similar rules"]
+
+
+def _others(table: Table, known: Sequence[Key], events: Iterable[Mapping[str, Any]]) -> list[Key]:
+    """Keys to which, or from which, changes led."""
+    alike, names = table.alike.one, table.keys
+
+    def spelled(key: Key) -> tuple[str | None, ...]:
+        return tuple(alike(key[n]) for n in names)
+
+    there, found = {spelled(k) for k in known}, dict[tuple[str | None, ...], Key]()
+    for event in events:
+        for image in ("key", "before", "after"):
+            told = event[image] or {}
+            if all(n in told for n in names) and (text := spelled(told)) not in there:
+                found.setdefault(text, {n: told[n] for n in names})
+    return list(found.values())
+
+
+# -- messages ----------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Message:
+    """A message that holds events of the subject. left: EVENT rows of it that aren't the subject's, as they were last
+    decoded; shared: whether rows or statements of others are among them. offsets: of its records, of
+    parts that came once more, too; parts: the records that it counts for."""
+
+    address: Address
+    left: pa.Table
+    shared: bool
+    others: int
+    offsets: tuple[int, ...]
+    parts: int
+
+
+def events_at(changes: Store, addresses: Sequence[Address]) -> dict[Address, pa.Table]:
+    """All CHANGES rows of messages, in order."""
+    wanted = set(addresses)
+    some = [{"topic": a.topic, "partition": a.partition, "offset": a.offset} for a in addresses]
+    found: dict[Address, list[pa.Table]] = {}
+    for file in files_that_may_hold(changes, some) if some else []:
+        for batch in read(Unit(file, 0, footer(file).num_row_groups, 0), CHANGE):
+            mine = those(batch, wanted)
+            for at, rows in mine.items():
+                found.setdefault(at, []).append(pa.Table.from_batches([batch.take(pa.array(rows))]))
+    order = [("entry_index", "ascending"), ("row_index", "ascending")]
+    return {at: pa.concat_tables(rows).sort_by(order) for at, rows in found.items()}
+
+
+def those(batch: pa.RecordBatch, wanted: set[Address] | frozenset[Address]) -> dict[Address, list[int]]:
+    """Numbers of the rows of some messages, or records."""
+    offsets = pa.array(sorted({a.offset for a in wanted}), pa.int64())
+    at = np.nonzero(pc.is_in(batch.column("offset"), offsets).to_numpy(zero_copy_only=False))[0]
+    found: dict[Address, list[int]] = {}
+    if len(at):
+        rows = batch.select(["topic", "partition", "offset"]).take(pa.array(at)).to_pylist()
+        for number, row in zip(at.tolist(), rows, strict=True):
+            if (address := Address(**row)) in wanted:
+                found.setdefault(address, []).append(number)
+    return found
+
+
+# -- values ------------------------------------------------------------------------------------------------
+
+
+def own_texts(subject: Subject, files: Iterable[File], elsewhere: Iterable[str], told: Callable[[int], None]) -> list[str]:
+    """Its texts that no row of others has, nor what is known of the source (`elsewhere`), as a whole or as a part. told:
+    how many files have been looked through."""
+    texts = {t for t in subject.texts if not any(t in other for other in elsewhere)}
+    for number, file in enumerate(files, 1):
+        if not texts:
+            break
+        wanted = patterns(sorted(texts))
+        narrow = pa.schema([CHANGE.field(n) for n in (*_AT, "key", "before", "after")])
+        for batch in read(Unit(file, 0, footer(file).num_row_groups, 0), narrow):
+            for text in _theirs(batch, subject, wanted):
+                texts = {t for t in texts if t not in text}
+        told(number)
+    return sorted(texts)
+
+
+_AT = ("topic", "partition", "offset", "entry_index", "row_index")
+
+
+def _theirs(batch: pa.RecordBatch, subject: Subject, wanted: Sequence[str]) -> set[str]:
+    """Texts of other rows that match."""
+    mine = {i for rows in those(batch, frozenset(subject.addresses)).values() for i in rows}
+    if mine:
+        at = batch.select(_AT).take(pa.array(sorted(mine))).to_pylist()
+        own = [i for i, row in zip(sorted(mine), at, strict=True) if identity(row) in subject.identities]
+        keep = np.ones(batch.num_rows, bool)
+        keep[own] = False
+        batch = batch.filter(pa.array(keep))
+    found: set[str] = set()
+    for image in ("key", "before", "after"):
+        items = _items(batch.column(image))
+        for pattern in wanted:
+            matching = items.filter(pc.match_substring_regex(items, pattern))
+            found |= {t for t in pc.unique(matching).to_pylist() if t is not None}
+    return found
+
+
+def _items(images: pa.MapArray) -> pa.Array:
+    """Values of these maps alone: a slice's `items` are those of all."""
+    first, last = images.offsets[0].as_py(), images.offsets[-1].as_py()
+    return images.items.slice(first, last - first)
+
+
+def patterns(texts: Sequence[str]) -> list[str]:
+    """Regular expressions (RE2) that match where one of the texts stands."""
+    return ["|".join(map(_quoted, texts[i : i + _AT_ONCE])) for i in range(0, len(texts), _AT_ONCE)]
+
+
+def _quoted(text: str) -> str:
+    return "".join(c if c.isalnum() or c == "_" or not c.isascii() else f"\\x{{{ord(c):02x}}}" for c in text)

@@ -1,0 +1,195 @@
+"""What is written anew of each table, by where.py, and how many rows of the subject it holds."""
+
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+import pyarrow as pa
+
+from cdc_platform.changelog import unify
+from cdc_platform.changes import files as changes_files
+from cdc_platform.config import Config
+from cdc_platform.erasing import rewrite
+from cdc_platform.erasing.errors import EraseRefused
+from cdc_platform.erasing.rewrite import Bytes, Events, Held, Rows, Texts, Work
+from cdc_platform.erasing.subject import Message, Subject
+from cdc_platform.erasing.where import texts
+from cdc_platform.explain import records
+from cdc_platform.explain.records import Address
+from cdc_platform.formats import erased
+from cdc_platform.formats.contract import EVENT
+from cdc_platform.lake import commits, delta_table, erasing, stores
+from cdc_platform.lake.data_files import Sink, leaves
+from cdc_platform.lake.erasing import ANEW, IN_PLACE, Rewritten
+from cdc_platform.lake.handles import Action
+from cdc_platform.lake.store import Store
+from cdc_platform.snapshots.apply.cast import typed
+from cdc_platform.tables import (
+    CHANGELOG,
+    CHANGES,
+    ENVELOPES,
+    HISTORY_PATH,
+    LANDING,
+    QUARANTINE,
+    SNAPSHOT_PATH,
+    TOMBSTONES_PATH,
+    WAITING,
+)
+
+_NOTHING_LEFT = erased.kept(EVENT.empty_table())
+
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    """A table: its files, and rows of the subject that counted in it."""
+
+    table: Rewritten
+    rows: int
+    files: tuple[str, ...]
+
+
+@dataclass
+class Tables:
+    """Of one erasure. write: whether files are written, or only counted."""
+
+    config: Config
+    subject: Subject
+    messages: list[Message]
+    texts: list[str]
+    salt: bytes
+    write: bool
+    digests: dict[Address, str] = field(default_factory=dict)
+
+    @cached_property
+    def lake(self) -> Store:
+        return stores.lake(self.config)
+
+    @cached_property
+    def source(self) -> Any:
+        return self.subject.table.source
+
+    def each(self) -> Iterator[Done]:
+        """All of them. Raises EraseRefused, LakeChanged."""
+        yield from self._messages()
+        yield from self._events()
+        yield from self._rows()
+        yield from self._shared()
+        waiting = WAITING.at(self.lake, source=self.source.name)
+        if records.splits(self.source) and delta_table.exists(waiting):
+            yield Done(Rewritten(self._under(waiting), {}, ANEW, {}), 0, ())
+
+    def _under(self, path: Store) -> str:
+        return path.uri().removeprefix(f"{self.lake.uri()}/")
+
+    def _done(
+        self, sink: Sink, named: Mapping[str, Action], work: Work, how: str, *, versions: bool
+    ) -> Done:
+        found, rows = rewrite.files(sink, named, work, write=self.write)
+        written = {path: file for path, file in found.items() if file is not None}
+        table = Rewritten(self._under(sink.table), dict(sink.partition), how, written, versions)
+        return Done(table, rows, tuple(found))
+
+    def _messages(self) -> Iterator[Done]:
+        parts = {Address(m.address.topic, m.address.partition, o): _NOTHING_LEFT for m in self.messages for o in m.offsets}
+        whole = {m.address: erased.kept(m.left) for m in self.messages}
+        for table, left in ((LANDING, {**parts, **whole}), (ENVELOPES, whole)):
+            path = table.at(self.lake, source=self.source.name)
+            if delta_table.exists(path):
+                named = rewrite.stats_may_hold(erasing.named(path), left)
+                work = Bytes(left, self.salt)
+                yield self._done(_sink(path, table.arrow(), table.stats), named, work, IN_PLACE, versions=False)
+                if table is LANDING:
+                    self.digests.update(work.digests)
+
+    def _events(self) -> Iterator[Done]:
+        told = self.subject.identities, frozenset(self.subject.addresses)
+        changes = CHANGES.at(self.lake, format=self.source.format, source=self.source.name)
+        changelog = CHANGELOG.at(self.lake)
+        sinks = (
+            Sink(changes, CHANGES.arrow(), CHANGES.stats, changes_files.WORDS),
+            Sink(changelog, unify.CHANGELOG_FILE, CHANGELOG.stats, _words(), self._mine),
+        )
+        for sink, work in zip(sinks, (Events(*told, (*Events.columns, "kind")), Events(*told)), strict=True):
+            if delta_table.exists(sink.table):
+                named = rewrite.stats_may_hold(self._of(erasing.named(sink.table), sink), self.subject.addresses)
+                yield self._done(sink, named, work, IN_PLACE, versions=False)
+
+    @property
+    def _mine(self) -> tuple[tuple[str, str], ...]:
+        return (("source", self.source.name),)
+
+    @staticmethod
+    def _of(named: Mapping[str, Action], sink: Sink) -> dict[str, Action]:
+        """Files of the sink's partition."""
+        return {p: a for p, a in named.items() if all(a["partitionValues"].get(n) == v for n, v in sink.partition)}
+
+    def _rows(self) -> Iterator[Done]:
+        names = {self.source.tables.routed(*name) for name in self.subject.table.names}
+        for name in sorted(names):
+            for location in (SNAPSHOT_PATH, TOMBSTONES_PATH, HISTORY_PATH):
+                path = location.of(self.lake, self.source.name, name)
+                if delta_table.exists(path):
+                    yield self._of_rows(path, numbered=location is TOMBSTONES_PATH)
+
+    def _of_rows(self, path: Store, *, numbered: bool) -> Done:
+        now = commits.live(path)
+        if now is None:
+            raise EraseRefused(self.source.name, f"{path.uri()} has features of Delta that aren't kept to here")
+        from urllib.parse import unquote
+
+        fields = delta_table.file_fields(path)
+        work = self._keys(path, fields, numbered=numbered)
+        schema = pa.schema(list(fields.values()))
+        sink = Sink(path, schema, leaves(schema)[:32], ())
+        return self._done(sink, {unquote(a["path"]): a for a in now.adds}, work, ANEW, versions=True)
+
+    def _keys(self, path: Store, fields: Mapping[str, pa.Field], *, numbered: bool) -> Rows:
+        """Raises EraseRefused where a key can't be told as the files have it."""
+        columns = {c.name: c for c in self.subject.table.columns}
+        there = {n.lower(): f for n, f in fields.items()}
+        chosen = []
+        for i, key in enumerate(self.subject.table.keys):
+            field_ = there.get(f"_k{i}" if numbered else key.lower())
+            if field_ is None:
+                raise EraseRefused(self.source.name, f"{path.uri()} has other key columns than the table has today")
+            chosen.append((key, field_))
+        found = []
+        for one in self.subject.keys:
+            values = []
+            for name, field_ in chosen:
+                text, type_ = one[name], columns[name].parsed
+                try:
+                    if text is None or (type_ is None and not pa.types.is_string(field_.type)):
+                        raise ValueError
+                    told = pa.array([text]) if type_ is None else typed(pa.array([text]), type_, field_.type)
+                except (ValueError, pa.ArrowInvalid):
+                    why = f"{path.uri()}: {name} of the key can't be told as its column has it"
+                    raise EraseRefused(self.source.name, why) from None
+                values.append(told[0].as_py())
+            found.append(values)
+        return Rows(tuple(f.name for _, f in chosen), found, self.subject.table.alike)
+
+    def _shared(self) -> Iterator[Done]:
+        events = Events(self.subject.identities, frozenset(self.subject.addresses))
+        cells = [dict(c) for key in self.subject.keys for c in self.subject.table.then(key)[0]]
+        held = Held(events, self.subject.table.names, cells, int(time.time() * 1_000_000))
+        quoted = [(one.table, Texts(one.columns, self.texts)) for one in texts()] if self.texts else []
+        for table, work in ((QUARANTINE, held), *quoted):
+            path = table.at(self.lake)
+            if delta_table.exists(path):
+                sink = delta_table.sink(path, source=self.source.name)
+                if not set(work.columns) <= set(sink.schema.names):
+                    continue  # of an earlier version, whose rows told no such thing
+                yield self._done(sink, self._of(erasing.current(path), sink), work, IN_PLACE, versions=True)
+
+
+def _sink(path: Store, schema: pa.Schema, stats: tuple[str, ...]) -> Sink:
+    return Sink(path, schema, stats, ("topic", "partition", "timestamp_type") if "timestamp_type" in schema.names else ())
+
+
+def _words() -> tuple[str, ...]:
+    return tuple(w for w in unify.WORDS if w.split(".")[0] in unify.CHANGELOG_FILE.names)
+
+

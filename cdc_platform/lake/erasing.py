@@ -1,0 +1,259 @@
+"""Rows taken out of tables for good: out of the versions before, too, and out of what the logs tell of them.
+
+As an exchange (exchange.py): the new files are written first, and named by no table. Then a note says which files they
+take the place of; from there on it is decided, and whoever next takes the source's lease does what a killed process
+left undone. The old files stay until `remove`.
+
+A log is written anew where it names such a file. Of a table that is read commit by commit (`IN_PLACE`) each old commit
+names the new file in place of the old one, so that who begins at the first commit, or asks for an old version, finds
+what is left; one more commit tells it to who knows the table already. No commit's file is taken away: a writer that
+doesn't know the newest version would make it once more. Of a table whose old versions nobody needs (`ANEW`) they can't
+be read any more, as after VACUUM, and what their commits told of lowest and highest values is taken out. No Spark here.
+"""
+
+import json
+from collections.abc import Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+from urllib.parse import unquote
+
+import msgspec
+
+from cdc_platform.errors import LakeChanged
+from cdc_platform.lake import commits, delta_table, deletion_vectors, handles, lease
+from cdc_platform.lake.data_files import Written
+from cdc_platform.lake.store import COMMIT, Store
+
+IN_PLACE, ANEW = "in place", "anew"
+_NOTE = "_erasures/{source}.json"
+_HISTORY = {"operation": "DELETE", "operationParameters": {}, "isBlindAppend": False, "engineInfo": "cdc-platform"}
+_ENCODER = msgspec.json.Encoder()
+_AT_ONCE = 16
+_settled: dict[tuple[str, str], int] = {}
+"""Lake and source → number of the newest lease under which this process knew of nothing to do."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rewritten:
+    """A table under the lake (or the partition of it, column → value) of which files are written anew. files: path in
+    the table → the new one, which may have no rows. versions: whether files of old versions go; else only those that no
+    commit names."""
+
+    path: str
+    partition: dict[str, str]
+    how: str
+    files: dict[str, Written]
+    versions: bool = True
+
+    def data(self) -> dict[str, Any]:
+        """As the note has it."""
+        files = {name: file._asdict() for name, file in self.files.items()}
+        return {
+            **{"path": self.path, "partition": self.partition, "how": self.how, "files": files},
+            **{"versions": self.versions},
+        }
+
+    @staticmethod
+    def of(data: Mapping[str, Any]) -> "Rewritten":
+        """The other way."""
+        files = {name: Written(**file) for name, file in data["files"].items()}
+        return Rewritten(data["path"], data["partition"], data["how"], files, data["versions"])
+
+
+def pending(lake: Store, source: str) -> dict[str, Any] | None:
+    """The note of an erasure that isn't done: stage (decided, applied, scanned), tables, and what `decide` was told.
+    None: there is none."""
+    note = lake.read(_NOTE.format(source=source))
+    return None if note is None else json.loads(note)
+
+
+def decide(lake: Store, source: str, tables: Iterable[Rewritten], **told: Any) -> dict[str, Any]:
+    """Notes an erasure, which `finish` does. told: what is to be known of it then, in JSON's types, and no value that
+    is erased. Returns the note."""
+    note = {**told, "stage": "decided", "tables": [t.data() for t in tables]}
+    _settled.pop((lake.root, source), None)
+    _put(lake, source, note)
+    return note
+
+
+def reached(lake: Store, source: str, note: dict[str, Any], stage: str, **told: Any) -> dict[str, Any]:
+    """Notes that it is so far."""
+    note = {**note, **told, "stage": stage}
+    _put(lake, source, note)
+    return note
+
+
+def done(lake: Store, source: str) -> None:
+    """Forgets the note."""
+    lease.check()
+    lake.remove([_NOTE.format(source=source)])
+
+
+def _put(lake: Store, source: str, note: dict[str, Any]) -> None:
+    lease.check()
+    lake.put(_NOTE.format(source=source), json.dumps(note).encode())
+
+
+def settle(lake: Store, source: str, number: int) -> None:
+    """`finish` under a lease of this number, but where nobody has had one since this process last looked."""
+    if _settled.get((lake.root, source)) != number - 1:
+        finish(lake, source)
+    _settled[lake.root, source] = number
+
+
+def finish(lake: Store, source: str) -> None:
+    """Does what is decided of a source whose lease is held, and isn't applied yet. Raises LakeChanged, StorageError,
+    LeaseLost."""
+    note = pending(lake, source)
+    if note is None or note["stage"] != "decided":
+        return
+    for table in map(Rewritten.of, note["tables"]):
+        _apply(lake.at(table.path), table)
+    reached(lake, source, note, "applied")
+
+
+def _apply(path: Store, table: Rewritten) -> None:
+    if gone := next((f.path for f in table.files.values() if path.size(unquote(f.path)) != f.size), None):
+        raise LakeChanged(path.uri(), f"its file {gone} was to take another's place, and isn't there as it was written")
+    if table.how == IN_PLACE:
+        _rewrite_log(path, table)
+        there = set(delta_table.files(path, **table.partition))
+        if gone := sorted(there & table.files.keys()):
+            new = [table.files[name] for name in gone]
+            commits.replace(delta_table.sink(path, **table.partition), gone, new)
+    else:
+        _take_out(path, table)
+        _rewrite_log(path, table)
+    _checkpoint_alone(path)
+
+
+def _take_out(path: Store, table: Rewritten) -> None:
+    """One commit: files with rows of others in place of those that are gone."""
+    for _ in range(3):
+        handles.forget(path)
+        now = commits.live(path)
+        if now is None:
+            raise LakeChanged(path.uri(), "its log has what isn't kept to here")
+        marked = [commits.Marked(add, None) for add in now.adds if unquote(add["path"]) in table.files]
+        if not marked:
+            return
+        new = [f for add in marked if (f := table.files[unquote(add.add["path"])]).rows]
+        if commits.commit(path, now, new, marked, _HISTORY):
+            return
+    raise LakeChanged(path.uri(), "something else writes it")
+
+
+# -- logs --------------------------------------------------------------------------------------------------
+
+
+def named(path: Store) -> dict[str, handles.Action]:
+    """Every data file that a commit of the log that is there adds, by its path in the table, and what it adds. Raises
+    LakeChanged where commits from the first on are missing."""
+    names = _commits(path)
+    if [int(name[:20]) for name in names] != list(range(len(names))):
+        raise LakeChanged(path.uri(), "commits are gone from its log, so that not all of its old files are known")
+    with ThreadPoolExecutor(_AT_ONCE) as pool:
+        found = pool.map(lambda name: [a["add"] for a in _lines(path, name) if "add" in a], names)
+        return {unquote(add["path"]): add for adds in found for add in adds}
+
+
+def current(path: Store) -> dict[str, handles.Action]:
+    """The same of those that its newest version has."""
+    with handles.handle(path) as opened:
+        return {unquote(add["path"]): add for add in commits.adds_of(opened)}
+
+
+def _commits(path: Store) -> list[str]:
+    return [name for name, _ in path.names("_delta_log") if COMMIT.fullmatch(name)]
+
+
+def _lines(path: Store, name: str) -> list[handles.Action]:
+    data = path.read(f"_delta_log/{name}") or b""
+    return [msgspec.json.decode(line) for line in data.split(b"\n") if line.strip()]
+
+
+def _rewrite_log(path: Store, table: Rewritten) -> None:
+    """In each commit that is there."""
+    keep = None
+    if table.versions:
+        handles.forget(path)
+        keep = frozenset(current(path)) | {unquote(f.path) for f in table.files.values()}
+    names = _commits(path)
+    with ThreadPoolExecutor(_AT_ONCE) as pool:
+        list(pool.map(partial(_rewrite_commit, path, table, keep), names))
+
+
+def _rewrite_commit(path: Store, table: Rewritten, keep: frozenset[str] | None, name: str) -> None:
+    before = _lines(path, name)
+    after = [_rewritten(action, table, keep) for action in before]
+    if after == before:
+        return
+    lease.check()
+    path.put(f"_delta_log/{name}", _ENCODER.encode_lines(after))
+    path.remove([f"_delta_log/.{name}.crc"])  # of Hadoop's, which would find the commit to be damaged
+
+
+def _rewritten(action: handles.Action, table: Rewritten, keep: frozenset[str] | None) -> handles.Action:
+    [(kind, told), *_] = action.items()
+    if kind not in ("add", "remove"):
+        return action
+    if any((told.get("partitionValues") or {}).get(n) != v for n, v in table.partition.items()):
+        return action
+    path = unquote(told["path"])
+    if table.how == IN_PLACE and (new := table.files.get(path)) is not None:
+        stats = {"stats": new.stats} if "stats" in told else {}
+        return {**action, kind: {**told, "path": new.path, "size": new.size, **stats}}
+    if keep is None or path in keep or "stats" not in told:
+        return action
+    rows = {"numRecords": json.loads(told["stats"]).get("numRecords")} if told["stats"] else {}
+    return {**action, kind: {**told, "stats": json.dumps(rows)}}
+
+
+def _checkpoint_alone(path: Store) -> None:
+    """A checkpoint of the newest version, and none before it, nor sums of what versions hold."""
+    handles.forget(path)
+    table = handles.opened(path)
+    version = table.version()
+    table.create_checkpoint()
+    old = [name for name, _ in path.names("_delta_log") if _is_of(name, version)]
+    path.remove(p for name in old for p in (f"_delta_log/{name}", f"_delta_log/.{name}.crc"))
+    path.remove(f"_delta_log/_sidecars/{name}" for name, _ in path.names("_delta_log/_sidecars"))
+    path.remove(["_delta_log/._last_checkpoint.crc"])
+    handles.forget(path)
+
+
+def _is_of(name: str, version: int) -> bool:
+    """Whether a file of a log is a checkpoint, a compaction or a sum of a version before."""
+    if not name[:20].isdigit() or COMMIT.fullmatch(name):
+        return False
+    return int(name[:20]) < version or not name.startswith(f"{version:020d}.checkpoint")
+
+
+# -- old files ---------------------------------------------------------------------------------------------
+
+
+def unneeded(path: Store, table: Rewritten) -> list[str]:
+    """Files of a table that no commit names: those that others took the place of, and of tasks that failed; and where
+    old versions go, those that the newest one doesn't name."""
+    there = current(path)
+    keep = set(there) if table.versions else {*there, *named(path)}
+    vectors = {v for add in there.values() if (v := deletion_vectors.path_of(add.get("deletionVector")))}
+    under = tuple(f"{n}={v}/" for n, v in table.partition.items())
+    found = [p for p in path.below("") if not p.startswith("_delta_log/") and (not under or p.startswith(under))]
+    return [p for p in found if p not in keep and p not in vectors]
+
+
+def remove(path: Store, table: Rewritten) -> int:
+    """Removes them; how many. Who reads the table at this moment from an old file fails."""
+    gone = unneeded(path, table)
+    lease.check()
+    path.remove(gone)
+    path.remove(_crc(p) for p in gone)
+    return len(gone)
+
+
+def _crc(path: str) -> str:
+    folder, _, name = path.rpartition("/")
+    return f"{folder}/.{name}.crc".lstrip("/")
