@@ -41,6 +41,10 @@ COMMANDS = {
         "cdc_platform.cli.load:command",
         "Tables read from the source itself, in order among its feed.",
     ),
+    "erase": (
+        "cdc_platform.cli.erase:command",
+        "A subject's bytes out of everything that is kept of a source, with the proof.",
+    ),
     "reconcile": ("cdc_platform.cli.reconcile:command", "Compare snapshots with the source itself, or an export."),
     "certify": ("cdc_platform.cli.certify:command", "What the platform answers for each table, and what is wrong."),
     "quarantine": ("cdc_platform.cli.quarantine:app", "What could not be used, and why: list, show."),

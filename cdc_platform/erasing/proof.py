@@ -13,10 +13,10 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from cdc_platform.config import Config, Source
-from cdc_platform.erasing.rewrite import digest
 from cdc_platform.erasing.subject import patterns
 from cdc_platform.lake import stores
 from cdc_platform.lake.store import File, Store
+from cdc_platform.landing.erased import digest
 from cdc_platform.tables import ALL, CARRIED, ENVELOPES, HISTORY_PATH, LANDING, SNAPSHOT_PATH, TOMBSTONES_PATH
 
 _SHOWN = 20

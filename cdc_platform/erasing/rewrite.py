@@ -3,8 +3,6 @@
 # pyarrow.compute makes its functions at run time, so that type checkers do not see them.
 # pyright: reportAttributeAccessIssue=false
 
-import hashlib
-import hmac
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -21,7 +19,8 @@ from cdc_platform.explain.scan import Alike
 from cdc_platform.lake import deletion_vectors
 from cdc_platform.lake.data_files import Output, Sink, Unit, Written, footer, note_of, read
 from cdc_platform.lake.handles import Action
-from cdc_platform.lake.store import File, Store
+from cdc_platform.lake.store import File
+from cdc_platform.landing.erased import digest, emptied, nulled
 from cdc_platform.tables import Name, name_in
 
 GONE = "(erased)"
@@ -123,31 +122,13 @@ class Bytes:
         found[[i for rows in those(batch, frozenset(self.left)).values() for i in rows]] = True
         return found
 
-    def erased(self, batch: pa.RecordBatch, mine: np.ndarray) -> pa.RecordBatch:
+    def erased(self, batch: pa.RecordBatch, _mine: np.ndarray) -> pa.RecordBatch:
         at = {i: a for a, rows in those(batch, frozenset(self.left)).items() for i in rows}
         values = batch.column("value")
         for i, address in at.items():
             if (value := values[i].as_py()) is not None:
                 self.digests[address] = digest(self.salt, value)
-        now = pa.array([self.left[at[i]] if i in at else None for i in range(batch.num_rows)], pa.binary())
-        made = {"erased": pc.coalesce(now, batch.column("erased"))}
-        for name in ("value", "key", "headers"):
-            column = batch.column(name)
-            made[name] = pc.replace_with_mask(column, pa.array(mine), pa.nulls(int(mine.sum()), column.type)) \
-                if name != "headers" else _nulled(column, mine)
-        columns = [made.get(f.name, batch.column(f.name)) for f in batch.schema]
-        return pa.RecordBatch.from_arrays(columns, schema=batch.schema)
-
-
-def _nulled(column: pa.Array, mine: np.ndarray) -> pa.Array:
-    """With NULL in some rows; of any type."""
-    at = np.arange(len(column))
-    return column.take(pa.array(np.where(mine, 0, at), mask=mine))
-
-
-def digest(salt: bytes, value: bytes) -> str:
-    """By which bytes are known again without being kept."""
-    return hmac.new(salt, value, hashlib.sha256).hexdigest()
+        return emptied(batch, {i: self.left[address] for i, address in at.items()})
 
 
 @dataclass
@@ -224,8 +205,8 @@ class Held:
         now = pa.scalar(self.now_us, pa.int64()).cast(pa.timestamp("us")).cast(then.type)
         made = {
             "reason": pc.if_else(pa.array(mine), GONE, batch.column("reason")),
-            "key": _nulled(batch.column("key"), mine),
-            "column": _nulled(batch.column("column"), mine),
+            "key": nulled(batch.column("key"), mine),
+            "column": nulled(batch.column("column"), mine),
             "resolved_at": pc.if_else(pc.and_(pa.array(mine), pc.is_null(then)), now, then),
         }
         columns = [made.get(f.name, batch.column(f.name)) for f in batch.schema]

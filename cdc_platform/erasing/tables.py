@@ -19,12 +19,12 @@ from cdc_platform.erasing.where import texts
 from cdc_platform.explain import records
 from cdc_platform.explain.records import Address
 from cdc_platform.formats import erased
-from cdc_platform.formats.contract import EVENT
 from cdc_platform.lake import commits, delta_table, erasing, stores
 from cdc_platform.lake.data_files import Sink, leaves
 from cdc_platform.lake.erasing import ANEW, IN_PLACE, Rewritten
 from cdc_platform.lake.handles import Action
 from cdc_platform.lake.store import Store
+from cdc_platform.landing.erased import NOTHING
 from cdc_platform.snapshots.apply.cast import typed
 from cdc_platform.tables import (
     CHANGELOG,
@@ -37,9 +37,6 @@ from cdc_platform.tables import (
     TOMBSTONES_PATH,
     WAITING,
 )
-
-_NOTHING_LEFT = erased.kept(EVENT.empty_table())
-
 
 @dataclass(frozen=True, slots=True)
 class Done:
@@ -92,7 +89,7 @@ class Tables:
         return Done(table, rows, tuple(found))
 
     def _messages(self) -> Iterator[Done]:
-        parts = {Address(m.address.topic, m.address.partition, o): _NOTHING_LEFT for m in self.messages for o in m.offsets}
+        parts = {Address(m.address.topic, m.address.partition, o): NOTHING for m in self.messages for o in m.offsets}
         whole = {m.address: erased.kept(m.left) for m in self.messages}
         for table, left in ((LANDING, {**parts, **whole}), (ENVELOPES, whole)):
             path = table.at(self.lake, source=self.source.name)

@@ -22,7 +22,7 @@ from cdc_platform.kafka.reader import Range
 from cdc_platform.lake import checkpoints, commits
 from cdc_platform.lake.data_files import Output, Sink
 from cdc_platform.lake.store import Store
-from cdc_platform.landing import counting
+from cdc_platform.landing import counting, erased
 from cdc_platform.spark import arrow_tasks
 from cdc_platform.tables import LANDING
 
@@ -84,7 +84,7 @@ def _batch(
     properties = {**librdkafka_properties(config, source), "group.id": group_id(source)}
     rows = reader.Reading(properties, checkpoints.time_ms(checkpoint, number) * 1000)
     needs = FORMATS[source.format].context
-    work = partial(_write, needs and needs.marker)
+    work = partial(_write, needs and needs.marker, erased.among(config, source, sink.table, ranges))
     try:
         done = arrow_tasks.run(spark, ranges, rows, work, {"landing": sink})
     except PySparkException as error:
@@ -121,12 +121,18 @@ def _text(ends: Offsets) -> str:
     return json.dumps(told)
 
 
-def _write(marker: str | None, batches: Iterator[pa.RecordBatch], out: Mapping[str, Output]) -> int:
-    """The work of a pass: all into the output `landing`, whose file has a note of them; tells how many."""
+def _write(
+    marker: str | None,
+    known: Mapping[erased.Place, erased.Known],
+    batches: Iterator[pa.RecordBatch],
+    out: Mapping[str, Output],
+) -> int:
+    """The work of a pass: all but bytes that were erased before (`known`) into the output `landing`, whose file has a
+    note of them; tells how many."""
     matching = 0
     counts: list[list[dict[str, Any]]] = []
     for batch in batches:
-        out["landing"].write(batch)
+        out["landing"].write(erased.without_erased(batch, known))
         counts.append(counting.count(iter([batch.select(counting.ADDRESSES.names)]), {}))
         matching += counting.matches(batch, marker)
     out["landing"].note = counting.note(counts, marker, matching)

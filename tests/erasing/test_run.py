@@ -7,12 +7,13 @@ from typing import Any
 import pytest
 
 from cdc_platform import chain
-from cdc_platform.cli.message import parse_address
 from cdc_platform.erasing.errors import EraseRefused
 from cdc_platform.erasing.run import Erasure
 from cdc_platform.feeds.compare import read_snapshot
-from cdc_platform.lake import queries, stores
+from cdc_platform.lake.writer_lock import source_lock
+from cdc_platform.replay.run import replay
 from cdc_platform.snapshots.target import Target
+from cdc_platform.spark.session import leased
 from tests.erasing.bytes import holding
 
 pytestmark = [pytest.mark.spark, pytest.mark.broker, pytest.mark.oracle, pytest.mark.timeout(600)]
@@ -65,3 +66,40 @@ def test_nothing_is_left(world, format):
     assert [r["unaccounted"] for r in now] == [0] * len(now)
     assert sum(r["erased"] for r in now) == sum(not m["shared"] for m in plan["messages"])
     assert [r["landed"] for r in now] == [r["landed"] for r in there]
+
+
+def follow_up(w: Any, name: str, others: dict[int, Any]) -> None:
+    """What comes after an erasure: runs, a rebuild, a replay, a swap. `others` is what is to be there."""
+    changed = {**others, 2: {**others[2], "mail": "later"}, 20: {"id": 20, "name": "x", "mail": None, "born": None}}
+    w.db.run(f"UPDATE {name} SET mail = 'later' WHERE id = 2", f"INSERT INTO {name} VALUES (20, 'x', NULL, NULL)")
+    w.publish()
+    w.catch_up()
+    assert rows(w, name) == changed
+    with source_lock(w.config, w.source) as lease, leased(w.spark, lease):
+        chain.rebuild(w.spark, w.config, w.source, "oracle", name)
+    assert rows(w, name) == changed
+    told = replay(w.spark, w.config, w.source)
+    assert told["equal"], told
+    replay(w.spark, w.config, w.source, swap=True)
+    assert rows(w, name) == changed
+    assert holding(lake(w), SECRET, MAIL) == []
+    assert [r["unaccounted"] for r in w.ledger()] == [0] * len(w.ledger())
+
+
+@pytest.mark.parametrize(
+    "format", ["debezium", pytest.param("canal", marks=pytest.mark.thorough), "tencent_dts"]
+)
+def test_the_platform_goes_on(world, format):
+    w = world(format)
+    name = f"after_{format}"
+    filled(w, name)
+    others = {k: v for k, v in rows(w, name).items() if k != 7}
+    erased = erasure(w, name).erase(w.spark)
+    assert erased["proof"]["left"] == 0
+    counted = w.ledger()
+    w.catch_up()
+    assert rows(w, name) == others
+    assert w.ledger() == counted
+    follow_up(w, name, others)
+    with pytest.raises(EraseRefused, match="gone already: erasure 1"):
+        erasure(w, name).erase(w.spark)

@@ -33,11 +33,13 @@ class Verdict(NamedTuple):
 @dataclass(frozen=True, slots=True)
 class Since:
     """Row changes of a source and its marks of transactions (begin, commit, rollback) since its last cut of kind
-    transaction. `earlier`: marks from before it."""
+    transaction. `earlier`: marks from before it. `erased`: transactions of which rows were erased at a subject's
+    request: their ends count these."""
 
     rows: DataFrame
     marks: DataFrame
     earlier: DataFrame
+    erased: frozenset[str] = frozenset()
 
 
 def behind(offsets: Offsets) -> Column:
@@ -89,6 +91,7 @@ def counts(now: Since, source: Source) -> Verdict:
         return Verdict("position", "its newest rows belong to no transaction that is told (an initial load, or DDL)")
     there = now.rows.where(counted).groupBy("txn_id").agg(F.count(F.lit(1)).alias("rows"))
     short = there.join(_told(ends, source), "txn_id", "full").where("told IS NULL OR coalesce(rows, 0) < told")
+    short = short.where(~F.col("txn_id").isin(*now.erased)) if now.erased else short
     if short.isEmpty():
         return Verdict("transaction")
     if found := short.join(now.earlier.where("kind = 'commit'"), "txn_id", "left_anti").limit(1).collect():

@@ -28,6 +28,7 @@ from cdc_platform.tables import (
     CHECKPOINT,
     CONTROL_EVENTS,
     CUTS,
+    ERASURES,
     LOADED,
     OFFSET_LEDGER,
     QUARANTINE,
@@ -171,7 +172,16 @@ def _since(spark: SparkSession, config: Config, source: Source, last: _Last) -> 
     rows = _mine(spark, CHANGELOG.at(stores.lake(config)), source)
     marks = _mine(spark, CONTROL_EVENTS.at(stores.lake(config)), source).where(F.col("kind").isin(*MARKS))
     new = behind(last.whole or {})
-    return Since(rows.where(new), marks.where(new), marks.where(~new))
+    return Since(rows.where(new), marks.where(new), marks.where(~new), _erased(config, source))
+
+
+def _erased(config: Config, source: Source) -> frozenset[str]:
+    """Transactions of which rows were erased at a subject's request."""
+    path = ERASURES.at(stores.lake(config))
+    if not delta_table.exists(path):
+        return frozenset()
+    rows = delta_table.ask(f"SELECT transactions FROM {{t}} WHERE source = '{source.name}'", t=path)
+    return frozenset(txn for row in rows for txn in row["transactions"] or ())
 
 
 def _all_ended(config: Config, source: Source, last: _Last) -> bool:

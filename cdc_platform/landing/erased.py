@@ -1,0 +1,108 @@
+"""Records whose bytes were erased at a subject's request: how they stand in landing, and how one that is read from
+Kafka once more is known."""
+
+# pyarrow.compute makes its functions at run time, so that type checkers do not see them.
+# pyright: reportAttributeAccessIssue=false
+
+import hashlib
+import hmac
+from collections.abc import Iterable, Mapping
+from typing import NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from cdc_platform.config import Config, Source
+from cdc_platform.errors import LakeChanged
+from cdc_platform.formats.contract import EVENT
+from cdc_platform.formats.erased import kept
+from cdc_platform.kafka.reader import Range
+from cdc_platform.lake import delta_table, queries, stores
+from cdc_platform.lake.store import Store
+from cdc_platform.tables import ERASURES
+
+Place = tuple[str, int, int]
+"""(topic, partition, offset)."""
+NOTHING = kept(EVENT.empty_table())
+"""What is left of a record that held the subject's rows alone."""
+
+
+class Known(NamedTuple):
+    """A record that was erased: by which digest its value is known (HMAC under `salt`), and what is left of it."""
+
+    digest: str
+    salt: bytes
+    left: bytes
+
+
+def digest(salt: bytes, value: bytes) -> str:
+    """By which bytes are known again without being kept."""
+    return hmac.new(salt, value, hashlib.sha256).hexdigest()
+
+
+def emptied(batch: pa.RecordBatch, left: Mapping[int, bytes]) -> pa.RecordBatch:
+    """Rows of LANDING or ENVELOPES of which some (by number) have nothing but what is left of them."""
+    gone = np.zeros(batch.num_rows, bool)
+    gone[list(left)] = True
+    now = pa.array([left.get(i) for i in range(batch.num_rows)], pa.binary())
+    made = {name: nulled(batch.column(name), gone) for name in ("value", "key", "headers")}
+    made["erased"] = pc.coalesce(now, batch.column("erased"))
+    columns = [made.get(f.name, batch.column(f.name)) for f in batch.schema]
+    return pa.RecordBatch.from_arrays(columns, schema=batch.schema)
+
+
+def nulled(column: pa.Array, gone: np.ndarray) -> pa.Array:
+    """With NULL in some rows; of any type."""
+    return column.take(pa.array(np.where(gone, 0, np.arange(len(column))), mask=gone))
+
+
+def without_erased(batch: pa.RecordBatch, known: Mapping[Place, Known]) -> pa.RecordBatch:
+    """Records as they are read, but those that were erased before: the same bytes at the same place. Of a topic that
+    was made again other bytes stand there."""
+    if not known:
+        return batch
+    found: dict[int, bytes] = {}
+    rows = batch.select(["topic", "partition", "offset"]).to_pylist()
+    for number, row in enumerate(rows):
+        one = known.get((row["topic"], row["partition"], row["offset"]))
+        value = batch.column("value")[number].as_py() if one else None
+        if one is not None and value is not None and hmac.compare_digest(digest(one.salt, value), one.digest):
+            found[number] = one.left
+    return emptied(batch, found) if found else batch
+
+
+def among(config: Config, source: Source, landing: Store, ranges: Iterable[Range]) -> dict[Place, Known]:
+    """Erased records in ranges that are about to be read: none, but where a topic is read once more. Raises LakeChanged
+    where such a record held rows of others, and landing doesn't have them any more."""
+    path = ERASURES.at(stores.lake(config))
+    if not delta_table.exists(path):
+        return {}
+    rows = delta_table.ask(
+        f"SELECT salt, records FROM {{t}} WHERE source = '{source.name}' AND stage = 'begun'", t=path
+    )
+    spans = list(ranges)
+    again = [
+        ((r["topic"], r["partition"], r["offset"]), r, bytes.fromhex(row["salt"]))
+        for row in rows
+        for r in row["records"]
+        if any(s[:2] == (r["topic"], r["partition"]) and s.start <= r["offset"] < s.end for s in spans)
+    ]
+    left = _left(landing, [place for place, _, _ in again])
+    for place, record, _ in again:
+        if record["shared"] and place not in left:
+            problem = f"{'/'.join(map(str, place))} was erased, and the rows of others in it aren't here any more"
+            raise LakeChanged(landing.uri(), problem)
+    return {place: Known(record["digest"], salt, left.get(place, NOTHING)) for place, record, salt in again}
+
+
+def _left(landing: Store, places: list[Place]) -> dict[Place, bytes]:
+    """What is left of records, where landing has them."""
+    if not places or "erased" not in (queries.columns(landing) or ()):
+        return {}
+    offsets = ", ".join(str(int(offset)) for _, _, offset in places)
+    rows = delta_table.ask(
+        f'SELECT topic, "partition", "offset", erased FROM {{t}} WHERE erased IS NOT NULL AND "offset" IN ({offsets})',
+        t=landing,
+    )
+    return {(r["topic"], r["partition"], r["offset"]): r["erased"] for r in rows}
