@@ -61,6 +61,7 @@ def _plan(told: dict[str, Any]) -> dict[str, Any]:
         "messages": len(told["messages"]),
         "with rows of others": len(shared),
         "values looked for": told["values"],
+        "its values in other rows": [{**r} for r in told["elsewhere"]] or "none",
         "still in the snapshot": told["alive"],
         "in Kafka still": "not known" if told["kafka"] is None else count(told["kafka"], "record"),
         "could not be read": count(told["not_read"], "held row") + _waiting(told),

@@ -92,7 +92,7 @@ class Erasure:
         return {"source": self.source.name, "table": self.table.text, "key": dict(self.key)}
 
     def _told(self, found: "_Prepared") -> dict[str, Any]:
-        """keys, messages (address, records, others, shared), tables (path, rows, files), values (looked for as text),
+        """keys, messages (address, records, others, shared), tables (path, rows, files), values (looked for as text), elsewhere (other rows, by table and key, that have some of its values: up to 20),
         alive (the snapshot holds the row), not_read, waiting, kafka, doubts, unfinished (number, or None)."""
         return {
             "unfinished": None,
@@ -104,7 +104,8 @@ class Erasure:
             "tables": [
                 {"table": d.table.path, "rows": d.rows, "files": list(d.files)} for d in found.done if d.rows or d.files
             ],
-            "values": len(found.texts),
+            "values": len(found.texts.own),
+            "elsewhere": [{"table": table, "key": key} for table, key in found.texts.elsewhere],
             "alive": any(d.rows for d in found.done if d.table.path.startswith("snapshots/")),
             **self._unread(),
             "kafka": self._kafka([(a.topic, a.partition, a.offset) for a in found.addresses]),
@@ -150,8 +151,8 @@ class Erasure:
         self.told(f"{count(len(who.events), 'change')} in {count(len(found), 'message')}")
         path = self._changes()
         current = [File(path, name) for name in delta_table.files(path)]
-        texts = subject.own_texts(who, current, self._elsewhere(), lambda _: None)
-        tables = Tables(self.config, who, found, texts, salt, write)
+        texts = subject.texts_of(who, current, self._known())
+        tables = Tables(self.config, who, found, texts.own, salt, write)
         done = []
         for one in tables.each():
             done.append(one)
@@ -159,7 +160,7 @@ class Erasure:
                 self.told(f"{one.table.path}: {count(one.rows, 'row')} in {count(len(one.files), 'file')}")
         return _Prepared(who, found, texts, tables, done)
 
-    def _elsewhere(self) -> list[str]:
+    def _known(self) -> list[str]:
         """Texts that aren't the subject's: names, columns and statements of the source."""
         rows = queries.query(
             f"SELECT DISTINCT ddl, columns FROM t WHERE source = {queries.text(self.source.name)}",
@@ -263,7 +264,8 @@ class Erasure:
         files = [File(self.lake, p) for p in before if self.lake.exists(p)]
         who = subject.of(self.table, self.key, files, follow=True)
         now = [File(changes, name) for name in delta_table.files(changes)]
-        texts = subject.own_texts(who, now, self._elsewhere(), lambda _: None)
+        told = subject.texts_of(who, now, self._known())
+        texts = told.own
         digests = {r["digest"] for r in note["row"]["records"]}
         self.told(f"looking through all files for {count(len(texts), 'value')} and {count(len(digests), 'payload')}")
         looked = proof.look_through(self.config, self.source, texts, digests, salt, old, lambda _: None)
@@ -274,7 +276,7 @@ class Erasure:
         places = [(r["topic"], r["partition"], r["offset"]) for r in note["row"]["records"]]
         return {
             **looked.data(),
-            **{"values": len(texts), "payloads": len(digests), "kafka": self._kafka(places)},
+            **{"values": len(texts), "elsewhere": len(told.elsewhere), "payloads": len(digests), "kafka": self._kafka(places)},
             **self._unread(),
         }
 
@@ -322,7 +324,7 @@ class _Prepared:
 
     subject: Subject
     messages: list[Message]
-    texts: list[str]
+    texts: subject.Texts
     tables: Tables
     done: list[Done] = field(default_factory=list)
 

@@ -3,7 +3,7 @@
 # pyarrow.compute makes its functions at run time, so that type checkers do not see them.
 # pyright: reportAttributeAccessIssue=false
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -176,41 +176,65 @@ def those(batch: pa.RecordBatch, wanted: set[Address] | frozenset[Address]) -> d
 # -- values ------------------------------------------------------------------------------------------------
 
 
-def own_texts(subject: Subject, files: Iterable[File], elsewhere: Iterable[str], told: Callable[[int], None]) -> list[str]:
-    """Its texts that no row of others has, nor what is known of the source (`elsewhere`), as a whole or as a part. told:
-    how many files have been looked through."""
-    texts = {t for t in subject.texts if not any(t in other for other in elsewhere)}
-    for number, file in enumerate(files, 1):
-        if not texts:
-            break
-        wanted = patterns(sorted(texts))
-        narrow = pa.schema([CHANGE.field(n) for n in (*_AT, "key", "before", "after")])
+@dataclass(frozen=True, slots=True)
+class Texts:
+    """The subject's texts. own: that no row of others has, nor what is known of the source, as a whole or as a part.
+    elsewhere: tables and keys of other rows that have some of the others, the first of them."""
+
+    own: list[str]
+    elsewhere: list[tuple[str, str]]
+
+
+def texts_of(subject: Subject, files: Iterable[File], known: Iterable[str]) -> Texts:
+    """files: of CHANGES; known: names, columns and statements of the source."""
+    known = list(known)
+    own = {t for t in subject.texts if not any(t in other for other in known)}
+    narrow = pa.schema([CHANGE.field(n) for n in (*_AT, "db", "schema", "table", *_IMAGES)])
+    where: dict[tuple[str, str], None] = {}
+    wanted, every = patterns(sorted(own)), sorted(own)
+    for file in files if own else ():
         for batch in read(Unit(file, 0, footer(file).num_row_groups, 0), narrow):
-            for text in _theirs(batch, subject, wanted):
-                texts = {t for t in texts if t not in text}
-        told(number)
-    return sorted(texts)
+            for text, number in _matching(batch := _others_rows(batch, subject), wanted):
+                if theirs := [t for t in every if t in text]:
+                    own.difference_update(theirs)
+                    if len(where) < _SHOWN:
+                        where[_row(batch, number)] = None
+    return Texts(sorted(own), list(where))
 
 
 _AT = ("topic", "partition", "offset", "entry_index", "row_index")
+_IMAGES = ("key", "before", "after")
+_SHOWN = 20
 
 
-def _theirs(batch: pa.RecordBatch, subject: Subject, wanted: Sequence[str]) -> set[str]:
-    """Texts of other rows that match."""
-    mine = {i for rows in those(batch, frozenset(subject.addresses)).values() for i in rows}
-    if mine:
-        at = batch.select(_AT).take(pa.array(sorted(mine))).to_pylist()
-        own = [i for i, row in zip(sorted(mine), at, strict=True) if identity(row) in subject.identities]
-        keep = np.ones(batch.num_rows, bool)
-        keep[own] = False
-        batch = batch.filter(pa.array(keep))
-    found: set[str] = set()
-    for image in ("key", "before", "after"):
-        items = _items(batch.column(image))
+def _others_rows(batch: pa.RecordBatch, subject: Subject) -> pa.RecordBatch:
+    """Without the subject's."""
+    mine = sorted({i for rows in those(batch, frozenset(subject.addresses)).values() for i in rows})
+    at = batch.select(_AT).take(pa.array(mine, pa.int64())).to_pylist()
+    keep = np.ones(batch.num_rows, bool)
+    keep[[i for i, row in zip(mine, at, strict=True) if identity(row) in subject.identities]] = False
+    return batch if keep.all() else batch.filter(pa.array(keep))
+
+
+def _matching(batch: pa.RecordBatch, wanted: Sequence[str]) -> Iterator[tuple[str, int]]:
+    """Texts in images that match, each once, and the number of a row that has it."""
+    found: dict[str, int] = {}
+    for image in _IMAGES:
+        images = batch.column(image)
+        items, ends = _items(images), images.offsets.to_numpy() - images.offsets[0].as_py()
         for pattern in wanted:
-            matching = items.filter(pc.match_substring_regex(items, pattern))
-            found |= {t for t in pc.unique(matching).to_pylist() if t is not None}
-    return found
+            at = pc.indices_nonzero(pc.fill_null(pc.match_substring_regex(items, pattern), False))
+            for text, item in zip(items.take(at).to_pylist(), at.to_pylist(), strict=True):
+                if text not in found:
+                    found[text] = int(np.searchsorted(ends, item, "right")) - 1
+    yield from found.items()
+
+
+def _row(batch: pa.RecordBatch, number: int) -> tuple[str, str]:
+    [row] = batch.slice(number, 1).select(["db", "schema", "table", "key", "after"]).to_pylist(maps_as_pydicts="strict")
+    table = ".".join(row[n] for n in ("db", "schema", "table") if row[n])
+    key = row["key"] or dict(list((row["after"] or {}).items())[:1])
+    return table, ", ".join(f"{k}={v}" for k, v in key.items())
 
 
 def _items(images: pa.MapArray) -> pa.Array:
