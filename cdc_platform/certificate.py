@@ -30,7 +30,7 @@ _AGAIN = timedelta(days=1)
 class Certificate:
     """Of one snapshot. reasons: what is wrong; of a consistent one what lacks to a proof. facts: what it was made from:
     landed, accounted, lost (offsets of the source), missing (records that its sender numbered and that never came),
-    held (rows that name the table), held_unnamed (that name none),
+    held (rows that name the table), held_unnamed (that name none), erasures (queries.erasures),
     state, complete_up_to_proven, gtids, cut, compared (the newest comparison of each of its source tables), decoder
     versions, schema_version."""
 
@@ -116,6 +116,7 @@ class _Shared:
             "gtids": complete and complete.gtid,
             "cut": queries.newest_cuts(config).get(source.name),
             "decoder_versions": _decoders(config, source),
+            "erasures": queries.erasures(config, source),
         }
         compared = {
             name: [{k: row[k] for k in ("table", *_TOLD, "at", "lost", "problems")} for row in of]

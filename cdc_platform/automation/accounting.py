@@ -86,8 +86,8 @@ def _missing(gaps: list[sequences.Gap], key: dg.AssetKey) -> dg.AssetCheckResult
 
 
 def ledger_result(config: Config, source: Source, key: dg.AssetKey | None = None) -> dg.AssetCheckResult:
-    """The sum of one source: landed = applied + control + filtered + waiting + joined + duplicate + quarantined, and
-    = rows in landing."""
+    """The sum of one source: landed = applied + control + filtered + waiting + joined + duplicate + quarantined
+    + erased, and = rows in landing."""
     rows = queries.ledger(config, [source])
     wrong = [queries.unaccounted(row) for row in rows if row["unaccounted"]]
     there = queries.row_count(tables.LANDING.at(stores.lake(config), source=source.name)) or 0

@@ -23,7 +23,7 @@ from cdc_platform.automation.naming import SOURCE_TAG, Naming
 from cdc_platform.automation.table_status import TableStatus
 from cdc_platform.certificate import BROKEN
 from cdc_platform.lake import delta_table, queries, stores
-from cdc_platform.units import count
+from cdc_platform.units import count, when
 
 NOT_STOPPED, NO_HELD_ROWS, SCHEMA_UNCHANGED = "not_stopped", "no_held_rows", "schema_unchanged"
 CERTIFIED = "certified"
@@ -51,6 +51,14 @@ def check_specs(key: dg.AssetKey) -> list[dg.AssetCheckSpec]:
     ]
 
 
+def _erased(status: TableStatus) -> str | None:
+    """Erasures of rows of the table, the newest first."""
+    facts = status.certificate.facts.get("erasures", ()) if status.certificate else ()
+    mine = [e for e in facts if e["table"] == status.name]
+    told = ("isn't finished" if e["left"] is None else f"{e['left']} left" for e in mine)
+    return "; ".join(f"erasure {e['number']} at {when(e['at'])}: {t}" for e, t in zip(mine, told, strict=True)) or None
+
+
 def metadata(status: TableStatus, brought: Mapping[str, Any] | None = None) -> dict[str, Any]:
     """Metadata of a materialization. brought: what the stage's run reports of the table (`changes`)."""
     changes = int((brought or {}).get("changes", 0))
@@ -65,6 +73,7 @@ def metadata(status: TableStatus, brought: Mapping[str, Any] | None = None) -> d
         "delta_version": status.version,
         "not_told_by_the_feed": "; ".join(status.limits) or None,
         "certificate": status.certificate and status.certificate.text,
+        "erased": _erased(status),
     }
     if status.rows is not None:
         found["dagster/row_count"] = status.rows

@@ -15,7 +15,7 @@ _SHOWN = 5
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One thing that needs attention. kind: held, stopped, ledger, gap, differs, feed, bridge, run, schedule. source:
+    """One thing that needs attention. kind: held, stopped, ledger, gap, differs, erasure, feed, bridge, run, schedule. source:
     None: not of one."""
 
     kind: str
@@ -24,10 +24,11 @@ class Finding:
 
 
 def of_lake(config: Config, sources: Sequence[Source], *, allow_held: bool = False) -> list[Finding]:
-    """Held rows, stopped tables, sums of the ledger that don't come out, records that never came, and tables that
-    differed from the source when they were last compared, of these sources. No Spark, no Kafka."""
+    """Held rows, stopped tables, sums of the ledger that don't come out, records that never came, tables that differed
+    from the source when they were last compared, and erasures that aren't finished, of these sources. No Spark, no
+    Kafka."""
     held = [] if allow_held else _held(config, sources)
-    looks = (_stopped, _ledger, _gaps, _different)
+    looks = (_stopped, _ledger, _gaps, _different, _unfinished)
     return [*held, *(finding for look in looks for finding in look(config, sources))]
 
 
@@ -63,6 +64,18 @@ def _stopped(config: Config, sources: Sequence[Source]) -> list[Finding]:
         Finding("stopped", t["source"], f"table {_name(t)} is stopped: {t['reason']}")
         for t in queries.table_states(config)
         if t["state"] == "stopped" and t["source"] in names
+    ]
+
+
+def _unfinished(config: Config, sources: Sequence[Source]) -> list[Finding]:
+    from cdc_platform.lake import queries
+
+    told = "was begun and isn't done: `cdc-platform erase` with its key once more finishes it"
+    return [
+        Finding("erasure", s.name, f"erasure {e['number']} of a row of {e['table']} {told}")
+        for s in sources
+        for e in queries.erasures(config, s)[:1]
+        if e["left"] is None
     ]
 
 

@@ -46,9 +46,15 @@ def _shown(found: "list[Certificate]") -> dict[str, Any]:
     return {
         **{k: facts[k] for k in ("landed", "accounted", "lost", "missing")},
         "decoder versions": ", ".join(facts["decoder_versions"]),
+        **({"erased": [_erasure(e) for e in facts["erasures"]]} if facts["erasures"] else {}),
         "tables": [_row(c) for c in found],
         "reasons": [{"table": ".".join(c.name), "why": r} for c in found for r in c.reasons] or "none",
     }
+
+
+def _erasure(one: dict[str, Any]) -> dict[str, Any]:
+    left = "not finished: its command once more" if one["left"] is None else one["left"]
+    return {**{k: one[k] for k in ("number", "table", "records")}, "at": when(one["at"]), "left": left}
 
 
 def _row(one: "Certificate") -> dict[str, Any]:

@@ -59,6 +59,8 @@ def _told(
     people = {
         k: data[k] for k in ("address", "source", "format", "outcome", "why", "timestamp", "landed_at") if data.get(k)
     }
+    if data.get("erased"):
+        people["bytes"] = "erased at a subject's request"
     if "message" in data:
         parts = data["message"]["parts"]
         people |= {"parts": message.spans(parts)} if len(parts) > 1 else {}

@@ -3,7 +3,6 @@
 # pyarrow.compute makes its functions at run time, so that type checkers do not see them.
 # pyright: reportAttributeAccessIssue=false
 
-import json
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -13,7 +12,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from cdc_platform.config import Config, Source
-from cdc_platform.erasing.subject import patterns
+from cdc_platform.erasing.subject import forms, patterns
 from cdc_platform.lake import stores
 from cdc_platform.lake.store import File, Store
 from cdc_platform.landing.erased import digest
@@ -55,8 +54,8 @@ def look_through(
 ) -> Looked:
     """texts: values of the subject's alone; digests: of payloads, under `salt`. but: paths in the lake that are about
     to be removed. told: how many files have been looked through."""
-    lake, found, wanted = stores.lake(config), Looked(), patterns(texts)
-    plain = [form for t in texts for form in {t.encode(), json.dumps(t)[1:-1].encode()}]
+    lake, found, wanted = stores.lake(config), Looked(), patterns(forms(texts))
+    plain = [form.encode() for form in forms(texts)]
     payloads = tuple(t.at("", source=source.name).lstrip("/") + "/" for t in (LANDING, ENVELOPES))
     for path in files(lake, source):
         if path in but:

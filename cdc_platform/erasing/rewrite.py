@@ -190,12 +190,14 @@ class Held:
 
     @property
     def columns(self) -> tuple[str, ...]:
-        return (*self.events.columns, "db", "schema", "table", "key")
+        return (*self.events.columns, "db", "schema", "table", "key", "reason")
 
     def mine(self, batch: pa.RecordBatch) -> np.ndarray:
         found = self.events.mine(batch.select(self.events.columns))
         rows = batch.select(["db", "schema", "table", "key"]).to_pylist(maps_as_pydicts="strict")
-        return found | np.array([self._told(row) for row in rows], bool)
+        found |= np.array([self._told(row) for row in rows], bool)
+        done = pc.fill_null(pc.equal(batch.column("reason"), GONE), False)
+        return found & ~done.to_numpy(zero_copy_only=False)
 
     def _told(self, row: Mapping[str, Any]) -> bool:
         return name_in(row) in self.names and any(row["key"] == dict(one) for one in self.keys)
@@ -215,7 +217,7 @@ class Held:
 
 @dataclass
 class Texts:
-    """Of columns of texts, or lists of texts, in which values may be quoted: these are replaced."""
+    """Of columns of texts, or lists of texts or structs, in which values may be quoted: these are replaced."""
 
     columns: tuple[str, ...]
     texts: Sequence[str]
@@ -225,7 +227,7 @@ class Texts:
         found = np.zeros(batch.num_rows, bool)
         for name in self.columns:
             told = pa.array(
-                [json.dumps(v, ensure_ascii=False) if isinstance(v, list) else v for v in batch.column(name).to_pylist()],
+                [_as_text(v) for v in batch.column(name).to_pylist()],
                 pa.string(),
             )
             for pattern in patterns(self.texts):
@@ -240,9 +242,18 @@ class Texts:
     def _of(self, told: Any) -> Any:
         if isinstance(told, list):
             return [self._of(one) for one in told]
-        for text in self.texts if told is not None else ():
+        if isinstance(told, dict):
+            return {name: self._of(one) for name, one in told.items()}
+        for text in self.texts if isinstance(told, str) else ():
             told = told.replace(text, GONE)
         return told
+
+
+def _as_text(told: Any) -> str | None:
+    """Texts in a list one behind the other, as they are."""
+    if isinstance(told, dict):
+        told = list(told.values())
+    return "\n".join(filter(None, map(_as_text, told))) if isinstance(told, list) else told if isinstance(told, str) else None
 
 
 def stats_may_hold(named: Mapping[str, Action], addresses: Iterable[Address]) -> dict[str, Action]:

@@ -244,9 +244,8 @@ class Erasure:
         shown = {**note["proof"], "left": note["proof"]["left"] + len(there), "found": [*note["proof"]["found"], *there]}
         self._noted(number, tables)
         chain.snapshot(spark, self.config, self.source)  # its cut is of versions that can be read
-        if not shown["left"]:
-            told = {**row, "stage": "done", "proof": json.dumps(shown, sort_keys=True)}
-            delta_table.append_rows(path, [told], once=(once, 2 * number + 1))
+        told = {**row, "stage": "done", "proof": json.dumps(shown, sort_keys=True)}
+        delta_table.append_rows(path, [told], once=(once, 2 * number + 1))
         erasing.done(self.lake, name)
         return {
             **{"source": name, "table": self.table.text, "number": number, "records": len(row["records"])},

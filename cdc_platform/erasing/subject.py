@@ -3,6 +3,7 @@
 # pyarrow.compute makes its functions at run time, so that type checkers do not see them.
 # pyright: reportAttributeAccessIssue=false
 
+import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -58,9 +59,10 @@ class Subject:
 
     @cached_property
     def texts(self) -> frozenset[str]:
-        """Values that can be told from others when they stand somewhere as text."""
+        """Values, and reasons of errors, which quote some, that can be told from others where they stand as text."""
         images = (e[i] for e in self.events for i in ("key", "before", "after") if e[i])
         told = {text for image in images for text in image.values() if text is not None}
+        told |= {e["reason"] for e in self.events if e["reason"]}
         return frozenset(n for t in told for n in _needles(t) if len(n) >= _SHORTEST and any(c.isalpha() for c in n))
 
 
@@ -189,7 +191,7 @@ def texts_of(subject: Subject, files: Iterable[File], known: Iterable[str]) -> T
     """files: of CHANGES; known: names, columns and statements of the source."""
     known = list(known)
     own = {t for t in subject.texts if not any(t in other for other in known)}
-    narrow = pa.schema([CHANGE.field(n) for n in (*_AT, "db", "schema", "table", *_IMAGES)])
+    narrow = pa.schema([CHANGE.field(n) for n in (*_AT, "db", "schema", "table", "reason", *_IMAGES)])
     where: dict[tuple[str, str], None] = {}
     wanted, every = patterns(sorted(own)), sorted(own)
     for file in files if own else ():
@@ -219,9 +221,11 @@ def _others_rows(batch: pa.RecordBatch, subject: Subject) -> pa.RecordBatch:
 def _matching(batch: pa.RecordBatch, wanted: Sequence[str]) -> Iterator[tuple[str, int]]:
     """Texts in images that match, each once, and the number of a row that has it."""
     found: dict[str, int] = {}
-    for image in _IMAGES:
-        images = batch.column(image)
-        items, ends = _items(images), images.offsets.to_numpy() - images.offsets[0].as_py()
+    for name in ("reason", *_IMAGES):
+        items = batch.column(name)
+        ends = np.arange(len(items) + 1)
+        if name != "reason":
+            items, ends = _items(items), items.offsets.to_numpy() - items.offsets[0].as_py()
         for pattern in wanted:
             at = pc.indices_nonzero(pc.fill_null(pc.match_substring_regex(items, pattern), False))
             for text, item in zip(items.take(at).to_pylist(), at.to_pylist(), strict=True):
@@ -241,6 +245,11 @@ def _items(images: pa.MapArray) -> pa.Array:
     """Values of these maps alone: a slice's `items` are those of all."""
     first, last = images.offsets[0].as_py(), images.offsets[-1].as_py()
     return images.items.slice(first, last - first)
+
+
+def forms(texts: Iterable[str]) -> list[str]:
+    """Texts as they are, and as JSON has them."""
+    return sorted({f for t in texts for f in (t, json.dumps(t)[1:-1], json.dumps(t, ensure_ascii=False)[1:-1])})
 
 
 def patterns(texts: Sequence[str]) -> list[str]:

@@ -14,7 +14,7 @@ from cdc_platform.config import Config
 from cdc_platform.erasing import rewrite
 from cdc_platform.erasing.errors import EraseRefused
 from cdc_platform.erasing.rewrite import Bytes, Events, Held, Rows, Texts, Work
-from cdc_platform.erasing.subject import Message, Subject
+from cdc_platform.erasing.subject import Message, Subject, forms
 from cdc_platform.erasing.where import texts
 from cdc_platform.explain import records
 from cdc_platform.explain.records import Address
@@ -172,7 +172,7 @@ class Tables:
         events = Events(self.subject.identities, frozenset(self.subject.addresses))
         cells = [dict(c) for key in self.subject.keys for c in self.subject.table.then(key)[0]]
         held = Held(events, self.subject.table.names, cells, int(time.time() * 1_000_000))
-        quoted = [(one.table, Texts(one.columns, self.texts)) for one in texts()] if self.texts else []
+        quoted = [(one.table, Texts(one.columns, forms(self.texts))) for one in texts()] if self.texts else []
         for table, work in ((QUARANTINE, held), *quoted):
             path = table.at(self.lake)
             if delta_table.exists(path):

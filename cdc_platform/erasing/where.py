@@ -31,7 +31,7 @@ WHERE = (
     Lies(tables.QUARANTINE, "held", "the key and the reason of its rows, which count as resolved; all old versions"),
     Lies(tables.TABLE_STATE, "texts", "why a table is stopped may quote a value", ("reason",)),
     Lies(tables.SCHEMA_CHANGES, "texts", "why a statement wasn't applied may quote one", ("reason",)),
-    Lies(tables.WATERMARKS, "texts", "what holds a time back may quote one", ("reason",)),
+    Lies(tables.WATERMARKS, "texts", "what holds a time back may quote one", ("reason", "behind")),
     Lies(tables.RECONCILIATIONS, "texts", "problems may quote one", ("problems",)),
     Lies(tables.CERTIFICATES, "texts", "reasons and facts may quote one", ("reasons", "facts")),
     Lies(tables.DDL_SEEN, "nothing", "statements name tables, columns and defaults, no row"),

@@ -7,6 +7,7 @@ from cdc_platform.config import Config, Source
 from cdc_platform.errors import CdcError
 from cdc_platform.explain import events, records
 from cdc_platform.explain.records import Address
+from cdc_platform.formats.erased import WHY
 from cdc_platform.formats.loaded import NAME
 from cdc_platform.kafka.client import topic_filter
 from cdc_platform.kafka.offsets import kafka_state
@@ -19,7 +20,7 @@ _RANK = ("quarantined", "not applied yet", "applied", "filtered", "duplicate", "
 
 def look(config: Config, source: Source, address: Address) -> dict[str, Any]:
     """address, source, format, outcome (applied, control, filtered, waiting, joined, duplicate, quarantined, resolved,
-    not decoded yet, not applied yet, not landed, lost, none), why (in words); of a landed record timestamp, landed_at,
+    erased, not decoded yet, not applied yet, not landed, lost, none), why (in words); of a landed record timestamp, landed_at,
     headers, key, value (bytes); message: address of the first record, `parts`: addresses of all, value: the whole; of
     what was decoded `events`: rows of `changes`, each with its outcome; quarantine: its rows about the record."""
     told: dict[str, Any] = {"address": str(address), "source": source.name}
@@ -43,14 +44,16 @@ def look(config: Config, source: Source, address: Address) -> dict[str, Any]:
     outcomes = events.outcomes(config, source, first, found)
     told["events"] = [{**event, **outcome} for event, outcome in zip(found, outcomes, strict=True)]
     told["quarantine"] = held or _quarantined(config, source, first)
-    told |= _of_events(told["events"])
+    told |= _of_events(told["events"], erased=record["erased"])
     if len(offsets) > 1:
         part = f"part {offsets.index(address.offset) + 1} of {len(offsets)} of the message at {first}"
         told |= {"whole": told["outcome"], "outcome": "joined", "why": f"{part}, which is {told['outcome']}"}
     return told
 
 
-def _of_events(found: list[dict[str, Any]]) -> dict[str, Any]:
+def _of_events(found: list[dict[str, Any]], *, erased: bool) -> dict[str, Any]:
+    if erased:
+        found = [*found, {"outcome": "erased", "why": f"{WHY}; events of others in it stay as they were decoded"}]
     if not found:
         return {"outcome": "not decoded yet", "why": "it is landed, and no run has decoded it: `cdc-platform run` does"}
     first = min(found, key=lambda e: _RANK.index(e["outcome"]))

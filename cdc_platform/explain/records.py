@@ -12,7 +12,7 @@ from cdc_platform.envelopes.whole import parts_of
 from cdc_platform.formats import FORMATS
 from cdc_platform.formats.contract import MESSAGE
 from cdc_platform.lake import checkpoints, stores
-from cdc_platform.lake.queries import query, text
+from cdc_platform.lake.queries import columns, query, text
 from cdc_platform.tables import CHECKPOINT, ENVELOPES, LANDING, WAITING, Table
 
 _NEVER_MS = 1 << 62
@@ -42,10 +42,13 @@ def splits(source: Source) -> bool:
 
 
 def raw_record(config: Config, source: Source, address: Address) -> dict[str, Any] | None:
-    """timestamp, landed_at, key, value, headers of a record as it was landed; None: there is none such."""
+    """timestamp, landed_at, key, value, headers of a record as it was landed, and whether its bytes were erased since
+    (`erased`); None: there is none such."""
+    path = LANDING.at(stores.lake(config), source=source.name)
+    erased = "erased IS NOT NULL" if "erased" in (columns(path) or ()) else "FALSE"
     rows = query(
-        f"SELECT timestamp, landed_at, key, value, headers FROM t WHERE {address.condition()}",
-        t=LANDING.at(stores.lake(config), source=source.name),
+        f"SELECT timestamp, landed_at, key, value, headers, {erased} AS erased FROM t WHERE {address.condition()}",
+        t=path,
     )
     return rows[0] if rows else None
 
@@ -72,8 +75,20 @@ def part_offsets(config: Config, source: Source, address: Address, message: dict
     """Offsets of the records that a message came in, in order."""
     if message["parts"] == 1:
         return [message["offset"]]
+    if message["value"] is None:
+        return _erased_parts(config, source, address, message)
     told = verdicts(config, source, address, message["offset"], message["last_offset"])
     return [v["offset"] for v in told if v["verdict"] == "complete" and v["message"] == message["offset"]]
+
+
+def _erased_parts(config: Config, source: Source, address: Address, message: dict[str, Any]) -> list[int]:
+    """The same of a message whose bytes were erased: what tells its parts is gone with them."""
+    between = address.condition(f'"offset" BETWEEN {message["offset"]} AND {message["last_offset"]}')
+    path = LANDING.at(stores.lake(config), source=source.name)
+    if "erased" not in (columns(path) or ()):
+        return []
+    rows = query(f'SELECT "offset" FROM t WHERE {between} AND erased IS NOT NULL ORDER BY "offset"', t=path)
+    return [r["offset"] for r in rows or []]
 
 
 def repeated_part(config: Config, source: Source, address: Address) -> bool:

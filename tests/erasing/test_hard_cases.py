@@ -13,7 +13,7 @@ from cdc_platform.erasing.errors import EraseRefused
 from cdc_platform.feeds.publish import Record, publish
 from cdc_platform.feeds.tencent_dts import DtsEncoder
 from cdc_platform.kafka import offsets
-from cdc_platform.lake import delta_table, stores
+from cdc_platform.lake import delta_table, queries, stores
 from cdc_platform.lake.writer_lock import source_lock
 from cdc_platform.landing import direct
 from cdc_platform.loading.run import load
@@ -159,7 +159,7 @@ def test_a_message_in_quarantine(world):
     assert len(held) == 2
     assert erasure(w, name).plan()["not_read"] == 1
     done = erasure(w, name).erase(w.spark)
-    assert (done["proof"]["left"], done["proof"]["not_read"]) == (0, 1)
+    assert (done["proof"]["left"], done["proof"]["not_read"]) == (0, 1), done
     gone(w, SECRET, MAIL)
     now = delta_table.ask("SELECT reason FROM {t} WHERE resolved_at IS NULL", t=quarantine)
     assert len(now) == 1
@@ -181,8 +181,9 @@ def test_what_is_found_elsewhere_is_told(world):
     done = erasure(w, name).erase(w.spark)
     assert done["proof"]["left"] >= 1
     assert any("landing/" in where for where in done["proof"]["found"])
-    stages = delta_table.ask("SELECT stage FROM {t}", t=tables.ERASURES.at(stores.lake(w.config)))
-    assert stages == [{"stage": "begun"}]
+    [told] = queries.erasures(w.config, w.source)
+    assert (told["number"], told["table"], told["records"]) == (1, f"oracle.{name}", 1)
+    assert told["left"] == done["proof"]["left"]
 
 
 @pytest.mark.thorough

@@ -1,0 +1,90 @@
+"""Files of tables put in place of others in all versions of their logs, in a folder and in a bucket."""
+
+import pyarrow as pa
+import pytest
+from deltalake import DeltaTable
+
+from cdc_platform.lake import commits, delta_table, erasing, handles, new_tables
+from cdc_platform.lake.data_files import Output
+from cdc_platform.lake.erasing import ANEW, IN_PLACE, Rewritten
+from cdc_platform.tables import Table
+from cdc_platform.tables.columns import BIGINT, STRING, Column
+
+SHARED = Table(
+    "shared",
+    "",
+    (Column("source", STRING, "s"), Column("id", BIGINT, "i"), Column("name", STRING, "n")),
+    partition_by=("source",),
+    settings={"delta.appendOnly": "true", "delta.checkpointInterval": "4"},
+)
+OWN = Table("own", "", SHARED.columns[1:], settings={"delta.checkpointInterval": "4"})
+
+
+def write(path, rows, **partition):
+    out = Output(delta_table.sink(path, **partition))
+    out.write(pa.RecordBatch.from_pylist(rows, out.sink.schema))
+    written = out.close(empty=True)
+    return out.sink, written
+
+
+def append(path, rows, **partition):
+    sink, written = write(path, rows, **partition)
+    commits.append_files(sink, [written])
+    return written.path
+
+
+def decided(store, rewritten):
+    note = erasing.decide(store, "a", [rewritten], number=1)
+    erasing.finish(store, "a")
+    assert erasing.pending(store, "a") == {**note, "stage": "applied"}
+
+
+def logs(path):
+    return b"\n".join(path.read(f"_delta_log/{name}") or b"" for name, _ in path.names("_delta_log"))
+
+
+def test_every_version_has_what_is_left(store):
+    path = store.at("shared")
+    new_tables.create(path, SHARED)
+    paths = {}
+    for i in range(9):
+        paths[i] = append(path, [{"id": i, "name": f"name {i}"}, {"id": 100 + i, "name": "other"}], source="a")
+        append(path, [{"id": i, "name": f"name {i}"}], source="b")
+    versions = [handles.opened(path, v).to_pyarrow_table().num_rows for v in (7, 18)]
+    files = {}
+    for i in (2, 8):
+        rows = [] if i == 8 else [{"id": 102, "name": "other"}]
+        files[paths[i]] = write(path, rows, source="a")[1]
+    before = handles.opened(path)
+    decided(store, Rewritten("shared", {"source": "a"}, IN_PLACE, files, versions=False))
+    for name in erasing.unneeded(path, Rewritten("shared", {"source": "a"}, IN_PLACE, files, versions=False)):
+        assert name in (paths[2], paths[8])
+    assert erasing.remove(path, Rewritten("shared", {"source": "a"}, IN_PLACE, files, versions=False)) == 2
+    old = [handles.opened(path, v).to_pyarrow_table() for v in (7, 18)]
+    assert [t.num_rows for t in old] == [versions[0] - 1, versions[1] - 3]
+    found = delta_table.ask("SELECT source, id FROM {t} WHERE id IN (2, 8, 108) ORDER BY id", t=path)
+    assert found == [{"source": "b", "id": 2}, {"source": "b", "id": 8}]
+    before.update_incremental()
+    assert before.to_pyarrow_table().num_rows == old[1].num_rows
+    append(path, [{"id": 50, "name": "later"}], source="a")
+    assert delta_table.ask("SELECT count(*) AS n FROM {t}", t=path) == [{"n": old[1].num_rows + 1}]
+
+
+def test_old_versions_tell_nothing_any_more(store):
+    path = store.at("own")
+    new_tables.create(path, OWN)
+    first = append(path, [{"id": 1, "name": "AAA the subject"}, {"id": 2, "name": "b"}])
+    for i in range(6):
+        append(path, [{"id": 10 + i, "name": f"c{i}"}])
+    assert b"AAA the subject" in logs(path)
+    files = {first: write(path, [{"id": 2, "name": "b"}])[1]}
+    rewritten = Rewritten("own", {}, ANEW, files)
+    decided(store, rewritten)
+    assert erasing.remove(path, rewritten) == 1
+    assert b"AAA the subject" not in logs(path)
+    ids = {r["id"] for r in delta_table.ask("SELECT id FROM {t}", t=path)}
+    assert ids == {2, *range(10, 16)}
+    with pytest.raises(Exception, match=r"(?i)not ?found|no such|404"):
+        handles.opened(path, 3).to_pyarrow_table()
+    append(path, [{"id": 99, "name": "z"}])
+    assert DeltaTable(path.uri(), storage_options=path.options).version() == 9
