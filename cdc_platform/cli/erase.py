@@ -67,7 +67,7 @@ def _plan(told: dict[str, Any]) -> dict[str, Any]:
         "could not be read": count(told["not_read"], "held row") + _waiting(told),
         "tables": [{**t, "files": len(t["files"])} for t in told["tables"]] or "nothing of it is there",
     }
-    addresses = [{**m, "shared": m["shared"]} for m in told["messages"][:_SHOWN]]
+    addresses = [{**m, "with": "; ".join(m["with"]) or None} for m in told["messages"][:_SHOWN]]
     if addresses:
         shown["first messages" if len(told["messages"]) > _SHOWN else "the messages"] = addresses
     if told["doubts"]:

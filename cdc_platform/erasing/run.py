@@ -92,13 +92,13 @@ class Erasure:
         return {"source": self.source.name, "table": self.table.text, "key": dict(self.key)}
 
     def _told(self, found: "_Prepared") -> dict[str, Any]:
-        """keys, messages (address, records, others, shared), tables (path, rows, files), values (looked for as text), elsewhere (other rows, by table and key, that have some of its values: up to 20),
+        """keys, messages (address, records, shared, others: rows and statements, with: the first of their tables and keys), tables (path, rows, files), values (looked for as text), elsewhere (other rows, by table and key, that have some of its values: up to 20),
         alive (the snapshot holds the row), not_read, waiting, kafka, doubts, unfinished (number, or None)."""
         return {
             "unfinished": None,
             "keys": [dict(k) for k in found.subject.keys],
             "messages": [
-                {"address": str(m.address), "records": len(m.offsets), "shared": m.shared, "others": m.others}
+                {"address": str(m.address), "records": len(m.offsets), "shared": m.shared, "others": m.others, "with": m.rows_of}
                 for m in found.messages
             ],
             "tables": [

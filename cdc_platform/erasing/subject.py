@@ -30,7 +30,7 @@ KINDS = ("row", "error")
 """Of events that tell a key; a list of columns may stand at the same place of a message."""
 _SHORTEST, _LONGEST = 6, 64
 """Of a text that is looked for: shorter ones stand anywhere; of longer ones the beginning and the middle are."""
-_AT_ONCE = 100
+_AT_ONCE, _SHOWN = 100, 20
 
 
 @dataclass(frozen=True)
@@ -147,6 +147,13 @@ class Message:
     offsets: tuple[int, ...]
     parts: int
 
+    @property
+    def rows_of(self) -> list[str]:
+        """Tables and keys of the others in it, the first of them."""
+        rows = self.left.filter(pc.equal(self.left["kind"], "row")).slice(0, _SHOWN)
+        told = rows.select(["db", "schema", "table", "key", "after"]).to_pylist(maps_as_pydicts="strict")
+        return list(dict.fromkeys(" ".join(_named(row)) for row in told))
+
 
 def events_at(changes: Store, addresses: Sequence[Address]) -> dict[Address, pa.Table]:
     """All CHANGES rows of messages, in order."""
@@ -206,7 +213,6 @@ def texts_of(subject: Subject, files: Iterable[File], known: Iterable[str]) -> T
 
 _AT = ("topic", "partition", "offset", "entry_index", "row_index")
 _IMAGES = ("key", "before", "after")
-_SHOWN = 20
 
 
 def _others_rows(batch: pa.RecordBatch, subject: Subject) -> pa.RecordBatch:
@@ -236,6 +242,11 @@ def _matching(batch: pa.RecordBatch, wanted: Sequence[str]) -> Iterator[tuple[st
 
 def _row(batch: pa.RecordBatch, number: int) -> tuple[str, str]:
     [row] = batch.slice(number, 1).select(["db", "schema", "table", "key", "after"]).to_pylist(maps_as_pydicts="strict")
+    return _named(row)
+
+
+def _named(row: Mapping[str, Any]) -> tuple[str, str]:
+    """Table and key of a row change."""
     table = ".".join(row[n] for n in ("db", "schema", "table") if row[n])
     key = row["key"] or dict(list((row["after"] or {}).items())[:1])
     return table, ", ".join(f"{k}={v}" for k, v in key.items())
