@@ -15,8 +15,8 @@ _SHOWN = 5
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One thing that needs attention. kind: held, stopped, ledger, gap, differs, erasure, feed, bridge, run, schedule. source:
-    None: not of one."""
+    """One thing that needs attention. kind: held, stopped, ledger, gap, differs, erasure, feed, bridge, run, schedule.
+    source: None: not of one."""
 
     kind: str
     source: str | None

@@ -8,7 +8,7 @@ import pyarrow.compute as pc
 
 from cdc_platform.config import Config, Source
 from cdc_platform.erasing.errors import EraseRefused
-from cdc_platform.erasing.subject import Message, Subject, events_at
+from cdc_platform.erasing.subject import CHANGE, Message, Subject, events_at
 from cdc_platform.explain import records
 from cdc_platform.explain.records import Address
 from cdc_platform.formats.contract import EVENT
@@ -24,16 +24,15 @@ def of(config: Config, subject: Subject) -> list[Message]:
     """Raises EraseRefused where what a message holds of others isn't known."""
     source = subject.table.source
     changes = CHANGES.at(stores.lake(config), format=source.format, source=source.name)
-    there = events_at(changes, subject.addresses)
-    return [_message(config, source, subject, address, there.get(address)) for address in subject.addresses]
+    there, nothing = events_at(changes, subject.addresses), CHANGE.empty_table()
+    # Nothing: it was decoded once, and by a replay since to nothing.
+    return [_message(config, source, subject, address, there.get(address, nothing)) for address in subject.addresses]
 
 
-def _message(config: Config, source: Source, subject: Subject, address: Address, events: pa.Table | None) -> Message:
+def _message(config: Config, source: Source, subject: Subject, address: Address, events: pa.Table) -> Message:
     parts, offsets = _records(config, source, address)
-    if events is None:  # decoded once, and by a replay since to nothing
-        return Message(address, EVENT.empty_table(), False, 0, offsets, parts)
-    if pc.any(events["retold"]).as_py():
-        events = events.filter(pc.fill_null(events["retold"], False))
+    if pc.any(events["retold"]).as_py():  # by that the message counts
+        events = pa.table(events.filter(pc.fill_null(events["retold"], False)))
     own = [subject.holds(row) for row in events.select(list(_AT)).to_pylist()]
     left = events.filter(pc.invert(pa.array(own, pa.bool_()))).select(EVENT.names)
     kinds = left["kind"].to_pylist()

@@ -30,23 +30,26 @@ GONE = "(erased)"
 class Work(Protocol):
     """What is done with the rows of a table."""
 
-    columns: tuple[str, ...]
-    """Of the table, which `mine` needs."""
-    keeps_note: bool
-    """Whether what a file's footer notes of its rows is so afterwards."""
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """Of the table, which `mine` needs."""
+        ...
+
+    @property
+    def keeps_note(self) -> bool:
+        """Whether what a file's footer notes of its rows is so afterwards."""
+        ...
 
     def mine(self, batch: pa.RecordBatch) -> np.ndarray:
         """Which rows are the subject's."""
         ...
 
-    def erased(self, batch: pa.RecordBatch, mine: np.ndarray) -> pa.RecordBatch:
+    def erased(self, batch: pa.RecordBatch, mine: np.ndarray, /) -> pa.RecordBatch:
         """What is left of rows, some of which are the subject's."""
         ...
 
 
-def files(
-    sink: Sink, named: Mapping[str, Action], work: Work, *, write: bool
-) -> tuple[dict[str, Written | None], int]:
+def files(sink: Sink, named: Mapping[str, Action], work: Work, *, write: bool) -> tuple[dict[str, Written | None], int]:
     """Of a table's data files (path → what its log tells) those that hold rows of the subject, anew (None: it isn't to
     be written); and how many rows that count were the subject's. Rows that are marked in deletion vectors go with
     them."""
@@ -79,9 +82,8 @@ def _anew(file: File, sink: Sink, work: Work, mine: BitMap64, marked: BitMap64) 
             n = batch.num_rows
             gone, ours = _mask(marked, at, n), _mask(mine, at, n)
             at += n
-            if gone.any():
-                batch, ours = batch.filter(pa.array(~gone)), ours[~gone]
-            out.write(work.erased(batch, ours) if ours.any() else batch)
+            kept, ours = (batch.filter(pa.array(~gone)), ours[~gone]) if gone.any() else (batch, ours)
+            out.write(work.erased(kept, ours) if ours.any() else kept)
         if work.keeps_note:
             out.note = note_of(file)
         written = out.close(empty=True)
@@ -234,8 +236,11 @@ class Texts:
                 found |= pc.fill_null(pc.match_substring_regex(told, pattern), False).to_numpy(zero_copy_only=False)
         return found
 
-    def erased(self, batch: pa.RecordBatch, mine: np.ndarray) -> pa.RecordBatch:
-        made = {n: pa.array([self._of(v) for v in batch.column(n).to_pylist()], batch.schema.field(n).type) for n in self.columns}
+    def erased(self, batch: pa.RecordBatch, _mine: np.ndarray) -> pa.RecordBatch:
+        made = {
+            n: pa.array([self._of(v) for v in batch.column(n).to_pylist()], batch.schema.field(n).type)
+            for n in self.columns
+        }
         columns = [made.get(f.name, batch.column(f.name)) for f in batch.schema]
         return pa.RecordBatch.from_arrays(columns, schema=batch.schema)
 
@@ -253,7 +258,13 @@ def _as_text(told: Any) -> str | None:
     """Texts in a list one behind the other, as they are."""
     if isinstance(told, dict):
         told = list(told.values())
-    return "\n".join(filter(None, map(_as_text, told))) if isinstance(told, list) else told if isinstance(told, str) else None
+    return (
+        "\n".join(filter(None, map(_as_text, told)))
+        if isinstance(told, list)
+        else told
+        if isinstance(told, str)
+        else None
+    )
 
 
 def stats_may_hold(named: Mapping[str, Action], addresses: Iterable[Address]) -> dict[str, Action]:

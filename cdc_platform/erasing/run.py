@@ -6,8 +6,8 @@ import hmac
 import json
 import os
 import socket
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from dataclasses import dataclass
 from hashlib import sha256
 from typing import Any
 
@@ -15,15 +15,14 @@ from pyspark.sql import SparkSession
 
 from cdc_platform import chain
 from cdc_platform.config import Config, Source
-from cdc_platform.erasing import ledger, messages, proof, subject
+from cdc_platform.erasing import ledger, proof, subject
 from cdc_platform.erasing.errors import EraseRefused
-from cdc_platform.erasing.subject import Key, Message, Subject
-from cdc_platform.erasing.tables import Done, Tables
-from cdc_platform.errors import CdcError
+from cdc_platform.erasing.search import Search, Told
+from cdc_platform.erasing.subject import Key
+from cdc_platform.erasing.tables import Tables
 from cdc_platform.explain import records
 from cdc_platform.explain.table import Table, find, parse_key
-from cdc_platform.kafka.offsets import kafka_state
-from cdc_platform.lake import checkpoints, commits, delta_table, erasing, queries, stores
+from cdc_platform.lake import checkpoints, commits, delta_table, erasing, stores
 from cdc_platform.lake.erasing import Rewritten
 from cdc_platform.lake.store import File, Store
 from cdc_platform.lake.writer_lock import source_lock
@@ -33,13 +32,10 @@ from cdc_platform.snapshots import state
 from cdc_platform.spark import delta_sql
 from cdc_platform.spark.session import leased
 from cdc_platform.tables import (
-    CHANGES,
     CHECKPOINT,
     ENVELOPES,
     ERASURES,
     LANDING,
-    QUARANTINE,
-    SCHEMA_HISTORY,
     SNAPSHOT_PATH,
     TABLE_STATE,
     WAITING,
@@ -47,7 +43,6 @@ from cdc_platform.tables import (
 )
 from cdc_platform.units import count
 
-Told = Callable[[str], None]
 _SALT_BYTES = 16
 
 
@@ -71,109 +66,41 @@ class Erasure:
 
     @property
     def source(self) -> Source:
+        """The table's."""
         return self.table.source
 
     @property
     def lake(self) -> Store:
+        """The lake's store."""
         return stores.lake(self.config)
 
-    # -- plan ----------------------------------------------------------------------------------------------
+    @property
+    def search(self) -> Search:
+        """For what is kept of it."""
+        return Search(self.config, self.table, self.key, self.follow, self.told)
 
     def plan(self) -> dict[str, Any]:
-        """What would be done: see `_told`. Raises EraseRefused."""
+        """source, table, key, and what would be done (Prepared.data, Search.unread), with `kafka`: how many of the
+        records Kafka still has. Of an erasure that was begun `unfinished` is its number, and nothing is looked for.
+        Raises EraseRefused."""
         if note := erasing.pending(self.lake, self.source.name):
             self._check_mine(note)
             return {**self._head(), "unfinished": note["number"], "messages": [], "tables": []}
-        who = self._subject()
-        found = self._prepared(who, bytes(_SALT_BYTES), write=False)
-        return {**self._head(), **self._told(found)}
+        who = self.search.find()
+        found = self.search.prepared(who, bytes(_SALT_BYTES), write=False)
+        places = [(a.topic, a.partition, a.offset) for a in found.addresses]
+        return {**self._head(), **found.data(), **self.search.unread(), "kafka": self.search.in_kafka(places)}
 
     def _head(self) -> dict[str, Any]:
         return {"source": self.source.name, "table": self.table.text, "key": dict(self.key)}
 
-    def _told(self, found: "_Prepared") -> dict[str, Any]:
-        """keys, messages (address, records, shared, others: rows and statements, with: the first of their tables and keys), tables (path, rows, files), values (looked for as text), elsewhere (other rows, by table and key, that have some of its values: up to 20),
-        alive (the snapshot holds the row), not_read, waiting, kafka, doubts, unfinished (number, or None)."""
-        return {
-            "unfinished": None,
-            "keys": [dict(k) for k in found.subject.keys],
-            "messages": [
-                {"address": str(m.address), "records": len(m.offsets), "shared": m.shared, "others": m.others, "with": m.rows_of}
-                for m in found.messages
-            ],
-            "tables": [
-                {"table": d.table.path, "rows": d.rows, "files": list(d.files)} for d in found.done if d.rows or d.files
-            ],
-            "values": len(found.texts.own),
-            "elsewhere": [{"table": table, "key": key} for table, key in found.texts.elsewhere],
-            "alive": any(d.rows for d in found.done if d.table.path.startswith("snapshots/")),
-            **self._unread(),
-            "kafka": self._kafka([(a.topic, a.partition, a.offset) for a in found.addresses]),
-            "doubts": found.subject.doubts,
-        }
-
-    def _unread(self) -> dict[str, Any]:
-        """not_read: records in quarantine of which no key is told and that may be of this table; waiting: parts that
-        wait for the rest of their message."""
-        names = ", ".join(queries.text(n[-1]) for n in sorted(self.table.names))
-        held = queries.query(
-            f"SELECT count(*) AS n FROM t WHERE source = {queries.text(self.source.name)} AND resolved_at IS NULL "
-            f'AND ("table" IS NULL OR ("table" IN ({names}) AND key IS NULL))',
-            t=QUARANTINE.at(self.lake),
-        )
-        waiting = len(records.waiting_parts(self.config, self.source)) if records.splits(self.source) else 0
-        return {"not_read": int(held[0]["n"]) if held else 0, "waiting": waiting}
-
-    def _kafka(self, addresses: list[tuple[str, int, int]]) -> int | None:
-        """How many of these records Kafka still has; None: it can't be asked."""
-        try:
-            state = {(s.topic, s.partition): s.begin for s in kafka_state(self.config, self.source)}
-        except CdcError:
-            return None
-        return sum(offset >= state.get((topic, partition), 1 << 62) for topic, partition, offset in addresses)
-
-    # -- finding it ----------------------------------------------------------------------------------------
-
-    def _changes(self) -> Store:
-        return CHANGES.at(self.lake, format=self.source.format, source=self.source.name)
-
-    def _subject(self, files: list[File] | None = None) -> Subject:
-        path = self._changes()
-        if files is None:
-            if not delta_table.exists(path):
-                raise EraseRefused(self.source.name, "nothing of it has been decoded yet", ["`cdc-platform run`"])
-            files = [File(path, name) for name in erasing.named(path) if path.exists(name)]
-        self.told(f"looking for the key in {count(len(files), 'file')} of decoded events")
-        return subject.of(self.table, self.key, files, follow=self.follow)
-
-    def _prepared(self, who: Subject, salt: bytes, *, write: bool) -> "_Prepared":
-        found = messages.of(self.config, who)
-        self.told(f"{count(len(who.events), 'change')} in {count(len(found), 'message')}")
-        path = self._changes()
-        current = [File(path, name) for name in delta_table.files(path)]
-        texts = subject.texts_of(who, current, self._known())
-        tables = Tables(self.config, who, found, texts.own, salt, write)
-        done = []
-        for one in tables.each():
-            done.append(one)
-            if one.files:
-                self.told(f"{one.table.path}: {count(one.rows, 'row')} in {count(len(one.files), 'file')}")
-        return _Prepared(who, found, texts, tables, done)
-
-    def _known(self) -> list[str]:
-        """Texts that aren't the subject's: names, columns and statements of the source."""
-        rows = queries.query(
-            f"SELECT DISTINCT ddl, columns FROM t WHERE source = {queries.text(self.source.name)}",
-            t=SCHEMA_HISTORY.at(self.lake),
-        )
-        told = [text for r in rows or [] for text in r.values() if text]
-        topics = {r["topic"] for r in queries.ledger(self.config, [self.source])}
-        return [*told, *topics, self.source.name, self.source.format, *(".".join(n) for n in self.table.names)]
-
     # -- doing it ------------------------------------------------------------------------------------------
 
     def erase(self, spark: SparkSession) -> dict[str, Any]:
-        """Does it, or finishes it. Returns what `_proof` tells. Raises EraseRefused, and what the stages raise."""
+        """Does it, or finishes it. Returns source, table, number, records (whose bytes are gone), rows (path of a table
+        → rows), removed (old files), proof (Looked.data; values, payloads: that were looked for; elsewhere: other rows
+        that have some of the values; kafka, not_read, waiting as in a plan), seconds. Raises EraseRefused, and
+        what the stages raise."""
         watch = Stopwatch()
         with source_lock(self.config, self.source) as mine, leased(spark, mine):
             for table in (LANDING, ENVELOPES):
@@ -203,13 +130,14 @@ class Erasure:
 
     def _decided(self, path: Store) -> dict[str, Any]:
         """Raises EraseRefused."""
-        who = self._subject()
+        who = self.search.find()
         salt = os.urandom(_SALT_BYTES)
-        found = self._prepared(who, salt, write=True)
-        if not any(d.rows for d in found.done) and (before := self._done_before()) is None:
-            raise EraseRefused(self.source.name, f"nothing of this key of {self.table.text} is in the lake")
-        elif not any(d.rows for d in found.done):
-            raise EraseRefused(self.source.name, f"it is gone already: erasure {before} did it")
+        found = self.search.prepared(who, salt, write=True)
+        if not any(d.rows or d.files for d in found.done):
+            before, nothing = self._done_before(), f"nothing of this key of {self.table.text} is in the lake"
+            raise EraseRefused(
+                self.source.name, nothing if before is None else f"it is gone already: erasure {before} did it"
+            )
         if self.lake.exists(f"{side.FOLDER}/{self.source.name}/{side.RECORD}"):
             with side.held(self.config, self.source):
                 side.discard(self.config, self.source)
@@ -238,10 +166,16 @@ class Erasure:
         if note["stage"] == "applied":
             note = erasing.reached(self.lake, name, note, "scanned", proof=self._scanned(note))
         tables = [Rewritten.of(t) for t in note["tables"]]
-        removed = sum(erasing.remove(self.lake.at(t.path), t) for t in tables if delta_table.exists(self.lake.at(t.path)))
+        removed = sum(
+            erasing.remove(self.lake.at(t.path), t) for t in tables if delta_table.exists(self.lake.at(t.path))
+        )
         self.told(f"{count(removed, 'old file')} removed")
         there = [p for t in tables for p in erasing.unneeded(self.lake.at(t.path), t)]
-        shown = {**note["proof"], "left": note["proof"]["left"] + len(there), "found": [*note["proof"]["found"], *there]}
+        shown = {
+            **note["proof"],
+            "left": note["proof"]["left"] + len(there),
+            "found": [*note["proof"]["found"], *there],
+        }
         self._noted(number, tables)
         chain.snapshot(spark, self.config, self.source)  # its cut is of versions that can be read
         told = {**row, "stage": "done", "proof": json.dumps(shown, sort_keys=True)}
@@ -257,13 +191,17 @@ class Erasure:
         salt = bytes.fromhex(note["row"]["salt"])
         tables = [Rewritten.of(t) for t in note["tables"]]
         old = {f"{t.path}/{p}" for t in tables for p in erasing.unneeded(self.lake.at(t.path), t)}
-        changes = self._changes()
-        before = [changes.uri().removeprefix(f"{self.lake.uri()}/") + "/" + p for t in tables
-                  for p in t.files if self.lake.at(t.path) == changes]
+        changes = self.search.changes()
+        before = [
+            changes.uri().removeprefix(f"{self.lake.uri()}/") + "/" + p
+            for t in tables
+            for p in t.files
+            if self.lake.at(t.path) == changes
+        ]
         files = [File(self.lake, p) for p in before if self.lake.exists(p)]
         who = subject.of(self.table, self.key, files, follow=True)
         now = [File(changes, name) for name in delta_table.files(changes)]
-        told = subject.texts_of(who, now, self._known())
+        told = subject.texts_of(who, now, self.search.known())
         texts = told.own
         digests = {r["digest"] for r in note["row"]["records"]}
         self.told(f"looking through all files for {count(len(texts), 'value')} and {count(len(digests), 'payload')}")
@@ -275,8 +213,13 @@ class Erasure:
         places = [(r["topic"], r["partition"], r["offset"]) for r in note["row"]["records"]]
         return {
             **looked.data(),
-            **{"values": len(texts), "elsewhere": len(told.elsewhere), "payloads": len(digests), "kafka": self._kafka(places)},
-            **self._unread(),
+            **{
+                "values": len(texts),
+                "elsewhere": len(told.elsewhere),
+                "payloads": len(digests),
+                "kafka": self.search.in_kafka(places),
+            },
+            **self.search.unread(),
         }
 
     def _noted(self, number: int, tables: list[Rewritten]) -> None:
@@ -286,7 +229,13 @@ class Erasure:
             snapshot = SNAPSHOT_PATH.of(self.lake, self.source.name, name)
             if any(t.files and self.lake.at(t.path) == snapshot for t in tables):
                 now = commits.live(snapshot)
-                said = {"source": self.source.name, **name_columns(name), "changes": 0, "invalid_dates": 0, "partial": 0}
+                said = {
+                    "source": self.source.name,
+                    **name_columns(name),
+                    "changes": 0,
+                    "invalid_dates": 0,
+                    "partial": 0,
+                }
                 said |= {c: was[c] for c in ("batch", "state", "reason", "rebuild")}
                 rows.append({**said, "rows": None if now is None else commits.counted(now)})
         delta_table.append_rows(path, rows, once=(f"erasure {self.source.name}", number))
@@ -302,7 +251,9 @@ class Erasure:
     def _check_mine(self, note: Mapping[str, Any]) -> None:
         """Raises EraseRefused where another erasure isn't finished."""
         row = note["row"]
-        if ".".join(filter(None, (row["db"], row["schema"], row["table"]))) != self.table.text or not self._is_mine(row):
+        if ".".join(filter(None, (row["db"], row["schema"], row["table"]))) != self.table.text or not self._is_mine(
+            row
+        ):
             problem = f"erasure {note['number']}, of another key, was begun and isn't finished"
             raise EraseRefused(self.source.name, problem, ["its command once more"])
 
@@ -315,24 +266,6 @@ class Erasure:
         sql = f"SELECT \"number\", salt, key_digest FROM {{t}} WHERE source = '{self.source.name}' AND stage = 'done'"
         rows = delta_table.ask(sql, t=ERASURES.at(self.lake))
         return max((r["number"] for r in rows if self._is_mine(r)), default=None)
-
-
-@dataclass(slots=True)
-class _Prepared:
-    """What was found, and is written."""
-
-    subject: Subject
-    messages: list[Message]
-    texts: subject.Texts
-    tables: Tables
-    done: list[Done] = field(default_factory=list)
-
-    @property
-    def addresses(self) -> list[records.Address]:
-        return [m.address._replace(offset=o) for m in self.messages for o in m.offsets]
-
-    def shared(self, record: records.Address) -> bool:
-        return any(m.shared for m in self.messages if record in [m.address._replace(offset=o) for o in m.offsets])
 
 
 def _by() -> str:

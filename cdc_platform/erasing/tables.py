@@ -38,6 +38,7 @@ from cdc_platform.tables import (
     WAITING,
 )
 
+
 @dataclass(frozen=True, slots=True)
 class Done:
     """A table: its files, and rows of the subject that counted in it."""
@@ -69,9 +70,9 @@ class Tables:
 
     def each(self) -> Iterator[Done]:
         """All of them. Raises EraseRefused, LakeChanged."""
+        yield from self._rows()  # first: of these some are refused
         yield from self._messages()
         yield from self._events()
-        yield from self._rows()
         yield from self._shared()
         waiting = WAITING.at(self.lake, source=self.source.name)
         if records.splits(self.source) and delta_table.exists(waiting):
@@ -80,9 +81,7 @@ class Tables:
     def _under(self, path: Store) -> str:
         return path.uri().removeprefix(f"{self.lake.uri()}/")
 
-    def _done(
-        self, sink: Sink, named: Mapping[str, Action], work: Work, how: str, *, versions: bool
-    ) -> Done:
+    def _done(self, sink: Sink, named: Mapping[str, Action], work: Work, how: str, *, versions: bool) -> Done:
         found, rows = rewrite.files(sink, named, work, write=self.write)
         written = {path: file for path, file in found.items() if file is not None}
         table = Rewritten(self._under(sink.table), dict(sink.partition), how, written, versions)
@@ -183,10 +182,10 @@ class Tables:
 
 
 def _sink(path: Store, schema: pa.Schema, stats: tuple[str, ...]) -> Sink:
-    return Sink(path, schema, stats, ("topic", "partition", "timestamp_type") if "timestamp_type" in schema.names else ())
+    return Sink(
+        path, schema, stats, ("topic", "partition", "timestamp_type") if "timestamp_type" in schema.names else ()
+    )
 
 
 def _words() -> tuple[str, ...]:
     return tuple(w for w in unify.WORDS if w.split(".")[0] in unify.CHANGELOG_FILE.names)
-
-

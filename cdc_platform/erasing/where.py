@@ -9,9 +9,9 @@ How = Literal["bytes", "events", "rows", "held", "parts", "texts", "nothing"]
 
 
 class Lies(NamedTuple):
-    """how: bytes: of messages, in place of which stands what is left of them; events, rows: are taken out; held: key and
-    reason are; parts: states before the last go; texts: in which the subject's values are replaced; nothing: there are
-    none. about: for people."""
+    """how: bytes: of messages, in place of which stands what is left of them; events, rows: are taken out; held: key
+    and reason are; parts: states before the last go; texts: in which the subject's values are replaced; nothing: there
+    are none. about: for people."""
 
     table: Location
     how: How

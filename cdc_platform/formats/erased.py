@@ -31,7 +31,9 @@ def kept(events: pa.Table) -> bytes:
 def left(message: bytes) -> pa.Table:
     """The other way; columns that an earlier version lacked are NULL."""
     found = pa.ipc.open_stream(message).read_all()
-    columns = [found[f.name].cast(f.type) if f.name in found.schema.names else pa.nulls(len(found), f.type) for f in EVENT]
+    columns = [
+        found[f.name].cast(f.type) if f.name in found.schema.names else pa.nulls(len(found), f.type) for f in EVENT
+    ]
     return pa.Table.from_arrays(columns, schema=EVENT)
 
 

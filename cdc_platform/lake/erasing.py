@@ -22,7 +22,7 @@ from urllib.parse import unquote
 import msgspec
 
 from cdc_platform.errors import LakeChanged
-from cdc_platform.lake import commits, delta_table, deletion_vectors, handles, lease
+from cdc_platform.lake import commits, deletion_vectors, delta_table, handles, lease
 from cdc_platform.lake.data_files import Written
 from cdc_platform.lake.store import COMMIT, Store
 

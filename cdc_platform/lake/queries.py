@@ -84,7 +84,7 @@ def erasures(config: Config, source: Source) -> list[dict[str, Any]]:
     found = query(
         'SELECT "number", max(db) AS db, max(schema) AS schema, max("table") AS "table", '
         "max(array_length(records)) AS records, max(proof) AS proof, max(at) AS at FROM t "
-        f"WHERE source = {text(source.name)} GROUP BY \"number\" ORDER BY \"number\" DESC",
+        f'WHERE source = {text(source.name)} GROUP BY "number" ORDER BY "number" DESC',
         t=tables.ERASURES.at(stores.lake(config)),
     )
     return [

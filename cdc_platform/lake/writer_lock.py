@@ -21,8 +21,8 @@ _mine: dict[tuple[Path, int], lease.Lease] = {}
 def source_lock(config: Config, source: Source, wait_s: float | None = None) -> Iterator[lease.Lease]:
     """Hold the source's lock file under `state_dir`, whatever launched the run (Dagster's pools don't see the command
     line's; the system frees it when the process dies), and then its lease in the lake. At a lake's first use its store
-    is probed; an exchange of the source's rows, or an erasure, that a killed process left undone is done. Within itself, in one thread,
-    it is held already.
+    is probed; an exchange of the source's rows, or an erasure, that a killed process left undone is done. Within
+    itself, in one thread, it is held already.
 
     Raises RunInProgress after `wait_s` (default: WAIT_S) seconds, LeaseLost for work that failed because another
     process took the source over, ConfigError for a store that can't hold a lake, StorageError.

@@ -111,10 +111,12 @@ ERASURES = Table(
         Column(
             "records",
             Array(
-                Struct((("topic", STRING), ("partition", INT), ("offset", BIGINT), ("digest", STRING), ("shared", BOOLEAN))),
+                Struct(
+                    (("topic", STRING), ("partition", INT), ("offset", BIGINT), ("digest", STRING), ("shared", BOOLEAN))
+                ),
             ),
-            "landed records whose bytes are gone: HMAC-SHA256 of each value under `salt`, by which one that is read from "
-            "Kafka again is known; shared: it held rows of other keys, too",
+            "landed records whose bytes are gone: HMAC-SHA256 of each value under `salt`, by which one that is read "
+            "from Kafka again is known; shared: it held rows of other keys, too",
         ),
         Column("salt", STRING, "random, of this erasure"),
         Column("transactions", Array(STRING), "whose end counts rows that were erased"),

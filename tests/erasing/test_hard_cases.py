@@ -51,7 +51,7 @@ def test_keys_that_change_and_deletes(world, format):
     w.catch_up()
     before, others = rows(w, name), rows(w, other)
     if format == "canal":
-        with pytest.raises(EraseRefused, match="other keys.*--follow.*id=70"):
+        with pytest.raises(EraseRefused, match=r"other keys.*--follow.*id=70"):
             erasure(w, name).erase(w.spark)
         assert rows(w, name) == before
         plan = erasure(w, name, follow=True).plan()
@@ -211,7 +211,7 @@ def test_old_versions_and_marked_rows(world):
     expected = {k: v for k, v in before.items() if k != 7}
     assert rows(w, name) == expected
     assert w.spark.read.format("delta").load(path.uri()).count() == len(expected)
-    with pytest.raises(Exception, match="(?i)not.*found|no such|exist|invalid"):
+    with pytest.raises(Exception, match=r"(?i)not.*found|no such|exist|invalid"):
         w.spark.read.format("delta").option("versionAsOf", version).load(path.uri()).collect()
     w.db.run(f"DELETE FROM {name} WHERE id = 101")
     w.publish()

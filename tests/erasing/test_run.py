@@ -1,5 +1,5 @@
-"""A subject's bytes out of a lake that a real broker feeds from a real MariaDB: gone from every file, other rows as they
-were, and the platform goes on."""
+"""A subject's bytes out of a lake that a real broker feeds from a real MariaDB: gone from every file, other rows as
+they were, and the platform goes on."""
 
 from typing import Any
 
@@ -14,6 +14,7 @@ from tests.erasing.bytes import holding
 from tests.erasing.people import MAIL, SECRET, erasure, filled, lake, rows
 
 pytestmark = [pytest.mark.spark, pytest.mark.broker, pytest.mark.oracle, pytest.mark.timeout(600)]
+
 
 @pytest.mark.parametrize("format", ["debezium", "canal", "tencent_dts"])
 def test_nothing_is_left(world, format):
@@ -53,9 +54,7 @@ def follow_up(w: Any, name: str, others: dict[int, Any]) -> None:
     assert [r["unaccounted"] for r in w.ledger()] == [0] * len(w.ledger())
 
 
-@pytest.mark.parametrize(
-    "format", ["debezium", pytest.param("canal", marks=pytest.mark.thorough), "tencent_dts"]
-)
+@pytest.mark.parametrize("format", ["debezium", pytest.param("canal", marks=pytest.mark.thorough), "tencent_dts"])
 def test_the_platform_goes_on(world, format):
     w = world(format)
     name = f"after_{format}"

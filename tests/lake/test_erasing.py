@@ -24,6 +24,7 @@ def write(path, rows, **partition):
     out = Output(delta_table.sink(path, **partition))
     out.write(pa.RecordBatch.from_pylist(rows, out.sink.schema))
     written = out.close(empty=True)
+    assert written is not None
     return out.sink, written
 
 

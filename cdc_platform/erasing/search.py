@@ -1,0 +1,148 @@
+"""What is kept of a subject, found and counted, and written anew where that is wanted; and what can't be looked
+into."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from cdc_platform.config import Config, Source
+from cdc_platform.erasing import messages, subject
+from cdc_platform.erasing.errors import EraseRefused
+from cdc_platform.erasing.subject import Key, Message, Subject, Texts
+from cdc_platform.erasing.tables import Done, Tables
+from cdc_platform.errors import CdcError
+from cdc_platform.explain import records
+from cdc_platform.explain.table import Table
+from cdc_platform.kafka.offsets import kafka_state
+from cdc_platform.lake import delta_table, erasing, queries, stores
+from cdc_platform.lake.store import File, Store
+from cdc_platform.tables import CHANGES, QUARANTINE, SCHEMA_HISTORY
+from cdc_platform.units import count
+
+Told = Callable[[str], None]
+
+
+@dataclass(slots=True)
+class Prepared:
+    """What was found, and is written."""
+
+    subject: Subject
+    messages: list[Message]
+    texts: Texts
+    tables: Tables
+    done: list[Done] = field(default_factory=list)
+
+    @property
+    def addresses(self) -> list[records.Address]:
+        """Of all records."""
+        return [m.address._replace(offset=o) for m in self.messages for o in m.offsets]
+
+    def shared(self, record: records.Address) -> bool:
+        """Whether a record is of a message that holds others, too."""
+        return any(m.shared for m in self.messages if record in [m.address._replace(offset=o) for o in m.offsets])
+
+    def data(self) -> dict[str, Any]:
+        """unfinished (None), keys, messages (address, records, shared, others: rows and statements, with: the first of
+        their tables and keys), tables (path, rows, files), values (how many are looked for as text), elsewhere (other
+        rows, by table and key, that have some of its values: up to 20), alive (the snapshot holds the row), doubts."""
+        return {
+            "unfinished": None,
+            "keys": [dict(k) for k in self.subject.keys],
+            "messages": [
+                {
+                    "address": str(m.address),
+                    "records": len(m.offsets),
+                    "shared": m.shared,
+                    "others": m.others,
+                    "with": m.rows_of,
+                }
+                for m in self.messages
+            ],
+            "tables": [
+                {"table": d.table.path, "rows": d.rows, "files": list(d.files)} for d in self.done if d.rows or d.files
+            ],
+            "values": len(self.texts.own),
+            "elsewhere": [{"table": table, "key": key} for table, key in self.texts.elsewhere],
+            "alive": any(d.rows for d in self.done if d.table.path.startswith("snapshots/")),
+            "doubts": self.subject.doubts,
+        }
+
+
+@dataclass
+class Search:
+    """Of one subject of one table. follow: keys that the row had before or since are the same subject's."""
+
+    config: Config
+    table: Table
+    key: Key
+    follow: bool
+    told: Told
+
+    @property
+    def source(self) -> Source:
+        """The table's."""
+        return self.table.source
+
+    @property
+    def lake(self) -> Store:
+        """The lake's store."""
+        return stores.lake(self.config)
+
+    def changes(self) -> Store:
+        """Where decoded events are."""
+        return CHANGES.at(self.lake, format=self.source.format, source=self.source.name)
+
+    def find(self, files: list[File] | None = None) -> Subject:
+        """In all files of decoded events, of old versions, too; or in these. Raises EraseRefused."""
+        path = self.changes()
+        if files is None:
+            if not delta_table.exists(path):
+                raise EraseRefused(self.source.name, "nothing of it has been decoded yet", ["`cdc-platform run`"])
+            files = [File(path, name) for name in erasing.named(path) if path.exists(name)]
+        self.told(f"looking for the key in {count(len(files), 'file')} of decoded events")
+        return subject.of(self.table, self.key, files, follow=self.follow)
+
+    def prepared(self, who: Subject, salt: bytes, *, write: bool) -> Prepared:
+        """What is to be done; write: with the new files, which nothing names yet. Raises EraseRefused."""
+        found = messages.of(self.config, who)
+        self.told(f"{count(len(who.events), 'change')} in {count(len(found), 'message')}")
+        path = self.changes()
+        current = [File(path, name) for name in delta_table.files(path)]
+        texts = subject.texts_of(who, current, self.known())
+        tables = Tables(self.config, who, found, texts.own, salt, write)
+        done = []
+        for one in tables.each():
+            done.append(one)
+            if one.files:
+                self.told(f"{one.table.path}: {count(one.rows, 'row')} in {count(len(one.files), 'file')}")
+        return Prepared(who, found, texts, tables, done)
+
+    def known(self) -> list[str]:
+        """Texts that aren't the subject's: names, columns and statements of the source."""
+        rows = queries.query(
+            f"SELECT DISTINCT ddl, columns FROM t WHERE source = {queries.text(self.source.name)}",
+            t=SCHEMA_HISTORY.at(self.lake),
+        )
+        told = [text for r in rows or [] for text in r.values() if text]
+        topics = {r["topic"] for r in queries.ledger(self.config, [self.source])}
+        return [*told, *topics, self.source.name, self.source.format, *(".".join(n) for n in self.table.names)]
+
+    def unread(self) -> dict[str, Any]:
+        """not_read: records in quarantine of which no key is told and that may be of this table; waiting: parts that
+        wait for the rest of their message."""
+        names = ", ".join(queries.text(n[-1]) for n in sorted(self.table.names))
+        held = queries.query(
+            f"SELECT count(*) AS n FROM t WHERE source = {queries.text(self.source.name)} AND resolved_at IS NULL "
+            f'AND ("table" IS NULL OR ("table" IN ({names}) AND key IS NULL))',
+            t=QUARANTINE.at(self.lake),
+        )
+        waiting = len(records.waiting_parts(self.config, self.source)) if records.splits(self.source) else 0
+        return {"not_read": int(held[0]["n"]) if held else 0, "waiting": waiting}
+
+    def in_kafka(self, addresses: list[tuple[str, int, int]]) -> int | None:
+        """How many of these records Kafka still has; None: it can't be asked."""
+        try:
+            state = {(s.topic, s.partition): s.begin for s in kafka_state(self.config, self.source)}
+        except CdcError:
+            return None
+        return sum(offset >= state.get((topic, partition), 1 << 62) for topic, partition, offset in addresses)
