@@ -21,8 +21,9 @@ _RANK = ("quarantined", "not applied yet", "applied", "filtered", "duplicate", "
 def look(config: Config, source: Source, address: Address) -> dict[str, Any]:
     """address, source, format, outcome (applied, control, filtered, waiting, joined, duplicate, quarantined, resolved,
     erased, not decoded yet, not applied yet, not landed, lost, none), why (in words); of a landed record timestamp,
-    landed_at, headers, key, value (bytes), erased (whether its bytes were); message: address of the
-    first record, `parts`: addresses of all, value: the whole; of what was decoded `events`: rows of `changes`, each with its outcome; quarantine: its rows about the record."""
+    landed_at, headers, key, value (bytes), erased (whether its bytes were); message: address of the first record,
+    `parts`: addresses of all, value: the whole; of what was decoded `events`: rows of `changes`, each with its outcome;
+    quarantine: its rows about the record."""
     told: dict[str, Any] = {"address": str(address), "source": source.name}
     told["format"] = NAME if address.topic == tables.LOADED else source.format
     record = records.raw_record(config, source, address)

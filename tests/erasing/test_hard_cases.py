@@ -6,9 +6,11 @@ from datetime import date
 from typing import Any
 
 import pytest
+import yaml
 from deltalake import DeltaTable
 
-from cdc_platform import tables
+from cdc_platform import chain, tables
+from cdc_platform.config import load_config
 from cdc_platform.erasing.errors import EraseRefused
 from cdc_platform.feeds.publish import Record, publish
 from cdc_platform.feeds.tencent_dts import DtsEncoder
@@ -232,3 +234,46 @@ def test_what_is_refused_changes_nothing(world):
         erasure(w, "keyed", "9").erase(w.spark)
     assert rows(w, "keyed").keys() == {1}
     assert not (lake(w) / "_erasures").exists() or not list((lake(w) / "_erasures").iterdir())
+
+
+@pytest.mark.thorough
+def test_rules_that_change_and_a_source_beside(world):
+    """Rows of a table that the rules left out are erased from `changes`, and don't come when the rules take it in; a
+    source that shares tables keeps its own."""
+    w = world("canal")
+    w.db.create("let_in", PEOPLE)
+    filled(w, "followed")
+    w.db.run(f"INSERT INTO let_in VALUES (7, '{SECRET}', NULL, NULL), (8, 'b', NULL, NULL)")
+    w.publish()
+    told = yaml.safe_load(w.file.read_text())
+    twin = {**told["sources"][0], "name": "twin"}
+    told["sources"] = [{**told["sources"][0], "tables": {"include": ["oracle.followed"]}}, twin]
+    w.file.write_text(yaml.safe_dump(told))
+    w.config = load_config(w.file)
+    w.source = w.config.source("oracle")
+    twin = w.config.source("twin")
+    w.catch_up()
+    for stage in chain.STAGES.values():
+        stage(w.spark, w.config, twin)
+    before = rows(w, "followed")
+    theirs = explained(w, twin)
+    done = erasure(w, "followed").erase(w.spark)
+    assert done["proof"]["left"] == 0
+    assert explained(w, twin) == theirs
+    assert rows(w, "followed") == {k: v for k, v in before.items() if k != 7}
+    told["sources"][0]["tables"] = {"include": ["oracle.*"]}
+    w.file.write_text(yaml.safe_dump(told))
+    w.config = load_config(w.file)
+    w.source = w.config.source("oracle")
+    w.catch_up()
+    assert rows(w, "followed").keys() == before.keys() - {7}
+    assert rows(w, "let_in").keys() == {7, 8}
+    assert [r["unaccounted"] for r in w.ledger()] == [0] * len(w.ledger())
+
+
+def explained(w: Any, source: Any) -> Any:
+    """The subject's row of another source, and its changes."""
+    changelog = tables.CHANGELOG.at(stores.lake(w.config))
+    of = f"source = '{source.name}' ORDER BY topic, \"offset\", entry_index, row_index"
+    sql = f'SELECT topic, "offset", op, after FROM {{t}} WHERE {of}'
+    return delta_table.ask(sql, t=changelog)
