@@ -43,7 +43,7 @@ COMMANDS = {
     ),
     "erase": (
         "cdc_platform.cli.erase:command",
-        "A subject's bytes out of everything that is kept of a source, with the proof.",
+        "A subject's bytes out of the lake, with the proof.",
     ),
     "reconcile": ("cdc_platform.cli.reconcile:command", "Compare snapshots with the source itself, or an export."),
     "certify": ("cdc_platform.cli.certify:command", "What the platform answers for each table, and what is wrong."),

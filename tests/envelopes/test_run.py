@@ -52,7 +52,7 @@ class Lake:
                 offset = self.next.get(partition, 0)
                 self.next[partition] = offset + 1
                 at = START + timedelta(hours=hours)
-                rows.append(("t", partition, offset, at, 0, None, bytearray(value), headers, at))
+                rows.append(("t", partition, offset, at, 0, None, bytearray(value), headers, at, None))
         schema = self.spark.read.format("delta").load(self.landing.uri()).schema
         self.spark.createDataFrame(rows, schema).coalesce(1).write.format("delta").mode("append").save(
             self.landing.uri()
