@@ -9,7 +9,7 @@ from cdc_platform.cli.app import run
 from tests.erasing.bytes import holding
 from tests.erasing.people import PEOPLE, lake, rows
 
-pytestmark = [pytest.mark.spark, pytest.mark.broker, pytest.mark.oracle, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.thorough, pytest.mark.spark, pytest.mark.broker, pytest.mark.oracle, pytest.mark.timeout(600)]
 
 
 def test_the_example(world, capsys):

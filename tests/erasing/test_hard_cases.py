@@ -78,6 +78,7 @@ def test_keys_that_change_and_deletes(world, format):
     assert replay(w.spark, w.config, w.source)["equal"]
 
 
+@pytest.mark.thorough
 def test_messages_in_parts(world):
     """The subject's row in a message of many rows that comes in many records."""
     w = world("tencent_dts")
@@ -122,6 +123,7 @@ def test_loaded_rows(world):
     assert replay(w.spark, w.config, w.source)["equal"]
 
 
+@pytest.mark.thorough
 def test_a_topic_that_is_read_once_more(world):
     """From its first offset on, by a new checkpoint: what was erased lands without its bytes; other bytes at the same
     place would land."""

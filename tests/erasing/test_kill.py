@@ -94,6 +94,7 @@ def done(w, name, key) -> bool:
     return False
 
 
+@pytest.mark.thorough
 def test_another_one_waits_for_it(world, monkeypatch):
     w, name = world("debezium"), "waits"
     w.db.create(name, PEOPLE)
