@@ -2,8 +2,9 @@
 
 What decodes also writes: events are Arrow batches already, and are never converted to JVM rows.
 
-A format whose rows mean nothing without the source's DDL (`Format.context`) gets that first: a pass of its own
-over the new messages puts their DDL aside, and all of it, which is little, goes to the driver.
+A format whose rows mean nothing without the source's DDL (`Format.context`) gets that first: a pass of its own over
+the new messages, but for files that note that they hold none, puts their DDL aside, and all of it, which is little,
+goes to the driver.
 """
 
 from functools import partial

@@ -3,7 +3,7 @@
 # pyarrow.compute makes its functions at run time, so that type checkers do not see them.
 # pyright: reportAttributeAccessIssue=false
 
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -50,10 +50,9 @@ def look_through(
     digests: Collection[str],
     salt: bytes,
     but: Collection[str],
-    told: Callable[[int], None],
 ) -> Looked:
     """texts: values of the subject's alone; digests: of payloads, under `salt`. but: paths in the lake that are about
-    to be removed. told: how many files have been looked through."""
+    to be removed."""
     lake, found, wanted = stores.lake(config), Looked(), patterns(forms(texts))
     plain = [form.encode() for form in forms(texts)]
     payloads = tuple(t.at("", source=source.name).lstrip("/") + "/" for t in (LANDING, ENVELOPES))
@@ -70,7 +69,6 @@ def look_through(
             _parquet(File(lake, path), path, wanted, plain, check, found)
         elif any(p in (lake.read(path) or b"") for p in plain):
             found.note(path)
-        told(found.files)
     return found
 
 

@@ -135,13 +135,12 @@ class Bytes:
 
 @dataclass
 class Events:
-    """Of CHANGES and CHANGELOG: row changes are taken out."""
+    """Of CHANGES and CHANGELOG: row changes are taken out. columns: with `kind`, where the table has that."""
 
     identities: frozenset[Identity]
     addresses: frozenset[Address]
     columns: tuple[str, ...] = ("topic", "partition", "offset", "entry_index", "row_index")
     keeps_note: bool = False
-    """Columns are with `kind` where the table has that."""
 
     def mine(self, batch: pa.RecordBatch) -> np.ndarray:
         found = np.zeros(batch.num_rows, bool)
@@ -196,8 +195,10 @@ class Held:
 
     def mine(self, batch: pa.RecordBatch) -> np.ndarray:
         found = self.events.mine(batch.select(self.events.columns))
-        rows = batch.select(["db", "schema", "table", "key"]).to_pylist(maps_as_pydicts="strict")
-        found |= np.array([self._told(row) for row in rows], bool)
+        tables = pa.array(sorted({name[-1] for name in self.names}), pa.string())
+        near = pc.indices_nonzero(pc.is_in(batch.column("table"), tables))
+        rows = batch.select(["db", "schema", "table", "key"]).take(near).to_pylist(maps_as_pydicts="strict")
+        found[near.to_numpy()] |= np.array([self._told(row) for row in rows], bool)
         done = pc.fill_null(pc.equal(batch.column("reason"), GONE), False)
         return found & ~done.to_numpy(zero_copy_only=False)
 
@@ -258,13 +259,9 @@ def _as_text(told: Any) -> str | None:
     """Texts in a list one behind the other, as they are."""
     if isinstance(told, dict):
         told = list(told.values())
-    return (
-        "\n".join(filter(None, map(_as_text, told)))
-        if isinstance(told, list)
-        else told
-        if isinstance(told, str)
-        else None
-    )
+    if isinstance(told, list):
+        return "\n".join(filter(None, map(_as_text, told)))
+    return told if isinstance(told, str) else None
 
 
 def stats_may_hold(named: Mapping[str, Action], addresses: Iterable[Address]) -> dict[str, Action]:

@@ -7,7 +7,6 @@ import json
 import os
 import socket
 from collections.abc import Mapping
-from dataclasses import dataclass
 from hashlib import sha256
 from typing import Any
 
@@ -18,11 +17,10 @@ from cdc_platform.config import Config, Source
 from cdc_platform.erasing import ledger, proof, subject
 from cdc_platform.erasing.errors import EraseRefused
 from cdc_platform.erasing.search import Search, Told
-from cdc_platform.erasing.subject import Key
 from cdc_platform.erasing.tables import Tables
 from cdc_platform.explain import records
-from cdc_platform.explain.table import Table, find, parse_key
-from cdc_platform.lake import checkpoints, commits, delta_table, erasing, stores
+from cdc_platform.explain.table import find, parse_key
+from cdc_platform.lake import checkpoints, commits, delta_table, erasing
 from cdc_platform.lake.erasing import Rewritten
 from cdc_platform.lake.store import File, Store
 from cdc_platform.lake.writer_lock import source_lock
@@ -40,44 +38,23 @@ from cdc_platform.tables import (
     TABLE_STATE,
     WAITING,
     name_columns,
+    name_in,
 )
 from cdc_platform.units import count
 
 _SALT_BYTES = 16
 
 
-@dataclass
-class Erasure:
-    """One subject of one table. `plan` changes nothing; `erase` does it, or finishes what was begun."""
-
-    config: Config
-    table: Table
-    key: Key
-    follow: bool = False
-    told: Told = lambda _: None
+class Erasure(Search):
+    """`plan` changes nothing; `erase` does what is found, or finishes what was begun."""
 
     @staticmethod
     def of(config: Config, source: Source, table: str, key: str, *, follow: bool, told: Told) -> "Erasure":
-        """Raises ConfigError for a table or key that can't be meant."""
+        """Raises ConfigError for a table or key that can't be meant, EraseRefused for a table without a key."""
         found = find(config, source, table)
         if not found.keys:
             raise EraseRefused(source.name, f"{found.text} has no key: its rows can't be told apart")
         return Erasure(config, found, parse_key(found, key), follow, told)
-
-    @property
-    def source(self) -> Source:
-        """The table's."""
-        return self.table.source
-
-    @property
-    def lake(self) -> Store:
-        """The lake's store."""
-        return stores.lake(self.config)
-
-    @property
-    def search(self) -> Search:
-        """For what is kept of it."""
-        return Search(self.config, self.table, self.key, self.follow, self.told)
 
     def plan(self) -> dict[str, Any]:
         """source, table, key, and what would be done (Prepared.data, Search.unread), with `kafka`: how many of the
@@ -86,10 +63,10 @@ class Erasure:
         if note := erasing.pending(self.lake, self.source.name):
             self._check_mine(note)
             return {**self._head(), "unfinished": note["number"], "messages": [], "tables": []}
-        who = self.search.find()
-        found = self.search.prepared(who, bytes(_SALT_BYTES), write=False)
+        who = self.find()
+        found = self.prepared(who, bytes(_SALT_BYTES), write=False)
         places = [(a.topic, a.partition, a.offset) for a in found.addresses]
-        return {**self._head(), **found.data(), **self.search.unread(), "kafka": self.search.in_kafka(places)}
+        return {**self._head(), **found.data(), **self.unread(), "kafka": self.in_kafka(places)}
 
     def _head(self) -> dict[str, Any]:
         return {"source": self.source.name, "table": self.table.text, "key": dict(self.key)}
@@ -130,9 +107,10 @@ class Erasure:
 
     def _decided(self, path: Store) -> dict[str, Any]:
         """Raises EraseRefused."""
-        who = self.search.find()
+        self._check_alone()
+        who = self.find()
         salt = os.urandom(_SALT_BYTES)
-        found = self.search.prepared(who, salt, write=True)
+        found = self.prepared(who, salt, write=True)
         if not any(d.rows or d.files for d in found.done):
             before, nothing = self._done_before(), f"nothing of this key of {self.table.text} is in the lake"
             raise EraseRefused(
@@ -154,7 +132,20 @@ class Erasure:
         entries = ledger.moves(self.config, self.source, who, found.messages)
         self.told("decided: what is erased is gone from here on")
         rewritten = [d.table for d in found.done]
-        return erasing.decide(self.lake, self.source.name, rewritten, number=row["number"], row=row, ledger=entries)
+        note = erasing.decide(self.lake, self.source.name, rewritten, number=row["number"], row=row, ledger=entries)
+        try:
+            self._check_alone()
+        except EraseRefused:
+            erasing.done(self.lake, self.source.name)
+            raise
+        return note
+
+    def _check_alone(self) -> None:
+        """Raises EraseRefused where one of another source isn't finished: both would write old commits of the tables
+        that sources share, and the second would undo what the first took out."""
+        if beside := erasing.others(self.lake, self.source.name):
+            problem = f"an erasure of source {beside[0]} isn't finished"
+            raise EraseRefused(self.source.name, problem, ["this once more, when it is"])
 
     def _finished(self, spark: SparkSession, path: Store, note: dict[str, Any]) -> dict[str, Any]:
         row, number, name = note["row"], note["number"], self.source.name
@@ -191,7 +182,7 @@ class Erasure:
         salt = bytes.fromhex(note["row"]["salt"])
         tables = [Rewritten.of(t) for t in note["tables"]]
         old = {f"{t.path}/{p}" for t in tables for p in erasing.unneeded(self.lake.at(t.path), t)}
-        changes = self.search.changes()
+        changes = self.changes()
         before = [
             changes.uri().removeprefix(f"{self.lake.uri()}/") + "/" + p
             for t in tables
@@ -201,11 +192,11 @@ class Erasure:
         files = [File(self.lake, p) for p in before if self.lake.exists(p)]
         who = subject.of(self.table, self.key, files, follow=True)
         now = [File(changes, name) for name in delta_table.files(changes)]
-        told = subject.texts_of(who, now, self.search.known())
+        told = subject.texts_of(who, now, self.known())
         texts = told.own
         digests = {r["digest"] for r in note["row"]["records"]}
         self.told(f"looking through all files for {count(len(texts), 'value')} and {count(len(digests), 'payload')}")
-        looked = proof.look_through(self.config, self.source, texts, digests, salt, old, lambda _: None)
+        looked = proof.look_through(self.config, self.source, texts, digests, salt, old)
         again = Tables(self.config, who, [], texts, salt, write=False)
         for one in again.each():
             for _ in range(one.rows):
@@ -217,9 +208,9 @@ class Erasure:
                 "values": len(texts),
                 "elsewhere": len(told.elsewhere),
                 "payloads": len(digests),
-                "kafka": self.search.in_kafka(places),
+                "kafka": self.in_kafka(places),
             },
-            **self.search.unread(),
+            **self.unread(),
         }
 
     def _noted(self, number: int, tables: list[Rewritten]) -> None:
@@ -246,14 +237,13 @@ class Erasure:
         return hmac.new(salt, json.dumps(self.key, sort_keys=True).encode(), sha256).hexdigest()
 
     def _is_mine(self, row: Mapping[str, Any]) -> bool:
-        return hmac.compare_digest(row["key_digest"], self._digest(bytes.fromhex(row["salt"])))
+        """Whether a row of ERASURES is of this key of this table."""
+        same = name_in(row) in self.table.names
+        return same and hmac.compare_digest(row["key_digest"], self._digest(bytes.fromhex(row["salt"])))
 
     def _check_mine(self, note: Mapping[str, Any]) -> None:
         """Raises EraseRefused where another erasure isn't finished."""
-        row = note["row"]
-        if ".".join(filter(None, (row["db"], row["schema"], row["table"]))) != self.table.text or not self._is_mine(
-            row
-        ):
+        if not self._is_mine(note["row"]):
             problem = f"erasure {note['number']}, of another key, was begun and isn't finished"
             raise EraseRefused(self.source.name, problem, ["its command once more"])
 
@@ -263,7 +253,8 @@ class Erasure:
 
     def _done_before(self) -> int | None:
         """The newest erasure of this key that is done."""
-        sql = f"SELECT \"number\", salt, key_digest FROM {{t}} WHERE source = '{self.source.name}' AND stage = 'done'"
+        told = '"number", db, schema, "table", salt, key_digest'
+        sql = f"SELECT {told} FROM {{t}} WHERE source = '{self.source.name}' AND stage = 'done'"
         rows = delta_table.ask(sql, t=ERASURES.at(self.lake))
         return max((r["number"] for r in rows if self._is_mine(r)), default=None)
 

@@ -70,7 +70,8 @@ class Prepared:
 
 @dataclass
 class Search:
-    """Of one subject of one table. follow: keys that the row had before or since are the same subject's."""
+    """Of one subject of one table. follow: keys that the row had before or since are the same subject's. told: is given
+    what is being done, for people."""
 
     config: Config
     table: Table

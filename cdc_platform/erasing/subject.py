@@ -85,8 +85,6 @@ def of(table: Table, key: Key, files: Sequence[File], *, follow: bool) -> Subjec
     """Looks for a key in these files of CHANGES. follow: keys that the row had before or since are the same subject's.
     Raises EraseRefused where it had any and they aren't to be followed, or where changes can't all be found."""
     source = table.source.name
-    if not table.keys:
-        raise EraseRefused(source, f"{table.text} has no key: which of its rows are the subject's can't be told")
     if table.origin:
         raise EraseRefused(source, f"the rows of {table.text} are kept with those of other tables (tables.routes)")
     keys: list[Key] = [dict(key)]

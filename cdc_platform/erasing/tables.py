@@ -5,6 +5,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
+from urllib.parse import unquote
 
 import pyarrow as pa
 
@@ -133,8 +134,6 @@ class Tables:
         now = commits.live(path)
         if now is None:
             raise EraseRefused(self.source.name, f"{path.uri()} has features of Delta that aren't kept to here")
-        from urllib.parse import unquote
-
         fields = delta_table.file_fields(path)
         work = self._keys(path, fields, numbered=numbered)
         schema = pa.schema(list(fields.values()))

@@ -85,6 +85,12 @@ def reached(lake: Store, source: str, note: dict[str, Any], stage: str, **told: 
     return note
 
 
+def others(lake: Store, source: str) -> list[str]:
+    """Other sources with an erasure that isn't done."""
+    folder, _, mine = _NOTE.format(source=source).rpartition("/")
+    return [name.removesuffix(".json") for name, _ in lake.names(folder) if name != mine]
+
+
 def done(lake: Store, source: str) -> None:
     """Forgets the note."""
     lease.check()
@@ -155,8 +161,12 @@ def named(path: Store) -> dict[str, handles.Action]:
     names = _commits(path)
     if [int(name[:20]) for name in names] != list(range(len(names))):
         raise LakeChanged(path.uri(), "commits are gone from its log, so that not all of its old files are known")
+    return _added(path, names)
+
+
+def _added(path: Store, commits_: Iterable[str]) -> dict[str, handles.Action]:
     with ThreadPoolExecutor(_AT_ONCE) as pool:
-        found = pool.map(lambda name: [a["add"] for a in _lines(path, name) if "add" in a], names)
+        found = pool.map(lambda name: [a["add"] for a in _lines(path, name) if "add" in a], commits_)
         return {unquote(add["path"]): add for adds in found for add in adds}
 
 
@@ -237,12 +247,16 @@ def _is_of(name: str, version: int) -> bool:
 
 def unneeded(path: Store, table: Rewritten) -> list[str]:
     """Files of a table that no commit names: those that others took the place of, and of tasks that failed; and where
-    old versions go, those that the newest one doesn't name."""
+    old versions go, those that the newest one doesn't name. Of a table that sources share these alone: who writes it
+    without the source's lease may be about to commit a file that none names yet."""
     there = current(path)
     keep = set(there) if table.versions else {*there, *named(path)}
     vectors = {v for add in there.values() if (v := deletion_vectors.path_of(add.get("deletionVector")))}
     under = tuple(f"{n}={v}/" for n, v in table.partition.items())
     found = [p for p in path.below("") if not p.startswith("_delta_log/") and (not under or p.startswith(under))]
+    if table.versions and under:
+        known = {*_added(path, _commits(path)), *table.files}
+        found = [p for p in found if p in known]
     return [p for p in found if p not in keep and p not in vectors]
 
 

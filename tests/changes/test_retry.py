@@ -57,7 +57,7 @@ class Topic:
         path = delta_sql.ensure(tables.LANDING, tables.LANDING.at(stores.lake(self.config), source="s"))
         out = Output(Sink(path, tables.LANDING.arrow(), (), ()))
         batch = pa.RecordBatch.from_pylist(rows, tables.LANDING.arrow())
-        direct._write(FORMAT.context.marker, iter([batch]), {"landing": out})
+        direct._write(FORMAT.context.marker, {}, iter([batch]), {"landing": out})
         commits.append_files(out.sink, [out.close()])
 
     def read_on(self):

@@ -7,6 +7,7 @@ import pytest
 
 from cdc_platform import chain
 from cdc_platform.erasing.errors import EraseRefused
+from cdc_platform.lake import erasing, stores
 from cdc_platform.lake.writer_lock import source_lock
 from cdc_platform.replay.run import replay
 from cdc_platform.spark.session import leased
@@ -64,6 +65,12 @@ def test_the_platform_goes_on(world, format):
     name = f"after_{format}"
     filled(w, name)
     others = {k: v for k, v in rows(w, name).items() if k != 7}
+    held = stores.lake(w.config)
+    erasing.decide(held, "beside", [], number=1)
+    with pytest.raises(EraseRefused, match="an erasure of source beside isn't finished"):
+        erasure(w, name).erase(w.spark)
+    erasing.done(held, "beside")
+    assert erasing.pending(held, w.source.name) is None
     erased = erasure(w, name).erase(w.spark)
     assert erased["proof"]["left"] == 0
     counted = w.ledger()
@@ -73,3 +80,9 @@ def test_the_platform_goes_on(world, format):
     follow_up(w, name, others)
     with pytest.raises(EraseRefused, match="gone already: erasure 1"):
         erasure(w, name).erase(w.spark)
+    w.db.create(f"{name}_other", "(id int NOT NULL PRIMARY KEY)")
+    w.db.run(f"INSERT INTO {name}_other VALUES (1)")
+    w.publish()
+    w.catch_up()
+    with pytest.raises(EraseRefused, match="nothing of this key"):
+        erasure(w, f"{name}_other").erase(w.spark)

@@ -71,6 +71,29 @@ def test_every_version_has_what_is_left(store):
     assert delta_table.ask("SELECT count(*) AS n FROM {t}", t=path) == [{"n": old[1].num_rows + 1}]
 
 
+def test_of_a_table_that_sources_share_files_that_no_commit_names_yet_stay(store):
+    path = store.at("shared")
+    new_tables.create(path, SHARED)
+    first = append(path, [{"id": 1, "name": "a"}, {"id": 2, "name": "b"}], source="a")
+    files = {first: write(path, [{"id": 2, "name": "b"}], source="a")[1]}
+    rewritten = Rewritten("shared", {"source": "a"}, IN_PLACE, files)
+    decided(store, rewritten)
+    sink, beside = write(path, [{"id": 3, "name": "c"}], source="a")  # somebody's who has no lease
+    assert erasing.unneeded(path, rewritten) == [first]
+    assert erasing.remove(path, rewritten) == 1
+    commits.append_files(sink, [beside])
+    assert [r["id"] for r in delta_table.ask("SELECT id FROM {t} ORDER BY id", t=path)] == [2, 3]
+
+
+def test_an_erasure_of_another_source_is_told(store):
+    assert erasing.others(store, "a") == []
+    for source in ("a", "b"):
+        erasing.decide(store, source, [], number=1)
+    assert (erasing.others(store, "a"), erasing.others(store, "b")) == (["b"], ["a"])
+    erasing.done(store, "b")
+    assert erasing.others(store, "a") == []
+
+
 def test_old_versions_tell_nothing_any_more(store):
     path = store.at("own")
     new_tables.create(path, OWN)
