@@ -72,11 +72,12 @@ class Unplaced:
     def told(self) -> dict[str, Any]:
         """As JSON can tell it. untied: no two changes of one key came by two partitions at one time; spans: partition,
         lowest and highest time."""
-        untied = len(self.spans) < 2 or not len(_all(self.hashed).tied())
+        untied = len(self.spans) < 2 or not len(joined(self.hashed).tied())
         return {"untied": untied, "spans": [[p, *span] for p, span in sorted(self.spans.items())]}
 
 
-def _all(some: Iterable[Hashed]) -> Hashed:
+def joined(some: Iterable[Hashed]) -> Hashed:
+    """Several as one."""
     hashes_, partitions = zip(*some, strict=True)
     return Hashed(np.concatenate(hashes_), np.concatenate(partitions))
 

@@ -1,11 +1,13 @@
 """Changes of one table in several partitions, where no position relates these: the latest source time in each does,
 down to its grain. What is closer than that is no order: the table says so."""
 
+import json
 from collections.abc import Iterator
 from decimal import Decimal
 from functools import reduce
 from shlex import quote
 from typing import NamedTuple
+from urllib.parse import unquote
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
@@ -16,7 +18,9 @@ from cdc_platform.changelog.order_key import PARTITIONS, TIMES_FROM
 from cdc_platform.changelog.schema import Order
 from cdc_platform.config import Config, Source
 from cdc_platform.errors import TableStopped
-from cdc_platform.lake import delta_table, stores
+from cdc_platform.lake import delta_table, looks, stores
+from cdc_platform.lake.store import File
+from cdc_platform.snapshots.apply.same_time import Unplaced
 from cdc_platform.snapshots.apply.tombstones import graves
 from cdc_platform.snapshots.batch_tables import of_table
 from cdc_platform.snapshots.reduce.fold import key_image, key_names, typed_keys
@@ -62,9 +66,29 @@ def check(
         raise TableStopped(source.name, target.name, why)
 
 
+def unplaced(target: Target, low: Order, high: Order | None) -> Unplaced | None:
+    """What a task has to look at of plain changes (apply/same_time.py), of which none has an earlier source time than
+    what is there: it comes to what `check` says. low, high: as there. None: Spark has to look."""
+    between, look = _between(low, high), looks.look(target.tombstones)
+    time = between and between[0]
+    if (between is not None and between != (time, time)) or (look is not None and look.live is None):
+        return None
+    stones = []
+    for add in look.live.adds if look is not None and look.live is not None else ():
+        highest = json.loads(add["stats"]).get("maxValues", {})
+        pos = highest.get("_cdc_order", {}).get("pos")
+        if pos is not None and pos < low[2]:
+            continue
+        if highest.get("scope") not in ("row", "expired"):
+            return None  # a TRUNCATE
+        stones.append(File(target.tombstones, unquote(add["path"])))
+    return Unplaced(time, tuple(stones))
+
+
 def _between(low: Order, high: Order | None) -> tuple[int, int] | None:
     """Of what `order_key.pos` a change and a row may be that have the same source time. None: of none."""
-    if high is None or low[:3] > high[:3]:
+    untold = low[1] < 0 and low[2] < TIMES_FROM  # its offset stands in, which nothing compares with another partition's
+    if high is None or low[:2] > high[:2] or (low[:3] > high[:3] and not untold):
         return None
     if low[:2] != high[:2] or low[2] < TIMES_FROM:
         return 0, NEVER

@@ -167,24 +167,9 @@ def _write(
         return routing.routed(upcast.carried(every, plan.spans, lists_), source, sorted(known), found.lacking)
 
     plain = {} if source.tables.routes else _plain(spark, source, files, found, apart)
-    unplaced = {n for t in found.touched if t.low[1] < 0 and (n := t.name) in plain}
-    came = partitions.came(config, source)
-    rows_alone = {n: p for n, p in plain.items() if p.figures.truncated_at is None}
-    ours = {n: rows_alone[n] for n in sorted(unplaced & rows_alone.keys())}
-    untied = ties.untied(spark, ours) if came.several else frozenset()
     app = f"snapshots {source.name}"
-    work = Work(
-        config,
-        source,
-        found.rows,
-        batch_id,
-        app,
-        lists,
-        history,
-        plain=plain,
-        came=came,
-        untied=untied,
-    )
+    came = partitions.came(config, source)
+    work = Work(config, source, found.rows, batch_id, app, lists, history, plain=plain, came=came)
 
     def left(t: Touched) -> state.Outcome | None:
         name = t.name
@@ -205,7 +190,9 @@ def _write(
     asked = [together.Asked(t, found.told.get(t.name), before.get(t.name)) for t in found.touched if t.name not in done]
     done |= together.bring_up(work, asked)
     alone = [a for a in asked if a.touched.name not in done]
-    work = replace(work, plain=rows_alone)  # a TRUNCATE is Spark's where tables don't go together
+    rows_alone = {n: p for n, p in plain.items() if p.figures.truncated_at is None}  # Spark's, where tables go alone
+    unplaced = {n: rows_alone[n] for a in alone if a.touched.low[1] < 0 and (n := a.touched.name) in rows_alone}
+    work = replace(work, plain=rows_alone, untied=ties.untied(spark, unplaced) if came.several else frozenset())
     with read_in_bulk(spark, _read_alone(config, source, work, [a.touched.name for a in alone], before)):
         each = [partial(outcome, work, *a) for a in alone]
         outcomes = [*done.values(), *delta_sql.run_parallel(each)]

@@ -11,6 +11,7 @@ import json
 import logging
 from collections.abc import Callable, Mapping
 from contextlib import suppress
+from dataclasses import replace
 from functools import lru_cache, partial
 from itertools import count
 from typing import Any, NamedTuple, TypeVar
@@ -23,7 +24,7 @@ from cdc_platform.lake import commits, delta_table, looks, new_tables, stores
 from cdc_platform.lake.commits import Live, Marked
 from cdc_platform.lake.data_files import Written, units
 from cdc_platform.lake.looks import Look
-from cdc_platform.snapshots import state
+from cdc_platform.snapshots import partitions, state
 from cdc_platform.snapshots.apply import append as loads
 from cdc_platform.snapshots.apply import prepare, replace_rows
 from cdc_platform.snapshots.apply.append import ROWS, TOMBSTONES, Columns, Load
@@ -98,19 +99,25 @@ def _prepared(work: Work, asked: Asked) -> _Prepared | None:
     touched, plain = asked.touched, work.plain.get(asked.touched.name)
     if plain is None or asked.columns is None or not 0 < plain.figures.changes == touched.changes <= _FEW:
         return None
-    if work.came.unsettled(touched.low[1]):  # partitions.check
+    unsettled = work.came.unsettled(touched.low[1])
+    if unsettled and (work.came.mixed or plain.figures.truncated_at is not None):  # partitions.check
         return None
     with suppress(TableStopped):
         columns = columns_of(work.source, touched.name, asked.columns)
         target = work.target(touched.name)
-        look = _looked(target, columns, asked, plain)
+        look = _looked(target, columns, asked, plain, unplaced=unsettled)
         piece = _piece(target, columns, plain, look) if look is not None else None
+        if piece is not None and unsettled:
+            high = asked.before and asked.before["high_order"]
+            unplaced = partitions.unplaced(target, touched.low, tuple(map(int, high.values())) if high else None)
+            piece = unplaced and replace(piece, unplaced=unplaced)
         return _Prepared(asked, plain, look.live, piece) if look and look.live and piece else None
     return None
 
 
-def _looked(target: Target, columns: list[TableColumn], asked: Asked, plain: Plain) -> Look | None:
-    """The snapshot as it is, made if it isn't there. None: it isn't as it has to be, or may hold something newer."""
+def _looked(target: Target, columns: list[TableColumn], asked: Asked, plain: Plain, *, unplaced: bool) -> Look | None:
+    """The snapshot as it is, made if it isn't there. None: it isn't as it has to be, or may hold something newer.
+    unplaced: what has the same source time will be looked at (partitions.unplaced)."""
     look = looks.look(target.snapshot)
     if look is None:
         gone = asked.before is not None or delta_table.exists(target.tombstones)  # its folder was lost
@@ -119,8 +126,10 @@ def _looked(target: Target, columns: list[TableColumn], asked: Asked, plain: Pla
         return None
     if asked.before is None:
         return None if look.live.adds or delta_table.exists(target.tombstones) else look
-    high = asked.before["high_order"]
-    return look if high and tuple(high.values()) < tuple(plain.figures.low_order) else None
+    if not (high := asked.before["high_order"]):
+        return None
+    there, low = tuple(high.values()), tuple(plain.figures.low_order)
+    return look if (there[:3] <= low[:3] if unplaced else there < low) else None
 
 
 def _fits(target: Target, look: Look, columns: list[TableColumn]) -> bool:

@@ -3,6 +3,7 @@
 import random
 import shutil
 from collections.abc import Iterator
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -15,7 +16,7 @@ from cdc_platform.snapshots import together as ways
 from cdc_platform.snapshots.apply import prepare, together_tasks
 from cdc_platform.snapshots.schema import features
 from cdc_platform.snapshots.target import LOST
-from tests.changelog.feed import Feed, SourceTable
+from tests.changelog.feed import LANDED, Feed, SourceTable, position
 
 pytestmark = pytest.mark.spark
 
@@ -137,6 +138,84 @@ def test_tables_that_were_truncated_get_together_what_each_gets_alone(spark, mak
         assert ours.state("shop", name) == alone.state("shop", name) == ("live", None)
         rows_of = {t["source"]: t["rows"] for t in queries.table_states(config) if t["table"] == name}
         assert rows_of["ours"] == rows_of["alone"] == len(ours.live("shop", name))
+
+
+PARTITIONS = 3
+
+
+def unplaced(seed: int) -> Iterator[list[dict[str, Any]]]:
+    """Batches of changes without a position by several partitions, each key's by one but for some of t1; some batches
+    begin in the second that the one before ended in."""
+    made = random.Random(seed)
+    live: dict[tuple[str, int], dict[str, Any]] = {}
+    offsets, second = [0] * PARTITIONS, 0
+    for number in range(5):
+        events = [TABLES[n].stated() for n in NAMES]
+        for i in range(60):
+            name, key = made.choice(NAMES), made.randrange(9)
+            old, new = live.get((name, key)), row(key, i)
+            gone = old is not None and made.random() < 0.4
+            if gone:
+                change = TABLES[name].delete((None, None), live.pop((name, key)))
+            else:
+                live[name, key] = new
+                change = TABLES[name].update((None, None), old, new) if old else TABLES[name].insert((None, None), new)
+            strays = name == "t1" and number == 3 and made.random() < 0.5
+            partition = (key + strays) % PARTITIONS
+            offsets[partition] += 1
+            second += made.random() < 0.1
+            time = LANDED + timedelta(seconds=second)
+            place = {"partition": partition, "offset": offsets[partition], "source_time": time}
+            events.append({**change, **position(None, None, None), **place})
+        second += number % 2
+        yield events
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("seed", [1, 2, 3, 5])
+def test_tables_by_several_partitions_get_together_what_each_gets_alone(
+    spark, make_config, monkeypatch, together, seed
+):
+    sources = [{"name": n, "format": "canal_json", "topics": [n]} for n in ("ours", "alone")]
+    config = make_config(sources)
+    ours, alone = (Feed(spark, config, s["name"]) for s in sources)
+    for events in unplaced(seed):
+        for feed in (ours, alone):
+            feed.say(*events)
+            feed.unify()
+        ours.snapshot()
+        with monkeypatch.context() as by_itself:
+            by_itself.setattr(ways, "_FEW", 0)
+            alone.snapshot()
+        assert ours.kept("shop", NAMES) == alone.kept("shop", NAMES)
+    others = set(NAMES) - {"t1"}
+    assert together[0] == set(NAMES) and all(others <= done for done in together[2::2])
+    for name in NAMES:
+        assert ours.state("shop", name) == alone.state("shop", name)
+        assert (ours.state("shop", name)[0] == "live") == (name in others)
+
+
+@pytest.mark.parametrize("gone", [False, True], ids=["row", "tombstone"])
+@pytest.mark.parametrize(("partition", "state"), [(0, "live"), (1, "stopped")])
+def test_a_change_in_the_second_of_what_is_there(spark, make_config, together, gone, partition, state):
+    feed = Feed(spark, make_config([{"name": "s", "format": "canal_json", "topics": ["t"]}]), "s")
+
+    def say(*changes: dict[str, Any], partition: int, offset: int) -> None:
+        for i, change in enumerate(changes):
+            place = {"partition": partition, "offset": offset + i, "source_time": LANDED}
+            feed.say({**change, **position(None, None, None), **place})
+
+    table, at = TABLES["t0"], (None, None)
+    say(table.stated(), table.insert(at, row(1, 1)), partition=0, offset=50)
+    say(table.insert(at, row(2, 2)), partition=1, offset=0)
+    if gone:
+        say(table.delete(at, row(1, 1)), partition=0, offset=60)
+    feed.catch_up()
+    say(table.insert(at, row(1, 7)) if gone else table.update(at, row(1, 1), row(1, 7)), partition=partition, offset=70)
+    feed.catch_up()
+    assert feed.state("shop", "t0")[0] == state
+    assert together == [{"t0"}, {"t0"} if state == "live" else set()]
+    assert notes(feed, "t0").get(1) == ("7.50" if state == "live" else None if gone else "1.50")
 
 
 def test_a_batch_is_one_commit_of_each_table_and_a_small_table_stays_one_file(feed, together):

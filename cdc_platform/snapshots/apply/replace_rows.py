@@ -145,7 +145,7 @@ class _Span:
         return at < len(self.numbers) and bool(self.numbers[at] <= known.max)
 
 
-def _numbers_of(batches: Iterable[pa.RecordBatch]) -> dict[int, BitMap64]:
+def numbers_of(batches: Iterable[pa.RecordBatch]) -> dict[int, BitMap64]:
     """What rows_of gives, by file."""
     found: dict[int, BitMap64] = {}
     for batch in batches:
@@ -162,7 +162,7 @@ def gone_of(
 ) -> Iterator[tuple[DataFile, BitMap64, int]]:
     """What rows_of gives → files with rows that counted before, and those with the numbers `always`: all rows that
     don't count any more, and how many of them are new."""
-    found = _numbers_of(batches)
+    found = numbers_of(batches)
     for file in files:
         if file.number in found or file.number in always:
             before = deletion_vectors.read(table, file.vector)

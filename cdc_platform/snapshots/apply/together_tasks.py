@@ -21,11 +21,11 @@ from cdc_platform.errors import CdcError
 from cdc_platform.lake import deletion_vectors
 from cdc_platform.lake.data_files import Output, Sink, Unit, Written, read
 from cdc_platform.lake.store import File
-from cdc_platform.mysql.types import MySqlType
 from cdc_platform.snapshots.apply import replace_rows
 from cdc_platform.snapshots.apply.append import ROWS, Load
 from cdc_platform.snapshots.apply.cast import typed
 from cdc_platform.snapshots.apply.replace_rows import DataFile, Keep
+from cdc_platform.snapshots.apply.same_time import KeyColumns, Looked, Unplaced
 from cdc_platform.snapshots.reduce import images, latest_by_key
 from cdc_platform.tables.names import name_columns
 
@@ -33,6 +33,7 @@ log = logging.getLogger(__name__)
 
 _ITS_OWN = (ValueError, pa.ArrowException, OSError, CdcError)
 """Errors of one table: what they come to is seen where it is brought up to date by itself. The others go on."""
+_TIED = "changes of one key came by two partitions at one source time"
 _HELD_BYTES = 64 << 20
 """What a task's tables hold together before they are written."""
 
@@ -42,16 +43,18 @@ class Piece:
     """What a task is to do for a table. load: how texts become rows and tombstones. sinks: of either. keys: the key
     columns of the snapshot's files with their types at the source. files: those that may hold rows of the keys;
     rewritten: numbers of those that are written anew rather than marked, and of `always` ones, whatever they hold.
-    since: order of the last TRUNCATE among the changes: those before it are of no account."""
+    since: order of the last TRUNCATE among the changes: those before it are of no account. unplaced: what is to be
+    looked at where several partitions told changes without a position."""
 
     table: PlainTable
     load: Load
     sinks: Mapping[str, Sink]
-    keys: tuple[tuple[pa.Field, MySqlType], ...]
+    keys: KeyColumns
     files: tuple[DataFile, ...]
     rewritten: frozenset[int]
     always: frozenset[int]
     since: tuple[int, ...] | None = None
+    unplaced: Unplaced | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +78,24 @@ class _Work:
     piece: Piece
     out: dict[str, Output]
     keys: list[pa.RecordBatch] = field(default_factory=list)
+    looked: Looked | None = None
     why: str | None = None
+
+    @staticmethod
+    def of(piece: Piece) -> "_Work":
+        looked = Looked(piece.unplaced, piece.keys) if piece.unplaced is not None else None
+        return _Work(piece, {name: Output(sink) for name, sink in piece.sinks.items()}, looked=looked)
+
+    def look(self, changes: list[pa.RecordBatch]) -> None:
+        """All changes, as latest_by_key.head gives them."""
+        if self.looked is None:
+            return
+        try:
+            for some in changes:
+                self.looked.add(some)
+            self.why = _TIED if self.looked.tied() else None
+        except _ITS_OWN as error:
+            self.failed(error)
 
     def take(self, rows: pa.RecordBatch) -> None:
         """Rows of changes that win."""
@@ -97,9 +117,12 @@ class _Work:
     def failed(self, error: Exception) -> None:
         """Leaves nothing behind."""
         log.warning("%s: %r", ".".join(self.piece.table.name), error)
-        self.why = type(error).__name__
+        self.why = self._discarded(type(error).__name__)
+
+    def _discarded(self, why: str) -> str:
         for out in self.out.values():
             out.discard()
+        return why
 
     def end(self, number: int) -> Told:
         """Takes out the rows that these take the place of, and closes the files."""
@@ -107,7 +130,10 @@ class _Work:
         written: dict[str, Written | None] = {}
         if self.why is None:
             try:
-                gone = self._gone()
+                rows = self._replaced()
+                if self.looked and self.looked.tied_to(self.piece.sinks[ROWS].table, self.piece.files, rows):
+                    return {"table": number, "why": self._discarded(_TIED), "written": {}, "gone": []}
+                gone = self._gone(rows)
                 if self.piece.since is not None:
                     self.piece.load.truncated(self.piece.since, self.out)
                 written = {name: out.close() for name, out in self.out.items()}
@@ -116,14 +142,19 @@ class _Work:
         files = {name: list(done) for name, done in written.items() if done is not None}
         return {"table": number, "why": self.why, "written": files, "gone": gone}
 
-    def _gone(self) -> list[list[Any]]:
+    def _replaced(self) -> list[pa.RecordBatch]:
+        """Where rows with these keys stand, as replace_rows.rows_of tells."""
+        if not self.piece.files:
+            return []
+        schema = pa.schema([f for f, _ in self.piece.keys])
+        held = replace_rows.Held(pa.Table.from_batches(self.keys, schema))
+        return list(replace_rows.rows_of(held, self.piece.files))
+
+    def _gone(self, rows: list[pa.RecordBatch]) -> list[list[Any]]:
         piece = self.piece
         if not piece.files:
             return []
-        schema = pa.schema([f for f, _ in piece.keys])
-        held = replace_rows.Held(pa.Table.from_batches(self.keys, schema))
         table, told = piece.sinks[ROWS].table, []
-        rows = replace_rows.rows_of(held, piece.files)
         with deletion_vectors.Vectors(table) as new:
             for file, gone, added in replace_rows.gone_of(table, piece.files, rows, piece.always):
                 if file.number in piece.rewritten and len(gone) < file.rows:
@@ -146,9 +177,9 @@ def done(given: Iterator[Any], _out: Mapping[str, Output]) -> list[Told]:
 
 
 def _done(task: Task) -> list[Told]:
-    works = [_Work(p, {n: Output(s) for n, s in p.sinks.items()}) for _, p, _ in task.pieces]
+    works = [_Work.of(p) for _, p, _ in task.pieces]
     try:
-        for file, (owner, places) in _winners(task).items():
+        for file, (owner, places) in _winners(task, works).items():
             for rows, of in _rows(task.files[file].unit.file, places, owner):
                 for i, mine in _split(rows, of):
                     works[i].take(mine)
@@ -168,7 +199,7 @@ def _flushed(works: list[_Work]) -> None:
             out.flush()
 
 
-def _winners(task: Task) -> dict[int, tuple[np.ndarray, np.ndarray]]:
+def _winners(task: Task, works: list[_Work]) -> dict[int, tuple[np.ndarray, np.ndarray]]:
     """By place of a file in the task: whose (by place of a table) the last changes of each key are, and where they
     stand, in order."""
     tables = [p.table for _, p, _ in task.pieces]
@@ -181,6 +212,7 @@ def _winners(task: Task) -> dict[int, tuple[np.ndarray, np.ndarray]]:
     for i, (table, changes) in enumerate(zip(tables, held, strict=True)):
         if not changes:
             continue
+        works[i].look(changes)
         newest = latest_by_key.newest(changes, table)
         file, at = (newest.column(c).to_numpy() for c in ("file", "at"))
         for number in np.unique(file).tolist():
