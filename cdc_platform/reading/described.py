@@ -11,8 +11,8 @@ from cdc_platform.errors import ConfigError
 from cdc_platform.lake import handles, queries, stores
 from cdc_platform.lake.store import Store
 from cdc_platform.reading.catalog import TableName, states
-from cdc_platform.reading.frames import BOOKKEEPING
 from cdc_platform.suggest import closest
+from cdc_platform.tables import BOOKKEEPING
 
 _LIMITS = "cdc.limits"
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from cdc_platform.errors import NotReadable, SetupError
 from cdc_platform.lake import handles
 from cdc_platform.reading.catalog import Snapshot
+from cdc_platform.tables import BOOKKEEPING
 
 if TYPE_CHECKING:
     import duckdb
@@ -20,7 +21,6 @@ if TYPE_CHECKING:
 
     SparkSession = Any  # classic or Spark Connect: two classes that share no base in pyspark 4
 
-BOOKKEEPING = "_cdc_"
 Kind = Literal["arrow", "pandas", "polars", "duckdb"]
 
 

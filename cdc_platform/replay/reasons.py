@@ -14,8 +14,8 @@ from cdc_platform.changes import in_force
 from cdc_platform.config import Config, Source
 from cdc_platform.lake import queries, stores
 from cdc_platform.replay import kept
-from cdc_platform.replay.diff import Wrong
 from cdc_platform.spark import delta_sql
+from cdc_platform.spark.row_diff import Wrong
 from cdc_platform.tables import CHANGELOG, CHANGES, DECODED_WITH, QUARANTINE, SCHEMA_HISTORY
 
 _MESSAGE = ["topic", "partition", "offset"]
@@ -47,13 +47,13 @@ class Reasons:
 
     def _groups(self, wrong: Wrong) -> DataFrame:
         """Rows that differ, by column and by what is noted of their changes on either side."""
-        rows = wrong.rows.select("kind", "n", "differ", "in_use", "replay")
-        for order, config in (("in_use", self.config), ("replay", self.side)):
+        rows = wrong.rows.select("kind", "n", "differ", "u_order", "r_order")
+        for order, config in (("u_order", self.config), ("r_order", self.side)):
             at = self._changelog(config).select("order_key", F.struct(*_AT).alias(f"{order}_at"))
-            at = at.dropDuplicates(["order_key"]).withColumnRenamed("order_key", f"{order}_order")
-            rows = rows.join(at, F.col(order) == F.col(f"{order}_order"), "left")
-        newer = F.col("in_use").isNull() | (F.col("replay") >= F.col("in_use"))  # the change that came last
-        rows = rows.withColumn("at", F.when(newer, F.col("replay_at")).otherwise(F.col("in_use_at")))
+            at = at.dropDuplicates(["order_key"]).withColumnRenamed("order_key", f"{order}_key")
+            rows = rows.join(at, F.col(order) == F.col(f"{order}_key"), "left")
+        newer = F.col("u_order").isNull() | (F.col("r_order") >= F.col("u_order"))  # the change that came last
+        rows = rows.withColumn("at", F.when(newer, F.col("r_order_at")).otherwise(F.col("u_order_at")))
         rows = rows.select("kind", "n", "differ", *(F.col(f"at.{c}").alias(c) for c in _AT))
         for side, config in (("u", self.config), ("r", self.side)):
             noted = self._changelog(config).dropDuplicates(_AT).select(*_AT, *_renamed(_FACTS, side))

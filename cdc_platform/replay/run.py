@@ -22,18 +22,18 @@ from cdc_platform.lake.store import Store
 from cdc_platform.lake.writer_lock import source_lock
 from cdc_platform.reading import catalog, described
 from cdc_platform.reading.catalog import State, TableName
-from cdc_platform.reading.frames import BOOKKEEPING
-from cdc_platform.replay import diff, kept, kinds, present, side
+from cdc_platform.replay import kept, kinds, present, side
 from cdc_platform.replay import swap as swapping
 from cdc_platform.replay.present import Present
 from cdc_platform.replay.reasons import Reasons, decoders, options_in_use
 from cdc_platform.results import Stopwatch
-from cdc_platform.spark import delta_sql
+from cdc_platform.spark import delta_sql, row_diff
 from cdc_platform.spark.session import leased
 from cdc_platform.suggest import closest
-from cdc_platform.tables import QUARANTINE, SNAPSHOT_PATH, name_in
+from cdc_platform.tables import BOOKKEEPING, QUARANTINE, SNAPSHOT_PATH, name_in
 
 log = logging.getLogger("cdc_platform.run")
+_SIDES = row_diff.Sides("in_use", "replay", *kinds.KINDS)
 _APART = ("left_out", "dropped")
 """States of tables whose snapshot isn't kept up to date: where both sides say so nothing is compared."""
 
@@ -154,7 +154,7 @@ class _Sides:
     def compared(self, name: TableName) -> dict[str, Any]:
         """table, equal, state and reason (`in_use`, `replay`), rows of either, only_in_use, only_in_replay, differing,
         keys (none: equal rows are counted), columns (column, rows), types (of columns that have other ones, or that one
-        side lacks: column, in_use, replay), reasons (Reasons.of), samples (diff.samples)."""
+        side lacks: column, in_use, replay), reasons (Reasons.of), samples (row_diff.samples)."""
         states = self.now.states.get(name), self._states.get(name)
         state = _both(*(s.state if s else None for s in states))
         told: dict[str, Any] = {"table": name.text, "state": state, "reason": _both(*(s and s.reason for s in states))}
@@ -172,14 +172,14 @@ class _Sides:
         return {**told, "equal": equal, **found, "rows": rows}
 
     def _differences(self, u: DataFrame, r: DataFrame, keys: list[str]) -> dict[str, Any]:
-        wrong = diff.of(u, r, keys)
+        wrong = row_diff.of(u, r, keys, _SIDES)
         wrong = replace(wrong, rows=wrong.rows.persist())
         try:
-            counts = diff.counts(wrong)
+            counts = row_diff.counts(wrong)
             found = {**_NOTHING, **counts, "keys": wrong.keys, "types": _types(u, r)}
             if any(counts.values()):
-                columns, why = diff.columns(wrong), self.reasons.of(wrong)
-                found |= {"columns": columns, "reasons": why, "samples": diff.samples(wrong, self.samples)}
+                columns, why = row_diff.columns(wrong), self.reasons.of(wrong)
+                found |= {"columns": columns, "reasons": why, "samples": row_diff.samples(wrong, self.samples)}
             return found
         finally:
             wrong.rows.unpersist()

@@ -27,6 +27,7 @@ from cdc_platform.tables.names import LOADED, Name, as_name, name_columns, name_
 from cdc_platform.tables.proof import CERTIFICATES, ERASURES, RECONCILIATIONS, SEQUENCES, WATERMARKS
 from cdc_platform.tables.snapshots import (
     ADDRESS_TYPE,
+    BOOKKEEPING,
     HISTORY_PATH,
     ORDER_TYPE,
     ROW_ADDRESS,
@@ -47,6 +48,7 @@ ALL = (
 __all__ = [
     "ADDRESS_TYPE",
     "ALL",
+    "BOOKKEEPING",
     "CARRIED",
     "CERTIFICATES",
     "CHANGELOG",

@@ -9,6 +9,9 @@ SNAPSHOT_PATH = Location("snapshots/{source}/{db}/{table}", "Live rows of one so
 HISTORY_PATH = Location("history/{source}/{db}/{table}", "What the rows of one source table were, and when")
 TOMBSTONES_PATH = Location("tombstones/{source}/{db}/{table}", "Deleted keys with the order of their delete")
 
+BOOKKEEPING = "_cdc_"
+"""Names of a snapshot's columns that the source's table hasn't begin so."""
+
 ROW_ADDRESS = Struct(tuple((c.name, c.type) for c in (*ADDRESS, ENTRY_INDEX, ROW_INDEX)))
 ORDER_TYPE = sql(ORDER)
 ADDRESS_TYPE = sql(ROW_ADDRESS)
