@@ -15,6 +15,7 @@ from cdc_platform.config.lake import absolute
 from cdc_platform.config.reconcile import Reconcile
 from cdc_platform.config.root import Config, Maintenance, Spark
 from cdc_platform.config.secrets import plain_secrets
+from cdc_platform.config.shadow import Shadow
 from cdc_platform.config.source import Source
 from cdc_platform.config.storage import Storage, spark_errors
 from cdc_platform.config.tables import Tables
@@ -196,6 +197,7 @@ def _keys_at(model: type[BaseModel], loc: tuple[int | str, ...]) -> list[str]:
         "spark": Spark,
         "storage": Storage,
         "reconcile": Reconcile,
+        "shadow": Shadow,
         "maintenance": Maintenance,
         "alerts": Alerts,
         "email": Email,

@@ -12,6 +12,7 @@ from cdc_platform.config.cron import Cron
 from cdc_platform.config.model import Model, Properties
 from cdc_platform.config.replay import Replay
 from cdc_platform.config.secrets import SECRET_KEYS
+from cdc_platform.config.shadow import Shadow, Shadows
 from cdc_platform.config.source import Source
 from cdc_platform.config.storage import Storage
 from cdc_platform.errors import ConfigError
@@ -99,6 +100,12 @@ class Config(Model):
         description="Feeds that `cdc-platform bridge` carries into Kafka.",
         examples=[[{"name": "shop", "servers": ["canal:11111"], "destination": "shop", "topic": "canal-shop"}]],
     )
+    shadow: Shadows = Field(
+        default=[],
+        description="Pairs of sources that feed the same database, whose tables are compared; one pair may stand here "
+        "without a list.",
+        examples=[[{"of": "shop", "by": "shop-canal"}]],
+    )
     catch_up_cron: Cron = Field(
         default="*/10 * * * *",
         description="Schedule of catch-up runs beside the sensor's, a cron expression in UTC.",
@@ -139,6 +146,18 @@ class Config(Model):
             raise ValueError("two bridges have the same topic; positions of two servers in one topic can't be ordered")
         return self
 
+    @model_validator(mode="after")
+    def _shadows_are_of_sources(self) -> Self:
+        names, seen = [s.name for s in self.sources], set[str]()
+        for pair in self.shadow:
+            for name in (pair.of, pair.by):
+                if name not in names:
+                    raise ValueError(f"shadow: no source is called {name!r}; valid: {', '.join(names)}")
+                if name in seen:
+                    raise ValueError(f"shadow: {name!r} is in two pairs; a source has one other to be compared with")
+            seen |= {pair.of, pair.by}
+        return self
+
     @property
     def file(self) -> Path:
         """The file this came from."""
@@ -167,6 +186,14 @@ class Config(Model):
             if source.name == name:
                 return source
         raise ConfigError("source", f"no source is called {name!r}", [s.name for s in self.sources])
+
+    def shadow_of(self, of: str, by: str | None = None) -> Shadow:
+        """The pair of which a source is `of` (and another one `by`); ConfigError with the valid ones otherwise."""
+        for pair in self.shadow:
+            if pair.of == of and by in (None, pair.by):
+                return pair
+        told = of if by is None else f"{of} by {by}"
+        raise ConfigError("shadow", f"no pair is {told!r}", [f"{p.of} by {p.by}" for p in self.shadow] or ["none"])
 
     def bridge(self, name: str) -> Bridge:
         """The bridge of that name; ConfigError with the valid ones otherwise."""

@@ -24,7 +24,15 @@ from cdc_platform.tables.changelog import (
 )
 from cdc_platform.tables.common import ORDER, POSITION
 from cdc_platform.tables.names import LOADED, Name, as_name, name_columns, name_in, name_of
-from cdc_platform.tables.proof import CERTIFICATES, ERASURES, RECONCILIATIONS, SEQUENCES, WATERMARKS
+from cdc_platform.tables.proof import (
+    CERTIFICATES,
+    ERASURES,
+    RECONCILIATIONS,
+    SEQUENCES,
+    SHADOW_COMPARISONS,
+    SHADOW_DIFFERENCES,
+    WATERMARKS,
+)
 from cdc_platform.tables.snapshots import (
     ADDRESS_TYPE,
     BOOKKEEPING,
@@ -41,7 +49,7 @@ ALL = (
     *(LANDING, ENVELOPES, WAITING, CHANGES, DDL_SEEN, CONTEXTS),
     *(CHANGELOG, SCHEMA_HISTORY, SCHEMA_CHANGES, SCHEMA_EFFECTS, TYPES_KNOWN, CONTROL_EVENTS, QUARANTINE),
     *(OFFSET_LEDGER, LOG_EPOCHS, LINEAGES, TABLE_RULES, DECODED_WITH, TOPICS, TABLE_STATE, CUTS),
-    *(WATERMARKS, SEQUENCES, RECONCILIATIONS, CERTIFICATES, ERASURES),
+    *(WATERMARKS, SEQUENCES, RECONCILIATIONS, CERTIFICATES, SHADOW_COMPARISONS, SHADOW_DIFFERENCES, ERASURES),
 )
 """In the order of the data."""
 
@@ -77,6 +85,8 @@ __all__ = [
     "SCHEMA_EFFECTS",
     "SCHEMA_HISTORY",
     "SEQUENCES",
+    "SHADOW_COMPARISONS",
+    "SHADOW_DIFFERENCES",
     "SNAPSHOT_PATH",
     "STATS",
     "TABLE_RULES",

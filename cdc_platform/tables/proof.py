@@ -11,7 +11,7 @@ from cdc_platform.tables.columns import (
     Map,
     Struct,
 )
-from cdc_platform.tables.common import BATCH, BINLOG, DB, NOTED, SCHEMA, SOURCE, TABLE, WRITTEN_AT
+from cdc_platform.tables.common import BATCH, BINLOG, DB, NOTED, SCHEMA, SOURCE, TABLE, TEXTS, WRITTEN_AT
 from cdc_platform.tables.table import Table
 
 WATERMARKS = Table(
@@ -141,6 +141,69 @@ CERTIFICATES = Table(
         Column("reasons", Array(STRING), "what is wrong; of consistent: what lacks to a proof"),
         Column("complete_up_to", TIMESTAMP, "all that the source had committed before it is in the table"),
         Column("facts", STRING, "JSON of all that the verdict was made from"),
+        WRITTEN_AT,
+    ),
+    partition_by=("source",),
+    settings=NOTED,
+)
+
+_OF = Column("source", STRING, "`of` of the pair in `cdc.yaml`")
+_BY = Column("by", STRING, "`by` of the pair")
+_COMPARED_AT = (
+    Column("gtid", STRING, "last transaction that counts, where both feeds tell GTIDs: both have all up to it"),
+    Column("source_time", TIMESTAMP, "else: rows count whose last change is older, by the source's clock"),
+)
+
+SHADOW_COMPARISONS = Table(
+    "shadow_comparisons",
+    "What comparisons of two feeds of the same database found, table by table",
+    (
+        _OF,
+        _BY,
+        Column("number", BIGINT, "of the comparison of this pair, from 0; of a table the highest counts"),
+        DB,
+        SCHEMA,
+        TABLE,
+        Column("table_by", STRING, "db.table as `by` spells it; NULL: it has no such table"),
+        Column("state", STRING, "equal; different; behind: what there is to compare is equal; not_compared"),
+        Column("reason", STRING, about="why it is behind or isn't compared"),
+        Column("version_of", BIGINT, "of the snapshot of `of`"),
+        Column("version_by", BIGINT, "of the snapshot of `by`"),
+        *_COMPARED_AT,
+        Column("complete_of", TIMESTAMP, "up to when `of` was complete"),
+        Column("complete_by", TIMESTAMP, "up to when `by` was complete"),
+        Column("rows_of", BIGINT, "rows of the snapshot of `of`"),
+        Column("rows_by", BIGINT, "rows of the snapshot of `by`"),
+        Column("only_of", BIGINT, "open differences: rows that `by` lacks"),
+        Column("only_by", BIGINT, "open differences: rows that `of` lacks"),
+        Column("differing", BIGINT, "open differences: rows with other values"),
+        Column("unsettled", BIGINT, "rows that aren't the same, and changed too late to be judged"),
+        Column("not_compared", Map(STRING, STRING), "columns that were left out, and why"),
+        WRITTEN_AT,
+    ),
+    partition_by=("source",),
+    settings=NOTED,
+)
+
+SHADOW_DIFFERENCES = Table(
+    "shadow_differences",
+    "Rows in which two feeds of the same database differ: who lacks what, since when, until when",
+    (
+        _OF,
+        _BY,
+        Column("number", BIGINT, "of the comparison; of a table's key the highest counts"),
+        DB,
+        SCHEMA,
+        TABLE,
+        Column("key", STRING, "JSON: key column to text; of a table without a key all of the row"),
+        Column("kind", STRING, "only_of, only_by, differs"),
+        Column("rows", BIGINT, "1; of a table without a key how many equal rows there are more"),
+        Column("columns", Array(STRING), "columns that differ"),
+        Column("of_row", TEXTS, "text of each value that differs in `of`, of a row that the other lacks of all values"),
+        Column("by_row", TEXTS, "the same in `by`"),
+        *_COMPARED_AT,
+        Column("first_seen", TIMESTAMP, about="when a comparison first found it"),
+        Column("closed_at", TIMESTAMP, "when one found that it is gone; NULL: it is open"),
         WRITTEN_AT,
     ),
     partition_by=("source",),

@@ -1,0 +1,87 @@
+"""What comparisons of two feeds found, as the lake keeps it. No Spark here."""
+
+from datetime import datetime
+from typing import Any
+
+from cdc_platform.config import Config
+from cdc_platform.config.shadow import Shadow
+from cdc_platform.lake import queries, stores
+from cdc_platform.lake.queries import text
+from cdc_platform.shadow.kinds import BEHIND, DIFFERENT, EQUAL, NOT_COMPARED, STATES
+from cdc_platform.tables import SHADOW_COMPARISONS, SHADOW_DIFFERENCES, Name, name_of
+from cdc_platform.units import count
+
+_SHOWN = 5
+
+
+def last(config: Config, pair: Shadow) -> dict[Name, dict[str, Any]]:
+    """Table → its newest comparison, a row of SHADOW_COMPARISONS; of tables that were in the newest look at all."""
+    rows = queries.query(
+        'SELECT * FROM (SELECT *, row_number() OVER (PARTITION BY db, schema, "table" ORDER BY number DESC) AS n '
+        f'FROM t WHERE source = {text(pair.of)} AND "by" = {text(pair.by)}) WHERE n = 1',
+        t=SHADOW_COMPARISONS.at(stores.lake(config)),
+    )
+    found = {name_of(r): {k: v for k, v in r.items() if k != "n"} for r in rows or []}
+    return {n: found[n] for n in sorted(found) if pair.wanted(".".join(n))}
+
+
+def next_number(config: Config, pair: Shadow) -> int:
+    """Of the next comparison."""
+    lake, found = stores.lake(config), [-1]
+    for table in (SHADOW_COMPARISONS, SHADOW_DIFFERENCES):
+        rows = queries.query(
+            f'SELECT max(number) AS n FROM t WHERE source = {text(pair.of)} AND "by" = {text(pair.by)}',
+            t=table.at(lake),
+        )
+        found += [int(r["n"]) for r in rows or [] if r["n"] is not None]
+    return max(found) + 1
+
+
+def differences(config: Config, pair: Shadow, limit: int) -> list[dict[str, Any]]:
+    """Some open differences, the oldest first: rows of SHADOW_DIFFERENCES."""
+    rows = queries.query(
+        'SELECT * FROM (SELECT *, row_number() OVER (PARTITION BY db, schema, "table", key ORDER BY number DESC) '
+        f'AS n FROM t WHERE source = {text(pair.of)} AND "by" = {text(pair.by)}) '
+        f'WHERE n = 1 AND closed_at IS NULL ORDER BY first_seen, db, "table", key LIMIT {int(limit)}',
+        t=SHADOW_DIFFERENCES.at(stores.lake(config)),
+    )
+    told = [{k: v for k, v in r.items() if k != "n"} for r in rows or []]
+    return [{**r, **{side: r[side] and dict(r[side]) for side in ("of_row", "by_row")}} for r in told]
+
+
+def summary(pair: Shadow, tables: dict[Name, dict[str, Any]]) -> dict[str, Any]:
+    """Of the newest comparison of each table: of, by, equal (nothing differs, all were compared), tables (number), one
+    count for each state, open differences by kind, unsettled, at (of the newest)."""
+    states = [t["state"] for t in tables.values()]
+    newest: list[datetime] = [t["at"] for t in tables.values() if t.get("at")]
+    return {
+        **{"of": pair.of, "by": pair.by},
+        "equal": bool(states) and not {DIFFERENT, NOT_COMPARED} & set(states),
+        "tables": len(states),
+        **{s: states.count(s) for s in STATES if s != EQUAL},
+        **{k: sum(int(t[k] or 0) for t in tables.values()) for k in ("only_of", "only_by", "differing", "unsettled")},
+        "at": max(newest, default=None),
+    }
+
+
+def words(pair: Shadow, tables: dict[Name, dict[str, Any]]) -> list[str]:
+    """What differs and what isn't compared, a clause for each table, what differs first."""
+    ordered = sorted(tables.items(), key=lambda item: (STATES.index(item[1]["state"]), item[0]))
+    return [f"{'.'.join(n)}: {_clause(pair, t)}" for n, t in ordered if t["state"] in (DIFFERENT, NOT_COMPARED)]
+
+
+def _clause(pair: Shadow, table: dict[str, Any]) -> str:
+    if table["state"] == NOT_COMPARED:
+        return f"not compared: {table['reason']}"
+    told = ((table["only_of"], f"lacking in {pair.by}"), (table["only_by"], f"lacking in {pair.of}"))
+    told += ((table["differing"], "with other values"),)
+    return ", ".join(f"{count(n, 'row')} {what}" for n, what in told if n)
+
+
+def shortened(texts: list[str]) -> str:
+    """Some of them as one text."""
+    more = len(texts) - _SHOWN
+    return "; ".join(texts[:_SHOWN]) + (f"; and {more} more" if more > 0 else "")
+
+
+__all__ = ["BEHIND", "differences", "last", "next_number", "shortened", "summary", "words"]
