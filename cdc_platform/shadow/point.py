@@ -106,7 +106,8 @@ def common(config: Config, pair: Shadow) -> Common:
     path = WATERMARKS.at(stores.lake(config))
     of, by = complete = watermarks.complete(path, sources[0].name), watermarks.complete(path, sources[1].name)
     if found := _transaction(config, sources):
-        return Common(complete, *found)
+        gtid, places = found
+        return Common(complete, gtid, places)
     for source, told in zip(sources, complete, strict=True):
         if told is None or told.source_time is None:
             why = (told and told.reason) or "nothing of it is in snapshots yet"
