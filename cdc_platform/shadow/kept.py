@@ -7,8 +7,8 @@ from cdc_platform.config import Config
 from cdc_platform.config.shadow import Shadow
 from cdc_platform.lake import queries, stores
 from cdc_platform.lake.queries import text
-from cdc_platform.shadow.kinds import BEHIND, DIFFERENT, EQUAL, NOT_COMPARED, STATES
-from cdc_platform.tables import SHADOW_COMPARISONS, SHADOW_DIFFERENCES, Name, name_of
+from cdc_platform.shadow.kinds import DIFFERENT, EQUAL, NOT_COMPARED, STATES
+from cdc_platform.tables import SHADOW_COMPARISONS, SHADOW_DIFFERENCES, Name, name_columns, name_of
 from cdc_platform.units import count
 
 _SHOWN = 5
@@ -49,6 +49,19 @@ def differences(config: Config, pair: Shadow, limit: int) -> list[dict[str, Any]
     return [{**r, **{side: r[side] and dict(r[side]) for side in ("of_row", "by_row")}} for r in told]
 
 
+def any_open(config: Config, pair: Shadow, name: Name) -> bool:
+    """Whether a table had open differences when it was last compared."""
+    told = name_columns(name)
+    schema = "schema IS NULL" if told["schema"] is None else f"schema = {text(told['schema'])}"
+    rows = queries.query(
+        "SELECT 1 FROM (SELECT last_value(closed_at ORDER BY number) AS closed_at FROM t "
+        f'WHERE source = {text(pair.of)} AND "by" = {text(pair.by)} AND db = {text(name[0])} AND {schema} '
+        f'AND "table" = {text(name[-1])} GROUP BY key) WHERE closed_at IS NULL LIMIT 1',
+        t=SHADOW_DIFFERENCES.at(stores.lake(config)),
+    )
+    return bool(rows)
+
+
 def summary(pair: Shadow, tables: dict[Name, dict[str, Any]]) -> dict[str, Any]:
     """Of the newest comparison of each table: of, by, equal (nothing differs, all were compared), tables (number), one
     count for each state, open differences by kind, unsettled, at (of the newest)."""
@@ -82,6 +95,3 @@ def shortened(texts: list[str]) -> str:
     """Some of them as one text."""
     more = len(texts) - _SHOWN
     return "; ".join(texts[:_SHOWN]) + (f"; and {more} more" if more > 0 else "")
-
-
-__all__ = ["BEHIND", "differences", "last", "next_number", "shortened", "summary", "words"]

@@ -4,6 +4,7 @@ import logging
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 from pyspark.sql import Column, DataFrame, SparkSession
@@ -58,7 +59,8 @@ def compare(
         common, before = point.common(config, pair), kept.last(config, pair)
         paired = pairing.tables(config, pair)
         work = _Work.of(spark, config, pair, common, _chosen(paired, tables))
-        done = [row for one in work.paired if (row := work.row(one, None if anew else before.get(one.name), told))]
+        jobs = [partial(work.row, one, None if anew else before.get(one.name), told) for one in work.paired]
+        done = [row for row in delta_sql.run_parallel(jobs) if row is not None]
         path = delta_sql.ensure(SHADOW_COMPARISONS, SHADOW_COMPARISONS.at(stores.lake(config)))
         delta_table.append_rows(path, done)
     names = {p.name for p in paired}
@@ -163,14 +165,26 @@ class _Work:
             }
         own = [f"`{c.replace('`', '``')}`" for c in [*columns.compared, "_cdc_order"]]
         wrong = row_diff.of(u.select(*own), r.select(*own), columns.keys, SIDES)
-        rows = wrong.rows.withColumn("settled", F.lit(True))
-        if moved:
-            rows = self._settled(wrong, feeds, (u, r))
-        found = differences.note(
-            self.spark, self.config, self.pair, one.name, self.number, self.common,
-            differences.of_rows(replace(wrong, rows=rows)),
-        )  # fmt: skip
+        wrong = replace(wrong, rows=wrong.rows.persist())
+        try:
+            found = self._noted(one, wrong, feeds if moved else None, (u, r))
+        finally:
+            wrong.rows.unpersist()
         return {**told, **self._outcome(found), "rows_of": u.count(), "rows_by": r.count()}
+
+    def _noted(
+        self,
+        one: Paired,
+        wrong: row_diff.Wrong,
+        feeds: tuple[tuple[Feed, Name], tuple[Feed, Name]] | None,
+        frames: tuple[DataFrame, DataFrame],
+    ) -> Found:
+        """What differs, kept. feeds: None: neither has anything of the table from behind the point."""
+        if wrong.rows.isEmpty() and not kept.any_open(self.config, self.pair, one.name):
+            return Found(dict.fromkeys(SIDES.kinds, 0), 0)
+        rows = wrong.rows.withColumn("settled", F.lit(True)) if feeds is None else self._settled(wrong, feeds, frames)
+        now = differences.of_rows(replace(wrong, rows=rows))
+        return differences.note(self.spark, self.config, self.pair, one.name, self.number, self.common, now)
 
     def _outcome(self, found: Found) -> dict[str, Any]:
         counts = {column: found.counts[kind] for kind, column in _COUNTS.items()}
