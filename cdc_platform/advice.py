@@ -13,6 +13,7 @@ from typing import Any
 from cdc_platform import tables
 from cdc_platform.changes import in_force
 from cdc_platform.config import Config, Source
+from cdc_platform.config.shadow import Shadow
 from cdc_platform.config.storage import kind
 from cdc_platform.lake import queries, stores
 from cdc_platform.suggest import closest
@@ -33,6 +34,7 @@ def warnings(config: Config, *, thorough: bool = False) -> list[str]:
     found = ["storage: has no effect: the lake is a folder"] if unused else []
     for i, source in enumerate(config.sources):
         found += [f"sources[{i}].{text}" for text in (*_unmatched(config, source, thorough), *_options(config, source))]
+    found += [f"shadow[{i}].{text}" for i, pair in enumerate(config.shadow) for text in _unmatched_pair(config, pair)]
     found += [f"bridges[{i}].filter: {text}" for i, b in enumerate(config.bridges) for text in _regexes(b.filter)]
     return found
 
@@ -64,6 +66,14 @@ def _unmatched(config: Config, source: Source, thorough: bool) -> Iterator[str]:
     for pattern in rules.routes:
         if not any(re.fullmatch(pattern, name) for name in every or kept):
             yield f"tables.routes: {pattern!r} matched none of the tables seen{_near(pattern, every or kept)}"
+
+
+def _unmatched_pair(config: Config, pair: Shadow) -> Iterator[str]:
+    """Patterns of a pair that fit none of the tables of `of`."""
+    kept = _kept(config, config.source(pair.of))
+    for pattern in pair.tables if kept else ():
+        if pattern not in _ALL and not any(fnmatch.fnmatchcase(name, pattern) for name in kept):
+            yield f"tables: {pattern!r} matched none of the tables seen{_near(pattern, kept)}"
 
 
 def _kept(config: Config, source: Source) -> set[str]:

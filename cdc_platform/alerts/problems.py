@@ -12,6 +12,7 @@ from cdc_platform.automation.accounting import NOTHING_HELD
 from cdc_platform.automation.jobs import MAINTAIN, RECONCILE
 from cdc_platform.automation.naming import Naming
 from cdc_platform.automation.reporting import NO_TABLE_STOPPED
+from cdc_platform.automation.shadows import SHADOW
 from cdc_platform.automation.table_events import NO_HELD_ROWS, NOT_STOPPED
 from cdc_platform.lake import queries
 from cdc_platform.tables import name_of
@@ -87,7 +88,7 @@ def failed_runs(instance: dg.DagsterInstance, naming: Naming) -> Iterator[Proble
         decisive = next((r for r in found if _decides(r.run)), None)
         if decisive and decisive.failed:
             yield _of_run(instance, f"source {source.name}", decisive.run)
-    for name in map(naming.name, (MAINTAIN, RECONCILE)):
+    for name in map(naming.name, (MAINTAIN, RECONCILE, SHADOW)):
         records = instance.get_run_records(dg.RunsFilter(statuses=finished, job_name=name), limit=_RUNS)
         run = next((r.dagster_run for r in records if _decides(r.dagster_run)), None)
         if run and run.status == DagsterRunStatus.FAILURE:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import dagster as dg
 
-from cdc_platform.automation import observe, table_status
+from cdc_platform.automation import observe, shadows, table_status
 from cdc_platform.automation.naming import Naming
 from cdc_platform.automation.overview import EQUALS_SOURCE
 from cdc_platform.automation.stages import spark_of
@@ -26,7 +26,8 @@ _SHOWN = 20
 
 
 def all_checks(naming: Naming) -> list[dg.AssetChecksDefinition]:
-    """heartbeat of every source, and equals_source of those that can be read."""
+    """heartbeat of every source, equals_source of those that can be read, and shadow of those that another one feeds,
+    too."""
     known = table_status.known_or_none(naming.config)
     sources = naming.config.sources
     return [
@@ -36,6 +37,7 @@ def all_checks(naming: Naming) -> list[dg.AssetChecksDefinition]:
             for s in sources
             if s.reconcile
         ),
+        *shadows.checks(naming),
     ]
 
 

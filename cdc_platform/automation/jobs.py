@@ -1,10 +1,10 @@
-"""The jobs: `catch_up`, `maintain`, `reconcile`, `replay`. All in one process each, with one Spark session."""
+"""The jobs: `catch_up`, `maintain`, `reconcile`, `shadow`, `replay`. Each in one process, with one Spark session."""
 
 from typing import Any
 
 import dagster as dg
 
-from cdc_platform.automation import checks, replays
+from cdc_platform.automation import checks, replays, shadows
 from cdc_platform.automation.naming import CATCH_UP, MAINTENANCE, SOURCE_TAG, Naming
 from cdc_platform.automation.stages import RETRY, call
 
@@ -15,7 +15,8 @@ def all_jobs(naming: Naming) -> list[Any]:
     """Every job; the first is `catch_up`."""
     readable = any(s.reconcile for s in naming.config.sources)
     found = [catch_up_job(naming), maintenance_job(naming), replays.replay_job(naming)]
-    return [*found, *([reconcile_job(naming)] if readable else [])]
+    found += [reconcile_job(naming)] if readable else []
+    return [*found, *([shadows.job(naming)] if naming.config.shadow else [])]
 
 
 def catch_up_job(naming: Naming) -> Any:
@@ -23,7 +24,7 @@ def catch_up_job(naming: Naming) -> Any:
     keys = dict.fromkeys(key for source in naming.config.sources for key in naming.run_keys(source))
     return dg.define_asset_job(
         naming.name(CATCH_UP),
-        selection=dg.AssetSelection.assets(*keys) - checks.reconcile_selection(naming),
+        selection=dg.AssetSelection.assets(*keys) - checks.reconcile_selection(naming) - shadows.selection(naming),
         executor_def=dg.in_process_executor,
         description="Catch up with Kafka: all stages. Sensor, schedule and command line launch it source by source.",
     )

@@ -1,18 +1,20 @@
-"""Schedules: catch-up runs whether or not the sensor saw something, and the upkeep."""
+"""Schedules: catch-up runs whether or not the sensor saw something, comparisons of feeds, and the upkeep."""
 
 from collections.abc import Iterator
 
 import dagster as dg
 
+from cdc_platform.automation import shadows
 from cdc_platform.automation.jobs import MAINTAIN
 from cdc_platform.automation.naming import CATCH_UP, Naming
 from cdc_platform.automation.sensors import is_running, run_request
 
 
 def all_schedules(naming: Naming) -> list[dg.ScheduleDefinition]:
-    """Catch-up runs, and the upkeep."""
+    """Catch-up runs, comparisons of feeds, and the upkeep."""
     return [
         catch_up_schedule(naming),
+        *shadows.schedules(naming),
         dg.ScheduleDefinition(
             name=naming.name("maintenance_schedule"),
             job_name=naming.name(MAINTAIN),

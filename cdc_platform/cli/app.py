@@ -46,6 +46,7 @@ COMMANDS = {
         "A subject's bytes out of the lake, with the proof.",
     ),
     "reconcile": ("cdc_platform.cli.reconcile:command", "Compare snapshots with the source itself, or an export."),
+    "shadow": ("cdc_platform.cli.shadow:app", "Two feeds of the same database, compared: compare, status."),
     "certify": ("cdc_platform.cli.certify:command", "What the platform answers for each table, and what is wrong."),
     "quarantine": ("cdc_platform.cli.quarantine:app", "What could not be used, and why: list, show."),
     "cut": ("cdc_platform.cli.cut:app", "Versions of all tables of a source that belong together: list."),

@@ -15,8 +15,8 @@ _SHOWN = 5
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One thing that needs attention. kind: held, stopped, ledger, gap, differs, erasure, feed, bridge, run, schedule.
-    source: None: not of one."""
+    """One thing that needs attention. kind: held, stopped, ledger, gap, differs, shadow, erasure, feed, bridge, run,
+    schedule. source: None: not of one."""
 
     kind: str
     source: str | None
@@ -25,10 +25,10 @@ class Finding:
 
 def of_lake(config: Config, sources: Sequence[Source], *, allow_held: bool = False) -> list[Finding]:
     """Held rows, stopped tables, sums of the ledger that don't come out, records that never came, tables that differed
-    from the source when they were last compared, and erasures that aren't finished, of these sources. No Spark, no
-    Kafka."""
+    from the source, or from another feed's, when they were last compared, and erasures that aren't finished, of these
+    sources. No Spark, no Kafka."""
     held = [] if allow_held else _held(config, sources)
-    looks = (_stopped, _ledger, _gaps, _different, _unfinished)
+    looks = (_stopped, _ledger, _gaps, _different, _shadowed, _unfinished)
     return [*held, *(finding for look in looks for finding in look(config, sources))]
 
 
@@ -116,6 +116,18 @@ def _different(config: Config, sources: Sequence[Source]) -> list[Finding]:
         for row in compared
         if not row["equal"] and (s.name, name) in live
     ]
+
+
+def _shadowed(config: Config, sources: Sequence[Source]) -> list[Finding]:
+    """Pairs of feeds whose tables differed, or couldn't be compared, of sources that are `of` in one."""
+    from cdc_platform.shadow import kept
+
+    names, found = {s.name for s in sources}, []
+    for pair in config.shadow:
+        if pair.of in names and (texts := kept.words(pair, kept.last(config, pair))):
+            how = f"`cdc-platform shadow status {pair.of}` shows more"
+            found.append(Finding("shadow", pair.of, f"unlike {pair.by}: {kept.shortened(texts)}; {how}"))
+    return found
 
 
 def of_history(config: Config, sources: Sequence[Source]) -> list[Finding]:

@@ -129,7 +129,7 @@ def point(config: Config, pair: Shadow, found: Common) -> Point:
             assert found.source_time is not None, "there is a point"
             bound = Bound(_first(config, source, found.source_time))
         feeds.append(Feed(source, found.complete[i], bound, *_behind(config, source, bound)))
-    return Point(*feeds, found.gtid, found.source_time)
+    return Point(feeds[0], feeds[1], found.gtid, found.source_time)
 
 
 def _transaction(config: Config, sources: tuple[Source, Source]) -> tuple[str, tuple[Place, Place]] | None:

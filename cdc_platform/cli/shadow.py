@@ -1,0 +1,151 @@
+"""`cdc-platform shadow`: two feeds of the same database, compared."""
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from cdc_platform.cli.output import Report, Verbatim, printed, progress
+from cdc_platform.cli.run import with_spark
+from cdc_platform.config import Config, load_config
+from cdc_platform.errors import ConfigError
+from cdc_platform.units import told_value, when
+
+if TYPE_CHECKING:
+    from cdc_platform.config.shadow import Shadow
+
+app = typer.Typer(
+    help="Two feeds of the same database, compared: compare, status.",
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode=None,
+)
+_Of = Annotated[str | None, typer.Argument(help="`of` of a pair of cdc.yaml; default: all pairs.")]
+_Shown = Annotated[int, typer.Option(min=0, help="Show so many open differences of each pair.")]
+_File = Annotated[Path, typer.Option("--config", envvar="CDC_CONFIG", help="cdc.yaml")]
+
+
+@app.callback()
+def _group() -> None:
+    """Two feeds of the same database, compared."""
+
+
+@app.command("compare")
+@printed
+def compare_command(
+    of: _Of = None,
+    table: Annotated[
+        list[str] | None, typer.Option(metavar="DB.TABLE", help="Only this table, as `of` spells it; may be repeated.")
+    ] = None,
+    anew: Annotated[bool, typer.Option("--anew", help="Tables that haven't changed since, too.")] = False,
+    samples: _Shown = 20,
+    master: Annotated[str | None, typer.Option(help="Spark master of an own session, e.g. local[2].")] = None,
+    config: _File = Path("cdc.yaml"),
+) -> Report:
+    """Compare the tables of two feeds at a point that both have reached: who lacks which row, and which values differ.
+
+    Tables that haven't changed since they were last compared are left out. What is found is kept in the tables
+    `shadow_differences` and `shadow_comparisons`. Exit code 1: rows differ, or a table can't be compared.
+    """
+    from cdc_platform.shadow.run import compare
+    from cdc_platform.spark.session import open_session
+
+    loaded = load_config(config)
+    pairs = _pairs(loaded, of)
+    ready = with_spark(loaded, master)
+    progress(f"Spark: {ready.spark.remote or ready.spark.master}")
+    spark = open_session(ready)
+    found = []
+    for pair in pairs:
+        progress(f"comparing {pair.of} with {pair.by}")
+        done = compare(spark, ready, pair, tables=table or (), anew=anew, told=progress)
+        found.append({**done, **_differences(ready, pair, samples)})
+    return _report(found)
+
+
+@app.command("status")
+@printed
+def status_command(of: _Of = None, samples: _Shown = 20, config: _File = Path("cdc.yaml")) -> Report:
+    """What the last comparisons found, without a new one. Exit code 1: rows differ, or a table can't be compared."""
+    from cdc_platform.shadow import kept
+
+    loaded = load_config(config)
+    found = []
+    for pair in _pairs(loaded, of):
+        tables = kept.last(loaded, pair)
+        told = {**kept.summary(pair, tables), "rows": list(tables.values())}
+        found.append({**told, **_differences(loaded, pair, samples)})
+    return _report(found)
+
+
+def _pairs(config: Config, of: str | None) -> "list[Shadow]":
+    """Raises ConfigError where there is none."""
+    if not config.shadow:
+        raise ConfigError("shadow", "cdc.yaml names no two feeds to compare", ["shadow: {of: SOURCE, by: SOURCE}"])
+    return [config.shadow_of(of)] if of else list(config.shadow)
+
+
+def _differences(config: Config, pair: "Shadow", samples: int) -> dict[str, Any]:
+    from cdc_platform.shadow import kept
+
+    rows = kept.differences(config, pair, samples) if samples else []
+    return {"differences": [{**r, "key": json.loads(r["key"])} for r in rows]}
+
+
+def _report(found: list[dict[str, Any]]) -> Report:
+    """The rows of either side as maps, of columns that weren't compared, too."""
+    data = [{**f, "rows": [{**r, "not_compared": dict(r["not_compared"] or ())} for r in f["rows"]]} for f in found]
+    shown: dict[str, Any] = {}
+    for pair in data:
+        shown |= _shown(pair)
+    wrong = any(p["different"] or p["not_compared"] for p in data)
+    return Report(data, 1 if wrong else 0, shown)
+
+
+def _shown(pair: dict[str, Any]) -> dict[str, Any]:
+    """What people see of a pair: a line per table, what isn't compared, and a line per cell that differs."""
+    name = f"{pair['of']} by {pair['by']}"
+    rows = pair["rows"]
+    told: dict[str, Any] = {name: [_table(r) for r in rows] or "not compared yet: `cdc-platform shadow compare`"}
+    if reasons := [{"table": _name(r), "why": r["reason"]} for r in rows if r["reason"]]:
+        told[f"{name}: why not"] = reasons
+    if left := [{"table": _name(r), "column": c, "why": w} for r in rows for c, w in r["not_compared"].items()]:
+        told[f"{name}: columns that aren't compared"] = left
+    if cells := [cell for row in pair["differences"] for cell in _cells(pair, row)]:
+        told[f"{name}: open differences"] = Verbatim(cells)
+    return told
+
+
+def _table(row: dict[str, Any]) -> dict[str, Any]:
+    return {
+        "table": _name(row),
+        "state": row["state"].replace("_", " "),
+        "rows": row["rows_of"],
+        f"lacking in {row['by']}": row["only_of"],
+        f"lacking in {row['source']}": row["only_by"],
+        "other values": row["differing"],
+        "not settled": row["unsettled"],
+        "compared at": row["gtid"] or (row["source_time"] and when(row["source_time"])),
+    }
+
+
+def _name(row: dict[str, Any]) -> str:
+    return ".".join(part for part in (row["db"], row["schema"], row["table"]) if part is not None)
+
+
+def _cells(pair: dict[str, Any], row: dict[str, Any]) -> list[dict[str, Any]]:
+    key = ", ".join(f"{k}={told_value(v)}" for k, v in row["key"].items())
+    of, by = row["of_row"], row["by_row"]
+    names = [c for c in (of or by or {}) if c not in row["key"]] or [None]
+    return [
+        {
+            "table": _name(row),
+            "key": key,
+            "column": column,
+            pair["of"]: "(no row)" if of is None else column and told_value(of[column]),
+            pair["by"]: "(no row)" if by is None else column and told_value(by[column]),
+            "since": when(row["first_seen"]),
+        }
+        for column in names
+    ]
