@@ -1,0 +1,115 @@
+"""Where in each feed's order the point is at which two are compared, from the lake's own tables."""
+
+from datetime import UTC, datetime, timedelta
+from decimal import Decimal
+from itertools import product
+
+import duckdb
+import pytest
+
+from cdc_platform.shadow import point
+from cdc_platform.shadow.point import Bound
+from cdc_platform.tables import CHANGELOG, ORDER, SCHEMA_CHANGES, SCHEMA_HISTORY, WATERMARKS
+from tests.rows import add
+
+T = datetime(2026, 11, 20, 12, 0, tzinfo=UTC)
+
+
+@pytest.fixture
+def config(make_config):
+    sources = [{"name": n, "format": "canal_json", "topics": [n]} for n in ("a", "b")]
+    return make_config(sources, shadow={"of": "a", "by": "b", "settle_s": 60})
+
+
+def order(pos: int) -> dict[str, object]:
+    return {"epoch": 0, "file": 1, "pos": Decimal(pos), "event": 0, "row": 0, "landed": 0}
+
+
+def change(config, source: str, pos: int, seconds: float | None, table: str = "t", op: str = "insert", **more) -> None:
+    at = None if seconds is None else T + timedelta(seconds=seconds)
+    row = {"source": source, "db": "d", "table": table, "op": op, "order_key": order(pos), "source_time": at, **more}
+    add(config.lake, CHANGELOG, {**row, "topic": source})
+
+
+def complete(config, source: str, seconds: float | None, reason: str | None = None) -> None:
+    at = None if seconds is None else T + timedelta(seconds=seconds)
+    row = {"source": source, "scope": "source", "batch": 0, "source_time": at, "proven": True, "reason": reason}
+    add(config.lake, WATERMARKS, {**row, "behind": [], "at": T})
+
+
+def found(config) -> point.Point:
+    pair = config.shadow_of("a")
+    return point.point(config, pair, point.common(config, pair))
+
+
+def pos(bound: Bound) -> int | None:
+    return bound.place and bound.place[2]
+
+
+def test_by_time_all_that_stands_before_the_first_late_change_counts(config):
+    complete(config, "a", 300)
+    complete(config, "b", 100)
+    for p, seconds in ((1, 0), (2, 39), (3, 41), (4, 20)):
+        change(config, "a", p, seconds, f"t{p}")
+    change(config, "b", 7, 0)
+    at = found(config)
+    assert (at.gtid, at.source_time) == (None, T + timedelta(seconds=40))
+    assert (pos(at.of.bound), pos(at.by.bound)) == (3, None)
+    assert at.of.moved == {("d", "t3"), ("d", "t4")}
+    assert (at.of.unsettled, at.by.moved) == (set(), set())
+
+
+def test_statements_truncates_and_loads_from_behind_it_make_their_table_wait(config):
+    complete(config, "a", 100)
+    complete(config, "b", 100)
+    change(config, "a", 1, 0)
+    change(config, "a", 5, 50, "emptied", "truncate")
+    change(config, "a", 6, 50, "loaded", "read")
+    change(config, "a", 7, 50, "busy")
+    ddl = {
+        "source": "b",
+        "kind": "ddl",
+        "db": "d",
+        "table": "t",
+        "order_key": order(9),
+        "source_time": T + timedelta(seconds=45),
+    }
+    add(config.lake, SCHEMA_HISTORY, ddl)
+    noted = {"source": "b", "db_before": "d", "table_before": "old", "db_after": "d", "table_after": "new"}
+    add(config.lake, SCHEMA_CHANGES, {**noted, "order_key": order(9), "decision": "applied"})
+    at = found(config)
+    assert at.of.unsettled == {("d", "emptied"), ("d", "loaded")}
+    assert at.of.moved == {("d", "emptied"), ("d", "loaded"), ("d", "busy")}
+    assert (pos(at.by.bound), at.by.unsettled) == (9, {("d", "old"), ("d", "new")})
+
+
+def test_a_change_without_a_time_is_late_unless_an_early_one_stands_behind_it(config):
+    complete(config, "a", 100)
+    complete(config, "b", 100)
+    change(config, "a", 1, None)
+    change(config, "a", 2, 0)
+    change(config, "a", 3, None)
+    change(config, "b", 1, None)
+    at = found(config)
+    assert (pos(at.of.bound), pos(at.by.bound)) == (3, 1)
+
+
+def test_without_a_time_or_a_common_transaction_nothing_is_compared(config):
+    complete(config, "a", 100)
+    complete(config, "b", None, "no event of b/0 tells when its log had it")
+    common = point.common(config, config.shadow_of("a"))
+    assert common.source_time is None
+    assert common.reason == "up to when b is complete isn't told: no event of b/0 tells when its log had it"
+
+
+@pytest.mark.parametrize("last", [True, False])
+def test_beyond_compares_orders_field_by_field(last):
+    places = list(product(range(2), repeat=len(ORDER.names)))
+    bound = places[21]
+    rows = ", ".join(
+        "({" + ", ".join(f"'{n}': {v}" for n, v in zip(ORDER.names, p, strict=True)) + "})" for p in places
+    )
+    sql = f"SELECT {Bound(bound, last).beyond('o')} AS late FROM (VALUES {rows}) AS t(o)"
+    late = [row[0] for row in duckdb.connect().execute(sql).fetchall()]
+    assert late == [p > bound if last else p >= bound for p in places]
+    assert Bound(None).beyond("o") == "false"
