@@ -53,6 +53,9 @@ class Database(Session):
     def alter(self, name: str, what: str) -> None:
         assert self._ddl("ALTER", f"ALTER TABLE {quoted(name)} {what}", [(name, "")])
 
+    def truncate(self, name: str) -> None:
+        assert self._ddl("TRUNCATE", f"TRUNCATE TABLE {quoted(name)}", [(name, "")])
+
     def run(self, *statements: str) -> None:
         for one in statements:
             self._sql(one)
