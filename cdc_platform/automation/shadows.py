@@ -13,6 +13,7 @@ from cdc_platform.config.shadow import Shadow
 from cdc_platform.errors import CdcError
 from cdc_platform.shadow import kept
 from cdc_platform.tables import Name, name_of
+from cdc_platform.units import count
 
 SHADOW = "shadow"
 """Name of the check and of the job."""
@@ -85,7 +86,7 @@ def result(pair: Shadow, found: dict[str, Any]) -> dg.AssetCheckResult:
     """Passes when nothing differs and all tables were compared, but for what one feed has later. A warning where no row
     differs and something wasn't compared."""
     tables: dict[Name, dict[str, Any]] = {name_of(r): r for r in found["rows"]}
-    same = f"{found['tables']} tables are the same in {pair.by}"
+    same = f"the same in {pair.by}: {count(found['tables'], 'table')}"
     behind = f"; of {found['behind']} not all can be judged yet" if found["behind"] else ""
     wrong = kept.words(pair, tables)
     counts = (

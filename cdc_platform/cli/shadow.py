@@ -108,6 +108,9 @@ def _shown(pair: dict[str, Any]) -> dict[str, Any]:
     name = f"{pair['of']} by {pair['by']}"
     rows = pair["rows"]
     told: dict[str, Any] = {name: [_table(r) for r in rows] or "not compared yet: `cdc-platform shadow compare`"}
+    if rows:
+        last = max(rows, key=lambda r: r["number"])
+        told[f"{name}: compared at"] = last["gtid"] or (last["source_time"] and when(last["source_time"])) or "no point"
     if reasons := [{"table": _name(r), "why": r["reason"]} for r in rows if r["reason"]]:
         told[f"{name}: why not"] = reasons
     if left := [{"table": _name(r), "column": c, "why": w} for r in rows for c, w in r["not_compared"].items()]:
@@ -122,11 +125,10 @@ def _table(row: dict[str, Any]) -> dict[str, Any]:
         "table": _name(row),
         "state": row["state"].replace("_", " "),
         "rows": row["rows_of"],
-        f"lacking in {row['by']}": row["only_of"],
-        f"lacking in {row['source']}": row["only_by"],
+        f"{row['by']} lacks": row["only_of"],
+        f"{row['source']} lacks": row["only_by"],
         "other values": row["differing"],
         "not settled": row["unsettled"],
-        "compared at": row["gtid"] or (row["source_time"] and when(row["source_time"])),
     }
 
 

@@ -13,7 +13,7 @@ from pyspark.sql import functions as F
 
 from cdc_platform.config import Config
 from cdc_platform.config.shadow import Shadow
-from cdc_platform.lake import delta_table, stores
+from cdc_platform.lake import stores
 from cdc_platform.shadow.kinds import DIFFERS, ONLY_BY, ONLY_OF
 from cdc_platform.shadow.point import Common
 from cdc_platform.spark import arrow_tasks, delta_sql
@@ -58,8 +58,9 @@ def _texts(cells: list[tuple[str, Column]]) -> Column:
 def note(
     spark: SparkSession, config: Config, pair: Shadow, name: Name, number: int, at: Common, now: DataFrame
 ) -> Found:
-    """Adds what comparison `number` of a table found. now: `of_rows` of all rows that differ."""
-    path = delta_sql.ensure(SHADOW_DIFFERENCES, SHADOW_DIFFERENCES.at(stores.lake(config)))
+    """Adds what comparison `number` of a table found to SHADOW_DIFFERENCES, which is there. now: `of_rows` of all rows
+    that differ."""
+    path = SHADOW_DIFFERENCES.at(stores.lake(config))
     before = open_rows(spark, config, pair, name)
     was = before.select("key", "first_seen", *(F.col(c).alias(f"was_{c}") for c in _STATE))
     both = now.withColumn("there", F.lit(True)).join(was, "key", "full_outer").persist()
@@ -108,8 +109,3 @@ def open_rows(spark: SparkSession, config: Config, pair: Shadow, name: Name | No
     whole = F.struct(*(F.col(f"`{c}`") for c in rows.columns))
     newest = rows.groupBy("db", "schema", "table", "key").agg(F.max_by(whole, "number").alias("newest"))
     return newest.select("newest.*").where("closed_at IS NULL")
-
-
-def there(config: Config) -> bool:
-    """Whether the table is there."""
-    return delta_table.exists(SHADOW_DIFFERENCES.at(stores.lake(config)))

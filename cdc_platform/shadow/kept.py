@@ -7,6 +7,7 @@ from cdc_platform.config import Config
 from cdc_platform.config.shadow import Shadow
 from cdc_platform.lake import queries, stores
 from cdc_platform.lake.queries import text
+from cdc_platform.shadow import pairing
 from cdc_platform.shadow.kinds import DIFFERENT, EQUAL, NOT_COMPARED, STATES
 from cdc_platform.tables import SHADOW_COMPARISONS, SHADOW_DIFFERENCES, Name, name_columns, name_of
 from cdc_platform.units import count
@@ -15,14 +16,14 @@ _SHOWN = 5
 
 
 def last(config: Config, pair: Shadow) -> dict[Name, dict[str, Any]]:
-    """Table → its newest comparison, a row of SHADOW_COMPARISONS; of tables that were in the newest look at all."""
+    """Table → its newest comparison, a row of SHADOW_COMPARISONS; of tables that the pair is about today."""
     rows = queries.query(
         'SELECT * FROM (SELECT *, row_number() OVER (PARTITION BY db, schema, "table" ORDER BY number DESC) AS n '
         f'FROM t WHERE source = {text(pair.of)} AND "by" = {text(pair.by)}) WHERE n = 1',
         t=SHADOW_COMPARISONS.at(stores.lake(config)),
     )
     found = {name_of(r): {k: v for k, v in r.items() if k != "n"} for r in rows or []}
-    return {n: found[n] for n in sorted(found) if pair.wanted(".".join(n))}
+    return {p.name: found[p.name] for p in pairing.tables(config, pair) if p.name in found} if found else {}
 
 
 def next_number(config: Config, pair: Shadow) -> int:

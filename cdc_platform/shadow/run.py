@@ -23,7 +23,14 @@ from cdc_platform.shadow.pairing import Paired
 from cdc_platform.shadow.point import Common, Feed, Point
 from cdc_platform.spark import delta_sql, row_diff
 from cdc_platform.suggest import closest
-from cdc_platform.tables import SHADOW_COMPARISONS, SNAPSHOT_PATH, TOMBSTONES_PATH, Name, name_columns
+from cdc_platform.tables import (
+    SHADOW_COMPARISONS,
+    SHADOW_DIFFERENCES,
+    SNAPSHOT_PATH,
+    TOMBSTONES_PATH,
+    Name,
+    name_columns,
+)
 
 log = logging.getLogger("cdc_platform.run")
 FOLDER = "_shadows"
@@ -56,6 +63,7 @@ def compare(
     SHADOW_COMPARISONS of every table. Raises ConfigError (no such table), RunInProgress."""
     watch = Stopwatch()
     with held(config, pair):
+        delta_sql.ensure(SHADOW_DIFFERENCES, SHADOW_DIFFERENCES.at(stores.lake(config)))
         common, before = point.common(config, pair), kept.last(config, pair)
         paired = pairing.tables(config, pair)
         work = _Work.of(spark, config, pair, common, _chosen(paired, tables))
@@ -63,10 +71,11 @@ def compare(
         done = [row for row in delta_sql.run_parallel(jobs) if row is not None]
         path = delta_sql.ensure(SHADOW_COMPARISONS, SHADOW_COMPARISONS.at(stores.lake(config)))
         delta_table.append_rows(path, done)
-    names = {p.name for p in paired}
-    found = {n: t for n, t in kept.last(config, pair).items() if n in names}
-    rows = list(found.values())
-    return {**kept.summary(pair, found), "compared": len(done), "seconds": watch.seconds, "rows": rows}
+    found = kept.last(config, pair)
+    return {
+        **kept.summary(pair, found),
+        **{"compared": len(done), "seconds": watch.seconds, "rows": list(found.values())},
+    }
 
 
 def _chosen(paired: list[Paired], given: Sequence[str]) -> list[Paired]:

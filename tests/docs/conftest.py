@@ -35,6 +35,7 @@ sources:
     tables: {history: [shop.orders]}
   - {name: crm, format: canal_json, topics: [crm], heartbeat_timeout_s: 86400}
   - {name: bank, format: tdsql, topics: [tdsql-bank], heartbeat_timeout_s: 86400}
+shadow: {of: shop, by: crm}
 """
 _TIMEOUT_S = 300
 

@@ -1,11 +1,15 @@
 """Two real feeds of one MariaDB: what one lacks is told, what one only has later isn't."""
 
+import json
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
+from cdc_platform.cli.app import run as command
+from cdc_platform.cli.attention import of_lake
 from cdc_platform.feeds.workload import Transaction
-from tests.shadow.world import BY, OF
+from tests.shadow.world import BY, OF, Pair
 
 pytestmark = [pytest.mark.spark, pytest.mark.broker, pytest.mark.oracle, pytest.mark.timeout(600)]
 ITEMS = "(id int NOT NULL PRIMARY KEY, name varchar(40), price decimal(10,2), at datetime(3))"
@@ -36,6 +40,18 @@ def named(table: str, id_: int, name: str):
     return changed
 
 
+@pytest.fixture
+def asked(capsys: pytest.CaptureFixture[str]):
+    """`asked(w, …)`: exit code and data of `cdc-platform shadow …`."""
+
+    def ask(w: Pair, *args: str) -> tuple[int, Any]:
+        capsys.readouterr()
+        code = command(["shadow", *args, "--config", str(w.file), "--json"])
+        return code, json.loads(capsys.readouterr().out)
+
+    return ask
+
+
 @pytest.mark.parametrize(
     ("of", "by", "at"),
     [
@@ -43,7 +59,7 @@ def named(table: str, id_: int, name: str):
         pytest.param("debezium", "canal_json", "source_time", marks=pytest.mark.thorough),
     ],
 )
-def test_who_lacks_what(feeds, of, by, at):
+def test_who_lacks_what(feeds, asked, of, by, at):
     w = feeds(of, by)
     w.create(t := f"items_{of}", ITEMS)
     w.create(other := f"other_{of}", ITEMS)
@@ -77,6 +93,10 @@ def test_who_lacks_what(feeds, of, by, at):
     lacking = {k: (of_row, by_row["name"]) for _, k, _, of_row, by_row in w.open() if of_row is None}
     assert lacking == {"4": (None, "n4"), "91": (None, "lost")}
     assert (t, "5", "differs", {"name": "one"}, {"name": "two"}) in w.open()
+    code, [told] = asked(w, "status", OF)
+    assert (code, told["different"], len(told["differences"]), told["differences"][0]["key"]) == (1, 1, 3, {"id": "4"})
+    [finding] = of_lake(w.config, w.config.sources)
+    assert finding.text.startswith(f"unlike {BY}: oracle.{t}: 2 rows lacking in {OF}, 1 row with other values; ")
 
     # what changes again stays open until it is judged, and what is mended is closed
     w.run(f"UPDATE {t} SET name = 'three' WHERE id = 5", f"DELETE FROM {t} WHERE id IN (4, 91)")
@@ -86,5 +106,6 @@ def test_who_lacks_what(feeds, of, by, at):
     row = w.compare()[f"oracle.{t}"]
     assert [row[k] for k in ("state", "only_by", "differing", "unsettled")] == ["different", 2, 1, 3]
     w.pass_on(other)
-    assert w.compare()[f"oracle.{t}"]["state"] == "equal"
-    assert w.open() == []
+    code, [told] = asked(w, "compare", OF)
+    assert (code, told["equal"], told["compared"], told["differences"]) == (0, True, 2, [])
+    assert of_lake(w.config, w.config.sources) == []
