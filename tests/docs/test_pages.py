@@ -220,7 +220,7 @@ def test_the_formats_page_names_every_option_and_its_default():
 
 
 def test_the_monitoring_page_names_every_check():
-    from cdc_platform.automation import accounting, checks, overview, reporting, table_events
+    from cdc_platform.automation import accounting, checks, overview, reporting, shadows, table_events
 
     text = (ROOT / "docs" / "monitoring.md").read_text(encoding="utf-8")
     table = text.partition("## What to watch")[2].partition("\n## ")[0]
@@ -231,6 +231,7 @@ def test_the_monitoring_page_names_every_check():
         accounting.NOTHING_HELD,
         checks.HEARTBEAT,
         overview.EQUALS_SOURCE,
+        shadows.SHADOW,
     }
     names |= {reporting.NO_TABLE_STOPPED, *table_events.CHECKS}
     assert names <= told
