@@ -8,6 +8,7 @@ from pydantic import BaseModel, TypeAdapter
 from cdc_platform.config import Alerts, Bridge, Catalog, Config, Maintenance, Reconcile, Source, Spark, Storage, Tables
 from cdc_platform.config.alerts import Email, Slack, Webhook
 from cdc_platform.config.bridges import Begin
+from cdc_platform.config.shadow import Shadow
 from cdc_platform.formats import FORMATS
 
 MODELS: list[type[BaseModel]] = [
@@ -18,6 +19,7 @@ MODELS: list[type[BaseModel]] = [
     Storage,
     Maintenance,
     Reconcile,
+    Shadow,
     Bridge,
     Begin,
     Catalog,

@@ -55,11 +55,18 @@ def test_a_killed_comparison_leaves_no_half_truth(feeds, monkeypatch):
     assert [row[k] for k in ("number", "state", "only_of", "only_by", "differing")] == [1, "different", 1, 0, 1]
     assert noted(w) == first, "what the killed one noted is true, and isn't noted again"
 
+    w.run(f"UPDATE {t} SET name = 'later' WHERE id = 1")
+    w.send(OF)
+    w.catch_up(OF)
+    row = w.compare()[f"oracle.{t}"]
+    assert [row[k] for k in ("state", "only_of", "differing", "unsettled")] == ["different", 1, 1, 1]
+    assert noted(w) == first, "what the other one will still bring is no difference"
+
     w.run(f"DELETE FROM {t} WHERE id IN (2, 3)")
     w.pass_on(other)
     killed(monkeypatch, run.delta_table, "append_rows", w)
     closed = [r for r in noted(w) if r["closed_at"] is not None]
-    assert sorted((r["kind"], r["number"]) for r in closed) == [("differs", 2), ("only_of", 2)]
+    assert sorted((r["kind"], r["number"]) for r in closed) == [("differs", 3), ("only_of", 3)]
     assert {r["first_seen"] for r in closed} == {r["first_seen"] for r in first}
     assert w.compare()[f"oracle.{t}"]["state"] == "equal"
     assert (len(noted(w)), w.open()) == (4, [])

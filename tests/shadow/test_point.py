@@ -113,3 +113,26 @@ def test_beyond_compares_orders_field_by_field(last):
     late = [row[0] for row in duckdb.connect().execute(sql).fetchall()]
     assert late == [p > bound if last else p >= bound for p in places]
     assert Bound(None).beyond("o") == "false"
+
+
+def test_a_common_transaction_is_one_behind_which_another_has_come_by_both(config, monkeypatch):
+    """Sets of GTIDs as canal tells them; rows that were loaded say nothing of the feed."""
+    monkeypatch.setattr(point, "_unfinished", lambda config, source: False)
+    for source in ("a", "b"):
+        complete(config, source, 100)
+        row = {"source": source, "scope": "partition", "batch": 0, "topic": source, "partition": 0, "offset": 9}
+        add(config.lake, WATERMARKS, {**row, "source_time": T, "behind": [], "at": T})
+    for p, number in ((1, 1), (2, 1), (3, 2), (4, 3)):
+        change(config, "a", p, p, gtid=f"UUID:{number}")
+    change(config, "a", 5, 5, "loaded", "read", gtid="uuid:4")
+    for p, number in ((10, 1), (20, 2), (30, 4), (40, 5)):
+        change(config, "b", p, p, gtid=f"uuid:1-{number}")
+    at = found(config)
+    assert (at.gtid, at.source_time) == ("uuid:1", None)
+    assert (at.of.bound, at.by.bound) == (
+        Bound((0, 1, 2, 0, 0, 0), last=True),
+        Bound((0, 1, 10, 0, 0, 0), last=True),
+    )
+    assert at.of.unsettled == {("d", "loaded")}
+    monkeypatch.setattr(point, "_unfinished", lambda config, source: True)
+    assert found(config).gtid is None, "the snapshots may not have it yet"

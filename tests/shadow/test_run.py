@@ -52,12 +52,9 @@ def asked(capsys: pytest.CaptureFixture[str]):
     return ask
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
-    ("of", "by", "at"),
-    [
-        ("tencent_dts", "canal", "gtid"),
-        pytest.param("debezium", "canal_json", "source_time", marks=pytest.mark.thorough),
-    ],
+    ("of", "by", "at"), [("tencent_dts", "canal", "gtid"), ("debezium", "canal_json", "source_time")]
 )
 def test_who_lacks_what(feeds, asked, of, by, at):
     w = feeds(of, by)
