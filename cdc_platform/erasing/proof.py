@@ -12,6 +12,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from cdc_platform.config import Config, Source
+from cdc_platform.erasing import shadows
 from cdc_platform.erasing.subject import forms, patterns
 from cdc_platform.lake import stores
 from cdc_platform.lake.store import File, Store
@@ -21,6 +22,8 @@ from cdc_platform.tables import ALL, CARRIED, ENVELOPES, HISTORY_PATH, LANDING, 
 _SHOWN = 20
 _OTHER = ("_checkpoints", "_exchanges", "_erasures", "_replays/{source}")
 """Folders of a lake that hold no table, or lakes of their own."""
+_OF_PAIRS = tuple(t.path for t in shadows.TABLES)
+"""Tables in which a row may be of two sources: it stands under the name of one."""
 
 
 @dataclass(slots=True)
@@ -66,7 +69,7 @@ def look_through(
         if path.endswith(".parquet"):
             holds_payloads = path.startswith(payloads) and "/_delta_log/" not in path
             check = (frozenset(digests), salt) if holds_payloads else None
-            _parquet(File(lake, path), path, wanted, plain, check, found)
+            _parquet(File(lake, path), path, wanted, plain, check, found, _by(path, source))
         elif any(p in (lake.read(path) or b"") for p in plain):
             found.note(path)
     return found
@@ -82,8 +85,16 @@ def files(lake: Store, source: Source) -> Iterator[str]:
     for folder in (*own, *(of.format(**names) for of in _OTHER)):
         yield from (f"{folder}/{p}" for p in lake.below(folder))
     for folder in shared:
-        mine = (p for p in lake.below(folder) if not p.startswith("source=") or p.startswith(f"source={source.name}/"))
-        yield from (f"{folder}/{p}" for p in mine)
+        every = lake.below(folder)
+        if folder not in _OF_PAIRS:
+            every = (p for p in every if not p.startswith("source=") or p.startswith(f"source={source.name}/"))
+        yield from (f"{folder}/{p}" for p in every)
+
+
+def _by(path: str, source: Source) -> str | None:
+    """Of whose pairs rows of a file are looked at, by the name of the other feed; None: all."""
+    others = path.startswith(tuple(f"{folder}/source=" for folder in _OF_PAIRS))
+    return source.name if others and f"/source={source.name}/" not in path else None
 
 
 def _parquet(
@@ -93,12 +104,14 @@ def _parquet(
     plain: Sequence[bytes],
     check: tuple[frozenset[str], bytes] | None,
     found: Looked,
+    by: str | None,
 ) -> None:
     with file.open() as opened, pq.ParquetFile(opened) as parquet:
         noted = b"\n".join(v for v in (parquet.metadata.metadata or {}).values())
         if any(p in noted for p in plain):
             found.note(f"{path}: footer")
-        for batch in parquet.iter_batches(1 << 14, use_threads=False):
+        for every in parquet.iter_batches(1 << 14, use_threads=False):
+            batch = every if by is None else every.filter(pc.equal(every.column("by"), by))
             found.rows += batch.num_rows
             for name, column in _leaves("", batch):
                 if any(_holds(column, pattern) for pattern in wanted):

@@ -14,7 +14,7 @@ from pyspark.sql import SparkSession
 
 from cdc_platform import chain
 from cdc_platform.config import Config, Source
-from cdc_platform.erasing import ledger, proof, subject
+from cdc_platform.erasing import ledger, proof, shadows, subject
 from cdc_platform.erasing.errors import EraseRefused
 from cdc_platform.erasing.search import Search, Told
 from cdc_platform.erasing.tables import Tables
@@ -79,7 +79,11 @@ class Erasure(Search):
         that have some of the values; kafka, not_read, waiting as in a plan), seconds. Raises EraseRefused, and
         what the stages raise."""
         watch = Stopwatch()
-        with source_lock(self.config, self.source) as mine, leased(spark, mine):
+        with (
+            source_lock(self.config, self.source) as mine,
+            leased(spark, mine),
+            shadows.alone(self.config, self.source),
+        ):
             for table in (LANDING, ENVELOPES):
                 path = table.at(self.lake, source=self.source.name)
                 if delta_table.exists(path):

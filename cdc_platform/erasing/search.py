@@ -2,11 +2,11 @@
 into."""
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from cdc_platform.config import Config, Source
-from cdc_platform.erasing import messages, subject
+from cdc_platform.erasing import messages, shadows, subject
 from cdc_platform.erasing.errors import EraseRefused
 from cdc_platform.erasing.subject import Key, Message, Subject, Texts
 from cdc_platform.erasing.tables import Done, Tables
@@ -20,6 +20,7 @@ from cdc_platform.tables import CHANGES, QUARANTINE, SCHEMA_HISTORY
 from cdc_platform.units import count
 
 Told = Callable[[str], None]
+_BESIDE = "{} brings the same database: until it is erased there, comparisons find it there and note it"
 
 
 @dataclass(slots=True)
@@ -110,6 +111,7 @@ class Search:
         path = self.changes()
         current = [File(path, name) for name in delta_table.files(path)]
         texts = subject.texts_of(who, current, self.known())
+        who = replace(who, doubts=[*who.doubts, *map(_BESIDE.format, shadows.beside(self.config, self.source))])
         tables = Tables(self.config, who, found, texts.own, salt, write)
         done = []
         for one in tables.each():

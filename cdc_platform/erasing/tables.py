@@ -12,7 +12,7 @@ import pyarrow as pa
 from cdc_platform.changelog import unify
 from cdc_platform.changes import files as changes_files
 from cdc_platform.config import Config
-from cdc_platform.erasing import rewrite
+from cdc_platform.erasing import rewrite, shadows
 from cdc_platform.erasing.errors import EraseRefused
 from cdc_platform.erasing.rewrite import Bytes, Events, Held, Rows, Texts, Work
 from cdc_platform.erasing.subject import Message, Subject, forms
@@ -34,9 +34,11 @@ from cdc_platform.tables import (
     HISTORY_PATH,
     LANDING,
     QUARANTINE,
+    SHADOW_DIFFERENCES,
     SNAPSHOT_PATH,
     TOMBSTONES_PATH,
     WAITING,
+    Location,
 )
 
 
@@ -172,12 +174,21 @@ class Tables:
         held = Held(events, self.subject.table.names, cells, int(time.time() * 1_000_000))
         quoted = [(one.table, Texts(one.columns, forms(self.texts))) for one in texts()] if self.texts else []
         for table, work in ((QUARANTINE, held), *quoted):
-            path = table.at(self.lake)
-            if delta_table.exists(path):
-                sink = delta_table.sink(path, source=self.source.name)
-                if not set(work.columns) <= set(sink.schema.names):
-                    continue  # of an earlier version, whose rows told no such thing
-                yield self._done(sink, self._of(erasing.current(path), sink), work, IN_PLACE, versions=True)
+            if table not in shadows.TABLES:
+                yield from self._in_shared(table, work, self.source.name)
+        compared = [(t, w) for t, w in quoted if t in shadows.TABLES]
+        for table, work in (*compared, (SHADOW_DIFFERENCES, None)):
+            for name in shadows.partitions(self.lake, table, self.source):
+                by = None if name == self.source.name else self.source.name
+                yield from self._in_shared(table, work or shadows.Noted.of(self.subject, by), name)
+
+    def _in_shared(self, table: Location, work: Work, source: str) -> Iterator[Done]:
+        path = table.at(self.lake)
+        if not delta_table.exists(path):
+            return
+        sink = delta_table.sink(path, source=source)
+        if set(work.columns) <= set(sink.schema.names):  # else of an earlier version, whose rows told no such thing
+            yield self._done(sink, self._of(erasing.current(path), sink), work, IN_PLACE, versions=True)
 
 
 def _sink(path: Store, schema: pa.Schema, stats: tuple[str, ...]) -> Sink:

@@ -34,6 +34,8 @@ WHERE = (
     Lies(tables.WATERMARKS, "texts", "what holds a time back may quote one", ("reason", "behind")),
     Lies(tables.RECONCILIATIONS, "texts", "problems may quote one", ("problems",)),
     Lies(tables.CERTIFICATES, "texts", "reasons and facts may quote one", ("reasons", "facts")),
+    Lies(tables.SHADOW_COMPARISONS, "texts", "why a table isn't compared may quote one", ("reason",)),
+    Lies(tables.SHADOW_DIFFERENCES, "rows", "of the key, of pairs with this source; all old versions"),
     Lies(tables.DDL_SEEN, "nothing", "statements name tables, columns and defaults, no row"),
     Lies(tables.SCHEMA_HISTORY, "nothing", "the same"),
     Lies(tables.SCHEMA_EFFECTS, "nothing", "the same, by digest"),

@@ -13,11 +13,12 @@ from pyspark.sql import functions as F
 from cdc_platform.config import Config
 from cdc_platform.config.shadow import Shadow
 from cdc_platform.errors import ConfigError
-from cdc_platform.lake import delta_table, lease, stores
+from cdc_platform.lake import delta_table, erasing, lease, stores
 from cdc_platform.lake.store import Store
 from cdc_platform.results import Stopwatch
 from cdc_platform.shadow import differences, kept, pairing, point
 from cdc_platform.shadow.differences import SIDES, Found
+from cdc_platform.shadow.errors import ShadowRefused
 from cdc_platform.shadow.kinds import BEHIND, DIFFERENT, EQUAL, NOT_COMPARED
 from cdc_platform.shadow.pairing import Paired
 from cdc_platform.shadow.point import Common, Feed, Point
@@ -46,6 +47,14 @@ def held(config: Config, pair: Shadow) -> AbstractContextManager[lease.Lease]:
     return lease.held(stores.lake(config).at(FOLDER), f"shadow of {pair.of}", slug, _WAIT_S)
 
 
+def check_whole(config: Config, pair: Shadow) -> None:
+    """Raises ShadowRefused where an erasure of either source isn't finished: what it takes out might be noted anew."""
+    for name in (pair.of, pair.by):
+        if erasing.pending(stores.lake(config), name) is not None:
+            problem = f"an erasure of source {name} was begun and isn't finished"
+            raise ShadowRefused(pair.of, pair.by, problem, ["its command once more"])
+
+
 def compare(
     spark: SparkSession,
     config: Config,
@@ -60,9 +69,10 @@ def compare(
     SHADOW_COMPARISONS.
 
     Returns kept.summary with compared (how many tables were, now), seconds, and rows: the newest row of
-    SHADOW_COMPARISONS of every table. Raises ConfigError (no such table), RunInProgress."""
+    SHADOW_COMPARISONS of every table. Raises ConfigError (no such table), RunInProgress, ShadowRefused."""
     watch = Stopwatch()
     with held(config, pair):
+        check_whole(config, pair)
         delta_sql.ensure(SHADOW_DIFFERENCES, SHADOW_DIFFERENCES.at(stores.lake(config)))
         common, before = point.common(config, pair), kept.last(config, pair)
         paired = pairing.tables(config, pair)
