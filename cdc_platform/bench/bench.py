@@ -42,10 +42,10 @@ Say = Callable[[str], None]
 class Settings:
     """rows: row changes per format; keys: rows of the table; repeats: measured runs, after a small one that
     isn't. folder: where broker and lakes are made (and removed); None: the system's temporary folder. lake: an empty
-    place for the lakes instead, which stay there. topic, servers:
-    of a Kafka that is there, in place of generated rows (then of one format). sizes: rows of the tables that increments
-    of `changes` changes come into. tables: how many there are where breadth is measured. rate: changes per second whose
-    way is timed for `seconds`, into `over` tables."""
+    place for the lakes instead, which stay there. topic, servers: of a Kafka that is there, in place of generated rows
+    (then of one format). sizes: rows of the tables that increments of `changes` changes come into. tables, partitions:
+    how many there are where breadth is measured. rate: changes per second whose way is timed for `seconds`, into `over`
+    tables."""
 
     what: tuple[str, ...] = _USUAL
     formats: tuple[str, ...] = FORMATS
@@ -60,6 +60,7 @@ class Settings:
     sizes: tuple[int, ...] = (100_000, 1_000_000)
     changes: int = 20_000
     tables: int = 1_000
+    partitions: int = 1
     rate: int = 20
     seconds: int = 120
     over: int = 1
@@ -152,7 +153,7 @@ def _breadth(work: Path, settings: Settings, say: Say) -> tuple[list[dict[str, A
         told = _told(work, settings, "breadth-lake", "canal_json", "breadth", servers)
         config = parse_config(told, work / "cdc.yaml")
         say(f"{settings.tables} tables")
-        tables = Tables("breadth", settings.tables)
+        tables = Tables("breadth", settings.tables, settings.partitions)
         some = max(1, settings.tables * 3 // 10)
         rows = figures(open_session(config), config, servers, tables, settings.changes, some)
         say("status, sensors and definitions")

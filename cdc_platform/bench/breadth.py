@@ -31,10 +31,11 @@ Row = dict[str, str]
 
 @dataclass(slots=True)
 class Tables:
-    """So many tables and their rows by key, as messages make them."""
+    """So many tables and their rows by key, as messages make them; a key's by one partition."""
 
     topic: str
     number: int
+    partitions: int = 1
     rows: list[dict[int, Row]] = field(default_factory=list)
     changes: int = 0
     _random: random.Random = field(default_factory=lambda: random.Random(33))  # noqa: S311
@@ -82,7 +83,8 @@ class Tables:
 
     def _message(self, table: int, kind: str, row: Row, old: Row | None) -> Record:
         self.changes += 1
-        return canal_json(self.topic, self.changes, name(table), kind, TYPES, row, old)
+        record = canal_json(self.topic, self.changes, name(table), kind, TYPES, row, old)
+        return record._replace(partition=int(row["id"]) % self.partitions)
 
     def differences(self, config: Config) -> list[str]:
         """Tables whose snapshot isn't what the changes say."""
@@ -152,7 +154,7 @@ def figures(
     }
     out = []
     for what, (concerned, records) in rounds.items():
-        done = publish(records, servers, partitions={tables.topic: 1})
+        done = publish(records, servers, partitions={tables.topic: tables.partitions})
         whole, last = catch_up(spark, config)
         seconds = {"seconds": round(whole.seconds, 2), "snapshots_s": round(last.seconds, 2)}
         peak = {"cpu_s": round(whole.cpu_s, 1), "peak_mb": round(whole.peak_bytes / 1e6)}

@@ -20,7 +20,6 @@ from cdc_platform.changelog.order_key import map_value, numbers, those
 from cdc_platform.changelog.ties import Hashed, hashed
 from cdc_platform.changelog.unify import CHANGELOG_FILE
 from cdc_platform.lake.data_files import Unit, read, units
-from cdc_platform.snapshots.reduce import latest_by_key
 from cdc_platform.spark import arrow_tasks, workers
 
 if TYPE_CHECKING:
@@ -29,9 +28,11 @@ if TYPE_CHECKING:
     from cdc_platform.snapshots.reduce.full_images import Name, Plain
 
 _COLUMNS = pa.schema([CHANGELOG_FILE.field(c) for c in ("db", "schema", "table", "key", "order_key")])
-_PARTED, _FOUND = "part INT, hashes BINARY, partitions BINARY", "tied INT"
+_PARTED, _TIED = "part INT, hashes BINARY, partitions BINARY", pa.schema([("tied", pa.int32())])
 """Columns that `_hashed` and `_tied` give: hashes of table, key and source time, 8 bytes each, with the partitions that
 they came by, 2 bytes each; numbers of tables with a tie."""
+_AT_ONCE = 1 << 20
+"""Changes that are looked at together, 10 bytes each; so many come to the driver: a shuffle would take longer."""
 
 
 def untied(spark: "SparkSession", tables: "Mapping[Name, Plain]") -> "frozenset[Name]":
@@ -43,11 +44,15 @@ def untied(spark: "SparkSession", tables: "Mapping[Name, Plain]") -> "frozenset[
     files = list(dict.fromkeys(file for plain in tables.values() for file in plain.files))
     cores = arrow_tasks.cores(spark)
     tasks = arrow_tasks.shared_out(units(files, whole=False), cores, bounded=False)
-    parts = latest_by_key.parts(sum(plain.figures.changes for plain in tables.values()), cores)
-    of = [plain.table for plain in tables.values()]
+    changes = sum(plain.figures.changes for plain in tables.values())
+    of, parts = [plain.table for plain in tables.values()], -(-changes // _AT_ONCE)
     hashes = spark.range(0, len(tasks), 1, len(tasks)).mapInArrow(partial(_hashed, tasks, of, parts), _PARTED)
-    found = hashes.repartitionById(parts, "part").mapInArrow(partial(_tied, len(of)), _FOUND)
-    tied = {row["tied"] for row in found.collect()}
+    if parts == 1:
+        found = pa.Table.from_batches(_tied(len(of), iter(hashes.toArrow().to_batches())), _TIED)
+    else:
+        of_parts = hashes.repartitionById(parts, "part")
+        found = of_parts.mapInArrow(partial(_tied_by_workers, len(of)), "tied INT").toArrow()
+    tied = set(found.column("tied").to_pylist())
     return noted | {name for i, name in enumerate(tables) if i not in tied}
 
 
@@ -77,9 +82,13 @@ def _packed(numbers: np.ndarray) -> pa.BinaryArray:
     return pa.array([numbers.tobytes()], pa.binary())
 
 
+def _tied_by_workers(tables: int, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    workers.settle()
+    yield from _tied(tables, batches)
+
+
 def _tied(tables: int, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """Parts as `_hashed` gives them, each whole → numbers of tables with one hash by two partitions."""
-    workers.settle()
     hashes, partitions = [np.zeros(0, np.uint64)], [np.zeros(0, np.uint16)]
     for batch in batches:
         hashes += [np.frombuffer(x.as_buffer(), np.uint64) for x in batch.column("hashes")]
@@ -87,4 +96,4 @@ def _tied(tables: int, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordB
     tied = Hashed(np.concatenate(hashes), np.concatenate(partitions)).tied()
     twice = np.unique(tied % np.uint64(tables))
     if len(twice):
-        yield pa.RecordBatch.from_arrays([pa.array(twice.astype(np.int32))], ["tied"])
+        yield pa.RecordBatch.from_arrays([pa.array(twice.astype(np.int32))], schema=_TIED)
