@@ -2,12 +2,10 @@
 decided (lake/erasing.py); then all files are looked through; then the old ones are removed."""
 
 import getpass
-import hmac
 import json
 import os
 import socket
 from collections.abc import Mapping
-from hashlib import sha256
 from typing import Any
 
 from pyspark.sql import SparkSession
@@ -24,6 +22,7 @@ from cdc_platform.lake import checkpoints, commits, delta_table, erasing
 from cdc_platform.lake.erasing import Rewritten
 from cdc_platform.lake.store import File, Store
 from cdc_platform.lake.writer_lock import source_lock
+from cdc_platform.landing import erased
 from cdc_platform.replay import side
 from cdc_platform.results import Stopwatch
 from cdc_platform.snapshots import state
@@ -38,7 +37,6 @@ from cdc_platform.tables import (
     TABLE_STATE,
     WAITING,
     name_columns,
-    name_in,
 )
 from cdc_platform.units import count
 
@@ -116,17 +114,18 @@ class Erasure(Search):
         salt = os.urandom(_SALT_BYTES)
         found = self.prepared(who, salt, write=True)
         if not any(d.rows or d.files for d in found.done):
-            before, nothing = self._done_before(), f"nothing of this key of {self.table.text} is in the lake"
-            raise EraseRefused(
-                self.source.name, nothing if before is None else f"it is gone already: erasure {before} did it"
-            )
+            before = erased.erased_before(self.config, self.source.name, self.table.names, self.key)
+            why = f"nothing of this key of {self.table.text} is in the lake"
+            if before is not None:
+                why = f"it is gone already: erasure {before['number']} did it"
+            raise EraseRefused(self.source.name, why)
         if self.lake.exists(f"{side.FOLDER}/{self.source.name}/{side.RECORD}"):
             with side.held(self.config, self.source):
                 side.discard(self.config, self.source)
         row = {
             **{"source": self.source.name, "number": self._number(path), "stage": "begun"},
             **name_columns(self.table.name),
-            **{"key_digest": self._digest(salt), "keys": len(who.keys), "by": _by(), "salt": salt.hex()},
+            **{"key_digest": erased.key_digest(salt, self.key), "keys": len(who.keys), "by": _by(), "salt": salt.hex()},
             "records": [
                 {**a._asdict(), "digest": d, "shared": found.shared(a)} for a, d in sorted(found.tables.digests.items())
             ],
@@ -237,13 +236,9 @@ class Erasure(Search):
 
     # -- which one -----------------------------------------------------------------------------------------
 
-    def _digest(self, salt: bytes) -> str:
-        return hmac.new(salt, json.dumps(self.key, sort_keys=True).encode(), sha256).hexdigest()
-
     def _is_mine(self, row: Mapping[str, Any]) -> bool:
         """Whether a row of ERASURES is of this key of this table."""
-        same = name_in(row) in self.table.names
-        return same and hmac.compare_digest(row["key_digest"], self._digest(bytes.fromhex(row["salt"])))
+        return erased.is_of(row, self.table.names, self.key)
 
     def _check_mine(self, note: Mapping[str, Any]) -> None:
         """Raises EraseRefused where another erasure isn't finished."""
@@ -254,13 +249,6 @@ class Erasure(Search):
     def _number(self, path: Store) -> int:
         sql = f"SELECT max(\"number\") AS n FROM {{t}} WHERE source = '{self.source.name}'"
         return int(delta_table.ask(sql, t=path)[0]["n"] or 0) + 1
-
-    def _done_before(self) -> int | None:
-        """The newest erasure of this key that is done."""
-        told = '"number", db, schema, "table", salt, key_digest'
-        sql = f"SELECT {told} FROM {{t}} WHERE source = '{self.source.name}' AND stage = 'done'"
-        rows = delta_table.ask(sql, t=ERASURES.at(self.lake))
-        return max((r["number"] for r in rows if self._is_mine(r)), default=None)
 
 
 def _by() -> str:

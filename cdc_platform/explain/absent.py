@@ -18,6 +18,7 @@ from cdc_platform.kafka.offsets import kafka_state
 from cdc_platform.lake import queries, stores
 from cdc_platform.lake.queries import query, text
 from cdc_platform.lake.skipping import Above, files_that_may_hold
+from cdc_platform.landing.erased import erased_before
 from cdc_platform.reading.catalog import State, TableName, states
 from cdc_platform.snapshots.reduce.one_key import Change
 from cdc_platform.tables import CHANGES, QUARANTINE, Name, name_in
@@ -27,8 +28,8 @@ from cdc_platform.units import count
 @dataclass(frozen=True, slots=True)
 class Reason:
     """kind: deleted, moved, truncated, dropped, renamed, filtered, quarantined, waiting, not decoded, not applied, not
-    landed, stopped, left out, differs, never seen. sure: it alone is why. by: the change that did it, as it came. more:
-    facts of the kind."""
+    landed, stopped, left out, differs, erased, never seen. sure: it alone is why. by: the change that did it, as it
+    came. more: facts of the kind."""
 
     kind: str
     text: str
@@ -204,6 +205,9 @@ def _never(config: Config, told: Explained) -> Reason:
     source = told.table.source
     if not told.moment.now:
         return Reason("never seen", "no change of it had come by then", sure=True)
+    if gone := erased_before(config, source.name, told.table.names, told.key):
+        why = f"erasure {gone['number']} took it out ({gone['at']:%F %T} UTC), and no change has come since"
+        return Reason("erased", why, sure=True)
     first = query(
         "SELECT min(landed_at) AS at FROM t",
         t=tables.LANDING.at(stores.lake(config), source=source.name),

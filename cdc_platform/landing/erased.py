@@ -6,8 +6,9 @@ Kafka once more is known."""
 
 import hashlib
 import hmac
-from collections.abc import Iterable, Mapping
-from typing import NamedTuple
+import json
+from collections.abc import Container, Iterable, Mapping
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -20,7 +21,7 @@ from cdc_platform.formats.erased import kept
 from cdc_platform.kafka.reader import Range
 from cdc_platform.lake import delta_table, queries, stores
 from cdc_platform.lake.store import Store
-from cdc_platform.tables import ERASURES
+from cdc_platform.tables import ERASURES, Name, name_in
 
 Place = tuple[str, int, int]
 """(topic, partition, offset)."""
@@ -39,6 +40,30 @@ class Known(NamedTuple):
 def digest(salt: bytes, value: bytes) -> str:
     """By which bytes are known again without being kept."""
     return hmac.new(salt, value, hashlib.sha256).hexdigest()
+
+
+def key_digest(salt: bytes, key: Mapping[str, str | None]) -> str:
+    """The same of a row's key: texts by column."""
+    return digest(salt, json.dumps(dict(key), sort_keys=True).encode())
+
+
+def erased_before(
+    config: Config, source: str, names: Iterable[Name], key: Mapping[str, str | None]
+) -> dict[str, Any] | None:
+    """The newest finished erasure of a key, of a table by any of its names: `number`, `at`. None: there is
+    none."""
+    path, wanted = ERASURES.at(stores.lake(config)), frozenset[Name | None](names)
+    if not delta_table.exists(path):
+        return None
+    told = 'at, "number", db, schema, "table", salt, key_digest'
+    rows = delta_table.ask(f"SELECT {told} FROM {{t}} WHERE source = '{source}' AND stage = 'done'", t=path)
+    return max((r for r in rows if is_of(r, wanted, key)), key=lambda r: r["number"], default=None)
+
+
+def is_of(row: Mapping[str, Any], names: Container[Name | None], key: Mapping[str, str | None]) -> bool:
+    """Whether a row of ERASURES is of this key of a table with one of these names."""
+    mine = key_digest(bytes.fromhex(row["salt"]), key)
+    return name_in(row) in names and hmac.compare_digest(row["key_digest"], mine)
 
 
 def emptied(batch: pa.RecordBatch, left: Mapping[int, bytes]) -> pa.RecordBatch:

@@ -49,6 +49,7 @@ def test_the_example(world, capsys):
     assert json.loads(again)["error"]["type"] == "EraseRefused"
     code, shown = told("explain", "oracle", "oracle.people", "7", "--json")
     assert not json.loads(shown)["here"]
+    assert [why["kind"] for why in json.loads(shown)["why"]] == ["erased"]
     [record] = [r for r in w.ledger() if r["erased"]]
     outcomes = [json.loads(told("show", f"{record['topic']}/0/{i}", "--json")[1]) for i in range(record["landed"])]
     assert sum(o.get("erased", False) for o in outcomes) == 2
