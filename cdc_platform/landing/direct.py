@@ -48,13 +48,15 @@ def land(
     checkpoint: Store,
     looked_ms: int,
 ) -> Landed:
-    """Up to the ends in `state`, as they were at that time. starts: of partitions that the checkpoint doesn't know.
+    """Up to the ends in `state`, as they were at that time. starts: of partitions that the checkpoint doesn't know, or
+    knows from before others took their place for a while.
     Raises KafkaUnreachable."""
     sink = Sink(path, reader.RECORD, LANDING.stats, ("topic", "timestamp_type"))
     records = ran = 0
     begun, done = checkpoints.newest(checkpoint)
     entry = checkpoints.begun(checkpoint, done)
-    before = {**starts, **_ends(entry)}
+    known = _ends(entry)
+    before = {at: max(starts.get(at, 0), known.get(at, 0)) for at in {**starts, **known}}
     while True:
         if begun == done:
             ends = _planned(before, state, source.max_records_per_batch)

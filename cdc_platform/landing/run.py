@@ -19,6 +19,8 @@ from cdc_platform.lake.data_files import note_of
 from cdc_platform.lake.store import File, Store
 from cdc_platform.landing import counting
 from cdc_platform.landing.direct import Landed, land
+from cdc_platform.landing.ended import GONE, ended
+from cdc_platform.landing.ended import check as check_ended
 from cdc_platform.results import StageResult, Stopwatch
 from cdc_platform.spark import arrow_tasks, delta_sql
 from cdc_platform.tables import CHECKPOINT, LANDING, LOADED, OFFSET_LEDGER, TOPICS
@@ -34,17 +36,18 @@ def run(spark: SparkSession, config: Config, source: Source) -> StageResult:
     path = delta_sql.ensure(LANDING, LANDING.at(stores.lake(config), source=source.name))
     ledger = delta_sql.ensure(OFFSET_LEDGER, OFFSET_LEDGER.at(stores.lake(config)))
     topics = delta_sql.ensure(TOPICS, TOPICS.at(stores.lake(config)))
-    generation, landed, batch = _position(ledger, source)
+    generation, landed, batch = position(ledger, source)
     if _account(spark, config, source, generation):
-        generation, landed, batch = _position(ledger, source)
+        generation, landed, batch = position(ledger, source)
     known = _topic_ids(topics, source)
     looked_ms = int(time.time() * 1000)
     state = offsets.settled_state(config, source, landed)
+    check_ended(source, ended(config, source), state, landed)
     lost = _losses(source, state, landed, known)
     if lost:
         generation += 1
         _note_losses(source, lost, generation, ledger)
-        generation, landed, batch = _position(ledger, source)
+        generation, landed, batch = position(ledger, source)
     if not state:  # a pattern that matches nothing (any more): no checkpoint, so no wrong start either
         return StageResult(
             "landing", source.name, 0, 0, watch.seconds, {"records": 0, "lag": 0, "partitions": 0, "lost": len(lost)}
@@ -55,8 +58,9 @@ def run(spark: SparkSession, config: Config, source: Source) -> StageResult:
         landed = _note_positions(source, first, landed, batch, ledger)
     done = _land(spark, config, source, state, landed, path, generation, looked_ms)
     if done.batches and _account(spark, config, source, generation):
-        _, landed, batch = _position(ledger, source)
-    landed = _note_positions(source, done.ends, landed, batch, ledger)
+        _, landed, batch = position(ledger, source)
+    there = {(s.topic, s.partition) for s in state}  # the checkpoint tells those, too, that others took the place of
+    landed = _note_positions(source, {w: at for w, at in done.ends.items() if w in there}, landed, batch, ledger)
     _commit_group(config, source, landed)
     lag = sum(max(0, s.end - landed.get((s.topic, s.partition), s.begin)) for s in state)
     return StageResult(
@@ -97,7 +101,7 @@ def _checkpoint(config: Config, source: Source, generation: int) -> Store:
 def looked_at(config: Config, source: Source) -> datetime | None:
     """When the run of the newest batch had looked at Kafka: what the topics held by then has landed. None: nothing has,
     the run was ended before that, or an earlier version did it."""
-    generation, _, _ = _position(OFFSET_LEDGER.at(stores.lake(config)), source)
+    generation, _, _ = position(OFFSET_LEDGER.at(stores.lake(config)), source)
     checkpoint = _checkpoint(config, source, generation)
     _, done = checkpoints.newest(checkpoint)
     entry = checkpoints.begun(checkpoint, done)
@@ -105,15 +109,12 @@ def looked_at(config: Config, source: Source) -> datetime | None:
     return None if looked is None else datetime.fromtimestamp(looked / 1000, UTC)
 
 
-_GONE = -2
-"""to_offset of a lost row whose partition has left Kafka; -1 says that landing goes on at offset 0."""
-
 GENERATION = 1 << 40
 """Ledger batches of generation g are numbered from g * 2**40 on: newer always means larger."""
 
 
-def _position(ledger: Store, source: Source) -> tuple[int, dict[tuple[str, int], int], int]:
-    """How often losses were accepted (the generation), (topic, partition) → next offset to land, newest ledger batch.
+def position(ledger: Store, source: Source) -> tuple[int, dict[tuple[str, int], int], int]:
+    """Where landing stands: how often losses were accepted (the generation), (topic, partition) → next offset to land, newest ledger batch.
 
     Each accepted loss begins a new checkpoint: one that remembers offsets which no longer exist would skip the
     first records of a topic that was made again. A partition goes on at its restart; one that is gone is left out.
@@ -128,7 +129,7 @@ def _position(ledger: Store, source: Source) -> tuple[int, dict[tuple[str, int],
     generation = (max((r["lost"] for r in rows if r["lost"] is not None), default=-1) + 1) // GENERATION
     batch = max((generation * GENERATION, *(r["batch"] for r in rows)))
     at = {(r["topic"], r["partition"]): r["last"]["to_offset"] for r in rows}
-    return generation, {place: last + 1 for place, last in at.items() if last > _GONE}, batch
+    return generation, {place: last + 1 for place, last in at.items() if last > GONE}, batch
 
 
 def _topic_ids(topics: Store, source: Source) -> dict[str, set[str]]:
@@ -162,7 +163,7 @@ def _note_topics(
 
 
 def _note_losses(source: Source, lost: list[dict[str, Any]], generation: int, ledger: Store) -> None:
-    """Gaps as ledger rows; to_offset is where landing goes on less one (_GONE: the partition is gone)."""
+    """Gaps as ledger rows; to_offset is where landing goes on less one (GONE: the partition is gone)."""
     rows = [
         (
             source.name,
@@ -171,7 +172,7 @@ def _note_losses(source: Source, lost: list[dict[str, Any]], generation: int, le
             x["topic"],
             x["partition"],
             x["from_offset"],
-            _GONE if x["restart"] is None else x["restart"] - 1,
+            GONE if x["restart"] is None else x["restart"] - 1,
             "lost",
             x["to_offset"] - x["from_offset"],
         )
@@ -206,7 +207,7 @@ def _note_positions(
 def account(spark: SparkSession, config: Config, source: Source) -> None:
     """Brings the ledger of landed ranges up to date with what is in landing."""
     ledger = delta_sql.ensure(OFFSET_LEDGER, OFFSET_LEDGER.at(stores.lake(config)))
-    _account(spark, config, source, _position(ledger, source)[0])
+    _account(spark, config, source, position(ledger, source)[0])
 
 
 def _account(spark: SparkSession, config: Config, source: Source, generation: int) -> list[int]:

@@ -23,6 +23,7 @@ from cdc_platform.config.shadow import Shadow
 from cdc_platform.lake import batches, delta_table, queries, stores, watermarks
 from cdc_platform.lake.queries import text
 from cdc_platform.lake.watermarks import Complete
+from cdc_platform.landing.ended import ended
 from cdc_platform.tables import (
     CHANGELOG,
     CHECKPOINT,
@@ -38,6 +39,8 @@ from cdc_platform.tables import (
 Place = tuple[int, ...]
 """The numbers of an `order_key`."""
 _FIELDS = ORDER.names
+GTID = r"regexp_replace(lower(gtid), '^([^:,]+):[0-9]+-([0-9]+)$', '\1:\2')"
+"""SQL of an event's own: canal's messages tell the set of all executed, of which the last is theirs."""
 _RECENT = timedelta(minutes=10)
 """The common transaction is looked for among those of so long before the newest change of the feed that is behind."""
 
@@ -132,13 +135,19 @@ def point(config: Config, pair: Shadow, found: Common) -> Point:
     return Point(feeds[0], feeds[1], found.gtid, found.source_time)
 
 
+def partitions(config: Config, source: Source) -> list[tuple[str, int]]:
+    """Topics and partitions by which the feed comes."""
+    known = watermarks.partitions(WATERMARKS.at(stores.lake(config)), source.name)
+    return sorted(known.keys() - ended(config, source))
+
+
 def _transaction(config: Config, sources: tuple[Source, Source]) -> tuple[str, tuple[Place, Place]] | None:
     """The newest transaction of which both feeds have all in their snapshots, and its last place in each. A row that
     was loaded tells how far its view was, not how far the feed is."""
     lake = stores.lake(config)
     path = CHANGELOG.at(lake)
     for source in sources:
-        if not delta_table.exists(path) or len(watermarks.partitions(WATERMARKS.at(lake), source.name)) != 1:
+        if not delta_table.exists(path) or len(partitions(config, source)) != 1:
             return None
     newest = [queries.newest_change(config, s) for s in sources]
     if None in newest:
@@ -146,11 +155,9 @@ def _transaction(config: Config, sources: tuple[Source, Source]) -> tuple[str, t
     since = _timestamp(min(t for t in newest if t is not None) - _RECENT)
     fields = ", ".join(f"order_key['{n}'] AS {n}" for n in _FIELDS)
     falling = ", ".join(f"{n} DESC" for n in _FIELDS)
-    # canal's messages tell the set of all executed, of which the last is their own
-    gtid = r"regexp_replace(lower(gtid), '^([^:,]+):[0-9]+-([0-9]+)$', '\1:\2')"
     last = [
         f"(SELECT * FROM (SELECT *, row_number() OVER (PARTITION BY gtid ORDER BY {falling}) AS n FROM "
-        f"(SELECT {gtid} AS gtid, {fields} FROM t WHERE source = {text(s.name)} AND gtid <> '' "
+        f"(SELECT {GTID} AS gtid, {fields} FROM t WHERE source = {text(s.name)} AND gtid <> '' "
         f"AND source_time >= {since} AND op <> 'read')) WHERE n = 1)"
         for s in sources
     ]

@@ -20,6 +20,7 @@ from cdc_platform.lake import delta_table, queries, sequences, stores, watermark
 from cdc_platform.lake.store import Store
 from cdc_platform.lake.watermarks import SOURCE, Behind
 from cdc_platform.landing import run as landing
+from cdc_platform.landing.ended import ended
 from cdc_platform.snapshots import state
 from cdc_platform.spark import delta_sql
 from cdc_platform.tables import CONTROL_EVENTS, LOADED, QUARANTINE, WAITING, WATERMARKS, Name, name_columns, name_in
@@ -107,9 +108,10 @@ def publish(config: Config, source: Source, tables: state.Tables) -> None:
 
 
 def _marks(config: Config, source: Source, path: Store) -> Marks:
-    now = {w: r["source_time"] for w, r in watermarks.partitions(path, source.name).items()}
+    over = ended(config, source)
+    now = {w: r["source_time"] for w, r in watermarks.partitions(path, source.name).items() if w not in over}
     rows = (r for r in queries.ledger(config, [source]) if r["topic"] != LOADED)
-    ledger = {(r["topic"], r["partition"]): r for r in rows}
+    ledger = {w: r for r in rows if (w := (r["topic"], r["partition"])) not in over}
     if len(ledger.keys() | now.keys()) < 2:
         return Marks(now, None, frozenset())
     now = {**dict.fromkeys(ledger), **now}
@@ -118,7 +120,7 @@ def _marks(config: Config, source: Source, path: Store) -> Marks:
     if looked := landing.looked_at(config, source):
         until = looked - timedelta(seconds=source.idle_partition_s)
         old = watermarks.partitions(path, source.name, until=until)
-        before = max((r["source_time"] for r in old.values() if r["source_time"]), default=None)
+        before = max((r["source_time"] for w, r in old.items() if r["source_time"] and w not in over), default=None)
     return Marks(now, before, unread)
 
 
@@ -170,7 +172,8 @@ def _waiting(config: Config, source: Source) -> list[Hold]:
 def _place(config: Config, source: Source, path: Store) -> dict[str, Any]:
     """Binlog place of the newest checkpoint (or commit, heartbeat) of a source with one partition, and the GTIDs up to
     there."""
-    marks = watermarks.partitions(path, source.name)
+    over = ended(config, source)
+    marks = {w: r for w, r in watermarks.partitions(path, source.name).items() if w not in over}
     if len(marks) != 1:
         return {}
     [((topic, partition), mark)] = marks.items()

@@ -18,6 +18,7 @@ from cdc_platform.config import Config, Source
 from cdc_platform.formats import FORMATS
 from cdc_platform.lake import batches, delta_table, stores
 from cdc_platform.lake.store import Store
+from cdc_platform.landing.ended import ended
 from cdc_platform.snapshots import state
 from cdc_platform.snapshots.cuts.boundary import MARKS, TRANSACTIONS, How, Since, Verdict, behind
 from cdc_platform.snapshots.schema.columns import ORDER_FIELDS
@@ -221,7 +222,8 @@ def _verdict(
     if batches.unfinished(CHECKPOINT.at(stores.lake(config), room="changelog", source=source.name)):
         return Verdict(None, "the last batch of the changelog was interrupted; the next run does it again")
     how = TRANSACTIONS[told]
-    feed = [at for at in offsets if at.rsplit("/", 1)[0] != LOADED]
+    over = {f"{topic}/{partition}" for topic, partition in ended(config, source)}
+    feed = [at for at in offsets if at.rsplit("/", 1)[0] != LOADED and at not in over]
     if found := _unmarked(config, source, how, last, len(feed)):
         return found
     if not how.scattered and _all_ended(config, source, last):
