@@ -10,13 +10,14 @@ from cdc_platform.cli.output import Report, Verbatim, printed, progress
 from cdc_platform.cli.run import with_spark
 from cdc_platform.config import Config, load_config
 from cdc_platform.errors import ConfigError
+from cdc_platform.launch import log_followed
 from cdc_platform.units import told_value, when
 
 if TYPE_CHECKING:
     from cdc_platform.config.shadow import Shadow
 
 app = typer.Typer(
-    help="Two feeds of the same database, compared: compare, status.",
+    help="Two feeds of the same database: compare, status, cutover.",
     no_args_is_help=True,
     add_completion=False,
     rich_markup_mode=None,
@@ -77,6 +78,51 @@ def status_command(of: _Of = None, samples: _Shown = 20, config: _File = Path("c
         told = {**kept.summary(pair, tables), "rows": list(tables.values())}
         found.append({**told, **_differences(loaded, pair, samples)})
     return _report(found)
+
+
+@app.command("cutover")
+@printed
+def cutover_command(
+    of: Annotated[str, typer.Argument(metavar="SOURCE", help="`of` of a pair of cdc.yaml.")],
+    yes: Annotated[bool, typer.Option("--yes", help="Do it. Without it, only what would be done is told.")] = False,
+    plan: Annotated[bool, typer.Option("--plan", help="Only tell what would be done, as without --yes.")] = False,
+    master: Annotated[str | None, typer.Option(help="Spark master of an own session, e.g. local[2].")] = None,
+    config: _File = Path("cdc.yaml"),
+) -> Report:
+    """Let a source go on by the other feed's topic: tables, history and changelog stay, and follow that from the record
+    on that begins what they lack.
+
+    For feeds of one format, by one partition each, that tell GTIDs and places of one binlog. Both are brought up to
+    date and compared before; rows that differ, or anything that isn't certain, refuse it, and nothing is changed. After
+    it cdc.yaml has to name the other topic: until then the source's runs are refused.
+    """
+    from cdc_platform.shadow.cutover import Cutover
+
+    loaded = load_config(config)
+    if plan or not yes:
+        told = Cutover(loaded, loaded.shadow_of(of), progress).plan()
+        return Report(told, 0, _cutover(told))
+    from cdc_platform.spark.session import open_session
+
+    ready = with_spark(loaded, master)
+    with log_followed(progress):
+        done = Cutover(ready, ready.shadow_of(of), progress).do(open_session(ready))
+    return Report(done, 0, _cutover(done))
+
+
+def _cutover(told: dict[str, Any]) -> dict[str, Any]:
+    shown = {"source": told["of"], "goes on by": told["by"]}
+    if "old" in told:
+        shown |= {
+            "read no more": told["old"],
+            "read from here on": f"{told['new']}/{told['offset']}",
+            "last that both have": told["gtid"],
+        }
+    name, topics = told["of"], ", ".join(told["topics"])
+    if not told["done"]:
+        return {**shown, "cdc.yaml then": f"{name}: topics: [{topics}]", "to do it": "--yes"}
+    left = f"{name}: topics: [{topics}]; {told['by']} and the pair under `shadow` may go"
+    return {**shown, "done": True, "cdc.yaml is to say": left}
 
 
 def _pairs(config: Config, of: str | None) -> "list[Shadow]":

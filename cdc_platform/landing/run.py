@@ -114,10 +114,12 @@ GENERATION = 1 << 40
 
 
 def position(ledger: Store, source: Source) -> tuple[int, dict[tuple[str, int], int], int]:
-    """Where landing stands: how often losses were accepted (the generation), (topic, partition) → next offset to land, newest ledger batch.
+    """Where landing stands: how often losses were accepted (the generation), (topic, partition) → next offset to land,
+    newest ledger batch.
 
     Each accepted loss begins a new checkpoint: one that remembers offsets which no longer exist would skip the
-    first records of a topic that was made again. A partition goes on at its restart; one that is gone is left out.
+    first records of a topic that was made again. A partition goes on at its restart; one that is gone, or that
+    another took the place of, is left out.
     """
     rows = delta_table.ask(
         "SELECT topic, \"partition\", max(named_struct('batch', batch, 'to_offset', to_offset)) AS last, "

@@ -1,11 +1,11 @@
 """Where one feed can go on for another: behind the last transaction that both have, found in what was decoded of
 either. No Spark here.
 
-Both come by one partition each, in which a capture sends its log in order (docs/design.md, order), and both tell GTIDs
-and places in the binlog. The transaction is the last one of which `of` has anything. If `by` has it at the same place of
-a binlog of the same server, both read one log: what stands behind it in `by` comes behind it in the log, and has a
-higher place than all that `of` has. If `by` has as many rows of it, and something behind it, `of` has all of it. So with
-the record behind it begins what `of` lacks, and nothing that it has.
+Both come by one partition each, in which a capture sends its log in order (docs/design.md, order), and both tell
+GTIDs and places in the binlog. The transaction is the last one of which `of` has anything. If `by` has it at the same
+place of a binlog of the same server, both read one log: what stands behind it in `by` comes behind it in the log, and
+has a higher place than all that `of` has. If `by` has as many rows of it, and something behind it, `of` has all of
+it. So with the record behind it begins what `of` lacks, and nothing that it has.
 """
 
 from dataclasses import dataclass
@@ -25,8 +25,8 @@ from cdc_platform.tables import CHANGES, ENVELOPES, LINEAGES, LOG_EPOCHS
 
 _LATER = "`cdc-platform run`, then this once more"
 _SOLID = "kind IN ('row', 'ddl')"
-_COUNTED = 1_000
-"""The order of so many of the last transactions is compared."""
+_NEAR = 10_000
+"""The order of the transactions in so many of the last offsets is compared."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,8 +140,9 @@ class _Search:
     def _check_order(self, gtid: str) -> None:
         """Raises ShadowRefused where the last transactions of both stand in different orders."""
         sql = (
-            f'SELECT gtid FROM (SELECT {point.GTID} AS gtid, max("offset") AS at, max(entry_index) AS entry FROM {{t}} '
-            f"WHERE {_SOLID} AND gtid <> '' GROUP BY 1) ORDER BY at DESC, entry DESC LIMIT {_COUNTED}"
+            f'SELECT {point.GTID} AS gtid, max("offset") AS at, max(entry_index) AS entry FROM {{t}} WHERE {_SOLID} '
+            f'AND gtid <> \'\' AND "offset" > (SELECT max("offset") FROM {{t}}) - {_NEAR} '
+            "GROUP BY 1 ORDER BY at DESC, entry DESC"
         )
         of, by = ([r["gtid"] for r in self._ask(s, sql)] for s in (self.of, self.by))
         by = by[by.index(gtid) :] if gtid in by else []

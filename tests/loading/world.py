@@ -60,6 +60,9 @@ class Database(Session):
         for one in statements:
             self._sql(one)
 
+    def rows(self, name: str) -> list[tuple]:
+        return self._asked(f"SELECT * FROM {quoted(name)}")
+
     def insert_random(self, name: str) -> None:
         """A row of random and extreme values."""
         table = self.live[name]

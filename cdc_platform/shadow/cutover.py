@@ -1,0 +1,191 @@
+"""`shadow cutover`: the tables of one source are fed by the other's topic from here on, and stay as they are.
+
+The source goes on with its own landing, changelog and snapshots, and reads another partition from the record on that
+begins what it lacks (seam.py). One commit of the ledger says so (landing/ended.py): before it nothing is changed, behind
+it all is. As both feeds have one format and the same options, all that is kept of the source can still be decoded,
+explained, erased and told anew.
+"""
+
+from collections.abc import Callable
+from contextlib import ExitStack
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+from pyspark.sql import SparkSession
+
+from cdc_platform import chain
+from cdc_platform.changes import in_force
+from cdc_platform.config import Config, Source
+from cdc_platform.config.shadow import Shadow
+from cdc_platform.kafka.offsets import kafka_state
+from cdc_platform.lake import batches, delta_table, queries, stores
+from cdc_platform.lake.writer_lock import source_lock
+from cdc_platform.landing import ended
+from cdc_platform.landing import run as landing
+from cdc_platform.results import Stopwatch
+from cdc_platform.shadow import kept, run, seam
+from cdc_platform.shadow.errors import ShadowRefused
+from cdc_platform.shadow.kinds import BEHIND, EQUAL
+from cdc_platform.shadow.seam import Seam
+from cdc_platform.spark.session import leased
+from cdc_platform.tables import CHANGELOG, CHANGES, CHECKPOINT, ERASURES, LOADED, OFFSET_LEDGER, TOPICS, Name
+from cdc_platform.units import count
+
+_RUN = "`cdc-platform run`, then this once more"
+_COMPARE = "`cdc-platform shadow compare` tells more"
+
+
+@dataclass(frozen=True)
+class Cutover:
+    """Of a pair. told: is given what is being done, for people."""
+
+    config: Config
+    pair: Shadow
+    told: Callable[[str], None]
+
+    @property
+    def of(self) -> Source:
+        """The source whose tables are in use."""
+        return self.config.source(self.pair.of)
+
+    @property
+    def by(self) -> Source:
+        """The source whose feed is to take its place."""
+        return self.config.source(self.pair.by)
+
+    def plan(self) -> dict[str, Any]:
+        """What would be done, as far as both have come and by the last comparison: of, by, done (whether it is done
+        already), and where it isn't old, new (topic/partition), offset, gtid; topics: what cdc.yaml is to name then.
+        Changes nothing. Raises ShadowRefused."""
+        if (before := self._done()) is not None:
+            return before
+        self._check_config()
+        self._check_lake()
+        self._check_tables(kept.last(self.config, self.pair))
+        return self._as_told(self._seam(), done=False)
+
+    def do(self, spark: SparkSession) -> dict[str, Any]:
+        """Brings both up to date, compares all of their tables, and does it. Returns what `plan` does, with seconds.
+        Raises ShadowRefused, RunInProgress, and what the stages raise."""
+        watch = Stopwatch()
+        with ExitStack() as stack:
+            leases = [(s, stack.enter_context(source_lock(self.config, s))) for s in (self.of, self.by)]
+            if (before := self._done()) is not None:
+                return {**before, "seconds": watch.seconds}
+            self._check_config()
+            for source, lease in leases:
+                self.told(f"bringing {source.name} up to date")
+                with leased(spark, lease):
+                    for stage in chain.STAGES.values():
+                        stage(spark, self.config, source)
+            self._check_lake()
+            self.told("comparing all tables")
+            found = run.compare(spark, self.config, self.pair, anew=True)
+            self._check_tables({(r["db"], r["table"]): r for r in found["rows"]})
+            at = self._seam()
+            self._note(at)
+        return {**self._as_told(at, done=True), "seconds": watch.seconds}
+
+    def _refused(self, problem: str, *choices: str) -> ShadowRefused:
+        return ShadowRefused(self.pair.of, self.pair.by, problem, choices)
+
+    # -- whether it can be done ----------------------------------------------------------------------------
+
+    def _check_config(self) -> None:
+        """Raises ShadowRefused where what is kept of the one feed would mean something else of the other."""
+        of, by = self.of, self.by
+        if of.format != by.format:
+            problem = f"{of.name} is {of.format}, {by.name} {by.format}: what was landed couldn't be decoded any more"
+            raise self._refused(problem, f"readers go over to the tables of {by.name}")
+        if in_force.values(of) != in_force.values(by):
+            raise self._refused("the sources have different options", "the same `options` for both")
+        if self.config.kafka_properties(of) != self.config.kafka_properties(by):
+            raise self._refused("the sources have different `kafka` settings", "the same `kafka` for both")
+        if self.pair.tables != ["*"]:
+            raise self._refused("not all tables are compared", "`shadow` without `tables`")
+
+    def _check_lake(self) -> None:
+        """Raises ShadowRefused where something has come and isn't settled."""
+        lake = stores.lake(self.config)
+        for source in (self.of, self.by):
+            rooms = ("changes", "changelog", "snapshots")
+            tables = CHANGES.at(lake, format=source.format, source=source.name), CHANGELOG.at(lake)
+            if not all(map(delta_table.exists, tables)):
+                raise self._refused(f"nothing of {source.name} has been decoded yet", _RUN)
+            marks = [CHECKPOINT.at(lake, room=room, source=source.name) for room in rooms]
+            stages = ((tables[0], marks[1], {}), (tables[1], marks[2], {"source": source.name}))
+            if any(map(batches.unfinished, marks)) or any(batches.behind(p, at, **only) for p, at, only in stages):
+                raise self._refused(f"a run of {source.name} was ended before its end", _RUN)
+            rows = queries.ledger(self.config, [source])
+            if any(r["waiting"] or r["unaccounted"] for r in rows):
+                raise self._refused(f"records of {source.name} wait for others, or aren't accounted for", _RUN)
+            if n := queries.quarantined(self.config).get(source.name):
+                choice = f"`cdc-platform quarantine list --source {source.name}`"
+                raise self._refused(f"quarantine holds {count(n, 'row')} of {source.name}", choice)
+
+    def _check_tables(self, rows: dict[Name, dict[str, Any]]) -> None:
+        """Raises ShadowRefused where a comparison found anything else than equal rows, and rows that changed since."""
+        if not rows:
+            raise self._refused("the feeds weren't compared yet", "`cdc-platform shadow compare`")
+        for name, row in sorted(rows.items()):
+            text, open_ = ".".join(name), sum(row[c] for c in ("only_of", "only_by", "differing"))
+            if open_:
+                raise self._refused(f"{count(open_, 'row')} of {text} differ", _COMPARE)
+            if row["state"] not in (EQUAL, BEHIND) or row["reason"]:
+                raise self._refused(f"{text} isn't compared in full: {row['reason']}", _COMPARE)
+            if left := dict(row["not_compared"] or ()):
+                raise self._refused(f"column {min(left)} of {text} can't be compared: {left[min(left)]}", _COMPARE)
+
+    def _seam(self) -> Seam:
+        at = seam.find(self.config, self.pair)
+        topic, partition = at.new
+        here = [s for s in kafka_state(self.config, self.by) if (s.topic, s.partition) == at.new]
+        if not here or here[0].begin > at.offset or {s.topic for s in here} != {topic}:
+            raise self._refused(f"Kafka has no longer what stands at {topic}/{partition}/{at.offset}", _RUN)
+        if erased := self._erased_from(at):
+            problem = f"{topic}/{partition}/{erased} holds what was erased of {self.by.name}, and would land once more"
+            raise self._refused(problem, _RUN)
+        return at
+
+    def _erased_from(self, at: Seam) -> int | None:
+        """The last record behind the seam that was erased; it is in Kafka still."""
+        rows = queries.query(
+            f"SELECT records FROM t WHERE source = {queries.text(self.by.name)}",
+            t=ERASURES.at(stores.lake(self.config)),
+        )
+        told = [r for row in rows or [] for r in row["records"] or ()]
+        there = [r["offset"] for r in told if (r["topic"], r["partition"]) == at.new]
+        return max((offset for offset in there if offset >= at.offset), default=None)
+
+    # -- doing it ------------------------------------------------------------------------------------------
+
+    def _note(self, at: Seam) -> None:
+        """The topic's id first: that of a topic that is made again is another."""
+        lake, (topic, _) = stores.lake(self.config), at.new
+        ids = {s.topic_id for s in kafka_state(self.config, self.by) if s.topic == topic}
+        known = queries.query(
+            f"SELECT topic_id FROM t WHERE source = {queries.text(self.of.name)} AND topic = {queries.text(topic)}",
+            t=TOPICS.at(lake),
+        )
+        if new := sorted(ids - {r["topic_id"] for r in known or []}):
+            said = {"source": self.of.name, "topic": topic, "seen_at": datetime.now(UTC)}
+            delta_table.append_rows(TOPICS.at(lake), [{**said, "topic_id": i} for i in new])
+        _, _, batch = landing.position(OFFSET_LEDGER.at(lake), self.of)
+        ended.take_over(self.config, self.of, batch + 1, at.old, at.new, at.offset)
+
+    def _done(self) -> dict[str, Any] | None:
+        """What is told where `by`'s partition is read by `of` already."""
+        _, mine, _ = landing.position(OFFSET_LEDGER.at(stores.lake(self.config)), self.of)
+        over = ended.ended(self.config, self.of)
+        theirs = {w for w, _ in queries.landed(self.config, self.by).items() if w[0] != LOADED}
+        if not over or not set(mine) & theirs:
+            return None
+        topics = sorted({topic for topic, _ in mine})
+        return {"of": self.of.name, "by": self.by.name, "done": True, "topics": topics}
+
+    def _as_told(self, at: Seam, *, done: bool) -> dict[str, Any]:
+        return {
+            **{"of": self.of.name, "by": self.by.name, "done": done, "topics": [at.new[0]], "gtid": at.gtid},
+            **{"old": f"{at.old[0]}/{at.old[1]}", "new": f"{at.new[0]}/{at.new[1]}", "offset": at.offset},
+        }
