@@ -1,9 +1,9 @@
 """`shadow cutover`: the tables of one source are fed by the other's topic from here on, and stay as they are.
 
 The source goes on with its own landing, changelog and snapshots, and reads another partition from the record on that
-begins what it lacks (seam.py). One commit of the ledger says so (landing/ended.py): before it nothing is changed, behind
-it all is. As both feeds have one format and the same options, all that is kept of the source can still be decoded,
-explained, erased and told anew.
+begins what it lacks (seam.py). One commit of the ledger says so (landing/ended.py): before it nothing is changed,
+behind it all is. As both feeds have one format and the same options, all that is kept of the source can still be
+decoded, explained, erased and told anew.
 """
 
 from collections.abc import Callable
@@ -176,10 +176,10 @@ class Cutover:
 
     def _done(self) -> dict[str, Any] | None:
         """What is told where `by`'s partition is read by `of` already."""
+        if not ended.ended(self.config, self.of):
+            return None
         _, mine, _ = landing.position(OFFSET_LEDGER.at(stores.lake(self.config)), self.of)
-        over = ended.ended(self.config, self.of)
-        theirs = {w for w, _ in queries.landed(self.config, self.by).items() if w[0] != LOADED}
-        if not over or not set(mine) & theirs:
+        if not mine.keys() & {w for w in queries.landed(self.config, self.by) if w[0] != LOADED}:
             return None
         topics = sorted({topic for topic, _ in mine})
         return {"of": self.of.name, "by": self.by.name, "done": True, "topics": topics}

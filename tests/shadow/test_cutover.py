@@ -6,17 +6,23 @@ from typing import Any
 import pytest
 import yaml
 
+from cdc_platform import chain
 from cdc_platform.cli.app import run as command
 from cdc_platform.config import load_config
 from cdc_platform.errors import ConfigError
 from cdc_platform.feeds.compare import read_snapshot
-from cdc_platform.lake import delta_table, queries, stores
+from cdc_platform.feeds.publish import Record, publish
+from cdc_platform.lake import delta_table, queries, stores, watermarks
+from cdc_platform.lake.writer_lock import source_lock
 from cdc_platform.landing import ended
+from cdc_platform.replay.run import replay
 from cdc_platform.shadow import cutover
 from cdc_platform.shadow.cutover import Cutover
 from cdc_platform.shadow.errors import ShadowRefused
+from cdc_platform.shadow.point import GTID
 from cdc_platform.snapshots.target import Target
-from cdc_platform.tables import OFFSET_LEDGER
+from cdc_platform.spark.session import leased
+from cdc_platform.tables import CHANGES, CUTS, OFFSET_LEDGER, WATERMARKS
 from tests.oracle.session import DB
 from tests.shadow.test_run import ITEMS, without
 from tests.shadow.world import BY, OF, Pair
@@ -67,6 +73,19 @@ def filled(w: Pair, name: str) -> tuple[str, str, str]:
     return name, bag, other
 
 
+def transactions(w: Pair, topic: str) -> set[str]:
+    """GTIDs of changes that came to the source in use by a topic."""
+    source = w.config.source(OF)
+    path = CHANGES.at(stores.lake(w.config), format=source.format, source=OF)
+    told = f"SELECT DISTINCT {GTID} AS gtid FROM {{t}} WHERE kind IN ('row', 'ddl') AND topic LIKE '{topic}%'"
+    return {r["gtid"] for r in delta_table.ask(told, t=path)}
+
+
+def newest_cut(w: Pair) -> dict[str, Any]:
+    path = CUTS.at(stores.lake(w.config))
+    return delta_table.ask(f"SELECT * FROM {{t}} WHERE source = '{OF}' ORDER BY cut DESC LIMIT 1", t=path)[0]
+
+
 def refused(w: Pair, match: str, do: Callable[[], Any] | None = None) -> None:
     """It is refused, and nothing is changed."""
     path = OFFSET_LEDGER.at(stores.lake(w.config))
@@ -79,25 +98,21 @@ def refused(w: Pair, match: str, do: Callable[[], Any] | None = None) -> None:
 @pytest.mark.parametrize("format", ["tencent_dts", pytest.param("canal", marks=pytest.mark.thorough)])
 def test_it_goes_on_by_the_other_topic(feeds, capsys, format):
     w = feeds(format, format)
-    names = name, bag, _ = filled(w, f"moved_{format}")
+    names = name, bag, other = filled(w, f"moved_{format}")
     same(w, *names)
     w.compare()
 
     # the new feed is ahead: what the old one lacks comes by the new one, once
-    w.run(f"UPDATE {name} SET name = 'last of both' WHERE id = 1", f"INSERT INTO {bag} VALUES (1, 'x')")
-    w.send(OF)
-    w.send(BY)
-    w.catch_up()
+    w.run(f"INSERT INTO {bag} VALUES (1, 'x')", f"UPDATE {name} SET name = 'last of both' WHERE id = 1")
+    w.pass_on(other)
     w.run(f"UPDATE {name} SET name = 'by the new one' WHERE id = 2", f"DELETE FROM {name} WHERE id = 3")
-    w.run(f"INSERT INTO {bag} VALUES (1, 'x'), (3, 'y')", f"DELETE FROM {bag} WHERE a = 2")
     w.send(BY)
     plan = asked(w).plan()
     assert not plan["done"]
     done = asked(w).do(w.spark)
     assert (done["done"], done["gtid"], done["offset"]) == (True, plan["gtid"], plan["offset"])
     assert done["new"].startswith(w.sides[BY].topic) and done["old"].startswith(w.sides[OF].topic)
-    again = asked(w).do(w.spark)
-    assert (again["done"], again["topics"]) == (True, done["topics"])
+    assert asked(w).do(w.spark)["topics"] == asked(w).plan()["topics"] == done["topics"]
 
     # until cdc.yaml names the new topic, nothing is read
     w.send(OF)
@@ -106,6 +121,8 @@ def test_it_goes_on_by_the_other_topic(feeds, capsys, format):
     follow(w)
     w.catch_up(OF)
     same(w, *names)
+    old, new = (transactions(w, side.topic) for side in w.sides.values())
+    assert not old & new and old | new == {tx.gtid for tx in w.db.log()[-len(old | new) :]}
     w.run(f"INSERT INTO {name} VALUES (50, 'new', 1, NULL)", f"INSERT INTO {bag} VALUES (3, 'y')")
     w.db.alter(name, "ADD COLUMN more int DEFAULT 7")
     w.run(f"UPDATE {name} SET more = 8 WHERE id = 1", f"DELETE FROM {bag} WHERE b = 'x'")
@@ -114,22 +131,24 @@ def test_it_goes_on_by_the_other_topic(feeds, capsys, format):
     same(w, *names)
 
     # what is kept of it is true
-    def told(*arguments: str) -> int:
-        capsys.readouterr()
-        return command([*arguments, "--config", str(w.file)])
-
-    assert told("explain", OF, f"{DB}.{name}", "2") == 0
+    assert command(["explain", OF, f"{DB}.{name}", "2", "--config", str(w.file)]) == 0
     assert "by the new one" in capsys.readouterr().out
-    assert told("certify", OF) == 0
-    assert told("rebuild", OF, f"{DB}.{bag}") == 0
+    assert command(["certify", OF, "--config", str(w.file)]) == 0
+    source = w.config.source(OF)
+    complete = watermarks.complete(WATERMARKS.at(stores.lake(w.config)), OF)
+    assert complete and complete.proven and not complete.behind
+    assert newest_cut(w)["kind"] == "transaction"
+    with source_lock(w.config, source) as lease, leased(w.spark, lease):
+        for table in names:
+            chain.rebuild(w.spark, w.config, source, DB, table)
     same(w, *names)
-    assert told("replay", OF) == 0
+    assert replay(w.spark, w.config, source)["equal"]
 
 
 def test_a_killed_one_has_done_nothing_or_all(feeds, monkeypatch):
     w = feeds("tencent_dts", "tencent_dts")
-    names = _, bag, _ = filled(w, "killed_cut")
-    w.run(f"INSERT INTO {bag} VALUES (1, 'x')")
+    names = name, *_ = filled(w, "killed_cut")
+    w.run(f"UPDATE {name} SET name = 'later' WHERE id = 1")
     w.send(BY)
 
     def kill(*_: Any, **__: Any) -> None:
@@ -161,3 +180,72 @@ def test_a_killed_one_has_done_nothing_or_all(feeds, monkeypatch):
     follow(w)
     w.catch_up(OF)
     same(w, *names)
+
+
+@pytest.mark.thorough
+def test_what_is_not_certain_is_refused(feeds):
+    w = feeds("tencent_dts", "tencent_dts")
+    name, bag, other = filled(w, "uncertain_cut")
+    w.run(f"UPDATE {name} SET name = 'by the old one' WHERE id = 1")
+    w.send(OF)
+    refused(w, f"{BY} hasn't come to .*, which {OF} has; what would do: `cdc-platform run`")
+    w.run(f"INSERT INTO {bag} VALUES (9, 'z')")
+    w.pass_on(other)
+    w.run(f"INSERT INTO {bag} VALUES (9, 'z')")
+    w.send(OF)
+    refused(w, f"{bag} isn't compared in full: it has no key, and {OF} has newer changes")
+    w.pass_on(other)
+    w.run(f"DELETE FROM {name} WHERE id = 2")
+    w.send(OF)
+    w.send(BY, without(name, 2))
+    w.pass_on(other)
+    refused(w, f"1 row of oracle.{name} differ")
+    w.run(f"REPLACE INTO {name} VALUES (2, 'again', 1, NULL)")
+    w.pass_on(other)
+
+    # two transactions of the new feed in one message, of which the old one has the first
+    w.run(f"UPDATE {name} SET name = 'one' WHERE id = 1")
+    w.send(OF)
+    w.run(f"UPDATE {name} SET name = 'two' WHERE id = 1")
+    w.send(BY)
+    refused(w, f"in {BY} another transaction begins in the message that .* ends in")
+    w.send(OF)
+    w.pass_on(other)
+
+    publish([Record(f"{w.sides[OF].topic}.feed", 0, None, b"nothing that can be read")], w.bootstrap)
+    refused(w, f"quarantine holds 1 row of {OF}; what would do: `cdc-platform quarantine list --source {OF}`")
+
+
+@pytest.mark.thorough
+def test_and_back_again(feeds):
+    """The old topic once more, by a source of another name: from where the new one took over nothing comes twice."""
+    w = feeds("tencent_dts", "tencent_dts")
+    names = name, bag, other = filled(w, "back_again")
+    asked(w).do(w.spark)
+    w.run(f"INSERT INTO {bag} VALUES (7, 'seven')", f"UPDATE {name} SET name = 'by the new one' WHERE id = 1")
+    for side in (OF, BY):
+        w.send(side)
+    first = w.sides[OF].source()
+    follow(w)
+    w.catch_up(OF)
+    same(w, *names)
+    told = yaml.safe_load(w.file.read_text())
+    told["sources"] = [told["sources"][0], {**first, "name": "third"}]
+    told["shadow"] = {"of": OF, "by": "third", "settle_s": 10}
+    w.file.write_text(yaml.safe_dump(told))
+    w.config = load_config(w.file)
+    w.pair = w.config.shadow_of(OF)
+    w.catch_up("third")
+    w.run(f"INSERT INTO {other} (id) VALUES (1000)")
+    w.run(f"INSERT INTO {other} (id) VALUES (1001)")
+    for side in (OF, BY):
+        w.send(side)
+    done = asked(w).do(w.spark)
+    assert done["new"].startswith(w.sides[OF].topic)
+    w.run(f"INSERT INTO {bag} VALUES (7, 'seven')", f"UPDATE {name} SET name = 'by the old one' WHERE id = 1")
+    w.send(OF)
+    follow(w)
+    w.catch_up(OF)
+    same(w, *names)
+    old, new = (transactions(w, side.topic) for side in w.sides.values())
+    assert not old & new and len(new) == 4

@@ -1,0 +1,141 @@
+"""Behind which record one feed can go on for another, from what was decoded of either; and when that isn't certain."""
+
+from decimal import Decimal
+from typing import Any
+
+import pytest
+
+from cdc_platform.shadow import seam
+from cdc_platform.shadow.cutover import Cutover
+from cdc_platform.shadow.errors import ShadowRefused
+from cdc_platform.tables import CHANGES, LOG_EPOCHS, OFFSET_LEDGER, WATERMARKS
+from tests.rows import add
+
+SERVER = "aaaa"
+
+
+def feeds(make_config: Any, **by: Any) -> Any:
+    sources = [{"name": n, "format": "canal_json", "topics": [n]} for n in ("a", "b")]
+    sources[1] |= by
+    return make_config(sources, shadow={"of": "a", "by": "b"})
+
+
+@pytest.fixture
+def config(make_config):
+    return feeds(make_config)
+
+
+def change(config, source: str, offset: int, number: int, **more: Any) -> None:
+    """A change of transaction `number`, which stands at 10 times that."""
+    row = {
+        **{"topic": source, "partition": 0, "offset": offset, "entry_index": 0, "row_index": 0, "kind": "row"},
+        **{"db": "d", "table": "t", "op": "insert", "gtid": f"{SERVER}:1-{number}", "lineage": SERVER},
+        **{"file_no": 1, "binlog_pos": Decimal(10 * number), "retold": False, **more},
+    }
+    add(config.lake, CHANGES, row, format="canal_json", source=source)
+
+
+def come(config, until: int, **more: Any) -> None:
+    """Both come by one partition; `a` up to transaction `until`, in whose log nothing goes back."""
+    for source in ("a", "b"):
+        add(
+            config.lake,
+            WATERMARKS,
+            {"source": source, "scope": "partition", "topic": source, "partition": 0, "batch": 0},
+        )
+    epoch = {
+        **{"source": "a", "batch": 0, "topic": "a", "partition": 0, "first": 0, "last": 1 << 40, "epoch": 0},
+        **{"replay": False, "low_file": 1, "low_pos": Decimal(0), "high_file": 1, "high_pos": Decimal(10 * until)},
+        "servers": [SERVER],
+    }
+    add(config.lake, LOG_EPOCHS, {**epoch, **more})
+
+
+def found(config) -> seam.Seam:
+    return seam.find(config, config.shadow_of("a"))
+
+
+def refused(config, match: str) -> None:
+    with pytest.raises(ShadowRefused, match=match):
+        found(config)
+
+
+def both(config, last: int, further: int = 0) -> None:
+    """`a` has transactions up to one, `b` some more, three records later."""
+    for number in range(1, last + 1):
+        change(config, "a", number, number)
+    for number in range(1, last + further + 1):
+        change(config, "b", number + 3, number)
+    come(config, last)
+
+
+def test_behind_the_last_transaction_that_both_have(config):
+    both(config, 3, further=2)
+    assert found(config) == seam.Seam(("a", 0), ("b", 0), 7, f"{SERVER}:3")
+
+
+def test_its_end_tells_that_it_is_whole(config):
+    both(config, 3)
+    refused(config, f"b doesn't tell yet that {SERVER}:3 is whole")
+    change(config, "b", 7, 3, kind="commit", op=None)
+    assert found(config).offset == 8
+
+
+@pytest.mark.parametrize(
+    ("make", "why"),
+    [
+        (lambda c: both(c, 3, further=-1), "b hasn't come to aaaa:3, which a has"),
+        (lambda c: (both(c, 2, further=2), change(c, "b", 5, 2, row_index=1)), "aaaa:2 has other rows"),
+        (lambda c: (both(c, 2), change(c, "a", 9, 5), change(c, "b", 9, 5, lineage="other")), "stands at other places"),
+        (lambda c: (both(c, 2), change(c, "a", 9, 5), change(c, "b", 9, 5, file_no=7)), "stands at other places"),
+        (
+            lambda c: (both(c, 2, further=1), change(c, "b", 5, 4, entry_index=1)),
+            "another transaction begins in the mess",
+        ),
+        (lambda c: (both(c, 2), change(c, "a", 9, 7, gtid="")), "the last change of a tells no GTID"),
+        (lambda c: (both(c, 2), change(c, "a", 9, 7, file_no=None)), "the last change of a tells no GTID"),
+        (
+            lambda c: (both(c, 3, further=1), change(c, "b", 1, 9), change(c, "a", 2, 9, entry_index=1)),
+            "different orders",
+        ),
+        (
+            lambda c: (both(c, 2, further=1), come(c, 9, partition=0, epoch=1, low_pos=Decimal(1), batch=1)),
+            "is sending again|places beyond",
+        ),
+        (
+            lambda c: (
+                both(c, 2, further=1),
+                add(
+                    c.lake, WATERMARKS, {"source": "b", "scope": "partition", "topic": "b", "partition": 1, "batch": 0}
+                ),
+            ),
+            "b comes by 2 partitions",
+        ),
+    ],
+)
+def test_what_is_not_certain(config, make, why):
+    make(config)
+    refused(config, why)
+
+
+def test_a_partition_that_another_took_the_place_of_is_none(config):
+    both(config, 3, further=1)
+    add(config.lake, WATERMARKS, {"source": "a", "scope": "partition", "topic": "z", "partition": 0, "batch": 0})
+    refused(config, "a comes by 2 partitions")
+    gone = {"source": "a", "batch": 1, "room": "landing", "topic": "z", "partition": 0, "from_offset": -1}
+    add(config.lake, OFFSET_LEDGER, {**gone, "to_offset": -2, "outcome": "landed", "records": 0})
+    assert found(config).offset == 7
+
+
+@pytest.mark.parametrize(
+    ("by", "why"),
+    [
+        ({"format": "debezium"}, "a is canal_json, b debezium: what was landed couldn't be decoded any more"),
+        ({"options": {"time_zone": "Asia/Shanghai"}}, "the sources have different options"),
+        ({"kafka": {"bootstrap.servers": "elsewhere:9092"}}, "the sources have different `kafka` settings"),
+    ],
+)
+def test_sources_that_are_unlike(make_config, by, why):
+    config = feeds(make_config, **by)
+    with pytest.raises(ShadowRefused, match=why):
+        Cutover(config, config.shadow_of("a"), lambda _: None).plan()
