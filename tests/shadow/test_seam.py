@@ -1,5 +1,6 @@
 """Behind which record one feed can go on for another, from what was decoded of either; and when that isn't certain."""
 
+from datetime import UTC, datetime
 from decimal import Decimal
 from typing import Any
 
@@ -11,7 +12,7 @@ from cdc_platform.shadow.errors import ShadowRefused
 from cdc_platform.tables import CHANGES, LOG_EPOCHS, OFFSET_LEDGER, WATERMARKS
 from tests.rows import add
 
-SERVER = "aaaa"
+SERVER, T = "aaaa", datetime(2026, 11, 20, 12, 0, tzinfo=UTC)
 
 
 def feeds(make_config: Any, **by: Any) -> Any:
@@ -41,7 +42,7 @@ def come(config, until: int, **more: Any) -> None:
         add(
             config.lake,
             WATERMARKS,
-            {"source": source, "scope": "partition", "topic": source, "partition": 0, "batch": 0},
+            {"source": source, "scope": "partition", "topic": source, "partition": 0, "batch": 0, "at": T},
         )
     epoch = {
         **{"source": "a", "batch": 0, "topic": "a", "partition": 0, "first": 0, "last": 1 << 40, "epoch": 0},
@@ -106,7 +107,9 @@ def test_its_end_tells_that_it_is_whole(config):
             lambda c: (
                 both(c, 2, further=1),
                 add(
-                    c.lake, WATERMARKS, {"source": "b", "scope": "partition", "topic": "b", "partition": 1, "batch": 0}
+                    c.lake,
+                    WATERMARKS,
+                    {"source": "b", "scope": "partition", "topic": "b", "partition": 1, "batch": 0, "at": T},
                 ),
             ),
             "b comes by 2 partitions",
@@ -120,7 +123,11 @@ def test_what_is_not_certain(config, make, why):
 
 def test_a_partition_that_another_took_the_place_of_is_none(config):
     both(config, 3, further=1)
-    add(config.lake, WATERMARKS, {"source": "a", "scope": "partition", "topic": "z", "partition": 0, "batch": 0})
+    add(
+        config.lake,
+        WATERMARKS,
+        {"source": "a", "scope": "partition", "topic": "z", "partition": 0, "batch": 0, "at": T},
+    )
     refused(config, "a comes by 2 partitions")
     gone = {"source": "a", "batch": 1, "room": "landing", "topic": "z", "partition": 0, "from_offset": -1}
     add(config.lake, OFFSET_LEDGER, {**gone, "to_offset": -2, "outcome": "landed", "records": 0})
