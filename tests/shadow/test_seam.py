@@ -12,7 +12,8 @@ from cdc_platform.shadow.errors import ShadowRefused
 from cdc_platform.tables import CHANGES, LOG_EPOCHS, OFFSET_LEDGER, WATERMARKS
 from tests.rows import add
 
-SERVER, T = "aaaa", datetime(2026, 11, 20, 12, 0, tzinfo=UTC)
+SERVER = "aaaa"
+PARTITION = {"scope": "partition", "partition": 0, "batch": 0, "at": datetime(2026, 11, 20, 12, 0, tzinfo=UTC)}
 
 
 def feeds(make_config: Any, **by: Any) -> Any:
@@ -39,11 +40,7 @@ def change(config, source: str, offset: int, number: int, **more: Any) -> None:
 def come(config, until: int, **more: Any) -> None:
     """Both come by one partition; `a` up to transaction `until`, in whose log nothing goes back."""
     for source in ("a", "b"):
-        add(
-            config.lake,
-            WATERMARKS,
-            {"source": source, "scope": "partition", "topic": source, "partition": 0, "batch": 0, "at": T},
-        )
+        add(config.lake, WATERMARKS, {**PARTITION, "source": source, "topic": source})
     epoch = {
         **{"source": "a", "batch": 0, "topic": "a", "partition": 0, "first": 0, "last": 1 << 40, "epoch": 0},
         **{"replay": False, "low_file": 1, "low_pos": Decimal(0), "high_file": 1, "high_pos": Decimal(10 * until)},
@@ -82,52 +79,44 @@ def test_its_end_tells_that_it_is_whole(config):
     assert found(config).offset == 8
 
 
-@pytest.mark.parametrize(
-    ("make", "why"),
-    [
-        (lambda c: both(c, 3, further=-1), "b hasn't come to aaaa:3, which a has"),
-        (lambda c: (both(c, 2, further=2), change(c, "b", 5, 2, row_index=1)), "aaaa:2 has other rows"),
-        (lambda c: (both(c, 2), change(c, "a", 9, 5), change(c, "b", 9, 5, lineage="other")), "stands at other places"),
-        (lambda c: (both(c, 2), change(c, "a", 9, 5), change(c, "b", 9, 5, file_no=7)), "stands at other places"),
-        (
-            lambda c: (both(c, 2, further=1), change(c, "b", 5, 4, entry_index=1)),
-            "another transaction begins in the mess",
-        ),
-        (lambda c: (both(c, 2), change(c, "a", 9, 7, gtid="")), "the last change of a tells no GTID"),
-        (lambda c: (both(c, 2), change(c, "a", 9, 7, file_no=None)), "the last change of a tells no GTID"),
-        (
-            lambda c: (both(c, 3, further=1), change(c, "b", 1, 9), change(c, "a", 2, 9, entry_index=1)),
-            "different orders",
-        ),
-        (
-            lambda c: (both(c, 2, further=1), come(c, 9, partition=0, epoch=1, low_pos=Decimal(1), batch=1)),
-            "is sending again|places beyond",
-        ),
-        (
-            lambda c: (
-                both(c, 2, further=1),
-                add(
-                    c.lake,
-                    WATERMARKS,
-                    {"source": "b", "scope": "partition", "topic": "b", "partition": 1, "batch": 0, "at": T},
-                ),
-            ),
-            "b comes by 2 partitions",
-        ),
-    ],
-)
-def test_what_is_not_certain(config, make, why):
-    make(config)
+def elsewhere(config, **other: Any) -> None:
+    """The last transaction is another in `b`."""
+    both(config, 2)
+    change(config, "a", 9, 5, binlog_pos=Decimal(20))
+    change(config, "b", 9, 5, **{"binlog_pos": Decimal(20), **other})
+
+
+def apart(config) -> None:
+    """A partition more."""
+    both(config, 2, further=1)
+    add(config.lake, WATERMARKS, {**PARTITION, "source": "b", "topic": "b", "partition": 1})
+
+
+CASES = {
+    "b hasn't come to aaaa:3, which a has": lambda c: both(c, 3, further=-1),
+    "aaaa:2 has other rows": lambda c: (both(c, 2, further=2), change(c, "b", 5, 2, row_index=1)),
+    "aaaa:5 has other rows": lambda c: elsewhere(c, op="delete"),
+    "aaaa:5 .*stands at other places of the log": lambda c: elsewhere(c, lineage="other"),
+    "or stands at other places": lambda c: elsewhere(c, binlog_pos=Decimal(30)),
+    "another transaction begins": lambda c: (both(c, 2, further=1), change(c, "b", 5, 4, entry_index=1)),
+    "the last change of a tells no GTID": lambda c: (both(c, 2), change(c, "a", 9, 7, gtid="")),
+    "tells no GTID and place": lambda c: (both(c, 2), change(c, "a", 9, 7, file_no=None)),
+    "in different orders": lambda c: (both(c, 3, further=1), change(c, "b", 1, 9), change(c, "a", 2, 9, entry_index=1)),
+    "a is sending again": lambda c: (both(c, 2), come(c, 2, replay=True, first=1 << 41, last=1 << 42)),
+    "an earlier log of a .* had places beyond": lambda c: (both(c, 2), come(c, 9, epoch=-1, first=-9, last=-1)),
+    "b comes by 2 partitions": apart,
+}
+
+
+@pytest.mark.parametrize("why", CASES)
+def test_what_is_not_certain(config, why):
+    CASES[why](config)
     refused(config, why)
 
 
 def test_a_partition_that_another_took_the_place_of_is_none(config):
     both(config, 3, further=1)
-    add(
-        config.lake,
-        WATERMARKS,
-        {"source": "a", "scope": "partition", "topic": "z", "partition": 0, "batch": 0, "at": T},
-    )
+    add(config.lake, WATERMARKS, {**PARTITION, "source": "a", "topic": "z"})
     refused(config, "a comes by 2 partitions")
     gone = {"source": "a", "batch": 1, "room": "landing", "topic": "z", "partition": 0, "from_offset": -1}
     add(config.lake, OFFSET_LEDGER, {**gone, "to_offset": -2, "outcome": "landed", "records": 0})
