@@ -13,6 +13,7 @@ from cdc_platform.kafka.client import topic_filter
 from cdc_platform.kafka.offsets import kafka_state
 from cdc_platform.lake import queries, stores
 from cdc_platform.lake.queries import query, text
+from cdc_platform.landing.ended import ended
 
 _RANK = ("quarantined", "not applied yet", "applied", "filtered", "duplicate", "resolved", "erased", "control")
 """A message with several outcomes is of the first of these; as the ledger counts it (changelog/outcomes.py)."""
@@ -99,6 +100,9 @@ def _not_here(config: Config, source: Source, address: Address) -> dict[str, Any
         why = f"Kafka had removed offsets {span[0]} to {span[1]} before they were landed, and the loss was accepted"
         return {"outcome": "lost", "why": why, "lost": {"from_offset": span[0], "to_offset": span[1]}}
     landed = queries.landed(config, source).get((address.topic, address.partition))
+    if (address.topic, address.partition) in ended(config, source):
+        why = "another feed's topic took the place of this one: `shadow cutover`, and nothing more of it is landed"
+        return {"outcome": "not landed", "why": why}
     end = _kafka(config, source, address)
     if landed is None or address.offset >= landed:
         return {"outcome": "not landed", "why": _beyond(landed, address, end)}

@@ -1,6 +1,8 @@
 """Where another feed took over (`cdc-platform shadow cutover`): which partition a source reads no more, and from which
 offset on it reads another in its place. One commit of the ledger says both. No Spark here."""
 
+from collections.abc import Iterable
+
 from cdc_platform.config import Config, Source
 from cdc_platform.errors import ConfigError
 from cdc_platform.kafka.offsets import PartitionState
@@ -35,12 +37,12 @@ def check(source: Source, over: frozenset[Where], state: list[PartitionState], l
         raise ConfigError(f"source {source.name}: topics", problem, [f"topics: [{now}]"])
 
 
-def take_over(config: Config, source: Source, batch: int, old: Where, new: Where, offset: int) -> None:
-    """Notes that nothing more is read of one partition, and another is from an offset on; all at once. batch: of the
+def take_over(config: Config, source: Source, batch: int, old: Iterable[Where], new: Where, offset: int) -> None:
+    """Notes that nothing more is read of some partitions, and another is from an offset on; all at once. batch: of the
     ledger, above all that the source has."""
     said = {"source": source.name, "batch": batch, "room": "landing", "outcome": "landed", "records": 0}
     rows = [
-        {**said, "topic": old[0], "partition": old[1], "from_offset": -1, "to_offset": GONE},
+        *({**said, "topic": t, "partition": p, "from_offset": -1, "to_offset": GONE} for t, p in sorted(old)),
         {**said, "topic": new[0], "partition": new[1], "from_offset": offset, "to_offset": offset - 1},
     ]
     delta_table.append_rows(OFFSET_LEDGER.at(stores.lake(config)), rows)

@@ -29,7 +29,7 @@ from cdc_platform.shadow.errors import ShadowRefused
 from cdc_platform.shadow.kinds import BEHIND, EQUAL
 from cdc_platform.shadow.seam import Seam
 from cdc_platform.spark.session import leased
-from cdc_platform.tables import CHANGELOG, CHANGES, CHECKPOINT, ERASURES, LOADED, OFFSET_LEDGER, TOPICS, Name
+from cdc_platform.tables import CHANGELOG, CHANGES, CHECKPOINT, ERASURES, LOADED, OFFSET_LEDGER, TOPICS, Name, name_of
 from cdc_platform.units import count
 
 _RUN = "`cdc-platform run`, then this once more"
@@ -82,7 +82,7 @@ class Cutover:
             self._check_lake()
             self.told("comparing all tables")
             found = run.compare(spark, self.config, self.pair, anew=True)
-            self._check_tables({(r["db"], r["table"]): r for r in found["rows"]})
+            self._check_tables({name_of(r): r for r in found["rows"]})
             at = self._seam()
             self._note(at)
         return {**self._as_told(at, done=True), "seconds": watch.seconds}
@@ -171,8 +171,8 @@ class Cutover:
         if new := sorted(ids - {r["topic_id"] for r in known or []}):
             said = {"source": self.of.name, "topic": topic, "seen_at": datetime.now(UTC)}
             delta_table.append_rows(TOPICS.at(lake), [{**said, "topic_id": i} for i in new])
-        _, _, batch = landing.position(OFFSET_LEDGER.at(lake), self.of)
-        ended.take_over(self.config, self.of, batch + 1, at.old, at.new, at.offset)
+        _, mine, batch = landing.position(OFFSET_LEDGER.at(lake), self.of)
+        ended.take_over(self.config, self.of, batch + 1, mine, at.new, at.offset)
 
     def _done(self) -> dict[str, Any] | None:
         """What is told where `by`'s partition is read by `of` already."""

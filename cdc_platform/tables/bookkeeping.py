@@ -40,7 +40,7 @@ OFFSET_LEDGER = Table(
         Column("topic", STRING, about="Kafka topic"),
         Column("partition", INT, about="Kafka partition"),
         Column("from_offset", BIGINT, about="first offset"),
-        Column("to_offset", BIGINT, "last, inclusive"),
+        Column("to_offset", BIGINT, "last, inclusive; -2: nothing more of the partition is landed"),
         Column(
             "outcome",
             STRING,

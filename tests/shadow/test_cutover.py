@@ -1,5 +1,6 @@
 """A source goes on by another feed's topic: its tables stay, and nothing is lost or applied twice."""
 
+import json
 from collections.abc import Callable
 from typing import Any
 
@@ -107,12 +108,18 @@ def test_it_goes_on_by_the_other_topic(feeds, capsys, format):
     w.pass_on(other)
     w.run(f"UPDATE {name} SET name = 'by the new one' WHERE id = 2", f"DELETE FROM {name} WHERE id = 3")
     w.send(BY)
-    plan = asked(w).plan()
+
+    def told(*arguments: str) -> Any:
+        capsys.readouterr()
+        assert command([*arguments, "--json", "--config", str(w.file)]) == 0
+        return json.loads(capsys.readouterr().out)
+
+    plan = told("shadow", "cutover", OF, "--plan")
     assert not plan["done"]
-    done = asked(w).do(w.spark)
+    done = told("shadow", "cutover", OF, "--yes")
     assert (done["done"], done["gtid"], done["offset"]) == (True, plan["gtid"], plan["offset"])
     assert done["new"].startswith(w.sides[BY].topic) and done["old"].startswith(w.sides[OF].topic)
-    assert asked(w).do(w.spark)["topics"] == asked(w).plan()["topics"] == done["topics"]
+    assert asked(w).do(w.spark)["topics"] == told("shadow", "cutover", OF)["topics"] == done["topics"]
 
     # until cdc.yaml names the new topic, nothing is read
     w.send(OF)
@@ -131,9 +138,14 @@ def test_it_goes_on_by_the_other_topic(feeds, capsys, format):
     same(w, *names)
 
     # what is kept of it is true
-    assert command(["explain", OF, f"{DB}.{name}", "2", "--config", str(w.file)]) == 0
-    assert "by the new one" in capsys.readouterr().out
-    assert command(["certify", OF, "--config", str(w.file)]) == 0
+    assert "by the new one" in json.dumps(told("explain", OF, f"{DB}.{name}", "2"))
+    assert told("certify", OF)
+    read = {f"{r['topic']}/{r['partition']}": r["landed"] for r in queries.ledger(w.config, [w.config.source(OF)])}
+    assert "took the place of this one" in told("show", f"{done['old']}/{read[done['old']]}", "--source", OF)["why"]
+    assert (
+        f"begins at offset {done['offset']}"
+        in told("show", f"{done['new']}/{done['offset'] - 1}", "--source", OF)["why"]
+    )
     source = w.config.source(OF)
     complete = watermarks.complete(WATERMARKS.at(stores.lake(w.config)), OF)
     assert complete and complete.proven and not complete.behind
