@@ -23,7 +23,7 @@ from cdc_platform.shadow.errors import ShadowRefused
 from cdc_platform.shadow.point import GTID
 from cdc_platform.snapshots.target import Target
 from cdc_platform.spark.session import leased
-from cdc_platform.tables import CHANGES, CUTS, OFFSET_LEDGER, WATERMARKS
+from cdc_platform.tables import CHANGES, CUTS, HISTORY_PATH, OFFSET_LEDGER, WATERMARKS
 from tests.oracle.session import DB
 from tests.shadow.test_run import ITEMS, without
 from tests.shadow.world import BY, OF, Pair
@@ -82,6 +82,13 @@ def transactions(w: Pair, topic: str) -> set[str]:
     return {r["gtid"] for r in delta_table.ask(told, t=path)}
 
 
+def versions(w: Pair, name: str, key: int) -> list[str]:
+    """Names that a row had, by its history."""
+    path = HISTORY_PATH.of(stores.lake(w.config), OF, (DB, name))
+    rows = delta_table.ask(f"SELECT name FROM {{t}} WHERE id = {key} ORDER BY _cdc_valid_from", t=path)
+    return [r["name"] for r in rows]
+
+
 def newest_cut(w: Pair) -> dict[str, Any]:
     path = CUTS.at(stores.lake(w.config))
     return delta_table.ask(f"SELECT * FROM {{t}} WHERE source = '{OF}' ORDER BY cut DESC LIMIT 1", t=path)[0]
@@ -99,6 +106,10 @@ def refused(w: Pair, match: str, do: Callable[[], Any] | None = None) -> None:
 @pytest.mark.parametrize("format", ["tencent_dts", pytest.param("canal", marks=pytest.mark.thorough)])
 def test_it_goes_on_by_the_other_topic(feeds, capsys, format):
     w = feeds(format, format)
+    followed = yaml.safe_load(w.file.read_text())
+    followed["sources"][0]["tables"]["history"] = ["*.moved_canal"]
+    w.file.write_text(yaml.safe_dump(followed))
+    w.config = load_config(w.file)
     names = name, bag, other = filled(w, f"moved_{format}")
     same(w, *names)
     w.compare()
@@ -154,6 +165,9 @@ def test_it_goes_on_by_the_other_topic(feeds, capsys, format):
         for table in names:
             chain.rebuild(w.spark, w.config, source, DB, table)
     same(w, *names)
+    if format == "canal":
+        assert versions(w, name, 1) == ["n1", "last of both", "last of both"]
+        assert versions(w, name, 2) == ["n2", "by the new one"]
     assert replay(w.spark, w.config, source)["equal"]
 
 
