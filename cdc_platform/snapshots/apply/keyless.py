@@ -14,6 +14,7 @@ from pyspark.sql import Column, DataFrame, SparkSession, Window
 from pyspark.sql import functions as F
 
 from cdc_platform.errors import TableStopped
+from cdc_platform.lake import delta_table
 from cdc_platform.snapshots.apply.prepare import ready_for_merge
 from cdc_platform.snapshots.apply.tombstones import dig, graves
 from cdc_platform.snapshots.reduce.fold import overlaid
@@ -57,32 +58,47 @@ def bring_up(
     figures = _figures(rows, target, columns, told)
     if figures.truncated_at is not None:
         _truncate(spark, target, columns, figures, app, batch_id)
-    since = graves(spark, target, columns).where("scope = 'table'").agg(F.max("_cdc_order").alias("at"))
-    if (at := since.collect()[0]["at"]) is not None:
+    at, deletes = _stones(spark, target)
+    if at is not None:
         rows = rows.where(F.col("order_key") > order_literal(at))
     new = _events(rows, columns)
-    if not figures.deletes and graves(spark, target, columns).where("scope = 'delete'").isEmpty():
+    if not figures.deletes and not deletes:
         _merge(new.withColumn("_gone", F.lit(False)), target, columns, figures, near=True)
         return figures.invalid_dates, None
     ready_for_merge(spark, target)
-    settled = _settled(new, target, columns, at)
+    settled = _settled(new, target, columns, at).persist()
+    try:
+        _write(settled, target, columns, figures, app, batch_id)
+        if not doubted and settled.where("owed > 0").isEmpty():
+            return figures.invalid_dates, None
+    finally:
+        settled.unpersist()
+    return figures.invalid_dates, _untold(_known(spark, target, columns, at))
+
+
+def _stones(spark: SparkSession, target: Target) -> tuple[Any, bool]:
+    """Order of the last TRUNCATE (None: there was none), and whether any row was deleted otherwise."""
+    if not delta_table.exists(target.tombstones):
+        return None, False
+    order, scope = F.col("_cdc_order"), F.col("scope")
+    told = delta_sql.read(spark, target.tombstones).agg(
+        F.max(F.when(scope == "table", order)).alias("at"), F.count_if(scope == "delete").alias("deletes")
+    )
+    [found] = told.collect()
+    return found["at"], found["deletes"] > 0
+
+
+def _write(
+    settled: DataFrame, target: Target, columns: list[TableColumn], figures: Figures, app: str, batch_id: int
+) -> None:
+    """settled: as `_settled` gives it. First buries what it says isn't live: what is buried already is known as such,
+    so that a batch which was killed here goes on."""
     buried = settled.where(f"NOT live AND (state = {_NEW} OR state = {_THERE})")
     scope = F.when(F.col("sign") > 0, "insert").otherwise("delete")
     gone = buried.select(scope.alias("scope"), "content", ADDRESS, "_cdc_order")
     dig(gone, target, columns, f"{app} rows", batch_id)
-    settled = _settled(new, target, columns, at)  # the same with what was buried just now
-    _merge(
-        settled.withColumn("_gone", F.col("there")).where(
-            f"sign > 0 AND ((state = {_NEW} AND live) OR (there AND NOT live))"
-        ),
-        target,
-        columns,
-        figures,
-        near=False,
-    )
-    if not doubted and settled.where("owed > 0").isEmpty():
-        return figures.invalid_dates, None
-    return figures.invalid_dates, _untold(_known(spark, target, columns, at))
+    rows = settled.where(f"sign > 0 AND ((state = {_NEW} AND live) OR (there AND NOT live))")
+    _merge(rows.withColumn("_gone", F.col("there")), target, columns, figures, near=False)
 
 
 def _figures(rows: DataFrame, target: Target, columns: list[TableColumn], told: dict[str, list[str]]) -> Figures:
