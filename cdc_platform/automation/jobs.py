@@ -1,10 +1,11 @@
-"""The jobs: `catch_up`, `maintain`, `reconcile`, `shadow`, `replay`. Each in one process, with one Spark session."""
+"""The jobs: `catch_up`, `maintain`, `reconcile`, `load`, `shadow`, `replay`. Each in one process, with one session of
+Spark."""
 
 from typing import Any
 
 import dagster as dg
 
-from cdc_platform.automation import checks, replays, shadows
+from cdc_platform.automation import checks, loads, replays, shadows
 from cdc_platform.automation.naming import CATCH_UP, MAINTENANCE, SOURCE_TAG, Naming
 from cdc_platform.automation.stages import RETRY, call
 
@@ -15,7 +16,7 @@ def all_jobs(naming: Naming) -> list[Any]:
     """Every job; the first is `catch_up`."""
     readable = any(s.reconcile for s in naming.config.sources)
     found = [catch_up_job(naming), maintenance_job(naming), replays.replay_job(naming)]
-    found += [reconcile_job(naming)] if readable else []
+    found += [reconcile_job(naming), loads.load_job(naming)] if readable else []
     return [*found, *([shadows.job(naming)] if naming.config.shadow else [])]
 
 

@@ -1,6 +1,6 @@
 """Figures and columns as Dagster shows them. Numbers chart; names stay the same from run to run."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import dagster as dg
@@ -8,6 +8,9 @@ import dagster as dg
 from cdc_platform.results import StageResult
 from cdc_platform.tables import Table
 from cdc_platform.tables.columns import shown
+
+_MOST = 1_000
+"""Records of a table in the metadata."""
 
 
 def column_schema(table: Table) -> dg.TableSchema:
@@ -67,3 +70,10 @@ def read_figures(metadata: Mapping[str, dg.MetadataValue], prefix: str = "") -> 
 
 def _number(value: float) -> dg.MetadataValue:
     return dg.MetadataValue.int(value) if isinstance(value, int) else dg.MetadataValue.float(float(value))
+
+
+def table_of(records: Sequence[Mapping[str, Any]]) -> Any:
+    """Records with the same fields (one at least) as a table of metadata."""
+    kept = [{k: v if isinstance(v, int) else str(v or "") for k, v in r.items()} for r in records[:_MOST]]
+    columns = [dg.TableColumn(name, "int" if isinstance(value, int) else "string") for name, value in kept[0].items()]
+    return dg.MetadataValue.table([dg.TableRecord(r) for r in kept], dg.TableSchema(columns))

@@ -6,14 +6,13 @@ from typing import Any
 import dagster as dg
 from pydantic import Field
 
+from cdc_platform.automation.metadata import table_of
 from cdc_platform.automation.naming import Naming
 from cdc_platform.automation.stages import failing, interruptible, spark_of
 from cdc_platform.replay.kinds import KINDS, ONLY_IN_REPLAY, ONLY_IN_USE
 from cdc_platform.units import told_value
 
 REPLAY = "replay"
-_MOST = 1_000
-"""Records of a table in the metadata."""
 
 
 class ReplayConfig(dg.Config):
@@ -75,7 +74,7 @@ def difference(found: dict[str, Any]) -> dict[str, Any]:
     told |= {f"held_{side}": count for side, count in found["held"].items()}
     told |= {"decoder": found["decoders"]["replay"], "side_lake": dg.MetadataValue.path(found["path"])}
     shown = {"tables": [_summary(t) for t in tables], **named, "rows": rows}
-    return {**told, **{name: _table(records) for name, records in shown.items() if records}}
+    return {**told, **{name: table_of(records) for name, records in shown.items() if records}}
 
 
 def _summary(table: dict[str, Any]) -> dict[str, Any]:
@@ -90,9 +89,3 @@ def _key(key: dict[str, str | None]) -> str:
 def _values(row: dict[str, Any], cell: dict[str, Any]) -> dict[str, str]:
     lacks = {ONLY_IN_USE: "replay", ONLY_IN_REPLAY: "in_use"}.get(row["kind"])
     return {side: "(no row)" if side == lacks else told_value(cell[side]) for side in ("in_use", "replay")}
-
-
-def _table(records: list[dict[str, Any]]) -> Any:
-    kept = [{k: v if isinstance(v, int) else str(v or "") for k, v in r.items()} for r in records[:_MOST]]
-    columns = [dg.TableColumn(name, "int" if isinstance(value, int) else "string") for name, value in kept[0].items()]
-    return dg.MetadataValue.table([dg.TableRecord(r) for r in kept], dg.TableSchema(columns))

@@ -9,7 +9,6 @@ from cdc_platform.cli.output import Report, printed, progress
 from cdc_platform.cli.reconcile import dsn_variable
 from cdc_platform.cli.run import with_spark
 from cdc_platform.config import load_config
-from cdc_platform.errors import ConfigError
 from cdc_platform.launch import log_followed
 from cdc_platform.loading import CHUNK_ROWS
 
@@ -34,12 +33,12 @@ def command(
     loaded = load_config(config)
     feed = loaded.source(source)
     variable = dsn_variable(feed, dsn_env)
-    from cdc_platform.loading.run import load
+    from cdc_platform.loading.run import load, table_name
     from cdc_platform.reconcile.server import Server, dsn_from
     from cdc_platform.spark.session import open_session
 
     server = Server(dsn_from(variable))
-    names = [_name(t) for t in dict.fromkeys(table)]
+    names = [table_name(t) for t in dict.fromkeys(table)]
     server.variables(["log_bin"])  # an unreachable one is told before Spark is started
     ready = with_spark(loaded, master)
     spark = open_session(ready)
@@ -47,10 +46,3 @@ def command(
         found = load(spark, ready, feed, server, names, chunk_rows=chunk_rows, told=progress)
     data: dict[str, Any] = {"source": source, "tables": [one.data() for one in found]}
     return Report(data, 1 if any(one.state == "stopped" for one in found) else 0)
-
-
-def _name(text: str) -> tuple[str, str]:
-    db, dot, name = text.partition(".")
-    if not (db and dot and name):
-        raise ConfigError("DB.TABLE", f"{text!r} is no table", ["db.table"])
-    return db, name

@@ -83,6 +83,14 @@ def load(
     return found
 
 
+def table_name(text: str) -> tuple[str, str]:
+    """A table as people write it: db.table. Raises ConfigError."""
+    db, dot, name = text.partition(".")
+    if not (db and dot and name):
+        raise ConfigError("DB.TABLE", f"{text!r} is no table", ["db.table"])
+    return db, name
+
+
 def follow(spark: SparkSession, config: Config, source: Source) -> None:
     """What was landed, accounted for and through the stages behind landing."""
     landing.account(spark, config, source)

@@ -1,0 +1,61 @@
+"""The job `load`: tables of a source whole, from its server (`cdc-platform load`). A partition is a source."""
+
+from typing import Any
+
+import dagster as dg
+from pydantic import Field
+
+from cdc_platform.automation.metadata import table_of
+from cdc_platform.automation.naming import Naming
+from cdc_platform.automation.stages import failing, interruptible, spark_of
+from cdc_platform.errors import TableStopped
+from cdc_platform.loading import CHUNK_ROWS
+
+LOAD = "load"
+
+
+class LoadConfig(dg.Config):
+    """What a run loads of its source."""
+
+    tables: list[str] = Field(description="db.table at the source")
+    chunk_rows: int = Field(default=CHUNK_ROWS, ge=1, description="rows that are read in one view of the server")
+
+
+def load_job(naming: Naming) -> Any:
+    """An op job, so that "materialize all" leaves it out. What was loaded is the metadata of its output; the run fails
+    where a table's snapshot is stopped behind it."""
+    sources = {s.name: how for s in naming.config.sources if (how := s.reconcile) is not None}
+
+    @dg.op(name=naming.name("load_tables"), required_resource_keys={naming.resource_key}, out=dg.Out(dg.Nothing))
+    def load_tables(context: dg.OpExecutionContext, config: LoadConfig) -> None:
+        from cdc_platform.loading.run import load as loaded
+        from cdc_platform.loading.run import table_name
+        from cdc_platform.reconcile.server import Server, dsn_from
+
+        source = naming.config.source(context.partition_key)
+        with failing(), interruptible():
+            names = [table_name(text) for text in dict.fromkeys(config.tables)]
+            server = Server(dsn_from(sources[source.name].dsn_env))
+            spark, told = spark_of(context, naming), context.log.info
+            found = loaded(spark, naming.config, source, server, names, chunk_rows=config.chunk_rows, told=told)
+            context.add_output_metadata(
+                {
+                    "rows": sum(one.rows for one in found),
+                    **({"tables": table_of([one.data() for one in found])} if found else {}),
+                }
+            )
+            for name, one in zip(names, found, strict=True):
+                if one.state == "stopped":
+                    raise TableStopped(source.name, name, str(one.reason))
+
+    @dg.job(
+        name=naming.name(LOAD),
+        executor_def=dg.in_process_executor,
+        partitions_def=dg.StaticPartitionsDefinition(list(sources)),
+        description="Read tables whole from the source's server and put their rows in order among the feed's changes. "
+        "The source is only read. A load that was interrupted goes on.",
+    )
+    def load() -> None:
+        load_tables()
+
+    return load

@@ -1,0 +1,74 @@
+"""The job `load`: a partition per source whose server can be read, and what was loaded as metadata."""
+
+from typing import Any
+
+import dagster as dg
+import pytest
+
+from cdc_platform.definitions import build
+from cdc_platform.errors import ConfigError, TableStopped
+from cdc_platform.loading.run import TableLoad
+from tests.automation.conftest import NoSpark, make_config
+
+
+@pytest.fixture
+def job(tmp_path, monkeypatch):
+    monkeypatch.setattr("cdc_platform.definitions.spark_resource", lambda config: NoSpark())
+    monkeypatch.setenv("SHOP_DSN", "mysql://reader:secret@127.0.0.1:1/shop")
+    config = make_config(tmp_path, reconcile={"dsn_env": "SHOP_DSN"})
+    return build(config).resolve_job_def("load")
+
+
+def run(job: Any, instance: Any, *tables: str, fails: bool = False) -> Any:
+    config = {"ops": {"load_tables": {"config": {"tables": list(tables), "chunk_rows": 7}}}}
+    return job.execute_in_process(
+        run_config=config, partition_key="shop_debezium", instance=instance, raise_on_error=not fails
+    )
+
+
+def loaded(monkeypatch, **told: Any) -> list[Any]:
+    asked = []
+
+    def load(_spark, _config, source, server, names, *, chunk_rows, told=told):
+        asked.append((source.name, names, chunk_rows))
+        return [TableLoad(".".join(n), "1/0", "bin.1/4", "bin.1/9", rows=3, **fields) for n in names]
+
+    fields = told
+    monkeypatch.setattr("cdc_platform.loading.run.load", load)
+    return asked
+
+
+def test_what_was_loaded_is_the_metadata_of_the_steps_output(job, instance, monkeypatch):
+    asked = loaded(monkeypatch, state="live")
+    assert job.partitions_def.get_partition_keys() == ["shop-dts", "shop_debezium"]
+    result = run(job, instance, "shop.orders", "shop.items", "shop.orders")
+    assert asked == [("shop_debezium", [("shop", "orders"), ("shop", "items")], 7)]
+    [output] = [e.event_specific_data for e in result.all_events if e.event_type_value == "STEP_OUTPUT"]
+    assert output.metadata["rows"].value == 6
+    tables = output.metadata["tables"]
+    assert isinstance(tables, dg.TableMetadataValue)
+    assert [(r.data["table"], r.data["rows"], r.data["state"]) for r in tables.records] == [
+        ("shop.orders", 3, "live"),
+        ("shop.items", 3, "live"),
+    ]
+
+
+def test_a_table_that_is_stopped_behind_it_fails_the_run(job, instance, monkeypatch):
+    loaded(monkeypatch, state="stopped", reason="a value doesn't fit")
+    result = run(job, instance, "shop.orders", fails=True)
+    [failed] = [e for e in result.all_events if e.event_type_value == "STEP_FAILURE"]
+    assert "'shop'.'orders' is stopped: a value doesn't fit" in str(failed.event_specific_data.error)
+    assert TableStopped.__name__ in str(failed.event_specific_data.error)
+
+
+def test_a_name_that_is_none_says_what_is_one(job, instance, monkeypatch):
+    assert loaded(monkeypatch) == []
+    result = run(job, instance, "orders", fails=True)
+    [failed] = [e for e in result.all_events if e.event_type_value == "STEP_FAILURE"]
+    assert "'orders' is no table" in str(failed.event_specific_data.error)
+    assert ConfigError.__name__ in str(failed.event_specific_data.error)
+
+
+def test_without_a_server_to_read_there_is_no_job(config):
+    with pytest.raises(dg.DagsterInvariantViolationError, match="load"):
+        build(config).resolve_job_def("load")
