@@ -22,6 +22,7 @@ from cdc_platform.mysql.ddl import (
     Statement,
     dropped_database,
     named_tables,
+    one_by_one,
     tables_there_before,
     truncated_table,
 )
@@ -136,7 +137,7 @@ class SchemaHistory:
         self._aliases = aliases
         self._lists = sorted(lists, key=lambda x: x[1])
         self._spans: dict[Name, list[tuple[Order | None, _Incarnation]]] = {}
-        for _, together in groupby(self.steps, key=lambda s: s.address):
+        for _, together in groupby(self.steps, key=lambda s: (s.address, s.effect.at)):
             self._apply(list(together))
 
     def _apply(self, statement: list[Step]) -> None:
@@ -330,7 +331,7 @@ def schema_history(
     for r in sorted((r for r in rows if r["kind"] == "ddl" and r["ddl"]), key=lambda r: (r["order"], r["address"])):
         same = (r["order"][:3], r["db"], r["ddl"]) if r["order"][1] >= 0 else r["address"]
         told.setdefault(same, r)
-    ordered = list(told.values())
+    ordered = [{**r, "ddl": sql} for r in told.values() for sql in one_by_one(Statement(r["db"], r["ddl"]))]
     told_names = {name for name, _, _ in lists if len(name) == 2}
     sent = in_sessions([Statement(r["db"], with_backticks(r["ddl"])) for r in ordered], told_names)
     bare, skipped = readable(sent, repeats(ordered))

@@ -105,7 +105,10 @@ _TARGET = re.compile(
     rf"(?:IF{GAP}+(?:NOT{GAP}+)?EXISTS{GAP}+)?({NAME}){GAP}*+(?:\.{GAP}*+({NAME}))?",
     re.IGNORECASE | re.DOTALL,
 )
-_NEXT = re.compile(rf"{GAP}*+(?:,|TO\b){GAP}*+({NAME}){GAP}*+(?:\.{GAP}*+({NAME}))?", re.IGNORECASE | re.DOTALL)
+_NEXT = re.compile(  # MariaDB's RENAME TABLE a WAIT 5 TO b
+    rf"{GAP}*+(?:(?:WAIT{GAP}++\d++|NOWAIT\b){GAP}*+)?+(?:,|TO\b){GAP}*+({NAME}){GAP}*+(?:\.{GAP}*+({NAME}))?",
+    re.IGNORECASE | re.DOTALL,
+)
 _TRUNCATE = re.compile(  # to its end: what follows a name that was taken for the table's would show the mistake
     rf"{GAP}*+(?:/\*!\d*\s*)?TRUNCATE\b(?:{GAP}++TABLE\b)?+(?:{GAP}++IF{GAP}++EXISTS\b)?+{GAP}*+"
     rf"(?:({NAME}){GAP}*+(?:\.{GAP}*+({NAME}))?+(?:{GAP}|;|\*/|NOWAIT\b|WAIT{GAP}++\d+)*+\Z)?+",
@@ -243,6 +246,16 @@ def split_statements(script: str) -> Sequence[str]:
     return [s for s in (m[0].strip() for m in _SPLIT.finditer(script)) if s.strip("; \n\t\r")]
 
 
+def one_by_one(statement: Statement) -> Sequence[str]:
+    """The statements of a text that may hold several, which begins with one about tables: a body of others (of a
+    procedure, a trigger) stays with them."""
+    if ";" not in statement.sql or not (named_tables(statement) or dropped_database(statement)):
+        return [statement.sql]
+    found = [s for s in split_statements(statement.sql) if not _EMPTY.fullmatch(s)]
+    return found if len(found) > 1 else [statement.sql]
+
+
+_EMPTY = re.compile(rf"{GAP}*+")
 _SPLIT = re.compile(
     r"(?:'(?:[^'\\]|''|\\.)*+'|\"(?:[^\"\\]|\"\"|\\.)*+\"|`(?:[^`]|``)*+`|/\*.*?\*/|(?:--\s|\#)[^\n]*+|[^;'\"`/#-]|[/#-])++",
     re.DOTALL,

@@ -7,6 +7,7 @@ grow.
 
 import json
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -27,6 +28,7 @@ from cdc_platform.mysql.ddl import (
     without_tdsql_extras,
 )
 from cdc_platform.mysql.ddl_columns import columns_of, source_name, with_bytes, without_backticks
+from cdc_platform.mysql.idle_clauses import without_idle
 from cdc_platform.mysql.primary_keys import PrimaryKeys
 from cdc_platform.mysql.readable import simplified
 from cdc_platform.mysql.tokens import without_lists
@@ -35,6 +37,7 @@ from cdc_platform.setup.java import find_java
 from cdc_platform.setup.packaged import setup_command
 
 _JVM = ["-Xmx256m", "-Xss8m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"]  # it lives for a second or two
+_IF_EXISTS = re.compile(r"\bEXISTS\b", re.IGNORECASE)
 _LONGEST = 4_000_000  # characters of a statement; MySQL's own limit for table definitions is far below
 
 
@@ -98,6 +101,7 @@ class _Model:
     def apply(self, at: int, statement: Statement) -> Iterator[Change]:
         """The tables that the statement changed."""
         self._know(statement)
+        statement = self._settled(statement)
         if (db := dropped_database(statement)) is not None:  # the parsers leave its tables in place
             yield from self._drop_database(at, db)
             return
@@ -119,6 +123,17 @@ class _Model:
                 yield Change(at, *name, None, why, gone=True, before=before.get(name))
             else:
                 yield Change(at, *name, self.columns[name], before=before.get(name))
+
+    def _settled(self, statement: Statement) -> Statement:
+        """The statement with what it says by IF [NOT] EXISTS decided, where the table is known."""
+        named = named_tables(statement)
+        if len(named) != 1 or not _IF_EXISTS.search(statement.sql):
+            return statement
+        columns = self.columns.get((self._folded(named[0][0]), self._folded(named[0][1])))
+        if columns is None:
+            return statement
+        sql = without_idle(without_lists(statement.sql), {c.name.lower() for c in columns})
+        return statement._replace(sql=sql)
 
     def _applied(self, statement: Statement) -> dict[tuple[str, str], Any]:
         """Tables that the statement changed, as they are after it; None for those that are gone."""

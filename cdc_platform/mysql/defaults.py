@@ -88,7 +88,7 @@ def _literal(tokens: Sequence[Token]) -> Literal:
 
 # -- what a column of a type holds for a literal; None: not told ------------------------------------------------------
 
-_INTEGER, _DECIMAL = re.compile(r"[+-]?[0-9]+"), re.compile(r"[+-]?[0-9]+(?:\.[0-9]+)?")
+_INTEGER, _DECIMAL = re.compile(r"[+-]?[0-9]+"), re.compile(r"[+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)")
 
 
 def _integer(given: Literal, _type: MySqlType) -> str | None:
@@ -111,8 +111,14 @@ def _decimal(given: Literal, type_: MySqlType) -> str | None:
     return str(Decimal(given.said).quantize(Decimal(1).scaleb(-scale), ROUND_HALF_UP))
 
 
-def _float(given: Literal, _type: MySqlType) -> str | None:
-    return given.said if given.kind in ("number", "text", "truth") else None
+def _float(given: Literal, type_: MySqlType) -> str | None:
+    if given.kind not in ("number", "text", "truth"):
+        return None
+    if len(type_.args) != 2:
+        return given.said
+    rounded = _decimal(given, type_)  # FLOAT(M,D) rounds, in binary: what lies in the middle may go either way
+    middle = rounded is not None and abs(Decimal(given.said) - Decimal(rounded)).scaleb(type_.args[1]) == Decimal("0.5")
+    return None if middle else rounded
 
 
 def _text(given: Literal, type_: MySqlType) -> str | None:
@@ -128,8 +134,10 @@ def _enum(given: Literal, type_: MySqlType) -> str | None:
 
 
 def _set(given: Literal, type_: MySqlType) -> str | None:
-    members = [m for m in type_.labels if m in given.said.split(",")]  # in the order that the server keeps
-    return given.said if given.kind == "text" and ",".join(members) == given.said else None
+    said = set(given.said.split(",")) if given.said else set()
+    if given.kind != "text" or not said <= set(type_.labels):
+        return None
+    return ",".join(m for m in type_.labels if m in said)  # in the order that the server keeps
 
 
 def _moment(given: Literal, type_: MySqlType) -> str | None:

@@ -22,7 +22,7 @@ Name = tuple[str, str]
 """(database, table)."""
 
 
-VERSION = 7
+VERSION = 8
 """To be raised where statements are read otherwise than before: what is kept of them is read anew then."""
 
 
@@ -281,7 +281,8 @@ def _added(column: Column, statement: _Text, said: Mapping[str, defaults.Literal
     family, default = mysql_type.family, said.get(column.name.lower())
     # The parsers found a default where none was read here; or explicit_defaults_for_timestamp decides.
     unsaid = default is None and (column.default is not None or family == "timestamp")
-    if column.computed or statement.generates or unsaid:
+    # Of times it is ON UPDATE that the parsers take for a number of the server's, and it concerns later changes only.
+    if (column.computed and family != "datetime") or statement.generates or unsaid:
         return untold
     if default is not None and default.kind != "null":
         fill = defaults.value(default, mysql_type)

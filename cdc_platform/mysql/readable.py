@@ -50,8 +50,8 @@ _BINARY = (("COLLATE", "BINARY"), ("COLLATE", "=", "BINARY"))
 def with_backticks(sql: str) -> str:
     """The statement with names in backticks, where it has them in double quotes: as a server with sql_mode ANSI_QUOTES
     writes them. Then all text in double quotes is names. What stands in a comment for other servers (`/*!50100 … */`)
-    comes out of it."""
-    sql = _executed(sql)
+    comes out of it; MariaDB's SET STATEMENT … FOR goes."""
+    sql = _without_settings(_executed(sql))
     if '"' not in sql:
         return sql
     found = tokens(sql, gaps=True)
@@ -73,6 +73,22 @@ def _executed(sql: str) -> str:
         opened += opens - closes
         out.append(" " if opens or closes else token.text)
     return "".join(out)
+
+
+def _without_settings(sql: str) -> str:
+    """The statement behind MariaDB's SET STATEMENT … FOR, which its binlog keeps (MariaDB manual, "SET STATEMENT")."""
+    if "statement" not in sql.lower():
+        return sql
+    found = tokens(sql, gaps=True)
+    plain = [i for i, t in enumerate(found) if t.kind != "gap"]
+    if not [found[i].text.upper() for i in plain[:2]] == ["SET", "STATEMENT"]:
+        return sql
+    depth = 0
+    for at in plain[2:]:
+        depth += (found[at] == Token("mark", "(")) - (found[at] == Token("mark", ")"))
+        if depth == 0 and _is(found[at], "FOR"):
+            return "".join(t.text for t in found[at + 1 :]).lstrip()
+    return sql
 
 
 def _in_double_quotes(token: Token) -> bool:
@@ -98,6 +114,8 @@ def _is_name(plain: list[Token], at: int) -> bool:
 def simplified(sql: str) -> Iterator[str]:
     """The statement in forms that leave out more and more of what says nothing of columns."""
     found = _with_operators(sql)
+    if [t.text.upper() for t in found[:2]] == ["DROP", "TABLES"]:
+        yield _joined([found[0], Token("word", "TABLE"), *found[2:]])
     if not found or found[0].text.upper() not in ("CREATE", "ALTER"):
         return
     create = found[0].text.upper() == "CREATE"
@@ -176,6 +194,8 @@ def _altering(found: list[Token]) -> list[Token]:
             continue
         out.append(token)
         at += 1
+        if _is(token, "RENAME") and at < len(found) and found[at] == Token("mark", "="):
+            at += 1  # as good as TO
         if not _is(token, "ADD", "MODIFY", "CHANGE"):
             continue
         while at < len(found) and _is(found[at], "COLUMN", "IF", "NOT", "EXISTS"):

@@ -61,7 +61,7 @@ def query(sql: str, is_ddl: bool, named: Event) -> list[Event]:
     a statement whose rows aren't told."""
     # What a comment with ! holds is executed, or isn't, by the server's version: both readings count.
     words = {found[1].lower() for text in (sql, with_backticks(sql)) if (found := _STATEMENT.match(text))}
-    if not words & _DML and not ("set" in words and named["db"] is None and not is_ddl):
+    if not words & _DML and not (words == {"set"} and named["db"] is None and not is_ddl):
         return ddl("QUERY", sql, named)
     if named["db"] is None and not is_ddl:
         return [{**named, "kind": "skip", "reason": "text or variables of a statement, no rows", "ddl": sql}]

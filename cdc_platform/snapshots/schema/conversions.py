@@ -177,11 +177,16 @@ def _floats(old: MySqlType, new: MySqlType) -> Convert | None:
 _SIZES = {
     f"{size}{kind}": n for size, n in (("tiny", 255), ("", 65_535), ("medium", 2**24 - 1)) for kind in ("text", "blob")
 }
+_OF_A_SIZE = frozenset(("text", "blob"))
 _FORMS = frozenset(("inet4", "inet6", "uuid", "vector"))
 """Types whose values have a form of their own."""
 
 
 def _longest(t: MySqlType) -> float:
+    """Characters or bytes. TEXT(n) and BLOB(n) are the smallest of these types that may hold n; of more bytes for each
+    character one is larger, so what is longer than that is refused, not cut."""
+    if t.name in _OF_A_SIZE and t.args:
+        return next((n for n in _SIZES.values() if t.args[0] <= n), float("inf"))
     return t.args[0] if t.args else _SIZES.get(t.name, float("inf"))
 
 

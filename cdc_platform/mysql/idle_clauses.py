@@ -1,0 +1,68 @@
+"""What an ALTER TABLE does by its IF [NOT] EXISTS (MariaDB): a clause about a column that is there, or isn't, does
+nothing, and the statement is in the binlog all the same (`mysql_alter_table`: "ALTER can become NOOP"). Debezium's
+parsers read an ADD that does nothing as one that changes the column, and the others not at all."""
+
+from collections.abc import Collection, Iterator
+
+from cdc_platform.mysql.ddl import plain_name
+from cdc_platform.mysql.tokens import NO_COLUMN, Token, tokens
+
+_CLAUSES = {
+    "ADD": ("IF", "NOT", "EXISTS"),
+    "MODIFY": ("IF", "EXISTS"),
+    "CHANGE": ("IF", "EXISTS"),
+    "RENAME": ("IF", "EXISTS"),
+}
+_NOTHING = "FORCE"
+"""A clause that changes neither columns nor rows."""
+
+
+def without_idle(sql: str, columns: Collection[str]) -> str:
+    """The ALTER TABLE with the clauses that do something, without their IF [NOT] EXISTS. `columns`: the table's, before
+    the statement, in lower case: the server looks no further (`handle_if_exists_options`)."""
+    found = tokens(sql, gaps=True)
+    plain = [i for i, t in enumerate(found) if t.kind != "gap"]
+    if not plain or found[plain[0]].text.upper() != "ALTER":
+        return sql
+    texts = [t.text for t in found]
+    came: set[str] = set()
+    for clause in _clauses(found, plain):
+        words = [found[i].text.upper() if found[i].kind == "word" else "" for i in clause]
+        for at, verb in enumerate(words):
+            if (said := _CLAUSES.get(verb)) is None:
+                continue
+            asks = at + (2 if words[at + 1 : at + 2] == ["COLUMN"] else 1)
+            behind = asks + len(said)
+            if tuple(words[asks:behind]) != said or behind >= len(clause):
+                break
+            name = found[clause[behind]]
+            if name.kind != "quoted" and name.text.lower() in NO_COLUMN:
+                break
+            column = plain_name(name.text).lower()
+            there = column in columns or (verb == "ADD" and column in came)
+            came |= {column} if verb == "ADD" else set()
+            if there is (verb == "ADD"):
+                texts[clause[at]] = _NOTHING
+                _blank(texts, clause[at] + 1, clause[-1])
+            else:
+                _blank(texts, clause[asks], clause[behind - 1])
+            break
+    return "".join(texts)
+
+
+def _blank(texts: list[str], first: int, last: int) -> None:
+    texts[first : last + 1] = [" "] * (last + 1 - first)
+
+
+def _clauses(found: list[Token], plain: list[int]) -> Iterator[list[int]]:
+    """Places of the tokens of each clause; the first begins with ALTER TABLE and the table's name."""
+    depth, part = 0, []
+    for at in plain:
+        token = found[at]
+        depth += (token == Token("mark", "(")) - (token == Token("mark", ")"))
+        if depth == 0 and token.kind == "mark" and token.text in ",;":
+            yield part
+            part = []
+        else:
+            part.append(at)
+    yield part
