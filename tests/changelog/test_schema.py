@@ -81,3 +81,29 @@ def test_statements_that_spell_a_table_as_no_row_does_are_told_until_the_option_
     history = schema_history([statements[0], message(1), statements[1]], fold=fold)
     told = "option lower_case_table_names: 1" in " ".join(history.untold_rows(ORDERS))
     assert (told, history.carries(ORDERS)[0].nothing) == (fold is None, True)
+
+
+def test_statements_in_one_text_are_done_one_after_the_other():
+    text = "ALTER TABLE orders ADD n INT DEFAULT 5; ALTER TABLE bills ADD n INT DEFAULT 6;\n-- done"
+    history = schema_history([message(0), message(0, table="bills"), ddl(1, text)])
+    fills = [history.carries(("shop", t))[0].added["n"].fill for t in ("orders", "bills")]
+    assert fills == ["5", "6"]
+
+
+def test_a_table_made_again_in_one_text_is_another_one():
+    history = schema_history([message(0), ddl(1, "DROP TABLE orders; CREATE TABLE orders (z INT PRIMARY KEY)")])
+    before, after = history.carries(ORDERS)
+    assert (before.today, after.today) == (None, ORDERS)
+    assert [c["name"] for c in json.loads(history.columns(ORDERS))] == ["z"]
+
+
+def test_tables_that_swap_names_one_text_after_the_other():
+    text = "RENAME TABLE orders TO x; RENAME TABLE bills TO orders; RENAME TABLE x TO bills"
+    history = schema_history([message(0), message(0, table="bills"), ddl(1, text)])
+    bills = ("shop", "bills")
+    assert (history.carries(ORDERS)[0].today, history.carries(bills)[0].today) == (bills, ORDERS)
+
+
+def test_a_body_of_statements_is_no_text_of_several():
+    body = "CREATE PROCEDURE p() BEGIN DROP TABLE orders; CREATE TABLE orders (z INT PRIMARY KEY); END"
+    assert schema_history([message(0), ddl(1, body)]).carries(ORDERS)[-1].today == ORDERS

@@ -55,6 +55,17 @@ ADDED = {
     "add x timestamp null": Added("x", "timestamp", None, True),
     "add x int default 1 comment 'default 2', default charset utf8mb4": Added("x", "int", "1", True),
     "alter a set default 4, add x int /* default 5 */": Added("x", "int", None, True),
+    "add x set('m','n') default 'n,m'": Added("x", "set('m','n')", "m,n", True),
+    "add x set('m','n') default 'M'": Added("x", "set('m','n')", None, False),
+    "add x float(7,3) default 1.23456": Added("x", "float(7,3)", "1.235", True),
+    "add x double(7,1) default 0.25": Added("x", "double(7,1)", None, False),
+    "add x decimal(9,2) default -.5": Added("x", "decimal(9,2)", "-0.50", True),
+    "add x datetime default '2020-01-02 03:04:05' on update current_timestamp": Added(
+        "x", "datetime", "2020-01-02 03:04:05", True
+    ),
+    "add x datetime on update now()": Added("x", "datetime", None, True),
+    "add x datetime as (now())": Added("x", "datetime", None, False),
+    "add column if not exists a varchar(3), add if not exists x int default 4": Added("x", "int", "4", True),
 }
 
 
@@ -77,6 +88,13 @@ ALTERED = [
     ("modify e enum('p','q','r') -- drop a",
      {"retyped": {"e": Retyped("enum('p','q')", "enum('p','q','r')")}}),
     ("add index i (a), drop index j", {}),
+    ("add column if not exists a varchar(3) default 'q' first", {}),
+    ("add if not exists (a varchar(3), `b` int)", {}),
+    ("modify column if exists nope int, change if exists nope n int, modify if exists a bigint",
+     {"retyped": {"a": Retyped("int", "bigint")}}),
+    ("change column if exists a c bigint, rename column if exists nope to n",
+     {"renamed": {"a": "c"}, "retyped": {"c": Retyped("int", "bigint")}}),
+    ("add column if not exists id bigint primary key", {}),
     ("comment 'add x int'", {}),
     ("add (x int default 1, y int not null, index (x), z int)",
      {"added": (Added("x", "int", "1", True), Added("y", "int", "0", True), Added("z", "int", None, True))}),
@@ -115,6 +133,18 @@ def test_tables_that_begin_end_and_move():
         (3, "d.t", None), (3, "o.old", None),
         (4, None, "d.t"), (5, "d.t", None), (5, None, "d.t"), (7, "d.t", None),
     ]  # fmt: skip
+
+
+def test_what_mariadb_writes_around_a_statement_about_tables():
+    settings = "set statement max_statement_time=10, sql_mode='x for y' for"
+    assert moves(
+        "create table t (id int)", f"{settings} rename table t wait 5 to u", "rename table if exists u nowait to v, v to w",
+        "alter table w rename = x", "drop tables x", f"/* a */ {settings} create table t (j int)",
+    ) == [
+        (0, None, "d.t"), (1, "d.t", "d.u"), (2, "d.u", "d.w"), (3, "d.w", "d.x"), (4, "d.x", None), (5, None, "d.t"),
+    ]  # fmt: skip
+    [_, found] = of(T, f"{settings} alter table t add x int default 7")
+    assert found.added == (Added("x", "int", "7", True),)
 
 
 def test_a_swap_by_way_of_a_third_name():

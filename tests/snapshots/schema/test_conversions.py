@@ -46,6 +46,8 @@ from cdc_platform.snapshots.schema.image_columns import ImageColumn
         ("varchar(9)", "enum('a','b')", "b", "b"),
         ("varchar(9)", "set('b','a')", "a,b", "b,a"),
         ("varbinary(9)", "varbinary(1)", "YWI=", "YQ=="),
+        ("varchar(999)", "text(300)", "x" * 500, "x" * 500),
+        ("blob", "blob(3)", "YWJjZA==", "YWJjZA=="),
         ("time", "time(3)", "01:02:03", "01:02:03"),
     ],
 )
@@ -126,6 +128,7 @@ def of(*texts: str | None, there: bool = True) -> ImageColumn:
         ("2", "varchar(9)", "enum('a','b')"),
         ("a,z", "varchar(9)", "set('a','b')"),
         ("x" * 300, "text", "tinytext"),
+        ("x" * 300, "text", "text(100)"),
     ],
 )
 def test_values_of_which_the_server_may_have_made_anything_are_refused(text: str, before: str, after: str) -> None:
