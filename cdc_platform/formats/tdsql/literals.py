@@ -11,7 +11,9 @@ the row, and nothing else in a message would show it.
 
 import re
 from collections.abc import Callable
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta
+from ipaddress import IPv4Address, IPv6Address
 
 import numpy as np
 import pyarrow as pa
@@ -42,6 +44,8 @@ One = Callable[[str], str | None]
 def to_text(literals: pa.StringArray, mysql_type: MySqlType, zone: str, escapes: Escapes) -> values.Checked:
     """Literals of one column, NULLs already null → (canonical text, ok), as `mysql.values.to_text`."""
     family = mysql_type.family
+    if mysql_type.name in _FORMS:
+        return _each(literals, lambda text: _formed(text, mysql_type, escapes))
     if family in ("text", "json"):
         text, ok = _texts(literals, escapes)
         return text, ok & texts_fit(text, mysql_type)
@@ -137,6 +141,33 @@ def _unescaped(found: re.Match[bytes]) -> bytes:
     return plain
 
 
+_FORMS = {
+    "vector": r"\[.*\]",
+    "inet4": r"(?:\d+\.){3}\d+",
+    "inet6": r"[0-9A-Fa-f:.]*:[0-9A-Fa-f:.]*",
+    "uuid": r"[0-9A-Fa-f-]+",
+}
+"""Types whose text has a form, so that their bytes (as mysqlbinlog prints them) never pass for it."""
+
+
+def _formed(text: str, mysql_type: MySqlType, escapes: Escapes) -> str | None:
+    """A value of such a type: text in its form, or the bytes that the server keeps. Those of a UUID aren't told: their
+    order differs by the UUID's version."""
+    data = _bytes(text, escapes)
+    with suppress(UnicodeDecodeError):
+        if re.fullmatch(_FORMS[mysql_type.name], said := data.decode(), re.ASCII):
+            return said
+    if mysql_type.name == "vector" and data and len(data) == 4 * (mysql_type.args or (len(data) // 4,))[0]:
+        numbers = np.frombuffer(data, "<f4")
+        return f"[{','.join(repr(float(str(n))) for n in numbers)}]" if np.isfinite(numbers).all() else None
+    if mysql_type.name == "inet4" and len(data) == 4:
+        return str(IPv4Address(data))
+    if mysql_type.name == "inet6" and len(data) == 16:
+        mapped = IPv6Address(data).ipv4_mapped
+        return str(IPv6Address(data)) if mapped is None else f"::ffff:{mapped}"
+    return None
+
+
 def _binaries(literals: pa.StringArray, mysql_type: MySqlType, escapes: Escapes) -> values.Checked:
     def read(text: str) -> bytes:
         # Bytes beyond ASCII have no sure way through JSON text, nor has a backslash that may be an escape.
@@ -176,6 +207,8 @@ def _integers(literals: pa.StringArray, mysql_type: MySqlType) -> values.Checked
 
 def _bit(literals: pa.StringArray, _type: MySqlType) -> values.Checked:
     def read(text: str) -> str:
+        if found := _HEX.fullmatch(text):
+            return str(int(found[1] or found[2] or "0", 16))
         found = _BITS.fullmatch(text)
         return str(int(found[1], 2)) if found else text
 
