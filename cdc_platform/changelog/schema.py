@@ -332,8 +332,9 @@ def schema_history(
         same = (r["order"][:3], r["db"], r["ddl"]) if r["order"][1] >= 0 else r["address"]
         told.setdefault(same, r)
     ordered = [{**r, "ddl": sql} for r in told.values() for sql in one_by_one(Statement(r["db"], r["ddl"]))]
-    told_names = {name for name, _, _ in lists if len(name) == 2}
-    sent = in_sessions([Statement(r["db"], with_backticks(r["ddl"])) for r in ordered], told_names)
+    told_from = [(order, name) for name, order, _ in lists if len(name) == 2]
+    as_told = [Statement(r["db"], with_backticks(r["ddl"])) for r in ordered]
+    sent = in_sessions(as_told, [r["order"] for r in ordered], told_from)
     bare, skipped = readable(sent, repeats(ordered))
     mysql = [(name, order, text) for name, order, text in lists if len(name) == 2]  # of these statements tell
     said = dict(loads.said)

@@ -1,40 +1,52 @@
 """The database of a statement's session, where a message names another one in its place: canal's JSON has that of the
 new name of a RENAME (`DruidDdlParser` gives the event the new name, alibaba/canal#3330)."""
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
-from cdc_platform.mysql.ddl import Statement, creates, named_tables, plain_name, targets
+from cdc_platform.mysql.ddl import Statement, creates, drops, named_tables, plain_name, targets
 from cdc_platform.mysql.table_names import folded
 from cdc_platform.mysql.tokens import Token, tokens
 
 Name = tuple[str, str]
+Order = tuple[int, ...]
+"""An `order_key` as a tuple."""
 _Parts = tuple[str | None, str]
 """Database, if it is told, and table."""
 
 
-def in_sessions(statements: Sequence[Statement], rows: Collection[Name]) -> list[Statement]:
+def in_sessions(
+    statements: Sequence[Statement], places: Sequence[Order], rows: Iterable[tuple[Order, Name]]
+) -> list[Statement]:
     """Statements with the database of their session. Another than what they tell on proof only: a RENAME moves tables
-    into the database that the message names, and by names alone takes tables that this one doesn't have, and just one
-    other does. rows: names that row changes have."""
-    there = set(map(folded, rows))
+    into the database that the message names, and by names alone takes tables that this one doesn't have there, and just
+    one other does. places: of the statements, in order. rows: names that row changes have, from which place on."""
+    coming = sorted(rows, reverse=True)
+    there: set[Name] = set()
     out = []
-    for statement in statements:
+    for statement, place in zip(statements, places, strict=True):
+        while coming and coming[-1][0] < place:
+            there.add(folded(coming.pop()[1]))
         moves = list(_moves(statement.sql)) if "rename" in statement.sql.lower() else []
         session = _session(statement, moves, there)
         out.append(statement if session is None else statement._replace(db=session))
         if creates(statement.sql):
             there |= set(map(folded, named_tables(statement)))
-        there |= {folded((db or statement.db or "", table)) for _, (db, table) in moves}
+        elif drops(statement.sql):
+            there -= set(map(folded, named_tables(statement)))
+        for (was, old), (db, table) in moves:
+            there.discard(folded((was or out[-1].db or "", old)))
+            there.add(folded((db or statement.db or "", table)))
     return out
 
 
 def _session(statement: Statement, moves: list[tuple[_Parts, _Parts]], there: set[Name]) -> str | None:
     named = (statement.db or "").lower()
     olds = {table.lower() for (db, table), _ in moves if db is None}
+    stays = {old.lower() for (_, old), (_, new) in moves if old.lower() == new.lower()}  # in one session: no move
     into = all((db or "").lower() == named for _, (db, _) in moves)
-    if not named or not into or not olds or len(olds) < len(moves) or any((named, old) in there for old in olds):
+    if not named or not into or not olds or len(olds) < len(moves) or any((named, old) in there for old in olds - stays):
         return None
-    found = [db for db in {db for db, _ in there} if all((db, old) in there for old in olds)]
+    found = [db for db in {db for db, _ in there} - {named} if all((db, old) in there for old in olds)]
     return found[0] if len(found) == 1 else None
 
 

@@ -115,6 +115,7 @@ _TRUNCATE = re.compile(  # to its end: what follows a name that was taken for th
     re.IGNORECASE | re.DOTALL,
 )
 _CREATES = re.compile(rf"{GAP}*+(?:/\*!\d*\s*)?CREATE\b", re.IGNORECASE)
+_DROPS = re.compile(rf"{GAP}*+(?:/\*!\d*\s*)?DROP\b", re.IGNORECASE)
 _LIKE = re.compile(
     rf"{GAP}*+(?:/\*!\d*\s*)?CREATE\b{_OF_TABLE}{GAP}*+(?:IF{GAP}+NOT{GAP}+EXISTS{GAP}+)?{NAME}(?:{GAP}*+\.{GAP}*+{NAME})?"
     rf"{GAP}*+\(?{GAP}*+LIKE{GAP}+({NAME})(?:{GAP}*+\.{GAP}*+({NAME}))?",
@@ -201,6 +202,11 @@ def named_table(statement: Statement) -> tuple[str, str] | None:
 def creates(sql: str) -> bool:
     """Whether it is a CREATE of anything."""
     return _CREATES.match(sql) is not None
+
+
+def drops(sql: str) -> bool:
+    """Whether it is a DROP of anything."""
+    return _DROPS.match(with_backticks(sql)) is not None
 
 
 def tables_there_before(statement: Statement) -> list[tuple[str, str]]:

@@ -81,7 +81,7 @@ def _without_settings(sql: str) -> str:
         return sql
     found = tokens(sql, gaps=True)
     plain = [i for i, t in enumerate(found) if t.kind != "gap"]
-    if not [found[i].text.upper() for i in plain[:2]] == ["SET", "STATEMENT"]:
+    if [found[i].text.upper() for i in plain[:2]] != ["SET", "STATEMENT"]:
         return sql
     depth = 0
     for at in plain[2:]:

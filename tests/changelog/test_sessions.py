@@ -9,7 +9,9 @@ ROWS = [("shop", "orders"), ("shop", "lines"), ("arch", "old"), ("crm", "lines")
 
 
 def session(sql: str, db: str = "arch", before: tuple[Statement, ...] = ()) -> str | None:
-    return in_sessions([*before, Statement(db, sql)], ROWS)[-1].db
+    statements = [*before, Statement(db, sql)]
+    places = [(at,) for at in range(1, len(statements) + 1)]
+    return in_sessions(statements, places, [((0,), name) for name in ROWS])[-1].db
 
 
 @pytest.mark.parametrize(
@@ -50,3 +52,21 @@ def test_tables_that_statements_made_are_known() -> None:
     assert session("RENAME TABLE orders TO arch.o", before=(made,)) == "arch"
     moved = Statement("shop", "RENAME TABLE orders TO shop.bills")
     assert session("RENAME TABLE bills TO arch.o", before=(moved,)) == "shop"
+
+
+def test_rows_that_come_under_the_new_name_say_nothing_of_before() -> None:
+    moved = Statement("arch", "RENAME TABLE orders TO arch.bills")
+    rows = [((0,), ("shop", "orders")), ((2,), ("arch", "orders")), ((2,), ("arch", "bills"))]
+    assert in_sessions([moved], [(1,)], rows)[0].db == "shop"
+
+
+def test_a_table_that_takes_its_name_along_month_by_month() -> None:
+    month = [
+        Statement("arch", "ALTER TABLE orders RENAME TO arch.orders"),
+        Statement("shop", "CREATE TABLE orders (id INT)"),
+        Statement("arch", "DROP TABLE orders"),
+    ]
+    found = in_sessions([*month, *month], [(at,) for at in range(1, 7)], [((0,), ("shop", "orders"))])
+    assert [s.db for s in found] == ["shop", "shop", "arch"] * 2
+    unsaid = in_sessions([month[0], month[1], month[0]], [(1,), (2,), (3,)], [((0,), ("shop", "orders"))])
+    assert unsaid[-1].db == "shop"

@@ -138,7 +138,8 @@ def test_tables_that_begin_end_and_move():
 def test_what_mariadb_writes_around_a_statement_about_tables():
     settings = "set statement max_statement_time=10, sql_mode='x for y' for"
     assert moves(
-        "create table t (id int)", f"{settings} rename table t wait 5 to u", "rename table if exists u nowait to v, v to w",
+        "create table t (id int)", f"{settings} rename table t wait 5 to u",
+        "rename table if exists u nowait to v, v to w",
         "alter table w rename = x", "drop tables x", f"/* a */ {settings} create table t (j int)",
     ) == [
         (0, None, "d.t"), (1, "d.t", "d.u"), (2, "d.u", "d.w"), (3, "d.w", "d.x"), (4, "d.x", None), (5, None, "d.t"),
