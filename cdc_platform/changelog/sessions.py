@@ -44,7 +44,9 @@ def _session(statement: Statement, moves: list[tuple[_Parts, _Parts]], there: se
     olds = {table.lower() for (db, table), _ in moves if db is None}
     stays = {old.lower() for (_, old), (_, new) in moves if old.lower() == new.lower()}  # in one session: no move
     into = all((db or "").lower() == named for _, (db, _) in moves)
-    if not named or not into or not olds or len(olds) < len(moves) or any((named, old) in there for old in olds - stays):
+    if not named or not into or not olds or len(olds) < len(moves):
+        return None
+    if any((named, old) in there for old in olds - stays):
         return None
     found = [db for db in {db for db, _ in there} - {named} if all((db, old) in there for old in olds)]
     return found[0] if len(found) == 1 else None

@@ -11,9 +11,7 @@ tests/oracle/test_conversions.py).
 
 from binascii import a2b_base64, b2a_base64
 from collections.abc import Callable
-from decimal import ROUND_HALF_UP, Context, Decimal, InvalidOperation
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -22,15 +20,17 @@ from cdc_platform.mysql.charsets import with_question_marks
 from cdc_platform.mysql.defaults import instead_of_null
 from cdc_platform.mysql.effects import Retyped
 from cdc_platform.mysql.types import MySqlType, parse_type
-from cdc_platform.mysql.values import integer_range
+from cdc_platform.snapshots.schema.by_text import Convert, Refused, by_text, same
 from cdc_platform.snapshots.schema.image_columns import ImageColumn
-
-_DIGITS = Context(prec=80, rounding=ROUND_HALF_UP)
-Convert = Callable[[pa.StringArray], pa.StringArray]
-
-
-class Refused(Exception):
-    """What the server made of a value isn't told; why."""
+from cdc_platform.snapshots.schema.numbers import (
+    bits,
+    decimals,
+    floats,
+    integer_as_decimal,
+    integers,
+    scale_of,
+    year_as_integer,
+)
 
 
 def conversion(before: str, after: str) -> Convert | None:
@@ -41,11 +41,15 @@ def conversion(before: str, after: str) -> Convert | None:
     except UnknownType:
         return None
     if before == after:
-        return _same
+        return same
     if new.name in _FORMS or ("zerofill" in before.lower() and new.family == "text"):  # its zeros are written, too
         return None
     rule = _RULES.get((old.family, new.family))
-    return rule(old, new) if rule else None
+    made = rule(old, new) if rule else None
+    if made is None or not new.unsigned or old.unsigned or new.family not in ("decimal", "float"):
+        return made
+    positive = by_text(lambda text: text if float(text) >= 0 else instead_of_null(new) or text)
+    return lambda texts: positive(made(texts))
 
 
 def same_values(types: Retyped) -> bool:
@@ -54,8 +58,8 @@ def same_values(types: Retyped) -> bool:
         old, new = parse_type(types.before), parse_type(types.after)
     except UnknownType:
         return False
-    same = old.spark == new.spark and old.time_digits == new.time_digits and types.charset is None
-    return same and conversion(types.before, types.after) is _same
+    alike = old.spark == new.spark and old.time_digits == new.time_digits and types.charset is None
+    return alike and conversion(types.before, types.after) is same
 
 
 def may_refuse(types: Retyped) -> bool:
@@ -86,10 +90,6 @@ def retyped(of: ImageColumn, types: Retyped) -> pa.StringArray:
     return pc.if_else(pa.array(nulls), text, texts)
 
 
-def _same(texts: pa.StringArray) -> pa.StringArray:
-    return texts
-
-
 def _in_charset(texts: pa.StringArray, type_: MySqlType, charset: str) -> pa.StringArray:
     """A server that isn't strict writes `?` for characters that the charset lacks. Labels are texts of the type, which
     the statement doesn't show."""
@@ -100,76 +100,7 @@ def _in_charset(texts: pa.StringArray, type_: MySqlType, charset: str) -> pa.Str
             raise Refused(f"{text[:50]!r} isn't text in {charset}: what the server made of it isn't told")
         return found
 
-    return _by_text(made)(texts)
-
-
-def _by_text(made: Callable[[str], str]) -> Convert:
-    """Each different text once. What isn't of the old type stays as it is: it fits the new one no more."""
-
-    def one(text: str | None) -> str | None:
-        try:
-            return None if text is None else made(text)
-        except (ValueError, InvalidOperation):
-            return text
-
-    def convert(texts: pa.StringArray) -> pa.StringArray:
-        codes = texts.dictionary_encode()
-        return pa.array(map(one, codes.dictionary.to_pylist()), pa.string()).take(codes.indices)
-
-    return convert
-
-
-# -- numbers ---------------------------------------------------------------------------------------------------------
-
-
-def _between(low: int, high: int) -> Convert:
-    """A server that isn't strict takes the nearest number that fits."""
-    return _by_text(lambda text: str(min(max(int(text), low), high)))
-
-
-def _integers(old: MySqlType, new: MySqlType) -> Convert:
-    (low, high), (least, greatest) = integer_range(old), integer_range(new)
-    return _same if least <= low and high <= greatest else _between(least, greatest)
-
-
-def _bits(old: MySqlType, new: MySqlType) -> Convert:
-    width, wide = ((*t.args, 1)[0] for t in (new, old))
-    return _same if wide <= width else _between(0, 2**width - 1)
-
-
-def _scale(t: MySqlType) -> int:
-    return (*t.args, 0, 0)[1]
-
-
-def _decimals(old: MySqlType, new: MySqlType) -> Convert | None:
-    if _scale(new) >= _scale(old) and new.spark != "string":
-        return _same
-    if (*old.args, 10)[0] > 38 or (*new.args, 10)[0] > 38:
-        return None
-    grain = Decimal(1).scaleb(-_scale(new))
-
-    def rounded(text: str) -> str:
-        found = _DIGITS.quantize(Decimal(text), grain)
-        return f"{found if found else abs(found):f}"  # there is no negative zero
-
-    return _by_text(rounded)
-
-
-def _decimal_as_text(old: MySqlType, new: MySqlType) -> Convert:
-    """With all digits of its scale, which some feeds leave out."""
-    cut = _cut(old, new)
-
-    def written(text: str) -> str:
-        whole, _, fraction = text.partition(".")
-        return f"{whole}.{fraction.ljust(_scale(old), '0')}" if _scale(old) else text
-
-    return lambda texts: cut(_by_text(written)(texts))
-
-
-def _floats(old: MySqlType, new: MySqlType) -> Convert | None:
-    if len(new.args) == 2 and old.args != new.args:
-        return None  # FLOAT(M,D) rounds
-    return _same if old.spark in (new.spark, "double") else _by_text(lambda text: repr(float(np.float32(text))))
+    return by_text(made)(texts)
 
 
 # -- texts -----------------------------------------------------------------------------------------------------------
@@ -195,7 +126,7 @@ def _cut(old: MySqlType, new: MySqlType) -> Convert:
     longest, fixed = _longest(new), new.name == "char" and old.name != "char"
     known = old.family == "text" and _longest(old) <= longest
     if known and not fixed:
-        return _same
+        return same
 
     def cut(text: str) -> str:
         if len(text) > longest and new.name in _SIZES:  # bytes of a charset that isn't told
@@ -203,23 +134,34 @@ def _cut(old: MySqlType, new: MySqlType) -> Convert:
         text = text if len(text) <= longest else text[: int(longest)]
         return text.rstrip(" ") if fixed else text
 
-    return _by_text(cut) if fixed or longest < float("inf") else _same
+    return by_text(cut) if fixed or longest < float("inf") else same
 
 
 def _bytes(old: MySqlType, new: MySqlType) -> Convert | None:
     if "binary" in (old.name, new.name):
-        return _same if old == new else None
+        return same if old == new else None
     longest = _longest(new)
     if _longest(old) <= longest:
-        return _same
-    return _by_text(lambda text: b2a_base64(a2b_base64(text)[: int(longest)], newline=False).decode())
+        return same
+    return by_text(lambda text: b2a_base64(a2b_base64(text)[: int(longest)], newline=False).decode())
+
+
+def decimal_as_text(old: MySqlType, new: MySqlType) -> Convert:
+    """With all digits of its scale, which some feeds leave out."""
+    cut = _cut(old, new)
+
+    def written(text: str) -> str:
+        whole, _, fraction = text.partition(".")
+        return f"{whole}.{fraction.ljust(scale_of(old), '0')}" if scale_of(old) else text
+
+    return lambda texts: cut(by_text(written)(texts))
 
 
 # -- labels ----------------------------------------------------------------------------------------------------------
 
 
 def _enums(old: MySqlType, new: MySqlType) -> Convert | None:
-    return _same if set(old.labels) <= set(new.labels) else None
+    return same if set(old.labels) <= set(new.labels) else None
 
 
 def _members(new: MySqlType) -> Convert:
@@ -232,13 +174,13 @@ def _members(new: MySqlType) -> Convert:
             raise Refused(f"{text[:50]!r} isn't made of its labels: what the server took it for isn't told")
         return ",".join(sorted(members, key=place.__getitem__))
 
-    return _by_text(ordered)
+    return by_text(ordered)
 
 
 def _sets(old: MySqlType, new: MySqlType) -> Convert | None:
     if not set(old.labels) <= set(new.labels):
         return None
-    return _same if [x for x in new.labels if x in old.labels] == list(old.labels) else _members(new)
+    return same if [x for x in new.labels if x in old.labels] == list(old.labels) else _members(new)
 
 
 def _as_label(_old: MySqlType, new: MySqlType) -> Convert:
@@ -250,7 +192,7 @@ def _as_label(_old: MySqlType, new: MySqlType) -> Convert:
             raise Refused(f"{text[:50]!r} is none of its labels: which one the server took it for isn't told")
         return text
 
-    return _by_text(label)
+    return by_text(label)
 
 
 # -- times -----------------------------------------------------------------------------------------------------------
@@ -261,7 +203,7 @@ def _fraction(t: MySqlType) -> int:
 
 
 def _fractions(old: MySqlType, new: MySqlType) -> Convert | None:
-    return _same if _fraction(new) >= _fraction(old) else None  # rounds, carrying over to the next day
+    return same if _fraction(new) >= _fraction(old) else None  # rounds, carrying over to the next day
 
 
 def _day(old: MySqlType, _new: MySqlType) -> Convert | None:
@@ -269,17 +211,17 @@ def _day(old: MySqlType, _new: MySqlType) -> Convert | None:
 
 
 def _always(*_: MySqlType) -> Convert:
-    return _same
+    return same
 
 
 _RULES: dict[tuple[str, str], Callable[[MySqlType, MySqlType], Convert | None]] = {
-    ("integer", "integer"): _integers,
-    ("integer", "decimal"): lambda _, new: _same if new.spark != "string" else None,
+    ("integer", "integer"): integers,
+    ("integer", "decimal"): integer_as_decimal,
     ("integer", "text"): _cut,
-    ("year", "integer"): _always,
-    ("decimal", "decimal"): _decimals,
-    ("decimal", "text"): _decimal_as_text,
-    ("float", "float"): _floats,
+    ("year", "integer"): year_as_integer,
+    ("decimal", "decimal"): decimals,
+    ("decimal", "text"): decimal_as_text,
+    ("float", "float"): floats,
     ("text", "text"): _cut,
     ("enum", "text"): _cut,
     ("set", "text"): _cut,
@@ -288,7 +230,7 @@ _RULES: dict[tuple[str, str], Callable[[MySqlType, MySqlType], Convert | None]] 
     ("enum", "enum"): _enums,
     ("set", "set"): _sets,
     ("binary", "binary"): _bytes,
-    ("bit", "bit"): _bits,
+    ("bit", "bit"): bits,
     ("date", "datetime"): lambda *_: lambda v: pc.binary_join_element_wise(v, " 00:00:00", ""),
     ("datetime", "date"): _day,
     ("datetime", "datetime"): _fractions,
