@@ -79,7 +79,7 @@ class Changes:
 @dataclass(slots=True, eq=False)
 class Table:
     """What all rows of a group share. `types`: MySQL's type text of each column, and the type; `key`: positions of the
-    key's columns among `names`."""
+    key's columns among `names`; `others`: how many columns it had in states whose columns aren't the first of these."""
 
     db: str
     table: str
@@ -87,6 +87,7 @@ class Table:
     types: list[tuple[str, MySqlType]]
     key: list[int]
     schema: str | None = None
+    others: frozenset[int] = frozenset()
     columns_json: str = field(init=False)
     version: str = field(init=False)
 

@@ -60,6 +60,11 @@ def _columns_of(table: Table, names: tuple[str, ...] | None, width: int, hidden:
     if names is None:
         if width > count + hidden:
             raise ValueError(f"{width} values, but the table has {count} columns here: {_longer(table, width - count)}")
+        if width in table.others:
+            raise ValueError(
+                f"{width} values: the table had so many columns once, and they aren't the first of the {count} that it "
+                "has here. The row is from before the statement that changed that, as those of another set may be"
+            )
         # A shorter row was written before columns were added at the end.
         return tuple(range(min(width, count))) + (-1,) * (width - count)
     folded = {n.casefold(): i for i, n in enumerate(table.names)}

@@ -7,7 +7,7 @@ from cdc_platform.errors import UnknownType
 from cdc_platform.formats.collect import Table
 from cdc_platform.formats.contract import UNKNOWN
 from cdc_platform.formats.table_schemas import places
-from cdc_platform.formats.table_schemas.lookup import REMEDY, Columns, TableSchemas
+from cdc_platform.formats.table_schemas.lookup import REMEDY, Columns, State, TableSchemas
 from cdc_platform.formats.table_schemas.states import States, build
 from cdc_platform.formats.tdsql.messages import Place, place
 from cdc_platform.formats.tdsql.options import TdsqlOptions
@@ -63,5 +63,14 @@ class Schemas:
                 except UnknownType:
                     raise ValueError(f"{UNKNOWN} (type {text!r} of column {name!r} isn't known): {REMEDY}") from None
             key = [i for i, name in enumerate(columns.names) if name in (columns.key or ())]
-            found = self._tables[db, table, columns] = Table(db, table, columns.names, types, key)
+            others = _others(columns, self._schemas.states(db, table))
+            found = self._tables[db, table, columns] = Table(db, table, columns.names, types, key, others=others)
         return found
+
+
+def _others(columns: Columns, states: Iterable[State]) -> frozenset[int]:
+    """How many columns the table had when these weren't the first of what it has, and not at another time either."""
+    names = [n.casefold() for n in columns.names]
+    had = [[n.casefold() for n in s.columns.names] for s in states if s.columns is not None]
+    first = {len(h) for h in had if h == names[: len(h)]}
+    return frozenset(len(h) for h in had if len(h) < len(names)) - first

@@ -88,3 +88,22 @@ def test_bad_options_say_what_would_do(options, reason):
 def test_a_schema_file_that_is_missing_is_told():
     with pytest.raises(ConfigError, match=r"'/no/such\.sql' can't be read"):
         FORMAT.context.build(TdsqlOptions(schema_file="/no/such.sql"), [])
+
+
+def rows_after(*ddl: str, fields: list[list[str]]) -> list[dict]:
+    sql = ["create table t (id int primary key, v varchar(9))", *ddl]
+    states = FORMAT.context.build(TdsqlOptions(), [statement("d", s, at - len(sql)) for at, s in enumerate(sql)])
+    return readable(decode(messages([change("insert", [], f) for f in fields]), TdsqlOptions(), states))
+
+
+def test_a_shorter_row_is_read_only_where_columns_came_at_the_end():
+    old = ["1", "'a'"]
+    [row] = [e for e in rows_after("alter table t add w int, add x int", fields=[old]) if e["kind"] == "row"]
+    assert row["after"] == {"id": "1", "v": "a"}
+    for change_ in ("add w varchar(9) after id", "add w int first, add x int", "drop v, add w varchar(9), add x int"):
+        events = rows_after(f"alter table t {change_}", fields=[old])
+        assert [e["kind"] for e in events if e["kind"] != "schema"] == ["error"], change_
+        assert "of another set" in events[-1]["reason"]
+    [row] = [e for e in rows_after("alter table t rename column v to w", "alter table t add x int", fields=[old])
+             if e["kind"] == "row"]  # fmt: skip
+    assert row["after"] == {"id": "1", "w": "a"}
