@@ -3,6 +3,7 @@ sent under the connector's settings → `kafka_connect.types.column`."""
 
 from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
 from cdc_platform.formats.kafka_connect import untold
 from cdc_platform.formats.kafka_connect.fitting import fitting
@@ -82,9 +83,22 @@ def bare_column(name: str, given: str | None, dialect: Dialect, *, defaulted: bo
     found = column({**field, **_BARE[real.family](real, dialect)}, given, dialect)
     if real.family in _CONVERTED:
         return replace(found, convert=or_text(found.convert, real, dialect.text_zone or "UTC"))
+    if real.name == "tinyint":
+        return replace(found, convert=_or_truths(found.convert))
     if of_any := _UNTOLD.get(real.family, lambda *_: None)(real, dialect):
         return replace(found, convert=fitting(of_any, real))
     return found
+
+
+def _or_truths(numbers: Convert) -> Convert:
+    """Converter of numbers, and of `true` and `false`, as Debezium's TinyIntOneToBooleanConverter writes them."""
+
+    def convert(values: list[Any]) -> list[Any]:
+        if bool in set(map(type, values)):
+            values = [int(v) if type(v) is bool else v for v in values]
+        return numbers(values)
+
+    return convert
 
 
 _UNTOLD: dict[str, Callable[[MySqlType, Dialect], Convert | None]] = {

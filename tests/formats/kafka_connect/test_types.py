@@ -338,6 +338,8 @@ BARE = [
     (None, {}, True, "longtext", "1"),
     (None, {}, {"a": [1, N("1e5"), None, "x"]}, "longtext", '{"a":[1,1e5,null,"x"]}'),
     ("bigint unsigned", {}, -1, "bigint unsigned", "18446744073709551615"),
+    ("tinyint(1)", {}, True, "tinyint(1)", "1"),
+    ("tinyint(1)", {}, -128, "tinyint(1)", "-128"),
     ("date", {}, 1, "date", "1970-01-02"),
     ("date", {"temporal": "isostring"}, "2017-09-15Z", "date", "2017-09-15"),
     ("datetime", {}, 1000, "datetime", "1970-01-01 00:00:01"),
