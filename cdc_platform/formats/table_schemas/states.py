@@ -54,14 +54,18 @@ def build(
     for s in sorted(events, key=lambda s: (s["topic"], s["partition"], s["offset"], s["entry_index"] or 0)):
         told.setdefault(same(s) or (s["topic"], s["partition"], s["offset"], s["entry_index"]), s)
     placed = sorted(((place(s), s) for s in told.values()), key=cmp_to_key(lambda a, b: in_order(a[0], b[0])))
-    seen = [_seen(at, s) for at, s in placed]
+    seen = [one for at, s in placed for one in _seen(at, s)]
     seed = [_Seen(None, s) for s in seed_statements(options)]
     return {**_states([*seed, *seen], options.fold), "columns": getattr(options, "columns", {})}
 
 
-def _seen(at: Place, s: dict[str, Any]) -> _Seen:
+def _seen(at: Place, s: dict[str, Any]) -> Iterator[_Seen]:
     told = dict(s["info"] or ()).get("table_changes")
-    return _Seen(at, ddl.Statement(s["db"], s["ddl"] or ""), read_changes(told) if told else None)
+    statement = ddl.Statement(s["db"], s["ddl"] or "")
+    if told:
+        yield _Seen(at, statement, read_changes(told))
+    else:
+        yield from (_Seen(at, statement._replace(sql=sql)) for sql in ddl.one_by_one(statement))
 
 
 def _states(seen: list[_Seen], fold: bool | None) -> States:

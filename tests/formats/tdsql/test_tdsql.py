@@ -107,3 +107,12 @@ def test_a_shorter_row_is_read_only_where_columns_came_at_the_end():
     [row] = [e for e in rows_after("alter table t rename column v to w", "alter table t add x int", fields=[old])
              if e["kind"] == "row"]  # fmt: skip
     assert row["after"] == {"id": "1", "w": "a"}
+
+
+def test_statements_in_one_text_are_of_a_table_each():
+    both = "create table u (id int primary key); alter table t add column if not exists w int; alter table u add w int"
+    [row] = [e for e in rows_after(both, fields=[["1", "'a'", "5"]]) if e["kind"] == "row"]
+    assert row["after"] == {"id": "1", "v": "a", "w": "5"}
+    again = "drop table t; create table t (w int primary key)"
+    [row] = [e for e in rows_after(again, fields=[["5"]]) if e["kind"] == "row"]
+    assert (row["key"], row["after"]) == ({"w": "5"}, {"w": "5"})
