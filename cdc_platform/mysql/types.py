@@ -167,10 +167,14 @@ class MySqlType:
         return _SPARK[self.family]
 
 
+_NOTE = re.compile(r"/\*[^*]*\*/\s*\Z")
+"""What MariaDB puts behind the type of a column kept as versions before 10.1 did: `datetime /* mariadb-5.3 */`."""
+
+
 @lru_cache(maxsize=4096)
 def parse_type(text: str) -> MySqlType:
     """`"enum('a','b') charset utf8"` → MySqlType. Raises UnknownType."""
-    head, _, rest = text.strip().partition("(")
+    head, _, rest = _NOTE.sub("", text).strip().partition("(")
     inner, _, tail = rest.rpartition(")")
     words = re.split(r"\bcharacter set\b|\bcharset\b|\bcollate\b", head.lower(), maxsplit=1)[0].split()
     attributes = {*words[1:], *tail.lower().split()} & _ATTRIBUTES
