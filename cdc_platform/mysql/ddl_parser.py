@@ -16,6 +16,7 @@ from dataclasses import astuple
 from typing import Any
 
 from cdc_platform.errors import SetupError
+from cdc_platform.mysql.alter_clauses import untangled, without_idle
 from cdc_platform.mysql.collations import table_charset, with_charsets
 from cdc_platform.mysql.ddl import (
     OR_REPLACE,
@@ -28,9 +29,9 @@ from cdc_platform.mysql.ddl import (
     without_tdsql_extras,
 )
 from cdc_platform.mysql.ddl_columns import columns_of, source_name, with_bytes, without_backticks
-from cdc_platform.mysql.idle_clauses import without_idle
 from cdc_platform.mysql.primary_keys import PrimaryKeys
 from cdc_platform.mysql.readable import simplified
+from cdc_platform.mysql.said import swaps
 from cdc_platform.mysql.tokens import without_lists
 from cdc_platform.setup.jars import ddl_classpath
 from cdc_platform.setup.java import find_java
@@ -177,6 +178,8 @@ class _Model:
             sql = f"{found[1]}{sql[found.end() :]}"
             for db, table in named_tables(Statement(statement.db, sql)):
                 self._forget((self._folded(db), self._folded(table)))
+        if swaps(sql):
+            sql = untangled(sql) or sql
         if self.fold:  # the parsers' model folds names of tables, not those of databases
             for start, end, _, _ in list(targets(sql)):
                 sql = sql[:start] + sql[start:end].lower() + sql[end:]

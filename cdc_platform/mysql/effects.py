@@ -12,10 +12,12 @@ from typing import Any, NamedTuple
 
 from cdc_platform.errors import UnknownType
 from cdc_platform.mysql import ddl, defaults, foreign_keys
+from cdc_platform.mysql.alter_clauses import untangled
 from cdc_platform.mysql.charsets import may_lack
-from cdc_platform.mysql.ddl import GAP, NAME, Change, Column, Statement, named_tables, plain_name
+from cdc_platform.mysql.ddl import GAP, Change, Column, Statement, named_tables, plain_name
 from cdc_platform.mysql.readable import with_backticks
-from cdc_platform.mysql.tokens import NO_COLUMN, says, tokens
+from cdc_platform.mysql.said import Said, swaps
+from cdc_platform.mysql.tokens import says, tokens
 from cdc_platform.mysql.types import parse_type
 
 Name = tuple[str, str]
@@ -195,11 +197,10 @@ def _says(statement: Statement, verb: str) -> bool:
 def _altered(statement: Statement, name: Name, after: Name, before: tuple[Column, ...] | None, to: Change) -> Effect:
     if before is None or to.columns is None:
         return Effect(to.at, name, after, unknown=to.reason or "what the table was before isn't known")
-    text = _Text(statement.sql)
-    if text.swaps:  # the parser applies renames one by one
-        return Effect(
-            to.at, name, after, unknown="a column takes the name of one that is renamed later in the statement"
-        )
+    text = Said(statement.sql)
+    if swaps(statement.sql) and untangled(statement.sql) is None:
+        why = "a column takes the name of one that is renamed later in the statement, and one stands AFTER another"
+        return Effect(to.at, name, after, unknown=why)
     old, new = {c.name.lower(): c for c in before}, {c.name.lower(): c for c in to.columns}
     renamed = {a: b for a, b in text.renames if a in old and b in new}
     stays = [n for n in old if n in new and n not in renamed and n not in renamed.values() and n not in text.drops]
@@ -231,47 +232,7 @@ def _retyped(was: Column, is_: Column) -> Retyped | None:
     return Retyped(was.type, is_.type, filled, charset) if filled or charset or was.type != is_.type else None
 
 
-class _Text:
-    """What an ALTER says of columns that the columns before and after don't: which were renamed, which dropped (one of
-    the same name may be added), in lower case. Names in quoted text and comments are none."""
-
-    def __init__(self, sql: str):
-        self.renames: list[tuple[str, str]] = []
-        self.drops: set[str] = set()
-        self.generates = False
-        for found in _SAYS.finditer(sql):
-            named = {k: plain_name(v).lower() for k, v in found.groupdict().items() if v is not None}
-            if "old" in named:
-                self.renames.append((named["old"], named["new"]))
-            elif "was" in named:
-                self.renames.append((named["was"], named["is"]))
-            elif "drop" in named and (found["drop"].startswith("`") or named["drop"] not in NO_COLUMN):
-                self.drops.add(named["drop"])
-            elif "generated" in named:
-                self.generates = True
-
-    @property
-    def swaps(self) -> bool:
-        """Whether a column gets the name of one that gives it away later in the statement."""
-        return any(
-            b in {a for a, _ in self.renames[i + 1 :]} - {a for a, _ in self.renames[:i]}
-            for i, (_, b) in enumerate(self.renames)
-        )
-
-
-_IF_EXISTS = rf"(?:IF{GAP}+EXISTS{GAP}+)?"
-_SAYS = re.compile(
-    r"'(?:[^'\\]|''|\\.)*+'|\"(?:[^\"\\]|\"\"|\\.)*+\"|/\*(?!!).*?\*/|(?:--\s|\#)[^\n]*"
-    rf"|\bCHANGE{GAP}+(?:COLUMN{GAP}+)?{_IF_EXISTS}(?P<old>{NAME}){GAP}+(?P<new>{NAME})"
-    rf"|\bRENAME{GAP}+COLUMN{GAP}+{_IF_EXISTS}(?P<was>{NAME}){GAP}+TO{GAP}+(?P<is>{NAME})"
-    rf"|\bDROP{GAP}+(?:COLUMN{GAP}+)?{_IF_EXISTS}(?P<drop>{NAME})"
-    r"|(?P<generated>\bAS\s*\()"
-    rf"|{NAME}",
-    re.IGNORECASE | re.DOTALL,
-)
-
-
-def _added(column: Column, statement: _Text, said: Mapping[str, defaults.Literal]) -> Added:
+def _added(column: Column, statement: Said, said: Mapping[str, defaults.Literal]) -> Added:
     """What rows that were there before have in a new column. `said`: the statement's defaults."""
     untold = Added(column.name, column.type, None, False)
     try:

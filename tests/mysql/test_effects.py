@@ -166,9 +166,19 @@ def test_what_messages_told_of_a_table_stands_in_for_its_create():
     assert [(c.name, c.type, c.key) for c in found.columns] == [("id", "bigint(20)", True), ("w", "varchar(9)", False)]
 
 
-def test_columns_that_swap_names_in_one_statement_are_unknown(said):
-    assert said[SWAP].unknown
+def test_columns_that_swap_names_in_one_statement(said):
+    assert said[SWAP].renamed == {"a": "b", "b": "a"}
+    assert (said[SWAP].retyped, said[SWAP].added, said[SWAP].dropped, said[SWAP].unknown) == ({}, (), (), None)
+    assert [(c.name, c.type) for c in said[SWAP].columns[1:3]] == [("b", "int"), ("a", "varchar(9)")]
     assert said[NO_SWAP].renamed == {"a": "c", "b": "a"}
+    [_, round_, placed] = of(
+        T,
+        "alter table t change b a varchar(20), change column a `c` bigint, rename column e to b -- all at once",
+        "alter table t rename column a to c, change c a bigint after id",
+    )
+    assert round_.renamed == {"b": "a", "a": "c", "e": "b"}
+    assert {n: r.after for n, r in round_.retyped.items()} == {"a": "varchar(20)", "c": "bigint"}
+    assert placed.unknown
 
 
 def test_what_cannot_be_read_is_unknown_and_ends_nothing():

@@ -1,6 +1,10 @@
-"""What an ALTER TABLE does by its IF [NOT] EXISTS (MariaDB): a clause about a column that is there, or isn't, does
-nothing, and the statement is in the binlog all the same (`mysql_alter_table`: "ALTER can become NOOP"). Debezium's
-parsers read an ADD that does nothing as one that changes the column, and the others not at all."""
+"""An ALTER TABLE as Debezium's parsers can do it, one clause after the other, where a server looks at all at once.
+
+IF [NOT] EXISTS (MariaDB): a clause about a column that is there, or isn't, does nothing, and the statement is in the
+binlog all the same (`mysql_alter_table`: "ALTER can become NOOP"). The parsers read an ADD that does nothing as one
+that changes the column, and the others not at all.
+
+Columns that swap names (MySQL manual, "ALTER TABLE": "RENAME COLUMN … can swap names")."""
 
 from collections.abc import Collection, Iterator
 
@@ -66,3 +70,35 @@ def _clauses(found: list[Token], plain: list[int]) -> Iterator[list[int]]:
         else:
             part.append(at)
     yield part
+
+
+_MEANWHILE = "`__cdc_renamed_{}`"
+
+
+def untangled(sql: str) -> str | None:
+    """The ALTER TABLE with names of its own for renamed columns, until all of them are free. None: it also says behind
+    which column one stands, and nothing tells which of the two that have had a name is meant."""
+    found = tokens(sql, gaps=True)
+    plain = [i for i, t in enumerate(found) if t.kind != "gap"]
+    if any(found[i].kind == "word" and found[i].text.upper() == "AFTER" for i in plain):
+        return None
+    texts, then = [t.text for t in found], []
+    last = plain[-1]
+    for clause in _clauses(found, plain):
+        words = [found[i].text.upper() if found[i].kind == "word" else "" for i in clause]
+        verb = next(
+            (at for at, w in enumerate(words) if w == "CHANGE" or words[at : at + 2] == ["RENAME", "COLUMN"]), None
+        )
+        if clause:
+            last = clause[-1]
+        if verb is None:
+            continue
+        old = verb + (2 if words[verb + 1 : verb + 2] == ["COLUMN"] else 1)
+        new = old + (1 if words[verb] == "CHANGE" else 2)  # RENAME COLUMN a TO b
+        if new >= len(clause):
+            return None
+        meanwhile = _MEANWHILE.format(len(then))
+        then.append(f", RENAME COLUMN {meanwhile} TO {texts[clause[new]]}")
+        texts[clause[new]] = meanwhile
+    texts[last] += "".join(then)
+    return "".join(texts)
