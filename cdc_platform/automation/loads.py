@@ -8,7 +8,7 @@ from pydantic import Field
 from cdc_platform.automation.metadata import table_of
 from cdc_platform.automation.naming import Naming
 from cdc_platform.automation.stages import failing, interruptible, spark_of
-from cdc_platform.errors import TableStopped
+from cdc_platform.errors import ConfigError, TableStopped
 from cdc_platform.loading import CHUNK_ROWS
 
 LOAD = "load"
@@ -34,16 +34,14 @@ def load_job(naming: Naming) -> Any:
 
         source = naming.config.source(context.partition_key)
         with failing(), interruptible():
+            if not config.tables:
+                raise ConfigError("ops.load_tables.config.tables", "names no table", ["db.table"])
             names = [table_name(text) for text in dict.fromkeys(config.tables)]
             server = Server(dsn_from(sources[source.name].dsn_env))
             spark, told = spark_of(context, naming), context.log.info
             found = loaded(spark, naming.config, source, server, names, chunk_rows=config.chunk_rows, told=told)
-            context.add_output_metadata(
-                {
-                    "rows": sum(one.rows for one in found),
-                    **({"tables": table_of([one.data() for one in found])} if found else {}),
-                }
-            )
+            told_of = {"rows": sum(one.rows for one in found), "tables": table_of([one.data() for one in found])}
+            context.add_output_metadata(told_of)
             for name, one in zip(names, found, strict=True):
                 if one.state == "stopped":
                     raise TableStopped(source.name, name, str(one.reason))

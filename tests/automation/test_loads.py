@@ -61,11 +61,14 @@ def test_a_table_that_is_stopped_behind_it_fails_the_run(job, instance, monkeypa
     assert TableStopped.__name__ in str(failed.event_specific_data.error)
 
 
-def test_a_name_that_is_none_says_what_is_one(job, instance, monkeypatch):
-    assert loaded(monkeypatch) == []
-    result = run(job, instance, "orders", fails=True)
+@pytest.mark.parametrize(("given", "said"), [(["orders"], "'orders' is no table"), ([], "names no table")])
+def test_a_name_that_is_none_says_what_is_one(job, instance, monkeypatch, given, said):
+    asked = loaded(monkeypatch)
+    result = run(job, instance, *given, fails=True)
     [failed] = [e for e in result.all_events if e.event_type_value == "STEP_FAILURE"]
-    assert "'orders' is no table" in str(failed.event_specific_data.error)
+    assert said in str(failed.event_specific_data.error)
+    assert "db.table" in str(failed.event_specific_data.error)
+    assert asked == []
     assert ConfigError.__name__ in str(failed.event_specific_data.error)
 
 

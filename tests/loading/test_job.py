@@ -37,6 +37,8 @@ def test_a_table_that_the_topic_never_told(world, monkeypatch):
     job = build(w.config).resolve_job_def("load")
     with dg.DagsterInstance.ephemeral() as instance:
         result = job.execute_in_process(run_config=config, partition_key=w.source.name, instance=instance)
+        log = [entry.user_message for entry in instance.all_logs(result.run_id)]
+    assert any("oracle.by_job: 20 rows in 3 chunks" in line for line in log)
     [output] = [e.event_specific_data for e in result.all_events if e.event_type_value == "STEP_OUTPUT"]
     [told] = [r.data for r in output.metadata["tables"].records]
     assert (told["table"], told["rows"], told["chunks"], told["state"]) == ("oracle.by_job", 20, 3, "live")

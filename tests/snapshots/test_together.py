@@ -88,6 +88,18 @@ def rounds(seed: int, truncates: float = 0.0) -> Iterator[list[dict[str, Any]]]:
         yield events
 
 
+def both_ways(events: list[dict[str, Any]], ours: Feed, alone: Feed, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A batch of one feed's tables together, and of the other's one by one: what is kept is the same."""
+    for feed in (ours, alone):
+        feed.say(*events)
+        feed.unify()
+    ours.snapshot()
+    with monkeypatch.context() as by_itself:
+        by_itself.setattr(ways, "_FEW", 0)
+        alone.snapshot()
+    assert ours.kept("shop", NAMES) == alone.kept("shop", NAMES)
+
+
 @pytest.mark.parametrize("small", [0, pytest.param(features.SMALL, marks=pytest.mark.thorough)])
 def test_tables_together_get_what_each_gets_alone(spark, make_config, monkeypatch, together, small):
     monkeypatch.setattr(prepare.features, "SMALL", small)
@@ -95,14 +107,7 @@ def test_tables_together_get_what_each_gets_alone(spark, make_config, monkeypatc
     config = make_config(sources)
     ours, alone = (Feed(spark, config, s["name"]) for s in sources)
     for events in rounds(small):
-        for feed in (ours, alone):
-            feed.say(*events)
-            feed.unify()
-        ours.snapshot()
-        with monkeypatch.context() as by_itself:
-            by_itself.setattr(ways, "_FEW", 0)
-            alone.snapshot()
-        assert ours.kept("shop", NAMES) == alone.kept("shop", NAMES)
+        both_ways(events, ours, alone, monkeypatch)
     assert together[::2] and together[0] == set(NAMES)
     assert together[2] == (set(NAMES) if small else set())  # a first vector is for Spark to allow
     assert together[-2] == set(NAMES)
@@ -122,14 +127,7 @@ def test_tables_that_were_truncated_get_together_what_each_gets_alone(spark, mak
     late += [e for n in NAMES[1:] for e in (TABLES[n].stated(), TABLES[n].insert((9, 1), row(77, 2)))]
     batches = [*rounds(7, truncates=0.1), [truncate(TABLES["t3"], (8, 0))], late]
     for events in batches:
-        for feed in (ours, alone):
-            feed.say(*events)
-            feed.unify()
-        ours.snapshot()
-        with monkeypatch.context() as by_itself:
-            by_itself.setattr(ways, "_FEW", 0)
-            alone.snapshot()
-        assert ours.kept("shop", NAMES) == alone.kept("shop", NAMES)
+        both_ways(events, ours, alone, monkeypatch)
     emptied = [{e["table"] for e in events if e.get("op") == "truncate"} for events in batches]
     assert all(some <= went for some, went in zip(emptied[:4], together[:8:2], strict=True))
     assert sum(map(len, emptied[:4])) >= 12
@@ -180,14 +178,7 @@ def test_tables_by_several_partitions_get_together_what_each_gets_alone(
     config = make_config(sources)
     ours, alone = (Feed(spark, config, s["name"]) for s in sources)
     for events in unplaced(seed):
-        for feed in (ours, alone):
-            feed.say(*events)
-            feed.unify()
-        ours.snapshot()
-        with monkeypatch.context() as by_itself:
-            by_itself.setattr(ways, "_FEW", 0)
-            alone.snapshot()
-        assert ours.kept("shop", NAMES) == alone.kept("shop", NAMES)
+        both_ways(events, ours, alone, monkeypatch)
     others = set(NAMES) - {"t1"}
     assert together[0] == set(NAMES) and all(others <= done for done in together[2::2])
     for name in NAMES:
