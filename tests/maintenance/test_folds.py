@@ -38,7 +38,7 @@ def rows_of(config: Any, table: tables.Table, source: str = "s") -> int:
 
 def asked_of_ledger(config: Any) -> Any:
     path = tables.OFFSET_LEDGER.at(stores.lake(config))
-    own = [(queries.ledger(config, [s]), queries.landed(config, s), landing._position(path, s)) for s in config.sources]
+    own = [(queries.ledger(config, [s]), queries.landed(config, s), landing.position(path, s)) for s in config.sources]
     lost = "SELECT from_offset, to_offset, batch FROM {t} WHERE outcome = 'lost' ORDER BY batch"
     return own, delta_table.ask(lost, t=path)
 
