@@ -34,6 +34,18 @@ class BareTypes(CanalJsonEncoder):
             yield record._replace(value=json.dumps(message).encode())
 
 
+class DatabaseAsSchema(DataworksEncoder):
+    """dataworks whose rows tell MySQL's database a second time, as `schemaName`; its statements don't."""
+
+    def encode(self, transactions):
+        for record in super().encode(transactions):
+            message = json.loads(record.value)
+            if message["schema"]["dataColumn"]:
+                source = message["schema"]["source"]
+                source["schemaName"] = source["dbName"]
+            yield record._replace(value=json.dumps(message).encode())
+
+
 class Way(NamedTuple):
     """`feed`: whose limits hold; `encoder`: of its messages (None: the feed's own); `told`: where types come from."""
 
@@ -52,6 +64,7 @@ WAYS = {
     "debezium without schemas, schema_file": Way("debezium", bare, "file"),
     "debezium with schemas, tableChanges": Way("debezium", lambda: DebeziumEncoder("t"), "changes"),
     "dataworks, statements": Way("dataworks", lambda: DataworksEncoder("t"), "changes"),
+    "dataworks, statements, schemaName": Way("dataworks", lambda: DatabaseAsSchema("t"), "changes"),
     "dataworks, schema_file": Way("dataworks", lambda: DataworksEncoder("t"), "file"),
     "canal_json whose mysqlType is bare": Way("canal_json", lambda: BareTypes("t"), "changes"),
     "canal_json without mysqlType": Way("canal_json", lambda: BareTypes("t", told=False), "changes"),

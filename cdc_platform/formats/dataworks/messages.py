@@ -170,7 +170,17 @@ def group_of(schema: dict) -> Group:
         raise ValueError(f"primaryKey names {shown(missing[0])}, which isn't in schema.dataColumn")
     if len(set(key)) != len(key):
         raise ValueError("primaryKey names a column twice")
-    return Group(db, _text(source, "schemaName"), table, tuple(names), tuple(types), tuple(key))
+    return Group(db, schema_of(source), table, tuple(names), tuple(types), tuple(key))
+
+
+def schema_of(source: dict) -> str | None:
+    """The schema that a table's name has; raises ValueError.
+
+    Databases of MySQL's kind have none: what is told there is the database's name once more."""
+    named = _text(source, "schemaName") or None
+    database = _database(source)
+    again = database and not database.startswith(_OTHERS) and named == _text(source, "dbName")
+    return None if again else named
 
 
 def _database(source: dict) -> str:
@@ -198,7 +208,7 @@ def _events(op: str, schema: dict, payload: dict) -> list[Event]:
     statement = _text(_object(payload, "ddl"), "text")
     named: Event = {
         "db": _text(source, "dbName") or None,
-        "schema": _text(source, "schemaName"),
+        "schema": schema_of(source),
         "table": _text(source, "tableName") or None,
         "source_time": _micros(payload),
     }

@@ -10,7 +10,7 @@ import pyarrow as pa
 from cdc_platform.formats.canal_common.statement import names_its_table
 from cdc_platform.formats.collect import Table
 from cdc_platform.formats.contract import UNKNOWN
-from cdc_platform.formats.dataworks.messages import ROWS, Changes, Group, Row, group_of
+from cdc_platform.formats.dataworks.messages import ROWS, Changes, Group, Row, group_of, schema_of
 from cdc_platform.formats.dataworks.options import DataworksOptions
 from cdc_platform.formats.dataworks.values import TYPES, default_type, texts
 from cdc_platform.formats.events import BadColumn, Event, of_table, readable_key, row_batch
@@ -56,8 +56,9 @@ def of_message(message: Any, options: DataworksOptions) -> Event:
     if not images and op not in ROWS and statement and not names_its_table(op, (), is_statement=True):
         return {}
     source = _part(schema, "source")
-    named = of_table(source.get("dbName"), source.get("tableName"), source.get("schemaName"))
+    named = of_table(source.get("dbName"), source.get("tableName"))
     try:
+        named |= of_table(None, None, schema_of(source))
         group = group_of(schema)
     except ValueError:
         return named

@@ -24,22 +24,24 @@ from cdc_platform.formats.tdsql.options import TdsqlOptions
 from cdc_platform.formats.tdsql.rows import Group, convert, group_of, of_row
 from cdc_platform.formats.tdsql.scanner import Scanner
 from cdc_platform.formats.tdsql.schemas import Schemas, context
+from cdc_platform.formats.tdsql.sets import Emptied
 
 
 class _Collector(Collector[Group, Changes, Table]):
     CHANGES = Changes
 
     def __init__(self, messages: pa.RecordBatch, options: TdsqlOptions, states: States | None):
-        self.schemas = Schemas(states, options.fold)
+        self.schemas = Schemas(states, options, Emptied(states, messages, options.sets))
         self.address = Addresses(messages)
         super().__init__(messages, Scanner(self.schemas, self.address, options))
         self.options = options
 
     def read(self, at: int, message: Any) -> None:
-        found = read(at, message, self.options)
+        found = read(at, message, self.options, self.schemas.emptied)
         if isinstance(found, Rows):
             row = found.row
-            table = self.schemas.at(found.db, found.table, self.address(at), place(row.gtid, row.time))
+            where = place(row.gtid, row.time)
+            table = self.schemas.at(found.db, found.table, self.address(at), where, found.prefix)
             self.add(group_of(table, found.names, len(row.where), len(row.field), self.options), row)
         else:
             self.rare.extend((at, event) for event in found)

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 from cdc_platform.formats import collect
 from cdc_platform.formats.events import Event, OfTable, file_number, of_table
 from cdc_platform.formats.tdsql.options import TdsqlOptions
+from cdc_platform.formats.tdsql.sets import PREFIX, Emptied
 from cdc_platform.formats.texts import shown
 from cdc_platform.mysql.ddl import Statement, named_table, truncated_table
 from cdc_platform.mysql.dml import changed_table
@@ -69,17 +70,19 @@ class Changes(collect.Changes):
 
 
 class Rows(NamedTuple):
-    """A row and whose it is; `names`: its columns' names, where the message tells them (newer versions do)."""
+    """A row and whose it is; `prefix`: of its message; `names`: its columns' names, where the message tells them (newer
+    versions do)."""
 
     db: str
     table: str
     names: tuple[str, ...] | None
+    prefix: str | None
     row: Row
 
 
-def read(at: int, message: Any, options: TdsqlOptions) -> Rows | list[Event]:
+def read(at: int, message: Any, options: TdsqlOptions, emptied: Emptied) -> Rows | list[Event]:
     """A parsed message, number `at` of its batch → its row, or its events without wire address.
-    Raises ValueError when it is none of TDSQL's, or when it contradicts itself."""
+    `emptied`: of its batch. Raises ValueError when it is none of TDSQL's, or when it contradicts itself."""
     if type(message) is not dict:
         raise ValueError(f"{shown(message)} is no object")
     if message.get("logtype") != "mysqlbinlog":
@@ -96,7 +99,7 @@ def read(at: int, message: Any, options: TdsqlOptions) -> Rows | list[Event]:
         return begin(told)
     if kind == "xid":
         return commit(told, _text(message, "xid"))
-    return query(told, _text(message, "sql"), _text(message, "db"), options)
+    return query(told, _text(message, "sql"), _text(message, "db"), _text(message, "prefix") or None, emptied, options)
 
 
 def names_of(message: Any, options: TdsqlOptions) -> Event:
@@ -144,8 +147,9 @@ def _row(
     if options.fold:
         db, table = db.lower(), table.lower()
     file = binlog_file(_text(message, "filename"))
+    prefix = _text(message, "prefix") or None
     row = Row(at, where, field, time, gtid, event_no, row_no, file)
-    return Rows(db, table, column_names(message.get("column"), len(where), len(field)), row)
+    return Rows(db, table, column_names(message.get("column"), len(where), len(field)), prefix, row)
 
 
 def check_images(op: str, where: int, field: int) -> None:
@@ -188,9 +192,11 @@ def column_names(found: Any, where: int, field: int) -> tuple[str, ...] | None:
     return names
 
 
-def query(told: Event, sql: str | None, db: str | None, options: TdsqlOptions) -> list[Event]:
+def query(
+    told: Event, sql: str | None, db: str | None, prefix: str | None, emptied: Emptied, options: TdsqlOptions
+) -> list[Event]:
     """The events of a statement. `db` is that of the session; the table beside it is some table of the transaction.
-    Raises ValueError for a statement that can't be used."""
+    `prefix`: of its message. Raises ValueError for a statement that can't be used."""
     if sql is None or not sql.strip():
         raise ValueError("query without sql")
     word = _words(sql)
@@ -201,12 +207,16 @@ def query(told: Event, sql: str | None, db: str | None, options: TdsqlOptions) -
     statement = Statement(db, sql)
     if word in _DML:
         return _changes_rows(told, word, statement, fold=bool(options.fold))
-    emptied = truncated_table(statement)
-    name = emptied or named_table(statement)
+    named = truncated_table(statement)
+    name = named or named_table(statement)
     ddl = {**told, "kind": "ddl", "db": db or None, "table": name and name[1], "ddl": sql}
-    if emptied is None:
+    if prefix:
+        ddl["info"] = [(PREFIX, prefix)]
+    if named is None:
         return [ddl]
-    db, table = (n.lower() for n in emptied) if options.fold else emptied  # as the table's rows are named
+    db, table = (n.lower() for n in named) if options.fold else named  # as the table's rows are named
+    if emptied.reason:
+        raise OfTable(db, table, emptied.reason)
     return [ddl, {**told, "kind": "row", "op": "truncate", "db": db, "table": table, "entry_index": 1}]
 
 

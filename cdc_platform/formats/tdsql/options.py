@@ -8,6 +8,7 @@ from cdc_platform.formats.option_types import ZoneName
 from cdc_platform.formats.table_schemas.options import SchemaOptions
 
 Escapes = Literal["raw", "backslash"]
+Sets = Literal["one", "prefix"]
 
 
 class TdsqlOptions(SchemaOptions):
@@ -29,6 +30,13 @@ class TdsqlOptions(SchemaOptions):
         description="How many values at the end of a table's rows are of hidden columns (MariaDB's DB_ROW_HASH_1, for "
         "UNIQUE over TEXT, BLOB or long VARCHAR): {'shop.orders': 1}",
         examples=[{"shop.orders": 1}],
+    )
+    sets: Sets | None = Field(
+        default=None,
+        description="What messages with different `prefix` are: one set's (one), or each those of a set of a "
+        "distributed instance (prefix): its rows are read by its own statements. Needed only where it matters: rows "
+        "and TRUNCATEs whose reading depends on it go to quarantine until it is told",
+        examples=["prefix"],
     )
     order: Literal["topic", "gtid"] = Field(
         default="topic",

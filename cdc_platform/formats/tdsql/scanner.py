@@ -132,7 +132,8 @@ class Scanner(JsonScanner[_Any, _Kind]):
     def _group(self, source: _Source, at: int, m: _Row) -> Group | None:
         """The group of a row where its table's columns depend on where it stands; None: it has none."""
         try:
-            table = self.schemas.at(source.db, source.table, self.address(at), place(m.gtid, m.begintime * MICROS))
+            where = place(m.gtid, m.begintime * MICROS)
+            table = self.schemas.at(source.db, source.table, self.address(at), where, m.prefix or None)
             if table not in source.groups:
                 source.groups[table] = None
                 source.groups[table] = group_of(table, source.names, len(m.where), len(m.field), self.options)
@@ -169,7 +170,7 @@ class Scanner(JsonScanner[_Any, _Kind]):
         where, event_no = place(gtid, m.begintime * MICROS), _number(m.event_index)
         fields = control_fields(where, gtid, event_no, binlog_file(m.filename), self.options)
         if isinstance(m, _Query):
-            return query(fields, m.sql, m.db, self.options)
+            return query(fields, m.sql, m.db, m.prefix or None, self.schemas.emptied, self.options)
         return commit(fields, m.xid) if isinstance(m, _Xid) else begin(fields)
 
 

@@ -11,15 +11,22 @@ from cdc_platform.formats.table_schemas.lookup import REMEDY, Columns, State, Ta
 from cdc_platform.formats.table_schemas.states import States, build
 from cdc_platform.formats.tdsql.messages import Place, place
 from cdc_platform.formats.tdsql.options import TdsqlOptions
+from cdc_platform.formats.tdsql.sets import Emptied, SetSchemas, with_sets
 from cdc_platform.mysql.types import parse_type
 
 
 def context(options: TdsqlOptions, statements: Iterable[dict[str, Any]]) -> States:
     """Seed file and DDL events (in any order, some perhaps sent twice) → States. Raises ConfigError where the seed
     file can't be read."""
-    return build(
-        options, statements, place=_place_of, same=lambda s: s["gtid"] and (s["gtid"], s["event_no"], s["db"], s["ddl"])
-    )
+
+    def states(of: Iterable[dict[str, Any]]) -> States:
+        return build(options, of, place=_place_of, same=_same)
+
+    return with_sets(statements, options.sets, states)
+
+
+def _same(s: dict[str, Any]) -> tuple | None:
+    return s["gtid"] and (s["gtid"], s["event_no"], s["db"], s["ddl"])
 
 
 def _place_of(s: dict[str, Any]) -> places.Place:
@@ -33,26 +40,28 @@ def _placed(address: tuple[str, int, int], where: Place, entry: int = 0) -> plac
 
 
 class Schemas:
-    """The tables by name and place."""
+    """The tables by name, place and prefix. `emptied`: of the TRUNCATEs among the messages."""
 
-    def __init__(self, states: States | None, fold: bool | None):
-        self._schemas = TableSchemas(states)
-        self.fold = bool(fold)  # rows have one spelling where only the feed shows it
+    def __init__(self, states: States | None, options: TdsqlOptions, emptied: Emptied):
+        self._schemas = SetSchemas(states, options.sets)
+        self.emptied = emptied
+        self.fold = bool(options.fold)  # rows have one spelling where only the feed shows it
         self._tables: dict[tuple[str, str, Columns], Table] = {}
 
-    def at(self, db: str, table: str, address: tuple[str, int, int], where: Place) -> Table:
+    def at(self, db: str, table: str, address: tuple[str, int, int], where: Place, prefix: str | None) -> Table:
         """The table where a row stands. Raises ValueError, its text beginning with UNKNOWN, when it isn't known."""
-        return self._table(db, table, self._schemas.at(db, table, _placed(address, where)))
+        columns = self._schemas.at(db, table, _placed(address, where), prefix)
+        return self._table(db, table, columns, self._schemas.of(prefix))
 
     def steady(self, db: str, table: str) -> Table | None:
         """The table that `at` gives wherever a row stands; None: that depends, or it isn't known."""
         columns = self._schemas.steady(db, table)
         try:
-            return columns and self._table(db, table, columns)
+            return columns and self._table(db, table, columns, self._schemas.whole)
         except ValueError:
             return None
 
-    def _table(self, db: str, table: str, columns: Columns) -> Table:
+    def _table(self, db: str, table: str, columns: Columns, states: TableSchemas) -> Table:
         found = self._tables.get((db, table, columns))
         if found is None:
             types = []
@@ -63,7 +72,7 @@ class Schemas:
                 except UnknownType:
                     raise ValueError(f"{UNKNOWN} (type {text!r} of column {name!r} isn't known): {REMEDY}") from None
             key = [i for i, name in enumerate(columns.names) if name in (columns.key or ())]
-            others = _others(columns, self._schemas.states(db, table))
+            others = _others(columns, states.states(db, table))
             found = self._tables[db, table, columns] = Table(db, table, columns.names, types, key, others=others)
         return found
 

@@ -11,6 +11,7 @@ from cdc_platform.formats.tdsql import FORMAT, TdsqlOptions, decode
 from cdc_platform.formats.tdsql.literals import _quoted
 from cdc_platform.formats.tdsql.scanner import Scanner
 from cdc_platform.formats.tdsql.schemas import Schemas
+from cdc_platform.formats.tdsql.sets import Emptied
 from tests.formats.contexts import statement
 from tests.formats.json_fixtures import exact, messages
 
@@ -40,7 +41,9 @@ CHANGING = created(f"create table t ({TYPES})", "alter table t add x int", "alte
 
 def scanned(told, values):
     """The scanner after some values, and which of them it left over."""
-    scanner = Scanner(Schemas(told, fold=False), lambda at: ("c", 0, at), TdsqlOptions())
+    options = TdsqlOptions(lower_case_table_names=0)
+    schemas = Schemas(told, options, Emptied(told, messages(values), None))
+    scanner = Scanner(schemas, lambda at: ("c", 0, at), options)
     return scanner, scanner(values)
 
 

@@ -1,0 +1,112 @@
+"""Sets: the servers of a distributed TDSQL, each with a part of every table's rows, which run a statement each at a
+time of its own. Messages tell them apart by `prefix`, if at all: no page says whether a set keeps its prefix when its
+task is made anew. So where prefixes differ, and it matters whether they are one set's, only option `sets` decides."""
+
+from collections.abc import Callable, Iterable
+from functools import cached_property
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from cdc_platform.formats.contract import UNKNOWN
+from cdc_platform.formats.table_schemas.lookup import Columns, TableSchemas
+from cdc_platform.formats.table_schemas.places import Place
+from cdc_platform.formats.table_schemas.states import States
+from cdc_platform.formats.tdsql.options import Sets
+from cdc_platform.formats.texts import shown
+
+PREFIX = "prefix"
+"""In `info` of a statement's event: the prefix of its message."""
+_PREFIX = r'"prefix"\s*:\s*"(?P<prefix>[^"\\]+)"'
+"""Within a JSON text a quote has a backslash: this is found in no value of a row."""
+_ASK = "option sets tells whether they are one set's (one) or a set's each (prefix)"
+
+
+def prefix_of(statement: dict[str, Any]) -> str | None:
+    """Of a DDL event."""
+    return dict(statement["info"] or ()).get(PREFIX)
+
+
+def with_sets(
+    statements: Iterable[dict[str, Any]], sets: Sets | None, build: Callable[[Iterable[dict[str, Any]]], States]
+) -> States:
+    """States of all statements; under "sets" those by the statements of each prefix, where they may differ. Under ""
+    stands what holds for a prefix without statements."""
+    told = list(statements)
+    prefixes = {prefix_of(s) for s in told} - {None}
+    states = build(told)
+    if sets == "one" or (sets is None and len(prefixes) < 2):
+        return states
+    return {
+        **states,
+        "sets": {p or "": build([s for s in told if prefix_of(s) in (None, p)]) for p in (None, *prefixes)},
+    }
+
+
+class SetSchemas:
+    """The states of all tables, by the set that a row comes from."""
+
+    def __init__(self, states: States | None, sets: Sets | None):
+        self.whole = TableSchemas(states)
+        self.apart = sets == "prefix"
+        self.by_prefix = {p: TableSchemas(s) for p, s in (states or {}).get("sets", {}).items()}
+
+    def of(self, prefix: str | None) -> TableSchemas:
+        """The states by which rows with a prefix are read."""
+        return self._own(prefix) if self.apart else self.whole
+
+    def at(self, db: str, table: str, place: Place, prefix: str | None) -> Columns:
+        """The columns where a row stands. Raises ValueError that begins with UNKNOWN where they aren't known."""
+        found = self.of(prefix).at(db, table, place)
+        if self.by_prefix and not self.apart and not self._certain(found, db, table, place, prefix):
+            by = ", ".join(shown(p) for p in sorted(self.by_prefix) if p)
+            raise ValueError(
+                f"{UNKNOWN} (statements came with several prefixes, {by}, and this row's may be later): {_ASK}"
+            )
+        return found
+
+    def steady(self, db: str, table: str) -> Columns | None:
+        """What `at` gives wherever a row stands, whatever its prefix; None: that depends, or it isn't known."""
+        found = self.whole.steady(db, table)
+        others = [s.steady(db, table) for s in self.by_prefix.values()]
+        return found if found and all(o is not None and _alike(o, found) for o in others) else None
+
+    def _own(self, prefix: str | None) -> TableSchemas:
+        return self.by_prefix.get(prefix or "") or self.by_prefix.get("") or self.whole
+
+    def _certain(self, found: Columns, db: str, table: str, place: Place, prefix: str | None) -> bool:
+        """Whether a row has these columns whether the statements of other prefixes concern it or not."""
+        try:
+            return _alike(self._own(prefix).at(db, table, place), found)
+        except ValueError:  # no statement came with its prefix
+            return all(s.columns is not None and _alike(s.columns, found) for s in self.whole.states(db, table))
+
+
+def _alike(a: Columns, b: Columns) -> bool:
+    return (a.names, a.types, a.key) == (b.names, b.types, b.key)
+
+
+class Emptied:
+    """Whether a TRUNCATE empties a whole table. `states`: of the DDL seen; `messages`: those of the batch."""
+
+    def __init__(self, states: States | None, messages: pa.RecordBatch, sets: Sets | None):
+        self._states, self._messages, self._sets = states, messages, sets
+
+    @cached_property
+    def reason(self) -> str | None:
+        """Why it isn't known to; None: it does."""
+        if self._sets == "one":
+            return None
+        if self._sets == "prefix":
+            return "TRUNCATE by one of several sets: which of the table's rows are its own isn't told"
+        if len(self._prefixes) < 2:
+            return None
+        by = ", ".join(shown(p) for p in sorted(self._prefixes))
+        return f"TRUNCATE where messages have several prefixes, {by}: rows of another set would go with it; {_ASK}"
+
+    @cached_property
+    def _prefixes(self) -> set[str]:
+        found = pc.call_function("extract_regex", [self._messages.column("value")], pc.ExtractRegexOptions(_PREFIX))
+        here = set(found.field("prefix").unique().to_pylist()) - {None, b""}
+        return {p.decode(errors="replace") for p in here} | (set((self._states or {}).get("sets", ())) - {""})
