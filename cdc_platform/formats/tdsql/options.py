@@ -40,7 +40,7 @@ class TdsqlOptions(SchemaOptions):
     )
     order: Literal["topic", "gtid"] = Field(
         default="topic",
-        description="What orders changes: topic (Kafka offsets) or gtid (recognizes messages sent twice, also of "
-        "tables without key)",
+        description="What orders changes: topic (Kafka offsets) or gtid (recognizes what is sent again from an "
+        "earlier place on, also of tables without key)",
         examples=["gtid"],
     )
