@@ -17,13 +17,15 @@ _CLAUSES = {
     "CHANGE": ("IF", "EXISTS"),
     "RENAME": ("IF", "EXISTS"),
 }
+_KEY_ASKED = ["PRIMARY", "KEY", "IF", "NOT", "EXISTS"]
 _NOTHING = "FORCE"
 """A clause that changes neither columns nor rows."""
 
 
-def without_idle(sql: str, columns: Collection[str]) -> str:
+def without_idle(sql: str, columns: Collection[str], *, keyed: bool) -> str:
     """The ALTER TABLE with the clauses that do something, without their IF [NOT] EXISTS. `columns`: the table's, before
-    the statement, in lower case: the server looks no further (`handle_if_exists_options`)."""
+    the statement, in lower case: the server looks no further (`handle_if_exists_options`). `keyed`: whether it has a
+    PRIMARY KEY then."""
     found = tokens(sql, gaps=True)
     plain = [i for i, t in enumerate(found) if t.kind != "gap"]
     if not plain or found[plain[0]].text.upper() != "ALTER":
@@ -35,6 +37,9 @@ def without_idle(sql: str, columns: Collection[str]) -> str:
         for at, verb in enumerate(words):
             if (said := _CLAUSES.get(verb)) is None:
                 continue
+            if (key := _key_asked(words, at)) is not None:
+                _settle(texts, clause, at, (key + 2, key + 4), does_nothing=keyed)
+                break
             asks = at + (2 if words[at + 1 : at + 2] == ["COLUMN"] else 1)
             behind = asks + len(said)
             if tuple(words[asks:behind]) != said or behind >= len(clause):
@@ -45,13 +50,25 @@ def without_idle(sql: str, columns: Collection[str]) -> str:
             column = plain_name(name.text).lower()
             there = column in columns or (verb == "ADD" and column in came)
             came |= {column} if verb == "ADD" else set()
-            if there is (verb == "ADD"):
-                texts[clause[at]] = _NOTHING
-                _blank(texts, clause[at] + 1, clause[-1])
-            else:
-                _blank(texts, clause[asks], clause[behind - 1])
+            _settle(texts, clause, at, (asks, behind - 1), does_nothing=there is (verb == "ADD"))
             break
     return "".join(texts)
+
+
+def _key_asked(words: list[str], at: int) -> int | None:
+    """Where, in an ADD at `at` (perhaps of a CONSTRAINT with a name), a PRIMARY KEY IF NOT EXISTS stands."""
+    if words[at] != "ADD":
+        return None
+    return next((i for i in range(at + 1, min(at + 4, len(words))) if words[i : i + 5] == _KEY_ASKED), None)
+
+
+def _settle(texts: list[str], clause: list[int], at: int, asks: tuple[int, int], *, does_nothing: bool) -> None:
+    """A clause from its verb, at `at`, on: away if it does nothing, else its IF [NOT] EXISTS from `asks` to `asks`."""
+    if does_nothing:
+        texts[clause[at]] = _NOTHING
+        _blank(texts, clause[at] + 1, clause[-1])
+    else:
+        _blank(texts, clause[asks[0]], clause[asks[1]])
 
 
 def _blank(texts: list[str], first: int, last: int) -> None:

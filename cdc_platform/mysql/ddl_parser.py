@@ -130,10 +130,11 @@ class _Model:
         named = named_tables(statement)
         if len(named) != 1 or not _IF_EXISTS.search(statement.sql):
             return statement
-        columns = self.columns.get((self._folded(named[0][0]), self._folded(named[0][1])))
-        if columns is None:
+        name = self._folded(named[0][0]), self._folded(named[0][1])
+        if (columns := self.columns.get(name)) is None:
             return statement
-        sql = without_idle(without_lists(statement.sql), {c.name.lower() for c in columns})
+        there = {c.name.lower() for c in columns}
+        sql = without_idle(without_lists(statement.sql), there, keyed=name in self.primary)
         return statement._replace(sql=sql)
 
     def _applied(self, statement: Statement) -> dict[tuple[str, str], Any]:

@@ -192,6 +192,8 @@ KEYS = [
     ("t", "drop index `a` on t", []),
     ("t", "create unique index i on t (c)", []),  # takes NULL
     ("t", "alter table t add primary key (b)", ["b"]),
+    ("t", "alter table t add primary key if not exists (a), add f int", ["b"]),
+    ("t", "alter table t add constraint `p q` primary key if not exists (a)", ["b"]),
     ("t", "alter table t modify b bigint, drop key i", ["b"]),
     ("u", "create table u like t", ["b"]),
     ("v", "rename table u to v, t to u", ["b"]),
@@ -203,6 +205,7 @@ KEYS = [
     ("u", "create or replace table u (b int, unique (b))", []),
     ("u", "create or replace table u (b int not null, unique (b))", ["b"]),
     ("u", "alter table u modify b int", []),
+    ("u", "alter table u add constraint c primary key if not exists (b), add d int", ["b"]),
 ]
 
 
