@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from functools import partial
 
+from cdc_platform.formats.kafka_connect import untold
 from cdc_platform.formats.kafka_connect import values as cv
 from cdc_platform.formats.kafka_connect.dialect import Dialect, Typed
 from cdc_platform.formats.kafka_connect.from_text import from_text
@@ -21,12 +22,11 @@ _FITS = {
 """Family of the message's own type → families of real types it can carry; others carry only themselves."""
 
 AS_IT_IS = frozenset(("text", "enum", "set", "json"))
-_FROM_TEXT: dict[str, Callable[[Dialect], cv.Convert | None]] = {
-    "decimal": lambda _: cv.each("decimal text", (str,), partial(number_text, scale=None)),
-    "binary": lambda d: _BINARY_TEXT.get(d.binary or "bytes"),
+_FROM_TEXT: dict[str, Callable[[MySqlType, Dialect], cv.Convert | None]] = {
+    "decimal": lambda *_: cv.each("decimal text", (str,), partial(number_text, scale=None)),
+    "binary": lambda real, d: _BINARY_TEXT.get(d.binary) if d.binary else untold.binaries(real),
 }
-_BINARY_TEXT: dict[str, cv.Convert | None] = {
-    "bytes": None,
+_BINARY_TEXT: dict[str, cv.Convert] = {  # by "bytes" it wouldn't come as text
     "base64": cv.BYTES,
     "base64-url-safe": cv.each("base64 text", (str,), lambda v: cv.base64_text(v.replace("-", "+").replace("_", "/"))),
     "hex": cv.each("hexadecimal text", (str,), lambda v: cv.to_base64(bytes.fromhex(v))),
@@ -55,8 +55,7 @@ def refined(typed: Typed, told: str, by_user: bool, dialect: Dialect) -> Typed:
 def _exact(convert: cv.Convert, family: str, real: MySqlType, dialect: Dialect) -> cv.Convert | None:
     """Converter for the real type; None: what the message has can't be read as that."""
     if family == "text" and real.family in _FROM_TEXT:
-        # A string that was bytes: base64 and hex can't be told apart, so without the option it stays text.
-        found = _FROM_TEXT[real.family](dialect)
+        found = _FROM_TEXT[real.family](real, dialect)
         if found is None:
             return None
         convert = found
