@@ -38,8 +38,8 @@ class DebeziumOptions(SchemaOptions):
     )
     binary_handling_mode: BinaryMode | None = Field(
         default=None,
-        description="The connector's binary.handling.mode, for bare payloads and for columns that `columns` or the schema "
-        "calls binary while they come as text (default: as each value shows)",
+        description="The connector's binary.handling.mode, for bare payloads and for columns that `columns` or the "
+        "schema calls binary while they come as text (default: as each value shows)",
         examples=["base64"],
     )
     replace_null_with_default: bool = Field(
