@@ -38,6 +38,10 @@ Address = tuple[str, int, int, int]
 """topic, partition, offset, entry_index."""
 
 
+WHICH_MOVED = "several databases have a table that a RENAME moved, and which one's it was isn't told"
+"""A later statement may tell it."""
+
+
 @dataclass(frozen=True, slots=True)
 class Step:
     """One effect of a DDL statement, where it stands."""
@@ -139,6 +143,11 @@ class SchemaHistory:
         self._spans: dict[Name, list[tuple[Order | None, _Incarnation]]] = {}
         for _, together in groupby(self.steps, key=lambda s: (s.address, s.effect.at)):
             self._apply(list(together))
+
+    @property
+    def unsettled(self) -> set[Name | None]:
+        """Tables of which it isn't told whether a RENAME took them, or gave them their rows."""
+        return {s.effect.before for s in self.steps if s.effect.unknown == WHICH_MOVED}
 
     def _apply(self, statement: list[Step]) -> None:
         """All effects of one statement happen at once: tables may swap names."""
@@ -334,7 +343,7 @@ def schema_history(
     ordered = [{**r, "ddl": sql} for r in told.values() for sql in one_by_one(Statement(r["db"], r["ddl"]))]
     told_from = [(order, name) for name, order, _ in lists if len(name) == 2]
     as_told = [Statement(r["db"], with_backticks(r["ddl"])) for r in ordered]
-    sent = in_sessions(as_told, [r["order"] for r in ordered], told_from)
+    sent, doubts = in_sessions(as_told, [r["order"] for r in ordered], told_from)
     bare, skipped = readable(sent, repeats(ordered))
     mysql = [(name, order, text) for name, order, text in lists if len(name) == 2]  # of these statements tell
     said = dict(loads.said)
@@ -348,7 +357,14 @@ def schema_history(
         Step(ordered[e.at]["order"], ordered[e.at]["address"], ordered[e.at]["ddl"], _spelled(e, stored))
         for e in settled(read(statements, fold) if statements else (), skipped)
     ]
-    steps = sorted([*steps, *loads.replaced], key=lambda s: s.order) if loads.replaced else steps
+    spelled = {folded(name): name for name, _, _ in mysql}
+    doubtful = [
+        Step(r["order"], r["address"], r["ddl"], Effect(at, name, name, unknown=WHICH_MOVED))
+        for at, names in doubts.items()
+        for r, name in ((ordered[at], spelled.get(n, n)) for n in names)
+    ]
+    if more := [*doubtful, *loads.replaced]:
+        steps = sorted([*steps, *more], key=lambda s: s.order)
     return SchemaHistory(steps, lists, _aliases(bare, stored), said)
 
 

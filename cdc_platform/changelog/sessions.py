@@ -2,6 +2,7 @@
 new name of a RENAME (`DruidDdlParser` gives the event the new name, alibaba/canal#3330)."""
 
 from collections.abc import Iterable, Iterator, Sequence
+from typing import NamedTuple
 
 from cdc_platform.mysql.ddl import Statement, creates, drops, named_tables, plain_name, targets
 from cdc_platform.mysql.table_names import folded
@@ -14,21 +15,36 @@ _Parts = tuple[str | None, str]
 """Database, if it is told, and table."""
 
 
+class InSessions(NamedTuple):
+    """Statements with the database of their session; `doubts`: number of a statement → tables, in lower case, of
+    which it renamed which isn't told: those that it may have taken, and what it calls them."""
+
+    statements: list[Statement]
+    doubts: dict[int, list[Name]]
+
+
 def in_sessions(
     statements: Sequence[Statement], places: Sequence[Order], rows: Iterable[tuple[Order, Name]]
-) -> list[Statement]:
+) -> InSessions:
     """Statements with the database of their session. Another than what they tell on proof only: a RENAME moves tables
     into the database that the message names, and by names alone takes tables that this one doesn't have there, and just
-    one other does. places: of the statements, in order. rows: names that row changes have, from which place on."""
+    one other does, or of several just one that nothing says to be there afterwards. places: of the statements, in
+    order. rows: names that row changes have, from which place on."""
     coming = sorted(rows, reverse=True)
     there: set[Name] = set()
-    out = []
-    for statement, place in zip(statements, places, strict=True):
+    out: list[Statement] = []
+    doubts: dict[int, list[Name]] = {}
+    for at, (statement, place) in enumerate(zip(statements, places, strict=True)):
         while coming and coming[-1][0] < place:
             there.add(folded(coming.pop()[1]))
         moves = list(_moves(statement.sql)) if "rename" in statement.sql.lower() else []
-        session = _session(statement, moves, there)
-        out.append(statement if session is None else statement._replace(db=session))
+        found = _sessions(statement, moves, there)
+        if len(found) > 1:
+            found = _left(found, {folded(("", old))[1] for (_, old), _ in moves}, statements[at + 1 :])
+        out.append(statement._replace(db=found[0]) if len(found) == 1 else statement)
+        if len(found) > 1:
+            olds = sorted(folded((db, old)) for db in found for (_, old), _ in moves)
+            doubts[at] = [*olds, *(folded((db or statement.db or "", new)) for _, (db, new) in moves)]
         if creates(statement.sql):
             there |= set(map(folded, named_tables(statement)))
         elif drops(statement.sql):
@@ -36,20 +52,34 @@ def in_sessions(
         for (was, old), (db, table) in moves:
             there.discard(folded((was or out[-1].db or "", old)))
             there.add(folded((db or statement.db or "", table)))
-    return out
+    return InSessions(out, doubts)
 
 
-def _session(statement: Statement, moves: list[tuple[_Parts, _Parts]], there: set[Name]) -> str | None:
+def _left(found: list[str], olds: set[str], later: Sequence[Statement]) -> list[str]:
+    """Of the databases one of whose tables went away, those that it can be: where it is created next it went, where a
+    statement is about it next it was still there. (A CREATE of a table that is there fails, and isn't in the log.)"""
+    for statement in later:
+        mine = {db for db, table in map(folded, named_tables(statement)) if table in olds and db in found}
+        if not mine or len(found) < 2:
+            continue
+        if not creates(statement.sql):
+            found = [db for db in found if db not in mine]
+        elif "exists" not in statement.sql.lower() and "replace" not in statement.sql.lower():
+            return [db for db in found if db in mine]
+    return found
+
+
+def _sessions(statement: Statement, moves: list[tuple[_Parts, _Parts]], there: set[Name]) -> list[str]:
+    """Databases, in lower case, that the session may be in, where it isn't in the one that the statement tells."""
     named = (statement.db or "").lower()
     olds = {table.lower() for (db, table), _ in moves if db is None}
     stays = {old.lower() for (_, old), (_, new) in moves if old.lower() == new.lower()}  # in one session: no move
     into = all((db or "").lower() == named for _, (db, _) in moves)
     if not named or not into or not olds or len(olds) < len(moves):
-        return None
+        return []
     if any((named, old) in there for old in olds - stays):
-        return None
-    found = [db for db in {db for db, _ in there} - {named} if all((db, old) in there for old in olds)]
-    return found[0] if len(found) == 1 else None
+        return []
+    return sorted(db for db in {db for db, _ in there} - {named} if all((db, old) in there for old in olds))
 
 
 def _moves(sql: str) -> Iterator[tuple[_Parts, _Parts]]:

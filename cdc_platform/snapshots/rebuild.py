@@ -10,7 +10,7 @@ from typing import NamedTuple
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from cdc_platform.changelog.schema import Carry, Order
+from cdc_platform.changelog.schema import WHICH_MOVED, Carry, Order
 from cdc_platform.config import Config, Source
 from cdc_platform.errors import TableStopped
 from cdc_platform.lake import stores
@@ -111,11 +111,18 @@ def _emptied(
 
 
 def rebuilt(
-    spark: SparkSession, config: Config, source: Source, history: History, name: Name, before: state.Tables
+    spark: SparkSession,
+    config: Config,
+    source: Source,
+    history: History,
+    name: Name,
+    before: state.Tables,
+    *,
+    needs_rows: bool = True,
 ) -> state.Outcome:
     """One table made anew, and what became of it noted. Raises TableStopped of a table that no batch has met."""
     try:
-        found = anew(spark, config, source, history, name, needs_rows=True)
+        found = anew(spark, config, source, history, name, needs_rows=needs_rows)
     except TableStopped as why:
         if name not in before:
             raise
@@ -126,16 +133,17 @@ def rebuilt(
 
 
 def refreshed(spark: SparkSession, config: Config, source: Source, since: int | None) -> state.Tables:
-    """Makes tables anew that batches left stale, this run's or a killed one's. Returns all tables' present state and,
-    since a batch, their figures."""
+    """Makes tables anew that batches left stale, this run's or a killed one's, and those that were stopped until it
+    showed which table a RENAME had moved. Returns all tables' present state and, since a batch, their figures."""
     path = TABLE_STATE.at(stores.lake(config))
     before = state.now(path, source, since)
-    stale = sorted(n for n, t in before.items() if t["state"] == "stale")
-    if not stale:
+    stale = {n for n, t in before.items() if t["state"] == "stale"}
+    waiting = {n for n, t in before.items() if t["state"] == "stopped" and WHICH_MOVED in (t["reason"] or "")}
+    if not stale and not waiting:
         return before
     history = History(spark, config, source)
-    for name in stale:
-        rebuilt(spark, config, source, history, name, before)
+    for name in sorted(stale | (waiting - history.full.unsettled)):
+        rebuilt(spark, config, source, history, name, before, needs_rows=name in stale)
     return state.now(path, source, since)
 
 

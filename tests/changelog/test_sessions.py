@@ -11,7 +11,7 @@ ROWS = [("shop", "orders"), ("shop", "lines"), ("arch", "old"), ("crm", "lines")
 def session(sql: str, db: str = "arch", before: tuple[Statement, ...] = ()) -> str | None:
     statements = [*before, Statement(db, sql)]
     places = [(at,) for at in range(1, len(statements) + 1)]
-    return in_sessions(statements, places, [((0,), name) for name in ROWS])[-1].db
+    return in_sessions(statements, places, [((0,), name) for name in ROWS]).statements[-1].db
 
 
 @pytest.mark.parametrize(
@@ -57,7 +57,7 @@ def test_tables_that_statements_made_are_known() -> None:
 def test_rows_that_come_under_the_new_name_say_nothing_of_before() -> None:
     moved = Statement("arch", "RENAME TABLE orders TO arch.bills")
     rows = [((0,), ("shop", "orders")), ((2,), ("arch", "orders")), ((2,), ("arch", "bills"))]
-    assert in_sessions([moved], [(1,)], rows)[0].db == "shop"
+    assert in_sessions([moved], [(1,)], rows).statements[0].db == "shop"
 
 
 def test_a_table_that_takes_its_name_along_month_by_month() -> None:
@@ -66,7 +66,31 @@ def test_a_table_that_takes_its_name_along_month_by_month() -> None:
         Statement("shop", "CREATE TABLE orders (id INT)"),
         Statement("arch", "DROP TABLE orders"),
     ]
-    found = in_sessions([*month, *month], [(at,) for at in range(1, 7)], [((0,), ("shop", "orders"))])
+    found = in_sessions([*month, *month], [(at,) for at in range(1, 7)], [((0,), ("shop", "orders"))]).statements
     assert [s.db for s in found] == ["shop", "shop", "arch"] * 2
-    unsaid = in_sessions([month[0], month[1], month[0]], [(1,), (2,), (3,)], [((0,), ("shop", "orders"))])
+    unsaid = in_sessions([month[0], month[1], month[0]], [(1,), (2,), (3,)], [((0,), ("shop", "orders"))]).statements
     assert unsaid[-1].db == "shop"
+
+
+LINES = "ALTER TABLE lines RENAME TO arch.lines_2026"
+
+
+@pytest.mark.parametrize(
+    ("later", "moved"),
+    [
+        ([], None),
+        ([("shop", "CREATE TABLE lines (id INT)")], "shop"),
+        ([("crm", "CREATE TABLE lines LIKE arch.lines_2026")], "crm"),
+        ([("shop", "CREATE TABLE IF NOT EXISTS lines (id INT)")], None),
+        ([("shop", "ALTER TABLE lines ADD x INT")], "crm"),
+        ([("x", "DROP TABLE crm.lines")], "shop"),
+        ([("shop", "ALTER TABLE orders ADD x INT"), ("x", "ALTER TABLE shop.lines ADD x INT")], "crm"),
+    ],
+)
+def test_of_several_tables_of_a_name_what_comes_later_tells_which_went(
+    later: list[tuple[str, str]], moved: str | None
+) -> None:
+    statements = [Statement("arch", LINES), *(Statement(db, sql) for db, sql in later)]
+    found = in_sessions(statements, [(at,) for at in range(1, 9)][: len(statements)], [((0,), n) for n in ROWS])
+    assert found.statements[0].db == (moved or "arch")
+    assert found.doubts == ({} if moved else {0: [("crm", "lines"), ("shop", "lines"), ("arch", "lines_2026")]})

@@ -286,6 +286,26 @@ def test_a_policy_or_an_unreadable_statement_stops_only_its_table(spark: Any, ma
     ]
 
 
+def test_a_rename_that_took_one_of_two_tables_stops_both_until_it_shows_which(spark: Any, make_config: Any) -> None:
+    """canal's JSON has the database of the new name in place of the session's."""
+    config = make_config([{"name": "s", "format": "canal", "topics": ["t"]}])
+    feed = Feed(spark, config, "s")
+    for at, db in enumerate(("crm", "shop")):
+        table = SourceTable(db, "orders", [("id", "bigint")], ("id",))
+        feed.say(table.stated() | {"lineage": "1"}, table.insert((1, 10 + at), {"id": str(at)}))
+    feed.catch_up()
+    feed.say(ddl("ALTER TABLE orders RENAME TO arch.orders_2026", 20, db="arch"))
+    feed.catch_up()
+    for name in (("crm", "orders"), ("shop", "orders"), ("arch", "orders_2026")):
+        state, reason, *_ = feed.state(*name)
+        assert (state, "which one's it was isn't told" in str(reason)) == ("stopped", True)
+    feed.say(ddl("CREATE TABLE orders (id BIGINT PRIMARY KEY)", 30))
+    feed.catch_up()
+    assert (feed.state("crm", "orders")[0], feed.live("crm", "orders")) == ("live", [{"id": 0}])
+    assert feed.live("shop", "orders") == []
+    assert feed.live("arch", "orders_2026") == [{"id": 1}]
+
+
 def test_a_rename_that_is_told_late_brings_back_rows_that_were_taken_for_a_dropped_tables(
     spark: Any, make_config: Any
 ) -> None:
