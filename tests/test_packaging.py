@@ -188,6 +188,7 @@ def test_a_missing_java_is_told_with_the_command_that_installs_it(unpacked, tmp_
     assert "apt-get install -y openjdk-17-jre-headless" in error["message"]
 
 
+@pytest.mark.thorough
 def test_without_a_dagster_yaml_the_packages_limits_hold(unpacked, tmp_path):
     code = (
         "import json, sys; from pathlib import Path; from cdc_platform.config import load_config; "

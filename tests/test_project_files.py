@@ -68,6 +68,7 @@ def test_workflows_have_least_rights_and_an_end(path):
     assert all(job["timeout-minutes"] for job in workflow["jobs"].values())
 
 
+@pytest.mark.thorough
 def test_every_python_that_the_package_allows_is_tested():
     project = (ROOT / "pyproject.toml").read_text()
     named = set(re.findall(r"Programming Language :: Python :: ([\d.]+)", project))

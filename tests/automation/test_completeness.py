@@ -75,6 +75,7 @@ def test_what_is_observed_is_in_dagsters_history_and_leaves_the_data_version_of_
     assert newest.asset_materialization.tags["dagster/data_version"] == "7"
 
 
+@pytest.mark.thorough
 def test_a_cursor_of_an_earlier_version_goes_on(shop: Config, instance: dg.DagsterInstance):
     found = tick(shop, instance, json.dumps({"shop-dts": "abc"}))
     assert json.loads(found.cursor or "")["positions"] == {"shop-dts": "abc"}

@@ -43,6 +43,7 @@ def places(made: random.Random) -> tuple[Place, ...]:
     return tuple(place() for _ in range(made.randrange(3)))
 
 
+@pytest.mark.thorough
 def test_both_find_the_same_rows(spark, make_config):
     made = random.Random(5)
     path = stores.lake(make_config([{"name": "s", "format": "canal_json", "topics": ["t"]}])).at("rows")

@@ -150,6 +150,7 @@ def test_a_missing_package_is_told(
     assert "pip install 'cdc-platform[metrics]'" in capsys.readouterr().err
 
 
+@pytest.mark.thorough
 def test_served_on_the_loopback_until_stopped(shop: Path) -> None:
     port = free_port()
     code = "import sys; from cdc_platform.cli.app import main; main()"

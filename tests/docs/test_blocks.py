@@ -21,6 +21,15 @@ _REASONS = 12
 """Characters of a reason, at least: `not run: later` is none."""
 
 
+_NOW_AND_THEN = {f"docs/{n}.md" for n in ("backup", "erase", "explain", "history", "monitoring", "replay", "shadow")}
+"""Pages whose commands have tests of their own, and take long."""
+
+
+def by_page(blocks: list[Block]) -> Iterator[Any]:
+    for block in blocks:
+        yield pytest.param(block, marks=[pytest.mark.thorough] if block.page in _NOW_AND_THEN else [], id=block.where)
+
+
 def unmarked(*, quick_start: bool) -> list[Block]:
     return [
         block
@@ -115,7 +124,7 @@ def interpreters(spark_server: Any) -> Iterator[Interpreters]:
 
 @pytest.mark.spark
 @pytest.mark.broker
-@pytest.mark.parametrize("block", unmarked(quick_start=False), ids=lambda block: block.where)
+@pytest.mark.parametrize("block", by_page(unmarked(quick_start=False)))
 def test_a_block_runs(block: Block, desk: Desk, interpreters: Interpreters):
     if block.language == "python":
         run_python(block, desk, interpreters(block.page, desk))

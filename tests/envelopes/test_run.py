@@ -204,6 +204,7 @@ def test_shards_of_one_partition_are_told_apart_also_across_batches(shop):
     assert shop.outcomes() == {}
 
 
+@pytest.mark.thorough
 def test_what_stays_unfinished_for_too_long_is_quarantined_and_no_longer_waits(shop):
     a, b = split(2, b"A" * 300, "set_1"), split(2, b"B" * 300, "set_2")
     shop.land({0: [a[0]], 1: [a[0]]})

@@ -223,6 +223,7 @@ def test_old_versions_and_marked_rows(world):
     assert rows(w, name).keys() == expected.keys() - {101}
 
 
+@pytest.mark.thorough
 def test_what_is_refused_changes_nothing(world):
     w = world("canal")
     w.db.create("no_key", "(a int, b varchar(40))")

@@ -52,6 +52,7 @@ def orders(*rows: tuple[int, str, str]) -> pa.Table:
     )
 
 
+@pytest.mark.thorough
 def test_dg_checks_and_lists_it(company: Path) -> None:
     assert "All definitions loaded" in dg_cli(company, "check", "defs")
     assets = {a["asset_key"]: a for a in json.loads(dg_cli(company, "list", "defs", "--json"))["assets"]}

@@ -16,6 +16,7 @@ PAIRS = (
 )
 
 
+@pytest.mark.thorough
 def test_lost_rows_and_lost_deletes(world, capsys):
     w = world("debezium")
     w.db.create("pairs", PAIRS)

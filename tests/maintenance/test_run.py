@@ -36,6 +36,7 @@ def files(path: str) -> int:
     return len(DeltaTable(path).file_uris())
 
 
+@pytest.mark.thorough
 def test_files_are_put_together_and_deletes_forgotten_without_harm(
     spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

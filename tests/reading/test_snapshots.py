@@ -145,6 +145,7 @@ def test_the_last_rows_of_a_stopped_table(snapshots: Snapshots) -> None:
 
 
 @pytest.mark.spark
+@pytest.mark.thorough
 def test_a_lake_of_the_platform_with_deletion_vectors_and_renamed_columns(spark: Any, make_config: Any) -> None:
     """Every reader sees what Spark sees, at the newest version and at each cut."""
     sources = [{"name": "shop", "format": "canal_json"}, {"name": "bank", "format": "canal"}]

@@ -103,7 +103,8 @@ def refused(w: Pair, match: str, do: Callable[[], Any] | None = None) -> None:
     assert over == [{"n": 0}]
 
 
-@pytest.mark.parametrize("format", ["tencent_dts", pytest.param("canal", marks=pytest.mark.thorough)])
+@pytest.mark.thorough
+@pytest.mark.parametrize("format", ["tencent_dts", "canal"])
 def test_it_goes_on_by_the_other_topic(feeds, capsys, format):
     w = feeds(format, format)
     followed = yaml.safe_load(w.file.read_text())

@@ -38,6 +38,7 @@ def killed(monkeypatch: pytest.MonkeyPatch, where: Any, name: str, w: Any) -> No
             w.compare()
 
 
+@pytest.mark.thorough
 def test_a_killed_comparison_leaves_no_half_truth(feeds, monkeypatch):
     w = feeds("tencent_dts", "canal")
     w.create(t := "killed", ITEMS)

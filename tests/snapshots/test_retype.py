@@ -222,6 +222,7 @@ def killed_here(*_):
     raise KeyboardInterrupt
 
 
+@pytest.mark.thorough
 def test_a_killed_run_is_done_again(debezium, schema_file, monkeypatch):
     rows_of(debezium)
     debezium.catch_up()

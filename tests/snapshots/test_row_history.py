@@ -171,6 +171,7 @@ def test_a_killed_batch_is_brought_once(feed: Feed, monkeypatch: pytest.MonkeyPa
     assert len(once) == 2
 
 
+@pytest.mark.thorough
 def test_one_asked_for_later_and_one_that_was_left_out_meanwhile_lack_nothing(feed: Feed, make_config: Any) -> None:
     def changes(pos: int) -> list[dict[str, Any]]:
         old, new = ({"id": "1", "a": str(p), "b": "x"} for p in (pos - 1, pos))
@@ -198,9 +199,8 @@ def test_one_asked_for_later_and_one_that_was_left_out_meanwhile_lack_nothing(fe
     assert values() == [0, 1, 2, 3]
 
 
-@pytest.mark.parametrize(
-    "story", [pytest.param(s, marks=() if s.startswith("rename, drop, add") else pytest.mark.thorough) for s in STORIES]
-)
+@pytest.mark.thorough
+@pytest.mark.parametrize("story", STORIES)
 def test_over_ddl_it_ends_as_the_snapshot(feed: Feed, story: str) -> None:
     stated: list[Any] = []
     for event in STORIES[story][0]:

@@ -218,6 +218,7 @@ def test_composite_keys_of_any_type_and_late_changes(world: Any) -> None:
     }
 
 
+@pytest.mark.thorough
 def test_tombstones_are_beside_the_snapshot(world: Any) -> None:
     assert not Path(world[0].target("k", "dates").tombstones.uri()).exists()  # nothing of it was deleted
     stones = world[0].tombstones("k", "keys")

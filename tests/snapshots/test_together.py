@@ -244,6 +244,7 @@ def test_a_value_that_does_not_fit_stops_its_table_alone(feed, together):
         assert "7.50" in notes(feed, name).values()
 
 
+@pytest.mark.thorough
 def test_a_table_that_is_lost_is_stopped_alone_and_made_again_by_a_rebuild(feed, together):
     feed.say(*first())
     feed.catch_up()
@@ -341,6 +342,7 @@ def test_what_was_older_than_what_is_there_and_new_columns_go_their_own_way(feed
     assert [r["more"] for r in feed.live("shop", "t1") if r["id"] == 1] == [3]
 
 
+@pytest.mark.thorough
 def test_a_table_whose_vectors_somebody_forbade_goes_on(feed, spark, together, monkeypatch):
     monkeypatch.setattr(features, "SMALL", 0)
     feed.say(*first(["t0", "t1"]))

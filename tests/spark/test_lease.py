@@ -33,6 +33,7 @@ with lease.held(stores.lake(config), "s", "s", 0, 2) as mine, leased(spark, mine
 
 
 @pytest.mark.spark
+@pytest.mark.thorough
 def test_a_stopped_process_whose_source_was_taken_over_commits_no_more(tmp_path):
     process = subprocess.Popen(
         [sys.executable, "-c", _STOPPED, str(tmp_path)],

@@ -78,6 +78,7 @@ spark.stop()
 
 
 @pytest.mark.spark
+@pytest.mark.thorough
 def test_secrets_are_not_on_javas_command_line(tmp_path: Path) -> None:
     program = [sys.executable, "-c", _SECRET, str(tmp_path)]
     env = {**os.environ, "CANARY": "hunter2-canary"}

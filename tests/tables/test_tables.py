@@ -56,7 +56,7 @@ def test_tables_need_no_heavy_import():
 
 
 @pytest.mark.spark
-@pytest.mark.parametrize("by", ["delta-rs", "Spark"])
+@pytest.mark.parametrize("by", ["delta-rs", pytest.param("Spark", marks=pytest.mark.thorough)])
 @pytest.mark.parametrize("table", tables.ALL, ids=lambda t: t.path.partition("/")[0])
 def test_a_table_is_made_once_and_as_it_is_described(spark, tmp_path, table, by):
     path = table.at(store_at(tmp_path), source="a-b", format="debezium")

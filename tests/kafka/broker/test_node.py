@@ -167,6 +167,7 @@ def test_keeps_its_data_over_a_kill_a_stop_and_another_port(own_home, admin_of):
     assert read(info, "kept", 1001) == [*(b"%d" % i for i in range(1000)), b"after the kill"]
 
 
+@pytest.mark.thorough
 def test_two_starts_at_once_give_one_broker(own_home):
     port = free_port()
     code = "import sys; from pathlib import Path; from cdc_platform.kafka.broker import start; "
