@@ -4,20 +4,14 @@ The statements are read and applied by Debezium's own parsers (`ddl_parser`); he
 statement's text, and the result.
 """
 
-import json
 import re
-import subprocess
-import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from pathlib import Path
 from typing import Any, NamedTuple
 
-from cdc_platform.errors import SetupError
+from cdc_platform.mysql.ddl_process import PARSERS
 from cdc_platform.mysql.readable import with_backticks
-from cdc_platform.setup.jars import ddl_classpath
-from cdc_platform.setup.packaged import setup_command
 
 
 class Statement(NamedTuple):
@@ -67,28 +61,16 @@ def history(statements: tuple[Statement, ...], fold: bool = False) -> tuple[Chan
     A statement that can't be read makes the table that it names unknown until it is created anew; other tables
     don't mind. Raises SetupError where the parsers' jars or Java are missing.
 
-    A process of its own (`ddl_parser`): where this one has a Spark session, pyspark takes every Java exception for
+    In a process of its own (`ddl_process`): where this one has a Spark session, pyspark takes every Java exception for
     its own."""
     statements = tuple(s._replace(sql=with_backticks(s.sql)) for s in statements)
     told = [(at, s) for at, s in enumerate(statements) if _RELEVANT.match(s.sql) and not _TEMPORARY.match(s.sql)]
     if not told:
         return ()
-    ddl_classpath()  # raises what the other process could only print
-    done = subprocess.run(
-        [sys.executable, "-m", "cdc_platform.mysql.ddl_parser"],
-        input=json.dumps({"statements": [[at, *s] for at, s in told], "fold": fold}),
-        capture_output=True,
-        text=True,
-        encoding="utf-8",
-        check=False,
-        cwd=Path(__file__).parents[2],
-    )
-    if done.returncode:
-        why = done.stderr.strip().splitlines()[-1:] or [f"exit code {done.returncode}"]
-        raise SetupError(f"the DDL parsers don't start: {why[0]}. Fetch their jars again: {setup_command()}")
+    changes = PARSERS.ask({"statements": [[at, *s] for at, s in told], "fold": fold})
     return tuple(
         Change(at, db, table, _read_columns(columns), reason, gone, _read_columns(before))
-        for at, db, table, columns, reason, gone, before in json.loads(done.stdout)
+        for at, db, table, columns, reason, gone, before in changes
     )
 
 

@@ -1,13 +1,15 @@
 """Debezium's DDL parsers (MySQL's, and MariaDB's for what that refuses) through py4j; no Java of ours. A program:
-JSON of statements in, JSON of changes out (`ddl.history`).
+a line of JSON with statements in, a line with the changes out, until nothing comes for a while (`ddl_process`).
 
 In a small JVM beside Spark's, not in it: over Spark Connect that one is out of reach, and its class path should not
 grow.
 """
 
+import gc
 import json
 import os
 import re
+import select
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -37,18 +39,24 @@ from cdc_platform.setup.jars import ddl_classpath
 from cdc_platform.setup.java import find_java
 from cdc_platform.setup.packaged import setup_command
 
-_JVM = ["-Xmx256m", "-Xss8m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"]  # it lives for a second or two
+_JVM = ["-Xmx256m", "-Xss8m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"]
+_IDLE_S = 60
 _IF_EXISTS = re.compile(r"\bEXISTS\b", re.IGNORECASE)
 _LONGEST = 4_000_000  # characters of a statement; MySQL's own limit for table definitions is far below
 
 
 def main() -> None:
-    """Standard input → standard output."""
-    asked = json.load(sys.stdin)
-    statements = [(at, Statement(db, sql, tuple(map(tuple, known)))) for at, db, sql, known in asked["statements"]]
+    """Standard input → standard output, line by line; each begins with an empty server."""
     with _java() as jvm:
-        model = _Model(jvm, asked["fold"])
-        json.dump([astuple(change) for at, s in statements for change in model.apply(at, s)], sys.stdout)
+        while select.select([sys.stdin.buffer], [], [], _IDLE_S)[0] and (line := sys.stdin.buffer.readline()):
+            asked = json.loads(line)
+            model = _Model(jvm, asked["fold"])
+            told = (model.apply(at, Statement(db, sql, tuple(map(tuple, k)))) for at, db, sql, k in asked["statements"])
+            json.dump([astuple(change) for changes in told for change in changes], sys.stdout)
+            sys.stdout.write("\n")
+            sys.stdout.flush()
+            del model, told
+            gc.collect()  # what it holds in Java goes
 
 
 @contextmanager

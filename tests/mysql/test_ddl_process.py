@@ -1,0 +1,109 @@
+"""The process of the DDL parsers: kept for the next question, and never in the way."""
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cdc_platform.errors import SetupError
+from cdc_platform.mysql import ddl_process
+from cdc_platform.mysql.ddl_process import _Parsers
+
+
+def asked(parsers: _Parsers, table: str = "t") -> list[Any]:
+    return parsers.ask({"statements": [[0, "d", f"create table {table} (a int)", []]], "fold": False})
+
+
+def tables(changes: list[Any]) -> list[str]:
+    return [c[2] for c in changes]
+
+
+@pytest.fixture
+def parsers() -> Any:
+    parsers = _Parsers()
+    yield parsers
+    parsers.end()
+
+
+def pid(parsers: _Parsers) -> int:
+    assert parsers._process is not None
+    return parsers._process.process.pid
+
+
+def test_each_question_begins_with_an_empty_server(parsers: _Parsers) -> None:
+    assert tables(asked(parsers, "a")) == ["a"]
+    first = pid(parsers)
+    changes = parsers.ask({"statements": [[0, "d", "alter table a add b int", []]], "fold": False})
+    assert [c[3] for c in changes] == [None], "what it was before isn't known"
+    assert pid(parsers) == first
+
+
+def test_one_that_was_killed_is_started_again(parsers: _Parsers) -> None:
+    asked(parsers)
+    os.kill(pid(parsers), signal.SIGKILL)
+    assert tables(asked(parsers)) == ["t"]
+
+
+def test_one_that_ended_for_want_of_questions_is_started_again(
+    parsers: _Parsers, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    program = tmp_path / "impatient.py"
+    program.write_text("from cdc_platform.mysql import ddl_parser\nddl_parser._IDLE_S = 0.1\nddl_parser.main()\n")
+    real = subprocess.Popen
+    with monkeypatch.context() as patched:
+        patched.setattr(ddl_process.subprocess, "Popen", lambda _, **more: real([sys.executable, str(program)], **more))
+        asked(parsers)
+    first = parsers._process
+    assert first is not None
+    assert first.process.wait(10) == 0
+    assert tables(asked(parsers)) == ["t"]
+
+
+def test_questions_of_several_threads_have_their_own_answers(parsers: _Parsers) -> None:
+    found: dict[str, list[str]] = {}
+    names = [f"t{i}" for i in range(8)]
+    threads = [threading.Thread(target=lambda n=n: found.update({n: tables(asked(parsers, n))})) for n in names]
+    for t in threads:
+        t.start()
+    for t in threads:
+        t.join()
+    assert found == {n: [n] for n in names}
+
+
+def test_a_fork_has_its_own(parsers: _Parsers) -> None:
+    asked(parsers)
+    child = os.fork()
+    if child == 0:
+        try:
+            os._exit(tables(asked(parsers, "forked")) != ["forked"])
+        finally:
+            os._exit(2)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    assert tables(asked(parsers, "after")) == ["after"]
+
+
+def test_it_ends_with_the_process_that_asked_however_that_ends() -> None:
+    program = (
+        "import os, signal; from cdc_platform.mysql.ddl_process import PARSERS as p;"
+        "p.ask({'statements': [], 'fold': False}); print(p._process.process.pid, flush=True);"
+        "os.kill(os.getpid(), signal.SIGKILL)"
+    )
+    done = subprocess.run([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True, check=False)
+    left, end = int(done.stdout), time.monotonic() + 20
+    while Path(f"/proc/{left}/cmdline").exists() and Path(f"/proc/{left}/cmdline").read_bytes():
+        assert time.monotonic() < end
+        time.sleep(0.1)
+
+
+def test_why_it_does_not_start_is_told(parsers: _Parsers, monkeypatch: pytest.MonkeyPatch) -> None:
+    real = subprocess.Popen
+    program = [sys.executable, "-c", "raise SystemExit('no Java')"]
+    monkeypatch.setattr(ddl_process.subprocess, "Popen", lambda _, **more: real(program, **more))
+    with pytest.raises(SetupError, match="the DDL parsers don't start: no Java"):
+        asked(parsers)
