@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from cdc_platform.changelog.loads import LOADED_AGAIN, TAKEN_AGAIN, loads
-from cdc_platform.changelog.schema import schema_history
+from cdc_platform.changelog.schema_steps import schema_history
 
 COLUMNS = '[{"name": "id", "type": "int", "key": true}]'
 FIRST, SECOND = (1, 157), (9, 157)

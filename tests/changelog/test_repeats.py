@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from cdc_platform.changelog.schema import schema_history
+from cdc_platform.changelog.schema_steps import schema_history
 
 ORDERS, OTHER = ("shop", "orders"), ("shop", "b")
 MADE = "CREATE TABLE orders (id int NOT NULL, v varchar(20), PRIMARY KEY (id))"

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from cdc_platform.changelog.schema import schema_history
+from cdc_platform.changelog.schema_steps import schema_history
 
 COLUMNS = json.dumps(
     [{"name": "id", "type": "int(11)", "key": True}, {"name": "note", "type": "varchar(20)", "key": False}]

@@ -8,7 +8,8 @@ from functools import partial
 from typing import Any
 
 from cdc_platform.changelog.loads import loads
-from cdc_platform.changelog.schema import Address, Effects, SchemaHistory, Step, schema_history
+from cdc_platform.changelog.schema import Address, SchemaHistory, Step
+from cdc_platform.changelog.schema_steps import Effects, schema_history
 from cdc_platform.config import Config, Source
 from cdc_platform.formats import FORMATS
 from cdc_platform.formats.table_schemas.options import MySqlOptions
