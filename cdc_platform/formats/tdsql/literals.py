@@ -10,10 +10,12 @@ the row, and nothing else in a message would show it.
 # pyright: reportAttributeAccessIssue=false
 
 import re
+import struct
 from collections.abc import Callable
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
-from ipaddress import IPv4Address, IPv6Address
+from ipaddress import IPv4Address
+from itertools import takewhile
 
 import numpy as np
 import pyarrow as pa
@@ -163,9 +165,23 @@ def _formed(text: str, mysql_type: MySqlType, escapes: Escapes) -> str | None:
     if mysql_type.name == "inet4" and len(data) == 4:
         return str(IPv4Address(data))
     if mysql_type.name == "inet6" and len(data) == 16:
-        mapped = IPv6Address(data).ipv4_mapped
-        return str(IPv6Address(data)) if mapped is None else f"::ffff:{mapped}"
+        return inet6_text(data)
     return None
+
+
+def inet6_text(data: bytes) -> str:
+    """16 bytes as MariaDB writes them (`Inet6::to_string`): the first of the longest runs of zeros left out, if it is
+    one alone, too; the last four bytes as IPv4 behind six zeros, or behind five and `ffff`."""
+    words = struct.unpack(">8H", data)
+    runs = [sum(1 for _ in takewhile(lambda w: w == 0, words[at:])) for at in range(8)]
+    most = max(runs)
+    start = runs.index(most)
+    if start == 0 and (most == 6 or (most == 5 and words[5] == 0xFFFF)):
+        return f"::{'ffff:' if most == 5 else ''}{IPv4Address(data[12:])}"
+    shown = [f"{w:x}" for w in words]
+    if most == 0:
+        return ":".join(shown)
+    return f"{':'.join(shown[:start])}::{':'.join(shown[start + most :])}"
 
 
 def _binaries(literals: pa.StringArray, mysql_type: MySqlType, escapes: Escapes) -> values.Checked:
