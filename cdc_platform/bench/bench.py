@@ -44,8 +44,8 @@ class Settings:
     isn't. folder: where broker and lakes are made (and removed); None: the system's temporary folder. lake: an empty
     place for the lakes instead, which stay there. topic, servers: of a Kafka that is there, in place of generated rows
     (then of one format). sizes: rows of the tables that increments of `changes` changes come into. tables, partitions:
-    how many there are where breadth is measured. rate: changes per second whose way is timed for `seconds`, into `over`
-    tables."""
+    how many there are where breadth is measured; keyless: without keys. rate: changes per second whose way is timed for
+    `seconds`, into `over` tables."""
 
     what: tuple[str, ...] = _USUAL
     formats: tuple[str, ...] = FORMATS
@@ -61,6 +61,7 @@ class Settings:
     changes: int = 20_000
     tables: int = 1_000
     partitions: int = 1
+    keyless: bool = False
     rate: int = 20
     seconds: int = 120
     over: int = 1
@@ -153,7 +154,7 @@ def _breadth(work: Path, settings: Settings, say: Say) -> tuple[list[dict[str, A
         told = _told(work, settings, "breadth-lake", "canal_json", "breadth", servers)
         config = parse_config(told, work / "cdc.yaml")
         say(f"{settings.tables} tables")
-        tables = Tables("breadth", settings.tables, settings.partitions)
+        tables = Tables("breadth", settings.tables, settings.partitions, settings.keyless)
         some = max(1, settings.tables * 3 // 10)
         rows = figures(open_session(config), config, servers, tables, settings.changes, some)
         say("status, sensors and definitions")

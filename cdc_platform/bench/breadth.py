@@ -31,11 +31,13 @@ Row = dict[str, str]
 
 @dataclass(slots=True)
 class Tables:
-    """So many tables and their rows by key, as messages make them; a key's by one partition."""
+    """So many tables and their rows by key, as messages make them; a key's by one partition. keyless: the tables have
+    no key, and rows are only inserted."""
 
     topic: str
     number: int
     partitions: int = 1
+    keyless: bool = False
     rows: list[dict[int, Row]] = field(default_factory=list)
     changes: int = 0
     _random: random.Random = field(default_factory=lambda: random.Random(33))  # noqa: S311
@@ -51,7 +53,7 @@ class Tables:
         """Updates, inserts and deletes of some tables, in turn."""
         for i in range(changes):
             table, what = i % tables, self._random.random()
-            if what < 0.2 or not self.rows[table]:
+            if what < 0.2 or not self.rows[table] or self.keyless:
                 yield self._insert(table, 1000 + self.changes)
             elif what < 0.3:
                 yield self._delete(table)
@@ -61,7 +63,7 @@ class Tables:
     def each(self) -> Iterator[Record]:
         """One change in each."""
         for table in range(self.number):
-            yield self._update(table)
+            yield self._insert(table, 1000 + self.changes) if self.keyless else self._update(table)
 
     def _insert(self, table: int, key: int) -> Record:
         row = self.rows[table][key] = self._row(key)
@@ -83,7 +85,8 @@ class Tables:
 
     def _message(self, table: int, kind: str, row: Row, old: Row | None) -> Record:
         self.changes += 1
-        record = canal_json(self.topic, self.changes, name(table), kind, TYPES, row, old)
+        keys = () if self.keyless else ("id",)
+        record = canal_json(self.topic, self.changes, name(table), kind, TYPES, row, old, keys=keys)
         return record._replace(partition=int(row["id"]) % self.partitions)
 
     def differences(self, config: Config) -> list[str]:
@@ -115,8 +118,10 @@ def canal_json(
     row: Mapping[str, str | None] | None,
     old: Mapping[str, str | None] | None,
     sql: str = "",
+    *,
+    keys: tuple[str, ...] = ("id",),
 ) -> Record:
-    """A message about one row, or about a statement."""
+    """A message about one row, or about a statement. keys: columns of the table's key."""
     at = START_MS + number
     message = {
         "data": row and [row],
@@ -126,7 +131,7 @@ def canal_json(
         "isDdl": bool(sql),
         "mysqlType": types or None,
         "old": old and [old],
-        "pkNames": ["id"] if types else None,
+        "pkNames": [*keys] if types and keys else None,
         "sql": sql,
         "sqlType": {c: _SQL_TYPES[t.partition("(")[0]] for c, t in types.items()} or None,
         "table": table,

@@ -31,6 +31,9 @@ def command(
     changes: Annotated[int, typer.Option(min=1, help="Changes of one increment.")] = 20_000,
     tables: Annotated[int, typer.Option(min=1, help="Tables of `--what breadth`.")] = 1_000,
     partitions: Annotated[int, typer.Option(min=1, help="Partitions of the topic of `--what breadth`.")] = 1,
+    keyless: Annotated[
+        bool, typer.Option("--keyless", help="Its tables have no key, and rows are only inserted.")
+    ] = False,
     rate: Annotated[int, typer.Option(min=1, help="Changes per second whose way to the snapshot is timed.")] = 20,
     seconds: Annotated[int, typer.Option(min=10, help="For how long.")] = 120,
     over: Annotated[int, typer.Option(min=1, help="Tables of `--what latency`.")] = 1,
@@ -71,6 +74,7 @@ def command(
         changes=changes,
         tables=tables,
         partitions=partitions,
+        keyless=keyless,
         rate=rate,
         seconds=seconds,
         over=over,
