@@ -17,11 +17,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from cdc_platform.changelog.order_key import ends, map_value
+from cdc_platform.changelog.order_key import ORDER, ends, map_value
 from cdc_platform.changelog.ties import Unplaced
 from cdc_platform.errors import UnknownType
 from cdc_platform.mysql.types import MySqlType, parse_type
 from cdc_platform.tables.names import Name, name_columns
+
+_OFFSET = ORDER.get_field_index("landed")
 
 _TIMES = {"date": pa.date32(), "datetime": pa.timestamp("us"), "timestamp": pa.timestamp("us", "UTC")}
 _SHORTEST = {"date": 10, "datetime": 19, "timestamp": 20}
@@ -41,9 +43,9 @@ _RANGES = {**dict.fromkeys(("tinyint", "smallint", "int", "bigint"), "integer"),
 
 
 class PlainTable(NamedTuple):
-    """A table as workers need it: names of its columns in order, of its key; how texts of the key are spelled; the
-    families of columns that hold a date; how the first key column is compared where its range is wanted (integer, text,
-    None)."""
+    """A table as workers need it: names of its columns in order, of its key (none: it has no key); how texts of the key
+    are spelled; the families of columns that hold a date; how the first key column is compared where its range is
+    wanted (integer, text, None)."""
 
     name: Name
     names: tuple[str, ...]
@@ -69,10 +71,10 @@ def _listed(value: str | tuple[str, str]) -> str | list[str]:
 
 
 def plain_table(name: Name, columns: Collection[tuple[str, MySqlType]], keys: tuple[str, ...]) -> PlainTable | None:
-    """A table of these columns. None: it has no key, or two texts may be one value of it."""
+    """A table of these columns. None: two texts may be one value of its key."""
     types = [t for n, t in columns if n in keys]
     spelled = tuple(s for t in types if (s := _spelling(t)) is not None)
-    if not types or len(spelled) < len(types):
+    if len(spelled) < len(types):
         return None
     dates = tuple((n, t.family) for n, t in columns if t.family in _TIMES)
     return PlainTable(
@@ -81,7 +83,7 @@ def plain_table(name: Name, columns: Collection[tuple[str, MySqlType]], keys: tu
         keys,
         spelled,
         dates,
-        None if types[0].family == "time" else _RANGES.get(types[0].spark),
+        None if not types or types[0].family == "time" else _RANGES.get(types[0].spark),
     )
 
 
@@ -113,7 +115,8 @@ def told_table(name: Name, columns_json: str, keys: list[str] | None) -> PlainTa
 @dataclass(slots=True)
 class Figures:
     """Of a table's changes in a file, as far as they are plain. truncates: TRUNCATEs among them; truncated: order of
-    the last one."""
+    the last one. keys: lowest and highest first keys; of a table without a key offsets, for its rows are told apart by
+    the addresses of their changes."""
 
     changes: int = 0
     deletes: int = 0
@@ -136,8 +139,9 @@ def told(figures: Figures) -> dict[str, Any]:
 
 def looked(table: PlainTable | None, rows: pa.RecordBatch, order: np.ndarray, figures: Figures) -> bool:
     """Adds to the figures; False: some change isn't plain. Plain are TRUNCATEs, and changes that tell their key, in the
-    one spelling of its value, and, but deletes, all columns in order with dates that exist; none that changes a key.
-    table: None of changes whose columns aren't known: TRUNCATEs tell none."""
+    one spelling of its value, and, but deletes, all columns in order with dates that exist; none that changes a key. Of
+    a table without a key rows that came: which of equal rows another change is about, all of them say together
+    (snapshots/apply/keyless.py). table: None of changes whose columns aren't known: TRUNCATEs tell none."""
     emptied = pc.fill_null(pc.equal(rows.column("op"), "truncate"), False)
     number = emptied.true_count
     if number < rows.num_rows:
@@ -158,6 +162,26 @@ def _mask(which: pa.BooleanArray) -> np.ndarray:
 
 
 def _looked(table: PlainTable, rows: pa.RecordBatch, order: np.ndarray, figures: Figures) -> bool:
+    return (_with_key if table.keys else _without_key)(table, rows, order, figures)
+
+
+def _without_key(table: PlainTable, rows: pa.RecordBatch, order: np.ndarray, figures: Figures) -> bool:
+    came = pc.is_in(rows.column("op"), pa.array(["insert", "read"]))
+    if not pc.all(came).as_py() or _whole(table, rows) is None:
+        return False
+    figures.changes += rows.num_rows
+    figures.orders += ends(order)
+    figures.keys += [int(order[:, _OFFSET].min()), int(order[:, _OFFSET].max())]
+    return True
+
+
+def _whole(table: PlainTable, rows: pa.RecordBatch) -> dict[str, pa.StringArray] | None:
+    """Texts by column of the images after; None: some aren't whole, or hold a date that doesn't exist."""
+    texts = texts_of(rows.column("after"), table.names)
+    return texts if texts is not None and all(_exist(texts[name], family) for name, family in table.dates) else None
+
+
+def _with_key(table: PlainTable, rows: pa.RecordBatch, order: np.ndarray, figures: Figures) -> bool:
     op, told = rows.column("op"), [map_value(rows.column("key"), k) for k in table.keys]
     deleted = pc.equal(op, "delete")
     if any(k.null_count for k in told):
@@ -165,8 +189,7 @@ def _looked(table: PlainTable, rows: pa.RecordBatch, order: np.ndarray, figures:
     if not all(_one_spelling(table, name, k, s) for name, k, s in zip(table.keys, told, table.spelled, strict=True)):
         return False
     alive = rows if not pc.any(deleted).as_py() else rows.filter(pc.invert(deleted))
-    texts = texts_of(alive.column("after"), table.names)
-    if texts is None or not all(_exist(texts[name], family) for name, family in table.dates):
+    if (texts := _whole(table, alive)) is None:
         return False
     updated = pc.equal(alive.column("op"), "update")
     for name, key in zip(table.keys, told, strict=True):

@@ -190,7 +190,8 @@ def _write(
     asked = [together.Asked(t, found.told.get(t.name), before.get(t.name)) for t in found.touched if t.name not in done]
     done |= together.bring_up(work, asked)
     alone = [a for a in asked if a.touched.name not in done]
-    rows_alone = {n: p for n, p in plain.items() if p.figures.truncated_at is None}  # Spark's, where tables go alone
+    # TRUNCATEs and tables without a key are Spark's, where tables go alone.
+    rows_alone = {n: p for n, p in plain.items() if p.table.keys and p.figures.truncated_at is None}
     unplaced = {n: rows_alone[n] for a in alone if a.touched.low[1] < 0 and (n := a.touched.name) in rows_alone}
     work = replace(work, plain=rows_alone, untied=ties.untied(spark, unplaced) if came.several else frozenset())
     with read_in_bulk(spark, _read_alone(config, source, work, [a.touched.name for a in alone], before)):
@@ -243,9 +244,11 @@ def _plain(
     """Tables of a batch whose changes are plain, but those whose rows are carried over DDL (`apart`)."""
     columns = {}
     for t in found.touched:
-        if t.name not in apart and (told := found.told.get(t.name)) and t.told_keys:
+        if t.name not in apart and (told := found.told.get(t.name)):
             with suppress(TableStopped):  # it will be told when the table's turn comes
-                columns[t.name] = columns_of(source, t.name, told)
+                mine = columns_of(source, t.name, told)
+                if t.told_keys or not any(c.key for c in mine):
+                    columns[t.name] = mine
     return survey(spark, files, columns)
 
 

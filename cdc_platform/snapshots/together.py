@@ -1,5 +1,6 @@
-"""Batches of few plain changes (full_images.py) for each of some tables, newer than anything their snapshots hold: one
-Spark job brings all of them up to date, and their logs are committed side by side.
+"""Batches of few plain changes (full_images.py) for each of some tables, newer than anything their snapshots hold, or
+rows that came into tables without a key: one Spark job brings all of them up to date, and their logs are committed side
+by side.
 
 A table by itself takes some jobs of Spark's, 0.4 s, however few its changes are. What a table has that isn't kept to
 here goes its own way (table_batch.py), which gives the same: a larger batch, other columns, a value that Spark has to
@@ -16,7 +17,6 @@ from functools import lru_cache, partial
 from itertools import count
 from typing import Any, NamedTuple, TypeVar
 
-import pyarrow as pa
 from pyspark.sql.types import StructType
 
 from cdc_platform.errors import TableStopped
@@ -26,7 +26,7 @@ from cdc_platform.lake.data_files import Written, units
 from cdc_platform.lake.looks import Look
 from cdc_platform.snapshots import partitions, state
 from cdc_platform.snapshots.apply import append as loads
-from cdc_platform.snapshots.apply import prepare, replace_rows
+from cdc_platform.snapshots.apply import keyless, prepare, replace_rows
 from cdc_platform.snapshots.apply.append import ROWS, TOMBSTONES, Columns, Load
 from cdc_platform.snapshots.apply.replace_rows import DataFile
 from cdc_platform.snapshots.apply.together_tasks import Piece, Task, Told, done, given
@@ -39,7 +39,7 @@ from cdc_platform.snapshots.schema.features import Features
 from cdc_platform.snapshots.table_batch import Work
 from cdc_platform.snapshots.target import Target
 from cdc_platform.spark import arrow_tasks, delta_sql
-from cdc_platform.tables import Name
+from cdc_platform.tables import ROW_ADDRESS, Name
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")
@@ -50,6 +50,8 @@ _TASK_CHANGES, _TASK_TABLES = 100_000, 8
 """Changes that a task takes at most; tables that are worth another one."""
 _LOOKED_THROUGH = 64 << 20
 """Bytes of a snapshot's files that one task looks through for the keys of a batch."""
+_ADDRESS_BYTES = 16
+"""What is read of a row of a table without a key."""
 _SMALL_FILE = 8 << 20
 """Files of up to so many bytes are put together with a batch's rows when there are many of them."""
 _AT_ONCE, _REQUESTS_AT_ONCE = 4, 16
@@ -99,15 +101,15 @@ def _prepared(work: Work, asked: Asked) -> _Prepared | None:
     touched, plain = asked.touched, work.plain.get(asked.touched.name)
     if plain is None or asked.columns is None or not 0 < plain.figures.changes == touched.changes <= _FEW:
         return None
-    unsettled = work.came.unsettled(touched.low[1])
-    if unsettled and (work.came.mixed or plain.figures.truncated_at is not None):  # partitions.check
+    unsettled, emptied = work.came.unsettled(touched.low[1]), plain.figures.truncated_at is not None
+    if (unsettled and (work.came.mixed or emptied)) or (emptied and not plain.table.keys):  # partitions.check; keyless
         return None
     with suppress(TableStopped):
         columns = columns_of(work.source, touched.name, asked.columns)
         target = work.target(touched.name)
         look = _looked(target, columns, asked, plain, unplaced=unsettled)
         piece = _piece(target, columns, plain, look) if look is not None else None
-        if piece is not None and unsettled:
+        if piece is not None and unsettled and plain.table.keys:
             high = asked.before and asked.before["high_order"]
             unplaced = partitions.unplaced(target, touched.low, tuple(map(int, high.values())) if high else None)
             piece = unplaced and replace(piece, unplaced=unplaced)
@@ -126,9 +128,13 @@ def _looked(target: Target, columns: list[TableColumn], asked: Asked, plain: Pla
         return None
     if asked.before is None:
         return None if look.live.adds or delta_table.exists(target.tombstones) else look
+    low = tuple(map(int, plain.figures.low_order))
+    if not plain.table.keys:
+        doubted = asked.before["reason"] is not None
+        return None if doubted or not keyless.only_add(target, None if unplaced else low) else look
     if not (high := asked.before["high_order"]):
         return None
-    there, low = tuple(high.values()), tuple(plain.figures.low_order)
+    there = tuple(high.values())
     return look if (there[:3] <= low[:3] if unplaced else there < low) else None
 
 
@@ -155,14 +161,24 @@ def _piece(target: Target, columns: list[TableColumn], plain: Plain, look: Look)
         return None
     sinks = {ROWS: loads.sink(target.snapshot, rows)}
     sinks |= {TOMBSTONES: loads.sink(target.tombstones, graves)} if graves else {}
-    fields = {given: (field.remove_metadata(), type_) for field, type_, given in rows}
-    keys: list[tuple[pa.Field, Any]] = [fields[f"t{i}"] for i, _ in enumerate(plain.table.keys)]
-    chosen = ((), frozenset(), frozenset()) if emptied else _files(target, look, keys[0][0].name, plain)
+    keys, by = _apart(rows, plain)
+    chosen = ((), frozenset(), frozenset()) if emptied else _files(target, look, by, plain)
     if chosen is None:
         return None
     files, rewritten, always = chosen
     since = tuple(map(int, emptied)) if emptied else None
-    return Piece(plain.table, Load(rows, graves), sinks, tuple(keys), files, rewritten, always, since)
+    return Piece(plain.table, Load(rows, graves), sinks, keys, by, files, rewritten, always, since)
+
+
+def _apart(rows: Columns, plain: Plain) -> tuple[Columns, str]:
+    """What tells a snapshot's rows apart, and by which of it its files are looked through (Piece.by): that of whose
+    values the lowest and the highest are known."""
+    given_by = {given: (field.remove_metadata(), type_, given) for field, type_, given in rows}
+    if keys := tuple(given_by[f"t{i}"] for i, _ in enumerate(plain.table.keys)):
+        return keys, keys[0][0].name
+    address, _, _ = given_by[shapes.ADDRESS]
+    offset = address.type.field(ROW_ADDRESS.names.index("offset"))
+    return (given_by[shapes.ADDRESS],), f"{address.name}.{offset.name}"
 
 
 def _graves(target: Target, columns: list[TableColumn]) -> Columns | None:
@@ -186,6 +202,10 @@ def _files(
     always = small if len(small) >= prepare.MANY_FILES else []
     met = {f.number for f in replace_rows.files_of(target.snapshot, live, key, ends)} | {f.number for f in always}
     files = [f for f in every if f.number in met]
+    if not plain.table.keys:  # no row goes, but where a batch is done again
+        read = sum(f.rows for f in files) * _ADDRESS_BYTES + sum(f.bytes for f in always)
+        told = frozenset(f.number for f in files), frozenset(f.number for f in always)
+        return (tuple(files), *told) if read <= _LOOKED_THROUGH else None
     wanted, enabled = prepare.marks_of(target, Features.seen(look))
     if sum(f.bytes for f in files) > _LOOKED_THROUGH or (wanted and not enabled and met - {f.number for f in always}):
         return None
@@ -235,5 +255,6 @@ def _committed(work: Work, prepared: _Prepared, told: Told) -> state.Outcome | N
         said = replace_rows.history(plain.figures.changes, sum(n for _, _, n in gone), len(rows))
         if not commits.commit(piece.sinks[ROWS].table, live, rows, marked, said):
             return None
-    order, there = plain.figures.high_order, commits.counted_after(live, rows, marked)
+    order = plain.figures.high_order if plain.table.keys else None  # of tables without one tombstones tell (keyless.py)
+    there = commits.counted_after(live, rows, marked)
     return state.Outcome(touched.name, "live", None, touched.changes, 0, high_order=order, rows=there)

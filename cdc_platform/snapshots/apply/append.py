@@ -26,6 +26,7 @@ from cdc_platform.snapshots.apply.cast import typed
 from cdc_platform.snapshots.reduce import images
 from cdc_platform.snapshots.schema import features
 from cdc_platform.snapshots.schema.columns import BOOKKEEPING, TableColumn
+from cdc_platform.snapshots.schema.shapes import ADDRESS
 from cdc_platform.spark import arrow_tasks
 
 if TYPE_CHECKING:
@@ -79,8 +80,13 @@ class Load:
 
 
 def _write(out: Output, batch: pa.RecordBatch, columns: Columns) -> None:
-    made = [_made(batch.column(given), type_, field) for field, type_, given in columns]
-    out.write(pa.RecordBatch.from_arrays(made, schema=pa.schema([f for f, _, _ in columns])))
+    out.write(made(batch, columns))
+
+
+def made(batch: pa.RecordBatch, columns: Columns) -> pa.RecordBatch:
+    """Columns of a file. Raises ValueError where Spark has to say what a text is."""
+    found = [_made(batch.column(given), type_, field) for field, type_, given in columns]
+    return pa.RecordBatch.from_arrays(found, schema=pa.schema([f for f, _, _ in columns]))
 
 
 def _made(given: pa.Array, type_: MySqlType | None, field: pa.Field) -> pa.Array:
@@ -137,7 +143,7 @@ def rows_of(fields: Mapping[str, pa.Field], columns: list[TableColumn]) -> Colum
     them."""
     keys = iter(f"t{i}" for i, _ in enumerate(c for c in columns if c.key))
     given: Given = {c.name.lower(): (c.type, next(keys) if c.key else f"x{i}") for i, c in enumerate(columns)}
-    given |= {name: (None, name) for name in BOOKKEEPING}
+    given |= {name: (None, name) for name in (*BOOKKEEPING, *(() if any(c.key for c in columns) else (ADDRESS,)))}
     if {n.lower() for n in fields} != given.keys() or len(fields) != len(given):
         return None
     if any(not f.nullable or "." in f.name for f in fields.values()):
@@ -156,10 +162,12 @@ def tombstones_of(fields: Mapping[str, pa.Field], columns: list[TableColumn]) ->
 
 
 def sink(table: Store, columns: Columns) -> Sink:
-    """Where files with these columns are written."""
+    """Where files with these columns are written. Between which addresses their rows lie is told in any case: by these
+    it is looked for rows that are there already."""
     schema = pa.schema([field for field, _, _ in columns])
     leaves = tuple(leaf for field in schema for leaf in _leaves(field))
-    return Sink(table, schema, leaves[:_STATED], leaves)
+    addresses = (leaf for field, _, given in columns if given == ADDRESS for leaf in _leaves(field))
+    return Sink(table, schema, tuple(dict.fromkeys((*leaves[:_STATED], *addresses))), leaves)
 
 
 def _leaves(field: pa.Field) -> list[str]:

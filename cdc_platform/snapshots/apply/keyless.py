@@ -6,15 +6,19 @@ tombstones beside it keep deletes, and inserts that they took away: together eve
 ever deleted. So late changes count as if they had come in order, and a change that comes again is known.
 """
 
+import json
+from collections.abc import Mapping
 from dataclasses import dataclass
+from math import inf
 from typing import Any
 from uuid import uuid4
 
 from pyspark.sql import Column, DataFrame, SparkSession, Window
 from pyspark.sql import functions as F
 
+from cdc_platform.changelog.schema import Order
 from cdc_platform.errors import TableStopped
-from cdc_platform.lake import delta_table
+from cdc_platform.lake import delta_table, looks
 from cdc_platform.snapshots.apply.prepare import ready_for_merge
 from cdc_platform.snapshots.apply.tombstones import dig, graves
 from cdc_platform.snapshots.reduce.fold import overlaid
@@ -23,9 +27,8 @@ from cdc_platform.snapshots.schema.shapes import ADDRESS
 from cdc_platform.snapshots.target import Stale, Target
 from cdc_platform.spark import delta_sql
 from cdc_platform.spark.delta_sql import delta, quoted
-from cdc_platform.tables import ADDRESS_TYPE
+from cdc_platform.tables import ADDRESS_TYPE, ORDER, ROW_ADDRESS
 
-_ADDRESS_FIELDS = ("topic", "partition", "offset", "entry_index", "row_index")
 _BURIED, _THERE, _NEW = 0, 1, 2  # where an event is known from, the most telling first
 
 
@@ -39,6 +42,23 @@ class Figures:
     truncated_at: Any  # order of the last TRUNCATE, or None
     low_offset: int
     high_offset: int
+
+
+def only_add(target: Target, low: Order | None) -> bool:
+    """Whether rows that came do nothing but add themselves to a table, for all that is known to be deleted went before
+    them: nothing did, or it did before `low`, the oldest of them (None: nothing tells what is older). Such a row is one
+    more of its content, however many of it came and went until then, and takes no delete that found no row. By the log
+    alone; False isn't certain."""
+    look = looks.look(target.tombstones)
+    if look is None:
+        return True
+    return look.live is not None and all(low is not None and _highest(add) < low for add in look.live.adds)
+
+
+def _highest(add: Mapping[str, Any]) -> tuple[float, ...]:
+    """An order that none in a file of tombstones is above."""
+    told = json.loads(add["stats"]).get("maxValues", {}).get("_cdc_order", {})
+    return tuple(n if isinstance(n := told.get(name), int) else inf for name in ORDER.names)
 
 
 def bring_up(
@@ -165,10 +185,10 @@ def _events(rows: DataFrame, columns: list[TableColumn]) -> DataFrame:
     went = F.when(F.col("op").isin("update", "delete"), F.struct(F.lit(-1).alias("sign"), before.alias("image")))
     came = F.when(F.col("op") != "delete", F.struct(F.lit(1).alias("sign"), after.alias("image")))
     event = F.explode(F.array_compact(F.array(went, came))).alias("_e")
-    changes = rows.where("op <> 'truncate'").select("order_key", "source_time", *_ADDRESS_FIELDS, event)
+    changes = rows.where("op <> 'truncate'").select("order_key", "source_time", *ROW_ADDRESS.names, event)
     typed = changes.withColumn("_image", F.col("_e.image")).select(
         F.col("_e.sign").alias("sign"),
-        F.struct(*_ADDRESS_FIELDS).cast(ADDRESS_TYPE).alias(ADDRESS),
+        F.struct(*ROW_ADDRESS.names).cast(ADDRESS_TYPE).alias(ADDRESS),
         F.col("order_key").alias("_cdc_order"),
         F.col("source_time").alias("_cdc_source_time"),
         *(c.value(c.text("_image")).alias(f"_v{i}") for i, c in enumerate(columns)),

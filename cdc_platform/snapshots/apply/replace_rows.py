@@ -11,7 +11,7 @@ table: 12 s of CPU for 10,000,000 rows. Here their keys are read once.
 import json
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import partial, reduce
 from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import unquote
 
@@ -57,14 +57,22 @@ class Keys(NamedTuple):
 
 
 class Held(NamedTuple):
-    """Few keys, in memory, as the snapshot's files have them."""
+    """Few keys, in memory, as the snapshot's files have them. by: the column (dotted where nested) that tells most of
+    them apart."""
 
     keys: pa.Table
+    by: str
+
+    @property
+    def schema(self) -> pa.Schema:
+        """Of the columns of files that hold them."""
+        return self.keys.schema
 
     def some(self) -> Iterator[pa.Table]:
-        """All of them."""
-        if self.keys.num_rows:
-            yield self.keys
+        """All of them, the fields of structs as columns."""
+        for batch in self.keys.combine_chunks().to_batches():
+            flat = _flat(batch)
+            yield pa.Table.from_batches([flat]).select([self.by, *(n for n in flat.schema.names if n != self.by)])
 
 
 class DataFile(NamedTuple):
@@ -83,12 +91,26 @@ def rows_of(keys: "Keys | Held", files: Sequence[DataFile]) -> Iterator[pa.Recor
     for some in keys.some():
         column = some.column(0).combine_chunks()
         for file in files:
-            for at in _of_file(file.file, some, column):
+            for at in _of_file(file.file, keys.schema, some, column):
                 numbers = pa.array(np.full(len(at), file.number, np.int64))
                 yield pa.RecordBatch.from_arrays([numbers, pa.array(at)], ["file", "at"])
 
 
-def _of_file(path: File, keys: pa.Table, first: pa.Array) -> Iterator[np.ndarray]:
+def _flat(rows: pa.RecordBatch) -> pa.RecordBatch:
+    """The fields of structs as columns, `struct.field`, with -1 for a number that isn't there: NULL would be unlike
+    itself."""
+    columns: dict[str, pa.Array] = {}
+    for field, column in zip(rows.schema, rows.columns, strict=True):
+        if not pa.types.is_struct(field.type):
+            columns[field.name] = column
+            continue
+        for inner, part in zip(field.type, column.flatten(), strict=True):
+            number = pa.types.is_integer(inner.type)
+            columns[f"{field.name}.{inner.name}"] = pc.fill_null(part, -1) if number else part
+    return pa.RecordBatch.from_arrays(list(columns.values()), list(columns))
+
+
+def _of_file(path: File, stored: pa.Schema, keys: pa.Table, first: pa.Array) -> Iterator[np.ndarray]:
     span = _Span.of(first)
     base = 0
     metadata = footer(path)
@@ -96,8 +118,8 @@ def _of_file(path: File, keys: pa.Table, first: pa.Array) -> Iterator[np.ndarray
         told = metadata.row_group(group)
         if span.may_meet(told, keys.schema.names[0]):
             at = base
-            for batch in read(Unit(path, group, group + 1, 0), keys.schema, most=_ROWS):
-                if len(found := _matches(batch, keys)):
+            for batch in read(Unit(path, group, group + 1, 0), stored, most=_ROWS):
+                if len(found := _matches(_flat(batch), keys)):
                     yield found + at
                 at += batch.num_rows
         base += told.num_rows
@@ -106,7 +128,7 @@ def _of_file(path: File, keys: pa.Table, first: pa.Array) -> Iterator[np.ndarray
 def _matches(batch: pa.RecordBatch, keys: pa.Table) -> np.ndarray:
     """Numbers of a batch's rows whose key is one of these."""
     names = keys.schema.names
-    either = pc.is_in(batch.column(0), keys.column(0), skip_nulls=True)
+    either = pc.is_in(batch.column(names[0]), keys.column(0), skip_nulls=True)
     for name in names[1:]:
         either = pc.and_(either, pc.is_in(batch.column(name), keys.column(name), skip_nulls=True))
     at = np.nonzero(either.to_numpy(zero_copy_only=False))[0]
@@ -270,7 +292,7 @@ def history(rows: int, gone: int, files: int) -> dict[str, Any]:
 
 
 def files_of(table: Store, now: Live, key: str, ends: tuple[Any, Any]) -> list[DataFile]:
-    """Those that may hold one of the keys. key: the first column of it in files."""
+    """Those that may hold one of the keys. key: the first column of it in files, dotted where nested."""
     files = []
     for number, add in enumerate(now.adds):
         told = json.loads(add["stats"])
@@ -281,7 +303,11 @@ def files_of(table: Store, now: Live, key: str, ends: tuple[Any, Any]) -> list[D
 
 
 def _may_meet(told: dict[str, Any], name: str, ends: tuple[Any, Any]) -> bool:
-    low, high = (told.get(which, {}).get(name) for which in ("minValues", "maxValues"))
+    low, high = (_stated(told.get(which), name.split(".")) for which in ("minValues", "maxValues"))
     if None in ends or not isinstance(low, type(ends[0])) or not isinstance(high, type(ends[1])):
         return True
     return bool(low <= ends[1] and ends[0] <= high)
+
+
+def _stated(told: Any, path: Sequence[str]) -> Any:
+    return reduce(lambda part, name: part.get(name) if isinstance(part, dict) else None, path, told)

@@ -22,10 +22,9 @@ from cdc_platform.lake import deletion_vectors
 from cdc_platform.lake.data_files import Output, Sink, Unit, Written, read
 from cdc_platform.lake.store import File
 from cdc_platform.snapshots.apply import replace_rows
-from cdc_platform.snapshots.apply.append import ROWS, Load
-from cdc_platform.snapshots.apply.cast import typed
+from cdc_platform.snapshots.apply.append import ROWS, Columns, Load, made
 from cdc_platform.snapshots.apply.replace_rows import DataFile, Keep
-from cdc_platform.snapshots.apply.same_time import KeyColumns, Looked, Unplaced
+from cdc_platform.snapshots.apply.same_time import Looked, Unplaced
 from cdc_platform.snapshots.reduce import images, latest_by_key
 from cdc_platform.tables.names import name_columns
 
@@ -40,8 +39,10 @@ _HELD_BYTES = 64 << 20
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """What a task is to do for a table. load: how texts become rows and tombstones. sinks: of either. keys: the key
-    columns of the snapshot's files with their types at the source. files: those that may hold rows of the keys;
+    """What a task is to do for a table. load: how texts become rows and tombstones. sinks: of either. keys: columns of
+    the snapshot's files that tell its rows apart: the key's; of a table without one the address, and a row that is
+    there already takes its own place. by: the one of them (dotted where nested) that tells most. files: those that may
+    hold rows of the keys;
     rewritten: numbers of those that are written anew rather than marked, and of `always` ones, whatever they hold.
     since: order of the last TRUNCATE among the changes: those before it are of no account. unplaced: what is to be
     looked at where several partitions told changes without a position."""
@@ -49,7 +50,8 @@ class Piece:
     table: PlainTable
     load: Load
     sinks: Mapping[str, Sink]
-    keys: KeyColumns
+    keys: Columns
+    by: str
     files: tuple[DataFile, ...]
     rewritten: frozenset[int]
     always: frozenset[int]
@@ -83,7 +85,8 @@ class _Work:
 
     @staticmethod
     def of(piece: Piece) -> "_Work":
-        looked = Looked(piece.unplaced, piece.keys) if piece.unplaced is not None else None
+        keys = tuple((field, type_) for field, type_, _ in piece.keys if type_ is not None)
+        looked = Looked(piece.unplaced, keys) if piece.unplaced is not None else None
         return _Work(piece, {name: Output(sink) for name, sink in piece.sinks.items()}, looked=looked)
 
     def look(self, changes: list[pa.RecordBatch]) -> None:
@@ -106,13 +109,9 @@ class _Work:
             if not self.piece.load(iter([texts]), self.out):
                 self.why = "a text is Spark's to read"
             elif self.piece.files:
-                self.keys.append(self._keys(texts))
+                self.keys.append(made(texts, self.piece.keys))
         except _ITS_OWN as error:
             self.failed(error)
-
-    def _keys(self, texts: pa.RecordBatch) -> pa.RecordBatch:
-        made = [typed(texts.column(f"t{i}"), type_, f.type) for i, (f, type_) in enumerate(self.piece.keys)]
-        return pa.RecordBatch.from_arrays(made, schema=pa.schema([f for f, _ in self.piece.keys]))
 
     def failed(self, error: Exception) -> None:
         """Leaves nothing behind."""
@@ -146,8 +145,8 @@ class _Work:
         """Where rows with these keys stand, as replace_rows.rows_of tells."""
         if not self.piece.files:
             return []
-        schema = pa.schema([f for f, _ in self.piece.keys])
-        held = replace_rows.Held(pa.Table.from_batches(self.keys, schema))
+        schema = pa.schema([f for f, _, _ in self.piece.keys])
+        held = replace_rows.Held(pa.Table.from_batches(self.keys, schema), self.piece.by)
         return list(replace_rows.rows_of(held, self.piece.files))
 
     def _gone(self, rows: list[pa.RecordBatch]) -> list[list[Any]]:
@@ -178,9 +177,10 @@ def done(given: Iterator[Any], _out: Mapping[str, Output]) -> list[Told]:
 
 def _done(task: Task) -> list[Told]:
     works = [_Work.of(p) for _, p, _ in task.pieces]
+    schema = images.IMAGES if all(p.table.keys for _, p, _ in task.pieces) else images.ADDRESSED
     try:
         for file, (owner, places) in _winners(task, works).items():
-            for rows, of in _rows(task.files[file].unit.file, places, owner):
+            for rows, of in _rows(task.files[file].unit.file, places, owner, schema):
                 for i, mine in _split(rows, of):
                     works[i].take(mine)
                 _flushed(works)
@@ -276,10 +276,12 @@ def _by_owner(batch: pa.RecordBatch, owner: np.ndarray) -> Iterator[tuple[int, p
             yield i, batch.take(pa.array(at)), at
 
 
-def _rows(file: File, at: np.ndarray, owner: np.ndarray) -> Iterator[tuple[pa.RecordBatch, np.ndarray]]:
+def _rows(
+    file: File, at: np.ndarray, owner: np.ndarray, schema: pa.Schema
+) -> Iterator[tuple[pa.RecordBatch, np.ndarray]]:
     """Rows of a file at some places, with whose they are."""
     done = 0
-    for rows in images.rows_at(file, at):
+    for rows in images.rows_at(file, at, schema):
         yield rows, owner[done : done + rows.num_rows]
         done += rows.num_rows
 

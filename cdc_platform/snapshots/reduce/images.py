@@ -17,13 +17,17 @@ from cdc_platform.changelog.order_key import map_value, numbers
 from cdc_platform.changelog.unify import CHANGELOG_FILE
 from cdc_platform.lake.data_files import Output, Unit, footer, read
 from cdc_platform.lake.store import File
+from cdc_platform.snapshots.schema.shapes import ADDRESS
 from cdc_platform.spark import workers
-from cdc_platform.tables import ORDER_TYPE
+from cdc_platform.tables import ORDER_TYPE, ROW_ADDRESS
 
 SURVEYED = pa.schema([CHANGELOG_FILE.field(c) for c in ("db", "schema", "table", "op", "key", "after", "order_key")])
 """What `Survey` reads of a changelog file."""
 
-_IMAGES = pa.schema([CHANGELOG_FILE.field(c) for c in ("op", "key", "after", "order_key", "source_time")])
+_ADDRESS = ROW_ADDRESS.names
+IMAGES = pa.schema([CHANGELOG_FILE.field(c) for c in ("op", "key", "after", "order_key", "source_time")])
+ADDRESSED = pa.schema([*IMAGES, *(CHANGELOG_FILE.field(c) for c in _ADDRESS)])
+"""What `texts_in` needs of a change; and of one of a table without a key."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +72,7 @@ def texts(files: list[File], table: PlainTable, batches: Iterator[pa.RecordBatch
             yield texts_in(rows, table)
 
 
-def rows_at(file: File, at: np.ndarray, schema: pa.Schema = _IMAGES) -> Iterator[pa.RecordBatch]:
+def rows_at(file: File, at: np.ndarray, schema: pa.Schema = IMAGES) -> Iterator[pa.RecordBatch]:
     """Rows of a file by their number, ascending; row groups without any aren't read."""
     metadata = footer(file)
     base = 0
@@ -85,9 +89,11 @@ def rows_at(file: File, at: np.ndarray, schema: pa.Schema = _IMAGES) -> Iterator
 
 
 def texts_in(rows: pa.RecordBatch, table: PlainTable) -> pa.RecordBatch:
-    """Changes of a table → their keys, images and orders, as `texts`."""
+    """Changes of a table → their keys, images and orders, as `texts`; where it has no key, their addresses."""
     deleted = pc.equal(rows.column("op"), "delete")
-    columns = {f"t{i}": map_value(rows.column("key"), k) for i, k in enumerate(table.keys)}
+    columns: dict[str, pa.Array] = {f"t{i}": map_value(rows.column("key"), k) for i, k in enumerate(table.keys)}
+    if not table.keys:
+        columns[ADDRESS] = pa.StructArray.from_arrays([rows.column(c) for c in _ADDRESS], list(_ADDRESS))
     columns |= {"_cdc_order": rows.column("order_key"), "_cdc_source_time": rows.column("source_time")}
     columns["deleted"] = deleted
     alive = pc.invert(deleted)

@@ -122,9 +122,12 @@ def head(number: int, rows: pa.RecordBatch, at: np.ndarray, table: PlainTable) -
 
 
 def newest(held: list[pa.RecordBatch], table: PlainTable) -> pa.RecordBatch:
-    """Of each key the last change in order, the changes as they stood. Empties `held`: nothing is to be there twice."""
+    """Of each key the last change in order, the changes as they stood; of a table without a key all of them. Empties
+    `held`: nothing is to be there twice."""
     [every] = pa.Table.from_batches(held).combine_chunks().to_batches()
     held.clear()
+    if not table.keys:
+        return every
     keys = _keys(table)
     places = (every.column(c) for c in every.schema.names if c not in (*keys, "file", "at"))
     rank, row = ranks(every.num_rows, (pc.fill_null(p.cast(pa.int64()), -1).to_numpy() for p in places))
