@@ -37,20 +37,6 @@ def feed(spark, make_config):
     return Feed(spark, make_config([{"name": "s", "format": "debezium", "topics": ["t"]}]), "s")
 
 
-@pytest.fixture
-def together(monkeypatch) -> list[set[str]]:
-    """The tables of each batch that went together."""
-    done, kept = [], ways.bring_up
-
-    def bring_up(*a: Any) -> Any:
-        found = kept(*a)
-        done.append({name[-1] for name in found})
-        return found
-
-    monkeypatch.setattr(snapshots.together, "bring_up", bring_up)
-    return done
-
-
 def first(names: list[str] = NAMES) -> list[dict[str, Any]]:
     return [e for n in names for e in (TABLES[n].stated(), *(TABLES[n].insert((1, i), row(i, i)) for i in range(9)))]
 

@@ -139,8 +139,25 @@ def test_a_date_that_does_not_exist_is_no_key():
     assert surveyed([fine], columns(("a", "d")))["deletes"] == 1
 
 
-def test_tables_without_a_key_or_with_a_collation_are_not_asked_about():
-    assert full_images._table(("d", "t"), columns(())) is None
+def test_rows_that_came_into_a_table_without_a_key_are_plain_and_nothing_else_is():
+    came = [change(op, row("1", "x"), pos, key=None, before=None) for op, pos in (("read", 7), ("insert", 5))]
+    found = surveyed(came, columns(()))
+    assert (found["changes"], found["deletes"], found["keys_range"]) == (2, 0, [5, 7]), "offsets are told, not keys"
+    image = row("1", "x")
+    partial = {"a": "1", "b": "x"}
+    for odd in (
+        change("update", image, 8, key=None),
+        change("delete", image, 8, key=None),
+        change("insert", image, 8, key=None, after=partial),
+        change("insert", row("1", "x", d="2026-02-30"), 8, key=None),
+    ):
+        assert surveyed([*came, odd], columns(())) is None
+    emptied = change("truncate", image, 9, key=None, before=None, after=None)
+    found = surveyed([*came, emptied], columns(()))
+    assert (found["changes"], found["truncated"]) == (3, [0, 1, 9, 0, 0, 9])
+
+
+def test_tables_with_a_collation_are_not_asked_about():
     assert full_images._table(("d", "t"), [TableColumn("b", parse_type("varchar(9)"), True, "UTF8_LCASE")]) is None
     assert full_images._table(("d", "t"), columns()) is not None
 
