@@ -51,7 +51,8 @@ CASES = (
         Plan.KEYLESS,
         lambda f: not f.keyed,
         "the table has no key",
-        "equal rows are counted: inserts less deletes",
+        "rows that came, all newer than any delete, are added, many tables together; else equal rows are counted: "
+        "inserts less deletes",
     ),
     Case(
         Plan.REBUILD,
