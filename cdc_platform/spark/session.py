@@ -34,6 +34,7 @@ _OLD_TO_YOUNG = 5
 third of the heap, of which almost nothing outlives a collection; nothing is slower without it."""
 _CLASS_PATH, _JAVA, _JARS = "spark.driver.extraClassPath", "spark.driver.extraJavaOptions", "spark.jars"
 _COLLECTOR = "-XX:+UseParallelGC"
+_CONSTRAINTS = "spark.sql.constraintPropagation.enabled"
 _LISTING = "spark.sql.sources.parallelPartitionDiscovery.parallelism"
 _BASE = {
     "spark.app.name": "cdc-platform",
@@ -56,6 +57,9 @@ _BASE = {
     "spark.sql.sources.fileCompressionFactor": "20.0",
     # What is written has few partition values per task, mostly one: without this, whole rows are sorted by them first.
     "spark.sql.maxConcurrentOutputFileWriters": "8",
+    # What follows from a plan's filters is looked for in every spelling: of an expression over n renamed columns that
+    # are 2^n (SPARK-33152), and a row's digest is over all columns of a table.
+    _CONSTRAINTS: "false",
     "spark.sql.parquet.compression.codec": "zstd",
     # Programs made for queries, kept: a round of the stages needs some 200, and Spark's 100 threw each away before the
     # next round, which then compiled it again and ran it cold.
@@ -267,6 +271,7 @@ def prepare(session: "SparkSession", remote: str | None = None, store: Kind = "f
         "spark.sql.ansi.enabled",
         "spark.sql.variable.substitute",
         "spark.sql.parquet.compression.codec",
+        _CONSTRAINTS,
     ):
         session.conf.set(key, _BASE[key])
     return session
