@@ -65,7 +65,4 @@ def test_the_binlog_leads_to_what_the_database_says(workload):
 @pytest.mark.parametrize("format", FEEDS)
 def test_decoded_rows_are_the_database_s(workload, format):
     source, told = workload
-    # DataWorks' DDL tells no sequenceId: its TRUNCATE is refused aloud, and these are all that may be missing.
-    missing = ("truncate without sequenceid", ": [], expected [('oracle', 'truncate ")
-    found = problems(format, source, told)
-    assert [p for p in found if format != "dataworks" or not any(m in p.lower() for m in missing)] == []
+    assert problems(format, source, told) == []
