@@ -303,7 +303,7 @@ def test_tables_without_a_key_are_noted_as_such():
     touched.state(event_batch([as_event({"offset": 0, **NO_KEY.stated()})]))
     rows = event_batch([as_event({"offset": 1, **NO_KEY.insert((1, 1), {"a": "1", "b": "x"})})])
     touched.add(placed(rows, ARRIVALS))
-    assert touched.told()[0]["plain"] is False
+    assert touched.told()[0]["plain"]["keys"] == []
     touched = Touched(Tables(keys={"shop.audit": ["a"]}))
     touched.state(event_batch([as_event({"offset": 0, **NO_KEY.stated()})]))
     touched.add(placed(unify.with_keys(rows, Tables(keys={"shop.audit": ["a"]})), ARRIVALS))
