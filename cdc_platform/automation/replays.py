@@ -21,7 +21,12 @@ class ReplayConfig(dg.Config):
     tables: list[str] = Field(default=[], description="db.table; none: all")
     since: list[str] = Field(default=[], description="topic/partition/offset to begin at; none: all")
     options: dict[str, Any] = Field(default={}, description="of the format, instead of those of cdc.yaml")
-    samples: int = Field(default=10, ge=0, description="differing rows that are shown of each table")
+    samples: int = Field(
+        default=0,
+        ge=0,
+        description="differing rows that are shown of each table: their values then stand in Dagster's database, where "
+        "`cdc-platform erase` doesn't look",
+    )
     swap: bool = Field(default=False, description="then put what was made in place, of the whole source")
 
 

@@ -81,6 +81,13 @@ def test_the_difference_is_the_metadata_of_the_steps_output(job, instance, monke
     assert tables["tables"][0]["state_replay"] == "live"
 
 
+def test_no_values_come_to_dagsters_database_unless_asked_for(job, instance, monkeypatch):
+    asked = []
+    monkeypatch.setattr("cdc_platform.replay.run.replay", lambda *_, **how: asked.append(how["samples"]) or FOUND)
+    assert job.execute_in_process(partition_key="shop-dts", instance=instance).success
+    assert asked == [0]
+
+
 def test_a_replay_that_is_refused_fails_with_its_reason(job, instance, monkeypatch):
     def refused(*_, **__):
         raise RunInProgress("shop-dts", 60)
