@@ -135,9 +135,11 @@ class SchemaHistory:
             self._apply(list(together))
 
     @property
-    def unsettled(self) -> set[Name | None]:
-        """Tables of which it isn't told whether a RENAME took them, or gave them their rows."""
-        return {s.effect.before for s in self.steps if s.effect.unknown == WHICH_MOVED}
+    def unsettled(self) -> set[Name]:
+        """Tables, by today's names, of which it isn't told whether a RENAME took them, or gave them their rows."""
+        each = [inc for spans in self._spans.values() for _, inc in spans]
+        doubted = [inc for inc in each if any(s.effect.unknown == WHICH_MOVED for s in inc.steps)]
+        return {inc.today for inc in doubted if inc.today is not None}
 
     def _apply(self, statement: list[Step]) -> None:
         """All effects of one statement happen at once: tables may swap names."""

@@ -4,7 +4,16 @@ new name of a RENAME (`DruidDdlParser` gives the event the new name, alibaba/can
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
-from cdc_platform.mysql.ddl import Statement, creates, drops, named_tables, plain_name, targets
+from cdc_platform.mysql.ddl import (
+    Statement,
+    creates,
+    dropped_database,
+    drops,
+    named_tables,
+    plain_name,
+    tables_there_before,
+    targets,
+)
 from cdc_platform.mysql.table_names import folded
 from cdc_platform.mysql.tokens import Token, tokens
 
@@ -56,17 +65,31 @@ def in_sessions(
 
 
 def _left(found: list[str], olds: set[str], later: Sequence[Statement]) -> list[str]:
-    """Of the databases one of whose tables went away, those that it can be: where it is created next it went, where a
-    statement is about it next it was still there. (A CREATE of a table that is there fails, and isn't in the log.)"""
+    """Of the databases one of whose tables went away, those that it can be. Where a statement makes a table of that
+    name next, it went: a CREATE of one that is there fails, and isn't in the log. Where a statement takes it for
+    granted, it was still there. IF [NOT] EXISTS and OR REPLACE say neither."""
     for statement in later:
-        mine = {db for db, table in map(folded, named_tables(statement)) if table in olds and db in found}
-        if not mine or len(found) < 2:
+        if (dropped_database(statement) or "").lower() in found:
+            return found  # a table that comes afterwards proves nothing
+        text = statement.sql.lower()
+        if "exists" in text or "replace" in text:
             continue
-        if not creates(statement.sql):
-            found = [db for db in found if db not in mine]
-        elif "exists" not in statement.sql.lower() and "replace" not in statement.sql.lower():
-            return [db for db in found if db in mine]
+        made, needed = ({db for db, table in names if table in olds} for names in _made_and_needed(statement))
+        gone = [db for db in found if db in made]
+        if gone or len(found) < 2:
+            return gone if len(gone) == 1 else found
+        found = [db for db in found if db not in needed]
     return found
+
+
+def _made_and_needed(statement: Statement) -> tuple[set[Name], set[Name]]:
+    """Names in lower case of the tables that a statement brings about, and of those that were there before it. Whose
+    session a RENAME is of may not be told: of an old name without database nothing is."""
+    if moves := list(_moves(statement.sql)):
+        made = {folded((db or statement.db or "", table)) for _, (db, table) in moves}
+        return made, {folded((db, table)) for (db, table), _ in moves if db is not None}
+    named, needed = set(map(folded, named_tables(statement))), set(map(folded, tables_there_before(statement)))
+    return (named - needed, needed) if creates(statement.sql) else (set(), named)
 
 
 def _sessions(statement: Statement, moves: list[tuple[_Parts, _Parts]], there: set[Name]) -> list[str]:

@@ -41,6 +41,8 @@ from cdc_platform.setup.packaged import setup_command
 
 _JVM = ["-Xmx256m", "-Xss8m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"]
 _IDLE_S = 60
+_MOST = 20_000
+"""Statements after which the process ends: what parsers keep of texts grows with them."""
 _IF_EXISTS = re.compile(r"\bEXISTS\b", re.IGNORECASE)
 _LONGEST = 4_000_000  # characters of a statement; MySQL's own limit for table definitions is far below
 
@@ -48,8 +50,12 @@ _LONGEST = 4_000_000  # characters of a statement; MySQL's own limit for table d
 def main() -> None:
     """Standard input → standard output, line by line; each begins with an empty server."""
     with _java() as jvm:
-        while select.select([sys.stdin.buffer], [], [], _IDLE_S)[0] and (line := sys.stdin.buffer.readline()):
+        done = 0
+        while done < _MOST and select.select([sys.stdin.buffer], [], [], _IDLE_S)[0]:
+            if not (line := sys.stdin.buffer.readline()):
+                break
             asked = json.loads(line)
+            done += len(asked["statements"])
             model = _Model(jvm, asked["fold"])
             told = (model.apply(at, Statement(db, sql, tuple(map(tuple, k)))) for at, db, sql, k in asked["statements"])
             json.dump([astuple(change) for changes in told for change in changes], sys.stdout)
@@ -217,6 +223,8 @@ class _Model:
                     parser.setCurrentSchema(self._folded(db))
                     parser.parse(form, self.tables)
                 except Py4JJavaError as error:
+                    if "OutOfMemory" in error.java_exception.getClass().getName():
+                        raise  # it says nothing of the statement
                     if number == 0:
                         reasons.append(_reason(error.java_exception))
                 else:

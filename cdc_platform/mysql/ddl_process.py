@@ -35,7 +35,7 @@ class _Process:
         return self.process.poll() is not None
 
     def ask(self, line: bytes) -> bytes:
-        """Its answer; empty: it has ended."""
+        """Its answer, a line; without the line's end: it has ended."""
         assert self.process.stdin is not None
         assert self.process.stdout is not None
         try:
@@ -74,12 +74,16 @@ class _Parsers:
     def ask(self, request: dict[str, Any]) -> Any:
         line = json.dumps(request).encode() + b"\n"
         with self._lock:
-            kept = self._process is not None and not self._process.gone
-            answer = self._started().ask(line)
-            if not answer and kept:  # it may have ended because nothing came for long
-                self._end()
+            try:
+                kept = self._process is not None and not self._process.gone
                 answer = self._started().ask(line)
-            if not answer:
+                if not answer.endswith(b"\n") and kept:  # it may have ended because nothing came for long
+                    self._end()
+                    answer = self._started().ask(line)
+            except BaseException:  # an interrupt: the answer that is still to come would be taken for the next one's
+                self._kill()
+                raise
+            if not answer.endswith(b"\n"):
                 why = f"the DDL parsers don't start: {self._end()}"
                 raise SetupError(f"{why}. Fetch their jars again: {setup_command()}")
         return json.loads(answer)
@@ -93,6 +97,11 @@ class _Parsers:
             self._end()
             self._process = _Process()
         return self._process
+
+    def _kill(self) -> None:
+        if self._process is not None:
+            self._process.process.kill()
+            self._end()
 
     def _end(self) -> str:
         process, self._process = self._process, None

@@ -84,6 +84,12 @@ LINES = "ALTER TABLE lines RENAME TO arch.lines_2026"
         ([("shop", "CREATE TABLE IF NOT EXISTS lines (id INT)")], None),
         ([("shop", "ALTER TABLE lines ADD x INT")], "crm"),
         ([("x", "DROP TABLE crm.lines")], "shop"),
+        ([("shop", "DROP TABLE IF EXISTS lines"), ("shop", "CREATE TABLE lines (id INT)")], "shop"),
+        ([("shop", "RENAME TABLE lines_new TO lines")], "shop"),
+        ([("shop", "RENAME TABLE lines_new TO shop.lines")], "shop"),
+        ([("x", "RENAME TABLE shop.lines TO x.l")], "crm"),
+        ([("shop", "DROP DATABASE shop"), ("shop", "CREATE TABLE lines (id INT)")], None),
+        ([("shop", "CREATE TABLE l LIKE lines")], "crm"),
         ([("shop", "ALTER TABLE orders ADD x INT"), ("x", "ALTER TABLE shop.lines ADD x INT")], "crm"),
     ],
 )

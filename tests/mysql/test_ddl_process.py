@@ -65,6 +65,24 @@ def test_one_that_ended_for_want_of_questions_is_started_again(
     assert tables(asked(parsers)) == ["t"]
 
 
+def test_an_answer_that_nobody_waited_for_is_not_the_next_ones(parsers: _Parsers) -> None:
+    asked(parsers)
+
+    def interrupt(*_: Any) -> None:
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGALRM, interrupt)
+    try:
+        signal.setitimer(signal.ITIMER_REAL, 0.3)
+        many = [[i, "d", f"create table t{i} ({', '.join(f'c{j} int' for j in range(99))})", []] for i in range(99)]
+        with pytest.raises(KeyboardInterrupt):
+            parsers.ask({"statements": many, "fold": False})
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+    assert tables(asked(parsers, "other")) == ["other"]
+
+
 def test_questions_of_several_threads_have_their_own_answers(parsers: _Parsers) -> None:
     found: dict[str, list[str]] = {}
     names = [f"t{i}" for i in range(8)]

@@ -124,7 +124,7 @@ class Scanner(JsonScanner[_Any, _Kind]):
                 kinds.append(None if m is None else type(m))
                 continue
             column = None if m.column is msgspec.UNSET else bytes(m.column)
-            key = (type(m), m.db, m.table, len(m.where), len(m.field), column)
+            key = (type(m), m.db, m.table, len(m.where), len(m.field), column, m.prefix or None)
             source = self.remembered(key, self._source, key)
             kinds.append(source and (source.steady or self._group(source, at, m)))
         return kinds
@@ -141,16 +141,16 @@ class Scanner(JsonScanner[_Any, _Kind]):
             return None
         return source.groups[table]
 
-    def _source(self, key: tuple[type[_Row], str, str, int, int, bytes | None]) -> _Source | None:
+    def _source(self, key: tuple[type[_Row], str, str, int, int, bytes | None, str | None]) -> _Source | None:
         """What messages with the same `key` say. Raises one of BAD where they contradict themselves."""
-        shape, db, table, where, field, column = key
+        shape, db, table, where, field, column, prefix = key
         if not db or not table or (db.lower(), table.lower()) == HEARTBEAT:
             return None
         check_images(_OPS[shape], where, field)
         names = None if column is None else column_names(read_json(column), where, field)
         if self.schemas.fold:
             db, table = db.lower(), table.lower()
-        steady = self.schemas.steady(db, table)
+        steady = self.schemas.steady(db, table, prefix)
         return _Source(db, table, names, steady and group_of(steady, names, where, field, self.options), {})
 
     def pairs(self, _kind: _Kind, messages: list[_Any]) -> int:

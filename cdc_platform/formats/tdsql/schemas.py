@@ -53,11 +53,11 @@ class Schemas:
         columns = self._schemas.at(db, table, _placed(address, where), prefix)
         return self._table(db, table, columns, self._schemas.of(prefix))
 
-    def steady(self, db: str, table: str) -> Table | None:
+    def steady(self, db: str, table: str, prefix: str | None) -> Table | None:
         """The table that `at` gives wherever a row stands; None: that depends, or it isn't known."""
-        columns = self._schemas.steady(db, table)
+        columns = self._schemas.steady(db, table, prefix)
         try:
-            return columns and self._table(db, table, columns, self._schemas.whole)
+            return columns and self._table(db, table, columns, self._schemas.of(prefix))
         except ValueError:
             return None
 

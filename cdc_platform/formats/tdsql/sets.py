@@ -2,6 +2,7 @@
 time of its own. Messages tell them apart by `prefix`, if at all: no page says whether a set keeps its prefix when its
 task is made anew. So where prefixes differ, and it matters whether they are one set's, only option `sets` decides."""
 
+import json
 from collections.abc import Callable, Iterable
 from functools import cached_property
 from typing import Any
@@ -18,7 +19,7 @@ from cdc_platform.formats.texts import shown
 
 PREFIX = "prefix"
 """In `info` of a statement's event: the prefix of its message."""
-_PREFIX = r'"prefix"\s*:\s*"(?P<prefix>[^"\\]+)"'
+_PREFIX = r'"prefix"\s*:\s*"(?P<prefix>(?:[^"\\]|\\.)+)"'
 """Within a JSON text a quote has a backslash: this is found in no value of a row."""
 _ASK = "option sets tells whether they are one set's (one) or a set's each (prefix)"
 
@@ -36,7 +37,7 @@ def with_sets(
     told = list(statements)
     prefixes = {prefix_of(s) for s in told} - {None}
     states = build(told)
-    if sets == "one" or (sets is None and len(prefixes) < 2):
+    if sets == "one" or (sets is None and not prefixes):
         return states
     return {
         **states,
@@ -61,16 +62,17 @@ class SetSchemas:
         found = self.of(prefix).at(db, table, place)
         if self.by_prefix and not self.apart and not self._certain(found, db, table, place, prefix):
             by = ", ".join(shown(p) for p in sorted(self.by_prefix) if p)
-            raise ValueError(
-                f"{UNKNOWN} (statements came with several prefixes, {by}, and this row's may be later): {_ASK}"
-            )
+            of = f"statements came with prefix {by}, this row with {shown(prefix)}, whose own may be later"
+            raise ValueError(f"{UNKNOWN} ({of}): {_ASK}")
         return found
 
-    def steady(self, db: str, table: str) -> Columns | None:
-        """What `at` gives wherever a row stands, whatever its prefix; None: that depends, or it isn't known."""
-        found = self.whole.steady(db, table)
-        others = [s.steady(db, table) for s in self.by_prefix.values()]
-        return found if found and all(o is not None and _alike(o, found) for o in others) else None
+    def steady(self, db: str, table: str, prefix: str | None) -> Columns | None:
+        """What `at` gives wherever a row with a prefix stands; None: that depends, or it isn't known."""
+        found = self.of(prefix).steady(db, table)
+        if found is None or not self.by_prefix or self.apart:
+            return found
+        own = self._own(prefix).steady(db, table)
+        return found if own is not None and _alike(own, found) else None
 
     def _own(self, prefix: str | None) -> TableSchemas:
         return self.by_prefix.get(prefix or "") or self.by_prefix.get("") or self.whole
@@ -109,4 +111,12 @@ class Emptied:
     def _prefixes(self) -> set[str]:
         found = pc.call_function("extract_regex", [self._messages.column("value")], pc.ExtractRegexOptions(_PREFIX))
         here = set(found.field("prefix").unique().to_pylist()) - {None, b""}
-        return {p.decode(errors="replace") for p in here} | (set((self._states or {}).get("sets", ())) - {""})
+        return {_said(p) for p in here} | (set((self._states or {}).get("sets", ())) - {""})
+
+
+def _said(written: bytes) -> str:
+    """A text as JSON has it between quotes."""
+    try:
+        return json.loads(b'"%s"' % written)
+    except ValueError:
+        return written.decode(errors="replace")

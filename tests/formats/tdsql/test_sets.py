@@ -64,6 +64,15 @@ def test_where_it_matters_and_is_not_told_a_row_is_not_guessed(plain: bool) -> N
     assert len(decoded(*SWAPPED, sets="one", plain=plain)[0]) == 3
 
 
+@pytest.mark.parametrize("plain", [True, False])
+def test_a_statement_of_the_first_set_is_not_the_others(plain: bool) -> None:
+    """Nothing of the second one has come yet but rows."""
+    told = [SWAPPED[0], SWAPPED[2], SWAPPED[3], SWAPPED[4]]
+    rows, reasons = decoded(*told, plain=plain)
+    assert rows == [{"id": "1", "b": "b", "a": "a"}]
+    assert "statements came with prefix 'one', this row with 'two'" in reasons[0]
+
+
 def test_one_set_whose_prefix_changed_goes_on() -> None:
     rows, reasons = decoded(query("one", TABLE), row("one", "1", "a", "b"), row("two", "2", "a", "b"))
     assert (len(rows), reasons) == (2, [])
@@ -94,7 +103,10 @@ def emptied(*values: bytes, **options: Any) -> tuple[list[str | None], list[str]
     return [e["op"] for e in events if e["kind"] == "row"], [e["reason"] for e in events if e["kind"] == "error"]
 
 
-@pytest.mark.parametrize("other", [row("two", "2", "a", "b"), query("two", TABLE)])
+@pytest.mark.parametrize(
+    "other",
+    [row("two", "2", "a", "b"), query("two", TABLE), row("two", "2", "a", "b").replace(b'"two"', b'"t\\u0077o"')],
+)
 def test_a_truncate_of_one_set_takes_no_other_sets_rows(other: bytes) -> None:
     assert emptied(*TRUNCATED) == (["insert", "truncate"], [])
     told = decode_with_context(FORMAT, messages([*TRUNCATED, other]), TdsqlOptions())
