@@ -41,21 +41,25 @@ def in_sessions(
     order. rows: names that row changes have, from which place on."""
     coming = sorted(rows, reverse=True)
     there: set[Name] = set()
+    spelled: dict[str, str] = {}  # databases
     out: list[Statement] = []
     doubts: dict[int, list[Name]] = {}
     for at, (statement, place) in enumerate(zip(statements, places, strict=True)):
         while coming and coming[-1][0] < place:
-            there.add(folded(coming.pop()[1]))
+            name = coming.pop()[1]
+            spelled.setdefault(name[0].lower(), name[0])
+            there.add(folded(name))
         moves = list(_moves(statement.sql)) if "rename" in statement.sql.lower() else []
         found = _sessions(statement, moves, there)
         if len(found) > 1:
             found = _left(found, {folded(("", old))[1] for (_, old), _ in moves}, statements[at + 1 :])
-        out.append(statement._replace(db=found[0]) if len(found) == 1 else statement)
+        out.append(statement._replace(db=spelled.get(found[0], found[0])) if len(found) == 1 else statement)
         if len(found) > 1:
             olds = sorted(folded((db, old)) for db in found for (_, old), _ in moves)
             doubts[at] = [*olds, *(folded((db or statement.db or "", new)) for _, (db, new) in moves)]
         if creates(statement.sql):
             there |= set(map(folded, named_tables(statement)))
+            spelled |= {db.lower(): db for db, _ in named_tables(statement)}
         elif drops(statement.sql):
             there -= set(map(folded, named_tables(statement)))
         for (was, old), (db, table) in moves:

@@ -54,6 +54,13 @@ def test_tables_that_statements_made_are_known() -> None:
     assert session("RENAME TABLE bills TO arch.o", before=(moved,)) == "shop"
 
 
+def test_the_database_is_spelled_as_its_rows_and_statements_spell_it() -> None:
+    moved = Statement("arch", "RENAME TABLE orders TO arch.bills")
+    assert in_sessions([moved], [(1,)], [((0,), ("Shop", "orders"))]).statements[0].db == "Shop"
+    made = Statement("CRM", "CREATE TABLE orders (id INT)")
+    assert in_sessions([made, moved], [(0,), (1,)], []).statements[1].db == "CRM"
+
+
 def test_rows_that_come_under_the_new_name_say_nothing_of_before() -> None:
     moved = Statement("arch", "RENAME TABLE orders TO arch.bills")
     rows = [((0,), ("shop", "orders")), ((2,), ("arch", "orders")), ((2,), ("arch", "bills"))]
