@@ -32,17 +32,15 @@ def prefix_of(statement: dict[str, Any]) -> str | None:
 def with_sets(
     statements: Iterable[dict[str, Any]], sets: Sets | None, build: Callable[[Iterable[dict[str, Any]]], States]
 ) -> States:
-    """States of all statements; under "sets" those by the statements of each prefix, where they may differ. Under ""
-    stands what holds for a prefix without statements."""
+    """States of all statements; under "sets" those by the statements of each prefix, where they may differ (None: they
+    are those of all). Under "" stands what holds for a prefix without statements."""
     told = list(statements)
     prefixes = {prefix_of(s) for s in told} - {None}
     states = build(told)
     if sets == "one" or (sets is None and not prefixes):
         return states
-    return {
-        **states,
-        "sets": {p or "": build([s for s in told if prefix_of(s) in (None, p)]) for p in (None, *prefixes)},
-    }
+    each = {p or "": [s for s in told if prefix_of(s) in (None, p)] for p in (None, *sorted(prefixes))}
+    return {**states, "sets": {p: build(mine) if len(mine) < len(told) else None for p, mine in each.items()}}
 
 
 class SetSchemas:
@@ -51,7 +49,8 @@ class SetSchemas:
     def __init__(self, states: States | None, sets: Sets | None):
         self.whole = TableSchemas(states)
         self.apart = sets == "prefix"
-        self.by_prefix = {p: TableSchemas(s) for p, s in (states or {}).get("sets", {}).items()}
+        sets_told = (states or {}).get("sets", {})
+        self.by_prefix = {p: TableSchemas(s) if s is not None else self.whole for p, s in sets_told.items()}
 
     def of(self, prefix: str | None) -> TableSchemas:
         """The states by which rows with a prefix are read."""

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from cdc_platform.formats.tdsql import FORMAT, TdsqlOptions
-from tests.formats.contexts import decode_with_context
+from tests.formats.contexts import decode_with_context, statement
 from tests.formats.json_fixtures import messages, readable
 
 TABLE = "create table t (id int primary key, a varchar(99), b varchar(99))"
@@ -119,3 +119,12 @@ def test_a_truncate_of_one_set_takes_no_other_sets_rows(other: bytes) -> None:
 
 def test_a_value_that_looks_like_a_prefix_is_none() -> None:
     assert emptied(*TRUNCATED, row("one", "2", '"prefix":"two"', "b")) == (["insert", "truncate", "insert"], [])
+
+
+def test_what_is_told_the_decoder_is_the_same_in_every_process() -> None:
+    """Another text would be taken for news, and all that waits decoded once more."""
+    told = [statement("d", TABLE, i, info=[("prefix", p)]) for i, p in enumerate(("two", "one", "three", "four"))]
+    context = FORMAT.context
+    assert context is not None
+    assert list(context.build(TdsqlOptions(), told)["sets"]) == ["", "four", "one", "three", "two"]
+    assert context.build(TdsqlOptions(), told[:1])["sets"]["two"] is None
