@@ -35,7 +35,7 @@ def with_sets(
     """States of all statements; under "sets" those by the statements of each prefix, where they may differ (None: they
     are those of all). Under "" stands what holds for a prefix without statements."""
     told = list(statements)
-    prefixes = {prefix_of(s) for s in told} - {None}
+    prefixes = {p for s in told if (p := prefix_of(s)) is not None}
     states = build(told)
     if sets == "one" or (sets is None and not prefixes):
         return states
