@@ -8,6 +8,7 @@ RENAME and ends with DROP.
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from itertools import groupby
 from types import MappingProxyType
 from typing import Any, NamedTuple
@@ -134,7 +135,7 @@ class SchemaHistory:
         for _, together in groupby(self.steps, key=lambda s: (s.address, s.effect.at)):
             self._apply(list(together))
 
-    @property
+    @cached_property
     def unsettled(self) -> set[Name]:
         """Tables, by today's names, of which it isn't told whether a RENAME took them, or gave them their rows."""
         each = [inc for spans in self._spans.values() for _, inc in spans]

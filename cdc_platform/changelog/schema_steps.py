@@ -55,14 +55,14 @@ def schema_history(
     if fold is None and not (fold := folds(bare, {name for name, _, _ in mysql})):
         for name, other in spelled_otherwise(bare, {name for name, _, _ in mysql}).items():
             said[name] = [*said.get(name, ()), _SPELLED.format(".".join(other))]
-    stored = {folded(name): name for name, _, _ in mysql} if fold else {}
+    spelled = {folded(name): name for name, _, _ in mysql}
+    stored = spelled if fold else {}
     lists_read = [(folded(name), order, text) for name, order, text in mysql] if fold else mysql
     statements = [s._replace(known=_known(s, r["order"], lists_read, fold)) for s, r in zip(bare, ordered, strict=True)]
     steps = [
         Step(ordered[e.at]["order"], ordered[e.at]["address"], ordered[e.at]["ddl"], _spelled(e, stored))
         for e in settled(read(statements, fold) if statements else (), skipped)
     ]
-    spelled = {folded(name): name for name, _, _ in mysql}
     doubtful = [
         Step(r["order"], r["address"], r["ddl"], Effect(at, name, name, unknown=WHICH_MOVED))
         for at, names in doubts.items()

@@ -89,8 +89,12 @@ class _Parsers:
         return json.loads(answer)
 
     def end(self) -> None:
-        with self._lock:
+        """At this process's end, whatever a thread that was left behind still waits for."""
+        if self._lock.acquire(timeout=5):
             self._end()
+            self._lock.release()
+        elif (process := self._process) is not None:
+            process.process.kill()
 
     def _started(self) -> _Process:
         if self._process is None or self._process.gone:

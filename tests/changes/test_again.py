@@ -23,16 +23,16 @@ pytestmark = pytest.mark.spark
 
 
 class Topic:
-    """A Debezium topic without schemas that is landed without Kafka."""
+    """A topic that is landed without Kafka; by default Debezium's, without schemas."""
 
-    def __init__(self, spark: Any, folder: Path):
-        self.spark, self.file = spark, folder / "cdc.yaml"
+    def __init__(self, spark: Any, folder: Path, format: str = "debezium"):
+        self.spark, self.file, self.format = spark, folder / "cdc.yaml", format
         self.rules: dict[str, Any] = {}
         self.with_options()
         self.offset = 0
 
     def with_options(self, **options: Any) -> None:
-        source = {"name": "s", "format": "debezium", "topics": ["t"], "options": options, "tables": self.rules}
+        source = {"name": "s", "format": self.format, "topics": ["t"], "options": options, "tables": self.rules}
         raw = {"lake": "./lake", "kafka": {"bootstrap.servers": "127.0.0.1:1"}, "sources": [source]}
         self.file.write_text(json.dumps(raw))
         self.config = load_config(self.file)

@@ -71,15 +71,17 @@ class SetSchemas:
         if found is None or not self.by_prefix or self.apart:
             return found
         own = self._own(prefix).steady(db, table)
-        return found if own is not None and _alike(own, found) else None
+        return found if own is found or (own is not None and _alike(own, found)) else None
 
     def _own(self, prefix: str | None) -> TableSchemas:
         return self.by_prefix.get(prefix or "") or self.by_prefix.get("") or self.whole
 
     def _certain(self, found: Columns, db: str, table: str, place: Place, prefix: str | None) -> bool:
         """Whether a row has these columns whether the statements of other prefixes concern it or not."""
+        if (own := self._own(prefix)) is self.whole:
+            return True
         try:
-            return _alike(self._own(prefix).at(db, table, place), found)
+            return _alike(own.at(db, table, place), found)
         except ValueError:  # no statement came with its prefix
             return all(s.columns is not None and _alike(s.columns, found) for s in self.whole.states(db, table))
 
