@@ -17,10 +17,13 @@ import pyarrow.compute as pc
 
 from cdc_platform.changes.file_stats import Summary
 from cdc_platform.config.replay import Start
+from cdc_platform.formats import senders
 from cdc_platform.formats.batches import as_message_batch, isolated
 from cdc_platform.formats.contract import EVENT, MESSAGE
 from cdc_platform.formats.events import event_batch
+from cdc_platform.formats.senders import Sender
 from cdc_platform.lake.data_files import Output
+from cdc_platform.landing.counting import Asked
 from cdc_platform.spark import workers
 from cdc_platform.spark.arrow_tasks import spark_schema
 from cdc_platform.tables import DDL_SEEN, LANDING, LOADED
@@ -127,17 +130,22 @@ def _context(text: str) -> Any:
 
 @dataclass(frozen=True, slots=True)
 class Statements:
-    """The work of a pass ahead of the decoder's: DDL into the output `events` (STATEMENT); tells the number of
-    messages. marker: regular expression that every message matches that may hold some."""
+    """The work of a pass ahead of the decoder's: DDL into the output `events` (STATEMENT), and the senders that aren't
+    known; tells the number of messages. asked: of each message whether it may hold DDL, and whose it is."""
 
     decoding: Decoding
-    marker: str
+    asked: Asked
+    known: frozenset[Sender] = frozenset()
 
     def __call__(self, batches: Iterator[pa.RecordBatch], out: Mapping[str, Output]) -> int:
-        messages = 0
+        messages, known = 0, set(self.known)
         for batch in batches:
             messages += batch.num_rows
-            may = pc.fill_null(pc.match_substring_regex(batch.column("value"), self.marker), False)
+            if new := senders.news(senders.first(batch, self.asked.senders, known), known):
+                known |= new.keys()
+                rows = senders.events(new, str(self.asked.senders))
+                out["events"].write(pa.RecordBatch.from_pylist(rows, STATEMENT))
+            may = pc.fill_null(pc.match_substring_regex(batch.column("value"), str(self.asked.marker)), False)
             may_hold = batch.filter(pc.or_(may, pc.is_valid(batch.column("erased"))))
             for events in self.decoding.events(may_hold) if may_hold.num_rows else ():
                 out["events"].write(statements(events))

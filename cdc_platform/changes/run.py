@@ -19,7 +19,7 @@ from cdc_platform.changes.files import events_sink
 from cdc_platform.changes.known import Known, known
 from cdc_platform.changes.retry import HELD, again, heal
 from cdc_platform.config import Config, Source
-from cdc_platform.formats import FORMATS
+from cdc_platform.formats import FORMATS, senders
 from cdc_platform.formats.contract import DDL, Context
 from cdc_platform.lake import batches, checkpoints, commits, delta_table, stores
 from cdc_platform.lake.data_files import Sink, note_of
@@ -82,7 +82,7 @@ def _by_tasks(
 ) -> tuple[int, int]:
     """Messages decoded by workers that write files of tables themselves; numbers of messages and batches. The table of
     `events` comes last: it says that a batch is done."""
-    marker = work.marker if isinstance(work, Statements) else None
+    ahead = work if isinstance(work, Statements) else None
     counts: list[int] = []
 
     def each(spark: SparkSession, files: list[File], batch: int) -> None:
@@ -90,10 +90,10 @@ def _by_tasks(
         if commits.done_before(sinks["events"].table, app, batch):
             return
         # What says that there is nothing to put aside needs no pass, and no commit.
-        asked = [f for f in files if marker is None or not counting.has_none(note_of(f), marker)]
+        asked = [f for f in files if ahead is None or counting.has_news(note_of(f), ahead.asked, ahead.known)]
         done = arrow_tasks.over(spark, asked, MESSAGE_READ, work, sinks, whole=False)
         for name in sorted(sinks):
-            if (name == "events" and marker is None) or done.written[name]:
+            if (name == "events" and ahead is None) or done.written[name]:
                 commits.append_files(sinks[name], done.written[name], (app, batch))
         counts.append(sum(done.told))
 
@@ -117,17 +117,24 @@ def _statements(config: Config, source: Source, changes: Store) -> Sink:
 def _context(spark: SparkSession, config: Config, source: Source, needs: Context, contexts: Store) -> Known:
     """Puts the DDL of new messages beside that seen before, and builds the context from all of it."""
     if needs.marker is not None:
-        checkpoint = CHECKPOINT.at(stores.lake(config), room="ddl", source=source.name)
-        work = Statements(Decoding.of(source.format, source.options), needs.marker)
+        # Of a format whose senders are asked for: messages of which only the DDL was put aside before are asked again.
+        room = "ddl" if needs.senders is None else "ddl-senders"
+        checkpoint = CHECKPOINT.at(stores.lake(config), room=room, source=source.name)
         seen = Sink(DDL_SEEN.at(stores.lake(config), source=source.name), STATEMENT, (), ())
+        known = frozenset(senders.of(_seen(seen.table), needs.senders)) if needs.senders else frozenset()
+        work = Statements(Decoding.of(source.format, source.options), counting.Asked.of(needs), known)
         _by_tasks(spark, config, source, messages_path(config, source), checkpoint, work, {"events": seen})
     return _known(config, source, needs, contexts)
 
 
 def _known(config: Config, source: Source, needs: Context, contexts: Store) -> Known:
     options = FORMATS[source.format].options.model_validate(source.options)
-    ddl = ddl_of(delta_table.rows(DDL_SEEN.at(stores.lake(config), source=source.name)).select(DDL))
+    ddl = _seen(DDL_SEEN.at(stores.lake(config), source=source.name))
     return known(source, ddl, contexts, partial(needs.build, options, ddl))
+
+
+def _seen(path: Store) -> list[dict[str, Any]]:
+    return ddl_of(delta_table.rows(path).select(DDL))
 
 
 def ddl_of(ddl: pa.Table) -> list[dict[str, Any]]:

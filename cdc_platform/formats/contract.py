@@ -83,6 +83,9 @@ class Context:
     marker: str | None = None
     """Regular expression (RE2) that every message matches that may hold DDL: such messages are looked at before rows
     are decoded. None: rows are decoded by what is known before, and once more where the DDL beside them tells more."""
+    senders: str | None = None
+    """Regular expression (RE2) with one named group, of what tells the part of the source that a message comes from.
+    Only with a marker: where each was seen first goes to `build`, too (`senders.of`)."""
     waiting: str = UNKNOWN
     """How the reasons of error events begin whose message may mean something once more DDL is seen."""
 

@@ -1,15 +1,18 @@
-"""What a file of landed records notes of them: which offsets it holds, and whether some may hold DDL. Arrow only, on
-the executors."""
+"""What a file of landed records notes of them: which offsets it holds, whether some may hold DDL, and whose they are.
+Arrow only, on the executors."""
 
 # pyarrow.compute makes its functions at run time, so that type checkers do not see them.
 # pyright: reportAttributeAccessIssue=false
 
-from collections.abc import Iterable, Iterator, Mapping
-from typing import Any
+from collections.abc import Iterable, Iterator, Mapping, Set
+from typing import Any, NamedTuple
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from cdc_platform.formats import senders
+from cdc_platform.formats.contract import Context
+from cdc_platform.formats.senders import Sender
 from cdc_platform.lake.data_files import Output
 from cdc_platform.tables import LANDING
 
@@ -40,16 +43,38 @@ def summed(told: Iterable[list[dict[str, Any]]]) -> list[dict[str, Any]]:
     return list(found.values())
 
 
-def matches(records: pa.RecordBatch, marker: str | None) -> int:
-    """How many of some records have values that match a pattern (RE2). None: nobody asks."""
-    if marker is None:
-        return 0
-    return pc.match_substring_regex(records.column("value"), marker).true_count
+class Asked(NamedTuple):
+    """What is asked of records before they are decoded: the patterns of `Context`. None: nobody asks."""
+
+    marker: str | None = None
+    senders: str | None = None
+
+    @classmethod
+    def of(cls, context: Context | None) -> "Asked":
+        """Of a format."""
+        return cls(context.marker, context.senders) if context else cls()
 
 
-def note(told: Iterable[list[dict[str, Any]]], marker: str | None, matching: int) -> dict[str, Any]:
-    """A file's note: ranges of offsets, and how many of its records match the marker of DDL."""
-    return {"ranges": summed(told), "marker": marker, "matches": matching}
+class Notes:
+    """Collects a file's note from its records."""
+
+    def __init__(self, asked: Asked):
+        self.asked = asked
+        self.ranges: list[dict[str, Any]] = []
+        self._matches = 0
+        self._senders: set[Sender] = set()
+
+    def add(self, records: pa.RecordBatch) -> None:
+        """topic, partition, offset, value."""
+        self.ranges = summed([self.ranges, count(iter([records.select(ADDRESSES.names)]), {})])
+        if self.asked.marker is not None:
+            self._matches += pc.match_substring_regex(records.column("value"), self.asked.marker).true_count
+        self._senders |= senders.news(senders.first(records, self.asked.senders, self._senders), self._senders).keys()
+
+    def told(self) -> dict[str, Any]:
+        """Ranges of offsets; how many records match the marker of DDL; whose they are."""
+        seen = {"senders": {"of": self.asked.senders, "seen": sorted(self._senders)}} if self.asked.senders else {}
+        return {"ranges": self.ranges, "marker": self.asked.marker, "matches": self._matches, **seen}
 
 
 def ranges(noted: Any) -> list[dict[str, Any]] | None:
@@ -57,6 +82,14 @@ def ranges(noted: Any) -> list[dict[str, Any]] | None:
     return noted["ranges"] if isinstance(noted, dict) else noted
 
 
-def has_none(noted: Any, marker: str) -> bool:
-    """Whether it is noted of a file that none of its records matches this marker."""
-    return isinstance(noted, dict) and noted["marker"] == marker and noted["matches"] == 0
+def has_news(noted: Any, asked: Asked, known: Set[Sender]) -> bool:
+    """Whether a file's records may match the marker, or come from a sender that isn't known, as far as it is noted."""
+    if not isinstance(noted, dict) or noted["marker"] != asked.marker or noted["matches"]:
+        return True
+    if asked.senders is None:
+        return False
+    told = noted.get("senders")
+    if told is None or told["of"] != asked.senders:
+        return True
+    seen = [Sender(*s) for s in told["seen"]]
+    return bool(senders.news({s: 0 for s in seen if s not in known}, known))

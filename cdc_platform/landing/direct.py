@@ -6,7 +6,7 @@ import re
 import time
 from collections.abc import Iterator, Mapping
 from functools import partial
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import pyarrow as pa
 from pyspark.errors import PySparkException
@@ -86,7 +86,7 @@ def _batch(
     properties = {**librdkafka_properties(config, source), "group.id": group_id(source)}
     rows = reader.Reading(properties, checkpoints.time_ms(checkpoint, number) * 1000)
     needs = FORMATS[source.format].context
-    work = partial(_write, needs and needs.marker, erased.among(config, source, sink.table, ranges))
+    work = partial(_write, counting.Asked.of(needs), erased.among(config, source, sink.table, ranges))
     try:
         done = arrow_tasks.run(spark, ranges, rows, work, {"landing": sink})
     except PySparkException as error:
@@ -124,18 +124,16 @@ def _text(ends: Offsets) -> str:
 
 
 def _write(
-    marker: str | None,
+    asked: counting.Asked,
     known: Mapping[erased.Place, erased.Known],
     batches: Iterator[pa.RecordBatch],
     out: Mapping[str, Output],
 ) -> int:
     """The work of a pass: all but bytes that were erased before (`known`) into the output `landing`, whose file has a
     note of them; tells how many."""
-    matching = 0
-    counts: list[list[dict[str, Any]]] = []
+    notes = counting.Notes(asked)
     for batch in batches:
         out["landing"].write(erased.without_erased(batch, known))
-        counts.append(counting.count(iter([batch.select(counting.ADDRESSES.names)]), {}))
-        matching += counting.matches(batch, marker)
-    out["landing"].note = counting.note(counts, marker, matching)
-    return sum(c["records"] for some in counts for c in some)
+        notes.add(batch)
+    out["landing"].note = notes.told()
+    return sum(c["records"] for c in notes.ranges)

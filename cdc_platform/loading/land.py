@@ -75,7 +75,9 @@ def land(path: Store, source: Source, epoch: int, records: Sequence[Record]) -> 
     _check(source, batch)
     out = Output(Sink(path, RECORD, LANDING.stats, ("topic", "timestamp_type")))
     out.write(batch)
-    out.note = counting.note([counting.count(iter([batch.select(counting.ADDRESSES.names)]), {})], None, 0)
+    notes = counting.Notes(counting.Asked())
+    notes.add(batch)
+    out.note = notes.told()
     written = out.close()
     assert written is not None
     commits.append_files(out.sink, [written], (f"load {source.name} {epoch}", first))

@@ -16,7 +16,7 @@ from cdc_platform.formats.contract import MESSAGE
 from cdc_platform.formats.tdsql import FORMAT
 from cdc_platform.lake import commits, queries, stores
 from cdc_platform.lake.data_files import Output, Sink
-from cdc_platform.landing import direct
+from cdc_platform.landing import counting, direct
 from cdc_platform.snapshots import run as snapshots
 from cdc_platform.snapshots.target import Target
 from cdc_platform.spark import delta_sql
@@ -57,7 +57,7 @@ class Topic:
         path = delta_sql.ensure(tables.LANDING, tables.LANDING.at(stores.lake(self.config), source="s"))
         out = Output(Sink(path, tables.LANDING.arrow(), (), ()))
         batch = pa.RecordBatch.from_pylist(rows, tables.LANDING.arrow())
-        direct._write(FORMAT.context.marker, {}, iter([batch]), {"landing": out})
+        direct._write(counting.Asked.of(FORMAT.context), {}, iter([batch]), {"landing": out})
         commits.append_files(out.sink, [out.close()])
 
     def read_on(self):

@@ -1,9 +1,13 @@
 """Offsets of landed files, counted."""
 
+import json
+
 import pyarrow as pa
 
+from cdc_platform.formats import senders
+from cdc_platform.formats.senders import Sender
 from cdc_platform.landing import counting
-from cdc_platform.landing.counting import ADDRESSES, count, summed
+from cdc_platform.landing.counting import ADDRESSES, Asked, count, summed
 
 
 def batch(*rows):
@@ -30,17 +34,39 @@ def test_files_are_summed_up():
     assert summed([]) == []
 
 
+def noted(asked, *values, topic="a"):
+    """The note of a file with two batches of such records."""
+    notes, half = counting.Notes(asked), len(values) // 2
+    schema = pa.schema([*ADDRESSES, ("value", pa.binary())])
+    for first, some in ((0, values[:half]), (half, values[half:])):
+        at = {"topic": [topic] * len(some), "partition": [0] * len(some), "offset": range(first, first + len(some))}
+        notes.add(pa.RecordBatch.from_pydict({**at, "value": some}, schema))
+    return json.loads(json.dumps(notes.told()))
+
+
 def test_a_file_notes_whether_it_may_hold_ddl():
-    values = pa.array([b'{"query": 1}', None, b"\xff", b'{"a": 1}'], pa.binary())
-    records = pa.RecordBatch.from_arrays([values], ["value"])
-    assert [counting.matches(records, m) for m in ('query"', 'ddl"', None)] == [1, 0, 0]
-    noted = [counting.note([[told("a", 0, 0, 3, 4)]], 'query"', n) for n in (0, 1)]
-    assert [counting.ranges(n) for n in noted] == [[told("a", 0, 0, 3, 4)]] * 2
-    assert [counting.has_none(n, 'query"') for n in noted] == [True, False]
-    assert not counting.has_none(noted[0], 'ddl"'), "a decoder of today looks for another word"
+    asked = Asked('query"')
+    without, with_one = noted(asked, None, b"\xff", b'{"a": 1}'), noted(asked, None, b'{"query": 1}', b"\xff")
+    assert [counting.ranges(n) for n in (without, with_one)] == [[told("a", 0, 0, 2, 3)]] * 2
+    assert [counting.has_news(n, asked, set()) for n in (without, with_one)] == [False, True]
+    assert counting.has_news(without, Asked('ddl"'), set()), "a decoder of today looks for another word"
+    assert counting.has_news(noted(Asked(), b"a"), asked, set()), "nobody asked"
+
+
+def test_a_file_notes_whose_its_records_are():
+    asked = Asked('query"', r'"from":"(?P<server>[^"]+)"')
+    one, other = Sender("a", 0, "one"), Sender("a", 0, "other")
+    file = noted(asked, b'{"from":"one"}', None, b'{"from":"one"}', b'{"from":"other"}')
+    assert file["senders"]["seen"] == [list(one), list(other)]
+    assert [counting.has_news(file, asked, known) for known in ({one, other}, {one}, set())] == [False, True, True]
+    assert counting.has_news(file, asked._replace(senders=r'"of":"(?P<server>[^"]+)"'), {one, other})
+    assert counting.has_news(noted(Asked('query"'), b"a"), asked, set()), "nobody asked"
+    plenty = {Sender("a", 0, str(i)) for i in range(senders.MOST)}
+    assert not counting.has_news(file, asked, plenty), "so many are told apart, no more"
+    assert counting.has_news(noted(asked, b'{"from":"one"}', topic="b"), asked, plenty)
 
 
 def test_files_of_earlier_versions_note_offsets_alone_or_nothing():
     earlier = [told("a", 0, 0, 3, 4)]
     assert (counting.ranges(earlier), counting.ranges(None)) == (earlier, None)
-    assert not counting.has_none(earlier, "x") and not counting.has_none(None, "x")
+    assert counting.has_news(earlier, Asked("x"), set()) and counting.has_news(None, Asked("x"), set())

@@ -8,6 +8,7 @@ the binlog (both step by the number of messages in between, and `sequence_num` s
 order nothing across tasks: changes are ordered by the topic, or by GTID at will.
 """
 
+from functools import partial
 from typing import Any
 
 import pyarrow as pa
@@ -24,20 +25,20 @@ from cdc_platform.formats.tdsql.options import TdsqlOptions
 from cdc_platform.formats.tdsql.rows import Group, convert, group_of, of_row
 from cdc_platform.formats.tdsql.scanner import Scanner
 from cdc_platform.formats.tdsql.schemas import Schemas, context
-from cdc_platform.formats.tdsql.sets import Emptied
+from cdc_platform.formats.tdsql.sets import SENDERS, Emptied
 
 
 class _Collector(Collector[Group, Changes, Table]):
     CHANGES = Changes
 
     def __init__(self, messages: pa.RecordBatch, options: TdsqlOptions, states: States | None):
-        self.schemas = Schemas(states, options, Emptied(states, messages, options.sets))
+        self.schemas = Schemas(states, options, Emptied(states, options.sets))
         self.address = Addresses(messages)
         super().__init__(messages, Scanner(self.schemas, self.address, options))
         self.options = options
 
     def read(self, at: int, message: Any) -> None:
-        found = read(at, message, self.options, self.schemas.emptied)
+        found = read(at, message, self.options, partial(self.schemas.emptied.reason, self.address, at))
         if isinstance(found, Rows):
             row = found.row
             where = place(row.gtid, row.time)
@@ -74,7 +75,7 @@ FORMAT = Format(
     decode=decode,
     log_times=frozenset({"row", "ddl", "begin", "commit", "heartbeat"}),
     liveness=Liveness("TDSQL's messages promise no heartbeats"),
-    context=ContextOf(build=context, marker='query"'),
+    context=ContextOf(build=context, marker='query"', senders=SENDERS),
     evidence=shown_options,
     transactions="brackets",
     limits=(

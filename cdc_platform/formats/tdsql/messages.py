@@ -1,7 +1,7 @@
 """TDSQL's binlog messages: what kind each is, and what row it holds."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, NamedTuple
@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from cdc_platform.formats import collect
 from cdc_platform.formats.events import Event, OfTable, file_number, of_table
 from cdc_platform.formats.tdsql.options import TdsqlOptions
-from cdc_platform.formats.tdsql.sets import PREFIX, Emptied
+from cdc_platform.formats.tdsql.sets import PREFIX
 from cdc_platform.formats.texts import shown
 from cdc_platform.mysql.ddl import Statement, named_table, truncated_table
 from cdc_platform.mysql.dml import changed_table
@@ -31,6 +31,10 @@ _CONTROL = {
 """First words of a statement, two of one on an XA transaction, as MySQL writes them to its binlog → kind."""
 _DML = frozenset(("insert", "update", "delete", "replace", "load", "call"))
 _NOTHING = frozenset(("savepoint", "release", "set", "use", "xa end", "xa prepare", ""))
+
+
+Refused = Callable[[str | None], str | None]
+"""Prefix of a TRUNCATE's message → why it empties nothing; None: it does."""
 
 
 class Place(NamedTuple):
@@ -80,9 +84,9 @@ class Rows(NamedTuple):
     row: Row
 
 
-def read(at: int, message: Any, options: TdsqlOptions, emptied: Emptied) -> Rows | list[Event]:
+def read(at: int, message: Any, options: TdsqlOptions, refused: Refused) -> Rows | list[Event]:
     """A parsed message, number `at` of its batch → its row, or its events without wire address.
-    `emptied`: of its batch. Raises ValueError when it is none of TDSQL's, or when it contradicts itself."""
+    Raises ValueError when it is none of TDSQL's, or when it contradicts itself."""
     if type(message) is not dict:
         raise ValueError(f"{shown(message)} is no object")
     if message.get("logtype") != "mysqlbinlog":
@@ -99,7 +103,7 @@ def read(at: int, message: Any, options: TdsqlOptions, emptied: Emptied) -> Rows
         return begin(told)
     if kind == "xid":
         return commit(told, _text(message, "xid"))
-    return query(told, _text(message, "sql"), _text(message, "db"), _text(message, "prefix") or None, emptied, options)
+    return query(told, _text(message, "sql"), _text(message, "db"), _text(message, "prefix") or None, refused, options)
 
 
 def names_of(message: Any, options: TdsqlOptions) -> Event:
@@ -193,7 +197,7 @@ def column_names(found: Any, where: int, field: int) -> tuple[str, ...] | None:
 
 
 def query(
-    told: Event, sql: str | None, db: str | None, prefix: str | None, emptied: Emptied, options: TdsqlOptions
+    told: Event, sql: str | None, db: str | None, prefix: str | None, refused: Refused, options: TdsqlOptions
 ) -> list[Event]:
     """The events of a statement. `db` is that of the session; the table beside it is some table of the transaction.
     `prefix`: of its message. Raises ValueError for a statement that can't be used."""
@@ -215,8 +219,8 @@ def query(
     if named is None:
         return [ddl]
     db, table = (n.lower() for n in named) if options.fold else named  # as the table's rows are named
-    if emptied.reason:
-        raise OfTable(db, table, emptied.reason)
+    if reason := refused(prefix):
+        raise OfTable(db, table, reason)
     return [ddl, {**told, "kind": "row", "op": "truncate", "db": db, "table": table, "entry_index": 1}]
 
 

@@ -1,7 +1,7 @@
 """Messages exactly as TDSQL's subscription writes them: all their fields, every literal a text."""
 
 from collections.abc import Callable
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Annotated, Any, Literal, NamedTuple
 
 import msgspec
@@ -162,15 +162,16 @@ class Scanner(JsonScanner[_Any, _Kind]):
             changes = _changes(at, messages)
             self.rows.setdefault(kind, []).append(changes)
         else:
-            self.events += [(i, event) for i, m in zip(at, messages, strict=True) for event in self._events(m)]
+            self.events += [(i, event) for i, m in zip(at, messages, strict=True) for event in self._events(i, m)]
 
-    def _events(self, m: _Gtid | _Xid | _Query) -> list[Event]:
+    def _events(self, at: int, m: _Gtid | _Xid | _Query) -> list[Event]:
         """Raises one of BAD for a message with a fault."""
         gtid = m.gtid or None
         where, event_no = place(gtid, m.begintime * MICROS), _number(m.event_index)
         fields = control_fields(where, gtid, event_no, binlog_file(m.filename), self.options)
         if isinstance(m, _Query):
-            return query(fields, m.sql, m.db, m.prefix or None, self.schemas.emptied, self.options)
+            refused = partial(self.schemas.emptied.reason, self.address, at)
+            return query(fields, m.sql, m.db, m.prefix or None, refused, self.options)
         return commit(fields, m.xid) if isinstance(m, _Xid) else begin(fields)
 
 

@@ -2,15 +2,12 @@
 time of its own. Messages tell them apart by `prefix`, if at all: no page says whether a set keeps its prefix when its
 task is made anew. So where prefixes differ, and it matters whether they are one set's, only option `sets` decides."""
 
-import json
 from collections.abc import Callable, Iterable
-from functools import cached_property
 from typing import Any
 
-import pyarrow as pa
-import pyarrow.compute as pc
-
+from cdc_platform.formats import senders
 from cdc_platform.formats.contract import UNKNOWN
+from cdc_platform.formats.events import Addresses
 from cdc_platform.formats.table_schemas.lookup import Columns, TableSchemas
 from cdc_platform.formats.table_schemas.places import Place
 from cdc_platform.formats.table_schemas.states import States
@@ -19,8 +16,8 @@ from cdc_platform.formats.texts import shown
 
 PREFIX = "prefix"
 """In `info` of a statement's event: the prefix of its message."""
-_PREFIX = r'"prefix"\s*:\s*"(?P<prefix>(?:[^"\\]|\\.)+)"'
-"""Within a JSON text a quote has a backslash: this is found in no value of a row."""
+SENDERS = r'"prefix"\s*:\s*"(?P<prefix>(?:[^"\\]|\\.)+)"'
+"""Of `Context.senders`. Within a JSON text a quote has a backslash: this is found in no value of a row."""
 _ASK = "option sets tells whether they are one set's (one) or a set's each (prefix)"
 
 
@@ -33,10 +30,15 @@ def with_sets(
     statements: Iterable[dict[str, Any]], sets: Sets | None, build: Callable[[Iterable[dict[str, Any]]], States]
 ) -> States:
     """States of all statements; under "sets" those by the statements of each prefix, where they may differ (None: they
-    are those of all). Under "" stands what holds for a prefix without statements."""
-    told = list(statements)
+    are those of all; under "": those of a prefix without statements); under "seen" where messages of each of several
+    prefixes were seen first: [prefix, topic, partition, offset]."""
+    rows = list(statements)
+    told = [s for s in rows if s["entry_index"] != senders.ENTRY]
     prefixes = {p for s in told if (p := prefix_of(s)) is not None}
     states = build(told)
+    seen = senders.of(rows, SENDERS)
+    if sets is None and len({s.said for s in seen}) > 1:
+        states = {**states, "seen": sorted([s.said, s.topic, s.partition, at] for s, at in seen.items())}
     if sets == "one" or (sets is None and not prefixes):
         return states
     each = {p or "": [s for s in told if prefix_of(s) in (None, p)] for p in (None, *sorted(prefixes))}
@@ -91,33 +93,26 @@ def _alike(a: Columns, b: Columns) -> bool:
 
 
 class Emptied:
-    """Whether a TRUNCATE empties a whole table. `states`: of the DDL seen; `messages`: those of the batch."""
+    """Whether a TRUNCATE empties a whole table."""
 
-    def __init__(self, states: States | None, messages: pa.RecordBatch, sets: Sets | None):
-        self._states, self._messages, self._sets = states, messages, sets
+    def __init__(self, states: States | None, sets: Sets | None):
+        self._sets = sets
+        self._seen: dict[str, dict[tuple[str, int], int]] = {}
+        for prefix, topic, partition, offset in (states or {}).get("seen", ()):
+            self._seen.setdefault(prefix, {})[topic, partition] = offset
 
-    @cached_property
-    def reason(self) -> str | None:
-        """Why it isn't known to; None: it does."""
+    def reason(self, addresses: Addresses, at: int, prefix: str | None) -> str | None:
+        """Why it isn't known to, of the one in message `at`; None: it does. Rows that another set sends behind it are
+        newer than it, so that it is the same however late it is read."""
         if self._sets == "one":
             return None
         if self._sets == "prefix":
             return "TRUNCATE by one of several sets: which of the table's rows are its own isn't told"
-        if len(self._prefixes) < 2:
+        topic, partition, offset = addresses(at) if self._seen else ("", 0, 0)
+        before = {p for p, first in self._seen.items() if first.keys() - {(topic, partition)}}
+        before |= {p for p, first in self._seen.items() if first.get((topic, partition), offset) < offset}
+        several = before if prefix is None else before | {prefix}
+        if len(several) < 2:
             return None
-        by = ", ".join(shown(p) for p in sorted(self._prefixes))
+        by = ", ".join(shown(p) for p in sorted(several))
         return f"TRUNCATE where messages have several prefixes, {by}: rows of another set would go with it; {_ASK}"
-
-    @cached_property
-    def _prefixes(self) -> set[str]:
-        found = pc.call_function("extract_regex", [self._messages.column("value")], pc.ExtractRegexOptions(_PREFIX))
-        here = set(found.field("prefix").unique().to_pylist()) - {None, b""}
-        return {_said(p) for p in here} | (set((self._states or {}).get("sets", ())) - {""})
-
-
-def _said(written: bytes) -> str:
-    """A text as JSON has it between quotes."""
-    try:
-        return json.loads(b'"%s"' % written)
-    except ValueError:
-        return written.decode(errors="replace")

@@ -42,7 +42,7 @@ CHANGING = created(f"create table t ({TYPES})", "alter table t add x int", "alte
 def scanned(told, values):
     """The scanner after some values, and which of them it left over."""
     options = TdsqlOptions(lower_case_table_names=0)
-    schemas = Schemas(told, options, Emptied(told, messages(values), None))
+    schemas = Schemas(told, options, Emptied(told, None))
     scanner = Scanner(schemas, lambda at: ("c", 0, at), options)
     return scanner, scanner(values)
 

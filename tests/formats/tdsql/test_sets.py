@@ -109,12 +109,19 @@ def emptied(*values: bytes, **options: Any) -> tuple[list[str | None], list[str]
 )
 def test_a_truncate_of_one_set_takes_no_other_sets_rows(other: bytes) -> None:
     assert emptied(*TRUNCATED) == (["insert", "truncate"], [])
-    told = decode_with_context(FORMAT, messages([*TRUNCATED, other]), TdsqlOptions())
+    told = decode_with_context(FORMAT, messages([other, *TRUNCATED]), TdsqlOptions())
     [error] = [e for e in readable(told) if e["kind"] == "error"]
     assert (error["db"], error["table"]) == ("d", "t")
     assert "prefixes, 'one', 'two'" in error["reason"]
-    assert "truncate" in emptied(*TRUNCATED, other, sets="one")[0]
+    assert "truncate" in emptied(other, *TRUNCATED, sets="one")[0]
     assert "by one of several sets" in emptied(*TRUNCATED, sets="prefix")[1][0]
+
+
+def test_rows_that_another_set_sends_later_change_nothing() -> None:
+    """So that it is the same whenever it is read."""
+    later = [*TRUNCATED, row("two", "2", "a", "b")]
+    assert emptied(*later) == (["insert", "truncate", "insert"], [])
+    assert emptied(*later, query("one", "truncate table t"))[1] != []
 
 
 def test_a_value_that_looks_like_a_prefix_is_none() -> None:
