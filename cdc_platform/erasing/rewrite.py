@@ -18,7 +18,7 @@ from cdc_platform.explain.records import Address
 from cdc_platform.explain.scan import Alike
 from cdc_platform.lake import deletion_vectors
 from cdc_platform.lake.data_files import Output, Sink, Unit, Written, footer, note_of, read
-from cdc_platform.lake.handles import Action
+from cdc_platform.lake.log_state import Action
 from cdc_platform.lake.store import File
 from cdc_platform.landing.erased import digest, emptied, nulled
 from cdc_platform.tables import Name, name_in

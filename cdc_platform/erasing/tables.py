@@ -23,7 +23,7 @@ from cdc_platform.formats import erased
 from cdc_platform.lake import commits, delta_table, erasing, stores
 from cdc_platform.lake.data_files import Sink, leaves
 from cdc_platform.lake.erasing import ANEW, IN_PLACE, Rewritten
-from cdc_platform.lake.handles import Action
+from cdc_platform.lake.log_state import Action
 from cdc_platform.lake.store import Store
 from cdc_platform.landing.erased import NOTHING
 from cdc_platform.snapshots.apply.cast import typed

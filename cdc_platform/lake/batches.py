@@ -15,7 +15,7 @@ from urllib.parse import unquote
 from pyspark.sql import SparkSession
 
 from cdc_platform.errors import LakeChanged
-from cdc_platform.lake import checkpoints, handles
+from cdc_platform.lake import checkpoints, handles, log_state
 from cdc_platform.lake.store import COMMIT, File, Store
 
 Each = Callable[[SparkSession, list[File], int], None]
@@ -173,9 +173,9 @@ def _added(path: Store, start: End, end: End, partition: dict[str, str]) -> Iter
                 yield End(version, number), File(path, unquote(added["path"])), added["size"]
 
 
-def _actions(path: Store, version: int) -> Iterator[handles.Action]:
+def _actions(path: Store, version: int) -> Iterator[log_state.Action]:
     try:
-        yield from handles.actions(path, version)
+        yield from log_state.actions(path, version)
     except FileNotFoundError:
         raise LakeChanged(path.uri(), f"commit {version} is gone from its log") from None
 

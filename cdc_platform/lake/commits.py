@@ -10,18 +10,18 @@ import random
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from decimal import Decimal
-from itertools import chain
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import unquote
 
 import msgspec
 
 from cdc_platform.errors import LakeChanged, LakeNotShared, StorageError
-from cdc_platform.lake import lease
+from cdc_platform.lake import lease, log_state
 from cdc_platform.lake.data_files import Sink, Written, encoded
 from cdc_platform.lake.deletion_vectors import Descriptor
-from cdc_platform.lake.handles import Action, Handle, actions, checkpoint, handle, of_checkpoint
+from cdc_platform.lake.handles import Handle, handle
+from cdc_platform.lake.log_state import Action, Told, key
 from cdc_platform.lake.store import Store, commit_name
 
 if TYPE_CHECKING:
@@ -65,53 +65,29 @@ class Marked(NamedTuple):
 
 def live(path: Store) -> Live | None:
     """A table as its newest commit leaves it. None: it has something that isn't kept to here (an unknown feature of the
-    protocol, partitions, files of other places, a file twice), or its log can't be read in full."""
-    with handle(path) as opened:
-        return live_of(opened)
-
-
-def live_of(opened: Handle) -> Live | None:
-    """The same of an open table."""
-    unknown, metadata, version = _unknown(opened.table), opened.table.metadata(), opened.table.version()
-    if unknown or metadata.partition_columns:
-        return None
-    if any(metadata.configuration.get(p, "false") != "false" for p in _REFUSED):
-        return None
+    protocol, partitions, files of other places, a file twice), its log can't be read in full, or there is none."""
     try:
-        adds = _adds(opened, version)
+        told = log_state.now(path)
     except FileNotFoundError:
         return None
-    if not all(map(_is_kept_to, adds)) or len({add["path"] for add in adds}) != len(adds):
+    return told and live_of(told)
+
+
+def live_of(told: Told) -> Live | None:
+    """The same of what its log tells."""
+    properties = told.metadata["configuration"]
+    if _unknown(told.protocol) or told.metadata.get("partitionColumns"):
         return None
-    told = metadata.configuration
-    return Live(version, adds, int(told.get(_INTERVAL, _ITS_DEFAULT)), told.get(VECTORS) == "true")
+    if any(properties.get(p, "false") != "false" for p in _REFUSED):
+        return None
+    if not all(map(_is_kept_to, told.adds)) or len({add["path"] for add in told.adds}) != len(told.adds):
+        return None
+    return empty(properties)._replace(version=told.version, adds=told.adds)
 
 
 def empty(properties: Mapping[str, str]) -> Live:
     """The same of a table that has just been made."""
     return Live(0, [], int(properties.get(_INTERVAL, _ITS_DEFAULT)), properties.get(VECTORS) == "true")
-
-
-def adds_of(opened: Handle) -> list[Action]:
-    """The log's `add` actions of the data files of an open table. Raises FileNotFoundError."""
-    return _adds(opened, opened.table.version())
-
-
-def _adds(opened: Handle, version: int) -> list[Action]:
-    """Data files of an open table; what was read of its log before isn't read again. Raises FileNotFoundError."""
-    kept = opened.stamped()
-    known, adds = opened.adds or (-1, {})
-    if opened.adds is None:
-        known = checkpoint(opened.path, version)
-        for action in of_checkpoint(opened.path, known, "add"):
-            _take(_from_checkpoint(action), adds)
-    opened.adds = None  # what stops in between is of no use
-    for one in range(known + 1, version + 1):
-        for action in opened.actions(one):
-            _take(action, adds)
-    if kept:
-        opened.adds = version, adds
-    return list(adds.values())
 
 
 def counted(now: Live) -> int:
@@ -123,8 +99,8 @@ def counted(now: Live) -> int:
 def counted_after(before: Live, written: Iterable[Written], marked: Iterable[Marked]) -> int:
     """The same of the version that `commit` makes of these."""
     marked = list(marked)
-    gone = {_key(m.add) for m in marked}
-    stay = [add for add in before.adds if _key(add) not in gone]
+    gone = {key(m.add) for m in marked}
+    stay = [add for add in before.adds if key(add) not in gone]
     stay += [{**m.add, "deletionVector": m.vector} for m in marked if m.vector is not None]
     return counted(before._replace(adds=stay)) + sum(file.rows for file in written)
 
@@ -134,73 +110,33 @@ def configure(path: Store, changes: Mapping[str, str | None]) -> bool:
     what its protocol asks for, or its log can't be read in full, and nothing was done. Raises StorageError where others
     commit all the time."""
     for _ in _tries(path):
-        with handle(path) as opened:
-            version = opened.table.version() + 1
-            if _unknown(opened.table) or (metadata := _metadata(path, version - 1)) is None:
-                return False
-            properties = {**metadata["configuration"], **changes}
-            kept = {name: value for name, value in properties.items() if value is not None}
-            if kept == metadata["configuration"]:
-                return True
-            now = int(time.time() * 1000)
-            told = {"operation": "SET TBLPROPERTIES", "operationParameters": {}, "isBlindAppend": True}
-            info = {"timestamp": now, "readVersion": version - 1, "engineInfo": "cdc-platform", **told}
-            lines: list[Action] = [{"commitInfo": info}, {"metaData": {**metadata, "configuration": kept}}]
-            interval = int(kept.get(_INTERVAL, _ITS_DEFAULT))
-            lease.check()
-            done = path.put_new(commit_name(version), _ENCODER.encode_lines(lines))
-            opened.look_again()
+        try:
+            told = log_state.now(path)
+        except FileNotFoundError:
+            told = None
+        if told is None or _unknown(told.protocol):
+            return False
+        before, version = told.metadata["configuration"], told.version + 1
+        kept = {name: value for name, value in {**before, **changes}.items() if value is not None}
+        if kept == before:
+            return True
+        now = int(time.time() * 1000)
+        said = {"operation": "SET TBLPROPERTIES", "operationParameters": {}, "isBlindAppend": True}
+        info = {"timestamp": now, "readVersion": told.version, "engineInfo": "cdc-platform", **said}
+        lines: list[Action] = [{"commitInfo": info}, {"metaData": {**told.metadata, "configuration": kept}}]
+        interval = int(kept.get(_INTERVAL, _ITS_DEFAULT))
+        lease.check()
+        if done := path.put_new(commit_name(version), _ENCODER.encode_lines(lines)):
+            log_state.took(path, version, lines)
         if done:
             _checkpointed(path, version, interval)
             return True
     raise AssertionError(path)
 
 
-def _metadata(path: Store, version: int) -> Action | None:
-    """The `metaData` action of a table at a version. None: its log can't be read in full."""
-    first = checkpoint(path, version)
-    commits_ = (reversed([*actions(path, one)]) for one in range(version, first, -1))
-    every = chain(chain.from_iterable(commits_), of_checkpoint(path, first, "metaData"))
-    try:
-        found = next((action["metaData"] for action in every if "metaData" in action), None)
-    except FileNotFoundError:
-        found = None
-    if found is None:
-        return None
-    told = {k: v for k, v in found.items() if v is not None}
-    maps = {"configuration": dict(found["configuration"] or ()), "format": dict(found["format"])}
-    return {**told, **maps, "format": {**maps["format"], "options": dict(maps["format"].get("options") or ())}}
-
-
 def _is_kept_to(add: Action) -> bool:
     """Whether a data file stands in its table's folder, and its rows are told."""
     return not (":" in add["path"] or add["path"].startswith("/")) and "numRecords" in add.get("stats", "")
-
-
-def _take(action: Action, adds: dict[tuple[str, Any], Action]) -> None:
-    if add := action.get("add"):
-        adds[_key(add)] = _told(add)
-    elif remove := action.get("remove"):
-        adds.pop(_key(remove), None)
-
-
-def _key(of: Action) -> tuple[str, Any]:
-    vector = of.get("deletionVector")
-    return of["path"], vector and (vector["storageType"], vector["pathOrInlineDv"], vector.get("offset"))
-
-
-def _from_checkpoint(action: Action) -> Action:
-    """As a commit tells it."""
-    add = action["add"]
-    return {"add": {**add, **{k: dict(add[k] or ()) for k in ("partitionValues", "tags") if k in add}}}
-
-
-def _told(add: Action) -> Action:
-    """An action without what it doesn't tell."""
-    told = {k: v for k, v in add.items() if v is not None and not k.endswith("_parsed")}
-    if vector := told.get("deletionVector"):
-        told["deletionVector"] = {k: v for k, v in vector.items() if v is not None}
-    return told
 
 
 def commit(path: Store, before: Live, written: Iterable[Written], marked: Iterable[Marked], told: Action) -> bool:
@@ -222,6 +158,7 @@ def commit(path: Store, before: Live, written: Iterable[Written], marked: Iterab
     lease.check()
     if not path.put_new(commit_name(version), _ENCODER.encode_lines(lines)):
         return False
+    log_state.took(path, version, lines)
     _checkpointed(path, version, before.interval)
     return True
 
@@ -284,7 +221,7 @@ def append(
         with handle(path, log=True) as opened:
             if opened.recorded(once):
                 return None
-            if unknown := _unknown(opened.table):
+            if unknown := _unknown(_protocol(opened.table)):
                 raise LakeChanged(path.uri(), f"its protocol asks writers for what isn't known: {', '.join(unknown)}")
             sink, files = made = made or make(opened)
             _seen(path, files)
@@ -333,7 +270,7 @@ def replace(sink: Sink, gone: Collection[str], files: list[Written]) -> None:
     path = sink.table
     for _ in _tries(path):
         with handle(path, log=True) as opened:
-            if unknown := _unknown(opened.table):
+            if unknown := _unknown(_protocol(opened.table)):
                 raise LakeChanged(path.uri(), f"its protocol asks writers for what isn't known: {', '.join(unknown)}")
             there = {unquote(file.path): file for file in opened.data_files().values()}
             if lost := sorted(set(gone) - set(there)):
@@ -353,11 +290,16 @@ def replace(sink: Sink, gone: Collection[str], files: list[Written]) -> None:
             return _checkpointed(path, version, interval)
 
 
-def _unknown(table: "DeltaTable") -> list[str]:
+def _unknown(protocol: Action) -> list[str]:
     """Features that a table asks its writers to keep to, and that aren't kept to here."""
-    protocol = table.protocol()
-    if protocol.min_writer_version <= _PLAIN:
+    if (version := protocol["minWriterVersion"]) <= _PLAIN:
         return []
-    if protocol.min_writer_version != _FEATURES:
-        return [f"version {protocol.min_writer_version}"]
-    return sorted({*(protocol.reader_features or ()), *(protocol.writer_features or ())} - _WRITTEN)
+    if version != _FEATURES:
+        return [f"version {version}"]
+    return sorted({*(protocol.get("readerFeatures") or ()), *(protocol.get("writerFeatures") or ())} - _WRITTEN)
+
+
+def _protocol(table: "DeltaTable") -> Action:
+    told = table.protocol()
+    features = {"readerFeatures": told.reader_features, "writerFeatures": told.writer_features}
+    return {"minWriterVersion": told.min_writer_version, **features}

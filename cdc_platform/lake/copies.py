@@ -18,7 +18,8 @@ import pyarrow.parquet as pq
 from cdc_platform.config.storage import Storage
 from cdc_platform.lake.data_files import statistics
 from cdc_platform.lake.folder import Folder
-from cdc_platform.lake.handles import Action, DataFile, Handle
+from cdc_platform.lake.handles import DataFile, Handle
+from cdc_platform.lake.log_state import Action
 from cdc_platform.lake.store import Store
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import unquote
 
-from cdc_platform.lake import answers, commits, copies, lease, small_files
+from cdc_platform.lake import answers, commits, copies, lease, log_state, small_files
 from cdc_platform.lake.data_files import Output, Sink, Written, leaves
 from cdc_platform.lake.handles import Handle, handle
 from cdc_platform.lake.store import File, Store
@@ -76,8 +76,11 @@ def version_or_none(path: Store) -> int | None:
     from deltalake.exceptions import TableNotFoundError
 
     try:
-        return version(path)
-    except TableNotFoundError:
+        told = log_state.now(path)
+        return told and told.version
+    except FileNotFoundError:  # delta-rs may know how to read its log
+        with suppress(TableNotFoundError):
+            return version(path)
         return None
 
 

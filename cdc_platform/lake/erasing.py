@@ -22,7 +22,7 @@ from urllib.parse import unquote
 import msgspec
 
 from cdc_platform.errors import LakeChanged
-from cdc_platform.lake import commits, deletion_vectors, delta_table, handles, lease
+from cdc_platform.lake import commits, deletion_vectors, delta_table, handles, lease, log_state
 from cdc_platform.lake.data_files import Written
 from cdc_platform.lake.store import COMMIT, Store
 
@@ -155,7 +155,7 @@ def _take_out(path: Store, table: Rewritten) -> None:
 # -- logs --------------------------------------------------------------------------------------------------
 
 
-def named(path: Store) -> dict[str, handles.Action]:
+def named(path: Store) -> dict[str, log_state.Action]:
     """Every data file that a commit of the log that is there adds, by its path in the table, and what it adds. Raises
     LakeChanged where commits from the first on are missing."""
     names = _commits(path)
@@ -164,23 +164,23 @@ def named(path: Store) -> dict[str, handles.Action]:
     return _added(path, names)
 
 
-def _added(path: Store, commits_: Iterable[str]) -> dict[str, handles.Action]:
+def _added(path: Store, commits_: Iterable[str]) -> dict[str, log_state.Action]:
     with ThreadPoolExecutor(_AT_ONCE) as pool:
         found = pool.map(lambda name: [a["add"] for a in _lines(path, name) if "add" in a], commits_)
         return {unquote(add["path"]): add for adds in found for add in adds}
 
 
-def current(path: Store) -> dict[str, handles.Action]:
+def current(path: Store) -> dict[str, log_state.Action]:
     """The same of those that its newest version has."""
-    with handles.handle(path) as opened:
-        return {unquote(add["path"]): add for add in commits.adds_of(opened)}
+    told = log_state.now(path)
+    return {unquote(add["path"]): add for add in told.adds} if told else {}
 
 
 def _commits(path: Store) -> list[str]:
     return [name for name, _ in path.names("_delta_log") if COMMIT.fullmatch(name)]
 
 
-def _lines(path: Store, name: str) -> list[handles.Action]:
+def _lines(path: Store, name: str) -> list[log_state.Action]:
     data = path.read(f"_delta_log/{name}") or b""
     return [msgspec.json.decode(line) for line in data.split(b"\n") if line.strip()]
 
@@ -206,7 +206,7 @@ def _rewrite_commit(path: Store, table: Rewritten, keep: frozenset[str] | None, 
     path.remove([f"_delta_log/.{name}.crc"])  # of Hadoop's, which would find the commit to be damaged
 
 
-def _rewritten(action: handles.Action, table: Rewritten, keep: frozenset[str] | None) -> handles.Action:
+def _rewritten(action: log_state.Action, table: Rewritten, keep: frozenset[str] | None) -> log_state.Action:
     [(kind, told), *_] = action.items()
     if kind not in ("add", "remove"):
         return action

@@ -13,23 +13,21 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from weakref import WeakValueDictionary
 
 import msgspec
-import pyarrow.parquet as pq
 
-from cdc_platform.lake import answers, lease
-from cdc_platform.lake.store import File, Store, commit_name
+from cdc_platform.lake import answers, lease, log_state
+from cdc_platform.lake.log_state import Action, actions, checkpoint, of_checkpoint
+from cdc_platform.lake.store import Store, commit_name
 from cdc_platform.tables import HISTORY_PATH, SNAPSHOT_PATH, TOMBSTONES_PATH
 
 if TYPE_CHECKING:
     from deltalake import DeltaTable
-
-Action = dict[str, Any]
 
 _PARTITION = "partition."
 _MOST = 2048
 """Handles that are kept; each holds its table's files and their statistics: a source may have a thousand tables."""
 _OWN = 64
 """Commits of its own that a handle keeps beyond those that its table lacks."""
-_DECODER, _ENCODER = msgspec.json.Decoder(), msgspec.json.Encoder()
+_ENCODER = msgspec.json.Encoder()
 
 
 class DataFile(NamedTuple):
@@ -49,8 +47,6 @@ class Handle:
     path: Store
     table: "DeltaTable"
     version: int = -1
-    adds: tuple[int, dict[Any, Action]] | None = None
-    """Data files as its log told them up to a version (commits.py); None: it wasn't asked for."""
     copy: Any = None
     """Of a small table of an object store (copies.py); None: there is none."""
     copied_from: int = 0
@@ -110,6 +106,7 @@ class Handle:
         if self._counted == self.version:
             self._take(lines)
             self._counted = version
+        log_state.took(self.path, version, lines)
         self._own[version] = lines
         self.version = version
         return True
@@ -129,7 +126,7 @@ class Handle:
 
         began, there = time.monotonic(), self.table.version()
         if self._stamp is None:
-            self.adds = self.copy = None  # what is there now may be another table
+            self.copy = None  # what is there now may be another table
         commits = self.path.commits(there)
         if (stamp := commits.get(there)) is None or self._stamp not in (None, stamp):
             return False
@@ -155,7 +152,7 @@ class Handle:
     def stamped(self) -> bool:
         """Whether its newest commit is known from others of that number; what was read of it before isn't kept else."""
         if self._stamp is None:
-            self.adds = self.copy = None
+            self.copy = None
             self._stamp = self.path.commits(self.table.version()).get(self.table.version())
         return self._stamp is not None
 
@@ -235,6 +232,7 @@ def forget(path: Store) -> None:
     """Whoever asks next opens a table anew: its log was written anew."""
     with _lock:
         _kept.pop(path, None)
+    log_state.forget(path)
 
 
 def is_kept(path: Store) -> bool:
@@ -247,29 +245,3 @@ def opened(path: Store, version: int | None = None) -> "DeltaTable":
     from deltalake import DeltaTable
 
     return DeltaTable(path.uri(), version, path.options)
-
-
-def actions(path: Store, version: int) -> Iterator[Action]:
-    """Actions of one commit (Delta's protocol, "Delta Log Entries"). Raises FileNotFoundError."""
-    if (lines := path.read(commit_name(version))) is None:
-        raise FileNotFoundError(f"{path.uri()}: commit {version}")
-    yield from (_DECODER.decode(line) for line in lines.split(b"\n") if line.strip())
-
-
-def checkpoint(path: Store, version: int) -> int:
-    """The newest checkpoint that is there in full, of one file, up to a version; -1: none is told."""
-    hint = path.read("_delta_log/_last_checkpoint")
-    told = _DECODER.decode(hint) if hint else {}
-    found = told.get("version", -1)
-    return found if "parts" not in told and found <= version else -1
-
-
-def of_checkpoint(path: Store, version: int, kind: str) -> Iterator[Action]:
-    """Actions of a kind that a checkpoint tells; -1: none. Raises FileNotFoundError."""
-    if version < 0:
-        return
-    named = File(path, f"_delta_log/{version:020d}.checkpoint.parquet")
-    with named.open() as opened_, pq.ParquetFile(opened_, pre_buffer=path.remote) as file:
-        for batch in file.iter_batches(columns=[kind], use_threads=False):
-            found = batch.column(kind)
-            yield from ({kind: action} for action in found.filter(found.is_valid()).to_pylist())

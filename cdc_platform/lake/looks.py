@@ -4,12 +4,14 @@ A visit is a request or two on an object store, and a source has a thousand tabl
 """
 
 from collections.abc import Mapping
+from contextlib import suppress
 from functools import lru_cache
 from typing import Any, NamedTuple
 
-from cdc_platform.lake import commits, delta_table
+from cdc_platform.lake import commits, delta_table, log_state
 from cdc_platform.lake.commits import Live
 from cdc_platform.lake.handles import Handle, handle
+from cdc_platform.lake.log_state import Action
 from cdc_platform.lake.store import Store
 
 
@@ -45,19 +47,25 @@ def look(path: Store) -> Look | None:
     from deltalake.exceptions import TableNotFoundError
 
     try:
-        with handle(path) as opened:
+        told = log_state.now(path)
+    except FileNotFoundError:  # delta-rs may know how to read it
+        with suppress(TableNotFoundError), handle(path) as opened:
             return _of(opened)
-    except TableNotFoundError:
         return None
+    return told and of(told.path, told.version, told.protocol, told.metadata, commits.live_of(told))
+
+
+def of(path: Store, version: int, protocol: Action, metadata: Action, live: Live | None) -> Look:
+    """A table of which its log's actions tell this."""
+    features = frozenset((*(protocol.get("readerFeatures") or ()), *(protocol.get("writerFeatures") or ())))
+    return Look(path, version, features, metadata["configuration"], metadata["schemaString"], live)
 
 
 def _of(opened: Handle) -> Look:
     protocol, metadata = opened.table.protocol(), opened.table.metadata()
-    named = frozenset((*(protocol.reader_features or ()), *(protocol.writer_features or ())))
-    live = commits.live_of(opened)
-    return Look(
-        opened.path, opened.table.version(), named, metadata.configuration, opened.table.schema().to_json(), live
-    )
+    features = frozenset((*(protocol.reader_features or ()), *(protocol.writer_features or ())))
+    schema = opened.table.schema().to_json()
+    return Look(opened.path, opened.table.version(), features, metadata.configuration, schema, None)
 
 
 @lru_cache(maxsize=4096)

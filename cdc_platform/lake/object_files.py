@@ -112,22 +112,34 @@ def storage_error(uri: str, storage: Storage, error: BaseException) -> StorageEr
     return StorageError(uri, _SIGNED.sub(r"\1=***", problem), retriable=final is None)
 
 
+@lru_cache(maxsize=128)
+def _end(uri: str, storage: Storage, key: str) -> tuple[int, bytes]:
+    """Size and last bytes of a file that never changes: one of data is opened for its footer, its keys and its rows."""
+    with translated(uri, storage):
+        try:
+            end = obstore.get(client(uri, storage), key, options={"range": {"suffix": _TAIL}})
+            return end.meta["size"], bytes(end.bytes())
+        except (NotSupportedError, GenericError) as error:  # Azure knows no such range, an empty file has none
+            if not re.search("NotSupported|NotPartial|InvalidRange|status code: 416", str(error)):
+                raise
+            size = obstore.head(client(uri, storage), key)["size"]
+            return size, _range(uri, storage, key, max(0, size - _TAIL), size)
+
+
+def _range(uri: str, storage: Storage, key: str, start: int, end: int) -> bytes:
+    with translated(uri, storage):
+        return bytes(obstore.get_range(client(uri, storage), key, start=start, end=end)) if end > start else b""
+
+
 class Ranged:
     """A file of an object store as Python's files are, read by ranges; for pyarrow.PythonFile. Raises
     FileNotFoundError, StorageError."""
 
     def __init__(self, uri: str, storage: Storage, key: str):
         self._uri, self._storage, self._key = uri, storage, key
-        self._store, self._at, self.closed = client(uri, storage), 0, False
-        with translated(uri, storage):
-            try:
-                end = obstore.get(self._store, key, options={"range": {"suffix": _TAIL}})
-                self._size, self._tail = end.meta["size"], bytes(end.bytes())
-            except (NotSupportedError, GenericError) as error:  # Azure knows no such range, an empty file has none
-                if not re.search("NotSupported|NotPartial|InvalidRange|status code: 416", str(error)):
-                    raise
-                self._size, self._tail = obstore.head(self._store, key)["size"], b""
-                self._tail = self._range(max(0, self._size - _TAIL), self._size)
+        self._at, self.closed = 0, False
+        end = _end if uri.endswith(".parquet") and "/_delta_log/" not in uri else _end.__wrapped__
+        self._size, self._tail = end(uri, storage, key)  # pyright: ignore[reportArgumentType]
 
     def read(self, size: int | None = -1) -> bytes:
         """The next bytes, at most so many."""
@@ -136,8 +148,7 @@ class Ranged:
         return self._tail[start - first : max(end, start) - first] if start >= first else self._range(start, end)
 
     def _range(self, start: int, end: int) -> bytes:
-        with translated(self._uri, self._storage):
-            return bytes(obstore.get_range(self._store, self._key, start=start, end=end)) if end > start else b""
+        return _range(self._uri, self._storage, self._key, start, end)
 
     def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
         """As io.IOBase.seek."""

@@ -23,6 +23,7 @@ from cdc_platform.snapshots.schema.upcast_files import listed
 from cdc_platform.snapshots.table_batch import Work, column_lists, emptied, merged_list, outcome
 from cdc_platform.snapshots.target import Target
 from cdc_platform.spark import delta_sql
+from cdc_platform.spark.delta_sql import Rows
 from cdc_platform.tables import CHANGELOG, TABLE_STATE, Name
 
 log = logging.getLogger(__name__)
@@ -47,7 +48,7 @@ def anew(
             raise TableStopped(source.name, name, "the changelog holds no change of it")
         return _emptied(spark, config, source, history, name, into)
     app, came = f"rebuild {uuid.uuid4().hex}", partitions.came(config, source)
-    work = Work(config, source, found.rows, 0, app, found.lists, anew=True, came=came, into=into)
+    work = Work(config, source, Rows.of(found.rows), 0, app, found.lists, anew=True, came=came, into=into)
     done = outcome(work, found.touched, found.columns, None)
     if done.state == "stopped":
         raise TableStopped(source.name, name, str(done.reason))
@@ -80,12 +81,12 @@ def every_change(
     touched = [t for t in touched_by(rows) if source.tables.routed(*t.name) == name]
     lists = column_lists(config, source, touched)
     told = {t.name: history.full.columns(t.name) if spans else merged_list(t, lists) for t in touched}
-    found = routing.Routed(rows, touched, told, stopped)
+    found = routing.Routed(Rows.of(rows), touched, told, stopped)
     if source.tables.routes:
         found = routing.route(found, source, {name: history.lists(name)})
     if name in found.stopped:
         raise TableStopped(source.name, name, found.stopped[name])
-    return Changes(found.rows, found.touched[0] if found.touched else None, found.told.get(name), lists)
+    return Changes(found.rows.df, found.touched[0] if found.touched else None, found.told.get(name), lists)
 
 
 def _names_of(source: Source, history: History, rows: DataFrame, name: Name) -> list[Name]:

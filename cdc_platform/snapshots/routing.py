@@ -22,6 +22,7 @@ from cdc_platform.snapshots.batch_tables import Touched, of_table
 from cdc_platform.snapshots.schema.columns import columns_of
 from cdc_platform.snapshots.target import Target
 from cdc_platform.spark import delta_sql
+from cdc_platform.spark.delta_sql import Rows
 from cdc_platform.tables import Name, name_columns
 
 Lists = dict[Name, str]
@@ -38,7 +39,7 @@ class Routed(NamedTuple):
     """Changes under the names of their snapshots: rows, tables, their column lists, and why some are stopped; `lacking`
     is what `routed` needs to bring other rows there, too."""
 
-    rows: DataFrame
+    rows: Rows
     touched: list[Touched]
     told: dict[Name, str | None]
     stopped: dict[Name, str]
@@ -68,7 +69,7 @@ def route(found: Routed, source: Source, known: Mapping[Name, Lists]) -> Routed:
         except TableStopped as error:
             stopped.setdefault(target, error.reason)
     names = [t.name for some in origins.values() for t in some]
-    return Routed(routed(found.rows, source, names, lacking), touched, told, stopped, lacking)
+    return Routed(Rows.of(routed(found.rows.df, source, names, lacking)), touched, told, stopped, lacking)
 
 
 def only_joins(spark: SparkSession, source: Source, target: Target, steps: Sequence[Step], lists: Lists) -> bool:
@@ -92,7 +93,7 @@ def _lists(source: Source, target: Name, found: Routed, touched: list[Touched], 
         name = t.name
         if columns := found.told.get(name):
             lists[name] = columns
-        elif name not in lists and not found.rows.where(of_table(*name) & (F.col("op") != "truncate")).isEmpty():
+        elif name not in lists and not found.rows.df.where(of_table(*name) & (F.col("op") != "truncate")).isEmpty():
             raise TableStopped(source.name, target, f"no column list is known for {'.'.join(name)}")
     return lists
 

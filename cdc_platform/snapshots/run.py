@@ -36,6 +36,7 @@ from cdc_platform.snapshots.schema.upcast_files import carried_files, clear, lis
 from cdc_platform.snapshots.table_batch import Work, column_lists, merged_list, outcome
 from cdc_platform.snapshots.target import Target
 from cdc_platform.spark import delta_sql
+from cdc_platform.spark.delta_sql import Rows
 from cdc_platform.tables import CHANGELOG, CHECKPOINT, TABLE_STATE, Name, as_name
 
 _MIXED = "earlier versions kept all schemas in one snapshot: this one is made from the changelog"
@@ -79,11 +80,15 @@ def _batches(spark: SparkSession, config: Config, source: Source, plan: Plan, re
     write = partial(_write, config, source, plan, replaced)
 
     def each(spark: SparkSession, files: list[File], batch_id: int) -> None:
-        batch, told = delta_sql.rows_of(spark, path, files, source=source.name), {f: _note(f) for f in files}
+        batch, told = _rows(spark, path, files, source), {f: _note(f) for f in files}
         noted = None not in told.values()
-        write(batch, batch_id, touched_of(list(told.values())) if noted else touched_by(batch), told)
+        write(batch, batch_id, touched_of(list(told.values())) if noted else touched_by(batch.df), told)
 
     return batches.for_each(spark, path, much, checkpoint, each, source=source.name)
+
+
+def _rows(spark: SparkSession, path: Store, files: list[File], source: Source) -> Rows:
+    return Rows(spark, lambda: delta_sql.rows_of(spark, path, files, source=source.name))
 
 
 def _note(file: File) -> list[dict[str, Any]] | None:
@@ -137,19 +142,19 @@ def _write(
     source: Source,
     plan: Plan,
     replaced: frozenset[str],
-    batch: DataFrame,
+    batch: Rows,
     batch_id: int,
     touched: list[Touched],
     files: Mapping[File, Any],
 ) -> None:
     """Brings the tables of a batch up to date. files: the batch's data files, with the statistics in their footers."""
-    spark, path = batch.sparkSession, TABLE_STATE.at(stores.lake(config))
+    spark, path = batch.spark, TABLE_STATE.at(stores.lake(config))
     if not touched:
         return
     older = retype.older(source, plan.spans, touched, replaced)
     spans = {n: plan.spans[n] for t in touched if plan.old(n := t.name, t.low)}
     before = state.now(path, source)
-    stopped = not_carried(batch, spans, source)
+    stopped = not_carried(batch.df, spans, source) if spans else {}
     batch, touched, files, apart = _as_today(batch, config, source, plan, spans, touched, files)
     touched = [t for t in touched if not _of_another(source, t.name)]
     moved = {c.today for carries in spans.values() for c in carries}
@@ -208,26 +213,26 @@ def _of_another(source: Source, name: Name) -> bool:
 
 
 def _as_today(
-    batch: DataFrame,
+    batch: Rows,
     config: Config,
     source: Source,
     plan: Plan,
     spans: dict[Name, list[Carry]],
     touched: list[Touched],
     files: Mapping[File, Any],
-) -> tuple[DataFrame, list[Touched], Mapping[File, Any], set[Name]]:
+) -> tuple[Rows, list[Touched], Mapping[File, Any], set[Name]]:
     """A batch with the rows from before DDL as rows of today: its rows, tables and files; and tables of which the files
     note nothing true."""
     if not spans:
         return batch, touched, files, set()
     columns = {n: text for n, text in plan.columns.items() if text}
     stated = column_lists(config, source, touched)
-    spark = batch.sparkSession
+    spark = batch.spark
     if None not in files.values() and (notes := carried_files(spark, config, source, spans, columns, stated, files)):
-        rows = delta_sql.rows_of(spark, CHANGELOG.at(stores.lake(config)), list(notes), source=source.name)
+        rows = _rows(spark, CHANGELOG.at(stores.lake(config)), list(notes), source)
         return rows, touched_of(list(notes.values())), notes, set()
-    rows = upcast.carried(batch, spans, listed(columns))
-    return rows, touched_by(rows), files, {*spans, *(c.today for of in spans.values() for c in of if c.today)}
+    rows = upcast.carried(batch.df, spans, listed(columns))
+    return Rows.of(rows), touched_by(rows), files, {*spans, *(c.today for of in spans.values() for c in of if c.today)}
 
 
 def _read_alone(config: Config, source: Source, work: Work, names: list[Name], before: state.Tables) -> list[Store]:

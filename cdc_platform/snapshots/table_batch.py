@@ -31,6 +31,7 @@ from cdc_platform.snapshots.reduce.full_images import fold as fold_plain
 from cdc_platform.snapshots.schema.columns import TableColumn, columns_of
 from cdc_platform.snapshots.target import LOST, Stale, Target
 from cdc_platform.spark import delta_sql
+from cdc_platform.spark.delta_sql import Rows
 from cdc_platform.tables import SCHEMA_HISTORY, Name
 
 log = logging.getLogger(__name__)
@@ -50,7 +51,7 @@ class Work:
 
     config: Config
     source: Source
-    changes: DataFrame
+    changes: Rows
     batch_id: int
     app: str
     lists: Mapping[str, str]
@@ -81,7 +82,7 @@ def outcome(work: Work, touched: Touched, columns_json: str | None, before: Any)
     source, name = work.source, touched.name
     try:
         if columns_json is None and not touched.versions:
-            columns_json = _newest_list(work.changes.sparkSession, work.config, source, name)
+            columns_json = _newest_list(work.changes.spark, work.config, source, name)
         if columns_json is None:
             raise TableStopped(source.name, name, "no column list is known for it")
         columns = columns_of(source, name, columns_json)
@@ -103,7 +104,7 @@ def outcome(work: Work, touched: Touched, columns_json: str | None, before: Any)
 
 def _check_partitions(work: Work, touched: Touched, columns: list[TableColumn], before: Any) -> None:
     """Raises TableStopped where partitions without positions leave the order of changes open."""
-    rows = work.changes.where(of_table(*touched.name))
+    rows = work.changes.df.where(of_table(*touched.name))
     target = work.target(touched.name)
     high = before and before["high_order"]
     known = None if work.anew or not high else tuple(map(int, high.values()))
@@ -147,7 +148,7 @@ def _bring_up(work: Work, touched: Touched, columns: list[TableColumn], before: 
 
 
 def _keyless(work: Work, touched: Touched, target: Target, columns: list[TableColumn], before: Any) -> Done:
-    rows = work.changes.where(of_table(*touched.name))
+    rows = work.changes.df.where(of_table(*touched.name))
     prepare.prepare(rows.sparkSession, target, columns, anew=work.anew)
     told = {v: [c["name"] for c in json.loads(text)] for v, text in work.lists.items()}
     doubted = bool(before and before["reason"])
@@ -164,7 +165,7 @@ def _keyed(
     folded: list[DataFrame],
 ) -> Done:
     """folded: where the frame is left that is written, for who wants to know why it can't be."""
-    rows = work.changes.where(of_table(*touched.name))
+    rows = work.changes.df.where(of_table(*touched.name))
     spark, merged = rows.sparkSession, work.source.tables.merged(*touched.name)
     gone = truncate_origin.emptied(rows) if merged else {}
     rows = truncate_origin.since(rows, gone)

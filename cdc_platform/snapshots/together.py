@@ -79,7 +79,7 @@ def bring_up(work: Work, asked: list[Asked]) -> dict[Name, state.Outcome]:
     """Outcomes of those tables that could be brought up to date here. May be repeated."""
     if work.anew:
         return {}
-    spark = work.changes.sparkSession
+    spark = work.changes.spark
     each = [partial(_prepared, work, a) for a in asked]
     prepared = [p for p in _side_by_side(work, each) if p is not None]
     if not prepared:

@@ -5,6 +5,7 @@ import re
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextvars import copy_context
+from functools import cached_property
 from typing import TypeVar
 
 from pyspark.sql import DataFrame, SparkSession
@@ -127,6 +128,24 @@ def rows_of(spark: SparkSession, path: Store, files: list[File], **partition: st
     stored = StructType([f for f in every.fields if f.name not in partition])
     rows = spark.read.schema(stored).parquet(*(_plain(f.store.spark_uri(f.path)) for f in files))
     return rows.select(*(F.lit(partition[n]).alias(n) if n in partition else F.col(n) for n in every.names))
+
+
+class Rows:
+    """A DataFrame that is made when it is first asked for: to make one of files, Spark asks the store for each."""
+
+    def __init__(self, spark: SparkSession, make: Callable[[], DataFrame]):
+        self.spark = spark
+        self._make = make
+
+    @classmethod
+    def of(cls, df: DataFrame) -> "Rows":
+        """One that is made already."""
+        return cls(df.sparkSession, lambda: df)
+
+    @cached_property
+    def df(self) -> DataFrame:
+        """Itself."""
+        return self._make()
 
 
 def _plain(path: str) -> str:

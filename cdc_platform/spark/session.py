@@ -182,15 +182,20 @@ def _beside(ours: dict[str, str], own: dict[str, str]) -> dict[str, str]:
 
 
 def _on_one_machine(master: str, jars: list[str]) -> dict[str, str]:
-    """The jars on the JVM's own class path: nothing has to be sent, and the archive of classes holds them, too."""
+    """The jars on the JVM's own class path: nothing has to be sent, and the archive of classes holds them, too. Not
+    those of a store: no class of the archive would be used with another class path than its own."""
+    from cdc_platform.setup.jars import spark_jars
     from cdc_platform.spark.class_archive import options
 
+    archived = spark_jars()
+    sent = {_JARS: ",".join(j for j in jars if j not in archived)} if len(jars) > len(archived) else {}
     told = re.match(r"local\[(\d+)", master)
     tasks = int(told[1]) if told else (os.cpu_count() or 2)
     return {
         **_LOCAL,
         _JAVA: f"{_LOCAL[_JAVA]} {options()}".strip(),
-        _CLASS_PATH: os.pathsep.join(jars),
+        **sent,
+        _CLASS_PATH: os.pathsep.join(archived),
         "spark.sql.shuffle.partitions": str(tasks * 2),
         # What each task holds, and what there is beside them. Java takes more where it may, and is no faster then.
         "spark.driver.memory": f"{_HEAP_MB + _TASK_HEAP_MB * tasks}m",

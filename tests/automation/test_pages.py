@@ -159,7 +159,9 @@ def test_two_sources_at_once_overwrite_nothing_of_each_other(pages):
     assert pages.checks("snapshots", "two") == {"no_table_is_stopped": True}
     assert pages.checks("quarantine", "one") == {"nothing_is_held": False}
     assert pages.checks("quarantine", "two") == {"nothing_is_held": True}
-    assert pages.checks("offset_ledger", "one") == {"every_landed_offset_is_accounted_for": True}
+    assert pages.checks("offset_ledger", "one") == dict.fromkeys(
+        ("every_landed_offset_is_accounted_for", "no_record_is_missing"), True
+    )
     orders = pages.checks("snapshots", "one", "shop", "orders")
     assert (orders["not_stopped"], orders["no_held_rows"]) == (False, False)
     assert pages.checks("snapshots", "two", "shop", "orders")["not_stopped"] is True

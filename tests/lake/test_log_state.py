@@ -1,0 +1,131 @@
+"""What a table's log tells of its newest version."""
+
+import json
+import shutil
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+from unittest.mock import patch
+
+import pyarrow as pa
+import pytest
+from deltalake import DeltaTable, write_deltalake
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from cdc_platform.lake import commits, delta_table, handles, log_state, looks
+from cdc_platform.lake.store import Store
+from tests.lakes import store_at
+
+
+def grown(path: Store, *numbers: int, **how: Any) -> None:
+    told = {"mode": "append", "storage_options": path.options, **how}
+    write_deltalake(path.uri(), pa.table({"n": pa.array(numbers or [1], pa.int64())}), **told)
+
+
+@pytest.fixture
+def table(store: Store) -> Iterator[Store]:
+    path = store.at("t")
+    grown(path)
+    yield path
+    log_state.forget(path)
+
+
+def paths(path: Store) -> set[str]:
+    told = log_state.now(path)
+    assert told is not None
+    return {add["path"] for add in told.adds}
+
+
+def as_delta_rs(path: Store) -> tuple[int, set[str]]:
+    opened = DeltaTable(path.uri(), storage_options=path.options)
+    return opened.version(), set(pa.table(opened.get_add_actions())["path"].to_pylist())
+
+
+def test_a_table_that_is_not_there_is_none(store: Store) -> None:
+    assert log_state.now(store.at("none")) is None
+    assert looks.look(store.at("none")) is None
+    assert delta_table.version_or_none(store.at("none")) is None
+
+
+def test_commits_of_others_are_read_once_and_our_own_never(table: Store) -> None:
+    log_state.now(table)
+    grown(table)
+    with patch.object(type(table), "read", autospec=True, side_effect=type(table).read) as read:
+        for _ in range(3):
+            assert paths(table) == as_delta_rs(table)[1]
+        assert [call.args[1] for call in read.call_args_list] == ["_delta_log/00000000000000000001.json"]
+        live = commits.live(table)
+        assert live is not None and live.version == 1
+        told = {"operation": "WRITE", "operationParameters": {}}
+        assert commits.commit(table, live, [], [commits.Marked(live.adds[0], None)], told)
+        assert commits.configure(table, {"cdc.limits": "few"})
+        now = log_state.now(table)
+        assert now is not None and (now.version, now.metadata["configuration"]) == (3, {"cdc.limits": "few"})
+        assert len(read.call_args_list) == 1
+    assert (3, paths(table)) == as_delta_rs(table)
+
+
+def test_a_table_that_was_made_again_is_not_the_one_before(tmp_path: Path) -> None:
+    path = store_at(tmp_path / "t")
+    for _ in range(2):
+        grown(path)
+    log_state.now(path)
+    shutil.rmtree(tmp_path / "t")
+    for _ in range(3):
+        grown(path)
+    assert (2, paths(path)) == as_delta_rs(path)
+    shutil.rmtree(tmp_path / "t")
+    assert log_state.now(path) is None
+
+
+def test_what_has_a_checkpoint_of_several_files_is_told_by_delta_rs(table: Store) -> None:
+    grown(table)
+    DeltaTable(table.uri(), storage_options=table.options).create_checkpoint()
+    hint = json.loads(table.read("_delta_log/_last_checkpoint") or b"")
+    table.put("_delta_log/_last_checkpoint", json.dumps({**hint, "parts": 2}).encode())
+    table.remove(["_delta_log/00000000000000000000.json"])
+    with pytest.raises(FileNotFoundError):
+        log_state.now(table)
+    assert commits.live(table) is None and not commits.configure(table, {"cdc.limits": "x"})
+    handles.forget(table)
+    table.put("_delta_log/_last_checkpoint", json.dumps(hint).encode())
+    assert (1, paths(table)) == as_delta_rs(table)
+
+
+def test_a_log_with_a_hole_is_told_by_nobody(table: Store) -> None:
+    for _ in range(2):
+        grown(table)
+    log_state.now(table)
+    grown(table)
+    grown(table)
+    table.remove(["_delta_log/00000000000000000003.json"])
+    with pytest.raises(FileNotFoundError):
+        log_state.now(table)
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=25, deadline=None)
+@given(st.lists(st.sampled_from(["append", "overwrite", "delete", "checkpoint", "look", "anew", "ours"]), max_size=9))
+def test_it_is_what_delta_rs_tells_after_any_commits(
+    tmp_path_factory: pytest.TempPathFactory, steps: list[str]
+) -> None:
+    path = store_at(tmp_path_factory.mktemp("t"))
+    grown(path, 0)
+    for number, step in enumerate(steps, 1):
+        if step in ("append", "overwrite"):
+            grown(path, number, mode=step)
+        elif step == "look":
+            log_state.now(path)
+        elif step == "anew":
+            log_state.forget(path)
+        elif step == "ours":
+            commits.configure(path, {"cdc.limits": str(number)})
+        else:
+            opened = DeltaTable(path.uri())
+            _ = opened.create_checkpoint() if step == "checkpoint" else opened.delete(f"n = {number - 1}")
+    told = log_state.now(path)
+    assert told is not None
+    assert (told.version, {add["path"] for add in told.adds}) == as_delta_rs(path)
+    assert told.metadata["configuration"] == DeltaTable(path.uri()).metadata().configuration
+    assert log_state.checkpoint(path, sys.maxsize) <= told.version
