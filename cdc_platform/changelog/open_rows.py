@@ -1,7 +1,9 @@
-"""Changelog rows of a column list that stand where something speaks against it, for Spark and as DataFusion's SQL."""
+"""Changelog rows of a column list that stand where something speaks against it, and those that another decoder or
+another knowledge than today's gave: for Spark and as DataFusion's SQL."""
 
 from functools import reduce
 from operator import and_, or_
+from typing import NamedTuple
 
 from pyspark.sql import Column
 from pyspark.sql import functions as F
@@ -48,3 +50,21 @@ def _before_sql(place: Place) -> str:
         said.append(("source_time IS NOT NULL", f"CAST(source_time AS BIGINT) < {int(place.time)}"))
     some = " OR ".join(f"({told})" for told, _ in said)
     return f"(({some}) AND {' AND '.join(f'coalesce(NOT ({t}) OR ({b}), false)' for t, b in said)})"
+
+
+class Decoder(NamedTuple):
+    """Who reads messages: `version` of the decoder, `context`: digest of what it is told (`contexts`). The same one
+    reads the same bytes the same way, be it once more."""
+
+    version: str
+    context: str
+
+    def not_it(self) -> Column:
+        """Whether a changelog row was decoded by another one, or by one that isn't noted."""
+        by_it = (F.col("context") == self.context) & (F.col("decoder_version") == self.version)
+        return ~F.coalesce(by_it, F.lit(False))
+
+    def not_it_sql(self) -> str:
+        """The same."""
+        by_it = f"context IN ({delta_table.digests([self.context])}) AND decoder_version = '{self.version}'"
+        return f"NOT coalesce({by_it}, false)"

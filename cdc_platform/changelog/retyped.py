@@ -1,8 +1,9 @@
 """Changelog rows whose columns' types became known later, decoded again from their messages' bytes.
 
 What the decoder gave them before may be no text of the type at all (days since 1970 of a DATE that no schema told), so
-it is never converted: landing has the bytes. Rows are replaced where they are, under their address and order, in one
-commit that readers of the changelog's commits don't take for new rows.
+it is never converted: landing has the bytes. Rows of which the changelog notes that today's decoder gave them, told the
+same, are what it would give again, and left alone. Others are replaced where they are, under their address and order,
+in one commit that readers of the changelog's commits don't take for new rows.
 """
 
 import json
@@ -16,9 +17,11 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from cdc_platform.changelog import rules
-from cdc_platform.changelog.open_rows import may_differ, may_differ_sql
+from cdc_platform.changelog.open_rows import Decoder, may_differ, may_differ_sql
 from cdc_platform.changelog.order import ADDRESS
+from cdc_platform.changes import in_force
 from cdc_platform.changes.decode import decode
+from cdc_platform.changes.known import decided_by
 from cdc_platform.changes.run import messages_path
 from cdc_platform.config import Config, Source
 from cdc_platform.formats import FORMATS
@@ -70,6 +73,10 @@ class Retyped:
     def _known(self) -> Store:
         return delta_sql.ensure(TYPES_KNOWN, self._at(TYPES_KNOWN))
 
+    @cached_property
+    def _changelog(self) -> Store:
+        return delta_sql.ensure(CHANGELOG, self._at(CHANGELOG))
+
     def replaced(self) -> frozenset[str]:
         """Column lists whose rows were decoded again: a batch that brings some is older than that."""
         newest = "max(named_struct('n', \"number\", 'r', \"replaced\"))"
@@ -97,6 +104,12 @@ class Retyped:
         found = delta_table.ask(newest, t=self._at(CONTEXTS))
         return found[0]["context"] if found else None
 
+    @cached_property
+    def _decoder(self) -> Decoder:
+        """Who decodes again."""
+        context = decided_by(str(self._context), in_force.values(self.source))
+        return Decoder(FORMATS[self.source.format].version, context)
+
     def _doubts(self, history: Store) -> list[InDoubt]:
         if self._context is None:
             return []
@@ -122,22 +135,24 @@ class Retyped:
 
     @cached_property
     def _stored(self) -> DataFrame:
-        rows = delta_sql.read(self.spark, self._at(CHANGELOG)).where(F.col("source") == self.source.name)
+        rows = delta_sql.read(self.spark, self._changelog).where(F.col("source") == self.source.name)
         return rows.where(F.col("schema_version").isin(*(d.version for d in self.in_doubt)))
 
     @cached_property
     def _any_open(self) -> bool:
-        """Whether there are such rows: mostly a list is left at the statement that speaks against it. Asked without
-        Spark, which takes seconds for nothing."""
+        """Whether there are such rows: mostly a list is left at the statement that speaks against it, and rows behind
+        the statement were decoded when it was known. Asked without Spark, which takes seconds for nothing."""
         open_ = " OR ".join(may_differ_sql(d.version, d.doubt) for d in self.in_doubt)
-        sql = f"SELECT 1 AS there FROM {{t}} WHERE source = '{self.source.name}' AND ({open_}) LIMIT 1"
-        return bool(delta_table.ask(sql, t=self._at(CHANGELOG)))
+        mine = f"source = '{self.source.name}' AND {self._decoder.not_it_sql()}"
+        sql = f"SELECT 1 AS there FROM {{t}} WHERE {mine} AND ({open_}) LIMIT 1"
+        return bool(delta_table.ask(sql, t=self._changelog))
 
     @cached_property
     def _rows(self) -> DataFrame:
         """Rows that may be decoded otherwise, with the file that each is in."""
         open_ = [(F.col("schema_version") == d.version) & may_differ(d.doubt) for d in self.in_doubt]
-        return self._stored.select("*", F.col("_metadata.file_path").alias("_file")).where(reduce(or_, open_))
+        rows = self._stored.where(self._decoder.not_it())
+        return rows.select("*", F.col("_metadata.file_path").alias("_file")).where(reduce(or_, open_))
 
     @cached_property
     def _events(self) -> DataFrame:
@@ -264,21 +279,25 @@ class Retyped:
     @cached_property
     def _without_rows(self) -> set[str]:
         """Lists that were replaced before, by a run that was killed before it said so in the schema history."""
-        there = {r["schema_version"] for r in self._figures}
-        return {d.version for d in self.in_doubt if d.version not in there} & self.replaced()
+        lists = {d.version for d in self.in_doubt} & self.replaced()
+        if not lists:
+            return lists
+        mine = f"source = '{self.source.name}' AND schema_version IN ({delta_table.digests(lists)})"
+        there = delta_table.ask(f"SELECT DISTINCT schema_version FROM {{t}} WHERE {mine}", t=self._changelog)
+        return lists - {r["schema_version"] for r in there}
 
     def _rewrite_changelog(self) -> None:
-        path, source = self._at(CHANGELOG), self.source.name
+        path, source = self._changelog, self.source.name
         mine = reduce(or_, ((F.col("db") == db) & (F.col("table") == table) for db, table in self._changes))
         new = self._compared.where("_changed").where(mine)
         names = {r["_file"].rsplit("/", 1)[-1] for r in new.select("_file").distinct().collect()}
         gone = [name for name in delta_table.files(path) if name.rsplit("/", 1)[-1] in names]
         now = new.select(*ADDRESS, *(f"_n_{c}" for c in _DECODED))
-        version = F.lit(FORMATS[self.source.format].version)
         rows = delta_sql.rows_of(self.spark, path, [File(path, n) for n in gone], source=source)
         changed = F.col("_n_op").isNotNull()
         instead = {c: F.when(changed, F.col(f"_n_{c}")).otherwise(F.col(c)) for c in _DECODED}
-        instead["decoder_version"] = F.when(changed, version).otherwise(F.col("decoder_version"))
+        for column, by in (("decoder_version", self._decoder.version), ("context", self._decoder.context)):
+            instead[column] = F.when(changed, F.lit(by)).otherwise(F.col(column))
         rows = rows.join(now, list(ADDRESS), "left").withColumns(instead)
         _put(path, rows.select(*CHANGELOG.names), gone, source)
 

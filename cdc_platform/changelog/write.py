@@ -45,7 +45,7 @@ class Direct:
         few = sum(f["ddl"] for f in figures) <= _MANY_STATEMENTS
         now = int(time.time() * 1_000_000)
         version, stated = FORMATS[source.format].version, frozenset(versions if few else ())
-        work = unify.Unify(source.format, version, source.tables, arrivals, parts or {}, stated, now)
+        work = unify.Unify(source.format, version, source.tables, arrivals, parts or {}, stated, now, self._context)
         sinks = {n: s for n, s in _sinks(batch).items() if not commits.done_before(s.table, app, batch.number)}
         done = arrow_tasks.over(spark, self.files, EVENT, work, sinks, whole=True)
         for name, sink in sinks.items():
@@ -65,6 +65,12 @@ class Direct:
         rows = _ledger_rows(batch, [entry for account in told for entry in account["ledger"]])
         of = f"source = '{source.name}' AND room = 'changelog' AND batch = {batch.number}"
         delta_table.append_rows(batch.paths["ledger"], rows, of=of)
+
+    @property
+    def _context(self) -> str | None:
+        """Digest of what the decoder of all files was told; None: not of all of them the same, or not known."""
+        found = {note.get("context") for note in self.notes}
+        return found.pop() if len(found) == 1 else None
 
 
 def _sinks(batch: Batch) -> dict[str, Sink]:

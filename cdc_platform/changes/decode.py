@@ -59,16 +59,21 @@ def _decode(work: "Decoding", batches: Iterator[pa.RecordBatch]) -> Iterator[pa.
 
 @dataclass(frozen=True, slots=True)
 class Decoding:
-    """A decoder with its options and context, as executors get it."""
+    """A decoder with its options and context, as executors get it. digest: of context and options; None: the format
+    has no context."""
 
     format_name: str
     options_json: str
     context_json: str
+    digest: str | None
 
     @classmethod
-    def of(cls, format_name: str, options: dict[str, Any], context: str | None = None) -> "Decoding":
-        """context: JSON of what the format's own `context` gave, if it has one."""
-        return cls(format_name, json.dumps(options), context or "null")
+    def of(
+        cls, format_name: str, options: dict[str, Any], context: str | None = None, digest: str | None = None
+    ) -> "Decoding":
+        """context: JSON of what the format's own `context` gave, if it has one. digest: what files that this writes are
+        to note of it."""
+        return cls(format_name, json.dumps(options), context or "null", digest)
 
     def events(self, messages: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
         """MESSAGE_READ rows (`erased` may be left out) → EVENT batches."""
@@ -102,7 +107,7 @@ class Decoding:
                 out["events"].write(events)
                 if "ddl" in out:
                     out["ddl"].write(statements(events))
-        out["events"].note = summary.told()
+        out["events"].note = {**summary.told(), "context": self.digest}
         return messages
 
 

@@ -41,7 +41,8 @@ def run(spark: SparkSession, config: Config, source: Source) -> StageResult:
     context = _context(spark, config, source, needs, delta_sql.ensure(CONTEXTS, contexts)) if needs else None
     checkpoint = CHECKPOINT.at(stores.lake(config), room="changes", source=source.name)
     messages = messages_path(config, source)
-    work = Decoding.of(source.format, source.options, context and context.text)
+    told = (context.text, context.digest) if context else (None, None)
+    work = Decoding.of(source.format, source.options, *told)
     work = Later(work, config.replay.since) if config.replay and config.replay.since else work
     sinks = {"events": events_sink(path)}
     if seen and needs and needs.marker is None:

@@ -3,7 +3,7 @@ batches left stale, and when asked for."""
 
 import logging
 import uuid
-from functools import reduce
+from functools import partial, reduce
 from operator import or_
 from typing import NamedTuple
 
@@ -155,8 +155,8 @@ def not_carried(rows: DataFrame, spans: dict[Name, list[Carry]], source: Source)
         start = None
         for c in carries:
             why = c.today and (upcast.unknown(c) or _filtered(name, c.today, source))
-            here = rows.where(_within(name, start, c.until))
-            if c.today and why and not here.isEmpty():
+            here = partial(_rows_within, rows, name, start, c.until)
+            if c.today and why and not here().isEmpty():
                 found[c.today] = why
             elif c.today and not why and (why := upcast.refused(here, c)):
                 found.setdefault(c.today, why)
@@ -164,12 +164,12 @@ def not_carried(rows: DataFrame, spans: dict[Name, list[Carry]], source: Source)
     return found
 
 
-def _within(name: Name, start: Order | None, until: Order | None) -> Column:
+def _rows_within(rows: DataFrame, name: Name, start: Order | None, until: Order | None) -> DataFrame:
     """Rows of a name from one place up to another."""
     here = of_table(*name)
     if start is not None:
         here = here & (F.col("order_key") >= _order_literal(start))
-    return here if until is None else here & (F.col("order_key") < _order_literal(until))
+    return rows.where(here if until is None else here & (F.col("order_key") < _order_literal(until)))
 
 
 def _order_literal(order: Order) -> Column:

@@ -43,6 +43,7 @@ CHANGELOG = Table(
         Column("schema_version", STRING, "row of schema_history in force"),
         *POSITION,
         ORDER_KEY,
+        Column("context", STRING, "digest that `contexts` has of what its decoder was told; NULL: not noted"),
     ),
     partition_by=("source",),
     stats=(
@@ -50,6 +51,7 @@ CHANGELOG = Table(
         *("order_key.epoch", "order_key.file", "order_key.pos", "source_time", "landed_at"),
     ),
     settings=STAGED,
+    added=("context",),
 )
 
 SCHEMA_HISTORY = Table(

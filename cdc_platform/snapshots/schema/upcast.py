@@ -6,7 +6,7 @@ What DDL did is told by `changelog.schema`; here it is done to row images.
 # pyarrow.compute makes its functions at run time, so that type checkers do not see them.
 # pyright: reportAttributeAccessIssue=false
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING
@@ -148,12 +148,12 @@ def unknown(carry: Carry) -> str | None:
     return None
 
 
-def refused(rows: "DataFrame", carry: Carry) -> str | None:
+def refused(rows: "Callable[[], DataFrame]", carry: Carry) -> str | None:
     """Why some of such rows can't be carried, that hold a value of which the server may have made another one; the
-    others can. Looks at the rows only where a statement may have done that."""
+    others can. Asks for the rows only where a statement may have done that: Spark takes a while to plan them."""
     if not any(may_refuse(t) for types in carry.retyped.values() for t in types):
         return None
-    found = rows.mapInArrow(partial(_refusals, carry), "why STRING").first()
+    found = rows().mapInArrow(partial(_refusals, carry), "why STRING").first()
     return None if found is None else str(found["why"])
 
 
