@@ -1,5 +1,6 @@
 """Debezium's DDL parsers (MySQL's, and MariaDB's for what that refuses) through py4j; no Java of ours. A program:
-a line of JSON with statements in, a line with the changes out, until nothing comes for a while (`ddl_process`).
+a line of JSON with statements in, a line with the changes out, until nothing comes for a while (`ddl_process`). Lists
+grow: one that begins as another that was read goes on where that ended.
 
 In a small JVM beside Spark's, not in it: over Spark Connect that one is out of reach, and its class path should not
 grow.
@@ -43,26 +44,31 @@ _JVM = ["-Xmx256m", "-Xss8m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"]
 _IDLE_S = 60
 _MOST = 20_000
 """Statements after which the process ends: what parsers keep of texts grows with them."""
+_KEPT = 4
+"""Lists of statements that can go on: a source has two, and there may be some sources."""
 _IF_EXISTS = re.compile(r"\bEXISTS\b", re.IGNORECASE)
 _LONGEST = 4_000_000  # characters of a statement; MySQL's own limit for table definitions is far below
 
 
 def main() -> None:
-    """Standard input → standard output, line by line; each begins with an empty server."""
+    """Standard input → standard output, line by line; each tells of an empty server what its statements make of it."""
     with _java() as jvm:
-        done = 0
+        done, kept = 0, list[_Reading]()
         while done < _MOST and select.select([sys.stdin.buffer], [], [], _IDLE_S)[0]:
             if not (line := sys.stdin.buffer.readline()):
                 break
             asked = json.loads(line)
-            done += len(asked["statements"])
-            model = _Model(jvm, asked["fold"])
-            told = (model.apply(at, Statement(db, sql, tuple(map(tuple, k)))) for at, db, sql, k in asked["statements"])
-            json.dump([astuple(change) for changes in told for change in changes], sys.stdout)
+            fold, statements = asked["fold"], asked["statements"]
+            same = max((k for k in kept if k.is_begin_of(fold, statements)), key=lambda k: len(k.read), default=None)
+            reading = same or _Reading(jvm, fold)
+            done += len(statements) - len(reading.read)
+            reading.go_on(statements)
+            json.dump(reading.changes, sys.stdout)
             sys.stdout.write("\n")
             sys.stdout.flush()
-            del model, told
-            gc.collect()  # what it holds in Java goes
+            kept = [reading, *(k for k in kept if k is not reading)][:_KEPT]
+            del same, reading
+            gc.collect()  # what the others hold in Java goes
 
 
 @contextmanager
@@ -93,6 +99,38 @@ def _java() -> Iterator[Any]:
             process.wait()
 
 
+class _Reading:
+    """A list of statements, as far as it was read: each as it was asked, and which tables that it names were there
+    before; the changes so far."""
+
+    def __init__(self, jvm: Any, fold: bool):
+        self.fold = fold
+        self.read: list[tuple[list[Any], frozenset[tuple[str, str]]]] = []
+        self.changes: list[tuple[Any, ...]] = []
+        self._model = _Model(jvm, fold)
+
+    def is_begin_of(self, fold: bool, statements: list[list[Any]]) -> bool:
+        """Whether they begin as those that were read, or the same comes of them."""
+        if fold != self.fold or len(statements) < len(self.read):
+            return False
+        return all(self._same(*read, asked) for read, asked in zip(self.read, statements, strict=False))
+
+    def _same(self, read: list[Any], there: frozenset[tuple[str, str]], asked: list[Any]) -> bool:
+        """What is known of a table says nothing where the statements before have told of it (_Model._know)."""
+        if read == asked:
+            return True
+        names = {self._model.folded(db, table) for _, _, _, known in (read, asked) for db, table, _ in known}
+        return read[:3] == asked[:3] and names <= there
+
+    def go_on(self, statements: list[list[Any]]) -> None:
+        """Reads those behind."""
+        for asked in statements[len(self.read) :]:
+            at, db, sql, known = asked
+            statement = Statement(db, sql, tuple(map(tuple, known)))
+            self.read.append((asked, self._model.there(statement)))
+            self.changes += map(astuple, self._model.apply(at, statement))
+
+
 class _Model:
     """Debezium's model of the tables, and its parsers."""
 
@@ -120,7 +158,7 @@ class _Model:
         if (db := dropped_database(statement)) is not None:  # the parsers leave its tables in place
             yield from self._drop_database(at, db)
             return
-        named = [(self._folded(db), self._folded(table)) for db, table in named_tables(statement)]
+        named = [self.folded(*name) for name in named_tables(statement)]
         before = dict(self.columns)
         problem = self._parse(statement)
         if problem is not None:
@@ -139,12 +177,16 @@ class _Model:
             else:
                 yield Change(at, *name, self.columns[name], before=before.get(name))
 
+    def there(self, statement: Statement) -> frozenset[tuple[str, str]]:
+        """Tables that it names, as far as they are there."""
+        return frozenset(n for n in (self.folded(*name) for name in named_tables(statement)) if n in self._there)
+
     def _settled(self, statement: Statement) -> Statement:
         """The statement with what it says by IF [NOT] EXISTS decided, where the table is known."""
         named = named_tables(statement)
         if len(named) != 1 or not _IF_EXISTS.search(statement.sql):
             return statement
-        name = self._folded(named[0][0]), self._folded(named[0][1])
+        name = self.folded(*named[0])
         if (columns := self.columns.get(name)) is None:
             return statement
         there = {c.name.lower() for c in columns}
@@ -169,7 +211,7 @@ class _Model:
 
     def _know(self, statement: Statement) -> None:
         for db, table, create in statement.known:
-            if (self._folded(db), self._folded(table)) not in self._there:
+            if self.folded(db, table) not in self._there:
                 self._read(db, create)
                 self._applied(Statement(db, create))
 
@@ -192,7 +234,7 @@ class _Model:
         if found := OR_REPLACE.match(sql):  # the parsers leave a table in place that is there
             sql = f"{found[1]}{sql[found.end() :]}"
             for db, table in named_tables(Statement(statement.db, sql)):
-                self._forget((self._folded(db), self._folded(table)))
+                self._forget(self.folded(db, table))
         if swaps(sql):
             sql = untangled(sql) or sql
         if self.fold:  # the parsers' model folds names of tables, not those of databases
@@ -207,7 +249,7 @@ class _Model:
         parsers leave it as it was."""
         charset = table_charset(with_charsets(sql))
         for db, table in named_tables(statement) if charset else ():
-            if (there := self._there.get((self._folded(db), self._folded(table)))) is not None:
+            if (there := self._there.get(self.folded(db, table))) is not None:
                 self.tables.overwriteTable(there.edit().setDefaultCharsetName(charset).create())
                 self._changed()
 
@@ -230,6 +272,10 @@ class _Model:
                 else:
                     return []
         return [why for _, why in sorted(reasons, key=lambda r: -r[0])]
+
+    def folded(self, db: str, table: str) -> tuple[str, str]:
+        """A table's name as the model has it."""
+        return self._folded(db), self._folded(table)
 
     def _folded(self, name: str) -> str:
         return name.lower() if self.fold else name

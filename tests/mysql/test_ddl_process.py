@@ -44,6 +44,68 @@ def test_each_question_begins_with_an_empty_server(parsers: _Parsers) -> None:
     assert pid(parsers) == first
 
 
+GROWING = [
+    "create table a (id int primary key, v varchar(5))",
+    "create table b like a",
+    "alter table a modify v varchar(9), add c int",
+    "alter table nonsense is no clause",
+    "rename table a to x, b to a, x to b",
+    "use e",
+    "alter table a drop primary key",
+    "drop table b",
+    "create table b (q int unique not null)",
+    "alter table b character set latin1",
+    "alter table b add t text, drop index q",
+]
+
+
+def of(*sql: str, known: dict[int, list[list[str]]] | None = None, fold: bool = False) -> dict[str, Any]:
+    return {"statements": [[at, "d", text, (known or {}).get(at, [])] for at, text in enumerate(sql)], "fold": fold}
+
+
+def alone(request: dict[str, Any]) -> list[Any]:
+    parsers = _Parsers()
+    try:
+        return parsers.ask(request)
+    finally:
+        parsers.end()
+
+
+def test_a_list_that_grew_goes_on_as_if_it_were_read_anew(parsers: _Parsers) -> None:
+    whole = alone(of(*GROWING))
+    for end in range(1, len(GROWING) + 1):
+        assert parsers.ask(of(*GROWING[:end])) == [c for c in whole if c[0] < end]
+    other = of(*GROWING[:3], "drop table b", *GROWING[4:])
+    assert parsers.ask(other) == alone(other) != whole, "it begins as another, and goes on otherwise"
+    assert parsers.ask(of(*GROWING)) == whole
+    assert tables(parsers.ask(of("create table A (a int)", fold=True))) == ["a"]
+    assert tables(parsers.ask(of("create table A (a int)"))) == ["A"]
+
+
+def test_what_is_known_of_a_table_counts_until_a_statement_told_of_it(parsers: _Parsers) -> None:
+    known = {0: [["d", "t", "create table t (a int)"]]}
+    sql = ("alter table t add b int", "alter table t add c int")
+    assert [c[3] for c in parsers.ask(of(*sql))] == [None, None]
+    told = parsers.ask(of(*sql, known=known))
+    assert [[c[0] for c in change[3]] for change in told] == [["a", "b"], ["a", "b", "c"]]
+    more = {**known, 1: [["d", "t", "create table t (other int)"]]}
+    assert parsers.ask(of(*sql, known=more)) == told == alone(of(*sql, known=more))
+    assert [c[3] for c in parsers.ask(of(*sql))] == [None, None]
+
+
+def test_what_was_read_is_not_read_again(parsers: _Parsers) -> None:
+    asked(parsers)  # Java has started
+    many = [f"create table t{n} (id int primary key, v varchar(5), w decimal(9,2))" for n in range(200)]
+
+    def seconds(request: dict[str, Any]) -> float:
+        start = time.monotonic()
+        parsers.ask(request)
+        return time.monotonic() - start
+
+    first = seconds(of(*many))
+    assert seconds(of(*many, "alter table t7 add x int")) < first / 3
+
+
 def test_one_that_was_killed_is_started_again(parsers: _Parsers) -> None:
     asked(parsers)
     os.kill(pid(parsers), signal.SIGKILL)
