@@ -1,6 +1,7 @@
 """Types that become known after rows were decoded without them: the rows are decoded again, their tables made anew."""
 
 import json
+from dataclasses import replace
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from itertools import count
@@ -10,10 +11,13 @@ import pytest
 from deltalake import DeltaTable, QueryBuilder, write_deltalake
 
 from cdc_platform import tables
+from cdc_platform.changelog import retyped
 from cdc_platform.changelog import run as changelog
 from cdc_platform.changelog.retyped import Retyped
+from cdc_platform.changelog.write import Direct
 from cdc_platform.changes import run as formats
 from cdc_platform.formats.contract import MESSAGE
+from cdc_platform.lake import new_tables, stores
 from cdc_platform.snapshots import run as snapshots
 from cdc_platform.snapshots.target import Target
 from tests.formats import canal_fixtures
@@ -195,6 +199,69 @@ def test_rows_that_come_before_the_schema_changes_topic(debezium):
     debezium.catch_up()
     assert debezium.live()[2] == as_kept(4, "123456789")
     assert [d for d, _ in debezium.events()] == ["rebuilt"]
+
+
+def scaled(pos, scale):
+    """An ALTER of a decimal column."""
+    columns = [c | {"scale": scale} if c["name"] == "n" else c for c in COLUMNS]
+    return ddl(pos, f"ALTER TABLE t MODIFY n decimal(6,{scale})", columns)
+
+
+def never(*_):
+    raise AssertionError("rows that today's decoder gave are decoded again")
+
+
+def test_rows_are_decoded_again_only_where_more_is_known_now(debezium, monkeypatch):
+    """A list that an ALTER made stands against the CREATE before it. A statement that comes late is no such thing."""
+    debezium.land(ddl(50, CREATE, COLUMNS), scaled(60, 1), topic="ddl")
+    rows_of(debezium)
+    with monkeypatch.context() as decoded_once:
+        decoded_once.setattr(retyped, "decode", never)
+        debezium.catch_up()
+    assert [r[2] for r in debezium.live()] == [Decimal("31.3")] * 2
+    assert debezium.ask("SELECT 1 FROM t", tables.TYPES_KNOWN), "the list was in doubt"
+    [(context,)] = debezium.ask("SELECT DISTINCT context FROM t", tables.CHANGELOG)
+    assert debezium.ask("SELECT digest FROM t", tables.CONTEXTS, source="s") == [(context,)]
+
+    debezium.land(scaled(115, 3), topic="ddl")
+    debezium.land(change(150, "c", None, row(4)), keys=[{"id": 4}])
+    debezium.catch_up()
+    n = [(r[0], r[2]) for r in debezium.live()]
+    assert n == [(1, Decimal("0.313")), (2, Decimal("31.300")), (4, Decimal("0.313"))]
+    assert debezium.state() == ("live", None)
+    contexts = debezium.ask('SELECT context, count(*) FROM t GROUP BY 1 ORDER BY min("offset")', tables.CHANGELOG)
+    assert [(c == context, rows) for c, rows in contexts] == [(True, 2), (False, 4)]
+
+
+@pytest.mark.thorough
+def test_rows_of_an_earlier_version_are_compared(debezium, monkeypatch):
+    """Whose changelog doesn't tell what the decoder was told."""
+    before = replace(tables.CHANGELOG, columns=tables.CHANGELOG.columns[:-1], added=())
+    new_tables.create(stores.lake(debezium.config).at(before.path), before)
+    debezium.land(ddl(50, CREATE, COLUMNS), scaled(60, 1), topic="ddl")
+    rows_of(debezium)
+    with monkeypatch.context() as earlier:
+        earlier.setattr(Direct, "_context", None)
+        debezium.decode()
+    monkeypatch.setattr(retyped, "decode", never)
+    with pytest.raises(AssertionError, match="decoded again"):
+        snapshots.run(debezium.spark, debezium.config, debezium.source)
+
+
+@pytest.mark.thorough
+def test_a_list_that_was_replaced_and_comes_again_stays_in_the_history(debezium, schema_file):
+    rows_of(debezium)
+    debezium.catch_up()
+    debezium.with_options(schema_file=schema_file)
+    debezium.catch_up()
+    debezium.with_options()
+    debezium.land(scaled(200, 3), topic="ddl")
+    debezium.land(change(150, "c", None, row(4)), keys=[{"id": 4}])
+    debezium.catch_up()
+    debezium.catch_up()
+    [(version,)] = debezium.ask('SELECT schema_version FROM t WHERE "offset" = 5', tables.CHANGELOG)
+    lists = debezium.ask("SELECT schema_version, columns FROM t WHERE kind = 'message'", tables.SCHEMA_HISTORY)
+    assert "longtext" in dict(lists)[version]
 
 
 def test_a_value_that_cant_be_of_its_type_stops_the_table_and_better_types_heal_it(debezium, schema_file, tmp_path):
