@@ -1,9 +1,8 @@
-"""Changelog rows of a column list that stand where something speaks against it, and those that another decoder or
-another knowledge than today's gave: for Spark and as DataFusion's SQL."""
+"""Changelog rows of a column list that stand where something speaks against it, and those that another decoder gave:
+for Spark and as DataFusion's SQL."""
 
 from functools import reduce
 from operator import and_, or_
-from typing import NamedTuple
 
 from pyspark.sql import Column
 from pyspark.sql import functions as F
@@ -52,19 +51,11 @@ def _before_sql(place: Place) -> str:
     return f"(({some}) AND {' AND '.join(f'coalesce(NOT ({t}) OR ({b}), false)' for t, b in said)})"
 
 
-class Decoder(NamedTuple):
-    """Who reads messages: `version` of the decoder, `context`: digest of what it is told (`contexts`). The same one
-    reads the same bytes the same way, be it once more."""
+def not_by(decoder: str) -> Column:
+    """Whether a changelog row was decoded by another one than that (changes/decoded_by.py), or it isn't noted."""
+    return ~F.col("decoded_by").eqNullSafe(F.lit(decoder))
 
-    version: str
-    context: str
 
-    def not_it(self) -> Column:
-        """Whether a changelog row was decoded by another one, or by one that isn't noted."""
-        by_it = (F.col("context") == self.context) & (F.col("decoder_version") == self.version)
-        return ~F.coalesce(by_it, F.lit(False))
-
-    def not_it_sql(self) -> str:
-        """The same."""
-        by_it = f"context IN ({delta_table.digests([self.context])}) AND decoder_version = '{self.version}'"
-        return f"NOT coalesce({by_it}, false)"
+def not_by_sql(decoder: str) -> str:
+    """The same."""
+    return f"decoded_by IS DISTINCT FROM {delta_table.digests([decoder])}"

@@ -17,11 +17,12 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from cdc_platform.changelog import rules
-from cdc_platform.changelog.open_rows import Decoder, may_differ, may_differ_sql
+from cdc_platform.changelog.open_rows import may_differ, may_differ_sql, not_by, not_by_sql
 from cdc_platform.changelog.order import ADDRESS
 from cdc_platform.changes import in_force
 from cdc_platform.changes.decode import decode
-from cdc_platform.changes.known import decided_by
+from cdc_platform.changes.decoded_by import decoded_by
+from cdc_platform.changes.known import told
 from cdc_platform.changes.run import messages_path
 from cdc_platform.config import Config, Source
 from cdc_platform.formats import FORMATS
@@ -105,10 +106,9 @@ class Retyped:
         return found[0]["context"] if found else None
 
     @cached_property
-    def _decoder(self) -> Decoder:
-        """Who decodes again."""
-        context = decided_by(str(self._context), in_force.values(self.source))
-        return Decoder(FORMATS[self.source.format].version, context)
+    def _decoder(self) -> str:
+        """By what rows are decoded again."""
+        return decoded_by(told(str(self._context), in_force.values(self.source)))
 
     def _doubts(self, history: Store) -> list[InDoubt]:
         if self._context is None:
@@ -143,7 +143,7 @@ class Retyped:
         """Whether there are such rows: mostly a list is left at the statement that speaks against it, and rows behind
         the statement were decoded when it was known. Asked without Spark, which takes seconds for nothing."""
         open_ = " OR ".join(may_differ_sql(d.version, d.doubt) for d in self.in_doubt)
-        mine = f"source = '{self.source.name}' AND {self._decoder.not_it_sql()}"
+        mine = f"source = '{self.source.name}' AND {not_by_sql(self._decoder)}"
         sql = f"SELECT 1 AS there FROM {{t}} WHERE {mine} AND ({open_}) LIMIT 1"
         return bool(delta_table.ask(sql, t=self._changelog))
 
@@ -151,7 +151,7 @@ class Retyped:
     def _rows(self) -> DataFrame:
         """Rows that may be decoded otherwise, with the file that each is in."""
         open_ = [(F.col("schema_version") == d.version) & may_differ(d.doubt) for d in self.in_doubt]
-        rows = self._stored.where(self._decoder.not_it())
+        rows = self._stored.where(not_by(self._decoder))
         return rows.select("*", F.col("_metadata.file_path").alias("_file")).where(reduce(or_, open_))
 
     @cached_property
@@ -296,8 +296,8 @@ class Retyped:
         rows = delta_sql.rows_of(self.spark, path, [File(path, n) for n in gone], source=source)
         changed = F.col("_n_op").isNotNull()
         instead = {c: F.when(changed, F.col(f"_n_{c}")).otherwise(F.col(c)) for c in _DECODED}
-        for column, by in (("decoder_version", self._decoder.version), ("context", self._decoder.context)):
-            instead[column] = F.when(changed, F.lit(by)).otherwise(F.col(column))
+        now_by = {"decoder_version": FORMATS[self.source.format].version, "decoded_by": self._decoder}
+        instead |= {c: F.when(changed, F.lit(by)).otherwise(F.col(c)) for c, by in now_by.items()}
         rows = rows.join(now, list(ADDRESS), "left").withColumns(instead)
         _put(path, rows.select(*CHANGELOG.names), gone, source)
 

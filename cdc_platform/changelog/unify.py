@@ -44,7 +44,7 @@ CHANGELOG_FILE, CONTROL_FILE, QUARANTINE_FILE = (
 WORDS = (
     *("format", "decoder_version", "topic", "partition", "db", "schema", "table", "op", "kind", "schema_version"),
     *("binlog_file", "gtid", "txn_id", "lineage", "reason", "column", "landed_at", "source_time", "order_key.epoch"),
-    *("order_key.file", "context", *(f"{image}.key_value.key" for image in ("key", "before", "after", "info"))),
+    *("order_key.file", "decoded_by", *(f"{image}.key_value.key" for image in ("key", "before", "after", "info"))),
 )
 """Leaf columns whose values repeat."""
 
@@ -53,7 +53,7 @@ WORDS = (
 class Unify:
     """The work of a pass over files of `changes`. `arrivals`: the order of its events. `parts`: Kafka records
     of messages that came in several, by (topic, partition, offset). `versions`: of column lists that the schema history
-    lacks. `now`: µs. `context`: digest of what the decoder of all of them was told; None: not known."""
+    lacks. `now`: µs. `decoded_by`: what all of them say of it; None: not known."""
 
     format: str
     version: str
@@ -62,7 +62,7 @@ class Unify:
     parts: Mapping[tuple[str, int, int], int]
     versions: frozenset[str]
     now: int
-    context: str | None = None
+    decoded_by: str | None = None
 
     def __call__(self, batches: Iterator[pa.RecordBatch], out: Mapping[str, Output]) -> dict[str, Any]:
         """ledger: [topic, partition, outcome, first and last offset, records]; apart: whether every message's events
@@ -103,7 +103,7 @@ class Unify:
             "reason": lambda: _reason(events),
             "column": lambda: _bad_column(events),
             "quarantined_at": lambda: pa.repeat(pa.scalar(self.now, pa.timestamp("us", "UTC")), n),
-            "context": lambda: pa.repeat(pa.scalar(self.context, pa.string()), n),
+            "decoded_by": lambda: pa.repeat(pa.scalar(self.decoded_by, pa.string()), n),
             "resolved_at": lambda: pa.nulls(n, pa.timestamp("us", "UTC")),
         }
         columns = [made[f.name]() if f.name in made else events.column(f.name) for f in schema]

@@ -45,7 +45,7 @@ class Direct:
         few = sum(f["ddl"] for f in figures) <= _MANY_STATEMENTS
         now = int(time.time() * 1_000_000)
         version, stated = FORMATS[source.format].version, frozenset(versions if few else ())
-        work = unify.Unify(source.format, version, source.tables, arrivals, parts or {}, stated, now, self._context)
+        work = unify.Unify(source.format, version, source.tables, arrivals, parts or {}, stated, now, self._by)
         sinks = {n: s for n, s in _sinks(batch).items() if not commits.done_before(s.table, app, batch.number)}
         done = arrow_tasks.over(spark, self.files, EVENT, work, sinks, whole=True)
         for name, sink in sinks.items():
@@ -67,9 +67,9 @@ class Direct:
         delta_table.append_rows(batch.paths["ledger"], rows, of=of)
 
     @property
-    def _context(self) -> str | None:
-        """Digest of what the decoder of all files was told; None: not of all of them the same, or not known."""
-        found = {note.get("context") for note in self.notes}
+    def _by(self) -> str | None:
+        """What all files were decoded by; None: not by the same, or it isn't known."""
+        found = {note.get("decoded_by") for note in self.notes}
         return found.pop() if len(found) == 1 else None
 
 

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from cdc_platform.changes.decoded_by import decoded_by
 from cdc_platform.changes.file_stats import Summary
 from cdc_platform.config.replay import Start
 from cdc_platform.formats import senders
@@ -59,8 +60,8 @@ def _decode(work: "Decoding", batches: Iterator[pa.RecordBatch]) -> Iterator[pa.
 
 @dataclass(frozen=True, slots=True)
 class Decoding:
-    """A decoder with its options and context, as executors get it. digest: of context and options; None: the format
-    has no context."""
+    """A decoder with its options and context, as executors get it. digest: `Known.digest`; None: the format has no
+    context."""
 
     format_name: str
     options_json: str
@@ -71,8 +72,8 @@ class Decoding:
     def of(
         cls, format_name: str, options: dict[str, Any], context: str | None = None, digest: str | None = None
     ) -> "Decoding":
-        """context: JSON of what the format's own `context` gave, if it has one. digest: what files that this writes are
-        to note of it."""
+        """context: JSON of what the format's own `context` gave, if it has one. digest: of that and the options, for
+        files to note what they were decoded by."""
         return cls(format_name, json.dumps(options), context or "null", digest)
 
     def events(self, messages: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
@@ -107,7 +108,8 @@ class Decoding:
                 out["events"].write(events)
                 if "ddl" in out:
                     out["ddl"].write(statements(events))
-        out["events"].note = {**summary.told(), "context": self.digest}
+        by = None if self.digest is None else decoded_by(self.digest)
+        out["events"].note = {**summary.told(), "decoded_by": by}
         return messages
 
 

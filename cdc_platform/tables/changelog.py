@@ -43,7 +43,7 @@ CHANGELOG = Table(
         Column("schema_version", STRING, "row of schema_history in force"),
         *POSITION,
         ORDER_KEY,
-        Column("context", STRING, "digest that `contexts` has of what its decoder was told; NULL: not noted"),
+        Column("decoded_by", STRING, "digest of its decoder's code and of what that was told; NULL: not noted"),
     ),
     partition_by=("source",),
     stats=(
@@ -51,7 +51,7 @@ CHANGELOG = Table(
         *("order_key.epoch", "order_key.file", "order_key.pos", "source_time", "landed_at"),
     ),
     settings=STAGED,
-    added=("context",),
+    added=("decoded_by",),
 )
 
 SCHEMA_HISTORY = Table(

@@ -16,6 +16,7 @@ from cdc_platform.changelog import run as changelog
 from cdc_platform.changelog.retyped import Retyped
 from cdc_platform.changelog.write import Direct
 from cdc_platform.changes import run as formats
+from cdc_platform.changes.decoded_by import decoded_by
 from cdc_platform.formats.contract import MESSAGE
 from cdc_platform.lake import new_tables, stores
 from cdc_platform.snapshots import run as snapshots
@@ -220,8 +221,9 @@ def test_rows_are_decoded_again_only_where_more_is_known_now(debezium, monkeypat
         debezium.catch_up()
     assert [r[2] for r in debezium.live()] == [Decimal("31.3")] * 2
     assert debezium.ask("SELECT 1 FROM t", tables.TYPES_KNOWN), "the list was in doubt"
-    [(context,)] = debezium.ask("SELECT DISTINCT context FROM t", tables.CHANGELOG)
-    assert debezium.ask("SELECT digest FROM t", tables.CONTEXTS, source="s") == [(context,)]
+    [(by,)] = debezium.ask("SELECT DISTINCT decoded_by FROM t", tables.CHANGELOG)
+    [(told,)] = debezium.ask("SELECT digest FROM t", tables.CONTEXTS, source="s")
+    assert by == decoded_by(told)
 
     debezium.land(scaled(115, 3), topic="ddl")
     debezium.land(change(150, "c", None, row(4)), keys=[{"id": 4}])
@@ -229,19 +231,19 @@ def test_rows_are_decoded_again_only_where_more_is_known_now(debezium, monkeypat
     n = [(r[0], r[2]) for r in debezium.live()]
     assert n == [(1, Decimal("0.313")), (2, Decimal("31.300")), (4, Decimal("0.313"))]
     assert debezium.state() == ("live", None)
-    contexts = debezium.ask('SELECT context, count(*) FROM t GROUP BY 1 ORDER BY min("offset")', tables.CHANGELOG)
-    assert [(c == context, rows) for c, rows in contexts] == [(True, 2), (False, 4)]
+    each = debezium.ask('SELECT decoded_by, count(*) FROM t GROUP BY 1 ORDER BY min("offset")', tables.CHANGELOG)
+    assert [(then == by, rows) for then, rows in each] == [(True, 2), (False, 4)]
 
 
 @pytest.mark.thorough
 def test_rows_of_an_earlier_version_are_compared(debezium, monkeypatch):
-    """Whose changelog doesn't tell what the decoder was told."""
+    """Whose changelog doesn't tell what rows were decoded by."""
     before = replace(tables.CHANGELOG, columns=tables.CHANGELOG.columns[:-1], added=())
     new_tables.create(stores.lake(debezium.config).at(before.path), before)
     debezium.land(ddl(50, CREATE, COLUMNS), scaled(60, 1), topic="ddl")
     rows_of(debezium)
     with monkeypatch.context() as earlier:
-        earlier.setattr(Direct, "_context", None)
+        earlier.setattr(Direct, "_by", None)
         debezium.decode()
     monkeypatch.setattr(retyped, "decode", never)
     with pytest.raises(AssertionError, match="decoded again"):
