@@ -58,4 +58,4 @@ def not_by(decoder: str) -> Column:
 
 def not_by_sql(decoder: str) -> str:
     """The same."""
-    return f"decoded_by IS DISTINCT FROM {delta_table.digests([decoder])}"
+    return f"(decoded_by IS DISTINCT FROM {delta_table.digests([decoder])})"

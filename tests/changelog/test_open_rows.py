@@ -49,7 +49,7 @@ def test_rows_of_another_decoder_or_of_none_that_is_noted(spark, make_config):
     write_deltalake(path.uri(), pa.Table.from_pylist(told, CHANGELOG.arrow("decoded_by", "offset")))
     frame = spark.read.format("delta").load(path.spark_uri())
     assert sorted(r["offset"] for r in frame.where(not_by("ab")).collect()) == [1, 2]
-    sql = f'SELECT "offset" FROM {{t}} WHERE {not_by_sql("ab")} ORDER BY 1'
+    sql = f'SELECT "offset" FROM {{t}} WHERE {not_by_sql("ab")} AND true ORDER BY 1'
     assert [r["offset"] for r in delta_table.ask(sql, t=path)] == [1, 2]
 
 
