@@ -7,7 +7,6 @@ from typing import Any
 
 from cdc_platform.formats import senders
 from cdc_platform.formats.contract import UNKNOWN
-from cdc_platform.formats.events import Addresses
 from cdc_platform.formats.table_schemas.lookup import Columns, TableSchemas
 from cdc_platform.formats.table_schemas.places import Place
 from cdc_platform.formats.table_schemas.states import States
@@ -101,7 +100,7 @@ class Emptied:
         for prefix, topic, partition, offset in (states or {}).get("seen", ()):
             self._seen.setdefault(prefix, {})[topic, partition] = offset
 
-    def reason(self, addresses: Addresses, at: int, prefix: str | None) -> str | None:
+    def reason(self, addresses: Callable[[int], tuple[str, int, int]], at: int, prefix: str | None) -> str | None:
         """Why it isn't known to, of the one in message `at`; None: it does. Rows that another set sends behind it are
         newer than it, so that it is the same however late it is read."""
         if self._sets == "one":
