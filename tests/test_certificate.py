@@ -193,6 +193,7 @@ def test_an_asset_downstream_waits_for_the_certificate(config: Config, monkeypat
     assert (requested(passed=False), requested(passed=True)) == (0, 1)
 
 
+@pytest.mark.thorough
 def test_status_says_that_a_table_differed_until_a_comparison_finds_it_equal(config: Config, capfd: Any):
     def said() -> tuple[int, str]:
         code = run(["status", "--config", str(config.file), "--json"])

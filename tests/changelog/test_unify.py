@@ -113,7 +113,8 @@ def everything(feed):
 
 
 @pytest.mark.spark
-@pytest.mark.parametrize("seed", [1, pytest.param(2, marks=pytest.mark.thorough)])
+@pytest.mark.thorough
+@pytest.mark.parametrize("seed", [1, 2])
 def test_workers_and_spark_make_the_same_changelog(spark, tmp_path, monkeypatch, seed):
     by_files, by_rows = feed(spark, tmp_path, "files"), feed(spark, tmp_path, "rows")
     every = [*events(seed, 150), *errors()]

@@ -172,6 +172,7 @@ def test_it_goes_on_by_the_other_topic(feeds, capsys, format):
     assert replay(w.spark, w.config, source)["equal"]
 
 
+@pytest.mark.thorough
 def test_a_killed_one_has_done_nothing_or_all(feeds, monkeypatch):
     w = feeds("tencent_dts", "tencent_dts")
     names = name, *_ = filled(w, "killed_cut")

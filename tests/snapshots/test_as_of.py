@@ -71,6 +71,7 @@ def test_at_each_cut_a_table_is_what_its_snapshot_was(spark: Any, make_config: A
     assert not list(Path(feed.config.lake, "_as_of").rglob("*.parquet"))
 
 
+@pytest.mark.thorough
 def test_at_a_time_a_table_is_what_the_log_had_come_to(spark: Any, make_config: Any, tmp_path: Path) -> None:
     feed = Feed(spark, make_config([{"name": "s", "format": "canal", "topics": ["t"]}]), "s")
     of = lambda hour: {"source_time": NOON + timedelta(hours=hour)}  # noqa: E731

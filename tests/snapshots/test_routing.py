@@ -144,7 +144,8 @@ def two_feeds(spark: Any, make_config: Any, **rules: Any) -> tuple[Feed, Feed]:
 
 
 @pytest.mark.spark
-@pytest.mark.parametrize("at_once", [pytest.param(False, marks=pytest.mark.thorough), True], ids=["steps", "at once"])
+@pytest.mark.thorough
+@pytest.mark.parametrize("at_once", [False, True], ids=["steps", "at once"])
 def test_the_stories_end_as_told(spark: Any, make_config: Any, at_once: bool) -> None:
     """Every story with all its events in one run; or up to its position 20, the event there, and the rest in a run
     each; then two of them made anew."""

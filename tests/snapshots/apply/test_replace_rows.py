@@ -291,7 +291,8 @@ def test_keys_of_all_types_are_found(spark, make_config, tmp_path, brought):
 
 
 @pytest.mark.spark
-@pytest.mark.parametrize("small", [0, pytest.param(prepare.features.SMALL, marks=pytest.mark.thorough)])
+@pytest.mark.thorough
+@pytest.mark.parametrize("small", [0, prepare.features.SMALL])
 def test_what_workers_bring_in_is_what_merge_brings_in(spark, make_config, tmp_path, brought, monkeypatch, small):
     monkeypatch.setattr(prepare.features, "SMALL", small)
     tables = [(one("text", "text"), lambda i: {"id": KEYS["text"][1](i)})]
