@@ -3,7 +3,6 @@
 import os
 import shutil
 import time
-from datetime import datetime
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -14,7 +13,7 @@ from cdc_platform import tables
 from cdc_platform.lake import delta_table, looks
 from cdc_platform.lake.store import Store
 from cdc_platform.spark import delta_sql
-from tests.changelog.feed import Feed, SourceTable, position
+from tests.changelog.feed import SourceTable
 from tests.lakes import store_at
 from tests.rows import add
 
@@ -24,50 +23,6 @@ TABLE = SourceTable("n", "items", [("id", "int"), ("v", "varchar(20)")])
 def by_spark(spark: Any, sql: str, **paths: Store) -> list[dict[str, Any]]:
     frames = {name: spark.read.format("delta").load(path.spark_uri()) for name, path in paths.items()}
     return [row.asDict(recursive=True) for row in spark.sql(sql.replace('"', "`"), **frames).collect()]
-
-
-def plain(value: Any) -> Any:
-    """Maps as dicts, instants as such: the two sides' ways to say them differ."""
-    if isinstance(value, dict):
-        return {k: plain(v) for k, v in value.items()}
-    if isinstance(value, list) and value and all(isinstance(v, tuple) for v in value):
-        return dict(value)
-    if isinstance(value, list):
-        return [plain(v) for v in value]
-    return value.timestamp() if isinstance(value, datetime) else value
-
-
-@pytest.mark.thorough
-@pytest.mark.spark
-def test_both_sides_give_the_same_answer_to_every_question_of_a_run(spark, make_config, monkeypatch):
-    asked: set[str] = set()
-    real = delta_table.ask
-
-    def both(sql: str, **paths: Store) -> list[dict[str, Any]]:
-        found = real(sql, **paths)
-        other = by_spark(spark, sql, **paths)
-        assert sorted(map(repr, map(plain, found))) == sorted(map(repr, map(plain, other))), sql
-        asked.update(paths)
-        return found
-
-    monkeypatch.setattr(delta_table, "ask", both)
-    config = make_config([{"name": "n", "format": "canal", "topics": ["t"]}])
-    feed = Feed(spark, config, "n")
-    begin, commit = ({"kind": k, "txn_id": "7", **position(1, p)} for k, p in (("begin", 1), ("commit", 99)))
-    insert = TABLE.insert((1, 10), {"id": "1", "v": "a"}, info={"writer": "canal"})
-    feed.say(begin, TABLE.stated(), insert, commit)
-    feed.catch_up()
-    ddl = {"kind": "ddl", "db": "n", "table": "items", "ddl": "ALTER TABLE n.items ADD w int", **position(1, 110)}
-    feed.say(ddl, TABLE.delete((1, 120), {"id": "1", "v": "a"}), {"kind": "error", "reason": "bad", "db": "n"})
-    feed.catch_up()
-    for pos in (2**63 + 1, 2**63):  # the second one goes back: it is of a newer log
-        feed.say(TABLE.insert((1, pos), {"id": str(pos % 7), "v": "far"}))
-        feed.catch_up()
-    newest = max(feed.rows(tables.CUTS), key=lambda c: c["cut"])
-    assert (newest["cut"], int(newest["order_key"]["pos"])) == (4, 2**63)
-    assert set(newest["offsets"]) == {"t/0"}
-    small = {"history", "state", "rules", "lineages", "epochs", "cuts", "changes", "ledger", "quarantine", "effects"}
-    assert asked >= {*small, "changelog", "marks"}
 
 
 @pytest.mark.spark
