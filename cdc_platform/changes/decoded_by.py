@@ -2,7 +2,6 @@
 
 import hashlib
 from collections.abc import Iterator
-from functools import cache
 from importlib.resources import files
 from importlib.resources.abc import Traversable
 
@@ -12,10 +11,9 @@ _PACKAGES = ("cdc_platform.formats", "cdc_platform.mysql", "cdc_platform.changes
 
 def decoded_by(told: str) -> str:
     """Digest of the code of this process's platform and of what its decoder was told (`Known.digest`)."""
-    return hashlib.blake2b(f"{_code()} {told}".encode(), digest_size=16).hexdigest()
+    return hashlib.blake2b(f"{_CODE} {told}".encode(), digest_size=16).hexdigest()
 
 
-@cache
 def _code() -> str:
     found = hashlib.blake2b(digest_size=16)
     for package in _PACKAGES:
@@ -30,3 +28,7 @@ def _files(path: str, folder: Traversable) -> Iterator[tuple[str, bytes]]:
             yield f"{path}/{each.name}", each.read_bytes()
         elif each.name != "__pycache__":
             yield from _files(f"{path}/{each.name}", each)
+
+
+_CODE = _code()
+"""Now, with the code: an upgrade in place isn't to be taken for what a worker of before has loaded."""

@@ -117,10 +117,8 @@ def _statements(config: Config, source: Source, changes: Store) -> Sink:
 
 def _context(spark: SparkSession, config: Config, source: Source, needs: Context, contexts: Store) -> Known:
     """Puts the DDL of new messages beside that seen before, and builds the context from all of it."""
-    if needs.marker is not None:
-        # Of a format whose senders are asked for: messages of which only the DDL was put aside before are asked again.
-        room = "ddl" if needs.senders is None else "ddl-senders"
-        checkpoint = CHECKPOINT.at(stores.lake(config), room=room, source=source.name)
+    if needs.room is not None:
+        checkpoint = CHECKPOINT.at(stores.lake(config), room=needs.room, source=source.name)
         seen = Sink(DDL_SEEN.at(stores.lake(config), source=source.name), STATEMENT, (), ())
         known = frozenset(senders.of(_seen(seen.table), needs.senders)) if needs.senders else frozenset()
         work = Statements(Decoding.of(source.format, source.options), counting.Asked.of(needs), known)

@@ -89,6 +89,12 @@ class Context:
     waiting: str = UNKNOWN
     """How the reasons of error events begin whose message may mean something once more DDL is seen."""
 
+    @property
+    def room(self) -> str | None:
+        """Of the checkpoint of the pass over messages ahead of the decoder's; None: there is no such pass. Another one
+        where senders are asked for, so that messages of which only DDL was put aside before are asked once more."""
+        return None if self.marker is None else "ddl" if self.senders is None else "ddl-senders"
+
 
 DDL = DDL_SEEN.names
 """Columns of EVENT that `Context.build` gets; `source_time` in µs."""

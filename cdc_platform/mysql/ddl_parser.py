@@ -16,6 +16,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import astuple
+from itertools import accumulate
 from typing import Any
 
 from cdc_platform.errors import SetupError
@@ -46,6 +47,8 @@ _MOST = 20_000
 """Statements after which the process ends: what parsers keep of texts grows with them."""
 _KEPT = 4
 """Lists of statements that can go on: a source has two, and there may be some sources."""
+_ROOM = 4_000_000
+"""Characters of statements in all lists that can go on: of each Java keeps some 20 bytes, and has 256 MB."""
 _IF_EXISTS = re.compile(r"\bEXISTS\b", re.IGNORECASE)
 _LONGEST = 4_000_000  # characters of a statement; MySQL's own limit for table definitions is far below
 
@@ -66,9 +69,15 @@ def main() -> None:
             json.dump(reading.changes, sys.stdout)
             sys.stdout.write("\n")
             sys.stdout.flush()
-            kept = [reading, *(k for k in kept if k is not reading)][:_KEPT]
+            kept = _fitting([reading, *(k for k in kept if k is not reading)][:_KEPT])
             del same, reading
             gc.collect()  # what the others hold in Java goes
+
+
+def _fitting(kept: "list[_Reading]") -> "list[_Reading]":
+    """As many of these as there is room for, the first in any case."""
+    sums = accumulate(k.size for k in kept)
+    return [k for i, (k, all_) in enumerate(zip(kept, sums, strict=True)) if not i or all_ <= _ROOM]
 
 
 @contextmanager
@@ -107,6 +116,7 @@ class _Reading:
         self.fold = fold
         self.read: list[tuple[list[Any], frozenset[tuple[str, str]]]] = []
         self.changes: list[tuple[Any, ...]] = []
+        self.size = 0
         self._model = _Model(jvm, fold)
 
     def is_begin_of(self, fold: bool, statements: list[list[Any]]) -> bool:
@@ -127,6 +137,7 @@ class _Reading:
         for asked in statements[len(self.read) :]:
             at, db, sql, known = asked
             statement = Statement(db, sql, tuple(map(tuple, known)))
+            self.size += len(sql)
             self.read.append((asked, self._model.there(statement)))
             self.changes += map(astuple, self._model.apply(at, statement))
 

@@ -47,18 +47,13 @@ def look(config: Config, source: Source) -> Present:
         if any(not delta_table.exists(path) or batches.behind(path, at, **of) for path, at, of in stages):
             raise NotReadable(source.name, "its tables don't hold yet what is decoded: a run was ended before", _RUN)
         until = batches.reached(messages, checkpoint("changes"))
-        if _reads_ahead(source) and batches.reached(messages, checkpoint("ddl")) != until:
+        ahead = needs.room if (needs := FORMATS[source.format].context) else None
+        if ahead is not None and batches.reached(messages, checkpoint(ahead)) != until:
             raise NotReadable(source.name, "DDL of messages is read that aren't decoded: a run was ended before", _RUN)
         paths = {n: SNAPSHOT_PATH.of(lake, source.name, n.name) for n in described.known(config, source.name)}
         versions = {n: delta_table.version(p) if delta_table.exists(p) else None for n, p in paths.items()}
         at = batches.identity(messages), delta_table.version(changes)
         return Present(until, *at, versions, catalog.states(lake, source.name))
-
-
-def _reads_ahead(source: Source) -> bool:
-    """Whether DDL is read in a pass of its own before the decoder's."""
-    needs = FORMATS[source.format].context
-    return needs is not None and needs.marker is not None
 
 
 def _of(source: Source) -> dict[str, str]:

@@ -132,7 +132,8 @@ CHANGES = Table(
 
 DDL_SEEN = Table(
     "ddl/{source}",
-    "DDL statements ahead of the decoder, for formats whose rows mean nothing without them",
+    "DDL statements ahead of the decoder, for formats whose rows mean nothing without them; and, with entry_index -1 "
+    "and without a statement, where each set of a TDSQL was seen first",
     (
         *ADDRESS,
         Column("source_time", TIMESTAMP, about="commit time at the source"),

@@ -29,6 +29,7 @@ def test_a_set_whose_rows_came_in_earlier_runs_is_known(spark: Any, tmp_path: Pa
     land(topic, query("one", "truncate table t"))
     topic.catch_up()
     assert ([r[0] for r in topic.rows()], topic.outcomes()["quarantined"]) == ([1, 2], 1)
+    assert command(["replay", "s", "--config", str(topic.file), "--json"]) == 0, "the same comes of it"
 
 
 @contextmanager

@@ -101,8 +101,9 @@ class Emptied:
             self._seen.setdefault(prefix, {})[topic, partition] = offset
 
     def reason(self, addresses: Callable[[int], tuple[str, int, int]], at: int, prefix: str | None) -> str | None:
-        """Why it isn't known to, of the one in message `at`; None: it does. Rows that another set sends behind it are
-        newer than it, so that it is the same however late it is read."""
+        """Why it isn't known to, of the one in message `at`; None: it does. Rows that another set sends behind it in
+        its partition are newer than it, so that it is the same however late it is read; of what came in other
+        partitions nothing says whether it is."""
         if self._sets == "one":
             return None
         if self._sets == "prefix":
