@@ -52,6 +52,10 @@ def _first(by_pattern: Mapping[str, T], name: str) -> T | None:
     return next(_fitting(by_pattern, name), None)
 
 
+def _any_fits(patterns: Iterable[str], name: str) -> bool:
+    return any(fnmatch.fnmatchcase(name, p) for p in patterns)
+
+
 class Tables(Model):
     """Which tables of a source become snapshots. Patterns are `db.table` (`db.schema.table` where the
     source has schemas) with `*` and `?`; they are case-sensitive."""
@@ -99,6 +103,12 @@ class Tables(Model):
         "when to when. Not of tables that `routes` merge.",
         examples=[["shop.orders"]],
     )
+    typed_changes: list[str] = Field(
+        default=[],
+        description="Patterns of db.table of which all changes are kept with typed rows before and after, in "
+        "typed_changes/…. Not of tables that `routes` merge.",
+        examples=[["shop.orders"]],
+    )
     routes: dict[str, str] = Field(
         default={},
         description="Python regular expression of a whole db.table: the db.table whose snapshot its rows go to. The "
@@ -124,7 +134,9 @@ class Tables(Model):
         examples=[{"shop.orders": "One row per order, also cancelled ones."}],
     )
 
-    @field_validator("include", "exclude", "history", "key_collation", "ddl", "owners", "tags", "descriptions")
+    @field_validator(
+        "include", "exclude", "history", "typed_changes", "key_collation", "ddl", "owners", "tags", "descriptions"
+    )
     @classmethod
     def _patterns_can_match(cls, value: Any) -> Any:
         check_patterns(value)
@@ -187,9 +199,7 @@ class Tables(Model):
     def wanted_name(self, name: str, *, any_case: bool = False) -> bool:
         """The same of a `db.table`. any_case: of what a statement may call a table (`lower_case_table_names`)."""
         patterns = [[p.lower() for p in ps] if any_case else ps for ps in (self.include, self.exclude)]
-        kept, left_out = (
-            any(fnmatch.fnmatchcase(name.lower() if any_case else name, p) for p in ps) for ps in patterns
-        )
+        kept, left_out = (_any_fits(ps, name.lower() if any_case else name) for ps in patterns)
         return kept and not left_out
 
     def ddl_policy(self, *name: str) -> str:
@@ -203,8 +213,11 @@ class Tables(Model):
 
     def has_history(self, *name: str) -> bool:
         """Whether versions of this table's rows are kept."""
-        dotted = ".".join(name)
-        return any(fnmatch.fnmatchcase(dotted, p) for p in self.history) and not self.merged(*name)
+        return _any_fits(self.history, ".".join(name)) and not self.merged(*name)
+
+    def has_typed_changes(self, *name: str) -> bool:
+        """Whether this table's changes are kept in its columns."""
+        return _any_fits(self.typed_changes, ".".join(name)) and not self.merged(*name)
 
     def collation(self, *name: str) -> str | None:
         """Spark collation of this table's text keys: the first pattern that fits decides."""

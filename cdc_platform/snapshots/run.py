@@ -20,7 +20,7 @@ from cdc_platform.lake import batches, looks, stores
 from cdc_platform.lake.data_files import note_of
 from cdc_platform.lake.store import File, Store
 from cdc_platform.results import StageResult, Stopwatch
-from cdc_platform.snapshots import catalog, partitions, retype, routing, row_history, state, together
+from cdc_platform.snapshots import beside, catalog, partitions, retype, routing, state, together
 from cdc_platform.snapshots.apply.prepare import read_in_bulk
 from cdc_platform.snapshots.batch_tables import Touched, touched_by, touched_of
 from cdc_platform.snapshots.cuts import complete, publish
@@ -28,6 +28,7 @@ from cdc_platform.snapshots.evolve import evolve
 from cdc_platform.snapshots.rebuild import anew, not_carried, rebuilt, refreshed, stop
 from cdc_platform.snapshots.reduce import ties
 from cdc_platform.snapshots.reduce.full_images import Plain, survey
+from cdc_platform.snapshots.row_history import HISTORIES
 from cdc_platform.snapshots.rule_changes import LEFT_OUT, follow
 from cdc_platform.snapshots.schema import limits, upcast
 from cdc_platform.snapshots.schema.columns import columns_of
@@ -35,6 +36,7 @@ from cdc_platform.snapshots.schema.history import History, Plan
 from cdc_platform.snapshots.schema.upcast_files import carried_files, clear, listed
 from cdc_platform.snapshots.table_batch import Work, column_lists, merged_list, outcome
 from cdc_platform.snapshots.target import Target
+from cdc_platform.snapshots.typed_changes import TYPED_CHANGES
 from cdc_platform.spark import delta_sql
 from cdc_platform.spark.delta_sql import Rows
 from cdc_platform.tables import CHANGELOG, CHECKPOINT, TABLE_STATE, Name, as_name
@@ -52,7 +54,7 @@ def run(spark: SparkSession, config: Config, source: Source, *, cut: bool = True
     evolve(spark, config, source, history)
     done = _batches(spark, config, source, history.plan(), replaced)
     tables = refreshed(spark, config, source, min(done, default=None))
-    histories = row_history.keep(spark, config, source, history, tables)
+    kept = {name: beside.keep(spark, config, source, history, tables, kind) for name, kind in _kinds(source).items()}
     figures, published = _told(spark, config, source, history, tables, cut=cut)
     changes = sum(int(f["changes"]) for f in figures.values())
     return StageResult(
@@ -65,11 +67,18 @@ def run(spark: SparkSession, config: Config, source: Source, *, cut: bool = True
             "changes": changes,
             "tables": len(figures),
             "stopped_tables": sum(f["state"] == "stopped" for f in figures.values()),
-            **({"histories": len(histories)} if source.tables.history else {}),
+            **{name: len(changed) for name, changed in kept.items()},
             **published,
         },
         figures,
     )
+
+
+def _kinds(source: Source) -> dict[str, beside.Kind]:
+    """What is kept beside snapshots of a source, by the names of figures of a run."""
+    asked = {"histories": source.tables.history, "typed_changes": source.tables.typed_changes}
+    kinds = {"histories": HISTORIES, "typed_changes": TYPED_CHANGES}
+    return {name: kinds[name] for name, patterns in asked.items() if patterns}
 
 
 def _batches(spark: SparkSession, config: Config, source: Source, plan: Plan, replaced: frozenset[str]) -> list[int]:

@@ -31,7 +31,7 @@ from cdc_platform.snapshots.reduce.full_images import fold as fold_plain
 from cdc_platform.snapshots.schema.columns import TableColumn, columns_of
 from cdc_platform.snapshots.target import LOST, Stale, Target
 from cdc_platform.spark import delta_sql
-from cdc_platform.spark.delta_sql import Rows
+from cdc_platform.spark.delta_sql import Rows, quoted
 from cdc_platform.tables import SCHEMA_HISTORY, Name
 
 log = logging.getLogger(__name__)
@@ -141,9 +141,9 @@ def _bring_up(work: Work, touched: Touched, columns: list[TableColumn], before: 
             return _keyless(work, touched, target, columns, before)
         return _keyed(work, touched, target, columns, before, folded)
     except (PySparkException, Py4JError) as error:
-        misfit = _misfit(error) or (folded and _misfit_of(folded[0]))
-        if misfit:
-            raise TableStopped(work.source.name, touched.name, f"a value doesn't fit its column: {misfit!r}") from None
+        why = misfit(error) or (folded and misfit_of(folded[0], [c for c in folded[0].columns if c.startswith("_v")]))
+        if why:
+            raise TableStopped(work.source.name, touched.name, f"a value doesn't fit its column: {why!r}") from None
         raise
 
 
@@ -256,19 +256,20 @@ def _folded(
     return others.unionByName(again), replace(figures, deletes=max(figures.deletes, 1))
 
 
-def _misfit(error: Exception) -> str | None:
+def misfit(error: Exception) -> str | None:
     """What Spark says of a value that doesn't fit its type; None where something else went wrong. A failed write is
     a Java error that names the value as its cause only."""
     found = _BAD_VALUE.search(str(error))
     return found[0][:300] if found else None
 
 
-def _misfit_of(folded: DataFrame) -> str | None:
-    """The same by a query of its own: a failed write on Spark Connect need not tell its cause."""
+def misfit_of(rows: DataFrame, columns: list[str]) -> str | None:
+    """The same by a query of its own, of values in these columns: a failed write on Spark Connect need not tell its
+    cause."""
     try:
-        folded.agg(F.max(F.xxhash64(*(c for c in folded.columns if c.startswith("_v"))))).collect()
+        rows.agg(F.max(F.xxhash64(*(F.col(quoted(c)) for c in columns)))).collect()
     except PySparkException as error:
-        return _misfit(error)
+        return misfit(error)
     return None
 
 

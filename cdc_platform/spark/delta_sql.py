@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextvars import copy_context
 from functools import cached_property
@@ -10,7 +10,7 @@ from typing import TypeVar
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
-from pyspark.sql.types import StructType, TimestampNTZType
+from pyspark.sql.types import DataType, StructType, TimestampNTZType
 
 from cdc_platform.lake import delta_table, handles, new_tables
 from cdc_platform.lake.store import File, Store
@@ -94,8 +94,14 @@ def add_column(
 def _allow(spark: SparkSession, path: Store, columns: str) -> None:
     """Lets a table have columns of TIMESTAMP_NTZ: Delta does so by itself only when it makes a table with one."""
     new = "timestamp_ntz" in columns.lower()
-    if new and not any(f.dataType == TimestampNTZType() for f in read(spark, path).schema.fields):
+    if new and TimestampNTZType() not in _types(read(spark, path).schema):
         spark.sql(f"ALTER TABLE {delta(path)} SET TBLPROPERTIES ('delta.feature.timestampNtz' = 'supported')")
+
+
+def _types(of: StructType) -> Iterator[DataType]:
+    """Types of all columns, those within structs, too."""
+    for f in of.fields:
+        yield from _types(f.dataType) if isinstance(f.dataType, StructType) else (f.dataType,)
 
 
 def read(spark: SparkSession, path: Store) -> DataFrame:

@@ -41,6 +41,7 @@ from cdc_platform.tables.snapshots import (
     ROW_ADDRESS,
     SNAPSHOT_PATH,
     TOMBSTONES_PATH,
+    TYPED_CHANGES_PATH,
 )
 from cdc_platform.tables.stages import CARRIED, CHANGES, CHECKPOINT, CONTEXTS, DDL_SEEN, ENVELOPES, LANDING, WAITING
 from cdc_platform.tables.table import STATS, Location, Table, path_name
@@ -93,6 +94,7 @@ __all__ = [
     "TABLE_STATE",
     "TOMBSTONES_PATH",
     "TOPICS",
+    "TYPED_CHANGES_PATH",
     "TYPES_KNOWN",
     "WAITING",
     "WATERMARKS",

@@ -7,6 +7,9 @@ from cdc_platform.tables.table import Location
 
 SNAPSHOT_PATH = Location("snapshots/{source}/{db}/{table}", "Live rows of one source table")
 HISTORY_PATH = Location("history/{source}/{db}/{table}", "What the rows of one source table were, and when")
+TYPED_CHANGES_PATH = Location(
+    "typed_changes/{source}/{db}/{table}", "Changes of one source table, with rows before and after in its columns"
+)
 TOMBSTONES_PATH = Location("tombstones/{source}/{db}/{table}", "Deleted keys with the order of their delete")
 
 BOOKKEEPING = "_cdc_"

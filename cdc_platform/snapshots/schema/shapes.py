@@ -4,13 +4,13 @@ from typing import TYPE_CHECKING
 
 from cdc_platform.snapshots.schema.columns import TableColumn
 from cdc_platform.tables import ORDER, ROW_ADDRESS, Name, Table
-from cdc_platform.tables.columns import BINARY, STRING, TIMESTAMP, Column, scalar
+from cdc_platform.tables.columns import BINARY, STRING, TIMESTAMP, UNSIGNED_BIGINT, Array, Column, Struct, scalar
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructField
 
 ADDRESS = "_cdc_address"
-"""The bookkeeping column that only snapshots of tables without a key have."""
+"""The bookkeeping column that, of snapshots, only those of tables without a key have."""
 _SETTINGS = {"delta.checkpointInterval": "50"}
 _BOOKKEEPING = (
     Column("_cdc_order", ORDER, "order of the change that made this row"),
@@ -22,6 +22,17 @@ _VERSION = (
     Column("_cdc_valid_to", TIMESTAMP, "commit time of the change that ended it; NULL: not told, or there is none"),
     Column("_cdc_order", ORDER, "order of the change that made it"),
     Column("_cdc_order_to", ORDER, "order of the change that ended it; NULL: the row is so now"),
+)
+_CHANGE = (
+    Column("_cdc_op", STRING, "insert, update, delete, read (initial load), truncate"),
+    Column("_cdc_source_time", TIMESTAMP, "commit time of the change at the source; NULL: not told"),
+    Column("_cdc_order", ORDER, "order of the change within the source"),
+    Column("_cdc_gtid", STRING, "GTID of the transaction; NULL: not told"),
+    Column("_cdc_binlog_file", STRING, "binlog file; NULL: not told"),
+    Column("_cdc_binlog_pos", UNSIGNED_BIGINT, "position in it; NULL: not told"),
+    Column(ADDRESS, ROW_ADDRESS, "where the change came from: its row in changelog has the same"),
+    Column("_cdc_missing_before", Array(STRING), "columns of which the change doesn't tell what the row before had"),
+    Column("_cdc_missing_after", Array(STRING), "the same of the row after"),
 )
 _ADDRESS = Column(ADDRESS, ROW_ADDRESS, "where the change that made this row came from")
 _SCOPES = "row; table: TRUNCATE; origin: TRUNCATE of one of several; expired: earlier deletes are forgotten"
@@ -45,6 +56,16 @@ def history(source: str, name: Name, columns: list[TableColumn]) -> Table:
     """Versions of the rows of a source table."""
     own = (*(Column(c.name, scalar(c.spark), c.comment) for c in columns), *_VERSION)
     return _table(f"What the rows of {'.'.join(name)} from source {source} were, and when", own)
+
+
+def typed_changes(source: str, name: Name, columns: list[TableColumn]) -> Table:
+    """Changes of a source table, with rows before and after in its columns."""
+    row = Struct(tuple((c.name, scalar(c.spark)) for c in columns))
+    images = (
+        Column("before", row, "the row before an update or delete; NULL: there was none, or nothing of it is told"),
+        Column("after", row, "the row after an insert, read or update; NULL: there is none"),
+    )
+    return _table(f"Changes of {'.'.join(name)} from source {source}", (*_CHANGE, *images))
 
 
 def tombstones(columns: list[TableColumn]) -> Table:

@@ -1,0 +1,54 @@
+"""A table that is kept beside a snapshot: what it was made for, and all of its rows put in place in one commit."""
+
+import json
+from typing import Any
+
+from pyspark.sql import DataFrame, SparkSession
+
+from cdc_platform.lake import delta_table
+from cdc_platform.lake.store import Store
+from cdc_platform.snapshots.schema import features
+from cdc_platform.snapshots.schema.columns import TableColumn
+from cdc_platform.spark import delta_sql
+from cdc_platform.spark.delta_sql import delta
+from cdc_platform.tables import Table
+
+_SHAPE = "cdc.shape"
+"""Property of such a table: what it was made for, so that another one is seen to be needed."""
+
+
+def shape(columns: list[TableColumn], since: list[Any]) -> str:
+    """What it is made for: columns, types, key, and what else it depends on."""
+    told = [[c.name, c.spark, c.key, c.collation, c.comment] for c in columns]
+    return json.dumps([since, told], ensure_ascii=True, separators=(",", ":"))
+
+
+def shape_of(path: Store) -> str | None:
+    """That of a table that is there; None: there is none. Empty: it isn't whole."""
+    if not delta_table.exists(path):
+        return None
+    return delta_table.protocol(path)[1].get(_SHAPE)
+
+
+def replace(
+    spark: SparkSession, path: Store, table: Table, columns: list[TableColumn], found: DataFrame, made: str
+) -> None:
+    """All rows of a table in place of those that are there, in one commit. made: its `shape` from then on."""
+    if not delta_table.exists(path):
+        needed = features.at_creation(c.name for c in columns)
+        delta_sql.create(spark, path, table.ddl, {**table.properties, **needed}, table.comment)
+    else:
+        not_whole(spark, path)
+        features.allow_names(spark, path, [c.name for c in columns])
+    delta_sql.overwrite(found, path, table.ddl)
+    _note(spark, path, made)
+
+
+def not_whole(spark: SparkSession, path: Store) -> None:
+    """Notes that a table lacks changes, so that the next run makes it anew."""
+    if shape_of(path):
+        _note(spark, path, "")
+
+
+def _note(spark: SparkSession, path: Store, made: str) -> None:
+    spark.sql(f"ALTER TABLE {delta(path)} SET TBLPROPERTIES ('{_SHAPE}' = {delta_sql.literal(made)})")

@@ -1,0 +1,208 @@
+"""Tables kept beside the snapshots, for the tables of the source that ask for them: histories, typed changes.
+
+Kept up after the snapshots, from the same changes, each kind with a checkpoint of its own. A batch is added where the
+kind can add it. Anything else (DDL, a snapshot that was made anew, …) makes the table anew from the changelog: it is
+what all changes in their order make, so it is the same however they came.
+"""
+
+import json
+import logging
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession
+
+from cdc_platform.changelog.table_rules import Chosen, Rules
+from cdc_platform.config import Config, Source, Tables
+from cdc_platform.errors import TableStopped
+from cdc_platform.lake import batches, delta_table, stores
+from cdc_platform.lake.store import File, Store
+from cdc_platform.snapshots import state
+from cdc_platform.snapshots.apply import beside as written
+from cdc_platform.snapshots.apply import prepare
+from cdc_platform.snapshots.batch_tables import Touched, of_table, touched_by
+from cdc_platform.snapshots.rebuild import every_change
+from cdc_platform.snapshots.schema.columns import RESERVED, TableColumn, columns_of
+from cdc_platform.snapshots.schema.history import History
+from cdc_platform.snapshots.table_batch import column_lists, merged_list, misfit, misfit_of
+from cdc_platform.snapshots.target import Target
+from cdc_platform.spark import delta_sql
+from cdc_platform.tables import CHANGELOG, CHECKPOINT, Location, Name, Table, as_name
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """What is kept. room: of its checkpoint, and under which it is noted what has it. asked: whether the configuration
+    asks for it of a table. table: the Delta table of a source's table. all: its rows from all changes of a table, as
+    rows of today; `told_keys`: `key` tells the key of every one; raises TableStopped where they can't be made. add:
+    brings a batch into the table at a place, which is whole up to there; False: it has to be made anew."""
+
+    room: str
+    path: Location
+    asked: Callable[[Tables, Name], bool]
+    table: Callable[[str, Name, list[TableColumn]], Table]
+    all: Callable[["Changes", bool], DataFrame]
+    add: Callable[["Changes", Touched, Store], bool]
+
+
+@dataclass(frozen=True, slots=True)
+class Changes:
+    """CHANGELOG rows of one table, and its columns."""
+
+    source: str
+    name: Name
+    rows: DataFrame
+    columns: list[TableColumn]
+
+    @property
+    def keyed(self) -> bool:
+        """Whether the table has a key."""
+        return any(c.key for c in self.columns)
+
+
+def keep(
+    spark: SparkSession, config: Config, source: Source, history: History, tables: state.Tables, kind: Kind
+) -> list[Name]:
+    """Brings a source's tables of a kind up to what the changelog has. tables: the present state of its snapshots,
+    which are up to date. Returns those that changed. Raises nothing of its own: a table that can't be made is left out,
+    the log tells why, and the next run tries again."""
+    return _Keeper(spark, config, source, history, tables, kind).run()
+
+
+@dataclass(slots=True)
+class _Keeper:
+    spark: SparkSession
+    config: Config
+    source: Source
+    history: History
+    tables: state.Tables
+    kind: Kind
+    made: set[Name] = field(default_factory=set)
+    changed: set[Name] = field(default_factory=set)
+    failed: set[Name] = field(default_factory=set)
+
+    def run(self) -> list[Name]:
+        asked = partial(self.kind.asked, self.source.tables)
+        wanted = {n for n, t in self.tables.items() if t["state"] == "live" and asked(n)}
+        kept = Chosen(self.spark, self.config, self.source, self.kind.room)
+        before = {as_name(*json.loads(n)) for n in kept.done[-1].include} if kept.done else set[Name]()
+        # What isn't kept any more is noted before batches pass that it will lack, what is new when it is whole.
+        going_on = wanted & before
+        _note(kept, going_on)
+        for name in sorted(wanted):
+            if name not in going_on or not self._fits(name):
+                self.anew(name)
+        self._batches(wanted)
+        _note(kept, {n for n in wanted if n in self.made or n in going_on})
+        return sorted(self.changed)
+
+    def path(self, name: Name) -> Store:
+        return self.kind.path.of(stores.lake(self.config), self.source.name, name)
+
+    def _batches(self, wanted: set[Name]) -> None:
+        path, much = CHANGELOG.at(stores.lake(self.config)), self.source.max_bytes_per_batch
+        checkpoint = CHECKPOINT.at(stores.lake(self.config), room=self.kind.room, source=self.source.name)
+        plan = self.history.plan()
+
+        def each(spark: SparkSession, files: list[File], _batch_id: int) -> None:
+            left = wanted - self.made - self.failed  # these are from the whole changelog
+            if not left:
+                return
+            rows = delta_sql.rows_of(spark, path, files, source=self.source.name)
+            lists = column_lists(self.config, self.source, found := touched_by(rows))
+            work: list[Callable[[], None]] = []
+            again: set[Name] = set()
+            for t in found:
+                if plan.old(t.name, t.low):
+                    again |= {t.name, *(c.today for c in plan.spans[t.name] if c.today)} & left
+                elif t.name in left:
+                    work.append(partial(self._bring, rows.where(of_table(*t.name)), t, merged_list(t, lists)))
+            delta_sql.run_parallel(work)
+            for name in sorted(again):
+                self.anew(name)
+
+        batches.for_each(self.spark, path, much, checkpoint, each, source=self.source.name)
+
+    def _fits(self, name: Name) -> bool:
+        """Whether a table is there, and is of the snapshot as it is now: of its columns, and not made anew since."""
+        if not (made := written.shape_of(self.path(name))):
+            return False
+        since, columns = json.loads(made)
+        snapshot = delta_sql.schema(Target.of(self.config, self.source.name, *name).snapshot)
+        there = {f.name: f.dataType.simpleString() for f in snapshot if f.name not in RESERVED}
+        return since == self._since(name) and {c[0]: c[1] for c in columns} == there
+
+    def _since(self, name: Name) -> list[Any]:
+        """What makes all rows of a table others: how often its snapshot was made anew, and the DDL that it has seen."""
+        names = set(self.history.full.names_of(name))
+        of = (s.effect for s in self.history.full.steps)
+        return [self.tables[name]["rebuild"], sum(not names.isdisjoint((e.before, e.after)) for e in of)]
+
+    def _columns(self, name: Name, told: str | None) -> list[TableColumn]:
+        """told: as changes tell them; None: they tell none, as TRUNCATE and images of a part of the row do. Raises
+        TableStopped."""
+        text = told or self.history.full.columns(name) or self.history.full.last_listed(name)
+        return columns_of(self.source, name, text) if text else []
+
+    def _bring(self, rows: DataFrame, touched: Touched, told: str | None) -> None:
+        """The changes of one table in a batch."""
+        name, path = touched.name, self.path(touched.name)
+        columns = self._columns(name, told)
+        if not columns or written.shape(columns, self._since(name)) != written.shape_of(path):
+            return self.anew(name)
+        try:
+            added = self.kind.add(Changes(self.source.name, name, rows, columns), touched, path)
+        except (PySparkException, Py4JError) as error:  # `anew` finds out whether it is a value, and which
+            log.warning("%s of %s: %s", self.kind.room, ".".join(name), str(error).partition("\n")[0])
+            added = False
+        if not added:
+            return self.anew(name)
+        prepare.put_together(self.spark, path)
+        self.changed.add(name)
+        return None
+
+    def anew(self, name: Name) -> None:
+        """A table from the whole changelog."""
+        if name in self.made or name in self.failed:
+            return
+        try:
+            found = every_change(self.spark, self.config, self.source, self.history, name)
+            if not (columns := self._columns(name, found.columns)):
+                return
+            mine = Changes(self.source.name, name, found.rows.where(of_table(*name)), columns)
+            self._replace(mine, self.kind.all(mine, found.touched is not None and found.touched.told_keys))
+        except TableStopped as why:
+            self._left_out(name, why.reason)
+            return
+        self.made.add(name)
+        self.changed.add(name)
+
+    def _replace(self, of: Changes, rows: DataFrame) -> None:
+        """Raises TableStopped where a value doesn't fit its column: one that the snapshot doesn't hold any more."""
+        table = self.kind.table(of.source, of.name, of.columns)
+        made = written.shape(of.columns, self._since(of.name))
+        try:
+            written.replace(self.spark, self.path(of.name), table, of.columns, rows, made)
+        except (PySparkException, Py4JError) as error:
+            if why := misfit(error) or misfit_of(rows, rows.columns):
+                raise TableStopped(of.source, of.name, f"a value doesn't fit its column: {why!r}") from None
+            raise
+
+    def _left_out(self, name: Name, why: str) -> None:
+        log.error("%s of %s: %s", self.kind.room, ".".join(name), why)
+        self.failed.add(name)
+        if delta_table.exists(path := self.path(name)):
+            written.not_whole(self.spark, path)
+
+
+def _note(kept: Chosen, names: Iterable[Name]) -> None:
+    """Which tables are kept with all changes so far."""
+    told = tuple(sorted(json.dumps(list(n)) for n in names))
+    if not kept.done or kept.done[-1].include != told:
+        kept.note(Rules(kept.done[-1].number + 1 if kept.done else 0, told, ()), "done")
