@@ -28,7 +28,7 @@ def all_assets(naming: Naming) -> list[Any]:
             *stage_assets(naming, source),
             *accounting(naming, source),
             snapshots(naming, source, own),
-            *(naming.history(source, *name) for name in own if source.tables.has_history(*name)),
+            *(spec for name in own for spec in naming.beside(source, *name).values()),
             naming.spec(MAINTENANCE, source),
         ]
     return [*found, overview.overview(naming)]

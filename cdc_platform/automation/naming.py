@@ -13,6 +13,7 @@ from typing import Any
 import dagster as dg
 
 from cdc_platform import tables
+from cdc_platform.automation.beside import BESIDE
 from cdc_platform.automation.metadata import declared_metadata
 from cdc_platform.config import Config, Source
 from cdc_platform.formats import FORMATS
@@ -26,16 +27,16 @@ STAGES = ("landing", "envelopes", "changes", "changelog", "offset_ledger", "quar
 SHARED = ("changelog", "offset_ledger", "quarantine", "health")
 """Assets that show the state of all sources."""
 _LONGEST_TAG = 63  # Dagster's own limit for a tag's value
-KAFKA, MAINTENANCE, TABLE, HISTORY = "kafka", "maintenance", "table", "history"
+KAFKA, MAINTENANCE, TABLE = "kafka", "maintenance", "table"
 
 
 @dataclass(frozen=True, slots=True)
 class CdcAsset:
     """What a translator is asked to describe.
 
-    stage: one of STAGES, of SHARED, "kafka", "maintenance", "table" (a snapshot) or "history". source: None for what
-    sources share. db, schema, table: of stages "table" and "history", as the source spells them (schema: where it
-    has one). topic: of stage "kafka" only. spec: as the platform would describe it.
+    stage: one of STAGES, of SHARED, "kafka", "maintenance", "table" (a snapshot), "history" or "typed_changes". source:
+    None for what sources share. db, schema, table: of the last three stages, as the source spells them (schema: where
+    it has one). topic: of stage "kafka" only. spec: as the platform would describe it.
     """
 
     stage: str
@@ -174,9 +175,11 @@ class Naming:
         """The asset of one snapshot; it depends on the stage `snapshots` of its source."""
         return self._of_table(TABLE, source, name)
 
-    def history(self, source: Source, *name: str) -> dg.AssetSpec:
-        """The asset of the versions of a table's rows; it depends on the table's snapshot."""
-        return with_deps(self._of_table(HISTORY, source, name), [self.table(source, *name).key])
+    def beside(self, source: Source, *name: str) -> dict[str, dg.AssetSpec]:
+        """The assets of what is kept of a table beside its snapshot, by stage; they depend on that."""
+        asked = [kind for kind, look in BESIDE.items() if look.asked(source.tables, *name)]
+        deps = [self.table(source, *name).key]
+        return {kind: with_deps(self._of_table(kind, source, name), deps) for kind in asked}
 
     def _of_table(self, kind: str, source: Source, name: tuple[str, ...]) -> dg.AssetSpec:
         parts = tables.name_columns(tables.as_name(*name))
@@ -213,8 +216,8 @@ class Naming:
             return self._topic(source, more["topic"])
         if stage == TABLE:
             return self._snapshot(source, tables.name_of(more))
-        if stage == HISTORY:
-            return self._history(source, tables.name_of(more))
+        if stage in BESIDE:
+            return self._beside(stage, source, tables.name_of(more))
         return self._stage(stage, source)
 
     def _shared(self, stage: str) -> dg.AssetSpec:
@@ -276,12 +279,12 @@ class Naming:
             metadata={"dagster/uri": path, "dagster/table_name": text},
         )
 
-    def _history(self, source: Source, name: tables.Name) -> dg.AssetSpec:
-        table, path = self._snapshot(source, name), tables.HISTORY_PATH.of(self.config.lake, source.name, name)
+    def _beside(self, kind: str, source: Source, name: tables.Name) -> dg.AssetSpec:
+        table, look = self._snapshot(source, name), BESIDE[kind]
         return table.replace_attributes(
-            key=dg.AssetKey(["history", *table.key.path[1:]]),
-            description=f"What the rows of {'.'.join(name)} were, and when. Catch-up runs of {source.name} keep it up.",
-            metadata={"dagster/uri": path},
+            key=dg.AssetKey([kind, *table.key.path[1:]]),
+            description=f"{look.description.format('.'.join(name))} Catch-up runs of {source.name} keep it up.",
+            metadata={"dagster/uri": look.path.of(self.config.lake, source.name, name)},
         )
 
 

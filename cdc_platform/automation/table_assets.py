@@ -195,7 +195,7 @@ class _Step:
         if status.state == "live" and status.version is not None:
             version = dg.DataVersion(str(status.version))
             yield dg.MaterializeResult(asset_key=key, metadata=metadata, data_version=version)
-            for event in table_events.history(self.naming, status):
+            for event in table_events.beside(self.naming, status):
                 self._log(event)
             return
         if status.state == "stopped":

@@ -18,7 +18,7 @@ from dagster._core.definitions.data_version import (
     get_input_event_pointer_tag,
 )
 
-from cdc_platform import tables
+from cdc_platform.automation.beside import BESIDE
 from cdc_platform.automation.naming import SOURCE_TAG, Naming
 from cdc_platform.automation.table_status import TableStatus
 from cdc_platform.certificate import BROKEN
@@ -203,20 +203,19 @@ def events(
         yield event, [evaluation(r) for r in check_results(status, key, before.get(key))]
 
 
-def history(naming: Naming, status: TableStatus) -> Iterator[dg.AssetMaterialization]:
-    """For `context.log_event`: the history of a live table, where it has one."""
-    source, config = status.source, naming.config
-    if status.state != "live" or not source.tables.has_history(*status.id):
-        return
-    path = tables.HISTORY_PATH.of(stores.lake(config), source.name, status.id)
-    if (version := delta_table.version_or_none(path)) is None:
-        return
-    found = {"dagster/uri": path.uri(), "dagster/row_count": queries.row_count(path), "delta_version": version}
-    yield dg.AssetMaterialization(
-        naming.history(source, *status.id).key,
-        metadata={k: v for k, v in found.items() if v is not None},
-        tags={SOURCE_TAG: naming.tag(source), DATA_VERSION: str(version)},
-    )
+def beside(naming: Naming, status: TableStatus) -> Iterator[dg.AssetMaterialization]:
+    """For `context.log_event`: what is kept of a live table beside its snapshot."""
+    source, lake = status.source, stores.lake(naming.config)
+    for kind, spec in naming.beside(source, *status.id).items() if status.state == "live" else ():
+        path = BESIDE[kind].path.of(lake, source.name, status.id)
+        if (version := delta_table.version_or_none(path)) is None:
+            continue
+        found = {"dagster/uri": path.uri(), "dagster/row_count": queries.row_count(path), "delta_version": version}
+        yield dg.AssetMaterialization(
+            spec.key,
+            metadata={k: v for k, v in found.items() if v is not None},
+            tags={SOURCE_TAG: naming.tag(source), DATA_VERSION: str(version)},
+        )
 
 
 def version_tags(naming: Naming, status: TableStatus) -> dict[str, str]:

@@ -57,7 +57,7 @@ class TableNews:
         brought = {s.name: {"changes": self._changes.pop(s.name, 0)} for s in some}
         opened = table_status.opened(self.naming.config, some)
         for status in some:
-            yield from table_events.history(self.naming, status)
+            yield from table_events.beside(self.naming, status)
         for table, checks in table_events.events(self.naming, opened, brought, before):
             yield table
             for check in checks:

@@ -17,7 +17,16 @@ from cdc_platform.erasing.subject import forms, patterns
 from cdc_platform.lake import stores
 from cdc_platform.lake.store import File, Store
 from cdc_platform.landing.erased import digest
-from cdc_platform.tables import ALL, CARRIED, ENVELOPES, HISTORY_PATH, LANDING, SNAPSHOT_PATH, TOMBSTONES_PATH
+from cdc_platform.tables import (
+    ALL,
+    CARRIED,
+    ENVELOPES,
+    HISTORY_PATH,
+    LANDING,
+    SNAPSHOT_PATH,
+    TOMBSTONES_PATH,
+    TYPED_CHANGES_PATH,
+)
 
 _SHOWN = 20
 _OTHER = ("_checkpoints", "_exchanges", "_erasures", "_replays/{source}")
@@ -79,7 +88,8 @@ def files(lake: Store, source: Source) -> Iterator[str]:
     """Paths of the files that may hold something of a source: its own, and those of tables that sources share."""
     names = {"source": source.name, "format": source.format}
     own = [t.at("", **names).lstrip("/") for t in ALL if "{source}" in t.path]
-    own += [of.path.split("/{db}")[0].format(**names) for of in (SNAPSHOT_PATH, TOMBSTONES_PATH, HISTORY_PATH)]
+    of_tables = (SNAPSHOT_PATH, TOMBSTONES_PATH, HISTORY_PATH, TYPED_CHANGES_PATH)
+    own += [of.path.split("/{db}")[0].format(**names) for of in of_tables]
     own.append(CARRIED.at("", **names).lstrip("/"))
     shared = [t.path for t in ALL if "{source}" not in t.path]
     for folder in (*own, *(of.format(**names) for of in _OTHER)):

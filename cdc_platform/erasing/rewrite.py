@@ -180,6 +180,28 @@ class Rows:
 
 
 @dataclass
+class Images:
+    """Of typed changes: those of which a row before or after has one of some keys. images: names of these two in the
+    files, and what is looked for in each."""
+
+    images: Mapping[str, Rows]
+    keeps_note: bool = False
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        return tuple(self.images)
+
+    def mine(self, batch: pa.RecordBatch) -> np.ndarray:
+        found = np.zeros(batch.num_rows, bool)
+        for name, rows in self.images.items():
+            image = batch.column(name)
+            found |= rows.mine(pa.RecordBatch.from_arrays(image.flatten(), names=[f.name for f in image.type]))
+        return found
+
+    erased = staticmethod(_without)
+
+
+@dataclass
 class Held:
     """Of QUARANTINE: rows about the subject's events count as resolved, without key, column and reason."""
 

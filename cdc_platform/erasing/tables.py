@@ -14,7 +14,7 @@ from cdc_platform.changes import files as changes_files
 from cdc_platform.config import Config
 from cdc_platform.erasing import rewrite, shadows
 from cdc_platform.erasing.errors import EraseRefused
-from cdc_platform.erasing.rewrite import Bytes, Events, Held, Rows, Texts, Work
+from cdc_platform.erasing.rewrite import Bytes, Events, Held, Images, Rows, Texts, Work
 from cdc_platform.erasing.subject import Message, Subject, forms
 from cdc_platform.erasing.where import texts
 from cdc_platform.explain import records
@@ -32,11 +32,13 @@ from cdc_platform.tables import (
     CHANGES,
     ENVELOPES,
     HISTORY_PATH,
+    IMAGES,
     LANDING,
     QUARANTINE,
     SHADOW_DIFFERENCES,
     SNAPSHOT_PATH,
     TOMBSTONES_PATH,
+    TYPED_CHANGES_PATH,
     WAITING,
     Location,
 )
@@ -127,17 +129,21 @@ class Tables:
     def _rows(self) -> Iterator[Done]:
         names = {self.source.tables.routed(*name) for name in self.subject.table.names}
         for name in sorted(names):
-            for location in (SNAPSHOT_PATH, TOMBSTONES_PATH, HISTORY_PATH):
+            for location in (SNAPSHOT_PATH, TOMBSTONES_PATH, HISTORY_PATH, TYPED_CHANGES_PATH):
                 path = location.of(self.lake, self.source.name, name)
                 if delta_table.exists(path):
-                    yield self._of_rows(path, numbered=location is TOMBSTONES_PATH)
+                    yield self._of_rows(path, location)
 
-    def _of_rows(self, path: Store, *, numbered: bool) -> Done:
+    def _of_rows(self, path: Store, location: Location) -> Done:
         now = commits.live(path)
         if now is None:
             raise EraseRefused(self.source.name, f"{path.uri()} has features of Delta that aren't kept to here")
         fields = delta_table.file_fields(path)
-        work = self._keys(path, fields, numbered=numbered)
+        if location is TYPED_CHANGES_PATH:
+            in_images = {i: delta_table.file_fields(path, i) for i in IMAGES}
+            work: Work = Images({fields[i].name: self._keys(path, in_images[i], numbered=False) for i in IMAGES})
+        else:
+            work = self._keys(path, fields, numbered=location is TOMBSTONES_PATH)
         schema = pa.schema(list(fields.values()))
         sink = Sink(path, schema, leaves(schema)[:32], ())
         return self._done(sink, {unquote(a["path"]): a for a in now.adds}, work, ANEW, versions=True)

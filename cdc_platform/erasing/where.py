@@ -3,7 +3,7 @@
 from typing import Literal, NamedTuple
 
 from cdc_platform import tables
-from cdc_platform.tables import HISTORY_PATH, SNAPSHOT_PATH, TOMBSTONES_PATH, Location
+from cdc_platform.tables import HISTORY_PATH, SNAPSHOT_PATH, TOMBSTONES_PATH, TYPED_CHANGES_PATH, Location
 
 How = Literal["bytes", "events", "rows", "held", "parts", "texts", "nothing"]
 
@@ -27,6 +27,7 @@ WHERE = (
     Lies(tables.CHANGELOG, "rows", "changes of the key"),
     Lies(SNAPSHOT_PATH, "rows", "the row, also where it is only marked as deleted; all old versions"),
     Lies(HISTORY_PATH, "rows", "versions of the row; all old versions"),
+    Lies(TYPED_CHANGES_PATH, "rows", "changes of the row, from its key and to it; all old versions"),
     Lies(TOMBSTONES_PATH, "rows", "that the key was deleted; all old versions"),
     Lies(tables.QUARANTINE, "held", "the key and the reason of its rows, which count as resolved; all old versions"),
     Lies(tables.TABLE_STATE, "texts", "why a table is stopped may quote a value", ("reason",)),

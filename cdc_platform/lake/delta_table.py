@@ -114,18 +114,20 @@ def partition_columns(path: Store) -> list[str]:
         return list(opened.table.metadata().partition_columns)
 
 
-def file_fields(path: Store) -> dict[str, Any]:
+def file_fields(path: Store, struct: str | None = None) -> dict[str, Any]:
     """Columns of the data files, in order, by their names for readers: as Arrow has them, with the names and numbers
-    that the table maps its columns to (Delta's protocol, "Column Mapping"), and without their comments."""
-    return fields_of(schema_json(path))
+    that the table maps its columns to (Delta's protocol, "Column Mapping"), and without their comments. struct: of
+    this column, its fields."""
+    return fields_of(schema_json(path), struct)
 
 
-def fields_of(schema: str) -> dict[str, Any]:
+def fields_of(schema: str, struct: str | None = None) -> dict[str, Any]:
     """The same of columns as `schema_json` gives them."""
     import pyarrow as pa
     from deltalake import Schema
 
-    return {f.name: _in_files(f) for f in pa.schema(Schema.from_json(schema).to_arrow())}
+    columns = pa.schema(Schema.from_json(schema).to_arrow())
+    return {f.name: _in_files(f) for f in (columns if struct is None else columns.field(struct).type)}
 
 
 def _in_files(field: Any) -> Any:

@@ -17,7 +17,7 @@ import msgspec
 from cdc_platform.lake import answers, lease, log_state
 from cdc_platform.lake.log_state import Action, actions, checkpoint, of_checkpoint
 from cdc_platform.lake.store import Store, commit_name
-from cdc_platform.tables import HISTORY_PATH, SNAPSHOT_PATH, TOMBSTONES_PATH
+from cdc_platform.tables import HISTORY_PATH, SNAPSHOT_PATH, TOMBSTONES_PATH, TYPED_CHANGES_PATH
 
 if TYPE_CHECKING:
     from deltalake import DeltaTable
@@ -213,7 +213,8 @@ def looked_at_once(lake: Store) -> Iterator[None]:
     """Each table is looked at once in here, and after that only where a commit is refused. For a stage of a source
     whose lease is held: nobody else commits to its own tables, nor writes its rows of shared ones. Not of the tables to
     which Spark commits."""
-    but = tuple(lake.uri(of.path.split("/", 1)[0]) + "/" for of in (SNAPSHOT_PATH, TOMBSTONES_PATH, HISTORY_PATH))
+    by_spark = (SNAPSHOT_PATH, TOMBSTONES_PATH, HISTORY_PATH, TYPED_CHANGES_PATH)
+    but = tuple(lake.uri(of.path.split("/", 1)[0]) + "/" for of in by_spark)
     token = _looks.set(_Looks(time.monotonic(), lake.uri() + "/", but))
     try:
         yield

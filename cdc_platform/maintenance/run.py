@@ -77,8 +77,9 @@ def _snapshots(spark: SparkSession, config: Config, source: Source) -> list[Kept
         out.append(
             Kept(_under(config, target.tombstones), target.tombstones, target=target, horizon=horizons.get(name))
         )
-        history = tables.HISTORY_PATH.of(stores.lake(config), source.name, name)
-        out.append(Kept(_under(config, history), history))
+        for location in (tables.HISTORY_PATH, tables.TYPED_CHANGES_PATH):
+            beside = location.of(stores.lake(config), source.name, name)
+            out.append(Kept(_under(config, beside), beside))
     return out
 
 

@@ -63,7 +63,7 @@ def replay(
     if swap and any(asked.values()):
         without = [f"without {name}" for name, given in asked.items() if given]
         raise ConfigError("--swap", "puts all of a source in place, as cdc.yaml has it", without)
-    own = source.tables.model_copy(update={"history": []})  # nobody reads the side lake's histories
+    own = source.tables.model_copy(update={"history": [], "typed_changes": []})  # nobody reads the side lake's
     replayed = with_options(source, options or {}, "--options").model_copy(update={"tables": own})
     now = present.look(config, source)
     chosen, begin = _chosen(config, source, now, tables), kept.starts(config, source, since)

@@ -12,6 +12,9 @@ TYPED_CHANGES_PATH = Location(
 )
 TOMBSTONES_PATH = Location("tombstones/{source}/{db}/{table}", "Deleted keys with the order of their delete")
 
+IMAGES = ("before", "after")
+"""Columns of typed changes: structs of the table's columns."""
+
 BOOKKEEPING = "_cdc_"
 """Names of a snapshot's columns that the source's table hasn't begin so."""
 

@@ -12,7 +12,7 @@ from pyspark.sql import functions as F
 
 from cdc_platform.snapshots.reduce.fold import overlaid
 from cdc_platform.snapshots.schema.columns import TableColumn
-from cdc_platform.tables import ROW_ADDRESS
+from cdc_platform.tables import IMAGES, ROW_ADDRESS
 
 CHANGE = {
     "_cdc_op": "op",
@@ -23,7 +23,6 @@ CHANGE = {
     "_cdc_binlog_pos": "binlog_pos",
 }
 """Columns of a typed change that are CHANGELOG's under other names."""
-IMAGES = ("before", "after")
 
 
 def of_changes(rows: DataFrame, columns: list[TableColumn], *, nulls_told: bool) -> DataFrame:

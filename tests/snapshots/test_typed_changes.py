@@ -1,0 +1,270 @@
+"""Typed changes: each change of the changelog once, in the columns of now; what it does not tell is named."""
+
+import json
+import random
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from deltalake import DeltaTable
+from pyspark.sql import functions as F
+
+from cdc_platform import tables
+from cdc_platform.lake import stores
+from cdc_platform.snapshots import beside
+from cdc_platform.snapshots import run as snapshots
+from cdc_platform.snapshots.schema.history import History
+from cdc_platform.spark import delta_sql
+from cdc_platform.tables import TYPED_CHANGES_PATH, as_name
+from tests.changelog.feed import Feed, Image, SourceTable, read
+from tests.snapshots.test_ddl import STORIES
+from tests.snapshots.test_row_history import KEYLESS, NOON, T, Workload, place, typed
+
+pytestmark = pytest.mark.spark
+
+Row = dict[str, Any]
+
+
+@pytest.fixture
+def feed(spark: Any, make_config: Callable[..., Any]) -> Feed:
+    return Feed(spark, make_config([source(["shop.*"])]), "s")
+
+
+def source(asked: list[str]) -> dict[str, Any]:
+    return {"name": "s", "format": "canal", "topics": ["t"], "tables": {"typed_changes": asked}}
+
+
+def path(feed: Feed, *name: str) -> str:
+    of = as_name(*(name if len(name) > 1 else ("shop", *name)))
+    return TYPED_CHANGES_PATH.of(stores.lake(feed.config), "s", of).uri()
+
+
+def changes(feed: Feed, *name: str) -> list[Row]:
+    """In order."""
+    return sorted(read(path(feed, *name)).to_pylist(), key=where)
+
+
+def where(change: Row) -> tuple[Any, ...]:
+    address = change["_cdc_address"]
+    return place(change["_cdc_order"]), address["partition"], address["entry_index"] or 0, address["row_index"] or 0
+
+
+def commits(feed: Feed, *name: str) -> list[str]:
+    told = reversed(DeltaTable(path(feed, *name)).history())
+    return [f"{c['operation']} {c['operationParameters'].get('mode', '')}".strip() for c in told]
+
+
+def folded(found: list[Row], keys: tuple[str, ...]) -> list[str]:
+    """The rows that typed changes come to."""
+    rows: list[Row] = []
+
+    def of(image: Row) -> Row | None:
+        return next((r for r in rows if all(r[k] == image[k] for k in (keys or image))), None)
+
+    for c in found:
+        before, after = c["before"], c["after"]
+        if c["_cdc_op"] == "truncate":
+            rows.clear()
+            continue
+        old = of(before) if before is not None else of(after) if keys else None
+        if old is not None:
+            rows.remove(old)
+        if after is not None:
+            kept = {n: (old or {}).get(n) for n in c["_cdc_missing_after"]} if c["_cdc_op"] == "update" else {}
+            rows.append({**after, **kept})
+    return sorted(map(repr, rows))
+
+
+class NoTruncate(random.Random):
+    """Chances of a workload without TRUNCATE."""
+
+    def random(self) -> float:
+        return 0.05 + 0.95 * super().random()
+
+
+class Typed(Workload):
+    """Random changes, also such as `binlog_row_image=MINIMAL` tells; and what each is, typed: position → change."""
+
+    def __init__(self, table: SourceTable, seed: int, partitions: int = 1):
+        super().__init__(table, seed)
+        self.told: dict[int, tuple[Any, ...]] = {}
+        self.partitions = partitions
+        if partitions > 1:  # a TRUNCATE that comes by another partition than rows stops a table
+            self.chance = NoTruncate(seed)
+
+    def change(self) -> dict[str, Any]:
+        event = super().change() | {"partition": self.chance.randrange(self.partitions)}
+        op, key = event["op"], event["key"] if self.table.keys else {}
+        if self.table.keys and op in ("update", "delete") and self.chance.random() < 0.3:
+            event["before"] = key if op == "update" else None
+        before, after = event["before"], event["after"]
+        if op in ("update", "delete"):
+            before = {**key, **(before or {})}
+        if op == "update":
+            after = {**(before or {}), **after}
+        self.told[self.pos] = (op, *self.as_typed(before), *self.as_typed(after))
+        return event
+
+    def as_typed(self, image: Image | None) -> tuple[Row | None, list[str]]:
+        if image is None:
+            return None, []
+        missing = [n for n, _ in self.table.columns if n not in image]
+        row: Image = {**dict.fromkeys(missing), **image}
+        return typed(row), missing
+
+
+SEEDS = [(1, 1), *(pytest.param(n, p, marks=pytest.mark.thorough) for n, p in ((2, 2), (3, 1), (4, 2)))]
+
+
+@pytest.mark.parametrize(("seed", "partitions"), SEEDS)
+def test_every_change_is_there_once(feed: Feed, seed: int, partitions: int) -> None:
+    works = [Typed(table, seed, partitions) for table in (T, KEYLESS)]
+    told: list[dict[str, Any]] = [w.table.stated() | {"lineage": "1"} for w in works]
+    for size in (30, 1, 12) if seed > 1 else (30, 9):
+        told += [w.change() for _ in range(size) for w in works]
+        feed.say(*told)
+        told.clear()
+        feed.catch_up()
+    changelog = feed.rows(tables.CHANGELOG)
+    for work in works:
+        name = work.table.name
+        found = changes(feed, name)
+        assert [c["_cdc_binlog_pos"] for c in found] == list(work.told)
+        for c in found:
+            what = (c["_cdc_op"], c["before"], c["_cdc_missing_before"], c["after"], c["_cdc_missing_after"])
+            assert what == work.told[int(c["_cdc_binlog_pos"])]
+            assert (c["_cdc_source_time"] - NOON).seconds == 60 * int(c["_cdc_binlog_pos"])
+        assert folded(found, tuple(work.table.keys)) == work.then[work.pos]
+        assert {"insert", "update", "delete"} <= {c["_cdc_op"] for c in found}
+        addresses = {tuple(r[n] for n in tables.ROW_ADDRESS.names) for r in changelog if r["table"] == name}
+        assert {tuple(c["_cdc_address"].values()) for c in found} == addresses
+        assert set(commits(feed, name)) == {"CREATE TABLE", "WRITE Overwrite", "SET TBLPROPERTIES", "WRITE Append"}
+        assert commits(feed, name).count("WRITE Overwrite") == 1
+
+
+def test_a_killed_batch_is_added_once(feed: Feed, monkeypatch: pytest.MonkeyPatch) -> None:
+    feed.say(T.stated() | {"lineage": "1"}, T.insert((1, 10), {"id": "1", "a": "1", "b": "x"}))
+    feed.catch_up()
+    feed.forget_last_commit("typed_changes")  # of the batch that was taken from the whole changelog
+    feed.say(T.update((1, 20), {"id": "1", "a": "1", "b": "x"}, {"id": "1", "a": "2", "b": "x"}))
+    feed.unify()
+    own = delta_sql.append
+
+    def killed(*args: Any) -> None:
+        own(*args)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(delta_sql, "append", killed)
+    with pytest.raises(KeyboardInterrupt):
+        feed.snapshot()
+    monkeypatch.setattr(delta_sql, "append", own)
+    for _ in range(2):
+        feed.snapshot()
+        assert [(c["_cdc_op"], c["after"]["a"]) for c in changes(feed, "t")] == [("insert", 1), ("update", 2)]
+    assert commits(feed, "t").count("WRITE Overwrite") == 1
+
+
+@pytest.mark.thorough
+def test_late_ones_and_such_as_name_no_columns_are_added(feed: Feed) -> None:
+    """Images of a part of the row and TRUNCATE name no list of columns."""
+    feed.say(T.stated() | {"lineage": "1"}, T.insert((1, 50), {"id": "1", "a": "1", "b": "x"}))
+    feed.catch_up()
+    before = commits(feed, "t")
+    feed.say(T.update((1, 60), {"id": "1"}, {"a": "2"}, schema_version=None))
+    feed.catch_up()
+    feed.say(T.change("truncate", (1, 70), schema_version=None))
+    feed.catch_up()
+    feed.say(T.insert((1, 40), {"id": "7", "a": "7", "b": "late"}, partition=1))
+    feed.catch_up()
+    assert commits(feed, "t")[len(before) :] == ["WRITE Append"] * 3
+    told = [(c["_cdc_op"], c["after"], c["_cdc_missing_before"], c["_cdc_missing_after"]) for c in changes(feed, "t")]
+    assert told == [
+        ("insert", {"id": 7, "a": 7, "b": "late"}, [], []),
+        ("insert", {"id": 1, "a": 1, "b": "x"}, [], []),
+        ("update", {"id": 1, "a": 2, "b": None}, ["a", "b"], ["b"]),
+        ("truncate", None, [], []),
+    ]
+
+
+@pytest.mark.thorough
+def test_nothing_told_of_the_row_before_is_said_to_be_missing(feed: Feed) -> None:
+    """PostgreSQL's messages have NULL in columns outside the replica identity."""
+    row: Image = {"id": "1", "a": "1", "b": "x"}
+    at = {"schema": "public"}
+    feed.say(
+        T.stated() | {"lineage": "1", **at},
+        T.insert((1, 10), row, **at),
+        T.update((1, 20), row, {**row, "a": "2"}, **at) | {"before": None, "key": None},
+        T.update((1, 30), {**row, "b": None}, {**row, "b": None, "a": None}, **at),
+        T.delete((1, 40), {"id": "1", "a": None, "b": None}, **at),
+    )
+    feed.catch_up()
+    found = changes(feed, "shop", "public", "t")
+    assert [(c["before"], c["_cdc_missing_before"]) for c in found] == [
+        (None, []),
+        (None, ["id", "a", "b"]),
+        ({"id": 1, "a": 1, "b": None}, []),
+        ({"id": 1, "a": None, "b": None}, ["a", "b"]),
+    ]
+    assert all(c["_cdc_missing_after"] == [] for c in found)
+
+
+def test_what_cannot_be_typed_is_left_out_and_made_when_it_can(
+    feed: Feed, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A value of a row before, which the snapshot never had."""
+    other = SourceTable("shop", "u", T.columns)
+    row: Image = {"id": "1", "a": "1", "b": "x"}
+    feed.say(*(e for t in (T, other) for e in (t.stated() | {"lineage": "1"}, t.insert((1, 10), row))))
+    feed.catch_up()
+    feed.say(T.update((1, 20), {**row, "a": "none"}, {**row, "a": "2"}), other.update((1, 21), row, {**row, "a": "3"}))
+    feed.catch_up()
+    assert "typed_changes of shop.t: a value doesn't fit its column" in caplog.text
+    assert "none" in caplog.text
+    assert [c["after"]["a"] for c in changes(feed, "u")] == [1, 3]
+    assert feed.live("shop", "t") == [{"id": 1, "a": 2, "b": "x"}]
+    text = F.col("before")
+    mended = F.when(F.try_element_at(text, F.lit("a")) == "none", F.lit(None)).otherwise(text)
+    every = beside.every_change
+    monkeypatch.setattr(
+        beside,
+        "every_change",
+        lambda *args: (found := every(*args))._replace(rows=found.rows.withColumn("before", mended)),
+    )
+    feed.snapshot()
+    assert [c["after"]["a"] for c in changes(feed, "t")] == [1, 2]
+
+
+@pytest.mark.thorough
+def test_a_table_made_anew_has_them_anew(feed: Feed) -> None:
+    feed.say(T.stated() | {"lineage": "1"}, T.insert((1, 10), {"id": "1", "a": "1", "b": "x"}))
+    feed.catch_up()
+    once = changes(feed, "t")
+    snapshots.rebuild(feed.spark, feed.config, feed.source, "shop", "t")
+    feed.snapshot()
+    assert (commits(feed, "t").count("WRITE Overwrite"), changes(feed, "t")) == (2, once)
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("story", STORIES)
+def test_over_ddl_they_come_to_the_snapshot(feed: Feed, story: str) -> None:
+    stated: list[Any] = []
+    for event in STORIES[story][0]:
+        if not isinstance(event, dict):
+            stated.append(event.stated() | {"lineage": "1"})
+            continue
+        feed.say(*stated, event)
+        stated.clear()
+        feed.catch_up()
+    live = [t for t in STORIES[story][1] if feed.has("shop", t) and feed.state("shop", t)[0] == "live"]
+    for table in live:
+        keys = tuple(c["name"] for c in json.loads(feed_columns(feed, table)) if c["key"])
+        assert folded(changes(feed, table), keys) == sorted(map(repr, feed.live("shop", table))), table
+    before = {t: commits(feed, t) for t in live}
+    feed.snapshot()
+    assert {t: commits(feed, t) for t in before} == before
+
+
+def feed_columns(feed: Feed, table: str) -> str:
+    """The column list of today."""
+    return History(feed.spark, feed.config, feed.source).full.columns(("shop", table)) or "[]"
