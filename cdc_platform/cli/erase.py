@@ -28,7 +28,8 @@ def command(
     config: Annotated[Path, typer.Option("--config", envvar="CDC_CONFIG", help="cdc.yaml")] = Path("cdc.yaml"),
 ) -> Report:
     """Take all that is kept of a row out of the lake: raw messages, decoded events, the changelog, the snapshot, its
-    history and tombstones, quarantine, and all old versions of these. Then look through every file for what is left.
+    history, typed changes and tombstones, quarantine, and all old versions of these. Then look through every file for
+    what is left.
 
     It can't be undone. Messages that hold rows of others lose their bytes, too: these rows stay as they were decoded.
     What was interrupted is finished by the same command. The source itself, and Kafka, are left as they are. Exit code

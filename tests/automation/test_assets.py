@@ -16,6 +16,8 @@ STAGES = ("landing", "envelopes", "changes", "changelog", "snapshots")
 def test_graph(config, snapshot):
     from tests.automation.conftest import schema_history
 
+    for patterns in ((rules := config.source("shop-dts").tables).history, rules.typed_changes):
+        patterns.append("shop.orders")
     schema_history(config, ("shop-dts", "shop", "orders"), ("shop-dts", "shop", "a/b"), ("shop-dts", "shop", "a-b"))
     defs = build(config)
     dg.Definitions.validate_loadable(defs)

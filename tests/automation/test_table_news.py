@@ -9,7 +9,7 @@ from cdc_platform.automation import table_status
 from cdc_platform.automation.assets import all_assets
 from cdc_platform.automation.table_news import TableNews
 from cdc_platform.results import StageResult
-from cdc_platform.tables import HISTORY_PATH
+from cdc_platform.tables import HISTORY_PATH, TYPED_CHANGES_PATH
 from tests.automation.conftest import schema_history, snapshot, table_state
 
 NAMES = [f"t{i:02}" for i in range(20)]
@@ -68,17 +68,18 @@ def test_what_there_is_no_time_for_comes_the_next_time(config, source, instance,
     assert told(config, source, instance, run) == []
 
 
-def test_a_table_with_a_history_tells_of_it_too(config, source, instance, tables, naming):
-    source.tables.history.append("shop.t0[01]")
-    write_deltalake(HISTORY_PATH.of(config.lake, source.name, ("shop", "t01")), pa.table({"id": [1, 1, 2]}))
+@pytest.mark.parametrize(("kind", "location"), [("history", HISTORY_PATH), ("typed_changes", TYPED_CHANGES_PATH)])
+def test_a_table_of_which_more_is_kept_tells_of_it_too(config, source, instance, tables, naming, kind, location):
+    getattr(source.tables, kind).append("shop.t0[01]")
+    write_deltalake(location.of(config.lake, source.name, ("shop", "t01")), pa.table({"id": [1, 1, 2]}))
     assets = {a.key: a for a in all_assets(naming) if isinstance(a, dg.AssetSpec)}
-    spec = assets[dg.AssetKey(["history", "shop-dts", "shop", "t01"])]
+    spec = assets[dg.AssetKey([kind, "shop-dts", "shop", "t01"])]
     assert [d.asset_key.path for d in spec.deps] == [["snapshots", "shop-dts", "shop", "t01"]]
     run = TableNews(instance, naming, source)
     run.add(brought(1, *NAMES))
     events = told(config, source, instance, run)
-    [history] = [e for e in events if e.asset_key.path[0] == "history"]
-    assert (history.asset_key, history.metadata["dagster/row_count"].value) == (spec.key, 3)
+    [beside] = [e for e in events if e.asset_key.path[0] == kind]
+    assert (beside.asset_key, beside.metadata["dagster/row_count"].value) == (spec.key, 3)
 
 
 def test_a_run_tells_of_a_check_once_until_it_says_otherwise(config, source, instance, tables, news):

@@ -354,6 +354,15 @@ def test_the_first_route_that_fits_the_whole_name_decides(db, table, target):
     assert tables.kept(db, table) is (target == (db, table) != ("xshop_1", "order_7"))
 
 
+@pytest.mark.parametrize(
+    ("kept", "asked"), [("history", Tables.has_history), ("typed_changes", Tables.has_typed_changes)]
+)
+def test_what_is_kept_beside_a_snapshot_is_asked_for_by_pattern(kept, asked):
+    rules = Tables(**{kept: ["shop.o*", "app.*.t"]}, routes={r"shop_[0-9]+\.o": "shop.others"})
+    named = [("shop", "orders"), ("Shop", "orders"), ("shop", "others"), ("app", "a", "t"), ("app", "t")]
+    assert [asked(rules, *name) for name in named] == [True, False, False, True, False]
+
+
 def test_rules_of_tables_in_schemas():
     tables = Tables(
         include=["app.*"],

@@ -135,12 +135,15 @@ def test_usual_schedules_are_checked_without_dagster():
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 
-@pytest.mark.parametrize("field", ["include", "exclude", "key_collation", "ddl", "owners", "tags", "descriptions"])
+LISTS = ("include", "exclude", "history", "typed_changes")
+
+
+@pytest.mark.parametrize("field", [*LISTS, "key_collation", "ddl", "owners", "tags", "descriptions"])
 def test_a_pattern_that_can_match_no_table_is_refused(field):
     values = {"key_collation": "UNICODE_CI", "ddl": "stop", "owners": ["team:a"], "tags": {}, "descriptions": "x"}
 
     def tables(*patterns):
-        value = list(patterns) if field in ("include", "exclude") else dict.fromkeys(patterns, values[field])
+        value = list(patterns) if field in LISTS else dict.fromkeys(patterns, values[field])
         return {"tables": {field: value}}
 
     error = refused(raw(tables("shop.*", "crm", "crm.")))

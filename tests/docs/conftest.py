@@ -32,7 +32,7 @@ sources:
     format: tencent_dts
     topics: [dts-shop]
     heartbeat_timeout_s: 86400
-    tables: {history: [shop.orders]}
+    tables: {history: [shop.orders], typed_changes: [shop.orders]}
   - {name: crm, format: canal_json, topics: [crm], heartbeat_timeout_s: 86400}
   - {name: bank, format: tdsql, topics: [tdsql-bank], heartbeat_timeout_s: 86400}
 shadow: {of: shop, by: crm}

@@ -12,6 +12,7 @@ from deltalake import DeltaTable
 from cdc_platform import chain, tables
 from cdc_platform.config import load_config
 from cdc_platform.erasing.errors import EraseRefused
+from cdc_platform.feeds.compare import read_snapshot
 from cdc_platform.feeds.publish import Record, publish
 from cdc_platform.feeds.tencent_dts import DtsEncoder
 from cdc_platform.kafka import offsets
@@ -37,7 +38,7 @@ def gone(w: Any, *wanted: str) -> None:
 @pytest.mark.parametrize("format", ["canal", "debezium"])
 def test_keys_that_change_and_deletes(world, format):
     """7 becomes 70, is deleted, and is there once more; 70 of another table is another's."""
-    w = world(format, history=["*"])
+    w = world(format, history=["*"], typed_changes=["*"])
     name, other = f"moved_{format}", f"other_{format}"
     filled(w, name)
     w.db.create(other, PEOPLE)
@@ -71,6 +72,9 @@ def test_keys_that_change_and_deletes(world, format):
     told = delta_table.ask("SELECT id, name FROM {t}", t=kept)
     assert not {r["id"] for r in told} & {7, 70}
     assert {r["id"] for r in told} == {0, 1, 2, 3, 4, 5, 6, 8, 9}
+    kept = tables.TYPED_CHANGES_PATH.of(stores.lake(w.config), w.source.name, ("oracle", name))
+    told = [r[image] for image in tables.IMAGES for r in read_snapshot(kept.uri()).to_pylist()]
+    assert {row["id"] for row in told if row} == {0, 1, 2, 3, 4, 5, 6, 8, 9}
     w.db.run(f"INSERT INTO {name} VALUES (1, 'one again', NULL, NULL)")
     w.publish()
     w.catch_up()
