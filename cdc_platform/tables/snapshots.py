@@ -12,6 +12,10 @@ TYPED_CHANGES_PATH = Location(
 )
 TOMBSTONES_PATH = Location("tombstones/{source}/{db}/{table}", "Deleted keys with the order of their delete")
 
+MADE_FOR = "cdc.shape"
+"""Property of a table kept beside a snapshot: what it was made for, so that another one is seen to be needed. Empty: it
+lacks changes."""
+
 IMAGES = ("before", "after")
 """Columns of typed changes: structs of the table's columns."""
 

@@ -5,11 +5,12 @@ import pyarrow as pa
 import pytest
 from deltalake import write_deltalake
 
-from cdc_platform.automation import table_status
+from cdc_platform.automation import table_events, table_status
 from cdc_platform.automation.assets import all_assets
 from cdc_platform.automation.table_news import TableNews
+from cdc_platform.lake import commits, stores
 from cdc_platform.results import StageResult
-from cdc_platform.tables import HISTORY_PATH, TYPED_CHANGES_PATH
+from cdc_platform.tables import HISTORY_PATH, MADE_FOR, TYPED_CHANGES_PATH
 from tests.automation.conftest import schema_history, snapshot, table_state
 
 NAMES = [f"t{i:02}" for i in range(20)]
@@ -80,6 +81,12 @@ def test_a_table_of_which_more_is_kept_tells_of_it_too(config, source, instance,
     events = told(config, source, instance, run)
     [beside] = [e for e in events if e.asset_key.path[0] == kind]
     assert (beside.asset_key, beside.metadata["dagster/row_count"].value) == (spec.key, 3)
+    assert isinstance(beside, dg.AssetMaterialization)
+    path = location.of(stores.lake(config), source.name, ("shop", "t01"))
+    assert commits.configure(path, {MADE_FOR: ""})
+    [status] = [s for s in table_status.statuses(config, source) if s.name == "shop.t01"]
+    [lacks] = table_events.beside(naming, status)
+    assert (type(lacks), "lacks changes" in lacks.metadata["state"].value) == (dg.AssetObservation, True)
 
 
 def test_a_run_tells_of_a_check_once_until_it_says_otherwise(config, source, instance, tables, news):

@@ -49,8 +49,8 @@ def command(config, *words):
 
 
 def not_as_now(config):
-    """Sources whose history of shop.orders hasn't just the snapshot's rows as those of now, or nothing besides, or whose
-    typed changes don't come to them."""
+    """Sources whose history of shop.orders hasn't just the snapshot's rows as those of now, or nothing besides; or
+    whose typed changes don't come to them."""
 
     def rows(path):
         found = pa.table(QueryBuilder().register("t", handles.opened(path)).execute("SELECT * FROM t").read_all())

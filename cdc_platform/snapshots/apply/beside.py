@@ -11,10 +11,7 @@ from cdc_platform.snapshots.schema import features
 from cdc_platform.snapshots.schema.columns import TableColumn
 from cdc_platform.spark import delta_sql
 from cdc_platform.spark.delta_sql import delta
-from cdc_platform.tables import Table
-
-_SHAPE = "cdc.shape"
-"""Property of such a table: what it was made for, so that another one is seen to be needed."""
+from cdc_platform.tables import MADE_FOR, Table
 
 
 def shape(columns: list[TableColumn], since: list[Any]) -> str:
@@ -24,10 +21,10 @@ def shape(columns: list[TableColumn], since: list[Any]) -> str:
 
 
 def shape_of(path: Store) -> str | None:
-    """That of a table that is there; None: there is none. Empty: it isn't whole."""
+    """That of a table that is there; None: there is none. Empty: it lacks changes."""
     if not delta_table.exists(path):
         return None
-    return delta_table.protocol(path)[1].get(_SHAPE)
+    return delta_table.protocol(path)[1].get(MADE_FOR)
 
 
 def replace(
@@ -51,4 +48,4 @@ def not_whole(spark: SparkSession, path: Store) -> None:
 
 
 def _note(spark: SparkSession, path: Store, made: str) -> None:
-    spark.sql(f"ALTER TABLE {delta(path)} SET TBLPROPERTIES ('{_SHAPE}' = {delta_sql.literal(made)})")
+    spark.sql(f"ALTER TABLE {delta(path)} SET TBLPROPERTIES ('{MADE_FOR}' = {delta_sql.literal(made)})")

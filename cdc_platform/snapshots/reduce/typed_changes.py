@@ -31,22 +31,36 @@ def of_changes(rows: DataFrame, columns: list[TableColumn], *, nulls_told: bool)
     keys, op = [c for c in columns if c.key], F.col("op")
     had, has = op.isin("update", "delete"), op.isin("insert", "read", "update")
     told = rows if nulls_told or not keys else rows.withColumn("before", _without_nulls("before", keys))
-    if keys:  # the key that is told is of the row before
-        told = told.withColumn("before", overlaid("before", "key"))
-    else:  # a row before that lacks columns tells those that changed
-        told = told.withColumn("before", F.when(op == "update", overlaid("before", "after")).otherwise(F.col("before")))
+    # The key that is told is of the row before. One without a key that lacks columns tells those that changed.
+    under = F.col("key") if keys else F.when(op == "update", F.col("after"))
+    told = told.withColumn("_under", under).withColumn("before", _over(columns, "before", "_under"))
+    told = told.withColumn("before", F.when(had & (F.size("before") > 0), F.col("before")))
     # What an update doesn't tell of the row after is as it was: MySQL leaves nothing else out.
-    after = F.when(op == "update", overlaid("after", "before")).otherwise(F.col("after"))
-    told = told.withColumn("after", after).withColumns(
-        {"before": F.when(had & (F.size("before") > 0), F.col("before")), "after": F.when(has, F.col("after"))}
+    after = F.when(op == "update", _over(columns, "after", "before")).otherwise(F.col("after"))
+    told = told.withColumn("after", F.when(has, after))
+    return (
+        told.select(
+            *(F.col(name).alias(own) for own, name in CHANGE.items()),
+            F.struct(*ROW_ADDRESS.names).alias("_cdc_address"),
+            F.when(had, _missing(columns, "before")).otherwise(_names(())).alias("_cdc_missing_before"),
+            F.when(has, _missing(columns, "after")).otherwise(_names(())).alias("_cdc_missing_after"),
+            *(_texts(columns, image).alias(f"_{image}") for image in IMAGES),
+        )
+        .select("*", *(_typed(columns, f"_{image}").alias(image) for image in IMAGES))
+        .drop(*(f"_{i}" for i in IMAGES))
     )
-    return told.select(
-        *(F.col(name).alias(own) for own, name in CHANGE.items()),
-        F.struct(*ROW_ADDRESS.names).alias("_cdc_address"),
-        F.when(had, _missing(columns, "before")).otherwise(_names(())).alias("_cdc_missing_before"),
-        F.when(has, _missing(columns, "after")).otherwise(_names(())).alias("_cdc_missing_after"),
-        *(_typed(columns, image).alias(image) for image in IMAGES),
-    )
+
+
+def _over(columns: list[TableColumn], image: str, under: str) -> Column:
+    """A row image, and what another one tells of columns that it lacks."""
+    return F.when(_whole(columns, image), F.col(image)).otherwise(overlaid(image, under))
+
+
+def _whole(columns: list[TableColumn], image: str) -> Column:
+    """Whether an image has all columns, in their order, as whole ones have: a text tells it at once, where to look for
+    each name takes the square of their number. MySQL takes no U+0000 in a name."""
+    names = F.lit("\0".join(c.name for c in columns))
+    return F.coalesce(F.concat_ws("\0", F.map_keys(F.col(image))) == names, F.lit(False))
 
 
 def _without_nulls(image: str, keys: list[TableColumn]) -> Column:
@@ -60,13 +74,21 @@ def _without_nulls(image: str, keys: list[TableColumn]) -> Column:
 def _missing(columns: list[TableColumn], image: str) -> Column:
     """Names of the columns that an image lacks."""
     there = F.coalesce(F.map_keys(F.col(image)), _names(()))
-    return F.array_except(_names(c.name for c in columns), there)
+    lacks = F.array_except(_names(c.name for c in columns), there)
+    return F.when(_whole(columns, image), _names(())).otherwise(lacks)
 
 
 def _names(names: Iterable[str]) -> Column:
     return F.array(*(F.lit(n) for n in names)).cast("array<string>")
 
 
-def _typed(columns: list[TableColumn], image: str) -> Column:
-    cells = (c.value(c.text(image)).alias(c.name) for c in columns)
-    return F.when(F.col(image).isNotNull(), F.struct(*cells))
+def _texts(columns: list[TableColumn], image: str) -> Column:
+    """The texts of an image in the order of the columns; NULL: there is no image."""
+    each = F.transform(_names(c.name for c in columns), lambda name: F.try_element_at(F.col(image), name))
+    found = F.when(_whole(columns, image), F.map_values(F.col(image))).otherwise(each)
+    return F.when(F.col(image).isNotNull(), found)
+
+
+def _typed(columns: list[TableColumn], texts: str) -> Column:
+    cells = (c.value(F.get(F.col(texts), F.lit(i))).alias(c.name) for i, c in enumerate(columns))
+    return F.when(F.col(texts).isNotNull(), F.struct(*cells))
