@@ -153,11 +153,13 @@ class _Keeper:
     def _bring(self, rows: DataFrame, touched: Touched, told: str | None) -> None:
         """The changes of one table in a batch."""
         name, path = touched.name, self.path(touched.name)
-        columns = self._columns(name, told)
-        if not columns or written.shape(columns, self._since(name)) != written.shape_of(path):
-            return self.anew(name)
         try:
+            columns = self._columns(name, told)
+            if not columns or written.shape(columns, self._since(name)) != written.shape_of(path):
+                return self.anew(name)
             added = self.kind.add(Changes(self.source.name, name, rows, columns), touched, path)
+        except TableStopped as why:
+            return self._left_out(name, why.reason)
         except (PySparkException, Py4JError) as error:  # `anew` finds out whether it is a value, and which
             log.warning("%s of %s: %s", self.kind.room, ".".join(name), str(error).partition("\n")[0])
             added = False

@@ -37,8 +37,9 @@ class Topics:
         self.with_options(**options)
         self._offsets = {name: count() for name in ("rows", "ddl")}
 
-    def with_options(self, *, exclude=(), **options):
-        told = {"topics": ["rows", "ddl"], "tables": {"include": ["d.*"], "exclude": list(exclude)}}
+    def with_options(self, *, rules=None, exclude=(), **options):
+        kept = {"include": ["d.*"], "exclude": list(exclude), **(rules or {})}
+        told = {"topics": ["rows", "ddl"], "tables": kept}
         self.config = self.make_config([{"name": "s", "format": self.format, "options": options, **told}])
         self.source = self.config.source("s")
 
@@ -69,6 +70,12 @@ class Topics:
         path = Target.of(self.config, "s", "d", table).snapshot.uri()
         found = QueryBuilder().register("t", DeltaTable(path)).execute("SELECT * FROM t ORDER BY 1").read_all()
         return [tuple(v for k, v in r.items() if not k.startswith("_cdc_")) for r in pa.table(found).to_pylist()]
+
+    def typed_changes(self):
+        path = tables.TYPED_CHANGES_PATH.of(self.config.lake, "s", ("d", "t"))
+        sql = "SELECT _cdc_op, before, after FROM t ORDER BY _cdc_binlog_pos"
+        found = pa.table(QueryBuilder().register("t", DeltaTable(path)).execute(sql).read_all()).to_pylist()
+        return [(op, *(row and tuple(row.values()) for row in rows)) for op, *rows in (r.values() for r in found)]
 
     def state(self, table="t"):
         sql = f"SELECT state, reason FROM t WHERE \"table\" = '{table}' ORDER BY rebuild DESC, batch DESC LIMIT 1"
@@ -176,6 +183,28 @@ def test_a_schema_file_that_comes_later(debezium, schema_file):
     debezium.catch_up()
     assert debezium.live() == [as_kept(1, "y"), as_kept(2, "z")]
     assert len(debezium.events()) == 1
+
+
+@pytest.mark.thorough
+def test_typed_changes_have_these_types_too(debezium, schema_file):
+    kept = {"typed_changes": ["d.*"]}
+    debezium.with_options(rules=kept)
+    rows_of(debezium)
+    debezium.catch_up()
+    assert debezium.typed_changes()[1] == ("insert", None, ("2", "20002", "ATk=", "-1", "3600000000", "x"))
+    debezium.with_options(rules=kept, schema_file=schema_file)
+    for more in (False, True):
+        if more:
+            debezium.land(change(150, "u", row(2), row(2, v="z")), keys=[{"id": 2}])
+        debezium.catch_up()
+        assert debezium.typed_changes() == [
+            ("insert", None, as_kept(1)),
+            ("insert", None, as_kept(2)),
+            ("update", as_kept(1), as_kept(1, "y")),
+            ("insert", None, as_kept(3)),
+            ("delete", as_kept(3), None),
+            *([("update", as_kept(2), as_kept(2, "z"))] if more else []),
+        ]
 
 
 def test_rows_that_come_before_the_schema_changes_topic(debezium):

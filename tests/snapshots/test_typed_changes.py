@@ -11,6 +11,7 @@ from pyspark.sql import functions as F
 
 from cdc_platform import tables
 from cdc_platform.lake import stores
+from cdc_platform.maintenance import run as maintenance
 from cdc_platform.snapshots import beside
 from cdc_platform.snapshots import run as snapshots
 from cdc_platform.snapshots.schema.history import History
@@ -172,9 +173,12 @@ def test_late_ones_and_such_as_name_no_columns_are_added(feed: Feed) -> None:
     feed.catch_up()
     feed.say(T.change("truncate", (1, 70), schema_version=None))
     feed.catch_up()
+    looked_after = maintenance.run(feed.spark, feed.config, feed.source).tables["typed_changes/s/shop/t"]
+    assert (looked_after["files_before"], looked_after["files"]) == (3, 1)
     feed.say(T.insert((1, 40), {"id": "7", "a": "7", "b": "late"}, partition=1))
     feed.catch_up()
-    assert commits(feed, "t")[len(before) :] == ["WRITE Append"] * 3
+    done = [c for c in commits(feed, "t")[len(before) :] if not c.startswith("VACUUM")]
+    assert done == ["WRITE Append", "WRITE Append", "OPTIMIZE", "WRITE Append"]
     told = [(c["_cdc_op"], c["after"], c["_cdc_missing_before"], c["_cdc_missing_after"]) for c in changes(feed, "t")]
     assert told == [
         ("insert", {"id": 7, "a": 7, "b": "late"}, [], []),
