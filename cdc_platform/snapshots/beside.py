@@ -161,7 +161,7 @@ class _Keeper:
         except TableStopped as why:
             return self._left_out(name, why.reason)
         except (PySparkException, Py4JError) as error:  # `anew` finds out whether it is a value, and which
-            log.warning("%s of %s: %s", self.kind.room, ".".join(name), str(error).partition("\n")[0])
+            log.warning("%s of %s: %r", self.kind.room, ".".join(name), str(error).partition("\n")[0])
             added = False
         if not added:
             return self.anew(name)
