@@ -216,7 +216,7 @@ def beside(naming: Naming, status: TableStatus) -> Iterator[dg.AssetMaterializat
         found = {"dagster/uri": path.uri(), "dagster/row_count": queries.row_count(path), "delta_version": version}
         metadata = {k: v for k, v in found.items() if v is not None}
         tags = {SOURCE_TAG: naming.tag(source)}
-        if delta_table.protocol(path)[1].get(tables.MADE_FOR) == "":
+        if not delta_table.protocol(path)[1].get(tables.MADE_FOR):
             yield dg.AssetObservation(spec.key, metadata={**metadata, "state": _LACKS}, tags=tags)
         else:
             yield dg.AssetMaterialization(spec.key, metadata=metadata, tags={**tags, DATA_VERSION: str(version)})

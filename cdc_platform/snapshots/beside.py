@@ -161,12 +161,15 @@ class _Keeper:
         except TableStopped as why:
             return self._left_out(name, why.reason)
         except (PySparkException, Py4JError) as error:  # `anew` finds out whether it is a value, and which
-            log.warning("%s of %s: %r", self.kind.room, ".".join(name), str(error).partition("\n")[0])
+            log.warning("%s of %s: %s", self.kind.room, ".".join(name), _first_line(error))
             added = False
         if not added:
             return self.anew(name)
-        prepare.put_together(self.spark, path)
         self.changed.add(name)
+        try:
+            prepare.put_together(self.spark, path)
+        except (PySparkException, Py4JError) as error:  # its rows are there, in more files
+            log.warning("%s of %s: %s", self.kind.room, ".".join(name), _first_line(error))
         return None
 
     def anew(self, name: Name) -> None:
@@ -176,7 +179,7 @@ class _Keeper:
         try:
             found = every_change(self.spark, self.config, self.source, self.history, name)
             if not (columns := self._columns(name, found.columns)):
-                return
+                raise TableStopped(self.source.name, name, "no list of its columns is known")
             mine = Changes(self.source.name, name, found.rows.where(of_table(*name)), columns)
             self._replace(mine, self.kind.all(mine, found.touched is not None and found.touched.told_keys))
         except TableStopped as why:
@@ -186,21 +189,36 @@ class _Keeper:
         self.changed.add(name)
 
     def _replace(self, of: Changes, rows: DataFrame) -> None:
-        """Raises TableStopped where a value doesn't fit its column: one that the snapshot doesn't hold any more."""
+        """Raises TableStopped where that can't be done: a value doesn't fit its column, which the snapshot doesn't hold
+        any more; a property that a reader has set refuses it; no room is left."""
         table = self.kind.table(of.source, of.name, of.columns)
         made = written.shape(of.columns, self._since(of.name))
         try:
             written.replace(self.spark, self.path(of.name), table, of.columns, rows, made)
         except (PySparkException, Py4JError) as error:
-            if why := misfit(error) or misfit_of(rows, rows.columns):
-                raise TableStopped(of.source, of.name, f"a value doesn't fit its column: {why!r}") from None
-            raise
+            why = misfit(error) or _misfit_of(rows)
+            said = f"a value doesn't fit its column: {why!r}" if why else _first_line(error)
+            raise TableStopped(of.source, of.name, said) from None
 
     def _left_out(self, name: Name, why: str) -> None:
         log.error("%s of %s: %s", self.kind.room, ".".join(name), why)
         self.failed.add(name)
-        if delta_table.exists(path := self.path(name)):
-            written.not_whole(self.spark, path)
+        try:
+            if delta_table.exists(path := self.path(name)):
+                written.not_whole(self.spark, path)
+        except (PySparkException, Py4JError) as error:
+            log.error("%s of %s: %s", self.kind.room, ".".join(name), _first_line(error))
+
+
+def _misfit_of(rows: DataFrame) -> str | None:
+    try:
+        return misfit_of(rows, rows.columns)
+    except (PySparkException, Py4JError):
+        return None
+
+
+def _first_line(error: Exception) -> str:
+    return repr(str(error).partition("\n")[0])
 
 
 def _note(kept: Chosen, names: Iterable[Name]) -> None:

@@ -10,13 +10,13 @@ from deltalake import DeltaTable
 from pyspark.sql import functions as F
 
 from cdc_platform import tables
-from cdc_platform.lake import stores
+from cdc_platform.lake import delta_table, stores
 from cdc_platform.maintenance import run as maintenance
 from cdc_platform.snapshots import beside
 from cdc_platform.snapshots import run as snapshots
 from cdc_platform.snapshots.schema.history import History
 from cdc_platform.spark import delta_sql
-from cdc_platform.tables import TYPED_CHANGES_PATH, as_name
+from cdc_platform.tables import MADE_FOR, TYPED_CHANGES_PATH, as_name
 from tests.changelog.feed import Feed, Image, SourceTable, read
 from tests.snapshots.test_ddl import STORIES
 from tests.snapshots.test_row_history import KEYLESS, NOON, T, Workload, place, typed
@@ -245,6 +245,22 @@ def test_a_table_made_anew_has_them_anew(feed: Feed) -> None:
     snapshots.rebuild(feed.spark, feed.config, feed.source, "shop", "t")
     feed.snapshot()
     assert (commits(feed, "t").count("WRITE Overwrite"), changes(feed, "t")) == (2, once)
+
+
+@pytest.mark.thorough
+def test_what_its_own_table_refuses_stops_no_run(feed: Feed, caplog: pytest.LogCaptureFixture) -> None:
+    feed.say(T.stated() | {"lineage": "1"}, T.insert((1, 10), {"id": "1", "a": "1", "b": "x"}))
+    feed.catch_up()
+    once, table = changes(feed, "t"), TYPED_CHANGES_PATH.of(stores.lake(feed.config), feed.source.name, ("shop", "t"))
+    feed.spark.sql(f"ALTER TABLE {delta_sql.delta(table)} SET TBLPROPERTIES ('delta.appendOnly' = 'true')")
+    snapshots.rebuild(feed.spark, feed.config, feed.source, "shop", "t")
+    feed.snapshot()
+    assert "typed_changes of shop.t" in caplog.text
+    assert (changes(feed, "t"), feed.state("shop", "t")) == (once, ("live", None))
+    assert delta_table.protocol(table)[1].get(MADE_FOR) == "", "it is said to lack changes"
+    feed.spark.sql(f"ALTER TABLE {delta_sql.delta(table)} UNSET TBLPROPERTIES ('delta.appendOnly')")
+    feed.snapshot()
+    assert delta_table.protocol(table)[1].get(MADE_FOR)
 
 
 @pytest.mark.thorough
