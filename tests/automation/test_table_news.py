@@ -72,8 +72,9 @@ def test_what_there_is_no_time_for_comes_the_next_time(config, source, instance,
 @pytest.mark.parametrize(("kind", "location"), [("history", HISTORY_PATH), ("typed_changes", TYPED_CHANGES_PATH)])
 def test_a_table_of_which_more_is_kept_tells_of_it_too(config, source, instance, tables, naming, kind, location):
     getattr(source.tables, kind).append("shop.t0[01]")
-    uri = location.of(config.lake, source.name, ("shop", "t01"))
-    write_deltalake(uri, pa.table({"id": [1, 1, 2]}), configuration={MADE_FOR: "[]"})
+    path = location.of(stores.lake(config), source.name, ("shop", "t01"))
+    write_deltalake(path.uri(), pa.table({"id": [1, 1, 2]}))
+    assert commits.configure(path, {MADE_FOR: "[]"})
     assets = {a.key: a for a in all_assets(naming) if isinstance(a, dg.AssetSpec)}
     spec = assets[dg.AssetKey([kind, "shop-dts", "shop", "t01"])]
     assert [d.asset_key.path for d in spec.deps] == [["snapshots", "shop-dts", "shop", "t01"]]
@@ -83,7 +84,6 @@ def test_a_table_of_which_more_is_kept_tells_of_it_too(config, source, instance,
     [beside] = [e for e in events if e.asset_key.path[0] == kind]
     assert (beside.asset_key, beside.metadata["dagster/row_count"].value) == (spec.key, 3)
     assert isinstance(beside, dg.AssetMaterialization)
-    path = location.of(stores.lake(config), source.name, ("shop", "t01"))
     for made_for in ("", None):  # it lacks changes, or was never made in full
         assert commits.configure(path, {MADE_FOR: made_for})
         [status] = [s for s in table_status.statuses(config, source) if s.name == "shop.t01"]
