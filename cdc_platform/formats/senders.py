@@ -57,8 +57,10 @@ def news(found: dict[Sender, int], known: Set[Sender]) -> dict[Sender, int]:
 def events(found: dict[Sender, int], pattern: str) -> list[dict[str, Any]]:
     """Rows of DDL_SEEN without a statement: `info` has the sender under the name of the pattern's group."""
     word = _word(pattern)
-    rows = ({**s._asdict(), "offset": at, "entry_index": ENTRY, "info": [(word, s.said)]} for s, at in found.items())
-    return [{name: value for name, value in row.items() if name != "said"} for row in rows]
+    return [
+        {"topic": topic, "partition": partition, "offset": at, "entry_index": ENTRY, "info": [(word, said)]}
+        for (topic, partition, said), at in found.items()
+    ]
 
 
 def of(rows: Iterable[dict[str, Any]], pattern: str) -> dict[Sender, int]:

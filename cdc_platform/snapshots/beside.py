@@ -17,7 +17,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
 from cdc_platform.changelog.table_rules import Chosen, Rules
-from cdc_platform.config import Config, Source, Tables
+from cdc_platform.config import Config, Source
 from cdc_platform.errors import TableStopped
 from cdc_platform.lake import batches, delta_table, stores
 from cdc_platform.lake.store import File, Store
@@ -45,7 +45,7 @@ class Kind:
 
     room: str
     path: Location
-    asked: Callable[[Tables, Name], bool]
+    asked: Callable[..., bool]
     table: Callable[[str, Name, list[TableColumn]], Table]
     all: Callable[["Changes", bool], DataFrame]
     add: Callable[["Changes", Touched, Store], bool]
@@ -89,7 +89,7 @@ class _Keeper:
 
     def run(self) -> list[Name]:
         asked = partial(self.kind.asked, self.source.tables)
-        wanted = {n for n, t in self.tables.items() if t["state"] == "live" and asked(n)}
+        wanted = {n for n, t in self.tables.items() if t["state"] == "live" and asked(*n)}
         kept = Chosen(self.spark, self.config, self.source, self.kind.room)
         before = {as_name(*json.loads(n)) for n in kept.done[-1].include} if kept.done else set[Name]()
         # What isn't kept any more is noted before batches pass that it will lack, what is new when it is whole.

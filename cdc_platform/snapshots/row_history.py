@@ -16,11 +16,7 @@ from cdc_platform.snapshots.beside import Changes, Kind
 from cdc_platform.snapshots.reduce import versions
 from cdc_platform.snapshots.reduce.fold import key_names, profile
 from cdc_platform.snapshots.schema import shapes
-from cdc_platform.tables import HISTORY_PATH, Name
-
-
-def _asked(rules: Tables, name: Name) -> bool:
-    return rules.has_history(*name)
+from cdc_platform.tables import HISTORY_PATH
 
 
 def _all(of: Changes, told_keys: bool) -> DataFrame:
@@ -56,4 +52,4 @@ def _older(new: DataFrame, there: DataFrame, keys: list[str]) -> DataFrame:
     return last.join(first, keys).where("_last >= _first")
 
 
-HISTORIES = Kind("history", HISTORY_PATH, _asked, shapes.history, _all, _add)
+HISTORIES = Kind("history", HISTORY_PATH, Tables.has_history, shapes.history, _all, _add)

@@ -16,11 +16,7 @@ from cdc_platform.snapshots.beside import Changes, Kind
 from cdc_platform.snapshots.reduce import typed_changes
 from cdc_platform.snapshots.schema import shapes
 from cdc_platform.spark import delta_sql
-from cdc_platform.tables import TYPED_CHANGES_PATH, Name
-
-
-def _asked(rules: Tables, name: Name) -> bool:
-    return rules.has_typed_changes(*name)
+from cdc_platform.tables import TYPED_CHANGES_PATH
 
 
 def _all(of: Changes, _told_keys: bool = True) -> DataFrame:
@@ -47,4 +43,4 @@ def _not_before(low: Order) -> Column:
     return found
 
 
-TYPED_CHANGES = Kind("typed_changes", TYPED_CHANGES_PATH, _asked, shapes.typed_changes, _all, _add)
+TYPED_CHANGES = Kind("typed_changes", TYPED_CHANGES_PATH, Tables.has_typed_changes, shapes.typed_changes, _all, _add)

@@ -354,6 +354,13 @@ def test_footers_cost_a_request(s3, s3_store):
     assert file.metadata.num_rows == 1000
     assert file.read().num_rows == 1000
     assert len(s3.reset()) == 1
+    assert pq.read_metadata(s3_store.open_input("f.parquet")).num_rows == 1000
+    assert len(s3.reset()) == 0, "a file of data never changes"
+    written(s3_store, "_delta_log/0.checkpoint.parquet", ROWS.slice(0, 1000))
+    s3.reset()
+    for _ in range(2):
+        pq.read_metadata(s3_store.open_input("_delta_log/0.checkpoint.parquet"))
+    assert len(s3.reset()) == 2, "a checkpoint may be written once more"
     written(s3_store, "g.parquet", compression="none")
     s3.reset()
     file = pq.ParquetFile(s3_store.open_input("g.parquet"), pre_buffer=True)

@@ -13,7 +13,7 @@ from cdc_platform.lake import stores
 from cdc_platform.snapshots import run as snapshots
 from cdc_platform.tables import HISTORY_PATH
 from tests.changelog.feed import Feed, SourceTable, read
-from tests.snapshots.test_ddl import STORIES, versions
+from tests.snapshots.test_ddl import STORIES, live_after, versions
 
 pytestmark = pytest.mark.spark
 
@@ -202,15 +202,7 @@ def test_one_asked_for_later_and_one_that_was_left_out_meanwhile_lack_nothing(fe
 @pytest.mark.thorough
 @pytest.mark.parametrize("story", STORIES)
 def test_over_ddl_it_ends_as_the_snapshot(feed: Feed, story: str) -> None:
-    stated: list[Any] = []
-    for event in STORIES[story][0]:
-        if not isinstance(event, dict):
-            stated.append(event.stated() | {"lineage": "1"})
-            continue
-        feed.say(*stated, event)
-        stated.clear()
-        feed.catch_up()
-    live = [t for t in STORIES[story][1] if feed.has("shop", t) and feed.state("shop", t)[0] == "live"]
+    live = live_after(feed, story)
     for table in live:
         if not DeltaTable.is_deltatable(path(feed, table)):
             assert feed.live("shop", table) == []

@@ -93,6 +93,15 @@ def both_ways(
     assert ours.kept("shop", names) == alone.kept("shop", names)
 
 
+def test_where_all_tables_go_together_spark_reads_none_of_their_changes(spark, make_config, monkeypatch):
+    feed = Feed(spark, make_config([{"name": "ours", "format": "debezium", "topics": ["ours"]}]), "ours")
+    feed.say(*next(rounds(0)))
+    feed.unify()
+    monkeypatch.setattr("cdc_platform.spark.delta_sql.rows_of", lambda *_, **__: pytest.fail("a frame was made"))
+    feed.snapshot()
+    assert {feed.state("shop", name) for name in NAMES} == {("live", None)}
+
+
 @pytest.mark.parametrize("small", [0, pytest.param(features.SMALL, marks=pytest.mark.thorough)])
 def test_tables_together_get_what_each_gets_alone(spark, make_config, monkeypatch, together, small):
     monkeypatch.setattr(prepare.features, "SMALL", small)

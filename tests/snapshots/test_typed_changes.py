@@ -18,7 +18,7 @@ from cdc_platform.snapshots.schema.history import History
 from cdc_platform.spark import delta_sql
 from cdc_platform.tables import MADE_FOR, TYPED_CHANGES_PATH, as_name
 from tests.changelog.feed import Feed, Image, SourceTable, read
-from tests.snapshots.test_ddl import STORIES
+from tests.snapshots.test_ddl import STORIES, live_after
 from tests.snapshots.test_row_history import KEYLESS, NOON, T, Workload, place, typed
 
 pytestmark = pytest.mark.spark
@@ -266,15 +266,7 @@ def test_what_its_own_table_refuses_stops_no_run(feed: Feed, caplog: pytest.LogC
 @pytest.mark.thorough
 @pytest.mark.parametrize("story", STORIES)
 def test_over_ddl_they_come_to_the_snapshot(feed: Feed, story: str) -> None:
-    stated: list[Any] = []
-    for event in STORIES[story][0]:
-        if not isinstance(event, dict):
-            stated.append(event.stated() | {"lineage": "1"})
-            continue
-        feed.say(*stated, event)
-        stated.clear()
-        feed.catch_up()
-    live = [t for t in STORIES[story][1] if feed.has("shop", t) and feed.state("shop", t)[0] == "live"]
+    live = live_after(feed, story)
     for table in live:
         keys = tuple(c["name"] for c in json.loads(feed_columns(feed, table)) if c["key"])
         assert folded(changes(feed, table), keys) == sorted(map(repr, feed.live("shop", table))), table
