@@ -26,13 +26,13 @@ Stage = Callable[..., StageResult]
 
 
 def _looks_once(stage: Stage) -> Stage:
-    """A stage that looks at each table's log once (lake/handles.py): its source's lease is held."""
+    """A stage that looks at each table's log once (lake/log_state.py): its source's lease is held."""
 
     @wraps(stage)
     def run(spark: "SparkSession", config: Config, source: Source, *rest: Any, **how: Any) -> StageResult:
-        from cdc_platform.lake import handles, stores
+        from cdc_platform.lake import log_state, stores
 
-        with handles.looked_at_once(stores.lake(config)):
+        with log_state.looked_at_once(stores.lake(config)):
             return stage(spark, config, source, *rest, **how)
 
     return run

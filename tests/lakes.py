@@ -26,3 +26,11 @@ def plain(storage: Storage) -> str:
     shown = {name: getattr(storage, name) for name in Storage.model_fields}
     secret = {name: value.get_secret_value() for name, value in shown.items() if isinstance(value, SecretStr)}
     return json.dumps({name: value for name, value in {**shown, **secret}.items() if value is not None})
+
+
+def forget_all() -> None:
+    """This process knows of tables what one that has just begun does."""
+    from cdc_platform.lake import copies, handles, log_state
+
+    for kept in (copies._kept, handles._kept, log_state._kept):
+        kept.clear()

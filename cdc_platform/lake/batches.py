@@ -15,7 +15,8 @@ from urllib.parse import unquote
 from pyspark.sql import SparkSession
 
 from cdc_platform.errors import LakeChanged
-from cdc_platform.lake import checkpoints, handles, log_state
+from cdc_platform.lake import checkpoints, log_files, log_state
+from cdc_platform.lake.log_files import Action
 from cdc_platform.lake.store import COMMIT, File, Store
 
 Each = Callable[[SparkSession, list[File], int], None]
@@ -132,12 +133,11 @@ def _run(
 
 def _present(path: Store) -> tuple[str, End]:
     """A table's id, and the end of its newest commit."""
-    from deltalake.exceptions import DeltaError
-
     try:
-        with handles.handle(path, log=True) as opened:
-            return str(opened.table.metadata().id), End(opened.version + 1, -1)
-    except DeltaError as error:
+        if (now := log_state.head(path)) is not None:
+            return now.metadata["id"], End(now.version + 1, -1)
+        raise LakeChanged(path.uri(), "there is no table")
+    except FileNotFoundError as error:
         there = [int(name[:20]) for name, _ in path.names("_delta_log") if COMMIT.fullmatch(name)]
         gone = next((a + 1 for a, b in pairwise(there) if b != a + 1), None)
         problem = f"its log can't be read: {error}" if gone is None else f"commit {gone} is gone from its log"
@@ -173,9 +173,9 @@ def _added(path: Store, start: End, end: End, partition: dict[str, str]) -> Iter
                 yield End(version, number), File(path, unquote(added["path"])), added["size"]
 
 
-def _actions(path: Store, version: int) -> Iterator[log_state.Action]:
+def _actions(path: Store, version: int) -> Iterator[Action]:
     try:
-        yield from log_state.actions(path, version)
+        yield from log_files.actions(path, version)
     except FileNotFoundError:
         raise LakeChanged(path.uri(), f"commit {version} is gone from its log") from None
 

@@ -11,21 +11,17 @@ import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from decimal import Decimal
 from types import MappingProxyType
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 from urllib.parse import unquote
 
-import msgspec
-
 from cdc_platform.errors import LakeChanged, LakeNotShared, StorageError
-from cdc_platform.lake import lease, log_state
+from cdc_platform.lake import log_state
 from cdc_platform.lake.data_files import Sink, Written, encoded
 from cdc_platform.lake.deletion_vectors import Descriptor
-from cdc_platform.lake.handles import Handle, handle
-from cdc_platform.lake.log_state import Action, Told, key
-from cdc_platform.lake.store import Store, commit_name
-
-if TYPE_CHECKING:
-    from deltalake import DeltaTable
+from cdc_platform.lake.handles import handle
+from cdc_platform.lake.log_files import Action, key
+from cdc_platform.lake.log_state import Head, Told
+from cdc_platform.lake.store import Store
 
 log = logging.getLogger(__name__)
 
@@ -40,7 +36,6 @@ _PLAIN, _FEATURES = 2, 7
 features one by one."""
 VECTORS = "delta.enableDeletionVectors"
 _INTERVAL, _ITS_DEFAULT = "delta.checkpointInterval", "10"
-_ENCODER = msgspec.json.Encoder()
 _APPEND_SECONDS, _PAUSE_SECONDS = 300.0, 0.1
 """How long an append is tried, and the longest pause after a try that lost: each other commit of the same moment costs
 one, and a slow writer may lose many to quick ones."""
@@ -90,6 +85,10 @@ def empty(properties: Mapping[str, str]) -> Live:
     return Live(0, [], int(properties.get(_INTERVAL, _ITS_DEFAULT)), properties.get(VECTORS) == "true")
 
 
+def _interval(now: Head) -> int:
+    return empty(now.metadata["configuration"]).interval
+
+
 def counted(now: Live) -> int:
     """Rows of a table that count, by its log."""
     gone = sum(add["deletionVector"]["cardinality"] for add in now.adds if "deletionVector" in add)
@@ -124,12 +123,8 @@ def configure(path: Store, changes: Mapping[str, str | None]) -> bool:
         said = {"operation": "SET TBLPROPERTIES", "operationParameters": {}, "isBlindAppend": True}
         info = {"timestamp": now, "readVersion": told.version, "engineInfo": "cdc-platform", **said}
         lines: list[Action] = [{"commitInfo": info}, {"metaData": {**told.metadata, "configuration": kept}}]
-        interval = int(kept.get(_INTERVAL, _ITS_DEFAULT))
-        lease.check()
-        if done := path.put_new(commit_name(version), _ENCODER.encode_lines(lines)):
-            log_state.took(path, version, lines)
-        if done:
-            _checkpointed(path, version, interval)
+        if log_state.commit(path, version, lines):
+            _checkpointed(path, version, empty(kept).interval)
             return True
     raise AssertionError(path)
 
@@ -155,10 +150,8 @@ def commit(path: Store, before: Live, written: Iterable[Written], marked: Iterab
         if file.vector is not None:
             stays = {"dataChange": True, "stats": _wide(file.add["stats"]), "deletionVector": file.vector}
             lines.append({"add": {**file.add, **stays}})
-    lease.check()
-    if not path.put_new(commit_name(version), _ENCODER.encode_lines(lines)):
+    if not log_state.commit(path, version, lines):
         return False
-    log_state.took(path, version, lines)
     _checkpointed(path, version, before.interval)
     return True
 
@@ -192,9 +185,21 @@ def _wide(stats: str) -> str:
 
 
 def done_before(table: Store, app: str, version: int) -> bool:
-    """Whether a table has a commit of this application with this number or a later one."""
-    with handle(table, log=True) as opened:
-        return opened.recorded((app, version))
+    """Whether a table has a commit of this application with this number or a later one. Raises LakeChanged."""
+    return _head(table).recorded((app, version))
+
+
+def _head(table: Store) -> Head:
+    """A table to commit to. Raises LakeChanged where it has what isn't kept to here."""
+    try:
+        now = log_state.head(table)
+    except FileNotFoundError as error:
+        raise LakeChanged(table.uri(), f"its log can't be read in full: {error}") from None
+    if now is None:
+        raise LakeChanged(table.uri(), "there is no table")
+    if unknown := _unknown(now.protocol):
+        raise LakeChanged(table.uri(), f"its protocol asks writers for what isn't known: {', '.join(unknown)}")
+    return now
 
 
 def _seen(table: Store, files: Iterable[Written]) -> None:
@@ -212,23 +217,19 @@ def append_files(sink: Sink, files: list[Written], once: tuple[str, int] | None 
 
 
 def append(
-    path: Store, make: Callable[[Handle], tuple[Sink, list[Written]]], once: tuple[str, int] | None = None
+    path: Store, make: Callable[[Head], tuple[Sink, list[Written]]], once: tuple[str, int] | None = None
 ) -> Sink | None:
     """Name files, which are made now unless the table has taken them before (None). Raises LakeChanged where the table
     has what isn't kept to here, StorageError where others commit all the time."""
     made: tuple[Sink, list[Written]] | None = None
     for _ in _tries(path):
-        with handle(path, log=True) as opened:
-            if opened.recorded(once):
-                return None
-            if unknown := _unknown(_protocol(opened.table)):
-                raise LakeChanged(path.uri(), f"its protocol asks writers for what isn't known: {', '.join(unknown)}")
-            sink, files = made = made or make(opened)
-            _seen(path, files)
-            interval = int(opened.table.metadata().configuration.get(_INTERVAL, _ITS_DEFAULT))
-            done, version = opened.append(_appended(sink, files, once, opened.version)), opened.version
-        if done:
-            _checkpointed(path, version, interval)
+        now = _head(path)
+        if now.recorded(once):
+            return None
+        sink, files = made = made or make(now)
+        _seen(path, files)
+        if log_state.commit(path, now.version + 1, _appended(sink, files, once, now.version)):
+            _checkpointed(path, now.version + 1, _interval(now))
             return sink
     raise AssertionError(path)
 
@@ -269,25 +270,21 @@ def replace(sink: Sink, gone: Collection[str], files: list[Written]) -> None:
 
     path = sink.table
     for _ in _tries(path):
-        with handle(path, log=True) as opened:
-            if unknown := _unknown(_protocol(opened.table)):
-                raise LakeChanged(path.uri(), f"its protocol asks writers for what isn't known: {', '.join(unknown)}")
-            there = {unquote(file.path): file for file in opened.data_files().values()}
-            if lost := sorted(set(gone) - set(there)):
-                raise LakeChanged(path.uri(), f"its file {lost[0]} is gone: something else rewrote the table")
-            _seen(path, files)
-            now, before = int(time.time() * 1000), opened.version
-            info = {"timestamp": now, "operation": "REWRITE", "readVersion": before, "engineInfo": "cdc-platform"}
-            same, partition = {"dataChange": False}, dict(sink.partition)
-            lines: list[Action] = [{"commitInfo": info}]
-            for file in (there[name] for name in sorted(gone)):
-                named = {"path": file.path, "size": file.size, "partitionValues": partition}
-                lines.append({"remove": {**_removed(named, now), **same}})
-            lines += [{"add": {**_added(f, now, partition), **same}} for f in files]
-            interval = int(opened.table.metadata().configuration.get(_INTERVAL, _ITS_DEFAULT))
-            done, version = opened.append(lines), before + 1
-        if done:
-            return _checkpointed(path, version, interval)
+        _head(path)
+        if (told := log_state.now(path, look=False)) is None:
+            continue
+        there = {unquote(add["path"]): add for add in told.adds}
+        if lost := sorted(set(gone) - set(there)):
+            raise LakeChanged(path.uri(), f"its file {lost[0]} is gone: something else rewrote the table")
+        _seen(path, files)
+        now, before = int(time.time() * 1000), told.version
+        info = {"timestamp": now, "operation": "REWRITE", "readVersion": before, "engineInfo": "cdc-platform"}
+        same, partition = {"dataChange": False}, dict(sink.partition)
+        lines: list[Action] = [{"commitInfo": info}]
+        lines += [{"remove": {**_removed(there[name], now), **same}} for name in sorted(gone)]
+        lines += [{"add": {**_added(f, now, partition), **same}} for f in files]
+        if log_state.commit(path, before + 1, lines):
+            return _checkpointed(path, before + 1, _interval(told))
 
 
 def _unknown(protocol: Action) -> list[str]:
@@ -297,9 +294,3 @@ def _unknown(protocol: Action) -> list[str]:
     if version != _FEATURES:
         return [f"version {version}"]
     return sorted({*(protocol.get("readerFeatures") or ()), *(protocol.get("writerFeatures") or ())} - _WRITTEN)
-
-
-def _protocol(table: "DeltaTable") -> Action:
-    told = table.protocol()
-    features = {"readerFeatures": told.reader_features, "writerFeatures": told.writer_features}
-    return {"minWriterVersion": told.min_writer_version, **features}

@@ -7,6 +7,8 @@ it was brought up to date.
 
 import json
 import tempfile
+import threading
+from collections import OrderedDict
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -16,10 +18,11 @@ from urllib.parse import unquote
 import pyarrow.parquet as pq
 
 from cdc_platform.config.storage import Storage
+from cdc_platform.lake import log_state
 from cdc_platform.lake.data_files import statistics
 from cdc_platform.lake.folder import Folder
-from cdc_platform.lake.handles import DataFile, Handle
-from cdc_platform.lake.log_state import Action
+from cdc_platform.lake.log_files import Action
+from cdc_platform.lake.log_state import Told
 from cdc_platform.lake.store import Store
 
 if TYPE_CHECKING:
@@ -38,20 +41,23 @@ class Copy:
     """A table of a store at a version, in a folder that is removed with this. Whoever queries `table` keeps it."""
 
     of: Store
-    schema: str
+    metadata: Action
     table: "DeltaTable"
     _folder: "tempfile.TemporaryDirectory[str]"
-    _there: dict[str, DataFile] = field(default_factory=dict)
+    identity: tuple[object, int] = (None, -1)
+    """What tells its state from all others: a table and its version."""
+    _there: dict[str, Action] = field(default_factory=dict)
 
     @property
     def store(self) -> Store:
         """Its folder: data files have the paths that they have in the table."""
         return Folder(self._folder.name, Storage())
 
-    def follow(self, opened: Handle, files: dict[str, DataFile]) -> bool:
-        """Brings it to these files of the table. False: it has other columns now, or the copy has become long."""
-        if self.table.version() >= _COMMITS or opened.table.schema().to_json() != self.schema:
+    def follow(self, told: Told) -> bool:
+        """Brings it to the table's files. False: it has other columns now, or the copy has become long."""
+        if self.table.version() >= _COMMITS or told.metadata != self.metadata:
             return False
+        files = {add["path"]: add for add in told.adds}
         new, gone = files.keys() - self._there.keys(), self._there.keys() - files.keys()
         if new or gone:
             self._fetch([files[path] for path in new])
@@ -59,74 +65,85 @@ class Copy:
             _put(self._folder.name, self.table.version() + 1, lines)
             self.table.update_incremental()
             self._there = files
+        self.identity = told.lineage, told.version
         return True
 
-    def _added(self, file: DataFile) -> Action:
-        metadata = pq.read_metadata(Path(self._folder.name) / unquote(file.path))
+    def _added(self, add: Action) -> Action:
+        metadata = pq.read_metadata(Path(self._folder.name) / unquote(add["path"]))
         leaves = [metadata.schema.column(i) for i in range(len(metadata.schema))]
         stats = statistics(metadata, tuple(leaf.path for leaf in leaves if not leaf.max_repetition_level))
-        named = {"path": file.path, "partitionValues": file.partition, "size": file.size, "stats": stats}
+        named = {**{name: add[name] for name in ("path", "partitionValues", "size")}, "stats": stats}
         return {"add": {**named, "modificationTime": 0, "dataChange": True}}
 
-    def _fetch(self, files: list[DataFile]) -> None:
+    def _fetch(self, adds: list[Action]) -> None:
         """Copies data files."""
 
-        def one(file: DataFile) -> None:
-            target = Path(self._folder.name) / unquote(file.path)
-            if (data := self.of.read(unquote(file.path))) is None:
-                raise FileNotFoundError(self.of.uri(unquote(file.path)))
+        def one(add: Action) -> None:
+            name = unquote(add["path"])
+            target = Path(self._folder.name) / name
+            if (data := self.of.read(name)) is None:
+                raise FileNotFoundError(self.of.uri(name))
             target.parent.mkdir(parents=True, exist_ok=True)
             target.write_bytes(data)
 
         with ThreadPoolExecutor(_AT_ONCE) as pool:
-            list(pool.map(one, files))
+            list(pool.map(one, adds))
 
 
-def of(opened: Handle) -> Copy | None:
-    """A table as it is now. None: it is large, or has more than data files and partitions by texts (deletion vectors,
-    mapped columns). Raises StorageError."""
-    copy: Copy | None = opened.copy
-    if copy is None and opened.version < opened.copied_from:
-        return None
-    opened.copy = None
-    files = opened.data_files()
-    if opened.table.protocol().min_reader_version > 1 or not (_is_small(files) and _are_texts(files)):
-        opened.copied_from = opened.version + _COMMITS
-        return None
+_MOST = 256
+_kept: "OrderedDict[Store, Copy]" = OrderedDict()
+_lock = threading.Lock()
+
+
+def forget(path: Store) -> None:
+    """Removes a table's copy."""
+    with _lock:
+        _kept.pop(path, None)
+
+
+def there_is(path: Store) -> bool:
+    """Whether a table was copied."""
+    return path in _kept
+
+
+def of(path: Store) -> Copy | None:
+    """A table as it is now. None: there is none, it is large, its log can't be read in full, or it has more than data
+    files and partitions (deletion vectors, mapped columns). Raises StorageError."""
+    with _lock:
+        copy = _kept.pop(path, None)
     try:
-        if copy is None or not copy.follow(opened, files):
-            copy = _made(opened, files)
+        told = log_state.few(path)
+        if told is None or told.protocol["minReaderVersion"] > 1 or not _is_small(told.adds):
+            return None
+        if copy is None or copy.identity[0] is not told.lineage or not copy.follow(told):
+            copy = _made(told)
     except FileNotFoundError:  # upkeep has removed what this version had
         return None
-    if opened.stamped():
-        opened.copy = copy
+    with _lock:
+        _kept[path] = copy
+        while len(_kept) > _MOST:
+            _kept.popitem(last=False)
     return copy
 
 
-def _made(opened: Handle, files: dict[str, DataFile]) -> Copy:
+def _made(told: Told) -> Copy:
     from deltalake import DeltaTable
 
-    metadata, schema = opened.table.metadata(), opened.table.schema().to_json()
-    told = {"id": str(metadata.id), "schemaString": schema, "partitionColumns": list(metadata.partition_columns)}
-    told |= {"format": {"provider": "parquet", "options": {}}, "configuration": {}}
+    named = {name: told.metadata[name] for name in ("id", "schemaString", "partitionColumns")}
+    named |= {"format": {"provider": "parquet", "options": {}}, "configuration": {}}
     folder = tempfile.TemporaryDirectory(prefix="cdc-copy-", ignore_cleanup_errors=True)
-    _put(folder.name, 0, [{"protocol": {"minReaderVersion": 1, "minWriterVersion": 2}}, {"metaData": told}])
-    copy = Copy(opened.path, schema, DeltaTable(folder.name), folder)
-    copy.follow(opened, files)
+    _put(folder.name, 0, [{"protocol": {"minReaderVersion": 1, "minWriterVersion": 2}}, {"metaData": named}])
+    copy = Copy(told.path, told.metadata, DeltaTable(folder.name), folder)
+    copy.follow(told)
     return copy
 
 
-def _is_small(files: dict[str, DataFile]) -> bool:
-    return len(files) <= _FILES and sum(file.size for file in files.values()) <= _BYTES
+def _is_small(adds: list[Action]) -> bool:
+    return len(adds) <= _FILES and sum(add["size"] for add in adds) <= _BYTES
 
 
-def _are_texts(files: dict[str, DataFile]) -> bool:
-    """Whether the log tells the files' partitions as they are here: other types have a notation of their own there."""
-    return all(value is None or isinstance(value, str) for file in files.values() for value in file.partition.values())
-
-
-def _removed(file: DataFile) -> Action:
-    return {"remove": {"path": file.path, "deletionTimestamp": 0, "dataChange": True}}
+def _removed(add: Action) -> Action:
+    return {"remove": {"path": add["path"], "deletionTimestamp": 0, "dataChange": True}}
 
 
 def _put(folder: str, version: int, lines: list[Action]) -> None:

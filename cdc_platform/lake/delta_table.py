@@ -10,13 +10,14 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from datetime import UTC, datetime
-from functools import partial
+from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import unquote
 
-from cdc_platform.lake import answers, commits, copies, lease, log_state, small_files
+from cdc_platform.lake import answers, commits, copies, handles, lease, small_files
 from cdc_platform.lake.data_files import Output, Sink, Written, leaves
-from cdc_platform.lake.handles import Handle, handle
+from cdc_platform.lake.handles import handle
+from cdc_platform.lake.log_state import Head
 from cdc_platform.lake.store import File, Store
 from cdc_platform.tables import LOADED, STATS
 
@@ -41,13 +42,7 @@ _answers: "OrderedDict[tuple[Any, ...], list[dict[str, Any]]]" = OrderedDict()
 
 def exists(path: Store) -> bool:
     """Whether a Delta table with a commit is there."""
-    from deltalake.exceptions import TableNotFoundError
-
-    try:
-        with handle(path, log=True):
-            return True
-    except TableNotFoundError:
-        return False
+    return version_or_none(path) is not None
 
 
 def retried(path: Store, change: Callable[["DeltaTable"], T]) -> T:
@@ -67,21 +62,17 @@ def _with(path: Store, do: Callable[["DeltaTable"], T]) -> T:
 
 
 def version(path: Store) -> int:
-    """Number of the newest commit."""
-    return _with(path, lambda table: table.version())
+    """Number of the newest commit. Raises deltalake's TableNotFoundError."""
+    return handles.head(path).version
 
 
 def version_or_none(path: Store) -> int | None:
     """The same; None: there is no table."""
     from deltalake.exceptions import TableNotFoundError
 
-    try:
-        told = log_state.now(path)
-        return told and told.version
-    except FileNotFoundError:  # delta-rs may know how to read its log
-        with suppress(TableNotFoundError):
-            return version(path)
-        return None
+    with suppress(TableNotFoundError):
+        return version(path)
+    return None
 
 
 def protocol(path: Store) -> tuple[set[str], dict[str, str], int]:
@@ -98,20 +89,17 @@ def protocol(path: Store) -> tuple[set[str], dict[str, str], int]:
 
 def schema_json(path: Store) -> str:
     """Columns as Delta's log has them (its protocol, "Schema Serialization Format"), which is Spark's own JSON too."""
-    with handle(path, log=True) as opened:
-        return opened.table.schema().to_json()
+    return handles.head(path).metadata["schemaString"]
 
 
 def comment(path: Store) -> str:
     """What the table says of itself."""
-    with handle(path, log=True) as opened:
-        return opened.table.metadata().description or ""
+    return handles.head(path).metadata.get("description") or ""
 
 
 def partition_columns(path: Store) -> list[str]:
     """Names of the partition columns."""
-    with handle(path, log=True) as opened:
-        return list(opened.table.metadata().partition_columns)
+    return list(handles.head(path).metadata["partitionColumns"])
 
 
 def file_fields(path: Store, struct: str | None = None) -> dict[str, Any]:
@@ -123,11 +111,16 @@ def file_fields(path: Store, struct: str | None = None) -> dict[str, Any]:
 
 def fields_of(schema: str, struct: str | None = None) -> dict[str, Any]:
     """The same of columns as `schema_json` gives them."""
+    columns = _columns(schema)
+    return {f.name: _in_files(f) for f in (columns if struct is None else columns.field(struct).type)}
+
+
+@lru_cache(maxsize=1024)
+def _columns(schema: str) -> "pa.Schema":
     import pyarrow as pa
     from deltalake import Schema
 
-    columns = pa.schema(Schema.from_json(schema).to_arrow())
-    return {f.name: _in_files(f) for f in (columns if struct is None else columns.field(struct).type)}
+    return pa.schema(Schema.from_json(schema).to_arrow())
 
 
 def _in_files(field: Any) -> Any:
@@ -206,10 +199,8 @@ def ask(sql: str, **paths: Store) -> list[dict[str, Any]]:
 def _readable(path: Store, *, copy: bool = True) -> "tuple[DeltaTable, Any, copies.Copy | None]":
     """A table for a query, what tells its state from all others, and what is to be kept until the query is done. copy:
     whether to copy it, if that saves requests; else a copy that is there is used."""
-    if path.remote:
-        with handle(path, log=True) as opened:
-            if (copy or opened.copy is not None) and (found := copies.of(opened)) is not None:
-                return found.table, opened.identity, found
+    if path.remote and (copy or copies.there_is(path)) and (found := copies.of(path)) is not None:
+        return found.table, found.identity, found
     with handle(path) as opened:
         return opened.table, opened.identity, None
 
@@ -252,17 +243,17 @@ def append_rows(
     the table takes rows once. Small files of their partition are put together where there are many."""
     if not rows or (of is not None and ask(f"SELECT 1 AS there FROM {{t}} WHERE {of} LIMIT 1", t=path)):
         return
-    if (sink := commits.append(path, lambda opened: _written(opened, rows), once)) is not None:
+    if (sink := commits.append(path, lambda head: _written(head, rows), once)) is not None:
         small_files.put_together(sink)
 
 
-def _written(opened: Handle, rows: list[dict[str, Any]]) -> tuple[Sink, list[Written]]:
+def _written(head: Head, rows: list[dict[str, Any]]) -> tuple[Sink, list[Written]]:
     """A file of a few rows, all of one partition."""
     import pyarrow as pa
 
-    names = opened.table.metadata().partition_columns
+    names = head.metadata["partitionColumns"]
     [values] = {tuple(str(r[n]) for n in names) for r in rows}
-    out = Output(sink_of(opened, dict(zip(names, values, strict=True))))
+    out = Output(sink_of(head, dict(zip(names, values, strict=True))))
     now = {"at": datetime.now(UTC)} if "at" in out.sink.schema.names else {}
     columns = [pa.array([_as({**r, **now}.get(f.name), f.type) for r in rows], f.type) for f in out.sink.schema]
     out.write(pa.RecordBatch.from_arrays(columns, schema=out.sink.schema))
@@ -272,19 +263,18 @@ def _written(opened: Handle, rows: list[dict[str, Any]]) -> tuple[Sink, list[Wri
 
 def sink(path: Store, **partition: str) -> Sink:
     """Where files of a table are written. partition: the values of its partition columns, which all rows have."""
-    with handle(path, log=True) as opened:
-        return sink_of(opened, partition)
+    return sink_of(handles.head(path), partition)
 
 
-def sink_of(opened: Handle, partition: Mapping[str, str]) -> Sink:
-    """The same of an open table."""
+def sink_of(head: Head, partition: Mapping[str, str]) -> Sink:
+    """The same of a table as its log tells it."""
     import pyarrow as pa
 
-    every = pa.schema(opened.table.schema().to_arrow())
+    every = _columns(head.metadata["schemaString"])
     schema = pa.schema([f.remove_metadata() for f in every if f.name not in partition])
-    indexed = opened.table.metadata().configuration.get(STATS)
+    indexed = head.metadata["configuration"].get(STATS)
     stats = tuple(indexed.split(",")) if indexed else leaves(schema)
-    return Sink(opened.path, schema, stats, (), tuple(partition.items()))
+    return Sink(head.path, schema, stats, (), tuple(partition.items()))
 
 
 def compact(path: Store, keep_hours: int, **partition: str) -> None:

@@ -24,6 +24,7 @@ import msgspec
 from cdc_platform.errors import LakeChanged
 from cdc_platform.lake import commits, deletion_vectors, delta_table, handles, lease, log_state
 from cdc_platform.lake.data_files import Written
+from cdc_platform.lake.log_files import Action
 from cdc_platform.lake.store import COMMIT, Store
 
 IN_PLACE, ANEW = "in place", "anew"
@@ -155,7 +156,7 @@ def _take_out(path: Store, table: Rewritten) -> None:
 # -- logs --------------------------------------------------------------------------------------------------
 
 
-def named(path: Store) -> dict[str, log_state.Action]:
+def named(path: Store) -> dict[str, Action]:
     """Every data file that a commit of the log that is there adds, by its path in the table, and what it adds. Raises
     LakeChanged where commits from the first on are missing."""
     names = _commits(path)
@@ -164,13 +165,13 @@ def named(path: Store) -> dict[str, log_state.Action]:
     return _added(path, names)
 
 
-def _added(path: Store, commits_: Iterable[str]) -> dict[str, log_state.Action]:
+def _added(path: Store, commits_: Iterable[str]) -> dict[str, Action]:
     with ThreadPoolExecutor(_AT_ONCE) as pool:
         found = pool.map(lambda name: [a["add"] for a in _lines(path, name) if "add" in a], commits_)
         return {unquote(add["path"]): add for adds in found for add in adds}
 
 
-def current(path: Store) -> dict[str, log_state.Action]:
+def current(path: Store) -> dict[str, Action]:
     """The same of those that its newest version has."""
     told = log_state.now(path)
     return {unquote(add["path"]): add for add in told.adds} if told else {}
@@ -180,7 +181,7 @@ def _commits(path: Store) -> list[str]:
     return [name for name, _ in path.names("_delta_log") if COMMIT.fullmatch(name)]
 
 
-def _lines(path: Store, name: str) -> list[log_state.Action]:
+def _lines(path: Store, name: str) -> list[Action]:
     data = path.read(f"_delta_log/{name}") or b""
     return [msgspec.json.decode(line) for line in data.split(b"\n") if line.strip()]
 
@@ -206,7 +207,7 @@ def _rewrite_commit(path: Store, table: Rewritten, keep: frozenset[str] | None, 
     path.remove([f"_delta_log/.{name}.crc"])  # of Hadoop's, which would find the commit to be damaged
 
 
-def _rewritten(action: log_state.Action, table: Rewritten, keep: frozenset[str] | None) -> log_state.Action:
+def _rewritten(action: Action, table: Rewritten, keep: frozenset[str] | None) -> Action:
     [(kind, told), *_] = action.items()
     if kind not in ("add", "remove"):
         return action

@@ -1,64 +1,87 @@
-"""What a Delta table's log tells of its newest version: protocol, metadata, data files with their deletion vectors, of
-which delta-rs tells nothing. What was read is kept, and brought up to date by one look at the log's folder; commits of
-this process aren't read at all.
+"""What a Delta table's log tells of its newest version: protocol, metadata, data files with their deletion vectors (of
+which delta-rs tells nothing), numbers that applications recorded. What was read is kept, and brought up to date by one
+look at the log's folder; commits of this process aren't read at all.
 
-Delta's protocol, "Action Reconciliation" and "Delta Log Entries".
+Delta's protocol, "Action Reconciliation", "Transaction Identifiers".
 """
 
-import sys
+import math
 import threading
+import time
 from collections import OrderedDict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
 
-import msgspec
-import pyarrow.parquet as pq
-
-from cdc_platform.lake.store import File, Store, commit_name
-
-Action = dict[str, Any]
-Key = tuple[str, Any]
+from cdc_platform.lake import lease, log_files
+from cdc_platform.lake.log_files import Action, Key, actions, as_added, as_metadata, key
+from cdc_platform.lake.store import Store, commit_name
+from cdc_platform.tables import HISTORY_PATH, SNAPSHOT_PATH, TOMBSTONES_PATH, TYPED_CHANGES_PATH
 
 _MOST = 2048
 """Tables that are kept: a source may have a thousand."""
-_DECODER = msgspec.json.Decoder()
+_FEW = 4096
+"""Actions of a checkpoint that is read in full at once; a larger one's data files are read when they are asked for."""
 
 
-class Told(NamedTuple):
-    """A table at a version. protocol, metadata: those actions; adds: the `add` actions of its data files. None of them
-    is to be changed."""
+@dataclass(frozen=True, slots=True)
+class Head:
+    """A table at a version. protocol, metadata: those actions. numbers: by application, of this version or a later one.
+    lineage: tells it from another table at the same place. None of them is to be changed."""
 
     path: Store
     version: int
     protocol: Action
     metadata: Action
+    numbers: Mapping[str, int]
+    lineage: object
+
+    def recorded(self, once: tuple[str, int] | None) -> bool:
+        """Whether there is a commit of this application with this number or a later one; never for None."""
+        return once is not None and self.numbers.get(once[0], -1) >= once[1]
+
+
+@dataclass(frozen=True, slots=True)
+class Told(Head):
+    """The same with its data files. adds: their `add` actions."""
+
     adds: list[Action]
 
 
-def now(path: Store) -> Told | None:
-    """A table as its newest commit leaves it. None: there is none. Raises FileNotFoundError where its log can't be read
-    in full (parts of it are gone, a checkpoint of several files)."""
-    with _lock:
-        state = _kept.get(path)
-    if state is not None:
-        with state.lock:
-            if state.newest():
-                return state.told()
-    if (state := _read(path)) is None:
-        forget(path)
+def head(path: Store, *, look: bool = True) -> Head | None:
+    """A table as its newest commit leaves it, but for its files. None: there is none. look: false, where it may be as
+    this process knows it. Raises FileNotFoundError where its log can't be read in full (parts of it are gone, a
+    checkpoint of several files), LakeChanged where it is no log."""
+    if (state := _state(path, look=look)) is None:
         return None
-    told = state.told()
-    with _lock:
-        _kept[path] = state
-        _kept.move_to_end(path)
-        while len(_kept) > _MOST:
-            _kept.popitem(last=False)
-    return told
+    with state.lock:
+        return Head(*state.head())
 
 
-def took(path: Store, version: int, lines: Iterable[Action]) -> None:
-    """A table took a commit of this process."""
+def now(path: Store, *, look: bool = True) -> Told | None:
+    """The same with its files."""
+    if (state := _state(path, files=True, look=look)) is None:
+        return None
+    with state.lock:
+        return Told(*state.head(), list((state.adds or {}).values()))
+
+
+def few(path: Store) -> Told | None:
+    """The same; None, too, where it has so many files that they weren't read."""
+    state = _state(path)
+    if state is None or state.adds is None:
+        return None
+    with state.lock:
+        return Told(*state.head(), list(state.adds.values()))
+
+
+def commit(path: Store, version: int, lines: list[Action]) -> bool:
+    """Makes a table's next version. False: another has made it, and nothing was done."""
+    lease.check()
+    if not path.put_new(commit_name(version), log_files.encoded(lines)):
+        look_again(path)
+        return False
     with _lock:
         state = _kept.get(path)
     if state is not None:
@@ -66,6 +89,22 @@ def took(path: Store, version: int, lines: Iterable[Action]) -> None:
             if state.version == version - 1:
                 state.take(lines)
                 state.version = version
+    return True
+
+
+def made(path: Store, lines: list[Action]) -> None:
+    """A table was made by this process, in a commit of these actions."""
+    state = _State(path, 0, (0, None), adds={})
+    state.take(lines)
+    _keep(state)
+
+
+def look_again(path: Store) -> None:
+    """There may be a commit that isn't known here: whoever asks next looks at the log."""
+    with _lock:
+        state = _kept.get(path)
+    if state is not None:
+        state.looked_at = -math.inf
 
 
 def forget(path: Store) -> None:
@@ -74,36 +113,75 @@ def forget(path: Store) -> None:
         _kept.pop(path, None)
 
 
+def is_kept(path: Store) -> bool:
+    """Whether a table's log has been read here."""
+    return path in _kept
+
+
+@dataclass(frozen=True, slots=True)
+class _Looks:
+    """Since when one look at a table's log is enough, and of which tables: all below one place but these."""
+
+    since: float
+    within: str
+    but: tuple[str, ...]
+
+
+_looks: ContextVar[_Looks | None] = ContextVar("looks", default=None)
+
+
+@contextmanager
+def looked_at_once(lake: Store) -> Iterator[None]:
+    """Each table is looked at once in here, and after that only where a commit is refused. For a stage of a source
+    whose lease is held: nobody else commits to its own tables, nor writes its rows of shared ones. Not of the tables to
+    which Spark commits."""
+    by_spark = (SNAPSHOT_PATH, TOMBSTONES_PATH, HISTORY_PATH, TYPED_CHANGES_PATH)
+    but = tuple(lake.uri(of.path.split("/", 1)[0]) + "/" for of in by_spark)
+    token = _looks.set(_Looks(time.monotonic(), lake.uri() + "/", but))
+    try:
+        yield
+    finally:
+        _looks.reset(token)
+
+
 @dataclass(slots=True)
 class _State:
     """`seen`: a commit that was seen in the log's folder, and what tells it from others of its number: a table that was
-    made again isn't taken for the one before."""
+    made again isn't taken for the one before (None: it is the first one, made here, and wasn't seen). adds: None where
+    they weren't read. looked_at: when its log was last looked at, by time.monotonic."""
 
     path: Store
     version: int
-    seen: tuple[int, str]
+    seen: tuple[int, str | None]
     protocol: Action = field(default_factory=dict)
     metadata: Action = field(default_factory=dict)
-    adds: dict[Key, Action] = field(default_factory=dict)
+    numbers: dict[str, int] = field(default_factory=dict)
+    adds: dict[Key, Action] | None = None
+    looked_at: float = field(default_factory=time.monotonic)
+    lineage: object = field(default_factory=object)
     lock: threading.Lock = field(default_factory=threading.Lock)
 
     def take(self, actions_: Iterable[Action]) -> None:
         """Actions of the next commit, or of a checkpoint."""
         for action in actions_:
             if add := action.get("add"):
-                self.adds[key(add)] = _add(add)
+                if self.adds is not None:
+                    self.adds[key(add)] = as_added(add)
             elif remove := action.get("remove"):
-                self.adds.pop(key(remove), None)
+                if self.adds is not None:
+                    self.adds.pop(key(remove), None)
+            elif number := action.get("txn"):
+                self.numbers[number["appId"]] = number["version"]
             elif protocol := action.get("protocol"):
                 self.protocol = protocol
             elif metadata := action.get("metaData"):
-                self.metadata = _metadata(metadata)
+                self.metadata = as_metadata(metadata)
 
     def newest(self) -> bool:
         """Brings it to the newest version. False: it is of no use any more."""
-        number, stamp = self.seen
-        there = self.path.commits(number)
-        if there.get(number) != stamp:
+        began = time.monotonic()
+        there = self.path.commits(self.seen[0])
+        if not self._goes_on(there):
             return False
         try:
             for version in range(self.version + 1, max(there) + 1):
@@ -111,79 +189,71 @@ class _State:
                 self.version = version
         except FileNotFoundError:
             return False
-        self.seen = max(there.items())
+        self.seen, self.looked_at = max(there.items()), began
         return True
 
-    def told(self) -> Told:
-        """What it is now."""
-        return Told(self.path, self.version, self.protocol, self.metadata, list(self.adds.values()))
+    def _goes_on(self, there: dict[int, str]) -> bool:
+        """Whether these commits are of this table."""
+        number, stamp = self.seen
+        if stamp is not None or number not in there:
+            return there.get(number) == stamp is not None
+        first = (action["metaData"]["id"] for action in actions(self.path, number) if "metaData" in action)
+        return next(first, None) == self.metadata["id"]
+
+    def is_looked_at(self) -> bool:
+        """Whether one look was enough, and was taken."""
+        looks, uri = _looks.get(), self.path.uri()
+        if looks is None or self.looked_at < looks.since:
+            return False
+        return uri.startswith(looks.within) and not uri.startswith(looks.but)
+
+    def head(self) -> tuple[Store, int, Action, Action, Mapping[str, int], object]:
+        """The fields of a Head."""
+        return self.path, self.version, self.protocol, self.metadata, self.numbers, self.lineage
 
 
 _kept: "OrderedDict[Store, _State]" = OrderedDict()
 _lock = threading.Lock()
 
 
-def _read(path: Store) -> _State | None:
-    first = checkpoint(path, sys.maxsize)
+def _state(path: Store, *, files: bool = False, look: bool = True) -> _State | None:
+    """What is known of a table, brought up to date. None: there is none."""
+    with _lock:
+        state = _kept.get(path)
+    if state is not None and (state.adds is not None or not files):
+        with state.lock:
+            if not look or state.is_looked_at() or state.newest():
+                return state
+    if (state := _read(path, files=files)) is None:
+        forget(path)
+        return None
+    _keep(state)
+    return state
+
+
+def _keep(state: _State) -> None:
+    with _lock:
+        _kept[state.path] = state
+        _kept.move_to_end(state.path)
+        while len(_kept) > _MOST:
+            _kept.popitem(last=False)
+
+
+def _read(path: Store, *, files: bool) -> _State | None:
+    began = time.monotonic()
+    first, size = log_files.checkpoint(path)
     there = path.commits(max(first, 0))
     if not there and first < 0:
         return None
     newest = max(there, default=first)  # upkeep may have removed the commit that a checkpoint is of
-    state = _State(path, newest, (newest, there.get(newest, "")))
-    state.take(of_checkpoint(path, first, "protocol", "metaData", "add"))
+    state = _State(path, newest, (newest, there.get(newest, "")), looked_at=began)
+    if files or size <= _FEW:
+        state.adds = {}
+    state.take(
+        log_files.of_checkpoint(path, first, "protocol", "metaData", "txn", *(() if state.adds is None else ("add",)))
+    )
     for version in range(first + 1, newest + 1):
         state.take(actions(path, version))
     if not (state.protocol and state.metadata):
         raise FileNotFoundError(f"{path.uri()}: protocol and metadata")
     return state
-
-
-def key(of: Action) -> Key:
-    """What a data file is known by: the same file with another deletion vector is another."""
-    vector = of.get("deletionVector")
-    return of["path"], vector and (vector["storageType"], vector["pathOrInlineDv"], vector.get("offset"))
-
-
-def actions(path: Store, version: int) -> Iterator[Action]:
-    """Actions of one commit. Raises FileNotFoundError."""
-    if (lines := path.read(commit_name(version))) is None:
-        raise FileNotFoundError(f"{path.uri()}: commit {version}")
-    yield from (_DECODER.decode(line) for line in lines.split(b"\n") if line.strip())
-
-
-def checkpoint(path: Store, version: int) -> int:
-    """The newest checkpoint that is there in full, of one file, up to a version; -1: none is told."""
-    hint = path.read("_delta_log/_last_checkpoint")
-    told = _DECODER.decode(hint) if hint else {}
-    found = told.get("version", -1)
-    return found if "parts" not in told and found <= version else -1
-
-
-def of_checkpoint(path: Store, version: int, *kinds: str) -> Iterator[Action]:
-    """Actions of some kinds that a checkpoint tells; -1: none. Raises FileNotFoundError."""
-    if version < 0:
-        return
-    named = File(path, f"_delta_log/{version:020d}.checkpoint.parquet")
-    with named.open() as opened, pq.ParquetFile(opened, pre_buffer=path.remote) as file:
-        for batch in file.iter_batches(columns=[*kinds], use_threads=False):
-            for kind in kinds:
-                found = batch.column(kind)
-                yield from ({kind: action} for action in found.filter(found.is_valid()).to_pylist())
-
-
-def _without_nulls(action: Action) -> Action:
-    return {k: v for k, v in action.items() if v is not None}
-
-
-def _add(action: Action) -> Action:
-    told = {k: v for k, v in _without_nulls(action).items() if not k.endswith("_parsed")}
-    told |= {k: dict(told[k]) for k in ("partitionValues", "tags") if k in told}
-    if vector := told.get("deletionVector"):
-        told["deletionVector"] = _without_nulls(vector)
-    return told
-
-
-def _metadata(action: Action) -> Action:
-    told, form = _without_nulls(action), dict(action["format"])
-    form["options"] = dict(form.get("options") or ())
-    return {**told, "configuration": dict(action.get("configuration") or ()), "format": form}

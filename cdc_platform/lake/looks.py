@@ -8,10 +8,9 @@ from contextlib import suppress
 from functools import lru_cache
 from typing import Any, NamedTuple
 
-from cdc_platform.lake import commits, delta_table, log_state
+from cdc_platform.lake import commits, delta_table, handles, log_state
 from cdc_platform.lake.commits import Live
-from cdc_platform.lake.handles import Handle, handle
-from cdc_platform.lake.log_state import Action
+from cdc_platform.lake.log_files import Action
 from cdc_platform.lake.store import Store
 
 
@@ -48,24 +47,18 @@ def look(path: Store) -> Look | None:
 
     try:
         told = log_state.now(path)
-    except FileNotFoundError:  # delta-rs may know how to read it
-        with suppress(TableNotFoundError), handle(path) as opened:
-            return _of(opened)
+        return told and of(path, told.version, told.protocol, told.metadata, commits.live_of(told))
+    except FileNotFoundError:
+        with suppress(TableNotFoundError):
+            found = handles.head(path)
+            return of(path, found.version, found.protocol, found.metadata, None)
         return None
-    return told and of(told.path, told.version, told.protocol, told.metadata, commits.live_of(told))
 
 
 def of(path: Store, version: int, protocol: Action, metadata: Action, live: Live | None) -> Look:
     """A table of which its log's actions tell this."""
     features = frozenset((*(protocol.get("readerFeatures") or ()), *(protocol.get("writerFeatures") or ())))
     return Look(path, version, features, metadata["configuration"], metadata["schemaString"], live)
-
-
-def _of(opened: Handle) -> Look:
-    protocol, metadata = opened.table.protocol(), opened.table.metadata()
-    features = frozenset((*(protocol.reader_features or ()), *(protocol.writer_features or ())))
-    schema = opened.table.schema().to_json()
-    return Look(opened.path, opened.table.version(), features, metadata.configuration, schema, None)
 
 
 @lru_cache(maxsize=4096)

@@ -7,7 +7,7 @@ from functools import lru_cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from cdc_platform.lake import commits, delta_table, looks
+from cdc_platform.lake import commits, delta_table, log_state, looks
 from cdc_platform.lake.looks import Look
 from cdc_platform.lake.store import Store
 from cdc_platform.tables import Table
@@ -54,5 +54,6 @@ def created(path: Store, table: Table) -> Look | None:
     actions = {kind: action for line in lines.splitlines() for kind, action in json.loads(line).items()}
     if not path.put_new(FIRST, lines):
         return None
+    log_state.made(path, [json.loads(line) for line in lines.splitlines()])
     metadata = actions["metaData"]
     return looks.of(path, 0, actions["protocol"], metadata, commits.empty(metadata["configuration"]))

@@ -11,7 +11,6 @@ from typing import Any
 from cdc_platform import tables
 from cdc_platform.config import Config, Source
 from cdc_platform.lake import answers, delta_table, stores
-from cdc_platform.lake.handles import handle
 from cdc_platform.lake.store import Store
 from cdc_platform.tables import Name, name_columns, name_in, name_of
 from cdc_platform.units import count
@@ -292,8 +291,7 @@ def columns(path: Store) -> list[str] | None:
     from deltalake.exceptions import TableNotFoundError
 
     try:
-        with handle(path, log=True) as opened:
-            return [f.name for f in opened.table.schema().fields]
+        return [f["name"] for f in json.loads(delta_table.schema_json(path))["fields"]]
     except TableNotFoundError:
         return None
 

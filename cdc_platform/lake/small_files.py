@@ -5,9 +5,8 @@ from contextlib import suppress
 from urllib.parse import unquote
 
 from cdc_platform.errors import LakeChanged
-from cdc_platform.lake import commits, copies
+from cdc_platform.lake import commits, copies, log_state
 from cdc_platform.lake.data_files import Output, Sink, read, units
-from cdc_platform.lake.handles import handle
 from cdc_platform.lake.store import File
 
 MANY = 16
@@ -21,14 +20,14 @@ def put_together(sink: Sink) -> None:
     For tables that nobody takes commit by commit. Raises as commits.replace, but where another process does the same
     at this moment."""
     path, partition = sink.table, dict(sink.partition)
-    with handle(path, log=True, look=False) as opened:
-        if opened.table.protocol().min_reader_version > 1:  # deletion vectors, mapped columns
-            return
-        small = [f for f in opened.data_files().values() if f.partition == partition and f.size < _SMALL]
-        if len(small) < MANY:
-            return
-        copy = copies.of(opened) if path.remote else None
-    names = [unquote(file.path) for file in small]
+    now = log_state.now(path, look=False)
+    if now is None or now.protocol["minReaderVersion"] > 1:  # deletion vectors, mapped columns
+        return
+    small = [add for add in now.adds if add["partitionValues"] == partition and add["size"] < _SMALL]
+    if len(small) < MANY:
+        return
+    copy = copies.of(path) if path.remote else None
+    names = [unquote(add["path"]) for add in small]
     out = Output(sink)
     with suppress(LakeChanged):
         for unit in units([File(copy.store if copy else path, name) for name in names], whole=True):

@@ -12,7 +12,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import DataType, StructType, TimestampNTZType
 
-from cdc_platform.lake import delta_table, handles, new_tables
+from cdc_platform.lake import delta_table, log_state, new_tables
 from cdc_platform.lake.store import File, Store
 from cdc_platform.tables import Table
 from cdc_platform.tables.columns import literal, quoted
@@ -35,7 +35,7 @@ _ensured: set[Store] = set()
 def ensure(table: Table, path: Store) -> Store:
     """Make the table at `path` if it isn't there, and add the columns that an earlier version's table lacks. Returns
     the path."""
-    if path in _ensured and handles.is_kept(path):  # it takes a request to see whether it is still there
+    if path in _ensured and log_state.is_kept(path):  # it takes a request to see whether it is still there
         return path
     if not delta_table.exists(path):
         new_tables.create(path, table)

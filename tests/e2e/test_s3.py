@@ -6,8 +6,9 @@ import pytest
 from cdc_platform.feeds.canal_json import CanalJsonEncoder
 from cdc_platform.feeds.debezium import DebeziumEncoder
 from cdc_platform.feeds.feeds import Feed
-from cdc_platform.lake import checkpoints, handles
+from cdc_platform.lake import checkpoints
 from tests.e2e.e2e_shop import Shop, facts, run_stages, unaccounted
+from tests.lakes import forget_all
 
 pytestmark = [pytest.mark.spark, pytest.mark.broker, pytest.mark.e2e, pytest.mark.s3]
 
@@ -42,7 +43,7 @@ def test_what_is_landed_and_told_in_a_bucket_is_what_is_in_a_folder(shop, spark,
             with pytest.raises(ZeroDivisionError):
                 run_stages(spark, bucket, stage)
         run_stages(spark, bucket, stage)
-    handles._kept.clear()  # a process of its own
+    forget_all()  # a process of its own
     for config in (folder, bucket):
         run_stages(spark, config, *STAGES)
     assert facts(bucket) == facts(folder)

@@ -73,12 +73,10 @@ def test_a_table_that_was_made_again_is_told_as_it_is(path, s3):
 def test_a_large_table_isnt_copied_and_tells_the_same(path, monkeypatch):
     monkeypatch.setattr(copies, "_FILES", 3)
     assert numbers(path) == [1, 2, 3]
-    with handles.handle(path) as opened:
-        assert opened.copy is not None
+    assert copies.there_is(path)
     ours(path, 4)
     assert numbers(path) == [1, 2, 3, 4]
-    with handles.handle(path) as opened:
-        assert opened.copy is None
+    assert not copies.there_is(path)
     ours(path, 5)
     assert numbers(path) == [1, 2, 3, 4, 5]
 
@@ -91,7 +89,7 @@ def test_a_long_lived_copy_starts_again_and_leaves_nothing_behind(path, monkeypa
         assert numbers(path) == list(range(1, n + 1))
     [folder] = tmp_path.iterdir()
     assert folder.stat().st_mode & 0o077 == 0, "nobody else reads it"
-    handles._kept.clear()
+    handles.forget(path)
     delta_table._answers.clear()
     assert list(tmp_path.iterdir()) == []
 
@@ -114,5 +112,4 @@ def test_tables_with_marked_rows_arent_copied(s3_store):
         configuration={"delta.enableDeletionVectors": "true"},
         storage_options=path.options,
     )
-    with handles.handle(path) as opened:
-        assert copies.of(opened) is None
+    assert copies.of(path) is None

@@ -76,7 +76,7 @@ def test_what_an_application_recorded_is_known_whoever_did_and_after_a_checkpoin
     grown(table, commit_properties=CommitProperties(app_transactions=[Transaction("app", 2)]))
     assert asked() == [True, True, False]
     DeltaTable(table.uri(), storage_options=table.options).create_checkpoint()
-    handles._kept.clear()
+    handles.forget(table)
     assert asked() == [True, True, False]
     ours(table, once=("app", 3))
     assert asked() == [True, True, True]

@@ -2,7 +2,6 @@
 
 import json
 import shutil
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -14,7 +13,7 @@ from deltalake import DeltaTable, write_deltalake
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from cdc_platform.lake import commits, delta_table, handles, log_state, looks
+from cdc_platform.lake import commits, delta_table, handles, log_files, log_state, looks
 from cdc_platform.lake.store import Store
 from tests.lakes import store_at
 
@@ -128,4 +127,4 @@ def test_it_is_what_delta_rs_tells_after_any_commits(
     assert told is not None
     assert (told.version, {add["path"] for add in told.adds}) == as_delta_rs(path)
     assert told.metadata["configuration"] == DeltaTable(path.uri()).metadata().configuration
-    assert log_state.checkpoint(path, sys.maxsize) <= told.version
+    assert log_files.checkpoint(path).version <= told.version

@@ -5,9 +5,10 @@ from datetime import UTC, datetime
 
 import pytest
 
-from cdc_platform.lake import commits, delta_table, handles, new_tables, small_files
+from cdc_platform.lake import commits, delta_table, new_tables, small_files
 from cdc_platform.lake.store import Store
 from cdc_platform.tables import TOPICS
+from tests.lakes import forget_all
 
 SEEN = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 
@@ -38,7 +39,7 @@ def test_files_of_one_source_are_put_together_and_its_rows_stay(path):
         assert len(delta_table.files(path, source="a")) < small_files.MANY
     assert topics(path) == {"a": [f"t{n:03}" for n in range(50)], "b": ["other"]}
     assert len(delta_table.files(path, source="b")) == 1
-    handles._kept.clear()  # a process of its own
+    forget_all()  # a process of its own
     assert topics(path)["a"] == [f"t{n:03}" for n in range(50)]
 
 

@@ -13,11 +13,11 @@ from deltalake import DeltaTable, Field, Schema
 from moto.server import ThreadedMotoServer
 
 from cdc_platform.config import Config, parse_config
-from cdc_platform.lake import handles
 from cdc_platform.setup.ports import free_port
 from cdc_platform.snapshots.catalog import publish
 from cdc_platform.snapshots.target import Target
 from cdc_platform.tables import TABLE_STATE
+from tests.lakes import forget_all
 
 pytestmark = pytest.mark.s3
 DATABASE = "s_shop"
@@ -70,7 +70,7 @@ def create(config: Config, table: str, columns: dict[str, Any], comment: str = "
 def add(config: Config, table: str, field: dict[str, Any]) -> None:
     path = Target.of(config, "s", "shop", table).snapshot
     DeltaTable(path.uri(), storage_options=path.options).alter.add_columns([Field.from_json(json.dumps(field))])
-    handles._kept.clear()  # another process's commit
+    forget_all()  # another process's commit
 
 
 def published(config: Config, **tables: dict[str, Any]) -> float:
