@@ -13,9 +13,13 @@ from deltalake import DeltaTable, write_deltalake
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from cdc_platform.lake import commits, delta_table, handles, log_files, log_state, looks
+from cdc_platform.lake import commits, delta_table, handles, log_files, log_state, looks, new_tables
 from cdc_platform.lake.store import Store
+from cdc_platform.tables import TOPICS
 from tests.lakes import store_at
+
+
+STEPS = ("append", "overwrite", "delete", "checkpoint", "look", "head", "anew", "ours", "once")
 
 
 def grown(path: Store, *numbers: int, **how: Any) -> None:
@@ -104,20 +108,59 @@ def test_a_log_with_a_hole_is_told_by_nobody(table: Store) -> None:
         log_state.now(table)
 
 
+def test_a_table_made_here_is_known_and_one_in_its_place_is_told_from_it(store: Store) -> None:
+    path = store.at("t")
+    with patch.object(type(path), "read", autospec=True, side_effect=type(path).read) as read:
+        assert new_tables.created(path, TOPICS) is not None
+        assert (now := log_state.head(path, look=False)) is not None and now.version == 0
+        assert read.call_count == 0
+        delta_table.append_rows(path, [{"source": "s", "topic": "t", "topic_id": "i"}])
+        assert [call.args[1] for call in read.call_args_list] == ["_delta_log/00000000000000000000.json"]
+    assert paths(path) == as_delta_rs(path)[1]
+    assert new_tables.created(path, TOPICS) is None
+    other = store.at("u")
+    assert new_tables.created(other, TOPICS) is not None
+    other.remove(other.below(""))
+    grown(other)
+    grown(other)
+    assert (1, paths(other)) == as_delta_rs(other)
+
+
+def test_files_of_a_large_table_are_read_when_asked_for(table: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(log_state, "_FEW", 0)
+    grown(table)
+    DeltaTable(table.uri(), storage_options=table.options).create_checkpoint()
+    commits.append_files(delta_table.sink(table), [], ("app", 3))
+    assert commits.done_before(table, "app", 3) and not commits.done_before(table, "app", 4)
+    assert log_state.few(table) is None
+    assert (2, paths(table)) == as_delta_rs(table)
+    assert commits.done_before(table, "app", 3)
+
+
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=25, deadline=None)
-@given(st.lists(st.sampled_from(["append", "overwrite", "delete", "checkpoint", "look", "anew", "ours"]), max_size=9))
+@given(
+    st.lists(
+        st.sampled_from(["append", "overwrite", "delete", "checkpoint", "look", "head", "anew", "ours", "once"]),
+        max_size=9,
+    )
+)
 def test_it_is_what_delta_rs_tells_after_any_commits(
     tmp_path_factory: pytest.TempPathFactory, steps: list[str]
 ) -> None:
-    path = store_at(tmp_path_factory.mktemp("t"))
+    path, recorded = store_at(tmp_path_factory.mktemp("t")), -1
     grown(path, 0)
     for number, step in enumerate(steps, 1):
         if step in ("append", "overwrite"):
             grown(path, number, mode=step)
         elif step == "look":
             log_state.now(path)
+        elif step == "head":  # of a table that may have many files
+            with patch.object(log_state, "_FEW", -1):
+                log_state.head(path)
         elif step == "anew":
             log_state.forget(path)
+        elif step == "once":
+            commits.append_files(delta_table.sink(path), [], ("app", recorded := number))
         elif step == "ours":
             commits.configure(path, {"cdc.limits": str(number)})
         else:
@@ -127,4 +170,5 @@ def test_it_is_what_delta_rs_tells_after_any_commits(
     assert told is not None
     assert (told.version, {add["path"] for add in told.adds}) == as_delta_rs(path)
     assert told.metadata["configuration"] == DeltaTable(path.uri()).metadata().configuration
+    assert (told.recorded(("app", recorded)), told.recorded(("app", recorded + 1))) == (True, False) or recorded < 0
     assert log_files.checkpoint(path).version <= told.version
