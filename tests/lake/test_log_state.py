@@ -18,7 +18,6 @@ from cdc_platform.lake.store import Store
 from cdc_platform.tables import TOPICS
 from tests.lakes import store_at
 
-
 STEPS = ("append", "overwrite", "delete", "checkpoint", "look", "head", "anew", "ours", "once")
 
 
