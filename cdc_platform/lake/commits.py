@@ -4,6 +4,7 @@ deletion vectors and commits none. No Spark here.
 Delta's protocol, "Action Reconciliation" and "Actions".
 """
 
+import itertools
 import json
 import logging
 import random
@@ -189,10 +190,10 @@ def done_before(table: Store, app: str, version: int) -> bool:
     return _head(table).recorded((app, version))
 
 
-def _head(table: Store) -> Head:
+def _head(table: Store, *, look: bool = True) -> Head:
     """A table to commit to. Raises LakeChanged where it has what isn't kept to here."""
     try:
-        now = log_state.head(table)
+        now = log_state.head(table, look=look)
     except FileNotFoundError as error:
         raise LakeChanged(table.uri(), f"its log can't be read in full: {error}") from None
     if now is None:
@@ -209,21 +210,28 @@ def _seen(table: Store, files: Iterable[Written]) -> None:
             raise LakeNotShared(table.uri(file.path))
 
 
-def append_files(sink: Sink, files: list[Written], once: tuple[str, int] | None = None) -> None:
+def append_files(
+    sink: Sink, files: list[Written], once: tuple[str, int] | None = None, *, looked_at: bool = False
+) -> None:
     """Name files in a table's log. once: application and number, under which the table takes files once; a commit
-    without files records it, too."""
+    without files records it, too. looked_at: whether the table was just now, and only another commit of this moment may
+    be unknown here."""
     if files or once is not None:
-        append(sink.table, lambda _: (sink, files), once)
+        append(sink.table, lambda _: (sink, files), once, looked_at=looked_at)
 
 
 def append(
-    path: Store, make: Callable[[Head], tuple[Sink, list[Written]]], once: tuple[str, int] | None = None
+    path: Store,
+    make: Callable[[Head], tuple[Sink, list[Written]]],
+    once: tuple[str, int] | None = None,
+    *,
+    looked_at: bool = False,
 ) -> Sink | None:
-    """Name files, which are made now unless the table has taken them before (None). Raises LakeChanged where the table
-    has what isn't kept to here, StorageError where others commit all the time."""
+    """As `append_files`, of files that are made now unless the table has taken them before (None). Raises LakeChanged
+    where the table has what isn't kept to here, StorageError where others commit all the time."""
     made: tuple[Sink, list[Written]] | None = None
-    for _ in _tries(path):
-        now = _head(path)
+    for tried in _tries(path):
+        now = _head(path, look=tried > 0 or not looked_at)
         if now.recorded(once):
             return None
         sink, files = made = made or make(now)
@@ -234,11 +242,12 @@ def append(
     raise AssertionError(path)
 
 
-def _tries(path: Store) -> Iterator[None]:
-    """Tries of a commit, with pauses between them. Raises StorageError where there were too many."""
-    until = time.monotonic() + _APPEND_SECONDS
+def _tries(path: Store) -> Iterator[int]:
+    """Tries of a commit, with pauses between them: how many there were before. Raises StorageError where there were too
+    many."""
+    until, tried = time.monotonic() + _APPEND_SECONDS, itertools.count()
     while time.monotonic() < until:
-        yield
+        yield next(tried)
         time.sleep(random.uniform(0, _PAUSE_SECONDS))  # noqa: S311
     raise StorageError(path.uri(), "others commit to it all the time", retriable=True)
 

@@ -61,17 +61,18 @@ def _with(path: Store, do: Callable[["DeltaTable"], T]) -> T:
         return do(opened.table)
 
 
-def version(path: Store) -> int:
-    """Number of the newest commit. Raises deltalake's TableNotFoundError."""
-    return handles.head(path).version
+def version(path: Store, *, look: bool = True) -> int:
+    """Number of the newest commit; look: false, of those that this process knows. Raises deltalake's
+    TableNotFoundError."""
+    return handles.head(path, look=look).version
 
 
-def version_or_none(path: Store) -> int | None:
+def version_or_none(path: Store, *, look: bool = True) -> int | None:
     """The same; None: there is no table."""
     from deltalake.exceptions import TableNotFoundError
 
     with suppress(TableNotFoundError):
-        return version(path)
+        return version(path, look=look)
     return None
 
 

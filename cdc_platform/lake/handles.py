@@ -88,13 +88,13 @@ def _opened(path: Store, now: Head | None) -> Handle:
     return Handle(table, now.lineage if now and is_the_same else object())
 
 
-def head(path: Store) -> Head:
+def head(path: Store, *, look: bool = True) -> Head:
     """A table, as log_state.head; by delta-rs, which tells no numbers of applications, where its log can't be read in
     full. Raises deltalake's TableNotFoundError."""
     from deltalake.exceptions import TableNotFoundError
 
     try:
-        found = log_state.head(path)
+        found = log_state.head(path, look=look)
     except FileNotFoundError:
         return _by_delta_rs(path)
     if found is None:

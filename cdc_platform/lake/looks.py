@@ -41,12 +41,12 @@ class Look(NamedTuple):
         return None if self.live is None else sum(add["size"] for add in self.live.adds)
 
 
-def look(path: Store) -> Look | None:
-    """A table as it is now. None: there is none."""
+def look(path: Store, *, look: bool = True) -> Look | None:
+    """A table as it is now; look: false, where it may be as this process knows it. None: there is none."""
     from deltalake.exceptions import TableNotFoundError
 
     try:
-        told = log_state.now(path)
+        told = log_state.now(path, look=look)
         return told and of(path, told.version, told.protocol, told.metadata, commits.live_of(told))
     except FileNotFoundError:
         with suppress(TableNotFoundError):

@@ -52,10 +52,11 @@ def run(spark: SparkSession, config: Config, source: Source, *, cut: bool = True
     history = History(spark, config, source)
     _follow(spark, config, source, history)
     evolve(spark, config, source, history)
-    done = _batches(spark, config, source, history.plan(), replaced)
+    settled: set[Name] = set()
+    done = _batches(spark, config, source, history.plan(), replaced, settled)
     tables = refreshed(spark, config, source, min(done, default=None))
     kept = {name: beside.keep(spark, config, source, history, tables, kind) for name, kind in _kinds(source).items()}
-    figures, published = _told(spark, config, source, history, tables, cut=cut)
+    figures, published = _told(spark, config, source, history, tables, settled, cut=cut)
     changes = sum(int(f["changes"]) for f in figures.values())
     return StageResult(
         "snapshots",
@@ -81,12 +82,14 @@ def _kinds(source: Source) -> dict[str, beside.Kind]:
     return {name: kinds[name] for name, patterns in asked.items() if patterns}
 
 
-def _batches(spark: SparkSession, config: Config, source: Source, plan: Plan, replaced: frozenset[str]) -> list[int]:
+def _batches(
+    spark: SparkSession, config: Config, source: Source, plan: Plan, replaced: frozenset[str], settled: set[Name]
+) -> list[int]:
     """Takes up all that the changelog has; numbers of the batches. replaced: column lists whose rows were decoded
-    again."""
+    again. settled: gets the tables whose last commit isn't Spark's: what this process knows of them is so."""
     path, much = CHANGELOG.at(stores.lake(config)), source.max_bytes_per_batch
     checkpoint = CHECKPOINT.at(stores.lake(config), room="snapshots", source=source.name)
-    write = partial(_write, config, source, plan, replaced)
+    write = partial(_write, config, source, plan, replaced, settled)
 
     def each(spark: SparkSession, files: list[File], batch_id: int) -> None:
         batch, told = _rows(spark, path, files, source), {f: _note(f) for f in files}
@@ -107,19 +110,27 @@ def _note(file: File) -> list[dict[str, Any]] | None:
 
 
 def _told(
-    spark: SparkSession, config: Config, source: Source, history: History, tables: state.Tables, *, cut: bool
+    spark: SparkSession,
+    config: Config,
+    source: Source,
+    history: History,
+    tables: state.Tables,
+    settled: set[Name],
+    *,
+    cut: bool,
 ) -> tuple[dict[str, dict[str, float | str]], dict[str, float]]:
-    """What a run tells of its tables, in figures and in their metadata, and its cut."""
+    """What a run tells of its tables, in figures and in their metadata, and its cut. settled: as `_batches`."""
     touched = {n: t for n, t in tables.items() if t["touched"]}
     names = sorted({*touched, *_said_anew(config, source, history, tables)})
-    paths = [Target.of(config, source.name, *n).snapshot for n in names]
-    seen = dict(zip(names, delta_sql.run_parallel([partial(looks.look, p) for p in paths]), strict=True))
+    paths = {n: Target.of(config, source.name, *n).snapshot for n in names}
+    each = [partial(looks.look, path, look=n not in settled) for n, path in paths.items()]
+    seen = dict(zip(names, delta_sql.run_parallel(each), strict=True))
 
     def published() -> tuple[dict[Name, str], dict[str, float]]:
         texts = limits.note(spark, config, source, history, {n: seen[n] for n in names if tables[n]["state"] == "live"})
         if not cut:
             return texts, {}
-        cut_ = publish.publish(spark, config, source, tables)
+        cut_ = publish.publish(spark, config, source, tables, seen)
         complete.publish(config, source, tables)
         return texts, {**cut_, **catalog.publish(spark, config, source, tables)}
 
@@ -151,6 +162,7 @@ def _write(
     source: Source,
     plan: Plan,
     replaced: frozenset[str],
+    settled: set[Name],
     batch: Rows,
     batch_id: int,
     touched: list[Touched],
@@ -202,7 +214,10 @@ def _write(
 
     done = {t.name: o for t in found.touched if (o := left(t)) is not None}
     asked = [together.Asked(t, found.told.get(t.name), before.get(t.name)) for t in found.touched if t.name not in done]
-    done |= together.bring_up(work, asked)
+    brought = together.bring_up(work, asked)
+    settled.difference_update(t.name for t in found.touched)
+    settled.update(brought)
+    done |= brought
     alone = [a for a in asked if a.touched.name not in done]
     # TRUNCATEs and tables without a key are Spark's, where tables go alone.
     rows_alone = {n: p for n, p in plain.items() if p.table.keys and p.figures.truncated_at is None}

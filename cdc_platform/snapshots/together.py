@@ -246,7 +246,7 @@ def _committed(work: Work, prepared: _Prepared, told: Told) -> state.Outcome | N
         return None
     written = {name: [Written(*file)] for name, file in told["written"].items()}
     if stones := written.get(TOMBSTONES):
-        commits.append_files(piece.sinks[TOMBSTONES], stones, (work.app, work.batch_id))
+        commits.append_files(piece.sinks[TOMBSTONES], stones, (work.app, work.batch_id), looked_at=True)
     rows, gone = written.get(ROWS, []), told["gone"]
     if piece.since is not None:  # it is newer than all that is there
         gone = [[i, None, n] for i, n in enumerate(commits.counted(live._replace(adds=[add])) for add in live.adds)]

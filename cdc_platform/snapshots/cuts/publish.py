@@ -7,7 +7,7 @@ nothing but the run that holds the source's lock writes these tables. What a kil
 """
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -55,10 +55,13 @@ class _Last(NamedTuple):
     whole: Mapping[str, int] | None
 
 
-def publish(spark: SparkSession, config: Config, source: Source, tables: state.Tables) -> dict[str, float]:
+def publish(
+    spark: SparkSession, config: Config, source: Source, tables: state.Tables, looked_at: Collection[Name] = ()
+) -> dict[str, float]:
     """Publish a cut if the source's tables have changed since the last one. To be called when its snapshots have taken
-    up all that the changelog holds. tables: their present state. Returns metrics: `cut`, its number, 0 if none was
-    published; `cut_held_back`, 1 if one will be when the changelog no longer ends in the middle of a transaction."""
+    up all that the changelog holds. tables: their present state; looked_at: those of them whose snapshots were looked
+    at just now. Returns metrics: `cut`, its number, 0 if none was published; `cut_held_back`, 1 if one will be when the
+    changelog no longer ends in the middle of a transaction."""
     path = delta_sql.ensure(CUTS, CUTS.at(stores.lake(config)))
     read: list[Any] = [partial(_last, path, source), partial(_work, config, source, tables)]
     last, work = delta_sql.run_parallel(read)
@@ -69,7 +72,7 @@ def publish(spark: SparkSession, config: Config, source: Source, tables: state.T
             partial(_offsets, config, source, last),
             partial(_newest, config, source, last),
             partial(_missing, config, source),
-            partial(_versions, config, source, tables),
+            partial(_versions, config, source, tables, looked_at),
         ]
     )
     offsets, newest, missing, every = found
@@ -275,10 +278,14 @@ def _stop(config: Config, source: Source, lost: list[Name], tables: state.Tables
         tables[name] |= {"state": "stopped", "reason": LOST}
 
 
-def _versions(config: Config, source: Source, tables: state.Tables) -> list[tuple[Name, str, int | None]]:
+def _versions(
+    config: Config, source: Source, tables: state.Tables, looked_at: Collection[Name]
+) -> list[tuple[Name, str, int | None]]:
     """Every live snapshot: name, path under the lake, version; None: it isn't there."""
     live = sorted(n for n, t in tables.items() if t["state"] == "live")
     paths = [Target.of(config, source.name, *name).snapshot for name in live]
-    versions = delta_sql.run_parallel([partial(delta_table.version_or_none, p) for p in paths])
+    looks = [n not in looked_at for n in live]
+    asked = [partial(delta_table.version_or_none, p, look=look) for p, look in zip(paths, looks, strict=True)]
+    versions = delta_sql.run_parallel(asked)
     under = f"{stores.lake(config).uri()}/"
     return [(n, p.uri().removeprefix(under), v) for n, p, v in zip(live, paths, versions, strict=True)]
