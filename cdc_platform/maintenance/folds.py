@@ -6,6 +6,8 @@ carefully.
 - WATERMARKS: of what is older than two days each partition's (and the source's) last row of each hour. A message that
   is held from then on holds a table back to the hour before it, where it was to the batch before.
 - SEQUENCES: stretches that go on are one.
+- CUTS: of those older than `maintenance.keep_hours`, whose versions can't be read any more, the last of each hour and
+  kind. Each names all tables of its source.
 """
 
 from collections.abc import Callable
@@ -38,7 +40,7 @@ class Fold(NamedTuple):
 def fold(spark: SparkSession, config: Config, source: Source) -> int:
     """Of one source, whose lock is held; how many rows are gone."""
     gone = 0
-    for one in _FOLDS:
+    for one in (*_FOLDS, _of_cuts(timedelta(hours=config.maintenance.keep_hours))):
         path = one.table.at(stores.lake(config))
         if delta_table.exists(path):
             path = delta_sql.ensure(one.table, path)
@@ -92,6 +94,15 @@ def _sequences(old: DataFrame) -> DataFrame:
         F.max_by("last", at).alias("last"),
         F.min("at").alias("at"),
     )
+
+
+def _of_cuts(kept: timedelta) -> Fold:
+    return Fold(tables.CUTS, lambda _: F.col("at") < F.lit(datetime.now(UTC) - kept), _cuts)
+
+
+def _cuts(old: DataFrame) -> DataFrame:
+    last = F.max_by(F.struct(*old.columns), "cut").alias("_last")
+    return old.groupBy("kind", F.date_trunc("hour", "at")).agg(last).select("_last.*")
 
 
 _FOLDS = (

@@ -140,8 +140,9 @@ def find_cut(lake: Store, source: str, cut: int | None = None, kind: CutKind = "
     if cut is not None:
         if found := cuts(lake, source, f"cut = {int(cut)}"):
             return found[0]
-        there = [str(c.number) for c in cuts(lake, source)]
-        raise NotReadable(source, f"has no cut {cut}", there or ["none yet"])
+        below = cuts(lake, source, f"cut < {int(cut)}", limit=1)  # of old ones the last of each hour stays
+        there = dict.fromkeys(str(c.number) for c in (*below, *cuts(lake, source)))
+        raise NotReadable(source, f"has no cut {cut}", [*there] or ["none yet"])
     if found := cuts(lake, source, "kind = 'transaction'" if kind == "transaction" else "", limit=1):
         return found[0]
     other = cuts(lake, source, limit=1)

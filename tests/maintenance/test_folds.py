@@ -6,9 +6,11 @@ from typing import Any
 import pytest
 
 from cdc_platform import tables
+from cdc_platform.errors import NotReadable
 from cdc_platform.lake import delta_table, new_tables, queries, sequences, stores, watermarks
 from cdc_platform.landing import run as landing
 from cdc_platform.maintenance import folds
+from cdc_platform.reading.catalog import find_cut
 from tests.rows import add
 
 pytestmark = pytest.mark.spark
@@ -90,6 +92,29 @@ def test_the_newest_watermarks_stay_and_older_ones_say_no_more_than_was_so(spark
     told = watermarks.partitions(path, "s", until=some)
     assert set(told) == {("t", 0), ("t", 1)}
     assert all(some - timedelta(hours=1, minutes=5) <= r["source_time"] <= some for r in told.values())
+
+
+def test_of_cuts_that_cant_be_read_any_more_the_last_of_each_hour_stays(spark: Any, lake: Any) -> None:
+    path, hours = tables.CUTS.at(stores.lake(lake)), lake.maintenance.keep_hours
+    begin = NOW.replace(minute=0, second=0, microsecond=0) - timedelta(hours=hours + 5)
+    kinds = ["position" if n % 3 else "transaction" for n in range(60 * (hours + 5))]
+    kinds[150:] = ["position"] * (len(kinds) - 150)
+    said = {"source": "s", "snapshots": [{"db": "d", "table": "t", "path": "snapshots/s/d/t", "version": 7}]}
+    rows = [{**said, "cut": n, "kind": k, "at": begin + timedelta(minutes=n)} for n, k in enumerate(kinds)]
+    add(lake.lake, tables.CUTS, *rows, *({**r, "source": "other"} for r in rows[:500]))
+    add(lake.lake, tables.CUTS, {**rows[0], "offsets": [("t/0", 5)], "cut": 1_000_000, "kind": "position", "at": NOW})
+    newest = [find_cut(stores.lake(lake), "s", kind=kind) for kind in ("transaction", "any")]
+    assert [c.number for c in newest] == [147, 1_000_000]
+    assert folds.fold(spark, lake, lake.sources[0]) > 200
+    assert [find_cut(stores.lake(lake), "s", kind=kind) for kind in ("transaction", "any")] == newest
+    left = [r["cut"] for r in delta_table.ask("SELECT cut FROM {t} WHERE source = 's' ORDER BY cut", t=path)]
+    old = [n for n in left if rows[min(n, len(rows) - 1)]["at"] < NOW - timedelta(hours=hours)]
+    assert old[:7] == [57, 59, 117, 119, 147, 179, 239] and len(old) <= 9
+    assert len(left) - len(old) >= 60 * (hours - 1)
+    assert rows_of(lake, tables.CUTS, "other") == 500
+    with pytest.raises(NotReadable, match=r"has no cut 118.*117"):
+        find_cut(stores.lake(lake), "s", 118)
+    assert folds.fold(spark, lake, lake.sources[0]) == 0
 
 
 def test_stretches_side_by_side_are_one_and_gaps_stay(spark: Any, lake: Any) -> None:
