@@ -5,7 +5,6 @@ kept is stopped by itself, with the reason; the others go on.
 """
 
 from collections.abc import Mapping
-from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -13,27 +12,23 @@ from typing import Any
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from cdc_platform.changelog.schema import Carry
 from cdc_platform.config import Config, Source
 from cdc_platform.errors import TableStopped
 from cdc_platform.lake import batches, looks, stores
-from cdc_platform.lake.data_files import note_of
 from cdc_platform.lake.store import File, Store
 from cdc_platform.results import StageResult, Stopwatch
-from cdc_platform.snapshots import beside, catalog, partitions, retype, routing, state, together
+from cdc_platform.snapshots import batch_rows, beside, catalog, partitions, retype, routing, state, together
 from cdc_platform.snapshots.apply.prepare import read_in_bulk
 from cdc_platform.snapshots.batch_tables import Touched, touched_by, touched_of
 from cdc_platform.snapshots.cuts import complete, publish
 from cdc_platform.snapshots.evolve import evolve
 from cdc_platform.snapshots.rebuild import anew, not_carried, rebuilt, refreshed, stop
 from cdc_platform.snapshots.reduce import ties
-from cdc_platform.snapshots.reduce.full_images import Plain, survey
 from cdc_platform.snapshots.row_history import HISTORIES
 from cdc_platform.snapshots.rule_changes import LEFT_OUT, follow
 from cdc_platform.snapshots.schema import limits, upcast
-from cdc_platform.snapshots.schema.columns import columns_of
 from cdc_platform.snapshots.schema.history import History, Plan
-from cdc_platform.snapshots.schema.upcast_files import carried_files, clear, listed
+from cdc_platform.snapshots.schema.upcast_files import clear, listed
 from cdc_platform.snapshots.table_batch import Work, column_lists, merged_list, outcome
 from cdc_platform.snapshots.target import Target
 from cdc_platform.snapshots.typed_changes import TYPED_CHANGES
@@ -92,21 +87,11 @@ def _batches(
     write = partial(_write, config, source, plan, replaced, settled)
 
     def each(spark: SparkSession, files: list[File], batch_id: int) -> None:
-        batch, told = _rows(spark, path, files, source), {f: _note(f) for f in files}
+        batch, told = batch_rows.rows(spark, path, files, source), {f: batch_rows.note(f) for f in files}
         noted = None not in told.values()
         write(batch, batch_id, touched_of(list(told.values())) if noted else touched_by(batch.df), told)
 
     return batches.for_each(spark, path, much, checkpoint, each, source=source.name)
-
-
-def _rows(spark: SparkSession, path: Store, files: list[File], source: Source) -> Rows:
-    return Rows(spark, lambda: delta_sql.rows_of(spark, path, files, source=source.name))
-
-
-def _note(file: File) -> list[dict[str, Any]] | None:
-    """What a changelog file notes of its tables. None: nothing, or as earlier versions did, which left out schemas."""
-    note = note_of(file)
-    return note if note is not None and all("schema" in group for group in note) else None
 
 
 def _told(
@@ -176,7 +161,7 @@ def _write(
     spans = {n: plan.spans[n] for t in touched if plan.old(n := t.name, t.low)}
     before = state.now(path, source)
     stopped = not_carried(batch.df, spans, source) if spans else {}
-    batch, touched, files, apart = _as_today(batch, config, source, plan, spans, touched, files)
+    batch, touched, files, apart = batch_rows.as_today(batch, config, source, plan, spans, touched, files)
     touched = [t for t in touched if not _of_another(source, t.name)]
     moved = {c.today for carries in spans.values() for c in carries}
     lists = column_lists(config, source, touched)
@@ -192,7 +177,8 @@ def _write(
         lists_ = listed({n: text for n, text in plan.columns.items() if text})
         return routing.routed(upcast.carried(every, plan.spans, lists_), source, sorted(known), found.lacking)
 
-    plain = {} if source.tables.routes else _plain(spark, source, files, found, apart)
+    surveyed = [] if source.tables.routes else [t for t in found.touched if t.name not in apart]
+    plain = batch_rows.plain(spark, source, files, surveyed, found.told)
     app = f"snapshots {source.name}"
     came = partitions.came(config, source)
     work = Work(config, source, found.rows, batch_id, app, lists, history, plain=plain, came=came)
@@ -236,49 +222,12 @@ def _of_another(source: Source, name: Name) -> bool:
     return not source.tables.wanted(*name) and source.tables.wanted_name(".".join(name), any_case=True)
 
 
-def _as_today(
-    batch: Rows,
-    config: Config,
-    source: Source,
-    plan: Plan,
-    spans: dict[Name, list[Carry]],
-    touched: list[Touched],
-    files: Mapping[File, Any],
-) -> tuple[Rows, list[Touched], Mapping[File, Any], set[Name]]:
-    """A batch with the rows from before DDL as rows of today: its rows, tables and files; and tables of which the files
-    note nothing true."""
-    if not spans:
-        return batch, touched, files, set()
-    columns = {n: text for n, text in plan.columns.items() if text}
-    stated = column_lists(config, source, touched)
-    spark = batch.spark
-    if None not in files.values() and (notes := carried_files(spark, config, source, spans, columns, stated, files)):
-        rows = _rows(spark, CHANGELOG.at(stores.lake(config)), list(notes), source)
-        return rows, touched_of(list(notes.values())), notes, set()
-    rows = upcast.carried(batch.df, spans, listed(columns))
-    return Rows.of(rows), touched_by(rows), files, {*spans, *(c.today for of in spans.values() for c in of if c.today)}
-
-
 def _read_alone(config: Config, source: Source, work: Work, names: list[Name], before: state.Tables) -> list[Store]:
     """The snapshots of some tables of a batch, if Spark reads neither their changes nor anything else that is large;
     none, if it does of one."""
     if not all(n in work.plain and not (before.get(n) or {}).get("partial") for n in names):
         return []
     return [Target.of(config, source.name, *n).snapshot for n in names]
-
-
-def _plain(
-    spark: SparkSession, source: Source, files: Mapping[File, Any], found: routing.Routed, apart: set[Name]
-) -> dict[Name, Plain]:
-    """Tables of a batch whose changes are plain, but those whose rows are carried over DDL (`apart`)."""
-    columns = {}
-    for t in found.touched:
-        if t.name not in apart and (told := found.told.get(t.name)):
-            with suppress(TableStopped):  # it will be told when the table's turn comes
-                mine = columns_of(source, t.name, told)
-                if t.told_keys or not any(c.key for c in mine):
-                    columns[t.name] = mine
-    return survey(spark, files, columns)
 
 
 def _follow(spark: SparkSession, config: Config, source: Source, history: History) -> None:

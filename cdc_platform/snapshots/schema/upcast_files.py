@@ -23,7 +23,9 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 _ROWS = "rows"
-Notes = dict[File, list[dict[str, Any]]]
+Note = list[dict[str, Any]]
+"""What a file tells of its tables (changelog/file_stats.py)."""
+Notes = dict[File, Note]
 
 
 @dataclass(frozen=True, slots=True)
