@@ -157,6 +157,23 @@ def commit(path: Store, before: Live, written: Iterable[Written], marked: Iterab
     return True
 
 
+def empty_out(told: Told, metadata: Action) -> bool:
+    """Makes the next version of a table, without rows, of this metadata. False: its protocol isn't kept to here, or
+    another has made that version; nothing was done."""
+    if _unknown(told.protocol):
+        return False
+    now, version = int(time.time() * 1000), told.version + 1
+    said = {"operation": "WRITE", "operationParameters": {"mode": "Overwrite"}, "engineInfo": "cdc-platform"}
+    lines: list[Action] = [{"commitInfo": {"timestamp": now, "readVersion": told.version, **said}}]
+    lines += [{"metaData": metadata}] if metadata != told.metadata else []
+    lines += [{"remove": _removed(add, now)} for add in told.adds]
+    if len(lines) == 1:
+        return True
+    if done := log_state.commit(told.path, version, lines):
+        _checkpointed(told.path, version, empty(metadata["configuration"]).interval)
+    return done
+
+
 def _checkpointed(path: Store, version: int, interval: int) -> None:
     """One every so many commits. Without it the log is read from the last one on: no reason to fail."""
     from deltalake.exceptions import DeltaError

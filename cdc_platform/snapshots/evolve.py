@@ -1,7 +1,8 @@
 """DDL that no run has looked at, brought to the snapshots: decided once per statement."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from functools import partial
+from typing import NamedTuple
 
 from pyspark.sql import SparkSession
 
@@ -12,11 +13,20 @@ from cdc_platform.errors import TableStopped
 from cdc_platform.lake import checkpoints, delta_table, stores
 from cdc_platform.snapshots import routing, state
 from cdc_platform.snapshots.rebuild import anew, stop
+from cdc_platform.snapshots.rebuild_together import anew_together
 from cdc_platform.snapshots.schema import upcast
 from cdc_platform.snapshots.schema.history import Decision, History, alter, in_place
 from cdc_platform.snapshots.target import Target
 from cdc_platform.spark import delta_sql
 from cdc_platform.tables import CHECKPOINT, TABLE_STATE, Name
+
+
+class Decided(NamedTuple):
+    """What became of statements, why or with what reserve, and of the snapshot."""
+
+    word: str
+    reason: str | None = None
+    outcome: state.Outcome | None = None
 
 
 def evolve(spark: SparkSession, config: Config, source: Source, history: History) -> None:
@@ -32,8 +42,10 @@ def evolve(spark: SparkSession, config: Config, source: Source, history: History
     snapshots = {source.tables.routed(*n) for n in names if source.tables.wanted(*n)}
     named = sorted(snapshots)
     each = [partial(_evolve, spark, config, source, history, n, before) for n in named]
-    decided = dict(zip(named, delta_sql.run_parallel(each), strict=True))
-    outcomes = [o for _, _, o in decided.values() if o is not None]
+    found = dict(zip(named, delta_sql.run_parallel(each), strict=True))
+    wanted = {n: d.reason for n, d in found.items() if d.word == "rebuilt"}
+    decided = {**found, **_made_anew(spark, config, source, history, wanted)}
+    outcomes = [d.outcome for d in decided.values() if d.outcome is not None]
     if outcomes:
         met = [before[name]["batch"] for o in outcomes if (name := o.name) in before]
         batch_id = max(met, default=state.BEFORE)
@@ -41,18 +53,19 @@ def evolve(spark: SparkSession, config: Config, source: Source, history: History
     decisions = []
     for s in steps:
         name = source.tables.routed(*(s.effect.after or s.effect.before or ("", "")))
-        word, reason, _ = decided.get(name, ("no effect", None, None))
-        decisions.append(Decision(s, "no effect" if s.effect.nothing else word, reason))
+        done = decided.get(name, Decided("no effect"))
+        decisions.append(Decision(s, "no effect" if s.effect.nothing else done.word, done.reason))
     history.keep(decisions)
 
 
 def _evolve(
     spark: SparkSession, config: Config, source: Source, history: History, name: Name, before: state.Tables
-) -> tuple[str, str | None, state.Outcome | None]:
-    """(decision, reason, outcome) of the statements that concern one of today's snapshots."""
+) -> Decided:
+    """What is decided of the statements that concern one of today's snapshots; that it is to be rebuilt isn't done
+    yet."""
     target = Target.of(config, source.name, *name)
     if (last := before.get(name)) is not None and last["state"] == "stopped":
-        return "stopped", last["reason"], None
+        return Decided("stopped", last["reason"])
     members = history.members(name)
     merged, steps = source.tables.merged(*name), history.undecided_steps(*members)
     told = "; ".join(
@@ -66,17 +79,34 @@ def _evolve(
     unsettled = not history.full.unsettled.isdisjoint(members)
     fresh = not (there or unsettled) and (same_names or _nothing_done(config, source))
     if fresh or (merged and routing.only_joins(spark, source, target, steps, history.lists(name))):
-        return "applied", told or None, None  # rows are carried as they come
+        return Decided("applied", told or None)  # rows are carried as they come
     if reason := WHICH_MOVED if unsettled else _forbidden(source, name, steps, members):
-        return "stopped", reason, stop(name, reason)
+        return Decided("stopped", reason, stop(name, reason))
     as_it_is = bool(steps) and all(s.effect.same_columns for s in steps)
     if as_it_is or (there and not merged and in_place(steps, members) and alter(spark, target, steps)):
-        return "applied", told or None, None
+        return Decided("applied", told or None)
+    return Decided("rebuilt", told or None)
+
+
+def _made_anew(
+    spark: SparkSession, config: Config, source: Source, history: History, wanted: Mapping[Name, str | None]
+) -> dict[Name, Decided]:
+    """Snapshots made anew, each for a reason."""
+    done = anew_together(spark, config, source, history, sorted(wanted))
+    alone = sorted(wanted.keys() - done.keys())
+    each = [partial(_anew, spark, config, source, history, name, wanted[name]) for name in alone]
+    found = {name: Decided("rebuilt", wanted[name], outcome) for name, outcome in done.items()}
+    return found | dict(zip(alone, delta_sql.run_parallel(each), strict=True))
+
+
+def _anew(
+    spark: SparkSession, config: Config, source: Source, history: History, name: Name, reason: str | None
+) -> Decided:
     try:
         result = anew(spark, config, source, history, name)
     except TableStopped as error:
-        return "stopped", error.reason, stop(name, error.reason)
-    return "rebuilt" if result.changes else "emptied", told or None, result
+        return Decided("stopped", error.reason, stop(name, error.reason))
+    return Decided("rebuilt" if result.changes else "emptied", reason, result)
 
 
 def _forbidden(source: Source, name: Name, steps: Sequence[Step], members: Collection[Name]) -> str | None:

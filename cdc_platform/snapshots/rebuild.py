@@ -10,7 +10,7 @@ from typing import NamedTuple
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from cdc_platform.changelog.schema import WHICH_MOVED, Carry, Order
+from cdc_platform.changelog.schema import Carry, Order
 from cdc_platform.config import Config, Source
 from cdc_platform.errors import TableStopped
 from cdc_platform.lake import stores
@@ -131,21 +131,6 @@ def rebuilt(
     path, batch_id = TABLE_STATE.at(stores.lake(config)), before[name]["batch"] if name in before else state.BEFORE
     state.keep(path, source, [found], before, batch_id, anew=True)
     return found
-
-
-def refreshed(spark: SparkSession, config: Config, source: Source, since: int | None) -> state.Tables:
-    """Makes tables anew that batches left stale, this run's or a killed one's, and those that were stopped until it
-    showed which table a RENAME had moved. Returns all tables' present state and, since a batch, their figures."""
-    path = TABLE_STATE.at(stores.lake(config))
-    before = state.now(path, source, since)
-    stale = {n for n, t in before.items() if t["state"] == "stale"}
-    waiting = {n for n, t in before.items() if t["state"] == "stopped" and WHICH_MOVED in (t["reason"] or "")}
-    if not stale and not waiting:
-        return before
-    history = History(spark, config, source)
-    for name in sorted(stale | (waiting - history.full.unsettled)):
-        rebuilt(spark, config, source, history, name, before, needs_rows=name in stale)
-    return state.now(path, source, since)
 
 
 def not_carried(rows: DataFrame, spans: dict[Name, list[Carry]], source: Source) -> dict[Name, str]:

@@ -9,10 +9,10 @@ from pyspark.sql import functions as F
 
 from cdc_platform.changelog.table_rules import Chosen, Rules
 from cdc_platform.config import Config, Source, Tables
-from cdc_platform.errors import TableStopped
 from cdc_platform.lake import stores
 from cdc_platform.snapshots import state
 from cdc_platform.snapshots.batch_tables import names_in
+from cdc_platform.snapshots.rebuild_together import each_anew
 from cdc_platform.snapshots.schema.history import History
 from cdc_platform.spark import delta_sql
 from cdc_platform.tables import CHANGELOG, TABLE_STATE, Name
@@ -21,15 +21,10 @@ LEFT_OUT = "left_out"
 
 
 def follow(
-    spark: SparkSession,
-    config: Config,
-    source: Source,
-    history: History,
-    anew: Callable[[Name], state.Outcome],
+    spark: SparkSession, config: Config, source: Source, history: History
 ) -> tuple[list[state.Outcome], Callable[[], None]]:
     """What becomes of the snapshots that a change of rules concerns, none where there is no change; and what notes that
-    it is done, to be called when the outcomes are kept. `anew` makes a snapshot from the whole changelog, or raises
-    TableStopped. Doing it once more changes nothing."""
+    it is done, to be called when the outcomes are kept. Doing it once more changes nothing."""
     chosen = Chosen(spark, config, source, "snapshots")
     now = Rules.of(source, 0, routes=True)
     if chosen.done and chosen.done[-1].same(now):
@@ -44,7 +39,7 @@ def follow(
     # What was never taken into a snapshot comes by the changelog's stream.
     known = {t for n in moved if (t := is_[n]) and (t in before or was[n])}
     rest = {t for n in moved if (t := was[n]) and t in is_.values()}
-    outcomes = [_made(anew, t) for t in sorted(known | rest)]
+    outcomes = each_anew(spark, config, source, history, sorted(known | rest))
     left = {t for n in moved if (t := was[n]) and t in before} - set(is_.values())
     outcomes += [state.Outcome(t, LEFT_OUT, _why(source.tables, t), 0, 0) for t in sorted(left)]
     return outcomes, lambda: chosen.note(replace(now, number=chosen.done[-1].number + 1), "done")
@@ -59,13 +54,6 @@ def _places(
     names = {c.today for n in stored for c in history.full.carries(n) if c.today is not None}
     before, now = ({n: t.routed(*n) if t.wanted(*n) else None for n in names} for t in (rules, source.tables))
     return before, now
-
-
-def _made(anew: Callable[[Name], state.Outcome], name: Name) -> state.Outcome:
-    try:
-        return anew(name)
-    except TableStopped as error:
-        return state.Outcome(name, "stopped", error.reason, 0, 0)
 
 
 def _why(tables: Tables, name: Name) -> str:

@@ -22,7 +22,8 @@ from cdc_platform.snapshots.apply.prepare import read_in_bulk
 from cdc_platform.snapshots.batch_tables import Touched, touched_by, touched_of
 from cdc_platform.snapshots.cuts import complete, publish
 from cdc_platform.snapshots.evolve import evolve
-from cdc_platform.snapshots.rebuild import anew, not_carried, rebuilt, refreshed, stop
+from cdc_platform.snapshots.rebuild import not_carried, rebuilt, stop
+from cdc_platform.snapshots.rebuild_together import refreshed
 from cdc_platform.snapshots.reduce import ties
 from cdc_platform.snapshots.row_history import HISTORIES
 from cdc_platform.snapshots.rule_changes import LEFT_OUT, follow
@@ -232,7 +233,7 @@ def _read_alone(config: Config, source: Source, work: Work, names: list[Name], b
 
 def _follow(spark: SparkSession, config: Config, source: Source, history: History) -> None:
     """Does what other rules of the configuration ask for."""
-    outcomes, done = follow(spark, config, source, history, partial(anew, spark, config, source, history))
+    outcomes, done = follow(spark, config, source, history)
     if outcomes:
         path = TABLE_STATE.at(stores.lake(config))
         before = state.now(path, source)

@@ -59,11 +59,13 @@ _AT_ONCE, _REQUESTS_AT_ONCE = 4, 16
 
 
 class Asked(NamedTuple):
-    """A table of a batch: its changes, the list of its columns, its state before (None: it is new)."""
+    """A table of a batch: its changes, the list of its columns, its state before (None: it is new, or was emptied to be
+    made anew)."""
 
     touched: Touched
     columns: str | None
     before: Mapping[str, Any] | None
+    emptied: bool = False
 
 
 class _Prepared(NamedTuple):
@@ -91,6 +93,11 @@ def bring_up(work: Work, asked: list[Asked]) -> dict[Name, state.Outcome]:
     return {o.name: o for o in outcomes}
 
 
+def is_few(plain: Plain, touched: Touched) -> bool:
+    """Whether one task takes a table's changes."""
+    return 0 < plain.figures.changes == touched.changes <= _FEW
+
+
 def _side_by_side(work: Work, pieces: list[Callable[[], T]]) -> list[T]:
     remote = stores.lake(work.config).remote
     return delta_sql.run_parallel(pieces, _REQUESTS_AT_ONCE if remote else _AT_ONCE)
@@ -99,7 +106,7 @@ def _side_by_side(work: Work, pieces: list[Callable[[], T]]) -> list[T]:
 def _prepared(work: Work, asked: Asked) -> _Prepared | None:
     """None: the table has to go its own way."""
     touched, plain = asked.touched, work.plain.get(asked.touched.name)
-    if plain is None or asked.columns is None or not 0 < plain.figures.changes == touched.changes <= _FEW:
+    if asked.columns is None or not (plain and is_few(plain, touched)):
         return None
     unsettled, emptied = work.came.unsettled(touched.low[1]), plain.figures.truncated_at is not None
     if (unsettled and (work.came.mixed or emptied)) or (emptied and not plain.table.keys):  # partitions.check; keyless
@@ -127,7 +134,8 @@ def _looked(target: Target, columns: list[TableColumn], asked: Asked, plain: Pla
     if look.live is None or not _fits(target, look, columns):
         return None
     if asked.before is None:
-        return None if look.live.adds or delta_table.exists(target.tombstones) else look
+        dug = not asked.emptied and delta_table.exists(target.tombstones)
+        return None if look.live.adds or dug else look
     low = tuple(map(int, plain.figures.low_order))
     if not plain.table.keys:
         doubted = asked.before["reason"] is not None

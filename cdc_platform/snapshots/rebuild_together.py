@@ -1,0 +1,152 @@
+"""Snapshots made anew from the whole changelog: those whose changes are plain and few by one Spark job (together.py), the
+others each by itself (rebuild.py), which takes some jobs of seconds and gives the same."""
+
+import uuid
+from functools import partial
+from typing import NamedTuple
+from urllib.parse import unquote
+
+from pyspark.sql import SparkSession
+
+from cdc_platform.changelog.schema import WHICH_MOVED
+from cdc_platform.config import Config, Source
+from cdc_platform.errors import TableStopped
+from cdc_platform.lake import delta_table, new_tables, stores
+from cdc_platform.lake.store import File
+from cdc_platform.snapshots import batch_rows, partitions, state, together
+from cdc_platform.snapshots.batch_tables import Touched, touched_of
+from cdc_platform.snapshots.rebuild import anew, not_carried, rebuilt, stop
+from cdc_platform.snapshots.reduce.full_images import Plain
+from cdc_platform.snapshots.schema import shapes
+from cdc_platform.snapshots.schema.columns import columns_of
+from cdc_platform.snapshots.schema.history import History, Plan
+from cdc_platform.snapshots.schema.upcast_files import Notes
+from cdc_platform.snapshots.table_batch import Work, column_lists, merged_list
+from cdc_platform.spark import delta_sql
+from cdc_platform.spark.delta_sql import Rows
+from cdc_platform.tables import CHANGELOG, TABLE_STATE, Name, name_of
+
+_MOST_FILES, _MOST_BYTES = 2_000, 256 << 20
+"""Files of the changelog of which it is looked what they note, and bytes of those that are read in whole: of a longer
+one each table reads what statistics tell it to."""
+_AT_ONCE = 16
+
+
+def refreshed(spark: SparkSession, config: Config, source: Source, since: int | None) -> state.Tables:
+    """Makes tables anew that batches left stale, this run's or a killed one's, and those that were stopped until it
+    showed which table a RENAME had moved. Returns all tables' present state and, since a batch, their figures."""
+    path = TABLE_STATE.at(stores.lake(config))
+    before = state.now(path, source, since)
+    stale = {n for n, t in before.items() if t["state"] == "stale"}
+    waiting = {n for n, t in before.items() if t["state"] == "stopped" and WHICH_MOVED in (t["reason"] or "")}
+    if not stale and not waiting:
+        return before
+    history = History(spark, config, source)
+    names = sorted(stale | (waiting - history.full.unsettled))
+    done = anew_together(spark, config, source, history, names)
+    for batch in sorted({before[name]["batch"] for name in done}):
+        mine = [done[name] for name in sorted(done) if before[name]["batch"] == batch]
+        state.keep(path, source, mine, before, batch, anew=True)
+    for name in (n for n in names if n not in done):
+        rebuilt(spark, config, source, history, name, before, needs_rows=name in stale)
+    return state.now(path, source, since)
+
+
+def each_anew(
+    spark: SparkSession, config: Config, source: Source, history: History, names: list[Name]
+) -> list[state.Outcome]:
+    """Some snapshots made anew; of one that can't be, that it is stopped."""
+    done = anew_together(spark, config, source, history, names)
+    for name in (n for n in names if n not in done):
+        try:
+            done[name] = anew(spark, config, source, history, name)
+        except TableStopped as why:
+            done[name] = stop(name, why.reason)
+    return [done[name] for name in names]
+
+
+class _Changes(NamedTuple):
+    """Changes of some snapshots as rows of today: rows, files with what they note, tables, their column lists."""
+
+    rows: Rows
+    files: Notes
+    touched: list[Touched]
+    columns: dict[Name, str | None]
+    lists: dict[str, str]
+
+
+def anew_together(
+    spark: SparkSession, config: Config, source: Source, history: History, names: list[Name]
+) -> dict[Name, state.Outcome]:
+    """Outcomes of those of some snapshots that were made anew. The others are as they were, or empty: each is to be
+    made by itself (rebuild.anew)."""
+    if source.tables.routes or len(names) < 2:
+        return {}
+    found = _changes(spark, config, source, history, {*names})
+    if found is None:
+        return {}
+    plain = batch_rows.plain(spark, source, found.files, found.touched, found.columns)
+    came = partitions.came(config, source)
+    ready = [t for t in found.touched if (p := plain.get(t.name)) and _is_ready(p, t) and not came.unsettled(t.low[1])]
+    app = f"rebuild {uuid.uuid4().hex}"
+    work = Work(config, source, found.rows, 0, app, found.lists, plain=plain, came=came)
+    each = [partial(_emptied, work, t.name, found.columns[t.name]) for t in ready]
+    done = zip(ready, delta_sql.run_parallel(each, _AT_ONCE), strict=True)
+    asked = [together.Asked(t, found.columns[t.name], None, emptied=True) for t, emptied in done if emptied]
+    return together.bring_up(work, asked)
+
+
+def _changes(
+    spark: SparkSession, config: Config, source: Source, history: History, names: set[Name]
+) -> _Changes | None:
+    """None: the changelog is long, or doesn't note what it holds."""
+    plan = history.plan()
+    if (files := _files(config, source, _ever(plan, names))) is None:
+        return None
+    touched, path = touched_of(list(files.values())), CHANGELOG.at(stores.lake(config))
+    spans = {n: plan.spans[n] for t in touched if plan.old(n := t.name, t.low)}
+    rows = batch_rows.rows(spark, path, list(files), source)
+    stopped = not_carried(rows.df, spans, source) if spans else {}
+    rows, touched, noted, apart = batch_rows.as_today(rows, config, source, plan, spans, touched, files)
+    if apart:
+        return None
+    mine = [t for t in touched if t.name in names and t.name not in stopped]
+    lists = column_lists(config, source, mine)
+    columns = {t.name: history.full.columns(t.name) if history.any_ddl else merged_list(t, lists) for t in mine}
+    return _Changes(rows, {f: told for f, told in noted.items() if told is not None}, mine, columns, lists)
+
+
+def _ever(plan: Plan, names: set[Name]) -> set[Name]:
+    """Names under which rows of some tables may stand in the changelog."""
+    return names | {n for n, carries in plan.spans.items() if any(c.today in names for c in carries)}
+
+
+def _files(config: Config, source: Source, names: set[Name]) -> Notes | None:
+    """The changelog's files that have rows of these names, with what each notes of them. None: too much, or one that
+    notes nothing."""
+    path = CHANGELOG.at(stores.lake(config))
+    added = delta_table.added(path).select(["path", "size_bytes", "partition.source"]).to_pylist()
+    sizes = {File(path, unquote(a["path"])): a["size_bytes"] for a in added if a["partition.source"] == source.name}
+    if len(sizes) > _MOST_FILES:
+        return None
+    told = dict(zip(sizes, delta_sql.run_parallel([partial(batch_rows.note, f) for f in sizes], _AT_ONCE), strict=True))
+    found: Notes = {}
+    for file, note in told.items():
+        if note is None:
+            return None
+        if mine := [group for group in note if group["db"] is not None and name_of(group) in names]:
+            found[file] = mine
+    return found if sum(sizes[f] for f in found) <= _MOST_BYTES else None
+
+
+def _is_ready(plain: Plain, touched: Touched) -> bool:
+    """Whether one task can make the table of its changes."""
+    return bool(plain.table.keys) and plain.figures.truncated_at is None and together.is_few(plain, touched)
+
+
+def _emptied(work: Work, name: Name, text: str | None) -> bool:
+    """The snapshot and its tombstones without rows, with today's columns. False: Spark has to do it."""
+    target, columns = work.target(name), columns_of(work.source, name, text or "[]")
+    if not new_tables.emptied(target.snapshot, shapes.snapshot(work.source.name, name, columns)):
+        return False
+    return new_tables.emptied(target.tombstones, shapes.tombstones(columns))
