@@ -1,5 +1,5 @@
-"""Snapshots made anew from the whole changelog: those whose changes are plain and few by one Spark job (together.py), the
-others each by itself (rebuild.py), which takes some jobs of seconds and gives the same."""
+"""Snapshots made anew from the whole changelog: those whose changes are plain and few by one Spark job (together.py),
+the others each by itself (rebuild.py), which takes some jobs of seconds and gives the same."""
 
 import uuid
 from functools import partial
