@@ -211,7 +211,7 @@ def _write(
     unplaced = {n: rows_alone[n] for a in alone if a.touched.low[1] < 0 and (n := a.touched.name) in rows_alone}
     work = replace(work, plain=rows_alone, untied=ties.untied(spark, unplaced) if came.several else frozenset())
     with read_in_bulk(spark, _read_alone(config, source, work, [a.touched.name for a in alone], before)):
-        each = [partial(outcome, work, *a) for a in alone]
+        each = [partial(outcome, work, a.touched, a.columns, a.before) for a in alone]
         outcomes = [*done.values(), *delta_sql.run_parallel(each)]
     state.keep(path, source, outcomes, before, batch_id)
     if spans:
