@@ -72,7 +72,7 @@ def live(path: Store) -> Live | None:
 def live_of(told: Told) -> Live | None:
     """The same of what its log tells."""
     properties = told.metadata["configuration"]
-    if _unknown(told.protocol) or told.metadata.get("partitionColumns"):
+    if unknown(told.protocol) or told.metadata.get("partitionColumns"):
         return None
     if any(properties.get(p, "false") != "false" for p in _REFUSED):
         return None
@@ -105,31 +105,6 @@ def counted_after(before: Live, written: Iterable[Written], marked: Iterable[Mar
     return counted(before._replace(adds=stay)) + sum(file.rows for file in written)
 
 
-def configure(path: Store, changes: Mapping[str, str | None]) -> bool:
-    """Set properties of a table that ask nothing of who writes it; None: take one away. False: it isn't kept to here
-    what its protocol asks for, or its log can't be read in full, and nothing was done. Raises StorageError where others
-    commit all the time."""
-    for _ in _tries(path):
-        try:
-            told = log_state.now(path)
-        except FileNotFoundError:
-            told = None
-        if told is None or _unknown(told.protocol):
-            return False
-        before, version = told.metadata["configuration"], told.version + 1
-        kept = {name: value for name, value in {**before, **changes}.items() if value is not None}
-        if kept == before:
-            return True
-        now = int(time.time() * 1000)
-        said = {"operation": "SET TBLPROPERTIES", "operationParameters": {}, "isBlindAppend": True}
-        info = {"timestamp": now, "readVersion": told.version, "engineInfo": "cdc-platform", **said}
-        lines: list[Action] = [{"commitInfo": info}, {"metaData": {**told.metadata, "configuration": kept}}]
-        if log_state.commit(path, version, lines):
-            _checkpointed(path, version, empty(kept).interval)
-            return True
-    raise AssertionError(path)
-
-
 def _is_kept_to(add: Action) -> bool:
     """Whether a data file stands in its table's folder, and its rows are told."""
     return not (":" in add["path"] or add["path"].startswith("/")) and "numRecords" in add.get("stats", "")
@@ -157,21 +132,21 @@ def commit(path: Store, before: Live, written: Iterable[Written], marked: Iterab
     return True
 
 
-def empty_out(told: Told, metadata: Action) -> bool:
-    """Makes the next version of a table, without rows, of this metadata. False: its protocol isn't kept to here, or
-    another has made that version; nothing was done."""
-    if _unknown(told.protocol):
-        return False
-    now, version = int(time.time() * 1000), told.version + 1
-    said = {"operation": "WRITE", "operationParameters": {"mode": "Overwrite"}, "engineInfo": "cdc-platform"}
-    lines: list[Action] = [{"commitInfo": {"timestamp": now, "readVersion": told.version, **said}}]
-    lines += [{"metaData": metadata}] if metadata != told.metadata else []
-    lines += [{"remove": _removed(add, now)} for add in told.adds]
-    if len(lines) == 1:
-        return True
-    if done := log_state.commit(told.path, version, lines):
-        _checkpointed(told.path, version, empty(metadata["configuration"]).interval)
+def add_version(before: Head, operation: str, lines: list[Action]) -> bool:
+    """Makes the next version of a table of these lines, which change no rows of files that stay. False: another has
+    made that version, and nothing was done."""
+    metadata = next((line["metaData"] for line in lines if "metaData" in line), before.metadata)
+    said = {"operation": operation, "operationParameters": {}, "engineInfo": "cdc-platform"}
+    info = {"timestamp": int(time.time() * 1000), "readVersion": before.version, **said}
+    if done := log_state.commit(before.path, before.version + 1, [{"commitInfo": info}, *lines]):
+        _checkpointed(before.path, before.version + 1, empty(metadata["configuration"]).interval)
     return done
+
+
+def removes(adds: Iterable[Action]) -> list[Action]:
+    """What takes data files out of a table."""
+    now = int(time.time() * 1000)
+    return [{"remove": _removed(add, now)} for add in adds]
 
 
 def _checkpointed(path: Store, version: int, interval: int) -> None:
@@ -215,8 +190,8 @@ def _head(table: Store, *, look: bool = True) -> Head:
         raise LakeChanged(table.uri(), f"its log can't be read in full: {error}") from None
     if now is None:
         raise LakeChanged(table.uri(), "there is no table")
-    if unknown := _unknown(now.protocol):
-        raise LakeChanged(table.uri(), f"its protocol asks writers for what isn't known: {', '.join(unknown)}")
+    if more := unknown(now.protocol):
+        raise LakeChanged(table.uri(), f"its protocol asks writers for what isn't known: {', '.join(more)}")
     return now
 
 
@@ -247,7 +222,7 @@ def append(
     """As `append_files`, of files that are made now unless the table has taken them before (None). Raises LakeChanged
     where the table has what isn't kept to here, StorageError where others commit all the time."""
     made: tuple[Sink, list[Written]] | None = None
-    for tried in _tries(path):
+    for tried in tries(path):
         now = _head(path, look=tried > 0 or not looked_at)
         if now.recorded(once):
             return None
@@ -259,7 +234,7 @@ def append(
     raise AssertionError(path)
 
 
-def _tries(path: Store) -> Iterator[int]:
+def tries(path: Store) -> Iterator[int]:
     """Tries of a commit, with pauses between them: how many there were before. Raises StorageError where there were too
     many."""
     until, tried = time.monotonic() + _APPEND_SECONDS, itertools.count()
@@ -295,7 +270,7 @@ def replace(sink: Sink, gone: Collection[str], files: list[Written]) -> None:
     LakeChanged where one of the others isn't there any more, and as `append`."""
 
     path = sink.table
-    for _ in _tries(path):
+    for _ in tries(path):
         _head(path)
         if (told := log_state.now(path, look=False)) is None:
             continue
@@ -313,7 +288,7 @@ def replace(sink: Sink, gone: Collection[str], files: list[Written]) -> None:
             return _checkpointed(path, before + 1, _interval(told))
 
 
-def _unknown(protocol: Action) -> list[str]:
+def unknown(protocol: Action) -> list[str]:
     """Features that a table asks its writers to keep to, and that aren't kept to here."""
     if (version := protocol["minWriterVersion"]) <= _PLAIN:
         return []

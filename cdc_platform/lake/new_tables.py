@@ -13,7 +13,6 @@ from cdc_platform.lake.looks import Look
 from cdc_platform.lake.store import Store
 from cdc_platform.tables import Table
 
-_MAPPING, _BY_NAME = "delta.columnMapping.mode", "none"
 FIRST = f"_delta_log/{0:020d}.json"
 
 
@@ -50,28 +49,11 @@ def _made(columns: bytes, partition_by: tuple[str, ...], properties: tuple[tuple
         return Path(folder, FIRST).read_text("utf-8").rstrip("\n").split("\n")  # names may hold other line ends
 
 
-def emptied(path: Store, table: Table) -> bool:
-    """A table without rows, with these columns and the properties that it has, in place of one that may be there; one
-    commit. False: its columns have other names in files, what it asks of writers isn't kept to here or isn't enough for
-    these columns, or another commit came in between; nothing was done."""
-    try:
-        told = log_state.now(path)
-    except FileNotFoundError:
-        return False
-    if told is None:
-        return True
-    lines = [json.loads(line) for line in first_commit(table).splitlines()]
-    [made] = [line["metaData"] for line in lines if "metaData" in line]
-    [asked] = [line["protocol"] for line in lines if "protocol" in line]
-    if told.metadata["configuration"].get(_MAPPING, _BY_NAME) != _BY_NAME or not _is_enough(told.protocol, asked):
-        return False
-    columns = {name: made[name] for name in ("schemaString", "partitionColumns")}
-    return commits.empty_out(told, {**told.metadata, **columns})
-
-
-def _is_enough(there: Action, asked: Action) -> bool:
-    """Whether a protocol lists the features of another one."""
-    return all({*(asked.get(n) or ())} <= {*(there.get(n) or ())} for n in ("readerFeatures", "writerFeatures"))
+def fields(table: Table) -> list[Action]:
+    """A table's columns as its first commit has them."""
+    lines = map(json.loads, first_commit(table).splitlines())
+    [text] = [line["metaData"]["schemaString"] for line in lines if "metaData" in line]
+    return json.loads(text)["fields"]
 
 
 def created(path: Store, table: Table) -> Look | None:

@@ -15,7 +15,8 @@ from cdc_platform.snapshots import routing, state
 from cdc_platform.snapshots.rebuild import anew, stop
 from cdc_platform.snapshots.rebuild_together import anew_together
 from cdc_platform.snapshots.schema import upcast
-from cdc_platform.snapshots.schema.history import Decision, History, alter, in_place
+from cdc_platform.snapshots.schema.alter import alter
+from cdc_platform.snapshots.schema.history import Decision, History, in_place
 from cdc_platform.snapshots.target import Target
 from cdc_platform.spark import delta_sql
 from cdc_platform.tables import CHECKPOINT, TABLE_STATE, Name

@@ -11,7 +11,7 @@ from pyspark.sql import SparkSession
 from cdc_platform.changelog.schema import WHICH_MOVED
 from cdc_platform.config import Config, Source
 from cdc_platform.errors import TableStopped
-from cdc_platform.lake import delta_table, new_tables, stores
+from cdc_platform.lake import delta_table, metadata_commits, stores
 from cdc_platform.lake.store import File
 from cdc_platform.snapshots import batch_rows, partitions, state, together
 from cdc_platform.snapshots.batch_tables import Touched, touched_of
@@ -147,6 +147,6 @@ def _is_ready(plain: Plain, touched: Touched) -> bool:
 def _emptied(work: Work, name: Name, text: str | None) -> bool:
     """The snapshot and its tombstones without rows, with today's columns. False: Spark has to do it."""
     target, columns = work.target(name), columns_of(work.source, name, text or "[]")
-    if not new_tables.emptied(target.snapshot, shapes.snapshot(work.source.name, name, columns)):
+    if not metadata_commits.empty_out(target.snapshot, shapes.snapshot(work.source.name, name, columns)):
         return False
-    return new_tables.emptied(target.tombstones, shapes.tombstones(columns))
+    return metadata_commits.empty_out(target.tombstones, shapes.tombstones(columns))

@@ -81,16 +81,6 @@ def overwrite(rows: DataFrame, path: Store, columns: str) -> None:
     named.write.format("delta").mode("overwrite").option("overwriteSchema", "true").save(path.spark_uri())
 
 
-def add_column(
-    spark: SparkSession, path: Store, name: str, spark_type: str, after: str | None, comment: str = ""
-) -> None:
-    """A new column behind another one; None: before all."""
-    _allow(spark, path, spark_type)
-    said = f" COMMENT {literal(comment)}" if comment else ""
-    place = f"AFTER {quoted(after)}" if after is not None else "FIRST"
-    spark.sql(f"ALTER TABLE {delta(path)} ADD COLUMNS ({quoted(name)} {spark_type}{said} {place})")
-
-
 def _allow(spark: SparkSession, path: Store, columns: str) -> None:
     """Lets a table have columns of TIMESTAMP_NTZ: Delta does so by itself only when it makes a table with one."""
     new = "timestamp_ntz" in columns.lower()

@@ -8,7 +8,7 @@ from deltalake import write_deltalake
 from cdc_platform.automation import table_events, table_status
 from cdc_platform.automation.assets import all_assets
 from cdc_platform.automation.table_news import TableNews
-from cdc_platform.lake import commits, stores
+from cdc_platform.lake import metadata_commits, stores
 from cdc_platform.results import StageResult
 from cdc_platform.tables import HISTORY_PATH, MADE_FOR, TYPED_CHANGES_PATH
 from tests.automation.conftest import schema_history, snapshot, table_state
@@ -74,7 +74,7 @@ def test_a_table_of_which_more_is_kept_tells_of_it_too(config, source, instance,
     getattr(source.tables, kind).append("shop.t0[01]")
     path = location.of(stores.lake(config), source.name, ("shop", "t01"))
     write_deltalake(path.uri(), pa.table({"id": [1, 1, 2]}))
-    assert commits.configure(path, {MADE_FOR: "[]"})
+    assert metadata_commits.configure(path, {MADE_FOR: "[]"})
     assets = {a.key: a for a in all_assets(naming) if isinstance(a, dg.AssetSpec)}
     spec = assets[dg.AssetKey([kind, "shop-dts", "shop", "t01"])]
     assert [d.asset_key.path for d in spec.deps] == [["snapshots", "shop-dts", "shop", "t01"]]
@@ -85,7 +85,7 @@ def test_a_table_of_which_more_is_kept_tells_of_it_too(config, source, instance,
     assert (beside.asset_key, beside.metadata["dagster/row_count"].value) == (spec.key, 3)
     assert isinstance(beside, dg.AssetMaterialization)
     for made_for in ("", None):  # it lacks changes, or was never made in full
-        assert commits.configure(path, {MADE_FOR: made_for})
+        assert metadata_commits.configure(path, {MADE_FOR: made_for})
         [status] = [s for s in table_status.statuses(config, source) if s.name == "shop.t01"]
         [lacks] = table_events.beside(naming, status)
         assert (type(lacks), "lacks changes" in lacks.metadata["state"].value) == (dg.AssetObservation, True)

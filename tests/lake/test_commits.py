@@ -9,7 +9,7 @@ from deltalake import DeltaTable, QueryBuilder, write_deltalake
 from pyroaring import BitMap64
 
 from cdc_platform.errors import LakeChanged, LakeNotShared
-from cdc_platform.lake import commits, deletion_vectors, handles, new_tables
+from cdc_platform.lake import commits, deletion_vectors, handles, metadata_commits, new_tables
 from cdc_platform.lake.commits import Marked
 from cdc_platform.lake.data_files import Output, Sink
 from cdc_platform.tables import Table
@@ -217,13 +217,13 @@ def test_no_vectors_where_they_are_not_enabled(store):
 
 def test_a_property_is_set_and_taken_away_in_commits_of_their_own(table):
     before = commits.live(table)
-    assert commits.configure(table, {"cdc.limits": "ü, 'x'", "other": "1"})
-    assert commits.configure(table, {"cdc.limits": "ü, 'x'"})  # it is so already
+    assert metadata_commits.configure(table, {"cdc.limits": "ü, 'x'", "other": "1"})
+    assert metadata_commits.configure(table, {"cdc.limits": "ü, 'x'"})  # it is so already
     opened = handles.opened(table)
     assert opened.version() == before.version + 1
     kept = opened.metadata().configuration
     assert (kept["cdc.limits"], kept["other"]) == ("ü, 'x'", "1")
-    assert commits.configure(table, {"other": None})
+    assert metadata_commits.configure(table, {"other": None})
     assert "other" not in handles.opened(table).metadata().configuration
     assert there(table) == [*range(12)]
     assert commits.live(table).adds == before.adds
@@ -232,7 +232,7 @@ def test_a_property_is_set_and_taken_away_in_commits_of_their_own(table):
 def test_a_property_of_a_checkpointed_table_is_set_and_its_columns_stay(table):
     handles.opened(table).create_checkpoint()
     columns = handles.opened(table).schema().to_json()
-    assert commits.configure(table, {"a": "b"})
+    assert metadata_commits.configure(table, {"a": "b"})
     assert handles.opened(table).schema().to_json() == columns
     assert handles.opened(table).metadata().configuration["a"] == "b"
 
@@ -240,7 +240,7 @@ def test_a_property_of_a_checkpointed_table_is_set_and_its_columns_stay(table):
 def test_a_table_of_an_unknown_feature_keeps_its_properties(table):
     protocol = {"minReaderVersion": 3, "minWriterVersion": 7, "readerFeatures": [], "writerFeatures": ["rowTracking"]}
     table.put(LOG.format(3), json.dumps({"protocol": protocol}).encode())
-    assert not commits.configure(table, {"a": "b"})
+    assert not metadata_commits.configure(table, {"a": "b"})
     assert table.read(LOG.format(4)) is None
 
 

@@ -13,7 +13,7 @@ from deltalake import DeltaTable, write_deltalake
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from cdc_platform.lake import commits, delta_table, handles, log_files, log_state, looks, new_tables
+from cdc_platform.lake import commits, delta_table, handles, log_files, log_state, looks, metadata_commits, new_tables
 from cdc_platform.lake.store import Store
 from cdc_platform.tables import TOPICS
 from tests.lakes import store_at
@@ -62,7 +62,7 @@ def test_commits_of_others_are_read_once_and_our_own_never(table: Store) -> None
         assert live is not None and live.version == 1
         told = {"operation": "WRITE", "operationParameters": {}}
         assert commits.commit(table, live, [], [commits.Marked(live.adds[0], None)], told)
-        assert commits.configure(table, {"cdc.limits": "few"})
+        assert metadata_commits.configure(table, {"cdc.limits": "few"})
         now = log_state.now(table)
         assert now is not None and (now.version, now.metadata["configuration"]) == (3, {"cdc.limits": "few"})
         assert len(read.call_args_list) == 1
@@ -90,7 +90,7 @@ def test_what_has_a_checkpoint_of_several_files_is_told_by_delta_rs(table: Store
     table.remove(["_delta_log/00000000000000000000.json"])
     with pytest.raises(FileNotFoundError):
         log_state.now(table)
-    assert commits.live(table) is None and not commits.configure(table, {"cdc.limits": "x"})
+    assert commits.live(table) is None and not metadata_commits.configure(table, {"cdc.limits": "x"})
     handles.forget(table)
     table.put("_delta_log/_last_checkpoint", json.dumps(hint).encode())
     assert (1, paths(table)) == as_delta_rs(table)
@@ -161,7 +161,7 @@ def test_it_is_what_delta_rs_tells_after_any_commits(
         elif step == "once":
             commits.append_files(delta_table.sink(path), [], ("app", recorded := number))
         elif step == "ours":
-            commits.configure(path, {"cdc.limits": str(number)})
+            metadata_commits.configure(path, {"cdc.limits": str(number)})
         else:
             opened = DeltaTable(path.uri())
             _ = opened.create_checkpoint() if step == "checkpoint" else opened.delete(f"n = {number - 1}")

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from cdc_platform.lake import commits
+from cdc_platform.lake import metadata_commits
 from cdc_platform.lake.store import Store
 from tests.changelog.feed import Feed, Image, SourceTable, position
 
@@ -78,7 +78,7 @@ class Table:
 
     def configure(self, **properties: str) -> None:
         """Properties of the snapshot, `delta.` left out."""
-        assert commits.configure(self.snapshot, {f"delta.{name}": value for name, value in properties.items()})
+        assert metadata_commits.configure(self.snapshot, {f"delta.{name}": value for name, value in properties.items()})
 
 
 def differs(rows: dict[Any, Image], found: pa.Table) -> str | None:

@@ -11,7 +11,7 @@ import pytest
 from deltalake import DeltaTable
 
 from cdc_platform.errors import StorageError
-from cdc_platform.lake import commits, delta_table, queries
+from cdc_platform.lake import commits, delta_table, metadata_commits, queries
 from cdc_platform.snapshots import run as snapshots
 from cdc_platform.snapshots import together as ways
 from cdc_platform.snapshots.apply import prepare
@@ -317,7 +317,7 @@ def test_another_commit_in_between_leaves_the_table_to_its_own_way(feed, togethe
 
     def committed(work: Any, prepared: Any, told: Any) -> Any:
         if prepared.asked.touched.name[-1] == "t0":
-            commits.configure(feed.target("shop", "t0").snapshot, {"somebody": "was here"})
+            metadata_commits.configure(feed.target("shop", "t0").snapshot, {"somebody": "was here"})
         return kept(work, prepared, told)
 
     monkeypatch.setattr(ways, "_committed", committed)

@@ -2,21 +2,24 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import NamedTuple
 
 from pyspark.sql import SparkSession
 
 from cdc_platform.errors import TableStopped
-from cdc_platform.lake import delta_table, new_tables
+from cdc_platform.lake import delta_table, metadata_commits, new_tables
+from cdc_platform.lake.columns import Columns
 from cdc_platform.lake.data_files import footer
 from cdc_platform.lake.looks import Look
 from cdc_platform.lake.store import Store
-from cdc_platform.snapshots.schema import features, shapes
+from cdc_platform.snapshots.schema import alter, features, shapes
 from cdc_platform.snapshots.schema.columns import TableColumn
 from cdc_platform.snapshots.target import Stale, Target
 from cdc_platform.spark import delta_sql
 from cdc_platform.spark.delta_sql import delta
 from cdc_platform.spark.session import FEW_ROWS_AT_ONCE, ROWS_AT_ONCE
+from cdc_platform.tables import Table
 
 MANY_FILES = 12
 """Small files of a snapshot that are put together."""
@@ -32,18 +35,24 @@ def prepare(spark: SparkSession, target: Target, columns: list[TableColumn], *, 
     made = not delta_table.exists(target.snapshot)
     dug = (anew or made) and delta_table.exists(target.tombstones)
     if anew and dug:
-        delta_sql.replace(spark, target.tombstones, shapes.tombstones(columns).ddl)
+        _empty(spark, target.tombstones, shapes.tombstones(columns))
     if made:
         _make(spark, target, columns)
     elif anew:
-        features.allow_names(spark, target.snapshot, [c.name for c in columns])
-        delta_sql.replace(spark, target.snapshot, shapes.snapshot(target.source, target.name, columns).ddl)
+        _empty(spark, target.snapshot, shapes.snapshot(target.source, target.name, columns))
     else:
-        _evolve(spark, target, columns)
+        _evolve(target, columns)
         put_together(spark, target.snapshot)
     if target.for_any and not made:
         features.remove(spark, target.snapshot)
     return anew or (made and not dug)  # not where the snapshot is made again whose folder was lost
+
+
+def _empty(spark: SparkSession, path: Store, table: Table) -> None:
+    """Takes all rows out of a table, and gives it these columns."""
+    if not metadata_commits.empty_out(path, table):
+        features.allow_names(spark, path, [c.name for c in table.columns])
+        delta_sql.replace(spark, path, table.ddl)
 
 
 def _make(spark: SparkSession, target: Target, columns: list[TableColumn]) -> None:
@@ -128,24 +137,32 @@ def _row_bytes(snapshot: Store) -> int | None:
     return max(total // rows, _CELL_BYTES * len(metadata.schema))
 
 
-def _evolve(spark: SparkSession, target: Target, columns: list[TableColumn]) -> None:
+def _evolve(target: Target, columns: list[TableColumn]) -> None:
     fields = {f.name.lower(): f for f in delta_sql.schema(target.snapshot).fields}
     there = {name: f.dataType for name, f in fields.items()}
     keyed, had_key = any(c.key for c in columns), shapes.ADDRESS not in there
     if keyed != had_key or (not keyed and any(c.name.lower() not in there for c in columns)):
         raise Stale
-    previous: TableColumn | None = None
     for c in columns:
         kept = there.get(c.name.lower())
-        if kept is None:
-            features.allow_names(spark, target.snapshot, [c.name])
-            delta_sql.add_column(spark, target.snapshot, c.name, c.spark, previous and previous.name, c.comment)
-        elif kept.simpleString() != c.spark:
+        if kept is not None and kept.simpleString() != c.spark:
             raise TableStopped(
                 target.source,
                 target.name,
                 f"column {c.name!r} is kept as {kept.simpleString()} and now comes as {c.spark}",
             )
-        elif shapes.comment_of(fields[c.name.lower()]) != c.comment:
+        if kept is not None and shapes.comment_of(fields[c.name.lower()]) != c.comment:
             raise Stale
-        previous = c
+    if not metadata_commits.change_columns(target.snapshot, partial(_add, columns)):
+        raise Stale
+
+
+def _add(wanted: list[TableColumn], columns: Columns) -> bool:
+    """Those that aren't there, each behind the one before it."""
+    previous: str | None = None
+    for c in wanted:
+        there = next((n for n in columns.names if n.lower() == c.name.lower()), None)
+        if there is None:
+            alter.add(columns, c, previous)
+        previous = there or c.name
+    return True

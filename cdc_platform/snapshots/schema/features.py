@@ -11,24 +11,20 @@ from typing import NamedTuple
 from pyspark.sql import SparkSession
 
 from cdc_platform.lake import delta_table
+from cdc_platform.lake.columns import COLUMN_MAPPING, MAPPING, needs_mapping
 from cdc_platform.lake.commits import VECTORS
 from cdc_platform.lake.looks import Look
 from cdc_platform.lake.store import Store
 from cdc_platform.spark import delta_sql
 from cdc_platform.spark.delta_sql import delta
 
-MAPPING = "delta.columnMapping.mode"
-COLUMN_MAPPING, DELETION_VECTORS = "columnMapping", "deletionVectors"
-"""Names of the two in a table's protocol."""
+DELETION_VECTORS = "deletionVectors"
+"""Its name in a table's protocol."""
 _MAPPED = {MAPPING: "name", "delta.feature.timestampNtz": "supported"}
-"""Enables column mapping so that readers without it refuse the table. By itself it has reader version 2, for which
-deltalake's PyArrow reader (1.6) doesn't look whether columns are mapped: it gives NULLs. Every reader that supports
-column mapping supports timestampNtz, which raises the version to 3."""
+"""Enables column mapping, as lake.columns.Columns.map does."""
 SMALL = 1 << 18
 """Bytes of a snapshot up to which its files are rewritten: less work than to mark rows in them, a third of its time
 (1.5 instead of 2.3 s). Not more: what is rewritten is kept until VACUUM."""
-_RESERVED = frozenset(" ,;{}()\n\t=")
-"""Characters that Delta takes in column names only with column mapping (DELTA_INVALID_CHARACTERS_IN_COLUMN_NAMES)."""
 
 
 class Features(NamedTuple):
@@ -55,11 +51,6 @@ class Features(NamedTuple):
 def _features(named: set[str], properties: Mapping[str, str], size: int) -> Features:
     mapped = properties.get(MAPPING, "none") != "none"
     return Features(COLUMN_MAPPING in named, DELETION_VECTORS in named, mapped, properties.get(VECTORS) == "true", size)
-
-
-def needs_mapping(names: Iterable[str]) -> bool:
-    """Whether Delta accepts these column names only with column mapping."""
-    return any(_RESERVED & set(name) for name in names)
 
 
 def at_creation(names: Iterable[str]) -> dict[str, str]:

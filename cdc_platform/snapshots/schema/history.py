@@ -12,24 +12,17 @@ from functools import partial
 from typing import Any, NamedTuple
 
 from pyspark.sql import SparkSession
-from pyspark.sql import functions as F
 
 from cdc_platform.changelog.schema import Carry, Order, Step
 from cdc_platform.config import Config, Source
 from cdc_platform.errors import UnknownType
 from cdc_platform.lake import delta_table, stores
 from cdc_platform.mysql.ddl import Statement
-from cdc_platform.mysql.defaults import instead_of_null
 from cdc_platform.mysql.effects import Effect, effects, to_json
 from cdc_platform.mysql.types import parse_type
-from cdc_platform.snapshots.schema import features
-from cdc_platform.snapshots.schema.columns import ORDER_FIELDS, TableColumn, order_literal, order_sql
 from cdc_platform.snapshots.schema.conversions import same_values
 from cdc_platform.snapshots.schema.seen import address_of, digest_of, kept_effects, seen
-from cdc_platform.snapshots.schema.shapes import ADDRESS
-from cdc_platform.snapshots.target import Target
 from cdc_platform.spark import delta_sql
-from cdc_platform.spark.delta_sql import delta, quoted
 from cdc_platform.tables import SCHEMA_CHANGES, SCHEMA_EFFECTS, Name
 
 
@@ -201,129 +194,3 @@ def _known_type(text: str) -> bool:
     except UnknownType:
         return False
     return True
-
-
-def alter(spark: SparkSession, target: Target, steps: Iterable[Step]) -> bool:
-    """Brings a snapshot's columns up to date without rewriting what is there. False: it must be built anew, as one of
-    a table without a key: the digests beside it are of whole rows."""
-    have = [f.name for f in delta_sql.read(spark, target.snapshot).schema.fields]
-    if ADDRESS in have:
-        return False
-    table = f"ALTER TABLE {delta(target.snapshot)}"
-    for step in steps:
-        effect = step.effect
-        if (moves := _moves(have, effect)) is None:
-            return False
-        _rename_and_drop(spark, target, have, moves)
-        have = [n for n in moves.names if n not in moves.dropped]
-        for added in effect.added:
-            column = TableColumn(added.name, parse_type(added.type), False)
-            if _find(have, added.name) is None:
-                before = [c.name for c in effect.columns[: _place(effect, added.name)]]
-                previous = next((n for b in reversed(before) if (n := _find(have, b))), None)
-                features.allow_names(spark, target.snapshot, [added.name])
-                delta_sql.add_column(spark, target.snapshot, added.name, column.spark, previous, column.comment)
-                have.insert(have.index(previous) + 1 if previous else 0, added.name)
-            if added.fill is not None:
-                _fill(spark, target, column, added.fill, step.order)
-        if not _fill_nulls(spark, target, effect, step.order):
-            return False
-        _reorder(spark, table, have, effect)
-    return True
-
-
-class _Moves(NamedTuple):
-    """What a statement's renames and drops do to columns, one after the other. names: of each column afterwards, before
-    drops."""
-
-    renamed: list[tuple[str, str]]
-    dropped: list[str]
-    names: list[str]
-
-
-def _moves(have: list[str], effect: Effect) -> _Moves | None:
-    """None: a name is taken, or isn't there. What is done already is left out."""
-    renamed, names = [], list(have)
-    for old, new in effect.renamed.items():
-        there, taken = _find(names, old), _find(names, new)
-        if there is None and taken is not None:
-            continue
-        if there is None or taken is not None:
-            return None
-        renamed.append((there, new))
-        names[names.index(there)] = new
-    return _Moves(renamed, [there for old in effect.dropped if (there := _find(names, old)) is not None], names)
-
-
-def _rename_and_drop(spark: SparkSession, target: Target, have: list[str], moves: _Moves) -> None:
-    """Does that to a snapshot: by column mapping, or by rewriting it in one commit."""
-    if not (moves.renamed or moves.dropped):
-        return
-    path = target.snapshot
-    if target.for_any:
-        features.remove(spark, path)
-        features.allow_names(spark, path, [new for _, new in moves.renamed])
-        if not features.Features.of(path).mapped:
-            columns = ((old, new) for old, new in zip(have, moves.names, strict=True) if new not in moves.dropped)
-            rows = delta_sql.read(spark, path).select(*(F.col(quoted(old)).alias(new) for old, new in columns))
-            rows.write.format("delta").mode("overwrite").option("overwriteSchema", "true").save(path.spark_uri())
-            return
-    features.map_columns(spark, path)
-    for old, new in moves.renamed:
-        spark.sql(f"ALTER TABLE {delta(path)} RENAME COLUMN {quoted(old)} TO {quoted(new)}")
-    for old in moves.dropped:
-        spark.sql(f"ALTER TABLE {delta(path)} DROP COLUMN {quoted(old)}")
-
-
-def _reorder(spark: SparkSession, table: str, have: list[str], effect: Effect) -> None:
-    """The source's order of columns; `have` is kept up."""
-    previous: str | None = None
-    for name in (n for c in effect.columns if (n := _find(have, c.name)) is not None):
-        place = have.index(previous) + 1 if previous else 0
-        if have[place] != name:
-            spark.sql(f"{table} ALTER COLUMN {quoted(name)} " + (f"AFTER {quoted(previous)}" if previous else "FIRST"))
-            have.remove(name)
-            have.insert(have.index(previous) + 1 if previous else 0, name)
-        previous = name
-
-
-def _fill(
-    spark: SparkSession, target: Target, column: TableColumn, fill: str, order: Order, *, only_null: bool = False
-) -> None:
-    """The default of a new column in rows that were there before it; only_null: where they hold nothing in it."""
-    value = spark.range(1).select(column.value(F.lit(fill)).alias("v"))
-    view = f"cdc_fill_{abs(hash((target.snapshot.uri(), column.name)))}"
-    value.createOrReplaceTempView(view)
-    try:
-        null = f" AND t.{quoted(column.name)} IS NULL" if only_null else ""
-        at = order_sql(dict(zip(ORDER_FIELDS, order, strict=True)))
-        spark.sql(
-            f"MERGE INTO {delta(target.snapshot)} AS t USING {view} AS s ON t._cdc_order < {at}{null} "
-            f"WHEN MATCHED THEN UPDATE SET {quoted(column.name)} = s.v"
-        )
-    finally:
-        spark.catalog.dropTempView(view)
-
-
-def _fill_nulls(spark: SparkSession, target: Target, effect: Effect, order: Order) -> bool:
-    """What rows hold that held NULL in columns which are NOT NULL since. False: it isn't told."""
-    for name, types in effect.retyped.items():
-        type_ = parse_type(types.after)
-        if not types.filled or type_.family in ("date", "datetime"):  # zero dates are NULL here
-            continue
-        held = delta_sql.read(spark, target.snapshot).where(F.col(quoted(name)).isNull())
-        if held.where(F.col("_cdc_order") < order_literal(dict(zip(ORDER_FIELDS, order, strict=True)))).isEmpty():
-            continue
-        text = instead_of_null(type_)
-        if text is None:
-            return False
-        _fill(spark, target, TableColumn(name, type_, False), text, order, only_null=True)
-    return True
-
-
-def _place(effect: Effect, name: str) -> int:
-    return next((i for i, c in enumerate(effect.columns) if c.name.lower() == name.lower()), len(effect.columns))
-
-
-def _find(have: list[str], name: str) -> str | None:
-    return next((h for h in have if h.lower() == name.lower()), None)
