@@ -9,7 +9,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from deltalake import DeltaTable
+import pyarrow as pa
+from deltalake import DeltaTable, QueryBuilder
 
 from cdc_platform.bench.meter import Reading, measured
 from cdc_platform.config import Config
@@ -103,7 +104,8 @@ def wrong(config: Config, table: str, columns: list[str], rows: Iterable[Mapping
     path = SNAPSHOT_PATH.at(stores.lake(config), source="bench", db=DB, table=table)
     if not delta_table.exists(path):
         return f"{table}: it isn't there"
-    there = DeltaTable(path.uri(), storage_options=path.options).to_pyarrow_table().select(columns).to_pylist()
+    table = QueryBuilder().register("t", DeltaTable(path.uri(), storage_options=path.options))
+    there = pa.table(table.execute("SELECT * FROM t").read_all()).select(columns).to_pylist()
     live = sorted(tuple(str(r[c]) for c in columns) for r in there)
     told = sorted(tuple(str(r[c]) for c in columns) for r in rows)
     return None if live == told else f"{table}: {len(set(live) ^ set(told))} rows differ"

@@ -5,6 +5,7 @@ The changes come as Canal JSON through the whole chain. After them every snapsho
 
 import random
 from collections.abc import Iterator
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from cdc_platform.bench.breadth import DB, canal_json, catch_up, name, wrong
@@ -18,6 +19,8 @@ _STATEMENTS, _CHANGES = 60, 2_700
 _FIRST = {"id": "bigint", "name": "varchar(64)", "qty": "int"}
 _COLUMNS = "(id bigint PRIMARY KEY, name varchar(64), qty int)"
 _KINDS = ("add", "drop", "rename", "widen", "comment", "truncate", "rename table", "create")
+_EACH = {"a column more in each": "add", "one less in each": "drop", "another type in each": "retype"}
+"""Rounds, and the kinds of their statements."""
 
 Row = dict[str, str | None]
 
@@ -48,6 +51,11 @@ class History:
     def differences(self, config: Config) -> list[str]:
         """Tables whose snapshot isn't what the changes say."""
         return [d for t, rows in self.rows.items() if (d := wrong(config, t, list(self.columns[t]), rows.values()))]
+
+    def each(self, kind: str) -> Iterator[Record]:
+        """A statement in each table."""
+        for table in list(self.columns):
+            yield getattr(self, f"_{kind}")(table)
 
     def _some(self) -> str:
         return self._random.choice(list(self.columns))
@@ -102,6 +110,10 @@ class History:
         self.columns[table]["qty"] = "bigint"
         return self._ddl(table, f"ALTER TABLE `{table}` MODIFY COLUMN qty bigint")
 
+    def _retype(self, table: str) -> Record:
+        self.columns[table]["qty"] = "varchar(20)"
+        return self._ddl(table, f"ALTER TABLE `{table}` MODIFY COLUMN qty varchar(20)")
+
     def _comment(self, table: str) -> Record:
         return self._ddl(table, f"ALTER TABLE `{table}` COMMENT 'seen at {self.at}'")
 
@@ -121,10 +133,16 @@ class History:
 
 
 def figures(spark: "SparkSession", config: Config, servers: str, tables: int) -> tuple[list[dict[str, Any]], list[str]]:
-    """Statements, changes, seconds of the chain and of its last stage, peak memory; and differences."""
+    """Per round: statements, changes, seconds of the chain and of its last stage, peak memory; and differences. After
+    the backlog one statement in each table, which all have rows: two that concern columns alone, and one of a type."""
     history = History("ddl", tables)
-    publish(history.records(), servers, partitions={history.topic: 1})
-    whole, last = catch_up(spark, config)
-    told = {"statements": _STATEMENTS, "changes": _CHANGES, "tables": tables, "seconds": round(whole.seconds, 2)}
-    peak = {"snapshots_s": round(last.seconds, 2), "cpu_s": round(whole.cpu_s, 1)}
-    return [{**told, **peak, "peak_mb": round(whole.peak_bytes / 1e6)}], history.differences(config)
+    rounds = {"backlog": history.records, **{what: partial(history.each, kind) for what, kind in _EACH.items()}}
+    out = []
+    for what, records in rounds.items():
+        statements, changes = (_STATEMENTS, _CHANGES) if what == "backlog" else (len(history.columns), 0)
+        publish(records(), servers, partitions={history.topic: 1})
+        whole, last = catch_up(spark, config)
+        told = {"round": what, "statements": statements, "changes": changes, "tables": len(history.columns)}
+        seconds = {"seconds": round(whole.seconds, 2), "snapshots_s": round(last.seconds, 2)}
+        out.append({**told, **seconds, "cpu_s": round(whole.cpu_s, 1), "peak_mb": round(whole.peak_bytes / 1e6)})
+    return out, history.differences(config)

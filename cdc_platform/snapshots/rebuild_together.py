@@ -141,7 +141,7 @@ def _files(config: Config, source: Source, names: set[Name]) -> Notes | None:
 
 def _is_ready(plain: Plain, touched: Touched) -> bool:
     """Whether one task can make the table of its changes."""
-    return bool(plain.table.keys) and plain.figures.truncated_at is None and together.is_few(plain, touched)
+    return bool(plain.table.keys) and together.is_few(plain, touched)
 
 
 def _emptied(work: Work, name: Name, text: str | None) -> bool:
