@@ -9,14 +9,13 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-import pyarrow as pa
 from deltalake import DeltaTable, QueryBuilder
 
 from cdc_platform.bench.meter import Reading, measured
 from cdc_platform.config import Config
 from cdc_platform.feeds.publish import Record, publish
 from cdc_platform.feeds.workload import START_MS
-from cdc_platform.lake import delta_table, stores
+from cdc_platform.lake import answers, delta_table, stores
 from cdc_platform.tables import SNAPSHOT_PATH
 
 if TYPE_CHECKING:
@@ -104,8 +103,8 @@ def wrong(config: Config, table: str, columns: list[str], rows: Iterable[Mapping
     path = SNAPSHOT_PATH.at(stores.lake(config), source="bench", db=DB, table=table)
     if not delta_table.exists(path):
         return f"{table}: it isn't there"
-    table = QueryBuilder().register("t", DeltaTable(path.uri(), storage_options=path.options))
-    there = pa.table(table.execute("SELECT * FROM t").read_all()).select(columns).to_pylist()
+    reader = QueryBuilder().register("t", DeltaTable(path.uri(), storage_options=path.options))
+    there = answers.table(reader.execute("SELECT * FROM t").read_all()).select(columns).to_pylist()
     live = sorted(tuple(str(r[c]) for c in columns) for r in there)
     told = sorted(tuple(str(r[c]) for c in columns) for r in rows)
     return None if live == told else f"{table}: {len(set(live) ^ set(told))} rows differ"

@@ -9,7 +9,7 @@ import pytest
 from deltalake import write_deltalake
 
 from cdc_platform.changelog.open_rows import may_differ, may_differ_sql, not_by, not_by_sql
-from cdc_platform.formats.table_schemas.doubts import Doubt
+from cdc_platform.formats.table_schemas.doubts import Doubt, Stretch
 from cdc_platform.formats.table_schemas.places import Place
 from cdc_platform.lake import delta_table, stores
 from cdc_platform.tables import CHANGELOG
@@ -33,14 +33,17 @@ def rows(made: random.Random) -> list[dict[str, Any]]:
     return found
 
 
-def places(made: random.Random) -> tuple[Place, ...]:
+def stretches(made: random.Random) -> tuple[Stretch, ...]:
     def place() -> Place:
         number = made.choice((None, (4, made.choice((8, 2**40, 2**63 + 50)))))
         micros = int(START.timestamp()) * 1_000_000 + made.randrange(6)
         at = made.choice("ab"), made.randrange(2), made.randrange(9)
         return Place(*at, number=number, time=made.choice((None, micros)))
 
-    return tuple(place() for _ in range(made.randrange(3)))
+    def stretch() -> Stretch:
+        return Stretch(made.choice((None, place())), tuple(place() for _ in range(made.randrange(3))))
+
+    return tuple(stretch() for _ in range(made.randrange(3)))
 
 
 def test_rows_of_another_decoder_or_of_none_that_is_noted(spark, make_config):
@@ -60,7 +63,7 @@ def test_both_find_the_same_rows(spark, make_config):
     write_deltalake(path.uri(), pa.Table.from_pylist(rows(made), CHANGELOG.arrow(*COLUMNS)))
     frame, counts = spark.read.format("delta").load(path.spark_uri()), set()
     for _ in range(25):
-        doubt = Doubt("", places(made))
+        doubt = Doubt("", stretches(made))
         mine = frame.where(frame.schema_version == VERSIONS[0]).where(may_differ(doubt)).count()
         sql = f"SELECT count(*) AS n FROM {{t}} WHERE {may_differ_sql(VERSIONS[0], doubt)}"
         assert delta_table.ask(sql, t=path)[0]["n"] == mine, doubt

@@ -13,12 +13,18 @@ from cdc_platform.formats.table_schemas.states import States
 from cdc_platform.mysql.types import MySqlType, parse_type
 
 
+class Stretch(NamedTuple):
+    """Where rows are right: from behind a place on (None: from the first row on), and before all of some places."""
+
+    behind: Place | None
+    before: tuple[Place, ...]
+
+
 class Doubt(NamedTuple):
-    """`digest`: of what is known of a list's columns. `since`: rows that stand before all of these places are right;
-    empty: none is."""
+    """`digest`: of what is known of a list's columns. `right`: where rows of it are what they would be now."""
 
     digest: str
-    since: tuple[Place, ...]
+    right: tuple[Stretch, ...]
 
 
 class Doubts:
@@ -46,10 +52,26 @@ class Doubts:
         digest = hashlib.blake2b(json.dumps([listed, seen]).encode(), digest_size=16).hexdigest()
         names = {n.lower() for n in listed}
         covered = any(c and not w and names <= c.folded for (_, _, _, c), w in zip(known, wrong, strict=True))
-        first_at, first_creates = known[0][:2]
-        if not covered or (wrong[0] and (first_at is None or first_creates)):
+        if not covered:
             return Doubt(digest, ())
-        return Doubt(digest, tuple(at for (at, *_), w in zip(known, wrong, strict=True) if w and at is not None))
+        places = [(at, w, c is not None and names <= c.folded) for (at, _, _, c), w in zip(known, wrong, strict=True)]
+        first_at, first_creates = known[0][:2]
+        begins_right = not (wrong[0] and (first_at is None or first_creates))
+        return Doubt(digest, _stretches(places, begins_right=begins_right))
+
+
+def _stretches(states: list[tuple[Place | None, bool, bool]], *, begins_right: bool) -> tuple[Stretch, ...]:
+    """Where rows are right, by the states that follow each other: since where, whether it is wrong of a list, whether
+    it tells all columns of it. begins_right: whether rows before the first are."""
+    found: list[Stretch] = []
+    behind, is_right = None, begins_right
+    for i, (at, wrong, whole) in enumerate(states):
+        if at is not None and wrong and is_right:
+            found.append(Stretch(behind, tuple(p for p, w, _ in states[i:] if w and p is not None)))
+            is_right = False
+        elif at is not None and whole and not wrong and not is_right:
+            behind, is_right = at, True
+    return (*found, Stretch(behind, ())) if is_right else tuple(found)
 
 
 def alike(a: str, b: str) -> bool:
