@@ -269,7 +269,7 @@ def test_rows_of_an_earlier_version_are_compared(debezium, monkeypatch):
     """Whose changelog doesn't tell what rows were decoded by."""
     before = replace(tables.CHANGELOG, columns=tables.CHANGELOG.columns[:-1], added=())
     new_tables.create(stores.lake(debezium.config).at(before.path), before)
-    debezium.land(ddl(50, CREATE, COLUMNS), scaled(60, 1), topic="ddl")
+    debezium.land(ddl(50, CREATE, COLUMNS), scaled(110, 1), topic="ddl")  # where a row stands, too
     rows_of(debezium)
     with monkeypatch.context() as earlier:
         earlier.setattr(Direct, "_by", None)
