@@ -53,7 +53,7 @@ class Kind:
 
 @dataclass(frozen=True, slots=True)
 class Changes:
-    """CHANGELOG rows of one table, and its columns."""
+    """CHANGELOG rows of one table, with upcast.UNTOLD where DDL made something else of them, and its columns."""
 
     source: str
     name: Name
@@ -177,7 +177,7 @@ class _Keeper:
         if name in self.made or name in self.failed:
             return
         try:
-            found = every_change(self.spark, self.config, self.source, self.history, name)
+            found = every_change(self.spark, self.config, self.source, self.history, name, untold=True)
             if not (columns := self._columns(name, found.columns)):
                 raise TableStopped(self.source.name, name, "no list of its columns is known")
             mine = Changes(self.source.name, name, found.rows.where(of_table(*name)), columns)

@@ -66,10 +66,17 @@ class Changes(NamedTuple):
 
 
 def every_change(
-    spark: SparkSession, config: Config, source: Source, history: History, name: Name, up_to: Column | None = None
+    spark: SparkSession,
+    config: Config,
+    source: Source,
+    history: History,
+    name: Name,
+    up_to: Column | None = None,
+    *,
+    untold: bool = False,
 ) -> Changes:
-    """The whole changelog of one of the snapshots, as `anew` takes it. Raises TableStopped where rows can't be
-    carried to today's columns."""
+    """The whole changelog of one of the snapshots, as `anew` takes it. untold: with upcast.UNTOLD, where DDL made
+    something else of rows. Raises TableStopped where rows can't be carried to today's columns."""
     rows = delta_sql.read(spark, CHANGELOG.at(stores.lake(config))).where(F.col("source") == source.name)
     rows = rows if up_to is None else rows.where(up_to)
     names = _names_of(source, history, rows, name)
@@ -77,7 +84,7 @@ def every_change(
     rows = rows.where(reduce(or_, (of_table(*n) for n in names), F.lit(False)))
     stopped = not_carried(rows, spans, source)
     columns = {n: text for c in spans.values() for x in c if (n := x.today) and (text := history.full.columns(n))}
-    rows = upcast.carried(rows, spans, listed(columns))
+    rows = upcast.carried(rows, spans, listed(columns), untold=untold)
     touched = [t for t in touched_by(rows) if source.tables.routed(*t.name) == name]
     lists = column_lists(config, source, touched)
     told = {t.name: history.full.columns(t.name) if spans else merged_list(t, lists) for t in touched}

@@ -238,6 +238,46 @@ def test_a_rebuild_before_the_first_batch_hides_none_of_its_outcomes(spark: Any,
     assert sorted(result.tables) == ["shop.new", "shop.other"]
 
 
+@pytest.mark.thorough
+@pytest.mark.parametrize("in_batches", [False, True])
+def test_a_value_that_only_the_row_before_tells_stops_a_table_that_holds_it(
+    spark: Any, make_config: Any, in_batches: bool
+) -> None:
+    """What a server made of a text that is no label isn't told, be the text in the row after, or unchanged and
+    left out of it. Rows that were gone by then stop nothing, and others are as the server made them."""
+    feed = Feed(spark, make_config([{"name": "s", "format": "canal", "topics": ["t"]}]), "s")
+    shapes = [
+        versions("s varchar(9)", "a int", name="held", keys=("s",)),
+        versions("s varchar(9)", "a int", name="unchanged", keys=()),
+        versions("s varchar(9)", "a int", name="gone", keys=("s",)),
+        versions("s varchar(9)", "a int", name="none", keys=()),
+    ]
+    held, unchanged, gone, none = shapes
+    stated = [t.stated() | {"lineage": "1"} for t in shapes]
+    changes = [
+        held.update((1, 10), {"s": "none"}, {"a": "2"}),
+        unchanged.update((1, 11), {"s": "none", "a": "1"}, {"a": "2"}),
+        *(t.insert((1, 12 + i), {"s": "b,a", "a": "1"}) for i, t in enumerate((gone, none))),
+        *(t.insert((1, 14 + i), {"s": "b", "a": "2"}) for i, t in enumerate((gone, none))),
+        *(t.delete((1, 16 + i), {"s": "b,a", "a": "1"}) for i, t in enumerate((gone, none))),
+        *(t.delete((1, 18 + i), {"s": "none", "a": "1"}) for i, t in enumerate((gone, none))),
+    ]
+    statements = [ddl(f"ALTER TABLE {t.name} MODIFY s SET('a','b')", 20 + i) for i, t in enumerate(shapes)]
+    if in_batches:  # the statement was decided before any row of the table came
+        feed.say(*stated, *statements)
+        feed.catch_up()
+        feed.say(*(c | {"partition": 1} for c in changes))
+    else:
+        feed.say(*stated, *changes)
+        feed.catch_up()
+        feed.say(*statements)
+    feed.catch_up()
+    for name in ("held", "unchanged"):
+        state, why = feed.state("shop", name)
+        assert (state, "'none' isn't made of its labels" in str(why)) == ("stopped", True), (name, why)
+    assert [feed.live("shop", t) for t in ("gone", "none")] == [[{"s": "b", "a": 2}]] * 2
+
+
 def test_rows_that_go_without_a_message_stay_and_it_is_told(spark: Any, make_config: Any) -> None:
     policy = {"ddl": {"shop.strict": "add_only"}}
     feed = Feed(spark, make_config([{"name": "s", "format": "canal", "topics": ["t"], "tables": policy}]), "s")

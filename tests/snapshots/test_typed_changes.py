@@ -18,7 +18,7 @@ from cdc_platform.snapshots.schema.history import History
 from cdc_platform.spark import delta_sql
 from cdc_platform.tables import MADE_FOR, TYPED_CHANGES_PATH, as_name
 from tests.changelog.feed import Feed, Image, SourceTable, read
-from tests.snapshots.test_ddl import STORIES, live_after
+from tests.snapshots.test_ddl import STORIES, ddl, live_after, versions
 from tests.snapshots.test_row_history import KEYLESS, NOON, T, Workload, place, typed
 
 pytestmark = pytest.mark.spark
@@ -235,6 +235,39 @@ def test_what_cannot_be_typed_is_left_out_and_made_when_it_can(
     )
     feed.snapshot()
     assert [c["after"]["a"] for c in changes(feed, "t")] == [1, 2]
+
+
+@pytest.mark.thorough
+def test_what_ddl_made_of_a_row_that_was_gone_is_not_told(feed: Feed) -> None:
+    """A text that is no label of a column's new type: the server never had to make one of it."""
+    t, log = versions("id bigint", "s varchar(9)"), versions("a int", "s varchar(9)", name="log", keys=())
+    feed.say(
+        *(table.stated() | {"lineage": "1"} for table in (t, log)),
+        t.insert((1, 10), {"id": "1", "s": "b,a"}),
+        t.update((1, 11), {"id": "2", "s": "none"}, {"id": "2", "s": "b,a"}),
+        t.delete((1, 12), {"id": "1", "s": "b,a"}),
+        t.delete((1, 13), {"id": "3", "s": "none"}),
+        log.insert((1, 14), {"a": "1", "s": "b,a"}),
+        log.update((1, 15), {"a": "2", "s": "none"}, {"a": "2", "s": "b,a"}),
+        log.delete((1, 16), {"a": "1", "s": "b,a"}),
+        *(ddl(f"ALTER TABLE {table} MODIFY s SET('a','b')", 20 + i) for i, table in enumerate(("t", "log"))),
+    )
+    feed.catch_up()
+    told = [[(c["before"], c["after"], c["_cdc_missing_before"]) for c in changes(feed, n)] for n in ("t", "log")]
+    assert told == [
+        [
+            (None, {"id": 1, "s": "a,b"}, []),
+            ({"id": 2, "s": None}, {"id": 2, "s": "a,b"}, ["s"]),
+            ({"id": 1, "s": "a,b"}, None, []),
+            ({"id": 3, "s": None}, None, ["s"]),
+        ],
+        [
+            (None, {"a": 1, "s": "a,b"}, []),
+            ({"a": 2, "s": None}, {"a": 2, "s": "a,b"}, ["s"]),
+            ({"a": 1, "s": "a,b"}, None, []),
+        ],
+    ]
+    assert [feed.live("shop", n) for n in ("t", "log")] == [[{"id": 2, "s": "a,b"}], [{"a": 2, "s": "a,b"}]]
 
 
 @pytest.mark.thorough

@@ -1,8 +1,9 @@
 """Changes of one table → the same with rows before and after in its columns. Frames only.
 
-Input rows are CHANGELOG rows of one table, carried to its columns of today. Each gives one row: the columns of
-CHANGE, and `before` and `after`, structs of the table's columns. A cell has what the change itself tells: of a column
-that isn't told it is NULL, and the column is named in `_cdc_missing_before` or `_cdc_missing_after`.
+Input rows are CHANGELOG rows of one table, carried to its columns of today, with upcast.UNTOLD or without. Each gives
+one row: the columns of CHANGE, and `before` and `after`, structs of the table's columns. A cell has what the change
+itself tells: of a column that isn't told it is NULL, and the column is named in `_cdc_missing_before` or
+`_cdc_missing_after`.
 """
 
 from collections.abc import Iterable
@@ -12,6 +13,7 @@ from pyspark.sql import functions as F
 
 from cdc_platform.snapshots.reduce.fold import overlaid
 from cdc_platform.snapshots.schema.columns import TableColumn
+from cdc_platform.snapshots.schema.upcast import UNTOLD
 from cdc_platform.tables import IMAGES, ROW_ADDRESS
 
 CHANGE = {
@@ -34,6 +36,8 @@ def of_changes(rows: DataFrame, columns: list[TableColumn], *, nulls_told: bool)
     # The key that is told is of the row before. One without a key that lacks columns tells those that changed.
     under = F.col("key") if keys else F.when(op == "update", F.col("after"))
     told = told.withColumn("_under", under).withColumn("before", _over(columns, "before", "_under"))
+    if UNTOLD in rows.columns:
+        told = told.withColumn("before", _without("before", UNTOLD))
     told = told.withColumn("before", F.when(had & (F.size("before") > 0), F.col("before")))
     # What an update doesn't tell of the row after is as it was: MySQL leaves nothing else out.
     after = F.when(op == "update", _over(columns, "after", "before")).otherwise(F.col("after"))
@@ -69,6 +73,12 @@ def _without_nulls(image: str, keys: list[TableColumn]) -> Column:
     rest = F.map_filter(F.col(image), lambda name, text: text.isNotNull() & ~F.array_contains(names, name))
     key = F.map_filter(F.col(image), lambda name, _: F.array_contains(names, name))
     return F.when(F.size(rest) > 0, F.col(image)).otherwise(key)
+
+
+def _without(image: str, names: str) -> Column:
+    """A row image without some columns."""
+    rest = F.map_filter(F.col(image), lambda name, _: ~F.array_contains(F.col(names), name))
+    return F.when(F.size(names) > 0, rest).otherwise(F.col(image))
 
 
 def _missing(columns: list[TableColumn], image: str) -> Column:

@@ -20,7 +20,7 @@ from cdc_platform.mysql.charsets import with_question_marks
 from cdc_platform.mysql.defaults import instead_of_null
 from cdc_platform.mysql.effects import Retyped
 from cdc_platform.mysql.types import MySqlType, parse_type
-from cdc_platform.snapshots.schema.by_text import Convert, Refused, by_text, same
+from cdc_platform.snapshots.schema.by_text import Convert, Refused, RefusedText, by_text, same
 from cdc_platform.snapshots.schema.image_columns import ImageColumn
 from cdc_platform.snapshots.schema.numbers import (
     bits,
@@ -68,7 +68,8 @@ def may_refuse(types: Retyped) -> bool:
         old, new = parse_type(types.before), parse_type(types.after)
     except UnknownType:
         return False
-    refuses = old.family == "text" and (new.family in ("enum", "set") or new.name in _SIZES) and old != new
+    refuses = old.family == "text" and new.family in ("enum", "set")
+    refuses |= old.family in ("text", "set") and new.name in _SIZES and old != new
     refuses |= types.charset is not None
     return refuses or (types.filled and instead_of_null(new) is None)
 
@@ -86,7 +87,8 @@ def retyped(of: ImageColumn, types: Retyped) -> pa.StringArray:
         return texts
     text = instead_of_null(parse_type(types.after))
     if text is None:
-        raise Refused(f"rows hold NULL from before it became {types.after} NOT NULL: what they hold since isn't told")
+        why = f"rows hold NULL from before it became {types.after} NOT NULL: what they hold since isn't told"
+        raise Refused(why, nulls)
     return pc.if_else(pa.array(nulls), text, texts)
 
 
@@ -97,7 +99,7 @@ def _in_charset(texts: pa.StringArray, type_: MySqlType, charset: str) -> pa.Str
     def made(text: str) -> str:
         found = with_question_marks(text, charset)
         if found is None or (found != text and type_.labels):
-            raise Refused(f"{text[:50]!r} isn't text in {charset}: what the server made of it isn't told")
+            raise RefusedText(f"{text[:50]!r} isn't text in {charset}: what the server made of it isn't told")
         return found
 
     return by_text(made)(texts)
@@ -130,7 +132,9 @@ def _cut(old: MySqlType, new: MySqlType) -> Convert:
 
     def cut(text: str) -> str:
         if len(text) > longest and new.name in _SIZES:  # bytes of a charset that isn't told
-            raise Refused(f"a text of {len(text)} characters doesn't fit into {new.name}: where it was cut isn't told")
+            raise RefusedText(
+                f"a text of {len(text)} characters doesn't fit into {new.name}: where it was cut isn't told"
+            )
         text = text if len(text) <= longest else text[: int(longest)]
         return text.rstrip(" ") if fixed else text
 
@@ -171,7 +175,7 @@ def _members(new: MySqlType) -> Convert:
     def ordered(text: str) -> str:
         members = set(text.split(",")) if text else set()
         if not members <= place.keys():
-            raise Refused(f"{text[:50]!r} isn't made of its labels: what the server took it for isn't told")
+            raise RefusedText(f"{text[:50]!r} isn't made of its labels: what the server took it for isn't told")
         return ",".join(sorted(members, key=place.__getitem__))
 
     return by_text(ordered)
@@ -189,7 +193,7 @@ def _as_label(_old: MySqlType, new: MySqlType) -> Convert:
 
     def label(text: str) -> str:
         if text not in known:
-            raise Refused(f"{text[:50]!r} is none of its labels: which one the server took it for isn't told")
+            raise RefusedText(f"{text[:50]!r} is none of its labels: which one the server took it for isn't told")
         return text
 
     return by_text(label)

@@ -7,8 +7,7 @@ What DDL did is told by `changelog.schema`; here it is done to row images.
 # pyright: reportAttributeAccessIssue=false
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import suppress
-from functools import partial
+from functools import partial, reduce
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -17,8 +16,10 @@ import pyarrow.compute as pc
 
 from cdc_platform.changelog.order_key import numbers
 from cdc_platform.changelog.schema import Carry, Order
-from cdc_platform.snapshots.schema.conversions import Refused, conversion, may_refuse, retyped
-from cdc_platform.snapshots.schema.image_columns import image_columns
+from cdc_platform.mysql.effects import Retyped
+from cdc_platform.snapshots.schema.by_text import Refused
+from cdc_platform.snapshots.schema.conversions import conversion, may_refuse, retyped
+from cdc_platform.snapshots.schema.image_columns import ImageColumn, image_columns
 from cdc_platform.spark import workers
 from cdc_platform.tables import Name, name_columns
 
@@ -28,23 +29,33 @@ if TYPE_CHECKING:
 Spans = Mapping[Name, Sequence[Carry]]
 Lists = Mapping[Name, Sequence[str]]
 """Names of the columns of today's tables, in order."""
+UNTOLD = "untold_before"
+"""A column of carried rows that ask for it, ARRAY<STRING>: columns of which it isn't told what the row before would
+hold today. In `key` and `before` they are as they were."""
+_UNTOLD = pa.list_(pa.string())
 
 
-def carried(rows: "DataFrame", spans: Spans, lists: Lists) -> "DataFrame":
+def carried(rows: "DataFrame", spans: Spans, lists: Lists, *, untold: bool = False) -> "DataFrame":
     """Changelog rows → the same under today's `db` and `table` with today's columns; without rows whose table is
-    gone. Carried rows lose `schema_version`: it names columns of another day. Ask `unknown` first: rows whose carry
-    isn't known stay as they are."""
-    return rows.mapInArrow(partial(_each, spans, lists), rows.schema) if spans else rows
+    gone. Carried rows lose `schema_version`: it names columns of another day. Ask `unknown` and `refused` first: rows
+    whose carry isn't known stay as they are. untold: with UNTOLD, where there are spans."""
+    from pyspark.sql import functions as F  # what's below runs without Spark
+
+    if not spans:
+        return rows
+    schema = rows.withColumn(UNTOLD, F.array().cast("array<string>")).schema if untold else rows.schema
+    return rows.mapInArrow(partial(_each, spans, lists, untold), schema)
 
 
-def _each(spans: Spans, lists: Lists, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+def _each(spans: Spans, lists: Lists, untold: bool, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     workers.settle()
     for batch in batches:
-        yield from carried_rows(batch, spans, lists)
+        own = batch.append_column(UNTOLD, pa.array([[]] * batch.num_rows, _UNTOLD)) if untold else batch
+        yield from carried_rows(own, spans, lists)
 
 
 def carried_rows(batch: pa.RecordBatch, spans: Spans, lists: Lists) -> Iterator[pa.RecordBatch]:
-    """The same of rows in memory. They come in another order."""
+    """The same of rows in memory, with UNTOLD if they have it. They come in another order."""
     left = np.ones(batch.num_rows, bool)
     order = _orders(batch.column("order_key"))
     for name, carries in spans.items():
@@ -101,29 +112,60 @@ def _carried(rows: pa.RecordBatch, name: Name, carry: Carry, columns: Sequence[s
     if carry.today is not None and carry.today != name:
         made = {c: pa.array([v] * n, pa.string()) for c, v in name_columns(carry.today).items() if c != "schema"}
     if not carry.nothing:
-        for image in ("before", "after"):
-            made[image] = _image(rows.column(image), carry, columns, row=True)
-        # The key is NULL where it has other columns since: the images tell it.
+        made["after"], _ = _image(rows.column("after"), carry, columns, row=True)
+        made["before"], refused = _image(rows.column("before"), carry, columns, row=True)
         key = rows.column("key")
-        made["key"] = pa.nulls(n, key.type) if carry.key is not None else _image(key, carry, columns, row=False)
+        if carry.key is not None:  # it has other columns since: the images tell it
+            made["key"] = pa.nulls(n, key.type)
+        else:
+            made["key"], more = _image(key, carry, columns, row=False)
+            refused += more
         made["schema_version"] = pa.nulls(n, pa.string())
+        made[UNTOLD] = _names(refused, n)
     arrays = [made[f.name].cast(f.type) if f.name in made else rows.column(f.name) for f in rows.schema]
     return pa.RecordBatch.from_arrays(arrays, schema=rows.schema)
 
 
-def _image(images: pa.MapArray, carry: Carry, columns: Sequence[str], *, row: bool) -> pa.MapArray:
-    """Row images, or keys, as they would be today; new columns are filled in rows only."""
+_Refused = list[tuple[str, np.ndarray]]
+"""Columns, each with the images whose value of it is refused."""
+
+
+def _image(images: pa.MapArray, carry: Carry, columns: Sequence[str], *, row: bool) -> tuple[pa.MapArray, _Refused]:
+    """Row images, or keys, as they would be today; new columns are filled in rows only. Values that are refused stay
+    as they were: `refused` told before of those that rows still held, the others stand for rows that were gone by
+    then."""
     found = image_columns(images)
     found.rename({n: carry.names.get(n.lower(), n) for n in found.columns})
+    refused: _Refused = []
     for name, of in found.columns.items():
-        for types in carry.retyped.get(name.lower(), ()):
-            with suppress(Refused):  # `refused` told it before
-                of.texts = retyped(of, types)
+        if types := carry.retyped.get(name.lower()):
+            found.columns[name], which = _retyped(of, types)
+            refused += [(name, which)] if which.any() else []
     if row:
         had = {name.lower(): name for name in found.columns}
         for added in carry.added.values():
             found.fill(had.get(added.name.lower(), added.name), added.fill)
-    return found.maps(columns)
+    return found.maps(columns), refused
+
+
+def _retyped(of: ImageColumn, statements: Sequence[Retyped]) -> tuple[ImageColumn, np.ndarray]:
+    """A column after statements, one after the other, and which values one of them refuses."""
+    first, refused = of, np.zeros(len(of.there), bool)
+    for types in statements:
+        done = False
+        while not done:
+            try:
+                of, done = ImageColumn(retyped(of, types), of.there), True
+            except Refused as why:
+                refused |= why.which
+                of = _where(of, ~why.which)
+    return of.over(first), refused
+
+
+def _names(refused: _Refused, n: int) -> pa.ListArray:
+    if not refused:
+        return pa.array([[]] * n, _UNTOLD)
+    return pa.array([list(dict.fromkeys(name for name, which in refused if which[i])) for i in range(n)], _UNTOLD)
 
 
 def inexact(carry: Carry) -> list[str]:
@@ -160,11 +202,28 @@ def refused(rows: "Callable[[], DataFrame]", carry: Carry) -> str | None:
 def _refusals(carry: Carry, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     workers.settle()
     for batch in batches:
-        found = image_columns(batch.column("after"))
-        found.rename({n: carry.names.get(n.lower(), n) for n in found.columns})
-        for name, of in found.columns.items():
+        for name, of in _held(batch, carry).items():
             try:
-                for types in carry.retyped.get(name.lower(), ()):
-                    of.texts = retyped(of, types)
+                for types in carry.retyped[name.lower()]:
+                    of = ImageColumn(retyped(of, types), of.there)
             except Refused as why:
                 yield pa.RecordBatch.from_pydict({"why": [f"column {name!r}: {why}"]})
+
+
+def _held(batch: pa.RecordBatch, carry: Carry) -> dict[str, ImageColumn]:
+    """What rows hold after their changes in columns of another type since: what the row after doesn't tell the row
+    before does, or the key."""
+    images = ("after", "before", *(("key",) if carry.key is None else ()))
+    each = [image_columns(batch.column(image)) for image in images]
+    found: dict[str, list[ImageColumn]] = {}
+    for image in each:
+        image.rename({n: carry.names.get(n.lower(), n) for n in image.columns})
+        for name, of in image.columns.items():
+            if name.lower() in carry.retyped:
+                found.setdefault(name, []).append(of)
+    return {name: _where(reduce(ImageColumn.over, of), ~each[0].none) for name, of in found.items()}
+
+
+def _where(of: ImageColumn, which: np.ndarray) -> ImageColumn:
+    """A column of some of the images; the others lack it."""
+    return ImageColumn(pc.if_else(pa.array(which), of.texts, None), of.there & which)

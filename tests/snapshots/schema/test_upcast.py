@@ -114,3 +114,13 @@ def _dicts(*images: Any) -> list[Image | None]:
 
 def _sorted(change: tuple[Any, ...]) -> tuple[Any, ...]:
     return *change[:2], *(i if i is None else sorted(i.items()) for i in change[2:])
+
+
+def test_values_that_are_refused_are_told_one_by_one() -> None:
+    """Of the row before; the others of the column are as the server made them."""
+    to_set = Carry(None, ("shop", "t"), retyped={"b": [Retyped("varchar(9)", "set('a','b')")]})
+    told = rows([("t", (1, 0, n), {"b": "a"}, {"b": text}) for n, text in enumerate(("b,a", "z", "b,a"))])
+    batch = told.append_column(upcast.UNTOLD, pa.array([[]] * 3, pa.list_(pa.string())))
+    [made] = upcast.carried_rows(batch, {("shop", "t"): [to_set]}, {})
+    assert [dict(k)["b"] for k in made.column("key").to_pylist()] == ["a,b", "z", "a,b"]
+    assert made.column(upcast.UNTOLD).to_pylist() == [[], ["b"], []]
