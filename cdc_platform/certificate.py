@@ -14,7 +14,9 @@ from typing import Any
 from cdc_platform import tables
 from cdc_platform.config import Config, Source
 from cdc_platform.formats import FORMATS
+from cdc_platform.lake import beside as kept
 from cdc_platform.lake import delta_table, new_tables, queries, sequences, stores, watermarks
+from cdc_platform.lake.beside import Beside
 from cdc_platform.lake.sequences import Gap
 from cdc_platform.lake.watermarks import Complete
 from cdc_platform.lake.writer_lock import is_held
@@ -32,7 +34,7 @@ class Certificate:
     landed, accounted, lost (offsets of the source), missing (records that its sender numbered and that never came),
     held (rows that name the table), held_unnamed (that name none), erasures (queries.erasures),
     state, complete_up_to_proven, gtids, cut, compared (the newest comparison of each of its source tables), decoder
-    versions, schema_version."""
+    versions, schema_version. beside: what is kept beside it, of which the verdict says nothing."""
 
     source: str
     name: Name
@@ -40,6 +42,7 @@ class Certificate:
     reasons: tuple[str, ...]
     complete_up_to: datetime | None
     facts: dict[str, Any]
+    beside: tuple[Beside, ...] = ()
 
     @property
     def text(self) -> str:
@@ -63,7 +66,7 @@ def issue(config: Config, found: Iterable[Certificate]) -> None:
         new_tables.create(path, CERTIFICATES)
     source = found[0].source
     kept = queries.newest_of_tables(
-        path, source, 'number, verdict, reasons, complete_up_to, db, schema, "table"', "number"
+        path, 'number, verdict, reasons, complete_up_to, db, schema, "table"', "number", source=source
     )
     number = max((r["number"] for r in kept.values()), default=-1) + 1
     rows = [
@@ -97,6 +100,7 @@ class _Shared:
     compared: dict[Name, list[dict[str, Any]]]
     gaps: list[Gap]
     schemas: dict[Name, str]
+    beside: dict[Name, list[Beside]]
 
     @classmethod
     def of(cls, config: Config, source: Source) -> "_Shared":
@@ -125,7 +129,17 @@ class _Shared:
         wrong = [] if is_held(config, source) else [queries.unaccounted(row) for row in ledger if row["unaccounted"]]
         if n := facts["held_unnamed"]:
             wrong.append(f"quarantine holds {count(n, 'message')} of the source that name no table")
-        return cls(source, facts, wrong, complete, held, compared, gaps, _schemas(config, source))
+        return cls(
+            source,
+            facts,
+            wrong,
+            complete,
+            held,
+            compared,
+            gaps,
+            _schemas(config, source),
+            kept.of_source(config, source),
+        )
 
     def certificate(self, name: Name, state: dict[str, Any]) -> Certificate:
         """Of one table. state: its row as queries.table_states gives it."""
@@ -148,7 +162,8 @@ class _Shared:
             "schema_version": self.schemas.get(name),
         }
         verdict = BROKEN if wrong else CONSISTENT if lacks else PROVEN
-        return Certificate(self.source.name, name, verdict, tuple(wrong or lacks), up_to, facts)
+        beside = tuple(self.beside.get(name, ()))
+        return Certificate(self.source.name, name, verdict, tuple(wrong or lacks), up_to, facts, beside)
 
     @staticmethod
     def _of_state(state: dict[str, Any]) -> list[str]:

@@ -1,6 +1,7 @@
 """Certificates: a verdict of each table, by all that the lake knows of it, and what `certify` says and keeps."""
 
 import json
+import re
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -53,6 +54,7 @@ def verdicts(config: Config) -> tuple[str, str]:
     return found[ORDERS].text, found[ITEMS].text
 
 
+BESIDE = {"source": SOURCE, "kind": "typed_changes", "number": 0, "db": "shop", "table": "orders"}
 NEVER = "consistent: it wasn't compared with the source so far (`cdc-platform reconcile`)"
 
 
@@ -86,6 +88,23 @@ def test_a_stopped_table_is_broken_and_a_dropped_one_has_none(config: Config):
     table_state(config, SOURCE, "shop.orders", "stopped", "no key", rebuild=1)
     table_state(config, SOURCE, "shop.items", "dropped", rebuild=1)
     assert {n: c.text for n, c in now(config).items()} == {ORDERS: "broken: it is stopped: no key"}
+
+
+def test_what_is_kept_beside_a_table_is_shown_and_breaks_nothing(
+    config: Config, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+):
+    monkeypatch.setitem(config.sources[0].tables.__dict__, "typed_changes", ["shop.orders"])
+    monkeypatch.setattr("cdc_platform.cli.certify.load_config", lambda _: config)
+    [waiting] = now(config)[ORDERS].beside
+    assert (waiting.state, waiting.reason, now(config)[ITEMS].beside) == ("waiting", "the next run makes it", ())
+    add(config.lake, tables.BESIDE_STATE, BESIDE | {"state": "lacking", "reason": "no room"})
+    assert run(["certify", SOURCE]) == 0
+    assert re.search("shop.orders +typed_changes +lacking +no room", capsys.readouterr().out)
+    table_state(config, SOURCE, "shop.orders", "stopped", "no key", rebuild=1)
+    run(["certify", SOURCE, "shop.orders", "--json"])
+    [told] = json.loads(capsys.readouterr().out)["tables"]
+    [one] = told["beside"]
+    assert (told["verdict"], one["state"], one["reason"]) == ("broken", "stopped", "its table is stopped")
 
 
 def test_offsets_without_an_outcome_break_all(config: Config):

@@ -13,10 +13,10 @@ from typing import Any
 import dagster as dg
 
 from cdc_platform import tables
-from cdc_platform.automation.beside import BESIDE
 from cdc_platform.automation.metadata import declared_metadata
 from cdc_platform.config import Config, Source
 from cdc_platform.formats import FORMATS
+from cdc_platform.lake.beside import KINDS
 
 OWNERS = ["team:cdc"]
 SOURCE_TAG = "cdc/source"
@@ -177,7 +177,7 @@ class Naming:
 
     def beside(self, source: Source, *name: str) -> dict[str, dg.AssetSpec]:
         """The assets of what is kept of a table beside its snapshot, by stage; they depend on that."""
-        asked = [kind for kind, look in BESIDE.items() if look.asked(source.tables, *name)]
+        asked = [kind for kind, look in KINDS.items() if look.asked(source.tables, *name)]
         deps = [self.table(source, *name).key]
         return {kind: with_deps(self._of_table(kind, source, name), deps) for kind in asked}
 
@@ -216,7 +216,7 @@ class Naming:
             return self._topic(source, more["topic"])
         if stage == TABLE:
             return self._snapshot(source, tables.name_of(more))
-        if stage in BESIDE:
+        if stage in KINDS:
             return self._beside(stage, source, tables.name_of(more))
         return self._stage(stage, source)
 
@@ -280,10 +280,10 @@ class Naming:
         )
 
     def _beside(self, kind: str, source: Source, name: tables.Name) -> dg.AssetSpec:
-        table, look = self._snapshot(source, name), BESIDE[kind]
+        table, look = self._snapshot(source, name), KINDS[kind]
         return table.replace_attributes(
             key=dg.AssetKey([kind, *table.key.path[1:]]),
-            description=f"{look.description.format('.'.join(name))} Catch-up runs of {source.name} keep it up.",
+            description=f"{look.about.format('.'.join(name))} Catch-up runs of {source.name} keep it up.",
             metadata={"dagster/uri": look.path.of(self.config.lake, source.name, name)},
         )
 

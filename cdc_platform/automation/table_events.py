@@ -18,12 +18,11 @@ from dagster._core.definitions.data_version import (
     get_input_event_pointer_tag,
 )
 
-from cdc_platform import tables
-from cdc_platform.automation.beside import BESIDE
 from cdc_platform.automation.naming import SOURCE_TAG, Naming
 from cdc_platform.automation.table_status import TableStatus
 from cdc_platform.certificate import BROKEN
 from cdc_platform.lake import delta_table, queries, stores
+from cdc_platform.lake.beside import KEPT, KINDS, WAITING
 from cdc_platform.units import count, when
 
 NOT_STOPPED, NO_HELD_ROWS, SCHEMA_UNCHANGED = "not_stopped", "no_held_rows", "schema_unchanged"
@@ -39,7 +38,6 @@ CHECKS = {
 _NO_CODE_VERSION = "none"
 """Dagster takes no event without a code version for one that says what it was made from."""
 DATA_VERSION = "dagster/data_version"
-_LACKS = "it lacks changes, for it could not be made: the run's log says why, and the next run tries again"
 STEADY = "see the tables"
 """Data version of snapshots/<source>: a run that brought changes to one table leaves the others in step with their
 source, so none is to be called out of date for it. Each table has a data version of its own."""
@@ -209,17 +207,17 @@ def beside(naming: Naming, status: TableStatus) -> Iterator[dg.AssetMaterializat
     """For `context.log_event`: what is kept of a live table beside its snapshot; an observation where it lacks
     changes."""
     source, lake = status.source, stores.lake(naming.config)
-    for kind, spec in naming.beside(source, *status.id).items() if status.state == "live" else ():
-        path = BESIDE[kind].path.of(lake, source.name, status.id)
-        if (version := delta_table.version_or_none(path)) is None:
-            continue
+    specs = naming.beside(source, *status.id)
+    for one in status.certificate.beside if status.state == "live" and status.certificate else ():
+        key, path = specs[one.kind].key, KINDS[one.kind].path.of(lake, source.name, status.id)
+        version = delta_table.version_or_none(path)
         found = {"dagster/uri": path.uri(), "dagster/row_count": queries.row_count(path), "delta_version": version}
         metadata = {k: v for k, v in found.items() if v is not None}
         tags = {SOURCE_TAG: naming.tag(source)}
-        if not delta_table.protocol(path)[1].get(tables.MADE_FOR):
-            yield dg.AssetObservation(spec.key, metadata={**metadata, "state": _LACKS}, tags=tags)
-        else:
-            yield dg.AssetMaterialization(spec.key, metadata=metadata, tags={**tags, DATA_VERSION: str(version)})
+        if one.state == KEPT:
+            yield dg.AssetMaterialization(key, metadata=metadata, tags={**tags, DATA_VERSION: str(version)})
+        elif one.state != WAITING:
+            yield dg.AssetObservation(key, metadata={**metadata, "state": f"{one.state}: {one.reason}"}, tags=tags)
 
 
 def version_tags(naming: Naming, status: TableStatus) -> dict[str, str]:

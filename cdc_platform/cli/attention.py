@@ -15,8 +15,8 @@ _SHOWN = 5
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One thing that needs attention. kind: held, stopped, ledger, gap, differs, shadow, erasure, feed, bridge, run,
-    schedule. source: None: not of one."""
+    """One thing that needs attention. kind: held, stopped, beside, ledger, gap, differs, shadow, erasure, feed, bridge,
+    run, schedule. source: None: not of one."""
 
     kind: str
     source: str | None
@@ -24,11 +24,11 @@ class Finding:
 
 
 def of_lake(config: Config, sources: Sequence[Source], *, allow_held: bool = False) -> list[Finding]:
-    """Held rows, stopped tables, sums of the ledger that don't come out, records that never came, tables that differed
-    from the source, or from another feed's, when they were last compared, and erasures that aren't finished, of these
-    sources. No Spark, no Kafka."""
+    """Held rows, stopped tables, histories and typed changes that lack changes, sums of the ledger that don't come out,
+    records that never came, tables that differed from the source, or from another feed's, when they were last compared,
+    and erasures that aren't finished, of these sources. No Spark, no Kafka."""
     held = [] if allow_held else _held(config, sources)
-    looks = (_stopped, _ledger, _gaps, _different, _shadowed, _unfinished)
+    looks = (_stopped, _lacking, _ledger, _gaps, _different, _shadowed, _unfinished)
     return [*held, *(finding for look in looks for finding in look(config, sources))]
 
 
@@ -64,6 +64,18 @@ def _stopped(config: Config, sources: Sequence[Source]) -> list[Finding]:
         Finding("stopped", t["source"], f"table {_name(t)} is stopped: {t['reason']}")
         for t in queries.table_states(config)
         if t["state"] == "stopped" and t["source"] in names
+    ]
+
+
+def _lacking(config: Config, sources: Sequence[Source]) -> list[Finding]:
+    from cdc_platform.lake import beside
+
+    lacks = (beside.LACKING, beside.BEHIND)
+    found = [(s.name, one) for s in sources for of in beside.of_source(config, s).values() for one in of]
+    return [
+        Finding("beside", source, f"{one.kind} of {'.'.join(one.name)} lacks changes: {one.reason}")
+        for source, one in found
+        if one.state in lacks
     ]
 
 

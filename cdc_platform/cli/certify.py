@@ -12,6 +12,7 @@ from cdc_platform.units import when
 
 if TYPE_CHECKING:
     from cdc_platform.certificate import Certificate
+    from cdc_platform.lake.beside import Beside
 
 
 @printed
@@ -24,7 +25,7 @@ def command(
 
     proven: nothing is wrong, and the last comparison with the source found it equal. consistent: nothing is wrong, and
     not all is proven. broken: rows may be missing or wrong, with the reasons; exit code 1. What changed is kept in the
-    table `certificates`."""
+    table `certificates`. Histories and typed changes are shown with their state, which no verdict is about."""
     from cdc_platform import certificate
     from cdc_platform.reading import described
 
@@ -48,6 +49,7 @@ def _shown(found: "list[Certificate]") -> dict[str, Any]:
         "decoder versions": ", ".join(facts["decoder_versions"]),
         **({"erased": [_erasure(e) for e in facts["erasures"]]} if facts["erasures"] else {}),
         "tables": [_row(c) for c in found],
+        **({"beside them": [_beside(b) for b in kept]} if (kept := [b for c in found for b in c.beside]) else {}),
         "reasons": [{"table": ".".join(c.name), "why": r} for c in found for r in c.reasons] or "none",
     }
 
@@ -55,6 +57,10 @@ def _shown(found: "list[Certificate]") -> dict[str, Any]:
 def _erasure(one: dict[str, Any]) -> dict[str, Any]:
     left = "not finished: its command once more" if one["left"] is None else one["left"]
     return {**{k: one[k] for k in ("number", "table", "records")}, "at": when(one["at"]), "left": left}
+
+
+def _beside(one: "Beside") -> dict[str, Any]:
+    return {"table": ".".join(one.name), "kind": one.kind, "state": one.state, "reason": one.reason}
 
 
 def _row(one: "Certificate") -> dict[str, Any]:

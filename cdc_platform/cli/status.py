@@ -26,9 +26,9 @@ def command(
 ) -> Report:
     """Sources, lag, bridges, tables, and what needs attention.
 
-    Exit code 1 when something does: rows in quarantine, a stopped table, records that aren't accounted for, a failed
-    last run, a schedule or sensor whose last tick failed, a Kafka or topic that can't be read, a source that is silent
-    for longer than its limit, a bridge that failed.
+    Exit code 1 when something does: rows in quarantine, a stopped table, a history or typed changes that lack changes,
+    records that aren't accounted for, a failed last run, a schedule or sensor whose last tick failed, a Kafka or topic
+    that can't be read, a source that is silent for longer than its limit, a bridge that failed.
     """
     loaded = load_config(config)
     data = look(loaded, allow_held=allow_held)
@@ -36,10 +36,11 @@ def command(
 
 
 def look(config: Config, *, allow_held: bool = False) -> dict[str, Any]:
-    """The state of everything: one row per source, bridge and table, and the problems in words."""
+    """The state of everything: one row per source, bridge, table, history and typed changes, and the problems in
+    words."""
     from cdc_platform import advice
     from cdc_platform.automation import observe, table_status
-    from cdc_platform.lake import queries
+    from cdc_platform.lake import beside, queries
 
     times, bad, cuts = queries.control_times(config), queries.quarantined(config), queries.newest_cuts(config)
     ledger = queries.ledger(config, config.sources)
@@ -73,6 +74,7 @@ def look(config: Config, *, allow_held: bool = False) -> dict[str, Any]:
             }
         )
     bridges, tables = _bridges(config), _tables(config, reached)
+    kept = [one.row for s in config.sources for of in beside.of_source(config, s).values() for one in of]
     findings = [
         *feeds,
         *of_lake(config, config.sources, allow_held=allow_held),
@@ -84,6 +86,7 @@ def look(config: Config, *, allow_held: bool = False) -> dict[str, Any]:
         "sources": sources,
         "bridges": bridges,
         "tables": tables,
+        "beside": kept,
         "problems": [f"{f.source}: {f.text}" if f.source else f.text for f in findings],
         "findings": [asdict(f) for f in findings],
         "warnings": advice.warnings(config),
@@ -105,16 +108,18 @@ def _complete(told: Complete | None) -> dict[str, Any]:
 def shown(data: dict[str, Any]) -> dict[str, Any]:
     """What people see: figures with their units, and what needs attention last, where it is read."""
     tables = [{k: t[k] for k in ("source", "table", "rows", "held", "state", "reason")} for t in data["tables"]]
+    kept = [{k: b[k] for k in ("source", "table", "kind", "state", "reason")} for b in data["beside"]]
     found = {
         "lake": data["lake"],
         "sources": [_source(s) for s in data["sources"]],
         "bridges": data["bridges"],
         "tables": tables or "none yet: `cdc-platform run` makes them",
+        "beside the tables": kept,
         "needs attention": [_finding(f) for f in data["findings"]] or "nothing",
     }
     if data["warnings"]:
         found["warnings"] = [{"what": text} for text in data["warnings"]]
-    return {name: value for name, value in found.items() if name != "bridges" or value}
+    return {name: value for name, value in found.items() if value or name not in ("bridges", "beside the tables")}
 
 
 def _finding(found: dict[str, Any]) -> dict[str, Any]:

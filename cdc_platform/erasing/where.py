@@ -31,6 +31,7 @@ WHERE = (
     Lies(TOMBSTONES_PATH, "rows", "that the key was deleted; all old versions"),
     Lies(tables.QUARANTINE, "held", "the key and the reason of its rows, which count as resolved; all old versions"),
     Lies(tables.TABLE_STATE, "texts", "why a table is stopped may quote a value", ("reason",)),
+    Lies(tables.BESIDE_STATE, "texts", "why a history or typed changes lack changes may quote one", ("reason",)),
     Lies(tables.SCHEMA_CHANGES, "texts", "why a statement wasn't applied may quote one", ("reason",)),
     Lies(tables.WATERMARKS, "texts", "what holds a time back may quote one", ("reason", "behind")),
     Lies(tables.RECONCILIATIONS, "texts", "problems may quote one", ("problems",)),

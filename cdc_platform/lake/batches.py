@@ -9,17 +9,18 @@ takes ten (StreamingPythonRunner.scala, PythonWorkerFactory.createSimpleWorker).
 import json
 from collections.abc import Callable, Iterator
 from itertools import pairwise
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import unquote
-
-from pyspark.sql import SparkSession
 
 from cdc_platform.errors import LakeChanged
 from cdc_platform.lake import checkpoints, log_files, log_state
 from cdc_platform.lake.log_files import Action
 from cdc_platform.lake.store import COMMIT, File, Store
 
-Each = Callable[[SparkSession, list[File], int], None]
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+Each = Callable[["SparkSession", list[File], int], None]
 """(session, a batch's data files, its number)."""
 
 _UNITS = {"k": 1 << 10, "m": 1 << 20, "g": 1 << 30}
@@ -37,7 +38,7 @@ class End(NamedTuple):
 
 
 def for_each(
-    spark: SparkSession,
+    spark: "SparkSession",
     path: Store,
     max_bytes: str,
     checkpoint: Store,
@@ -59,7 +60,7 @@ def reached(path: Store, checkpoint: Store) -> End:
     return _end(checkpoint, path, _present(path)[0], checkpoints.begun(checkpoint, done))
 
 
-def entry(spark: SparkSession, path: Store, checkpoint: Store) -> str:
+def entry(spark: "SparkSession", path: Store, checkpoint: Store) -> str:
     """What a checkpoint tells of how far a table is taken: its newest entry, else that all of it is. Raises
     LakeChanged."""
     begun, _ = checkpoints.newest(checkpoint)
@@ -80,6 +81,13 @@ def behind(path: Store, checkpoint: Store, **partition: str) -> bool:
     return unfinished(checkpoint) or any(True for _ in _added(path, start, present, partition))
 
 
+def less_taken(path: Store, checkpoint: Store, other: Store, **partition: str) -> bool:
+    """Whether by this checkpoint less of a table (of one of its partitions) was taken than by another one. Raises
+    LakeChanged."""
+    start, end = reached(path, checkpoint), reached(path, other)
+    return any(True for _ in _added(path, start, end, partition))
+
+
 def unfinished(checkpoint: Store) -> bool:
     """Whether the last batch was begun and isn't done: some of its outputs may be written, others not."""
     begun, done = checkpoints.newest(checkpoint)
@@ -87,7 +95,7 @@ def unfinished(checkpoint: Store) -> bool:
 
 
 def _run(
-    spark: SparkSession,
+    spark: "SparkSession",
     path: Store,
     max_bytes: int,
     checkpoint: Store,

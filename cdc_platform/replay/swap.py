@@ -37,7 +37,7 @@ _OWN = (tables.CHANGES, tables.DDL_SEEN, tables.CONTEXTS)
 _SHARED = (
     *(tables.CHANGELOG, tables.SCHEMA_HISTORY, tables.SCHEMA_CHANGES, tables.TYPES_KNOWN, tables.CONTROL_EVENTS),
     *(tables.QUARANTINE, tables.OFFSET_LEDGER, tables.LOG_EPOCHS, tables.LINEAGES, tables.TABLE_RULES),
-    *(tables.DECODED_WITH, tables.TABLE_STATE, tables.WATERMARKS, tables.RECONCILIATIONS),
+    *(tables.DECODED_WITH, tables.TABLE_STATE, tables.BESIDE_STATE, tables.WATERMARKS, tables.RECONCILIATIONS),
 )
 
 

@@ -7,7 +7,7 @@ what all changes in their order make, so it is the same however they came.
 
 import json
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
@@ -16,10 +16,10 @@ from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
-from cdc_platform.changelog.table_rules import Chosen, Rules
 from cdc_platform.config import Config, Source
 from cdc_platform.errors import TableStopped
 from cdc_platform.lake import batches, delta_table, stores
+from cdc_platform.lake import beside as noted
 from cdc_platform.lake.store import File, Store
 from cdc_platform.snapshots import state
 from cdc_platform.snapshots.apply import beside as written
@@ -28,24 +28,23 @@ from cdc_platform.snapshots.batch_tables import Touched, of_table, touched_by
 from cdc_platform.snapshots.rebuild import every_change
 from cdc_platform.snapshots.schema.columns import RESERVED, TableColumn, columns_of
 from cdc_platform.snapshots.schema.history import History
-from cdc_platform.snapshots.table_batch import column_lists, merged_list, misfit, misfit_of
+from cdc_platform.snapshots.table_batch import column_lists, merged_list, misfit, misfit_of, with_older
 from cdc_platform.snapshots.target import Target
 from cdc_platform.spark import delta_sql
-from cdc_platform.tables import CHANGELOG, CHECKPOINT, Location, Name, Table, as_name
+from cdc_platform.tables import BESIDE_STATE, CHANGELOG, CHECKPOINT, Name, Table
 
 log = logging.getLogger(__name__)
+_ANEW = "it is made anew from the changelog"
 
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """What is kept. room: of its checkpoint, and under which it is noted what has it. asked: whether the configuration
-    asks for it of a table. table: the Delta table of a source's table. all: its rows from all changes of a table, as
-    rows of today; `told_keys`: `key` tells the key of every one; raises TableStopped where they can't be made. add:
-    brings a batch into the table at a place, which is whole up to there; False: it has to be made anew."""
+    """What is kept. name: among `lake.beside.KINDS`. table: the Delta table of a source's table. all: its rows from all
+    changes of a table, as rows of today; `told_keys`: `key` tells the key of every one; raises TableStopped where they
+    can't be made. add: brings a batch into the table at a place, which is whole up to there; False: it has to be made
+    anew."""
 
-    room: str
-    path: Location
-    asked: Callable[..., bool]
+    name: str
     table: Callable[[str, Name, list[TableColumn]], Table]
     all: Callable[["Changes", bool], DataFrame]
     add: Callable[["Changes", Touched, Store], bool]
@@ -71,7 +70,7 @@ def keep(
 ) -> list[Name]:
     """Brings a source's tables of a kind up to what the changelog has. tables: the present state of its snapshots,
     which are up to date. Returns those that changed. Raises nothing of its own: a table that can't be made is left out,
-    the log tells why, and the next run tries again."""
+    the log and BESIDE_STATE tell why, and the next run tries again."""
     return _Keeper(spark, config, source, history, tables, kind).run()
 
 
@@ -85,33 +84,37 @@ class _Keeper:
     kind: Kind
     made: set[Name] = field(default_factory=set)
     changed: set[Name] = field(default_factory=set)
-    failed: set[Name] = field(default_factory=set)
+    failed: dict[Name, str] = field(default_factory=dict)
 
     def run(self) -> list[Name]:
-        asked = partial(self.kind.asked, self.source.tables)
+        asked = partial(noted.KINDS[self.kind.name].asked, self.source.tables)
         wanted = {n for n, t in self.tables.items() if t["state"] == "live" and asked(*n)}
-        kept = Chosen(self.spark, self.config, self.source, self.kind.room)
-        before = {as_name(*json.loads(n)) for n in kept.done[-1].include} if kept.done else set[Name]()
+        delta_sql.ensure(BESIDE_STATE, BESIDE_STATE.at(stores.lake(self.config)))
+        states = noted.States(self.config, self.source, self.kind.name)
+        before = states.in_state(noted.KEPT)
+        going_on = {n for n in wanted & before if self._fits(n)}
         # What isn't kept any more is noted before batches pass that it will lack, what is new when it is whole.
-        going_on = wanted & before
-        _note(kept, going_on)
-        for name in sorted(wanted):
-            if name not in going_on or not self._fits(name):
-                self.anew(name)
+        states.note(
+            dict.fromkeys(states.in_state(noted.KEPT, noted.LACKING) - wanted, (noted.LEFT, None))
+            | dict.fromkeys(wanted & before - going_on, (noted.LACKING, _ANEW))
+        )
+        for name in sorted(wanted - going_on):
+            self.anew(name)
         self._batches(wanted)
-        _note(kept, {n for n in wanted if n in self.made or n in going_on})
+        failed = {name: (noted.LACKING, why) for name, why in self.failed.items()}
+        states.note(dict.fromkeys(wanted, (noted.KEPT, None)) | failed)
         return sorted(self.changed)
 
     def path(self, name: Name) -> Store:
-        return self.kind.path.of(stores.lake(self.config), self.source.name, name)
+        return noted.KINDS[self.kind.name].path.of(stores.lake(self.config), self.source.name, name)
 
     def _batches(self, wanted: set[Name]) -> None:
         path, much = CHANGELOG.at(stores.lake(self.config)), self.source.max_bytes_per_batch
-        checkpoint = CHECKPOINT.at(stores.lake(self.config), room=self.kind.room, source=self.source.name)
+        checkpoint = CHECKPOINT.at(stores.lake(self.config), room=self.kind.name, source=self.source.name)
         plan = self.history.plan()
 
         def each(spark: SparkSession, files: list[File], _batch_id: int) -> None:
-            left = wanted - self.made - self.failed  # these are from the whole changelog
+            left = wanted - self.made - self.failed.keys()  # these are from the whole changelog
             if not left:
                 return
             rows = delta_sql.rows_of(spark, path, files, source=self.source.name)
@@ -144,24 +147,32 @@ class _Keeper:
         of = (s.effect for s in self.history.full.steps)
         return [self.tables[name]["rebuild"], sum(not names.isdisjoint((e.before, e.after)) for e in of)]
 
-    def _columns(self, name: Name, told: str | None) -> list[TableColumn]:
-        """told: as changes tell them; None: they tell none, as TRUNCATE and images of a part of the row do. Raises
-        TableStopped."""
-        text = told or self.history.full.columns(name) or self.history.full.last_listed(name)
-        return columns_of(self.source, name, text) if text else []
+    def _columns(self, name: Name, told: str | None, made: str | None = None) -> list[TableColumn]:
+        """told: as changes tell them; None: they tell none, as TRUNCATE and images of a part of the row do. made: the
+        shape of the table: with its columns of which the changes tell all but some (they vanished, and no DDL told it).
+        Raises TableStopped."""
+        history = self.history.full
+        if not (text := told or history.columns(name) or history.last_listed(name)):
+            return []
+        columns = columns_of(self.source, name, text)
+        if not made or made == written.shape(columns, self._since(name)):
+            return columns
+        older = columns_of(self.source, name, with_older([text, *reversed(history.lists_of(name))]))
+        return written.as_made(made, columns, older)
 
     def _bring(self, rows: DataFrame, touched: Touched, told: str | None) -> None:
         """The changes of one table in a batch."""
         name, path = touched.name, self.path(touched.name)
         try:
-            columns = self._columns(name, told)
-            if not columns or written.shape(columns, self._since(name)) != written.shape_of(path):
+            made = written.shape_of(path)
+            columns = self._columns(name, told, made)
+            if not columns or written.shape(columns, self._since(name)) != made:
                 return self.anew(name)
             added = self.kind.add(Changes(self.source.name, name, rows, columns), touched, path)
         except TableStopped as why:
             return self._left_out(name, why.reason)
         except (PySparkException, Py4JError) as error:  # `anew` finds out whether it is a value, and which
-            log.warning("%s of %s: %s", self.kind.room, ".".join(name), _first_line(error))
+            log.warning("%s of %s: %s", self.kind.name, ".".join(name), _first_line(error))
             added = False
         if not added:
             return self.anew(name)
@@ -169,7 +180,7 @@ class _Keeper:
         try:
             prepare.put_together(self.spark, path)
         except (PySparkException, Py4JError) as error:  # its rows are there, in more files
-            log.warning("%s of %s: %s", self.kind.room, ".".join(name), _first_line(error))
+            log.warning("%s of %s: %s", self.kind.name, ".".join(name), _first_line(error))
         return None
 
     def anew(self, name: Name) -> None:
@@ -201,13 +212,13 @@ class _Keeper:
             raise TableStopped(of.source, of.name, said) from None
 
     def _left_out(self, name: Name, why: str) -> None:
-        log.error("%s of %s: %s", self.kind.room, ".".join(name), why)
-        self.failed.add(name)
+        log.error("%s of %s: %s", self.kind.name, ".".join(name), why)
+        self.failed[name] = why
         try:
             if delta_table.exists(path := self.path(name)):
                 written.not_whole(self.spark, path)
         except (PySparkException, Py4JError) as error:
-            log.error("%s of %s: %s", self.kind.room, ".".join(name), _first_line(error))
+            log.error("%s of %s: %s", self.kind.name, ".".join(name), _first_line(error))
 
 
 def _misfit_of(rows: DataFrame) -> str | None:
@@ -219,10 +230,3 @@ def _misfit_of(rows: DataFrame) -> str | None:
 
 def _first_line(error: Exception) -> str:
     return repr(str(error).partition("\n")[0])
-
-
-def _note(kept: Chosen, names: Iterable[Name]) -> None:
-    """Which tables are kept with all changes so far."""
-    told = tuple(sorted(json.dumps(list(n)) for n in names))
-    if not kept.done or kept.done[-1].include != told:
-        kept.note(Rules(kept.done[-1].number + 1 if kept.done else 0, told, ()), "done")

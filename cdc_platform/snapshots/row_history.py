@@ -7,7 +7,6 @@ TRUNCATE and a table without a key make it anew (beside.py).
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from cdc_platform.config import Tables
 from cdc_platform.errors import TableStopped
 from cdc_platform.lake.store import Store
 from cdc_platform.snapshots.apply import versions as written
@@ -16,7 +15,6 @@ from cdc_platform.snapshots.beside import Changes, Kind
 from cdc_platform.snapshots.reduce import versions
 from cdc_platform.snapshots.reduce.fold import key_names, profile
 from cdc_platform.snapshots.schema import shapes
-from cdc_platform.tables import HISTORY_PATH
 
 
 def _all(of: Changes, told_keys: bool) -> DataFrame:
@@ -52,4 +50,4 @@ def _older(new: DataFrame, there: DataFrame, keys: list[str]) -> DataFrame:
     return last.join(first, keys).where("_last >= _first")
 
 
-HISTORIES = Kind("history", HISTORY_PATH, Tables.has_history, shapes.history, _all, _add)
+HISTORIES = Kind("history", shapes.history, _all, _add)

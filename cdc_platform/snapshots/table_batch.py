@@ -7,7 +7,7 @@ stopped by itself, with the reason.
 import json
 import logging
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
@@ -289,12 +289,16 @@ def column_lists(config: Config, source: Source, touched: list[Touched]) -> dict
 def merged_list(touched: Touched, lists: dict[str, str]) -> str | None:
     """The newest column list of a batch, and what only older changes in it have: their cells are kept also where
     the newest change tells a part of the row, and a batch gives what its changes one by one would."""
-    known = [json.loads(lists[v]) for v in touched.versions if v in lists]
-    if not known or touched.versions[0] not in lists:
+    if not touched.versions or touched.versions[0] not in lists:
         return None
-    columns = known[0]
+    return with_older(lists[v] for v in touched.versions if v in lists)
+
+
+def with_older(lists: Iterable[str]) -> str:
+    """A column list, and what only older ones have, the newest first."""
+    columns, *rest = map(json.loads, lists)
     names = {c["name"].lower() for c in columns}
-    for older in known[1:]:
+    for older in rest:
         more = [c for c in older if c["name"].lower() not in names]
         columns += [{**c, "key": False} for c in more]
         names.update(c["name"].lower() for c in more)

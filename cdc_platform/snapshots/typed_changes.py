@@ -9,14 +9,12 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from cdc_platform.changelog.schema import Order
-from cdc_platform.config import Tables
 from cdc_platform.lake.store import Store
 from cdc_platform.snapshots.batch_tables import Touched
 from cdc_platform.snapshots.beside import Changes, Kind
 from cdc_platform.snapshots.reduce import typed_changes
 from cdc_platform.snapshots.schema import shapes
 from cdc_platform.spark import delta_sql
-from cdc_platform.tables import TYPED_CHANGES_PATH
 
 
 def _all(of: Changes, _told_keys: bool = True) -> DataFrame:
@@ -43,4 +41,4 @@ def _not_before(low: Order) -> Column:
     return found
 
 
-TYPED_CHANGES = Kind("typed_changes", TYPED_CHANGES_PATH, Tables.has_typed_changes, shapes.typed_changes, _all, _add)
+TYPED_CHANGES = Kind("typed_changes", shapes.typed_changes, _all, _add)

@@ -4,6 +4,7 @@ Nothing here imports Spark, Delta, Dagster or (before it is asked for a schema) 
 """
 
 from cdc_platform.tables.bookkeeping import (
+    BESIDE_STATE,
     CUTS,
     DECODED_WITH,
     LINEAGES,
@@ -51,7 +52,7 @@ from cdc_platform.tables.table import STATS, Location, Table, path_name
 ALL = (
     *(LANDING, ENVELOPES, WAITING, CHANGES, DDL_SEEN, CONTEXTS),
     *(CHANGELOG, SCHEMA_HISTORY, SCHEMA_CHANGES, SCHEMA_EFFECTS, TYPES_KNOWN, CONTROL_EVENTS, QUARANTINE),
-    *(OFFSET_LEDGER, LOG_EPOCHS, LINEAGES, TABLE_RULES, DECODED_WITH, TOPICS, TABLE_STATE, CUTS),
+    *(OFFSET_LEDGER, LOG_EPOCHS, LINEAGES, TABLE_RULES, DECODED_WITH, TOPICS, TABLE_STATE, BESIDE_STATE, CUTS),
     *(WATERMARKS, SEQUENCES, RECONCILIATIONS, CERTIFICATES, SHADOW_COMPARISONS, SHADOW_DIFFERENCES, ERASURES),
 )
 """In the order of the data."""
@@ -59,6 +60,7 @@ ALL = (
 __all__ = [
     "ADDRESS_TYPE",
     "ALL",
+    "BESIDE_STATE",
     "BOOKKEEPING",
     "CARRIED",
     "CERTIFICATES",

@@ -174,6 +174,25 @@ TABLE_STATE = Table(
     added=("schema", "entries", "rows"),
 )
 
+BESIDE_STATE = Table(
+    "beside_state",
+    "Histories and typed changes that are kept beside snapshots, and whether they have all changes; the row with the "
+    "highest number holds",
+    (
+        SOURCE,
+        Column("kind", STRING, "history, typed_changes"),
+        Column("number", BIGINT, "of a run that noted something, from 0"),
+        DB,
+        SCHEMA,
+        TABLE,
+        Column("state", STRING, "kept; lacking: it lacks changes, each run tries to make it; left: nobody asks for it"),
+        Column("reason", STRING, "why it lacks changes"),
+        WRITTEN_AT,
+    ),
+    partition_by=("source",),
+    settings=NOTED,
+)
+
 CUTS = Table(
     "cuts",
     "Versions of all snapshots of a source that belong together",

@@ -8,9 +8,10 @@ from deltalake import write_deltalake
 from cdc_platform.automation import table_events, table_status
 from cdc_platform.automation.assets import all_assets
 from cdc_platform.automation.table_news import TableNews
-from cdc_platform.lake import metadata_commits, stores
+from cdc_platform.lake import new_tables, stores
+from cdc_platform.lake.beside import KINDS, States
 from cdc_platform.results import StageResult
-from cdc_platform.tables import HISTORY_PATH, MADE_FOR, TYPED_CHANGES_PATH
+from cdc_platform.tables import BESIDE_STATE, CHANGELOG
 from tests.automation.conftest import schema_history, snapshot, table_state
 
 NAMES = [f"t{i:02}" for i in range(20)]
@@ -69,12 +70,15 @@ def test_what_there_is_no_time_for_comes_the_next_time(config, source, instance,
     assert told(config, source, instance, run) == []
 
 
-@pytest.mark.parametrize(("kind", "location"), [("history", HISTORY_PATH), ("typed_changes", TYPED_CHANGES_PATH)])
-def test_a_table_of_which_more_is_kept_tells_of_it_too(config, source, instance, tables, naming, kind, location):
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_table_of_which_more_is_kept_tells_of_it_too(config, source, instance, tables, naming, kind):
     getattr(source.tables, kind).append("shop.t0[01]")
-    path = location.of(stores.lake(config), source.name, ("shop", "t01"))
+    lake, name = stores.lake(config), ("shop", "t01")
+    path = KINDS[kind].path.of(lake, source.name, name)
     write_deltalake(path.uri(), pa.table({"id": [1, 1, 2]}))
-    assert metadata_commits.configure(path, {MADE_FOR: "[]"})
+    for table in (BESIDE_STATE, CHANGELOG):
+        new_tables.create(table.at(lake), table)
+    States(config, source, kind).note({name: ("kept", None)})
     assets = {a.key: a for a in all_assets(naming) if isinstance(a, dg.AssetSpec)}
     spec = assets[dg.AssetKey([kind, "shop-dts", "shop", "t01"])]
     assert [d.asset_key.path for d in spec.deps] == [["snapshots", "shop-dts", "shop", "t01"]]
@@ -84,11 +88,11 @@ def test_a_table_of_which_more_is_kept_tells_of_it_too(config, source, instance,
     [beside] = [e for e in events if e.asset_key.path[0] == kind]
     assert (beside.asset_key, beside.metadata["dagster/row_count"].value) == (spec.key, 3)
     assert isinstance(beside, dg.AssetMaterialization)
-    for made_for in ("", None):  # it lacks changes, or was never made in full
-        assert metadata_commits.configure(path, {MADE_FOR: made_for})
-        [status] = [s for s in table_status.statuses(config, source) if s.name == "shop.t01"]
-        [lacks] = table_events.beside(naming, status)
-        assert (type(lacks), "lacks changes" in lacks.metadata["state"].value) == (dg.AssetObservation, True)
+    States(config, source, kind).note({name: ("lacking", "no room")})
+    status = {s.name: s for s in table_status.statuses(config, source)}
+    [lacks] = table_events.beside(naming, status["shop.t01"])
+    assert (type(lacks), lacks.metadata["state"].value) == (dg.AssetObservation, "lacking: no room")
+    assert list(table_events.beside(naming, status["shop.t00"])) == [], "no run has made it so far"
 
 
 def test_a_run_tells_of_a_check_once_until_it_says_otherwise(config, source, instance, tables, news):

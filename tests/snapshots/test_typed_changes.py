@@ -2,7 +2,9 @@
 
 import json
 import random
+import re
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -10,6 +12,8 @@ from deltalake import DeltaTable
 from pyspark.sql import functions as F
 
 from cdc_platform import tables
+from cdc_platform.cli.app import run
+from cdc_platform.lake import beside as noted
 from cdc_platform.lake import delta_table, stores
 from cdc_platform.maintenance import run as maintenance
 from cdc_platform.snapshots import beside
@@ -24,6 +28,7 @@ from tests.snapshots.test_row_history import KEYLESS, NOON, T, Workload, place, 
 pytestmark = pytest.mark.spark
 
 Row = dict[str, Any]
+NOWHERE = {"bootstrap.servers": "127.0.0.1:1"}
 
 
 @pytest.fixture
@@ -48,6 +53,12 @@ def changes(feed: Feed, *name: str) -> list[Row]:
 def where(change: Row) -> tuple[Any, ...]:
     address = change["_cdc_address"]
     return place(change["_cdc_order"]), address["partition"], address["entry_index"] or 0, address["row_index"] or 0
+
+
+def said(capsys: pytest.CaptureFixture[str], *command: str) -> Any:
+    capsys.readouterr()
+    run([*command, "--json"])
+    return json.loads(capsys.readouterr().out)
 
 
 def commits(feed: Feed, *name: str) -> list[str]:
@@ -157,9 +168,12 @@ def test_a_killed_batch_is_added_once(feed: Feed, monkeypatch: pytest.MonkeyPatc
     with pytest.raises(KeyboardInterrupt):
         feed.snapshot()
     monkeypatch.setattr(delta_sql, "append", own)
+    [[one]] = noted.of_source(feed.config, feed.source).values()
+    assert (one.state, str(one.reason).partition(":")[0]) == ("behind", "a run was ended before its end")
     for _ in range(2):
         feed.snapshot()
         assert [(c["_cdc_op"], c["after"]["a"]) for c in changes(feed, "t")] == [("insert", 1), ("update", 2)]
+        assert [b.state for [b] in noted.of_source(feed.config, feed.source).values()] == ["kept"]
     assert commits(feed, "t").count("WRITE Overwrite") == 1
 
 
@@ -212,7 +226,7 @@ def test_nothing_told_of_the_row_before_is_said_to_be_missing(feed: Feed) -> Non
 
 
 def test_what_cannot_be_typed_is_left_out_and_made_when_it_can(
-    feed: Feed, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+    feed: Feed, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """A value of a row before, which the snapshot never had."""
     other = SourceTable("shop", "u", T.columns)
@@ -223,6 +237,17 @@ def test_what_cannot_be_typed_is_left_out_and_made_when_it_can(
     feed.catch_up()
     assert "typed_changes of shop.t: a value doesn't fit its column" in caplog.text
     assert "none" in caplog.text
+    file = Path(feed.config.lake).parent / "cdc.yaml"
+    file.write_text(json.dumps({"lake": "./lake", "kafka": NOWHERE, "sources": [source(["shop.*"])]}))
+    monkeypatch.setenv("CDC_CONFIG", str(file))
+    found = {command: said(capsys, *command.split()) for command in ("status", "certify s")}
+    assert [(b["table"], b["state"]) for b in found["status"]["beside"]] == [("shop.t", "lacking"), ("shop.u", "kept")]
+    [problem] = [p for p in found["status"]["problems"] if "typed_changes" in p]
+    assert problem.startswith("s: typed_changes of shop.t lacks changes: a value doesn't fit its column")
+    [of_t, of_u] = [t["beside"] for t in found["certify s"]["tables"]]
+    assert ([b["state"] for b in of_t], [b["state"] for b in of_u]) == (["lacking"], ["kept"])
+    run(["certify", "s"])
+    assert re.search("shop.t +typed_changes +lacking +a value doesn't fit", capsys.readouterr().out)
     assert [c["after"]["a"] for c in changes(feed, "u")] == [1, 3]
     assert feed.live("shop", "t") == [{"id": 1, "a": 2, "b": "x"}]
     text = F.col("before")
@@ -235,6 +260,7 @@ def test_what_cannot_be_typed_is_left_out_and_made_when_it_can(
     )
     feed.snapshot()
     assert [c["after"]["a"] for c in changes(feed, "t")] == [1, 2]
+    assert {b["state"] for b in said(capsys, "status")["beside"]} == {"kept"}
 
 
 @pytest.mark.thorough
@@ -268,6 +294,40 @@ def test_what_ddl_made_of_a_row_that_was_gone_is_not_told(feed: Feed) -> None:
         ],
     ]
     assert [feed.live("shop", n) for n in ("t", "log")] == [[{"id": 2, "s": "a,b"}], [{"a": 2, "s": "a,b"}]]
+
+
+@pytest.mark.thorough
+def test_a_column_that_vanished_without_ddl_makes_them_anew_once(feed: Feed) -> None:
+    """As PostgreSQL's do. The snapshot keeps it; changes from then on don't tell it."""
+    at, columns = {"schema": "public"}, [("id", "bigint"), ("a", "int"), ("b", "varchar(9)")]
+    whole, less, more = (
+        SourceTable("shop", "t", c) for c in (columns, columns[:2], [("id", "bigint"), ("c", "int"), ("a", "int")])
+    )
+    row = {"id": "1", "a": "1"}
+    feed.say(whole.stated() | {"lineage": "1", **at}, whole.insert((1, 10), {**row, "b": "x"}, **at))
+    feed.catch_up()
+    anew = []
+    for n, table in enumerate((less, less, less, more, more)):
+        with_c = {"c": "7"} if table is more else {}
+        change = table.update((1, 20 + n), {**row, **with_c}, {**row, **with_c, "a": str(n)}, **at)
+        feed.say(table.stated() | at, change)
+        feed.catch_up()
+        anew.append(commits(feed, "shop", "public", "t").count("WRITE Overwrite"))
+    feed.say(whole.insert((1, 15), {"id": "2", "a": "5", "b": "y"}, partition=1, **at))
+    feed.say(less.update((1, 30), row, {**row, "a": "9"}, partition=1, **at))
+    feed.catch_up()
+    anew.append(commits(feed, "shop", "public", "t").count("WRITE Overwrite"))
+    assert anew == [1, 1, 1, 2, 2, 2]
+    found = [(c["after"], c["_cdc_missing_after"]) for c in changes(feed, "shop", "public", "t")]
+    assert found[:3] == [
+        ({"id": 1, "c": None, "a": 1, "b": "x"}, ["c"]),
+        ({"id": 2, "c": None, "a": 5, "b": "y"}, ["c"]),
+        ({"id": 1, "c": None, "a": 0, "b": None}, ["c", "b"]),
+    ]
+    assert found[-2:] == [
+        ({"id": 1, "c": 7, "a": 4, "b": None}, ["b"]),
+        ({"id": 1, "c": None, "a": 9, "b": None}, ["c", "b"]),
+    ]
 
 
 @pytest.mark.thorough

@@ -202,7 +202,8 @@ def refused(rows: "Callable[[], DataFrame]", carry: Carry) -> str | None:
 def _refusals(carry: Carry, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     workers.settle()
     for batch in batches:
-        for name, of in _held(batch, carry).items():
+        for name, held in _held(batch, carry).items():
+            of = held
             try:
                 for types in carry.retyped[name.lower()]:
                     of = ImageColumn(retyped(of, types), of.there)
