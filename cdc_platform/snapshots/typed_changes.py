@@ -10,22 +10,24 @@ from pyspark.sql import functions as F
 
 from cdc_platform.changelog.schema import Order
 from cdc_platform.lake.store import Store
+from cdc_platform.snapshots.apply import typed_changes
 from cdc_platform.snapshots.batch_tables import Touched
 from cdc_platform.snapshots.beside import Changes, Kind
-from cdc_platform.snapshots.reduce import typed_changes
 from cdc_platform.snapshots.schema import shapes
 from cdc_platform.spark import delta_sql
 
 
 def _all(of: Changes, _told_keys: bool = True) -> DataFrame:
-    return typed_changes.of_changes(of.rows, of.columns, nulls_told=len(of.name) < 3)
+    made = shapes.typed_changes(of.source, of.name, of.columns)
+    return typed_changes.of_changes(of.rows, of.columns, made, nulls_told=len(of.name) < 3)
 
 
 def _add(of: Changes, touched: Touched, path: Store) -> bool:
     """Those of a batch that aren't there: it may be one that was interrupted, or older than a table made anew."""
-    there = delta_sql.read(of.rows.sparkSession, path).where(_not_before(touched.low))
-    same = F.col("new._cdc_address").eqNullSafe(F.col("there._cdc_address"))
-    new = _all(of).alias("new").join(there.select("_cdc_address").alias("there"), same, "left_anti")
+    new, there = _all(of), delta_sql.read(of.rows.sparkSession, path).where(_not_before(touched.low))
+    if not there.isEmpty():
+        same = F.col("new._cdc_address").eqNullSafe(F.col("there._cdc_address"))
+        new = new.alias("new").join(there.select("_cdc_address").alias("there"), same, "left_anti")
     delta_sql.append(new, path)
     return True
 

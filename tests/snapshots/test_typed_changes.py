@@ -4,6 +4,8 @@ import json
 import random
 import re
 from collections.abc import Callable
+from datetime import date, datetime
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -256,7 +258,7 @@ def test_what_cannot_be_typed_is_left_out_and_made_when_it_can(
     monkeypatch.setattr(
         beside,
         "every_change",
-        lambda *args: (found := every(*args))._replace(rows=found.rows.withColumn("before", mended)),
+        lambda *args, **more: (found := every(*args, **more))._replace(rows=found.rows.withColumn("before", mended)),
     )
     feed.snapshot()
     assert [c["after"]["a"] for c in changes(feed, "t")] == [1, 2]
@@ -294,6 +296,26 @@ def test_what_ddl_made_of_a_row_that_was_gone_is_not_told(feed: Feed) -> None:
         ],
     ]
     assert [feed.live("shop", n) for n in ("t", "log")] == [[{"id": 2, "s": "a,b"}], [{"a": 2, "s": "a,b"}]]
+
+
+@pytest.mark.thorough
+def test_a_text_that_is_sparks_to_read_is_read_as_the_snapshots(feed: Feed) -> None:
+    """A date that doesn't exist, among others; changes of it are added to what has others."""
+    t = versions("id bigint", "d date", "at datetime(3)", "n decimal(9,2)")
+    row: Image = {"id": "1", "d": "2026-02-28", "at": "2026-01-02 03:04:05.5", "n": "1.50"}
+    other: Image = {**row, "id": "2", "d": "2026-02-30"}
+    feed.say(t.stated() | {"lineage": "1"}, t.insert((1, 10), row))
+    feed.catch_up()
+    feed.say(t.insert((1, 20), other), t.update((1, 21), other, {**other, "d": "2026-03-01"}), t.delete((1, 22), row))
+    feed.catch_up()
+    assert commits(feed, "t").count("WRITE Overwrite") == 1
+    times = {"at": datetime(2026, 1, 2, 3, 4, 5, 500_000), "n": Decimal("1.50")}
+    [one, none, mended] = [
+        {"id": n, "d": d, **times} for n, d in ((1, date(2026, 2, 28)), (2, None), (2, date(2026, 3, 1)))
+    ]
+    found = [(c["before"], c["after"]) for c in changes(feed, "t")]
+    assert found == [(None, one), (None, none), (none, mended), (one, None)]
+    assert feed.live("shop", "t") == [mended]
 
 
 @pytest.mark.thorough

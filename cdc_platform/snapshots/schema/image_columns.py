@@ -23,6 +23,10 @@ class ImageColumn:
         texts = pc.if_else(pa.array(self.there), self.texts, other.texts)
         return ImageColumn(texts, self.there | other.there)
 
+    def where(self, which: np.ndarray) -> "ImageColumn":
+        """This column in some of the images; the others lack it."""
+        return ImageColumn(pc.if_else(pa.array(which), self.texts, None), self.there & which)
+
 
 @dataclass(slots=True)
 class Images:

@@ -12,6 +12,9 @@ if TYPE_CHECKING:
 ADDRESS = "_cdc_address"
 """The bookkeeping column that, of snapshots, only those of tables without a key have."""
 _SETTINGS = {"delta.checkpointInterval": "50"}
+_BY_PLACE = {"delta.dataSkippingStatsColumns": "_cdc_source_time,_cdc_order"}
+"""Changes lie in their order, so that other statistics pass over no file: Spark takes longer for those of all columns
+than for the rows."""
 _BOOKKEEPING = (
     Column("_cdc_order", ORDER, "order of the change that made this row"),
     Column("_cdc_source_time", TIMESTAMP, "commit time of that change at the source"),
@@ -65,7 +68,7 @@ def typed_changes(source: str, name: Name, columns: list[TableColumn]) -> Table:
         Column("before", row, "the row before an update or delete; NULL: there was none, or nothing of it is told"),
         Column("after", row, "the row after an insert, read or update; NULL: there is none"),
     )
-    return _table(f"Changes of {'.'.join(name)} from source {source}", (*_CHANGE, *images))
+    return _table(f"Changes of {'.'.join(name)} from source {source}", (*_CHANGE, *images), **_BY_PLACE)
 
 
 def tombstones(columns: list[TableColumn]) -> Table:
@@ -81,5 +84,5 @@ def comment_of(field: "StructField") -> str:
     return str(field.metadata.get("comment") or "")
 
 
-def _table(comment: str, columns: tuple[Column, ...]) -> Table:
-    return Table("", comment, columns, settings=_SETTINGS)
+def _table(comment: str, columns: tuple[Column, ...], **settings: str) -> Table:
+    return Table("", comment, columns, settings={**_SETTINGS, **settings})

@@ -158,7 +158,7 @@ def _retyped(of: ImageColumn, statements: Sequence[Retyped]) -> tuple[ImageColum
                 of, done = ImageColumn(retyped(of, types), of.there), True
             except Refused as why:
                 refused |= why.which
-                of = _where(of, ~why.which)
+                of = of.where(~why.which)
     return of.over(first), refused
 
 
@@ -222,9 +222,4 @@ def _held(batch: pa.RecordBatch, carry: Carry) -> dict[str, ImageColumn]:
         for name, of in image.columns.items():
             if name.lower() in carry.retyped:
                 found.setdefault(name, []).append(of)
-    return {name: _where(reduce(ImageColumn.over, of), ~each[0].none) for name, of in found.items()}
-
-
-def _where(of: ImageColumn, which: np.ndarray) -> ImageColumn:
-    """A column of some of the images; the others lack it."""
-    return ImageColumn(pc.if_else(pa.array(which), of.texts, None), of.there & which)
+    return {name: reduce(ImageColumn.over, of).where(~each[0].none) for name, of in found.items()}
