@@ -14,6 +14,7 @@ from typing import Any
 from cdc_platform import certificate, tables
 from cdc_platform.certificate import Certificate
 from cdc_platform.config import Config, Source
+from cdc_platform.errors import LakeChanged, StorageError
 from cdc_platform.lake import looks, queries, stores, watermarks
 from cdc_platform.lake.store import Store
 from cdc_platform.lake.watermarks import Complete
@@ -119,7 +120,7 @@ def known_or_none(config: Config) -> list[tuple[Source, Name]]:
 
     try:
         return known(config)
-    except (DeltaError, OSError) as error:
+    except (DeltaError, LakeChanged, StorageError, OSError) as error:
         log.warning("the lake's tables can't be read, so they have no assets for now: %s", error)
         return []
 
