@@ -224,8 +224,8 @@ def _state(path: Store, *, files: bool = False, look: bool = True) -> _State | N
         with state.lock:
             if not look or state.is_looked_at() or state.newest():
                 return state
+    forget(path)
     if (state := _read(path, files=files)) is None:
-        forget(path)
         return None
     _keep(state)
     return state

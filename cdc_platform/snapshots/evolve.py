@@ -45,6 +45,7 @@ def evolve(spark: SparkSession, config: Config, source: Source, history: History
     each = [partial(_evolve, spark, config, source, history, n, before) for n in named]
     found = dict(zip(named, delta_sql.run_parallel(each), strict=True))
     wanted = {n: d.reason for n, d in found.items() if d.word == "rebuilt"}
+    before = _noted(config, source, before, [n for n in wanted if n in before])
     decided = {**found, **_made_anew(spark, config, source, history, wanted)}
     outcomes = [d.outcome for d in decided.values() if d.outcome is not None]
     if outcomes:
@@ -83,10 +84,25 @@ def _evolve(
         return Decided("applied", told or None)  # rows are carried as they come
     if reason := WHICH_MOVED if unsettled else _forbidden(source, name, steps, members):
         return Decided("stopped", reason, stop(name, reason))
+    # A run may have ended while it made the table anew: its rows are gone, and its columns today's.
+    kept = last is None or last["state"] != "stale"
     as_it_is = bool(steps) and all(s.effect.same_columns for s in steps)
-    if as_it_is or (there and not merged and in_place(steps, members) and alter(spark, target, steps)):
+    in_shape = there and not merged and in_place(steps, members)
+    if kept and (as_it_is or (in_shape and alter(spark, target, steps))):
         return Decided("applied", told or None)
     return Decided("rebuilt", told or None)
+
+
+def _noted(config: Config, source: Source, before: state.Tables, names: list[Name]) -> state.Tables:
+    """Notes that snapshots are to be made anew, before they are emptied. Returns all tables' state."""
+    found = [
+        state.Outcome(n, "stale", "it is made anew after DDL", 0, 0) for n in names if before[n]["state"] == "live"
+    ]
+    if not found:
+        return before
+    path = TABLE_STATE.at(stores.lake(config))
+    state.keep(path, source, found, before, max(before[o.name]["batch"] for o in found), anew=True)
+    return state.now(path, source)
 
 
 def _made_anew(

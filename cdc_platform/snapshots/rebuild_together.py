@@ -20,7 +20,7 @@ from cdc_platform.snapshots.reduce.full_images import Plain
 from cdc_platform.snapshots.schema import shapes
 from cdc_platform.snapshots.schema.columns import columns_of
 from cdc_platform.snapshots.schema.history import History, Plan
-from cdc_platform.snapshots.schema.upcast_files import Notes
+from cdc_platform.snapshots.schema.upcast_files import Notes, clear
 from cdc_platform.snapshots.table_batch import Work, column_lists, merged_list
 from cdc_platform.spark import delta_sql
 from cdc_platform.spark.delta_sql import Rows
@@ -82,9 +82,14 @@ def anew_together(
     made by itself (rebuild.anew)."""
     if source.tables.routes or len(names) < 2:
         return {}
-    found = _changes(spark, config, source, history, {*names})
-    if found is None:
-        return {}
+    try:
+        found = _changes(spark, config, source, history, {*names})
+        return {} if found is None else _made(spark, config, source, found)
+    finally:
+        clear(stores.lake(config), source)  # rows as of today
+
+
+def _made(spark: SparkSession, config: Config, source: Source, found: _Changes) -> dict[Name, state.Outcome]:
     plain = batch_rows.plain(spark, source, found.files, found.touched, found.columns)
     came = partitions.came(config, source)
     ready = [t for t in found.touched if (p := plain.get(t.name)) and _is_ready(p, t) and not came.unsettled(t.low[1])]

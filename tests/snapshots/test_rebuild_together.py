@@ -5,8 +5,11 @@ from typing import Any
 import pytest
 
 from cdc_platform import tables
+from cdc_platform.lake import stores
 from cdc_platform.snapshots import rebuild_together
 from cdc_platform.snapshots import run as snapshots
+from cdc_platform.snapshots.schema import alter
+from cdc_platform.snapshots.schema.history import History
 from cdc_platform.tables import Name
 from tests.changelog.feed import Feed
 from tests.snapshots.test_ddl import STORIES, ddl, of_shop, versions
@@ -90,6 +93,8 @@ def test_a_type_changes_in_some_tables_and_rows_come_after_it(spark: Any, make_c
         assert sorted(rows) == [[0, "0", "x"], [1, "9", "y"], [7, "seven", "z"]]
         assert [t["_k0"] for t in feed.tombstones("shop", name)] == [2]
     assert {r["decision"] for r in feed.rows(tables.SCHEMA_CHANGES)} == {"rebuilt"}
+    carried = tables.CARRIED.at(stores.lake(feed.config), source="s")
+    assert not [name for name in carried.below("") if name.endswith(".parquet")], "no row stays there"
 
 
 def test_a_kill_while_they_are_empty_loses_nothing(
@@ -135,3 +140,53 @@ def test_a_long_changelog_is_read_table_by_table(
     feed.catch_up()
     assert made == []
     assert [sorted(r["a"] for r in feed.live("shop", n)) for n in ("a", "b")] == [["0", "9"]] * 2
+
+
+def test_a_killed_rebuild_is_made_once_more_whatever_its_columns_look_like(
+    spark: Any, make_config: Any, made: list[Name], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A column has the name of one that goes: once the table is empty, it looks as if the rename had been done."""
+    names = ["a", "b"]
+    feed = Feed(spark, make_config([{"name": "s", "format": "canal", "topics": ["t"]}]), "s")
+    shop(feed, names)
+    feed.say(*(ddl(f"ALTER TABLE {n} DROP b, CHANGE a b INT", 100 + i) for i, n in enumerate(names)))
+    with monkeypatch.context() as killed:
+        killed.setattr(rebuild_together.together, "bring_up", lambda *_: 1 / 0)
+        with pytest.raises(ZeroDivisionError):
+            feed.catch_up()
+    feed.snapshot()
+    assert sorted(made) == [("shop", n) for n in names]
+    assert [sorted(tuple(r.items()) for r in feed.live("shop", n)) for n in names] == [
+        [(("id", 0), ("b", 0)), (("id", 1), ("b", 9))]
+    ] * 2
+    assert feed.state("shop", "a") == ("live", None)
+
+
+@pytest.mark.parametrize("killed_at", ["decision", "value"])
+def test_statements_that_were_followed_are_not_once_more(
+    spark: Any, make_config: Any, monkeypatch: pytest.MonkeyPatch, killed_at: str
+) -> None:
+    feed = Feed(spark, make_config([{"name": "s", "format": "canal", "topics": ["t"]}]), "s")
+    shop(feed, ["a"])
+    swap = ("CHANGE a tmp INT", "CHANGE b a VARCHAR(9)", "CHANGE tmp b INT", "ADD n INT NOT NULL DEFAULT 5")
+    feed.say(*(ddl(f"ALTER TABLE a {what}", 100 + i) for i, what in enumerate(swap)))
+    with monkeypatch.context() as killed:
+        place = (History, "keep") if killed_at == "decision" else (alter, "_fill")
+        killed.setattr(*place, lambda *_, **__: 1 / 0)
+        with pytest.raises(ZeroDivisionError):
+            feed.catch_up()
+    feed.snapshot()
+    rows = sorted(tuple(r.items()) for r in feed.live("shop", "a"))
+    assert rows == [(("id", n), ("b", v), ("a", text), ("n", 5)) for n, v, text in ((0, 0, "x"), (1, 9, "y"))]
+    assert {r["decision"] for r in feed.rows(tables.SCHEMA_CHANGES)} == {"applied"}
+
+
+def test_a_table_with_a_feature_of_others_is_not_made_anew_by_each_batch(spark: Any, make_config: Any) -> None:
+    feed = Feed(spark, make_config([{"name": "s", "format": "canal", "topics": ["t"]}]), "s")
+    shop(feed, ["a"])
+    spark.sql(f"ALTER TABLE delta.`{feed.target('shop', 'a').snapshot.uri()}` ADD CONSTRAINT c CHECK (id >= 0)")
+    table = versions("id bigint", "a int", "b varchar(9)", name="a")
+    feed.say(table.insert((1, 100), {"id": "8", "a": "8", "b": "z"}))
+    feed.catch_up()
+    assert sorted(r["id"] for r in feed.live("shop", "a")) == [0, 1, 8]
+    assert {r["rebuild"] for r in feed.rows(tables.TABLE_STATE)} == {0}

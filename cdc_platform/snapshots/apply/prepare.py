@@ -153,7 +153,8 @@ def _evolve(target: Target, columns: list[TableColumn]) -> None:
             )
         if kept is not None and shapes.comment_of(fields[c.name.lower()]) != c.comment:
             raise Stale
-    if not metadata_commits.change_columns(target.snapshot, partial(_add, columns)):
+    lacking = any(c.name.lower() not in there for c in columns)
+    if lacking and not metadata_commits.change_columns(target.snapshot, partial(_add, columns)):
         raise Stale
 
 

@@ -9,12 +9,12 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
 from cdc_platform.changelog.schema import Order, Step
-from cdc_platform.lake import delta_table, metadata_commits, new_tables
-from cdc_platform.lake.columns import Columns, needs_mapping
+from cdc_platform.lake import delta_table, handles, metadata_commits, new_tables
+from cdc_platform.lake.columns import Columns
+from cdc_platform.lake.store import Store
 from cdc_platform.mysql.defaults import instead_of_null
 from cdc_platform.mysql.effects import Effect
 from cdc_platform.mysql.types import parse_type
-from cdc_platform.snapshots.schema import features
 from cdc_platform.snapshots.schema.columns import ORDER_FIELDS, TableColumn, order_literal, order_sql
 from cdc_platform.snapshots.schema.shapes import ADDRESS
 from cdc_platform.snapshots.target import Target
@@ -23,40 +23,67 @@ from cdc_platform.spark.delta_sql import delta
 from cdc_platform.tables import Table
 from cdc_platform.tables.columns import Column, quoted, scalar
 
+_DONE = "cdc.ddl"
+"""Property of a snapshot: the last statement that its columns follow, and whether rows lack a value that it gave. It is
+set by the commit that follows it: a statement that was followed isn't once more, which would undo a swap of names."""
+_LACKING = " rows"
+
 
 def alter(spark: SparkSession, target: Target, steps: Iterable[Step]) -> bool:
-    """Brings a snapshot's columns up to date. False: it must be built anew, as one of a table without a key: the
-    digests beside it are of whole rows. May be repeated."""
-    if ADDRESS in delta_table.file_fields(target.snapshot):
+    """Brings a snapshot's columns up to date. False: it must be built anew, as one of a table without a key (the
+    digests beside it are of whole rows), or one that is for readers without column mapping. May be repeated."""
+    path, steps = target.snapshot, list(steps)
+    if ADDRESS in delta_table.file_fields(path):
+        return False
+    ids = [_id(step, steps[:n]) for n, step in enumerate(steps)]
+    last, lacking = _followed(path)
+    start = ids.index(last) + 1 if last in ids else 0
+    if start and lacking and not _given(spark, target, steps[start - 1], last):
         return False
     waiting: list[Effect] = []
-    for step in steps:
-        effect = step.effect
-        if target.for_any and (effect.renamed or effect.dropped):
-            if not (_changed(target, waiting) and _rewritten(spark, target, effect)):
-                return False
-            waiting = []
-        waiting.append(effect)
-        fills = [added for added in effect.added if added.fill is not None]
-        if not fills and not any(types.filled for types in effect.retyped.values()):
+    for id_, step in zip(ids[start:], steps[start:], strict=True):
+        if target.for_any and (step.effect.renamed or step.effect.dropped):
+            return False
+        waiting.append(step.effect)
+        if not _gives(step.effect):
             continue
-        if not _changed(target, waiting):
+        if not (_changed(path, waiting, id_ + _LACKING) and _given(spark, target, step, id_)):
             return False
         waiting = []
-        for added in fills:
-            _fill(spark, target, TableColumn(added.name, parse_type(added.type), False), str(added.fill), step.order)
-        if not _fill_nulls(spark, target, effect, step.order):
-            return False
-    return _changed(target, waiting)
+    return not waiting or _changed(path, waiting, ids[-1])
 
 
-def _changed(target: Target, effects: list[Effect]) -> bool:
+def _id(step: Step, before: list[Step]) -> str:
+    """What a statement's effect is known by: its address, and which of the effects there it is."""
+    return "/".join(map(str, (*step.address, sum(s.address == step.address for s in before))))
+
+
+def _followed(path: Store) -> tuple[str, bool]:
+    told = handles.head(path).metadata["configuration"].get(_DONE, "")
+    return told.removesuffix(_LACKING), told.endswith(_LACKING)
+
+
+def _gives(effect: Effect) -> bool:
+    """Whether a statement may give rows a value."""
+    return any(added.fill is not None for added in effect.added) or any(t.filled for t in effect.retyped.values())
+
+
+def _given(spark: SparkSession, target: Target, step: Step, id_: str) -> bool:
+    """Gives rows what a statement gave them. False: it isn't told."""
+    for added in (added for added in step.effect.added if added.fill is not None):
+        _fill(spark, target, TableColumn(added.name, parse_type(added.type), False), str(added.fill), step.order)
+    done = _fill_nulls(spark, target, step.effect, step.order)
+    return done and metadata_commits.configure(target.snapshot, {_DONE: id_})
+
+
+def _changed(path: Store, effects: list[Effect], followed: str) -> bool:
     """Whether a snapshot's columns are as these statements leave them, by one commit."""
-    return not effects or metadata_commits.change_columns(target.snapshot, partial(_follow, effects))
+    return metadata_commits.change_columns(path, partial(_follow, effects, followed))
 
 
-def _follow(effects: list[Effect], columns: Columns) -> bool:
+def _follow(effects: list[Effect], followed: str, columns: Columns) -> bool:
     """Does to columns what statements do. False: a name is taken, or isn't there."""
+    columns.configuration[_DONE] = followed
     for effect in effects:
         if (moves := _moves(columns.names, effect)) is None:
             return False
@@ -115,24 +142,6 @@ def _moves(have: list[str], effect: Effect) -> _Moves | None:
         renamed.append((there, new))
         names[names.index(there)] = new
     return _Moves(renamed, [there for old in effect.dropped if (there := _find(names, old)) is not None], names)
-
-
-def _rewritten(spark: SparkSession, target: Target, effect: Effect) -> bool:
-    """Renames and drops columns of a snapshot that has to do without column mapping, by rewriting it in one commit; not
-    where a name needs mapping anyway. False: a name is taken, or isn't there."""
-    path = target.snapshot
-    have = list(delta_table.file_fields(path))
-    if (moves := _moves(have, effect)) is None:
-        return False
-    if not (moves.renamed or moves.dropped):
-        return True
-    features.remove(spark, path)
-    if needs_mapping([*have, *moves.names]):
-        return True
-    columns = ((old, new) for old, new in zip(have, moves.names, strict=True) if new not in moves.dropped)
-    rows = delta_sql.read(spark, path).select(*(F.col(quoted(old)).alias(new) for old, new in columns))
-    rows.write.format("delta").mode("overwrite").option("overwriteSchema", "true").save(path.spark_uri())
-    return True
 
 
 def _fill(
