@@ -17,7 +17,7 @@ from cdc_platform.feeds.compare import read_snapshot
 from cdc_platform.feeds.shop import Column
 from cdc_platform.formats.pb import canal_protocol_pb2 as pb
 from cdc_platform.kafka.broker import BrokerInfo
-from cdc_platform.kafka.broker.node import free_port
+from cdc_platform.setup.ports import free_port
 from cdc_platform.snapshots.target import Target
 from cdc_platform.tables import QUARANTINE
 from tests.bridge.canal_server import PASSWORD, USERNAME, CanalServer, Database, Missing, database
@@ -157,7 +157,9 @@ def test_the_server_can_not_be_asked_for_a_place(shop, broker: BrokerInfo, make_
     with open_session(bridge) as session:
         assert next(iter(session.get().entries)) == first.entries[0]
     monkeypatch.setattr(frames, "login", login)
-    dump = frames.frame(pb.DUMP, pb.Dump(journal="mysql-bin.000001", position=4))
+    place = b"\x0a\x10mysql-bin.000001\x10\x04"  # canal's Dump: 1 journal, 2 position
+    dump = pb.Packet(type=pb.DUMP, version=1, body=place).SerializeToString()
+    dump = frames.HEADER.pack(len(dump)) + dump
     with open_session(bridge) as session:
         monkeypatch.setattr(frames, "get", lambda _: dump)
         with pytest.raises(CanalRefused, match="packet type=DUMP is NOT supported"):
@@ -198,7 +200,7 @@ def test_a_random_workload_s_snapshots_are_the_database_s_own_rows(
     sources = [{"name": "real", "format": "canal", "topics": [topic], "tables": {"include": ["oracle.*"]}}]
     config = _config(make_config, broker.bootstrap_servers, server, topic, sources, batch_size=4)
     with _carrying(config, said, ended):
-        workload = Workload(Server(str(db.socket), db.port), 20261121, frozenset(DML), keyless=False)
+        workload = Workload(Server(str(db.socket), db.port), 20261121, frozenset(DML))
         workload.run(CHANGES // 2, 0)
         db.run("INSERT INTO shop.orders VALUES (8888, 'note-8888')")
         wait_for(lambda: "note-8888" in _notes(entries(broker.bootstrap_servers, topic)), 60)
