@@ -24,6 +24,7 @@ from cdc_platform.lake.folder import Folder
 from cdc_platform.lake.log_files import Action
 from cdc_platform.lake.log_state import Told
 from cdc_platform.lake.store import Store
+from cdc_platform.lake.turns import Turns
 
 if TYPE_CHECKING:
     from deltalake import DeltaTable
@@ -92,6 +93,7 @@ class Copy:
 
 _MOST = 256
 _kept: "OrderedDict[Store, Copy]" = OrderedDict()
+_turns = Turns()
 _lock = threading.Lock()
 
 
@@ -108,7 +110,13 @@ def there_is(path: Store) -> bool:
 
 def of(path: Store) -> Copy | None:
     """A table as it is now. None: there is none, it is large, its log can't be read in full, or it has more than data
-    files and partitions (deletion vectors, mapped columns). Raises StorageError."""
+    files and partitions (deletion vectors, mapped columns). For one thread at a time: what one fetches the next one
+    has. Raises StorageError."""
+    with _turns.of(path):
+        return _of(path)
+
+
+def _of(path: Store) -> Copy | None:
     with _lock:
         copy = _kept.pop(path, None)
     try:

@@ -7,11 +7,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
-from weakref import WeakValueDictionary
 
 from cdc_platform.lake import copies, log_state
 from cdc_platform.lake.log_state import Head
 from cdc_platform.lake.store import Store
+from cdc_platform.lake.turns import Turns
 
 if TYPE_CHECKING:
     from deltalake import DeltaTable
@@ -47,24 +47,15 @@ class Handle:
 
 
 _kept: "OrderedDict[Store, Handle]" = OrderedDict()
-_turns: "WeakValueDictionary[Store, _Turn]" = WeakValueDictionary()
+_turns = Turns()
 _lock = threading.Lock()
-
-
-class _Turn:
-    """Who uses a table's handle."""
-
-    def __init__(self) -> None:
-        self.lock = threading.RLock()
 
 
 @contextmanager
 def handle(path: Store) -> Iterator[Handle]:
     """A table at its newest version, for one thread at a time: others wait. After an exception it is opened again.
     Raises deltalake's TableNotFoundError."""
-    with _lock:
-        turn = _turns.setdefault(path, _Turn())
-    with turn.lock:
+    with _turns.of(path):
         with _lock:
             kept = _kept.pop(path, None)
         try:
