@@ -46,7 +46,7 @@ KINDS: Mapping[str, Kind] = {
         TYPED_CHANGES_PATH, Tables.has_typed_changes, "Changes of {}, with rows before and after in its columns."
     ),
 }
-"""By name, which the room of its checkpoint has, too."""
+"""By name, which the room of its checkpoint and the option `tables.…` have, too."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,9 +68,10 @@ class Beside:
 
 def of_source(config: Config, source: Source) -> dict[Name, list[Beside]]:
     """Of each table that has a snapshot what is asked for beside it, as things are now."""
-    states = {name_of(t): t["state"] for t in queries.followed(config, source)}
+    kinds = {kind: of for kind, of in KINDS.items() if getattr(source.tables, kind)}
+    states = {name_of(t): t["state"] for t in queries.followed(config, source)} if kinds else {}
     found: dict[Name, list[Beside]] = {}
-    for kind, of in KINDS.items():
+    for kind, of in kinds.items():
         asked = [name for name in states if of.asked(source.tables, *name)]
         if not asked:
             continue

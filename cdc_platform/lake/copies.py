@@ -92,6 +92,7 @@ class Copy:
 
 
 _MOST = 256
+"""Copies that are kept."""
 _kept: "OrderedDict[Store, Copy]" = OrderedDict()
 _turns = Turns()
 _lock = threading.Lock()

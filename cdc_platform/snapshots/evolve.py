@@ -1,6 +1,6 @@
 """DDL that no run has looked at, brought to the snapshots: decided once per statement."""
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from functools import partial
 from typing import NamedTuple
 
@@ -9,11 +9,10 @@ from pyspark.sql import SparkSession
 from cdc_platform.changelog.loads import BY_ROWS
 from cdc_platform.changelog.schema import WHICH_MOVED, Step
 from cdc_platform.config import Config, Source
-from cdc_platform.errors import TableStopped
 from cdc_platform.lake import checkpoints, delta_table, stores
 from cdc_platform.snapshots import routing, state
-from cdc_platform.snapshots.rebuild import anew, stop
-from cdc_platform.snapshots.rebuild_together import anew_together
+from cdc_platform.snapshots.rebuild import stop
+from cdc_platform.snapshots.rebuild_together import each_anew
 from cdc_platform.snapshots.schema import upcast
 from cdc_platform.snapshots.schema.alter import alter
 from cdc_platform.snapshots.schema.history import Decision, History, in_place
@@ -46,7 +45,8 @@ def evolve(spark: SparkSession, config: Config, source: Source, history: History
     found = dict(zip(named, delta_sql.run_parallel(each), strict=True))
     wanted = {n: d.reason for n, d in found.items() if d.word == "rebuilt"}
     before = _noted(config, source, before, [n for n in wanted if n in before])
-    decided = {**found, **_made_anew(spark, config, source, history, wanted)}
+    made = each_anew(spark, config, source, history, sorted(wanted))
+    decided = {**found, **{o.name: _of_rebuild(o, wanted[o.name]) for o in made}}
     outcomes = [d.outcome for d in decided.values() if d.outcome is not None]
     if outcomes:
         met = [before[name]["batch"] for o in outcomes if (name := o.name) in before]
@@ -105,25 +105,10 @@ def _noted(config: Config, source: Source, before: state.Tables, names: list[Nam
     return state.now(path, source)
 
 
-def _made_anew(
-    spark: SparkSession, config: Config, source: Source, history: History, wanted: Mapping[Name, str | None]
-) -> dict[Name, Decided]:
-    """Snapshots made anew, each for a reason."""
-    done = anew_together(spark, config, source, history, sorted(wanted))
-    alone = sorted(wanted.keys() - done.keys())
-    each = [partial(_anew, spark, config, source, history, name, wanted[name]) for name in alone]
-    found = {name: Decided("rebuilt", wanted[name], outcome) for name, outcome in done.items()}
-    return found | dict(zip(alone, delta_sql.run_parallel(each), strict=True))
-
-
-def _anew(
-    spark: SparkSession, config: Config, source: Source, history: History, name: Name, reason: str | None
-) -> Decided:
-    try:
-        result = anew(spark, config, source, history, name)
-    except TableStopped as error:
-        return Decided("stopped", error.reason, stop(name, error.reason))
-    return Decided("rebuilt" if result.changes else "emptied", reason, result)
+def _of_rebuild(outcome: state.Outcome, reserve: str | None) -> Decided:
+    if outcome.state == "stopped":
+        return Decided("stopped", outcome.reason, outcome)
+    return Decided("rebuilt" if outcome.changes else "emptied", reserve, outcome)
 
 
 def _forbidden(source: Source, name: Name, steps: Sequence[Step], members: Collection[Name]) -> str | None:

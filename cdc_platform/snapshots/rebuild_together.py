@@ -57,12 +57,14 @@ def each_anew(
 ) -> list[state.Outcome]:
     """Some snapshots made anew; of one that can't be, that it is stopped."""
     done = anew_together(spark, config, source, history, names)
-    for name in (n for n in names if n not in done):
+
+    def alone(name: Name) -> state.Outcome:
         try:
-            done[name] = anew(spark, config, source, history, name)
+            return anew(spark, config, source, history, name)
         except TableStopped as why:
-            done[name] = stop(name, why.reason)
-    return [done[name] for name in names]
+            return stop(name, why.reason)
+
+    return [*done.values(), *delta_sql.run_parallel([partial(alone, n) for n in names if n not in done])]
 
 
 class _Changes(NamedTuple):

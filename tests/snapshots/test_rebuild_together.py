@@ -54,6 +54,14 @@ def by_themselves(feed: Feed, names: list[Name]) -> dict[Name, list[list[str]]]:
     return {name: feed.kept(name[0], [name[1]]) for name in names}
 
 
+def killed_while_empty(feed: Feed, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A run that ends between the commit that empties tables and their rows."""
+    with monkeypatch.context() as killed:
+        killed.setattr(rebuild_together.together, "bring_up", lambda *_: 1 / 0)
+        with pytest.raises(ZeroDivisionError):
+            feed.catch_up()
+
+
 def states(feed: Feed) -> dict[tuple[str, str], dict[str, Any]]:
     """What is noted last of each table."""
     rows = sorted(feed.rows(tables.TABLE_STATE), key=lambda r: (r["rebuild"], r["batch"]))
@@ -104,10 +112,7 @@ def test_a_kill_while_they_are_empty_loses_nothing(
     feed = Feed(spark, make_config([{"name": "s", "format": "canal", "topics": ["t"]}]), "s")
     shop(feed, names)
     feed.say(*(ddl(f"ALTER TABLE {n} MODIFY a VARCHAR(20)", 100 + i) for i, n in enumerate(names)))
-    with monkeypatch.context() as killed:
-        killed.setattr(rebuild_together.together, "bring_up", lambda *_: 1 / 0)
-        with pytest.raises(ZeroDivisionError):
-            feed.catch_up()
+    killed_while_empty(feed, monkeypatch)
     assert feed.live("shop", "a") == []
     feed.snapshot()
     assert sorted(made) == [("shop", n) for n in names]
@@ -150,10 +155,7 @@ def test_a_killed_rebuild_is_made_once_more_whatever_its_columns_look_like(
     feed = Feed(spark, make_config([{"name": "s", "format": "canal", "topics": ["t"]}]), "s")
     shop(feed, names)
     feed.say(*(ddl(f"ALTER TABLE {n} DROP b, CHANGE a b INT", 100 + i) for i, n in enumerate(names)))
-    with monkeypatch.context() as killed:
-        killed.setattr(rebuild_together.together, "bring_up", lambda *_: 1 / 0)
-        with pytest.raises(ZeroDivisionError):
-            feed.catch_up()
+    killed_while_empty(feed, monkeypatch)
     feed.snapshot()
     assert sorted(made) == [("shop", n) for n in names]
     assert [sorted(tuple(r.items()) for r in feed.live("shop", n)) for n in names] == [
@@ -190,3 +192,7 @@ def test_a_table_with_a_feature_of_others_is_not_made_anew_by_each_batch(spark: 
     feed.catch_up()
     assert sorted(r["id"] for r in feed.live("shop", "a")) == [0, 1, 8]
     assert {r["rebuild"] for r in feed.rows(tables.TABLE_STATE)} == {0}
+    feed.say(ddl("ALTER TABLE a ADD n INT", 110))
+    feed.catch_up()
+    assert sorted((r["id"], r["n"]) for r in feed.live("shop", "a")) == [(0, None), (1, None), (8, None)]
+    assert [r["decision"] for r in feed.rows(tables.SCHEMA_CHANGES)] == ["rebuilt"]

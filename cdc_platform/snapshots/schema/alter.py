@@ -33,10 +33,12 @@ def alter(spark: SparkSession, target: Target, steps: Iterable[Step]) -> bool:
     """Brings a snapshot's columns up to date. False: it must be built anew, as one of a table without a key (the
     digests beside it are of whole rows), or one that is for readers without column mapping. May be repeated."""
     path, steps = target.snapshot, list(steps)
-    if ADDRESS in delta_table.file_fields(path):
+    now = handles.head(path).metadata
+    if ADDRESS in delta_table.fields_of(now["schemaString"]):
         return False
     ids = [_id(step, steps[:n]) for n, step in enumerate(steps)]
-    last, lacking = _followed(path)
+    told = now["configuration"].get(_DONE, "")
+    last, lacking = told.removesuffix(_LACKING), told.endswith(_LACKING)
     start = ids.index(last) + 1 if last in ids else 0
     if start and lacking and not _given(spark, target, steps[start - 1], last):
         return False
@@ -56,11 +58,6 @@ def alter(spark: SparkSession, target: Target, steps: Iterable[Step]) -> bool:
 def _id(step: Step, before: list[Step]) -> str:
     """What a statement's effect is known by: its address, and which of the effects there it is."""
     return "/".join(map(str, (*step.address, sum(s.address == step.address for s in before))))
-
-
-def _followed(path: Store) -> tuple[str, bool]:
-    told = handles.head(path).metadata["configuration"].get(_DONE, "")
-    return told.removesuffix(_LACKING), told.endswith(_LACKING)
 
 
 def _gives(effect: Effect) -> bool:

@@ -59,15 +59,9 @@ def at_creation(names: Iterable[str]) -> dict[str, str]:
 
 
 def allow_names(spark: SparkSession, path: Store, names: Iterable[str]) -> None:
-    """Enables column mapping where one of these names needs it."""
-    if needs_mapping(names):
-        map_columns(spark, path)
-
-
-def map_columns(spark: SparkSession, path: Store) -> None:
-    """Enables column mapping. The columns of files that are there keep their names (Delta's protocol, "Column
-    Mapping"): nothing is rewritten."""
-    if not Features.of(path).mapped:
+    """Enables column mapping where one of these names needs it. The columns of files that are there keep their names
+    (Delta's protocol, "Column Mapping"): nothing is rewritten."""
+    if needs_mapping(names) and not Features.of(path).mapped:
         _set(spark, path, **_MAPPED)
 
 

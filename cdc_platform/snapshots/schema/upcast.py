@@ -50,7 +50,7 @@ def carried(rows: "DataFrame", spans: Spans, lists: Lists, *, untold: bool = Fal
 def _each(spans: Spans, lists: Lists, untold: bool, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     workers.settle()
     for batch in batches:
-        own = batch.append_column(UNTOLD, pa.array([[]] * batch.num_rows, _UNTOLD)) if untold else batch
+        own = batch.append_column(UNTOLD, _names([], batch.num_rows)) if untold else batch
         yield from carried_rows(own, spans, lists)
 
 
@@ -121,7 +121,7 @@ def _carried(rows: pa.RecordBatch, name: Name, carry: Carry, columns: Sequence[s
             made["key"], more = _image(key, carry, columns, row=False)
             refused += more
         made["schema_version"] = pa.nulls(n, pa.string())
-        made[UNTOLD] = _names(refused, n)
+        made |= {UNTOLD: _names(refused, n)} if UNTOLD in rows.schema.names else {}
     arrays = [made[f.name].cast(f.type) if f.name in made else rows.column(f.name) for f in rows.schema]
     return pa.RecordBatch.from_arrays(arrays, schema=rows.schema)
 
@@ -163,9 +163,13 @@ def _retyped(of: ImageColumn, statements: Sequence[Retyped]) -> tuple[ImageColum
 
 
 def _names(refused: _Refused, n: int) -> pa.ListArray:
-    if not refused:
-        return pa.array([[]] * n, _UNTOLD)
-    return pa.array([list(dict.fromkeys(name for name, which in refused if which[i])) for i in range(n)], _UNTOLD)
+    """Of each image the columns of which it has a refused value."""
+    of: dict[str, np.ndarray] = {}
+    for name, which in refused:
+        of[name] = of.get(name, False) | which
+    each = np.array([*of.values()], bool).reshape(len(of), n).T
+    offsets = np.append(0, np.cumsum(each.sum(axis=1))).astype(np.int32)
+    return pa.ListArray.from_arrays(pa.array(offsets), pa.array([*of], pa.string()).take(pa.array(np.nonzero(each)[1])))
 
 
 def inexact(carry: Carry) -> list[str]:
