@@ -117,7 +117,6 @@ class _Shared:
             "missing": sum(gap.records for gap in gaps),
             "held_unnamed": held.get(None, 0),
             "complete_up_to_proven": complete and complete.proven,
-            "gtids": complete and complete.gtid,
             "cut": queries.newest_cuts(config).get(source.name),
             "decoder_versions": _decoders(config, source),
             "erasures": queries.erasures(config, source),
@@ -159,6 +158,7 @@ class _Shared:
         facts = {
             **self.facts,
             **{"state": state["state"], "held": held, "compared": compared},
+            "gtids": self.complete and self.complete.gtids(name),
             "schema_version": self.schemas.get(name),
         }
         verdict = BROKEN if wrong else CONSISTENT if lacks else PROVEN

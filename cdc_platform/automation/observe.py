@@ -25,7 +25,8 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Heartbeat:
-    """Whether a source is alive. newest: Kafka time of its newest record; change: commit time, by the source's clock,
+    """Whether a source is alive. newest: Kafka time of its newest record (where Kafka
+    tells nothing: when the newest was landed); change: commit time, by the source's clock,
     of the newest row change in the changelog (as of the last run); landed: when, by our clock, the newest row changes
     were landed. None: there is none, or it can't be known."""
 
@@ -102,14 +103,23 @@ def heartbeat(config: Config, source: Source, now: datetime | None = None) -> He
     try:
         partitions, newest = newest_record(config, source)
     except (KafkaUnreachable, KafkaAccessDenied) as error:
-        return Heartbeat("refused" if isinstance(error, KafkaAccessDenied) else "unreachable", str(error))
+        return _unseen(config, source, "refused" if isinstance(error, KafkaAccessDenied) else "unreachable", str(error))
     if not partitions:
-        return Heartbeat(
-            "no_topic", f"Kafka has no topic {' or '.join(source.topics) or f'like {source.topic_pattern}'}"
-        )
+        named = " or ".join(source.topics) or f"like {source.topic_pattern}"
+        return _unseen(config, source, "no_topic", f"Kafka has no topic {named}")
     change, landed = queries.newest_rows(config, source)
     state, told = _state(config, source, newest, landed or change, now)
     return Heartbeat(state, told, newest, change, landed)
+
+
+def _unseen(config: Config, source: Source, state: str, why: str) -> Heartbeat:
+    """Of a source of which Kafka tells nothing: when its capture and its database were heard last, by what landed."""
+    heard, database = queries.last_heard(config, source, FORMATS[source.format].log_times)
+    last = (("record landed", heard), ("of the database", database))
+    told = " and ".join(f"the last {what} at {when(at)}" for what, at in last if at)
+    return Heartbeat(
+        state, f"{why}; {told or 'nothing has landed so far'}", heard, *queries.newest_rows(config, source)
+    )
 
 
 def _database_silent(config: Config, source: Source) -> str | None:

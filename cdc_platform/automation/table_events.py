@@ -98,7 +98,7 @@ def completeness(status: TableStatus) -> dict[str, Any]:
         "complete_up_to": up_to and dg.MetadataValue.timestamp(up_to),
         "complete_up_to_is": "proven" if told.proven else "assumed",
         "complete_up_to_reason": behind.reason if behind else told.reason,
-        "complete_up_to_gtids": told.gtid,
+        "complete_up_to_gtids": told.gtids(status.id),
         "lag_seconds": up_to and round(max(0.0, time.time() - up_to.timestamp()), 3),
     }
     return {k: v for k, v in found.items() if v is not None}

@@ -15,7 +15,7 @@ from cdc_platform.explain.events import left_out_by, place_of, reached
 from cdc_platform.explain.row import Explained
 from cdc_platform.explain.scan import Sought, find
 from cdc_platform.kafka.offsets import kafka_state
-from cdc_platform.lake import queries, stores
+from cdc_platform.lake import queries, sequences, stores
 from cdc_platform.lake.queries import query, text
 from cdc_platform.lake.skipping import Above, files_that_may_hold
 from cdc_platform.landing.erased import erased_before
@@ -28,8 +28,8 @@ from cdc_platform.units import count
 @dataclass(frozen=True, slots=True)
 class Reason:
     """kind: deleted, moved, truncated, dropped, renamed, filtered, quarantined, waiting, not decoded, not applied, not
-    landed, stopped, left out, differs, erased, never seen. sure: it alone is why. by: the change that did it, as it
-    came. more: facts of the kind."""
+    landed, lost, stopped, left out, differs, erased, never seen. sure: it alone is why. by: the change that did it, as
+    it came. more: facts of the kind."""
 
     kind: str
     text: str
@@ -41,9 +41,11 @@ class Reason:
 def reasons(config: Config, told: Explained) -> list[Reason]:
     """Why a row isn't there (or isn't as the changes have it). Asks Kafka, where nothing in the lake says it."""
     known = [r for r in (_by_rule(told), _by_change(told), _by_state(config, told)) if r is not None]
-    if told.moment.now and not any(r.sure for r in known):
-        known += _held(config, told)
-        known += _on_the_way(config, told)
+    if told.moment.now:
+        settled = any(r.sure for r in known)
+        known += held_of_it(config, told)  # a delete says nothing of what came after it
+        known += _decoded(config, told)
+        known += () if settled else _perhaps(config, told)
     if not known:
         known.append(_never(config, told))
     return sorted(known, key=lambda r: not r.sure)
@@ -126,38 +128,60 @@ def _named(name: Name) -> str:
 # -- what may hold it back ---------------------------------------------------------------------------------
 
 
-def _held(config: Config, told: Explained) -> Iterator[Reason]:
-    """Quarantine, by its key or without one, and parts that wait."""
-    source, cells = told.table.source, told.key
-    then, _ = told.table.then(cells)
+def held_of_it(config: Config, told: Explained) -> Iterator[Reason]:
+    """What quarantine holds under its key; sure where no newer change of it stands in the same partition."""
+    then, _ = told.table.then(told.key)
+    for held in _held(config, told):
+        key, (*where, offset) = dict(held.get("key") or ()), (held["topic"], held["partition"], held["offset"])
+        if any(all(c in key and key[c] == t for c, t in was.items()) for was in then):
+            later = any([c["topic"], c["partition"]] == where and c["offset"] > offset for c in told.found.came)
+            address = f"{held['topic']}/{held['partition']}/{offset}"
+            yield Reason("quarantined", f"{address}: {held['reason']}", sure=not later, more={"address": address})
+
+
+def _held(config: Config, told: Explained) -> Iterator[dict[str, Any]]:
+    """Rows of QUARANTINE that are of the table, or tell no table."""
+    source = told.table.source
     rows = query(
         f"SELECT * FROM t WHERE source = {text(source.name)} AND resolved_at IS NULL "
         f'AND ("table" IS NULL OR "table" IN ({", ".join(text(n[-1]) for n in told.table.names)}))',
         t=QUARANTINE.at(stores.lake(config)),
     )
-    unnamed: list[str] = []
     for held in rows or []:
-        name, key = name_in({"schema": None, **held}), dict(held.get("key") or ())
-        address = f"{held['topic']}/{held['partition']}/{held['offset']}"
-        if name is not None and name not in told.table.names:
-            continue
-        if any(all(key.get(c) == t for c, t in was.items()) for was in then):
-            yield Reason("quarantined", f"{address}: {held['reason']}", sure=True, more={"address": address})
-        elif not key:
-            unnamed.append(f"{address}: {held['reason']}")
-    if unnamed:
-        why = f"{count(len(unnamed), 'row')} in quarantine tell no key, the last at {unnamed[-1]}"
-        yield Reason("quarantined", why, sure=False)
+        name = name_in({"schema": None, **held})
+        if name is None or name in told.table.names:
+            yield held
+
+
+def _perhaps(config: Config, told: Explained) -> Iterator[Reason]:
+    """What tells no key: in quarantine, waiting for parts, lost, and records that are landed and not decoded, or not
+    landed."""
+    source = told.table.source
+    if unnamed := [held for held in _held(config, told) if not held.get("key")]:
+        last = unnamed[-1]
+        at = f"{last['topic']}/{last['partition']}/{last['offset']}: {last['reason']}"
+        yield Reason(
+            "quarantined", f"{count(len(unnamed), 'row')} in quarantine tell no key, the last at {at}", sure=False
+        )
     if records.splits(source) and (parts := records.waiting_parts(config, source)):
         first = parts[0]
         where = f"{first['topic']}/{first['partition']}/{first['offset']}"
         why = f"{count(len(parts), 'part')} of messages that came in several wait for the rest, the first at {where}"
         yield Reason("waiting", why, sure=False, more={"address": where})
+    yield from _lost(config, told)
+    yield from _on_the_way(config, told)
+
+
+def _lost(config: Config, told: Explained) -> Iterator[Reason]:
+    source, name = told.table.source, told.table.snapshot
+    for gap in sequences.of_tables(config, source, [name]).get(name, ()):
+        yield Reason("lost", gap.text, sure=False)
+    if why := sequences.lost_of_tables(config, source, [name]).get(name):
+        yield Reason("lost", why, sure=False)
 
 
 def _on_the_way(config: Config, told: Explained) -> Iterator[Reason]:
-    """Events that are decoded and in no changelog; records that are landed and not decoded, or not landed."""
-    yield from _decoded(config, told)
+    """Records that are landed and not decoded, or not landed."""
     source = told.table.source
     for row in queries.ledger(config, [source]):
         if left := row["unaccounted"]:

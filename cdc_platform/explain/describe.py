@@ -1,18 +1,20 @@
 """An explanation as data: what the command prints, and programs read."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from cdc_platform import tables
 from cdc_platform.config import Config
-from cdc_platform.explain.absent import Reason, reasons
+from cdc_platform.explain.absent import Reason, held_of_it, reasons
 from cdc_platform.explain.changes import Changes
 from cdc_platform.explain.records import Address
 from cdc_platform.explain.row import Explained, parts_of
 from cdc_platform.explain.statement import column_lists, statement
 from cdc_platform.explain.table import Table
+from cdc_platform.lake import stores, watermarks
 from cdc_platform.reading import moments
 from cdc_platform.snapshots.reduce.one_key import Cell, Change
+from cdc_platform.units import when
 
 _SHOWN = (
     *("op", "topic", "partition", "offset", "entry_index", "row_index", "source_time", "landed_at"),
@@ -28,7 +30,7 @@ def explained(config: Config, told: Explained, only: Sequence[str], *, every: bo
     every: all changes; sql: with a statement for each."""
     shown = told.found.came if every else told.made_by(only)
     shown = [c for c in shown if c["op"] != "truncate" or every]
-    why = [] if told.here and told.agrees is not False else reasons(config, told)
+    why = _held_back(config, told) if told.here and told.agrees is not False else reasons(config, told)
     shown = _with(shown, [r.by for r in why if r.by is not None])
     numbers = {id(c): n for n, c in enumerate(told.found.came, 1)}
     return {
@@ -46,8 +48,24 @@ def explained(config: Config, told: Explained, only: Sequence[str], *, every: bo
         "changes": changes(config, told.table, shown, numbers, sql=sql),
         "others": len(told.found.came) - len(shown),
         "ddl": _ddl(told.table, shown),
-        "doubts": told.found.doubts,
+        "doubts": [*told.found.doubts, *_too_early(config, told)],
     }
+
+
+def _too_early(config: Config, told: Explained) -> Iterator[str]:
+    """That changes from before the time may still come."""
+    if told.moment.time is None:
+        return
+    known = watermarks.complete(tables.WATERMARKS.at(stores.lake(config)), told.table.source.name)
+    up_to = known.of(told.table.snapshot) if known else None
+    if up_to is None or up_to < told.moment.time:
+        then = f"the table is complete up to {when(up_to)}" if up_to else "nothing tells up to when it is complete"
+        yield f"{then}: changes from before that time may still come"
+
+
+def _held_back(config: Config, told: Explained) -> list[Reason]:
+    """Newer changes of a row that is there, in quarantine."""
+    return [r for r in held_of_it(config, told) if r.sure] if told.moment.now else []
 
 
 def _with(shown: list[Change], more: list[Change]) -> list[Change]:

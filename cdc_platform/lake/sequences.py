@@ -17,6 +17,8 @@ from cdc_platform.lake import queries, stores
 from cdc_platform.tables import Name
 from cdc_platform.units import count
 
+_SHOWN = 3
+
 
 @dataclass(frozen=True, slots=True)
 class Gap:
@@ -80,8 +82,8 @@ def gaps(config: Config, source: Source) -> list[Gap]:
 def _lost(config: Config, source: Source) -> list[dict[str, Any]]:
     return (
         queries.query(
-            'SELECT topic, "partition", from_offset FROM t '
-            f"WHERE source = {queries.text(source.name)} AND outcome = 'lost'",
+            'SELECT topic, "partition", from_offset, to_offset, records FROM t '
+            f"WHERE source = {queries.text(source.name)} AND outcome = 'lost' ORDER BY batch, topic, \"partition\"",
             t=tables.OFFSET_LEDGER.at(stores.lake(config)),
         )
         or []
@@ -107,6 +109,27 @@ def of_tables(config: Config, source: Source, names: Iterable[Name]) -> dict[Nam
     compared = queries.comparisons(config, source)
     told = {name: unmended(found, compared.get(name, ())) for name in names}
     return {name: of for name, of in told.items() if of}
+
+
+def lost_of_tables(config: Config, source: Source, names: Iterable[Name]) -> dict[Name, str]:
+    """Which of the source's snapshots may lack what Kafka had removed before it was landed, and what that was: no
+    comparison with the source since then found them equal."""
+    ranges = _lost(config, source)
+    total = sum(int(r["records"]) for r in ranges)
+    if not total:
+        return {}
+    at = ", ".join(map(_range, ranges[:_SHOWN]))
+    more = f" and {len(ranges) - _SHOWN} more ranges" if len(ranges) > _SHOWN else ""
+    why = f"offsets of the source were lost before they were landed: {at}{more}"
+    compared = queries.comparisons(config, source)
+    mended = {n for n, of in compared.items() if all(c["equal"] and (c["lost"] or 0) >= total for c in of)}
+    return {name: why for name in names if name not in mended}
+
+
+def _range(row: Mapping[str, Any]) -> str:
+    """Of a topic that is gone or was made again nobody knows how many there were."""
+    first, last = row["from_offset"], row["to_offset"]
+    return f"{row['topic']}/{row['partition']} " + (f"{first} to {last}" if last >= first else f"from {first} on")
 
 
 def open_gaps(config: Config, source: Source) -> list[Gap]:

@@ -49,6 +49,10 @@ class Complete:
         """Up to when one snapshot is complete."""
         return self.behind[name].source_time if name in self.behind else self.source_time
 
+    def gtids(self, name: Name) -> str | None:
+        """The GTIDs up to which one snapshot is complete; None: the feed tells none, or the snapshot is behind."""
+        return None if name in self.behind else self.gtid
+
 
 def partitions(
     path: Store, source: str, *, before: int | None = None, until: datetime | None = None

@@ -79,3 +79,23 @@ def test_what_is_observed_is_in_dagsters_history_and_leaves_the_data_version_of_
 def test_a_cursor_of_an_earlier_version_goes_on(shop: Config, instance: dg.DagsterInstance):
     found = tick(shop, instance, json.dumps({"shop-dts": "abc"}))
     assert json.loads(found.cursor or "")["positions"] == {"shop-dts": "abc"}
+
+
+def test_automation_conditions_follow_what_was_made_and_not_what_was_observed(
+    shop: Config, instance: dg.DagsterInstance
+):
+    """As docs/completeness.md says: a downstream asset that waits for a time takes the sensor."""
+    key = Naming(shop).table(shop.sources[0], "shop", "orders").key
+    orders = dg.AssetsDefinition(specs=[dg.AssetSpec(key)])
+    report = dg.asset(name="report", deps=[key], automation_condition=dg.AutomationCondition.eager())(lambda: None)
+    defs = dg.Definitions(assets=[orders, report])
+    instance.report_runless_asset_event(dg.AssetMaterialization(key))
+    instance.report_runless_asset_event(dg.AssetMaterialization("report"))
+    cursor = dg.evaluate_automation_conditions(defs, instance).cursor
+    complete(shop, "shop-dts", 0, MIDNIGHT)
+    for event in tick(shop, instance).asset_events:
+        instance.report_runless_asset_event(event)
+    observed = dg.evaluate_automation_conditions(defs, instance, cursor=cursor)
+    assert observed.total_requested == 0
+    instance.report_runless_asset_event(dg.AssetMaterialization(key))
+    assert dg.evaluate_automation_conditions(defs, instance, cursor=observed.cursor).total_requested == 1

@@ -22,6 +22,7 @@ from cdc_platform.automation.naming import SOURCE_TAG, Naming
 from cdc_platform.automation.table_assets import run_config
 from cdc_platform.config import Config
 from cdc_platform.definitions import build
+from cdc_platform.units import when
 from tests.automation.conftest import (
     changelog,
     control,
@@ -278,8 +279,16 @@ def test_a_source_without_topic_is_told_apart(shop):
 
 def test_an_unreachable_broker_is_told_apart(config, monkeypatch):
     monkeypatch.setattr("cdc_platform.automation.observe.KAFKA_TIMEOUT_S", 0.3)
-    seen = observe.heartbeat(config, config.sources[0])
+    source = config.sources[0]
+    seen = observe.heartbeat(config, source)
     assert (seen.state, seen.passed) == ("unreachable", False)
+    assert seen.text.endswith("; nothing has landed so far")
+    control(config, source.name, "heartbeat", [NOW - timedelta(minutes=9)])
+    landed(config, source.name, NOW)
+    seen = observe.heartbeat(config, source)
+    assert seen.newest == NOW
+    last = f"; the last record landed at {when(NOW)} and the last of the database at {when(NOW - timedelta(minutes=9))}"
+    assert seen.text.endswith(last)
 
 
 @pytest.mark.broker

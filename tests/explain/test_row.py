@@ -8,10 +8,12 @@ from typing import Any
 import pytest
 import yaml
 
+from cdc_platform import tables
 from cdc_platform.cli.app import run
 from cdc_platform.config import load_config
 from cdc_platform.explain import events
 from cdc_platform.explain.records import Address
+from cdc_platform.lake import delta_table, stores
 from tests.changelog.feed import Feed, SourceTable, position
 
 pytestmark = pytest.mark.spark
@@ -40,6 +42,10 @@ EMPTIED, GONE, OLD, NEW = table("emptied"), table("gone"), table("old"), table("
 SECRET, ODD, BAG = table("secret"), table("odd", "id bigint", "a frobnicate"), table("bag", "a int", "b int", keys=())
 SHARD = SourceTable("shop_1", "orders", [("id", "bigint"), ("a", "int")])
 TORN = {**T.insert((1, 70), row(id=77)), "kind": "error", "op": None, "after": None, "reason": "column 'a': no integer"}
+LATER, AGAIN, BEFORE = (
+    {**TORN, **position(1, pos), "key": [("id", n)], "reason": why}
+    for pos, n, why in ((79, "6", "later"), (72, "5", "again"), (73, "4", "before"))
+)
 MARKUP = "a'b\\\x1b[2J"
 
 STORY = [
@@ -61,7 +67,10 @@ STORY = [
     *(BAG.insert((1, 33 + i), row(a=1, b=i)) for i in (0, 0, 1)),
     BAG.delete((1, 37), row(a=1, b=0)),
     SHARD.insert((1, 38), row(id=1, a=1)),
-    TORN,
+    *(TORN, AGAIN, BEFORE),
+    T.update((1, 75), row(id=4, a=4, b="first"), row(id=4, a=5, b="first"), source_time=at(75)),
+    T.insert((1, 76), row(id=6, a=6, b="first")),
+    *(T.delete((1, 77), row(id=6, a=6, b="first")), LATER),
 ]  # fmt: skip
 """Offsets are their places."""
 
@@ -120,6 +129,28 @@ def test_a_change_took_it_away(cli: Any, case: str) -> None:
     assert by["address"] == offset(place)
 
 
+def test_what_is_held_of_a_row_that_is_there_or_was_deleted(cli: Any) -> None:
+    """A delete that was applied is no answer where a later insert is held; an old change of a newer row is none."""
+    why = cli("explain", "s", "shop.t", "6")[1]["why"]
+    assert [(w["kind"], w["sure"]) for w in why] == [("deleted", True), ("quarantined", True)]
+    assert why[1]["text"].endswith(": later")
+    code, told = cli("explain", "s", "shop.t", "5")
+    assert (code, told["here"], told["agrees"], told["row"]["a"]) == (0, True, True, 5)
+    assert [(w["kind"], w["text"].rpartition(": ")[2]) for w in told["why"]] == [("quarantined", "again")]
+    assert cli("explain", "s", "shop.t", "4")[1]["why"] == []
+
+
+def test_records_that_were_lost_may_have_been_its(cli: Any, feed: Feed) -> None:
+    assert "lost" not in [w["kind"] for w in cli("explain", "s", "shop.t", "12345")[1]["why"]]
+    path = tables.OFFSET_LEDGER.at(stores.lake(feed.config))
+    lost = {"room": "landing", "batch": 9, "source": "s", "topic": "t", "partition": 0, "outcome": "lost"}
+    delta_table.append_rows(path, [{**lost, "from_offset": 900, "to_offset": 902, "records": 3}])
+    why = cli("explain", "s", "shop.t", "12345")[1]["why"]
+    assert [(w["sure"], w["text"]) for w in why if w["kind"] == "lost"] == [
+        (False, "offsets of the source were lost before they were landed: t/0 900 to 902")
+    ]
+
+
 def test_a_row_that_moved_tells_where_to(cli: Any) -> None:
     assert cli("explain", "s", "shop.t", "3")[1]["why"][0]["to"] == {"id": "30"}
     code, told = cli("explain", "s", "shop.t", "30")
@@ -149,7 +180,7 @@ def test_rules_quarantine_and_states(cli: Any) -> None:
     assert (why["kind"], why["sure"]) == ("filtered", True)
     assert "tables.exclude: 'shop.secret'" in why["text"]
     why = cli("explain", "s", "shop.t", "77")[1]["why"]
-    assert [(w["kind"], w["address"]) for w in why if w["sure"]] == [("quarantined", offset(len(STORY) - 1))]
+    assert [(w["kind"], w["address"]) for w in why if w["sure"]] == [("quarantined", offset(STORY.index(TORN)))]
     why = cli("explain", "s", "shop.odd", "1")[1]["why"]
     assert (why[0]["kind"], "frobnicate" in why[0]["text"]) == ("stopped", True)
 
@@ -181,6 +212,10 @@ def test_at_a_time_and_at_a_cut(cli: Any) -> None:
     assert (told["here"], told["row"]) == (True, row(id=1, a=1, b="first"))
     told = cli("explain", "s", "shop.t", "2", "--at", at(20).isoformat())[1]
     assert (told["here"], told["row"]["a"]) == (True, "2")
+    told = cli("explain", "s", "shop.emptied", "1", "--at", at(20).isoformat())[1]
+    assert told["doubts"] == []
+    told = cli("explain", "s", "shop.emptied", "1", "--at", at(99).isoformat())[1]
+    assert [d.rpartition(": ")[2] for d in told["doubts"]] == ["changes from before that time may still come"]
     assert cli("explain", "s", "shop.t", "2", "--at", at(30).isoformat())[1]["why"][0]["kind"] == "deleted"
     assert cli("explain", "s", "shop.t", "1", "--at", at(1).isoformat())[1]["why"][0]["kind"] == "never seen"
     told = cli("explain", "s", "shop.t", "1", "--at", "1")[1]

@@ -150,3 +150,15 @@ def test_a_comparison_that_finds_all_tables_equal_mends_it(config, capfd):
     assert len(sequences.open_gaps(config, config.sources[0])) == 1
     table_state(config, SOURCE, "shop.items", "dropped", rebuild=1)
     assert sequences.open_gaps(config, config.sources[0]) == []
+
+
+def test_what_kafka_had_removed_is_of_all_tables_until_they_are_compared(config):
+    source, names = config.sources[0], [("shop", "orders"), ("shop", "items")]
+    assert sequences.lost_of_tables(config, source, names) == {}
+    ledger(config, (SOURCE, "dts", 0, 10, 13, "lost", 4), (SOURCE, "dts", 1, 7, -2, "lost", 1))
+    why = "offsets of the source were lost before they were landed: dts/0 10 to 13, dts/1 from 7 on"
+    assert sequences.lost_of_tables(config, source, names) == dict.fromkeys(names, why)
+    row = {"source": SOURCE, "db": "shop", "against": "server", "version": 0, "rows": 2, "differing": 0, "at": NOON}
+    rows = [{**row, "table": "orders", "equal": True, "lost": 5}, {**row, "table": "items", "equal": True, "lost": 4}]
+    add(config.lake, tables.RECONCILIATIONS, *rows)
+    assert sequences.lost_of_tables(config, source, names) == {("shop", "items"): why}

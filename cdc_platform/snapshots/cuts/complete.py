@@ -88,8 +88,7 @@ def publish(config: Config, source: Source, tables: state.Tables) -> None:
     last = watermarks.complete(path, source.name)
     of_tables, holds = _missing(config, source)
     of_tables |= {n: f"{t['state']}: {t['reason'] or ''}" for n, t in tables.items() if t["state"] in _UNSETTLED}
-    lacking = sequences.of_tables(config, source, (n for n, t in tables.items() if t["state"] == "live"))
-    of_tables = {name: gaps[0].text for name, gaps in lacking.items()} | of_tables
+    of_tables = _never_came(config, source, [n for n, t in tables.items() if t["state"] == "live"]) | of_tables
     held = {h.where: (watermarks.reached(path, source.name, *h.where, h.offset), h.reason) for h in holds}
     at, proven, reason = earliest(_marks(config, source, path), held)
     if last and last.source_time and (at is None or at <= last.source_time):
@@ -102,7 +101,7 @@ def publish(config: Config, source: Source, tables: state.Tables) -> None:
         **{"source": source.name, "scope": SOURCE, "batch": last.number + 1 if last else 0},
         **{"source_time": at, "proven": proven, "reason": reason or None},
         "behind": [{**name_columns(n), "source_time": b.source_time, "reason": b.reason} for n, b in behind.items()],
-        **_place(config, source, path),
+        **_place(config, source, path, holds),
     }
     delta_table.append_rows(path, [row])
 
@@ -122,6 +121,12 @@ def _marks(config: Config, source: Source, path: Store) -> Marks:
         old = watermarks.partitions(path, source.name, until=until)
         before = max((r["source_time"] for w, r in old.items() if r["source_time"] and w not in over), default=None)
     return Marks(now, before, unread)
+
+
+def _never_came(config: Config, source: Source, names: list[Name]) -> dict[Name, str]:
+    """Snapshots that may lack records which were lost before or in Kafka, and which these are."""
+    gaps = sequences.of_tables(config, source, names)
+    return sequences.lost_of_tables(config, source, names) | {name: of[0].text for name, of in gaps.items()}
 
 
 def _missing(config: Config, source: Source) -> tuple[dict[Name, str], list[Hold]]:
@@ -169,18 +174,19 @@ def _waiting(config: Config, source: Source) -> list[Hold]:
     ]
 
 
-def _place(config: Config, source: Source, path: Store) -> dict[str, Any]:
+def _place(config: Config, source: Source, path: Store, holds: list[Hold]) -> dict[str, Any]:
     """Binlog place of the newest checkpoint (or commit, heartbeat) of a source with one partition, and the GTIDs up to
-    there."""
+    there: before the first message that isn't in any snapshot."""
     over = ended(config, source)
     marks = {w: r for w, r in watermarks.partitions(path, source.name).items() if w not in over}
     if len(marks) != 1:
         return {}
     [((topic, partition), mark)] = marks.items()
+    end = min((h.offset for h in holds if h.where == (topic, partition)), default=mark["offset"] + 1)
     rows = queries.query(
         "SELECT binlog_file, binlog_pos, info FROM t "
         f"WHERE source = '{source.name}' AND topic = '{delta_table.topic(topic)}' AND \"partition\" = {partition} "
-        f'AND "offset" > {mark["offset"] - _NEAR} AND binlog_file IS NOT NULL ORDER BY "offset" DESC LIMIT 1',
+        f'AND "offset" > {end - _NEAR} AND "offset" < {end} AND binlog_file IS NOT NULL ORDER BY "offset" DESC LIMIT 1',
         t=CONTROL_EVENTS.at(stores.lake(config)),
     )
     if not rows:

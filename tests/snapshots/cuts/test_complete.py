@@ -10,6 +10,7 @@ from cdc_platform import tables
 from cdc_platform.config import parse_config
 from cdc_platform.lake import delta_table, stores
 from cdc_platform.lake.watermarks import Complete, complete
+from cdc_platform.spark import delta_sql
 from tests.changelog.feed import Feed, SourceTable, position
 
 pytestmark = pytest.mark.spark
@@ -69,6 +70,42 @@ def test_it_tells_the_place_and_the_gtids_of_the_newest_checkpoint(feed: Feed):
     feed.catch_up()
     found = now(feed)
     assert (found.binlog_file, found.binlog_pos, found.gtid) == ("mysql-bin.000001", 5, "a:1-7")
+
+
+def test_its_gtids_stand_before_what_no_table_has(feed: Feed):
+    feed.say(ONE.stated(), change(ONE, 1, 10), mark("checkpoint", 5, 11, gtid_set="a:1-7"))
+    feed.catch_up()
+    feed.say(held(6, 12, None), change(ONE, 7, 20), mark("checkpoint", 8, 21, gtid_set="a:1-9"))
+    feed.catch_up()
+    assert (now(feed).source_time, now(feed).binlog_pos, now(feed).gtid) == (at(11), 5, "a:1-7")
+    resolve(feed)
+    feed.catch_up()
+    assert (now(feed).source_time, now(feed).gtid) == (at(21), "a:1-9")
+    feed.say(held(9, 22, "one"), mark("checkpoint", 10, 23, gtid_set="a:1-11"))
+    feed.catch_up()
+    found = now(feed)
+    assert (found.gtid, found.gtids(("bank", "one")), found.gtids(("bank", "two"))) == ("a:1-11", None, "a:1-11")
+
+
+def test_what_kafka_had_removed_keeps_tables_back_until_they_are_compared(feed: Feed):
+    feed.say(ONE.stated(), TWO.stated(), change(ONE, 1, 10), change(TWO, 2, 10))
+    feed.catch_up()
+    lost = {"room": "landing", "batch": 9, "source": "bank", "topic": "t", "partition": 0, "outcome": "lost"}
+    delta_table.append_rows(
+        tables.OFFSET_LEDGER.at(stores.lake(feed.config)), [{**lost, "from_offset": 4, "to_offset": 6, "records": 3}]
+    )
+    feed.say(change(ONE, 3, 20))
+    feed.catch_up()
+    assert (now(feed).of(("bank", "one")), now(feed).of(("bank", "two"))) == (at(10), at(10))
+    why = "offsets of the source were lost before they were landed: t/0 4 to 6"
+    assert now(feed).behind["bank", "one"].reason == why
+    row = {"source": "bank", "db": "bank", "against": "server", "version": 0, "rows": 2, "differing": 0, "lost": 3}
+    path = tables.RECONCILIATIONS.at(stores.lake(feed.config))
+    rows = [{**row, "table": "one", "equal": True, "at": at(30)}, {**row, "table": "two", "equal": False, "at": at(30)}]
+    delta_table.append_rows(delta_sql.ensure(tables.RECONCILIATIONS, path), rows)
+    feed.say(change(ONE, 4, 31))
+    feed.catch_up()
+    assert (now(feed).of(("bank", "one")), now(feed).of(("bank", "two"))) == (at(31), at(10))
 
 
 def test_what_quarantine_holds_keeps_its_table_back_alone(feed: Feed):
