@@ -100,6 +100,7 @@ def _complete(told: Complete | None) -> dict[str, Any]:
         "complete_up_to": up_to,
         "complete_proven": told and told.proven,
         "complete_reason": told and told.reason,
+        "tables_behind": len(told.behind) if told else 0,
         "complete_gtids": told and told.gtid,
         "lag_source_s": up_to and max(0, round(time.time() - up_to.timestamp())),
     }
@@ -151,7 +152,9 @@ def _up_to(row: dict[str, Any]) -> str | None:
     if row["complete_up_to"] is None:
         return row["complete_reason"]
     ago = f"{when(row['complete_up_to'])}, {duration(row['lag_source_s'])} ago"
-    return f"{ago}; {row['complete_reason']}" if row["complete_reason"] else ago
+    behind = row["tables_behind"]
+    but = f"but {count(behind, 'table')} up to an earlier time (--json says why)" if behind else None
+    return "; ".join(text for text in (ago, row["complete_reason"], but) if text)
 
 
 _STATES = {"failing": "is failing", "ended": "has ended", "died": "has died"}
