@@ -207,18 +207,13 @@ def test_the_last_writer_of_each_cell(cli: Any) -> None:
     assert [c["column"] for c in told["cells"]] == ["a"]
 
 
-def test_at_a_time_and_at_a_cut(cli: Any, feed: Feed) -> None:
+def test_at_a_time_and_at_a_cut(cli: Any) -> None:
     told = cli("explain", "s", "shop.t", "1", "--at", at(15).isoformat())[1]
     assert (told["here"], told["row"]) == (True, row(id=1, a=1, b="first"))
     told = cli("explain", "s", "shop.t", "2", "--at", at(20).isoformat())[1]
     assert (told["here"], told["row"]["a"]) == (True, "2")
     told = cli("explain", "s", "shop.emptied", "1", "--at", at(20).isoformat())[1]
     assert [d.partition(":")[0] for d in told["doubts"]] == ["nothing tells up to when it is complete"]
-    mark = {"source": "s", "scope": "source", "batch": 99, "source_time": at(50), "proven": True, "behind": []}
-    delta_table.append_rows(tables.WATERMARKS.at(stores.lake(feed.config)), [mark])
-    assert cli("explain", "s", "shop.emptied", "1", "--at", at(20).isoformat())[1]["doubts"] == []
-    told = cli("explain", "s", "shop.emptied", "1", "--at", at(99).isoformat())[1]
-    assert [d.rpartition(": ")[2] for d in told["doubts"]] == ["changes from before that time may still come"]
     assert cli("explain", "s", "shop.t", "2", "--at", at(30).isoformat())[1]["why"][0]["kind"] == "deleted"
     assert cli("explain", "s", "shop.t", "1", "--at", at(1).isoformat())[1]["why"][0]["kind"] == "never seen"
     told = cli("explain", "s", "shop.t", "1", "--at", "1")[1]
