@@ -176,8 +176,8 @@ def _lost(config: Config, told: Explained) -> Iterator[Reason]:
     source, name = told.table.source, told.table.snapshot
     for gap in sequences.of_tables(config, source, [name]).get(name, ()):
         yield Reason("lost", gap.text, sure=False)
-    if why := sequences.lost_of_tables(config, source, [name]).get(name):
-        yield Reason("lost", why, sure=False)
+    if lost := sequences.lost_of_tables(config, source, [name]).get(name):
+        yield Reason("lost", lost.text, sure=False)
 
 
 def _on_the_way(config: Config, told: Explained) -> Iterator[Reason]:

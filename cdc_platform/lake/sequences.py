@@ -111,7 +111,15 @@ def of_tables(config: Config, source: Source, names: Iterable[Name]) -> dict[Nam
     return {name: of for name, of in told.items() if of}
 
 
-def lost_of_tables(config: Config, source: Source, names: Iterable[Name]) -> dict[Name, str]:
+@dataclass(frozen=True, slots=True)
+class Lost:
+    """What Kafka had removed before it was landed, as a clause. first: of each partition the first offset."""
+
+    text: str
+    first: Mapping[tuple[str, int], int]
+
+
+def lost_of_tables(config: Config, source: Source, names: Iterable[Name]) -> dict[Name, Lost]:
     """Which of the source's snapshots may lack what Kafka had removed before it was landed, and what that was: no
     comparison with the source since then found them equal."""
     ranges = _lost(config, source)
@@ -120,10 +128,14 @@ def lost_of_tables(config: Config, source: Source, names: Iterable[Name]) -> dic
         return {}
     at = ", ".join(map(_range, ranges[:_SHOWN]))
     more = f" and {len(ranges) - _SHOWN} more ranges" if len(ranges) > _SHOWN else ""
-    why = f"offsets of the source were lost before they were landed: {at}{more}"
+    first: dict[tuple[str, int], int] = {}
+    for r in ranges:
+        where = r["topic"], r["partition"]
+        first[where] = min(r["from_offset"], first.get(where, r["from_offset"]))
+    lost = Lost(f"offsets of the source were lost before they were landed: {at}{more}", first)
     compared = queries.comparisons(config, source)
     mended = {n for n, of in compared.items() if all(c["equal"] and (c["lost"] or 0) >= total for c in of)}
-    return {name: why for name in names if name not in mended}
+    return {name: lost for name in names if name not in mended}
 
 
 def _range(row: Mapping[str, Any]) -> str:

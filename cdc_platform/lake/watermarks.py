@@ -72,9 +72,9 @@ def reached(path: Store, source: str, topic: str, partition: int, offset: int) -
     return found[0]["at"] if found else None
 
 
-def complete(path: Store, source: str) -> Complete | None:
-    """A source's newest publication; None: there is none."""
-    rows = _newest(path, source, SOURCE)
+def complete(path: Store, source: str, *, until: datetime | None = None) -> Complete | None:
+    """A source's newest publication (until then); None: there is none."""
+    rows = _newest(path, source, SOURCE, until=until)
     if not rows:
         return None
     row = rows[0]

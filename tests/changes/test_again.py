@@ -1,6 +1,7 @@
 """`quarantine retry`: what an option lets in takes its place, from the raw bytes, and only once."""
 
 import json
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -38,11 +39,11 @@ class Topic:
         self.config = load_config(self.file)
         self.source = self.config.source("s")
 
-    def land(self, *values: dict[str, Any]) -> None:
+    def land(self, *values: dict[str, Any], at: datetime = LANDED) -> None:
         rows = []
         for value in values:
-            at = {"topic": "t", "partition": 0, "offset": self.offset, "timestamp": LANDED, "landed_at": LANDED}
-            rows.append({**at, "key": b'{"id": 1}', "value": json.dumps(value).encode()})
+            where = {"topic": "t", "partition": 0, "offset": self.offset, "timestamp": at, "landed_at": at}
+            rows.append({**where, "key": b'{"id": 1}', "value": json.dumps(value).encode()})
             self.offset += 1
         table = pa.Table.from_pylist(rows, MESSAGE)
         write_deltalake(tables.LANDING.at(self.config.lake, source="s"), table, mode="append")

@@ -157,8 +157,9 @@ def test_what_kafka_had_removed_is_of_all_tables_until_they_are_compared(config)
     assert sequences.lost_of_tables(config, source, names) == {}
     ledger(config, (SOURCE, "dts", 0, 10, 13, "lost", 4), (SOURCE, "dts", 1, 7, -2, "lost", 1))
     why = "offsets of the source were lost before they were landed: dts/0 10 to 13, dts/1 from 7 on"
-    assert sequences.lost_of_tables(config, source, names) == dict.fromkeys(names, why)
+    lost = sequences.Lost(why, {("dts", 0): 10, ("dts", 1): 7})
+    assert sequences.lost_of_tables(config, source, names) == dict.fromkeys(names, lost)
     row = {"source": SOURCE, "db": "shop", "against": "server", "version": 0, "rows": 2, "differing": 0, "at": NOON}
     rows = [{**row, "table": "orders", "equal": True, "lost": 5}, {**row, "table": "items", "equal": True, "lost": 4}]
     add(config.lake, tables.RECONCILIATIONS, *rows)
-    assert sequences.lost_of_tables(config, source, names) == {("shop", "items"): why}
+    assert sequences.lost_of_tables(config, source, names) == {("shop", "items"): lost}

@@ -12,7 +12,7 @@ from cdc_platform import certificate, chain, tables
 from cdc_platform.cli.app import run as command
 from cdc_platform.config import load_config
 from cdc_platform.formats import FORMATS
-from cdc_platform.lake import commits, exchange, stores
+from cdc_platform.lake import commits, exchange, stores, watermarks
 from cdc_platform.lake.writer_lock import source_lock
 from cdc_platform.reading import catalog
 from tests.changelog.feed import read
@@ -110,6 +110,34 @@ def test_what_another_option_makes_is_told_beside_and_put_in_place_when_asked(to
     assert topic.outcomes() == {"applied": 6, "quarantined": 1}
     code, found = asked("replay", "s")
     assert (code, found["held"]) == (0, {"in_use": 1, "replay": 1})
+
+
+def complete_up_to(topic: Topic) -> tuple[int, int | None, str]:
+    """Second up to which the source and its table are complete, and what holds the table back."""
+    found = watermarks.complete(tables.WATERMARKS.at(lake(topic)), "s")
+    assert found and found.source_time
+    of = found.of(("d", "t"))
+    why = found.behind["d", "t"].reason if found.behind else ""
+    return int(found.source_time.timestamp()) % 1000, of and int(of.timestamp()) % 1000, why
+
+
+def test_a_table_is_complete_no_further_than_what_a_swap_newly_holds(topic: Topic, asked: Any):
+    topic.with_options()
+    for second, more in enumerate([row(10, 1, "5"), row(50, 4, "AQ=="), row(60, 3, "55")]):
+        more["source"]["ts_ms"] += 1000 * second
+        topic.land(*([] if second else [created()]), more, at=datetime.now(UTC))
+        topic.catch_up()
+        assert complete_up_to(topic) == (second, second, "")
+    topic.with_options(**STRING)
+    assert asked("replay", "s", "--swap")[1]["swapped"]
+    assert numbers(topic) == [(1, 5), (3, 55)]
+    assert complete_up_to(topic)[:2] == (2, 0)
+    assert complete_up_to(topic)[2].startswith("quarantine holds t/0/2: ")
+    more = row(70, 5, "4")
+    more["source"]["ts_ms"] += 9_000
+    topic.land(more, at=datetime.now(UTC))
+    topic.catch_up()
+    assert complete_up_to(topic)[:2] == (9, 0)
 
 
 @pytest.mark.thorough

@@ -2,30 +2,30 @@
 
 To be published when they have taken up all that the changelog holds. The earliest of its partitions' watermarks counts
 (changelog/watermarks.py). What has come and isn't in the snapshots holds it back: of a message in quarantine that names
-its table that table alone, of any other the source. It never goes back: what holds it is newer than what was complete.
+its table that table alone, of any other the source. It doesn't go back: what holds it is newer than what was complete.
+But where a replay holds what was decoded before, the time is that before it again, and none where nothing tells one.
 
 A partition to which nothing comes tells no time. Whoever sends the log in its order has sent that partition all that
 is older than what the others told `idle_partition_s` before Kafka was last looked at, unless it failed in between and
 sends it later. So this is taken for complete and said to be (`proven` is false).
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, NamedTuple
 
 from cdc_platform.config import Config, Source
-from cdc_platform.formats import FORMATS
-from cdc_platform.lake import delta_table, queries, sequences, stores, watermarks
+from cdc_platform.lake import delta_table, queries, stores, watermarks
 from cdc_platform.lake.store import Store
-from cdc_platform.lake.watermarks import SOURCE, Behind
+from cdc_platform.lake.watermarks import SOURCE, Behind, Complete
 from cdc_platform.landing import run as landing
 from cdc_platform.landing.ended import ended
 from cdc_platform.snapshots import state
+from cdc_platform.snapshots.cuts import holds
+from cdc_platform.snapshots.cuts.holds import Hold, Where
 from cdc_platform.spark import delta_sql
-from cdc_platform.tables import CONTROL_EVENTS, LOADED, QUARANTINE, WAITING, WATERMARKS, Name, name_columns, name_in
-
-Where = tuple[str, int]
+from cdc_platform.tables import CONTROL_EVENTS, LOADED, WATERMARKS, Name, name_columns
 
 _SHOWN = 5
 _UNSETTLED = ("stopped", "stale")
@@ -33,15 +33,6 @@ _SETS = ("synced_gtid", "gtid_set")
 """Where a checkpoint's `info` has the set of all GTIDs so far."""
 _NEAR = 10_000
 """The newest checkpoint is looked for in so many offsets."""
-
-
-@dataclass(frozen=True, slots=True)
-class Hold:
-    """A message that has come and isn't in any snapshot: its first offset, and why."""
-
-    where: Where
-    offset: int
-    reason: str
 
 
 class Marks(NamedTuple):
@@ -86,14 +77,13 @@ def publish(config: Config, source: Source, tables: state.Tables) -> None:
     """Publishes up to when a source is complete, where that has changed. tables: their present state."""
     path = delta_sql.ensure(WATERMARKS, WATERMARKS.at(stores.lake(config)))
     last = watermarks.complete(path, source.name)
-    of_tables, holds = _missing(config, source)
-    of_tables |= {n: f"{t['state']}: {t['reason'] or ''}" for n, t in tables.items() if t["state"] in _UNSETTLED}
-    of_tables = _never_came(config, source, [n for n, t in tables.items() if t["state"] == "live"]) | of_tables
-    held = {h.where: (watermarks.reached(path, source.name, *h.where, h.offset), h.reason) for h in holds}
-    at, proven, reason = earliest(_marks(config, source, path), held)
-    if last and last.source_time and (at is None or at <= last.source_time):
-        at, proven = last.source_time, last.proven
-    behind = {n: Behind(last.of(n) if last else None, why) for n, why in sorted(of_tables.items())}
+    told = _Times(path, source, _marks(config, source, path), last)
+    missing = holds.missing(config, source, [n for n, t in tables.items() if t["state"] == "live"])
+    unsettled = {n: f"{t['state']}: {t['reason'] or ''}" for n, t in tables.items() if t["state"] in _UNSETTLED}
+    at, proven, reason = told.of_source(missing.all)
+    behind = {n: told.of_table(n, missing.all, of, at) for n, of in missing.tables.items()}
+    behind |= {n: Behind(last.of(n) if last else None, why) for n, why in unsettled.items()}
+    behind = dict(sorted(behind.items()))
     said = (at, proven, reason or None, behind)
     if last and said == (last.source_time, last.proven, last.reason, dict(last.behind)):
         return
@@ -101,9 +91,63 @@ def publish(config: Config, source: Source, tables: state.Tables) -> None:
         **{"source": source.name, "scope": SOURCE, "batch": last.number + 1 if last else 0},
         **{"source_time": at, "proven": proven, "reason": reason or None},
         "behind": [{**name_columns(n), "source_time": b.source_time, "reason": b.reason} for n, b in behind.items()],
-        **_place(config, source, path, holds),
+        **_place(config, source, path, missing.all),
     }
     delta_table.append_rows(path, [row])
+
+
+@dataclass(frozen=True)
+class _Times:
+    """Up to when a source and its tables are complete, as their marks and what is missing say. last: what was told
+    before. It is gone back on only where something is missing that landed before it was told."""
+
+    path: Store
+    source: Source
+    marks: Marks
+    last: Complete | None
+
+    def of_source(self, held: Sequence[Hold]) -> tuple[datetime | None, bool, str]:
+        """Time, whether it is proven, and what holds it back."""
+        at, proven, reason = self._earliest(held)
+        last = self.last
+        if last is None or last.source_time is None or (at is not None and at > last.source_time):
+            return at, proven, reason
+        why = {h.reason for h in held}
+        if reason in why and reason != last.reason:
+            known = self._before(held)
+            at = _latest(at, known and known.source_time)
+            if at is None or at < last.source_time:
+                return at, True, reason
+        return last.source_time, last.proven, reason
+
+    def of_table(self, name: Name, held: Sequence[Hold], own: Sequence[Hold], most: datetime | None) -> Behind:
+        """held: what the whole source lacks; own: what this table lacks; most: the source's time."""
+        before = self.last.of(name) if self.last else None
+        was = self.last.behind.get(name) if self.last else None
+        if was and was.reason == own[0].reason:
+            return Behind(before, own[0].reason)
+        at, _, _ = self._earliest([*held, *own])
+        known = self._before([*held, *own])
+        at = _latest(at, known and known.of(name))
+        return Behind(at and most and min(at, most), own[0].reason)
+
+    def _earliest(self, held: Sequence[Hold]) -> tuple[datetime | None, bool, str]:
+        reached = {
+            h.where: (watermarks.reached(self.path, self.source.name, *h.where, h.offset), h.reason)
+            for h in holds.first(held)
+        }
+        return earliest(self.marks, reached)
+
+    def _before(self, held: Sequence[Hold]) -> Complete | None:
+        """What was told before any of it had landed: that is complete without it."""
+        since = [h.since for h in held if h.since is not None]
+        if not since or len(since) < len(held):
+            return None
+        return watermarks.complete(self.path, self.source.name, until=min(since))
+
+
+def _latest(one: datetime | None, other: datetime | None) -> datetime | None:
+    return max((at for at in (one, other) if at is not None), default=None)
 
 
 def _marks(config: Config, source: Source, path: Store) -> Marks:
@@ -123,58 +167,7 @@ def _marks(config: Config, source: Source, path: Store) -> Marks:
     return Marks(now, before, unread)
 
 
-def _never_came(config: Config, source: Source, names: list[Name]) -> dict[Name, str]:
-    """Snapshots that may lack records which were lost before or in Kafka, and which these are."""
-    gaps = sequences.of_tables(config, source, names)
-    return sequences.lost_of_tables(config, source, names) | {name: of[0].text for name, of in gaps.items()}
-
-
-def _missing(config: Config, source: Source) -> tuple[dict[Name, str], list[Hold]]:
-    """Tables that lack what quarantine holds, and why; and messages that are in no table: those in quarantine that name
-    none, and those whose parts haven't all come."""
-    path = QUARANTINE.at(stores.lake(config))
-    place = f'topic, "partition", db, {queries.schema_of(path)}, "table"'
-    rows = queries.query(
-        f'SELECT {place}, min("offset") AS "offset", last_value(reason ORDER BY quarantined_at) AS reason FROM t '
-        f"WHERE source = '{source.name}' AND resolved_at IS NULL GROUP BY 1, 2, 3, 4, 5",
-        t=path,
-    )
-    named, holds = {}, []
-    for r in rows or []:
-        where, why = (r["topic"], r["partition"]), f"quarantine holds {r['topic']}/{r['partition']}/{r['offset']}"
-        if (name := name_in(r)) is None:
-            holds.append(Hold(where, r["offset"], f"{why}, which names no table: {r['reason']}"))
-        elif source.tables.wanted(*name):
-            named[source.tables.routed(*name)] = f"{why}: {r['reason']}"
-    return named, [*_first(holds), *_waiting(config, source)]
-
-
-def _first(holds: list[Hold]) -> list[Hold]:
-    """Of each partition the earliest."""
-    return list({h.where: h for h in sorted(holds, key=lambda h: -h.offset)}.values())
-
-
-def _waiting(config: Config, source: Source) -> list[Hold]:
-    """Of each partition the first message whose parts haven't all come."""
-    split = FORMATS[source.format].part is not None
-    if not split or not any(r["waiting"] for r in queries.ledger(config, [source])):
-        return []
-    rows = queries.query(
-        'SELECT topic, "partition", min("offset") AS "offset" FROM t WHERE batch = (SELECT max(batch) FROM t) '
-        'GROUP BY topic, "partition"',
-        t=WAITING.at(stores.lake(config), source=source.name),
-    )
-    return [
-        Hold(
-            (r["topic"], r["partition"]),
-            r["offset"],
-            f"the message at {r['topic']}/{r['partition']}/{r['offset']} waits for its other parts",
-        )
-        for r in rows or []
-    ]
-
-
-def _place(config: Config, source: Source, path: Store, holds: list[Hold]) -> dict[str, Any]:
+def _place(config: Config, source: Source, path: Store, held: Sequence[Hold]) -> dict[str, Any]:
     """Binlog place of the newest checkpoint (or commit, heartbeat) of a source with one partition, and the GTIDs up to
     there: before the first message that isn't in any snapshot."""
     over = ended(config, source)
@@ -182,7 +175,7 @@ def _place(config: Config, source: Source, path: Store, holds: list[Hold]) -> di
     if len(marks) != 1:
         return {}
     [((topic, partition), mark)] = marks.items()
-    end = min((h.offset for h in holds if h.where == (topic, partition)), default=mark["offset"] + 1)
+    end = min((h.offset for h in held if h.where == (topic, partition)), default=mark["offset"] + 1)
     rows = queries.query(
         "SELECT binlog_file, binlog_pos, info FROM t "
         f"WHERE source = '{source.name}' AND topic = '{delta_table.topic(topic)}' AND \"partition\" = {partition} "

@@ -142,6 +142,32 @@ def test_what_names_no_table_holds_all_back(feed: Feed):
     assert (now(feed).source_time, now(feed).reason) == (at(20), None)
 
 
+def test_what_is_newly_held_and_is_older_than_what_was_complete_takes_that_back(feed: Feed):
+    """As a replay by other options may do, or a decoder that is stricter."""
+    feed.say(ONE.stated(), TWO.stated(), change(ONE, 1, 10), change(TWO, 2, 11))
+    feed.catch_up()
+    between = datetime.now(UTC)
+    feed.say(change(ONE, 3, 20))
+    feed.catch_up()
+    assert now(feed).source_time == at(20)
+    newly = {"source": "bank", "room": "changes", "topic": "t", "partition": 0, "landed_at": between, "reason": "bad"}
+    path = tables.QUARANTINE.at(stores.lake(feed.config))
+    delta_table.append_rows(path, [{**newly, "offset": 4, "db": "bank", "table": "two", "quarantined_at": between}])
+    feed.say(change(ONE, 5, 30))
+    feed.catch_up()
+    assert (now(feed).source_time, now(feed).of(("bank", "two"))) == (at(30), at(11))
+    delta_table.append_rows(path, [{**newly, "offset": 3, "quarantined_at": between}])
+    feed.catch_up()
+    assert (now(feed).source_time, now(feed).of(("bank", "two")), now(feed).proven) == (at(11), at(11), True)
+    assert str(now(feed).reason).startswith("quarantine holds t/0/3, which names no table")
+    feed.say(change(ONE, 6, 40))
+    feed.catch_up()
+    assert now(feed).source_time == at(11)
+    resolve(feed)
+    feed.catch_up()
+    assert (now(feed).source_time, now(feed).behind) == (at(40), {})
+
+
 def test_a_table_that_never_was_complete_says_so(feed: Feed):
     feed.say(ONE.stated(), change(ONE, 1, 10), held(2, 11, "two"))
     feed.catch_up()

@@ -1,0 +1,96 @@
+"""What has come, or was lost, and isn't in the snapshots."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, NamedTuple
+
+from cdc_platform.config import Config, Source
+from cdc_platform.formats import FORMATS
+from cdc_platform.lake import queries, sequences, stores
+from cdc_platform.lake.sequences import Gap, Lost
+from cdc_platform.tables import QUARANTINE, WAITING, Name, name_in
+
+Where = tuple[str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Hold:
+    """A message, or a range of them, that isn't in a snapshot: its first offset, and why. since: when it was landed, or
+    seen to be missing; None: nobody knows."""
+
+    where: Where
+    offset: int
+    reason: str
+    since: datetime | None = None
+
+
+class Missing(NamedTuple):
+    """all: what no table has, of each partition the first. tables: what a table alone lacks; the first one says why."""
+
+    all: list[Hold]
+    tables: Mapping[Name, Sequence[Hold]]
+
+
+def missing(config: Config, source: Source, live: Sequence[Name]) -> Missing:
+    """What a source's snapshots lack. live: those that may lack what was lost."""
+    named, unnamed = _quarantined(config, source)
+    gaps, lost = sequences.of_tables(config, source, live), sequences.lost_of_tables(config, source, live)
+    told = {
+        n: [*named.get(n, ()), *map(_of_gap, gaps.get(n, ())), *(_of_lost(lost[n]) if n in lost else ())]
+        for n in named.keys() | gaps.keys() | lost.keys()
+    }
+    return Missing([*first(unnamed), *_waiting(config, source)], told)
+
+
+def first(held: Iterable[Hold]) -> list[Hold]:
+    """Of each partition the earliest."""
+    return list({h.where: h for h in sorted(held, key=lambda h: -h.offset)}.values())
+
+
+def _of_gap(gap: Gap) -> Hold:
+    return Hold((gap.topic, gap.partition), gap.after, gap.text, gap.at)
+
+
+def _of_lost(lost: Lost) -> list[Hold]:
+    return [Hold(where, offset, lost.text) for where, offset in lost.first.items()]
+
+
+def _quarantined(config: Config, source: Source) -> tuple[dict[Name, list[Hold]], list[Hold]]:
+    """Messages in quarantine by the table that they name, and those that name none."""
+    path = QUARANTINE.at(stores.lake(config))
+    place = f'topic, "partition", db, {queries.schema_of(path)}, "table"'
+    rows = queries.query(
+        f'SELECT {place}, min("offset") AS "offset", min(landed_at) AS since, '
+        "last_value(reason ORDER BY quarantined_at) AS reason FROM t "
+        f"WHERE source = '{source.name}' AND resolved_at IS NULL GROUP BY 1, 2, 3, 4, 5",
+        t=path,
+    )
+    named: dict[Name, list[Hold]] = {}
+    unnamed = []
+    for r in rows or []:
+        where, why = (r["topic"], r["partition"]), f"quarantine holds {r['topic']}/{r['partition']}/{r['offset']}"
+        if (name := name_in(r)) is None:
+            why = f"{why}, which names no table: {r['reason']}"
+            unnamed.append(Hold(where, r["offset"], why, r["since"]))
+        elif source.tables.wanted(*name):
+            hold = Hold(where, r["offset"], f"{why}: {r['reason']}", r["since"])
+            named.setdefault(source.tables.routed(*name), []).append(hold)
+    return named, unnamed
+
+
+def _waiting(config: Config, source: Source) -> list[Hold]:
+    """Of each partition the first message whose parts haven't all come."""
+    split = FORMATS[source.format].part is not None
+    if not split or not any(r["waiting"] for r in queries.ledger(config, [source])):
+        return []
+    rows = queries.query(
+        'SELECT topic, "partition", min("offset") AS "offset", min(landed_at) AS since FROM t '
+        'WHERE batch = (SELECT max(batch) FROM t) GROUP BY topic, "partition"',
+        t=WAITING.at(stores.lake(config), source=source.name),
+    )
+    return [Hold((r["topic"], r["partition"]), r["offset"], _waits(r), r["since"]) for r in rows or []]
+
+
+def _waits(r: dict[str, Any]) -> str:
+    return f"the message at {r['topic']}/{r['partition']}/{r['offset']} waits for its other parts"
