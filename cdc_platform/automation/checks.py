@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import dagster as dg
 
-from cdc_platform.automation import observe, shadows, table_status
+from cdc_platform.automation import completeness, observe, shadows, table_status
 from cdc_platform.automation.naming import Naming
 from cdc_platform.automation.overview import EQUALS_SOURCE
 from cdc_platform.automation.stages import spark_of
@@ -164,11 +164,19 @@ def heartbeat_check(naming: Naming, source: Source) -> dg.AssetChecksDefinition:
         return dg.AssetCheckResult(
             passed=seen.passed,
             severity=dg.AssetCheckSeverity.ERROR,
-            description=f"{seen.state}: {seen.text}",
+            description=heartbeat_text(naming, source, seen),
             metadata=heartbeat_metadata(seen),
         )
 
     return check
+
+
+def heartbeat_text(naming: Naming, source: Source, seen: observe.Heartbeat) -> str:
+    """State and why; of a quiet source, too, up to when it is complete or what holds it back."""
+    told = f"{seen.state}: {seen.text}"
+    if seen.state != "quiet":
+        return told
+    return f"{told}; {completeness.words(table_status.complete(naming.config, source))}"
 
 
 def heartbeat_evaluation(naming: Naming, source: Source, seen: observe.Heartbeat) -> dg.AssetCheckEvaluation:
@@ -178,7 +186,7 @@ def heartbeat_evaluation(naming: Naming, source: Source, seen: observe.Heartbeat
         check_name=HEARTBEAT,
         passed=seen.passed,
         severity=dg.AssetCheckSeverity.ERROR,
-        description=f"{seen.state}: {seen.text}",
+        description=heartbeat_text(naming, source, seen),
         metadata=heartbeat_metadata(seen),
     )
 

@@ -1,4 +1,8 @@
-"""What the checkpoint sensor tells of tables: an observation each time that they are complete up to a later time."""
+"""What the checkpoint sensor tells of tables: an observation each time that they are complete up to a later time.
+
+A source that has become quiet needs one more run: that nothing has come by its idle partitions, a run finds that looks
+at Kafka after `idle_partition_s`.
+"""
 
 import time
 from collections.abc import Iterator
@@ -7,10 +11,14 @@ from typing import Any
 
 import dagster as dg
 
+from cdc_platform import tables
 from cdc_platform.automation import table_events, table_status
 from cdc_platform.automation.naming import SOURCE_TAG, Naming
 from cdc_platform.automation.table_status import TableStatus
-from cdc_platform.config import Source
+from cdc_platform.config import Config, Source
+from cdc_platform.lake import stores, watermarks
+from cdc_platform.lake.watermarks import Complete
+from cdc_platform.units import count, when
 
 LEAST_S = 60.0
 """A table is observed at most once in so many seconds."""
@@ -30,6 +38,33 @@ def observations(naming: Naming, source: Source, told: dict[str, Any]) -> list[d
         return []
     told.update(number=reached.number, at=time.time())
     return list(_events(naming, source, statuses))
+
+
+def words(told: Complete | None) -> str:
+    """Up to when a source's tables are complete, and what holds them back, as a clause."""
+    if told is None:
+        return "nothing tells so far up to when it is complete"
+    if told.source_time is None:
+        return f"complete up to no time: {told.reason}"
+    found = f"complete up to {when(told.source_time)}"
+    if told.reason:
+        found += f", held back: {told.reason}" if told.proven else f" (assumed: {told.reason})"
+    if told.behind:
+        first = next(iter(told.behind.values()))
+        found += f", {count(len(told.behind), 'table')} up to an earlier time: {first.reason}"
+    return found
+
+
+def idle_since(config: Config, source: Source) -> datetime | None:
+    """Since when the newest time that a source's partitions told waits for those that are idle; None: its snapshots are
+    complete up to it."""
+    path = tables.WATERMARKS.at(stores.lake(config))
+    marks = watermarks.partitions(path, source.name).values()
+    newest = max((r["source_time"] for r in marks if r["source_time"]), default=None)
+    reached = table_status.complete(config, source)
+    if newest is None or (reached and reached.source_time and reached.source_time >= newest):
+        return None
+    return max(r["at"] for r in marks)
 
 
 def _events(naming: Naming, source: Source, statuses: list[TableStatus]) -> Iterator[dg.AssetObservation]:

@@ -3,6 +3,7 @@
 import hashlib
 import json
 import time
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import dagster as dg
@@ -88,7 +89,10 @@ def checkpoint_sensor(naming: Naming, job: Any) -> dg.SensorDefinition:
                 continue
             position = position_id(found)
             if requested.get(source.name) == position or not queries.has_news(config, source, found):
-                told.append(f"{source.name}: nothing new")
+                if _idle(context.instance, naming, source, len(found), position, cursor["idle"]):
+                    requests.append(run_request(naming, source, f"{source.name}:{position}:idle"))
+                else:
+                    told.append(f"{source.name}: nothing new")
             elif is_running(context.instance, naming, source):
                 told.append(f"{source.name}: a run is under way")
             else:
@@ -103,11 +107,27 @@ def checkpoint_sensor(naming: Naming, job: Any) -> dg.SensorDefinition:
     return sensor
 
 
+def _idle(
+    instance: dg.DagsterInstance, naming: Naming, source: Source, partitions: int, position: str, done: dict[str, str]
+) -> bool:
+    """Whether a source that sends nothing more needs a run by which its idle partitions count. done: source → position
+    for which that is settled; brought up to date, so that it is asked for once."""
+    if partitions < 2 or done.get(source.name) == position:
+        return False
+    since = completeness.idle_since(naming.config, source)
+    due = since is not None and datetime.now(UTC) - since > timedelta(seconds=source.idle_partition_s)
+    if (since is not None and not due) or is_running(instance, naming, source):
+        return False
+    done[source.name] = position
+    return due
+
+
 def _cursor(text: str | None) -> dict[str, Any]:
-    """positions: source → position of its newest run; complete: source → what was told of it. Earlier versions kept the
-    positions alone."""
+    """positions: source → position of its newest run; complete: source → what was told of it; idle: source → position
+    for which its idle partitions count. Earlier versions kept the positions alone."""
     found = json.loads(text or "{}")
-    return found if "positions" in found and "complete" in found else {"positions": found, "complete": {}}
+    kept = found if "positions" in found and "complete" in found else {"positions": found, "complete": {}}
+    return {"idle": {}, **kept}
 
 
 def heartbeat_sensor(naming: Naming) -> dg.SensorDefinition:

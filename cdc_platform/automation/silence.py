@@ -17,6 +17,9 @@ _ENOUGH = 5
 """From so many heartbeats on an interval is derived from them."""
 
 
+_FRESH_S = 3600
+"""No freshness window that is derived is shorter."""
+
 HEARTBEATS = frozenset(("heartbeat", "checkpoint"))
 
 
@@ -40,6 +43,16 @@ def limit(config: Config, source: Source) -> Limit:
     if usual is None:
         return Limit(None, promised.text)
     return Limit(max(_LEAST_S, round(_MISSED * usual)), f"its heartbeats came every {duration(usual)}")
+
+
+def freshness(config: Config, source: Source) -> int | None:
+    """Seconds within which a source's tables should have been brought up to date; None: nothing promises that. By
+    default an hour, as long as one run goes on at most, or twice what the source may be silent, if that is longer: of a
+    source that may be silent for any time nobody can tell a quiet table from one that is old."""
+    if source.freshness_s is not None:
+        return source.freshness_s or None
+    silent = limit(config, source).seconds
+    return None if silent is None else max(_FRESH_S, 2 * silent)
 
 
 def database_limit(config: Config, source: Source) -> Limit:

@@ -11,7 +11,7 @@ from typing import Any
 
 import dagster as dg
 
-from cdc_platform.automation import following, table_events, table_status
+from cdc_platform.automation import following, silence, table_events, table_status
 from cdc_platform.automation.accounting import ledger_result
 from cdc_platform.automation.naming import Naming, with_deps
 from cdc_platform.automation.reporting import NO_TABLE_STOPPED, Report, shared_now, snapshots_now
@@ -49,7 +49,8 @@ def snapshots(naming: Naming, source: Source, known: Iterable[Name]) -> dg.Asset
     """The assets. known: tables that the lake knew when the definitions were loaded."""
     upstream = [naming.key("changelog", source), naming.key("offset_ledger", source)]
     stage = with_deps(naming.spec("snapshots", source), upstream)
-    tables = {name: with_deps(_with_freshness(naming.table(source, *name), source), [stage.key]) for name in known}
+    window = silence.freshness(naming.config, source)
+    tables = {name: with_deps(_with_freshness(naming.table(source, *name), window), [stage.key]) for name in known}
     specs = [stage, *tables.values()]
     stopped = dg.AssetCheckSpec(
         NO_TABLE_STOPPED,
@@ -87,11 +88,11 @@ def snapshots(naming: Naming, source: Source, known: Iterable[Name]) -> dg.Asset
     )
 
 
-def _with_freshness(spec: dg.AssetSpec, source: Source) -> dg.AssetSpec:
-    if not source.freshness_s or spec.freshness_policy:
+def _with_freshness(spec: dg.AssetSpec, seconds: int | None) -> dg.AssetSpec:
+    if seconds is None or spec.freshness_policy:
         return spec
-    window = dg.FreshnessPolicy.time_window(fail_window=timedelta(seconds=source.freshness_s))
-    return spec.replace_attributes(freshness_policy=window)
+    policy = dg.FreshnessPolicy.time_window(fail_window=timedelta(seconds=seconds))
+    return spec.replace_attributes(freshness_policy=policy)
 
 
 class _Step:

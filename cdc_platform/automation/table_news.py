@@ -12,7 +12,7 @@ from typing import Any
 
 import dagster as dg
 
-from cdc_platform.automation import table_events, table_status
+from cdc_platform.automation import silence, table_events, table_status
 from cdc_platform.automation.naming import Naming
 from cdc_platform.automation.table_status import TableStatus
 from cdc_platform.certificate import BROKEN
@@ -32,6 +32,7 @@ class TableNews:
         self.instance, self.naming, self.source, self.asked = instance, naming, source, asked
         self.left = False
         """Whether there was more to tell than time for it."""
+        self._fresh = silence.freshness(naming.config, source)
         self._changes: dict[str, int] = {}
         self._told: dict[tuple[dg.AssetKey, str], bool] = {}
 
@@ -101,7 +102,7 @@ class TableNews:
 
     def _old(self, status: TableStatus, told: float) -> bool:
         """Whether a live table changed since Dagster was told, or its freshness window asks for it to be told again."""
-        changed, window = status.updated_at, self.source.freshness_s
+        changed, window = status.updated_at, self._fresh
         if changed and (changed if changed.tzinfo else changed.replace(tzinfo=UTC)).timestamp() > told:
             return True
         return bool(window) and datetime.now(UTC).timestamp() - told > window / 2

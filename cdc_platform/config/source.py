@@ -81,10 +81,11 @@ class Source(Model):
     )
     freshness_s: int | None = Field(
         default=None,
-        ge=60,
+        ge=0,
         description="Seconds within which the feed's snapshots should have been brought up to date: the freshness "
-        "policy of these assets in Dagster, at least 60. A quiet table counts as up to date after a run that found "
-        "nothing new. Default: none.",
+        "policy of these assets in Dagster; 0: none. A quiet table counts as up to date after a run that found "
+        "nothing new. Default: an hour, or twice what the feed may be silent if that is longer; none where it may be "
+        "silent for any time.",
         examples=[3600],
     )
     follow_s: int = Field(

@@ -71,6 +71,18 @@ def looked_ms(entry: str) -> int | None:
     return json.loads(entry.splitlines()[1]).get("lookedMs")
 
 
+def note_look(checkpoint: Store, at_ms: int) -> None:
+    """Notes when a run looked at its source's ends and found nothing new."""
+    lease.check()
+    checkpoint.put("looked", str(at_ms).encode())
+
+
+def last_look(checkpoint: Store) -> int | None:
+    """The newest such look; None: there was none."""
+    found = checkpoint.read("looked")
+    return None if found is None else int(found)
+
+
 def _read(checkpoint: Store, name: str) -> str:
     if (data := checkpoint.read(name)) is None:
         raise LakeChanged(checkpoint.uri(name), "it is gone")

@@ -59,6 +59,8 @@ def run(spark: SparkSession, config: Config, source: Source) -> StageResult:
     done = _land(spark, config, source, state, landed, path, generation, looked_ms)
     if done.batches and _account(spark, config, source, generation):
         _, landed, batch = position(ledger, source)
+    elif not done.batches and len(state) > 1:
+        checkpoints.note_look(_checkpoint(config, source, generation), looked_ms)
     there = {(s.topic, s.partition) for s in state}  # the checkpoint tells those, too, that others took the place of
     landed = _note_positions(source, {w: at for w, at in done.ends.items() if w in there}, landed, batch, ledger)
     _commit_group(config, source, landed)
@@ -99,13 +101,14 @@ def _checkpoint(config: Config, source: Source, generation: int) -> Store:
 
 
 def looked_at(config: Config, source: Source) -> datetime | None:
-    """When the run of the newest batch had looked at Kafka: what the topics held by then has landed. None: nothing has,
-    the run was ended before that, or an earlier version did it."""
+    """When Kafka had been looked at last of which all has landed: by the run of the newest batch, or by one since that
+    found nothing. None: the newest batch's run was ended before it had all, or an earlier version did it."""
     generation, _, _ = position(OFFSET_LEDGER.at(stores.lake(config)), source)
     checkpoint = _checkpoint(config, source, generation)
     _, done = checkpoints.newest(checkpoint)
     entry = checkpoints.begun(checkpoint, done)
-    looked = checkpoints.looked_ms(entry) if entry is not None else None
+    of_batch = checkpoints.looked_ms(entry) if entry is not None else None
+    looked = max((at for at in (of_batch, checkpoints.last_look(checkpoint)) if at is not None), default=None)
     return None if looked is None else datetime.fromtimestamp(looked / 1000, UTC)
 
 

@@ -7,11 +7,15 @@ from typing import Any
 import dagster as dg
 import pytest
 
-from cdc_platform.automation import completeness, sensors
+from cdc_platform import tables
+from cdc_platform.automation import checks, completeness, sensors
 from cdc_platform.automation.jobs import catch_up_job
 from cdc_platform.automation.naming import Naming
+from cdc_platform.automation.observe import Heartbeat
 from cdc_platform.config import Config
-from tests.automation.conftest import complete, schema_history, snapshot, table_state
+from cdc_platform.units import when
+from tests.automation.conftest import complete, ledger, schema_history, snapshot, table_state
+from tests.rows import add
 
 MIDNIGHT = datetime(2026, 11, 20, tzinfo=UTC)
 
@@ -99,3 +103,56 @@ def test_automation_conditions_follow_what_was_made_and_not_what_was_observed(
     assert observed.total_requested == 0
     instance.report_runless_asset_event(dg.AssetMaterialization(key))
     assert dg.evaluate_automation_conditions(defs, instance, cursor=observed.cursor).total_requested == 1
+
+
+def test_a_quiet_source_gets_one_run_by_which_its_idle_partitions_count(
+    shop: Config, instance: dg.DagsterInstance, monkeypatch: pytest.MonkeyPatch
+):
+    """Of its partitions one has never sent anything; and nothing has for long."""
+    ends = {("t", 0): (0, 10), ("t", 1): (0, 0)}
+    monkeypatch.setattr("cdc_platform.automation.observe.kafka_ends", lambda _, source: ends)
+    for source in shop.sources:
+        ledger(shop, *((source.name, "t", p, 0, end - 1, "landed", end) for (_, p), (_, end) in ends.items()))
+
+    def marked(batch: int, second: int, ago: int) -> None:
+        row = {"source": "shop-dts", "scope": "partition", "batch": batch, "topic": "t", "partition": 0, "offset": 9}
+        told = {"source_time": MIDNIGHT + timedelta(seconds=second), "at": datetime.now(UTC) - timedelta(seconds=ago)}
+        add(shop.lake, tables.WATERMARKS, {**row, **told})
+
+    def asked(cursor: str | None = None) -> tuple[list[str], str | None]:
+        found = tick(shop, instance, cursor)
+        return [str(r.run_key).rpartition(":")[2] for r in found.run_requests or []], found.cursor
+
+    assert asked()[0] == []
+    marked(0, 5, ago=119)
+    assert asked()[0] == [], "idle_partition_s has not passed"
+    marked(1, 9, ago=121)
+    runs, cursor = asked()
+    assert runs == ["idle"]
+    assert asked(cursor)[0] == [], "once"
+    complete(shop, "shop-dts", 0, MIDNIGHT + timedelta(seconds=9))
+    assert asked()[0] == [], "it is complete up to what came"
+    complete(shop, "shop-dts", 1, None)
+    del ends["t", 1]
+    assert asked()[0] == [], "no other partition can tell anything of one"
+
+
+def test_quiet_and_complete_reads_otherwise_than_quiet_and_held_back(shop: Config):
+    """The check `heartbeat` of a source to which nothing comes."""
+    naming, source = Naming(shop), shop.sources[0]
+
+    def text(**row: Any) -> str:
+        kept = {"source": source.name, "scope": "source", "batch": 0, "source_time": MIDNIGHT, "proven": True}
+        add(shop.lake, tables.WATERMARKS, {**kept, "at": datetime.now(UTC), **row}, overwrite=True)
+        return checks.heartbeat_text(naming, source, Heartbeat("quiet", "no record for 9 minutes"))
+
+    up_to = f"quiet: no record for 9 minutes; complete up to {when(MIDNIGHT)}"
+    assert text() == up_to
+    assert text(reason="quarantine holds t/0/4") == f"{up_to}, held back: quarantine holds t/0/4"
+    assert text(reason="nothing comes by t/1", proven=False) == f"{up_to} (assumed: nothing comes by t/1)"
+    behind = [{"db": "shop", "table": "orders", "reason": "stopped: no key"}]
+    assert text(behind=behind) == f"{up_to}, 1 table up to an earlier time: stopped: no key"
+    assert text(source_time=None, reason="no event of t/1 tells it").endswith(
+        "complete up to no time: no event of t/1 tells it"
+    )
+    assert checks.heartbeat_text(naming, source, Heartbeat("silent", "no record")) == "silent: no record"

@@ -309,6 +309,7 @@ def test_the_heartbeat_sensor_reports_changes_only_and_recovers(shop, instance):
     old["shop-dts"]["at"] -= sensors.REPEAT_S
     again = tick(sensor, instance, json.dumps(old))
     assert [e.metadata["state"].value for e in beats(again)] == ["quiet"]
+    assert str(beats(again)[0].description).endswith("; nothing tells so far up to when it is complete")
 
 
 def beats(result: dg.SensorResult) -> list[dg.AssetCheckEvaluation]:

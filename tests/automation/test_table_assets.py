@@ -7,6 +7,7 @@ import dagster as dg
 import pyarrow as pa
 import pytest
 
+from cdc_platform.automation.naming import Naming
 from cdc_platform.automation.table_assets import run_config
 from cdc_platform.automation.table_events import NO_HELD_ROWS, NOT_STOPPED, SCHEMA_UNCHANGED
 from cdc_platform.definitions import build
@@ -272,7 +273,6 @@ def test_a_table_that_is_asked_for_is_told_and_its_broken_certificate_fails_the_
 
 
 def test_quiet_tables_are_told_again_within_their_freshness_window(tmp_path, instance, stages, monkeypatch):
-    from cdc_platform.automation.naming import Naming
     from tests.automation.conftest import NoSpark
 
     monkeypatch.setattr("cdc_platform.definitions.spark_resource", lambda config: NoSpark())
@@ -297,6 +297,24 @@ def test_quiet_tables_are_told_again_within_their_freshness_window(tmp_path, ins
 
     monkeypatch.setattr("cdc_platform.automation.table_news.datetime", Later)
     assert catch_up() == 1
+
+
+@pytest.mark.parametrize(
+    ("of", "seconds"),
+    [
+        ({}, (3600, None)),  # Tencent DTS sends checkpoints; Debezium needn't send anything
+        ({"freshness_s": 0}, (None, None)),
+        ({"heartbeat_timeout_s": 7200}, (14_400, 14_400)),
+    ],
+)
+def test_tables_have_a_freshness_policy_by_what_their_source_promises(tmp_path, of, seconds):
+    config = make_config(tmp_path, **of)
+    naming = Naming(config)
+    for source in config.sources:
+        snapshot(config, source.name, "shop.orders", 1)
+    graph = build(config).resolve_asset_graph()
+    policies = [graph.get(naming.table(s, "shop", "orders").key).freshness_policy for s in config.sources]
+    assert tuple(p and p.fail_window.to_timedelta().total_seconds() for p in policies) == seconds
 
 
 def test_a_run_of_one_table_leaves_the_page_of_all_sources_as_things_are_after_it(

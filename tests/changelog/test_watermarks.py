@@ -15,7 +15,7 @@ from cdc_platform.changelog import watermarks
 from cdc_platform.changes.file_stats import Summary
 from cdc_platform.config import Config, Source
 from cdc_platform.formats.events import event_batch
-from cdc_platform.lake import new_tables, stores
+from cdc_platform.lake import checkpoints, new_tables, stores
 from cdc_platform.lake import watermarks as watermarks_of
 from cdc_platform.lake.store import Store
 from cdc_platform.lake.watermarks import partitions, reached
@@ -228,8 +228,9 @@ def test_what_is_published_of_an_idle_partition(tmp_path: Path):
             *({**told, "partition": p, "offset": 9, "source_time": x} for p, x in times.items()),
         )
 
+    landing = tables.CHECKPOINT.at(lake, room="landing", source="s.0")
+
     def published(looked: datetime | None) -> tuple[datetime | None, bool]:
-        landing = tables.CHECKPOINT.at(lake, room="landing", source="s.0")
         entry = {"batchTimestampMs": 1, **({"lookedMs": round(looked.timestamp() * 1000)} if looked else {})}
         landing.put("offsets/0", f"v1\n{json.dumps(entry)}\n{{}}".encode())
         landing.put("commits/0", b"v1\n{}")
@@ -245,3 +246,5 @@ def test_what_is_published_of_an_idle_partition(tmp_path: Path):
     assert published(now - timedelta(seconds=100)) == (at(100), False)
     assert published(now) == (at(200), False)
     assert published(now - timedelta(seconds=100)) == (at(200), False), "it never goes back"
+    checkpoints.note_look(landing, round((now + timedelta(seconds=40)).timestamp() * 1000))
+    assert published(now) == (at(300), False), "a run found nothing new"

@@ -120,9 +120,10 @@ def test_a_backlog_then_an_increment_lands_once_and_a_run_without_news_writes_no
     assert largest <= 11  # Spark rounds each partition's share up
     kafka.fill(topic, 3, "w")
     assert own.land().metrics["records"] == 3
-    written = own.versions()
+    written, looked = own.versions(), landing.looked_at(own.config, own.source)
     assert own.land().metrics["records"] == 0
     assert own.versions() == written
+    assert landing.looked_at(own.config, own.source) > looked, "by it a partition to which nothing comes is complete"
     assert own.rows("partition", "offset") == [(0, i) for i in range(33)] + [(1, i) for i in range(12)]
     assert sum(r[4] for r in own.ledger("landed")) == 45
     spans = [(r[1], o) for r in own.ledger("landed") for o in range(r[2], r[3] + 1)]
