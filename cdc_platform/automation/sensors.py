@@ -89,7 +89,7 @@ def checkpoint_sensor(naming: Naming, job: Any) -> dg.SensorDefinition:
                 continue
             position = position_id(found)
             if requested.get(source.name) == position or not queries.has_news(config, source, found):
-                if _idle(context.instance, naming, source, len(found), position, cursor["idle"]):
+                if _idle(context.instance, naming, source, found, cursor["idle"]):
                     requests.append(run_request(naming, source, f"{source.name}:{position}:idle"))
                 else:
                     told.append(f"{source.name}: nothing new")
@@ -108,15 +108,22 @@ def checkpoint_sensor(naming: Naming, job: Any) -> dg.SensorDefinition:
 
 
 def _idle(
-    instance: dg.DagsterInstance, naming: Naming, source: Source, partitions: int, position: str, done: dict[str, str]
+    instance: dg.DagsterInstance,
+    naming: Naming,
+    source: Source,
+    ends: dict[queries.Partition, tuple[int, int]],
+    done: dict[str, str],
 ) -> bool:
     """Whether a source that sends nothing more needs a run by which its idle partitions count. done: source → position
     for which that is settled; brought up to date, so that it is asked for once."""
-    if partitions < 2 or done.get(source.name) == position:
+    position = position_id(ends)
+    if len(ends) < 2 or done.get(source.name) == position:
         return False
     since = completeness.idle_since(naming.config, source)
     due = since is not None and datetime.now(UTC) - since > timedelta(seconds=source.idle_partition_s)
-    if (since is not None and not due) or is_running(instance, naming, source):
+    if (since is not None and not due) or queries.has_news(naming.config, source, ends):
+        return False
+    if is_running(instance, naming, source):
         return False
     done[source.name] = position
     return due

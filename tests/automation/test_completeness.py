@@ -12,6 +12,7 @@ from cdc_platform.automation import checks, completeness, sensors
 from cdc_platform.automation.jobs import catch_up_job
 from cdc_platform.automation.naming import Naming
 from cdc_platform.automation.observe import Heartbeat
+from cdc_platform.automation.sensors import position_id
 from cdc_platform.config import Config
 from cdc_platform.units import when
 from tests.automation.conftest import complete, ledger, schema_history, snapshot, table_state
@@ -130,6 +131,10 @@ def test_a_quiet_source_gets_one_run_by_which_its_idle_partitions_count(
     runs, cursor = asked()
     assert runs == ["idle"]
     assert asked(cursor)[0] == [], "once"
+    ends["t", 0] = (0, 11)
+    failed = {"shop-dts": position_id(ends)}
+    assert asked(json.dumps({"positions": {**failed, "shop_debezium": failed["shop-dts"]}, "complete": {}}))[0] == []
+    ends["t", 0] = (0, 10)
     complete(shop, "shop-dts", 0, MIDNIGHT + timedelta(seconds=9))
     assert asked()[0] == [], "it is complete up to what came"
     complete(shop, "shop-dts", 1, None)
