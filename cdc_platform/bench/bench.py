@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from cdc_platform.kafka.broker import BrokerInfo
 
 FORMATS = ("tencent_dts", "debezium", "canal_json", "canal", "dataworks", "tdsql")
-WHAT = ("chain", "increments", "breadth", "ddl", "latency")
+WHAT = ("chain", "increments", "breadth", "ddl", "explain", "latency")
 _DDL_TABLES = 25
 _USUAL = ("chain", "increments")
 _WARM_ROWS, _WARM_KEYS = 2_000, 500
@@ -90,6 +90,10 @@ def run_bench(settings: Settings, say: Say) -> dict[str, Any]:
         if "ddl" in settings.what and not any(t.differences for t in trials):
             rows, differences = _ddl(work, settings, say)
             found["ddl"] = rows
+            found["differences"] = found.get("differences", []) + differences
+        if "explain" in settings.what and not any(t.differences for t in trials):
+            rows, differences = _explain(work, settings, say)
+            found["explain"] = rows
             found["differences"] = found.get("differences", []) + differences
         if "latency" in settings.what and not any(t.differences for t in trials):
             say("latency: starting the platform")
@@ -173,6 +177,20 @@ def _ddl(work: Path, settings: Settings, say: Say) -> tuple[list[dict[str, Any]]
         return figures(open_session(config), config, servers, _DDL_TABLES)
 
 
+def _explain(work: Path, settings: Settings, say: Say) -> tuple[list[dict[str, Any]], list[str]]:
+    """A row per question; differences."""
+    from cdc_platform.bench.explained import FORMAT, figures
+
+    with _broker(work / "explain", say) as info:
+        bench = _Bench(work / "explain", info, settings, say)
+        say(f"{settings.rows} changes")
+        trial = bench.trial(FORMAT, "explain", settings.rows, settings.keys)
+        say("questions")
+        config = bench.config(f"bench-{FORMAT}-explain", FORMAT)
+        rows, wrong = figures(config, settings.rows, min(settings.rows, settings.keys))
+        return rows, trial.differences + wrong
+
+
 @contextmanager
 def _work(folder: Path | None) -> "Iterator[Path]":
     with tempfile.TemporaryDirectory(prefix="cdc-bench-", dir=folder, ignore_cleanup_errors=True) as name:
@@ -207,7 +225,7 @@ class _Bench:
         from cdc_platform.feeds.publish import publish
 
         topic = f"bench-{format_name}-{name}"
-        config = _config(self.work, self.settings, topic, format_name, topic, self.servers)
+        config = self.config(topic, format_name)
         done = publish(bench_records(format_name, rows, keys, topic=topic), self.servers)
         trial = Trial(format_name, done.records, done.bytes, done.seconds)
         records, _, ends = self._run(trial, config)
@@ -216,6 +234,10 @@ class _Bench:
             trial.differences.append(lacks)
         trial.differences += _differences(config, rows, keys)
         return trial
+
+    def config(self, topic: str, format_name: str) -> Config:
+        """Of the lake of a topic."""
+        return _config(self.work, self.settings, topic, format_name, topic, self.servers)
 
     def of_topic(self, format_name: str, topic: str, name: str) -> Trial:
         """A topic that is there: copy raw, run every stage."""
@@ -345,6 +367,7 @@ def _result(settings: Settings, trials: list[Trial], found: dict[str, Any]) -> d
         "breadth": found.get("breadth", []),
         "touched": found.get("touched", []),
         "ddl": found.get("ddl", []),
+        "explain": found.get("explain", []),
         "latency": found.get("latency", []),
         "differences": [f"{t.format}: {line}" for t in trials for line in t.differences] + found.get("differences", []),
     }

@@ -17,7 +17,8 @@ def command(
     what: Annotated[
         list[str] | None,
         typer.Option(
-            help="Only this: chain, increments, breadth, ddl, latency; repeatable. [default: chain, increments]"
+            help="Only this: chain, increments, breadth, ddl, explain, latency; repeatable. "
+            "[default: chain, increments]"
         ),
     ] = None,
     rows: Annotated[int, typer.Option(min=1, help="Row changes per format.")] = 200_000,

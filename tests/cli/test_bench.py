@@ -141,3 +141,18 @@ def test_a_snapshot_that_is_not_the_truth_is_told(spark, tmp_path, monkeypatch):
     settings = bench.Settings(("chain",), ("debezium",), repeats=1, rows=40, keys=8, master="local[2]", folder=tmp_path)
     found = bench.run_bench(settings, str)
     assert any("'name'" in line for line in found["differences"])
+
+
+@pytest.mark.thorough
+@pytest.mark.spark
+@pytest.mark.broker
+@pytest.mark.e2e
+def test_explanations_are_timed_and_a_wrong_one_is_told(spark, tmp_path, monkeypatch):
+    settings = bench.Settings(("explain",), rows=400, keys=50, master="local[2]", folder=tmp_path)
+    found = bench.run_bench(settings, str)
+    assert (found["differences"], found["stages"]) == ([], [])
+    assert [(r["what"], r["found"] > 0) for r in found["explain"]] == [
+        ("a key", True), ("a key that never came", False), ("a GTID", True),
+    ]  # fmt: skip
+    monkeypatch.setattr("cdc_platform.bench.explained._NEVER", 1)
+    assert bench.run_bench(settings, str)["differences"] == ["explain: a key that never came is answered wrongly"]
