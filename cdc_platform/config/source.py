@@ -84,7 +84,7 @@ class Source(Model):
         ge=0,
         description="Seconds within which the feed's snapshots should have been brought up to date: the freshness "
         "policy of these assets in Dagster; 0: none. A quiet table counts as up to date after a run that found "
-        "nothing new. Default: an hour, or twice what the feed may be silent if that is longer; none where it may be "
+        "nothing new. Default: six hours, or twice what the feed may be silent if that is longer; none where it may be "
         "silent for any time.",
         examples=[3600],
     )

@@ -31,6 +31,8 @@ _SHOWN = 5
 _UNSETTLED = ("stopped", "stale")
 _SETS = ("synced_gtid", "gtid_set")
 """Where a checkpoint's `info` has the set of all GTIDs so far."""
+_SKEW = timedelta(minutes=10)
+"""What landed and what was told in so short a time isn't told apart: machines' clocks may differ."""
 _NEAR = 10_000
 """The newest checkpoint is looked for in so many offsets."""
 
@@ -143,7 +145,7 @@ class _Times:
         since = [h.since for h in held if h.since is not None]
         if not since or len(since) < len(held):
             return None
-        return watermarks.complete(self.path, self.source.name, until=min(since))
+        return watermarks.complete(self.path, self.source.name, until=min(since) - _SKEW)
 
 
 def _latest(one: datetime | None, other: datetime | None) -> datetime | None:

@@ -10,6 +10,7 @@ from cdc_platform import tables
 from cdc_platform.config import parse_config
 from cdc_platform.lake import delta_table, stores
 from cdc_platform.lake.watermarks import Complete, complete
+from cdc_platform.snapshots.cuts import complete as completeness
 from cdc_platform.spark import delta_sql
 from tests.changelog.feed import Feed, SourceTable, position
 
@@ -142,8 +143,9 @@ def test_what_names_no_table_holds_all_back(feed: Feed):
     assert (now(feed).source_time, now(feed).reason) == (at(20), None)
 
 
-def test_what_is_newly_held_and_is_older_than_what_was_complete_takes_that_back(feed: Feed):
+def test_what_is_newly_held_and_is_older_than_what_was_complete_takes_that_back(feed: Feed, monkeypatch):
     """As a replay by other options may do, or a decoder that is stricter."""
+    monkeypatch.setattr(completeness, "_SKEW", timedelta(0))
     feed.say(ONE.stated(), TWO.stated(), change(ONE, 1, 10), change(TWO, 2, 11))
     feed.catch_up()
     between = datetime.now(UTC)
