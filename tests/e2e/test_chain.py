@@ -43,10 +43,16 @@ def test_a_backlog_an_increment_and_a_run_without_news(shop, spark, tmp_path):
     assert facts(config) == found
 
 
+@pytest.fixture(params=["folder", pytest.param("s3", marks=pytest.mark.s3)])
+def place(request):
+    """Keys of cdc.yaml that say where the lake is."""
+    return {} if request.param == "folder" else request.getfixturevalue("in_a_bucket")
+
+
 @pytest.fixture
-def server(shop, tmp_path):
+def server(shop, place, tmp_path):
     """A Spark Connect server as `ui` starts it, stopped with all its children."""
-    config = shop.config(tmp_path / "server")
+    config = shop.config(tmp_path / "server", **place)
     process, server = connect.launch(config, tmp_path / "connect.log")
     try:
         deadline = time.monotonic() + 120
@@ -62,8 +68,8 @@ def server(shop, tmp_path):
 
 
 @pytest.mark.thorough
-def test_the_same_over_spark_connect(shop, server, process, tmp_path):
-    config = shop.config(tmp_path, shop.sources()[:1], spark={"remote": server.remote})
+def test_the_same_over_spark_connect(shop, place, server, process, tmp_path):
+    config = shop.config(tmp_path, shop.sources()[:1], spark={"remote": server.remote}, **place)
     driver = process(config, env=server.env)
     assert driver.popen.wait(1200) == 0, driver.tail()
     check(shop, config)

@@ -14,6 +14,7 @@ import pytest
 from cdc_platform.feeds.feeds import Feed
 from cdc_platform.feeds.tencent_dts import DtsEncoder
 from cdc_platform.setup.ports import free_port
+from tests import s3_server
 from tests.e2e.e2e_shop import FAST, Shop, facts, unaccounted
 
 pytestmark = [
@@ -76,9 +77,9 @@ def _start(command, log, after):
         )
 
 
-def run_twice(shop, process, folder, master):
+def run_twice(shop, process, folder, master, **top):
     """A backlog, then an increment, each by a driver of its own: every cell as in the source."""
-    config = shop.config(folder, spark={"master": master, "conf": HERE})
+    config = shop.config(folder, spark={"master": master, "conf": HERE}, **top)
     for _ in range(2):
         driver = process(config, env={"SPARK_LOCAL_IP": "127.0.0.1"})
         assert driver.popen.wait(1200) == 0, driver.tail()
@@ -93,7 +94,20 @@ def test_on_executors_of_their_own(shop, process, tmp_path):
     run_twice(shop, process, tmp_path, "local-cluster[2,1,1024]")
 
 
+def executors(folder):
+    """Folders of the executors that the two workers had."""
+    return [p for work in (folder / "work0", folder / "work1") for p in work.glob("app-*/*") if p.is_dir()]
+
+
 def test_on_a_standalone_cluster_of_two_workers(shop, standalone, process, tmp_path):
     run_twice(shop, process, tmp_path, standalone)
-    used = {p.name for work in (tmp_path / "work0", tmp_path / "work1") for p in work.glob("app-*/*") if p.is_dir()}
-    assert len(used) == 2  # both workers had an executor
+    assert len({p.name for p in executors(tmp_path)}) == 2  # both workers had an executor
+
+
+@pytest.mark.s3
+def test_on_a_standalone_cluster_with_the_lake_in_a_bucket(shop, standalone, process, tmp_path, in_a_bucket):
+    """Executors that get the store's secrets with their tasks: not in their environment, command line or logs."""
+    run_twice(shop, process, tmp_path, standalone, **in_a_bucket)
+    assert len({p.name for p in executors(tmp_path)}) == 2
+    told = [log.read_text(errors="replace") for folder in executors(tmp_path) for log in folder.glob("std*")]
+    assert told and not [text for text in told if s3_server.SECRET in text]

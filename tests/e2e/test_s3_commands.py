@@ -19,20 +19,12 @@ from tests.e2e.driver import KILL
 from tests.e2e.e2e_shop import Shop, facts, unaccounted
 
 pytestmark = [pytest.mark.spark, pytest.mark.broker, pytest.mark.e2e, pytest.mark.s3]
-ENV = {"CDC_TEST_KEY": s3_server.KEY, "CDC_TEST_SECRET": s3_server.SECRET}
 
 
 @pytest.fixture
-def config_on_s3(s3, tmp_path, monkeypatch):
+def config_on_s3(in_a_bucket, tmp_path):
     """`config_on_s3(shop)`: its cdc.yaml with a lake of its own in a bucket."""
-    for name, value in ENV.items():
-        monkeypatch.setenv(name, value)
-    storage = {"endpoint": s3.endpoint, "access_key": "${CDC_TEST_KEY}", "secret_key": "${CDC_TEST_SECRET}"}
-
-    def config(shop, **top):
-        return shop.config(tmp_path, lake=f"s3a://{s3_server.BUCKET}/{tmp_path.name}", storage=storage, **top)
-
-    return config
+    return lambda shop, **top: shop.config(tmp_path, **in_a_bucket, **top)
 
 
 def command(config, *words):
