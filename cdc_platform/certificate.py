@@ -98,6 +98,7 @@ class _Shared:
     complete: Complete | None
     held: dict[Name | None, int]
     compared: dict[Name, list[dict[str, Any]]]
+    uncompared: dict[Name, list[str]]
     gaps: list[Gap]
     schemas: dict[Name, str]
     beside: dict[Name, list[Beside]]
@@ -135,6 +136,7 @@ class _Shared:
             complete,
             held,
             compared,
+            sequences.uncompared(config, source, compared),
             gaps,
             _schemas(config, source),
             kept.of_source(config, source),
@@ -148,11 +150,12 @@ class _Shared:
         if held:
             wrong.append(f"quarantine holds {count(held, 'row')} of it")
         wrong += [difference(c) for c in compared if not c["equal"]]
-        unmended = self.facts["lost"] - min((c["lost"] for c in compared), default=0)
+        never = self.uncompared.get(name) or ([] if compared else ["it"])
+        unmended = self.facts["lost"] - (0 if never else min((c["lost"] for c in compared), default=0))
         if unmended > 0:
             wrong.append(f"{count(unmended, 'offset')} of the source were lost before they were landed")
-        wrong += [gap.text for gap in sequences.unmended(self.gaps, compared)]
-        lacks = [] if compared else ["it wasn't compared with the source so far (`cdc-platform reconcile`)"]
+        wrong += [gap.text for gap in sequences.unmended(self.gaps, compared, not never)]
+        lacks = [_never_compared(never)] if never else []
         if up_to is None:
             lacks.append("up to when it is complete isn't told")
         facts = {
@@ -171,6 +174,11 @@ class _Shared:
 
 
 _TOLD = ("against", "equal", "version", "binlog_file", "binlog_pos", "gtid", "rows", "digest", "differing")
+
+
+def _never_compared(names: list[str]) -> str:
+    of = f"{names[0]} and {len(names) - 1} more that go into it weren't" if len(names) > 1 else f"{names[0]} wasn't"
+    return f"{of} compared with the source so far (`cdc-platform reconcile`)"
 
 
 def difference(compared: dict[str, Any]) -> str:

@@ -121,6 +121,28 @@ def test_lost_offsets_break_until_a_comparison_after_them(config: Config):
     assert verdicts(config) == ("proven", why)
 
 
+def test_a_table_that_routes_merge_is_proven_by_a_comparison_of_each_that_goes_into_it(
+    config: Config, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setitem(config.sources[0].tables.__dict__, "routes", {r"shop_\d+.orders": "shop.orders"})
+    schema_history(config, (SOURCE, "shop_1", "orders"), (SOURCE, "shop_2", "orders"))
+    ledger(config, (SOURCE, "dts", 0, 10, 14, "lost", 5))
+    for db in ("shop", "shop_1"):
+        compared(config, "orders", db=db, lost=5)
+    assert now(config)[ORDERS].verdict == "broken", "what was lost may have been of shop_2.orders"
+    compared(config, "orders", db="shop_2", lost=5)
+    assert now(config)[ORDERS].text == "proven"
+
+
+def test_of_a_merged_table_that_was_compared_in_part_it_is_said(config: Config, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setitem(config.sources[0].tables.__dict__, "routes", {r"shop_\d+.orders": "shop.orders"})
+    schema_history(config, *((SOURCE, f"shop_{i}", "orders") for i in (1, 2, 3)))
+    for db in ("shop", "shop_1"):
+        compared(config, "orders", db=db)
+    why = "shop_2.orders and 1 more that go into it weren't compared with the source so far"
+    assert now(config)[ORDERS].text == f"consistent: {why} (`cdc-platform reconcile`)"
+
+
 def test_a_table_that_is_complete_to_no_time_is_not_proven(config: Config):
     compared(config, "orders")
     complete(config, SOURCE, 1, NOON, orders="quarantine held it")

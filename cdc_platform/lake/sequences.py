@@ -95,11 +95,25 @@ def _within(gap: Mapping[str, Any], lost: Iterable[dict[str, Any]]) -> bool:
     return any((x["topic"], x["partition"]) == at and gap["before"] < x["from_offset"] <= gap["after"] for x in lost)
 
 
-def unmended(found: Iterable[Gap], compared: Iterable[dict[str, Any]]) -> list[Gap]:
+def unmended(found: Iterable[Gap], compared: Iterable[dict[str, Any]], whole: bool = True) -> list[Gap]:
     """Gaps by which a snapshot may lack rows: no comparison with the source since then found it equal. compared: the
-    newest comparison of each of its source tables (`equal`, `at`), as far as there is one."""
+    newest comparison of each of its source tables (`equal`, `at`), as far as there is one. whole: there is of each."""
     told = list(compared)
-    return [gap for gap in found if not told or any(not c["equal"] or c["at"] <= gap.at for c in told)]
+    return [gap for gap in found if not (told and whole) or any(not c["equal"] or c["at"] <= gap.at for c in told)]
+
+
+def uncompared(
+    config: Config, source: Source, compared: Mapping[Name, Iterable[dict[str, Any]]]
+) -> dict[Name, list[str]]:
+    """Snapshot that routes merge → tables that go into it and that were never compared with the source. compared:
+    queries.comparisons."""
+    found: dict[Name, list[str]] = {}
+    for name in sorted(queries.stated_tables(config, source)) if source.tables.routes else ():
+        target, text = source.tables.routed(*name), ".".join(name)
+        followed = source.tables.merged(*target) and source.tables.wanted(*name)
+        if followed and all(c["table"] != text for c in compared.get(target, ())):
+            found.setdefault(target, []).append(text)
+    return found
 
 
 def of_tables(config: Config, source: Source, names: Iterable[Name]) -> dict[Name, list[Gap]]:
@@ -107,7 +121,8 @@ def of_tables(config: Config, source: Source, names: Iterable[Name]) -> dict[Nam
     if not (found := gaps(config, source)):
         return {}
     compared = queries.comparisons(config, source)
-    told = {name: unmended(found, compared.get(name, ())) for name in names}
+    lacks = uncompared(config, source, compared)
+    told = {name: unmended(found, compared.get(name, ()), name not in lacks) for name in names}
     return {name: of for name, of in told.items() if of}
 
 
