@@ -35,6 +35,7 @@ class TableNews:
         self._fresh = silence.freshness(naming.config, source)
         self._changes: dict[str, int] = {}
         self._told: dict[tuple[dg.AssetKey, str], bool] = {}
+        self._beside: dict[dg.AssetKey, str | None] = {}
 
     def add(self, result: StageResult) -> None:
         """What a run of the stage brought."""
@@ -45,20 +46,32 @@ class TableNews:
         """For `context.log_event`. seconds: after so many what is left stays for the next time."""
         until = None if seconds is None else time.monotonic() + seconds
         due = [s for s in self._due(statuses) if s.id not in self.asked]
+        whole = {s.id for s in due}
+        due += [s for s in statuses if s.id not in whole and s.id not in self.asked and self._told_otherwise(s)]
         for start in range(0, len(due), _AT_ONCE):
             self.left = start > 0 and until is not None and time.monotonic() > until
             if self.left:
                 return
-            yield from self._events(due[start : start + _AT_ONCE])
+            some = due[start : start + _AT_ONCE]
+            for status in some:
+                yield from table_events.beside(self.naming, status)
+                self._beside |= table_events.beside_states(self.naming, status)
+            yield from self._events([s for s in some if s.id in whole])
         self.left = False
+
+    def _told_otherwise(self, status: TableStatus) -> bool:
+        """Whether what is kept beside a table was made, or began or ceased to lack changes, since Dagster was told: a
+        run may do so that brings the table itself none."""
+        now = table_events.beside_states(self.naming, status)
+        for key in now.keys() - self._beside.keys():  # once a run: each is a question to Dagster's storage
+            self._beside[key] = table_events.beside_told(self.instance, key)
+        return any(self._beside[key] != said for key, said in now.items())
 
     def _events(self, some: list[TableStatus]) -> Iterator[Any]:
         keys = [self.naming.table(s.source, *s.id).key for s in some]
         before = table_events.schemas_before(self.instance, keys)
         brought = {s.name: {"changes": self._changes.pop(s.name, 0)} for s in some}
         opened = table_status.opened(self.naming.config, some)
-        for status in some:
-            yield from table_events.beside(self.naming, status)
         for table, checks in table_events.events(self.naming, opened, brought, before):
             yield table
             for check in checks:

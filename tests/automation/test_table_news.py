@@ -95,6 +95,37 @@ def test_a_table_of_which_more_is_kept_tells_of_it_too(config, source, instance,
     assert list(table_events.beside(naming, status["shop.t00"])) == [], "no run has made it so far"
 
 
+@pytest.mark.parametrize("kind", KINDS)
+def test_what_is_kept_beside_a_table_is_told_when_it_changes_without_the_table(
+    config, source, instance, tables, naming, kind
+):
+    told(config, source, instance, TableNews(instance, naming, source))
+    getattr(source.tables, kind).append("shop.t01")
+    lake, name = stores.lake(config), ("shop", "t01")
+
+    def note(state: str, reason: str | None = None) -> list:
+        States(config, source, kind).note({name: (state, reason)})
+        return told(config, source, instance, TableNews(instance, naming, source))
+
+    for table in (BESIDE_STATE, CHANGELOG):
+        new_tables.create(table.at(lake), table)
+    assert told(config, source, instance, TableNews(instance, naming, source)) == [], "no run has made it so far"
+    write_deltalake(KINDS[kind].path.of(lake, source.name, name).uri(), pa.table({"id": [1]}))
+    [made] = note("kept")
+    assert (type(made), made.asset_key.path[0]) == (dg.AssetMaterialization, kind)
+    assert note("kept") == []
+    [lacks] = note("lacking", "no room")
+    assert (type(lacks), lacks.metadata["state"].value) == (dg.AssetObservation, "lacking: no room")
+    assert note("lacking", "no room") == []
+    assert [e.metadata["state"].value for e in note("lacking", "no disk")] == ["lacking: no disk"]
+    assert [type(e) for e in note("kept")] == [dg.AssetMaterialization]
+    table_state(config, "shop-dts", "shop.t01", "stopped", "no key", rebuild=1)
+    events = told(config, source, instance, TableNews(instance, naming, source))
+    assert [e.metadata["state"].value for e in events if e.asset_key.path[0] == kind] == [
+        "stopped: its table is stopped"
+    ]
+
+
 def test_a_run_tells_of_a_check_once_until_it_says_otherwise(config, source, instance, tables, news):
     run = news()
     run.add(brought(1, "t00"))
