@@ -14,7 +14,7 @@ from cdc_platform.automation.naming import Naming
 from cdc_platform.automation.reporting import NO_TABLE_STOPPED
 from cdc_platform.automation.shadows import SHADOW
 from cdc_platform.automation.table_events import NO_HELD_ROWS, NOT_STOPPED
-from cdc_platform.lake import queries
+from cdc_platform.lake import beside, queries
 from cdc_platform.tables import name_of
 from cdc_platform.units import count
 
@@ -46,8 +46,8 @@ class Problem:
 
 @dataclass(slots=True)
 class Seen:
-    """One look. undecided: keys of which this look can't tell whether they are problems (a check is running, the lake
-    can't be read): what was known of them holds."""
+    """One look. undecided: keys of which this look can't tell whether they are problems (a check or a run is under way,
+    the lake can't be read): what was known of them holds."""
 
     problems: dict[str, Problem] = field(default_factory=dict)
     undecided: Callable[[str], bool] = lambda key: False  # noqa: ARG005
@@ -66,6 +66,7 @@ def look(
         "check_failed": lambda: failed_checks(instance, wanted, running),
         "table_stopped": lambda: stopped_tables(naming),
         "rows_held": lambda: held_rows(naming),
+        "changes_lacking": lambda: lacking_changes(naming, running),
     }
     found: list[Problem] = []
     blind: set[str] = set()
@@ -164,6 +165,21 @@ def held_rows(naming: Naming) -> Iterator[Problem]:
         why = f"{count(row['rows'], 'row')}, the newest because: {_line(row['reason'] or '')}"
         key = naming.key("quarantine", naming.config.source(row["source"]))
         yield Problem("rows_held", what, why, row["rows"], f"/assets/{key.to_user_string()}")
+
+
+def lacking_changes(naming: Naming, running: set[str]) -> Iterator[Problem]:
+    """Histories and typed changes that runs couldn't bring up to their tables. Not those that the next run makes or
+    goes on with, nor those of a stopped table. running: gets those that a run is making."""
+    for source in naming.config.sources:
+        for name, kept in beside.of_source(naming.config, source).items():
+            for one in (o for o in kept if o.state == beside.LACKING):
+                what, key = f"{one.kind} of {source.name}/{'.'.join(name)}", naming.beside(source, *name)[one.kind].key
+                page = f"/assets/{key.to_user_string()}"
+                problem = Problem("changes_lacking", what, _line(one.reason or ""), path=page)
+                if one.reason == beside.ANEW:
+                    running.add(problem.key)
+                else:
+                    yield problem
 
 
 def _line(text: str) -> str:

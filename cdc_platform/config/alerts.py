@@ -10,8 +10,8 @@ from cdc_platform.config.model import Model, checked_name
 from cdc_platform.config.secrets import SECRET_KEYS
 from cdc_platform.errors import ConfigError
 
-Problem = Literal["run_failed", "check_failed", "table_stopped", "rows_held"]
-PROBLEMS: tuple[Problem, ...] = ("run_failed", "check_failed", "table_stopped", "rows_held")
+Problem = Literal["run_failed", "check_failed", "table_stopped", "rows_held", "changes_lacking"]
+PROBLEMS: tuple[Problem, ...] = ("run_failed", "check_failed", "table_stopped", "rows_held", "changes_lacking")
 _ADDRESS = re.compile(r"^[^\s@<>,;]+@[^\s@<>,;]+$")
 _HTTP = re.compile(r"^https?://[^\s/?#]+")
 _ENV = re.compile(r"\$\{[A-Za-z_][A-Za-z0-9_]*\}")
@@ -30,7 +30,8 @@ class Channel(Model):
         min_length=1,
         description="What is reported, when it begins and when it is over: `run_failed` (the last run of a source, of "
         "`maintain` or `reconcile`), `check_failed` (an asset check of severity ERROR), `table_stopped`, `rows_held` "
-        "(in quarantine; again whenever they are ten times as many).",
+        "(in quarantine; again whenever they are ten times as many), `changes_lacking` (a history or typed changes can't "
+        "be kept up).",
         examples=[["table_stopped", "rows_held"]],
     )
     timeout_s: float = Field(default=10, gt=0, le=60, description="Seconds that sending may take.", examples=[5])

@@ -25,6 +25,8 @@ KEPT, LACKING, LEFT = "kept", "lacking", "left"
 """States that runs note: it has all changes that the snapshot has; it lacks some; nobody asks for it."""
 WAITING, BEHIND, STOPPED = "waiting", "behind", "stopped"
 """Others: no run has made it so far; it lacks the newest changes; its table isn't kept up."""
+ANEW = "it is made anew from the changelog"
+"""Why it lacks changes while a run makes it."""
 _WHY = {
     WAITING: "the next run makes it",
     BEHIND: "a run was ended before its end: the next one brings the newest changes",

@@ -34,7 +34,6 @@ from cdc_platform.spark import delta_sql
 from cdc_platform.tables import BESIDE_STATE, CHANGELOG, CHECKPOINT, Name, Table
 
 log = logging.getLogger(__name__)
-_ANEW = "it is made anew from the changelog"
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +95,7 @@ class _Keeper:
         # What isn't kept any more is noted before batches pass that it will lack, what is new when it is whole.
         states.note(
             dict.fromkeys(states.in_state(noted.KEPT, noted.LACKING) - wanted, (noted.LEFT, None))
-            | dict.fromkeys(wanted & before - going_on, (noted.LACKING, _ANEW))
+            | dict.fromkeys(wanted & before - going_on, (noted.LACKING, noted.ANEW))
         )
         for name in sorted(wanted - going_on):
             self.anew(name)

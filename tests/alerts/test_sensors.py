@@ -13,7 +13,10 @@ from cdc_platform.automation.naming import SOURCE_TAG, Naming
 from cdc_platform.config import Config, parse_config
 from cdc_platform.definitions import build
 from cdc_platform.errors import AlertNotSent, ConfigError
+from cdc_platform.lake import new_tables, stores
+from cdc_platform.lake.beside import ANEW, States
 from cdc_platform.lake.queries import quarantined
+from cdc_platform.tables import BESIDE_STATE
 from tests.alerts.conftest import Caught
 from tests.automation.conftest import NoSpark, held, resolve, table_state
 
@@ -107,6 +110,29 @@ def test_held_rows_are_told_again_when_they_are_ten_times_as_many(make: Any, ins
     resolve(config, "shop-dts")
     tick()
     assert len(web.bodies[-1]["recovered"]) == 2
+
+
+def test_a_history_that_lacks_changes_is_told_once_and_when_it_has_them(make: Any, instance: Any, web: Caught) -> None:
+    config = make(pages="https://dagster.example.com/", **WEBHOOK)
+    source, name = config.sources[0], ("shop", "orders")
+    source.tables.history.append("shop.*")
+    table_state(config, "shop-dts", "shop.orders")
+    new_tables.create(BESIDE_STATE.at(stores.lake(config)), BESIDE_STATE)
+    tick = Ticks(config, instance, "alert_webhook")
+
+    def note(state: str, reason: str | None = None) -> str:
+        States(config, source, "history").note({name: (state, reason)})
+        return tick()
+
+    assert tick() == "0 problems known", "the next run makes it"
+    assert note("lacking", ANEW) == "0 problems known", "a run is making it"
+    assert note("lacking", "no room is left") == "sent: CDC platform: 1 problem"
+    assert note("lacking", ANEW) == "1 problems known", "a run tries again"
+    assert note("lacking", "no room is left") == "1 problems known"
+    assert note("kept") == "sent: CDC platform: 1 recovered"
+    [problem] = web.bodies[0]["problems"]
+    assert (problem["what"], problem["why"]) == ("history of shop-dts/shop.orders", "no room is left")
+    assert problem["url"] == "https://dagster.example.com/assets/history/shop-dts/shop/orders"
 
 
 def failed_check(instance: dg.DagsterInstance, key: dg.AssetKey, passed: bool, severity: str = "ERROR") -> None:

@@ -37,7 +37,9 @@ def test_channels_have_the_name_of_their_kind_or_their_own() -> None:
         webhook=[{"url": "${URL}"}, {"url": "${URL}", "name": "on-call", "report": ["run_failed"]}],
     )
     assert list(config.alerts.channels()) == ["email", "slack", "webhook", "on_call"]
-    assert config.alerts.channels()["email"].report == ["run_failed", "check_failed", "table_stopped", "rows_held"]
+    assert config.alerts.channels()["email"].report == [
+        *("run_failed", "check_failed", "table_stopped", "rows_held", "changes_lacking")
+    ]
     assert config.alerts.pages == "https://dagster.example.com"
     assert "hunter2" not in repr(config)
 
