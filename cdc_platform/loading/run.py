@@ -73,7 +73,8 @@ def load(
         told("catching up with the feed")
         for stage in chain.STAGES.values():
             stage(spark, config, source)
-        found = [_loaded(config, source, server, db, name, chunk_rows, told) for db, name in names]
+        tables = [table_of(config, source, server, db, name) for db, name in names]  # refused, if so, before any lands
+        found = [_loaded(config, source, server, table, chunk_rows, told) for table in tables]
         told("bringing the snapshots up to date")
         follow(spark, config, source)
     states = {name_of(r): r for r in queries.table_states(config) if r["source"] == source.name}
@@ -98,12 +99,9 @@ def follow(spark: SparkSession, config: Config, source: Source) -> None:
         stage(spark, config, source)
 
 
-def _loaded(
-    config: Config, source: Source, server: Server, db: str, name: str, chunk_rows: int, told: Told
-) -> TableLoad:
+def _loaded(config: Config, source: Source, server: Server, table: Table, chunk_rows: int, told: Told) -> TableLoad:
     """One table into landing."""
-    watch, of = Stopwatch(), evidence(config, source)
-    table, path = table_of(config, source, server, db, name), land.path_of(config, source)
+    watch, of, path = Stopwatch(), evidence(config, source), land.path_of(config, source)
     loading = _Loading(source, server, table, of, path, chunk_rows)
     before = loading.interrupted()
     done = TableLoad(table.text, "", "", "", resumed=before is not None)

@@ -114,6 +114,21 @@ def test_a_feed_without_places_is_refused(world):
     assert w.problems("bare_feed") == []
 
 
+def test_of_several_tables_none_lands_where_one_is_refused(world):
+    w = world("tencent_dts")
+    w.db.create("with_key", ITEMS)
+    w.db.create("keyless", "(id int, name varchar(9))")
+    w.db.run("INSERT INTO with_key VALUES (1, 'a', 1, NULL)")
+    w.publish()
+    w.catch_up()
+    before = w.ledger()
+    with pytest.raises(LoadRefused, match="keyless has no primary key"):
+        load(w.spark, w.config, w.source, w.server, [("oracle", "with_key"), ("oracle", "keyless")])
+    assert w.ledger() == before
+    w.catch_up()
+    assert w.ledger() == before, "nor was anything landed that the next run accounts for"
+
+
 @pytest.mark.thorough
 def test_before_the_first_change_nothing_tells_the_log(world):
     w = world("canal")
