@@ -13,9 +13,11 @@ from deltalake import DeltaTable
 from cdc_platform import certificate, tables
 from cdc_platform.automation import table_events, table_status
 from cdc_platform.automation.naming import Naming
+from cdc_platform.automation.reporting import snapshots_now
 from cdc_platform.certificate import Certificate
 from cdc_platform.cli.app import run
 from cdc_platform.config import Config, load_config
+from cdc_platform.results import StageResult
 from tests.automation.conftest import complete, held, ledger, resolve, schema_history, snapshot, table_state
 from tests.rows import add
 
@@ -168,6 +170,33 @@ def test_what_changes_is_kept(config: Config):
     complete(config, SOURCE, 2, NOON + timedelta(hours=24))
     issue()
     assert kept()[3:] == [(2, "items", "consistent"), (2, "orders", "proven")]
+
+
+def test_a_run_keeps_them(config: Config):
+    naming, result = Naming(config), StageResult("snapshots", SOURCE, 0, 0, 0.0)
+
+    def kept() -> list[tuple[str, str]]:
+        snapshots_now(naming, config.sources[0], result)
+        rows = DeltaTable(tables.CERTIFICATES.at(config.lake)).to_pyarrow_table().to_pylist()
+        return sorted((r["table"], r["verdict"]) for r in rows)
+
+    first = [("items", "consistent"), ("orders", "consistent")]
+    assert kept() == kept() == first
+    held(config, SOURCE, "shop.items")
+    assert kept() == [("items", "broken"), *first]
+
+
+def test_what_the_feed_cant_tell_is_part_of_it(config: Config, capsys: pytest.CaptureFixture[str]):
+    path, told = (
+        tables.SNAPSHOT_PATH.at(config.lake, source=SOURCE, db="shop", table="items"),
+        {"*": ["x"], "id": ["y"]},
+    )
+    DeltaTable(path).alter.set_table_properties({"cdc.limits": json.dumps(told)}, raise_if_not_exists=False)
+    assert run(["certify", SOURCE, "--config", str(config.file), "--json"]) == 0
+    said = {t["table"]: t["facts"]["not_told"] for t in json.loads(capsys.readouterr().out)["tables"]}
+    assert said == {"shop.items": told, "shop.orders": {}}
+    run(["certify", SOURCE, "--config", str(config.file)])
+    assert re.search(r"shop.items +\(whole rows\) +x", capsys.readouterr().out)
 
 
 def test_the_command(config: Config, capsys: pytest.CaptureFixture[str]):

@@ -10,7 +10,7 @@ from typing import Any
 
 import dagster as dg
 
-from cdc_platform import advice, tables
+from cdc_platform import advice, certificate, tables
 from cdc_platform.automation import overview, table_events, table_status
 from cdc_platform.automation.accounting import ledger_now, quarantine_now
 from cdc_platform.automation.metadata import result_metadata
@@ -141,8 +141,9 @@ def added(first: StageResult | None, second: StageResult) -> StageResult:
 def snapshots_now(
     naming: Naming, source: Source, result: StageResult
 ) -> tuple[dict[str, Any], dg.AssetCheckResult, list[TableStatus]]:
-    """Metadata and check of snapshots/<source>, and how its tables are."""
+    """Metadata and check of snapshots/<source>, and how its tables are; keeps their certificates."""
     statuses = table_status.statuses(naming.config, source)
+    certificate.issue(naming.config, (s.certificate for s in statuses if s.certificate))
     stopped = [s for s in statuses if s.state == "stopped"]
     metadata = {
         **result_metadata(result, f"{naming.config.lake}/snapshots/{source.name}", None),

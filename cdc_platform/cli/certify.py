@@ -1,6 +1,7 @@
 """`cdc-platform certify SOURCE [TABLE]`: what the platform answers for each table. No Spark."""
 
-from dataclasses import asdict
+from collections.abc import Iterator
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -28,11 +29,16 @@ def command(
     table `certificates`. Histories and typed changes are shown with their state, which no verdict is about."""
     from cdc_platform import certificate
     from cdc_platform.reading import described
+    from cdc_platform.reading.catalog import TableName
 
     loaded = load_config(config)
     feed = loaded.source(source)
     wanted = described.find(loaded, table, source).name if table else None
-    found = [c for name, c in sorted(certificate.of_source(loaded, feed).items()) if wanted in (None, name)]
+    found = [
+        replace(c, facts={**c.facts, "not_told": described.limits(loaded, TableName.of(source, name))})
+        for name, c in sorted(certificate.of_source(loaded, feed).items())
+        if wanted in (None, name)
+    ]
     certificate.issue(loaded, found)
     data = {"source": source, "tables": [{"table": ".".join(c.name), **asdict(c)} for c in found]}
     broken = any(c.verdict == certificate.BROKEN for c in found)
@@ -50,8 +56,16 @@ def _shown(found: "list[Certificate]") -> dict[str, Any]:
         **({"erased": [_erasure(e) for e in facts["erasures"]]} if facts["erasures"] else {}),
         "tables": [_row(c) for c in found],
         **({"beside them": [_beside(b) for b in kept]} if (kept := [b for c in found for b in c.beside]) else {}),
+        **({"not told by the feed": untold} if (untold := [*_untold(found)]) else {}),
         "reasons": [{"table": ".".join(c.name), "why": r} for c in found for r in c.reasons] or "none",
     }
+
+
+def _untold(found: "list[Certificate]") -> Iterator[dict[str, str]]:
+    for one in found:
+        for column, texts in one.facts["not_told"].items():
+            whole = "(whole rows)" if column == "*" else column
+            yield {"table": ".".join(one.name), "column": whole, "what": "; ".join(texts)}
 
 
 def _erasure(one: dict[str, Any]) -> dict[str, Any]:

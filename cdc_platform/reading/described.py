@@ -99,6 +99,16 @@ def limits_of(table: Any) -> dict[str, list[str]]:
     return json.loads(table.metadata().configuration.get(_LIMITS) or "{}")
 
 
+def limits(config: Config, name: TableName) -> dict[str, list[str]]:
+    """What the feed can't tell of a snapshot's columns; empty, too, where there is none."""
+    from deltalake.exceptions import TableNotFoundError
+
+    try:
+        return limits_of(handles.opened(tables.SNAPSHOT_PATH.of(stores.lake(config), name.source, name.name)))
+    except TableNotFoundError:
+        return {}
+
+
 def key(config: Config, name: TableName, told: dict[str, dict[str, Any]]) -> list[str] | None:
     """Names of a snapshot's key columns: the configuration's, else those that the feed last described (`told`), and the
     origin of merged rows. None: it isn't known; []: the table has none, its rows are counted."""
