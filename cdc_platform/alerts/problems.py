@@ -10,9 +10,8 @@ from dagster import DagsterEventType, DagsterRunStatus
 from cdc_platform.automation import runs
 from cdc_platform.automation.accounting import NOTHING_HELD
 from cdc_platform.automation.jobs import MAINTAIN, RECONCILE
-from cdc_platform.automation.naming import Naming
+from cdc_platform.automation.naming import SHADOW, Naming
 from cdc_platform.automation.reporting import NO_TABLE_STOPPED
-from cdc_platform.automation.shadows import SHADOW
 from cdc_platform.automation.table_events import NO_HELD_ROWS, NOT_STOPPED
 from cdc_platform.lake import beside, queries
 from cdc_platform.tables import name_of

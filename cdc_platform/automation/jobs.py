@@ -25,7 +25,7 @@ def catch_up_job(naming: Naming) -> Any:
     keys = dict.fromkeys(key for source in naming.config.sources for key in naming.run_keys(source))
     return dg.define_asset_job(
         naming.name(CATCH_UP),
-        selection=dg.AssetSelection.assets(*keys) - checks.reconcile_selection(naming) - shadows.selection(naming),
+        selection=dg.AssetSelection.assets(*keys) - checks.reconcile_selection(naming),
         executor_def=dg.in_process_executor,
         description="Catch up with Kafka: all stages. Sensor, schedule and command line launch it source by source.",
     )

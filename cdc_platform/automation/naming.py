@@ -27,16 +27,16 @@ STAGES = ("landing", "envelopes", "changes", "changelog", "offset_ledger", "quar
 SHARED = ("changelog", "offset_ledger", "quarantine", "health")
 """Assets that show the state of all sources."""
 _LONGEST_TAG = 63  # Dagster's own limit for a tag's value
-KAFKA, MAINTENANCE, TABLE = "kafka", "maintenance", "table"
+KAFKA, MAINTENANCE, SHADOW, TABLE = "kafka", "maintenance", "shadow", "table"
 
 
 @dataclass(frozen=True, slots=True)
 class CdcAsset:
     """What a translator is asked to describe.
 
-    stage: one of STAGES, of SHARED, "kafka", "maintenance", "table" (a snapshot), "history" or "typed_changes". source:
-    None for what sources share. db, schema, table: of the last three stages, as the source spells them (schema: where
-    it has one). topic: of stage "kafka" only. spec: as the platform would describe it.
+    stage: one of STAGES, of SHARED, "kafka", "maintenance", "shadow", "table" (a snapshot), "history" or
+    "typed_changes". source: None for what sources share. db, schema, table: of the last three stages, as the source
+    spells them (schema: where it has one). topic: of stage "kafka" only. spec: as the platform would describe it.
     """
 
     stage: str
@@ -106,6 +106,12 @@ _PER_SOURCE = {
         _SPARK,
         "Upkeep of {source}'s tables: small files compacted, old versions vacuumed, old tombstones expired. "
         "The job `maintain` reports here.",
+    ),
+    SHADOW: _Look(
+        "accounting",
+        _SPARK,
+        "What comparisons of {source}'s tables with those of another feed of its database found.",
+        tables.SHADOW_COMPARISONS,
     ),
 }
 _SHARED = {

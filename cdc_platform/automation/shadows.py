@@ -1,5 +1,5 @@
-"""Pairs of feeds in Dagster: the asset check `shadow` of the source `of`, the job of all such checks, and a schedule
-for each pair."""
+"""Pairs of feeds in Dagster: the asset `shadow/<of>`, its check, the job of all such checks, and a schedule for each
+pair."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -7,7 +7,7 @@ from typing import Any
 import dagster as dg
 
 from cdc_platform.automation.instance import is_gone
-from cdc_platform.automation.naming import Naming
+from cdc_platform.automation.naming import SHADOW, Naming, with_deps
 from cdc_platform.automation.stages import interruptible, spark_of
 from cdc_platform.config.shadow import Shadow
 from cdc_platform.errors import CdcError
@@ -15,8 +15,6 @@ from cdc_platform.shadow import kept
 from cdc_platform.tables import Name, name_of
 from cdc_platform.units import count
 
-SHADOW = "shadow"
-"""Name of the check and of the job."""
 _TAG = "cdc/shadow"
 _MOST = 1_000
 """Tables in the metadata."""
@@ -30,13 +28,20 @@ _UNDER_WAY = [
 
 
 def key(naming: Naming, pair: Shadow) -> dg.AssetCheckKey:
-    """Of the pair's check."""
-    return dg.AssetCheckKey(naming.key("snapshots", naming.config.source(pair.of)), SHADOW)
+    """Of the pair's check, which is called like the stage and the job."""
+    return dg.AssetCheckKey(naming.key(SHADOW, naming.config.source(pair.of)), SHADOW)
 
 
-def selection(naming: Naming) -> dg.AssetSelection:
-    """The checks of all pairs: not part of a catch-up run."""
-    return dg.AssetSelection.checks(*(key(naming, pair) for pair in naming.config.shadow))
+def specs(naming: Naming) -> list[dg.AssetSpec]:
+    """An asset for each pair. Nothing materializes it: a check of what each run materializes anew would be shown as not
+    evaluated from the next run on, whatever it found."""
+    return [
+        with_deps(
+            naming.spec(SHADOW, naming.config.source(pair.of)),
+            [naming.key("snapshots", naming.config.source(name)) for name in (pair.of, pair.by)],
+        )
+        for pair in naming.config.shadow
+    ]
 
 
 def checks(naming: Naming) -> list[dg.AssetChecksDefinition]:
@@ -48,7 +53,7 @@ def job(naming: Naming) -> Any:
     """The checks of all pairs, and nothing else."""
     return dg.define_asset_job(
         naming.name(SHADOW),
-        selection=selection(naming),
+        selection=dg.AssetSelection.checks(*(key(naming, pair) for pair in naming.config.shadow)),
         executor_def=dg.in_process_executor,
         description="Compare the tables of two feeds of the same database, those that have changed since.",
     )

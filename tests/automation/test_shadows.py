@@ -1,9 +1,11 @@
 """Pairs of feeds in Dagster: a check that a job of its own runs, by a schedule for each pair."""
 
+import asyncio
 from datetime import UTC, datetime
 
 import dagster as dg
 import pytest
+from dagster._core.loader import LoadingContextForTest
 
 from cdc_platform.automation import shadows
 from cdc_platform.automation.naming import Naming
@@ -78,7 +80,7 @@ def test_a_job_of_its_own_runs_the_check(config, instance, monkeypatch):
         job: [k for k in defs.resolve_job_def(job).asset_layer.asset_graph.asset_check_keys if k.name == shadows.SHADOW]
         for job in ("catch_up", "shadow")
     }
-    assert own == {"catch_up": [], "shadow": [dg.AssetCheckKey(dg.AssetKey(["snapshots", "a-1"]), "shadow")]}
+    assert own == {"catch_up": [], "shadow": [dg.AssetCheckKey(dg.AssetKey(["shadow", "a-1"]), "shadow")]}
     job = defs.resolve_job_def("shadow")
     [check] = job.execute_in_process(instance=instance).get_asset_check_evaluations()
     assert (check.passed, check.metadata["only_by"].value) == (False, 1)
@@ -87,6 +89,19 @@ def test_a_job_of_its_own_runs_the_check(config, instance, monkeypatch):
     [check] = job.execute_in_process(instance=instance).get_asset_check_evaluations()
     assert not check.passed
     assert "not compared: " in str(check.description)
+
+
+def test_what_it_found_stays_in_sight_when_a_run_brings_changes(config, instance, monkeypatch):
+    monkeypatch.setattr("cdc_platform.definitions.spark_resource", lambda config: NoSpark())
+    monkeypatch.setattr("cdc_platform.shadow.run.compare", lambda *_, **__: found(table("t", "different", only_by=1)))
+    naming = Naming(config)
+    build(config).resolve_job_def("shadow").execute_in_process(instance=instance)
+    for source in config.sources:
+        instance.report_runless_asset_event(dg.AssetMaterialization(naming.key("snapshots", source)))
+    key = shadows.key(naming, config.shadow_of("a-1"))
+    record = instance.event_log_storage.get_latest_asset_check_execution_by_key([key])[key]
+    assert record.status.value == "FAILED"
+    assert asyncio.run(record.targets_latest_materialization(LoadingContextForTest(instance)))
 
 
 def test_a_schedule_asks_for_the_check_alone_and_one_at_a_time(config, instance, monkeypatch):
