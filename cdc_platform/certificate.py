@@ -20,6 +20,8 @@ from cdc_platform.lake.beside import Beside
 from cdc_platform.lake.sequences import Gap
 from cdc_platform.lake.watermarks import Complete
 from cdc_platform.lake.writer_lock import is_held
+from cdc_platform.shadow import kept as shadow
+from cdc_platform.shadow.kept import Open
 from cdc_platform.tables import CERTIFICATES, SCHEMA_HISTORY, Name, name_columns, name_of
 from cdc_platform.units import count, when
 
@@ -100,6 +102,7 @@ class _Shared:
     compared: dict[Name, list[dict[str, Any]]]
     uncompared: dict[Name, list[str]]
     gaps: list[Gap]
+    shadows: dict[Name, list[Open]]
     schemas: dict[Name, str]
     beside: dict[Name, list[Beside]]
 
@@ -138,6 +141,7 @@ class _Shared:
             compared,
             sequences.uncompared(config, source, compared),
             gaps,
+            shadow.open_differences(config, source),
             _schemas(config, source),
             kept.of_source(config, source),
         )
@@ -155,6 +159,7 @@ class _Shared:
         if unmended > 0:
             wrong.append(f"{count(unmended, 'offset')} of the source were lost before they were landed")
         wrong += [gap.text for gap in sequences.unmended(self.gaps, compared, not never)]
+        wrong += [one.text for one in sequences.unmended(self.shadows.get(name, ()), compared, not never)]
         lacks = [_never_compared(never)] if never else []
         if up_to is None:
             lacks.append("up to when it is complete isn't told")

@@ -17,12 +17,13 @@ from cdc_platform.automation.reporting import snapshots_now
 from cdc_platform.certificate import Certificate
 from cdc_platform.cli.app import run
 from cdc_platform.config import Config, load_config
+from cdc_platform.config.shadow import Shadow
 from cdc_platform.results import StageResult
 from tests.automation.conftest import complete, held, ledger, resolve, schema_history, snapshot, table_state
 from tests.rows import add
 
 NOON = datetime(2026, 11, 20, 12, tzinfo=UTC)
-SOURCE, ORDERS, ITEMS = "shop-dts", ("shop", "orders"), ("shop", "items")
+SOURCE, OTHER, ORDERS, ITEMS = "shop-dts", "crm", ("shop", "orders"), ("shop", "items")
 
 
 @pytest.fixture
@@ -107,6 +108,40 @@ def test_what_is_kept_beside_a_table_is_shown_and_breaks_nothing(
     [told] = json.loads(capsys.readouterr().out)["tables"]
     [one] = told["beside"]
     assert (told["verdict"], one["state"], one["reason"]) == ("broken", "stopped", "its table is stopped")
+
+
+def differs(config: Config, table: str, kind: str, number: int = 0, **more: Any) -> None:
+    row = {"source": SOURCE, "by": OTHER, "number": number, "db": "shop", "table": table, "key": "1", "kind": kind}
+    add(config.lake, tables.SHADOW_DIFFERENCES, {**row, "rows": 1, "first_seen": NOON, "at": NOON, **more})
+
+
+def test_open_differences_from_another_feed_break_both_tables(config: Config, monkeypatch: pytest.MonkeyPatch):
+    other = config.sources[0].model_copy(update={"name": OTHER})
+    monkeypatch.setitem(config.__dict__, "sources", [config.sources[0], other])
+    monkeypatch.setitem(config.__dict__, "shadow", [Shadow(of=SOURCE, by=OTHER)])
+    for table in ("orders", "items"):
+        table_state(config, SOURCE, f"shop.{table}", "live")
+    for table in ("Orders", "items"):  # the other server tells another case
+        schema_history(config, (OTHER, "shop", table))
+        snapshot(config, OTHER, f"shop.{table}", 2)
+        table_state(config, OTHER, f"shop.{table}", "live")
+
+    def others() -> str:
+        return certificate.of_source(config, other)["shop", "Orders"].text
+
+    complete(config, OTHER, 0, NOON)
+    assert (*verdicts(config), others()) == (NEVER, NEVER, NEVER)
+    differs(config, "orders", "only_of")
+    differs(config, "orders", "differs", key="2")
+    rows = "1 row lacking in crm, 1 row with other values at 2026-11-20 12:00:00Z"
+    assert verdicts(config) == (f"broken: it differs from that of crm: {rows}", NEVER)
+    assert others() == f"broken: it differs from that of {SOURCE}: {rows}"
+    compared(config, "orders", at=NOON + timedelta(hours=1))  # so the other feed is wrong
+    assert verdicts(config)[0] == "proven"
+    assert others().startswith("broken")
+    for key in ("1", "2"):
+        differs(config, "orders", "differs", 1, key=key, closed_at=NOON)
+    assert others() == NEVER
 
 
 def test_offsets_without_an_outcome_break_all(config: Config):

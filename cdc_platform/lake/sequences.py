@@ -8,7 +8,7 @@ record that comes late, out of its order, closes its gap.
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
+from typing import Any, Protocol, TypeVar
 
 from cdc_platform import tables
 from cdc_platform.config import Config, Source
@@ -18,6 +18,16 @@ from cdc_platform.tables import Name
 from cdc_platform.units import count
 
 _SHOWN = 3
+
+
+class Dated(Protocol):
+    """What may be wrong with a table, and when that was found."""
+
+    @property
+    def at(self) -> datetime: ...
+
+
+T = TypeVar("T", bound=Dated)
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,8 +105,8 @@ def _within(gap: Mapping[str, Any], lost: Iterable[dict[str, Any]]) -> bool:
     return any((x["topic"], x["partition"]) == at and gap["before"] < x["from_offset"] <= gap["after"] for x in lost)
 
 
-def unmended(found: Iterable[Gap], compared: Iterable[dict[str, Any]], whole: bool = True) -> list[Gap]:
-    """Gaps by which a snapshot may lack rows: no comparison with the source since then found it equal. compared: the
+def unmended(found: Iterable[T], compared: Iterable[dict[str, Any]], whole: bool = True) -> list[T]:
+    """Of gaps, or of what else may be wrong with a snapshot, those that count: no comparison with the source since then found it equal. compared: the
     newest comparison of each of its source tables (`equal`, `at`), as far as there is one. whole: there is of each."""
     told = list(compared)
     return [gap for gap in found if not (told and whole) or any(not c["equal"] or c["at"] <= gap.at for c in told)]

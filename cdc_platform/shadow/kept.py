@@ -1,16 +1,17 @@
 """What comparisons of two feeds found, as the lake keeps it. No Spark here."""
 
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from cdc_platform.config import Config
+from cdc_platform.config import Config, Source
 from cdc_platform.config.shadow import Shadow
 from cdc_platform.lake import queries, stores
 from cdc_platform.lake.queries import text
 from cdc_platform.shadow import pairing
-from cdc_platform.shadow.kinds import DIFFERENT, EQUAL, NOT_COMPARED, STATES
+from cdc_platform.shadow.kinds import COUNTS, DIFFERENT, EQUAL, NOT_COMPARED, STATES
 from cdc_platform.tables import SHADOW_COMPARISONS, SHADOW_DIFFERENCES, Name, name_columns, name_of
-from cdc_platform.units import count
+from cdc_platform.units import count, when
 
 _SHOWN = 5
 
@@ -50,6 +51,41 @@ def differences(config: Config, pair: Shadow, limit: int) -> list[dict[str, Any]
     return [{**r, **{side: r[side] and dict(r[side]) for side in ("of_row", "by_row")}} for r in told]
 
 
+@dataclass(frozen=True, slots=True)
+class Open:
+    """Open differences of one table. at: when the newest of them was found as it is."""
+
+    text: str
+    at: datetime
+
+
+def open_differences(config: Config, source: Source) -> dict[Name, list[Open]]:
+    """Snapshot of a source → its open differences from those of another feed, whichever of the two is `of`."""
+    found: dict[Name, list[Open]] = {}
+    for pair in config.shadow:
+        if source.name not in (pair.of, pair.by) or not (rows := _open_of_tables(config, pair)):
+            continue
+        other = pair.by if source.name == pair.of else pair.of
+        for both in pairing.tables(config, pair):
+            name = both.name if source.name == pair.of else both.by
+            if name is not None and (row := rows.get(both.name)):
+                text = f"it differs from that of {other}: {_counts(pair, row)} at {when(row['at'])}"
+                found.setdefault(name, []).append(Open(text, row["at"]))
+    return found
+
+
+def _open_of_tables(config: Config, pair: Shadow) -> dict[Name, dict[str, Any]]:
+    kinds = ", ".join(f"sum(\"rows\") FILTER (WHERE kind = {text(k)}) AS {name}" for k, name in COUNTS.items())
+    rows = queries.query(
+        f'SELECT db, schema, "table", {kinds}, max(at) AS at FROM (SELECT *, row_number() OVER '
+        '(PARTITION BY db, schema, "table", key ORDER BY number DESC) AS n '
+        f'FROM t WHERE source = {text(pair.of)} AND "by" = {text(pair.by)}) '
+        "WHERE n = 1 AND closed_at IS NULL GROUP BY 1, 2, 3",
+        t=SHADOW_DIFFERENCES.at(stores.lake(config)),
+    )
+    return {name_of(r): r for r in rows or []}
+
+
 def any_open(config: Config, pair: Shadow, name: Name) -> bool:
     """Whether a table had open differences when it was last compared."""
     told = name_columns(name)
@@ -87,9 +123,13 @@ def words(pair: Shadow, tables: dict[Name, dict[str, Any]]) -> list[str]:
 def _clause(pair: Shadow, table: dict[str, Any]) -> str:
     if table["state"] == NOT_COMPARED:
         return f"not compared: {table['reason']}"
+    return _counts(pair, table)
+
+
+def _counts(pair: Shadow, table: dict[str, Any]) -> str:
     told = ((table["only_of"], f"lacking in {pair.by}"), (table["only_by"], f"lacking in {pair.of}"))
     told += ((table["differing"], "with other values"),)
-    return ", ".join(f"{count(n, 'row')} {what}" for n, what in told if n)
+    return ", ".join(f"{count(int(n), 'row')} {what}" for n, what in told if n)
 
 
 def shortened(texts: list[str]) -> str:

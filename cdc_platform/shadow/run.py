@@ -19,7 +19,7 @@ from cdc_platform.results import Stopwatch
 from cdc_platform.shadow import differences, kept, pairing, point
 from cdc_platform.shadow.differences import SIDES, Found
 from cdc_platform.shadow.errors import ShadowRefused
-from cdc_platform.shadow.kinds import BEHIND, DIFFERENT, EQUAL, NOT_COMPARED
+from cdc_platform.shadow.kinds import BEHIND, COUNTS, DIFFERENT, EQUAL, NOT_COMPARED
 from cdc_platform.shadow.pairing import Paired
 from cdc_platform.shadow.point import Common, Feed, Point
 from cdc_platform.spark import delta_sql, row_diff
@@ -38,7 +38,6 @@ FOLDER = "_shadows"
 _WAIT_S = 60.0
 Told = Callable[[str], None]
 _POINT = ("gtid", "source_time")
-_COUNTS = {"only_of": "only_of", "only_by": "only_by", "differs": "differing"}
 
 
 def held(config: Config, pair: Shadow) -> AbstractContextManager[lease.Lease]:
@@ -133,7 +132,7 @@ class _Work:
                 for side, c in zip(("of", "by"), self.common.complete, strict=True)
             },
         }
-        counts = {c: before[c] if before else 0 for c in _COUNTS.values()}  # open ones stay until they are judged
+        counts = {c: before[c] if before else 0 for c in COUNTS.values()}  # open ones stay until they are judged
         reason = one.reason or self.common.reason
         if reason or self.point is None:
             row = {**base, **counts, "state": NOT_COMPARED, "reason": reason}
@@ -206,7 +205,7 @@ class _Work:
         return differences.note(self.spark, self.config, self.pair, one.name, self.number, self.common, now)
 
     def _outcome(self, found: Found) -> dict[str, Any]:
-        counts = {column: found.counts[kind] for kind, column in _COUNTS.items()}
+        counts = {column: found.counts[kind] for kind, column in COUNTS.items()}
         state = self._open(counts) or (BEHIND if found.unsettled else EQUAL)
         return {**counts, "unsettled": found.unsettled, "state": state}
 

@@ -9,11 +9,21 @@ import pytest
 
 from cdc_platform.automation.naming import Naming
 from cdc_platform.automation.table_assets import run_config
-from cdc_platform.automation.table_events import NO_HELD_ROWS, NOT_STOPPED, SCHEMA_UNCHANGED
+from cdc_platform.automation.table_events import CERTIFIED, NO_HELD_ROWS, NOT_STOPPED, SCHEMA_UNCHANGED
 from cdc_platform.definitions import build
 from cdc_platform.errors import TableStopped
 from cdc_platform.results import StageResult
-from tests.automation.conftest import complete, cut, held, make_config, resolve, schema_history, snapshot, table_state
+from tests.automation.conftest import (
+    NoSpark,
+    complete,
+    cut,
+    held,
+    make_config,
+    resolve,
+    schema_history,
+    snapshot,
+    table_state,
+)
 
 ALL = [("landing", "shop-dts"), ("envelopes", "shop-dts"), ("changes", "shop-dts"), ("changelog", "shop-dts")]
 
@@ -334,3 +344,30 @@ def test_a_run_of_one_table_leaves_the_page_of_all_sources_as_things_are_after_i
     assert run_job(orders, run_config=run_config(naming, config.source("shop-dts"), rebuild=True)).success
     [shown] = instance.fetch_materializations(health, limit=1).records
     assert shown.asset_materialization.metadata["stopped_tables"].value == 0
+
+
+def test_an_asset_downstream_in_the_same_run_is_left_out_while_the_certificate_is_broken(
+    config, instance, stages, orders, monkeypatch
+):
+    monkeypatch.setattr("cdc_platform.definitions.spark_resource", lambda config: NoSpark())
+    seen: list[int] = []
+
+    @dg.asset(deps=[orders])
+    def report() -> None:
+        seen.append(1)
+
+    def run() -> tuple[bool, bool]:
+        """Whether the run ended well, and whether it made the report."""
+        defs = dg.Definitions.merge(build(config), dg.Definitions(assets=[report]))
+        job, before = defs.resolve_implicit_global_asset_job_def(), len(seen)
+        done = job.execute_in_process(
+            asset_selection=[orders, report.key], instance=instance, raise_on_error=False
+        )
+        return done.success, len(seen) > before
+
+    held(config, "shop-dts", "shop.orders")
+    assert run() == (False, False)
+    assert not latest(instance, orders, CERTIFIED)[0]
+    assert instance.fetch_materializations(orders, limit=1).records, "the table itself is told"
+    resolve(config, "shop-dts")
+    assert run() == (True, True)

@@ -49,8 +49,8 @@ def then(history: list[dict], moment: int, columns: list[str]) -> list[tuple]:
     return sorted((tuple(r[c] for c in columns) for r in was), key=repr)
 
 
-@pytest.mark.parametrize("keyed", [True], ids=["keyed"])
-@pytest.mark.parametrize("format", ["tencent_dts"])
+@pytest.mark.parametrize("keyed", [True, False], ids=["keyed", "keyless"])
+@pytest.mark.parametrize("format", ["tencent_dts", "canal"])
 def test_at_each_moment_the_history_is_the_servers_own(world, format, keyed):  # noqa: F811
     w = world(format, history=[f"{DB}.*"])
     name, twin, dice = f"kept_{format}_{keyed}".lower(), "twin", random.Random(34)
