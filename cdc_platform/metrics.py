@@ -10,15 +10,21 @@ from typing import TYPE_CHECKING, Any
 
 from cdc_platform.automation import observe, table_status
 from cdc_platform.automation.table_status import Cut, TableStatus
+from cdc_platform.certificate import BROKEN
 from cdc_platform.config import Config, Source
 from cdc_platform.errors import CdcError, SetupError
 from cdc_platform.lake import queries, sequences
+from cdc_platform.lake.beside import LACKING, STOPPED
+from cdc_platform.shadow import kept
+from cdc_platform.shadow.kinds import COUNTS
 
 if TYPE_CHECKING:
     from prometheus_client import CollectorRegistry
 
 STATES = ("alive", "quiet", "database_silent", "silent", "no_topic", "unreachable", "refused")
 OF_SOURCE, OF_TABLE = ("source",), ("source", "db", "table")
+SHORT = (LACKING, STOPPED)
+"""States of what is kept beside a table that don't end by themselves."""
 METRICS: dict[str, tuple[tuple[str, ...], str]] = {
     "cdc_source_state": (("source", "state"), f"1 for the state that the source is in: {', '.join(STATES)}"),
     "cdc_source_lag_records": (OF_SOURCE, "Offsets in Kafka that have not landed; absent while Kafka doesn't answer"),
@@ -37,6 +43,15 @@ METRICS: dict[str, tuple[tuple[str, ...], str]] = {
     "cdc_table_invalid_dates": (OF_TABLE, "Dates that don't exist, NULL in the snapshot, so far"),
     "cdc_table_complete_timestamp_seconds": (OF_TABLE, "Time, by the source's clock, up to which it is complete"),
     "cdc_table_updated_timestamp_seconds": (OF_TABLE, "When a batch last touched the snapshot"),
+    "cdc_table_broken": (OF_TABLE, "1: its certificate is broken: rows may be missing or wrong"),
+    "cdc_beside_lacking": (
+        (*OF_TABLE, "kind"),
+        "1: a history or typed changes lack changes that the table has, or are stopped with it",
+    ),
+    "cdc_shadow_differences": (
+        ("source", "by", "kind"),
+        f"Rows that another feed of the same database has otherwise, by what they are: {', '.join(COUNTS.values())}",
+    ),
 }
 """Name → labels, help. All are gauges."""
 
@@ -58,6 +73,18 @@ def samples(config: Config) -> Iterator[Sample]:
         for status in table_status.statuses(config, source):
             labels = (source.name, ".".join(status.id[:-1]), status.table)
             yield from ((n, labels, value) for n, value in _of_table(status).items() if value is not None)
+            for one in status.certificate.beside if status.certificate else ():
+                yield "cdc_beside_lacking", (*labels, one.kind), float(one.state in SHORT)
+    yield from _of_pairs(config)
+
+
+def _of_pairs(config: Config) -> Iterator[Sample]:
+    """Of pairs of which a table was compared."""
+    for pair in config.shadow:
+        if found := kept.last(config, pair):
+            told = kept.summary(pair, found)
+            for kind in COUNTS.values():
+                yield "cdc_shadow_differences", (pair.of, pair.by, kind), told[kind]
 
 
 def _kafka(config: Config, source: Source) -> tuple[observe.Heartbeat, int | None]:
@@ -89,6 +116,7 @@ def _of_table(status: TableStatus) -> dict[str, float | None]:
         "cdc_table_invalid_dates": status.invalid_dates,
         "cdc_table_complete_timestamp_seconds": _seconds(status.complete_up_to),
         "cdc_table_updated_timestamp_seconds": _seconds(status.updated_at),
+        "cdc_table_broken": float(status.certificate.verdict == BROKEN) if status.certificate else None,
     }
 
 

@@ -6,11 +6,14 @@ from typing import Any
 
 import dagster as dg
 from dagster import DagsterEventType, DagsterRunStatus
+from dagster._core.storage.tags import PARTITION_NAME_TAG
 
 from cdc_platform.automation import runs
 from cdc_platform.automation.accounting import NOTHING_HELD
 from cdc_platform.automation.jobs import MAINTAIN, RECONCILE
+from cdc_platform.automation.loads import LOAD
 from cdc_platform.automation.naming import SHADOW, Naming
+from cdc_platform.automation.replays import REPLAY
 from cdc_platform.automation.reporting import NO_TABLE_STOPPED
 from cdc_platform.automation.table_events import NO_HELD_ROWS, NOT_STOPPED
 from cdc_platform.lake import beside, queries
@@ -81,18 +84,23 @@ def look(
 
 
 def failed_runs(instance: dg.DagsterInstance, naming: Naming) -> Iterator[Problem]:
-    """Sources, and jobs that are of all sources, whose last finished run failed."""
+    """Sources, jobs that are of all sources, and what people have done to one by a job, whose last finished run
+    failed."""
     finished = [DagsterRunStatus.SUCCESS, DagsterRunStatus.FAILURE]
     for source in naming.config.sources:
         found = runs.of_source(instance, naming, source, finished, _RUNS)
         decisive = next((r for r in found if _decides(r.run)), None)
         if decisive and decisive.failed:
             yield _of_run(instance, f"source {source.name}", decisive.run)
-    for name in map(naming.name, (MAINTAIN, RECONCILE, SHADOW)):
-        records = instance.get_run_records(dg.RunsFilter(statuses=finished, job_name=name), limit=_RUNS)
+    jobs: list[tuple[str, str, dict[str, str]]] = [(job, "", {}) for job in (MAINTAIN, RECONCILE, SHADOW)]
+    for source in naming.config.sources:
+        jobs += [(job, f" of source {source.name}", {PARTITION_NAME_TAG: source.name}) for job in (LOAD, REPLAY)]
+    for job, of, tags in jobs:
+        asked = dg.RunsFilter(statuses=finished, job_name=naming.name(job), tags=tags)
+        records = instance.get_run_records(asked, limit=_RUNS)
         run = next((r.dagster_run for r in records if _decides(r.dagster_run)), None)
         if run and run.status == DagsterRunStatus.FAILURE:
-            yield _of_run(instance, f"job {name}", run)
+            yield _of_run(instance, f"job {naming.name(job)}{of}", run)
 
 
 def _decides(run: dg.DagsterRun) -> bool:

@@ -28,18 +28,17 @@ def load_job(naming: Naming) -> Any:
 
     @dg.op(name=naming.name("load_tables"), required_resource_keys={naming.resource_key}, out=dg.Out(dg.Nothing))
     def load_tables(context: dg.OpExecutionContext, config: LoadConfig) -> None:
-        from cdc_platform.loading.run import load as loaded
-        from cdc_platform.loading.run import table_name
+        from cdc_platform.loading import run
         from cdc_platform.reconcile.server import Server, dsn_from
 
         source = naming.config.source(context.partition_key)
         with failing(), interruptible():
             if not config.tables:
                 raise ConfigError("ops.load_tables.config.tables", "names no table", ["db.table"])
-            names = [table_name(text) for text in dict.fromkeys(config.tables)]
             server = Server(dsn_from(sources[source.name].dsn_env))
+            names = run.named(source, server, config.tables)
             spark, told = spark_of(context, naming), context.log.info
-            found = loaded(spark, naming.config, source, server, names, chunk_rows=config.chunk_rows, told=told)
+            found = run.load(spark, naming.config, source, server, names, chunk_rows=config.chunk_rows, told=told)
             told_of = {"rows": sum(one.rows for one in found), "tables": table_of([one.data() for one in found])}
             context.add_output_metadata(told_of)
             for name, one in zip(names, found, strict=True):

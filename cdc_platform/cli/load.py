@@ -33,13 +33,12 @@ def command(
     loaded = load_config(config)
     feed = loaded.source(source)
     variable = dsn_variable(feed, dsn_env)
-    from cdc_platform.loading.run import load, table_name
+    from cdc_platform.loading.run import load, named
     from cdc_platform.reconcile.server import Server, dsn_from
     from cdc_platform.spark.session import open_session
 
     server = Server(dsn_from(variable))
-    names = [table_name(t) for t in dict.fromkeys(table)]
-    server.variables(["log_bin"])  # an unreachable one is told before Spark is started
+    names = named(feed, server, table)  # an unreachable server and misspelled names are told before Spark is started
     ready = with_spark(loaded, master)
     spark = open_session(ready)
     with log_followed(progress):

@@ -1,8 +1,9 @@
 """`load`: whole tables from the source's server, chunk by chunk, put in order among the feed's changes."""
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -19,7 +20,7 @@ from cdc_platform.landing import run as landing
 from cdc_platform.loading import CHUNK_ROWS, land
 from cdc_platform.loading.errors import LoadRefused
 from cdc_platform.loading.proof import Evidence, evidence
-from cdc_platform.loading.table import Table, table_of
+from cdc_platform.loading.table import Table, table_of, there
 from cdc_platform.loading.view import Open, opened
 from cdc_platform.reconcile.server import Server
 from cdc_platform.results import Stopwatch
@@ -64,17 +65,16 @@ def load(
     chunk_rows: int = CHUNK_ROWS,
     told: Told = lambda _: None,
 ) -> list[TableLoad]:
-    """Loads tables (database, table) whole; then brings the snapshots up to date. What was interrupted goes on. Raises
+    """Loads tables (of `named`) whole; then brings the snapshots up to date. What was interrupted goes on. Raises
     LoadRefused, ConfigError, SourceUnreachable, SourceRefused, RunInProgress, and what the stages raise."""
-    for db, name in names:
-        if not source.tables.wanted(db, name):
-            raise ConfigError(f"{db}.{name}", f"{source.name} doesn't follow it", ["sources[].tables.include"])
     with source_lock(config, source) as lease, leased(spark, lease):
         told("catching up with the feed")
         for stage in chain.STAGES.values():
             stage(spark, config, source)
-        tables = [table_of(config, source, server, db, name) for db, name in names]  # refused, if so, before any lands
-        found = [_loaded(config, source, server, table, chunk_rows, told) for table in tables]
+        asked = [partial(table_of, config, source, server, db, name) for db, name in names]
+        for table in asked:  # what can't be loaded is refused before any lands
+            table()
+        found = [_loaded(config, source, server, table(), chunk_rows, told) for table in asked]
         told("bringing the snapshots up to date")
         follow(spark, config, source)
     states = {name_of(r): r for r in queries.table_states(config) if r["source"] == source.name}
@@ -84,12 +84,18 @@ def load(
     return found
 
 
-def table_name(text: str) -> tuple[str, str]:
-    """A table as people write it: db.table. Raises ConfigError."""
-    db, dot, name = text.partition(".")
-    if not (db and dot and name):
-        raise ConfigError("DB.TABLE", f"{text!r} is no table", ["db.table"])
-    return db, name
+def named(source: Source, server: Server, texts: Iterable[str]) -> list[tuple[str, str]]:
+    """Tables as people write them: db.table, each once. Before Spark is started: raises ConfigError where one isn't
+    followed or the server has none of that name, SourceUnreachable."""
+    split = [(db, name) for db, _, name in (text.partition(".") for text in dict.fromkeys(texts))]
+    for db, name in split:
+        if not (db and name):
+            raise ConfigError("DB.TABLE", f"{'.'.join(filter(None, (db, name)))!r} is no table", ["db.table"])
+        if not source.tables.wanted(db, name):
+            raise ConfigError(f"{db}.{name}", f"{source.name} doesn't follow it", ["sources[].tables.include"])
+    for db, name in split:
+        there(server, db, name)
+    return split
 
 
 def follow(spark: SparkSession, config: Config, source: Source) -> None:

@@ -121,19 +121,25 @@ def _literal(pair: Pair, text: str) -> str | None:
     return key_literal(pair.text.key, text)
 
 
-def table_of(config: Config, source: Source, server: Server, db: str, name: str) -> Table:
-    """Raises ConfigError where there is no such table, LoadRefused where it can't be loaded."""
+def there(server: Server, db: str, name: str) -> list[SourceColumn]:
+    """Columns of a table of the server. Raises ConfigError where it has no such table."""
     every = server.columns(db, name)
     if not every:
-        there = [f"{d}.{t}" for d, t in server.tables([db])]
+        known = [f"{d}.{t}" for d, t in server.tables([db])]
         raise ConfigError(
             f"{db}.{name}",
             "the source has no such table, or its account may not read it",
-            closest(f"{db}.{name}", there),
+            closest(f"{db}.{name}", known),
         )
-    if (db, name) not in (there := server.tables([db])):
-        choices = closest(f"{db}.{name}", [f"{d}.{t}" for d, t in there])
+    if (db, name) not in (tables := server.tables([db])):
+        choices = closest(f"{db}.{name}", [f"{d}.{t}" for d, t in tables])
         raise ConfigError(f"{db}.{name}", "the source spells its name in another way, or it is no base table", choices)
+    return every
+
+
+def table_of(config: Config, source: Source, server: Server, db: str, name: str) -> Table:
+    """Raises ConfigError where there is no such table, LoadRefused where it can't be loaded."""
+    every = there(server, db, name)
     own = [c for c in every if not c.virtual]
     columns = _columns(config, source, db, name, own, every)
     order = _key_order(server, db, name)

@@ -75,7 +75,7 @@ def open_differences(config: Config, source: Source) -> dict[Name, list[Open]]:
 
 
 def _open_of_tables(config: Config, pair: Shadow) -> dict[Name, dict[str, Any]]:
-    kinds = ", ".join(f"sum(\"rows\") FILTER (WHERE kind = {text(k)}) AS {name}" for k, name in COUNTS.items())
+    kinds = ", ".join(f'sum("rows") FILTER (WHERE kind = {text(k)}) AS {name}' for k, name in COUNTS.items())
     rows = queries.query(
         f'SELECT db, schema, "table", {kinds}, max(at) AS at FROM (SELECT *, row_number() OVER '
         '(PARTITION BY db, schema, "table", key ORDER BY number DESC) AS n '

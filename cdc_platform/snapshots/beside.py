@@ -21,6 +21,7 @@ from cdc_platform.errors import TableStopped
 from cdc_platform.lake import batches, delta_table, stores
 from cdc_platform.lake import beside as noted
 from cdc_platform.lake.store import File, Store
+from cdc_platform.results import Stopwatch
 from cdc_platform.snapshots import state
 from cdc_platform.snapshots.apply import beside as written
 from cdc_platform.snapshots.apply import prepare
@@ -33,7 +34,7 @@ from cdc_platform.snapshots.target import Target
 from cdc_platform.spark import delta_sql
 from cdc_platform.tables import BESIDE_STATE, CHANGELOG, CHECKPOINT, Name, Table
 
-log = logging.getLogger(__name__)
+log, progress = logging.getLogger(__name__), logging.getLogger("cdc_platform.run")
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,6 +187,8 @@ class _Keeper:
         """A table from the whole changelog."""
         if name in self.made or name in self.failed:
             return
+        watch, text = Stopwatch(), f"{self.kind.name} of {self.source.name}/{'.'.join(name)}"
+        progress.info("%s: it is made from the changelog", text)
         try:
             found = every_change(self.spark, self.config, self.source, self.history, name, untold=True)
             if not (columns := self._columns(name, found.columns)):
@@ -195,6 +198,7 @@ class _Keeper:
         except TableStopped as why:
             self._left_out(name, why.reason)
             return
+        progress.info("%s: made in %.1f s", text, watch.seconds)
         self.made.add(name)
         self.changed.add(name)
 

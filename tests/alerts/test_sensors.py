@@ -235,6 +235,26 @@ def test_a_failed_run_is_told_once_with_its_reason(make: Any, instance: Any, sta
     assert problem["url"] == f"http://127.0.0.1:3000/runs/{runs[0].run_id}"
 
 
+def test_a_failed_load_and_a_failed_replay_are_told_of_each_source(make: Any, instance: Any, web: Caught) -> None:
+    config = make(webhook=[{"url": "${ALERT_URL}", "report": ["run_failed"]}])
+    other = config.sources[0].model_copy(update={"name": "crm", "topics": ["crm"]})
+    config = config.model_copy(update={"sources": [*config.sources, other]})
+    tick = Ticks(config, instance, "alert_webhook")
+
+    def ended(job: str, source: str, status: dg.DagsterRunStatus) -> None:
+        create_run_for_test(instance, job, tags={"dagster/partition": source}, status=status)
+
+    ended("load", "shop-dts", dg.DagsterRunStatus.FAILURE)
+    ended("load", "crm", dg.DagsterRunStatus.SUCCESS)  # says nothing of the other source
+    ended("replay", "crm", dg.DagsterRunStatus.FAILURE)
+    tick()
+    told = [("run_failed", "job load of source shop-dts"), ("run_failed", "job replay of source crm")]
+    assert summary(web.bodies[-1]) == (told, [])
+    ended("load", "shop-dts", dg.DagsterRunStatus.SUCCESS)
+    tick()
+    assert summary(web.bodies[-1]) == ([], [("run_failed", "job load of source shop-dts")])
+
+
 def by_hand(config: Config, instance: dg.DagsterInstance, job: str, *keys: dg.AssetKey) -> dg.ExecuteInProcessResult:
     """As Dagster's pages launch it: no tag, and the job's own assets or some of them."""
     defs = build(config)

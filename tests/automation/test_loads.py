@@ -11,6 +11,14 @@ from cdc_platform.loading.run import TableLoad
 from tests.automation.conftest import NoSpark, make_config
 
 
+class Dear(dg.ConfigurableResource):
+    """A session that nobody is to ask for."""
+
+    @property
+    def spark_session(self) -> Any:
+        raise AssertionError("Spark was started")
+
+
 @pytest.fixture
 def job(tmp_path, monkeypatch):
     monkeypatch.setattr("cdc_platform.definitions.spark_resource", lambda config: NoSpark())
@@ -35,6 +43,7 @@ def loaded(monkeypatch, **told: Any) -> list[Any]:
 
     fields = told
     monkeypatch.setattr("cdc_platform.loading.run.load", load)
+    monkeypatch.setattr("cdc_platform.loading.run.there", lambda *_: [])
     return asked
 
 
@@ -70,6 +79,22 @@ def test_a_name_that_is_none_says_what_is_one(job, instance, monkeypatch, given,
     assert "db.table" in str(failed.event_specific_data.error)
     assert asked == []
     assert ConfigError.__name__ in str(failed.event_specific_data.error)
+
+
+def test_a_table_that_the_server_has_not_is_refused_before_spark_is_started(tmp_path, instance, monkeypatch):
+    monkeypatch.setattr("cdc_platform.definitions.spark_resource", lambda config: Dear())
+    monkeypatch.setenv("SHOP_DSN", "mysql://reader:secret@127.0.0.1:1/shop")
+    asked = loaded(monkeypatch)
+
+    def there(_server, db, name):
+        raise ConfigError(f"{db}.{name}", "the source has no such table", ["shop.orders"])
+
+    monkeypatch.setattr("cdc_platform.loading.run.there", there)
+    job = build(make_config(tmp_path, reconcile={"dsn_env": "SHOP_DSN"})).resolve_job_def("load")
+    result = run(job, instance, "shop.oders", fails=True)
+    [failed] = [e for e in result.all_events if e.event_type_value == "STEP_FAILURE"]
+    assert "shop.oders: the source has no such table; valid: shop.orders" in str(failed.event_specific_data.error)
+    assert asked == []
 
 
 def test_without_a_server_to_read_there_is_no_job(config):

@@ -360,9 +360,7 @@ def test_an_asset_downstream_in_the_same_run_is_left_out_while_the_certificate_i
         """Whether the run ended well, and whether it made the report."""
         defs = dg.Definitions.merge(build(config), dg.Definitions(assets=[report]))
         job, before = defs.resolve_implicit_global_asset_job_def(), len(seen)
-        done = job.execute_in_process(
-            asset_selection=[orders, report.key], instance=instance, raise_on_error=False
-        )
+        done = job.execute_in_process(asset_selection=[orders, report.key], instance=instance, raise_on_error=False)
         return done.success, len(seen) > before
 
     held(config, "shop-dts", "shop.orders")

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import subprocess
 import sys
 import time
@@ -12,6 +13,7 @@ from urllib.request import urlopen
 
 import pytest
 
+from cdc_platform import tables
 from cdc_platform.cli.app import run as command
 from cdc_platform.metrics import METRICS, STATES
 from cdc_platform.setup.ports import free_port
@@ -28,6 +30,7 @@ from tests.automation.conftest import (
     servers,  # noqa: F401
     table_state,
 )
+from tests.rows import add
 
 parser = pytest.importorskip("prometheus_client.parser")
 NOBODY = "127.0.0.1:1"
@@ -109,6 +112,8 @@ def test_metrics_of_sources_and_tables(shop: Path, capsys: pytest.CaptureFixture
         ("cdc_table_held_rows", "shop-dts", "shop", 'we"ird\\\n'): 0,
         ("cdc_table_stopped", "shop-dts", "shop", "orders"): 0,
         ("cdc_table_stopped", "shop-dts", "shop", 'we"ird\\\n'): 1,
+        ("cdc_table_broken", "shop-dts", "shop", "orders"): 1,
+        ("cdc_table_broken", "shop-dts", "shop", 'we"ird\\\n'): 1,
         ("cdc_table_invalid_dates", "shop-dts", "shop", "orders"): 0,
         ("cdc_table_invalid_dates", "shop-dts", "shop", 'we"ird\\\n'): 0,
     }
@@ -129,6 +134,39 @@ def test_a_file_for_node_exporter(shop: Path, tmp_path: Path, capsys: pytest.Cap
 
 
 @pytest.mark.usefixtures("impatient")
+def test_what_lacks_changes_and_what_differs_from_another_feed(
+    shop: Path, impatient: None, capsys: pytest.CaptureFixture[str]
+) -> None:
+    raw = json.loads(shop.read_text()) | {"shadow": {"of": "shop-dts", "by": "shop_debezium"}}
+    raw["sources"][0]["tables"] = {"history": ["shop.*"], "typed_changes": ["shop.orders"]}
+    shop.write_text(json.dumps(raw))
+    lake, row = shop.parent / "lake", {"source": "shop-dts", "db": "shop", "table": "orders", "number": 0}
+    add(lake, tables.BESIDE_STATE, {**row, "kind": "history", "state": "kept"})
+    add(lake, tables.BESIDE_STATE, {**row, "kind": "typed_changes", "state": "lacking", "reason": "no room"})
+    different = {"by": "shop_debezium", "state": "different", "only_of": 2, "only_by": 0, "differing": 1}
+    add(lake, tables.SHADOW_COMPARISONS, {**row, **different})
+    assert command(["metrics", "--config", str(shop)]) == 0
+    found = read(capsys.readouterr().out)
+    assert {k[3:]: v for k, v in found.items() if k[0] == "cdc_beside_lacking"} == {
+        ("orders", "history"): 0,
+        ("orders", "typed_changes"): 1,
+        ('we"ird\\\n', "history"): 1,  # stopped with its table
+    }
+    assert {k[1:]: v for k, v in found.items() if k[0] == "cdc_shadow_differences"} == {
+        ("shop-dts", "shop_debezium", "only_of"): 2,
+        ("shop-dts", "shop_debezium", "only_by"): 0,
+        ("shop-dts", "shop_debezium", "differing"): 1,
+    }
+
+
+def test_the_page_lists_all_of_them() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "monitoring-metrics.md").read_text()
+    listed = re.findall(r"^\| `(cdc_\w+)` \| (`[^|]*`) \|", page, re.M)
+    assert [(n, tuple(re.findall(r"`(\w+)`", labels))) for n, labels in listed] == [
+        (name, labels) for name, (labels, _) in METRICS.items()
+    ]
+
+
 def test_json(shop: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert command(["metrics", "--config", str(shop), "--json"]) == 0
     stopped = [m for m in json.loads(capsys.readouterr().out) if m["metric"] == "cdc_table_stopped"]

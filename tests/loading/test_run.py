@@ -5,10 +5,11 @@ from pathlib import Path
 
 import pytest
 
+from cdc_platform.cli.app import run as command
 from cdc_platform.loading import run
 from cdc_platform.loading.errors import LoadRefused
 from cdc_platform.loading.run import load
-from tests.loading.world import DSN_ENV, Database
+from tests.loading.world import DSN_ENV, NAME, Database
 from tests.oracle import server
 from tests.oracle.tables import TABLES
 
@@ -112,6 +113,23 @@ def test_a_feed_without_places_is_refused(world):
         load(w.spark, w.config, w.source, w.server, [("oracle", "bare_feed")])
     assert refused.value.choices
     assert w.problems("bare_feed") == []
+
+
+def test_a_misspelled_table_is_refused_before_spark_is_started(world, monkeypatch, capsys):
+    def started(*_, **__):
+        raise AssertionError("Spark was started")
+
+    monkeypatch.setattr("cdc_platform.spark.session.open_session", started)
+    w = world("tencent_dts")
+    w.db.create("spelled", ITEMS)
+    for asked, said in (
+        ("oracle.speled", "oracle.spelled"),
+        ("orcale.spelled", "doesn't follow it"),
+        ("spelled", "db.table"),
+    ):
+        assert command(["load", NAME, "oracle.spelled", asked, "--config", str(w.file)]) != 0
+        assert said in (told := capsys.readouterr().err)
+        assert "Spark was started" not in told
 
 
 def test_of_several_tables_none_lands_where_one_is_refused(world):

@@ -1,6 +1,7 @@
 """Versions of rows: at each place of the log the history has the rows that the table had there, however they came."""
 
 import random
+import re
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -10,6 +11,7 @@ from deltalake import DeltaTable
 
 from cdc_platform import tables
 from cdc_platform.lake import stores
+from cdc_platform.launch import log_followed
 from cdc_platform.snapshots import run as snapshots
 from cdc_platform.tables import HISTORY_PATH
 from tests.changelog.feed import Feed, SourceTable, read
@@ -146,6 +148,17 @@ def test_a_batch_adds_to_it_and_an_older_change_makes_it_anew(feed: Feed) -> Non
     before = commits(feed, "t")
     feed.catch_up()
     assert commits(feed, "t") == before  # nothing new, nothing written
+
+
+def test_of_one_that_is_made_anew_a_line_is_told(feed: Feed) -> None:
+    feed.say(T.stated() | {"lineage": "1"}, T.insert((1, 10), {"id": "1", "a": "1", "b": "x"}))
+    lines: list[str] = []
+    with log_followed(lines.append):
+        feed.catch_up()
+        feed.catch_up()
+    begun, ended = (line for line in lines if line.startswith("history of s/shop.t: "))
+    assert begun.endswith(": it is made from the changelog")
+    assert re.search(r": made in \d+\.\d s$", ended)
 
 
 def test_a_killed_batch_is_brought_once(feed: Feed, monkeypatch: pytest.MonkeyPatch) -> None:
