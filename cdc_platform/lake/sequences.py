@@ -107,8 +107,8 @@ def _within(gap: Mapping[str, Any], lost: Iterable[dict[str, Any]]) -> bool:
 
 def unmended(found: Iterable[T], compared: Iterable[dict[str, Any]], whole: bool = True) -> list[T]:
     """Of gaps, or of what else may be wrong with a snapshot, those that count: no comparison with the source since then
-    found it equal. compared: the newest comparison of each of its source tables (`equal`, `at`), as far as there is one.
-    whole: there is of each."""
+    found it equal. compared: the newest comparison of each of its source tables (`equal`, `at`), as far as there is
+    one. whole: there is of each."""
     told = list(compared)
     return [gap for gap in found if not (told and whole) or any(not c["equal"] or c["at"] <= gap.at for c in told)]
 

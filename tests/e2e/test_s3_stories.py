@@ -63,7 +63,7 @@ def moved(s3, tmp_path, monkeypatch) -> Callable[[Any], Any]:
             code, _, errors = cdc(w, "run")
             assert code == 0, errors
 
-        w.catch_up = catch_up
+        monkeypatch.setattr(w, "catch_up", catch_up)
         return w
 
     return move
