@@ -60,7 +60,7 @@ def moved(s3, tmp_path, monkeypatch) -> Callable[[Any], Any]:
         w.config = load_config(w.file)
 
         def catch_up(*_: Any) -> None:
-            code, _, errors = cdc(w, "run")
+            code, _out, errors = cdc(w, "run")
             assert code == 0, errors
 
         monkeypatch.setattr(w, "catch_up", catch_up)
