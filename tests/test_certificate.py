@@ -133,7 +133,9 @@ def test_open_differences_from_another_feed_break_both_tables(config: Config, mo
     assert (*verdicts(config), others()) == (NEVER, NEVER, NEVER)
     differs(config, "orders", "only_of")
     differs(config, "orders", "differs", key="2")
-    rows = "1 row lacking in crm, 1 row with other values at 2026-11-20 12:00:00Z"
+    rows = (
+        f"1 row lacking in crm, 1 row with other values at 2026-11-20 12:00:00Z (`cdc-platform shadow status {SOURCE}`)"
+    )
     assert verdicts(config) == (f"broken: it differs from that of crm: {rows}", NEVER)
     assert others() == f"broken: it differs from that of {SOURCE}: {rows}"
     compared(config, "orders", at=NOON + timedelta(hours=1))  # so the other feed is wrong

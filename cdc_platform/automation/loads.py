@@ -50,7 +50,8 @@ def load_job(naming: Naming) -> Any:
         executor_def=dg.in_process_executor,
         partitions_def=dg.StaticPartitionsDefinition(list(sources)),
         description="Read tables whole from the source's server and put their rows in order among the feed's changes. "
-        "The source is only read. A load that was interrupted goes on.",
+        "The partition is the source, which is only read; `tables` names its tables. A load that was interrupted goes "
+        "on.",
     )
     def load() -> None:
         load_tables()

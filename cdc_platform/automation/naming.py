@@ -110,7 +110,7 @@ _PER_SOURCE = {
     SHADOW: _Look(
         "accounting",
         _SPARK,
-        "What comparisons of {source}'s tables with those of another feed of its database found.",
+        "What comparisons of {source}'s tables with those of another feed of its database found: see its check.",
         tables.SHADOW_COMPARISONS,
     ),
 }

@@ -56,7 +56,7 @@ def replay_job(naming: Naming) -> Any:
         executor_def=dg.in_process_executor,
         partitions_def=dg.StaticPartitionsDefinition([s.name for s in naming.config.sources]),
         description="Decode what was landed of a source again, by the decoder and the options of today, and tell how "
-        "its tables differ. Nothing in use changes, unless `swap` is set.",
+        "its tables differ. The partition is the source. Nothing in use changes, unless `swap` is set.",
     )
     def replay() -> None:
         replay_source()

@@ -72,7 +72,8 @@ def _check(naming: Naming, pair: Shadow) -> dg.AssetChecksDefinition:
         asset=key(naming, pair).asset_key,
         name=SHADOW,
         required_resource_keys={naming.resource_key},
-        description=f"Fails when tables differ from those that {pair.by} brings from the same database.",
+        description=f"Fails when tables differ from those that {pair.by} brings from the same database. Which rows: "
+        f"`cdc-platform shadow status {pair.of}`.",
     )
     def check(context: dg.AssetCheckExecutionContext) -> dg.AssetCheckResult:
         from cdc_platform.shadow.run import compare  # imports pyspark

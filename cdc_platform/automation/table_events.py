@@ -211,12 +211,12 @@ def beside(naming: Naming, status: TableStatus) -> Iterator[dg.AssetMaterializat
         key, path = specs[one.kind].key, KINDS[one.kind].path.of(lake, source.name, status.id)
         version = delta_table.version_or_none(path)
         found = {"dagster/uri": path.uri(), "dagster/row_count": queries.row_count(path), "delta_version": version}
-        metadata = {k: v for k, v in found.items() if v is not None}
+        metadata = {**{k: v for k, v in found.items() if v is not None}, "state": _told(one)}
         tags = {SOURCE_TAG: naming.tag(source)}
         if one.state == KEPT:
             yield dg.AssetMaterialization(key, metadata=metadata, tags={**tags, DATA_VERSION: str(version)})
         elif one.state != WAITING:
-            yield dg.AssetObservation(key, metadata={**metadata, "state": _lack(one)}, tags=tags)
+            yield dg.AssetObservation(key, metadata=metadata, tags=tags)
 
 
 def beside_states(naming: Naming, status: TableStatus) -> dict[dg.AssetKey, str]:
@@ -224,7 +224,7 @@ def beside_states(naming: Naming, status: TableStatus) -> dict[dg.AssetKey, str]
     made."""
     found = status.certificate.beside if status.certificate else ()
     specs = naming.beside(status.source, *status.id) if found else {}
-    return {specs[one.kind].key: "" if one.state == KEPT else _lack(one) for one in found if one.state != WAITING}
+    return {specs[one.kind].key: "" if one.state == KEPT else _told(one) for one in found if one.state != WAITING}
 
 
 def beside_told(instance: dg.DagsterInstance, key: dg.AssetKey) -> str | None:
@@ -237,8 +237,8 @@ def beside_told(instance: dg.DagsterInstance, key: dg.AssetKey) -> str | None:
     return "" if made else None
 
 
-def _lack(one: Beside) -> str:
-    return f"{one.state}: {one.reason}"
+def _told(one: Beside) -> str:
+    return f"{one.state}: {one.reason}" if one.reason else one.state
 
 
 def version_tags(naming: Naming, status: TableStatus) -> dict[str, str]:

@@ -70,6 +70,7 @@ def open_differences(config: Config, source: Source) -> dict[Name, list[Open]]:
             name = both.name if source.name == pair.of else both.by
             if name is not None and (row := rows.get(both.name)):
                 text = f"it differs from that of {other}: {_counts(pair, row)} at {when(row['at'])}"
+                text += f" (`cdc-platform shadow status {pair.of}`)"
                 found.setdefault(name, []).append(Open(text, row["at"]))
     return found
 
