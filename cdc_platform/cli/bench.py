@@ -54,8 +54,9 @@ def command(
 ) -> Report:
     """Measure a raw copy, each stage and the whole chain, increments of large tables and, when asked for, the time from
     Kafka to the snapshot; exit code 1 when a snapshot isn't the truth."""
-    from cdc_platform.bench.bench import FORMATS, Settings, run_bench
+    from cdc_platform.bench.bench import run_bench
     from cdc_platform.bench.plot import check, save
+    from cdc_platform.bench.settings import FORMATS, Settings
 
     if plot is not None:
         check(plot)

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from cdc_platform.bench import bench, plot
+from cdc_platform.bench import bench, chain, plot
+from cdc_platform.bench import settings as told
 from cdc_platform.bench.figures import CHAIN, IDLE, RAW, Trial, ratios, stage_rows, whole
 from cdc_platform.bench.meter import Reading, measured
 from cdc_platform.cli.app import run
@@ -68,16 +69,16 @@ def test_the_meter_counts_workers_that_nobody_waited_for():
 def test_an_unknown_format_is_told(capsys):
     assert run(["bench", "--format", "xml", "--json"]) == 2
     error = json.loads(capsys.readouterr().out)["error"]
-    assert (error["type"], error["valid"]) == ("ConfigError", list(bench.FORMATS))
+    assert (error["type"], error["valid"]) == ("ConfigError", list(told.FORMATS))
 
 
 @pytest.mark.parametrize(
     ("options", "valid"),
     [
-        (["--what", "nothing"], list(bench.WHAT)),
+        (["--what", "nothing"], list(told.WHAT)),
         (["--plot", "figures.xls"], list(plot.KINDS)),
         (["--topic", "t", "--format", "canal"], ["--topic T --servers HOST:PORT"]),
-        (["--topic", "t", "--servers", "h:1"], [f"--format {f}" for f in bench.FORMATS]),
+        (["--topic", "t", "--servers", "h:1"], [f"--format {f}" for f in told.FORMATS]),
     ],
 )
 def test_options_that_do_not_go_together_are_told(capsys, options, valid):
@@ -122,7 +123,7 @@ def test_a_small_benchmark(tmp_path):
 @pytest.mark.broker
 @pytest.mark.e2e
 def test_the_way_of_changes_through_the_running_platform_is_timed(tmp_path):
-    settings = bench.Settings(("latency",), rate=5, seconds=20, folder=tmp_path)
+    settings = told.Settings(("latency",), rate=5, seconds=20, folder=tmp_path)
     found = bench.run_bench(settings, str)
     assert found["differences"] == []
     [row] = found["latency"]
@@ -136,9 +137,9 @@ def test_the_way_of_changes_through_the_running_platform_is_timed(tmp_path):
 @pytest.mark.broker
 @pytest.mark.e2e
 def test_a_snapshot_that_is_not_the_truth_is_told(spark, tmp_path, monkeypatch):
-    real = bench.bench_truth
-    monkeypatch.setattr(bench, "bench_truth", lambda rows, keys: real(rows, keys, seed=1))
-    settings = bench.Settings(("chain",), ("debezium",), repeats=1, rows=40, keys=8, master="local[2]", folder=tmp_path)
+    real = chain.bench_truth
+    monkeypatch.setattr(chain, "bench_truth", lambda rows, keys: real(rows, keys, seed=1))
+    settings = told.Settings(("chain",), ("debezium",), repeats=1, rows=40, keys=8, master="local[2]", folder=tmp_path)
     found = bench.run_bench(settings, str)
     assert any("'name'" in line for line in found["differences"])
 
@@ -148,7 +149,7 @@ def test_a_snapshot_that_is_not_the_truth_is_told(spark, tmp_path, monkeypatch):
 @pytest.mark.broker
 @pytest.mark.e2e
 def test_explanations_are_timed_and_a_wrong_one_is_told(spark, tmp_path, monkeypatch):
-    settings = bench.Settings(("explain",), rows=400, keys=50, master="local[2]", folder=tmp_path)
+    settings = told.Settings(("explain",), rows=400, keys=50, master="local[2]", folder=tmp_path)
     found = bench.run_bench(settings, str)
     assert (found["differences"], found["stages"]) == ([], [])
     assert [(r["what"], r["found"] > 0) for r in found["explain"]] == [
