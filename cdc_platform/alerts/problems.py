@@ -10,6 +10,7 @@ from dagster._core.storage.tags import PARTITION_NAME_TAG
 
 from cdc_platform.automation import runs
 from cdc_platform.automation.accounting import NOTHING_HELD
+from cdc_platform.automation.beside import HAS_ALL_CHANGES
 from cdc_platform.automation.jobs import MAINTAIN, RECONCILE
 from cdc_platform.automation.loads import LOAD
 from cdc_platform.automation.naming import SHADOW, Naming
@@ -25,7 +26,11 @@ _RUNS = 10
 """So many of a source's last runs are looked at: those that Dagster retries by itself decide nothing."""
 _CHECKS = 500
 """Checks per question to Dagster's storage: databases bound the length of a list."""
-_SAID_OTHERWISE = {"table_stopped": {NOT_STOPPED, NO_TABLE_STOPPED}, "rows_held": {NO_HELD_ROWS, NOTHING_HELD}}
+_SAID_OTHERWISE = {
+    "table_stopped": {NOT_STOPPED, NO_TABLE_STOPPED},
+    "rows_held": {NO_HELD_ROWS, NOTHING_HELD},
+    "changes_lacking": {HAS_ALL_CHANGES},
+}
 """Checks that fail for what is a problem of its own kind."""
 
 

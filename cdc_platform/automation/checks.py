@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import dagster as dg
 
-from cdc_platform.automation import completeness, observe, shadows, table_status
+from cdc_platform.automation import beside, completeness, observe, shadows, table_status
 from cdc_platform.automation.naming import Naming
 from cdc_platform.automation.overview import EQUALS_SOURCE
 from cdc_platform.automation.stages import spark_of
@@ -26,17 +26,15 @@ _SHOWN = 20
 
 
 def all_checks(naming: Naming) -> list[dg.AssetChecksDefinition]:
-    """heartbeat of every source, equals_source of those that can be read, and shadow of those that another one feeds,
-    too."""
+    """heartbeat of every source, equals_source of those that can be read, has_all_changes of what is kept beside
+    tables, and shadow of sources that another one feeds, too."""
     known = table_status.known_or_none(naming.config)
     sources = naming.config.sources
+    own = {s.name: [name for of, name in known if of.name == s.name] for s in sources}
     return [
         *(heartbeat_check(naming, source) for source in sources),
-        *(
-            reconcile_check(naming, s, s.reconcile, [name for of, name in known if of.name == s.name])
-            for s in sources
-            if s.reconcile
-        ),
+        *(reconcile_check(naming, s, s.reconcile, own[s.name]) for s in sources if s.reconcile),
+        *(one for s in sources for one in beside.check(naming, s, own[s.name])),
         *shadows.checks(naming),
     ]
 

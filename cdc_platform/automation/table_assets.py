@@ -11,7 +11,7 @@ from typing import Any
 
 import dagster as dg
 
-from cdc_platform.automation import following, silence, table_events, table_status
+from cdc_platform.automation import beside, following, silence, table_events, table_status
 from cdc_platform.automation.accounting import ledger_result
 from cdc_platform.automation.naming import Naming, with_deps
 from cdc_platform.automation.reporting import NO_TABLE_STOPPED, Report, shared_now, snapshots_now
@@ -196,7 +196,7 @@ class _Step:
         if status.state == "live" and status.version is not None:
             version = dg.DataVersion(str(status.version))
             yield dg.MaterializeResult(asset_key=key, metadata=metadata, data_version=version)
-            for event in table_events.beside(self.naming, status):
+            for event in beside.events(self.naming, status):
                 self._log(event)
             return
         if status.state == "stopped":

@@ -21,8 +21,6 @@ from dagster._core.definitions.data_version import (
 from cdc_platform.automation.naming import SOURCE_TAG, Naming
 from cdc_platform.automation.table_status import TableStatus
 from cdc_platform.certificate import BROKEN
-from cdc_platform.lake import delta_table, queries, stores
-from cdc_platform.lake.beside import KEPT, KINDS, WAITING, Beside
 from cdc_platform.units import count, when
 
 NOT_STOPPED, NO_HELD_ROWS, SCHEMA_UNCHANGED = "not_stopped", "no_held_rows", "schema_unchanged"
@@ -201,44 +199,6 @@ def events(
             tags={SOURCE_TAG: naming.tag(status.source), **version_tags(naming, status)},
         )
         yield event, [evaluation(r) for r in check_results(status, key, before.get(key))]
-
-
-def beside(naming: Naming, status: TableStatus) -> Iterator[dg.AssetMaterialization | dg.AssetObservation]:
-    """For `context.log_event`: what is kept of a table beside its snapshot; an observation where it lacks changes."""
-    source, lake = status.source, stores.lake(naming.config)
-    specs = naming.beside(source, *status.id)
-    for one in status.certificate.beside if status.certificate else ():
-        key, path = specs[one.kind].key, KINDS[one.kind].path.of(lake, source.name, status.id)
-        version = delta_table.version_or_none(path)
-        found = {"dagster/uri": path.uri(), "dagster/row_count": queries.row_count(path), "delta_version": version}
-        metadata = {**{k: v for k, v in found.items() if v is not None}, "state": _told(one)}
-        tags = {SOURCE_TAG: naming.tag(source)}
-        if one.state == KEPT:
-            yield dg.AssetMaterialization(key, metadata=metadata, tags={**tags, DATA_VERSION: str(version)})
-        elif one.state != WAITING:
-            yield dg.AssetObservation(key, metadata=metadata, tags=tags)
-
-
-def beside_states(naming: Naming, status: TableStatus) -> dict[dg.AssetKey, str]:
-    """Asset of what is kept beside a table → "" where it has all changes, else what it lacks. Not what no run has
-    made."""
-    found = status.certificate.beside if status.certificate else ()
-    specs = naming.beside(status.source, *status.id) if found else {}
-    return {specs[one.kind].key: "" if one.state == KEPT else _told(one) for one in found if one.state != WAITING}
-
-
-def beside_told(instance: dg.DagsterInstance, key: dg.AssetKey) -> str | None:
-    """What Dagster was told of one of these assets last; None: nothing."""
-    made = instance.fetch_materializations(key, limit=1).records
-    observed = instance.fetch_observations(key, limit=1).records
-    if observed and (not made or observed[0].storage_id > made[0].storage_id):
-        event = observed[0].asset_observation
-        return str(event.metadata["state"].value) if event and "state" in event.metadata else None
-    return "" if made else None
-
-
-def _told(one: Beside) -> str:
-    return f"{one.state}: {one.reason}" if one.reason else one.state
 
 
 def version_tags(naming: Naming, status: TableStatus) -> dict[str, str]:

@@ -12,7 +12,7 @@ from typing import Any
 
 import dagster as dg
 
-from cdc_platform.automation import silence, table_events, table_status
+from cdc_platform.automation import beside, silence, table_events, table_status
 from cdc_platform.automation.naming import Naming
 from cdc_platform.automation.table_status import TableStatus
 from cdc_platform.certificate import BROKEN
@@ -54,17 +54,17 @@ class TableNews:
                 return
             some = due[start : start + _AT_ONCE]
             for status in some:
-                yield from table_events.beside(self.naming, status)
-                self._beside |= table_events.beside_states(self.naming, status)
+                yield from beside.events(self.naming, status)
+                self._beside |= beside.states(self.naming, status)
             yield from self._events([s for s in some if s.id in whole])
         self.left = False
 
     def _told_otherwise(self, status: TableStatus) -> bool:
         """Whether what is kept beside a table was made, or began or ceased to lack changes, since Dagster was told: a
         run may do so that brings the table itself none."""
-        now = table_events.beside_states(self.naming, status)
+        now = beside.states(self.naming, status)
         for key in now.keys() - self._beside.keys():  # once a run: each is a question to Dagster's storage
-            self._beside[key] = table_events.beside_told(self.instance, key)
+            self._beside[key] = beside.told_last(self.instance, key)
         return any(self._beside[key] != said for key, said in now.items())
 
     def _events(self, some: list[TableStatus]) -> Iterator[Any]:

@@ -5,7 +5,7 @@ import pyarrow as pa
 import pytest
 from deltalake import write_deltalake
 
-from cdc_platform.automation import table_events, table_status
+from cdc_platform.automation import beside, table_status
 from cdc_platform.automation.assets import all_assets
 from cdc_platform.automation.table_news import TableNews
 from cdc_platform.lake import new_tables, stores
@@ -85,14 +85,16 @@ def test_a_table_of_which_more_is_kept_tells_of_it_too(config, source, instance,
     run = TableNews(instance, naming, source)
     run.add(brought(1, *NAMES))
     events = told(config, source, instance, run)
-    [beside] = [e for e in events if e.asset_key.path[0] == kind]
-    assert (beside.asset_key, beside.metadata["dagster/row_count"].value) == (spec.key, 3)
-    assert isinstance(beside, dg.AssetMaterialization)
+    [made, found] = [e for e in events if e.asset_key.path[0] == kind]
+    assert (made.asset_key, made.metadata["dagster/row_count"].value) == (spec.key, 3)
+    assert isinstance(made, dg.AssetMaterialization)
+    assert (found.asset_key, found.check_name, found.passed) == (spec.key, beside.HAS_ALL_CHANGES, True)
     States(config, source, kind).note({name: ("lacking", "no room")})
     status = {s.name: s for s in table_status.statuses(config, source)}
-    [lacks] = table_events.beside(naming, status["shop.t01"])
+    [lacks, found] = beside.events(naming, status["shop.t01"])
     assert (type(lacks), lacks.metadata["state"].value) == (dg.AssetObservation, "lacking: no room")
-    assert list(table_events.beside(naming, status["shop.t00"])) == [], "no run has made it so far"
+    assert (found.passed, found.description) == (False, "lacking: no room")
+    assert list(beside.events(naming, status["shop.t00"])) == [], "no run has made it so far"
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -105,7 +107,9 @@ def test_what_is_kept_beside_a_table_is_told_when_it_changes_without_the_table(
 
     def note(state: str, reason: str | None = None) -> list:
         States(config, source, kind).note({name: (state, reason)})
-        return told(config, source, instance, TableNews(instance, naming, source))
+        events = told(config, source, instance, TableNews(instance, naming, source))
+        assert all(e.passed == (state == "kept") for e in events if isinstance(e, dg.AssetCheckEvaluation))
+        return [e for e in events if not isinstance(e, dg.AssetCheckEvaluation)]
 
     for table in (BESIDE_STATE, CHANGELOG):
         new_tables.create(table.at(lake), table)
@@ -121,9 +125,9 @@ def test_what_is_kept_beside_a_table_is_told_when_it_changes_without_the_table(
     assert [type(e) for e in note("kept")] == [dg.AssetMaterialization]
     table_state(config, "shop-dts", "shop.t01", "stopped", "no key", rebuild=1)
     events = told(config, source, instance, TableNews(instance, naming, source))
-    assert [e.metadata["state"].value for e in events if e.asset_key.path[0] == kind] == [
-        "stopped: its table is stopped"
-    ]
+    assert [
+        getattr(e, "description", None) or e.metadata["state"].value for e in events if e.asset_key.path[0] == kind
+    ] == 2 * ["stopped: its table is stopped"]
 
 
 def test_a_run_tells_of_a_check_once_until_it_says_otherwise(config, source, instance, tables, news):
@@ -156,3 +160,21 @@ def test_tables_that_were_told_of_longest_ago_come_first(config, source, instanc
     told(config, source, instance, run)
     run.add(brought(1, *NAMES))
     assert named(told(config, source, instance, run), dg.AssetMaterialization) == NAMES
+
+
+def test_whether_it_has_all_changes_may_be_asked_for(config, source, instance, tables, naming):
+    source.tables.history.append("shop.t0[012]")
+    for table in (BESIDE_STATE, CHANGELOG):
+        new_tables.create(table.at(stores.lake(config)), table)
+    States(config, source, "history").note({("shop", "t00"): ("kept", None), ("shop", "t01"): ("lacking", "no room")})
+    known = [("shop", name) for name in NAMES]
+    [check] = beside.check(naming, source, known)
+    specs = [spec for name in known for spec in naming.beside(source, *name).values()]
+    job = dg.define_asset_job("look", selection=dg.AssetSelection.checks(*check.check_keys))
+    found = dg.Definitions(assets=specs, asset_checks=[check], jobs=[job]).resolve_job_def("look")
+    told = found.execute_in_process(instance=instance).get_asset_check_evaluations()
+    assert {(e.asset_key.path[-1], e.passed, e.description) for e in told} == {
+        ("t00", True, "kept"),
+        ("t01", False, "lacking: no room"),
+        ("t02", True, "waiting: the next run makes it"),
+    }

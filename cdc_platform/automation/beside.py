@@ -1,0 +1,88 @@
+"""What Dagster is told of histories and typed changes: events of runs, and a check of each."""
+
+from collections.abc import Iterable, Iterator
+
+import dagster as dg
+
+from cdc_platform.automation import table_status
+from cdc_platform.automation.naming import SOURCE_TAG, Naming
+from cdc_platform.automation.table_events import DATA_VERSION, evaluation
+from cdc_platform.automation.table_status import TableStatus
+from cdc_platform.config import Source
+from cdc_platform.lake import delta_table, queries, stores
+from cdc_platform.lake.beside import KEPT, KINDS, WAITING, Beside
+from cdc_platform.tables import Name
+
+HAS_ALL_CHANGES = "has_all_changes"
+
+
+def check(naming: Naming, source: Source, known: Iterable[Name]) -> list[dg.AssetChecksDefinition]:
+    """One for all that a source keeps beside its tables, by what the lake says; runs tell its results, too."""
+    keys = {spec.key for name in known for spec in naming.beside(source, *name).values()}
+    if not keys:
+        return []
+    about = "Fails while it lacks changes that its table has, or its table is stopped."
+    specs = [dg.AssetCheckSpec(HAS_ALL_CHANGES, asset=key, description=about) for key in sorted(keys)]
+
+    @dg.multi_asset_check(name=naming.name(f"{HAS_ALL_CHANGES}_{source.slug}"), specs=specs, can_subset=True)
+    def look(context: dg.AssetCheckExecutionContext) -> Iterator[dg.AssetCheckResult]:
+        asked = {c.asset_key for c in context.selected_asset_check_keys}
+        for status in table_status.statuses(naming.config, source):
+            yield from (result for key, result in _results(naming, status) if key in asked)
+
+    return [look]
+
+
+def _results(naming: Naming, status: TableStatus) -> Iterator[tuple[dg.AssetKey, dg.AssetCheckResult]]:
+    found = status.certificate.beside if status.certificate else ()
+    specs = naming.beside(status.source, *status.id) if found else {}
+    yield from ((specs[one.kind].key, _result(specs[one.kind].key, one)) for one in found)
+
+
+def _result(key: dg.AssetKey, one: Beside) -> dg.AssetCheckResult:
+    return dg.AssetCheckResult(
+        asset_key=key, check_name=HAS_ALL_CHANGES, passed=one.state in (KEPT, WAITING), description=_told(one)
+    )
+
+
+def events(
+    naming: Naming, status: TableStatus
+) -> Iterator[dg.AssetMaterialization | dg.AssetObservation | dg.AssetCheckEvaluation]:
+    """For `context.log_event`: what is kept of a table beside its snapshot, an observation where it lacks changes; and
+    its check."""
+    source, lake = status.source, stores.lake(naming.config)
+    specs = naming.beside(source, *status.id)
+    for one in status.certificate.beside if status.certificate else ():
+        key, path = specs[one.kind].key, KINDS[one.kind].path.of(lake, source.name, status.id)
+        version = delta_table.version_or_none(path)
+        found = {"dagster/uri": path.uri(), "dagster/row_count": queries.row_count(path), "delta_version": version}
+        metadata = {**{k: v for k, v in found.items() if v is not None}, "state": _told(one)}
+        tags = {SOURCE_TAG: naming.tag(source)}
+        if one.state == KEPT:
+            yield dg.AssetMaterialization(key, metadata=metadata, tags={**tags, DATA_VERSION: str(version)})
+        elif one.state != WAITING:
+            yield dg.AssetObservation(key, metadata=metadata, tags=tags)
+        if one.state != WAITING:
+            yield evaluation(_result(key, one))
+
+
+def states(naming: Naming, status: TableStatus) -> dict[dg.AssetKey, str]:
+    """Asset of what is kept beside a table → "" where it has all changes, else what it lacks. Not what no run has
+    made."""
+    found = status.certificate.beside if status.certificate else ()
+    specs = naming.beside(status.source, *status.id) if found else {}
+    return {specs[one.kind].key: "" if one.state == KEPT else _told(one) for one in found if one.state != WAITING}
+
+
+def told_last(instance: dg.DagsterInstance, key: dg.AssetKey) -> str | None:
+    """What Dagster was told of one of these assets last; None: nothing."""
+    made = instance.fetch_materializations(key, limit=1).records
+    observed = instance.fetch_observations(key, limit=1).records
+    if observed and (not made or observed[0].storage_id > made[0].storage_id):
+        event = observed[0].asset_observation
+        return str(event.metadata["state"].value) if event and "state" in event.metadata else None
+    return "" if made else None
+
+
+def _told(one: Beside) -> str:
+    return f"{one.state}: {one.reason}" if one.reason else one.state
