@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import settings
 
 from cdc_platform.config import Config, parse_config
 from cdc_platform.config.storage import Storage
@@ -16,6 +17,9 @@ from cdc_platform.setup.ports import free_port
 from tests import jvm, s3_server
 
 os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+
+settings.register_profile("platform", deadline=None)  # a busy machine is no defect
+settings.load_profile("platform")
 
 
 def pytest_configure(config: pytest.Config) -> None:
