@@ -220,7 +220,7 @@ def test_the_formats_page_names_every_option_and_its_default():
 
 
 def test_the_monitoring_page_names_every_check():
-    from cdc_platform.automation import accounting, checks, overview, reporting, shadows, table_events
+    from cdc_platform.automation import accounting, beside, checks, overview, reporting, shadows, table_events
 
     text = (ROOT / "docs" / "monitoring.md").read_text(encoding="utf-8")
     table = text.partition("## What to watch")[2].partition("\n## ")[0]
@@ -232,6 +232,7 @@ def test_the_monitoring_page_names_every_check():
         checks.HEARTBEAT,
         overview.EQUALS_SOURCE,
         shadows.SHADOW,
+        beside.HAS_ALL_CHANGES,
     }
     names |= {reporting.NO_TABLE_STOPPED, *table_events.CHECKS}
     assert names <= told
