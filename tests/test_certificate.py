@@ -18,6 +18,7 @@ from cdc_platform.certificate import Certificate
 from cdc_platform.cli.app import run
 from cdc_platform.config import Config, load_config
 from cdc_platform.config.shadow import Shadow
+from cdc_platform.lake import sequences
 from cdc_platform.results import StageResult
 from tests.automation.conftest import complete, held, ledger, resolve, schema_history, snapshot, table_state
 from tests.rows import add
@@ -169,8 +170,10 @@ def test_a_table_that_routes_merge_is_proven_by_a_comparison_of_each_that_goes_i
     for db in ("shop", "shop_1"):
         compared(config, "orders", db=db, lost=5)
     assert now(config)[ORDERS].verdict == "broken", "what was lost may have been of shop_2.orders"
+    assert ORDERS in sequences.lost_of_tables(config, config.sources[0], [ORDERS]), "complete to no later time"
     compared(config, "orders", db="shop_2", lost=5)
     assert now(config)[ORDERS].text == "proven"
+    assert sequences.lost_of_tables(config, config.sources[0], [ORDERS]) == {}
 
 
 def test_of_a_merged_table_that_was_compared_in_part_it_is_said(config: Config, monkeypatch: pytest.MonkeyPatch):

@@ -20,8 +20,8 @@ _NEVER = 10**12
 
 
 def figures(config: Config, changes: int, keys: int) -> tuple[list[dict[str, Any]], list[str]]:
-    """Per question what, changes in the lake, changes found, seconds, cpu_s; and what was answered wrongly. keys: rows
-    of the table, which all are there."""
+    """Per question what, changes in the lake, changes (transactions) found, seconds, cpu_s; and what was answered
+    wrongly. keys: rows of the table, which all are there."""
     [source] = config.sources
     rows, wrong = [], []
     asked: dict[str, Callable[[], tuple[int, bool]]] = {
@@ -64,7 +64,8 @@ def _newest_gtid(config: Config, source: Source) -> str | None:
 
 
 def _gtid(config: Config, source: Source, gtid: str) -> tuple[int, bool]:
-    """As `as-of` finds a transaction's end."""
+    """Transactions found, as `as-of` finds their end, and whether it was."""
     from cdc_platform.reading import moments
 
-    return 1, moments.parse(config, source.name, gtid, "GTID", gtids=True).time is not None
+    found = moments.parse(config, source.name, gtid, "GTID", gtids=True).time is not None
+    return int(found), found

@@ -147,7 +147,7 @@ class Lost:
 
 def lost_of_tables(config: Config, source: Source, names: Iterable[Name]) -> dict[Name, Lost]:
     """Which of the source's snapshots may lack what Kafka had removed before it was landed, and what that was: no
-    comparison with the source since then found them equal."""
+    comparison with the source since then found them, all that goes into them, equal."""
     ranges = _lost(config, source)
     total = sum(int(r["records"]) for r in ranges)
     if not total:
@@ -160,7 +160,8 @@ def lost_of_tables(config: Config, source: Source, names: Iterable[Name]) -> dic
         first[where] = min(r["from_offset"], first.get(where, r["from_offset"]))
     lost = Lost(f"offsets of the source were lost before they were landed: {at}{more}", first)
     compared = queries.comparisons(config, source)
-    mended = {n for n, of in compared.items() if all(c["equal"] and (c["lost"] or 0) >= total for c in of)}
+    equal = {n for n, of in compared.items() if all(c["equal"] and (c["lost"] or 0) >= total for c in of)}
+    mended = equal - uncompared(config, source, compared).keys()
     return {name: lost for name in names if name not in mended}
 
 
