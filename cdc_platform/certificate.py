@@ -155,8 +155,7 @@ class _Shared:
             wrong.append(f"quarantine holds {count(held, 'row')} of it")
         wrong += [difference(c) for c in compared if not c["equal"]]
         never = self.uncompared.get(name) or ([] if compared else ["it"])
-        unmended = self.facts["lost"] - (0 if never else min((c["lost"] for c in compared), default=0))
-        if unmended > 0:
+        if unmended := sequences.unmended_loss(self.facts["lost"], compared, not never):
             wrong.append(f"{count(unmended, 'offset')} of the source were lost before they were landed")
         wrong += [gap.text for gap in sequences.unmended(self.gaps, compared, not never)]
         wrong += [one.text for one in sequences.unmended(self.shadows.get(name, ()), compared, not never)]

@@ -34,12 +34,12 @@ def command(
     loaded = load_config(config)
     feed = loaded.source(source)
     wanted = described.find(loaded, table, source).name if table else None
+    kept = {n: c for n, c in sorted(certificate.of_source(loaded, feed).items()) if wanted in (None, n)}
+    certificate.issue(loaded, list(kept.values()))
     found = [
         replace(c, facts={**c.facts, "not_told": described.limits(loaded, TableName.of(source, name))})
-        for name, c in sorted(certificate.of_source(loaded, feed).items())
-        if wanted in (None, name)
+        for name, c in kept.items()
     ]
-    certificate.issue(loaded, found)
     data = {"source": source, "tables": [{"table": ".".join(c.name), **asdict(c)} for c in found]}
     broken = any(c.verdict == certificate.BROKEN for c in found)
     return Report(data, 1 if broken else 0, shown=_shown(found))

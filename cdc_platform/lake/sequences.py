@@ -113,6 +113,15 @@ def unmended(found: Iterable[T], compared: Iterable[dict[str, Any]], whole: bool
     return [gap for gap in found if not (told and whole) or any(not c["equal"] or c["at"] <= gap.at for c in told)]
 
 
+def unmended_loss(lost: int, compared: Iterable[Mapping[str, Any]], whole: bool = True) -> int:
+    """Of so many offsets that Kafka had removed before they were landed, those that count, as `unmended`: the others
+    were lost (`lost` of a comparison) before all that goes into the snapshot was found equal."""
+    told = list(compared)
+    if not (told and whole and all(c["equal"] for c in told)):
+        return lost
+    return max(lost - min(c["lost"] or 0 for c in told), 0)
+
+
 def uncompared(
     config: Config, source: Source, compared: Mapping[Name, Iterable[dict[str, Any]]]
 ) -> dict[Name, list[str]]:
@@ -160,9 +169,8 @@ def lost_of_tables(config: Config, source: Source, names: Iterable[Name]) -> dic
         first[where] = min(r["from_offset"], first.get(where, r["from_offset"]))
     lost = Lost(f"offsets of the source were lost before they were landed: {at}{more}", first)
     compared = queries.comparisons(config, source)
-    equal = {n for n, of in compared.items() if all(c["equal"] and (c["lost"] or 0) >= total for c in of)}
-    mended = equal - uncompared(config, source, compared).keys()
-    return {name: lost for name in names if name not in mended}
+    lacks = uncompared(config, source, compared)
+    return {name: lost for name in names if unmended_loss(total, compared.get(name, ()), name not in lacks)}
 
 
 def _range(row: Mapping[str, Any]) -> str:
