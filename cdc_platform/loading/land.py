@@ -1,7 +1,7 @@
 """Records of loaded rows into landing, chunk by chunk in one commit each, and how far a load is."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable
 from datetime import UTC, datetime
 
 import msgspec
@@ -60,28 +60,35 @@ def parted(record: Record) -> list[Record]:
     return [*parted(first), *parted(msgspec.structs.replace(record, rows=record.rows[middle:], gone=[]))]
 
 
-def land(path: Store, source: Source, epoch: int, records: Sequence[Record]) -> int:
-    """Records in one commit; the next offset. Raises LoadRefused for a value that the decoder doesn't take."""
+def land(path: Store, source: Source, epoch: int, records: Iterable[Record]) -> int:
+    """Records in one commit, each written as it comes; the next offset. Where they end by an error, none of them.
+    Raises LoadRefused for a value that the decoder doesn't take."""
     first, now = next_offset(path, epoch), datetime.now(UTC)
-    rows = [
-        {
-            **{"topic": LOADED, "partition": epoch, "offset": first + i, "headers": None, "landed_at": now},
-            **{"timestamp": datetime.fromtimestamp(r.time_us / 1e6, UTC), "timestamp_type": 0},
-            **{"key": key_of(r.db, r.table, r.kind), "value": encoded(r)},
-        }
-        for i, r in enumerate(records)
-    ]
-    batch = pa.RecordBatch.from_pylist(rows, RECORD)
-    _check(source, batch)
-    out = Output(Sink(path, RECORD, LANDING.stats, ("topic", "timestamp_type")))
-    out.write(batch)
+    out, offset = Output(Sink(path, RECORD, LANDING.stats, ("topic", "timestamp_type"))), first
     notes = counting.Notes(counting.Asked())
-    notes.add(batch)
+    try:
+        for offset, record in enumerate(records, first):
+            batch = _landed(record, epoch, offset, now)
+            _check(source, batch)
+            out.write(batch)
+            notes.add(batch)
+    except BaseException:
+        out.discard()
+        raise
     out.note = notes.told()
     written = out.close()
     assert written is not None
     commits.append_files(out.sink, [written], (f"load {source.name} {epoch}", first))
-    return first + len(rows)
+    return offset + 1
+
+
+def _landed(record: Record, epoch: int, offset: int, now: datetime) -> pa.RecordBatch:
+    row = {
+        **{"topic": LOADED, "partition": epoch, "offset": offset, "headers": None, "landed_at": now},
+        **{"timestamp": datetime.fromtimestamp(record.time_us / 1e6, UTC), "timestamp_type": 0},
+        **{"key": key_of(record.db, record.table, record.kind), "value": encoded(record)},
+    }
+    return pa.RecordBatch.from_pylist([row], RECORD)
 
 
 def _check(source: Source, batch: pa.RecordBatch) -> None:

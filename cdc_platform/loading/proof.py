@@ -119,9 +119,16 @@ def _events(config: Config, source: Source, where: Where, at: Partition, first: 
     return list(found.values())[:_EVENTS]
 
 
-def check(cursor: Any, of: Evidence) -> None:
-    """On a connection to the server. Raises LoadRefused where the evidence isn't in its log."""
+def check(cursor: Any, of: Evidence, exact: str | None = None) -> None:
+    """On a connection to the server. exact: name of a table whose changes must not stand where transactions meet: such
+    a place doesn't say which of the two they are of. Raises LoadRefused where the evidence isn't in its log."""
     for event in of.events:
+        if exact is not None and _between(cursor, event):
+            problem = (
+                f"{exact} has no key, and {event.file}:{event.pos}, where the feed puts the change at {event.address}, "
+                "is the end of a transaction and the beginning of another one"
+            )
+            raise LoadRefused(of.source, problem, ["a primary key", _VENDOR])
         if why := _not_there(cursor, event):
             problem = (
                 f"the change at {event.address} stands at {event.file}:{event.pos} of the log that its feed reads, and "
@@ -148,6 +155,16 @@ def _not_there(cursor: Any, event: Event) -> str:
     if event.server and event.server.isdigit() and event.server not in ("0", server):
         return f"has an event of server {server} there, not of {event.server}"
     return _other_transaction(cursor, event, end)
+
+
+def _between(cursor: Any, event: Event) -> bool:
+    """Whether a place is one at which a view may be: no event begins there, or that of a transaction."""
+    try:
+        cursor.execute(f"SHOW BINLOG EVENTS IN %s FROM {int(event.pos)} LIMIT 1", (event.file,))
+    except MySQLError:
+        return False  # `check` says what it is
+    row = cursor.fetchone()
+    return row is None or "gtid" in str(row[2]).lower()
 
 
 _NO_RIGHT = (1044, 1045, 1142, 1143, 1227)

@@ -1,12 +1,13 @@
 """`load`: whole tables from the source's server, chunk by chunk, put in order among the feed's changes."""
 
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
 from typing import Any
 
 import msgspec
+from pymysql.cursors import SSCursor
 from pyspark.sql import SparkSession
 
 from cdc_platform import chain
@@ -112,7 +113,7 @@ def _loaded(config: Config, source: Source, server: Server, table: Table, chunk_
     before = loading.interrupted()
     done = TableLoad(table.text, "", "", "", resumed=before is not None)
     while True:
-        before = loading.chunk(before)
+        before = loading.chunk(before) if table.key else loading.at_once()
         at = shown(before.at)
         done.load, done.first, done.last = before.load, before.begin, at
         done.rows, done.chunks, done.seconds = loading.rows, loading.chunks, watch.seconds
@@ -149,16 +150,42 @@ class _Loading:
 
     def chunk(self, before: Record | None) -> Record:
         """The next one, landed; its last record. Raises LoadRefused."""
-        table = self.table
         with opened(self.server, self.of) as view:
             self._same_columns()
-            rows = read(view, table.select(before.next if before else None, self.chunk_rows))
+            rows = read(view, self.table.select(before.next if before else None, self.chunk_rows))
             self._same_columns()  # the view holds them, once it was read
         if before and view.server["id"] != before.server["id"]:
             raise LoadRefused(self.source.name, f"the load began at server {before.server['id']}", ["that server"])
-        last = len(rows) < self.chunk_rows
-        width = len(table.columns)
-        record = Record(
+        record = self._record(view, before, rows, last=len(rows) < self.chunk_rows)
+        land.land(self.path, self.source, self.of.epoch, land.parted(record))
+        return msgspec.structs.replace(record, rows=[])
+
+    def at_once(self) -> Record:
+        """All of a table without a key, of one view, in one commit: of rows that can't be told apart none may come by
+        both the load and the feed. Raises LoadRefused."""
+        with opened(self.server, self.of, exact=self.table.text) as view:
+            self._same_columns()
+            last: list[Record] = []
+            land.land(self.path, self.source, self.of.epoch, self._records(view, last))
+        return last[0]
+
+    def _records(self, view: Open, last: list[Record]) -> Iterator[Record]:
+        """last: gets the last one."""
+        pieces, before = pieces_of(view, self.table.select(None, 0), self.chunk_rows), None
+        rows, more = next(pieces, []), next(pieces, None)
+        while more is not None:
+            before = self._record(view, before, rows, last=False)
+            yield from land.parted(before)
+            rows, more = more, next(pieces, None)
+        self._same_columns()  # the view holds them, once it was read
+        record = self._record(view, before, rows, last=True)
+        last.append(msgspec.structs.replace(record, rows=[]))
+        yield from land.parted(record)
+
+    def _record(self, view: Open, before: Record | None, rows: list[tuple[Any, ...]], *, last: bool) -> Record:
+        table, width = self.table, len(self.table.columns)
+        self.rows, self.chunks = self.rows + len(rows), self.chunks + 1
+        return Record(
             load=before.load if before else f"{self.of.epoch}.{land.next_offset(self.path, self.of.epoch)}",
             kind=WHOLE,
             server=view.server,
@@ -171,12 +198,9 @@ class _Loading:
             begin=before.begin if before else shown(view.at),
             chunk=before.chunk + 1 if before else 0,
             last=last,
-            next=None if last else [str(t) for t in rows[-1][width:]],
+            next=None if last or not table.key else [str(t) for t in rows[-1][width:]],
             rows=table.landed([row[:width] for row in rows]),
         )
-        land.land(self.path, self.source, self.of.epoch, land.parted(record))
-        self.rows, self.chunks = self.rows + len(rows), self.chunks + 1
-        return msgspec.structs.replace(record, rows=[])
 
     def _same_columns(self) -> None:
         now = self.server.columns(self.table.db, self.table.name)
@@ -190,3 +214,12 @@ def read(view: Open, sql: str) -> list[tuple[Any, ...]]:
     view.cursor.connection.decoders = {}
     view.cursor.execute(sql)
     return list(view.cursor.fetchall())
+
+
+def pieces_of(view: Open, sql: str, rows: int) -> Iterator[list[tuple[Any, ...]]]:
+    """The same, so many at once, while the server sends them."""
+    view.cursor.connection.decoders = {}
+    with view.cursor.connection.cursor(SSCursor) as cursor:
+        cursor.execute(sql)
+        while some := list(cursor.fetchmany(rows)):
+            yield some

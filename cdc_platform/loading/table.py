@@ -20,6 +20,8 @@ from cdc_platform.snapshots.schema.seen import seen
 from cdc_platform.suggest import closest
 from cdc_platform.tables import SCHEMA_HISTORY
 
+TRANSACTIONAL = ("InnoDB", "ROCKSDB")
+"""Engines of which a transaction sees one state of the table, whatever is written meanwhile."""
 _NUMBERS = ("integer", "bit", "boolean", "year")
 _BY_NUMBER = ("enum", "set")
 """Families that a server sorts by a number, and compares with texts as texts."""
@@ -28,7 +30,8 @@ _BY_NUMBER = ("enum", "set")
 @dataclass(frozen=True, slots=True)
 class Table:
     """columns: as they land. at_source: of the server, in the same order, without those that a feed never carries.
-    every: all of the server, by which a change is seen. key: the primary key, in its order."""
+    every: all of the server, by which a change is seen. key: the primary key, in its order; none: it can't be read in
+    pieces."""
 
     source: str
     db: str
@@ -45,7 +48,9 @@ class Table:
 
     def select(self, after: Sequence[str] | None, rows: int) -> str:
         """SQL of the next rows behind these texts of a key (None: from the first on): values, then texts of the key.
-        Raises LoadRefused."""
+        Without a key of all rows. Raises LoadRefused."""
+        if not self.key:
+            return f"SELECT {self.values} FROM {table_name(self.db, self.name)}"
         order = ", ".join(_sorted(p) for p in self.key)
         where = f" WHERE {self._behind(after)}" if after is not None else ""
         told = f"SELECT {self.values}{self._texts} FROM {table_name(self.db, self.name)}"
@@ -143,10 +148,10 @@ def table_of(config: Config, source: Source, server: Server, db: str, name: str)
     own = [c for c in every if not c.virtual]
     columns = _columns(config, source, db, name, own, every)
     order = _key_order(server, db, name)
-    if not order:
-        choices = ["the vendor's own initial load", "a primary key"]
-        raise LoadRefused(source.name, f"{db}.{name} has no primary key, so it can't be read in pieces", choices)
-    if not any(c.key for c in columns):
+    if not order and (engine := server.engine(db, name)) not in TRANSACTIONAL:
+        problem = f"{db}.{name} has no primary key, so it can't be read in pieces, and of {engine} no view can be had"
+        raise LoadRefused(source.name, problem, [_VENDOR, "a primary key"])
+    if (order or source.tables.keys.get(f"{db}.{name}")) and not any(c.key for c in columns):
         raise LoadRefused(source.name, f"{db}.{name} has none of the columns that tables.keys names", ["tables.keys"])
     by_name = {c.name.lower(): c for c in own}
     key = tuple(Pair(n, n, "", parse_type(by_name[n.lower()].type_text), True) for n in order)

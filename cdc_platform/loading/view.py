@@ -45,12 +45,17 @@ class Open:
 
 
 @contextmanager
-def opened(server: Server, of: Evidence) -> Iterator[Open]:
-    """A view of the server whose log the evidence is in. Raises LoadRefused, SourceUnreachable, SourceRefused."""
+def opened(server: Server, of: Evidence, exact: str | None = None) -> Iterator[Open]:
+    """A view of the server whose log the evidence is in. exact: name of a table of which nothing may be in the view
+    that stands behind its place, or before it and isn't in the view. Raises LoadRefused, SourceUnreachable,
+    SourceRefused."""
     with server.connected() as cursor:
         before, prepared = _who(cursor), _xa(cursor, of.source)
         at = _begun(cursor, of.source)
-        check(cursor, of)  # within the transaction: a proxy keeps it at one server
+        if exact is not None and not at.exact:
+            problem = f"{exact} has no key, and the server doesn't tell exactly which part of its log a view shows"
+            raise LoadRefused(of.source, problem, ["MariaDB or Percona Server, which tell it", "a primary key"])
+        check(cursor, of, exact)  # within the transaction: a proxy keeps it at one server
         _not_before(of, at)
         if _who(cursor) != before:
             raise LoadRefused(of.source, "statements of one connection are answered by several servers", ["no proxy"])

@@ -114,6 +114,13 @@ class Server:
         except pymysql.err.MySQLError as error:
             raise SourceRefused(self._dsn.server, _told(error)) from None
 
+    def engine(self, db: str, table: str) -> str:
+        """The storage engine of a table; empty: there is none."""
+        with self.connected() as cursor:
+            told = "SELECT engine FROM information_schema.tables WHERE table_schema = %s AND table_name = %s"
+            cursor.execute(told, (db, table))
+            return str((cursor.fetchone() or ("",))[0] or "")
+
     def variables(self, names: Sequence[str]) -> dict[str, str]:
         """Global variables and status counters by their name in lower case; without those that the server lacks.
         Raises SourceUnreachable where nobody answers or the login is refused."""

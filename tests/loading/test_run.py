@@ -135,16 +135,78 @@ def test_a_misspelled_table_is_refused_before_spark_is_started(world, monkeypatc
 def test_of_several_tables_none_lands_where_one_is_refused(world):
     w = world("tencent_dts")
     w.db.create("with_key", ITEMS)
-    w.db.create("keyless", "(id int, name varchar(9))")
+    w.db.create("keyless", "(id int, name varchar(9)) ENGINE=Aria")
     w.db.run("INSERT INTO with_key VALUES (1, 'a', 1, NULL)")
     w.publish()
     w.catch_up()
     before = w.ledger()
-    with pytest.raises(LoadRefused, match="keyless has no primary key"):
+    with pytest.raises(LoadRefused, match=r"keyless has no primary key, .* of Aria no view can be had"):
         load(w.spark, w.config, w.source, w.server, [("oracle", "with_key"), ("oracle", "keyless")])
     assert w.ledger() == before
     w.catch_up()
     assert w.ledger() == before, "nor was anything landed that the next run accounts for"
+
+
+@pytest.mark.parametrize(
+    "format", ["canal", *(pytest.param(f, marks=pytest.mark.thorough) for f in ("debezium", "tencent_dts"))]
+)
+def test_a_table_without_a_key_is_read_in_one_view(world, format, monkeypatch):
+    """A writer beside the view: what it does while rows are read is in none of them, and comes by the feed; so does
+    what the feed hadn't come to before."""
+    w = world(format)
+    name = f"bag_{format}"
+    w.db.create(name, "(a int, b varchar(9), d decimal(6,2))")
+    w.db.run(*(f"INSERT INTO {name} VALUES ({i % 4}, 'n{i % 2}', 1.5), (NULL, NULL, NULL)" for i in range(12)))
+    w.publish(lambda tx: any(c.table.name == name and c.after and c.after["a"] == 3 for c in tx.events))
+    w.db.run(f"DELETE FROM {name} WHERE a = 2 LIMIT 1")
+    w.publish(lambda tx: bool(tx.events))  # a lost delete
+    w.catch_up()
+    assert w.problems(name)
+    w.db.run(f"INSERT INTO {name} VALUES (7, 'behind', 1)", f"DELETE FROM {name} WHERE a = 1 LIMIT 1")
+
+    def writes(view, sql, rows, pieces_of=run.pieces_of):
+        for n, piece in enumerate(pieces_of(view, sql, rows)):
+            w.db.run(
+                f"INSERT INTO {name} VALUES (0, 'n0', 1.5), ({100 + n}, 'late', 2)",
+                f"DELETE FROM {name} WHERE a IS NULL LIMIT 1",
+                f"UPDATE {name} SET d = d + 1 WHERE a = 0 LIMIT 1",
+            )
+            if n == 1:
+                w.publish()  # the feed is ahead of the view
+            yield piece
+
+    with monkeypatch.context() as patched:
+        patched.setattr(run, "pieces_of", writes)
+        [done] = load(w.spark, w.config, w.source, w.server, [("oracle", name)], chunk_rows=5)
+    assert (done.rows, done.chunks, done.state) == (23, 5, "live")
+    w.publish()
+    w.catch_up()
+    assert w.problems(name) == []
+    assert all(row["unaccounted"] == 0 for row in w.ledger())
+    [done] = load(w.spark, w.config, w.source, w.server, [("oracle", name)], chunk_rows=1000)
+    assert (done.chunks, w.problems(name)) == (1, [])
+
+
+@pytest.mark.thorough
+def test_of_a_table_without_a_key_an_interrupted_load_landed_nothing(world, monkeypatch):
+    w = world("canal")
+    w.db.create("bag_cut", "(a int, b varchar(9))")
+    w.db.run(*(f"INSERT INTO bag_cut VALUES ({i % 3}, 'x')" for i in range(9)))
+    w.publish()
+    w.catch_up()
+
+    def ends(view, sql, rows, pieces_of=run.pieces_of):
+        yield next(pieces_of(view, sql, rows))
+        raise KeyboardInterrupt
+
+    before = w.ledger()
+    with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
+        patched.setattr(run, "pieces_of", ends)
+        load(w.spark, w.config, w.source, w.server, [("oracle", "bag_cut")], chunk_rows=4)
+    w.catch_up()
+    assert (w.ledger(), w.problems("bag_cut")) == (before, [])
+    [done] = load(w.spark, w.config, w.source, w.server, [("oracle", "bag_cut")], chunk_rows=4)
+    assert (done.rows, done.resumed, w.problems("bag_cut")) == (9, False, [])
 
 
 @pytest.mark.thorough
