@@ -9,7 +9,7 @@ from typing import Any
 
 import dagster as dg
 
-from cdc_platform.automation import overview, shadows, table_status
+from cdc_platform.automation import completeness, overview, shadows, table_status
 from cdc_platform.automation.accounting import accounting
 from cdc_platform.automation.naming import MAINTENANCE, Naming, with_deps
 from cdc_platform.automation.reporting import TABLES, stage_metadata
@@ -30,6 +30,7 @@ def all_assets(naming: Naming) -> list[Any]:
             snapshots(naming, source, own),
             *(spec for name in own for spec in naming.beside(source, *name).values()),
             naming.spec(MAINTENANCE, source),
+            completeness.asset(naming, source),
         ]
     return [*found, *shadows.specs(naming), overview.overview(naming)]
 

@@ -13,7 +13,7 @@ import dagster as dg
 
 from cdc_platform import tables
 from cdc_platform.automation import table_events, table_status
-from cdc_platform.automation.naming import SOURCE_TAG, Naming
+from cdc_platform.automation.naming import COMPLETE, SOURCE_TAG, Naming
 from cdc_platform.automation.table_status import TableStatus
 from cdc_platform.config import Config, Source
 from cdc_platform.lake import stores, watermarks
@@ -37,7 +37,25 @@ def observations(naming: Naming, source: Source, told: dict[str, Any]) -> list[d
     if waited < len(statuses) / TABLES_PER_S:
         return []
     told.update(number=reached.number, at=time.time())
-    return list(_events(naming, source, statuses))
+    return [*_events(naming, source, statuses), *_of_all(naming, source, statuses)]
+
+
+def asset(naming: Naming, source: Source) -> dg.AssetsDefinition:
+    """The asset `complete/<source>`, which is only observed: conditions of what lies downstream follow observations of
+    such an asset, and of one that is materialized, as tables are, they don't."""
+    spec = naming.spec(COMPLETE, source)
+
+    @dg.multi_observable_source_asset(name=naming.name(f"complete_{source.slug}"), specs=[spec])
+    def observe() -> Iterator[dg.ObserveResult]:
+        statuses = [s for s in table_status.statuses(naming.config, source) if s.state == "live"]
+        found = [*_of_all(naming, source, statuses)]
+        for event in found:
+            version = event.tags[table_events.DATA_VERSION]
+            yield dg.ObserveResult(event.asset_key, event.metadata, data_version=dg.DataVersion(version))
+        if not found:
+            yield dg.ObserveResult(spec.key, {"complete_up_to": words(table_status.complete(naming.config, source))})
+
+    return observe
 
 
 def words(told: Complete | None) -> str:
@@ -75,6 +93,22 @@ def _events(naming: Naming, source: Source, statuses: list[TableStatus]) -> Iter
                 metadata={k: v for k, v in table_events.completeness(status).items() if v is not None},
                 tags={SOURCE_TAG: naming.tag(source), table_events.DATA_VERSION: data_version(up_to)},
             )
+
+
+def _of_all(naming: Naming, source: Source, statuses: list[TableStatus]) -> Iterator[dg.AssetObservation]:
+    """Of `complete/<source>`: the time up to which each of these tables is complete; none where one tells none."""
+    times = [status.complete_up_to for status in statuses]
+    if not times or None in times:
+        return
+    first = min(statuses, key=lambda s: s.complete_up_to or datetime.max)
+    up_to = first.complete_up_to
+    assert up_to is not None
+    told = {k: v for k, v in table_events.completeness(first).items() if k != "complete_up_to_gtids"}
+    yield dg.AssetObservation(
+        naming.key(COMPLETE, source),
+        metadata={"tables": len(times), "earliest": ".".join(first.id), **told},
+        tags={SOURCE_TAG: naming.tag(source), table_events.DATA_VERSION: data_version(up_to)},
+    )
 
 
 def data_version(up_to: datetime) -> str:

@@ -27,14 +27,14 @@ STAGES = ("landing", "envelopes", "changes", "changelog", "offset_ledger", "quar
 SHARED = ("changelog", "offset_ledger", "quarantine", "health")
 """Assets that show the state of all sources."""
 _LONGEST_TAG = 63  # Dagster's own limit for a tag's value
-KAFKA, MAINTENANCE, SHADOW, TABLE = "kafka", "maintenance", "shadow", "table"
+KAFKA, MAINTENANCE, SHADOW, TABLE, COMPLETE = "kafka", "maintenance", "shadow", "table", "complete"
 
 
 @dataclass(frozen=True, slots=True)
 class CdcAsset:
     """What a translator is asked to describe.
 
-    stage: one of STAGES, of SHARED, "kafka", "maintenance", "shadow", "table" (a snapshot), "history" or
+    stage: one of STAGES, of SHARED, "kafka", "maintenance", "shadow", "complete", "table" (a snapshot), "history" or
     "typed_changes". source: None for what sources share. db, schema, table: of the last three stages, as the source
     spells them (schema: where it has one). topic: of stage "kafka" only. spec: as the platform would describe it.
     """
@@ -106,6 +106,13 @@ _PER_SOURCE = {
         _SPARK,
         "Upkeep of {source}'s tables: small files compacted, old versions vacuumed, old tombstones expired. "
         "The job `maintain` reports here.",
+    ),
+    COMPLETE: _Look(
+        "accounting",
+        _DELTA,
+        "Up to when all tables of {source} are complete, by the source's clock: the data version of its observations. "
+        "The checkpoint sensor observes it; what is to run when a time is reached depends on it.",
+        tables.WATERMARKS,
     ),
     SHADOW: _Look(
         "accounting",

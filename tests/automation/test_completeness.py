@@ -42,7 +42,8 @@ def tick(config: Config, instance: dg.DagsterInstance, cursor: str | None = None
 def told(result: dg.SensorResult) -> dict[str, str]:
     """Table → data version."""
     events: Any = result.asset_events
-    return {e.asset_key.path[-1]: e.tags["dagster/data_version"] for e in events}
+    tables = (e for e in events if e.asset_key.path[0] != "complete")
+    return {e.asset_key.path[-1]: e.tags["dagster/data_version"] for e in tables}
 
 
 @pytest.mark.thorough
@@ -86,10 +87,50 @@ def test_a_cursor_of_an_earlier_version_goes_on(shop: Config, instance: dg.Dagst
     assert json.loads(found.cursor or "")["positions"] == {"shop-dts": "abc"}
 
 
+def test_an_automation_condition_follows_up_to_when_all_tables_are_complete(shop: Config, instance: dg.DagsterInstance):
+    """As docs/completeness.md says: what depends on `complete/<source>` runs when the time has moved, and then only."""
+    naming, source = Naming(shop), shop.sources[0]
+    key = naming.key("complete", source)
+    observed = completeness.asset(naming, source)
+    condition = dg.AutomationCondition.eager()
+    report = dg.asset(name="report", deps=[key], automation_condition=condition)(lambda: None)
+    defs, cursor = dg.Definitions(assets=[observed, report]), None
+
+    def requested() -> int:
+        nonlocal cursor
+        found = dg.evaluate_automation_conditions(defs, instance, cursor=cursor)
+        cursor = found.cursor
+        return found.total_requested
+
+    def reached(batch: int, hours: int) -> None:
+        complete(shop, source.name, batch, MIDNIGHT + timedelta(hours=hours))
+        for event in tick(shop, instance).asset_events:
+            instance.report_runless_asset_event(event)
+
+    reached(0, 0)
+    instance.report_runless_asset_event(dg.AssetMaterialization("report"))
+    assert [requested(), requested()] == [0, 0]
+    reached(1, 1)
+    assert requested() == 1
+    instance.report_runless_asset_event(dg.AssetMaterialization("report"))
+    assert requested() == 0
+    reached(2, 1)
+    assert requested() == 0, "another run, and the same time"
+    [record] = instance.fetch_observations(key, limit=1).records
+    assert record.asset_observation is not None
+    assert record.asset_observation.metadata["tables"].value == 2
+
+    done = dg.materialize([observed], instance=instance)
+    assert done.success  # by hand, as the button Observe does
+    [record] = instance.fetch_observations(key, limit=1).records
+    assert record.asset_observation is not None
+    assert record.asset_observation.tags["dagster/data_version"].startswith("2026-11-20T01:00")
+
+
 def test_automation_conditions_follow_what_was_made_and_not_what_was_observed(
     shop: Config, instance: dg.DagsterInstance
 ):
-    """As docs/completeness.md says: a downstream asset that waits for a time takes the sensor."""
+    """As docs/completeness.md says of tables."""
     key = Naming(shop).table(shop.sources[0], "shop", "orders").key
     orders = dg.AssetsDefinition(specs=[dg.AssetSpec(key)])
     report = dg.asset(name="report", deps=[key], automation_condition=dg.AutomationCondition.eager())(lambda: None)
