@@ -16,6 +16,7 @@ from cdc_platform import tables
 from cdc_platform.automation.metadata import declared_metadata
 from cdc_platform.config import Config, Source
 from cdc_platform.formats import FORMATS
+from cdc_platform.lake import folders, stores
 from cdc_platform.lake.beside import KINDS
 
 OWNERS = ["team:cdc"]
@@ -156,6 +157,8 @@ class Naming:
         self.resource_key = resource_key
         self._translator = translator or CdcTranslator()
         self._specs: dict[tuple[Any, ...], dg.AssetSpec] = {}
+        lake = stores.lake(config)
+        self._folders = {s.name: folders.folder(lake, s.name) for s in config.sources}
 
     @property
     def translates(self) -> bool:
@@ -265,7 +268,7 @@ class Naming:
         middle = [source.format] if stage == "changes" else []
         text = look.description.format(source=source.name, whole=whole, summary=fmt.summary)
         return dg.AssetSpec(
-            dg.AssetKey([stage, *middle, source.name]),
+            dg.AssetKey([stage, *middle, self._folders[source.name] if stage == "snapshots" else source.name]),
             group_name=look.group,
             kinds=set(look.kinds),
             owners=list(source.owners) or OWNERS,
@@ -276,10 +279,10 @@ class Naming:
         )
 
     def _snapshot(self, source: Source, name: tables.Name) -> dg.AssetSpec:
-        path, text = tables.SNAPSHOT_PATH.of(self.config.lake, source.name, name), ".".join(name)
+        folder, text = self._folders[source.name], ".".join(name)
         own = source.tables.description_of(*name)
         return dg.AssetSpec(
-            dg.AssetKey(["snapshots", source.name, *map(tables.path_name, name)]),
+            dg.AssetKey(["snapshots", folder, *map(tables.path_name, name)]),
             group_name="snapshots",
             kinds=set(_DELTA),
             owners=source.owners_of(*name) or OWNERS,
@@ -289,13 +292,16 @@ class Naming:
                 SOURCE_TAG: self.tag(source),
                 **source.tags_of(*name),
             },
-            metadata={"dagster/uri": path, "dagster/table_name": text},
+            metadata={
+                "dagster/uri": tables.SNAPSHOT_PATH.of(self.config.lake, folder, name),
+                "dagster/table_name": text,
+            },
         )
 
     def _beside(self, kind: str, source: Source, name: tables.Name) -> dg.AssetSpec:
         table, look = self._snapshot(source, name), KINDS[kind]
         return table.replace_attributes(
-            key=dg.AssetKey([kind, *table.key.path[1:]]),
+            key=dg.AssetKey([kind, source.name, *table.key.path[2:]]),
             description=f"{look.about.format('.'.join(name))} Catch-up runs of {source.name} keep it up.",
             metadata={"dagster/uri": look.path.of(self.config.lake, source.name, name)},
         )

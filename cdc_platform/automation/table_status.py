@@ -15,7 +15,7 @@ from cdc_platform import certificate, tables
 from cdc_platform.certificate import Certificate
 from cdc_platform.config import Config, Source
 from cdc_platform.errors import LakeChanged, StorageError
-from cdc_platform.lake import looks, queries, stores, watermarks
+from cdc_platform.lake import folders, looks, queries, stores, watermarks
 from cdc_platform.lake.store import Store
 from cdc_platform.lake.watermarks import Complete
 from cdc_platform.tables import Name
@@ -164,7 +164,7 @@ def statuses(config: Config, source: Source) -> list[TableStatus]:
             source,
             name[0],
             name[-1],
-            tables.SNAPSHOT_PATH.of(stores.lake(config), source.name, name),
+            folders.snapshot(stores.lake(config), source.name, name),
             schema=name[1] if len(name) == 3 else None,
             state=state.get("state", "waiting"),
             reason=state.get("reason"),

@@ -86,31 +86,42 @@ def cutover_command(
     of: Annotated[str, typer.Argument(metavar="SOURCE", help="`of` of a pair of cdc.yaml.")],
     yes: Annotated[bool, typer.Option("--yes", help="Do it. Without it, only what would be done is told.")] = False,
     plan: Annotated[bool, typer.Option("--plan", help="Only tell what would be done, as without --yes.")] = False,
+    exchange: Annotated[
+        bool, typer.Option("--exchange", help="Exchange the sources' tables, for feeds of one format, too.")
+    ] = False,
     master: Annotated[str | None, typer.Option(help="Spark master of an own session, e.g. local[2].")] = None,
     config: _File = Path("cdc.yaml"),
 ) -> Report:
-    """Let a source go on by the other feed's topic: tables, history and changelog stay, and follow that from the record
-    on that begins what they lack.
+    """Let the other feed take the place of the one in use: what readers know stays where it is.
 
-    For feeds of one format, by one partition each, that tell GTIDs and places of one binlog. Both are brought up to
-    date and compared before; rows that differ, or anything that isn't certain, refuse it, and nothing is changed. After
-    it cdc.yaml has to name the other topic: until then the source's runs are refused.
+    Feeds of one format, by one partition each, that tell GTIDs and places of one binlog: the source goes on by the
+    other one's topic, from the record on that begins what it lacks. After it cdc.yaml has to name that topic: until
+    then the source's runs are refused. Feeds of two formats: the sources exchange the folders of their snapshots;
+    cdc.yaml stays. Both are brought up to date and compared before; rows that differ, or anything that isn't certain,
+    refuse it, and nothing is changed.
     """
-    from cdc_platform.shadow.cutover import Cutover
+    from cdc_platform.shadow.cutover import way
 
     loaded = load_config(config)
     if plan or not yes:
-        told = Cutover(loaded, loaded.shadow_of(of), progress).plan()
+        told = way(loaded, loaded.shadow_of(of), progress, exchange=exchange).plan()
         return Report(told, 0, _cutover(told))
     from cdc_platform.spark.session import open_session
 
     ready = with_spark(loaded, master)
     with log_followed(progress):
-        done = Cutover(ready, ready.shadow_of(of), progress).do(open_session(ready))
+        done = way(ready, ready.shadow_of(of), progress, exchange=exchange).do(open_session(ready))
     return Report(done, 0, _cutover(done))
 
 
 def _cutover(told: dict[str, Any]) -> dict[str, Any]:
+    if "folders" in told:
+        placed = {f"snapshots/{folder}": f"tables of {source}" for source, folder in sorted(told["folders"].items())}
+        shown = {"tables in use": told["of"], "are fed by": told["by"], **placed, "tables": told["tables"]}
+        left = (
+            "load Dagster's definitions again; the feed that isn't in use any more may stay, as the other of the pair"
+        )
+        return {**shown, **({"done": True, "then": left} if told["done"] else {"to do it": "--yes"})}
     shown = {"source": told["of"], "goes on by": told["by"]}
     if "old" in told:
         shown |= {

@@ -207,7 +207,7 @@ def _tables(config: Config, reached: Mapping[str, Complete | None]) -> list[dict
     """Every known table with its rows, how many quarantine holds, and up to when it is complete; state `waiting` before
     its first snapshot."""
     from cdc_platform import tables
-    from cdc_platform.lake import queries
+    from cdc_platform.lake import folders, queries
 
     states = {(t["source"], tables.name_of(t)): t for t in queries.table_states(config)}
     held: dict[Any, int] = {}
@@ -217,7 +217,7 @@ def _tables(config: Config, reached: Mapping[str, Complete | None]) -> list[dict
     found = []
     for source, name in queries.known_tables(config):
         state, told = states.get((source.name, name), {}), reached[source.name]
-        path = tables.SNAPSHOT_PATH.of(stores.lake(config), source.name, name)
+        path = folders.snapshot(stores.lake(config), source.name, name)
         rows = state.get("rows")
         found.append(
             {

@@ -8,7 +8,6 @@ import typer
 from cdc_platform.cli.output import Report, printed
 from cdc_platform.config import Source, load_config
 from cdc_platform.errors import ConfigError
-from cdc_platform.tables import SNAPSHOT_PATH
 
 ConfigFile = Annotated[Path, typer.Option("--config", envvar="CDC_CONFIG", help="cdc.yaml")]
 Table = Annotated[str, typer.Argument(metavar="TABLE", help="db.table, or source/db.table.")]
@@ -53,7 +52,7 @@ def schema_command(
 
     `schema fetch SOURCE` writes the CREATE TABLE statements of a source's tables, read from its server, to a file for
     the option schema_file."""
-    from cdc_platform.lake import handles, stores
+    from cdc_platform.lake import folders, handles, stores
     from cdc_platform.reading import described
 
     loaded = load_config(config)
@@ -64,7 +63,7 @@ def schema_command(
     name = described.find(loaded, table, source)
     columns = described.columns(loaded, name, all_columns)
     [row] = described.overview(loaded, [name])
-    opened = handles.opened(SNAPSHOT_PATH.of(stores.lake(loaded), name.source, name.name))
+    opened = handles.opened(folders.snapshot(stores.lake(loaded), name.source, name.name))
     return {
         **row,
         "columns": columns,

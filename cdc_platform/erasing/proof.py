@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 from cdc_platform.config import Config, Source
 from cdc_platform.erasing import shadows
 from cdc_platform.erasing.subject import forms, patterns
-from cdc_platform.lake import stores
+from cdc_platform.lake import folders, stores
 from cdc_platform.lake.store import File, Store
 from cdc_platform.landing.erased import digest
 from cdc_platform.tables import (
@@ -89,7 +89,7 @@ def files(lake: Store, source: Source) -> Iterator[str]:
     names = {"source": source.name, "format": source.format}
     own = [t.at("", **names).lstrip("/") for t in ALL if "{source}" in t.path]
     of_tables = (SNAPSHOT_PATH, TOMBSTONES_PATH, HISTORY_PATH, TYPED_CHANGES_PATH)
-    own += [of.path.split("/{db}")[0].format(**names) for of in of_tables]
+    own += [folders.under(lake, of, source.name) for of in of_tables]
     own.append(CARRIED.at("", **names).lstrip("/"))
     shared = [t.path for t in ALL if "{source}" not in t.path]
     for folder in (*own, *(of.format(**names) for of in _OTHER)):

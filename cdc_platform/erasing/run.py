@@ -18,7 +18,7 @@ from cdc_platform.erasing.search import Search, Told
 from cdc_platform.erasing.tables import Tables
 from cdc_platform.explain import records
 from cdc_platform.explain.table import find, parse_key
-from cdc_platform.lake import checkpoints, commits, delta_table, erasing
+from cdc_platform.lake import checkpoints, commits, delta_table, erasing, folders
 from cdc_platform.lake.erasing import Rewritten
 from cdc_platform.lake.store import File, Store
 from cdc_platform.lake.writer_lock import source_lock
@@ -33,7 +33,6 @@ from cdc_platform.tables import (
     ENVELOPES,
     ERASURES,
     LANDING,
-    SNAPSHOT_PATH,
     TABLE_STATE,
     WAITING,
     name_columns,
@@ -220,7 +219,7 @@ class Erasure(Search):
         """That snapshots hold fewer rows."""
         path, rows = TABLE_STATE.at(self.lake), []
         for name, was in state.now(path, self.source).items():
-            snapshot = SNAPSHOT_PATH.of(self.lake, self.source.name, name)
+            snapshot = folders.snapshot(self.lake, self.source.name, name)
             if any(t.files and self.lake.at(t.path) == snapshot for t in tables):
                 now = commits.live(snapshot)
                 said = {

@@ -50,6 +50,7 @@ WHERE = (
     Lies(tables.TABLE_RULES, "nothing", "configuration"),
     Lies(tables.DECODED_WITH, "nothing", "configuration"),
     Lies(tables.TOPICS, "nothing", "names"),
+    Lies(tables.SNAPSHOT_FOLDERS, "nothing", "names"),
     Lies(tables.CUTS, "nothing", "versions and positions; versions from before can't be read any more"),
     Lies(tables.SEQUENCES, "nothing", "offsets"),
     Lies(tables.ERASURES, "nothing", "digests, addresses, counts"),

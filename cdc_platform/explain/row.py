@@ -13,7 +13,7 @@ from cdc_platform.explain import records
 from cdc_platform.explain.changes import Changes, Found, Within
 from cdc_platform.explain.records import Address
 from cdc_platform.explain.table import Table, at
-from cdc_platform.lake import queries, stores
+from cdc_platform.lake import folders, queries, stores
 from cdc_platform.lake.queries import text
 from cdc_platform.reading.catalog import Cut, Snapshot, TableName
 from cdc_platform.reading.frames import Frames
@@ -21,7 +21,6 @@ from cdc_platform.reading.moments import Moment
 from cdc_platform.snapshots.apply.cast import typed
 from cdc_platform.snapshots.reduce.one_key import Change, Key, Row
 from cdc_platform.snapshots.schema.then import AtCut, at_cut, at_time
-from cdc_platform.tables import SNAPSHOT_PATH
 
 
 @dataclass(frozen=True)
@@ -113,7 +112,7 @@ class _One(Frames):
 
 def _stored(config: Config, table: Table, key: Key, when: Moment) -> pa.Table:
     """The snapshot's row, or none. Raises NotReadable where a cut's version isn't there any more."""
-    place = SNAPSHOT_PATH.of(stores.lake(config), table.source.name, table.snapshot)
+    place = folders.snapshot(stores.lake(config), table.source.name, table.snapshot)
     version = None
     if when.cut is not None:
         known = when.cut.snapshots.get(TableName.of(table.source.name, table.snapshot))

@@ -264,10 +264,10 @@ def _appended(sink: Sink, files: list[Written], once: tuple[str, int] | None, be
     return [*lines, *({"add": _added(f, now, partition)} for f in files)]
 
 
-def replace(sink: Sink, gone: Collection[str], files: list[Written]) -> None:
-    """Name files in place of others (`gone`: their paths in the table) that hold the same rows, or what these should
-    have held. Who reads the table commit by commit doesn't take them for new ones (`dataChange` is false). Raises
-    LakeChanged where one of the others isn't there any more, and as `append`."""
+def replace(sink: Sink, gone: Collection[str], files: list[Written], *, news: bool = False) -> None:
+    """Name files in place of others (`gone`: their paths in the table). Unless `news`, they hold the same rows, or what
+    these should have held: who reads the table commit by commit doesn't take them for new ones (`dataChange` is false).
+    Raises LakeChanged where one of the others isn't there any more, and as `append`."""
 
     path = sink.table
     for _ in tries(path):
@@ -280,7 +280,7 @@ def replace(sink: Sink, gone: Collection[str], files: list[Written]) -> None:
         _seen(path, files)
         now, before = int(time.time() * 1000), told.version
         info = {"timestamp": now, "operation": "REWRITE", "readVersion": before, "engineInfo": "cdc-platform"}
-        same, partition = {"dataChange": False}, dict(sink.partition)
+        same, partition = {"dataChange": news}, dict(sink.partition)
         lines: list[Action] = [{"commitInfo": info}]
         lines += [{"remove": {**_removed(there[name], now), **same}} for name in sorted(gone)]
         lines += [{"add": {**_added(f, now, partition), **same}} for f in files]

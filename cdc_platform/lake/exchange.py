@@ -6,12 +6,11 @@ takes the source's lease does what a killed process left undone (writer_lock.py)
 """
 
 import json
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 from urllib.parse import unquote
 
 from cdc_platform.errors import LakeChanged
-from cdc_platform.lake import checkpoints, commits, delta_table
+from cdc_platform.lake import checkpoints, commits, delta_table, folders
 from cdc_platform.lake.data_files import Written
 from cdc_platform.lake.store import Store
 from cdc_platform.tables import CHECKPOINT
@@ -21,20 +20,28 @@ _settled: dict[tuple[str, str], int] = {}
 """Lake and source → number of the newest lease under which this process knew of nothing to do."""
 
 
-@dataclass(frozen=True, slots=True)
-class Exchanged:
-    """A table under the lake, the partition of it (column → value) that is exchanged, and its files then."""
+class Exchanged(NamedTuple):
+    """A table under the lake, the partition of it (column → value) that is exchanged, and its files then. news: who
+    reads the table commit by commit is to see other rows."""
 
     path: str
     partition: dict[str, str]
     files: list[Written]
+    news: bool = False
 
 
-def decide(lake: Store, source: str, tables: list[Exchanged], batches: dict[str, tuple[int, str]]) -> None:
+def decide(
+    lake: Store,
+    source: str,
+    tables: list[Exchanged],
+    batches: dict[str, tuple[int, str]],
+    folders_too: int | None = None,
+) -> None:
     """Notes an exchange, which `finish` does. batches: stage → number behind which its batches go on, so that none has
-    that of one whose rows are new here, and what its checkpoint tells then (batches.entry)."""
-    told = [{"path": t.path, "partition": t.partition, "files": [f._asdict() for f in t.files]} for t in tables]
-    note = {"tables": told, "batches": batches}
+    that of one whose rows are new here, and what its checkpoint tells then (batches.entry). folders_too: it is decided
+    only by the note of folders with this number (folders.py)."""
+    told = [{**t._asdict(), "files": [f._asdict() for f in t.files]} for t in tables]
+    note = {"tables": told, "batches": batches, "folders": folders_too}
     _settled.pop((lake.root, source), None)
     lake.put(_NOTE.format(source=source), json.dumps(note).encode())
 
@@ -53,21 +60,26 @@ def finish(lake: Store, source: str) -> bool:
     if (note := lake.read(name)) is None:
         return False
     told: dict[str, Any] = json.loads(note)
+    if (number := told.get("folders")) is not None and not folders.exchanged(lake, source, number):
+        folders.void(lake, source, number)  # whoever wrote the note may go on later
+        lake.remove([name])
+        return False
     for table in told["tables"]:
-        _exchange(lake.at(table["path"]), table["partition"], [Written(**f) for f in table["files"]])
+        written = [Written(**f) for f in table["files"]]
+        _exchange(lake.at(table["path"]), table["partition"], written, news=table.get("news", False))
     for room, (number, entry) in told["batches"].items():
         _go_on(CHECKPOINT.at(lake, room=room, source=source), number, entry)
     lake.remove([name])
     return True
 
 
-def _exchange(path: Store, partition: dict[str, str], files: list[Written]) -> None:
+def _exchange(path: Store, partition: dict[str, str], files: list[Written], *, news: bool) -> None:
     there, new = set(delta_table.files(path, **partition)), {unquote(f.path) for f in files}
     if there != new:
         if gone := next((f.path for f in files if path.size(f.path) != f.size), None):
             raise LakeChanged(path.uri(gone), "it was to be exchanged for others, and isn't there as it was written")
         more = [f for f in files if unquote(f.path) not in there]
-        commits.replace(delta_table.sink(path, **partition), there - new, more)
+        commits.replace(delta_table.sink(path, **partition), there - new, more, news=news)
 
 
 def _go_on(checkpoint: Store, number: int, entry: str) -> None:

@@ -10,7 +10,7 @@ from filelock import FileLock, Timeout
 
 from cdc_platform.config import Config, Source
 from cdc_platform.errors import RunInProgress
-from cdc_platform.lake import erasing, exchange, lease, probe, stores
+from cdc_platform.lake import erasing, exchange, folders, lease, probe, stores
 
 WAIT_S = 60.0
 _mine: dict[tuple[Path, int], lease.Lease] = {}
@@ -46,6 +46,7 @@ def source_lock(config: Config, source: Source, wait_s: float | None = None) -> 
         left = max(wait - (time.monotonic() - started), 0.0)
         with lease.held(lake, source.name, source.slug, left) as mine:
             _mine[name, threading.get_ident()] = mine
+            folders.settle(lake, source.name, mine.number)
             exchange.settle(lake, source.name, mine.number)
             erasing.settle(lake, source.name, mine.number)
             yield mine

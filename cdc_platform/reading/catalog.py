@@ -43,7 +43,8 @@ class TableName(NamedTuple):
 
     @property
     def path(self) -> str:
-        """`<source>/<db>[/<schema>]/<table>`, names escaped: path under `snapshots/`, and the end of its asset key."""
+        """`<source>/<db>[/<schema>]/<table>`, names escaped: path under `snapshots/`, and the end of its asset key (but
+        where `shadow cutover` exchanged folders: lake/folders.py)."""
         return tables.SNAPSHOT_PATH.of("", self.source, self.name).removeprefix("/snapshots/")
 
 
@@ -135,17 +136,19 @@ def complete_up_to(lake: Store, name: TableName) -> datetime | None:
     return found.of(name.name) if found else None
 
 
-def find_cut(lake: Store, source: str, cut: int | None = None, kind: CutKind = "transaction") -> Cut:
-    """The cut of that number; None: the newest of that kind. Raises NotReadable with what there is."""
+def find_cut(lake: Store, source: str, cut: int | None = None, kind: CutKind = "transaction", *, above: int = 0) -> Cut:
+    """The cut of that number; None: the newest of that kind, and above that number. Raises NotReadable with what there
+    is."""
     if cut is not None:
         if found := cuts(lake, source, f"cut = {int(cut)}"):
             return found[0]
         below = cuts(lake, source, f"cut < {int(cut)}", limit=1)  # of old ones the last of each hour stays
         there = dict.fromkeys(str(c.number) for c in (*below, *cuts(lake, source)))
         raise NotReadable(source, f"has no cut {cut}", [*there] or ["none yet"])
-    if found := cuts(lake, source, "kind = 'transaction'" if kind == "transaction" else "", limit=1):
+    newer = f"cut > {above:d}"
+    if found := cuts(lake, source, f"{newer} AND kind = 'transaction'" if kind == "transaction" else newer, limit=1):
         return found[0]
-    other = cuts(lake, source, limit=1)
+    other = cuts(lake, source, newer, limit=1)
     if other:
         raise NotReadable(
             source,

@@ -8,7 +8,7 @@ from cdc_platform import tables
 from cdc_platform.config import Config
 from cdc_platform.config.tables import ORIGIN
 from cdc_platform.errors import ConfigError
-from cdc_platform.lake import handles, queries, stores
+from cdc_platform.lake import folders, handles, queries, stores
 from cdc_platform.lake.store import Store
 from cdc_platform.reading.catalog import TableName, states
 from cdc_platform.suggest import closest
@@ -48,7 +48,7 @@ def overview(config: Config, names: Iterable[TableName]) -> list[dict[str, Any]]
     held = {(h["source"], tables.name_in(h)): h["rows"] for h in queries.held(config)}
     found = []
     for name in names:
-        path = tables.SNAPSHOT_PATH.of(stores.lake(config), name.source, name.name)
+        path = folders.snapshot(stores.lake(config), name.source, name.name)
         columns = [c for c in queries.columns(path) or () if not c.startswith(BOOKKEEPING)]
         state = there.get(name)
         found.append(
@@ -73,7 +73,7 @@ def columns(config: Config, name: TableName, bookkeeping: bool = False) -> list[
     from deltalake.exceptions import TableNotFoundError
 
     try:
-        table = handles.opened(tables.SNAPSHOT_PATH.of(stores.lake(config), name.source, name.name))
+        table = handles.opened(folders.snapshot(stores.lake(config), name.source, name.name))
     except TableNotFoundError:
         raise ConfigError("TABLE", f"{name} has no snapshot yet: run `cdc-platform run`") from None
     told = _described(config, name.source).get(name, {})
@@ -104,7 +104,7 @@ def limits(config: Config, name: TableName) -> dict[str, list[str]]:
     from deltalake.exceptions import TableNotFoundError
 
     try:
-        return limits_of(handles.opened(tables.SNAPSHOT_PATH.of(stores.lake(config), name.source, name.name)))
+        return limits_of(handles.opened(folders.snapshot(stores.lake(config), name.source, name.name)))
     except TableNotFoundError:
         return {}
 

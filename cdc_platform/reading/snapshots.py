@@ -1,13 +1,14 @@
 """A lake's snapshots: each at its newest or a given version, or all tables of a source at one cut."""
 
 import os
+from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
 from cdc_platform import tables
 from cdc_platform.config.storage import Storage, kind
 from cdc_platform.errors import NotReadable
-from cdc_platform.lake import stores
+from cdc_platform.lake import folders, stores
 from cdc_platform.reading.catalog import (
     Cut,
     CutKind,
@@ -36,28 +37,41 @@ class Snapshots(Frames):
 
     def tables(self, source: str | None = None) -> list[TableName]:
         """The live tables, of one source or of all."""
-        return [name for name, found in states(self._store, source).items() if found.state == "live"]
+        own = None if source is None else folders.owners(self._store, source)[0].source
+        return [self._shown(name) for name, found in states(self._store, own).items() if found.state == "live"]
 
     def cuts(self, source: str, limit: int = 20) -> list[Cut]:
         """The source's cuts, the newest first."""
-        return cuts(self._store, source, limit=limit)
+        found: list[Cut] = []
+        for one in folders.owners(self._store, source):
+            of = f"cut > {one.above:d}" + ("" if one.up_to is None else f" AND cut <= {one.up_to:d}")
+            found += cuts(self._store, one.source, of, limit=limit - len(found))
+        return [_of_folder(cut, source) for cut in found]
 
     def complete_up_to(self, table: Any) -> datetime | None:
         """All that the source had committed before this time, by its own clock, is in the table. None: no run has told
         so far, or it is complete to no time. Raises NotReadable: no such table, or it isn't live."""
-        return complete_up_to(self._store, self._named(table))
+        name = self._named(table)
+        own = folders.owners(self._store, name.source)[0].source
+        return complete_up_to(self._store, name._replace(source=own))
 
     def at_cut(self, source: str, cut: int | None = None, kind: CutKind = "transaction") -> "SnapshotsAtCut":
         """All tables of a source at one cut: the newest, or one by its number. kind: `transaction` takes only a cut
         that has no transaction by half; `any` also one of a feed that can't tell. Raises NotReadable."""
-        return SnapshotsAtCut(find_cut(self._store, source, cut, kind))
+        of = folders.owners(self._store, source)
+        one = next(o for o in of if cut is None or o.above < cut or o is of[-1])
+        return SnapshotsAtCut(_of_folder(find_cut(self._store, one.source, cut, kind, above=one.above), source))
 
     def _find(self, table: Any, version: int | None) -> Snapshot:
         name = self._named(table)
         return Snapshot(tables.SNAPSHOT_PATH.of(self._store, name.source, name.name), version)
 
+    def _shown(self, name: TableName) -> TableName:
+        """As readers know it: by the folder it is in."""
+        return name._replace(source=folders.folder(self._store, name.source))
+
     def _named(self, table: Any) -> TableName:
-        known = states(self._store)
+        known = {self._shown(name): found for name, found in states(self._store).items()}
         name = resolve(str(table), known, "this lake")
         found = known[name]
         if self.only_live and found.state != "live":
@@ -67,6 +81,12 @@ class Snapshots(Frames):
                 ["only_live=False, to read its last rows"],
             )
         return name
+
+
+def _of_folder(cut: Cut, folder: str) -> Cut:
+    """A cut of who had a folder then, as who reads that knows it."""
+    shown = {name._replace(source=folder): at for name, at in cut.snapshots.items()}
+    return replace(cut, source=folder, snapshots=shown)
 
 
 class SnapshotsAtCut(Frames):

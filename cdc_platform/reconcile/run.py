@@ -10,7 +10,7 @@ from pyspark.sql import functions as F
 from cdc_platform.config import Config, Source
 from cdc_platform.config.tables import ORIGIN, origin_of
 from cdc_platform.errors import ConfigError
-from cdc_platform.lake import delta_table, queries, stores
+from cdc_platform.lake import delta_table, folders, queries, stores
 from cdc_platform.lake.store import Store
 from cdc_platform.reconcile import export, live, notes
 from cdc_platform.reconcile.columns import SourceColumn, pair
@@ -18,7 +18,7 @@ from cdc_platform.reconcile.result import TableResult
 from cdc_platform.reconcile.server import Server
 from cdc_platform.results import Stopwatch
 from cdc_platform.spark import delta_sql
-from cdc_platform.tables import SCHEMA_HISTORY, SNAPSHOT_PATH, Name, name_columns, name_of
+from cdc_platform.tables import SCHEMA_HISTORY, Name, name_columns, name_of
 
 NO_SNAPSHOT = "there is no snapshot of it"
 Told = Callable[[str], None]
@@ -62,7 +62,7 @@ def _known(config: Config, source: Source) -> list[Name]:
 
 def _origins(spark: SparkSession, config: Config, source: Source, server: Server, snapshots: list[Name]) -> list[Name]:
     """Tables of the source that routes lead to these snapshots: those it has, and those that rows tell."""
-    paths = [SNAPSHOT_PATH.of(stores.lake(config), source.name, name) for name in snapshots]
+    paths = [folders.snapshot(stores.lake(config), source.name, name) for name in snapshots]
     rows = [
         r for p in paths if delta_table.exists(p) for r in delta_sql.read(spark, p).select(*ORIGIN).distinct().collect()
     ]
@@ -123,7 +123,7 @@ def _kept_in(
     """Path of the snapshot that keeps a table, and what of it is this table's: in one that routes merge, rows of its
     origin, without columns that only other tables have (`columns`: its own at the source)."""
     target = source.tables.routed(*name)
-    path = SNAPSHOT_PATH.of(stores.lake(config), source.name, target)
+    path = folders.snapshot(stores.lake(config), source.name, target)
     if not source.tables.merged(*target):
         return path, lambda rows: rows
     own = {c.lower() for c in columns}

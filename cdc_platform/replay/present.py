@@ -8,12 +8,12 @@ from cdc_platform.changes.run import messages_path
 from cdc_platform.config import Config, Source
 from cdc_platform.errors import NotReadable
 from cdc_platform.formats import FORMATS
-from cdc_platform.lake import batches, delta_table, stores
+from cdc_platform.lake import batches, delta_table, folders, stores
 from cdc_platform.lake.batches import End
 from cdc_platform.lake.writer_lock import source_lock
 from cdc_platform.reading import catalog, described
 from cdc_platform.reading.catalog import State, TableName
-from cdc_platform.tables import CHANGELOG, CHANGES, CHECKPOINT, SNAPSHOT_PATH
+from cdc_platform.tables import CHANGELOG, CHANGES, CHECKPOINT
 
 _RUN = ["`cdc-platform run` first"]
 
@@ -50,7 +50,7 @@ def look(config: Config, source: Source) -> Present:
         ahead = needs.room if (needs := FORMATS[source.format].context) else None
         if ahead is not None and batches.reached(messages, checkpoint(ahead)) != until:
             raise NotReadable(source.name, "DDL of messages is read that aren't decoded: a run was ended before", _RUN)
-        paths = {n: SNAPSHOT_PATH.of(lake, source.name, n.name) for n in described.known(config, source.name)}
+        paths = {n: folders.snapshot(lake, source.name, n.name) for n in described.known(config, source.name)}
         versions = {n: delta_table.version(p) if delta_table.exists(p) else None for n, p in paths.items()}
         at = batches.identity(messages), delta_table.version(changes)
         return Present(until, *at, versions, catalog.states(lake, source.name))

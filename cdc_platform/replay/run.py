@@ -17,7 +17,7 @@ from cdc_platform.config import Config, Source
 from cdc_platform.config.load import with_options
 from cdc_platform.errors import ConfigError, TableStopped
 from cdc_platform.formats import FORMATS
-from cdc_platform.lake import delta_table, exchange, queries, stores
+from cdc_platform.lake import delta_table, exchange, folders, queries, stores
 from cdc_platform.lake.store import Store
 from cdc_platform.lake.writer_lock import source_lock
 from cdc_platform.reading import catalog, described
@@ -30,7 +30,7 @@ from cdc_platform.results import Stopwatch
 from cdc_platform.spark import delta_sql, row_diff
 from cdc_platform.spark.session import leased
 from cdc_platform.suggest import closest
-from cdc_platform.tables import BOOKKEEPING, QUARANTINE, SNAPSHOT_PATH, name_in
+from cdc_platform.tables import BOOKKEEPING, QUARANTINE, name_in
 
 log = logging.getLogger("cdc_platform.run")
 _SIDES = row_diff.Sides("in_use", "replay", *kinds.KINDS)
@@ -222,7 +222,7 @@ def _both(in_use: Any, replay: Any) -> dict[str, Any]:
 
 
 def _path(config: Config, name: TableName) -> Store:
-    return SNAPSHOT_PATH.of(stores.lake(config), name.source, name.name)
+    return folders.snapshot(stores.lake(config), name.source, name.name)
 
 
 def _types(u: DataFrame, r: DataFrame) -> list[dict[str, Any]]:

@@ -14,26 +14,20 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
-from cdc_platform import chain
 from cdc_platform.changes import in_force
 from cdc_platform.config import Config, Source
 from cdc_platform.config.shadow import Shadow
 from cdc_platform.kafka.offsets import kafka_state
-from cdc_platform.lake import batches, delta_table, queries, stores
+from cdc_platform.lake import delta_table, queries, stores
 from cdc_platform.lake.writer_lock import source_lock
 from cdc_platform.landing import ended
 from cdc_platform.landing import run as landing
 from cdc_platform.results import Stopwatch
-from cdc_platform.shadow import kept, run, seam
+from cdc_platform.shadow import kept, ready, seam
 from cdc_platform.shadow.errors import ShadowRefused
-from cdc_platform.shadow.kinds import BEHIND, EQUAL
+from cdc_platform.shadow.handover import Handover
 from cdc_platform.shadow.seam import Seam
-from cdc_platform.spark.session import leased
-from cdc_platform.tables import CHANGELOG, CHANGES, CHECKPOINT, ERASURES, LOADED, OFFSET_LEDGER, TOPICS, Name, name_of
-from cdc_platform.units import count
-
-_RUN = "`cdc-platform run`, then this once more"
-_COMPARE = "`cdc-platform shadow compare` tells more"
+from cdc_platform.tables import ERASURES, LOADED, OFFSET_LEDGER, TOPICS
 
 
 @dataclass(frozen=True)
@@ -61,8 +55,8 @@ class Cutover:
         if (before := self._done()) is not None:
             return before
         self._check_config()
-        self._check_lake()
-        self._check_tables(kept.last(self.config, self.pair))
+        ready.check_lake(self.config, self.pair)
+        ready.check_tables(self.pair, kept.last(self.config, self.pair))
         return self._as_told(self._seam(), done=False)
 
     def do(self, spark: SparkSession) -> dict[str, Any]:
@@ -74,15 +68,7 @@ class Cutover:
             if (before := self._done()) is not None:
                 return {**before, "seconds": watch.seconds}
             self._check_config()
-            for source, lease in leases:
-                self.told(f"bringing {source.name} up to date")
-                with leased(spark, lease):
-                    for stage in chain.STAGES.values():
-                        stage(spark, self.config, source)
-            self._check_lake()
-            self.told("comparing all tables")
-            found = run.compare(spark, self.config, self.pair, anew=True)
-            self._check_tables({name_of(r): r for r in found["rows"]})
+            ready.bring(spark, self.config, self.pair, leases, self.told)
             at = self._seam()
             self._note(at)
         return {**self._as_told(at, done=True), "seconds": watch.seconds}
@@ -97,55 +83,24 @@ class Cutover:
         of, by = self.of, self.by
         if of.format != by.format:
             problem = f"{of.name} is {of.format}, {by.name} {by.format}: what was landed couldn't be decoded any more"
-            raise self._refused(problem, f"readers go over to the tables of {by.name}")
+            raise self._refused(problem, "--exchange")
         if in_force.values(of) != in_force.values(by):
-            raise self._refused("the sources have different options", "the same `options` for both")
+            raise self._refused("the sources have different options", "the same `options` for both", "--exchange")
         if self.config.kafka_properties(of) != self.config.kafka_properties(by):
-            raise self._refused("the sources have different `kafka` settings", "the same `kafka` for both")
-        if self.pair.tables != ["*"]:
-            raise self._refused("not all tables are compared", "`shadow` without `tables`")
-
-    def _check_lake(self) -> None:
-        """Raises ShadowRefused where something has come and isn't settled."""
-        lake = stores.lake(self.config)
-        for source in (self.of, self.by):
-            rooms = ("changes", "changelog", "snapshots")
-            tables = CHANGES.at(lake, format=source.format, source=source.name), CHANGELOG.at(lake)
-            if not all(map(delta_table.exists, tables)):
-                raise self._refused(f"nothing of {source.name} has been decoded yet", _RUN)
-            marks = [CHECKPOINT.at(lake, room=room, source=source.name) for room in rooms]
-            stages = ((tables[0], marks[1], {}), (tables[1], marks[2], {"source": source.name}))
-            if any(map(batches.unfinished, marks)) or any(batches.behind(p, at, **only) for p, at, only in stages):
-                raise self._refused(f"a run of {source.name} was ended before its end", _RUN)
-            rows = queries.ledger(self.config, [source])
-            if any(r["waiting"] or r["unaccounted"] for r in rows):
-                raise self._refused(f"records of {source.name} wait for others, or aren't accounted for", _RUN)
-            if n := queries.quarantined(self.config).get(source.name):
-                choice = f"`cdc-platform quarantine list --source {source.name}`"
-                raise self._refused(f"quarantine holds {count(n, 'row')} of {source.name}", choice)
-
-    def _check_tables(self, rows: dict[Name, dict[str, Any]]) -> None:
-        """Raises ShadowRefused where a comparison found anything else than equal rows, and rows that changed since."""
-        if not rows:
-            raise self._refused("the feeds weren't compared yet", "`cdc-platform shadow compare`")
-        for name, row in sorted(rows.items()):
-            text, open_ = ".".join(name), sum(row[c] for c in ("only_of", "only_by", "differing"))
-            if open_:
-                raise self._refused(f"{count(open_, 'row')} of {text} differ", _COMPARE)
-            if row["state"] not in (EQUAL, BEHIND) or row["reason"]:
-                raise self._refused(f"{text} isn't compared in full: {row['reason']}", _COMPARE)
-            if left := dict(row["not_compared"] or ()):
-                raise self._refused(f"column {min(left)} of {text} can't be compared: {left[min(left)]}", _COMPARE)
+            raise self._refused(
+                "the sources have different `kafka` settings", "the same `kafka` for both", "--exchange"
+            )
+        ready.check_pair(self.pair)
 
     def _seam(self) -> Seam:
         at = seam.find(self.config, self.pair)
         topic, partition = at.new
         here = [s for s in kafka_state(self.config, self.by) if (s.topic, s.partition) == at.new]
         if not here or here[0].begin > at.offset or {s.topic for s in here} != {topic}:
-            raise self._refused(f"Kafka has no longer what stands at {topic}/{partition}/{at.offset}", _RUN)
+            raise self._refused(f"Kafka has no longer what stands at {topic}/{partition}/{at.offset}", ready.RUN)
         if erased := self._erased_from(at):
             problem = f"{topic}/{partition}/{erased} holds what was erased of {self.by.name}, and would land once more"
-            raise self._refused(problem, _RUN)
+            raise self._refused(problem, ready.RUN)
         return at
 
     def _erased_from(self, at: Seam) -> int | None:
@@ -189,3 +144,10 @@ class Cutover:
             **{"of": self.of.name, "by": self.by.name, "done": done, "topics": [at.new[0]], "gtid": at.gtid},
             **{"old": f"{at.old[0]}/{at.old[1]}", "new": f"{at.new[0]}/{at.new[1]}", "offset": at.offset},
         }
+
+
+def way(config: Config, pair: Shadow, told: Callable[[str], None], *, exchange: bool = False) -> Cutover | Handover:
+    """How one feed takes the other's place: by its topic, or by its tables (`exchange`), as feeds of two formats only
+    can."""
+    two = config.source(pair.of).format != config.source(pair.by).format
+    return (Handover if two or exchange else Cutover)(config, pair, told)

@@ -13,7 +13,7 @@ from pyspark.sql import functions as F
 from cdc_platform.config import Config
 from cdc_platform.config.shadow import Shadow
 from cdc_platform.errors import ConfigError
-from cdc_platform.lake import delta_table, erasing, lease, stores
+from cdc_platform.lake import delta_table, erasing, folders, lease, stores
 from cdc_platform.lake.store import Store
 from cdc_platform.results import Stopwatch
 from cdc_platform.shadow import differences, kept, pairing, point
@@ -27,8 +27,6 @@ from cdc_platform.suggest import closest
 from cdc_platform.tables import (
     SHADOW_COMPARISONS,
     SHADOW_DIFFERENCES,
-    SNAPSHOT_PATH,
-    TOMBSTONES_PATH,
     Name,
     name_columns,
 )
@@ -222,7 +220,7 @@ class _Work:
         rows, late = wrong.rows, F.lit(False)
         for side, (feed, name), frame in zip("ur", feeds, frames, strict=True):
             late = late | F.coalesce(F.expr(feed.bound.beyond(f"{side}_order")), F.lit(False))
-            path = TOMBSTONES_PATH.of(stores.lake(self.config), feed.source.name, name)
+            path = folders.tombstones(stores.lake(self.config), feed.source.name, name)
             if not delta_table.exists(path):
                 continue
             stones = delta_sql.read(self.spark, path).where(F.expr(feed.bound.beyond("_cdc_order")))
@@ -257,4 +255,4 @@ def _same(before: dict[str, Any], now: dict[str, Any], but: tuple[str, ...] = ()
 
 
 def _path(config: Config, source: str, name: Name) -> Store:
-    return SNAPSHOT_PATH.of(stores.lake(config), source, name)
+    return folders.snapshot(stores.lake(config), source, name)

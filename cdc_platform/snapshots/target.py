@@ -3,9 +3,9 @@
 from dataclasses import dataclass
 
 from cdc_platform.config import Config
-from cdc_platform.lake import stores
+from cdc_platform.lake import folders, stores
 from cdc_platform.lake.store import Store
-from cdc_platform.tables import SNAPSHOT_PATH, TOMBSTONES_PATH, Name, as_name
+from cdc_platform.tables import Name, as_name
 
 LOST = "its Delta table isn't in the lake any more"
 """Why a table is stopped that was kept before: its changes alone don't make its rows."""
@@ -30,9 +30,8 @@ class Target:
     @staticmethod
     def of(config: Config, source: str, *name: str) -> "Target":
         table = as_name(*name)
-        snapshot, tombstones = (
-            path.of(stores.lake(config), source, table) for path in (SNAPSHOT_PATH, TOMBSTONES_PATH)
-        )
+        lake = stores.lake(config)
         for_any = config.source(source).tables.for_any_reader(*table)
-        around = SNAPSHOT_PATH.of(stores.lake(config), source, (table[0], table[1])) if len(table) == 3 else None
-        return Target(source, table, snapshot, tombstones, for_any, around)
+        around = folders.snapshot(lake, source, (table[0], table[1])) if len(table) == 3 else None
+        places = folders.snapshot(lake, source, table), folders.tombstones(lake, source, table)
+        return Target(source, table, *places, for_any, around)

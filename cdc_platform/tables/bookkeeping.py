@@ -227,3 +227,17 @@ CUTS = Table(
     settings=NOTED,
     added=("schemas",),
 )
+
+SNAPSHOT_FOLDERS = Table(
+    "snapshot_folders",
+    "Which source's tables are in which folder of `snapshots`, since `shadow cutover` exchanged those of two",
+    (
+        SOURCE,
+        Column("folder", STRING, "name of a source: its tables lie where that one's did"),
+        Column("number", BIGINT, "of the exchange, from 1; of a source the highest counts"),
+        Column("in_use", BOOLEAN, "whether this is the source that took the other's place"),
+        Column("cut", BIGINT, "the highest number of a cut of either before it"),
+        WRITTEN_AT,
+    ),
+    settings=NOTED,
+)

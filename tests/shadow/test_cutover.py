@@ -188,7 +188,7 @@ def test_a_killed_one_has_done_nothing_or_all(feeds, monkeypatch):
 
     take_over = ended.take_over
     for where, what, instead in (
-        (cutover.run, "compare", kill),
+        (cutover.ready, "bring", kill),
         (cutover.delta_table, "append_rows", kill),
         (cutover.ended, "take_over", kill),
     ):

@@ -8,7 +8,7 @@ from typing import NamedTuple
 from pyspark.sql import SparkSession
 
 from cdc_platform.config import Catalog, Config, Source
-from cdc_platform.lake import delta_table
+from cdc_platform.lake import delta_table, folders, stores
 from cdc_platform.snapshots import state
 from cdc_platform.snapshots.catalog import retries
 from cdc_platform.snapshots.catalog.backend import Backend, CatalogError, CatalogUnavailable, Snapshot, same
@@ -46,9 +46,10 @@ def publish(spark: SparkSession, config: Config, source: Source, tables: state.T
     doesn't fail the run: rows are in their snapshots, and the next run tries again."""
     if config.catalog is None:
         return {}
+    folder = folders.folder(stores.lake(config), source.name)
     again, databases = retries.due(config, source), dict[str, list[_Wanted]]()
     for name, told in sorted(tables.items()):
-        e, exists = entry(config.catalog, source.name, name), told["state"] != "dropped"
+        e, exists = entry(config.catalog, folder, name), told["state"] != "dropped"
         target = Target.of(config, source.name, *name)
         databases.setdefault(e.database, []).append(_Wanted(name, e, target, exists, told["touched"] or name in again))
     missed, left = list[_Wanted](), list(databases.values())

@@ -16,7 +16,7 @@ from pyspark.sql import functions as F
 
 from cdc_platform.config import Config, Source
 from cdc_platform.formats import FORMATS
-from cdc_platform.lake import batches, delta_table, stores
+from cdc_platform.lake import batches, delta_table, folders, stores
 from cdc_platform.lake.store import Store
 from cdc_platform.landing.ended import ended
 from cdc_platform.snapshots import state
@@ -84,9 +84,10 @@ def publish(
     if verdict.kind is None:
         log.info("no cut of %s: %s", source.name, verdict.reason)
         return {"cut": 0, "cut_held_back": 1}
+    number = max(last.cut, folders.cuts_before(stores.lake(config), source.name)) + 1
     row = {
         "source": source.name,
-        "cut": last.cut + 1,
+        "cut": number,
         **verdict._asdict(),
         **dict(zip(_POSITION, newest, strict=True)),
         "offsets": offsets,
@@ -95,7 +96,7 @@ def publish(
         "work": work,
     }
     delta_table.append_rows(path, [row])
-    return {"cut": last.cut + 1, "cut_held_back": 0}
+    return {"cut": number, "cut_held_back": 0}
 
 
 def _mine(spark: SparkSession, path: Store, source: Source) -> DataFrame:

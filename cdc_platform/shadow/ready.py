@@ -1,0 +1,86 @@
+"""Whether one feed can take the other's place: what both ways of it ask (cutover.py, places.py)."""
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from pyspark.sql import SparkSession
+
+from cdc_platform import chain
+from cdc_platform.config import Config, Source
+from cdc_platform.config.shadow import Shadow
+from cdc_platform.lake import batches, delta_table, queries, stores
+from cdc_platform.lake.lease import Lease
+from cdc_platform.shadow import run
+from cdc_platform.shadow.errors import ShadowRefused
+from cdc_platform.shadow.kinds import BEHIND, EQUAL
+from cdc_platform.spark.session import leased
+from cdc_platform.tables import CHANGELOG, CHANGES, CHECKPOINT, Name, name_of
+from cdc_platform.units import count
+
+RUN = "`cdc-platform run`, then this once more"
+_COMPARE = "`cdc-platform shadow compare` tells more"
+
+
+def bring(
+    spark: SparkSession,
+    config: Config,
+    pair: Shadow,
+    leases: Iterable[tuple[Source, Lease]],
+    told: Callable[[str], None],
+) -> dict[Name, dict[str, Any]]:
+    """Brings both sources up to date and compares all of their tables. Returns the newest row of SHADOW_COMPARISONS of
+    each. Raises ShadowRefused, and what the stages raise."""
+    for source, lease in leases:
+        told(f"bringing {source.name} up to date")
+        with leased(spark, lease):
+            for stage in chain.STAGES.values():
+                stage(spark, config, source)
+    check_lake(config, pair)
+    told("comparing all tables")
+    rows = {name_of(r): r for r in run.compare(spark, config, pair, anew=True)["rows"]}
+    check_tables(pair, rows)
+    return rows
+
+
+def check_pair(pair: Shadow) -> None:
+    """Raises ShadowRefused where the pair isn't about all tables."""
+    if pair.tables != ["*"]:
+        raise _refused(pair, "not all tables are compared", "`shadow` without `tables`")
+
+
+def check_lake(config: Config, pair: Shadow) -> None:
+    """Raises ShadowRefused where something has come and isn't settled."""
+    lake = stores.lake(config)
+    for source in map(config.source, (pair.of, pair.by)):
+        rooms = ("changes", "changelog", "snapshots")
+        tables = CHANGES.at(lake, format=source.format, source=source.name), CHANGELOG.at(lake)
+        if not all(map(delta_table.exists, tables)):
+            raise _refused(pair, f"nothing of {source.name} has been decoded yet", RUN)
+        marks = [CHECKPOINT.at(lake, room=room, source=source.name) for room in rooms]
+        stages = ((tables[0], marks[1], {}), (tables[1], marks[2], {"source": source.name}))
+        if any(map(batches.unfinished, marks)) or any(batches.behind(p, at, **only) for p, at, only in stages):
+            raise _refused(pair, f"a run of {source.name} was ended before its end", RUN)
+        rows = queries.ledger(config, [source])
+        if any(r["waiting"] or r["unaccounted"] for r in rows):
+            raise _refused(pair, f"records of {source.name} wait for others, or aren't accounted for", RUN)
+        if n := queries.quarantined(config).get(source.name):
+            choice = f"`cdc-platform quarantine list --source {source.name}`"
+            raise _refused(pair, f"quarantine holds {count(n, 'row')} of {source.name}", choice)
+
+
+def check_tables(pair: Shadow, rows: dict[Name, dict[str, Any]]) -> None:
+    """Raises ShadowRefused where a comparison found anything else than equal rows, and rows that changed since."""
+    if not rows:
+        raise _refused(pair, "the feeds weren't compared yet", "`cdc-platform shadow compare`")
+    for name, row in sorted(rows.items()):
+        text, open_ = ".".join(name), sum(row[c] for c in ("only_of", "only_by", "differing"))
+        if open_:
+            raise _refused(pair, f"{count(open_, 'row')} of {text} differ", _COMPARE)
+        if row["state"] not in (EQUAL, BEHIND) or row["reason"]:
+            raise _refused(pair, f"{text} isn't compared in full: {row['reason']}", _COMPARE)
+        if left := dict(row["not_compared"] or ()):
+            raise _refused(pair, f"column {min(left)} of {text} can't be compared: {left[min(left)]}", _COMPARE)
+
+
+def _refused(pair: Shadow, problem: str, *choices: str) -> ShadowRefused:
+    return ShadowRefused(pair.of, pair.by, problem, choices)
