@@ -195,7 +195,7 @@ def test_what_is_not_certain_is_refused(feeds):
     w.run(f"REPLACE INTO {name} VALUES (2, 'again', 1, NULL)")
     w.pass_on(other)
     told = yaml.safe_load(w.file.read_text())
-    told["sources"][1]["tables"]["readers"] = "any"
+    told["sources"][1]["tables"]["readers"] = {"*": "any"}
     w.file.write_text(yaml.safe_dump(told))
     w.config = load_config(w.file)
     refused(w, "the sources have different `tables` settings; what would do: the same `tables` for both")
