@@ -6,6 +6,7 @@ have one asset each below `snapshots/<source>`. Four more assets show what all s
 """
 
 import hashlib
+import logging
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
@@ -15,9 +16,12 @@ import dagster as dg
 from cdc_platform import tables
 from cdc_platform.automation.metadata import declared_metadata
 from cdc_platform.config import Config, Source
+from cdc_platform.errors import LakeChanged, StorageError
 from cdc_platform.formats import FORMATS
 from cdc_platform.lake import folders, stores
 from cdc_platform.lake.beside import KINDS
+
+log = logging.getLogger(__name__)
 
 OWNERS = ["team:cdc"]
 SOURCE_TAG = "cdc/source"
@@ -157,8 +161,7 @@ class Naming:
         self.resource_key = resource_key
         self._translator = translator or CdcTranslator()
         self._specs: dict[tuple[Any, ...], dg.AssetSpec] = {}
-        lake = stores.lake(config)
-        self._folders = {s.name: folders.folder(lake, s.name) for s in config.sources}
+        self._folders = _folders(config)
 
     @property
     def translates(self) -> bool:
@@ -305,6 +308,18 @@ class Naming:
             description=f"{look.about.format('.'.join(name))} Catch-up runs of {source.name} keep it up.",
             metadata={"dagster/uri": look.path.of(self.config.lake, source.name, name)},
         )
+
+
+def _folders(config: Config) -> dict[str, str]:
+    """source → the folder of its snapshots, as they are while these definitions are in use; its own where the lake
+    can't be read: definitions must load."""
+    from deltalake.exceptions import DeltaError
+
+    try:
+        return {s.name: folders.folder(stores.lake(config), s.name) for s in config.sources}
+    except (DeltaError, LakeChanged, StorageError, OSError) as error:
+        log.warning("the lake can't be read, so sources are taken to have the folders of their names: %s", error)
+        return {s.name: s.name for s in config.sources}
 
 
 def with_deps(spec: dg.AssetSpec, deps: Iterable[dg.AssetKey]) -> dg.AssetSpec:

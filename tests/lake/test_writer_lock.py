@@ -33,7 +33,8 @@ for n in range(times):
 
 
 def test_tables_of_all_sources_are_partitioned_by_source() -> None:
-    shared = {t.path for t in tables.ALL if "{" not in t.path}
+    both = tables.SNAPSHOT_FOLDERS.path  # one commit has rows of two
+    shared = {t.path for t in tables.ALL if "{" not in t.path} - {both}
     assert {t.path for t in tables.ALL if t.partition_by == ("source",)} == shared
 
 
