@@ -5,6 +5,7 @@ at Kafka after `idle_partition_s`.
 """
 
 import time
+import warnings
 from collections.abc import Iterator
 from datetime import datetime
 from typing import Any
@@ -45,7 +46,6 @@ def asset(naming: Naming, source: Source) -> dg.AssetsDefinition:
     such an asset, and of one that is materialized, as tables are, they don't."""
     spec = naming.spec(COMPLETE, source)
 
-    @dg.multi_observable_source_asset(name=naming.name(f"complete_{source.slug}"), specs=[spec])
     def observe() -> Iterator[dg.ObserveResult]:
         statuses = [s for s in table_status.statuses(naming.config, source) if s.state == "live"]
         found = [*_of_all(naming, source, statuses)]
@@ -55,7 +55,9 @@ def asset(naming: Naming, source: Source) -> dg.AssetsDefinition:
         if not found:
             yield dg.ObserveResult(spec.key, {"complete_up_to": words(table_status.complete(naming.config, source))})
 
-    return observe
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", dg.BetaWarning)
+        return dg.multi_observable_source_asset(name=naming.name(f"complete_{source.slug}"), specs=[spec])(observe)
 
 
 def words(told: Complete | None) -> str:

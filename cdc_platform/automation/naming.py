@@ -32,6 +32,8 @@ STAGES = ("landing", "envelopes", "changes", "changelog", "offset_ledger", "quar
 SHARED = ("changelog", "offset_ledger", "quarantine", "health")
 """Assets that show the state of all sources."""
 _LONGEST_TAG = 63  # Dagster's own limit for a tag's value
+_BY_FOLDER = ("snapshots", "complete")
+"""Stages whose assets are named as the folder of the source's snapshots: what readers know."""
 KAFKA, MAINTENANCE, SHADOW, TABLE, COMPLETE = "kafka", "maintenance", "shadow", "table", "complete"
 
 
@@ -146,7 +148,8 @@ class Naming:
     """Names of one configuration in one code location.
 
     prefix: first segments of every asset key, and part of every job, sensor, schedule, op and pool name.
-    resource_key: under which the Spark session is found.
+    resource_key: under which the Spark session is found. folders: source → the folder of its snapshots, as it is while
+    these definitions are in use.
     """
 
     def __init__(
@@ -161,7 +164,7 @@ class Naming:
         self.resource_key = resource_key
         self._translator = translator or CdcTranslator()
         self._specs: dict[tuple[Any, ...], dg.AssetSpec] = {}
-        self._folders = _folders(config)
+        self.folders = _folders(config)
 
     @property
     def translates(self) -> bool:
@@ -271,7 +274,7 @@ class Naming:
         middle = [source.format] if stage == "changes" else []
         text = look.description.format(source=source.name, whole=whole, summary=fmt.summary)
         return dg.AssetSpec(
-            dg.AssetKey([stage, *middle, self._folders[source.name] if stage == "snapshots" else source.name]),
+            dg.AssetKey([stage, *middle, self.folders[source.name] if stage in _BY_FOLDER else source.name]),
             group_name=look.group,
             kinds=set(look.kinds),
             owners=list(source.owners) or OWNERS,
@@ -282,7 +285,7 @@ class Naming:
         )
 
     def _snapshot(self, source: Source, name: tables.Name) -> dg.AssetSpec:
-        folder, text = self._folders[source.name], ".".join(name)
+        folder, text = self.folders[source.name], ".".join(name)
         own = source.tables.description_of(*name)
         return dg.AssetSpec(
             dg.AssetKey(["snapshots", folder, *map(tables.path_name, name)]),
@@ -311,8 +314,7 @@ class Naming:
 
 
 def _folders(config: Config) -> dict[str, str]:
-    """source → the folder of its snapshots, as they are while these definitions are in use; its own where the lake
-    can't be read: definitions must load."""
+    """Its own of each source where the lake can't be read: definitions must load."""
     from deltalake.exceptions import DeltaError
 
     try:

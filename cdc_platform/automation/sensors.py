@@ -14,7 +14,7 @@ from cdc_platform.automation.naming import SOURCE_TAG, Naming
 from cdc_platform.automation.table_assets import run_config
 from cdc_platform.config import Source
 from cdc_platform.errors import CdcError
-from cdc_platform.lake import queries
+from cdc_platform.lake import folders, queries, stores
 
 INTERVAL_S = 15
 REPEAT_S = 600
@@ -186,8 +186,10 @@ def tables_sensor(naming: Naming) -> dg.SensorDefinition:
     )
     def sensor(context: dg.SensorEvaluationContext) -> dg.SensorResult | dg.SkipReason:
         names = sorted((s.name, *name) for s, name in table_status.known(config))
-        digest = hashlib.sha256(json.dumps(names).encode()).hexdigest()[:16]
-        if context.cursor == digest:
+        placed = {s.name: folders.folder(stores.lake(config), s.name) for s in config.sources}
+        told = [*names, *sorted((s, f) for s, f in placed.items() if s != f)]
+        digest = hashlib.sha256(json.dumps(told).encode()).hexdigest()[:16]
+        if context.cursor == digest and placed == naming.folders:
             return dg.SkipReason(f"the same {len(names)} tables")
         origin = context.code_location_origin
         reloaded = reload.reload(origin.location_name if origin else None)

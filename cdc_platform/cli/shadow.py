@@ -118,9 +118,7 @@ def _cutover(told: dict[str, Any]) -> dict[str, Any]:
     if "folders" in told:
         placed = {f"snapshots/{folder}": f"tables of {source}" for source, folder in sorted(told["folders"].items())}
         shown = {"tables in use": told["of"], "are fed by": told["by"], **placed, "tables": told["tables"]}
-        left = (
-            "load Dagster's definitions again; the feed that isn't in use any more may stay, as the other of the pair"
-        )
+        left = "load Dagster's definitions again; the other feed may stay, to be compared"
         return {**shown, **({"done": True, "then": left} if told["done"] else {"to do it": "--yes"})}
     shown = {"source": told["of"], "goes on by": told["by"]}
     if "old" in told:

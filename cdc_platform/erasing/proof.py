@@ -89,7 +89,7 @@ def files(lake: Store, source: Source) -> Iterator[str]:
     names = {"source": source.name, "format": source.format}
     own = [t.at("", **names).lstrip("/") for t in ALL if "{source}" in t.path]
     of_tables = (SNAPSHOT_PATH, TOMBSTONES_PATH, HISTORY_PATH, TYPED_CHANGES_PATH)
-    own += [folders.under(lake, of, source.name) for of in of_tables]
+    own += [path for of in of_tables for path in folders.under(lake, of, source.name)]
     own.append(CARRIED.at("", **names).lstrip("/"))
     shared = [t.path for t in ALL if "{source}" not in t.path]
     for folder in (*own, *(of.format(**names) for of in _OTHER)):

@@ -3,7 +3,7 @@ exchanges those of two sources. What else is kept of a source stays under its na
 """
 
 import time
-from typing import Any, NamedTuple
+from typing import Any
 
 from cdc_platform.lake import delta_table, queries
 from cdc_platform.lake.store import Store
@@ -33,9 +33,10 @@ def place(lake: Store, location: Location, source: str, name: Name) -> Store:
     return location.of(lake, _named(lake, location, source), name)
 
 
-def under(lake: Store, location: Location, source: str) -> str:
-    """Path, under the lake, that all of that is below."""
-    return location.path.split("/{db}")[0].format(source=path_name(_named(lake, location, source)))
+def under(lake: Store, location: Location, source: str) -> list[str]:
+    """Paths, under the lake, that all of that is below, or was."""
+    names = ever(lake, source) if location in EXCHANGED else [source]
+    return [location.path.split("/{db}")[0].format(source=path_name(n)) for n in names]
 
 
 def _named(lake: Store, location: Location, source: str) -> str:
@@ -47,21 +48,19 @@ def folder(lake: Store, source: str) -> str:
     return next((r["folder"] for r in reversed(_rows(lake)) if r["source"] == source), source)
 
 
-class Owner(NamedTuple):
-    """A source whose tables are, or were, in a folder. above, up_to: numbers of the cuts that were published of it
-    then; None: it is there."""
-
-    source: str
-    above: int
-    up_to: int | None
+def source(lake: Store, of: str) -> str:
+    """The source whose tables are in a folder."""
+    return next((r["source"] for r in reversed(_rows(lake)) if r["folder"] == of), of)
 
 
-def owners(lake: Store, of: str) -> list[Owner]:
-    """Of a folder, the present one first."""
-    told = [r for r in _rows(lake) if r["folder"] == of]
-    starts = [(of, 0), *((r["source"], r["cut"]) for r in told)]
-    ends = [*(r["cut"] for r in told), None]
-    return [Owner(source, above, end) for (source, above), end in zip(starts, ends, strict=True)][::-1]
+def ever(lake: Store, source: str) -> list[str]:
+    """All folders that a source's tables are in, or were."""
+    return list(dict.fromkeys([source, *(r["folder"] for r in _rows(lake) if r["source"] == source)]))
+
+
+def look(lake: Store) -> None:
+    """Forgets what was seen: the next question looks anew."""
+    _known.pop(lake.root, None)
 
 
 def cuts_before(lake: Store, source: str) -> int:
@@ -79,7 +78,7 @@ def took_place(lake: Store, by: str, of: str) -> bool:
 def settle(lake: Store, source: str, lease: int) -> None:
     """Looks again under a lease of this number, but where nobody else has had one since this process last looked."""
     if _settled.get((lake.root, source)) != lease - 1:
-        _known.pop(lake.root, None)
+        look(lake)
     _settled[lake.root, source] = lease
 
 
@@ -112,7 +111,7 @@ def void(lake: Store, source: str, number: int) -> None:
 
 def _note(lake: Store, number: int, rows: list[dict[str, Any]]) -> None:
     delta_table.append_rows(SNAPSHOT_FOLDERS.at(lake), rows, once=("exchange", number))
-    _known.pop(lake.root, None)
+    look(lake)
 
 
 def _rows(lake: Store, *, anew: bool = False) -> list[dict[str, Any]]:

@@ -4,6 +4,7 @@ import difflib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
+from functools import partial
 from typing import Any, Literal, NamedTuple
 
 from cdc_platform import tables
@@ -106,13 +107,16 @@ def resolve(given: str, known: Iterable[TableName], where: str) -> TableName:
     raise NotReadable(given, f"no such table in {where}", [*valid, *more] or ["none yet"])
 
 
-def cuts(lake: Store, source: str, where: str = "", limit: int = 20) -> list[Cut]:
-    """Cuts of a source, the newest first. where: a condition on the rows of `cuts`, in SQL, without outside text."""
+def cuts(lake: Store, of: str, where: str = "", limit: int = 20, *, folder: bool = False) -> list[Cut]:
+    """Cuts of a source, or of the tables in a folder, the newest first. where: a condition on the rows of `cuts`, in
+    SQL, without outside text."""
     path = tables.CUTS.at(lake)
-    more = ", schemas" if "schemas" in (columns(path) or ()) else ""
+    there = columns(path) or ()
+    more = ", schemas" if "schemas" in there else ""
+    own = "coalesce(folder, source)" if folder and "folder" in there else "source"
     found = query(
         f"SELECT source, cut, kind, reason, source_time, at, snapshots{more} FROM t "
-        f"WHERE source = {text(source)}{f' AND {where}' if where else ''} ORDER BY cut DESC LIMIT {int(limit)}",
+        f"WHERE {own} = {text(of)}{f' AND {where}' if where else ''} ORDER BY cut DESC LIMIT {int(limit)}",
         t=path,
     )
     return [_cut(lake, row) for row in found or []]
@@ -136,26 +140,28 @@ def complete_up_to(lake: Store, name: TableName) -> datetime | None:
     return found.of(name.name) if found else None
 
 
-def find_cut(lake: Store, source: str, cut: int | None = None, kind: CutKind = "transaction", *, above: int = 0) -> Cut:
-    """The cut of that number; None: the newest of that kind, and above that number. Raises NotReadable with what there
-    is."""
+def find_cut(
+    lake: Store, of: str, cut: int | None = None, kind: CutKind = "transaction", *, folder: bool = False
+) -> Cut:
+    """The cut of that number, of a source or of the tables in a folder; None: the newest of that kind. Raises
+    NotReadable with what there is."""
+    told = partial(cuts, lake, of, folder=folder)
     if cut is not None:
-        if found := cuts(lake, source, f"cut = {int(cut)}"):
+        if found := told(f"cut = {int(cut)}"):
             return found[0]
-        below = cuts(lake, source, f"cut < {int(cut)}", limit=1)  # of old ones the last of each hour stays
-        there = dict.fromkeys(str(c.number) for c in (*below, *cuts(lake, source)))
-        raise NotReadable(source, f"has no cut {cut}", [*there] or ["none yet"])
-    newer = f"cut > {above:d}"
-    if found := cuts(lake, source, f"{newer} AND kind = 'transaction'" if kind == "transaction" else newer, limit=1):
+        below = told(f"cut < {int(cut)}", limit=1)  # of old ones the last of each hour stays
+        there = dict.fromkeys(str(c.number) for c in (*below, *told()))
+        raise NotReadable(of, f"has no cut {cut}", [*there] or ["none yet"])
+    if found := told("kind = 'transaction'" if kind == "transaction" else "", limit=1):
         return found[0]
-    other = cuts(lake, source, newer, limit=1)
+    other = told(limit=1)
     if other:
         raise NotReadable(
-            source,
+            of,
             f"has no cut of kind transaction; its newest, {other[0].number}, is of kind {other[0].kind}: "
             f"{other[0].reason or 'no reason given'}",
             ["kind='any'"],
         )
     sources = sorted({n.source for n in states(lake)})
-    problem = "has no cut yet" if source in sources else "no such source in this lake"
-    raise NotReadable(source, problem, [] if source in sources else sources or ["none yet"])
+    problem = "has no cut yet" if of in sources else "no such source in this lake"
+    raise NotReadable(of, problem, [] if of in sources else sources or ["none yet"])

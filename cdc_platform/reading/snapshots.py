@@ -37,30 +37,25 @@ class Snapshots(Frames):
 
     def tables(self, source: str | None = None) -> list[TableName]:
         """The live tables, of one source or of all."""
-        own = None if source is None else folders.owners(self._store, source)[0].source
+        folders.look(self._store)
+        own = None if source is None else folders.source(self._store, source)
         return [self._shown(name) for name, found in states(self._store, own).items() if found.state == "live"]
 
     def cuts(self, source: str, limit: int = 20) -> list[Cut]:
         """The source's cuts, the newest first."""
-        found: list[Cut] = []
-        for one in folders.owners(self._store, source):
-            of = f"cut > {one.above:d}" + ("" if one.up_to is None else f" AND cut <= {one.up_to:d}")
-            found += cuts(self._store, one.source, of, limit=limit - len(found))
-        return [_of_folder(cut, source) for cut in found]
+        return [_of_folder(cut, source) for cut in cuts(self._store, source, limit=limit, folder=True)]
 
     def complete_up_to(self, table: Any) -> datetime | None:
         """All that the source had committed before this time, by its own clock, is in the table. None: no run has told
         so far, or it is complete to no time. Raises NotReadable: no such table, or it isn't live."""
         name = self._named(table)
-        own = folders.owners(self._store, name.source)[0].source
+        own = folders.source(self._store, name.source)
         return complete_up_to(self._store, name._replace(source=own))
 
     def at_cut(self, source: str, cut: int | None = None, kind: CutKind = "transaction") -> "SnapshotsAtCut":
         """All tables of a source at one cut: the newest, or one by its number. kind: `transaction` takes only a cut
         that has no transaction by half; `any` also one of a feed that can't tell. Raises NotReadable."""
-        of = folders.owners(self._store, source)
-        one = next(o for o in of if cut is None or o.above < cut or o is of[-1])
-        return SnapshotsAtCut(_of_folder(find_cut(self._store, one.source, cut, kind, above=one.above), source))
+        return SnapshotsAtCut(_of_folder(find_cut(self._store, source, cut, kind, folder=True), source))
 
     def _find(self, table: Any, version: int | None) -> Snapshot:
         name = self._named(table)
@@ -71,6 +66,7 @@ class Snapshots(Frames):
         return name._replace(source=folders.folder(self._store, name.source))
 
     def _named(self, table: Any) -> TableName:
+        folders.look(self._store)
         known = {self._shown(name): found for name, found in states(self._store).items()}
         name = resolve(str(table), known, "this lake")
         found = known[name]

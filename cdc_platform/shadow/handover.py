@@ -10,7 +10,7 @@ each table takes its new rows with one commit, also where this process has been 
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from functools import partial
 from typing import Any
 
@@ -27,13 +27,12 @@ from cdc_platform.lake.store import Store
 from cdc_platform.lake.writer_lock import source_lock
 from cdc_platform.reading import catalog
 from cdc_platform.results import Stopwatch
-from cdc_platform.shadow import kept, pairing, point, ready
+from cdc_platform.shadow import kept, pairing, ready
 from cdc_platform.shadow.errors import ShadowRefused
-from cdc_platform.snapshots import state
 from cdc_platform.snapshots.schema import features
 from cdc_platform.spark import arrow_tasks, delta_sql
 from cdc_platform.spark.session import leased
-from cdc_platform.tables import CHANGELOG, CUTS, SNAPSHOT_FOLDERS, TABLE_STATE, WATERMARKS, Name, name_columns
+from cdc_platform.tables import CHANGELOG, CUTS, SNAPSHOT_FOLDERS, WATERMARKS, Name
 
 _LATER = "`cdc-platform run`, then this once more"
 _OF_LOG = ("delta.columnMapping.", "delta.feature.", "delta.min")
@@ -75,11 +74,11 @@ class Handover:
             if not self._done():
                 self._check_config()
                 self._check(ready.bring(spark, self.config, self.pair, leases, self.told))
-                self._exchange(spark)
-                for source, lease in leases:
-                    self._note(source)
-                    with leased(spark, lease):
-                        chain.STAGES["snapshots"](spark, self.config, source)
+                with leased(spark, leases[1][1]):
+                    self._exchange(spark)
+            for source, lease in leases:  # their cuts, limits and catalog
+                with leased(spark, lease):
+                    chain.STAGES["snapshots"](spark, self.config, source)
         return {**self._as_told(done=True), "seconds": watch.seconds}
 
     def _refused(self, problem: str, *choices: str) -> ShadowRefused:
@@ -100,6 +99,7 @@ class Handover:
         ready.check_lake(self.config, self.pair)
         ready.check_tables(self.pair, rows)
         self._check_names()
+        self._check_left()
         self._check_ahead(rows)
         for one in self._places():
             one.check(self._refused)
@@ -115,34 +115,46 @@ class Handover:
             if one.by not in (None, one.name):
                 raise self._refused(f"{'.'.join(one.name)} is called {'.'.join(one.by)} in {self.by.name}")
 
+    def _check_left(self) -> None:
+        """Raises ShadowRefused where rows that nobody compares would go with a folder."""
+        lake = stores.lake(self.config)
+        for source in (self.of, self.by):
+            for name, told in sorted(catalog.states(lake, source.name).items()):
+                place = folders.snapshot(lake, source.name, name.name)
+                if told.state == "left_out" and delta_table.exists(place):
+                    problem = f"{name.text} is left out by the rules of {source.name}, and its rows of before are kept"
+                    choices = ["to follow it again", f"to remove {place.uri()}"]
+                    raise self._refused(problem, *choices)
+
     def _check_ahead(self, rows: dict[Name, dict[str, Any]]) -> None:
         """Raises ShadowRefused where the tables of `by` may lack something that those of `of` have: rows that can't be
-        judged yet are newer there, unless all that `of` has is from before the time up to which `by` is complete, or
-        nothing of it is from behind the transaction that both have."""
+        judged yet are newer there, unless all that `of` has was committed before the time up to which `by` is complete.
+        An event tells when its statement ran, at most `settle_s` before its commit."""
         open_ = [name for name, row in sorted(rows.items()) if row["unsettled"]]
         if not open_:
             return
-        common = point.common(self.config, self.pair)
-        if common.gtid and not point.point(self.config, self.pair, common).of.moved:
-            return
         newest, complete = self._newest(), watermarks.complete(WATERMARKS.at(stores.lake(self.config)), self.by.name)
         up_to = complete and complete.source_time
-        if newest is None or up_to is None or up_to <= newest:
+        if newest is None or up_to is None or up_to <= newest + timedelta(seconds=self.pair.settle_s):
             problem = f"rows of {'.'.join(open_[0])} aren't settled, and {self.by.name} isn't known to have all that "
             raise self._refused(f"{problem}{self.of.name} has", _LATER)
 
     def _newest(self) -> datetime | None:
-        """When the newest change of `of` was made."""
-        told = f"SELECT max(source_time) AS at FROM t WHERE source = {queries.text(self.of.name)}"
+        """When the newest change of `of` was made; None: not every change tells that."""
+        told = (
+            "SELECT max(source_time) AS at, bool_or(source_time IS NULL) AS untold FROM t "
+            f"WHERE source = {queries.text(self.of.name)}"
+        )
         rows = queries.query(told, t=CHANGELOG.at(stores.lake(self.config)))
-        return rows[0]["at"] if rows else None
+        return None if not rows or rows[0]["untold"] else rows[0]["at"]
 
     # -- doing it ------------------------------------------------------------------------------------------
 
     def _names(self) -> list[Name]:
-        """Tables of either that have, or had, a snapshot."""
+        """Tables that are kept up to date, in both; of dropped ones nothing is left to exchange."""
         lake = stores.lake(self.config)
-        return sorted({n.name for s in (self.of, self.by) for n in catalog.states(lake, s.name)})
+        told = [catalog.states(lake, s.name).items() for s in (self.of, self.by)]
+        return sorted({n.name for of in told for n, found in of if found.state == "live"})
 
     def _places(self) -> "list[_Places]":
         lake, found = stores.lake(self.config), []
@@ -169,18 +181,11 @@ class Handover:
             exchange.finish(lake, source.name)
 
     def _newest_cut(self) -> int:
-        both = ", ".join(queries.text(s.name) for s in (self.of, self.by))
-        told = f"SELECT max(cut) AS cut FROM t WHERE source IN ({both})"
-        rows = queries.query(told, t=CUTS.at(stores.lake(self.config)))
-        return int(rows[0]["cut"] or 0) if rows else 0
-
-    def _note(self, source: Source) -> None:
-        """That something was done to its tables, so that the next run publishes a cut with their places of now."""
-        path = TABLE_STATE.at(stores.lake(self.config))
-        for name, told in [*state.now(path, source).items()][:1]:
-            same = {c: told[c] for c in ("batch", "state", "reason", "rebuild")}
-            counts = {"changes": 0, "invalid_dates": 0, "partial": 0, "entries": 1}
-            delta_table.append_rows(path, [{"source": source.name, **name_columns(name), **same, **counts}])
+        lake, sources = stores.lake(self.config), (self.of, self.by)
+        both = ", ".join(queries.text(s.name) for s in sources)
+        rows = queries.query(f"SELECT max(cut) AS cut FROM t WHERE source IN ({both})", t=CUTS.at(lake))
+        before = [folders.cuts_before(lake, s.name) for s in sources]
+        return max(*before, int(rows[0]["cut"] or 0) if rows else 0)
 
 
 @dataclass(frozen=True, slots=True)

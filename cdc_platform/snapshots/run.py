@@ -107,7 +107,8 @@ def _told(
 ) -> tuple[dict[str, dict[str, float | str]], dict[str, float]]:
     """What a run tells of its tables, in figures and in their metadata, and its cut. settled: as `_batches`."""
     touched = {n: t for n, t in tables.items() if t["touched"]}
-    names = sorted({*touched, *_said_anew(config, source, history, tables)})
+    moved = publish.has_moved(config, source)
+    names = sorted({*(tables if moved else touched), *_said_anew(config, source, history, tables)})
     paths = {n: Target.of(config, source.name, *n).snapshot for n in names}
     each = [partial(looks.look, path, look=n not in settled) for n, path in paths.items()]
     seen = dict(zip(names, delta_sql.run_parallel(each), strict=True))

@@ -222,10 +222,11 @@ CUTS = Table(
         ),
         WRITTEN_AT,
         Column("schemas", TEXTS, "path under the lake: the schema of its table, where it has one"),
+        Column("folder", STRING, "under `snapshots`, that they are in; NULL: the source's name"),
     ),
     partition_by=("source",),
     settings=NOTED,
-    added=("schemas",),
+    added=("schemas", "folder"),
 )
 
 SNAPSHOT_FOLDERS = Table(

@@ -38,7 +38,7 @@ def exchanged(lake: Store, of: str, by: str, cut: int) -> None:
 def test_a_source_has_the_folder_of_its_name(config: Config) -> None:
     lake = stores.lake(config)
     assert folders.folder(lake, OLD) == OLD
-    assert folders.owners(lake, OLD) == [(OLD, 0, None)]
+    assert (folders.source(lake, OLD), folders.ever(lake, OLD)) == (OLD, [OLD])
     assert folders.cuts_before(lake, OLD) == 0
     assert not folders.took_place(lake, NEW, OLD)
     assert folders.snapshot(lake, OLD, ORDERS) == tables.SNAPSHOT_PATH.of(lake, OLD, ORDERS)
@@ -50,15 +50,16 @@ def test_two_exchange_theirs_and_change_back(lake: Store) -> None:
     assert folders.snapshot(lake, NEW, ORDERS) == tables.SNAPSHOT_PATH.of(lake, OLD, ORDERS)
     assert folders.tombstones(lake, NEW, ORDERS) == tables.TOMBSTONES_PATH.of(lake, OLD, ORDERS)
     assert folders.place(lake, tables.HISTORY_PATH, NEW, ORDERS) == tables.HISTORY_PATH.of(lake, NEW, ORDERS)
-    assert folders.under(lake, tables.SNAPSHOT_PATH, NEW) == f"snapshots/{OLD}"
-    assert folders.under(lake, tables.HISTORY_PATH, NEW) == f"history/{NEW}"
+    assert folders.under(lake, tables.SNAPSHOT_PATH, NEW) == [f"snapshots/{NEW}", f"snapshots/{OLD}"]
+    assert folders.under(lake, tables.HISTORY_PATH, NEW) == [f"history/{NEW}"]
     assert folders.took_place(lake, NEW, OLD) and not folders.took_place(lake, OLD, NEW)
-    assert folders.owners(lake, OLD) == [(NEW, 7, None), (OLD, 0, 7)]
+    assert (folders.source(lake, OLD), folders.source(lake, NEW)) == (NEW, OLD)
 
     exchanged(lake, NEW, OLD, 9)
     assert (folders.folder(lake, NEW), folders.folder(lake, OLD)) == (NEW, OLD)
     assert folders.took_place(lake, OLD, NEW) and not folders.took_place(lake, NEW, OLD)
-    assert folders.owners(lake, OLD) == [(OLD, 9, None), (NEW, 7, 9), (OLD, 0, 7)]
+    assert (folders.source(lake, OLD), folders.source(lake, NEW)) == (OLD, NEW)
+    assert folders.ever(lake, NEW) == [NEW, OLD]
     assert folders.cuts_before(lake, NEW) == 9
 
 
@@ -66,7 +67,7 @@ def test_a_third_takes_the_place_later(lake: Store) -> None:
     exchanged(lake, OLD, NEW, 7)
     exchanged(lake, NEW, "third", 8)
     assert [folders.folder(lake, s) for s in (OLD, NEW, "third")] == [NEW, "third", OLD]
-    assert [o.source for o in folders.owners(lake, OLD)] == ["third", NEW, OLD]
+    assert [folders.source(lake, f) for f in (OLD, NEW, "third")] == ["third", OLD, NEW]
 
 
 def test_a_number_is_given_once(lake: Store) -> None:
@@ -99,7 +100,7 @@ def test_readers_and_dagster_find_a_table_where_it_is(config: Config, lake: Stor
     placed = [{"db": "shop", "table": "orders", "path": "snapshots/shop/shop/orders", "version": 4}]
     add(config.lake, tables.CUTS, *({**c, "snapshots": placed} for c in cuts[:3]))
     exchanged(lake, OLD, NEW, 2)
-    add(config.lake, tables.CUTS, {**cuts[3], "snapshots": placed})
+    add(config.lake, tables.CUTS, {**cuts[3], "snapshots": placed, "folder": OLD})
 
     reader = Snapshots(config.lake)
     assert [str(n) for n in reader.tables(OLD)] == [f"{OLD}/shop.new"]
@@ -112,4 +113,5 @@ def test_readers_and_dagster_find_a_table_where_it_is(config: Config, lake: Stor
     assert naming.table(new, *ORDERS).key.path == ["snapshots", OLD, *ORDERS]
     assert naming.table(new, *ORDERS).metadata["dagster/uri"].endswith(f"snapshots/{OLD}/shop/orders")
     assert naming.key("snapshots", new).path == ["snapshots", OLD]
+    assert naming.key("complete", new).path == ["complete", OLD]
     assert naming.key("changelog", new).path == Naming(config).key("changelog", new).path

@@ -9,8 +9,8 @@ import yaml
 from cdc_platform.cli.app import run as command
 from cdc_platform.config import load_config
 from cdc_platform.feeds.compare import read_snapshot
-from cdc_platform.lake import delta_table, exchange, folders, queries, stores
-from cdc_platform.reading import Snapshots
+from cdc_platform.lake import delta_table, exchange, folders, handles, queries, stores
+from cdc_platform.reading import Snapshots, described
 from cdc_platform.replay.run import replay
 from cdc_platform.shadow import handover
 from cdc_platform.shadow.cutover import way
@@ -45,6 +45,11 @@ def same(w: Pair, folder: str, *names: str) -> None:
 
 def versions(w: Pair, folder: str, *names: str) -> list[int]:
     return [delta_table.version(SNAPSHOT_PATH.of(stores.lake(w.config), folder, (DB, n))) for n in names]
+
+
+def limits(w: Pair, folder: str, name: str) -> dict[str, list[str]]:
+    """What the feed can't tell of a table, as its metadata says."""
+    return described.limits_of(handles.opened(SNAPSHOT_PATH.of(stores.lake(w.config), folder, (DB, name))))
 
 
 def refused(w: Pair, match: str) -> None:
@@ -151,6 +156,9 @@ def test_a_killed_one_has_done_nothing_or_all(feeds, monkeypatch):
     w.catch_up(BY)
     same(w, OF, *names)
     assert asked(w).do(w.spark)["done"]
+    for folder in (OF, BY):  # a cut of where its tables are now, though nothing came
+        cut = Snapshots(w.config.lake).at_cut(folder, kind="any").cut
+        assert all(f"snapshots/{folder}/" in at.path.uri() for at in cut.snapshots.values())
     w.send(OF)
     w.catch_up(OF)
     same(w, BY, *names)
@@ -199,6 +207,12 @@ def test_what_is_not_certain_is_refused(feeds):
     w.file.write_text(yaml.safe_dump(told))
     w.config = load_config(w.file)
     refused(w, "the sources have different `tables` settings; what would do: the same `tables` for both")
+    for source in told["sources"]:
+        source["tables"] = {"include": [f"{DB}.*"], "exclude": [f"{DB}.uncertain_hand_bag"]}
+    w.file.write_text(yaml.safe_dump(told))
+    w.config = load_config(w.file)
+    w.catch_up()
+    refused(w, f"{DB}.uncertain_hand_bag is left out by the rules of {OF}, and its rows of before are kept")
 
 
 @pytest.mark.thorough
@@ -215,7 +229,9 @@ def test_and_back_again(feeds, of, by):
     w.run(f"DELETE FROM {odd} WHERE id = 1")
     w.pass_on(other)
     w.pass_on(other)
+    said = [limits(w, folder, odd) for folder in (OF, BY)]
     assert asked(w).do(w.spark)["folders"] == {OF: BY, BY: OF}
+    assert [limits(w, folder, odd) for folder in (BY, OF)] == said and (said[0] != said[1]) == (of == "debezium")
     w.run(f"INSERT INTO {odd} VALUES (1, 11, NULL, 2, 'y')", f"DELETE FROM {odd} WHERE id = 2")
     w.pass_on(other)
     w.pass_on(other)

@@ -55,6 +55,13 @@ class _Last(NamedTuple):
     whole: Mapping[str, int] | None
 
 
+def has_moved(config: Config, source: Source) -> bool:
+    """Whether no cut was published since a source's tables came into another folder."""
+    lake = stores.lake(config)
+    before, path = folders.cuts_before(lake, source.name), CUTS.at(lake)
+    return before > 0 and delta_table.exists(path) and _last(path, source).cut <= before
+
+
 def publish(
     spark: SparkSession, config: Config, source: Source, tables: state.Tables, looked_at: Collection[Name] = ()
 ) -> dict[str, float]:
@@ -65,7 +72,8 @@ def publish(
     path = delta_sql.ensure(CUTS, CUTS.at(stores.lake(config)))
     read: list[Any] = [partial(_last, path, source), partial(_work, config, source, tables)]
     last, work = delta_sql.run_parallel(read)
-    if work == last.work:
+    before = folders.cuts_before(stores.lake(config), source.name)
+    if work == last.work and not last.cut <= before > 0:  # its tables are where they were, too
         return {"cut": 0, "cut_held_back": 0}
     found: list[Any] = delta_sql.run_parallel(
         [
@@ -84,7 +92,7 @@ def publish(
     if verdict.kind is None:
         log.info("no cut of %s: %s", source.name, verdict.reason)
         return {"cut": 0, "cut_held_back": 1}
-    number = max(last.cut, folders.cuts_before(stores.lake(config), source.name)) + 1
+    number = max(last.cut, before) + 1
     row = {
         "source": source.name,
         "cut": number,
@@ -94,6 +102,7 @@ def publish(
         "snapshots": [(name[0], name[-1], path, version) for name, path, version in versions],
         "schemas": {path: name[1] for name, path, _ in versions if len(name) == 3},
         "work": work,
+        "folder": folders.folder(stores.lake(config), source.name),
     }
     delta_table.append_rows(path, [row])
     return {"cut": number, "cut_held_back": 0}
