@@ -4,8 +4,9 @@ import json
 import re
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -43,36 +44,45 @@ ENCODERS: dict[str, Any] = {
 BROKEN = b'{"torn": '
 
 
-def _feed(known: Feed) -> Feed:
+def _feed(format: str) -> Feed:
     """The demo's feed under a topic of these tests."""
-    topic = f"cli-{known.format.replace('_', '-')}"
-    topics = {"topic_pattern": f"{topic}.*"} if known.format == "debezium" else {"topics": [topic]}
-    return replace(known, encoder=lambda: ENCODERS[known.format](topic), topics=topics)
+    [known] = [feed for feed in FEEDS.values() if feed.format == format]
+    topic = f"cli-{format.replace('_', '-')}"
+    topics = {"topic_pattern": f"{topic}.*"} if format == "debezium" else {"topics": [topic]}
+    return replace(known, encoder=lambda: ENCODERS[format](topic), topics=topics)
+
+
+Lakes = Callable[[str], Config]
+IN_SHORT = ("tencent_dts", "debezium", "canal_json")
+"""Formats of which the short tests look at a lake: parts of messages, a topic a table, and many tables in one topic."""
 
 
 @pytest.fixture(scope="session")
-def lakes(broker: Any, spark: Any, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Config]:
-    """Format → a lake with what one run makes of a small shop and of one message that can't be used."""
-    feeds = {known.format: _feed(known) for known in FEEDS.values()}
-    shop = Shop(broker.bootstrap_servers, "cli", 4, feeds)
-    client = AdminClient({"bootstrap.servers": broker.bootstrap_servers})
-    client.create_topics([NewTopic("cli-debezium.broken", 1, 1)])["cli-debezium.broken"].result(30)
-    producer = Producer({"bootstrap.servers": broker.bootstrap_servers})
-    found = {}
-    for source in shop.sources():
-        name = source["name"]
-        producer.produce(source.get("topics", ["cli-debezium.broken"])[0], BROKEN)
-        folder = tmp_path_factory.mktemp(name)
-        found[name] = shop.config(folder, [source])
-    assert producer.flush(30) == 0
-    for config in found.values():
+def lakes(broker: Any, spark: Any, tmp_path_factory: pytest.TempPathFactory) -> Lakes:
+    """`lakes(format)`: a lake with what one run makes of a small shop and of one message that can't be used."""
+
+    @cache
+    def of(format: str) -> Config:
+        shop = Shop(broker.bootstrap_servers, "cli", 4, {format: _feed(format)})
+        [source] = shop.sources()
+        topic = source.get("topics", ["cli-debezium.broken"])[0]
+        servers = {"bootstrap.servers": broker.bootstrap_servers}
+        if "topics" not in source:
+            client = AdminClient(servers)
+            client.create_topics([NewTopic(topic, 1, 1)])[topic].result(30)
+        producer = Producer(servers)
+        producer.produce(topic, BROKEN)
+        assert producer.flush(30) == 0
+        config = shop.config(tmp_path_factory.mktemp(format), [source])
         run_stages(spark, config)
-    return found
+        return config
+
+    return of
 
 
-@pytest.fixture(params=sorted(ENCODERS))
-def lake(request: pytest.FixtureRequest, lakes: dict[str, Config], monkeypatch: pytest.MonkeyPatch) -> Iterator[Config]:
-    config = lakes[request.param]
+@pytest.fixture(params=[pytest.param(f, marks=() if f in IN_SHORT else pytest.mark.thorough) for f in sorted(ENCODERS)])
+def lake(request: pytest.FixtureRequest, lakes: Lakes, monkeypatch: pytest.MonkeyPatch) -> Config:
+    config = lakes(request.param)
     monkeypatch.setenv("CDC_CONFIG", str(config.file))
     monkeypatch.delenv("DAGSTER_HOME", raising=False)
     return config
@@ -220,9 +230,9 @@ def test_a_replay_makes_the_same_tables_and_put_in_place_they_tell_the_same(lake
 
 
 @pytest.mark.thorough
-def test_a_process_of_its_own_says_nothing_but_its_own_words(lakes: dict[str, Config], tmp_path: Path):
+def test_a_process_of_its_own_says_nothing_but_its_own_words(lakes: Lakes, tmp_path: Path):
     """The JVM, its VACUUM and its log4j, Dagster's warnings: all in the log."""
-    config = lakes["tencent_dts"]
+    config = lakes("tencent_dts")
     program = "import sys; from cdc_platform.cli.app import main; main()"
     for args in (["maintain", "--json"], ["run", "--json", "--allow-held"]):
         done = subprocess.run(
