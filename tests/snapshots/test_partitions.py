@@ -151,7 +151,7 @@ def placed(change: dict[str, Any], partition: int, offset: int, pos: int, second
     return {**at(change, partition, offset, second), **position(1, pos)}
 
 
-@pytest.mark.parametrize("whole", [True, False], ids=["one run", "two runs"])
+@pytest.mark.parametrize("whole", [pytest.param(True, marks=pytest.mark.thorough), False], ids=["one run", "two runs"])
 @pytest.mark.parametrize("pos", [150, pytest.param(300, marks=pytest.mark.thorough)])
 def test_rows_with_a_place_and_a_truncate_without_one_by_another_partition(binlog: Feed, whole: bool, pos: int) -> None:
     """Nothing says which was first, be the row's place behind those before the TRUNCATE or ahead of them."""

@@ -124,7 +124,7 @@ def test_there_are_as_many_equal_rows_as_at_the_source(feeds: dict[str, Feed], n
     assert any(n > 1 for n in TRUTH.values())
 
 
-@pytest.mark.parametrize("name", SOURCES)
+@pytest.mark.parametrize("name", ["ordered", pytest.param("shuffled", marks=pytest.mark.thorough)])
 def test_a_batch_done_again_changes_nothing(feeds: dict[str, Feed], name: str) -> None:
     feeds[name].forget_last_commit("snapshots")
     feeds[name].snapshot()

@@ -159,7 +159,7 @@ def test_renames_and_drops(feed: Any, readers: dict[str, str]) -> None:
 
 
 @spark_test
-@pytest.mark.parametrize("readers", [FAST, ANY], ids=["fast", "any"])
+@pytest.mark.parametrize("readers", [pytest.param(FAST, marks=pytest.mark.thorough), ANY], ids=["fast", "any"])
 def test_names_that_only_column_mapping_allows(feed: Any, readers: dict[str, str]) -> None:
     """There is no other way to keep them: then also for any reader."""
     odd = SourceTable("shop", "t", [("id", "bigint"), ("a b", "int"), ("{c},;(d)=\t\n", "int"), ("e.`f`", "int")])
