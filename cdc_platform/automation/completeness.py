@@ -17,7 +17,7 @@ from cdc_platform.automation import table_events, table_status
 from cdc_platform.automation.naming import COMPLETE, SOURCE_TAG, Naming
 from cdc_platform.automation.table_status import TableStatus
 from cdc_platform.config import Config, Source
-from cdc_platform.lake import stores, watermarks
+from cdc_platform.lake import folders, stores, watermarks
 from cdc_platform.lake.watermarks import Complete
 from cdc_platform.units import count, when
 
@@ -30,15 +30,34 @@ TABLES_PER_S = 2
 def observations(naming: Naming, source: Source, told: dict[str, Any]) -> list[dg.AssetObservation]:
     """Observations of a source's live tables, where a publication is newer than what was told, and it is time to tell
     it. told: number of the publication and when it was told (s since 1970); brought up to date."""
+    if has_moved(naming, source):
+        return []
     reached = table_status.complete(naming.config, source)
     waited = time.time() - told.get("at", 0.0)
     if reached is None or reached.number == told.get("number") or waited < LEAST_S:
         return []
-    statuses = [s for s in table_status.statuses(naming.config, source) if s.state == "live"]
+    followed = _followed(naming, source)
+    statuses = [s for s in followed if s.state == "live"]
     if waited < len(statuses) / TABLES_PER_S:
         return []
     told.update(number=reached.number, at=time.time())
-    return [*_events(naming, source, statuses), *_of_all(naming, source, statuses)]
+    events = [*_events(naming, source, statuses)]
+    for event in _of_all(naming, source, followed):
+        if (version := event.tags[table_events.DATA_VERSION]) > told.get("all", ""):  # texts ascend as times do
+            told["all"] = version
+            events.append(event)
+    return events
+
+
+def has_moved(naming: Naming, source: Source) -> bool:
+    """Whether a source's snapshots are in another folder than when these definitions were loaded: their names are those
+    of other tables, until they are loaded again."""
+    return folders.folder(stores.lake(naming.config), source.name) != naming.folders[source.name]
+
+
+def _followed(naming: Naming, source: Source) -> list[TableStatus]:
+    """Tables that are, or should be, kept up to date."""
+    return [s for s in table_status.statuses(naming.config, source) if s.state not in ("dropped", "left_out")]
 
 
 def asset(naming: Naming, source: Source) -> dg.AssetsDefinition:
@@ -47,8 +66,7 @@ def asset(naming: Naming, source: Source) -> dg.AssetsDefinition:
     spec = naming.spec(COMPLETE, source)
 
     def observe() -> Iterator[dg.ObserveResult]:
-        statuses = [s for s in table_status.statuses(naming.config, source) if s.state == "live"]
-        found = [*_of_all(naming, source, statuses)]
+        found = [] if has_moved(naming, source) else [*_of_all(naming, source, _followed(naming, source))]
         for event in found:
             version = event.tags[table_events.DATA_VERSION]
             yield dg.ObserveResult(event.asset_key, event.metadata, data_version=dg.DataVersion(version))
@@ -98,9 +116,10 @@ def _events(naming: Naming, source: Source, statuses: list[TableStatus]) -> Iter
 
 
 def _of_all(naming: Naming, source: Source, statuses: list[TableStatus]) -> Iterator[dg.AssetObservation]:
-    """Of `complete/<source>`: the time up to which each of these tables is complete; none where one tells none."""
+    """Of `complete/<source>`: the time up to which each of these tables is complete; none where one tells none, or
+    isn't kept up to date."""
     times = [status.complete_up_to for status in statuses]
-    if not times or None in times:
+    if not times or None in times or any(s.state != "live" for s in statuses):
         return
     first = min(statuses, key=lambda s: s.complete_up_to or datetime.max)
     up_to = first.complete_up_to

@@ -187,9 +187,9 @@ def tables_sensor(naming: Naming) -> dg.SensorDefinition:
     def sensor(context: dg.SensorEvaluationContext) -> dg.SensorResult | dg.SkipReason:
         names = sorted((s.name, *name) for s, name in table_status.known(config))
         placed = {s.name: folders.folder(stores.lake(config), s.name) for s in config.sources}
-        told = [*names, *sorted((s, f) for s, f in placed.items() if s != f)]
-        digest = hashlib.sha256(json.dumps(told).encode()).hexdigest()[:16]
-        if context.cursor == digest and placed == naming.folders:
+        moved = [sorted((s, f) for s, f in of.items() if s != f) for of in (placed, naming.folders)]
+        digest = hashlib.sha256(json.dumps([*names, *(moved if any(moved) else ())]).encode()).hexdigest()[:16]
+        if context.cursor == digest:
             return dg.SkipReason(f"the same {len(names)} tables")
         origin = context.code_location_origin
         reloaded = reload.reload(origin.location_name if origin else None)

@@ -20,8 +20,8 @@ from cdc_platform.snapshots.schema.seen import seen
 from cdc_platform.suggest import closest
 from cdc_platform.tables import SCHEMA_HISTORY
 
-TRANSACTIONAL = ("InnoDB", "ROCKSDB")
-"""Engines of which a transaction sees one state of the table, whatever is written meanwhile."""
+TRANSACTIONAL = ("InnoDB",)
+"""Engines of which a transaction sees one state of the table, at a place of the log that the server tells: tried."""
 _NUMBERS = ("integer", "bit", "boolean", "year")
 _BY_NUMBER = ("enum", "set")
 """Families that a server sorts by a number, and compares with texts as texts."""
@@ -146,8 +146,11 @@ def table_of(config: Config, source: Source, server: Server, db: str, name: str)
     """Raises ConfigError where there is no such table, LoadRefused where it can't be loaded."""
     every = there(server, db, name)
     own = [c for c in every if not c.virtual]
-    columns = _columns(config, source, db, name, own, every)
     order = _key_order(server, db, name)
+    if not order and not source.tables.keys.get(f"{db}.{name}") and any(c.key for c in own):
+        problem = f"{db}.{name} has no primary key, and a unique index that servers show in its place"
+        raise LoadRefused(source.name, problem, [_VENDOR, "a primary key", "tables.keys"])
+    columns = _columns(config, source, db, name, own, every)
     if not order and (engine := server.engine(db, name)) not in TRANSACTIONAL:
         problem = f"{db}.{name} has no primary key, so it can't be read in pieces, and of {engine} no view can be had"
         raise LoadRefused(source.name, problem, [_VENDOR, "a primary key"])

@@ -102,7 +102,7 @@ def _of_cuts(kept: timedelta) -> Fold:
 
 def _cuts(old: DataFrame) -> DataFrame:
     last = F.max_by(F.struct(*old.columns), "cut").alias("_last")
-    return old.groupBy("kind", F.date_trunc("hour", "at")).agg(last).select("_last.*")
+    return old.groupBy("kind", "folder", F.date_trunc("hour", "at")).agg(last).select("_last.*")
 
 
 _FOLDS = (

@@ -136,12 +136,15 @@ def test_of_several_tables_none_lands_where_one_is_refused(world):
     w = world("tencent_dts")
     w.db.create("with_key", ITEMS)
     w.db.create("keyless", "(id int, name varchar(9)) ENGINE=Aria")
+    w.db.create("unique_only", "(id int NOT NULL UNIQUE, name varchar(9))")
     w.db.run("INSERT INTO with_key VALUES (1, 'a', 1, NULL)")
     w.publish()
     w.catch_up()
     before = w.ledger()
     with pytest.raises(LoadRefused, match=r"keyless has no primary key, .* of Aria no view can be had"):
         load(w.spark, w.config, w.source, w.server, [("oracle", "with_key"), ("oracle", "keyless")])
+    with pytest.raises(LoadRefused, match="unique_only has no primary key, and a unique index"):
+        load(w.spark, w.config, w.source, w.server, [("oracle", "with_key"), ("oracle", "unique_only")])
     assert w.ledger() == before
     w.catch_up()
     assert w.ledger() == before, "nor was anything landed that the next run accounts for"
@@ -185,6 +188,9 @@ def test_a_table_without_a_key_is_read_in_one_view(world, format, monkeypatch):
     assert all(row["unaccounted"] == 0 for row in w.ledger())
     [done] = load(w.spark, w.config, w.source, w.server, [("oracle", name)], chunk_rows=1000)
     assert (done.chunks, w.problems(name)) == (1, [])
+    [again] = load(w.spark, w.config, w.source, w.server, [("oracle", name)], chunk_rows=1000)
+    assert (again.chunks, again.load, again.first) == (0, done.load, done.first), "nothing was written since"
+    assert w.problems(name) == []
 
 
 @pytest.mark.thorough

@@ -29,7 +29,8 @@ def note(
     names = sorted(looked)
     format_ = FORMATS[source.format]
     rows = {m: texts for n in names for m in history.members(n) if (texts := history.untold_rows(m))}
-    if not names or not (format_.limits or rows):
+    said = any(look and look.properties.get(PROPERTY) for look in looked.values())  # by another feed before
+    if not names or not (format_.limits or rows or said):
         return {}
     writers = _writers(config, source) if format_.limits else {}
     told: dict[Name, dict[str, list[str]]] = {}
