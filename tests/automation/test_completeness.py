@@ -107,18 +107,21 @@ def test_an_automation_condition_follows_up_to_when_all_tables_are_complete(shop
         for event in tick(shop, instance).asset_events:
             instance.report_runless_asset_event(event)
 
-    reached(0, 0)
+    complete(shop, source.name, 0, MIDNIGHT)
+    assert key not in {e.asset_key for e in tick(shop, instance).asset_events}, "a table is stopped"
+    table_state(shop, source.name, "shop.audit", rebuild=1)
+    reached(1, 0)
     instance.report_runless_asset_event(dg.AssetMaterialization("report"))
     assert [requested(), requested()] == [0, 0]
-    reached(1, 1)
+    reached(2, 1)
     assert requested() == 1
     instance.report_runless_asset_event(dg.AssetMaterialization("report"))
     assert requested() == 0
-    reached(2, 1)
+    reached(3, 1)
     assert requested() == 0, "another run, and the same time"
     [record] = instance.fetch_observations(key, limit=1).records
     assert record.asset_observation is not None
-    assert record.asset_observation.metadata["tables"].value == 2
+    assert record.asset_observation.metadata["tables"].value == 3
 
     done = dg.materialize([observed], instance=instance)
     assert done.success  # by hand, as the button Observe does
