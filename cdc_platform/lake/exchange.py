@@ -60,8 +60,7 @@ def finish(lake: Store, source: str) -> bool:
     if (note := lake.read(name)) is None:
         return False
     told: dict[str, Any] = json.loads(note)
-    if (number := told.get("folders")) is not None and not folders.exchanged(lake, source, number):
-        folders.void(lake, source, number)  # whoever wrote the note may go on later
+    if (number := told.get("folders")) is not None and not folders.decided(lake, source, number):
         lake.remove([name])
         return False
     for table in told["tables"]:

@@ -96,17 +96,18 @@ def exchange(lake: Store, number: int, of: str, by: str, cut: int) -> bool:
         {"source": of, "folder": folder(lake, by), "number": number, "in_use": False, "cut": cut},
     ]
     _note(lake, number, rows)
-    return exchanged(lake, by, number)
+    return _exchanged(lake, by, number)
 
 
-def exchanged(lake: Store, source: str, number: int) -> bool:
-    """Whether that exchange of a source was noted."""
+def decided(lake: Store, source: str, number: int) -> bool:
+    """Whether that exchange of a source was noted. Where it wasn't, it can't be from here on."""
+    if not _exchanged(lake, source, number):  # whoever was about to note it may go on later
+        _note(lake, number, [{"source": source, "folder": None, "number": number, "cut": 0}])
+    return _exchanged(lake, source, number)
+
+
+def _exchanged(lake: Store, source: str, number: int) -> bool:
     return any(r["source"] == source and r["number"] == number for r in _rows(lake, anew=True))
-
-
-def void(lake: Store, source: str, number: int) -> None:
-    """No exchange of that number is noted from here on, unless it is."""
-    _note(lake, number, [{"source": source, "folder": None, "number": number, "cut": 0}])
 
 
 def _note(lake: Store, number: int, rows: list[dict[str, Any]]) -> None:

@@ -15,7 +15,7 @@ from typing import Any
 from pyspark.sql import SparkSession
 
 from cdc_platform.changes import in_force
-from cdc_platform.config import Config, Source
+from cdc_platform.config import Config
 from cdc_platform.config.shadow import Shadow
 from cdc_platform.kafka.offsets import kafka_state
 from cdc_platform.lake import delta_table, queries, stores
@@ -24,29 +24,15 @@ from cdc_platform.landing import ended
 from cdc_platform.landing import run as landing
 from cdc_platform.results import Stopwatch
 from cdc_platform.shadow import kept, ready, seam
-from cdc_platform.shadow.errors import ShadowRefused
 from cdc_platform.shadow.handover import Handover
+from cdc_platform.shadow.ready import Way
 from cdc_platform.shadow.seam import Seam
 from cdc_platform.tables import ERASURES, LOADED, OFFSET_LEDGER, TOPICS
 
 
 @dataclass(frozen=True)
-class Cutover:
-    """Of a pair. told: is given what is being done, for people."""
-
-    config: Config
-    pair: Shadow
-    told: Callable[[str], None]
-
-    @property
-    def of(self) -> Source:
-        """The source whose tables are in use."""
-        return self.config.source(self.pair.of)
-
-    @property
-    def by(self) -> Source:
-        """The source whose feed is to take its place."""
-        return self.config.source(self.pair.by)
+class Cutover(Way):
+    """By the other's topic."""
 
     def plan(self) -> dict[str, Any]:
         """What would be done, as far as both have come and by the last comparison: of, by, done (whether it is done
@@ -73,9 +59,6 @@ class Cutover:
             self._note(at)
         return {**self._as_told(at, done=True), "seconds": watch.seconds}
 
-    def _refused(self, problem: str, *choices: str) -> ShadowRefused:
-        return ShadowRefused(self.pair.of, self.pair.by, problem, choices)
-
     # -- whether it can be done ----------------------------------------------------------------------------
 
     def _check_config(self) -> None:
@@ -83,13 +66,11 @@ class Cutover:
         of, by = self.of, self.by
         if of.format != by.format:
             problem = f"{of.name} is {of.format}, {by.name} {by.format}: what was landed couldn't be decoded any more"
-            raise self._refused(problem, "--exchange")
+            raise self.refused(problem, "--exchange")
         if in_force.values(of) != in_force.values(by):
-            raise self._refused("the sources have different options", "the same `options` for both", "--exchange")
+            raise self.refused("the sources have different options", "the same `options` for both", "--exchange")
         if self.config.kafka_properties(of) != self.config.kafka_properties(by):
-            raise self._refused(
-                "the sources have different `kafka` settings", "the same `kafka` for both", "--exchange"
-            )
+            raise self.refused("the sources have different `kafka` settings", "the same `kafka` for both", "--exchange")
         ready.check_pair(self.pair)
 
     def _seam(self) -> Seam:
@@ -97,10 +78,10 @@ class Cutover:
         topic, partition = at.new
         here = [s for s in kafka_state(self.config, self.by) if (s.topic, s.partition) == at.new]
         if not here or here[0].begin > at.offset or {s.topic for s in here} != {topic}:
-            raise self._refused(f"Kafka has no longer what stands at {topic}/{partition}/{at.offset}", ready.RUN)
+            raise self.refused(f"Kafka has no longer what stands at {topic}/{partition}/{at.offset}", ready.RUN)
         if erased := self._erased_from(at):
             problem = f"{topic}/{partition}/{erased} holds what was erased of {self.by.name}, and would land once more"
-            raise self._refused(problem, ready.RUN)
+            raise self.refused(problem, ready.RUN)
         return at
 
     def _erased_from(self, at: Seam) -> int | None:

@@ -18,8 +18,6 @@ import pyarrow as pa
 from pyspark.sql import SparkSession
 
 from cdc_platform import chain
-from cdc_platform.config import Config, Source
-from cdc_platform.config.shadow import Shadow
 from cdc_platform.lake import commits, delta_table, exchange, folders, queries, stores, watermarks
 from cdc_platform.lake.data_files import Sink, Written, leaves
 from cdc_platform.lake.exchange import Exchanged
@@ -29,6 +27,7 @@ from cdc_platform.reading import catalog
 from cdc_platform.results import Stopwatch
 from cdc_platform.shadow import kept, pairing, ready
 from cdc_platform.shadow.errors import ShadowRefused
+from cdc_platform.shadow.ready import Way
 from cdc_platform.snapshots.schema import features
 from cdc_platform.spark import arrow_tasks, delta_sql
 from cdc_platform.spark.session import leased
@@ -40,22 +39,8 @@ _OF_LOG = ("delta.columnMapping.", "delta.feature.", "delta.min")
 
 
 @dataclass(frozen=True)
-class Handover:
-    """Of a pair. told: is given what is being done, for people."""
-
-    config: Config
-    pair: Shadow
-    told: Callable[[str], None]
-
-    @property
-    def of(self) -> Source:
-        """The source whose tables are in use."""
-        return self.config.source(self.pair.of)
-
-    @property
-    def by(self) -> Source:
-        """The source whose tables are to take their place."""
-        return self.config.source(self.pair.by)
+class Handover(Way):
+    """By the other's tables."""
 
     def plan(self) -> dict[str, Any]:
         """What would be done, by the last comparison: of, by, done (whether it is done already), folders (source → that
@@ -81,9 +66,6 @@ class Handover:
                     chain.STAGES["snapshots"](spark, self.config, source)
         return {**self._as_told(done=True), "seconds": watch.seconds}
 
-    def _refused(self, problem: str, *choices: str) -> ShadowRefused:
-        return ShadowRefused(self.pair.of, self.pair.by, problem, choices)
-
     def _done(self) -> bool:
         return folders.took_place(stores.lake(self.config), self.by.name, self.of.name)
 
@@ -102,18 +84,18 @@ class Handover:
         self._check_left()
         self._check_ahead(rows)
         for one in self._places():
-            one.check(self._refused)
+            one.check(self.refused)
 
     def _check_config(self) -> None:
         """Raises ShadowRefused where the tables of the one would be made otherwise than those of the other."""
         ready.check_pair(self.pair)
         if self.of.tables != self.by.tables:
-            raise self._refused("the sources have different `tables` settings", "the same `tables` for both")
+            raise self.refused("the sources have different `tables` settings", "the same `tables` for both")
 
     def _check_names(self) -> None:
         for one in pairing.tables(self.config, self.pair):
             if one.by not in (None, one.name):
-                raise self._refused(f"{'.'.join(one.name)} is called {'.'.join(one.by)} in {self.by.name}")
+                raise self.refused(f"{'.'.join(one.name)} is called {'.'.join(one.by)} in {self.by.name}")
 
     def _check_left(self) -> None:
         """Raises ShadowRefused where rows that nobody compares would go with a folder."""
@@ -124,7 +106,7 @@ class Handover:
                 if told.state == "left_out" and delta_table.exists(place):
                     problem = f"{name.text} is left out by the rules of {source.name}, and its rows of before are kept"
                     choices = ["to follow it again", f"to remove {place.uri()}"]
-                    raise self._refused(problem, *choices)
+                    raise self.refused(problem, *choices)
 
     def _check_ahead(self, rows: dict[Name, dict[str, Any]]) -> None:
         """Raises ShadowRefused where the tables of `by` may lack something that those of `of` have: rows that can't be
@@ -137,7 +119,7 @@ class Handover:
         up_to = complete and complete.source_time
         if newest is None or up_to is None or up_to <= newest + timedelta(seconds=self.pair.settle_s):
             problem = f"rows of {'.'.join(open_[0])} aren't settled, and {self.by.name} isn't known to have all that "
-            raise self._refused(f"{problem}{self.of.name} has", _LATER)
+            raise self.refused(f"{problem}{self.of.name} has", _LATER)
 
     def _newest(self) -> datetime | None:
         """When the newest change of `of` was made; None: not every change tells that."""
@@ -175,7 +157,7 @@ class Handover:
         for source, side in ((self.by, 0), (self.of, 1)):  # who writes the folder from here on
             exchange.decide(lake, source.name, [tables[side] for tables in written], {}, number)
         if not folders.exchange(lake, number, self.of.name, self.by.name, self._newest_cut()):
-            raise self._refused("another exchange was made at the same time", "this once more")
+            raise self.refused("another exchange was made at the same time", "this once more")
         self.told("exchanging the tables")
         for source in (self.by, self.of):
             exchange.finish(lake, source.name)

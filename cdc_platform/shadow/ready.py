@@ -1,6 +1,7 @@
 """Whether one feed can take the other's place: what both ways of it ask (cutover.py, places.py)."""
 
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from typing import Any
 
 from pyspark.sql import SparkSession
@@ -19,6 +20,29 @@ from cdc_platform.units import count
 
 RUN = "`cdc-platform run`, then this once more"
 _COMPARE = "`cdc-platform shadow compare` tells more"
+
+
+@dataclass(frozen=True)
+class Way:
+    """How one feed takes the other's place. told: is given what is being done, for people."""
+
+    config: Config
+    pair: Shadow
+    told: Callable[[str], None]
+
+    @property
+    def of(self) -> Source:
+        """The source whose tables are in use."""
+        return self.config.source(self.pair.of)
+
+    @property
+    def by(self) -> Source:
+        """The source that is to take its place, by its feed or by its tables."""
+        return self.config.source(self.pair.by)
+
+    def refused(self, problem: str, *choices: str) -> ShadowRefused:
+        """The error that says so of the pair."""
+        return _refused(self.pair, problem, *choices)
 
 
 def bring(

@@ -15,13 +15,15 @@ from dagster._core.definitions.schedule_definition import ScheduleExecutionData
 from dagster._core.test_utils import create_run_for_test
 
 from cdc_platform import tables
-from cdc_platform.automation import observe, reload, sensors
+from cdc_platform.automation import completeness, observe, reload, sensors
 from cdc_platform.automation.instance import PROCESS_TAG, process_tag
 from cdc_platform.automation.jobs import catch_up_job
 from cdc_platform.automation.naming import SOURCE_TAG, Naming
 from cdc_platform.automation.table_assets import run_config
 from cdc_platform.config import Config
 from cdc_platform.definitions import build
+from cdc_platform.lake import folders, stores
+from cdc_platform.spark import delta_sql
 from cdc_platform.units import when
 from tests.automation.conftest import (
     changelog,
@@ -346,6 +348,33 @@ def test_other_tables_reload_the_code_location_once(config, instance, monkeypatc
     cursor, text = tables_tick(config, instance, cursor)
     assert text.startswith("0 tables")
     assert len(asked) == 3
+
+
+def test_an_exchange_of_folders_reloads_the_code_location(config, instance, monkeypatch):
+    """Also where a reload loads nothing anew it is asked for once."""
+    asked = []
+    monkeypatch.setattr(
+        "cdc_platform.automation.reload.reload", lambda at: asked.append(at) or reload.Reloaded(True, "loaded anew")
+    )
+    schema_history(config, ("shop-dts", "shop", "orders"))
+    lake, before = stores.lake(config), Naming(config)
+    delta_sql.ensure(tables.SNAPSHOT_FOLDERS, tables.SNAPSHOT_FOLDERS.at(lake))
+
+    def ticks(naming: Naming, cursor: str | None) -> str | None:
+        found = sensors.tables_sensor(naming)(dg.build_sensor_context(instance=instance, cursor=cursor))
+        return cursor if isinstance(found, dg.SkipReason) else found.cursor
+
+    cursor = ticks(before, None)
+    assert (ticks(before, cursor), len(asked)) == (cursor, 1)
+    assert folders.exchange(lake, 1, "shop-dts", "shop_debezium", 0)
+    moved = ticks(before, cursor)
+    assert moved != cursor
+    assert (ticks(before, moved), len(asked)) == (moved, 2)
+    source, after = config.source("shop-dts"), Naming(config)
+    assert after.table(source, "shop", "orders").key.path == ["snapshots", "shop_debezium", "shop", "orders"]
+    settled = ticks(after, moved)
+    assert (ticks(after, settled), len(asked) <= 3) == (settled, True)
+    assert completeness.has_moved(before, source) and not completeness.has_moved(after, source)
 
 
 def test_a_reload_that_fails_is_tried_again_and_says_what_to_do(config, instance, monkeypatch):

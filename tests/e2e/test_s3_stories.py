@@ -14,12 +14,14 @@ import yaml
 
 from cdc_platform.config import load_config
 from cdc_platform.feeds.compare import read_snapshot
-from cdc_platform.lake import stores
+from cdc_platform.lake import delta_table, stores
+from cdc_platform.tables import SNAPSHOT_PATH
 from tests import s3_server
 from tests.erasing.bytes import holding
 from tests.erasing.people import MAIL, SECRET, filled
 from tests.loading.conftest import db, world  # noqa: F401 (fixtures)
 from tests.loading.world import NAME
+from tests.oracle.session import DB
 from tests.shadow.conftest import feeds  # noqa: F401 (fixture)
 from tests.shadow.test_run import without
 from tests.shadow.world import BY, OF
@@ -105,6 +107,20 @@ def test_two_feeds_are_compared(feeds, moved):  # noqa: F811
     [one] = json.loads(told)["tables"]
     assert (code, one["verdict"]) == (1, "broken")
     assert f"it differs from that of {BY}: 1 row lacking in {BY}" in one["reasons"][0]
+
+    code, told, errors = cdc(w, "shadow", "cutover", OF, "--yes", "--json")
+    assert code != 0 and "1 row of oracle.two_on_s3 differ" in told + errors
+    w.run("UPDATE two_on_s3 SET name = 'again' WHERE id = 4")
+    w.pass_on("other_on_s3")
+    code, told, errors = cdc(w, "shadow", "cutover", OF, "--yes", "--json")
+    assert code == 0, errors
+    assert json.loads(told)["folders"] == {OF: BY, BY: OF}
+    w.run("DELETE FROM two_on_s3 WHERE id = 5", "UPDATE two_on_s3 SET name = 'by the new one' WHERE id = 6")
+    w.send(BY)
+    w.catch_up()
+    path = SNAPSHOT_PATH.of(stores.lake(w.config), OF, (DB, "two_on_s3"))
+    found = delta_table.ask("SELECT id, name FROM {t} ORDER BY id", t=path)
+    assert [(r["id"], r["name"]) for r in found] == sorted(w.db.rows("two_on_s3"))
 
 
 def copied(w: Any, folder: Path) -> Path:

@@ -71,12 +71,28 @@ def test_a_third_takes_the_place_later(lake: Store) -> None:
 
 
 def test_a_number_is_given_once(lake: Store) -> None:
-    folders.void(lake, NEW, 1)
+    assert not folders.decided(lake, NEW, 1)
     assert not folders.exchange(lake, 1, OLD, NEW, 0)
     assert folders.folder(lake, NEW) == NEW
     exchanged(lake, OLD, NEW, 0)
-    folders.void(lake, NEW, 2)
+    assert folders.decided(lake, NEW, 2)
     assert folders.folder(lake, NEW) == OLD, "what was decided stays"
+
+
+def test_what_is_decided_while_it_is_given_up_is_done(lake: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another process notes the exchange between the question whether it is noted and the answer."""
+    note = folders._note
+
+    def late(of: Store, number: int, rows: list[dict[str, object]]) -> None:
+        monkeypatch.undo()
+        assert folders.exchange(of, number, OLD, NEW, 0)
+        note(of, number, rows)
+
+    delta_sql.ensure(tables.TOPICS, tables.TOPICS.at(lake))
+    exchange.decide(lake, NEW, [Exchanged(tables.TOPICS.path, {}, [], news=True)], {}, 1)
+    monkeypatch.setattr(folders, "_note", late)
+    assert exchange.finish(lake, NEW)
+    assert folders.folder(lake, NEW) == OLD
 
 
 def test_what_was_not_decided_is_given_up(lake: Store) -> None:

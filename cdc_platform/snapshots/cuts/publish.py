@@ -59,7 +59,11 @@ def has_moved(config: Config, source: Source) -> bool:
     """Whether no cut was published since a source's tables came into another folder."""
     lake = stores.lake(config)
     before, path = folders.cuts_before(lake, source.name), CUTS.at(lake)
-    return before > 0 and delta_table.exists(path) and _last(path, source).cut <= before
+    return before > 0 and delta_table.exists(path) and _is_of_before(_last(path, source), before)
+
+
+def _is_of_before(last: "_Last", before: int) -> bool:
+    return last.cut <= before > 0
 
 
 def publish(
@@ -73,7 +77,7 @@ def publish(
     read: list[Any] = [partial(_last, path, source), partial(_work, config, source, tables)]
     last, work = delta_sql.run_parallel(read)
     before = folders.cuts_before(stores.lake(config), source.name)
-    if work == last.work and not last.cut <= before > 0:  # its tables are where they were, too
+    if work == last.work and not _is_of_before(last, before):
         return {"cut": 0, "cut_held_back": 0}
     found: list[Any] = delta_sql.run_parallel(
         [
