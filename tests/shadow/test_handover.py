@@ -221,8 +221,10 @@ def test_what_is_not_certain_is_refused(feeds):
 def test_and_back_again(feeds, of, by):
     """Also with a table of which one has tombstones and the other none, and with names that columns are mapped for."""
     w = feeds(of, by)
-    w.create(odd := f"odd_{of}", "(id int primary key, `a b,c` int, `t` datetime(6), d decimal(20,4), b varbinary(9))")
-    w.create(other := f"odd_{of}_other", ITEMS)
+    w.create(
+        odd := f"odd_{of}_{by}", "(id int primary key, `a b,c` int, `t` datetime(6), d decimal(20,4), b varbinary(9))"
+    )
+    w.create(other := f"{odd}_other", ITEMS)
     w.run(f"INSERT INTO {odd} VALUES (1, 1, '2020-01-01 00:00:00.000001', 1.5, 'x'), (2, NULL, NULL, NULL, NULL)")
     w.run(f"INSERT INTO {odd} VALUES (3, 3, '1970-01-01', -12345678901234.5678, 0x00ff)")
     for _ in range(2):
