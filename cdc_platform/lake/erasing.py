@@ -22,7 +22,7 @@ from urllib.parse import unquote
 import msgspec
 
 from cdc_platform.errors import LakeChanged
-from cdc_platform.lake import commits, deletion_vectors, delta_table, handles, lease, log_state
+from cdc_platform.lake import commits, deletion_vectors, delta_table, handles, lease, log_state, unfinished
 from cdc_platform.lake.data_files import Written
 from cdc_platform.lake.log_files import Action
 from cdc_platform.lake.store import COMMIT, Store
@@ -32,8 +32,6 @@ _NOTE = "_erasures/{source}.json"
 _HISTORY = {"operation": "DELETE", "operationParameters": {}, "isBlindAppend": False, "engineInfo": "cdc-platform"}
 _ENCODER = msgspec.json.Encoder()
 _AT_ONCE = 16
-_settled: dict[tuple[str, str], int] = {}
-"""Lake and source → number of the newest lease under which this process knew of nothing to do."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +72,7 @@ def decide(lake: Store, source: str, tables: Iterable[Rewritten], **told: Any) -
     """Notes an erasure, which `finish` does. told: what is to be known of it then, in JSON's types, and no value that
     is erased. Returns the note."""
     note = {**told, "stage": "decided", "tables": [t.data() for t in tables]}
-    _settled.pop((lake.root, source), None)
+    unfinished.noted(lake, source)
     _put(lake, source, note)
     return note
 
@@ -101,13 +99,6 @@ def done(lake: Store, source: str) -> None:
 def _put(lake: Store, source: str, note: dict[str, Any]) -> None:
     lease.check()
     lake.put(_NOTE.format(source=source), json.dumps(note).encode())
-
-
-def settle(lake: Store, source: str, number: int) -> None:
-    """`finish` under a lease of this number, but where nobody has had one since this process last looked."""
-    if _settled.get((lake.root, source)) != number - 1:
-        finish(lake, source)
-    _settled[lake.root, source] = number
 
 
 def finish(lake: Store, source: str) -> None:

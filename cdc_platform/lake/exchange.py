@@ -10,14 +10,12 @@ from typing import Any, NamedTuple
 from urllib.parse import unquote
 
 from cdc_platform.errors import LakeChanged
-from cdc_platform.lake import checkpoints, commits, delta_table, folders
+from cdc_platform.lake import checkpoints, commits, delta_table, folders, unfinished
 from cdc_platform.lake.data_files import Written
 from cdc_platform.lake.store import Store
 from cdc_platform.tables import CHECKPOINT
 
 _NOTE = "_exchanges/{source}.json"
-_settled: dict[tuple[str, str], int] = {}
-"""Lake and source → number of the newest lease under which this process knew of nothing to do."""
 
 
 class Exchanged(NamedTuple):
@@ -42,15 +40,8 @@ def decide(
     only by the note of folders with this number (folders.py)."""
     told = [{**t._asdict(), "files": [f._asdict() for f in t.files]} for t in tables]
     note = {"tables": told, "batches": batches, "folders": folders_too}
-    _settled.pop((lake.root, source), None)
+    unfinished.noted(lake, source)
     lake.put(_NOTE.format(source=source), json.dumps(note).encode())
-
-
-def settle(lake: Store, source: str, lease: int) -> None:
-    """`finish` under a lease of this number, but where nobody has had one since this process last looked."""
-    if _settled.get((lake.root, source)) != lease - 1:
-        finish(lake, source)
-    _settled[lake.root, source] = lease
 
 
 def finish(lake: Store, source: str) -> bool:

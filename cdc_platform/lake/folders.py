@@ -14,8 +14,6 @@ EXCHANGED = (SNAPSHOT_PATH, TOMBSTONES_PATH)
 _KNOWN_S = 60.0
 _known: dict[str, tuple[float, list[dict[str, Any]]]] = {}
 """Lake → when it was looked, and the rows then. Who holds a source's lease has looked since the last one."""
-_settled: dict[tuple[str, str], int] = {}
-"""Lake and source → number of the newest lease under which this process has looked."""
 
 
 def snapshot(lake: Store, source: str, name: Name) -> Store:
@@ -73,13 +71,6 @@ def took_place(lake: Store, by: str, of: str) -> bool:
     last = next((r for r in reversed(_rows(lake)) if r["source"] == by), None)
     with_it = {r["source"] for r in _rows(lake) if last and r["number"] == last["number"]}
     return bool(last and last["in_use"] and of in with_it)
-
-
-def settle(lake: Store, source: str, lease: int) -> None:
-    """Looks again under a lease of this number, but where nobody else has had one since this process last looked."""
-    if _settled.get((lake.root, source)) != lease - 1:
-        look(lake)
-    _settled[lake.root, source] = lease
 
 
 def next_number(lake: Store) -> int:

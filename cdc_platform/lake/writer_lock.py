@@ -10,7 +10,8 @@ from filelock import FileLock, Timeout
 
 from cdc_platform.config import Config, Source
 from cdc_platform.errors import RunInProgress
-from cdc_platform.lake import erasing, exchange, folders, lease, probe, stores
+from cdc_platform.lake import erasing, exchange, folders, lease, probe, stores, unfinished
+from cdc_platform.lake.store import Store
 
 WAIT_S = 60.0
 _mine: dict[tuple[Path, int], lease.Lease] = {}
@@ -46,13 +47,20 @@ def source_lock(config: Config, source: Source, wait_s: float | None = None) -> 
         left = max(wait - (time.monotonic() - started), 0.0)
         with lease.held(lake, source.name, source.slug, left) as mine:
             _mine[name, threading.get_ident()] = mine
-            folders.settle(lake, source.name, mine.number)
-            exchange.settle(lake, source.name, mine.number)
-            erasing.settle(lake, source.name, mine.number)
+            _finish(lake, source.name, mine.number)
             yield mine
     finally:
         _mine.pop((name, threading.get_ident()), None)
         file.release()
+
+
+def _finish(lake: Store, source: str, number: int) -> None:
+    """Does what earlier holders left undone. number: of the lease that is held."""
+    if unfinished.is_possible(lake, source, number):
+        folders.look(lake)
+        exchange.finish(lake, source)
+        erasing.finish(lake, source)
+    unfinished.looked(lake, source, number)
 
 
 def is_held(config: Config, source: Source) -> bool:
