@@ -150,15 +150,19 @@ def _bytes(old: MySqlType, new: MySqlType) -> Convert | None:
     return by_text(lambda text: b2a_base64(a2b_base64(text)[: int(longest)], newline=False).decode())
 
 
-def decimal_as_text(old: MySqlType, new: MySqlType) -> Convert:
-    """With all digits of its scale, which some feeds leave out."""
-    cut = _cut(old, new)
+def _with_digits(digits: Callable[[MySqlType], int]) -> Callable[[MySqlType, MySqlType], Convert]:
+    """As text with all digits of the fraction that its type has: feeds leave zeros out."""
 
-    def written(text: str) -> str:
-        whole, _, fraction = text.partition(".")
-        return f"{whole}.{fraction.ljust(scale_of(old), '0')}" if scale_of(old) else text
+    def rule(old: MySqlType, new: MySqlType) -> Convert:
+        cut, n = _cut(old, new), digits(old)
 
-    return lambda texts: cut(by_text(written)(texts))
+        def written(text: str) -> str:
+            whole, _, fraction = text.partition(".")
+            return f"{whole}.{fraction.ljust(n, '0')}" if n else text
+
+        return lambda texts: cut(by_text(written)(texts))
+
+    return rule
 
 
 # -- labels ----------------------------------------------------------------------------------------------------------
@@ -224,7 +228,7 @@ _RULES: dict[tuple[str, str], Callable[[MySqlType, MySqlType], Convert | None]] 
     ("integer", "text"): _cut,
     ("year", "integer"): year_as_integer,
     ("decimal", "decimal"): decimals,
-    ("decimal", "text"): decimal_as_text,
+    ("decimal", "text"): _with_digits(scale_of),
     ("float", "float"): floats,
     ("text", "text"): _cut,
     ("enum", "text"): _cut,
@@ -240,6 +244,10 @@ _RULES: dict[tuple[str, str], Callable[[MySqlType, MySqlType], Convert | None]] 
     ("datetime", "datetime"): _fractions,
     ("timestamp", "timestamp"): _fractions,
     ("time", "time"): _fractions,
+    ("date", "text"): _cut,
+    ("year", "text"): _cut,
+    ("datetime", "text"): _with_digits(_fraction),  # a TIMESTAMP's zone is the session's, which isn't told
+    ("time", "text"): _with_digits(_fraction),
     **{(family, family): _always for family in ("date", "json", "geometry", "year", "boolean")},
 }
 """(family before, family after) → rule. A pair that isn't here isn't told by the feed."""
