@@ -96,12 +96,17 @@ class Columns:
     def actions(self) -> list[Action]:
         """What a commit says of it; none, where it is as it was."""
         protocol, metadata = self._before
+        now = self.now()[1]
+        lines: list[Action] = [] if self.protocol == protocol else [{"protocol": self.protocol}]
+        return lines if now == metadata else [*lines, {"metaData": now}]
+
+    def now(self) -> tuple[Action, Action]:
+        """Protocol and metadata as they are to be."""
+        metadata = self._before[1]
         schema = {"type": "struct", "fields": self.fields}
         same = json.loads(metadata["schemaString"]) == schema
         text = metadata["schemaString"] if same else json.dumps(schema, ensure_ascii=False, separators=(",", ":"))
-        now = {**metadata, "schemaString": text, "configuration": self.configuration}
-        lines: list[Action] = [] if self.protocol == protocol else [{"protocol": self.protocol}]
-        return lines if now == metadata else [*lines, {"metaData": now}]
+        return self.protocol, {**metadata, "schemaString": text, "configuration": self.configuration}
 
     def _ask(self, feature: str) -> None:
         """Lists a feature of readers and writers in the protocol."""

@@ -74,11 +74,16 @@ def live_of(told: Told) -> Live | None:
     properties = told.metadata["configuration"]
     if unknown(told.protocol) or told.metadata.get("partitionColumns"):
         return None
-    if any(properties.get(p, "false") != "false" for p in _REFUSED):
+    if refused(properties):
         return None
     if not all(map(_is_kept_to, told.adds)) or len({add["path"] for add in told.adds}) != len(told.adds):
         return None
     return empty(properties)._replace(version=told.version, adds=told.adds)
+
+
+def refused(properties: Mapping[str, str]) -> bool:
+    """Whether a table's properties ask for what isn't kept to here."""
+    return any(properties.get(p, "false") != "false" for p in _REFUSED)
 
 
 def empty(properties: Mapping[str, str]) -> Live:

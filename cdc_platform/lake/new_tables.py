@@ -7,7 +7,7 @@ from functools import lru_cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from cdc_platform.lake import commits, delta_table, log_state, looks
+from cdc_platform.lake import commits, delta_table, lease, log_files, log_state, looks
 from cdc_platform.lake.log_files import Action
 from cdc_platform.lake.looks import Look
 from cdc_platform.lake.store import Store
@@ -56,12 +56,20 @@ def fields(table: Table) -> list[Action]:
     return json.loads(text)["fields"]
 
 
+def made(path: Store, lines: list[Action]) -> bool:
+    """A table that isn't there, made by these actions. False: another has made it meanwhile."""
+    lease.check()
+    if not path.put_new(FIRST, log_files.encoded(lines)):
+        return False
+    log_state.made(path, lines)
+    return True
+
+
 def created(path: Store, table: Table) -> Look | None:
     """A table that isn't there, made; None: another has made it meanwhile."""
     lines = first_commit(table)
     actions = {kind: action for line in lines.splitlines() for kind, action in json.loads(line).items()}
-    if not path.put_new(FIRST, lines):
+    if not made(path, [json.loads(line) for line in lines.splitlines()]):
         return None
-    log_state.made(path, [json.loads(line) for line in lines.splitlines()])
     metadata = actions["metaData"]
     return looks.of(path, 0, actions["protocol"], metadata, commits.empty(metadata["configuration"]))

@@ -84,7 +84,7 @@ def _evolve(
         return Decided("applied", told or None)  # rows are carried as they come
     if reason := WHICH_MOVED if unsettled else _forbidden(source, name, steps, members):
         return Decided("stopped", reason, stop(name, reason))
-    # A run may have ended while it made the table anew: its rows are gone, and its columns today's.
+    # A run may have ended while it put the table made anew in place: its columns may be today's.
     kept = last is None or last["state"] != "stale"
     as_it_is = bool(steps) and all(s.effect.same_columns for s in steps)
     in_shape = there and not merged and in_place(steps, members)
@@ -94,7 +94,7 @@ def _evolve(
 
 
 def _noted(config: Config, source: Source, before: state.Tables, names: list[Name]) -> state.Tables:
-    """Notes that snapshots are to be made anew, before they are emptied. Returns all tables' state."""
+    """Notes that snapshots are to be made anew, before they are. Returns all tables' state."""
     found = [
         state.Outcome(n, "stale", "it is made anew after DDL", 0, 0) for n in names if before[n]["state"] == "live"
     ]

@@ -3,6 +3,7 @@ batches left stale, and when asked for."""
 
 import logging
 import uuid
+from collections.abc import Callable
 from functools import partial, reduce
 from operator import or_
 from typing import NamedTuple
@@ -15,6 +16,7 @@ from cdc_platform.config import Config, Source
 from cdc_platform.errors import TableStopped
 from cdc_platform.lake import stores
 from cdc_platform.snapshots import partitions, routing, state
+from cdc_platform.snapshots.apply import staging
 from cdc_platform.snapshots.batch_tables import Touched, names_in, of_table, touched_by
 from cdc_platform.snapshots.schema import upcast
 from cdc_platform.snapshots.schema.columns import ORDER_FIELDS, order_literal
@@ -39,19 +41,25 @@ def anew(
     needs_rows: bool = False,
     up_to: Column | None = None,
     into: Target | None = None,
+    made: Callable[[], None] = lambda: None,
 ) -> state.Outcome:
     """One of the snapshots made from the whole changelog. up_to: from some of its rows, of which `history` tells what
-    was known then; into: at another place than its own. Raises TableStopped where it can't be."""
+    was known then; into: at another place than its own; made: is called when all rows are there, before they are put in
+    place. Raises TableStopped where it can't be: then the place is as it was."""
     found = every_change(spark, config, source, history, name, up_to)
     if not found.touched:
         if needs_rows:
             raise TableStopped(source.name, name, "the changelog holds no change of it")
         return _emptied(spark, config, source, history, name, into)
     app, came = f"rebuild {uuid.uuid4().hex}", partitions.came(config, source)
-    work = Work(config, source, Rows.of(found.rows), 0, app, found.lists, anew=True, came=came, into=into)
-    done = outcome(work, found.touched, found.columns, None)
-    if done.state == "stopped":
-        raise TableStopped(source.name, name, str(done.reason))
+    place = staging.beside(into or Target.of(config, source.name, *name))
+    with staging.discarded_on_failure(place):
+        work = Work(config, source, Rows.of(found.rows), 0, app, found.lists, anew=True, came=came, into={name: place})
+        done = outcome(work, found.touched, found.columns, None)
+        if done.state == "stopped":
+            raise TableStopped(source.name, name, str(done.reason))
+        made()
+        staging.put_in_place(spark, place)
     return done
 
 
@@ -129,14 +137,22 @@ def rebuilt(
     needs_rows: bool = True,
 ) -> state.Outcome:
     """One table made anew, and what became of it noted. Raises TableStopped of a table that no batch has met."""
+    path, batch_id = TABLE_STATE.at(stores.lake(config)), before[name]["batch"] if name in before else state.BEFORE
+
+    def note(found: state.Outcome) -> None:
+        state.keep(path, source, [found], state.now(path, source), batch_id, anew=True)
+
+    def made() -> None:  # a run killed while its two tables are put in place is followed by one that does it again
+        if name in before and before[name]["state"] == "live":
+            note(state.Outcome(name, "stale", "it is put in place", 0, 0))
+
     try:
-        found = anew(spark, config, source, history, name, needs_rows=needs_rows)
+        found = anew(spark, config, source, history, name, needs_rows=needs_rows, made=made)
     except TableStopped as why:
         if name not in before:
             raise
         found = stop(name, why.reason)
-    path, batch_id = TABLE_STATE.at(stores.lake(config)), before[name]["batch"] if name in before else state.BEFORE
-    state.keep(path, source, [found], before, batch_id, anew=True)
+    note(found)
     return found
 
 

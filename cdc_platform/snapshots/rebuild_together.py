@@ -11,17 +11,18 @@ from pyspark.sql import SparkSession
 from cdc_platform.changelog.schema import WHICH_MOVED
 from cdc_platform.config import Config, Source
 from cdc_platform.errors import TableStopped
-from cdc_platform.lake import delta_table, metadata_commits, stores
+from cdc_platform.lake import delta_table, stores
 from cdc_platform.lake.store import File
 from cdc_platform.snapshots import batch_rows, partitions, state, together
+from cdc_platform.snapshots.apply import staging
 from cdc_platform.snapshots.batch_tables import Touched, touched_of
 from cdc_platform.snapshots.rebuild import anew, not_carried, rebuilt, stop
 from cdc_platform.snapshots.reduce.full_images import Plain
-from cdc_platform.snapshots.schema import shapes
 from cdc_platform.snapshots.schema.columns import columns_of
 from cdc_platform.snapshots.schema.history import History, Plan
 from cdc_platform.snapshots.schema.upcast_files import Notes, clear
 from cdc_platform.snapshots.table_batch import Work, column_lists, merged_list
+from cdc_platform.snapshots.target import Target
 from cdc_platform.spark import delta_sql
 from cdc_platform.spark.delta_sql import Rows
 from cdc_platform.tables import CHANGELOG, TABLE_STATE, Name, name_of
@@ -80,8 +81,8 @@ class _Changes(NamedTuple):
 def anew_together(
     spark: SparkSession, config: Config, source: Source, history: History, names: list[Name]
 ) -> dict[Name, state.Outcome]:
-    """Outcomes of those of some snapshots that were made anew. The others are as they were, or empty: each is to be
-    made by itself (rebuild.anew)."""
+    """Outcomes of those of some snapshots that were made anew. The others are as they were: each is to be made by
+    itself (rebuild.anew)."""
     if source.tables.routes or len(names) < 2:
         return {}
     try:
@@ -96,11 +97,15 @@ def _made(spark: SparkSession, config: Config, source: Source, found: _Changes) 
     came = partitions.came(config, source)
     ready = [t for t in found.touched if (p := plain.get(t.name)) and _is_ready(p, t) and not came.unsettled(t.low[1])]
     app = f"rebuild {uuid.uuid4().hex}"
-    work = Work(config, source, found.rows, 0, app, found.lists, plain=plain, came=came)
-    each = [partial(_emptied, work, t.name, found.columns[t.name]) for t in ready]
-    done = zip(ready, delta_sql.run_parallel(each, _AT_ONCE), strict=True)
-    asked = [together.Asked(t, found.columns[t.name], None, emptied=True) for t, emptied in done if emptied]
-    return together.bring_up(work, asked)
+    places = delta_sql.run_parallel([partial(_place, config, source, t, found) for t in ready], _AT_ONCE)
+    into = {place.name: place for place in places if place}
+    with staging.discarded_on_failure(*into.values()):
+        work = Work(config, source, found.rows, 0, app, found.lists, plain=plain, came=came, into=into)
+        asked = [together.Asked(t, found.columns[t.name], None, anew=True) for t in ready if t.name in into]
+        outcomes = together.bring_up(work, asked)
+        delta_sql.run_parallel([partial(staging.put_in_place, spark, into[n]) for n in outcomes], _AT_ONCE)
+    staging.discard(*(place for name, place in into.items() if name not in outcomes))
+    return outcomes
 
 
 def _changes(
@@ -151,9 +156,8 @@ def _is_ready(plain: Plain, touched: Touched) -> bool:
     return bool(plain.table.keys) and together.is_few(plain, touched)
 
 
-def _emptied(work: Work, name: Name, text: str | None) -> bool:
-    """The snapshot and its tombstones without rows, with today's columns. False: Spark has to do it."""
-    target, columns = work.target(name), columns_of(work.source, name, text or "[]")
-    if not metadata_commits.empty_out(target.snapshot, shapes.snapshot(work.source.name, name, columns)):
-        return False
-    return metadata_commits.empty_out(target.tombstones, shapes.tombstones(columns))
+def _place(config: Config, source: Source, touched: Touched, found: _Changes) -> Target | None:
+    """Where a table is made, with today's columns if it is there already. None: Spark has to do it."""
+    target = Target.of(config, source.name, *touched.name)
+    place, columns = staging.beside(target), columns_of(source, touched.name, found.columns[touched.name] or "[]")
+    return place if staging.make(place, columns) or not delta_table.exists(target.snapshot) else None

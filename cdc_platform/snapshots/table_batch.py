@@ -46,8 +46,8 @@ class Work:
     """Changes of one source to bring into its tables. `app` and `batch_id` name the write: it happens once.
     lists: column lists by schema version, as `column_lists`. history: makes all changes of the source, as `changes`.
     anew: the table is made from these changes alone. plain: tables whose changes are so (full_images.py). came: how the
-    source's row changes came; untied: tables in which these are in order for sure (ties.py). into: where the only table
-    is made, if not at its own place."""
+    source's row changes came; untied: tables in which these are in order for sure (ties.py). into: where tables are
+    made, of those that aren't made at their own places."""
 
     config: Config
     source: Source
@@ -60,11 +60,11 @@ class Work:
     plain: Mapping[Name, Plain] = field(default_factory=dict)
     came: partitions.Came = partitions.ONE
     untied: frozenset[Name] = frozenset()
-    into: Target | None = None
+    into: Mapping[Name, Target] = field(default_factory=dict)
 
     def target(self, name: Name) -> Target:
         """Where a table is kept."""
-        return self.into or Target.of(self.config, self.source.name, *name)
+        return self.into.get(name) or Target.of(self.config, self.source.name, *name)
 
 
 class Done(NamedTuple):
@@ -126,7 +126,7 @@ def emptied(
     if told is None:
         raise TableStopped(source.name, name, "no column list is known for it")
     columns = columns_of(source, name, told)
-    prepare.prepare(spark, into or Target.of(config, source.name, *name), columns, anew=True)
+    prepare.empty(spark, into or Target.of(config, source.name, *name), columns)
     return state.Outcome(
         name, "live" if exists else "dropped", None if exists else "dropped at the source", 0, 0, rows=0
     )
@@ -149,7 +149,7 @@ def _bring_up(work: Work, touched: Touched, columns: list[TableColumn], before: 
 
 def _keyless(work: Work, touched: Touched, target: Target, columns: list[TableColumn], before: Any) -> Done:
     rows = work.changes.df.where(of_table(*touched.name))
-    prepare.prepare(rows.sparkSession, target, columns, anew=work.anew)
+    prepare.prepare(rows.sparkSession, target, columns)
     told = {v: [c["name"] for c in json.loads(text)] for v, text in work.lists.items()}
     doubted = bool(before and before["reason"])
     invalid, untold = keyless.bring_up(rows, target, columns, told, work.app, work.batch_id, doubted=doubted)
@@ -180,7 +180,7 @@ def _keyed(
         raise TableStopped(work.source.name, touched.name, str(choice.reason))
     if choice.plan is Plan.REBUILD:
         raise Stale
-    empty = prepare.prepare(spark, target, columns, anew=work.anew)
+    empty = prepare.prepare(spark, target, columns) or work.anew
     truncate_origin.empty(spark, target, columns, gone, work.app, work.batch_id)
     done = Done(figures.invalid_dates, figures.partial, high_order=figures.high_order)
     if choice.plan is Plan.NOTHING:

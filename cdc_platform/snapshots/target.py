@@ -26,6 +26,7 @@ class Target:
     tombstones: Store
     for_any: bool = False
     around: Store | None = None  # where a table would be whose folder this one's is in: one called as its schema
+    instead_of: "Target | None" = None  # the one whose place it is to take
 
     @staticmethod
     def of(config: Config, source: str, *name: str) -> "Target":

@@ -59,13 +59,12 @@ _AT_ONCE, _REQUESTS_AT_ONCE = 4, 16
 
 
 class Asked(NamedTuple):
-    """A table of a batch: its changes, the list of its columns, its state before (None: it is new, or was emptied to be
-    made anew)."""
+    """A table of a batch: its changes, the list of its columns, its state before (None: it is new, or made anew)."""
 
     touched: Touched
     columns: str | None
     before: Mapping[str, Any] | None
-    emptied: bool = False
+    anew: bool = False
 
 
 class _Prepared(NamedTuple):
@@ -134,7 +133,7 @@ def _looked(target: Target, columns: list[TableColumn], asked: Asked, plain: Pla
     if look.live is None or not _fits(target, look, columns):
         return None
     if asked.before is None:
-        dug = not asked.emptied and delta_table.exists(target.tombstones)
+        dug = not asked.anew and delta_table.exists(target.tombstones)
         return None if look.live.adds or dug else look
     low = tuple(map(int, plain.figures.low_order))
     if not plain.table.keys:

@@ -73,10 +73,10 @@ def replace(spark: SparkSession, path: Store, columns: str) -> None:
     empty.write.format("delta").mode("overwrite").option("overwriteSchema", "true").save(path.spark_uri())
 
 
-def overwrite(rows: DataFrame, path: Store, columns: str) -> None:
-    """Rows with these columns in place of what a table has, in one commit; its properties stay."""
-    _allow(rows.sparkSession, path, columns)
-    schema = rows.sparkSession.createDataFrame([], columns).schema
+def overwrite(rows: DataFrame, path: Store, columns: str | None = None) -> None:
+    """Rows, with these columns if not their own, in place of what a table has, in one commit; its properties stay."""
+    _allow(rows.sparkSession, path, columns or rows.schema.simpleString())
+    schema = rows.sparkSession.createDataFrame([], columns).schema if columns else rows.schema
     named = rows.select(*(F.col(quoted(f.name)).cast(f.dataType).alias(f.name, metadata=f.metadata) for f in schema))
     named.write.format("delta").mode("overwrite").option("overwriteSchema", "true").save(path.spark_uri())
 

@@ -13,6 +13,7 @@ from cdc_platform.lake.columns import Columns
 from cdc_platform.lake.data_files import footer
 from cdc_platform.lake.looks import Look
 from cdc_platform.lake.store import Store
+from cdc_platform.snapshots.apply import staging
 from cdc_platform.snapshots.schema import alter, features, shapes
 from cdc_platform.snapshots.schema.columns import TableColumn
 from cdc_platform.snapshots.target import Stale, Target
@@ -28,24 +29,30 @@ _MOST_ROWS, _READ_BYTES, _CELL_BYTES = 4096, 2 << 20, 16
 """Spark's default; what a task holds of a file's rows: 64 messages of 28 KB; what a cell takes, however short."""
 
 
-def prepare(spark: SparkSession, target: Target, columns: list[TableColumn], *, anew: bool = False) -> bool:
-    """Make the snapshot, or add the columns it lacks; `anew` empties what is there, tombstones too, and takes today's
-    columns. Returns whether both are known to be empty. Raises TableStopped where a column changed its type, Stale
-    where the table must be made anew."""
-    made = not delta_table.exists(target.snapshot)
-    dug = (anew or made) and delta_table.exists(target.tombstones)
-    if anew and dug:
-        _empty(spark, target.tombstones, shapes.tombstones(columns))
-    if made:
-        _make(spark, target, columns)
-    elif anew:
-        _empty(spark, target.snapshot, shapes.snapshot(target.source, target.name, columns))
-    else:
+def prepare(spark: SparkSession, target: Target, columns: list[TableColumn]) -> bool:
+    """Make the snapshot, or add the columns it lacks. Returns whether it and its tombstones are known to be empty.
+    Raises TableStopped where a column changed its type, Stale where the table must be made anew."""
+    if delta_table.exists(target.snapshot):
         _evolve(target, columns)
         put_together(spark, target.snapshot)
-    if target.for_any and not made:
+        if target.for_any:
+            features.remove(spark, target.snapshot)
+        return False
+    dug = delta_table.exists(target.tombstones)
+    _make(spark, target, columns)
+    return not dug  # not where the snapshot is made again whose folder was lost
+
+
+def empty(spark: SparkSession, target: Target, columns: list[TableColumn]) -> None:
+    """The snapshot without rows, its tombstones too, with today's columns. Raises TableStopped."""
+    if delta_table.exists(target.tombstones):
+        _empty(spark, target.tombstones, shapes.tombstones(columns))
+    if not delta_table.exists(target.snapshot):
+        return _make(spark, target, columns)
+    _empty(spark, target.snapshot, shapes.snapshot(target.source, target.name, columns))
+    if target.for_any:
         features.remove(spark, target.snapshot)
-    return anew or (made and not dug)  # not where the snapshot is made again whose folder was lost
+    return None
 
 
 def _empty(spark: SparkSession, path: Store, table: Table) -> None:
@@ -57,7 +64,7 @@ def _empty(spark: SparkSession, path: Store, table: Table) -> None:
 
 def _make(spark: SparkSession, target: Target, columns: list[TableColumn]) -> None:
     """Raises TableStopped."""
-    if make(target, columns):
+    if staging.make(target, columns) or make(target, columns):
         return
     if target.around is not None and delta_table.exists(target.around):  # its VACUUM would remove this one's files
         outer = f"{target.name[0]}.{target.name[1]}"

@@ -1,0 +1,107 @@
+"""A table made anew in a folder below its own, and put in place by one commit: readers find the rows before or the rows
+after, never fewer. Its data files stay in that folder. No Spark here.
+"""
+
+import uuid
+
+from cdc_platform.errors import LakeChanged
+from cdc_platform.lake import commits, log_state, new_tables
+from cdc_platform.lake.columns import MAPPING, Columns
+from cdc_platform.lake.log_files import Action
+from cdc_platform.lake.log_state import Told
+from cdc_platform.lake.store import Store
+from cdc_platform.tables import Table
+
+_FOLDER, _LOG = "rebuild-", "/_delta_log/"
+"""A name that doesn't begin with `_`: upkeep looks for files there, too."""
+_MAPPING = MAPPING.rpartition(".")[0]
+
+
+def beside(path: Store) -> Store:
+    """A new place below a table's. What killed runs left there is removed: a folder with a log was never taken over."""
+    there = path.below("")
+    left = {folder for p in there if p.startswith(_FOLDER) and _LOG in p and (folder := p.split("/", 1)[0])}
+    path.remove(p for p in there if p.split("/", 1)[0] in left)
+    return path.at(f"{_FOLDER}{uuid.uuid4().hex}")
+
+
+def like(path: Store, there: Store, table: Table) -> bool:
+    """Makes a table without rows: as one that is there, but with these columns. False: that one has what isn't kept to
+    here, or there is none."""
+    if (told := _told(there)) is None or not _is_kept_to(told):
+        return False
+    columns = Columns(told.protocol, told.metadata)
+    try:
+        columns.replace(new_tables.fields(table))
+    except ValueError:  # a protocol of before features had names
+        return False
+    protocol, metadata = columns.now()
+    info = {"operation": "CREATE TABLE", "engineInfo": "cdc-platform"}
+    return new_tables.made(
+        path, [{"commitInfo": info}, {"protocol": protocol}, {"metaData": {**metadata, "id": str(uuid.uuid4())}}]
+    )
+
+
+def take_over(path: Store, of: Store) -> bool:
+    """Puts rows and columns of a table that was made below (`beside`) in place of those that are there, or makes the
+    table of them. That one is no table any more then. False: nothing was done, for either has what isn't kept to here.
+    Raises LakeChanged where that begins meanwhile, StorageError."""
+    found, before = _told(of), _told(path)
+    if found is None or any("deletionVector" in add for add in found.adds):
+        return False
+    if before is not None and not _fits(before, found):
+        return False
+    folder = of.root.removeprefix(f"{path.root}/")
+    adds: list[Action] = [{"add": {**a, "path": f"{folder}/{a['path']}", "dataChange": True}} for a in found.adds]
+    of.remove(f"_delta_log/{p}" for p in of.below("_delta_log"))  # first: what has a log is removed by the next one
+    log_state.forget(of)
+    for _ in commits.tries(path):
+        if (before := _told(path)) is None:
+            if new_tables.made(path, [{"protocol": found.protocol}, {"metaData": found.metadata}, *adds]):
+                return True
+        elif not _fits(before, found):
+            raise LakeChanged(path.uri(), "its protocol was changed while it was made anew")
+        elif commits.add_version(before, "WRITE", [*_head(before, found), *commits.removes(before.adds), *adds]):
+            return True
+    raise AssertionError(path)
+
+
+def discard(place: Store) -> None:
+    """A table that isn't taken over."""
+    place.remove(place.below(""))
+    log_state.forget(place)
+
+
+def _told(path: Store) -> Told | None:
+    """None, too, where its log can't be read in full: then it isn't kept to here."""
+    try:
+        return log_state.now(path)
+    except FileNotFoundError:
+        return None
+
+
+def _is_kept_to(told: Told) -> bool:
+    return not (
+        commits.unknown(told.protocol)
+        or told.metadata.get("partitionColumns")
+        or commits.refused(told.metadata["configuration"])
+    )
+
+
+def _fits(before: Told, found: Told) -> bool:
+    """Whether files of the one can be files of the other, as the protocol of that one says."""
+    versions = all(before.protocol[v] <= found.protocol[v] for v in ("minReaderVersion", "minWriterVersion"))
+    asked, has = (
+        {f for kind in ("readerFeatures", "writerFeatures") for f in told.protocol.get(kind) or ()}
+        for told in (before, found)
+    )
+    return _is_kept_to(before) and versions and asked <= has
+
+
+def _head(before: Told, found: Told) -> list[Action]:
+    """The protocol, if it changes, and columns of the one with the properties of the other."""
+    own = {k: v for k, v in before.metadata["configuration"].items() if not k.startswith(_MAPPING)}
+    mapping = {k: v for k, v in found.metadata["configuration"].items() if k.startswith(_MAPPING)}
+    metadata = {**before.metadata, "schemaString": found.metadata["schemaString"], "configuration": {**own, **mapping}}
+    lines: list[Action] = [] if before.protocol == found.protocol else [{"protocol": found.protocol}]
+    return lines if metadata == before.metadata else [*lines, {"metaData": metadata}]
