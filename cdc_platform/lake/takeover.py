@@ -67,8 +67,9 @@ def take_over(path: Store, of: Store) -> bool:
 
 
 def discard(place: Store) -> None:
-    """A table that isn't taken over."""
-    place.remove(place.below(""))
+    """Removes a table that isn't taken over: it has a log."""
+    there = place.below("")
+    place.remove(there if any(p.startswith("_delta_log/") for p in there) else ())
     log_state.forget(place)
 
 

@@ -245,7 +245,7 @@ def _follow(spark: SparkSession, config: Config, source: Source, history: Histor
 
 def rebuild(spark: SparkSession, config: Config, source: Source, *name: str) -> StageResult:
     """Make one table anew from the whole changelog; a stopped table that this heals is followed again. Raises
-    TableStopped where it can't be kept (the snapshot is then empty and stays stopped)."""
+    TableStopped where it can't be kept: its rows stay as they were."""
     watch, table = Stopwatch(), as_name(*name)
     path = delta_sql.ensure(TABLE_STATE, TABLE_STATE.at(stores.lake(config)))
     retype.retype(spark, config, source)
