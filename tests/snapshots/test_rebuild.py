@@ -10,7 +10,7 @@ from cdc_platform.lake import log_state
 from cdc_platform.lake.folder import Folder
 from cdc_platform.snapshots import run as snapshots
 from cdc_platform.snapshots.apply import staging
-from tests.changelog.feed import Feed, SourceTable
+from tests.changelog.feed import Feed, Image, SourceTable
 from tests.snapshots.test_ddl import versions
 
 pytestmark = pytest.mark.spark
@@ -28,7 +28,7 @@ def shop(spark: Any, make_config: Any) -> Feed:
     feed = Feed(spark, make_config([{"name": "s", "format": "canal", "topics": ["t"]}]), "s")
     for first, table in ((10, KEYED), (20, BARE)):
         more = {"b": "x"} if table is KEYED else {}
-        image = [{"id": str(i), "a": str(i), **more} for i in range(4)]
+        image: list[Image] = [{"id": str(i), "a": str(i), **more} for i in range(4)]
         feed.say(
             table.stated() | {"lineage": "1"},
             *(table.insert((1, first + i), row) for i, row in enumerate(image[:3])),
