@@ -47,23 +47,8 @@ def declared_metadata(table: Table, path: str) -> dict[str, Any]:
     return {"dagster/uri": path, "dagster/column_schema": column_schema(table)}
 
 
-def snapshot_metadata(found: Mapping[str, float | str], uri: str) -> dict[str, Any]:
-    """Metadata of one snapshot table from its figures in StageResult.tables."""
-    shown = {
-        k: _number(v) if isinstance(v, int | float) else dg.MetadataValue.text(v)
-        for k, v in found.items()
-        if v is not None
-    }
-    rows = found.get("rows")
-    return {
-        **shown,
-        "dagster/uri": uri,
-        **({"dagster/partition_row_count": int(rows)} if rows is not None else {}),
-    }
-
-
 def read_figures(metadata: Mapping[str, dg.MetadataValue], prefix: str = "") -> dict[str, Any]:
-    """The figures that `result_metadata` and `snapshot_metadata` wrote, as plain values."""
+    """The figures that `result_metadata` wrote, as plain values."""
     own = {k.removeprefix(prefix): v.value for k, v in metadata.items() if k.startswith(prefix)}
     return {k: v for k, v in own.items() if not k.startswith("dagster/")}
 

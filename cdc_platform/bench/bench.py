@@ -100,7 +100,7 @@ def _explain(work: Path, settings: Settings, say: Say) -> dict[str, Any]:
 def _latency(work: Path, settings: Settings, say: Say) -> dict[str, Any]:
     """`latency`: one row."""
     say("latency: starting the platform")
-    latency, differences = measure(work / "latency", settings.rate, settings.seconds, settings.over)
+    latency, differences = measure(work / "latency", settings)
     return {"latency": [latency], "differences": differences}
 
 

@@ -18,6 +18,7 @@ import numpy as np
 import yaml
 
 from cdc_platform.bench.breadth import DB, TYPES, canal_json, name, wrong
+from cdc_platform.bench.settings import Settings, told
 from cdc_platform.config import Config, load_config
 from cdc_platform.feeds.compare import read_snapshot
 from cdc_platform.feeds.publish import Record, publish
@@ -73,11 +74,11 @@ def _row(number: int) -> dict[str, str]:
     return {"id": str(number), "name": f"n-{number}", "amount": f"{number}.25", "qty": str(number % 77)}
 
 
-def measure(work: Path, rate: int, seconds: int, tables: int = 1) -> tuple[dict[str, Any], list[str]]:
-    """`rate` inserts a second into so many tables, as Canal JSON; those of the last `seconds` count: rate, tables,
+def measure(work: Path, settings: Settings) -> tuple[dict[str, Any], list[str]]:
+    """`rate` inserts a second into `over` tables, as Canal JSON; those of the last `seconds` count: rate, tables,
     changes, p50_s, p99_s, max_s; and differences: the snapshots must hold every change in the end. Raises
     PublishFailed."""
-    config, paced = _config(work), _Paced(rate, seconds, tables)
+    config, paced = _config(work, settings), _Paced(settings.rate, settings.seconds, settings.over)
     with _platform(config, work), ThreadPoolExecutor(1) as pool:
         publishing = pool.submit(publish, paced, config.kafka["bootstrap.servers"], default_partitions=1)
         seen = _watch(config, paced, publishing)
@@ -87,20 +88,19 @@ def measure(work: Path, rate: int, seconds: int, tables: int = 1) -> tuple[dict[
     differences = paced.differences(config)
     if len(arrived) < len(took):
         differences.append(f"{len(took) - len(arrived)} changes weren't seen within {_LATE_S} s")
-    told = np.percentile(arrived, (50, 99, 100)).round(1).tolist() if len(arrived) else [None] * 3
+    percentiles = np.percentile(arrived, (50, 99, 100)).round(1).tolist() if len(arrived) else [None] * 3
     return {
-        "rate": rate,
-        "tables": tables,
+        "rate": settings.rate,
+        "tables": settings.over,
         "changes": len(took),
-        **dict(zip(("p50_s", "p99_s", "max_s"), told, strict=True)),
+        **dict(zip(("p50_s", "p99_s", "max_s"), percentiles, strict=True)),
     }, differences
 
 
-def _config(work: Path) -> Config:
+def _config(work: Path, settings: Settings) -> Config:
     work.mkdir(parents=True, exist_ok=True)
-    source = {"name": "bench", "format": _FORMAT, "topics": ["latency"]}
-    told = {"lake": "./lake", "kafka": {"bootstrap.servers": f"127.0.0.1:{free_port()}"}, "sources": [source]}
-    (work / "cdc.yaml").write_text(yaml.safe_dump(told))
+    found = told(work, settings, "latency-lake", _FORMAT, "latency", f"127.0.0.1:{free_port()}")
+    (work / "cdc.yaml").write_text(yaml.safe_dump(found))
     return load_config(work / "cdc.yaml")
 
 

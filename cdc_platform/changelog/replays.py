@@ -26,7 +26,6 @@ from cdc_platform.tables import CHANGES
 _CONTENT = ("kind", "op", "db", "schema", "table", "gtid", "source_time", "ddl")
 _IMAGES = ("key", "before", "after")
 _PLACE = ("file_no", "binlog_pos")
-_ADDRESS = ("topic", "partition", "arrival", "row_index")
 
 
 def runs_of(spark: SparkSession, files: list[File], after: Mapping[tuple[str, int], int]) -> list[Run]:

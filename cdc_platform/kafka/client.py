@@ -102,13 +102,6 @@ def librdkafka_properties(config: Config, source: Source | Bridge) -> dict[str, 
     return out
 
 
-def admin(config: Config, source: Source | Bridge) -> "AdminClient":
-    """An AdminClient of this source's cluster; connects on first use."""
-    from confluent_kafka.admin import AdminClient
-
-    return AdminClient({**librdkafka_properties(config, source), "log_level": "3"}, logger=_silent())
-
-
 def reach(config: Config, source: Source | Bridge, timeout_s: float) -> "tuple[AdminClient, Any]":
     """An AdminClient, and brokers and topics as the cluster names them (all topics: asking for one may create it).
 

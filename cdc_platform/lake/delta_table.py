@@ -2,7 +2,8 @@
 those that sources share. No Spark here: a query of Spark's takes half a second of planning and jobs, whatever the table
 holds, and a run has some twenty.
 
-delta-rs's commits are put-if-absent: of several processes that commit at once none overwrites another's.
+delta-rs's commits and the platform's own (commits.py) are put-if-absent: of several processes that commit at once none
+overwrites another's.
 """
 
 import re
@@ -49,10 +50,11 @@ def retried(path: Store, change: Callable[["DeltaTable"], T]) -> T:
     """A change of the table as it is now, again where another process's commit came in between."""
     from deltalake.exceptions import CommitFailedError
 
-    lease.check()
     for _ in range(_TRIES - 1):
+        lease.check()  # before each: the tries may take longer than the lease
         with suppress(CommitFailedError):
             return _with(path, change)
+    lease.check()
     return _with(path, change)
 
 
@@ -96,11 +98,6 @@ def schema_json(path: Store) -> str:
 def comment(path: Store) -> str:
     """What the table says of itself."""
     return handles.head(path).metadata.get("description") or ""
-
-
-def partition_columns(path: Store) -> list[str]:
-    """Names of the partition columns."""
-    return list(handles.head(path).metadata["partitionColumns"])
 
 
 def file_fields(path: Store, struct: str | None = None) -> dict[str, Any]:

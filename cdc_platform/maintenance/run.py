@@ -31,7 +31,7 @@ _SHARED = [t for t in tables.ALL if t.partition_by == ("source",) and t is not t
 
 @dataclass(frozen=True, slots=True)
 class Kept:
-    """A table to compact and vacuum. shared: several sources' runs commit to it, so that delta-rs does; source: only
+    """A table to compact and vacuum. shared: several sources' runs commit to it, so that Spark doesn't; source: only
     this partition of it. horizon: order up to which its tombstones go."""
 
     name: str

@@ -1,6 +1,5 @@
 """`shadow compare`: the tables of two feeds, each with the other's, at a point that both have reached."""
 
-import logging
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
@@ -31,7 +30,6 @@ from cdc_platform.tables import (
     name_columns,
 )
 
-log = logging.getLogger("cdc_platform.run")
 FOLDER = "_shadows"
 _WAIT_S = 60.0
 Told = Callable[[str], None]

@@ -89,8 +89,8 @@ def partitions(given: "DataFrame", rows: Made, work: Work, sinks: Mapping[str, S
 
 
 def append(df: "DataFrame", path: Store, once: tuple[str, int] | None = None, **partition: str) -> None:
-    """Append a DataFrame's rows to a table that sources share: tasks write its files, and one commit of delta-rs names
-    them. Columns that the rows lack are NULL. once: application and number, under which the table takes rows once.
+    """Append a DataFrame's rows to a table that sources share: tasks write its files, and one commit names them.
+    Columns that the rows lack are NULL. once: application and number, under which the table takes rows once.
     partition: the values of its partition columns, which all rows have."""
     if once is not None and commits.done_before(path, *once):
         return

@@ -15,6 +15,8 @@ from tests.e2e.e2e_shop import FAST
 
 pytestmark = [pytest.mark.spark, pytest.mark.broker, pytest.mark.e2e, pytest.mark.s3, pytest.mark.thorough]
 
+MOST_S, MOST_NOTHING_NEW_S = 4.0, 1.5
+"""Seconds that a round may take where each request takes 20 ms: with 500 changes of a table, and without any."""
 NOTHING_NEW, INCREMENT, WITH_CHECKPOINTS = 40, 150, 200
 """Requests that a round may take; on average with what it costs to put small files together and to make checkpoints,
 for which delta-rs reads each commit four times."""
@@ -81,3 +83,4 @@ def test_a_round_asks_the_store_no_more_than_it_needs(broker, rounds, s3):
     took = rounds()[1], rounds()[1]
     sys.stdout.write(f"{counts}: {median(counts)}, on average {mean(counts):.0f}; nothing new {len(asked)}\n")
     sys.stdout.write(f"with 20 ms each: {took[0]} s, nothing new {took[1]} s\n")
+    assert (took[0] <= MOST_S, took[1] <= MOST_NOTHING_NEW_S) == (True, True), took

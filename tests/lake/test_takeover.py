@@ -104,7 +104,8 @@ def test_what_a_killed_run_made_is_removed_by_the_next_one(table: Store) -> None
 
 
 def test_what_was_taken_over_is_not_discarded(table: Store) -> None:
-    assert takeover.take_over(table, place := made(table))
+    place = made(table)
+    assert takeover.take_over(table, place)
     other = made(table)
     for of in (place, other):
         takeover.discard(of)

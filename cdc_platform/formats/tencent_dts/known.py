@@ -1,6 +1,5 @@
 """Types that `originalType` leaves open (labels, lengths, digits; or all), as the source's schema history has them."""
 
-from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -16,7 +15,6 @@ from cdc_platform.formats.tencent_dts.wire import Messages
 from cdc_platform.mysql.types import lower_outside_quotes, parse_type
 
 _BARE = frozenset(("enum", "set", "decimal", "bit", "char", "varchar", "binary", "varbinary"))
-Type = Callable[[str], str | None]
 
 
 def completed(

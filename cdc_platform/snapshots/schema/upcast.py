@@ -32,7 +32,6 @@ Lists = Mapping[Name, Sequence[str]]
 UNTOLD = "untold_before"
 """A column of carried rows that ask for it, ARRAY<STRING>: columns of which it isn't told what the row before would
 hold today. In `key` and `before` they are as they were."""
-_UNTOLD = pa.list_(pa.string())
 
 
 def carried(rows: "DataFrame", spans: Spans, lists: Lists, *, untold: bool = False) -> "DataFrame":
