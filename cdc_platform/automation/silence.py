@@ -6,6 +6,7 @@ from statistics import median
 
 from cdc_platform.config import Config, Source
 from cdc_platform.formats import FORMATS
+from cdc_platform.formats.contract import Beat
 from cdc_platform.lake import queries
 from cdc_platform.units import duration
 
@@ -20,8 +21,6 @@ _ENOUGH = 5
 _FRESH_S = 6 * 3600
 """No freshness window that is derived is shorter: within half of it each quiet table is told once more, which for a
 thousand of them is eight thousand events a day."""
-
-HEARTBEATS = frozenset(("heartbeat", "checkpoint"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +39,7 @@ def limit(config: Config, source: Source) -> Limit:
         return Limit(source.heartbeat_timeout_s, "heartbeat_timeout_s")
     if promised.limit_s is not None:
         return Limit(promised.limit_s, promised.text)
-    usual = _usual(config, source, HEARTBEATS)
+    usual = _usual(config, source, FORMATS[source.format].beats)
     if usual is None:
         return Limit(None, promised.text)
     return Limit(max(_LEAST_S, round(_MISSED * usual)), f"its heartbeats came every {duration(usual)}")
@@ -59,15 +58,15 @@ def freshness(config: Config, source: Source) -> int | None:
 def database_limit(config: Config, source: Source) -> Limit:
     """How long a source's database may be silent while its capture is heard: by heartbeats that its own log holds
     (`Format.log_times`), where it has sent some; else any time."""
-    own = HEARTBEATS & FORMATS[source.format].log_times
-    usual = _usual(config, source, own) if own else None
+    form = FORMATS[source.format]
+    usual = _usual(config, source, tuple(beat for beat in form.beats if beat.kind in form.log_times))
     if usual is None:
         return Limit(None, "its log has no heartbeats")
     return Limit(max(_LEAST_S, round(_MISSED * usual)), f"the database's heartbeats came every {duration(usual)}")
 
 
-def _usual(config: Config, source: Source, kinds: frozenset[str]) -> float | None:
+def _usual(config: Config, source: Source, beats: tuple[Beat, ...]) -> float | None:
     """Seconds between events of these kinds, usually; None: too few have come."""
-    times = queries.heartbeat_times(config, source, kinds)
+    times = queries.heartbeat_times(config, source, [(b.kind, b.type) for b in beats]) if beats else []
     gaps = [(b - a).total_seconds() for a, b in pairwise(times) if b > a]
     return median(gaps) if len(gaps) >= _ENOUGH - 1 else None

@@ -126,6 +126,15 @@ class Liveness:
 
 
 @dataclass(frozen=True, slots=True)
+class Beat:
+    """Control events that a feed sends at an interval, also while nothing changes. type: those alone whose `info` says
+    that type; None: all of the kind."""
+
+    kind: str
+    type: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Format:
     """A wire format is a value: the registry, the assets, the command line and the docs read it."""
 
@@ -148,6 +157,9 @@ class Format:
     """Kinds of events whose `source_time` is by the clock of the source, when its log had them: what the source had
     committed before has come by then. Not so of heartbeats that a capture makes by its own clock: it may lag. Rows of a
     load, and changes whose position alone orders, are left out by themselves (changelog/watermarks.py)."""
+    beats: tuple[Beat, ...] = ()
+    """What comes at an interval: by its absence a dead feed is told. Not what comes with each transaction, as GTID
+    entries do: a source without changes sends none."""
     transactions: Literal["brackets", "counts"] | None = None
     """How control events tell where transactions end, if they do. brackets: begin and commit (or rollback) stand around
     a transaction's rows, in the rows' own order. counts: a commit says, per table, how many rows its transaction has

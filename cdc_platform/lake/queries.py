@@ -129,11 +129,15 @@ def _utc(at: datetime | None) -> datetime | None:
     return at.replace(tzinfo=at.tzinfo or UTC) if at else None
 
 
-def heartbeat_times(config: Config, source: Source, kinds: Iterable[str], newest: int = 100) -> list[datetime]:
-    """Times, by the source's clock, of the newest heartbeats or checkpoints of a source, in order: of those that were
-    landed in the last day in which it sent anything but rows. Files without any of them aren't read."""
+def heartbeat_times(
+    config: Config, source: Source, beats: Iterable[tuple[str, str | None]], newest: int = 100
+) -> list[datetime]:
+    """Times, by the source's clock, of a source's newest heartbeats, in order: of those that were landed in the last
+    day in which it sent anything but rows. beats: kinds of events, and of which `type` (None: any) in their `info`.
+    Files without any of them aren't read."""
+    of = (f"kind = {text(kind)}" + (f" AND info['type'] = {text(type_)}" if type_ else "") for kind, type_ in beats)
     found = query(
-        f"SELECT source_time FROM t WHERE source = {text(source.name)} AND kind IN ({_listed(kinds)}) "
+        f"SELECT source_time FROM t WHERE source = {text(source.name)} AND ({' OR '.join(of)}) "
         "AND source_time IS NOT NULL AND landed_at >= "
         f"(SELECT max(landed_at) FROM t WHERE source = {text(source.name)}) - INTERVAL '1 day' "
         f"ORDER BY source_time DESC LIMIT {newest}",

@@ -251,9 +251,11 @@ def changelog(config: Config, source: str, at: datetime, landed: datetime | None
     add(config.lake, tables.CHANGELOG, {"source": source, "source_time": at, "landed_at": landed or at})
 
 
-def control(config: Config, source: str, kind: str, times: list[datetime], landed: datetime | None = None) -> None:
+def control(
+    config: Config, source: str, kind: str, times: list[datetime], landed: datetime | None = None, **info: str
+) -> None:
     """Control events of a source at these times of its clock, landed together (default: with the last)."""
-    said = {"source": source, "kind": kind, "landed_at": landed or times[-1]}
+    said = {"source": source, "kind": kind, "landed_at": landed or times[-1], "info": list(info.items())}
     add(config.lake, tables.CONTROL_EVENTS, *({**said, "source_time": at} for at in times))
 
 

@@ -152,7 +152,7 @@ def _events(kind: str, message: dict, extension: dict, empty: bool) -> list[Even
         return found
     if kind in _DEFAULTS and sql is None and db is None and table is None and message.get("data", ()) is None:
         # canal's heartbeat and GTID entries have no RowChange, so they bear the default type, UPDATE.
-        return [{**named, "kind": "heartbeat", "info": _info(kind, None, extension)}]
+        return [{**named, "kind": "checkpoint" if named["gtid"] else "heartbeat", "info": _info(kind, None, extension)}]
     if kind in OPS and empty:
         return [{**named, "kind": "skip", "reason": f"{kind} without rows"}]
     if kind in OPS:

@@ -12,7 +12,7 @@ from typing import Any
 import pyarrow as pa
 
 from cdc_platform.formats.collect import Collector, Converted, Table
-from cdc_platform.formats.contract import Context, Format, Limit, Liveness
+from cdc_platform.formats.contract import Beat, Context, Format, Limit, Liveness
 from cdc_platform.formats.dataworks.messages import Changes, Group, Row, read
 from cdc_platform.formats.dataworks.options import DataworksOptions
 from cdc_platform.formats.dataworks.rows import described, of_message, of_row, row_changes
@@ -80,6 +80,7 @@ FORMAT = Format(
     context=Context(build=build, marker=r'ddl"\s*:\s*\{'),
     order="position",
     log_times=frozenset({"heartbeat"}),  # rows may come in any order
+    beats=(Beat("heartbeat"),),
     liveness=Liveness("DataWorks sends heartbeats, but promises no interval"),
     limits=(
         Limit(

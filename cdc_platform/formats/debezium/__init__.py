@@ -24,7 +24,7 @@ from typing import Any
 import pyarrow as pa
 
 from cdc_platform.formats.collect import Collector, Converted
-from cdc_platform.formats.contract import Context, Format, Limit, Liveness
+from cdc_platform.formats.contract import Beat, Context, Format, Limit, Liveness
 from cdc_platform.formats.debezium.connectors import check_connector, database_of, schema_of
 from cdc_platform.formats.debezium.control import control_events
 from cdc_platform.formats.debezium.groups import Group, described, is_dtle, is_snapshot, load_of, of_message, of_row
@@ -293,6 +293,7 @@ FORMAT = Format(
     decode=decode,
     # heartbeats, and where the database tells no time transactions, are stamped by the connector
     log_times=frozenset({"row"}),
+    beats=(Beat("heartbeat"),),
     liveness=Liveness("Debezium sends heartbeats only where heartbeat.interval.ms is set"),
     part=None,
     context=Context(build=build, marker='ddl"'),

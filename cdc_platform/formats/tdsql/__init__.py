@@ -14,8 +14,8 @@ from typing import Any
 import pyarrow as pa
 
 from cdc_platform.formats.collect import Collector, Converted, Table
+from cdc_platform.formats.contract import Beat, Format, Limit, Liveness
 from cdc_platform.formats.contract import Context as ContextOf
-from cdc_platform.formats.contract import Format, Limit, Liveness
 from cdc_platform.formats.events import Addresses, Event, collection_paused
 from cdc_platform.formats.limits import of
 from cdc_platform.formats.table_schemas.states import States
@@ -74,6 +74,7 @@ FORMAT = Format(
     options=TdsqlOptions,
     decode=decode,
     log_times=frozenset({"row", "ddl", "begin", "commit", "heartbeat"}),
+    beats=(Beat("heartbeat"),),
     liveness=Liveness("TDSQL's messages promise no heartbeats"),
     context=ContextOf(build=context, marker='query"', senders=SENDERS),
     evidence=shown_options,

@@ -1,0 +1,87 @@
+"""How long a source may send nothing, as the heartbeat sensor applies it: on a real broker, at a time of the test's."""
+
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+
+import dagster as dg
+import pytest
+
+from cdc_platform.automation import observe, sensors
+from cdc_platform.automation.naming import Naming
+from cdc_platform.config import Config
+from cdc_platform.definitions import build
+from tests.automation.conftest import control, make_config, new_topic, send
+
+NOW = datetime.now(UTC).replace(microsecond=0)
+NAME = "shop-dts"
+
+
+@pytest.fixture(autouse=True)
+def _patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("cdc_platform.automation.observe.KAFKA_TIMEOUT_S", 5)
+
+
+@pytest.fixture
+def feed(tmp_path, servers) -> Callable[..., Config]:
+    """A source of a format, with a topic of its own on the real broker."""
+
+    def make(name: str, **fields) -> Config:
+        config = make_config(tmp_path, servers)
+        own = config.sources[0].model_copy(update={"format": name, "topics": [new_topic(servers)], **fields})
+        made = config.model_copy(update={"sources": [own]})
+        made._file = config.file
+        return made
+
+    return make
+
+
+@pytest.fixture
+def tick(instance, monkeypatch) -> Callable[[Config, datetime], dg.AssetCheckEvaluation]:
+    """The heartbeat check that the sensor reports at a time."""
+
+    def at(config: Config, now: datetime) -> dg.AssetCheckEvaluation:
+        class Clock(datetime):
+            @classmethod
+            def now(cls, tz=None):
+                return cls.fromtimestamp(now.timestamp(), tz)
+
+        monkeypatch.setattr(observe, "datetime", Clock)
+        context = dg.build_sensor_context(instance=instance, definitions=build(config))
+        done = sensors.heartbeat_sensor(Naming(config)).evaluate_tick(context)
+        [found] = [e for e in done.asset_events if isinstance(e, dg.AssetCheckEvaluation)]
+        return found
+
+    return at
+
+
+def record(config: Config, at: datetime) -> None:
+    """A record of the source, stamped with a time."""
+    send(config.kafka["bootstrap.servers"], config.sources[0].topics[0], at)
+
+
+def every(seconds: float, until: datetime, times: int = 30) -> list[datetime]:
+    return [until - timedelta(seconds=seconds * i) for i in range(times - 1, -1, -1)]
+
+
+@pytest.mark.broker
+@pytest.mark.parametrize(("name", "info"), [("canal", {"key": "gtid"}), ("canal_json", {"type": "GTID"})])
+def test_a_checkpoint_per_transaction_is_no_heartbeat(feed, tick, name, info):
+    config = feed(name)
+    last = NOW - timedelta(minutes=10)
+    control(config, NAME, "checkpoint", every(1, last), **info)
+    record(config, last)
+    quiet = tick(config, NOW)
+    assert (quiet.metadata["state"].value, quiet.passed) == ("quiet", True)
+    assert "so there is no limit" in str(quiet.description)
+    control(config, NAME, "heartbeat", every(10, NOW, 60))  # of the capture, while its database has nothing to send
+    record(config, NOW)
+    assert tick(config, NOW).metadata["state"].value == "quiet"
+
+
+@pytest.mark.broker
+def test_watermarks_are_heartbeats_of_the_same_kind_as_gtid_entries(feed, tick):
+    config = feed("canal_json")
+    last = NOW - timedelta(minutes=10)
+    control(config, NAME, "checkpoint", every(1, last), type="TIDB_WATERMARK")
+    record(config, last)
+    assert tick(config, NOW).metadata["state"].value == "silent"
