@@ -15,6 +15,7 @@ from cdc_platform.formats import FORMATS
 from cdc_platform.kafka.client import failure, reach, topic_filter
 from cdc_platform.kafka.offsets import kafka_state
 from cdc_platform.lake import queries
+from cdc_platform.lake.heard import last_heard
 from cdc_platform.lake.queries import Partition
 from cdc_platform.units import age, duration, when
 
@@ -114,11 +115,11 @@ def heartbeat(config: Config, source: Source, now: datetime | None = None) -> He
 
 def _unseen(config: Config, source: Source, state: str, why: str) -> Heartbeat:
     """Of a source of which Kafka tells nothing: when its capture and its database were heard last, by what landed."""
-    heard, database = queries.last_heard(config, source, FORMATS[source.format].log_times)
-    last = (("record landed", heard), ("of the database", database))
+    heard = last_heard(config, source, FORMATS[source.format].log_times)
+    last = (("record landed", heard.landed), ("of the database", heard.database))
     told = " and ".join(f"the last {what} at {when(at)}" for what, at in last if at)
     return Heartbeat(
-        state, f"{why}; {told or 'nothing has landed so far'}", heard, *queries.newest_rows(config, source)
+        state, f"{why}; {told or 'nothing has landed so far'}", heard.landed, *queries.newest_rows(config, source)
     )
 
 
@@ -128,11 +129,12 @@ def _database_silent(config: Config, source: Source) -> str | None:
     limit = silence.database_limit(config, source)
     if limit.seconds is None:
         return None
-    heard, database = queries.last_heard(config, source, FORMATS[source.format].log_times)
-    if heard is None or database is None or heard - database <= timedelta(seconds=limit.seconds):
+    heard = last_heard(config, source, FORMATS[source.format].log_times)
+    known, database = heard.known, heard.database
+    if known is None or database is None or known - database <= timedelta(seconds=limit.seconds):
         return None
     return (
-        f"nothing from the database for {age(database, heard)}: the last came at {when(database)} "
+        f"nothing from the database for {age(database, known)}: the last came at {when(database)} "
         f"(limit {duration(limit.seconds)}: {limit.why})"
     )
 
@@ -145,7 +147,8 @@ def _state(
 ) -> tuple[str, str]:
     """State and text of a source whose topics are there."""
     recent = newest is not None and now - newest <= _QUIET_AFTER
-    limit = Limit(None, "") if recent and source.heartbeat_timeout_s is None else silence.limit(config, source)
+    lively = newest is not None and now - newest <= timedelta(seconds=silence.FLOOR_S)  # within any derived limit
+    limit = Limit(None, "") if lively and source.heartbeat_timeout_s is None else silence.limit(config, source)
     for_long = f"no record for {age(newest, now)}" if newest else "the topics hold no record"
     if limit.seconds is not None and (newest is None or now - newest > timedelta(seconds=limit.seconds)):
         last = f"; the newest row change landed {age(rows, now)} ago" if rows else ""
@@ -157,6 +160,6 @@ def _state(
         return "database_silent", f"{came}, but {lost}"
     if rows is None:
         return "quiet", f"{came}; no row change has landed so far"
-    if now - rows > max(_QUIET_AFTER, timedelta(seconds=limit.seconds or 0)):
+    if now - rows > _QUIET_AFTER:
         return "quiet", f"{came}; the last row change landed {age(rows, now)} ago"
     return "alive", came

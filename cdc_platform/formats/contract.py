@@ -121,8 +121,8 @@ class Liveness:
 
     text: str
     """A clause for people, e.g. "Tencent DTS sends a checkpoint about every 10 s"."""
-    limit_s: int | None = None
-    """Seconds without any record after which something is wrong; None: the format promises no interval."""
+    interval_s: int | None = None
+    """Seconds between the records that it promises; None: the format promises no interval."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -129,39 +129,6 @@ def _utc(at: datetime | None) -> datetime | None:
     return at.replace(tzinfo=at.tzinfo or UTC) if at else None
 
 
-def heartbeat_times(
-    config: Config, source: Source, beats: Iterable[tuple[str, str | None]], newest: int = 100
-) -> list[datetime]:
-    """Times, by the source's clock, of a source's newest heartbeats, in order: of those that were landed in the last
-    day in which it sent anything but rows. beats: kinds of events, and of which `type` (None: any) in their `info`.
-    Files without any of them aren't read."""
-    of = (f"kind = {text(kind)}" + (f" AND info['type'] = {text(type_)}" if type_ else "") for kind, type_ in beats)
-    found = query(
-        f"SELECT source_time FROM t WHERE source = {text(source.name)} AND ({' OR '.join(of)}) "
-        "AND source_time IS NOT NULL AND landed_at >= "
-        f"(SELECT max(landed_at) FROM t WHERE source = {text(source.name)}) - INTERVAL '1 day' "
-        f"ORDER BY source_time DESC LIMIT {newest}",
-        t=tables.CONTROL_EVENTS.at(stores.lake(config)),
-    )
-    return sorted(row["source_time"] for row in found or [])
-
-
-def _listed(values: Iterable[str]) -> str:
-    return ", ".join(map(text, sorted(values)))
-
-
-def last_heard(config: Config, source: Source, kinds: Iterable[str]) -> tuple[datetime | None, datetime | None]:
-    """When, by our clock, the newest record of a source was landed, and the newest row change or control event of these
-    kinds; from statistics and control events."""
-    found = query(
-        f"SELECT max(landed_at) AS at FROM t WHERE source = {text(source.name)} AND kind IN ({_listed(kinds)})",
-        t=tables.CONTROL_EVENTS.at(stores.lake(config)),
-    )
-    control, rows = found[0]["at"] if found else None, newest_rows(config, source)[1]
-    any_ = _newest_landed(config, source, "landed_at")
-    return any_, max((at for at in (control, rows) if at is not None), default=None)
-
-
 def known_tables(config: Config) -> list[tuple[Source, Name]]:
     """Source and name of the snapshots that there are or, by the schema history and the configuration, will be."""
     found = query(
@@ -302,21 +269,23 @@ def columns(path: Store) -> list[str] | None:
 
 def newest_landed(config: Config, source: Source) -> datetime | None:
     """Kafka time of the newest record in landing, from the statistics in its Delta log."""
-    return _newest_landed(config, source, "timestamp")
+    return newest(tables.LANDING.at(stores.lake(config), source=source.name), "timestamp")
 
 
-def _newest_landed(config: Config, source: Source, column: str) -> datetime | None:
+def newest(path: Store, column: str, of: Source | None = None) -> datetime | None:
+    """Latest value of a column of times, by the statistics in a table's Delta log; of: rows of that source alone."""
     from deltalake.exceptions import TableNotFoundError
 
     try:
-        files = delta_table.added(tables.LANDING.at(stores.lake(config), source=source.name))
+        files = delta_table.added(path)
     except TableNotFoundError:
         return None
     if f"max.{column}" not in files.column_names:
         return None
-    asked = [n for n in (f"max.{column}", "min.topic") if n in files.column_names]
-    rows = (r for r in answers.rows(files.select(asked)) if r.get("min.topic") != tables.LOADED)
-    return _utc(max((at for row in rows if (at := row[f"max.{column}"])), default=None))
+    asked = {f"max.{column}", "min.topic", "partition.source"} & set(files.column_names)
+    rows = (r for r in answers.rows(files.select(sorted(asked))) if r.get("min.topic") != tables.LOADED)
+    mine = (r for r in rows if of is None or r["partition.source"] == of.name)
+    return _utc(max((at for row in mine if (at := row[f"max.{column}"])), default=None))
 
 
 def newest_cuts(config: Config) -> dict[str, dict[str, Any]]:

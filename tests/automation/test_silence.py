@@ -85,3 +85,49 @@ def test_watermarks_are_heartbeats_of_the_same_kind_as_gtid_entries(feed, tick):
     control(config, NAME, "checkpoint", every(1, last), type="TIDB_WATERMARK")
     record(config, last)
     assert tick(config, NOW).metadata["state"].value == "silent"
+
+
+@pytest.mark.broker
+def test_a_feed_with_a_promised_interval_is_silent_after_two_of_them_or_30_s(feed, tick):
+    config = feed("tencent_dts")  # a checkpoint about every 10 s
+    record(config, NOW)
+    assert tick(config, NOW + timedelta(seconds=30)).passed
+    late = tick(config, NOW + timedelta(seconds=31))
+    assert (late.passed, late.metadata["state"].value) == (False, "silent")
+
+
+@pytest.mark.broker
+@pytest.mark.parametrize(
+    ("gaps", "limit"),
+    [([60] * 20, 120), ([50, 60, 70] * 10, 140), ([60] * 40 + [3600] + [60] * 40, 120), ([5] * 20, 30)],
+    ids=["steady", "jitter", "an outage", "fast"],
+)
+def test_two_missed_heartbeats_are_told_and_one_isn_t(feed, tick, gaps, limit):
+    config = feed("debezium")
+    record(config, NOW)
+    control(config, NAME, "heartbeat", [NOW - timedelta(seconds=sum(gaps[:i])) for i in range(len(gaps), -1, -1)])
+    assert tick(config, NOW + timedelta(seconds=limit)).passed
+    late = tick(config, NOW + timedelta(seconds=limit + 1))
+    assert (late.passed, late.metadata["state"].value) == (False, "silent")
+
+
+@pytest.mark.broker
+def test_two_missed_heartbeats_of_the_database_are_told_while_its_capture_lives(feed, tick):
+    config = feed("tencent_dts")
+    for at in every(20, NOW):
+        control(config, NAME, "heartbeat", [at])
+    record(config, NOW + timedelta(seconds=41))
+    control(config, NAME, "checkpoint", [NOW + timedelta(seconds=40)])
+    assert tick(config, NOW + timedelta(seconds=41)).passed
+    control(config, NAME, "checkpoint", [NOW + timedelta(seconds=41)])
+    late = tick(config, NOW + timedelta(seconds=41))
+    assert (late.passed, late.metadata["state"].value) == (False, "database_silent")
+
+
+@pytest.mark.broker
+def test_what_was_turned_off_long_ago_is_no_heartbeat(feed, tick):
+    config = feed("debezium")
+    control(config, NAME, "heartbeat", every(10, NOW - timedelta(days=3)))
+    control(config, NAME, "commit", [NOW])
+    record(config, NOW - timedelta(hours=1))
+    assert tick(config, NOW).metadata["state"].value == "quiet"

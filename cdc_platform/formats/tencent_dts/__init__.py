@@ -147,7 +147,7 @@ FORMAT = Format(
     # the vendor doesn't say whose time a checkpoint has
     log_times=frozenset({"row", "ddl", "begin", "commit", "rollback", "heartbeat"}),
     beats=(Beat("heartbeat"), Beat("checkpoint")),
-    liveness=Liveness("Tencent DTS sends a checkpoint about every 10 s", limit_s=120),
+    liveness=Liveness("Tencent DTS sends a checkpoint about every 10 s", interval_s=10),
     part=Part(parse=parse_part),
     context=Context(build=build),
     transactions="brackets",
