@@ -13,6 +13,7 @@ from cdc_platform.automation.stages import spark_of
 from cdc_platform.config import Source
 from cdc_platform.config.reconcile import Reconcile
 from cdc_platform.errors import CdcError
+from cdc_platform.lake.watermarks import lag_seconds
 from cdc_platform.tables import Name
 
 if TYPE_CHECKING:
@@ -163,7 +164,7 @@ def heartbeat_check(naming: Naming, source: Source) -> dg.AssetChecksDefinition:
             passed=seen.passed,
             severity=dg.AssetCheckSeverity.ERROR,
             description=heartbeat_text(naming, source, seen),
-            metadata=heartbeat_metadata(seen),
+            metadata=heartbeat_metadata(naming, source, seen),
         )
 
     return check
@@ -185,11 +186,25 @@ def heartbeat_evaluation(naming: Naming, source: Source, seen: observe.Heartbeat
         passed=seen.passed,
         severity=dg.AssetCheckSeverity.ERROR,
         description=heartbeat_text(naming, source, seen),
-        metadata=heartbeat_metadata(seen),
+        metadata=heartbeat_metadata(naming, source, seen),
     )
 
 
-def heartbeat_metadata(seen: observe.Heartbeat) -> dict[str, Any]:
-    """state, and the times it was told from."""
-    times = {"newest_record": seen.newest, "newest_change": seen.change}
-    return {"state": seen.state, **{k: dg.MetadataValue.timestamp(v) for k, v in times.items() if v}}
+def heartbeat_observation(naming: Naming, source: Source, seen: observe.Heartbeat) -> dg.AssetObservation:
+    """The same figures as an observation of landing/<source>: so its plots go on while no run comes."""
+    return dg.AssetObservation(naming.key("landing", source), metadata=heartbeat_metadata(naming, source, seen))
+
+
+def heartbeat_metadata(naming: Naming, source: Source, seen: observe.Heartbeat) -> dict[str, Any]:
+    """state, the times it was told from, and how far the source's tables are behind now."""
+    reached = table_status.complete(naming.config, source)
+    up_to = reached and reached.source_time
+    times = {
+        "newest_record": seen.newest,
+        "newest_change": seen.change,
+        "newest_of_database": seen.database,
+        "complete_up_to": up_to,
+    }
+    found = {"state": seen.state, "lag_seconds": lag_seconds(up_to)}
+    found |= {k: v and dg.MetadataValue.timestamp(v) for k, v in times.items()}
+    return {k: v for k, v in found.items() if v is not None}

@@ -15,7 +15,7 @@ from cdc_platform.formats import FORMATS
 from cdc_platform.kafka.client import failure, reach, topic_filter
 from cdc_platform.kafka.offsets import kafka_state
 from cdc_platform.lake import queries
-from cdc_platform.lake.heard import last_heard
+from cdc_platform.lake.heard import Heard, last_heard
 from cdc_platform.lake.queries import Partition
 from cdc_platform.units import age, duration, when
 
@@ -29,13 +29,15 @@ class Heartbeat:
     """Whether a source is alive. newest: Kafka time of its newest record (where Kafka
     tells nothing: when the newest was landed); change: commit time, by the source's clock,
     of the newest row change in the changelog (as of the last run); landed: when, by our clock, the newest row changes
-    were landed. None: there is none, or it can't be known."""
+    were landed; database: the same of the newest sign of life of its database. None: there is none, or it can't be
+    known."""
 
     state: str
     text: str
     newest: datetime | None = None
     change: datetime | None = None
     landed: datetime | None = None
+    database: datetime | None = None
 
     @property
     def passed(self) -> bool:
@@ -108,30 +110,34 @@ def heartbeat(config: Config, source: Source, now: datetime | None = None) -> He
     if not partitions:
         named = " or ".join(source.topics) or f"like {source.topic_pattern}"
         return _unseen(config, source, "no_topic", f"Kafka has no topic {named}")
+    heard = last_heard(config, source, FORMATS[source.format].log_times)
     change, landed = queries.newest_rows(config, source)
-    state, told = _state(config, source, newest, landed or change, now)
-    return Heartbeat(state, told, newest, change, landed)
+    state, told = _state(config, source, newest, heard, landed or change, now)
+    if state != "database_silent":
+        told += f"; {_of_database(heard)}"
+    return Heartbeat(state, told, newest, change, landed, heard.database)
+
+
+def _of_database(heard: Heard) -> str:
+    last = heard.database
+    return f"the last of the database at {when(last)}" if last else "nothing of the database has landed so far"
 
 
 def _unseen(config: Config, source: Source, state: str, why: str) -> Heartbeat:
     """Of a source of which Kafka tells nothing: when its capture and its database were heard last, by what landed."""
     heard = last_heard(config, source, FORMATS[source.format].log_times)
-    last = (("record landed", heard.landed), ("of the database", heard.database))
-    told = " and ".join(f"the last {what} at {when(at)}" for what, at in last if at)
-    return Heartbeat(
-        state, f"{why}; {told or 'nothing has landed so far'}", heard.landed, *queries.newest_rows(config, source)
-    )
+    told = f"the last record landed at {when(heard.landed)}; {_of_database(heard)}" if heard.landed else ""
+    rows = queries.newest_rows(config, source)
+    return Heartbeat(state, f"{why}; {told or 'nothing has landed so far'}", heard.landed, *rows, heard.database)
 
 
-def _database_silent(config: Config, source: Source) -> str | None:
+def _database_silent(config: Config, source: Source, heard: Heard) -> str | None:
     """Whether the capture goes on sending while nothing comes from its database's log any more, in words. Both by what
-    has landed: a platform that doesn't run finds nobody dead."""
-    limit = silence.database_limit(config, source)
-    if limit.seconds is None:
+    is in the changelog: of records that no run has read nobody can tell whose they are."""
+    limit, (_, known, database) = silence.database_limit(config, source), heard
+    if limit.seconds is None or known is None or database is None:
         return None
-    heard = last_heard(config, source, FORMATS[source.format].log_times)
-    known, database = heard.known, heard.database
-    if known is None or database is None or known - database <= timedelta(seconds=limit.seconds):
+    if known - database <= timedelta(seconds=limit.seconds):
         return None
     return (
         f"nothing from the database for {age(database, known)}: the last came at {when(database)} "
@@ -143,20 +149,19 @@ _QUIET_AFTER = timedelta(minutes=2)
 
 
 def _state(
-    config: Config, source: Source, newest: datetime | None, rows: datetime | None, now: datetime
+    config: Config, source: Source, newest: datetime | None, heard: Heard, rows: datetime | None, now: datetime
 ) -> tuple[str, str]:
-    """State and text of a source whose topics are there."""
+    """State and text of a source whose topics are there. rows: when the newest row changes were landed."""
     recent = newest is not None and now - newest <= _QUIET_AFTER
     lively = newest is not None and now - newest <= timedelta(seconds=silence.FLOOR_S)  # within any derived limit
     limit = Limit(None, "") if lively and source.heartbeat_timeout_s is None else silence.limit(config, source)
     for_long = f"no record for {age(newest, now)}" if newest else "the topics hold no record"
     if limit.seconds is not None and (newest is None or now - newest > timedelta(seconds=limit.seconds)):
-        last = f"; the newest row change landed {age(rows, now)} ago" if rows else ""
-        return "silent", f"{for_long} (limit {duration(limit.seconds)}: {limit.why}){last}"
+        return "silent", f"{for_long} (limit {duration(limit.seconds)}: {limit.why})"
     if not recent and limit.seconds is None:
         return "quiet", f"{for_long}; {limit.why}, so there is no limit (heartbeat_timeout_s sets one)"
     came = f"newest record {age(newest, now)} ago" if newest else for_long
-    if lost := _database_silent(config, source):
+    if lost := _database_silent(config, source, heard):
         return "database_silent", f"{came}, but {lost}"
     if rows is None:
         return "quiet", f"{came}; no row change has landed so far"

@@ -138,8 +138,8 @@ def _cursor(text: str | None) -> dict[str, Any]:
 
 
 def heartbeat_sensor(naming: Naming) -> dg.SensorDefinition:
-    """Reports each source's state as the check `heartbeat` of its landing asset, and all of them on the page `health`,
-    on change and every ten minutes."""
+    """Reports each source's state as the check `heartbeat` of its landing asset and as an observation of it, and all of
+    them on the page `health`, on change and every ten minutes."""
     config, sources = naming.config, naming.config.sources
 
     @dg.sensor(
@@ -162,6 +162,7 @@ def heartbeat_sensor(naming: Naming) -> dg.SensorDefinition:
             states.append(f"{source.name}: {found.state}")
             if last.get("state") != found.state or now - last.get("at", 0) >= REPEAT_S:
                 events.append(checks.heartbeat_evaluation(naming, source, found))
+                events.append(checks.heartbeat_observation(naming, source, found))
                 told[source.name] = {"state": found.state, "at": now}
         if events:
             metadata = overview.shared_metadata(naming, context.instance)[naming.key("health")]

@@ -4,7 +4,6 @@ A table's events come from runs of its own source only, materialization and chec
 can overwrite them and Dagster never calls a check of the newest materialization "not evaluated".
 """
 
-import time
 from collections.abc import Iterable, Iterator, Mapping
 from shlex import quote
 from typing import Any
@@ -21,6 +20,7 @@ from dagster._core.definitions.data_version import (
 from cdc_platform.automation.naming import SOURCE_TAG, Naming
 from cdc_platform.automation.table_status import TableStatus
 from cdc_platform.certificate import BROKEN
+from cdc_platform.lake.watermarks import lag_seconds
 from cdc_platform.units import count, when
 
 NOT_STOPPED, NO_HELD_ROWS, SCHEMA_UNCHANGED = "not_stopped", "no_held_rows", "schema_unchanged"
@@ -97,7 +97,7 @@ def completeness(status: TableStatus) -> dict[str, Any]:
         "complete_up_to_is": "proven" if told.proven else "assumed",
         "complete_up_to_reason": behind.reason if behind else told.reason,
         "complete_up_to_gtids": told.gtids(status.id),
-        "lag_seconds": up_to and round(max(0.0, time.time() - up_to.timestamp()), 3),
+        "lag_seconds": lag_seconds(up_to),
     }
     return {k: v for k, v in found.items() if v is not None}
 

@@ -1,6 +1,5 @@
 """`cdc-platform status`: sources, lag, bridges, tables, and what needs attention. No Spark."""
 
-import time
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict
 from pathlib import Path
@@ -13,7 +12,7 @@ from cdc_platform.cli.output import Report, printed
 from cdc_platform.config import Config, Source, load_config
 from cdc_platform.errors import CdcError
 from cdc_platform.lake import stores
-from cdc_platform.lake.watermarks import Complete
+from cdc_platform.lake.watermarks import Complete, lag_seconds
 from cdc_platform.units import count, duration, when
 
 
@@ -96,13 +95,14 @@ def look(config: Config, *, allow_held: bool = False) -> dict[str, Any]:
 def _complete(told: Complete | None) -> dict[str, Any]:
     """Up to when a source is complete. lag_source_s: seconds since then, by this machine's clock."""
     up_to = told and told.source_time
+    lag = lag_seconds(up_to)
     return {
         "complete_up_to": up_to,
         "complete_proven": told and told.proven,
         "complete_reason": told and told.reason,
         "tables_behind": len(told.behind) if told else 0,
         "complete_gtids": told and told.gtid,
-        "lag_source_s": up_to and max(0, round(time.time() - up_to.timestamp())),
+        "lag_source_s": None if lag is None else round(lag),
     }
 
 
@@ -190,6 +190,7 @@ def _kafka(config: Config, source: Source) -> dict[str, Any]:
         "state": beat.state,
         "newest_record": beat.newest,
         "newest_change": beat.change,
+        "newest_of_database": beat.database,
     }
     if not beat.passed:
         found["problem"] = f"{beat.state}: {beat.text}"

@@ -4,6 +4,7 @@ Each batch writes the state of all partitions, each publication that of the whol
 and the statistics in the Delta log tell which they are: years of rows are not read.
 """
 
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -52,6 +53,11 @@ class Complete:
     def gtids(self, name: Name) -> str | None:
         """The GTIDs up to which one snapshot is complete; None: the feed tells none, or the snapshot is behind."""
         return None if name in self.behind else self.gtid
+
+
+def lag_seconds(up_to: datetime | None) -> float | None:
+    """Seconds since the time up to which something is complete, by this machine's clock."""
+    return None if up_to is None else round(max(0.0, time.time() - up_to.timestamp()), 3)
 
 
 def partitions(

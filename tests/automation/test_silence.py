@@ -10,7 +10,8 @@ from cdc_platform.automation import observe, sensors
 from cdc_platform.automation.naming import Naming
 from cdc_platform.config import Config
 from cdc_platform.definitions import build
-from tests.automation.conftest import control, make_config, new_topic, send
+from cdc_platform.units import when
+from tests.automation.conftest import complete, control, make_config, new_topic, send
 
 NOW = datetime.now(UTC).replace(microsecond=0)
 NAME = "shop-dts"
@@ -131,3 +132,26 @@ def test_what_was_turned_off_long_ago_is_no_heartbeat(feed, tick):
     control(config, NAME, "commit", [NOW])
     record(config, NOW - timedelta(hours=1))
     assert tick(config, NOW).metadata["state"].value == "quiet"
+
+
+@pytest.mark.broker
+def test_each_state_tells_the_last_of_capture_and_database_and_a_lag_that_goes_on(feed, tick):
+    config = feed("tencent_dts")
+    control(config, NAME, "heartbeat", every(20, NOW))
+    control(config, NAME, "checkpoint", [NOW + timedelta(seconds=10)])
+    complete(config, NAME, 0, NOW)
+    lags = []
+    for record_at, database, now, state in (
+        (NOW + timedelta(seconds=10), NOW, NOW + timedelta(seconds=20), "quiet"),
+        (NOW + timedelta(minutes=1), NOW, NOW + timedelta(minutes=1), "database_silent"),
+        (NOW + timedelta(minutes=1), NOW, NOW + timedelta(minutes=5), "silent"),
+    ):
+        record(config, record_at)
+        control(config, NAME, "checkpoint", [record_at])
+        found = tick(config, now)
+        assert found.metadata["state"].value == state
+        assert found.metadata["newest_record"].value == record_at.timestamp()
+        assert found.metadata["newest_of_database"].value == database.timestamp()
+        assert when(database) in str(found.description)
+        lags.append(found.metadata["lag_seconds"].value)
+    assert lags[0] < lags[1] < lags[2]
