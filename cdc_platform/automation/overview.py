@@ -115,7 +115,7 @@ def row(naming: Naming, instance: dg.DagsterInstance, source: Source) -> dict[st
         "lag_records": lag,
         "complete_up_to": reached and reached.source_time,
         "complete_reason": reached and reached.reason,
-        "position": cut and cut.position,
+        "cut_position": cut and cut.position,
         "tables": len(statuses),
         "stopped": stopped,
         "held": held,
@@ -192,14 +192,15 @@ def markdown(rows: list[dict[str, Any]]) -> str:
     details = [
         f"- {escaped(r['source'])}: {escaped(text)}"
         for r in rows
-        for text in (r.get("detail"), _position(r), r.get("complete_reason"), *r.get("options_changed", ()))
+        for text in (r.get("detail"), _cut(r), r.get("complete_reason"), *r.get("options_changed", ()))
         if text
     ]
     return "\n".join([*table, "", *details])
 
 
-def _position(row: dict[str, Any]) -> str | None:
-    return f"complete up to {row['position']}" if row.get("position") else None  # a GTID set is wider than a column
+def _cut(row: dict[str, Any]) -> str | None:
+    at = row.get("cut_position")
+    return f"the newest change in its cut is at {at}" if at else None
 
 
 def escaped(text: str) -> str:

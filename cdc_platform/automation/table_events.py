@@ -81,8 +81,8 @@ def metadata(status: TableStatus, brought: Mapping[str, Any] | None = None) -> d
         found |= {
             "cut": cut.number,
             "cut_kind": cut.kind,
-            "complete_up_to_position": cut.position,
-            "complete_up_to_gtid": cut.gtid,
+            "cut_position": cut.position,
+            "cut_gtid": cut.gtid,
         }
     return {k: v for k, v in {**found, **completeness(status)}.items() if v is not None}
 

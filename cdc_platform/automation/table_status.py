@@ -42,7 +42,8 @@ class Column:
 
 @dataclass(frozen=True, slots=True)
 class Cut:
-    """Up to where the snapshots of a source are complete: the newest row change of its last cut.
+    """The newest row change in the last cut of a source's snapshots. One before it may be missing: what quarantine
+    holds.
 
     kind: transaction (no transaction is in it by half) or position. source_time: commit time at the source.
     """

@@ -29,14 +29,14 @@ def test_one_row_per_source_with_what_needs_attention(config, naming, instance):
     source, other = config.sources
     found = overview.row(naming, instance, source)
     assert (found["state"], found["tables"], found["stopped"], found["held"]) == ("unreachable", 2, ["shop.audit"], 1)
-    assert (found["complete_up_to"], found["position"]) == (at, "binlog.000007:1234")
+    assert (found["complete_up_to"], found["cut_position"]) == (at, "binlog.000007:1234")
     assert found["healthy"] is False
     assert overview.row(naming, instance, other)["tables"] == 0
     metadata = overview.health_metadata([found, overview.row(naming, instance, other)])
     assert (metadata["unhealthy_sources"], metadata["stopped_tables"], metadata["held_rows"]) == (2, 1, 1)
     lines = metadata["sources"].value.splitlines()
     assert lines[2].startswith("| shop-dts | unreachable | shop.audit | 1 | – | 2026-11-20 01:02:03 UTC | 2 | –")
-    assert "- shop-dts: complete up to binlog.000007:1234" in lines
+    assert "- shop-dts: the newest change in its cut is at binlog.000007:1234" in lines
 
 
 def test_rows_that_name_no_table_make_a_source_unhealthy(config, naming, instance, monkeypatch):

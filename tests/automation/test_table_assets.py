@@ -73,7 +73,7 @@ def test_a_catch_up_run_tells_of_each_table_that_changed(config, instance, run, 
     brought(stages, orders=7)
     [found] = made(run(), orders)
     assert (found["dagster/row_count"], found["changes"], found["state"], found["held_rows"]) == (3, 7, "live", 0)
-    assert (found["complete_up_to_position"], found["cut"], found["cut_kind"]) == (
+    assert (found["cut_position"], found["cut"], found["cut_kind"]) == (
         "binlog.000007:1234",
         4,
         "transaction",
