@@ -3,6 +3,7 @@
 import json
 import re
 from datetime import UTC, datetime, timedelta
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -40,7 +41,7 @@ def config(tmp_path: Path) -> Config:
         schema_history(made, (SOURCE, "shop", table))
         snapshot(made, SOURCE, f"shop.{table}", 2)
     ledger(made, (SOURCE, "dts", 0, 0, 9, "landed", 10), (SOURCE, "dts", 0, 0, 9, "applied", 10))
-    complete(made, SOURCE, 0, NOON)
+    complete(made, SOURCE, 0, NOON, {"binlog_file": "b.1", "binlog_pos": Decimal(4), "gtid": "u:1-7"})
     return made
 
 
@@ -68,6 +69,7 @@ def test_a_table_is_proven_by_a_comparison(config: Config):
     assert verdicts(config) == ("proven", NEVER)
     one = now(config)[ORDERS]
     assert one.complete_up_to == NOON
+    assert (one.facts["position"], one.facts["gtids"]) == ("b.1:4", "u:1-7")
     assert (one.facts["landed"], one.facts["accounted"], one.facts["lost"]) == (10, 10, 0)
     assert [c["table"] for c in one.facts["compared"]] == ["shop.orders"]
     compared(config, "orders", equal=False, differing=3, at=NOON + timedelta(hours=1))
@@ -237,6 +239,19 @@ def test_what_the_feed_cant_tell_is_part_of_it(config: Config, capsys: pytest.Ca
     assert said == {"shop.items": told, "shop.orders": {}}
     run(["certify", SOURCE, "--config", str(config.file)])
     assert re.search(r"shop.items +\(whole rows\) +x", capsys.readouterr().out)
+
+
+def test_position_and_gtids_are_shown_by_certify_and_status(config: Config, capsys: pytest.CaptureFixture[str]):
+    at = ["--config", str(config.file)]
+    why = "no position: its 2 partitions have positions of their own"
+    complete(config, SOURCE, 1, NOON, {"gtid": "u:1-8", "position_reason": why}, orders="quarantine held it")
+    run(["certify", SOURCE, *at])
+    assert "u:1-8" in capsys.readouterr().out
+    run(["status", *at, "--json"])
+    found = json.loads(capsys.readouterr().out)
+    [source] = found["sources"]
+    assert [source[f"complete_{k}"] for k in ("position", "gtids", "position_reason")] == [None, "u:1-8", why]
+    assert {t["table"]: t["complete_gtids"] for t in found["tables"]} == {"shop.orders": None, "shop.items": "u:1-8"}
 
 
 def test_the_command(config: Config, capsys: pytest.CaptureFixture[str]):

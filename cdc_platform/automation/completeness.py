@@ -124,7 +124,8 @@ def _of_all(naming: Naming, source: Source, statuses: list[TableStatus]) -> Iter
     first = min(statuses, key=lambda s: s.complete_up_to or datetime.max)
     up_to = first.complete_up_to
     assert up_to is not None
-    told = {k: v for k, v in table_events.completeness(first).items() if k != "complete_up_to_gtids"}
+    of_one = ("complete_up_to_position", "complete_up_to_gtids")
+    told = {k: v for k, v in table_events.completeness(first).items() if k not in of_one}
     yield dg.AssetObservation(
         naming.key(COMPLETE, source),
         metadata={"tables": len(times), "earliest": ".".join(first.id), **told},

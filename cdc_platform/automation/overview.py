@@ -115,6 +115,8 @@ def row(naming: Naming, instance: dg.DagsterInstance, source: Source) -> dict[st
         "lag_records": lag,
         "complete_up_to": reached and reached.source_time,
         "complete_reason": reached and reached.reason,
+        "complete_position": reached and reached.position,
+        "complete_gtids": reached and reached.gtid,
         "cut_position": cut and cut.position,
         "tables": len(statuses),
         "stopped": stopped,
@@ -192,15 +194,21 @@ def markdown(rows: list[dict[str, Any]]) -> str:
     details = [
         f"- {escaped(r['source'])}: {escaped(text)}"
         for r in rows
-        for text in (r.get("detail"), _cut(r), r.get("complete_reason"), *r.get("options_changed", ()))
+        for text in (r.get("detail"), *_positions(r), r.get("complete_reason"), *r.get("options_changed", ()))
         if text
     ]
     return "\n".join([*table, "", *details])
 
 
-def _cut(row: dict[str, Any]) -> str | None:
-    at = row.get("cut_position")
-    return f"the newest change in its cut is at {at}" if at else None
+def _positions(row: dict[str, Any]) -> Iterator[str]:
+    """Wider than a column."""
+    for text, name in (
+        ("complete up to {}", "complete_position"),
+        ("complete up to GTIDs {}", "complete_gtids"),
+        ("the newest change in its cut is at {}", "cut_position"),
+    ):
+        if at := row.get(name):
+            yield text.format(at)
 
 
 def escaped(text: str) -> str:

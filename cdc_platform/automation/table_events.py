@@ -96,6 +96,7 @@ def completeness(status: TableStatus) -> dict[str, Any]:
         "complete_up_to": up_to and dg.MetadataValue.timestamp(up_to),
         "complete_up_to_is": "proven" if told.proven else "assumed",
         "complete_up_to_reason": behind.reason if behind else told.reason,
+        "complete_up_to_position": told.position_of(status.id),
         "complete_up_to_gtids": told.gtids(status.id),
         "lag_seconds": lag_seconds(up_to),
     }

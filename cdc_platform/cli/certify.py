@@ -50,8 +50,10 @@ def _shown(found: "list[Certificate]") -> dict[str, Any]:
     if not found:
         return {"tables": "none yet: `cdc-platform run` makes them"}
     facts = found[0].facts
+    gtids = next((told for c in found if (told := c.facts["gtids"])), None)  # wider than a column
     return {
         **{k: facts[k] for k in ("landed", "accounted", "lost", "missing")},
+        **({"complete up to GTIDs": gtids} if gtids else {}),
         "decoder versions": ", ".join(facts["decoder_versions"]),
         **({"erased": [_erasure(e) for e in facts["erasures"]]} if facts["erasures"] else {}),
         "tables": [_row(c) for c in found],
@@ -84,6 +86,7 @@ def _row(one: "Certificate") -> dict[str, Any]:
         "table": ".".join(one.name),
         "verdict": one.verdict,
         "complete up to": one.complete_up_to and when(one.complete_up_to),
+        "position": one.facts["position"],
         "compared": oldest and when(oldest["at"]),
         "rows then": sum(c["rows"] for c in compared) if compared else None,
     }

@@ -101,7 +101,9 @@ def _complete(told: Complete | None) -> dict[str, Any]:
         "complete_proven": told and told.proven,
         "complete_reason": told and told.reason,
         "tables_behind": len(told.behind) if told else 0,
+        "complete_position": told and told.position,
         "complete_gtids": told and told.gtid,
+        "complete_position_reason": told and told.position_reason,
         "lag_source_s": None if lag is None else round(lag),
     }
 
@@ -230,6 +232,8 @@ def _tables(config: Config, reached: Mapping[str, Complete | None]) -> list[dict
                 "reason": state.get("reason"),
                 "complete_up_to": told and told.of(name),
                 "complete_reason": told.behind[name].reason if told and name in told.behind else None,
+                "complete_position": told and told.position_of(name),
+                "complete_gtids": told and told.gtids(name),
                 "path": path.uri(),
             }
         )

@@ -135,6 +135,15 @@ class Beat:
 
 
 @dataclass(frozen=True, slots=True)
+class GtidSets:
+    """Which control events say the set of all GTIDs so far. name: its key in `info`, or the column `gtid`. with_next:
+    kinds of those whose set has the transaction, too, whose rows come behind them."""
+
+    name: str
+    with_next: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
 class Format:
     """A wire format is a value: the registry, the assets, the command line and the docs read it."""
 
@@ -160,6 +169,10 @@ class Format:
     beats: tuple[Beat, ...] = ()
     """What comes at an interval: by its absence a dead feed is told. Not what comes with each transaction, as GTID
     entries do: a source without changes sends none."""
+    log_positions: bool = False
+    """Whether `binlog_file` and `binlog_pos` of its events are a place in the source's log: TDSQL's number stands for a
+    transaction."""
+    gtid_sets: GtidSets | None = None
     transactions: Literal["brackets", "counts"] | None = None
     """How control events tell where transactions end, if they do. brackets: begin and commit (or rollback) stand around
     a transaction's rows, in the rows' own order. counts: a commit says, per table, how many rows its transaction has

@@ -32,8 +32,9 @@ class Complete:
     clock, is in them.
 
     number: of the publication. proven: whether every partition tells it. reason: what holds it back, or which
-    partitions are taken for complete. behind: tables with an earlier time. binlog_file, binlog_pos, gtid: place of the
-    newest checkpoint in it, where the feed sends such, and its set of GTIDs. at: when it was published.
+    partitions are taken for complete. behind: tables with an earlier time. binlog_file, binlog_pos: all that stands
+    before it in the log is in them, too; gtid: so is what has a GTID of this set; position_reason: why one of both
+    isn't told. at: when it was published.
     """
 
     number: int
@@ -45,10 +46,20 @@ class Complete:
     binlog_pos: int | None = None
     gtid: str | None = None
     at: datetime | None = None
+    position_reason: str | None = None
 
     def of(self, name: Name) -> datetime | None:
         """Up to when one snapshot is complete."""
         return self.behind[name].source_time if name in self.behind else self.source_time
+
+    @property
+    def position(self) -> str | None:
+        """`file:position`."""
+        return None if self.binlog_file is None or self.binlog_pos is None else f"{self.binlog_file}:{self.binlog_pos}"
+
+    def position_of(self, name: Name) -> str | None:
+        """The position up to which one snapshot is complete; None: it isn't told, or the snapshot is behind."""
+        return None if name in self.behind else self.position
 
     def gtids(self, name: Name) -> str | None:
         """The GTIDs up to which one snapshot is complete; None: the feed tells none, or the snapshot is behind."""
@@ -87,7 +98,8 @@ def complete(path: Store, source: str, *, until: datetime | None = None) -> Comp
     behind = {name_of(b): Behind(b["source_time"], b["reason"]) for b in row["behind"] or ()}
     pos = row["binlog_pos"]
     place = (row["binlog_file"], None if pos is None else int(pos), row["gtid"])
-    return Complete(row["batch"], row["source_time"], bool(row["proven"]), row["reason"], behind, *place, row["at"])
+    told = row["batch"], row["source_time"], bool(row["proven"]), row["reason"], behind
+    return Complete(*told, *place, row["at"], row.get("position_reason"))
 
 
 def _of(source: str, scope: str) -> str:

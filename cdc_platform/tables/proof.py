@@ -44,11 +44,13 @@ WATERMARKS = Table(
             "of scope source: snapshots that are complete up to an earlier time only, and why",
         ),
         *BINLOG,
-        Column("gtid", STRING, "of scope source: set of all GTIDs up to there, as the newest checkpoint tells it"),
+        Column("gtid", STRING, "of scope source: set of GTIDs of which all changes are in all its snapshots"),
         WRITTEN_AT,
+        Column("position_reason", STRING, "of scope source: why there is no position, or no set of GTIDs"),
     ),
     partition_by=("source",),
     settings=NOTED,
+    added=("position_reason",),
 )
 
 SEQUENCES = Table(

@@ -239,9 +239,12 @@ def cut(config: Config, source: str, number: int, at: datetime) -> None:
     add(config.lake, tables.CUTS, row)
 
 
-def complete(config: Config, source: str, number: int, at: datetime | None, **behind: str) -> None:
-    """A publication: a source's snapshots are complete up to a time, these tables of the database shop not."""
-    row = {"source": source, "scope": "source", "batch": number, "source_time": at, "proven": True}
+def complete(
+    config: Config, source: str, number: int, at: datetime | None, place: dict[str, Any] | None = None, **behind: str
+) -> None:
+    """A publication: a source's snapshots are complete up to a time, these tables of the database shop not. place:
+    position and GTIDs."""
+    row = {"source": source, "scope": "source", "batch": number, "source_time": at, "proven": True, **(place or {})}
     tables_ = [{"db": "shop", "table": t, "source_time": None, "reason": why} for t, why in behind.items()]
     add(config.lake, tables.WATERMARKS, {**row, "behind": tables_, "at": datetime.now(UTC)})
 

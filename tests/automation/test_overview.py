@@ -1,6 +1,7 @@
 """The page `health`, and what it makes of names and reasons."""
 
 from datetime import UTC, datetime
+from decimal import Decimal
 
 import dagster as dg
 
@@ -24,7 +25,7 @@ def test_one_row_per_source_with_what_needs_attention(config, naming, instance):
     snapshot(config, "shop-dts", "shop.orders", 3)
     table_state(config, "shop-dts", "shop.audit", "stopped", "no key")
     cut(config, "shop-dts", 1, at)
-    complete(config, "shop-dts", 0, at)
+    complete(config, "shop-dts", 0, at, {"binlog_file": "binlog.000007", "binlog_pos": Decimal(1000), "gtid": "u:1-7"})
     held(config, "shop-dts", None)
     source, other = config.sources
     found = overview.row(naming, instance, source)
@@ -36,6 +37,8 @@ def test_one_row_per_source_with_what_needs_attention(config, naming, instance):
     assert (metadata["unhealthy_sources"], metadata["stopped_tables"], metadata["held_rows"]) == (2, 1, 1)
     lines = metadata["sources"].value.splitlines()
     assert lines[2].startswith("| shop-dts | unreachable | shop.audit | 1 | – | 2026-11-20 01:02:03 UTC | 2 | –")
+    assert "- shop-dts: complete up to binlog.000007:1000" in lines
+    assert "- shop-dts: complete up to GTIDs u:1-7" in lines
     assert "- shop-dts: the newest change in its cut is at binlog.000007:1234" in lines
 
 

@@ -2,6 +2,7 @@
 a real Dagster instance; stages that only say what they were asked."""
 
 from datetime import UTC, datetime, timedelta
+from decimal import Decimal
 
 import dagster as dg
 import pyarrow as pa
@@ -69,7 +70,7 @@ def latest(instance: dg.DagsterInstance, key: dg.AssetKey, name: str) -> tuple[b
 def test_a_catch_up_run_tells_of_each_table_that_changed(config, instance, run, stages, orders, source):
     at = datetime.now(UTC) - timedelta(seconds=90)
     cut(config, "shop-dts", 4, at)
-    complete(config, "shop-dts", 0, at)
+    complete(config, "shop-dts", 0, at, {"binlog_file": "binlog.000007", "binlog_pos": Decimal(1000), "gtid": "u:1-7"})
     brought(stages, orders=7)
     [found] = made(run(), orders)
     assert (found["dagster/row_count"], found["changes"], found["state"], found["held_rows"]) == (3, 7, "live", 0)
@@ -78,6 +79,7 @@ def test_a_catch_up_run_tells_of_each_table_that_changed(config, instance, run, 
         4,
         "transaction",
     )
+    assert (found["complete_up_to_position"], found["complete_up_to_gtids"]) == ("binlog.000007:1000", "u:1-7")
     assert 90 <= found["lag_seconds"] < 120
     assert (found["complete_up_to"], found["complete_up_to_is"]) == (at.timestamp(), "proven")
     columns = {c.name: c for c in found["dagster/column_schema"].columns}

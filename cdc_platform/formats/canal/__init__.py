@@ -11,7 +11,7 @@ from cdc_platform.formats.canal.events import assemble
 from cdc_platform.formats.canal.known import Known
 from cdc_platform.formats.canal.rows import row_changes
 from cdc_platform.formats.canal_common.options import TIMESTAMP_WITHOUT_ZONE, CanalOptions
-from cdc_platform.formats.contract import EVENT, Beat, Context, Format, Liveness
+from cdc_platform.formats.contract import EVENT, Beat, Context, Format, GtidSets, Liveness
 from cdc_platform.formats.protobuf.arrow import joined, pieces
 from cdc_platform.formats.table_schemas.lookup import TableSchemas
 from cdc_platform.formats.table_schemas.states import States, build
@@ -40,6 +40,8 @@ FORMAT = Format(
     decode=decode,
     # a heartbeat is stamped by canal itself
     log_times=frozenset({"row", "ddl", "begin", "commit", "rollback", "checkpoint"}),
+    gtid_sets=GtidSets("gtid_set", with_next=frozenset({"begin", "checkpoint"})),
+    log_positions=True,
     beats=(Beat("heartbeat"),),  # checkpoints are GTID entries: one per transaction
     liveness=Liveness("canal's messages promise no heartbeats"),
     part=None,

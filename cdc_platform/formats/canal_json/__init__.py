@@ -22,7 +22,7 @@ from cdc_platform.formats.canal_json.scanner import Scanner
 from cdc_platform.formats.canal_json.tables import Group, described, grouped
 from cdc_platform.formats.canal_json.unusable import of_message, of_row
 from cdc_platform.formats.collect import Collector, Converted, Table
-from cdc_platform.formats.contract import Beat, Context, Format, Liveness
+from cdc_platform.formats.contract import Beat, Context, Format, GtidSets, Liveness
 from cdc_platform.formats.events import Addresses, Event, collection_paused
 from cdc_platform.formats.table_schemas.by_state import by_state, known_of
 from cdc_platform.formats.table_schemas.lookup import NO_SCHEMAS, TableSchemas
@@ -97,6 +97,7 @@ FORMAT = Format(
     decode=decode,
     order="position",
     log_times=frozenset({"row", "ddl", "checkpoint"}),  # a heartbeat is stamped by canal itself
+    gtid_sets=GtidSets("gtid", with_next=frozenset({"checkpoint", "heartbeat"})),
     beats=(Beat("heartbeat"), Beat("checkpoint", "TIDB_WATERMARK")),  # other checkpoints: one per transaction
     liveness=Liveness("canal's messages promise no heartbeats"),
     part=None,

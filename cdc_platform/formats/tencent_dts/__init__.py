@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pydantic import Field
 
-from cdc_platform.formats.contract import EVENT, PART, Beat, Context, Format, Liveness, Part
+from cdc_platform.formats.contract import EVENT, PART, Beat, Context, Format, GtidSets, Liveness, Part
 from cdc_platform.formats.option_types import ZoneName
 from cdc_platform.formats.pb import tencent_dts_pb2 as pb
 from cdc_platform.formats.protobuf.arrow import bools, joined, only, parse, pieces, take_or_null
@@ -146,6 +146,8 @@ FORMAT = Format(
     decode=decode,
     # the vendor doesn't say whose time a checkpoint has
     log_times=frozenset({"row", "ddl", "begin", "commit", "rollback", "heartbeat"}),
+    gtid_sets=GtidSets("synced_gtid"),
+    log_positions=True,
     beats=(Beat("heartbeat"), Beat("checkpoint")),
     liveness=Liveness("Tencent DTS sends a checkpoint about every 10 s", interval_s=10),
     part=Part(parse=parse_part),

@@ -13,7 +13,7 @@ sends it later. So this is taken for complete and said to be (`proven` is false)
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from cdc_platform.config import Config, Source
 from cdc_platform.lake import delta_table, queries, stores, watermarks
@@ -22,19 +22,15 @@ from cdc_platform.lake.watermarks import SOURCE, Behind, Complete
 from cdc_platform.landing import run as landing
 from cdc_platform.landing.ended import ended
 from cdc_platform.snapshots import state
-from cdc_platform.snapshots.cuts import holds
+from cdc_platform.snapshots.cuts import holds, positions
 from cdc_platform.snapshots.cuts.holds import Hold, Where
 from cdc_platform.spark import delta_sql
-from cdc_platform.tables import CONTROL_EVENTS, LOADED, WATERMARKS, Name, name_columns
+from cdc_platform.tables import LOADED, WATERMARKS, Name, name_columns
 
 _SHOWN = 5
 _UNSETTLED = ("stopped", "stale")
-_SETS = ("synced_gtid", "gtid_set")
-"""Where a checkpoint's `info` has the set of all GTIDs so far."""
 _SKEW = timedelta(minutes=10)
 """What landed and what was told in so short a time isn't told apart: machines' clocks may differ."""
-_NEAR = 10_000
-"""The newest checkpoint is looked for in so many offsets."""
 
 
 class Marks(NamedTuple):
@@ -93,7 +89,7 @@ def publish(config: Config, source: Source, tables: state.Tables) -> None:
         **{"source": source.name, "scope": SOURCE, "batch": last.number + 1 if last else 0},
         **{"source_time": at, "proven": proven, "reason": reason or None},
         "behind": [{**name_columns(n), "source_time": b.source_time, "reason": b.reason} for n, b in behind.items()],
-        **_place(config, source, path, missing.all),
+        **positions.reached(config, source, _ends(config, source, path, missing.all), told.before(missing.all)),
     }
     delta_table.append_rows(path, [row])
 
@@ -116,7 +112,7 @@ class _Times:
             return at, proven, reason
         why = {h.reason for h in held}
         if reason in why and reason != last.reason:
-            known = self._before(held)
+            known = self.before(held)
             at = _latest(at, known and known.source_time)
             if at is None or at < last.source_time:
                 return at, True, reason
@@ -129,7 +125,7 @@ class _Times:
         if was and was.reason == own[0].reason:
             return Behind(before, own[0].reason)
         at, _, _ = self._earliest([*held, *own])
-        known = self._before([*held, *own])
+        known = self.before([*held, *own])
         at = _latest(at, known and known.of(name))
         return Behind(at and most and min(at, most), own[0].reason)
 
@@ -140,8 +136,10 @@ class _Times:
         }
         return earliest(self.marks, reached)
 
-    def _before(self, held: Sequence[Hold]) -> Complete | None:
-        """What was told before any of it had landed: that is complete without it."""
+    def before(self, held: Sequence[Hold]) -> Complete | None:
+        """What was told before any of it had landed: that is complete without it. The last, if nothing is held."""
+        if not held:
+            return self.last
         since = [h.since for h in held if h.since is not None]
         if not since or len(since) < len(held):
             return None
@@ -169,23 +167,8 @@ def _marks(config: Config, source: Source, path: Store) -> Marks:
     return Marks(now, before, unread)
 
 
-def _place(config: Config, source: Source, path: Store, held: Sequence[Hold]) -> dict[str, Any]:
-    """Binlog place of the newest checkpoint (or commit, heartbeat) of a source with one partition, and the GTIDs up to
-    there: before the first message that isn't in any snapshot."""
-    over = ended(config, source)
-    marks = {w: r for w, r in watermarks.partitions(path, source.name).items() if w not in over}
-    if len(marks) != 1:
-        return {}
-    [((topic, partition), mark)] = marks.items()
-    end = min((h.offset for h in held if h.where == (topic, partition)), default=mark["offset"] + 1)
-    rows = queries.query(
-        "SELECT binlog_file, binlog_pos, info FROM t "
-        f"WHERE source = '{source.name}' AND topic = '{delta_table.topic(topic)}' AND \"partition\" = {partition} "
-        f'AND "offset" > {end - _NEAR} AND "offset" < {end} AND binlog_file IS NOT NULL ORDER BY "offset" DESC LIMIT 1',
-        t=CONTROL_EVENTS.at(stores.lake(config)),
-    )
-    if not rows:
-        return {}
-    info = dict(rows[0]["info"] or [])
-    gtids = next((info[n] for n in _SETS if info.get(n)), None)
-    return {"binlog_file": rows[0]["binlog_file"], "binlog_pos": rows[0]["binlog_pos"], "gtid": gtids}
+def _ends(config: Config, source: Source, path: Store, held: Sequence[Hold]) -> dict[Where, int]:
+    """Partition → first offset that isn't in all snapshots."""
+    over, first = ended(config, source), {h.where: h.offset for h in holds.first(held)}
+    marks = watermarks.partitions(path, source.name)
+    return {w: min(first.get(w, r["offset"] + 1), r["offset"] + 1) for w, r in marks.items() if w not in over}

@@ -66,26 +66,23 @@ def test_it_follows_the_events_of_the_log_and_never_goes_back(feed: Feed):
     assert now(feed).number == number  # nothing new is nothing to tell
 
 
-def test_it_tells_the_place_and_the_gtids_of_the_newest_checkpoint(feed: Feed):
-    feed.say(ONE.stated(), change(ONE, 1, 10), mark("checkpoint", 5, 11, gtid_set="a:1-7"))
-    feed.catch_up()
-    found = now(feed)
-    assert (found.binlog_file, found.binlog_pos, found.gtid) == ("mysql-bin.000001", 5, "a:1-7")
-
-
 def test_its_gtids_stand_before_what_no_table_has(feed: Feed):
-    feed.say(ONE.stated(), change(ONE, 1, 10), mark("checkpoint", 5, 11, gtid_set="a:1-7"))
+    feed.say(ONE.stated(), change(ONE, 1, 10), mark("commit", 5, 11, gtid_set="a:1-7"))
     feed.catch_up()
-    feed.say(held(6, 12, None), change(ONE, 7, 20), mark("checkpoint", 8, 21, gtid_set="a:1-9"))
+    feed.say(held(6, 12, None), change(ONE, 7, 20), mark("commit", 8, 21, gtid_set="a:1-9"))
     feed.catch_up()
     assert (now(feed).source_time, now(feed).binlog_pos, now(feed).gtid) == (at(11), 5, "a:1-7")
     resolve(feed)
     feed.catch_up()
     assert (now(feed).source_time, now(feed).gtid) == (at(21), "a:1-9")
-    feed.say(held(9, 22, "one"), mark("checkpoint", 10, 23, gtid_set="a:1-11"))
+    feed.say(held(9, 22, "one"), mark("commit", 10, 23, gtid_set="a:1-11"))
     feed.catch_up()
     found = now(feed)
     assert (found.gtid, found.gtids(("bank", "one")), found.gtids(("bank", "two"))) == ("a:1-11", None, "a:1-11")
+    assert (found.position, found.position_of(("bank", "one"))) == ("mysql-bin.000001:10", None)
+    feed.say(mark("begin", 11, 24, gtid_set="a:1-12"))  # its rows are still to come
+    feed.catch_up()
+    assert (now(feed).position, now(feed).gtid) == ("mysql-bin.000001:11", "a:1-11")
 
 
 def test_what_kafka_had_removed_keeps_tables_back_until_they_are_compared(feed: Feed):
