@@ -104,6 +104,9 @@ def ledger_result(config: Config, source: Source, key: dg.AssetKey | None = None
     )
 
 
+_HOW = "`cdc-platform quarantine list` lists them, `quarantine retry` decodes them again"
+
+
 def quarantine_now(naming: Naming, source: Source) -> tuple[dict[str, Any], list[dg.AssetCheckResult]]:
     """Metadata of quarantine/<source>, and its check."""
     path = tables.QUARANTINE.at(stores.lake(naming.config))
@@ -117,7 +120,7 @@ def quarantine_now(naming: Naming, source: Source) -> tuple[dict[str, Any], list
         check_name=NOTHING_HELD,
         passed=not rows,
         severity=dg.AssetCheckSeverity.ERROR,
-        description=f"{rows} held. {shown}. `cdc-platform quarantine list` lists them" if rows else "nothing is held",
+        description=f"{rows} held. {shown}. {_HOW}" if rows else "nothing is held",
         metadata={"held": rows, "tables": named},
     )
     return {"held": rows, "held_tables": named, **table_metadata(path.uri(), None)}, [result]

@@ -7,6 +7,7 @@ have one asset each below `snapshots/<source>`. Four more assets show what all s
 
 import hashlib
 import logging
+import shlex
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
@@ -301,6 +302,8 @@ class Naming:
             metadata={
                 "dagster/uri": tables.SNAPSHOT_PATH.of(self.config.lake, folder, name),
                 "dagster/table_name": text,
+                "why_a_row_is_as_it_is": shlex.join(["cdc-platform", "explain", source.name, text, "KEY"]),
+                "as_it_was": shlex.join(["cdc-platform", "as-of", source.name, text, "TIME", "--to", "PATH"]),
             },
         )
 
