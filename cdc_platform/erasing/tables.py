@@ -20,7 +20,7 @@ from cdc_platform.erasing.where import texts
 from cdc_platform.explain import records
 from cdc_platform.explain.records import Address
 from cdc_platform.formats import erased
-from cdc_platform.lake import commits, delta_table, erasing, folders, stores
+from cdc_platform.lake import commits, delta_table, erasing, folders, stores, takeover
 from cdc_platform.lake.data_files import Sink, leaves
 from cdc_platform.lake.erasing import ANEW, IN_PLACE, Rewritten
 from cdc_platform.lake.log_state import Action
@@ -131,6 +131,7 @@ class Tables:
         for name in sorted(names):
             for location in (SNAPSHOT_PATH, TOMBSTONES_PATH, HISTORY_PATH, TYPED_CHANGES_PATH):
                 path = folders.place(self.lake, location, self.source.name, name)
+                takeover.sweep(path)
                 if delta_table.exists(path):
                     yield self._of_rows(path, location)
 

@@ -15,7 +15,7 @@ from pyspark.sql import functions as F
 from cdc_platform import tables
 from cdc_platform.config import Config, Source
 from cdc_platform.formats import FORMATS
-from cdc_platform.lake import delta_table, stores
+from cdc_platform.lake import delta_table, stores, takeover
 from cdc_platform.lake.store import Store
 from cdc_platform.maintenance import folds
 from cdc_platform.results import StageResult, Stopwatch
@@ -49,6 +49,7 @@ def run(spark: SparkSession, config: Config, source: Source) -> StageResult:
     watch = Stopwatch()
     folded = (state_fold.fold(spark, config, source) if _has_states(config) else 0) + folds.fold(spark, config, source)
     kept = [*_snapshots(spark, config, source), *_beside(config, source)]
+    delta_sql.run_parallel([partial(takeover.sweep, k.path) for k in kept if not k.shared])
     work = [partial(_look_after, spark, config, k) for k in kept if delta_table.exists(k.path)]
     found = dict(delta_sql.run_parallel(work))
     metrics: dict[str, float] = {

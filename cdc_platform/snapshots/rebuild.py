@@ -56,7 +56,7 @@ def anew(
     with staging.discarded_on_failure(place):
         work = Work(config, source, Rows.of(found.rows), 0, app, found.lists, anew=True, came=came, into={name: place})
         done = outcome(work, found.touched, found.columns, None)
-        if done.state == "stopped":
+        if done.state != "live":
             raise TableStopped(source.name, name, str(done.reason))
         made()
         staging.put_in_place(spark, place)

@@ -7,9 +7,9 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, write_deltalake
 
-from cdc_platform.errors import LakeChanged
-from cdc_platform.lake import log_state, metadata_commits, new_tables, takeover
-from cdc_platform.lake.store import Store
+from cdc_platform.errors import LakeChanged, LeaseLost
+from cdc_platform.lake import lease, log_state, metadata_commits, new_tables, takeover
+from cdc_platform.lake.store import Store, commit_name
 from cdc_platform.tables import Table
 from cdc_platform.tables.columns import BIGINT, STRING, Column
 
@@ -101,6 +101,42 @@ def test_what_a_killed_run_made_is_removed_by_the_next_one(table: Store) -> None
     assert takeover.take_over(table, place)
     assert takeover.beside(table).root != place.root
     assert [r["id"] for r in rows(table)] == [4], "what was taken over stays"
+
+
+def test_a_place_whose_log_came_back_stays_as_long_as_its_files_count(table: Store) -> None:
+    place = made(table)
+    log = place.read(new_tables.FIRST)
+    assert log
+    assert takeover.take_over(table, place)
+    place.put_new(new_tables.FIRST, log)  # as a backup may
+    takeover.sweep(table)
+    assert sorted(r["id"] for r in rows(table)) == [2, 3]
+
+
+@pytest.mark.parametrize("gone", [0, 1])
+def test_a_log_that_cannot_be_read_in_full_is_no_missing_table(table: Store, gone: int) -> None:
+    place = made(table)
+    table.remove([commit_name(gone)])  # as where a checkpoint of several parts tells of it
+    log_state.forget(table)
+    with pytest.raises(FileNotFoundError):
+        log_state.now(table)
+    assert not takeover.take_over(table, place)
+    assert not takeover.like(table.at("x"), table, TABLE)
+    assert len(rows(place)) == 2, "it is left for Spark to take"
+    takeover.sweep(table)
+    assert len(rows(place)) == 2, "what is the table's can't be told"
+
+
+def test_a_run_whose_lease_another_has_taken_removes_nothing(table: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    place = made(table)
+
+    def lost() -> None:
+        raise LeaseLost("s", "1", "2")
+
+    monkeypatch.setattr(lease, "check", lost)
+    with pytest.raises(LeaseLost):
+        takeover.beside(table)
+    assert len(rows(place)) == 2
 
 
 def test_what_was_taken_over_is_not_discarded(table: Store) -> None:

@@ -1,6 +1,7 @@
 """Upkeep changes files and forgets deletes; tables hold the same, also when a change comes that is older."""
 
 import os
+import shutil
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -54,6 +55,8 @@ def test_files_are_put_together_and_deletes_forgotten_without_harm(
     feed.catch_up()
     target = feed.target("m", "items")
     staged = tables.CHANGELOG.at(feed.config.lake)
+    killed = Path(target.snapshot.uri(), "rebuild-0")
+    shutil.copytree(target.snapshot.uri(), killed)
     left_behind = Path(target.snapshot.uri(), "part-of-a-killed-write.parquet")
     left_behind.write_bytes(b"x")
     os.utime(left_behind, (0, 0))
@@ -67,6 +70,7 @@ def test_files_are_put_together_and_deletes_forgotten_without_harm(
     assert sorted(map(tuple, (r.values() for r in feed.live("m", "items")))) == before
     assert files(target.snapshot.uri()) == 1
     assert not left_behind.exists()
+    assert not list(killed.rglob("*.json")), "a rebuild that was killed"
     assert files(staged) == staged_before, "what is read as a stream of commits stays as it was written"
     assert result.tables["snapshots/m/m/items"]["files_before"] == files_before
     assert result.tables["snapshots/m/m/items"]["files"] == 1
