@@ -123,7 +123,7 @@ def retry(
     if held:
         decode_again(spark, config, source, held)
         unify(spark, config, source)
-        snapshot(spark, config, source)
+    snapshot(spark, config, source)  # also of a retry before that was ended behind its decoding
     return held
 
 

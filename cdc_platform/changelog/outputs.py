@@ -47,7 +47,8 @@ Write = Callable[[], None]
 
 
 def writes(batch: Batch, figures: list[dict[str, Any]]) -> list[Write]:
-    """The batch's writes, one per output that has rows; independent of each other."""
+    """The batch's writes, one per output that has rows; independent of each other. Of messages that were told anew the
+    ledger comes before the changelog: when the batch is repeated, rows that stand there count as used before."""
     total = {k: sum(f[k] for f in figures) for k in ("rows", "ddl", "control", "errors", "retold")}
     versions = new_versions(batch, {v for f in figures for v in f["versions"]})
     writes = {
@@ -56,7 +57,14 @@ def writes(batch: Batch, figures: list[dict[str, Any]]) -> list[Write]:
         "control_events": (total["control"], _control_rows),
     }
     work: list[Write] = [partial(batch.append, rows, output) for output, (any_, rows) in writes.items() if any_]
-    return [partial(_quarantine, batch, total["errors"], total["retold"]), partial(ledger_of, batch, figures), *work]
+    quarantine = partial(_quarantine, batch, total["errors"], total["retold"])
+    account = partial(ledger_of, batch, figures)
+    return [quarantine, partial(_in_turn, account, *work)] if total["retold"] else [quarantine, account, *work]
+
+
+def _in_turn(*work: Write) -> None:
+    for write in work:
+        write()
 
 
 def _said_by(source: Source, events: DataFrame, columns: tuple[str, ...]) -> DataFrame:
