@@ -1,0 +1,220 @@
+"""A model of a source's log, of the capture that sends it, and of the runs that take it: servers whose clocks differ,
+partitions that run apart or that nothing comes by, messages in quarantine, tables that are stopped. What is published
+is the platform's own; tables of the lake are lists here.
+"""
+
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from typing import Any
+from unittest import mock
+
+from cdc_platform.changelog import watermarks as marks
+from cdc_platform.config import Config
+from cdc_platform.lake import stores, watermarks
+from cdc_platform.lake.watermarks import PARTITION, SOURCE, Behind, Complete
+from cdc_platform.snapshots.cuts import complete
+from cdc_platform.snapshots.cuts.holds import Hold, Missing, first
+from cdc_platform.tables import WATERMARKS, Name, name_of
+from tests.changelog.test_watermarks import START, event, row, source, statistics
+
+TABLES: list[Name] = [("d", "a"), ("d", "b"), ("d", "c")]
+PARTITIONS = 3
+STEP, IDLE = timedelta(seconds=700), 1000
+"""From run to run, and how long a partition may hold a record back: longer than one run."""
+FEED = source("canal").model_copy(update={"idle_partition_s": IDLE})
+CONFIG = Config.model_validate({"lake": "/nowhere", "sources": [FEED.model_dump()]})
+
+
+@dataclass(frozen=True)
+class Change:
+    """One in the log. time: the latest commit that the log has by then; stamped: what it says itself; held: whether
+    it can't be used when it comes, and whether its message then tells its table."""
+
+    number: int
+    time: int
+    stamped: int
+    partition: int
+    table: int
+    held: str | None
+
+
+@dataclass(frozen=True)
+class Run:
+    """Between two publications. sends: changes that the capture sends; late: partitions that get them by the next run;
+    lands, takes: how many of each partition; heals: how many held messages; stopped: a table that isn't kept."""
+
+    sends: int
+    late: tuple[bool, ...]
+    lands: tuple[int, ...]
+    takes: tuple[int, ...]
+    heals: int
+    stopped: int | None
+
+
+MOST = (10**6,) * PARTITIONS
+WHOLE = Run(10**6, (False,) * PARTITIONS, MOST, MOST, 10**6, None)
+
+
+def logged(transactions: list[Any], partitions: int) -> list[Change]:
+    log: list[Change] = []
+    clock = latest = 100
+    for gap, behind, changes in transactions:
+        clock += gap - behind
+        latest = max(latest, clock)
+        log += [
+            Change(len(log) + i, latest, max(0, clock - early), p % partitions, table, held)
+            for i, (p, table, early, held) in enumerate(changes)
+        ]
+    return log
+
+
+def sent(log: list[Change], restarts: list[tuple[int, int]]) -> list[Change]:
+    """What the capture sends. restarts: up to where it came, and where in the log it began again."""
+    found, begin = [], 0
+    for end, again in [*sorted(restarts), (len(log), 0)]:
+        found += log[begin:end]
+        begin = min(again, end, len(log))
+    return found
+
+
+@dataclass
+class Lake:
+    """What runs leave of a source. wall: the platform's own clock; rows: of WATERMARKS; held: (partition, offset) →
+    change, and when it landed; shown: changes in each snapshot."""
+
+    sending: list[Change]
+    partitions: int
+    step: timedelta = STEP
+    wall: datetime = START
+    number: int = 0
+    begun: int = 0
+    late: list[int] = field(default_factory=lambda: [0] * PARTITIONS)
+    landed: dict[int, list[datetime]] = field(default_factory=lambda: {p: [] for p in range(PARTITIONS)})
+    taken: list[int] = field(default_factory=lambda: [0] * PARTITIONS)
+    looked: datetime | None = None
+    rows: list[dict[str, Any]] = field(default_factory=list)
+    held: dict[tuple[int, int], tuple[Change, datetime]] = field(default_factory=dict)
+    shown: list[set[int]] = field(default_factory=lambda: [set() for _ in TABLES])
+
+    def run(self, run: Run) -> None:
+        self.wall += self.step
+        came = self._sent(run)
+        for p in range(PARTITIONS):
+            here = self.landed[p]
+            here += [self.wall] * min(run.lands[p], came[p] - len(here))
+        if all(len(self.landed[p]) == came[p] for p in range(PARTITIONS)):
+            self.looked = self.wall
+        self._take(run)
+        for where in sorted(self.held)[: run.heals]:
+            del self.held[where]
+        came_in = {
+            c.number: c
+            for p in range(PARTITIONS)
+            for o, c in enumerate(self._of(p)[: self.taken[p]])
+            if (p, o) not in self.held
+        }
+        for n in range(len(TABLES)):
+            if n != run.stopped:
+                self.shown[n] = {c.number for c in came_in.values() if c.table == n}
+        states: dict[Name, dict[str, Any]] = {name: {"state": "live", "reason": None} for name in TABLES}
+        if run.stopped is not None:
+            states[TABLES[run.stopped]] = {"state": "stopped", "reason": "why"}
+        with self.in_place():
+            complete.publish(CONFIG, FEED, states)
+
+    def _of(self, p: int) -> list[Change]:
+        return [c for c in self.sending if c.partition == p]
+
+    def _sent(self, run: Run) -> list[int]:
+        """How many are in each partition of the topic."""
+        before = self.begun
+        self.begun = min(len(self.sending), before + run.sends)
+        counts = [sum(c.partition == p for c in self.sending[: self.begun]) for p in range(PARTITIONS)]
+        earlier = [sum(c.partition == p for c in self.sending[:before]) for p in range(PARTITIONS)]
+        self.late = [max(self.late[p], earlier[p] if run.late[p] else counts[p]) for p in range(PARTITIONS)]
+        return self.late
+
+    def _take(self, run: Run) -> None:
+        """The changelog's batch."""
+        batch: list[dict[str, Any]] = []
+        for p in range(PARTITIONS):
+            begin = self.taken[p]
+            self.taken[p] = min(len(self.landed[p]), begin + run.takes[p])
+            for o, c in enumerate(self._of(p)[begin : self.taken[p]], begin):
+                if c.held is None:
+                    batch.append(row(c.stamped, o, p))
+                else:
+                    batch.append(event("error", None, o, p))
+                    self.held[p, o] = c, self.landed[p][o]
+        if batch:
+            with self.in_place():
+                marks.note(WATERMARKS.at(stores.lake(CONFIG)), FEED, self.number, statistics(*batch))
+            self.number += 1
+
+    @contextmanager
+    def in_place(self) -> Iterator[None]:
+        """Of the tables that are asked."""
+        ledger = [  # landing notes partitions that hold nothing, too
+            {"topic": "t", "partition": p, "unaccounted": len(self.landed[p]) - self.taken[p]}
+            for p in range(self.partitions)
+        ]
+        with ExitStack() as stack:
+            for where, name, value in (
+                (complete.delta_sql, "ensure", lambda _, path: path),
+                (complete.delta_table, "append_rows", self.append),
+                (complete, "ended", lambda *_: frozenset()),
+                (complete.queries, "ledger", lambda *_: ledger),
+                (complete.queries, "query", lambda *_, **__: None),
+                (complete.landing, "looked_at", lambda *_: self.looked),
+                (complete.holds, "missing", lambda *_: self.missing()),
+                (marks, "partitions", self.marks),
+                (watermarks, "partitions", self.marks),
+                (watermarks, "reached", self.reached),
+                (watermarks, "complete", self.complete),
+            ):
+                stack.enter_context(mock.patch.object(where, name, value))
+            yield
+
+    def missing(self) -> Missing:
+        """As holds.missing."""
+        named: dict[Any, dict[int, Hold]] = {}
+        unnamed = []
+        for (p, offset), (change, since) in sorted(self.held.items()):
+            hold = Hold(("t", p), offset, f"quarantine holds t/{p}/{offset}", since)
+            if change.held == "table":
+                named.setdefault(TABLES[change.table], {}).setdefault(p, hold)
+            else:
+                unnamed.append(hold)
+        return Missing(first(unnamed), {n: list(of.values()) for n, of in named.items()})
+
+    def append(self, _path: Any, rows: list[dict[str, Any]], **_: Any) -> None:
+        self.rows += [{**r, "at": self.wall} for r in rows]
+
+    def _newest(self, scope: str, before: int | None, until: datetime | None) -> list[dict[str, Any]]:
+        mine = [r for r in self.rows if r["scope"] == scope and (until is None or r["at"] <= until)]
+        mine = [r for r in mine if before is None or r["batch"] < before]
+        return [r for r in mine if r["batch"] == max(r["batch"] for r in mine)]
+
+    def marks(self, *_: Any, before: int | None = None, until: datetime | None = None) -> dict[Any, Any]:
+        return {(r["topic"], r["partition"]): r for r in self._newest(PARTITION, before, until)}
+
+    def reached(self, _path: Any, _source: str, topic: str, partition: int, offset: int) -> datetime | None:
+        mine = [r for r in self.rows if r["scope"] == PARTITION and (r["topic"], r["partition"]) == (topic, partition)]
+        times = [r["source_time"] for r in mine if r["offset"] < offset and r["source_time"]]
+        return max(times, default=None)
+
+    def complete(self, *_: Any, until: datetime | None = None) -> Complete | None:
+        rows = self._newest(SOURCE, None, until)
+        if not rows:
+            return None
+        [r] = rows
+        behind = {name_of(b): Behind(b["source_time"], b["reason"]) for b in r["behind"]}
+        return Complete(r["batch"], r["source_time"], bool(r["proven"]), r["reason"], behind, at=r["at"])
+
+    def told(self) -> dict[Name | None, datetime | None]:
+        """Up to when the source (None) and each table are complete."""
+        found = self.complete()
+        assert found is not None
+        return {None: found.source_time, **{name: found.of(name) for name in TABLES}}
