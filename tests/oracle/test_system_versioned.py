@@ -11,7 +11,7 @@ from cdc_platform.feeds.compare import read_snapshot
 from cdc_platform.lake import stores
 from cdc_platform.tables import HISTORY_PATH
 from tests.loading.conftest import db, world  # noqa: F401 (fixtures)
-from tests.loading.world import NAME
+from tests.loading.world import NAME, World
 from tests.oracle.session import DB
 
 pytestmark = [
@@ -49,16 +49,27 @@ def then(history: list[dict], moment: int, columns: list[str]) -> list[tuple]:
     return sorted((tuple(r[c] for c in columns) for r in was), key=repr)
 
 
+def expected(w: World, twin: str, moment: int, columns: list[str]) -> list[tuple]:
+    """What the server says of a moment."""
+    told = f"SELECT {', '.join(columns)} FROM apart.{twin} FOR SYSTEM_TIME AS OF FROM_UNIXTIME({moment})"
+    return sorted(map(tuple, w.db._asked(told)), key=repr)
+
+
+def twins(w: World, name: str, twin: str, definition: str) -> None:
+    """A table that the feed tells, and one beside it whose versions the server keeps."""
+    w.skip()
+    w.db.create(name, definition)
+    w.db.run("CREATE DATABASE IF NOT EXISTS apart", f"DROP TABLE IF EXISTS apart.{twin}")
+    w.db.run(f"CREATE TABLE apart.{twin} LIKE {DB}.{name}", f"ALTER TABLE apart.{twin} ADD SYSTEM VERSIONING")
+    w.db.run("SET system_versioning_alter_history = KEEP")
+
+
 @pytest.mark.parametrize("keyed", [True, False], ids=["keyed", "keyless"])
 @pytest.mark.parametrize("format", ["tencent_dts", "canal"])
 def test_at_each_moment_the_history_is_the_servers_own(world, format, keyed):  # noqa: F811
     w = world(format, history=[f"{DB}.*"])
     name, twin, dice = f"kept_{format}_{keyed}".lower(), "twin", random.Random(34)
-    w.skip()
-    w.db.create(name, f"(id int{' PRIMARY KEY' if keyed else ''}, note varchar(20))")
-    w.db.run("CREATE DATABASE IF NOT EXISTS apart", f"DROP TABLE IF EXISTS apart.{twin}")
-    w.db.run(f"CREATE TABLE apart.{twin} LIKE {DB}.{name}", f"ALTER TABLE apart.{twin} ADD SYSTEM VERSIONING")
-    w.db.run("SET system_versioning_alter_history = KEEP")
+    twins(w, name, twin, f"(id int{' PRIMARY KEY' if keyed else ''}, note varchar(20))")
     columns, history = ["id", "note"], []
     for step in range(1, STEPS + 1):
         w.db.run(f"SET timestamp = {BEGIN + 10 * step}")
@@ -77,8 +88,64 @@ def test_at_each_moment_the_history_is_the_servers_own(world, format, keyed):  #
             w.catch_up()
             history = versions(w.config, name)
             for moment in range(BEGIN, BEGIN + 10 * step + 6, 5):
-                asked = f"SELECT {', '.join(columns)} FROM apart.{twin} FOR SYSTEM_TIME AS OF FROM_UNIXTIME({moment})"
-                expected = sorted(map(tuple, w.db._asked(asked)), key=repr)
-                assert then(history, moment, columns) == expected, (step, moment - BEGIN)
+                assert then(history, moment, columns) == expected(w, twin, moment, columns), (step, moment - BEGIN)
+    w.db.run("SET timestamp = DEFAULT")
+    assert sum(r["_cdc_order_to"] is not None for r in history) > 10, "versions that have ended"
+
+
+CHANGED = {
+    12: ("MODIFY n bigint", ["id", "note", "n", "gone"]),
+    20: ("MODIFY note varchar(200)", ["id", "note", "n", "gone"]),
+    28: ("RENAME COLUMN note TO remark", ["id", "remark", "n", "gone"]),
+    36: ("DROP COLUMN gone", ["id", "remark", "n"]),
+    44: ("RENAME COLUMN n TO number", ["id", "remark", "number"]),
+    52: ("ADD COLUMN note varchar(9) DEFAULT 'none'", ["id", "remark", "number", "note"]),
+}
+"""Step → what becomes of the table, and its columns then."""
+
+
+def change(dice: random.Random, columns: list[str], step: int) -> str:
+    """A statement of a row or two, whose values fill the columns' types of then."""
+    text, number = columns[1], columns[2]
+    a, b = dice.randrange(8), dice.randrange(8)
+    n = dice.choice(
+        [str(step), "NULL", "-1", "2147483647", *(["9007199254740993", "-2147483649"] if step > 12 else [])]
+    )
+    word = dice.choice(["'x'", "NULL", "'  '", f"'{'long' * 5}'", *([f"'{'w' * 150}'"] if step > 20 else [])])
+    more = f", gone = '{step}'" if "gone" in columns else ", note = 'new'" if "note" in columns[3:] else ""
+    return dice.choice(
+        [
+            f"INSERT IGNORE INTO {{}} (id, {text}, {number}) VALUES ({a}, {word}, {n}), ({b}, 'new', 0)",
+            f"UPDATE {{}} SET {text} = {word}{more} WHERE id = {a}",
+            f"UPDATE {{}} SET {number} = {n} WHERE id IN ({a}, {b})",
+            f"UPDATE IGNORE {{}} SET id = {b} WHERE id = {a}",
+            f"DELETE FROM {{}} WHERE id = {a}",
+        ]
+    )
+
+
+@pytest.mark.parametrize("format", ["tencent_dts", "canal"])
+def test_columns_that_change_between_the_moments(world, format):  # noqa: F811
+    """All versions are as the table's columns are now, in the history as on the server."""
+    w = world(format, history=[f"{DB}.*"])
+    name, twin, dice = f"changed_{format}", "changed_twin", random.Random(35)
+    twins(w, name, twin, "(id int PRIMARY KEY, note varchar(20), n int, gone varchar(9))")
+    columns, history = ["id", "note", "n", "gone"], []
+    for step in range(1, STEPS + 1):
+        w.db.run(f"SET timestamp = {BEGIN + 10 * step}")
+        if step in CHANGED:
+            what, columns = CHANGED[step]
+            w.db.alter(name, what)
+            w.db.run(f"ALTER TABLE apart.{twin} {what}")
+        else:
+            sql = change(dice, columns, step)
+            w.db.run(sql.format(name), sql.format(f"apart.{twin}"))
+        if step in CHANGED or step % 8 == 0:  # right behind the statement, and when rows have come after it
+            w.publish()
+            w.catch_up()
+            history = versions(w.config, name)
+            for moment in range(BEGIN, BEGIN + 10 * step + 6, 5):
+                found, told = then(history, moment, columns), expected(w, twin, moment, columns)
+                assert found == told, (step, moment - BEGIN, columns)
     w.db.run("SET timestamp = DEFAULT")
     assert sum(r["_cdc_order_to"] is not None for r in history) > 10, "versions that have ended"
