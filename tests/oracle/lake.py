@@ -38,8 +38,8 @@ class Lake:
         self.spark, self.config = spark, make_config([told | ({"options": options} if options else {})])
         self._offsets: Counter = Counter()
 
-    def land(self, records: Iterable[Record]) -> None:
-        """One batch. Records without a partition go by their key's hash to one of two."""
+    def land(self, records: Iterable[Record], at: datetime = _LANDED) -> None:
+        """One batch, landed at this time. Records without a partition go by their key's hash to one of two."""
         rows = []
         for r in records:
             partition = zlib.crc32(r.key or b"") % 2 if r.partition is None else r.partition
@@ -48,9 +48,7 @@ class Lake:
             headers = [{"key": k, "value": v} for k, v in r.headers]
             address = {"topic": r.topic, "partition": partition, "offset": offset}
             rows.append(
-                address
-                | {"timestamp": _LANDED, "landed_at": _LANDED, "headers": headers}
-                | {"key": r.key, "value": r.value}
+                address | {"timestamp": at, "landed_at": at, "headers": headers} | {"key": r.key, "value": r.value}
             )
         path = tables.LANDING.at(self.config.lake, source=SOURCE)
         write_deltalake(path, pa.Table.from_pylist(rows, MESSAGE), mode="append")
