@@ -14,7 +14,7 @@ from cdc_platform.config import Config, parse_config
 from cdc_platform.config.storage import Storage
 from cdc_platform.kafka.broker import BrokerInfo, start, stop
 from cdc_platform.setup.ports import free_port
-from tests import jvm, s3_server
+from tests import jvm, properties, s3_server
 
 os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
 
@@ -23,6 +23,7 @@ settings.load_profile("platform")
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    properties.take(config.option.markexpr)
     if getattr(config.option, "numprocesses", None) and not hasattr(config, "workerinput"):
         jvm.launch(config)
 

@@ -3,7 +3,7 @@
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from pyspark.sql import functions as F
 
@@ -13,6 +13,7 @@ from cdc_platform.formats.contract import EVENT
 from cdc_platform.spark.arrow_tasks import spark_schema
 from tests.changelog.test_unify import changed
 from tests.lakes import file_at
+from tests.properties import examples
 
 UNTOLD = (None, None, 0)
 
@@ -44,7 +45,7 @@ def found(paths, notes, cores):
 PLACES = st.tuples(st.integers(1, 2), st.integers(4, 9), st.integers(0, 1), st.sampled_from(("insert", "delete")))
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(
     files=st.lists(st.lists(st.lists(PLACES, min_size=1, max_size=4), min_size=1, max_size=3), min_size=1, max_size=3),
     cores=st.integers(1, 5),

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from cdc_platform import tables
@@ -21,6 +21,7 @@ from cdc_platform.lake.store import Store
 from cdc_platform.lake.watermarks import partitions, reached
 from cdc_platform.snapshots.cuts import complete
 from cdc_platform.snapshots.cuts.complete import Marks, earliest
+from tests.properties import examples
 from tests.rows import add
 
 START = datetime(2026, 11, 20, tzinfo=UTC)
@@ -110,7 +111,7 @@ def topic(log: list[tuple[int, list[tuple[int, int]]]], restarts: list[tuple[int
     return sent
 
 
-@settings(max_examples=300, deadline=None)
+@examples(300)
 @given(
     st.lists(TRANSACTIONS, min_size=1, max_size=12),
     st.lists(st.tuples(st.integers(0, 36), st.integers(0, 36)), max_size=3),

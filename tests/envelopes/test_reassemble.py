@@ -3,10 +3,11 @@
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from cdc_platform.envelopes.reassemble import META, VERDICT, classify_partition
+from tests.properties import examples
 
 HOUR = 3_600_000
 
@@ -116,19 +117,19 @@ def streams(draw, numbered=_EITHER):
 
 
 @given(streams())
-@settings(max_examples=200, deadline=None)
+@examples(200)
 def test_it_says_what_the_naive_reading_says(records):
     assert verdicts(records) == naive(records)
 
 
 @given(streams())
-@settings(max_examples=200, deadline=None)
+@examples(200)
 def test_every_part_of_a_split_message_gets_exactly_one_verdict(records):
     assert verdicts(records).keys() == {i for i, r in enumerate(records) if r[0] > 1}
 
 
 @given(streams(numbered=st.just(True)))
-@settings(max_examples=200, deadline=None)
+@examples(200)
 def test_a_complete_message_is_consecutive_full_and_of_one_message(records):
     found = verdicts(records)
     joined = {m: [i for i, v in found.items() if v == ("complete", m)] for _, m in found.values() if m is not None}
@@ -143,7 +144,7 @@ def test_a_complete_message_is_consecutive_full_and_of_one_message(records):
 
 
 @given(streams())
-@settings(max_examples=200, deadline=None)
+@examples(200)
 def test_a_message_that_came_whole_and_in_order_is_never_lost(records):
     """Wherever a full run of parts stands undisturbed, its message is completed, there or just before."""
     found = verdicts(records)
@@ -156,7 +157,7 @@ def test_a_message_that_came_whole_and_in_order_is_never_lost(records):
 
 
 @given(streams(), st.data())
-@settings(max_examples=200, deadline=None)
+@examples(200)
 def test_cuts_between_batches_change_nothing(records, data):
     """What waits is carried over: any cut gives the same messages as one sweep."""
     cut = data.draw(st.integers(0, len(records)))

@@ -5,7 +5,7 @@ import json
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
@@ -14,6 +14,7 @@ from cdc_platform.formats.debezium import FORMAT, DebeziumOptions, decode
 from cdc_platform.formats.exact_json import read_json
 from tests.formats.contexts import statement
 from tests.formats.json_fixtures import load, messages, readable, scenarios
+from tests.properties import examples
 
 
 def test_a_row_whose_key_is_null_is_refused():
@@ -270,7 +271,7 @@ MATERIAL = [
 ]
 
 
-@settings(max_examples=150, deadline=None)
+@examples(150)
 @given(st.data())
 def test_mutated_bytes_never_raise_and_never_touch_their_neighbours(data):
     topic, key, value = data.draw(st.sampled_from(MATERIAL))
@@ -314,7 +315,7 @@ def test_a_schema_change_that_states_nothing_is_held(changes):
     assert "state no columns" in event["reason"]
 
 
-@settings(max_examples=300, deadline=None)
+@examples(300)
 @given(st.data())
 def test_odd_values_in_any_place_never_raise(data):
     tree = json.loads(json.dumps(data.draw(st.sampled_from(TREES))))

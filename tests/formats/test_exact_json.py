@@ -3,10 +3,11 @@
 import json
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from cdc_platform.formats.exact_json import compact_pairs, read_json
+from tests.properties import examples
 
 TEXTS = st.text(st.sampled_from('a":\\ ,{}[]\n'), max_size=8)
 LEAVES = st.none() | st.booleans() | st.integers() | TEXTS
@@ -26,7 +27,7 @@ def repeats(value):
     return len(set(names)) < len(names) or any(map(repeats, inner))
 
 
-@settings(max_examples=600, deadline=None)
+@examples(600)
 @given(value=VALUES)
 def test_a_document_is_refused_only_when_a_name_comes_twice(value):
     text = written(value)

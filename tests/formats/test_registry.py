@@ -4,12 +4,13 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from cdc_platform.formats import FORMATS
 from cdc_platform.formats.contract import EVENT, KINDS, MESSAGE, PART
+from tests.properties import examples
 
 FIXTURES = Path(__file__).parents[1] / "fixtures"
 GARBAGE = [
@@ -83,7 +84,7 @@ def test_garbage_becomes_errors_one_by_one(name: str) -> None:
 
 
 @each_format
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(
     values=st.lists(
         st.none()

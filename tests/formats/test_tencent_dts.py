@@ -6,7 +6,7 @@ import pyarrow as pa
 import pytest
 from google.protobuf.json_format import MessageToDict
 from google.protobuf.message import DecodeError
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
@@ -16,6 +16,7 @@ from cdc_platform.formats.protobuf import arrow
 from cdc_platform.formats.protobuf.arrow import parse
 from cdc_platform.formats.tencent_dts import FORMAT, Options, decode, parse_part
 from tests.formats.dts_fixtures import entry, load, message_batch, readable, scenarios
+from tests.properties import examples
 
 GOOD = pb.Entries(
     items=[entry({"dml": {"type": "INSERT", "columns": ["id int key"], "rows": [{"new": [{"INT32": "7"}]}]}})]
@@ -279,7 +280,7 @@ def _same(found, wanted) -> bool:
     return found is not None and struct.pack("f", float(found)) == struct.pack("f", wanted)
 
 
-@settings(max_examples=80, deadline=None)
+@examples(80)
 @given(st.lists(st.lists(dml_entries(), max_size=3), max_size=4))
 def test_random_rows_come_back_cell_by_cell(messages):
     values = [pb.Entries(items=[item for item, _ in m]).SerializeToString() for m in messages]
@@ -311,7 +312,7 @@ def _mutated(draw) -> bytes:
 BROKEN = st.one_of(st.none(), st.binary(max_size=80), st.composite(_mutated)())
 
 
-@settings(max_examples=120, deadline=None)
+@examples(120)
 @given(st.lists(BROKEN, max_size=6))
 def test_any_bytes_give_events_and_spare_the_neighbours(values):
     mixed = [GOOD, *(v for value in values for v in (value, GOOD))]
@@ -342,7 +343,7 @@ ODD_CELLS = st.builds(
 )
 
 
-@settings(max_examples=150, deadline=None)
+@examples(150)
 @given(st.lists(ODD_TYPES, min_size=1, max_size=4), st.data())
 def test_any_type_with_any_cell_gives_a_row_or_an_error(types, draws):
     event = pb.DMLEvent()
@@ -356,7 +357,7 @@ def test_any_type_with_any_cell_gives_a_row_or_an_error(types, draws):
     assert events[-1]["after"] == {"id": "7"}
 
 
-@settings(max_examples=100, deadline=None)
+@examples(100)
 @given(BROKEN.filter(lambda v: v is not None))
 def test_bulk_parser_reads_what_python_protobuf_reads(value):
     batch, errors = parse(pa.array([value], pa.binary()), pb.Entries)

@@ -7,13 +7,14 @@ from decimal import Decimal
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from cdc_platform.lake import data_files
 from cdc_platform.lake.data_files import Output, Sink, footer, note_of, read, units
 from cdc_platform.lake.store import File, Store
 from tests.lakes import file_at, store_at
+from tests.properties import examples
 
 ROWS = pa.schema(
     [
@@ -189,7 +190,7 @@ def test_an_empty_file_gives_no_rows(tmp_path, whole):
     assert [b for u in found for b in read(u, ROWS)] == []
 
 
-@settings(max_examples=50)
+@examples(50)
 @given(st.lists(st.lists(st.one_of(st.none(), st.integers(-(2**63), 2**63 - 1)), max_size=4), min_size=1))
 def test_statistics_hold_for_any_numbers(tmp_path_factory, groups):
     folder = tmp_path_factory.mktemp("f")

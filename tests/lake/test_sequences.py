@@ -4,7 +4,7 @@ import json
 from datetime import UTC, datetime, timedelta
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from cdc_platform import tables
@@ -12,6 +12,7 @@ from cdc_platform.cli.app import run
 from cdc_platform.config import load_config
 from cdc_platform.lake import sequences
 from tests.automation.conftest import complete, ledger, schema_history, snapshot, table_state
+from tests.properties import examples
 from tests.rows import add
 
 NOON = datetime(2026, 11, 20, 12, tzinfo=UTC)
@@ -87,7 +88,7 @@ def logs(tmp_path_factory):
     return made(tmp_path_factory.mktemp("logs"))
 
 
-@settings(max_examples=40, deadline=None)
+@examples(40)
 @given(st.lists(st.tuples(st.booleans(), st.sets(st.integers(2, 15))), min_size=1, max_size=4), st.data())
 def test_lives_of_a_sender(logs, lives, data):
     """Each life numbers 1 to 16 or so and loses some; late ones come within it. The missing are those that it lost."""

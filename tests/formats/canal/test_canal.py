@@ -5,7 +5,7 @@ import time
 
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
@@ -14,6 +14,7 @@ from cdc_platform.formats.contract import EVENT
 from cdc_platform.formats.pb import canal_entry_pb2 as pb
 from cdc_platform.formats.pb import canal_protocol_pb2 as net
 from tests.formats.canal_fixtures import HEADER, load, message_batch, readable, scenarios, value
+from tests.properties import examples
 
 COLUMNS = {"id": "bigint(20) key", "v": "varchar(99)"}
 
@@ -174,7 +175,7 @@ def truth(row):
     return out
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(st.lists(st.tuples(ROWS, ROWS), min_size=1, max_size=8))
 def test_values_come_out_in_canonical_text(changes):
     specs = [{"before": b, "after": {**a, "id": b["id"]}} for b, a in changes]
@@ -186,7 +187,7 @@ def test_values_come_out_in_canonical_text(changes):
     assert [e["row_no"] for e in got] == list(range(len(specs)))
 
 
-@settings(max_examples=200, deadline=None)
+@examples(200)
 @given(st.binary(max_size=200))
 def test_no_bytes_break_the_decoder(junk):
     for data in (junk, b"\x18\x07\x2a" + junk, b"\x0a\x00" + junk):

@@ -5,12 +5,13 @@ import json
 import time
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from cdc_platform.formats.canal_json import FORMAT, CanalJsonOptions, decode
 from tests.formats.json_fixtures import messages, readable
+from tests.properties import examples
 
 LABELS = ["a", "it's", "x,y", "back\\slash", "", "Ünïcode", "line\nfeed"]
 TYPES = {
@@ -40,7 +41,7 @@ def flat(kind, data, old=None):
     return json.dumps({**message, "data": data, "old": old}, ensure_ascii=False).encode()
 
 
-@settings(max_examples=150, deadline=None)
+@examples(150)
 @given(changes=st.lists(st.tuples(ROWS, ROWS), min_size=1, max_size=4))
 def test_both_images_of_an_update_come_back(changes):
     changed, old = set(), []
@@ -56,7 +57,7 @@ def test_both_images_of_an_update_come_back(changes):
     assert [r["key"] for r in rows] == [{"id": str(key)} for key in range(len(changes))]
 
 
-@settings(max_examples=50, deadline=None)
+@examples(50)
 @given(rows=st.lists(ROWS, min_size=1, max_size=5), bad=st.integers(0, 4))
 def test_a_bad_row_takes_no_other_with_it(rows, bad):
     data = [image(key, row, 0) for key, row in enumerate(rows)]

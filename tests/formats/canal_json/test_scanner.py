@@ -4,13 +4,14 @@ import json
 from unittest import mock
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from cdc_platform.formats import canal_json
 from cdc_platform.formats.canal_json import CanalJsonOptions, decode
 from cdc_platform.formats.canal_json.scanner import Scanner
 from tests.formats.json_fixtures import exact, messages, readable
+from tests.properties import examples
 
 MESSAGE = {
     "data": [{"id": "1", "t": "a", "n": None}, {"id": "2", "t": 'q":\\', "n": "-7"}],
@@ -95,7 +96,7 @@ PIECES = st.sampled_from(
 )
 
 
-@settings(max_examples=400, deadline=None)
+@examples(400)
 @given(st.data())
 def test_any_change_of_the_text_reads_the_same_both_ways(data):
     whole = text({**MESSAGE, "type": data.draw(st.sampled_from(["INSERT", "UPDATE", "DELETE"]))})
@@ -155,7 +156,7 @@ def row_messages(draw):
     return {**MESSAGE, **told, "data": data, "old": old, "type": kind, "table": draw(st.sampled_from("tts"))}
 
 
-@settings(max_examples=200, deadline=None)
+@examples(200)
 @given(st.lists(row_messages(), min_size=1, max_size=12), st.integers(1, 5))
 def test_whole_batches_come_out_the_same_in_every_way(told, at_a_time):
     batch, options = messages([text(m).encode() for m in told]), CanalJsonOptions()

@@ -4,12 +4,13 @@ import json
 from unittest import mock
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from cdc_platform.formats.dataworks import DataworksOptions, decode
 from cdc_platform.formats.dataworks.scanner import Scanner
 from tests.formats.json_fixtures import exact, messages, readable
+from tests.properties import examples
 
 KINDS = {"id": "LONG", "t": "STRING", "p": "DOUBLE", "at": "DATE", "b": "BYTES", "ok": "BOOLEAN"}
 ROW = {"id": 1, "t": 'q":\\ :', "p": "1.50", "at": 1590315269123, "b": "AP8=", "ok": True}
@@ -148,7 +149,7 @@ PIECES = st.sampled_from(
 )
 
 
-@settings(max_examples=400, deadline=None)
+@examples(400)
 @given(st.data())
 def test_any_change_of_the_text_reads_the_same_both_ways(data):
     whole = text(changed(**data.draw(st.sampled_from([{}, {"before": None}, {"op": "DELETE", "after": None}]))))
@@ -188,7 +189,7 @@ def row_messages(draw):
     return text({**message, "schema": {**MESSAGE["schema"], "source": table}}).encode()
 
 
-@settings(max_examples=200, deadline=None)
+@examples(200)
 @given(st.lists(row_messages(), min_size=1, max_size=12), st.integers(1, 5), st.sampled_from(OPTIONS))
 def test_whole_batches_come_out_the_same_in_every_way(values, at_a_time, options):
     batch = messages(values)

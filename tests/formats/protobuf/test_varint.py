@@ -2,10 +2,11 @@
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from cdc_platform.formats.protobuf.varint import read_number
+from tests.properties import examples
 
 NUMBERS = st.one_of(st.integers(0, 300), st.integers(-300, 0), *(st.integers(-(2**b), 2**b - 1) for b in (31, 49, 63)))
 
@@ -25,7 +26,7 @@ def read(data, at, there=1):
     return None if found is None else ([int(n) for n in found], places.tolist())
 
 
-@settings(max_examples=500, deadline=None)
+@examples(500)
 @given(st.lists(NUMBERS, min_size=1, max_size=20), st.integers(0, 10))
 def test_numbers_are_read_and_passed(numbers, behind):
     parts = [varint(n) for n in numbers]

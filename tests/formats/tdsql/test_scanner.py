@@ -4,7 +4,7 @@ import json
 
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from cdc_platform.formats.tdsql import FORMAT, TdsqlOptions, decode
@@ -14,6 +14,7 @@ from cdc_platform.formats.tdsql.schemas import Schemas
 from cdc_platform.formats.tdsql.sets import Emptied
 from tests.formats.contexts import statement
 from tests.formats.json_fixtures import exact, messages
+from tests.properties import examples
 
 MESSAGE = {
     "prefix": "p", "filename": "/data/bin/binlog.000007", "logtype": "mysqlbinlog", "eventtype": 31,
@@ -151,7 +152,7 @@ def test_messages_without_rows_read_the_same_both_ways(change, quick):
 LITERALS = st.text(st.sampled_from(["'", "\\", "a", " ", "1", "\n", "é", "😀", "-"]), max_size=4)
 
 
-@settings(max_examples=200, deadline=None)
+@examples(200)
 @given(st.lists(st.none() | LITERALS, max_size=9), st.integers(0, 3))
 def test_quotes_are_seen_at_both_ends(texts, start):
     found = _quoted(pa.array(texts, pa.string()).slice(start))
@@ -163,7 +164,7 @@ PIECES = st.sampled_from(
 )
 
 
-@settings(max_examples=400, deadline=None)
+@examples(400)
 @given(st.data())
 def test_any_change_of_the_text_reads_the_same_both_ways(data):
     op, empty = data.draw(st.sampled_from([("insert", "where"), ("delete", "field"), ("update", "none")]))

@@ -4,7 +4,7 @@ import base64
 import json
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
@@ -12,6 +12,7 @@ from cdc_platform.errors import ConfigError
 from cdc_platform.formats.tdsql import FORMAT, TdsqlOptions, decode
 from tests.formats.contexts import statement
 from tests.formats.json_fixtures import messages, readable
+from tests.properties import examples
 
 TYPES = "id int primary key, i int, u int unsigned, d decimal(30,6), t varchar(99), b varbinary(99), e enum('a','b')"
 TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=20).filter(lambda v: v != "##isnull##")
@@ -47,7 +48,7 @@ def told():
     return FORMAT.context.build(TdsqlOptions(), [statement("d", f"create table t ({TYPES})")])
 
 
-@settings(max_examples=150, deadline=None)
+@examples(150)
 @given(changes=st.lists(st.tuples(ROWS, ROWS), min_size=1, max_size=4))
 def test_both_images_come_back(told, changes):
     values = [change("update", image(k, a, 0), image(k, b, 0)) for k, (a, b) in enumerate(changes)]
@@ -62,7 +63,7 @@ def test_both_images_come_back(told, changes):
     assert [r["key"] for r in rows] == [{"id": str(k)} for k in range(len(changes))]
 
 
-@settings(max_examples=50, deadline=None)
+@examples(50)
 @given(rows=st.lists(ROWS, min_size=1, max_size=5), bad=st.integers(0, 4))
 def test_a_bad_row_takes_no_other_with_it(told, rows, bad):
     literals = [image(key, row, 0) for key, row in enumerate(rows)]
