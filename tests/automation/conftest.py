@@ -51,6 +51,8 @@ def _impatient(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) 
     """With a broker, too: it answers at once."""
     patience = 0.3 if "broker" in request.fixturenames else 0.05
     monkeypatch.setattr("cdc_platform.automation.observe.KAFKA_TIMEOUT_S", patience)
+    if "broker" not in request.fixturenames:
+        monkeypatch.setattr("cdc_platform.kafka.offsets.TIMEOUT_S", patience)
 
 
 @pytest.fixture

@@ -82,7 +82,10 @@ def shop(tmp_path: Path, request: Any) -> Path:
 
 
 @pytest.mark.broker
-def test_metrics_of_sources_and_tables(shop: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_metrics_of_sources_and_tables(
+    shop: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("cdc_platform.automation.observe.KAFKA_TIMEOUT_S", 2)
     before = time.time()
     assert command(["metrics", "--config", str(shop)]) == 0
     found = read(capsys.readouterr().out)
@@ -122,6 +125,7 @@ def test_metrics_of_sources_and_tables(shop: Path, capsys: pytest.CaptureFixture
 @pytest.fixture
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("cdc_platform.automation.observe.KAFKA_TIMEOUT_S", 0.3)
+    monkeypatch.setattr("cdc_platform.kafka.offsets.TIMEOUT_S", 0.3)
 
 
 @pytest.mark.usefixtures("impatient")
@@ -167,6 +171,7 @@ def test_the_page_lists_all_of_them() -> None:
     ]
 
 
+@pytest.mark.usefixtures("impatient")
 def test_json(shop: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert command(["metrics", "--config", str(shop), "--json"]) == 0
     stopped = [m for m in json.loads(capsys.readouterr().out) if m["metric"] == "cdc_table_stopped"]
