@@ -36,7 +36,10 @@ AT = {"file": FILE, "position": 300}
 
 
 @pytest.mark.broker
-@pytest.mark.parametrize("begin", [AT, {"file": FILE, "position": 250}, {"time": TIME.isoformat()}])
+@pytest.mark.parametrize(
+    "begin",
+    [{"file": FILE, "position": 250}, {"time": TIME.isoformat()}, pytest.param(AT, marks=pytest.mark.thorough)],
+)
 def test_the_topic_begins_at_the_place(begin: dict[str, Any], broker: BrokerInfo, canal: CanalDouble, setup: Setup):
     canal.feed = list(LOG)
     config = setup(broker.bootstrap_servers, begin=begin)

@@ -55,6 +55,7 @@ def test_the_meter_counts_children():
     assert reading.peak_bytes > 150_000_000
 
 
+@pytest.mark.thorough
 def test_the_meter_counts_workers_that_nobody_waited_for():
     busy = "import time\nwhile time.process_time() < 2.5: pass"
     code = (

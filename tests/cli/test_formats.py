@@ -53,8 +53,9 @@ def _feed(format: str) -> Feed:
 
 
 Lakes = Callable[[str], Config]
-IN_SHORT = ("tencent_dts", "debezium", "canal_json")
-"""Formats of which the short tests look at a lake: parts of messages, a topic a table, and many tables in one topic."""
+IN_SHORT = ("tencent_dts", "canal_json")
+"""Formats of which the short tests look at a lake: parts of messages, and whole ones. tests/e2e/test_chain.py follows
+Debezium."""
 
 
 @pytest.fixture(scope="session")
@@ -132,6 +133,15 @@ def told_by(capsys: pytest.CaptureFixture[str], *args: str) -> tuple[int, Any]:
     return code, data
 
 
+SHOWN_IN_SHORT = "canal_json"
+"""Of a lake of Tencent's DTS tests/explain/test_message.py shows messages."""
+
+
+@pytest.mark.parametrize(
+    "lake",
+    [pytest.param(f, marks=() if f == SHOWN_IN_SHORT else pytest.mark.thorough) for f in sorted(ENCODERS)],
+    indirect=True,
+)
 def test_explain_and_show(lake, capsys):
     [source] = lake.sources
     explained, wrong = of_every_row(lake, source)

@@ -21,8 +21,15 @@ _REASONS = 12
 """Characters of a reason, at least: `not run: later` is none."""
 
 
-_NOW_AND_THEN = {f"docs/{n}.md" for n in ("backup", "erase", "explain", "history", "monitoring", "replay", "shadow")}
+_NOW_AND_THEN = {
+    f"docs/{n}.md"
+    for n in ("backup", "erase", "explain", "history", "monitoring", "reading", "reconcile", "replay", "shadow")
+}
 """Pages whose commands have tests of their own, and take long."""
+
+
+OF_SHOP = ("README.md", "docs/operations.md")
+"""Pages that speak of the source `shop` alone."""
 
 
 def by_page(blocks: list[Block]) -> Iterator[Any]:
@@ -125,7 +132,8 @@ def interpreters(spark_server: Any) -> Iterator[Interpreters]:
 @pytest.mark.spark
 @pytest.mark.broker
 @pytest.mark.parametrize("block", by_page(unmarked(quick_start=False)))
-def test_a_block_runs(block: Block, desk: Desk, interpreters: Interpreters):
+def test_a_block_runs(block: Block, request: pytest.FixtureRequest, interpreters: Interpreters):
+    desk: Desk = request.getfixturevalue("desk" if block.page in OF_SHOP else "whole_desk")
     if block.language == "python":
         run_python(block, desk, interpreters(block.page, desk))
     elif block.language == "sql":

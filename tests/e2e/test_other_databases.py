@@ -105,7 +105,10 @@ def test_patterns_name_schemas(broker, spark, tmp_path):
     ("scenario", "table", "kept"),
     [
         ("postgresql_documented", "doc/postgres.public.customers", ("Anne Marie", "annek@noanswer.org")),
-        ("sqlserver_documented", "doc/testDB.dbo.customers", ("john", "noreply@example.org")),
+        pytest.param(
+            *("sqlserver_documented", "doc/testDB.dbo.customers", ("john", "noreply@example.org")),
+            marks=pytest.mark.thorough,
+        ),
     ],
 )
 def test_the_vendors_messages_end_without_a_row(broker, spark, tmp_path, scenario, table, kept):

@@ -63,7 +63,7 @@ def race(store, writers: int, commits: int) -> None:
 
 
 def test_what_two_processes_commit_at_once_is_there(store):
-    race(store, 2, 60)
+    race(store, 2, 25)
 
 
 @pytest.mark.thorough

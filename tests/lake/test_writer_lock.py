@@ -51,7 +51,10 @@ def start(path: Store, me: str, does: str, times: int) -> "subprocess.Popen[str]
 
 @pytest.mark.parametrize(
     "others",
-    [("append", "append"), pytest.param(("compact", "merge"), marks=pytest.mark.thorough), ("merge", "compact")],
+    [
+        *(pytest.param(two, marks=pytest.mark.thorough) for two in (("append", "append"), ("compact", "merge"))),
+        ("merge", "compact"),
+    ],
 )
 def test_no_commit_of_processes_that_write_at_once_is_lost(store: Store, others: tuple[str, str]) -> None:
     path = delta_sql.ensure(tables.QUARANTINE, store.at("quarantine"))

@@ -114,7 +114,7 @@ def alike(type_: MySqlType, ours: str | None, theirs: str | None) -> bool:
 
 
 @pytest.mark.parametrize("mode", ["", "STRICT_ALL_TABLES"])
-@pytest.mark.parametrize("step", [7, pytest.param(1, marks=pytest.mark.thorough)])
+@pytest.mark.parametrize("step", [14, pytest.param(1, marks=pytest.mark.thorough)])
 def test_values_are_what_the_server_made_of_them_or_not_told(cursor: Any, mode: str, step: int) -> None:
     pairs = [(a, b) for a in VALUES for b in VALUES if conversion(a, b) is not None][::step]
     wrong, compared = [], 0

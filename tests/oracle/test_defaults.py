@@ -105,7 +105,7 @@ def same(type_: str, ours: str | None, theirs: str | None) -> bool:
     return type_.startswith(("datetime", "time")) and ours.rstrip("0").rstrip(".") == theirs.rstrip("0").rstrip(".")
 
 
-@pytest.mark.parametrize("step", [5, pytest.param(1, marks=pytest.mark.thorough)])
+@pytest.mark.parametrize("step", [10, pytest.param(1, marks=pytest.mark.thorough)])
 def test_a_default_is_what_the_database_fills_in_or_is_not_told(ask: Any, step: int) -> None:
     cases = [(t, d) for t in TYPES for d in (*NUMBERS, *WORDS, *BITS, *MOMENTS)][::step]
     wrong, compared = [], 0

@@ -20,9 +20,11 @@ EXACT = True
 """Whether snapshots have the source's columns in its order, and at once: not only when a row tells them."""
 FORMATS = ("tencent_dts", pytest.param("debezium", marks=pytest.mark.thorough))
 """The others are left to `make soak`; Debezium has a topic per table."""
+SIZES = ((500, 30, 1), pytest.param((2_000, 100, 2), marks=pytest.mark.thorough))
+"""Changes, statements, positions that are looked at."""
 FEWER = frozenset(("create", "create_like"))
 """Statements that are left to `make soak`: every further table costs seconds."""
-SEED, CHANGES, STATEMENTS, POSITIONS = 20261121, 2_000, 100, 2
+SEED = 20261121
 
 
 def parts(source: list[Transaction], told: Told) -> list[tuple[list[Transaction], Checkpoint]]:
@@ -36,12 +38,13 @@ def parts(source: list[Transaction], told: Told) -> list[tuple[list[Transaction]
     return out
 
 
-@pytest.fixture(scope="module")
-def workload():
+@pytest.fixture(scope="module", params=SIZES, ids=["short", "long"])
+def workload(request):
     if reason := server.missing():
         pytest.skip(reason)
+    changes, statements, positions = request.param
     kinds = frozenset((*DML, *DDL)) - NOT_YET - FEWER
-    return made(SEED, CHANGES, STATEMENTS, checkpoints=POSITIONS, kinds=kinds)
+    return made(SEED, changes, statements, checkpoints=positions, kinds=kinds)
 
 
 @pytest.mark.parametrize("format", FORMATS)

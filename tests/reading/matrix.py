@@ -1,7 +1,7 @@
 """Snapshots of every kind that a reader may meet, made by the stages themselves."""
 
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Any, NamedTuple
 
 from deltalake import DeltaTable
@@ -66,48 +66,52 @@ READERS = {"*_any": "any"}
 """`tables.readers` of the source."""
 
 
-def make(feed: Feed) -> dict[str, Shown]:
-    """The tables of ROWS in a lake that is still empty, in two runs."""
+def make(feed: Feed, names: Collection[str] = ROWS) -> dict[str, Shown]:
+    """Tables of ROWS in a lake that is still empty, in two runs. `cut` is a version of `plain`."""
     plain, added, empty, moved_any, moved_fast = map(_plain, ("plain", "added", "empty", "moved_any", "moved_fast"))
     large_any, large_fast = (_large(name) for name in ("large_any", "large_fast"))
     at = iter(range(10, 10_000))
+
+    def say(*events: dict[str, Any]) -> None:
+        """What is told of these tables."""
+        feed.say(*(e for e in events if (e["ddl"].split()[2] if e["kind"] == "ddl" else e["table"]) in names))
 
     def insert(table: SourceTable, *rows: Image) -> list[dict[str, Any]]:
         return [table.stated(), *(table.insert((1, next(at)), r) for r in rows)]
 
     for t in (plain, added, empty, moved_any, moved_fast):
-        feed.say(*insert(t, *(_row(i) for i in range(1, 5))))
+        say(*insert(t, *(_row(i) for i in range(1, 5))))
     for t, row in (large_any, large_fast):
-        feed.say(*insert(t, *(row(i, "1") for i in range(_BIG))))
+        say(*insert(t, *(row(i, "1") for i in range(_BIG))))
     two = ({"id": "1", "a": "1"}, {"id": "1", "a": "1"})
-    feed.say(*insert(_BARE, *two))
+    say(*insert(_BARE, *two))
     high = {"id": str(2**64 - 1), "dec": f"{'9' * 28}.{'9' * 10}", "u": str(2**32 - 1), "bits": "255", "y": "2155"}
     none = {**dict.fromkeys(high, None), "id": "0"}
-    feed.say(*insert(_NUMBERS, high, none))
-    feed.say(*insert(_BINARY, {"id": "AP8=", "v": "/wCA"}, {"id": "AA==", "v": None}))
-    feed.say(*insert(_TIMES, {"id": "1", "at": "2026-03-29 02:30:00.000001", "t": "-838:59:59"}))
-    feed.say(*insert(_ODD, {"id": "1", "a b": "2", "c,;{}()=": "3", "e.f": "4", 'g"h': None}))
+    say(*insert(_NUMBERS, high, none))
+    say(*insert(_BINARY, {"id": "AP8=", "v": "/wCA"}, {"id": "AA==", "v": None}))
+    say(*insert(_TIMES, {"id": "1", "at": "2026-03-29 02:30:00.000001", "t": "-838:59:59"}))
+    say(*insert(_ODD, {"id": "1", "a b": "2", "c,;{}()=": "3", "e.f": "4", 'g"h': None}))
     feed.catch_up()
     first = {s["table"]: s for s in max(feed.rows(tables.CUTS), key=lambda c: c["cut"])["snapshots"]}
 
     for t in (moved_any, moved_fast):
         sql = f"ALTER TABLE {t.name} CHANGE a n INT, DROP b"
-        feed.say({"kind": "ddl", "db": DB, "ddl": sql, **position(1, next(at))})
+        say({"kind": "ddl", "db": DB, "ddl": sql, **position(1, next(at))})
     more = SourceTable(DB, "added", [*added.columns, ("new", "int")])
-    feed.say(more.stated(), more.insert((1, next(at)), {**_row(7), "new": "1"}))
+    say(more.stated(), more.insert((1, next(at)), {**_row(7), "new": "1"}))
     for t in (plain, added):
-        feed.say(t.update((1, next(at)), _row(2), _row(2, None)), t.delete((1, next(at)), _row(3)))
-    feed.say(*(empty.delete((1, next(at)), _row(i)) for i in range(1, 5)))
+        say(t.update((1, next(at)), _row(2), _row(2, None)), t.delete((1, next(at)), _row(3)))
+    say(*(empty.delete((1, next(at)), _row(i)) for i in range(1, 5)))
     for t in (moved_any, moved_fast):
         now = SourceTable(DB, t.name, [(n.replace("a", "n") if n == "a" else n, k) for n, k in t.columns if n != "b"])
         rows = [{("n" if n == "a" else n): v for n, v in _row(i).items() if n != "b"} for i in (2, 8)]
-        feed.say(now.stated(), now.update((1, next(at)), rows[0], {**rows[0], "n": "5"}))
-        feed.say(now.insert((1, next(at)), rows[1]))
+        say(now.stated(), now.update((1, next(at)), rows[0], {**rows[0], "n": "5"}))
+        say(now.insert((1, next(at)), rows[1]))
     for t, row in (large_any, large_fast):
-        feed.say(t.update((1, next(at)), row(3, "1"), row(3, "2")), t.delete((1, next(at)), row(4, "1")))
-    feed.say(_BARE.delete((1, next(at)), two[0]))
+        say(t.update((1, next(at)), row(3, "1"), row(3, "2")), t.delete((1, next(at)), row(4, "1")))
+    say(_BARE.delete((1, next(at)), two[0]))
     feed.catch_up()
-    found = {n: Shown(feed.target(DB, "plain" if n == "cut" else n).snapshot.uri(), None) for n in ROWS}
+    found = {n: Shown(feed.target(DB, "plain" if n == "cut" else n).snapshot.uri(), None) for n in names}
     found["cut"] = found["cut"]._replace(version=first["plain"]["version"])
     return found
 

@@ -23,19 +23,23 @@ def options(uri: str, storage: Storage) -> dict[str, str]:
     return {k.removeprefix("spark.hadoop."): v for k, v in storage.spark_options(uri).items()}
 
 
+def launch() -> JavaGateway:
+    """A JVM that can make log stores."""
+    import pyspark
+
+    shipped = Path(pyspark.__file__).parent / "jars"
+    path = os.pathsep.join([*spark_jars("s3"), f"{shipped}/*"])
+    port: Any = launch_gateway(
+        classpath=path, java_path=str(find_java().binary), die_on_exit=True, redirect_stderr=sys.stderr
+    )
+    return JavaGateway(gateway_parameters=GatewayParameters(port=port))
+
+
 class LogStore:
     """The platform's log store over a folder of commits."""
 
-    def __init__(self, folder: str, hadoop: dict[str, str]):
-        import pyspark
-
-        shipped = Path(pyspark.__file__).parent / "jars"
-        path = os.pathsep.join([*spark_jars("s3"), f"{shipped}/*"])
-        port: Any = launch_gateway(
-            classpath=path, java_path=str(find_java().binary), die_on_exit=True, redirect_stderr=sys.stderr
-        )
-        self.gateway = JavaGateway(gateway_parameters=GatewayParameters(port=port))
-        self.jvm: Any = self.gateway.jvm
+    def __init__(self, gateway: JavaGateway, folder: str, hadoop: dict[str, str]):
+        self.jvm: Any = gateway.jvm
         self.conf = self.jvm.org.apache.hadoop.conf.Configuration()
         for key, value in hadoop.items():
             self.conf.set(key, value)
@@ -56,18 +60,15 @@ class LogStore:
             return str(error.java_exception.toString())
         return "made"
 
-    def close(self) -> None:
-        """Ends the JVM."""
-        self.gateway.shutdown()
-
 
 def main(folder: str, hadoop: str, me: str) -> None:
     """As the module says."""
-    store = LogStore(folder, json.loads(hadoop))
+    gateway = launch()
+    store = LogStore(gateway, folder, json.loads(hadoop))
     print(store.write(f"warm-{me}", me), flush=True)  # noqa: T201
     for name in sys.stdin:
         print(store.write(name.strip(), me), flush=True)  # noqa: T201
-    store.close()
+    gateway.shutdown()
 
 
 if __name__ == "__main__":
