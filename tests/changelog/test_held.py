@@ -74,7 +74,9 @@ def rows_of(config, table):
     return DeltaTable(table.at(config.lake)).to_pyarrow_table().to_pylist(maps_as_pydicts="strict")
 
 
-@pytest.mark.parametrize("earlier", [False, True], ids=["new lake", "earlier lake"])
+@pytest.mark.parametrize(
+    "earlier", [pytest.param(False, marks=pytest.mark.thorough), True], ids=["new lake", "earlier lake"]
+)
 def test_held_rows_say_whose_they_are_and_tables_left_out_hold_none(spark, config, earlier):
     if earlier:
         an_earlier_quarantine(spark, config)

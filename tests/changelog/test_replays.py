@@ -53,7 +53,12 @@ def live(feed: Feed, table: str = "orders") -> list[tuple]:
     return sorted(tuple(r.values()) for r in feed.live("shop", table))
 
 
-@pytest.mark.parametrize("whole", [True, False], ids=["one run", "two runs"])
+in_one_run_or_two = pytest.mark.parametrize(
+    "whole", [pytest.param(True, marks=pytest.mark.thorough), False], ids=["one run", "two runs"]
+)
+
+
+@in_one_run_or_two
 def test_a_restart_from_earlier_changes_nothing(feed: Feed, whole: bool) -> None:
     sent = [insert((1, 10), 1, "a"), audit((1, 20), "x"), audit((1, 30), "x"), insert((1, 40), 2, "b")]
     feed.say(*sent)
@@ -67,7 +72,7 @@ def test_a_restart_from_earlier_changes_nothing(feed: Feed, whole: bool) -> None
     assert set(epochs(feed)) == {0}
 
 
-@pytest.mark.parametrize("whole", [True, False], ids=["one run", "two runs"])
+@in_one_run_or_two
 def test_a_restart_from_before_a_failover_changes_nothing(feed: Feed, whole: bool) -> None:
     """The older log's places are ahead of the newer one's; equal rows of one transaction are there in each."""
 
@@ -183,6 +188,7 @@ def test_a_truncate_by_a_quiet_topic_stands_after_the_log_began_again(feed: Feed
     assert live(feed) == [(3, "c")]
 
 
+@pytest.mark.thorough
 def test_what_could_not_be_read_within_a_replay_is_no_part_of_it(feed: Feed) -> None:
     first = [insert((1, 10), 1, "a"), insert((1, 20), 2, "b")]
     feed.say(*first)
@@ -209,6 +215,7 @@ def test_two_partitions_that_send_the_same_again_keep_what_is_new(feed: Feed) ->
 AGAIN = (((1, 10), "x"), ((1, 30), "new"))
 
 
+@pytest.mark.thorough
 def test_crashes_within_one_batch_are_told_one_by_one(feed: Feed) -> None:
     place = [insert((1, 20), 1, "a"), ORDERS.delete((1, 20), row(1, "a"))]
     feed.say(insert((1, 10), 9, "z"), *place, insert((1, 10), 9, "z"), *place)

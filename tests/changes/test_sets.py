@@ -20,6 +20,7 @@ def land(topic: Topic, *messages: bytes) -> None:
     topic.land(*map(json.loads, messages))
 
 
+@pytest.mark.thorough
 def test_a_set_whose_rows_came_in_earlier_runs_is_known(spark: Any, tmp_path: Path) -> None:
     topic = Topic(spark, tmp_path, "tdsql")
     land(topic, query("one", TABLE), row("one", "1", "a", "b"))

@@ -185,6 +185,7 @@ def test_torn_repeated_and_orphaned_parts_get_a_verdict_and_an_address(shop):
     }
 
 
+@pytest.mark.thorough
 def test_shards_of_one_partition_are_told_apart_also_across_batches(shop):
     a, b = split(3, b"A" * 300, "set_1"), split(3, b"B" * 300, "set_2")
     shop.land({0: [a[0], b[0], b[1], a[1]]})
@@ -224,6 +225,7 @@ def numbered(records, first):
     return [(value, [*headers, ("ps", b"%d" % n)]) for n, (value, headers) in enumerate(records, first)]
 
 
+@pytest.mark.thorough
 def test_a_record_that_its_sender_numbered_and_that_never_came_is_told(shop):
     shop.land({0: numbered(WHOLE * 3, 1), 1: numbered(split(3, shard="a"), 7)})
     shop.land({0: numbered([*WHOLE, (b"no envelope", [])], 6), 1: numbered(WHOLE, 1)})
@@ -239,15 +241,16 @@ def test_a_record_that_its_sender_numbered_and_that_never_came_is_told(shop):
     assert (gap.partition, gap.first, gap.last, gap.before, gap.after, gap.removed) == (0, 4, 5, 2, 3, False)
 
 
-def test_a_batch_that_is_repeated_after_a_crash_writes_nothing_twice(shop):
-    """Killed after its writes and before its checkpoint: Spark runs the same batch again."""
+@pytest.mark.parametrize("again", [(0,), pytest.param((1, 0), marks=pytest.mark.thorough)], ids=["all", "one, all"])
+def test_a_batch_that_is_repeated_after_a_crash_writes_nothing_twice(shop, again):
+    """Killed after its writes and before its checkpoint: Spark runs the same batch again, or all from the first."""
     parts = numbered(split(3), 1)
     shop.land({0: parts[:2], 1: [parts[1]], 2: [*parts, *WHOLE]})
     shop.land({0: parts[2:], 1: parts[:1], 2: parts[:1]})
     shop.run()
     before = shop.everything()
     checkpoint = Path(CHECKPOINT.at(shop.config.lake, room="envelopes", source="shop"))
-    for batch in (1, 0):  # then also both batches, from the beginning
+    for batch in again:
         for done in [
             p for p in (checkpoint / "commits").iterdir() if p.name.strip(".").removesuffix(".crc") >= str(batch)
         ]:
