@@ -224,6 +224,7 @@ def test_step_by_step_the_snapshots_are_as_told(spark: Any, make_config: Any) ->
     assert told(parts) == expected()
 
 
+@pytest.mark.thorough
 def test_a_rebuild_before_the_first_batch_hides_none_of_its_outcomes(spark: Any, make_config: Any) -> None:
     feed = Feed(spark, make_config([{"name": "s", "format": "canal", "topics": ["t"]}]), "s")
     old, other = versions("id bigint", name="old"), versions("id bigint", name="other")
@@ -362,6 +363,7 @@ def test_a_rename_that_took_one_of_two_tables_stops_both_until_it_shows_which(sp
     assert feed.live("arch", "old_orders") == [{"id": 1}]
 
 
+@pytest.mark.thorough
 def test_a_rename_that_is_told_late_brings_back_rows_that_were_taken_for_a_dropped_tables(
     spark: Any, make_config: Any
 ) -> None:
@@ -382,6 +384,7 @@ def test_a_rename_that_is_told_late_brings_back_rows_that_were_taken_for_a_dropp
     assert late.has("shop", "b") and late.live("shop", "b") == once.live("shop", "b")
 
 
+@pytest.mark.thorough
 def test_ddl_of_a_table_that_is_still_to_be_made_again_fails_no_run(
     spark: Any, make_config: Any, monkeypatch: Any
 ) -> None:

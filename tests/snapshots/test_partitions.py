@@ -38,12 +38,16 @@ def update(i: int, old: str, new: str) -> dict[str, Any]:
 
 TRUNCATE = {**ORDERS.change("truncate", (None, None)), "key": None, "schema_version": None}
 
+in_one_run_or_two = pytest.mark.parametrize(
+    "whole", [pytest.param(True, marks=pytest.mark.thorough), False], ids=["one run", "two runs"]
+)
+
 
 def live(feed: Feed) -> list[tuple]:
     return sorted(tuple(r.values()) for r in feed.live("shop", "orders"))
 
 
-@pytest.mark.parametrize("whole", [True, False], ids=["one run", "two runs"])
+@in_one_run_or_two
 def test_a_key_that_moves_to_another_partition_goes_by_source_times(feed: Feed, whole: bool) -> None:
     """Partitions were added: the newer change has the lower offset."""
     feed.say(at(insert(1, "a"), 0, 50, 0), at(update(1, "a", "b"), 0, 51, 5))
@@ -54,7 +58,7 @@ def test_a_key_that_moves_to_another_partition_goes_by_source_times(feed: Feed, 
     assert (feed.state("shop", "orders")[0], live(feed)) == ("live", [(1, "c")])
 
 
-@pytest.mark.parametrize("whole", [True, False], ids=["one run", "two runs"])
+@in_one_run_or_two
 def test_changes_of_a_key_in_two_partitions_at_one_time_stop_the_table(feed: Feed, whole: bool) -> None:
     feed.say(at(insert(1, "a"), 0, 50, 0), at(insert(2, "x"), 1, 0, 0), at(update(1, "a", "b"), 0, 51, 5))
     if not whole:
@@ -100,8 +104,8 @@ def test_rows_that_come_after_a_truncate_of_their_second_stop_the_table(feed: Fe
     assert state == "stopped" and "TRUNCATE" in str(reason)
 
 
-@pytest.mark.parametrize(("first", "second"), [(50, 3), (3, 50)])
-@pytest.mark.parametrize("whole", [True, False], ids=["one run", "two runs"])
+@pytest.mark.parametrize(("first", "second"), [(50, 3), pytest.param(3, 50, marks=pytest.mark.thorough)])
+@in_one_run_or_two
 def test_without_source_times_partitions_of_a_key_are_not_compared(
     feed: Feed, whole: bool, first: int, second: int
 ) -> None:
@@ -151,7 +155,8 @@ def placed(change: dict[str, Any], partition: int, offset: int, pos: int, second
     return {**at(change, partition, offset, second), **position(1, pos)}
 
 
-@pytest.mark.parametrize("whole", [pytest.param(True, marks=pytest.mark.thorough), False], ids=["one run", "two runs"])
+@pytest.mark.thorough
+@in_one_run_or_two
 @pytest.mark.parametrize("pos", [150, pytest.param(300, marks=pytest.mark.thorough)])
 def test_rows_with_a_place_and_a_truncate_without_one_by_another_partition(binlog: Feed, whole: bool, pos: int) -> None:
     """Nothing says which was first, be the row's place behind those before the TRUNCATE or ahead of them."""

@@ -120,6 +120,7 @@ def test_a_kill_while_they_are_made_loses_nothing_and_shows_nothing(
     assert [sorted(r["a"] for r in feed.live("shop", n)) for n in names] == [["0", "9"]] * 2
 
 
+@pytest.mark.thorough
 def test_a_value_that_does_not_fit_stops_its_table_alone(spark: Any, make_config: Any, made: list[Name]) -> None:
     names = ["a", "b", "c"]
     feed = Feed(spark, make_config([{"name": "s", "format": "canal", "topics": ["t"]}]), "s")
@@ -164,7 +165,7 @@ def test_a_killed_rebuild_is_made_once_more_whatever_its_columns_look_like(
     assert feed.state("shop", "a") == ("live", None)
 
 
-@pytest.mark.parametrize("killed_at", ["decision", "value"])
+@pytest.mark.parametrize("killed_at", [pytest.param("decision", marks=pytest.mark.thorough), "value"])
 def test_statements_that_were_followed_are_not_once_more(
     spark: Any, make_config: Any, monkeypatch: pytest.MonkeyPatch, killed_at: str
 ) -> None:

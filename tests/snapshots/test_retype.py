@@ -156,6 +156,7 @@ def schema_file(tmp_path):
     return str(path)
 
 
+@pytest.mark.thorough
 def test_a_schema_file_that_comes_later(debezium, schema_file):
     rows_of(debezium)
     debezium.catch_up()
@@ -207,6 +208,7 @@ def test_typed_changes_have_these_types_too(debezium, schema_file):
         ]
 
 
+@pytest.mark.thorough
 def test_rows_that_come_before_the_schema_changes_topic(debezium):
     """The topic of tableChanges is read later than the rows: what was decoded without it is decoded again."""
     rows_of(debezium)
@@ -349,6 +351,7 @@ def test_a_table_that_is_let_in_later(debezium, schema_file):
     assert debezium.state() == ("live", None)
 
 
+@pytest.mark.thorough
 def test_types_of_option_columns_that_are_named_later(debezium):
     debezium.land(change(100, "c", None, row(1)), change(110, "c", None, row(2)), keys=[{"id": 1}, {"id": 2}])
     debezium.catch_up()

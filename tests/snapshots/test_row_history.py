@@ -114,10 +114,11 @@ class Workload:
     "table", [T, pytest.param(KEYLESS, marks=pytest.mark.thorough)], ids=["with a key", "without one"]
 )
 @pytest.mark.parametrize("seed", [1, *(pytest.param(n, marks=pytest.mark.thorough) for n in (2, 3))])
-def test_the_rows_of_every_moment(feed: Feed, table: SourceTable, seed: int) -> None:
+@pytest.mark.parametrize("sizes", [(25, 12), pytest.param((25, 6, 1, 12), marks=pytest.mark.thorough)], ids=len)
+def test_the_rows_of_every_moment(feed: Feed, table: SourceTable, seed: int, sizes: tuple[int, ...]) -> None:
     work = Workload(table, seed)
     told: list[dict[str, Any]] = [table.stated() | {"lineage": "1"}]
-    for size in (25, 6, 1, 12):
+    for size in sizes:
         told += [work.change() for _ in range(size)]
         feed.say(*told)
         told.clear()

@@ -328,6 +328,7 @@ def test_no_name_left_the_lake_or_met_another(world: Any) -> None:
     assert not any(str(Path.home()) in p.read_text() for p in made[0].parent.glob("*/_delta_log/*.json"))
 
 
+@pytest.mark.thorough
 def test_a_batch_done_again_changes_nothing(world: Any) -> None:
     feed, _, _, _ = world
     names = ["keys", "conf", "dates", "grows", "cut", "retyped"]

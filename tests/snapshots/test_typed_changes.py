@@ -242,6 +242,7 @@ def test_what_cannot_be_typed_is_left_out_and_made_when_it_can(
     file = Path(feed.config.lake).parent / "cdc.yaml"
     file.write_text(json.dumps({"lake": "./lake", "kafka": NOWHERE, "sources": [source(["shop.*"])]}))
     monkeypatch.setenv("CDC_CONFIG", str(file))
+    monkeypatch.setattr("cdc_platform.automation.observe.KAFKA_TIMEOUT_S", 0.1)
     found = {command: said(capsys, *command.split()) for command in ("status", "certify s")}
     assert [(b["table"], b["state"]) for b in found["status"]["beside"]] == [("shop.t", "lacking"), ("shop.u", "kept")]
     [problem] = [p for p in found["status"]["problems"] if "typed_changes" in p]

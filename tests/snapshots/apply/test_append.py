@@ -173,6 +173,7 @@ def test_what_workers_cannot_read_is_sparks_to_read(feed, monkeypatch):
     assert len(there) <= 5  # those of tasks that had no such text stay until VACUUM
 
 
+@pytest.mark.thorough
 def test_a_value_that_does_not_fit_stops_the_table_with_its_reason(feed):
     _first(feed, WIDE.insert((1, 13), row(13, tiny="128")))
     state, reason = feed.state("shop", "wide")

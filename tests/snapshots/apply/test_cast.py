@@ -95,8 +95,17 @@ def _read(texts, type_, to):
     return out
 
 
+LIKE_OTHERS = (
+    *("smallint", "int", "int unsigned", "boolean", "double", "decimal(38,10)", "decimal(5)", "time(3)"),
+    *("enum('a')", "json"),
+)
+"""Types that are read as others of the list are."""
+
+
 @pytest.mark.spark
-@pytest.mark.parametrize("type_", TYPES)
+@pytest.mark.parametrize(
+    "type_", [pytest.param(t, marks=[pytest.mark.thorough] if t in LIKE_OTHERS else []) for t in TYPES]
+)
 @settings(deadline=None, max_examples=3, suppress_health_check=list(HealthCheck))
 @given(texts=st.lists(_TEXTS, min_size=60, max_size=160))
 def test_what_arrow_reads_is_what_spark_reads(spark, tmp_path_factory, type_, texts):

@@ -342,6 +342,7 @@ def _rows(feed):
     return {r["id"]: r["n"] for r in feed.live("shop", "t")}
 
 
+@pytest.mark.thorough
 @pytest.mark.spark
 def test_a_batch_done_again_changes_nothing(feed, marking):
     feed.say(
@@ -399,6 +400,7 @@ def test_where_others_write_all_the_time_merge_takes_the_batch(feed, marking, mo
     assert [t["_k0"] for t in feed.tombstones("shop", "t")] == [2]
 
 
+@pytest.mark.thorough
 @pytest.mark.spark
 def test_changes_older_than_what_is_there_are_for_merge(feed, marking):
     feed.say(ONE.stated(), ONE.update((3, 1), row(1), row(1, 5)))
@@ -444,6 +446,7 @@ def test_a_table_whose_changes_others_follow_is_left_to_spark(feed, spark, marki
     assert sorted(r["_change_type"] for r in feed_of.collect()) == ["update_postimage", "update_preimage"]
 
 
+@pytest.mark.thorough
 @pytest.mark.spark
 def test_a_new_column_of_the_source_is_there_in_rows_before_and_after(feed, marking):
     wide = SourceTable("shop", "t", [*ONE.columns, ("more", "int")])
@@ -461,6 +464,7 @@ def test_a_new_column_of_the_source_is_there_in_rows_before_and_after(feed, mark
     assert marking == [True, True]
 
 
+@pytest.mark.thorough
 @pytest.mark.spark
 def test_a_text_that_is_sparks_to_read_leaves_the_batch_to_spark(feed, marking):
     feed.say(ONE.stated(), ONE.update((2, 1), row(1), row(1, "+5")), ONE.delete((2, 2), row(2)))
@@ -470,6 +474,7 @@ def test_a_text_that_is_sparks_to_read_leaves_the_batch_to_spark(feed, marking):
     assert [t["_k0"] for t in feed.tombstones("shop", "t")] == [2]
 
 
+@pytest.mark.thorough
 @pytest.mark.spark
 def test_a_small_table_is_written_anew_and_stays_few_files(feed, brought):
     for n in range(1, 6):

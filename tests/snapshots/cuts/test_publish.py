@@ -280,7 +280,14 @@ def told(spark: Any, make_config: Any, monkeypatch: pytest.MonkeyPatch) -> Any:
     return verdict
 
 
-@pytest.mark.parametrize("name", STORIES)
+LONG = (
+    *("a feed that went back, and is still behind a half", "the same where Kafka's order is the only one"),
+    "an end without rows",
+)
+"""Stories that only the long tests tell."""
+
+
+@pytest.mark.parametrize("name", [pytest.param(n, marks=[pytest.mark.thorough] if n in LONG else []) for n in STORIES])
 def test_whether_the_changelog_ends_between_transactions(told: Any, name: str) -> None:
     how, events, kind = STORIES[name]
     found, at_once = told(how, events)

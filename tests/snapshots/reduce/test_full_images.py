@@ -244,7 +244,7 @@ def told(frame):
 
 
 @pytest.mark.spark
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", [0, 3, *(pytest.param(n, marks=pytest.mark.thorough) for n in (1, 2))])
 def test_workers_fold_as_spark_does(spark, tmp_path, monkeypatch, seed):
     monkeypatch.setattr(data_files, "_BATCH_ROWS", 7)
     monkeypatch.setattr(latest_by_key, "_HELD", (20, 12)[seed // 2])  # there are 9 keys: windows are joined, or aren't

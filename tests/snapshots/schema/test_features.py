@@ -71,7 +71,11 @@ def seen(feed: Feed, table: str = "t") -> list[list[Any]]:
 
 
 @spark_test
-@pytest.mark.parametrize("readers", [{}, FAST, ANY], ids=["default", "fast", "any"])
+@pytest.mark.parametrize(
+    "readers",
+    [{}, *(pytest.param(r, marks=pytest.mark.thorough) for r in (FAST, ANY))],
+    ids=["default", "fast", "any"],
+)
 def test_a_small_table_without_renames_has_neither(feed: Any, readers: dict[str, str]) -> None:
     one = feed(readers)
     one.say(T.stated(), *(T.insert((1, 10 + i), cell(i)) for i in range(4)))
@@ -111,6 +115,7 @@ def test_vectors_come_with_the_first_row_that_changes_and_never_for_any(feed: An
     assert seen(fast) == seen(fast, "u") == [[i, {1: 7, 2: 7, 3: 4}.get(i, 0), f"b{i}"] for i in (0, 1, 2, 3, 4, 8)]
 
 
+@pytest.mark.thorough
 @spark_test
 @pytest.mark.usefixtures("large")
 def test_a_table_without_a_key_is_marked_from_its_first_delete_on(feed: Any) -> None:
@@ -129,7 +134,7 @@ def test_a_table_without_a_key_is_marked_from_its_first_delete_on(feed: Any) -> 
 
 @spark_test
 @pytest.mark.usefixtures("large")
-@pytest.mark.parametrize("readers", [FAST, ANY], ids=["fast", "any"])
+@pytest.mark.parametrize("readers", [FAST, pytest.param(ANY, marks=pytest.mark.thorough)], ids=["fast", "any"])
 def test_renames_and_drops(feed: Any, readers: dict[str, str]) -> None:
     """Files from before keep their columns; workers and MERGE write beside them."""
     one = feed(readers)
@@ -158,8 +163,9 @@ def test_renames_and_drops(feed: Any, readers: dict[str, str]) -> None:
     assert old.columns[:4] == ["c", "id", "n", "b"]
 
 
+@pytest.mark.thorough
 @spark_test
-@pytest.mark.parametrize("readers", [pytest.param(FAST, marks=pytest.mark.thorough), ANY], ids=["fast", "any"])
+@pytest.mark.parametrize("readers", [FAST, ANY], ids=["fast", "any"])
 def test_names_that_only_column_mapping_allows(feed: Any, readers: dict[str, str]) -> None:
     """There is no other way to keep them: then also for any reader."""
     odd = SourceTable("shop", "t", [("id", "bigint"), ("a b", "int"), ("{c},;(d)=\t\n", "int"), ("e.`f`", "int")])
