@@ -50,16 +50,24 @@ def _shown(found: "list[Certificate]") -> dict[str, Any]:
     if not found:
         return {"tables": "none yet: `cdc-platform run` makes them"}
     facts = found[0].facts
-    gtids = next((told for c in found if (told := c.facts["gtids"])), None)  # wider than a column
     return {
         **{k: facts[k] for k in ("landed", "accounted", "lost", "missing")},
-        **({"complete up to GTIDs": gtids} if gtids else {}),
+        **_reached(found),
         "decoder versions": ", ".join(facts["decoder_versions"]),
         **({"erased": [_erasure(e) for e in facts["erasures"]]} if facts["erasures"] else {}),
         "tables": [_row(c) for c in found],
         **({"beside them": [_beside(b) for b in kept]} if (kept := [b for c in found for b in c.beside]) else {}),
         **({"not told by the feed": untold} if (untold := [*_untold(found)]) else {}),
         "reasons": [{"table": ".".join(c.name), "why": r} for c in found for r in c.reasons] or "none",
+    }
+
+
+def _reached(found: "list[Certificate]") -> dict[str, str]:
+    """Position and GTIDs up to which all tables are complete: they are wider than a column."""
+    told = {k: {c.facts[k] for c in found} - {None} for k in ("position", "gtids")}
+    names = {"position": "complete up to position", "gtids": "complete up to GTIDs"}
+    return {
+        names[k]: of.pop() if len(of) == 1 else "not the same of all tables: --json" for k, of in told.items() if of
     }
 
 
@@ -86,7 +94,6 @@ def _row(one: "Certificate") -> dict[str, Any]:
         "table": ".".join(one.name),
         "verdict": one.verdict,
         "complete up to": one.complete_up_to and when(one.complete_up_to),
-        "position": one.facts["position"],
         "compared": oldest and when(oldest["at"]),
         "rows then": sum(c["rows"] for c in compared) if compared else None,
     }

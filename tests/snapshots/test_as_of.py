@@ -6,11 +6,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from deltalake import DeltaTable
 
 from cdc_platform import tables
 from cdc_platform.errors import NotReadable
 from cdc_platform.reading import moments
 from cdc_platform.snapshots import as_of
+from cdc_platform.snapshots.apply import staging
 from cdc_platform.tables import Name
 from tests.changelog.feed import Feed, position, read
 from tests.lakes import store_at
@@ -144,3 +146,29 @@ def test_a_table_without_a_key_and_partial_images(spark: Any, make_config: Any, 
         [[["1", "7", "'w'"]], [["1", "'x'"]] * 2],
         [[], [["1", "'x'"], ["2", "'x'"]]],
     ]
+
+
+class Killed(BaseException):
+    """No code catches it."""
+
+
+def test_what_is_killed_or_refused_leaves_no_table(
+    spark: Any, make_config: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    feed = Feed(spark, make_config([{"name": "s", "format": "canal", "topics": ["t"]}]), "s")
+    feed.say(OLD.stated() | {"lineage": "1"}, FIRST, SECOND)
+    feed.catch_up()
+    to = tmp_path / "then"
+
+    def killed(*_: Any) -> None:
+        raise Killed
+
+    with monkeypatch.context() as kill, pytest.raises(Killed):
+        kill.setattr(staging, "discard", lambda *_: None)  # the process is gone
+        kill.setattr(staging, "_put", killed)
+        as_it_was(feed, "t", 1, to)
+    assert list(to.glob("rebuild-*/*.parquet"))
+    assert not DeltaTable.is_deltatable(str(to)), "nobody takes it for a table without rows"
+    _, (_, rows) = as_it_was(feed, "t", 1, to)
+    assert len(rows) == 2
+    assert not list(to.glob("rebuild-*/_delta_log/*.json")), "what the killed one left"

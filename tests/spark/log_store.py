@@ -9,9 +9,10 @@ import os
 import sys
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 from py4j.java_gateway import GatewayParameters, JavaGateway, launch_gateway
-from py4j.protocol import Py4JJavaError
+from py4j.protocol import Py4JJavaError, get_return_value
 
 from cdc_platform.config.storage import Storage
 from cdc_platform.setup.jars import spark_jars
@@ -54,8 +55,9 @@ class LogStore:
         for line in lines:
             actions.add(line)
         path = self.jvm.org.apache.hadoop.fs.Path(f"{self.folder}/{name}")
-        try:
-            self.store.write(path, actions.iterator(), overwrite, self.conf)
+        try:  # pyspark's own reading of errors asks the JVM of its session about them
+            with mock.patch("py4j.java_gateway.get_return_value", get_return_value):
+                self.store.write(path, actions.iterator(), overwrite, self.conf)
         except Py4JJavaError as error:
             return str(error.java_exception.toString())
         return "made"
