@@ -64,11 +64,10 @@ def _shown(found: "list[Certificate]") -> dict[str, Any]:
 
 def _reached(found: "list[Certificate]") -> dict[str, str]:
     """Position and GTIDs up to which all tables are complete: they are wider than a column."""
-    told = {k: {c.facts[k] for c in found} - {None} for k in ("position", "gtids")}
     names = {"position": "complete up to position", "gtids": "complete up to GTIDs"}
-    return {
-        names[k]: of.pop() if len(of) == 1 else "not the same of all tables: --json" for k, of in told.items() if of
-    }
+    told = {shown: {c.facts[k] for c in found} for k, shown in names.items()}
+    differs = "not the same of all tables: --json"
+    return {shown: of.pop() if len(of) == 1 else differs for shown, of in told.items() if of != {None}}
 
 
 def _untold(found: "list[Certificate]") -> Iterator[dict[str, str]]:
