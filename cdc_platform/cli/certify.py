@@ -62,12 +62,14 @@ def _shown(found: "list[Certificate]") -> dict[str, Any]:
     }
 
 
-def _reached(found: "list[Certificate]") -> dict[str, str]:
-    """Position and GTIDs up to which all tables are complete: they are wider than a column."""
+def _reached(found: "list[Certificate]") -> dict[str, Any]:
+    """Position and GTIDs up to which tables are complete; once, where they are the same of all."""
     names = {"position": "complete up to position", "gtids": "complete up to GTIDs"}
     told = {shown: {c.facts[k] for c in found} for k, shown in names.items()}
-    differs = "not the same of all tables: --json"
-    return {shown: of.pop() if len(of) == 1 else differs for shown, of in told.items() if of != {None}}
+    if all(len(of) == 1 for of in told.values()):
+        return {shown: text for shown, of in told.items() if (text := of.pop())}
+    each = [{"table": ".".join(c.name), "position": c.facts["position"], "GTIDs": c.facts["gtids"]} for c in found]
+    return {"complete up to": each}
 
 
 def _untold(found: "list[Certificate]") -> Iterator[dict[str, str]]:
