@@ -131,7 +131,8 @@ class Tables:
         for name in sorted(names):
             for location in (SNAPSHOT_PATH, TOMBSTONES_PATH, HISTORY_PATH, TYPED_CHANGES_PATH):
                 path = folders.place(self.lake, location, self.source.name, name)
-                takeover.sweep(path)
+                if self.write:  # a plan holds no lease
+                    takeover.sweep(path)
                 if delta_table.exists(path):
                     yield self._of_rows(path, location)
 

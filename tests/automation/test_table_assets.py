@@ -1,6 +1,7 @@
 """An asset per source table: what runs of the chain, of single tables and of checks say of them. Real Delta tables and
 a real Dagster instance; stages that only say what they were asked."""
 
+import shlex
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 
@@ -87,6 +88,13 @@ def test_a_catch_up_run_tells_of_each_table_that_changed(config, instance, run, 
     assert (columns["id"].type, columns["id"].constraints.other) == ("long", ["key"])
     brought(stages)
     assert made(run(), orders) == [], "no news, no event"
+
+
+def test_a_tables_page_has_the_commands_that_explain_it(naming, source):
+    told = naming.table(source, "shop", "it's $(odd)").metadata
+    explain, as_of = (shlex.split(told[name]) for name in ("why_a_row_is_as_it_is", "as_it_was"))
+    assert explain == ["cdc-platform", "explain", "shop-dts", "shop.it's $(odd)", "KEY"]
+    assert as_of == ["cdc-platform", "as-of", "shop-dts", "shop.it's $(odd)", "TIME", "--to", "PATH"]
 
 
 def test_a_table_that_dagster_does_not_know_yet_is_told_although_nothing_changed(run, stages, orders):

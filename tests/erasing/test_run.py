@@ -31,6 +31,8 @@ def test_nothing_is_left(world, format):
     killed_rebuilds(w, name)
     assert holding(lake(w), SECRET, MAIL)
     plan = erasure(w, name).plan()
+    killed = [Path(of.uri(), "rebuild-0") for of in (target(w, name).snapshot, target(w, name).tombstones)]
+    assert all(any(path.iterdir()) for path in killed), "a plan leaves all as it is"
     assert plan["alive"] and plan["messages"] and not plan["not_read"]
     assert any(m["shared"] for m in plan["messages"]) == (format != "debezium")
     told = erasure(w, name).erase(w.spark)
@@ -43,11 +45,15 @@ def test_nothing_is_left(world, format):
     assert [r["landed"] for r in now] == [r["landed"] for r in there]
 
 
+def target(w: Any, name: str) -> Target:
+    return Target.of(w.config, w.source.name, "oracle", name)
+
+
 def killed_rebuilds(w: Any, name: str) -> None:
     """What runs left that were killed while they made tables anew: of one that is there, and of one that never was."""
-    target = Target.of(w.config, w.source.name, "oracle", name)
-    for of in (target.tombstones, target.snapshot):
-        shutil.copytree(target.snapshot.uri(), Path(of.uri(), "rebuild-0"))
+    there = target(w, name)
+    for of in (there.tombstones, there.snapshot):
+        shutil.copytree(there.snapshot.uri(), Path(of.uri(), "rebuild-0"))
 
 
 def follow_up(w: Any, name: str, others: dict[int, Any]) -> None:

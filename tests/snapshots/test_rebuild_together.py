@@ -3,6 +3,7 @@
 from typing import Any
 
 import pytest
+from deltalake import DeltaTable
 
 from cdc_platform import tables
 from cdc_platform.lake import stores
@@ -197,3 +198,8 @@ def test_a_table_with_a_feature_of_others_is_not_made_anew_by_each_batch(spark: 
     feed.catch_up()
     assert sorted((r["id"], r["n"]) for r in feed.live("shop", "a")) == [(0, None), (1, None), (8, None)]
     assert [r["decision"] for r in feed.rows(tables.SCHEMA_CHANGES)] == ["rebuilt"]
+    path = feed.target("shop", "a").snapshot
+    newest = DeltaTable(path.uri()).version()
+    counted = [DeltaTable(path.uri(), version=v).to_pyarrow_table().num_rows for v in range(newest + 1)]
+    assert counted[-1] == 3 and 0 not in counted[counted.index(2) :], "Spark took its rows over by one commit"
+    assert not [p for p in path.below("") if p.startswith("rebuild-")]
