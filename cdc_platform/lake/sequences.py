@@ -161,16 +161,30 @@ def lost_of_tables(config: Config, source: Source, names: Iterable[Name]) -> dic
     total = sum(int(r["records"]) for r in ranges)
     if not total:
         return {}
+    compared = queries.comparisons(config, source)
+    lacks = uncompared(config, source, compared)
+    counted = {name: unmended_loss(total, compared.get(name, ()), name not in lacks) for name in names}
+    told = {n: _lost_of(_last(ranges, n)) for n in {*counted.values()} if n}
+    return {name: told[n] for name, n in counted.items() if n}
+
+
+def _last(ranges: list[dict[str, Any]], records: int) -> list[dict[str, Any]]:
+    """The newest ranges with so many records: those that no comparison saw."""
+    found: list[dict[str, Any]] = []
+    while ranges and sum(int(r["records"]) for r in found) < records:
+        *ranges, newest = ranges
+        found.insert(0, newest)
+    return found
+
+
+def _lost_of(ranges: list[dict[str, Any]]) -> Lost:
     at = ", ".join(map(_range, ranges[:_SHOWN]))
     more = f" and {len(ranges) - _SHOWN} more ranges" if len(ranges) > _SHOWN else ""
     first: dict[tuple[str, int], int] = {}
     for r in ranges:
         where = r["topic"], r["partition"]
         first[where] = min(r["from_offset"], first.get(where, r["from_offset"]))
-    lost = Lost(f"offsets of the source were lost before they were landed: {at}{more}", first)
-    compared = queries.comparisons(config, source)
-    lacks = uncompared(config, source, compared)
-    return {name: lost for name in names if unmended_loss(total, compared.get(name, ()), name not in lacks)}
+    return Lost(f"offsets of the source were lost before they were landed: {at}{more}", first)
 
 
 def _range(row: Mapping[str, Any]) -> str:
