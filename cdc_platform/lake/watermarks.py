@@ -5,25 +5,31 @@ and the statistics in the Delta log tell which they are: years of rows are not r
 """
 
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
 from cdc_platform.lake import delta_table
 from cdc_platform.lake.store import Store
-from cdc_platform.tables import Name, name_of
+from cdc_platform.tables import Name, name_in, name_of
 
+Where = tuple[str, int]
+"""Topic and partition."""
 PARTITION, SOURCE = "partition", "source"
 """Values of `scope`."""
+_AT_ONCE, _AT_MOST = 64, 4096
+"""So many publications are read at first, and so many later, by those who look for an earlier one."""
 
 
 @dataclass(frozen=True, slots=True)
 class Behind:
-    """A snapshot that is complete up to an earlier time than its source, and why. source_time None: to no time."""
+    """A snapshot that is complete up to an earlier time than its source, and why. source_time None: to no time.
+    ends: as of the source, of partitions where it is another offset."""
 
     source_time: datetime | None
     reason: str
+    ends: Mapping[Where, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +40,8 @@ class Complete:
     number: of the publication. proven: whether every partition tells it. reason: what holds it back, or which
     partitions are taken for complete. behind: tables with an earlier time. binlog_file, binlog_pos: all that stands
     before it in the log is in them, too; gtid: so is what has a GTID of this set; position_reason: why one of both
-    isn't told. at: when it was published.
+    isn't told. at: when it was published. ends: partition → first offset that it doesn't rest on: it is true without
+    what came from there on; None: an earlier version of the platform didn't tell.
     """
 
     number: int
@@ -47,6 +54,20 @@ class Complete:
     gtid: str | None = None
     at: datetime | None = None
     position_reason: str | None = None
+    ends: Mapping[Where, int] | None = None
+
+    def end(self, name: Name | None, where: Where) -> int | None:
+        """As `ends`, of one snapshot (None: of the source). Of a partition that it doesn't name nothing had come."""
+        if self.ends is None:
+            return None
+        own = self.behind[name].ends if name and name in self.behind else {}
+        return own.get(where, self.ends.get(where, 0))
+
+    def stands(self, name: Name | None, held: Mapping[Where, int]) -> bool:
+        """Whether it is true of a snapshot (None: of the source) that lacks messages, in each partition from an offset
+        on."""
+        ends = ((self.end(name, where), offset) for where, offset in held.items())
+        return all(end is not None and end <= offset for end, offset in ends)
 
     def of(self, name: Name) -> datetime | None:
         """Up to when one snapshot is complete."""
@@ -73,7 +94,7 @@ def lag_seconds(up_to: datetime | None) -> float | None:
 
 def partitions(
     path: Store, source: str, *, before: int | None = None, until: datetime | None = None
-) -> dict[tuple[str, int], dict[str, Any]]:
+) -> dict[Where, dict[str, Any]]:
     """(topic, partition) → newest row (offset, source_time), of batches below `before` or written up to `until`."""
     rows = _newest(path, source, PARTITION, before, until)
     return {(r["topic"], r["partition"]): r for r in rows}
@@ -89,17 +110,40 @@ def reached(path: Store, source: str, topic: str, partition: int, offset: int) -
     return found[0]["at"] if found else None
 
 
-def complete(path: Store, source: str, *, until: datetime | None = None) -> Complete | None:
-    """A source's newest publication (until then); None: there is none."""
-    rows = _newest(path, source, SOURCE, until=until)
-    if not rows:
-        return None
-    row = rows[0]
-    behind = {name_of(b): Behind(b["source_time"], b["reason"]) for b in row["behind"] or ()}
+def complete(path: Store, source: str) -> Complete | None:
+    """A source's newest publication; None: there is none."""
+    rows = _newest(path, source, SOURCE)
+    return published(rows[0]) if rows else None
+
+
+def earlier(path: Store, source: str, number: int) -> Iterator[Complete]:
+    """A source's publications before one, the newest first, down to those that don't tell what they rest on. They are
+    read as they are asked for."""
+    many = _AT_ONCE
+    while number > 0:
+        low = max(0, number - many)
+        of = f"{_of(source, SOURCE)} AND batch >= {low} AND batch < {number}"
+        for row in delta_table.ask(f"SELECT * FROM {{t}} WHERE {of} ORDER BY batch DESC", t=path):
+            found = published(row)
+            if found.ends is None:
+                return
+            yield found
+        number, many = low, min(2 * many, _AT_MOST)
+
+
+def published(row: Mapping[str, Any]) -> Complete:
+    """A row of scope `source`."""
+    ends: dict[Name | None, dict[Where, int]] = {}
+    for e in row.get("end_offsets") or ():
+        ends.setdefault(name_in(e), {})[e["topic"], e["partition"]] = e["offset"]
+    behind = {
+        (name := name_of(b)): Behind(b["source_time"], b["reason"], ends.get(name, {})) for b in row["behind"] or ()
+    }
     pos = row["binlog_pos"]
     place = (row["binlog_file"], None if pos is None else int(pos), row["gtid"])
     told = row["batch"], row["source_time"], bool(row["proven"]), row["reason"], behind
-    return Complete(*told, *place, row["at"], row.get("position_reason"))
+    rests = None if row.get("end_offsets") is None else ends.get(None, {})
+    return Complete(*told, *place, row["at"], row.get("position_reason"), rests)
 
 
 def _of(source: str, scope: str) -> str:

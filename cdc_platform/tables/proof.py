@@ -47,10 +47,23 @@ WATERMARKS = Table(
         Column("gtid", STRING, "of scope source: set of GTIDs of which all changes are in all its snapshots"),
         WRITTEN_AT,
         Column("position_reason", STRING, "of scope source: why there is no position, or no set of GTIDs"),
+        Column(
+            "end_offsets",
+            Array(
+                Struct(
+                    (
+                        *(("db", STRING), ("schema", STRING), ("table", STRING)),
+                        *(("topic", STRING), ("partition", INT), ("offset", BIGINT)),
+                    )
+                )
+            ),
+            "of scope source: of each partition the first offset that the time doesn't rest on; of tables in `behind`, "
+            "too, where it is another; NULL: an earlier version wrote the row",
+        ),
     ),
     partition_by=("source",),
     settings=NOTED,
-    added=("position_reason",),
+    added=("position_reason", "end_offsets"),
 )
 
 SEQUENCES = Table(

@@ -5,7 +5,7 @@ is the platform's own; tables of the lake are lists here.
 
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Any
 from unittest import mock
@@ -13,10 +13,10 @@ from unittest import mock
 from cdc_platform.changelog import watermarks as marks
 from cdc_platform.config import Config
 from cdc_platform.lake import stores, watermarks
-from cdc_platform.lake.watermarks import PARTITION, SOURCE, Behind, Complete
+from cdc_platform.lake.watermarks import PARTITION, SOURCE, Complete, published
 from cdc_platform.snapshots.cuts import complete
 from cdc_platform.snapshots.cuts.holds import Hold, Missing, first
-from cdc_platform.tables import WATERMARKS, Name, name_of
+from cdc_platform.tables import WATERMARKS, Name
 from tests.changelog.test_watermarks import START, event, row, source, statistics
 
 TABLES: list[Name] = [("d", "a"), ("d", "b"), ("d", "c")]
@@ -43,7 +43,8 @@ class Change:
 @dataclass(frozen=True)
 class Run:
     """Between two publications. sends: changes that the capture sends; late: partitions that get them by the next run;
-    lands, takes: how many of each partition; heals: how many held messages; stopped: a table that isn't kept."""
+    lands, takes: how many of each partition; heals: how many held messages; stopped: a table that isn't kept; again:
+    partition and how many messages before its newest is one that a replay holds, and whether its table is told."""
 
     sends: int
     late: tuple[bool, ...]
@@ -51,6 +52,7 @@ class Run:
     takes: tuple[int, ...]
     heals: int
     stopped: int | None
+    again: tuple[int, int, str] | None = None
 
 
 MOST = (10**6,) * PARTITIONS
@@ -82,7 +84,7 @@ def sent(log: list[Change], restarts: list[tuple[int, int]]) -> list[Change]:
 @dataclass
 class Lake:
     """What runs leave of a source. wall: the platform's own clock; rows: of WATERMARKS; held: (partition, offset) →
-    change, and when it landed; shown: changes in each snapshot."""
+    change; shown: changes in each snapshot."""
 
     sending: list[Change]
     partitions: int
@@ -91,22 +93,23 @@ class Lake:
     number: int = 0
     begun: int = 0
     late: list[int] = field(default_factory=lambda: [0] * PARTITIONS)
-    landed: dict[int, list[datetime]] = field(default_factory=lambda: {p: [] for p in range(PARTITIONS)})
+    landed: list[int] = field(default_factory=lambda: [0] * PARTITIONS)
     taken: list[int] = field(default_factory=lambda: [0] * PARTITIONS)
     looked: datetime | None = None
     rows: list[dict[str, Any]] = field(default_factory=list)
-    held: dict[tuple[int, int], tuple[Change, datetime]] = field(default_factory=dict)
+    held: dict[tuple[int, int], Change] = field(default_factory=dict)
     shown: list[set[int]] = field(default_factory=lambda: [set() for _ in TABLES])
 
     def run(self, run: Run) -> None:
         self.wall += self.step
         came = self._sent(run)
         for p in range(PARTITIONS):
-            here = self.landed[p]
-            here += [self.wall] * min(run.lands[p], came[p] - len(here))
-        if all(len(self.landed[p]) == came[p] for p in range(PARTITIONS)):
+            self.landed[p] += min(run.lands[p], came[p] - self.landed[p])
+        if self.landed == came:
             self.looked = self.wall
         self._take(run)
+        if run.again is not None:
+            self._hold(*run.again)
         for where in sorted(self.held)[: run.heals]:
             del self.held[where]
         came_in = {
@@ -141,23 +144,29 @@ class Lake:
         batch: list[dict[str, Any]] = []
         for p in range(PARTITIONS):
             begin = self.taken[p]
-            self.taken[p] = min(len(self.landed[p]), begin + run.takes[p])
+            self.taken[p] = min(self.landed[p], begin + run.takes[p])
             for o, c in enumerate(self._of(p)[begin : self.taken[p]], begin):
                 if c.held is None:
                     batch.append(row(c.stamped, o, p))
                 else:
                     batch.append(event("error", None, o, p))
-                    self.held[p, o] = c, self.landed[p][o]
+                    self.held[p, o] = c
         if batch:
             with self.in_place():
                 marks.note(WATERMARKS.at(stores.lake(CONFIG)), FEED, self.number, statistics(*batch))
             self.number += 1
 
+    def _hold(self, p: int, back: int, how: str) -> None:
+        """A message that was decoded before."""
+        offset = self.taken[p] - 1 - back
+        if offset >= 0:
+            self.held[p, offset] = replace(self._of(p)[offset], held=how)
+
     @contextmanager
     def in_place(self) -> Iterator[None]:
         """Of the tables that are asked."""
         ledger = [  # landing notes partitions that hold nothing, too
-            {"topic": "t", "partition": p, "unaccounted": len(self.landed[p]) - self.taken[p]}
+            {"topic": "t", "partition": p, "unaccounted": self.landed[p] - self.taken[p]}
             for p in range(self.partitions)
         ]
         with ExitStack() as stack:
@@ -166,6 +175,7 @@ class Lake:
                 (complete.delta_table, "append_rows", self.append),
                 (complete, "ended", lambda *_: frozenset()),
                 (complete.queries, "ledger", lambda *_: ledger),
+                (complete.queries, "landed", lambda *_: {("t", p): n for p, n in enumerate(self.landed) if n}),
                 (complete.queries, "query", lambda *_, **__: None),
                 (complete.landing, "looked_at", lambda *_: self.looked),
                 (complete.holds, "missing", lambda *_: self.missing()),
@@ -173,6 +183,7 @@ class Lake:
                 (watermarks, "partitions", self.marks),
                 (watermarks, "reached", self.reached),
                 (watermarks, "complete", self.complete),
+                (watermarks, "earlier", self.earlier),
             ):
                 stack.enter_context(mock.patch.object(where, name, value))
             yield
@@ -181,8 +192,8 @@ class Lake:
         """As holds.missing."""
         named: dict[Any, dict[int, Hold]] = {}
         unnamed = []
-        for (p, offset), (change, since) in sorted(self.held.items()):
-            hold = Hold(("t", p), offset, f"quarantine holds t/{p}/{offset}", since)
+        for (p, offset), change in sorted(self.held.items()):
+            hold = Hold(("t", p), offset, f"quarantine holds t/{p}/{offset}")
             if change.held == "table":
                 named.setdefault(TABLES[change.table], {}).setdefault(p, hold)
             else:
@@ -205,13 +216,18 @@ class Lake:
         times = [r["source_time"] for r in mine if r["offset"] < offset and r["source_time"]]
         return max(times, default=None)
 
-    def complete(self, *_: Any, until: datetime | None = None) -> Complete | None:
-        rows = self._newest(SOURCE, None, until)
-        if not rows:
-            return None
-        [r] = rows
-        behind = {name_of(b): Behind(b["source_time"], b["reason"]) for b in r["behind"]}
-        return Complete(r["batch"], r["source_time"], bool(r["proven"]), r["reason"], behind, at=r["at"])
+    def complete(self, *_: Any) -> Complete | None:
+        rows = self._newest(SOURCE, None, None)
+        return published(rows[0]) if rows else None
+
+    def earlier(self, _path: Any, _source: str, number: int) -> Iterator[Complete]:
+        rows = [r for r in self.rows if r["scope"] == SOURCE and r["batch"] < number]
+        yield from map(published, reversed(rows))
+
+    def lacks(self, name: Name | None) -> list[Hold]:
+        """What a table (None: any) lacks."""
+        missing = self.missing()
+        return [*missing.all, *(missing.tables.get(name, ()) if name else ())]
 
     def told(self) -> dict[Name | None, datetime | None]:
         """Up to when the source (None) and each table are complete."""

@@ -72,7 +72,8 @@ def test_the_newest_watermarks_stay_and_older_ones_say_no_more_than_was_so(spark
         said = {"source": "s", "batch": batch, "at": at, "source_time": at - timedelta(seconds=5), "proven": True}
         rows += [{**said, "scope": "partition", "topic": "t", "partition": p, "offset": 9 * batch} for p in (0, 1)]
         if batch % 10 == 0:
-            rows.append({**said, "scope": "source", "batch": batch // 10})
+            ends = [{"topic": "t", "partition": p, "offset": 9 * batch + 1} for p in (0, 1)]
+            rows.append({**said, "scope": "source", "batch": batch // 10, "end_offsets": ends})
     add(lake.lake, tables.WATERMARKS, *rows)
     path = tables.WATERMARKS.at(stores.lake(lake))
 
@@ -82,12 +83,18 @@ def test_the_newest_watermarks_stay_and_older_ones_say_no_more_than_was_so(spark
     def reached() -> list[datetime | None]:
         return [watermarks.reached(path, "s", "t", 1, offset) for offset in range(0, 9 * 2_160, 1_111)]
 
-    before, exact = asked(), reached()
+    def stands() -> list[datetime | None]:
+        found = list(watermarks.earlier(path, "s", 1_000))
+        first = ({("t", 1): offset} for offset in range(0, 9 * 2_160, 1_111))
+        return [next((p.source_time for p in found if p.stands(None, held)), None) for held in first]
+
+    before, exact = asked(), list(zip(reached(), stands(), strict=True))
     assert folds.fold(spark, lake, lake.sources[0]) > 3_000
     assert asked() == before
     assert rows_of(lake, tables.WATERMARKS) <= 3 * (3 * 24 + 1)
-    for then, now in zip(exact, reached(), strict=True):
-        assert now is None or (then is not None and then - timedelta(hours=1) <= now <= then)
+    for pair in zip(exact, zip(reached(), stands(), strict=True), strict=True):
+        for then, now in zip(*pair, strict=True):
+            assert now is None or (then is not None and then - timedelta(hours=1) <= now <= then)
     some = NOW - timedelta(days=4, hours=1)
     told = watermarks.partitions(path, "s", until=some)
     assert set(told) == {("t", 0), ("t", 1)}

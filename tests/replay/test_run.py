@@ -2,7 +2,7 @@
 
 import json
 from dataclasses import replace
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -120,10 +120,7 @@ def complete_up_to(topic: Topic) -> tuple[int, int | None, str]:
 
 
 @pytest.mark.thorough
-def test_a_table_is_complete_no_further_than_what_a_swap_newly_holds(
-    topic: Topic, asked: Any, monkeypatch: pytest.MonkeyPatch
-):
-    monkeypatch.setattr("cdc_platform.snapshots.cuts.complete._SKEW", timedelta(0))
+def test_a_table_is_complete_no_further_than_what_a_swap_newly_holds(topic: Topic, asked: Any):
     topic.with_options()
     for second, more in enumerate([row(10, 1, "5"), row(50, 4, "AQ=="), row(60, 3, "55")]):
         more["source"]["ts_ms"] += 1000 * second

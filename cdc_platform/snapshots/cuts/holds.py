@@ -2,27 +2,23 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
 from typing import Any, NamedTuple
 
 from cdc_platform.config import Config, Source
 from cdc_platform.formats import FORMATS
 from cdc_platform.lake import queries, sequences, stores
 from cdc_platform.lake.sequences import Gap, Lost
+from cdc_platform.lake.watermarks import Where
 from cdc_platform.tables import QUARANTINE, WAITING, Name, name_in
-
-Where = tuple[str, int]
 
 
 @dataclass(frozen=True, slots=True)
 class Hold:
-    """A message, or a range of them, that isn't in a snapshot: its first offset, and why. since: when it was landed, or
-    seen to be missing; None: nobody knows."""
+    """A message, or a range of them, that isn't in a snapshot: its first offset, and why."""
 
     where: Where
     offset: int
     reason: str
-    since: datetime | None = None
 
 
 class Missing(NamedTuple):
@@ -49,7 +45,7 @@ def first(held: Iterable[Hold]) -> list[Hold]:
 
 
 def _of_gap(gap: Gap) -> Hold:
-    return Hold((gap.topic, gap.partition), gap.after, gap.text, gap.at)
+    return Hold((gap.topic, gap.partition), gap.after, gap.text)
 
 
 def _of_lost(lost: Lost) -> list[Hold]:
@@ -61,9 +57,8 @@ def _quarantined(config: Config, source: Source) -> tuple[dict[Name, list[Hold]]
     path = QUARANTINE.at(stores.lake(config))
     place = f'topic, "partition", db, {queries.schema_of(path)}, "table"'
     rows = queries.query(
-        f'SELECT {place}, min("offset") AS "offset", min(landed_at) AS since, '
-        "last_value(reason ORDER BY quarantined_at) AS reason FROM t "
-        f"WHERE source = '{source.name}' AND resolved_at IS NULL GROUP BY 1, 2, 3, 4, 5",
+        f'SELECT {place}, min("offset") AS "offset", last_value(reason ORDER BY quarantined_at) AS reason FROM t '
+        f"WHERE source = '{source.name}' AND resolved_at IS NULL GROUP BY 1, 2, 3, 4, 5 ORDER BY 1, 2, 3, 4, 5",
         t=path,
     )
     named: dict[Name, list[Hold]] = {}
@@ -72,9 +67,9 @@ def _quarantined(config: Config, source: Source) -> tuple[dict[Name, list[Hold]]
         where, why = (r["topic"], r["partition"]), f"quarantine holds {r['topic']}/{r['partition']}/{r['offset']}"
         if (name := name_in(r)) is None:
             why = f"{why}, which names no table: {r['reason']}"
-            unnamed.append(Hold(where, r["offset"], why, r["since"]))
+            unnamed.append(Hold(where, r["offset"], why))
         elif source.tables.wanted(*name):
-            hold = Hold(where, r["offset"], f"{why}: {r['reason']}", r["since"])
+            hold = Hold(where, r["offset"], f"{why}: {r['reason']}")
             named.setdefault(source.tables.routed(*name), []).append(hold)
     return named, unnamed
 
@@ -85,11 +80,11 @@ def _waiting(config: Config, source: Source) -> list[Hold]:
     if not split or not any(r["waiting"] for r in queries.ledger(config, [source])):
         return []
     rows = queries.query(
-        'SELECT topic, "partition", min("offset") AS "offset", min(landed_at) AS since FROM t '
+        'SELECT topic, "partition", min("offset") AS "offset" FROM t '
         'WHERE batch = (SELECT max(batch) FROM t) GROUP BY topic, "partition"',
         t=WAITING.at(stores.lake(config), source=source.name),
     )
-    return [Hold((r["topic"], r["partition"]), r["offset"], _waits(r), r["since"]) for r in rows or []]
+    return [Hold((r["topic"], r["partition"]), r["offset"], _waits(r)) for r in rows or []]
 
 
 def _waits(r: dict[str, Any]) -> str:

@@ -14,9 +14,8 @@ from cdc_platform.config import Config, Source
 from cdc_platform.formats import FORMATS
 from cdc_platform.formats.contract import GtidSets
 from cdc_platform.lake import delta_table, queries, stores
-from cdc_platform.lake.watermarks import Complete
+from cdc_platform.lake.watermarks import Complete, Where
 from cdc_platform.mysql import gtids
-from cdc_platform.snapshots.cuts.holds import Where
 from cdc_platform.tables import CHANGELOG, CONTROL_EVENTS, Table
 from cdc_platform.units import count
 

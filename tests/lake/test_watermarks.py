@@ -1,0 +1,191 @@
+"""What publications rest on: the newest that is true without what is held is found, whatever a lake has of them."""
+
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from deltalake import write_deltalake
+
+from cdc_platform.config import Config
+from cdc_platform.lake import delta_table, new_tables, stores, watermarks
+from cdc_platform.lake.watermarks import Behind, Complete
+from cdc_platform.snapshots.cuts import complete, holds
+from cdc_platform.snapshots.cuts.holds import Hold, Missing
+from cdc_platform.tables import OFFSET_LEDGER, WATERMARKS
+from tests.rows import add
+
+T0 = datetime(2026, 11, 20, tzinfo=UTC)
+A, B = ("t", 0), ("t", 1)
+ONE, TWO = ("d", "one"), ("d", "two")
+
+
+def at(second: float) -> datetime:
+    return T0 + timedelta(seconds=second)
+
+
+@pytest.fixture
+def config(tmp_path: Path) -> Config:
+    source = {"name": "s", "format": "canal", "topics": ["t"]}
+    made = Config.model_validate({"lake": str(tmp_path), "sources": [source]})
+    new_tables.create(OFFSET_LEDGER.at(stores.lake(made)), OFFSET_LEDGER)
+    return made
+
+
+def ends(**of: int) -> list[dict[str, Any]]:
+    """Of partitions a and b, of the source."""
+    return [{"topic": "t", "partition": "ab".index(p), "offset": offset} for p, offset in of.items()]
+
+
+def told(number: int, second: float, rests: list[dict[str, Any]] | None, **more: Any) -> dict[str, Any]:
+    said = {"source": "s", "scope": "source", "batch": number, "source_time": at(second), "proven": True}
+    return {**said, "behind": [], "at": at(second), "end_offsets": rests, **more}
+
+
+def reached(config: Config, batch: int, **of: tuple[int, float]) -> None:
+    """What partitions have in the changelog: last offset, time."""
+    said = {"source": "s", "scope": "partition", "batch": batch, "topic": "t", "at": at(0)}
+    rows = [
+        {**said, "partition": "ab".index(p), "offset": offset, "source_time": at(second)}
+        for p, (offset, second) in of.items()
+    ]
+    add(config.lake, WATERMARKS, *rows)
+
+
+def test_a_publication_stands_without_what_it_does_not_rest_on():
+    found = Complete(0, at(1), True, None, {TWO: Behind(at(0), "why", {A: 3})}, ends={A: 5, B: 7})
+    assert found.stands(None, {}) and found.stands(None, {A: 5, B: 9})
+    assert not found.stands(None, {A: 4}) and not found.stands(ONE, {A: 5, B: 6})
+    assert found.stands(TWO, {A: 3}) and not found.stands(TWO, {A: 3, B: 6}) and not found.stands(TWO, {A: 2})
+    assert found.stands(None, {("t", 2): 0}), "nothing of it had come"
+    untold = Complete(0, at(1), True, None)
+    assert untold.stands(TWO, {}) and not untold.stands(TWO, {A: 99})
+
+
+def test_earlier_publications_are_read_as_they_are_asked_for(config: Config, monkeypatch: pytest.MonkeyPatch):
+    lower = {"db": "d", "table": "two", **ends(a=1)[0]}
+    behind = [{"db": "d", "table": "two", "source_time": at(0), "reason": "why"}]
+    numbers = [n for n in range(1_000) if n < 3 or n > 400 or n % 60 == 0]  # others were folded
+    rows = [told(n, n, None if n < 2 else [*ends(a=n), lower], behind=behind) for n in numbers]
+    add(config.lake, WATERMARKS, *rows)
+    path, asked = WATERMARKS.at(stores.lake(config)), []
+    ask = delta_table.ask
+    monkeypatch.setattr(delta_table, "ask", lambda sql, **paths: asked.append(sql) or ask(sql, **paths))
+    last = watermarks.complete(path, "s")
+    assert last is not None
+    assert (last.number, last.ends, last.behind[TWO]) == (999, {A: 999}, Behind(at(0), "why", {A: 1}))
+    asked.clear()
+    found = watermarks.earlier(path, "s", last.number)
+    assert [next(found).number for _ in range(64)] == list(range(998, 934, -1)) and len(asked) == 1
+    assert [p.number for p in found] == [n for n in reversed(numbers) if 2 <= n < 935], "others don't tell"
+    assert len(asked) == 5
+
+
+def published(config: Config, monkeypatch: pytest.MonkeyPatch, missing: Missing, states: Any = None) -> Complete:
+    monkeypatch.setattr(holds, "missing", lambda *_: missing)
+    complete.publish(config, config.source("s"), states or {})
+    found = watermarks.complete(WATERMARKS.at(stores.lake(config)), "s")
+    assert found is not None
+    return found
+
+
+def of(name: Any, where: Any, offset: int) -> Missing:
+    return Missing([], {name: [Hold(where, offset, f"holds {offset}")]})
+
+
+NOTHING = Missing([], {})
+
+
+def earlier_lake(config: Config, last: dict[str, Any]) -> None:
+    """Its newest publication, as a version wrote it that didn't tell what it rests on."""
+    import pyarrow as pa
+
+    schema = WATERMARKS.arrow()
+    before = schema.remove(schema.get_field_index("end_offsets"))
+    row = {k: v for k, v in last.items() if k != "end_offsets"}
+    path = WATERMARKS.at(str(config.lake))
+    write_deltalake(path, pa.Table.from_pylist([row], before), partition_by=list(WATERMARKS.partition_by))
+
+
+def test_a_lake_of_an_earlier_version_tells_what_it_rests_on_from_its_next_run_on(config: Config, monkeypatch: Any):
+    earlier_lake(config, told(7, 500, None, proven=False, reason="nothing comes by t/1"))
+    assert watermarks.complete(WATERMARKS.at(stores.lake(config)), "s") is not None
+    complete.delta_sql.ensure(WATERMARKS, WATERMARKS.at(stores.lake(config)))
+    reached(config, 1, a=(9, 500), b=(4, 100))
+    found = published(config, monkeypatch, NOTHING)
+    assert (found.number, found.source_time, found.proven, found.ends) == (8, at(500), False, {A: 10, B: 5})
+    assert published(config, monkeypatch, NOTHING).number == 8
+    found = published(config, monkeypatch, of(ONE, B, 5))
+    assert (found.of(ONE), found.of(TWO)) == (at(500), at(500)), "it was told before that had come"
+
+
+def test_what_an_earlier_version_told_does_not_count_while_something_is_held(config: Config, monkeypatch: Any):
+    held = [{"db": "d", "table": "one", "source_time": at(500), "reason": "holds 5"}]
+    earlier_lake(config, told(7, 500, None, behind=held))
+    complete.delta_sql.ensure(WATERMARKS, WATERMARKS.at(stores.lake(config)))
+    reached(config, 1, a=(9, 500), b=(6, 100))
+    found = published(config, monkeypatch, of(ONE, B, 5))
+    assert (found.source_time, found.of(ONE), found.behind[ONE].ends) == (at(500), None, {B: 5})
+
+
+def test_what_is_landed_and_is_no_event_counts_as_told_where_all_is_taken_up(config: Config, monkeypatch: Any):
+    """A time may rest on it that nothing else came by a partition."""
+    said = {"source": "s", "batch": 0, "topic": "t"}
+    for partition, taken in ((0, 20), (1, 3)):
+        row = {**said, "partition": partition, "from_offset": 0}
+        add(
+            config.lake,
+            OFFSET_LEDGER,
+            {**row, "room": "landing", "outcome": "landed", "to_offset": 19, "records": 20},
+            {**row, "room": "changelog", "outcome": "applied", "to_offset": taken - 1, "records": taken},
+        )
+    reached(config, 1, a=(9, 500), b=(2, 500))
+    found = published(config, monkeypatch, NOTHING)
+    assert (found.source_time, found.ends) == (at(500), {A: 20, B: 3})
+    assert published(config, monkeypatch, of(ONE, B, 3)).of(ONE) == at(500)
+    assert published(config, monkeypatch, of(ONE, A, 19)).of(ONE) == at(500), "that its own partition tells"
+    assert published(config, monkeypatch, of(ONE, B, 2)).of(ONE) is None
+
+
+@pytest.mark.parametrize("name", [ONE, None])
+def test_a_time_goes_back_to_the_newest_that_rests_on_none_of_what_is_held(config: Config, monkeypatch: Any, name: Any):
+    add(config.lake, WATERMARKS, told(0, 500, ends(a=10, b=5), proven=False), told(1, 600, ends(a=20, b=7)))
+    reached(config, 1, a=(19, 600), b=(6, 100))
+
+    def held(*offsets: tuple[Any, int]) -> tuple[datetime | None, int]:
+        lacks = [Hold(where, offset, f"holds {offset}") for where, offset in offsets]
+        found = published(config, monkeypatch, Missing([], {name: lacks}) if name else Missing(lacks, {}))
+        assert name is None or (found.source_time, found.proven) == (at(600), True)
+        assert name or found.proven is (found.source_time != at(500))
+        return (found.of(name) if name else found.source_time), found.number
+
+    assert held((B, 7)) == (at(600), 2)
+    assert held((B, 6)) == (at(500), 3)
+    assert held((B, 6)) == (at(500), 3)
+    monkeypatch.setattr(watermarks, "earlier", None)  # once it is published, the newest tells all
+    assert held((A, 20), (B, 6))[0] == at(500)
+    monkeypatch.undo()
+    assert held((B, 4))[0] is None
+
+
+def test_a_table_that_is_not_kept_stays_where_it_was_with_what_that_rests_on(config: Config, monkeypatch: Any):
+    reached(config, 1, a=(9, 500), b=(4, 400))
+    assert published(config, monkeypatch, NOTHING).of(ONE) == at(400)
+    reached(config, 2, a=(19, 900), b=(9, 900))
+    stopped = {ONE: {"state": "stopped", "reason": "why"}}
+    for missing in (NOTHING, of(ONE, B, 7), of(ONE, B, 4)):
+        found = published(config, monkeypatch, missing, stopped)
+        assert (found.source_time, found.of(ONE), found.behind[ONE].ends) == (at(900), at(400), {A: 10, B: 5})
+    for missing, one in ((of(ONE, B, 7), at(400)), (of(ONE, B, 4), None)):
+        found = published(config, monkeypatch, missing)
+        assert (found.source_time, found.of(ONE)) == (at(900), one)
+
+
+def test_a_stopped_table_rests_on_what_no_table_has_any_more(config: Config, monkeypatch: Any):
+    reached(config, 1, a=(9, 500), b=(4, 400))
+    published(config, monkeypatch, NOTHING)
+    held = Missing([Hold(B, 4, "holds 4")], {})
+    found = published(config, monkeypatch, held, {ONE: {"state": "stopped", "reason": "why"}})
+    assert (found.source_time, found.ends) == (None, {A: 10, B: 4})
+    assert (found.of(ONE), found.behind[ONE].ends) == (at(400), {B: 5})
+    assert published(config, monkeypatch, held).of(ONE) is None
