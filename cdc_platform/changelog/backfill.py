@@ -6,133 +6,239 @@ Then what only the new rules want is appended, once: every write is tied to the 
 noted as done last. A row that is in the changelog already (its table was followed for a while) isn't taken again.
 """
 
-from collections.abc import Sequence
-from functools import reduce
+# pyarrow.compute makes its functions at run time, so that type checkers do not see them.
+# pyright: reportAttributeAccessIssue=false
 
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial, reduce
+from itertools import chain
+from typing import Any
+from urllib.parse import unquote
+
+import pyarrow as pa
+import pyarrow.compute as pc
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from cdc_platform.changelog import ledger, order, rules
+from cdc_platform.changelog import repeated
 from cdc_platform.changelog.arrivals import Arrivals
-from cdc_platform.changelog.outputs import Batch, changelog_rows, quarantine_rows
+from cdc_platform.changelog.file_stats import Touched
+from cdc_platform.changelog.follow import arrivals
+from cdc_platform.changelog.order import figures_of
+from cdc_platform.changelog.order_key import Clock, placed, those
+from cdc_platform.changelog.outcomes import Accounting, Messages, overlaps
+from cdc_platform.changelog.packed import Packed
 from cdc_platform.changelog.table_rules import Chosen, Rules
-from cdc_platform.config import Source
-from cdc_platform.lake.store import Store
+from cdc_platform.changelog.unify import EVENT_OF, Known, Said, duplicates, outcome, with_keys
+from cdc_platform.changelog.write import Batch, commit, decoded_again, note_outcomes, split_messages
+from cdc_platform.changes.files import CHANGE, statistics_of
+from cdc_platform.config import Source, Tables
+from cdc_platform.formats.contract import EVENT
+from cdc_platform.lake import delta_table, log_files
+from cdc_platform.lake.data_files import Output, Unit, read, units
+from cdc_platform.lake.store import File, Store
 from cdc_platform.spark import arrow_tasks, delta_sql
 
 _MESSAGE = ("topic", "partition", "offset")
-_AT = [*_MESSAGE, "_entry", "_row", "_retold"]
-"""The address of an event; a message told anew has its first telling's."""
+_AT = (*EVENT_OF, "kind")
+"""What tells an event of a message apart: a row that was an error before stands in its place."""
+_ADDRESS = pa.schema([CHANGE.field(c) for c in (*_MESSAGE, *_AT)])
+_NAMED = pa.schema([*_ADDRESS, *(CHANGE.field(c) for c in ("op", "db", "schema", "table", "retold"))])
+"""What rules ask of an event."""
+_TELLING = pa.field("telling", pa.int64())
+"""The number of the commit that brought an event, if it was decoded again."""
+_AGAIN = pa.schema([*(CHANGE.field(c) for c in _MESSAGE), _TELLING])
 
 
-def _addressed(events: DataFrame) -> DataFrame:
-    """With the columns that `_AT` lacks, never NULL."""
-    return events.withColumns(
-        {
-            "_entry": F.coalesce("entry_index", F.lit(-1)),
-            "_row": F.coalesce("row_index", F.lit(-1)),
-            "_retold": F.coalesce("retold", F.lit(False)),
-        }
-    )
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """Which events the new rules (`now`) want and none before took up: neither the last ones (`last`) nor earlier ones
+    (`taken`: what those took up and the last ones left out). again: messages that were decoded again, and the newest
+    `telling` of each, by which it counts: those before were taken back."""
+
+    last: Tables
+    now: Tables
+    taken: Packed
+    again: Packed
+
+    def before(self, events: pa.RecordBatch) -> pa.Array:
+        """What had become of events, but for duplicates."""
+        found = outcome(events, self.last, {})
+        if not self.taken.parts:
+            return found
+        taken = pc.and_(pc.equal(found, "filtered"), self.taken.among(events, *_AT))
+        used = pc.if_else(pc.equal(events.column("kind"), "error"), "quarantined", "applied")
+        return pc.if_else(taken, used, found)
+
+    def new(self, events: pa.RecordBatch) -> pa.Array:
+        """Which are to be taken up now, if they count."""
+        left_out, unwanted = (pc.equal(o, "filtered") for o in (self.before(events), outcome(events, self.now, {})))
+        return pc.and_(left_out, pc.invert(unwanted))
+
+    def counting(self, events: pa.RecordBatch) -> pa.RecordBatch:
+        """Those that weren't taken back."""
+        if not self.again.parts:
+            return events
+        newest = self.again.among(events, _TELLING.name)
+        return those(events, pc.or_(newest, pc.invert(self.again.among(events))))
 
 
-def _found(spark: SparkSession, changes: Store, source: Source, before: Sequence[Rules], now: Rules) -> DataFrame:
-    """Events of all messages that the new rules touch, as `changes` has them, with `was` and `wanted`: whether rules
-    before took them up, whether the new ones want them. `before`: all rules so far, the last ones in force."""
-    events = _at_version(spark, changes, now.version)
-    # A message that was told anew counts by that: its first telling was taken back.
-    again = events.where("retold").select(*_MESSAGE).distinct().withColumn("_again", F.lit(True))
-    current = events.join(again, list(_MESSAGE), "left").where("_again IS NULL OR retold").drop("_again")
-    wanted = ledger.of_a_table() & rules.wanted(now.tables(source))
-    new = current.where(wanted & ~rules.wanted(before[-1].tables(source)))
-    taken = _taken(spark, changes, source, before, now)
-    touched = _addressed(new).join(taken, _AT, "left_anti").select(*_MESSAGE).distinct()
-    mine = current.join(touched, list(_MESSAGE), "left_semi")
-    placed = _addressed(mine).join(taken.withColumn("was", F.lit(True)), _AT, "left")
-    flags = {"was": F.coalesce("was", F.lit(False)), "wanted": wanted}
-    return placed.withColumns(flags).drop("_entry", "_row", "_retold")
+@dataclass(frozen=True, slots=True)
+class Fill:
+    """The work of a pass over files of `changes`."""
+
+    said: Said
+    choice: Choice
+    arrivals: Arrivals
+    accounting: Accounting
+    known: Known
+
+    def __call__(self, batches: Iterator[pa.RecordBatch], out: Mapping[str, Output]) -> dict[str, Any]:
+        """ledger, shared: as Messages; applied: new rows. An output that isn't there was written before."""
+        messages, touched = Messages(self.accounting), Touched(self.choice.now)
+        clock, applied = Clock(self.arrivals.clocks), 0
+        for batch in batches:
+            events = placed(batch, self.arrivals, clock)
+            touched.state(events)
+            events = self.choice.counting(events)
+            before, new = self.choice.before(events), self.choice.new(events)
+            before = duplicates(events, before, self.arrivals, Known())
+            now = duplicates(events, outcome(events, self.choice.now, {}), self.arrivals, self.known)
+            messages.add(events, pc.if_else(new, now, before), before)
+            rows, bad = (those(events, pc.and_(new, pc.equal(now, o))) for o in ("applied", "quarantined"))
+            rows = with_keys(rows, self.choice.now)
+            touched.add(rows)
+            applied += rows.num_rows
+            for output, some in (("changelog", rows), ("quarantine", bad)):
+                if some.num_rows and output in out:
+                    out[output].write(self.said.rows(some, output))
+        if "changelog" in out:
+            out["changelog"].note = touched.told()
+        return {**messages.told(), "applied": applied}
 
 
-def _at_version(spark: SparkSession, path: Store, version: int | None) -> DataFrame:
-    return spark.read.format("delta").option("versionAsOf", version).load(path.spark_uri())
-
-
-def _taken(spark: SparkSession, changes: Store, source: Source, before: Sequence[Rules], now: Rules) -> DataFrame:
-    """Addresses of events that the rules before wanted while they were in force."""
-    ends = [*(r.version for r in before[1:]), now.version]
-
-    def wanted(version: int | None, r: Rules) -> DataFrame:
-        there = _at_version(spark, changes, version).where(ledger.of_a_table() & rules.wanted(r.tables(source)))
-        return _addressed(there).select(*_AT)
-
-    each = [wanted(end, r) for r, end in zip(before, ends, strict=True)]
-    return reduce(DataFrame.union, each).distinct()
-
-
-def _decided(events: DataFrame, stored: DataFrame, arrivals: Arrivals) -> DataFrame:
-    """`_found` events with `order_key`, `outcome_before` and `outcome`. What a killed run wrote counts as new."""
-    address: list[str] = list(order.ADDRESS)
-    there = stored.select(*address).distinct().withColumn("_there", F.lit(True))
-    placed = events.withColumn("order_key", order.order_key(arrivals)).join(there, address, "left")
-    repeated = order.replayed(arrivals)
-    if arrivals.by_position:
-        new = placed.where("kind = 'row' AND wanted AND NOT was AND _there IS NULL")
-        again = _repeats(new, stored, arrivals)
-        repeated = F.lit(False)
-        if again is not None:
-            placed = placed.join(again.withColumn("_again", F.lit(True)), address, "left")
-            repeated = F.col("_again").isNotNull()
-    kind, written = F.col("kind"), F.col("_there").isNotNull()
-    others = F.when(kind.isin(*ledger.UNUSABLE), "quarantined").when(kind == "ddl", "applied")
-    others = others.when(kind == "erased", "erased").otherwise("control")
-    known = F.when(kind == "error", "quarantined").when(written, "applied").otherwise("duplicate")
-    new = F.when(kind == "error", "quarantined").when(repeated, "duplicate").otherwise("applied")
-    before = F.when(~ledger.of_a_table(), others).when(F.col("was"), known).otherwise("filtered")
-    after = F.when(F.col("wanted") & ~F.col("was"), new).otherwise(F.col("outcome_before"))
-    return placed.withColumn("outcome_before", before).withColumn("outcome", after)
-
-
-def _repeats(rows: DataFrame, stored: DataFrame, arrivals: Arrivals) -> DataFrame | None:
-    """Addresses of rows that repeat one another or one of the changelog."""
-    found = order.repeated_here(rows)
-    place = F.when(F.col("binlog_pos").isNotNull(), F.struct("file_no", "binlog_pos"))
-    spans = (
-        rows.where("file_no IS NOT NULL").groupBy("lineage").agg(F.min(place).alias("low"), F.max(place).alias("high"))
-    )
-    for f in (r.asDict(recursive=True) for r in spans.where("low IS NOT NULL").collect()):  # a row per server
-        of_lineage = rows.where(F.col("lineage").eqNullSafe(F.lit(f["lineage"])))
-        again = order.repeated_before(of_lineage, stored, arrivals, f["low"], f["high"])
-        found = again if found is None else found.union(again)
-    return None if found is None else found.dropDuplicates()
-
-
-def fill(
-    spark: SparkSession,
-    source: Source,
-    paths: dict[str, Store],
-    changes: Store,
-    chosen: Chosen,
-    arrivals: Arrivals,
-) -> int:
-    """Does what the change of rules that is begun asks for, and notes that it is done. `arrivals`: the source's order.
-    Returns how many rows came into the changelog."""
+def fill(spark: SparkSession, source: Source, paths: dict[str, Store], changes: Store, chosen: Chosen) -> int:
+    """Does what the change of rules that is begun asks for, and notes that it is done. Returns how many rows came into
+    the changelog. Raises LakeChanged."""
     now = chosen.begun
     if now is None:
         return 0
-    stored = delta_sql.read(spark, paths["changelog"]).where(F.col("source") == source.name)
-    events = _decided(_found(spark, changes, source, chosen.done, now), stored, arrivals)
-    split = None
-    if "envelopes" in paths:  # a message of several records accounts for all of them
-        split = delta_sql.read(spark, paths["envelopes"]).where("parts > 1").join(events, list(_MESSAGE), "left_semi")
-    new = events.where("wanted AND NOT was")
-    counts = new.agg(*(F.count_if(F.col("outcome") == o).alias(o) for o in ("applied", "quarantined"))).collect()[0]
-    batch = Batch(source, paths, now.number, spark, lambda: new, "backfill")
-    # In this order: what is in the changelog already is known when the ledger's rows are made once more.
-    if counts["applied"]:
-        batch.append(changelog_rows, "changelog")
-    if counts["quarantined"]:
-        batch.append(quarantine_rows, "quarantine")
-    moved = ledger.moved(events, split, source, -now.number)
-    arrow_tasks.append(moved, paths["ledger"], (f"backfill {source.name}", now.number), source=source.name)
+    every = _files(changes, now.version)
+    notes = statistics_of(spark, every)
+    tellings = _tellings(changes, decoded_again(every, notes), now.version)
+    reader = partial(_read, tellings)
+    choice = Choice(
+        chosen.done[-1].tables(source),
+        now.tables(source),
+        _taken(spark, changes, source, chosen.done, now),
+        _again(spark, decoded_again(every, notes), reader),
+    )
+    order = arrivals(paths, source, notes)
+    files, notes = _with_news(spark, every, notes, tellings, choice)
+    applied = 0
+    if files:
+        batch = Batch(source, paths, now.number, spark, files, notes, figures_of(notes), "backfill")
+        applied = _write(batch, reader, order, choice)
     chosen.note(now, "done")
-    return int(counts["applied"])
+    return applied
+
+
+def _write(batch: Batch, reader: arrow_tasks.Reader, order: Arrivals, choice: Choice) -> int:
+    """Writes what is new, and how many rows are."""
+    known = Known()
+    if order.by_position:
+        each, made = partial(_new_rows, order, choice), arrow_tasks.spark_schema(repeated.PLACED)
+        rows = arrow_tasks.frame(batch.spark, batch.files, CHANGE, each, made, reader=reader)
+        stored = delta_sql.read(batch.spark, batch.paths["changelog"]).where(F.col("source") == batch.source.name)
+        known = Known(repeated.in_rows(rows, stored) or Packed({}))
+    parts = split_messages(batch) if "envelopes" in batch.paths else Packed({})
+    accounting = Accounting(parts, overlaps(batch.notes), moved=True)
+    work = Fill(Said.of(batch.source, None), choice, order, accounting, known)
+    sinks = batch.sinks("changelog", "quarantine")
+    done = arrow_tasks.over(batch.spark, batch.files, CHANGE, work, sinks, whole=True, reader=reader)
+    commit(batch, sinks, done)
+    note_outcomes(batch, accounting.entries(done.told), -batch.number)
+    return sum(told["applied"] for told in done.told)
+
+
+def _new_rows(order: Arrivals, choice: Choice, events: pa.RecordBatch) -> pa.RecordBatch:
+    counting = choice.counting(events)
+    rows = those(counting, pc.and_(pc.equal(counting.column("kind"), "row"), choice.new(counting)))
+    return placed(rows.select(EVENT.names), order)
+
+
+def _files(changes: Store, version: int | None) -> list[File]:
+    return [File(changes, name) for name in delta_table.files_at(changes, version)]
+
+
+def _read(tellings: Mapping[str, int], unit: Unit, schema: pa.Schema = CHANGE) -> Iterator[pa.RecordBatch]:
+    """Events of a unit with their `telling`."""
+    number = pa.scalar(tellings.get(unit.file.path), _TELLING.type)
+    for events in read(unit, schema):
+        yield events.append_column(_TELLING, pa.repeat(number, events.num_rows))
+
+
+def _tellings(changes: Store, again: list[File], version: int | None) -> dict[str, int]:
+    """Which commit brought each of these files: the newer of two has the newer telling of a message."""
+    found: dict[str, int] = {}
+    if len(again) > 1:
+        wanted = {file.path for file in again}
+        for at in range(delta_table.version(changes) if version is None else version, -1, -1):
+            added = (unquote(action["add"]["path"]) for action in log_files.actions(changes, at) if "add" in action)
+            found |= {path: at for path in added if path in wanted and path not in found}
+            if len(found) == len(wanted):
+                break
+    return {file.path: found.get(file.path, 0) for file in again}
+
+
+def _again(spark: SparkSession, files: list[File], reader: arrow_tasks.Reader) -> Packed:
+    """Messages that were decoded again, with the newest `telling` of each."""
+    if not files:
+        return Packed({})
+    told = arrow_tasks.frame(spark, files, CHANGE, _told_again, arrow_tasks.spark_schema(_AGAIN), reader=reader)
+    return Packed.of(told.groupBy(*_MESSAGE).agg(F.max(_TELLING.name).alias(_TELLING.name)))
+
+
+def _told_again(events: pa.RecordBatch) -> pa.RecordBatch:
+    return those(events, pc.fill_null(events.column("retold"), False)).select(_AGAIN.names)
+
+
+def _with_news(
+    spark: SparkSession, files: list[File], notes: list[Any], tellings: Mapping[str, int], choice: Choice
+) -> tuple[list[File], list[Any]]:
+    """The files that have something new, and their notes; a file has all events of a message."""
+    told = arrow_tasks.run(spark, files, partial(_narrow, tellings), partial(_any_new, choice), {}).told
+    found = [(file, note) for file, note, new in zip(files, notes, told, strict=True) if new]
+    return [file for file, _ in found], [note for _, note in found]
+
+
+def _narrow(tellings: Mapping[str, int], file: File) -> Iterator[pa.RecordBatch]:
+    return chain.from_iterable(_read(tellings, unit, _NAMED) for unit in units([file], whole=True))
+
+
+def _any_new(choice: Choice, batches: Iterator[pa.RecordBatch], _out: Mapping[str, Output]) -> bool:
+    return any(choice.new(choice.counting(events)).true_count for events in batches)
+
+
+def _taken(spark: SparkSession, changes: Store, source: Source, before: Sequence[Rules], now: Rules) -> Packed:
+    """Addresses of events that rules before the last ones took up while they were in force, and the last ones left out.
+    before: all rules so far."""
+    *earlier, last = before
+    found = [
+        arrow_tasks.frame(
+            spark,
+            _files(changes, following.version),
+            _NAMED,
+            partial(_taken_by, rules.tables(source), last.tables(source), now.tables(source)),
+            arrow_tasks.spark_schema(_ADDRESS),
+        )
+        for rules, following in zip(earlier, before[1:], strict=True)
+    ]
+    return Packed.of(reduce(DataFrame.union, found).distinct()) if found else Packed({})
+
+
+def _taken_by(rules: Tables, last: Tables, now: Tables, events: pa.RecordBatch) -> pa.RecordBatch:
+    filtered = (pc.equal(outcome(events, tables, {}), "filtered") for tables in (rules, last, now))
+    by_them, by_last, by_new = filtered
+    return those(events, pc.and_(pc.and_(pc.invert(by_them), by_last), pc.invert(by_new))).select(_ADDRESS.names)

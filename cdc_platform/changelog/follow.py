@@ -1,8 +1,9 @@
 """The order of a batch's events: what is known of the source's log, the batch's runs, and which of them are replays."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from itertools import accumulate
 from typing import Any
 
 from pyspark.sql import SparkSession
@@ -52,10 +53,11 @@ def follow(
     return Followed(_arrivals(source, [*before, *segments], log, clocks), reached)
 
 
-def arrivals(paths: dict[str, Store], source: Source) -> Arrivals:
-    """The order of all events so far."""
+def arrivals(paths: dict[str, Store], source: Source, statistics: list[dict[str, Any]]) -> Arrivals:
+    """The order of all events so far. statistics: of all files of `changes`."""
     log, segments = log_epochs.known(paths, source, None)
-    clocks = _clocks(log_epochs.clocks(paths["epochs"], source, None, every=True), [])
+    first = [{"groups": [g for g in note["groups"] if not g.get("retold")]} for note in statistics]
+    clocks = _merged(_clocks({}, first), log_epochs.clocks(paths["epochs"], source, None, every=True))
     if FORMATS[source.format].order == "position":
         return Arrivals({}, {}, log.before, clocks, by_position=True)
     return _arrivals(source, segments, log, clocks)
@@ -93,6 +95,14 @@ def _clocks(before: dict[Where, list[tuple[int, int]]], statistics: list[dict[st
                 at.append((first, newest))
             newest = max(newest, latest)
     return {where: tuple(at) for where, at in found.items()}
+
+
+def _merged(one: Clocks, other: Mapping[Where, Sequence[tuple[int, int]]]) -> Clocks:
+    """What both know: times don't go back."""
+    every = {where: sorted([*one.get(where, ()), *other.get(where, ())]) for where in one.keys() | other.keys()}
+    return {
+        w: tuple(zip((a for a, _ in at), accumulate((t for _, t in at), max), strict=True)) for w, at in every.items()
+    }
 
 
 def _segments(

@@ -5,6 +5,7 @@
 
 import zlib
 from bisect import bisect_right
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -38,11 +39,13 @@ TIMES_FROM = 10**12
 
 
 class Clock:
-    """The latest source time of each partition, event by event, in the order of a file."""
+    """What has come of each partition, event by event, in the order of a file: the latest source time, and the place in
+    the log of which a second half was the last to come (`halves`)."""
 
     def __init__(self, clocks: Clocks):
         self._clocks = clocks
         self._at: dict[Where, tuple[int, int]] = {}
+        self.halves: dict[Where, tuple[int, Any]] = {}
 
     def times(self, events: pa.RecordBatch) -> np.ndarray:
         """Of each event the latest source time in its partition by then, ms; 0: none was told."""
@@ -62,7 +65,11 @@ class Clock:
 
 
 def order_key(events: pa.RecordBatch, arrivals: Arrivals, clock: Clock | None = None) -> pa.StructArray:
-    """As order.order_key. clock: of the events before in the same file, if there are some."""
+    """The `order_key` of EVENT rows. Within a place changes stand as they came, where positions alone order as the
+    source counts them. Where they have no position, the latest source time in their partition relates partitions: of a
+    message that was decoded again, as far as it is known. clock: of the events before in the same file, if there are
+    some."""
+    clock = clock or Clock(arrivals.clocks)
     column = events.column
     told = pc.and_(pc.is_valid(column("file_no")), pc.is_valid(column("binlog_pos")))
     entry, row = (pc.fill_null(column(c), 0).cast(pa.int64()) for c in ("entry_index", "row_index"))
@@ -70,9 +77,9 @@ def order_key(events: pa.RecordBatch, arrivals: Arrivals, clock: Clock | None = 
     if arrivals.by_position:
         event, row = pc.coalesce(column("event_no"), entry), pc.coalesce(column("row_no"), row)
     else:
-        event, row = _at_place(events, arrivals.rekeyed) if arrivals.numbered else column("offset"), within
+        event, row = _at_place(events, arrivals.rekeyed, clock) if arrivals.numbered else column("offset"), within
     file, pos = column("file_no"), column("binlog_pos")
-    times = (clock or Clock(arrivals.clocks)).times(events)
+    times = clock.times(events)
     if told.false_count:
         came = pc.add(pc.multiply(column("offset"), PARTITIONS), _partition_ids(events))
         file = pc.if_else(told, file, pa.scalar(-1, pa.int64()))
@@ -86,7 +93,7 @@ def order_key(events: pa.RecordBatch, arrivals: Arrivals, clock: Clock | None = 
     return pa.StructArray.from_arrays(fields, fields=list(ORDER))
 
 
-def _at_place(events: pa.RecordBatch, rekeyed: tuple[str, ...]) -> pa.Array:
+def _at_place(events: pa.RecordBatch, rekeyed: tuple[str, ...], clock: Clock) -> pa.Array:
     """`order_key.event` of events that share a place: their number in the transaction, else their offset, where the
     second half of a change, and what follows it in its partition, is newer than first halves in other partitions."""
     number, event = events.column("txn_seq"), events.column("offset")
@@ -94,8 +101,8 @@ def _at_place(events: pa.RecordBatch, rekeyed: tuple[str, ...]) -> pa.Array:
     if rekeyed:
         mine = pc.is_in(_dotted(events), pa.array(rekeyed, pa.string()))
         second = pc.or_(second, pc.and_(mine, pc.fill_null(pc.equal(events.column("op"), "insert"), False)))
-    if pc.any(second).as_py():
-        event = pc.add(event, pc.multiply(pa.array(_follows(events, second)).cast(pa.int64()), SECOND_HALF))
+    if pc.any(second).as_py() or clock.halves:
+        event = pc.add(event, pc.multiply(pa.array(_follows(events, second, clock)).cast(pa.int64()), SECOND_HALF))
     return event if number.null_count == len(number) else pc.coalesce(pc.add(number, NUMBERED), event)
 
 
@@ -106,17 +113,22 @@ def _dotted(events: pa.RecordBatch) -> pa.StringArray:
     return pc.if_else(within, names[1], names[0])
 
 
-def _follows(events: pa.RecordBatch, second: pa.Array) -> np.ndarray:
+def _follows(events: pa.RecordBatch, second: pa.Array, clock: Clock) -> np.ndarray:
     """Which events are second halves, or follow one at its place in its partition."""
     found = second.to_numpy(zero_copy_only=False).copy()
     file, pos = (pc.fill_null(events.column(c), -1) for c in ("file_no", "binlog_pos"))
-    for _, here in partitions(events):
+    for where, here in partitions(events):
         mine = np.flatnonzero(here)
         same = [pc.equal(x.take(pa.array(mine[1:])), x.take(pa.array(mine[:-1]))) for x in (file, pos)]
         new = np.append(True, ~pc.and_(*same).to_numpy(zero_copy_only=False))
         place = np.cumsum(new)
-        last = np.maximum.accumulate(np.where(found[mine], place, 0))  # the place of the last second half
-        found[mine] = last == place
+        begun = np.where(found[mine], place, 0)
+        first, last = ((file[i].as_py(), pos[i].as_py()) for i in mine[[0, -1]].tolist())
+        if clock.halves.pop(where, None) == first:
+            begun[0] = place[0]
+        found[mine] = np.maximum.accumulate(begun) == place  # the place of the last second half
+        if found[mine[-1]]:
+            clock.halves[where] = last
     return found
 
 

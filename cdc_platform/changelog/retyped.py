@@ -7,24 +7,25 @@ in one commit that readers of the changelog's commits don't take for new rows.
 """
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property, partial, reduce
 from operator import and_, or_
 from typing import Any, NamedTuple
 
+import pyarrow as pa
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from cdc_platform.changelog import rules
 from cdc_platform.changelog.open_rows import may_differ, may_differ_sql, not_by, not_by_sql
 from cdc_platform.changelog.order import ADDRESS
+from cdc_platform.changelog.unify import with_keys
 from cdc_platform.changes import in_force
 from cdc_platform.changes.decode import decode
 from cdc_platform.changes.decoded_by import decoded_by
 from cdc_platform.changes.known import told
 from cdc_platform.changes.run import messages_path
-from cdc_platform.config import Config, Source
+from cdc_platform.config import Config, Source, Tables
 from cdc_platform.formats import FORMATS
 from cdc_platform.formats.table_schemas.doubts import Doubt, Doubts
 from cdc_platform.lake import commits, delta_table, stores
@@ -172,7 +173,8 @@ class Retyped:
     @cached_property
     def _compared(self) -> DataFrame:
         """The rows beside what they are now (`_n_…`), with `_failed` and `_changed`."""
-        new = self._events.where("kind = 'row'").withColumn("key", rules.key(self.source.tables))
+        new = self._events.where("kind = 'row'")
+        new = new.mapInArrow(partial(_keyed, self.source.tables), new.schema)
         new = new.select(*ADDRESS, *(F.col(c).alias(f"_n_{c}") for c in _DECODED))
         rows = self._rows.join(new, list(ADDRESS), "left")
         same = reduce(and_, (_same(c) for c in _DECODED))
@@ -318,6 +320,10 @@ def _put(path: Store, rows: DataFrame, gone: list[str], source: str) -> None:
     sink = delta_table.sink(path, source=source)
     make = partial(arrow_tasks.conformed_to, sink.schema)
     commits.replace(sink, gone, arrow_tasks.partitions(rows, make, arrow_tasks.write, {"rows": sink}).written["rows"])
+
+
+def _keyed(tables: Tables, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    return (with_keys(rows, tables) for rows in batches)
 
 
 def _same(column: str) -> Column:

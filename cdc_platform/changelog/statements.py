@@ -29,11 +29,12 @@ class Statements:
         """As Unify tells them."""
         return [*self._ddl, *self._lists.values()]
 
-    def add(self, events: pa.RecordBatch) -> None:
-        """More events, in the order of the file, with their `order_key`."""
+    def add(self, events: pa.RecordBatch, unused: pa.BooleanArray) -> None:
+        """More events, in the order of the file, with their `order_key`. unused: which weren't used before."""
         kind = events.column("kind")
         new = pc.is_in(events.column("schema_version"), self._versions)
-        told = those(events, pc.or_(pc.equal(kind, "ddl"), pc.and_(pc.equal(kind, "schema"), new)))
+        ddl = pc.and_(pc.equal(kind, "ddl"), unused)
+        told = those(events, pc.or_(ddl, pc.and_(pc.equal(kind, "schema"), new)))
         for event in told.to_pylist():
             statement = {
                 **{c: event[c] for c in (*_STATEMENT, "row_index")},

@@ -1,12 +1,9 @@
-"""EVENT batches → changelog rows, control events and what becomes of every message; Arrow only, on the executors.
-
-The same as `outputs` and `ledger` say in columns of Spark, for batches whose files every executor sees: the changelog's
-rows then never become Spark's. tests/changelog/test_unify.py holds both against each other.
-"""
+"""EVENT batches → changelog rows, control events and what becomes of every message; Arrow only, on the executors."""
 
 # pyarrow.compute makes its functions at run time, so that type checkers do not see them.
 # pyright: reportAttributeAccessIssue=false
 
+import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from math import prod
@@ -19,11 +16,12 @@ import pyarrow.compute as pc
 from cdc_platform.changelog.arrivals import Arrivals
 from cdc_platform.changelog.file_stats import Touched
 from cdc_platform.changelog.order_key import Clock, map_value, placed, replayed, those
-from cdc_platform.changelog.outcomes import Messages
+from cdc_platform.changelog.outcomes import Accounting, Messages
+from cdc_platform.changelog.packed import Packed
 from cdc_platform.changelog.statements import Statements
 from cdc_platform.changes.file_stats import KINDS
-from cdc_platform.config import Tables
-from cdc_platform.formats import loaded
+from cdc_platform.config import Source, Tables
+from cdc_platform.formats import FORMATS, loaded
 from cdc_platform.formats.contract import BAD_COLUMN
 from cdc_platform.lake.data_files import Output
 from cdc_platform.tables import CHANGELOG, CONTROL_EVENTS, LOADED, QUARANTINE
@@ -35,10 +33,13 @@ ROLLED_BACK = (
 """Why it is in quarantine. A prepared XA transaction's rows come when it is prepared, and nothing in the event that
 takes it back (MySQL's XA ROLLBACK) says which they were."""
 
-CHANGELOG_FILE, CONTROL_FILE, QUARANTINE_FILE = (
-    table.arrow(but=table.partition_by) for table in (CHANGELOG, CONTROL_EVENTS, QUARANTINE)
-)
-"""Rows of CHANGELOG, CONTROL_EVENTS and QUARANTINE without their partition column `source`."""
+FILES = {
+    name: (table, table.arrow(but=table.partition_by))
+    for name, table in (("changelog", CHANGELOG), ("control_events", CONTROL_EVENTS), ("quarantine", QUARANTINE))
+}
+"""Outputs: their tables, and the columns of their files, which lack the partition column `source`."""
+CHANGELOG_FILE = FILES["changelog"][1]
+"""Rows of CHANGELOG's files."""
 
 
 WORDS = (
@@ -49,58 +50,41 @@ WORDS = (
 """Leaf columns whose values repeat."""
 
 
+EVENT_OF = ("entry_index", "row_index")
+"""What tells the events of a message apart."""
+
+
 @dataclass(frozen=True, slots=True)
-class Unify:
-    """The work of a pass over files of `changes`. `arrivals`: the order of its events. `parts`: Kafka records
-    of messages that came in several, by (topic, partition, offset). `versions`: of column lists that the schema history
-    lacks. `now`: µs. `decoded_by`: what all of them say of it; None: not known."""
+class Known:
+    """Addresses of events that were there already. repeats: row changes that say the same as another at its place;
+    None: where the log tells what is sent again. used: events with their `kind`, of messages that are decoded again."""
+
+    repeats: Packed | None = None
+    used: Packed | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Said:
+    """What rows say beside their event. `now`: µs; `decoded_by`: what all of them say of it; None: not known."""
 
     format: str
     version: str
-    tables: Tables
-    arrivals: Arrivals
-    parts: Mapping[tuple[str, int, int], int]
-    versions: frozenset[str]
     now: int
     decoded_by: str | None = None
 
-    def __call__(self, batches: Iterator[pa.RecordBatch], out: Mapping[str, Output]) -> dict[str, Any]:
-        """ledger: [topic, partition, outcome, first and last offset, records]; apart: whether every message's events
-        stood together; statements: DDL and new column lists as SCHEMA_HISTORY has them, with `row_index`; placed: per
-        new version the lowest order of its rows. An output that isn't there was written before."""
-        messages, statements, touched = Messages(self.parts), Statements(self.versions), Touched(self.tables)
-        wanted: dict[str | None, bool] = {}
-        clock = Clock(self.arrivals.clocks)
-        for batch in batches:
-            events = placed(batch, self.arrivals, clock)
-            outcomes = duplicates(events, outcome(events, self.tables, wanted), self.arrivals)
-            messages.add(events, outcomes)
-            kind = events.column("kind")
-            rows = those(events, pc.and_(pc.equal(kind, "row"), pc.equal(outcomes, "applied")))
-            marks = those(events, pc.is_in(kind, pa.array(KINDS["control"])))
-            bad = those(events, pc.equal(outcomes, "quarantined"))
-            rows = with_keys(rows, self.tables)
-            touched.state(events)
-            touched.add(rows)
-            for output, some, schema in (
-                ("changelog", rows, CHANGELOG_FILE),
-                ("control_events", marks, CONTROL_FILE),
-                ("quarantine", bad, QUARANTINE_FILE),
-            ):
-                if some.num_rows and output in out:
-                    out[output].write(self._said(some, schema))
-            statements.add(events)
-        if "changelog" in out:
-            out["changelog"].note = touched.told()
-        return {**messages.told(), "statements": statements.statements, "placed": statements.placed}
+    @classmethod
+    def of(cls, source: Source, decoded_by: str | None) -> "Said":
+        """Of a source's rows that are written now."""
+        return cls(source.format, FORMATS[source.format].version, int(time.time() * 1_000_000), decoded_by)
 
-    def _said(self, events: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
-        n = events.num_rows
+    def rows(self, events: pa.RecordBatch, output: str) -> pa.RecordBatch:
+        """Rows of an output's files."""
+        n, (_, schema) = events.num_rows, FILES[output]
         made = {
             "format": lambda: _by(events, loaded.NAME, self.format),
             "decoder_version": lambda: _by(events, loaded.VERSION, self.version),
             "room": lambda: pa.repeat("changes", n),
-            "reason": lambda: _reason(events),
+            "reason": lambda: reason(events),
             "column": lambda: _bad_column(events),
             "quarantined_at": lambda: pa.repeat(pa.scalar(self.now, pa.timestamp("us", "UTC")), n),
             "decoded_by": lambda: pa.repeat(pa.scalar(self.decoded_by, pa.string()), n),
@@ -110,26 +94,66 @@ class Unify:
         return pa.RecordBatch.from_arrays(columns, schema=schema)
 
 
+@dataclass(frozen=True, slots=True)
+class Unify:
+    """The work of a pass over files of `changes`. `arrivals`: the order of its events. `versions`: of column lists that
+    the schema history lacks. `known`: what was there already."""
+
+    said: Said
+    tables: Tables
+    arrivals: Arrivals
+    versions: frozenset[str]
+    accounting: Accounting
+    known: Known
+
+    def __call__(self, batches: Iterator[pa.RecordBatch], out: Mapping[str, Output]) -> dict[str, Any]:
+        """ledger, shared: as Messages; statements: DDL and new column lists as SCHEMA_HISTORY has them, with
+        `row_index`; placed: per new version the lowest order of its rows. An output that isn't there was written
+        before."""
+        messages, statements, touched = Messages(self.accounting), Statements(self.versions), Touched(self.tables)
+        wanted: dict[str | None, bool] = {}
+        clock = Clock(self.arrivals.clocks)
+        for batch in batches:
+            events = placed(batch, self.arrivals, clock)
+            outcomes = duplicates(events, outcome(events, self.tables, wanted), self.arrivals, self.known)
+            messages.add(events, outcomes)
+            kind, new = events.column("kind"), pc.not_equal(outcomes, "duplicate")
+            rows = those(events, pc.and_(pc.equal(kind, "row"), pc.equal(outcomes, "applied")))
+            marks = those(events, pc.and_(pc.is_in(kind, pa.array(KINDS["control"])), new))
+            bad = those(events, pc.equal(outcomes, "quarantined"))
+            rows = with_keys(rows, self.tables)
+            touched.state(events)
+            touched.add(rows)
+            for output, some in (("changelog", rows), ("control_events", marks), ("quarantine", bad)):
+                if some.num_rows and output in out:
+                    out[output].write(self.said.rows(some, output))
+            statements.add(events, new)
+        if "changelog" in out:
+            out["changelog"].note = touched.told()
+        return {**messages.told(), "statements": statements.statements, "placed": statements.placed}
+
+
 def _by(events: pa.RecordBatch, ours: str, feed: str) -> pa.Array:
     """What is said of who decoded each event."""
     return pc.if_else(pc.equal(events.column("topic"), LOADED), ours, feed)
 
 
-def _reason(events: pa.RecordBatch) -> pa.Array:
-    """As ledger.reason."""
+def reason(events: pa.RecordBatch) -> pa.Array:
+    """Why events of an unusable kind are in quarantine."""
     return pc.if_else(pc.equal(events.column("kind"), "rollback"), ROLLED_BACK, events.column("reason"))
 
 
 def _bad_column(events: pa.RecordBatch) -> pa.Array:
-    """As ledger.bad_column."""
+    """The column whose value could not be used, where an error names one."""
     named = map_value(events.column("info"), BAD_COLUMN)
     return pc.if_else(pc.equal(events.column("kind"), "error"), named, pa.scalar(None, pa.string()))
 
 
 def outcome(events: pa.RecordBatch, tables: Tables, wanted: dict[str | None, bool]) -> pa.Array:
-    """As ledger.outcome. wanted: answers so far, by name."""
+    """What becomes of each event; `applied` may still turn out a duplicate. wanted: answers so far, by name."""
     kind, db, table = (events.column(c) for c in ("kind", "db", "table"))
     named = pc.and_(pc.is_valid(db), pc.is_valid(table))
+    # An error may tell its table too (a row whose columns aren't known): that of a table nobody wants is no loss.
     of_a_table = pc.or_(pc.equal(kind, "row"), pc.and_(pc.equal(kind, "error"), named))
     names = _names(events)
     left_out = pc.and_(of_a_table, pc.invert(_wanted(names, tables, wanted)))
@@ -147,19 +171,27 @@ def outcome(events: pa.RecordBatch, tables: Tables, wanted: dict[str | None, boo
     )
 
 
-def duplicates(events: pa.RecordBatch, outcomes: pa.Array, arrivals: Arrivals) -> pa.Array:
-    """Outcomes, where row changes of a replay are duplicates."""
-    if not arrivals.replays:
+def duplicates(events: pa.RecordBatch, outcomes: pa.Array, arrivals: Arrivals, known: Known) -> pa.Array:
+    """Outcomes, where what was there already is a duplicate: row changes of a replay (those of `known.repeats`, where
+    positions alone order), and of messages that were decoded again what was used before."""
+    again = None
+    if arrivals.replays or known.repeats:
+        row = pc.equal(events.column("kind"), "row")
+        again = pc.and_(row, known.repeats.among(events, *EVENT_OF) if known.repeats else replayed(events, arrivals))
+    if known.used:
+        used = pc.and_(pc.fill_null(events.column("retold"), False), known.used.among(events, *EVENT_OF, "kind"))
+        again = used if again is None else pc.or_(again, used)
+    if again is None:
         return outcomes
-    row = pc.and_(pc.equal(events.column("kind"), "row"), pc.equal(outcomes, "applied"))
-    return pc.if_else(pc.and_(row, replayed(events, arrivals)), "duplicate", outcomes)
+    taken = pc.is_in(outcomes, pa.array(("applied", "control")))
+    return pc.if_else(pc.and_(taken, again), "duplicate", outcomes)
 
 
 _NAME = ("db", "schema", "table")
 
 
 def _names(events: pa.RecordBatch) -> pa.DictionaryArray:
-    """The names of events' tables as text, as `rules.name` writes them, each once."""
+    """The names of events' tables as text (`Tables.wanted_name`), each once."""
     parts = [events.column(c).dictionary_encode() for c in _NAME]
     codes = pa.array(np.zeros(events.num_rows, np.int64))
     for part in parts:
@@ -179,7 +211,8 @@ def _parts(code: int, known: list[list[str | None]]) -> Iterator[str | None]:
 
 
 def _wanted_in_any_case(names: pa.DictionaryArray, tables: Tables) -> pa.BooleanArray:
-    """As rules.emptied."""
+    """Whether tables are followed under another case of their names: rows say whether a TRUNCATE that spells one so is
+    of it."""
     found = [tables.wanted_name(name, any_case=True) for name in names.dictionary.to_pylist()]
     return pa.array(found, pa.bool_()).take(names.indices)
 
@@ -194,7 +227,8 @@ def _wanted(names: pa.DictionaryArray, tables: Tables, known: dict[str | None, b
 
 
 def with_keys(rows: pa.RecordBatch, tables: Tables) -> pa.RecordBatch:
-    """Rows of tables whose key the configuration gives, with that: as rules.key."""
+    """Rows of tables whose key the configuration gives, with that: of the row before, column by column, as a minimal
+    image of it need not hold columns that only the configuration calls a key."""
     names = _names(rows).cast(pa.string()) if tables.keys else None
     for table, columns in tables.keys.items():
         mine = np.nonzero(pc.equal(names, table).to_numpy(zero_copy_only=False))[0]

@@ -1,127 +1,197 @@
-"""A batch's changelog rows, control events and ledger by one pass over its files of `changes`: what they are is decided
-in unify.py, by the workers, and their files are named here."""
+"""What a batch writes: changelog rows, control events, quarantine and ledger by one pass over its files of `changes`.
+What they are is decided in unify.py, by the workers, and their files are named here."""
 
-import time
+# pyarrow.compute makes its functions at run time, so that type checkers do not see them.
+# pyright: reportAttributeAccessIssue=false
+
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from functools import partial
-from itertools import pairwise
 from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
 
 from cdc_platform.changelog import statements, unify
 from cdc_platform.changelog.arrivals import Arrivals
-from cdc_platform.changelog.order_key import ORDER
-from cdc_platform.changelog.outputs import Batch, ledger_of, new_versions, schema_rows
+from cdc_platform.changelog.order_key import ORDER, those
+from cdc_platform.changelog.outcomes import Accounting, Entry, overlaps
+from cdc_platform.changelog.packed import Packed
+from cdc_platform.changelog.repeated import Again
+from cdc_platform.changes.file_stats import KINDS
+from cdc_platform.changes.files import CHANGE
+from cdc_platform.config import Source
 from cdc_platform.formats import FORMATS, loaded
 from cdc_platform.formats.contract import EVENT
 from cdc_platform.lake import commits, delta_table, small_files
 from cdc_platform.lake.data_files import Sink, leaves
-from cdc_platform.lake.store import File
-from cdc_platform.spark import arrow_tasks
-from cdc_platform.tables import CHANGELOG, CONTROL_EVENTS, LOADED, QUARANTINE
+from cdc_platform.lake.store import File, Store
+from cdc_platform.spark import arrow_tasks, delta_sql
+from cdc_platform.tables import CHANGELOG, LOADED
 
-_MANY_PARTS = 10_000
-"""Messages of several records that are sent along with a pass; Spark joins more."""
-
-_MANY_STATEMENTS = 1_000
-"""DDL statements of a batch that a pass tells; more are Spark's to write."""
-
+_MESSAGE = ("topic", "partition", "offset")
+_PARTS = pa.schema([*(EVENT.field(c) for c in _MESSAGE), ("parts", pa.int64())])
+_REASONS = pa.schema([*(EVENT.field(c) for c in _MESSAGE), ("reason", pa.string())])
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
-@dataclass(frozen=True, slots=True)
-class Direct:
-    """Files of a batch, and what each notes of its events (changes/file_stats.py)."""
+@dataclass(frozen=True)
+class Batch:
+    """Files of `changes` that are taken up together, and where what is in them goes. notes: what each file notes of its
+    events (changes/file_stats.py), figures: what that comes to. `app` and `number` name its writes: each happens once.
+    """
 
+    source: Source
+    paths: dict[str, Store]
+    number: int
+    spark: SparkSession
     files: list[File]
     notes: list[Any]
-
-    def write(self, batch: Batch, figures: list[dict[str, Any]], arrivals: Arrivals) -> None:
-        """All outputs of a batch without repeated or retold events, as outputs.writes."""
-        spark, source, app = batch.spark, batch.source, f"{batch.app} {batch.source.name}"
-        parts = _parts(batch, figures)
-        versions = new_versions(batch, {v for f in figures for v in f["versions"]})
-        few = sum(f["ddl"] for f in figures) <= _MANY_STATEMENTS
-        now = int(time.time() * 1_000_000)
-        version, stated = FORMATS[source.format].version, frozenset(versions if few else ())
-        work = unify.Unify(source.format, version, source.tables, arrivals, parts or {}, stated, now, self._by)
-        sinks = {n: s for n, s in _sinks(batch).items() if not commits.done_before(s.table, app, batch.number)}
-        done = arrow_tasks.over(spark, self.files, EVENT, work, sinks, whole=True)
-        for name, sink in sinks.items():
-            if done.written[name]:
-                commits.append_files(sink, done.written[name], (app, batch.number))
-                if name != CHANGELOG.path:  # which the snapshots take commit by commit
-                    small_files.put_together(sink)
-        told = done.told
-        if few:
-            rows = _statements(batch, told)
-            delta_table.append_rows(batch.paths["schema_history"], rows, once=(app, batch.number))
-        else:
-            batch.append(partial(schema_rows, versions=versions), "schema_history")
-        if parts is None or not _apart(told):
-            ledger_of(batch, figures)
-            return
-        rows = _ledger_rows(batch, [entry for account in told for entry in account["ledger"]])
-        of = f"source = '{source.name}' AND room = 'changelog' AND batch = {batch.number}"
-        delta_table.append_rows(batch.paths["ledger"], rows, of=of)
+    figures: list[dict[str, Any]]
+    app: str = "changelog"
 
     @property
-    def _by(self) -> str | None:
-        """What all files were decoded by; None: not by the same, or it isn't known."""
-        found = {note.get("decoded_by") for note in self.notes}
-        return found.pop() if len(found) == 1 else None
+    def once(self) -> tuple[str, int]:
+        """Application and number under which tables take its rows."""
+        return f"{self.app} {self.source.name}", self.number
+
+    def sinks(self, *names: str) -> dict[str, Sink]:
+        """Where the rows of some outputs go, but for those that are there already."""
+        found = {n: _sink(self, n) for n in names}
+        return {n: s for n, s in found.items() if not commits.done_before(s.table, *self.once)}
 
 
-def _sinks(batch: Batch) -> dict[str, Sink]:
+def write(batch: Batch, arrivals: Arrivals, repeats: Packed | None, again: Again | None) -> None:
+    """Writes what a batch comes to. repeats: as unify.Known. again: what it tells anew: then the ledger comes before
+    the changelog: when the batch is repeated, rows that stand there count as used before."""
+    accounting = Accounting(_parts(batch, again), overlaps(batch.notes), again.messages if again else Packed({}))
+    work = unify.Unify(
+        unify.Said.of(batch.source, _decoded_by(batch)),
+        batch.source.tables,
+        arrivals,
+        frozenset(_new_versions(batch)),
+        accounting,
+        unify.Known(repeats, again.used if again else None),
+    )
+    sinks = batch.sinks("changelog", "control_events", "quarantine")
+    done = arrow_tasks.over(batch.spark, batch.files, CHANGE if again else EVENT, work, sinks, whole=True)
+    account = partial(note_outcomes, batch, accounting.entries(done.told), batch.number)
+    if again:
+        account()
+    commit(batch, sinks, done)
+    if again:
+        _resolve(batch)
+    delta_table.append_rows(batch.paths["schema_history"], _statements(batch, done.told), once=batch.once)
+    if not again:
+        account()
+
+
+def commit(batch: Batch, sinks: Mapping[str, Sink], done: arrow_tasks.Pass) -> None:
+    """Names the files that a pass has written."""
+    for name, sink in sinks.items():
+        if done.written[name]:
+            commits.append_files(sink, done.written[name], batch.once)
+            if name != CHANGELOG.path:  # which the snapshots take commit by commit
+                small_files.put_together(sink)
+
+
+def note_outcomes(batch: Batch, entries: list[Entry], number: int) -> None:
+    """Ledger rows of a batch of this number, once."""
+    said = {"source": batch.source.name, "batch": number, "room": "changelog"}
+    columns = ("topic", "partition", "outcome", "from_offset", "to_offset", "records")
+    rows = [{**said, **dict(zip(columns, entry, strict=True))} for entry in entries]
+    of = f"source = '{batch.source.name}' AND room = 'changelog' AND batch = {number}"
+    delta_table.append_rows(batch.paths["ledger"], rows, of=of)
+
+
+def decoded_again(files: list[File], notes: list[Any]) -> list[File]:
+    """Files that have events of messages that were decoded again. notes: of each."""
+    return [file for file, note in zip(files, notes, strict=True) if any(g.get("retold") for g in note["groups"])]
+
+
+def _decoded_by(batch: Batch) -> str | None:
+    """What all files were decoded by; None: not by the same, or it isn't known."""
+    found = {note.get("decoded_by") for note in batch.notes}
+    return found.pop() if len(found) == 1 else None
+
+
+def _sink(batch: Batch, name: str) -> Sink:
+    table, schema = unify.FILES[name]
+    words = tuple(w for w in unify.WORDS if w.split(".")[0] in schema.names)
     of = (("source", batch.source.name),)
-    told = {
-        "changelog": (CHANGELOG, unify.CHANGELOG_FILE),
-        "control_events": (CONTROL_EVENTS, unify.CONTROL_FILE),
-        "quarantine": (QUARANTINE, unify.QUARANTINE_FILE),
-    }
-    return {
-        name: Sink(
-            batch.paths[name],
-            schema,
-            table.stats or leaves(schema),
-            tuple(w for w in unify.WORDS if w.split(".")[0] in schema.names),
-            of,
-        )
-        for name, (table, schema) in told.items()
-    }
+    return Sink(batch.paths[name], schema, table.stats or leaves(schema), words, of)
 
 
-def _parts(batch: Batch, figures: list[dict[str, Any]]) -> dict[tuple[str, int, int], int] | None:
-    """Kafka records of the batch's messages that came in several; None: they are many."""
+def _parts(batch: Batch, again: Again | None) -> Packed:
+    """Kafka records of the batch's messages that came in several."""
     if "envelopes" not in batch.paths:
-        return {}
-    low, high = min(f["from_offset"] for f in figures), max(f["to_offset"] for f in figures)
+        return Packed({})
+    if again:  # they may have come long ago, and all others since
+        return split_messages(batch)
+    ends: dict[tuple[str, int], list[int]] = {}
+    for g in (g for note in batch.notes for g in note["groups"]):
+        ends.setdefault((g["topic"], g["partition"]), []).extend((g["from_offset"], g["to_offset"]))
+    near = " OR ".join(
+        f"(topic = '{delta_table.topic(topic)}' AND \"partition\" = {partition} "
+        f'AND "offset" BETWEEN {min(of)} AND {max(of)})'
+        for (topic, partition), of in ends.items()
+    )
     rows = delta_table.ask(
         'SELECT topic, "partition", "offset", parts FROM {envelopes} WHERE parts > 1 '
-        f'AND "offset" BETWEEN {low} AND {high} LIMIT {_MANY_PARTS + 1}',
+        f'AND ({near}) ORDER BY topic, "partition", "offset"',
         envelopes=batch.paths["envelopes"],
     )
-    if len(rows) > _MANY_PARTS:
-        return None
-    return {(r["topic"], r["partition"], r["offset"]): r["parts"] for r in rows}
+    return Packed.of_table(pa.Table.from_pylist(rows, _PARTS))
 
 
-def _apart(accounts: list[dict[str, Any]]) -> bool:
-    """Whether no message can have been counted twice: each file had every message's events together, and no two files
-    reach into each other's offsets."""
-    if not all(told["apart"] for told in accounts):
-        return False
-    spans: dict[tuple[str, int], list[tuple[int, int]]] = {}
-    for told in accounts:
-        mine: dict[tuple[str, int], tuple[int, int]] = {}
-        for topic, partition, _, first, last, _ in told["ledger"]:
-            low, high = mine.get((topic, partition), (first, last))
-            mine[topic, partition] = min(low, first), max(high, last)
-        for at, span in mine.items():
-            spans.setdefault(at, []).append(span)
-    ordered = [sorted(found) for found in spans.values()]
-    return all(a[1] < b[0] for found in ordered for a, b in pairwise(found))
+def split_messages(batch: Batch) -> Packed:
+    """The same of all messages within the batch's offsets."""
+    low, high = min(f["from_offset"] for f in batch.figures), max(f["to_offset"] for f in batch.figures)
+    every = delta_sql.read(batch.spark, batch.paths["envelopes"])
+    near = every.where((F.col("parts") > 1) & F.col("offset").between(low, high))
+    return Packed.of(near.select(*_MESSAGE, "parts"))
+
+
+def _new_versions(batch: Batch) -> set[str]:
+    """Schema versions of this batch that the history doesn't know from earlier ones."""
+    if not (stated := {v for f in batch.figures for v in f["versions"]}):
+        return stated
+    known = delta_table.ask(
+        f"SELECT schema_version FROM {{history}} WHERE source = '{batch.source.name}' AND kind = 'message' "
+        f"AND schema_version IN ({delta_table.digests(stated)})",
+        history=batch.paths["schema_history"],
+    )
+    return stated - {r["schema_version"] for r in known}
+
+
+def _resolve(batch: Batch) -> None:
+    """Marks quarantined messages as resolved that this batch decoded again, except those with the same reason. Once
+    more changes nothing."""
+    again = [
+        file for file, n in zip(batch.files, batch.notes, strict=True) if any(g.get("retold") for g in n["groups"])
+    ]
+    told = arrow_tasks.frame(batch.spark, again, CHANGE, _reasons, arrow_tasks.spark_schema(_REASONS))
+    found = told.groupBy(*_MESSAGE).agg(F.collect_set("reason").alias("reasons")).toArrow()
+    same = " AND ".join(f't."{c}" = s."{c}"' for c in _MESSAGE)
+    delta_table.merge(
+        batch.paths["quarantine"],
+        found,
+        f"t.source = '{batch.source.name}' AND t.room = 'changes' AND t.resolved_at IS NULL AND {same} "
+        "AND NOT coalesce(array_has(s.reasons, t.reason), false)",
+        {"resolved_at": "arrow_cast(now(), 'Timestamp(Microsecond, Some(\"UTC\"))')"},
+    )
+
+
+def _reasons(events: pa.RecordBatch) -> pa.RecordBatch:
+    """Why events that were decoded again can't be used; NULL: they can."""
+    again = those(events, pc.fill_null(events.column("retold"), False))
+    bad = pc.is_in(again.column("kind"), pa.array(KINDS["errors"]))
+    columns = [*(again.column(c) for c in _MESSAGE), pc.if_else(bad, unify.reason(again), None)]
+    return pa.RecordBatch.from_arrays(columns, schema=_REASONS)
 
 
 def _statements(batch: Batch, told: list[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -154,16 +224,3 @@ def _statements(batch: Batch, told: list[dict[str, Any]]) -> list[dict[str, Any]
 
 def _time(micros: int | None) -> datetime | None:
     return None if micros is None else _EPOCH + timedelta(microseconds=micros)
-
-
-def _ledger_rows(batch: Batch, entries: list[list[Any]]) -> list[dict[str, Any]]:
-    """OFFSET_LEDGER rows, one per partition and outcome."""
-    found: dict[tuple[str, int, str], list[int]] = {}
-    for topic, partition, outcome, first, last, records in entries:
-        low, high, n = found.get((topic, partition, outcome), (first, last, 0))
-        found[topic, partition, outcome] = [min(low, first), max(high, last), n + records]
-    said = {"source": batch.source.name, "batch": batch.number, "room": "changelog"}
-    return [
-        {**said, "topic": t, "partition": p, "from_offset": low, "to_offset": high, "outcome": o, "records": n}
-        for (t, p, o), (low, high, n) in sorted(found.items())
-    ]

@@ -55,7 +55,7 @@ def _tell(spark: SparkSession, waiting: str, paths: dict[str, Store], decode: Ca
     messages = _messages(spark, _waiting(delta_sql.read(spark, paths["changes"]), waiting), paths["messages"])
     if messages is None:
         return False
-    files.append(_told(decode(messages), waiting), paths["changes"])
+    files.append(_as_they_came(_told(decode(messages), waiting)), paths["changes"])
     return True
 
 
@@ -73,7 +73,13 @@ def again(
     left = events.groupBy(*_MESSAGE).agg(now).join(held, _MESSAGE)
     better = left.where(F.size(F.array_except("reasons", "_now")) > 0).select(*_MESSAGE)
     told = events.join(better, _MESSAGE, "left_semi").select(*EVENT.names, F.lit(True).alias("retold"))
-    files.append(told, paths["changes"])
+    files.append(_as_they_came(told), paths["changes"])
+
+
+def _as_they_came(events: DataFrame) -> DataFrame:
+    """Events in the order of their messages, as decoders write them; column lists before the rows that they are of."""
+    stated_first = F.when(F.col("kind") == "schema", 0).otherwise(1)
+    return events.sortWithinPartitions(*_MESSAGE, "entry_index", stated_first, "row_index")
 
 
 def _messages(spark: SparkSession, wanted: DataFrame, path: Store) -> DataFrame | None:

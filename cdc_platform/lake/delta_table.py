@@ -15,6 +15,7 @@ from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import unquote
 
+from cdc_platform.errors import LakeChanged
 from cdc_platform.lake import answers, commits, copies, handles, lease, small_files
 from cdc_platform.lake.data_files import Output, Sink, Written, leaves
 from cdc_platform.lake.handles import handle
@@ -146,6 +147,19 @@ def files(path: Store, **partition: str) -> list[str]:
     """Paths of the data files (of one partition), in the table, as its log has them."""
     found = added(path).to_pylist()
     return [unquote(f["path"]) for f in found if all(f[f"partition.{n}"] == v for n, v in partition.items())]
+
+
+def files_at(path: Store, version: int | None) -> list[str]:
+    """The same of a version of the table (None: the newest). Raises LakeChanged if it isn't kept any more."""
+    from deltalake.exceptions import DeltaError
+
+    if version is None:
+        return files(path)
+    try:
+        found = answers.table(handles.opened(path, version).get_add_actions(flatten=True))
+    except DeltaError:
+        raise LakeChanged(path.uri(), f"its version {version} isn't kept any more") from None
+    return [unquote(name) for name in found["path"].to_pylist()]
 
 
 def heaviest_file(path: Store) -> tuple[File, int] | None:

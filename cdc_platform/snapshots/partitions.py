@@ -13,7 +13,6 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from cdc_platform.changelog.epochs import NEVER
-from cdc_platform.changelog.order import partition_number
 from cdc_platform.changelog.order_key import PARTITIONS, TIMES_FROM
 from cdc_platform.changelog.schema import Order
 from cdc_platform.config import Config, Source
@@ -170,9 +169,14 @@ def _beside_places(rows: DataFrame, truncated: DataFrame) -> str | None:
 _BESIDE = f"a TRUNCATE without a position came by another partition than rows that have one: {_AGAIN}"
 
 
+def _partition_id() -> Column:
+    """What an `order_key` without a position says of an event's partition (order_key.py)."""
+    return (F.crc32(F.col("topic").cast("binary")) + F.col("partition")).bitwiseAND(F.lit(PARTITIONS - 1))
+
+
 def _emptied_beside(rows: DataFrame, target: Target, columns: list[TableColumn]) -> str | None:
     """The same of rows that come after it, be their place behind its or not."""
-    placed = rows.where("order_key.file >= 0 AND op <> 'truncate'").select(partition_number().alias("_from")).distinct()
+    placed = rows.where("order_key.file >= 0 AND op <> 'truncate'").select(_partition_id().alias("_from")).distinct()
     stones = graves(rows.sparkSession, target, columns).where("scope = 'table' AND _cdc_order.file < 0")
     stones = stones.select(_partition(F.col("_cdc_order")).alias("_its")).distinct()
     return None if placed.join(F.broadcast(stones), F.col("_from") != F.col("_its")).isEmpty() else _BESIDE

@@ -189,7 +189,7 @@ def _filtered(name: Name, today: Name, source: Source) -> str | None:
     if source.tables.wanted(*name) or not source.tables.wanted(*today):
         return None
     if [*map(str.lower, filter(None, name))] == [*map(str.lower, filter(None, today))]:
-        return None  # a TRUNCATE calls it so (rules.emptied)
+        return None  # a TRUNCATE calls it so (unify.outcome)
     return f"it was {'.'.join(name)} before a RENAME, whose rows tables.include leaves out"
 
 

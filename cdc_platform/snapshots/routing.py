@@ -11,7 +11,6 @@ from typing import Any, NamedTuple
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from cdc_platform.changelog import rules
 from cdc_platform.changelog.schema import Step
 from cdc_platform.config import Source
 from cdc_platform.config.tables import ORIGIN, origin_of
@@ -218,12 +217,21 @@ def routed(rows: DataFrame, source: Source, names: Sequence[Name], lacking: Mapp
     here = F.col("_to").isNotNull()
     images = {n: F.when(here, _told(F.col(n))).otherwise(F.col(n)) for n in ("before", "after")}
     images["after"] = F.when(here, _filled(images["after"])).otherwise(F.col("after"))
-    given = rules.of_images(F.col("_keys"))
+    given = _of_images(F.col("_keys"))
     own = F.when(F.col("_keys").isNotNull() & (F.col("op") != "truncate"), given).otherwise(F.col("key"))
     key = F.when(F.col("op") == "truncate", _origin()).otherwise(_told(own))
     names_now = {n: F.when(here, F.col(f"_to.{n}")).otherwise(F.col(n)) for n in ("db", "schema", "table")}
     columns = {**names_now, **images, "key": F.when(here, key).otherwise(F.col("key"))}
     return joined.select(*(columns.get(c, F.col(c)).alias(c) for c in rows.columns))
+
+
+def _of_images(columns: Column) -> Column:
+    """The key of the row before, of these columns (an array of names), as unify.with_keys: of a merged table's."""
+
+    def value(name: Column) -> Column:
+        return F.coalesce(*(F.try_element_at(F.col(image), name) for image in ("before", "after")))
+
+    return F.map_from_arrays(columns, F.transform(columns, value))
 
 
 def _parts(name: Name) -> tuple[str | None, ...]:

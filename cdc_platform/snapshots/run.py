@@ -220,7 +220,7 @@ def _write(
 
 
 def _of_another(source: Source, name: Name) -> bool:
-    """Whether a TRUNCATE, which may spell a followed table in another case (rules.emptied), is of another table."""
+    """Whether a TRUNCATE, which may spell a followed table in another case (unify.outcome), is of another table."""
     return not source.tables.wanted(*name) and source.tables.wanted_name(".".join(name), any_case=True)
 
 

@@ -33,6 +33,9 @@ executors."""
 Rows = Callable[[Any], Iterator[pa.RecordBatch]]
 """A task → its rows. Runs on the executors."""
 
+Reader = Callable[[Unit], Iterator[pa.RecordBatch]]
+"""A unit → its rows. Runs on the executors."""
+
 Made = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
 """Arrow batches of a partition → others. Runs on the executors."""
 
@@ -57,9 +60,12 @@ def over(
     sinks: Mapping[str, Sink],
     *,
     whole: bool,
+    reader: Reader | None = None,
 ) -> Pass:
-    """Runs `work` on the rows of files, read with these columns. whole: a file isn't divided."""
-    return run(spark, _tasks(spark, units(files, whole=whole)), partial(_rows, schema), work, sinks)
+    """Runs `work` on the rows of files, read with these columns (by `reader`, if there is one). whole: a file isn't
+    divided."""
+    rows = partial(_rows, reader or partial(read, schema=schema))
+    return run(spark, _tasks(spark, units(files, whole=whole)), rows, work, sinks)
 
 
 def frame(
@@ -68,11 +74,14 @@ def frame(
     schema: pa.Schema,
     each: Callable[[pa.RecordBatch], pa.RecordBatch],
     made: "StructType",
+    *,
+    reader: Reader | None = None,
 ) -> "DataFrame":
-    """What workers make of the rows of files, read with these columns: a DataFrame with the columns `made`."""
+    """What workers make of the rows of files, read with these columns (by `reader`, if there is one): a DataFrame with
+    the columns `made`."""
     tasks = _tasks(spark, units(files, whole=False))
     ids = spark.range(0, len(tasks), 1, max(len(tasks), 1))
-    return ids.mapInArrow(partial(_made, tasks, schema, each), made)
+    return ids.mapInArrow(partial(_made, tasks, reader or partial(read, schema=schema), each), made)
 
 
 def run(spark: "SparkSession", tasks: list[Any], rows: Rows, work: Work, sinks: Mapping[str, Sink]) -> Pass:
@@ -187,20 +196,20 @@ _RESULT = pa.schema(
 )
 
 
-def _rows(schema: pa.Schema, task: list[Unit]) -> Iterator[pa.RecordBatch]:
-    return chain.from_iterable(read(unit, schema) for unit in task)
+def _rows(reader: Reader, task: list[Unit]) -> Iterator[pa.RecordBatch]:
+    return chain.from_iterable(map(reader, task))
 
 
 def _made(
     tasks: list[list[Unit]],
-    schema: pa.Schema,
+    reader: Reader,
     each: Callable[[pa.RecordBatch], pa.RecordBatch],
     batches: Iterator[pa.RecordBatch],
 ) -> Iterator[pa.RecordBatch]:
     workers.settle()
     for batch in batches:
         for task in batch.column(0).to_pylist():
-            yield from map(each, _rows(schema, tasks[task]))
+            yield from map(each, _rows(reader, tasks[task]))
 
 
 def _each(

@@ -2,16 +2,19 @@
 run is killed, and every offset stays accounted for."""
 
 from collections import Counter
+from datetime import timedelta
 from typing import Any
 
 import pytest
 
 from cdc_platform import tables
-from cdc_platform.changelog import backfill, ledger
+from cdc_platform.changelog import backfill
 from cdc_platform.changelog.table_rules import Chosen
+from cdc_platform.lake import commits
 from cdc_platform.snapshots import state
 from cdc_platform.snapshots.run import rebuild
-from tests.changelog.feed import Feed, SourceTable, position
+from tests.changelog.feed import LANDED, Feed, SourceTable, position
+from tests.changelog.test_retold import retell
 
 pytestmark = pytest.mark.spark
 
@@ -74,14 +77,15 @@ def killed(monkeypatch: pytest.MonkeyPatch, at: str) -> None:
     def dies(*_: Any, **__: Any) -> Any:
         raise KeyboardInterrupt(at)
 
-    where: dict[str, tuple[Any, str]] = {
-        "begun": (Chosen, "note"),
-        "changelog": (backfill, "changelog_rows"),
-        "quarantine": (backfill, "quarantine_rows"),
-        "ledger": (ledger, "moved"),
-    }
-    owner, name = where[at]
-    monkeypatch.setattr(owner, name, dies)
+    def dies_there(sink: Any, *_: Any) -> Any:
+        if sink.table.uri().endswith(at):
+            dies()
+        return append(sink, *_)
+
+    append = commits.append_files
+    where: dict[str, tuple[Any, str]] = {"begun": (Chosen, "note"), "ledger": (backfill, "note_outcomes")}
+    owner, name = where.get(at, (commits, "append_files"))
+    monkeypatch.setattr(owner, name, dies if at in where else dies_there)
 
 
 @pytest.mark.thorough
@@ -221,3 +225,69 @@ def test_rows_of_a_load_keep_the_epoch_of_their_day(feed: Changing) -> None:
     assert sorted(list(r.values()) for r in feed.live("shop", "later")) == [[1, 2], [2, 2]]
     epochs = {r["offset"]: r["order_key"]["epoch"] for r in feed.rows(tables.CHANGELOG)}
     assert epochs == {0: 0, 1: 0, 2: 1}, "rows of another load are newer than all before"
+
+
+@pytest.mark.thorough
+def test_rows_without_a_position_get_the_order_that_they_would_have_had(spark: Any, make_config: Any) -> None:
+    """Source times go back between files of one batch: what came later stays later."""
+
+    def said(offset: int, second: int, a: int) -> dict[str, Any]:
+        change = LATER.insert((None, None), row(1, a), lineage=None)
+        return {**change, "offset": offset, "source_time": LANDED + timedelta(seconds=second)}
+
+    orders = []
+    for rules in ({"include": ["*"]}, {"include": ["shop.kept"]}):
+        config = make_config([{"name": "s", "format": "canal", "topics": ["t"]}])
+        feed = Changing(spark, config.model_copy(update={"lake": f"{config.lake}/{len(orders)}"}), "s")
+        feed.follow(**rules)
+        feed.say({"offset": 0, **LATER.stated(), "lineage": None}, said(98, 10, 1), said(99, 20, 2))
+        feed.say(said(100, 15, 3), said(101, 16, 4))
+        feed.unify()
+        feed.follow(include=["*"])
+        feed.unify()
+        orders.append([tuple(r["order_key"].values()) for r in feed.rows(tables.CHANGELOG)])
+    assert orders[0] == orders[1] == sorted(orders[0])
+
+
+BOTH = [
+    {"offset": 0, **KEPT.stated(), "lineage": "1"},
+    {"offset": 0, "entry_index": 1, **KEPT.insert((1, 10), row(1, 1))},
+    {"offset": 0, "entry_index": 2, **LATER.insert((1, 11), row(1, 1))},
+    {"offset": 0, "entry_index": 3, **KEPT.insert((1, 12), row(2, 2))},
+    {"offset": 0, "entry_index": 4, **KEPT.insert((1, 13), row(3, 3))},
+]
+"""A message with rows of a table that is left out."""
+
+
+def in_part(events: list[dict[str, Any]], *bad: int) -> list[dict[str, Any]]:
+    """The same events, of which some can't be read."""
+    return [error(0, "kept", e["entry_index"]) if e.get("entry_index") in bad else e for e in events]
+
+
+@pytest.mark.thorough
+def test_a_message_that_was_decoded_twice_again_counts_by_its_newest_telling(feed: Changing) -> None:
+    feed.say(*in_part(BOTH, 3, 4))
+    feed.unify()
+    retell(feed, *in_part(BOTH, 4))
+    feed.unify()
+    retell(feed, *BOTH)
+    feed.unify()
+    assert (feed.changelog("kept"), feed.sums()) == ([0, 0, 0], {"applied": 1})
+    feed.follow(include=["*"])
+    assert feed.unify().metrics["backfilled"] == 1
+    assert (feed.changelog("later"), feed.sums()) == ([0], {"applied": 1})
+
+
+@pytest.mark.thorough
+def test_what_was_taken_up_before_it_was_decoded_again_stays_once(feed: Changing) -> None:
+    feed.follow(include=["*"])
+    feed.say(*in_part(BOTH, 3))
+    feed.unify()
+    assert feed.changelog("later") == [0]
+    feed.follow(include=["shop.kept"])
+    feed.unify()
+    retell(feed, *BOTH)
+    feed.unify()
+    feed.follow(include=["*"])
+    feed.unify()
+    assert (feed.changelog("later"), feed.changelog("kept"), feed.sums()) == ([0], [0, 0, 0], {"applied": 1})

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pyspark.sql import functions as F
 
-from cdc_platform.changelog import duplicates, order
+from cdc_platform.changelog import duplicates, order, repeated
 from cdc_platform.changes.file_stats import Summary
 from cdc_platform.formats.contract import EVENT
 from cdc_platform.spark.arrow_tasks import spark_schema
@@ -91,4 +91,4 @@ def test_where_workers_find_none_spark_finds_none(spark, tmp_path, files, may_be
     assert not order.apart(notes)
     assert duplicates.shared(spark, files_of(paths), notes) is may_be
     rows = spark.read.schema(spark_schema(EVENT)).parquet(*paths).withColumn("offset", F.monotonically_increasing_id())
-    assert (order.repeated_here(rows) is not None) is are
+    assert (repeated.repeated_here(rows) is not None) is are

@@ -1,4 +1,4 @@
-"""The changelog made by workers, file by file, is the one that Spark makes: table by table, row by row."""
+"""What workers make of files of events, held against the rules in plain Python."""
 
 import random
 import zlib
@@ -10,21 +10,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cdc_platform import tables
 from cdc_platform.changelog import order, unify
-from cdc_platform.changelog import run as changelog
 from cdc_platform.changelog.arrivals import Arrivals
 from cdc_platform.changelog.file_stats import Touched
 from cdc_platform.changelog.order_key import ORDER, Clock, lowest, order_key, placed, those
-from cdc_platform.changelog.outcomes import Messages
-from cdc_platform.changes.file_stats import ENTRIES, Summary
-from cdc_platform.config import parse_config
+from cdc_platform.changelog.outcomes import RANK, Accounting, overlaps
+from cdc_platform.changelog.packed import Packed
+from cdc_platform.changes.file_stats import ENTRIES, KINDS, Summary
+from cdc_platform.changes.files import CHANGE
 from cdc_platform.config.tables import Tables
 from cdc_platform.formats.events import event_batch
-from cdc_platform.lake import stores
-from cdc_platform.spark import delta_sql
-from tests.changelog.feed import LANDED, Feed, SourceTable, as_event, position
-from tests.changelog.test_run import OUTPUTS
+from tests.changelog.feed import LANDED, SourceTable, as_event, position
+from tests.properties import examples
 
 SHOP = [SourceTable("shop", f"t{i}", [("id", "int"), ("v", "text")]) for i in range(3)]
 WIDER = SourceTable("shop", "t1", [*SHOP[1].columns, ("more", "int")])
@@ -85,67 +82,158 @@ def errors():
     return [{"kind": "error", **e, **address, "offset": i} for i, e in enumerate(told)]
 
 
-def feed(spark, folder, name):
-    source = {
-        "name": "shop",
-        "format": "tencent_dts",
-        "topics": ["t"],
-        "tables": {"include": ["shop.*"], "keys": {"shop.audit": ["b", "a"]}},
-    }
-    config = parse_config({"lake": str(folder / name), "sources": [source]}, folder / "cdc.yaml")
-    found = Feed(spark, config, "shop")
-    envelopes = delta_sql.ensure(tables.ENVELOPES, tables.ENVELOPES.at(stores.lake(config), source="shop"))
-    split = spark.createDataFrame(
-        [("t", 0, o, 4) for o in range(0, 400, 3)], "topic STRING, partition INT, offset BIGINT, parts INT"
-    )
-    split.write.format("delta").mode("append").save(envelopes.uri())
-    return found
+class Collected:
+    """An output that keeps its rows."""
+
+    def __init__(self):
+        self.rows, self.note = [], None
+
+    def write(self, batch):
+        self.rows += batch.to_pylist(maps_as_pydicts="strict")
 
 
-def everything(feed):
-    def plain(row):
-        return {k: sorted(v.items()) if isinstance(v, dict) and k != "order_key" else v for k, v in row.items()}
-
-    told = {name: [plain(r) for r in feed.rows(t)] for name, t in OUTPUTS.items()}
-    for row in told["quarantine"]:
-        assert row.pop("quarantined_at") is not None
-    return {name: sorted(map(repr, rows)) for name, rows in told.items()}
+ARRIVALS = Arrivals({}, {}, {"1": 0})
+TABLES = Tables(include=["shop.*"], keys={"shop.audit": ["b", "a"]})
+SAID = unify.Said("tencent_dts", "7", 5)
 
 
-@pytest.mark.spark
-@pytest.mark.thorough
-@pytest.mark.parametrize("seed", [1, 2])
-def test_workers_and_spark_make_the_same_changelog(spark, tmp_path, monkeypatch, seed):
-    by_files, by_rows = feed(spark, tmp_path, "files"), feed(spark, tmp_path, "rows")
-    every = [*events(seed, 150), *errors()]
-    halves = every[: len(every) // 2], every[len(every) // 2 :]
-    for half in halves:
-        for one in (by_files, by_rows):
-            one.say(*half)
-        by_files.unify()
-        with monkeypatch.context() as elsewhere:
-            # as a batch with repeated events: Spark joins and writes it
-            elsewhere.setattr(changelog, "_by_spark", lambda *_: True)
-            by_rows.unify()
-    expected = everything(by_rows)
-    assert len(expected["changelog"]) > 50
-    assert all(expected.values())
-    held = [
-        (r["schema"], r["table"], r["key"], r["column"]) for r in by_rows.rows(tables.QUARANTINE) if r["topic"] == "v"
+def expected_outcome(event, used):
+    named = event.get("db") is not None and event.get("table") is not None
+    name = ".".join(x for x in (event.get("db"), event.get("schema") or None, event.get("table")) if x is not None)
+    kind = event["kind"]
+    if (kind == "row" or (kind == "error" and named)) and not TABLES.wanted_name(name):
+        return "filtered"
+    if kind in ("error", "rollback"):
+        return "quarantined"
+    found = "applied" if kind in ("row", "ddl") else "control"
+    return "duplicate" if address(event) in used else found
+
+
+def address(event):
+    kept = [event.get(n) for n in ("topic", "partition", "offset", "entry_index", "row_index")]
+    return *kept, event["kind"]
+
+
+def expected_ledger(every, parts, retold, used, held):
+    """(topic, partition, outcome, below 0) → first and last offset, records."""
+    now = {}
+    for event in every:
+        at = event["topic"], event["partition"], event["offset"]
+        now.setdefault(at, []).append(RANK.index(expected_outcome(event, used)))
+    found = {}
+    for (topic, partition, offset), ranks in now.items():
+        outcome, n = RANK[min(ranks)], parts.get((topic, partition, offset), 1)
+        said = [(outcome, n)]
+        if (topic, partition, offset) in retold:
+            left_out = outcome == "filtered" and (topic, partition, offset) not in held
+            said.append(("filtered" if left_out else "quarantined", -n))
+        for of, records in said:
+            key = topic, partition, of, records < 0
+            low, high, before = found.get(key, (offset, offset, 0))
+            found[key] = min(low, offset), max(high, offset), before + records
+    return [[*key[:3], *told] for key, told in sorted(found.items())]
+
+
+def addressed(rows):
+    names = ("topic", "partition", "offset", "entry_index", "row_index", "kind")
+    schema = pa.schema([*(CHANGE.field(n) for n in names)])
+    told = [dict(zip(names, r, strict=True)) for r in sorted(rows, key=str)]
+    return Packed.of_table(pa.Table.from_pylist(told, schema))
+
+
+def packed_parts(parts):
+    columns = zip(*((*at, n) for at, n in sorted(parts.items())), strict=True)
+    names = ("topic", "partition", "offset", "parts")
+    return Packed.of_table(pa.table(dict(zip(names, columns, strict=True)))) if parts else Packed({})
+
+
+def told_again(retold, held):
+    rows = [dict(zip(("topic", "partition", "offset"), at, strict=True), held=at in held) for at in sorted(retold)]
+    return Packed.of_table(pa.Table.from_pylist(rows)) if rows else Packed({})
+
+
+def noted_of(rows):
+    return noted(event_batch([as_event(e) for e in rows]))
+
+
+def batches(rows, retold):
+    """A file's batches, some rows each."""
+    for at in range(0, len(rows), 7):
+        some = rows[at : at + 7]
+        again = [(e["topic"], e["partition"], e["offset"]) in retold for e in some]
+        yield event_batch([as_event(e) for e in some]).append_column("retold", pa.array(again))
+
+
+@pytest.mark.parametrize("apart", [True, False], ids=["each message in a file", "messages over several files"])
+@examples(30)
+@given(st.integers(0, 10**6), st.integers(1, 60), st.integers(1, 3), st.booleans())
+def test_every_event_goes_where_its_outcome_says(apart, seed, count, files, again):
+    every = [
+        {"entry_index": 0, "row_index": 0 if e["kind"] == "row" else None, **e}
+        for e in [*events(seed, count), *errors()]
     ]
-    assert sorted(held, key=str) == [
+    dice = random.Random(seed)
+    messages = sorted({(e["topic"], e["partition"], e["offset"]) for e in every})
+    parts = {at: 4 for at in messages if dice.random() < 0.3}
+    retold = {at for at in messages if again and dice.random() < 0.4}
+    told_anew = [e for e in every if (e["topic"], e["partition"], e["offset"]) in retold]
+    used = {address(e) for e in told_anew if e["kind"] in ("row", "ddl", "commit") and dice.random() < 0.5}
+    split = [[] for _ in range(files)]
+    for e in every:
+        where = zlib.crc32(repr((e["topic"], e["partition"], e["offset"])).encode()) if apart else dice.randrange(files)
+        split[where % files].append(e)
+    versions = frozenset({t.version for t in (*SHOP, WIDER) if dice.random() < 0.7})
+    held = {at for at in messages if dice.random() < 0.5}
+    accounting = Accounting(packed_parts(parts), overlaps(map(noted_of, split)), told_again(retold, held))
+    work = unify.Unify(SAID, TABLES, ARRIVALS, versions, accounting, unify.Known(None, addressed(used)))
+    out = {n: Collected() for n in ("changelog", "control_events", "quarantine")}
+    told = [work(batches(rows, retold), out) for rows in split]
+    assert accounting.entries(told) == expected_ledger(every, parts, retold, used, held)
+    outcomes = [(e, expected_outcome(e, used)) for e in every]
+    applied = [e for e, o in outcomes if e["kind"] == "row" and o == "applied"]
+    assert sorted(map(_row, out["changelog"].rows)) == sorted(map(_row, applied))
+    control = [e for e, o in outcomes if e["kind"] in KINDS["control"] and o != "duplicate"]
+    assert sorted(_place(r) for r in out["control_events"].rows) == sorted(map(_place, control))
+    bad = {_place(e): e for e, o in outcomes if o == "quarantined"}
+    assert sorted(_place(r) for r in out["quarantine"].rows) == sorted(bad)
+    for row in out["quarantine"].rows:
+        said = bad[_place(row)]
+        column = (said.get("info") or {}).get("column") if said["kind"] == "error" else None
+        reason = unify.ROLLED_BACK if said["kind"] == "rollback" else said["reason"]
+        assert (row["reason"], row["column"], row["key"]) == (reason, column, said.get("key"))
+        assert (row["room"], row["format"], row["decoder_version"]) == ("changes", "tencent_dts", "7")
+    statements = [s for t in told for s in t["statements"]]
+    ddl = [e for e, o in outcomes if e["kind"] == "ddl" and o == "applied"]
+    assert sorted(s["ddl"] for s in statements if s["kind"] == "ddl") == sorted(e["ddl"] for e in ddl)
+    stated = {e["schema_version"] for e in every if e["kind"] == "schema"} & versions
+    assert {s["schema_version"] for s in statements if s["kind"] == "schema"} == stated
+    for version in versions:
+        mine = [e for e in every if e["kind"] == "row" and e["schema_version"] == version]
+        assert any(version in t["placed"] for t in told) is bool(mine)
+
+
+def _place(row):
+    return row["topic"], row["partition"], row["offset"], row["entry_index"]
+
+
+def _row(row):
+    key = row["key"]
+    if row["table"] == "audit":  # the configuration gives it, of the row before
+        key = {n: ((row["after"] or {}) | (row["before"] or {}))[n] for n in ("b", "a")}
+    told = {n: sorted(row[n].items()) if row[n] else row[n] for n in ("before", "after")}
+    return repr((*(row[n] for n in ("topic", "partition", "offset", "entry_index", "op", "db", "table")), key, told))
+
+
+def test_quarantine_says_what_is_known_of_a_row():
+    out = Collected()
+    work = unify.Unify(SAID, TABLES, ARRIVALS, frozenset(), Accounting(), unify.Known())
+    work(iter([event_batch([as_event(e) for e in errors()])]), {"quarantine": out})
+    assert [(r["schema"], r["table"], r["key"], r["column"]) for r in out.rows] == [
         ("dbo", None, None, None),
         (None, "t1", {"id": "1", "b": "2"}, "v"),
         (None, "t1", {"id": "1"}, None),
         (None, None, None, None),
     ]
-    found = everything(by_files)
-    for name, rows in expected.items():
-        assert set(found[name]) ^ set(rows) == set(), name
-    assert found == expected
-
-
-ARRIVALS = Arrivals({}, {}, {"1": 0})
 
 
 def changed(*places, op="update", lineage="1"):
@@ -189,45 +277,24 @@ def test_when_no_row_can_be_there_twice(files, apart):
     assert order.apart([noted(*parts) for parts in files]) is apart
 
 
-def test_a_message_counts_once_however_its_events_are_cut_into_batches():
-    told = [("a", 0, 1), ("a", 0, 1), ("a", 0, 2), ("b", 3, 1), ("a", 0, 4)]
-    outcomes = ["applied", "quarantined", "filtered", "control", "filtered"]
-    for cut in range(len(told) + 1):
-        messages = Messages({("a", 0, 4): 3})
-        for part in (slice(0, cut), slice(cut, None)):
-            rows = [dict(zip(("topic", "partition", "offset"), r, strict=True)) for r in told[part]]
-            messages.add(event_batch(rows), pa.array(outcomes[part], pa.string()))
-        assert messages.told() == {
-            "ledger": [
-                ["a", 0, "quarantined", 1, 1, 1],
-                ["a", 0, "filtered", 2, 4, 4],
-                ["b", 3, "control", 1, 1, 1],
-            ],
-            "apart": True,
-        }
-
-
-def test_a_message_that_stands_in_two_places_is_told():
-    messages = Messages({})
-    rows = [{"topic": "a", "partition": 0, "offset": o} for o in (1, 2, 1)]
-    messages.add(event_batch(rows), pa.array(["applied"] * 3))
-    assert messages.told()["apart"] is False
-
-
 def test_configured_keys_are_of_the_row_before():
     rows = event_batch(
         [
             as_event({**NO_KEY.update((1, 1), {"a": "1"}, {"a": "2", "b": "y"}), "offset": 0}),
             as_event({**SHOP[0].insert((1, 2), {"id": "7", "v": None}), "offset": 1}),
             as_event({**NO_KEY.delete((1, 3), {"a": None, "b": "z"}), "offset": 2}),
+            as_event({**NO_KEY.update((1, 4), {"b": "w"}, {"a": "2", "b": "y"}), "offset": 3}),  # a minimal image
+            as_event({**NO_KEY.insert((1, 5), {"a": "3", "b": None}), "offset": 4}),
         ]
     )
-    found = unify.with_keys(rows, Tables(keys={"shop.audit": ["b", "a"]})).column("key").to_pylist()
-    assert found == [[("b", "y"), ("a", "1")], [("id", "7")], [("b", "z"), ("a", None)]]
+    found = unify.with_keys(rows, TABLES).column("key").to_pylist()
+    audit = [{"b": "y", "a": "1"}, {"b": "z", "a": None}, {"b": "w", "a": "2"}, {"b": None, "a": "3"}]
+    first, *others = (list(k.items()) for k in audit)
+    assert found == [first, [("id", "7")], *others]
     assert unify.with_keys(rows, Tables()).equals(rows)
 
 
-def test_names_are_joined_as_spark_does():
+def test_names_leave_out_what_they_lack():
     columns = {
         "db": ["a", None, "a", None, "a", "a", "a", ""],
         "schema": [None, None, None, None, "s", "", "x.y", None],

@@ -5,15 +5,21 @@ after the other, so begin and commit that stand among the rows end all rows befo
 topics and partitions (Debezium), the commit's own count of rows is what tells.
 """
 
-from collections.abc import Callable, Mapping
+# pyarrow.compute makes its functions at run time, so that type checkers do not see them.
+# pyright: reportAttributeAccessIssue=false
+
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Literal, NamedTuple
 
+import pyarrow as pa
+import pyarrow.compute as pc
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from cdc_platform.changelog import rules
-from cdc_platform.config import Source
+from cdc_platform.config import Source, Tables
+from cdc_platform.spark import arrow_tasks
 from cdc_platform.tables import LOADED
 
 Offsets = Mapping[str, int]
@@ -100,21 +106,28 @@ def counts(now: Since, source: Source) -> Verdict:
     return Verdict("transaction")
 
 
+_FOLLOWED = pa.schema([("txn_id", pa.string()), ("n", pa.int64())])
+
+
 def _told(ends: DataFrame, source: Source) -> DataFrame:
     """txn_id, told: how many rows its transaction has in tables that are followed; null where it isn't told."""
     of_tables = F.from_json(F.try_element_at("info", F.lit("data_collections")), _COUNTS)
     total = F.try_element_at("info", F.lit("event_count")).try_cast("bigint")
     once = ends.dropDuplicates(["txn_id"])
     each = once.select("txn_id", total.alias("total"), F.explode_outer(of_tables).alias("t"))
-    name, n = F.col("t.data_collection"), F.col("t.event_count")
-    named = each.select(
-        "*",
-        F.substring_index(name, ".", 1).alias("db"),
-        F.lit(None).cast("string").alias("schema"),
-        F.regexp_replace(name, r"\A[^.]*\.", "").alias("table"),
-    )
-    followed = F.when(name.isNull(), F.col("total")).when(rules.wanted(source.tables), n).otherwise(0)
-    return named.groupBy("txn_id").agg(F.sum(followed).alias("told"))
+    named = each.select("txn_id", "total", "t.data_collection", "t.event_count")
+    followed = named.mapInArrow(partial(_followed, source.tables), arrow_tasks.spark_schema(_FOLLOWED))
+    return followed.groupBy("txn_id").agg(F.sum("n").alias("told"))
+
+
+def _followed(tables: Tables, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """txn_id, total, data_collection, event_count → how many of these rows are followed: of all where none is named."""
+    for batch in batches:
+        names = batch.column("data_collection").dictionary_encode()
+        wanted = pa.array([tables.wanted_name(n) for n in names.dictionary.to_pylist()], pa.bool_()).take(names.indices)
+        n = pc.if_else(wanted, batch.column("event_count"), 0)
+        n = pc.if_else(pc.is_null(names.indices), batch.column("total"), n)
+        yield pa.RecordBatch.from_arrays([batch.column("txn_id"), n], schema=_FOLLOWED)
 
 
 class How(NamedTuple):
