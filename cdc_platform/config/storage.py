@@ -24,6 +24,7 @@ KINDS: dict[str, Kind] = {
 
 _SCHEME = re.compile(r"^([a-zA-Z][a-zA-Z0-9+.-]*):")
 _ENDPOINT = re.compile(r"^(https?)://([^/\s?#@]+)/?$")
+_NO_ENDPOINT = "must be like https://host:port, without a path or a login"
 _KEYS: dict[Kind, dict[str, str]] = {
     "folder": {},
     "s3": {
@@ -109,7 +110,7 @@ class Storage(Model):
     @classmethod
     def _address(cls, value: str | None) -> str | None:
         if value is not None and not _ENDPOINT.match(value):
-            raise ValueError("must be like https://host:port, without a path or a login")
+            raise ValueError(_NO_ENDPOINT)
         return value and value.rstrip("/")
 
     @model_validator(mode="after")
@@ -130,14 +131,19 @@ class Storage(Model):
 
     @property
     def allow_http(self) -> bool:
-        """Whether the store is asked without encryption: its address says so."""
+        """Whether the store is asked without encryption: its address says so. Raises ConfigError."""
         return (self._endpoint or "").startswith("http://")
 
     @property
     def _endpoint(self) -> str | None:
-        """Of S3, by the environment where the section doesn't give it."""
-        named = (self.endpoint, os.environ.get("AWS_ENDPOINT_URL_S3"), os.environ.get("AWS_ENDPOINT_URL"))
-        return next(filter(None, named), None)
+        """Of S3, by the environment where the section doesn't give it. Raises ConfigError."""
+        if self.endpoint:
+            return self.endpoint
+        name = next(filter(os.environ.get, ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL")), "")
+        found = os.environ.get(name)
+        if found and not _ENDPOINT.match(found):
+            raise ConfigError(f"{name} of the environment", _NO_ENDPOINT)
+        return found
 
     @property
     def secrets(self) -> list[str]:

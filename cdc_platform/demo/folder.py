@@ -51,7 +51,8 @@ class Settings:
 
 
 def prepare(folder: Path, settings: Settings) -> Config:
-    """An empty demo folder with its cdc.yaml. Raises DemoFolderInUse where it isn't ours to wipe."""
+    """An empty demo folder with its cdc.yaml, and a lake that takes writes. Raises DemoFolderInUse where it isn't ours
+    to wipe, ConfigError, StorageError."""
     file = folder / "cdc.yaml"
     own = stores.lake(parse_config(_config_data(settings, DEFAULT_PORT), file))
     if own.remote and probe.is_known(own):
@@ -65,6 +66,8 @@ def prepare(folder: Path, settings: Settings) -> Config:
         broker.stop(old.state_dir / "broker")
         shutil.rmtree(folder)
     folder.mkdir(parents=True, exist_ok=True)
+    if own.remote:
+        probe.check(own)
     data = _config_data(settings, free_port() if connect.answers(DEFAULT_PORT) else DEFAULT_PORT)
     file.write_text(_MARK + _WHY + yaml.safe_dump(data, sort_keys=False), encoding="utf-8")
     return parse_config(data, file)

@@ -60,7 +60,7 @@ class Outcome:
 
 def run_demo(settings: Settings, say: Say) -> Outcome:
     """The whole demo. say: takes each line of progress, the next within 15 s. Raises ConfigError (unknown format),
-    DemoFolderInUse, SetupError, BrokerError, KafkaUnreachable, PublishFailed.
+    DemoFolderInUse, StorageError, SetupError, BrokerError, KafkaUnreachable, PublishFailed.
 
     A run that fails or a difference isn't raised: it is in `problems`.
     """

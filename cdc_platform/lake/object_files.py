@@ -23,10 +23,11 @@ _CLIENT: dict[str, Any] = {"connect_timeout": "5s", "timeout": "30s"}
 
 _LOCATION = re.compile(r"^[^:]+://(?:([^/@]+)@)?([^/@]+)(?:/(.*))?$")
 
+_ADDRESS = "the address of `storage.endpoint`, or of AWS_ENDPOINT_URL"
 _FINAL = (
     (r"NoSuchBucket|ContainerNotFound|bucket does not exist", "there is no such bucket"),
     (
-        r"169\.254\.169\.254|metadata\.google|no credential|credential error|loading credentials",
+        r"169\.254\.169\.254|no credential|credential error|loading credentials|Missing (Secret)?AccessKey",
         "there are no credentials: give them under `storage:`, or in the environment",
     ),
     (
@@ -40,7 +41,7 @@ _FINAL = (
     ),
     (
         r"builder error|scheme is not allowed|dns error|InvalidContentType",
-        "no store answers at this address: storage.endpoint",
+        f"no store answers at {_ADDRESS}",
     ),
     (r"invalid peer certificate|CertificateUnknown|UnknownIssuer", "the store's certificate isn't trusted"),
     (r"status code: 4(?!08|09|29)\d\d", ""),
@@ -105,7 +106,9 @@ def storage_error(uri: str, storage: Storage, error: BaseException) -> StorageEr
     parts += [": ".join(filter(None, code.groups()))] if code else []
     parts += [cause[0]] if cause else []
     final = next((meaning for pattern, meaning in _FINAL if re.search(pattern, text)), None)
-    problem = (f"{final}: " if final else "") + " ".join(parts)
+    refused = cause is not None and cause[0] == "Connection refused"
+    meaning = final or (f"nothing answers at {_ADDRESS}" if refused else None)
+    problem = (f"{meaning}: " if meaning else "") + " ".join(parts)
     for secret in storage.secrets:
         if len(secret) >= _TELLING:
             problem = problem.replace(secret, "***")
