@@ -1,6 +1,6 @@
 """The `storage:` section of cdc.yaml: how to reach the object store that the lake is on, given once for the platform's
-own reads and writes, delta-rs and Spark. What it doesn't give comes from the environment (AWS_…, AZURE_STORAGE_…,
-GOOGLE_…, or the role of the machine)."""
+own reads and writes, delta-rs and Spark. What it doesn't give comes from the environment (AWS_…, or the role of the
+machine)."""
 
 import os
 import re
@@ -12,41 +12,19 @@ from pydantic import Field, SecretStr, field_validator, model_validator
 from cdc_platform.config.model import Model
 from cdc_platform.errors import ConfigError
 
-Kind = Literal["folder", "s3", "azure", "gcs"]
+Kind = Literal["folder", "s3"]
 
-KINDS: dict[str, Kind] = {
-    "file": "folder",
-    **dict.fromkeys(("s3", "s3a"), "s3"),
-    **dict.fromkeys(("az", "abfs", "abfss", "adl", "azure"), "azure"),
-    "gs": "gcs",
-}
+KINDS: dict[str, Kind] = {"file": "folder", "s3": "s3", "s3a": "s3"}
 """Scheme of a URI → kind of store."""
 
 _SCHEME = re.compile(r"^([a-zA-Z][a-zA-Z0-9+.-]*):")
 _ENDPOINT = re.compile(r"^(https?)://([^/\s?#@]+)/?$")
 _NO_ENDPOINT = "must be like https://host:port, without a path or a login"
-_KEYS: dict[Kind, dict[str, str]] = {
-    "folder": {},
-    "s3": {
-        "region": "aws_region",
-        "access_key": "aws_access_key_id",
-        "secret_key": "aws_secret_access_key",
-        "session_token": "aws_session_token",
-    },
-    "azure": {
-        "endpoint": "azure_storage_endpoint",
-        "account": "azure_storage_account_name",
-        "account_key": "azure_storage_account_key",
-        "sas_token": "azure_storage_sas_token",
-        "tenant_id": "azure_storage_tenant_id",
-        "client_id": "azure_storage_client_id",
-        "client_secret": "azure_storage_client_secret",
-    },
-    "gcs": {
-        "endpoint": "google_base_url",
-        "service_account": "google_service_account",
-        "service_account_key": "google_service_account_key",
-    },
+_S3 = {
+    "region": "aws_region",
+    "access_key": "aws_access_key_id",
+    "secret_key": "aws_secret_access_key",
+    "session_token": "aws_session_token",
 }
 """Key of cdc.yaml → key of the Rust crate object_store, which obstore and delta-rs share."""
 _S3A = {
@@ -63,11 +41,11 @@ _LOG_STORE = re.compile(r"spark\.(hadoop\.)?(spark\.)?delta\.logStore\.", re.IGN
 
 
 class Storage(Model):
-    """How to reach the object store that the lake is on. What isn't given comes from the environment."""
+    """How to reach the S3 store that the lake is on. What isn't given comes from the environment."""
 
     endpoint: str | None = Field(
         default=None,
-        description="Address of the store; default: the cloud's own. With http:// nothing is encrypted.",
+        description="Address of the store; default: that of AWS. With http:// nothing is encrypted.",
         examples=["https://minio.example.com:9000"],
     )
     region: str | None = Field(
@@ -86,24 +64,6 @@ class Storage(Model):
         default=True,
         description="The S3 bucket's name is in the path of a request; false: in its host name (virtual-hosted).",
         examples=[False],
-    )
-    account: str | None = Field(default=None, min_length=1, description="Azure storage account.", examples=["lakes"])
-    account_key: SecretStr | None = Field(
-        default=None, description="Key of the Azure account, as ${ENV_VAR} only.", examples=["${AZURE_KEY}"]
-    )
-    sas_token: SecretStr | None = Field(
-        default=None, description="Azure shared access signature, as ${ENV_VAR} only.", examples=["${AZURE_SAS}"]
-    )
-    tenant_id: str | None = Field(default=None, description="Azure tenant of `client_id`.", examples=["contoso"])
-    client_id: str | None = Field(default=None, description="Azure service principal.", examples=["cdc"])
-    client_secret: SecretStr | None = Field(
-        default=None, description="Its secret, as ${ENV_VAR} only.", examples=["${AZURE_SECRET}"]
-    )
-    service_account: str | None = Field(
-        default=None, description="Key file of a Google service account.", examples=["/etc/cdc/gcs.json"]
-    )
-    service_account_key: SecretStr | None = Field(
-        default=None, description="What such a file holds, as ${ENV_VAR} only.", examples=["${GCS_KEY}"]
     )
 
     @field_validator("endpoint")
@@ -124,9 +84,6 @@ class Storage(Model):
                 "AWS_SESSION_TOKEN of the environment would be sent with the keys given here: unset it, or give "
                 "session_token: ${AWS_SESSION_TOKEN}"
             )
-        service = (self.tenant_id, self.client_id, self.client_secret)
-        if any(service) and not all(service):
-            raise ValueError("tenant_id, client_id and client_secret belong together")
         return self
 
     @property
@@ -139,10 +96,10 @@ class Storage(Model):
         """Of S3, by the environment where the section doesn't give it. Raises ConfigError."""
         if self.endpoint:
             return self.endpoint
-        name = next(filter(os.environ.get, ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL")), "")
-        found = os.environ.get(name)
+        s3, all_ = os.environ.get("AWS_ENDPOINT_URL_S3"), os.environ.get("AWS_ENDPOINT_URL")
+        found = s3 or all_
         if found and not _ENDPOINT.match(found):
-            raise ConfigError(f"{name} of the environment", _NO_ENDPOINT)
+            raise ConfigError(f"AWS_ENDPOINT_URL{'_S3' if s3 else ''} of the environment", _NO_ENDPOINT)
         return found
 
     @property
@@ -153,14 +110,13 @@ class Storage(Model):
 
     def store_options(self, uri: str) -> dict[str, str]:
         """obstore's configuration for a lake at this URI. Raises ConfigError where its scheme isn't known."""
-        found = kind(uri)
-        options = self._named(_KEYS[found])
-        if found == "s3":
-            options["aws_virtual_hosted_style_request"] = str(not self.path_style).lower()
-            if self.endpoint:
-                bucket = "" if self.path_style else uri.split("/")[2] + "."
-                options["aws_endpoint"] = self.endpoint.replace("://", f"://{bucket}", 1)
-                options["aws_endpoint_url_s3"] = options["aws_endpoint"]  # the environment's would win over the other
+        if kind(uri) == "folder":
+            return {}
+        options = {**self._named(_S3), "aws_virtual_hosted_style_request": str(not self.path_style).lower()}
+        if self.endpoint:
+            bucket = "" if self.path_style else uri.split("/")[2] + "."
+            options["aws_endpoint"] = self.endpoint.replace("://", f"://{bucket}", 1)
+            options["aws_endpoint_url_s3"] = options["aws_endpoint"]  # the environment's would win over the other
         return options
 
     def delta_options(self, uri: str) -> dict[str, str]:
@@ -171,8 +127,7 @@ class Storage(Model):
         return options
 
     def spark_options(self, uri: str) -> dict[str, str]:
-        """Spark properties for tables on S3; for other stores none: Spark's own keys go into `spark.conf`. Raises
-        ConfigError."""
+        """Spark properties for tables at this URI. Raises ConfigError."""
         if kind(uri) != "s3":
             return {}
         region = self.region or os.environ.get("AWS_REGION") or os.environ.get("AWS_DEFAULT_REGION")

@@ -11,9 +11,9 @@ from typing import Any
 
 import obstore
 from obstore.exceptions import BaseError, GenericError, NotSupportedError
-from obstore.store import AzureStore, GCSStore, S3Store
+from obstore.store import S3Store
 
-from cdc_platform.config.storage import Storage, kind
+from cdc_platform.config.storage import Storage
 from cdc_platform.errors import ConfigError, StorageError
 
 _TAIL = 1 << 16
@@ -21,20 +21,20 @@ _TAIL = 1 << 16
 _RETRIES: Any = {"max_retries": 7, "retry_timeout": timedelta(seconds=90)}
 _CLIENT: dict[str, Any] = {"connect_timeout": "5s", "timeout": "30s"}
 
-_LOCATION = re.compile(r"^[^:]+://(?:([^/@]+)@)?([^/@]+)(?:/(.*))?$")
+_LOCATION = re.compile(r"^[^:]+://([^/@]+)(?:/(.*))?$")
 
 _ADDRESS = "the address of `storage.endpoint`, or of AWS_ENDPOINT_URL"
 _FINAL = (
-    (r"NoSuchBucket|ContainerNotFound|bucket does not exist", "there is no such bucket"),
+    (r"NoSuchBucket|bucket does not exist", "there is no such bucket"),
     (
         r"169\.254\.169\.254|no credential|credential error|loading credentials|Missing (Secret)?AccessKey",
         "there are no credentials: give them under `storage:`, or in the environment",
     ),
     (
-        r"InvalidAccessKeyId|SignatureDoesNotMatch|ExpiredToken|InvalidToken|AuthenticationFailed|status code: 401",
+        r"InvalidAccessKeyId|SignatureDoesNotMatch|ExpiredToken|InvalidToken|status code: 401",
         "the store refuses the credentials under `storage:`, or those of the environment",
     ),
-    (r"AccessDenied|AuthorizationPermissionMismatch|status code: 403", "the credentials lack a right"),
+    (r"AccessDenied|status code: 403", "the credentials lack a right"),
     (
         r"PermanentRedirect|AuthorizationHeaderMalformed|IllegalLocationConstraint|status code: 30\d",
         "the bucket is of another region: storage.region",
@@ -54,14 +54,13 @@ _CODE = re.compile(r"<Code>([^<]*)</Code>(?:.*?<Message>([^<]*)</Message>)?", re
 _SIGNED = re.compile(r"(?i)\b(sig|x-amz-(?:signature|credential|security-token))=[^&\s\"]+")
 
 
-def location(uri: str, storage: Storage) -> tuple[str, str, str]:
-    """An object store's URI → bucket or container, folder in it, Azure account. Raises ConfigError."""
+def location(uri: str) -> tuple[str, str]:
+    """An object store's URI → bucket and folder in it. Raises ConfigError."""
     found = _LOCATION.match(uri)
     if found is None or re.search(r"[?#%\\\x00-\x1f]|/\.{0,2}/|/\.\.?$", uri.split("://", 1)[-1]):
         raise ConfigError("lake", f"{uri!r} is no place in a store", ["scheme://bucket/folder, without ? # % and .."])
-    container, host, folder = found.groups()
-    account = storage.account or os.environ.get("AZURE_STORAGE_ACCOUNT_NAME", "")
-    return (container, folder or "", host.split(".")[0]) if container else (host, folder or "", account)
+    bucket, folder = found.groups()
+    return bucket, folder or ""
 
 
 def client(uri: str, storage: Storage) -> Any:
@@ -72,16 +71,11 @@ def client(uri: str, storage: Storage) -> Any:
 
 @lru_cache(maxsize=8)
 def _client(bucket_uri: str, storage: Storage, _process: int) -> Any:
-    bucket, _, account = location(bucket_uri, storage)
+    bucket, _ = location(bucket_uri)
     config: Any = storage.store_options(bucket_uri)
-    if (found := kind(bucket_uri)) == "azure":
-        if not account:
-            raise ConfigError("storage.account", "is needed for a lake on Azure whose URI doesn't name it")
-        config["azure_storage_account_name"] = account
-    makers: dict[str, Any] = {"s3": S3Store, "azure": AzureStore, "gcs": GCSStore}
-    options = {**_CLIENT, "allow_http": storage.allow_http}
+    options: Any = {**_CLIENT, "allow_http": storage.allow_http}
     with translated(bucket_uri, storage):
-        return makers[found](bucket, config=config, client_options=options, retry_config=_RETRIES)
+        return S3Store(bucket, config=config, client_options=options, retry_config=_RETRIES)
 
 
 @contextmanager
@@ -122,7 +116,7 @@ def _end(uri: str, storage: Storage, key: str) -> tuple[int, bytes]:
         try:
             end = obstore.get(client(uri, storage), key, options={"range": {"suffix": _TAIL}})
             return end.meta["size"], bytes(end.bytes())
-        except (NotSupportedError, GenericError) as error:  # Azure knows no such range, an empty file has none
+        except (NotSupportedError, GenericError) as error:  # an empty file has no such range
             if not re.search("NotSupported|NotPartial|InvalidRange|status code: 416", str(error)):
                 raise
             size = obstore.head(client(uri, storage), key)["size"]

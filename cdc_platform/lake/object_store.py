@@ -9,34 +9,24 @@ import obstore
 import pyarrow as pa
 from obstore.exceptions import AlreadyExistsError, BaseError
 
-from cdc_platform.config.storage import kind
-from cdc_platform.errors import ConfigError, StorageError
+from cdc_platform.errors import StorageError
 from cdc_platform.lake.object_files import Ranged, client, location, storage_error, translated
 from cdc_platform.lake.store import COMMIT, NewFile, Store, checked, shown
 
 _WRITER = "cdcwriter"
-"""Metadata of an object made by `put_new`: whose it is. No hyphen (Azure) and no underscore (some proxies)."""
+"""Metadata of an object made by `put_new`: whose it is. No underscore (some proxies drop such headers)."""
 _TRIES = 3
 _PART = 16 << 20
 """Bytes from which on a file is uploaded in parts of that size."""
 
 
 class ObjectStore(Store):
-    """A lake in a bucket of S3, of what is compatible to it, of Azure or Google."""
+    """A lake in a bucket of S3, or of what is compatible to it."""
 
     remote = True
 
     def spark_uri(self, path: str = "") -> str:
-        scheme, rest = self.uri(path).split("://", 1)
-        if kind(self.root) == "s3":
-            return f"s3a://{rest}"
-        if kind(self.root) != "azure" or (scheme == "abfss" and "@" in rest.split("/")[0]):
-            return self.uri(path)
-        container, _, account = location(self.root, self.storage)
-        if not account:
-            raise ConfigError("storage.account", "is needed: Spark's Azure paths have it in them")
-        host = f"{account}.dfs.core.windows.net"
-        return f"abfss://{container}@{host}/{rest.partition('/')[2]}"
+        return self.uri(path).replace("s3://", "s3a://", 1)
 
     def read(self, path: str) -> bytes | None:
         try:
@@ -146,7 +136,7 @@ class ObjectStore(Store):
 
     @property
     def _prefix(self) -> str:
-        return location(self.root, self.storage)[1]
+        return location(self.root)[1]
 
     def _key(self, path: str) -> str:
         return f"{self._prefix}/{checked(path)}".lstrip("/")

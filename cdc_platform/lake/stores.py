@@ -25,10 +25,8 @@ def messages(config: Config) -> Store:
 def of(uri: str, storage: Storage) -> Store:
     """The store at an absolute path or a URI. Raises ConfigError where there is none for its scheme."""
     if kind(uri) != "folder":
-        location(uri, storage)
-        scheme, rest = uri.rstrip("/").split("://", 1)
-        scheme = scheme.lower()
-        return ObjectStore(f"{'s3' if scheme == 's3a' else scheme}://{rest}", storage)
+        location(uri)
+        return ObjectStore(f"s3://{uri.rstrip('/').split('://', 1)[1]}", storage)
     path = url2pathname(urlsplit(uri).path) if uri.lower().startswith("file:") else uri
     if not path.startswith("/"):
         raise ConfigError("lake", f"{uri!r} is no absolute path")

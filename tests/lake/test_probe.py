@@ -105,7 +105,6 @@ def is_refused(lake) -> None:
     assert caught.value.key == "lake"
     assert "can't hold a lake" in str(caught.value)
     assert "If-None-Match" in str(caught.value)
-    assert not any(scheme in str(caught.value) for scheme in ("abfss", "gs:")), "refused before they are probed"
     assert lake.names("_store") == []
     with pytest.raises(ConfigError):
         probe.check(lake)

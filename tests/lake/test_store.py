@@ -197,24 +197,16 @@ def test_a_store_travels_and_keeps_its_secrets_to_itself(store):
 
 
 @pytest.mark.parametrize(
-    ("uri", "storage", "delta", "spark"),
+    ("uri", "delta", "spark"),
     [
-        ("/data/lake/", {}, "/data/lake/t", "/data/lake/t"),
-        ("file:///data/my%20lake", {}, "/data/my lake/t", "/data/my lake/t"),
-        ("s3a://b/x/y/", {}, "s3://b/x/y/t", "s3a://b/x/y/t"),
-        ("S3://b", {}, "s3://b/t", "s3a://b/t"),
-        ("gs://b/x", {}, "gs://b/x/t", "gs://b/x/t"),
-        ("az://c/x", {"account": "acc"}, "az://c/x/t", "abfss://c@acc.dfs.core.windows.net/x/t"),
-        (
-            "abfss://c@acc.dfs.core.windows.net/x",
-            {},
-            "abfss://c@acc.dfs.core.windows.net/x/t",
-            "abfss://c@acc.dfs.core.windows.net/x/t",
-        ),
+        ("/data/lake/", "/data/lake/t", "/data/lake/t"),
+        ("file:///data/my%20lake", "/data/my lake/t", "/data/my lake/t"),
+        ("s3a://b/x/y/", "s3://b/x/y/t", "s3a://b/x/y/t"),
+        ("S3://b", "s3://b/t", "s3a://b/t"),
     ],
 )
-def test_readers_get_the_uris_that_they_take(uri, storage, delta, spark):
-    store = stores.of(uri, Storage(**storage))
+def test_readers_get_the_uris_that_they_take(uri, delta, spark):
+    store = stores.of(uri, Storage())
     assert (store.uri("t"), store.spark_uri("t"), store.at("t").uri()) == (delta, spark, delta)
 
 
@@ -228,30 +220,6 @@ def test_what_is_no_store_is_refused(uri):
 def test_the_valid_schemes_are_named():
     with pytest.raises(ConfigError, match=r"hdfs: is no store.*s3://…"):
         stores.of("hdfs://n/x", Storage())
-
-
-@pytest.mark.parametrize(
-    ("uri", "storage"),
-    [
-        (
-            "abfss://c@acc.dfs.core.windows.net/x",
-            {"tenant_id": "t", "client_id": "i", "client_secret": "s", "account_key": "eHg=", "sas_token": "a=b"},
-        ),
-        ("az://c/x", {"account": "acc", "account_key": "eHg=", "endpoint": "http://127.0.0.1:9"}),
-        ("gs://b/x", {"endpoint": "http://127.0.0.1:9"}),
-    ],
-)
-def test_azure_and_google_take_their_options(uri, storage):
-    store = stores.of(uri, Storage(**storage))
-    assert store._client  # pyright: ignore[reportAttributeAccessIssue]
-
-
-def test_azure_needs_an_account(monkeypatch):
-    monkeypatch.delenv("AZURE_STORAGE_ACCOUNT_NAME", raising=False)
-    with pytest.raises(ConfigError, match=r"storage\.account"):
-        stores.of("az://c/x", Storage()).read("a")
-    with pytest.raises(ConfigError, match=r"storage\.account"):
-        stores.of("az://c/x", Storage()).spark_uri("a")
 
 
 # -- S3 with faults ------------------------------------------------------------------------------------------------
