@@ -19,7 +19,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from cdc_platform.errors import LakeNotShared
-from cdc_platform.lake.store import File, NewFile, Store
+from cdc_platform.lake.store import File, NewFile, Store, writing
 
 _BATCH_BYTES = 8 << 20
 _BATCH_ROWS = 1 << 14
@@ -168,19 +168,21 @@ class Output:
                 "use_dictionary": list(self.sink.words),
                 "write_statistics": list(self.sink.stats),
             }
-            self._writer = pq.ParquetWriter(
-                self._file.file,
-                self.sink.schema,
-                compression="zstd",
-                compression_level=1,
-                write_batch_size=1 << 16,  # rows encoded at once: with the default of 1024 a tenth slower
-                store_schema=False,
-                store_decimal_as_integer=True,
-                metadata_collector=self._metadata,
-                **columns,
-            )
+            with writing(self.sink.table.uri(self._path)):
+                self._writer = pq.ParquetWriter(
+                    self._file.file,
+                    self.sink.schema,
+                    compression="zstd",
+                    compression_level=1,
+                    write_batch_size=1 << 16,  # rows encoded at once: with the default of 1024 a tenth slower
+                    store_schema=False,
+                    store_decimal_as_integer=True,
+                    metadata_collector=self._metadata,
+                    **columns,
+                )
         held, self._held, self._bytes = self._held, [], 0
-        self._writer.write_table(pa.Table.from_batches(held, self.sink.schema))
+        with writing(self.sink.table.uri(self._path)):
+            self._writer.write_table(pa.Table.from_batches(held, self.sink.schema))
 
     def close(self, *, empty: bool = False) -> Written | None:
         """The file, if there were rows, or one without any is wanted (`empty`)."""
@@ -192,7 +194,8 @@ class Output:
         self._writer.add_key_value_metadata(_CALENDAR)
         if self.note is not None:
             self._writer.add_key_value_metadata({_NOTE.decode(): json.dumps(self.note)})
-        self._writer.close()
+        with writing(self.sink.table.uri(self._path)):
+            self._writer.close()
         size = self._file.close()
         [metadata] = self._metadata
         return Written(self._path, size, metadata.num_rows, statistics(metadata, self.sink.stats))
@@ -200,11 +203,12 @@ class Output:
     def discard(self) -> None:
         """Leaves nothing behind of a file that isn't wanted after all."""
         self._held, self._bytes = [], 0
-        if self._writer is not None and self._file is not None:
-            with suppress(OSError):  # of a full disk
+        if self._writer is not None:
+            with suppress(OSError, RuntimeError):  # of a full disk; of a writer whose end has failed already
                 self._writer.close()
+        if self._file is not None:
             self._file.discard()
-            self._writer = self._file = None
+        self._writer = self._file = None
 
 
 _UNINDEXED = frozenset(("reason", "column"))

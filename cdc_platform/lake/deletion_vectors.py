@@ -13,7 +13,7 @@ from typing import Any, Self
 from pyroaring import BitMap64
 
 from cdc_platform.errors import LakeChanged
-from cdc_platform.lake.store import File, NewFile, Store
+from cdc_platform.lake.store import File, NewFile, Store, writing
 
 Descriptor = dict[str, Any]
 """What a table's log tells of a vector: storageType, pathOrInlineDv, offset, sizeInBytes, cardinality."""
@@ -81,11 +81,13 @@ class Vectors:
 
     def add(self, rows: BitMap64) -> Descriptor:
         """Writes a vector. It is read only once the file is closed."""
-        if self._new is None:
-            self._new = self._table.open_output(f"deletion_vector_{self._id}.bin")
-            self._new.file.write(_VERSION)
-        offset, data = self._new.file.tell(), _MAGIC + rows.serialize()
-        self._new.file.write(struct.pack(">i", len(data)) + data + struct.pack(">I", zlib.crc32(data)))
+        name, data = f"deletion_vector_{self._id}.bin", _MAGIC + rows.serialize()
+        with writing(self._table.uri(name)):
+            if self._new is None:
+                self._new = self._table.open_output(name)
+                self._new.file.write(_VERSION)
+            offset = self._new.file.tell()
+            self._new.file.write(struct.pack(">i", len(data)) + data + struct.pack(">I", zlib.crc32(data)))
         return {
             "storageType": "u",
             "pathOrInlineDv": base64.b85encode(self._id.bytes).decode().translate(_TO_Z85),

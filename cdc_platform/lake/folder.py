@@ -14,7 +14,12 @@ import pyarrow as pa
 from cdc_platform.errors import StorageError
 from cdc_platform.lake.store import COMMIT, NewFile, Store, checked, shown
 
-_LATER = frozenset((errno.EIO, errno.EAGAIN, errno.EINTR, errno.ESTALE, errno.ETIMEDOUT, errno.EMFILE, errno.ENFILE))
+_LATER = frozenset(
+    (
+        *(errno.EIO, errno.EAGAIN, errno.EINTR, errno.ESTALE, errno.ETIMEDOUT, errno.EMFILE, errno.ENFILE),
+        *(errno.ENOSPC, errno.EDQUOT),
+    )
+)
 """Faults that may be over later."""
 _NO_LINKS = frozenset((errno.EPERM, errno.ENOTSUP, errno.ENOSYS, errno.EMLINK))
 

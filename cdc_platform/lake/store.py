@@ -1,9 +1,11 @@
 """What every store of a lake can do, be it a folder or an object store: all reads and writes of a lake's files. Which
 one a lake has: `stores.of`. No Spark here."""
 
+import os
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from types import TracebackType
 from typing import ClassVar, NamedTuple, Self
@@ -11,6 +13,17 @@ from typing import ClassVar, NamedTuple, Self
 import pyarrow as pa
 
 from cdc_platform.config.storage import Storage
+from cdc_platform.errors import StorageError
+
+
+@contextmanager
+def writing(uri: str) -> Iterator[None]:
+    """Raises StorageError for pyarrow's errors of a write, which don't say of which file."""
+    try:
+        yield
+    except OSError as error:
+        problem = os.strerror(error.errno) if error.errno else str(error)
+        raise StorageError(uri, problem, retriable=True) from None
 
 
 @dataclass(slots=True)

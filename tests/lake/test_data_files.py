@@ -1,6 +1,7 @@
 """Files that workers write: what is read back, what Delta's log tells of them, and how much is held at once."""
 
 import json
+import random
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 
@@ -10,9 +11,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from cdc_platform.errors import StorageError
 from cdc_platform.lake import data_files
 from cdc_platform.lake.data_files import Output, Sink, footer, note_of, read, units
 from cdc_platform.lake.store import File, Store
+from tests.disk import mounted
 from tests.lakes import file_at, store_at
 from tests.properties import examples
 
@@ -176,6 +179,26 @@ def test_no_rows_make_no_file_and_what_isnt_wanted_is_removed(tmp_path, monkeypa
     assert list(tmp_path.rglob("*.parquet.*"))
     out.discard()
     assert not list(tmp_path.rglob("*.parquet*"))
+
+
+@pytest.mark.parametrize("left", [0, 1, 8, 60])
+def test_a_full_disk_is_told_by_the_name_of_the_file_and_nothing_is_left(tmp_path, monkeypatch, left):
+    """At a file's first bytes, and within its rows."""
+    monkeypatch.setattr(data_files, "_ROW_GROUP_BYTES", 1)
+    rows = pa.record_batch([[random.randbytes(9000).hex()]], names=["word"])
+    with mounted(tmp_path / "disk", "256k") as disk:
+        out = Output(Sink(store_at(disk.path), rows.schema, (), ()))
+        disk.leave(left << 10)
+        with pytest.raises(StorageError, match=rf"^{disk.path}/part-.*\.parquet: No space left on device$") as caught:
+            try:
+                for _ in range(9):
+                    out.write(rows)
+                out.close()
+            finally:
+                out.discard()
+        assert caught.value.retriable
+        disk.empty()
+        assert not list(disk.path.iterdir())
 
 
 def test_files_of_a_partition_lie_in_its_folder(tmp_path):
