@@ -20,7 +20,7 @@ from cdc_platform.changelog import run as changelog
 from cdc_platform.changes.file_stats import Summary
 from cdc_platform.changes.run import events_sink
 from cdc_platform.formats.events import columns_json, event_batch, schema_version
-from cdc_platform.lake import commits, handles, stores
+from cdc_platform.lake import commits, delta_table, handles, stores
 from cdc_platform.lake.data_files import Output
 from cdc_platform.lake.store import Store
 from cdc_platform.results import StageResult
@@ -172,22 +172,22 @@ class Feed:
 
     def live(self, db: str, table: str) -> list[dict[str, Any]]:
         """Rows of a snapshot as another reader than Spark sees them, without bookkeeping."""
-        found = read(self.target(db, table).snapshot.uri())
+        found = read(self.target(db, table).snapshot)
         return [{k: v for k, v in r.items() if not k.startswith("_cdc_")} for r in found.to_pylist()]
 
     def tombstones(self, db: str, table: str) -> list[dict[str, Any]]:
         """What is known of deletes."""
-        path = self.target(db, table).tombstones.uri()
-        return read(path).to_pylist() if DeltaTable.is_deltatable(path) else []
+        path = self.target(db, table).tombstones
+        return read(path).to_pylist() if delta_table.exists(path) else []
 
     def kept(self, db: str, tables: Iterable[str]) -> list[list[str]]:
         """All that is kept of some tables, bookkeeping and tombstones too."""
-        found = [(read(self.target(db, t).snapshot.uri()).to_pylist(), self.tombstones(db, t)) for t in tables]
+        found = [(read(self.target(db, t).snapshot).to_pylist(), self.tombstones(db, t)) for t in tables]
         return [sorted(map(repr, rows)) for both in found for rows in both]
 
     def has(self, db: str, table: str) -> bool:
         """Whether there is a snapshot."""
-        return DeltaTable.is_deltatable(self.target(db, table).snapshot.uri())
+        return delta_table.exists(self.target(db, table).snapshot)
 
     def state(self, db: str, table: str) -> tuple[str, str | None]:
         """State and reason of a table now."""
@@ -230,7 +230,8 @@ def as_event(event: dict[str, Any]) -> dict[str, Any]:
     return {k: list(v.items()) if isinstance(v, dict) else v for k, v in out.items()}
 
 
-def read(path: str) -> pa.Table:
+def read(path: str | Store) -> pa.Table:
     """A Delta table by delta-rs."""
-    reader = QueryBuilder().register("t", DeltaTable(path))
+    table = DeltaTable(path) if isinstance(path, str) else DeltaTable(path.uri(), storage_options=path.options)
+    reader = QueryBuilder().register("t", table)
     return pa.table(cast(Any, reader.execute("SELECT * FROM t").read_all()))

@@ -12,21 +12,23 @@ from unittest import mock
 
 from cdc_platform import chain
 from cdc_platform.config import load_config
+from cdc_platform.lake import stores
 from cdc_platform.spark.session import open_session
 
 KILL = "CDC_TEST_KILL"
-"""A function, texts and a file (or null), as JSON: instead of a call of the function whose arguments mention all the
-texts, once the file is there, the process and its JVM are killed."""
+"""A function, texts and the URI of a file of the lake (or null), as JSON: instead of a call of the function whose
+arguments mention all the texts, once the file is there, the process and its JVM are killed."""
 
 
-def die_at(function, mentioned, file):
+def die_at(lake, function, mentioned, uri):
     """See KILL."""
     module, name = function.rsplit(".", 1)
+    file = uri and uri.removeprefix(f"{lake.uri()}/")
     own = getattr(importlib.import_module(module), name)
 
     def call(*args, **named):
         told = repr((args, named))
-        if all(text in told for text in mentioned) and (file is None or os.path.exists(file)):
+        if all(text in told for text in mentioned) and (file is None or lake.exists(file)):
             os.killpg(0, signal.SIGKILL)
         return own(*args, **named)
 
@@ -34,9 +36,9 @@ def die_at(function, mentioned, file):
 
 
 def main(file, *stages):
-    if KILL in os.environ:
-        die_at(*json.loads(os.environ[KILL]))
     config = load_config(file)
+    if KILL in os.environ:
+        die_at(stores.lake(config), *json.loads(os.environ[KILL]))
     spark = open_session(config)
     for source in config.sources:
         for stage in stages or chain.STAGES:

@@ -2,7 +2,6 @@
 
 import json
 import os
-import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -15,7 +14,6 @@ from cdc_platform.config import load_config
 from cdc_platform.lake import handles, stores
 from cdc_platform.tables import HISTORY_PATH, SNAPSHOT_PATH, TYPED_CHANGES_PATH
 from tests import s3_server
-from tests.e2e.driver import KILL
 from tests.e2e.e2e_shop import Shop, facts, unaccounted
 
 pytestmark = [pytest.mark.spark, pytest.mark.broker, pytest.mark.e2e, pytest.mark.s3]
@@ -100,42 +98,3 @@ def test_a_backlog_and_an_increment_end_equal(broker, config_on_s3, sources):
         assert unaccounted(facts(load_config(config.file))["outcomes"]) == {}
     logs = [f for f in config.state_dir.rglob("*") if f.is_file()]
     assert not [f for f in logs if s3_server.SECRET.encode() in f.read_bytes()]
-
-
-POINTS = {
-    "landing: files written, not committed": ("lake.commits.append_files", "landing/dts"),
-    "landing: committed, checkpoint not yet": ("lake.checkpoints.note", "landing/dts.0", "'commits'"),
-    "changes: files written, not committed": ("lake.commits.append_files", "changes/"),
-    "changelog: committed, ledger not yet": ("lake.delta_table.append_rows", "offset_ledger", "room = 'changelog'"),
-    "changelog: all written, checkpoint not yet": ("lake.checkpoints.note", "changelog/dts", "'commits'"),
-    "snapshots: some tables done, checkpoint not yet": ("lake.checkpoints.note", "snapshots/dts", "'commits'"),
-}
-SHORT = ("changelog: committed, ledger not yet",)
-
-
-def kills(broker, config_on_s3, process, points):
-    shop = Shop(broker.bootstrap_servers, f"s3-kill-{len(points)}", 6)
-    config = config_on_s3(shop, sources=shop.sources()[:1])
-    for function, *mentioned in (POINTS[name] for name in points):
-        run = process(config, env={KILL: json.dumps([f"cdc_platform.{function}", mentioned, None])})
-        run.popen.wait(600)
-        run.kill()
-        assert run.popen.returncode == -signal.SIGKILL, run.tail()
-        shop.advance(2)
-    run = process(config)
-    assert run.popen.wait(600) == 0, run.tail()
-    assert shop.differences(config) == []
-    found = facts(config)
-    assert unaccounted(found["outcomes"]) == {}
-    assert found["quarantine"] == []
-    assert len(found["landed"]["dts"]) == len({row[:3] for row in found["landed"]["dts"]})
-
-
-@pytest.mark.thorough
-def test_a_killed_run_leaves_nothing_behind(broker, config_on_s3, process):
-    kills(broker, config_on_s3, process, SHORT)
-
-
-@pytest.mark.thorough
-def test_runs_killed_one_after_the_other_leave_nothing_behind(broker, config_on_s3, process):
-    kills(broker, config_on_s3, process, POINTS)
