@@ -188,7 +188,8 @@ def test_a_run_killed_while_workers_bring_rows_in_leaves_nothing_behind(spark, p
     assert feed.state("shop", "plain") == ("live", None)
 
 
-MANY = [SourceTable("shop", f"m{i:02}", [("id", "int"), ("note", "text")]) for i in range(12)]
+MANY = [SourceTable("shop", f"m{i:02}", [("id", "int"), ("note", "text")]) for i in range(24)]
+"""More than are committed at once, on S3 too."""
 
 
 @pytest.mark.thorough
