@@ -1,11 +1,13 @@
 """Sets of GTIDs, as MySQL and MariaDB write them: what several of them have in common.
 
 MySQL: `uuid:1-5:8, uuid:1-3`, also with tags (`uuid:tag:1-4`). MariaDB: `0-1-100,1-2-7`, of each domain the last
-transaction: all before it in its domain are in the set, whichever server wrote them.
+transaction: all before it in its domain are in the set, whichever server wrote them. Of two servers' transactions the
+numbers say which is the later one only under `gtid_strict_mode`, which no event tells: then the domain is left out.
 """
 
 import re
 from collections.abc import Sequence
+from typing import NamedTuple
 
 _MARIADB = re.compile(r"(\d+)-(\d+)-(\d+)")
 _UUID = re.compile(r"[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
@@ -32,20 +34,28 @@ def common(sets: Sequence[str]) -> str | None:
     return ",".join(f"{name}:{':'.join(map(_shown, ranges))}" for name, ranges in sorted(found.items()))
 
 
-def _positions(text: str) -> dict[int, tuple[int, str]] | None:
-    """Domain → number of its last transaction, and the transaction; None: it isn't MariaDB's."""
-    found: dict[int, tuple[int, str]] = {}
+class _Last(NamedTuple):
+    """A domain's last transaction."""
+
+    number: int
+    server: int
+    text: str
+
+
+def _positions(text: str) -> dict[int, list[_Last]] | None:
+    """Domain → its last transactions (of several servers as many); None: it isn't MariaDB's."""
+    found: dict[int, list[_Last]] = {}
     for part in text.split(","):
         if (m := _MARIADB.fullmatch(part)) is None:
             return None
-        domain, number = int(m[1]), int(m[3])
-        found[domain] = max(found.get(domain, (-1, "")), (number, part))
+        found.setdefault(int(m[1]), []).append(_Last(int(m[3]), int(m[2]), part))
     return found
 
 
-def _common_positions(positions: Sequence[dict[int, tuple[int, str]]]) -> str:
-    shared = set.intersection(*map(set, positions))
-    return ",".join(min(p[domain] for p in positions)[1] for domain in sorted(shared))
+def _common_positions(positions: Sequence[dict[int, list[_Last]]]) -> str:
+    shared = sorted(set.intersection(*map(set, positions)))
+    each = [[last for p in positions for last in p[domain]] for domain in shared]
+    return ",".join(min(of).text for of in each if len({last.server for last in of}) == 1)
 
 
 def _mysql(text: str) -> dict[str, Ranges] | None:
