@@ -3,6 +3,7 @@
 #   entrypoint.sh code-server | webserver | daemon
 #   entrypoint.sh health code-server | webserver | daemon    exit code 0: that program works
 #   entrypoint.sh migrate                                    brings Dagster's tables to the installed version
+#   entrypoint.sh executor                                   an executor of Spark on Kubernetes; Spark starts it, not you
 #   entrypoint.sh status --json                              any other word is a command of cdc-platform
 #
 # CDC_ETC   configuration: cdc.yaml, and dagster.yaml where the one beside this script isn't wanted  [/etc/cdc]
@@ -51,6 +52,28 @@ health() {
   esac
 }
 
+# As in Spark's own image, with the Python and the jars of this one. All that it takes is what Spark's driver puts into a
+# pod's environment, Java's options as SPARK_JAVA_OPT_0, SPARK_JAVA_OPT_1 and so on.
+executor() {
+  [ -n "${SPARK_DRIVER_URL:-}" ] || fail "SPARK_DRIVER_URL is missing. Spark's driver starts executors: docs/deployment.md"
+  SPARK_HOME=$(python -c 'from importlib.util import find_spec; print(*find_spec("pyspark").submodule_search_locations)')
+  export SPARK_HOME
+  set --
+  while option=$(printenv "SPARK_JAVA_OPT_$#"); do
+    set -- "$@" "$option"
+  done
+  exec java "$@" -Xms"$SPARK_EXECUTOR_MEMORY" -Xmx"$SPARK_EXECUTOR_MEMORY" \
+    -cp "${SPARK_CONF_DIR:+$SPARK_CONF_DIR:}${SPARK_CLASSPATH:+$SPARK_CLASSPATH:}$SPARK_HOME/jars/*" \
+    org.apache.spark.scheduler.cluster.k8s.KubernetesExecutorBackend \
+    --driver-url "$SPARK_DRIVER_URL" \
+    --executor-id "$SPARK_EXECUTOR_ID" \
+    --cores "$SPARK_EXECUTOR_CORES" \
+    --app-id "$SPARK_APPLICATION_ID" \
+    --hostname "$SPARK_EXECUTOR_POD_IP" \
+    --resourceProfileId "$SPARK_RESOURCE_PROFILE_ID" \
+    --podName "$SPARK_EXECUTOR_POD_NAME"
+}
+
 case ${1:-} in
   code-server)
     prepare
@@ -66,6 +89,7 @@ case ${1:-} in
     exec dagster-daemon run -w "$here/workspace.yaml"
     ;;
   health) health "${2:-}" ;;
+  executor) executor ;;
   migrate)
     prepare
     exec dagster instance migrate

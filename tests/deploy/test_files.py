@@ -20,8 +20,8 @@ KUBERNETES = "1.33"
 """Whose schemas the manifests are held to. All kinds in use have been in it for years."""
 
 
-NO_MANIFESTS = ("kustomization.yaml", "cdc.yaml")
-"""What kustomize reads and the cluster doesn't get."""
+NO_MANIFESTS = ("kustomization.yaml", "cdc.yaml", "executors/code-server.yaml")
+"""What kustomize reads and the cluster doesn't get as it is."""
 
 
 def checked(program: str, *args: str | Path, folder: Path = ROOT) -> tuple[int, str]:
@@ -79,8 +79,10 @@ def test_compose_is_of_its_specification(tmp_path):
 
 def test_kubernetes_takes_the_manifests(tmp_path):
     check = ("--strict", "-k", KUBERNETES)
-    manifests = sorted(p for p in (DEPLOY / "kubernetes").glob("*.yaml") if p.name not in NO_MANIFESTS)
-    assert len(manifests) > 5
+    folder = DEPLOY / "kubernetes"
+    ignored = {p for name in NO_MANIFESTS for p in folder.rglob(name)}
+    manifests = sorted(set(folder.rglob("*.yaml")) - ignored)
+    assert len(manifests) > 8
     code, said = checked("kubernetes-validate", *check, *manifests)
     assert code == 0, said
     (tmp_path / "wrong.yaml").write_text((DEPLOY / "kubernetes" / "daemon.yaml").read_text().replace("args:", "arg:"))
@@ -131,6 +133,31 @@ def test_kustomization_names_what_is_there():
     there = {path.name for path in (DEPLOY / "kubernetes").glob("*.yaml")} - {"kustomization.yaml"}
     assert {*kustomization["resources"], *config["files"]} == there
     assert kustomization["images"][0]["newTag"] == __version__
+
+
+def kustomized(folder: Path) -> dict[tuple[str, str], dict[str, Any]]:
+    """(kind, name) → what the cluster gets."""
+    done = subprocess.run(["kubectl", "kustomize", str(folder)], capture_output=True, text=True, check=True, timeout=60)
+    found = yaml.safe_load_all(done.stdout)
+    return {(d["kind"], re.sub(r"-[a-z0-9]{10}$", "", d["metadata"]["name"])): d for d in found}
+
+
+@pytest.mark.skipif(not shutil.which("kubectl"), reason="no kubectl")
+def test_executors_as_pods_are_a_component_that_changes_nothing_unless_it_is_named(tmp_path):
+    folder = shutil.copytree(DEPLOY / "kubernetes", tmp_path / "kubernetes")
+    plain = kustomized(folder)
+    text = (folder / "kustomization.yaml").read_text()
+    (folder / "kustomization.yaml").write_text(text.replace("# components: [executors]", "components: [executors]"))
+    more = kustomized(folder)
+    added = {("ServiceAccount", "cdc-code-server"), ("Role", "cdc-executors"), ("RoleBinding", "cdc-executors")}
+    assert more.keys() - plain.keys() == added | {("NetworkPolicy", "cdc-drivers"), ("NetworkPolicy", "cdc-executors")}
+    changed = {key for key in plain if plain[key] != more[key]}
+    assert {key for key in changed if key[0] != "Deployment"} == {("ConfigMap", "cdc-config")}
+    assert more["ConfigMap", "cdc-config"]["data"].keys() == {"cdc.yaml", "executor.yaml"}
+    pod = more["Deployment", "cdc-code-server"]["spec"]["template"]["spec"]
+    assert (pod["serviceAccountName"], pod["automountServiceAccountToken"]) == ("cdc-code-server", True)
+    assert [e["name"] for e in pod["containers"][0]["env"]] == ["POD_IP", "POD_NAME"]
+    assert "serviceAccountName" not in plain["Deployment", "cdc-code-server"]["spec"]["template"]["spec"]
 
 
 @pytest.mark.parametrize("program", PROGRAMS)
@@ -189,3 +216,43 @@ def test_a_dagster_yaml_beside_cdc_yaml_wins(tmp_path):
     (etc / "dagster.yaml").write_text("telemetry: {enabled: false}\n")
     assert entrypoint("status", **env).returncode == 0
     assert (home / "dagster" / "dagster.yaml").read_text() == "telemetry: {enabled: false}\n"
+
+
+def test_an_executor_is_what_the_pods_environment_says(tmp_path):
+    for program, does in {
+        "java": f'printf "%s\\n" "$SPARK_HOME" "$@" > {tmp_path}/asked',
+        "python": "echo /py/pyspark",
+    }.items():
+        (tmp_path / program).write_text(f"#!/bin/sh\n{does}\n")
+        (tmp_path / program).chmod(0o755)
+    names = (
+        "EXECUTOR_ID",
+        "EXECUTOR_CORES",
+        "APPLICATION_ID",
+        "RESOURCE_PROFILE_ID",
+        "EXECUTOR_POD_IP",
+        "EXECUTOR_POD_NAME",
+    )
+    told = {f"SPARK_{name}": name for name in names} | {
+        "SPARK_DRIVER_URL": "spark://D@h:1",
+        "SPARK_EXECUTOR_MEMORY": "2g",
+    }
+    options = {f"SPARK_JAVA_OPT_{i}": f"-Dn={i} of * 'all'" for i in range(11)}
+    path = {"PATH": f"{tmp_path}:/usr/bin:/bin"}
+    done = entrypoint("executor", **path, **told, **options, SPARK_CONF_DIR="/c", SPARK_CLASSPATH="/own.jar")
+    assert done.returncode == 0, done.stderr
+    home, *asked = (tmp_path / "asked").read_text().splitlines()
+    assert (home, asked[:11]) == ("/py/pyspark", list(options.values()))
+    assert asked[11:15] == ["-Xms2g", "-Xmx2g", "-cp", "/c:/own.jar:/py/pyspark/jars/*"]
+    assert asked[15].endswith(".KubernetesExecutorBackend")
+    assert dict(zip(asked[16::2], asked[17::2], strict=True)) == {
+        "--driver-url": "spark://D@h:1",
+        "--executor-id": "EXECUTOR_ID",
+        "--cores": "EXECUTOR_CORES",
+        "--app-id": "APPLICATION_ID",
+        "--hostname": "EXECUTOR_POD_IP",
+        "--resourceProfileId": "RESOURCE_PROFILE_ID",
+        "--podName": "EXECUTOR_POD_NAME",
+    }
+    bare = entrypoint("executor", **path)
+    assert (bare.returncode, "SPARK_DRIVER_URL is missing" in bare.stderr) == (2, True)
