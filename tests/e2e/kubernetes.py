@@ -77,15 +77,21 @@ class Kubernetes:
         label = {"labelSelector": "spark-role=executor"}
         return {pod["metadata"]["name"] for pod in requests.get(self.url(), params=label, timeout=10).json()["items"]}
 
+    def pod(self, name: str) -> Pod | None:
+        """One as it is now; None: it is gone."""
+        answer = requests.get(self.url(name), timeout=10)
+        return answer.json() if answer.ok else None
+
     def follow(self) -> None:
         """What the kubelet does, once: new pods are started, those that are gone are ended, and it is told what became
         of the others."""
         there = self.names()
         for name in there - self.pods.keys():
-            self.pods[name] = requests.get(self.url(name), timeout=10).json()
-            ip = f"127.0.1.{len(self.pods)}"
-            self._running[name] = self._start(self.pods[name], ip)
-            self._report(name, "Running", ip=ip)
+            if pod := self.pod(name):
+                self.pods[name] = pod
+                ip = f"127.0.1.{len(self.pods)}"
+                self._running[name] = self._start(pod, ip)
+                self._report(name, "Running", ip=ip)
         for name, process in list(self._running.items()):
             if name not in there:
                 _end(self._running.pop(name))
@@ -122,9 +128,9 @@ class Kubernetes:
             )
 
     def _report(self, name: str, phase: str, *, ready: str = "False", ip: str | None = None) -> None:
-        pod = requests.get(self.url(name), timeout=10).json()
-        pod["status"] = {"phase": phase, "podIP": ip, "conditions": [{"type": "Ready", "status": ready}]}
-        requests.put(f"{self.url(name)}/status", json=pod, timeout=10)  # refused: the pod is gone
+        if pod := self.pod(name):
+            pod["status"] = {"phase": phase, "podIP": ip, "conditions": [{"type": "Ready", "status": ready}]}
+            requests.put(f"{self.url(name)}/status", json=pod, timeout=10)  # refused: the pod is gone meanwhile
 
 
 def _of_the_image(home: Path) -> dict[str, str]:
