@@ -11,10 +11,9 @@ import pytest
 from deltalake import DeltaTable, QueryBuilder, write_deltalake
 
 from cdc_platform import tables
-from cdc_platform.changelog import retyped
+from cdc_platform.changelog import retyped, write
 from cdc_platform.changelog import run as changelog
 from cdc_platform.changelog.retyped import Retyped
-from cdc_platform.changelog.write import Direct
 from cdc_platform.changes import run as formats
 from cdc_platform.changes.decoded_by import decoded_by
 from cdc_platform.formats.contract import MESSAGE
@@ -274,7 +273,7 @@ def test_rows_of_an_earlier_version_are_compared(debezium, monkeypatch):
     debezium.land(ddl(50, CREATE, COLUMNS), scaled(110, 1), topic="ddl")  # where a row stands, too
     rows_of(debezium)
     with monkeypatch.context() as earlier:
-        earlier.setattr(Direct, "_by", None)
+        earlier.setattr(write, "_decoded_by", lambda _: None)
         debezium.decode()
     monkeypatch.setattr(retyped, "decode", never)
     with pytest.raises(AssertionError, match="decoded again"):
