@@ -121,7 +121,6 @@ class _Shared:
             **{k: sum(int(r[k]) for r in ledger) for k in ("landed", "accounted", "lost")},
             "missing": sum(gap.records for gap in gaps),
             "held_unnamed": held.get(None, 0),
-            "complete_up_to_proven": complete and complete.proven,
             "cut": queries.newest_cuts(config).get(source.name),
             "decoder_versions": _decoders(config, source),
             "erasures": queries.erasures(config, source),
@@ -166,6 +165,7 @@ class _Shared:
         facts = {
             **self.facts,
             **{"state": state["state"], "held": held, "compared": compared},
+            "complete_up_to_proven": self.complete and self.complete.proven_of(name),
             "position": self.complete and self.complete.position_of(name),
             "gtids": self.complete and self.complete.gtids(name),
             "schema_version": self.schemas.get(name),

@@ -231,6 +231,7 @@ def _tables(config: Config, reached: Mapping[str, Complete | None]) -> list[dict
                 "state": state.get("state", "waiting"),
                 "reason": state.get("reason"),
                 "complete_up_to": told and told.of(name),
+                "complete_proven": told and told.proven_of(name),
                 "complete_reason": told.behind[name].reason if told and name in told.behind else None,
                 "complete_position": told and told.position_of(name),
                 "complete_gtids": told and told.gtids(name),

@@ -25,10 +25,11 @@ _AT_ONCE, _AT_MOST = 64, 4096
 @dataclass(frozen=True, slots=True)
 class Behind:
     """A snapshot that is complete up to an earlier time than its source, and why. source_time None: to no time.
-    ends: as of the source, of partitions where it is another offset."""
+    proven: as of the source. ends: as of the source, of partitions where it is another offset."""
 
     source_time: datetime | None
     reason: str
+    proven: bool = False
     ends: Mapping[Where, int] = field(default_factory=dict)
 
 
@@ -56,22 +57,26 @@ class Complete:
     position_reason: str | None = None
     ends: Mapping[Where, int] | None = None
 
-    def end(self, name: Name | None, where: Where) -> int | None:
-        """As `ends`, of one snapshot (None: of the source). Of a partition that it doesn't name nothing had come."""
+    def ends_of(self, name: Name | None) -> dict[Where, int] | None:
+        """As `ends`, of one snapshot (None: of the source)."""
         if self.ends is None:
             return None
-        own = self.behind[name].ends if name and name in self.behind else {}
-        return own.get(where, self.ends.get(where, 0))
+        return {**self.ends, **(self.behind[name].ends if name and name in self.behind else {})}
 
     def stands(self, name: Name | None, held: Mapping[Where, int]) -> bool:
         """Whether it is true of a snapshot (None: of the source) that lacks messages, in each partition from an offset
-        on."""
-        ends = ((self.end(name, where), offset) for where, offset in held.items())
-        return all(end is not None and end <= offset for end, offset in ends)
+        on. Of a partition that it doesn't name nothing had come."""
+        if (ends := self.ends_of(name)) is None:
+            return not held
+        return all(ends.get(where, 0) <= offset for where, offset in held.items())
 
-    def of(self, name: Name) -> datetime | None:
-        """Up to when one snapshot is complete."""
+    def of(self, name: Name | None) -> datetime | None:
+        """Up to when one snapshot (None: the source) is complete."""
         return self.behind[name].source_time if name in self.behind else self.source_time
+
+    def proven_of(self, name: Name | None) -> bool:
+        """As `proven`, of one snapshot (None: of the source)."""
+        return self.behind[name].proven if name in self.behind else self.proven
 
     @property
     def position(self) -> str | None:
@@ -136,9 +141,12 @@ def published(row: Mapping[str, Any]) -> Complete:
     ends: dict[Name | None, dict[Where, int]] = {}
     for e in row.get("end_offsets") or ():
         ends.setdefault(name_in(e), {})[e["topic"], e["partition"]] = e["offset"]
-    behind = {
-        (name := name_of(b)): Behind(b["source_time"], b["reason"], ends.get(name, {})) for b in row["behind"] or ()
-    }
+    assumed = None if row.get("assumed") is None else {name_of(b) for b in row["assumed"]}
+    behind = {}
+    for b in row["behind"] or ():
+        name, at = name_of(b), b["source_time"]
+        proven = at is None or (assumed is not None and name not in assumed)
+        behind[name] = Behind(at, b["reason"], proven, ends.get(name, {}))
     pos = row["binlog_pos"]
     place = (row["binlog_file"], None if pos is None else int(pos), row["gtid"])
     told = row["batch"], row["source_time"], bool(row["proven"]), row["reason"], behind

@@ -60,10 +60,15 @@ WATERMARKS = Table(
             "of scope source: of each partition the first offset that the time doesn't rest on; of tables in `behind`, "
             "too, where it is another; NULL: an earlier version wrote the row",
         ),
+        Column(
+            "assumed",
+            Array(Struct((("db", STRING), ("schema", STRING), ("table", STRING)))),
+            "of scope source: tables in `behind` whose time isn't proven; NULL: an earlier version wrote the row",
+        ),
     ),
     partition_by=("source",),
     settings=NOTED,
-    added=("position_reason", "end_offsets"),
+    added=("position_reason", "end_offsets", "assumed"),
 )
 
 SEQUENCES = Table(

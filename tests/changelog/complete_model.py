@@ -15,6 +15,7 @@ from cdc_platform.config import Config
 from cdc_platform.lake import stores, watermarks
 from cdc_platform.lake.watermarks import PARTITION, SOURCE, Complete, published
 from cdc_platform.snapshots.cuts import complete
+from cdc_platform.snapshots.cuts import marks as now
 from cdc_platform.snapshots.cuts.holds import Hold, Missing, first
 from cdc_platform.tables import WATERMARKS, Name
 from tests.changelog.test_watermarks import START, event, row, source, statistics
@@ -173,11 +174,11 @@ class Lake:
             for where, name, value in (
                 (complete.delta_sql, "ensure", lambda _, path: path),
                 (complete.delta_table, "append_rows", self.append),
-                (complete, "ended", lambda *_: frozenset()),
-                (complete.queries, "ledger", lambda *_: ledger),
-                (complete.queries, "landed", lambda *_: {("t", p): n for p, n in enumerate(self.landed) if n}),
-                (complete.queries, "query", lambda *_, **__: None),
-                (complete.landing, "looked_at", lambda *_: self.looked),
+                (now, "ended", lambda *_: frozenset()),
+                (now.queries, "ledger", lambda *_: ledger),
+                (now.queries, "landed", lambda *_: {("t", p): n for p, n in enumerate(self.landed) if n}),
+                (now.queries, "query", lambda *_, **__: None),
+                (now.landing, "looked_at", lambda *_: self.looked),
                 (complete.holds, "missing", lambda *_: self.missing()),
                 (marks, "partitions", self.marks),
                 (watermarks, "partitions", self.marks),
@@ -234,3 +235,15 @@ class Lake:
         found = self.complete()
         assert found is not None
         return {None: found.source_time, **{name: found.of(name) for name in TABLES}}
+
+    def check_what_it_rests_on(self, last: Complete | None) -> None:
+        """A time that was told before rests on no less than it did."""
+        found = self.complete()
+        assert found is not None
+        if last is None:
+            return
+        for name in (None, *TABLES):
+            then, now = last.ends_of(name) or {}, found.ends_of(name) or {}
+            if (at := last.of(name)) and found.of(name) == at and found.proven_of(name) == last.proven_of(name):
+                held = {h.where: h.offset for h in first(self.lacks(name))}
+                assert not last.stands(name, held) or all(now.get(w, 0) >= end for w, end in then.items()), name

@@ -20,7 +20,7 @@ from cdc_platform.lake import watermarks as watermarks_of
 from cdc_platform.lake.store import Store
 from cdc_platform.lake.watermarks import partitions, reached
 from cdc_platform.snapshots.cuts import complete
-from cdc_platform.snapshots.cuts.complete import Marks, earliest
+from cdc_platform.snapshots.cuts.marks import Marks, earliest
 from tests.properties import examples
 from tests.rows import add
 

@@ -1,14 +1,13 @@
 """What publications rest on: the newest that is true without what is held is found, whatever a lake has of them."""
 
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 from typing import Any
 
 import pytest
 from deltalake import write_deltalake
 
 from cdc_platform.config import Config
-from cdc_platform.lake import delta_table, new_tables, stores, watermarks
+from cdc_platform.lake import delta_table, stores, watermarks
 from cdc_platform.lake.watermarks import Behind, Complete
 from cdc_platform.snapshots.cuts import complete, holds
 from cdc_platform.snapshots.cuts.holds import Hold, Missing
@@ -22,14 +21,6 @@ ONE, TWO = ("d", "one"), ("d", "two")
 
 def at(second: float) -> datetime:
     return T0 + timedelta(seconds=second)
-
-
-@pytest.fixture
-def config(tmp_path: Path) -> Config:
-    source = {"name": "s", "format": "canal", "topics": ["t"]}
-    made = Config.model_validate({"lake": str(tmp_path), "sources": [source]})
-    new_tables.create(OFFSET_LEDGER.at(stores.lake(made)), OFFSET_LEDGER)
-    return made
 
 
 def ends(**of: int) -> list[dict[str, Any]]:
@@ -53,7 +44,7 @@ def reached(config: Config, batch: int, **of: tuple[int, float]) -> None:
 
 
 def test_a_publication_stands_without_what_it_does_not_rest_on():
-    found = Complete(0, at(1), True, None, {TWO: Behind(at(0), "why", {A: 3})}, ends={A: 5, B: 7})
+    found = Complete(0, at(1), True, None, {TWO: Behind(at(0), "why", ends={A: 3})}, ends={A: 5, B: 7})
     assert found.stands(None, {}) and found.stands(None, {A: 5, B: 9})
     assert not found.stands(None, {A: 4}) and not found.stands(ONE, {A: 5, B: 6})
     assert found.stands(TWO, {A: 3}) and not found.stands(TWO, {A: 3, B: 6}) and not found.stands(TWO, {A: 2})
@@ -73,7 +64,7 @@ def test_earlier_publications_are_read_as_they_are_asked_for(config: Config, mon
     monkeypatch.setattr(delta_table, "ask", lambda sql, **paths: asked.append(sql) or ask(sql, **paths))
     last = watermarks.complete(path, "s")
     assert last is not None
-    assert (last.number, last.ends, last.behind[TWO]) == (999, {A: 999}, Behind(at(0), "why", {A: 1}))
+    assert (last.number, last.ends, last.behind[TWO]) == (999, {A: 999}, Behind(at(0), "why", ends={A: 1}))
     asked.clear()
     found = watermarks.earlier(path, "s", last.number)
     assert [next(found).number for _ in range(64)] == list(range(998, 934, -1)) and len(asked) == 1

@@ -1,0 +1,102 @@
+"""Up to when a source and its tables may be called complete: by what their partitions tell now, or by what was told
+before and stands.
+
+It is gone back on only where something is missing that it rests on.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from copy import copy
+from dataclasses import dataclass
+from datetime import datetime
+from functools import cached_property
+from itertools import islice, tee
+from typing import NamedTuple
+
+from cdc_platform.config import Source
+from cdc_platform.lake import watermarks
+from cdc_platform.lake.store import Store
+from cdc_platform.lake.watermarks import Behind, Complete, Where
+from cdc_platform.snapshots.cuts import holds
+from cdc_platform.snapshots.cuts.holds import Hold
+from cdc_platform.snapshots.cuts.marks import Marks, earliest
+from cdc_platform.tables import Name
+
+_LOOKED_AT = 10_000
+"""So many earlier publications are looked at, at most: of years there are as many once they are folded."""
+
+
+class Claim(NamedTuple):
+    """Up to when, whether every partition tells it, what holds it back, and what it rests on, as in Complete."""
+
+    source_time: datetime | None
+    proven: bool
+    reason: str
+    ends: Mapping[Where, int]
+
+
+@dataclass(frozen=True)
+class Claims:
+    """last: what was told before."""
+
+    path: Store
+    source: Source
+    marks: Marks
+    last: Complete | None
+
+    def of_source(self, held: Sequence[Hold]) -> Claim:
+        """held: what no table has."""
+        return self._later(held, None)
+
+    def of_table(self, name: Name, held: Sequence[Hold], own: Sequence[Hold], source: Claim) -> Behind:
+        """own: what this table lacks beside what no table has."""
+        found = self._later([*held, *own], name)
+        at = found.source_time and source.source_time and min(found.source_time, source.source_time)
+        return Behind(at, own[0].reason, at is None or found.proven, _other(found.ends, source.ends))
+
+    def still(self, name: Name, why: str, source: Claim) -> Behind:
+        """Of a table that isn't kept up to date: it stays where it was."""
+        if self.last is None:
+            return Behind(None, why, True)
+        at, ends = self.last.of(name), self.last.ends_of(name)
+        return Behind(at, why, at is None or self.last.proven_of(name), _other(ends or {}, source.ends))
+
+    def _later(self, held: Sequence[Hold], name: Name | None) -> Claim:
+        """What the partitions tell, or what was told, whichever is later."""
+        now, known = self._now(held), self.before(held, name)
+        if known is None or (at := known.of(name)) is None:
+            return now
+        proven = known.proven_of(name)
+        if now.source_time is not None and (now.source_time, now.proven) >= (at, proven):
+            return now
+        rests = known.ends_of(name) or {}
+        ends = {w: max(now.ends.get(w, 0), rests.get(w, 0)) for w in now.ends.keys() | rests.keys()}
+        why = now.reason or known.reason or ""
+        return Claim(at, proven, why, ends)
+
+    def _now(self, held: Sequence[Hold]) -> Claim:
+        first = holds.first(held)
+        reached = {
+            h.where: (watermarks.reached(self.path, self.source.name, *h.where, h.offset), h.reason) for h in first
+        }
+        before = {h.where: h.offset for h in first}
+        ends = {w: min(end, before.get(w, end)) for w, end in self.marks.ends.items()}
+        return Claim(*earliest(self.marks, reached), ends)
+
+    def before(self, held: Sequence[Hold], name: Name | None = None) -> Complete | None:
+        """The newest publication that is true of a table (None: of the source) without what is held."""
+        first = {h.where: h.offset for h in holds.first(held)}
+        if self.last is None or self.last.stands(name, first):
+            return self.last
+        return next((p for p in copy(self._before_last) if p.stands(name, first)), None)
+
+    @cached_property
+    def _before_last(self) -> Iterator[Complete]:
+        """The publications before the last: one to copy, the copies read them once together."""
+        number = self.last.number if self.last else 0
+        return tee(islice(watermarks.earlier(self.path, self.source.name, number), _LOOKED_AT), 1)[0]
+
+
+def _other(ends: Mapping[Where, int], source: Mapping[Where, int]) -> dict[Where, int]:
+    """Those that are other than the source's."""
+    both = ((w, ends.get(w, 0)) for w in ends.keys() | source.keys())
+    return {w: end for w, end in both if end != source.get(w, 0)}

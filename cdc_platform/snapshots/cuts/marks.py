@@ -1,0 +1,94 @@
+"""How far each partition of a source is: the time that it tells, and the offsets that are taken up of it.
+
+A partition to which nothing comes tells no time. Whoever sends the log in its order has sent that partition all that
+is older than what the others told `idle_partition_s` before Kafka was last looked at, unless it failed in between and
+sends it later. So this is taken for complete and said to be (`proven` is false).
+"""
+
+from collections.abc import Mapping
+from datetime import datetime, timedelta
+from typing import NamedTuple
+
+from cdc_platform.config import Config, Source
+from cdc_platform.lake import queries, watermarks
+from cdc_platform.lake.store import Store
+from cdc_platform.lake.watermarks import Where
+from cdc_platform.landing import run as landing
+from cdc_platform.landing.ended import ended
+from cdc_platform.tables import LOADED
+
+_SHOWN = 5
+
+
+class Marks(NamedTuple):
+    """What is known of partitions. now: watermarks (None: none was told); before: of others, so long ago that a record
+    older than them would have come by the time that Kafka was last looked at; open: partitions of which not all that
+    was landed is in the changelog; ends: first offset that isn't taken up; taken: the one behind the newest event."""
+
+    now: Mapping[Where, datetime | None]
+    before: datetime | None
+    open: frozenset[Where]
+    ends: Mapping[Where, int] = {}
+    taken: Mapping[Where, int] = {}
+
+
+def earliest(marks: Marks, held: Mapping[Where, tuple[datetime | None, str]]) -> tuple[datetime | None, bool, str]:
+    """The source's watermark, whether every partition tells it, and a reason why not, or what holds it back. held: of
+    partitions with a message that isn't in any snapshot the watermark before it, and why."""
+    times, idle = _times(marks, held)
+    if not times:
+        return None, True, "nothing has come yet"
+    first = min(times, key=lambda w: (times[w] is not None, times[w] or datetime.min))
+    found = times[first]
+    if found is None:
+        return (
+            None,
+            True,
+            held[first][1] if first in held else f"no event of {_named([first])} tells when its log had it",
+        )
+    relied = [w for w in idle if (told := marks.now[w]) is None or told < found]
+    why = [held[first][1]] if first in held else []
+    return found, not relied, "; ".join([*why, *([f"nothing comes by {_named(relied)}"] if relied else [])])
+
+
+def _times(
+    marks: Marks, held: Mapping[Where, tuple[datetime | None, str]]
+) -> tuple[dict[Where, datetime | None], list[Where]]:
+    """Up to when each partition is complete, and which are taken for it, before what is held of them."""
+    times, idle = dict(marks.now), []
+    for where, told in marks.now.items():
+        if where not in marks.open and marks.before is not None and (told is None or told < marks.before):
+            times[where] = marks.before
+            idle.append(where)
+    for where, (before, _) in held.items():
+        told = times.get(where)
+        times[where] = before if told is None or before is None else min(told, before)
+    return times, idle
+
+
+def _named(partitions: list[Where]) -> str:
+    texts = [f"{topic}/{partition}" for topic, partition in sorted(partitions)]
+    return ", ".join(texts[:_SHOWN]) + (f" and {len(texts) - _SHOWN} more" if len(texts) > _SHOWN else "")
+
+
+def read(config: Config, source: Source, path: Store) -> Marks:
+    """As the changelog and the ledger tell it. path: of WATERMARKS."""
+    over = ended(config, source)
+    found = watermarks.partitions(path, source.name)
+    ledger = {(r["topic"], r["partition"]): r for r in queries.ledger(config, [source]) if r["topic"] != LOADED}
+    whole = {w for w, r in ledger.items() if not r["unaccounted"]}
+    # Of one of which all that was landed is taken up, the first to be landed: a time may rest on it that nothing else
+    # came by it.
+    landed = {w: o for w, o in queries.landed(config, source).items() if w in whole}
+    taken = {w: r["offset"] + 1 for w, r in found.items()}
+    ends = {w: max(taken.get(w, 0), landed.get(w, 0)) for w in taken.keys() | landed.keys()}
+    now = {w: r["source_time"] for w, r in found.items() if w not in over}
+    read_, there = {w: taken[w] for w in now}, ledger.keys() - over
+    if len(there | now.keys()) < 2:
+        return Marks(now, None, frozenset(), ends, read_)
+    before = None
+    if looked := landing.looked_at(config, source):
+        until = looked - timedelta(seconds=source.idle_partition_s)
+        old = watermarks.partitions(path, source.name, until=until)
+        before = max((r["source_time"] for w, r in old.items() if r["source_time"] and w not in over), default=None)
+    return Marks({**dict.fromkeys(there), **now}, before, frozenset(there - whole), ends, read_)
