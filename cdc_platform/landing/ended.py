@@ -28,6 +28,17 @@ def ended(config: Config, source: Source) -> frozenset[Where]:
     return frozenset((r["topic"], r["partition"]) for r in rows or [] if (r["last"], r["outcome"]) == (GONE, "landed"))
 
 
+def successors(config: Config, source: Source) -> frozenset[Where]:
+    """Partitions that took the place of others, as far as the ledger still has the batch."""
+    mine = f"source = {queries.text(source.name)} AND outcome = 'landed'"
+    rows = queries.query(
+        f"SELECT DISTINCT topic, partition FROM t WHERE {mine} AND to_offset <> {GONE} AND records = 0 "
+        f"AND batch IN (SELECT batch FROM t WHERE {mine} AND to_offset = {GONE})",
+        t=OFFSET_LEDGER.at(stores.lake(config)),
+    )
+    return frozenset((r["topic"], r["partition"]) for r in rows or [])
+
+
 def check(source: Source, over: frozenset[Where], state: list[PartitionState], landed: dict[Where, int]) -> None:
     """Raises ConfigError where the configuration still names a topic that another took the place of. over: what
     `ended` told; landed: what is read now."""

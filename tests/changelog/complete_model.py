@@ -13,7 +13,7 @@ from unittest import mock
 from cdc_platform.changelog import watermarks as marks
 from cdc_platform.config import Config
 from cdc_platform.lake import stores, watermarks
-from cdc_platform.lake.watermarks import PARTITION, SOURCE, Complete, published
+from cdc_platform.lake.watermarks import PARTITION, SOURCE, Complete, Where, published
 from cdc_platform.snapshots.cuts import complete
 from cdc_platform.snapshots.cuts import marks as now
 from cdc_platform.snapshots.cuts.holds import Hold, Missing, first
@@ -85,11 +85,14 @@ def sent(log: list[Change], restarts: list[tuple[int, int]]) -> list[Change]:
 @dataclass
 class Lake:
     """What runs leave of a source. wall: the platform's own clock; rows: of WATERMARKS; held: (partition, offset) →
-    change; shown: changes in each snapshot."""
+    change; shown: changes in each snapshot; joins: run from which on the last partition is read, as a topic of its own;
+    None: it is read from the first on, as a partition of the one topic."""
 
     sending: list[Change]
     partitions: int
     step: timedelta = STEP
+    joins: int | None = None
+    runs: int = 0
     wall: datetime = START
     number: int = 0
     begun: int = 0
@@ -103,7 +106,8 @@ class Lake:
 
     def run(self, run: Run) -> None:
         self.wall += self.step
-        came = self._sent(run)
+        came = [n if self.reads(p) else 0 for p, n in enumerate(self._sent(run))]
+        self.runs += 1
         for p in range(PARTITIONS):
             self.landed[p] += min(run.lands[p], came[p] - self.landed[p])
         if self.landed == came:
@@ -128,6 +132,22 @@ class Lake:
         with self.in_place():
             complete.publish(CONFIG, FEED, states)
 
+    def where(self, p: int) -> Where:
+        return "t" if self.joins is None or p < self.partitions - 1 else "u", p
+
+    def reads(self, p: int) -> bool:
+        """Whether a run looks at it."""
+        return self.where(p)[0] == "t" or self.runs >= (self.joins or 0)
+
+    def follows(self, p: int) -> bool:
+        """Whether what is told counts it: a topic that brought nothing so far may as well not be there."""
+        return self.where(p)[0] == "t" or self.landed[p] > 0
+
+    def has_joined(self, last: Complete | None) -> bool:
+        """Whether a topic brings records that what was told last doesn't know."""
+        where, known = self.where(self.partitions - 1), (last and last.ends) or {}
+        return where[0] == "u" and self.landed[where[1]] > 0 and where not in known
+
     def _of(self, p: int) -> list[Change]:
         return [c for c in self.sending if c.partition == p]
 
@@ -148,9 +168,9 @@ class Lake:
             self.taken[p] = min(self.landed[p], begin + run.takes[p])
             for o, c in enumerate(self._of(p)[begin : self.taken[p]], begin):
                 if c.held is None:
-                    batch.append(row(c.stamped, o, p))
+                    batch.append(row(c.stamped, o, p, topic=self.where(p)[0]))
                 else:
-                    batch.append(event("error", None, o, p))
+                    batch.append(event("error", None, o, p, topic=self.where(p)[0]))
                     self.held[p, o] = c
         if batch:
             with self.in_place():
@@ -167,8 +187,9 @@ class Lake:
     def in_place(self) -> Iterator[None]:
         """Of the tables that are asked."""
         ledger = [  # landing notes partitions that hold nothing, too
-            {"topic": "t", "partition": p, "unaccounted": self.landed[p] - self.taken[p]}
-            for p in range(self.partitions)
+            {"topic": topic, "partition": p, "landed": self.landed[p], "unaccounted": self.landed[p] - self.taken[p]}
+            for topic, p in map(self.where, range(self.partitions))
+            if self.reads(p)
         ]
         with ExitStack() as stack:
             for where, name, value in (
@@ -176,7 +197,7 @@ class Lake:
                 (complete.delta_table, "append_rows", self.append),
                 (now, "ended", lambda *_: frozenset()),
                 (now.queries, "ledger", lambda *_: ledger),
-                (now.queries, "landed", lambda *_: {("t", p): n for p, n in enumerate(self.landed) if n}),
+                (now.queries, "landed", lambda *_: {self.where(p): n for p, n in enumerate(self.landed) if n}),
                 (now.queries, "query", lambda *_, **__: None),
                 (now.landing, "looked_at", lambda *_: self.looked),
                 (complete.holds, "missing", lambda *_: self.missing()),
@@ -194,7 +215,7 @@ class Lake:
         named: dict[Any, dict[int, Hold]] = {}
         unnamed = []
         for (p, offset), change in sorted(self.held.items()):
-            hold = Hold(("t", p), offset, f"quarantine holds t/{p}/{offset}")
+            hold = Hold(self.where(p), offset, f"quarantine holds t/{p}/{offset}")
             if change.held == "table":
                 named.setdefault(TABLES[change.table], {}).setdefault(p, hold)
             else:

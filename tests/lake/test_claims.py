@@ -8,6 +8,7 @@ import pytest
 from cdc_platform.automation import table_events
 from cdc_platform.config import Config
 from cdc_platform.landing import run as landing
+from cdc_platform.landing.ended import take_over
 from cdc_platform.snapshots.cuts.marks import Marks, earliest
 from cdc_platform.tables import OFFSET_LEDGER, WATERMARKS
 from tests.lake.test_watermarks import NOTHING, ONE, TWO, A, B, at, ends, of, published, reached, told
@@ -61,3 +62,39 @@ def test_whether_a_table_s_time_is_proven_is_told_of_it(config: Config, monkeypa
     for name, shown in ((ONE, "assumed"), (TWO, "proven")):
         status = SimpleNamespace(complete=again, id=name, complete_up_to=again.of(name))
         assert table_events.completeness(cast(Any, status))["complete_up_to_is"] == shown
+
+
+def test_a_topic_that_is_read_from_now_on_takes_back_what_was_told_without_it(config: Config, monkeypatch: Any):
+    reached(config, 0, a=(9, 5_000))
+    assert published(config, monkeypatch, NOTHING).source_time == at(5_000)
+    ledger(config, 1, 0, 0, 3, topic="u")
+    found = published(config, monkeypatch, NOTHING)
+    assert (found.source_time, found.reason) == (None, "no event of u/0 tells when its log had it"), "none is taken up"
+    taken_up = {"source": "s", "scope": "partition", "batch": 1, "at": at(0)}
+    for number, offset, second in ((1, 3, 100), (2, 5, 6_000)):
+        rows = (
+            {"topic": "t", "offset": 9, "source_time": at(5_000)},
+            {"topic": "u", "offset": offset, "source_time": at(second)},
+        )
+        add(config.lake, WATERMARKS, *({**taken_up, "batch": number, "partition": 0, **r} for r in rows))
+        found = published(config, monkeypatch, NOTHING)
+        assert (found.source_time, found.of(ONE)) == (at(min(5_000, second)),) * 2
+        assert published(config, monkeypatch, of(ONE, ("u", 0), 2)).of(ONE) is None, "not 5000, told without it"
+
+
+def test_a_topic_that_takes_another_s_place_takes_back_nothing(config: Config, monkeypatch: Any):
+    ledger(config, 0, 0, 0, 9)
+    reached(config, 0, a=(9, 5_000))
+    assert published(config, monkeypatch, NOTHING).source_time == at(5_000)
+    take_over(config, config.source("s"), 1, [A], ("u", 0), 40)
+    row = {"source": "s", "scope": "partition", "batch": 1, "partition": 0, "at": at(0)}
+    ledger(config, 2, 0, 40, 44, topic="u")
+    add(config.lake, WATERMARKS, {**row, "topic": "u", "offset": 44, "source_time": at(4_000)})
+    assert published(config, monkeypatch, NOTHING).source_time == at(5_000)
+
+
+def test_an_empty_topic_takes_back_nothing(config: Config, monkeypatch: Any):
+    reached(config, 0, a=(9, 5_000))
+    published(config, monkeypatch, NOTHING)
+    ledger(config, 1, 0, 0, -1, topic="u")
+    assert published(config, monkeypatch, NOTHING).source_time == at(5_000)

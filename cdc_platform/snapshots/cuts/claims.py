@@ -18,7 +18,7 @@ from cdc_platform.lake.store import Store
 from cdc_platform.lake.watermarks import Behind, Complete, Where
 from cdc_platform.snapshots.cuts import holds
 from cdc_platform.snapshots.cuts.holds import Hold
-from cdc_platform.snapshots.cuts.marks import Marks, earliest
+from cdc_platform.snapshots.cuts.marks import Marks, complete_by, earliest
 from cdc_platform.tables import Name
 
 _LOOKED_AT = 10_000
@@ -63,6 +63,8 @@ class Claims:
     def _later(self, held: Sequence[Hold], name: Name | None) -> Claim:
         """What the partitions tell, or what was told, whichever is later."""
         now, known = self._now(held), self.before(held, name)
+        if known is not self.last and (topics := self._new_topics()):
+            now = now._replace(reason=now.reason or f"{topics} weren't read before")
         if known is None or (at := known.of(name)) is None:
             return now
         proven = known.proven_of(name)
@@ -74,26 +76,52 @@ class Claims:
         return Claim(at, proven, why, ends)
 
     def _now(self, held: Sequence[Hold]) -> Claim:
-        first = holds.first(held)
-        reached = {
-            h.where: (watermarks.reached(self.path, self.source.name, *h.where, h.offset), h.reason) for h in first
+        first = {h.where: h.offset for h in holds.first(held)}
+        ends = {w: min(end, first.get(w, end)) for w, end in self.marks.ends.items()}
+        return Claim(*earliest(self.marks, self._reached(held)), ends)
+
+    def _reached(self, held: Sequence[Hold]) -> dict[Where, tuple[datetime | None, str]]:
+        """Of each partition its watermark before what is held of it, and why."""
+        return {
+            h.where: (watermarks.reached(self.path, self.source.name, *h.where, h.offset), h.reason)
+            for h in holds.first(held)
         }
-        before = {h.where: h.offset for h in first}
-        ends = {w: min(end, before.get(w, end)) for w, end in self.marks.ends.items()}
-        return Claim(*earliest(self.marks, reached), ends)
 
     def before(self, held: Sequence[Hold], name: Name | None = None) -> Complete | None:
         """The newest publication that is true of a table (None: of the source) without what is held."""
         first = {h.where: h.offset for h in holds.first(held)}
-        if self.last is None or self.last.stands(name, first):
+        times, _ = complete_by(self.marks, self._reached(held))
+
+        def is_true(told: Complete) -> bool:
+            return told.stands(name, first) and self._has_all_topics(told, name, times)
+
+        if self.last is None or is_true(self.last):
             return self.last
-        return next((p for p in copy(self._before_last) if p.stands(name, first)), None)
+        return next((p for p in copy(self._before_last) if is_true(p)), None)
+
+    def _has_all_topics(self, told: Complete, name: Name | None, times: Mapping[Where, datetime | None]) -> bool:
+        """Whether all that was committed before its time has come by the topics that weren't read then."""
+        at, topics = told.of(name), _topics(told)
+        if at is None or topics is None:
+            return True
+        new = [w for w in times if w[0] not in topics and w not in self.marks.backed]
+        return all((reached := times[w]) is not None and reached >= at for w in new)
+
+    def _new_topics(self) -> str:
+        """Those that the newest publication doesn't know, as a text."""
+        known = self.last and _topics(self.last)
+        return ", ".join(sorted({t for t, _ in self.marks.now} - known)) if known else ""
 
     @cached_property
     def _before_last(self) -> Iterator[Complete]:
         """The publications before the last: one to copy, the copies read them once together."""
         number = self.last.number if self.last else 0
         return tee(islice(watermarks.earlier(self.path, self.source.name, number), _LOOKED_AT), 1)[0]
+
+
+def _topics(told: Complete) -> set[str] | None:
+    """Those that it rests on; None: an earlier version didn't tell."""
+    return None if told.ends is None else {topic for topic, _ in told.ends}
 
 
 def _other(ends: Mapping[Where, int], source: Mapping[Where, int]) -> dict[Where, int]:

@@ -14,7 +14,7 @@ from cdc_platform.lake import queries, watermarks
 from cdc_platform.lake.store import Store
 from cdc_platform.lake.watermarks import Where
 from cdc_platform.landing import run as landing
-from cdc_platform.landing.ended import ended
+from cdc_platform.landing.ended import ended, successors
 from cdc_platform.tables import LOADED
 
 _SHOWN = 5
@@ -23,19 +23,22 @@ _SHOWN = 5
 class Marks(NamedTuple):
     """What is known of partitions. now: watermarks (None: none was told); before: of others, so long ago that a record
     older than them would have come by the time that Kafka was last looked at; open: partitions of which not all that
-    was landed is in the changelog; ends: first offset that isn't taken up; taken: the one behind the newest event."""
+    was landed is in the changelog; ends: first offset that isn't taken up; taken: the one behind the newest event;
+    backed: partitions by which nothing came that is older than what was told before: nothing was landed of them, or
+    they took another's place."""
 
     now: Mapping[Where, datetime | None]
     before: datetime | None
     open: frozenset[Where]
     ends: Mapping[Where, int] = {}
     taken: Mapping[Where, int] = {}
+    backed: frozenset[Where] = frozenset()
 
 
 def earliest(marks: Marks, held: Mapping[Where, tuple[datetime | None, str]]) -> tuple[datetime | None, bool, str]:
     """The source's watermark, whether every partition tells it, and a reason why not, or what holds it back. held: of
     partitions with a message that isn't in any snapshot the watermark before it, and why."""
-    times, idle = _times(marks, held)
+    times, idle = complete_by(marks, held)
     if not times:
         return None, True, "nothing has come yet"
     first = min(times, key=lambda w: (times[w] is not None, times[w] or datetime.min))
@@ -51,7 +54,7 @@ def earliest(marks: Marks, held: Mapping[Where, tuple[datetime | None, str]]) ->
     return found, not relied, "; ".join([*why, *([f"nothing comes by {_named(relied)}"] if relied else [])])
 
 
-def _times(
+def complete_by(
     marks: Marks, held: Mapping[Where, tuple[datetime | None, str]]
 ) -> tuple[dict[Where, datetime | None], list[Where]]:
     """Up to when each partition is complete, and which are taken for it, before what is held of them."""
@@ -83,12 +86,13 @@ def read(config: Config, source: Source, path: Store) -> Marks:
     taken = {w: r["offset"] + 1 for w, r in found.items()}
     ends = {w: max(taken.get(w, 0), landed.get(w, 0)) for w in taken.keys() | landed.keys()}
     now = {w: r["source_time"] for w, r in found.items() if w not in over}
-    read_, there = {w: taken[w] for w in now}, ledger.keys() - over
+    events, there = {w: taken[w] for w in now}, ledger.keys() - over
+    backed = frozenset(w for w in there if not ledger[w]["landed"]) | (successors(config, source) if over else set())
     if len(there | now.keys()) < 2:
-        return Marks(now, None, frozenset(), ends, read_)
+        return Marks(now, None, frozenset(), ends, events, backed)
     before = None
     if looked := landing.looked_at(config, source):
         until = looked - timedelta(seconds=source.idle_partition_s)
         old = watermarks.partitions(path, source.name, until=until)
         before = max((r["source_time"] for w, r in old.items() if r["source_time"] and w not in over), default=None)
-    return Marks({**dict.fromkeys(there), **now}, before, frozenset(there - whole), ends, read_)
+    return Marks({**dict.fromkeys(there), **now}, before, frozenset(there - whole), ends, events, backed)
