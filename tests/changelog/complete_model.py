@@ -107,7 +107,6 @@ class Lake:
     def run(self, run: Run) -> None:
         self.wall += self.step
         came = [n if self.reads(p) else 0 for p, n in enumerate(self._sent(run))]
-        self.runs += 1
         for p in range(PARTITIONS):
             self.landed[p] += min(run.lands[p], came[p] - self.landed[p])
         if self.landed == came:
@@ -131,6 +130,7 @@ class Lake:
             states[TABLES[run.stopped]] = {"state": "stopped", "reason": "why"}
         with self.in_place():
             complete.publish(CONFIG, FEED, states)
+        self.runs += 1
 
     def where(self, p: int) -> Where:
         return "t" if self.joins is None or p < self.partitions - 1 else "u", p
