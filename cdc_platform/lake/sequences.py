@@ -100,6 +100,13 @@ def _lost(config: Config, source: Source) -> list[dict[str, Any]]:
     )
 
 
+def began_again(config: Config, source: Source) -> frozenset[tuple[str, int]]:
+    """Partitions of which landing went on at an earlier offset once: the topic was made again, or has lost its end. So
+    offsets tell no order."""
+    lost = _lost(config, source)
+    return frozenset((r["topic"], r["partition"]) for r in lost if r["to_offset"] + 1 <= r["from_offset"])
+
+
 def _within(gap: Mapping[str, Any], lost: Iterable[dict[str, Any]]) -> bool:
     at = (gap["topic"], gap["partition"])
     return any((x["topic"], x["partition"]) == at and gap["before"] < x["from_offset"] <= gap["after"] for x in lost)

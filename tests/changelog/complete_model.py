@@ -195,6 +195,7 @@ class Lake:
             for where, name, value in (
                 (complete.delta_sql, "ensure", lambda _, path: path),
                 (complete.delta_table, "append_rows", self.append),
+                (now.sequences, "began_again", lambda *_: frozenset()),
                 (now, "ended", lambda *_: frozenset()),
                 (now.queries, "ledger", lambda *_: ledger),
                 (now.queries, "landed", lambda *_: {self.where(p): n for p, n in enumerate(self.landed) if n}),

@@ -9,8 +9,9 @@ from cdc_platform.automation import table_events
 from cdc_platform.config import Config
 from cdc_platform.landing import run as landing
 from cdc_platform.landing.ended import take_over
+from cdc_platform.snapshots.cuts.holds import Hold, Missing
 from cdc_platform.snapshots.cuts.marks import Marks, earliest
-from cdc_platform.tables import OFFSET_LEDGER, WATERMARKS
+from cdc_platform.tables import LOADED, OFFSET_LEDGER, WATERMARKS
 from tests.lake.test_watermarks import NOTHING, ONE, TWO, A, B, at, ends, of, published, reached, told
 from tests.rows import add
 
@@ -98,3 +99,30 @@ def test_an_empty_topic_takes_back_nothing(config: Config, monkeypatch: Any):
     published(config, monkeypatch, NOTHING)
     ledger(config, 1, 0, 0, -1, topic="u")
     assert published(config, monkeypatch, NOTHING).source_time == at(5_000)
+
+
+def test_of_offsets_that_began_again_only_what_was_told_before_stands(config: Config, monkeypatch: pytest.MonkeyPatch):
+    """The topic was deleted and made again: at first its offsets are lower than those that were lost."""
+    reached(config, 0, a=(999, 100))
+    assert published(config, monkeypatch, NOTHING).source_time == at(100)
+    lost = {"source": "s", "batch": 1, "topic": "t", "partition": 0, "outcome": "lost", "room": "landing"}
+    add(config.lake, OFFSET_LEDGER, {**lost, "from_offset": 1_000, "to_offset": -1, "records": 1})
+    lacks = of(ONE, A, 1_000)
+    for batch, second in ((1, 100), (2, 5_000), (3, 6_000)):
+        reached(config, batch, a=(999, second))
+        found = published(config, monkeypatch, lacks)
+        assert (found.source_time, found.of(ONE), found.of(TWO)) == (at(second), at(100), at(second))
+    both = {ONE: lacks.tables[ONE], TWO: [Hold(A, 2_000, "a message of the new topic")]}
+    found = published(config, monkeypatch, Missing([], both))
+    assert (found.of(ONE), found.of(TWO)) == (at(100), at(100)), "nobody knows which topic an offset was of"
+    held = Missing([Hold(A, 2_000, "names no table")], {})
+    assert published(config, monkeypatch, held).source_time == at(100)
+    assert published(config, monkeypatch, NOTHING).source_time == at(6_000)
+
+
+def test_a_table_that_lacks_rows_of_its_load_tells_no_time(config: Config, monkeypatch: pytest.MonkeyPatch):
+    reached(config, 0, a=(9, 500))
+    published(config, monkeypatch, NOTHING)
+    found = published(config, monkeypatch, of(ONE, (LOADED, 0), 4))
+    assert (found.of(ONE), found.of(TWO)) == (None, at(500))
+    assert published(config, monkeypatch, NOTHING).of(ONE) == at(500)

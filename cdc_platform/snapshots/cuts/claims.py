@@ -19,7 +19,7 @@ from cdc_platform.lake.watermarks import Behind, Complete, Where
 from cdc_platform.snapshots.cuts import holds
 from cdc_platform.snapshots.cuts.holds import Hold
 from cdc_platform.snapshots.cuts.marks import Marks, complete_by, earliest
-from cdc_platform.tables import Name
+from cdc_platform.tables import LOADED, Name
 
 _LOOKED_AT = 10_000
 """So many earlier publications are looked at, at most: of years there are as many once they are folded."""
@@ -82,14 +82,18 @@ class Claims:
 
     def _reached(self, held: Sequence[Hold]) -> dict[Where, tuple[datetime | None, str]]:
         """Of each partition its watermark before what is held of it, and why."""
-        return {
-            h.where: (watermarks.reached(self.path, self.source.name, *h.where, h.offset), h.reason)
-            for h in holds.first(held)
-        }
+        return {h.where: (self._watermark(h), h.reason) for h in holds.first(held)}
+
+    def _watermark(self, held: Hold) -> datetime | None:
+        if held.where in self.marks.again:
+            return None
+        return watermarks.reached(self.path, self.source.name, *held.where, held.offset)
 
     def before(self, held: Sequence[Hold], name: Name | None = None) -> Complete | None:
         """The newest publication that is true of a table (None: of the source) without what is held."""
         first = {h.where: h.offset for h in holds.first(held)}
+        if any(topic == LOADED for topic, _ in first):  # nothing tells when rows of a load began to count
+            return None
         times, _ = complete_by(self.marks, self._reached(held))
 
         def is_true(told: Complete) -> bool:

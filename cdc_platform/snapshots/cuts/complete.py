@@ -18,6 +18,7 @@ from cdc_platform.lake.watermarks import SOURCE, Behind, Where
 from cdc_platform.snapshots import state
 from cdc_platform.snapshots.cuts import holds, marks, positions
 from cdc_platform.snapshots.cuts.claims import Claim, Claims
+from cdc_platform.snapshots.cuts.marks import NEVER
 from cdc_platform.spark import delta_sql
 from cdc_platform.tables import WATERMARKS, Name, name_columns
 
@@ -39,7 +40,8 @@ def publish(config: Config, source: Source, tables: state.Tables) -> None:
     stands = last and last.ends is not None and known is last
     if last and stands and said == (last.source_time, last.proven, last.reason, dict(last.behind)):
         return
-    reached = {w: min(end, found.ends[w]) for w, end in now.taken.items()}
+    unordered = {w for w in now.again if found.ends.get(w, NEVER) < NEVER}
+    reached = {w: 0 if w in unordered else min(end, found.ends[w]) for w, end in now.taken.items()}
     number = last.number + 1 if last else 0
     row = {"source": source.name, "scope": SOURCE, "batch": number, **_columns(found, behind)}
     delta_table.append_rows(path, [{**row, **positions.reached(config, source, reached, known)}])

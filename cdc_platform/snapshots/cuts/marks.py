@@ -10,7 +10,7 @@ from datetime import datetime, timedelta
 from typing import NamedTuple
 
 from cdc_platform.config import Config, Source
-from cdc_platform.lake import queries, watermarks
+from cdc_platform.lake import queries, sequences, watermarks
 from cdc_platform.lake.store import Store
 from cdc_platform.lake.watermarks import Where
 from cdc_platform.landing import run as landing
@@ -18,12 +18,15 @@ from cdc_platform.landing.ended import ended, successors
 from cdc_platform.tables import LOADED
 
 _SHOWN = 5
+NEVER = 1 << 62
+"""An offset that none reaches."""
 
 
 class Marks(NamedTuple):
     """What is known of partitions. now: watermarks (None: none was told); before: of others, so long ago that a record
     older than them would have come by the time that Kafka was last looked at; open: partitions of which not all that
-    was landed is in the changelog; ends: first offset that isn't taken up; taken: the one behind the newest event;
+    was landed is in the changelog; ends: first offset that isn't taken up, NEVER of those in `again`, whose offsets
+    have begun again, so that nothing of theirs is behind what was told; taken: the one behind the newest event;
     backed: partitions by which nothing came that is older than what was told before: nothing was landed of them, or
     they took another's place."""
 
@@ -33,6 +36,7 @@ class Marks(NamedTuple):
     ends: Mapping[Where, int] = {}
     taken: Mapping[Where, int] = {}
     backed: frozenset[Where] = frozenset()
+    again: frozenset[Where] = frozenset()
 
 
 def earliest(marks: Marks, held: Mapping[Where, tuple[datetime | None, str]]) -> tuple[datetime | None, bool, str]:
@@ -85,14 +89,16 @@ def read(config: Config, source: Source, path: Store) -> Marks:
     landed = {w: o for w, o in queries.landed(config, source).items() if w in whole}
     taken = {w: r["offset"] + 1 for w, r in found.items()}
     ends = {w: max(taken.get(w, 0), landed.get(w, 0)) for w in taken.keys() | landed.keys()}
+    again = sequences.began_again(config, source)
+    ends |= dict.fromkeys(again & ends.keys(), NEVER)
     now = {w: r["source_time"] for w, r in found.items() if w not in over}
     events, there = {w: taken[w] for w in now}, ledger.keys() - over
     backed = frozenset(w for w in there if not ledger[w]["landed"]) | (successors(config, source) if over else set())
     if len(there | now.keys()) < 2:
-        return Marks(now, None, frozenset(), ends, events, backed)
+        return Marks(now, None, frozenset(), ends, events, backed, again)
     before = None
     if looked := landing.looked_at(config, source):
         until = looked - timedelta(seconds=source.idle_partition_s)
         old = watermarks.partitions(path, source.name, until=until)
         before = max((r["source_time"] for w, r in old.items() if r["source_time"] and w not in over), default=None)
-    return Marks({**dict.fromkeys(there), **now}, before, frozenset(there - whole), ends, events, backed)
+    return Marks({**dict.fromkeys(there), **now}, before, frozenset(there - whole), ends, events, backed, again)
