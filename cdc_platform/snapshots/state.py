@@ -6,7 +6,7 @@ from functools import partial
 from typing import Any
 
 from cdc_platform.config import Source
-from cdc_platform.lake import delta_table
+from cdc_platform.lake import delta_table, queries
 from cdc_platform.lake.looks import Look
 from cdc_platform.lake.store import Store
 from cdc_platform.spark import delta_sql
@@ -63,6 +63,17 @@ def now(path: Store, source: Source, since: int | None = None) -> Tables:
         for r in delta_table.ask(sql.replace(":source", f"'{source.name}'"), state=path):
             found.setdefault(name_of(r), {}).update(r)
     return found
+
+
+def were_live(path: Store, source: Source) -> set[Name]:
+    """Tables that were live before they were stopped, or became stale, if they did."""
+    rows = queries.query(
+        f"SELECT {_TABLE}, state FROM (SELECT {_TABLE}, state, row_number() OVER (PARTITION BY {_TABLE} "
+        "ORDER BY rebuild DESC, batch DESC) AS n FROM t "
+        f"WHERE source = {queries.text(source.name)} AND state NOT IN ('stopped', 'stale')) AS told WHERE n = 1",
+        t=path,
+    )
+    return {name_of(r) for r in rows or [] if r["state"] == "live"}
 
 
 def keep(

@@ -195,6 +195,7 @@ class Lake:
             for where, name, value in (
                 (complete.delta_sql, "ensure", lambda _, path: path),
                 (complete.delta_table, "append_rows", self.append),
+                (complete.state, "were_live", lambda *_: set(TABLES)),
                 (now.sequences, "began_again", lambda *_: frozenset()),
                 (now, "ended", lambda *_: frozenset()),
                 (now.queries, "ledger", lambda *_: ledger),

@@ -7,11 +7,13 @@ import pytest
 
 from cdc_platform.automation import table_events
 from cdc_platform.config import Config
+from cdc_platform.lake import stores
 from cdc_platform.landing import run as landing
 from cdc_platform.landing.ended import take_over
+from cdc_platform.snapshots import state
 from cdc_platform.snapshots.cuts.holds import Hold, Missing
 from cdc_platform.snapshots.cuts.marks import Marks, earliest
-from cdc_platform.tables import LOADED, OFFSET_LEDGER, WATERMARKS
+from cdc_platform.tables import LOADED, OFFSET_LEDGER, TABLE_STATE, WATERMARKS
 from tests.lake.test_watermarks import NOTHING, ONE, TWO, A, B, at, ends, of, published, reached, told
 from tests.rows import add
 
@@ -126,3 +128,47 @@ def test_a_table_that_lacks_rows_of_its_load_tells_no_time(config: Config, monke
     found = published(config, monkeypatch, of(ONE, (LOADED, 0), 4))
     assert (found.of(ONE), found.of(TWO)) == (None, at(500))
     assert published(config, monkeypatch, NOTHING).of(ONE) == at(500)
+
+
+THREE = ("d", "three")
+
+
+def test_a_table_of_which_nothing_was_told_while_it_lagged_tells_no_time(
+    config: Config, monkeypatch: pytest.MonkeyPatch
+):
+    """One was left out in June and is stopped when it comes back in November; another is stopped by its first batch."""
+    reached(config, 0, a=(9, 600))
+    published(config, monkeypatch, NOTHING)
+    left_out = {ONE: {"state": "left_out", "reason": "rules"}}
+    reached(config, 1, a=(19, 1_100))
+    assert published(config, monkeypatch, NOTHING, left_out).of(ONE) == at(600)
+    reached(config, 2, a=(29, 1_200))
+    stopped = {name: {"state": "stopped", "reason": "why"} for name in (ONE, TWO, THREE)}
+    found = published(config, monkeypatch, NOTHING, stopped)
+    assert [found.of(name) for name in (ONE, TWO, THREE)] == [at(600), at(1_100), None]
+    assert found.behind[ONE].reason == "stopped: why"
+    assert published(config, monkeypatch, NOTHING, stopped).number == found.number
+
+
+def test_a_table_that_an_earlier_version_left_out_tells_no_time(config: Config, monkeypatch: pytest.MonkeyPatch):
+    add(config.lake, WATERMARKS, told(0, 500, None))
+    reached(config, 0, a=(9, 600))
+    found = published(config, monkeypatch, NOTHING, {ONE: {"state": "left_out", "reason": "rules"}})
+    assert (found.of(ONE), found.of(TWO)) == (None, at(600))
+
+
+def test_which_tables_were_live_before_they_stopped(config: Config):
+    rows = {
+        ONE: [(0, 1, "live"), (0, 2, "stopped"), (0, 3, "stopped")],
+        TWO: [(0, 1, "live"), (1, 0, "left_out"), (2, 3, "stopped")],
+        THREE: [(0, 4, "stopped"), (0, 5, "stale")],
+    }
+    said = [
+        {"source": "s", "db": name[0], "table": name[1], "rebuild": rebuild, "batch": batch, "state": now}
+        for name, of in rows.items()
+        for rebuild, batch, now in of
+    ]
+    path = TABLE_STATE.at(stores.lake(config))
+    assert state.were_live(path, config.source("s")) == set()
+    add(config.lake, TABLE_STATE, *said)
+    assert state.were_live(path, config.source("s")) == {ONE}

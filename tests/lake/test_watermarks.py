@@ -9,6 +9,7 @@ from deltalake import write_deltalake
 from cdc_platform.config import Config
 from cdc_platform.lake import delta_table, stores, watermarks
 from cdc_platform.lake.watermarks import Behind, Complete
+from cdc_platform.snapshots import state
 from cdc_platform.snapshots.cuts import complete, holds
 from cdc_platform.snapshots.cuts.holds import Hold, Missing
 from cdc_platform.tables import OFFSET_LEDGER, WATERMARKS
@@ -74,6 +75,7 @@ def test_earlier_publications_are_read_as_they_are_asked_for(config: Config, mon
 
 def published(config: Config, monkeypatch: pytest.MonkeyPatch, missing: Missing, states: Any = None) -> Complete:
     monkeypatch.setattr(holds, "missing", lambda *_: missing)
+    monkeypatch.setattr(state, "were_live", lambda *_: {ONE, TWO})
     complete.publish(config, config.source("s"), states or {})
     found = watermarks.complete(WATERMARKS.at(stores.lake(config)), "s")
     assert found is not None

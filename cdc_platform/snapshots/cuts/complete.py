@@ -14,15 +14,15 @@ from typing import Any
 
 from cdc_platform.config import Config, Source
 from cdc_platform.lake import delta_table, stores, watermarks
-from cdc_platform.lake.watermarks import SOURCE, Behind, Where
+from cdc_platform.lake.watermarks import SOURCE, Behind, Complete, Where
 from cdc_platform.snapshots import state
 from cdc_platform.snapshots.cuts import holds, marks, positions
 from cdc_platform.snapshots.cuts.claims import Claim, Claims
 from cdc_platform.snapshots.cuts.marks import NEVER
 from cdc_platform.spark import delta_sql
-from cdc_platform.tables import WATERMARKS, Name, name_columns
+from cdc_platform.tables import TABLE_STATE, WATERMARKS, Name, name_columns
 
-_UNSETTLED = ("stopped", "stale")
+_UNSETTLED = ("stopped", "stale", "left_out")
 
 
 def publish(config: Config, source: Source, tables: state.Tables) -> None:
@@ -33,8 +33,11 @@ def publish(config: Config, source: Source, tables: state.Tables) -> None:
     claims = Claims(path, source, (now := marks.read(config, source, path)), last)
     found = claims.of_source(missing.all)
     behind = {n: claims.of_table(n, missing.all, of, found) for n, of in missing.tables.items()}
-    unsettled = {n: f"{t['state']}: {t['reason'] or ''}" for n, t in tables.items() if t["state"] in _UNSETTLED}
-    behind |= {n: claims.still(n, why, found) for n, why in unsettled.items()}
+    unsettled = {n: t for n, t in tables.items() if t["state"] in _UNSETTLED}
+    unknown = _untold(config, source, unsettled, last)
+    for name, told in unsettled.items():
+        why = f"{told['state']}: {told['reason'] or ''}"
+        behind[name] = Behind(None, why, True) if name in unknown else claims.still(name, why, found)
     behind = dict(sorted(behind.items()))
     known, said = claims.before(missing.all), (*found[:2], found.reason or None, behind)
     stands = last and last.ends is not None and known is last
@@ -45,6 +48,17 @@ def publish(config: Config, source: Source, tables: state.Tables) -> None:
     number = last.number + 1 if last else 0
     row = {"source": source.name, "scope": SOURCE, "batch": number, **_columns(found, behind)}
     delta_table.append_rows(path, [{**row, **positions.reached(config, source, reached, known)}])
+
+
+def _untold(config: Config, source: Source, unsettled: state.Tables, last: Complete | None) -> set[Name]:
+    """Of tables that aren't kept up to date those of which the newest publication told nothing: they weren't up to date
+    then, either. An earlier version of the platform told nothing of those that the rules leave out."""
+    new = {n: t["state"] for n, t in unsettled.items() if last and n not in last.behind}
+    if not new:
+        return set()
+    live = state.were_live(TABLE_STATE.at(stores.lake(config)), source)
+    earlier = last is not None and last.ends is None
+    return {n for n, of in new.items() if (earlier if of == "left_out" else n not in live)}
 
 
 def _columns(found: Claim, behind: Mapping[Name, Behind]) -> dict[str, Any]:
