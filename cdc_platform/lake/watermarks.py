@@ -12,14 +12,15 @@ from typing import Any, NamedTuple
 
 from cdc_platform.lake import delta_table
 from cdc_platform.lake.store import Store
-from cdc_platform.tables import Name, name_in, name_of
+from cdc_platform.tables import Name, name_columns, name_in, name_of
 
 Where = tuple[str, int]
 """Topic and partition."""
 PARTITION, SOURCE = "partition", "source"
 """Values of `scope`."""
-_AT_ONCE, _AT_MOST = 64, 4096
-"""So many publications are read at first, and so many later, by those who look for an earlier one."""
+_AT_LEAST, _OFFSETS = 64, 200_000
+"""So many publications are looked at, or so many of their offsets, by those who look for an earlier one."""
+_NAME = ("db", "schema", "table")
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,19 +122,50 @@ def complete(path: Store, source: str) -> Complete | None:
     return published(rows[0]) if rows else None
 
 
-def earlier(path: Store, source: str, number: int) -> Iterator[Complete]:
-    """A source's publications before one, the newest first, down to those that don't tell what they rest on. They are
-    read as they are asked for."""
-    many = _AT_ONCE
-    while number > 0:
-        low = max(0, number - many)
-        of = f"{_of(source, SOURCE)} AND batch >= {low} AND batch < {number}"
-        for row in delta_table.ask(f"SELECT * FROM {{t}} WHERE {of} ORDER BY batch DESC", t=path):
-            found = published(row)
-            if found.ends is None:
-                return
-            yield found
-        number, many = low, min(2 * many, _AT_MOST)
+def earlier(path: Store, source: str, number: int, name: Name | None, held: Mapping[Where, int]) -> Iterator[Complete]:
+    """A source's publications before one that stand for a snapshot (None: for the source) without what is held, of the
+    latest time of it first. Only what tells that is read of all, each in full as it is asked for."""
+    low = max(0, number - max(_AT_LEAST, _OFFSETS // max(1, len(held))))
+    of = f"{_of(source, SOURCE)} AND end_offsets IS NOT NULL AND batch >= {low} AND batch < {number}"
+    if name is not None and name not in {name_of(r) for r in _members(path, of, "behind", _NAME, distinct=True)}:
+        name = None  # as its source
+    told = delta_table.ask(f"SELECT batch, source_time FROM {{t}} WHERE {of} ORDER BY batch", t=path)
+    if name is not None:
+        told += _members(path, of, "behind", ("batch", "source_time"), _is(name))
+    times = {r["batch"]: r["source_time"] for r in told}
+    fallen = _fallen(path, of, name, held)
+    standing = [(at, batch) for batch, at in times.items() if at is not None and batch not in fallen]
+    for _, batch in sorted(standing, reverse=True):
+        yield from map(published, delta_table.ask(f"SELECT * FROM {{t}} WHERE {of} AND batch = {batch}", t=path))
+
+
+def _fallen(path: Store, of: str, name: Name | None, held: Mapping[Where, int]) -> set[int]:
+    """Publications that don't stand (Complete.stands)."""
+    if not held:
+        return set()
+    there = " OR ".join(f"(e['topic'] = '{delta_table.topic(t)}' AND e['partition'] = {int(p)})" for t, p in held)
+    mine = "e['table'] IS NULL" + ("" if name is None else f" OR ({_is(name)})")
+    rows = _members(
+        path, of, "end_offsets", ("batch", "table", "topic", "partition", "offset"), f"({there}) AND ({mine})"
+    )
+    ends = {(r["batch"], r["topic"], r["partition"]): r["offset"] for r in rows if r["table"] is None}
+    ends |= {(r["batch"], r["topic"], r["partition"]): r["offset"] for r in rows if r["table"] is not None}
+    return {batch for (batch, *where), end in ends.items() if end > held[where[0], where[1]]}
+
+
+def _members(
+    path: Store, of: str, array: str, columns: tuple[str, ...], where: str = "true", *, distinct: bool = False
+) -> list[dict[str, Any]]:
+    """Columns of the structs `e` in an array of rows, and `batch`, the rows' own."""
+    told = ", ".join(c if c == "batch" else f"e['{c}'] AS \"{c}\"" for c in columns)
+    each = f"SELECT batch, unnest({array}) AS e FROM {{t}} WHERE {of}"
+    return delta_table.ask(f"SELECT {'DISTINCT ' * distinct}{told} FROM ({each}) AS each WHERE {where}", t=path)
+
+
+def _is(name: Name) -> str:
+    """That a struct names a table. Braces are doubled for delta_table.ask."""
+    texts = {c: v and v.replace("'", "''").replace("{", "{{").replace("}", "}}") for c, v in name_columns(name).items()}
+    return " AND ".join(f"e['{c}'] IS NULL" if v is None else f"e['{c}'] = '{v}'" for c, v in texts.items())
 
 
 def published(row: Mapping[str, Any]) -> Complete:

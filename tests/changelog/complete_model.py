@@ -244,9 +244,10 @@ class Lake:
         rows = self._newest(SOURCE, None, None)
         return published(rows[0]) if rows else None
 
-    def earlier(self, _path: Any, _source: str, number: int) -> Iterator[Complete]:
-        rows = [r for r in self.rows if r["scope"] == SOURCE and r["batch"] < number]
-        yield from map(published, reversed(rows))
+    def earlier(self, _path: Any, _source: str, number: int, name: Name | None, held: Any) -> Iterator[Complete]:
+        told = [published(r) for r in self.rows if r["scope"] == SOURCE and r["batch"] < number]
+        standing = [(at, p.number, p) for p in told if p.stands(name, held) and (at := p.of(name))]
+        yield from (p for *_, p in sorted(standing, reverse=True))
 
     def lacks(self, name: Name | None) -> list[Hold]:
         """What a table (None: any) lacks."""

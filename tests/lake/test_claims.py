@@ -7,10 +7,11 @@ import pytest
 
 from cdc_platform.automation import table_events
 from cdc_platform.config import Config
-from cdc_platform.lake import stores
+from cdc_platform.lake import sequences, stores
 from cdc_platform.landing import run as landing
 from cdc_platform.landing.ended import take_over
 from cdc_platform.snapshots import state
+from cdc_platform.snapshots.cuts import holds
 from cdc_platform.snapshots.cuts.holds import Hold, Missing
 from cdc_platform.snapshots.cuts.marks import Marks, earliest
 from cdc_platform.tables import LOADED, OFFSET_LEDGER, TABLE_STATE, WATERMARKS
@@ -172,3 +173,18 @@ def test_which_tables_were_live_before_they_stopped(config: Config):
     assert state.were_live(path, config.source("s")) == set()
     add(config.lake, TABLE_STATE, *said)
     assert state.were_live(path, config.source("s")) == {ONE}
+
+
+def test_a_gap_holds_from_the_last_record_of_its_sender_on(config: Config, monkeypatch: pytest.MonkeyPatch):
+    """Another shard sends into the partition in between."""
+    gap = sequences.Gap("t", 0, "s1", 8, 8, before=10, after=51, at=at(0), removed=False)
+    monkeypatch.setattr(sequences, "of_tables", lambda *_: {ONE: [gap]})
+    found = holds.missing(config, config.source("s"), [ONE])
+    assert [(h.where, h.offset) for h in found.tables[ONE]] == [(A, 11)]
+
+
+def test_of_what_stands_the_latest_time_counts(config: Config, monkeypatch: pytest.MonkeyPatch):
+    add(config.lake, WATERMARKS, told(0, 500, ends(b=5)), told(1, 100, ends(b=4)), told(2, 900, ends(b=20)))
+    reached(config, 0, b=(9, 50))
+    reached(config, 1, b=(19, 900))
+    assert published(config, monkeypatch, of(ONE, B, 10)).of(ONE) == at(500)

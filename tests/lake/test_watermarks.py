@@ -1,6 +1,7 @@
 """What publications rest on: the newest that is true without what is held is found, whatever a lake has of them."""
 
 from datetime import UTC, datetime, timedelta
+from itertools import islice
 from typing import Any
 
 import pytest
@@ -55,22 +56,28 @@ def test_a_publication_stands_without_what_it_does_not_rest_on():
 
 
 def test_earlier_publications_are_read_as_they_are_asked_for(config: Config, monkeypatch: pytest.MonkeyPatch):
-    lower = {"db": "d", "table": "two", **ends(a=1)[0]}
-    behind = [{"db": "d", "table": "two", "source_time": at(0), "reason": "why"}]
+    odd = ("d", "t'w{o}")
+    lower = {"db": "d", "table": odd[1], **ends(a=1)[0]}
+    behind = [{"db": "d", "table": odd[1], "source_time": at(0.5), "reason": "why"}]
     numbers = [n for n in range(1_000) if n < 3 or n > 400 or n % 60 == 0]  # others were folded
-    rows = [told(n, n, None if n < 2 else [*ends(a=n), lower], behind=behind) for n in numbers]
-    add(config.lake, WATERMARKS, *rows)
+    rows = [told(n, n, None if n < 2 else [*ends(a=n, b=5), lower], behind=behind) for n in numbers]
+    add(config.lake, WATERMARKS, *rows, told(1_000, 950.5, ends(a=1_000)), told(1_001, 2_000, ends(a=1_001)))
     path, asked = WATERMARKS.at(stores.lake(config)), []
     ask = delta_table.ask
     monkeypatch.setattr(delta_table, "ask", lambda sql, **paths: asked.append(sql) or ask(sql, **paths))
     last = watermarks.complete(path, "s")
-    assert last is not None
-    assert (last.number, last.ends, last.behind[TWO]) == (999, {A: 999}, Behind(at(0), "why", ends={A: 1}))
+    assert last is not None and last.number == 1_001
+
+    def found(name: Any, **held: int) -> list[int]:
+        where = {("t", "ab".index(p)): offset for p, offset in held.items()}
+        return [p.number for p in islice(watermarks.earlier(path, "s", last.number, name, where), 3)]
+
     asked.clear()
-    found = watermarks.earlier(path, "s", last.number)
-    assert [next(found).number for _ in range(64)] == list(range(998, 934, -1)) and len(asked) == 1
-    assert [p.number for p in found] == [n for n in reversed(numbers) if 2 <= n < 935], "others don't tell"
-    assert len(asked) == 5
+    assert found(None, a=1_000) == [999, 998, 997], "of the latest time first"
+    assert len(asked) == 2 + 3, "one for each that is told"
+    assert found(ONE, a=960, b=5) == [960, 959, 958] and found(ONE, b=4) == [1_000], "nothing had come by b"
+    assert found(odd, a=0) == [] and found(odd, a=1) == [999, 998, 997]
+    assert found(None, a=1) == [], "others don't tell"
 
 
 def published(config: Config, monkeypatch: pytest.MonkeyPatch, missing: Missing, states: Any = None) -> Complete:

@@ -4,12 +4,10 @@ before and stands.
 It is gone back on only where something is missing that it rests on.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
-from copy import copy
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from functools import cached_property
-from itertools import islice, tee
+from itertools import islice
 from typing import NamedTuple
 
 from cdc_platform.config import Source
@@ -21,8 +19,8 @@ from cdc_platform.snapshots.cuts.holds import Hold
 from cdc_platform.snapshots.cuts.marks import Marks, complete_by, earliest
 from cdc_platform.tables import LOADED, Name
 
-_LOOKED_AT = 10_000
-"""So many earlier publications are looked at, at most: of years there are as many once they are folded."""
+_LOOKED_INTO = 64
+"""So many earlier publications are read, at most, of those that stand."""
 
 
 class Claim(NamedTuple):
@@ -90,7 +88,8 @@ class Claims:
         return watermarks.reached(self.path, self.source.name, *held.where, held.offset)
 
     def before(self, held: Sequence[Hold], name: Name | None = None) -> Complete | None:
-        """The newest publication that is true of a table (None: of the source) without what is held."""
+        """The newest publication, if it is true of a table (None: of the source) without what is held, else that of
+        those which are that tells the latest time."""
         first = {h.where: h.offset for h in holds.first(held)}
         if any(topic == LOADED for topic, _ in first):  # nothing tells when rows of a load began to count
             return None
@@ -101,7 +100,8 @@ class Claims:
 
         if self.last is None or is_true(self.last):
             return self.last
-        return next((p for p in copy(self._before_last) if is_true(p)), None)
+        found = watermarks.earlier(self.path, self.source.name, self.last.number, name, first)
+        return next(filter(is_true, islice(found, _LOOKED_INTO)), None)
 
     def _has_all_topics(self, told: Complete, name: Name | None, times: Mapping[Where, datetime | None]) -> bool:
         """Whether all that was committed before its time has come by the topics that weren't read then."""
@@ -115,12 +115,6 @@ class Claims:
         """Those that the newest publication doesn't know, as a text."""
         known = self.last and _topics(self.last)
         return ", ".join(sorted({t for t, _ in self.marks.now} - known)) if known else ""
-
-    @cached_property
-    def _before_last(self) -> Iterator[Complete]:
-        """The publications before the last: one to copy, the copies read them once together."""
-        number = self.last.number if self.last else 0
-        return tee(islice(watermarks.earlier(self.path, self.source.name, number), _LOOKED_AT), 1)[0]
 
 
 def _topics(told: Complete) -> set[str] | None:

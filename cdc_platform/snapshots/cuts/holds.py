@@ -45,7 +45,9 @@ def first(held: Iterable[Hold]) -> list[Hold]:
 
 
 def _of_gap(gap: Gap) -> Hold:
-    return Hold((gap.topic, gap.partition), gap.after, gap.text)
+    """From behind the sender's last record on: what other senders' records say that stand before the next tells nothing
+    of it."""
+    return Hold((gap.topic, gap.partition), gap.before + 1, gap.text)
 
 
 def _of_lost(lost: Lost) -> list[Hold]:
