@@ -248,25 +248,30 @@ def add_columns(path: Store, columns: "pa.Schema") -> None:
 
 
 def append_rows(
-    path: Store, rows: list[dict[str, Any]], *, of: str | None = None, once: tuple[str, int] | None = None
+    path: Store,
+    rows: list[dict[str, Any]],
+    *,
+    of: str | None = None,
+    once: tuple[str, int] | None = None,
+    at: datetime | None = None,
 ) -> None:
-    """Append a few rows; columns they lack are NULL, `at` is now. of: unless the table has rows of that batch (a
+    """Append a few rows; columns they lack are NULL, `at` is that, else now. of: unless the table has rows of that batch (a
     condition as `ask` takes it; only for who is alone in writing such rows); once: application and number, under which
     the table takes rows once. Small files of their partition are put together where there are many."""
     if not rows or (of is not None and ask(f"SELECT 1 AS there FROM {{t}} WHERE {of} LIMIT 1", t=path)):
         return
-    if (sink := commits.append(path, lambda head: _written(head, rows), once)) is not None:
+    if (sink := commits.append(path, lambda head: _written(head, rows, at), once)) is not None:
         small_files.put_together(sink)
 
 
-def _written(head: Head, rows: list[dict[str, Any]]) -> tuple[Sink, list[Written]]:
+def _written(head: Head, rows: list[dict[str, Any]], at: datetime | None) -> tuple[Sink, list[Written]]:
     """A file of a few rows, all of one partition."""
     import pyarrow as pa
 
     names = head.metadata["partitionColumns"]
     [values] = {tuple(str(r[n]) for n in names) for r in rows}
     out = Output(sink_of(head, dict(zip(names, values, strict=True))))
-    now = {"at": datetime.now(UTC)} if "at" in out.sink.schema.names else {}
+    now = {"at": at or datetime.now(UTC)} if "at" in out.sink.schema.names else {}
     columns = [pa.array([_as({**r, **now}.get(f.name), f.type) for r in rows], f.type) for f in out.sink.schema]
     out.write(pa.RecordBatch.from_arrays(columns, schema=out.sink.schema))
     done = out.close()

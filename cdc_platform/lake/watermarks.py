@@ -130,9 +130,8 @@ def earlier(path: Store, source: str, number: int, name: Name | None, held: Mapp
     if name is not None and name not in {name_of(r) for r in _members(path, of, "behind", _NAME, distinct=True)}:
         name = None  # as its source
     told = delta_table.ask(f"SELECT batch, source_time FROM {{t}} WHERE {of} ORDER BY batch", t=path)
-    if name is not None:
-        told += _members(path, of, "behind", ("batch", "source_time"), _is(name))
-    times = {r["batch"]: r["source_time"] for r in told}
+    own = [] if name is None else _members(path, of, "behind", ("batch", "source_time"), _is(name))
+    times = {r["batch"]: r["source_time"] for r in (*told, *own)}
     fallen = _fallen(path, of, name, held)
     standing = [(at, batch) for batch, at in times.items() if at is not None and batch not in fallen]
     for _, batch in sorted(standing, reverse=True):

@@ -1,7 +1,8 @@
 """What comparisons found, kept in the lake: the newest of a table is part of its certificate."""
 
+from datetime import UTC, datetime
 from decimal import Decimal
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from cdc_platform.config import Config, Source
 from cdc_platform.lake import delta_table, queries, stores
@@ -10,16 +11,29 @@ from cdc_platform.spark import delta_sql
 from cdc_platform.tables import RECONCILIATIONS, Name, name_columns
 
 
+class Seen(NamedTuple):
+    """What a comparison can have seen. lost: offsets of the source that had been lost before they were landed."""
+
+    lost: int
+    at: datetime
+
+
+def seen(config: Config, source: Source) -> Seen:
+    """To be asked before the version of the snapshot is chosen: what is lost later isn't in it."""
+    at = datetime.now(UTC)
+    return Seen(sum(r["lost"] for r in queries.ledger(config, [source])), at)
+
+
 def note(
-    config: Config, source: Source, against: Literal["server", "export"], results: list[tuple[Name, TableResult]]
+    config: Config, source: Source, against: Literal["server", "export"], results: list[tuple[Name, TableResult, Seen]]
 ) -> None:
-    """Keeps results of tables that have a snapshot."""
-    lost = sum(r["lost"] for r in queries.ledger(config, [source]))
-    rows = [_row(source, against, name, r, lost) for name, r in results if r.version is not None]
-    delta_table.append_rows(delta_sql.ensure(RECONCILIATIONS, RECONCILIATIONS.at(stores.lake(config))), rows)
+    """Keeps results of tables that have a snapshot, as of the time at which the first of them was begun."""
+    rows = [_row(source, against, name, r, of) for name, r, of in results if r.version is not None]
+    path = delta_sql.ensure(RECONCILIATIONS, RECONCILIATIONS.at(stores.lake(config)))
+    delta_table.append_rows(path, rows, at=min((of.at for *_, of in results), default=None))
 
 
-def _row(source: Source, against: str, name: Name, result: TableResult, lost: int) -> dict[str, Any]:
+def _row(source: Source, against: str, name: Name, result: TableResult, seen: Seen) -> dict[str, Any]:
     at = result.position or {}
     return {
         "source": source.name,
@@ -35,5 +49,5 @@ def _row(source: Source, against: str, name: Name, result: TableResult, lost: in
         "differing": result.missing + result.extra + result.changed,
         "problems": result.problems,
         "not_compared": list(result.not_compared.items()),
-        "lost": lost,
+        "lost": seen.lost,
     }

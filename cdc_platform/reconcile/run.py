@@ -46,12 +46,13 @@ def against_server(
         merged = [n for n in known if source.tables.merged(*n)]
         origins = _origins(spark, config, source, server, merged) if merged else []
         wanted = sorted({*known, *_at_source(server, source, known), *origins} - set(merged) | set(origins))
-    out = []
+    out, seen = [], []
     for name in wanted:
         told(".".join(name))
+        seen.append(notes.seen(config, source))
         one = partial(_live, spark, config, source, server, name, wait_s, limit)
         out.append(_timed(TableResult(".".join(name)), one))
-    notes.note(config, source, "server", list(zip(wanted, out, strict=True)))
+    notes.note(config, source, "server", list(zip(wanted, out, seen, strict=True)))
     return out
 
 
@@ -180,14 +181,14 @@ def against_export(
         result.problems.append(NO_SNAPSHOT)
     if result.problems:
         return result
-    newest = delta_table.version(own)
+    seen, newest = notes.seen(config, source), delta_table.version(own)
     if version is not None and not 0 <= version <= newest:
         raise ConfigError("--version", f"the snapshot has no version {version}", [f"0 to {newest}"])
     told = keys or _keys(source, name) or _told_keys(spark, config, source, name)
     result.version, snapshot = _at_version(spark, own, newest if version is None else version)
     found = _timed(result, lambda r: export.compare(given, part(snapshot), told, r, limit))
     if result.version == newest:
-        notes.note(config, source, "export", [(name, found)])
+        notes.note(config, source, "export", [(name, found, seen)])
     return found
 
 
