@@ -62,7 +62,8 @@ class Complete:
         """As `ends`, of one snapshot (None: of the source)."""
         if self.ends is None:
             return None
-        return {**self.ends, **(self.behind[name].ends if name and name in self.behind else {})}
+        own = self._own(name)
+        return {**self.ends, **(own.ends if own else {})}
 
     def stands(self, name: Name | None, held: Mapping[Where, int]) -> bool:
         """Whether it is true of a snapshot (None: of the source) that lacks messages, in each partition from an offset
@@ -73,11 +74,14 @@ class Complete:
 
     def of(self, name: Name | None) -> datetime | None:
         """Up to when one snapshot (None: the source) is complete."""
-        return self.behind[name].source_time if name in self.behind else self.source_time
+        return (self._own(name) or self).source_time
 
     def proven_of(self, name: Name | None) -> bool:
         """As `proven`, of one snapshot (None: of the source)."""
-        return self.behind[name].proven if name in self.behind else self.proven
+        return (self._own(name) or self).proven
+
+    def _own(self, name: Name | None) -> Behind | None:
+        return None if name is None else self.behind.get(name)
 
     @property
     def position(self) -> str | None:

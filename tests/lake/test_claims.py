@@ -11,10 +11,10 @@ from cdc_platform.lake import sequences, stores
 from cdc_platform.landing import run as landing
 from cdc_platform.landing.ended import take_over
 from cdc_platform.snapshots import state
-from cdc_platform.snapshots.cuts import holds
+from cdc_platform.snapshots.cuts import complete, holds
 from cdc_platform.snapshots.cuts.holds import Hold, Missing
 from cdc_platform.snapshots.cuts.marks import Marks, earliest
-from cdc_platform.tables import LOADED, OFFSET_LEDGER, TABLE_STATE, WATERMARKS
+from cdc_platform.tables import LOADED, OFFSET_LEDGER, TABLE_STATE, WATERMARKS, Name
 from tests.lake.test_watermarks import NOTHING, ONE, TWO, A, B, at, ends, of, published, reached, told
 from tests.rows import add
 
@@ -115,7 +115,7 @@ def test_of_offsets_that_began_again_only_what_was_told_before_stands(config: Co
         reached(config, batch, a=(999, second))
         found = published(config, monkeypatch, lacks)
         assert (found.source_time, found.of(ONE), found.of(TWO)) == (at(second), at(100), at(second))
-    both = {ONE: lacks.tables[ONE], TWO: [Hold(A, 2_000, "a message of the new topic")]}
+    both: dict[Name, list[Hold]] = {ONE: [*lacks.tables[ONE]], TWO: [Hold(A, 2_000, "a message of the new topic")]}
     found = published(config, monkeypatch, Missing([], both))
     assert (found.of(ONE), found.of(TWO)) == (at(100), at(100)), "nobody knows which topic an offset was of"
     held = Missing([Hold(A, 2_000, "names no table")], {})
@@ -188,3 +188,17 @@ def test_of_what_stands_the_latest_time_counts(config: Config, monkeypatch: pyte
     reached(config, 0, b=(9, 50))
     reached(config, 1, b=(19, 900))
     assert published(config, monkeypatch, of(ONE, B, 10)).of(ONE) == at(500)
+
+
+def test_very_many_offsets_of_tables_that_are_not_kept_are_those_of_their_source(config: Config, monkeypatch: Any):
+    reached(config, 0, a=(9, 500), b=(9, 500))
+    published(config, monkeypatch, NOTHING)
+    monkeypatch.setattr(complete, "_MOST_ENDS", 2)
+    reached(config, 1, a=(19, 900), b=(19, 900))
+    stopped = {name: {"state": "stopped", "reason": "why"} for name in (ONE, TWO)}
+    found = published(config, monkeypatch, of(THREE, A, 15), stopped)
+    assert [found.behind[n].ends for n in (ONE, TWO, THREE)] == [{}, {}, {A: 15}]
+    assert [found.of(n) for n in (ONE, TWO)] == [at(500)] * 2 and not found.stands(ONE, {A: 10}), "as it is safe"
+    assert published(config, monkeypatch, of(THREE, A, 15), stopped).number == found.number
+    held = published(config, monkeypatch, Missing([Hold(A, 5, "holds 5")], {}), stopped)
+    assert held.behind[ONE].ends == {A: 20} and not held.stands(ONE, {A: 19}), "more than its source"

@@ -10,6 +10,7 @@ again, and none where nothing tells one.
 """
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from cdc_platform.config import Config, Source
@@ -22,6 +23,8 @@ from cdc_platform.snapshots.cuts.marks import NEVER
 from cdc_platform.spark import delta_sql
 from cdc_platform.tables import TABLE_STATE, WATERMARKS, Name, name_columns
 
+_MOST_ENDS = 10_000
+"""Offsets of tables in a row."""
 _UNSETTLED = ("stopped", "stale", "left_out")
 
 
@@ -38,7 +41,7 @@ def publish(config: Config, source: Source, tables: state.Tables) -> None:
     for name, told in unsettled.items():
         why = f"{told['state']}: {told['reason'] or ''}"
         behind[name] = Behind(None, why, True) if name in unknown else claims.still(name, why, found)
-    behind = dict(sorted(behind.items()))
+    behind = _short(dict(sorted(behind.items())), unsettled, found)
     known, said = claims.before(missing.all), (*found[:2], found.reason or None, behind)
     stands = last and last.ends is not None and known is last
     if last and stands and said == (last.source_time, last.proven, last.reason, dict(last.behind)):
@@ -59,6 +62,14 @@ def _untold(config: Config, source: Source, unsettled: state.Tables, last: Compl
     live = state.were_live(TABLE_STATE.at(stores.lake(config)), source)
     earlier = last is not None and last.ends is None
     return {n for n, of in new.items() if (earlier if of == "left_out" else n not in live)}
+
+
+def _short(behind: dict[Name, Behind], unsettled: state.Tables, source: Claim) -> dict[Name, Behind]:
+    """Where there are very many offsets, tables that aren't kept up to date rest on as much as their source: no less."""
+    if sum(len(b.ends) for b in behind.values()) <= _MOST_ENDS:
+        return behind
+    more = {n: {w: e for w, e in behind[n].ends.items() if e > source.ends.get(w, 0)} for n in unsettled}
+    return {n: replace(b, ends=more.get(n, b.ends)) for n, b in behind.items()}
 
 
 def _columns(found: Claim, behind: Mapping[Name, Behind]) -> dict[str, Any]:
