@@ -65,7 +65,8 @@ def _untold(config: Config, source: Source, unsettled: state.Tables, last: Compl
 
 
 def _short(behind: dict[Name, Behind], unsettled: state.Tables, source: Claim) -> dict[Name, Behind]:
-    """Where there are very many offsets, tables that aren't kept up to date rest on as much as their source: no less."""
+    """Where there are very many offsets, those of tables that aren't kept up to date are the source's, which are no
+    lower."""
     if sum(len(b.ends) for b in behind.values()) <= _MOST_ENDS:
         return behind
     more = {n: {w: e for w, e in behind[n].ends.items() if e > source.ends.get(w, 0)} for n in unsettled}
