@@ -17,7 +17,7 @@ from cdc_platform.lake.watermarks import Behind, Complete, Where
 from cdc_platform.snapshots.cuts import holds
 from cdc_platform.snapshots.cuts.holds import Hold
 from cdc_platform.snapshots.cuts.marks import Marks, complete_by, earliest
-from cdc_platform.tables import LOADED, Name
+from cdc_platform.tables import Name
 
 _LOOKED_INTO = 64
 """So many earlier publications are read, at most, of those that stand."""
@@ -91,8 +91,6 @@ class Claims:
         """The newest publication, if it is true of a table (None: of the source) without what is held, else that of
         those which are that tells the latest time."""
         first = {h.where: h.offset for h in holds.first(held)}
-        if any(topic == LOADED for topic, _ in first):  # nothing tells when rows of a load began to count
-            return None
         times, _ = complete_by(self.marks, self._reached(held))
 
         def is_true(told: Complete) -> bool:
@@ -104,7 +102,8 @@ class Claims:
         return next(filter(is_true, islice(found, _LOOKED_INTO)), None)
 
     def _has_all_topics(self, told: Complete, name: Name | None, times: Mapping[Where, datetime | None]) -> bool:
-        """Whether all that was committed before its time has come by the topics that weren't read then."""
+        """Whether all that was committed before its time has come by the topics that weren't read then, of which that
+        of loads (LOADED) always is one."""
         at, topics = told.of(name), _topics(told)
         if at is None or topics is None:
             return True
