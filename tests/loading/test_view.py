@@ -1,4 +1,4 @@
-"""Places of views on servers that don't tell them exactly, as MySQL answers: a server of its own can't be had here."""
+"""Places of views on servers that don't tell them exactly, by answers as MySQL's (test_mysql.py has a server)."""
 
 from contextlib import contextmanager
 from typing import Any

@@ -83,7 +83,7 @@ def running(folder: Path, **options: str | int) -> Iterator[Server]:
     given = _OPTIONS | {name.replace("_", "-"): value for name, value in options.items()}
     command += [f"--{name}={value}" for name, value in given.items()]
     with open(log, "wb") as out:
-        process = subprocess.Popen(command, stdout=out, stderr=out, preexec_fn=_die_with_parent)  # noqa: PLW1509 (one call of libc)
+        process = subprocess.Popen(command, stdout=out, stderr=out, preexec_fn=die_with_parent)  # noqa: PLW1509 (one call of libc)
     try:
         server = Server(str(socket), port)
         _wait(server, process, log)
@@ -93,7 +93,8 @@ def running(folder: Path, **options: str | int) -> Iterator[Server]:
         process.wait(30)
 
 
-def _die_with_parent() -> None:
+def die_with_parent() -> None:
+    """What a process does that isn't to outlive its parent."""
     ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG
 
 
