@@ -34,6 +34,7 @@ from cdc_platform.changelog.unify import EVENT_OF, Known, Said, duplicates, outc
 from cdc_platform.changelog.write import Batch, commit, decoded_again, note_outcomes, split_messages
 from cdc_platform.changes.files import CHANGE, statistics_of
 from cdc_platform.config import Source, Tables
+from cdc_platform.errors import LakeChanged
 from cdc_platform.formats.contract import EVENT
 from cdc_platform.lake import delta_table, log_files
 from cdc_platform.lake.data_files import Output, Unit, read, units
@@ -73,8 +74,7 @@ class Choice:
 
     def new(self, events: pa.RecordBatch) -> pa.Array:
         """Which are to be taken up now, if they count."""
-        left_out, unwanted = (pc.equal(o, "filtered") for o in (self.before(events), outcome(events, self.now, {})))
-        return pc.and_(left_out, pc.invert(unwanted))
+        return _taken_up(self.before(events), outcome(events, self.now, {}))
 
     def counting(self, events: pa.RecordBatch) -> pa.RecordBatch:
         """Those that weren't taken back."""
@@ -82,6 +82,11 @@ class Choice:
             return events
         newest = self.again.among(events, _TELLING.name)
         return those(events, pc.or_(newest, pc.invert(self.again.among(events))))
+
+
+def _taken_up(before: pa.Array, now: pa.Array) -> pa.Array:
+    """Which outcomes were `filtered`, and aren't any more."""
+    return pc.and_(pc.equal(before, "filtered"), pc.not_equal(now, "filtered"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,9 +107,10 @@ class Fill:
             events = placed(batch, self.arrivals, clock)
             touched.state(events)
             events = self.choice.counting(events)
-            before, new = self.choice.before(events), self.choice.new(events)
+            before, now = self.choice.before(events), outcome(events, self.choice.now, {})
+            new = _taken_up(before, now)
             before = duplicates(events, before, self.arrivals, Known())
-            now = duplicates(events, outcome(events, self.choice.now, {}), self.arrivals, self.known)
+            now = duplicates(events, now, self.arrivals, self.known)
             messages.add(events, pc.if_else(new, now, before), before)
             rows, bad = (those(events, pc.and_(new, pc.equal(now, o))) for o in ("applied", "quarantined"))
             rows = with_keys(rows, self.choice.now)
@@ -126,20 +132,20 @@ def fill(spark: SparkSession, source: Source, paths: dict[str, Store], changes: 
         return 0
     every = _files(changes, now.version)
     notes = statistics_of(spark, every)
-    tellings = _tellings(changes, decoded_again(every, notes), now.version)
-    reader = partial(_read, tellings)
+    again = decoded_again(every, notes)
+    tellings = _tellings(changes, again, now.version)
     choice = Choice(
         chosen.done[-1].tables(source),
         now.tables(source),
         _taken(spark, changes, source, chosen.done, now),
-        _again(spark, decoded_again(every, notes), reader),
+        _again(spark, again, tellings),
     )
     order = arrivals(paths, source, notes)
     files, notes = _with_news(spark, every, notes, tellings, choice)
     applied = 0
     if files:
         batch = Batch(source, paths, now.number, spark, files, notes, figures_of(notes), "backfill")
-        applied = _write(batch, reader, order, choice)
+        applied = _write(batch, partial(_read, tellings), order, choice)
     chosen.note(now, "done")
     return applied
 
@@ -180,23 +186,29 @@ def _read(tellings: Mapping[str, int], unit: Unit, schema: pa.Schema = CHANGE) -
 
 
 def _tellings(changes: Store, again: list[File], version: int | None) -> dict[str, int]:
-    """Which commit brought each of these files: the newer of two has the newer telling of a message."""
+    """Which commit brought each of these files: the newer of two has the newer telling of a message. Raises LakeChanged
+    where the log doesn't go back to it."""
+    wanted = {file.path for file in again}
+    if len(wanted) < 2:
+        return dict.fromkeys(wanted, 0)
     found: dict[str, int] = {}
-    if len(again) > 1:
-        wanted = {file.path for file in again}
-        for at in range(delta_table.version(changes) if version is None else version, -1, -1):
-            added = (unquote(action["add"]["path"]) for action in log_files.actions(changes, at) if "add" in action)
-            found |= {path: at for path in added if path in wanted and path not in found}
-            if len(found) == len(wanted):
-                break
-    return {file.path: found.get(file.path, 0) for file in again}
+    for at in range(delta_table.version(changes) if version is None else version, -1, -1):
+        try:
+            added = {unquote(action["add"]["path"]) for action in log_files.actions(changes, at) if "add" in action}
+        except FileNotFoundError:
+            raise LakeChanged(changes.uri(), f"commit {at} is gone from its log") from None
+        found = {**dict.fromkeys(added & wanted, at), **found}
+        if len(found) == len(wanted):
+            break
+    return found
 
 
-def _again(spark: SparkSession, files: list[File], reader: arrow_tasks.Reader) -> Packed:
+def _again(spark: SparkSession, files: list[File], tellings: Mapping[str, int]) -> Packed:
     """Messages that were decoded again, with the newest `telling` of each."""
     if not files:
         return Packed({})
-    told = arrow_tasks.frame(spark, files, CHANGE, _told_again, arrow_tasks.spark_schema(_AGAIN), reader=reader)
+    reader = partial(_read, tellings, schema=_NAMED)
+    told = arrow_tasks.frame(spark, files, _NAMED, _told_again, arrow_tasks.spark_schema(_AGAIN), reader=reader)
     return Packed.of(told.groupBy(*_MESSAGE).agg(F.max(_TELLING.name).alias(_TELLING.name)))
 
 

@@ -171,9 +171,7 @@ def _new_versions(batch: Batch) -> set[str]:
 def _resolve(batch: Batch) -> None:
     """Marks quarantined messages as resolved that this batch decoded again, except those with the same reason. Once
     more changes nothing."""
-    again = [
-        file for file, n in zip(batch.files, batch.notes, strict=True) if any(g.get("retold") for g in n["groups"])
-    ]
+    again = decoded_again(batch.files, batch.notes)
     told = arrow_tasks.frame(batch.spark, again, CHANGE, _reasons, arrow_tasks.spark_schema(_REASONS))
     found = told.groupBy(*_MESSAGE).agg(F.collect_set("reason").alias("reasons")).toArrow()
     same = " AND ".join(f't."{c}" = s."{c}"' for c in _MESSAGE)
