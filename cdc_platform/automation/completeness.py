@@ -27,7 +27,9 @@ TABLES_PER_S = 2
 """Of a source with many tables each is observed so much more seldom that Dagster stores no more than so many."""
 
 
-def observations(naming: Naming, source: Source, told: dict[str, Any]) -> list[dg.AssetObservation]:
+def observations(
+    naming: Naming, source: Source, told: dict[str, Any], instance: dg.DagsterInstance
+) -> list[dg.AssetObservation]:
     """Observations of a source's live tables, where a publication is newer than what was told, and it is time to tell
     it. told: number of the publication and when it was told (s since 1970); brought up to date."""
     if has_moved(naming, source):
@@ -42,10 +44,11 @@ def observations(naming: Naming, source: Source, told: dict[str, Any]) -> list[d
         return []
     told.update(number=reached.number, at=time.time())
     events = [*_events(naming, source, statuses)]
-    for event in _of_all(naming, source, followed):
-        if (version := event.tags[table_events.DATA_VERSION]) > told.get("all", ""):  # texts ascend as times do
-            told["all"] = version
-            events.append(event)
+    events += (
+        event
+        for event in _of_all(naming, source, followed)
+        if event.tags[table_events.DATA_VERSION] > _told_last(instance, event.asset_key)  # texts ascend as times do
+    )
     return events
 
 
@@ -65,17 +68,24 @@ def asset(naming: Naming, source: Source) -> dg.AssetsDefinition:
     such an asset, and of one that is materialized, as tables are, they don't."""
     spec = naming.spec(COMPLETE, source)
 
-    def observe() -> Iterator[dg.ObserveResult]:
-        found = [] if has_moved(naming, source) else [*_of_all(naming, source, _followed(naming, source))]
-        for event in found:
-            version = event.tags[table_events.DATA_VERSION]
-            yield dg.ObserveResult(event.asset_key, event.metadata, data_version=dg.DataVersion(version))
-        if not found:
-            yield dg.ObserveResult(spec.key, {"complete_up_to": words(table_status.complete(naming.config, source))})
+    def observe(context: dg.AssetExecutionContext) -> Iterator[dg.ObserveResult]:
+        told = [] if has_moved(naming, source) else [*_of_all(naming, source, _followed(naming, source))]
+        metadata = told[0].metadata if told else {"complete_up_to": words(table_status.complete(naming.config, source))}
+        versions = (*(event.tags[table_events.DATA_VERSION] for event in told), _told_last(context.instance, spec.key))
+        newest = max(versions)
+        yield dg.ObserveResult(spec.key, metadata, data_version=dg.DataVersion(newest) if newest else None)
 
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", dg.BetaWarning)
         return dg.multi_observable_source_asset(name=naming.name(f"complete_{source.slug}"), specs=[spec])(observe)
+
+
+def _told_last(instance: dg.DagsterInstance, key: dg.AssetKey) -> str:
+    """The newest data version that was observed; "": none. A table that joins may be complete up to an earlier time
+    than the others were, and what lies downstream had been told of those."""
+    last = instance.get_latest_data_version_record(key)
+    tags = last.asset_observation.tags if last and last.asset_observation else None
+    return (tags or {}).get(table_events.DATA_VERSION, "")
 
 
 def words(told: Complete | None) -> str:

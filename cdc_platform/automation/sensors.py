@@ -82,7 +82,8 @@ def checkpoint_sensor(naming: Naming, job: Any) -> dg.SensorDefinition:
         ends = observe.each_source(config, lambda source: observe.kafka_ends(config, source))
         requests, told, events = [], [], []
         for source in config.sources:
-            events += completeness.observations(naming, source, cursor["complete"].setdefault(source.name, {}))
+            told_last = cursor["complete"].setdefault(source.name, {})
+            events += completeness.observations(naming, source, told_last, context.instance)
             found = ends[source.name]
             if isinstance(found, CdcError):
                 told.append(str(found))

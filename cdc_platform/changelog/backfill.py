@@ -186,18 +186,21 @@ def _read(tellings: Mapping[str, int], unit: Unit, schema: pa.Schema = CHANGE) -
 
 
 def _tellings(changes: Store, again: list[File], version: int | None) -> dict[str, int]:
-    """Which commit brought each of these files: the newer of two has the newer telling of a message. Raises LakeChanged
-    where the log doesn't go back to it."""
+    """Which commit brought each of these files: the newer of two has the newer telling of a message. One that put files
+    in place of others (an erasure) brought nothing: the log names them in the commits that brought those, too. Raises
+    LakeChanged where the log doesn't go back to it."""
     wanted = {file.path for file in again}
     if len(wanted) < 2:
         return dict.fromkeys(wanted, 0)
     found: dict[str, int] = {}
     for at in range(delta_table.version(changes) if version is None else version, -1, -1):
         try:
-            added = {unquote(action["add"]["path"]) for action in log_files.actions(changes, at) if "add" in action}
+            actions = list(log_files.actions(changes, at))
         except FileNotFoundError:
             raise LakeChanged(changes.uri(), f"commit {at} is gone from its log") from None
-        found = {**dict.fromkeys(added & wanted, at), **found}
+        if not any("remove" in action for action in actions):
+            added = {unquote(action["add"]["path"]) for action in actions if "add" in action}
+            found.update(dict.fromkeys(added & wanted, at))
         if len(found) == len(wanted):
             break
     return found

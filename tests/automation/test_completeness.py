@@ -130,6 +130,31 @@ def test_an_automation_condition_follows_up_to_when_all_tables_are_complete(shop
     assert record.asset_observation.tags["dagster/data_version"].startswith("2026-11-20T01:00")
 
 
+def test_what_was_told_of_all_tables_never_goes_back_by_hand_either(shop: Config, instance: dg.DagsterInstance):
+    naming, source = Naming(shop), shop.sources[0]
+    key = naming.key("complete", source)
+    observed = completeness.asset(naming, source)
+
+    def by_hand() -> tuple[str, str]:
+        assert dg.materialize([observed], instance=instance).success
+        [record] = instance.fetch_observations(key, limit=1).records
+        assert record.asset_observation is not None
+        up_to = record.asset_observation.metadata["complete_up_to"].value
+        return str(up_to), record.asset_observation.tags["dagster/data_version"]
+
+    table_state(shop, source.name, "shop.audit", rebuild=1)
+    complete(shop, source.name, 0, MIDNIGHT)
+    assert by_hand()[1].startswith("2026-11-20T00:00")
+    complete(shop, source.name, 1, MIDNIGHT + timedelta(hours=1), items="not loaded before")
+    held = by_hand()
+    assert held[1].startswith("2026-11-20T00:00")
+    assert "items" in held[0] or "1 table" in held[0], "what is told says why"
+    complete(shop, source.name, 2, MIDNIGHT - timedelta(hours=1))  # of a table that joined
+    assert by_hand()[1].startswith("2026-11-20T00:00")
+    complete(shop, source.name, 3, MIDNIGHT + timedelta(hours=2))
+    assert by_hand()[1].startswith("2026-11-20T02:00")
+
+
 def test_automation_conditions_follow_what_was_made_and_not_what_was_observed(
     shop: Config, instance: dg.DagsterInstance
 ):

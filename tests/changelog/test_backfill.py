@@ -5,12 +5,20 @@ from collections import Counter
 from datetime import timedelta
 from typing import Any
 
+import numpy as np
+import pyarrow as pa
 import pytest
 
 from cdc_platform import tables
 from cdc_platform.changelog import backfill
 from cdc_platform.changelog.table_rules import Chosen
-from cdc_platform.lake import commits
+from cdc_platform.changes import files as changes_files
+from cdc_platform.erasing import rewrite
+from cdc_platform.erasing.rewrite import Events
+from cdc_platform.lake import commits, erasing, stores
+from cdc_platform.lake.data_files import Sink
+from cdc_platform.lake.erasing import IN_PLACE, Rewritten
+from cdc_platform.lake.writer_lock import source_lock
 from cdc_platform.snapshots import state
 from cdc_platform.snapshots.run import rebuild
 from tests.changelog.feed import LANDED, Feed, SourceTable, position
@@ -291,3 +299,60 @@ def test_what_was_taken_up_before_it_was_decoded_again_stays_once(feed: Changing
     feed.follow(include=["*"])
     feed.unify()
     assert (feed.changelog("later"), feed.changelog("kept"), feed.sums()) == ([0], [0, 0, 0], {"applied": 1})
+
+
+class _Each(Events):
+    """Rewrites each file, and takes no row out."""
+
+    def mine(self, batch: pa.RecordBatch) -> np.ndarray:
+        return np.ones(batch.num_rows, bool)
+
+    def erased(self, batch: pa.RecordBatch, _mine: np.ndarray) -> pa.RecordBatch:
+        return batch
+
+
+def rewritten(feed: Feed) -> None:
+    """As an erasure leaves `changes`: other files, also in the commits that brought the events."""
+    lake, name = stores.lake(feed.config), feed.source.name
+    changes = tables.CHANGES.at(lake, format=feed.source.format, source=name)
+    sink = Sink(changes, tables.CHANGES.arrow(), tables.CHANGES.stats, changes_files.WORDS)
+    work = _Each(frozenset(), frozenset())
+    found, _ = rewrite.files(sink, erasing.named(changes), work, write=True)
+    new = {path: file for path, file in found.items() if file is not None}
+    table = Rewritten(changes.uri().removeprefix(f"{lake.uri()}/"), {}, IN_PLACE, new, False)
+    with source_lock(feed.config, feed.source):
+        erasing.decide(lake, name, [table], number=1)
+        erasing.finish(lake, name)
+        erasing.remove(changes, table)
+        erasing.done(lake, name)
+
+
+@pytest.mark.thorough
+def test_an_erasure_leaves_which_telling_is_the_newest(feed: Changing) -> None:
+    feed.say(*in_part(BOTH, 3, 4))
+    feed.unify()
+    retell(feed, *in_part(BOTH, 4))
+    feed.unify()
+    retell(feed, *BOTH)
+    feed.unify()
+    rewritten(feed)
+    feed.follow(include=["*"])
+    assert feed.unify().metrics["backfilled"] == 1
+    assert (feed.changelog("later"), feed.sums()) == ([0], {"applied": 1})
+
+
+@pytest.mark.thorough
+def test_an_erasure_leaves_what_was_taken_up_before(feed: Changing) -> None:
+    feed.follow(include=["*"])
+    feed.say(*PAST)
+    feed.unify()
+    there = feed.changelog("later")
+    assert there
+    feed.follow(include=["shop.kept"])
+    feed.unify()
+    rewritten(feed)
+    feed.say(*MORE)
+    feed.unify()
+    feed.follow(include=["*"])
+    feed.unify()
+    assert feed.changelog("later") == sorted([*there, 8])

@@ -74,6 +74,7 @@ def rows_of(config, table):
     return DeltaTable(table.at(config.lake)).to_pyarrow_table().to_pylist(maps_as_pydicts="strict")
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     "earlier", [pytest.param(False, marks=pytest.mark.thorough), True], ids=["new lake", "earlier lake"]
 )

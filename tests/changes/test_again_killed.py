@@ -86,6 +86,7 @@ WRITES = (
 """Of a retry, in this order but for those of the changelog's batch, which are made at once."""
 
 
+@pytest.mark.thorough
 def test_a_retry_that_is_killed_again_and_again(topic: Topic, monkeypatch: pytest.MonkeyPatch):
     killed(monkeypatch, topic, CHANGES, done=False)
     assert topic.outcomes() == {"applied": 3, "quarantined": 2}

@@ -58,6 +58,7 @@ def test_a_lake_in_which_no_sets_were_noted_is_looked_through_once(spark: Any, t
     assert ([r[0] for r in topic.rows()], topic.outcomes()["quarantined"]) == ([1, 2], 1)
 
 
+@pytest.mark.thorough
 def test_a_truncate_of_one_set_waits_until_it_is_told_what_it_empties(spark: Any, tmp_path: Path) -> None:
     topic = Topic(spark, tmp_path, "tdsql")
     land(topic, query("one", TABLE), row("one", "1", "a", "b"))

@@ -53,9 +53,9 @@ def _feed(format: str) -> Feed:
 
 
 Lakes = Callable[[str], Config]
-IN_SHORT = ("tencent_dts", "canal_json")
-"""Formats of which the short tests look at a lake: parts of messages, and whole ones. tests/e2e/test_chain.py follows
-Debezium."""
+IN_SHORT = "tencent_dts"
+"""The format of which the short tests look at a lake: it has parts of messages, and whole ones. tests/e2e/test_chain.py
+follows Debezium."""
 
 
 @pytest.fixture(scope="session")
@@ -81,7 +81,7 @@ def lakes(broker: Any, spark: Any, tmp_path_factory: pytest.TempPathFactory) -> 
     return of
 
 
-@pytest.fixture(params=[pytest.param(f, marks=() if f in IN_SHORT else pytest.mark.thorough) for f in sorted(ENCODERS)])
+@pytest.fixture(params=[pytest.param(f, marks=() if f == IN_SHORT else pytest.mark.thorough) for f in sorted(ENCODERS)])
 def lake(request: pytest.FixtureRequest, lakes: Lakes, monkeypatch: pytest.MonkeyPatch) -> Config:
     config = lakes(request.param)
     monkeypatch.setenv("CDC_CONFIG", str(config.file))
@@ -133,13 +133,9 @@ def told_by(capsys: pytest.CaptureFixture[str], *args: str) -> tuple[int, Any]:
     return code, data
 
 
-SHOWN_IN_SHORT = "canal_json"
-"""Of a lake of Tencent's DTS tests/explain/test_message.py shows messages."""
-
-
 @pytest.mark.parametrize(
     "lake",
-    [pytest.param(f, marks=() if f == SHOWN_IN_SHORT else pytest.mark.thorough) for f in sorted(ENCODERS)],
+    [pytest.param(f, marks=() if f == IN_SHORT else pytest.mark.thorough) for f in sorted(ENCODERS)],
     indirect=True,
 )
 def test_explain_and_show(lake, capsys):

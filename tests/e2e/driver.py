@@ -1,6 +1,6 @@
 """Runs stages of all sources of a cdc.yaml in a process of its own: to be killed, or to use Spark Connect.
 
-`python driver.py cdc.yaml [stage …]`
+`python driver.py cdc.yaml [stage …]`, or `python driver.py cdc.yaml cdc-platform COMMAND …` for a command.
 """
 
 import importlib
@@ -11,6 +11,7 @@ import sys
 from unittest import mock
 
 from cdc_platform import chain
+from cdc_platform.cli.app import run
 from cdc_platform.config import load_config
 from cdc_platform.lake import stores
 from cdc_platform.spark.session import open_session
@@ -39,6 +40,8 @@ def main(file, *stages):
     config = load_config(file)
     if KILL in os.environ:
         die_at(stores.lake(config), *json.loads(os.environ[KILL]))
+    if stages[:1] == ("cdc-platform",):
+        sys.exit(run([*stages[1:], "--config", file]))
     spark = open_session(config)
     for source in config.sources:
         for stage in stages or chain.STAGES:

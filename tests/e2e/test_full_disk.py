@@ -38,6 +38,7 @@ def whole(shop, config):
     assert len(found["changelog"]) == len(set(found["changelog"]))
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("stages", [SHORT, pytest.param(WHOLE, marks=pytest.mark.thorough)], ids=["short", "whole"])
 def test_a_disk_that_runs_full(spark, shop, config, tmp_path, stages):
     with mounted(tmp_path / "lake", "32m") as disk:

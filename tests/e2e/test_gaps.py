@@ -31,6 +31,7 @@ class Losing:
         return iter(records[:lost] + records[lost + 1 :])
 
 
+@pytest.mark.thorough
 def test_a_message_that_never_came_is_named(spark, broker, tmp_path, capfd):
     losing = Losing()
     feed = Feed("tencent_dts", lambda: losing, {"topics": ["gaps-dts"]})

@@ -218,3 +218,35 @@ def test_a_run_killed_between_two_tables_of_a_round_leaves_nothing_behind(spark,
         told = [(t["scope"], t["_k0"]) for t in feed.tombstones("shop", table.name)]
         assert told == ([("table", None)] if n % 3 == 0 else [("row", 2)])
         assert feed.state("shop", table.name) == ("live", None)
+
+
+_TAKEN = "cdc_platform.lake.takeover.take_over"
+COMMANDS = {
+    "rebuild, with nothing in place": (_TAKEN, "snapshots/dts/shop/orders"),
+    "rebuild, with rows in place and no tombstones": (_TAKEN, "tombstones/dts/shop/orders"),
+    "maintain, with bookkeeping folded": ("cdc_platform.maintenance.run._snapshots",),
+    "maintain, with some tables put together": ("cdc_platform.maintenance.run._size",),
+}
+"""Instead of which a command kills itself."""
+REBUILD = ("run", "--source", "dts", "--table", ORDERS.full_name, "--rebuild")
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("name", COMMANDS)
+def test_a_command_that_was_killed_is_given_once_more(world, spark, process, tmp_path, place, name):
+    """Meanwhile readers find the rows, and nothing that was told is told otherwise."""
+    config = world.copy(tmp_path / "lake", place)
+    done(spark, config, process)
+    function, *mentioned = COMMANDS[name]
+    command = ["cdc-platform", *(REBUILD if function == _TAKEN else ("maintain",))]
+    ledger = Lake(config).ledger
+    grown = ledger.commit(ledger.version() + 1) if function.endswith("_size") else None
+    killed(process(config, *command, env={KILL: json.dumps([function, mentioned, grown])}))
+    assert world.shop.differences(config) == []
+    again = process(config, *command)
+    assert again.popen.wait() == 0, again.tail()
+    forget_all()
+    assert world.shop.differences(config) == []
+    assert facts(config) == world.expected
+    done(spark, config, process)  # which has nothing to do
+    assert facts(config) == world.expected

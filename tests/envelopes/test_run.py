@@ -241,6 +241,7 @@ def test_a_record_that_its_sender_numbered_and_that_never_came_is_told(shop):
     assert (gap.partition, gap.first, gap.last, gap.before, gap.after, gap.removed) == (0, 4, 5, 2, 3, False)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("again", [(0,), pytest.param((1, 0), marks=pytest.mark.thorough)], ids=["all", "one, all"])
 def test_a_batch_that_is_repeated_after_a_crash_writes_nothing_twice(shop, again):
     """Killed after its writes and before its checkpoint: Spark runs the same batch again, or all from the first."""

@@ -34,6 +34,7 @@ def secret(key: int) -> str:
     return f"Secret of Person {chr(65 + key)}{key}x"
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("steps", [[STEPS[i] for i in ESSENTIAL], pytest.param(STEPS, marks=pytest.mark.thorough)])
 def test_it_is_finished(world, monkeypatch, steps):
     """Of each step another person; an ordinary run comes in between of every second one."""

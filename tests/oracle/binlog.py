@@ -9,7 +9,7 @@ from decimal import Context, Decimal
 from typing import Any
 
 from pymysqlreplication import BinLogStreamReader
-from pymysqlreplication.event import MariadbGtidEvent, QueryEvent, RotateEvent, XidEvent
+from pymysqlreplication.event import GtidEvent, MariadbGtidEvent, QueryEvent, RotateEvent, XidEvent
 from pymysqlreplication.row_event import DeleteRowsEvent, RowsEvent, UpdateRowsEvent, WriteRowsEvent
 
 from cdc_platform.feeds.shop import Column, Table
@@ -40,23 +40,27 @@ RowsEvent._RowsEvent__read_time2 = _time2  # type: ignore[attr-defined]
 
 def transactions(server: Server, told: dict[str, Done]) -> Iterator[Transaction]:
     """All transactions of database `oracle`, in order. `told`: GTID → what the DDL statement did."""
+    return _read(server, _Reader(told), is_mariadb=True)
+
+
+def mysql_transactions(server: Server, told: dict[str, Done]) -> Iterator[Transaction]:
+    """The same of MySQL 5.6, whose log tells neither names nor signs of columns."""
+    return _read(server, _MysqlReader(told), is_mariadb=False)
+
+
+def _read(server: Server, reader: "_Reader", *, is_mariadb: bool) -> Iterator[Transaction]:
     stream = BinLogStreamReader(
         connection_settings=dict(server.settings),
         server_id=9,
         only_events=[
-            MariadbGtidEvent,
-            QueryEvent,
-            XidEvent,
-            RotateEvent,
-            WriteRowsEvent,
-            UpdateRowsEvent,
-            DeleteRowsEvent,
+            *(MariadbGtidEvent, GtidEvent, QueryEvent, XidEvent, RotateEvent),
+            *(WriteRowsEvent, UpdateRowsEvent, DeleteRowsEvent),
         ],
-        is_mariadb=True,
+        is_mariadb=is_mariadb,
         enable_logging=False,
     )
     try:
-        yield from _Reader(told).read(stream)
+        yield from reader.read(stream)
     finally:
         stream.close()
 
@@ -65,7 +69,7 @@ class _Reader:
     def __init__(self, told: dict[str, Done]):
         self.told = told
         self.tables: dict[str, Table] = {}
-        self.file, self.gtid, self.sequence, self.pos = "", "", 0, 0
+        self.file, self.gtid, self.told_gtid, self.pos = "", "", "", 0
         self.changes: list[RowChange] = []
 
     def read(self, stream: Any) -> Iterator[Transaction]:
@@ -73,8 +77,8 @@ class _Reader:
             start = event.packet.log_pos - event.packet.event_size
             if isinstance(event, RotateEvent):
                 self.file = event.next_binlog
-            elif isinstance(event, MariadbGtidEvent):
-                self.gtid, self.sequence, self.pos, self.changes = event.gtid, event.gtid_seq_no, start, []
+            elif isinstance(event, MariadbGtidEvent | GtidEvent):
+                self.gtid, self.told_gtid, self.pos, self.changes = event.gtid, self._as_told(event), start, []
             elif isinstance(event, RowsEvent):
                 self.changes += self._rows(event, start)
             elif isinstance(event, XidEvent) or event.query == "COMMIT":
@@ -83,11 +87,13 @@ class _Reader:
             elif self.gtid in self.told:
                 yield self._transaction(event, self._ddl(event))
 
+    def _as_told(self, event: Any) -> str:
+        """The encoders stand for MySQL's tools: a GTID is a UUID and a number."""
+        return f"{SERVER_UUID}:{event.gtid_seq_no}"
+
     def _transaction(self, event: Any, ddl: Ddl | None = None) -> Transaction:
-        # The encoders stand for MySQL's tools: a GTID is a UUID and a number.
-        gtid = f"{SERVER_UUID}:{self.sequence}"
-        end = event.packet.log_pos
-        return Transaction(gtid, self.file, self.pos, end, event.timestamp * 1000, 7, tuple(self.changes), ddl)
+        end, at = event.packet.log_pos, event.timestamp * 1000
+        return Transaction(self.told_gtid, self.file, self.pos, end, at, 7, tuple(self.changes), ddl)
 
     def _ddl(self, event: Any) -> Ddl:
         done = self.told[self.gtid]
@@ -101,9 +107,7 @@ class _Reader:
         if event.schema != DB:
             return
         table = self.tables[event.table]
-        names = [c.name for c in event.columns]
-        assert names == [c.name for c in table.columns], (self.gtid, names, table)
-        for number, row in enumerate(event.rows):
+        for number, row in enumerate(self._named(event, table)):
             images = {image: _image(table, row, image) for image in ("values", "before_values", "after_values")}
             before, after = images["before_values"], images["after_values"]
             if isinstance(event, UpdateRowsEvent):
@@ -113,6 +117,27 @@ class _Reader:
             else:
                 op, before = "delete", images["values"]
             yield RowChange(table, op, before, after, pos, number)
+
+    def _named(self, event: Any, table: Table) -> list[dict[str, Any]]:
+        """The event's rows by the names of their columns."""
+        names = [c.name for c in event.columns]
+        assert names == [c.name for c in table.columns], (self.gtid, names, table)
+        return event.rows
+
+
+class _MysqlReader(_Reader):
+    def _as_told(self, event: Any) -> str:
+        return event.gtid
+
+    def _named(self, event: Any, table: Table) -> list[dict[str, Any]]:
+        assert len(event.columns) == len(table.columns), (self.gtid, table)
+        rows = event.rows
+        return [{image: self._by_place(told, table) for image, told in row.items()} for row in rows]
+
+    @staticmethod
+    def _by_place(told: dict[str, Any], table: Table) -> dict[str, Any]:
+        places = {f"UNKNOWN_COL{i}": c.name for i, c in enumerate(table.columns)}
+        return {places[name]: value for name, value in told.items()}
 
 
 def _image(table: Table, row: dict[str, Any], image: str) -> Row | None:

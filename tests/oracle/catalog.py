@@ -95,7 +95,7 @@ class Catalog:
 
     def table(self, db: str, name: str) -> Table | None:
         """The table as it is now; None: there is none."""
-        checks = {row[0] for row in self.ask(_CHECKS, (db, name))}
+        checks = self.checks(db, name)
         found = [
             _column(
                 c, kind, nullable == "YES", charset, f"json_valid({quoted(c)})" in checks, key == "PRI", int(fsp or 0)
@@ -103,6 +103,10 @@ class Catalog:
             for c, kind, nullable, charset, fsp, key in self.ask(_COLUMNS, (db, name))
         ]
         return Table(db, name, tuple(found)) if found else None
+
+    def checks(self, db: str, name: str) -> set[str]:
+        """Conditions that a table's rows fulfil."""
+        return {row[0] for row in self.ask(_CHECKS, (db, name))}
 
     def rows(self, table: Table) -> Rows:
         """All rows of a table as they are now, in canonical text."""

@@ -75,9 +75,17 @@ class Session:
 
     def __init__(self, server: Server, seed: int):
         self.rng, self.told = random.Random(seed), Told()
-        self.connection, self.catalog = server.connect(), Catalog(server.connect())
+        self.connection, self.catalog = server.connect(), self._asks(server)
         self.live: dict[str, Table] = {}
         self._named = 0
+
+    def _asks(self, server: Server) -> Catalog:
+        return Catalog(server.connect())
+
+    def _last_gtid(self) -> str:
+        """Of the last transaction of this session, as the reader of the log tells it."""
+        [(gtid,)] = self._asked("SELECT @@last_gtid")
+        return gtid
 
     def _sql(self, sql: str, values: list[Any] | None = None) -> int:
         with self.connection.cursor() as cursor:
@@ -111,8 +119,7 @@ class Session:
             if error.args[0] not in _REFUSED:
                 raise
             return False
-        [(gtid,)] = self._asked("SELECT @@last_gtid")
-        changes = []
+        gtid, changes = self._last_gtid(), []
         for new, old in results:
             was = None if old is None else self.live.pop(old or new)
             # Of several renames one may undo what another did: only the last state can be asked for.

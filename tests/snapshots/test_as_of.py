@@ -152,6 +152,7 @@ class Killed(BaseException):
     """No code catches it."""
 
 
+@pytest.mark.thorough
 def test_what_is_killed_or_refused_leaves_no_table(
     spark: Any, make_config: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -441,6 +441,7 @@ def taken(table: SourceTable, place: tuple[int, int], ids: str, last: bool = Tru
     ]
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     "parted", [pytest.param(False, marks=pytest.mark.thorough), True], ids=["one run", "run by run"]
 )

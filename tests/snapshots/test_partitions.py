@@ -173,6 +173,7 @@ def test_rows_with_a_place_and_a_truncate_without_one_by_another_partition(binlo
         rebuild(binlog.spark, binlog.config, binlog.source, "shop", "orders")
 
 
+@pytest.mark.thorough
 def test_a_truncate_without_a_place_stands_where_it_came_in_the_one_partition_of_its_rows(binlog: Feed) -> None:
     binlog.say(placed(insert(1, "a"), 0, 0, 100, 0), at(TRUNCATE, 0, 1, 6), placed(insert(2, "b"), 0, 2, 200, 7))
     binlog.say(placed(LINES.insert((None, None), {"id": "1"}), 1, 0, 150, 5))

@@ -48,7 +48,7 @@ def by_merge(feed: Feed, monkeypatch: pytest.MonkeyPatch) -> None:
 WAYS = {"by tasks": (KEYED, False), "by Spark": (KEYED, True), "without a key": (BARE, False)}
 
 
-@pytest.fixture(params=["by tasks", "without a key", pytest.param("by Spark", marks=pytest.mark.thorough)])
+@pytest.fixture(params=["by tasks", *(pytest.param(w, marks=pytest.mark.thorough) for w in WAYS if w != "by tasks")])
 def rebuilt(
     request: pytest.FixtureRequest, spark: Any, make_config: Any, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[tuple[Feed, SourceTable]]:

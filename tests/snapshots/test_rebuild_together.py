@@ -87,6 +87,7 @@ def test_each_is_what_it_would_be_by_itself(spark: Any, make_config: Any, made: 
     assert states(feed) == noted
 
 
+@pytest.mark.thorough
 def test_a_type_changes_in_some_tables_and_rows_come_after_it(spark: Any, make_config: Any, made: list[Name]) -> None:
     names = ["a", "b", "c"]
     feed = Feed(spark, make_config([{"name": "s", "format": "canal", "topics": ["t"]}]), "s")

@@ -296,6 +296,7 @@ def test_a_list_that_was_replaced_and_comes_again_stays_in_the_history(debezium,
     assert "longtext" in dict(lists)[version]
 
 
+@pytest.mark.thorough
 def test_a_value_that_cant_be_of_its_type_stops_the_table_and_better_types_heal_it(debezium, schema_file, tmp_path):
     debezium.land(change(100, "c", None, row(1, v="far too long")), keys=[{"id": 1}])
     debezium.land(change(110, "c", None, row(2)), keys=[{"id": 2}])

@@ -162,6 +162,7 @@ def test_of_one_that_is_made_anew_a_line_is_told(feed: Feed) -> None:
     assert re.search(r": made in \d+\.\d s$", ended)
 
 
+@pytest.mark.thorough
 def test_a_killed_batch_is_brought_once(feed: Feed, monkeypatch: pytest.MonkeyPatch) -> None:
     feed.say(T.stated() | {"lineage": "1"}, T.insert((1, 10), {"id": "1", "a": "1", "b": "x"}))
     feed.catch_up()

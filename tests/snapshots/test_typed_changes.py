@@ -154,6 +154,7 @@ def test_every_change_is_there_once(feed: Feed, seed: int, partitions: int) -> N
         assert commits(feed, name).count("WRITE Overwrite") == 1
 
 
+@pytest.mark.thorough
 def test_a_killed_batch_is_added_once(feed: Feed, monkeypatch: pytest.MonkeyPatch) -> None:
     feed.say(T.stated() | {"lineage": "1"}, T.insert((1, 10), {"id": "1", "a": "1", "b": "x"}))
     feed.catch_up()

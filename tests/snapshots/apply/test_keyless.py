@@ -199,6 +199,7 @@ def test_a_table_that_gets_a_key_is_made_anew(feeds: dict[str, Feed]) -> None:
     )
 
 
+@pytest.mark.thorough
 def test_a_table_of_many_columns_takes_no_longer(spark: Any, make_config: Any) -> None:
     """Spark's planner weighed 2^columns ways to write the digest of a row: one with 22 columns didn't end."""
     wide = SourceTable("shop", "wide", [(f"c{i}", "int") for i in range(60)], ())

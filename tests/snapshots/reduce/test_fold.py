@@ -252,6 +252,7 @@ def test_the_snapshot_holds_rows_and_bookkeeping_only_for_every_reader(world: Wo
     assert sorted(mine, key=repr) == sorted(spark, key=repr)
 
 
+@pytest.mark.thorough
 def test_a_batch_done_again_changes_nothing(world: World) -> None:
     feed, oracles, _ = world
     before = feed.kept("f", oracles)

@@ -89,6 +89,7 @@ def test_a_small_table_without_renames_has_neither(feed: Any, readers: dict[str,
     assert [r[:2] for r in seen(one)] == [[0, 0], [1, 5], [3, 0], [9, 0]]
 
 
+@pytest.mark.thorough
 @spark_test
 @pytest.mark.usefixtures("large")
 def test_vectors_come_with_the_first_row_that_changes_and_never_for_any(feed: Any, monkeypatch: Any) -> None:
