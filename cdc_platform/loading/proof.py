@@ -129,22 +129,30 @@ def check(cursor: Any, of: Evidence, exact: str | None = None) -> None:
                 "is the end of a transaction and the beginning of another one"
             )
             raise LoadRefused(of.source, problem, ["a primary key", _VENDOR])
-        if why := _not_there(cursor, event):
+        stands = f"the change at {event.address} stands at {event.file}:{event.pos} of the log that its feed reads"
+        try:
+            why = _not_there(cursor, event)
+        except MySQLError as error:
+            if not error.args or error.args[0] not in _NO_RIGHT:
+                raise
+            problem = f"{stands}, and the server behind the DSN doesn't let its account see that: {error.args[-1]}"
+            raise LoadRefused(of.source, problem, [f"rights for the account: {_RIGHTS}", _VENDOR]) from None
+        if why:
             problem = (
-                f"the change at {event.address} stands at {event.file}:{event.pos} of the log that its feed reads, and "
-                f"the server behind the DSN {why}: it has another log, and its positions order nothing of this feed"
+                f"{stands}, and the server behind the DSN {why}: it has another log, and its positions order nothing "
+                "of this feed"
             )
             raise LoadRefused(of.source, problem, [_SAME, _VENDOR])
 
 
 def _not_there(cursor: Any, event: Event) -> str:
-    """Why an event isn't where its feed says; empty: it is."""
+    """Why an event isn't where its feed says; empty: it is. Raises MySQLError where the account may not see it."""
     try:
         cursor.execute(f"SHOW BINLOG EVENTS IN %s FROM {int(event.pos)} LIMIT 1", (event.file,))
         row = cursor.fetchone()
     except MySQLError as error:
         if error.args and error.args[0] in _NO_RIGHT:
-            return f"doesn't let its account see that ({error.args[1]}; it needs {_RIGHTS})"
+            raise
         return f"has no event there ({error.args[-1]})"
     if row is None:  # the end of the log: an event that tells where it ends
         end = int(event.pos)

@@ -39,6 +39,12 @@ def tick(config: Config, instance: dg.DagsterInstance, cursor: str | None = None
     return found
 
 
+def observe_by_hand(observed: dg.AssetsDefinition, instance: dg.DagsterInstance) -> None:
+    """As the button Observe does."""
+    job = dg.Definitions(assets=[observed]).resolve_implicit_global_asset_job_def()
+    assert job.execute_in_process(instance=instance, asset_selection=list(observed.keys)).success
+
+
 def told(result: dg.SensorResult) -> dict[str, str]:
     """Table → data version."""
     events: Any = result.asset_events
@@ -123,10 +129,10 @@ def test_an_automation_condition_follows_up_to_when_all_tables_are_complete(shop
     assert record.asset_observation is not None
     assert record.asset_observation.metadata["tables"].value == 3
 
-    done = dg.materialize([observed], instance=instance)
-    assert done.success  # by hand, as the button Observe does
-    [record] = instance.fetch_observations(key, limit=1).records
+    observe_by_hand(observed, instance)
+    [record, *earlier] = instance.fetch_observations(key, limit=10).records
     assert record.asset_observation is not None
+    assert len(earlier) == 2
     assert record.asset_observation.tags["dagster/data_version"].startswith("2026-11-20T01:00")
 
 
@@ -136,7 +142,7 @@ def test_what_was_told_of_all_tables_never_goes_back_by_hand_either(shop: Config
     observed = completeness.asset(naming, source)
 
     def by_hand() -> tuple[str, str]:
-        assert dg.materialize([observed], instance=instance).success
+        observe_by_hand(observed, instance)
         [record] = instance.fetch_observations(key, limit=1).records
         assert record.asset_observation is not None
         up_to = record.asset_observation.metadata["complete_up_to"].value

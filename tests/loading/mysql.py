@@ -99,7 +99,10 @@ class MysqlDatabase(Database):
         return _Catalog(server.connect())
 
     def _allow(self) -> None:
-        self._sql(f"GRANT SELECT, REPLICATION CLIENT ON *.* TO {READER}@'127.0.0.1' IDENTIFIED BY %s", [PASSWORD])
+        self.allow("SELECT", "REPLICATION CLIENT", "REPLICATION SLAVE")
+
+    def allow(self, *rights: str, user: str = READER) -> None:
+        self._sql(f"GRANT {', '.join(rights)} ON *.* TO {user}@'127.0.0.1' IDENTIFIED BY %s", [PASSWORD])
 
     def _last_gtid(self) -> str:
         [(executed,)] = self._asked("SELECT @@global.gtid_executed")
