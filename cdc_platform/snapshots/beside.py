@@ -42,22 +42,25 @@ class Kind:
     """What is kept. name: among `lake.beside.KINDS`. table: the Delta table of a source's table. all: its rows from all
     changes of a table, as rows of today; `told_keys`: `key` tells the key of every one; raises TableStopped where they
     can't be made. add: brings a batch into the table at a place, which is whole up to there; False: it has to be made
-    anew."""
+    anew. form: a higher one for each mend of what was written before, for tables of another one are made anew."""
 
     name: str
     table: Callable[[str, Name, list[TableColumn]], Table]
     all: Callable[["Changes", bool], DataFrame]
     add: Callable[["Changes", Touched, Store], bool]
+    form: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class Changes:
-    """CHANGELOG rows of one table, with upcast.UNTOLD where DDL made something else of them, and its columns."""
+    """CHANGELOG rows of one table, with upcast.UNTOLD where DDL made something else of them, and its columns. target:
+    its snapshot."""
 
     source: str
     name: Name
     rows: DataFrame
     columns: list[TableColumn]
+    target: Target
 
     @property
     def keyed(self) -> bool:
@@ -137,15 +140,19 @@ class _Keeper:
         if not (made := written.shape_of(self.path(name))):
             return False
         since, columns = json.loads(made)
-        snapshot = delta_sql.schema(Target.of(self.config, self.source.name, *name).snapshot)
+        snapshot = delta_sql.schema(self._target(name).snapshot)
         there = {f.name: f.dataType.simpleString() for f in snapshot if f.name not in RESERVED}
         return since == self._since(name) and {c[0]: c[1] for c in columns} == there
+
+    def _target(self, name: Name) -> Target:
+        return Target.of(self.config, self.source.name, *name)
 
     def _since(self, name: Name) -> list[Any]:
         """What makes all rows of a table others: how often its snapshot was made anew, and the DDL that it has seen."""
         names = set(self.history.full.names_of(name))
         of = (s.effect for s in self.history.full.steps)
-        return [self.tables[name]["rebuild"], sum(not names.isdisjoint((e.before, e.after)) for e in of)]
+        seen = sum(not names.isdisjoint((e.before, e.after)) for e in of)
+        return [self.tables[name]["rebuild"], seen, *([self.kind.form] if self.kind.form else ())]
 
     def _columns(self, name: Name, told: str | None, made: str | None = None) -> list[TableColumn]:
         """told: as changes tell them; None: they tell none, as TRUNCATE and images of a part of the row do. made: the
@@ -168,7 +175,7 @@ class _Keeper:
             columns = self._columns(name, told, made)
             if not columns or written.shape(columns, self._since(name)) != made:
                 return self.anew(name)
-            added = self.kind.add(Changes(self.source.name, name, rows, columns), touched, path)
+            added = self.kind.add(Changes(self.source.name, name, rows, columns, self._target(name)), touched, path)
         except TableStopped as why:
             return self._left_out(name, why.reason)
         except (PySparkException, Py4JError) as error:  # `anew` finds out whether it is a value, and which
@@ -193,7 +200,7 @@ class _Keeper:
             found = every_change(self.spark, self.config, self.source, self.history, name, untold=True)
             if not (columns := self._columns(name, found.columns)):
                 raise TableStopped(self.source.name, name, "no list of its columns is known")
-            mine = Changes(self.source.name, name, found.rows.where(of_table(*name)), columns)
+            mine = Changes(self.source.name, name, found.rows.where(of_table(*name)), columns, self._target(name))
             self._replace(mine, self.kind.all(mine, found.touched is not None and found.touched.told_keys))
         except TableStopped as why:
             self._left_out(name, why.reason)

@@ -1,7 +1,8 @@
 """Versions of rows of the tables that `tables.history` names: `history/<source>/<db>[/<schema>]/<table>`.
 
 A batch adds to a history where its changes are newer than all that the history has of their rows. An older change, a
-TRUNCATE and a table without a key make it anew (beside.py).
+TRUNCATE and a table without a key make it anew (beside.py). So does a change that is older than a delete which came
+before: a delete of a row that was never seen leaves no version, only the snapshot's tombstone.
 """
 
 from pyspark.sql import DataFrame
@@ -9,6 +10,7 @@ from pyspark.sql import functions as F
 
 from cdc_platform.errors import TableStopped
 from cdc_platform.lake.store import Store
+from cdc_platform.snapshots.apply import tombstones
 from cdc_platform.snapshots.apply import versions as written
 from cdc_platform.snapshots.batch_tables import Touched
 from cdc_platform.snapshots.beside import Changes, Kind
@@ -36,7 +38,7 @@ def _add(of: Changes, touched: Touched, path: Store) -> bool:
     keys = key_names(columns)
     new = versions.typed_steps(of.rows, columns, figures).localCheckpoint()
     there = written.known(of.rows.sparkSession, path, columns)
-    if not _older(new, there, keys).isEmpty():
+    if not _older(new, there, keys).isEmpty() or tombstones.unlike(new, of.target, columns, figures):
         return False
     last = there.where("_cdc_order_to IS NULL").join(new.select(*keys).distinct(), keys, "left_semi")
     written.going_on(versions.going_on(new, last, columns), path, columns)
@@ -50,4 +52,4 @@ def _older(new: DataFrame, there: DataFrame, keys: list[str]) -> DataFrame:
     return last.join(first, keys).where("_last >= _first")
 
 
-HISTORIES = Kind("history", shapes.history, _all, _add)
+HISTORIES = Kind("history", shapes.history, _all, _add, form=1)

@@ -151,6 +151,36 @@ def test_a_batch_adds_to_it_and_an_older_change_makes_it_anew(feed: Feed) -> Non
     assert commits(feed, "t") == before  # nothing new, nothing written
 
 
+def row(id: int) -> dict[str, str | None]:
+    return {"id": str(id), "a": "1", "b": "x"}
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize(
+    ("gone", "late"),
+    [
+        ([T.delete((1, 50), row(7)), T.update((1, 51), row(8), row(9))], (7, 8)),
+        ([T.change("truncate", (1, 50)), T.insert((1, 60), row(2))], (7,)),
+        ([T.insert((1, 45), row(7)), T.delete((1, 50), row(7))], (7,)),
+    ],
+    ids=["deleted and moved", "truncated", "deleted after another insert"],
+)
+def test_what_comes_late_behind_its_delete_is_no_row_of_now(
+    feed: Feed, gone: list[dict[str, Any]], late: tuple[int, ...]
+) -> None:
+    """A delete of a row that was never seen leaves no version that would tell."""
+    feed.say(T.stated() | {"lineage": "1"}, T.insert((1, 10), row(1)), T.insert((1, 11), row(5)))
+    feed.catch_up()
+    feed.say(*gone)
+    feed.catch_up()
+    feed.say(*(T.insert((1, 40 + i), row(id), partition=1) for i, id in enumerate(late)))
+    feed.catch_up()
+    now = sorted(r["id"] for r in history(feed, "t") if r["_cdc_order_to"] is None)
+    assert now == sorted(r["id"] for r in feed.live("shop", "t"))
+    ended = {r["id"] for r in history(feed, "t") if r["_cdc_order_to"] is not None}
+    assert set(late) <= ended, "the row that came late was there until then"
+
+
 def test_of_one_that_is_made_anew_a_line_is_told(feed: Feed) -> None:
     feed.say(T.stated() | {"lineage": "1"}, T.insert((1, 10), {"id": "1", "a": "1", "b": "x"}))
     lines: list[str] = []

@@ -62,6 +62,23 @@ def _later(spark: SparkSession, target: Target, columns: list[TableColumn], figu
     return graves(spark, target, columns).where(F.col("_cdc_order") > order_literal(figures.low_order))
 
 
+def unlike(new: DataFrame, target: Target, columns: list[TableColumn], figures: Profile) -> bool:
+    """Whether a row of these changes (`_k0`, …, order_key) was deleted after the first of them by none of them: it was
+    known before, or comes with a later batch. So it is, too, where deletes of that time are forgotten."""
+    if not delta_table.exists(target.tombstones):
+        return False
+    later = _later(new.sparkSession, target, columns, figures).localCheckpoint()
+    scopes = {r["scope"] for r in later.select("scope").distinct().collect()}
+    if scopes <= {"row"}:
+        names = key_names(columns)
+        keys = [c.comparable(F.col(n)).alias(n) for n, c in zip(names, (c for c in columns if c.key), strict=True)]
+        first = new.groupBy(*names).agg(F.min("order_key").alias("_first"))
+        stones = later.select(*keys, "_cdc_order").join(first, names).where("_cdc_order > _first")
+        mine = new.select(*names, F.col("order_key").alias("_cdc_order"))
+        return bool(scopes) and not stones.join(mine, [*names, "_cdc_order"], "left_anti").isEmpty()
+    return True
+
+
 def expire(spark: SparkSession, target: Target, order: Any) -> int:
     """Forget deletes up to an order (of a table with a key and tombstones); returns how many. A change from before it
     makes the table anew then: the changelog forgets nothing."""
