@@ -7,6 +7,8 @@ from typing import Any
 from deltalake.exceptions import TableNotFoundError
 
 from cdc_platform import tables
+from cdc_platform.changelog.loads import BY_ROWS
+from cdc_platform.changelog.schema import Step
 from cdc_platform.config import Config
 from cdc_platform.errors import CdcError
 from cdc_platform.explain import records
@@ -21,7 +23,7 @@ from cdc_platform.lake.skipping import Above, files_that_may_hold
 from cdc_platform.landing.erased import erased_before
 from cdc_platform.reading.catalog import State, TableName, states
 from cdc_platform.snapshots.reduce.one_key import Change
-from cdc_platform.tables import CHANGES, QUARANTINE, Name, name_in
+from cdc_platform.tables import CHANGES, QUARANTINE, Name, name_columns, name_in
 from cdc_platform.units import count
 
 
@@ -70,15 +72,21 @@ def _by_change(told: Explained) -> Reason | None:
             )
         return Reason("deleted", "it was deleted", sure=True, by=by)
     if row.last is None and found.gone and (step := ended(told.table, found.gone)) is not None:
-        address = "/".join(map(str, step.address[:3]))
-        after = step.effect.after
-        more = {"ddl": step.ddl, "address": address}
-        if after is None:
-            return Reason("dropped", f"its table was dropped: {step.ddl[:200]} ({address})", sure=True, more=more)
-        name = ".".join(after)
-        why = f"its table is called {name} since: {step.ddl[:200]} ({address})"
-        return Reason("renamed", why, sure=True, more={**more, "to": name})
+        return _by_statement(step)
     return None
+
+
+def _by_statement(step: Step) -> Reason:
+    """What DDL, or what stands for it, did to the row's table."""
+    address = "/".join(map(str, step.address[:3]))
+    said, more = f"{step.ddl[:200]} ({address})", {"ddl": step.ddl, "address": address}
+    if step.ddl in BY_ROWS:
+        why = f"the table's rows were read from the source once more, and it wasn't among them: {said}"
+        return Reason("not read", why, sure=True, more=more)
+    if (after := step.effect.after) is None:
+        return Reason("dropped", f"its table was dropped: {said}", sure=True, more=more)
+    name = ".".join(after)
+    return Reason("renamed", f"its table is called {name} since: {said}", sure=True, more={**more, "to": name})
 
 
 def _by_state(config: Config, told: Explained) -> Reason | None:
@@ -122,7 +130,8 @@ def _high(config: Config, told: Explained) -> tuple[int, ...] | None:
 
 
 def _named(name: Name) -> str:
-    return f'db = {text(name[0])} AND "table" = {text(name[-1])}'
+    parts = name_columns(name).items()
+    return " AND ".join(f'"{c}" IS NULL' if part is None else f'"{c}" = {text(part)}' for c, part in parts)
 
 
 # -- what may hold it back ---------------------------------------------------------------------------------

@@ -137,11 +137,14 @@ def _ddl(table: Table, shown: Sequence[Change]) -> list[dict[str, Any]]:
 
 
 def contents(config: Config, table: Table, cells: Mapping[str, str | None], *, sql: bool) -> dict[str, Any]:
-    """Of a table without a key: how often rows with these cells were added and taken away, and all these changes."""
+    """Of a table without a key: how often rows with these cells were added and taken away since it was emptied last,
+    and all these changes."""
     found = Changes(config, table).of(cells)
-    holds = [{i for i in ("before", "after") if _holds(c[i], cells)} for c in found.today]
-    added = sum("after" in h and c["op"] != "delete" for h, c in zip(holds, found.today, strict=True))
-    taken = sum("before" in h and c["op"] != "insert" for h, c in zip(holds, found.today, strict=True))
+    emptied = max((c["order_key"] for c in found.truncates), default=None)
+    since = [c for c in found.today if emptied is None or c["order_key"] > emptied]
+    holds = [{i for i in ("before", "after") if _holds(c[i], cells)} for c in since]
+    added = sum("after" in h and c["op"] != "delete" for h, c in zip(holds, since, strict=True))
+    taken = sum("before" in h and c["op"] != "insert" for h, c in zip(holds, since, strict=True))
     numbers = {id(c): n for n, c in enumerate(found.came, 1)}
     return {
         "source": table.source.name,
