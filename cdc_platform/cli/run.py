@@ -161,7 +161,8 @@ def _rebuild(config: Config, chosen: list[Source], table: str) -> list[dict[str,
             result = ready.execute([key], naming.tag(source), run_config(naming, source, rebuild=True))
             if error := error_of(result):
                 raise RunFailed(source.name, error)
-            [found] = figures(result, naming, source)["tables"]
+            told = figures(result, naming, source)["tables"]  # with those of which nobody was told before
+            found = next(t for t in told if t["table"] == table)
             seconds = round(time.monotonic() - started, 2)
             done.append({"source": source.name, "table": table, "changes": found["changes"], "seconds": seconds})
     return done
