@@ -29,7 +29,7 @@ _BY_NUMBER = ("enum", "set")
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """columns: as they land. at_source: of the server, in the same order, without those that a feed never carries.
+    """columns: as they land. at_source: of the server, in the same order, without those that the feed doesn't carry.
     every: all of the server, by which a change is seen. key: the primary key, in its order; none: it can't be read in
     pieces."""
 
@@ -144,13 +144,13 @@ def there(server: Server, db: str, name: str) -> list[SourceColumn]:
 
 def table_of(config: Config, source: Source, server: Server, db: str, name: str) -> Table:
     """Raises ConfigError where there is no such table, LoadRefused where it can't be loaded."""
-    every = there(server, db, name)
-    own = [c for c in every if not c.virtual]
+    every, stated = there(server, db, name), _stated(config, source, db, name)
+    own = _carried(source, f"{db}.{name}", every, {c["name"].lower() for c in stated})
     order = _key_order(server, db, name)
     if not order and not source.tables.keys.get(f"{db}.{name}") and any(c.key for c in own):
         problem = f"{db}.{name} has no primary key, and a unique index that servers show in its place"
         raise LoadRefused(source.name, problem, [_VENDOR, "a primary key", "tables.keys"])
-    columns = _columns(config, source, db, name, own, every)
+    columns = _columns(source, db, name, own, every, stated)
     if not order and (engine := server.engine(db, name)) not in TRANSACTIONAL:
         problem = f"{db}.{name} has no primary key, so it can't be read in pieces, and of {engine} no view can be had"
         raise LoadRefused(source.name, problem, [_VENDOR, "a primary key"])
@@ -167,17 +167,26 @@ def _key_order(server: Server, db: str, name: str) -> list[str]:
         return [str(row[4]) for row in sorted(cursor.fetchall(), key=lambda r: int(r[3]))]
 
 
+def _carried(source: Source, table: str, every: list[SourceColumn], told: set[str]) -> list[SourceColumn]:
+    """Those that the feed carries. A virtual generated column stands in the row events of MariaDB and MySQL; whether it
+    stands in the feed, its column list says. Raises LoadRefused where there is none yet."""
+    if not told and (virtual := {c.name for c in every if c.virtual}):
+        problem = f"whether the feed carries {_listed(virtual)} of {table}, virtual generated columns, isn't told yet"
+        raise LoadRefused(source.name, problem, ["to load when a change of the table has come"], retriable=True)
+    return [c for c in every if not c.virtual or c.name.lower() in told]
+
+
 def _columns(
-    config: Config, source: Source, db: str, name: str, own: list[SourceColumn], every: list[SourceColumn]
+    source: Source, db: str, name: str, own: list[SourceColumn], every: list[SourceColumn], stated: list[dict[str, Any]]
 ) -> list[Column]:
     """As the feed states them where it does: what it calls a type holds for its rows, too."""
-    told = {c["name"].lower(): c for c in _stated(config, source, db, name)}
+    told = {c["name"].lower(): c for c in stated}
     keys = source.tables.keys.get(f"{db}.{name}")
     wanted = {k.lower() for k in keys} if keys else {c.name.lower() for c in own if c.key}
-    stated = {n for n, c in told.items() if c["key"]}
-    if told and not keys and stated != wanted:
+    key = {n for n, c in told.items() if c["key"]}
+    if told and not keys and key != wanted:
         problem = (
-            f"the feed states {_listed(stated)} as key of {db}.{name}, the server has {_listed(wanted)}: the feed "
+            f"the feed states {_listed(key)} as key of {db}.{name}, the server has {_listed(wanted)}: the feed "
             "hasn't come to the statement that changed it, or doesn't tell the key"
         )
         raise LoadRefused(source.name, problem, ["to load when it has", "tables.keys"], retriable=True)

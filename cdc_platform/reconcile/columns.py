@@ -10,7 +10,7 @@ from cdc_platform.reconcile.texts import NOT_COMPARED, TEXTS, Text
 
 @dataclass(frozen=True, slots=True)
 class SourceColumn:
-    """A column as the source (or an export) has it. virtual: computed on reading, so never in a binlog."""
+    """A column as the source (or an export) has it. virtual: computed on reading; feeds may leave it out."""
 
     name: str
     type_text: str

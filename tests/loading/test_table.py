@@ -5,14 +5,15 @@ from typing import Any
 
 import pytest
 
+from cdc_platform.loading import table
 from cdc_platform.loading.errors import LoadRefused
-from cdc_platform.loading.table import _check_names, _column
+from cdc_platform.loading.table import _check_names, _column, table_of
 
 SOURCE: Any = SimpleNamespace(name="shop")
 
 
-def column(name: str, type_text: str, *, virtual: bool = False) -> Any:
-    return SimpleNamespace(name=name, type_text=type_text, virtual=virtual)
+def column(name: str, type_text: str, *, key: bool = False, virtual: bool = False) -> Any:
+    return SimpleNamespace(name=name, type_text=type_text, key=key, virtual=virtual)
 
 
 @pytest.mark.parametrize(
@@ -40,3 +41,35 @@ def test_columns_of_one_side_alone_are_refused(feed: list[str], why: str) -> Non
     assert refused.value.retriable
     _check_names(SOURCE, "shop.t", ["id", "a"], every)
     _check_names(SOURCE, "shop.t", ["id", "a", "made"], every)
+
+
+@pytest.fixture
+def asked(monkeypatch) -> Any:
+    """`asked(server, feed)`: the table that is loaded, of columns of the server and of the feed's list."""
+
+    def table_at(every: list[Any], stated: list[dict[str, Any]]) -> table.Table:
+        monkeypatch.setattr(table, "there", lambda *_: every)
+        monkeypatch.setattr(table, "_stated", lambda *_: stated)
+        monkeypatch.setattr(table, "_key_order", lambda *_: ["id"])
+        source: Any = SimpleNamespace(name="shop", tables=SimpleNamespace(keys={}))
+        return table_of(SimpleNamespace(), source, SimpleNamespace(), "shop", "t")  # type: ignore[arg-type]
+
+    return table_at
+
+
+ID = {"name": "id", "type": "int", "key": True}
+WITH_VIRTUAL = [column("id", "int", key=True), column("v", "int", virtual=True)]
+
+
+def test_a_virtual_column_is_read_where_the_feed_carries_it(asked):
+    read = asked(WITH_VIRTUAL, [ID, {"name": "V", "type": "int", "key": False}])
+    assert ([c.name for c in read.columns], read.values.count("`v`")) == (["id", "V"], 1)
+    read = asked(WITH_VIRTUAL, [ID])
+    assert ([c.name for c in read.columns], read.values.count("`v`")) == (["id"], 0)
+
+
+def test_before_the_feed_has_told_a_table_nothing_says_whether_it_carries_a_virtual_column(asked):
+    with pytest.raises(LoadRefused, match="whether the feed carries v of") as refused:
+        asked(WITH_VIRTUAL, [])
+    assert refused.value.retriable
+    assert [c.name for c in asked(WITH_VIRTUAL[:1], []).columns] == ["id"]
