@@ -55,12 +55,14 @@ _GONE, _ROWS = 1, 2
 have come in place of one whose key counts as equal."""
 
 
-class Column(msgspec.Struct, frozen=True):
-    """A column as the feed's messages state it, where they do, else as the server does."""
+class Column(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A column as the feed's messages state it, where they do, else as the server does. limits: what they can't tell of
+    it (names of `Limit.stated`), which holds behind a load, too."""
 
     name: str
     type: str
     key: bool
+    limits: tuple[str, ...] = ()
 
 
 class Place(msgspec.Struct, frozen=True):
@@ -143,7 +145,7 @@ class _Table:
 
     def __post_init__(self) -> None:
         record = self.record
-        self.columns = columns_json([{"name": c.name, "type": c.type, "key": c.key} for c in record.columns])
+        self.columns = columns_json([msgspec.structs.asdict(c) for c in record.columns])
         # Each load states the columns once more, as its place is kept beside them; so does its last record.
         states = [self.columns, LOAD, record.load, "last" if record.last else ""] if self.whole else [self.columns]
         self.version = schema_version(record.db, record.table, "\x00".join(states))

@@ -192,6 +192,7 @@ def _columns(
         raise LoadRefused(source.name, problem, ["to load when it has", "tables.keys"], retriable=True)
     if told:
         _check_names(source, f"{db}.{name}", told.keys(), every)
+        _check_texts(source, f"{db}.{name}", [(c, told[c.name.lower()]) for c in own])
     return [_column(source, f"{db}.{name}", c, told.get(c.name.lower()), wanted) for c in own]
 
 
@@ -222,9 +223,33 @@ def _column(source: Source, table: str, own: SourceColumn, told: dict[str, Any] 
     if both[0] != both[1] or {parse_type(t).name for t in (own.type_text, text)} in _APART:
         problem = f"{table}: column {own.name!r} is {own.type_text} at the server, and the feed states {text}"
         raise LoadRefused(source.name, problem, [_VENDOR])
-    return Column(told["name"] if told else own.name, text, own.name.lower() in keys)
+    name, limits = (told["name"], told.get("limits", ())) if told else (own.name, ())
+    return Column(name, text, own.name.lower() in keys, tuple(limits))
 
 
+def _check_texts(source: Source, table: str, columns: list[tuple[SourceColumn, dict[str, Any]]]) -> None:
+    """Of a column whose type the feed doesn't tell, values stand as its messages have them, which isn't always the
+    server's text. A number that is stated as text says that it tells no types at all: messages without a schema have
+    decimals as bytes; those with one as texts."""
+    both = [(c, _family(c.type_text), _family(told["type"]) == "text") for c, told in columns]
+    untold = any(as_text and family == "integer" for _, family, as_text in both)
+    apart = {*_APART_AS_TEXT, *(["decimal"] if untold else [])}
+    if other := {c.name for c, family, as_text in both if as_text and family in apart}:
+        problem = (
+            f"the feed doesn't tell the type of {_listed(other)} of {table}: its values are kept as its messages write "
+            "them, and the server would tell them in another way"
+        )
+        raise LoadRefused(source.name, problem, ["option columns of the source, which names types", _VENDOR])
+
+
+def _family(type_text: str) -> str | None:
+    try:
+        return parse_type(type_text).family
+    except UnknownType:  # `_column` says it
+        return None
+
+
+_APART_AS_TEXT = ("date", "time", "datetime", "timestamp", "bit", "float")
 _VENDOR = "the vendor's own initial load"
 _APART = ({"float", "double"}, {"datetime", "timestamp"})
 """Types whose texts pass for each other's and aren't: the feed is behind a statement that changed the column."""

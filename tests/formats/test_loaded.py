@@ -1,6 +1,7 @@
 """Records of rows that the platform loaded: what they decode to."""
 
 import base64
+import json
 
 import msgspec
 import pytest
@@ -62,6 +63,15 @@ def test_the_last_record_of_a_load_says_so() -> None:
     [stated] = decoded(msgspec.structs.replace(RECORD, rows=[], last=True))
     assert dict(stated["info"])["load_end"] == "table"
     assert stated["schema_version"] != decoded(RECORD)[0]["schema_version"]
+
+
+def test_what_the_feed_cant_tell_of_a_column_is_stated_again() -> None:
+    limited = [*COLUMNS[:-1], msgspec.structs.replace(COLUMNS[-1], limits=("null as default",))]
+    [stated] = decoded(msgspec.structs.replace(RECORD, rows=[], columns=limited))
+    assert [c.get("limits") for c in json.loads(stated["columns"])] == [None] * 4 + [["null as default"]]
+    earlier = loaded.encoded(RECORD)
+    assert b"limits" not in earlier, "as records were before they had it"
+    assert loaded.record_of(earlier).columns == COLUMNS
 
 
 def test_keys_that_the_server_lacks() -> None:

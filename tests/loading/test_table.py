@@ -1,10 +1,12 @@
 """What the feed states of a table's columns, against what the server says of them."""
 
+from contextlib import nullcontext
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from cdc_platform.formats.kafka_connect.types import NULL_AS_DEFAULT
 from cdc_platform.loading import table
 from cdc_platform.loading.errors import LoadRefused
 from cdc_platform.loading.table import _check_names, _column, table_of
@@ -73,3 +75,26 @@ def test_before_the_feed_has_told_a_table_nothing_says_whether_it_carries_a_virt
         asked(WITH_VIRTUAL, [])
     assert refused.value.retriable
     assert [c.name for c in asked(WITH_VIRTUAL[:1], []).columns] == ["id"]
+
+
+def test_what_the_feed_cant_tell_of_a_column_holds_behind_a_load(asked):
+    stated = [ID, {"name": "a", "type": "int", "key": False, "limits": [NULL_AS_DEFAULT]}]
+    read = asked([column("id", "int", key=True), column("a", "int(11)")], stated)
+    assert [c.limits for c in read.columns] == [(), (NULL_AS_DEFAULT,)]
+
+
+@pytest.mark.parametrize(
+    ("server", "refused"),
+    [("datetime", True), ("bit(3)", True), ("double", True), ("decimal(8,2)", False), ("enum('a')", False)],
+)
+def test_a_column_whose_type_the_feed_doesnt_tell_is_refused_where_its_text_is_another(asked, server, refused):
+    every, told = [column("id", "int", key=True), column("a", server)], {"name": "a", "type": "longtext", "key": False}
+    with pytest.raises(LoadRefused, match="doesn't tell the type of a of") if refused else nullcontext():
+        assert asked(every, [ID, told]).columns[1].type == "longtext"
+
+
+def test_messages_without_a_schema_write_decimals_as_bytes(asked):
+    stated = [{**ID, "type": "longtext"}, {"name": "a", "type": "longtext", "key": False}]
+    with pytest.raises(LoadRefused, match="doesn't tell the type of a of"):
+        asked([column("id", "int", key=True), column("a", "decimal(8,2)")], stated)
+    assert asked([column("id", "int", key=True), column("a", "varchar(9)")], stated).columns

@@ -15,7 +15,7 @@ from cdc_platform.lake.looks import Look
 from cdc_platform.snapshots.schema.history import History
 from cdc_platform.spark import delta_sql
 from cdc_platform.spark.delta_sql import delta, literal
-from cdc_platform.tables import SCHEMA_HISTORY, Name, name_of
+from cdc_platform.tables import LOADED, SCHEMA_HISTORY, Name, name_of
 
 PROPERTY = "cdc.limits"
 ROWS = "*"
@@ -67,9 +67,10 @@ def _set(spark: SparkSession, look: Look | None, value: str) -> None:
 
 
 def _writers(config: Config, source: Source) -> dict[Name, set[str]]:
-    """Which tools told the columns of each table."""
+    """Which tools told the columns of each table. A load states what they told."""
     lists = delta_table.ask(
-        f"SELECT db, schema, \"table\", info FROM {{history}} WHERE source = '{source.name}' AND kind = 'message'",
+        f"SELECT db, schema, \"table\", info FROM {{history}} WHERE source = '{source.name}' AND kind = 'message' "
+        f"AND topic <> '{LOADED}'",
         history=SCHEMA_HISTORY.at(stores.lake(config)),
     )
     found: dict[Name, set[str]] = {}

@@ -8,9 +8,10 @@ from deltalake import DeltaTable
 
 from cdc_platform.formats.events import columns_json
 from cdc_platform.results import StageResult
+from cdc_platform.snapshots.schema import limits
+from cdc_platform.tables import LOADED, SCHEMA_HISTORY
 from tests.changelog.feed import Feed, SourceTable, position
-
-pytestmark = pytest.mark.spark
+from tests.rows import add
 
 PAID = SourceTable("shop", "paid", [("id", "int"), ("at", "timestamp(3)"), ("day", "datetime")])
 PLAIN = SourceTable("shop", "plain", [("id", "int")])
@@ -21,6 +22,7 @@ def said(feed: Feed, table: str) -> dict[str, list[str]]:
     return json.loads(found.get("cdc.limits", "{}"))
 
 
+@pytest.mark.spark
 def test_a_table_says_what_its_feed_cannot_tell_until_an_option_settles_it(spark: Any, make_config: Any) -> None:
     feed = Feed(spark, make_config([{"name": "s", "format": "canal", "topics": ["t"]}]), "s")
     cells: dict[str, str | None] = {"id": "1", "at": "2026-11-20 01:02:03Z", "day": "2026-11-20 01:02:03"}
@@ -39,6 +41,7 @@ def test_a_table_says_what_its_feed_cannot_tell_until_an_option_settles_it(spark
 
 
 @pytest.mark.thorough
+@pytest.mark.spark
 def test_tables_that_dtle_told_have_its_limits(spark: Any, make_config: Any) -> None:
     feed = Feed(spark, make_config([{"name": "s", "format": "debezium", "topics": ["t"]}]), "s")
     for at, (name, info) in enumerate({"one": {"writer": "dtle"}, "two": None}.items()):
@@ -49,6 +52,7 @@ def test_tables_that_dtle_told_have_its_limits(spark: Any, make_config: Any) -> 
     assert said(feed, "two") == {}
 
 
+@pytest.mark.spark
 def test_a_table_says_which_foreign_keys_change_its_rows_without_a_message(spark: Any, make_config: Any) -> None:
     feed = Feed(spark, make_config([{"name": "s", "format": "debezium", "topics": ["t"]}]), "s")
     kids = [SourceTable("shop", name, [("id", "int"), ("p", "int")]) for name in ("kid", "old", "plain")]
@@ -69,6 +73,7 @@ def test_a_table_says_which_foreign_keys_change_its_rows_without_a_message(spark
     assert said(feed, "old") == said(feed, "plain") == {}
 
 
+@pytest.mark.spark
 def test_a_column_says_that_null_may_arrive_as_its_default(spark: Any, make_config: Any) -> None:
     feed = Feed(spark, make_config([{"name": "s", "format": "debezium", "topics": ["t"]}]), "s")
     paid = SourceTable("shop", "paid", [("id", "int"), ("v", "varchar(9)")])
@@ -78,3 +83,11 @@ def test_a_column_says_that_null_may_arrive_as_its_default(spark: Any, make_conf
     feed.say({"kind": "ddl", "db": "shop", "ddl": "ALTER TABLE paid RENAME COLUMN v TO w", **position(1, 30)})
     feed.catch_up()
     assert list(said(feed, "paid")) == ["w"] and "replace_null_with_default" in said(feed, "paid")["w"][0]
+
+
+def test_a_load_states_what_the_tables_own_tool_told(make_config: Any) -> None:
+    config = make_config([{"name": "s", "format": "debezium", "topics": ["s"]}])
+    told = {"source": "s", "kind": "message", "db": "shop", "table": "t", "topic": "s", "info": {"writer": "dtle"}}
+    loaded = {**told, "topic": LOADED, "info": {"load": "b.000001:900 (load 0.0)"}}
+    add(config.lake, SCHEMA_HISTORY, told, loaded)
+    assert limits._writers(config, config.source("s")) == {("shop", "t"): {"dtle"}}
