@@ -94,6 +94,8 @@ class Record(msgspec.Struct, frozen=True):
     gone: list[list[str | None]] = []
     format: str = FORMAT
     version: int = 1
+    made: str | None = None
+    """When the server's table was made: a load doesn't go on in another one of its name."""
 
 
 _decoder = msgspec.json.Decoder(Record)

@@ -142,18 +142,20 @@ class _Loading:
 
     def interrupted(self) -> Record | None:
         """The last record of a load that goes on; None: one begins. It goes on in the log that it began in, of the same
-        columns, within a day: what was lost since its first chunks were read would stay lost."""
+        table and columns, within a day: what was lost since its first chunks were read would stay lost."""
         last = land.newest(self.path, self.of.epoch, self.table.db, self.table.name, WHOLE)
-        if last is None or last.last or last.next is None or last.columns != list(self.table.columns):
+        if last is None or last.last or last.next is None:
+            return None
+        if last.columns != list(self.table.columns) or last.made != self.table.made:
             return None
         return last if time.time() - last.time_us / 1e6 < _GOES_ON_S else None
 
     def chunk(self, before: Record | None) -> Record:
         """The next one, landed; its last record. Raises LoadRefused."""
         with opened(self.server, self.of) as view:
-            self._same_columns()
+            self._same_table()
             rows = read(view, self.table.select(before.next if before else None, self.chunk_rows))
-            self._same_columns()  # the view holds them, once it was read
+            self._same_table()  # the view holds them, once it was read
         if before and view.server["id"] != before.server["id"]:
             raise LoadRefused(self.source.name, f"the load began at server {before.server['id']}", ["that server"])
         record = self._record(view, before, rows, last=len(rows) < self.chunk_rows)
@@ -164,7 +166,7 @@ class _Loading:
         """All of a table without a key, of one view, in one commit: of rows that can't be told apart none may come by
         both the load and the feed. Raises LoadRefused."""
         with opened(self.server, self.of, exact=self.table.text) as view:
-            self._same_columns()
+            self._same_table()
             if before := self._held(view):
                 return before
             last: list[Record] = []
@@ -191,7 +193,7 @@ class _Loading:
             before = self._record(view, before, rows, last=False)
             yield from land.parted(before)
             rows, more = more, next(pieces, None)
-        self._same_columns()  # the view holds them, once it was read
+        self._same_table()  # the view holds them, once it was read
         record = self._record(view, before, rows, last=True)
         last.append(msgspec.structs.replace(record, rows=[]))
         yield from land.parted(record)
@@ -214,13 +216,18 @@ class _Loading:
             last=last,
             next=None if last or not table.key else [str(t) for t in rows[-1][width:]],
             rows=table.landed([row[:width] for row in rows]),
+            made=table.made,
         )
 
-    def _same_columns(self) -> None:
-        now = self.server.columns(self.table.db, self.table.name)
-        if tuple(now) != self.table.every:
-            problem = f"the columns of {self.table.text} change while it is loaded"
-            raise LoadRefused(self.source.name, problem, ["to load again: it begins anew"], retriable=True)
+    def _same_table(self) -> None:
+        table = self.table
+        if tuple(self.server.columns(table.db, table.name)) != table.every:
+            problem = f"the columns of {table.text} change while it is loaded"
+        elif self.server.made(table.db, table.name) != table.made:
+            problem = f"another table took the name {table.text} while it was loaded (RENAME TABLE, or made again)"
+        else:
+            return
+        raise LoadRefused(self.source.name, problem, ["to load again: it begins anew"], retriable=True)
 
 
 def read(view: Open, sql: str) -> list[tuple[Any, ...]]:

@@ -30,8 +30,8 @@ _BY_NUMBER = ("enum", "set")
 @dataclass(frozen=True, slots=True)
 class Table:
     """columns: as they land. at_source: of the server, in the same order, without those that the feed doesn't carry.
-    every: all of the server, by which a change is seen. key: the primary key, in its order; none: it can't be read in
-    pieces."""
+    every: all of the server, by which a change is seen; made: what tells the table from another one of its name. key:
+    the primary key, in its order; none: it can't be read in pieces."""
 
     source: str
     db: str
@@ -40,6 +40,7 @@ class Table:
     at_source: tuple[SourceColumn, ...]
     every: tuple[SourceColumn, ...]
     key: tuple[Pair, ...]
+    made: str | None = None
 
     @property
     def text(self) -> str:
@@ -144,6 +145,7 @@ def there(server: Server, db: str, name: str) -> list[SourceColumn]:
 
 def table_of(config: Config, source: Source, server: Server, db: str, name: str) -> Table:
     """Raises ConfigError where there is no such table, LoadRefused where it can't be loaded."""
+    made = server.made(db, name)  # before its columns: a table that comes in its place between both is seen
     every, stated = there(server, db, name), _stated(config, source, db, name)
     own = _carried(source, f"{db}.{name}", every, {c["name"].lower() for c in stated})
     order = _key_order(server, db, name)
@@ -158,7 +160,7 @@ def table_of(config: Config, source: Source, server: Server, db: str, name: str)
         raise LoadRefused(source.name, f"{db}.{name} has none of the columns that tables.keys names", ["tables.keys"])
     by_name = {c.name.lower(): c for c in own}
     key = tuple(Pair(n, n, "", parse_type(by_name[n.lower()].type_text), True) for n in order)
-    return Table(source.name, db, name, tuple(columns), tuple(own), tuple(every), key)
+    return Table(source.name, db, name, tuple(columns), tuple(own), tuple(every), key, made)
 
 
 def _key_order(server: Server, db: str, name: str) -> list[str]:

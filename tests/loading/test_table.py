@@ -54,7 +54,8 @@ def asked(monkeypatch) -> Any:
         monkeypatch.setattr(table, "_stated", lambda *_: stated)
         monkeypatch.setattr(table, "_key_order", lambda *_: ["id"])
         source: Any = SimpleNamespace(name="shop", tables=SimpleNamespace(keys={}))
-        return table_of(SimpleNamespace(), source, SimpleNamespace(), "shop", "t")  # type: ignore[arg-type]
+        server: Any = SimpleNamespace(made=lambda *_: None)
+        return table_of(SimpleNamespace(), source, server, "shop", "t")  # type: ignore[arg-type]
 
     return table_at
 

@@ -1,0 +1,82 @@
+"""A load of which the table is another one by the next chunk (RENAME TABLE, as online schema changes end), on a real
+MariaDB: without Spark and broker."""
+
+import time
+from contextlib import contextmanager
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from cdc_platform.formats.loaded import Place, Record
+from cdc_platform.loading import land, run, table
+from cdc_platform.loading.errors import LoadRefused
+from cdc_platform.loading.view import Open
+from cdc_platform.reconcile import statements
+from cdc_platform.reconcile.server import Server, dsn_from
+from tests.loading.world import DSN_ENV
+from tests.oracle.session import DB
+
+pytestmark = pytest.mark.oracle
+SOURCE: Any = SimpleNamespace(name="shop", tables=SimpleNamespace(keys={}))
+
+
+@contextmanager
+def any_view(server: Server, *_: Any, **__: Any):
+    """Of a server that was asked for no proof."""
+    with server.connected(statements.BEGIN) as cursor:
+        yield Open(cursor, Place("b.000001", 9), int(time.time() * 1e6), {"id": "1"})
+
+
+@pytest.fixture
+def begun(db, monkeypatch):
+    """A load by chunks of 5, with what it landed, and of which the newest record."""
+    monkeypatch.setenv(DSN_ENV, db.dsn)
+    db.run(
+        "CREATE TABLE swapped (id int PRIMARY KEY)",
+        "CREATE TABLE ghost (id int PRIMARY KEY)",
+        *(f"INSERT INTO {t} SELECT seq FROM seq_1_to_12" for t in ("swapped", "ghost")),
+    )
+    landed: list[Record] = []
+    monkeypatch.setattr(run, "opened", any_view)
+    monkeypatch.setattr(table, "_stated", lambda *_: [])
+    monkeypatch.setattr(land, "next_offset", lambda *_: len(landed))
+    monkeypatch.setattr(land, "land", lambda *args: landed.extend(args[-1]))
+    monkeypatch.setattr(land, "newest", lambda *_: landed[-1] if landed else None)
+
+    def loading() -> run._Loading:
+        server = Server(dsn_from(DSN_ENV))
+        found = table.table_of(SimpleNamespace(), SOURCE, server, DB, "swapped")  # type: ignore[arg-type]
+        of: Any = SimpleNamespace(epoch=0, newest="t/0/1/0")
+        return run._Loading(SOURCE, server, found, of, SimpleNamespace(), 5)  # type: ignore[arg-type]
+
+    yield loading
+    db.run("DROP TABLE IF EXISTS swapped, ghost, old")
+
+
+def test_another_table_of_the_name_begins_anew(db, begun):
+    loading = begun()
+    first = loading.chunk(None)
+    assert begun().interrupted() is not None
+    time.sleep(1.1)  # the server tells seconds
+    db.run("RENAME TABLE swapped TO old, ghost TO swapped")
+    with pytest.raises(LoadRefused, match="another table took the name") as refused:
+        loading.chunk(first)
+    assert refused.value.retriable
+    assert begun().interrupted() is None
+
+
+def test_the_table_is_another_one_once_it_was_made_again(db, begun):
+    begun().chunk(None)
+    time.sleep(1.1)
+    db.run("DROP TABLE swapped", "CREATE TABLE swapped (id int PRIMARY KEY)")
+    assert begun().interrupted() is None
+
+
+def test_what_is_written_and_the_servers_statistics_leave_it_the_same(db, begun):
+    loading = begun()
+    first = loading.chunk(None)
+    time.sleep(1.1)
+    db.run("INSERT INTO swapped VALUES (100)", "ANALYZE TABLE swapped", "FLUSH TABLES")
+    assert loading.chunk(first).next == ["10"]
+    assert begun().interrupted() is not None
