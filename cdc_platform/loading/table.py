@@ -23,6 +23,8 @@ from cdc_platform.tables import SCHEMA_HISTORY
 TRANSACTIONAL = ("InnoDB",)
 """Engines of which a transaction sees one state of the table, at a place of the log that the server tells: tried."""
 _NUMBERS = ("integer", "bit", "boolean", "year")
+_COUNTED = ("debezium",)
+"""Formats whose messages count times: what they come to has no zeros at its end."""
 _BY_NUMBER = ("enum", "set")
 """Families that a server sorts by a number, and compares with texts as texts."""
 
@@ -41,6 +43,8 @@ class Table:
     every: tuple[SourceColumn, ...]
     key: tuple[Pair, ...]
     made: str | None = None
+    counted: bool = False
+    """Whether the feed counts times (of `_COUNTED`)."""
 
     @property
     def text(self) -> str:
@@ -84,6 +88,8 @@ class Table:
             return []
         columns: list[Any] = list(zip(*rows, strict=True))[: len(self.columns)]
         told = [_landed(parse_type(c.type_text), v) for c, v in zip(self.at_source, columns, strict=True)]
+        if self.counted:
+            told = [_trimmed(parse_type(c.type), v) for c, v in zip(self.columns, told, strict=True)]
         return [list(row) for row in zip(*told, strict=True)]
 
 
@@ -91,6 +97,13 @@ def _landed(type_: MySqlType, values: Sequence[Any]) -> Sequence[str | None]:
     if type_.family in BYTES:
         return [None if v is None else b2a_base64(_bytes(v), newline=False).decode() for v in values]
     return [v.decode() if isinstance(v, bytes) else v for v in values]
+
+
+def _trimmed(stated: MySqlType, values: Sequence[str | None]) -> Sequence[str | None]:
+    """Of a TIME whose digits the feed doesn't state, texts as it has them: there its zeros count."""
+    if stated.family != "time" or stated.time_digits:
+        return values
+    return [v.rstrip("0").rstrip(".") if v and "." in v else v for v in values]
 
 
 def _bytes(value: str | bytes) -> bytes:
@@ -160,7 +173,7 @@ def table_of(config: Config, source: Source, server: Server, db: str, name: str)
         raise LoadRefused(source.name, f"{db}.{name} has none of the columns that tables.keys names", ["tables.keys"])
     by_name = {c.name.lower(): c for c in own}
     key = tuple(Pair(n, n, "", parse_type(by_name[n.lower()].type_text), True) for n in order)
-    return Table(source.name, db, name, tuple(columns), tuple(own), tuple(every), key, made)
+    return Table(source.name, db, name, tuple(columns), tuple(own), tuple(every), key, made, source.format in _COUNTED)
 
 
 def _key_order(server: Server, db: str, name: str) -> list[str]:

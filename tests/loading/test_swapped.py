@@ -18,7 +18,7 @@ from tests.loading.world import DSN_ENV
 from tests.oracle.session import DB
 
 pytestmark = pytest.mark.oracle
-SOURCE: Any = SimpleNamespace(name="shop", tables=SimpleNamespace(keys={}))
+SOURCE: Any = SimpleNamespace(name="shop", format="debezium", tables=SimpleNamespace(keys={}))
 
 
 @contextmanager

@@ -49,11 +49,11 @@ def test_columns_of_one_side_alone_are_refused(feed: list[str], why: str) -> Non
 def asked(monkeypatch) -> Any:
     """`asked(server, feed)`: the table that is loaded, of columns of the server and of the feed's list."""
 
-    def table_at(every: list[Any], stated: list[dict[str, Any]]) -> table.Table:
+    def table_at(every: list[Any], stated: list[dict[str, Any]], format: str = "debezium") -> table.Table:
         monkeypatch.setattr(table, "there", lambda *_: every)
         monkeypatch.setattr(table, "_stated", lambda *_: stated)
         monkeypatch.setattr(table, "_key_order", lambda *_: ["id"])
-        source: Any = SimpleNamespace(name="shop", tables=SimpleNamespace(keys={}))
+        source: Any = SimpleNamespace(name="shop", format=format, tables=SimpleNamespace(keys={}))
         server: Any = SimpleNamespace(made=lambda *_: None)
         return table_of(SimpleNamespace(), source, server, "shop", "t")  # type: ignore[arg-type]
 
@@ -99,3 +99,22 @@ def test_messages_without_a_schema_write_decimals_as_bytes(asked):
     with pytest.raises(LoadRefused, match="doesn't tell the type of a of"):
         asked([column("id", "int", key=True), column("a", "decimal(8,2)")], stated)
     assert asked([column("id", "int", key=True), column("a", "varchar(9)")], stated).columns
+
+
+@pytest.mark.parametrize(
+    ("format", "stated", "landed"),
+    [
+        ("debezium", "time", ["10:00:00.5", "-10:20:00", "10:00:00", None]),
+        ("canal", "time", ["10:00:00.500", "-10:20:00.000", "10:00:00", None]),  # the server's own text
+        (
+            "debezium",
+            "time(3)",
+            ["10:00:00.500", "-10:20:00.000", "10:00:00", None],
+        ),  # the decoder takes the zeros away
+    ],
+)
+def test_a_time_is_spelled_as_the_feed_does(asked, format, stated, landed):
+    every = [column("id", "int", key=True), column("a", "time(3)")]
+    read = asked(every, [ID, {"name": "a", "type": stated, "key": False}], format)
+    rows = [("1", b"10:00:00.500"), ("2", "-10:20:00.000"), ("3", "10:00:00"), ("4", None)]
+    assert [row[1] for row in read.landed(rows)] == landed
