@@ -137,6 +137,10 @@ def check(cursor: Any, of: Evidence, exact: str | None = None) -> None:
                 raise
             problem = f"{stands}, and the server behind the DSN doesn't let its account see that: {error.args[-1]}"
             raise LoadRefused(of.source, problem, [f"rights for the account: {_RIGHTS}", _VENDOR]) from None
+        if why and (oldest := _purged(cursor, event)):
+            problem = f"{stands}, and the server behind the DSN has purged that file: its oldest is {oldest}"
+            choices = ["to load when the next change of any table that is followed has come", _SAME]
+            raise LoadRefused(of.source, problem, choices, retriable=True)
         if why:
             problem = (
                 f"{stands}, and the server behind the DSN {why}: it has another log, and its positions order nothing "
@@ -179,9 +183,21 @@ _NO_RIGHT = (1044, 1045, 1142, 1143, 1227)
 _RIGHTS = "BINLOG MONITOR on MariaDB, REPLICATION CLIENT and REPLICATION SLAVE on MySQL"
 
 
-def _size(cursor: Any, file: str) -> int | None:
+def _files(cursor: Any) -> list[tuple[str, int]]:
+    """Of the server's log, the oldest first, with their sizes."""
     cursor.execute("SHOW BINARY LOGS")
-    return next((int(row[1]) for row in cursor.fetchall() if row[0] == file), None)
+    return [(str(row[0]), int(row[1])) for row in cursor.fetchall()]
+
+
+def _size(cursor: Any, file: str) -> int | None:
+    return dict(_files(cursor)).get(file)
+
+
+def _purged(cursor: Any, event: Event) -> str | None:
+    """The server's oldest file, where that of the event stood before it."""
+    oldest, _ = next(iter(_files(cursor)), ("", 0))
+    same = oldest.rpartition(".")[0] == event.file.rpartition(".")[0]
+    return oldest if same and (file_number(event.file) or 0) < (file_number(oldest) or 0) else None
 
 
 def _other_transaction(cursor: Any, event: Event, end: int) -> str:

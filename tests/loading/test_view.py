@@ -4,6 +4,7 @@ from contextlib import contextmanager
 from typing import Any
 
 import pytest
+from pymysql.err import MySQLError
 
 from cdc_platform.loading import view
 from cdc_platform.loading.errors import LoadRefused
@@ -124,3 +125,26 @@ def test_a_proxy_of_several_servers_is_refused() -> None:
 
 def test_an_event_that_tells_where_it_ends_may_be_the_last() -> None:
     assert opened(MySql(**{"SHOW BINLOG EVENTS": [], "SHOW BINARY LOGS": [("b.000002", 300)]})).at.pos == 900
+
+
+class WithoutFile(MySql):
+    """Of a server that hasn't the file it is asked for."""
+
+    def execute(self, sql: str, arguments: tuple = ()) -> None:
+        if sql.startswith("SHOW BINLOG EVENTS"):
+            raise MySQLError(1220, "Could not find target log")
+        super().execute(sql, arguments)
+
+
+def test_a_file_that_was_purged_is_told_from_another_log() -> None:
+    with pytest.raises(LoadRefused, match=r"has purged that file: its oldest is b\.000004") as refused:
+        opened(WithoutFile(**{"SHOW BINARY LOGS": [("b.000004", 300), ("b.000005", 10)]}))
+    assert refused.value.retriable
+    assert "next change" in refused.value.choices[0]
+
+
+@pytest.mark.parametrize("files", [[("b.000001", 300)], [("other.000004", 300)], []])
+def test_a_file_that_the_log_never_had_is_of_another_log(files) -> None:
+    with pytest.raises(LoadRefused, match="it has another log") as refused:
+        opened(WithoutFile(**{"SHOW BINARY LOGS": files}))
+    assert not refused.value.retriable
