@@ -1,14 +1,16 @@
 """`reconcile --repair`: keys that differ, read from the server once more and landed as a load's rows are."""
 
 from binascii import b2a_base64
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 from pyspark.sql import SparkSession
 
 from cdc_platform import chain
 from cdc_platform.config import Config, Source
+from cdc_platform.errors import ConfigError
 from cdc_platform.formats.loaded import BYTES, Record
 from cdc_platform.lake.writer_lock import source_lock
 from cdc_platform.loading import land
@@ -19,6 +21,7 @@ from cdc_platform.loading.table import table_of
 from cdc_platform.loading.view import opened
 from cdc_platform.reconcile import statements
 from cdc_platform.reconcile.columns import Pair, Pairing
+from cdc_platform.reconcile.errors import SourceRefused
 from cdc_platform.reconcile.frames import Differing
 from cdc_platform.reconcile.result import Open, TableResult
 from cdc_platform.reconcile.run import against_server
@@ -28,6 +31,8 @@ from cdc_platform.tables import Name
 from cdc_platform.units import count
 
 KEYS = "keys"
+_OF_ONE_TABLE = (LoadRefused, ConfigError, SourceRefused)
+"""What one table is left for, and no other: others are repaired."""
 _LOAD = "`cdc-platform load` reads the whole table"
 
 
@@ -74,18 +79,19 @@ def repair(
             told(f"{one.table}: {count(one.rows, 'row')} put in, {one.gone:,} taken out")
         if any(one.rows or one.gone for one in done):
             follow(spark, config, source)
-        again = {one.table: one for one in done if one.rows or one.gone}
-        now = {
-            r.table: r
-            for table in again
-            for r in against_server(spark, config, source, server, _name(table), limit=limit, told=told)
-        }
+        compare = partial(against_server, spark, config, source, server, limit=limit, told=told)
+        now = {one.table: r for one in done if one.rows or one.gone for r in _again(compare, one)}
     return done, [now.get(r.table, r) for r in compared]
 
 
-def _name(text: str) -> tuple[str, str]:
-    db, _, table = text.partition(".")
-    return db, table
+def _again(compare: Callable[[Name], list[TableResult]], done: Repaired) -> list[TableResult]:
+    """How a repaired table compares now; none where the server refuses it: it is told as it was."""
+    assert done.before.open is not None
+    try:
+        return compare(done.before.open.name)
+    except _OF_ONE_TABLE as error:
+        done.left.append(f"repaired, and not compared again: {error}")
+        return []
 
 
 def _repaired(config: Config, source: Source, server: Server, of: Evidence | None, result: TableResult) -> Repaired:
@@ -97,9 +103,7 @@ def _repaired(config: Config, source: Source, server: Server, of: Evidence | Non
         done.left.append(f"more differs than is looked into: {_LOAD}")
     try:
         _keys(config, source, server, of, result.open, done)
-    except LoadRefused as error:
-        if error.retriable:
-            raise
+    except _OF_ONE_TABLE as error:
         done.left.append(str(error))
     return done
 
@@ -108,7 +112,7 @@ def _keys(config: Config, source: Source, server: Server, of: Evidence, open_: O
     """Reads these keys in one view, and lands what it shows. Raises LoadRefused."""
     if not open_.pairing.keyed:
         raise LoadRefused(source.name, f"{done.table} has no key: its rows can't be told apart", [_LOAD])
-    table = table_of(config, source, server, *_name(done.table))
+    table = table_of(config, source, server, *open_.name)
     keys = [c.name.lower() for c in table.columns if c.key]
     if keys != [p.name.lower() for p in open_.pairing.keys]:
         raise LoadRefused(source.name, f"{done.table}: its key isn't the one that was compared by", [_LOAD])

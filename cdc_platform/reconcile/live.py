@@ -111,7 +111,7 @@ class _Drill:
                 now = frames.sums(self.table.snapshot()[1], self.table.pairing, self.result.buckets)
                 rest = [b for b in rest if self.sums.get(b) != now.get(b)]
         self.result.not_looked_into = len(rest)
-        self.result.open = Open(self.table.pairing, open_keys)
+        self.result.open = Open(self.table.pairing, open_keys, (self.table.db, self.table.name))
         self.result.differences = self._rows(rows, open_keys[:limit])
 
     def _differences(self, rows: DataFrame) -> tuple[dict[str, int], list[Differing]]:

@@ -31,10 +31,11 @@ class Difference:
 
 
 class Open(NamedTuple):
-    """Keys that differ, of those that were looked into, and by which columns they were compared."""
+    """Keys that differ, of those that were looked into, and by which columns they were compared; of which table."""
 
     pairing: Pairing
     keys: list[Differing]
+    name: tuple[str, str]
 
 
 @dataclass(slots=True)
