@@ -41,13 +41,21 @@ def key_of(db: str, name: str, kind: str) -> bytes:
 
 
 def newest(path: Store, epoch: int, db: str, name: str, kind: str) -> Record | None:
-    """The last record of a table, of a kind, in an epoch's partition; None: there is none."""
+    """The last record of a table, of a kind, in an epoch's partition; None: there is none. Where one behind it was
+    erased, nothing says how far its load came: it tells nothing to go on behind."""
+    of = f"topic = '{LOADED}' AND \"partition\" = {epoch:d}"
     rows = delta_table.ask(
-        f"SELECT value FROM {{t}} WHERE topic = '{LOADED}' AND \"partition\" = {epoch:d} "
+        f'SELECT value, "offset" FROM {{t}} WHERE {of} '
         f"AND key = decode('{key_of(db, name, kind).hex()}', 'hex') ORDER BY \"offset\" DESC LIMIT 1",
         t=path,
     )
-    return record_of(rows[0]["value"]) if rows else None
+    if not rows:
+        return None
+    record = record_of(rows[0]["value"])
+    erased = f'SELECT "offset" FROM {{t}} WHERE {of} AND "offset" > {rows[0]["offset"]:d} AND value IS NULL LIMIT 1'
+    if record.next is not None and delta_table.ask(erased, t=path):
+        return msgspec.structs.replace(record, next=None)
+    return record
 
 
 def parted(record: Record) -> list[Record]:

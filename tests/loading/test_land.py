@@ -1,0 +1,44 @@
+"""How far a load is, by what landed of it: without Spark."""
+
+from typing import Any
+
+from cdc_platform.formats.loaded import Column, Place, Record, encoded
+from cdc_platform.lake import stores
+from cdc_platform.loading import land
+from cdc_platform.loading.run import WHOLE
+from cdc_platform.tables import LANDING, LOADED
+from tests.rows import add
+
+COLUMNS = [Column("id", "int", True)]
+
+
+def landed(offset: int, name: str, *, epoch: int = 0, **more: Any) -> dict[str, Any]:
+    at = Place("b.000001", 900 + offset)
+    record = Record("0.0", WHOLE, {"id": "7"}, at, 1, "shop", name, COLUMNS, "t/0/5/0", "b.000001:900", **more)
+    key = land.key_of("shop", name, WHOLE)
+    return {"topic": LOADED, "partition": epoch, "offset": offset, "key": key, "value": encoded(record)}
+
+
+def erased(offset: int, epoch: int = 0) -> dict[str, Any]:
+    gone = {"key": None, "value": None, "erased": b"left"}
+    return landed(offset, "t", epoch=epoch) | gone
+
+
+def newest(config: Any, name: str) -> Record:
+    found = land.newest(LANDING.at(stores.lake(config), source="s"), 0, "shop", name, WHOLE)
+    assert found is not None
+    return found
+
+
+def test_a_load_whose_end_was_erased_is_none_that_goes_on(make_config):
+    config = make_config([{"name": "s", "format": "debezium", "topics": ["s"]}])
+    first = [landed(0, "t", next=["5"]), erased(1), landed(2, "other", next=["7"]), erased(3, epoch=1)]
+    add(config.lake, LANDING, *first, source="s")
+    assert (newest(config, "t").next, newest(config, "t").last) == (None, False)
+    assert newest(config, "other").next == ["7"], "what was erased before it, or in another epoch, is no part of it"
+
+
+def test_a_load_that_was_erased_in_its_midst_goes_on(make_config):
+    config = make_config([{"name": "s", "format": "debezium", "topics": ["s"]}])
+    add(config.lake, LANDING, landed(0, "t", next=["5"]), erased(1), landed(2, "t", next=["15"]), source="s")
+    assert newest(config, "t").next == ["15"]
