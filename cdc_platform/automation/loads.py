@@ -19,6 +19,11 @@ class LoadConfig(dg.Config):
 
     tables: list[str] = Field(description="db.table at the source")
     chunk_rows: int = Field(default=CHUNK_ROWS, ge=1, description="rows that are read in one view of the server")
+    end_history: bool = Field(
+        default=False,
+        description="let histories and typed changes of the tables begin anew, without what was before the load; else "
+        "tables that have some are refused",
+    )
 
 
 def load_job(naming: Naming) -> Any:
@@ -38,7 +43,8 @@ def load_job(naming: Naming) -> Any:
             server = Server(dsn_from(sources[source.name].dsn_env))
             names = run.named(source, server, config.tables)
             spark, told = spark_of(context, naming), context.log.info
-            found = run.load(spark, naming.config, source, server, names, chunk_rows=config.chunk_rows, told=told)
+            asked = {"chunk_rows": config.chunk_rows, "end_history": config.end_history}
+            found = run.load(spark, naming.config, source, server, names, **asked, told=told)
             told_of = {"rows": sum(one.rows for one in found), "tables": table_of([one.data() for one in found])}
             context.add_output_metadata(told_of)
             for name, one in zip(names, found, strict=True):

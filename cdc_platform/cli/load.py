@@ -21,6 +21,9 @@ def command(
         str | None, typer.Option(help="Environment variable with the source's DSN; default: reconcile.dsn_env.")
     ] = None,
     chunk_rows: Annotated[int, typer.Option(min=1, help="Rows that are read in one view of the server.")] = CHUNK_ROWS,
+    end_history: Annotated[
+        bool, typer.Option("--end-history", help="Let histories and typed changes of the tables begin anew.")
+    ] = False,
     master: Annotated[str | None, typer.Option(help="Spark master of an own session, e.g. local[2].")] = None,
     config: Annotated[Path, typer.Option("--config", envvar="CDC_CONFIG", help="cdc.yaml")] = Path("cdc.yaml"),
 ) -> Report:
@@ -29,6 +32,9 @@ def command(
     For a topic that began late, a table that was never loaded, rows that were lost before Kafka. The source is only
     read; changes that pass meanwhile win. Refused where nothing proves the order: the feed has to tell its place in the
     log of that server. A load that was interrupted goes on. Exit code 1: a table's snapshot is stopped.
+
+    What tables.history and tables.typed_changes keep of a table begins anew at a load, and loses what was before it:
+    refused without --end-history.
     """
     loaded = load_config(config)
     feed = loaded.source(source)
@@ -42,6 +48,6 @@ def command(
     ready = with_spark(loaded, master)
     spark = open_session(ready)
     with log_followed(progress):
-        found = load(spark, ready, feed, server, names, chunk_rows=chunk_rows, told=progress)
+        found = load(spark, ready, feed, server, names, chunk_rows=chunk_rows, end_history=end_history, told=progress)
     data: dict[str, Any] = {"source": source, "tables": [one.data() for one in found]}
     return Report(data, 1 if any(one.state == "stopped" for one in found) else 0)

@@ -14,7 +14,7 @@ from cdc_platform import chain
 from cdc_platform.config import Config, Source
 from cdc_platform.errors import ConfigError
 from cdc_platform.formats.loaded import Place, Record
-from cdc_platform.lake import queries
+from cdc_platform.lake import beside, delta_table, queries, stores
 from cdc_platform.lake.store import Store
 from cdc_platform.lake.writer_lock import source_lock
 from cdc_platform.landing import run as landing
@@ -64,10 +64,12 @@ def load(
     names: Sequence[tuple[str, str]],
     *,
     chunk_rows: int = CHUNK_ROWS,
+    end_history: bool = False,
     told: Told = lambda _: None,
 ) -> list[TableLoad]:
-    """Loads tables (of `named`) whole; then brings the snapshots up to date. What was interrupted goes on. Raises
-    LoadRefused, ConfigError, SourceUnreachable, SourceRefused, RunInProgress, and what the stages raise."""
+    """Loads tables (of `named`) whole; then brings the snapshots up to date. What was interrupted goes on. end_history:
+    histories and typed changes of these tables may begin anew. Raises LoadRefused, ConfigError, SourceUnreachable,
+    SourceRefused, RunInProgress, and what the stages raise."""
     with source_lock(config, source) as lease, leased(spark, lease):
         told("catching up with the feed")
         for stage in chain.STAGES.values():
@@ -75,6 +77,8 @@ def load(
         asked = [partial(table_of, config, source, server, db, name) for db, name in names]
         for table in asked:  # what can't be loaded is refused before any lands
             table()
+        if not end_history:
+            _ends_nothing(config, source, names)
         found = [_loaded(config, source, server, table(), chunk_rows, told) for table in asked]
         told("bringing the snapshots up to date")
         follow(spark, config, source)
@@ -83,6 +87,23 @@ def load(
         state = states.get(source.tables.routed(*name)) or {}
         one.state, one.reason = state.get("state"), state.get("reason")
     return found
+
+
+def _ends_nothing(config: Config, source: Source, names: Iterable[tuple[str, str]]) -> None:
+    """Raises LoadRefused where something is kept beside a table that begins anew at a load, as at DROP TABLE and
+    CREATE TABLE."""
+    lake = stores.lake(config)
+    targets = ((".".join(name), source.tables.routed(*name)) for name in names)
+    ended = [
+        f"{kind} of {name}"
+        for name, target in targets
+        for kind, of in beside.KINDS.items()
+        if of.asked(source.tables, *target) and delta_table.exists(of.path.of(lake, source.name, target))
+    ]
+    if ended:
+        problem = f"a load ends {', '.join(ended)}: they begin anew at its place, and what was before it is gone there"
+        choices = ["--end-history (end_history in Dagster) to let it", "`reconcile --repair`, which ends nothing"]
+        raise LoadRefused(source.name, problem, choices)
 
 
 def named(source: Source, server: Server, texts: Iterable[str]) -> list[tuple[str, str]]:

@@ -83,7 +83,11 @@ def test_routes_and_histories(world):
     w.db.run("DELETE FROM part_1 WHERE id = 2", "DELETE FROM kept WHERE id = 3", "UPDATE part_2 SET price = 9")
     w.skip()
     names = [("oracle", n) for n in ("part_1", "part_2", "kept")]
-    done = load(w.spark, w.config, w.source, w.server, names)
+    before = w.ledger()
+    with pytest.raises(LoadRefused, match=r"a load ends history of oracle\.kept"):
+        load(w.spark, w.config, w.source, w.server, names)
+    assert w.ledger() == before
+    done = load(w.spark, w.config, w.source, w.server, names, end_history=True)
     assert [d.state for d in done] == ["live"] * 3
     assert w.problems("kept") == []
     lake = stores.lake(w.config)
