@@ -1,6 +1,7 @@
 """Places of views on MySQL itself."""
 
 import threading
+import time
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -128,3 +129,14 @@ def test_without_gtids_no_place_is_told(mysql):
 
 def _again(connection: pymysql.Connection) -> dict[str, object]:
     return {"host": "127.0.0.1", "port": connection.port, "user": "root"}
+
+
+def test_another_table_of_a_name_is_told_by_when_it_was_made(mysql):
+    source = Server(dsn_from(DSN_ENV))
+    before = source.made("shop", "t")
+    asked(mysql, "CREATE TABLE shop.g (id INT PRIMARY KEY) ENGINE=InnoDB")
+    time.sleep(1.1)  # the server tells seconds
+    asked(mysql, "INSERT INTO shop.t (v) VALUES ('more')")
+    assert source.made("shop", "t") == before is not None
+    asked(mysql, "RENAME TABLE shop.t TO shop.x, shop.g TO shop.t")
+    assert source.made("shop", "t") not in (before, None)
