@@ -9,7 +9,7 @@ import pytest
 from cdc_platform.shadow import seam
 from cdc_platform.shadow.cutover import Cutover
 from cdc_platform.shadow.errors import ShadowRefused
-from cdc_platform.tables import CHANGES, LOG_EPOCHS, OFFSET_LEDGER, WATERMARKS
+from cdc_platform.tables import CHANGES, LOADED, LOG_EPOCHS, OFFSET_LEDGER, WATERMARKS
 from tests.rows import add
 
 SERVER = "aaaa"
@@ -77,6 +77,45 @@ def test_its_end_tells_that_it_is_whole(config):
     refused(config, f"b doesn't tell yet that {SERVER}:3 is whole")
     change(config, "b", 7, 3, kind="commit", op=None)
     assert found(config).offset == 8
+
+
+def load(config, source: str, offset: int, number: int, **more: Any) -> None:
+    """A row that was loaded, in the view behind transaction `number`."""
+    place = {"binlog_pos": Decimal(10 * number + 1), "lineage": f"{source}/0/1/0", "entry_index": 2}
+    change(config, source, offset, number, **{"topic": LOADED, "op": "read", **place, **more})
+
+
+LOADS = {
+    "the new feed, before all that matters": lambda c: load(c, "b", 20_000, 0),
+    "the new feed, at the last transaction": lambda c: load(c, "b", 50, 3),
+    "an empty table: a list of columns alone": lambda c: load(c, "b", 50, 3, kind="schema", op=None),
+    "the feed in use, at its last transaction": lambda c: load(c, "a", 0, 3),
+    "the feed in use, ahead of it": lambda c: load(c, "a", 20_000, 5),
+}
+
+
+@pytest.mark.parametrize("which", LOADS)
+def test_rows_that_were_loaded_say_nothing_of_the_feed(config, which):
+    both(config, 3, further=2)
+    LOADS[which](config)
+    assert found(config) == seam.Seam(("a", 0), ("b", 0), 7, f"{SERVER}:3")
+
+
+def test_a_load_behind_it_does_not_tell_that_it_is_whole(config):
+    both(config, 3)
+    load(config, "b", 50, 4)
+    refused(config, f"b doesn't tell yet that {SERVER}:3 is whole")
+    load(config, "b", 51, 3, kind="schema", op=None)
+    change(config, "b", 7, 3, kind="commit", op=None)
+    assert found(config).offset == 8
+
+
+def test_what_came_by_another_topic_before_does_not_count(config):
+    """Of either: `shadow cutover` was there before."""
+    both(config, 3, further=2)
+    for source in ("a", "b"):
+        change(config, source, 90_000, 3, topic="before", row_index=7)
+    assert found(config).offset == 7
 
 
 def elsewhere(config, **other: Any) -> None:
