@@ -27,6 +27,7 @@ from cdc_platform.landing.ended import ended
 from cdc_platform.tables import (
     CHANGELOG,
     CHECKPOINT,
+    LOADED,
     ORDER,
     SCHEMA_CHANGES,
     SCHEMA_HISTORY,
@@ -143,7 +144,7 @@ def partitions(config: Config, source: Source) -> list[tuple[str, int]]:
 
 def _transaction(config: Config, sources: tuple[Source, Source]) -> tuple[str, tuple[Place, Place]] | None:
     """The newest transaction of which both feeds have all in their snapshots, and its last place in each. A row that
-    was loaded tells how far its view was, not how far the feed is."""
+    was loaded, or taken out by a repair, tells how far its view was, not how far the feed is."""
     lake = stores.lake(config)
     path = CHANGELOG.at(lake)
     for source in sources:
@@ -158,7 +159,7 @@ def _transaction(config: Config, sources: tuple[Source, Source]) -> tuple[str, t
     last = [
         f"(SELECT * FROM (SELECT *, row_number() OVER (PARTITION BY gtid ORDER BY {falling}) AS n FROM "
         f"(SELECT {GTID} AS gtid, {fields} FROM t WHERE source = {text(s.name)} AND gtid <> '' "
-        f"AND source_time >= {since} AND op <> 'read')) WHERE n = 1)"
+        f"AND source_time >= {since} AND op <> 'read' AND topic <> {text(LOADED)})) WHERE n = 1)"
         for s in sources
     ]
     told = ", ".join(f'"{side}".{n} AS {side}_{n}' for side in ("of", "by") for n in _FIELDS)

@@ -9,7 +9,7 @@ import pytest
 
 from cdc_platform.shadow import point
 from cdc_platform.shadow.point import Bound
-from cdc_platform.tables import CHANGELOG, ORDER, SCHEMA_CHANGES, SCHEMA_HISTORY, WATERMARKS
+from cdc_platform.tables import CHANGELOG, LOADED, ORDER, SCHEMA_CHANGES, SCHEMA_HISTORY, WATERMARKS
 from tests.rows import add
 
 T = datetime(2026, 11, 20, 12, 0, tzinfo=UTC)
@@ -28,7 +28,7 @@ def order(pos: int) -> dict[str, object]:
 def change(config, source: str, pos: int, seconds: float | None, table: str = "t", op: str = "insert", **more) -> None:
     at = None if seconds is None else T + timedelta(seconds=seconds)
     row = {"source": source, "db": "d", "table": table, "op": op, "order_key": order(pos), "source_time": at, **more}
-    add(config.lake, CHANGELOG, {**row, "topic": source})
+    add(config.lake, CHANGELOG, {"topic": source, **row})
 
 
 def complete(config, source: str, seconds: float | None, reason: str | None = None) -> None:
@@ -43,7 +43,7 @@ def found(config) -> point.Point:
 
 
 def pos(bound: Bound) -> int | None:
-    return bound.place and bound.place[2]
+    return bound.place[2] if bound.place else None
 
 
 def test_by_time_all_that_stands_before_the_first_late_change_counts(config):
@@ -115,13 +115,19 @@ def test_beyond_compares_orders_field_by_field(last):
     assert Bound(None).beyond("o") == "false"
 
 
-def test_a_common_transaction_is_one_behind_which_another_has_come_by_both(config, monkeypatch):
-    """Sets of GTIDs as canal tells them; rows that were loaded say nothing of the feed."""
+@pytest.fixture
+def in_snapshots(config, monkeypatch):
+    """Both come by one partition each, and all that has come is in snapshots."""
     monkeypatch.setattr(point, "_unfinished", lambda config, source: False)
     for source in ("a", "b"):
         complete(config, source, 100)
         row = {"source": source, "scope": "partition", "batch": 0, "topic": source, "partition": 0, "offset": 9}
         add(config.lake, WATERMARKS, {**row, "source_time": T, "behind": [], "at": T})
+
+
+@pytest.mark.usefixtures("in_snapshots")
+def test_a_common_transaction_is_one_behind_which_another_has_come_by_both(config, monkeypatch):
+    """Sets of GTIDs as canal tells them; rows that were loaded say nothing of the feed."""
     for p, number in ((1, 1), (2, 1), (3, 2), (4, 3)):
         change(config, "a", p, p, gtid=f"UUID:{number}")
     change(config, "a", 5, 5, "loaded", "read", gtid="uuid:4")
@@ -136,3 +142,16 @@ def test_a_common_transaction_is_one_behind_which_another_has_come_by_both(confi
     assert at.of.unsettled == {("d", "loaded")}
     monkeypatch.setattr(point, "_unfinished", lambda config, source: True)
     assert found(config).gtid is None, "the snapshots may not have it yet"
+
+
+@pytest.mark.usefixtures("in_snapshots")
+@pytest.mark.parametrize("op", ["delete", "read"])
+def test_what_a_repair_did_says_nothing_of_the_feed(config, op):
+    """At places ahead of the feed, with the GTIDs of their views."""
+    for source, last in (("a", 2), ("b", 6)):
+        for number in range(1, last + 1):
+            change(config, source, number, number, gtid=f"uuid:{number}")
+    for number in (4, 5):
+        change(config, "a", number, number, op=op, gtid=f"uuid:{number}", topic=LOADED)
+    at = found(config)
+    assert (at.gtid, pos(at.of.bound), pos(at.by.bound)) == ("uuid:1", 1, 1)
