@@ -89,18 +89,17 @@ def _check(naming: Naming, pair: Shadow) -> dg.AssetChecksDefinition:
 
 
 def result(pair: Shadow, found: dict[str, Any]) -> dg.AssetCheckResult:
-    """Passes when nothing differs and all tables were compared, but for what one feed has later. A warning where no row
-    differs and something wasn't compared."""
+    """Passes when nothing differs and all tables were compared, but for rows that one feed has later. A warning where
+    no row differs and something wasn't compared, or can't be judged yet."""
     tables: dict[Name, dict[str, Any]] = {name_of(r): r for r in found["rows"]}
-    same = f"the same in {pair.by}: {count(found['tables'], 'table')}"
-    behind = f"; of {found['behind']} not all can be judged yet" if found["behind"] else ""
-    wrong = kept.words(pair, tables)
+    wrong = kept.words(pair, tables) + kept.waiting(tables)
     counts = (
         "tables",
         "compared",
         "different",
         "not_compared",
         "behind",
+        "waiting",
         "only_of",
         "only_by",
         "differing",
@@ -109,13 +108,18 @@ def result(pair: Shadow, found: dict[str, Any]) -> dg.AssetCheckResult:
     return dg.AssetCheckResult(
         passed=found["equal"],
         severity=dg.AssetCheckSeverity.ERROR if found["different"] else dg.AssetCheckSeverity.WARN,
-        description=kept.shortened(wrong) or (same + behind if tables else "neither feed has a table yet"),
+        description=kept.shortened(wrong) or (_same(pair, found) if tables else "neither feed has a table yet"),
         metadata={
             **{name: found[name] for name in counts},
             "seconds": found["seconds"],
             **({"states": _states(tables)} if tables else {}),
         },
     )
+
+
+def _same(pair: Shadow, found: dict[str, Any]) -> str:
+    behind = f"; of {found['behind']} not all can be judged yet" if found["behind"] else ""
+    return f"the same in {pair.by}: {count(found['tables'], 'table')}{behind}"
 
 
 def _states(tables: dict[Name, dict[str, Any]]) -> Any:

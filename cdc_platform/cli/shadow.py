@@ -47,7 +47,7 @@ def compare_command(
     """Compare the tables of two feeds at a point that both have reached: who lacks which row, and which values differ.
 
     Tables that haven't changed since they were last compared are left out. What is found is kept in the tables
-    `shadow_differences` and `shadow_comparisons`. Exit code 1: rows differ, or a table can't be compared.
+    `shadow_differences` and `shadow_comparisons`. Exit code 1: rows differ, or a table can't be compared, or not yet.
     """
     from cdc_platform.shadow.run import compare
     from cdc_platform.spark.session import open_session
@@ -68,7 +68,10 @@ def compare_command(
 @app.command("status")
 @printed
 def status_command(of: _Of = None, samples: _Shown = 20, config: _File = Path("cdc.yaml")) -> Report:
-    """What the last comparisons found, without a new one. Exit code 1: rows differ, or a table can't be compared."""
+    """What the last comparisons found, without a new one.
+
+    Exit code 1: rows differ, or a table can't be compared, or not yet.
+    """
     from cdc_platform.shadow import kept
 
     loaded = load_config(config)
@@ -154,7 +157,7 @@ def _report(found: list[dict[str, Any]]) -> Report:
     shown: dict[str, Any] = {}
     for pair in data:
         shown |= _shown(pair)
-    wrong = any(p["different"] or p["not_compared"] for p in data)
+    wrong = any(p["different"] or p["not_compared"] or p["waiting"] for p in data)
     return Report(data, 1 if wrong else 0, shown)
 
 

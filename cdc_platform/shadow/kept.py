@@ -9,7 +9,7 @@ from cdc_platform.config.shadow import Shadow
 from cdc_platform.lake import queries, stores
 from cdc_platform.lake.queries import text
 from cdc_platform.shadow import pairing
-from cdc_platform.shadow.kinds import COUNTS, DIFFERENT, EQUAL, NOT_COMPARED, STATES
+from cdc_platform.shadow.kinds import BEHIND, COUNTS, DIFFERENT, EQUAL, NOT_COMPARED, STATES
 from cdc_platform.tables import SHADOW_COMPARISONS, SHADOW_DIFFERENCES, Name, name_columns, name_of
 from cdc_platform.units import count, when
 
@@ -101,18 +101,31 @@ def any_open(config: Config, pair: Shadow, name: Name) -> bool:
 
 
 def summary(pair: Shadow, tables: dict[Name, dict[str, Any]]) -> dict[str, Any]:
-    """Of the newest comparison of each table: of, by, equal (nothing differs, all were compared), tables (number), one
-    count for each state, open differences by kind, unsettled, at (of the newest)."""
+    """Of the newest comparison of each table: of, by, equal (of every table something was judged, and nothing differs),
+    tables (number), one count for each state, waiting (those behind of which nothing could be judged), open differences
+    by kind, unsettled, at (of the newest)."""
     states = [t["state"] for t in tables.values()]
+    waiting = sum(_waits(t) for t in tables.values())
     newest: list[datetime] = [t["at"] for t in tables.values() if t.get("at")]
     return {
         **{"of": pair.of, "by": pair.by},
-        "equal": bool(states) and not {DIFFERENT, NOT_COMPARED} & set(states),
+        "equal": bool(states) and not waiting and not {DIFFERENT, NOT_COMPARED} & set(states),
         "tables": len(states),
         **{s: states.count(s) for s in STATES if s != EQUAL},
+        "waiting": waiting,
         **{k: sum(int(t[k] or 0) for t in tables.values()) for k in ("only_of", "only_by", "differing", "unsettled")},
         "at": max(newest, default=None),
     }
+
+
+def waiting(tables: dict[Name, dict[str, Any]]) -> list[str]:
+    """Why of tables nothing could be judged yet, a clause for each."""
+    return [f"{'.'.join(n)}: can't be judged yet: {t['reason']}" for n, t in sorted(tables.items()) if _waits(t)]
+
+
+def _waits(table: dict[str, Any]) -> bool:
+    """Whether nothing of a table was judged: one that was has no reason, but rows that are too new."""
+    return table["state"] == BEHIND and bool(table["reason"])
 
 
 def words(pair: Shadow, tables: dict[Name, dict[str, Any]]) -> list[str]:

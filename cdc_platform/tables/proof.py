@@ -186,7 +186,7 @@ SHADOW_COMPARISONS = Table(
         TABLE,
         Column("table_by", STRING, "db.table as `by` spells it; NULL: it has no such table"),
         Column("state", STRING, "equal; different; behind: what there is to compare is equal; not_compared"),
-        Column("reason", STRING, about="why it is behind or isn't compared"),
+        Column("reason", STRING, about="why nothing of it could be judged, or it isn't compared"),
         Column("version_of", BIGINT, "of the snapshot of `of`"),
         Column("version_by", BIGINT, "of the snapshot of `by`"),
         *_COMPARED_AT,

@@ -10,11 +10,14 @@ from dagster._core.loader import LoadingContextForTest
 from cdc_platform.automation import shadows
 from cdc_platform.automation.naming import Naming
 from cdc_platform.config import parse_config
+from cdc_platform.config.shadow import Shadow
 from cdc_platform.definitions import build
 from cdc_platform.errors import RunInProgress
+from cdc_platform.shadow import kept
 from tests.automation.conftest import NoSpark
 
 COUNTS = ("only_of", "only_by", "differing", "unsettled")
+PAIR = Shadow(of="a-1", by="b")
 AT = datetime(2026, 11, 20, 12, 0, tzinfo=UTC)
 
 
@@ -25,11 +28,9 @@ def table(name: str, state: str, reason: str | None = None, **counts: int) -> di
 
 
 def found(*rows: dict) -> dict:
-    states = [r["state"] for r in rows]
-    counts = {s: states.count(s) for s in ("different", "not_compared", "behind")}
-    sums = {c: sum(r[c] for r in rows) for c in COUNTS}
-    equal = bool(rows) and not (counts["different"] or counts["not_compared"])
-    return {**counts, **sums, "equal": equal, "tables": len(rows), "compared": 1, "seconds": 0.5, "rows": list(rows)}
+    """What a comparison returns."""
+    tables = {(r["db"], r["table"]): r for r in rows}
+    return {**kept.summary(PAIR, tables), "compared": 1, "seconds": 0.5, "rows": list(rows)}
 
 
 @pytest.fixture
@@ -45,9 +46,7 @@ def config(tmp_path):
 
 
 def told(*rows: dict) -> tuple[bool, str, str]:
-    from cdc_platform.config.shadow import Shadow
-
-    result = shadows.result(Shadow(of="a-1", by="b"), found(*rows))
+    result = shadows.result(PAIR, found(*rows))
     return result.passed, result.severity.value, str(result.description)
 
 
@@ -62,6 +61,19 @@ def test_what_was_found_is_told_in_words():
         "d.t: 2 rows lacking in b, 1 row with other values; d.u: not compared: b has no such table",
     )
     assert told(table("u", "not_compared", "why"))[:2] == (False, "WARN")
+
+
+def test_nothing_judged_is_not_equal():
+    """A table that waits isn't the same; one of which rows are too new is, in all others."""
+    waits, late = table("u", "behind", "quarantine holds 1 row"), table("v", "behind", unsettled=2)
+    outcome = (False, "WARN", "d.u: can't be judged yet: quarantine holds 1 row")
+    assert told(waits) == told(table("t", "equal"), waits, late) == outcome
+    assert [found(*rows)["equal"] for rows in ((waits,), (table("t", "equal"), waits), (late,))] == [False, False, True]
+    assert [found(waits, late)[n] for n in ("tables", "behind", "waiting")] == [2, 2, 1]
+    assert told(table("t", "different", only_of=1), waits)[1:] == (
+        "ERROR",
+        "d.t: 1 row lacking in b; d.u: can't be judged yet: quarantine holds 1 row",
+    )
 
 
 def test_a_job_of_its_own_runs_the_check(config, instance, monkeypatch):
