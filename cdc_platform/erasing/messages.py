@@ -3,17 +3,20 @@
 # pyarrow.compute makes its functions at run time, so that type checkers do not see them.
 # pyright: reportAttributeAccessIssue=false
 
+from collections import Counter
+from collections.abc import Iterable
+
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from cdc_platform.config import Config, Source
 from cdc_platform.erasing.errors import EraseRefused
-from cdc_platform.erasing.subject import CHANGE, Message, Subject, events_at
+from cdc_platform.erasing.subject import CHANGE, Message, Subject, events_at, rows_at
 from cdc_platform.explain import records
 from cdc_platform.explain.records import Address
 from cdc_platform.formats.contract import EVENT
-from cdc_platform.lake import stores
-from cdc_platform.tables import CHANGES
+from cdc_platform.lake import delta_table, stores
+from cdc_platform.tables import CHANGES, LANDING
 
 _OTHERS = ("row", "ddl")
 _AFTER = 10_000
@@ -21,12 +24,38 @@ _AFTER = 10_000
 
 
 def of(config: Config, subject: Subject) -> list[Message]:
-    """Raises EraseRefused where what a message holds of others isn't known."""
+    """Raises EraseRefused where what a message holds of others isn't known, or others stand at its address."""
     source = subject.table.source
+    _check_once(config, source, subject.addresses)
     changes = CHANGES.at(stores.lake(config), format=source.format, source=source.name)
     there, nothing = events_at(changes, subject.addresses), CHANGE.empty_table()
     # Nothing: it was decoded once, and by a replay since to nothing.
-    return [_message(config, source, subject, address, there.get(address, nothing)) for address in subject.addresses]
+    found = [_message(config, source, subject, address, there.get(address, nothing)) for address in subject.addresses]
+    _check_once(config, source, {m.address._replace(offset=o) for m in found for o in m.offsets})
+    return found
+
+
+_BYTES = ("key", "value", "erased")
+
+
+def _check_once(config: Config, source: Source, addresses: Iterable[Address]) -> None:
+    """Raises EraseRefused where two records stand at one of these addresses, as of a topic that was made again: nothing
+    tells in the tables behind landing which of them a row is of. The same record landed twice is one."""
+    path, place = LANDING.at(stores.lake(config), source=source.name), Address._fields
+    if not delta_table.exists(path):
+        return
+    counted = Counter[Address]()
+    for _, address, rows in rows_at(path, addresses, LANDING.arrow(*place)):
+        counted[address] += rows.num_rows
+    twice = [address for address, n in counted.items() if n > 1]
+    first: dict[Address, tuple[bytes | None, ...]] = {}
+    for _, address, rows in rows_at(path, twice, LANDING.arrow(*place, *_BYTES)):
+        for told in zip(*(rows.column(name).to_pylist() for name in _BYTES), strict=True):
+            if first.setdefault(address, told) != told:
+                topic = f"{address.topic}/{address.partition}"
+                problem = f"two records were landed as {address}: the offsets of {topic} began again, and rows of both"
+                choices = ["a source of a new name for the topic as it is now; all that this one has landed goes then"]
+                raise EraseRefused(source.name, f"{problem} can't be told apart", choices)
 
 
 def _message(config: Config, source: Source, subject: Subject, address: Address, events: pa.Table) -> Message:

@@ -155,16 +155,23 @@ class Message:
 
 def events_at(changes: Store, addresses: Sequence[Address]) -> dict[Address, pa.Table]:
     """All CHANGES rows of messages, in order."""
-    wanted = set(addresses)
-    some = [{"topic": a.topic, "partition": a.partition, "offset": a.offset} for a in addresses]
     found: dict[Address, list[pa.Table]] = {}
-    for file in files_that_may_hold(changes, some) if some else []:
-        for batch in read(Unit(file, 0, footer(file).num_row_groups, 0), CHANGE):
-            mine = those(batch, wanted)
-            for at, rows in mine.items():
-                found.setdefault(at, []).append(pa.Table.from_batches([batch.take(pa.array(rows))]))
+    for _, address, rows in rows_at(changes, addresses, CHANGE):
+        found.setdefault(address, []).append(pa.Table.from_batches([rows]))
     order = [("entry_index", "ascending"), ("row_index", "ascending")]
     return {at: pa.concat_tables(rows).sort_by(order) for at, rows in found.items()}
+
+
+def rows_at(
+    table: Store, addresses: Iterable[Address], schema: pa.Schema
+) -> Iterator[tuple[File, Address, pa.RecordBatch]]:
+    """Rows that a table has of some messages, or records, by file and address."""
+    wanted = set(addresses)
+    some = [a._asdict() for a in wanted]
+    for file in files_that_may_hold(table, some) if some else []:
+        for batch in read(Unit(file, 0, footer(file).num_row_groups, 0), schema):
+            for at, rows in those(batch, wanted).items():
+                yield file, at, batch.take(pa.array(rows))
 
 
 def those(batch: pa.RecordBatch, wanted: set[Address] | frozenset[Address]) -> dict[Address, list[int]]:
