@@ -155,21 +155,21 @@ class Events:
 @dataclass
 class Rows:
     """Of a snapshot, its tombstones or its history: rows with one of some keys. names: of the key's columns in the
-    files; keys: their values there, text columns as texts that `alike` makes of them."""
+    files; keys: their values there; alike: how texts of each column compare."""
 
     columns: tuple[str, ...]
     keys: Sequence[Sequence[Any]]
-    alike: Alike
+    alike: Sequence[Alike]
     keeps_note: bool = False
 
     def mine(self, batch: pa.RecordBatch) -> np.ndarray:
         found = np.zeros(batch.num_rows, bool)
         for key in self.keys:
             here = np.ones(batch.num_rows, bool)
-            for name, value in zip(self.columns, key, strict=True):
+            for name, value, alike in zip(self.columns, key, self.alike, strict=True):
                 column = batch.column(name)
                 if pa.types.is_string(column.type):
-                    same = pc.equal(self.alike.all(column), self.alike.one(value))
+                    same = pc.equal(alike.all(column), alike.one(value))
                 else:
                     same = pc.equal(column, pa.scalar(value, column.type))
                 here &= pc.fill_null(same, False).to_numpy(zero_copy_only=False)

@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from cdc_platform.config import Config, Source
 from cdc_platform.erasing.subject import Subject
-from cdc_platform.explain.scan import Alike
+from cdc_platform.explain.scan import Alikes
 from cdc_platform.lake import queries
 from cdc_platform.lake.store import Store
 from cdc_platform.mysql.types import MySqlType
@@ -49,13 +49,13 @@ def partitions(lake: Store, table: Location, source: Source) -> list[str]:
 @dataclass
 class Noted:
     """Of SHADOW_DIFFERENCES: rows of the subject are taken out. names: of its snapshot, in lower case, as feeds may
-    spell it otherwise; keys: under its columns' names at any time, in lower case; types: of today's; by: only rows of
-    pairs in which that is the other feed."""
+    spell it otherwise; keys: under its columns' names at any time, in lower case; types: of today's, by which texts are
+    read, and `alike` compares those of other types; by: only rows of pairs in which that is the other feed."""
 
     names: frozenset[Name | None]
     keys: Sequence[Mapping[str, str | None]]
     types: Mapping[str, MySqlType | None]
-    collation: str
+    alike: Alikes
     by: str | None = None
     columns: tuple[str, ...] = ("by", "db", "schema", "table", "key")
     keeps_note: bool = False
@@ -68,7 +68,7 @@ class Noted:
         keys = [{n.lower(): text for n, text in one.items()} for one in cells]
         types = {c.name.lower(): c.parsed for c in table.columns}
         names = frozenset(_folded(table.source.tables.routed(*name)) for name in table.names)
-        return cls(names, keys, types, table.alike.collation, by)
+        return cls(names, keys, types, table.alike, by)
 
     def mine(self, batch: pa.RecordBatch) -> np.ndarray:
         """Rows of the key."""
@@ -90,7 +90,7 @@ class Noted:
         type_ = self.types.get(column)
         family = type_.family if type_ else ""
         try:
-            return _READ[family](text) if family in _READ else Alike(family in _LOOSE, self.collation).one(text)
+            return _READ[family](text) if family in _READ else self.alike.one(column, text)
         except ValueError:
             return text
 
@@ -108,7 +108,6 @@ _READ: dict[str, Callable[[str], Any]] = {
     "boolean": _boolean,
     "float": float,
 }
-_LOOSE = ("decimal", "datetime", "timestamp", "time")
 
 
 def _folded(name: Name | None) -> Name | None:

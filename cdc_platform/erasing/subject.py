@@ -118,7 +118,7 @@ def _others(table: Table, known: Sequence[Key], events: Iterable[Mapping[str, An
     alike, names = table.alike.one, table.keys
 
     def spelled(key: Key) -> tuple[str | None, ...]:
-        return tuple(alike(key[n]) for n in names)
+        return tuple(alike(n, key[n]) for n in names)
 
     there, found = {spelled(k) for k in known}, dict[tuple[str | None, ...], Key]()
     for event in events:

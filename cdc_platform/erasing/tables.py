@@ -174,7 +174,8 @@ class Tables:
                     raise EraseRefused(self.source.name, why) from None
                 values.append(told[0].as_py())
             found.append(values)
-        return Rows(tuple(f.name for _, f in chosen), found, self.subject.table.alike)
+        alike = self.subject.table.alike
+        return Rows(tuple(f.name for _, f in chosen), found, [alike.of(name) for name, _ in chosen])
 
     def _shared(self) -> Iterator[Done]:
         events = Events(self.subject.identities, frozenset(self.subject.addresses))

@@ -54,7 +54,7 @@ class Found:
         """What the changes do to a key, in no order."""
         names, alike = [c.name for c in self.table.columns], self.table.alike.one
         every = (s for c in self.today if c["op"] != "truncate" for s in steps(c, self.table.keys, names, alike))
-        return [s for s in every if all(alike(s.key.get(k)) == alike(text) for k, text in key.items())]
+        return [s for s in every if all(alike(k, s.key.get(k)) == alike(k, text) for k, text in key.items())]
 
     @property
     def high(self) -> Order | None:

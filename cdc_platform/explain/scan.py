@@ -13,7 +13,7 @@ import os
 import re
 from collections.abc import Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
@@ -30,6 +30,9 @@ from cdc_platform.tables import Name, name_columns, name_of
 _IMAGES = ("key", "before", "after")
 _BATCH_ROWS = 1 << 17
 _INTEGER = re.compile("-?[0-9]+")
+_TIMES = frozenset({"datetime", "timestamp", "time"})
+_LOOSE = _TIMES | {"decimal"}
+"""Families of types of which several texts may be one value."""
 _REMOTE_READS = 16
 """Files of an object store read at once: most of the time is waiting."""
 
@@ -41,17 +44,22 @@ class Sought:
 
     names: frozenset[Name]
     cells: tuple[Mapping[str, str | None], ...]
-    alike: "Alike"
+    alike: "Alikes"
     keyed: bool = True
 
 
 @dataclass(frozen=True, slots=True)
 class Alike:
-    """How texts of cells compare. loose: zeros at the end of a fraction don't count. collation: of the key
-    (`tables.key_collation`), about as Spark has it; "": by their bytes."""
+    """How texts of a column's cells compare. family: of its type: zeros at the end of a fraction don't count, nor does
+    the Z of a time. collation: of the key (`tables.key_collation`), about as Spark has it; "": by their bytes."""
 
-    loose: bool = False
+    family: str = ""
     collation: str = ""
+
+    @property
+    def exact(self) -> bool:
+        """Whether a value has one spelling."""
+        return not self.collation and self.family not in _LOOSE
 
     def one(self, text: str | None) -> str | None:
         """The spelling that all texts of a value share."""
@@ -61,10 +69,10 @@ class Alike:
 
     def all(self, texts: pa.StringArray) -> pa.StringArray:
         """The same of many."""
-        if self.loose:
+        if self.family in _LOOSE:
             fraction = pc.match_substring(texts, ".")
-            zone = pc.utf8_rtrim(texts, "Z")
-            texts = pc.if_else(fraction, pc.utf8_rtrim(pc.utf8_rtrim(zone, "0"), "."), zone)
+            bare = pc.utf8_rtrim(texts, "Z") if self.family in _TIMES else texts
+            texts = pc.if_else(fraction, pc.utf8_rtrim(pc.utf8_rtrim(bare, "0"), "."), bare)
         if self.collation:
             if "RTRIM" in self.collation:
                 texts = pc.utf8_rtrim(texts, " ")
@@ -72,6 +80,23 @@ class Alike:
             if "_AI" in self.collation:
                 texts = pc.replace_substring_regex(pc.utf8_normalize(texts, "NFD"), r"\p{M}", "")
         return texts
+
+
+@dataclass(frozen=True, slots=True)
+class Alikes:
+    """How texts of a table compare, column by column. families: of their types, by the names that they have had, in
+    lower case; collation: as Alike has it."""
+
+    families: Mapping[str, str] = field(default_factory=dict)
+    collation: str = ""
+
+    def of(self, column: str) -> Alike:
+        """Of one column."""
+        return Alike(self.families.get(column.lower(), ""), self.collation)
+
+    def one(self, column: str, text: str | None) -> str | None:
+        """The spelling that all texts of a value of a column share."""
+        return self.of(column).one(text)
 
 
 def find(files: Iterable[File], sought: Sought, schema: pa.Schema) -> pa.Table:
@@ -129,7 +154,7 @@ def _only_key(plain: Any, sought: Sought) -> bool:
 
 
 def _in_range(plain: dict[str, Any], sought: Sought) -> bool:
-    if not plain.get("keys_range"):
+    if not plain.get("keys_range") or not sought.alike.of(plain["keys"][0]).exact:
         return True
     low, high = plain["keys_range"]
     texts = [cells[plain["keys"][0]] for cells in sought.cells]
@@ -157,11 +182,11 @@ def _those(batch: pa.RecordBatch, sought: Sought) -> np.ndarray | None:
     return found if found.any() else None
 
 
-def _holding(image: pa.MapArray, cells: Mapping[str, str | None], alike: Alike) -> np.ndarray | None:
+def _holding(image: pa.MapArray, cells: Mapping[str, str | None], alike: Alikes) -> np.ndarray | None:
     """Which images hold these texts; None: none."""
     items = image.items
-    for text in cells.values():  # of most batches the texts alone say so
-        if text is not None and not alike.loose and not alike.collation and not _true(pc.equal(items, text)).any():
+    for name, text in cells.items():  # of most batches the texts alone say so
+        if text is not None and alike.of(name).exact and not _true(pc.equal(items, text)).any():
             return None
     found = np.ones(len(image), bool)
     for name, text in cells.items():
@@ -169,7 +194,7 @@ def _holding(image: pa.MapArray, cells: Mapping[str, str | None], alike: Alike) 
         if text is None:
             found &= _true(pc.and_(pc.is_null(told), pc.is_valid(image)))
         else:
-            found &= _true(pc.equal(alike.all(told), alike.one(text)))
+            found &= _true(pc.equal(alike.of(name).all(told), alike.one(name, text)))
     return found
 
 

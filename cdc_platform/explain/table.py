@@ -2,6 +2,7 @@
 
 import json
 import re
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -12,7 +13,7 @@ from cdc_platform.changelog.schema import Carry, Order, SchemaHistory
 from cdc_platform.config import Config, Source
 from cdc_platform.config.tables import ORIGIN, origin_of
 from cdc_platform.errors import ConfigError, UnknownType
-from cdc_platform.explain.scan import Alike
+from cdc_platform.explain.scan import Alikes
 from cdc_platform.lake import queries
 from cdc_platform.mysql.types import MySqlType, parse_type
 from cdc_platform.snapshots.schema.conversions import same_values
@@ -21,8 +22,6 @@ from cdc_platform.suggest import closest
 from cdc_platform.tables import Name
 
 _INTEGER = re.compile(r"[-+]?[0-9]+")
-_LOOSE = ("decimal", "datetime", "timestamp", "time")
-"""Families of types of which several texts may be one value."""
 
 
 @dataclass(frozen=True)
@@ -86,11 +85,18 @@ class Table:
         merged = self.source.tables.merged(*self.snapshot)
         return dict(zip(ORIGIN, origin_of(self.name), strict=True)) if merged else {}
 
-    @property
-    def alike(self) -> Alike:
-        """How texts of its key compare."""
-        types = [c.parsed for c in self.columns if c.key or not self.keys]
-        return Alike(any(t and t.family in _LOOSE for t in types), self.source.tables.collation(*self.snapshot) or "")
+    @cached_property
+    def alike(self) -> Alikes:
+        """How texts of its key's columns compare. A name that some of several families have had: by their bytes."""
+        columns = [c for c in self.columns if c.key or not self.keys]
+        today = {c.name.lower(): type_.family for c in columns if (type_ := c.parsed)}
+        told = set(today.items())
+        for carry in (c for name in self.names for c in self.history.carries(name) if c.today == self.name):
+            renamed = ((old.lower(), new.lower()) for old, new in carry.names.items() if new is not None)
+            told |= {(old, today[new]) for old, new in renamed if new in today}
+        one = {name for name, n in Counter(name for name, _ in told).items() if n == 1}
+        families = {name: family for name, family in told if name in one}
+        return Alikes(families, self.source.tables.collation(*self.snapshot) or "")
 
     @cached_property
     def names(self) -> frozenset[Name]:

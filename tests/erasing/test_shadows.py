@@ -8,6 +8,7 @@ import pytest
 
 from cdc_platform.erasing.run import Erasure
 from cdc_platform.erasing.shadows import Noted
+from cdc_platform.explain.scan import Alikes
 from cdc_platform.lake import erasing, stores
 from cdc_platform.mysql.types import parse_type
 from cdc_platform.shadow.errors import ShadowRefused
@@ -38,9 +39,10 @@ def test_a_key_is_known_however_it_is_spelled():
         ("b", "others", '{"id":"7","at":"2026-01-01 00:00:00.5","code":"1.10"}'),
         ("c", "orders", '{"id":"7","at":"2026-01-01 00:00:00.5","code":"1.10"}'),
     )
-    work = Noted(frozenset({("shop", "orders")}), [key], types, "")
+    alike = Alikes({name: type_.family for name, type_ in types.items()})
+    work = Noted(frozenset({("shop", "orders")}), [key], types, alike)
     assert np.nonzero(work.mine(batch))[0].tolist() == [0, 5]
-    work = Noted(frozenset({("shop", "orders")}), [key], types, "", by="c")
+    work = Noted(frozenset({("shop", "orders")}), [key], types, alike, by="c")
     assert np.nonzero(work.mine(batch))[0].tolist() == [5]
     assert work.erased(batch, work.mine(batch)).num_rows == 5
 

@@ -9,7 +9,7 @@ import pytest
 from cdc_platform.changelog.file_stats import Touched
 from cdc_platform.changelog.unify import CHANGELOG_FILE
 from cdc_platform.config import Tables
-from cdc_platform.explain.scan import Alike, Sought, columns_needed, find
+from cdc_platform.explain.scan import Alikes, Sought, columns_needed, find
 from cdc_platform.formats.events import columns_json
 from cdc_platform.lake.data_files import Output, Sink, note_of
 from cdc_platform.lake.store import File
@@ -43,7 +43,7 @@ def written(folder: Path, *changes: dict[str, Any], noted: bool = True) -> File:
     return File(store, done.path)
 
 
-def sought(text: str, alike: Alike = Alike(), column: str = "id", *, keyed: bool = True) -> Sought:  # noqa: B008
+def sought(text: str, alike: Alikes = Alikes(), column: str = "id", *, keyed: bool = True) -> Sought:  # noqa: B008
     return Sought(frozenset({NAME}), ({column: text},), alike, keyed=keyed)
 
 
@@ -75,7 +75,7 @@ def test_what_a_file_notes_spares_reading_it(tmp_path: Path):
     assert columns_needed(note_of(plain), sought("10")) == (), "no key of the file is as large"
     assert "after" in columns_needed(note_of(moves), sought("10"))
     assert "after" in columns_needed(note_of(plain), sought("x", column="a", keyed=False))
-    assert columns_needed(note_of(plain), Sought(frozenset({("shop", "u")}), ({"id": "5"},), Alike())) == ()
+    assert columns_needed(note_of(plain), Sought(frozenset({("shop", "u")}), ({"id": "5"},), Alikes())) == ()
 
 
 def test_rows_that_move_here_and_truncates_count(tmp_path: Path):
@@ -96,8 +96,35 @@ def test_texts_that_are_one_value(tmp_path: Path):
     file = written(
         tmp_path, *(change("insert", k, {"id": k}, i) for i, k in enumerate(("7", "7.0", "7.00", "70", "7.01")))
     )
-    assert offsets([file], sought("7.0", Alike(loose=True))) == [0, 1, 2]
+    assert offsets([file], sought("7.0", Alikes({"id": "decimal"}))) == [0, 1, 2]
     assert offsets([file], sought("7.0")) == [1]
     names = written(tmp_path, *(change("insert", k, {"id": k}, i) for i, k in enumerate(("Ä", "ä", "a ", "a"))))
-    assert offsets([names], sought("ä", Alike(collation="UTF8_LCASE"))) == [0, 1]
-    assert offsets([names], sought("A", Alike(collation="UNICODE_CI_AI_RTRIM"))) == [0, 1, 2, 3]
+    assert offsets([names], sought("ä", Alikes(collation="UTF8_LCASE"))) == [0, 1]
+    assert offsets([names], sought("A", Alikes(collation="UNICODE_CI_AI_RTRIM"))) == [0, 1, 2, 3]
+
+
+MIXED = Alikes({"at": "datetime", "n": "decimal", "code": "varchar"})
+"""Of a key of a time, a number and a text."""
+
+
+def test_each_column_of_a_key_compares_by_its_own_type(tmp_path: Path):
+    """Neither the zeros nor the Z of a text are those of a number or a time beside it."""
+    keys = (
+        {"at": "2026-01-01 00:00:00", "code": "JAZZ"},
+        {"at": "2026-01-01 00:00:00.000Z", "code": "JAZZ"},
+        {"at": "2026-01-01 00:00:00", "code": "JA"},
+        {"at": "2026-01-01 00:00:00", "code": "1.10"},
+        {"at": "2026-01-01 00:00:00", "code": "1.1"},
+    )
+    file = written(tmp_path, *(change("insert", None, key, i) for i, key in enumerate(keys)))
+    of = frozenset({NAME})
+    assert offsets([file], Sought(of, (keys[0],), MIXED)) == [0, 1]
+    assert offsets([file], Sought(of, (keys[2],), MIXED)) == [2]
+    assert offsets([file], Sought(of, (keys[3],), MIXED)) == [3]
+    assert [MIXED.one("N", text) for text in ("7.00", "7", "70", "7Z")] == ["7", "7", "70", "7Z"]
+
+
+def test_a_key_may_have_a_spelling_outside_of_what_a_file_notes():
+    note = [{"schema": None, "db": "shop", "table": "t", "plain": {"keys": ["id"], "keys_range": ["7.00", "9.00"]}}]
+    assert columns_needed(note, sought("7.0")) == ()
+    assert columns_needed(note, sought("7.0", Alikes({"id": "decimal"}))) == ("key",)

@@ -17,6 +17,8 @@ Change = Mapping[str, Any]
 """A CHANGELOG row: maps as dicts, `order_key` as a tuple of integers."""
 Image = Mapping[str, str | None]
 Key = Mapping[str, str | None]
+Alike = Callable[[str, str | None], str | None]
+"""(column, text) → the spelling that equal texts of it share (`tables.key_collation`)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,15 +66,15 @@ def place(change: Change) -> tuple[Any, ...]:
 
 
 def steps(
-    change: Change, keys: Sequence[str], columns: Sequence[str], alike: Callable[[str | None], str | None] = lambda t: t
+    change: Change, keys: Sequence[str], columns: Sequence[str], alike: Alike = lambda _, text: text
 ) -> list[Step]:
     """What a change does to keys: it stays with one, or takes a row from one key to another. keys, columns: names of
-    the table's. alike: the spelling that equal texts of a key share (`tables.key_collation`)."""
+    the table's. alike: of the key's columns."""
     before = key_image(change)
     old = {k: before.get(k) for k in keys}
     op, after = change["op"], change["after"] or {}
     moves = op == "update" and any(
-        after.get(k) is not None and old[k] is not None and alike(after[k]) != alike(old[k]) for k in keys
+        after.get(k) is not None and old[k] is not None and alike(k, after[k]) != alike(k, old[k]) for k in keys
     )
     if not moves:
         return [Step(change, old, op == "delete", op in SETS_WHOLE_ROW, after)]

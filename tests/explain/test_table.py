@@ -1,0 +1,29 @@
+"""The table that is asked about."""
+
+from collections.abc import Callable
+from typing import Any
+
+from cdc_platform.changelog.schema import SchemaHistory
+from cdc_platform.config import Config
+from cdc_platform.explain.table import Table
+from cdc_platform.formats.events import columns_json
+from cdc_platform.snapshots.schema.seen import Seen
+
+NAME = ("shop", "t")
+
+
+def table(config: Config, *columns: tuple[str, str], keys: tuple[str, ...]) -> Table:
+    """A table of the first source, whose columns (name, type) a message told."""
+    order: Any = (0,)
+    listed = columns_json([{"name": name, "type": type_, "key": name in keys} for name, type_ in columns])
+    return Table(config.sources[0], NAME, NAME, Seen(SchemaHistory([], [(NAME, order, listed)]), [], set(), []))
+
+
+def test_columns_of_a_key_compare_each_by_its_type(make_config: Callable[..., Config]):
+    config = make_config([{"name": "s", "format": "canal", "topics": ["t"]}])
+    keyed = table(config, ("at", "datetime"), ("Code", "varchar(9)"), ("n", "decimal(9,2)"), keys=("at", "Code"))
+    alike = keyed.alike
+    assert alike.one("at", "2026-01-01 00:00:00.50Z") == "2026-01-01 00:00:00.5"
+    assert [alike.one(name, text) for name in ("Code", "code") for text in ("JAZZ", "1.10")] == ["JAZZ", "1.10"] * 2
+    whole = table(config, ("n", "decimal(9,2)"), ("code", "varchar(9)"), keys=())
+    assert (whole.alike.one("n", "1.10"), whole.alike.one("code", "1.10")) == ("1.1", "1.10")
