@@ -17,7 +17,7 @@ from cdc_platform.erasing.errors import EraseRefused
 from cdc_platform.erasing.search import Search, Told
 from cdc_platform.erasing.tables import Tables
 from cdc_platform.explain import records
-from cdc_platform.explain.table import find, parse_key
+from cdc_platform.explain.table import Table, find, parse_key
 from cdc_platform.lake import checkpoints, commits, delta_table, erasing, folders
 from cdc_platform.lake.erasing import Rewritten
 from cdc_platform.lake.store import File, Store
@@ -47,10 +47,9 @@ class Erasure(Search):
 
     @staticmethod
     def of(config: Config, source: Source, table: str, key: str, *, follow: bool, told: Told) -> "Erasure":
-        """Raises ConfigError for a table or key that can't be meant, EraseRefused for a table without a key."""
-        found = find(config, source, table)
-        if not found.keys:
-            raise EraseRefused(source.name, f"{found.text} has no key: its rows can't be told apart")
+        """Raises ConfigError for a table or key that can't be meant, EraseRefused for a table without a key, or a name
+        that a table has no more."""
+        found = _table(config, source, table)
         return Erasure(config, found, parse_key(found, key), follow, told)
 
     def plan(self) -> dict[str, Any]:
@@ -92,6 +91,7 @@ class Erasure(Search):
                 self.told(f"erasure {note['number']} goes on")
             else:
                 self._caught_up(spark)
+                self._look_again()
                 note = self._decided(path)
             told = self._finished(spark, path, note)
         return {**told, "seconds": watch.seconds}
@@ -105,6 +105,14 @@ class Erasure(Search):
             waiting = WAITING.at(self.lake, source=self.source.name)
             if delta_table.exists(waiting):
                 delta_table.delete(waiting, f"batch < {int(newest)}")
+
+    def _look_again(self) -> None:
+        """Takes the table as what was just brought in has left it. Raises EraseRefused where another is meant now."""
+        now = _table(self.config, self.source, self.table.text)
+        if now.keys != self.table.keys:
+            problem = f"the key of {now.text} has become {', '.join(now.keys)}"
+            raise EraseRefused(self.source.name, problem, ["this once more, with that key"])
+        self.table = now
 
     def _decided(self, path: Store) -> dict[str, Any]:
         """Raises EraseRefused."""
@@ -248,6 +256,17 @@ class Erasure(Search):
     def _number(self, path: Store) -> int:
         sql = f"SELECT max(\"number\") AS n FROM {{t}} WHERE source = '{self.source.name}'"
         return int(delta_table.ask(sql, t=path)[0]["n"] or 0) + 1
+
+
+def _table(config: Config, source: Source, given: str) -> Table:
+    """The table that is meant, by its name of today. Raises ConfigError, EraseRefused."""
+    found = find(config, source, given)
+    if found.renamed is not None:
+        today = ".".join(found.renamed)
+        raise EraseRefused(source.name, f"{found.text} is called {today} since", [f"this once more, for {today}"])
+    if not found.keys:
+        raise EraseRefused(source.name, f"{found.text} has no key: its rows can't be told apart")
+    return found
 
 
 def _by() -> str:

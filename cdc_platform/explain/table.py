@@ -103,6 +103,15 @@ class Table:
         """Every name under which changes of its rows may stand."""
         return frozenset({self.name, *self.history.names_of(self.name)})
 
+    @property
+    def renamed(self) -> Name | None:
+        """What it is called today, where DDL gave it another name and no table has this one since."""
+        if self.history.exists(self.name):
+            return None
+        return next(
+            (c.today for c in reversed(self.history.carries(self.name)) if c.today not in (None, self.name)), None
+        )
+
     def then(self, cells: Mapping[str, str | None]) -> tuple[tuple[dict[str, str | None], ...], list[str]]:
         """Cells of today → what they may have been called in changes from before DDL, each once; and why some of these
         can't be looked for."""

@@ -3,11 +3,13 @@
 from collections.abc import Callable
 from typing import Any
 
-from cdc_platform.changelog.schema import SchemaHistory
+from cdc_platform.changelog.schema import SchemaHistory, Step
 from cdc_platform.config import Config
 from cdc_platform.explain.table import Table
 from cdc_platform.formats.events import columns_json
+from cdc_platform.mysql.effects import Effect
 from cdc_platform.snapshots.schema.seen import Seen
+from cdc_platform.tables import Name
 
 NAME = ("shop", "t")
 
@@ -17,6 +19,23 @@ def table(config: Config, *columns: tuple[str, str], keys: tuple[str, ...]) -> T
     order: Any = (0,)
     listed = columns_json([{"name": name, "type": type_, "key": name in keys} for name, type_ in columns])
     return Table(config.sources[0], NAME, NAME, Seen(SchemaHistory([], [(NAME, order, listed)]), [], set(), []))
+
+
+def test_a_table_that_has_another_name_since(make_config: Callable[..., Config]):
+    config = make_config([{"name": "s", "format": "canal", "topics": ["t"]}])
+    other: Name = ("shop", "u")
+
+    def renamed(name: Name, *effects: Effect) -> Name | None:
+        order: Any = [(i,) for i in range(len(effects))]
+        steps = [Step(order[i], ("t", 0, i, 0), "", effect) for i, effect in enumerate(effects)]
+        return Table(config.sources[0], name, name, Seen(SchemaHistory(steps, []), [], set(), [])).renamed
+
+    move, made, gone = Effect(0, NAME, other), Effect(0, None, NAME), Effect(0, other, None)
+    assert renamed(NAME, made) is None
+    assert renamed(NAME, made, move) == other
+    assert renamed(other, made, move) is None
+    assert renamed(NAME, made, move, made) is None, "another table has the name"
+    assert renamed(NAME, made, move, gone) is None, "and is gone"
 
 
 def test_columns_of_a_key_compare_each_by_its_type(make_config: Callable[..., Config]):

@@ -1,0 +1,90 @@
+"""What an erasure meets in topics that were landed without Kafka."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cdc_platform.erasing.errors import EraseRefused
+from cdc_platform.erasing.run import Erasure
+from cdc_platform.snapshots.target import Target
+from cdc_platform.tables import LANDING
+from tests.changelog.feed import read
+from tests.changes.test_again import Topic
+
+pytestmark = [pytest.mark.spark, pytest.mark.thorough]
+
+SECRET = "Zebulon Quartermain"
+
+
+@pytest.fixture
+def topic(spark: Any, tmp_path: Path) -> Topic:
+    return Topic(spark, tmp_path)
+
+
+def source(table: str, pos: int) -> dict[str, Any]:
+    told = {"db": "d", "file": "f.1", "pos": pos, "row": 0, "server_id": 1, "ts_ms": 1_700_000_000_000}
+    return {**told, "table": table}
+
+
+def ddl(pos: int, sql: str, table: str, *keys: str, type_: str = "CREATE") -> dict[str, Any]:
+    """A statement that leaves a table with the columns id and n."""
+    columns = [
+        {"name": name, "typeName": kind, "typeExpression": kind, "position": i}
+        for i, (name, kind) in enumerate((("id", "INT"), ("n", "VARCHAR(60)")), 1)
+    ]
+    told = {"primaryKeyColumnNames": list(keys), "columns": columns}
+    change = {"type": type_, "id": f'"d"."{table}"', "table": told}
+    return {"source": source(table, pos), "databaseName": "d", "ddl": sql, "tableChanges": [change]}
+
+
+def created(table: str = "a") -> dict[str, Any]:
+    return ddl(1, f"CREATE TABLE {table} (id INT PRIMARY KEY, n VARCHAR(60))", table, "id")
+
+
+def row(pos: int, id_: int, n: str, op: str = "c", table: str = "a") -> dict[str, Any]:
+    image = {"id": id_, "n": n}
+    before, after = (image, None) if op == "d" else (None, image)
+    return {"before": before, "after": after, "source": source(table, pos), "op": op}
+
+
+def erase(topic: Topic, table: str, key: str) -> dict[str, Any]:
+    return Erasure.of(topic.config, topic.source, f"d.{table}", key, follow=False, told=lambda _: None).erase(
+        topic.spark
+    )
+
+
+def rows(topic: Topic, table: str) -> list[tuple[Any, ...]]:
+    found = read(Target.of(topic.config, "s", "d", table).snapshot).to_pylist()
+    return sorted((r["id"], r["n"]) for r in found)
+
+
+def landed(topic: Topic) -> dict[int, tuple[Any, Any]]:
+    """Key and value of each record."""
+    found = read(LANDING.at(topic.config.lake, source="s")).to_pylist()
+    return {r["offset"]: (r["key"], r["value"]) for r in found}
+
+
+def test_a_rename_that_was_landed_and_not_run(topic: Topic):
+    """The table is found anew when it was brought in: its old name names nothing any more."""
+    topic.land(created(), row(10, 7, SECRET), row(11, 8, "other"))
+    topic.catch_up()
+    topic.land(ddl(20, "RENAME TABLE a TO b", "b", "id", type_="ALTER"), row(30, 7, f"{SECRET} too", "u", "b"))
+    with pytest.raises(EraseRefused, match=r"d\.a is called d\.b since"):
+        erase(topic, "a", "7")
+    assert rows(topic, "b") == [(7, f"{SECRET} too"), (8, "other")]
+    with pytest.raises(EraseRefused, match=r"d\.a is called d\.b since"):
+        erase(topic, "a", "7")
+    assert erase(topic, "b", "7")["proof"]["left"] == 0
+    assert rows(topic, "b") == [(8, "other")]
+    assert not any(SECRET.encode() in json.dumps(str(told)).encode() for told in landed(topic).values())
+
+
+def test_another_key_that_was_landed_and_not_run(topic: Topic):
+    topic.land(created(), row(10, 7, SECRET))
+    topic.catch_up()
+    sql = "ALTER TABLE a DROP PRIMARY KEY, ADD PRIMARY KEY (id, n)"
+    topic.land(ddl(20, sql, "a", "id", "n", type_="ALTER"), row(30, 7, "another seven"))
+    with pytest.raises(EraseRefused, match=r"the key of d\.a has become id, n"):
+        erase(topic, "a", "7")
