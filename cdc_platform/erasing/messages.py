@@ -10,6 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from cdc_platform.config import Config, Source
+from cdc_platform.erasing import tombstones
 from cdc_platform.erasing.errors import EraseRefused
 from cdc_platform.erasing.subject import CHANGE, Message, Subject, events_at, rows_at
 from cdc_platform.explain import records
@@ -24,15 +25,21 @@ _AFTER = 10_000
 
 
 def of(config: Config, subject: Subject) -> list[Message]:
-    """Raises EraseRefused where what a message holds of others isn't known, or others stand at its address."""
+    """With Kafka's tombstones of the same keys. Raises EraseRefused where what a message holds of others isn't known,
+    or others stand at its address."""
     source = subject.table.source
     _check_once(config, source, subject.addresses)
     changes = CHANGES.at(stores.lake(config), format=source.format, source=source.name)
     there, nothing = events_at(changes, subject.addresses), CHANGE.empty_table()
     # Nothing: it was decoded once, and by a replay since to nothing.
     found = [_message(config, source, subject, address, there.get(address, nothing)) for address in subject.addresses]
-    _check_once(config, source, {m.address._replace(offset=o) for m in found for o in m.offsets})
-    return found
+    records = {m.address._replace(offset=o) for m in found for o in m.offsets}
+    landing = LANDING.at(stores.lake(config), source=source.name)
+    bare = [a for a in tombstones.of(landing, records) if a not in records] if delta_table.exists(landing) else []
+    _check_once(config, source, [*records, *bare])
+    there = events_at(changes, bare)
+    left = {a: there.get(a, nothing).select(EVENT.names) for a in bare}
+    return sorted([*found, *(Message(a, left[a], False, 0, (a.offset,), 1) for a in bare)], key=lambda m: m.address)
 
 
 _BYTES = ("key", "value", "erased")

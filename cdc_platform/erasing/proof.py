@@ -3,7 +3,7 @@
 # pyarrow.compute makes its functions at run time, so that type checkers do not see them.
 # pyright: reportAttributeAccessIssue=false
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -55,19 +55,40 @@ class Looked:
         return {n: getattr(self, n) for n in ("files", "bytes", "rows", "left", "found")}
 
 
+@dataclass(frozen=True, slots=True)
+class Payloads:
+    """What records are known by, as digests under `salt`. values: of whole records; keys: of theirs, with topic and
+    partition, under which no tombstone may stand there."""
+
+    salt: bytes
+    values: frozenset[str]
+    keys: frozenset[tuple[str, int, str]]
+
+    @classmethod
+    def of(cls, note: Mapping[str, Any]) -> "Payloads":
+        """Those of an erasure."""
+        row = note["row"]
+        keys = ((topic, partition, key) for topic, partition, key in note["keys"])
+        return cls(bytes.fromhex(row["salt"]), frozenset(r["digest"] for r in row["records"]), frozenset(keys))
+
+    def there(self, batch: pa.RecordBatch) -> Iterator[str]:
+        """Columns in which one stands, for each record that has it."""
+        for value in batch.column("value").drop_null():
+            if digest(self.salt, value.as_py()) in self.values:
+                yield "value"
+        bare = batch.select(["topic", "partition", "key", "value"]).filter(pc.is_null(batch.column("value")))
+        for row in bare.filter(pc.is_valid(bare.column("key"))).to_pylist():
+            if (row["topic"], row["partition"], digest(self.salt, row["key"])) in self.keys:
+                yield "key"
+
+
 def look_through(
-    config: Config,
-    source: Source,
-    texts: Sequence[str],
-    digests: Collection[str],
-    salt: bytes,
-    but: Collection[str],
+    config: Config, source: Source, texts: Sequence[str], payloads: Payloads, but: Collection[str]
 ) -> Looked:
-    """texts: values of the subject's alone; digests: of payloads, under `salt`. but: paths in the lake that are about
-    to be removed."""
+    """texts: values of the subject's alone. but: paths in the lake that are about to be removed."""
     lake, found, wanted = stores.lake(config), Looked(), patterns(forms(texts))
     plain = [form.encode() for form in forms(texts)]
-    payloads = tuple(t.at("", source=source.name).lstrip("/") + "/" for t in (LANDING, ENVELOPES))
+    landed = tuple(t.at("", source=source.name).lstrip("/") + "/" for t in (LANDING, ENVELOPES))
     for path in files(lake, source):
         if path in but:
             continue
@@ -76,8 +97,7 @@ def look_through(
             continue
         found.files, found.bytes = found.files + 1, found.bytes + size
         if path.endswith(".parquet"):
-            holds_payloads = path.startswith(payloads) and "/_delta_log/" not in path
-            check = (frozenset(digests), salt) if holds_payloads else None
+            check = payloads if path.startswith(landed) and "/_delta_log/" not in path else None
             _parquet(File(lake, path), path, wanted, plain, check, found, _by(path, source))
         elif any(p in (lake.read(path) or b"") for p in plain):
             found.note(path)
@@ -112,7 +132,7 @@ def _parquet(
     path: str,
     wanted: Sequence[str],
     plain: Sequence[bytes],
-    check: tuple[frozenset[str], bytes] | None,
+    check: Payloads | None,
     found: Looked,
     by: str | None,
 ) -> None:
@@ -126,11 +146,8 @@ def _parquet(
             for name, column in _leaves("", batch):
                 if any(_holds(column, pattern) for pattern in wanted):
                     found.note(f"{path}: {name}")
-            if check is not None:
-                values = batch.column("value").drop_null()
-                for value in values:
-                    if digest(check[1], value.as_py()) in check[0]:
-                        found.note(f"{path}: value")
+            for name in check.there(batch) if check is not None else ():
+                found.note(f"{path}: {name}")
 
 
 def _holds(column: pa.Array, pattern: str) -> bool:

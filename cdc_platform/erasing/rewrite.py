@@ -20,7 +20,7 @@ from cdc_platform.lake import deletion_vectors
 from cdc_platform.lake.data_files import Output, Sink, Unit, Written, footer, note_of, read
 from cdc_platform.lake.log_state import Action
 from cdc_platform.lake.store import File
-from cdc_platform.landing.erased import digest, emptied, nulled
+from cdc_platform.landing.erased import digest, emptied, nulled, payload
 from cdc_platform.tables import Name, name_in
 
 GONE = "(erased)"
@@ -111,13 +111,14 @@ def _without(batch: pa.RecordBatch, mine: np.ndarray) -> pa.RecordBatch:
 @dataclass
 class Bytes:
     """Of LANDING and ENVELOPES: bytes of messages or records go, and what is left of each stands in their place.
-    digests: of the values that were there, by HMAC under `salt`."""
+    digests: of the payloads that were there, by HMAC under `salt`; keys: those of their records, with the partition."""
 
     left: Mapping[Address, bytes]
     salt: bytes
     columns: tuple[str, ...] = ("topic", "partition", "offset")
     keeps_note: bool = True
     digests: dict[Address, str] = field(default_factory=dict)
+    keys: set[tuple[str, int, str]] = field(default_factory=set)
 
     def mine(self, batch: pa.RecordBatch) -> np.ndarray:
         found = np.zeros(batch.num_rows, bool)
@@ -126,10 +127,12 @@ class Bytes:
 
     def erased(self, batch: pa.RecordBatch, _mine: np.ndarray) -> pa.RecordBatch:
         at = {i: a for a, rows in those(batch, frozenset(self.left)).items() for i in rows}
-        values = batch.column("value")
         for i, address in at.items():
-            if (value := values[i].as_py()) is not None:
-                self.digests[address] = digest(self.salt, value)
+            value, key = (batch.column(name)[i].as_py() for name in ("value", "key"))
+            if (told := payload(value, key)) is not None:
+                self.digests[address] = digest(self.salt, told)
+            if key is not None:
+                self.keys.add((*address[:2], digest(self.salt, key)))
         return emptied(batch, {i: self.left[address] for i, address in at.items()})
 
 

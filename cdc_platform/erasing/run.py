@@ -142,7 +142,8 @@ class Erasure(Search):
         entries = ledger.moves(self.config, self.source, who, found.messages)
         self.told("decided: what is erased is gone from here on")
         rewritten = [d.table for d in found.done]
-        note = erasing.decide(self.lake, self.source.name, rewritten, number=row["number"], row=row, ledger=entries)
+        told = {"number": row["number"], "row": row, "ledger": entries, "keys": sorted(found.tables.keys)}
+        note = erasing.decide(self.lake, self.source.name, rewritten, **told)
         try:
             self._check_alone()
         except EraseRefused:
@@ -189,7 +190,6 @@ class Erasure(Search):
 
     def _scanned(self, note: Mapping[str, Any]) -> dict[str, Any]:
         """Looks through all files but those that are about to be removed."""
-        salt = bytes.fromhex(note["row"]["salt"])
         tables = [Rewritten.of(t) for t in note["tables"]]
         old = {f"{t.path}/{p}" for t in tables for p in erasing.unneeded(self.lake.at(t.path), t)}
         changes = self.changes()
@@ -204,10 +204,11 @@ class Erasure(Search):
         now = [File(changes, name) for name in delta_table.files(changes)]
         told = subject.texts_of(who, now, self.known())
         texts = told.own
-        digests = {r["digest"] for r in note["row"]["records"]}
+        payloads = proof.Payloads.of(note)
+        digests = payloads.values
         self.told(f"looking through all files for {count(len(texts), 'value')} and {count(len(digests), 'payload')}")
-        looked = proof.look_through(self.config, self.source, texts, digests, salt, old)
-        again = Tables(self.config, who, [], texts, salt, write=False)
+        looked = proof.look_through(self.config, self.source, texts, payloads, old)
+        again = Tables(self.config, who, [], texts, payloads.salt, write=False)
         for one in again.each():
             for _ in range(one.rows):
                 looked.note(f"{one.table.path}: a row")

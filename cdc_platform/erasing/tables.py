@@ -64,6 +64,7 @@ class Tables:
     salt: bytes
     write: bool
     digests: dict[Address, str] = field(default_factory=dict)
+    keys: set[tuple[str, int, str]] = field(default_factory=set)
 
     @cached_property
     def lake(self) -> Store:
@@ -103,6 +104,7 @@ class Tables:
                 yield self._done(_sink(path, table.arrow(), table.stats), named, work, IN_PLACE, versions=False)
                 if table is LANDING:
                     self.digests.update(work.digests)
+                    self.keys |= work.keys
 
     def _events(self) -> Iterator[Done]:
         told = self.subject.identities, frozenset(self.subject.addresses)

@@ -30,7 +30,7 @@ NOTHING = kept(EVENT.empty_table())
 
 
 class Known(NamedTuple):
-    """A record that was erased: by which digest its value is known (HMAC under `salt`), and what is left of it."""
+    """A record that was erased: by which digest its payload is known (HMAC under `salt`), and what is left of it."""
 
     digest: str
     salt: bytes
@@ -40,6 +40,11 @@ class Known(NamedTuple):
 def digest(salt: bytes, value: bytes) -> str:
     """By which bytes are known again without being kept."""
     return hmac.new(salt, value, hashlib.sha256).hexdigest()
+
+
+def payload(value: bytes | None, key: bytes | None) -> bytes | None:
+    """The bytes by which a record is known: a Kafka tombstone's are its key."""
+    return key if value is None else value
 
 
 def key_digest(salt: bytes, key: Mapping[str, str | None]) -> str:
@@ -91,8 +96,10 @@ def without_erased(batch: pa.RecordBatch, known: Mapping[Place, Known]) -> pa.Re
     rows = batch.select(["topic", "partition", "offset"]).to_pylist()
     for number, row in enumerate(rows):
         one = known.get((row["topic"], row["partition"], row["offset"]))
-        value = batch.column("value")[number].as_py() if one else None
-        if one is not None and value is not None and hmac.compare_digest(digest(one.salt, value), one.digest):
+        if one is None:
+            continue
+        told = payload(*(batch.column(name)[number].as_py() for name in ("value", "key")))
+        if told is not None and hmac.compare_digest(digest(one.salt, told), one.digest):
             found[number] = one.left
     return emptied(batch, found) if found else batch
 

@@ -40,10 +40,14 @@ class Topic:
         self.source = self.config.source("s")
 
     def land(self, *values: dict[str, Any], at: datetime = LANDED) -> None:
+        self.land_under(b'{"id": 1}', *values, at=at)
+
+    def land_under(self, key: bytes, *values: dict[str, Any] | None, at: datetime = LANDED) -> None:
+        """Records of one Kafka key; None: a tombstone."""
         rows = []
         for value in values:
             where = {"topic": "t", "partition": 0, "offset": self.offset, "timestamp": at, "landed_at": at}
-            rows.append({**where, "key": b'{"id": 1}', "value": json.dumps(value).encode()})
+            rows.append({**where, "key": key, "value": None if value is None else json.dumps(value).encode()})
             self.offset += 1
         table = pa.Table.from_pylist(rows, MESSAGE)
         write_deltalake(tables.LANDING.at(self.config.lake, source="s"), table, mode="append")

@@ -8,6 +8,7 @@ import pytest
 
 from cdc_platform.erasing.errors import EraseRefused
 from cdc_platform.erasing.run import Erasure
+from cdc_platform.replay.run import replay
 from cdc_platform.snapshots.target import Target
 from cdc_platform.tables import LANDING
 from tests.changelog.feed import read
@@ -88,3 +89,24 @@ def test_another_key_that_was_landed_and_not_run(topic: Topic):
     topic.land(ddl(20, sql, "a", "id", "n", type_="ALTER"), row(30, 7, "another seven"))
     with pytest.raises(EraseRefused, match=r"the key of d\.a has become id, n"):
         erase(topic, "a", "7")
+
+
+def test_tombstones_behind_a_delete(topic: Topic):
+    """Their key goes as those of the messages do; the ledger adds up, and a replay tells the same."""
+    mine, other = b'{"id": 7}', b'{"id": 8}'
+    topic.land(created())
+    topic.land_under(mine, row(10, 7, SECRET))
+    topic.land_under(other, row(11, 8, "other"))
+    topic.land_under(mine, row(12, 7, SECRET, "d"))
+    topic.land_under(mine, None)
+    topic.land_under(other, row(13, 8, "other", "d"))
+    topic.land_under(other, None)
+    topic.catch_up()
+    before = topic.outcomes()
+    done = erase(topic, "a", "7")
+    assert (done["records"], done["proof"]["left"]) == (3, 0)
+    keys = {offset: key for offset, (key, _) in landed(topic).items()}
+    assert keys == {0: b'{"id": 1}', 1: None, 2: other, 3: None, 4: None, 5: other, 6: other}
+    assert sum(before.values()) == sum(topic.outcomes().values()) == 7
+    assert topic.outcomes()["erased"] == 3
+    assert replay(topic.spark, topic.config, topic.source)["equal"]

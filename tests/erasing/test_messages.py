@@ -11,8 +11,12 @@ from deltalake import write_deltalake
 from cdc_platform.config import Config
 from cdc_platform.erasing import messages
 from cdc_platform.erasing.errors import EraseRefused
+from cdc_platform.erasing.proof import Payloads
+from cdc_platform.erasing.rewrite import Bytes
 from cdc_platform.erasing.subject import Subject
+from cdc_platform.explain.records import Address
 from cdc_platform.explain.table import Table
+from cdc_platform.landing.erased import NOTHING, Known, digest, without_erased
 from cdc_platform.tables import CHANGES, LANDING
 
 LANDED = datetime(2026, 11, 20, tzinfo=UTC)
@@ -81,3 +85,44 @@ def test_a_record_that_was_landed_twice_is_one(lake: Lake):
     lake.land({"offset": 1, "value": b"seven"})
     lake.decode(row(1, 0, 7))
     assert [m.address.offset for m in lake.of(mine(1, 0))] == [1]
+
+
+def test_tombstones_of_its_keys_are_its_own(lake: Lake):
+    """By the bytes of the key, within the partition: none of another's, nor in another partition."""
+    seven, eight = b'{"id": 7}', b'{"id": 8}'
+    lake.land(*({"offset": 1 + i, "key": key, "value": b"row"} for i, key in enumerate((seven, eight))))
+    lake.land(
+        {"offset": 3, "key": seven, "value": b"deleted"}, {"offset": 4, "key": seven}, {"offset": 5, "key": eight}
+    )
+    lake.land({"offset": 6, "key": seven, "partition": 1}, {"offset": 7, "key": None}, {"offset": 8, "key": seven})
+    skip = {"entry_index": 0, "row_index": None, "kind": "skip", "reason": "tombstone"}
+    lake.decode(row(1, 0, 7), row(2, 0, 8), row(3, 0, 7, op="delete"), *({"offset": i, **skip} for i in range(4, 9)))
+    found = lake.of(mine(1, 0), mine(3, 0))
+    assert [m.address for m in found] == [("t", 0, offset) for offset in (1, 3, 4, 8)]
+    assert [(m.offsets, m.shared, m.left["reason"].to_pylist()) for m in found[2:]] == [
+        ((4,), False, ["tombstone"]),
+        ((8,), False, ["tombstone"]),
+    ]
+
+
+def test_a_tombstone_is_known_again_by_its_key():
+    """As it is erased, as the proof looks for it, and as it is read from Kafka once more."""
+    salt, key = b"salt", b'{"id": 7}'
+    records = [{"offset": 1, "key": key, "value": b"row"}, {"offset": 2, "key": key}, {"offset": 3, "key": b"other"}]
+    at = {"topic": "t", "partition": 0}
+    batch = pa.RecordBatch.from_pylist([{**at, **r} for r in records], LANDING.arrow())
+    gone = [Address("t", 0, offset) for offset in (1, 2)]
+    work = Bytes(dict.fromkeys(gone, NOTHING), salt)
+    left = work.erased(batch, work.mine(batch))
+    assert left.column("key").to_pylist() == [None, None, b"other"]
+    assert work.digests == {gone[0]: digest(salt, b"row"), gone[1]: digest(salt, key)}
+
+    payloads = Payloads(salt, frozenset(work.digests.values()), frozenset(work.keys))
+    assert list(payloads.there(batch)) == ["value", "key"]
+    assert list(payloads.there(left)) == []
+    elsewhere = pa.RecordBatch.from_pylist([{**at, "partition": 1, "offset": 2, "key": key}], LANDING.arrow())
+    assert list(payloads.there(elsewhere)) == [], "another partition's"
+
+    known = {(a.topic, a.partition, a.offset): Known(told, salt, NOTHING) for a, told in work.digests.items()}
+    assert without_erased(batch, known).column("key").to_pylist() == [None, None, b"other"]
+    assert without_erased(elsewhere, {("t", 1, 2): Known(digest(salt, b"9"), salt, NOTHING)}).equals(elsewhere)
