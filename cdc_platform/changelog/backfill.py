@@ -31,16 +31,18 @@ from cdc_platform.changelog.outcomes import Accounting, Messages, overlaps
 from cdc_platform.changelog.packed import Packed
 from cdc_platform.changelog.table_rules import Chosen, Rules
 from cdc_platform.changelog.unify import EVENT_OF, Known, Said, duplicates, outcome, with_keys
-from cdc_platform.changelog.write import Batch, commit, decoded_again, note_outcomes, split_messages
+from cdc_platform.changelog.write import Batch, app_name, commit, decoded_again, note_outcomes, split_messages
 from cdc_platform.changes.files import CHANGE, statistics_of
 from cdc_platform.config import Source, Tables
 from cdc_platform.errors import LakeChanged
 from cdc_platform.formats.contract import EVENT
-from cdc_platform.lake import delta_table, log_files
+from cdc_platform.lake import commits, delta_table, log_files
 from cdc_platform.lake.data_files import Output, Unit, read, units
 from cdc_platform.lake.store import File, Store
 from cdc_platform.spark import arrow_tasks, delta_sql
 
+_APP = "backfill"
+_WRITTEN = ("changelog", "quarantine")
 _MESSAGE = ("topic", "partition", "offset")
 _AT = (*EVENT_OF, "kind")
 """What tells an event of a message apart: a row that was an error before stands in its place."""
@@ -144,10 +146,16 @@ def fill(spark: SparkSession, source: Source, paths: dict[str, Store], changes: 
     files, notes = _with_news(spark, every, notes, tellings, choice)
     applied = 0
     if files:
-        batch = Batch(source, paths, now.number, spark, files, notes, figures_of(notes), "backfill")
+        batch = Batch(source, paths, now.number, spark, files, notes, figures_of(notes), _APP)
         applied = _write(batch, partial(_read, tellings), order, choice)
     chosen.note(now, "done")
     return applied
+
+
+def number(source: Source, paths: dict[str, Store], chosen: Chosen) -> int:
+    """That of the next change of rules: its writes are named by it."""
+    written = (paths[name] for name in _WRITTEN)
+    return commits.unused(app_name(_APP, source), chosen.done[-1].number + 1, *written)
 
 
 def _write(batch: Batch, reader: arrow_tasks.Reader, order: Arrivals, choice: Choice) -> int:
@@ -161,7 +169,7 @@ def _write(batch: Batch, reader: arrow_tasks.Reader, order: Arrivals, choice: Ch
     parts = split_messages(batch) if "envelopes" in batch.paths else Packed({})
     accounting = Accounting(parts, overlaps(batch.notes), moved=True)
     work = Fill(Said.of(batch.source, None), choice, order, accounting, known)
-    sinks = batch.sinks("changelog", "quarantine")
+    sinks = batch.sinks(*_WRITTEN)
     done = arrow_tasks.over(batch.spark, batch.files, CHANGE, work, sinks, whole=True, reader=reader)
     commit(batch, sinks, done)
     note_outcomes(batch, accounting.entries(done.told), -batch.number)

@@ -83,8 +83,8 @@ def _under_rules(
     while chosen.begun or not chosen.done[-1].same(Rules.of(source, 0)):
         if chosen.begun is None:
             done += stream()
-            following = Rules.of(source, chosen.done[-1].number + 1, delta_table.version(changes))
-            chosen.note(following, "begun")
+            number = backfill.number(source, paths, chosen)
+            chosen.note(Rules.of(source, number, delta_table.version(changes)), "begun")
         taken = (taken or 0) + backfill.fill(spark, source, paths, changes, chosen)
     return done + stream(), taken
 

@@ -57,12 +57,17 @@ class Batch:
     @property
     def once(self) -> tuple[str, int]:
         """Application and number under which tables take its rows."""
-        return f"{self.app} {self.source.name}", self.number
+        return app_name(self.app, self.source), self.number
 
     def sinks(self, *names: str) -> dict[str, Sink]:
         """Where the rows of some outputs go, but for those that are there already."""
         found = {n: _sink(self, n) for n in names}
         return {n: s for n, s in found.items() if not commits.done_before(s.table, *self.once)}
+
+
+def app_name(app: str, source: Source) -> str:
+    """What tables know writes of a source by."""
+    return f"{app} {source.name}"
 
 
 def write(batch: Batch, arrivals: Arrivals, repeats: Packed | None, again: Again | None) -> None:

@@ -15,7 +15,7 @@ from cdc_platform.changes import files
 from cdc_platform.changes.known import Known
 from cdc_platform.config import Source
 from cdc_platform.formats.contract import EVENT
-from cdc_platform.lake import delta_table
+from cdc_platform.lake import commits, delta_table
 from cdc_platform.lake.store import Store
 from cdc_platform.spark import delta_sql
 from cdc_platform.tables import CHANGES
@@ -45,9 +45,10 @@ def heal(
     if not tried or tried[0]["digest"] != context.digest:
         errors = delta_table.ask("SELECT 1 AS there FROM {t} WHERE kind = 'error' LIMIT 1", t=paths["changes"])
         found = bool(errors) and _tell(spark, waiting, paths, decode)
-    number = tried[0]["number"] + 1 if tried else 0
+    app = f"context {source.name}"
+    number = commits.unused(app, tried[0]["number"] + 1 if tried else 0, paths["contexts"])
     note = {"number": number, "digest": context.digest, "inputs": context.inputs, "context": context.text}
-    delta_table.append_rows(paths["contexts"], [note], once=(f"context {source.name}", number))
+    delta_table.append_rows(paths["contexts"], [note], once=(app, number))
     return found
 
 

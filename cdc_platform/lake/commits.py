@@ -187,6 +187,12 @@ def done_before(table: Store, app: str, version: int) -> bool:
     return _head(table).recorded((app, version))
 
 
+def unused(app: str, number: int, *tables: Store) -> int:
+    """The first number from this one on under which none of these tables takes a commit of an application for one that
+    it has. A replay that is put in place brings rows that count from the beginning; the logs keep the numbers."""
+    return max(number, *(_head(table).last(app) + 1 for table in tables))
+
+
 def _head(table: Store, *, look: bool = True) -> Head:
     """A table to commit to. Raises LakeChanged where it has what isn't kept to here."""
     try:

@@ -39,7 +39,11 @@ class Head:
 
     def recorded(self, once: tuple[str, int] | None) -> bool:
         """Whether there is a commit of this application with this number or a later one; never for None."""
-        return once is not None and self.numbers.get(once[0], -1) >= once[1]
+        return once is not None and self.last(once[0]) >= once[1]
+
+    def last(self, app: str) -> int:
+        """The newest number that an application recorded; -1: none."""
+        return self.numbers.get(app, -1)
 
 
 @dataclass(frozen=True, slots=True)

@@ -164,6 +164,17 @@ def test_rows_heal_in_order_when_their_table_is_created_later(topic):
     assert topic.outcomes() == {"applied": 8, "filtered": 1}
 
 
+def test_what_was_tried_is_noted_above_what_the_log_recorded(topic):
+    """As after a swap: the rows of the table count from the beginning, its log doesn't."""
+    topic.land(row("insert", field=["1", "'a'"]))
+    formats.run(topic.spark, topic.config, topic.source)
+    contexts = tables.CONTEXTS.at(stores.lake(topic.config), source="s")
+    commits.append_files(Sink(contexts, tables.CONTEXTS.arrow(), (), ()), [], ("context s", 5))
+    topic.land(ddl(CREATE))
+    formats.run(topic.spark, topic.config, topic.source)
+    assert topic.query("SELECT number FROM t ORDER BY 1", tables.CONTEXTS, source="s") == [(0,), (6,)]
+
+
 @pytest.mark.thorough
 def test_a_change_that_heals_late_does_not_undo_a_newer_one(topic, tmp_path):
     topic.land(row("insert", field=["1", "'old'"]), row("insert", field=["2", "'old'"]))
