@@ -6,7 +6,7 @@ wrong, and not all of it has been proven.
 """
 
 import json
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
@@ -34,7 +34,7 @@ _AGAIN = timedelta(days=1)
 class Certificate:
     """Of one snapshot. reasons: what is wrong; of a consistent one what lacks to a proof. facts: what it was made from:
     landed, accounted, lost (offsets of the source), missing (records that its sender numbered and that never came),
-    held (rows that name the table), held_unnamed (that name none), erasures (queries.erasures),
+    held (rows that name the table), held_unnamed (messages of the source that name none), erasures (queries.erasures),
     state, complete_up_to_proven, position, gtids (up to which it is complete), cut, compared (the newest comparison of
     each of its source tables), decoder versions, schema_version. beside: what is kept beside it, of which the verdict
     says nothing."""
@@ -55,8 +55,9 @@ class Certificate:
 
 def of_source(config: Config, source: Source) -> dict[Name, Certificate]:
     """Certificates of all snapshots of a source that it has and follows, as things are now."""
-    shared = _Shared.of(config, source)
-    return {(name := name_of(t)): shared.certificate(name, t) for t in queries.followed(config, source)}
+    states = {name_of(t): t for t in queries.followed(config, source)}
+    shared = _Shared.of(config, source, states)
+    return {name: shared.certificate(name, state) for name, state in states.items()}
 
 
 def issue(config: Config, found: Iterable[Certificate]) -> None:
@@ -92,6 +93,16 @@ def _is_news(now: Certificate, kept: dict[str, Any] | None) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
+class _Held:
+    """Rows of quarantine that were found at a time and are of no table with a certificate: they may be of any. name:
+    the table that they name, if they do: one that was renamed since, or that no row was ever used of."""
+
+    name: Name | None
+    rows: int
+    at: datetime
+
+
+@dataclass(frozen=True, slots=True)
 class _Shared:
     """What all tables of a source have in common, and what is known of each."""
 
@@ -99,7 +110,8 @@ class _Shared:
     facts: dict[str, Any]
     wrong: list[str]
     complete: Complete | None
-    held: dict[Name | None, int]
+    held: dict[Name, int]
+    held_elsewhere: list[_Held]
     compared: dict[Name, list[dict[str, Any]]]
     uncompared: dict[Name, list[str]]
     gaps: list[Gap]
@@ -108,19 +120,17 @@ class _Shared:
     beside: dict[Name, list[Beside]]
 
     @classmethod
-    def of(cls, config: Config, source: Source) -> "_Shared":
+    def of(cls, config: Config, source: Source, names: Collection[Name]) -> "_Shared":
+        """names: of the tables that have a certificate."""
         lake = stores.lake(config)
         ledger = queries.ledger(config, [source])
-        held: dict[Name | None, int] = {}
-        for row in queries.held(config):
-            if row["source"] == source.name:
-                held[tables.name_in(row)] = held.get(tables.name_in(row), 0) + row["rows"]
+        every = [_Held(tables.name_in(row), row["rows"], row["at"]) for row in queries.held_since(config, source)]
         gaps = sequences.gaps(config, source)
         complete = watermarks.complete(tables.WATERMARKS.at(lake), source.name)
         facts = {
             **{k: sum(int(r[k]) for r in ledger) for k in ("landed", "accounted", "lost")},
             "missing": sum(gap.records for gap in gaps),
-            "held_unnamed": held.get(None, 0),
+            "held_unnamed": sum(h.rows for h in every if h.name is None),
             "cut": queries.newest_cuts(config).get(source.name),
             "decoder_versions": _decoders(config, source),
             "erasures": queries.erasures(config, source),
@@ -130,14 +140,13 @@ class _Shared:
             for name, of in queries.comparisons(config, source).items()
         }
         wrong = [] if is_held(config, source) else [queries.unaccounted(row) for row in ledger if row["unaccounted"]]
-        if n := facts["held_unnamed"]:
-            wrong.append(f"quarantine holds {count(n, 'message')} of the source that name no table")
         return cls(
             source,
             facts,
             wrong,
             complete,
-            held,
+            {name: sum(h.rows for h in every if h.name == name) for name in names},
+            [h for h in every if h.name not in names],
             compared,
             sequences.uncompared(config, source, compared),
             gaps,
@@ -150,11 +159,12 @@ class _Shared:
         """Of one table. state: its row as queries.table_states gives it."""
         compared, up_to = self.compared.get(name, []), self.complete.of(name) if self.complete else None
         held = self.held.get(name, 0)
+        never = self.uncompared.get(name) or ([] if compared else ["it"])
         wrong = [*self._of_state(state), *self.wrong]
+        wrong += _of_any(sequences.unmended(self.held_elsewhere, compared, not never))
         if held:
             wrong.append(f"quarantine holds {count(held, 'row')} of it")
         wrong += [difference(c) for c in compared if not c["equal"]]
-        never = self.uncompared.get(name) or ([] if compared else ["it"])
         if unmended := sequences.unmended_loss(self.facts["lost"], compared, not never):
             wrong.append(f"{count(unmended, 'offset')} of the source were lost before they were landed")
         wrong += [gap.text for gap in sequences.unmended(self.gaps, compared, not never)]
@@ -177,6 +187,17 @@ class _Shared:
     @staticmethod
     def _of_state(state: dict[str, Any]) -> list[str]:
         return [] if state["state"] == "live" else [f"it is {state['state']}: {state['reason'] or 'no reason noted'}"]
+
+
+def _of_any(held: list[_Held]) -> list[str]:
+    """What is said of rows of quarantine that are of no table with a certificate."""
+    rows = {name: sum(h.rows for h in held if h.name == name) for name in dict.fromkeys(h.name for h in held)}
+    return [
+        f"quarantine holds {count(n, 'message')} of the source that name no table"
+        if name is None
+        else f"quarantine holds {count(n, 'row')} of {'.'.join(name)}, which has no certificate"
+        for name, n in rows.items()
+    ]
 
 
 _TOLD = ("against", "equal", "version", "binlog_file", "binlog_pos", "gtid", "rows", "digest", "differing")

@@ -90,6 +90,22 @@ def test_what_quarantine_holds_breaks_its_table_and_what_names_none_breaks_all(c
     assert verdicts(config) == (why, why)
 
 
+def test_what_quarantine_holds_of_no_table_ends_with_a_comparison_after_it(config: Config):
+    held(config, SOURCE, None)
+    held(config, SOURCE, "shop.was_called_so")
+    of_no_table = "quarantine holds 1 message of the source that name no table"
+    renamed = "quarantine holds 1 row of shop.was_called_so, which has no certificate"
+    why = f"broken: {of_no_table}; {renamed}"
+    assert verdicts(config) == (why, why)
+    compared(config, "orders", at=datetime.now(UTC) - timedelta(hours=1))
+    assert verdicts(config) == (why, why), "what was compared before says nothing of them"
+    compared(config, "orders", at=datetime.now(UTC) + timedelta(minutes=1))
+    assert verdicts(config) == ("proven", why)
+    held(config, SOURCE, "shop.orders")
+    assert verdicts(config)[0] == "broken: quarantine holds 1 row of it", "what names the table holds on"
+    assert now(config)[ORDERS].facts["held_unnamed"] == 1
+
+
 def test_a_stopped_table_is_broken_and_a_dropped_one_has_none(config: Config):
     table_state(config, SOURCE, "shop.orders", "stopped", "no key", rebuild=1)
     table_state(config, SOURCE, "shop.items", "dropped", rebuild=1)

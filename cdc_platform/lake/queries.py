@@ -4,7 +4,7 @@ delta-rs reads them.
 """
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime
 from typing import Any
 
@@ -229,17 +229,9 @@ def held(config: Config) -> list[dict[str, Any]]:
         "FROM t WHERE resolved_at IS NULL GROUP BY 1, 2, 3, 4",
         t=path,
     )
-    by_name = {s.name: s for s in config.sources}
     groups: dict[tuple[str | None, ...], list[dict[str, Any]]] = {}
-    for row in found or []:
-        if (source := by_name.get(row["source"])) is None:
-            continue
-        named = {c: row[c] or None for c in ("db", "schema", "table")}
-        if (name := name_in(row)) is not None:
-            if not source.tables.wanted(*name):
-                continue
-            named = name_columns(source.tables.routed(*name))
-        groups.setdefault((source.name, *named.values()), []).append(row)
+    for name, row in _by_snapshot(config, found or []):
+        groups.setdefault(name, []).append(row)
     ordered = sorted(groups.items(), key=lambda item: [(part is not None, part or "") for part in item[0]])
     return [
         {
@@ -250,6 +242,35 @@ def held(config: Config) -> list[dict[str, Any]]:
         }
         for name, rows in ordered
     ]
+
+
+def held_since(config: Config, source: Source) -> list[dict[str, Any]]:
+    """The same of one source, of each time at which some were found: db, schema, table, rows, at."""
+    path = tables.QUARANTINE.at(stores.lake(config))
+    found = query(
+        f'SELECT source, db, {schema_of(path)}, "table", quarantined_at AS at, count(*) AS rows FROM t '
+        f"WHERE resolved_at IS NULL AND source = {text(source.name)} GROUP BY 1, 2, 3, 4, 5 ORDER BY at",
+        t=path,
+    )
+    named = ("db", "schema", "table")
+    rows = _by_snapshot(config, found or [])
+    return [{**dict(zip(named, name[1:], strict=True)), "rows": r["rows"], "at": r["at"]} for name, r in rows]
+
+
+def _by_snapshot(
+    config: Config, rows: Iterable[dict[str, Any]]
+) -> Iterator[tuple[tuple[str | None, ...], dict[str, Any]]]:
+    """Rows of quarantine under source, db, schema and table of their snapshot, but for those that nobody wants."""
+    by_name = {s.name: s for s in config.sources}
+    for row in rows:
+        if (source := by_name.get(row["source"])) is None:
+            continue
+        named = {c: row[c] or None for c in ("db", "schema", "table")}
+        if (name := name_in(row)) is not None:
+            if not source.tables.wanted(*name):
+                continue
+            named = name_columns(source.tables.routed(*name))
+        yield (source.name, *named.values()), row
 
 
 def schema_of(path: Store) -> str:
