@@ -84,7 +84,8 @@ def _as_they_came(events: DataFrame) -> DataFrame:
 
 
 def _messages(spark: SparkSession, wanted: DataFrame, path: Store) -> DataFrame | None:
-    """The messages at these addresses; None: there are none."""
+    """The messages at these addresses; None: there are none. Not those at an address that another one has, too, as in a
+    topic that was made again: nothing tells in the tables behind which of them an event is of."""
     ranges = wanted.groupBy("topic", "partition").agg(F.min("offset").alias("low"), F.max("offset").alias("high"))
     found = ranges.collect()  # a row per Kafka partition
     if not found:
@@ -93,7 +94,10 @@ def _messages(spark: SparkSession, wanted: DataFrame, path: Store) -> DataFrame 
     for r in found:
         at = (F.col("topic") == r["topic"]) & (F.col("partition") == r["partition"])
         near = near | (at & F.col("offset").between(r["low"], r["high"]))
-    return delta_sql.read(spark, path).where(near).join(wanted, _MESSAGE, "left_semi")
+    found = delta_sql.read(spark, path).where(near).join(wanted, _MESSAGE, "left_semi")
+    others = F.size(F.collect_set(F.xxhash64("value"))) > 1
+    twice = found.groupBy(*_MESSAGE).agg(others.alias("_others")).where("_others")
+    return found.join(twice, _MESSAGE, "left_anti")
 
 
 def _waiting(changes: DataFrame, waiting: str) -> DataFrame:

@@ -1,7 +1,7 @@
 """`quarantine retry`: what an option lets in takes its place, from the raw bytes, and only once."""
 
 import json
-from datetime import datetime
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -110,3 +110,20 @@ def test_what_an_option_lets_in_takes_its_place(topic: Topic, capsys: pytest.Cap
     assert len(DeltaTable(tables.CHANGELOG.at(topic.config.lake)).to_pyarrow_table()) == 3
     assert asked("quarantine", "retry")[1][0]["messages"] == 0
     assert asked("quarantine", "list") == (0, [])
+
+
+@pytest.mark.thorough
+def test_a_message_whose_address_another_one_has_stays_held(topic: Topic, capsys: pytest.CaptureFixture[str]):
+    """The topic was made again: nothing but its address would tell what had been used of either."""
+    topic.land(created(), row(10, 1, "5"), row(20, 2, "1234"))
+    topic.catch_up()
+    assert topic.outcomes()["quarantined"] == 1
+    topic.offset = 0
+    topic.land(*(row(100 + i, 10 + i, "5") for i in range(3)), at=LANDED + timedelta(hours=1))
+    topic.catch_up()
+    before = topic.rows()
+    topic.with_options(decimal_handling_mode="string")
+    code = command(["quarantine", "retry", "--config", str(topic.file), "--json"])
+    [told] = json.loads(capsys.readouterr().out)
+    assert (code, told["used"], told["held_rows"]) == (1, 0, 1)
+    assert topic.rows() == before
