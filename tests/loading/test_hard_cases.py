@@ -10,6 +10,7 @@ import pytest
 
 from cdc_platform.feeds.compare import read_snapshot
 from cdc_platform.lake import stores
+from cdc_platform.loading import run
 from cdc_platform.loading.errors import LoadRefused
 from cdc_platform.loading.run import load
 from cdc_platform.replay.run import replay
@@ -49,6 +50,31 @@ def test_a_feed_that_is_behind_a_statement(world, format):
     w.publish()
     load(w.spark, w.config, w.source, w.server, [("oracle", name)])
     assert w.problems(name) == []
+
+
+def test_a_table_that_is_swapped_between_chunks(world, monkeypatch):
+    """The load doesn't go on in the other table, in this call or the next one."""
+    w = world("canal")
+    for name, price in (("swapped", 1), ("ghost", 2)):
+        w.db.create(name, ITEMS)
+        w.db.run(*(f"INSERT INTO {name} VALUES ({i}, 'n{i}', {price}, NULL)" for i in range(12)))
+    w.publish()
+    w.catch_up()
+    views = iter(range(100))
+
+    def swaps(*args, opened=run.opened):
+        if next(views) == 1:
+            time.sleep(1.1)  # the server tells seconds
+            w.db.swap("swapped", "ghost", "old")
+        return opened(*args)
+
+    with monkeypatch.context() as patched, pytest.raises(LoadRefused, match="another table took the name"):
+        patched.setattr(run, "opened", swaps)
+        load(w.spark, w.config, w.source, w.server, [("oracle", "swapped")], chunk_rows=5)
+    w.publish()
+    w.catch_up()
+    [done] = load(w.spark, w.config, w.source, w.server, [("oracle", "swapped")], chunk_rows=5)
+    assert (done.resumed, done.rows, w.problems("swapped", "old")) == (False, 12, [])
 
 
 def test_a_feed_that_is_behind_all_of_it(world):

@@ -60,6 +60,11 @@ class Database(Session):
     def truncate(self, name: str) -> None:
         assert self._ddl("TRUNCATE", f"TRUNCATE TABLE {quoted(name)}", [(name, "")])
 
+    def swap(self, name: str, by: str, old: str) -> None:
+        """As an online schema change ends."""
+        both = f"RENAME TABLE {quoted(name)} TO {quoted(old)}, {quoted(by)} TO {quoted(name)}"
+        assert self._ddl("RENAME", both, [(old, name), (name, by)])
+
     def run(self, *statements: str) -> None:
         for one in statements:
             self._sql(one)
