@@ -11,9 +11,9 @@ all rows. No Spark here.
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
-from cdc_platform.changelog.schema import Address, Loads, Order, Step
+from cdc_platform.changelog.schema import Address, Order, Step
 from cdc_platform.formats.contract import LOAD, LOAD_END, LOAD_WHOLE
 from cdc_platform.mysql.ddl import Statement, creates, dropped_database, named_tables
 from cdc_platform.mysql.effects import Effect
@@ -45,14 +45,25 @@ _UNFINISHED = (
 )
 
 
+class Loads(NamedTuple):
+    """What snapshots that were taken again do. replaced: as DROP and CREATE TABLE, two steps each; said: of each table
+    what isn't told."""
+
+    replaced: list[Step]
+    said: dict[Name, list[str]]
+
+
+NO_LOADS = Loads([], {})
+
+
 @dataclass(slots=True)
 class _Load:
-    """A snapshot of a table: where in the log it was taken, the first message that shows it, whether its last row has
-    come, whether it says itself that it is of all rows."""
+    """A snapshot of a table: where in the log it was taken, the first message that shows it, where its last rows stand
+    once they have come, whether it says itself that it is of all rows."""
 
     order: Order
     address: Address
-    ended: bool = False
+    last: tuple[Order, Address] | None = None
     whole: bool = False
 
 
@@ -79,14 +90,14 @@ def loads(rows: Iterable[dict[str, Any]], made_up: Sequence[dict[str, Any]], *, 
                 found.said.setdefault(name, []).append(_SOMEWHERE)
                 continue
             if load.whole:
-                if load.ended:  # whatever comes late from before it
+                if load.last:  # whatever comes late from before it
                     found.replaced.extend(_replaced(name, load, LOADED_AGAIN))
-                elif not any(o.whole and o.ended and o.order > load.order for o in table.loads.values()):
+                elif not any(o.whole and o.last and o.order > load.order for o in table.loads.values()):
                     found.said.setdefault(name, []).append(_UNFINISHED.format(at=at))
                 continue
             if load.order[:3] <= table.low[:3]:
                 continue
-            if (load.ended or at in over) and (whole or (load.order[1:3], name[0]) in own):
+            if (load.last or at in over) and (whole or (load.order[1:3], name[0]) in own):
                 found.replaced.extend(_replaced(name, load, TAKEN_AGAIN))
             else:
                 found.said.setdefault(name, []).append(_ROWS.format(at=at))
@@ -102,7 +113,8 @@ def _add(table: _Table, row: dict[str, Any], over: set[str]) -> None:
         return
     load = table.loads.setdefault(at, _Load(row["order"], row["address"]))
     load.order, load.address = min((load.order, load.address), (row["order"], row["address"]))
-    load.ended |= LOAD_END in info
+    if LOAD_END in info:
+        load.last = row["order"], row["address"]
     load.whole |= LOAD_WHOLE in info
     if info.get(LOAD_END) == "all":
         over.add(at)
@@ -112,7 +124,7 @@ def _replaced(name: Name, load: _Load, statement: str) -> list[Step]:
     """A snapshot's rows stand at one place of the log, before all that comes there."""
     place = (*load.order[:3], -1, 0, 0)
     effects = Effect(0, name, None), Effect(0, None, name)  # type: ignore[arg-type]  # names may have a schema here
-    return [Step(place, load.address, statement, effect) for effect in effects]
+    return [Step(place, load.address, statement, effect, load.last) for effect in effects]
 
 
 def _described(made_up: Sequence[dict[str, Any]], tables: dict[Name, _Table]) -> Iterable[tuple[Name, str]]:

@@ -6,12 +6,12 @@ RENAME and ends with DROP.
 """
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import groupby
 from types import MappingProxyType
-from typing import Any, NamedTuple
+from typing import Any
 
 from cdc_platform.mysql import foreign_keys
 from cdc_platform.mysql.ddl import (
@@ -27,6 +27,8 @@ Order = tuple[int, ...]
 """An `order_key` as a tuple: epoch, file, pos, event, row, landed."""
 Address = tuple[str, int, int, int]
 """topic, partition, offset, entry_index."""
+Came = Callable[[Order, Address], bool]
+"""Whether what stands at a place of the log, and of Kafka, had come."""
 
 
 WHICH_MOVED = "several databases have a table that a RENAME moved, and which one's it was isn't told"
@@ -35,12 +37,14 @@ WHICH_MOVED = "several databases have a table that a RENAME moved, and which one
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One effect of a DDL statement, where it stands."""
+    """One effect of a DDL statement, where it stands. last: of rows that replace the table, where the last of them
+    stand: before it what replaces the table isn't whole."""
 
     order: Order
     address: Address
     ddl: str
     effect: Effect
+    last: tuple[Order, Address] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,17 +67,6 @@ class Carry:
     def nothing(self) -> bool:
         """Whether such rows are as rows of today."""
         return not (self.names or self.added or self.retyped or self.key or self.unknown)
-
-
-class Loads(NamedTuple):
-    """What snapshots that were taken again do (changelog/loads.py). replaced: as DROP and CREATE TABLE, two steps each;
-    said: of each table what isn't told."""
-
-    replaced: list[Step]
-    said: dict[Name, list[str]]
-
-
-NO_LOADS = Loads([], {})
 
 
 def _carry(until: Order | None, today: Name | None, steps: Sequence[Step]) -> Carry:
@@ -173,12 +166,13 @@ class SchemaHistory:
             spans.append((None, _Incarnation(name)))
         return spans[-1][1]
 
-    def until(self, place: Order) -> "SchemaHistory":
-        """As it was there, by what is known now: without statements and lists from behind it."""
+    def until(self, place: Order, came: Came | None = None) -> "SchemaHistory":
+        """As it was there, by what is known now: without statements and lists from behind it. A load takes no rows away
+        until its last ones have come; came: tells it; None: what stands there or before."""
         lists = [told for told in self._lists if told[1] <= place]
-        return SchemaHistory(
-            [s for s in self.steps if s.order <= place], lists or self._lists, self._aliases, self.said
-        )
+        come = came or (lambda order, _: order <= place)
+        steps = [s for s in self.steps if s.order <= place and (s.last is None or come(*s.last))]
+        return SchemaHistory(steps, lists or self._lists, self._aliases, self.said)
 
     def named_at(self, today: Name, place: Order) -> Name:
         """The name that one of today's tables had at a place; today's, where nothing tells another."""

@@ -6,8 +6,9 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
+from cdc_platform.changelog.loads import NO_LOADS, Loads
 from cdc_platform.changelog.repeats import readable, repeats, settled
-from cdc_platform.changelog.schema import NO_LOADS, WHICH_MOVED, Loads, Order, SchemaHistory, Step
+from cdc_platform.changelog.schema import WHICH_MOVED, Order, SchemaHistory, Step
 from cdc_platform.changelog.sessions import in_sessions
 from cdc_platform.formats.table_schemas.table_changes import create_table
 from cdc_platform.mysql.ddl import (

@@ -90,9 +90,8 @@ def _then(config: Config, table: Table, key: Key, when: Moment, within: Within |
     ddl = table.seen.ddl if table.seen else []
     if when.cut is not None:
         cut = _cut(config, when.cut)
-        place = cut and cut.place(ddl)
-    else:
-        place = when.time and at_time(Changes(config, table, within).of(key).high, when.time, ddl)
+        return at(table, cut.place(ddl), cut.came) if cut else table
+    place = when.time and at_time(Changes(config, table, within).of(key).high, when.time, ddl)
     return at(table, place) if place else table
 
 

@@ -9,7 +9,7 @@ from functools import cached_property
 
 from deltalake.exceptions import TableNotFoundError
 
-from cdc_platform.changelog.schema import Carry, Order, SchemaHistory
+from cdc_platform.changelog.schema import Came, Carry, Order, SchemaHistory
 from cdc_platform.config import Config, Source
 from cdc_platform.config.tables import ORIGIN, origin_of
 from cdc_platform.errors import ConfigError, UnknownType
@@ -44,13 +44,15 @@ class Column:
 @dataclass(frozen=True)
 class Table:
     """A table of a source. name: as it is called at the source; snapshot: of the one that keeps its rows. seen: what
-    the source said of its tables; None: no run has come so far. until: as it was at that place; None: today."""
+    the source said of its tables; None: no run has come so far. until: as it was at that place; None: today.
+    came: whether the last rows of a load had come by then (SchemaHistory.until)."""
 
     source: Source
     name: Name
     snapshot: Name
     seen: Seen | None
     until: Order | None = None
+    came: Came | None = None
 
     @property
     def text(self) -> str:
@@ -61,7 +63,7 @@ class Table:
     def history(self) -> SchemaHistory:
         """What DDL did, up to the place."""
         full = self.seen.full if self.seen else SchemaHistory([], [])
-        return full if self.until is None else full.until(self.until)
+        return full if self.until is None else full.until(self.until, self.came)
 
     @cached_property
     def columns(self) -> list[Column]:
@@ -232,8 +234,8 @@ def _example(names: list[str]) -> str:
     return ",".join(f"{n}=…" for n in names)
 
 
-def at(table: Table, until: Order) -> Table:
+def at(table: Table, until: Order, came: Came | None = None) -> Table:
     """The table as it was at a place: under the name that it had then."""
     full = table.seen.full if table.seen else SchemaHistory([], [])
     name = full.named_at(table.name, until)
-    return replace(table, name=name, snapshot=table.source.tables.routed(*name), until=until)
+    return replace(table, name=name, snapshot=table.source.tables.routed(*name), until=until, came=came)

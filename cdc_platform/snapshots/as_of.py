@@ -10,7 +10,7 @@ from typing import NamedTuple
 from pyspark.sql import Column, SparkSession
 from pyspark.sql import functions as F
 
-from cdc_platform.changelog.schema import Order
+from cdc_platform.changelog.schema import Came, Order
 from cdc_platform.config import Config, Source
 from cdc_platform.errors import NotReadable
 from cdc_platform.lake import delta_table, queries, stores
@@ -28,10 +28,11 @@ _SCRATCH = "_as_of"
 
 
 class _Then(NamedTuple):
-    """Which changes had come, and the place that the DDL had come to."""
+    """Which changes had come, the place that the DDL had come to, and whether the last rows of a load had."""
 
     up_to: Column
     place: Order
+    came: Came
 
 
 def make(
@@ -50,7 +51,7 @@ def make(
     named = history.full.named_at(name, then.place)
     scratch = stores.lake(config).at(f"{_SCRATCH}/{uuid.uuid4().hex}")
     into = Target(source.name, named, to, scratch, source.tables.for_any_reader(*named))
-    as_then = history.until(then.place)
+    as_then = history.until(then.place, then.came)
     if not as_then.full.exists(named):
         raise NotReadable(source.name, f"had no table {'.'.join(named)} at {at}", ["another moment"])
     try:
@@ -65,7 +66,7 @@ def _at_time(config: Config, source: Source, at: datetime, history: History) -> 
     rows = _newest(config, source, f"source_time <= TIMESTAMP '{at.astimezone(UTC):%Y-%m-%dT%H:%M:%S.%f}Z'")
     if rows is None:
         return None
-    return _Then(F.col("order_key") <= _literal(rows), at_time(rows, at, history.statements) or rows)
+    return _by_place(rows, at_time(rows, at, history.statements) or rows)
 
 
 def _at_gtid(config: Config, source: Source, gtid: str, history: History) -> _Then | None:
@@ -74,7 +75,12 @@ def _at_gtid(config: Config, source: Source, gtid: str, history: History) -> _Th
     if rows is None:
         return None
     place = max([rows, *(s["order"] for s in history.statements if (s["gtid"] or "").lower() == gtid.lower())])
-    return _Then(F.col("order_key") <= _literal(rows), place)
+    return _by_place(rows, place)
+
+
+def _by_place(rows: Order, place: Order) -> _Then:
+    """Changes up to a place, DDL up to one at or behind it."""
+    return _Then(F.col("order_key") <= _literal(rows), place, lambda order, _: order <= rows)
 
 
 def _newest(config: Config, source: Source, which: str) -> Order | None:
@@ -95,7 +101,7 @@ def _at_cut(config: Config, source: Source, number: int, history: History) -> _T
         (F.col("topic") == F.lit(topic)) & (F.col("partition") == int(partition)) & (F.col("offset") <= end)
         for (topic, partition), end in ((at.rsplit("/", 1), end) for at, end in cut.ends.items())
     )
-    return _Then(reduce(or_, come, F.lit(False)), cut.place(history.statements))
+    return _Then(reduce(or_, come, F.lit(False)), cut.place(history.statements), cut.came)
 
 
 def _literal(order: Order) -> Column:

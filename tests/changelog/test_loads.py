@@ -6,6 +6,7 @@ import pytest
 
 from cdc_platform.changelog.loads import LOADED_AGAIN, TAKEN_AGAIN, loads
 from cdc_platform.changelog.schema_steps import schema_history
+from cdc_platform.snapshots.schema.then import AtCut
 
 COLUMNS = '[{"name": "id", "type": "int", "key": true}]'
 FIRST, SECOND = (1, 157), (9, 157)
@@ -96,3 +97,44 @@ def test_a_load_says_itself_that_it_is_whole(rows, replaced, said) -> None:
     assert all(s.order < r["order"] for s in found.replaced for r in rows if r["order"][1:3] in replaced and r["info"])
     texts = " ".join(found.said.get(("shop", "t"), []))
     assert said in texts if said else not texts
+
+
+LAST = (0, *SECOND, -1, 1, 0)
+"""Where the last rows of a load stand that began at FIRST."""
+
+
+@pytest.mark.parametrize(
+    ("place", "replaced"),
+    [
+        ((0, 1, 156, 9, 9, 9), False),
+        ((0, *FIRST, -1, 1, 0), False),
+        ((0, 5, 4, 0, 0, 0), False),
+        ((0, *SECOND, -1, 0, 0, 0), False),
+        (LAST, True),
+        ((0, *SECOND, 0, 0, 0), True),
+    ],
+)
+def test_a_load_takes_no_rows_away_until_its_last_ones_have_come(place, replaced) -> None:
+    """As of a moment between its chunks it has brought some of the table's rows only."""
+    rows = [shape((1, 100), None), own(FIRST, "0.0"), own(SECOND, "0.0", end=True)]
+    history = schema_history(rows, lambda *_: [], loads=loads(rows, [], whole=False))
+    then = history.until(place)
+    gone = [c.until for c in then.carries(("shop", "t")) if c.today is None]
+    assert gone == replaced * [(0, *FIRST, -1, 0, 0)]
+    assert then.exists(("shop", "t")) and history.named_at(("shop", "t"), place) == ("shop", "t")
+
+
+@pytest.mark.parametrize(("offset", "replaced"), [(8, False), (9, True)])
+def test_at_a_cut_a_load_is_whole_when_its_last_record_had_come(offset, replaced) -> None:
+    """Wherever the feed was in the log by then."""
+    rows = [shape((1, 100), None), own(FIRST, "0.0"), own(SECOND, "0.0", end=True)]
+    history = schema_history(rows, lambda *_: [], loads=loads(rows, [], whole=False))
+    cut = AtCut({":load/0": offset, "t/0": 99}, (0, 99, 0, 0, 0, 0))
+    assert bool(history.until(cut.rows, cut.came).steps) == replaced
+
+
+def test_so_does_a_snapshot_that_a_connector_took_again() -> None:
+    end = {"order": (0, *SECOND, 9, 0, 9)}
+    rows = [*AGAIN[:3], AGAIN[3] | end]
+    history = schema_history(rows, lambda *_: [], loads=loads(rows, [], whole=True))
+    assert [bool(history.until((0, *SECOND, event, 0, 9)).steps) for event in (5, 8, 9)] == [False, False, True]

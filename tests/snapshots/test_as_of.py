@@ -5,11 +5,14 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from deltalake import DeltaTable
 
 from cdc_platform import tables
 from cdc_platform.errors import NotReadable
+from cdc_platform.formats import loaded
+from cdc_platform.formats.contract import MESSAGE
 from cdc_platform.reading import moments
 from cdc_platform.snapshots import as_of
 from cdc_platform.snapshots.apply import staging
@@ -173,3 +176,55 @@ def test_what_is_killed_or_refused_leaves_no_table(
     _, (_, rows) = as_it_was(feed, "t", 1, to)
     assert len(rows) == 2
     assert not list(to.glob("rebuild-*/_delta_log/*.json")), "what the killed one left"
+
+
+def loaded_in_chunks() -> list[dict[str, Any]]:
+    """Events of two chunks of a whole load of OLD's table, read an hour and two hours after NOON at positions 1000 and
+    2000: rows 1 and 2, then 3."""
+    columns = [loaded.Column(n, t, n in OLD.keys) for n, t in OLD.columns]
+    of = {"load": "0.0", "kind": "whole", "server": {"id": "1"}, "db": OLD.db, "table": OLD.name, "columns": columns}
+    records = []
+    for hour, rows in ((1, [["1", "1", "x"], ["2", "7", "y"]]), (2, [["3", "3", "z"]])):
+        at = loaded.Place("mysql-bin.000001", 1000 * hour)
+        time = int((NOON + timedelta(hours=hour)).timestamp()) * 1_000_000
+        more = {"begin": "mysql-bin.000001:1000", "after": "t/0/1/0", "chunk": hour - 1, "last": hour == 2}
+        records.append(loaded.encoded(loaded.Record(**of, **more, at=at, time_us=time, rows=rows)))
+    messages = [
+        {**dict.fromkeys(MESSAGE.names), "topic": tables.LOADED, "partition": 0, "offset": i, "value": r}
+        for i, r in enumerate(records)
+    ]
+    events = loaded.decode(pa.RecordBatch.from_pylist(messages, MESSAGE)).to_pylist(maps_as_pydicts="strict")
+    return [{k: v for k, v in e.items() if k not in ("headers", "landed_at")} for e in events]
+
+
+@pytest.mark.thorough
+def test_while_a_load_is_under_way_a_table_has_the_rows_from_before_it(
+    spark: Any, make_config: Any, tmp_path: Path
+) -> None:
+    """Of a row that went while nobody read the log (9) and of one that no chunk had come to yet (3), too."""
+    feed = Feed(spark, make_config([{"name": "s", "format": "canal", "topics": ["t"]}]), "s")
+    first, second = ([e for e in loaded_in_chunks() if e["offset"] == i] for i in range(2))
+    rows = [{"id": i, "a": i, "b": b} for i, b in (("1", "x"), ("2", "y"), ("3", "z"), ("9", "w"))]
+    feed.say(OLD.stated(), *(OLD.insert((1, 10 + n), r, source_time=NOON) for n, r in enumerate(rows)))
+    feed.catch_up()
+    feed.say(*first)
+    half = timedelta(hours=1, minutes=30)
+    feed.say(
+        OLD.update((1, 1500), {"id": "3", "a": "3", "b": "z"}, {"id": "3", "a": "4", "b": "z"}, source_time=NOON + half)
+    )
+    feed.catch_up()
+    at_cut = {max(c["cut"] for c in feed.rows(tables.CUTS)): kept(feed)["t"]}
+    feed.say(*second)
+    feed.catch_up()
+    at_cut[max(c["cut"] for c in feed.rows(tables.CUTS))] = kept(feed)["t"]
+    one, two, three, nine = ["1", "1", "'x'"], ["2", "7", "'y'"], ["3", "3", "'z'"], ["9", "9", "'w'"]
+    expected = {
+        NOON: [one, ["2", "2", "'y'"], three, nine],
+        NOON + timedelta(hours=1): [one, two, three, nine],
+        NOON + half: [one, two, ["3", "4", "'z'"], nine],
+        NOON + timedelta(hours=2): [one, two, three],
+    }
+    found = {at: as_it_was(feed, "t", at, tmp_path / f"{n}")[1][1] for n, at in enumerate(expected)}
+    assert found == expected
+    assert len(at_cut) == 2
+    assert {cut: as_it_was(feed, "t", cut, tmp_path / f"cut {cut}")[1] for cut in at_cut} == at_cut

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 from pyspark.sql import SparkSession
 
-from cdc_platform.changelog.schema import Carry, Order, Step
+from cdc_platform.changelog.schema import Came, Carry, Order, Step
 from cdc_platform.config import Config, Source
 from cdc_platform.errors import UnknownType
 from cdc_platform.lake import delta_table, stores
@@ -65,10 +65,10 @@ class History:
         )
         self.decided = set(map(address_of, done))
 
-    def until(self, place: Order) -> "History":
-        """As it was at a place, by what is known now."""
+    def until(self, place: Order, came: Came | None = None) -> "History":
+        """As it was at a place, by what is known now (SchemaHistory.until)."""
         then = copy(self)
-        then.full = self.full.until(place)
+        then.full = self.full.until(place, came)
         return then
 
     @property

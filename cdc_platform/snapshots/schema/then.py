@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping
 from datetime import datetime
 from typing import Any, NamedTuple
 
-from cdc_platform.changelog.schema import Order
+from cdc_platform.changelog.schema import Address, Order
 from cdc_platform.lake import delta_table
 from cdc_platform.lake.store import Store
 
@@ -18,6 +18,11 @@ class AtCut(NamedTuple):
     def has(self, event: Mapping[str, Any]) -> bool:
         """Whether an event (topic, partition, offset) had come."""
         return event["offset"] <= self.ends.get(f"{event['topic']}/{event['partition']}", -1)
+
+    def came(self, _: Order, address: Address) -> bool:
+        """The same of what stands at an address, wherever that is in the log."""
+        topic, partition, offset = address[:3]
+        return self.has({"topic": topic, "partition": partition, "offset": offset})
 
     def place(self, ddl: Iterable[Mapping[str, Any]]) -> Order:
         """Of the newest row or statement. ddl: statements with their `order`."""
