@@ -14,7 +14,6 @@ from dataclasses import dataclass
 from functools import partial, reduce
 from itertools import chain
 from typing import Any
-from urllib.parse import unquote
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -30,13 +29,13 @@ from cdc_platform.changelog.order_key import Clock, placed, those
 from cdc_platform.changelog.outcomes import Accounting, Messages, overlaps
 from cdc_platform.changelog.packed import Packed
 from cdc_platform.changelog.table_rules import Chosen, Rules
+from cdc_platform.changelog.tellings import numbers
 from cdc_platform.changelog.unify import EVENT_OF, Known, Said, duplicates, outcome, with_keys
 from cdc_platform.changelog.write import Batch, app_name, commit, decoded_again, note_outcomes, split_messages
 from cdc_platform.changes.files import CHANGE, statistics_of
 from cdc_platform.config import Source, Tables
-from cdc_platform.errors import LakeChanged
 from cdc_platform.formats.contract import EVENT
-from cdc_platform.lake import commits, delta_table, log_files
+from cdc_platform.lake import commits, delta_table
 from cdc_platform.lake.data_files import Output, Unit, read, units
 from cdc_platform.lake.store import File, Store
 from cdc_platform.spark import arrow_tasks, delta_sql
@@ -135,7 +134,7 @@ def fill(spark: SparkSession, source: Source, paths: dict[str, Store], changes: 
     every = _files(changes, now.version)
     notes = statistics_of(spark, every)
     again = decoded_again(every, notes)
-    tellings = _tellings(changes, again, now.version)
+    tellings = numbers(changes, {file.path for file in again}, now.version)
     choice = Choice(
         chosen.done[-1].tables(source),
         now.tables(source),
@@ -191,27 +190,6 @@ def _read(tellings: Mapping[str, int], unit: Unit, schema: pa.Schema = CHANGE) -
     number = pa.scalar(tellings.get(unit.file.path), _TELLING.type)
     for events in read(unit, schema):
         yield events.append_column(_TELLING, pa.repeat(number, events.num_rows))
-
-
-def _tellings(changes: Store, again: list[File], version: int | None) -> dict[str, int]:
-    """Which commit brought each of these files: the newer of two has the newer telling of a message. One that put files
-    in place of others (an erasure) brought nothing: the log names them in the commits that brought those, too. Raises
-    LakeChanged where the log doesn't go back to it."""
-    wanted = {file.path for file in again}
-    if len(wanted) < 2:
-        return dict.fromkeys(wanted, 0)
-    found: dict[str, int] = {}
-    for at in range(delta_table.version(changes) if version is None else version, -1, -1):
-        try:
-            actions = list(log_files.actions(changes, at))
-        except FileNotFoundError:
-            raise LakeChanged(changes.uri(), f"commit {at} is gone from its log") from None
-        if not any("remove" in action for action in actions):
-            added = {unquote(action["add"]["path"]) for action in actions if "add" in action}
-            found.update(dict.fromkeys(added & wanted, at))
-        if len(found) == len(wanted):
-            break
-    return found
 
 
 def _again(spark: SparkSession, files: list[File], tellings: Mapping[str, int]) -> Packed:

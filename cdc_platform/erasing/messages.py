@@ -67,8 +67,6 @@ def _check_once(config: Config, source: Source, addresses: Iterable[Address]) ->
 
 def _message(config: Config, source: Source, subject: Subject, address: Address, events: pa.Table) -> Message:
     parts, offsets = _records(config, source, address)
-    if pc.any(events["retold"]).as_py():  # by that the message counts
-        events = pa.table(events.filter(pc.fill_null(events["retold"], False)))
     own = [subject.holds(row) for row in events.select(list(_AT)).to_pylist()]
     left = events.filter(pc.invert(pa.array(own, pa.bool_()))).select(EVENT.names)
     kinds = left["kind"].to_pylist()

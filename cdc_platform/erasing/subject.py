@@ -13,6 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from cdc_platform.changelog.tellings import numbers
 from cdc_platform.erasing.errors import EraseRefused
 from cdc_platform.explain.records import Address
 from cdc_platform.explain.scan import Sought, find
@@ -154,12 +155,20 @@ class Message:
 
 
 def events_at(changes: Store, addresses: Sequence[Address]) -> dict[Address, pa.Table]:
-    """All CHANGES rows of messages, in order."""
-    found: dict[Address, list[pa.Table]] = {}
-    for _, address, rows in rows_at(changes, addresses, CHANGE):
-        found.setdefault(address, []).append(pa.Table.from_batches([rows]))
+    """CHANGES rows of messages, in order: of those that were decoded again of the newest telling, by which they
+    count. Raises LakeChanged."""
+    found, again = dict[Address, list[pa.RecordBatch]](), dict[Address, list[tuple[str, pa.RecordBatch]]]()
+    for file, address, rows in rows_at(changes, addresses, CHANGE):
+        found.setdefault(address, []).append(rows)
+        retold = rows.filter(pc.fill_null(rows.column("retold"), False))
+        if retold.num_rows:
+            again.setdefault(address, []).append((file.path, retold))
+    number = numbers(changes, {path for told in again.values() for path, _ in told}, None)
+    for address, told in again.items():
+        newest = max(number[path] for path, _ in told)
+        found[address] = [rows for path, rows in told if number[path] == newest]
     order = [("entry_index", "ascending"), ("row_index", "ascending")]
-    return {at: pa.concat_tables(rows).sort_by(order) for at, rows in found.items()}
+    return {at: pa.Table.from_batches(rows).sort_by(order) for at, rows in found.items()}
 
 
 def rows_at(

@@ -126,3 +126,19 @@ def test_a_tombstone_is_known_again_by_its_key():
     known = {(a.topic, a.partition, a.offset): Known(told, salt, NOTHING) for a, told in work.digests.items()}
     assert without_erased(batch, known).column("key").to_pylist() == [None, None, b"other"]
     assert without_erased(elsewhere, {("t", 1, 2): Known(digest(salt, b"9"), salt, NOTHING)}).equals(elsewhere)
+
+
+def test_of_what_was_decoded_again_the_newest_telling_counts(lake: Lake):
+    """It was read in the end: what a telling before could not read keeps nobody from erasing it."""
+    lake.land({"offset": 1, "value": b"rows"})
+    bad = {"offset": 1, "entry_index": 1, "row_index": 0, "kind": "error", "reason": "not yet"}
+    lake.decode(row(1, 0, 7), bad)
+    with pytest.raises(EraseRefused, match="could not be read"):
+        lake.of(mine(1, 0))
+    again = {"retold": True}
+    lake.decode({**row(1, 0, 7), **again}, {**bad, **again, "reason": "still not"})
+    with pytest.raises(EraseRefused, match="still not"):
+        lake.of(mine(1, 0))
+    lake.decode({**row(1, 0, 7), **again}, {**row(1, 1, 8), **again})
+    [message] = lake.of(mine(1, 0))
+    assert (message.others, message.left["key"].to_pylist()) == (1, [[("id", "8")]])
