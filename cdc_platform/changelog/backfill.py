@@ -29,14 +29,14 @@ from cdc_platform.changelog.order_key import Clock, placed, those
 from cdc_platform.changelog.outcomes import Accounting, Messages, overlaps
 from cdc_platform.changelog.packed import Packed
 from cdc_platform.changelog.table_rules import Chosen, Rules
-from cdc_platform.changelog.tellings import numbers
+from cdc_platform.changelog.tellings import Tellings
 from cdc_platform.changelog.unify import EVENT_OF, Known, Said, duplicates, outcome, with_keys
-from cdc_platform.changelog.write import Batch, app_name, commit, decoded_again, note_outcomes, split_messages
+from cdc_platform.changelog.write import Batch, app_name, commit, note_outcomes, split_messages
 from cdc_platform.changes.files import CHANGE, statistics_of
 from cdc_platform.config import Source, Tables
 from cdc_platform.formats.contract import EVENT
 from cdc_platform.lake import commits, delta_table
-from cdc_platform.lake.data_files import Output, Unit, read, units
+from cdc_platform.lake.data_files import Output, units
 from cdc_platform.lake.store import File, Store
 from cdc_platform.spark import arrow_tasks, delta_sql
 
@@ -48,21 +48,17 @@ _AT = (*EVENT_OF, "kind")
 _ADDRESS = pa.schema([CHANGE.field(c) for c in (*_MESSAGE, *_AT)])
 _NAMED = pa.schema([*_ADDRESS, *(CHANGE.field(c) for c in ("op", "db", "schema", "table", "retold"))])
 """What rules ask of an event."""
-_TELLING = pa.field("telling", pa.int64())
-"""The number of the commit that brought an event, if it was decoded again."""
-_AGAIN = pa.schema([*(CHANGE.field(c) for c in _MESSAGE), _TELLING])
 
 
 @dataclass(frozen=True, slots=True)
 class Choice:
     """Which events the new rules (`now`) want and none before took up: neither the last ones (`last`) nor earlier ones
-    (`taken`: what those took up and the last ones left out). again: messages that were decoded again, and the newest
-    `telling` of each, by which it counts: those before were taken back."""
+    (`taken`: what those took up and the last ones left out)."""
 
     last: Tables
     now: Tables
     taken: Packed
-    again: Packed
+    tellings: Tellings
 
     def before(self, events: pa.RecordBatch) -> pa.Array:
         """What had become of events, but for duplicates."""
@@ -76,13 +72,6 @@ class Choice:
     def new(self, events: pa.RecordBatch) -> pa.Array:
         """Which are to be taken up now, if they count."""
         return _taken_up(self.before(events), outcome(events, self.now, {}))
-
-    def counting(self, events: pa.RecordBatch) -> pa.RecordBatch:
-        """Those that weren't taken back."""
-        if not self.again.parts:
-            return events
-        newest = self.again.among(events, _TELLING.name)
-        return those(events, pc.or_(newest, pc.invert(self.again.among(events))))
 
 
 def _taken_up(before: pa.Array, now: pa.Array) -> pa.Array:
@@ -107,7 +96,7 @@ class Fill:
         for batch in batches:
             events = placed(batch, self.arrivals, clock)
             touched.state(events)
-            events = self.choice.counting(events)
+            events = self.choice.tellings.counting(events)
             before, now = self.choice.before(events), outcome(events, self.choice.now, {})
             new = _taken_up(before, now)
             before = duplicates(events, before, self.arrivals, Known())
@@ -133,20 +122,18 @@ def fill(spark: SparkSession, source: Source, paths: dict[str, Store], changes: 
         return 0
     every = _files(changes, now.version)
     notes = statistics_of(spark, every)
-    again = decoded_again(every, notes)
-    tellings = numbers(changes, {file.path for file in again}, now.version)
     choice = Choice(
         chosen.done[-1].tables(source),
         now.tables(source),
         _taken(spark, changes, source, chosen.done, now),
-        _again(spark, again, tellings),
+        Tellings.of(spark, changes, every, notes, now.version),
     )
     order = arrivals(paths, source, notes)
-    files, notes = _with_news(spark, every, notes, tellings, choice)
+    files, notes = _with_news(spark, every, notes, choice)
     applied = 0
     if files:
         batch = Batch(source, paths, now.number, spark, files, notes, figures_of(notes), _APP)
-        applied = _write(batch, partial(_read, tellings), order, choice)
+        applied = _write(batch, order, choice)
     chosen.note(now, "done")
     return applied
 
@@ -157,9 +144,9 @@ def number(source: Source, paths: dict[str, Store], chosen: Chosen) -> int:
     return commits.unused(app_name(_APP, source), chosen.done[-1].number + 1, *written)
 
 
-def _write(batch: Batch, reader: arrow_tasks.Reader, order: Arrivals, choice: Choice) -> int:
+def _write(batch: Batch, order: Arrivals, choice: Choice) -> int:
     """Writes what is new, and how many rows are."""
-    known = Known()
+    known, reader = Known(), choice.tellings.read
     if order.by_position:
         each, made = partial(_new_rows, order, choice), arrow_tasks.spark_schema(repeated.PLACED)
         rows = arrow_tasks.frame(batch.spark, batch.files, CHANGE, each, made, reader=reader)
@@ -176,7 +163,7 @@ def _write(batch: Batch, reader: arrow_tasks.Reader, order: Arrivals, choice: Ch
 
 
 def _new_rows(order: Arrivals, choice: Choice, events: pa.RecordBatch) -> pa.RecordBatch:
-    counting = choice.counting(events)
+    counting = choice.tellings.counting(events)
     rows = those(counting, pc.and_(pc.equal(counting.column("kind"), "row"), choice.new(counting)))
     return placed(rows.select(EVENT.names), order)
 
@@ -185,41 +172,21 @@ def _files(changes: Store, version: int | None) -> list[File]:
     return [File(changes, name) for name in delta_table.files_at(changes, version)]
 
 
-def _read(tellings: Mapping[str, int], unit: Unit, schema: pa.Schema = CHANGE) -> Iterator[pa.RecordBatch]:
-    """Events of a unit with their `telling`."""
-    number = pa.scalar(tellings.get(unit.file.path), _TELLING.type)
-    for events in read(unit, schema):
-        yield events.append_column(_TELLING, pa.repeat(number, events.num_rows))
-
-
-def _again(spark: SparkSession, files: list[File], tellings: Mapping[str, int]) -> Packed:
-    """Messages that were decoded again, with the newest `telling` of each."""
-    if not files:
-        return Packed({})
-    reader = partial(_read, tellings, schema=_NAMED)
-    told = arrow_tasks.frame(spark, files, _NAMED, _told_again, arrow_tasks.spark_schema(_AGAIN), reader=reader)
-    return Packed.of(told.groupBy(*_MESSAGE).agg(F.max(_TELLING.name).alias(_TELLING.name)))
-
-
-def _told_again(events: pa.RecordBatch) -> pa.RecordBatch:
-    return those(events, pc.fill_null(events.column("retold"), False)).select(_AGAIN.names)
-
-
 def _with_news(
-    spark: SparkSession, files: list[File], notes: list[Any], tellings: Mapping[str, int], choice: Choice
+    spark: SparkSession, files: list[File], notes: list[Any], choice: Choice
 ) -> tuple[list[File], list[Any]]:
     """The files that have something new, and their notes; a file has all events of a message."""
-    told = arrow_tasks.run(spark, files, partial(_narrow, tellings), partial(_any_new, choice), {}).told
+    told = arrow_tasks.run(spark, files, partial(_narrow, choice.tellings), partial(_any_new, choice), {}).told
     found = [(file, note) for file, note, new in zip(files, notes, told, strict=True) if new]
     return [file for file, _ in found], [note for _, note in found]
 
 
-def _narrow(tellings: Mapping[str, int], file: File) -> Iterator[pa.RecordBatch]:
-    return chain.from_iterable(_read(tellings, unit, _NAMED) for unit in units([file], whole=True))
+def _narrow(tellings: Tellings, file: File) -> Iterator[pa.RecordBatch]:
+    return chain.from_iterable(tellings.read(unit, _NAMED) for unit in units([file], whole=True))
 
 
 def _any_new(choice: Choice, batches: Iterator[pa.RecordBatch], _out: Mapping[str, Output]) -> bool:
-    return any(choice.new(choice.counting(events)).true_count for events in batches)
+    return any(choice.new(choice.tellings.counting(events)).true_count for events in batches)
 
 
 def _taken(spark: SparkSession, changes: Store, source: Source, before: Sequence[Rules], now: Rules) -> Packed:

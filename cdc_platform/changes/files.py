@@ -29,6 +29,7 @@ def events_sink(changes: Store, schema: pa.Schema = EVENT) -> Sink:
     return Sink(changes, schema, CHANGES.stats, WORDS)
 
 
+EVENTS = "events"
 CHANGE = CHANGES.arrow()
 """Rows of CHANGES."""
 
@@ -56,13 +57,14 @@ def _rows_of(file: File) -> Iterator[pa.RecordBatch]:
 def append(events: DataFrame, changes: Store) -> None:
     """Append rows of CHANGES, whatever made them, with one commit."""
     sink = events_sink(changes, CHANGE)
-    done = arrow_tasks.partitions(events, partial(arrow_tasks.conformed_to, CHANGE), _written, {"events": sink})
-    commits.append_files(sink, done.written["events"])
+    done = arrow_tasks.partitions(events, partial(arrow_tasks.conformed_to, CHANGE), write, {EVENTS: sink})
+    commits.append_files(sink, done.written[EVENTS])
 
 
-def _written(batches: Iterator[pa.RecordBatch], out: Mapping[str, Output]) -> None:
+def write(batches: Iterator[pa.RecordBatch], out: Mapping[str, Output]) -> None:
+    """Work that writes rows of CHANGES to the output EVENTS, with what its file notes of them."""
     summary = Summary()
     for batch in batches:
         summary.add(batch)
-        out["events"].write(batch)
-    out["events"].note = summary.told()
+        out[EVENTS].write(batch)
+    out[EVENTS].note = summary.told()

@@ -13,6 +13,8 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from cdc_platform import tables
+from cdc_platform.changelog import tellings
+from cdc_platform.changes.files import CHANGE, events_sink
 from cdc_platform.config import Config, Source
 from cdc_platform.lake import batches, checkpoints, delta_table, exchange, stores
 from cdc_platform.lake.exchange import Exchanged
@@ -24,7 +26,6 @@ AGAIN = "all of its source was decoded again; it is made anew from the changelog
 WITHOUT = "all of its source was decoded again, which gave no change of it: its rows are those of before"
 _MADE = ("live", "stale")
 """States of tables whose snapshots are kept up to date."""
-_LARGE = (tables.CHANGES, tables.CHANGELOG)
 _KEPT = {
     tables.QUARANTINE.path: "room = 'envelopes'",
     tables.OFFSET_LEDGER.path: "room <> 'changelog'",
@@ -78,6 +79,10 @@ def _written(of: _Table) -> Exchanged | None:
     if new is None and before is None:
         return None
     path = delta_sql.ensure(of.table, of.at(of.config))
+    under = path.uri().removeprefix(f"{stores.lake(of.config).uri()}/")
+    if of.table is tables.CHANGES:
+        files = [] if new is None else tellings.told_once(of.spark, of.at(of.side), events_sink(path, CHANGE))
+        return Exchanged(under, {}, files)
     parts = [] if new is None else [new]
     if before is not None and (kept := _KEPT.get(of.table.path)):
         parts.append(before.where(kept))
@@ -87,10 +92,9 @@ def _written(of: _Table) -> Exchanged | None:
     sink = delta_table.sink(path, **partition)
     files = []
     for rows in parts:
-        some = rows if of.table in _LARGE else rows.coalesce(1)
+        some = rows if of.table is tables.CHANGELOG else rows.coalesce(1)
         make = partial(arrow_tasks.conformed_to, sink.schema)
         files += arrow_tasks.partitions(some, make, arrow_tasks.write, {"rows": sink}).written["rows"]
-    under = path.uri().removeprefix(f"{stores.lake(of.config).uri()}/")
     return Exchanged(under, partition, [f for f in files if f.rows])
 
 

@@ -1,18 +1,27 @@
 """What comes after a replay was put in place: its rows count from the beginning, the logs of the tables don't."""
 
 import json
+import shutil
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from cdc_platform import tables
+from cdc_platform.changes import files
 from cdc_platform.cli.app import run as command
+from cdc_platform.lake import exchange, queries, stores
+from cdc_platform.replay import swap
 from cdc_platform.snapshots.target import Target
-from tests.changelog.feed import read
+from cdc_platform.spark import arrow_tasks, delta_sql
+from tests.changelog.feed import SourceTable, read
+from tests.changelog.test_backfill import KEPT, Changing, error
+from tests.changelog.test_backfill import row as values
+from tests.changelog.test_retold import retell
 from tests.changes.test_again import Topic
 
-pytestmark = [pytest.mark.spark, pytest.mark.thorough]
+pytestmark = pytest.mark.spark
 A, B, C = "abc"
 
 
@@ -45,6 +54,7 @@ def rows(topic: Topic, table: str) -> list[int]:
     return sorted(r["id"] for r in read(Target.of(topic.config, "s", "d", table).snapshot).to_pylist())
 
 
+@pytest.mark.thorough
 def test_a_table_that_is_followed_after_a_swap_gets_its_past(
     spark: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -62,3 +72,55 @@ def test_a_table_that_is_followed_after_a_swap_gets_its_past(
     rules = read(tables.TABLE_RULES.at(topic.config.lake)).to_pylist()
     numbers = sorted((r["number"], r["stage"]) for r in rules if r["room"] == "changelog")
     assert numbers == [(0, "done"), (2, "begun"), (2, "done")], "1 is in the log of the changelog"
+
+
+COUNTED = SourceTable("shop", "later", [("v", "int")], keys=())
+
+
+def message(offset: int) -> list[dict[str, Any]]:
+    """Rows of a table that is followed, and of one that isn't and has no key."""
+    pos = 10 * offset
+    return [
+        {"offset": offset, "entry_index": 0, **KEPT.stated()},
+        {"offset": offset, "entry_index": 1, **COUNTED.stated()},
+        {"offset": offset, "entry_index": 2, **KEPT.insert((1, 10 + pos), values(offset, 1))},
+        {"offset": offset, "entry_index": 3, **COUNTED.insert((1, 11 + pos), {"v": "7"})},
+        {"offset": offset, "entry_index": 4, **COUNTED.insert((1, 12 + pos), {"v": "7"})},
+    ]
+
+
+def exchanged(feed: Changing, side: Path) -> None:
+    """`changes` as a swap leaves it."""
+    shutil.copytree(feed.config.lake, side)
+    beside = feed.config.model_copy(update={"lake": str(side)})
+    of = swap._written(swap._Table(feed.spark, feed.config, beside, feed.source, tables.CHANGES))
+    assert of is not None
+    exchange._exchange(stores.lake(feed.config).at(of.path), of.partition, of.files, news=False)
+
+
+def exchanged_before(feed: Changing, _side: Path) -> None:
+    """As one of an earlier version left it: both tellings, in the same files."""
+    changes = tables.CHANGES.at(stores.lake(feed.config), format=feed.source.format, source=feed.name)
+    sink, both = files.events_sink(changes, files.CHANGE), delta_sql.read(feed.spark, changes).coalesce(1)
+    rows = partial(arrow_tasks.conformed_to, files.CHANGE)
+    done = arrow_tasks.partitions(both, rows, arrow_tasks.write, {"rows": sink})
+    exchange._exchange(changes, {}, done.written["rows"], news=False)
+
+
+@pytest.mark.parametrize("leaves", [exchanged, pytest.param(exchanged_before, marks=pytest.mark.thorough)])
+def test_what_was_decoded_again_before_a_swap_counts_once(
+    spark: Any, make_config: Any, tmp_path: Path, leaves: Any
+) -> None:
+    feed = Changing(spark, make_config([{"name": "s", "format": "canal", "topics": ["t"]}]), "s")
+    feed.follow(include=["shop.kept"])
+    for offset in (0, 1):
+        feed.say(*(error(offset, "later", 4) if e["entry_index"] == 4 else e for e in message(offset)))
+    feed.catch_up()
+    for offset in (0, 1):
+        retell(feed, *message(offset))
+        feed.catch_up()
+    leaves(feed, tmp_path / "side")
+    feed.follow(include=["*"])
+    feed.catch_up()
+    assert feed.changelog("later") == [0, 0, 1, 1] and feed.live("shop", "later") == [{"v": 7}] * 4
+    assert queries.held(feed.config) == [] and feed.sums() == {"applied": 2}
