@@ -183,8 +183,8 @@ def _key_order(server: Server, db: str, name: str) -> list[str]:
 
 
 def _carried(source: Source, table: str, every: list[SourceColumn], told: set[str]) -> list[SourceColumn]:
-    """Those that the feed carries. A virtual generated column stands in the row events of MariaDB and MySQL; whether it
-    stands in the feed, its column list says. Raises LoadRefused where there is none yet."""
+    """Those that the feed carries. A virtual generated column stands in the row events of MariaDB; whether it stands in
+    the feed, its column list says. Raises LoadRefused where there is none yet."""
     if not told and (virtual := {c.name for c in every if c.virtual}):
         problem = f"whether the feed carries {_listed(virtual)} of {table}, virtual generated columns, isn't told yet"
         raise LoadRefused(source.name, problem, ["to load when a change of the table has come"], retriable=True)

@@ -77,6 +77,21 @@ def test_a_table_that_is_swapped_between_chunks(world, monkeypatch):
     assert (done.resumed, done.rows, w.problems("swapped", "old")) == (False, 12, [])
 
 
+def test_a_virtual_column_that_the_log_carries(world):
+    w = world("debezium")
+    w.db.create("virtual", "(id int NOT NULL PRIMARY KEY, a int, v int AS (a + 1) VIRTUAL)")
+    w.db.run(*(f"INSERT INTO virtual (id, a) VALUES ({i}, {i})" for i in range(9)))
+    w.skip()
+    w.db.run("UPDATE virtual SET a = 50 WHERE id = 1")
+    w.publish()
+    load(w.spark, w.config, w.source, w.server, [("oracle", "virtual")], chunk_rows=5)
+    assert w.problems("virtual") == []
+    w.db.run("UPDATE virtual SET a = 60 WHERE id = 2")
+    w.publish()
+    w.catch_up()
+    assert w.problems("virtual") == []
+
+
 def test_a_feed_that_is_behind_all_of_it(world):
     """What the feed sends after the load, and was before it in the log, changes nothing: even a row whose delete is
     lost."""
