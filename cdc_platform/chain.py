@@ -114,7 +114,7 @@ def retry(
     spark: "SparkSession", config: Config, source: Source, choose: Callable[[], list[dict[str, Any]]]
 ) -> list[dict[str, Any]]:
     """Decodes messages that quarantine holds of a source once more, from the raw bytes, and brings the tables up to
-    date. choose: gives the messages (topic, partition, offset, reasons) once all that came is decoded. Returns them."""
+    date. choose: gives the messages (topic, partition, offset, held) once all that came is decoded. Returns them."""
     from cdc_platform.changes.run import decode_again
 
     for stage in (reassemble, decode, unify):  # what was decoded again before isn't held any more

@@ -73,11 +73,13 @@ def summary(config: Config, chosen: Chosen, limit: int) -> list[dict[str, Any]]:
 
 
 def messages(config: Config, chosen: Chosen) -> list[dict[str, Any]]:
-    """Messages that can be decoded once more: topic, partition, offset, reasons, rows (how many are held). Raises
+    """Messages that can be decoded once more: topic, partition, offset, held (entry_index, row_index,
+    reason of each row), rows (how many there are). Raises
     ConfigError as `rows`."""
     lake = _Lake(config)
     return lake.ask(
-        'SELECT topic, partition, "offset", array_agg(DISTINCT reason) AS reasons, count(*) AS rows FROM t '
+        'SELECT topic, partition, "offset", count(*) AS rows, '
+        "array_agg(named_struct('entry_index', entry_index, 'row_index', row_index, 'reason', reason)) AS held FROM t "
         f"WHERE {lake.where(chosen)} AND room = 'changes' GROUP BY topic, partition, \"offset\""
     )
 

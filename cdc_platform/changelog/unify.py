@@ -19,19 +19,12 @@ from cdc_platform.changelog.order_key import Clock, map_value, placed, replayed,
 from cdc_platform.changelog.outcomes import Accounting, Messages
 from cdc_platform.changelog.packed import Packed
 from cdc_platform.changelog.statements import Statements
-from cdc_platform.changes.file_stats import KINDS
+from cdc_platform.changes.file_stats import KINDS, ROLLED_BACK
 from cdc_platform.config import Source, Tables
 from cdc_platform.formats import FORMATS, loaded
 from cdc_platform.formats.contract import BAD_COLUMN
 from cdc_platform.lake.data_files import Output
 from cdc_platform.tables import CHANGELOG, CONTROL_EVENTS, LOADED, QUARANTINE
-
-ROLLED_BACK = (
-    "the source took a transaction back; rows of it that came before this event stay applied: "
-    "`cdc-platform reconcile` compares the tables"
-)
-"""Why it is in quarantine. A prepared XA transaction's rows come when it is prepared, and nothing in the event that
-takes it back (MySQL's XA ROLLBACK) says which they were."""
 
 FILES = {
     name: (table, table.arrow(but=table.partition_by))

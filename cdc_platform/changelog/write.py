@@ -8,12 +8,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
-from functools import partial
+from functools import partial, reduce
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyspark.sql import SparkSession
+from pyspark.sql import Column, SparkSession, Window
 from pyspark.sql import functions as F
 
 from cdc_platform.changelog import statements, unify
@@ -35,7 +35,9 @@ from cdc_platform.tables import CHANGELOG, LOADED
 
 _MESSAGE = ("topic", "partition", "offset")
 _PARTS = pa.schema([*(EVENT.field(c) for c in _MESSAGE), ("parts", pa.int64())])
-_REASONS = pa.schema([*(EVENT.field(c) for c in _MESSAGE), ("reason", pa.string())])
+_ROW = (*_MESSAGE, *unify.EVENT_OF, "reason")
+"""What tells rows of quarantine apart that a decoding has written."""
+_REASONS = pa.schema([*(EVENT.field(c) for c in _ROW), ("bad", pa.bool_())])
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -174,26 +176,32 @@ def _new_versions(batch: Batch) -> set[str]:
 
 
 def _resolve(batch: Batch) -> None:
-    """Marks quarantined messages as resolved that this batch decoded again, except those with the same reason. Once
-    more changes nothing."""
+    """Marks rows of quarantine as resolved whose messages this batch decoded again: what still holds has just come once
+    more. Once more changes nothing: of rows that say the same the newest stays."""
     again = decoded_again(batch.files, batch.notes)
     told = arrow_tasks.frame(batch.spark, again, CHANGE, _reasons, arrow_tasks.spark_schema(_REASONS))
-    found = told.groupBy(*_MESSAGE).agg(F.collect_set("reason").alias("reasons")).toArrow()
-    same = " AND ".join(f't."{c}" = s."{c}"' for c in _MESSAGE)
+    mine = (F.col("source") == batch.source.name) & (F.col("room") == "changes") & F.col("resolved_at").isNull()
+    held = delta_sql.read(batch.spark, batch.paths["quarantine"]).where(mine)
+    held = held.join(told.select(*_MESSAGE).distinct(), [*_MESSAGE], "left_semi").select(*_ROW, "quarantined_at")
+    newest = F.max("quarantined_at").over(Window.partitionBy(*_ROW))
+    held = held.withColumn("_newest", newest).distinct()
+    holds = told.where("bad").select(*(F.col(c).alias(f"_{c}") for c in _ROW), "bad").distinct()
+    same = reduce(Column.__and__, (F.col(c).eqNullSafe(F.col(f"_{c}")) for c in _ROW))
+    gone = held.join(holds, same, "left").where("bad IS NULL OR quarantined_at < _newest")
+    this = " AND ".join(f'(t."{c}" IS NOT DISTINCT FROM s."{c}")' for c in (*_ROW, "quarantined_at"))
     delta_table.merge(
         batch.paths["quarantine"],
-        found,
-        f"t.source = '{batch.source.name}' AND t.room = 'changes' AND t.resolved_at IS NULL AND {same} "
-        "AND NOT coalesce(array_has(s.reasons, t.reason), false)",
+        gone.select(*_ROW, "quarantined_at").toArrow(),
+        f"t.source = '{batch.source.name}' AND t.room = 'changes' AND t.resolved_at IS NULL AND {this}",
         {"resolved_at": "arrow_cast(now(), 'Timestamp(Microsecond, Some(\"UTC\"))')"},
     )
 
 
 def _reasons(events: pa.RecordBatch) -> pa.RecordBatch:
-    """Why events that were decoded again can't be used; NULL: they can."""
+    """Events that were decoded again, and why those that can't be used can't."""
     again = those(events, pc.fill_null(events.column("retold"), False))
     bad = pc.is_in(again.column("kind"), pa.array(KINDS["errors"]))
-    columns = [*(again.column(c) for c in _MESSAGE), pc.if_else(bad, unify.reason(again), None)]
+    columns = [*(again.column(c) for c in (*_MESSAGE, *unify.EVENT_OF)), unify.reason(again), bad]
     return pa.RecordBatch.from_arrays(columns, schema=_REASONS)
 
 

@@ -22,6 +22,13 @@ KINDS = {
 }
 """Figure → kinds of events that it counts."""
 
+ROLLED_BACK = (
+    "the source took a transaction back; rows of it that came before this event stay applied: "
+    "`cdc-platform reconcile` compares the tables"
+)
+"""Why it is in quarantine. A prepared XA transaction's rows come when it is prepared, and nothing in the event that
+takes it back (MySQL's XA ROLLBACK) says which they were."""
+
 ENTRIES = 1 << 20
 """Events told apart within a message: arrival in a partition is offset * ENTRIES + event."""
 

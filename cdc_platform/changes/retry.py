@@ -12,6 +12,7 @@ from pyspark.sql import DataFrame, SparkSession, Window
 from pyspark.sql import functions as F
 
 from cdc_platform.changes import files
+from cdc_platform.changes.file_stats import KINDS, ROLLED_BACK
 from cdc_platform.changes.known import Known
 from cdc_platform.config import Source
 from cdc_platform.formats.contract import EVENT
@@ -21,8 +22,9 @@ from cdc_platform.spark import delta_sql
 from cdc_platform.tables import CHANGES
 
 _MESSAGE = ["topic", "partition", "offset"]
-HELD = pa.schema([*CHANGES.arrow(*_MESSAGE), ("reasons", pa.list_(pa.string()))])
-"""A message in quarantine, and why it is there."""
+_ROW = ["entry_index", "row_index", "reason"]
+HELD = pa.schema([*CHANGES.arrow(*_MESSAGE), ("held", pa.list_(pa.struct(CHANGES.arrow(*_ROW))))])
+"""A message in quarantine, and what of it is there, each with its reason."""
 
 
 def heal(
@@ -63,16 +65,17 @@ def _tell(spark: SparkSession, waiting: str, paths: dict[str, Store], decode: Ca
 def again(
     spark: SparkSession, held: DataFrame, paths: dict[str, Store], decode: Callable[[DataFrame], DataFrame]
 ) -> None:
-    """Decodes held messages again, with one commit: those of which a reason is gone. held: rows of HELD.
-    To be called when the changelog has taken up all of `changes`: what was told anew isn't held
-    then."""
+    """Decodes held messages again, with one commit: those of which something isn't held any more for its reason. held:
+    rows of HELD. To be called when the changelog has taken up all of `changes`: what was told anew isn't held then."""
     messages = _messages(spark, held, paths["messages"])
     if messages is None:
         return
     events = decode(messages)
-    now = F.collect_set(F.when(F.col("kind") == "error", F.col("reason"))).alias("_now")
+    reason = F.when(F.col("kind") == "rollback", ROLLED_BACK).otherwise(F.col("reason")).alias("reason")
+    row = F.struct("entry_index", "row_index", reason)
+    now = F.collect_set(F.when(F.col("kind").isin(*KINDS["errors"]), row)).alias("_now")
     left = events.groupBy(*_MESSAGE).agg(now).join(held, _MESSAGE)
-    better = left.where(F.size(F.array_except("reasons", "_now")) > 0).select(*_MESSAGE)
+    better = left.where(F.size(F.array_except("held", "_now")) > 0).select(*_MESSAGE)
     told = events.join(better, _MESSAGE, "left_semi").select(*EVENT.names, F.lit(True).alias("retold"))
     files.append(_as_they_came(told), paths["changes"])
 

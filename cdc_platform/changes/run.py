@@ -62,7 +62,7 @@ def run(spark: SparkSession, config: Config, source: Source) -> StageResult:
 
 
 def decode_again(spark: SparkSession, config: Config, source: Source, held: list[dict[str, Any]]) -> None:
-    """Decodes messages that quarantine holds (topic, partition, offset, reasons) once more, by the decoder, the options
+    """Decodes messages that quarantine holds (topic, partition, offset, held) once more, by the decoder, the options
     and the DDL of now (see retry.again)."""
     needs = FORMATS[source.format].context
     text = _known(config, source, needs, CONTEXTS.at(stores.lake(config), source=source.name)).text if needs else None

@@ -10,7 +10,7 @@ from cdc_platform import tables
 from cdc_platform.changes import files
 from cdc_platform.config import parse_config
 from cdc_platform.formats.events import event_batch
-from cdc_platform.lake import stores
+from cdc_platform.lake import queries, stores
 from cdc_platform.spark.arrow_tasks import spark_schema
 from tests.changelog.feed import LANDED, Feed, SourceTable, as_event, position
 
@@ -49,3 +49,37 @@ def test_what_was_used_of_a_message_is_used_once(spark: Any, tmp_path: Path, for
         assert feed.live("d", "counted") == [{"v": 7}] * 2
         assert feed.live("d", "keyed") == [{"id": 1, "v": 1}]
         assert len(feed.rows(tables.CHANGELOG)) == 3
+
+
+def in_part(bad: dict[int, str]) -> list[dict[str, Any]]:
+    """A message of four rows, of which these entries can't be read."""
+    events: list[dict[str, Any]] = [KEYED.stated() | {"offset": 5}]
+    for entry in range(4):
+        at = {"offset": 5, "entry_index": entry}
+        if entry in bad:
+            told = {"kind": "error", "reason": bad[entry], "db": "d", "table": "keyed"}
+            events.append({**at, **told, **position(1, 10 * entry)})
+        else:
+            events.append(KEYED.insert((1, 10 * entry), {"id": str(entry), "v": "1"}, **at))
+    return events
+
+
+def test_what_still_holds_of_a_message_is_held_once(spark: Any, tmp_path: Path):
+    source = {"name": "s", "format": "canal", "topics": ["t"]}
+    feed = Feed(spark, parse_config({"lake": str(tmp_path), "sources": [source]}, tmp_path / "cdc.yaml"), "s")
+
+    def held() -> list[tuple[int, str]]:
+        rows = feed.rows(tables.QUARANTINE)
+        return sorted((r["entry_index"], r["reason"]) for r in rows if r["resolved_at"] is None)
+
+    feed.say(*in_part({1: "half a row", 2: "half a row", 3: "x"}))
+    feed.catch_up()
+    assert held() == [(1, "half a row"), (2, "half a row"), (3, "x")]
+    for left in ({2: "half a row", 3: "x"}, {3: "another reason"}):
+        retell(feed, *in_part(left))
+        feed.unify()
+        assert held() == sorted(left.items())
+    assert [(h["table"], h["rows"]) for h in queries.held(feed.config)] == [("keyed", 1)]
+    retell(feed, *in_part({}))
+    feed.catch_up()
+    assert held() == [] and len(feed.live("d", "keyed")) == 4

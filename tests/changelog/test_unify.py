@@ -16,7 +16,7 @@ from cdc_platform.changelog.file_stats import Touched
 from cdc_platform.changelog.order_key import ORDER, Clock, lowest, order_key, placed, those
 from cdc_platform.changelog.outcomes import RANK, Accounting, overlaps
 from cdc_platform.changelog.packed import Packed
-from cdc_platform.changes.file_stats import ENTRIES, KINDS, Summary
+from cdc_platform.changes.file_stats import ENTRIES, KINDS, ROLLED_BACK, Summary
 from cdc_platform.changes.files import CHANGE
 from cdc_platform.config.tables import Tables
 from cdc_platform.formats.events import event_batch
@@ -199,7 +199,7 @@ def test_every_event_goes_where_its_outcome_says(apart, seed, count, files, agai
     for row in out["quarantine"].rows:
         said = bad[_place(row)]
         column = (said.get("info") or {}).get("column") if said["kind"] == "error" else None
-        reason = unify.ROLLED_BACK if said["kind"] == "rollback" else said["reason"]
+        reason = ROLLED_BACK if said["kind"] == "rollback" else said["reason"]
         assert (row["reason"], row["column"], row["key"]) == (reason, column, said.get("key"))
         assert (row["room"], row["format"], row["decoder_version"]) == ("changes", "tencent_dts", "7")
     statements = [s for t in told for s in t["statements"]]

@@ -11,13 +11,17 @@ from deltalake import DeltaTable, write_deltalake
 
 from cdc_platform import tables
 from cdc_platform.changelog import run as changelog
+from cdc_platform.changes import retry
 from cdc_platform.changes import run as changes
 from cdc_platform.cli.app import run as command
 from cdc_platform.config import load_config
-from cdc_platform.formats.contract import MESSAGE
-from cdc_platform.lake import queries
+from cdc_platform.formats.contract import EVENT, MESSAGE
+from cdc_platform.formats.events import event_batch
+from cdc_platform.lake import queries, stores
 from cdc_platform.snapshots import run as snapshots
 from cdc_platform.snapshots.target import Target
+from cdc_platform.spark.arrow_tasks import spark_schema
+from tests.changelog.feed import as_event
 from tests.changes.test_retry import LANDED
 
 pytestmark = pytest.mark.spark
@@ -127,3 +131,41 @@ def test_a_message_whose_address_another_one_has_stays_held(topic: Topic, capsys
     [told] = json.loads(capsys.readouterr().out)
     assert (code, told["used"], told["held_rows"]) == (1, 0, 1)
     assert topic.rows() == before
+
+
+def test_a_rollback_is_held_once_however_often_it_is_tried(spark: Any, tmp_path: Path):
+    topic = Topic(spark, tmp_path, "canal_json")
+    told = {"database": "d", "table": "t", "type": "INSERT", "isDdl": False, "ts": 1, "es": 1, "pkNames": ["id"]}
+    inserted = {**told, "data": [{"id": "1", "n": "1"}], "mysqlType": {"id": "int", "n": "int"}, "old": None}
+    topic.land(
+        inserted, {"type": "XAROLLBACK", "es": 2, "ts": 2, "database": "", "table": "", "isDdl": False, "data": None}
+    )
+    topic.catch_up()
+    for table in (tables.QUARANTINE, tables.CONTROL_EVENTS):
+        assert len(DeltaTable(table.at(topic.config.lake)).to_pyarrow_table()) == 1
+    assert command(["quarantine", "retry", "--config", str(topic.file), "--json"]) == 1
+    for table in (tables.QUARANTINE, tables.CONTROL_EVENTS):
+        assert len(DeltaTable(table.at(topic.config.lake)).to_pyarrow_table()) == 1
+
+
+def test_one_of_two_rows_that_were_held_for_the_same_reason_is_told_again(topic: Topic):
+    topic.land(created(), row(10, 1, "5"))
+    changes.run(topic.spark, topic.config, topic.source)
+    lake = stores.lake(topic.config)
+    landing, stored = tables.LANDING.at(lake, source="s"), tables.CHANGES.at(lake, format="debezium", source="s")
+
+    def tried(*left: int) -> int:
+        """Rows of `changes` that come of a message, of which these entries can't be read."""
+        bad = {"topic": "t", "partition": 0, "offset": 1, "landed_at": LANDED, "kind": "error", "reason": "half a row"}
+        events = event_batch([as_event({**bad, "entry_index": entry}) for entry in (0, *left)])
+        decoded = topic.spark.createDataFrame(pa.Table.from_batches([events]), spark_schema(EVENT))
+        rows = [{"entry_index": entry, "row_index": None, "reason": "half a row"} for entry in (0, 1)]
+        held = pa.Table.from_pylist([{"topic": "t", "partition": 0, "offset": 1, "held": rows}], retry.HELD)
+        before = DeltaTable(stored.uri()).to_pyarrow_table().num_rows
+        retry.again(
+            topic.spark, topic.spark.createDataFrame(held), {"changes": stored, "messages": landing}, lambda _: decoded
+        )
+        return DeltaTable(stored.uri()).to_pyarrow_table().num_rows - before
+
+    assert tried(1) == 0, "nothing is better"
+    assert tried() == 1
