@@ -102,7 +102,9 @@ class Search:
                 raise EraseRefused(self.source.name, "nothing of it has been decoded yet", ["`cdc-platform run`"])
             files = [File(path, name) for name in erasing.named(path) if path.exists(name)]
         self.told(f"looking for the key in {count(len(files), 'file')} of decoded events")
-        return subject.of(self.table, self.key, files, follow=self.follow)
+        found = subject.of(self.table, self.key, files, follow=self.follow)
+        subject.check_whose(found)
+        return found
 
     def prepared(self, who: Subject, salt: bytes, *, write: bool) -> Prepared:
         """What is to be done; write: with the new files, which nothing names yet. Raises EraseRefused."""

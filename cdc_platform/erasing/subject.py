@@ -21,7 +21,7 @@ from cdc_platform.explain.table import Table
 from cdc_platform.lake.data_files import Unit, footer, read
 from cdc_platform.lake.skipping import files_that_may_hold
 from cdc_platform.lake.store import File, Store
-from cdc_platform.tables import CHANGES
+from cdc_platform.tables import CHANGES, name_in
 
 Key = Mapping[str, str | None]
 Identity = tuple[Address, int | None, int | None]
@@ -106,6 +106,18 @@ def of(table: Table, key: Key, files: Sequence[File], *, follow: bool) -> Subjec
             choices = [f"--follow: these are the same subject's: {told}"]
             raise EraseRefused(source, "the row has had other keys, and their changes hold its values", choices)
         keys += more
+
+
+def check_whose(found: Subject) -> None:
+    """Raises EraseRefused where an event stands under a name that another table has, too: before a RENAME, or since."""
+    table = found.table
+    for event in found.events:
+        name = name_in(event)
+        if name is not None and (other := table.shared.get(name)):
+            told, today = ".".join(name), ".".join(other)
+            problem = f"{address_of(event)} holds a row of {told}, a name that {today} has had, too, or has"
+            choices = [f"where {today} isn't needed: DROP it at the source, and this once more"]
+            raise EraseRefused(table.source.name, f"{problem}: whose it is isn't known", choices)
 
 
 def _doubts(table: Table) -> list[str]:

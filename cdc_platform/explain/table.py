@@ -105,6 +105,12 @@ class Table:
         """Every name under which changes of its rows may stand."""
         return frozenset({self.name, *self.history.names_of(self.name)})
 
+    @cached_property
+    def shared(self) -> dict[Name, Name]:
+        """Names under which its rows may stand that are another's of today's tables, too, and that one."""
+        ends = ((name, c.today) for name in self.names for c in self.history.carries(name))
+        return {name: today for name, today in ends if today not in (None, self.name) and self.history.exists(today)}
+
     @property
     def renamed(self) -> Name | None:
         """What it is called today, where DDL gave it another name and no table has this one since."""

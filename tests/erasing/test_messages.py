@@ -8,15 +8,21 @@ import pyarrow as pa
 import pytest
 from deltalake import write_deltalake
 
+from cdc_platform.changelog.schema import SchemaHistory, Step
 from cdc_platform.config import Config
-from cdc_platform.erasing import messages
+from cdc_platform.erasing import messages, subject
 from cdc_platform.erasing.errors import EraseRefused
 from cdc_platform.erasing.proof import Payloads
 from cdc_platform.erasing.rewrite import Bytes
 from cdc_platform.erasing.subject import Subject
 from cdc_platform.explain.records import Address
 from cdc_platform.explain.table import Table
+from cdc_platform.formats.events import columns_json
+from cdc_platform.lake import delta_table, stores
+from cdc_platform.lake.store import File
 from cdc_platform.landing.erased import NOTHING, Known, digest, without_erased
+from cdc_platform.mysql.effects import Effect
+from cdc_platform.snapshots.schema.seen import Seen
 from cdc_platform.tables import CHANGES, LANDING
 
 LANDED = datetime(2026, 11, 20, tzinfo=UTC)
@@ -142,3 +148,21 @@ def test_of_what_was_decoded_again_the_newest_telling_counts(lake: Lake):
     lake.decode({**row(1, 0, 7), **again}, {**row(1, 1, 8), **again})
     [message] = lake.of(mine(1, 0))
     assert (message.others, message.left["key"].to_pylist()) == (1, [[("id", "8")]])
+
+
+def test_a_name_that_two_tables_have_had(lake: Lake):
+    """RENAME a TO b, and a new a: under the name a stand rows of both."""
+    order: Any = [(i,) for i in range(3)]
+    other = ("d", "b")
+    effects = (Effect(0, None, NAME), Effect(0, NAME, other), Effect(0, None, NAME))
+    steps = [Step(order[i], ("t", 0, i, 0), "", effect) for i, effect in enumerate(effects)]
+    columns = columns_json([{"name": "id", "type": "int", "key": True}])
+    history = SchemaHistory(steps, [(name, order[2], columns) for name in (NAME, other)])
+    lake.decode(row(1, 0, 7), {**row(2, 0, 8), "table": "b"})
+    path = CHANGES.at(stores.lake(lake.config), format="debezium", source="s")
+    files = [File(path, name) for name in delta_table.files(path)]
+    for name in (NAME, other):
+        table = Table(lake.source, name, name, Seen(history, [], set(), []))
+        with pytest.raises(EraseRefused, match=r"t/0/1 holds a row of d\.a, a name that d\.[ab] has had, too, or has"):
+            subject.check_whose(subject.of(table, {"id": "7"}, files, follow=False))
+        subject.check_whose(subject.of(table, {"id": "8"}, files, follow=False))

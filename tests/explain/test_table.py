@@ -25,17 +25,22 @@ def test_a_table_that_has_another_name_since(make_config: Callable[..., Config])
     config = make_config([{"name": "s", "format": "canal", "topics": ["t"]}])
     other: Name = ("shop", "u")
 
-    def renamed(name: Name, *effects: Effect) -> Name | None:
+    def after(name: Name, *effects: Effect) -> Table:
         order: Any = [(i,) for i in range(len(effects))]
         steps = [Step(order[i], ("t", 0, i, 0), "", effect) for i, effect in enumerate(effects)]
-        return Table(config.sources[0], name, name, Seen(SchemaHistory(steps, []), [], set(), [])).renamed
+        return Table(config.sources[0], name, name, Seen(SchemaHistory(steps, []), [], set(), []))
 
     move, made, gone = Effect(0, NAME, other), Effect(0, None, NAME), Effect(0, other, None)
-    assert renamed(NAME, made) is None
-    assert renamed(NAME, made, move) == other
-    assert renamed(other, made, move) is None
-    assert renamed(NAME, made, move, made) is None, "another table has the name"
-    assert renamed(NAME, made, move, gone) is None, "and is gone"
+    assert after(NAME, made).renamed is None
+    assert after(NAME, made, move).renamed == other
+    assert after(other, made, move).renamed is None
+    assert after(NAME, made, move, made).renamed is None, "another table has the name"
+    assert after(NAME, made, move, gone).renamed is None, "and is gone"
+
+    assert after(other, made, move).shared == {}
+    assert after(other, made, move, made).shared == {NAME: NAME}
+    assert after(NAME, made, move, made).shared == {NAME: other}
+    assert after(NAME, made, move, made, gone).shared == {}
 
 
 def test_columns_of_a_key_compare_each_by_its_type(make_config: Callable[..., Config]):
