@@ -254,10 +254,7 @@ class Texts:
     def mine(self, batch: pa.RecordBatch) -> np.ndarray:
         found = np.zeros(batch.num_rows, bool)
         for name in self.columns:
-            told = pa.array(
-                [_as_text(v) for v in batch.column(name).to_pylist()],
-                pa.string(),
-            )
+            told = pa.array([_as_text(v) for v in batch.column(name).to_pylist()], pa.string())
             for pattern in patterns(self.texts):
                 found |= pc.fill_null(pc.match_substring_regex(told, pattern), False).to_numpy(zero_copy_only=False)
         return found

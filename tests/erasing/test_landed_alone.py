@@ -71,7 +71,7 @@ def test_a_rename_that_was_landed_and_not_run(topic: Topic):
     """The table is found anew when it was brought in: its old name names nothing any more."""
     topic.land(created(), row(10, 7, SECRET), row(11, 8, "other"))
     topic.catch_up()
-    topic.land(ddl(20, "RENAME TABLE a TO b", "b", "id", type_="ALTER"), row(30, 7, f"{SECRET} too", "u", "b"))
+    topic.land(ddl(20, "RENAME TABLE a TO b", "b", "id", type_="ALTER"), row(30, 7, f"{SECRET} too", "c", "b"))
     with pytest.raises(EraseRefused, match=r"d\.a is called d\.b since"):
         erase(topic, "a", "7")
     assert rows(topic, "b") == [(7, f"{SECRET} too"), (8, "other")]
