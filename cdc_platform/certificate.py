@@ -6,6 +6,7 @@ wrong, and not all of it has been proven.
 """
 
 import json
+from collections import Counter
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -110,8 +111,9 @@ class _Shared:
     facts: dict[str, Any]
     wrong: list[str]
     complete: Complete | None
-    held: dict[Name, int]
-    held_elsewhere: list[_Held]
+    held: dict[Name, list[_Held]]
+    unnamed: list[_Held]
+    renamed: dict[Name, list[_Held]]
     compared: dict[Name, list[dict[str, Any]]]
     uncompared: dict[Name, list[str]]
     gaps: list[Gap]
@@ -145,8 +147,9 @@ class _Shared:
             facts,
             wrong,
             complete,
-            {name: sum(h.rows for h in every if h.name == name) for name in names},
-            [h for h in every if h.name not in names],
+            _by_table(h for h in every if h.name in names),
+            [h for h in every if h.name is None],
+            _of_earlier_names(config, source, names, every),
             compared,
             sequences.uncompared(config, source, compared),
             gaps,
@@ -158,10 +161,10 @@ class _Shared:
     def certificate(self, name: Name, state: dict[str, Any]) -> Certificate:
         """Of one table. state: its row as queries.table_states gives it."""
         compared, up_to = self.compared.get(name, []), self.complete.of(name) if self.complete else None
-        held = self.held.get(name, 0)
+        held = sum(h.rows for h in self.held.get(name, ()))
         never = self.uncompared.get(name) or ([] if compared else ["it"])
         wrong = [*self._of_state(state), *self.wrong]
-        wrong += _of_any(sequences.unmended(self.held_elsewhere, compared, not never))
+        wrong += _of_others(sequences.unmended([*self.unnamed, *self.renamed.get(name, ())], compared, not never))
         if held:
             wrong.append(f"quarantine holds {count(held, 'row')} of it")
         wrong += [difference(c) for c in compared if not c["equal"]]
@@ -189,13 +192,40 @@ class _Shared:
         return [] if state["state"] == "live" else [f"it is {state['state']}: {state['reason'] or 'no reason noted'}"]
 
 
-def _of_any(held: list[_Held]) -> list[str]:
-    """What is said of rows of quarantine that are of no table with a certificate."""
-    rows = {name: sum(h.rows for h in held if h.name == name) for name in dict.fromkeys(h.name for h in held)}
+def _by_table(held: Iterable[_Held]) -> dict[Name, list[_Held]]:
+    found: dict[Name, list[_Held]] = {}
+    for h in held:
+        if h.name is not None:
+            found.setdefault(h.name, []).append(h)
+    return found
+
+
+def _of_earlier_names(
+    config: Config, source: Source, names: Collection[Name], held: Iterable[_Held]
+) -> dict[Name, list[_Held]]:
+    """Table with a certificate → rows that are held under a name that it had before."""
+    others = _by_table(h for h in held if h.name not in names)
+    renames = queries.renames(config, source) if others else {}
+    found: dict[Name, list[_Held]] = {}
+    for name, rows in others.items():
+        today, passed = name, set[Name]()
+        while today not in names and today in renames and today not in passed:
+            passed.add(today)
+            today = renames[today]
+        if today in names:
+            found.setdefault(today, []).extend(rows)
+    return found
+
+
+def _of_others(held: Iterable[_Held]) -> list[str]:
+    """What is said of rows of quarantine that name no table, or an earlier name."""
+    rows = Counter[Name | None]()
+    for h in held:
+        rows[h.name] += h.rows
     return [
         f"quarantine holds {count(n, 'message')} of the source that name no table"
         if name is None
-        else f"quarantine holds {count(n, 'row')} of {'.'.join(name)}, which has no certificate"
+        else f"quarantine holds {count(n, 'row')} of it under the name {'.'.join(name)}"
         for name, n in rows.items()
     ]
 

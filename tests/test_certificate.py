@@ -92,15 +92,19 @@ def test_what_quarantine_holds_breaks_its_table_and_what_names_none_breaks_all(c
 
 def test_what_quarantine_holds_of_no_table_ends_with_a_comparison_after_it(config: Config):
     held(config, SOURCE, None)
-    held(config, SOURCE, "shop.was_called_so")
-    of_no_table = "quarantine holds 1 message of the source that name no table"
-    renamed = "quarantine holds 1 row of shop.was_called_so, which has no certificate"
-    why = f"broken: {of_no_table}; {renamed}"
-    assert verdicts(config) == (why, why)
+    for name in ("was_called_so", "was_never_used"):
+        held(config, SOURCE, f"shop.{name}")
+    for n, (before, after) in enumerate((("was_called_so", "then_so"), ("then_so", "orders"), ("orders", None))):
+        place = {"epoch": 0, "file": 1, "pos": n, "event": 0, "row": 0, "landed": n}
+        step = {"source": SOURCE, "db_before": "shop", "table_before": before, "order_key": place}
+        add(config.lake, tables.SCHEMA_CHANGES, {**step, "db_after": after and "shop", "table_after": after})
+    of_no_table = "broken: quarantine holds 1 message of the source that name no table"
+    renamed = f"{of_no_table}; quarantine holds 1 row of it under the name shop.was_called_so"
+    assert verdicts(config) == (renamed, of_no_table)
     compared(config, "orders", at=datetime.now(UTC) - timedelta(hours=1))
-    assert verdicts(config) == (why, why), "what was compared before says nothing of them"
+    assert verdicts(config) == (renamed, of_no_table), "what was compared before says nothing of them"
     compared(config, "orders", at=datetime.now(UTC) + timedelta(minutes=1))
-    assert verdicts(config) == ("proven", why)
+    assert verdicts(config) == ("proven", of_no_table)
     held(config, SOURCE, "shop.orders")
     assert verdicts(config)[0] == "broken: quarantine holds 1 row of it", "what names the table holds on"
     assert now(config)[ORDERS].facts["held_unnamed"] == 1

@@ -68,7 +68,7 @@ class Payloads:
     def of(cls, note: Mapping[str, Any]) -> "Payloads":
         """Those of an erasure."""
         row = note["row"]
-        keys = ((topic, partition, key) for topic, partition, key in note["keys"])
+        keys = ((topic, partition, key) for topic, partition, key in note.get("keys", ()))  # not in earlier notes
         return cls(bytes.fromhex(row["salt"]), frozenset(r["digest"] for r in row["records"]), frozenset(keys))
 
     def there(self, batch: pa.RecordBatch) -> Iterator[str]:

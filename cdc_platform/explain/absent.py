@@ -121,11 +121,10 @@ def _state(config: Config, told: Explained) -> State | None:
 
 def _high(config: Config, told: Explained) -> tuple[int, ...] | None:
     """Order up to which the snapshot has the table's changes."""
-    rows = query(
-        f"SELECT high_order FROM t WHERE source = {text(told.table.source.name)} AND {_named(told.table.snapshot)} "
-        "AND high_order IS NOT NULL",
-        t=tables.TABLE_STATE.at(stores.lake(config)),
-    )
+    path = tables.TABLE_STATE.at(stores.lake(config))
+    every = f'SELECT source, db, {queries.schema_of(path)}, "table", high_order FROM t WHERE high_order IS NOT NULL'
+    of = f"source = {text(told.table.source.name)} AND {_named(told.table.snapshot)}"
+    rows = query(f"SELECT high_order FROM ({every}) AS every WHERE {of}", t=path)
     return max((tuple(map(int, r["high_order"].values())) for r in rows or []), default=None)
 
 

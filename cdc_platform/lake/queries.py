@@ -257,6 +257,18 @@ def held_since(config: Config, source: Source) -> list[dict[str, Any]]:
     return [{**dict(zip(named, name[1:], strict=True)), "rows": r["rows"], "at": r["at"]} for name, r in rows]
 
 
+def renames(config: Config, source: Source) -> dict[Name, Name]:
+    """Earlier name → the one that a statement gave the table last."""
+    found = query(
+        "SELECT db_before, table_before, last_value(db_after ORDER BY order_key) AS db_after, "
+        "last_value(table_after ORDER BY order_key) AS table_after FROM t "
+        f"WHERE source = {text(source.name)} AND table_before IS NOT NULL AND table_after IS NOT NULL "
+        "AND (db_before <> db_after OR table_before <> table_after) GROUP BY 1, 2",
+        t=tables.SCHEMA_CHANGES.at(stores.lake(config)),
+    )
+    return {(r["db_before"], r["table_before"]): (r["db_after"], r["table_after"]) for r in found or []}
+
+
 def _by_snapshot(
     config: Config, rows: Iterable[dict[str, Any]]
 ) -> Iterator[tuple[tuple[str | None, ...], dict[str, Any]]]:

@@ -132,12 +132,13 @@ def check(cursor: Any, of: Evidence, exact: str | None = None) -> None:
         stands = f"the change at {event.address} stands at {event.file}:{event.pos} of the log that its feed reads"
         try:
             why = _not_there(cursor, event)
+            oldest = _purged(cursor, event) if why else None
         except MySQLError as error:
             if not error.args or error.args[0] not in _NO_RIGHT:
                 raise
             problem = f"{stands}, and the server behind the DSN doesn't let its account see that: {error.args[-1]}"
             raise LoadRefused(of.source, problem, [f"rights for the account: {_RIGHTS}", _VENDOR]) from None
-        if why and (oldest := _purged(cursor, event)):
+        if oldest:
             problem = f"{stands}, and the server behind the DSN has purged that file: its oldest is {oldest}"
             choices = ["to load when the next change of any table that is followed has come", _SAME]
             raise LoadRefused(of.source, problem, choices, retriable=True)

@@ -167,7 +167,7 @@ class _Loading:
         last = land.newest(self.path, self.of.epoch, self.table.db, self.table.name, WHOLE)
         if last is None or last.last or last.next is None:
             return None
-        if last.columns != list(self.table.columns) or last.made != self.table.made:
+        if last.columns != list(self.table.columns) or last.made not in (None, self.table.made):
             return None
         return last if time.time() - last.time_us / 1e6 < _GOES_ON_S else None
 
@@ -245,7 +245,7 @@ class _Loading:
         if tuple(self.server.columns(table.db, table.name)) != table.every:
             problem = f"the columns of {table.text} change while it is loaded"
         elif self.server.made(table.db, table.name) != table.made:
-            problem = f"another table took the name {table.text} while it was loaded (RENAME TABLE, or made again)"
+            problem = f"{table.text} was altered while it was loaded, or another table took its name"
         else:
             return
         raise LoadRefused(self.source.name, problem, ["to load again: it begins anew"], retriable=True)

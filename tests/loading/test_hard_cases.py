@@ -68,7 +68,7 @@ def test_a_table_that_is_swapped_between_chunks(world, monkeypatch):
             w.db.swap("swapped", "ghost", "old")
         return opened(*args)
 
-    with monkeypatch.context() as patched, pytest.raises(LoadRefused, match="another table took the name"):
+    with monkeypatch.context() as patched, pytest.raises(LoadRefused, match="another table took its name"):
         patched.setattr(run, "opened", swaps)
         load(w.spark, w.config, w.source, w.server, [("oracle", "swapped")], chunk_rows=5)
     w.publish()

@@ -60,7 +60,7 @@ def test_another_table_of_the_name_begins_anew(db, begun):
     assert begun().interrupted() is not None
     time.sleep(1.1)  # the server tells seconds
     db.run("RENAME TABLE swapped TO old, ghost TO swapped")
-    with pytest.raises(LoadRefused, match="another table took the name") as refused:
+    with pytest.raises(LoadRefused, match="another table took its name") as refused:
         loading.chunk(first)
     assert refused.value.retriable
     assert begun().interrupted() is None
