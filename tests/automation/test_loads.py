@@ -37,8 +37,8 @@ def run(job: Any, instance: Any, *tables: str, fails: bool = False) -> Any:
 def loaded(monkeypatch, **told: Any) -> list[Any]:
     asked = []
 
-    def load(_spark, _config, source, server, names, *, chunk_rows, told=told):
-        asked.append((source.name, names, chunk_rows))
+    def load(_spark, _config, source, server, names, *, chunk_rows, end_history, told=told):
+        asked.append((source.name, names, chunk_rows, end_history))
         return [TableLoad(".".join(n), "1/0", "bin.1/4", "bin.1/9", rows=3, **fields) for n in names]
 
     fields = told
@@ -51,7 +51,7 @@ def test_what_was_loaded_is_the_metadata_of_the_steps_output(job, instance, monk
     asked = loaded(monkeypatch, state="live")
     assert job.partitions_def.get_partition_keys() == ["shop-dts", "shop_debezium"]
     result = run(job, instance, "shop.orders", "shop.items", "shop.orders")
-    assert asked == [("shop_debezium", [("shop", "orders"), ("shop", "items")], 7)]
+    assert asked == [("shop_debezium", [("shop", "orders"), ("shop", "items")], 7, False)]
     [output] = [e.event_specific_data for e in result.all_events if e.event_type_value == "STEP_OUTPUT"]
     assert output.metadata["rows"].value == 6
     tables = output.metadata["tables"]
