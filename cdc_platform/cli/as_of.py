@@ -69,7 +69,7 @@ def _place(config: Config, given: str) -> Store:
 def _complete(config: Config, source: Source, name: tables.Name, at: moments.Moment) -> tuple[bool, str | None]:
     """Whether all that the source had committed by then is in the table, and why it isn't known."""
     if at.cut is not None:
-        return True, at.cut.reason
+        return not (at.cut.reason or "").endswith(tables.CUT_LACKS), at.cut.reason
     path = tables.WATERMARKS.at(stores.lake(config))
     known = watermarks.complete(path, source.name) if delta_table.exists(path) else None
     up_to = known.of(name) if known else None

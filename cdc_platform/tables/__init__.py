@@ -5,6 +5,7 @@ Nothing here imports Spark, Delta, Dagster or (before it is asked for a schema) 
 
 from cdc_platform.tables.bookkeeping import (
     BESIDE_STATE,
+    CUT_LACKS,
     CUTS,
     DECODED_WITH,
     LINEAGES,
@@ -72,6 +73,7 @@ __all__ = [
     "CONTEXTS",
     "CONTROL_EVENTS",
     "CUTS",
+    "CUT_LACKS",
     "DDL_SEEN",
     "DECODED_WITH",
     "ENVELOPES",

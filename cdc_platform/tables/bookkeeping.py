@@ -193,6 +193,9 @@ BESIDE_STATE = Table(
     settings=NOTED,
 )
 
+CUT_LACKS = ("events are in quarantine", "offsets were lost before they were landed")
+"""Ends of a cut's `reason` where changes from before it aren't in its snapshots."""
+
 CUTS = Table(
     "cuts",
     "Versions of all snapshots of a source that belong together",

@@ -28,6 +28,7 @@ from cdc_platform.tables import (
     CHANGELOG,
     CHECKPOINT,
     CONTROL_EVENTS,
+    CUT_LACKS,
     CUTS,
     ERASURES,
     LOADED,
@@ -251,9 +252,9 @@ def _verdict(
 def _left_out(missing: Mapping[str, int]) -> Verdict | None:
     """What `_missing` comes to; None: nothing is."""
     if missing["quarantined"]:
-        return Verdict("position", f"{missing['quarantined']} events are in quarantine")
+        return Verdict("position", f"{missing['quarantined']} {CUT_LACKS[0]}")
     if missing["lost"]:
-        return Verdict("position", f"{missing['lost']} offsets were lost before they were landed")
+        return Verdict("position", f"{missing['lost']} {CUT_LACKS[1]}")
     if missing["waiting"]:
         return Verdict(None, f"{missing['waiting']} records wait for the rest of their message")
     return None
