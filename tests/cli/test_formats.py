@@ -188,7 +188,8 @@ def test_a_table_as_of_its_cut_is_what_the_snapshot_was(lake, spark, capsys, tmp
     _, cuts = both(capsys, "cut", "list", source.name)
     [there] = [s for s in cuts[0]["snapshots"] if s["table"] == "orders"]
     code, told = told_by_once(capsys, "as-of", source.name, "shop.orders", str(cuts[0]["cut"]), "--to", tmp_path / "t")
-    assert (code, told["complete"], told["then"]) == (0, True, "shop.orders")
+    assert (code, told["complete"], told["then"]) == (1, False, "shop.orders")
+    assert told["reason"].endswith("events are in quarantine")
     was = DeltaTable(f"{lake.lake}/{there['path']}", there["version"])
     found, wanted = (sorted(map(repr, rows_of(t))) for t in (DeltaTable(tmp_path / "t"), was))
     assert (found, told["rows"]) == (wanted, len(wanted))
