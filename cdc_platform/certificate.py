@@ -95,8 +95,7 @@ def _is_news(now: Certificate, kept: dict[str, Any] | None) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class _Held:
-    """Rows of quarantine that were found at a time and are of no table with a certificate: they may be of any. name:
-    the table that they name, if they do: one that was renamed since, or that no row was ever used of."""
+    """Rows of quarantine that were found at a time. name: the table that they name, if they do."""
 
     name: Name | None
     rows: int

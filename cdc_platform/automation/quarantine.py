@@ -73,9 +73,8 @@ def summary(config: Config, chosen: Chosen, limit: int) -> list[dict[str, Any]]:
 
 
 def messages(config: Config, chosen: Chosen) -> list[dict[str, Any]]:
-    """Messages that can be decoded once more: topic, partition, offset, held (entry_index, row_index,
-    reason of each row), rows (how many there are). Raises
-    ConfigError as `rows`."""
+    """Messages that can be decoded once more: topic, partition, offset, held (entry_index, row_index, reason of each
+    row), rows (how many there are). Raises ConfigError as `rows`."""
     lake = _Lake(config)
     return lake.ask(
         'SELECT topic, partition, "offset", count(*) AS rows, '

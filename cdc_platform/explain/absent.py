@@ -29,9 +29,9 @@ from cdc_platform.units import count
 
 @dataclass(frozen=True, slots=True)
 class Reason:
-    """kind: deleted, moved, truncated, dropped, renamed, filtered, quarantined, waiting, not decoded, not applied, not
-    landed, lost, stopped, left out, differs, erased, never seen. sure: it alone is why. by: the change that did it, as
-    it came. more: facts of the kind."""
+    """kind: deleted, moved, truncated, dropped, renamed, not read, filtered, quarantined, waiting, not decoded, not
+    applied, not landed, lost, stopped, left out, differs, erased, never seen. sure: it alone is why. by: the change
+    that did it, as it came. more: facts of the kind."""
 
     kind: str
     text: str

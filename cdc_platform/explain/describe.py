@@ -142,7 +142,8 @@ def contents(config: Config, table: Table, cells: Mapping[str, str | None], *, s
     found = Changes(config, table).of(cells)
     emptied = max((c["order_key"] for c in found.truncates), default=None)
     since = [c for c in found.today if emptied is None or c["order_key"] > emptied]
-    holds = [{i for i in ("before", "after") if _holds(table, c[i], cells)} for c in since]
+    spelled = {name: table.alike.one(name, text) for name, text in cells.items()}
+    holds = [{i for i in ("before", "after") if _holds(table, c[i], spelled)} for c in since]
     added = sum("after" in h and c["op"] != "delete" for h, c in zip(holds, since, strict=True))
     taken = sum("before" in h and c["op"] != "insert" for h, c in zip(holds, since, strict=True))
     numbers = {id(c): n for n, c in enumerate(found.came, 1)}
@@ -159,6 +160,6 @@ def contents(config: Config, table: Table, cells: Mapping[str, str | None], *, s
     }
 
 
-def _holds(table: Table, image: Mapping[str, str | None] | None, cells: Mapping[str, str | None]) -> bool:
+def _holds(table: Table, image: Mapping[str, str | None] | None, spelled: Mapping[str, str | None]) -> bool:
     one = table.alike.one
-    return image is not None and all(n in image and one(n, image[n]) == one(n, text) for n, text in cells.items())
+    return image is not None and all(n in image and one(n, image[n]) == text for n, text in spelled.items())

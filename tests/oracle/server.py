@@ -86,7 +86,7 @@ def running(folder: Path, **options: str | int) -> Iterator[Server]:
         process = subprocess.Popen(command, stdout=out, stderr=out, preexec_fn=die_with_parent)  # noqa: PLW1509 (one call of libc)
     try:
         server = Server(str(socket), port)
-        _wait(server, process, log)
+        wait(server, process, log)
         yield server
     finally:
         process.kill()  # nothing of it is needed any more
@@ -98,7 +98,8 @@ def die_with_parent() -> None:
     ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG
 
 
-def _wait(server: Server, process: subprocess.Popen[bytes], log: Path) -> None:
+def wait(server: Server, process: subprocess.Popen[bytes], log: Path) -> None:
+    """Until it answers."""
     end = time.monotonic() + _START_S
     while True:
         try:

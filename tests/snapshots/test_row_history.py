@@ -181,6 +181,24 @@ def test_what_comes_late_behind_its_delete_is_no_row_of_now(
     assert set(late) <= ended, "the row that came late was there until then"
 
 
+@pytest.mark.thorough
+def test_a_run_of_several_batches_in_which_a_row_goes_makes_it_anew(spark: Any, make_config: Any) -> None:
+    """When the first batch is added, the snapshot's tombstone of the second is there."""
+    feed = Feed(spark, make_config([{**source(["shop.*"]), "max_bytes_per_batch": "1"}]), "s")
+    feed.say(T.stated() | {"lineage": "1"}, T.insert((1, 10), row(1)))
+    feed.catch_up()
+    feed.say(T.update((1, 20), row(1), {**row(1), "a": "2"}))
+    feed.unify()
+    feed.say(T.delete((1, 30), {**row(1), "a": "2"}), T.insert((1, 31), row(2)))
+    feed.unify()
+    lines: list[str] = []
+    with log_followed(lines.append):
+        feed.snapshot()
+    assert [line for line in lines if line.endswith("history of s/shop.t: it is made from the changelog")]
+    told = sorted((r["id"], r["a"], r["_cdc_order_to"] is None) for r in history(feed, "t"))
+    assert told == [(1, 1, False), (1, 2, False), (2, 1, True)]
+
+
 def test_of_one_that_is_made_anew_a_line_is_told(feed: Feed) -> None:
     feed.say(T.stated() | {"lineage": "1"}, T.insert((1, 10), {"id": "1", "a": "1", "b": "x"}))
     lines: list[str] = []
