@@ -15,6 +15,7 @@ from cdc_platform.config.storage import Storage
 from cdc_platform.kafka.broker import BrokerInfo, start, stop
 from cdc_platform.setup.ports import free_port
 from tests import jvm, properties, s3_server
+from tests.kafka_topics import Kafka
 
 os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
 
@@ -55,6 +56,11 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerInfo]:
     home = tmp_path_factory.mktemp("broker")
     yield start(home, free_port())
     stop(home)
+
+
+@pytest.fixture(scope="session")
+def kafka(broker: BrokerInfo) -> Kafka:
+    return Kafka(broker.bootstrap_servers)
 
 
 @pytest.fixture(scope="session")

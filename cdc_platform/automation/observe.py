@@ -13,10 +13,10 @@ from cdc_platform.config import Config, Source
 from cdc_platform.errors import CdcError, KafkaAccessDenied, KafkaUnreachable
 from cdc_platform.formats import FORMATS
 from cdc_platform.kafka.client import failure, reach, topic_filter
-from cdc_platform.kafka.offsets import kafka_state
 from cdc_platform.lake import queries
 from cdc_platform.lake.heard import Heard, last_heard
 from cdc_platform.lake.queries import Partition
+from cdc_platform.landing.positions import in_kafka
 from cdc_platform.units import age, duration, when
 
 KAFKA_TIMEOUT_S = 5.0
@@ -61,11 +61,11 @@ def each_source(config: Config, look: Callable[[Source], T]) -> dict[str, T | Cd
 
 
 def kafka_ends(config: Config, source: Source) -> dict[Partition, tuple[int, int]]:
-    """(topic, partition) → first offset still there, offset of the next record to be written.
+    """(topic, partition) → first offset still there, offset of the next record to be written, as the lake numbers them.
 
     Raises KafkaUnreachable, KafkaAccessDenied, ConfigError (a topic named in the configuration doesn't exist).
     """
-    return {(s.topic, s.partition): (s.begin, s.end) for s in kafka_state(config, source)}
+    return {(s.topic, s.partition): (s.begin, s.end) for s in in_kafka(config, source)}
 
 
 def newest_record(config: Config, source: Source) -> tuple[int, datetime | None]:

@@ -56,9 +56,8 @@ def _told(
         from cdc_platform.explain.statement import of_events
 
         of_events(config, source, data.get("events", []))
-    people = {
-        k: data[k] for k in ("address", "source", "format", "outcome", "why", "timestamp", "landed_at") if data.get(k)
-    }
+    shown = ("address", "kafka_offset", "source", "format", "outcome", "why", "timestamp", "landed_at")
+    people = {k: data[k] for k in shown if data.get(k) is not None}
     if data.get("erased"):
         people["bytes"] = "erased at a subject's request"
     if "message" in data:

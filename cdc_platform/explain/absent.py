@@ -16,11 +16,11 @@ from cdc_platform.explain.changes import ended
 from cdc_platform.explain.events import left_out_by, place_of, reached
 from cdc_platform.explain.row import Explained
 from cdc_platform.explain.scan import Sought, find
-from cdc_platform.kafka.offsets import kafka_state
 from cdc_platform.lake import queries, sequences, stores
 from cdc_platform.lake.queries import query, text
 from cdc_platform.lake.skipping import Above, files_that_may_hold
 from cdc_platform.landing.erased import erased_before
+from cdc_platform.landing.positions import in_kafka
 from cdc_platform.reading.catalog import State, TableName, states
 from cdc_platform.snapshots.reduce.one_key import Change
 from cdc_platform.tables import CHANGES, QUARANTINE, Name, name_columns, name_in
@@ -199,7 +199,7 @@ def _on_the_way(config: Config, told: Explained) -> Iterator[Reason]:
             )
     landed = queries.landed(config, source)
     try:
-        state = kafka_state(config, source)
+        state = in_kafka(config, source)
     except CdcError as error:
         yield Reason("not landed", f"whether all that Kafka has is landed isn't known: {error}", sure=False)
         return

@@ -10,22 +10,25 @@ from cdc_platform.explain.records import Address
 from cdc_platform.formats.erased import WHY
 from cdc_platform.formats.loaded import NAME
 from cdc_platform.kafka.client import topic_filter
-from cdc_platform.kafka.offsets import kafka_state
 from cdc_platform.lake import queries, stores
 from cdc_platform.lake.queries import query, text
 from cdc_platform.landing.ended import ended
+from cdc_platform.landing.positions import in_kafka, kafka_offset
 
 _RANK = ("quarantined", "not applied yet", "applied", "filtered", "duplicate", "resolved", "erased", "control")
 """A message with several outcomes is of the first of these; as the ledger counts it (changelog/outcomes.py)."""
 
 
 def look(config: Config, source: Source, address: Address) -> dict[str, Any]:
-    """address, source, format, outcome (applied, control, filtered, waiting, joined, duplicate, quarantined, resolved,
-    erased, not decoded yet, not applied yet, not landed, lost, none), why (in words); of a landed record timestamp,
-    landed_at, headers, key, value (bytes), erased (whether its bytes were); message: address of the first record,
-    `parts`: addresses of all, value: the whole; of what was decoded `events`: rows of `changes`, each with its outcome;
-    quarantine: its rows about the record."""
+    """address, kafka_offset (where it is another: the topic was made again), source, format, outcome (applied, control,
+    filtered, waiting, joined, duplicate, quarantined, resolved, erased, not decoded yet, not applied yet, not landed,
+    lost, none), why (in words); of a landed record timestamp, landed_at, headers, key, value (bytes), erased (whether
+    its bytes were); message: address of the first record, `parts`: addresses of all, value: the whole; of what was
+    decoded `events`: rows of `changes`, each with its outcome; quarantine: its rows about the record."""
     told: dict[str, Any] = {"address": str(address), "source": source.name}
+    then = kafka_offset(config, source, (address.topic, address.partition), address.offset)
+    if then != address.offset:
+        told["kafka_offset"] = then
     told["format"] = NAME if address.topic == tables.LOADED else source.format
     record = records.raw_record(config, source, address)
     if record is None:
@@ -129,7 +132,7 @@ def _beyond(landed: int | None, address: Address, end: int | str) -> str:
 def _kafka(config: Config, source: Source, address: Address) -> int | str:
     """The partition's end in Kafka, or why it isn't known."""
     try:
-        for state in kafka_state(config, source):
+        for state in in_kafka(config, source):
             if (state.topic, state.partition) == (address.topic, address.partition):
                 return state.end
     except CdcError as error:

@@ -6,7 +6,8 @@ made again with as many records as before (its id differs) and doesn't say which
 
 import difflib
 import time
-from dataclasses import dataclass
+from collections.abc import Container, Mapping
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from cdc_platform.config import Config, Source
@@ -21,13 +22,15 @@ TIMEOUT_S = 10.0
 
 @dataclass(frozen=True, slots=True)
 class PartitionState:
-    """One partition in Kafka now: first offset still there, next offset to be written."""
+    """One partition in Kafka now: first offset still there, next offset to be written; base: what was added to both
+    (`numbered`)."""
 
     topic: str
     partition: int
     topic_id: str
     begin: int
     end: int
+    base: int = 0
 
 
 def kafka_state(config: Config, source: Source) -> list[PartitionState]:
@@ -53,11 +56,28 @@ def kafka_state(config: Config, source: Source) -> list[PartitionState]:
     return [PartitionState(t, p, ids.get(t, ""), begin[t, p], end[t, p]) for t, p in partitions]
 
 
-def settled_state(config: Config, source: Source, landed: dict[tuple[str, int], int]) -> list[PartitionState]:
-    """`kafka_state`, asked again when an end lies before what was landed: right after a leader change a broker may
-    report an older end for a moment (KAFKA-7703), which is no loss."""
+_STEP = 10**9
+
+
+def raised(reached: int) -> int:
+    """The base of a partition whose offsets begin again: a round number above all that was landed of it. Topic,
+    partition and offset are the address of a record, and order it; so an offset mustn't come twice."""
+    return (reached // _STEP + 1) * _STEP
+
+
+def numbered(state: list[PartitionState], bases: Mapping[tuple[str, int], int]) -> list[PartitionState]:
+    """With offsets as the lake numbers them. bases: of partitions whose offsets have begun again, what is added."""
+    told = [(s, bases.get((s.topic, s.partition), s.base)) for s in state]
+    return [replace(s, begin=s.begin - s.base + base, end=s.end - s.base + base, base=base) for s, base in told]
+
+
+def settled_state(
+    config: Config, source: Source, landed: Mapping[tuple[str, int], int], bases: Mapping[tuple[str, int], int]
+) -> list[PartitionState]:
+    """`kafka_state`, numbered, asked again when an end lies before what was landed: right after a leader change a
+    broker may report an older end for a moment (KAFKA-7703), which is no loss."""
     for wait_s in (0.5, 2.0, 0.0):
-        state = kafka_state(config, source)
+        state = numbered(kafka_state(config, source), bases)
         if all(s.end >= landed.get((s.topic, s.partition), 0) for s in state) or not wait_s:
             return state
         time.sleep(wait_s)
@@ -65,28 +85,36 @@ def settled_state(config: Config, source: Source, landed: dict[tuple[str, int], 
 
 
 def losses(
-    state: list[PartitionState], landed: dict[tuple[str, int], int], topic_ids: dict[str, set[str]]
+    state: list[PartitionState],
+    landed: Mapping[tuple[str, int], int],
+    topic_ids: Mapping[str, set[str]],
+    new: Container[tuple[str, int]] = (),
 ) -> list[dict[str, Any]]:
-    """Ranges that were never landed and can't be read any more. `landed`: next offset per partition;
-    `topic_ids`: ids under which each topic was landed (an id never comes back). Dicts: topic, partition, from_offset,
-    to_offset (exclusive), why, restart (offset at which reading can go on)."""
+    """Ranges that were never landed and can't be read any more. state: numbered as `landed`, the next offset per
+    partition; topic_ids: ids under which each topic was landed (an id never comes back); new: partitions that had gone
+    and are there again, of which nothing was landed yet. Dicts: topic, partition, from_offset, to_offset (exclusive),
+    why, restart (offset at which reading can go on), base (of offsets from there on; None: as before)."""
     found: list[dict[str, Any]] = []
     for s in state:
         have = landed.get((s.topic, s.partition))
         if not landed:
             continue  # nothing was landed ever: reading begins wherever Kafka does
         made_again = have is not None and s.topic_id and s.topic_id not in topic_ids.get(s.topic, {s.topic_id})
+        made_again = made_again and (s.topic, s.partition) not in new
         have = have or 0  # a partition that is new since the last landing begins at 0
+        base = s.base if (s.topic, s.partition) in new else None
         if made_again:
             why, to, restart = (
                 "topic was deleted and made again; what it still held before is unknown",
                 have + 1,
-                s.begin,
+                s.begin - s.base + (base := raised(have)),
             )
         elif s.begin > have:
             why, to, restart = "removed by retention before they were landed", s.begin, s.begin
         elif s.end < have:
-            why, to, restart = f"partition now ends at {s.end}, {have} were landed", have + 1, s.end
+            base = raised(have)
+            ends = f"partition now ends at {s.end}, {have} were landed"
+            why, to, restart = ends, have + 1, s.end - s.base + base
         else:
             continue
         found.append(
@@ -97,6 +125,7 @@ def losses(
                 "to_offset": to,
                 "why": why,
                 "restart": restart,
+                "base": base,
             }
         )
     there = {(s.topic, s.partition) for s in state}
@@ -108,6 +137,7 @@ def losses(
             "to_offset": have + 1,
             "why": "no longer in Kafka, or no longer among the source's topics",
             "restart": None,
+            "base": None,
         }
         for (t, p), have in sorted(landed.items())
         if (t, p) not in there
@@ -120,16 +150,20 @@ def first_offsets(state: list[PartitionState], start: str) -> dict[tuple[str, in
     return {(s.topic, s.partition): s.begin if start == "earliest" else s.end for s in state}
 
 
-def commit_group(config: Config, source: Source, landed: dict[tuple[str, int], int]) -> None:
-    """Commit next offsets to the source's consumer group, so that lag tools see them. Recovery never reads this.
-    Raises KafkaException."""
+def commit_group(
+    config: Config, source: Source, landed: Mapping[tuple[str, int], int], bases: Mapping[tuple[str, int], int]
+) -> None:
+    """Commit next offsets, as Kafka has them, to the source's consumer group, so that lag tools see them. Recovery
+    never reads this. Raises KafkaException."""
     from confluent_kafka import Consumer, TopicPartition
 
     consumer = Consumer(
         {**librdkafka_properties(config, source), "group.id": group_id(source), "enable.auto.commit": False}
     )
     try:
-        consumer.commit(offsets=[TopicPartition(t, p, o) for (t, p), o in landed.items()], asynchronous=False)
+        consumer.commit(
+            offsets=[TopicPartition(*w, o - bases.get(w, 0)) for w, o in landed.items()], asynchronous=False
+        )
     finally:
         consumer.close()
 

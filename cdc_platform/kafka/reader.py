@@ -44,12 +44,14 @@ class KafkaFailed(Exception):
 
 
 class Range(NamedTuple):
-    """Offsets of a partition from `start` up to (not including) `end`."""
+    """Offsets of a partition from `start` up to (not including) `end`; base: what is added to Kafka's offsets
+    (kafka.offsets.numbered)."""
 
     topic: str
     partition: int
     start: int
     end: int
+    base: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +68,7 @@ class Reading:
 
         consumer = Consumer({**_USUAL, **self.properties, **_NEEDED})
         try:
-            consumer.assign([TopicPartition(wanted.topic, wanted.partition, wanted.start)])
+            consumer.assign([TopicPartition(wanted.topic, wanted.partition, wanted.start - wanted.base)])
             yield from self._batches(consumer, wanted)
         except KafkaException as error:
             raise KafkaFailed(f"{wanted}: {error.args[0].str()}") from None
@@ -93,7 +95,7 @@ class Reading:
         columns = [
             pa.repeat(wanted.topic, n),
             pa.repeat(pa.scalar(wanted.partition, pa.int32()), n),
-            pa.array([m.offset() for m in records], pa.int64()),
+            pa.array([wanted.base + (m.offset() or 0) for m in records], pa.int64()),
             pa.array([ms * 1000 for _, ms in times], pa.int64()).cast(RECORD.field("timestamp").type),
             pa.array([kind - 1 for kind, _ in times], pa.int32()),  # librdkafka counts from "not available"
             pa.array([m.key() for m in records], pa.binary()),
@@ -111,9 +113,8 @@ def _sorted_out(wanted: Range, got: list["Message"], at: int) -> tuple[int, list
 
     records = []
     for message in got:
-        offset = message.offset()
-        if offset is None:
-            offset = -1
+        told = message.offset()
+        offset = -1 if told is None else told + wanted.base
         if (error := message.error()) is not None:
             if error.code() != KafkaError._PARTITION_EOF:
                 raise KafkaException(error)

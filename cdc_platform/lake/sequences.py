@@ -101,8 +101,8 @@ def _lost(config: Config, source: Source) -> list[dict[str, Any]]:
 
 
 def began_again(config: Config, source: Source) -> frozenset[tuple[str, int]]:
-    """Partitions of which landing went on at an earlier offset once: the topic was made again, or has lost its end. So
-    offsets tell no order."""
+    """Partitions of which an earlier version of the platform went on at an earlier offset (landing/positions.py): the
+    topic was made again, or has lost its end. So offsets tell no order."""
     lost = _lost(config, source)
     return frozenset((r["topic"], r["partition"]) for r in lost if r["to_offset"] + 1 <= r["from_offset"])
 
@@ -195,9 +195,10 @@ def _lost_of(ranges: list[dict[str, Any]]) -> Lost:
 
 
 def _range(row: Mapping[str, Any]) -> str:
-    """Of a topic that is gone or was made again nobody knows how many there were."""
+    """Of a topic that is gone or was made again nobody knows how many there were: landing went on elsewhere."""
     first, last = row["from_offset"], row["to_offset"]
-    return f"{row['topic']}/{row['partition']} " + (f"{first} to {last}" if last >= first else f"from {first} on")
+    known = last - first + 1 == row["records"]
+    return f"{row['topic']}/{row['partition']} " + (f"{first} to {last}" if known else f"from {first} on")
 
 
 def open_gaps(config: Config, source: Source) -> list[Gap]:

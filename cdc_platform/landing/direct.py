@@ -55,7 +55,7 @@ def land(
     records = ran = 0
     begun, done = checkpoints.newest(checkpoint)
     entry = checkpoints.begun(checkpoint, done)
-    known = _ends(entry)
+    known, bases = _ends(entry), {(s.topic, s.partition): s.base for s in state}
     before = {at: max(starts.get(at, 0), known.get(at, 0)) for at in {**starts, **known}}
     while True:
         if begun == done:
@@ -68,7 +68,11 @@ def land(
         else:
             entry = checkpoints.begun(checkpoint, begun)
             ends = {**before, **_ends(entry)}
-        ranges = [Range(*at, before.get(at, 0), end) for at, end in sorted(ends.items()) if end > before.get(at, 0)]
+        ranges = [
+            Range(*at, before.get(at, 0), end, bases.get(at, 0))
+            for at, end in sorted(ends.items())
+            if end > before.get(at, 0)
+        ]
         landed = _batch(spark, config, source, sink, ranges, checkpoint, done + 1)
         checkpoints.note(checkpoint, "commits", done + 1, '{"nextBatchWatermarkMs":0}')
         records += landed

@@ -48,12 +48,14 @@ def check(source: Source, over: frozenset[Where], state: list[PartitionState], l
         raise ConfigError(f"source {source.name}: topics", problem, [f"topics: [{now}]"])
 
 
-def take_over(config: Config, source: Source, batch: int, old: Iterable[Where], new: Where, offset: int) -> None:
+def take_over(
+    config: Config, source: Source, batch: int, old: Iterable[Where], new: Where, offset: int, base: int | None = None
+) -> None:
     """Notes that nothing more is read of some partitions, and another is from an offset on; all at once. batch: of the
-    ledger, above all that the source has."""
+    ledger, above all that the source has; base: what the offset has above Kafka's (positions.bases)."""
     said = {"source": source.name, "batch": batch, "room": "landing", "outcome": "landed", "records": 0}
     rows = [
         *({**said, "topic": t, "partition": p, "from_offset": -1, "to_offset": GONE} for t, p in sorted(old)),
-        {**said, "topic": new[0], "partition": new[1], "from_offset": offset, "to_offset": offset - 1},
+        {**said, "topic": new[0], "partition": new[1], "from_offset": offset, "to_offset": offset - 1, "base": base},
     ]
     delta_table.append_rows(OFFSET_LEDGER.at(stores.lake(config)), rows)

@@ -6,6 +6,7 @@ table, so that it can't miss or repeat a batch either; it is brought up to date 
 
 import logging
 import time
+from collections.abc import Container
 from datetime import UTC, datetime
 from typing import Any
 
@@ -21,13 +22,17 @@ from cdc_platform.landing import counting
 from cdc_platform.landing.direct import Landed, land
 from cdc_platform.landing.ended import GONE, ended
 from cdc_platform.landing.ended import check as check_ended
+from cdc_platform.landing.positions import GENERATION, Where, position, returned
 from cdc_platform.results import StageResult, Stopwatch
 from cdc_platform.spark import arrow_tasks, delta_sql
-from cdc_platform.tables import CHECKPOINT, LANDING, LOADED, OFFSET_LEDGER, TOPICS
+from cdc_platform.tables import CHECKPOINT, LANDING, OFFSET_LEDGER, TOPICS
 
 log = logging.getLogger(__name__)
 
-_LEDGER_COLUMNS = ("source", "batch", "room", "topic", "partition", "from_offset", "to_offset", "outcome", "records")
+_LEDGER_COLUMNS = (
+    *("source", "batch", "room", "topic", "partition", "from_offset", "to_offset", "outcome", "records"),
+    "base",
+)
 
 
 def run(spark: SparkSession, config: Config, source: Source) -> StageResult:
@@ -36,18 +41,24 @@ def run(spark: SparkSession, config: Config, source: Source) -> StageResult:
     path = delta_sql.ensure(LANDING, LANDING.at(stores.lake(config), source=source.name))
     ledger = delta_sql.ensure(OFFSET_LEDGER, OFFSET_LEDGER.at(stores.lake(config)))
     topics = delta_sql.ensure(TOPICS, TOPICS.at(stores.lake(config)))
-    generation, landed, batch = position(ledger, source)
-    if _account(spark, config, source, generation):
-        generation, landed, batch = position(ledger, source)
+    now = position(ledger, source)
+    if _account(spark, config, source, now.generation):
+        now = position(ledger, source)
     known = _topic_ids(topics, source)
     looked_ms = int(time.time() * 1000)
-    state = offsets.settled_state(config, source, landed)
-    check_ended(source, ended(config, source), state, landed)
-    lost = _losses(source, state, landed, known)
+    state = offsets.settled_state(config, source, now.landed, now.bases)
+    check_ended(source, ended(config, source), state, now.landed)
+    back = returned(now.gone, state, known)
+    new = {w: at for w, at in back.items() if at != now.gone[w]}
+    lost = _losses(source, offsets.numbered(state, new), {**now.landed, **back}, known, new)
     if lost:
-        generation += 1
-        _note_losses(source, lost, generation, ledger)
-        generation, landed, batch = position(ledger, source)
+        _note_losses(source, lost, now.generation + 1, ledger)
+        now = position(ledger, source)
+    if new := {w: at for w, at in new.items() if w not in now.landed}:
+        _note_returned(source, new, now.batch, ledger)
+        now = position(ledger, source)
+    state = offsets.numbered(state, now.bases)
+    generation, landed, batch = now.generation, {**back, **now.landed}, now.batch
     if not state:  # a pattern that matches nothing (any more): no checkpoint, so no wrong start either
         return StageResult(
             "landing", source.name, 0, 0, watch.seconds, {"records": 0, "lag": 0, "partitions": 0, "lost": len(lost)}
@@ -58,12 +69,13 @@ def run(spark: SparkSession, config: Config, source: Source) -> StageResult:
         landed = _note_positions(source, first, landed, batch, ledger)
     done = _land(spark, config, source, state, landed, path, generation, looked_ms)
     if done.batches and _account(spark, config, source, generation):
-        _, landed, batch = position(ledger, source)
+        now = position(ledger, source)
+        landed, batch = {**back, **now.landed}, now.batch
     elif not done.batches and len(state) > 1:
         checkpoints.note_look(_checkpoint(config, source, generation), looked_ms)
     there = {(s.topic, s.partition) for s in state}  # the checkpoint tells those, too, that others took the place of
     landed = _note_positions(source, {w: at for w, at in done.ends.items() if w in there}, landed, batch, ledger)
-    _commit_group(config, source, landed)
+    _commit_group(config, source, landed, now.bases)
     lag = sum(max(0, s.end - landed.get((s.topic, s.partition), s.begin)) for s in state)
     return StageResult(
         "landing",
@@ -85,7 +97,7 @@ def _land(
     config: Config,
     source: Source,
     state: list[offsets.PartitionState],
-    landed: dict[tuple[str, int], int],
+    landed: dict[Where, int],
     path: Store,
     generation: int,
     looked_ms: int,
@@ -103,38 +115,13 @@ def _checkpoint(config: Config, source: Source, generation: int) -> Store:
 def looked_at(config: Config, source: Source) -> datetime | None:
     """When Kafka had been looked at last of which all has landed: by the run of the newest batch, or by one since that
     found nothing. None: the newest batch's run was ended before it had all, or an earlier version did it."""
-    generation, _, _ = position(OFFSET_LEDGER.at(stores.lake(config)), source)
-    checkpoint = _checkpoint(config, source, generation)
+    now = position(OFFSET_LEDGER.at(stores.lake(config)), source)
+    checkpoint = _checkpoint(config, source, now.generation)
     _, done = checkpoints.newest(checkpoint)
     entry = checkpoints.begun(checkpoint, done)
     of_batch = checkpoints.looked_ms(entry) if entry is not None else None
     looked = max((at for at in (of_batch, checkpoints.last_look(checkpoint)) if at is not None), default=None)
     return None if looked is None else datetime.fromtimestamp(looked / 1000, UTC)
-
-
-GENERATION = 1 << 40
-"""Ledger batches of generation g are numbered from g * 2**40 on: newer always means larger."""
-
-
-def position(ledger: Store, source: Source) -> tuple[int, dict[tuple[str, int], int], int]:
-    """Where landing stands: how often losses were accepted (the generation), (topic, partition) → next offset to land,
-    newest ledger batch.
-
-    Each accepted loss begins a new checkpoint: one that remembers offsets which no longer exist would skip the
-    first records of a topic that was made again. A partition goes on at its restart; one that is gone, or that
-    another took the place of, is left out.
-    """
-    rows = delta_table.ask(
-        "SELECT topic, \"partition\", max(named_struct('batch', batch, 'to_offset', to_offset)) AS last, "
-        "max(CASE WHEN outcome = 'lost' THEN batch END) AS lost, max(batch) AS batch FROM {ledger} "
-        f"WHERE source = '{source.name}' AND outcome IN ('landed', 'lost') AND topic <> '{LOADED}' "
-        'GROUP BY topic, "partition"',
-        ledger=ledger,
-    )
-    generation = (max((r["lost"] for r in rows if r["lost"] is not None), default=-1) + 1) // GENERATION
-    batch = max((generation * GENERATION, *(r["batch"] for r in rows)))
-    at = {(r["topic"], r["partition"]): r["last"]["to_offset"] for r in rows}
-    return generation, {place: last + 1 for place, last in at.items() if last > GONE}, batch
 
 
 def _topic_ids(topics: Store, source: Source) -> dict[str, set[str]]:
@@ -146,10 +133,14 @@ def _topic_ids(topics: Store, source: Source) -> dict[str, set[str]]:
 
 
 def _losses(
-    source: Source, state: list[offsets.PartitionState], landed: dict[tuple[str, int], int], known: dict[str, set[str]]
+    source: Source,
+    state: list[offsets.PartitionState],
+    landed: dict[Where, int],
+    known: dict[str, set[str]],
+    new: Container[Where],
 ) -> list[dict[str, Any]]:
     """Accepted losses; raises OffsetsLost where the source doesn't accept them."""
-    lost = offsets.losses(state, landed, known)
+    lost = offsets.losses(state, landed, known, new)
     if lost and source.on_lost_offsets == "fail":
         raise OffsetsLost(source.name, lost)
     if lost:
@@ -180,19 +171,26 @@ def _note_losses(source: Source, lost: list[dict[str, Any]], generation: int, le
             GONE if x["restart"] is None else x["restart"] - 1,
             "lost",
             x["to_offset"] - x["from_offset"],
+            x["base"],
         )
         for x in lost
     ]
     delta_table.append_rows(ledger, [dict(zip(_LEDGER_COLUMNS, r, strict=True)) for r in rows])
 
 
+def _note_returned(source: Source, new: dict[Where, int], batch: int, ledger: Store) -> None:
+    """Partitions of topics that had gone and were made again begin at these bases."""
+    rows = [(source.name, batch, "landing", t, p, at, at - 1, "landed", 0, at) for (t, p), at in sorted(new.items())]
+    delta_table.append_rows(ledger, [dict(zip(_LEDGER_COLUMNS, r, strict=True)) for r in rows])
+
+
 def _note_positions(
     source: Source,
-    now: dict[tuple[str, int], int],
-    landed: dict[tuple[str, int], int],
+    now: dict[Where, int],
+    landed: dict[Where, int],
     batch: int,
     ledger: Store,
-) -> dict[tuple[str, int], int]:
+) -> dict[Where, int]:
     """Next offsets that no landed record tells, as ledger rows of 0 records; returns all next offsets.
 
     Transaction markers and aborted records take offsets but are never landed, and a partition may hold nothing yet.
@@ -202,7 +200,7 @@ def _note_positions(
     passed = {k: offset for k, offset in sorted(now.items()) if offset != landed.get(k)}
     if passed:
         rows = [
-            (source.name, batch, "landing", t, p, landed.get((t, p), offset), offset - 1, "landed", 0)
+            (source.name, batch, "landing", t, p, landed.get((t, p), offset), offset - 1, "landed", 0, None)
             for (t, p), offset in passed.items()
         ]
         delta_table.append_rows(ledger, [dict(zip(_LEDGER_COLUMNS, r, strict=True)) for r in rows])
@@ -212,7 +210,7 @@ def _note_positions(
 def account(spark: SparkSession, config: Config, source: Source) -> None:
     """Brings the ledger of landed ranges up to date with what is in landing."""
     ledger = delta_sql.ensure(OFFSET_LEDGER, OFFSET_LEDGER.at(stores.lake(config)))
-    _account(spark, config, source, position(ledger, source)[0])
+    _account(spark, config, source, position(ledger, source).generation)
 
 
 def _account(spark: SparkSession, config: Config, source: Source, generation: int) -> list[int]:
@@ -239,13 +237,13 @@ def _account(spark: SparkSession, config: Config, source: Source, generation: in
     return batches.for_each(spark, path, source.max_bytes_per_batch, checkpoint, each)
 
 
-def _commit_group(config: Config, source: Source, landed: dict[tuple[str, int], int]) -> None:
+def _commit_group(config: Config, source: Source, landed: dict[Where, int], bases: dict[Where, int]) -> None:
     from confluent_kafka import KafkaException
 
     if not landed:
         return
     try:
-        offsets.commit_group(config, source, landed)
+        offsets.commit_group(config, source, landed, bases)
     except KafkaException as error:
         log.warning(
             "source %s: offsets are landed but not committed for lag tools: %s", source.name, error.args[0].str()

@@ -20,7 +20,7 @@ from pyspark.sql import functions as F
 from cdc_platform import tables
 from cdc_platform.config import Config, Source
 from cdc_platform.lake import delta_table, stores
-from cdc_platform.landing.run import GENERATION
+from cdc_platform.landing.positions import GENERATION
 from cdc_platform.spark import delta_sql, folding
 from cdc_platform.tables import Table
 
@@ -64,13 +64,15 @@ def _old_batches(rows: DataFrame, *by: str) -> Column:
 def _ledger(old: DataFrame) -> DataFrame:
     by = ("source", "room", "topic", "partition", "outcome", F.floor(F.col("batch") / GENERATION).alias("_generation"))
     newest = F.max(F.struct("batch", "to_offset"))
-    # Where landing goes on is what its newest row says: a topic that was made again has lower offsets.
+    # Where landing goes on is what its newest row says: in lakes of earlier versions, a topic that was made again has
+    # lower offsets.
     end = F.when(F.col("outcome") == "landed", newest.getField("to_offset")).otherwise(F.max("to_offset"))
     return old.groupBy(*by).agg(
         F.max("batch").alias("batch"),
         F.min("from_offset").alias("from_offset"),
         end.alias("to_offset"),
         F.sum("records").alias("records"),
+        F.max("base").alias("base"),
     )
 
 

@@ -20,8 +20,7 @@ from cdc_platform.config.shadow import Shadow
 from cdc_platform.kafka.offsets import kafka_state
 from cdc_platform.lake import delta_table, queries, stores
 from cdc_platform.lake.writer_lock import source_lock
-from cdc_platform.landing import ended
-from cdc_platform.landing import run as landing
+from cdc_platform.landing import ended, positions
 from cdc_platform.results import Stopwatch
 from cdc_platform.shadow import kept, ready, seam
 from cdc_platform.shadow.handover import Handover
@@ -76,7 +75,7 @@ class Cutover(Way):
     def _seam(self) -> Seam:
         at = seam.find(self.config, self.pair)
         topic, partition = at.new
-        here = [s for s in kafka_state(self.config, self.by) if (s.topic, s.partition) == at.new]
+        here = [s for s in positions.in_kafka(self.config, self.by) if (s.topic, s.partition) == at.new]
         if not here or here[0].begin > at.offset or {s.topic for s in here} != {topic}:
             raise self.refused(f"Kafka has no longer what stands at {topic}/{partition}/{at.offset}", ready.RUN)
         if erased := self._erased_from(at):
@@ -107,14 +106,15 @@ class Cutover(Way):
         if new := sorted(ids - {r["topic_id"] for r in known or []}):
             said = {"source": self.of.name, "topic": topic, "seen_at": datetime.now(UTC)}
             delta_table.append_rows(TOPICS.at(lake), [{**said, "topic_id": i} for i in new])
-        _, mine, batch = landing.position(OFFSET_LEDGER.at(lake), self.of)
-        ended.take_over(self.config, self.of, batch + 1, mine, at.new, at.offset)
+        now = positions.position(OFFSET_LEDGER.at(lake), self.of)
+        base = positions.bases(self.config, self.by).get(at.new)
+        ended.take_over(self.config, self.of, now.batch + 1, now.landed, at.new, at.offset, base)
 
     def _done(self) -> dict[str, Any] | None:
         """What is told where `by`'s partition is read by `of` already."""
         if not ended.ended(self.config, self.of):
             return None
-        _, mine, _ = landing.position(OFFSET_LEDGER.at(stores.lake(self.config)), self.of)
+        mine = positions.position(OFFSET_LEDGER.at(stores.lake(self.config)), self.of).landed
         if not mine.keys() & {w for w in queries.landed(self.config, self.by) if w[0] != LOADED}:
             return None
         topics = sorted({topic for topic, _ in mine})

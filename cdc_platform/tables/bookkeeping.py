@@ -47,9 +47,11 @@ OFFSET_LEDGER = Table(
             "landed, applied, control, filtered, waiting, joined, duplicate, quarantined, erased, lost",
         ),
         Column("records", BIGINT, "offsets with this outcome; negative takes back what was counted under it before"),
+        Column("base", BIGINT, "where the partition began again: what is added to Kafka's offsets from here on"),
     ),
     partition_by=("source",),
     settings=NOTED,
+    added=("base",),
 )
 
 LINEAGES = Table(

@@ -1,14 +1,16 @@
 """Loss is told by name from what Kafka holds and what was landed."""
 
-from cdc_platform.kafka.offsets import PartitionState, first_offsets, losses
+from cdc_platform.kafka.offsets import PartitionState, first_offsets, losses, numbered, raised
+
+BASE = 10**9
 
 
 def state(begin, end, partition=0, topic_id="A"):
     return PartitionState("t", partition, topic_id, begin, end)
 
 
-def found(states, landed, ids=None):
-    rows = losses(states, landed, {"t": {"A"}} if ids is None else ids)
+def found(states, landed, ids=None, new=()):
+    rows = losses(states, landed, {"t": {"A"}} if ids is None else ids, new)
     return [(r["topic"], r["partition"], r["from_offset"], r["to_offset"], r["restart"]) for r in rows]
 
 
@@ -29,13 +31,35 @@ def test_a_new_partition_that_no_longer_begins_at_zero_has_lost_its_first_record
 
 
 def test_a_shrunk_partition_is_a_loss():
-    assert found([state(0, 2)], {("t", 0): 5}) == [("t", 0, 5, 6, 2)]
+    assert found([state(0, 2)], {("t", 0): 5}) == [("t", 0, 5, 6, BASE + 2)]  # what comes at 2 to 4 are other records
 
 
 def test_a_topic_made_again_is_a_loss_whatever_its_offsets():
     for end in (2, 5, 9):
-        assert found([state(0, end, topic_id="B")], {("t", 0): 5}) == [("t", 0, 5, 6, 0)]
+        assert found([state(0, end, topic_id="B")], {("t", 0): 5}) == [("t", 0, 5, 6, BASE)]
     assert found([state(0, 9, topic_id="B")], {("t", 0): 5}, {"t": {"A", "B"}}) == []  # landed under both
+
+
+def test_what_begins_again_has_offsets_above_all_that_were_landed():
+    assert [raised(at) for at in (0, 5, BASE - 1, BASE, 7 * BASE + 3)] == [BASE, BASE, BASE, 2 * BASE, 8 * BASE]
+    [once] = losses([state(3, 9, topic_id="B")], {("t", 0): 5}, {"t": {"A"}})
+    assert (once["base"], once["restart"]) == (BASE, BASE + 3)
+    again = numbered([state(1, 9, topic_id="C")], {("t", 0): BASE})
+    assert [(s.begin, s.end, s.base) for s in again] == [(BASE + 1, BASE + 9, BASE)]
+    assert numbered(again, {}) == again  # those of others stay
+    [twice] = losses(again, {("t", 0): BASE + 9}, {"t": {"A", "B"}})
+    assert (twice["base"], twice["restart"]) == (2 * BASE, 2 * BASE + 1)
+    [cut] = losses(numbered([state(0, 4)], {("t", 0): BASE}), {("t", 0): BASE + 6}, {"t": {"A"}})
+    assert (cut["base"], cut["restart"]) == (2 * BASE, 2 * BASE + 4)
+    [old] = losses(numbered([state(8, 9)], {("t", 0): BASE}), {("t", 0): BASE + 6}, {"t": {"A"}})  # retention
+    assert (old["base"], old["restart"]) == (None, BASE + 8)
+
+
+def test_a_topic_that_had_gone_and_is_there_again_is_no_loss_but_for_what_retention_took():
+    back = numbered([state(0, 9, topic_id="B")], {("t", 0): BASE})
+    assert found(back, {("t", 0): BASE}, new={("t", 0)}) == []
+    [lost] = losses(numbered([state(2, 9, topic_id="B")], {("t", 0): BASE}), {("t", 0): BASE}, {}, {("t", 0)})
+    assert (lost["from_offset"], lost["restart"], lost["base"]) == (BASE, BASE + 2, BASE)
 
 
 def test_a_broker_that_tells_no_topic_ids_is_judged_by_offsets():

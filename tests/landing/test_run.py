@@ -8,15 +8,19 @@ import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 from pyspark.sql import functions as F
 
+from cdc_platform.automation.observe import kafka_ends
 from cdc_platform.errors import ConfigError, KafkaUnreachable, OffsetsLost
 from cdc_platform.kafka import offsets
 from cdc_platform.kafka.client import group_id
 from cdc_platform.kafka.offsets import kafka_state
-from cdc_platform.lake import delta_table
+from cdc_platform.lake import delta_table, queries
 from cdc_platform.landing import run as landing
 from cdc_platform.tables import CHECKPOINT, LANDING, OFFSET_LEDGER
 
 pytestmark = [pytest.mark.spark, pytest.mark.broker]
+
+BASE = 10**9
+"""What is added to the offsets of a topic that was made again."""
 
 
 class Feed:
@@ -50,6 +54,13 @@ class Feed:
         frame = self.spark.read.format("delta").load(self.ledger_path).where(F.col("outcome") == outcome)
         columns = ("topic", "partition", "from_offset", "to_offset", "records")
         return [tuple(r) for r in frame.where("records > 0").orderBy("batch", *columns).select(*columns).collect()]
+
+    def committed(self, topic):
+        """The next offset that lag tools are told."""
+        asked = Consumer({"bootstrap.servers": self._servers, "group.id": group_id(self.source)})
+        [told] = asked.committed([TopicPartition(topic, 0)], timeout=10)
+        asked.close()
+        return told.offset
 
     def forget_ledger_commit(self, batch):
         commits = Path(CHECKPOINT.at(self.config.lake, room="ledger", source="feed")) / "commits"
@@ -245,7 +256,15 @@ def test_a_topic_made_again_fails_the_run_and_accepted_all_its_records_are_lande
     own.set(topics=[topic], on_lost_offsets="accept")
     assert own.land().metrics["records"] == records
     assert own.values() == [f"old{i}" for i in range(5)] + [f"again{i}" for i in range(records)]
-    assert own.land().metrics["records"] == 0
+    assert own.rows("offset") == [*((i,) for i in range(5)), *((BASE + i,) for i in range(records))]
+    assert own.land().metrics == {"records": 0, "lag": 0, "partitions": 1, "lost": 0}
+    kafka.fill(topic, 2, "more")
+    assert own.land().metrics["records"] == 2
+    assert own.rows("offset")[-1] == (BASE + records + 1,)
+    assert queries.landed(own.config, own.source) == {(topic, 0): BASE + records + 2}
+    assert kafka_ends(own.config, own.source) == {(topic, 0): (BASE, BASE + records + 2)}
+    assert own.committed(topic) == records + 2  # as Kafka has it
+    assert [row[2:4] for row in own.ledger("lost")] == [(5, BASE - 1)]
 
 
 def test_a_topic_that_held_nothing_unread_is_still_known_when_it_is_made_again(feed, kafka):
@@ -294,6 +313,26 @@ def test_a_deleted_topic_is_told_and_the_others_go_on_when_that_is_accepted(feed
     kafka.fill(gone, 1, "again")
     own.set(topic_pattern=f"{prefix}-.*")
     assert own.land().metrics["records"] == 1  # the loss was accepted once, it isn't told again
+    assert sorted(own.rows("topic", "offset")) == [(gone, 0), (gone, 1), (gone, BASE), *((stays, i) for i in range(3))]
+    kafka.fill(gone, 1, "again")
+    assert own.land().metrics["records"] == 1
+    assert (gone, BASE + 1) in own.rows("topic", "offset")
+
+
+def test_a_topic_that_the_source_leaves_out_for_a_while_goes_on_where_landing_was(feed, kafka):
+    """It is the same topic: nothing of it lands twice, and nothing is lost."""
+    one, two = kafka.topic(), kafka.topic()
+    kafka.fill(one, 3)
+    kafka.fill(two, 1)
+    own = feed(topics=[one, two])
+    own.land()
+    own.set(topics=[two], on_lost_offsets="accept")
+    own.land()
+    kafka.fill(one, 2, "later")
+    own.set(topics=[one, two])
+    assert own.land().metrics["records"] == 2
+    assert own.rows("topic", "offset").count((one, 0)) == 1
+    assert queries.landed(own.config, own.source)[one, 0] == 5
 
 
 def test_a_topic_that_does_not_exist_is_a_wrong_configuration(feed, kafka):

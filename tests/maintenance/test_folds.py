@@ -8,7 +8,7 @@ import pytest
 from cdc_platform import tables
 from cdc_platform.errors import NotReadable
 from cdc_platform.lake import delta_table, new_tables, queries, sequences, stores, watermarks
-from cdc_platform.landing import run as landing
+from cdc_platform.landing import positions
 from cdc_platform.maintenance import folds
 from cdc_platform.reading.catalog import find_cut
 from tests.rows import add
@@ -17,6 +17,7 @@ pytestmark = pytest.mark.spark
 
 NOW = datetime.now(UTC)
 BATCHES = 1_500
+BASE = 10**9
 
 
 @pytest.fixture
@@ -27,10 +28,10 @@ def lake(make_config: Any) -> Any:
     return config
 
 
-def ledger(config: Any, *rows: tuple[str, int, int, int, int, str, int], source: str = "s") -> None:
-    names = ("room", "batch", "partition", "from_offset", "to_offset", "outcome", "records")
+def ledger(config: Any, *rows: tuple[Any, ...], source: str = "s") -> None:
+    names = ("room", "batch", "partition", "from_offset", "to_offset", "outcome", "records", "base")
     said = {"source": source, "topic": "t"}
-    add(config.lake, tables.OFFSET_LEDGER, *({**said, **dict(zip(names, r, strict=True))} for r in rows))
+    add(config.lake, tables.OFFSET_LEDGER, *({**said, **dict(zip(names, r, strict=False))} for r in rows))
 
 
 def rows_of(config: Any, table: tables.Table, source: str = "s") -> int:
@@ -40,8 +41,10 @@ def rows_of(config: Any, table: tables.Table, source: str = "s") -> int:
 
 def asked_of_ledger(config: Any) -> Any:
     path = tables.OFFSET_LEDGER.at(stores.lake(config))
-    own = [(queries.ledger(config, [s]), queries.landed(config, s), landing.position(path, s)) for s in config.sources]
-    lost = "SELECT from_offset, to_offset, batch FROM {t} WHERE outcome = 'lost' ORDER BY batch"
+    own = [
+        (queries.ledger(config, [s]), queries.landed(config, s), positions.position(path, s)) for s in config.sources
+    ]
+    lost = "SELECT from_offset, to_offset, batch, base FROM {t} WHERE outcome = 'lost' ORDER BY batch"
     return own, delta_table.ask(lost, t=path)
 
 
@@ -53,13 +56,18 @@ def test_the_sums_of_the_ledger_and_where_landing_goes_on(spark: Any, lake: Any)
         rows += [("changelog", b, 0, 10 * b + 9, 10 * b + 9, "control", 1) for b in range(BATCHES)]
         rows += [("changelog", -7, 0, 0, 5, "filtered", 3), ("landing", again - 1, 0, 14_990, -1, "lost", 10)]
         rows += [("landing", again + b, 0, b, b, "landed", 1) for b in range(BATCHES)]
+        rows += [
+            ("landing", again - 1, 1, 15_000, BASE - 1, "lost", 1, BASE),
+            ("landing", 9, 2, BASE, BASE, "landed", 1, BASE),
+        ]
         ledger(lake, *rows, source=source)
     before = asked_of_ledger(lake)
+    assert positions.bases(lake, lake.sources[0]) == {("t", 1): BASE, ("t", 2): BASE}
     assert folds.fold(spark, lake, lake.sources[0]) > 4_900
     assert asked_of_ledger(lake) == before
     left = rows_of(lake, tables.OFFSET_LEDGER)
-    assert left < 3 * 1_001 + 1_000 + 10
-    assert rows_of(lake, tables.OFFSET_LEDGER, "other") == 6 * BATCHES + 2
+    assert left < 3 * 1_001 + 1_000 + 12
+    assert rows_of(lake, tables.OFFSET_LEDGER, "other") == 6 * BATCHES + 4
     assert folds.fold(spark, lake, lake.sources[0]) == 0
     ledger(lake, ("landing", again + BATCHES, 0, BATCHES, BATCHES + 4, "landed", 5))
     assert queries.landed(lake, lake.sources[0])["t", 0] == BATCHES + 5

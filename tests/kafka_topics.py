@@ -3,7 +3,6 @@
 import time
 import uuid
 
-import pytest
 from confluent_kafka import Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic
 
@@ -58,8 +57,3 @@ class Kafka:
         while not done():
             assert time.monotonic() < deadline
             time.sleep(0.05)
-
-
-@pytest.fixture(scope="session")
-def kafka(broker):
-    return Kafka(broker.bootstrap_servers)
