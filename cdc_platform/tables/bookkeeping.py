@@ -228,10 +228,15 @@ CUTS = Table(
         WRITTEN_AT,
         Column("schemas", TEXTS, "path under the lake: the schema of its table, where it has one"),
         Column("folder", STRING, "under `snapshots`, that they are in; NULL: the source's name"),
+        Column(
+            "ddl_offsets",
+            Map(STRING, BIGINT),
+            "topic/partition: last offset of DDL in it, of those that aren't in `offsets` (a topic of DDL alone)",
+        ),
     ),
     partition_by=("source",),
     settings=NOTED,
-    added=("schemas", "folder"),
+    added=("schemas", "folder", "ddl_offsets"),
 )
 
 SNAPSHOT_FOLDERS = Table(

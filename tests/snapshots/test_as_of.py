@@ -126,6 +126,32 @@ def test_behind_a_transaction_a_table_is_what_it_made(spark: Any, make_config: A
         moments.parse(feed.config, "s", f"{uuid}:9", "TIME|GTID|CUT", gtids=True)
 
 
+def test_a_cut_has_the_ddl_that_came_by_a_topic_of_its_own(spark: Any, make_config: Any, tmp_path: Path) -> None:
+    """Also what stands behind its newest row, and what came in an earlier batch than another cut's."""
+    feed = Feed(spark, make_config([{"name": "s", "format": "canal", "topics": ["t"]}]), "s")
+    alone = {"topic": "ddl", "partition": 0, "lineage": "1"}
+    then: list[Rows] = []
+
+    def catch_up() -> None:
+        feed.catch_up()
+        then.append(kept(feed)["t"])
+
+    feed.say(OLD.stated() | {"lineage": "1"}, FIRST)
+    catch_up()
+    feed.say(ddl("alter table t add c int default 3", 20, offset=0, **alone))
+    catch_up()
+    feed.say(OLD.delete((1, 30), {"id": "1", "a": "1", "b": "x"}), SECOND | position(1, 31))
+    catch_up()
+    feed.say(ddl("alter table t drop column b", 40, offset=1, **alone))
+    catch_up()
+    assert [names for names, _ in then] == [["id", "a", "b"], *[["id", "a", "b", "c"]] * 2, ["id", "a", "c"]]
+    for cut, rows in enumerate(then, 1):
+        assert as_it_was(feed, "t", cut, tmp_path / f"{cut}")[1] == rows
+    cuts = sorted(feed.rows(tables.CUTS), key=lambda c: c["cut"])
+    assert [list(c["offsets"]) for c in cuts] == [["t/0"]] * 4  # by these alone transactions are counted
+    assert [c["ddl_offsets"] for c in cuts] == [{}, {"ddl/0": 0}, {"ddl/0": 0}, {"ddl/0": 1}]
+
+
 @pytest.mark.thorough
 def test_a_table_without_a_key_and_partial_images(spark: Any, make_config: Any, tmp_path: Path) -> None:
     feed = Feed(spark, make_config([{"name": "s", "format": "canal", "topics": ["t"]}]), "s")

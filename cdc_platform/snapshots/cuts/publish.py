@@ -47,11 +47,12 @@ _POSITION = ("order_key", "binlog_file", "binlog_pos", "gtid", "source_time")
 
 
 class _Last(NamedTuple):
-    """The source's newest cut, and the offsets of its newest cut of kind transaction."""
+    """The source's newest cut, and the offsets of its newest cut of kind transaction. ddl: as `ddl_offsets` in CUTS."""
 
     cut: int
     work: int
     offsets: Mapping[str, int]
+    ddl: Mapping[str, int]
     position: Any
     whole: Mapping[str, int] | None
 
@@ -88,7 +89,7 @@ def publish(
             partial(_versions, config, source, tables, looked_at),
         ]
     )
-    offsets, newest, missing, every = found
+    (offsets, ddl), newest, missing, every = found
     versions = [(name, path, version) for name, path, version in every if version is not None]
     if lost := [name for name, _, version in every if version is None]:
         _stop(config, source, lost, tables)
@@ -104,6 +105,7 @@ def publish(
         **verdict._asdict(),
         **dict(zip(_POSITION, newest, strict=True)),
         "offsets": offsets,
+        "ddl_offsets": ddl,
         "snapshots": [(name[0], name[-1], path, version) for name, path, version in versions],
         "schemas": {path: name[1] for name, path, _ in versions if len(name) == 3},
         "work": work,
@@ -120,15 +122,17 @@ def _mine(spark: SparkSession, path: Store, source: Source) -> DataFrame:
 def _last(path: Store, source: Source) -> _Last:
     newest = f"SELECT max(cut) FROM {{cuts}} WHERE source = '{source.name}'"
     rows = delta_table.ask(
-        f"SELECT cut, kind, work, offsets, {', '.join(_POSITION)} FROM {{cuts}} WHERE source = '{source.name}' "
+        f"SELECT cut, kind, work, offsets, ddl_offsets, {', '.join(_POSITION)} FROM {{cuts}} "
+        f"WHERE source = '{source.name}' "
         f"AND (cut = ({newest}) OR cut = ({newest} AND kind = 'transaction')) ORDER BY cut",
         cuts=path,
     )
     if not rows:
-        return _Last(0, 0, {}, None, None)
+        return _Last(0, 0, {}, {}, None, None)
     last, whole = rows[-1], [dict(r["offsets"]) for r in rows if r["kind"] == "transaction"]
     position = None if last["order_key"] is None else tuple(last[p] for p in _POSITION)
-    return _Last(last["cut"], last["work"], dict(last["offsets"]), position, whole[-1] if whole else None)
+    offsets, ddl = dict(last["offsets"]), dict(last["ddl_offsets"] or {})
+    return _Last(last["cut"], last["work"], offsets, ddl, position, whole[-1] if whole else None)
 
 
 def _work(config: Config, source: Source, tables: state.Tables) -> int:
@@ -139,9 +143,9 @@ def _work(config: Config, source: Source, tables: state.Tables) -> int:
     return found[0]["n"] + sum(t["entries"] for t in tables.values())
 
 
-def _offsets(config: Config, source: Source, last: _Last) -> dict[str, int]:
-    """How far the changelog is, per partition that rows or marks of transactions came by."""
-    new = _behind(source, last.offsets)
+def _offsets(config: Config, source: Source, last: _Last) -> tuple[dict[str, int], dict[str, int]]:
+    """How far the changelog is, per partition that rows or marks of transactions came by; and the DDL of all others."""
+    new = _behind(source, {**last.ddl, **last.offsets})
     place = 'SELECT topic, "partition", "offset"'
     found = delta_table.ask(
         'SELECT topic, "partition", max("offset") AS "offset", bool_and(statement) AS statements FROM ('
@@ -152,8 +156,11 @@ def _offsets(config: Config, source: Source, last: _Last) -> dict[str, int]:
         marks=CONTROL_EVENTS.at(stores.lake(config)),
         history=SCHEMA_HISTORY.at(stores.lake(config)),
     )
-    ends = ((f"{r['topic']}/{r['partition']}", r) for r in found)
-    return {**last.offsets, **{at: r["offset"] for at, r in ends if not r["statements"] or at in last.offsets}}
+    ends = {f"{r['topic']}/{r['partition']}": r for r in found}
+    own = {at: r["offset"] for at, r in ends.items() if not r["statements"] or at in last.offsets}
+    ddl = {at: r["offset"] for at, r in ends.items() if at not in own}
+    offsets = {**last.offsets, **own}
+    return offsets, {at: offset for at, offset in {**last.ddl, **ddl}.items() if at not in offsets}
 
 
 def _behind(source: Source, offsets: Mapping[str, int]) -> str:

@@ -5,12 +5,12 @@ from datetime import datetime
 from typing import Any, NamedTuple
 
 from cdc_platform.changelog.schema import Address, Order
-from cdc_platform.lake import delta_table
+from cdc_platform.lake import delta_table, queries
 from cdc_platform.lake.store import Store
 
 
 class AtCut(NamedTuple):
-    """ends: "topic/partition" → last offset; rows: place of the newest row change."""
+    """ends: "topic/partition" → last offset, of rows and DDL; rows: place of the newest row change."""
 
     ends: Mapping[str, int]
     rows: Order
@@ -30,13 +30,16 @@ class AtCut(NamedTuple):
 
 
 def at_cut(cuts: Store, source: str, number: int) -> AtCut | None:
-    """A cut, by the table CUTS; None: there is none, or no row had come."""
+    """A cut, by the table CUTS; None: there is none, or no row had come. One that an earlier version published doesn't
+    tell how far a topic of DDL alone was: of its DDL what stands before the newest row had come."""
+    ddl = "ddl_offsets" if "ddl_offsets" in (queries.columns(cuts) or ()) else "NULL AS ddl_offsets"
     found = delta_table.ask(
-        f"SELECT offsets, order_key FROM {{cuts}} WHERE source = '{source}' AND cut = {int(number)}", cuts=cuts
+        f"SELECT offsets, {ddl}, order_key FROM {{cuts}} WHERE source = '{source}' AND cut = {int(number)}", cuts=cuts
     )
     if not found or found[0]["order_key"] is None:
         return None
-    return AtCut(dict(found[0]["offsets"]), tuple(int(v) for v in found[0]["order_key"].values()))
+    ends = {**dict(found[0]["ddl_offsets"] or {}), **dict(found[0]["offsets"])}
+    return AtCut(ends, tuple(int(v) for v in found[0]["order_key"].values()))
 
 
 def at_time(rows: Order | None, at: datetime, ddl: Iterable[Mapping[str, Any]]) -> Order | None:
