@@ -21,6 +21,7 @@ from cdc_platform.automation.table_news import TELLING_S
 from cdc_platform.chain import STAGES
 from cdc_platform.config import Config, Source
 from cdc_platform.errors import CdcError, KafkaUnreachable, RunInProgress
+from cdc_platform.kafka.offsets import PartitionState, kafka_state
 from cdc_platform.lake import queries
 from cdc_platform.lake.writer_lock import source_lock
 from cdc_platform.results import StageResult
@@ -80,18 +81,18 @@ def news_of(config: Config, source: Source) -> Callable[[], bool]:
     """A function that says whether Kafka holds anything that hasn't landed; the ledger is asked only when an end has
     moved since the last time. An unreachable Kafka has no news: the heartbeat sensor tells of it. What else is wrong
     with the topics is news: landing tells it as a run does."""
-    seen: dict[queries.Partition, tuple[int, int]] = {}
+    seen: list[PartitionState] = []
 
     def look() -> bool:
         nonlocal seen
         try:
-            ends = observe.kafka_ends(config, source)
+            state = kafka_state(config, source)
         except KafkaUnreachable:
             return False
         except CdcError:
             return True
-        moved, seen = ends != seen, ends
-        return moved and queries.has_news(config, source, ends)
+        moved, seen = state != seen, state
+        return moved and queries.has_news(config, source, observe.ends_of(config, source, state))
 
     return look
 

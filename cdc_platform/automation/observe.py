@@ -13,10 +13,11 @@ from cdc_platform.config import Config, Source
 from cdc_platform.errors import CdcError, KafkaAccessDenied, KafkaUnreachable
 from cdc_platform.formats import FORMATS
 from cdc_platform.kafka.client import failure, reach, topic_filter
+from cdc_platform.kafka.offsets import PartitionState, kafka_state, numbered
 from cdc_platform.lake import queries
 from cdc_platform.lake.heard import Heard, last_heard
 from cdc_platform.lake.queries import Partition
-from cdc_platform.landing.positions import in_kafka
+from cdc_platform.landing.positions import bases
 from cdc_platform.units import age, duration, when
 
 KAFKA_TIMEOUT_S = 5.0
@@ -65,7 +66,13 @@ def kafka_ends(config: Config, source: Source) -> dict[Partition, tuple[int, int
 
     Raises KafkaUnreachable, KafkaAccessDenied, ConfigError (a topic named in the configuration doesn't exist).
     """
-    return {(s.topic, s.partition): (s.begin, s.end) for s in in_kafka(config, source)}
+    return ends_of(config, source, kafka_state(config, source))
+
+
+def ends_of(config: Config, source: Source, state: list[PartitionState]) -> dict[Partition, tuple[int, int]]:
+    """The same of what Kafka told."""
+    now = numbered(state, bases(config, source))
+    return {(s.topic, s.partition): (s.begin, s.end) for s in now}
 
 
 def newest_record(config: Config, source: Source) -> tuple[int, datetime | None]:

@@ -10,6 +10,7 @@ afterwards, in bulk (see `run`).
 # pyarrow.compute makes its functions at run time, so that type checkers do not see them.
 # pyright: reportAttributeAccessIssue=false
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -47,20 +48,21 @@ VERDICT = pa.schema(
 """Output: one row per part of a split message. Records that are whole by themselves get none."""
 
 
-def classify_partition(records: pa.Table, timeout_ms: int) -> pa.Table:
+def classify_partition(records: pa.Table, timeout_ms: int, seams: Sequence[int] = ()) -> pa.Table:
     """META rows of one (topic, partition), in any order → VERDICT rows. Each shard's records by themselves; but Kafka
-    time goes on with every record of the partition: a shard that fell silent sends none of its own."""
+    time goes on with every record of the partition: a shard that fell silent sends none of its own. seams: offsets
+    before which records are missing, or are another topic's."""
     now_ms = pc.max(records.column("at")).as_py()
     shard = records.column("shard")
     return pa.concat_tables(
         [VERDICT.empty_table()]
-        + [classify(records.filter(pc.equal(shard, s)), timeout_ms, now_ms) for s in shard.unique()]
+        + [classify(records.filter(pc.equal(shard, s)), timeout_ms, now_ms, seams) for s in shard.unique()]
     )
 
 
-def classify(group: pa.Table, timeout_ms: int, now_ms: int) -> pa.Table:
+def classify(group: pa.Table, timeout_ms: int, now_ms: int, seams: Sequence[int] = ()) -> pa.Table:
     """META rows of one (topic, partition, shard), in any order → VERDICT rows. A message unfinished for more than
-    `timeout_ms` of Kafka time, which stands at `now_ms`, counts as torn."""
+    `timeout_ms` of Kafka time, which stands at `now_ms`, counts as torn; so does one that reaches over a seam."""
     group = group.sort_by("offset")
     offset, total, index, digest, at, seq = (
         group.column(c).to_numpy(zero_copy_only=False) for c in ("offset", "total", "index", "digest", "at", "seq")
@@ -79,6 +81,8 @@ def classify(group: pa.Table, timeout_ms: int, now_ms: int) -> pa.Table:
 
     def follows(i: int) -> bool:
         if total[i] != total[opened[0]] or index[i] != len(opened):
+            return False
+        if any(offset[opened[-1]] < at <= offset[i] for at in seams):
             return False
         told = seq[i] >= 0 and seq[opened[-1]] >= 0
         return not told or 0 <= seq[i] - seq[opened[-1]] <= 1  # 0: numbered by message, not by record

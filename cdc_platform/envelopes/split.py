@@ -1,7 +1,7 @@
 """Records of a batch that are no messages by themselves: parts of split messages, which are joined, wait or are torn,
 and records that are no part of anything. DataFrames; which parts belong together `reassemble` decides."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 
 import pyarrow as pa
@@ -16,6 +16,8 @@ from cdc_platform.formats import FORMATS
 from cdc_platform.formats.protobuf.arrow import bytes_of
 from cdc_platform.lake import delta_table
 from cdc_platform.lake.store import Store
+from cdc_platform.landing import positions
+from cdc_platform.landing.positions import Where
 from cdc_platform.spark import arrow_tasks, delta_sql
 from cdc_platform.spark.arrow_tasks import spark_schema
 from cdc_platform.tables import WAITING
@@ -33,7 +35,8 @@ def odd_ones(
     here = records.where(F.col("error").isNull()).withColumn("carried", F.lit(False))
     known = before.select(*_WAITING, F.lit(True).alias("carried"))
     everything = known.unionByName(here.select(*_WAITING, "carried"))
-    verdicts = _verdicts_of(everything, source.waiting_timeout_s * 1000).persist(StorageLevel.DISK_ONLY)
+    seams = positions.seams(paths["ledger"], source)
+    verdicts = _verdicts_of(everything, source.waiting_timeout_s * 1000, seams).persist(StorageLevel.DISK_ONLY)
     try:
         found = {r["verdict"] for r in verdicts.select("verdict").distinct().collect()}
         split = (
@@ -80,8 +83,8 @@ def _writes(
     return writes
 
 
-def _verdicts_of(parts: DataFrame, timeout_ms: int) -> DataFrame:
-    """Part rows (with `carried`) → VERDICT rows."""
+def _verdicts_of(parts: DataFrame, timeout_ms: int, seams: Mapping[Where, Sequence[int]]) -> DataFrame:
+    """Part rows (with `carried`) → VERDICT rows. seams: as positions.seams."""
     meta = parts.select(
         "topic",
         "partition",
@@ -96,7 +99,8 @@ def _verdicts_of(parts: DataFrame, timeout_ms: int) -> DataFrame:
     )
 
     def verdict(group: pa.Table) -> pa.Table:
-        return reassemble.classify_partition(group.cast(reassemble.META), timeout_ms)
+        where = (group.column("topic")[0].as_py(), group.column("partition")[0].as_py()) if group.num_rows else ("", 0)
+        return reassemble.classify_partition(group.cast(reassemble.META), timeout_ms, seams.get(where, ()))
 
     return meta.groupBy("topic", "partition").applyInArrow(verdict, spark_schema(reassemble.VERDICT))
 

@@ -13,9 +13,10 @@ from cdc_platform.erasing.tables import Done, Tables
 from cdc_platform.errors import CdcError
 from cdc_platform.explain import records
 from cdc_platform.explain.table import Table
+from cdc_platform.kafka.offsets import kafka_state
 from cdc_platform.lake import delta_table, erasing, queries, stores
 from cdc_platform.lake.store import File, Store
-from cdc_platform.landing.positions import in_kafka
+from cdc_platform.landing import positions
 from cdc_platform.tables import CHANGES, QUARANTINE, SCHEMA_HISTORY
 from cdc_platform.units import count
 
@@ -147,7 +148,9 @@ class Search:
     def in_kafka(self, addresses: list[tuple[str, int, int]]) -> int | None:
         """How many of these records Kafka still has; None: it can't be asked."""
         try:
-            state = {(s.topic, s.partition): s.begin for s in in_kafka(self.config, self.source)}
+            state = {(s.topic, s.partition): s for s in kafka_state(self.config, self.source)}
         except CdcError:
             return None
-        return sum(offset >= state.get((topic, partition), 1 << 62) for topic, partition, offset in addresses)
+        of = positions.numberings(self.config, self.source)
+        there = ((offset, state.get(w := (topic, p)), of.get(w, ())) for topic, p, offset in addresses)
+        return sum(s is not None and positions.may_be_there(offset, s, how) for offset, s, how in there)

@@ -12,8 +12,9 @@ from cdc_platform.formats.loaded import NAME
 from cdc_platform.kafka.client import topic_filter
 from cdc_platform.lake import queries, stores
 from cdc_platform.lake.queries import query, text
+from cdc_platform.landing import positions
 from cdc_platform.landing.ended import ended
-from cdc_platform.landing.positions import in_kafka, kafka_offset
+from cdc_platform.landing.positions import in_kafka
 
 _RANK = ("quarantined", "not applied yet", "applied", "filtered", "duplicate", "resolved", "erased", "control")
 """A message with several outcomes is of the first of these; as the ledger counts it (changelog/outcomes.py)."""
@@ -26,9 +27,9 @@ def look(config: Config, source: Source, address: Address) -> dict[str, Any]:
     its bytes were); message: address of the first record, `parts`: addresses of all, value: the whole; of what was
     decoded `events`: rows of `changes`, each with its outcome; quarantine: its rows about the record."""
     told: dict[str, Any] = {"address": str(address), "source": source.name}
-    then = kafka_offset(config, source, (address.topic, address.partition), address.offset)
-    if then != address.offset:
-        told["kafka_offset"] = then
+    numbered = positions.numberings(config, source).get((address.topic, address.partition), [])
+    if base := positions.base_of(address.offset, numbered):
+        told["kafka_offset"] = address.offset - base
     told["format"] = NAME if address.topic == tables.LOADED else source.format
     record = records.raw_record(config, source, address)
     if record is None:
@@ -94,14 +95,21 @@ def _quarantined(config: Config, source: Source, address: Address) -> list[dict[
 
 def _not_here(config: Config, source: Source, address: Address) -> dict[str, Any]:
     lost = query(
-        f"SELECT from_offset, to_offset, batch FROM t WHERE source = {text(source.name)} AND outcome = 'lost' AND "
+        f"SELECT from_offset, to_offset, records FROM t WHERE source = {text(source.name)} AND outcome = 'lost' AND "
         f"{address.condition(f'from_offset <= {address.offset} AND to_offset >= {address.offset}')} LIMIT 1",
         t=tables.OFFSET_LEDGER.at(stores.lake(config)),
     )
     if lost:
         span = lost[0]["from_offset"], lost[0]["to_offset"]
-        why = f"Kafka had removed offsets {span[0]} to {span[1]} before they were landed, and the loss was accepted"
-        return {"outcome": "lost", "why": why, "lost": {"from_offset": span[0], "to_offset": span[1]}}
+        told = {"outcome": "lost", "lost": {"from_offset": span[0], "to_offset": span[1]}}
+        if span[1] - span[0] + 1 == lost[0]["records"]:
+            why = f"Kafka had removed offsets {span[0]} to {span[1]} before they were landed, and the loss was accepted"
+            return {**told, "why": why}
+        why = f"the topic was made again, or lost its end: what was there from {span[0]} on isn't known"
+        base = positions.bases(config, source).get((address.topic, address.partition), 0)
+        now = address._replace(offset=base + address.offset)
+        goes_on = f"; what Kafka has at offset {address.offset} now is {now}" if address.offset < base else ""
+        return {**told, "why": why + goes_on}
     landed = queries.landed(config, source).get((address.topic, address.partition))
     if (address.topic, address.partition) in ended(config, source):
         why = "another feed's topic took the place of this one: `shadow cutover`, and nothing more of it is landed"

@@ -6,8 +6,8 @@ made again with as many records as before (its id differs) and doesn't say which
 
 import difflib
 import time
-from collections.abc import Container, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from cdc_platform.config import Config, Source
@@ -18,6 +18,11 @@ if TYPE_CHECKING:
     from confluent_kafka.admin import AdminClient
 
 TIMEOUT_S = 10.0
+NO_ID = "AAAAAAAAAAAAAAAAAAAAAA"
+"""What librdkafka tells as the id of a topic where the broker has none (before Kafka 2.8): zeros, in base 64."""
+
+Where = tuple[str, int]
+"""Topic and partition."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +32,7 @@ class PartitionState:
 
     topic: str
     partition: int
-    topic_id: str
+    topic_id: str  # "": the broker tells none
     begin: int
     end: int
     base: int = 0
@@ -65,14 +70,14 @@ def raised(reached: int) -> int:
     return (reached // _STEP + 1) * _STEP
 
 
-def numbered(state: list[PartitionState], bases: Mapping[tuple[str, int], int]) -> list[PartitionState]:
+def numbered(state: list[PartitionState], bases: Mapping[Where, int]) -> list[PartitionState]:
     """With offsets as the lake numbers them. bases: of partitions whose offsets have begun again, what is added."""
     told = [(s, bases.get((s.topic, s.partition), s.base)) for s in state]
     return [replace(s, begin=s.begin - s.base + base, end=s.end - s.base + base, base=base) for s, base in told]
 
 
 def settled_state(
-    config: Config, source: Source, landed: Mapping[tuple[str, int], int], bases: Mapping[tuple[str, int], int]
+    config: Config, source: Source, landed: Mapping[Where, int], bases: Mapping[Where, int]
 ) -> list[PartitionState]:
     """`kafka_state`, numbered, asked again when an end lies before what was landed: right after a leader change a
     broker may report an older end for a moment (KAFKA-7703), which is no loss."""
@@ -84,75 +89,81 @@ def settled_state(
     raise AssertionError("unreachable")
 
 
-def losses(
-    state: list[PartitionState],
-    landed: Mapping[tuple[str, int], int],
-    topic_ids: Mapping[str, set[str]],
-    new: Container[tuple[str, int]] = (),
-) -> list[dict[str, Any]]:
-    """Ranges that were never landed and can't be read any more. state: numbered as `landed`, the next offset per
-    partition; topic_ids: ids under which each topic was landed (an id never comes back); new: partitions that had gone
-    and are there again, of which nothing was landed yet. Dicts: topic, partition, from_offset, to_offset (exclusive),
-    why, restart (offset at which reading can go on), base (of offsets from there on; None: as before)."""
-    found: list[dict[str, Any]] = []
-    for s in state:
-        have = landed.get((s.topic, s.partition))
-        if not landed:
-            continue  # nothing was landed ever: reading begins wherever Kafka does
-        made_again = have is not None and s.topic_id and s.topic_id not in topic_ids.get(s.topic, {s.topic_id})
-        made_again = made_again and (s.topic, s.partition) not in new
-        have = have or 0  # a partition that is new since the last landing begins at 0
-        base = s.base if (s.topic, s.partition) in new else None
-        if made_again:
-            why, to, restart = (
-                "topic was deleted and made again; what it still held before is unknown",
-                have + 1,
-                s.begin - s.base + (base := raised(have)),
-            )
-        elif s.begin > have:
-            why, to, restart = "removed by retention before they were landed", s.begin, s.begin
-        elif s.end < have:
-            base = raised(have)
-            ends = f"partition now ends at {s.end}, {have} were landed"
-            why, to, restart = ends, have + 1, s.end - s.base + base
-        else:
-            continue
-        found.append(
-            {
-                "topic": s.topic,
-                "partition": s.partition,
-                "from_offset": have,
-                "to_offset": to,
-                "why": why,
-                "restart": restart,
-                "base": base,
-            }
-        )
+@dataclass(frozen=True, slots=True)
+class Before:
+    """What a source had landed before. landed: next offset to land of each partition; topic_ids: under which topics
+    were landed, the newest last (an id never comes back); ids: the same of partitions that began again; reached: above
+    all offsets that a partition ever had; new: partitions that had gone and are there again with another topic's, of
+    which nothing is landed yet; unsure: those of them of which nothing tells whether it is another's."""
+
+    landed: Mapping[Where, int]
+    topic_ids: Mapping[str, Sequence[str]]
+    ids: Mapping[Where, str] = field(default_factory=dict)
+    reached: Mapping[Where, int] = field(default_factory=dict)
+    new: frozenset[Where] = frozenset()
+    unsure: frozenset[Where] = frozenset()
+
+    def is_another(self, state: PartitionState) -> bool:
+        """Whether a partition is that of another topic than the one that was landed."""
+        where, known = (state.topic, state.partition), self.topic_ids.get(state.topic)
+        if where not in self.landed or where in self.new or not state.topic_id or not known:
+            return False
+        return state.topic_id not in known and state.topic_id != self.ids.get(where)
+
+
+def losses(state: list[PartitionState], before: Before) -> list[dict[str, Any]]:
+    """Ranges that were never landed and can't be read any more. state: numbered as what was landed. Dicts: topic,
+    partition, from_offset, to_offset (exclusive), why, restart (offset at which reading can go on; None: nowhere), base
+    (of offsets from there on; None: as before), topic_id (of the topic that is gone, or of another one that is there;
+    None: it is the same)."""
+    if not before.landed:
+        return []  # nothing was landed ever: reading begins wherever Kafka does
+    found = [{"topic": s.topic, "partition": s.partition, **x} for s in state if (x := _loss(s, before)) is not None]
     there = {(s.topic, s.partition) for s in state}
-    found += [
+    why = "no longer in Kafka, or no longer among the source's topics"
+    return found + [
         {
-            "topic": t,
-            "partition": p,
-            "from_offset": have,
-            "to_offset": have + 1,
-            "why": "no longer in Kafka, or no longer among the source's topics",
-            "restart": None,
-            "base": None,
+            **{"topic": w[0], "partition": w[1], "from_offset": have, "to_offset": have + 1, "why": why},
+            **{"restart": None, "base": None},
+            "topic_id": before.ids.get(w) or next(reversed(before.topic_ids.get(w[0], ())), None),
         }
-        for (t, p), have in sorted(landed.items())
-        if (t, p) not in there
+        for w, have in sorted(before.landed.items())
+        if w not in there
     ]
-    return found
 
 
-def first_offsets(state: list[PartitionState], start: str) -> dict[tuple[str, int], int]:
+def _loss(s: PartitionState, before: Before) -> dict[str, Any] | None:
+    where = s.topic, s.partition
+    have = before.landed.get(where, 0)  # a partition that is new since the last landing begins at 0
+    base, topic_id = (s.base, s.topic_id) if where in before.new else (None, None)
+    if where in before.unsure:
+        why, to, restart = "it is there again; nothing tells whether the topic is the one of before", have + 1, s.begin
+    elif before.is_another(s):
+        why, to, topic_id = (
+            "topic was deleted and made again; what it still held before is unknown",
+            have + 1,
+            s.topic_id,
+        )
+        base = raised(max(have, before.reached.get(where, 0)))
+        restart = s.begin - s.base + base
+    elif s.begin > have:
+        why, to, restart = "removed by retention before they were landed", s.begin, s.begin
+    elif s.end < have:
+        why, to = f"partition now ends at {s.end}, {have} were landed", have + 1
+        base = raised(max(have, before.reached.get(where, 0)))
+        restart = s.end - s.base + base
+    else:
+        return None
+    told = {"from_offset": have, "to_offset": to, "why": why, "restart": restart}
+    return {**told, "base": base, "topic_id": topic_id}
+
+
+def first_offsets(state: list[PartitionState], start: str) -> dict[Where, int]:
     """(topic, partition) → where the first landing begins; `start`: earliest or latest."""
     return {(s.topic, s.partition): s.begin if start == "earliest" else s.end for s in state}
 
 
-def commit_group(
-    config: Config, source: Source, landed: Mapping[tuple[str, int], int], bases: Mapping[tuple[str, int], int]
-) -> None:
+def commit_group(config: Config, source: Source, landed: Mapping[Where, int], bases: Mapping[Where, int]) -> None:
     """Commit next offsets, as Kafka has them, to the source's consumer group, so that lag tools see them. Recovery
     never reads this. Raises KafkaException."""
     from confluent_kafka import Consumer, TopicPartition
@@ -170,7 +181,7 @@ def commit_group(
 
 def _offsets(
     client: "AdminClient", partitions: list[tuple[str, int]], which: str, isolation: str | None = None
-) -> dict[tuple[str, int], int]:
+) -> dict[Where, int]:
     from confluent_kafka import IsolationLevel, TopicPartition
     from confluent_kafka.admin import OffsetSpec  # pyright: ignore[reportPrivateImportUsage]
 
@@ -192,5 +203,6 @@ def _topic_ids(client: "AdminClient", topics: list[str]) -> dict[str, str]:
     futures = client.describe_topics(TopicCollection(topics), request_timeout=TIMEOUT_S)
     ids = {}
     for topic, future in futures.items():
-        ids[topic] = str(future.result().topic_id)
+        told = str(future.result().topic_id)
+        ids[topic] = "" if told == NO_ID else told
     return ids

@@ -104,7 +104,7 @@ def began_again(config: Config, source: Source) -> frozenset[tuple[str, int]]:
     """Partitions of which an earlier version of the platform went on at an earlier offset (landing/positions.py): the
     topic was made again, or has lost its end. So offsets tell no order."""
     lost = _lost(config, source)
-    return frozenset((r["topic"], r["partition"]) for r in lost if r["to_offset"] + 1 <= r["from_offset"])
+    return frozenset((r["topic"], r["partition"]) for r in lost if -1 <= r["to_offset"] < r["from_offset"])
 
 
 def _within(gap: Mapping[str, Any], lost: Iterable[dict[str, Any]]) -> bool:

@@ -1,7 +1,8 @@
 """Where another feed took over (`cdc-platform shadow cutover`): which partition a source reads no more, and from which
 offset on it reads another in its place. One commit of the ledger says both. No Spark here."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from typing import Any
 
 from cdc_platform.config import Config, Source
 from cdc_platform.errors import ConfigError
@@ -49,13 +50,19 @@ def check(source: Source, over: frozenset[Where], state: list[PartitionState], l
 
 
 def take_over(
-    config: Config, source: Source, batch: int, old: Iterable[Where], new: Where, offset: int, base: int | None = None
+    config: Config,
+    source: Source,
+    batch: int,
+    old: Iterable[Where],
+    new: Where,
+    offset: int,
+    numbering: Mapping[str, Any],
 ) -> None:
     """Notes that nothing more is read of some partitions, and another is from an offset on; all at once. batch: of the
-    ledger, above all that the source has; base: what the offset has above Kafka's (positions.bases)."""
+    ledger, above all that the source has; numbering: base and topic_id of the ledger, if they are to be noted."""
     said = {"source": source.name, "batch": batch, "room": "landing", "outcome": "landed", "records": 0}
     rows = [
         *({**said, "topic": t, "partition": p, "from_offset": -1, "to_offset": GONE} for t, p in sorted(old)),
-        {**said, "topic": new[0], "partition": new[1], "from_offset": offset, "to_offset": offset - 1, "base": base},
+        {**said, "topic": new[0], "partition": new[1], "from_offset": offset, "to_offset": offset - 1, **numbering},
     ]
     delta_table.append_rows(OFFSET_LEDGER.at(stores.lake(config)), rows)

@@ -21,6 +21,7 @@ from cdc_platform.formats.erased import kept
 from cdc_platform.kafka.reader import Range
 from cdc_platform.lake import delta_table, queries, stores
 from cdc_platform.lake.store import Store
+from cdc_platform.landing import positions
 from cdc_platform.tables import ERASURES, Name, name_in
 
 Place = tuple[str, int, int]
@@ -105,27 +106,33 @@ def without_erased(batch: pa.RecordBatch, known: Mapping[Place, Known]) -> pa.Re
 
 
 def among(config: Config, source: Source, landing: Store, ranges: Iterable[Range]) -> dict[Place, Known]:
-    """Erased records in ranges that are about to be read: none, but where a topic is read once more. Raises LakeChanged
-    where such a record held rows of others, and landing doesn't have them any more."""
+    """Erased records in ranges that are about to be read, by the addresses that they would get: none, but where a topic
+    is read once more, be it under another id (a copy of it). Raises LakeChanged where such a record held rows of
+    others, and landing doesn't have them any more."""
     path = ERASURES.at(stores.lake(config))
     if not delta_table.exists(path):
         return {}
     rows = delta_table.ask(
         f"SELECT salt, records FROM {{t}} WHERE source = '{source.name}' AND stage = 'begun'", t=path
     )
-    spans = list(ranges)
+    numbered, spans = positions.numberings(config, source), {s[:2]: s for s in ranges}
     again = [
-        ((r["topic"], r["partition"], r["offset"]), r, bytes.fromhex(row["salt"]))
+        (place, at, r, bytes.fromhex(row["salt"]))
         for row in rows
         for r in row["records"]
-        if any(s[:2] == (r["topic"], r["partition"]) and s.start <= r["offset"] < s.end for s in spans)
+        if (span := spans.get(where := (r["topic"], r["partition"]))) is not None
+        for place in ((*where, r["offset"]),)
+        for at in (r["offset"] - positions.base_of(r["offset"], numbered.get(where, ())) + span.base,)
+        if span.start <= at < span.end
     ]
-    left = _left(landing, [place for place, _, _ in again])
-    for place, record, _ in again:
+    left = _left(landing, [place for place, *_ in again])
+    for place, _, record, _ in again:
         if record["shared"] and place not in left:
             problem = f"{'/'.join(map(str, place))} was erased, and the rows of others in it aren't here any more"
             raise LakeChanged(landing.uri(), problem)
-    return {place: Known(record["digest"], salt, left.get(place, NOTHING)) for place, record, salt in again}
+    return {
+        (*place[:2], at): Known(record["digest"], salt, left.get(place, NOTHING)) for place, at, record, salt in again
+    }
 
 
 def _left(landing: Store, places: list[Place]) -> dict[Place, bytes]:

@@ -6,7 +6,6 @@ table, so that it can't miss or repeat a batch either; it is brought up to date 
 
 import logging
 import time
-from collections.abc import Container
 from datetime import UTC, datetime
 from typing import Any
 
@@ -18,11 +17,11 @@ from cdc_platform.kafka import offsets
 from cdc_platform.lake import batches, checkpoints, delta_table, stores
 from cdc_platform.lake.data_files import note_of
 from cdc_platform.lake.store import File, Store
-from cdc_platform.landing import counting
+from cdc_platform.landing import counting, positions
 from cdc_platform.landing.direct import Landed, land
 from cdc_platform.landing.ended import GONE, ended
 from cdc_platform.landing.ended import check as check_ended
-from cdc_platform.landing.positions import GENERATION, Where, position, returned
+from cdc_platform.landing.positions import GENERATION, Where, position
 from cdc_platform.results import StageResult, Stopwatch
 from cdc_platform.spark import arrow_tasks, delta_sql
 from cdc_platform.tables import CHECKPOINT, LANDING, OFFSET_LEDGER, TOPICS
@@ -31,7 +30,7 @@ log = logging.getLogger(__name__)
 
 _LEDGER_COLUMNS = (
     *("source", "batch", "room", "topic", "partition", "from_offset", "to_offset", "outcome", "records"),
-    "base",
+    *("base", "topic_id"),
 )
 
 
@@ -48,17 +47,18 @@ def run(spark: SparkSession, config: Config, source: Source) -> StageResult:
     looked_ms = int(time.time() * 1000)
     state = offsets.settled_state(config, source, now.landed, now.bases)
     check_ended(source, ended(config, source), state, now.landed)
-    back = returned(now.gone, state, known)
-    new = {w: at for w, at in back.items() if at != now.gone[w]}
-    lost = _losses(source, offsets.numbered(state, new), {**now.landed, **back}, known, new)
+    again = positions.back(now, state, known)
+    state = offsets.numbered(state, again.new)
+    lost = _losses(source, state, now.before(known, again))
     if lost:
         _note_losses(source, lost, now.generation + 1, ledger)
         now = position(ledger, source)
-    if new := {w: at for w, at in new.items() if w not in now.landed}:
-        _note_returned(source, new, now.batch, ledger)
+    if at := {w: offset for w, offset in {**again.same, **again.new}.items() if w not in now.landed}:
+        said = {"source": source.name, "batch": now.batch, "room": "landing", "outcome": "landed", "records": 0}
+        delta_table.append_rows(ledger, [{**said, **row} for row in positions.noted(at, again, state)])
         now = position(ledger, source)
     state = offsets.numbered(state, now.bases)
-    generation, landed, batch = now.generation, {**back, **now.landed}, now.batch
+    generation, landed, batch = now.generation, now.landed, now.batch
     if not state:  # a pattern that matches nothing (any more): no checkpoint, so no wrong start either
         return StageResult(
             "landing", source.name, 0, 0, watch.seconds, {"records": 0, "lag": 0, "partitions": 0, "lost": len(lost)}
@@ -70,7 +70,7 @@ def run(spark: SparkSession, config: Config, source: Source) -> StageResult:
     done = _land(spark, config, source, state, landed, path, generation, looked_ms)
     if done.batches and _account(spark, config, source, generation):
         now = position(ledger, source)
-        landed, batch = {**back, **now.landed}, now.batch
+        landed, batch = now.landed, now.batch
     elif not done.batches and len(state) > 1:
         checkpoints.note_look(_checkpoint(config, source, generation), looked_ms)
     there = {(s.topic, s.partition) for s in state}  # the checkpoint tells those, too, that others took the place of
@@ -124,23 +124,19 @@ def looked_at(config: Config, source: Source) -> datetime | None:
     return None if looked is None else datetime.fromtimestamp(looked / 1000, UTC)
 
 
-def _topic_ids(topics: Store, source: Source) -> dict[str, set[str]]:
-    """Topic → ids under which it was landed."""
-    known: dict[str, set[str]] = {}
-    for row in delta_table.ask(f"SELECT topic, topic_id FROM {{t}} WHERE source = '{source.name}'", t=topics):
-        known.setdefault(row["topic"], set()).add(row["topic_id"])
+def _topic_ids(topics: Store, source: Source) -> dict[str, list[str]]:
+    """Topic → ids under which it was landed, the newest last."""
+    known: dict[str, list[str]] = {}
+    asked = f"SELECT topic, topic_id FROM {{t}} WHERE source = '{source.name}' ORDER BY seen_at"
+    for row in delta_table.ask(asked, t=topics):
+        if row["topic_id"] not in ("", offsets.NO_ID):
+            known.setdefault(row["topic"], []).append(row["topic_id"])
     return known
 
 
-def _losses(
-    source: Source,
-    state: list[offsets.PartitionState],
-    landed: dict[Where, int],
-    known: dict[str, set[str]],
-    new: Container[Where],
-) -> list[dict[str, Any]]:
+def _losses(source: Source, state: list[offsets.PartitionState], before: offsets.Before) -> list[dict[str, Any]]:
     """Accepted losses; raises OffsetsLost where the source doesn't accept them."""
-    lost = offsets.losses(state, landed, known, new)
+    lost = offsets.losses(state, before)
     if lost and source.on_lost_offsets == "fail":
         raise OffsetsLost(source.name, lost)
     if lost:
@@ -149,10 +145,11 @@ def _losses(
 
 
 def _note_topics(
-    source: Source, state: list[offsets.PartitionState], known: dict[str, set[str]], topics: Store
+    source: Source, state: list[offsets.PartitionState], known: dict[str, list[str]], topics: Store
 ) -> None:
     """Remember ids of topics that are new or were made again."""
-    new = sorted({(source.name, s.topic, s.topic_id) for s in state if s.topic_id not in known.get(s.topic, ())})
+    there = {(source.name, s.topic, s.topic_id) for s in state if s.topic_id}
+    new = sorted((n, topic, id) for n, topic, id in there if id not in known.get(topic, ()))
     if new:
         seen = datetime.now(UTC)
         delta_table.append_rows(topics, [{"source": s, "topic": t, "topic_id": i, "seen_at": seen} for s, t, i in new])
@@ -172,15 +169,10 @@ def _note_losses(source: Source, lost: list[dict[str, Any]], generation: int, le
             "lost",
             x["to_offset"] - x["from_offset"],
             x["base"],
+            x["topic_id"],
         )
         for x in lost
     ]
-    delta_table.append_rows(ledger, [dict(zip(_LEDGER_COLUMNS, r, strict=True)) for r in rows])
-
-
-def _note_returned(source: Source, new: dict[Where, int], batch: int, ledger: Store) -> None:
-    """Partitions of topics that had gone and were made again begin at these bases."""
-    rows = [(source.name, batch, "landing", t, p, at, at - 1, "landed", 0, at) for (t, p), at in sorted(new.items())]
     delta_table.append_rows(ledger, [dict(zip(_LEDGER_COLUMNS, r, strict=True)) for r in rows])
 
 
@@ -200,7 +192,7 @@ def _note_positions(
     passed = {k: offset for k, offset in sorted(now.items()) if offset != landed.get(k)}
     if passed:
         rows = [
-            (source.name, batch, "landing", t, p, landed.get((t, p), offset), offset - 1, "landed", 0, None)
+            (source.name, batch, "landing", t, p, landed.get((t, p), offset), offset - 1, "landed", 0, None, None)
             for (t, p), offset in passed.items()
         ]
         delta_table.append_rows(ledger, [dict(zip(_LEDGER_COLUMNS, r, strict=True)) for r in rows])

@@ -73,6 +73,7 @@ def _ledger(old: DataFrame) -> DataFrame:
         end.alias("to_offset"),
         F.sum("records").alias("records"),
         F.max("base").alias("base"),
+        F.max_by("topic_id", "base").alias("topic_id"),
     )
 
 

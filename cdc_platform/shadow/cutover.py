@@ -17,7 +17,6 @@ from pyspark.sql import SparkSession
 from cdc_platform.changes import in_force
 from cdc_platform.config import Config
 from cdc_platform.config.shadow import Shadow
-from cdc_platform.kafka.offsets import kafka_state
 from cdc_platform.lake import delta_table, queries, stores
 from cdc_platform.lake.writer_lock import source_lock
 from cdc_platform.landing import ended, positions
@@ -26,6 +25,7 @@ from cdc_platform.shadow import kept, ready, seam
 from cdc_platform.shadow.handover import Handover
 from cdc_platform.shadow.ready import Way
 from cdc_platform.shadow.seam import Seam
+from cdc_platform.spark import delta_sql
 from cdc_platform.tables import ERASURES, LOADED, OFFSET_LEDGER, TOPICS
 
 
@@ -98,17 +98,20 @@ class Cutover(Way):
     def _note(self, at: Seam) -> None:
         """The topic's id first: that of a topic that is made again is another."""
         lake, (topic, _) = stores.lake(self.config), at.new
-        ids = {s.topic_id for s in kafka_state(self.config, self.by) if s.topic == topic}
+        [state] = [s for s in positions.in_kafka(self.config, self.by) if (s.topic, s.partition) == at.new]
         known = queries.query(
             f"SELECT topic_id FROM t WHERE source = {queries.text(self.of.name)} AND topic = {queries.text(topic)}",
             t=TOPICS.at(lake),
         )
-        if new := sorted(ids - {r["topic_id"] for r in known or []}):
+        now, ids = positions.position(OFFSET_LEDGER.at(lake), self.of), [r["topic_id"] for r in known or []]
+        base = positions.base_here(now, state, ids)
+        if state.topic_id and state.topic_id not in ids:
             said = {"source": self.of.name, "topic": topic, "seen_at": datetime.now(UTC)}
-            delta_table.append_rows(TOPICS.at(lake), [{**said, "topic_id": i} for i in new])
-        now = positions.position(OFFSET_LEDGER.at(lake), self.of)
-        base = positions.bases(self.config, self.by).get(at.new)
-        ended.take_over(self.config, self.of, now.batch + 1, now.landed, at.new, at.offset, base)
+            delta_table.append_rows(TOPICS.at(lake), [{**said, "topic_id": state.topic_id}])
+        numbering = {} if base == now.bases.get(at.new, 0) else {"base": base, "topic_id": state.topic_id}
+        delta_sql.ensure(OFFSET_LEDGER, OFFSET_LEDGER.at(lake))
+        offset = at.offset - state.base + base
+        ended.take_over(self.config, self.of, now.batch + 1, now.landed, at.new, offset, numbering)
 
     def _done(self) -> dict[str, Any] | None:
         """What is told where `by`'s partition is read by `of` already."""

@@ -48,10 +48,15 @@ OFFSET_LEDGER = Table(
         ),
         Column("records", BIGINT, "offsets with this outcome; negative takes back what was counted under it before"),
         Column("base", BIGINT, "where the partition began again: what is added to Kafka's offsets from here on"),
+        Column(
+            "topic_id",
+            STRING,
+            "with base: id of the topic, if it is another than before; with to_offset -2: of the one that is gone",
+        ),
     ),
     partition_by=("source",),
     settings=NOTED,
-    added=("base",),
+    added=("base", "topic_id"),
 )
 
 LINEAGES = Table(

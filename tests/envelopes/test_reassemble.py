@@ -269,3 +269,16 @@ def test_carried_marks_are_kept():
 
 def test_nothing_in_nothing_out():
     assert classify_partition(meta([]), HOUR).num_rows == 0
+
+
+@pytest.mark.parametrize("numbered", [True, False], ids=["numbered", "not numbered"])
+def test_parts_on_either_side_of_a_seam_are_not_one_message(numbered):
+    """Records are missing there, or are another topic's."""
+    parts = meta([(2, 0, 1, 1), (2, 1, 2, 2)])
+    seq = pa.array([7, 8] if numbered else [-1, -1], META.field("seq").type)
+    parts = parts.set_column(META.get_field_index("seq"), META.field("seq"), seq)
+    first, second = parts.column("offset").to_pylist()
+    found = classify_partition(parts, HOUR, [second]).to_pylist()
+    assert [(r["verdict"], r["message"]) for r in found] == [("torn", None)] * 2
+    for seams in ([], [first], [second + 1]):
+        assert {r["verdict"] for r in classify_partition(parts, HOUR, seams).to_pylist()} == {"complete"}

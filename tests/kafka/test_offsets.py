@@ -1,6 +1,6 @@
 """Loss is told by name from what Kafka holds and what was landed."""
 
-from cdc_platform.kafka.offsets import PartitionState, first_offsets, losses, numbered, raised
+from cdc_platform.kafka.offsets import Before, PartitionState, first_offsets, losses, numbered, raised
 
 BASE = 10**9
 
@@ -9,8 +9,12 @@ def state(begin, end, partition=0, topic_id="A"):
     return PartitionState("t", partition, topic_id, begin, end)
 
 
-def found(states, landed, ids=None, new=()):
-    rows = losses(states, landed, {"t": {"A"}} if ids is None else ids, new)
+def lost(states, landed, topic_ids=("A",), **before):
+    return losses(states, Before(landed, {"t": topic_ids}, **before))
+
+
+def found(states, landed, topic_ids=("A",), **before):
+    rows = lost(states, landed, topic_ids, **before)
     return [(r["topic"], r["partition"], r["from_offset"], r["to_offset"], r["restart"]) for r in rows]
 
 
@@ -37,29 +41,43 @@ def test_a_shrunk_partition_is_a_loss():
 def test_a_topic_made_again_is_a_loss_whatever_its_offsets():
     for end in (2, 5, 9):
         assert found([state(0, end, topic_id="B")], {("t", 0): 5}) == [("t", 0, 5, 6, BASE)]
-    assert found([state(0, 9, topic_id="B")], {("t", 0): 5}, {"t": {"A", "B"}}) == []  # landed under both
+    assert found([state(0, 9, topic_id="B")], {("t", 0): 5}, ("A", "B")) == []  # landed under both
+    assert found([state(0, 9, topic_id="B")], {("t", 0): 5}, ids={("t", 0): "B"}) == []  # a run was killed since
 
 
 def test_what_begins_again_has_offsets_above_all_that_were_landed():
     assert [raised(at) for at in (0, 5, BASE - 1, BASE, 7 * BASE + 3)] == [BASE, BASE, BASE, 2 * BASE, 8 * BASE]
-    [once] = losses([state(3, 9, topic_id="B")], {("t", 0): 5}, {"t": {"A"}})
-    assert (once["base"], once["restart"]) == (BASE, BASE + 3)
+    [once] = lost([state(3, 9, topic_id="B")], {("t", 0): 5})
+    assert (once["base"], once["restart"], once["topic_id"]) == (BASE, BASE + 3, "B")
     again = numbered([state(1, 9, topic_id="C")], {("t", 0): BASE})
     assert [(s.begin, s.end, s.base) for s in again] == [(BASE + 1, BASE + 9, BASE)]
     assert numbered(again, {}) == again  # those of others stay
-    [twice] = losses(again, {("t", 0): BASE + 9}, {"t": {"A", "B"}})
+    [twice] = lost(again, {("t", 0): BASE + 9}, ("A", "B"))
     assert (twice["base"], twice["restart"]) == (2 * BASE, 2 * BASE + 1)
-    [cut] = losses(numbered([state(0, 4)], {("t", 0): BASE}), {("t", 0): BASE + 6}, {"t": {"A"}})
-    assert (cut["base"], cut["restart"]) == (2 * BASE, 2 * BASE + 4)
-    [old] = losses(numbered([state(8, 9)], {("t", 0): BASE}), {("t", 0): BASE + 6}, {"t": {"A"}})  # retention
+    [cut] = lost(numbered([state(0, 4)], {("t", 0): BASE}), {("t", 0): BASE + 6})
+    assert (cut["base"], cut["restart"], cut["topic_id"]) == (2 * BASE, 2 * BASE + 4, None)
+    [old] = lost(numbered([state(8, 9)], {("t", 0): BASE}), {("t", 0): BASE + 6})  # retention
     assert (old["base"], old["restart"]) == (None, BASE + 8)
+    # A lake of an earlier version, in which a topic went back to 0 once.
+    [far] = lost([state(0, 9, topic_id="B")], {("t", 0): 5}, reached={("t", 0): 3 * BASE})
+    assert far["base"] == 4 * BASE
 
 
 def test_a_topic_that_had_gone_and_is_there_again_is_no_loss_but_for_what_retention_took():
+    new = frozenset({("t", 0)})
     back = numbered([state(0, 9, topic_id="B")], {("t", 0): BASE})
-    assert found(back, {("t", 0): BASE}, new={("t", 0)}) == []
-    [lost] = losses(numbered([state(2, 9, topic_id="B")], {("t", 0): BASE}), {("t", 0): BASE}, {}, {("t", 0)})
-    assert (lost["from_offset"], lost["restart"], lost["base"]) == (BASE, BASE + 2, BASE)
+    assert lost(back, {("t", 0): BASE}, new=new) == []
+    [one] = lost(numbered([state(2, 9, topic_id="B")], {("t", 0): BASE}), {("t", 0): BASE}, new=new)
+    assert (one["from_offset"], one["restart"], one["base"], one["topic_id"]) == (BASE, BASE + 2, BASE, "B")
+    [asked] = lost(back, {("t", 0): BASE}, new=new, unsure=new)
+    assert "nothing tells" in asked["why"] and (asked["restart"], asked["base"]) == (BASE, BASE)
+
+
+def test_which_topic_a_partition_was_lost_with():
+    [gone] = lost([], {("t", 0): 5}, ("A", "B"))
+    assert gone["topic_id"] == "B"
+    [gone] = lost([], {("t", 0): 5}, ("A", "B"), ids={("t", 0): "C"})  # noted by the ledger alone as yet
+    assert gone["topic_id"] == "C"
 
 
 def test_a_broker_that_tells_no_topic_ids_is_judged_by_offsets():

@@ -90,7 +90,7 @@ def test_a_topic_that_takes_another_s_place_takes_back_nothing(config: Config, m
     ledger(config, 0, 0, 0, 9)
     reached(config, 0, a=(9, 5_000))
     assert published(config, monkeypatch, NOTHING).source_time == at(5_000)
-    take_over(config, config.source("s"), 1, [A], ("u", 0), 40)
+    take_over(config, config.source("s"), 1, [A], ("u", 0), 40, {})
     row = {"source": "s", "scope": "partition", "batch": 1, "partition": 0, "at": at(0)}
     ledger(config, 2, 0, 40, 44, topic="u")
     add(config.lake, WATERMARKS, {**row, "topic": "u", "offset": 44, "source_time": at(4_000)})

@@ -28,12 +28,12 @@ def test_one_goes_on_for_another_and_back(config):
     path = OFFSET_LEDGER.at(stores.lake(config))
     landed(config, 3, "old", 0, 9)
     assert ended.ended(config, source) == frozenset()
-    ended.take_over(config, source, 4, [OLD], NEW, 5)
+    ended.take_over(config, source, 4, [OLD], NEW, 5, {})
     assert position(path, source)[:3] == (0, {NEW: 5}, 4)
     assert (ended.ended(config, source), queries.landed(config, source)) == ({OLD}, {NEW: 5})
     landed(config, 4, "new", 5, 7)
     assert position(path, source)[:3] == (0, {NEW: 8}, 4)
-    ended.take_over(config, source, 5, [NEW], OLD, 20)
+    ended.take_over(config, source, 5, [NEW], OLD, 20, {})
     assert position(path, source)[:3] == (0, {OLD: 20}, 5)
     assert ended.ended(config, source) == {NEW}
 

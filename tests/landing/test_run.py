@@ -8,7 +8,7 @@ import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 from pyspark.sql import functions as F
 
-from cdc_platform.automation.observe import kafka_ends
+from cdc_platform.automation.observe import kafka_ends, lag
 from cdc_platform.errors import ConfigError, KafkaUnreachable, OffsetsLost
 from cdc_platform.kafka import offsets
 from cdc_platform.kafka.client import group_id
@@ -319,6 +319,23 @@ def test_a_deleted_topic_is_told_and_the_others_go_on_when_that_is_accepted(feed
     assert (gone, BASE + 1) in own.rows("topic", "offset")
 
 
+@pytest.mark.thorough
+def test_a_partition_that_a_topic_made_again_gets_later_is_a_new_one(feed, kafka):
+    topic = kafka.topic(partitions=2)
+    kafka.fill(topic, 2)
+    kafka.fill(topic, 5, partition=1)
+    own = feed(topics=[topic])
+    own.land()
+    kafka.again(topic, 1)
+    own.set(topics=[topic], on_lost_offsets="accept")
+    own.land()
+    own.set(topics=[topic])
+    kafka.widen(topic, 2)
+    kafka.fill(topic, 6, "wide", partition=1)
+    assert own.land().metrics == {"records": 6, "lag": 0, "partitions": 2, "lost": 0}
+    assert [r for r in own.rows("partition", "offset") if r[0] == 1][5:] == [(1, BASE + i) for i in range(6)]
+
+
 def test_a_topic_that_the_source_leaves_out_for_a_while_goes_on_where_landing_was(feed, kafka):
     """It is the same topic: nothing of it lands twice, and nothing is lost."""
     one, two = kafka.topic(), kafka.topic()
@@ -332,6 +349,13 @@ def test_a_topic_that_the_source_leaves_out_for_a_while_goes_on_where_landing_wa
     own.set(topics=[one, two])
     assert own.land().metrics["records"] == 2
     assert own.rows("topic", "offset").count((one, 0)) == 1
+    own.set(topics=[two], on_lost_offsets="accept")
+    own.land()
+    own.set(topics=[one, two])
+    assert own.land().metrics == {"records": 0, "lag": 0, "partitions": 2, "lost": 0}
+    ends = kafka_ends(own.config, own.source)  # as status, metrics and sensors ask
+    assert lag(ends, queries.landed(own.config, own.source)) == 0
+    assert not queries.has_news(own.config, own.source, ends)
     assert queries.landed(own.config, own.source)[one, 0] == 5
 
 
